@@ -1,0 +1,129 @@
+/* weft/base.h - status codes, error text, and the context that everything else lives in.
+ *
+ * Every call that can fail returns a weft_status: 0, or a negative code. weft_error() then gives one
+ * line that says what happened, with the numbers, and what to do. Outputs are written only on success.
+ * A returned pointer is borrowed; an out-pointer is owned by the caller; free(NULL) is fine.
+ *
+ * The library never aborts, exits, prints or reads the environment. Its only mutable global is the
+ * thread-local error text. */
+#ifndef WEFT_BASE_H
+#define WEFT_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__) && !defined(WEFT_API)
+#define WEFT_API __attribute__((visibility("default")))
+#elif !defined(WEFT_API)
+#define WEFT_API
+#endif
+
+#if defined(__GNUC__)
+#define WEFT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define WEFT_PRINTF(fmt, args)
+#endif
+
+/* Codes are grouped by what is lost, so that a program can decide what to do. */
+typedef int weft_status;
+enum {
+    WEFT_OK = 0,
+    /* the call: nothing changed, the arguments were at fault */
+    WEFT_EINVAL = -101,  /* an argument makes no sense */
+    WEFT_ESHAPE = -102,  /* shapes do not fit */
+    WEFT_EDTYPE = -103,  /* dtypes do not fit */
+    WEFT_ENOENT = -104,  /* no such name, file, op, variable */
+    WEFT_EEXIST = -105,  /* the name is taken */
+    WEFT_EPARSE = -106,  /* malformed text or file */
+    WEFT_ENOSUP = -107,  /* valid, but this build or op cannot do it */
+    WEFT_ERANGE = -108,  /* an index or a size is out of range */
+    WEFT_ESTATE = -109,  /* not possible in the object's present state */
+    /* a resource: retry after freeing some */
+    WEFT_ENOMEM = -201,  /* allocation failed */
+    WEFT_ELIMIT = -202,  /* a limit of the context forbids it */
+    WEFT_EIO = -203,     /* reading or writing failed */
+    WEFT_ENOSPC = -204,  /* the disk is full */
+    /* the step: its results are void, parameters are as before it */
+    WEFT_ENUMERIC = -301, /* NaN or infinity where it was forbidden */
+    WEFT_EDATA = -302,    /* a label, id or index in the data is out of range */
+    WEFT_ECANCEL = -303,  /* a callback asked to stop */
+    /* a peer */
+    WEFT_EPEER = -401,
+    WEFT_ETIME = -402, /* a deadline passed */
+    /* the job */
+    WEFT_EFENCED = -501, /* a newer generation has taken over */
+    WEFT_EBUG = -502     /* an internal invariant does not hold: please report */
+};
+
+/* The name of a code, e.g. "WEFT_ESHAPE". Never NULL. */
+WEFT_API const char *weft_status_name(weft_status st);
+
+/* The text of the calling thread's last error; "" when there was none. Valid until its next failing call. */
+WEFT_API const char *weft_error(void);
+
+/* The version of the library, e.g. "0.1.0". */
+WEFT_API const char *weft_version(void);
+
+/* Options read like keywords: weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 2), &ctx).
+ * A field left out is zero, and zero is the default; NULL means all defaults. WEFT_ZERO is an
+ * explicit zero for the fields whose comment names it. C++: T o = {}; o.size = sizeof o; */
+#define WEFT_OPTS(type, ...) (&(type){.size = sizeof(type), __VA_ARGS__})
+#define WEFT_ZERO (-0x7fff0000)
+
+/* The memory seam. resize is not needed: weft allocates before the first step and never in one. */
+typedef struct weft_allocator {
+    /* At least `bytes`, aligned to `align` (a power of two up to 2 MiB), contents undefined; NULL on failure. */
+    void *(*alloc)(void *arg, size_t bytes, size_t align);
+    void (*free)(void *arg, void *p, size_t bytes);
+    void *arg;
+} weft_allocator;
+
+enum weft_log_level { WEFT_LOG_DEBUG = -1, WEFT_LOG_INFO, WEFT_LOG_WARN, WEFT_LOG_ERROR };
+typedef void weft_log_fn(void *arg, int level, const char *line);
+
+/* Which family of CPU kernels. Portable ones give the same bits on every machine. */
+typedef enum weft_kernels { WEFT_KERNELS_BEST, WEFT_KERNELS_PORTABLE } weft_kernels;
+
+/* The SIMD level of our own kernels. Asking for more than the CPU has is an error. */
+typedef enum weft_simd { WEFT_SIMD_AUTO, WEFT_SIMD_PORTABLE, WEFT_SIMD_AVX2, WEFT_SIMD_AVX512 } weft_simd;
+
+typedef struct weft_ctx weft_ctx;
+
+typedef struct weft_ctx_opts {
+    size_t size;
+    int threads;          /* of the pool, the caller included; 0: as many as the process may use */
+    int64_t memory_limit; /* bytes; 0: none. Beyond it calls fail with WEFT_ELIMIT and name the culprit */
+    weft_kernels kernels;
+    weft_simd simd;
+    uint64_t seed;                   /* of initializers and random ops */
+    const weft_allocator *allocator; /* copied; NULL: the C library's */
+    weft_log_fn *log;                /* NULL: silent */
+    void *log_arg;
+    int64_t (*now_ns)(void *arg); /* a monotonic clock; NULL: the system's */
+    void *now_arg;
+    bool flush_denormals; /* treat denormals as zero in all kernels, on every thread */
+} weft_ctx_opts;
+
+/* A context owns a thread pool and the seams. It may be used by several threads at once; what is made
+ * in it must be freed before it. */
+WEFT_API weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out);
+WEFT_API void weft_ctx_free(weft_ctx *ctx);
+
+WEFT_API int weft_ctx_threads(const weft_ctx *ctx);
+WEFT_API weft_simd weft_ctx_simd(const weft_ctx *ctx); /* the level in use, never AUTO */
+WEFT_API int64_t weft_ctx_memory(const weft_ctx *ctx); /* bytes in use now */
+WEFT_API int64_t weft_ctx_memory_peak(const weft_ctx *ctx);
+
+/* The best level this CPU has, and the name of a level ("avx512"). */
+WEFT_API weft_simd weft_simd_best(void);
+WEFT_API const char *weft_simd_name(weft_simd level);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

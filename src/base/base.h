@@ -1,0 +1,159 @@
+/* base.h - the door of the base layer: errors, memory, text, maps, threads, files.
+ * Everything here is usable by every other layer; nothing here knows about tensors. */
+#ifndef WF_BASE_H
+#define WF_BASE_H
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "weft/base.h"
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* Set the thread's error text and return `st`. */
+weft_status wf_err(weft_status st, const char *fmt, ...) WEFT_PRINTF(2, 3);
+/* Put "text: " in front of the present error text and return `st`; a st of 0 changes nothing. */
+weft_status wf_err_wrap(weft_status st, const char *fmt, ...) WEFT_PRINTF(2, 3);
+/* Replace the thread's error text, as when an error is carried from one thread to another. */
+void wf_err_set(const char *text);
+weft_status wf_errv(weft_status st, const char *fmt, va_list args);
+
+/* ---- context --------------------------------------------------------------------------------- */
+
+struct wf_pool;
+struct wf_fs;
+
+struct weft_ctx {
+    weft_allocator mem;
+    _Atomic int64_t mem_used, mem_peak;
+    int64_t mem_limit;
+    struct wf_pool *pool;
+    weft_simd simd;
+    weft_kernels kernels;
+    uint64_t seed;
+    bool flush_denormals;
+    weft_log_fn *log;
+    void *log_arg;
+    int64_t (*now_ns)(void *arg);
+    void *now_arg;
+    const struct wf_fs *fs;
+    void *user_ops; /* rows added by weft_op_register; owned by the op layer through user_ops_free */
+    void (*user_ops_free)(weft_ctx *ctx);
+};
+
+int64_t wf_now(const weft_ctx *ctx); /* ns, monotonic */
+void wf_log(const weft_ctx *ctx, int level, const char *fmt, ...) WEFT_PRINTF(3, 4);
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Zeroed, 64-byte aligned; large blocks start on a huge page. NULL when out of memory or over the limit. */
+void *wf_alloc(weft_ctx *ctx, size_t bytes);
+void wf_free(weft_ctx *ctx, void *p);
+/* n * size with an overflow check; NULL on overflow. */
+void *wf_alloc_n(weft_ctx *ctx, int64_t n, size_t size);
+char *wf_strdup(weft_ctx *ctx, const char *s);
+/* Grow an array to hold at least `need` items, doubling. *cap is updated; the new part is zero. */
+weft_status wf_grow(weft_ctx *ctx, void *array_ptr, int64_t *cap, int64_t need, size_t size);
+/* The status for a failed wf_alloc: ENOMEM or ELIMIT, with text naming `what`. */
+weft_status wf_err_nomem(weft_ctx *ctx, size_t bytes, const char *what);
+
+/* Checked arithmetic: false on overflow or negative result. */
+bool wf_mul_i64(int64_t a, int64_t b, int64_t *out);
+bool wf_add_i64(int64_t a, int64_t b, int64_t *out);
+
+static inline int64_t wf_round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+static inline int64_t wf_min_i64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static inline int64_t wf_max_i64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+#define WF_COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+/* Arena: many small things freed at once. */
+struct wf_arena {
+    weft_ctx *ctx;
+    struct wf_arena_block *last;
+};
+void wf_arena_init(struct wf_arena *a, weft_ctx *ctx);
+void *wf_arena_alloc(struct wf_arena *a, size_t bytes); /* zeroed, 16-byte aligned */
+char *wf_arena_strdup(struct wf_arena *a, const char *s);
+void wf_arena_free(struct wf_arena *a);
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/* A growing byte buffer with a mandatory cap. The first failure sticks; check `st` once at the end. */
+struct wf_buf {
+    weft_ctx *ctx;
+    char *data; /* always NUL-terminated once something was added */
+    int64_t len, cap, max;
+    weft_status st;
+};
+void wf_buf_init(struct wf_buf *b, weft_ctx *ctx, int64_t max);
+void wf_buf_add(struct wf_buf *b, const void *bytes, int64_t n);
+void wf_buf_printf(struct wf_buf *b, const char *fmt, ...) WEFT_PRINTF(2, 3);
+void wf_buf_free(struct wf_buf *b);
+
+/* The candidate nearest to `word` by edit distance, or NULL when none is near enough to suggest. */
+const char *wf_nearest(const char *word, const char *const *words, int n_words);
+
+/* ---- map: string -> int64 -------------------------------------------------------------------- */
+
+struct wf_map {
+    weft_ctx *ctx;
+    struct wf_map_slot *slots;
+    int64_t n, cap;
+};
+void wf_map_init(struct wf_map *m, weft_ctx *ctx);
+/* The key is borrowed and must outlive the map. */
+weft_status wf_map_put(struct wf_map *m, const char *key, int64_t value);
+bool wf_map_get(const struct wf_map *m, const char *key, int64_t *value);
+void wf_map_free(struct wf_map *m);
+
+uint64_t wf_hash64(const void *bytes, size_t n, uint64_t seed);
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+/* A pool of `n_threads` threads, the caller being one of them. wf_pool_for runs fn for every tile and
+ * returns when all are done; which thread runs which tile is not defined, so results must not depend
+ * on it. `thread` is below wf_pool_size, and no two tiles run at once under the same number. A pool that
+ * is busy with another caller's tiles runs these serially in the caller. Takes no lock. */
+typedef void wf_tile_fn(void *arg, int64_t tile, int thread);
+weft_status wf_pool_new(weft_ctx *ctx, int n_threads, struct wf_pool **out);
+void wf_pool_free(struct wf_pool *pool);
+void wf_pool_for(struct wf_pool *pool, int64_t n_tiles, wf_tile_fn *fn, void *arg);
+int wf_pool_size(const struct wf_pool *pool);
+
+/* The floating-point mode kernels run in: round to nearest, denormals kept or flushed as the context
+ * says, no traps. enter returns the caller's mode for leave. */
+uint64_t wf_fpmode_enter(bool flush_denormals);
+void wf_fpmode_leave(uint64_t saved);
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* The file seam, so that tests can fail each call in turn. All return 0 or a negative errno. */
+struct wf_fs {
+    int (*open)(void *arg, const char *path, int flags, int mode); /* a descriptor or -errno */
+    int64_t (*read)(void *arg, int fd, void *buf, int64_t n);
+    int64_t (*write)(void *arg, int fd, const void *buf, int64_t n);
+    int64_t (*size)(void *arg, int fd);
+    int (*sync)(void *arg, int fd);
+    int (*close)(void *arg, int fd);
+    int (*rename)(void *arg, const char *from, const char *to);
+    int (*unlink)(void *arg, const char *path);
+    void *arg;
+};
+extern const struct wf_fs wf_fs_posix;
+
+/* Read a whole file of at most `max` bytes; *data is NUL-terminated and freed with wf_free. */
+weft_status wf_file_read(weft_ctx *ctx, const char *path, int64_t max, char **data, int64_t *n);
+/* Replace a file atomically: temporary beside it, fsync, rename. */
+weft_status wf_file_write(weft_ctx *ctx, const char *path, const void *data, int64_t n);
+
+#endif

@@ -1,0 +1,274 @@
+/* ctx.c - the context: seams, limits and the pool. */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/base.h"
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+static void *libc_alloc(void *arg, size_t bytes, size_t align)
+{
+    void *p = NULL;
+
+    (void)arg;
+    if (posix_memalign(&p, align, bytes))
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    if (align >= HUGE_PAGE)
+        madvise(p, bytes, MADV_HUGEPAGE); /* advice only: failing is fine */
+#endif
+    return p;
+}
+
+static void libc_free(void *arg, void *p, size_t bytes)
+{
+    (void)arg;
+    (void)bytes;
+    free(p);
+}
+
+static int64_t system_now(void *arg)
+{
+    struct timespec t;
+
+    (void)arg;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int usable_cpus(void)
+{
+    cpu_set_t set;
+
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return CPU_COUNT(&set);
+    return 1;
+}
+
+static weft_status choose_simd(const weft_ctx_opts *o, weft_simd *out)
+{
+    weft_simd best = weft_simd_best(), want = o->simd;
+
+    if (want < WEFT_SIMD_AUTO || want > WEFT_SIMD_AVX512)
+        return wf_err(WEFT_EINVAL, "context: simd level %d does not exist", (int)want);
+    if (o->kernels == WEFT_KERNELS_PORTABLE && want == WEFT_SIMD_AUTO)
+        want = WEFT_SIMD_PORTABLE;
+    if (want > best)
+        return wf_err(WEFT_ENOSUP, "context: this CPU has no %s, the best level is %s",
+                      weft_simd_name(want), weft_simd_name(best));
+    *out = want == WEFT_SIMD_AUTO ? best : want;
+    return WEFT_OK;
+}
+
+weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
+{
+    static const weft_ctx_opts defaults = {.size = sizeof defaults};
+    weft_allocator mem = {libc_alloc, libc_free, NULL};
+    const weft_ctx_opts *o = opts ? opts : &defaults;
+    weft_ctx *ctx;
+    weft_simd simd = WEFT_SIMD_PORTABLE;
+    weft_status st;
+
+    if (o->size != sizeof *o)
+        return wf_err(WEFT_EINVAL, "weft_ctx_opts: size %zu, this library expects %zu", o->size,
+                      sizeof *o);
+    if (o->threads < 0 || o->threads > 1024)
+        return wf_err(WEFT_EINVAL, "context: threads %d is not in 0..1024", o->threads);
+    st = choose_simd(o, &simd);
+    if (st)
+        return st;
+    if (o->allocator)
+        mem = *o->allocator;
+    ctx = mem.alloc(mem.arg, sizeof *ctx, 64);
+    if (!ctx)
+        return wf_err(WEFT_ENOMEM, "context: out of memory");
+    memset(ctx, 0, sizeof *ctx);
+    ctx->mem = mem;
+    ctx->mem_limit = o->memory_limit;
+    ctx->simd = simd;
+    ctx->kernels = o->kernels;
+    ctx->seed = o->seed;
+    ctx->flush_denormals = o->flush_denormals;
+    ctx->log = o->log;
+    ctx->log_arg = o->log_arg;
+    ctx->now_ns = o->now_ns ? o->now_ns : system_now;
+    ctx->now_arg = o->now_arg;
+    ctx->fs = &wf_fs_posix;
+    st = wf_pool_new(ctx, o->threads ? o->threads : usable_cpus(), &ctx->pool);
+    if (st) {
+        weft_ctx_free(ctx);
+        return st;
+    }
+    *out = ctx;
+    return WEFT_OK;
+}
+
+void weft_ctx_free(weft_ctx *ctx)
+{
+    weft_allocator mem;
+
+    if (!ctx)
+        return;
+    wf_pool_free(ctx->pool);
+    if (ctx->user_ops_free)
+        ctx->user_ops_free(ctx);
+    mem = ctx->mem;
+    mem.free(mem.arg, ctx, sizeof *ctx);
+}
+
+int weft_ctx_threads(const weft_ctx *ctx)
+{
+    return wf_pool_size(ctx->pool);
+}
+
+weft_simd weft_ctx_simd(const weft_ctx *ctx)
+{
+    return ctx->simd;
+}
+
+int64_t weft_ctx_memory(const weft_ctx *ctx)
+{
+    return atomic_load_explicit(&ctx->mem_used, memory_order_relaxed);
+}
+
+int64_t weft_ctx_memory_peak(const weft_ctx *ctx)
+{
+    return atomic_load_explicit(&ctx->mem_peak, memory_order_relaxed);
+}
+
+int64_t wf_now(const weft_ctx *ctx)
+{
+    return ctx->now_ns(ctx->now_arg);
+}
+
+void wf_log(const weft_ctx *ctx, int level, const char *fmt, ...)
+{
+    char line[1024];
+    va_list args;
+
+    if (!ctx->log)
+        return;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    ctx->log(ctx->log_arg, level, line);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Each block carries its size in the 64 bytes before it, so that free can tell the seam and the count. */
+struct head {
+    size_t bytes;
+};
+#define HEAD 64
+
+static bool charge(weft_ctx *ctx, int64_t bytes)
+{
+    int64_t used = atomic_fetch_add_explicit(&ctx->mem_used, bytes, memory_order_relaxed) + bytes;
+    int64_t peak = atomic_load_explicit(&ctx->mem_peak, memory_order_relaxed);
+
+    if (ctx->mem_limit > 0 && used > ctx->mem_limit) {
+        atomic_fetch_sub_explicit(&ctx->mem_used, bytes, memory_order_relaxed);
+        return false;
+    }
+    while (used > peak &&
+           !atomic_compare_exchange_weak_explicit(&ctx->mem_peak, &peak, used, memory_order_relaxed,
+                                                  memory_order_relaxed))
+        ;
+    return true;
+}
+
+void *wf_alloc(weft_ctx *ctx, size_t bytes)
+{
+    /* The head of a huge block takes a page of its own kind in front, so that the data starts aligned. */
+    size_t align = bytes >= 2 * HUGE_PAGE ? HUGE_PAGE : HEAD;
+    size_t total = bytes + HEAD;
+    char *p;
+
+    if (bytes > (size_t)PTRDIFF_MAX - HUGE_PAGE || !charge(ctx, (int64_t)total))
+        return NULL;
+    p = ctx->mem.alloc(ctx->mem.arg, total, align);
+    if (!p) {
+        atomic_fetch_sub_explicit(&ctx->mem_used, (int64_t)total, memory_order_relaxed);
+        return NULL;
+    }
+    memset(p, 0, total);
+    ((struct head *)(void *)p)->bytes = total;
+    return p + HEAD;
+}
+
+void wf_free(weft_ctx *ctx, void *p)
+{
+    char *block;
+    size_t total;
+
+    if (!p)
+        return;
+    block = (char *)p - HEAD;
+    total = ((struct head *)(void *)block)->bytes;
+    atomic_fetch_sub_explicit(&ctx->mem_used, (int64_t)total, memory_order_relaxed);
+    ctx->mem.free(ctx->mem.arg, block, total);
+}
+
+void *wf_alloc_n(weft_ctx *ctx, int64_t n, size_t size)
+{
+    int64_t bytes;
+
+    if (!wf_mul_i64(n, (int64_t)size, &bytes))
+        return NULL;
+    return wf_alloc(ctx, (size_t)bytes);
+}
+
+char *wf_strdup(weft_ctx *ctx, const char *s)
+{
+    size_t n = strlen(s) + 1;
+    char *p = wf_alloc(ctx, n);
+
+    if (p)
+        memcpy(p, s, n);
+    return p;
+}
+
+weft_status wf_grow(weft_ctx *ctx, void *array_ptr, int64_t *cap, int64_t need, size_t size)
+{
+    void *old, *p;
+    int64_t n = *cap ? *cap : 8;
+
+    if (need <= *cap)
+        return WEFT_OK;
+    while (n < need)
+        n *= 2;
+    p = wf_alloc_n(ctx, n, size);
+    if (!p)
+        return wf_err_nomem(ctx, (size_t)n * size, "growing a table");
+    memcpy(&old, array_ptr, sizeof old);
+    if (old)
+        memcpy(p, old, (size_t)*cap * size);
+    memcpy(array_ptr, &p, sizeof p);
+    wf_free(ctx, old);
+    *cap = n;
+    return WEFT_OK;
+}
+
+weft_status wf_err_nomem(weft_ctx *ctx, size_t bytes, const char *what)
+{
+    if (ctx->mem_limit > 0 && weft_ctx_memory(ctx) + (int64_t)bytes > ctx->mem_limit)
+        return wf_err(WEFT_ELIMIT,
+                      "%s: %zu bytes do not fit the context's memory limit (%lld of %lld in use)", what,
+                      bytes, (long long)weft_ctx_memory(ctx), (long long)ctx->mem_limit);
+    return wf_err(WEFT_ENOMEM, "%s: out of memory (%zu bytes)", what, bytes);
+}
+
+bool wf_mul_i64(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out) && *out >= 0;
+}
+
+bool wf_add_i64(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out) && *out >= 0;
+}

@@ -1,0 +1,178 @@
+/* file.c - the file seam and whole-file reading and writing. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+static int posix_open(void *arg, const char *path, int flags, int mode)
+{
+    int fd = open(path, flags | O_CLOEXEC, (mode_t)mode);
+
+    (void)arg;
+    return fd < 0 ? -errno : fd;
+}
+
+static int64_t posix_read(void *arg, int fd, void *buf, int64_t n)
+{
+    ssize_t got;
+
+    (void)arg;
+    do
+        got = read(fd, buf, (size_t)n);
+    while (got < 0 && errno == EINTR);
+    return got < 0 ? -errno : got;
+}
+
+static int64_t posix_write(void *arg, int fd, const void *buf, int64_t n)
+{
+    ssize_t put;
+
+    (void)arg;
+    do
+        put = write(fd, buf, (size_t)n);
+    while (put < 0 && errno == EINTR);
+    return put < 0 ? -errno : put;
+}
+
+static int64_t posix_size(void *arg, int fd)
+{
+    struct stat s;
+
+    (void)arg;
+    if (fstat(fd, &s))
+        return -errno;
+    return S_ISREG(s.st_mode) ? s.st_size : -ESPIPE;
+}
+
+static int posix_sync(void *arg, int fd)
+{
+    (void)arg;
+    return fsync(fd) ? -errno : 0;
+}
+
+static int posix_close(void *arg, int fd)
+{
+    (void)arg;
+    return close(fd) ? -errno : 0;
+}
+
+static int posix_rename(void *arg, const char *from, const char *to)
+{
+    (void)arg;
+    return rename(from, to) ? -errno : 0;
+}
+
+static int posix_unlink(void *arg, const char *path)
+{
+    (void)arg;
+    return unlink(path) ? -errno : 0;
+}
+
+const struct wf_fs wf_fs_posix = {
+    .open = posix_open,
+    .read = posix_read,
+    .write = posix_write,
+    .size = posix_size,
+    .sync = posix_sync,
+    .close = posix_close,
+    .rename = posix_rename,
+    .unlink = posix_unlink,
+};
+
+static weft_status file_err(int64_t neg_errno, const char *path, const char *what)
+{
+    int e = (int)-neg_errno;
+    weft_status st = e == ENOSPC || e == EDQUOT ? WEFT_ENOSPC : e == ENOENT ? WEFT_ENOENT : WEFT_EIO;
+
+    return wf_err(st, "%s: %s: %s", path, what, strerror(e));
+}
+
+weft_status wf_file_read(weft_ctx *ctx, const char *path, int64_t max, char **data, int64_t *n)
+{
+    const struct wf_fs *fs = ctx->fs;
+    int fd = fs->open(fs->arg, path, O_RDONLY, 0);
+    int64_t size, got, at = 0;
+    char *p = NULL;
+    weft_status st = WEFT_OK;
+
+    if (fd < 0)
+        return file_err(fd, path, "cannot open");
+    size = fs->size(fs->arg, fd);
+    if (size < 0) {
+        st = file_err(size, path, "not a plain file");
+        goto out;
+    }
+    if (size > max) {
+        st = wf_err(WEFT_ELIMIT, "%s: %lld bytes, at most %lld are read here", path, (long long)size,
+                    (long long)max);
+        goto out;
+    }
+    p = wf_alloc(ctx, (size_t)size + 1);
+    if (!p) {
+        st = wf_err_nomem(ctx, (size_t)size + 1, path);
+        goto out;
+    }
+    while (at < size) {
+        got = fs->read(fs->arg, fd, p + at, size - at);
+        if (got <= 0) {
+            st = got ? file_err(got, path, "cannot read")
+                     : wf_err(WEFT_EIO, "%s: ended at byte %lld of %lld while being read", path,
+                              (long long)at, (long long)size);
+            goto out;
+        }
+        at += got;
+    }
+    *data = p;
+    *n = size;
+    p = NULL;
+out:
+    fs->close(fs->arg, fd);
+    wf_free(ctx, p);
+    return st;
+}
+
+static weft_status write_all(const struct wf_fs *fs, int fd, const char *path, const char *data,
+                             int64_t n)
+{
+    int64_t at = 0, put;
+    int rc;
+
+    while (at < n) {
+        put = fs->write(fs->arg, fd, data + at, n - at);
+        if (put < 0)
+            return file_err(put, path, "cannot write");
+        at += put;
+    }
+    rc = fs->sync(fs->arg, fd);
+    return rc ? file_err(rc, path, "cannot sync") : WEFT_OK;
+}
+
+weft_status wf_file_write(weft_ctx *ctx, const char *path, const void *data, int64_t n)
+{
+    const struct wf_fs *fs = ctx->fs;
+    char tmp[4096];
+    weft_status st;
+    int fd, rc;
+
+    if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
+        return wf_err(WEFT_EINVAL, "path too long: %.80s…", path);
+    fd = fs->open(fs->arg, tmp, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    if (fd < 0)
+        return file_err(fd, tmp, "cannot create");
+    st = write_all(fs, fd, path, data, n);
+    rc = fs->close(fs->arg, fd);
+    if (!st && rc)
+        st = file_err(rc, path, "cannot close");
+    if (!st) {
+        rc = fs->rename(fs->arg, tmp, path);
+        if (rc)
+            st = file_err(rc, path, "cannot rename into place");
+    }
+    if (st)
+        fs->unlink(fs->arg, tmp);
+    return st;
+}

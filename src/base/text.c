@@ -1,0 +1,177 @@
+/* text.c - capped buffers, the string map, hashing and spelling suggestions. */
+#include <stdio.h>
+
+#include "base/base.h"
+
+void wf_buf_init(struct wf_buf *b, weft_ctx *ctx, int64_t max)
+{
+    *b = (struct wf_buf){.ctx = ctx, .max = max};
+}
+
+static bool reserve(struct wf_buf *b, int64_t n)
+{
+    int64_t need;
+
+    if (b->st)
+        return false;
+    if (!wf_add_i64(b->len, n + 1, &need) || need > b->max + 1) {
+        b->st = wf_err(WEFT_ELIMIT, "text over its limit of %lld bytes", (long long)b->max);
+        return false;
+    }
+    b->st = wf_grow(b->ctx, &b->data, &b->cap, need, 1);
+    return !b->st;
+}
+
+void wf_buf_add(struct wf_buf *b, const void *bytes, int64_t n)
+{
+    if (!reserve(b, n))
+        return;
+    memcpy(b->data + b->len, bytes, (size_t)n);
+    b->len += n;
+    b->data[b->len] = '\0';
+}
+
+void wf_buf_printf(struct wf_buf *b, const char *fmt, ...)
+{
+    va_list args;
+    int n;
+
+    va_start(args, fmt);
+    n = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    if (n < 0 || !reserve(b, n))
+        return;
+    va_start(args, fmt);
+    vsnprintf(b->data + b->len, (size_t)n + 1, fmt, args);
+    va_end(args);
+    b->len += n;
+}
+
+void wf_buf_free(struct wf_buf *b)
+{
+    wf_free(b->ctx, b->data);
+    b->data = NULL;
+    b->len = b->cap = 0;
+}
+
+#define WORD_MAX 48
+
+static int edit_distance(const char *a, const char *b)
+{
+    int row[WORD_MAX + 1], n = (int)strlen(a), m = (int)strlen(b);
+
+    if (n > WORD_MAX || m > WORD_MAX)
+        return WORD_MAX;
+    for (int j = 0; j <= m; j++)
+        row[j] = j;
+    for (int i = 1; i <= n; i++) {
+        int diagonal = row[0];
+
+        row[0] = i;
+        for (int j = 1; j <= m; j++) {
+            int best = diagonal + (a[i - 1] != b[j - 1]);
+
+            diagonal = row[j];
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[m];
+}
+
+const char *wf_nearest(const char *word, const char *const *words, int n_words)
+{
+    const char *best = NULL;
+    int best_d = (int)strlen(word) / 3 + 2;
+
+    for (int i = 0; i < n_words; i++) {
+        int d = edit_distance(word, words[i]);
+
+        if (d < best_d) {
+            best_d = d;
+            best = words[i];
+        }
+    }
+    return best;
+}
+
+/* FNV-1a with a final avalanche: short keys, no adversary (the map's keys come from one program). */
+uint64_t wf_hash64(const void *bytes, size_t n, uint64_t seed)
+{
+    const unsigned char *p = bytes;
+    uint64_t h = 14695981039346656037u ^ (seed * 0x9e3779b97f4a7c15u);
+
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * 1099511628211u;
+    h ^= h >> 32;
+    h *= 0xd6e8feb86659fd93u;
+    h ^= h >> 32;
+    return h;
+}
+
+struct wf_map_slot {
+    const char *key;
+    int64_t value;
+};
+
+void wf_map_init(struct wf_map *m, weft_ctx *ctx)
+{
+    *m = (struct wf_map){.ctx = ctx};
+}
+
+static struct wf_map_slot *find(struct wf_map_slot *slots, int64_t cap, const char *key)
+{
+    uint64_t i = wf_hash64(key, strlen(key), 0) & (uint64_t)(cap - 1);
+
+    while (slots[i].key && strcmp(slots[i].key, key))
+        i = (i + 1) & (uint64_t)(cap - 1);
+    return &slots[i];
+}
+
+weft_status wf_map_put(struct wf_map *m, const char *key, int64_t value)
+{
+    struct wf_map_slot *s;
+
+    if (2 * (m->n + 1) > m->cap) {
+        int64_t cap = m->cap ? 2 * m->cap : 16;
+        struct wf_map_slot *slots = wf_alloc_n(m->ctx, cap, sizeof *slots);
+
+        if (!slots)
+            return wf_err_nomem(m->ctx, (size_t)cap * sizeof *slots, "map");
+        for (int64_t i = 0; i < m->cap; i++)
+            if (m->slots[i].key)
+                *find(slots, cap, m->slots[i].key) = m->slots[i];
+        wf_free(m->ctx, m->slots);
+        m->slots = slots;
+        m->cap = cap;
+    }
+    s = find(m->slots, m->cap, key);
+    if (!s->key)
+        m->n++;
+    *s = (struct wf_map_slot){key, value};
+    return WEFT_OK;
+}
+
+bool wf_map_get(const struct wf_map *m, const char *key, int64_t *value)
+{
+    const struct wf_map_slot *s;
+
+    if (!m->cap)
+        return false;
+    s = find(m->slots, m->cap, key);
+    if (!s->key)
+        return false;
+    if (value)
+        *value = s->value;
+    return true;
+}
+
+void wf_map_free(struct wf_map *m)
+{
+    wf_free(m->ctx, m->slots);
+    m->slots = NULL;
+    m->n = m->cap = 0;
+}
