@@ -1,0 +1,75 @@
+# The front door. CMake with Ninja is the one build (CMakePresets.json); this file only names the
+# things people do. Variables: JOBS=2 (parallel jobs), CMAKE_FLAGS=-DWEFT_ONEDNN=OFF (taken when a
+# build folder is configured for the first time), PREFIX and DESTDIR (install), CTEST_FLAGS.
+
+PREFIX ?= /usr/local
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
+CMAKE_FLAGS ?=
+CTEST_FLAGS ?=
+
+# Configure a preset once (Ninja reruns CMake by itself when something changed) and build it.
+build_preset = test -f $(1)/build.ninja || cmake --preset $(2) $(CMAKE_FLAGS); \
+	cmake --build --preset $(2) -j $(JOBS)
+test_preset = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
+
+.PHONY: all setup demo test bench tune lint install clean debug asan tsan fuzz check-aarch64 help
+
+all:
+	@command -v cmake ninja >/dev/null || { echo "cmake or ninja is missing: make setup" >&2; exit 1; }
+	@set -e; $(call build_preset,build,release)
+
+setup:
+	@tools/setup
+
+demo: setup
+	@$(MAKE) --no-print-directory all
+	build/bin/examples/graph_mlp
+
+test: setup
+	@$(MAKE) --no-print-directory all
+	@$(call test_preset,release)
+
+bench: all
+	@cmake --build --preset release -j $(JOBS) --target bench-programs
+	@tools/bench
+
+tune: all
+	@tools/tune
+
+lint:
+	@tools/lint
+
+install: all
+	@cmake --install build --prefix "$(PREFIX)"
+
+debug:
+	@set -e; $(call build_preset,build-debug,debug); $(call test_preset,debug)
+
+asan:
+	@set -e; $(call build_preset,build-asan,asan); $(call test_preset,asan)
+
+tsan:
+	@set -e; $(call build_preset,build-tsan,tsan); $(call test_preset,tsan)
+
+fuzz:
+	@set -e; $(call build_preset,build-fuzz,fuzz); $(call test_preset,fuzz)
+
+check-aarch64:
+	@set -e; $(call build_preset,build-aarch64,aarch64)
+
+clean:
+	rm -rf build build-debug build-asan build-tsan build-fuzz build-aarch64
+
+help:
+	@echo "make                 build the release into build/ (bin/weft, lib/libweft.{so,a})"
+	@echo "make setup           install the Debian packages that are missing"
+	@echo "make demo            setup, build, train the example network"
+	@echo "make test            setup, build, run every test"
+	@echo "make bench           run the benchmarks and compare with other frameworks"
+	@echo "make tune            write the kernel choice table"
+	@echo "make lint            formatting, static checks, layers, headers"
+	@echo "make install         into PREFIX (default /usr/local), below DESTDIR if set"
+	@echo "make asan tsan debug build that preset and run its tests"
+	@echo "make fuzz            search for new failing inputs with libFuzzer (clang)"
+	@echo "make check-aarch64   compile the library for aarch64"
+	@echo "make clean           remove the build folders"

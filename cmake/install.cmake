@@ -1,0 +1,36 @@
+# What `make install` puts in place: headers, both libraries, the command, man pages, weft.pc and
+# the CMake package with the targets weft::weft and weft::weft_static.
+
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
+
+install(DIRECTORY include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h)
+# Two export sets: whoever uses the shared library needs none of the libraries below it.
+install(TARGETS weft EXPORT weftTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS weft_static EXPORT weftStaticTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT weftTargets NAMESPACE weft:: DESTINATION ${package_dir})
+install(EXPORT weftStaticTargets NAMESPACE weft:: DESTINATION ${package_dir})
+
+configure_package_config_file(cmake/weftConfig.cmake.in weftConfig.cmake
+                              INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(weftConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/weftConfig.cmake ${PROJECT_BINARY_DIR}/weftConfigVersion.cmake
+              cmake/FindoneDNN.cmake DESTINATION ${package_dir})
+
+# weft.pc finds its prefix from where it lies, so that an installed tree can be moved.
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
+           BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig OUTPUT_VARIABLE WEFT_PC_PREFIX)
+list(JOIN WEFT_PC_REQUIRES " " WEFT_PC_REQUIRES)
+configure_file(cmake/weft.pc.in weft.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+if(TARGET weft_cli)
+    install(TARGETS weft_cli DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+foreach(section 1 3 5 7)
+    file(GLOB pages CONFIGURE_DEPENDS docs/man/*.${section})
+    if(pages)
+        install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+    endif()
+endforeach()

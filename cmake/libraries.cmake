@@ -1,0 +1,36 @@
+# What weft links. WEFT_LINK_LIBRARIES is the list for the library; the installed package finds
+# the same ones again (cmake/weftConfig.cmake.in) for users of the static library.
+
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson)
+find_package(ZLIB)
+set(WEFT_ONEDNN AUTO CACHE STRING "use oneDNN: AUTO (when found), ON or OFF")
+set_property(CACHE WEFT_ONEDNN PROPERTY STRINGS AUTO ON OFF)
+
+set(WEFT_LINK_LIBRARIES PkgConfig::jansson Threads::Threads m ${CMAKE_DL_LIBS})
+set(WEFT_PC_REQUIRES jansson)
+set(WEFT_PC_LIBS "-pthread -lm")
+
+set(WEFT_ZLIB "")
+if(ZLIB_FOUND)
+    set(WEFT_ZLIB ZLIB::ZLIB)
+    list(APPEND WEFT_LINK_LIBRARIES ZLIB::ZLIB)
+    list(APPEND WEFT_PC_REQUIRES zlib)
+    add_compile_definitions(WF_HAVE_ZLIB)
+else()
+    message(STATUS "zlib not found: compressed files will not be read")
+endif()
+
+set(WEFT_HAVE_ONEDNN OFF)
+if(NOT WEFT_ONEDNN STREQUAL "OFF")
+    find_package(oneDNN MODULE)
+    if(oneDNN_FOUND)
+        set(WEFT_HAVE_ONEDNN ON)
+        list(APPEND WEFT_LINK_LIBRARIES oneDNN::dnnl)
+        string(APPEND WEFT_PC_LIBS " -ldnnl")
+        add_compile_definitions(WF_HAVE_ONEDNN)
+    elseif(WEFT_ONEDNN STREQUAL "ON")
+        message(FATAL_ERROR "oneDNN not found (package libdnnl-dev, or pass -Ddnnl_DIR=...)")
+    endif()
+endif()

@@ -1,0 +1,117 @@
+# Every test, found by glob and registered with CTest. The name is the path below test/ without its
+# ending, the label is the folder (unit, ops, golden, ...). All tests get SRC (the source tree),
+# BUILD (the build tree) and WEFT (the command) in the environment and run in BUILD/test.
+# A test that needs more than the default time says so in a line "ctest-timeout: SECONDS".
+
+set(WEFT_TEST_TIMEOUT 120)
+set(WEFT_TEST_SLOWNESS 1)
+if(WEFT_SANITIZE)
+    set(WEFT_TEST_SLOWNESS 5)
+endif()
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/test)
+
+function(weft_add_test name label timeout)
+    add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/test)
+    math(EXPR timeout "${timeout} * ${WEFT_TEST_SLOWNESS}")
+    set(env SRC=${PROJECT_SOURCE_DIR} BUILD=${PROJECT_BINARY_DIR}
+            WEFT=${PROJECT_BINARY_DIR}/bin/weft CC=${CMAKE_C_COMPILER})
+    if(WEFT_SANITIZE)
+        # Libraries below us may race or leak by design; our own findings still fail the test.
+        list(APPEND env TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/test/tsan.supp
+                        LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/test/lsan.supp)
+    endif()
+    set_tests_properties(${name} PROPERTIES
+        LABELS "${label}" TIMEOUT ${timeout} ENVIRONMENT "${env}")
+endfunction()
+
+function(weft_timeout file out)
+    file(STRINGS ${file} line REGEX "ctest-timeout: *[0-9]+" LIMIT_COUNT 1)
+    if(line)
+        string(REGEX REPLACE ".*ctest-timeout: *([0-9]+).*" "\\1" line "${line}")
+        set(${out} ${line} PARENT_SCOPE)
+    else()
+        set(${out} ${WEFT_TEST_TIMEOUT} PARENT_SCOPE)
+    endif()
+endfunction()
+
+# test/support/*.c: helpers shared by the test programs.
+file(GLOB support CONFIGURE_DEPENDS test/support/*.c)
+
+# One program per file; it sees the inside of the library ("base/base.h") and its hidden symbols.
+function(weft_test_program file out_name out_target)
+    cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/test OUTPUT_VARIABLE name)
+    cmake_path(REMOVE_EXTENSION name)
+    string(REPLACE "/" "-" target "test-${name}")
+    add_executable(${target} ${file} ${support})
+    set_target_properties(${target} PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test/bin)
+    target_include_directories(${target} PRIVATE test)
+    target_compile_options(${target} PRIVATE -UNDEBUG)
+    target_compile_definitions(${target} PRIVATE WF_TEST_DIR="${PROJECT_SOURCE_DIR}/test")
+    target_link_libraries(${target} PRIVATE weft_common weft_static)
+    set(${out_name} ${name} PARENT_SCOPE)
+    set(${out_target} ${target} PARENT_SCOPE)
+endfunction()
+
+file(GLOB programs CONFIGURE_DEPENDS
+     test/unit/*/*.c test/ops/*.c test/golden/*.c test/fault/*.c)
+file(GLOB fuzzers CONFIGURE_DEPENDS test/fuzz/*.c)
+list(FILTER fuzzers EXCLUDE REGEX "/replay\\.c$")
+if(NOT TARGET weft_static)
+    set(programs "")
+    set(fuzzers "")
+endif()
+if(programs)
+    pkg_check_modules(cmocka REQUIRED IMPORTED_TARGET cmocka)
+endif()
+foreach(file IN LISTS programs)
+    weft_test_program(${file} name target)
+    target_link_libraries(${target} PRIVATE PkgConfig::cmocka)
+    weft_timeout(${file} timeout)
+    cmake_path(GET name PARENT_PATH folders)
+    string(REPLACE "/" ";" labels "${folders}")
+    weft_add_test(${name} "${labels}" ${timeout} ${target})
+endforeach()
+
+# A fuzzer is a file with LLVMFuzzerTestOneInput. The ordinary tests replay its corpus,
+# test/fuzz/corpus/NAME/; with WEFT_FUZZ the same program searches for new inputs.
+foreach(file IN LISTS fuzzers)
+    weft_test_program(${file} name target)
+    cmake_path(GET file STEM stem)
+    set(corpus ${PROJECT_SOURCE_DIR}/test/fuzz/corpus/${stem})
+    if(WEFT_FUZZ)
+        target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+        weft_add_test(${name} fuzz 300 ${target} -runs=20000 -max_total_time=60 ${corpus})
+    else()
+        target_sources(${target} PRIVATE test/fuzz/replay.c)
+        weft_add_test(${name} fuzz ${WEFT_TEST_TIMEOUT} ${target} ${corpus})
+    endif()
+endforeach()
+
+# Shell tests.
+file(GLOB scripts CONFIGURE_DEPENDS test/cli/*.sh test/install/*.sh)
+foreach(file IN LISTS scripts)
+    cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/test OUTPUT_VARIABLE name)
+    cmake_path(REMOVE_EXTENSION name)
+    cmake_path(GET name PARENT_PATH label)
+    weft_timeout(${file} timeout)
+    if(TARGET weft_cli OR NOT label STREQUAL "cli")
+        weft_add_test(${name} ${label} ${timeout} bash ${file})
+    endif()
+endforeach()
+
+# Examples named in examples/TESTS ("name arguments...") run as tests.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS examples/TESTS)
+if(EXISTS ${PROJECT_SOURCE_DIR}/examples/TESTS)
+    file(STRINGS examples/TESTS lines REGEX "^[^#]")
+    set(n 0)
+    foreach(line IN LISTS lines)
+        separate_arguments(args UNIX_COMMAND "${line}")
+        list(POP_FRONT args name)
+        if(TARGET example-${name})
+            math(EXPR n "${n} + 1")
+            weft_add_test(examples/${n}-${name} examples ${WEFT_TEST_TIMEOUT}
+                          example-${name} ${args})
+        endif()
+    endforeach()
+endif()
