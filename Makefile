@@ -12,6 +12,9 @@ build_preset = test -f $(1)/build.ninja || cmake --preset $(2) $(CMAKE_FLAGS); \
 	cmake --build --preset $(2) -j $(JOBS)
 test_preset = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
 
+# The thread sanitizer of older compilers cannot live with wide address randomisation.
+no_aslr = $$(setarch -R true 2>/dev/null && echo setarch -R)
+
 .PHONY: all setup demo test bench tune lint install clean debug asan tsan fuzz check-aarch64 help
 
 all:
@@ -49,7 +52,7 @@ asan:
 	@set -e; $(call build_preset,build-asan,asan); $(call test_preset,asan)
 
 tsan:
-	@set -e; $(call build_preset,build-tsan,tsan); $(call test_preset,tsan)
+	@set -e; $(call build_preset,build-tsan,tsan); $(no_aslr) $(call test_preset,tsan)
 
 fuzz:
 	@set -e; $(call build_preset,build-fuzz,fuzz); $(call test_preset,fuzz)

@@ -1,7 +1,8 @@
 # Every test, found by glob and registered with CTest. The name is the path below test/ without its
 # ending, the label is the folder (unit, ops, golden, ...). All tests get SRC (the source tree),
 # BUILD (the build tree) and WEFT (the command) in the environment and run in BUILD/test.
-# A test that needs more than the default time says so in a line "ctest-timeout: SECONDS".
+# A test that needs more than the default time says so in a line "ctest-timeout: SECONDS"; it gets
+# the label "slow" as well.
 
 set(WEFT_TEST_TIMEOUT 120)
 set(WEFT_TEST_SLOWNESS 1)
@@ -12,7 +13,6 @@ file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/test)
 
 function(weft_add_test name label timeout)
     add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/test)
-    math(EXPR timeout "${timeout} * ${WEFT_TEST_SLOWNESS}")
     set(env SRC=${PROJECT_SOURCE_DIR} BUILD=${PROJECT_BINARY_DIR}
             WEFT=${PROJECT_BINARY_DIR}/bin/weft CC=${CMAKE_C_COMPILER})
     if(WEFT_SANITIZE)
@@ -20,6 +20,10 @@ function(weft_add_test name label timeout)
         list(APPEND env TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/test/tsan.supp
                         LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/test/lsan.supp)
     endif()
+    if(timeout GREATER WEFT_TEST_TIMEOUT)
+        list(APPEND label slow)
+    endif()
+    math(EXPR timeout "${timeout} * ${WEFT_TEST_SLOWNESS}")
     set_tests_properties(${name} PROPERTIES
         LABELS "${label}" TIMEOUT ${timeout} ENVIRONMENT "${env}")
 endfunction()
@@ -71,6 +75,10 @@ foreach(file IN LISTS programs)
     cmake_path(GET name PARENT_PATH folders)
     string(REPLACE "/" ";" labels "${folders}")
     weft_add_test(${name} "${labels}" ${timeout} ${target})
+    # Spinning threads of two programs on the same cores slow both down many times.
+    if(NOT labels MATCHES "^unit;(tensor|op|graph)$")
+        set_tests_properties(${name} PROPERTIES PROCESSORS 2)
+    endif()
 endforeach()
 
 # A fuzzer is a file with LLVMFuzzerTestOneInput. The ordinary tests replay its corpus,
@@ -89,7 +97,7 @@ foreach(file IN LISTS fuzzers)
 endforeach()
 
 # Shell tests.
-file(GLOB scripts CONFIGURE_DEPENDS test/cli/*.sh test/install/*.sh)
+file(GLOB scripts CONFIGURE_DEPENDS test/cli/*.sh test/install/*.sh test/tools/*.sh)
 foreach(file IN LISTS scripts)
     cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/test OUTPUT_VARIABLE name)
     cmake_path(REMOVE_EXTENSION name)
