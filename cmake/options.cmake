@@ -29,6 +29,7 @@ add_library(weft_flags INTERFACE)
 target_compile_options(weft_flags INTERFACE
     -ffp-contract=off -fno-math-errno -fno-trapping-math
     -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+    $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation> # text is cut at its cap on purpose
     $<$<BOOL:${WEFT_WERROR}>:-Werror>
     -fstack-protector-strong)
 set(WEFT_NO_UNDEFINED -Wl,-z,defs)
