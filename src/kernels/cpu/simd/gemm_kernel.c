@@ -1,0 +1,445 @@
+/* gemm_kernel.c - the inner pieces of matrix products: packing, and blocks of C held in registers.
+ *
+ * Compiled once per SIMD level. A register block is up to MR rows by two vectors of columns; it walks
+ * down K once, with a broadcast element of A against two vectors of B, so each element of C is one chain
+ * of multiply-adds in the order of k whatever block it falls into. */
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/simd.h"
+
+#if defined(WF_LEVEL_AVX512)
+#define MR 14
+#elif defined(WF_LEVEL_AVX2)
+#define MR 6
+#else
+#define MR 4
+#endif
+#define NR (2 * VF_N)
+
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* ---- register blocks ------------------------------------------------------------------------- */
+
+struct micro {
+    int64_t k;
+    const float *a;
+    int64_t a_rs, a_cs;
+    const float *b;
+    int64_t b_rs;
+    float *c;
+    int64_t ldc;
+    bool accumulate;
+    int64_t n_b, n_c; /* columns of the last vector that may be read in B, written in C */
+};
+typedef void micro_fn(const struct micro *t);
+
+enum shape { WIDE, WIDE_TAIL, NARROW, N_SHAPES }; /* two vectors; two, the last in part; one in part */
+
+/* The pointers to rows of A are kept for every third row; the compiler then addresses the two between
+ * with the row stride as index, which saves registers. */
+WF_SIMD_INLINE void micro(const int mr, const enum shape shape, const struct micro *t)
+{
+    const int nv = shape == NARROW ? 1 : 2;
+    const int64_t k = t->k, a_rs = t->a_rs, a_cs = t->a_cs, b_rs = t->b_rs, n_b = t->n_b;
+    const float *b = t->b, *a[(MR + 2) / 3];
+    vf acc[MR][2];
+
+    a[0] = t->a;
+    UNROLL for (int i = 1; i < (mr + 2) / 3; i++)
+        a[i] = a[i - 1] + 3 * a_rs;
+    UNROLL for (int i = 0; i < mr; i++)
+        UNROLL for (int j = 0; j < nv; j++)
+            acc[i][j] = vf_zero();
+
+    for (int64_t p = 0; p < k; p++) {
+        vf bv[2];
+
+        UNROLL for (int j = 0; j < nv; j++)
+            bv[j] = shape != WIDE && j == nv - 1 ? vf_loadn(b + j * VF_N, n_b) : vf_load(b + j * VF_N);
+        UNROLL for (int i = 0; i < mr; i++) {
+            vf av = vf_load1(a[i / 3] + i % 3 * a_rs);
+
+            UNROLL for (int j = 0; j < nv; j++)
+                acc[i][j] = vf_fma(av, bv[j], acc[i][j]);
+        }
+        b += b_rs;
+        UNROLL for (int i = 0; i < (mr + 2) / 3; i++)
+            a[i] += a_cs;
+    }
+
+    UNROLL for (int i = 0; i < mr; i++)
+        UNROLL for (int j = 0; j < nv; j++) {
+            float *c = t->c + i * t->ldc + j * VF_N;
+            vf x = acc[i][j];
+
+            if (shape != WIDE && j == nv - 1) {
+                if (t->accumulate)
+                    x = vf_add(vf_loadn(c, t->n_c), x);
+                vf_storen(c, x, t->n_c);
+            } else {
+                if (t->accumulate)
+                    x = vf_add(vf_load(c), x);
+                vf_store(c, x);
+            }
+        }
+}
+
+#define MICRO(mr)                                                               \
+    static void micro_##mr##_wide(const struct micro *t) { micro(mr, WIDE, t); } \
+    static void micro_##mr##_tail(const struct micro *t) { micro(mr, WIDE_TAIL, t); } \
+    static void micro_##mr##_narrow(const struct micro *t) { micro(mr, NARROW, t); }
+#define MICRO_ROW(mr) { micro_##mr##_wide, micro_##mr##_tail, micro_##mr##_narrow },
+
+#define UP_TO_4(f) f(1) f(2) f(3) f(4)
+#define UP_TO_6(f) UP_TO_4(f) f(5) f(6)
+#define UP_TO_14(f) UP_TO_6(f) f(7) f(8) f(9) f(10) f(11) f(12) f(13) f(14)
+#if MR == 14
+#define FOR_EACH_MR(f) UP_TO_14(f)
+#elif MR == 6
+#define FOR_EACH_MR(f) UP_TO_6(f)
+#else
+#define FOR_EACH_MR(f) UP_TO_4(f)
+#endif
+
+FOR_EACH_MR(MICRO)
+
+static micro_fn *const micros[MR][N_SHAPES] = { FOR_EACH_MR(MICRO_ROW) };
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* m rows are cut into as few groups of at most MR as possible, of nearly equal size: the first `longer`
+ * groups have one row more. */
+struct groups {
+    int64_t n, rows, longer;
+};
+
+static struct groups cut_rows(int64_t m)
+{
+    int64_t n = (m + MR - 1) / MR;
+
+    return n ? (struct groups){ n, m / n, m % n } : (struct groups){ 0, 0, 0 };
+}
+
+static void block(const struct wf_gemm_block *p)
+{
+    const struct groups groups = cut_rows(p->m);
+    const bool plain = p->b_ld > 0;
+
+    for (int64_t col = 0; col < p->n; col += NR) {
+        int64_t n = p->n - col < NR ? p->n - col : NR, row = 0;
+        enum shape shape = n == NR ? WIDE : n > VF_N ? WIDE_TAIL : NARROW;
+        int64_t n_last = shape == NARROW ? n : n - VF_N;
+        struct micro t = { .k = p->k, .a_rs = p->a_rs, .a_cs = p->a_cs,
+                           .b = p->b + (plain ? col : col / NR * p->b_ps), .b_rs = plain ? p->b_ld : NR,
+                           .ldc = p->ldc, .accumulate = p->accumulate,
+                           .n_b = plain ? n_last : VF_N, .n_c = n_last };
+
+        for (int64_t g = 0; g < groups.n; g++) {
+            int64_t rows = groups.rows + (g < groups.longer);
+
+            if (p->a_packed) {
+                t.a = p->a + row * p->k;
+                t.a_rs = 1;
+                t.a_cs = rows;
+            } else {
+                t.a = p->a + row * p->a_rs;
+            }
+            t.c = p->c + row * p->ldc + col;
+            micros[rows - 1][shape](&t);
+            row += rows;
+        }
+    }
+}
+
+static void col_sums(float *dst, const struct wf_gemm_block *p)
+{
+    const bool plain = p->b_ld > 0;
+    const int64_t b_rs = plain ? p->b_ld : NR;
+
+    for (int64_t col = 0; col < p->n; col += VF_N) {
+        int64_t n = p->n - col < VF_N ? p->n - col : VF_N, n_b = plain ? n : VF_N;
+        const float *b = p->b + (plain ? col : col / NR * p->b_ps + col % NR);
+        vf s[4], sum;
+
+        for (int i = 0; i < 4; i++)
+            s[i] = vf_zero();
+        for (int64_t row = 0; row < p->k; row++)
+            s[row & 3] = vf_add(s[row & 3], vf_loadn(b + row * b_rs, n_b));
+        sum = vf_add(vf_add(s[0], s[1]), vf_add(s[2], s[3]));
+        vf_storen(dst + col, p->accumulate ? vf_add(vf_loadn(dst + col, n), sum) : sum, n);
+    }
+}
+
+/* ---- typed rows ------------------------------------------------------------------------------ */
+
+WF_SIMD_INLINE int64_t type_bytes(const int type)
+{
+    return type == WF_GEMM_F32 ? 4 : 2;
+}
+
+WF_SIMD_INLINE vf load_typed(const int type, const void *p)
+{
+    return type == WF_GEMM_F32    ? vf_load(p)
+           : type == WF_GEMM_BF16 ? vf_load_bf16(p)
+                                  : vf_load_f16(p);
+}
+
+WF_SIMD_INLINE vf loadn_typed(const int type, const void *p, int64_t n)
+{
+    return type == WF_GEMM_F32    ? vf_loadn(p, n)
+           : type == WF_GEMM_BF16 ? vf_load_bf16n(p, n)
+                                  : vf_load_f16n(p, n);
+}
+
+WF_SIMD_INLINE void storen_typed(const int type, void *p, vf x, int64_t n)
+{
+    if (type == WF_GEMM_F32)
+        vf_storen(p, x, n);
+    else if (type == WF_GEMM_BF16)
+        vf_store_bf16n(p, x, n);
+    else
+        vf_store_f16n(p, x, n);
+}
+
+WF_SIMD_INLINE const void *at(const int type, const void *p, int64_t i)
+{
+    return (const char *)p + i * type_bytes(type);
+}
+
+/* ---- packing --------------------------------------------------------------------------------- */
+
+/* Transpose VF_N vectors of VF_N lanes in place. */
+#if defined(WF_LEVEL_AVX512)
+WF_SIMD_INLINE void transpose(vf r[VF_N])
+{
+    __m512 t[16], u[16];
+
+    UNROLL for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_ps((__m512)r[i], (__m512)r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps((__m512)r[i], (__m512)r[i + 1]);
+    }
+    UNROLL for (int i = 0; i < 16; i += 4) {
+        UNROLL for (int j = 0; j < 2; j++) {
+            __m512d a = _mm512_castps_pd(t[i + j]), b = _mm512_castps_pd(t[i + j + 2]);
+
+            u[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+            u[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+        }
+    }
+    /* u[4g + c], lane group l: rows 4g.. of column 4l + c */
+    UNROLL for (int c = 0; c < 4; c++) {
+        __m512 lo02 = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x88);
+        __m512 lo13 = _mm512_shuffle_f32x4(u[c], u[4 + c], 0xdd);
+        __m512 hi02 = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0x88);
+        __m512 hi13 = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0xdd);
+
+        r[c] = (vf)_mm512_shuffle_f32x4(lo02, hi02, 0x88);
+        r[8 + c] = (vf)_mm512_shuffle_f32x4(lo02, hi02, 0xdd);
+        r[4 + c] = (vf)_mm512_shuffle_f32x4(lo13, hi13, 0x88);
+        r[12 + c] = (vf)_mm512_shuffle_f32x4(lo13, hi13, 0xdd);
+    }
+}
+#elif defined(WF_LEVEL_AVX2)
+WF_SIMD_INLINE void transpose(vf r[VF_N])
+{
+    __m256 t[8], u[8];
+
+    UNROLL for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps((__m256)r[i], (__m256)r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps((__m256)r[i], (__m256)r[i + 1]);
+    }
+    UNROLL for (int i = 0; i < 8; i += 4) {
+        UNROLL for (int j = 0; j < 2; j++) {
+            __m256d a = _mm256_castps_pd(t[i + j]), b = _mm256_castps_pd(t[i + j + 2]);
+
+            u[i + 2 * j] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, b));
+            u[i + 2 * j + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, b));
+        }
+    }
+    UNROLL for (int c = 0; c < 4; c++) {
+        r[c] = (vf)_mm256_permute2f128_ps(u[c], u[4 + c], 0x20);
+        r[4 + c] = (vf)_mm256_permute2f128_ps(u[c], u[4 + c], 0x31);
+    }
+}
+#else
+WF_SIMD_INLINE void transpose(vf r[VF_N])
+{
+    vf t[VF_N];
+
+    for (int i = 0; i < VF_N; i++)
+        t[i] = (vf){ r[0][i], r[1][i], r[2][i], r[3][i] };
+    for (int i = 0; i < VF_N; i++)
+        r[i] = t[i];
+}
+#endif
+
+/* One panel from rows of B: n <= NR columns. */
+WF_SIMD_INLINE void pack_rows(const int type, float *dst, const void *src, int64_t ld, int64_t k, int64_t n)
+{
+    int64_t n0 = n < VF_N ? n : VF_N, n1 = n - n0;
+
+    if (n == NR) {
+        for (int64_t p = 0; p < k; p++) {
+            vf_store(dst + p * NR, load_typed(type, at(type, src, p * ld)));
+            vf_store(dst + p * NR + VF_N, load_typed(type, at(type, src, p * ld + VF_N)));
+        }
+        return;
+    }
+    for (int64_t p = 0; p < k; p++) {
+        vf_store(dst + p * NR, loadn_typed(type, at(type, src, p * ld), n0));
+        vf_store(dst + p * NR + VF_N, n1 ? loadn_typed(type, at(type, src, p * ld + VF_N), n1) : vf_zero());
+    }
+}
+
+/* Half a panel from rows of B's transpose: n <= VF_N columns. */
+WF_SIMD_INLINE void pack_cols(const int type, float *dst, const void *src, int64_t ld, int64_t k, int64_t n)
+{
+    vf r[VF_N];
+    int64_t p = 0;
+
+    if (n == VF_N) {
+        for (; p + VF_N <= k; p += VF_N) {
+            UNROLL for (int i = 0; i < VF_N; i++)
+                r[i] = load_typed(type, at(type, src, i * ld + p));
+            transpose(r);
+            UNROLL for (int i = 0; i < VF_N; i++)
+                vf_store(dst + (p + i) * NR, r[i]);
+        }
+    }
+    for (; p < k; p += VF_N) {
+        int64_t n_k = k - p < VF_N ? k - p : VF_N;
+
+        for (int i = 0; i < VF_N; i++)
+            r[i] = i < n ? loadn_typed(type, at(type, src, i * ld + p), n_k) : vf_zero();
+        transpose(r);
+        for (int64_t i = 0; i < n_k; i++)
+            vf_store(dst + (p + i) * NR, r[i]);
+    }
+}
+
+WF_SIMD_INLINE void pack_b_typed(const int type, float *dst, const void *src, int64_t ld, bool trans,
+                                 int64_t k, int64_t n)
+{
+    for (int64_t col = 0; col < n; col += NR, dst += k * NR) {
+        int64_t n_cols = n - col < NR ? n - col : NR, n0 = n_cols < VF_N ? n_cols : VF_N;
+
+        if (trans) {
+            pack_cols(type, dst, at(type, src, col * ld), ld, k, n0);
+            pack_cols(type, dst + VF_N, at(type, src, (col + n0) * ld), ld, k, n_cols - n0);
+        } else {
+            pack_rows(type, dst, at(type, src, col), ld, k, n_cols);
+        }
+    }
+}
+
+static void pack_b(float *dst, const void *src, int type, int64_t ld, bool trans, int64_t k, int64_t n)
+{
+    if (type == WF_GEMM_F32)
+        pack_b_typed(WF_GEMM_F32, dst, src, ld, trans, k, n);
+    else if (type == WF_GEMM_BF16)
+        pack_b_typed(WF_GEMM_BF16, dst, src, ld, trans, k, n);
+    else
+        pack_b_typed(WF_GEMM_F16, dst, src, ld, trans, k, n);
+}
+
+/* Whole vectors are stored; the lanes beyond a row are overwritten by the next one. */
+WF_SIMD_INLINE void pack_a_typed(const int type, float *dst, const void *src, int64_t ld, int64_t k,
+                                 int64_t m)
+{
+    const struct groups groups = cut_rows(m);
+    int64_t row = 0;
+
+    for (int64_t g = 0; g < groups.n; g++) {
+        int64_t rows = groups.rows + (g < groups.longer);
+
+        for (int64_t p = 0; p < k; p++, dst += rows)
+            vf_store(dst, loadn_typed(type, at(type, src, p * ld + row), rows));
+        row += rows;
+    }
+}
+
+static void pack_a(float *dst, const void *src, int type, int64_t ld, int64_t k, int64_t m)
+{
+    _Static_assert(MR <= VF_N, "a group of rows is one vector");
+    if (type == WF_GEMM_F32)
+        pack_a_typed(WF_GEMM_F32, dst, src, ld, k, m);
+    else if (type == WF_GEMM_BF16)
+        pack_a_typed(WF_GEMM_BF16, dst, src, ld, k, m);
+    else
+        pack_a_typed(WF_GEMM_F16, dst, src, ld, k, m);
+}
+
+/* ---- rectangles ------------------------------------------------------------------------------ */
+
+WF_SIMD_INLINE void load_rows(const int type, float *dst, int64_t dst_ld, const void *src, int64_t ld,
+                              int64_t m, int64_t n)
+{
+    for (int64_t i = 0; i < m; i++) {
+        int64_t j = 0;
+
+        for (; j + VF_N <= n; j += VF_N)
+            vf_store(dst + i * dst_ld + j, load_typed(type, at(type, src, i * ld + j)));
+        if (j < n)
+            vf_storen(dst + i * dst_ld + j, loadn_typed(type, at(type, src, i * ld + j), n - j), n - j);
+    }
+}
+
+static void load(float *dst, int64_t dst_ld, const void *src, int type, int64_t ld, int64_t m, int64_t n)
+{
+    if (type == WF_GEMM_F32)
+        load_rows(WF_GEMM_F32, dst, dst_ld, src, ld, m, n);
+    else if (type == WF_GEMM_BF16)
+        load_rows(WF_GEMM_BF16, dst, dst_ld, src, ld, m, n);
+    else
+        load_rows(WF_GEMM_F16, dst, dst_ld, src, ld, m, n);
+}
+
+WF_SIMD_INLINE void save_rows(const int type, void *dst, int64_t dst_ld, const float *src, int64_t ld,
+                              int64_t m, int64_t n)
+{
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j += VF_N) {
+            int64_t w = n - j < VF_N ? n - j : VF_N;
+
+            storen_typed(type, (char *)dst + (i * dst_ld + j) * type_bytes(type),
+                         vf_loadn(src + i * ld + j, w), w);
+        }
+}
+
+static void save(void *dst, int type, int64_t dst_ld, const float *src, int64_t ld, int64_t m, int64_t n)
+{
+    if (type == WF_GEMM_F32)
+        save_rows(WF_GEMM_F32, dst, dst_ld, src, ld, m, n);
+    else if (type == WF_GEMM_BF16)
+        save_rows(WF_GEMM_BF16, dst, dst_ld, src, ld, m, n);
+    else
+        save_rows(WF_GEMM_F16, dst, dst_ld, src, ld, m, n);
+}
+
+static void add(float *dst, int64_t dst_ld, const float *src, int64_t ld, int64_t m, int64_t n)
+{
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j += VF_N) {
+            int64_t w = n - j < VF_N ? n - j : VF_N;
+            float *d = dst + i * dst_ld + j;
+
+            vf_storen(d, vf_add(vf_loadn(d, w), vf_loadn(src + i * ld + j, w)), w);
+        }
+}
+
+extern const struct wf_gemm_fns WF_LEVELED(wf_gemm_fns);
+const struct wf_gemm_fns WF_LEVELED(wf_gemm_fns) = {
+    .name = WF_LEVEL_NAME,
+    .mr = MR,
+    .nr = NR,
+    .block = block,
+    .pack_b = pack_b,
+    .pack_a = pack_a,
+    .load = load,
+    .save = save,
+    .add = add,
+    .col_sums = col_sums,
+};
