@@ -38,8 +38,8 @@ struct weft_ctx {
     int64_t (*now_ns)(void *arg);
     void *now_arg;
     const struct wf_fs *fs;
-    void *user_ops; /* rows added by weft_op_register; owned by the op layer through user_ops_free */
-    void (*user_ops_free)(weft_ctx *ctx);
+    void *_Atomic ops; /* the op layer's table, made on first use; freed through ops_free */
+    void (*_Atomic ops_free)(weft_ctx *ctx);
 };
 
 int64_t wf_now(const weft_ctx *ctx); /* ns, monotonic */

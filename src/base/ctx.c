@@ -110,12 +110,14 @@ weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
 void weft_ctx_free(weft_ctx *ctx)
 {
     weft_allocator mem;
+    void (*ops_free)(weft_ctx *ctx);
 
     if (!ctx)
         return;
+    ops_free = atomic_load(&ctx->ops_free);
     wf_pool_free(ctx->pool);
-    if (ctx->user_ops_free)
-        ctx->user_ops_free(ctx);
+    if (ops_free)
+        ops_free(ctx);
     mem = ctx->mem;
     mem.free(mem.arg, ctx, sizeof *ctx);
 }

@@ -1,0 +1,647 @@
+/* build.c - graphs and their builders: nodes, names, scopes, leaves. */
+#include <stdio.h>
+
+#include "graph/graph.h"
+
+struct wf_scope {
+    struct wf_scope *below;
+    const char *before; /* the text to go back to */
+};
+
+weft_status weft_graph_new(weft_ctx *ctx, weft_graph **out)
+{
+    weft_status st = wf_ops_ensure(ctx);
+    weft_graph *g;
+
+    if (st)
+        return st;
+    g = wf_alloc(ctx, sizeof *g);
+    if (!g)
+        return wf_err_nomem(ctx, sizeof *g, "graph");
+    g->ctx = ctx;
+    g->scope = g->device = "";
+    wf_arena_init(&g->arena, ctx);
+    wf_map_init(&g->names, ctx);
+    st = wf_grow(ctx, &g->values, &g->cap_values, 64, sizeof *g->values);
+    if (st) {
+        weft_graph_free(g);
+        return st;
+    }
+    g->n_values = 1;
+    *out = g;
+    return WEFT_OK;
+}
+
+void weft_graph_free(weft_graph *g)
+{
+    if (!g)
+        return;
+    wf_map_free(&g->names);
+    wf_arena_free(&g->arena);
+    wf_free(g->ctx, g->nodes);
+    wf_free(g->ctx, g->values);
+    wf_free(g->ctx, g->vars);
+    wf_free(g->ctx, g);
+}
+
+weft_status weft_graph_status(const weft_graph *g)
+{
+    if (g->st)
+        wf_err_set(g->error);
+    return g->st;
+}
+
+weft_status wf_graph_fail(weft_graph *g, weft_status st)
+{
+    if (st && !g->st) {
+        g->st = st;
+        snprintf(g->error, sizeof g->error, "%s", weft_error());
+    }
+    return st;
+}
+
+static weft_val fail(weft_graph *g, weft_status st)
+{
+    wf_graph_fail(g, st);
+    return WEFT_NIL;
+}
+
+static weft_status nomem(weft_graph *g)
+{
+    return wf_err_nomem(g->ctx, 0, "graph");
+}
+
+bool wf_check_val(weft_graph *g, weft_val v, const char *what)
+{
+    if (g->st)
+        return false;
+    if (v.id > 0 && v.id < g->n_values)
+        return true;
+    fail(g, wf_err(WEFT_EINVAL, "%s: value %d does not exist in this graph", what, v.id));
+    return false;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static const char *scoped(weft_graph *g, const char *name)
+{
+    char *s = wf_arena_alloc(&g->arena, strlen(g->scope) + strlen(name) + 2);
+
+    if (s)
+        sprintf(s, "%s%s%s", g->scope, *g->scope ? "/" : "", name);
+    return s;
+}
+
+/* Give node `n` the name; made unique by a suffix unless `exact`. */
+static weft_status set_name(weft_graph *g, int64_t n, const char *name, bool exact)
+{
+    const char *full = name;
+
+    if (wf_map_get(&g->names, full, NULL)) {
+        char *s = wf_arena_alloc(&g->arena, strlen(full) + 16);
+
+        if (exact)
+            return wf_err(WEFT_EEXIST, "the name '%s' is taken", full);
+        if (!s)
+            return nomem(g);
+        /* The node's index makes the suffix unique at once; the loop covers names that users chose alike. */
+        for (int64_t i = n;; i++) {
+            sprintf(s, "%s_%lld", name, (long long)i);
+            if (!wf_map_get(&g->names, s, NULL))
+                break;
+        }
+        full = s;
+    }
+    g->nodes[n].name = full;
+    return wf_map_put(&g->names, full, n);
+}
+
+static bool name_ok(const char *s)
+{
+    if (!*s)
+        return false;
+    for (; *s; s++)
+        if ((unsigned char)*s <= ' ' || *s == '"' || *s == '\\' || *s == 127)
+            return false;
+    return true;
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+static weft_status copy_attr(weft_graph *g, const struct wf_op *op, const char *name, struct wf_attr *to,
+                             const struct wf_attr *from)
+{
+    if (from->kind != to->kind)
+        return wf_err(WEFT_EINVAL, "%s: attribute '%s' has another type", op->name, name);
+    *to = *from;
+    to->given = true;
+    if (to->kind == WF_STR) {
+        to->s = wf_arena_strdup(&g->arena, from->s ? from->s : "");
+        return to->s ? WEFT_OK : nomem(g);
+    }
+    if (to->kind == WF_INTS && to->n) {
+        int64_t *p = wf_arena_alloc(&g->arena, (size_t)to->n * sizeof *p);
+
+        if (!p)
+            return nomem(g);
+        memcpy(p, from->ints, (size_t)to->n * sizeof *p);
+        to->ints = p;
+    }
+    if (to->kind == WF_FLOATS && to->n) {
+        double *p = wf_arena_alloc(&g->arena, (size_t)to->n * sizeof *p);
+
+        if (!p)
+            return nomem(g);
+        memcpy(p, from->floats, (size_t)to->n * sizeof *p);
+        to->floats = p;
+    }
+    return WEFT_OK;
+}
+
+static weft_status fill_attrs(weft_graph *g, struct wf_node *n, int n_sets, const struct wf_set *sets)
+{
+    const struct wf_op *op = n->op;
+
+    n->attr = wf_arena_alloc(&g->arena, sizeof *n->attr * (size_t)(op->n_attrs + 1));
+    if (!n->attr)
+        return nomem(g);
+    for (int i = 0; i < op->n_attrs; i++)
+        n->attr[i] = op->attr[i].value;
+    for (int s = 0; s < n_sets; s++) {
+        int i = 0;
+        weft_status st;
+
+        while (i < op->n_attrs && strcmp(op->attr[i].name, sets[s].name))
+            i++;
+        if (i == op->n_attrs)
+            return wf_err(WEFT_ENOENT, "%s: has no attribute '%s'", op->name, sets[s].name);
+        st = copy_attr(g, op, sets[s].name, &n->attr[i], &sets[s].value);
+        if (st)
+            return st;
+    }
+    for (int i = 0; i < op->n_attrs; i++)
+        if (!n->attr[i].given)
+            return wf_err(WEFT_EINVAL, "%s: attribute '%s' must be given", op->name, op->attr[i].name);
+    return WEFT_OK;
+}
+
+static weft_status fill_inputs(weft_graph *g, struct wf_node *n, int n_in, const weft_val *in)
+{
+    const struct wf_op *op = n->op;
+
+    if (n_in < op->n_in_min || (op->n_in_max >= 0 && n_in > op->n_in_max) || n_in > WF_MAX_IN)
+        return wf_err(WEFT_EINVAL, "%s: takes %d to %d inputs, got %d", op->name, op->n_in_min,
+                      op->n_in_max < 0 ? WF_MAX_IN : op->n_in_max, n_in);
+    n->in = wf_arena_alloc(&g->arena, sizeof *n->in * (size_t)(n_in + 1));
+    if (!n->in)
+        return nomem(g);
+    n->n_in = n_in;
+    for (int i = 0; i < n_in; i++) {
+        if (in[i].id < 0 || in[i].id >= g->n_values || (in[i].id == 0 && i < op->n_in_min))
+            return wf_err(WEFT_EINVAL, "%s: input %d is no value of this graph", op->name, i);
+        n->in[i] = in[i].id;
+    }
+    return WEFT_OK;
+}
+
+static weft_status infer_node(weft_graph *g, const struct wf_node *n, struct wf_type *out)
+{
+    struct wf_type few[16], *in = few;
+    struct wf_infer r = {n->op, n->attr, n->n_in, n->n_out, NULL, out};
+    weft_status st;
+
+    if (n->n_in > WF_COUNT(few)) {
+        in = wf_alloc_n(g->ctx, n->n_in, sizeof *in);
+        if (!in)
+            return nomem(g);
+    }
+    for (int i = 0; i < n->n_in; i++)
+        in[i] = g->values[n->in[i]].type;
+    r.in = in;
+    st = n->op->infer(&r);
+    if (in != few)
+        wf_free(g->ctx, in);
+    return st;
+}
+
+/* Append a node whose inputs and attributes are filled, with its outputs. */
+static weft_status append(weft_graph *g, struct wf_node *n)
+{
+    struct wf_type types[WF_MAX_OUT] = {{0}};
+    weft_status st;
+
+    n->n_out = n->op->n_out >= 0 ? n->op->n_out : (int)wf_node_int(n, "n");
+    if (n->n_out < 0 || n->n_out > WF_MAX_OUT)
+        return wf_err(WEFT_ELIMIT, "%s: %d outputs, at most %d are possible", n->op->name, n->n_out,
+                      WF_MAX_OUT);
+    st = infer_node(g, n, types);
+    if (!st)
+        st = wf_grow(g->ctx, &g->nodes, &g->cap_nodes, g->n_nodes + 1, sizeof *g->nodes);
+    if (!st)
+        st = wf_grow(g->ctx, &g->values, &g->cap_values, g->n_values + n->n_out, sizeof *g->values);
+    if (st)
+        return st;
+    n->first_out = (int32_t)g->n_values;
+    n->device = g->device;
+    n->uid = g->next_uid;
+    n->var = -1;
+    g->nodes[g->n_nodes] = *n;
+    for (int i = 0; i < n->n_out; i++)
+        g->values[g->n_values + i] = (struct wf_value){types[i], (int32_t)g->n_nodes, i};
+    return WEFT_OK;
+}
+
+static weft_val build(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in, int n_sets,
+                      const struct wf_set *sets, const char *name, bool exact)
+{
+    struct wf_node n = {.op = op};
+    weft_status st;
+
+    if (g->st)
+        return WEFT_NIL;
+    while (n_in > op->n_in_min && in[n_in - 1].id == 0)
+        n_in--;
+    st = fill_inputs(g, &n, n_in, in);
+    if (!st)
+        st = fill_attrs(g, &n, n_sets, sets);
+    if (!st)
+        st = append(g, &n);
+    if (!st)
+        st = set_name(g, g->n_nodes, name, exact);
+    if (st) {
+        if (*g->scope)
+            wf_err_wrap(st, "%s", g->scope);
+        return fail(g, st);
+    }
+    g->next_uid++;
+    g->n_nodes++;
+    g->n_values += n.n_out;
+    return (weft_val){n.first_out};
+}
+
+weft_val wf_build_row(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in, int n_sets,
+                      const struct wf_set *sets)
+{
+    const char *name;
+
+    if (g->st)
+        return WEFT_NIL;
+    name = scoped(g, op->name);
+    if (!name)
+        return fail(g, nomem(g));
+    return build(g, op, n_in, in, n_sets, sets, name, false);
+}
+
+weft_val wf_build(weft_graph *g, int op_id, int n_in, const weft_val *in, int n_sets,
+                  const struct wf_set *sets)
+{
+    return wf_build_row(g, wf_op_row(g->ctx, op_id), n_in, in, n_sets, sets);
+}
+
+weft_val wf_unary(weft_graph *g, int op_id, weft_val x)
+{
+    return wf_build(g, op_id, 1, &x, 0, NULL);
+}
+
+weft_val wf_binary(weft_graph *g, int op_id, weft_val a, weft_val b)
+{
+    return wf_build(g, op_id, 2, (weft_val[]){a, b}, 0, NULL);
+}
+
+/* ---- leaves ---------------------------------------------------------------------------------- */
+
+static weft_val leaf(weft_graph *g, int op_id, const char *name, int n_sets, const struct wf_set *sets)
+{
+    const char *full;
+
+    if (g->st)
+        return WEFT_NIL;
+    if (!name || !name_ok(name))
+        return fail(g, wf_err(WEFT_EINVAL, "a %s needs a name without spaces or quotes",
+                              wf_op_row(g->ctx, op_id)->name));
+    full = scoped(g, name);
+    if (!full)
+        return fail(g, nomem(g));
+    return build(g, wf_op_row(g->ctx, op_id), 0, NULL, n_sets, sets, full, true);
+}
+
+static bool shape_ok(weft_graph *g, int rank, const int64_t *dim, const char *what)
+{
+    struct wf_type t = wf_type_of(WEFT_F64, rank, dim);
+
+    if (rank < 0 || rank > WEFT_MAX_RANK) {
+        fail(g, wf_err(WEFT_ESHAPE, "%s: rank %d is not in 0..%d", what, rank, WEFT_MAX_RANK));
+        return false;
+    }
+    for (int i = 0; i < rank; i++)
+        if (dim[i] < 0)
+            t.dim[i] = 1;
+    if (wf_type_bytes(&t) < 0) {
+        fail(g, wf_err(WEFT_ESHAPE, "%s: the shape's size overflows", what));
+        return false;
+    }
+    return true;
+}
+
+weft_val weft_placeholder(weft_graph *g, const char *name, weft_dtype dtype, int rank, const int64_t *dim)
+{
+    int64_t shape[WEFT_MAX_RANK];
+    weft_val v;
+
+    if (g->st || !shape_ok(g, rank, dim, name ? name : "placeholder"))
+        return WEFT_NIL;
+    if (dtype <= WEFT_NONE || dtype >= WEFT_N_DTYPES)
+        return fail(g, wf_err(WEFT_EDTYPE, "placeholder '%s': dtype %d does not exist", name, (int)dtype));
+    for (int i = 0; i < rank; i++)
+        shape[i] = dim[i] < 0 ? WEFT_ANY : dim[i];
+    struct wf_set sets[] = {WF_SET_DTYPE("dtype", dtype), WF_SET_INTS("shape", rank, shape)};
+    v = leaf(g, WF_OP_placeholder, name, 2, sets);
+    /* Each unknown size becomes a symbol of its own, so that rules can see where two are the same. */
+    for (int i = 0; v.id && i < rank; i++)
+        if (dim[i] < 0)
+            g->values[v.id].type.dim[i] = -2 - g->n_symbols++;
+    return v;
+}
+
+weft_val weft_constant(weft_graph *g, const weft_tensor *value)
+{
+    struct wf_type t = wf_type_of(value->dtype, value->rank, value->dim);
+    int64_t bytes = wf_type_bytes(&t);
+    char *data;
+    weft_val v;
+
+    if (g->st)
+        return WEFT_NIL;
+    if (bytes < 0 || value->dtype <= WEFT_NONE || value->dtype >= WEFT_N_DTYPES)
+        return fail(g, wf_err(WEFT_EINVAL, "constant: dtype or shape is not valid"));
+    struct wf_set sets[] = {WF_SET_DTYPE("dtype", value->dtype), WF_SET_INTS("shape", value->rank, value->dim)};
+    data = wf_arena_alloc(&g->arena, (size_t)bytes + 64);
+    if (!data)
+        return fail(g, nomem(g));
+    data += (64 - (uintptr_t)data % 64) % 64;
+    if (bytes)
+        memcpy(data, value->data, (size_t)bytes);
+    v = wf_build(g, WF_OP_constant, 0, NULL, 2, sets);
+    if (v.id)
+        g->nodes[g->values[v.id].node].data = data;
+    return v;
+}
+
+weft_val weft_scalar(weft_graph *g, double value)
+{
+    float f = (float)value;
+    weft_tensor t = weft_view(WEFT_F32, &f, 0, NULL);
+
+    return weft_constant(g, &t);
+}
+
+weft_val wf_const_like(weft_graph *g, double v, weft_val like)
+{
+    int64_t bits = 0;
+    weft_tensor t;
+
+    if (!wf_check_val(g, like, "constant"))
+        return WEFT_NIL;
+    t = weft_view(wf_val_type_of(g, like)->dtype, &bits, 0, NULL);
+    wf_set(&bits, t.dtype, 0, v);
+    return weft_constant(g, &t);
+}
+
+static const char *const init_names[] = {
+    [WEFT_INIT_DEFAULT] = "default",
+    [WEFT_INIT_ZEROS] = "zeros",
+    [WEFT_INIT_ONES] = "ones",
+    [WEFT_INIT_CONSTANT] = "constant",
+    [WEFT_INIT_UNIFORM] = "uniform",
+    [WEFT_INIT_NORMAL] = "normal",
+    [WEFT_INIT_TRUNCATED_NORMAL] = "truncated_normal",
+    [WEFT_INIT_GLOROT_UNIFORM] = "glorot_uniform",
+    [WEFT_INIT_GLOROT_NORMAL] = "glorot_normal",
+    [WEFT_INIT_HE_UNIFORM] = "he_uniform",
+    [WEFT_INIT_HE_NORMAL] = "he_normal",
+    [WEFT_INIT_LECUN_UNIFORM] = "lecun_uniform",
+    [WEFT_INIT_LECUN_NORMAL] = "lecun_normal",
+    [WEFT_INIT_ORTHOGONAL] = "orthogonal",
+    [WEFT_INIT_IDENTITY] = "identity",
+};
+
+weft_val weft_variable(weft_graph *g, const char *name, int rank, const int64_t *dim,
+                       const weft_variable_opts *opts)
+{
+    static const weft_variable_opts defaults = {.size = sizeof defaults};
+    const weft_variable_opts *o = opts ? opts : &defaults;
+    weft_init_kind init = o->init;
+    weft_val v;
+
+    if (g->st || !shape_ok(g, rank, dim, name ? name : "variable"))
+        return WEFT_NIL;
+    if (o->size != sizeof *o || init < 0 || init >= WF_COUNT(init_names))
+        return fail(g, wf_err(WEFT_EINVAL, "variable '%s': options are not valid", name ? name : ""));
+    if (init == WEFT_INIT_DEFAULT)
+        init = rank >= 2 ? WEFT_INIT_GLOROT_UNIFORM : WEFT_INIT_ZEROS;
+    struct wf_set sets[] = {
+        WF_SET_DTYPE("dtype", o->dtype ? o->dtype : WEFT_F32),
+        WF_SET_INTS("shape", rank, dim),
+        WF_SET_BOOL("trainable", !o->not_trainable),
+        WF_SET_STR("init", init_names[init]),
+        WF_SET_FLOATS("init_params", 2, ((double[]){o->a, o->b})),
+    };
+    v = leaf(g, WF_OP_variable, name, WF_COUNT(sets), sets);
+    if (!v.id)
+        return WEFT_NIL;
+    if (wf_grow(g->ctx, &g->vars, &g->cap_vars, g->n_vars + 1, sizeof *g->vars))
+        return fail(g, nomem(g));
+    g->nodes[g->values[v.id].node].var = (int32_t)g->n_vars;
+    g->vars[g->n_vars++] = v.id;
+    return v;
+}
+
+/* ---- scopes and devices ---------------------------------------------------------------------- */
+
+void weft_scope_push(weft_graph *g, const char *name)
+{
+    struct wf_scope *s = wf_arena_alloc(&g->arena, sizeof *s);
+    const char *full = name && name_ok(name) ? scoped(g, name) : NULL;
+
+    if (!s || !full) {
+        fail(g, s && full == NULL && !(name && name_ok(name))
+                    ? wf_err(WEFT_EINVAL, "a scope needs a name without spaces or quotes")
+                    : nomem(g));
+        return;
+    }
+    *s = (struct wf_scope){g->scopes, g->scope};
+    g->scopes = s;
+    g->scope = full;
+}
+
+void weft_scope_pop(weft_graph *g)
+{
+    if (!g->scopes) {
+        fail(g, wf_err(WEFT_ESTATE, "weft_scope_pop: no scope is open"));
+        return;
+    }
+    g->scope = g->scopes->before;
+    g->scopes = g->scopes->below;
+}
+
+/* One part of a device: job:NAME, replica:N, task:N, device:KIND:N, cpu:N, gpu:N. */
+static bool device_part_ok(const char *p, size_t n)
+{
+    static const char *const heads[] = {"job:",        "replica:",    "task:", "device:CPU:", "device:GPU:",
+                                        "device:cpu:", "device:gpu:", "cpu:",  "gpu:"};
+
+    for (int i = 0; i < WF_COUNT(heads); i++) {
+        size_t h = strlen(heads[i]);
+
+        if (n <= h || strncmp(p, heads[i], h))
+            continue;
+        for (size_t k = h; k < n; k++) {
+            bool digit = p[k] >= '0' && p[k] <= '9';
+            bool letter = (p[k] >= 'a' && p[k] <= 'z') || p[k] == '_' || (p[k] >= 'A' && p[k] <= 'Z');
+
+            if (!digit && !(i == 0 && letter))
+                return false;
+        }
+        return n - h < 10 || i == 0;
+    }
+    return false;
+}
+
+static bool device_ok(const char *d)
+{
+    while (*d) {
+        size_t n;
+
+        if (*d++ != '/')
+            return false;
+        n = strcspn(d, "/");
+        if (!device_part_ok(d, n))
+            return false;
+        d += n;
+    }
+    return true;
+}
+
+void weft_device_push(weft_graph *g, const char *device)
+{
+    struct wf_scope *s = wf_arena_alloc(&g->arena, sizeof *s);
+    const char *copy = device ? wf_arena_strdup(&g->arena, device) : NULL;
+
+    if (!device || !device_ok(device)) {
+        fail(g, wf_err(WEFT_EINVAL, "device '%.64s': expected parts like /job:ps/task:0/cpu:0 or /device:GPU:0",
+                       device ? device : "(null)"));
+        return;
+    }
+    if (!s || !copy) {
+        fail(g, nomem(g));
+        return;
+    }
+    *s = (struct wf_scope){g->devices, g->device};
+    g->devices = s;
+    g->device = copy;
+}
+
+void weft_device_pop(weft_graph *g)
+{
+    if (!g->devices) {
+        fail(g, wf_err(WEFT_ESTATE, "weft_device_pop: no device is open"));
+        return;
+    }
+    g->device = g->devices->before;
+    g->devices = g->devices->below;
+}
+
+void weft_control(weft_graph *g, weft_val v, weft_val before)
+{
+    struct wf_node *n;
+    int32_t *ctrl;
+
+    if (!wf_check_val(g, v, "weft_control") || !wf_check_val(g, before, "weft_control"))
+        return;
+    n = &g->nodes[g->values[v.id].node];
+    if (g->values[before.id].node >= g->values[v.id].node) {
+        fail(g, wf_err(WEFT_EINVAL, "weft_control: '%s' was built after '%s'", weft_val_name(g, before),
+                       weft_val_name(g, v)));
+        return;
+    }
+    ctrl = wf_arena_alloc(&g->arena, sizeof *ctrl * (size_t)(n->n_ctrl + 1));
+    if (!ctrl) {
+        fail(g, nomem(g));
+        return;
+    }
+    if (n->n_ctrl)
+        memcpy(ctrl, n->ctrl, sizeof *ctrl * (size_t)n->n_ctrl);
+    ctrl[n->n_ctrl++] = g->values[before.id].node;
+    n->ctrl = ctrl;
+}
+
+weft_val weft_named(weft_graph *g, weft_val v, const char *name)
+{
+    const char *full;
+    weft_status st;
+
+    if (!wf_check_val(g, v, "weft_named"))
+        return WEFT_NIL;
+    if (!name || !name_ok(name))
+        return fail(g, wf_err(WEFT_EINVAL, "weft_named: a name without spaces or quotes is needed"));
+    full = scoped(g, name);
+    st = full ? set_name(g, g->values[v.id].node, full, false) : nomem(g);
+    return st ? fail(g, st) : v;
+}
+
+weft_status weft_find(const weft_graph *g, const char *name, weft_val *out)
+{
+    int64_t n;
+
+    if (!wf_map_get(&g->names, name, &n))
+        return wf_err(WEFT_ENOENT, "the graph has no node '%s'", name);
+    out->id = g->nodes[n].first_out;
+    return WEFT_OK;
+}
+
+weft_status weft_val_type(const weft_graph *g, weft_val v, weft_tensor *out)
+{
+    const struct wf_type *t;
+
+    if (v.id <= 0 || v.id >= g->n_values)
+        return wf_err(WEFT_EINVAL, "value %d does not exist in this graph", v.id);
+    t = &g->values[v.id].type;
+    *out = weft_view(t->dtype, NULL, t->rank, t->dim);
+    for (int i = 0; i < t->rank; i++)
+        if (t->dim[i] < 0)
+            out->dim[i] = WEFT_ANY;
+    return WEFT_OK;
+}
+
+const char *weft_val_name(const weft_graph *g, weft_val v)
+{
+    return v.id > 0 && v.id < g->n_values ? wf_val_node(g, v)->name : "";
+}
+
+weft_val weft_output(const weft_graph *g, weft_val v, int index)
+{
+    const struct wf_node *n;
+
+    if (v.id <= 0 || v.id >= g->n_values)
+        return WEFT_NIL;
+    n = wf_val_node(g, v);
+    return index >= 0 && index < n->n_out ? (weft_val){n->first_out + index} : WEFT_NIL;
+}
+
+weft_val weft_identity(weft_graph *g, weft_val x)
+{
+    return wf_unary(g, WF_OP_identity, x);
+}
+
+weft_val weft_stop_gradient(weft_graph *g, weft_val x)
+{
+    return wf_unary(g, WF_OP_stop_gradient, x);
+}
+
+weft_val weft_matmul(weft_graph *g, weft_val a, weft_val b, const weft_matmul_opts *opts)
+{
+    struct wf_set sets[] = {WF_SET_BOOL("trans_a", opts && opts->trans_a),
+                            WF_SET_BOOL("trans_b", opts && opts->trans_b)};
+
+    return wf_build(g, WF_OP_matmul, 2, (weft_val[]){a, b}, 2, sets);
+}

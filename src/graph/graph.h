@@ -1,0 +1,143 @@
+/* graph.h - the door of the graph layer: nodes in an array, builders, gradients, passes.
+ *
+ * Nodes stand in topological order: an input's node comes before its user. Value 0 is "none". Node and value
+ * arrays may move when something is built: keep indices, not pointers, across a builder call. */
+#ifndef WF_GRAPH_H
+#define WF_GRAPH_H
+
+#include "op/op.h"
+#include "weft/graph.h"
+
+struct wf_node {
+    const struct wf_op *op;
+    int32_t uid;        /* kept by passes, copies and save: keys the random numbers */
+    int n_in, n_out, n_ctrl;
+    int32_t *in;        /* value ids, 0 where an optional operand is absent */
+    int32_t first_out;  /* outputs are values first_out .. first_out + n_out - 1 */
+    int32_t *ctrl;      /* node indices that must run before */
+    struct wf_attr *attr;
+    const char *name;   /* never NULL */
+    const char *device; /* "" for none */
+    const void *data;   /* constant: its bytes, 64-byte aligned */
+    int32_t var;        /* variable: index into graph->vars, else -1 */
+};
+
+struct wf_value {
+    struct wf_type type;
+    int32_t node;
+    int32_t index; /* which output */
+};
+
+struct weft_graph {
+    weft_ctx *ctx;
+    struct wf_arena arena;
+    struct wf_node *nodes;
+    int64_t n_nodes, cap_nodes;
+    struct wf_value *values; /* [0] is none */
+    int64_t n_values, cap_values;
+    int32_t *vars; /* value ids of the variables, in order of building */
+    int64_t n_vars, cap_vars;
+    int32_t next_uid;
+    int64_t n_symbols;  /* sizes introduced by placeholders: -2, -3, … */
+    struct wf_map names;
+    const char *scope, *device;
+    struct wf_scope *scopes, *devices; /* stacks */
+    weft_status st;     /* sticky */
+    char error[512];
+};
+
+/* ---- building -------------------------------------------------------------------------------- */
+
+/* One attribute given to a builder. */
+struct wf_set {
+    const char *name;
+    struct wf_attr value;
+};
+#define WF_SET_INT(n, v) {n, {.kind = WF_INT, .i = (v)}}
+#define WF_SET_BOOL(n, v) {n, {.kind = WF_BOOL, .i = (v) ? 1 : 0}}
+#define WF_SET_FLOAT(n, v) {n, {.kind = WF_FLOAT, .f = (v)}}
+#define WF_SET_STR(n, v) {n, {.kind = WF_STR, .s = (v)}}
+#define WF_SET_DTYPE(n, v) {n, {.kind = WF_DTYPE, .i = (v)}}
+#define WF_SET_INTS(n_, len, p) {n_, {.kind = WF_INTS, .n = (len), .ints = (p)}}
+#define WF_SET_FLOATS(n_, len, p) {n_, {.kind = WF_FLOATS, .n = (len), .floats = (p)}}
+
+/* Build a node; returns its first value, or WEFT_NIL with the graph's sticky error set. Trailing absent inputs
+ * may be left out. Everything is copied. */
+weft_val wf_build(weft_graph *g, int op_id, int n_in, const weft_val *in, int n_sets,
+                  const struct wf_set *sets);
+weft_val wf_build_row(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in, int n_sets,
+                      const struct wf_set *sets);
+/* Short forms for ops without attributes. */
+weft_val wf_unary(weft_graph *g, int op_id, weft_val x);
+weft_val wf_binary(weft_graph *g, int op_id, weft_val a, weft_val b);
+
+/* Keep the first error of a graph (st and the thread's text); returns st. */
+weft_status wf_graph_fail(weft_graph *g, weft_status st);
+
+static inline const struct wf_value *wf_val(const weft_graph *g, weft_val v)
+{
+    return &g->values[v.id];
+}
+static inline const struct wf_type *wf_val_type_of(const weft_graph *g, weft_val v)
+{
+    return &g->values[v.id].type;
+}
+static inline const struct wf_node *wf_val_node(const weft_graph *g, weft_val v)
+{
+    return &g->nodes[g->values[v.id].node];
+}
+static inline int64_t wf_node_int(const struct wf_node *n, const char *name)
+{
+    return wf_attr_int(n->op, n->attr, name);
+}
+static inline double wf_node_float(const struct wf_node *n, const char *name)
+{
+    return wf_attr_float(n->op, n->attr, name);
+}
+/* x summed (broadcast) to the shape of `like`; x itself when the shapes are certainly the same. */
+weft_val wf_reduce_to_like(weft_graph *g, weft_val x, weft_val like);
+weft_val wf_broadcast_like(weft_graph *g, weft_val x, weft_val like);
+/* x with sizes of 1 put back at `axes` of a result of `rank` (what a reduction without keepdims took away). */
+weft_val wf_expand_axes(weft_graph *g, weft_val x, int n, const int64_t *axes, int rank);
+/* A constant scalar of the dtype of `like` (any float or integer type). */
+weft_val wf_const_like(weft_graph *g, double v, weft_val like);
+/* Is v a valid value of g? Sets the sticky error when not (naming `what`). */
+bool wf_check_val(weft_graph *g, weft_val v, const char *what);
+
+/* ---- gradient rules -------------------------------------------------------------------------- */
+
+/* A rule gets copies of the node's handles and fills din[i] for the inputs that have a gradient
+ * (WEFT_NIL otherwise). dout[i] is WEFT_NIL when no gradient reaches that output; at least one is there.
+ * `need[i]` says whether anybody wants din[i]: a rule may skip costly ones that are not needed. */
+struct wf_grad {
+    weft_graph *g;
+    const struct wf_op *op;
+    const struct wf_attr *attr;
+    int n_in, n_out;
+    const weft_val *in, *out, *dout;
+    const bool *need;
+    weft_val *din;
+};
+typedef weft_status wf_grad_fn(struct wf_grad *);
+static inline int64_t wf_grad_int(const struct wf_grad *r, const char *name)
+{
+    return wf_attr_int(r->op, r->attr, name);
+}
+static inline double wf_grad_float(const struct wf_grad *r, const char *name)
+{
+    return wf_attr_float(r->op, r->attr, name);
+}
+
+/* For composite ops: differentiate an expansion into primitives instead. The rule builds the outputs anew
+ * from r->in with primitive ops and calls this with them. */
+weft_status wf_grad_expanded(struct wf_grad *r, const weft_val *expanded_outputs);
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+/* A graph of the nodes that `n_roots` values depend on (and, transitively, control dependencies), with names,
+ * devices and uids kept. map[old value id] = new value id (0 when left out); freed with wf_free. When `types` is
+ * given it has one entry per old value and replaces the declared type of placeholders. */
+weft_status wf_graph_copy(const weft_graph *g, int n_roots, const weft_val *roots,
+                          const struct wf_type *types, weft_graph **out, int32_t **map);
+
+#endif

@@ -1,0 +1,64 @@
+/* choose.c - which kernel computes a call. */
+#include "kernels/kernels.h"
+#include "kernels/ref/ref.h"
+
+#define KERNEL(op, impl, plan_fn, run_fn)                                                                \
+    weft_status plan_fn(struct wf_kplan *p);                                                             \
+    wf_kernel_fn run_fn;
+#include "kernels/kernels.def"
+#undef KERNEL
+
+static const struct wf_kernel fast[] = {
+#define KERNEL(op, impl, plan_fn, run_fn) {WF_OP_##op, impl, plan_fn, run_fn},
+#include "kernels/kernels.def"
+#undef KERNEL
+    {-1, NULL, NULL, NULL},
+};
+
+static const struct wf_kernel reference[WF_N_OPS] = {
+#define OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, flags, doc)                         \
+    {WF_OP_##name, "ref", NULL, ref},
+#include "op/ops.def"
+#undef OP
+};
+
+static const struct wf_kernel user_kernel = {-1, "user", NULL, wf_user_op_run};
+
+const struct wf_kernel *wf_kernel_ref(const struct wf_op *op)
+{
+    return op->user ? &user_kernel : &reference[op->id];
+}
+
+bool wf_kplan_all(const struct wf_kplan *p, weft_dtype t)
+{
+    for (int i = 0; i < p->n_in; i++)
+        if (p->in[i].dtype != t && p->in[i].dtype != WEFT_NONE)
+            return false;
+    for (int i = 0; i < p->n_out; i++)
+        if (p->out[i].dtype != t)
+            return false;
+    return true;
+}
+
+weft_status wf_kernel_choose(struct wf_kplan *p, bool ref_only, const struct wf_kernel **out)
+{
+    for (int i = 0; !ref_only && fast[i].op_id >= 0; i++) {
+        weft_status st;
+
+        if (fast[i].op_id != p->op->id)
+            continue;
+        p->state = NULL;
+        p->scratch_bytes = 0;
+        p->impl = fast[i].impl;
+        st = fast[i].plan ? fast[i].plan(p) : WEFT_OK;
+        if (st == WEFT_ENOSUP)
+            continue;
+        *out = &fast[i];
+        return st;
+    }
+    p->state = NULL;
+    p->scratch_bytes = 0;
+    *out = wf_kernel_ref(p->op);
+    p->impl = (*out)->impl;
+    return WEFT_OK;
+}

@@ -1,0 +1,54 @@
+/* kernels.h - the door of the kernels layer: how an op is computed.
+ *
+ * Every op has a reference kernel (ref/, the plain definition, any dtype, one thread) and most have a fast one for f32
+ * (cpu/). The choice is a pure function of op, types, attributes and SIMD level; nothing is timed. */
+#ifndef WF_KERNELS_H
+#define WF_KERNELS_H
+
+#include "op/op.h"
+
+/* What a kernel is asked when a plan is made. All sizes are known. */
+struct wf_kplan {
+    weft_ctx *ctx;
+    struct wf_arena *arena; /* lives as long as the plan: for `state` */
+    const struct wf_op *op;
+    const struct wf_attr *attr;
+    int n_in, n_out;
+    const struct wf_type *in, *out; /* an absent optional input has dtype WEFT_NONE */
+    int n_threads;                  /* may enter scratch_bytes, never the tiling */
+    /* answers */
+    const void *state;
+    size_t scratch_bytes;
+    const char *impl; /* the implementation's name for explain; preset to the row's */
+};
+
+/* plan returns WEFT_OK, or WEFT_ENOSUP to decline (the next row for the op is asked, at last the reference),
+ * or another error that stops planning. NULL: takes every call. */
+struct wf_kernel {
+    int op_id;
+    const char *impl;
+    weft_status (*plan)(struct wf_kplan *p);
+    wf_kernel_fn *run;
+};
+
+/* The kernel for a call. `ref_only` takes the reference. */
+weft_status wf_kernel_choose(struct wf_kplan *p, bool ref_only, const struct wf_kernel **out);
+const struct wf_kernel *wf_kernel_ref(const struct wf_op *op);
+
+/* Do all operands have dtype t (absent ones aside)? */
+bool wf_kplan_all(const struct wf_kplan *p, weft_dtype t);
+
+static inline int64_t wf_kplan_int(const struct wf_kplan *p, const char *name)
+{
+    return wf_attr_int(p->op, p->attr, name);
+}
+static inline double wf_kplan_float(const struct wf_kplan *p, const char *name)
+{
+    return wf_attr_float(p->op, p->attr, name);
+}
+static inline int64_t wf_count(const struct wf_tensor *t)
+{
+    return wf_type_count(&t->type);
+}
+
+#endif
