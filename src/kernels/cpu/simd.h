@@ -19,6 +19,7 @@
  * - vf_hsum adds lane i and lane i + half, halving until one lane is left. */
 #ifndef WF_KERNELS_CPU_SIMD_H
 #define WF_KERNELS_CPU_SIMD_H
+/* clang-format off: most of this file is one-line wrappers, easier to compare as a table */
 
 #include <stdint.h>
 #include <string.h>
