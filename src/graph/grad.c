@@ -20,6 +20,7 @@ wf_grad_fn *wf_grad_rule(int op_id)
 struct sweep {
     weft_graph *g;
     int64_t n_nodes, n_values; /* of the graph when the sweep began */
+    int64_t first_node;        /* nodes before it are left alone */
     bool *on_path;             /* node depends on a wanted value */
     weft_val *grad;
 };
@@ -38,7 +39,7 @@ static void mark_path(struct sweep *s, int n, const weft_val *values, bool *want
 {
     for (int i = 0; i < n; i++)
         wanted[values[i].id] = true;
-    for (int64_t k = 0; k < s->n_nodes; k++) {
+    for (int64_t k = s->first_node; k < s->n_nodes; k++) {
         const struct wf_node *node = &s->g->nodes[k];
         bool on = false;
 
@@ -59,7 +60,8 @@ struct step {
 static weft_status step_back(struct sweep *s, int64_t k, const bool *wanted, struct step *b)
 {
     const struct wf_node node = s->g->nodes[k]; /* a copy: rules build nodes */
-    struct wf_grad r = {s->g, node.op, node.attr, node.n_in, node.n_out, b->in, b->out, b->dout, b->need, b->din};
+    struct wf_grad r = {s->g, node.op, node.attr, node.n_in, node.n_out, b->in, b->out,
+                        b->dout, b->need, b->din, s->g->n_nodes};
     bool any = false;
     weft_status st;
 
@@ -100,7 +102,7 @@ static weft_status run_sweep(struct sweep *s, const bool *wanted)
     char *mem;
     weft_status st = WEFT_OK;
 
-    for (int64_t k = 0; k < s->n_nodes; k++)
+    for (int64_t k = s->first_node; k < s->n_nodes; k++)
         if (s->g->nodes[k].n_in > n_in)
             n_in = s->g->nodes[k].n_in;
     mem = wf_alloc(s->g->ctx, sizeof(weft_val) * (size_t)(2 * n_in + 2 * WF_MAX_OUT) + (size_t)n_in);
@@ -111,17 +113,18 @@ static weft_status run_sweep(struct sweep *s, const bool *wanted)
     b.out = b.din + n_in;
     b.dout = b.out + WF_MAX_OUT;
     b.need = (bool *)(b.dout + WF_MAX_OUT);
-    for (int64_t k = s->n_nodes - 1; k >= 0 && !st; k--)
+    for (int64_t k = s->n_nodes - 1; k >= s->first_node && !st; k--)
         if (s->on_path[k])
             st = step_back(s, k, wanted, &b);
     wf_free(s->g->ctx, mem);
     return st;
 }
 
-weft_status weft_vjp(weft_graph *g, int n_out, const weft_val *outputs, const weft_val *cotangents, int n,
-                     const weft_val *values, weft_val *out)
+static weft_status vjp(weft_graph *g, int64_t first_node, int n_out, const weft_val *outputs,
+                       const weft_val *cotangents, int n, const weft_val *values, weft_val *out)
 {
-    struct sweep s = {.g = g, .n_nodes = g->n_nodes, .n_values = g->n_values};
+    struct sweep s = {
+        .g = g, .n_nodes = g->n_nodes, .n_values = g->n_values, .first_node = first_node};
     bool *wanted = NULL;
     weft_status st = weft_graph_status(g);
 
@@ -152,6 +155,12 @@ out:
     wf_free(g->ctx, s.grad);
     wf_free(g->ctx, wanted);
     return wf_graph_fail(g, st);
+}
+
+weft_status weft_vjp(weft_graph *g, int n_out, const weft_val *outputs, const weft_val *cotangents, int n,
+                     const weft_val *values, weft_val *out)
+{
+    return vjp(g, 0, n_out, outputs, cotangents, n, values, out);
 }
 
 weft_status weft_grad(weft_graph *g, weft_val loss, int n, const weft_val *values, weft_val *out)
@@ -188,7 +197,7 @@ weft_status wf_grad_expanded(struct wf_grad *r, const weft_val *expanded_outputs
             ins[m++] = r->in[i];
     if (r->g->st)
         return r->g->st;
-    st = weft_vjp(r->g, n, outs, cots, m, ins, dins);
+    st = vjp(r->g, r->first_node, n, outs, cots, m, ins, dins);
     for (int i = 0, k = 0; i < r->n_in && k < m && !st; i++)
         if (r->need[i])
             r->din[i] = dins[k++];

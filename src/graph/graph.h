@@ -117,6 +117,7 @@ struct wf_grad {
     const weft_val *in, *out, *dout;
     const bool *need;
     weft_val *din;
+    int64_t first_node; /* nodes from here on were built by the rule */
 };
 typedef weft_status wf_grad_fn(struct wf_grad *);
 static inline int64_t wf_grad_int(const struct wf_grad *r, const char *name)
@@ -129,7 +130,8 @@ static inline double wf_grad_float(const struct wf_grad *r, const char *name)
 }
 
 /* For composite ops: differentiate an expansion into primitives instead. The rule builds the outputs anew
- * from r->in with primitive ops and calls this with them. */
+ * from r->in with primitive ops and calls this with them. Only nodes built by the rule are differentiated:
+ * an input that depends on another input counts as independent of it, as in any rule. */
 weft_status wf_grad_expanded(struct wf_grad *r, const weft_val *expanded_outputs);
 
 /* ---- copies ---------------------------------------------------------------------------------- */
