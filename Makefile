@@ -1,11 +1,13 @@
 # The front door. CMake with Ninja is the one build (CMakePresets.json); this file only names the
 # things people do. Variables: JOBS=2 (parallel jobs), CMAKE_FLAGS=-DWEFT_ONEDNN=OFF (taken when a
-# build folder is configured for the first time), PREFIX and DESTDIR (install), CTEST_FLAGS.
+# build folder is configured for the first time), PREFIX and DESTDIR (install), CTEST_FLAGS,
+# BENCH_FLAGS (see tools/bench --help).
 
 PREFIX ?= /usr/local
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 CMAKE_FLAGS ?=
 CTEST_FLAGS ?=
+BENCH_FLAGS ?=
 
 # Configure a preset once (Ninja reruns CMake by itself when something changed) and build it.
 build_preset = test -f $(1)/build.ninja || cmake --preset $(2) $(CMAKE_FLAGS); \
@@ -33,8 +35,9 @@ test: setup
 	@$(call test_preset,release)
 
 bench: all
+	@tools/setup bench
 	@cmake --build --preset release -j $(JOBS) --target bench-programs
-	@tools/bench
+	@tools/bench $(BENCH_FLAGS)
 
 tune: all
 	@tools/tune
