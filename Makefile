@@ -20,7 +20,8 @@ no_aslr = $$(setarch -R true 2>/dev/null && echo setarch -R)
 .PHONY: all setup demo test bench tune lint install clean debug asan tsan fuzz check-aarch64 help
 
 all:
-	@command -v cmake ninja >/dev/null || { echo "cmake or ninja is missing: make setup" >&2; exit 1; }
+	@command -v cmake >/dev/null && command -v ninja >/dev/null || \
+		{ echo "cmake or ninja is missing: make setup" >&2; exit 1; }
 	@set -e; $(call build_preset,build,release)
 
 setup:

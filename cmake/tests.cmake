@@ -1,6 +1,7 @@
 # Every test, found by glob and registered with CTest. The name is the path below test/ without its
 # ending, the label is the folder (unit, ops, golden, ...). All tests get SRC (the source tree),
 # BUILD (the build tree) and WEFT (the command) in the environment and run in BUILD/test.
+# With a sanitizer WEFT_TEST_QUICK=1 is set too: a test that tries many cases may try fewer then.
 # A test that needs more than the default time says so in a line "ctest-timeout: SECONDS"; it gets
 # the label "slow" as well.
 
@@ -17,7 +18,8 @@ function(weft_add_test name label timeout)
             WEFT=${PROJECT_BINARY_DIR}/bin/weft CC=${CMAKE_C_COMPILER})
     if(WEFT_SANITIZE)
         # Libraries below us may race or leak by design; our own findings still fail the test.
-        list(APPEND env TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/test/tsan.supp
+        list(APPEND env WEFT_TEST_QUICK=1
+                        TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/test/tsan.supp
                         LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/test/lsan.supp)
     endif()
     if(timeout GREATER WEFT_TEST_TIMEOUT)
