@@ -1,0 +1,240 @@
+/* rows.c - how fast are optimizer updates, sparse rows, row-wise functions, reductions and data
+ * movement? One JSON line a case: name, threads, level, best and median time in microseconds, GB/s
+ * of the bytes that must move at least once. Usage: rows [threads] [name part]. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/base.h"
+#include "kernels/cpu/optim.h"
+
+enum { BLOCKS = 15 };
+
+static weft_ctx *ctx;
+static const char *only;
+
+static double now_us(void)
+{
+    return (double)wf_now(ctx) * 1e-3;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Median of BLOCKS blocks, each of as many calls as take about 4 ms. */
+static void measure(const char *name, double bytes, void (*call)(void *), void *arg)
+{
+    double t[BLOCKS], start;
+    int reps = 1;
+
+    if (only && !strstr(name, only))
+        return;
+    for (;; reps *= 2) {
+        start = now_us();
+        for (int i = 0; i < reps; i++)
+            call(arg);
+        if (now_us() - start > 4000 || reps > 1 << 20)
+            break;
+    }
+    for (int b = 0; b < BLOCKS; b++) {
+        start = now_us();
+        for (int i = 0; i < reps; i++)
+            call(arg);
+        t[b] = (now_us() - start) / reps;
+    }
+    qsort(t, BLOCKS, sizeof *t, by_size);
+    printf("{\"bench\": \"%s\", \"threads\": %d, \"level\": \"%s\", \"us_best\": %.2f, \"us\": "
+           "%.2f, \"gb_s\": %.1f}\n",
+           name, weft_ctx_threads(ctx), weft_simd_name(ctx->simd), t[0], t[BLOCKS / 2],
+           bytes / t[BLOCKS / 2] * 1e-3);
+    fflush(stdout);
+}
+
+static float *floats(int64_t n)
+{
+    float *x = wf_alloc_n(ctx, n, sizeof *x);
+    uint32_t s = 12345;
+
+    for (int64_t i = 0; x && i < n; i++) {
+        s = s * 1664525u + 1013904223u;
+        x[i] = (float)(s >> 8) * 0x1p-24f - .5f;
+    }
+    if (!x) {
+        fprintf(stderr, "rows: out of memory\n");
+        exit(1);
+    }
+    return x;
+}
+
+/* ---- optimizers -------------------------------------------------------------------------- */
+
+struct optim {
+    const struct wf_optim_fns *f;
+    struct wf_optim_scalars k;
+    int64_t n;
+    float *w, *g, *slot[3];
+};
+
+static void call_update(void *arg)
+{
+    struct optim *o = arg;
+
+    wf_optim_update(o->f, ctx->pool, &o->k, o->n, o->w, o->g, o->slot);
+}
+
+static void call_sumsq(void *arg)
+{
+    struct optim *o = arg;
+    static double blocks[1024];
+
+    wf_block_sumsq(o->f, ctx->pool, o->n, o->w, blocks);
+}
+
+static void bench_optim(const char *name, double momentum, int64_t n)
+{
+    const struct wf_optim_row *row = wf_optim_find(name);
+    struct optim o = {.f = wf_optim_fns_at(ctx->simd), .n = n, .w = floats(n), .g = floats(n)};
+    double attrs[WF_OPTIM_MAX_ATTRS];
+    char text[64];
+    int n_slots, at = wf_optim_attr_find(row, "momentum");
+
+    wf_optim_defaults(row, attrs);
+    if (at >= 0)
+        attrs[at] = momentum;
+    n_slots = wf_optim_slots(row, attrs, NULL, NULL);
+    for (int s = 0; s < n_slots; s++) {
+        o.slot[s] = floats(n);
+        for (int64_t i = 0; i < n; i++)
+            o.slot[s][i] += 1;
+    }
+    wf_optim_prepare(row, attrs, 1e-6, 10, 1, &o.k);
+    snprintf(text, sizeof text, "%s%s %lldk", name, momentum > 0 ? "+momentum" : "",
+             (long long)n / 1000);
+    measure(text, (double)(n * 4 * (3 + 2 * n_slots)), call_update, &o);
+    if (!strcmp(name, "adam")) {
+        snprintf(text, sizeof text, "sumsq %lldk", (long long)n / 1000);
+        measure(text, (double)(n * 4), call_sumsq, &o);
+    }
+    for (int s = 0; s < 3; s++)
+        wf_free(ctx, o.slot[s]);
+    wf_free(ctx, o.w);
+    wf_free(ctx, o.g);
+}
+
+enum { TABLES = 26, TABLE_ROWS = 100000, WIDTH = 16, SAMPLES = 2048, STRIDE = 429 };
+
+struct sparse {
+    const struct wf_optim_fns *f;
+    struct wf_optim_scalars k;
+    struct wf_dedupe d[TABLES];
+    struct wf_optim_table t[TABLES];
+    int32_t
+        *ids; /* [32, SAMPLES, TABLES]: another batch each call, so that rows come from memory */
+    int batch;
+};
+
+static void call_dedupe(void *arg)
+{
+    struct sparse *s = arg;
+
+    s->batch = (s->batch + 1) % 32;
+    for (int t = 0; t < TABLES; t++)
+        s->d[t].ids = s->ids + (int64_t)s->batch * SAMPLES * TABLES + t;
+    if (wf_dedupe_run(ctx->pool, s->d, TABLES) >= 0)
+        exit(1);
+}
+
+static void call_rows(void *arg)
+{
+    struct sparse *s = arg;
+
+    call_dedupe(s);
+    for (int t = 0; t < TABLES; t++)
+        s->t[t].n = s->d[t].n_distinct;
+    wf_optim_update_tables(s->f, ctx->pool, &s->k, s->t, TABLES);
+}
+
+static void bench_sparse(void)
+{
+    static struct sparse s;
+    int64_t n = (int64_t)TABLES * TABLE_ROWS * WIDTH;
+    float *w = floats(n), *slot = floats(n), *g = floats((int64_t)SAMPLES * STRIDE);
+    uint64_t x = 1;
+    double bytes = (double)TABLES * SAMPLES * (WIDTH * 4.0 * 5 + 4);
+
+    s.f = wf_optim_fns_at(ctx->simd);
+    s.k = (struct wf_optim_scalars){
+        .form = WF_OPTIM_ADAGRAD, .grad_scale = 1, .lr = 1e-6f, .eps = 1e-7f};
+    s.ids = wf_alloc_n(ctx, (int64_t)32 * SAMPLES * TABLES, sizeof *s.ids);
+    for (int64_t i = 0; i < n; i++)
+        slot[i] += 1;
+    for (int64_t i = 0; i < (int64_t)32 * SAMPLES * TABLES; i++) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        s.ids[i] = (int32_t)((x >> 33) % TABLE_ROWS);
+    }
+    for (int t = 0; t < TABLES; t++) {
+        s.d[t] = (struct wf_dedupe){.id_stride = TABLES,
+                                    .n = SAMPLES,
+                                    .n_rows = TABLE_ROWS,
+                                    .scratch = wf_alloc(ctx, (size_t)wf_dedupe_scratch(SAMPLES)),
+                                    .rows = wf_alloc_n(ctx, SAMPLES, 8),
+                                    .first = wf_alloc_n(ctx, SAMPLES, 4),
+                                    .next = wf_alloc_n(ctx, SAMPLES, 4)};
+        s.t[t] = (struct wf_optim_table){.w = w + (int64_t)t * TABLE_ROWS * WIDTH,
+                                         .slot = {slot + (int64_t)t * TABLE_ROWS * WIDTH},
+                                         .width = WIDTH,
+                                         .rows = s.d[t].rows,
+                                         .g = g + 13 + t * WIDTH,
+                                         .g_stride = STRIDE,
+                                         .first = s.d[t].first,
+                                         .next = s.d[t].next};
+    }
+    measure("dedupe 26x2048", (double)TABLES * SAMPLES * 4, call_dedupe, &s);
+    measure("dedupe+adagrad 26x2048x16", bytes, call_rows, &s);
+    for (int t = 0; t < TABLES; t++) {
+        wf_free(ctx, s.d[t].scratch);
+        wf_free(ctx, s.d[t].rows);
+        wf_free(ctx, s.d[t].first);
+        wf_free(ctx, s.d[t].next);
+    }
+    wf_free(ctx, s.ids);
+    wf_free(ctx, w);
+    wf_free(ctx, slot);
+    wf_free(ctx, g);
+}
+
+/* ---- main -------------------------------------------------------------------------------- */
+
+static void run_all(void)
+{
+    static const int64_t sizes[] = {100000, 2000000};
+
+    for (int i = 0; i < 2; i++) {
+        bench_optim("sgd", 0, sizes[i]);
+        bench_optim("sgd", .9, sizes[i]);
+        bench_optim("adam", 0, sizes[i]);
+        bench_optim("adagrad", 0, sizes[i]);
+    }
+    bench_sparse();
+}
+
+int main(int argc, char **argv)
+{
+    int threads = argc > 1 ? atoi(argv[1]) : 0;
+
+    only = argc > 2 ? argv[2] : NULL;
+    for (weft_simd level = weft_simd_best(); level >= WEFT_SIMD_PORTABLE;
+         level = (weft_simd)(level - 1)) {
+        if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = threads, .simd = level), &ctx)) {
+            fprintf(stderr, "rows: %s\n", weft_error());
+            return 1;
+        }
+        run_all();
+        weft_ctx_free(ctx);
+    }
+    return 0;
+}
