@@ -1,0 +1,7 @@
+/* weft/ops.h - every op by name. One header per family; each is its family's manual. */
+#ifndef WEFT_OPS_H
+#define WEFT_OPS_H
+
+#include "weft/ops_shape.h"
+
+#endif
