@@ -308,6 +308,52 @@ weft_val wf_binary(weft_graph *g, int op_id, weft_val a, weft_val b)
     return wf_build(g, op_id, 2, (weft_val[]){a, b}, 0, NULL);
 }
 
+weft_status wf_copy_node(weft_graph *to, const struct wf_node *n, const int32_t *in, int32_t *first_out)
+{
+    struct wf_node copy = {.op = n->op};
+    const char *name, *device;
+    weft_status st = fill_inputs(to, &copy, n->n_in, (const weft_val *)in);
+
+    if (st)
+        return st;
+    copy.attr = wf_arena_alloc(&to->arena, sizeof *copy.attr * (size_t)(n->op->n_attrs + 1));
+    if (!copy.attr)
+        return nomem(to);
+    for (int i = 0; i < n->op->n_attrs && !st; i++) {
+        copy.attr[i] = n->attr[i];
+        st = copy_attr(to, n->op, n->op->attr[i].name, &copy.attr[i], &n->attr[i]);
+    }
+    if (!st)
+        st = append(to, &copy);
+    name = wf_arena_strdup(&to->arena, n->name);
+    device = *n->device ? wf_arena_strdup(&to->arena, n->device) : "";
+    if (!name || !device)
+        return nomem(to);
+    if (!st)
+        st = set_name(to, to->n_nodes, name, false);
+    if (st)
+        return st;
+    to->nodes[to->n_nodes].uid = n->uid;
+    to->nodes[to->n_nodes].device = device;
+    to->nodes[to->n_nodes].var = n->var;
+    if (n->data) {
+        int64_t bytes = wf_type_bytes(&to->values[copy.first_out].type);
+        char *data = wf_arena_alloc(&to->arena, (size_t)bytes + 64);
+
+        if (!data)
+            return nomem(to);
+        data += (64 - (uintptr_t)data % 64) % 64;
+        memcpy(data, n->data, (size_t)bytes);
+        to->nodes[to->n_nodes].data = data;
+    }
+    to->n_nodes++;
+    to->n_values += copy.n_out;
+    if (to->next_uid <= n->uid)
+        to->next_uid = n->uid + 1;
+    *first_out = copy.first_out;
+    return WEFT_OK;
+}
+
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
 static weft_val leaf(weft_graph *g, int op_id, const char *name, int n_sets, const struct wf_set *sets)

@@ -71,6 +71,10 @@ weft_val wf_build_row(weft_graph *g, const struct wf_op *op, int n_in, const wef
 weft_val wf_unary(weft_graph *g, int op_id, weft_val x);
 weft_val wf_binary(weft_graph *g, int op_id, weft_val a, weft_val b);
 
+/* Attributes as text, up to the end of the line or a '"', '@' or '^', which *end then points at. */
+weft_status wf_parse_attrs(weft_graph *g, const struct wf_op *op, const char *text, const char **end,
+                           struct wf_set sets[WF_MAX_ATTRS], int *n_sets);
+
 /* Keep the first error of a graph (st and the thread's text); returns st. */
 weft_status wf_graph_fail(weft_graph *g, weft_status st);
 
@@ -134,12 +138,49 @@ static inline double wf_grad_float(const struct wf_grad *r, const char *name)
  * an input that depends on another input counts as independent of it, as in any rule. */
 weft_status wf_grad_expanded(struct wf_grad *r, const weft_val *expanded_outputs);
 
-/* ---- copies ---------------------------------------------------------------------------------- */
+/* ---- rewriting ------------------------------------------------------------------------------- */
 
-/* A graph of the nodes that `n_roots` values depend on (and, transitively, control dependencies), with names,
- * devices and uids kept. map[old value id] = new value id (0 when left out); freed with wf_free. When `types` is
- * given it has one entry per old value and replaces the declared type of placeholders. */
-weft_status wf_graph_copy(const weft_graph *g, int n_roots, const weft_val *roots,
-                          const struct wf_type *types, weft_graph **out, int32_t **map);
+/* Append a copy of n (possibly of another graph) with the given inputs; name (made unique), device, uid, variable
+ * index and constant data are kept, control dependencies are not. The type is inferred anew. */
+weft_status wf_copy_node(weft_graph *to, const struct wf_node *n, const int32_t *in, int32_t *first_out);
+
+/* A pass builds a new graph from an old one, node by node. map[old value] = new value (0: not there yet). */
+struct wf_rewrite {
+    const weft_graph *from;
+    weft_graph *to;
+    int32_t *map;
+    int32_t *in; /* room for the mapped inputs of one node */
+    bool *live;  /* per old node: needed by the roots */
+};
+/* Starts a rewrite of what `roots` (value ids) need: data, control dependencies and updates of state. */
+weft_status wf_rewrite_begin(struct wf_rewrite *rw, const weft_graph *from, int n_roots, const int32_t *roots);
+/* Copies node k with its inputs mapped. */
+weft_status wf_rewrite_copy(struct wf_rewrite *rw, int64_t k);
+/* Maps the inputs of node k into rw->in. */
+void wf_rewrite_inputs(struct wf_rewrite *rw, int64_t k);
+/* Carries over control dependencies; on success *out is the new graph and roots[] are mapped. Frees the rest. */
+weft_status wf_rewrite_end(struct wf_rewrite *rw, weft_status st, int n_roots, int32_t *roots, weft_graph **out);
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+/* A copy of what the roots need, with the placeholders' types replaced by feed_types[i] for feeds[i]. */
+weft_status wf_pass_resolve(const weft_graph *g, int n_feeds, const int32_t *feeds, const struct wf_type *feed_types,
+                            int n_roots, int32_t *roots, weft_graph **out);
+
+/* How a pass computes a node whose inputs are constants: fills out[] (memory is there). */
+typedef weft_status wf_eval_fn(void *arg, const struct wf_node *n, const struct wf_tensor *in, struct wf_tensor *out);
+
+enum wf_pass {
+    WF_PASS_FOLD = 1,     /* constants are computed once */
+    WF_PASS_CSE = 2,      /* equal nodes become one, random ones never */
+    WF_PASS_ALGEBRA = 4,  /* x + 0, x * 1, transposes into products, … */
+    WF_PASS_FUSE = 8,     /* products with their epilogues, element-wise chains */
+    WF_PASS_ALL = 15,
+};
+/* Fold, CSE and algebra, as the mask says. Dead nodes disappear in any case. */
+weft_status wf_pass_simplify(const weft_graph *g, unsigned mask, wf_eval_fn *eval, void *arg, int n_roots,
+                             int32_t *roots, weft_graph **out);
+/* All types must be known. */
+weft_status wf_pass_fuse(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
 
 #endif

@@ -141,6 +141,7 @@ struct wf_call {
     const struct wf_tensor *in;
     struct wf_tensor *out;
     struct wf_rng_key rng;
+    int64_t iteration; /* of updates: 1 in the first step */
     const void *state; /* what the kernel's plan function made */
     void *scratch;     /* 64-byte aligned, as many bytes as the plan asked for; contents undefined */
 };

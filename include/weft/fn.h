@@ -1,0 +1,104 @@
+/* weft/fn.h - functions: a graph made ready to run.
+ *
+ * A function is a set of feeds, fetches and updates of one graph. It keeps its own copy of the graph, makes a plan for
+ * each set of feed shapes it meets (or is prepared for), and then runs without allocating. Functions of the same graph
+ * can share parameters. A function is used by one thread at a time; functions that share parameters too. */
+#ifndef WEFT_FN_H
+#define WEFT_FN_H
+
+#include "weft/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_fn weft_fn;
+
+/* Parts of planning that can be switched off; the results then agree within rounding. */
+enum weft_pass {
+    WEFT_PASS_FOLD = 1,
+    WEFT_PASS_CSE = 2,
+    WEFT_PASS_ALGEBRA = 4,
+    WEFT_PASS_FUSE = 8,
+    WEFT_PASS_ALL = 15
+};
+
+typedef struct weft_fn_opts {
+    size_t size;
+    int n_feeds;
+    const weft_val *feeds; /* placeholders, in the order of weft_fn_run */
+    int n_fetches;
+    const weft_val *fetches;
+    int n_updates;
+    const weft_val *updates; /* values whose nodes change something: weft_minimize, weft_assign, … */
+    weft_fn *share;          /* a function of the same graph whose parameters this one uses too */
+    unsigned passes_off;     /* enum weft_pass */
+    bool reference_kernels;  /* the plain definitions instead of the fast kernels: slow */
+    bool trap_numerics;      /* fail with WEFT_ENUMERIC at the first op that makes a NaN or an infinity */
+    bool flat_gradients;     /* keep gradients of variables in one flat vector (weft_fn_gradients) */
+    int max_plans;           /* plans kept, least recently used goes first; 0: 8 */
+} weft_fn_opts;
+
+WEFT_API weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *opts, weft_fn **out);
+WEFT_API void weft_fn_free(weft_fn *fn);
+
+/* Make the plan for these feed shapes now (data may be NULL), so that no later run allocates. */
+WEFT_API weft_status weft_fn_prepare(weft_fn *fn, const weft_tensor *feeds);
+
+/* Run. feeds[i].data is borrowed for the call. fetches[i]: with data == NULL it becomes a view of weft's memory, valid
+ * until the next run or prepare of this function; otherwise dtype and shape must fit and the value is copied there.
+ * A fetched variable is read after the updates. On failure parameters are as before, unless the status
+ * is WEFT_ENUMERIC from trap_numerics after an update had begun. */
+WEFT_API weft_status weft_fn_run(weft_fn *fn, const weft_tensor *feeds, weft_tensor *fetches);
+
+/* Randomness is keyed by (seed, step, shard). The step counts runs of functions with updates; the shard is 0 unless set. */
+WEFT_API int64_t weft_fn_step(const weft_fn *fn);
+WEFT_API void weft_fn_set_step(weft_fn *fn, int64_t step);
+WEFT_API void weft_fn_set_shard(weft_fn *fn, int shard);
+
+/* Variables by name. get copies out, set copies in (dtype and shape must fit), view borrows. */
+WEFT_API weft_status weft_fn_get(weft_fn *fn, const char *name, weft_tensor *out);
+WEFT_API weft_status weft_fn_set(weft_fn *fn, const char *name, const weft_tensor *value);
+WEFT_API weft_status weft_fn_view(weft_fn *fn, const char *name, weft_tensor *out);
+/* All initial values again. */
+WEFT_API weft_status weft_fn_reset(weft_fn *fn);
+
+/* The flat vectors. A segment is a trainable variable's place in them. */
+typedef struct weft_segment {
+    const char *name;
+    int64_t offset, count; /* elements; offsets are multiples of 16 */
+    int rank;
+    int64_t dim[WEFT_MAX_RANK];
+} weft_segment;
+WEFT_API int64_t weft_fn_n_segments(const weft_fn *fn);
+WEFT_API weft_status weft_fn_segment(const weft_fn *fn, int64_t i, weft_segment *out);
+WEFT_API float *weft_fn_params(weft_fn *fn, int64_t *count);
+WEFT_API float *weft_fn_slot(weft_fn *fn, int slot, int64_t *count); /* NULL when no optimizer keeps it */
+WEFT_API float *weft_fn_gradients(weft_fn *fn, int64_t *count);      /* NULL without flat_gradients */
+
+/* ---- looking inside -------------------------------------------------------------------------- */
+
+typedef struct weft_explain_opts {
+    size_t size;
+    int time_runs; /* > 0: run that often (with zero feeds where data is NULL) and print each instruction's time */
+} weft_explain_opts;
+/* Instructions, shapes, kernel names, offsets, peak memory; freed with weft_text_free. */
+WEFT_API weft_status weft_fn_explain(weft_fn *fn, const weft_tensor *feeds, const weft_explain_opts *opts,
+                                     char **out);
+/* One run as Chrome trace JSON (chrome://tracing, Perfetto). */
+WEFT_API weft_status weft_fn_trace(weft_fn *fn, const weft_tensor *feeds, char **out);
+
+typedef struct weft_plan_info {
+    size_t size;
+    int64_t n_instructions;
+    int64_t slab_bytes, scratch_bytes, param_bytes;
+    double flop;     /* floating-point operations of products and convolutions (direct count) */
+    double plan_ms;  /* time planning took */
+    uint64_t fingerprint; /* of the choices that decide bits: kernels, tilings, level */
+} weft_plan_info;
+WEFT_API weft_status weft_fn_plan_info(weft_fn *fn, const weft_tensor *feeds, weft_plan_info *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,51 @@
+/* weft/optim.h - optimizers: how gradients become parameters.
+ *
+ * An optimizer is a row of a table (sgd rmsprop adam adamw adamax nadam adagrad adadelta ftrl lion lamb) with Keras' names
+ * and defaults for its numbers, and Keras' order of operations: scale, clip, decoupled weight decay, update. */
+#ifndef WEFT_OPTIM_H
+#define WEFT_OPTIM_H
+
+#include "weft/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEFT_OPTIM_NUMBERS 16
+#define WEFT_SCHEDULE_NUMBERS 32
+
+typedef struct weft_optim {
+    char name[16];
+    double number[WEFT_OPTIM_NUMBERS];
+    int n_numbers;
+    char schedule[24]; /* "" for a constant rate */
+    double schedule_number[WEFT_SCHEDULE_NUMBERS];
+    int n_schedule;
+    weft_val learning_rate; /* a fed f32 scalar that overrides the rate; {0}: none */
+} weft_optim;
+
+/* numbers as text: "learning_rate=0.01 momentum=0.9 global_clipnorm=1", or NULL for Keras' defaults. An unknown
+ * name or number is an error that says what there is. */
+WEFT_API weft_status weft_optim_init(weft_optim *o, const char *name, const char *numbers);
+
+/* A learning-rate schedule in place of the constant rate: "exponential", "piecewise", "polynomial", "inverse_time",
+ * "cosine", "cosine_restarts", with its numbers as text. */
+WEFT_API weft_status weft_optim_schedule(weft_optim *o, const char *schedule, const char *numbers);
+
+/* Build the updates of n variables from given gradients; a nil gradient leaves its variable alone. A gradient that is made
+ * of embedding lookups alone updates only the rows that were looked up. updates[i] goes into weft_fn_opts.updates. */
+WEFT_API weft_status weft_apply_gradients(weft_graph *g, const weft_optim *o, int n, const weft_val *vars,
+                                          const weft_val *grads, weft_val *updates);
+
+/* Gradients of the loss for all trainable variables (or the n given ones), applied. *n_updates values are written to
+ * updates, which has room for `cap`. */
+WEFT_API weft_status weft_minimize(weft_graph *g, weft_val loss, const weft_optim *o, int n, const weft_val *vars,
+                                   int cap, weft_val *updates, int *n_updates);
+
+/* The graph's trainable variables in order; returns how many there are, writes at most `cap`. */
+WEFT_API int weft_trainable(const weft_graph *g, int cap, weft_val *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

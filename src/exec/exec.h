@@ -1,0 +1,125 @@
+/* exec.h - the door of the exec layer: parameters, plans and the run loop.
+ *
+ * A store holds the flat vectors. A plan is an instruction array over a slab whose offsets were decided beforehand.
+ * A function joins a graph, a store and a few plans. */
+#ifndef WF_EXEC_H
+#define WF_EXEC_H
+
+#include "graph/graph.h"
+#include "kernels/kernels.h"
+#include "op/optim.h"
+#include "weft/fn.h"
+
+/* ---- the store: variables of a graph --------------------------------------------------------- */
+
+struct wf_segment {
+    const char *name;
+    struct wf_type type;
+    int64_t offset; /* params: in elements, a multiple of 16; state: in bytes, a multiple of 64 */
+    int64_t count;
+    bool flat; /* trainable f32: lives in params; otherwise in state */
+    const struct wf_node *node; /* in the store's graph: initializer */
+    int n_slots;                /* slot vectors in use for it, and the values they start at */
+    float slot_init[WF_OPTIM_MAX_SLOTS];
+};
+
+struct wf_store {
+    weft_ctx *ctx;
+    int n_refs;
+    weft_graph *graph; /* the variables' nodes only */
+    struct wf_segment *seg;
+    int64_t n_seg;
+    float *params, *grads;
+    float *slot[WF_OPTIM_MAX_SLOTS];
+    int64_t n_params; /* elements of params, each slot and grads */
+    char *state;
+    int64_t n_state; /* bytes */
+    int64_t step;    /* runs with updates so far */
+};
+
+weft_status wf_store_new(const weft_graph *g, struct wf_store **out);
+struct wf_store *wf_store_ref(struct wf_store *s);
+void wf_store_free(struct wf_store *s); /* lets go of one reference */
+weft_status wf_store_reset(struct wf_store *s);
+struct wf_segment *wf_store_find(const struct wf_store *s, const char *name);
+void *wf_store_data(const struct wf_store *s, const struct wf_segment *seg);
+/* Makes sure that the segment has `n` slots; new ones start at init[k], those in use keep their contents. */
+weft_status wf_store_slots(struct wf_store *s, struct wf_segment *seg, int n, const float *init);
+weft_status wf_store_grads(struct wf_store *s);
+
+/* Initial values of one variable, a function of seed, name and the initializer alone. */
+weft_status wf_init_variable(weft_ctx *ctx, const struct wf_node *n, const struct wf_type *t, void *data);
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+enum wf_place { WF_NOWHERE, WF_SLAB, WF_FEED, WF_CONST, WF_PARAM, WF_STATE, WF_GRAD };
+
+struct wf_loc {
+    enum wf_place place;
+    int64_t offset; /* bytes into slab, params, state, grads; FEED: its number */
+    const void *data; /* CONST */
+};
+
+struct wf_instr {
+    wf_kernel_fn *run;
+    struct wf_call call;
+    const char *name; /* of the node */
+    const char *impl;
+    double flop;
+    int64_t time_ns;  /* filled by timed runs */
+    int32_t node;     /* in plan->graph */
+    /* Points for strategies: the first instruction that reads these segments, or that completes their gradient. */
+    int first_need, n_need, first_ready, n_ready; /* ranges of plan->needs and plan->readies */
+};
+
+struct wf_plan {
+    weft_ctx *ctx;
+    struct wf_arena arena;
+    weft_graph *graph; /* after all passes, types known */
+    struct wf_type *feed_types;
+    struct wf_instr *instr;
+    int64_t n_instr;
+    struct wf_loc *loc; /* per value */
+    int32_t *root;      /* per value: the value whose memory it is in */
+    int32_t *roots;     /* fetches, then updates, as values of graph */
+    int32_t *needs, *readies; /* segment numbers */
+    int64_t slab_bytes, scratch_bytes;
+    const char *bound_slab; /* the slab the tensors point into */
+    double flop, plan_ms;
+    uint64_t fingerprint, last_used;
+    bool has_random;
+};
+
+struct weft_fn {
+    weft_ctx *ctx;
+    weft_graph *graph;
+    struct wf_store *store;
+    int n_feeds, n_fetches, n_updates, max_plans, n_plans;
+    int32_t *feeds, *roots; /* roots: fetches, then updates */
+    weft_fn_opts opts;
+    struct wf_plan **plans;
+    uint64_t clock;
+    int shard;
+    char *slab;
+    int64_t slab_bytes;
+    bool updates; /* a run counts as a step */
+};
+
+weft_status wf_plan_new(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **out);
+void wf_plan_free(struct wf_plan *p);
+/* Point all tensors into the function's slab and the store. */
+void wf_plan_bind(struct wf_plan *p, weft_fn *fn);
+void wf_plan_feed(struct wf_plan *p, const weft_tensor *feeds);
+
+/* Order of execution (node numbers) and memory. */
+weft_status wf_plan_order(struct wf_plan *p, int32_t **order, int64_t *n);
+weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order, int64_t n);
+
+/* Floating-point operations of a node's products, by the direct algorithm. */
+double wf_flop(const weft_graph *g, const struct wf_node *n);
+
+/* The plan for these feeds, from the cache or new. */
+weft_status wf_fn_plan(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **out);
+weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, bool timed);
+
+#endif

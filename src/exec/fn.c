@@ -1,0 +1,476 @@
+/* fn.c - functions: feeds, fetches and updates of a graph, their plans, and the run loop. */
+#include <math.h>
+
+#include "exec/exec.h"
+
+#define DEFAULT_PLANS 8
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static weft_status check_values(const weft_graph *g, int n, const weft_val *v, const char *what, bool placeholders)
+{
+    if (n < 0 || (n && !v))
+        return wf_err(WEFT_EINVAL, "function: %d %s", n, what);
+    for (int i = 0; i < n; i++) {
+        if (v[i].id <= 0 || v[i].id >= g->n_values)
+            return wf_err(WEFT_EINVAL, "function: %s %d is no value of the graph", what, i);
+        if (placeholders && wf_val_node(g, v[i])->op->id != WF_OP_placeholder)
+            return wf_err(WEFT_EINVAL, "function: '%s' is fed but is no placeholder", weft_val_name(g, v[i]));
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_feeds_complete(const weft_fn *fn)
+{
+    for (int64_t k = 0; k < fn->graph->n_nodes; k++) {
+        const struct wf_node *n = &fn->graph->nodes[k];
+        bool fed = n->op->id != WF_OP_placeholder;
+
+        for (int i = 0; i < fn->n_feeds && !fed; i++)
+            fed = fn->feeds[i] == n->first_out;
+        if (!fed)
+            return wf_err(WEFT_EINVAL, "function: the fetches need placeholder '%s', which is not among the feeds",
+                          n->name);
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_opts(weft_graph *g, const weft_fn_opts *o)
+{
+    weft_status st;
+
+    if (!o || o->size != sizeof *o)
+        return wf_err(WEFT_EINVAL, "weft_fn_opts: must be given, with its size set (use WEFT_OPTS)");
+    st = weft_graph_status(g);
+    if (!st)
+        st = check_values(g, o->n_feeds, o->feeds, "feeds", true);
+    if (!st)
+        st = check_values(g, o->n_fetches, o->fetches, "fetches", false);
+    if (!st)
+        st = check_values(g, o->n_updates, o->updates, "updates", false);
+    return st;
+}
+
+/* The function's own copy of the part of the graph it needs: feeds stay even when nothing reads them. */
+static weft_status copy_graph(weft_fn *fn, weft_graph *g, const weft_fn_opts *o)
+{
+    int n = o->n_fetches + o->n_updates, all = n + o->n_feeds;
+    int32_t *roots = wf_alloc_n(fn->ctx, all + 1, sizeof *roots);
+    weft_status st;
+
+    fn->roots = roots;
+    fn->feeds = wf_alloc_n(fn->ctx, o->n_feeds + 1, sizeof *fn->feeds);
+    if (!roots || !fn->feeds)
+        return wf_err_nomem(fn->ctx, (size_t)all * sizeof *roots, "function");
+    for (int i = 0; i < o->n_fetches; i++)
+        roots[i] = o->fetches[i].id;
+    for (int i = 0; i < o->n_updates; i++)
+        roots[o->n_fetches + i] = o->updates[i].id;
+    for (int i = 0; i < o->n_feeds; i++)
+        roots[n + i] = o->feeds[i].id;
+    st = wf_pass_resolve(g, 0, NULL, NULL, all, roots, &fn->graph);
+    if (st)
+        return st;
+    for (int i = 0; i < o->n_feeds; i++)
+        fn->feeds[i] = roots[n + i];
+    return WEFT_OK;
+}
+
+static bool changes_state(const weft_graph *g)
+{
+    for (int64_t k = 0; k < g->n_nodes; k++)
+        if (g->nodes[k].op->flags & WF_STATE_IN0)
+            return true;
+    return false;
+}
+
+weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *o, weft_fn **out)
+{
+    weft_status st = check_opts(g, o);
+    weft_fn *fn;
+
+    if (st)
+        return st;
+    fn = wf_alloc(g->ctx, sizeof *fn);
+    if (!fn)
+        return wf_err_nomem(g->ctx, sizeof *fn, "function");
+    fn->ctx = g->ctx;
+    fn->opts = *o;
+    fn->n_feeds = o->n_feeds;
+    fn->n_fetches = o->n_fetches;
+    fn->n_updates = o->n_updates;
+    fn->max_plans = o->max_plans > 0 ? o->max_plans : DEFAULT_PLANS;
+    fn->plans = wf_alloc_n(g->ctx, fn->max_plans, sizeof *fn->plans);
+    st = fn->plans ? copy_graph(fn, g, o) : wf_err_nomem(g->ctx, sizeof *fn->plans, "function");
+    if (!st)
+        st = check_feeds_complete(fn);
+    if (!st && o->share)
+        fn->store = wf_store_ref(o->share->store);
+    else if (!st)
+        st = wf_store_new(g, &fn->store);
+    if (!st && o->flat_gradients)
+        st = wf_store_grads(fn->store);
+    if (st) {
+        weft_fn_free(fn);
+        return st;
+    }
+    fn->updates = changes_state(fn->graph);
+    *out = fn;
+    return WEFT_OK;
+}
+
+void weft_fn_free(weft_fn *fn)
+{
+    if (!fn)
+        return;
+    for (int i = 0; i < fn->n_plans; i++)
+        wf_plan_free(fn->plans[i]);
+    wf_free(fn->ctx, fn->plans);
+    weft_graph_free(fn->graph);
+    wf_store_free(fn->store);
+    wf_free(fn->ctx, fn->feeds);
+    wf_free(fn->ctx, fn->roots);
+    wf_free(fn->ctx, fn->slab);
+    wf_free(fn->ctx, fn);
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+static weft_status check_feed(const weft_fn *fn, int i, const weft_tensor *t)
+{
+    const struct wf_value *v = &fn->graph->values[fn->feeds[i]];
+    struct wf_type given = wf_type_of(t->dtype, t->rank < 0 || t->rank > WEFT_MAX_RANK ? 0 : t->rank, t->dim);
+    char a[WF_TYPE_TEXT], b[WF_TYPE_TEXT];
+    bool ok = t->dtype == v->type.dtype && t->rank == v->type.rank;
+
+    for (int k = 0; ok && k < v->type.rank; k++)
+        ok = t->dim[k] >= 0 && (v->type.dim[k] < 0 || v->type.dim[k] == t->dim[k]);
+    if (!ok)
+        return wf_err(t->dtype == v->type.dtype ? WEFT_ESHAPE : WEFT_EDTYPE, "feed '%s': is %s, got %s",
+                      fn->graph->nodes[v->node].name, wf_type_text(&v->type, a), wf_type_text(&given, b));
+    return WEFT_OK;
+}
+
+static bool plan_fits(const weft_fn *fn, const struct wf_plan *p, const weft_tensor *feeds)
+{
+    for (int i = 0; i < fn->n_feeds; i++)
+        for (int k = 0; k < p->feed_types[i].rank; k++)
+            if (p->feed_types[i].dim[k] != feeds[i].dim[k])
+                return false;
+    return true;
+}
+
+static weft_status ensure_slab(weft_fn *fn, const struct wf_plan *p)
+{
+    int64_t bytes = wf_round_up(p->slab_bytes, 64) + p->scratch_bytes;
+    char *slab;
+
+    if (bytes <= fn->slab_bytes && fn->slab)
+        return WEFT_OK;
+    slab = wf_alloc(fn->ctx, (size_t)bytes + 64);
+    if (!slab) {
+        int64_t most = 0;
+        const char *name = "";
+
+        for (int32_t v = 1; v < p->graph->n_values; v++)
+            if (p->loc[v].place == WF_SLAB && wf_type_bytes(&p->graph->values[v].type) > most) {
+                most = wf_type_bytes(&p->graph->values[v].type);
+                name = p->graph->nodes[p->graph->values[v].node].name;
+            }
+        wf_err_nomem(fn->ctx, (size_t)bytes, "plan's memory");
+        return wf_err_wrap(fn->ctx->mem_limit ? WEFT_ELIMIT : WEFT_ENOMEM, "largest tensor '%s' (%lld bytes)", name,
+                           (long long)most);
+    }
+    wf_free(fn->ctx, fn->slab);
+    fn->slab = slab;
+    fn->slab_bytes = bytes;
+    return WEFT_OK;
+}
+
+/* A free place in the cache, or that of the plan that was used longest ago. */
+static int cache_place(weft_fn *fn)
+{
+    int oldest = 0;
+
+    if (fn->n_plans < fn->max_plans)
+        return fn->n_plans;
+    for (int i = 1; i < fn->n_plans; i++)
+        if (fn->plans[i]->last_used < fn->plans[oldest]->last_used)
+            oldest = i;
+    return oldest;
+}
+
+weft_status wf_fn_plan(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **out)
+{
+    struct wf_plan *p = NULL;
+    weft_status st;
+    int at;
+
+    for (int i = 0; i < fn->n_feeds; i++) {
+        st = check_feed(fn, i, &feeds[i]);
+        if (st)
+            return st;
+    }
+    for (int i = 0; i < fn->n_plans && !p; i++)
+        if (plan_fits(fn, fn->plans[i], feeds))
+            p = fn->plans[i];
+    if (!p) {
+        st = wf_plan_new(fn, feeds, &p);
+        if (st)
+            return st;
+        st = ensure_slab(fn, p);
+        if (st) {
+            wf_plan_free(p);
+            return st;
+        }
+        at = cache_place(fn);
+        if (at < fn->n_plans)
+            wf_plan_free(fn->plans[at]);
+        else
+            fn->n_plans++;
+        fn->plans[at] = p;
+    }
+    p->last_used = ++fn->clock;
+    if (p->bound_slab != fn->slab)
+        wf_plan_bind(p, fn);
+    *out = p;
+    return WEFT_OK;
+}
+
+weft_status weft_fn_prepare(weft_fn *fn, const weft_tensor *feeds)
+{
+    struct wf_plan *p;
+
+    return wf_fn_plan(fn, feeds, &p);
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static weft_status trap(const struct wf_instr *in)
+{
+    for (int k = 0; k < in->call.n_out; k++) {
+        const struct wf_tensor *t = &in->call.out[k];
+        int64_t n = wf_is_float(t->type.dtype) ? wf_count(t) : 0;
+
+        for (int64_t i = 0; i < n; i++) {
+            double v = wf_get(t->data, t->type.dtype, i);
+            char text[WF_TYPE_TEXT];
+
+            if (!isfinite(v))
+                return wf_err(WEFT_ENUMERIC, "made %g at element %lld of output %d, %s", v, (long long)i, k,
+                              wf_type_text(&t->type, text));
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status run_instrs(weft_fn *fn, struct wf_plan *p, bool timed)
+{
+    for (int64_t i = 0; i < p->n_instr; i++) {
+        struct wf_instr *in = &p->instr[i];
+        int64_t start = timed ? wf_now(fn->ctx) : 0;
+        weft_status st;
+
+        in->call.rng.step = (uint64_t)fn->store->step;
+        in->call.rng.shard = (uint32_t)fn->shard;
+        in->call.iteration = fn->store->step + 1;
+        st = in->run(&in->call);
+        if (!st && fn->opts.trap_numerics)
+            st = trap(in);
+        if (st)
+            return wf_err_wrap(st, "'%s' (%s)", in->name, in->call.op->name);
+        if (timed)
+            in->time_ns += wf_now(fn->ctx) - start;
+    }
+    return WEFT_OK;
+}
+
+weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, bool timed)
+{
+    uint64_t mode = wf_fpmode_enter(fn->ctx->flush_denormals);
+    weft_status st;
+
+    wf_plan_feed(p, feeds);
+    st = run_instrs(fn, p, timed);
+    wf_fpmode_leave(mode);
+    if (!st && fn->updates)
+        fn->store->step++;
+    return st;
+}
+
+static void *fetch_data(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, int32_t v)
+{
+    struct wf_loc l = p->loc[p->root[v]];
+
+    switch (l.place) {
+    case WF_SLAB: return fn->slab + l.offset;
+    case WF_PARAM: return (char *)fn->store->params + l.offset;
+    case WF_STATE: return fn->store->state + l.offset;
+    case WF_GRAD: return (char *)fn->store->grads + l.offset;
+    case WF_CONST: return (void *)(uintptr_t)l.data;
+    case WF_FEED: return feeds[l.offset].data;
+    default: return NULL;
+    }
+}
+
+static weft_status hand_out(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, weft_tensor *fetches)
+{
+    for (int i = 0; i < fn->n_fetches; i++) {
+        const struct wf_type *t = &p->graph->values[p->roots[i]].type;
+        weft_tensor v = weft_view(t->dtype, fetch_data(fn, p, feeds, p->roots[i]), t->rank, t->dim);
+
+        if (fetches[i].data)
+            memcpy(fetches[i].data, v.data, (size_t)wf_type_bytes(t));
+        else
+            fetches[i] = v;
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_fetches(weft_fn *fn, struct wf_plan *p, const weft_tensor *fetches)
+{
+    for (int i = 0; i < fn->n_fetches; i++) {
+        const struct wf_type *t = &p->graph->values[p->roots[i]].type;
+        struct wf_type given = wf_type_of(fetches[i].dtype, fetches[i].rank, fetches[i].dim);
+        char a[WF_TYPE_TEXT], b[WF_TYPE_TEXT];
+
+        if (fetches[i].data && (given.dtype != t->dtype || wf_type_count(&given) != wf_type_count(t)))
+            return wf_err(WEFT_ESHAPE, "fetch %d: is %s, the caller's memory is %s", i, wf_type_text(t, a),
+                          wf_type_text(&given, b));
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_fn_run(weft_fn *fn, const weft_tensor *feeds, weft_tensor *fetches)
+{
+    struct wf_plan *p;
+    weft_status st = wf_fn_plan(fn, feeds, &p);
+
+    for (int i = 0; i < fn->n_feeds && !st; i++)
+        if (!feeds[i].data && weft_tensor_count(&feeds[i]) > 0)
+            st = wf_err(WEFT_EINVAL, "feed '%s' has no data",
+                        wf_val_node(fn->graph, (weft_val){fn->feeds[i]})->name);
+    if (!st)
+        st = check_fetches(fn, p, fetches);
+    if (!st)
+        st = wf_fn_run_plan(fn, p, feeds, false);
+    if (!st)
+        st = hand_out(fn, p, feeds, fetches);
+    return st;
+}
+
+int64_t weft_fn_step(const weft_fn *fn)
+{
+    return fn->store->step;
+}
+
+void weft_fn_set_step(weft_fn *fn, int64_t step)
+{
+    fn->store->step = step;
+}
+
+void weft_fn_set_shard(weft_fn *fn, int shard)
+{
+    fn->shard = shard;
+}
+
+/* ---- variables ------------------------------------------------------------------------------- */
+
+static weft_status find_var(weft_fn *fn, const char *name, const struct wf_segment **out)
+{
+    *out = wf_store_find(fn->store, name);
+    return *out ? WEFT_OK : wf_err(WEFT_ENOENT, "no variable '%s'", name);
+}
+
+static weft_status same_type(const struct wf_segment *s, const weft_tensor *t)
+{
+    struct wf_type given = wf_type_of(t->dtype, t->rank, t->dim);
+    char a[WF_TYPE_TEXT], b[WF_TYPE_TEXT];
+
+    if (given.dtype == s->type.dtype && wf_type_same_shape(&given, &s->type) && t->data)
+        return WEFT_OK;
+    return wf_err(WEFT_ESHAPE, "variable '%s': is %s, got %s%s", s->name, wf_type_text(&s->type, a),
+                  wf_type_text(&given, b), t->data ? "" : " without data");
+}
+
+weft_status weft_fn_view(weft_fn *fn, const char *name, weft_tensor *out)
+{
+    const struct wf_segment *s;
+    weft_status st = find_var(fn, name, &s);
+
+    if (!st)
+        *out = weft_view(s->type.dtype, wf_store_data(fn->store, s), s->type.rank, s->type.dim);
+    return st;
+}
+
+weft_status weft_fn_get(weft_fn *fn, const char *name, weft_tensor *out)
+{
+    const struct wf_segment *s;
+    weft_status st = find_var(fn, name, &s);
+
+    if (!st)
+        st = same_type(s, out);
+    if (!st)
+        memcpy(out->data, wf_store_data(fn->store, s), (size_t)wf_type_bytes(&s->type));
+    return st;
+}
+
+weft_status weft_fn_set(weft_fn *fn, const char *name, const weft_tensor *value)
+{
+    const struct wf_segment *s;
+    weft_status st = find_var(fn, name, &s);
+
+    if (!st)
+        st = same_type(s, value);
+    if (!st)
+        memcpy(wf_store_data(fn->store, s), value->data, (size_t)wf_type_bytes(&s->type));
+    return st;
+}
+
+weft_status weft_fn_reset(weft_fn *fn)
+{
+    return wf_store_reset(fn->store);
+}
+
+int64_t weft_fn_n_segments(const weft_fn *fn)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < fn->store->n_seg; i++)
+        n += fn->store->seg[i].flat;
+    return n;
+}
+
+weft_status weft_fn_segment(const weft_fn *fn, int64_t want, weft_segment *out)
+{
+    const struct wf_store *s = fn->store;
+
+    for (int64_t i = 0; i < s->n_seg; i++) {
+        const struct wf_segment *g = &s->seg[i];
+
+        if (!g->flat || want-- > 0)
+            continue;
+        *out = (weft_segment){.name = g->name, .offset = g->offset, .count = g->count, .rank = g->type.rank};
+        memcpy(out->dim, g->type.dim, sizeof out->dim);
+        return WEFT_OK;
+    }
+    return wf_err(WEFT_ERANGE, "segment %lld does not exist", (long long)want);
+}
+
+float *weft_fn_params(weft_fn *fn, int64_t *count)
+{
+    *count = fn->store->n_params;
+    return fn->store->params;
+}
+
+float *weft_fn_slot(weft_fn *fn, int slot, int64_t *count)
+{
+    *count = fn->store->n_params;
+    return slot >= 0 && slot < WF_OPTIM_MAX_SLOTS ? fn->store->slot[slot] : NULL;
+}
+
+float *weft_fn_gradients(weft_fn *fn, int64_t *count)
+{
+    *count = fn->store->n_params;
+    return fn->store->grads;
+}

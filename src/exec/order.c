@@ -1,0 +1,314 @@
+/* order.c - the order of execution and the memory of a plan.
+ *
+ * Nodes run in the order they were built, except that an update of a variable waits until everything that reads the
+ * old value has run. Every value gets a place before the first run: constants and feeds where they lie, variables in the
+ * store, the rest in one slab, where two values share bytes when they are never alive together. */
+#include <stdlib.h>
+
+#include "exec/exec.h"
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
+/* Follows views: the value whose bytes v shows. */
+static int32_t view_root(const weft_graph *g, int32_t v)
+{
+    const struct wf_node *n = &g->nodes[g->values[v].node];
+
+    while ((n->op->flags & WF_VIEW) && n->in[0]) {
+        v = n->in[0];
+        n = &g->nodes[g->values[v].node];
+    }
+    return v;
+}
+
+struct order {
+    const weft_graph *g;
+    int32_t *n_readers; /* per value of a variable: readers that have not run */
+    bool *done;
+    int32_t *list;
+    int64_t n;
+};
+
+static bool updates_var(const struct wf_node *n)
+{
+    return n->op->flags & WF_STATE_IN0;
+}
+
+static bool is_ready(const struct order *o, int64_t k)
+{
+    const struct wf_node *n = &o->g->nodes[k];
+
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] && !o->done[o->g->values[n->in[i]].node])
+            return false;
+    for (int i = 0; i < n->n_ctrl; i++)
+        if (!o->done[n->ctrl[i]])
+            return false;
+    return !updates_var(n) || o->n_readers[view_root(o->g, n->in[0])] == 0;
+}
+
+static void emit(struct order *o, int64_t k)
+{
+    const struct wf_node *n = &o->g->nodes[k];
+
+    o->done[k] = true;
+    if (!(n->op->flags & WF_LEAF))
+        o->list[o->n++] = (int32_t)k;
+    for (int i = updates_var(n) ? 1 : 0; i < n->n_in; i++)
+        if (n->in[i] && !(n->op->flags & WF_VIEW))
+            o->n_readers[view_root(o->g, n->in[i])]--;
+}
+
+static void count_readers(struct order *o)
+{
+    for (int64_t k = 0; k < o->g->n_nodes; k++) {
+        const struct wf_node *n = &o->g->nodes[k];
+
+        for (int i = updates_var(n) ? 1 : 0; i < n->n_in; i++)
+            if (n->in[i] && !(n->op->flags & WF_VIEW))
+                o->n_readers[view_root(o->g, n->in[i])]++;
+    }
+}
+
+weft_status wf_plan_order(struct wf_plan *p, int32_t **order, int64_t *n)
+{
+    const weft_graph *g = p->graph;
+    struct order o = {.g = g};
+    int64_t first = 0;
+
+    o.n_readers = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *o.n_readers);
+    o.done = wf_arena_alloc(&p->arena, (size_t)g->n_nodes + 1);
+    o.list = wf_arena_alloc(&p->arena, (size_t)(g->n_nodes + 1) * sizeof *o.list);
+    if (!o.n_readers || !o.done || !o.list)
+        return wf_err_nomem(p->ctx, (size_t)g->n_values, "plan");
+    count_readers(&o);
+    /* Each pass emits what is ready, in the order of building; what waits is looked at again as soon as something
+     * was emitted. A cycle (an update that a reader waits for) is broken by taking the first that waits. */
+    while (first < g->n_nodes) {
+        bool any = false;
+
+        for (int64_t k = first; k < g->n_nodes; k++) {
+            if (o.done[k] || !is_ready(&o, k))
+                continue;
+            emit(&o, k);
+            any = true;
+            for (int64_t w = first; w < k; w++) /* updates that waited for this reader */
+                if (!o.done[w] && is_ready(&o, w))
+                    emit(&o, w);
+            while (first < g->n_nodes && o.done[first])
+                first++;
+        }
+        while (first < g->n_nodes && o.done[first])
+            first++;
+        if (!any && first < g->n_nodes)
+            emit(&o, first);
+    }
+    *order = o.list;
+    *n = o.n;
+    return WEFT_OK;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+struct life {
+    int32_t value;
+    int64_t first, last; /* positions in the order */
+    int64_t bytes, offset;
+};
+
+static int by_size(const void *a, const void *b)
+{
+    const struct life *x = a, *y = b;
+
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return x->value < y->value ? -1 : x->value > y->value;
+}
+
+/* Largest first, each at the lowest offset that no overlapping life uses. */
+static int64_t place_all(struct life *l, int64_t n)
+{
+    int64_t top = 0;
+
+    qsort(l, (size_t)n, sizeof *l, by_size);
+    for (int64_t i = 0; i < n; i++) {
+        bool moved = true;
+
+        l[i].offset = 0;
+        while (moved) { /* slide up past every conflict until none is left */
+            moved = false;
+            for (int64_t j = 0; j < i; j++) {
+                bool together = l[i].first <= l[j].last && l[j].first <= l[i].last;
+
+                if (together && l[i].offset < l[j].offset + l[j].bytes &&
+                    l[j].offset < l[i].offset + l[i].bytes) {
+                    l[i].offset = l[j].offset + l[j].bytes;
+                    moved = true;
+                }
+            }
+        }
+        top = wf_max_i64(top, l[i].offset + l[i].bytes);
+    }
+    return top;
+}
+
+static int32_t root_of(const struct wf_plan *p, int32_t v)
+{
+    while (p->root[v] != v)
+        v = p->root[v];
+    return v;
+}
+
+/* May the output of node n live where its input i does? Only if nobody reads that memory afterwards. */
+static bool can_overwrite(const struct wf_plan *p, const struct wf_node *n, int i, int64_t at, const int64_t *last)
+{
+    const weft_graph *g = p->graph;
+    int32_t in = n->in[i], r;
+
+    if (!in || g->values[in].type.dtype != g->values[n->first_out].type.dtype ||
+        wf_type_bytes(&g->values[in].type) != wf_type_bytes(&g->values[n->first_out].type))
+        return false;
+    r = root_of(p, in);
+    if (p->loc[r].place != WF_SLAB || last[r] != at)
+        return false;
+    for (int k = 0; k < n->n_in; k++) /* another operand over the same bytes would be read after being overwritten */
+        if (k != i && n->in[k] && root_of(p, n->in[k]) == r && n->in[k] != in)
+            return false;
+    return true;
+}
+
+/* Where leaves are, and which values share memory by being views. */
+static weft_status place_leaves(struct wf_plan *p, weft_fn *fn)
+{
+    const weft_graph *g = p->graph;
+
+    for (int64_t k = 0; k < g->n_nodes; k++) {
+        const struct wf_node *n = &g->nodes[k];
+        struct wf_loc *l = &p->loc[n->first_out];
+
+        if (n->op->id == WF_OP_constant) {
+            *l = (struct wf_loc){WF_CONST, 0, n->data};
+        } else if (n->op->id == WF_OP_variable) {
+            const struct wf_segment *seg = wf_store_find(fn->store, n->name);
+
+            if (!seg)
+                return wf_err(WEFT_ENOENT, "variable '%s' is not among the shared parameters", n->name);
+            *l = seg->flat ? (struct wf_loc){WF_PARAM, seg->offset * (int64_t)sizeof(float), NULL}
+                           : (struct wf_loc){WF_STATE, seg->offset, NULL};
+        } else if ((n->op->flags & (WF_VIEW | WF_STATE_IN0)) && n->in[0]) {
+            p->root[n->first_out] = root_of(p, n->in[0]);
+        }
+    }
+    return WEFT_OK;
+}
+
+static void feeds_places(struct wf_plan *p, weft_fn *fn)
+{
+    for (int64_t k = 0; k < p->graph->n_nodes; k++) {
+        const struct wf_node *n = &p->graph->nodes[k];
+
+        for (int i = 0; n->op->id == WF_OP_placeholder && i < fn->n_feeds; i++)
+            if (!strcmp(n->name, wf_val_node(fn->graph, (weft_val){fn->feeds[i]})->name))
+                p->loc[n->first_out] = (struct wf_loc){WF_FEED, i, NULL};
+    }
+}
+
+/* A gradient that an update of a flat variable takes as a whole lives in the flat gradient vector. */
+static void place_gradients(struct wf_plan *p, weft_fn *fn)
+{
+    const weft_graph *g = p->graph;
+
+    for (int64_t k = 0; fn->opts.flat_gradients && k < g->n_nodes; k++) {
+        const struct wf_node *n = &g->nodes[k];
+        int32_t r;
+        struct wf_loc var;
+
+        if (n->op->id != WF_OP_apply)
+            continue;
+        var = p->loc[root_of(p, n->in[0])];
+        r = root_of(p, n->in[1]);
+        if (var.place == WF_PARAM && p->loc[r].place == WF_NOWHERE)
+            p->loc[r] = (struct wf_loc){WF_GRAD, var.offset, NULL};
+    }
+}
+
+static void find_lives(struct wf_plan *p, const int32_t *order, int64_t n, int64_t *first, int64_t *last, int n_roots)
+{
+    const weft_graph *g = p->graph;
+
+    for (int64_t v = 0; v < g->n_values; v++)
+        first[v] = last[v] = -1;
+    for (int64_t at = 0; at < n; at++) {
+        const struct wf_node *k = &g->nodes[order[at]];
+
+        for (int i = 0; i < k->n_out; i++) {
+            int32_t r = root_of(p, k->first_out + i);
+
+            if (first[r] < 0)
+                first[r] = at;
+            last[r] = wf_max_i64(last[r], at);
+        }
+        for (int i = 0; i < k->n_in; i++)
+            if (k->in[i])
+                last[root_of(p, k->in[i])] = wf_max_i64(last[root_of(p, k->in[i])], at);
+    }
+    for (int i = 0; i < n_roots; i++)
+        if (p->roots[i])
+            last[root_of(p, p->roots[i])] = n;
+}
+
+/* Let outputs take over the memory of operands that die with the instruction. */
+static void share_in_place(struct wf_plan *p, const int32_t *order, int64_t n, int64_t *first, int64_t *last)
+{
+    for (int64_t at = 0; at < n; at++) {
+        const struct wf_node *k = &p->graph->nodes[order[at]];
+        int32_t out = k->first_out, r;
+        bool any_operand = k->op->id == WF_OP_fused;
+
+        if (!(k->op->flags & WF_INPLACE) || p->root[out] != out || p->loc[out].place != WF_SLAB)
+            continue;
+        for (int i = 0; i < (any_operand ? k->n_in : 1); i++)
+            if (can_overwrite(p, k, i, at, last)) {
+                r = root_of(p, k->in[i]);
+                p->root[out] = r;
+                last[r] = wf_max_i64(last[r], last[out]);
+                first[out] = last[out] = -1;
+                break;
+            }
+    }
+}
+
+weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order, int64_t n)
+{
+    const weft_graph *g = p->graph;
+    int64_t *first = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *first);
+    int64_t *last = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *last);
+    struct life *lives = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *lives);
+    int64_t n_lives = 0;
+    weft_status st;
+
+    if (!first || !last || !lives)
+        return wf_err_nomem(p->ctx, (size_t)g->n_values * sizeof *lives, "plan");
+    st = place_leaves(p, fn);
+    if (st)
+        return st;
+    feeds_places(p, fn);
+    place_gradients(p, fn);
+    for (int32_t v = 1; v < g->n_values; v++)
+        if (p->root[v] == v && p->loc[v].place == WF_NOWHERE)
+            p->loc[v].place = WF_SLAB;
+    find_lives(p, order, n, first, last, fn->n_fetches + fn->n_updates);
+    share_in_place(p, order, n, first, last);
+    for (int32_t v = 1; v < g->n_values; v++)
+        if (p->root[v] == v && p->loc[v].place == WF_SLAB && first[v] >= 0) {
+            int64_t bytes = wf_type_bytes(&g->values[v].type);
+
+            if (bytes < 0)
+                return wf_err(WEFT_ESHAPE, "'%s': its size overflows", g->nodes[g->values[v].node].name);
+            lives[n_lives++] = (struct life){v, first[v], last[v], wf_round_up(bytes, 64), 0};
+        }
+    p->slab_bytes = place_all(lives, n_lives);
+    for (int64_t i = 0; i < n_lives; i++)
+        p->loc[lives[i].value].offset = lives[i].offset;
+    return WEFT_OK;
+}

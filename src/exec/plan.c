@@ -1,0 +1,343 @@
+/* plan.c - from a graph and feed shapes to an instruction array.
+ *
+ * Everything is decided here: types, passes, order, memory, kernels, scratch. The choice is a function of the graph, the
+ * shapes and the SIMD level; its fingerprint stands in the plan. */
+#include "exec/exec.h"
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+/* Computes a node of constants with the reference kernel. */
+static weft_status eval_ref(void *arg, const struct wf_node *n, const struct wf_tensor *in, struct wf_tensor *out)
+{
+    weft_ctx *ctx = arg;
+    struct wf_call c = {.ctx = ctx, .op = n->op, .attr = n->attr, .n_in = n->n_in, .n_out = n->n_out, .in = in,
+                        .out = out};
+
+    return wf_kernel_ref(n->op)->run(&c);
+}
+
+/* One pass: replaces *g. */
+static weft_status next_graph(weft_graph **g, weft_status st, weft_graph *to)
+{
+    if (st)
+        return st;
+    weft_graph_free(*g);
+    *g = to;
+    return WEFT_OK;
+}
+
+static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
+{
+    unsigned mask = WF_PASS_ALL & ~fn->opts.passes_off;
+    weft_graph *to = NULL;
+    weft_status st = wf_pass_resolve(fn->graph, fn->n_feeds, fn->feeds, p->feed_types, n_roots, p->roots, &p->graph);
+
+    if (st)
+        return st;
+    st = wf_pass_simplify(p->graph, mask, eval_ref, p->ctx, n_roots, p->roots, &to);
+    st = next_graph(&p->graph, st, to);
+    if (!st && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels) {
+        st = wf_pass_fuse(p->graph, n_roots, p->roots, &to);
+        st = next_graph(&p->graph, st, to);
+    }
+    return st;
+}
+
+/* ---- instructions ---------------------------------------------------------------------------- */
+
+/* How many slots an update keeps, and the values they start at. */
+static int kept_slots(const struct wf_node *n, float init[WF_OPTIM_MAX_SLOTS])
+{
+    const struct wf_optim_row *row = wf_optim_find(wf_attr_str(n->op, n->attr, "optimizer"));
+
+    return wf_optim_slots(row, wf_attr(n->op, n->attr, "params")->floats, NULL, init);
+}
+
+/* The variable's slots stand behind the operands, absent where the optimizer keeps fewer. */
+static void add_slots(const struct wf_node *n, struct wf_type *in)
+{
+    float init[WF_OPTIM_MAX_SLOTS];
+    int kept = kept_slots(n, init);
+
+    for (int k = 0; k < WF_OPTIM_MAX_SLOTS; k++)
+        in[n->op->n_in_max + k] = k < kept ? in[0] : (struct wf_type){.dtype = WEFT_NONE};
+}
+
+static bool is_update(const struct wf_node *n)
+{
+    return n->op->id == WF_OP_apply || n->op->id == WF_OP_apply_rows;
+}
+
+/* Operands of the call: the node's, or for an update its fixed places and the slots. */
+static int n_operands(const struct wf_node *n)
+{
+    return is_update(n) ? n->op->n_in_max + WF_OPTIM_MAX_SLOTS : n->n_in;
+}
+
+static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct wf_instr *out)
+{
+    const weft_graph *g = p->graph;
+    const struct wf_node *n = &g->nodes[k];
+    int n_in = n_operands(n);
+    struct wf_type *in = wf_arena_alloc(&p->arena, sizeof *in * (size_t)(n_in + n->n_out + 1)), *to = in + n_in;
+    struct wf_tensor *tin = wf_arena_alloc(&p->arena, sizeof *tin * (size_t)(n_in + n->n_out + 1)), *tout = tin + n_in;
+    struct wf_kplan kp = {.ctx = p->ctx, .arena = &p->arena, .op = n->op, .attr = n->attr, .n_in = n_in,
+                          .n_out = n->n_out, .in = in, .out = to, .n_threads = wf_pool_size(p->ctx->pool)};
+    const struct wf_kernel *kernel;
+    weft_status st;
+
+    if (!in || !tin)
+        return wf_err_nomem(p->ctx, sizeof *tin * (size_t)n_in, "plan");
+    for (int i = 0; i < n->n_in; i++)
+        in[i] = g->values[n->in[i]].type;
+    for (int i = 0; i < n->n_out; i++)
+        to[i] = g->values[n->first_out + i].type;
+    if (is_update(n))
+        add_slots(n, in);
+    st = wf_kernel_choose(&kp, ref_only, &kernel);
+    if (st)
+        return wf_err_wrap(st, "'%s' (%s)", n->name, n->op->name);
+    for (int i = 0; i < n_in; i++)
+        tin[i].type = in[i];
+    for (int i = 0; i < n->n_out; i++)
+        tout[i].type = to[i];
+    *out = (struct wf_instr){.run = kernel->run, .name = n->name, .impl = kp.impl, .node = k, .flop = wf_flop(g, n)};
+    out->call = (struct wf_call){.ctx = p->ctx, .pool = p->ctx->pool, .op = n->op, .attr = n->attr, .n_in = n_in,
+                                 .n_out = n->n_out, .in = tin, .out = tout, .state = kp.state,
+                                 .rng = {.seed = p->ctx->seed, .node = (uint32_t)n->uid}};
+    p->scratch_bytes = wf_max_i64(p->scratch_bytes, (int64_t)kp.scratch_bytes);
+    p->flop += out->flop;
+    p->has_random |= (n->op->flags & WF_RANDOM) != 0;
+    p->fingerprint = wf_hash64(kp.impl, strlen(kp.impl), p->fingerprint ^ (uint64_t)n->op->id);
+    return WEFT_OK;
+}
+
+/* A view in the right place already needs no instruction. */
+static bool is_free(const struct wf_node *n)
+{
+    return n->op->flags & WF_VIEW;
+}
+
+static weft_status new_instrs(struct wf_plan *p, weft_fn *fn, const int32_t *order, int64_t n)
+{
+    p->instr = wf_arena_alloc(&p->arena, sizeof *p->instr * (size_t)(n + 1));
+    if (!p->instr)
+        return wf_err_nomem(p->ctx, sizeof *p->instr * (size_t)n, "plan");
+    for (int64_t i = 0; i < n; i++) {
+        weft_status st;
+
+        if (is_free(&p->graph->nodes[order[i]]))
+            continue;
+        st = new_instr(p, order[i], fn->opts.reference_kernels, &p->instr[p->n_instr]);
+        if (st)
+            return st;
+        p->n_instr++;
+    }
+    return WEFT_OK;
+}
+
+/* The slots of updated variables. */
+static weft_status ensure_slots(struct wf_plan *p, weft_fn *fn)
+{
+    for (int64_t k = 0; k < p->graph->n_nodes; k++) {
+        const struct wf_node *n = &p->graph->nodes[k];
+        struct wf_segment *seg;
+        float init[WF_OPTIM_MAX_SLOTS];
+        weft_status st;
+
+        if (!is_update(n))
+            continue;
+        seg = wf_store_find(fn->store, wf_val_node(p->graph, (weft_val){p->root[n->in[0]]})->name);
+        if (!seg || !seg->flat)
+            return wf_err(WEFT_EINVAL, "'%s': only trainable f32 variables can be updated by an optimizer", n->name);
+        st = wf_store_slots(fn->store, seg, kept_slots(n, init), init);
+        if (st)
+            return st;
+    }
+    return WEFT_OK;
+}
+
+/* ---- strategies' points ---------------------------------------------------------------------- */
+
+static int64_t segment_at(const struct wf_store *s, int64_t byte_offset)
+{
+    for (int64_t i = 0; i < s->n_seg; i++)
+        if (s->seg[i].flat && s->seg[i].offset * (int64_t)sizeof(float) == byte_offset)
+            return i;
+    return -1;
+}
+
+/* For each segment: the first instruction that reads it, and the one that completes its gradient. */
+static weft_status find_points(struct wf_plan *p, weft_fn *fn)
+{
+    int64_t n_seg = fn->store->n_seg, n_need = 0, n_ready = 0;
+    bool *seen = wf_arena_alloc(&p->arena, (size_t)n_seg + 1);
+
+    p->needs = wf_arena_alloc(&p->arena, sizeof *p->needs * (size_t)(n_seg + 1));
+    p->readies = wf_arena_alloc(&p->arena, sizeof *p->readies * (size_t)(n_seg + 1));
+    if (!seen || !p->needs || !p->readies)
+        return wf_err_nomem(p->ctx, (size_t)n_seg, "plan");
+    for (int64_t i = 0; i < p->n_instr; i++) {
+        struct wf_instr *in = &p->instr[i];
+        const struct wf_node *n = &p->graph->nodes[in->node];
+
+        in->first_need = (int)n_need;
+        in->first_ready = (int)n_ready;
+        for (int k = 0; k < n->n_in; k++) {
+            struct wf_loc l = n->in[k] ? p->loc[p->root[n->in[k]]] : (struct wf_loc){0};
+            int64_t s = l.place == WF_PARAM ? segment_at(fn->store, l.offset) : -1;
+
+            if (s >= 0 && !seen[s] && !is_update(n)) {
+                seen[s] = true;
+                p->needs[n_need++] = (int32_t)s;
+            }
+        }
+        for (int k = 0; k < n->n_out; k++) {
+            struct wf_loc l = p->loc[p->root[n->first_out + k]];
+            int64_t s = l.place == WF_GRAD ? segment_at(fn->store, l.offset) : -1;
+
+            if (s >= 0)
+                p->readies[n_ready++] = (int32_t)s;
+        }
+        in->n_need = (int)n_need - in->first_need;
+        in->n_ready = (int)n_ready - in->first_ready;
+    }
+    return WEFT_OK;
+}
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+static void flatten_roots(struct wf_plan *p)
+{
+    for (int32_t v = 0; v < p->graph->n_values; v++)
+        while (p->root[p->root[v]] != p->root[v])
+            p->root[v] = p->root[p->root[v]];
+}
+
+static weft_status plan_all(struct wf_plan *p, weft_fn *fn, const weft_tensor *feeds)
+{
+    int n_roots = fn->n_fetches + fn->n_updates;
+    int32_t *order;
+    int64_t n;
+    weft_status st;
+
+    p->feed_types = wf_arena_alloc(&p->arena, sizeof *p->feed_types * (size_t)(fn->n_feeds + 1));
+    p->roots = wf_arena_alloc(&p->arena, sizeof *p->roots * (size_t)(n_roots + 1));
+    if (!p->feed_types || !p->roots)
+        return wf_err_nomem(p->ctx, sizeof *p->feed_types, "plan");
+    for (int i = 0; i < fn->n_feeds; i++)
+        p->feed_types[i] = wf_type_of(feeds[i].dtype, feeds[i].rank, feeds[i].dim);
+    memcpy(p->roots, fn->roots, sizeof *p->roots * (size_t)n_roots);
+    st = run_passes(p, fn, n_roots);
+    if (st)
+        return st;
+    p->loc = wf_arena_alloc(&p->arena, sizeof *p->loc * (size_t)p->graph->n_values);
+    p->root = wf_arena_alloc(&p->arena, sizeof *p->root * (size_t)p->graph->n_values);
+    if (!p->loc || !p->root)
+        return wf_err_nomem(p->ctx, sizeof *p->loc * (size_t)p->graph->n_values, "plan");
+    for (int32_t v = 0; v < p->graph->n_values; v++)
+        p->root[v] = v;
+    st = wf_plan_order(p, &order, &n);
+    if (!st)
+        st = wf_plan_memory(p, fn, order, n);
+    if (!st) {
+        flatten_roots(p);
+        st = ensure_slots(p, fn);
+    }
+    if (!st)
+        st = new_instrs(p, fn, order, n);
+    if (!st)
+        st = find_points(p, fn);
+    return st;
+}
+
+weft_status wf_plan_new(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **out)
+{
+    weft_ctx *ctx = fn->ctx;
+    int64_t start = wf_now(ctx);
+    struct wf_plan *p = wf_alloc(ctx, sizeof *p);
+    weft_status st;
+
+    if (!p)
+        return wf_err_nomem(ctx, sizeof *p, "plan");
+    p->ctx = ctx;
+    wf_arena_init(&p->arena, ctx);
+    p->fingerprint = wf_hash64("weft plan 1", 11, (uint64_t)ctx->simd);
+    st = plan_all(p, fn, feeds);
+    if (st) {
+        wf_plan_free(p);
+        return st;
+    }
+    p->plan_ms = (double)(wf_now(ctx) - start) / 1e6;
+    *out = p;
+    return WEFT_OK;
+}
+
+void wf_plan_free(struct wf_plan *p)
+{
+    if (!p)
+        return;
+    weft_graph_free(p->graph);
+    wf_arena_free(&p->arena);
+    wf_free(p->ctx, p);
+}
+
+/* ---- binding --------------------------------------------------------------------------------- */
+
+static void *address(const struct wf_plan *p, weft_fn *fn, int32_t v)
+{
+    struct wf_loc l = p->loc[p->root[v]];
+
+    switch (l.place) {
+    case WF_SLAB: return fn->slab + l.offset;
+    case WF_PARAM: return (char *)fn->store->params + l.offset;
+    case WF_STATE: return fn->store->state + l.offset;
+    case WF_GRAD: return (char *)fn->store->grads + l.offset;
+    case WF_CONST: return (void *)(uintptr_t)l.data;
+    default: return NULL; /* feeds come with each run */
+    }
+}
+
+static void bind_slots(const struct wf_plan *p, weft_fn *fn, const struct wf_node *n, struct wf_tensor *in)
+{
+    int64_t offset = p->loc[p->root[n->in[0]]].offset;
+
+    for (int k = 0; k < WF_OPTIM_MAX_SLOTS; k++) {
+        struct wf_tensor *t = &in[n->op->n_in_max + k];
+
+        t->data = t->type.dtype == WEFT_NONE ? NULL : (char *)fn->store->slot[k] + offset;
+    }
+}
+
+void wf_plan_bind(struct wf_plan *p, weft_fn *fn)
+{
+    for (int64_t i = 0; i < p->n_instr; i++) {
+        struct wf_instr *in = &p->instr[i];
+        const struct wf_node *n = &p->graph->nodes[in->node];
+        struct wf_tensor *tin = (struct wf_tensor *)(uintptr_t)in->call.in;
+
+        for (int k = 0; k < n->n_in; k++)
+            tin[k].data = n->in[k] ? address(p, fn, n->in[k]) : NULL;
+        for (int k = 0; k < n->n_out; k++)
+            in->call.out[k].data = address(p, fn, n->first_out + k);
+        if (is_update(n))
+            bind_slots(p, fn, n, tin);
+        in->call.scratch = fn->slab + wf_round_up(p->slab_bytes, 64);
+    }
+    p->bound_slab = fn->slab;
+}
+
+void wf_plan_feed(struct wf_plan *p, const weft_tensor *feeds)
+{
+    for (int64_t i = 0; i < p->n_instr; i++) {
+        struct wf_instr *in = &p->instr[i];
+        const struct wf_node *n = &p->graph->nodes[in->node];
+
+        for (int k = 0; k < n->n_in; k++) {
+            const struct wf_loc *l = n->in[k] ? &p->loc[p->root[n->in[k]]] : NULL;
+
+            if (l && l->place == WF_FEED)
+                ((struct wf_tensor *)(uintptr_t)in->call.in)[k].data = feeds[l->offset].data;
+        }
+    }
+}

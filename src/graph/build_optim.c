@@ -1,0 +1,282 @@
+/* build_optim.c - optimizers as nodes: gradients, clipping by norm, and one update per variable. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "graph/graph.h"
+#include "op/optim.h"
+#include "op/schedule.h"
+#include "weft/optim.h"
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+/* The next "name=value" of a text. Returns 1, 0 at the end, or an error. */
+static int next_number(const char **at, char name[48], double *value)
+{
+    const char *p = *at;
+    size_t n;
+    char *end;
+
+    while (*p == ' ' || *p == ',')
+        p++;
+    if (!*p)
+        return 0;
+    n = strcspn(p, "=, ");
+    if (n == 0 || n >= 48 || p[n] != '=')
+        return wf_err(WEFT_EPARSE, "expected name=number at '%.24s'", p);
+    memcpy(name, p, n);
+    name[n] = '\0';
+    *value = strtod(p + n + 1, &end);
+    if (end == p + n + 1 || (*end && *end != ' ' && *end != ','))
+        return wf_err(WEFT_EPARSE, "'%s': '%.24s' is no number", name, p + n + 1);
+    *at = end;
+    return 1;
+}
+
+static weft_status unknown(const char *what, const char *word, const char *const *words, int n)
+{
+    const char *near = wf_nearest(word, words, n);
+    char all[512] = "";
+    int at = 0;
+
+    for (int i = 0; i < n && at < (int)sizeof all - 32; i++)
+        at += snprintf(all + at, sizeof all - (size_t)at, " %.30s", words[i]);
+    return wf_err(WEFT_ENOENT, "no %s '%s'%s%s%s; there are:%s", what, word, near ? ", did you mean '" : "",
+                  near ? near : "", near ? "'" : "", all);
+}
+
+weft_status weft_optim_init(weft_optim *o, const char *name, const char *numbers)
+{
+    const struct wf_optim_row *row = wf_optim_find(name);
+    const char *names[64], *bad;
+    char key[48];
+    double value;
+    int rc;
+
+    if (!row) {
+        for (int i = 0; i < wf_n_optim_rows && i < WF_COUNT(names); i++)
+            names[i] = wf_optim_rows[i].name;
+        return unknown("optimizer", name, names, wf_n_optim_rows);
+    }
+    *o = (weft_optim){.n_numbers = row->n_attrs};
+    snprintf(o->name, sizeof o->name, "%s", row->name);
+    wf_optim_defaults(row, o->number);
+    while (numbers && (rc = next_number(&numbers, key, &value)) != 0) {
+        int i = rc < 0 ? -1 : wf_optim_attr_find(row, key);
+
+        if (rc < 0)
+            return wf_err_wrap(rc, "optimizer %s", name);
+        if (i < 0) {
+            for (int k = 0; k < row->n_attrs; k++)
+                names[k] = row->attrs[k].name;
+            unknown("number", key, names, row->n_attrs);
+            return wf_err_wrap(WEFT_ENOENT, "optimizer %s", name);
+        }
+        o->number[i] = value;
+    }
+    bad = wf_optim_check(row, o->number);
+    return bad ? wf_err(WEFT_EINVAL, "optimizer %s: %s", name, bad) : WEFT_OK;
+}
+
+/* A schedule's numbers lie in schedule_number as: attributes, then its list (piecewise). */
+weft_status weft_optim_schedule(weft_optim *o, const char *schedule, const char *numbers)
+{
+    const struct wf_schedule_row *row = wf_schedule_find(schedule);
+    double attrs[WEFT_SCHEDULE_NUMBERS];
+    const char *names[64], *bad;
+    char key[48];
+    double value;
+    int rc, n_list = 0;
+
+    if (!row) {
+        for (int i = 0; i < wf_n_schedule_rows && i < WF_COUNT(names); i++)
+            names[i] = wf_schedule_rows[i].name;
+        return unknown("schedule", schedule, names, wf_n_schedule_rows);
+    }
+    wf_schedule_defaults(row, attrs);
+    attrs[0] = o->number[WF_OPTIM_ATTR_LR];
+    while (numbers && (rc = next_number(&numbers, key, &value)) != 0) {
+        int i = rc < 0 ? -1 : wf_schedule_attr_find(row, key);
+
+        if (rc < 0)
+            return wf_err_wrap(rc, "schedule %s", schedule);
+        if (i >= 0) {
+            attrs[i] = value;
+        } else if (row->takes_list && (!strcmp(key, "boundary") || !strcmp(key, "value"))) {
+            if (row->n_attrs + n_list == WEFT_SCHEDULE_NUMBERS)
+                return wf_err(WEFT_ELIMIT, "schedule %s: too many numbers", schedule);
+            attrs[row->n_attrs + n_list++] = value;
+        } else {
+            for (int k = 0; k < row->n_attrs; k++)
+                names[k] = row->attrs[k].name;
+            unknown("number", key, names, row->n_attrs);
+            return wf_err_wrap(WEFT_ENOENT, "schedule %s", schedule);
+        }
+    }
+    bad = wf_schedule_check(row, attrs, attrs + row->n_attrs, n_list);
+    if (bad)
+        return wf_err(WEFT_EINVAL, "schedule %s: %s", schedule, bad);
+    snprintf(o->schedule, sizeof o->schedule, "%s", schedule);
+    memcpy(o->schedule_number, attrs, sizeof attrs);
+    o->n_schedule = row->n_attrs + n_list;
+    return WEFT_OK;
+}
+
+/* ---- gradients of lookups -------------------------------------------------------------------- */
+
+/* A gradient made of embedding_grad nodes alone (one, or a sum): collects them. */
+static bool collect_lookups(const weft_graph *g, weft_val grad, int cap, weft_val *ids, weft_val *rows, int *n)
+{
+    const struct wf_node *node = wf_val_node(g, grad);
+
+    if (node->op->id == WF_OP_add)
+        return collect_lookups(g, (weft_val){node->in[0]}, cap, ids, rows, n) &&
+               collect_lookups(g, (weft_val){node->in[1]}, cap, ids, rows, n);
+    if (strcmp(node->op->name, "embedding_grad") || *n == cap)
+        return false;
+    ids[*n].id = node->in[0];
+    rows[(*n)++].id = node->in[1];
+    return true;
+}
+
+static weft_val reshape_to(weft_graph *g, weft_val x, int rank, const int64_t *dim)
+{
+    struct wf_set sets[] = {WF_SET_INTS("shape", rank, dim)};
+
+    return wf_build(g, WF_OP_reshape, 1, &x, 1, sets);
+}
+
+static weft_val concat_first(weft_graph *g, int n, const weft_val *x)
+{
+    struct wf_set sets[] = {WF_SET_INT("axis", 0)};
+
+    return n == 1 ? x[0] : wf_build(g, WF_OP_concat, n, x, 1, sets);
+}
+
+/* Several lookups of one table become one: ids and rows one after another, in the order of the sum. */
+static void join_lookups(weft_graph *g, weft_val table, int n, weft_val *ids, weft_val *rows)
+{
+    int64_t width = wf_val_type_of(g, table)->dim[1];
+
+    for (int i = 0; i < n && n > 1; i++) {
+        ids[i] = reshape_to(g, ids[i], 1, (int64_t[]){-1});
+        rows[i] = reshape_to(g, rows[i], 2, (int64_t[]){-1, width});
+    }
+    ids[0] = concat_first(g, n, ids);
+    rows[0] = concat_first(g, n, rows);
+}
+
+/* ---- updates --------------------------------------------------------------------------------- */
+
+#define MAX_LOOKUPS 64
+
+static weft_val build_update(weft_graph *g, const weft_optim *o, weft_val var, weft_val grad, weft_val scale)
+{
+    struct wf_set sets[] = {
+        WF_SET_STR("optimizer", o->name),
+        WF_SET_FLOATS("params", o->n_numbers, o->number),
+        WF_SET_STR("schedule", o->schedule),
+        WF_SET_FLOATS("schedule_params", o->n_schedule, o->schedule_number),
+    };
+    weft_val ids[MAX_LOOKUPS], rows[MAX_LOOKUPS];
+    int n = 0;
+
+    if (wf_val_type_of(g, var)->rank == 2 && collect_lookups(g, grad, MAX_LOOKUPS, ids, rows, &n)) {
+        join_lookups(g, var, n, ids, rows);
+        return wf_build(g, WF_OP_apply_rows, 5, (weft_val[]){var, ids[0], rows[0], o->learning_rate, scale}, 4, sets);
+    }
+    return wf_build(g, WF_OP_apply, 4, (weft_val[]){var, grad, o->learning_rate, scale}, 4, sets);
+}
+
+/* limit / max(norm, limit): 1 for a short gradient. */
+static weft_val clip_scale(weft_graph *g, int n, const weft_val *grads, double limit)
+{
+    weft_val norm = weft_op(g, "global_norm", n, grads, NULL), most = weft_scalar(g, limit);
+    weft_val longer = weft_op(g, "max", 2, (weft_val[]){norm, most}, NULL);
+
+    return weft_op(g, "div", 2, (weft_val[]){most, longer}, NULL);
+}
+
+weft_status weft_apply_gradients(weft_graph *g, const weft_optim *o, int n, const weft_val *vars,
+                                 const weft_val *grads, weft_val *updates)
+{
+    double clipnorm = o->number[WF_OPTIM_ATTR_CLIPNORM], global = o->number[WF_OPTIM_ATTR_GLOBAL_CLIPNORM];
+    weft_val scale = WEFT_NIL, *given;
+    int n_given = 0;
+
+    if (weft_graph_status(g))
+        return weft_graph_status(g);
+    given = wf_alloc_n(g->ctx, n + 1, sizeof *given);
+    if (!given)
+        return wf_err_nomem(g->ctx, (size_t)n * sizeof *given, "updates");
+    for (int i = 0; i < n; i++) {
+        if (!wf_check_val(g, vars[i], "weft_apply_gradients"))
+            break;
+        if (wf_val_node(g, vars[i])->op->id != WF_OP_variable) {
+            wf_graph_fail(g, wf_err(WEFT_EINVAL, "weft_apply_gradients: '%s' is no variable",
+                                    weft_val_name(g, vars[i])));
+            break;
+        }
+        if (grads[i].id)
+            given[n_given++] = grads[i];
+    }
+    if (!g->st && clipnorm <= 0 && global > 0 && n_given)
+        scale = clip_scale(g, n_given, given, global);
+    for (int i = 0; i < n && !g->st; i++) {
+        updates[i] = WEFT_NIL;
+        if (!grads[i].id)
+            continue;
+        if (clipnorm > 0)
+            scale = clip_scale(g, 1, &grads[i], clipnorm);
+        updates[i] = build_update(g, o, vars[i], grads[i], scale);
+    }
+    wf_free(g->ctx, given);
+    return weft_graph_status(g);
+}
+
+int weft_trainable(const weft_graph *g, int cap, weft_val *out)
+{
+    int n = 0;
+
+    for (int64_t i = 0; i < g->n_vars; i++) {
+        const struct wf_node *v = wf_val_node(g, (weft_val){g->vars[i]});
+
+        if (!wf_node_int(v, "trainable"))
+            continue;
+        if (n < cap)
+            out[n].id = g->vars[i];
+        n++;
+    }
+    return n;
+}
+
+weft_status weft_minimize(weft_graph *g, weft_val loss, const weft_optim *o, int n, const weft_val *vars, int cap,
+                          weft_val *updates, int *n_updates)
+{
+    int n_all = n > 0 ? n : weft_trainable(g, 0, NULL), kept = 0;
+    weft_val *mem = wf_alloc_n(g->ctx, 3 * (int64_t)n_all + 1, sizeof *mem), *all = mem, *grads, *ups;
+    weft_status st = WEFT_OK;
+
+    if (!mem)
+        return wf_err_nomem(g->ctx, 3 * (size_t)n_all * sizeof *mem, "updates");
+    grads = mem + n_all;
+    ups = grads + n_all;
+    if (n > 0)
+        memcpy(all, vars, (size_t)n * sizeof *all);
+    else
+        weft_trainable(g, n_all, all);
+    if (n_all > cap)
+        st = wf_err(WEFT_ELIMIT, "weft_minimize: %d variables, room for %d updates", n_all, cap);
+    if (!st)
+        st = weft_grad(g, loss, n_all, all, grads);
+    if (!st)
+        st = weft_apply_gradients(g, o, n_all, all, grads, ups);
+    for (int i = 0; i < n_all && !st; i++)
+        if (ups[i].id)
+            updates[kept++] = ups[i];
+    if (!st && kept == 0)
+        st = wf_err(WEFT_EINVAL, "weft_minimize: the loss depends on none of the variables");
+    if (!st)
+        *n_updates = kept;
+    wf_free(g->ctx, mem);
+    return st;
+}

@@ -1,0 +1,346 @@
+/* fuse.c - element-wise nodes join into programs, and programs into the product that feeds them.
+ *
+ * Nodes are visited in order and collected in clusters. A node joins the clusters of its producers when the shapes agree
+ * and everybody outside who reads a member comes later than the node: the cluster runs where its last member stood.
+ * A cluster has at most one anchor, a matrix product, whose epilogue the program becomes. */
+#include "graph/graph.h"
+
+enum { MAX_MEMBERS = 32, MAX_OPERANDS = 14 };
+
+struct cluster {
+    int32_t member[MAX_MEMBERS]; /* node numbers, ascending */
+    int n;
+    int32_t anchor; /* node number or -1 */
+    const struct wf_type *shape;
+};
+
+struct fuse {
+    struct wf_rewrite rw;
+    const weft_graph *g;
+    int32_t *of;            /* per node: cluster number, or -1 */
+    struct cluster *clusters;
+    int64_t n_clusters, cap_clusters;
+    int32_t *use_first, *use; /* per value: readers are use[use_first[v] .. use_first[v + 1]) */
+    bool *is_root;            /* per value: fetched */
+};
+
+/* ---- who reads what -------------------------------------------------------------------------- */
+
+static weft_status find_uses(struct fuse *f, int n_roots, const int32_t *roots)
+{
+    const weft_graph *g = f->g;
+    int64_t n = 0;
+
+    for (int64_t k = 0; k < g->n_nodes; k++)
+        n += g->nodes[k].n_in;
+    f->use_first = wf_alloc_n(g->ctx, g->n_values + 2, sizeof *f->use_first);
+    f->use = wf_alloc_n(g->ctx, n + 1, sizeof *f->use);
+    f->is_root = wf_alloc_n(g->ctx, g->n_values, sizeof *f->is_root);
+    f->of = wf_alloc_n(g->ctx, g->n_nodes + 1, sizeof *f->of);
+    if (!f->use_first || !f->use || !f->is_root || !f->of)
+        return wf_err_nomem(g->ctx, (size_t)n * sizeof *f->use, "fusion");
+    for (int64_t k = 0; k < g->n_nodes; k++)
+        for (int i = 0; i < g->nodes[k].n_in; i++)
+            f->use_first[g->nodes[k].in[i] + 2]++;
+    for (int64_t v = 1; v <= g->n_values; v++)
+        f->use_first[v + 1] += f->use_first[v];
+    for (int64_t k = 0; k < g->n_nodes; k++)
+        for (int i = 0; i < g->nodes[k].n_in; i++)
+            f->use[f->use_first[g->nodes[k].in[i] + 1]++] = (int32_t)k;
+    for (int i = 0; i < n_roots; i++)
+        f->is_root[roots[i]] = true;
+    for (int64_t k = 0; k < g->n_nodes; k++)
+        f->of[k] = -1;
+    return WEFT_OK;
+}
+
+/* ---- clusters -------------------------------------------------------------------------------- */
+
+static bool type_ok(const struct wf_type *t)
+{
+    return t->dtype == WEFT_F32 || t->dtype == WEFT_BOOL;
+}
+
+static bool fusable(const weft_graph *g, const struct wf_node *n)
+{
+    if (n->n_ctrl || n->n_out != 1 || n->n_in > 3 || !type_ok(&g->values[n->first_out].type))
+        return false;
+    if (n->op->id == WF_OP_broadcast_like)
+        return type_ok(&g->values[n->in[0]].type);
+    if (!(n->op->flags & WF_EW))
+        return false;
+    for (int i = 0; i < n->n_in; i++)
+        if (!n->in[i] || !type_ok(&g->values[n->in[i]].type))
+            return false;
+    return true;
+}
+
+/* Operands of a node that a program reads: all, or the first of broadcast_like, whose second only gives a shape. */
+static int n_read(const struct wf_node *n)
+{
+    return n->op->id == WF_OP_broadcast_like ? 1 : n->n_in;
+}
+
+static bool can_anchor(const weft_graph *g, const struct wf_node *n)
+{
+    return n->op->id == WF_OP_matmul && g->values[n->first_out].type.dtype == WEFT_F32 && n->n_ctrl == 0;
+}
+
+static struct cluster *cluster_of(struct fuse *f, int64_t node)
+{
+    return f->of[node] >= 0 ? &f->clusters[f->of[node]] : NULL;
+}
+
+/* Does everybody outside `c` who reads one of its members come after node k? */
+static bool readers_come_later(const struct fuse *f, const struct cluster *c, int32_t id, int64_t k)
+{
+    for (int m = 0; m < c->n; m++) {
+        int32_t v = f->g->nodes[c->member[m]].first_out;
+
+        for (int32_t u = f->use_first[v]; u < f->use_first[v + 1]; u++)
+            if (f->of[f->use[u]] != id && f->use[u] < k)
+                return false;
+    }
+    return true;
+}
+
+static int64_t new_cluster(struct fuse *f, int64_t k, int32_t anchor, weft_status *st)
+{
+    struct cluster *c;
+
+    *st = wf_grow(f->g->ctx, &f->clusters, &f->cap_clusters, f->n_clusters + 1, sizeof *f->clusters);
+    if (*st)
+        return -1;
+    c = &f->clusters[f->n_clusters];
+    *c = (struct cluster){.n = 1, .anchor = anchor, .shape = &f->g->values[f->g->nodes[k].first_out].type};
+    c->member[0] = (int32_t)k;
+    f->of[k] = (int32_t)f->n_clusters;
+    return f->n_clusters++;
+}
+
+/* Operands from outside that a cluster would read: a bound, duplicates counted once each. */
+static int count_operands(const struct fuse *f, const struct cluster *c, int32_t id)
+{
+    int32_t seen[MAX_OPERANDS + 1];
+    int n = 0;
+
+    for (int m = 0; m < c->n; m++) {
+        const struct wf_node *node = &f->g->nodes[c->member[m]];
+
+        for (int i = 0; i < n_read(node) && c->member[m] != c->anchor; i++) {
+            bool known = f->of[f->g->values[node->in[i]].node] == id;
+
+            for (int s = 0; s < n && !known; s++)
+                known = seen[s] == node->in[i];
+            if (!known) {
+                if (n == MAX_OPERANDS)
+                    return n + 1;
+                seen[n++] = node->in[i];
+            }
+        }
+    }
+    return n;
+}
+
+/* Try to bring cluster `from` into cluster `to`; what stood where is undone when it does not fit. */
+static void try_merge(struct fuse *f, int32_t to, int32_t from, int64_t k)
+{
+    struct cluster *a = &f->clusters[to], *b = &f->clusters[from], merged = *a;
+
+    if (a->n + b->n > MAX_MEMBERS || (a->anchor >= 0 && b->anchor >= 0) || !wf_type_same_shape(a->shape, b->shape))
+        return;
+    for (int m = 0; m < b->n; m++)
+        f->of[b->member[m]] = to;
+    merged.n = 0;
+    for (int i = 0, j = 0; i < a->n || j < b->n;)
+        merged.member[merged.n++] =
+            j == b->n || (i < a->n && a->member[i] < b->member[j]) ? a->member[i++] : b->member[j++];
+    merged.anchor = a->anchor >= 0 ? a->anchor : b->anchor;
+    if (readers_come_later(f, &merged, to, k) && count_operands(f, &merged, to) <= MAX_OPERANDS) {
+        *a = merged;
+        b->n = 0;
+        return;
+    }
+    for (int m = 0; m < b->n; m++)
+        f->of[b->member[m]] = from;
+}
+
+static weft_status collect(struct fuse *f)
+{
+    const weft_graph *g = f->g;
+    weft_status st = WEFT_OK;
+
+    for (int64_t k = 0; k < g->n_nodes && !st; k++) {
+        const struct wf_node *n = &g->nodes[k];
+        int64_t id;
+
+        if (can_anchor(g, n)) {
+            new_cluster(f, k, (int32_t)k, &st);
+            continue;
+        }
+        if (!fusable(g, n))
+            continue;
+        id = new_cluster(f, k, -1, &st);
+        for (int i = 0; i < n_read(n) && !st; i++) {
+            int32_t from = f->of[g->values[n->in[i]].node];
+
+            if (from >= 0 && from != id)
+                try_merge(f, (int32_t)id, from, k);
+        }
+    }
+    return st;
+}
+
+/* ---- emitting -------------------------------------------------------------------------------- */
+
+struct program {
+    int64_t prog[5 * MAX_MEMBERS], outs[MAX_MEMBERS], out_types[MAX_MEMBERS];
+    double params[4 * MAX_MEMBERS];
+    int32_t operand[MAX_OPERANDS + 2]; /* values of the old graph */
+    int32_t out_value[MAX_MEMBERS];    /* likewise */
+    int n_steps, n_params, n_operands, n_outs;
+};
+
+/* The register of a value: an operand's (made on first sight), or that of the step that computes it. Steps are numbered
+ * from MAX_OPERANDS on until the number of operands is known. */
+static int register_of(struct fuse *f, struct program *p, const struct cluster *c, int32_t id, int32_t v)
+{
+    int32_t node = f->g->values[v].node;
+
+    if (f->of[node] == id) {
+        int step = 0;
+
+        if (node == c->anchor)
+            return 0;
+        for (int m = 0; c->member[m] != node; m++)
+            step += c->member[m] != c->anchor;
+        return MAX_OPERANDS + 1 + step;
+    }
+    for (int i = 0; i < p->n_operands; i++)
+        if (p->operand[i] == v && !(c->anchor >= 0 && i == 0))
+            return i;
+    p->operand[p->n_operands] = v;
+    return p->n_operands++;
+}
+
+static void add_step(struct fuse *f, struct program *p, const struct cluster *c, int32_t id, const struct wf_node *n)
+{
+    int64_t *s = &p->prog[5 * p->n_steps++];
+
+    s[0] = n->op->id == WF_OP_broadcast_like ? WF_OP_identity : n->op->id;
+    for (int i = 0; i < 3; i++)
+        s[1 + i] = i < n_read(n) ? register_of(f, p, c, id, n->in[i]) : -1;
+    s[4] = p->n_params;
+    for (int i = 0; i < n->op->n_attrs; i++)
+        if (n->attr[i].kind == WF_FLOAT)
+            p->params[p->n_params++] = n->attr[i].f;
+}
+
+/* Is the member's value read outside the cluster? */
+static bool leaves_cluster(const struct fuse *f, int32_t v, int32_t id)
+{
+    if (f->is_root[v])
+        return true;
+    for (int32_t u = f->use_first[v]; u < f->use_first[v + 1]; u++)
+        if (f->of[f->use[u]] != id)
+            return true;
+    return false;
+}
+
+/* Step numbers become registers behind the operands. */
+static int64_t settle(int64_t reg, int n_operands)
+{
+    return reg > MAX_OPERANDS ? reg - (MAX_OPERANDS + 1) + n_operands : reg;
+}
+
+static void make_program(struct fuse *f, struct program *p, const struct cluster *c, int32_t id)
+{
+    p->n_operands = c->anchor >= 0 ? 1 : 0; /* register 0 is the product */
+    for (int m = 0; m < c->n; m++)
+        if (c->member[m] != c->anchor)
+            add_step(f, p, c, id, &f->g->nodes[c->member[m]]);
+    /* The last member first: a product's memory is that of its first output. */
+    for (int m = c->n - 1; m >= 0; m--) {
+        int32_t v = f->g->nodes[c->member[m]].first_out;
+
+        if (!leaves_cluster(f, v, id))
+            continue;
+        p->out_value[p->n_outs] = v;
+        p->out_types[p->n_outs] = f->g->values[v].type.dtype;
+        p->outs[p->n_outs++] = register_of(f, p, c, id, v);
+    }
+    for (int s = 0; s < p->n_steps; s++)
+        for (int i = 1; i <= 3; i++)
+            p->prog[5 * s + i] = settle(p->prog[5 * s + i], p->n_operands);
+    for (int i = 0; i < p->n_outs; i++)
+        p->outs[i] = settle(p->outs[i], p->n_operands);
+}
+
+static weft_status emit_cluster(struct fuse *f, const struct cluster *c, int32_t id)
+{
+    const weft_graph *g = f->g;
+    const struct wf_node *last = &g->nodes[c->member[c->n - 1]];
+    struct program p = {.n_steps = 0};
+    weft_val in[MAX_OPERANDS + 4], out;
+    int n_in = 0;
+
+    make_program(f, &p, c, id);
+    if (c->anchor >= 0)
+        for (int i = 0; i < 2; i++)
+            in[n_in++].id = f->rw.map[g->nodes[c->anchor].in[i]];
+    for (int i = c->anchor >= 0 ? 1 : 0; i < p.n_operands; i++)
+        in[n_in++].id = f->rw.map[p.operand[i]];
+    struct wf_set common[] = {
+        WF_SET_INTS("prog", 5 * p.n_steps, p.prog), WF_SET_FLOATS("params", p.n_params, p.params),
+        WF_SET_INTS("outs", p.n_outs, p.outs),      WF_SET_INTS("out_types", p.n_outs, p.out_types),
+        WF_SET_INT("n", p.n_outs),                  WF_SET_INTS("shape", c->shape->rank, c->shape->dim),
+    };
+    if (c->anchor >= 0) {
+        struct wf_set sets[7];
+
+        memcpy(sets, common, 5 * sizeof *sets);
+        sets[5] = (struct wf_set)WF_SET_BOOL("trans_a", wf_node_int(&g->nodes[c->anchor], "trans_a"));
+        sets[6] = (struct wf_set)WF_SET_BOOL("trans_b", wf_node_int(&g->nodes[c->anchor], "trans_b"));
+        out = wf_build(f->rw.to, WF_OP_matmul_fused, n_in, in, 7, sets);
+    } else {
+        out = wf_build(f->rw.to, WF_OP_fused, n_in, in, 6, common);
+    }
+    weft_named(f->rw.to, out, last->name);
+    for (int i = 0; i < p.n_outs && out.id; i++)
+        f->rw.map[p.out_value[i]] = out.id + i;
+    return f->rw.to->st;
+}
+
+static weft_status emit(struct fuse *f, int64_t k)
+{
+    struct cluster *c = cluster_of(f, k);
+    const struct wf_node *n = &f->g->nodes[k];
+    weft_status st;
+
+    if (c && c->n > 1)
+        return c->member[c->n - 1] == k ? emit_cluster(f, c, f->of[k]) : WEFT_OK;
+    st = wf_rewrite_copy(&f->rw, k);
+    if (!st && n->op->id == WF_OP_placeholder)
+        f->rw.to->values[f->rw.map[n->first_out]].type = f->g->values[n->first_out].type;
+    return st;
+}
+
+weft_status wf_pass_fuse(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out)
+{
+    struct fuse f = {.g = g};
+    weft_status st = wf_rewrite_begin(&f.rw, g, n_roots, roots);
+
+    if (!st)
+        st = find_uses(&f, n_roots, roots);
+    if (!st)
+        st = collect(&f);
+    for (int64_t k = 0; k < g->n_nodes && !st; k++)
+        if (f.rw.live[k])
+            st = emit(&f, k);
+    wf_free(g->ctx, f.of);
+    wf_free(g->ctx, f.clusters);
+    wf_free(g->ctx, f.use_first);
+    wf_free(g->ctx, f.use);
+    wf_free(g->ctx, f.is_root);
+    return wf_rewrite_end(&f.rw, st, n_roots, roots, out);
+}

@@ -1,0 +1,31 @@
+/* infer_fused.c - shape rules of the ops that only plans contain. */
+#include "op/infer.h"
+
+static weft_status fill_outputs(struct wf_infer *r, const struct wf_type *shape)
+{
+    const struct wf_attr *types = wf_in_attr(r, "out_types");
+
+    if (types->n != r->n_out || wf_in_attr(r, "outs")->n != r->n_out || wf_in_attr(r, "prog")->n % 5)
+        return wf_infer_err(r, WEFT_EINVAL, "malformed program");
+    for (int i = 0; i < r->n_out; i++) {
+        r->out[i] = *shape;
+        r->out[i].dtype = (weft_dtype)types->ints[i];
+    }
+    return WEFT_OK;
+}
+
+weft_status infer_fused(struct wf_infer *r)
+{
+    const struct wf_attr *shape = wf_in_attr(r, "shape");
+    struct wf_type t = wf_type_of(WEFT_F32, shape->n, shape->ints);
+
+    return fill_outputs(r, &t);
+}
+
+weft_status infer_matmul_fused(struct wf_infer *r)
+{
+    weft_status st = infer_matmul(r);
+    struct wf_type t = r->out[0];
+
+    return st ? st : fill_outputs(r, &t);
+}

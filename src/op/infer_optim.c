@@ -1,0 +1,56 @@
+/* infer_optim.c - shape rules of updates. */
+#include "op/infer.h"
+#include "op/optim.h"
+
+/* The attributes name an optimizer and give all its numbers. */
+static weft_status check_optimizer(struct wf_infer *r)
+{
+    const struct wf_optim_row *row = wf_optim_find(wf_attr_str(r->op, r->attr, "optimizer"));
+    const struct wf_attr *params = wf_in_attr(r, "params");
+    const char *bad;
+
+    if (!row)
+        return wf_infer_err(r, WEFT_ENOENT, "no optimizer '%s'", wf_attr_str(r->op, r->attr, "optimizer"));
+    if (params->n != row->n_attrs)
+        return wf_infer_err(r, WEFT_EINVAL, "%s takes %d numbers, got %d", row->name, row->n_attrs, params->n);
+    bad = wf_optim_check(row, params->floats);
+    if (bad)
+        return wf_infer_err(r, WEFT_EINVAL, "%s: %s", row->name, bad);
+    return WEFT_OK;
+}
+
+static weft_status check_scalars(struct wf_infer *r, int from)
+{
+    for (int i = from; i < r->n_in && i < from + 2; i++)
+        if (r->in[i].dtype != WEFT_NONE && (r->in[i].dtype != WEFT_F32 || r->in[i].rank != 0))
+            return wf_infer_err(r, WEFT_ESHAPE, "learning rate and gradient scale must be f32 scalars");
+    return check_optimizer(r);
+}
+
+weft_status infer_apply(struct wf_infer *r)
+{
+    if (r->in[0].dtype != WEFT_F32 || r->in[1].dtype != WEFT_F32)
+        return wf_infer_err(r, WEFT_EDTYPE, "variables and gradients must be f32");
+    if (r->in[0].rank != r->in[1].rank)
+        return wf_infer_err(r, WEFT_ESHAPE, "a gradient has its variable's shape");
+    for (int i = 0; i < r->in[0].rank; i++)
+        if (r->in[1].dim[i] >= 0 && r->in[1].dim[i] != r->in[0].dim[i])
+            return wf_infer_err(r, WEFT_ESHAPE, "a gradient has its variable's shape");
+    r->out[0] = r->in[0];
+    return check_scalars(r, 2);
+}
+
+weft_status infer_apply_rows(struct wf_infer *r)
+{
+    const struct wf_type *ids = &r->in[1], *dy = &r->in[2];
+
+    if (r->in[0].dtype != WEFT_F32 || dy->dtype != WEFT_F32 ||
+        (ids->dtype != WEFT_I32 && ids->dtype != WEFT_I64))
+        return wf_infer_err(r, WEFT_EDTYPE, "needs an f32 table, i32 or i64 ids and f32 rows");
+    if (r->in[0].rank != 2 || dy->rank != ids->rank + 1)
+        return wf_infer_err(r, WEFT_ESHAPE, "needs a table [rows, width] and rows [ids…, width]");
+    if (dy->dim[dy->rank - 1] >= 0 && dy->dim[dy->rank - 1] != r->in[0].dim[1])
+        return wf_infer_err(r, WEFT_ESHAPE, "the rows have another width than the table");
+    r->out[0] = r->in[0];
+    return check_scalars(r, 3);
+}
