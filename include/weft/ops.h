@@ -2,6 +2,7 @@
 #ifndef WEFT_OPS_H
 #define WEFT_OPS_H
 
+#include "weft/ops_ew.h"
 #include "weft/ops_shape.h"
 
 #endif

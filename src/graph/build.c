@@ -81,6 +81,14 @@ bool wf_check_val(weft_graph *g, weft_val v, const char *what)
     return false;
 }
 
+bool wf_check_opts(weft_graph *g, size_t size, size_t expected, const char *what)
+{
+    if (g->st || size == expected)
+        return !g->st;
+    fail(g, wf_err(WEFT_EINVAL, "%s: size %zu, this library expects %zu", what, size, expected));
+    return false;
+}
+
 /* ---- names ----------------------------------------------------------------------------------- */
 
 static const char *scoped(weft_graph *g, const char *name)

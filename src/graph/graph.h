@@ -107,6 +107,8 @@ weft_val wf_expand_axes(weft_graph *g, weft_val x, int n, const int64_t *axes, i
 weft_val wf_const_like(weft_graph *g, double v, weft_val like);
 /* Is v a valid value of g? Sets the sticky error when not (naming `what`). */
 bool wf_check_val(weft_graph *g, weft_val v, const char *what);
+/* Options of another size are from another version: the sticky error (naming `what`) is set. */
+bool wf_check_opts(weft_graph *g, size_t size, size_t expected, const char *what);
 
 /* ---- gradient rules -------------------------------------------------------------------------- */
 

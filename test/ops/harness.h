@@ -19,7 +19,7 @@
  *   2. every SIMD level of this CPU against the reference (.tol, relative to 1 + |value|), values and gradients
  *   3. 1, 2, 3 and 7 threads: the same bits
  *   4. gradients of a weighted sum of the float outputs against central differences in f64, with reference
- *      kernels, on symbolic sizes; static sizes give the same bits
+ *      kernels, on symbolic sizes; static sizes agree
  *   5. second gradients likewise
  *   6. f64, f16 and bf16 in place of f32, against f64 on the same (rounded) inputs
  * A row with .fails checks that building or running fails with this status and that the text contains .text. */
@@ -34,20 +34,20 @@
 enum op_fill {
     OP_UNIFORM,  /* in [lo, hi); integers inclusive of hi; bools 0 or 1 */
     OP_DISTINCT, /* evenly spaced between lo and hi, shuffled: no ties (max, sort, pooling) */
-    OP_SMOOTH,   /* uniform, but not near a multiple of 1/2: away from the corners of relu, round, … */
-    OP_SORTED,   /* uniform, then ascending (segment ids, lengths) */
-    OP_ROWS_SUM1,/* positive, each row (last axis) sums to 1 */
-    OP_GIVEN     /* .data */
+    OP_SMOOTH, /* uniform, but not near a multiple of 1/2: away from the corners of relu, round, … */
+    OP_SORTED,    /* uniform, then ascending (segment ids, lengths) */
+    OP_ROWS_SUM1, /* positive, each row (last axis) sums to 1 */
+    OP_GIVEN      /* .data */
 };
 
 enum op_flags {
-    OP_NO_GRAD = 1,   /* no gradient is expected to work: steps 4 and 5 are left out */
-    OP_NO_GRAD2 = 2,  /* step 5 is left out */
-    OP_F32_ONLY = 4,  /* step 6 is left out */
-    OP_NO_HALF = 8,   /* step 6 with f64 only (values overflow f16, ties appear by rounding) */
-    OP_STATIC = 16,   /* needs known sizes: symbolic ones are left out */
+    OP_NO_GRAD = 1,       /* no gradient is expected to work: steps 4 and 5 are left out */
+    OP_NO_GRAD2 = 2,      /* step 5 is left out */
+    OP_F32_ONLY = 4,      /* step 6 is left out */
+    OP_NO_HALF = 8,       /* step 6 with f64 only (values overflow f16, ties appear by rounding) */
+    OP_STATIC = 16,       /* needs known sizes: symbolic ones are left out */
     OP_NO_FAST_GRAD = 32, /* gradients are not compared in f32 (ill-conditioned) */
-    OP_EXACT = 64     /* SIMD levels give the bits of the reference (moves, integers, random) */
+    OP_EXACT = 64         /* SIMD levels give the bits of the reference (moves, integers, random) */
 };
 
 struct op_input {
@@ -60,27 +60,31 @@ struct op_input {
 };
 
 struct op_case {
-    const char *op, *attrs; /* attributes as text: "axis=-1 keepdims=true perm=[1,0] dtype=f32 mode=same" */
+    const char *op,
+        *attrs; /* attributes as text: "axis=-1 keepdims=true perm=[1,0] dtype=f32 mode=same" */
     /* or a function that builds it (a builder of weft/ops.h, a composition); returns the first output */
     weft_val (*build)(weft_graph *g, const weft_val *in);
-    const char *name;       /* with .build: what the row is called */
+    const char *name; /* with .build: what the row is called */
     int n_in;
     struct op_input in[OP_MAX_IN];
-    unsigned no_grad;       /* bit i: no gradient for input i is expected */
+    unsigned no_grad; /* bit i: no gradient for input i is expected */
     unsigned flags;
-    double tol;             /* 0: 1e-5 */
-    double tol_grad;        /* finite differences; 0: 1e-6 */
-    double tol_half;        /* factor on the tolerance of step 6; 0: 1 */
-    const double *want;     /* the values of the first output, from an independent source */
+    double tol;         /* 0: 1e-5 */
+    double tol_grad;    /* finite differences; 0: 1e-6 */
+    double tol_half;    /* factor on the tolerance of step 6; 0: 1 */
+    const double *want; /* the values of the first output, from an independent source */
     int64_t n_want;
-    double tol_want;        /* 0: 1e-6 */
+    double tol_want; /* 0: 1e-6 */
     weft_status fails;
     const char *text;
 };
 
 #define OP_RANK(...) ((int)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1)
-#define OP_IN(dtype_, fill_, lo_, hi_, ...)                                                              \
-    {.dtype = dtype_, .rank = OP_RANK(__VA_ARGS__), .dim = {__VA_ARGS__}, .lo = lo_, .hi = hi_, .fill = fill_}
+#define OP_IN(dtype_, fill_, lo_, hi_, ...)                                                        \
+    {                                                                                              \
+        .dtype = dtype_, .rank = OP_RANK(__VA_ARGS__), .dim = {__VA_ARGS__}, .lo = lo_, .hi = hi_, \
+        .fill = fill_                                                                              \
+    }
 /* Sizes follow the range; none makes a scalar. */
 #define F32(lo, hi, ...) OP_IN(WEFT_F32, OP_UNIFORM, lo, hi, __VA_ARGS__)
 #define SMOOTH(lo, hi, ...) OP_IN(WEFT_F32, OP_SMOOTH, lo, hi, __VA_ARGS__)
@@ -89,9 +93,15 @@ struct op_case {
 #define IDS(dtype, lo, hi, ...) OP_IN(WEFT_##dtype, OP_UNIFORM, lo, hi, __VA_ARGS__)
 #define SORTED(dtype, lo, hi, ...) OP_IN(WEFT_##dtype, OP_SORTED, lo, hi, __VA_ARGS__)
 #define BOOLS(...) OP_IN(WEFT_BOOL, OP_UNIFORM, 0, 1, __VA_ARGS__)
-#define ABSENT {.dtype = WEFT_NONE}
-#define DATA(dtype_, data_, ...)                                                                         \
-    {.dtype = dtype_, .rank = OP_RANK(__VA_ARGS__), .dim = {__VA_ARGS__}, .fill = OP_GIVEN, .data = data_}
+#define ABSENT             \
+    {                      \
+        .dtype = WEFT_NONE \
+    }
+#define DATA(dtype_, data_, ...)                                                               \
+    {                                                                                          \
+        .dtype = dtype_, .rank = OP_RANK(__VA_ARGS__), .dim = {__VA_ARGS__}, .fill = OP_GIVEN, \
+        .data = data_                                                                          \
+    }
 
 /* Run the rows, each as one test of cmocka. Returns the number of failures. */
 int op_main(int argc, char **argv, const char *group, const struct op_case *cases, int n);
@@ -106,8 +116,9 @@ struct op_run {
 };
 
 struct op_run_opts {
-    bool fast;     /* the kernels of the context's SIMD level instead of the reference */
-    bool in_place; /* the first output in the memory of (a copy of) the first input where the row allows it */
+    bool fast; /* the kernels of the context's SIMD level instead of the reference */
+    bool
+        in_place; /* the first output in the memory of (a copy of) the first input where the row allows it */
     struct wf_rng_key rng; /* .node is set by the run */
 };
 
@@ -119,6 +130,7 @@ weft_status op_run(weft_ctx *ctx, const weft_graph *g, int n_feed, const weft_va
 void op_run_free(struct op_run *run);
 
 /* Build an op by name with attributes as text. */
-weft_val op_build_text(weft_graph *g, const char *op, int n_in, const weft_val *in, const char *attrs);
+weft_val op_build_text(weft_graph *g, const char *op, int n_in, const weft_val *in,
+                       const char *attrs);
 
 #endif
