@@ -4,5 +4,6 @@
 
 #include "weft/ops_ew.h"
 #include "weft/ops_shape.h"
+#include "weft/ops_index.h"
 
 #endif
