@@ -224,6 +224,23 @@ weft_status grad_identity(struct wf_grad *r)
     return WEFT_OK;
 }
 
+/* The rows of a value of rank 3 or more one below the other: […, n] -> [-1, n]. */
+static weft_val as_matrix(weft_graph *g, weft_val x)
+{
+    const struct wf_type *t = wf_val_type_of(g, x);
+    struct wf_set sets[] = {WF_SET_INTS("shape", 2, ((int64_t[]){-1, t->dim[t->rank - 1]}))};
+
+    return wf_build(g, WF_OP_reshape, 1, &x, 1, sets);
+}
+
+/* A weight matrix that all leading axes share: its gradient is one tall product, not a sum of many. */
+static bool is_shared_weight(const weft_graph *g, weft_val a, weft_val b)
+{
+    const struct wf_type *ta = wf_val_type_of(g, a), *tb = wf_val_type_of(g, b);
+
+    return ta->rank > 2 && tb->rank == 2 && ta->dim[ta->rank - 1] > 0 && tb->dim[0] > 0 && tb->dim[1] > 0;
+}
+
 /* Y = op(A)·op(B):  dA = dY·op(B)ᵀ and dB = op(A)ᵀ·dY, each transposed back where A or B was;
  * axes that were broadcast are summed away. */
 weft_status grad_matmul(struct wf_grad *r)
@@ -237,8 +254,14 @@ weft_status grad_matmul(struct wf_grad *r)
         r->din[0] = wf_reduce_to_like(r->g, d, a);
     }
     if (r->need[1]) {
-        weft_val d = tb ? weft_matmul(r->g, dy, a, WEFT_OPTS(weft_matmul_opts, .trans_a = true, .trans_b = ta))
-                        : weft_matmul(r->g, a, dy, WEFT_OPTS(weft_matmul_opts, .trans_a = !ta));
+        weft_val d;
+
+        if (!ta && is_shared_weight(r->g, a, b)) {
+            a = as_matrix(r->g, a);
+            dy = as_matrix(r->g, dy);
+        }
+        d = tb ? weft_matmul(r->g, dy, a, WEFT_OPTS(weft_matmul_opts, .trans_a = true, .trans_b = ta))
+               : weft_matmul(r->g, a, dy, WEFT_OPTS(weft_matmul_opts, .trans_a = !ta));
         r->din[1] = wf_reduce_to_like(r->g, d, b);
     }
     return r->g->st;

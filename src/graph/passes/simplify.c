@@ -66,6 +66,27 @@ static int32_t equal_to(const struct simplify *s, const struct wf_node *n, const
     }
 }
 
+/* reduce_to_like with known shapes is a sum over known axes, seen in the shape asked for. */
+static int32_t as_sum(struct simplify *s, const struct wf_type *out, int32_t x)
+{
+    const struct wf_type *t = type_of(s, x);
+    int64_t axes[WEFT_MAX_RANK];
+    int n = 0, lead = t->rank - out->rank;
+    weft_val v = {x};
+
+    for (int i = 0; i < t->rank; i++)
+        if (i < lead || (out->dim[i - lead] == 1 && t->dim[i] != 1))
+            axes[n++] = i;
+    struct wf_set sum_sets[] = {WF_SET_INTS("axes", n, axes)};
+    struct wf_set shape_sets[] = {WF_SET_INTS("shape", out->rank, out->dim)};
+
+    if (n)
+        v = wf_build(s->rw.to, WF_OP_sum, 1, &v, 1, sum_sets);
+    if (v.id && !wf_type_same_shape(type_of(s, v.id), out))
+        v = wf_build(s->rw.to, WF_OP_reshape, 1, &v, 1, shape_sets);
+    return v.id;
+}
+
 /* ---- constants ------------------------------------------------------------------------------- */
 
 static bool foldable(const struct simplify *s, const struct wf_node *n, const int32_t *in)
@@ -192,6 +213,10 @@ static weft_status visit(struct simplify *s, int64_t k)
     if ((s->mask & WF_PASS_ALGEBRA) && n->n_ctrl == 0 && (same = equal_to(s, n, out, in)) != 0) {
         map_all(s, n, same);
         return WEFT_OK;
+    }
+    if ((s->mask & WF_PASS_ALGEBRA) && n->op->id == WF_OP_reduce_to_like && n->n_ctrl == 0) {
+        map_all(s, n, as_sum(s, out, in[0]));
+        return s->rw.to->st;
     }
     if ((s->mask & WF_PASS_FOLD) && foldable(s, n, in)) {
         st = fold(s, n, in, &done);

@@ -1,0 +1,21 @@
+/* weft/sys/machine.h - for people who measure machines and builds. */
+#ifndef WEFT_SYS_MACHINE_H
+#define WEFT_SYS_MACHINE_H
+
+#include "weft/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Multiply-adds in registers on all threads of the context for about `seconds`: the most floating-point operations
+ * per second that any kernel of the context's SIMD level could do now. */
+WEFT_API double weft_fma_peak(weft_ctx *ctx, double seconds);
+
+/* What is built in, one "name version" per index, NULL after the last: "oneDNN 2.6.3", "zlib 1.2.13", … */
+WEFT_API const char *weft_build_feature(int i);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

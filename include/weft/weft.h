@@ -1,0 +1,20 @@
+/* weft/weft.h - everything.
+ *
+ *   base.h    status codes, error text, the context
+ *   tensor.h  dtypes and views of memory
+ *   graph.h   graphs, variables, gradients, files
+ *   ops.h     the ops by name
+ *   optim.h   optimizers and schedules
+ *   fn.h      functions: planning and running
+ *   sys/      for people who add ops and measure machines */
+#ifndef WEFT_WEFT_H
+#define WEFT_WEFT_H
+
+#include "weft/base.h"
+#include "weft/fn.h"
+#include "weft/graph.h"
+#include "weft/ops.h"
+#include "weft/optim.h"
+#include "weft/tensor.h"
+
+#endif
