@@ -13,6 +13,7 @@ typedef int64_t vl;
 
 #define FM_INLINE static inline __attribute__((unused))
 #define FM_FMA(a, b, c) ((a) * (b) + (c))
+#define FM_FUSED 0
 
 FM_INLINE vf vf_set1(float x)
 {
@@ -134,6 +135,10 @@ FM_INLINE vf vf_abs(vf x)
 FM_INLINE vf vf_neg(vf x)
 {
     return vf_bits(vi_bits(x) ^ INT32_MIN);
+}
+FM_INLINE vi vi_signbit(vf x)
+{
+    return vi_bits(x) & INT32_MIN;
 }
 FM_INLINE vf vf_from_vi(vi x)
 {

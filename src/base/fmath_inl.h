@@ -5,16 +5,16 @@
  * same bits by construction. Before including, define
  *   the types vf, vi, vm, vd, vl and the vf_, vi_, vm_, vd_, vl_ operations used below, as simd.h
  *   describes them; vd and vl are double and int64_t;
- *   FM_INLINE, the linkage;  FM_FMA(a, b, c), a*b + c with one rounding or two;
+ *   FM_INLINE, the linkage;  FM_FMA(a, b, c), a*b + c with one rounding (FM_FUSED 1) or two (0);
  *   fm_split(x, &k): x = 2^k m for positive finite x, returns m in [3/4, 3/2);
  *   fm_scale(p, t, n): 2^n p, rounded once, for -151 <= n <= 128 (t as from fm_exp_split);
  *   fm_scale_neg(p, t, n): the same for n <= 60;
  *   fm_reduce_big(x, big, r, &q): r and q (see fm_reduce) for the lanes of big, the others kept;
  *   fm_pow_pos(m, k, y): fm_pow_core through double precision.
  *
- * Errors are at most 2.5 ulp (exp, log, log1p, pow 1), special values those of C's <math.h> Annex F, denormals
- * are kept. The polynomials are minimax fits with coefficients rounded to single precision. No
- * operation here depends on a neighbouring lane. */
+ * Errors are at most 2.5 ulp (normcdf 3.5, exp 1.2, log and log1p 0.9, pow 0.6), special values those
+ * of C's <math.h>, denormals are kept. The polynomials are minimax fits with coefficients rounded to
+ * single precision. No operation here depends on a neighbouring lane. */
 
 #define FM_LOG2E 1.44269504f
 #define FM_LN2_HI 0.693359375f /* 9 bits: exact times any exponent */
@@ -44,8 +44,8 @@ FM_INLINE vf fm_exp_poly(vf r)
     p = FM_FMA(p, r, vf_set1(0x1.55584ep-5f));
     p = FM_FMA(p, r, vf_set1(0x1.55548ap-3f));
     p = FM_FMA(p, r, vf_set1(0x1.fffffcp-2f));
-    p = FM_FMA(p, r * r, r);
-    return p + vf_set1(1.0f);
+    p = FM_FMA(p, r, vf_set1(1.0f));
+    return FM_FMA(p, r, vf_set1(1.0f));
 }
 
 /* expm1(r) for |r| <= ln2/2, relative error 2^-28. */
@@ -153,16 +153,30 @@ FM_INLINE vf vlog1p(vf x)
 
 /* ---- tanh, sigmoid, softplus ----------------------------------------------------------- */
 
-/* tanh(x) = a / (a + 2) with a = e^2x - 1 = 2^n expm1(r) + 2^n - 1: no cancellation for small x,
- * one division, and exactly odd. */
+/* tanh(x) = h / (h + 1) with h = (e^2x - 1) / 2 = 2^n expm1(2r) / 2 + (2^n - 1) / 2, x = n ln2/2 + r:
+ * no cancellation for small x, one division, and exactly odd. */
 FM_INLINE vf vtanh(vf x)
 {
-    vf a = vf_min2(vf_set1(10.0f), vf_abs(x));
-    vf r, n, t = fm_exp_split(a + a, &r, &n);
-    vf s = fm_pow2(t);
+    vf a = vf_min2(vf_set1(10.0f), vf_abs(x)), half = vf_set1(0.5f);
+    vf t = FM_FMA(a, vf_set1(2.0f * FM_LOG2E), vf_set1(FM_MAGIC)), n = t - vf_set1(FM_MAGIC);
+    vf s = fm_pow2(t), p, r;
 
-    a = FM_FMA(s, fm_expm1_poly(r), s - vf_set1(1.0f));
-    return vf_copysign(a / (a + vf_set1(2.0f)), x);
+#if FM_FUSED
+    r = FM_FMA(n, vf_set1(-0.346573591f), a); /* ln2/2 is good to 2^-30, and large n matter less */
+#else
+    r = FM_FMA(n, vf_set1(-0.5f * FM_LN2_HI), a);
+    r = FM_FMA(n, vf_set1(-0.5f * FM_LN2_LO), r);
+#endif
+    /* fm_expm1_poly(2r) / 2 */
+    p = FM_FMA(r, vf_set1(0x1.a1a378p-13f * 64), vf_set1(0x1.6d75f2p-10f * 32));
+    p = FM_FMA(p, r, vf_set1(0x1.11108ep-7f * 16));
+    p = FM_FMA(p, r, vf_set1(0x1.5554acp-5f * 8));
+    p = FM_FMA(p, r, vf_set1(0x1.555556p-3f * 4));
+    p = FM_FMA(p, r, vf_set1(1.0f));
+    p = FM_FMA(p, r * r, r);
+    p = FM_FMA(s, p, FM_FMA(s, half, vf_neg(half)));
+    p = p / (p + vf_set1(1.0f));
+    return vf_bits(vi_bits(p) | vi_signbit(x));
 }
 
 FM_INLINE vf vsigmoid(vf x)
@@ -187,9 +201,9 @@ FM_INLINE vf vsoftplus(vf x)
 
 /* ---- erf and the normal distribution --------------------------------------------------- */
 
-/* For |x| < 1 the returned value is erf(x); for 1 <= |x| erfc(|x|) is *tail. Beyond 4 the fit of
- * -log erfc goes on growing, so the tail goes on falling. */
-FM_INLINE vf fm_erf_parts(vf x, vf *tail)
+/* Below 1 an odd polynomial, from there 1 - e^-g(|x|) with g a fit of -log erfc; beyond 4 g goes on
+ * growing, and the result is 1. */
+FM_INLINE vf verf(vf x)
 {
     vf z = x * x, t = vf_min2(vf_set1(11.0f), vf_abs(x)), p, g;
 
@@ -199,6 +213,7 @@ FM_INLINE vf fm_erf_parts(vf x, vf *tail)
     p = FM_FMA(p, z, vf_set1(0x1.ce2ce6p-4f));
     p = FM_FMA(p, z, vf_set1(-0x1.81273ep-2f));
     p = FM_FMA(p, z, vf_set1(0x1.06eba8p-3f));
+    p = FM_FMA(p, x, x);
     g = FM_FMA(t, vf_set1(0x1.d9385ap-17f), vf_set1(-0x1.5bceb6p-12f));
     g = FM_FMA(g, t, vf_set1(0x1.d02efap-9f));
     g = FM_FMA(g, t, vf_set1(-0x1.79759ep-6f));
@@ -206,29 +221,28 @@ FM_INLINE vf fm_erf_parts(vf x, vf *tail)
     g = FM_FMA(g, t, vf_set1(0x1.46903p-1f));
     g = FM_FMA(g, t, vf_set1(0x1.2077c6p+0f));
     g = FM_FMA(g, t, vf_set1(0x1.03c764p-11f));
-    *tail = vexp_neg(vf_neg(g));
-    return FM_FMA(p, x, x);
+    g = vf_copysign(vf_set1(1.0f) - vexp_neg(vf_neg(g)), x);
+    return vf_select(vm_lt(t, vf_set1(1.0f)), p, g);
 }
 
-FM_INLINE vf verf(vf x)
-{
-    vf tail, y = fm_erf_parts(x, &tail);
-    vf big = vf_copysign(vf_set1(1.0f) - tail, x);
-
-    return vf_select(vm_lt(vf_abs(x), vf_set1(1.0f)), y, big);
-}
-
-/* P(N <= x) for a standard normal N; the lower tail keeps its relative precision (to about
- * 2^-19) down to x = -5.6, and falls on to zero below. */
+/* P(N <= x) for a standard normal N: half of e^-g(|x|), or 1 less that, with g a fit of
+ * -log 2P(N <= -|x|) on [0, 5]. The lower tail keeps its relative precision (2^-17) down to -5,
+ * and falls on to zero below. */
 FM_INLINE vf vnormcdf(vf x)
 {
-    vf a = x * vf_set1(0.707106781f), half = vf_set1(0.5f);
-    vf tail, y = fm_erf_parts(a, &tail);
-    vf low = half * tail, high = FM_FMA(vf_neg(half), tail, vf_set1(1.0f));
+    vf t = vf_min2(vf_set1(20.0f), vf_abs(x)), half = vf_set1(0.5f), g;
 
-    y = FM_FMA(half, y, half);
-    tail = vf_select(vm_lt(x, vf_set1(0.0f)), low, high);
-    return vf_select(vm_lt(vf_abs(a), vf_set1(1.0f)), y, tail);
+    g = FM_FMA(t, vf_set1(0x1.93636ep-26f), vf_set1(-0x1.61a10ap-21f));
+    g = FM_FMA(g, t, vf_set1(0x1.0d8d74p-17f));
+    g = FM_FMA(g, t, vf_set1(-0x1.c6fa1ep-15f));
+    g = FM_FMA(g, t, vf_set1(0x1.978a3ep-13f));
+    g = FM_FMA(g, t, vf_set1(0x1.79bc76p-18f));
+    g = FM_FMA(g, t, vf_set1(-0x1.3c72acp-8f));
+    g = FM_FMA(g, t, vf_set1(0x1.29e04ep-5f));
+    g = FM_FMA(g, t, vf_set1(0x1.45f134p-2f));
+    g = FM_FMA(g, t, vf_set1(0x1.988468p-1f));
+    g = half * vexp_neg(vf_neg(g * t));
+    return vf_select(vm_lt(x, vf_set1(0.0f)), g, vf_set1(1.0f) - g);
 }
 
 /* ---- sin, cos -------------------------------------------------------------------------- */

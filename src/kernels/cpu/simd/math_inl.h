@@ -13,15 +13,16 @@
 #define FM_INLINE WF_SIMD_INLINE
 #if defined(WF_MATH_NO_FMA)
 #define FM_FMA(a, b, c) ((a) * (b) + (c))
+#define FM_FUSED 0
 #else
 #define FM_FMA(a, b, c) vf_fma(a, b, c)
+#define FM_FUSED (VF_N > 4)
 #endif
 
-/* VF_N / 2 doubles, and the floats of half a vector. */
+/* VF_N / 2 doubles, and integers of their size. */
 typedef double vd __attribute__((vector_size(VF_N * 4)));
 typedef int64_t vl __attribute__((vector_size(VF_N * 4)));
 typedef uint64_t vul __attribute__((vector_size(VF_N * 4)));
-typedef float vf_half __attribute__((vector_size(VF_N * 2)));
 
 WF_SIMD_INLINE vi vi_addw(vi a, vi b)
 {
@@ -61,31 +62,49 @@ WF_SIMD_INLINE vd vd_min2(vd a, vd b)
     return vd_select((vl)(a < b), a, b);
 }
 
+/* Half a vector widened, and two halves narrowed. */
+#if defined(WF_LEVEL_AVX512)
 WF_SIMD_INLINE vd vd_low(vf x)
 {
-    vf_half h;
-
-    memcpy(&h, &x, sizeof h);
-    return __builtin_convertvector(h, vd);
+    return (vd)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)x));
 }
-
 WF_SIMD_INLINE vd vd_high(vf x)
 {
-    vf_half h;
-
-    memcpy(&h, (const char *)&x + sizeof h, sizeof h);
-    return __builtin_convertvector(h, vd);
+    return (vd)_mm512_cvtps_pd(wf_high8((__m512)x));
 }
-
 WF_SIMD_INLINE vf vf_join(vd low, vd high)
 {
-    vf_half l = __builtin_convertvector(low, vf_half), h = __builtin_convertvector(high, vf_half);
-    vf x;
+    __m512 x = _mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)low));
 
-    memcpy(&x, &l, sizeof l);
-    memcpy((char *)&x + sizeof l, &h, sizeof h);
-    return x;
+    return (vf)_mm512_insertf32x8(x, _mm512_cvtpd_ps((__m512d)high), 1);
 }
+#elif defined(WF_LEVEL_AVX2)
+WF_SIMD_INLINE vd vd_low(vf x)
+{
+    return (vd)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)x));
+}
+WF_SIMD_INLINE vd vd_high(vf x)
+{
+    return (vd)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)x, 1));
+}
+WF_SIMD_INLINE vf vf_join(vd low, vd high)
+{
+    return (vf)_mm256_set_m128(_mm256_cvtpd_ps((__m256d)high), _mm256_cvtpd_ps((__m256d)low));
+}
+#else
+WF_SIMD_INLINE vd vd_low(vf x)
+{
+    return (vd){x[0], x[1]};
+}
+WF_SIMD_INLINE vd vd_high(vf x)
+{
+    return (vd){x[2], x[3]};
+}
+WF_SIMD_INLINE vf vf_join(vd low, vd high)
+{
+    return (vf){(float)low[0], (float)low[1], (float)high[0], (float)high[1]};
+}
+#endif
 
 /* What fmath_inl.h asks for; see there. */
 #if defined(WF_LEVEL_AVX512)
