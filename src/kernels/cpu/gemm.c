@@ -1,21 +1,18 @@
 /* gemm.c - whole matrix products: how C is cut into tiles, and the loops over them.
  *
- * C is cut into a grid of tiles; a tile is one task of the pool and runs down K in blocks of kc. B is read
- * in place, packed by each tile for itself, or packed once for all tiles in a phase before them. Where
- * C has too few tiles, K is cut too: the chunks leave partial products in scratch memory, and a last
- * phase adds them in order.
- * Every cut is a function of shape, types and level, never of the number of threads or of time. */
+ * C is cut into a grid of tiles; a tile is one task of the pool and runs down K in blocks of kc.
+ * B is read in place, packed by each tile for itself, or packed once for all tiles in a phase
+ * before them. Where C has too few tiles, K is cut too: the chunks leave partial products in
+ * scratch memory, and a last phase adds them in order. Every cut is a function of shape, types
+ * and level, never of the number of threads or of time. */
 #include "kernels/cpu/gemm.h"
 
 enum {
     ALIGN = 64,
-    MAX_KC = 512,              /* longest K block: a panel of it stays in the L2 cache */
-    MAX_TILE_M = 128,
-    MAX_TILE_N = 512,
-    WANT_TILES = 16,           /* so that several threads find work */
-    MIN_TILE_WORK = 64 << 10,  /* multiply-adds below which cutting further costs more than it gives */
-    SERIAL_WORK = 128 << 10,   /* multiply-adds that one thread does before another has woken up */
-    PACK_K = 256               /* rows of B in one task of the packing phase */
+    MAX_KC = 512,   /* longest K block: 64 columns of B by this stay in the L2 cache */
+    PRIVATE_N = 64, /* columns of B that a tile packs at a time */
+    PACK_K = 64,    /* rows and */
+    PACK_N = 512    /* columns of B in one task of the packing phase */
 };
 
 extern const struct wf_gemm_fns wf_gemm_fns_portable;
@@ -52,85 +49,189 @@ int64_t wf_gemm_packed_b(const struct wf_gemm_fns *fns, int64_t k, int64_t n)
 
 int64_t wf_gemm_packed_a(const struct wf_gemm_fns *fns, int64_t k, int64_t m)
 {
-    return k * m + fns->nr; /* packing stores whole vectors */
+    (void)fns;
+    return k * m;
 }
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
-/* Rows this far apart fall on few sets of the L1 cache and push each other out. */
-static bool rows_collide(int64_t ld)
+/* A plan is the cheapest of a few hundred under a model of the cost in cycles, a cycle being one
+ * vector multiply-add. The figures were measured on Zen 4 (bench/gemm); they only have to rank
+ * plans, and they are constants so that a shape has one plan everywhere. */
+#define COST_CALL 40.0 /* one register block, besides its multiply-adds */
+#define COST_C 2.0     /* a vector of C, per K block */
+#define COST_TILE 300.0
+#define COST_DISPATCH 4000.0 /* a phase: waking threads and waiting for the last */
+#define COST_COPY_A 0.3      /* packing, per element */
+#define COST_PACK_A 0.4
+#define COST_PRIVATE_B 0.35
+#define COST_SHARED_B 0.7
+#define COST_REREAD_B 0.03 /* shared B, per element and tile */
+#define COST_REDUCE 1.0    /* a chunk's partial sum, per element */
+#define MIN_PER_K 5.0      /* a register block's step in K: the latency of its chains */
+
+static int64_t blocks_of_k(int64_t k)
 {
-    return ld % 512 == 0;
+    return wf_max_i64(ceil_div(k, MAX_KC), 1);
 }
 
-/* Cut C into tiles of nearly equal size: enough of them, but none too small. */
-static void cut_c(struct wf_gemm *g)
+/* Do rows of a matrix, ld floats apart, crowd on few sets of the L2 cache (taken as 2048 sets of
+ * 64 bytes)? n such rows are walked again and again. */
+static bool rows_crowd(int64_t ld, int64_t n)
 {
-    const struct wf_gemm_desc *d = &g->d;
-    int64_t nr = g->fns->nr, mr = g->fns->mr;
-    int64_t n_m = ceil_div(d->m, MAX_TILE_M), n_n = ceil_div(d->n, MAX_TILE_N);
+    int64_t apart = 1;
 
-    n_m = wf_max_i64(n_m, 1);
-    n_n = wf_max_i64(n_n, 1);
-    for (;;) {
-        int64_t tm = ceil_div(d->m, n_m), tn = wf_round_up(ceil_div(d->n, n_n), nr);
-
-        if (d->batch * n_m * n_n >= WANT_TILES || tm * tn * d->k < 2 * MIN_TILE_WORK)
-            break;
-        if (tn > WF_GEMM_WHOLE_ROWS && tn >= 2 * tm)
-            n_n++;
-        else if (tm > mr)
-            n_m++;
-        else if (tn > nr && d->n > WF_GEMM_WHOLE_ROWS)
-            n_n++;
-        else
-            break;
-    }
-    g->tile_m = ceil_div(d->m, n_m);
-    g->tile_n = wf_max_i64(wf_round_up(ceil_div(d->n, n_n), nr), nr);
-    g->n_tiles_m = d->m ? ceil_div(d->m, g->tile_m) : 1; /* the column sums need a tile */
-    g->n_tiles_n = ceil_div(d->n, g->tile_n);
-    g->piece_n = wf_min_i64(g->tile_n, WF_GEMM_WHOLE_ROWS);
+    if (ld % 16)
+        return false;
+    for (int64_t lines = ld / 16; lines % 2 == 0 && apart < 2048; lines /= 2)
+        apart *= 2;
+    return n * apart / 2048 > 4;
 }
 
-/* Blocks of K of nearly equal length; chunks of whole blocks when C alone gives too few tasks. */
-static void cut_k(struct wf_gemm *g)
+/* The multiply-adds of a tile, with what the register blocks' edges and C cost. */
+static double cost_of_sums(const struct wf_gemm *g, double m, double n)
 {
-    const struct wf_gemm_desc *d = &g->d;
-    int64_t n_blocks = wf_max_i64(ceil_div(d->k, MAX_KC), 1);
-    int64_t n_tiles = d->batch * g->n_tiles_m * g->n_tiles_n, n_chunks = 1;
+    const int64_t nr = g->fns->nr, vec = nr / 2;
+    bool few =
+        !g->d.trans_a && g->read_a == WF_GEMM_DIRECT && g->d.lda % 1024 == 0 && g->fns->mr > 7;
+    double groups = (double)ceil_div((int64_t)m, few ? 7 : g->fns->mr);
+    double wide = (double)((int64_t)n / nr), rest = (double)ceil_div((int64_t)n % nr, vec);
+    double blocks = (double)ceil_div(g->chunk_k, g->kc), least = MIN_PER_K * groups;
+    double step = wide * (m * 2 > least ? m * 2 : least);
 
-    g->kc = wf_max_i64(ceil_div(d->k, n_blocks), 1);
-    if (n_tiles < WANT_TILES / 4 && n_tiles)
-        n_chunks = wf_min_i64(ceil_div(WANT_TILES / 2, n_tiles),
-                              g->tile_m * g->tile_n * d->k / (2 * MIN_TILE_WORK));
-    n_chunks = wf_max_i64(n_chunks, 1);
-    if (n_chunks > n_blocks)
-        g->kc = wf_max_i64(ceil_div(d->k, n_chunks), 1);
-    n_blocks = wf_max_i64(ceil_div(d->k, g->kc), 1);
-    g->chunk_k = ceil_div(n_blocks, n_chunks) * g->kc;
-    g->n_chunks = wf_max_i64(ceil_div(d->k, g->chunk_k), 1);
+    if (rest > 0)
+        step += m * rest > least ? m * rest : least;
+    return step * (double)g->chunk_k + blocks * groups * (wide + (rest > 0)) * COST_CALL +
+           blocks * m * (wide * 2 + rest) * COST_C;
 }
 
-static void choose_reads(struct wf_gemm *g)
+/* One tile over one chunk of K. */
+static double cost_of_tile(const struct wf_gemm *g)
 {
     const struct wf_gemm_desc *d = &g->d;
+    double m = (double)g->tile_m, n = (double)wf_min_i64(g->tile_n, d->n), k = (double)g->chunk_k;
+    double cost = cost_of_sums(g, m, n);
 
-    if (d->type_a != WF_GEMM_F32 || (d->trans_a ? d->lda > 256 : rows_collide(d->lda)))
-        g->read_a = WF_GEMM_PRIVATE;
-    else
-        g->read_a = WF_GEMM_DIRECT;
-    if (d->type_b == WF_GEMM_F32 && !d->trans_b && g->tile_m <= 2 * g->fns->mr && g->n_tiles_m == 1)
-        g->read_b = WF_GEMM_DIRECT;
-    else if (g->n_tiles_m == 1 || (d->batch > 1 && d->stride_b))
-        g->read_b = WF_GEMM_PRIVATE;
-    else
-        g->read_b = WF_GEMM_SHARED;
+    if (g->read_b == WF_GEMM_DIRECT)
+        cost *= rows_crowd(d->ldb, g->kc) ? (g->tile_m > g->fns->mr ? 1.1 : 1.05) : 1.01;
+    if (g->read_a == WF_GEMM_DIRECT && d->trans_a && rows_crowd(d->lda, g->kc))
+        cost *= 1.08;
+    if (g->read_a == WF_GEMM_PRIVATE)
+        cost += m * k * (d->trans_a ? COST_PACK_A : COST_COPY_A);
+    if (g->read_b == WF_GEMM_PRIVATE)
+        cost += k * n * COST_PRIVATE_B;
+    if (g->read_b == WF_GEMM_SHARED)
+        cost += k * n * COST_REREAD_B;
+    return cost + COST_TILE;
 }
 
 static int64_t batches_of_b(const struct wf_gemm_desc *d)
 {
     return d->stride_b ? d->batch : wf_min_i64(d->batch, 1);
+}
+
+/* From start to end with that many threads. */
+static double cost_with_threads(const struct wf_gemm *g, double tile, int64_t n_threads)
+{
+    const struct wf_gemm_desc *d = &g->d;
+    int64_t n_tasks = d->batch * g->n_tiles_m * g->n_tiles_n * g->n_chunks;
+    double c = (double)(d->batch * d->m * d->n), b = (double)(batches_of_b(d) * d->k * d->n);
+    double cost = (double)ceil_div(n_tasks, n_threads) * tile,
+           dispatch = n_threads > 1 ? COST_DISPATCH : 0;
+
+    cost += dispatch;
+    if (g->read_b == WF_GEMM_SHARED)
+        cost += dispatch + b * COST_SHARED_B / (double)n_threads;
+    if (g->n_chunks > 1)
+        cost += dispatch + c * (double)g->n_chunks * COST_REDUCE / (double)n_threads;
+    return cost;
+}
+
+/* Few threads count most, but many should find work too. */
+static double cost_of_plan(const struct wf_gemm *g)
+{
+    double tile = cost_of_tile(g);
+
+    return 2 * cost_with_threads(g, tile, 2) + cost_with_threads(g, tile, 8);
+}
+
+/* Fill in a candidate: C in tiles of about m x n, K in n_chunks. */
+static void cut(struct wf_gemm *g, int64_t m, int64_t n, int64_t n_chunks)
+{
+    const struct wf_gemm_desc *d = &g->d;
+    int64_t nr = g->fns->nr, n_blocks;
+
+    g->tile_m = ceil_div(d->m, wf_max_i64(ceil_div(d->m, m), 1));
+    g->tile_n = wf_max_i64(wf_round_up(ceil_div(d->n, wf_max_i64(ceil_div(d->n, n), 1)), nr), nr);
+    g->n_tiles_m = d->m ? ceil_div(d->m, g->tile_m) : 1; /* the column sums need a tile */
+    g->n_tiles_n = ceil_div(d->n, g->tile_n);
+    g->piece_n = wf_min_i64(g->tile_n, WF_GEMM_WHOLE_ROWS);
+    n_blocks = wf_max_i64(blocks_of_k(d->k), n_chunks);
+    g->kc = wf_max_i64(ceil_div(d->k, n_blocks), 1);
+    n_blocks = wf_max_i64(ceil_div(d->k, g->kc), 1);
+    g->chunk_k = ceil_div(n_blocks, n_chunks) * g->kc;
+    g->n_chunks = wf_max_i64(ceil_div(d->k, g->chunk_k), 1);
+}
+
+/* The best way to read A and B for the cut in g. */
+static double choose_reads(struct wf_gemm *g)
+{
+    const struct wf_gemm_desc *d = &g->d;
+    int best_a = WF_GEMM_PRIVATE, best_b = WF_GEMM_PRIVATE;
+    double best = -1;
+
+    for (int a = d->type_a == WF_GEMM_F32 ? WF_GEMM_DIRECT : WF_GEMM_PRIVATE; a <= WF_GEMM_PRIVATE;
+         a++)
+        for (int b = d->type_b == WF_GEMM_F32 && !d->trans_b ? WF_GEMM_DIRECT : WF_GEMM_PRIVATE;
+             b <=
+             (g->n_tiles_m > 1 || batches_of_b(d) < d->batch ? WF_GEMM_SHARED : WF_GEMM_PRIVATE);
+             b++) {
+            double cost;
+
+            g->read_a = a;
+            g->read_b = b;
+            cost = cost_of_plan(g);
+            if (best < 0 || cost < best) {
+                best = cost;
+                best_a = a;
+                best_b = b;
+            }
+        }
+    g->read_a = best_a;
+    g->read_b = best_b;
+    return best;
+}
+
+/* Try cuts; up to WF_GEMM_WHOLE_ROWS columns stay together. */
+static void choose_cut(struct wf_gemm *g)
+{
+    static const int rows[] = {7, 14, 21, 28, 42, 56, 84, 112, 128, 170, 256, 384, 512};
+    static const int cols[] = {32, 64, 96, 128, 192, 256, 384, 512, 768, 1024};
+    static const int chunks[] = {1, 2, 4, 8, 16};
+    const struct wf_gemm_desc *d = &g->d;
+    struct wf_gemm best = *g;
+    double best_cost = -1;
+
+    for (int i = 0; i < WF_COUNT(rows) && (i == 0 || rows[i - 1] < d->m); i++)
+        for (int j = 0; j < WF_COUNT(cols) && (j == 0 || cols[j - 1] < d->n); j++) {
+            if (d->n <= WF_GEMM_WHOLE_ROWS && cols[j] < d->n)
+                continue;
+            for (int c = 0; c < WF_COUNT(chunks); c++) {
+                double cost;
+
+                if (chunks[c] > 1 && chunks[c] * 64 > d->k)
+                    break;
+                cut(g, rows[i], cols[j], chunks[c]);
+                cost = choose_reads(g);
+                if (best_cost < 0 || cost < best_cost) {
+                    best_cost = cost;
+                    best = *g;
+                }
+                if (d->batch * g->n_tiles_m * g->n_tiles_n >= 16)
+                    break;
+            }
+        }
+    *g = best;
 }
 
 /* The distance of rows of a private copy of A: whole cache lines, an odd number of them. */
@@ -143,37 +244,44 @@ static int64_t a_floats(const struct wf_gemm *g)
 {
     if (g->read_a == WF_GEMM_DIRECT)
         return 0;
-    return wf_round_up(g->d.trans_a ? wf_gemm_packed_a(g->fns, g->kc, g->tile_m) : g->tile_m * a_copy_ld(g),
-                       16);
+    return wf_round_up(
+        g->d.trans_a ? wf_gemm_packed_a(g->fns, g->kc, g->tile_m) : g->tile_m * a_copy_ld(g), 16);
 }
 
 static int64_t b_floats(const struct wf_gemm *g)
 {
-    return g->read_b == WF_GEMM_PRIVATE ? wf_round_up(g->kc * g->piece_n, 16) : 0;
+    return g->read_b == WF_GEMM_PRIVATE ? wf_round_up(g->kc * wf_min_i64(PRIVATE_N, g->tile_n), 16)
+                                        : 0;
+}
+
+/* Where things lie in the scratch memory: packed B, the chunks' sums, each thread's own. */
+static void lay_out(struct wf_gemm *g)
+{
+    const struct wf_gemm_desc *d = &g->d;
+    size_t at = 0, own = (size_t)(a_floats(g) + b_floats(g));
+
+    if (g->read_b == WF_GEMM_SHARED)
+        at += (size_t)(batches_of_b(d) * wf_gemm_packed_b(g->fns, d->k, d->n)) * sizeof(float);
+    g->off_parts = at = (size_t)wf_round_up((int64_t)at, ALIGN);
+    if (g->n_chunks > 1)
+        at += (size_t)(g->n_chunks * d->batch * (d->m + d->col_sums) * d->n) * sizeof(float);
+    g->off_threads = at = (size_t)wf_round_up((int64_t)at, ALIGN);
+    if (d->type_c != WF_GEMM_F32)
+        own += (size_t)(g->tile_m * g->tile_n);
+    g->thread_bytes = (size_t)wf_round_up((int64_t)(own * sizeof(float)), ALIGN);
+    g->scratch_bytes = at + g->thread_bytes * (size_t)g->n_threads;
 }
 
 void wf_gemm_plan(struct wf_gemm *g, const struct wf_gemm_desc *d, const struct wf_gemm_fns *fns,
                   int n_threads, size_t *scratch_bytes)
 {
-    size_t at = 0, work;
+    double tile;
 
-    *g = (struct wf_gemm){ .d = *d, .fns = fns, .n_threads = n_threads };
-    cut_c(g);
-    cut_k(g);
-    choose_reads(g);
-    g->serial = d->batch * d->m * wf_round_up(d->n, fns->nr / 2) * d->k <= SERIAL_WORK;
-
-    if (g->read_b == WF_GEMM_SHARED)
-        at += (size_t)(batches_of_b(d) * wf_gemm_packed_b(fns, d->k, d->n)) * sizeof(float);
-    g->off_parts = at = (size_t)wf_round_up((int64_t)at, ALIGN);
-    if (g->n_chunks > 1)
-        at += (size_t)(g->n_chunks * d->batch * (d->m + d->col_sums) * d->n) * sizeof(float);
-    g->off_threads = at = (size_t)wf_round_up((int64_t)at, ALIGN);
-    work = (size_t)(a_floats(g) + b_floats(g));
-    if (d->type_c != WF_GEMM_F32)
-        work += (size_t)(g->tile_m * g->tile_n);
-    g->thread_bytes = (size_t)wf_round_up((int64_t)(work * sizeof(float)), ALIGN);
-    g->scratch_bytes = at + g->thread_bytes * (size_t)n_threads;
+    *g = (struct wf_gemm){.d = *d, .fns = fns, .n_threads = n_threads};
+    choose_cut(g);
+    tile = cost_of_tile(g);
+    g->serial = cost_with_threads(g, tile, 1) <= cost_with_threads(g, tile, 2);
+    lay_out(g);
     *scratch_bytes = g->scratch_bytes;
 }
 
@@ -206,7 +314,8 @@ static float *part_of(const struct run *r, int64_t chunk, int64_t batch)
 {
     const struct wf_gemm_desc *d = &r->g->d;
 
-    return (float *)(void *)(r->scratch + r->g->off_parts) + (chunk * d->batch + batch) * d->m * d->n;
+    return (float *)(void *)(r->scratch + r->g->off_parts) +
+           (chunk * d->batch + batch) * d->m * d->n;
 }
 
 static float *part_sums_of(const struct run *r, int64_t chunk, int64_t batch)
@@ -223,30 +332,32 @@ static char *c_at(const struct run *r, int64_t batch, int64_t row, int64_t col)
     return r->c + (batch * d->stride_c + row * d->ldc + col) * type_bytes(d->type_c);
 }
 
-/* Task of the packing phase: PACK_K rows of one panel. */
+/* Task of the packing phase: PACK_K rows of PACK_N columns. */
 static void pack_task(void *arg, int64_t task, int thread)
 {
     const struct run *r = arg;
     const struct wf_gemm_desc *d = &r->g->d;
     const struct wf_gemm_fns *fns = r->g->fns;
-    int64_t n_panels = ceil_div(d->n, fns->nr), n_cuts = ceil_div(d->k, PACK_K);
-    int64_t panel = task / n_cuts % n_panels, batch = task / n_cuts / n_panels;
-    int64_t k = task % n_cuts * PACK_K, n_k = wf_min_i64(PACK_K, d->k - k), col = panel * fns->nr;
+    int64_t n_cols = ceil_div(d->n, PACK_N), n_rows = ceil_div(d->k, PACK_K);
+    int64_t col = task % n_cols * PACK_N, k = task / n_cols % n_rows * PACK_K,
+            batch = task / n_cols / n_rows;
     int64_t src = batch * d->stride_b + (d->trans_b ? col * d->ldb + k : k * d->ldb + col);
     float *dst = (float *)(void *)r->scratch + batch * wf_gemm_packed_b(fns, d->k, d->n) +
-                 (panel * d->k + k) * fns->nr;
+                 col * d->k + k * fns->nr;
 
     (void)thread;
-    fns->pack_b(dst, r->b + src * type_bytes(d->type_b), d->type_b, d->ldb, d->trans_b, n_k,
-                wf_min_i64(fns->nr, d->n - col));
+    fns->pack_b_part(dst, d->k * fns->nr, r->b + src * type_bytes(d->type_b), d->type_b, d->ldb,
+                     d->trans_b, wf_min_i64(PACK_K, d->k - k), wf_min_i64(PACK_N, d->n - col));
 }
 
 /* Say where a block finds A: rows of the tile, K from k. */
-static void point_at_a(const struct run *r, const struct tile *t, int64_t k, struct wf_gemm_block *blk)
+static void point_at_a(const struct run *r, const struct tile *t, int64_t k,
+                       struct wf_gemm_block *blk)
 {
     const struct wf_gemm *g = r->g;
     const struct wf_gemm_desc *d = &g->d;
-    int64_t from = t->batch * d->stride_a + (d->trans_a ? k * d->lda + t->row : t->row * d->lda + k);
+    int64_t from =
+        t->batch * d->stride_a + (d->trans_a ? k * d->lda + t->row : t->row * d->lda + k);
     const char *src = r->a + from * type_bytes(d->type_a);
 
     if (g->read_a == WF_GEMM_DIRECT) {
@@ -280,8 +391,8 @@ static void point_at_b(const struct run *r, const struct tile *t, int64_t k, int
     } else if (g->read_b == WF_GEMM_SHARED) {
         int64_t batch = d->stride_b ? t->batch : 0;
 
-        blk->b = (const float *)(const void *)r->scratch + batch * wf_gemm_packed_b(g->fns, d->k, d->n) +
-                 col * d->k + k * g->fns->nr;
+        blk->b = (const float *)(const void *)r->scratch +
+                 batch * wf_gemm_packed_b(g->fns, d->k, d->n) + col * d->k + k * g->fns->nr;
         blk->b_ps = d->k * g->fns->nr;
     } else {
         g->fns->pack_b(t->b_buf, src, d->type_b, d->ldb, d->trans_b, blk->k, blk->n);
@@ -290,9 +401,32 @@ static void point_at_b(const struct run *r, const struct tile *t, int64_t k, int
     }
 }
 
+/* Where private packing will read B after this step: the next columns of the tile, its next K
+ * block, or the tile beside it. */
+static void hint_soon(const struct run *r, const struct tile *t, int64_t k, int64_t next_col,
+                      struct wf_gemm_block *blk)
+{
+    const struct wf_gemm_desc *d = &r->g->d;
+    int64_t col = t->col + next_col;
+
+    blk->soon = NULL;
+    if (r->g->read_b != WF_GEMM_PRIVATE || d->trans_b || d->type_b != WF_GEMM_F32)
+        return;
+    if (next_col == t->n_cols) {
+        bool last = k + blk->k == t->k + t->n_k;
+
+        k = last ? t->k : k + blk->k;
+        col = last ? col : t->col;
+    }
+    if (col >= d->n)
+        return;
+    blk->soon = r->b + (t->batch * d->stride_b + k * d->ldb + col) * 4;
+    blk->soon_bytes = d->ldb * 4;
+}
+
 /* A piece of C has its last sum: hand it to the epilogue, round it. */
-static void finish_piece(const struct run *r, int thread, int64_t batch, int64_t row, int64_t n_rows,
-                         int64_t col, int64_t n_cols, float *c, int64_t ldc)
+static void finish_piece(const struct run *r, int thread, int64_t batch, int64_t row,
+                         int64_t n_rows, int64_t col, int64_t n_cols, float *c, int64_t ldc)
 {
     const struct wf_gemm_desc *d = &r->g->d;
 
@@ -306,7 +440,8 @@ static void sum_columns(const struct run *r, const struct tile *t, int64_t col,
                         const struct wf_gemm_block *blk, bool first)
 {
     const struct wf_gemm *g = r->g;
-    float *dst = g->n_chunks > 1 ? part_sums_of(r, t->chunk, t->batch) : r->col_sums + t->batch * g->d.n;
+    float *dst =
+        g->n_chunks > 1 ? part_sums_of(r, t->chunk, t->batch) : r->col_sums + t->batch * g->d.n;
     struct wf_gemm_block b = *blk;
 
     b.accumulate = !first;
@@ -318,24 +453,33 @@ static void run_tile(const struct run *r, const struct tile *t)
     const struct wf_gemm *g = r->g;
     const struct wf_gemm_desc *d = &g->d;
     const bool partial = g->n_chunks > 1;
+    const int64_t step =
+        g->read_b == WF_GEMM_PRIVATE ? wf_min_i64(PRIVATE_N, g->piece_n) : g->piece_n;
     int64_t n_done = 0;
 
     do {
-        struct wf_gemm_block blk = { .m = t->n_rows, .k = wf_min_i64(g->kc, t->n_k - n_done),
-                                     .ldc = t->ldc, .accumulate = n_done || (d->accumulate && !partial) };
+        struct wf_gemm_block blk = {.m = t->n_rows,
+                                    .k = wf_min_i64(g->kc, t->n_k - n_done),
+                                    .ldc = t->ldc,
+                                    .accumulate = n_done || (d->accumulate && !partial)};
         int64_t k = t->k + n_done;
         bool last = n_done + blk.k == t->n_k;
 
         point_at_a(r, t, k, &blk);
-        for (int64_t i = 0; i < t->n_cols; i += g->piece_n) {
-            blk.n = wf_min_i64(g->piece_n, t->n_cols - i);
-            blk.c = t->c + i;
-            point_at_b(r, t, k, t->col + i, &blk);
-            g->fns->block(&blk);
-            if (d->col_sums && t->row == 0)
-                sum_columns(r, t, t->col + i, &blk, n_done == 0);
+        for (int64_t i = 0, end; i < t->n_cols; i = end) {
+            end = wf_min_i64(i + g->piece_n, t->n_cols);
+            for (int64_t j = i; j < end; j += step) {
+                blk.n = wf_min_i64(step, end - j);
+                blk.c = t->c + j;
+                point_at_b(r, t, k, t->col + j, &blk);
+                hint_soon(r, t, k, j + blk.n, &blk);
+                g->fns->block(&blk);
+                if (d->col_sums && t->row == 0)
+                    sum_columns(r, t, t->col + j, &blk, n_done == 0);
+            }
             if (last && !partial && t->n_rows)
-                finish_piece(r, t->thread, t->batch, t->row, t->n_rows, t->col + i, blk.n, blk.c, t->ldc);
+                finish_piece(r, t->thread, t->batch, t->row, t->n_rows, t->col + i, end - i,
+                             t->c + i, t->ldc);
         }
         n_done += blk.k;
     } while (n_done < t->n_k);
@@ -347,7 +491,7 @@ static void tile_task(void *arg, int64_t task, int thread)
     const struct wf_gemm *g = r->g;
     const struct wf_gemm_desc *d = &g->d;
     float *scratch = thread_scratch(r, thread);
-    struct tile t = { .thread = thread, .a_buf = scratch, .b_buf = scratch + a_floats(g) };
+    struct tile t = {.thread = thread, .a_buf = scratch, .b_buf = scratch + a_floats(g)};
 
     t.row = task % g->n_tiles_m * g->tile_m;
     task /= g->n_tiles_m;
@@ -366,7 +510,8 @@ static void tile_task(void *arg, int64_t task, int thread)
         t.c = t.b_buf + b_floats(g);
         t.ldc = g->tile_n;
         if (d->accumulate)
-            g->fns->load(t.c, t.ldc, c_at(r, t.batch, t.row, t.col), d->type_c, d->ldc, t.n_rows, t.n_cols);
+            g->fns->load(t.c, t.ldc, c_at(r, t.batch, t.row, t.col), d->type_c, d->ldc, t.n_rows,
+                         t.n_cols);
     } else {
         t.c = (float *)(void *)c_at(r, t.batch, t.row, t.col);
         t.ldc = d->ldc;
@@ -382,7 +527,8 @@ static void reduce_task(void *arg, int64_t task, int thread)
     const struct wf_gemm_desc *d = &g->d;
     int64_t n_pieces = ceil_div(d->n, g->piece_n);
     int64_t col = task % n_pieces * g->piece_n, n_cols = wf_min_i64(g->piece_n, d->n - col);
-    int64_t row = task / n_pieces % g->n_tiles_m * g->tile_m, n_rows = wf_min_i64(g->tile_m, d->m - row);
+    int64_t row = task / n_pieces % g->n_tiles_m * g->tile_m,
+            n_rows = wf_min_i64(g->tile_m, d->m - row);
     int64_t batch = task / n_pieces / g->n_tiles_m, ldc = d->n;
     float *c = part_of(r, 0, batch) + row * d->n + col;
     void *dst = c_at(r, batch, row, col);
@@ -413,17 +559,18 @@ static void reduce_task(void *arg, int64_t task, int thread)
         finish_piece(r, thread, batch, row, n_rows, col, n_cols, c, ldc);
 }
 
-void wf_gemm_run(const struct wf_gemm *g, struct wf_pool *pool, const void *a, const void *b, void *c,
-                 float *col_sums, void *scratch)
+void wf_gemm_run(const struct wf_gemm *g, struct wf_pool *pool, const void *a, const void *b,
+                 void *c, float *col_sums, void *scratch)
 {
     const struct wf_gemm_desc *d = &g->d;
-    struct run r = { g, a, b, c, col_sums, scratch };
+    struct run r = {g, a, b, c, col_sums, scratch};
     int64_t n_tiles = d->batch * g->n_tiles_m * g->n_tiles_n;
 
     if (g->serial)
         pool = NULL;
     if (g->read_b == WF_GEMM_SHARED)
-        wf_pool_for(pool, batches_of_b(d) * ceil_div(d->n, g->fns->nr) * ceil_div(d->k, PACK_K), pack_task, &r);
+        wf_pool_for(pool, batches_of_b(d) * ceil_div(d->n, PACK_N) * ceil_div(d->k, PACK_K),
+                    pack_task, &r);
     wf_pool_for(pool, n_tiles * g->n_chunks, tile_task, &r);
     if (g->n_chunks > 1)
         wf_pool_for(pool, d->batch * g->n_tiles_m * ceil_div(d->n, g->piece_n), reduce_task, &r);

@@ -1,16 +1,16 @@
 /* gemm.h - matrix products on the CPU: C (+)= op(A) op(B), batched, with fused epilogues.
  *
- * Two doors. wf_gemm_plan/run do a whole product on a pool. struct wf_gemm_fns holds the pieces they are
- * made of (packing, single-threaded blocks) for kernels that bring their own loops: convolution,
- * recurrent nets, attention.
+ * Two doors. wf_gemm_plan/run do a whole product on a pool. struct wf_gemm_fns holds the pieces
+ * they are made of (packing, single-threaded blocks) for kernels that bring their own loops:
+ * convolution, recurrent nets, attention.
  *
  * What holds everywhere:
- * - all matrices are row-major; op(A) is m x k, op(B) is k x n, C is m x n; op is the transpose when
- *   trans_a or trans_b is set, and lda, ldb are the distances between the rows as stored;
+ * - all matrices are row-major; op(A) is m x k, op(B) is k x n, C is m x n; op is the transpose
+ *   when trans_a or trans_b is set, and lda, ldb are the distances between the rows as stored;
  * - sums are f32. Each element of C adds its products in the order of k, in blocks of K whose
- *   lengths follow from the shape, and the blocks' sums in their order. Tiling follows from shape,
- *   types and SIMD level; bits depend on nothing else: not on the number of threads, the epilogue or
- *   the addresses;
+ *   lengths follow from the shape, and the blocks' sums in their order. Tiling follows from
+ *   shape, types and SIMD level; bits depend on nothing else: not on the number of threads, the
+ *   epilogue or the addresses;
  * - nothing is read or written outside the matrices; nothing is allocated or locked;
  * - m, n, k and batch may be 0; an empty sum is 0. */
 #ifndef WF_KERNELS_CPU_GEMM_H
@@ -22,12 +22,18 @@ enum wf_gemm_type { WF_GEMM_F32, WF_GEMM_BF16, WF_GEMM_F16 };
 
 /* ---- the pieces ------------------------------------------------------------------------------ */
 
-/* One block: C[m x n] (+)= A[m x k] B[k x n], in the calling thread, each sum in one accumulator.
+/* One block: C[m x n] (+)= A[m x k] B[k x n], in the calling thread, each sum in one
+ * accumulator.
  *
- * A: element (i, p) is a[i * a_rs + p * a_cs]; or, with a_packed, what pack_a wrote (strides unused).
- * B: packed panels as pack_b writes them, b_ps floats apart (k * nr when they were packed with this
- *    k; more when this block is a part of a longer K); or, with b_ld > 0, a plain row-major matrix.
- * C: row-major. Added to when accumulate is set, otherwise overwritten. */
+ * A: element (i, p) is a[i * a_rs + p * a_cs]; or, with a_packed, what pack_a wrote (strides
+ *    unused).
+ * B: packed panels as pack_b writes them, b_ps floats apart (k * nr when they were packed with
+ *    this k; more when this block is a part of a longer K); or, with b_ld > 0, a plain row-major
+ *    matrix.
+ * C: row-major. Added to when accumulate is set, otherwise overwritten.
+ * soon: where k rows, soon_bytes apart, of as many columns of B as this block has (or fewer)
+ *    will be read next; they are brought near meanwhile. A hint: NULL is fine, and the rows need
+ *    not exist. */
 struct wf_gemm_block {
     int64_t m, n, k;
     const float *a;
@@ -38,6 +44,8 @@ struct wf_gemm_block {
     int64_t b_ps, b_ld;
     float *c;
     int64_t ldc;
+    const void *soon;
+    int64_t soon_bytes;
 };
 
 /* The kernels of one SIMD level. src arguments marked void are of the given wf_gemm_type. */
@@ -45,21 +53,30 @@ struct wf_gemm_fns {
     const char *name;
     int mr, nr; /* rows and columns of C in registers; nr is also the width of a panel of B */
     void (*block)(const struct wf_gemm_block *b);
-    /* Pack op(B) [k x n] into panels: panel j holds columns [j * nr, j * nr + nr) as [k][nr] floats,
-     * columns beyond n are zero. src is [k][n] with rows ld apart, or with trans [n][k].
+    /* Pack op(B) [k x n] into panels: panel j holds columns [j * nr, j * nr + nr) as [k][nr]
+     * floats, columns beyond n are zero. src is [k][n] with rows ld apart, or with trans [n][k].
      * dst takes wf_gemm_packed_b(fns, k, n) floats. */
-    void (*pack_b)(float *dst, const void *src, int type, int64_t ld, bool trans, int64_t k, int64_t n);
-    /* Pack A from its transpose, src [k][m] with rows ld apart, for blocks of exactly m rows and this k:
-     * groups of at most mr rows, [k][rows of the group] floats each. dst takes wf_gemm_packed_a(fns, k, m)
-     * floats. */
+    void (*pack_b)(float *dst, const void *src, int type, int64_t ld, bool trans, int64_t k,
+                   int64_t n);
+    /* The same for a part of the rows of longer panels: panels are ps floats apart in dst. */
+    void (*pack_b_part)(float *dst, int64_t ps, const void *src, int type, int64_t ld, bool trans,
+                        int64_t k, int64_t n);
+    /* Pack A from its transpose, src [k][m] with rows ld apart, for blocks of exactly m rows and
+     * this k: groups of at most mr rows, [k][rows of the group] floats each. dst takes
+     * wf_gemm_packed_a(fns, k, m) floats. */
     void (*pack_a)(float *dst, const void *src, int type, int64_t ld, int64_t k, int64_t m);
     /* Rectangles: convert to f32, convert from f32, add f32. */
-    void (*load)(float *dst, int64_t dst_ld, const void *src, int type, int64_t ld, int64_t m, int64_t n);
-    void (*save)(void *dst, int type, int64_t dst_ld, const float *src, int64_t ld, int64_t m, int64_t n);
+    void (*load)(float *dst, int64_t dst_ld, const void *src, int type, int64_t ld, int64_t m,
+                 int64_t n);
+    void (*save)(void *dst, int type, int64_t dst_ld, const float *src, int64_t ld, int64_t m,
+                 int64_t n);
     void (*add)(float *dst, int64_t dst_ld, const float *src, int64_t ld, int64_t m, int64_t n);
-    /* Sums over the k rows of B, given as in a block: dst[n], added to when accumulate is set. Rows are
-     * added in four interleaved chains, which are then added. */
+    /* Sums over the k rows of B, given as in a block: dst[n], added to when accumulate is set.
+     * Rows are added in four interleaved chains, which are then added. */
     void (*col_sums)(float *dst, const struct wf_gemm_block *b);
+    /* The yardstick: n_rounds of independent multiply-adds in registers. Returns the floating-point
+     * operations done; no kernel of this level can do more in the same time. */
+    double (*peak_loop)(int64_t n_rounds);
 };
 
 /* The kernels of a level; the portable ones where the build has no better. */
@@ -72,12 +89,12 @@ int64_t wf_gemm_packed_a(const struct wf_gemm_fns *fns, int64_t k, int64_t m);
 /* ---- whole products -------------------------------------------------------------------------- */
 
 /* Called once for each finished piece of C, still in cache: rows [row, row + n_rows) and columns
- * [col, col + n_cols) of batch item b. c points at the piece, rows ldc apart, as f32: C itself, or where C
- * is narrower a buffer that is rounded into C afterwards. Pieces cover C exactly once; their cut follows
- * from shape and level; up to WF_GEMM_WHOLE_ROWS columns a piece holds whole rows. Calls with different
- * `thread` (below the pool's size) run at the same time. */
-typedef void wf_gemm_epilogue(void *arg, int thread, int64_t b, int64_t row, int64_t n_rows, int64_t col,
-                              int64_t n_cols, float *c, int64_t ldc);
+ * [col, col + n_cols) of batch item b. c points at the piece, rows ldc apart, as f32: C itself,
+ * or where C is narrower a buffer that is rounded into C afterwards. Pieces cover C exactly
+ * once; their cut follows from shape and level; up to WF_GEMM_WHOLE_ROWS columns a piece holds
+ * whole rows. Calls with different `thread` (below the pool's size) run at the same time. */
+typedef void wf_gemm_epilogue(void *arg, int thread, int64_t b, int64_t row, int64_t n_rows,
+                              int64_t col, int64_t n_cols, float *c, int64_t ldc);
 enum { WF_GEMM_WHOLE_ROWS = 128 };
 
 struct wf_gemm_desc {
@@ -87,10 +104,10 @@ struct wf_gemm_desc {
     bool accumulate; /* C += */
     bool col_sums;   /* also the sums over k of the columns of op(B), [batch][n]: with B = dY in
                       * dW = X^T dY this is the gradient of a bias */
-    int type_a, type_b, type_c; /* enum wf_gemm_type */
-    int64_t lda, ldb, ldc;      /* elements between rows as stored */
+    int type_a, type_b, type_c;           /* enum wf_gemm_type */
+    int64_t lda, ldb, ldc;                /* elements between rows as stored */
     int64_t stride_a, stride_b, stride_c; /* elements between batch items; 0 for A or B: shared */
-    wf_gemm_epilogue *epilogue; /* may be NULL */
+    wf_gemm_epilogue *epilogue;           /* may be NULL */
     void *epilogue_arg;
 };
 
@@ -108,20 +125,20 @@ struct wf_gemm {
     bool serial;                     /* too small to be worth waking threads */
     int64_t tile_m, tile_n, piece_n; /* of C; all but tile_m are multiples of nr */
     int64_t n_tiles_m, n_tiles_n;
-    int64_t kc;                      /* K block */
-    int64_t chunk_k, n_chunks;       /* K is cut in chunks of whole K blocks, summed afterwards */
-    int n_threads;                   /* that scratch has room for */
+    int64_t kc;                /* K block */
+    int64_t chunk_k, n_chunks; /* K is cut in chunks of whole K blocks, summed afterwards */
+    int n_threads;             /* that scratch has room for */
     size_t off_parts, off_threads, thread_bytes, scratch_bytes;
 };
 
-/* Plan a product. n_threads bounds the pool that runs it and decides the size of the scratch memory,
- * nothing else; *scratch_bytes is that size. */
+/* Plan a product. n_threads bounds the pool that runs it and decides the size of the scratch
+ * memory, nothing else; *scratch_bytes is that size. */
 void wf_gemm_plan(struct wf_gemm *g, const struct wf_gemm_desc *d, const struct wf_gemm_fns *fns,
                   int n_threads, size_t *scratch_bytes);
 
-/* Run it. scratch is 64-byte aligned; col_sums is read only when the plan makes them. C may not overlap
- * A or B. */
-void wf_gemm_run(const struct wf_gemm *g, struct wf_pool *pool, const void *a, const void *b, void *c,
-                 float *col_sums, void *scratch);
+/* Run it. scratch is 64-byte aligned; col_sums is read only when the plan makes them. C may not
+ * overlap A or B. */
+void wf_gemm_run(const struct wf_gemm *g, struct wf_pool *pool, const void *a, const void *b,
+                 void *c, float *col_sums, void *scratch);
 
 #endif

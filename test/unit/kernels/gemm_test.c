@@ -1,5 +1,5 @@
-/* gemm_test.c - matrix products: every element is the sum the header promises, bit for bit, at every SIMD
- * level and for any number of threads; nothing outside the matrices is touched. */
+/* gemm_test.c - matrix products: every element is the sum the header promises, bit for bit, at
+ * every SIMD level and for any number of threads; nothing outside the matrices is touched. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <setjmp.h>
@@ -25,7 +25,7 @@ struct guarded {
 static struct guarded guarded_new(size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), body = (bytes + page - 1) / page * page;
-    struct guarded g = { .map_bytes = body + page };
+    struct guarded g = {.map_bytes = body + page};
 
     g.map = mmap(NULL, g.map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(g.map != MAP_FAILED);
@@ -117,7 +117,7 @@ struct operands {
 
 static struct wf_gemm_desc describe(const struct shape *s, int flags, int types)
 {
-    struct wf_gemm_desc d = { .m = s->m, .n = s->n, .k = s->k, .batch = s->batch };
+    struct wf_gemm_desc d = {.m = s->m, .n = s->n, .k = s->k, .batch = s->batch};
 
     d.trans_a = flags & 1;
     d.trans_b = flags & 2;
@@ -137,8 +137,10 @@ static struct wf_gemm_desc describe(const struct shape *s, int flags, int types)
 
 static void operands_new(struct operands *o, const struct wf_gemm_desc *d)
 {
-    int64_t n_a = extent(d->batch, d->stride_a, d->trans_a ? d->k : d->m, d->trans_a ? d->m : d->k, d->lda);
-    int64_t n_b = extent(d->batch, d->stride_b, d->trans_b ? d->n : d->k, d->trans_b ? d->k : d->n, d->ldb);
+    int64_t n_a =
+        extent(d->batch, d->stride_a, d->trans_a ? d->k : d->m, d->trans_a ? d->m : d->k, d->lda);
+    int64_t n_b =
+        extent(d->batch, d->stride_b, d->trans_b ? d->n : d->k, d->trans_b ? d->k : d->n, d->ldb);
 
     seed = (uint32_t)(d->m * 31 + d->n * 17 + d->k);
     o->d = *d;
@@ -175,8 +177,8 @@ struct visits {
     unsigned char *seen;
 };
 
-static void double_and_add_column(void *arg, int thread, int64_t b, int64_t row, int64_t n_rows, int64_t col,
-                                  int64_t n_cols, float *c, int64_t ldc)
+static void double_and_add_column(void *arg, int thread, int64_t b, int64_t row, int64_t n_rows,
+                                  int64_t col, int64_t n_cols, float *c, int64_t ldc)
 {
     struct visits *v = arg;
 
@@ -198,22 +200,25 @@ static float mul_add(const struct wf_gemm_fns *fns, float a, float b, float c)
 }
 
 /* The promise of the header: products in the order of k, block by block, chunk by chunk. */
-static float expected(const struct wf_gemm *g, const struct operands *o, int64_t b, int64_t i, int64_t j)
+static float expected(const struct wf_gemm *g, const struct operands *o, int64_t b, int64_t i,
+                      int64_t j)
 {
     const struct wf_gemm_desc *d = &g->d;
-    float old = d->accumulate ? o->c_old[b * d->stride_c + i * d->ldc + j] : 0.0f, sum = 0, part = 0;
+    float old = d->accumulate ? o->c_old[b * d->stride_c + i * d->ldc + j] : 0.0f, sum = 0,
+          part = 0;
     bool started = false;
 
     for (int64_t k = 0; k < d->k; k += g->kc) {
         float acc = 0;
 
         for (int64_t p = k; p < d->k && p < k + g->kc; p++)
-            acc = mul_add(g->fns,
-                          value_at(o->a.p, d->type_a,
-                                   b * d->stride_a + (d->trans_a ? p * d->lda + i : i * d->lda + p)),
-                          value_at(o->b.p, d->type_b,
-                                   b * d->stride_b + (d->trans_b ? j * d->ldb + p : p * d->ldb + j)),
-                          acc);
+            acc =
+                mul_add(g->fns,
+                        value_at(o->a.p, d->type_a,
+                                 b * d->stride_a + (d->trans_a ? p * d->lda + i : i * d->lda + p)),
+                        value_at(o->b.p, d->type_b,
+                                 b * d->stride_b + (d->trans_b ? j * d->ldb + p : p * d->ldb + j)),
+                        acc);
         if (k % g->chunk_k == 0) {
             sum = started ? sum + part : 0;
             if (started && k == g->chunk_k)
@@ -230,7 +235,8 @@ static float expected(const struct wf_gemm *g, const struct operands *o, int64_t
     return d->accumulate ? old + sum : sum;
 }
 
-/* Of large products only every few elements are looked at, in a step that meets every row and column. */
+/* Of large products only every few elements are looked at, in a step that meets every row and
+ * column. */
 static void check_c(const struct wf_gemm *g, const struct operands *o)
 {
     const struct wf_gemm_desc *d = &g->d;
@@ -249,10 +255,12 @@ static void check_c(const struct wf_gemm *g, const struct operands *o)
                 want = expected(g, o, b, i, j);
                 if (d->epilogue)
                     want = 2 * want + (float)j;
-                if (d->type_c == WF_GEMM_F32 ? got != want : fabsf(got - want) > 0.005f * fabsf(want) + 1e-3f)
+                if (d->type_c == WF_GEMM_F32 ? got != want
+                                             : fabsf(got - want) > 0.005f * fabsf(want) + 1e-3f)
                     fail_msg("%s %lldx%lldx%lld%s%s: C[%lld][%lld] is %.9g, not %.9g", g->fns->name,
-                             (long long)d->m, (long long)d->n, (long long)d->k, d->trans_a ? " At" : "",
-                             d->trans_b ? " Bt" : "", (long long)i, (long long)j, got, want);
+                             (long long)d->m, (long long)d->n, (long long)d->k,
+                             d->trans_a ? " At" : "", d->trans_b ? " Bt" : "", (long long)i,
+                             (long long)j, got, want);
             }
     for (int64_t i = 0; i < o->n_c; i++)
         if (!inside[i])
@@ -271,21 +279,24 @@ static void check_sums(const struct wf_gemm *g, const struct operands *o)
             for (int64_t p = 0; p < d->k; p++)
                 want += value_at(o->b.p, d->type_b,
                                  b * d->stride_b + (d->trans_b ? j * d->ldb + p : p * d->ldb + j));
-            assert_true(fabs(((float *)o->sums.p)[b * d->n + j] - want) <= 1e-5 * (1 + (double)d->k));
+            assert_true(fabs(((float *)o->sums.p)[b * d->n + j] - want) <=
+                        1e-5 * (1 + (double)d->k));
         }
 }
 
 static struct wf_pool *pools[8];
 static weft_ctx *ctx;
-static const int thread_counts[] = { 1, 2, 3, 7 };
+static const int thread_counts[] = {1, 2, 3, 7};
 
-static void run_case(const struct wf_gemm_fns *fns, const struct shape *s, int flags, int types, bool epilogue)
+static void run_case(const struct wf_gemm_fns *fns, const struct shape *s, int flags, int types,
+                     bool epilogue)
 {
     struct wf_gemm_desc d = describe(s, flags, types);
     struct operands o;
     struct wf_gemm g;
-    struct visits v = { d.n, d.m, NULL };
-    size_t n_elements = (size_t)(d.batch * d.m * d.n), c_bytes, sum_bytes = (size_t)(d.batch * d.n) * 4;
+    struct visits v = {d.n, d.m, NULL};
+    size_t n_elements = (size_t)(d.batch * d.m * d.n), c_bytes,
+           sum_bytes = (size_t)(d.batch * d.n) * 4;
     unsigned char *first_c, *first_sums;
 
     if (epilogue) {
@@ -328,15 +339,15 @@ static void run_case(const struct wf_gemm_fns *fns, const struct shape *s, int f
 }
 
 static const struct shape shapes[] = {
-    { 1, 1, 1, 1, 0 },     { 1, 1, 300, 1, 0 },   { 3, 5, 7, 1, 1 },      { 14, 32, 16, 1, 0 },
-    { 15, 33, 17, 1, 3 },  { 13, 31, 15, 3, 2 },  { 29, 65, 40, 1, 0 },   { 64, 10, 1024, 1, 0 },
-    { 128, 10, 128, 1, 0 }, { 10, 128, 128, 1, 0 }, { 33, 129, 520, 1, 0 }, { 5, 700, 33, 1, 1 },
-    { 300, 1, 50, 1, 0 },  { 1, 300, 50, 1, 0 },  { 40, 24, 1024, 2, 0 }, { 7, 9, 5000, 1, 0 },
-    { 130, 200, 70, 1, 0 }, { 16, 48, 513, 4, 0 }, { 257, 40, 30, 1, 0 }, { 20, 530, 1024, 1, 0 },
+    {1, 1, 1, 1, 0},      {1, 1, 300, 1, 0},    {3, 5, 7, 1, 1},      {14, 32, 16, 1, 0},
+    {15, 33, 17, 1, 3},   {13, 31, 15, 3, 2},   {29, 65, 40, 1, 0},   {64, 10, 1024, 1, 0},
+    {128, 10, 128, 1, 0}, {10, 128, 128, 1, 0}, {33, 129, 520, 1, 0}, {5, 700, 33, 1, 1},
+    {300, 1, 50, 1, 0},   {1, 300, 50, 1, 0},   {40, 24, 1024, 2, 0}, {7, 9, 5000, 1, 0},
+    {130, 200, 70, 1, 0}, {16, 48, 513, 4, 0},  {257, 40, 30, 1, 0},  {20, 530, 1024, 1, 0},
 };
 static const struct shape empties[] = {
-    { 0, 5, 3, 1, 0 }, { 5, 0, 3, 1, 0 }, { 5, 3, 0, 1, 0 }, { 0, 0, 0, 1, 0 },
-    { 5, 3, 4, 0, 0 }, { 0, 40, 70, 2, 0 }, { 40, 300, 0, 2, 1 },
+    {0, 5, 3, 1, 0}, {5, 0, 3, 1, 0},   {5, 3, 0, 1, 0},    {0, 0, 0, 1, 0},
+    {5, 3, 4, 0, 0}, {0, 40, 70, 2, 0}, {40, 300, 0, 2, 1},
 };
 
 static const struct wf_gemm_fns *levels[3];
@@ -362,8 +373,10 @@ static void empty_sizes_give_zeros_and_the_epilogue(void **state)
 
 static void halves_are_converted_and_summed_in_f32(void **state)
 {
-    static const struct shape some[] = { { 33, 37, 70, 2, 1 }, { 64, 10, 1024, 1, 0 }, { 30, 200, 40, 1, 0 } };
-    static const int types[] = { 1, 2, 4, 8, 1 << 4, 2 << 4, 1 | 1 << 2 | 1 << 4, 2 | 2 << 2 | 2 << 4 };
+    static const struct shape some[] = {
+        {33, 37, 70, 2, 1}, {64, 10, 1024, 1, 0}, {30, 200, 40, 1, 0}};
+    static const int types[] = {
+        1, 2, 4, 8, 1 << 4, 2 << 4, 1 | 1 << 2 | 1 << 4, 2 | 2 << 2 | 2 << 4};
 
     (void)state;
     for (int l = 0; l < n_levels; l++)
@@ -375,8 +388,8 @@ static void halves_are_converted_and_summed_in_f32(void **state)
 
 static void training_shapes_with_far_apart_rows(void **state)
 {
-    static const struct shape some[] = { { 128, 128, 300, 1, 0 }, { 30, 130, 1024, 1, 0 },
-                                         { 150, 96, 512, 1, 0 }, { 400, 128, 64, 1, 0 } };
+    static const struct shape some[] = {
+        {128, 128, 300, 1, 0}, {30, 130, 1024, 1, 0}, {150, 96, 512, 1, 0}, {400, 128, 64, 1, 0}};
 
     (void)state;
     for (int l = 0; l < n_levels; l++)
@@ -390,7 +403,7 @@ static void one_b_serves_every_batch_item(void **state)
     (void)state;
     for (int l = 0; l < n_levels; l++)
         for (int flags = 0; flags < 4; flags++) {
-            struct shape s = { 40, 50, 60, 5, 0 };
+            struct shape s = {40, 50, 60, 5, 0};
             struct wf_gemm_desc d = describe(&s, flags, 0);
             struct operands o;
             struct wf_gemm g;
@@ -426,8 +439,16 @@ static void blocks_take_any_strides_and_packed_operands(void **state)
         struct guarded pa = guarded_new((size_t)wf_gemm_packed_a(f, K0, M) * 4);
         struct guarded pb = guarded_new((size_t)wf_gemm_packed_b(f, K, N) * 4);
         struct guarded c = guarded_new(M * N * 4);
-        struct wf_gemm_block blk = { .m = M, .n = N, .k = K0, .a = at, .a_rs = 1, .a_cs = M, .b = pb.p,
-                                     .b_ps = (int64_t)K * f->nr, .c = c.p, .ldc = N };
+        struct wf_gemm_block blk = {.m = M,
+                                    .n = N,
+                                    .k = K0,
+                                    .a = at,
+                                    .a_rs = 1,
+                                    .a_cs = M,
+                                    .b = pb.p,
+                                    .b_ps = (int64_t)K * f->nr,
+                                    .c = c.p,
+                                    .ldc = N};
 
         for (int i = 0; i < M * N; i++) {
             want[i] = 0;

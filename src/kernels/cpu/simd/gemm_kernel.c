@@ -1,8 +1,9 @@
-/* gemm_kernel.c - the inner pieces of matrix products: packing, and blocks of C held in registers.
+/* gemm_kernel.c - the inner pieces of matrix products: packing, and blocks of C held in
+ * registers.
  *
- * Compiled once per SIMD level. A register block is up to MR rows by two vectors of columns; it walks
- * down K once, with a broadcast element of A against two vectors of B, so each element of C is one chain
- * of multiply-adds in the order of k whatever block it falls into. */
+ * Compiled once per SIMD level. A register block is up to MR rows by two vectors of columns; it
+ * walks down K once, with a broadcast element of A against two vectors of B, so each element of
+ * C is one chain of multiply-adds in the order of k whatever block it falls into. */
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/simd.h"
 
@@ -32,66 +33,84 @@ struct micro {
     float *c;
     int64_t ldc;
     bool accumulate;
+    uintptr_t soon; /* one cache line is asked for per row of B: from here, soon_bytes apart */
+    int64_t soon_bytes;
     int64_t n_b, n_c; /* columns of the last vector that may be read in B, written in C */
 };
 typedef void micro_fn(const struct micro *t);
 
-enum shape { WIDE, WIDE_TAIL, NARROW, N_SHAPES }; /* two vectors; two, the last in part; one in part */
+/* Two vectors; two, the last in part; one in part. */
+enum shape { WIDE, WIDE_TAIL, NARROW, N_SHAPES };
 
-/* The pointers to rows of A are kept for every third row; the compiler then addresses the two between
- * with the row stride as index, which saves registers. */
+/* clang-format off: it would move UNROLL away from its loops */
+
+/* The pointers to rows of A are kept for every third row; the compiler then addresses the two
+ * between with the row stride as index, which saves registers. */
 WF_SIMD_INLINE void micro(const int mr, const enum shape shape, const struct micro *t)
 {
     const int nv = shape == NARROW ? 1 : 2;
     const int64_t k = t->k, a_rs = t->a_rs, a_cs = t->a_cs, b_rs = t->b_rs, n_b = t->n_b;
+    const uintptr_t soon_bytes = (uintptr_t)t->soon_bytes;
     const float *b = t->b, *a[(MR + 2) / 3];
+    uintptr_t soon = t->soon;
     vf acc[MR][2];
 
     a[0] = t->a;
-    UNROLL for (int i = 1; i < (mr + 2) / 3; i++)
-        a[i] = a[i - 1] + 3 * a_rs;
+    UNROLL for (int i = 1; i < (mr + 2) / 3; i++) a[i] = a[i - 1] + 3 * a_rs;
     UNROLL for (int i = 0; i < mr; i++)
-        UNROLL for (int j = 0; j < nv; j++)
-            acc[i][j] = vf_zero();
-
+    {
+        wf_prefetch_write(t->c + i * t->ldc);
+        UNROLL for (int j = 0; j < nv; j++) acc[i][j] = vf_zero();
+    }
     for (int64_t p = 0; p < k; p++) {
         vf bv[2];
 
-        UNROLL for (int j = 0; j < nv; j++)
-            bv[j] = shape != WIDE && j == nv - 1 ? vf_loadn(b + j * VF_N, n_b) : vf_load(b + j * VF_N);
-        UNROLL for (int i = 0; i < mr; i++) {
+        UNROLL for (int j = 0; j < nv; j++) bv[j] =
+            shape != WIDE && j == nv - 1 ? vf_loadn(b + j * VF_N, n_b) : vf_load(b + j * VF_N);
+        UNROLL for (int i = 0; i < mr; i++)
+        {
             vf av = vf_load1(a[i / 3] + i % 3 * a_rs);
 
-            UNROLL for (int j = 0; j < nv; j++)
-                acc[i][j] = vf_fma(av, bv[j], acc[i][j]);
+            UNROLL for (int j = 0; j < nv; j++) acc[i][j] = vf_fma(av, bv[j], acc[i][j]);
         }
         b += b_rs;
-        UNROLL for (int i = 0; i < (mr + 2) / 3; i++)
-            a[i] += a_cs;
+        wf_prefetch((const void *)soon);
+        soon += soon_bytes;
+        UNROLL for (int i = 0; i < (mr + 2) / 3; i++) a[i] += a_cs;
     }
+    UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++)
+    {
+        float *c = t->c + i * t->ldc + j * VF_N;
+        vf x = acc[i][j];
 
-    UNROLL for (int i = 0; i < mr; i++)
-        UNROLL for (int j = 0; j < nv; j++) {
-            float *c = t->c + i * t->ldc + j * VF_N;
-            vf x = acc[i][j];
-
-            if (shape != WIDE && j == nv - 1) {
-                if (t->accumulate)
-                    x = vf_add(vf_loadn(c, t->n_c), x);
-                vf_storen(c, x, t->n_c);
-            } else {
-                if (t->accumulate)
-                    x = vf_add(vf_load(c), x);
-                vf_store(c, x);
-            }
+        if (shape != WIDE && j == nv - 1) {
+            if (t->accumulate)
+                x = vf_add(vf_loadn(c, t->n_c), x);
+            vf_storen(c, x, t->n_c);
+        } else {
+            if (t->accumulate)
+                x = vf_add(vf_load(c), x);
+            vf_store(c, x);
         }
+    }
 }
 
-#define MICRO(mr)                                                               \
-    static void micro_##mr##_wide(const struct micro *t) { micro(mr, WIDE, t); } \
-    static void micro_##mr##_tail(const struct micro *t) { micro(mr, WIDE_TAIL, t); } \
-    static void micro_##mr##_narrow(const struct micro *t) { micro(mr, NARROW, t); }
-#define MICRO_ROW(mr) { micro_##mr##_wide, micro_##mr##_tail, micro_##mr##_narrow },
+#define MICRO(mr)                                          \
+    static void micro_##mr##_wide(const struct micro *t)   \
+    {                                                      \
+        micro(mr, WIDE, t);                                \
+    }                                                      \
+    static void micro_##mr##_tail(const struct micro *t)   \
+    {                                                      \
+        micro(mr, WIDE_TAIL, t);                           \
+    }                                                      \
+    static void micro_##mr##_narrow(const struct micro *t) \
+    {                                                      \
+        micro(mr, NARROW, t);                              \
+    }
+#define MICRO_ROW(mr) {micro_##mr##_wide, micro_##mr##_tail, micro_##mr##_narrow},
+
+/* clang-format on */
 
 #define UP_TO_4(f) f(1) f(2) f(3) f(4)
 #define UP_TO_6(f) UP_TO_4(f) f(5) f(6)
@@ -106,36 +125,63 @@ WF_SIMD_INLINE void micro(const int mr, const enum shape shape, const struct mic
 
 FOR_EACH_MR(MICRO)
 
-static micro_fn *const micros[MR][N_SHAPES] = { FOR_EACH_MR(MICRO_ROW) };
+static micro_fn *const micros[MR][N_SHAPES] = {FOR_EACH_MR(MICRO_ROW)};
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* m rows are cut into as few groups of at most MR as possible, of nearly equal size: the first `longer`
- * groups have one row more. */
+/* m rows are cut into as few groups of at most `most` as possible, of nearly equal size: the first
+ * `longer` groups have one row more. */
 struct groups {
     int64_t n, rows, longer;
 };
 
-static struct groups cut_rows(int64_t m)
+static struct groups cut_rows(int64_t m, int64_t most)
 {
-    int64_t n = (m + MR - 1) / MR;
+    int64_t n = (m + most - 1) / most;
 
-    return n ? (struct groups){ n, m / n, m % n } : (struct groups){ 0, 0, 0 };
+    return n ? (struct groups){n, m / n, m % n} : (struct groups){0, 0, 0};
+}
+
+/* Rows of A that are a multiple of 4 KiB apart share one set of the L1 cache, which has 8 places
+ * or more: walk down no more of them at a time. Bits do not depend on it. */
+static int64_t most_rows(const struct wf_gemm_block *p)
+{
+    return !p->a_packed && p->a_rs % 1024 == 0 && MR > 7 ? 7 : MR;
+}
+
+/* Group g asks for line g of each row that is read soon; when all are asked for, or without a
+ * hint, for rows of B just ahead. */
+WF_SIMD_INLINE void ask_soon(struct micro *t, const struct wf_gemm_block *p, int64_t col, int64_t g)
+{
+    int64_t n = p->n - col < NR ? p->n - col : NR;
+
+    if (p->soon && g * 16 < n) {
+        t->soon = (uintptr_t)p->soon + (uintptr_t)(col * 4 + g * 64);
+        t->soon_bytes = p->soon_bytes;
+    } else {
+        t->soon_bytes = t->b_rs * 4;
+        t->soon = (uintptr_t)t->b + (uintptr_t)(8 * t->soon_bytes);
+    }
 }
 
 static void block(const struct wf_gemm_block *p)
 {
-    const struct groups groups = cut_rows(p->m);
+    const struct groups groups = cut_rows(p->m, most_rows(p));
     const bool plain = p->b_ld > 0;
 
     for (int64_t col = 0; col < p->n; col += NR) {
         int64_t n = p->n - col < NR ? p->n - col : NR, row = 0;
         enum shape shape = n == NR ? WIDE : n > VF_N ? WIDE_TAIL : NARROW;
         int64_t n_last = shape == NARROW ? n : n - VF_N;
-        struct micro t = { .k = p->k, .a_rs = p->a_rs, .a_cs = p->a_cs,
-                           .b = p->b + (plain ? col : col / NR * p->b_ps), .b_rs = plain ? p->b_ld : NR,
-                           .ldc = p->ldc, .accumulate = p->accumulate,
-                           .n_b = plain ? n_last : VF_N, .n_c = n_last };
+        struct micro t = {.k = p->k,
+                          .a_rs = p->a_rs,
+                          .a_cs = p->a_cs,
+                          .b = p->b + (plain ? col : col / NR * p->b_ps),
+                          .b_rs = plain ? p->b_ld : NR,
+                          .ldc = p->ldc,
+                          .accumulate = p->accumulate,
+                          .n_b = plain ? n_last : VF_N,
+                          .n_c = n_last};
 
         for (int64_t g = 0; g < groups.n; g++) {
             int64_t rows = groups.rows + (g < groups.longer);
@@ -148,6 +194,7 @@ static void block(const struct wf_gemm_block *p)
                 t.a = p->a + row * p->a_rs;
             }
             t.c = p->c + row * p->ldc + col;
+            ask_soon(&t, p, col, g);
             micros[rows - 1][shape](&t);
             row += rows;
         }
@@ -209,7 +256,16 @@ WF_SIMD_INLINE const void *at(const int type, const void *p, int64_t i)
     return (const char *)p + i * type_bytes(type);
 }
 
+/* Ask for what will be read soon: rows lie too far apart for the hardware to guess the next one.
+ * The address may lie beyond the matrix, where asking is harmless. */
+WF_SIMD_INLINE void ask(const int type, const void *p, int64_t i)
+{
+    wf_prefetch((const void *)((uintptr_t)p + (uintptr_t)(i * type_bytes(type))));
+}
+
 /* ---- packing --------------------------------------------------------------------------------- */
+
+/* clang-format off */
 
 /* Transpose VF_N vectors of VF_N lanes in place. */
 #if defined(WF_LEVEL_AVX512)
@@ -221,15 +277,14 @@ WF_SIMD_INLINE void transpose(vf r[VF_N])
         t[i] = _mm512_unpacklo_ps((__m512)r[i], (__m512)r[i + 1]);
         t[i + 1] = _mm512_unpackhi_ps((__m512)r[i], (__m512)r[i + 1]);
     }
-    UNROLL for (int i = 0; i < 16; i += 4) {
+    UNROLL for (int i = 0; i < 16; i += 4)
         UNROLL for (int j = 0; j < 2; j++) {
             __m512d a = _mm512_castps_pd(t[i + j]), b = _mm512_castps_pd(t[i + j + 2]);
 
             u[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
             u[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
         }
-    }
-    /* u[4g + c], lane group l: rows 4g.. of column 4l + c */
+    /* Lane group l of u[4g + c] holds rows 4g to 4g + 3 of column 4l + c. */
     UNROLL for (int c = 0; c < 4; c++) {
         __m512 lo02 = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x88);
         __m512 lo13 = _mm512_shuffle_f32x4(u[c], u[4 + c], 0xdd);
@@ -251,14 +306,13 @@ WF_SIMD_INLINE void transpose(vf r[VF_N])
         t[i] = _mm256_unpacklo_ps((__m256)r[i], (__m256)r[i + 1]);
         t[i + 1] = _mm256_unpackhi_ps((__m256)r[i], (__m256)r[i + 1]);
     }
-    UNROLL for (int i = 0; i < 8; i += 4) {
+    UNROLL for (int i = 0; i < 8; i += 4)
         UNROLL for (int j = 0; j < 2; j++) {
             __m256d a = _mm256_castps_pd(t[i + j]), b = _mm256_castps_pd(t[i + j + 2]);
 
             u[i + 2 * j] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, b));
             u[i + 2 * j + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, b));
         }
-    }
     UNROLL for (int c = 0; c < 4; c++) {
         r[c] = (vf)_mm256_permute2f128_ps(u[c], u[4 + c], 0x20);
         r[4 + c] = (vf)_mm256_permute2f128_ps(u[c], u[4 + c], 0x31);
@@ -276,8 +330,23 @@ WF_SIMD_INLINE void transpose(vf r[VF_N])
 }
 #endif
 
-/* One panel from rows of B: n <= NR columns. */
-WF_SIMD_INLINE void pack_rows(const int type, float *dst, const void *src, int64_t ld, int64_t k, int64_t n)
+/* One square from rows of B's transpose. */
+WF_SIMD_INLINE void pack_square(const int type, float *dst, const void *src, int64_t ld)
+{
+    vf r[VF_N];
+
+    UNROLL for (int i = 0; i < VF_N; i++)
+        r[i] = load_typed(type, at(type, src, i * ld));
+    transpose(r);
+    UNROLL for (int i = 0; i < VF_N; i++)
+        vf_store(dst + i * NR, r[i]);
+}
+
+/* clang-format on */
+
+/* A few rows of a panel: n <= NR columns. */
+WF_SIMD_INLINE void pack_rows(const int type, float *dst, const void *src, int64_t ld, int64_t k,
+                              int64_t n)
 {
     int64_t n0 = n < VF_N ? n : VF_N, n1 = n - n0;
 
@@ -290,27 +359,23 @@ WF_SIMD_INLINE void pack_rows(const int type, float *dst, const void *src, int64
     }
     for (int64_t p = 0; p < k; p++) {
         vf_store(dst + p * NR, loadn_typed(type, at(type, src, p * ld), n0));
-        vf_store(dst + p * NR + VF_N, n1 ? loadn_typed(type, at(type, src, p * ld + VF_N), n1) : vf_zero());
+        vf_store(dst + p * NR + VF_N,
+                 n1 ? loadn_typed(type, at(type, src, p * ld + VF_N), n1) : vf_zero());
     }
 }
 
 /* Half a panel from rows of B's transpose: n <= VF_N columns. */
-WF_SIMD_INLINE void pack_cols(const int type, float *dst, const void *src, int64_t ld, int64_t k, int64_t n)
+WF_SIMD_INLINE void pack_cols(const int type, float *dst, const void *src, int64_t ld, int64_t k,
+                              int64_t n)
 {
-    vf r[VF_N];
     int64_t p = 0;
 
-    if (n == VF_N) {
-        for (; p + VF_N <= k; p += VF_N) {
-            UNROLL for (int i = 0; i < VF_N; i++)
-                r[i] = load_typed(type, at(type, src, i * ld + p));
-            transpose(r);
-            UNROLL for (int i = 0; i < VF_N; i++)
-                vf_store(dst + (p + i) * NR, r[i]);
-        }
-    }
+    if (n == VF_N)
+        for (; p + VF_N <= k; p += VF_N)
+            pack_square(type, dst + p * NR, at(type, src, p), ld);
     for (; p < k; p += VF_N) {
         int64_t n_k = k - p < VF_N ? k - p : VF_N;
+        vf r[VF_N];
 
         for (int i = 0; i < VF_N; i++)
             r[i] = i < n ? loadn_typed(type, at(type, src, i * ld + p), n_k) : vf_zero();
@@ -320,44 +385,68 @@ WF_SIMD_INLINE void pack_cols(const int type, float *dst, const void *src, int64
     }
 }
 
-WF_SIMD_INLINE void pack_b_typed(const int type, float *dst, const void *src, int64_t ld, bool trans,
-                                 int64_t k, int64_t n)
+/* Rows that go over all panels or groups before the next ones: so the caches and their
+ * prefetchers see a few long streams at a time, whatever the distance of the rows. */
+enum { PACK_ROWS = 8 };
+
+WF_SIMD_INLINE void pack_b_typed(const int type, float *dst, int64_t ps, const void *src,
+                                 int64_t ld, bool trans, int64_t k, int64_t n)
 {
-    for (int64_t col = 0; col < n; col += NR, dst += k * NR) {
+    if (!trans) {
+        for (int64_t p = 0; p < k; p += PACK_ROWS)
+            for (int64_t col = 0; col < n; col += NR)
+                pack_rows(type, dst + col / NR * ps + p * NR, at(type, src, p * ld + col), ld,
+                          k - p < PACK_ROWS ? k - p : PACK_ROWS, n - col < NR ? n - col : NR);
+        return;
+    }
+    for (int64_t col = 0; col < n; col += NR, dst += ps) {
         int64_t n_cols = n - col < NR ? n - col : NR, n0 = n_cols < VF_N ? n_cols : VF_N;
 
-        if (trans) {
-            pack_cols(type, dst, at(type, src, col * ld), ld, k, n0);
-            pack_cols(type, dst + VF_N, at(type, src, (col + n0) * ld), ld, k, n_cols - n0);
-        } else {
-            pack_rows(type, dst, at(type, src, col), ld, k, n_cols);
-        }
+        pack_cols(type, dst, at(type, src, col * ld), ld, k, n0);
+        pack_cols(type, dst + VF_N, at(type, src, (col + n0) * ld), ld, k, n_cols - n0);
     }
 }
 
-static void pack_b(float *dst, const void *src, int type, int64_t ld, bool trans, int64_t k, int64_t n)
+static void pack_b_part(float *dst, int64_t ps, const void *src, int type, int64_t ld, bool trans,
+                        int64_t k, int64_t n)
 {
     if (type == WF_GEMM_F32)
-        pack_b_typed(WF_GEMM_F32, dst, src, ld, trans, k, n);
+        pack_b_typed(WF_GEMM_F32, dst, ps, src, ld, trans, k, n);
     else if (type == WF_GEMM_BF16)
-        pack_b_typed(WF_GEMM_BF16, dst, src, ld, trans, k, n);
+        pack_b_typed(WF_GEMM_BF16, dst, ps, src, ld, trans, k, n);
     else
-        pack_b_typed(WF_GEMM_F16, dst, src, ld, trans, k, n);
+        pack_b_typed(WF_GEMM_F16, dst, ps, src, ld, trans, k, n);
 }
 
-/* Whole vectors are stored; the lanes beyond a row are overwritten by the next one. */
+static void pack_b(float *dst, const void *src, int type, int64_t ld, bool trans, int64_t k,
+                   int64_t n)
+{
+    pack_b_part(dst, k * NR, src, type, ld, trans, k, n);
+}
+
+/* Whole vectors are stored where the next rows of the group overwrite the lanes beyond this one. */
 WF_SIMD_INLINE void pack_a_typed(const int type, float *dst, const void *src, int64_t ld, int64_t k,
                                  int64_t m)
 {
-    const struct groups groups = cut_rows(m);
-    int64_t row = 0;
+    const struct groups groups = cut_rows(m, MR);
 
-    for (int64_t g = 0; g < groups.n; g++) {
-        int64_t rows = groups.rows + (g < groups.longer);
+    for (int64_t p0 = 0; p0 < k; p0 += PACK_ROWS) {
+        int64_t n_p = k - p0 < PACK_ROWS ? k - p0 : PACK_ROWS, row = 0;
 
-        for (int64_t p = 0; p < k; p++, dst += rows)
-            vf_store(dst, loadn_typed(type, at(type, src, p * ld + row), rows));
-        row += rows;
+        for (int64_t g = 0; g < groups.n; g++) {
+            int64_t rows = groups.rows + (g < groups.longer);
+            float *to = dst + row * k + p0 * rows;
+
+            for (int64_t p = p0; p < p0 + n_p; p++, to += rows) {
+                vf x = loadn_typed(type, at(type, src, p * ld + row), rows);
+
+                if ((k - p) * rows >= VF_N)
+                    vf_store(to, x);
+                else
+                    vf_storen(to, x, rows);
+            }
+            row += rows;
+        }
     }
 }
 
@@ -374,20 +463,24 @@ static void pack_a(float *dst, const void *src, int type, int64_t ld, int64_t k,
 
 /* ---- rectangles ------------------------------------------------------------------------------ */
 
-WF_SIMD_INLINE void load_rows(const int type, float *dst, int64_t dst_ld, const void *src, int64_t ld,
-                              int64_t m, int64_t n)
+WF_SIMD_INLINE void load_rows(const int type, float *dst, int64_t dst_ld, const void *src,
+                              int64_t ld, int64_t m, int64_t n)
 {
     for (int64_t i = 0; i < m; i++) {
         int64_t j = 0;
 
-        for (; j + VF_N <= n; j += VF_N)
+        for (; j + VF_N <= n; j += VF_N) {
+            ask(type, src, (i + 1) * ld + j);
             vf_store(dst + i * dst_ld + j, load_typed(type, at(type, src, i * ld + j)));
+        }
         if (j < n)
-            vf_storen(dst + i * dst_ld + j, loadn_typed(type, at(type, src, i * ld + j), n - j), n - j);
+            vf_storen(dst + i * dst_ld + j, loadn_typed(type, at(type, src, i * ld + j), n - j),
+                      n - j);
     }
 }
 
-static void load(float *dst, int64_t dst_ld, const void *src, int type, int64_t ld, int64_t m, int64_t n)
+static void load(float *dst, int64_t dst_ld, const void *src, int type, int64_t ld, int64_t m,
+                 int64_t n)
 {
     if (type == WF_GEMM_F32)
         load_rows(WF_GEMM_F32, dst, dst_ld, src, ld, m, n);
@@ -397,8 +490,8 @@ static void load(float *dst, int64_t dst_ld, const void *src, int type, int64_t 
         load_rows(WF_GEMM_F16, dst, dst_ld, src, ld, m, n);
 }
 
-WF_SIMD_INLINE void save_rows(const int type, void *dst, int64_t dst_ld, const float *src, int64_t ld,
-                              int64_t m, int64_t n)
+WF_SIMD_INLINE void save_rows(const int type, void *dst, int64_t dst_ld, const float *src,
+                              int64_t ld, int64_t m, int64_t n)
 {
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j += VF_N) {
@@ -409,7 +502,8 @@ WF_SIMD_INLINE void save_rows(const int type, void *dst, int64_t dst_ld, const f
         }
 }
 
-static void save(void *dst, int type, int64_t dst_ld, const float *src, int64_t ld, int64_t m, int64_t n)
+static void save(void *dst, int type, int64_t dst_ld, const float *src, int64_t ld, int64_t m,
+                 int64_t n)
 {
     if (type == WF_GEMM_F32)
         save_rows(WF_GEMM_F32, dst, dst_ld, src, ld, m, n);
@@ -430,6 +524,30 @@ static void add(float *dst, int64_t dst_ld, const float *src, int64_t ld, int64_
         }
 }
 
+/* ---- yardstick ------------------------------------------------------------------------------- */
+
+#define N_CHAINS 12
+
+/* clang-format off */
+static double peak_loop(int64_t n_rounds)
+{
+    const vf x = vf_set1(0.999f), y = vf_set1(0.001f);
+    vf chain[N_CHAINS], sum = vf_zero();
+    volatile float keep;
+
+    UNROLL for (int i = 0; i < N_CHAINS; i++)
+        chain[i] = vf_set1((float)i);
+    for (int64_t r = 0; r < n_rounds; r++)
+        UNROLL for (int i = 0; i < N_CHAINS; i++)
+            chain[i] = vf_fma(chain[i], x, y);
+    UNROLL for (int i = 0; i < N_CHAINS; i++)
+        sum = vf_add(sum, chain[i]);
+    keep = vf_hsum(sum);
+    (void)keep;
+    return 2.0 * N_CHAINS * VF_N * (double)n_rounds;
+}
+/* clang-format on */
+
 extern const struct wf_gemm_fns WF_LEVELED(wf_gemm_fns);
 const struct wf_gemm_fns WF_LEVELED(wf_gemm_fns) = {
     .name = WF_LEVEL_NAME,
@@ -437,9 +555,11 @@ const struct wf_gemm_fns WF_LEVELED(wf_gemm_fns) = {
     .nr = NR,
     .block = block,
     .pack_b = pack_b,
+    .pack_b_part = pack_b_part,
     .pack_a = pack_a,
     .load = load,
     .save = save,
     .add = add,
     .col_sums = col_sums,
+    .peak_loop = peak_loop,
 };
