@@ -1,0 +1,111 @@
+/* bind_fused.c - element-wise programs by themselves, and as epilogues of matrix products. */
+#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/prog.h"
+
+weft_status plan_fused(struct wf_kplan *p);
+weft_status plan_matmul_fused(struct wf_kplan *p);
+wf_kernel_fn run_fused, run_matmul_fused;
+
+weft_status plan_fused(struct wf_kplan *p)
+{
+    struct wf_prog *g;
+    weft_status st = wf_prog_compile(p, p->n_in, p->in, false, &p->out[0], &g);
+
+    if (st)
+        return st;
+    p->state = g;
+    p->scratch_bytes = (size_t)(g->thread_floats * p->n_threads) * sizeof(float);
+    return WEFT_OK;
+}
+
+static void bind_run(struct wf_prog_run *r, const struct wf_prog *g, const struct wf_call *c, int first_in, int to,
+                     void *scratch)
+{
+    r->prog = g;
+    for (int i = to; i < g->n_operands; i++)
+        r->operand[i] = c->in[first_in + i - to].data;
+    for (int i = 0; i < g->n_outs; i++)
+        r->out[i] = c->out[i].data;
+    r->scratch = scratch;
+    wf_prog_start(r, wf_pool_size(c->pool));
+}
+
+static void fused_tile(void *arg, int64_t tile, int thread)
+{
+    const struct wf_prog_run *r = arg;
+    int64_t first = tile * WF_PROG_TILE;
+
+    wf_prog_range(r, thread, first, wf_min_i64(WF_PROG_TILE, r->prog->count - first), NULL);
+}
+
+weft_status run_fused(const struct wf_call *c)
+{
+    const struct wf_prog *g = c->state;
+    struct wf_prog_run r;
+
+    bind_run(&r, g, c, 0, 0, c->scratch);
+    wf_pool_for(c->pool, (g->count + WF_PROG_TILE - 1) / WF_PROG_TILE, fused_tile, &r);
+    return WEFT_OK;
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+struct matmul_fused {
+    struct wf_gemm gemm;
+    struct wf_prog *prog;
+    struct wf_prog_run *run; /* filled by each call before the product starts */
+    size_t prog_offset;      /* in scratch */
+};
+
+static void epilogue(void *arg, int thread, int64_t b, int64_t row, int64_t n_rows, int64_t col, int64_t n_cols,
+                     float *c, int64_t ldc)
+{
+    const struct matmul_fused *f = arg;
+    int64_t n = f->gemm.d.n, first = (b * f->gemm.d.m + row) * n + col;
+
+    if (n_cols == n && ldc == n) { /* whole rows lie one after another */
+        wf_prog_range(f->run, thread, first, n_rows * n, c);
+        return;
+    }
+    for (int64_t i = 0; i < n_rows; i++)
+        wf_prog_range(f->run, thread, first + i * n, n_cols, c + i * ldc);
+}
+
+weft_status plan_matmul_fused(struct wf_kplan *p)
+{
+    struct matmul_fused *f = wf_arena_alloc(p->arena, sizeof *f);
+    struct wf_type *operands = wf_arena_alloc(p->arena, sizeof *operands * (size_t)p->n_in);
+    struct wf_gemm_desc d;
+    weft_status st;
+
+    if (!f || !operands)
+        return wf_err_nomem(p->ctx, sizeof *f, "matmul_fused");
+    f->run = wf_arena_alloc(p->arena, sizeof *f->run);
+    if (!f->run)
+        return wf_err_nomem(p->ctx, sizeof *f->run, "matmul_fused");
+    st = wf_matmul_desc(&p->in[0], &p->in[1], &p->out[0], wf_kplan_int(p, "trans_a"), wf_kplan_int(p, "trans_b"), &d);
+    if (st)
+        return st;
+    operands[0] = p->out[0];
+    for (int i = 2; i < p->n_in; i++)
+        operands[i - 1] = p->in[i];
+    st = wf_prog_compile(p, p->n_in - 1, operands, true, &p->out[0], &f->prog);
+    if (st)
+        return st;
+    d.epilogue = epilogue;
+    d.epilogue_arg = f;
+    wf_gemm_plan(&f->gemm, &d, wf_gemm_fns_of(p->ctx->simd), p->n_threads, &p->scratch_bytes);
+    f->prog_offset = (size_t)wf_round_up((int64_t)p->scratch_bytes, 64);
+    p->scratch_bytes = f->prog_offset + (size_t)(f->prog->thread_floats * p->n_threads) * sizeof(float);
+    p->state = f;
+    return WEFT_OK;
+}
+
+weft_status run_matmul_fused(const struct wf_call *c)
+{
+    const struct matmul_fused *f = c->state;
+
+    bind_run(f->run, f->prog, c, 2, 1, (char *)c->scratch + f->prog_offset);
+    wf_gemm_run(&f->gemm, c->pool, c->in[0].data, c->in[1].data, c->out[0].data, NULL, c->scratch);
+    return WEFT_OK;
+}
