@@ -41,11 +41,12 @@ WEFT_API weft_val weft_conv(weft_graph *g, weft_val x, weft_val w, const weft_co
 
 /* Each channel by itself, giving `mult` channels: w is [taps, in, mult], y has in * mult channels, those of
  * channel i at i * mult. opts.groups must be 0. The sizes of w must be known. */
-WEFT_API weft_val weft_depthwise_conv(weft_graph *g, weft_val x, weft_val w, const weft_conv_opts *opts);
+WEFT_API weft_val weft_depthwise_conv(weft_graph *g, weft_val x, weft_val w,
+                                      const weft_conv_opts *opts);
 
 /* Depthwise by `depthwise`, with opts, then 1 x 1 by `pointwise` ([1, …, in * mult, out]). */
-WEFT_API weft_val weft_separable_conv(weft_graph *g, weft_val x, weft_val depthwise, weft_val pointwise,
-                                      const weft_conv_opts *opts);
+WEFT_API weft_val weft_separable_conv(weft_graph *g, weft_val x, weft_val depthwise,
+                                      weft_val pointwise, const weft_conv_opts *opts);
 
 typedef struct weft_conv_transpose_opts {
     size_t size;
@@ -53,8 +54,9 @@ typedef struct weft_conv_transpose_opts {
     int64_t dilations[3]; /* 0: 1 */
     weft_padding padding; /* not CAUSAL */
     int64_t pads[6];      /* EXPLICIT: what is cut off before and after each axis */
-    int64_t output_padding[3]; /* added to each size, below the stride; 0: by the padding. WEFT_ZERO counts */
-    int64_t groups;            /* 0: 1 */
+    int64_t output_padding
+        [3];        /* added to each size, below the stride; 0: by the padding. WEFT_ZERO counts */
+    int64_t groups; /* 0: 1 */
 } weft_conv_transpose_opts;
 
 /* Transposed convolution (Keras' Conv2DTranspose): the gradient of a convolution with respect to its input, as a

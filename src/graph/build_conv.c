@@ -25,8 +25,9 @@ static bool spatial(weft_graph *g, weft_val x, const char *what, int *n)
         return true;
     char text[WF_TYPE_TEXT];
 
-    wf_graph_fail(g, wf_err(WEFT_ESHAPE, "%s: %s: the input must be [batch, 1 to 3 sizes, channels]", what,
-                            wf_type_text(wf_val_type_of(g, x), text)));
+    wf_graph_fail(g,
+                  wf_err(WEFT_ESHAPE, "%s: %s: the input must be [batch, 1 to 3 sizes, channels]",
+                         what, wf_type_text(wf_val_type_of(g, x), text)));
     return false;
 }
 
@@ -38,8 +39,8 @@ static void spread(const int64_t from[3], int n, int64_t otherwise, int64_t to[3
 }
 
 /* The pads of the options; causal ones from the kernel's sizes. */
-static const char *pads_of(weft_graph *g, weft_padding padding, const int64_t given[6], weft_val w, int n,
-                           const int64_t *dilations, int64_t pads[6])
+static const char *pads_of(weft_graph *g, weft_padding padding, const int64_t given[6], weft_val w,
+                           int n, const int64_t *dilations, int64_t pads[6])
 {
     const struct wf_type *t = wf_val_type_of(g, w);
 
@@ -102,7 +103,8 @@ weft_val weft_depthwise_conv(weft_graph *g, weft_val x, weft_val w, const weft_c
     t = wf_val_type_of(g, w);
     if (o.groups)
         return refuse(g, "depthwise_conv", "groups are the channels, they cannot be given");
-    if (t->rank != n + 2 || !wf_type_known(t) || !wf_mul_i64(t->dim[n], t->dim[n + 1], &shape[n + 1]))
+    if (t->rank != n + 2 || !wf_type_known(t) ||
+        !wf_mul_i64(t->dim[n], t->dim[n + 1], &shape[n + 1]))
         return refuse(g, "depthwise_conv", "a kernel [taps, in, mult] of known sizes is needed");
     for (int i = 0; i < n; i++)
         shape[i] = t->dim[i];
@@ -119,7 +121,8 @@ weft_val weft_separable_conv(weft_graph *g, weft_val x, weft_val depthwise, weft
     return weft_conv(g, weft_depthwise_conv(g, x, depthwise, opts), pointwise, NULL);
 }
 
-weft_val weft_conv_transpose(weft_graph *g, weft_val x, weft_val w, const weft_conv_transpose_opts *opts)
+weft_val weft_conv_transpose(weft_graph *g, weft_val x, weft_val w,
+                             const weft_conv_transpose_opts *opts)
 {
     static const weft_conv_transpose_opts defaults = {.size = sizeof defaults};
     const weft_conv_transpose_opts *o = opts ? opts : &defaults;
@@ -198,7 +201,8 @@ weft_val weft_resize(weft_graph *g, weft_val x, const weft_resize_opts *opts)
 
     if (!spatial(g, x, "resize", &n))
         return WEFT_NIL;
-    if (!opts || opts->size != sizeof *opts || opts->method < 0 || opts->method > WEFT_RESIZE_BILINEAR)
+    if (!opts || opts->size != sizeof *opts || opts->method < 0 ||
+        opts->method > WEFT_RESIZE_BILINEAR)
         return refuse(g, "resize", "options are not valid");
     if ((opts->to[0] != 0) == (opts->scale[0] != 0))
         return refuse(g, "resize", "give the new sizes or a scale");

@@ -72,7 +72,8 @@ weft_status grad_conv_transpose(struct wf_grad *r)
 weft_status grad_max_pool(struct wf_grad *r)
 {
     if (r->dout[0].id)
-        r->din[0] = build_alike(r, WF_OP_max_pool_grad, 3, (weft_val[]){r->dout[0], r->out[1], r->in[0]});
+        r->din[0] =
+            build_alike(r, WF_OP_max_pool_grad, 3, (weft_val[]){r->dout[0], r->out[1], r->in[0]});
     return r->g->st;
 }
 
@@ -86,7 +87,8 @@ weft_status grad_max_pool_grad(struct wf_grad *r)
 weft_status grad_max_pool_pick(struct wf_grad *r)
 {
     if (r->need[0])
-        r->din[0] = build_alike(r, WF_OP_max_pool_grad, 3, (weft_val[]){r->dout[0], r->in[1], r->in[0]});
+        r->din[0] =
+            build_alike(r, WF_OP_max_pool_grad, 3, (weft_val[]){r->dout[0], r->in[1], r->in[0]});
     return r->g->st;
 }
 

@@ -31,7 +31,10 @@ enum padding { VALID, SAME, EXPLICIT, UNKNOWN };
 
 static enum padding padding_of(const char *s)
 {
-    return !strcmp(s, "valid") ? VALID : !strcmp(s, "same") ? SAME : !strcmp(s, "explicit") ? EXPLICIT : UNKNOWN;
+    return !strcmp(s, "valid")      ? VALID
+           : !strcmp(s, "same")     ? SAME
+           : !strcmp(s, "explicit") ? EXPLICIT
+                                    : UNKNOWN;
 }
 
 /* One axis; `hi` is the padding after it. A symbolic size gives a symbolic output. */
@@ -66,12 +69,13 @@ static const char *place_axis(struct wf_window *w, int a, enum padding padding, 
     return NULL;
 }
 
-const char *wf_window_make(const struct wf_op *op, const struct wf_attr *attr, const struct wf_type *x,
-                           const int64_t *k, struct wf_window *w)
+const char *wf_window_make(const struct wf_op *op, const struct wf_attr *attr,
+                           const struct wf_type *x, const int64_t *k, struct wf_window *w)
 {
     const struct wf_attr *strides = wf_attr(op, attr, "strides"), *pads = wf_attr(op, attr, "pads");
     const struct wf_attr none = {.kind = WF_INTS};
-    const struct wf_attr *dilations = has_attr(op, "dilations") ? wf_attr(op, attr, "dilations") : &none;
+    const struct wf_attr *dilations =
+        has_attr(op, "dilations") ? wf_attr(op, attr, "dilations") : &none;
     bool pools = has_attr(op, "window");
     enum padding padding = padding_of(wf_attr_str(op, attr, "padding"));
     int n = x->rank - 2;
@@ -106,8 +110,8 @@ const char *wf_window_make(const struct wf_op *op, const struct wf_attr *attr, c
     return NULL;
 }
 
-const char *wf_pool_window(const struct wf_op *op, const struct wf_attr *attr, const struct wf_type *x,
-                           struct wf_window *w)
+const char *wf_pool_window(const struct wf_op *op, const struct wf_attr *attr,
+                           const struct wf_type *x, struct wf_window *w)
 {
     const struct wf_attr *window = wf_attr(op, attr, "window"), *pads = wf_attr(op, attr, "pads");
     int64_t k[3] = {1, 1, 1};

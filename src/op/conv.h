@@ -16,11 +16,11 @@ struct wf_window {
 /* The window of an op with the attributes strides, padding, pads and perhaps dilations, over an input of
  * type x, with k[0..n) taps along its axes. Sizes may be symbolic, taps too; then `out` is, and `lo` is
  * not set. Returns NULL, or what is wrong. */
-const char *wf_window_make(const struct wf_op *op, const struct wf_attr *attr, const struct wf_type *x,
-                           const int64_t *k, struct wf_window *w);
+const char *wf_window_make(const struct wf_op *op, const struct wf_attr *attr,
+                           const struct wf_type *x, const int64_t *k, struct wf_window *w);
 /* The same for a pooling op, whose taps are the attribute `window`. */
-const char *wf_pool_window(const struct wf_op *op, const struct wf_attr *attr, const struct wf_type *x,
-                           struct wf_window *w);
+const char *wf_pool_window(const struct wf_op *op, const struct wf_attr *attr,
+                           const struct wf_type *x, struct wf_window *w);
 
 /* A convolution of known sizes. */
 struct wf_conv_geom {

@@ -17,7 +17,8 @@ static weft_status conv_type(struct wf_infer *r, const struct wf_type *x, const 
         return wf_infer_err(r, WEFT_EDTYPE, "all operands must have the same float type");
     if (x->rank < 3 || x->rank > 5 || w->rank != x->rank)
         return wf_infer_err(r, WEFT_ESHAPE,
-                            "input [batch, 1 to 3 sizes, in] and kernel [as many sizes, in / groups, out] expected");
+                            "input [batch, 1 to 3 sizes, in] and kernel [as many sizes, in / "
+                            "groups, out] expected");
     wrong = wf_window_make(r->op, r->attr, x, w->dim, &win);
     if (wrong)
         return wf_infer_err(r, WEFT_ESHAPE, "%s", wrong);
@@ -25,8 +26,10 @@ static weft_status conv_type(struct wf_infer *r, const struct wf_type *x, const 
         return wf_infer_err(r, WEFT_EINVAL, "%lld groups", (long long)groups);
     c = x->dim[x->rank - 1];
     if ((c >= 0 && c % groups) || (w->dim[w->rank - 1] >= 0 && w->dim[w->rank - 1] % groups))
-        return wf_infer_err(r, WEFT_ESHAPE, "%lld groups do not divide the channels", (long long)groups);
-    st = wf_same_dim(r, c >= 0 ? c / groups : c, w->dim[w->rank - 2], "input channels of a group", &c);
+        return wf_infer_err(r, WEFT_ESHAPE, "%lld groups do not divide the channels",
+                            (long long)groups);
+    st = wf_same_dim(r, c >= 0 ? c / groups : c, w->dim[w->rank - 2], "input channels of a group",
+                     &c);
     if (st)
         return st;
     *y = *x;
@@ -72,8 +75,8 @@ weft_status infer_conv_grad_filter(struct wf_infer *r)
 
 /* The size of one axis of a transposed convolution's output, by Keras' rule. `extra` is the output padding, below
  * zero when it is not given. */
-static bool transposed_size(const char *padding, int64_t in, int64_t span, int64_t stride, int64_t pads,
-                            int64_t extra, int64_t *out)
+static bool transposed_size(const char *padding, int64_t in, int64_t span, int64_t stride,
+                            int64_t pads, int64_t extra, int64_t *out)
 {
     int64_t n;
 
@@ -101,7 +104,8 @@ weft_status infer_conv_transpose(struct wf_infer *r)
 
     if (x->rank < 3 || x->rank > 5 || w->rank != x->rank)
         return wf_infer_err(r, WEFT_ESHAPE,
-                            "input [batch, 1 to 3 sizes, in] and kernel [as many sizes, out / groups, in] expected");
+                            "input [batch, 1 to 3 sizes, in] and kernel [as many sizes, out / "
+                            "groups, in] expected");
     if (extra->n != 0 && extra->n != 1 && extra->n != n)
         return wf_infer_err(r, WEFT_EINVAL, "output_padding is one for each axis, or one for all");
     /* For strides and dilations alone: y is not known yet. */
@@ -162,8 +166,8 @@ static weft_status argmax_dtype(struct wf_infer *r, weft_dtype *out)
     return WEFT_OK;
 }
 
-static weft_status check_pooled(struct wf_infer *r, const struct wf_type *x, const struct wf_type *y,
-                                const char *what)
+static weft_status check_pooled(struct wf_infer *r, const struct wf_type *x,
+                                const struct wf_type *y, const char *what)
 {
     struct wf_type want;
     int64_t d;
@@ -176,7 +180,8 @@ static weft_status check_pooled(struct wf_infer *r, const struct wf_type *x, con
     return st;
 }
 
-static weft_status check_argmax(struct wf_infer *r, const struct wf_type *x, const struct wf_type *argmax)
+static weft_status check_argmax(struct wf_infer *r, const struct wf_type *x,
+                                const struct wf_type *argmax)
 {
     weft_dtype t;
     weft_status st = check_pooled(r, x, argmax, "sizes of the pooled output and the argmax");
@@ -250,7 +255,8 @@ static weft_status resize_type(struct wf_infer *r, const struct wf_type *x, stru
     if (strcmp(method, "nearest") && strcmp(method, "bilinear"))
         return wf_infer_err(r, WEFT_EINVAL, "method must be nearest or bilinear");
     if ((size->n != 0) == (scale->n != 0) || (list->n != 1 && list->n != n))
-        return wf_infer_err(r, WEFT_EINVAL, "size or scale must be given, one for each axis or one for all");
+        return wf_infer_err(r, WEFT_EINVAL,
+                            "size or scale must be given, one for each axis or one for all");
     *y = *x;
     for (int i = 0; i < n; i++) {
         int64_t v = list->ints[list->n == 1 ? 0 : i], in = x->dim[1 + i];

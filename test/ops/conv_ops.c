@@ -2,13 +2,17 @@
 #include "ops/harness.h"
 #include "weft/ops_conv.h"
 
+/* clang-format off */
 static double x40[] = {-5, 2,  -2, 5,  1,  -3, 4,  0,  -4, 3,  -1, -5, 2,  -2, 5, 1,  -3, 4, 0,  -4,
                        3,  -1, -5, 2,  -2, 5,  1,  -3, 4,  0,  -4, 3,  -1, -5, 2, -2, 5,  1, -3, 4};
 static double w24[] = {-3, 2, 0, -2, 3, 1, -1, -3, 2, 0, -2, 3, 1, -1, -3, 2, 0, -2, 3, 1, -1, -3, 2, 0};
 
+/* clang-format on */
+
 static weft_val build_depthwise(weft_graph *g, const weft_val *in)
 {
-    return weft_depthwise_conv(g, in[0], in[1], WEFT_OPTS(weft_conv_opts, .padding = WEFT_PAD_SAME));
+    return weft_depthwise_conv(g, in[0], in[1],
+                               WEFT_OPTS(weft_conv_opts, .padding = WEFT_PAD_SAME));
 }
 
 static weft_val build_separable(weft_graph *g, const weft_val *in)
@@ -24,15 +28,16 @@ static weft_val build_causal(weft_graph *g, const weft_val *in)
 
 static weft_val build_transpose(weft_graph *g, const weft_val *in)
 {
-    return weft_conv_transpose(
-        g, in[0], in[1],
-        WEFT_OPTS(weft_conv_transpose_opts, .strides = {2}, .padding = WEFT_PAD_SAME, .output_padding = {1}));
+    return weft_conv_transpose(g, in[0], in[1],
+                               WEFT_OPTS(weft_conv_transpose_opts, .strides = {2},
+                                         .padding = WEFT_PAD_SAME, .output_padding = {1}));
 }
 
 static weft_val build_transpose_zero(weft_graph *g, const weft_val *in)
 {
-    return weft_conv_transpose(g, in[0], in[1],
-                               WEFT_OPTS(weft_conv_transpose_opts, .strides = {3}, .output_padding = {WEFT_ZERO}));
+    return weft_conv_transpose(
+        g, in[0], in[1],
+        WEFT_OPTS(weft_conv_transpose_opts, .strides = {3}, .output_padding = {WEFT_ZERO}));
 }
 
 static weft_val build_max_pool(weft_graph *g, const weft_val *in)
@@ -42,15 +47,18 @@ static weft_val build_max_pool(weft_graph *g, const weft_val *in)
 
 static weft_val build_avg_pool(weft_graph *g, const weft_val *in)
 {
-    return weft_avg_pool(g, in[0],
-                         WEFT_OPTS(weft_pool_opts, .window = {3, 2}, .strides = {2}, .padding = WEFT_PAD_SAME));
+    return weft_avg_pool(
+        g, in[0],
+        WEFT_OPTS(weft_pool_opts, .window = {3, 2}, .strides = {2}, .padding = WEFT_PAD_SAME));
 }
 
 static weft_val build_up(weft_graph *g, const weft_val *in)
 {
-    return weft_resize(g, in[0], WEFT_OPTS(weft_resize_opts, .scale = {2}, .method = WEFT_RESIZE_BILINEAR));
+    return weft_resize(g, in[0],
+                       WEFT_OPTS(weft_resize_opts, .scale = {2}, .method = WEFT_RESIZE_BILINEAR));
 }
 
+/* clang-format off */
 static const struct op_case cases[] = {
     /* values */
     {.op = "conv", .attrs = "strides=[2] padding=same", .n_in = 2,
@@ -181,6 +189,7 @@ static const struct op_case cases[] = {
      .fails = WEFT_EDATA, .text = "argmax[0] is 9"},
     {.op = "resize", .n_in = 1, .in = {F32(-1, 1, 2, 5, 3)}, .fails = WEFT_EINVAL, .text = "size or scale"},
 };
+/* clang-format on */
 
 int main(int argc, char **argv)
 {

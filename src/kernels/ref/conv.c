@@ -5,8 +5,8 @@
 #include "kernels/ref/ref.h"
 #include "kernels/ref/window.h"
 
-static void forward(const struct wf_conv_geom *g, const struct wf_tensor *x, const struct wf_tensor *w,
-                    const struct wf_tensor *y)
+static void forward(const struct wf_conv_geom *g, const struct wf_tensor *x,
+                    const struct wf_tensor *w, const struct wf_tensor *y)
 {
     int64_t n_out = ref_volume(g->w.out), n_in = ref_volume(g->w.in), n_k = ref_volume(g->w.k);
     int64_t ci_g = g->c_in / g->groups, co_g = g->c_out / g->groups;
@@ -73,8 +73,8 @@ static void backward_filter(const struct wf_conv_geom *g, const struct wf_tensor
             }
 }
 
-static struct wf_conv_geom geom(const struct wf_call *c, const struct wf_tensor *x, const struct wf_tensor *w,
-                                const struct wf_tensor *y)
+static struct wf_conv_geom geom(const struct wf_call *c, const struct wf_tensor *x,
+                                const struct wf_tensor *w, const struct wf_tensor *y)
 {
     struct wf_conv_geom g;
 

@@ -25,7 +25,8 @@ weft_status ref_max_pool(const struct wf_call *c)
     struct pool p = pool_of(c, x);
 
     for (int64_t j = 0; j < p.batch * p.n_out * p.channels; j++) {
-        int64_t ch = j % p.channels, o = j / p.channels % p.n_out, n = j / p.channels / p.n_out, best = -1;
+        int64_t ch = j % p.channels, o = j / p.channels % p.n_out, n = j / p.channels / p.n_out,
+                best = -1;
         double most = 0;
 
         for (int64_t k = 0; k < p.n_k; k++) {
@@ -47,15 +48,15 @@ weft_status ref_max_pool(const struct wf_call *c)
 }
 
 /* The input element that the argmax at j names. */
-static weft_status picked(const struct wf_call *c, const struct pool *p, const struct wf_tensor *argmax, int64_t j,
-                          int64_t *out)
+static weft_status picked(const struct wf_call *c, const struct pool *p,
+                          const struct wf_tensor *argmax, int64_t j, int64_t *out)
 {
     int64_t k = wf_get_int(argmax->data, argmax->type.dtype, j);
     int64_t i = k < 0 || k >= p->n_k ? -1 : ref_meets(&p->w, j / p->channels % p->n_out, k);
 
     if (i < 0)
-        return wf_err(WEFT_EDATA, "%s: argmax[%lld] is %lld: no element of its window", c->op->name, (long long)j,
-                      (long long)k);
+        return wf_err(WEFT_EDATA, "%s: argmax[%lld] is %lld: no element of its window", c->op->name,
+                      (long long)j, (long long)k);
     *out = (j / p->channels / p->n_out * p->n_in + i) * p->channels + j % p->channels;
     return WEFT_OK;
 }
@@ -145,7 +146,8 @@ weft_status ref_avg_pool_grad(const struct wf_call *c)
             int64_t o = ref_met_by(&p.w, i, k);
 
             if (o >= 0)
-                sum += ref_get(dy, (n * p.n_out + o) * p.channels + ch) / (double)count_in_window(&p, o);
+                sum += ref_get(dy, (n * p.n_out + o) * p.channels + ch) /
+                       (double)count_in_window(&p, o);
         }
         ref_set(dx, j, sum);
     }
@@ -160,9 +162,11 @@ struct resize {
     bool bilinear;
 };
 
-static struct resize resize_of(const struct wf_call *c, const struct wf_type *x, const struct wf_type *y)
+static struct resize resize_of(const struct wf_call *c, const struct wf_type *x,
+                               const struct wf_type *y)
 {
-    struct resize r = {.batch = x->dim[0], .channels = x->dim[x->rank - 1], .in = {1, 1, 1}, .out = {1, 1, 1}};
+    struct resize r = {
+        .batch = x->dim[0], .channels = x->dim[x->rank - 1], .in = {1, 1, 1}, .out = {1, 1, 1}};
 
     r.bilinear = !strcmp(wf_attr_str(c->op, c->attr, "method"), "bilinear");
     for (int i = 1; i < x->rank - 1; i++) {
@@ -195,7 +199,8 @@ weft_status ref_resize(const struct wf_call *c)
             int64_t i = 0;
 
             for (int a = 0; a < 3; a++) {
-                struct wf_resize_at s = wf_resize_source(r.bilinear, r.in[a], r.out[a], ref_index(o, r.out, a));
+                struct wf_resize_at s =
+                    wf_resize_source(r.bilinear, r.in[a], r.out[a], ref_index(o, r.out, a));
                 bool second = k >> a & 1;
 
                 weight *= second ? s.f : 1 - s.f;
@@ -225,7 +230,8 @@ weft_status ref_resize_grad(const struct wf_call *c)
     int64_t n_in = ref_volume(r.in), n_out = ref_volume(r.out);
 
     for (int64_t j = 0; j < r.batch * n_in * r.channels; j++) {
-        int64_t ch = j % r.channels, i = j / r.channels % n_in, n = j / r.channels / n_in, from[3], to[3];
+        int64_t ch = j % r.channels, i = j / r.channels % n_in, n = j / r.channels / n_in, from[3],
+                to[3];
         double sum = 0;
 
         for (int a = 0; a < 3; a++)
@@ -233,7 +239,8 @@ weft_status ref_resize_grad(const struct wf_call *c)
         for (int64_t d = from[0]; d <= to[0]; d++)
             for (int64_t h = from[1]; h <= to[1]; h++)
                 for (int64_t w = from[2]; w <= to[2]; w++) {
-                    double weight = share(&r, 0, d, ref_index(i, r.in, 0)) * share(&r, 1, h, ref_index(i, r.in, 1)) *
+                    double weight = share(&r, 0, d, ref_index(i, r.in, 0)) *
+                                    share(&r, 1, h, ref_index(i, r.in, 1)) *
                                     share(&r, 2, w, ref_index(i, r.in, 2));
                     int64_t o = (d * r.out[1] + h) * r.out[2] + w;
 

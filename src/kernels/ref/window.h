@@ -21,7 +21,8 @@ static inline int64_t ref_meets(const struct wf_window *w, int64_t o, int64_t k)
     int64_t i = 0;
 
     for (int a = 0; a < 3; a++) {
-        int64_t p = ref_index(o, w->out, a) * w->stride[a] - w->lo[a] + ref_index(k, w->k, a) * w->dilation[a];
+        int64_t p = ref_index(o, w->out, a) * w->stride[a] - w->lo[a] +
+                    ref_index(k, w->k, a) * w->dilation[a];
 
         if (p < 0 || p >= w->in[a])
             return -1;
