@@ -3,6 +3,7 @@
 #define WEFT_OPS_H
 
 #include "weft/ops_ew.h"
+#include "weft/ops_conv.h"
 #include "weft/ops_shape.h"
 #include "weft/ops_index.h"
 
