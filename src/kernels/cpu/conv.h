@@ -1,0 +1,63 @@
+/* conv.h - convolution on the CPU, f32, channels last: forward and both gradients.
+ *
+ * wf_conv_plan picks an algorithm and cuts the work; wf_conv_run does it on a pool. The choice is a function
+ * of the geometry and the direction, and the cuts of these and the SIMD level; bits depend on nothing else. The rule,
+ * asked in this order:
+ *   PRODUCT    every tap list is one tap that moves with the output (1 x 1, stride 1, no padding): a matrix
+ *              product over all pixels
+ *   WINOGRAD   2 axes, 3 x 3, stride 1, no dilation, no groups, at least 8 channels on both sides,
+ *              at most 1024 outputs along a row, and 4 x 4 tiles that waste less than a third of their work
+ *   DEPTHWISE  as many groups as input channels
+ *   FEW        few channels in (at most 4, at most 512 products a sum): forward and filter gradient
+ *              without gathering
+ *   GENERAL    pixels are gathered into rows of a matrix that is multiplied with the packed filters
+ *
+ * Sums: each element adds its products in an order fixed by the shape, filter gradients in chunks of pixels
+ * whose sums are added in order. Winograd's rounding error is about three times that of the others. */
+#ifndef WF_KERNELS_CPU_CONV_H
+#define WF_KERNELS_CPU_CONV_H
+
+#include "kernels/cpu/gemm.h"
+#include "op/conv.h"
+
+enum wf_conv_dir {
+    WF_CONV_FORWARD,    /* (x, w) -> y */
+    WF_CONV_GRAD_INPUT, /* (dy, w) -> dx */
+    WF_CONV_GRAD_FILTER /* (x, dy) -> dw */
+};
+
+enum wf_conv_algo {
+    WF_CONV_AUTO,
+    WF_CONV_PRODUCT,
+    WF_CONV_WINOGRAD,
+    WF_CONV_DEPTHWISE,
+    WF_CONV_FEW,
+    WF_CONV_GENERAL
+};
+
+struct wf_conv_desc {
+    struct wf_conv_geom geom;
+    enum wf_conv_dir dir;
+    enum wf_conv_algo algo; /* AUTO: by the rule. Another one is refused where it does not apply */
+    /* Forward only, may be NULL: called once for each finished piece of y, seen as a matrix of
+     * batch * out pixels by c_out channels: b is 0, row the first pixel. See gemm.h. */
+    wf_gemm_epilogue *epilogue;
+    void *epilogue_arg;
+};
+
+/* How a convolution is done. Lives in the arena it was planned in; refers to nothing but the epilogue. */
+struct wf_conv;
+
+/* n_threads bounds the pool that runs it and decides the size of the scratch memory, nothing else. WEFT_ENOSUP
+ * when d->algo does not apply. */
+weft_status wf_conv_plan(const struct wf_conv_desc *d, weft_simd level, int n_threads,
+                         struct wf_arena *arena, struct wf_conv **out, size_t *scratch_bytes);
+
+/* a, b and out as the direction says. scratch is 64-byte aligned. Allocates and locks nothing. */
+void wf_conv_run(const struct wf_conv *c, struct wf_pool *pool, const float *a, const float *b,
+                 float *out, void *scratch);
+
+/* "winograd", "general", … */
+const char *wf_conv_algo_name(const struct wf_conv *c);
+
+#endif

@@ -1,0 +1,110 @@
+/* conv_impl.h - what the files of the convolution share: the plan, a run, and helpers. */
+#ifndef WF_KERNELS_CPU_CONV_IMPL_H
+#define WF_KERNELS_CPU_CONV_IMPL_H
+
+#include "kernels/cpu/conv.h"
+#include "kernels/cpu/conv_kernel.h"
+#include "kernels/cpu/winograd.h"
+
+/* winograd.c */
+struct wf_winograd {
+    const struct wf_winograd_fns *fns;
+    int64_t th, tw;         /* rows of tiles in an image, tiles in a row */
+    int64_t strip;          /* rows of tiles in a strip */
+    int64_t n_strips;
+    int64_t per_image;      /* strips in an image; 0 when a strip holds whole images */
+    int64_t c_in, c_out;    /* channels of a chunk; also the distance of transformed tiles */
+    int64_t ps_in, ps_out;  /* floats between the 36 places of transformed tiles */
+    int64_t ps_filter;      /* and of the filter or its gradient */
+    int64_t n_chunks;       /* of strips, in the filter gradient */
+};
+
+/* conv_general.c: the pixels of one phase. A gradient with stride s has s phases along an axis, whose pixels
+ * see the same taps; otherwise there is one phase. Destination pixel j along axis a is first + j * step; it
+ * sees source pixels j * src_step + offset for each tap. */
+struct wf_conv_view {
+    int64_t n[3], first[3], step[3], src_step[3];
+    struct wf_conv_taps taps;
+    const int64_t *filter_tap; /* the filter's tap for each tap of the view */
+    int64_t n_pixels;          /* of all images */
+    int64_t first_tile, n_tiles;
+    int64_t packed;            /* offset of the packed filter of group 0 */
+};
+
+struct wf_general {
+    const struct wf_conv_view *views;
+    int64_t n_views;
+    int64_t c_src, c_dst;   /* channels of a group on either side */
+    int64_t rows;           /* pixels of a tile */
+    int64_t n_tiles;        /* of all views */
+    int64_t block_taps;     /* taps of a block of K, and the channels of a tap in it */
+    int64_t block_c;
+    int64_t ld;             /* floats between gathered rows */
+    int64_t tile_n, n_cuts; /* columns of a task */
+    int64_t packed_group;   /* floats between groups in the packed filter */
+    int64_t n_chunks;       /* of pixel tiles, in the filter gradient */
+};
+
+struct wf_conv {
+    struct wf_conv_desc d;
+    enum wf_conv_algo algo;
+    bool empty; /* nothing to add up, or nowhere to put it */
+    weft_simd level;
+    const struct wf_gemm_fns *gemm;
+    const struct wf_conv_fns *fns;
+    int64_t shared_floats, thread_floats;
+    struct wf_gemm product;
+    struct wf_winograd winograd;
+    struct wf_general general;
+};
+
+/* One run. Of x, w, y one is written, through *_out. */
+struct wf_conv_run {
+    const struct wf_conv *c;
+    struct wf_pool *pool;
+    const float *x, *w, *y;
+    float *x_out, *w_out, *y_out;
+    float *shared, *threads; /* scratch: for all threads, then for each */
+    int phase;
+    /* wf_conv_add_chunks */
+    float *sum;
+    int64_t n_sum, n_chunks;
+};
+
+static inline int64_t wf_ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static inline int64_t wf_volume(const int64_t n[3])
+{
+    return n[0] * n[1] * n[2];
+}
+
+static inline float *wf_conv_thread(const struct wf_conv_run *r, int thread)
+{
+    return r->threads + thread * r->c->thread_floats;
+}
+
+/* A piece of y is complete: rows are pixels of the batch. */
+static inline void wf_conv_finish(const struct wf_conv_run *r, int thread, int64_t row, int64_t n_rows,
+                                  int64_t col, int64_t n_cols)
+{
+    const struct wf_conv_desc *d = &r->c->d;
+
+    if (d->epilogue)
+        d->epilogue(d->epilogue_arg, thread, 0, row, n_rows, col, n_cols,
+                    r->y_out + row * d->geom.c_out + col, d->geom.c_out);
+}
+
+/* dst[i] = sum over chunks, in order, of shared[chunk * n + i]. */
+void wf_conv_add_chunks(struct wf_conv_run *r, float *dst, int64_t n, int64_t n_chunks);
+
+bool wf_winograd_fits(const struct wf_conv_geom *g);
+void wf_winograd_plan(struct wf_conv *c);
+void wf_winograd_run(struct wf_conv_run *r);
+
+weft_status wf_general_plan(struct wf_conv *c, struct wf_arena *arena);
+void wf_general_run(struct wf_conv_run *r);
+
+#endif

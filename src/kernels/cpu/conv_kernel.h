@@ -1,0 +1,33 @@
+/* conv_kernel.h - pieces of convolution in vectors over channels, one set per SIMD level. */
+#ifndef WF_KERNELS_CPU_CONV_KERNEL_H
+#define WF_KERNELS_CPU_CONV_KERNEL_H
+
+#include "base/base.h"
+
+/* The source pixels that a destination pixel sees, as offsets along the three axes. Taps come in rows: run[t]
+ * counts the taps from t on that follow each other along the last axis, one pixel apart. */
+struct wf_conv_taps {
+    int64_t n;
+    const int64_t *offset[3];
+    const int64_t *run;
+};
+
+/* One image: sizes, channels of a pixel. */
+struct wf_conv_image {
+    const float *data;
+    int64_t n[3], channels;
+};
+
+struct wf_conv_fns {
+    /* Gather what one pixel sees: for taps [from, to), n_c channels from channel c of source pixel
+     * at + offset, zeros where there is none, side by side into dst. */
+    void (*gather)(float *dst, const struct wf_conv_image *src, const struct wf_conv_taps *taps, int64_t from,
+                   int64_t to, const int64_t at[3], int64_t c, int64_t n_c);
+    /* dst[i] += src[i] */
+    void (*add)(float *dst, const float *src, int64_t n);
+};
+
+/* The pieces of a level; the portable ones where the build has no better. */
+const struct wf_conv_fns *wf_conv_fns_of(weft_simd level);
+
+#endif

@@ -1,0 +1,500 @@
+/* winograd.c - 3 x 3 convolution by Winograd's F(4x4, 3x3), forward and both gradients.
+ *
+ * The output is cut into tiles of 4 x 4. A strip is some rows of tiles: whole images when they are small, a part
+ * of one image otherwise. For a strip and a chunk of channels the tiles are transformed, the 36 places are 36
+ * small matrix products, and the results are transformed back, all in memory that a thread keeps
+ * in its cache. The gradient of the input adds overlapping 6 x 6 patches: strips of an image take turns, the
+ * even ones first. The gradient of the filter is summed over chunks of strips, then over the chunks.
+ * Strips and chunks follow from the shape. */
+#include "kernels/cpu/conv_impl.h"
+
+enum {
+    PLACES = 36,
+    TILES = 40,         /* in a strip, at most, unless a row of tiles alone has more */
+    CHUNK_C = 64,       /* channels transformed at a time */
+    WANT_TASKS = 16,    /* of the filter gradient */
+    FILTER_K = 32       /* rows of a packed panel that one task transforms */
+};
+
+extern const struct wf_winograd_fns wf_winograd_fns_portable;
+#if defined(__x86_64__)
+extern const struct wf_winograd_fns wf_winograd_fns_avx2, wf_winograd_fns_avx512;
+#endif
+
+const struct wf_winograd_fns *wf_winograd_fns_of(weft_simd level)
+{
+#if defined(__x86_64__)
+    if (level == WEFT_SIMD_AVX512)
+        return &wf_winograd_fns_avx512;
+    if (level == WEFT_SIMD_AVX2)
+        return &wf_winograd_fns_avx2;
+#endif
+    (void)level;
+    return &wf_winograd_fns_portable;
+}
+
+bool wf_winograd_fits(const struct wf_conv_geom *g)
+{
+    const struct wf_window *w = &g->w;
+    bool plain = w->in[0] == 1 && w->k[0] == 1 && w->out[0] == 1 && w->lo[0] == 0;
+
+    for (int a = 1; a < 3; a++)
+        plain = plain && w->k[a] == 3 && w->stride[a] == 1 && w->dilation[a] == 1;
+    return plain && g->groups == 1 && w->out[2] <= 1024;
+}
+
+/* ---- planning -------------------------------------------------------------------------------- */
+
+/* An odd number of cache lines, so that the 36 places of a tile fall on different sets. */
+static int64_t spread_lines(int64_t n_floats)
+{
+    return wf_round_up(n_floats, 32) + 16;
+}
+
+static void cut_strips(struct wf_winograd *p, const struct wf_conv_geom *g)
+{
+    p->th = wf_ceil_div(g->w.out[1], 4);
+    p->tw = wf_ceil_div(g->w.out[2], 4);
+    if (p->th * p->tw <= TILES) {
+        p->per_image = 0;
+        p->strip = p->th * wf_min_i64(TILES / (p->th * p->tw), g->batch);
+        p->n_strips = wf_ceil_div(g->batch * p->th, p->strip);
+    } else {
+        int64_t n = wf_ceil_div(p->th, wf_max_i64(TILES / p->tw, 1));
+
+        p->strip = wf_ceil_div(p->th, n);
+        p->per_image = wf_ceil_div(p->th, p->strip);
+        p->n_strips = p->per_image * g->batch;
+    }
+}
+
+/* Channels in chunks of nearly equal size, multiples of a panel of the matrix product. */
+static int64_t chunk_of(int64_t channels, int64_t nr)
+{
+    int64_t n = wf_ceil_div(channels, CHUNK_C);
+
+    return wf_round_up(wf_ceil_div(channels, n), nr);
+}
+
+void wf_winograd_plan(struct wf_conv *c)
+{
+    const struct wf_conv_geom *g = &c->d.geom;
+    struct wf_winograd *p = &c->winograd;
+    int64_t n_tiles, patch, work;
+
+    p->fns = wf_winograd_fns_of(c->level);
+    cut_strips(p, g);
+    p->c_in = chunk_of(g->c_in, c->gemm->nr);
+    p->c_out = chunk_of(g->c_out, c->gemm->nr);
+    n_tiles = p->strip * p->tw;
+    p->ps_in = spread_lines(n_tiles * p->c_in);
+    p->ps_out = spread_lines(n_tiles * p->c_out);
+    patch = PLACES * wf_max_i64(p->c_in, p->c_out);
+    work = PLACES * (p->ps_in + p->ps_out) + patch;
+    if (c->d.dir == WF_CONV_GRAD_FILTER) {
+        int64_t cuts = wf_ceil_div(g->c_in, p->c_in) * wf_ceil_div(g->c_out, p->c_out);
+
+        p->n_chunks = wf_max_i64(wf_min_i64(WANT_TASKS / cuts, p->n_strips), 1);
+        p->ps_filter = spread_lines(p->c_in * p->c_out);
+        work += PLACES * p->ps_filter;
+        c->shared_floats = p->n_chunks > 1 ? p->n_chunks * 9 * g->c_in * g->c_out : 0;
+    } else {
+        int64_t k = c->d.dir == WF_CONV_FORWARD ? g->c_in : g->c_out;
+        int64_t n = c->d.dir == WF_CONV_FORWARD ? g->c_out : g->c_in;
+
+        p->ps_filter = spread_lines(wf_gemm_packed_b(c->gemm, k, n));
+        work += 9 * FILTER_K * c->gemm->nr;
+        c->shared_floats = PLACES * p->ps_filter;
+    }
+    c->thread_floats = work;
+}
+
+/* ---- running: common parts ------------------------------------------------------------------- */
+
+/* The memory of one thread. */
+struct work {
+    float *in, *out; /* transformed tiles: [36][tiles][channels] */
+    float *patch;    /* one tile at an edge: [36][channels] */
+    float *filter;   /* filter gradient: [36][c_in][c_out]; else taps of a piece of the filter */
+};
+
+static struct work work_of(const struct wf_conv_run *r, int thread)
+{
+    const struct wf_winograd *p = &r->c->winograd;
+    float *at = wf_conv_thread(r, thread);
+    struct work w = {.in = at, .out = at + PLACES * p->ps_in};
+
+    w.patch = w.out + PLACES * p->ps_out;
+    w.filter = w.patch + PLACES * wf_max_i64(p->c_in, p->c_out);
+    return w;
+}
+
+/* A strip: rows of tiles counted over all images. */
+struct strip {
+    int64_t row, n_rows;
+};
+
+static struct strip strip_at(const struct wf_conv_run *r, int64_t i)
+{
+    const struct wf_winograd *p = &r->c->winograd;
+    struct strip s;
+
+    if (p->per_image) {
+        int64_t first = i % p->per_image * p->strip;
+
+        s.row = i / p->per_image * p->th + first;
+        s.n_rows = wf_min_i64(p->strip, p->th - first);
+    } else {
+        s.row = i * p->strip;
+        s.n_rows = wf_min_i64(p->strip, r->c->d.geom.batch * p->th - s.row);
+    }
+    return s;
+}
+
+/* A box of pixels of one image, cut at the image's edges. */
+struct box {
+    int64_t y, x, h, w;     /* where it is; its size */
+    int64_t y0, y1, x0, x1; /* the rows and columns of it that exist */
+};
+
+static struct box box_at(int64_t y, int64_t x, int64_t size, int64_t n_y, int64_t n_x)
+{
+    struct box b = {.y = y, .x = x, .h = size, .w = size};
+
+    b.y0 = wf_max_i64(0, -y);
+    b.x0 = wf_max_i64(0, -x);
+    b.y1 = wf_max_i64(wf_min_i64(size, n_y - y), b.y0);
+    b.x1 = wf_max_i64(wf_min_i64(size, n_x - x), b.x0);
+    return b;
+}
+
+static bool whole(const struct box *b)
+{
+    return !b->y0 && !b->x0 && b->y1 == b->h && b->x1 == b->w;
+}
+
+/* Pixels that exist, n channels each, between an image and a patch [h][w][n]. */
+static void copy_in(float *patch, const struct box *b, const float *image, int64_t rs, int64_t cs, int64_t n)
+{
+    memset(patch, 0, (size_t)(b->h * b->w * n) * sizeof *patch);
+    for (int64_t i = b->y0; i < b->y1; i++)
+        for (int64_t j = b->x0; j < b->x1; j++)
+            memcpy(patch + (i * b->w + j) * n, image + (b->y + i) * rs + (b->x + j) * cs,
+                   (size_t)n * sizeof *patch);
+}
+
+static void copy_out(float *image, int64_t rs, int64_t cs, const struct box *b, const float *patch, int64_t n)
+{
+    for (int64_t i = b->y0; i < b->y1; i++)
+        for (int64_t j = b->x0; j < b->x1; j++)
+            memcpy(image + (b->y + i) * rs + (b->x + j) * cs, patch + (i * b->w + j) * n,
+                   (size_t)n * sizeof *patch);
+}
+
+static void add_out(const struct wf_conv *c, float *image, int64_t rs, int64_t cs, const struct box *b,
+                    const float *patch, int64_t n)
+{
+    for (int64_t i = b->y0; i < b->y1; i++)
+        c->gemm->add(image + (b->y + i) * rs + (b->x + b->x0) * cs, cs, patch + (i * b->w + b->x0) * n, n,
+                     b->x1 - b->x0, n);
+}
+
+/* Transform the inputs of a strip: channels [c0, c0 + n). */
+static void transform_input(const struct wf_conv_run *r, const struct work *w, struct strip s, int64_t c0,
+                            int64_t n)
+{
+    const struct wf_winograd *p = &r->c->winograd;
+    const struct wf_conv_geom *g = &r->c->d.geom;
+    int64_t cs = g->c_in, rs = g->w.in[2] * cs;
+
+    for (int64_t t = 0; t < s.n_rows * p->tw; t++) {
+        int64_t row = s.row + t / p->tw, image = row / p->th;
+        const float *x = r->x + image * g->w.in[1] * rs + c0;
+        struct box b = box_at(row % p->th * 4 - g->w.lo[1], t % p->tw * 4 - g->w.lo[2], 6, g->w.in[1], g->w.in[2]);
+
+        if (whole(&b)) {
+            p->fns->input(w->in + t * p->c_in, p->ps_in, x + b.y * rs + b.x * cs, rs, cs, n);
+        } else {
+            copy_in(w->patch, &b, x, rs, cs, n);
+            p->fns->input(w->in + t * p->c_in, p->ps_in, w->patch, 6 * n, n, n);
+        }
+    }
+}
+
+/* Transform the output gradients of a strip. */
+static void transform_grad(const struct wf_conv_run *r, const struct work *w, struct strip s, int64_t c0,
+                           int64_t n)
+{
+    const struct wf_winograd *p = &r->c->winograd;
+    const struct wf_conv_geom *g = &r->c->d.geom;
+    int64_t cs = g->c_out, rs = g->w.out[2] * cs;
+
+    for (int64_t t = 0; t < s.n_rows * p->tw; t++) {
+        int64_t row = s.row + t / p->tw, image = row / p->th;
+        const float *dy = r->y + image * g->w.out[1] * rs + c0;
+        struct box b = box_at(row % p->th * 4, t % p->tw * 4, 4, g->w.out[1], g->w.out[2]);
+
+        if (whole(&b)) {
+            p->fns->grad_output(w->out + t * p->c_out, p->ps_out, dy + b.y * rs + b.x * cs, rs, cs, n);
+        } else {
+            copy_in(w->patch, &b, dy, rs, cs, n);
+            p->fns->grad_output(w->out + t * p->c_out, p->ps_out, w->patch, 4 * n, n, n);
+        }
+    }
+}
+
+/* Task: transform FILTER_K rows of one panel of the packed filter. */
+static void filter_task(void *arg, int64_t task, int thread)
+{
+    const struct wf_conv_run *r = arg;
+    const struct wf_conv_geom *g = &r->c->d.geom;
+    const struct wf_winograd *p = &r->c->winograd;
+    const struct wf_gemm_fns *gemm = r->c->gemm;
+    bool back = r->c->d.dir == WF_CONV_GRAD_INPUT;
+    int64_t k = back ? g->c_out : g->c_in, n = back ? g->c_in : g->c_out, nr = gemm->nr;
+    int64_t n_cuts = wf_ceil_div(k, FILTER_K), k0 = task % n_cuts * FILTER_K, col = task / n_cuts * nr;
+    int64_t n_k = wf_min_i64(FILTER_K, k - k0), n_cols = wf_min_i64(nr, n - col);
+    float *taps = work_of(r, thread).filter;
+
+    for (int64_t t = 0; t < 9; t++) {
+        const float *w = r->w + t * g->c_in * g->c_out;
+
+        gemm->pack_b(taps + t * n_k * nr, w + (back ? col * g->c_out + k0 : k0 * g->c_out + col), WF_GEMM_F32,
+                     g->c_out, back, n_k, n_cols);
+    }
+    p->fns->filter(r->shared + (col / nr * k + k0) * nr, p->ps_filter, taps, n_k * nr, n_k * nr);
+}
+
+static void transform_filter(struct wf_conv_run *r)
+{
+    const struct wf_conv_geom *g = &r->c->d.geom;
+    bool back = r->c->d.dir == WF_CONV_GRAD_INPUT;
+    int64_t k = back ? g->c_out : g->c_in, n = back ? g->c_in : g->c_out;
+
+    wf_pool_for(r->pool, wf_ceil_div(k, FILTER_K) * wf_ceil_div(n, r->c->gemm->nr), filter_task, r);
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+/* Transform back one row of tiles, the strip's row i: channels [c0, c0 + n). */
+static void transform_output_row(const struct wf_conv_run *r, const struct work *w, struct strip s, int64_t i,
+                                 int64_t c0, int64_t n)
+{
+    const struct wf_winograd *p = &r->c->winograd;
+    const struct wf_conv_geom *g = &r->c->d.geom;
+    int64_t cs = g->c_out, rs = g->w.out[2] * cs, row = s.row + i;
+    float *y = r->y_out + row / p->th * g->w.out[1] * rs + c0;
+
+    for (int64_t t = 0; t < p->tw; t++) {
+        struct box b = box_at(row % p->th * 4, t * 4, 4, g->w.out[1], g->w.out[2]);
+        const float *m = w->out + (i * p->tw + t) * p->c_out;
+
+        if (whole(&b)) {
+            p->fns->output(y + b.y * rs + b.x * cs, rs, cs, m, p->ps_out, n);
+        } else {
+            p->fns->output(w->patch, 4 * n, n, m, p->ps_out, n);
+            copy_out(y, rs, cs, &b, w->patch, n);
+        }
+    }
+}
+
+static void forward_task(void *arg, int64_t task, int thread)
+{
+    const struct wf_conv_run *r = arg;
+    const struct wf_conv *c = r->c;
+    const struct wf_winograd *p = &c->winograd;
+    const struct wf_conv_geom *g = &c->d.geom;
+    const struct work w = work_of(r, thread);
+    const struct strip s = strip_at(r, task);
+    int64_t nr = c->gemm->nr;
+
+    for (int64_t n0 = 0; n0 < g->c_out; n0 += p->c_out) {
+        int64_t n = wf_min_i64(p->c_out, g->c_out - n0);
+
+        for (int64_t k0 = 0; k0 < g->c_in; k0 += p->c_in) {
+            struct wf_gemm_block blk = {.m = s.n_rows * p->tw, .n = n, .k = wf_min_i64(p->c_in, g->c_in - k0),
+                                        .a_rs = p->c_in, .a_cs = 1, .b_ps = g->c_in * nr,
+                                        .ldc = p->c_out, .accumulate = k0 > 0};
+
+            if (n0 == 0 || p->c_in < g->c_in)
+                transform_input(r, &w, s, k0, blk.k);
+            for (int64_t i = 0; i < PLACES; i++) {
+                blk.a = w.in + i * p->ps_in;
+                blk.b = r->shared + i * p->ps_filter + (n0 / nr * g->c_in + k0) * nr;
+                blk.c = w.out + i * p->ps_out;
+                c->gemm->block(&blk);
+            }
+        }
+        for (int64_t i = 0; i < s.n_rows; i++) {
+            int64_t y = (s.row + i) % p->th * 4, image = (s.row + i) / p->th;
+
+            transform_output_row(r, &w, s, i, n0, n);
+            wf_conv_finish(r, thread, (image * g->w.out[1] + y) * g->w.out[2],
+                           wf_min_i64(4, g->w.out[1] - y) * g->w.out[2], n0, n);
+        }
+    }
+}
+
+/* ---- gradient of the input ------------------------------------------------------------------- */
+
+/* Set to zero the rows of dx that this strip is the first to add to. */
+static void clear_rows(const struct wf_conv_run *r, int64_t index, struct strip s)
+{
+    const struct wf_winograd *p = &r->c->winograd;
+    const struct wf_conv_geom *g = &r->c->d.geom;
+    int64_t n_y = g->w.in[1], row_floats = g->w.in[2] * g->c_in, from = 0, to;
+
+    if (!p->per_image) {
+        from = s.row / p->th * n_y;
+        to = (s.row + s.n_rows) / p->th * n_y;
+    } else {
+        int64_t i = index % p->per_image, image = s.row / p->th, first = s.row % p->th * 4 - g->w.lo[1];
+        bool odd = i % 2, last = i == p->per_image - 1;
+
+        to = first + s.n_rows * 4;
+        from = wf_max_i64(0, i == 0 ? 0 : odd ? first + 2 : first);
+        to = last ? n_y : wf_max_i64(from, wf_min_i64(n_y, odd ? to : to + 2));
+        from = wf_min_i64(from, to) + image * n_y;
+        to += image * n_y;
+    }
+    if (to > from)
+        memset(r->x_out + from * row_floats, 0, (size_t)((to - from) * row_floats) * sizeof(float));
+}
+
+static void transform_back(const struct wf_conv_run *r, const struct work *w, struct strip s, int64_t c0,
+                           int64_t n)
+{
+    const struct wf_winograd *p = &r->c->winograd;
+    const struct wf_conv_geom *g = &r->c->d.geom;
+    int64_t cs = g->c_in, rs = g->w.in[2] * cs;
+
+    for (int64_t t = 0; t < s.n_rows * p->tw; t++) {
+        int64_t row = s.row + t / p->tw, image = row / p->th;
+        float *dx = r->x_out + image * g->w.in[1] * rs + c0;
+        struct box b = box_at(row % p->th * 4 - g->w.lo[1], t % p->tw * 4 - g->w.lo[2], 6, g->w.in[1], g->w.in[2]);
+        const float *v = w->in + t * p->c_in;
+
+        if (whole(&b)) {
+            p->fns->grad_input(dx + b.y * rs + b.x * cs, rs, cs, v, p->ps_in, n);
+        } else {
+            memset(w->patch, 0, (size_t)(PLACES * n) * sizeof(float));
+            p->fns->grad_input(w->patch, 6 * n, n, v, p->ps_in, n);
+            add_out(r->c, dx, rs, cs, &b, w->patch, n);
+        }
+    }
+}
+
+static void grad_input_strip(const struct wf_conv_run *r, int64_t index, int thread)
+{
+    const struct wf_conv *c = r->c;
+    const struct wf_winograd *p = &c->winograd;
+    const struct wf_conv_geom *g = &c->d.geom;
+    const struct work w = work_of(r, thread);
+    const struct strip s = strip_at(r, index);
+    int64_t nr = c->gemm->nr;
+
+    clear_rows(r, index, s);
+    for (int64_t n0 = 0; n0 < g->c_in; n0 += p->c_in) {
+        int64_t n = wf_min_i64(p->c_in, g->c_in - n0);
+
+        for (int64_t k0 = 0; k0 < g->c_out; k0 += p->c_out) {
+            struct wf_gemm_block blk = {.m = s.n_rows * p->tw, .n = n, .k = wf_min_i64(p->c_out, g->c_out - k0),
+                                        .a_rs = p->c_out, .a_cs = 1, .b_ps = g->c_out * nr,
+                                        .ldc = p->c_in, .accumulate = k0 > 0};
+
+            if (n0 == 0 || p->c_out < g->c_out)
+                transform_grad(r, &w, s, k0, blk.k);
+            for (int64_t i = 0; i < PLACES; i++) {
+                blk.a = w.out + i * p->ps_out;
+                blk.b = r->shared + i * p->ps_filter + (n0 / nr * g->c_out + k0) * nr;
+                blk.c = w.in + i * p->ps_in;
+                c->gemm->block(&blk);
+            }
+        }
+        transform_back(r, &w, s, n0, n);
+    }
+}
+
+static void grad_input_task(void *arg, int64_t task, int thread)
+{
+    const struct wf_conv_run *r = arg;
+    const struct wf_winograd *p = &r->c->winograd;
+    int64_t per_phase;
+
+    if (!p->per_image) {
+        grad_input_strip(r, task, thread);
+        return;
+    }
+    per_phase = (p->per_image + 1 - r->phase) / 2;
+    grad_input_strip(r, task / per_phase * p->per_image + task % per_phase * 2 + r->phase, thread);
+}
+
+static void run_grad_input(struct wf_conv_run *r)
+{
+    const struct wf_winograd *p = &r->c->winograd;
+
+    if (!p->per_image) {
+        wf_pool_for(r->pool, p->n_strips, grad_input_task, r);
+        return;
+    }
+    for (r->phase = 0; r->phase < 2; r->phase++)
+        wf_pool_for(r->pool, (p->per_image + 1 - r->phase) / 2 * r->c->d.geom.batch, grad_input_task, r);
+}
+
+/* ---- gradient of the filter ------------------------------------------------------------------ */
+
+/* One chunk of strips for one pair of channel chunks. */
+static void grad_filter_task(void *arg, int64_t task, int thread)
+{
+    const struct wf_conv_run *r = arg;
+    const struct wf_conv *c = r->c;
+    const struct wf_winograd *p = &c->winograd;
+    const struct wf_conv_geom *g = &c->d.geom;
+    const struct work w = work_of(r, thread);
+    int64_t n_n = wf_ceil_div(g->c_out, p->c_out), n_m = wf_ceil_div(g->c_in, p->c_in);
+    int64_t n0 = task % n_n * p->c_out, m0 = task / n_n % n_m * p->c_in, chunk = task / n_n / n_m;
+    int64_t from = chunk * p->n_strips / p->n_chunks, to = (chunk + 1) * p->n_strips / p->n_chunks;
+    int64_t n = wf_min_i64(p->c_out, g->c_out - n0), m = wf_min_i64(p->c_in, g->c_in - m0);
+    float *dw = (p->n_chunks > 1 ? r->shared + chunk * 9 * g->c_in * g->c_out : r->w_out) + m0 * g->c_out + n0;
+
+    for (int64_t i = from; i < to; i++) {
+        struct strip s = strip_at(r, i);
+        struct wf_gemm_block blk = {.m = m, .n = n, .k = s.n_rows * p->tw, .a_rs = 1, .a_cs = p->c_in,
+                                    .b_ld = p->c_out, .ldc = p->c_out, .accumulate = i > from};
+
+        transform_input(r, &w, s, m0, m);
+        transform_grad(r, &w, s, n0, n);
+        for (int64_t k = 0; k < PLACES; k++) {
+            blk.a = w.in + k * p->ps_in;
+            blk.b = w.out + k * p->ps_out;
+            blk.c = w.filter + k * p->ps_filter;
+            c->gemm->block(&blk);
+        }
+    }
+    for (int64_t i = 0; i < m; i++)
+        p->fns->grad_filter(dw + i * g->c_out, g->c_in * g->c_out, w.filter + i * p->c_out, p->ps_filter, n);
+}
+
+static void run_grad_filter(struct wf_conv_run *r)
+{
+    const struct wf_conv_geom *g = &r->c->d.geom;
+    const struct wf_winograd *p = &r->c->winograd;
+    int64_t n_n = wf_ceil_div(g->c_out, p->c_out), n_m = wf_ceil_div(g->c_in, p->c_in);
+
+    wf_pool_for(r->pool, p->n_chunks * n_n * n_m, grad_filter_task, r);
+    if (p->n_chunks > 1)
+        wf_conv_add_chunks(r, r->w_out, 9 * g->c_in * g->c_out, p->n_chunks);
+}
+
+void wf_winograd_run(struct wf_conv_run *r)
+{
+    if (r->c->d.dir == WF_CONV_GRAD_FILTER) {
+        run_grad_filter(r);
+        return;
+    }
+    transform_filter(r);
+    if (r->c->d.dir == WF_CONV_FORWARD)
+        wf_pool_for(r->pool, r->c->winograd.n_strips, forward_task, r);
+    else
+        run_grad_input(r);
+}
