@@ -40,12 +40,14 @@ weft_status wf_store_new(const weft_graph *g, struct wf_store **out)
     int32_t *roots = wf_alloc_n(ctx, g->n_vars + 1, sizeof *roots);
     weft_status st;
 
+    if (s) {
+        s->ctx = ctx;
+        s->n_refs = 1;
+    }
     if (!s || !roots) {
         st = wf_err_nomem(ctx, sizeof *s, "variables");
         goto out;
     }
-    s->ctx = ctx;
-    s->n_refs = 1;
     if (g->n_vars)
         memcpy(roots, g->vars, (size_t)g->n_vars * sizeof *roots);
     st = wf_pass_resolve(g, 0, NULL, NULL, (int)g->n_vars, roots, &s->graph);
