@@ -22,10 +22,20 @@ weft_status infer_fused(struct wf_infer *r)
     return fill_outputs(r, &t);
 }
 
-weft_status infer_matmul_fused(struct wf_infer *r)
+static weft_status after(struct wf_infer *r, wf_infer_fn *anchor)
 {
-    weft_status st = infer_matmul(r);
+    weft_status st = anchor(r);
     struct wf_type t = r->out[0];
 
     return st ? st : fill_outputs(r, &t);
+}
+
+weft_status infer_matmul_fused(struct wf_infer *r)
+{
+    return after(r, infer_matmul);
+}
+
+weft_status infer_conv_fused(struct wf_infer *r)
+{
+    return after(r, infer_conv);
 }

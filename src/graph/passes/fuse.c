@@ -83,7 +83,8 @@ static int n_read(const struct wf_node *n)
 
 static bool can_anchor(const weft_graph *g, const struct wf_node *n)
 {
-    return n->op->id == WF_OP_matmul && g->values[n->first_out].type.dtype == WEFT_F32 && n->n_ctrl == 0;
+    return (n->op->id == WF_OP_matmul || n->op->id == WF_OP_conv) && n->n_ctrl == 0 &&
+           g->values[n->first_out].type.dtype == WEFT_F32;
 }
 
 static struct cluster *cluster_of(struct fuse *f, int64_t node)
@@ -276,6 +277,21 @@ static void make_program(struct fuse *f, struct program *p, const struct cluster
         p->outs[i] = settle(p->outs[i], p->n_operands);
 }
 
+/* The anchor's op with a program behind it, and the anchor's own attributes. */
+static weft_val build_anchored(struct fuse *f, const struct wf_node *anchor, int n_in, const weft_val *in, int n_common,
+                               const struct wf_set *common)
+{
+    int id = anchor->op->id == WF_OP_matmul ? WF_OP_matmul_fused : WF_OP_conv_fused;
+    struct wf_set sets[WF_MAX_ATTRS];
+    int n = 0;
+
+    for (int i = 0; i < anchor->op->n_attrs; i++)
+        sets[n++] = (struct wf_set){anchor->op->attr[i].name, anchor->attr[i]};
+    for (int i = 0; i < n_common; i++)
+        sets[n++] = common[i];
+    return wf_build(f->rw.to, id, n_in, in, n, sets);
+}
+
 static weft_status emit_cluster(struct fuse *f, const struct cluster *c, int32_t id)
 {
     const weft_graph *g = f->g;
@@ -295,16 +311,8 @@ static weft_status emit_cluster(struct fuse *f, const struct cluster *c, int32_t
         WF_SET_INTS("outs", p.n_outs, p.outs),      WF_SET_INTS("out_types", p.n_outs, p.out_types),
         WF_SET_INT("n", p.n_outs),                  WF_SET_INTS("shape", c->shape->rank, c->shape->dim),
     };
-    if (c->anchor >= 0) {
-        struct wf_set sets[7];
-
-        memcpy(sets, common, 5 * sizeof *sets);
-        sets[5] = (struct wf_set)WF_SET_BOOL("trans_a", wf_node_int(&g->nodes[c->anchor], "trans_a"));
-        sets[6] = (struct wf_set)WF_SET_BOOL("trans_b", wf_node_int(&g->nodes[c->anchor], "trans_b"));
-        out = wf_build(f->rw.to, WF_OP_matmul_fused, n_in, in, 7, sets);
-    } else {
-        out = wf_build(f->rw.to, WF_OP_fused, n_in, in, 6, common);
-    }
+    out = c->anchor >= 0 ? build_anchored(f, &g->nodes[c->anchor], n_in, in, 5, common)
+                         : wf_build(f->rw.to, WF_OP_fused, n_in, in, 6, common);
     weft_named(f->rw.to, out, last->name);
     for (int i = 0; i < p.n_outs && out.id; i++)
         f->rw.map[p.out_value[i]] = out.id + i;

@@ -1,10 +1,12 @@
 /* bind_fused.c - element-wise programs by themselves, and as epilogues of matrix products. */
+#include "kernels/cpu/conv.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/prog.h"
 
 weft_status plan_fused(struct wf_kplan *p);
 weft_status plan_matmul_fused(struct wf_kplan *p);
-wf_kernel_fn run_fused, run_matmul_fused;
+weft_status plan_conv_fused(struct wf_kplan *p);
+wf_kernel_fn run_fused, run_matmul_fused, run_conv_fused;
 
 weft_status plan_fused(struct wf_kplan *p)
 {
@@ -48,20 +50,22 @@ weft_status run_fused(const struct wf_call *c)
     return WEFT_OK;
 }
 
-/* ---- products -------------------------------------------------------------------------------- */
+/* ---- products with a program as their epilogue ----------------------------------------------- */
 
-struct matmul_fused {
-    struct wf_gemm gemm;
+struct anchored {
+    int64_t rows, cols; /* of one matrix of the product */
     struct wf_prog *prog;
     struct wf_prog_run *run; /* filled by each call before the product starts */
     size_t prog_offset;      /* in scratch */
+    struct wf_gemm gemm;     /* the product: one of these two */
+    struct wf_conv *conv;
 };
 
 static void epilogue(void *arg, int thread, int64_t b, int64_t row, int64_t n_rows, int64_t col, int64_t n_cols,
                      float *c, int64_t ldc)
 {
-    const struct matmul_fused *f = arg;
-    int64_t n = f->gemm.d.n, first = (b * f->gemm.d.m + row) * n + col;
+    const struct anchored *f = arg;
+    int64_t n = f->cols, first = (b * f->rows + row) * n + col;
 
     if (n_cols == n && ldc == n) { /* whole rows lie one after another */
         wf_prog_range(f->run, thread, first, n_rows * n, c);
@@ -71,41 +75,85 @@ static void epilogue(void *arg, int thread, int64_t b, int64_t row, int64_t n_ro
         wf_prog_range(f->run, thread, first + i * n, n_cols, c + i * ldc);
 }
 
-weft_status plan_matmul_fused(struct wf_kplan *p)
+/* The program of p, whose register 0 is the product. */
+static weft_status plan_program(struct wf_kplan *p, struct anchored **out)
 {
-    struct matmul_fused *f = wf_arena_alloc(p->arena, sizeof *f);
+    struct anchored *f = wf_arena_alloc(p->arena, sizeof *f);
     struct wf_type *operands = wf_arena_alloc(p->arena, sizeof *operands * (size_t)p->n_in);
-    struct wf_gemm_desc d;
-    weft_status st;
 
-    if (!f || !operands)
-        return wf_err_nomem(p->ctx, sizeof *f, "matmul_fused");
-    f->run = wf_arena_alloc(p->arena, sizeof *f->run);
-    if (!f->run)
-        return wf_err_nomem(p->ctx, sizeof *f->run, "matmul_fused");
-    st = wf_matmul_desc(&p->in[0], &p->in[1], &p->out[0], wf_kplan_int(p, "trans_a"), wf_kplan_int(p, "trans_b"), &d);
-    if (st)
-        return st;
+    if (!f || !operands || !(f->run = wf_arena_alloc(p->arena, sizeof *f->run)))
+        return wf_err_nomem(p->ctx, sizeof *f, p->op->name);
     operands[0] = p->out[0];
     for (int i = 2; i < p->n_in; i++)
         operands[i - 1] = p->in[i];
-    st = wf_prog_compile(p, p->n_in - 1, operands, true, &p->out[0], &f->prog);
-    if (st)
-        return st;
-    d.epilogue = epilogue;
-    d.epilogue_arg = f;
-    wf_gemm_plan(&f->gemm, &d, wf_gemm_fns_of(p->ctx->simd), p->n_threads, &p->scratch_bytes);
+    *out = f;
+    return wf_prog_compile(p, p->n_in - 1, operands, true, &p->out[0], &f->prog);
+}
+
+/* The program's scratch stands behind the product's. */
+static void add_scratch(struct wf_kplan *p, struct anchored *f)
+{
     f->prog_offset = (size_t)wf_round_up((int64_t)p->scratch_bytes, 64);
     p->scratch_bytes = f->prog_offset + (size_t)(f->prog->thread_floats * p->n_threads) * sizeof(float);
     p->state = f;
+}
+
+weft_status plan_matmul_fused(struct wf_kplan *p)
+{
+    struct anchored *f = NULL;
+    struct wf_gemm_desc d;
+    weft_status st = wf_matmul_desc(&p->in[0], &p->in[1], &p->out[0], wf_kplan_int(p, "trans_a"),
+                                    wf_kplan_int(p, "trans_b"), &d);
+
+    if (!st)
+        st = plan_program(p, &f);
+    if (st)
+        return st;
+    f->rows = d.m;
+    f->cols = d.n;
+    d.epilogue = epilogue;
+    d.epilogue_arg = f;
+    wf_gemm_plan(&f->gemm, &d, wf_gemm_fns_of(p->ctx->simd), p->n_threads, &p->scratch_bytes);
+    add_scratch(p, f);
     return WEFT_OK;
 }
 
 weft_status run_matmul_fused(const struct wf_call *c)
 {
-    const struct matmul_fused *f = c->state;
+    const struct anchored *f = c->state;
 
     bind_run(f->run, f->prog, c, 2, 1, (char *)c->scratch + f->prog_offset);
     wf_gemm_run(&f->gemm, c->pool, c->in[0].data, c->in[1].data, c->out[0].data, NULL, c->scratch);
+    return WEFT_OK;
+}
+
+weft_status plan_conv_fused(struct wf_kplan *p)
+{
+    struct wf_conv_desc d = {.dir = WF_CONV_FORWARD, .epilogue = epilogue};
+    struct anchored *f = NULL;
+    weft_status st;
+
+    if (p->in[0].dtype != WEFT_F32)
+        return WEFT_ENOSUP;
+    st = plan_program(p, &f);
+    if (st)
+        return st;
+    f->cols = p->out[0].dim[p->out[0].rank - 1];
+    d.epilogue_arg = f;
+    wf_conv_geom_of(p->op, p->attr, &p->in[0], &p->in[1], &p->out[0], &d.geom);
+    st = wf_conv_plan(&d, p->ctx->simd, p->n_threads, p->arena, &f->conv, &p->scratch_bytes);
+    if (st)
+        return st;
+    p->impl = wf_conv_algo_name(f->conv);
+    add_scratch(p, f);
+    return WEFT_OK;
+}
+
+weft_status run_conv_fused(const struct wf_call *c)
+{
+    const struct anchored *f = c->state;
+
+    bind_run(f->run, f->prog, c, 2, 1, (char *)c->scratch + f->prog_offset);
+    wf_conv_run(f->conv, c->pool, c->in[0].data, c->in[1].data, c->out[0].data, c->scratch);
     return WEFT_OK;
 }

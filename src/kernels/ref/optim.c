@@ -41,3 +41,8 @@ weft_status ref_matmul_fused(const struct wf_call *c)
 {
     return ref_fused(c);
 }
+
+weft_status ref_conv_fused(const struct wf_call *c)
+{
+    return ref_fused(c);
+}
