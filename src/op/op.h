@@ -7,6 +7,7 @@
 #ifndef WF_OP_H
 #define WF_OP_H
 
+#include "base/random.h"
 #include "tensor/tensor.h"
 
 /* ---- attributes ------------------------------------------------------------------------------ */
@@ -122,13 +123,6 @@ weft_status wf_broadcast(const struct wf_infer *r, const struct wf_type *a, cons
 weft_status wf_same_dim(const struct wf_infer *r, int64_t a, int64_t b, const char *what, int64_t *out);
 
 /* ---- kernel calls ---------------------------------------------------------------------------- */
-
-/* Randomness of a call: element i of node `node` in (seed, step, shard) is a pure function of these. */
-struct wf_rng_key {
-    uint64_t seed;
-    uint64_t step;
-    uint32_t shard, node;
-};
 
 /* What a kernel gets. Inputs and outputs are contiguous; an absent optional input has dtype NONE and NULL data.
  * An output never overlaps an input unless the row is WF_INPLACE or WF_VIEW and both are the same memory. */
