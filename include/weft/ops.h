@@ -6,5 +6,6 @@
 #include "weft/ops_conv.h"
 #include "weft/ops_shape.h"
 #include "weft/ops_index.h"
+#include "weft/ops_rnn.h"
 
 #endif

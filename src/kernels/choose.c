@@ -42,10 +42,10 @@ bool wf_kplan_all(const struct wf_kplan *p, weft_dtype t)
 
 weft_status wf_kernel_choose(struct wf_kplan *p, bool ref_only, const struct wf_kernel **out)
 {
-    for (int i = 0; !ref_only && fast[i].op_id >= 0; i++) {
+    for (int i = 0; fast[i].op_id >= 0; i++) {
         weft_status st;
 
-        if (fast[i].op_id != p->op->id)
+        if (fast[i].op_id != p->op->id || (ref_only && strcmp(fast[i].impl, "ref") != 0))
             continue;
         p->state = NULL;
         p->scratch_bytes = 0;

@@ -22,7 +22,8 @@ struct wf_kplan {
     const char *impl; /* the implementation's name for explain; preset to the row's */
 };
 
-/* plan returns WEFT_OK, or WEFT_ENOSUP to decline (the next row for the op is asked, at last the reference),
+/* A row with the name "ref" gives a reference kernel a plan function: it stands last of its op's rows.
+ * plan returns WEFT_OK, or WEFT_ENOSUP to decline (the next row for the op is asked, at last the reference),
  * or another error that stops planning. NULL: takes every call. */
 struct wf_kernel {
     int op_id;
