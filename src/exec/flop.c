@@ -14,9 +14,9 @@ static const struct wf_type *in_type(const weft_graph *g, const struct wf_node *
     return &g->values[i < n->n_in ? n->in[i] : 0].type;
 }
 
-static double matmul_flop(const weft_graph *g, const struct wf_node *n)
+static double matmul_flop(const weft_graph *g, const struct wf_node *n, int first)
 {
-    const struct wf_type *a = in_type(g, n, 0);
+    const struct wf_type *a = in_type(g, n, first);
     bool ta = wf_node_int(n, "trans_a");
 
     return 2 * count(&g->values[n->first_out].type) * (double)a->dim[a->rank - (ta ? 2 : 1)];
@@ -42,8 +42,10 @@ double wf_flop(const weft_graph *g, const struct wf_node *n)
 {
     const char *op = n->op->name;
 
-    if (n->op->id == WF_OP_matmul || n->op->id == WF_OP_matmul_fused)
-        return matmul_flop(g, n);
+    if (n->op->id == WF_OP_matmul || n->op->id == WF_OP_matmul_fused || n->op->id == WF_OP_matmul_sums)
+        return matmul_flop(g, n, 0);
+    if (n->op->id == WF_OP_matmul_apply)
+        return matmul_flop(g, n, 1);
     if (!strcmp(op, "conv") || !strcmp(op, "conv_fused"))
         return conv_flop(in_type(g, n, 1), &g->values[n->first_out].type);
     if (!strcmp(op, "conv_grad_input"))

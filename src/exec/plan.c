@@ -36,6 +36,10 @@ static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
         return st;
     st = wf_pass_simplify(p->graph, mask, eval_ref, p->ctx, n_roots, p->roots, &to);
     st = next_graph(&p->graph, st, to);
+    if (!st && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels && !fn->opts.flat_gradients) {
+        st = wf_pass_join(p->graph, n_roots, p->roots, &to);
+        st = next_graph(&p->graph, st, to);
+    }
     if (!st && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels) {
         st = wf_pass_fuse(p->graph, n_roots, p->roots, &to);
         st = next_graph(&p->graph, st, to);
@@ -65,7 +69,7 @@ static void add_slots(const struct wf_node *n, struct wf_type *in)
 
 static bool is_update(const struct wf_node *n)
 {
-    return n->op->id == WF_OP_apply || n->op->id == WF_OP_apply_rows;
+    return n->op->id == WF_OP_apply || n->op->id == WF_OP_apply_rows || n->op->id == WF_OP_matmul_apply;
 }
 
 /* Operands of the call: the node's, or for an update its fixed places and the slots. */

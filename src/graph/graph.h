@@ -182,6 +182,9 @@ enum wf_pass {
 /* Fold, CSE and algebra, as the mask says. Dead nodes disappear in any case. */
 weft_status wf_pass_simplify(const weft_graph *g, unsigned mask, wf_eval_fn *eval, void *arg, int n_roots,
                              int32_t *roots, weft_graph **out);
+/* Products that do a second job on their way: the sums of their operand's columns, the update of the variable whose
+ * gradient they are. All types must be known. */
+weft_status wf_pass_join(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
 /* All types must be known. */
 weft_status wf_pass_fuse(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
 

@@ -39,3 +39,31 @@ weft_status infer_conv_fused(struct wf_infer *r)
 {
     return after(r, infer_conv);
 }
+
+weft_status infer_matmul_sums(struct wf_infer *r)
+{
+    weft_status st = infer_matmul(r);
+
+    r->out[1] = wf_type_of(r->in[1].dtype, 1, &r->in[1].dim[r->in[1].rank - 1]);
+    return st;
+}
+
+weft_status infer_matmul_apply(struct wf_infer *r)
+{
+    struct wf_type product[2];
+    struct wf_infer m = *r;
+    weft_status st;
+
+    m.in = r->in + 1;
+    m.n_in = 2;
+    m.out = product;
+    st = infer_matmul_sums(&m);
+    if (st)
+        return st;
+    if (!wf_type_same_shape(&product[0], &r->in[0]))
+        return wf_infer_err(r, WEFT_ESHAPE, "the product has another shape than the variable");
+    r->out[0] = r->in[0];
+    if (r->n_out > 1)
+        r->out[1] = product[1];
+    return WEFT_OK;
+}

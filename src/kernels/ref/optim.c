@@ -46,3 +46,13 @@ weft_status ref_conv_fused(const struct wf_call *c)
 {
     return ref_fused(c);
 }
+
+weft_status ref_matmul_sums(const struct wf_call *c)
+{
+    return ref_fused(c);
+}
+
+weft_status ref_matmul_apply(const struct wf_call *c)
+{
+    return ref_fused(c);
+}
