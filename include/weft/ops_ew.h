@@ -59,7 +59,7 @@ WEFT_API weft_val weft_prelu(weft_graph *g, weft_val x, weft_val slope);
 
 typedef struct weft_elu_opts {
     size_t size;
-    double alpha; /* 0: 1 (WEFT_ZERO for 0) */
+    double alpha; /* not negative; 0: 1 (WEFT_ZERO for 0) */
 } weft_elu_opts;
 /* x where x > 0, else alpha (e^x - 1). */
 WEFT_API weft_val weft_elu(weft_graph *g, weft_val x, const weft_elu_opts *opts);
@@ -89,7 +89,7 @@ WEFT_API weft_val weft_div(weft_graph *g, weft_val a, weft_val b); /* floats */
 WEFT_API weft_val weft_pow(weft_graph *g, weft_val a, weft_val b);
 /* a - b floor(a / b), numbers: the result has the sign of b. An integer divisor of 0 is WEFT_EDATA. */
 WEFT_API weft_val weft_mod(weft_graph *g, weft_val a, weft_val b);
-/* Numbers; NaN where either is. At a tie the gradient goes to the first operand, as in TensorFlow. */
+/* Keras' minimum and maximum; numbers; NaN where either is. At a tie the gradient goes to the first operand, as in TensorFlow. */
 WEFT_API weft_val weft_min(weft_graph *g, weft_val a, weft_val b);
 WEFT_API weft_val weft_max(weft_graph *g, weft_val a, weft_val b);
 /* Comparisons take any type and give bool; they have no gradient. */

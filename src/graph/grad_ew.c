@@ -78,8 +78,8 @@ RULE(erf, mul(g, dy,
 RULE(tanh, wf_binary(g, WF_OP_tanh_grad, dy, y))
 RULE(sigmoid, wf_binary(g, WF_OP_sigmoid_grad, dy, y))
 RULE(relu, wf_binary(g, WF_OP_relu_grad, dy, y))
-RULE(relu6, wf_binary(g, WF_OP_relu6_grad, dy, x))
-RULE(selu, wf_binary(g, WF_OP_selu_grad, dy, x))
+RULE(relu6, wf_binary(g, WF_OP_relu6_grad, dy, y))
+RULE(selu, wf_binary(g, WF_OP_selu_grad, dy, y))
 RULE(gelu, wf_binary(g, WF_OP_gelu_grad, dy, x))
 RULE(gelu_tanh, wf_binary(g, WF_OP_gelu_tanh_grad, dy, x))
 RULE(silu, wf_binary(g, WF_OP_silu_grad, dy, x))
@@ -105,7 +105,7 @@ static weft_val clip_grad(struct wf_grad *r, weft_val dy, weft_val x)
 }
 
 RULE(leaky_relu, with_alpha(r, WF_OP_leaky_relu_grad, dy, x))
-RULE(elu, with_alpha(r, WF_OP_elu_grad, dy, x))
+RULE(elu, with_alpha(r, WF_OP_elu_grad, dy, y))
 RULE(clip, clip_grad(r, dy, x))
 
 /* ---- fused gradients ------------------------------------------------------------------------- */
@@ -131,16 +131,15 @@ static weft_val sigmoid(weft_graph *g, weft_val x)
     return wf_unary(g, WF_OP_sigmoid, x);
 }
 
-/* g dy k e^x where x <= 0. */
-static weft_val elu_curve(weft_graph *g, weft_val gr, weft_val dy, weft_val x, double k)
+/* g dy where y <= 0: there elu' = y + alpha. */
+static weft_val elu_curve(weft_graph *g, weft_val gr, weft_val dy, weft_val y)
 {
-    weft_val zero, e;
+    weft_val zero;
 
     if (g->st)
         return WEFT_NIL;
-    zero = wf_const_like(g, 0, x);
-    e = wf_unary(g, WF_OP_exp, wf_binary(g, WF_OP_min, x, zero));
-    return where(g, wf_binary(g, WF_OP_gt, x, zero), zero, mul(g, mul(g, gr, dy), scale(g, k, e)));
+    zero = wf_const_like(g, 0, y);
+    return where(g, wf_binary(g, WF_OP_gt, y, zero), zero, mul(g, gr, dy));
 }
 
 /* phi(x) (2 - x^2). */
@@ -202,8 +201,8 @@ RULE2(hard_sigmoid, SAME(hard_sigmoid), WEFT_NIL)
 /* f'' is 1/3 between -3 and 3. */
 RULE2(hard_swish, SAME(hard_swish),
       wf_binary(g, WF_OP_hard_sigmoid_grad, scale(g, 2, mul(g, gr, dy)), x))
-RULE2(elu, with_alpha(r, WF_OP_elu_grad, gr, x), elu_curve(g, gr, dy, x, wf_grad_float(r, "alpha")))
-RULE2(selu, SAME(selu), elu_curve(g, gr, dy, x, 1.0507009873554804934 * 1.6732632423543772848))
+RULE2(elu, with_alpha(r, WF_OP_elu_grad, gr, x), elu_curve(g, gr, dy, x))
+RULE2(selu, SAME(selu), elu_curve(g, gr, dy, x))
 RULE2(gelu, SAME(gelu), mul(g, mul(g, gr, dy), gelu_curve(g, x)))
 RULE2(gelu_tanh, SAME(gelu_tanh), mul(g, mul(g, gr, dy), gelu_tanh_curve(g, x)))
 RULE2(silu, SAME(silu), mul(g, mul(g, gr, dy), silu_curve(g, x)))

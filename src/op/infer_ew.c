@@ -58,6 +58,16 @@ weft_status infer_clip(struct wf_infer *r)
     return infer_unary(r);
 }
 
+/* The gradient is taken from the result, whose sign must be that of x. */
+weft_status infer_elu(struct wf_infer *r)
+{
+    double alpha = wf_in_float(r, "alpha");
+
+    if (!(alpha >= 0))
+        return wf_infer_err(r, WEFT_EINVAL, "alpha %g must not be negative", alpha);
+    return infer_unary_float(r);
+}
+
 weft_status infer_is_finite(struct wf_infer *r)
 {
     weft_status st = infer_unary_float(r);
