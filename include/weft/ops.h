@@ -8,5 +8,7 @@
 #include "weft/ops_shape.h"
 #include "weft/ops_index.h"
 #include "weft/ops_rnn.h"
+#include "weft/einsum.h"
+#include "weft/scan.h"
 
 #endif
