@@ -5,6 +5,7 @@
 #include "weft/ops_ew.h"
 #include "weft/ops_conv.h"
 #include "weft/ops_reduce.h"
+#include "weft/ops_nn.h"
 #include "weft/ops_shape.h"
 #include "weft/ops_index.h"
 #include "weft/ops_rnn.h"

@@ -1,0 +1,102 @@
+/* build_norm.c - builders of the normalisations. */
+#include "graph/nn.h"
+#include "weft/ops_nn.h"
+
+/* An option of a number: 0 means its default, WEFT_ZERO means 0. */
+static double option(double given, double otherwise)
+{
+    return given == 0 ? otherwise : given == (double)WEFT_ZERO ? 0 : given;
+}
+
+/* gamma * (x - mean) * rsqrt(var + epsilon) + beta, as one product and one sum per element:
+ * scale and offset of a channel are worked out first. */
+static weft_val normalise(weft_graph *g, weft_val x, weft_val gamma, weft_val beta, weft_val mean,
+                          weft_val var, double epsilon)
+{
+    weft_val scale, offset, y;
+
+    scale = wf_unary(g, WF_OP_rsqrt, wf_binary(g, WF_OP_add, var, wf_const_like(g, epsilon, var)));
+    if (gamma.id)
+        scale = wf_binary(g, WF_OP_mul, scale, wf_cast_like(g, gamma, var));
+    offset = wf_binary(g, WF_OP_mul, wf_cast_like(g, mean, var), scale);
+    y = wf_binary(g, WF_OP_mul, wf_cast_like(g, x, var), scale);
+    if (beta.id) {
+        offset = wf_binary(g, WF_OP_sub, wf_cast_like(g, beta, var), offset);
+        y = wf_binary(g, WF_OP_add, y, offset);
+    } else {
+        y = wf_binary(g, WF_OP_sub, y, offset);
+    }
+    return wf_cast_like(g, y, x);
+}
+
+weft_val weft_batch_norm(weft_graph *g, weft_val x, weft_val gamma, weft_val beta,
+                         weft_val moving_mean, weft_val moving_var,
+                         const weft_batch_norm_opts *opts)
+{
+    double epsilon = option(opts ? opts->epsilon : 0, 1e-3),
+           momentum = option(opts ? opts->momentum : 0, 0.99);
+    struct wf_set sets[] = {WF_SET_FLOAT("epsilon", epsilon)};
+    weft_val y, updates[2];
+
+    if ((opts && !wf_check_opts(g, opts->size, sizeof *opts, "batch_norm")) ||
+        !wf_check_val(g, x, "batch_norm"))
+        return WEFT_NIL;
+    if (!opts || !opts->training) {
+        if (!wf_check_val(g, moving_mean, "batch_norm: moving_mean") ||
+            !wf_check_val(g, moving_var, "batch_norm: moving_var"))
+            return WEFT_NIL;
+        return normalise(g, x, gamma, beta, moving_mean, moving_var, epsilon);
+    }
+    y = wf_build(g, WF_OP_batch_norm, 3, (weft_val[]){x, gamma, beta}, 1, sets);
+    if (!moving_mean.id && !moving_var.id)
+        return y;
+    updates[0] = weft_assign_ema(g, moving_mean, weft_output(g, y, 1), momentum);
+    updates[1] = weft_assign_ema(g, moving_var, weft_output(g, y, 2), momentum);
+    if (g->st)
+        return WEFT_NIL;
+    if (opts->updates)
+        memcpy(opts->updates, updates, sizeof updates);
+    return y;
+}
+
+weft_val weft_layer_norm(weft_graph *g, weft_val x, weft_val gamma, weft_val beta,
+                         const weft_layer_norm_opts *opts)
+{
+    struct wf_set sets[] = {WF_SET_INT("n_axes", opts && opts->n_axes ? opts->n_axes : 1),
+                            WF_SET_FLOAT("epsilon", option(opts ? opts->epsilon : 0, 1e-3))};
+
+    if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "layer_norm"))
+        return WEFT_NIL;
+    return wf_build(g, WF_OP_layer_norm, 3, (weft_val[]){x, gamma, beta}, 2, sets);
+}
+
+weft_val weft_rms_norm(weft_graph *g, weft_val x, weft_val gamma, const weft_rms_norm_opts *opts)
+{
+    struct wf_set sets[] = {WF_SET_INT("n_axes", opts && opts->n_axes ? opts->n_axes : 1),
+                            WF_SET_FLOAT("epsilon", option(opts ? opts->epsilon : 0, 1e-6))};
+
+    if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "rms_norm"))
+        return WEFT_NIL;
+    return wf_build(g, WF_OP_rms_norm, 2, (weft_val[]){x, gamma}, 2, sets);
+}
+
+weft_val weft_group_norm(weft_graph *g, weft_val x, weft_val gamma, weft_val beta,
+                         const weft_group_norm_opts *opts)
+{
+    struct wf_set sets[] = {WF_SET_INT("groups", opts && opts->groups ? opts->groups : 32),
+                            WF_SET_FLOAT("epsilon", option(opts ? opts->epsilon : 0, 1e-3))};
+
+    if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "group_norm"))
+        return WEFT_NIL;
+    return wf_build(g, WF_OP_group_norm, 3, (weft_val[]){x, gamma, beta}, 2, sets);
+}
+
+weft_val weft_instance_norm(weft_graph *g, weft_val x, weft_val gamma, weft_val beta,
+                            const weft_instance_norm_opts *opts)
+{
+    weft_group_norm_opts o = {.size = sizeof o, .groups = -1, .epsilon = opts ? opts->epsilon : 0};
+
+    if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "instance_norm"))
+        return WEFT_NIL;
+    return weft_group_norm(g, x, gamma, beta, &o);
+}

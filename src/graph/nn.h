@@ -1,0 +1,11 @@
+/* nn.h - what the files of the neural-network family share. */
+#ifndef WF_GRAPH_NN_H
+#define WF_GRAPH_NN_H
+
+#include "graph/graph.h"
+
+/* x in the dtype of `like`; x itself when it has it already. */
+weft_val wf_cast_like(weft_graph *g, weft_val x, weft_val like);
+weft_val wf_cast_to(weft_graph *g, weft_val x, weft_dtype dtype);
+
+#endif
