@@ -6,7 +6,9 @@
 #include <time.h>
 
 #include "base/base.h"
+#include "kernels/cpu/norm.h"
 #include "kernels/cpu/optim.h"
+#include "kernels/cpu/rowops.h"
 
 enum { BLOCKS = 15 };
 
@@ -207,6 +209,166 @@ static void bench_sparse(void)
     wf_free(ctx, g);
 }
 
+/* ---- rows -------------------------------------------------------------------------------- */
+
+struct rows {
+    const struct wf_row_fns *f;
+    const struct wf_norm_fns *nf;
+    struct wf_xent xent;
+    struct wf_layer_norm norm;
+    struct wf_layer_norm_grad grad;
+    struct wf_chan_shape shape;
+    struct wf_chan_norm chan;
+    struct wf_chan_grad chan_grad;
+    float *mean, *var;
+};
+
+static void call_xent(void *arg)
+{
+    struct rows *r = arg;
+
+    if (wf_xent_sparse(r->f, ctx->pool, &r->xent) >= 0)
+        exit(1);
+}
+
+static void call_softmax(void *arg)
+{
+    struct rows *r = arg;
+
+    wf_softmax(r->f, ctx->pool, r->xent.n_rows, r->xent.width, r->xent.x, r->xent.dx);
+}
+
+static void call_layer(void *arg)
+{
+    struct rows *r = arg;
+
+    wf_layer_norm(r->nf, ctx->pool, &r->norm);
+}
+
+static void call_layer_grad(void *arg)
+{
+    struct rows *r = arg;
+
+    wf_layer_norm_grad(r->nf, ctx->pool, &r->grad);
+}
+
+static void call_stats(void *arg)
+{
+    struct rows *r = arg;
+
+    wf_chan_stats(r->nf, ctx->pool, &r->shape, r->chan.x, r->mean, r->var, r->chan.scratch);
+}
+
+static void call_chan(void *arg)
+{
+    struct rows *r = arg;
+
+    wf_chan_norm(r->nf, ctx->pool, &r->chan);
+}
+
+static void call_chan_grad(void *arg)
+{
+    struct rows *r = arg;
+
+    wf_chan_grad(r->nf, ctx->pool, &r->chan_grad);
+}
+
+static void bench_xent(int64_t n_rows, int64_t width)
+{
+    int64_t n = n_rows * width;
+    float *x = floats(n), *dx = floats(n), *loss = floats(n_rows);
+    int32_t *labels = wf_alloc_n(ctx, n_rows, sizeof *labels);
+    struct rows r = {.f = wf_row_fns_at(ctx->simd),
+                     .xent = {.n_rows = n_rows,
+                              .width = width,
+                              .x = x,
+                              .labels = labels,
+                              .scale = 1,
+                              .loss = loss,
+                              .dx = dx}};
+    char text[64];
+
+    for (int64_t i = 0; i < n_rows; i++)
+        labels[i] = (int32_t)(i * 7 % width);
+    snprintf(text, sizeof text, "xent %lldx%lld", (long long)n_rows, (long long)width);
+    measure(text, (double)n * 8, call_xent, &r);
+    snprintf(text, sizeof text, "softmax %lldx%lld", (long long)n_rows, (long long)width);
+    measure(text, (double)n * 8, call_softmax, &r);
+    wf_free(ctx, x);
+    wf_free(ctx, dx);
+    wf_free(ctx, loss);
+    wf_free(ctx, labels);
+}
+
+static void bench_layer(int64_t n_rows, int64_t width)
+{
+    int64_t n = n_rows * width;
+    float *x = floats(n), *y = floats(n), *gamma = floats(width), *beta = floats(width);
+    float *mean = floats(n_rows), *rstd = floats(n_rows), *dgamma = floats(width);
+    float *scratch = floats(wf_layer_norm_scratch(n_rows, width)), *dx = floats(n);
+    struct rows r = {.nf = wf_norm_fns_at(ctx->simd),
+                     .norm = {n_rows, width, false, 1e-3f, x, gamma, beta, y, mean, rstd},
+                     .grad = {.n_rows = n_rows,
+                              .width = width,
+                              .x = x,
+                              .dy = y,
+                              .mean = mean,
+                              .rstd = rstd,
+                              .gamma = gamma,
+                              .dx = dx,
+                              .dgamma = dgamma,
+                              .dbeta = beta,
+                              .scratch = scratch}};
+    char text[64];
+
+    snprintf(text, sizeof text, "layer norm %lldx%lld", (long long)n_rows, (long long)width);
+    measure(text, (double)n * 8, call_layer, &r);
+    snprintf(text, sizeof text, "layer norm grad %lldx%lld", (long long)n_rows, (long long)width);
+    measure(text, (double)n * 12, call_layer_grad, &r);
+    wf_free(ctx, x);
+    wf_free(ctx, y);
+    wf_free(ctx, dx);
+    wf_free(ctx, gamma);
+    wf_free(ctx, beta);
+    wf_free(ctx, mean);
+    wf_free(ctx, rstd);
+    wf_free(ctx, dgamma);
+    wf_free(ctx, scratch);
+}
+
+static void bench_channels(int64_t n_rows, int64_t n_channels)
+{
+    int64_t n = n_rows * n_channels;
+    struct wf_chan_shape s = {1, n_rows, n_channels, n_channels};
+    float *x = floats(n), *y = floats(n), *dx = floats(n), *gamma = floats(n_channels);
+    float *mean = floats(n_channels), *var = floats(n_channels), *dgamma = floats(n_channels);
+    float *scratch = floats(wf_chan_scratch(&s));
+    struct rows r = {
+        .nf = wf_norm_fns_at(ctx->simd),
+        .shape = s,
+        .mean = mean,
+        .var = var,
+        .chan = {s, x, mean, var, 1e-3f, gamma, NULL, true, y, scratch},
+        .chan_grad = {s, x, y, mean, var, 1e-3f, gamma, y, false, dx, dgamma, NULL, scratch}};
+    char text[64];
+
+    snprintf(text, sizeof text, "channel stats %lldx%lld", (long long)n_rows,
+             (long long)n_channels);
+    measure(text, (double)n * 4, call_stats, &r);
+    snprintf(text, sizeof text, "channel norm %lldx%lld", (long long)n_rows, (long long)n_channels);
+    measure(text, (double)n * 8, call_chan, &r);
+    snprintf(text, sizeof text, "channel grad %lldx%lld", (long long)n_rows, (long long)n_channels);
+    measure(text, (double)n * 20, call_chan_grad, &r);
+    wf_free(ctx, x);
+    wf_free(ctx, y);
+    wf_free(ctx, dx);
+    wf_free(ctx, gamma);
+    wf_free(ctx, mean);
+    wf_free(ctx, var);
+    wf_free(ctx, dgamma);
+    wf_free(ctx, scratch);
+}
+
 /* ---- main -------------------------------------------------------------------------------- */
 
 static void run_all(void)
@@ -220,6 +382,12 @@ static void run_all(void)
         bench_optim("adagrad", 0, sizes[i]);
     }
     bench_sparse();
+    bench_xent(1024, 10);
+    bench_xent(1024, 1024);
+    bench_xent(64, 50304);
+    bench_layer(1024, 256);
+    bench_channels(36864, 64);
+    bench_channels(100000, 3);
 }
 
 int main(int argc, char **argv)

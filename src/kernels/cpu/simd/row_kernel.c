@@ -1,11 +1,13 @@
 /* row_kernel.c - softmax and cross-entropy on rows, at one SIMD level.
  *
  * Rows are taken in groups of VF_N so that what is needed once a row (a logarithm, a division) is
- * done for the whole group in one vector. A row that fits one vector stays in registers from the
- * first load to the store. Either way each row is computed by itself: groups do not change bits. */
+ * done for the whole group in one vector. Narrow rows are transposed first: a vector then holds one
+ * column of the group, and nothing is folded across lanes. Either way each row is computed by
+ * itself: groups do not change bits. */
 #include "kernels/cpu/rowops.h"
 #include "kernels/cpu/simd/cols_inl.h"
 #include "kernels/cpu/simd/math_inl.h"
+#include "kernels/cpu/simd/trans_inl.h"
 
 #define NEG_INF (-__builtin_inff())
 
@@ -76,49 +78,97 @@ WF_SIMD_INLINE void row_scale(float *y, int64_t n, float by)
 
 /* ---- groups of rows ---------------------------------------------------------------------- */
 
-/* The rows of a group: maxima, sums of exp, and the terms themselves when a row is one vector. */
+enum { NARROW = 16 }; /* columns; a multiple of VF_N */
+
+/* The rows of a group: maxima, sums of exp; of narrow rows also the columns. */
 struct group {
     float max[VF_N], sum[VF_N];
-    vf e[VF_N];
+    vf col[NARROW];
 };
 
-/* The maxima of n <= VF_N rows; rows of one vector stay in g->e. */
-WF_SIMD_INLINE void group_max(struct group *g, int64_t n, int64_t width, const float *x)
+/* n <= VF_N narrow rows as columns; lanes past n hold zero. A load may run on into the next row,
+ * but not past the group: what it brings along stands in columns past the width, which nobody
+ * reads. */
+WF_SIMD_INLINE void narrow_load(vf *col, int64_t n, int64_t width, const float *x)
 {
-    for (int64_t r = 0; r < n; r++) {
-        if (width <= VF_N) {
-            g->e[r] = load_low(x + r * width, width);
-            g->max[r] = vf_hmax2(g->e[r]);
-        } else {
-            g->max[r] = row_max(x + r * width, width);
-        }
+    for (int64_t c = 0; c < width; c += VF_N) {
+        int64_t left = n * width - c;
+
+        for (int r = 0; r < VF_N; r++, left -= width)
+            col[c + r] = r < n ? vf_load_to(x + r * width + c, left) : vf_zero();
+        wf_transpose(col + c);
     }
 }
 
-/* After group_max: the sums of exp(x - max). The terms stay in g->e (one vector) or go to y (if not
- * NULL). */
+/* And back; the columns are lost. A store may run on into the next row, whose own comes later. */
+WF_SIMD_INLINE void narrow_store(vf *col, int64_t n, int64_t width, float *y)
+{
+    int64_t left = n * width;
+
+    for (int64_t c = 0; c < width; c += VF_N)
+        wf_transpose(col + c);
+    for (int64_t r = 0; r < n; r++, left -= width)
+        for (int64_t c = 0; c < width; c += VF_N)
+            vf_store_to(y + r * width + c, col[c + r], left - c);
+}
+
+WF_SIMD_INLINE vf narrow_max(const vf *col, int64_t width)
+{
+    vf max = col[0];
+
+    for (int64_t c = 1; c < width; c++)
+        max = vf_max2(max, col[c]);
+    return max;
+}
+
+/* The sum of exp(col - max), which take the columns' place. */
+WF_SIMD_INLINE vf narrow_exp(vf *col, int64_t width, vf max)
+{
+    vf sum = vf_zero();
+
+    for (int64_t c = 0; c < width; c++) {
+        col[c] = vexp_neg(col[c] - max);
+        sum = sum + col[c];
+    }
+    return sum;
+}
+
+/* The maxima of n <= VF_N rows. */
+WF_SIMD_INLINE void group_max(struct group *g, int64_t n, int64_t width, const float *x)
+{
+    if (width <= NARROW && width > 0) {
+        narrow_load(g->col, n, width, x);
+        vf_store(g->max, narrow_max(g->col, width));
+        return;
+    }
+    for (int64_t r = 0; r < n; r++)
+        g->max[r] = row_max(x + r * width, width);
+}
+
+/* After group_max: the sums of exp(x - max). The terms stay in g->col (narrow rows) or go to y (if
+ * not NULL). */
 WF_SIMD_INLINE void group_exp(struct group *g, int64_t n, int64_t width, const float *x, float *y)
 {
-    for (int64_t r = 0; r < n; r++) {
-        if (width <= VF_N) {
-            g->e[r] = vexp_neg(g->e[r] - vf_set1(g->max[r]));
-            g->sum[r] = vf_hsum(g->e[r]);
-        } else {
-            g->sum[r] = row_exp(x + r * width, width, g->max[r], y ? y + r * width : NULL);
-        }
+    if (width <= NARROW) {
+        vf_store(g->sum, narrow_exp(g->col, width, vf_load(g->max)));
+        return;
     }
+    for (int64_t r = 0; r < n; r++)
+        g->sum[r] = row_exp(x + r * width, width, g->max[r], y ? y + r * width : NULL);
 }
 
 /* y = terms * by[row] */
-WF_SIMD_INLINE void group_scale(const struct group *g, int64_t n, int64_t width, const float *by,
+WF_SIMD_INLINE void group_scale(struct group *g, int64_t n, int64_t width, const float *by,
                                 float *y)
 {
-    for (int64_t r = 0; r < n; r++) {
-        if (width <= VF_N)
-            vf_storen(y + r * width, g->e[r] * vf_set1(by[r]), width);
-        else
-            row_scale(y + r * width, width, by[r]);
+    if (width <= NARROW) {
+        for (int64_t c = 0; c < width; c++)
+            g->col[c] = g->col[c] * vf_load(by);
+        narrow_store(g->col, n, width, y);
+        return;
     }
+    for (int64_t r = 0; r < n; r++)
+        row_scale(y + r * width, width, by[r]);
 }
 
 static void softmax(int64_t n_rows, int64_t width, const float *x, float *y)
@@ -269,11 +319,68 @@ WF_SIMD_INLINE int64_t group_labels(const struct wf_xent *p, int64_t r, int64_t 
     return bad;
 }
 
+/* Labels of a group of narrow rows in one vector, -1 where ignored or out of range. */
+WF_SIMD_INLINE vi narrow_labels(const struct wf_xent *p, int64_t r, int64_t n, int64_t *bad)
+{
+    int64_t label[VF_N];
+    int32_t narrow[VF_N];
+
+    if (!p->wide) {
+        vi l = vi_loadn((const int32_t *)p->labels + r, n);
+        vm in = vm_and(vm_gti(vi_set1((int32_t)p->width), l), vm_gti(l, vi_set1(-1)));
+        uint32_t out = vm_bits(vm_not(in)) & ((1u << n) - 1u);
+
+        if (!out)
+            return l;
+    }
+    *bad = group_labels(p, r, n, label);
+    for (int64_t j = 0; j < VF_N; j++)
+        narrow[j] = j < n ? (int32_t)label[j] : -1;
+    return vi_load(narrow);
+}
+
+static int64_t xent_sparse_narrow(const struct wf_xent *p, int64_t begin, int64_t end)
+{
+    int64_t width = p->width, bad = -1;
+    vf col[NARROW];
+
+    for (int64_t r = begin; r < end; r += VF_N) {
+        int64_t n = end - r < VF_N ? end - r : VF_N, bad_here = -1;
+        vi label = narrow_labels(p, r, n, &bad_here);
+        vm counts = vm_gti(label, vi_set1(-1));
+        vf max, sum, k, s = vf_set1(p->scale), picked = vf_zero();
+
+        if (bad < 0)
+            bad = bad_here;
+        narrow_load(col, n, width, p->x + r * width);
+        max = narrow_max(col, width);
+        for (int64_t c = 0; c < width; c++)
+            picked = vf_select(vm_eqi(label, vi_set1((int32_t)c)), col[c], picked);
+        sum = narrow_exp(col, width, max);
+        if (p->loss)
+            vf_store_to(p->loss + r, vf_keep(counts, vlog(sum) - (picked - max)), n);
+        if (!p->dx)
+            continue;
+        if (p->row_scale)
+            s = s * vf_load_to(p->row_scale + r, n);
+        k = s / sum;
+        for (int64_t c = 0; c < width; c++) {
+            vf hot = vf_keep(vm_eqi(label, vi_set1((int32_t)c)), s);
+
+            col[c] = vf_keep(counts, vf_fms(col[c], k, hot));
+        }
+        narrow_store(col, n, width, p->dx + r * width);
+    }
+    return bad;
+}
+
 static int64_t xent_sparse(const struct wf_xent *p, int64_t begin, int64_t end)
 {
     int64_t width = p->width, bad = -1;
     struct group g;
 
+    if (width <= NARROW)
+        return xent_sparse_narrow(p, begin, end);
     for (int64_t r = begin; r < end; r += VF_N) {
         int64_t n = end - r < VF_N ? end - r : VF_N, label[VF_N],
                 bad_here = group_labels(p, r, n, label);
