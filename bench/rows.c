@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "kernels/cpu/norm.h"
 #include "kernels/cpu/optim.h"
+#include "kernels/cpu/reduce.h"
 #include "kernels/cpu/rowops.h"
 
 enum { BLOCKS = 15 };
@@ -369,6 +370,60 @@ static void bench_channels(int64_t n_rows, int64_t n_channels)
     wf_free(ctx, scratch);
 }
 
+/* ---- reductions -------------------------------------------------------------------------- */
+
+struct reduction {
+    const struct wf_reduce_fns *f;
+    enum wf_reduce_op op;
+    struct wf_reduce_shape s;
+    float *x, *out, *scratch;
+};
+
+static void call_reduce(void *arg)
+{
+    struct reduction *r = arg;
+
+    wf_reduce(r->f, ctx->pool, r->op, &r->s, r->x, r->out, r->scratch);
+}
+
+static void call_argmax(void *arg)
+{
+    struct reduction *r = arg;
+
+    wf_argmax(r->f, ctx->pool, &r->s, r->x, false, r->out);
+}
+
+static void bench_reduce(const char *name, enum wf_reduce_op op, int64_t outer, int64_t n,
+                         int64_t inner)
+{
+    struct reduction r = {.f = wf_reduce_fns_at(ctx->simd), .op = op, .s = {outer, n, inner}};
+    char text[64];
+
+    r.x = floats(outer * n * inner);
+    r.out = floats(outer * inner);
+    r.scratch = floats(wf_reduce_scratch(op, &r.s) + 1);
+    snprintf(text, sizeof text, "%s %lldx%lldx%lld", name, (long long)outer, (long long)n,
+             (long long)inner);
+    measure(text, (double)(outer * n * inner) * 4,
+            strcmp(name, "argmax") ? call_reduce : call_argmax, &r);
+    wf_free(ctx, r.x);
+    wf_free(ctx, r.out);
+    wf_free(ctx, r.scratch);
+}
+
+static void bench_reductions(void)
+{
+    bench_reduce("sum", WF_REDUCE_SUM, 1, 1024, 1024);
+    bench_reduce("sum", WF_REDUCE_SUM, 1, 256, 1024);
+    bench_reduce("sum", WF_REDUCE_SUM, 1, 128, 10);
+    bench_reduce("sum", WF_REDUCE_SUM, 1, 1024, 10);
+    bench_reduce("sum", WF_REDUCE_SUM, 1024, 1024, 1);
+    bench_reduce("sum", WF_REDUCE_SUM, 100000, 10, 1);
+    bench_reduce("max", WF_REDUCE_MAX, 1024, 1024, 1);
+    bench_reduce("argmax", WF_REDUCE_MAX, 1024, 10, 1);
+    bench_reduce("argmax", WF_REDUCE_MAX, 64, 50304, 1);
+}
+
 /* ---- main -------------------------------------------------------------------------------- */
 
 static void run_all(void)
@@ -388,6 +443,7 @@ static void run_all(void)
     bench_layer(1024, 256);
     bench_channels(36864, 64);
     bench_channels(100000, 3);
+    bench_reductions();
 }
 
 int main(int argc, char **argv)

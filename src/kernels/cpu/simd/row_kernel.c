@@ -78,39 +78,11 @@ WF_SIMD_INLINE void row_scale(float *y, int64_t n, float by)
 
 /* ---- groups of rows ---------------------------------------------------------------------- */
 
-enum { NARROW = 16 }; /* columns; a multiple of VF_N */
-
 /* The rows of a group: maxima, sums of exp; of narrow rows also the columns. */
 struct group {
     float max[VF_N], sum[VF_N];
-    vf col[NARROW];
+    vf col[WF_NARROW];
 };
-
-/* n <= VF_N narrow rows as columns; lanes past n hold zero. A load may run on into the next row,
- * but not past the group: what it brings along stands in columns past the width, which nobody
- * reads. */
-WF_SIMD_INLINE void narrow_load(vf *col, int64_t n, int64_t width, const float *x)
-{
-    for (int64_t c = 0; c < width; c += VF_N) {
-        int64_t left = n * width - c;
-
-        for (int r = 0; r < VF_N; r++, left -= width)
-            col[c + r] = r < n ? vf_load_to(x + r * width + c, left) : vf_zero();
-        wf_transpose(col + c);
-    }
-}
-
-/* And back; the columns are lost. A store may run on into the next row, whose own comes later. */
-WF_SIMD_INLINE void narrow_store(vf *col, int64_t n, int64_t width, float *y)
-{
-    int64_t left = n * width;
-
-    for (int64_t c = 0; c < width; c += VF_N)
-        wf_transpose(col + c);
-    for (int64_t r = 0; r < n; r++, left -= width)
-        for (int64_t c = 0; c < width; c += VF_N)
-            vf_store_to(y + r * width + c, col[c + r], left - c);
-}
 
 WF_SIMD_INLINE vf narrow_max(const vf *col, int64_t width)
 {
@@ -136,8 +108,8 @@ WF_SIMD_INLINE vf narrow_exp(vf *col, int64_t width, vf max)
 /* The maxima of n <= VF_N rows. */
 WF_SIMD_INLINE void group_max(struct group *g, int64_t n, int64_t width, const float *x)
 {
-    if (width <= NARROW && width > 0) {
-        narrow_load(g->col, n, width, x);
+    if (width <= WF_NARROW && width > 0) {
+        wf_narrow_load(g->col, n, width, x);
         vf_store(g->max, narrow_max(g->col, width));
         return;
     }
@@ -149,7 +121,7 @@ WF_SIMD_INLINE void group_max(struct group *g, int64_t n, int64_t width, const f
  * not NULL). */
 WF_SIMD_INLINE void group_exp(struct group *g, int64_t n, int64_t width, const float *x, float *y)
 {
-    if (width <= NARROW) {
+    if (width <= WF_NARROW) {
         vf_store(g->sum, narrow_exp(g->col, width, vf_load(g->max)));
         return;
     }
@@ -161,10 +133,10 @@ WF_SIMD_INLINE void group_exp(struct group *g, int64_t n, int64_t width, const f
 WF_SIMD_INLINE void group_scale(struct group *g, int64_t n, int64_t width, const float *by,
                                 float *y)
 {
-    if (width <= NARROW) {
+    if (width <= WF_NARROW) {
         for (int64_t c = 0; c < width; c++)
             g->col[c] = g->col[c] * vf_load(by);
-        narrow_store(g->col, n, width, y);
+        wf_narrow_store(g->col, n, width, y);
         return;
     }
     for (int64_t r = 0; r < n; r++)
@@ -342,7 +314,7 @@ WF_SIMD_INLINE vi narrow_labels(const struct wf_xent *p, int64_t r, int64_t n, i
 static int64_t xent_sparse_narrow(const struct wf_xent *p, int64_t begin, int64_t end)
 {
     int64_t width = p->width, bad = -1;
-    vf col[NARROW];
+    vf col[WF_NARROW];
 
     for (int64_t r = begin; r < end; r += VF_N) {
         int64_t n = end - r < VF_N ? end - r : VF_N, bad_here = -1;
@@ -352,7 +324,7 @@ static int64_t xent_sparse_narrow(const struct wf_xent *p, int64_t begin, int64_
 
         if (bad < 0)
             bad = bad_here;
-        narrow_load(col, n, width, p->x + r * width);
+        wf_narrow_load(col, n, width, p->x + r * width);
         max = narrow_max(col, width);
         for (int64_t c = 0; c < width; c++)
             picked = vf_select(vm_eqi(label, vi_set1((int32_t)c)), col[c], picked);
@@ -369,7 +341,7 @@ static int64_t xent_sparse_narrow(const struct wf_xent *p, int64_t begin, int64_
 
             col[c] = vf_keep(counts, vf_fms(col[c], k, hot));
         }
-        narrow_store(col, n, width, p->dx + r * width);
+        wf_narrow_store(col, n, width, p->dx + r * width);
     }
     return bad;
 }
@@ -379,7 +351,7 @@ static int64_t xent_sparse(const struct wf_xent *p, int64_t begin, int64_t end)
     int64_t width = p->width, bad = -1;
     struct group g;
 
-    if (width <= NARROW)
+    if (width <= WF_NARROW)
         return xent_sparse_narrow(p, begin, end);
     for (int64_t r = begin; r < end; r += VF_N) {
         int64_t n = end - r < VF_N ? end - r : VF_N, label[VF_N],

@@ -1,8 +1,9 @@
-/* trans_inl.h - transposing a square of VF_N x VF_N 32-bit elements held in VF_N vectors. */
+/* trans_inl.h - transposing a square of VF_N x VF_N 32-bit elements held in VF_N vectors, and a
+ * group of narrow rows into vectors of columns, so that nothing need be folded across lanes. */
 #ifndef WF_KERNELS_CPU_TRANS_INL_H
 #define WF_KERNELS_CPU_TRANS_INL_H
 
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/simd/cols_inl.h"
 
 #if defined(WF_LEVEL_AVX512)
 /* Pairs of rows, then pairs of pairs within 128-bit lanes; the lanes themselves in two more
@@ -67,5 +68,33 @@ WF_SIMD_INLINE void wf_transpose(vf *v)
     v[3] = d;
 }
 #endif
+
+enum { WF_NARROW = 16 }; /* columns at most; a multiple of VF_N */
+
+/* n <= VF_N narrow rows as columns; lanes past n hold zero. A load may run on into the next row,
+ * but not past the group: what it brings along stands in columns past the width, which nobody
+ * reads. */
+WF_SIMD_INLINE void wf_narrow_load(vf *col, int64_t n, int64_t width, const float *x)
+{
+    for (int64_t c = 0; c < width; c += VF_N) {
+        int64_t left = n * width - c;
+
+        for (int r = 0; r < VF_N; r++, left -= width)
+            col[c + r] = r < n ? vf_load_to(x + r * width + c, left) : vf_zero();
+        wf_transpose(col + c);
+    }
+}
+
+/* And back; the columns are lost. A store may run on into the next row, whose own comes later. */
+WF_SIMD_INLINE void wf_narrow_store(vf *col, int64_t n, int64_t width, float *y)
+{
+    int64_t left = n * width;
+
+    for (int64_t c = 0; c < width; c += VF_N)
+        wf_transpose(col + c);
+    for (int64_t r = 0; r < n; r++, left -= width)
+        for (int64_t c = 0; c < width; c += VF_N)
+            vf_store_to(y + r * width + c, col[c + r], left - c);
+}
 
 #endif
