@@ -1,0 +1,198 @@
+/* bench.c - weft bench train: how long a training step takes. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include <weft/sys/machine.h>
+
+#include "cli.h"
+
+enum { WARM_UP = 5, MIN_STEPS = 5, MAX_BLOCKS = 1000 };
+static const double BLOCK_SECONDS = 0.3;
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+struct result {
+    double us_step, loss, peak;
+    weft_plan_info plan;
+};
+
+static weft_status steps(weft_fn *fn, const struct workload *w, int n, float *loss)
+{
+    weft_status st = WEFT_OK;
+
+    for (int i = 0; i < n && !st; i++) {
+        weft_tensor out = {.data = NULL};
+
+        st = weft_fn_run(fn, w->data, &out);
+        if (!st)
+            *loss = *(const float *)out.data;
+    }
+    return st;
+}
+
+static weft_status measure(weft_fn *fn, const struct workload *w, int blocks, struct result *r)
+{
+    double t, median[MAX_BLOCKS];
+    float loss = 0;
+    int n;
+    weft_status st = steps(fn, w, WARM_UP, &loss);
+
+    if (st)
+        return st;
+    t = now();
+    st = steps(fn, w, 1, &loss);
+    n = (int)(BLOCK_SECONDS / fmax(1e-6, now() - t));
+    n = n < MIN_STEPS ? MIN_STEPS : n;
+    for (int b = 0; b < blocks && !st; b++) {
+        t = now();
+        st = steps(fn, w, n, &loss);
+        median[b] = (now() - t) / n;
+    }
+    if (st)
+        return st;
+    qsort(median, (size_t)blocks, sizeof *median, by_value);
+    r->us_step = 1e6 * (blocks % 2 ? median[blocks / 2] : (median[blocks / 2 - 1] + median[blocks / 2]) / 2);
+    r->loss = loss;
+    r->plan.size = sizeof r->plan;
+    return weft_fn_plan_info(fn, w->data, &r->plan);
+}
+
+static weft_status bench_one(weft_ctx *ctx, const char *name, int blocks, struct result *r, int64_t *batch)
+{
+    struct workload w;
+    weft_fn *fn = NULL;
+    weft_status st = workload_build(ctx, name, &w);
+
+    if (st)
+        return st;
+    *batch = w.batch;
+    st = weft_fn_new(w.graph,
+                     WEFT_OPTS(weft_fn_opts, .n_feeds = w.n_feeds, .feeds = w.feed, .n_fetches = 1, .fetches = &w.loss,
+                               .n_updates = w.n_updates, .updates = w.updates),
+                     &fn);
+    if (!st)
+        st = measure(fn, &w, blocks, r);
+    weft_fn_free(fn);
+    workload_free(&w);
+    return st;
+}
+
+static void print_result(FILE *to, bool json, const char *name, int threads, int64_t batch, const struct result *r)
+{
+    struct rusage u;
+    double fraction = r->plan.flop / (r->us_step * 1e-6) / r->peak;
+
+    getrusage(RUSAGE_SELF, &u);
+    if (json)
+        fprintf(to,
+                "{\"workload\": \"%s\", \"peer\": \"weft\", \"version\": \"%s\", \"threads\": %d, \"us_step\": %.1f, "
+                "\"samples_s\": %.0f, \"rss_mb\": %ld, \"flop\": %.0f, \"peak_fraction\": %.3f, \"plan_ms\": %.3f, "
+                "\"loss\": %.9g}\n",
+                name, weft_version(), threads, r->us_step, (double)batch / (r->us_step * 1e-6), u.ru_maxrss / 1024,
+                r->plan.flop, fraction, r->plan.plan_ms, r->loss);
+    else
+        fprintf(to, "%-10s %10.1f us/step %10.0f samples/s  %5.1f %% of peak  plan %6.2f ms  rss %ld MB\n", name,
+                r->us_step, (double)batch / (r->us_step * 1e-6), 100 * fraction, r->plan.plan_ms, u.ru_maxrss / 1024);
+    fflush(to);
+}
+
+static bool is_workload(const char *name)
+{
+    for (int i = 0; i < n_workloads(); i++)
+        if (!strcmp(workload_name(i), name))
+            return true;
+    return !strcmp(name, "all");
+}
+
+static int unknown_workload(const char *name)
+{
+    char all[256] = "";
+
+    for (int i = 0; i < n_workloads(); i++) {
+        strcat(all, " ");
+        strcat(all, workload_name(i));
+    }
+    return fail(EXIT_USAGE, "bench train: no workload '%s'; there are: all%s", name, all);
+}
+
+static int run(int argc, char **argv)
+{
+    struct machine_flags m = {.kernels = "best", .simd = "auto"};
+    const char *workload = "all", *json = NULL;
+    int blocks = 9, n;
+    const struct flag flags[] = {
+        {"workload", FLAG_TEXT, "NAME|all", "softmax64 mlp-s mlp-l cnn lstm widedeep gpt-s, or all (default)", &workload},
+        {"threads", FLAG_INT, "N", "threads of the pool; default: all cores", &m.threads},
+        {"blocks", FLAG_INT, "N", "measured blocks of about 0.3 s, the median counts; default 9", &blocks},
+        {"kernels", FLAG_TEXT, "best|portable", "portable ones give the same bits on every machine", &m.kernels},
+        {"simd", FLAG_TEXT, "LEVEL", "auto, portable, avx2 or avx512", &m.simd},
+        {"json", FLAG_TEXT, "FILE|-", "one JSON object a line", &json},
+        {NULL, FLAG_BOOL, NULL, NULL, NULL},
+    };
+    FILE *to = stdout;
+    weft_ctx *ctx;
+    weft_status st;
+    double peak;
+
+    n = parse_flags(&command_bench_train, flags, argc, argv);
+    if (n < 0)
+        return n == -2 ? EXIT_DONE : EXIT_USAGE;
+    if (n > 0)
+        return fail(EXIT_USAGE, "bench train: unexpected argument '%s'", argv[0]);
+    if (!is_workload(workload))
+        return unknown_workload(workload);
+    if (blocks < 1 || blocks > MAX_BLOCKS)
+        return fail(EXIT_USAGE, "bench train: --blocks takes 1 to %d", MAX_BLOCKS);
+    st = open_context(&m, &ctx);
+    if (st)
+        return fail_status(st, "bench train");
+    if (json && strcmp(json, "-") && !(to = fopen(json, "w"))) {
+        weft_ctx_free(ctx);
+        return fail(EXIT_INPUT, "cannot write %s", json);
+    }
+    peak = weft_fma_peak(ctx, 0.3);
+    if (!json)
+        printf("%d threads, %s, multiply-add peak %.1f GFLOP/s\n", weft_ctx_threads(ctx),
+               weft_simd_name(weft_ctx_simd(ctx)), peak / 1e9);
+    for (int i = 0; i < n_workloads() && !st; i++) {
+        struct result r = {.peak = peak};
+        int64_t batch = 0;
+
+        if (strcmp(workload, "all") && strcmp(workload, workload_name(i)))
+            continue;
+        st = bench_one(ctx, workload_name(i), blocks, &r, &batch);
+        if (st)
+            fail_status(st, workload_name(i));
+        else
+            print_result(to, json != NULL, workload_name(i), weft_ctx_threads(ctx), batch, &r);
+    }
+    if (to != stdout)
+        fclose(to);
+    weft_ctx_free(ctx);
+    return st ? EXIT_FAILED : EXIT_DONE;
+}
+
+const struct command command_bench_train = {
+    .name = "bench train",
+    .args = "",
+    .summary = "measure training steps of the benchmark workloads",
+    .text = "Data is synthetic and in memory; a step is forward, backward and update. The number reported is\n"
+            "the median over blocks of steps after a warm-up, and its distance from the machine's\n"
+            "multiply-add peak, which is measured first.\n",
+    .run = run,
+};

@@ -1,0 +1,82 @@
+/* cli.h - the weft command: commands and flags are rows of tables; --help comes from them. */
+#ifndef WEFT_CLI_H
+#define WEFT_CLI_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/weft.h>
+
+/* Exit codes, documented in `weft --help`. 128 and more are left to signals and to failures worth a retry. */
+enum {
+    EXIT_DONE = 0,
+    EXIT_FAILED = 1, /* the work failed: the message says why */
+    EXIT_USAGE = 2,  /* the command line made no sense */
+    EXIT_INPUT = 3,  /* a file was missing, unreadable or malformed */
+};
+
+enum flag_kind { FLAG_BOOL, FLAG_INT, FLAG_TEXT, FLAG_LIST };
+
+#define LIST_MAX 64
+struct text_list {
+    int n;
+    const char *item[LIST_MAX];
+};
+
+/* A flag writes into the command's variable: bool, int, const char * or struct text_list. */
+struct flag {
+    const char *name; /* without the dashes */
+    enum flag_kind kind;
+    const char *arg; /* how its value is called in the help; NULL for FLAG_BOOL */
+    const char *help;
+    void *to;
+};
+
+struct command {
+    const char *name;    /* "bench train" */
+    const char *args;    /* positional arguments, for the usage line */
+    const char *summary; /* one line */
+    const char *text;    /* the rest of the help */
+    int (*run)(int argc, char **argv);
+};
+
+/* Parses flags anywhere among argv[1..]; positional arguments are moved to the front of argv. Returns their number,
+ * or -1 after printing what is wrong, or -2 after printing the help. */
+int parse_flags(const struct command *c, const struct flag *flags, int argc, char **argv);
+
+/* Prints "weft: " and the text to stderr, and returns the exit code. */
+int fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same with the library's last error behind it. The code is chosen by the status. */
+int fail_status(weft_status st, const char *what);
+
+extern const struct command command_version, command_doctor, command_bench_train;
+
+/* ---- workloads ------------------------------------------------------------------------------- */
+
+#define MAX_FEEDS 4
+
+/* A benchmark workload, built: the graph with its loss, and synthetic data. */
+struct workload {
+    const char *name;
+    int64_t batch;
+    weft_graph *graph;
+    weft_val loss, feed[MAX_FEEDS], updates[256];
+    weft_tensor data[MAX_FEEDS];
+    int n_feeds, n_updates;
+};
+int n_workloads(void);
+const char *workload_name(int i);
+weft_status workload_build(weft_ctx *ctx, const char *name, struct workload *w);
+void workload_free(struct workload *w);
+
+/* ---- contexts -------------------------------------------------------------------------------- */
+
+/* Flags that several commands share: --threads, --kernels, --simd, --memory. */
+struct machine_flags {
+    int threads, memory_mb;
+    const char *kernels, *simd;
+};
+weft_status open_context(const struct machine_flags *m, weft_ctx **out);
+
+#endif

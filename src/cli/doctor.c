@@ -1,0 +1,87 @@
+/* doctor.c - weft version, weft doctor: what is built in, what this machine has, what is missing. */
+#include <sys/stat.h>
+#include <sys/utsname.h>
+
+#include <weft/sys/machine.h>
+
+#include "cli.h"
+
+static int run_version(int argc, char **argv)
+{
+    static const struct flag none[] = {{NULL, FLAG_BOOL, NULL, NULL, NULL}};
+    int n = parse_flags(&command_version, none, argc, argv);
+
+    if (n < 0)
+        return n == -2 ? EXIT_DONE : EXIT_USAGE;
+    printf("weft %s\n", weft_version());
+    return EXIT_DONE;
+}
+
+const struct command command_version = {
+    .name = "version", .args = "", .summary = "print the version", .run = run_version};
+
+static void cpu_name(char *out, size_t n)
+{
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[256];
+
+    snprintf(out, n, "unknown");
+    while (f && fgets(line, sizeof line, f)) {
+        char *colon = strchr(line, ':');
+
+        if (strncmp(line, "model name", 10) || !colon)
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        snprintf(out, n, "%s", colon + 2);
+        break;
+    }
+    if (f)
+        fclose(f);
+}
+
+static void check_file(const char *what, const char *path, const char *package)
+{
+    struct stat s;
+
+    if (stat(path, &s) == 0)
+        printf("  %-22s %s\n", what, path);
+    else
+        printf("  %-22s missing: apt install %s\n", what, package);
+}
+
+static int run_doctor(int argc, char **argv)
+{
+    static const struct flag none[] = {{NULL, FLAG_BOOL, NULL, NULL, NULL}};
+    int n = parse_flags(&command_doctor, none, argc, argv);
+    char name[128];
+    struct utsname u;
+    weft_ctx *ctx;
+    weft_status st;
+
+    if (n < 0)
+        return n == -2 ? EXIT_DONE : EXIT_USAGE;
+    st = weft_ctx_new(NULL, &ctx);
+    if (st)
+        return fail_status(st, "doctor");
+    printf("weft %s\n\nbuilt in\n", weft_version());
+    for (int i = 0; weft_build_feature(i); i++)
+        printf("  %s\n", weft_build_feature(i));
+    cpu_name(name, sizeof name);
+    printf("\nmachine\n  %-22s %s\n", "cpu", name);
+    if (uname(&u) == 0)
+        printf("  %-22s %s %s, %s\n", "system", u.sysname, u.release, u.machine);
+    printf("  %-22s %d\n  %-22s %s\n", "threads", weft_ctx_threads(ctx), "simd level", weft_simd_name(weft_ctx_simd(ctx)));
+    printf("  %-22s %.1f GFLOP/s\n", "multiply-add peak", weft_fma_peak(ctx, 0.2) / 1e9);
+    printf("  %-22s cpu:0\n", "devices");
+    printf("\ndata\n");
+    check_file("Fashion-MNIST", "/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz", "dataset-fashion-mnist");
+    weft_ctx_free(ctx);
+    return EXIT_DONE;
+}
+
+const struct command command_doctor = {
+    .name = "doctor",
+    .args = "",
+    .summary = "what is built in, what this machine has, what is missing and the package that brings it",
+    .run = run_doctor,
+};

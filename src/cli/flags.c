@@ -1,0 +1,167 @@
+/* flags.c - parsing flags by table, help texts, messages. */
+#include <errno.h>
+#include <stdarg.h>
+
+#include "cli.h"
+
+int fail(int code, const char *fmt, ...)
+{
+    va_list args;
+
+    fflush(stdout);
+    fprintf(stderr, "weft: ");
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fprintf(stderr, "\n");
+    return code;
+}
+
+int fail_status(weft_status st, const char *what)
+{
+    int code = st == WEFT_ENOENT || st == WEFT_EPARSE || st == WEFT_EIO ? EXIT_INPUT : EXIT_FAILED;
+
+    return fail(code, "%s%s%s", what, *what ? ": " : "", weft_error());
+}
+
+static void print_help(const struct command *c, const struct flag *flags)
+{
+    printf("usage: weft %s%s%s [flags]\n\n%s\n", c->name, *c->args ? " " : "", c->args, c->summary);
+    if (c->text)
+        printf("\n%s", c->text);
+    printf("\nflags:\n");
+    for (const struct flag *f = flags; f->name; f++) {
+        char left[64];
+
+        snprintf(left, sizeof left, "--%s%s%s", f->name, f->arg ? " " : "", f->arg ? f->arg : "");
+        printf("  %-22s %s\n", left, f->help);
+    }
+    printf("  %-22s %s\n", "--help", "this text");
+}
+
+/* Edit distance, small and bounded, for "did you mean". */
+static int distance(const char *a, const char *b)
+{
+    int row[40], n = (int)strlen(a), m = (int)strlen(b);
+
+    if (n > 32 || m > 32)
+        return 99;
+    for (int j = 0; j <= m; j++)
+        row[j] = j;
+    for (int i = 1; i <= n; i++) {
+        int diagonal = row[0];
+
+        row[0] = i;
+        for (int j = 1; j <= m; j++) {
+            int best = diagonal + (a[i - 1] != b[j - 1]);
+
+            diagonal = row[j];
+            best = row[j] + 1 < best ? row[j] + 1 : best;
+            row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+        }
+    }
+    return row[m];
+}
+
+static int unknown_flag(const struct command *c, const struct flag *flags, const char *word)
+{
+    const char *near = NULL;
+    int best = 4;
+
+    for (const struct flag *f = flags; f->name; f++)
+        if (distance(word, f->name) < best) {
+            best = distance(word, f->name);
+            near = f->name;
+        }
+    if (near)
+        fail(EXIT_USAGE, "%s: no flag --%s, did you mean --%s?", c->name, word, near);
+    else
+        fail(EXIT_USAGE, "%s: no flag --%s; `weft %s --help` lists them", c->name, word, c->name);
+    return -1;
+}
+
+static int store(const struct command *c, const struct flag *f, const char *value)
+{
+    struct text_list *list = f->to;
+    char *end;
+    long n;
+
+    switch (f->kind) {
+    case FLAG_BOOL: *(bool *)f->to = true; return 0;
+    case FLAG_TEXT: *(const char **)f->to = value; return 0;
+    case FLAG_LIST:
+        if (list->n == LIST_MAX) {
+            fail(EXIT_USAGE, "%s: --%s is given over %d times", c->name, f->name, LIST_MAX);
+            return -1;
+        }
+        list->item[list->n++] = value;
+        return 0;
+    case FLAG_INT:
+        errno = 0;
+        n = strtol(value, &end, 10);
+        if (!*value || *end || errno || n < 0 || n > 1000000000) {
+            fail(EXIT_USAGE, "%s: --%s takes a whole number, not '%s'", c->name, f->name, value);
+            return -1;
+        }
+        *(int *)f->to = (int)n;
+        return 0;
+    }
+    return 0;
+}
+
+/* One flag at argv[*i], with "=value" or its value in the next place. */
+static int parse_one(const struct command *c, const struct flag *flags, int argc, char **argv, int *i)
+{
+    char *word = argv[*i] + 2, *eq = strchr(word, '=');
+    const struct flag *f = flags;
+
+    if (eq)
+        *eq = '\0';
+    while (f->name && strcmp(f->name, word))
+        f++;
+    if (!f->name)
+        return unknown_flag(c, flags, word);
+    if (f->kind == FLAG_BOOL) {
+        if (eq) {
+            fail(EXIT_USAGE, "%s: --%s takes no value", c->name, word);
+            return -1;
+        }
+        return store(c, f, NULL);
+    }
+    if (!eq && *i + 1 >= argc) {
+        fail(EXIT_USAGE, "%s: --%s needs %s", c->name, word, f->arg);
+        return -1;
+    }
+    return store(c, f, eq ? eq + 1 : argv[++*i]);
+}
+
+int parse_flags(const struct command *c, const struct flag *flags, int argc, char **argv)
+{
+    int n = 0;
+
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+            print_help(c, flags);
+            return -2;
+        }
+        if (strncmp(argv[i], "--", 2) || !argv[i][2]) {
+            argv[n++] = argv[i];
+            continue;
+        }
+        if (parse_one(c, flags, argc, argv, &i))
+            return -1;
+    }
+    return n;
+}
+
+weft_status open_context(const struct machine_flags *m, weft_ctx **out)
+{
+    static const char *const levels[] = {"auto", "portable", "avx2", "avx512"};
+    weft_ctx_opts o = {.size = sizeof o, .threads = m->threads, .memory_limit = (int64_t)m->memory_mb << 20};
+
+    for (int i = 0; m->simd && i < 4; i++)
+        if (!strcmp(m->simd, levels[i]))
+            o.simd = (weft_simd)i;
+    o.kernels = m->kernels && !strcmp(m->kernels, "portable") ? WEFT_KERNELS_PORTABLE : WEFT_KERNELS_BEST;
+    return weft_ctx_new(&o, out);
+}

@@ -1,0 +1,64 @@
+/* main.c - the weft command: finds the command of the table and runs it. */
+#include "cli.h"
+
+static const struct command *const commands[] = {
+    &command_version, &command_doctor, &command_bench_train,
+};
+#define N_COMMANDS ((int)(sizeof commands / sizeof *commands))
+
+static void print_usage(FILE *to)
+{
+    fprintf(to, "weft %s - trains neural networks\n\nusage: weft COMMAND [arguments] [flags]\n\ncommands:\n",
+            weft_version());
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(to, "  %-14s %s\n", commands[i]->name, commands[i]->summary);
+    fprintf(to, "\n`weft COMMAND --help` explains one.\n\n"
+                "exit codes: 0 done, 1 the work failed, 2 the command line makes no sense,\n"
+                "            3 a file is missing, unreadable or malformed\n");
+}
+
+/* Does argv start with the words of the command's name? Returns how many words it has, or 0. */
+static int matches(const struct command *c, int argc, char **argv)
+{
+    const char *p = c->name;
+    int n = 0;
+
+    while (*p) {
+        size_t len = strcspn(p, " ");
+
+        if (n >= argc || strlen(argv[n]) != len || strncmp(argv[n], p, len))
+            return 0;
+        n++;
+        p += len + (p[len] == ' ');
+    }
+    return n;
+}
+
+static int unknown_command(char **argv)
+{
+    for (int i = 0; i < N_COMMANDS; i++) /* "weft bench" alone: say what follows */
+        if (!strncmp(commands[i]->name, argv[1], strlen(argv[1])) && strchr(commands[i]->name, ' '))
+            return fail(EXIT_USAGE, "did you mean `weft %s`?", commands[i]->name);
+    return fail(EXIT_USAGE, "no command '%s'; `weft --help` lists them", argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_usage(stderr);
+        return EXIT_USAGE;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+        print_usage(stdout);
+        return EXIT_DONE;
+    }
+    if (!strcmp(argv[1], "--version"))
+        argv[1] = "version";
+    for (int i = 0; i < N_COMMANDS; i++) {
+        int n = matches(commands[i], argc - 1, argv + 1);
+
+        if (n)
+            return commands[i]->run(argc - n, argv + n);
+    }
+    return unknown_command(argv);
+}
