@@ -13,7 +13,7 @@ static double now_ns(void)
 {
     struct timespec t;
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); /* other programs do not count */
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 

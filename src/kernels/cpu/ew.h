@@ -37,7 +37,7 @@
     X(selu, 1, 0)         /* 1.0507 (a > 0 ? a : 1.6733 (e^a - 1)) */                            \
     X(gelu, 1, 0)         /* a (1 + erf(a / sqrt 2)) / 2 */                                      \
     X(gelu_tanh, 1, 0)    /* a (1 + tanh(sqrt(2/pi) (a + 0.044715 a^3))) / 2 */                  \
-    X(silu, 1, 0)         /* a sigmoid(a) */                                                     \
+    X(silu, 1, 0)         /* a sigmoid(a); -0 below -88.7 */                                     \
     X(mish, 1, 0)         /* a tanh(softplus(a)) */                                              \
     X(softplus, 1, 0)     /* ln(1 + e^a) */                                                      \
     X(softsign, 1, 0)     /* a / (1 + |a|) */                                                    \

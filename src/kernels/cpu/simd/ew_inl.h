@@ -48,7 +48,7 @@ EW_IS(relu6, vf_min2(vf_set1(6.0f), vf_max2(EW_ZERO, a)))
 EW_IS(leaky_relu, vf_select(vm_gt(a, EW_ZERO), a, p *a))
 EW_IS(elu, vf_select(vm_gt(a, EW_ZERO), a, p *vexpm1(a)))
 EW_IS(gelu, a *vnormcdf(a))
-EW_IS(silu, a *vsigmoid(a))
+EW_IS(silu, a / (EW_ONE + vexp(vf_neg(a))))
 EW_IS(softplus, vsoftplus(a))
 EW_IS(softsign, a / (EW_ONE + vf_abs(a)))
 EW_IS(hard_sigmoid, ew_relu6(a + vf_set1(3.0f), b, c, p, q) * vf_set1(1.0f / 6.0f))
@@ -78,15 +78,38 @@ EW(selu)
     return vf_select(vm_gt(a, EW_ZERO), vf_set1(EW_SELU_SCALE) * a, low);
 }
 
-/* (1 + tanh(u)) / 2 = sigmoid(2u): one exponential, no cancellation for negative a. */
-#define EW_GELU_K0 1.59576912160573071f /* 2 sqrt(2/pi) */
-#define EW_GELU_K1 0.0713548162726009f  /* times 0.044715 */
+/* 2^v, for 1 / (1 + 2^v): v is cut to [-126, 128], where that is 1 or 0. Error 2^-25. */
+WF_SIMD_INLINE vf ew_exp2_cut(vf v)
+{
+    vf t, n, r, p;
+
+    v = vf_max2(vf_set1(-126.0f), vf_min2(vf_set1(128.0f), v));
+    t = v + vf_set1(FM_MAGIC);
+    n = t - vf_set1(FM_MAGIC);
+    r = v - n;
+    p = vf_fma(r, vf_set1(0x1.17955p-13f), vf_set1(0x1.5ef4dep-10f));
+    p = vf_fma(p, r, vf_set1(0x1.3b681ap-7f));
+    p = vf_fma(p, r, vf_set1(0x1.c6af9ep-5f));
+    p = vf_fma(p, r, vf_set1(0x1.ebfb94p-3f));
+    p = vf_fma(p, r, vf_set1(0x1.62e43p-1f));
+    p = vf_fma(p, r, EW_ONE);
+#if defined(WF_LEVEL_AVX512)
+    return fm_scale(p, t, n);
+#else
+    return p * fm_pow2(t); /* infinite at n = 128 */
+#endif
+}
+
+/* (1 + tanh(u)) / 2 = 1 / (1 + e^-2u): one exponential, no cancellation for negative a. The constants
+ * bring -2u / ln2. */
+#define EW_GELU_K0 -2.30220819814f /* -2 sqrt(2/pi) / ln2 */
+#define EW_GELU_K1 -0.10294323958f /* times 0.044715 */
 
 EW(gelu_tanh)
 {
     vf k = vf_fma(a * a, vf_set1(EW_GELU_K1), vf_set1(EW_GELU_K0));
 
-    return a * vsigmoid(a * k);
+    return a / (EW_ONE + ew_exp2_cut(a * k));
 }
 
 /* tanh(ln(1 + e)) = n / (n + 2) with n = e (e + 2); 1 from a = 20 on. */
@@ -214,16 +237,16 @@ EW(gelu_grad)
     return a * vf_fma(b, density, vnormcdf(b));
 }
 
-/* With s = sigmoid(2u): s + x s (1 - s) 2u'. Beyond 12 s is 0 or 1 to the last bit. */
+/* With s = 1 / (1 + e), e = e^-2u: s + x e s^2 2u'. Beyond 10 s is 0 or 1 to the last bit, and all
+ * products exist. */
 EW(gelu_tanh_grad)
 {
-    vf x = vf_max2(vf_set1(-12.0f), vf_min2(vf_set1(12.0f), b)), z = x * x;
+    vf x = vf_max2(vf_set1(-10.0f), vf_min2(vf_set1(10.0f), b)), z = x * x;
     vf k = vf_fma(z, vf_set1(EW_GELU_K1), vf_set1(EW_GELU_K0));
-    vf k3 = vf_fma(z, vf_set1(3.0f * EW_GELU_K1), vf_set1(EW_GELU_K0));
-    vf e = vexp_neg(vf_neg(vf_abs(x * k))), d = EW_ONE / (EW_ONE + e);
-    vf ed = e * d, s = vf_select(vm_lt(x, EW_ZERO), ed, d);
+    vf k3 = vf_fma(z, vf_set1(-2.07944154f * EW_GELU_K1), vf_set1(-0.693147181f * EW_GELU_K0));
+    vf e = ew_exp2_cut(x * k), s = EW_ONE / (EW_ONE + e);
 
-    return a * vf_fma(x * k3, ed * d, s);
+    return a * vf_fma(x * k3, (e * s) * s, s);
 }
 
 /* s + x s (1 - s) */
