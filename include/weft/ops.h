@@ -6,6 +6,8 @@
 #include "weft/ops_conv.h"
 #include "weft/ops_reduce.h"
 #include "weft/ops_nn.h"
+#include "weft/ops_random.h"
+#include "weft/ops_misc.h"
 #include "weft/ops_shape.h"
 #include "weft/ops_index.h"
 #include "weft/ops_rnn.h"
