@@ -41,7 +41,7 @@ static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
         st = next_graph(&p->graph, st, to);
     }
     if (!st && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels) {
-        st = wf_pass_fuse(p->graph, n_roots, p->roots, &to);
+        st = wf_pass_fuse(p->graph, wf_kernel_can_fuse, n_roots, p->roots, &to);
         st = next_graph(&p->graph, st, to);
     }
     return st;

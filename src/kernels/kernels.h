@@ -36,6 +36,9 @@ struct wf_kernel {
 weft_status wf_kernel_choose(struct wf_kplan *p, bool ref_only, const struct wf_kernel **out);
 const struct wf_kernel *wf_kernel_ref(const struct wf_op *op);
 
+/* Can this element-wise op be a step of a fused program? */
+bool wf_kernel_can_fuse(const struct wf_op *op);
+
 /* Do all operands have dtype t (absent ones aside)? */
 bool wf_kplan_all(const struct wf_kplan *p, weft_dtype t);
 

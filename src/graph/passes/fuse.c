@@ -17,6 +17,7 @@ struct cluster {
 struct fuse {
     struct wf_rewrite rw;
     const weft_graph *g;
+    wf_can_fuse_fn *can_fuse;
     int32_t *of;            /* per node: cluster number, or -1 */
     struct cluster *clusters;
     int64_t n_clusters, cap_clusters;
@@ -61,13 +62,15 @@ static bool type_ok(const struct wf_type *t)
     return t->dtype == WEFT_F32 || t->dtype == WEFT_BOOL;
 }
 
-static bool fusable(const weft_graph *g, const struct wf_node *n)
+static bool fusable(const struct fuse *f, const struct wf_node *n)
 {
+    const weft_graph *g = f->g;
+
     if (n->n_ctrl || n->n_out != 1 || n->n_in > 3 || !type_ok(&g->values[n->first_out].type))
         return false;
     if (n->op->id == WF_OP_broadcast_like)
         return type_ok(&g->values[n->in[0]].type);
-    if (!(n->op->flags & WF_EW))
+    if (!(n->op->flags & WF_EW) || !f->can_fuse(n->op))
         return false;
     for (int i = 0; i < n->n_in; i++)
         if (!n->in[i] || !type_ok(&g->values[n->in[i]].type))
@@ -179,7 +182,7 @@ static weft_status collect(struct fuse *f)
             new_cluster(f, k, (int32_t)k, &st);
             continue;
         }
-        if (!fusable(g, n))
+        if (!fusable(f, n))
             continue;
         id = new_cluster(f, k, -1, &st);
         for (int i = 0; i < n_read(n) && !st; i++) {
@@ -333,9 +336,10 @@ static weft_status emit(struct fuse *f, int64_t k)
     return st;
 }
 
-weft_status wf_pass_fuse(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out)
+weft_status wf_pass_fuse(const weft_graph *g, wf_can_fuse_fn *can_fuse, int n_roots, int32_t *roots,
+                         weft_graph **out)
 {
-    struct fuse f = {.g = g};
+    struct fuse f = {.g = g, .can_fuse = can_fuse};
     weft_status st = wf_rewrite_begin(&f.rw, g, n_roots, roots);
 
     if (!st)

@@ -15,6 +15,16 @@ static int find_code(const char *name)
     return -1;
 }
 
+/* The op's numbers must be the block function's parameters, in order. */
+bool wf_kernel_can_fuse(const struct wf_op *op)
+{
+    int code = find_code(op->name), n_floats = 0;
+
+    for (int i = 0; i < op->n_attrs; i++)
+        n_floats += op->attr[i].value.kind == WF_FLOAT;
+    return code >= 0 && n_floats == wf_ew_info[code].n_param && wf_ew_info[code].n_in <= 3;
+}
+
 /* Strides of an operand in the result's shape, neighbours merged where the operand runs on or stands still. */
 static void merge_dims(struct wf_prog_operand *o, const struct wf_type *t, const struct wf_type *shape)
 {
