@@ -2,7 +2,7 @@
 #include "cli.h"
 
 static const struct command *const commands[] = {
-    &command_version, &command_doctor, &command_bench_train,
+    &command_version, &command_doctor, &command_bench_train, &command_explain,
 };
 #define N_COMMANDS ((int)(sizeof commands / sizeof *commands))
 

@@ -328,7 +328,7 @@ static weft_status emit(struct fuse *f, int64_t k)
     const struct wf_node *n = &f->g->nodes[k];
     weft_status st;
 
-    if (c && c->n > 1)
+    if (c && (c->n > 1 || c->anchor < 0)) /* an element-wise node alone is a short program */
         return c->member[c->n - 1] == k ? emit_cluster(f, c, f->of[k]) : WEFT_OK;
     st = wf_rewrite_copy(&f->rw, k);
     if (!st && n->op->id == WF_OP_placeholder)

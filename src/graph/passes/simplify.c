@@ -66,6 +66,35 @@ static int32_t equal_to(const struct simplify *s, const struct wf_node *n, const
     }
 }
 
+/* The single element that fills all of v, when v is one element broadcast (and perhaps seen in another shape); or 0. */
+static int32_t splat_of(const struct simplify *s, int32_t v)
+{
+    const struct wf_node *n = node_of(s, v);
+
+    while ((n->op->flags & WF_VIEW) && n->in[0] && n->op->id != WF_OP_identity) {
+        v = n->in[0];
+        n = node_of(s, v);
+    }
+    if (n->op->id == WF_OP_broadcast_like && wf_type_count(type_of(s, n->in[0])) == 1)
+        return n->in[0];
+    return 0;
+}
+
+/* An element-wise node broadcasts by itself: where one operand has the result's shape, another that is one element
+ * spread out may as well be that element. Changes in[]. */
+static void unspread(const struct simplify *s, const struct wf_node *n, const struct wf_type *out, int32_t *in)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        int32_t one = in[i] ? splat_of(s, in[i]) : 0;
+        bool other = false;
+
+        for (int k = 0; k < n->n_in; k++)
+            other |= k != i && in[k] && wf_type_same_shape(type_of(s, in[k]), out);
+        if (one && other && type_of(s, one)->rank <= out->rank)
+            in[i] = one;
+    }
+}
+
 /* reduce_to_like with known shapes is a sum over known axes, seen in the shape asked for. */
 static int32_t as_sum(struct simplify *s, const struct wf_type *out, int32_t x)
 {
@@ -210,6 +239,8 @@ static weft_status visit(struct simplify *s, int64_t k)
     weft_status st;
 
     wf_rewrite_inputs(&s->rw, k);
+    if ((s->mask & WF_PASS_ALGEBRA) && (n->op->flags & WF_EW) && n->n_in > 1)
+        unspread(s, n, out, in);
     if ((s->mask & WF_PASS_ALGEBRA) && n->n_ctrl == 0 && (same = equal_to(s, n, out, in)) != 0) {
         map_all(s, n, same);
         return WEFT_OK;
@@ -230,10 +261,13 @@ static weft_status visit(struct simplify *s, int64_t k)
             return WEFT_OK;
         }
     }
-    st = wf_rewrite_copy(&s->rw, k);
-    if (!st && n->op->id == WF_OP_placeholder)
-        s->rw.to->values[s->rw.map[n->first_out]].type = *out;
-    if (!st && twin)
+    st = wf_copy_node(s->rw.to, n, in, &same);
+    if (st)
+        return st;
+    map_all(s, n, same);
+    if (n->op->id == WF_OP_placeholder)
+        s->rw.to->values[same].type = *out;
+    if (twin)
         *twin = (int32_t)s->rw.to->n_nodes;
     return st;
 }
