@@ -36,6 +36,7 @@ typedef struct weft_fn_opts {
     bool reference_kernels;  /* the plain definitions instead of the fast kernels: slow */
     bool trap_numerics;      /* fail with WEFT_ENUMERIC at the first op that makes a NaN or an infinity */
     bool flat_gradients;     /* keep gradients of variables in one flat vector (weft_fn_gradients) */
+    const struct weft_strategy *strategy; /* sys/strategy.h; copied. NULL: updates happen here, at once */
     int max_plans;           /* plans kept, least recently used goes first; 0: 8 */
 } weft_fn_opts;
 

@@ -8,7 +8,7 @@
 #include "graph/graph.h"
 #include "kernels/kernels.h"
 #include "op/optim.h"
-#include "weft/fn.h"
+#include "weft/sys/strategy.h"
 
 /* ---- the store: variables of a graph --------------------------------------------------------- */
 
@@ -68,6 +68,7 @@ struct wf_instr {
     double flop;
     int64_t time_ns;  /* filled by timed runs */
     int32_t node;     /* in plan->graph */
+    bool is_update;   /* of a parameter: left to the strategy where there is one */
     /* Points for strategies: the first instruction that reads these segments, or that completes their gradient. */
     int first_need, n_need, first_ready, n_ready; /* ranges of plan->needs and plan->readies */
 };
@@ -98,6 +99,9 @@ struct weft_fn {
     int32_t *feeds, *roots; /* roots: fetches, then updates */
     weft_fn_opts opts;
     struct wf_plan **plans;
+    struct wf_plan *current; /* the plan of the last run */
+    weft_strategy strategy;
+    bool has_strategy;
     uint64_t clock;
     int shard;
     char *slab;
@@ -118,8 +122,15 @@ weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order,
 /* Floating-point operations of a node's products, by the direct algorithm. */
 double wf_flop(const weft_graph *g, const struct wf_node *n);
 
+/* What a walk through the instructions does. */
+enum wf_phase {
+    WF_ALL,     /* everything */
+    WF_COMPUTE, /* all but updates of parameters */
+    WF_UPDATE,  /* only those */
+};
+
 /* The plan for these feeds, from the cache or new. */
 weft_status wf_fn_plan(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **out);
-weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, bool timed);
+weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, enum wf_phase phase, bool timed);
 
 #endif

@@ -75,11 +75,11 @@ static weft_status timed_runs(weft_fn *fn, struct wf_plan *p, const weft_tensor 
 
     if (st)
         return st;
-    st = wf_fn_run_plan(fn, p, full, false); /* warm up */
+    st = wf_fn_run_plan(fn, p, full, WF_ALL, false); /* warm up */
     for (int64_t i = 0; i < p->n_instr; i++)
         p->instr[i].time_ns = 0;
     for (int r = 0; r < runs && !st; r++)
-        st = wf_fn_run_plan(fn, p, full, true);
+        st = wf_fn_run_plan(fn, p, full, WF_ALL, true);
     free_feeds(fn, feeds, full);
     return st;
 }

@@ -108,13 +108,27 @@ weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *o, weft_fn **out)
         fn->store = wf_store_ref(o->share->store);
     else if (!st)
         st = wf_store_new(g, &fn->store);
-    if (!st && o->flat_gradients)
+    if (!st && o->strategy) {
+        if (o->strategy->size != sizeof fn->strategy)
+            st = wf_err(WEFT_EINVAL, "weft_strategy: size %zu, this library expects %zu", o->strategy->size,
+                        sizeof fn->strategy);
+        fn->strategy = *o->strategy;
+        fn->has_strategy = true;
+        fn->opts.flat_gradients = true;
+    }
+    if (!st && fn->opts.flat_gradients)
         st = wf_store_grads(fn->store);
     if (st) {
         weft_fn_free(fn);
         return st;
     }
     fn->updates = changes_state(fn->graph);
+    if (fn->strategy.init)
+        st = fn->strategy.init(fn->strategy.arg, fn);
+    if (st) {
+        weft_fn_free(fn);
+        return st;
+    }
     *out = fn;
     return WEFT_OK;
 }
@@ -224,6 +238,8 @@ weft_status wf_fn_plan(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **o
             return st;
         }
         at = cache_place(fn);
+        if (at < fn->n_plans && fn->plans[at] == fn->current)
+            fn->current = NULL;
         if (at < fn->n_plans)
             wf_plan_free(fn->plans[at]);
         else
@@ -264,36 +280,69 @@ static weft_status trap(const struct wf_instr *in)
     return WEFT_OK;
 }
 
-static weft_status run_instrs(weft_fn *fn, struct wf_plan *p, bool timed)
+/* Tell the strategy before an instruction reads parameters, and after it has completed gradients. */
+static weft_status ask(weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in)
 {
-    for (int64_t i = 0; i < p->n_instr; i++) {
-        struct wf_instr *in = &p->instr[i];
-        int64_t start = timed ? wf_now(fn->ctx) : 0;
-        weft_status st;
+    const weft_strategy *s = &fn->strategy;
 
-        in->call.rng.step = (uint64_t)fn->store->step;
-        in->call.rng.shard = (uint32_t)fn->shard;
-        in->call.iteration = fn->store->step + 1;
-        st = in->run(&in->call);
-        if (!st && fn->opts.trap_numerics)
-            st = trap(in);
+    for (int i = 0; s->need && i < in->n_need; i++) {
+        weft_status st = s->need(s->arg, fn, p->needs[in->first_need + i], fn->store->step);
+
         if (st)
-            return wf_err_wrap(st, "'%s' (%s)", in->name, in->call.op->name);
-        if (timed)
-            in->time_ns += wf_now(fn->ctx) - start;
+            return st;
     }
     return WEFT_OK;
 }
 
-weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, bool timed)
+static weft_status tell(weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in)
+{
+    const weft_strategy *s = &fn->strategy;
+
+    for (int i = 0; s->ready && i < in->n_ready; i++) {
+        weft_status st = s->ready(s->arg, fn, p->readies[in->first_ready + i], fn->store->step, fn->shard);
+
+        if (st)
+            return st;
+    }
+    return WEFT_OK;
+}
+
+static weft_status run_instr(weft_fn *fn, struct wf_plan *p, struct wf_instr *in)
+{
+    weft_status st = fn->has_strategy ? ask(fn, p, in) : WEFT_OK;
+
+    if (st)
+        return st;
+    in->call.rng.step = (uint64_t)fn->store->step;
+    in->call.rng.shard = (uint32_t)fn->shard;
+    in->call.iteration = fn->store->step + 1;
+    st = in->run(&in->call);
+    if (!st && fn->opts.trap_numerics)
+        st = trap(in);
+    if (st)
+        return wf_err_wrap(st, "'%s' (%s)", in->name, in->call.op->name);
+    return fn->has_strategy ? tell(fn, p, in) : WEFT_OK;
+}
+
+weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, enum wf_phase phase, bool timed)
 {
     uint64_t mode = wf_fpmode_enter(fn->ctx->flush_denormals);
-    weft_status st;
+    weft_status st = WEFT_OK;
 
-    wf_plan_feed(p, feeds);
-    st = run_instrs(fn, p, timed);
+    if (feeds)
+        wf_plan_feed(p, feeds);
+    for (int64_t i = 0; i < p->n_instr && !st; i++) {
+        struct wf_instr *in = &p->instr[i];
+        int64_t start = timed ? wf_now(fn->ctx) : 0;
+
+        if (phase != WF_ALL && in->is_update != (phase == WF_UPDATE))
+            continue;
+        st = run_instr(fn, p, in);
+        if (timed)
+            in->time_ns += wf_now(fn->ctx) - start;
+    }
     wf_fpmode_leave(mode);
-    if (!st && fn->updates)
+    if (!st && phase == WF_ALL && fn->updates)
         fn->store->step++;
     return st;
 }
@@ -341,7 +390,7 @@ static weft_status check_fetches(weft_fn *fn, struct wf_plan *p, const weft_tens
     return WEFT_OK;
 }
 
-weft_status weft_fn_run(weft_fn *fn, const weft_tensor *feeds, weft_tensor *fetches)
+static weft_status run_phase(weft_fn *fn, const weft_tensor *feeds, weft_tensor *fetches, enum wf_phase phase)
 {
     struct wf_plan *p;
     weft_status st = wf_fn_plan(fn, feeds, &p);
@@ -353,9 +402,46 @@ weft_status weft_fn_run(weft_fn *fn, const weft_tensor *feeds, weft_tensor *fetc
     if (!st)
         st = check_fetches(fn, p, fetches);
     if (!st)
-        st = wf_fn_run_plan(fn, p, feeds, false);
-    if (!st)
+        st = wf_fn_run_plan(fn, p, feeds, phase, false);
+    if (!st) {
+        fn->current = p;
         st = hand_out(fn, p, feeds, fetches);
+    }
+    return st;
+}
+
+weft_status weft_fn_run(weft_fn *fn, const weft_tensor *feeds, weft_tensor *fetches)
+{
+    weft_status st;
+
+    if (!fn->has_strategy)
+        return run_phase(fn, feeds, fetches, WF_ALL);
+    st = weft_fn_compute(fn, fn->shard, feeds, fetches);
+    return st ? st : weft_fn_finish(fn);
+}
+
+weft_status weft_fn_compute(weft_fn *fn, int shard, const weft_tensor *feeds, weft_tensor *fetches)
+{
+    fn->shard = shard;
+    return run_phase(fn, feeds, fetches, WF_COMPUTE);
+}
+
+weft_status weft_fn_update(weft_fn *fn)
+{
+    if (!fn->current)
+        return wf_err(WEFT_ESTATE, "weft_fn_update: nothing was computed yet");
+    return wf_fn_run_plan(fn, fn->current, NULL, WF_UPDATE, false);
+}
+
+weft_status weft_fn_finish(weft_fn *fn)
+{
+    const weft_strategy *s = &fn->strategy;
+    weft_status st = s->apply ? s->apply(s->arg, fn, fn->store->step) : weft_fn_update(fn);
+
+    if (!st && s->commit)
+        st = s->commit(s->arg, fn, fn->store->step);
+    if (!st && fn->updates)
+        fn->store->step++;
     return st;
 }
 

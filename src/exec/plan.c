@@ -105,7 +105,8 @@ static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct
         tin[i].type = in[i];
     for (int i = 0; i < n->n_out; i++)
         tout[i].type = to[i];
-    *out = (struct wf_instr){.run = kernel->run, .name = n->name, .impl = kp.impl, .node = k, .flop = wf_flop(g, n)};
+    *out = (struct wf_instr){.run = kernel->run, .name = n->name, .impl = kp.impl, .node = k, .flop = wf_flop(g, n),
+                              .is_update = is_update(n)};
     out->call = (struct wf_call){.ctx = p->ctx, .pool = p->ctx->pool, .op = n->op, .attr = n->attr, .n_in = n_in,
                                  .n_out = n->n_out, .in = tin, .out = tout, .state = kp.state,
                                  .rng = {.seed = p->ctx->seed, .node = (uint32_t)n->uid}};
@@ -163,11 +164,16 @@ static weft_status ensure_slots(struct wf_plan *p, weft_fn *fn)
 
 /* ---- strategies' points ---------------------------------------------------------------------- */
 
+/* The number of the segment among those of the flat vector, as weft_fn_segment counts. */
 static int64_t segment_at(const struct wf_store *s, int64_t byte_offset)
 {
-    for (int64_t i = 0; i < s->n_seg; i++)
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < s->n_seg; i++) {
         if (s->seg[i].flat && s->seg[i].offset * (int64_t)sizeof(float) == byte_offset)
-            return i;
+            return n;
+        n += s->seg[i].flat;
+    }
     return -1;
 }
 

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include <weft/sys/strategy.h>
 #include <weft/weft.h>
 
 #include "../../support/counting.h"
@@ -395,6 +396,106 @@ static void gradients_lie_in_the_flat_vector_when_asked(void **state)
     drop(&n);
 }
 
+/* ---- strategies ------------------------------------------------------------------------------ */
+
+/* Two logical shards, whose gradients are added before one update. */
+struct shards {
+    float sum[4096];
+    bool needed[8];
+    int n_need, n_ready, n_commit;
+    int64_t last_ready;
+};
+
+static weft_status on_need(void *arg, weft_fn *fn, int64_t segment, int64_t t)
+{
+    struct shards *s = arg;
+
+    (void)fn;
+    (void)t;
+    s->needed[segment] = true;
+    s->n_need++;
+    return WEFT_OK;
+}
+
+static weft_status on_ready(void *arg, weft_fn *fn, int64_t segment, int64_t t, int shard)
+{
+    struct shards *s = arg;
+    weft_segment seg;
+    int64_t count;
+    float *g = weft_fn_gradients(fn, &count);
+
+    (void)t;
+    (void)shard;
+    ok(weft_fn_segment(fn, segment, &seg));
+    assert_true(s->needed[segment] || seg.rank == 1);
+    for (int64_t i = 0; i < seg.count; i++)
+        s->sum[seg.offset + i] += g[seg.offset + i];
+    s->n_ready++;
+    s->last_ready = segment;
+    return WEFT_OK;
+}
+
+static weft_status on_apply(void *arg, weft_fn *fn, int64_t t)
+{
+    struct shards *s = arg;
+    int64_t count;
+    float *g = weft_fn_gradients(fn, &count);
+
+    (void)t;
+    memcpy(g, s->sum, (size_t)count * sizeof *g);
+    memset(s->sum, 0, sizeof s->sum);
+    return weft_fn_update(fn);
+}
+
+static weft_status on_commit(void *arg, weft_fn *fn, int64_t t)
+{
+    struct shards *s = arg;
+
+    assert_int_equal(weft_fn_step(fn), t);
+    s->n_commit++;
+    return WEFT_OK;
+}
+
+static void a_strategy_sees_every_point_of_a_step(void **state)
+{
+    struct net n = make(NULL);
+    weft_fn *whole = train_fn(&n, 0, false), *fn = NULL;
+    static struct shards s;
+    weft_strategy strategy = {sizeof strategy, &s, NULL, on_need, on_ready, on_apply, on_commit};
+    float *a, *b;
+    int64_t count;
+
+    (void)state;
+    memset(&s, 0, sizeof s);
+    ok(weft_fn_new(n.g,
+                   WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){n.x, n.t}, .n_fetches = 1,
+                             .fetches = &n.loss, .n_updates = n.n_updates, .updates = n.updates, .strategy = &strategy),
+                   &fn));
+    for (int t = 0; t < 3; t++) {
+        step(whole, 32);
+        for (int l = 0; l < 2; l++) {
+            weft_tensor feeds[2] = {weft_view(WEFT_F32, data + l * 16 * IN, 2, (int64_t[]){16, IN}),
+                                    weft_view(WEFT_F32, target + l * 16 * OUT, 2, (int64_t[]){16, OUT})};
+            weft_tensor loss = {.data = NULL};
+
+            ok(weft_fn_compute(fn, l, feeds, &loss));
+        }
+        ok(weft_fn_finish(fn));
+    }
+    assert_int_equal(s.n_need, 3 * 2 * 4);
+    assert_int_equal(s.n_ready, 3 * 2 * 4);
+    assert_int_equal(s.n_commit, 3);
+    assert_int_equal(weft_fn_step(fn), 3);
+    assert_true(s.last_ready <= 1); /* the first layer's gradients come last */
+    a = weft_fn_params(whole, &count);
+    b = weft_fn_params(fn, &count);
+    for (int64_t i = 0; i < count; i++) /* the sum over two halves is the sum over the whole, but for rounding */
+        assert_float_equal(a[i], b[i], 2e-3f);
+    weft_fn_free(whole);
+    weft_fn_free(fn);
+    drop(&n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -412,6 +513,7 @@ int main(void)
         cmocka_unit_test(functions_share_parameters),
         cmocka_unit_test(variables_are_read_and_written_by_name),
         cmocka_unit_test(gradients_lie_in_the_flat_vector_when_asked),
+        cmocka_unit_test(a_strategy_sees_every_point_of_a_step),
     };
 
     fill_data();
