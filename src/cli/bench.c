@@ -28,8 +28,21 @@ static int by_value(const void *a, const void *b)
 
 struct result {
     double us_step, loss, peak;
+    uint64_t params; /* hash of the parameters' bits at the end */
     weft_plan_info plan;
 };
+
+/* FNV-1a over the bits: two runs agree in it exactly when they agree in every parameter. */
+static uint64_t hash_params(weft_fn *fn)
+{
+    int64_t n;
+    const unsigned char *p = (const unsigned char *)weft_fn_params(fn, &n);
+    uint64_t h = 14695981039346656037u;
+
+    for (int64_t i = 0; i < n * (int64_t)sizeof(float); i++)
+        h = (h ^ p[i]) * 1099511628211u;
+    return h;
+}
 
 static weft_status steps(weft_fn *fn, const struct workload *w, int n, float *loss)
 {
@@ -45,19 +58,21 @@ static weft_status steps(weft_fn *fn, const struct workload *w, int n, float *lo
     return st;
 }
 
-static weft_status measure(weft_fn *fn, const struct workload *w, int blocks, struct result *r)
+/* n steps a block; 0: as many as fill about 0.3 s, after a warm-up. */
+static weft_status measure(weft_fn *fn, const struct workload *w, int blocks, int n, struct result *r)
 {
     double t, median[MAX_BLOCKS];
     float loss = 0;
-    int n;
-    weft_status st = steps(fn, w, WARM_UP, &loss);
+    weft_status st = WEFT_OK;
 
-    if (st)
-        return st;
-    t = now();
-    st = steps(fn, w, 1, &loss);
-    n = (int)(BLOCK_SECONDS / fmax(1e-6, now() - t));
-    n = n < MIN_STEPS ? MIN_STEPS : n;
+    if (n == 0) {
+        st = steps(fn, w, WARM_UP, &loss);
+        t = now();
+        if (!st)
+            st = steps(fn, w, 1, &loss);
+        n = (int)(BLOCK_SECONDS / fmax(1e-6, now() - t));
+        n = n < MIN_STEPS ? MIN_STEPS : n;
+    }
     for (int b = 0; b < blocks && !st; b++) {
         t = now();
         st = steps(fn, w, n, &loss);
@@ -68,11 +83,12 @@ static weft_status measure(weft_fn *fn, const struct workload *w, int blocks, st
     qsort(median, (size_t)blocks, sizeof *median, by_value);
     r->us_step = 1e6 * (blocks % 2 ? median[blocks / 2] : (median[blocks / 2 - 1] + median[blocks / 2]) / 2);
     r->loss = loss;
+    r->params = hash_params(fn);
     r->plan.size = sizeof r->plan;
     return weft_fn_plan_info(fn, w->data, &r->plan);
 }
 
-static weft_status bench_one(weft_ctx *ctx, const char *name, int blocks, struct result *r, int64_t *batch)
+static weft_status bench_one(weft_ctx *ctx, const char *name, int blocks, int n_steps, struct result *r, int64_t *batch)
 {
     struct workload w;
     weft_fn *fn = NULL;
@@ -86,7 +102,7 @@ static weft_status bench_one(weft_ctx *ctx, const char *name, int blocks, struct
                                .n_updates = w.n_updates, .updates = w.updates),
                      &fn);
     if (!st)
-        st = measure(fn, &w, blocks, r);
+        st = measure(fn, &w, blocks, n_steps, r);
     weft_fn_free(fn);
     workload_free(&w);
     return st;
@@ -102,9 +118,9 @@ static void print_result(FILE *to, bool json, const char *name, int threads, int
         fprintf(to,
                 "{\"workload\": \"%s\", \"peer\": \"weft\", \"version\": \"%s\", \"threads\": %d, \"us_step\": %.1f, "
                 "\"samples_s\": %.0f, \"rss_mb\": %ld, \"flop\": %.0f, \"peak_fraction\": %.3f, \"plan_ms\": %.3f, "
-                "\"loss\": %.9g}\n",
+                "\"loss\": %.9g, \"params_hash\": \"%016llx\"}\n",
                 name, weft_version(), threads, r->us_step, (double)batch / (r->us_step * 1e-6), u.ru_maxrss / 1024,
-                r->plan.flop, fraction, r->plan.plan_ms, r->loss);
+                r->plan.flop, fraction, r->plan.plan_ms, r->loss, (unsigned long long)r->params);
     else
         fprintf(to, "%-10s %10.1f us/step %10.0f samples/s  %5.1f %% of peak  plan %6.2f ms  rss %ld MB\n", name,
                 r->us_step, (double)batch / (r->us_step * 1e-6), 100 * fraction, r->plan.plan_ms, u.ru_maxrss / 1024);
@@ -134,11 +150,12 @@ static int run(int argc, char **argv)
 {
     struct machine_flags m = {.kernels = "best", .simd = "auto"};
     const char *workload = "all", *json = NULL;
-    int blocks = 9, n;
+    int blocks = 9, n_steps = 0, n;
     const struct flag flags[] = {
         {"workload", FLAG_TEXT, "NAME|all", "softmax64 mlp-s mlp-l cnn lstm widedeep gpt-s, or all (default)", &workload},
         {"threads", FLAG_INT, "N", "threads of the pool; default: all cores", &m.threads},
         {"blocks", FLAG_INT, "N", "measured blocks of about 0.3 s, the median counts; default 9", &blocks},
+        {"steps", FLAG_INT, "N", "exactly N steps a block, no warm-up: for comparing bits (params_hash)", &n_steps},
         {"kernels", FLAG_TEXT, "best|portable", "portable ones give the same bits on every machine", &m.kernels},
         {"simd", FLAG_TEXT, "LEVEL", "auto, portable, avx2 or avx512", &m.simd},
         {"json", FLAG_TEXT, "FILE|-", "one JSON object a line", &json},
@@ -175,7 +192,7 @@ static int run(int argc, char **argv)
 
         if (strcmp(workload, "all") && strcmp(workload, workload_name(i)))
             continue;
-        st = bench_one(ctx, workload_name(i), blocks, &r, &batch);
+        st = bench_one(ctx, workload_name(i), blocks, n_steps, &r, &batch);
         if (st)
             fail_status(st, workload_name(i));
         else
