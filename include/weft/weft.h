@@ -6,11 +6,13 @@
  *   ops.h     the ops by name
  *   optim.h   optimizers and schedules
  *   fn.h      functions: planning and running
+ *   check.h   gradient check
  *   sys/      for people who add ops and measure machines */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 
 #include "weft/base.h"
+#include "weft/check.h"
 #include "weft/fn.h"
 #include "weft/graph.h"
 #include "weft/ops.h"

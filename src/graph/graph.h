@@ -169,6 +169,9 @@ weft_status wf_rewrite_end(struct wf_rewrite *rw, weft_status st, int n_roots, i
 weft_status wf_pass_resolve(const weft_graph *g, int n_feeds, const int32_t *feeds, const struct wf_type *feed_types,
                             int n_roots, int32_t *roots, weft_graph **out);
 
+/* A copy of what the roots need with every float as f64, for gradient checks. */
+weft_status wf_pass_as_f64(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
+
 /* How a pass computes a node whose inputs are constants: fills out[] (memory is there). */
 typedef weft_status wf_eval_fn(void *arg, const struct wf_node *n, const struct wf_tensor *in, struct wf_tensor *out);
 
