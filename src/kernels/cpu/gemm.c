@@ -67,6 +67,8 @@ int64_t wf_gemm_packed_a(const struct wf_gemm_fns *fns, int64_t k, int64_t m)
 #define COST_PRIVATE_B 0.35
 #define COST_SHARED_B 0.7
 #define COST_REREAD_B 0.03 /* shared B, per element and tile */
+#define COST_TURN_A 0.5    /* packing A as if it were B, per element */
+#define COST_FLIP 1.0      /* turning C^T over, per element */
 #define COST_REDUCE 1.0    /* a chunk's partial sum, per element */
 #define MIN_PER_K 5.0      /* a register block's step in K: the latency of its chains */
 
@@ -110,8 +112,15 @@ static double cost_of_tile(const struct wf_gemm *g)
 {
     const struct wf_gemm_desc *d = &g->d;
     double m = (double)g->tile_m, n = (double)wf_min_i64(g->tile_n, d->n), k = (double)g->chunk_k;
-    double cost = cost_of_sums(g, m, n);
+    double cost = g->swap ? cost_of_sums(g, n, m) : cost_of_sums(g, m, n);
 
+    if (g->swap) {
+        if (g->read_a == WF_GEMM_PRIVATE)
+            cost += m * k * COST_TURN_A;
+        else
+            cost *= rows_crowd(d->lda, g->kc) ? 1.05 : 1.01;
+        return cost + m * n * COST_FLIP + COST_TILE;
+    }
     if (g->read_b == WF_GEMM_DIRECT)
         cost *= rows_crowd(d->ldb, g->kc) ? (g->tile_m > g->fns->mr ? 1.1 : 1.05) : 1.01;
     if (g->read_a == WF_GEMM_DIRECT && d->trans_a && rows_crowd(d->lda, g->kc))
@@ -152,7 +161,7 @@ static double cost_of_plan(const struct wf_gemm *g)
 {
     double tile = cost_of_tile(g);
 
-    return 2 * cost_with_threads(g, tile, 2) + cost_with_threads(g, tile, 8);
+    return 4 * cost_with_threads(g, tile, 2) + cost_with_threads(g, tile, 8);
 }
 
 /* Fill in a candidate: C in tiles of about m x n, K in n_chunks. */
@@ -173,12 +182,23 @@ static void cut(struct wf_gemm *g, int64_t m, int64_t n, int64_t n_chunks)
     g->n_chunks = wf_max_i64(ceil_div(d->k, g->chunk_k), 1);
 }
 
+/* Turned over, C has to be as narrow as one vector, and B is read where it lies. */
+static bool can_swap(const struct wf_gemm *g)
+{
+    const struct wf_gemm_desc *d = &g->d;
+
+    return d->n <= g->fns->nr / 2 && d->m > d->n && d->type_b == WF_GEMM_F32 &&
+           !(d->col_sums && d->trans_b);
+}
+
 /* The best way to read A and B for the cut in g. */
 static double choose_reads(struct wf_gemm *g)
 {
     const struct wf_gemm_desc *d = &g->d;
     int best_a = WF_GEMM_PRIVATE, best_b = WF_GEMM_PRIVATE;
-    double best = -1;
+    double best = -1, swapped;
+
+    g->swap = false;
 
     for (int a = d->type_a == WF_GEMM_F32 ? WF_GEMM_DIRECT : WF_GEMM_PRIVATE; a <= WF_GEMM_PRIVATE;
          a++)
@@ -197,6 +217,15 @@ static double choose_reads(struct wf_gemm *g)
                 best_b = b;
             }
         }
+    if (can_swap(g)) {
+        g->swap = true;
+        g->read_a = d->type_a == WF_GEMM_F32 && d->trans_a ? WF_GEMM_DIRECT : WF_GEMM_PRIVATE;
+        g->read_b = WF_GEMM_DIRECT;
+        swapped = cost_of_plan(g);
+        if (swapped < best)
+            return swapped;
+        g->swap = false;
+    }
     g->read_a = best_a;
     g->read_b = best_b;
     return best;
@@ -205,7 +234,7 @@ static double choose_reads(struct wf_gemm *g)
 /* Try cuts; up to WF_GEMM_WHOLE_ROWS columns stay together. */
 static void choose_cut(struct wf_gemm *g)
 {
-    static const int rows[] = {7, 14, 21, 28, 42, 56, 84, 112, 128, 170, 256, 384, 512};
+    static const int rows[] = {7, 14, 16, 21, 28, 32, 42, 56, 64, 84, 112, 128, 170, 256, 384, 512};
     static const int cols[] = {32, 64, 96, 128, 192, 256, 384, 512, 768, 1024};
     static const int chunks[] = {1, 2, 4, 8, 16};
     const struct wf_gemm_desc *d = &g->d;
@@ -240,9 +269,10 @@ static int64_t a_copy_ld(const struct wf_gemm *g)
     return wf_round_up(g->kc, 32) + 16;
 }
 
+/* Floats of a thread's own: a copy of A, a copy of B, C^T; then C where it is narrower than f32. */
 static int64_t a_floats(const struct wf_gemm *g)
 {
-    if (g->read_a == WF_GEMM_DIRECT)
+    if (g->swap || g->read_a == WF_GEMM_DIRECT)
         return 0;
     return wf_round_up(
         g->d.trans_a ? wf_gemm_packed_a(g->fns, g->kc, g->tile_m) : g->tile_m * a_copy_ld(g), 16);
@@ -250,15 +280,26 @@ static int64_t a_floats(const struct wf_gemm *g)
 
 static int64_t b_floats(const struct wf_gemm *g)
 {
-    return g->read_b == WF_GEMM_PRIVATE ? wf_round_up(g->kc * wf_min_i64(PRIVATE_N, g->tile_n), 16)
-                                        : 0;
+    if ((g->swap ? g->read_a : g->read_b) != WF_GEMM_PRIVATE)
+        return 0;
+    return wf_round_up(g->kc * (g->swap ? PRIVATE_N : wf_min_i64(PRIVATE_N, g->tile_n)), 16);
+}
+
+static int64_t flip_ld(const struct wf_gemm *g)
+{
+    return wf_round_up(g->tile_m, 16);
+}
+
+static int64_t own_floats(const struct wf_gemm *g)
+{
+    return a_floats(g) + b_floats(g) + (g->swap ? flip_ld(g) * g->d.n : 0);
 }
 
 /* Where things lie in the scratch memory: packed B, the chunks' sums, each thread's own. */
 static void lay_out(struct wf_gemm *g)
 {
     const struct wf_gemm_desc *d = &g->d;
-    size_t at = 0, own = (size_t)(a_floats(g) + b_floats(g));
+    size_t at = 0, own = (size_t)own_floats(g);
 
     if (g->read_b == WF_GEMM_SHARED)
         at += (size_t)(batches_of_b(d) * wf_gemm_packed_b(g->fns, d->k, d->n)) * sizeof(float);
@@ -402,7 +443,8 @@ static void point_at_b(const struct run *r, const struct tile *t, int64_t k, int
 }
 
 /* Where private packing will read B after this step: the next columns of the tile, its next K
- * block, or the tile beside it. */
+ * block, or the tile beside it. Rows of B's transpose are only asked for when they follow each
+ * other without a gap; long ones the hardware foresees. */
 static void hint_soon(const struct run *r, const struct tile *t, int64_t k, int64_t next_col,
                       struct wf_gemm_block *blk)
 {
@@ -410,7 +452,8 @@ static void hint_soon(const struct run *r, const struct tile *t, int64_t k, int6
     int64_t col = t->col + next_col;
 
     blk->soon = NULL;
-    if (r->g->read_b != WF_GEMM_PRIVATE || d->trans_b || d->type_b != WF_GEMM_F32)
+    if (r->g->read_b != WF_GEMM_PRIVATE || d->type_b != WF_GEMM_F32 ||
+        (d->trans_b && d->ldb != blk->k))
         return;
     if (next_col == t->n_cols) {
         bool last = k + blk->k == t->k + t->n_k;
@@ -420,8 +463,11 @@ static void hint_soon(const struct run *r, const struct tile *t, int64_t k, int6
     }
     if (col >= d->n)
         return;
-    blk->soon = r->b + (t->batch * d->stride_b + k * d->ldb + col) * 4;
-    blk->soon_bytes = d->ldb * 4;
+    blk->soon =
+        r->b + (t->batch * d->stride_b + (d->trans_b ? col * d->ldb + k : k * d->ldb + col)) * 4;
+    blk->soon_bytes = d->trans_b ? 64 : d->ldb * 4;
+    blk->soon_next = d->trans_b ? blk->k * 64 : 64;
+    blk->soon_n = ceil_div(blk->n, 16);
 }
 
 /* A piece of C has its last sum: hand it to the epilogue, round it. */
@@ -485,6 +531,56 @@ static void run_tile(const struct run *r, const struct tile *t)
     } while (n_done < t->n_k);
 }
 
+/* The same with the roles of A and B exchanged: rows of op(A) become columns. C is narrow, so the
+ * tile holds whole rows. */
+static void run_swapped(const struct run *r, const struct tile *t)
+{
+    const struct wf_gemm *g = r->g;
+    const struct wf_gemm_desc *d = &g->d;
+    const bool partial = g->n_chunks > 1, direct = g->read_a == WF_GEMM_DIRECT;
+    const int64_t step = direct ? t->n_rows : PRIVATE_N, ld = flip_ld(g);
+    float *turned = t->b_buf + b_floats(g);
+    int64_t n_done = 0;
+
+    do {
+        int64_t k = t->k + n_done;
+        struct wf_gemm_block blk = {.m = d->n,
+                                    .k = wf_min_i64(g->kc, t->n_k - n_done),
+                                    .a_rs = d->trans_b ? d->ldb : 1,
+                                    .a_cs = d->trans_b ? 1 : d->ldb,
+                                    .ldc = ld,
+                                    .accumulate = n_done > 0};
+
+        blk.a = (const float *)(const void *)r->b + t->batch * d->stride_b + k * blk.a_cs;
+        for (int64_t i = 0; i < t->n_rows; i += step) {
+            int64_t row = t->row + i;
+            const char *src = r->a + (t->batch * d->stride_a +
+                                      (d->trans_a ? k * d->lda + row : row * d->lda + k)) *
+                                         type_bytes(d->type_a);
+
+            blk.n = wf_min_i64(step, t->n_rows - i);
+            blk.c = turned + i;
+            if (direct) {
+                blk.b = (const float *)(const void *)src;
+                blk.b_ld = d->lda;
+            } else {
+                g->fns->pack_b(t->b_buf, src, d->type_a, d->lda, !d->trans_a, blk.k, blk.n);
+                blk.b = t->b_buf;
+                blk.b_ps = blk.k * g->fns->nr;
+            }
+            g->fns->block(&blk);
+        }
+        if (d->col_sums && t->row == 0)
+            sum_columns(r, t, 0,
+                        &(struct wf_gemm_block){.n = d->n, .k = blk.k, .b = blk.a, .b_ld = d->ldb},
+                        n_done == 0);
+        n_done += blk.k;
+    } while (n_done < t->n_k);
+    g->fns->flip(t->c, t->ldc, turned, ld, t->n_rows, d->n, d->accumulate && !partial);
+    if (!partial && t->n_rows)
+        finish_piece(r, t->thread, t->batch, t->row, t->n_rows, 0, d->n, t->c, t->ldc);
+}
+
 static void tile_task(void *arg, int64_t task, int thread)
 {
     const struct run *r = arg;
@@ -507,7 +603,7 @@ static void tile_task(void *arg, int64_t task, int thread)
         t.c = part_of(r, t.chunk, t.batch) + t.row * d->n + t.col;
         t.ldc = d->n;
     } else if (d->type_c != WF_GEMM_F32) {
-        t.c = t.b_buf + b_floats(g);
+        t.c = scratch + own_floats(g);
         t.ldc = g->tile_n;
         if (d->accumulate)
             g->fns->load(t.c, t.ldc, c_at(r, t.batch, t.row, t.col), d->type_c, d->ldc, t.n_rows,
@@ -516,7 +612,10 @@ static void tile_task(void *arg, int64_t task, int thread)
         t.c = (float *)(void *)c_at(r, t.batch, t.row, t.col);
         t.ldc = d->ldc;
     }
-    run_tile(r, &t);
+    if (g->swap)
+        run_swapped(r, &t);
+    else
+        run_tile(r, &t);
 }
 
 /* Task of the last phase: add the chunks of one piece of a tile, in order. */
@@ -543,7 +642,7 @@ static void reduce_task(void *arg, int64_t task, int thread)
         c = dst;
         ldc = d->ldc;
     } else if (d->accumulate) {
-        float *old = thread_scratch(r, thread) + a_floats(g) + b_floats(g);
+        float *old = thread_scratch(r, thread) + own_floats(g);
 
         g->fns->load(old, g->tile_n, dst, d->type_c, d->ldc, n_rows, n_cols);
         g->fns->add(c, ldc, old, g->tile_n, n_rows, n_cols);

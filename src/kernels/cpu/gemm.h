@@ -31,9 +31,9 @@ enum wf_gemm_type { WF_GEMM_F32, WF_GEMM_BF16, WF_GEMM_F16 };
  *    this k; more when this block is a part of a longer K); or, with b_ld > 0, a plain row-major
  *    matrix.
  * C: row-major. Added to when accumulate is set, otherwise overwritten.
- * soon: where k rows, soon_bytes apart, of as many columns of B as this block has (or fewer)
- *    will be read next; they are brought near meanwhile. A hint: NULL is fine, and the rows need
- *    not exist. */
+ * soon: what will be read after this block, brought near meanwhile. Each of the first soon_n
+ *    register blocks asks for k cache lines, soon_bytes apart; each starts soon_next bytes after
+ *    the one before. A hint: NULL is fine, and the lines need not exist. */
 struct wf_gemm_block {
     int64_t m, n, k;
     const float *a;
@@ -45,7 +45,7 @@ struct wf_gemm_block {
     float *c;
     int64_t ldc;
     const void *soon;
-    int64_t soon_bytes;
+    int64_t soon_n, soon_bytes, soon_next;
 };
 
 /* The kernels of one SIMD level. src arguments marked void are of the given wf_gemm_type. */
@@ -71,6 +71,9 @@ struct wf_gemm_fns {
     void (*save)(void *dst, int type, int64_t dst_ld, const float *src, int64_t ld, int64_t m,
                  int64_t n);
     void (*add)(float *dst, int64_t dst_ld, const float *src, int64_t ld, int64_t m, int64_t n);
+    /* dst [m x n] (+)= the transpose of src [n x m]; n is at most nr / 2. */
+    void (*flip)(float *dst, int64_t dst_ld, const float *src, int64_t ld, int64_t m, int64_t n,
+                 bool accumulate);
     /* Sums over the k rows of B, given as in a block: dst[n], added to when accumulate is set.
      * Rows are added in four interleaved chains, which are then added. */
     void (*col_sums)(float *dst, const struct wf_gemm_block *b);
@@ -121,8 +124,9 @@ enum wf_gemm_read {
 struct wf_gemm {
     struct wf_gemm_desc d;
     const struct wf_gemm_fns *fns;
-    int read_a, read_b;              /* enum wf_gemm_read */
-    bool serial;                     /* too small to be worth waking threads */
+    int read_a, read_b; /* enum wf_gemm_read */
+    bool swap;   /* few columns: C^T is computed, with the rows of C as columns, and turned over */
+    bool serial; /* too small to be worth waking threads */
     int64_t tile_m, tile_n, piece_n; /* of C; all but tile_m are multiples of nr */
     int64_t n_tiles_m, n_tiles_n;
     int64_t kc;                /* K block */

@@ -223,13 +223,13 @@ static float expected(const struct wf_gemm *g, const struct operands *o, int64_t
             sum = started ? sum + part : 0;
             if (started && k == g->chunk_k)
                 sum = part;
-            part = g->n_chunks == 1 && d->accumulate ? old + acc : acc;
+            part = g->n_chunks == 1 && d->accumulate && !g->swap ? old + acc : acc;
             started = true;
         } else {
             part += acc;
         }
     }
-    if (g->n_chunks == 1)
+    if (g->n_chunks == 1 && !g->swap)
         return d->k ? part : old;
     sum += part;
     return d->accumulate ? old + sum : sum;

@@ -149,14 +149,12 @@ static int64_t most_rows(const struct wf_gemm_block *p)
     return !p->a_packed && p->a_rs % 1024 == 0 && MR > 7 ? 7 : MR;
 }
 
-/* Group g asks for line g of each row that is read soon; when all are asked for, or without a
- * hint, for rows of B just ahead. */
-WF_SIMD_INLINE void ask_soon(struct micro *t, const struct wf_gemm_block *p, int64_t col, int64_t g)
+/* The first register blocks ask for what the caller will read; the others, and all without a hint,
+ * for rows of B just ahead. */
+WF_SIMD_INLINE void ask_soon(struct micro *t, const struct wf_gemm_block *p, int64_t call)
 {
-    int64_t n = p->n - col < NR ? p->n - col : NR;
-
-    if (p->soon && g * 16 < n) {
-        t->soon = (uintptr_t)p->soon + (uintptr_t)(col * 4 + g * 64);
+    if (p->soon && call < p->soon_n) {
+        t->soon = (uintptr_t)p->soon + (uintptr_t)(call * p->soon_next);
         t->soon_bytes = p->soon_bytes;
     } else {
         t->soon_bytes = t->b_rs * 4;
@@ -168,6 +166,7 @@ static void block(const struct wf_gemm_block *p)
 {
     const struct groups groups = cut_rows(p->m, most_rows(p));
     const bool plain = p->b_ld > 0;
+    int64_t call = 0;
 
     for (int64_t col = 0; col < p->n; col += NR) {
         int64_t n = p->n - col < NR ? p->n - col : NR, row = 0;
@@ -194,7 +193,7 @@ static void block(const struct wf_gemm_block *p)
                 t.a = p->a + row * p->a_rs;
             }
             t.c = p->c + row * p->ldc + col;
-            ask_soon(&t, p, col, g);
+            ask_soon(&t, p, call++);
             micros[rows - 1][shape](&t);
             row += rows;
         }
@@ -524,6 +523,24 @@ static void add(float *dst, int64_t dst_ld, const float *src, int64_t ld, int64_
         }
 }
 
+static void flip(float *dst, int64_t dst_ld, const float *src, int64_t ld, int64_t m, int64_t n,
+                 bool accumulate)
+{
+    for (int64_t i = 0; i < m; i += VF_N) {
+        int64_t w = m - i < VF_N ? m - i : VF_N;
+        vf r[VF_N];
+
+        for (int j = 0; j < VF_N; j++)
+            r[j] = j < n ? vf_loadn(src + j * ld + i, w) : vf_zero();
+        transpose(r);
+        for (int64_t q = 0; q < w; q++) {
+            float *d = dst + (i + q) * dst_ld;
+
+            vf_storen(d, accumulate ? vf_add(vf_loadn(d, n), r[q]) : r[q], n);
+        }
+    }
+}
+
 /* ---- yardstick ------------------------------------------------------------------------------- */
 
 #define N_CHAINS 12
@@ -560,6 +577,7 @@ const struct wf_gemm_fns WF_LEVELED(wf_gemm_fns) = {
     .load = load,
     .save = save,
     .add = add,
+    .flip = flip,
     .col_sums = col_sums,
     .peak_loop = peak_loop,
 };
