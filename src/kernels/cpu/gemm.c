@@ -64,6 +64,8 @@ int64_t wf_gemm_packed_a(const struct wf_gemm_fns *fns, int64_t k, int64_t m)
 #define COST_DISPATCH 4000.0 /* a phase: waking threads and waiting for the last */
 #define COST_COPY_A 0.3      /* packing, per element */
 #define COST_PACK_A 0.4
+#define COST_FAR_A 0.04 /* a tile's rows that do not stay in the L2 cache, per element and panel */
+#define NEAR_A (128 << 10)
 #define COST_PRIVATE_B 0.35
 #define COST_SHARED_B 0.7
 #define COST_REREAD_B 0.03 /* shared B, per element and tile */
@@ -127,6 +129,8 @@ static double cost_of_tile(const struct wf_gemm *g)
         cost *= 1.08;
     if (g->read_a == WF_GEMM_PRIVATE)
         cost += m * k * (d->trans_a ? COST_PACK_A : COST_COPY_A);
+    if (g->tile_m * g->kc > NEAR_A)
+        cost += m * k * n / (double)g->fns->nr * COST_FAR_A;
     if (g->read_b == WF_GEMM_PRIVATE)
         cost += k * n * COST_PRIVATE_B;
     if (g->read_b == WF_GEMM_SHARED)
