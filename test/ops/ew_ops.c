@@ -6,50 +6,101 @@
 #include "weft/ops_ew.h"
 
 /* An op over a vector, an odd matrix, a scalar, an empty one and one of several tiles. */
-#define UNARY(op_, lo, hi, ...)                                            \
-    {.op = op_, .n_in = 1, .in = {SMOOTH(lo, hi, 3, 7)}, __VA_ARGS__},     \
-        {.op = op_, .n_in = 1, .in = {SMOOTH(lo, hi)}, __VA_ARGS__},       \
-        {.op = op_, .n_in = 1, .in = {SMOOTH(lo, hi, 0, 4)}, __VA_ARGS__}, \
-        {.op = op_, .n_in = 1, .in = {SMOOTH(lo, hi, 1)}, __VA_ARGS__},    \
-    {                                                                      \
-        .op = op_, .n_in = 1, .in = {SMOOTH(lo, hi, 5, 7919)}, __VA_ARGS__ \
+#define UNARY(op_, lo, hi, ...)                                                               \
+    {.op = op_, .impl = "program", .n_in = 1, .in = {SMOOTH(lo, hi, 3, 7)}, __VA_ARGS__},     \
+        {.op = op_, .impl = "program", .n_in = 1, .in = {SMOOTH(lo, hi)}, __VA_ARGS__},       \
+        {.op = op_, .impl = "program", .n_in = 1, .in = {SMOOTH(lo, hi, 0, 4)}, __VA_ARGS__}, \
+        {.op = op_, .impl = "program", .n_in = 1, .in = {SMOOTH(lo, hi, 1)}, __VA_ARGS__},    \
+    {                                                                                         \
+        .op = op_, .impl = "program", .n_in = 1, .in = {SMOOTH(lo, hi, 5, 7919)}, __VA_ARGS__ \
     }
 
-#define FUSED(op_, lo, hi, ...)                                                                   \
-    {.op = op_, .n_in = 2, .in = {F32(-1, 1, 3, 7), SMOOTH(lo, hi, 3, 7)}, __VA_ARGS__},          \
-    {                                                                                             \
-        .op = op_, .n_in = 2, .in = {F32(-1, 1, 2, 17011), SMOOTH(lo, hi, 2, 17011)}, __VA_ARGS__ \
+#define FUSED(op_, lo, hi, ...)                                             \
+    {.op = op_,                                                             \
+     .impl = "program",                                                     \
+     .n_in = 2,                                                             \
+     .in = {F32(-1, 1, 3, 7), SMOOTH(lo, hi, 3, 7)},                        \
+     __VA_ARGS__},                                                          \
+    {                                                                       \
+        .op = op_, .impl = "program", .n_in = 2,                            \
+        .in = {F32(-1, 1, 2, 17011), SMOOTH(lo, hi, 2, 17011)}, __VA_ARGS__ \
     }
 
 /* Every way to broadcast: same, scalars, row vectors, columns, both ways, leading axes, empty. */
-#define BINARY(op_, alo, ahi, blo, bhi, ...)                                                      \
-    {.op = op_, .n_in = 2, .in = {F32(alo, ahi, 4, 9), F32(blo, bhi, 4, 9)}, __VA_ARGS__},        \
-        {.op = op_, .n_in = 2, .in = {F32(alo, ahi), F32(blo, bhi)}, __VA_ARGS__},                \
-        {.op = op_, .n_in = 2, .in = {F32(alo, ahi, 4, 9), F32(blo, bhi)}, __VA_ARGS__},          \
-        {.op = op_, .n_in = 2, .in = {F32(alo, ahi), F32(blo, bhi, 4, 9)}, __VA_ARGS__},          \
-        {.op = op_, .n_in = 2, .in = {F32(alo, ahi, 2, 4, 9), F32(blo, bhi, 9)}, __VA_ARGS__},    \
-        {.op = op_, .n_in = 2, .in = {F32(alo, ahi, 9), F32(blo, bhi, 2, 4, 9)}, __VA_ARGS__},    \
-        {.op = op_, .n_in = 2, .in = {F32(alo, ahi, 2, 4, 9), F32(blo, bhi, 4, 1)}, __VA_ARGS__}, \
-        {.op = op_, .n_in = 2, .in = {F32(alo, ahi, 5, 1, 3), F32(blo, bhi, 4, 1)}, __VA_ARGS__}, \
-        {.op = op_,                                                                               \
-         .n_in = 2,                                                                               \
-         .in = {F32(alo, ahi, 2, 1, 3, 1, 2), F32(blo, bhi, 2, 4, 1, 3, 2)},                      \
-         __VA_ARGS__},                                                                            \
-    {                                                                                             \
-        .op = op_, .n_in = 2, .in = {F32(alo, ahi, 0, 3), F32(blo, bhi, 3)}, __VA_ARGS__          \
+#define BINARY(op_, alo, ahi, blo, bhi, ...)                                                    \
+    {.op = op_,                                                                                 \
+     .impl = "program",                                                                         \
+     .n_in = 2,                                                                                 \
+     .in = {F32(alo, ahi, 4, 9), F32(blo, bhi, 4, 9)},                                          \
+     __VA_ARGS__},                                                                              \
+        {.op = op_,                                                                             \
+         .impl = "program",                                                                     \
+         .n_in = 2,                                                                             \
+         .in = {F32(alo, ahi), F32(blo, bhi)},                                                  \
+         __VA_ARGS__},                                                                          \
+        {.op = op_,                                                                             \
+         .impl = "program",                                                                     \
+         .n_in = 2,                                                                             \
+         .in = {F32(alo, ahi, 4, 9), F32(blo, bhi)},                                            \
+         __VA_ARGS__},                                                                          \
+        {.op = op_,                                                                             \
+         .impl = "program",                                                                     \
+         .n_in = 2,                                                                             \
+         .in = {F32(alo, ahi), F32(blo, bhi, 4, 9)},                                            \
+         __VA_ARGS__},                                                                          \
+        {.op = op_,                                                                             \
+         .impl = "program",                                                                     \
+         .n_in = 2,                                                                             \
+         .in = {F32(alo, ahi, 2, 4, 9), F32(blo, bhi, 9)},                                      \
+         __VA_ARGS__},                                                                          \
+        {.op = op_,                                                                             \
+         .impl = "program",                                                                     \
+         .n_in = 2,                                                                             \
+         .in = {F32(alo, ahi, 9), F32(blo, bhi, 2, 4, 9)},                                      \
+         __VA_ARGS__},                                                                          \
+        {.op = op_,                                                                             \
+         .impl = "program",                                                                     \
+         .n_in = 2,                                                                             \
+         .in = {F32(alo, ahi, 2, 4, 9), F32(blo, bhi, 4, 1)},                                   \
+         __VA_ARGS__},                                                                          \
+        {.op = op_,                                                                             \
+         .impl = "program",                                                                     \
+         .n_in = 2,                                                                             \
+         .in = {F32(alo, ahi, 5, 1, 3), F32(blo, bhi, 4, 1)},                                   \
+         __VA_ARGS__},                                                                          \
+        {.op = op_,                                                                             \
+         .n_in = 2,                                                                             \
+         .in = {F32(alo, ahi, 2, 1, 3, 1, 2), F32(blo, bhi, 2, 4, 1, 3, 2)},                    \
+         __VA_ARGS__},                                                                          \
+    {                                                                                           \
+        .op = op_, .impl = "program", .n_in = 2, .in = {F32(alo, ahi, 0, 3), F32(blo, bhi, 3)}, \
+        __VA_ARGS__                                                                             \
     }
 
 /* Several tiles. */
-#define LARGE(op_, alo, ahi, blo, bhi, ...)                                                        \
-    {.op = op_, .n_in = 2, .in = {F32(alo, ahi, 300, 131), F32(blo, bhi, 300, 131)}, __VA_ARGS__}, \
-        {.op = op_, .n_in = 2, .in = {F32(alo, ahi, 300, 131), F32(blo, bhi, 131)}, __VA_ARGS__},  \
-        {.op = op_,                                                                                \
-         .n_in = 2,                                                                                \
-         .in = {F32(alo, ahi, 300, 131), F32(blo, bhi, 300, 1)},                                   \
-         __VA_ARGS__},                                                                             \
-        {.op = op_, .n_in = 2, .in = {F32(alo, ahi, 1), F32(blo, bhi, 300, 131)}, __VA_ARGS__},    \
-    {                                                                                              \
-        .op = op_, .n_in = 2, .in = {F32(alo, ahi, 3, 20011), F32(blo, bhi, 20011)}, __VA_ARGS__   \
+#define LARGE(op_, alo, ahi, blo, bhi, ...)                                \
+    {.op = op_,                                                            \
+     .impl = "program",                                                    \
+     .n_in = 2,                                                            \
+     .in = {F32(alo, ahi, 300, 131), F32(blo, bhi, 300, 131)},             \
+     __VA_ARGS__},                                                         \
+        {.op = op_,                                                        \
+         .impl = "program",                                                \
+         .n_in = 2,                                                        \
+         .in = {F32(alo, ahi, 300, 131), F32(blo, bhi, 131)},              \
+         __VA_ARGS__},                                                     \
+        {.op = op_,                                                        \
+         .n_in = 2,                                                        \
+         .in = {F32(alo, ahi, 300, 131), F32(blo, bhi, 300, 1)},           \
+         __VA_ARGS__},                                                     \
+        {.op = op_,                                                        \
+         .impl = "program",                                                \
+         .n_in = 2,                                                        \
+         .in = {F32(alo, ahi, 1), F32(blo, bhi, 300, 131)},                \
+         __VA_ARGS__},                                                     \
+    {                                                                      \
+        .op = op_, .impl = "program", .n_in = 2,                           \
+        .in = {F32(alo, ahi, 3, 20011), F32(blo, bhi, 20011)}, __VA_ARGS__ \
     }
 
 #define GIVEN(n, ...) DATA(WEFT_F32, ((double[]){__VA_ARGS__}), n)

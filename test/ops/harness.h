@@ -69,9 +69,11 @@ struct op_case {
     struct op_input in[OP_MAX_IN];
     unsigned no_grad; /* bit i: no gradient for input i is expected */
     unsigned flags;
-    double tol;         /* 0: 1e-5 */
-    double tol_grad;    /* finite differences; 0: 1e-6 */
-    double tol_half;    /* factor on the tolerance of step 6; 0: 1 */
+    double tol;      /* 0: 1e-5 */
+    double tol_grad; /* finite differences; 0: 1e-6 */
+    double tol_half; /* factor on the tolerance of step 6; 0: 1 */
+    const char *
+        impl; /* the fast kernel that f32 calls of the op must choose; NULL: any, the reference too */
     const double *want; /* the values of the first output, from an independent source */
     int64_t n_want;
     double tol_want; /* 0: 1e-6 */
@@ -120,6 +122,7 @@ struct op_run_opts {
     bool
         in_place; /* the first output in the memory of (a copy of) the first input where the row allows it */
     struct wf_rng_key rng; /* .node is set by the run */
+    const char *op, *impl; /* f32 calls of this op must choose this kernel; NULL: any */
 };
 
 /* Run the nodes that `fetch` depends on, node by node. feeds[i] is the value of placeholder (or variable)

@@ -9,6 +9,8 @@ static int find_code(const char *name)
 {
     if (!strcmp(name, "identity"))
         return WF_EW_copy;
+    if (!strncmp(name, "logical_", 8) && strcmp(name, "logical_not")) /* and, or, xor */
+        name += 8;
     for (int i = 0; i < WF_EW_COUNT; i++)
         if (!strcmp(wf_ew_info[i].name, name))
             return i;
@@ -26,7 +28,8 @@ bool wf_kernel_can_fuse(const struct wf_op *op)
 }
 
 /* Strides of an operand in the result's shape, neighbours merged where the operand runs on or stands still. */
-static void merge_dims(struct wf_prog_operand *o, const struct wf_type *t, const struct wf_type *shape)
+static void merge_dims(struct wf_prog_operand *o, const struct wf_type *t,
+                       const struct wf_type *shape)
 {
     int64_t stride = 1, dims[WEFT_MAX_RANK], strides[WEFT_MAX_RANK];
     int n = 0;
@@ -38,7 +41,8 @@ static void merge_dims(struct wf_prog_operand *o, const struct wf_type *t, const
             stride *= size;
         if (shape->dim[a] == 1)
             continue;
-        if (n && ((s == 0 && strides[n - 1] == 0) || (s && strides[n - 1] && s == strides[n - 1] * dims[n - 1]))) {
+        if (n && ((s == 0 && strides[n - 1] == 0) ||
+                  (s && strides[n - 1] && s == strides[n - 1] * dims[n - 1]))) {
             dims[n - 1] *= shape->dim[a];
             continue;
         }
@@ -50,7 +54,8 @@ static void merge_dims(struct wf_prog_operand *o, const struct wf_type *t, const
     memcpy(o->stride, strides, sizeof strides);
 }
 
-static void classify(struct wf_prog_operand *o, const struct wf_type *t, const struct wf_type *shape)
+static void classify(struct wf_prog_operand *o, const struct wf_type *t,
+                     const struct wf_type *shape)
 {
     o->dtype = t->dtype;
     o->buf = -1;
@@ -72,12 +77,14 @@ static void classify(struct wf_prog_operand *o, const struct wf_type *t, const s
 
 static bool in_place(const struct wf_prog_operand *o)
 {
-    return o->dtype == WEFT_F32 && (o->kind == WF_PROG_FULL || o->kind == WF_PROG_ROW || o->kind == WF_PROG_ANCHOR);
+    return o->dtype == WEFT_F32 &&
+           (o->kind == WF_PROG_FULL || o->kind == WF_PROG_ROW || o->kind == WF_PROG_ANCHOR);
 }
 
 static weft_status compile_steps(struct wf_kplan *p, struct wf_prog *g)
 {
-    const struct wf_attr *prog = wf_attr(p->op, p->attr, "prog"), *params = wf_attr(p->op, p->attr, "params");
+    const struct wf_attr *prog = wf_attr(p->op, p->attr, "prog"),
+                         *params = wf_attr(p->op, p->attr, "params");
     const struct wf_ew_fns *fns = wf_ew_fns_of(p->ctx->simd);
 
     for (int s = 0; s < g->n_steps; s++) {
@@ -96,7 +103,8 @@ static weft_status compile_steps(struct wf_kplan *p, struct wf_prog *g)
         st->a = i[1] < 0 ? 0 : (int)i[1];
         st->b = i[2] < 0 ? 0 : (int)i[2];
         st->c = i[3] < 0 ? 0 : (int)i[3];
-        for (int k = 0; k < wf_ew_info[code].n_param && k < WF_COUNT(st->param) && i[4] + k < params->n; k++)
+        for (int k = 0;
+             k < wf_ew_info[code].n_param && k < WF_COUNT(st->param) && i[4] + k < params->n; k++)
             st->param[k] = (float)params->floats[i[4] + k];
     }
     return WEFT_OK;
@@ -108,13 +116,15 @@ static bool reads(const struct wf_prog_step *s, int reg)
 }
 
 /* Which outputs are written by their step itself: those after which no operand that might share their memory is read. */
-static void place_outputs(struct wf_prog *g, const struct wf_attr *outs, const struct wf_type *types)
+static void place_outputs(struct wf_prog *g, const struct wf_attr *outs,
+                          const struct wf_type *types)
 {
     int last_read = -1;
 
     for (int s = 0; s < g->n_steps; s++)
         for (int i = 0; i < g->n_operands; i++)
-            if ((g->operand[i].kind == WF_PROG_FULL || g->operand[i].kind == WF_PROG_ANCHOR) && reads(&g->step[s], i))
+            if ((g->operand[i].kind == WF_PROG_FULL || g->operand[i].kind == WF_PROG_ANCHOR) &&
+                reads(&g->step[s], i))
                 last_read = s;
     for (int k = 0; k < g->n_outs; k++) {
         int reg = (int)outs->ints[k], s = reg - g->n_operands;
@@ -155,7 +165,8 @@ static int place_temps(struct wf_prog *g, int64_t first_buf)
 
 static weft_status new_prog(struct wf_kplan *p, int n_operands, struct wf_prog **out)
 {
-    const struct wf_attr *prog = wf_attr(p->op, p->attr, "prog"), *outs = wf_attr(p->op, p->attr, "outs");
+    const struct wf_attr *prog = wf_attr(p->op, p->attr, "prog"),
+                         *outs = wf_attr(p->op, p->attr, "outs");
     int n_steps = prog->n / 5;
     struct wf_prog *g = wf_arena_alloc(p->arena, sizeof *g);
 
@@ -175,8 +186,8 @@ static weft_status new_prog(struct wf_kplan *p, int n_operands, struct wf_prog *
     return WEFT_OK;
 }
 
-weft_status wf_prog_compile(struct wf_kplan *p, int n_operands, const struct wf_type *operands, bool anchor,
-                            const struct wf_type *shape, struct wf_prog **out)
+weft_status wf_prog_compile(struct wf_kplan *p, int n_operands, const struct wf_type *operands,
+                            bool anchor, const struct wf_type *shape, struct wf_prog **out)
 {
     struct wf_prog *g = NULL;
     int64_t at = MARK_FLOATS;
@@ -216,8 +227,8 @@ void wf_prog_start(struct wf_prog_run *r, int n_threads)
 }
 
 /* n elements of an operand from element `from`, as floats. */
-static void load(const struct wf_prog *g, const struct wf_prog_operand *o, const void *data, int64_t from, int64_t n,
-                 float *to)
+static void load(const struct wf_prog *g, const struct wf_prog_operand *o, const void *data,
+                 int64_t from, int64_t n, float *to)
 {
     const char *src = (const char *)data + from * weft_dtype_size(o->dtype);
 
@@ -255,8 +266,8 @@ static void prepare(const struct wf_prog_run *r, float *mem)
 }
 
 /* Elements [first, first + n) of a broadcast operand. */
-static void gather(const struct wf_prog *g, const struct wf_prog_operand *o, const void *data, int64_t first, int64_t n,
-                   float *to)
+static void gather(const struct wf_prog *g, const struct wf_prog_operand *o, const void *data,
+                   int64_t first, int64_t n, float *to)
 {
     int64_t inner = o->dim[0];
 
@@ -280,7 +291,8 @@ static void gather(const struct wf_prog *g, const struct wf_prog_operand *o, con
 }
 
 /* Point the operands' registers at elements [first, first + n). */
-static void set_operands(const struct wf_prog_run *r, float *mem, int64_t first, int64_t n, float *anchor, float **reg)
+static void set_operands(const struct wf_prog_run *r, float *mem, int64_t first, int64_t n,
+                         float *anchor, float **reg)
 {
     const struct wf_prog *g = r->prog;
 
@@ -310,7 +322,8 @@ static float *out_at(const struct wf_prog_run *r, int k, int64_t first, float *a
     return k == 0 && anchor ? anchor : (float *)r->out[k] + first;
 }
 
-static void run_block(const struct wf_prog_run *r, float *mem, int64_t first, int64_t n, float *anchor)
+static void run_block(const struct wf_prog_run *r, float *mem, int64_t first, int64_t n,
+                      float *anchor)
 {
     const struct wf_prog *g = r->prog;
     float *reg[WF_PROG_MAX_REGS];
@@ -319,7 +332,8 @@ static void run_block(const struct wf_prog_run *r, float *mem, int64_t first, in
     for (int s = 0; s < g->n_steps; s++) {
         const struct wf_prog_step *p = &g->step[s];
 
-        reg[p->dst] = g->temp[s] >= 0 ? mem + g->temp[s] : out_at(r, (int)(-1 - g->temp[s]), first, anchor);
+        reg[p->dst] =
+            g->temp[s] >= 0 ? mem + g->temp[s] : out_at(r, (int)(-1 - g->temp[s]), first, anchor);
         p->fn(reg[p->dst], reg[p->a], reg[p->b], reg[p->c], n, p->param);
     }
     for (int k = g->n_outs - 1; k >= 0; k--) { /* output 0 last: it may be where the anchor is */
@@ -333,7 +347,8 @@ static void run_block(const struct wf_prog_run *r, float *mem, int64_t first, in
             if (to != reg[g->out[k].reg])
                 memcpy(to, reg[g->out[k].reg], (size_t)n * sizeof *to);
         } else {
-            g->cvt->from_f32[t]((char *)r->out[k] + first * weft_dtype_size(t), reg[g->out[k].reg], n);
+            g->cvt->from_f32[t]((char *)r->out[k] + first * weft_dtype_size(t), reg[g->out[k].reg],
+                                n);
         }
     }
 }

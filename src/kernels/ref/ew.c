@@ -214,7 +214,7 @@ weft_status ref_clip_grad(const struct wf_call *c)
     for (int64_t i = 0; i < n; i++) {
         double x = ref_get(&c->in[1], i);
 
-        ref_set(&c->out[0], i, x < lo || x > hi ? 0 : ref_get(&c->in[0], i));
+        ref_set(&c->out[0], i, x >= lo && x <= hi ? ref_get(&c->in[0], i) : 0);
     }
     return WEFT_OK;
 }

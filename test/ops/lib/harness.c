@@ -309,6 +309,10 @@ static void run_or_fail(const struct row *r, weft_ctx *ctx, const struct built *
     weft_status st;
 
     opts.rng = plain.rng;
+    if (opts.fast && r->c->impl && !r->c->build) {
+        opts.op = r->c->op;
+        opts.impl = r->c->impl;
+    }
     st = op_run(ctx, b->g, r->c->n_in, b->in, feeds, n_fetch, fetch, &opts, run);
     MUST(r, !st, "run (%s): %s: %s", weft_simd_name(ctx->simd), weft_status_name(st), weft_error());
 }
@@ -683,7 +687,8 @@ static bool bench_new(struct bench *b)
     for (weft_simd s = WEFT_SIMD_PORTABLE; s <= weft_simd_best(); s++)
         for (int t = 0; t < N_THREAD_COUNTS; t++)
             if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = thread_counts[t], .simd = s),
-                             &b->ctx[s][t]))
+                             &b->ctx[s][t]) ||
+                wf_ops_ensure(b->ctx[s][t]))
                 return false;
     return true;
 }

@@ -43,13 +43,15 @@ static void mark(const weft_graph *g, int n_fetch, const weft_val *fetch, bool *
 }
 
 /* The rule with known sizes must agree with what it said when the graph was built. */
-static weft_status check_types(const weft_graph *g, const struct wf_node *n, const struct wf_type *got)
+static weft_status check_types(const weft_graph *g, const struct wf_node *n,
+                               const struct wf_type *got)
 {
     char a[WF_TYPE_TEXT], b[WF_TYPE_TEXT];
 
     for (int i = 0; i < n->n_out; i++) {
         const struct wf_type *said = &g->values[n->first_out + i].type;
-        bool ok = said->dtype == got[i].dtype && said->rank == got[i].rank && wf_type_bytes(&got[i]) >= 0;
+        bool ok =
+            said->dtype == got[i].dtype && said->rank == got[i].rank && wf_type_bytes(&got[i]) >= 0;
 
         for (int d = 0; ok && d < said->rank; d++)
             ok = said->dim[d] < 0 || said->dim[d] == got[i].dim[d];
@@ -60,17 +62,28 @@ static weft_status check_types(const weft_graph *g, const struct wf_node *n, con
     return WEFT_OK;
 }
 
-static weft_status call_kernel(struct op_run *run, const struct wf_node *n, const struct op_run_opts *o,
-                               struct wf_call *c, const struct wf_type *in, const struct wf_type *out)
+static weft_status call_kernel(struct op_run *run, const struct wf_node *n,
+                               const struct op_run_opts *o, struct wf_call *c,
+                               const struct wf_type *in, const struct wf_type *out)
 {
     struct wf_arena arena;
-    struct wf_kplan p = {.ctx = run->ctx, .arena = &arena, .op = n->op, .attr = n->attr, .n_in = n->n_in,
-                         .n_out = n->n_out, .in = in, .out = out, .n_threads = weft_ctx_threads(run->ctx)};
+    struct wf_kplan p = {.ctx = run->ctx,
+                         .arena = &arena,
+                         .op = n->op,
+                         .attr = n->attr,
+                         .n_in = n->n_in,
+                         .n_out = n->n_out,
+                         .in = in,
+                         .out = out,
+                         .n_threads = weft_ctx_threads(run->ctx)};
     const struct wf_kernel *k = NULL;
     weft_status st;
 
     wf_arena_init(&arena, run->ctx);
     st = wf_kernel_choose(&p, !o->fast, &k);
+    if (!st && o->impl && in[0].dtype == WEFT_F32 && !strcmp(n->op->name, o->op) &&
+        strcmp(p.impl, o->impl))
+        st = wf_err(WEFT_EBUG, "%s is computed by '%s', not by '%s'", o->op, p.impl, o->impl);
     if (!st) {
         int64_t used;
         uint64_t mode;
@@ -93,14 +106,23 @@ static weft_status call_kernel(struct op_run *run, const struct wf_node *n, cons
     return st;
 }
 
-static weft_status run_node(struct op_run *run, const weft_graph *g, int64_t k, const struct op_run_opts *o)
+static weft_status run_node(struct op_run *run, const weft_graph *g, int64_t k,
+                            const struct op_run_opts *o)
 {
     const struct wf_node *n = &g->nodes[k];
     struct wf_type *in = wf_alloc_n(run->ctx, n->n_in + 1, sizeof *in), out[WF_MAX_OUT] = {{0}};
-    struct wf_tensor *tin = wf_alloc_n(run->ctx, n->n_in + 1, sizeof *tin), *tout = &run->val[n->first_out];
+    struct wf_tensor *tin = wf_alloc_n(run->ctx, n->n_in + 1, sizeof *tin),
+                     *tout = &run->val[n->first_out];
     struct wf_infer r = {n->op, n->attr, n->n_in, n->n_out, in, out};
-    struct wf_call c = {.ctx = run->ctx, .pool = run->ctx->pool, .op = n->op, .attr = n->attr, .n_in = n->n_in,
-                        .n_out = n->n_out, .in = tin, .out = tout, .rng = o->rng};
+    struct wf_call c = {.ctx = run->ctx,
+                        .pool = run->ctx->pool,
+                        .op = n->op,
+                        .attr = n->attr,
+                        .n_in = n->n_in,
+                        .n_out = n->n_out,
+                        .in = tin,
+                        .out = tout,
+                        .rng = o->rng};
     weft_status st;
 
     for (int i = 0; i < n->n_in; i++) {
@@ -115,8 +137,8 @@ static weft_status run_node(struct op_run *run, const weft_graph *g, int64_t k, 
         if (!tout[i].data)
             st = wf_err_nomem(run->ctx, 0, "test");
     }
-    if (!st && o->in_place && (n->op->flags & WF_INPLACE) && n->n_in && in[0].dtype == out[0].dtype &&
-        wf_type_same_shape(&in[0], &out[0])) {
+    if (!st && o->in_place && (n->op->flags & WF_INPLACE) && n->n_in &&
+        in[0].dtype == out[0].dtype && wf_type_same_shape(&in[0], &out[0])) {
         memcpy(tout[0].data, tin[0].data, (size_t)wf_type_bytes(&in[0]));
         tin[0].data = tout[0].data;
     }
@@ -131,8 +153,8 @@ static weft_status run_node(struct op_run *run, const weft_graph *g, int64_t k, 
     return st;
 }
 
-static weft_status run_leaf(struct op_run *run, const weft_graph *g, int64_t k, int n_feed, const weft_val *feed,
-                            const struct wf_tensor *feeds)
+static weft_status run_leaf(struct op_run *run, const weft_graph *g, int64_t k, int n_feed,
+                            const weft_val *feed, const struct wf_tensor *feeds)
 {
     const struct wf_node *n = &g->nodes[k];
     struct wf_tensor from = {g->values[n->first_out].type, NULL};
