@@ -232,6 +232,24 @@ static weft_status infer_node(weft_graph *g, const struct wf_node *n, struct wf_
     return st;
 }
 
+/* The elements that are known of must be countable in bytes of any dtype. */
+static weft_status check_size(const struct wf_node *n, const struct wf_type *t)
+{
+    struct wf_type known = *t;
+    char text[WF_TYPE_TEXT];
+
+    if (t->rank < 0 || t->rank > WEFT_MAX_RANK)
+        return wf_err(WEFT_ESHAPE, "%s: the result would have rank %d, at most %d is possible", n->op->name, t->rank,
+                      WEFT_MAX_RANK);
+    known.dtype = WEFT_F64;
+    for (int i = 0; i < t->rank; i++)
+        if (t->dim[i] < 0)
+            known.dim[i] = 1;
+    if (wf_type_bytes(&known) < 0)
+        return wf_err(WEFT_ESHAPE, "%s: the size of %s overflows", n->op->name, wf_type_text(t, text));
+    return WEFT_OK;
+}
+
 /* Append a node whose inputs and attributes are filled, with its outputs. */
 static weft_status append(weft_graph *g, struct wf_node *n)
 {
@@ -243,6 +261,8 @@ static weft_status append(weft_graph *g, struct wf_node *n)
         return wf_err(WEFT_ELIMIT, "%s: %d outputs, at most %d are possible", n->op->name, n->n_out,
                       WF_MAX_OUT);
     st = infer_node(g, n, types);
+    for (int i = 0; i < n->n_out && !st; i++)
+        st = check_size(n, &types[i]);
     if (!st)
         st = wf_grow(g->ctx, &g->nodes, &g->cap_nodes, g->n_nodes + 1, sizeof *g->nodes);
     if (!st)
@@ -256,6 +276,28 @@ static weft_status append(weft_graph *g, struct wf_node *n)
     g->nodes[g->n_nodes] = *n;
     for (int i = 0; i < n->n_out; i++)
         g->values[g->n_values + i] = (struct wf_value){types[i], (int32_t)g->n_nodes, i};
+    return WEFT_OK;
+}
+
+/* What leaves need beyond a node: a place among the variables; a symbol for each unknown size, so that rules can
+ * see where two are the same. */
+static weft_status note_leaf(weft_graph *g, int32_t v)
+{
+    struct wf_node *n = &g->nodes[g->values[v].node];
+    struct wf_type *t = &g->values[v].type;
+    weft_status st;
+
+    if (n->op->id == WF_OP_placeholder)
+        for (int i = 0; i < t->rank; i++)
+            if (t->dim[i] < 0)
+                t->dim[i] = -2 - g->n_symbols++;
+    if (n->op->id != WF_OP_variable)
+        return WEFT_OK;
+    st = wf_grow(g->ctx, &g->vars, &g->cap_vars, g->n_vars + 1, sizeof *g->vars);
+    if (st)
+        return st;
+    n->var = (int32_t)g->n_vars;
+    g->vars[g->n_vars++] = v;
     return WEFT_OK;
 }
 
@@ -284,7 +326,21 @@ static weft_val build(weft_graph *g, const struct wf_op *op, int n_in, const wef
     g->next_uid++;
     g->n_nodes++;
     g->n_values += n.n_out;
-    return (weft_val){n.first_out};
+    st = note_leaf(g, n.first_out);
+    return st ? fail(g, st) : (weft_val){n.first_out};
+}
+
+weft_val wf_build_named(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in, int n_sets,
+                        const struct wf_set *sets, const char *name)
+{
+    const char *copy;
+
+    if (g->st)
+        return WEFT_NIL;
+    if (!name_ok(name))
+        return fail(g, wf_err(WEFT_EINVAL, "'%.64s' is no name: spaces, quotes and backslashes are not allowed", name));
+    copy = wf_arena_strdup(&g->arena, name);
+    return copy ? build(g, op, n_in, in, n_sets, sets, copy, true) : fail(g, nomem(g));
 }
 
 weft_val wf_build_row(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in, int n_sets,
@@ -400,7 +456,6 @@ static bool shape_ok(weft_graph *g, int rank, const int64_t *dim, const char *wh
 weft_val weft_placeholder(weft_graph *g, const char *name, weft_dtype dtype, int rank, const int64_t *dim)
 {
     int64_t shape[WEFT_MAX_RANK];
-    weft_val v;
 
     if (g->st || !shape_ok(g, rank, dim, name ? name : "placeholder"))
         return WEFT_NIL;
@@ -409,12 +464,7 @@ weft_val weft_placeholder(weft_graph *g, const char *name, weft_dtype dtype, int
     for (int i = 0; i < rank; i++)
         shape[i] = dim[i] < 0 ? WEFT_ANY : dim[i];
     struct wf_set sets[] = {WF_SET_DTYPE("dtype", dtype), WF_SET_INTS("shape", rank, shape)};
-    v = leaf(g, WF_OP_placeholder, name, 2, sets);
-    /* Each unknown size becomes a symbol of its own, so that rules can see where two are the same. */
-    for (int i = 0; v.id && i < rank; i++)
-        if (dim[i] < 0)
-            g->values[v.id].type.dim[i] = -2 - g->n_symbols++;
-    return v;
+    return leaf(g, WF_OP_placeholder, name, 2, sets);
 }
 
 weft_val weft_constant(weft_graph *g, const weft_tensor *value)
@@ -485,7 +535,6 @@ weft_val weft_variable(weft_graph *g, const char *name, int rank, const int64_t 
     static const weft_variable_opts defaults = {.size = sizeof defaults};
     const weft_variable_opts *o = opts ? opts : &defaults;
     weft_init_kind init = o->init;
-    weft_val v;
 
     if (g->st || !shape_ok(g, rank, dim, name ? name : "variable"))
         return WEFT_NIL;
@@ -500,14 +549,7 @@ weft_val weft_variable(weft_graph *g, const char *name, int rank, const int64_t 
         WF_SET_STR("init", init_names[init]),
         WF_SET_FLOATS("init_params", 2, ((double[]){o->a, o->b})),
     };
-    v = leaf(g, WF_OP_variable, name, WF_COUNT(sets), sets);
-    if (!v.id)
-        return WEFT_NIL;
-    if (wf_grow(g->ctx, &g->vars, &g->cap_vars, g->n_vars + 1, sizeof *g->vars))
-        return fail(g, nomem(g));
-    g->nodes[g->values[v.id].node].var = (int32_t)g->n_vars;
-    g->vars[g->n_vars++] = v.id;
-    return v;
+    return leaf(g, WF_OP_variable, name, WF_COUNT(sets), sets);
 }
 
 /* ---- scopes and devices ---------------------------------------------------------------------- */

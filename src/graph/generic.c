@@ -43,17 +43,31 @@ static weft_status parse_float(const char *name, const char **p, double *out)
     return WEFT_OK;
 }
 
-/* A bare word or a quoted string without escapes. */
+static int hex(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* A bare word, or a quoted string in which \xx stands for a byte. */
 static weft_status parse_word(const char *name, const char **p, char out[MAX_STRING])
 {
     bool quoted = **p == '"';
     const char *from = *p + quoted;
-    size_t n = quoted ? strcspn(from, "\"\n") : strcspn(from, " \t\n,]");
+    size_t n = quoted ? strcspn(from, "\"\n") : strcspn(from, " \t\n,]"), at = 0;
 
     if (n >= MAX_STRING || (quoted && from[n] != '"'))
         return bad_value(name, *p, "a word or a quoted string");
-    memcpy(out, from, n);
-    out[n] = '\0';
+    for (size_t i = 0; i < n; i++) {
+        if (from[i] == '\\') {
+            if (i + 2 >= n || hex(from[i + 1]) < 0 || hex(from[i + 2]) < 0 || !(hex(from[i + 1]) | hex(from[i + 2])))
+                return bad_value(name, from + i, "two hexadecimal digits after a backslash");
+            out[at++] = (char)(hex(from[i + 1]) << 4 | hex(from[i + 2]));
+            i += 2;
+        } else {
+            out[at++] = from[i];
+        }
+    }
+    out[at] = '\0';
     *p = from + n + quoted;
     return WEFT_OK;
 }
@@ -139,7 +153,7 @@ weft_status wf_parse_attrs(weft_graph *g, const struct wf_op *op, const char *te
     const char *p = text;
 
     *n_sets = 0;
-    for (skip_spaces(&p); *p && *p != '\n' && *p != '"' && *p != '@' && *p != '^'; skip_spaces(&p)) {
+    for (skip_spaces(&p); *p && !strchr("\n\"@^#{", *p); skip_spaces(&p)) {
         size_t n = strcspn(p, "= \t\n");
         int i = 0;
         struct wf_set *s;

@@ -67,11 +67,14 @@ weft_val wf_build(weft_graph *g, int op_id, int n_in, const weft_val *in, int n_
                   const struct wf_set *sets);
 weft_val wf_build_row(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in, int n_sets,
                       const struct wf_set *sets);
+/* The same under exactly this name, leaves too (a constant's data is set by the caller): for readers of graphs. */
+weft_val wf_build_named(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in, int n_sets,
+                        const struct wf_set *sets, const char *name);
 /* Short forms for ops without attributes. */
 weft_val wf_unary(weft_graph *g, int op_id, weft_val x);
 weft_val wf_binary(weft_graph *g, int op_id, weft_val a, weft_val b);
 
-/* Attributes as text, up to the end of the line or a '"', '@' or '^', which *end then points at. */
+/* Attributes as text, up to the end of the line or one of "@^#{, which *end then points at. */
 weft_status wf_parse_attrs(weft_graph *g, const struct wf_op *op, const char *text, const char **end,
                            struct wf_set sets[WF_MAX_ATTRS], int *n_sets);
 
