@@ -127,14 +127,6 @@ static void print_result(FILE *to, bool json, const char *name, int threads, int
     fflush(to);
 }
 
-static bool is_workload(const char *name)
-{
-    for (int i = 0; i < n_workloads(); i++)
-        if (!strcmp(workload_name(i), name))
-            return true;
-    return !strcmp(name, "all");
-}
-
 static int unknown_workload(const char *name)
 {
     char all[256] = "";
@@ -171,7 +163,7 @@ static int run(int argc, char **argv)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (n > 0)
         return fail(EXIT_USAGE, "bench train: unexpected argument '%s'", argv[0]);
-    if (!is_workload(workload))
+    if (strcmp(workload, "all") && !is_workload(workload))
         return unknown_workload(workload);
     if (blocks < 1 || blocks > MAX_BLOCKS)
         return fail(EXIT_USAGE, "bench train: --blocks takes 1 to %d", MAX_BLOCKS);

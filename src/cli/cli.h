@@ -50,7 +50,7 @@ int fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The same with the library's last error behind it. The code is chosen by the status. */
 int fail_status(weft_status st, const char *what);
 
-extern const struct command command_version, command_doctor, command_bench_train, command_explain;
+extern const struct command command_version, command_doctor, command_bench_train, command_explain, command_run;
 
 /* ---- workloads ------------------------------------------------------------------------------- */
 
@@ -67,8 +67,15 @@ struct workload {
 };
 int n_workloads(void);
 const char *workload_name(int i);
+bool is_workload(const char *name);
 weft_status workload_build(weft_ctx *ctx, const char *name, struct workload *w);
 void workload_free(struct workload *w);
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* A .npy file; out->data is freed with free(). Both return an exit code, after saying what is wrong. */
+int npy_read(const char *path, weft_tensor *out);
+int npy_write(const char *path, const weft_tensor *t);
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 

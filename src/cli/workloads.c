@@ -237,6 +237,14 @@ const char *workload_name(int i)
     return table[i].name;
 }
 
+bool is_workload(const char *name)
+{
+    for (int i = 0; i < n_workloads(); i++)
+        if (!strcmp(table[i].name, name))
+            return true;
+    return false;
+}
+
 weft_status workload_build(weft_ctx *ctx, const char *name, struct workload *w)
 {
     weft_optim o;
