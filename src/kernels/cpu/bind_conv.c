@@ -2,8 +2,8 @@
 #include "kernels/cpu/conv.h"
 #include "kernels/kernels.h"
 
-#define KERNEL(op, impl, plan_fn, run_fn)                                                          \
-    weft_status plan_fn(struct wf_kplan *p);                                                       \
+#define KERNEL(op, impl, plan_fn, run_fn)    \
+    weft_status plan_fn(struct wf_kplan *p); \
     wf_kernel_fn run_fn;
 #include "kernels/kernels_conv.def"
 #undef KERNEL

@@ -27,7 +27,8 @@ static bool is_product(const struct wf_conv_geom *g)
     bool yes = g->groups == 1;
 
     for (int a = 0; a < 3; a++)
-        yes = yes && g->w.k[a] == 1 && g->w.stride[a] == 1 && g->w.lo[a] == 0 && g->w.in[a] == g->w.out[a];
+        yes = yes && g->w.k[a] == 1 && g->w.stride[a] == 1 && g->w.lo[a] == 0 &&
+              g->w.in[a] == g->w.out[a];
     return yes;
 }
 
@@ -74,7 +75,8 @@ static void plan_product(struct wf_conv *c, int n_threads, size_t *scratch)
 {
     const struct wf_conv_geom *g = &c->d.geom;
     int64_t n_pixels = g->batch * wf_volume(g->w.out);
-    struct wf_gemm_desc d = {.batch = 1, .epilogue = c->d.epilogue, .epilogue_arg = c->d.epilogue_arg};
+    struct wf_gemm_desc d = {
+        .batch = 1, .epilogue = c->d.epilogue, .epilogue_arg = c->d.epilogue_arg};
 
     switch (c->d.dir) {
     case WF_CONV_FORWARD:
@@ -172,9 +174,10 @@ static void run_empty(struct wf_conv_run *r, float *out)
 {
     const struct wf_conv_geom *g = &r->c->d.geom;
     int64_t n_pixels = g->batch * wf_volume(g->w.out);
-    int64_t n = r->c->d.dir == WF_CONV_FORWARD      ? n_pixels * g->c_out
-                : r->c->d.dir == WF_CONV_GRAD_INPUT ? g->batch * wf_volume(g->w.in) * g->c_in
-                                                    : wf_volume(g->w.k) * (g->c_in / g->groups) * g->c_out;
+    int64_t n = r->c->d.dir == WF_CONV_FORWARD ? n_pixels * g->c_out
+                : r->c->d.dir == WF_CONV_GRAD_INPUT
+                    ? g->batch * wf_volume(g->w.in) * g->c_in
+                    : wf_volume(g->w.k) * (g->c_in / g->groups) * g->c_out;
 
     if (n)
         memset(out, 0, (size_t)n * sizeof *out);
@@ -182,8 +185,8 @@ static void run_empty(struct wf_conv_run *r, float *out)
         wf_conv_finish(r, 0, 0, n_pixels, 0, g->c_out);
 }
 
-void wf_conv_run(const struct wf_conv *c, struct wf_pool *pool, const float *a, const float *b, float *out,
-                 void *scratch)
+void wf_conv_run(const struct wf_conv *c, struct wf_pool *pool, const float *a, const float *b,
+                 float *out, void *scratch)
 {
     struct wf_conv_run r = {.c = c, .pool = pool, .shared = scratch};
 

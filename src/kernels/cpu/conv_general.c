@@ -9,9 +9,9 @@
 #include "kernels/cpu/conv_impl.h"
 
 enum {
-    MAX_ROWS = 56,       /* pixels of a tile */
+    MAX_ROWS = 56, /* pixels of a tile */
     MAX_ROWS_FILTER = 96,
-    MAX_K = 512,         /* products of a block of K */
+    MAX_K = 512, /* products of a block of K */
     MAX_K_FILTER = 256,
     MAX_N_FILTER = 128,
     WANT_TASKS = 16,
@@ -64,18 +64,20 @@ static void combine(const struct wf_conv *c, const struct axis x[3], int64_t *co
     int64_t n = x[0].n_taps * x[1].n_taps * x[2].n_taps;
 
     for (int64_t t = 0; t < n; t++) {
-        int64_t i[3] = {t / x[2].n_taps / x[1].n_taps, t / x[2].n_taps % x[1].n_taps, t % x[2].n_taps};
+        int64_t i[3] = {t / x[2].n_taps / x[1].n_taps, t / x[2].n_taps % x[1].n_taps,
+                        t % x[2].n_taps};
 
         for (int a = 0; a < 3; a++)
             to[a][t] = offset[a][i[a]];
         filter_tap[t] = (tap[0][i[0]] * k[1] + tap[1][i[1]]) * k[2] + tap[2][i[2]];
     }
     for (int64_t t = n - 1; t >= 0; t--)
-        run[t] = t % x[2].n_taps < x[2].n_taps - 1 && to[2][t + 1] == to[2][t] + 1 ? run[t + 1] + 1 : 1;
+        run[t] =
+            t % x[2].n_taps < x[2].n_taps - 1 && to[2][t + 1] == to[2][t] + 1 ? run[t + 1] + 1 : 1;
 }
 
-static weft_status make_view(const struct wf_conv *c, struct wf_arena *arena, const int64_t phase[3],
-                             struct wf_conv_view *v)
+static weft_status make_view(const struct wf_conv *c, struct wf_arena *arena,
+                             const int64_t phase[3], struct wf_conv_view *v)
 {
     const struct wf_window *w = &c->d.geom.w;
     struct axis x[3];
@@ -139,14 +141,16 @@ weft_status wf_general_plan(struct wf_conv *c, struct wf_arena *arena)
     const struct wf_conv_geom *g = &c->d.geom;
     struct wf_general *p = &c->general;
     bool back = c->d.dir == WF_CONV_GRAD_INPUT, filter = c->d.dir == WF_CONV_GRAD_FILTER;
-    int64_t n_pixels = g->batch * wf_volume(back ? g->w.in : g->w.out), max_k = filter ? MAX_K_FILTER : MAX_K;
+    int64_t n_pixels = g->batch * wf_volume(back ? g->w.in : g->w.out),
+            max_k = filter ? MAX_K_FILTER : MAX_K;
     int64_t n_blocks, tasks;
     weft_status st;
 
     p->c_src = (back ? g->c_out : g->c_in) / g->groups;
     p->c_dst = (back ? g->c_in : g->c_out) / g->groups;
-    p->rows = filter ? MAX_ROWS_FILTER
-                     : wf_min_i64(MAX_ROWS, wf_max_i64(c->gemm->mr, wf_ceil_div(n_pixels, WANT_TASKS)));
+    p->rows =
+        filter ? MAX_ROWS_FILTER
+               : wf_min_i64(MAX_ROWS, wf_max_i64(c->gemm->mr, wf_ceil_div(n_pixels, WANT_TASKS)));
     p->block_taps = wf_max_i64(max_k / p->c_src, 1);
     p->block_c = wf_ceil_div(p->c_src, wf_ceil_div(p->c_src, max_k));
     st = make_views(c, arena);
@@ -155,7 +159,8 @@ weft_status wf_general_plan(struct wf_conv *c, struct wf_arena *arena)
     p->block_taps = wf_min_i64(p->block_taps, wf_volume(g->w.k));
     p->ld = wf_round_up(p->block_taps * p->block_c, 32) + 16;
     p->n_cuts = filter ? wf_ceil_div(p->c_dst, MAX_N_FILTER) : 1;
-    while (!filter && p->n_tiles * g->groups * p->n_cuts < WANT_TASKS && p->c_dst > 2 * c->gemm->nr * p->n_cuts)
+    while (!filter && p->n_tiles * g->groups * p->n_cuts < WANT_TASKS &&
+           p->c_dst > 2 * c->gemm->nr * p->n_cuts)
         p->n_cuts *= 2;
     p->tile_n = wf_round_up(wf_ceil_div(p->c_dst, p->n_cuts), c->gemm->nr);
     p->n_cuts = wf_ceil_div(p->c_dst, p->tile_n);
@@ -182,7 +187,8 @@ static void pack_task(void *arg, int64_t task, int thread)
     const struct wf_gemm_fns *gemm = r->c->gemm;
     bool back = r->c->d.dir == WF_CONV_GRAD_INPUT;
     int64_t n_panels = wf_ceil_div(p->c_dst, gemm->nr), n_taps = wf_volume(g->w.k);
-    int64_t panel = task % n_panels, tap = task / n_panels % n_taps, group = task / n_panels / n_taps;
+    int64_t panel = task % n_panels, tap = task / n_panels % n_taps,
+            group = task / n_panels / n_taps;
     const struct wf_conv_view *v = p->views;
     int64_t col = panel * gemm->nr, from;
 
@@ -190,7 +196,8 @@ static void pack_task(void *arg, int64_t task, int thread)
     while (tap >= v->taps.n)
         tap -= v++->taps.n;
     from = v->filter_tap[tap] * (g->c_in / g->groups) * g->c_out + group * (g->c_out / g->groups);
-    gemm->pack_b(r->shared + group * p->packed_group + v->packed + (panel * v->taps.n + tap) * p->c_src * gemm->nr,
+    gemm->pack_b(r->shared + group * p->packed_group + v->packed +
+                     (panel * v->taps.n + tap) * p->c_src * gemm->nr,
                  r->w + from + (back ? col * g->c_out : col), WF_GEMM_F32, g->c_out, back, p->c_src,
                  wf_min_i64(gemm->nr, p->c_dst - col));
 }
@@ -240,8 +247,8 @@ static struct block block_at(const struct wf_general *p, int64_t n_taps, int64_t
 }
 
 /* Gather pixels [row, row + n) of a view for a block of K of one group. */
-static void gather_rows(const struct wf_conv_run *r, const struct wf_conv_view *v, int64_t row, int64_t n,
-                        int64_t group, const struct block *b, float *dst)
+static void gather_rows(const struct wf_conv_run *r, const struct wf_conv_view *v, int64_t row,
+                        int64_t n, int64_t group, const struct block *b, float *dst)
 {
     const struct wf_general *p = &r->c->general;
     const struct wf_conv_geom *g = &r->c->d.geom;
@@ -252,7 +259,8 @@ static void gather_rows(const struct wf_conv_run *r, const struct wf_conv_view *
     struct pixel at = pixel_at(v, row);
 
     for (int64_t i = 0; i < n; i++, next_pixel(v, &at)) {
-        int64_t from[3] = {at.j[0] * v->src_step[0], at.j[1] * v->src_step[1], at.j[2] * v->src_step[2]};
+        int64_t from[3] = {at.j[0] * v->src_step[0], at.j[1] * v->src_step[1],
+                           at.j[2] * v->src_step[2]};
 
         src.data = (back ? r->y : r->x) + at.image * image_floats;
         r->c->fns->gather(dst + i * p->ld, &src, &v->taps, b->tap, b->tap + b->n_taps, from,
@@ -261,8 +269,8 @@ static void gather_rows(const struct wf_conv_run *r, const struct wf_conv_view *
 }
 
 /* Put rows of a result, whose pixels stand apart, where they belong. */
-static void scatter_rows(const struct wf_conv_run *r, const struct wf_conv_view *v, int64_t row, int64_t n,
-                         const float *src, int64_t ld, int64_t col, int64_t n_cols)
+static void scatter_rows(const struct wf_conv_run *r, const struct wf_conv_view *v, int64_t row,
+                         int64_t n, const float *src, int64_t ld, int64_t col, int64_t n_cols)
 {
     const struct wf_conv_geom *g = &r->c->d.geom;
     struct pixel at = pixel_at(v, row);
@@ -283,7 +291,8 @@ static void tile_task(void *arg, int64_t task, int thread)
     const struct wf_conv *c = r->c;
     const struct wf_general *p = &c->general;
     const struct wf_conv_geom *g = &c->d.geom;
-    int64_t cut = task % p->n_cuts, group = task / p->n_cuts % g->groups, tile = task / p->n_cuts / g->groups;
+    int64_t cut = task % p->n_cuts, group = task / p->n_cuts % g->groups,
+            tile = task / p->n_cuts / g->groups;
     const struct wf_conv_view *v = p->views;
     float *gathered = wf_conv_thread(r, thread), *result = gathered + p->rows * p->ld;
     bool back = c->d.dir == WF_CONV_GRAD_INPUT, apart;
@@ -294,8 +303,12 @@ static void tile_task(void *arg, int64_t task, int thread)
     int64_t row = (tile - v->first_tile) * p->rows, n0 = cut * p->tile_n, k = v->taps.n * p->c_src;
     int64_t n_blocks = wf_ceil_div(v->taps.n, p->block_taps) * wf_ceil_div(p->c_src, p->block_c);
     int64_t col = group * p->c_dst + n0, channels = p->c_dst * g->groups;
-    struct wf_gemm_block blk = {.m = wf_min_i64(p->rows, v->n_pixels - row), .n = wf_min_i64(p->tile_n, p->c_dst - n0),
-                                .a = gathered, .a_rs = p->ld, .a_cs = 1, .b_ps = k * c->gemm->nr};
+    struct wf_gemm_block blk = {.m = wf_min_i64(p->rows, v->n_pixels - row),
+                                .n = wf_min_i64(p->tile_n, p->c_dst - n0),
+                                .a = gathered,
+                                .a_rs = p->ld,
+                                .a_cs = 1,
+                                .b_ps = k * c->gemm->nr};
 
     blk.c = apart ? result : (back ? r->x_out : r->y_out) + row * channels + col;
     blk.ldc = apart ? p->tile_n : channels;
@@ -327,14 +340,20 @@ static void filter_task(void *arg, int64_t task, int thread)
     const struct wf_conv_view *v = p->views;
     int64_t n_blocks = wf_ceil_div(v->taps.n, p->block_taps) * wf_ceil_div(p->c_src, p->block_c);
     int64_t cut = task % p->n_cuts, i_block = task / p->n_cuts % n_blocks;
-    int64_t group = task / p->n_cuts / n_blocks % g->groups, chunk = task / p->n_cuts / n_blocks / g->groups;
+    int64_t group = task / p->n_cuts / n_blocks % g->groups,
+            chunk = task / p->n_cuts / n_blocks / g->groups;
     int64_t from = chunk * p->n_tiles / p->n_chunks, to = (chunk + 1) * p->n_tiles / p->n_chunks;
     int64_t col = group * p->c_dst + cut * p->tile_n;
     struct block b = block_at(p, v->taps.n, i_block);
     float *gathered = wf_conv_thread(r, thread);
     float *dw = p->n_chunks > 1 ? r->shared + chunk * v->taps.n * p->c_src * g->c_out : r->w_out;
-    struct wf_gemm_block blk = {.m = b.n_taps * b.n_c, .n = wf_min_i64(p->tile_n, p->c_dst - cut * p->tile_n),
-                                .a = gathered, .a_rs = 1, .a_cs = p->ld, .b_ld = g->c_out, .ldc = g->c_out};
+    struct wf_gemm_block blk = {.m = b.n_taps * b.n_c,
+                                .n = wf_min_i64(p->tile_n, p->c_dst - cut * p->tile_n),
+                                .a = gathered,
+                                .a_rs = 1,
+                                .a_cs = p->ld,
+                                .b_ld = g->c_out,
+                                .ldc = g->c_out};
 
     blk.c = dw + (b.tap * p->c_src + b.c) * g->c_out + col;
     for (int64_t i = from; i < to; i++) {

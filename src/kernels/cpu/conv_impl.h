@@ -9,14 +9,14 @@
 /* winograd.c */
 struct wf_winograd {
     const struct wf_winograd_fns *fns;
-    int64_t th, tw;         /* rows of tiles in an image, tiles in a row */
-    int64_t strip;          /* rows of tiles in a strip */
+    int64_t th, tw;       /* rows of tiles in an image, tiles in a row */
+    int64_t strip, block; /* rows of tiles in a strip, in a block */
     int64_t n_strips;
-    int64_t per_image;      /* strips in an image; 0 when a strip holds whole images */
-    int64_t c_in, c_out;    /* channels of a chunk; also the distance of transformed tiles */
-    int64_t ps_in, ps_out;  /* floats between the 36 places of transformed tiles */
-    int64_t ps_filter;      /* and of the filter or its gradient */
-    int64_t n_chunks;       /* of strips, in the filter gradient */
+    int64_t per_image;     /* strips in an image; 0 when a strip holds whole images */
+    int64_t c_in, c_out;   /* channels of a chunk; also the distance of transformed tiles */
+    int64_t ps_in, ps_out; /* floats between the 36 places of transformed tiles */
+    int64_t ps_filter;     /* and of the filter or its gradient */
+    int64_t n_chunks;      /* of strips, in the filter gradient */
 };
 
 /* conv_general.c: the pixels of one phase. A gradient with stride s has s phases along an axis, whose pixels
@@ -28,16 +28,16 @@ struct wf_conv_view {
     const int64_t *filter_tap; /* the filter's tap for each tap of the view */
     int64_t n_pixels;          /* of all images */
     int64_t first_tile, n_tiles;
-    int64_t packed;            /* offset of the packed filter of group 0 */
+    int64_t packed; /* offset of the packed filter of group 0 */
 };
 
 struct wf_general {
     const struct wf_conv_view *views;
     int64_t n_views;
-    int64_t c_src, c_dst;   /* channels of a group on either side */
-    int64_t rows;           /* pixels of a tile */
-    int64_t n_tiles;        /* of all views */
-    int64_t block_taps;     /* taps of a block of K, and the channels of a tap in it */
+    int64_t c_src, c_dst; /* channels of a group on either side */
+    int64_t rows;         /* pixels of a tile */
+    int64_t n_tiles;      /* of all views */
+    int64_t block_taps;   /* taps of a block of K, and the channels of a tap in it */
     int64_t block_c;
     int64_t ld;             /* floats between gathered rows */
     int64_t tile_n, n_cuts; /* columns of a task */
@@ -87,8 +87,8 @@ static inline float *wf_conv_thread(const struct wf_conv_run *r, int thread)
 }
 
 /* A piece of y is complete: rows are pixels of the batch. */
-static inline void wf_conv_finish(const struct wf_conv_run *r, int thread, int64_t row, int64_t n_rows,
-                                  int64_t col, int64_t n_cols)
+static inline void wf_conv_finish(const struct wf_conv_run *r, int thread, int64_t row,
+                                  int64_t n_rows, int64_t col, int64_t n_cols)
 {
     const struct wf_conv_desc *d = &r->c->d;
 

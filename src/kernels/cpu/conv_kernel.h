@@ -21,8 +21,10 @@ struct wf_conv_image {
 struct wf_conv_fns {
     /* Gather what one pixel sees: for taps [from, to), n_c channels from channel c of source pixel
      * at + offset, zeros where there is none, side by side into dst. */
-    void (*gather)(float *dst, const struct wf_conv_image *src, const struct wf_conv_taps *taps, int64_t from,
-                   int64_t to, const int64_t at[3], int64_t c, int64_t n_c);
+    void (*gather)(float *dst, const struct wf_conv_image *src, const struct wf_conv_taps *taps,
+                   int64_t from, int64_t to, const int64_t at[3], int64_t c, int64_t n_c);
+    /* Bring memory into the cache that will soon be needed. */
+    void (*fetch)(const void *p, int64_t bytes);
     /* dst[i] += src[i] */
     void (*add)(float *dst, const float *src, int64_t n);
 };

@@ -1,19 +1,22 @@
 /* winograd.c - 3 x 3 convolution by Winograd's F(4x4, 3x3), forward and both gradients.
  *
- * The output is cut into tiles of 4 x 4. A strip is some rows of tiles: whole images when they are small, a part
- * of one image otherwise. For a strip and a chunk of channels the tiles are transformed, the 36 places are 36
- * small matrix products, and the results are transformed back, all in memory that a thread keeps
- * in its cache. The gradient of the input adds overlapping 6 x 6 patches: strips of an image take turns, the
- * even ones first. The gradient of the filter is summed over chunks of strips, then over the chunks.
- * Strips and chunks follow from the shape. */
+ * The output is cut into tiles of 4 x 4, these into strips: whole images when they are small, some
+ * rows of tiles of one image otherwise. A strip is one task, done in blocks of tiles: for a block and a
+ * chunk of channels the tiles are transformed, the 36 places are 36 small matrix products, and the
+ * results are transformed back, all in memory that stays in the thread's cache; meanwhile the pixels
+ * of the next block are fetched. The gradient of the input adds overlapping 6 x 6 patches: strips of an image
+ * take turns, the even ones first. The gradient of the filter is summed over chunks of strips, then
+ * over the chunks. All cuts follow from the shape and the level. */
 #include "kernels/cpu/conv_impl.h"
 
 enum {
     PLACES = 36,
-    TILES = 40,         /* in a strip, at most, unless a row of tiles alone has more */
-    CHUNK_C = 64,       /* channels transformed at a time */
-    WANT_TASKS = 16,    /* of the filter gradient */
-    FILTER_K = 32       /* rows of a packed panel that one task transforms */
+    STRIP_TILES = 72, /* in a strip, about */
+    BLOCK_TILES = 20, /* in a block, at most, unless a row of tiles alone has more */
+    BLOCK_TILES_FILTER = 36,
+    CHUNK_C = 64,    /* channels transformed at a time */
+    WANT_TASKS = 16, /* of the filter gradient */
+    FILTER_K = 32    /* rows of a packed panel that one task transforms */
 };
 
 extern const struct wf_winograd_fns wf_winograd_fns_portable;
@@ -51,21 +54,25 @@ static int64_t spread_lines(int64_t n_floats)
     return wf_round_up(n_floats, 32) + 16;
 }
 
-static void cut_strips(struct wf_winograd *p, const struct wf_conv_geom *g)
+static void cut_strips(struct wf_winograd *p, const struct wf_conv_desc *d)
 {
+    const struct wf_conv_geom *g = &d->geom;
+    int64_t most = d->dir == WF_CONV_GRAD_FILTER ? BLOCK_TILES_FILTER : BLOCK_TILES, n;
+
     p->th = wf_ceil_div(g->w.out[1], 4);
     p->tw = wf_ceil_div(g->w.out[2], 4);
-    if (p->th * p->tw <= TILES) {
+    if (p->th * p->tw <= STRIP_TILES) {
         p->per_image = 0;
-        p->strip = p->th * wf_min_i64(TILES / (p->th * p->tw), g->batch);
+        p->strip = p->th * wf_min_i64(STRIP_TILES / (p->th * p->tw), g->batch);
         p->n_strips = wf_ceil_div(g->batch * p->th, p->strip);
     } else {
-        int64_t n = wf_ceil_div(p->th, wf_max_i64(TILES / p->tw, 1));
-
+        n = wf_ceil_div(p->th, wf_max_i64(STRIP_TILES / p->tw, 1));
         p->strip = wf_ceil_div(p->th, n);
         p->per_image = wf_ceil_div(p->th, p->strip);
         p->n_strips = p->per_image * g->batch;
     }
+    n = wf_ceil_div(p->strip, wf_max_i64(most / p->tw, 1));
+    p->block = wf_ceil_div(p->strip, n);
 }
 
 /* Channels in chunks of nearly equal size, multiples of a panel of the matrix product. */
@@ -83,10 +90,10 @@ void wf_winograd_plan(struct wf_conv *c)
     int64_t n_tiles, patch, work;
 
     p->fns = wf_winograd_fns_of(c->level);
-    cut_strips(p, g);
+    cut_strips(p, &c->d);
     p->c_in = chunk_of(g->c_in, c->gemm->nr);
     p->c_out = chunk_of(g->c_out, c->gemm->nr);
-    n_tiles = p->strip * p->tw;
+    n_tiles = p->block * p->tw;
     p->ps_in = spread_lines(n_tiles * p->c_in);
     p->ps_out = spread_lines(n_tiles * p->c_out);
     patch = PLACES * wf_max_i64(p->c_in, p->c_out);
@@ -129,15 +136,15 @@ static struct work work_of(const struct wf_conv_run *r, int thread)
     return w;
 }
 
-/* A strip: rows of tiles counted over all images. */
-struct strip {
+/* Rows of tiles, counted over all images: a strip or a block of it. */
+struct rows {
     int64_t row, n_rows;
 };
 
-static struct strip strip_at(const struct wf_conv_run *r, int64_t i)
+static struct rows strip_at(const struct wf_conv_run *r, int64_t i)
 {
     const struct wf_winograd *p = &r->c->winograd;
-    struct strip s;
+    struct rows s;
 
     if (p->per_image) {
         int64_t first = i % p->per_image * p->strip;
@@ -149,6 +156,88 @@ static struct strip strip_at(const struct wf_conv_run *r, int64_t i)
         s.n_rows = wf_min_i64(p->strip, r->c->d.geom.batch * p->th - s.row);
     }
     return s;
+}
+
+/* Block i of a strip; beyond the strip the first block of the one after it, no rows when there is none. */
+static struct rows block_at(const struct wf_conv_run *r, int64_t strip, int64_t i)
+{
+    const struct wf_winograd *p = &r->c->winograd;
+    struct rows s = strip_at(r, strip);
+
+    if (i * p->block >= s.n_rows) {
+        if (++strip >= p->n_strips)
+            return (struct rows){0, 0};
+        s = strip_at(r, strip);
+        i = 0;
+    }
+    return (struct rows){s.row + i * p->block, wf_min_i64(p->block, s.n_rows - i * p->block)};
+}
+
+/* Memory that will soon be needed, fetched bit by bit between the 36 products of a block. */
+struct ahead {
+    const char *p;
+    int64_t bytes;
+};
+
+static void fetch_ahead(const struct wf_conv *c, const struct ahead *a, int64_t part,
+                        int64_t n_parts)
+{
+    int64_t from = a->bytes * part / n_parts / 64 * 64;
+
+    c->fns->fetch(a->p + from, a->bytes * (part + 1) / n_parts - from);
+}
+
+/* One place's product in pieces of a few hundred cycles each, before which a part of what comes next is
+ * fetched: the processor drops or waits for fetches beyond a dozen or two at a time. */
+static void multiply(const struct wf_conv *c, const struct wf_gemm_block *all, int64_t place,
+                     const struct ahead *a, const struct ahead *b)
+{
+    const struct wf_gemm_fns *gemm = c->gemm;
+    int64_t n_cols = wf_ceil_div(all->n, gemm->nr), n_rows = wf_ceil_div(all->m, gemm->mr);
+    int64_t part = place * n_cols * n_rows, n_parts = PLACES * n_cols * n_rows;
+
+    for (int64_t i = 0; i < n_cols; i++)
+        for (int64_t j = 0; j < n_rows; j++, part++) {
+            struct wf_gemm_block blk = *all;
+            int64_t row = all->m * j / n_rows, col = i * gemm->nr;
+
+            blk.m = all->m * (j + 1) / n_rows - row;
+            blk.n = wf_min_i64(gemm->nr, all->n - col);
+            blk.a += row * all->a_rs;
+            blk.b += all->b_ld ? col : i * all->b_ps;
+            blk.c += row * all->ldc + col;
+            fetch_ahead(c, a, part, n_parts);
+            fetch_ahead(c, b, part, n_parts);
+            gemm->block(&blk);
+        }
+}
+
+/* The pixel rows [first, first + n) of the images that hold rows of tiles `s`, shifted by `lo`: of an array with n_y
+ * rows of row_floats each. */
+static struct ahead pixels_of(const struct wf_winograd *p, struct rows s, const float *data,
+                              int64_t n_y, int64_t row_floats, int64_t lo, int64_t size)
+{
+    int64_t last = s.row + s.n_rows - 1, from, to;
+
+    if (!s.n_rows)
+        return (struct ahead){(const char *)data, 0};
+    from = s.row / p->th * n_y + wf_min_i64(n_y, wf_max_i64(s.row % p->th * 4 - lo, 0));
+    to = last / p->th * n_y + wf_min_i64(n_y, wf_max_i64(last % p->th * 4 - lo + size, 0));
+    return (struct ahead){(const char *)(data + from * row_floats), (to - from) * row_floats * 4};
+}
+
+static struct ahead input_pixels(const struct wf_conv_run *r, struct rows s, const float *x)
+{
+    const struct wf_conv_geom *g = &r->c->d.geom;
+
+    return pixels_of(&r->c->winograd, s, x, g->w.in[1], g->w.in[2] * g->c_in, g->w.lo[1], 6);
+}
+
+static struct ahead output_pixels(const struct wf_conv_run *r, struct rows s, const float *y)
+{
+    const struct wf_conv_geom *g = &r->c->d.geom;
+
+    return pixels_of(&r->c->winograd, s, y, g->w.out[1], g->w.out[2] * g->c_out, 0, 4);
 }
 
 /* A box of pixels of one image, cut at the image's edges. */
@@ -174,7 +263,8 @@ static bool whole(const struct box *b)
 }
 
 /* Pixels that exist, n channels each, between an image and a patch [h][w][n]. */
-static void copy_in(float *patch, const struct box *b, const float *image, int64_t rs, int64_t cs, int64_t n)
+static void copy_in(float *patch, const struct box *b, const float *image, int64_t rs, int64_t cs,
+                    int64_t n)
 {
     memset(patch, 0, (size_t)(b->h * b->w * n) * sizeof *patch);
     for (int64_t i = b->y0; i < b->y1; i++)
@@ -183,7 +273,8 @@ static void copy_in(float *patch, const struct box *b, const float *image, int64
                    (size_t)n * sizeof *patch);
 }
 
-static void copy_out(float *image, int64_t rs, int64_t cs, const struct box *b, const float *patch, int64_t n)
+static void copy_out(float *image, int64_t rs, int64_t cs, const struct box *b, const float *patch,
+                     int64_t n)
 {
     for (int64_t i = b->y0; i < b->y1; i++)
         for (int64_t j = b->x0; j < b->x1; j++)
@@ -191,17 +282,17 @@ static void copy_out(float *image, int64_t rs, int64_t cs, const struct box *b, 
                    (size_t)n * sizeof *patch);
 }
 
-static void add_out(const struct wf_conv *c, float *image, int64_t rs, int64_t cs, const struct box *b,
-                    const float *patch, int64_t n)
+static void add_out(const struct wf_conv *c, float *image, int64_t rs, int64_t cs,
+                    const struct box *b, const float *patch, int64_t n)
 {
     for (int64_t i = b->y0; i < b->y1; i++)
-        c->gemm->add(image + (b->y + i) * rs + (b->x + b->x0) * cs, cs, patch + (i * b->w + b->x0) * n, n,
-                     b->x1 - b->x0, n);
+        c->gemm->add(image + (b->y + i) * rs + (b->x + b->x0) * cs, cs,
+                     patch + (i * b->w + b->x0) * n, n, b->x1 - b->x0, n);
 }
 
 /* Transform the inputs of a strip: channels [c0, c0 + n). */
-static void transform_input(const struct wf_conv_run *r, const struct work *w, struct strip s, int64_t c0,
-                            int64_t n)
+static void transform_input(const struct wf_conv_run *r, const struct work *w, struct rows s,
+                            int64_t c0, int64_t n)
 {
     const struct wf_winograd *p = &r->c->winograd;
     const struct wf_conv_geom *g = &r->c->d.geom;
@@ -210,7 +301,8 @@ static void transform_input(const struct wf_conv_run *r, const struct work *w, s
     for (int64_t t = 0; t < s.n_rows * p->tw; t++) {
         int64_t row = s.row + t / p->tw, image = row / p->th;
         const float *x = r->x + image * g->w.in[1] * rs + c0;
-        struct box b = box_at(row % p->th * 4 - g->w.lo[1], t % p->tw * 4 - g->w.lo[2], 6, g->w.in[1], g->w.in[2]);
+        struct box b = box_at(row % p->th * 4 - g->w.lo[1], t % p->tw * 4 - g->w.lo[2], 6,
+                              g->w.in[1], g->w.in[2]);
 
         if (whole(&b)) {
             p->fns->input(w->in + t * p->c_in, p->ps_in, x + b.y * rs + b.x * cs, rs, cs, n);
@@ -222,8 +314,8 @@ static void transform_input(const struct wf_conv_run *r, const struct work *w, s
 }
 
 /* Transform the output gradients of a strip. */
-static void transform_grad(const struct wf_conv_run *r, const struct work *w, struct strip s, int64_t c0,
-                           int64_t n)
+static void transform_grad(const struct wf_conv_run *r, const struct work *w, struct rows s,
+                           int64_t c0, int64_t n)
 {
     const struct wf_winograd *p = &r->c->winograd;
     const struct wf_conv_geom *g = &r->c->d.geom;
@@ -235,7 +327,8 @@ static void transform_grad(const struct wf_conv_run *r, const struct work *w, st
         struct box b = box_at(row % p->th * 4, t % p->tw * 4, 4, g->w.out[1], g->w.out[2]);
 
         if (whole(&b)) {
-            p->fns->grad_output(w->out + t * p->c_out, p->ps_out, dy + b.y * rs + b.x * cs, rs, cs, n);
+            p->fns->grad_output(w->out + t * p->c_out, p->ps_out, dy + b.y * rs + b.x * cs, rs, cs,
+                                n);
         } else {
             copy_in(w->patch, &b, dy, rs, cs, n);
             p->fns->grad_output(w->out + t * p->c_out, p->ps_out, w->patch, 4 * n, n, n);
@@ -252,15 +345,16 @@ static void filter_task(void *arg, int64_t task, int thread)
     const struct wf_gemm_fns *gemm = r->c->gemm;
     bool back = r->c->d.dir == WF_CONV_GRAD_INPUT;
     int64_t k = back ? g->c_out : g->c_in, n = back ? g->c_in : g->c_out, nr = gemm->nr;
-    int64_t n_cuts = wf_ceil_div(k, FILTER_K), k0 = task % n_cuts * FILTER_K, col = task / n_cuts * nr;
+    int64_t n_cuts = wf_ceil_div(k, FILTER_K), k0 = task % n_cuts * FILTER_K,
+            col = task / n_cuts * nr;
     int64_t n_k = wf_min_i64(FILTER_K, k - k0), n_cols = wf_min_i64(nr, n - col);
     float *taps = work_of(r, thread).filter;
 
     for (int64_t t = 0; t < 9; t++) {
         const float *w = r->w + t * g->c_in * g->c_out;
 
-        gemm->pack_b(taps + t * n_k * nr, w + (back ? col * g->c_out + k0 : k0 * g->c_out + col), WF_GEMM_F32,
-                     g->c_out, back, n_k, n_cols);
+        gemm->pack_b(taps + t * n_k * nr, w + (back ? col * g->c_out + k0 : k0 * g->c_out + col),
+                     WF_GEMM_F32, g->c_out, back, n_k, n_cols);
     }
     p->fns->filter(r->shared + (col / nr * k + k0) * nr, p->ps_filter, taps, n_k * nr, n_k * nr);
 }
@@ -277,8 +371,8 @@ static void transform_filter(struct wf_conv_run *r)
 /* ---- forward --------------------------------------------------------------------------------- */
 
 /* Transform back one row of tiles, the strip's row i: channels [c0, c0 + n). */
-static void transform_output_row(const struct wf_conv_run *r, const struct work *w, struct strip s, int64_t i,
-                                 int64_t c0, int64_t n)
+static void transform_output_row(const struct wf_conv_run *r, const struct work *w, struct rows s,
+                                 int64_t i, int64_t c0, int64_t n)
 {
     const struct wf_winograd *p = &r->c->winograd;
     const struct wf_conv_geom *g = &r->c->d.geom;
@@ -298,23 +392,28 @@ static void transform_output_row(const struct wf_conv_run *r, const struct work 
     }
 }
 
-static void forward_task(void *arg, int64_t task, int thread)
+static void forward_block(const struct wf_conv_run *r, int thread, struct rows s, struct rows next)
 {
-    const struct wf_conv_run *r = arg;
     const struct wf_conv *c = r->c;
     const struct wf_winograd *p = &c->winograd;
     const struct wf_conv_geom *g = &c->d.geom;
     const struct work w = work_of(r, thread);
-    const struct strip s = strip_at(r, task);
+    const struct ahead write = output_pixels(r, s, r->y_out), read = input_pixels(r, next, r->x);
+    const struct ahead none = {0};
     int64_t nr = c->gemm->nr;
 
     for (int64_t n0 = 0; n0 < g->c_out; n0 += p->c_out) {
         int64_t n = wf_min_i64(p->c_out, g->c_out - n0);
 
         for (int64_t k0 = 0; k0 < g->c_in; k0 += p->c_in) {
-            struct wf_gemm_block blk = {.m = s.n_rows * p->tw, .n = n, .k = wf_min_i64(p->c_in, g->c_in - k0),
-                                        .a_rs = p->c_in, .a_cs = 1, .b_ps = g->c_in * nr,
-                                        .ldc = p->c_out, .accumulate = k0 > 0};
+            struct wf_gemm_block blk = {.m = s.n_rows * p->tw,
+                                        .n = n,
+                                        .k = wf_min_i64(p->c_in, g->c_in - k0),
+                                        .a_rs = p->c_in,
+                                        .a_cs = 1,
+                                        .b_ps = g->c_in * nr,
+                                        .ldc = p->c_out,
+                                        .accumulate = k0 > 0};
 
             if (n0 == 0 || p->c_in < g->c_in)
                 transform_input(r, &w, s, k0, blk.k);
@@ -322,7 +421,7 @@ static void forward_task(void *arg, int64_t task, int thread)
                 blk.a = w.in + i * p->ps_in;
                 blk.b = r->shared + i * p->ps_filter + (n0 / nr * g->c_in + k0) * nr;
                 blk.c = w.out + i * p->ps_out;
-                c->gemm->block(&blk);
+                multiply(c, &blk, i, k0 + n0 ? &none : &write, k0 + n0 ? &none : &read);
             }
         }
         for (int64_t i = 0; i < s.n_rows; i++) {
@@ -335,34 +434,42 @@ static void forward_task(void *arg, int64_t task, int thread)
     }
 }
 
+static void forward_task(void *arg, int64_t task, int thread)
+{
+    const struct wf_conv_run *r = arg;
+    const struct wf_winograd *p = &r->c->winograd;
+    const int64_t n_rows = strip_at(r, task).n_rows;
+
+    for (int64_t i = 0; i * p->block < n_rows; i++)
+        forward_block(r, thread, block_at(r, task, i), block_at(r, task, i + 1));
+}
+
 /* ---- gradient of the input ------------------------------------------------------------------- */
 
-/* Set to zero the rows of dx that this strip is the first to add to. */
-static void clear_rows(const struct wf_conv_run *r, int64_t index, struct strip s)
+/* Set to zero the rows of dx that a row of tiles is the first to add to. Each adds to six rows, of which two
+ * were begun by the row of tiles before it. At the ends of an odd strip two rows were begun by the even
+ * strips around it. */
+static void clear_rows(const struct wf_conv_run *r, int64_t row)
 {
     const struct wf_winograd *p = &r->c->winograd;
     const struct wf_conv_geom *g = &r->c->d.geom;
-    int64_t n_y = g->w.in[1], row_floats = g->w.in[2] * g->c_in, from = 0, to;
+    int64_t n_y = g->w.in[1], row_floats = g->w.in[2] * g->c_in, ty = row % p->th;
+    int64_t from = ty * 4 - g->w.lo[1] + 2, to = from + 4;
 
-    if (!p->per_image) {
-        from = s.row / p->th * n_y;
-        to = (s.row + s.n_rows) / p->th * n_y;
-    } else {
-        int64_t i = index % p->per_image, image = s.row / p->th, first = s.row % p->th * 4 - g->w.lo[1];
-        bool odd = i % 2, last = i == p->per_image - 1;
+    if (p->per_image) {
+        bool odd = ty / p->strip % 2;
 
-        to = first + s.n_rows * 4;
-        from = wf_max_i64(0, i == 0 ? 0 : odd ? first + 2 : first);
-        to = last ? n_y : wf_max_i64(from, wf_min_i64(n_y, odd ? to : to + 2));
-        from = wf_min_i64(from, to) + image * n_y;
-        to += image * n_y;
+        from -= !odd && ty % p->strip == 0 ? 2 : 0;
+        to -= odd && ty % p->strip == p->strip - 1 ? 2 : 0;
     }
-    if (to > from)
-        memset(r->x_out + from * row_floats, 0, (size_t)((to - from) * row_floats) * sizeof(float));
+    from = ty == 0 ? 0 : wf_min_i64(wf_max_i64(from, 0), n_y);
+    to = ty == p->th - 1 ? n_y : wf_min_i64(wf_max_i64(to, from), n_y);
+    memset(r->x_out + (row / p->th * n_y + from) * row_floats, 0,
+           (size_t)((to - from) * row_floats) * sizeof(float));
 }
 
-static void transform_back(const struct wf_conv_run *r, const struct work *w, struct strip s, int64_t c0,
-                           int64_t n)
+static void transform_back(const struct wf_conv_run *r, const struct work *w, struct rows s,
+                           int64_t c0, int64_t n)
 {
     const struct wf_winograd *p = &r->c->winograd;
     const struct wf_conv_geom *g = &r->c->d.geom;
@@ -371,7 +478,12 @@ static void transform_back(const struct wf_conv_run *r, const struct work *w, st
     for (int64_t t = 0; t < s.n_rows * p->tw; t++) {
         int64_t row = s.row + t / p->tw, image = row / p->th;
         float *dx = r->x_out + image * g->w.in[1] * rs + c0;
-        struct box b = box_at(row % p->th * 4 - g->w.lo[1], t % p->tw * 4 - g->w.lo[2], 6, g->w.in[1], g->w.in[2]);
+
+        if (t % p->tw == 0 && c0 == 0)
+            clear_rows(r, row);
+
+        struct box b = box_at(row % p->th * 4 - g->w.lo[1], t % p->tw * 4 - g->w.lo[2], 6,
+                              g->w.in[1], g->w.in[2]);
         const float *v = w->in + t * p->c_in;
 
         if (whole(&b)) {
@@ -384,23 +496,29 @@ static void transform_back(const struct wf_conv_run *r, const struct work *w, st
     }
 }
 
-static void grad_input_strip(const struct wf_conv_run *r, int64_t index, int thread)
+static void grad_input_block(const struct wf_conv_run *r, int thread, struct rows s,
+                             struct rows next)
 {
     const struct wf_conv *c = r->c;
     const struct wf_winograd *p = &c->winograd;
     const struct wf_conv_geom *g = &c->d.geom;
     const struct work w = work_of(r, thread);
-    const struct strip s = strip_at(r, index);
+    const struct ahead write = input_pixels(r, s, r->x_out), read = output_pixels(r, next, r->y);
+    const struct ahead none = {0};
     int64_t nr = c->gemm->nr;
 
-    clear_rows(r, index, s);
     for (int64_t n0 = 0; n0 < g->c_in; n0 += p->c_in) {
         int64_t n = wf_min_i64(p->c_in, g->c_in - n0);
 
         for (int64_t k0 = 0; k0 < g->c_out; k0 += p->c_out) {
-            struct wf_gemm_block blk = {.m = s.n_rows * p->tw, .n = n, .k = wf_min_i64(p->c_out, g->c_out - k0),
-                                        .a_rs = p->c_out, .a_cs = 1, .b_ps = g->c_out * nr,
-                                        .ldc = p->c_in, .accumulate = k0 > 0};
+            struct wf_gemm_block blk = {.m = s.n_rows * p->tw,
+                                        .n = n,
+                                        .k = wf_min_i64(p->c_out, g->c_out - k0),
+                                        .a_rs = p->c_out,
+                                        .a_cs = 1,
+                                        .b_ps = g->c_out * nr,
+                                        .ldc = p->c_in,
+                                        .accumulate = k0 > 0};
 
             if (n0 == 0 || p->c_out < g->c_out)
                 transform_grad(r, &w, s, k0, blk.k);
@@ -408,11 +526,20 @@ static void grad_input_strip(const struct wf_conv_run *r, int64_t index, int thr
                 blk.a = w.out + i * p->ps_out;
                 blk.b = r->shared + i * p->ps_filter + (n0 / nr * g->c_out + k0) * nr;
                 blk.c = w.in + i * p->ps_in;
-                c->gemm->block(&blk);
+                multiply(c, &blk, i, k0 + n0 ? &none : &write, k0 + n0 ? &none : &read);
             }
         }
         transform_back(r, &w, s, n0, n);
     }
+}
+
+static void grad_input_strip(const struct wf_conv_run *r, int64_t index, int thread)
+{
+    const struct wf_winograd *p = &r->c->winograd;
+    const int64_t n_rows = strip_at(r, index).n_rows;
+
+    for (int64_t i = 0; i * p->block < n_rows; i++)
+        grad_input_block(r, thread, block_at(r, index, i), block_at(r, index, i + 1));
 }
 
 static void grad_input_task(void *arg, int64_t task, int thread)
@@ -438,41 +565,61 @@ static void run_grad_input(struct wf_conv_run *r)
         return;
     }
     for (r->phase = 0; r->phase < 2; r->phase++)
-        wf_pool_for(r->pool, (p->per_image + 1 - r->phase) / 2 * r->c->d.geom.batch, grad_input_task, r);
+        wf_pool_for(r->pool, (p->per_image + 1 - r->phase) / 2 * r->c->d.geom.batch,
+                    grad_input_task, r);
 }
 
 /* ---- gradient of the filter ------------------------------------------------------------------ */
+
+/* Add the products of one block to the thread's filter gradient: channels [m0, m0 + m) and [n0, n0 + n). */
+static void grad_filter_block(const struct wf_conv_run *r, int thread, struct rows s,
+                              struct rows next, struct wf_gemm_block blk, int64_t m0, int64_t n0)
+{
+    const struct wf_winograd *p = &r->c->winograd;
+    const struct work w = work_of(r, thread);
+    const struct ahead x = input_pixels(r, next, r->x), dy = output_pixels(r, next, r->y);
+
+    blk.k = s.n_rows * p->tw;
+    transform_input(r, &w, s, m0, blk.m);
+    transform_grad(r, &w, s, n0, blk.n);
+    for (int64_t i = 0; i < PLACES; i++) {
+        blk.a = w.in + i * p->ps_in;
+        blk.b = w.out + i * p->ps_out;
+        blk.c = w.filter + i * p->ps_filter;
+        multiply(r->c, &blk, i, &x, &dy);
+    }
+}
 
 /* One chunk of strips for one pair of channel chunks. */
 static void grad_filter_task(void *arg, int64_t task, int thread)
 {
     const struct wf_conv_run *r = arg;
-    const struct wf_conv *c = r->c;
-    const struct wf_winograd *p = &c->winograd;
-    const struct wf_conv_geom *g = &c->d.geom;
+    const struct wf_winograd *p = &r->c->winograd;
+    const struct wf_conv_geom *g = &r->c->d.geom;
     const struct work w = work_of(r, thread);
     int64_t n_n = wf_ceil_div(g->c_out, p->c_out), n_m = wf_ceil_div(g->c_in, p->c_in);
     int64_t n0 = task % n_n * p->c_out, m0 = task / n_n % n_m * p->c_in, chunk = task / n_n / n_m;
     int64_t from = chunk * p->n_strips / p->n_chunks, to = (chunk + 1) * p->n_strips / p->n_chunks;
-    int64_t n = wf_min_i64(p->c_out, g->c_out - n0), m = wf_min_i64(p->c_in, g->c_in - m0);
-    float *dw = (p->n_chunks > 1 ? r->shared + chunk * 9 * g->c_in * g->c_out : r->w_out) + m0 * g->c_out + n0;
+    struct wf_gemm_block blk = {.m = wf_min_i64(p->c_in, g->c_in - m0),
+                                .n = wf_min_i64(p->c_out, g->c_out - n0),
+                                .a_rs = 1,
+                                .a_cs = p->c_in,
+                                .b_ld = p->c_out,
+                                .ldc = p->c_out};
+    float *dw = (p->n_chunks > 1 ? r->shared + chunk * 9 * g->c_in * g->c_out : r->w_out) +
+                m0 * g->c_out + n0;
 
     for (int64_t i = from; i < to; i++) {
-        struct strip s = strip_at(r, i);
-        struct wf_gemm_block blk = {.m = m, .n = n, .k = s.n_rows * p->tw, .a_rs = 1, .a_cs = p->c_in,
-                                    .b_ld = p->c_out, .ldc = p->c_out, .accumulate = i > from};
+        int64_t n_rows = strip_at(r, i).n_rows;
 
-        transform_input(r, &w, s, m0, m);
-        transform_grad(r, &w, s, n0, n);
-        for (int64_t k = 0; k < PLACES; k++) {
-            blk.a = w.in + k * p->ps_in;
-            blk.b = w.out + k * p->ps_out;
-            blk.c = w.filter + k * p->ps_filter;
-            c->gemm->block(&blk);
+        for (int64_t j = 0; j * p->block < n_rows; j++) {
+            grad_filter_block(r, thread, block_at(r, i, j), block_at(r, i, j + 1), blk, m0, n0);
+            blk.accumulate = true;
         }
     }
-    for (int64_t i = 0; i < m; i++)
-        p->fns->grad_filter(dw + i * g->c_out, g->c_in * g->c_out, w.filter + i * p->c_out, p->ps_filter, n);
+    for (int64_t i = 0; i < blk.m; i++)
+        p->fns->grad_filter(dw + i * g->c_out, g->c_in * g->c_out, w.filter + i * p->c_out,
+                            p->ps_filter, blk.n);
 }
 
 static void run_grad_filter(struct wf_conv_run *r)

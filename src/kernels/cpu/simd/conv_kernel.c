@@ -18,13 +18,14 @@ WF_SIMD_INLINE void clear(float *dst, int64_t n)
         vf_storen(dst, vf_zero(), n);
 }
 
-static void gather(float *dst, const struct wf_conv_image *src, const struct wf_conv_taps *taps, int64_t from,
-                   int64_t to, const int64_t at[3], int64_t c, int64_t n_c)
+static void gather(float *dst, const struct wf_conv_image *src, const struct wf_conv_taps *taps,
+                   int64_t from, int64_t to, const int64_t at[3], int64_t c, int64_t n_c)
 {
     bool side_by_side = n_c == src->channels;
 
     for (int64_t t = from; t < to;) {
-        int64_t d = at[0] + taps->offset[0][t], h = at[1] + taps->offset[1][t], w = at[2] + taps->offset[2][t];
+        int64_t d = at[0] + taps->offset[0][t], h = at[1] + taps->offset[1][t],
+                w = at[2] + taps->offset[2][t];
         int64_t run = taps->run[t] < to - t ? taps->run[t] : to - t, n = run;
         bool outside = d < 0 || d >= src->n[0] || h < 0 || h >= src->n[1] || w >= src->n[2];
 
@@ -50,6 +51,12 @@ static void gather(float *dst, const struct wf_conv_image *src, const struct wf_
     }
 }
 
+static void fetch(const void *p, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64)
+        wf_prefetch((const char *)p + i);
+}
+
 static void add(float *dst, const float *src, int64_t n)
 {
     for (; n >= VF_N; n -= VF_N, dst += VF_N, src += VF_N)
@@ -61,5 +68,6 @@ static void add(float *dst, const float *src, int64_t n)
 extern const struct wf_conv_fns WF_LEVELED(wf_conv_fns);
 const struct wf_conv_fns WF_LEVELED(wf_conv_fns) = {
     .gather = gather,
+    .fetch = fetch,
     .add = add,
 };

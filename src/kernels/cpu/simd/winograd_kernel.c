@@ -109,13 +109,13 @@ WF_SIMD_INLINE void grad_filter_1d(vf r[3], const vf u[6])
 /* ---- two dimensions -------------------------------------------------------------------------- */
 
 /* NAME(dst, ..., n) from a body for `w` channels at offset c, w being VF_N but for the last ones. */
-#define OVER_CHANNELS(body)                                                                        \
-    do {                                                                                           \
-        int64_t c = 0;                                                                             \
-        for (; c + VF_N <= n; c += VF_N)                                                           \
-            body(VF_N);                                                                            \
-        if (c < n)                                                                                 \
-            body(n - c);                                                                           \
+#define OVER_CHANNELS(body)              \
+    do {                                 \
+        int64_t c = 0;                   \
+        for (; c + VF_N <= n; c += VF_N) \
+            body(VF_N);                  \
+        if (c < n)                       \
+            body(n - c);                 \
     } while (0)
 
 WF_SIMD_INLINE vf load(const float *p, int64_t w)
@@ -131,25 +131,25 @@ WF_SIMD_INLINE void store(float *p, vf x, int64_t w)
         vf_storen(p, x, w);
 }
 
-WF_SIMD_INLINE void input_tile(float *v, int64_t ps, const float *x, int64_t rs, int64_t cs, int64_t w)
+WF_SIMD_INLINE void input_tile(float *v, int64_t ps, const float *x, int64_t rs, int64_t cs,
+                               int64_t w)
 {
     vf t[6][6];
 
-    UNROLL for (int j = 0; j < 6; j++) {
+    UNROLL for (int j = 0; j < 6; j++)
+    {
         vf d[6], r[6];
 
-        UNROLL for (int i = 0; i < 6; i++)
-            d[i] = load(x + i * rs + j * cs, w);
+        UNROLL for (int i = 0; i < 6; i++) d[i] = load(x + i * rs + j * cs, w);
         input_1d(r, d);
-        UNROLL for (int i = 0; i < 6; i++)
-            t[i][j] = r[i];
+        UNROLL for (int i = 0; i < 6; i++) t[i][j] = r[i];
     }
-    UNROLL for (int i = 0; i < 6; i++) {
+    UNROLL for (int i = 0; i < 6; i++)
+    {
         vf r[6];
 
         input_1d(r, t[i]);
-        UNROLL for (int j = 0; j < 6; j++)
-            store(v + (6 * i + j) * ps, r[j], w);
+        UNROLL for (int j = 0; j < 6; j++) store(v + (6 * i + j) * ps, r[j], w);
     }
 }
 
@@ -160,24 +160,26 @@ static void input(float *v, int64_t v_ps, const float *x, int64_t rs, int64_t cs
 #undef BODY
 }
 
-WF_SIMD_INLINE void grad_input_tile(float *x, int64_t rs, int64_t cs, const float *v, int64_t ps, int64_t w)
+WF_SIMD_INLINE void grad_input_tile(float *x, int64_t rs, int64_t cs, const float *v, int64_t ps,
+                                    int64_t w)
 {
     vf t[6][6];
 
-    UNROLL for (int j = 0; j < 6; j++) {
+    UNROLL for (int j = 0; j < 6; j++)
+    {
         vf d[6], r[6];
 
-        UNROLL for (int i = 0; i < 6; i++)
-            d[i] = load(v + (6 * i + j) * ps, w);
+        UNROLL for (int i = 0; i < 6; i++) d[i] = load(v + (6 * i + j) * ps, w);
         grad_input_1d(r, d);
-        UNROLL for (int i = 0; i < 6; i++)
-            t[i][j] = r[i];
+        UNROLL for (int i = 0; i < 6; i++) t[i][j] = r[i];
     }
-    UNROLL for (int i = 0; i < 6; i++) {
+    UNROLL for (int i = 0; i < 6; i++)
+    {
         vf r[6];
 
         grad_input_1d(r, t[i]);
-        UNROLL for (int j = 0; j < 6; j++) {
+        UNROLL for (int j = 0; j < 6; j++)
+        {
             float *p = x + i * rs + j * cs;
 
             store(p, vf_add(load(p, w), r[j]), w);
@@ -192,25 +194,25 @@ static void grad_input(float *dx, int64_t rs, int64_t cs, const float *v, int64_
 #undef BODY
 }
 
-WF_SIMD_INLINE void output_tile(float *y, int64_t rs, int64_t cs, const float *m, int64_t ps, int64_t w)
+WF_SIMD_INLINE void output_tile(float *y, int64_t rs, int64_t cs, const float *m, int64_t ps,
+                                int64_t w)
 {
     vf t[4][6];
 
-    UNROLL for (int j = 0; j < 6; j++) {
+    UNROLL for (int j = 0; j < 6; j++)
+    {
         vf d[6], r[4];
 
-        UNROLL for (int i = 0; i < 6; i++)
-            d[i] = load(m + (6 * i + j) * ps, w);
+        UNROLL for (int i = 0; i < 6; i++) d[i] = load(m + (6 * i + j) * ps, w);
         output_1d(r, d);
-        UNROLL for (int i = 0; i < 4; i++)
-            t[i][j] = r[i];
+        UNROLL for (int i = 0; i < 4; i++) t[i][j] = r[i];
     }
-    UNROLL for (int i = 0; i < 4; i++) {
+    UNROLL for (int i = 0; i < 4; i++)
+    {
         vf r[4];
 
         output_1d(r, t[i]);
-        UNROLL for (int j = 0; j < 4; j++)
-            store(y + i * rs + j * cs, r[j], w);
+        UNROLL for (int j = 0; j < 4; j++) store(y + i * rs + j * cs, r[j], w);
     }
 }
 
@@ -221,25 +223,25 @@ static void output(float *y, int64_t rs, int64_t cs, const float *m, int64_t m_p
 #undef BODY
 }
 
-WF_SIMD_INLINE void grad_output_tile(float *m, int64_t ps, const float *y, int64_t rs, int64_t cs, int64_t w)
+WF_SIMD_INLINE void grad_output_tile(float *m, int64_t ps, const float *y, int64_t rs, int64_t cs,
+                                     int64_t w)
 {
     vf t[6][4];
 
-    UNROLL for (int j = 0; j < 4; j++) {
+    UNROLL for (int j = 0; j < 4; j++)
+    {
         vf d[4], r[6];
 
-        UNROLL for (int i = 0; i < 4; i++)
-            d[i] = load(y + i * rs + j * cs, w);
+        UNROLL for (int i = 0; i < 4; i++) d[i] = load(y + i * rs + j * cs, w);
         grad_output_1d(r, d);
-        UNROLL for (int i = 0; i < 6; i++)
-            t[i][j] = r[i];
+        UNROLL for (int i = 0; i < 6; i++) t[i][j] = r[i];
     }
-    UNROLL for (int i = 0; i < 6; i++) {
+    UNROLL for (int i = 0; i < 6; i++)
+    {
         vf r[6];
 
         grad_output_1d(r, t[i]);
-        UNROLL for (int j = 0; j < 6; j++)
-            store(m + (6 * i + j) * ps, r[j], w);
+        UNROLL for (int j = 0; j < 6; j++) store(m + (6 * i + j) * ps, r[j], w);
     }
 }
 
@@ -254,21 +256,20 @@ WF_SIMD_INLINE void filter_tile(float *u, int64_t ps, const float *taps, int64_t
 {
     vf t[6][3];
 
-    UNROLL for (int j = 0; j < 3; j++) {
+    UNROLL for (int j = 0; j < 3; j++)
+    {
         vf d[3], r[6];
 
-        UNROLL for (int i = 0; i < 3; i++)
-            d[i] = load(taps + (3 * i + j) * ts, w);
+        UNROLL for (int i = 0; i < 3; i++) d[i] = load(taps + (3 * i + j) * ts, w);
         filter_1d(r, d);
-        UNROLL for (int i = 0; i < 6; i++)
-            t[i][j] = r[i];
+        UNROLL for (int i = 0; i < 6; i++) t[i][j] = r[i];
     }
-    UNROLL for (int i = 0; i < 6; i++) {
+    UNROLL for (int i = 0; i < 6; i++)
+    {
         vf r[6];
 
         filter_1d(r, t[i]);
-        UNROLL for (int j = 0; j < 6; j++)
-            store(u + (6 * i + j) * ps, r[j], w);
+        UNROLL for (int j = 0; j < 6; j++) store(u + (6 * i + j) * ps, r[j], w);
     }
 }
 
@@ -285,21 +286,20 @@ WF_SIMD_INLINE void grad_filter_tile(float *dw, int64_t ts, const float *u, int6
 {
     vf t[3][6];
 
-    UNROLL for (int j = 0; j < 6; j++) {
+    UNROLL for (int j = 0; j < 6; j++)
+    {
         vf d[6], r[3];
 
-        UNROLL for (int i = 0; i < 6; i++)
-            d[i] = load(u + (6 * i + j) * ps, w);
+        UNROLL for (int i = 0; i < 6; i++) d[i] = load(u + (6 * i + j) * ps, w);
         grad_filter_1d(r, d);
-        UNROLL for (int i = 0; i < 3; i++)
-            t[i][j] = r[i];
+        UNROLL for (int i = 0; i < 3; i++) t[i][j] = r[i];
     }
-    UNROLL for (int i = 0; i < 3; i++) {
+    UNROLL for (int i = 0; i < 3; i++)
+    {
         vf r[3];
 
         grad_filter_1d(r, t[i]);
-        UNROLL for (int j = 0; j < 3; j++)
-            store(dw + (3 * i + j) * ts, r[j], w);
+        UNROLL for (int j = 0; j < 3; j++) store(dw + (3 * i + j) * ts, r[j], w);
     }
 }
 
