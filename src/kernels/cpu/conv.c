@@ -53,6 +53,7 @@ static bool applies(const struct wf_conv_desc *d, enum wf_conv_algo algo)
     switch (algo) {
     case WF_CONV_PRODUCT: return is_product(g);
     case WF_CONV_WINOGRAD: return wf_winograd_fits(g);
+    case WF_CONV_FEW: return d->dir != WF_CONV_GRAD_INPUT && wf_few_fits(g);
     case WF_CONV_GENERAL: return true;
     default: return false;
     }
@@ -66,6 +67,8 @@ static enum wf_conv_algo choose(const struct wf_conv_desc *d)
         return WF_CONV_PRODUCT;
     if (applies(d, WF_CONV_WINOGRAD) && winograd_pays(&d->geom))
         return WF_CONV_WINOGRAD;
+    if (applies(d, WF_CONV_FEW))
+        return WF_CONV_FEW;
     return WF_CONV_GENERAL;
 }
 
@@ -116,6 +119,8 @@ weft_status wf_conv_plan(const struct wf_conv_desc *d, weft_simd level, int n_th
     c->level = level;
     c->gemm = wf_gemm_fns_of(level);
     c->fns = wf_conv_fns_of(level);
+    if (c->fns->nr != c->gemm->nr)
+        return wf_err(WEFT_EBUG, "convolution: panels of %d and of %d columns", c->fns->nr, c->gemm->nr);
     c->empty = is_empty(&d->geom);
     c->algo = choose(d);
     if (!applies(d, c->algo))
@@ -129,6 +134,8 @@ weft_status wf_conv_plan(const struct wf_conv_desc *d, weft_simd level, int n_th
         plan_product(c, n_threads, scratch_bytes);
     else if (c->algo == WF_CONV_WINOGRAD)
         wf_winograd_plan(c);
+    else if (c->algo == WF_CONV_FEW)
+        st = wf_few_plan(c, arena);
     else
         st = wf_general_plan(c, arena);
     if (st)
@@ -214,6 +221,8 @@ void wf_conv_run(const struct wf_conv *c, struct wf_pool *pool, const float *a, 
         wf_gemm_run(&c->product, pool, a, b, out, NULL, scratch);
     else if (c->algo == WF_CONV_WINOGRAD)
         wf_winograd_run(&r);
+    else if (c->algo == WF_CONV_FEW)
+        wf_few_run(&r);
     else
         wf_general_run(&r);
 }

@@ -45,6 +45,17 @@ struct wf_general {
     int64_t n_chunks;       /* of pixel tiles, in the filter gradient */
 };
 
+/* conv_few.c: the source rows that some rows of output pixels see are copied, with their padding, into a box of
+ * `planes` x `lines` x `width` pixels; taps are offsets in it. */
+struct wf_few {
+    int64_t rows;                 /* rows of output pixels of a task */
+    int64_t per_plane, n_tasks;   /* tasks in a plane of an image; in all */
+    int64_t lines, width;
+    int64_t k;                    /* products of a sum */
+    const int64_t *offset;        /* [k] */
+    int64_t n_chunks;             /* of tasks, in the filter gradient */
+};
+
 struct wf_conv {
     struct wf_conv_desc d;
     enum wf_conv_algo algo;
@@ -56,6 +67,7 @@ struct wf_conv {
     struct wf_gemm product;
     struct wf_winograd winograd;
     struct wf_general general;
+    struct wf_few few;
 };
 
 /* One run. Of x, w, y one is written, through *_out. */
@@ -103,6 +115,10 @@ void wf_conv_add_chunks(struct wf_conv_run *r, float *dst, int64_t n, int64_t n_
 bool wf_winograd_fits(const struct wf_conv_geom *g);
 void wf_winograd_plan(struct wf_conv *c);
 void wf_winograd_run(struct wf_conv_run *r);
+
+bool wf_few_fits(const struct wf_conv_geom *g);
+weft_status wf_few_plan(struct wf_conv *c, struct wf_arena *arena);
+void wf_few_run(struct wf_conv_run *r);
 
 weft_status wf_general_plan(struct wf_conv *c, struct wf_arena *arena);
 void wf_general_run(struct wf_conv_run *r);

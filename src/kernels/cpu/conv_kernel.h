@@ -18,7 +18,22 @@ struct wf_conv_image {
     int64_t n[3], channels;
 };
 
+/* A row of output pixels, straight from the source: pixel i sees the k floats x[i * step + offset[.]]. w is packed
+ * as by pack_b of the same level, panels w_ps floats apart. */
+struct wf_conv_row {
+    const float *x;
+    int64_t step, k;
+    const int64_t *offset;
+    const float *w;
+    int64_t w_ps;
+    float *y;
+    int64_t ldy, n, n_c; /* pixels, channels */
+};
+
 struct wf_conv_fns {
+    int nr; /* columns of a panel that `row` expects */
+    /* y[i][c] = sum over k, in order, of x[i * step + offset[k]] w[k][c] */
+    void (*row)(const struct wf_conv_row *r);
     /* Gather what one pixel sees: for taps [from, to), n_c channels from channel c of source pixel
      * at + offset, zeros where there is none, side by side into dst. */
     void (*gather)(float *dst, const struct wf_conv_image *src, const struct wf_conv_taps *taps,

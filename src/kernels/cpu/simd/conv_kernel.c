@@ -2,6 +2,105 @@
 #include "kernels/cpu/conv_kernel.h"
 #include "kernels/cpu/simd.h"
 
+#if defined(WF_LEVEL_AVX512)
+#define MR 14
+#elif defined(WF_LEVEL_AVX2)
+#define MR 6
+#else
+#define MR 4
+#endif
+
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* ---- rows of pixels -------------------------------------------------------------------------- */
+
+/* mr pixels by nv vectors of channels in registers; n_last channels of the last vector are stored. */
+WF_SIMD_INLINE void pixels(const int mr, const int nv, const struct wf_conv_row *r, const float *x,
+                           const float *w, float *y, int64_t n_last)
+{
+    const int64_t step = r->step;
+    const float *at[(MR + 2) / 3];
+    vf acc[MR][2];
+
+    UNROLL for (int i = 0; i < (mr + 2) / 3; i++)
+        at[i] = x + 3 * i * step;
+    UNROLL for (int i = 0; i < mr; i++)
+        UNROLL for (int j = 0; j < nv; j++)
+            acc[i][j] = vf_zero();
+    for (int64_t p = 0; p < r->k; p++, w += 2 * VF_N) {
+        const int64_t offset = r->offset[p];
+        vf b[2];
+
+        UNROLL for (int j = 0; j < nv; j++)
+            b[j] = vf_load(w + j * VF_N);
+        UNROLL for (int i = 0; i < mr; i++) {
+            vf a = vf_load1(at[i / 3] + i % 3 * step + offset);
+
+            UNROLL for (int j = 0; j < nv; j++)
+                acc[i][j] = vf_fma(a, b[j], acc[i][j]);
+        }
+    }
+    UNROLL for (int i = 0; i < mr; i++)
+        UNROLL for (int j = 0; j < nv; j++)
+            if (j == nv - 1 && n_last < VF_N)
+                vf_storen(y + i * r->ldy + j * VF_N, acc[i][j], n_last);
+            else
+                vf_store(y + i * r->ldy + j * VF_N, acc[i][j]);
+}
+
+typedef void pixels_fn(const struct wf_conv_row *r, const float *x, const float *w, float *y, int64_t n_last);
+
+#define PIXELS(mr)                                                                                 \
+    static void pixels_##mr##_1(const struct wf_conv_row *r, const float *x, const float *w, float *y,  \
+                                int64_t n_last)                                                    \
+    {                                                                                              \
+        pixels(mr, 1, r, x, w, y, n_last);                                                         \
+    }                                                                                              \
+    static void pixels_##mr##_2(const struct wf_conv_row *r, const float *x, const float *w, float *y,  \
+                                int64_t n_last)                                                    \
+    {                                                                                              \
+        pixels(mr, 2, r, x, w, y, n_last);                                                         \
+    }
+#define PIXELS_ROW(mr) {pixels_##mr##_1, pixels_##mr##_2},
+
+#define UP_TO_4(f) f(1) f(2) f(3) f(4)
+#define UP_TO_6(f) UP_TO_4(f) f(5) f(6)
+#define UP_TO_14(f) UP_TO_6(f) f(7) f(8) f(9) f(10) f(11) f(12) f(13) f(14)
+#if MR == 14
+#define FOR_EACH_MR(f) UP_TO_14(f)
+#elif MR == 6
+#define FOR_EACH_MR(f) UP_TO_6(f)
+#else
+#define FOR_EACH_MR(f) UP_TO_4(f)
+#endif
+
+FOR_EACH_MR(PIXELS)
+
+static pixels_fn *const pixels_of[MR][2] = {FOR_EACH_MR(PIXELS_ROW)};
+
+static void row(const struct wf_conv_row *r)
+{
+    const int64_t n_groups = (r->n + MR - 1) / MR;
+
+    for (int64_t c = 0; c < r->n_c; c += 2 * VF_N) {
+        int64_t n_c = r->n_c - c < 2 * VF_N ? r->n_c - c : 2 * VF_N, nv = n_c > VF_N ? 2 : 1;
+        const float *w = r->w + c / (2 * VF_N) * r->w_ps;
+
+        for (int64_t g = 0, i = 0; g < n_groups; g++) {
+            int64_t m = r->n * (g + 1) / n_groups - i;
+
+            pixels_of[m - 1][nv - 1](r, r->x + i * r->step, w, r->y + i * r->ldy + c, n_c - (nv - 1) * VF_N);
+            i += m;
+        }
+    }
+}
+
+/* ---- gathering ------------------------------------------------------------------------------- */
+
 WF_SIMD_INLINE void copy(float *dst, const float *src, int64_t n)
 {
     for (; n >= VF_N; n -= VF_N, dst += VF_N, src += VF_N)
@@ -67,6 +166,8 @@ static void add(float *dst, const float *src, int64_t n)
 
 extern const struct wf_conv_fns WF_LEVELED(wf_conv_fns);
 const struct wf_conv_fns WF_LEVELED(wf_conv_fns) = {
+    .nr = 2 * VF_N,
+    .row = row,
     .gather = gather,
     .fetch = fetch,
     .add = add,
