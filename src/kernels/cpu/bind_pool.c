@@ -7,8 +7,8 @@
 #include "kernels/kernels.h"
 #include "op/conv.h"
 
-#define KERNEL(op, impl, plan_fn, run_fn)                                                          \
-    weft_status plan_fn(struct wf_kplan *p);                                                       \
+#define KERNEL(op, impl, plan_fn, run_fn)    \
+    weft_status plan_fn(struct wf_kplan *p); \
     wf_kernel_fn run_fn;
 #include "kernels/kernels_conv.def"
 #undef KERNEL
@@ -61,7 +61,8 @@ struct max_run {
     const uint8_t *arg;
 };
 
-static weft_status plan_max(struct wf_kplan *p, const struct wf_type *x, const struct wf_type *argmax, bool back)
+static weft_status plan_max(struct wf_kplan *p, const struct wf_type *x,
+                            const struct wf_type *argmax, bool back)
 {
     struct max_pool *s;
 
@@ -80,7 +81,8 @@ static weft_status plan_max(struct wf_kplan *p, const struct wf_type *x, const s
     s->rows = rows_of_task(size[2] * s->channels);
     s->apart = true;
     for (int a = 0; a < 3; a++)
-        s->apart = s->apart && s->w.stride[a] == s->w.k[a] && s->w.lo[a] == 0 && s->w.out[a] * s->w.k[a] <= s->w.in[a];
+        s->apart = s->apart && s->w.stride[a] == s->w.k[a] && s->w.lo[a] == 0 &&
+                   s->w.out[a] * s->w.k[a] <= s->w.in[a];
     if (back && !s->apart) {
         /* So many windows may see one pixel. */
         int64_t n = 1;
@@ -119,9 +121,13 @@ static void max_row(const struct max_run *r, int64_t row)
     const struct max_pool *p = r->p;
     const struct wf_window *w = &p->w;
     int64_t h = row % w->out[1], d = row / w->out[1] % w->out[0], n = row / w->out[1] / w->out[0];
-    struct wf_max_row m = {.x = r->in, .x_step = w->stride[2] * p->channels, .line = w->in[2] * p->channels,
-                           .k = {w->k[0], w->k[1], w->k[2]}, .channels = p->channels};
-    int64_t line = (n * w->in[0] + d * w->stride[0] - w->lo[0]) * w->in[1] + h * w->stride[1] - w->lo[1];
+    struct wf_max_row m = {.x = r->in,
+                           .x_step = w->stride[2] * p->channels,
+                           .line = w->in[2] * p->channels,
+                           .k = {w->k[0], w->k[1], w->k[2]},
+                           .channels = p->channels};
+    int64_t line =
+        (n * w->in[0] + d * w->stride[0] - w->lo[0]) * w->in[1] + h * w->stride[1] - w->lo[1];
 
     m.plane = w->in[1] * m.line;
     clip(w, 0, d, &m.from[0], &m.to[0]);
@@ -151,7 +157,8 @@ static void max_task(void *arg, int64_t task, int thread)
 weft_status run_max_pool(const struct wf_call *c)
 {
     const struct max_pool *p = c->state;
-    struct max_run r = {.p = p, .in = c->in[0].data, .out = c->out[0].data, .arg_out = c->out[1].data};
+    struct max_run r = {
+        .p = p, .in = c->in[0].data, .out = c->out[0].data, .arg_out = c->out[1].data};
 
     if (p->channels)
         wf_pool_for(c->pool, n_tasks(p->n_rows, p->rows), max_task, &r);
@@ -185,13 +192,16 @@ static void collect_row(const struct max_run *r, int64_t row)
         for (int64_t od = from[0]; od < to[0]; od++)
             for (int64_t oh = from[1]; oh < to[1]; oh++)
                 for (int64_t ow = from[2]; ow < to[2]; ow++, m++) {
-                    int64_t kd = d + w->lo[0] - od * w->stride[0], kh = h + w->lo[1] - oh * w->stride[1];
+                    int64_t kd = d + w->lo[0] - od * w->stride[0],
+                            kh = h + w->lo[1] - oh * w->stride[1];
                     int64_t kw = i + w->lo[2] - ow * w->stride[2];
 
-                    offset[m] = (((n * w->out[0] + od) * w->out[1] + oh) * w->out[2] + ow) * p->channels;
+                    offset[m] =
+                        (((n * w->out[0] + od) * w->out[1] + oh) * w->out[2] + ow) * p->channels;
                     tap[m] = (int32_t)((kd * w->k[1] + kh) * w->k[2] + kw);
                 }
-        p->fns->max_collect(r->out + (row * w->in[2] + i) * p->channels, r->in, r->arg, m, offset, tap, p->channels);
+        p->fns->max_collect(r->out + (row * w->in[2] + i) * p->channels, r->in, r->arg, m, offset,
+                            tap, p->channels);
     }
 }
 
@@ -200,11 +210,17 @@ static void spread_rows(const struct max_run *r, int64_t n, int64_t d, int64_t h
 {
     const struct max_pool *p = r->p;
     const struct wf_window *w = &p->w;
-    int64_t line = w->in[2] * p->channels, plane = w->in[1] * line, o = ((n * w->out[0] + d) * w->out[1] + h);
+    int64_t line = w->in[2] * p->channels, plane = w->in[1] * line,
+            o = ((n * w->out[0] + d) * w->out[1] + h);
     int64_t covered = w->out[2] * w->k[2] * p->channels;
     float *dx = r->out + (n * w->in[0] + d * w->k[0]) * plane + h * w->k[1] * line;
-    struct wf_max_spread s = {.dx = dx, .plane = plane, .line = line, .k = {w->k[0], w->k[1], w->k[2]},
-                              .n = w->out[2], .channels = p->channels, .dy = r->in + o * w->out[2] * p->channels,
+    struct wf_max_spread s = {.dx = dx,
+                              .plane = plane,
+                              .line = line,
+                              .k = {w->k[0], w->k[1], w->k[2]},
+                              .n = w->out[2],
+                              .channels = p->channels,
+                              .dy = r->in + o * w->out[2] * p->channels,
                               .arg = r->arg + o * w->out[2] * p->channels};
 
     p->fns->max_spread(&s);
@@ -221,7 +237,8 @@ static void spread_row(const struct max_run *r, int64_t row)
     int64_t h = row % w->in[1], d = row / w->in[1] % w->in[0], n = row / w->in[1] / w->in[0];
 
     if (d >= w->out[0] * w->k[0] || h >= w->out[1] * w->k[1])
-        memset(r->out + row * w->in[2] * p->channels, 0, (size_t)(w->in[2] * p->channels) * sizeof *r->out);
+        memset(r->out + row * w->in[2] * p->channels, 0,
+               (size_t)(w->in[2] * p->channels) * sizeof *r->out);
     else if (d % w->k[0] == 0 && h % w->k[1] == 0)
         spread_rows(r, n, d / w->k[0], h / w->k[1]);
 }
@@ -272,10 +289,11 @@ struct blend_run {
 
 /* The weight of source place j in destination place i along an axis, and which j can have one. */
 typedef double weigh_fn(const struct wf_window *w, const char *method, int a, int64_t i, int64_t j);
-typedef void range_fn(const struct wf_window *w, const char *method, int a, int64_t i, int64_t *from, int64_t *to);
+typedef void range_fn(const struct wf_window *w, const char *method, int a, int64_t i,
+                      int64_t *from, int64_t *to);
 
-static weft_status make_axis(struct wf_kplan *p, struct axis *x, const struct wf_window *w, const char *method,
-                             int a, int64_t n, range_fn *range, weigh_fn *weigh)
+static weft_status make_axis(struct wf_kplan *p, struct axis *x, const struct wf_window *w,
+                             const char *method, int a, int64_t n, range_fn *range, weigh_fn *weigh)
 {
     int64_t total = 0, from, to;
 
@@ -315,8 +333,8 @@ static int64_t most_entries(const struct axis *x, int64_t n)
     return most;
 }
 
-static weft_status plan_blend(struct wf_kplan *p, const struct wf_window *w, bool back, range_fn *range,
-                              weigh_fn *weigh)
+static weft_status plan_blend(struct wf_kplan *p, const struct wf_window *w, bool back,
+                              range_fn *range, weigh_fn *weigh)
 {
     const struct wf_type *src = &p->in[0], *dst = &p->out[0];
     const char *method = p->op->id == WF_OP_resize || p->op->id == WF_OP_resize_grad
@@ -371,7 +389,8 @@ static void blend_row(const struct blend_run *r, int64_t row)
                     weight[m] = (float)(share * x[2].weight[g]);
                 }
             }
-        b->fns->blend(r->dst + (row * b->dst[2] + i) * b->channels, r->src, m, offset, weight, b->channels);
+        b->fns->blend(r->dst + (row * b->dst[2] + i) * b->channels, r->src, m, offset, weight,
+                      b->channels);
     }
 }
 
@@ -396,7 +415,8 @@ weft_status run_blend(const struct wf_call *c)
 }
 
 /* Average: window i has a part 1 / (its taps that are not padding) of each of them. */
-static void avg_range(const struct wf_window *w, const char *method, int a, int64_t i, int64_t *from, int64_t *to)
+static void avg_range(const struct wf_window *w, const char *method, int a, int64_t i,
+                      int64_t *from, int64_t *to)
 {
     int64_t first = i * w->stride[a] - w->lo[a];
 
@@ -414,15 +434,16 @@ static double avg_weight(const struct wf_window *w, const char *method, int a, i
     return 1.0 / (double)(to - from);
 }
 
-static void avg_grad_range(const struct wf_window *w, const char *method, int a, int64_t i, int64_t *from,
-                           int64_t *to)
+static void avg_grad_range(const struct wf_window *w, const char *method, int a, int64_t i,
+                           int64_t *from, int64_t *to)
 {
     (void)method;
     seen_by(w, a, i, from, to);
     *to = wf_max_i64(*from, *to);
 }
 
-static double avg_grad_weight(const struct wf_window *w, const char *method, int a, int64_t i, int64_t j)
+static double avg_grad_weight(const struct wf_window *w, const char *method, int a, int64_t i,
+                              int64_t j)
 {
     return avg_weight(w, method, a, j, i);
 }
@@ -444,14 +465,16 @@ weft_status plan_avg_pool_grad(struct wf_kplan *p)
 }
 
 /* Resizing: a window holds the sizes only. */
-static double resize_weight(const struct wf_window *w, const char *method, int a, int64_t i, int64_t j)
+static double resize_weight(const struct wf_window *w, const char *method, int a, int64_t i,
+                            int64_t j)
 {
     struct wf_resize_at s = wf_resize_source(!strcmp(method, "bilinear"), w->in[a], w->out[a], i);
 
     return (s.a == j ? 1 - s.f : 0) + (s.b == j ? s.f : 0);
 }
 
-static void resize_range(const struct wf_window *w, const char *method, int a, int64_t i, int64_t *from, int64_t *to)
+static void resize_range(const struct wf_window *w, const char *method, int a, int64_t i,
+                         int64_t *from, int64_t *to)
 {
     struct wf_resize_at s = wf_resize_source(!strcmp(method, "bilinear"), w->in[a], w->out[a], i);
 
@@ -459,13 +482,14 @@ static void resize_range(const struct wf_window *w, const char *method, int a, i
     *to = s.b + 1;
 }
 
-static double resize_grad_weight(const struct wf_window *w, const char *method, int a, int64_t i, int64_t j)
+static double resize_grad_weight(const struct wf_window *w, const char *method, int a, int64_t i,
+                                 int64_t j)
 {
     return resize_weight(w, method, a, j, i);
 }
 
-static void resize_grad_range(const struct wf_window *w, const char *method, int a, int64_t i, int64_t *from,
-                              int64_t *to)
+static void resize_grad_range(const struct wf_window *w, const char *method, int a, int64_t i,
+                              int64_t *from, int64_t *to)
 {
     double ratio = (double)w->out[a] / (double)w->in[a];
 

@@ -120,7 +120,8 @@ weft_status wf_conv_plan(const struct wf_conv_desc *d, weft_simd level, int n_th
     c->gemm = wf_gemm_fns_of(level);
     c->fns = wf_conv_fns_of(level);
     if (c->fns->nr != c->gemm->nr)
-        return wf_err(WEFT_EBUG, "convolution: panels of %d and of %d columns", c->fns->nr, c->gemm->nr);
+        return wf_err(WEFT_EBUG, "convolution: panels of %d and of %d columns", c->fns->nr,
+                      c->gemm->nr);
     c->empty = is_empty(&d->geom);
     c->algo = choose(d);
     if (!applies(d, c->algo))

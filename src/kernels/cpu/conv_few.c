@@ -11,8 +11,9 @@ enum { MAX_CHANNELS = 4, MAX_PRODUCTS = 1024, WANT_PIXELS = 512, WANT_CHUNKS = 1
 bool wf_few_fits(const struct wf_conv_geom *g)
 {
     return g->groups == 1 && g->c_in <= MAX_CHANNELS && g->w.k[0] <= 64 && g->w.k[1] <= 64 &&
-           g->w.k[2] <= 64 && wf_volume(g->w.k) * g->c_in <= MAX_PRODUCTS && g->w.dilation[1] <= 64 &&
-           g->w.dilation[2] <= 64 && g->w.stride[1] <= 64 && g->w.stride[2] <= 64;
+           g->w.k[2] <= 64 && wf_volume(g->w.k) * g->c_in <= MAX_PRODUCTS &&
+           g->w.dilation[1] <= 64 && g->w.dilation[2] <= 64 && g->w.stride[1] <= 64 &&
+           g->w.stride[2] <= 64;
 }
 
 weft_status wf_few_plan(struct wf_conv *c, struct wf_arena *arena)
@@ -32,7 +33,8 @@ weft_status wf_few_plan(struct wf_conv *c, struct wf_arena *arena)
     if (!offset)
         return wf_err_nomem(arena->ctx, 0, "convolution");
     for (int64_t i = 0; i < p->k; i++) {
-        int64_t tap = i / g->c_in, kw = tap % w->k[2], kh = tap / w->k[2] % w->k[1], kd = tap / w->k[2] / w->k[1];
+        int64_t tap = i / g->c_in, kw = tap % w->k[2], kh = tap / w->k[2] % w->k[1],
+                kd = tap / w->k[2] / w->k[1];
         int64_t line = kd * p->lines + kh * w->dilation[1];
 
         offset[i] = (line * p->width + kw * w->dilation[2]) * g->c_in + i % g->c_in;
@@ -73,7 +75,8 @@ static void copy_box(const struct wf_conv_run *r, const struct part *t, float *b
     const struct wf_few *p = &r->c->few;
     const struct wf_conv_geom *g = &r->c->d.geom;
     const struct wf_window *w = &g->w;
-    int64_t x0 = wf_min_i64(w->lo[2], p->width), x1 = wf_max_i64(x0, wf_min_i64(p->width, w->lo[2] + w->in[2]));
+    int64_t x0 = wf_min_i64(w->lo[2], p->width),
+            x1 = wf_max_i64(x0, wf_min_i64(p->width, w->lo[2] + w->in[2]));
     int64_t line_floats = p->width * g->c_in;
 
     for (int64_t i = 0; i < w->k[0] * p->lines; i++, box += line_floats) {
@@ -85,7 +88,8 @@ static void copy_box(const struct wf_conv_run *r, const struct part *t, float *b
             continue;
         }
         memset(box, 0, (size_t)(x0 * g->c_in) * sizeof *box);
-        memcpy(box + x0 * g->c_in, r->x + ((t->image * w->in[0] + d) * w->in[1] + h) * w->in[2] * g->c_in,
+        memcpy(box + x0 * g->c_in,
+               r->x + ((t->image * w->in[0] + d) * w->in[1] + h) * w->in[2] * g->c_in,
                (size_t)((x1 - x0) * g->c_in) * sizeof *box);
         memset(box + x1 * g->c_in, 0, (size_t)((p->width - x1) * g->c_in) * sizeof *box);
     }
@@ -100,7 +104,8 @@ static void pack_task(void *arg, int64_t panel, int thread)
     int64_t k = r->c->few.k, n = r->c->d.geom.c_out, col = panel * gemm->nr;
 
     (void)thread;
-    gemm->pack_b(r->shared + col * k, r->w + col, WF_GEMM_F32, n, false, k, wf_min_i64(gemm->nr, n - col));
+    gemm->pack_b(r->shared + col * k, r->w + col, WF_GEMM_F32, n, false, k,
+                 wf_min_i64(gemm->nr, n - col));
 }
 
 static void forward_task(void *arg, int64_t task, int thread)
@@ -110,8 +115,14 @@ static void forward_task(void *arg, int64_t task, int thread)
     const struct wf_conv_geom *g = &r->c->d.geom;
     const struct part t = part_at(r, task);
     float *box = wf_conv_thread(r, thread);
-    struct wf_conv_row row = {.step = g->w.stride[2] * g->c_in, .k = p->k, .offset = p->offset, .w = r->shared,
-                              .w_ps = p->k * r->c->gemm->nr, .ldy = g->c_out, .n = g->w.out[2], .n_c = g->c_out};
+    struct wf_conv_row row = {.step = g->w.stride[2] * g->c_in,
+                              .k = p->k,
+                              .offset = p->offset,
+                              .w = r->shared,
+                              .w_ps = p->k * r->c->gemm->nr,
+                              .ldy = g->c_out,
+                              .n = g->w.out[2],
+                              .n_c = g->c_out};
 
     copy_box(r, &t, box);
     for (int64_t i = 0; i < t.n_rows; i++) {
@@ -125,15 +136,21 @@ static void forward_task(void *arg, int64_t task, int thread)
 /* ---- gradient of the filter ------------------------------------------------------------------ */
 
 /* Add the products of one task to dw, or begin with them. */
-static void filter_part(const struct wf_conv_run *r, const struct part *t, const float *box, float *dw, bool first)
+static void filter_part(const struct wf_conv_run *r, const struct part *t, const float *box,
+                        float *dw, bool first)
 {
     const struct wf_few *p = &r->c->few;
     const struct wf_conv_geom *g = &r->c->d.geom;
     const struct wf_window *w = &g->w;
     /* Taps that lie side by side in the box are rows of one product. */
     int64_t together = w->dilation[2] == 1 ? w->k[2] * g->c_in : g->c_in;
-    struct wf_gemm_block blk = {.m = together, .n = g->c_out, .k = w->out[2], .a_rs = 1,
-                                .a_cs = w->stride[2] * g->c_in, .b_ld = g->c_out, .ldc = g->c_out};
+    struct wf_gemm_block blk = {.m = together,
+                                .n = g->c_out,
+                                .k = w->out[2],
+                                .a_rs = 1,
+                                .a_cs = w->stride[2] * g->c_in,
+                                .b_ld = g->c_out,
+                                .ldc = g->c_out};
 
     for (int64_t i = 0; i < t->n_rows; i++)
         for (int64_t k = 0; k < p->k; k += together) {

@@ -48,12 +48,12 @@ struct wf_general {
 /* conv_few.c: the source rows that some rows of output pixels see are copied, with their padding, into a box of
  * `planes` x `lines` x `width` pixels; taps are offsets in it. */
 struct wf_few {
-    int64_t rows;                 /* rows of output pixels of a task */
-    int64_t per_plane, n_tasks;   /* tasks in a plane of an image; in all */
+    int64_t rows;               /* rows of output pixels of a task */
+    int64_t per_plane, n_tasks; /* tasks in a plane of an image; in all */
     int64_t lines, width;
-    int64_t k;                    /* products of a sum */
-    const int64_t *offset;        /* [k] */
-    int64_t n_chunks;             /* of tasks, in the filter gradient */
+    int64_t k;             /* products of a sum */
+    const int64_t *offset; /* [k] */
+    int64_t n_chunks;      /* of tasks, in the filter gradient */
 };
 
 struct wf_conv {

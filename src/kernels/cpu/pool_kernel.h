@@ -9,7 +9,8 @@
 struct wf_max_row {
     const float *x;
     int64_t at, x_step;
-    int64_t plane, line; /* floats between taps along the first two axes; one pixel along the last */
+    int64_t plane,
+        line; /* floats between taps along the first two axes; one pixel along the last */
     int64_t from[3], to[3], k[3];
     int64_t n, channels;
     float *y;
@@ -30,11 +31,11 @@ struct wf_pool_fns {
     void (*max)(const struct wf_max_row *r);
     void (*max_spread)(const struct wf_max_spread *r);
     /* dst[c] = sum over j, in order, of dy[j][c] where arg[j][c] == tap[j]; pixel j at offset[j]. */
-    void (*max_collect)(float *dst, const float *dy, const uint8_t *arg, int64_t n, const int64_t *offset,
-                        const int32_t *tap, int64_t channels);
+    void (*max_collect)(float *dst, const float *dy, const uint8_t *arg, int64_t n,
+                        const int64_t *offset, const int32_t *tap, int64_t channels);
     /* dst[c] = sum over j, in order, of weight[j] * src[offset[j] + c] */
-    void (*blend)(float *dst, const float *src, int64_t n, const int64_t *offset, const float *weight,
-                  int64_t channels);
+    void (*blend)(float *dst, const float *src, int64_t n, const int64_t *offset,
+                  const float *weight, int64_t channels);
 };
 
 /* The functions of a level; the portable ones where the build has no better. */

@@ -26,44 +26,39 @@ WF_SIMD_INLINE void pixels(const int mr, const int nv, const struct wf_conv_row 
     const float *at[(MR + 2) / 3];
     vf acc[MR][2];
 
-    UNROLL for (int i = 0; i < (mr + 2) / 3; i++)
-        at[i] = x + 3 * i * step;
-    UNROLL for (int i = 0; i < mr; i++)
-        UNROLL for (int j = 0; j < nv; j++)
-            acc[i][j] = vf_zero();
+    UNROLL for (int i = 0; i < (mr + 2) / 3; i++) at[i] = x + 3 * i * step;
+    UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] = vf_zero();
     for (int64_t p = 0; p < r->k; p++, w += 2 * VF_N) {
         const int64_t offset = r->offset[p];
         vf b[2];
 
-        UNROLL for (int j = 0; j < nv; j++)
-            b[j] = vf_load(w + j * VF_N);
-        UNROLL for (int i = 0; i < mr; i++) {
+        UNROLL for (int j = 0; j < nv; j++) b[j] = vf_load(w + j * VF_N);
+        UNROLL for (int i = 0; i < mr; i++)
+        {
             vf a = vf_load1(at[i / 3] + i % 3 * step + offset);
 
-            UNROLL for (int j = 0; j < nv; j++)
-                acc[i][j] = vf_fma(a, b[j], acc[i][j]);
+            UNROLL for (int j = 0; j < nv; j++) acc[i][j] = vf_fma(a, b[j], acc[i][j]);
         }
     }
     UNROLL for (int i = 0; i < mr; i++)
-        UNROLL for (int j = 0; j < nv; j++)
-            if (j == nv - 1 && n_last < VF_N)
-                vf_storen(y + i * r->ldy + j * VF_N, acc[i][j], n_last);
-            else
-                vf_store(y + i * r->ldy + j * VF_N, acc[i][j]);
+        UNROLL for (int j = 0; j < nv; j++) if (j == nv - 1 && n_last < VF_N)
+            vf_storen(y + i * r->ldy + j * VF_N, acc[i][j], n_last);
+    else vf_store(y + i * r->ldy + j * VF_N, acc[i][j]);
 }
 
-typedef void pixels_fn(const struct wf_conv_row *r, const float *x, const float *w, float *y, int64_t n_last);
+typedef void pixels_fn(const struct wf_conv_row *r, const float *x, const float *w, float *y,
+                       int64_t n_last);
 
-#define PIXELS(mr)                                                                                 \
-    static void pixels_##mr##_1(const struct wf_conv_row *r, const float *x, const float *w, float *y,  \
-                                int64_t n_last)                                                    \
-    {                                                                                              \
-        pixels(mr, 1, r, x, w, y, n_last);                                                         \
-    }                                                                                              \
-    static void pixels_##mr##_2(const struct wf_conv_row *r, const float *x, const float *w, float *y,  \
-                                int64_t n_last)                                                    \
-    {                                                                                              \
-        pixels(mr, 2, r, x, w, y, n_last);                                                         \
+#define PIXELS(mr)                                                                           \
+    static void pixels_##mr##_1(const struct wf_conv_row *r, const float *x, const float *w, \
+                                float *y, int64_t n_last)                                    \
+    {                                                                                        \
+        pixels(mr, 1, r, x, w, y, n_last);                                                   \
+    }                                                                                        \
+    static void pixels_##mr##_2(const struct wf_conv_row *r, const float *x, const float *w, \
+                                float *y, int64_t n_last)                                    \
+    {                                                                                        \
+        pixels(mr, 2, r, x, w, y, n_last);                                                   \
     }
 #define PIXELS_ROW(mr) {pixels_##mr##_1, pixels_##mr##_2},
 
@@ -93,7 +88,8 @@ static void row(const struct wf_conv_row *r)
         for (int64_t g = 0, i = 0; g < n_groups; g++) {
             int64_t m = r->n * (g + 1) / n_groups - i;
 
-            pixels_of[m - 1][nv - 1](r, r->x + i * r->step, w, r->y + i * r->ldy + c, n_c - (nv - 1) * VF_N);
+            pixels_of[m - 1][nv - 1](r, r->x + i * r->step, w, r->y + i * r->ldy + c,
+                                     n_c - (nv - 1) * VF_N);
             i += m;
         }
     }

@@ -69,8 +69,8 @@ WF_SIMD_INLINE void consider(vf *best, vi *arg, vf x, int32_t tap)
 }
 
 /* One vector of w channels of one window. */
-WF_SIMD_INLINE void max_window(const struct wf_max_row *r, const int64_t from[3], const int64_t to[3], int64_t at,
-                               float *y, uint8_t *arg, int64_t w)
+WF_SIMD_INLINE void max_window(const struct wf_max_row *r, const int64_t from[3],
+                               const int64_t to[3], int64_t at, float *y, uint8_t *arg, int64_t w)
 {
     int32_t first = (int32_t)((from[0] * r->k[1] + from[1]) * r->k[2] + from[2]);
     vf best = load(r->x + at + from[0] * r->plane + from[1] * r->line + from[2] * r->channels, w);
@@ -82,7 +82,9 @@ WF_SIMD_INLINE void max_window(const struct wf_max_row *r, const int64_t from[3]
                 int32_t tap = (int32_t)((d * r->k[1] + h) * r->k[2] + k);
 
                 if (tap != first)
-                    consider(&best, &where, load(r->x + at + d * r->plane + h * r->line + k * r->channels, w), tap);
+                    consider(&best, &where,
+                             load(r->x + at + d * r->plane + h * r->line + k * r->channels, w),
+                             tap);
             }
     store(y, best, w);
     if (arg)
@@ -90,7 +92,8 @@ WF_SIMD_INLINE void max_window(const struct wf_max_row *r, const int64_t from[3]
 }
 
 /* Two by two, unrolled. */
-WF_SIMD_INLINE void max_2x2(const struct wf_max_row *r, const float *x, float *y, uint8_t *arg, int64_t w)
+WF_SIMD_INLINE void max_2x2(const struct wf_max_row *r, const float *x, float *y, uint8_t *arg,
+                            int64_t w)
 {
     vf best = load(x, w);
     vi where = vi_zero();
@@ -123,8 +126,8 @@ static void max(const struct wf_max_row *r)
     }
 }
 
-WF_SIMD_INLINE void spread_window(const struct wf_max_spread *r, float *dx, vf dy, vi arg, const int64_t k[3],
-                                  int64_t w)
+WF_SIMD_INLINE void spread_window(const struct wf_max_spread *r, float *dx, vf dy, vi arg,
+                                  const int64_t k[3], int64_t w)
 {
     int32_t tap = 0;
 
@@ -156,8 +159,8 @@ static void max_spread(const struct wf_max_spread *r)
     }
 }
 
-static void max_collect(float *dst, const float *dy, const uint8_t *arg, int64_t n, const int64_t *offset,
-                        const int32_t *tap, int64_t channels)
+static void max_collect(float *dst, const float *dy, const uint8_t *arg, int64_t n,
+                        const int64_t *offset, const int32_t *tap, int64_t channels)
 {
     for (int64_t c = 0; c < channels; c += VF_N) {
         int64_t w = channels - c < VF_N ? channels - c : VF_N;
@@ -166,7 +169,8 @@ static void max_collect(float *dst, const float *dy, const uint8_t *arg, int64_t
         for (int64_t j = 0; j < n; j++) {
             int64_t at = offset[j] + c;
 
-            sum = vf_add(sum, vf_keep(vm_eqi(load_u8(arg + at, w), vi_set1(tap[j])), load(dy + at, w)));
+            sum = vf_add(sum,
+                         vf_keep(vm_eqi(load_u8(arg + at, w), vi_set1(tap[j])), load(dy + at, w)));
         }
         store(dst + c, sum, w);
     }
@@ -174,8 +178,8 @@ static void max_collect(float *dst, const float *dy, const uint8_t *arg, int64_t
 
 /* ---- weighted sums --------------------------------------------------------------------------- */
 
-static void blend(float *dst, const float *src, int64_t n, const int64_t *offset, const float *weight,
-                  int64_t channels)
+static void blend(float *dst, const float *src, int64_t n, const int64_t *offset,
+                  const float *weight, int64_t channels)
 {
     int64_t c = 0;
 
