@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/base.h"
+#include "kernels/cpu/move.h"
 #include "kernels/cpu/norm.h"
 #include "kernels/cpu/optim.h"
 #include "kernels/cpu/reduce.h"
@@ -424,6 +425,116 @@ static void bench_reductions(void)
     bench_reduce("argmax", WF_REDUCE_MAX, 64, 50304, 1);
 }
 
+/* ---- movement ---------------------------------------------------------------------------- */
+
+struct movement {
+    const struct wf_move_fns *f;
+    struct wf_box box;
+    float *src, *dst;
+    struct wf_gather g[TABLES];
+    int32_t *ids; /* [32, SAMPLES, TABLES] as above */
+    int batch;
+    void *scratch;
+};
+
+static void call_box(void *arg)
+{
+    struct movement *m = arg;
+
+    wf_copy_box(m->f, ctx->pool, 4, &m->box, m->src, m->dst);
+}
+
+static void bench_transpose(const char *name, int rank, const int64_t *dim, const int *perm)
+{
+    struct movement m = {.f = wf_move_fns_at(ctx->simd)};
+    int64_t n = 1;
+
+    for (int a = 0; a < rank; a++)
+        n *= dim[a];
+    m.src = floats(n);
+    m.dst = floats(n);
+    wf_box_transpose(rank, dim, perm, &m.box);
+    measure(name, (double)n * 8, call_box, &m);
+    wf_free(ctx, m.src);
+    wf_free(ctx, m.dst);
+}
+
+static void call_gather(void *arg)
+{
+    struct movement *m = arg;
+
+    m->batch = (m->batch + 1) % 32;
+    for (int t = 0; t < TABLES; t++)
+        m->g[t].ids = m->ids + (int64_t)m->batch * SAMPLES * TABLES + t;
+    if (wf_gather_rows(m->f, ctx->pool, m->g, TABLES, SAMPLES, NULL) >= 0)
+        exit(1);
+}
+
+static void bench_gather(void)
+{
+    static struct movement m;
+    int64_t n = (int64_t)TABLES * TABLE_ROWS * WIDTH;
+    uint64_t x = 1;
+
+    m.f = wf_move_fns_at(ctx->simd);
+    m.src = floats(n);
+    m.dst = floats((int64_t)SAMPLES * STRIDE);
+    m.ids = wf_alloc_n(ctx, (int64_t)32 * SAMPLES * TABLES, sizeof *m.ids);
+    for (int64_t i = 0; i < (int64_t)32 * SAMPLES * TABLES; i++) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        m.ids[i] = (int32_t)((x >> 33) % TABLE_ROWS);
+    }
+    for (int t = 0; t < TABLES; t++)
+        m.g[t] = (struct wf_gather){m.src + (int64_t)t * TABLE_ROWS * WIDTH,
+                                    TABLE_ROWS,
+                                    WIDTH * 4,
+                                    NULL,
+                                    false,
+                                    TABLES,
+                                    m.dst + 13 + t * WIDTH,
+                                    STRIDE * 4};
+    measure("gather 26x2048x16", (double)TABLES * SAMPLES * (WIDTH * 8 + 4), call_gather, &m);
+    wf_free(ctx, m.src);
+    wf_free(ctx, m.dst);
+    wf_free(ctx, m.ids);
+}
+
+static void call_sort(void *arg)
+{
+    struct movement *m = arg;
+
+    wf_sort(ctx->pool, WF_SORT_F32, false, 1, 100000, 1, m->src, m->dst, false, NULL, m->scratch);
+}
+
+static void call_top_k(void *arg)
+{
+    struct movement *m = arg;
+
+    wf_top_k(ctx->pool, WF_SORT_F32, 64, 1000, 5, m->src, m->dst, false, NULL, m->scratch);
+}
+
+static void bench_order(void)
+{
+    struct movement m = {.src = floats(100000), .dst = floats(100000)};
+
+    m.scratch = wf_alloc(ctx, (size_t)(wf_sort_scratch(100000) * weft_ctx_threads(ctx)));
+    measure("sort 100k", 100000 * 8.0, call_sort, &m);
+    measure("top_k 64x1000 5", 64000 * 4.0, call_top_k, &m);
+    wf_free(ctx, m.src);
+    wf_free(ctx, m.dst);
+    wf_free(ctx, m.scratch);
+}
+
+static void bench_moves(void)
+{
+    bench_transpose("transpose 1024x1024", 2, (int64_t[]){1024, 1024}, (int[]){1, 0});
+    bench_transpose("transpose 1000x77", 2, (int64_t[]){1000, 77}, (int[]){1, 0});
+    bench_transpose("heads 8x128x3x4x64", 5, (int64_t[]){8, 128, 3, 4, 64}, (int[]){2, 0, 3, 1, 4});
+    bench_transpose("copy 1M", 1, (int64_t[]){1 << 20}, (int[]){0});
+    bench_gather();
+    bench_order();
+}
+
 /* ---- main -------------------------------------------------------------------------------- */
 
 static void run_all(void)
@@ -444,6 +555,7 @@ static void run_all(void)
     bench_channels(36864, 64);
     bench_channels(100000, 3);
     bench_reductions();
+    bench_moves();
 }
 
 int main(int argc, char **argv)

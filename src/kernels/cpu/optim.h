@@ -12,7 +12,8 @@
  * Sparse rows. A table [n_rows, width] that is only looked up has a gradient of ids and rows. The
  * update touches those rows only, once each, with the formula of the dense update. Keras differs:
  *   - where a dense gradient of zero would still move a row (momentum, the decay of Adam's or
- *     RMSprop's averages, Ftrl's first step, weight decay), Keras moves every row each step, weft only
+ *     RMSprop's averages, Ftrl's first step, weight decay), Keras moves every row each step, weft
+ * only
  *     those looked up; plain SGD and Adagrad, which do nothing for a zero gradient, give the same
  *     result as Keras;
  *   - the bias corrections count steps, not visits of a row;
@@ -58,6 +59,9 @@ struct wf_optim_fns {
     double (*sumsq)(int64_t n, const float *x);
     /* out[width] = the sum of rows g + i*stride for i = first, next[first], ... */
     void (*sum_chain)(int64_t width, const float *g, int64_t stride, int32_t first,
+                      const int32_t *next, float *out);
+    /* out[width] += those rows, one after the other. */
+    void (*add_chain)(int64_t width, const float *g, int64_t stride, int32_t first,
                       const int32_t *next, float *out);
 };
 

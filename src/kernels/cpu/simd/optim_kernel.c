@@ -408,6 +408,18 @@ static void sum_chain(int64_t width, const float *g, int64_t stride, int32_t fir
         vf_storen(out + c, chain_loadn(g, stride, first, next, c, width - c), width - c);
 }
 
+static void add_chain(int64_t width, const float *g, int64_t stride, int32_t first,
+                      const int32_t *next, float *out)
+{
+    for (int64_t c = 0; c < width; c += VF_N) {
+        vf x = vf_load_to(out + c, width - c);
+
+        for (int32_t j = first; j >= 0; j = next[j])
+            x = x + vf_load_to(g + j * stride + c, width - c);
+        vf_store_to(out + c, x, width - c);
+    }
+}
+
 /* LAMB row by row, each with its own ratio. A summed gradient goes through a small buffer. */
 static void rows_lamb(const struct wf_optim_scalars *scalars, const struct wf_optim_table *t,
                       int64_t begin, int64_t end)
@@ -519,4 +531,5 @@ const struct wf_optim_fns WF_LEVELED(wf_optim_fns) = {
     .lamb_apply = lamb_apply,
     .sumsq = sumsq,
     .sum_chain = sum_chain,
+    .add_chain = add_chain,
 };
