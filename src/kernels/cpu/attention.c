@@ -4,11 +4,13 @@
 
 enum {
     ALIGN = 64,
-    MAX_ROWS = 28,         /* queries of a block: with a causal mask the waste is half of them */
-    MAX_KEYS = 256,        /* keys of a block: packed they stay in the L2 cache */
-    CHUNK_ROWS = 8,        /* blocks of queries that share the packing of a block of keys */
-    WANT_TASKS = 16,       /* so that several threads find work */
-    SERIAL_WORK = 64 << 10 /* multiply-adds that one thread does before another has woken up */
+    MAX_ROWS = 28,           /* queries of a block */
+    MAX_ROWS_CAUSAL = 14,    /* half of them is computed in vain */
+    MAX_KEYS = 256,          /* keys of a block: packed they stay in the L2 cache */
+    CHUNK_ROWS = 224,        /* queries that share the packing of a block of keys */
+    WHOLE_SCORES = 64 << 10, /* a head of so many scores is held whole in the gradient */
+    WANT_TASKS = 16,         /* so that several threads find work */
+    SERIAL_WORK = 64 << 10   /* multiply-adds that one thread does before another has woken up */
 };
 
 extern const struct wf_attention_fns wf_attention_fns_portable;
@@ -56,15 +58,17 @@ void wf_attention_plan(struct wf_attention *a, const struct wf_attention_desc *d
                        bool backward, int n_threads, size_t *scratch_bytes)
 {
     const int64_t n_heads = d->n_b * d->n_h;
-    int64_t n_blocks, per_task = CHUNK_ROWS, floats;
+    int64_t max_rows = d->causal ? MAX_ROWS_CAUSAL : MAX_ROWS;
+    int64_t n_blocks, per_task, held, floats;
 
     *a = (struct wf_attention){
         .d = *d, .gemm = wf_gemm_fns_of(level), .fns = wf_attention_fns_of(level)};
-    a->rows = even_part(d->n_q, MAX_ROWS / a->gemm->mr * a->gemm->mr);
+    a->rows = even_part(d->n_q, max_rows / a->gemm->mr * a->gemm->mr);
     a->serial = at_most(SERIAL_WORK, 4, (int64_t[]){n_heads, d->n_q, d->n_k, d->d + d->dv});
     a->split = backward && n_heads < WANT_TASKS / 2 && !a->serial;
     a->keys = even_part(d->n_k, a->split ? MAX_KEYS / 2 : MAX_KEYS);
     n_blocks = ceil_div(d->n_q, a->rows);
+    per_task = CHUNK_ROWS / a->rows;
     while (per_task > 1 && n_heads * ceil_div(n_blocks, per_task) < WANT_TASKS)
         per_task /= 2;
     a->chunk_q = a->rows * per_task;
@@ -74,9 +78,12 @@ void wf_attention_plan(struct wf_attention *a, const struct wf_attention_desc *d
     a->n_pack = wf_round_up(wf_max_i64(wf_gemm_packed_b(a->gemm, wf_max_i64(d->d, d->dv), a->keys),
                                        wf_gemm_packed_b(a->gemm, a->keys, wf_max_i64(d->d, d->dv))),
                             16);
-    a->n_row_pack = wf_round_up(wf_gemm_packed_b(a->gemm, a->rows, wf_max_i64(d->d, d->dv)), 16);
-    a->n_score = a->rows * a->ld;
-    a->n_bias = d->mask == WF_MASK_NONE ? 0 : a->n_score;
+    a->whole =
+        backward && !a->split && d->n_k && d->n_k <= a->keys && d->n_q <= WHOLE_SCORES / a->ld;
+    held = a->whole ? d->n_q : a->rows;
+    a->n_row_pack = wf_round_up(wf_gemm_packed_b(a->gemm, held, wf_max_i64(d->d, d->dv)), 16);
+    a->n_score = held * a->ld;
+    a->n_bias = d->mask == WF_MASK_NONE ? 0 : a->rows * a->ld;
     /* forward: K', V, scores, max and sum; backward: K', V', K, rows of dY and Q, two scores,
      * delta */
     floats = backward
@@ -152,6 +159,14 @@ static void pack(const struct wf_attention *a, float *dst, const float *src, int
     a->gemm->pack_b(dst, src, WF_GEMM_F32, ld, trans, k, n);
 }
 
+/* Rows that will be read soon; most come from the L3 cache. */
+static void prefetch_rows(const float *p, int64_t n_rows, int64_t ld, int64_t n)
+{
+    for (int64_t i = 0; i < n_rows; i++)
+        for (int64_t j = 0; j < n; j += ALIGN / (int64_t)sizeof *p)
+            __builtin_prefetch(p + i * ld + j, 0, 3);
+}
+
 static void zero_rows(float *p, int64_t n_rows, int64_t ld, int64_t n)
 {
     for (int64_t i = 0; i < n_rows; i++)
@@ -197,6 +212,8 @@ static void forward_block(const struct forward *f, const struct forward_scratch 
 
     if (n == 0)
         return;
+    prefetch_rows(f->q + (row + n_rows) * d->q.st, wf_min_i64(n_rows, d->n_q - row - n_rows),
+                  d->q.st, d->d);
     multiply(a, n_rows, n, d->d, f->q + row * d->q.st, d->q.st, 1, t->kt, d->d, t->s, a->ld, false);
     r.bias = mask_block(a, f->mask, b, h, row, n_rows, key, n, t->bias);
     a->fns->softmax(&r);
@@ -228,6 +245,8 @@ static void forward_task(void *arg, int64_t task, int thread)
 
         if (seen_keys(a, first, end - first, key, n_keys) == 0)
             break;
+        prefetch_rows(f.v + key * d->v.st, n_keys, d->v.st, d->dv);
+        prefetch_rows(f.q + first * d->q.st, wf_min_i64(a->rows, end - first), d->q.st, d->d);
         pack(a, t.kt, f.k + key * d->k.st, d->k.st, true, d->d, n_keys);
         pack(a, t.v, f.v + key * d->v.st, d->v.st, false, n_keys, d->dv);
         for (int64_t row = first; row < end; row += a->rows)
@@ -278,61 +297,103 @@ struct backward_scratch {
     float *kt, *vt, *k, *rows_dy, *rows_q, *p, *ds, *delta, *bias;
 };
 
-/* Rows [row, row + n_rows) against the packed keys [key, key + n_keys); sums go to dq, dk, dv. */
-static void backward_block(const struct backward *w, const struct backward_scratch *s, int64_t row,
-                           int64_t n_rows, int64_t key, int64_t n_keys)
+static struct backward_scratch carve_backward(const struct wf_attention *a, float *at)
+{
+    struct backward_scratch s;
+
+    s.kt = carve(&at, a->n_pack);
+    s.vt = carve(&at, a->n_pack);
+    s.k = carve(&at, a->n_pack);
+    s.rows_dy = carve(&at, a->n_row_pack);
+    s.rows_q = carve(&at, a->n_row_pack);
+    s.p = carve(&at, a->n_score);
+    s.ds = carve(&at, a->n_score);
+    s.delta = carve(&at, wf_round_up(a->rows, 16));
+    s.bias = at;
+    return s;
+}
+
+static void pack_keys(const struct backward *w, const struct backward_scratch *s, int64_t key,
+                      int64_t n_keys)
+{
+    const struct wf_attention_desc *d = &w->a->d;
+    const float *k = w->t.k + key * d->k.st, *v = w->t.v + key * d->v.st;
+
+    prefetch_rows(v, n_keys, d->v.st, d->dv);
+    pack(w->a, s->kt, k, d->k.st, true, d->d, n_keys);
+    pack(w->a, s->vt, v, d->v.st, true, d->dv, n_keys);
+    if (w->want_q)
+        pack(w->a, s->k, k, d->k.st, false, n_keys, d->d);
+}
+
+/* The weights p and gradients of scores ds of rows [row, row + n_rows) for the packed keys
+ * [key, key + n_keys), and their part of dq. Returns the number of keys that count. */
+static int64_t backward_rows(const struct backward *w, const struct backward_scratch *s,
+                             int64_t row, int64_t n_rows, int64_t key, int64_t n_keys, float *p,
+                             float *ds)
 {
     const struct wf_attention *a = w->a;
     const struct wf_attention_desc *d = &a->d;
     const float *q = w->t.q + row * d->q.st, *dy = w->t.dy + row * d->y.st;
-    int64_t n = seen_keys(a, row, n_rows, key, n_keys);
+    int64_t n = seen_keys(a, row, a->whole ? a->rows : n_rows, key, n_keys);
     struct wf_attention_rows r = {.n_rows = n_rows,
                                   .n = n,
                                   .n_valid = d->causal ? row + 1 - key : n,
                                   .valid_step = d->causal,
                                   .scale = d->scale,
-                                  .s = s->p,
+                                  .s = p,
                                   .ld = a->ld,
                                   .bias_ld = a->ld,
                                   .lse = w->t.lse + row,
                                   .delta = s->delta,
-                                  .ds = s->ds};
+                                  .ds = ds};
 
     if (n == 0)
-        return;
+        return 0;
     a->fns->dots(s->delta, n_rows, d->dv, dy, d->y.st, w->t.y + row * d->y.st, d->y.st);
-    multiply(a, n_rows, n, d->d, q, d->q.st, 1, s->kt, d->d, s->p, a->ld, false);
-    multiply(a, n_rows, n, d->dv, dy, d->y.st, 1, s->vt, d->dv, s->ds, a->ld, false);
+    multiply(a, n_rows, n, d->d, q, d->q.st, 1, s->kt, d->d, p, a->ld, false);
+    multiply(a, n_rows, n, d->dv, dy, d->y.st, 1, s->vt, d->dv, ds, a->ld, false);
     r.bias = mask_block(a, w->t.mask, w->b, w->h, row, n_rows, key, n, s->bias);
     a->fns->grad(&r);
     if (w->want_q)
-        multiply(a, n_rows, d->d, n, s->ds, a->ld, 1, s->k, n_keys, w->t.dq + row * d->q.st,
-                 d->q.st, true);
-    if (w->want_kv) {
-        pack(a, s->rows_dy, dy, d->y.st, false, n_rows, d->dv);
-        pack(a, s->rows_q, q, d->q.st, false, n_rows, d->d);
-        multiply(a, n, d->dv, n_rows, s->p, 1, a->ld, s->rows_dy, n_rows, w->t.dv + key * d->v.st,
-                 d->v.st, true);
-        multiply(a, n, d->d, n_rows, s->ds, 1, a->ld, s->rows_q, n_rows, w->t.dk + key * d->k.st,
-                 d->k.st, true);
-    }
+        multiply(a, n_rows, d->d, n, ds, a->ld, 1, s->k, n_keys, w->t.dq + row * d->q.st, d->q.st,
+                 !a->whole);
+    return n;
 }
 
-/* Queries [q0, q1) and keys [k0, k1) of the task's head. */
-static void backward_range(const struct backward *w, float *at, int64_t q0, int64_t q1, int64_t k0,
-                           int64_t k1)
+/* A head whose weights fit the cache: dk and dv are one product each for every cut of keys, over
+ * all the queries that see them. Keys are cut like rows, so that where a query of a cut counts its
+ * block of rows holds weights for the whole cut. */
+static void backward_whole(const struct backward *w, const struct backward_scratch *s)
 {
     const struct wf_attention *a = w->a;
     const struct wf_attention_desc *d = &a->d;
-    struct backward_scratch s = {carve(&at, a->n_pack),
-                                 carve(&at, a->n_pack),
-                                 carve(&at, a->n_pack),
-                                 carve(&at, a->n_row_pack),
-                                 carve(&at, a->n_row_pack),
-                                 carve(&at, a->n_score),
-                                 carve(&at, a->n_score),
-                                 carve(&at, wf_round_up(a->rows, 16)),
-                                 at};
+    int64_t n_q = d->n_q, nr = a->gemm->nr;
+
+    pack_keys(w, s, 0, d->n_k);
+    for (int64_t row = 0; row < n_q; row += a->rows)
+        backward_rows(w, s, row, wf_min_i64(a->rows, n_q - row), 0, d->n_k, s->p + row * a->ld,
+                      s->ds + row * a->ld);
+    pack(a, s->rows_dy, w->t.dy, d->y.st, false, n_q, d->dv);
+    pack(a, s->rows_q, w->t.q, d->q.st, false, n_q, d->d);
+    for (int64_t key = 0; key < d->n_k; key += a->rows) {
+        int64_t n = wf_min_i64(a->rows, d->n_k - key), from = d->causal ? key : 0;
+
+        from = wf_min_i64(from, n_q); /* keys that no query sees get 0 */
+        multiply(a, n, d->dv, n_q - from, s->p + from * a->ld + key, 1, a->ld,
+                 s->rows_dy + from * nr, n_q, w->t.dv + key * d->v.st, d->v.st, false);
+        multiply(a, n, d->d, n_q - from, s->ds + from * a->ld + key, 1, a->ld,
+                 s->rows_q + from * nr, n_q, w->t.dk + key * d->k.st, d->k.st, false);
+    }
+}
+
+/* Queries [q0, q1) and keys [k0, k1) of the task's head, a block at a time; dq, dk and dv are summed
+ * over the blocks. */
+static void backward_blocks(const struct backward *w, const struct backward_scratch *s, int64_t q0,
+                            int64_t q1, int64_t k0, int64_t k1)
+{
+    const struct wf_attention *a = w->a;
+    const struct wf_attention_desc *d = &a->d;
 
     if (w->want_q)
         zero_rows(w->t.dq + q0 * d->q.st, q1 - q0, d->q.st, d->d);
@@ -345,12 +406,20 @@ static void backward_range(const struct backward *w, float *at, int64_t q0, int6
 
         if (seen_keys(a, q0, q1 - q0, key, n_keys) == 0)
             break;
-        pack(a, s.kt, w->t.k + key * d->k.st, d->k.st, true, d->d, n_keys);
-        pack(a, s.vt, w->t.v + key * d->v.st, d->v.st, true, d->dv, n_keys);
-        if (w->want_q)
-            pack(a, s.k, w->t.k + key * d->k.st, d->k.st, false, n_keys, d->d);
-        for (int64_t row = q0; row < q1; row += a->rows)
-            backward_block(w, &s, row, wf_min_i64(a->rows, q1 - row), key, n_keys);
+        pack_keys(w, s, key, n_keys);
+        for (int64_t row = q0; row < q1; row += a->rows) {
+            int64_t n_rows = wf_min_i64(a->rows, q1 - row);
+            int64_t n = backward_rows(w, s, row, n_rows, key, n_keys, s->p, s->ds);
+
+            if (!w->want_kv || n == 0)
+                continue;
+            pack(a, s->rows_dy, w->t.dy + row * d->y.st, d->y.st, false, n_rows, d->dv);
+            pack(a, s->rows_q, w->t.q + row * d->q.st, d->q.st, false, n_rows, d->d);
+            multiply(a, n, d->dv, n_rows, s->p, 1, a->ld, s->rows_dy, n_rows,
+                     w->t.dv + key * d->v.st, d->v.st, true);
+            multiply(a, n, d->d, n_rows, s->ds, 1, a->ld, s->rows_q, n_rows,
+                     w->t.dk + key * d->k.st, d->k.st, true);
+        }
     }
 }
 
@@ -358,6 +427,7 @@ static void backward_task(void *arg, int64_t task, int thread)
 {
     struct backward w = *(const struct backward *)arg;
     const struct wf_attention_desc *d = &w.a->d;
+    struct backward_scratch s;
     int64_t part = task % w.n_parts, head = task / w.n_parts;
     int64_t q0 = 0, q1 = d->n_q, k0 = 0, k1 = d->n_k;
 
@@ -379,8 +449,11 @@ static void backward_task(void *arg, int64_t task, int thread)
         k0 = part * w.a->keys;
         k1 = wf_min_i64(k1, k0 + w.a->keys);
     }
-    backward_range(&w, (float *)(void *)(w.scratch + (size_t)thread * w.a->thread_bytes), q0, q1,
-                   k0, k1);
+    s = carve_backward(w.a, (float *)(void *)(w.scratch + (size_t)thread * w.a->thread_bytes));
+    if (w.a->whole)
+        backward_whole(&w, &s);
+    else
+        backward_blocks(&w, &s, q0, q1, k0, k1);
 }
 
 void wf_attention_grad_run(const struct wf_attention *a, struct wf_pool *pool,

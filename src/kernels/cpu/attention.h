@@ -78,6 +78,7 @@ struct wf_attention {
     int64_t chunk_q;    /* queries of a task */
     int64_t n_chunks_q;
     bool split;  /* gradient: queries and keys in passes of their own, where heads are few */
+    bool whole;  /* gradient: the scores of a head are held at once, where they fit */
     bool serial; /* too small to be worth waking threads */
     int64_t ld;  /* of the block of scores */
     int64_t n_pack, n_score, n_row_pack, n_bias; /* floats of the parts of a thread's scratch */
