@@ -297,7 +297,7 @@ WF_SIMD_INLINE vi narrow_labels(const struct wf_xent *p, int64_t r, int64_t n, i
     int64_t label[VF_N];
     int32_t narrow[VF_N];
 
-    if (!p->wide) {
+    if (!p->wide && !p->has_ignore) {
         vi l = vi_loadn((const int32_t *)p->labels + r, n);
         vm in = vm_and(vm_gti(vi_set1((int32_t)p->width), l), vm_gti(l, vi_set1(-1)));
         uint32_t out = vm_bits(vm_not(in)) & ((1u << n) - 1u);
