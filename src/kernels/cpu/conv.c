@@ -53,6 +53,7 @@ static bool applies(const struct wf_conv_desc *d, enum wf_conv_algo algo)
     switch (algo) {
     case WF_CONV_PRODUCT: return is_product(g);
     case WF_CONV_WINOGRAD: return wf_winograd_fits(g);
+    case WF_CONV_DEPTHWISE: return wf_depthwise_fits(g);
     case WF_CONV_FEW: return d->dir != WF_CONV_GRAD_INPUT && wf_few_fits(g);
     case WF_CONV_GENERAL: return true;
     default: return false;
@@ -67,6 +68,8 @@ static enum wf_conv_algo choose(const struct wf_conv_desc *d)
         return WF_CONV_PRODUCT;
     if (applies(d, WF_CONV_WINOGRAD) && winograd_pays(&d->geom))
         return WF_CONV_WINOGRAD;
+    if (applies(d, WF_CONV_DEPTHWISE) && d->geom.groups > 1)
+        return WF_CONV_DEPTHWISE;
     if (applies(d, WF_CONV_FEW))
         return WF_CONV_FEW;
     return WF_CONV_GENERAL;
@@ -135,6 +138,8 @@ weft_status wf_conv_plan(const struct wf_conv_desc *d, weft_simd level, int n_th
         plan_product(c, n_threads, scratch_bytes);
     else if (c->algo == WF_CONV_WINOGRAD)
         wf_winograd_plan(c);
+    else if (c->algo == WF_CONV_DEPTHWISE)
+        st = wf_depthwise_plan(c, arena);
     else if (c->algo == WF_CONV_FEW)
         st = wf_few_plan(c, arena);
     else
@@ -152,8 +157,8 @@ weft_status wf_conv_plan(const struct wf_conv_desc *d, weft_simd level, int n_th
 
 const char *wf_conv_algo_name(const struct wf_conv *c)
 {
-    static const char *const names[] = {"auto",      "conv-product", "conv-winograd",
-                                        "depthwise", "conv-few",     "conv-general"};
+    static const char *const names[] = {"auto",           "conv-product", "conv-winograd",
+                                        "conv-depthwise", "conv-few",     "conv-general"};
 
     return names[c->algo];
 }
@@ -222,6 +227,8 @@ void wf_conv_run(const struct wf_conv *c, struct wf_pool *pool, const float *a, 
         wf_gemm_run(&c->product, pool, a, b, out, NULL, scratch);
     else if (c->algo == WF_CONV_WINOGRAD)
         wf_winograd_run(&r);
+    else if (c->algo == WF_CONV_DEPTHWISE)
+        wf_depthwise_run(&r);
     else if (c->algo == WF_CONV_FEW)
         wf_few_run(&r);
     else

@@ -7,7 +7,7 @@
  *              product over all pixels
  *   WINOGRAD   2 axes, 3 x 3, stride 1, no dilation, no groups, at least 8 channels on both sides,
  *              at most 1024 outputs along a row, and 4 x 4 tiles that waste less than a third of their work
- *   DEPTHWISE  as many groups as input channels
+ *   DEPTHWISE  as many groups as input channels, more than one
  *   FEW        few channels in (at most 4, at most 512 products a sum): forward and filter gradient
  *              without gathering
  *   GENERAL    pixels are gathered into rows of a matrix that is multiplied with the packed filters

@@ -109,7 +109,7 @@ static weft_status make_view(const struct wf_conv *c, struct wf_arena *arena,
     return WEFT_OK;
 }
 
-static weft_status make_views(struct wf_conv *c, struct wf_arena *arena)
+weft_status wf_conv_make_views(struct wf_conv *c, struct wf_arena *arena)
 {
     struct wf_general *p = &c->general;
     int64_t n[3] = {n_phases(c, 0), n_phases(c, 1), n_phases(c, 2)};
@@ -153,7 +153,7 @@ weft_status wf_general_plan(struct wf_conv *c, struct wf_arena *arena)
                : wf_min_i64(MAX_ROWS, wf_max_i64(c->gemm->mr, wf_ceil_div(n_pixels, WANT_TASKS)));
     p->block_taps = wf_max_i64(max_k / p->c_src, 1);
     p->block_c = wf_ceil_div(p->c_src, wf_ceil_div(p->c_src, max_k));
-    st = make_views(c, arena);
+    st = wf_conv_make_views(c, arena);
     if (st)
         return st;
     p->block_taps = wf_min_i64(p->block_taps, wf_volume(g->w.k));

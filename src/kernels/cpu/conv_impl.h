@@ -56,6 +56,15 @@ struct wf_few {
     int64_t n_chunks;      /* of tasks, in the filter gradient */
 };
 
+/* conv_depthwise.c: rows of pixels of the views of the general convolution. With a multiplier the channels of x are
+ * repeated (its gradient: added up) in scratch memory. */
+struct wf_depthwise {
+    int64_t mult;
+    int64_t n_rows, rows;      /* rows of pixels: in all views, in a task */
+    int64_t n_tasks, n_chunks; /* n_chunks: of rows, in the filter gradient */
+    int64_t expanded;          /* floats */
+};
+
 struct wf_conv {
     struct wf_conv_desc d;
     enum wf_conv_algo algo;
@@ -68,6 +77,7 @@ struct wf_conv {
     struct wf_winograd winograd;
     struct wf_general general;
     struct wf_few few;
+    struct wf_depthwise depthwise;
 };
 
 /* One run. Of x, w, y one is written, through *_out. */
@@ -77,6 +87,8 @@ struct wf_conv_run {
     const float *x, *w, *y;
     float *x_out, *w_out, *y_out;
     float *shared, *threads; /* scratch: for all threads, then for each */
+    const float *wide;       /* depthwise: x or, */
+    float *wide_out;         /* dx with as many channels as y has */
     int phase;
     /* wf_conv_add_chunks */
     float *sum;
@@ -120,6 +132,12 @@ bool wf_few_fits(const struct wf_conv_geom *g);
 weft_status wf_few_plan(struct wf_conv *c, struct wf_arena *arena);
 void wf_few_run(struct wf_conv_run *r);
 
+bool wf_depthwise_fits(const struct wf_conv_geom *g);
+weft_status wf_depthwise_plan(struct wf_conv *c, struct wf_arena *arena);
+void wf_depthwise_run(struct wf_conv_run *r);
+
+/* Fill c->general.views. */
+weft_status wf_conv_make_views(struct wf_conv *c, struct wf_arena *arena);
 weft_status wf_general_plan(struct wf_conv *c, struct wf_arena *arena);
 void wf_general_run(struct wf_conv_run *r);
 

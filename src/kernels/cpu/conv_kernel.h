@@ -30,6 +30,17 @@ struct wf_conv_row {
     int64_t ldy, n, n_c; /* pixels, channels */
 };
 
+/* Channel by channel: n pixels that see the same taps. Tap t of pixel i is x[i * x_step + offset[t]] with the
+ * filter at w[tap[t]]; `channels` floats from each. */
+struct wf_depth_row {
+    const float *x, *w;
+    int64_t x_step;
+    float *y;
+    int64_t y_step, n, channels;
+    int64_t n_taps;
+    const int64_t *offset, *tap;
+};
+
 struct wf_conv_fns {
     int nr; /* columns of a panel that `row` expects */
     /* y[i][c] = sum over k, in order, of x[i * step + offset[k]] w[k][c] */
@@ -38,6 +49,13 @@ struct wf_conv_fns {
      * at + offset, zeros where there is none, side by side into dst. */
     void (*gather)(float *dst, const struct wf_conv_image *src, const struct wf_conv_taps *taps,
                    int64_t from, int64_t to, const int64_t at[3], int64_t c, int64_t n_c);
+    /* y[i] = sum over taps, in order, of x w */
+    void (*depth)(const struct wf_depth_row *r);
+    /* dw[tap[t]] += sum over pixels, in order, of x y; reads y, not w. */
+    void (*depth_filter)(const struct wf_depth_row *r, float *dw);
+    /* dst[i * mult + j] = src[i], and dst[i] = sum over j of src[i * mult + j]: n of the shorter one. */
+    void (*expand)(float *dst, const float *src, int64_t n, int64_t mult);
+    void (*fold)(float *dst, const float *src, int64_t n, int64_t mult);
     /* Bring memory into the cache that will soon be needed. */
     void (*fetch)(const void *p, int64_t bytes);
     /* dst[i] += src[i] */

@@ -146,6 +146,122 @@ static void gather(float *dst, const struct wf_conv_image *src, const struct wf_
     }
 }
 
+/* ---- channel by channel ---------------------------------------------------------------------- */
+
+#if defined(WF_LEVEL_PORTABLE)
+#define TAPS 6
+#else
+#define TAPS 9 /* of a filter gradient in registers */
+#endif
+
+WF_SIMD_INLINE vf load(const float *p, int64_t w)
+{
+    return w == VF_N ? vf_load(p) : vf_loadn(p, w);
+}
+
+WF_SIMD_INLINE void store(float *p, vf x, int64_t w)
+{
+    if (w == VF_N)
+        vf_store(p, x);
+    else
+        vf_storen(p, x, w);
+}
+
+/* m pixels from pixel i on, w channels from c on. */
+WF_SIMD_INLINE void depth_pixels(const struct wf_depth_row *r, int64_t i, const int m, int64_t c,
+                                 int64_t w)
+{
+    vf acc[4];
+
+    UNROLL for (int j = 0; j < m; j++) acc[j] = vf_zero();
+    for (int64_t t = 0; t < r->n_taps; t++) {
+        const float *x = r->x + i * r->x_step + r->offset[t] + c;
+        vf f = load(r->w + r->tap[t] + c, w);
+
+        UNROLL for (int j = 0; j < m; j++) acc[j] = vf_fma(load(x + j * r->x_step, w), f, acc[j]);
+    }
+    UNROLL for (int j = 0; j < m; j++) store(r->y + (i + j) * r->y_step + c, acc[j], w);
+}
+
+WF_SIMD_INLINE void depth_channels(const struct wf_depth_row *r, int64_t c, int64_t w)
+{
+    int64_t i = 0;
+
+    for (; i + 4 <= r->n; i += 4)
+        depth_pixels(r, i, 4, c, w);
+    for (; i < r->n; i++)
+        depth_pixels(r, i, 1, c, w);
+}
+
+static void depth(const struct wf_depth_row *r)
+{
+    int64_t c = 0;
+
+    for (; c + VF_N <= r->channels; c += VF_N)
+        depth_channels(r, c, VF_N);
+    if (c < r->channels)
+        depth_channels(r, c, r->channels - c);
+}
+
+/* m taps from tap t on. */
+WF_SIMD_INLINE void depth_filter_taps(const struct wf_depth_row *r, float *dw, int64_t t,
+                                      const int m, int64_t c, int64_t w)
+{
+    vf acc[TAPS];
+
+    UNROLL for (int j = 0; j < m; j++) acc[j] = load(dw + r->tap[t + j] + c, w);
+    for (int64_t i = 0; i < r->n; i++) {
+        vf y = load(r->y + i * r->y_step + c, w);
+
+        UNROLL for (int j = 0; j < m; j++) acc[j] =
+            vf_fma(load(r->x + i * r->x_step + r->offset[t + j] + c, w), y, acc[j]);
+    }
+    UNROLL for (int j = 0; j < m; j++) store(dw + r->tap[t + j] + c, acc[j], w);
+}
+
+WF_SIMD_INLINE void depth_filter_channels(const struct wf_depth_row *r, float *dw, int64_t c,
+                                          int64_t w)
+{
+    int64_t t = 0;
+
+    for (; t + TAPS <= r->n_taps; t += TAPS)
+        depth_filter_taps(r, dw, t, TAPS, c, w);
+    for (; t + 3 <= r->n_taps; t += 3)
+        depth_filter_taps(r, dw, t, 3, c, w);
+    for (; t < r->n_taps; t++)
+        depth_filter_taps(r, dw, t, 1, c, w);
+}
+
+static void depth_filter(const struct wf_depth_row *r, float *dw)
+{
+    int64_t c = 0;
+
+    for (; c + VF_N <= r->channels; c += VF_N)
+        depth_filter_channels(r, dw, c, VF_N);
+    if (c < r->channels)
+        depth_filter_channels(r, dw, c, r->channels - c);
+}
+
+static void expand(float *dst, const float *src, int64_t n, int64_t mult)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < mult; j++)
+            *dst++ = src[i];
+}
+
+static void fold(float *dst, const float *src, int64_t n, int64_t mult)
+{
+    for (int64_t i = 0; i < n; i++, src += mult) {
+        float sum = src[0];
+
+        for (int64_t j = 1; j < mult; j++)
+            sum += src[j];
+        dst[i] = sum;
+    }
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
 static void fetch(const void *p, int64_t bytes)
 {
     for (int64_t i = 0; i < bytes; i += 64)
@@ -165,6 +281,10 @@ const struct wf_conv_fns WF_LEVELED(wf_conv_fns) = {
     .nr = 2 * VF_N,
     .row = row,
     .gather = gather,
+    .depth = depth,
+    .depth_filter = depth_filter,
+    .expand = expand,
+    .fold = fold,
     .fetch = fetch,
     .add = add,
 };
