@@ -1,5 +1,4 @@
 /* harness.c - the checks of one row; harness.h says which. */
-#include <malloc.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,37 +8,12 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "ops/harness.h"
+#include "ops/lib/row.h"
 
 /* Elements of an input tried by finite differences; of a large one few, each costs runs of the whole graph. */
 #define MAX_POSITIONS 16
 #define MAX_POSITIONS_LARGE 2
 #define LARGE 1000
-#define N_THREAD_COUNTS 4
-static const int thread_counts[N_THREAD_COUNTS] = {1, 2, 3, 7};
-
-/* Contexts of every level and number of threads; [0] is portable with one thread, where graphs are built. */
-struct bench {
-    weft_ctx *ctx[WEFT_SIMD_AVX512 + 1][N_THREAD_COUNTS];
-    weft_ctx *base;
-};
-
-struct row {
-    const struct op_case *c;
-    const struct bench *b;
-    const char *line;
-    double *master[OP_MAX_IN]; /* the inputs before rounding to their dtype */
-    int64_t count[OP_MAX_IN];
-};
-
-/* A graph with the row's op in it. */
-struct built {
-    weft_graph *g;
-    weft_val in[OP_MAX_IN], out[WF_MAX_OUT], grad[OP_MAX_IN];
-    weft_val loss;
-    int n_out;
-};
-
 #define MUST(row, st, ...) must(row, st, __FILE__, __LINE__, __VA_ARGS__)
 
 static void must(const struct row *r, bool ok, const char *file, int line, const char *fmt, ...)
@@ -125,7 +99,7 @@ static weft_dtype dtype_in(const struct op_input *in, weft_dtype floats)
 }
 
 /* The inputs with f32 replaced by `floats`. */
-static void make_feeds(const struct row *r, weft_dtype floats, struct wf_tensor *feeds)
+void row_feeds(const struct row *r, weft_dtype floats, struct wf_tensor *feeds)
 {
     for (int i = 0; i < r->c->n_in; i++) {
         const struct op_input *in = &r->c->in[i];
@@ -138,7 +112,7 @@ static void make_feeds(const struct row *r, weft_dtype floats, struct wf_tensor 
     }
 }
 
-static void free_feeds(const struct row *r, struct wf_tensor *feeds)
+void row_feeds_free(const struct row *r, struct wf_tensor *feeds)
 {
     for (int i = 0; i < r->c->n_in; i++)
         free(feeds[i].data);
@@ -147,7 +121,7 @@ static void free_feeds(const struct row *r, struct wf_tensor *feeds)
 /* The same values as `from` (rounded already) with floats as f64. */
 static void widen_feeds(const struct row *r, const struct wf_tensor *from, struct wf_tensor *to)
 {
-    make_feeds(r, WEFT_F64, to);
+    row_feeds(r, WEFT_F64, to);
     for (int i = 0; i < r->c->n_in; i++)
         for (int64_t k = 0; to[i].type.dtype == WEFT_F64 && k < r->count[i]; k++)
             wf_set(to[i].data, WEFT_F64, k, wf_get(from[i].data, from[i].type.dtype, k));
@@ -155,7 +129,7 @@ static void widen_feeds(const struct row *r, const struct wf_tensor *from, struc
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-static weft_status build(const struct row *r, weft_dtype floats, bool symbolic, struct built *b)
+weft_status row_build(const struct row *r, weft_dtype floats, bool symbolic, struct built *b)
 {
     int64_t any[WEFT_MAX_RANK];
     char name[16];
@@ -327,7 +301,7 @@ static void check_reference(const struct row *r, struct built *b, const struct w
                             struct op_run *ref)
 {
     struct op_run again;
-    weft_status st = build(r, WEFT_F32, false, b);
+    weft_status st = row_build(r, WEFT_F32, false, b);
 
     MUST(r, !st, "build: %s: %s", weft_status_name(st), weft_error());
     run_or_fail(r, r->b->base, b, feeds, b->n_out, b->out, NULL, ref);
@@ -358,7 +332,7 @@ static void check_symbolic(const struct row *r, const struct wf_tensor *feeds,
 {
     struct built b;
     struct op_run run;
-    weft_status st = build(r, WEFT_F32, true, &b);
+    weft_status st = row_build(r, WEFT_F32, true, &b);
 
     MUST(r, !st, "build with symbolic sizes: %s: %s", weft_status_name(st), weft_error());
     run_or_fail(r, r->b->base, &b, feeds, b.n_out, b.out, NULL, &run);
@@ -382,7 +356,7 @@ static void check_levels(const struct row *r, const struct built *b, const struc
                         t ? &run : &one);
             for (int i = 0; i < n; i++) {
                 snprintf(what, sizeof what, "%s %s %d, %d threads", weft_simd_name(s),
-                         values ? "output" : "gradient", i, thread_counts[t]);
+                         values ? "output" : "gradient", i, weft_ctx_threads(r->b->ctx[s][t]));
                 if (!fetch[i].id)
                     continue;
                 if (t)
@@ -490,7 +464,7 @@ static void run_grads(const struct row *r, const struct built *b, const struct w
 static void must_build(const struct row *r, weft_dtype floats, bool symbolic,
                        const struct wf_type *types, struct built *b)
 {
-    weft_status st = build(r, floats, symbolic, b);
+    weft_status st = row_build(r, floats, symbolic, b);
 
     MUST(r, !st, "build in %s: %s: %s", weft_dtype_name(floats), weft_status_name(st),
          weft_error());
@@ -508,7 +482,7 @@ static void check_gradients(const struct row *r, const struct wf_tensor *feeds32
     struct op_run run, other;
     weft_status st;
 
-    make_feeds(r, WEFT_F64, feeds);
+    row_feeds(r, WEFT_F64, feeds);
     must_build(r, WEFT_F64, symbolic, types, &b);
     if (b.loss.id) {
         run_grads(r, &b, feeds, &run);
@@ -541,7 +515,7 @@ static void check_gradients(const struct row *r, const struct wf_tensor *feeds32
         }
     }
     weft_graph_free(b.g);
-    free_feeds(r, feeds);
+    row_feeds_free(r, feeds);
 }
 
 /* Step 6 for one dtype. */
@@ -551,10 +525,10 @@ static void check_dtype(const struct row *r, weft_dtype t, double tol)
     struct built a, b;
     struct op_run want, got;
 
-    make_feeds(r, t, narrow);
+    row_feeds(r, t, narrow);
     widen_feeds(r, narrow, wide);
-    MUST(r, !build(r, t, false, &a), "build in %s: %s", weft_dtype_name(t), weft_error());
-    MUST(r, !build(r, WEFT_F64, false, &b), "build in f64: %s", weft_error());
+    MUST(r, !row_build(r, t, false, &a), "build in %s: %s", weft_dtype_name(t), weft_error());
+    MUST(r, !row_build(r, WEFT_F64, false, &b), "build in f64: %s", weft_error());
     run_or_fail(r, r->b->base, &b, wide, b.n_out, b.out, NULL, &want);
     for (weft_simd s = WEFT_SIMD_AUTO; s <= WEFT_SIMD_AVX512; s++) {
         weft_ctx *ctx = s ? r->b->ctx[s][1] : r->b->base; /* AUTO stands for the reference here */
@@ -573,8 +547,8 @@ static void check_dtype(const struct row *r, weft_dtype t, double tol)
     op_run_free(&want);
     weft_graph_free(a.g);
     weft_graph_free(b.g);
-    free_feeds(r, narrow);
-    free_feeds(r, wide);
+    row_feeds_free(r, narrow);
+    row_feeds_free(r, wide);
 }
 
 /* .fails: at building, or at running with either kind of kernel. */
@@ -584,7 +558,7 @@ static void check_failure(const struct row *r, const struct wf_tensor *feeds)
     struct op_run run;
 
     for (int fast = 0; fast < 2; fast++) {
-        weft_status st = build(r, WEFT_F32, false, &b);
+        weft_status st = row_build(r, WEFT_F32, false, &b);
 
         if (!st) {
             st = op_run(r->b->base, b.g, r->c->n_in, b.in, feeds, b.n_out, b.out,
@@ -627,14 +601,11 @@ static void check_values(const struct row *r, const struct wf_tensor *feeds)
     weft_graph_free(b.g);
 }
 
-/* ---- rows as tests --------------------------------------------------------------------------- */
+/* ---- a row ------------------------------------------------------------------------------------ */
 
-static void check_row(void **state)
+void row_data(struct row *r)
 {
-    struct row *r = *state;
-    struct wf_tensor feeds[OP_MAX_IN];
     uint64_t s = wf_hash64(r->line, strlen(r->line), 1);
-    int64_t used = weft_ctx_memory(r->b->base);
 
     for (int i = 0; i < r->c->n_in; i++) {
         struct wf_type t = wf_type_of(WEFT_F64, r->c->in[i].rank, r->c->in[i].dim);
@@ -643,86 +614,27 @@ static void check_row(void **state)
         r->master[i] = malloc((size_t)r->count[i] * sizeof(double) + 1);
         fill(&r->c->in[i], r->count[i], r->master[i], &s);
     }
-    make_feeds(r, WEFT_F32, feeds);
+}
+
+void row_data_free(struct row *r)
+{
+    for (int i = 0; i < r->c->n_in; i++)
+        free(r->master[i]);
+}
+
+void row_check(struct row *r)
+{
+    struct wf_tensor feeds[OP_MAX_IN];
+    int64_t used = weft_ctx_memory(r->b->base);
+
+    row_data(r);
+    row_feeds(r, WEFT_F32, feeds);
     if (r->c->fails)
         check_failure(r, feeds);
     else
         check_values(r, feeds);
-    free_feeds(r, feeds);
-    for (int i = 0; i < r->c->n_in; i++)
-        free(r->master[i]);
+    row_feeds_free(r, feeds);
+    row_data_free(r);
     MUST(r, weft_ctx_memory(r->b->base) == used, "%lld bytes leaked",
          (long long)(weft_ctx_memory(r->b->base) - used));
-}
-
-static char *row_line(const struct op_case *c)
-{
-    char text[512], type[WF_TYPE_TEXT];
-    int at = snprintf(text, sizeof text, "%s%s%s", c->build ? c->name ? c->name : "(built)" : c->op,
-                      c->attrs ? " " : "", c->attrs ? c->attrs : "");
-
-    for (int i = 0; i < c->n_in && at < (int)sizeof text - WF_TYPE_TEXT; i++) {
-        struct wf_type t = wf_type_of(c->in[i].dtype, c->in[i].rank, c->in[i].dim);
-
-        at += snprintf(text + at, sizeof text - (size_t)at, " %s", wf_type_text(&t, type));
-    }
-    return strcpy(malloc(strlen(text) + 1), text);
-}
-
-static void bench_free(struct bench *b)
-{
-    for (int s = 0; s <= WEFT_SIMD_AVX512; s++)
-        for (int t = 0; t < N_THREAD_COUNTS; t++)
-            weft_ctx_free(b->ctx[s][t]);
-    weft_ctx_free(b->base);
-}
-
-static bool bench_new(struct bench *b)
-{
-    *b = (struct bench){0};
-    if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .simd = WEFT_SIMD_PORTABLE),
-                     &b->base) ||
-        wf_ops_ensure(b->base))
-        return false;
-    for (weft_simd s = WEFT_SIMD_PORTABLE; s <= weft_simd_best(); s++)
-        for (int t = 0; t < N_THREAD_COUNTS; t++)
-            if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = thread_counts[t], .simd = s),
-                             &b->ctx[s][t]) ||
-                wf_ops_ensure(b->ctx[s][t]))
-                return false;
-    return true;
-}
-
-int op_main(int argc, char **argv, const char *group, const struct op_case *cases, int n)
-{
-    struct bench b;
-    struct row *rows = calloc((size_t)n + 1, sizeof *rows);
-    struct CMUnitTest *tests = calloc((size_t)n + 1, sizeof *tests);
-    char **lines = calloc((size_t)n + 1, sizeof *lines);
-    int m = 0, failed = 1;
-
-    mallopt(M_MMAP_THRESHOLD,
-            1 << 28); /* every value of every run is an allocation: keep the pages */
-    mallopt(M_TRIM_THRESHOLD, 1 << 28);
-    if (!bench_new(&b)) {
-        print_error("%s\n", weft_error());
-        goto out;
-    }
-    for (int i = 0; i < n; i++) {
-        lines[i] = row_line(&cases[i]);
-        if (argc > 1 && !strstr(lines[i], argv[1]))
-            continue;
-        rows[m] = (struct row){.c = &cases[i], .b = &b, .line = lines[i]};
-        tests[m] = (struct CMUnitTest){lines[i], check_row, NULL, NULL, &rows[m]};
-        m++;
-    }
-    failed = _cmocka_run_group_tests(group, tests, (size_t)m, NULL, NULL);
-out:
-    for (int i = 0; i < n; i++)
-        free(lines[i]);
-    bench_free(&b);
-    free(lines);
-    free(tests);
-    free(rows);
-    return failed;
 }

@@ -1,0 +1,43 @@
+/* row.h - what the parts of the harness share: a row with its data, and a graph with the row's op in it. */
+#ifndef OPS_LIB_ROW_H
+#define OPS_LIB_ROW_H
+
+#include "ops/harness.h"
+
+#define N_THREAD_COUNTS 4
+
+/* Contexts of every level and number of threads (1, 2, 3, 7); NULL for levels that the CPU lacks. */
+struct contexts {
+    weft_ctx *ctx[WEFT_SIMD_AVX512 + 1][N_THREAD_COUNTS];
+    weft_ctx *base; /* portable, one thread: where graphs are built and references run */
+};
+
+struct row {
+    const struct op_case *c;
+    const struct contexts *b;
+    const char *line;
+    double *master[OP_MAX_IN]; /* the inputs before rounding to their dtype */
+    int64_t count[OP_MAX_IN];
+};
+
+struct built {
+    weft_graph *g;
+    weft_val in[OP_MAX_IN], out[WF_MAX_OUT], grad[OP_MAX_IN];
+    weft_val loss;
+    int n_out;
+};
+
+/* A graph with the op; f32 replaced by `floats`; every size unknown when `symbolic`. */
+weft_status row_build(const struct row *r, weft_dtype floats, bool symbolic, struct built *b);
+/* The inputs with f32 replaced by `floats`. */
+void row_feeds(const struct row *r, weft_dtype floats, struct wf_tensor *feeds);
+void row_feeds_free(const struct row *r, struct wf_tensor *feeds);
+/* Draw the data of a row; free it. */
+void row_data(struct row *r);
+void row_data_free(struct row *r);
+/* Everything that harness.h promises; fails the running test of cmocka. */
+void row_check(struct row *r);
+/* Time the row's op and print a line per level. */
+void row_bench(struct row *r);
+
+#endif
