@@ -52,6 +52,9 @@
 
 #define WF_SIMD_INLINE static inline __attribute__((always_inline, unused))
 
+/* Wrappers stand on one line where they fit. */
+/* clang-format off */
+
 typedef float vf __attribute__((vector_size(VF_N * 4)));
 typedef int32_t vi __attribute__((vector_size(VF_N * 4)));
 typedef uint32_t vu __attribute__((vector_size(VF_N * 4)));
@@ -688,5 +691,7 @@ WF_SIMD_INLINE vf vf_load_u8n(const uint8_t *p, int64_t n)
         all[i] = p[i];
     return vf_load_u8(all);
 }
+
+/* clang-format on */
 
 #endif

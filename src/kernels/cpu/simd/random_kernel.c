@@ -37,6 +37,7 @@ WF_SIMD_INLINE vi mul_wide(vi a, uint32_t m, vi *high)
 #else
     vi low = vi_zero();
 
+    *high = low;
     for (int i = 0; i < VF_N; i++) {
         uint64_t p = (uint64_t)(uint32_t)a[i] * m;
 
