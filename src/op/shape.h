@@ -20,6 +20,7 @@ struct wf_range wf_strided_axis(const struct wf_op *op, const struct wf_attr *at
 
 /* Where position i of an axis padded to before + n + after comes from: 0..n-1, or -1 for the
  * constant. */
+/* constant; reflect: c b | a b c | b a; symmetric: b a | a b c | c b. */
 enum wf_pad_mode { WF_PAD_CONSTANT, WF_PAD_REFLECT, WF_PAD_SYMMETRIC };
 bool wf_pad_mode_parse(const char *text, enum wf_pad_mode *out);
 static inline int64_t wf_pad_source(enum wf_pad_mode mode, int64_t i, int64_t before, int64_t n)

@@ -1,7 +1,7 @@
-/* bind_shape.c - ops that move elements, as boxes to copy. */
-#include "kernels/cpu/copy.h"
+/* bind_shape.c - ops that move elements, on the boxes, joins and borders of move.h. */
 #include "kernels/cpu/ew.h"
-#include "op/shape.h"
+#include "kernels/cpu/move.h"
+#include "kernels/kernels.h"
 
 #define KERNEL(op, impl, plan_fn, run_fn)    \
     weft_status plan_fn(struct wf_kplan *p); \
@@ -9,446 +9,354 @@
 #include "kernels/kernels_shape.def"
 #undef KERNEL
 
-/* Boxes of a mirrored border grow as 3^axes. */
-#define MAX_MIRRORS 81
-
-weft_status run_moves(const struct wf_call *c)
+static void *new_state(struct wf_kplan *p, size_t bytes)
 {
-    wf_moves_run(c->state, c->pool, c->in, c->out);
+    void *s = wf_arena_alloc(p->arena, bytes);
+
+    if (!s)
+        wf_err_nomem(p->ctx, bytes, p->op->name);
+    p->state = s;
+    return s;
+}
+
+static int size_of(weft_dtype t)
+{
+    return (int)weft_dtype_size(t);
+}
+
+/* ---- one box --------------------------------------------------------------------------------- */
+
+struct box_state {
+    const struct wf_move_fns *f;
+    int size;
+    struct wf_box box;
+    int64_t src_at, dst_at; /* elements */
+    int64_t n_zeros;        /* of the result, before the box */
+};
+
+static struct box_state *new_box(struct wf_kplan *p)
+{
+    struct box_state *s = new_state(p, sizeof *s);
+
+    if (s) {
+        s->f = wf_move_fns_at(p->ctx->simd);
+        s->size = size_of(p->in[0].dtype);
+    }
+    return s;
+}
+
+weft_status run_box(const struct wf_call *c)
+{
+    const struct box_state *s = c->state;
+
+    if (s->n_zeros)
+        wf_fill(c->pool, s->size, s->n_zeros, &(uint64_t){0}, c->out[0].data);
+    wf_copy_box(s->f, c->pool, s->size, &s->box, (const char *)c->in[0].data + s->src_at * s->size,
+                (char *)c->out[0].data + s->dst_at * s->size);
     return WEFT_OK;
 }
 
-static struct wf_moves *new_moves(struct wf_kplan *p, int max)
-{
-    struct wf_moves *m = wf_moves_new(p, max, p->in[0].dtype);
-
-    if (!m)
-        wf_err_nomem(p->ctx, sizeof *m, p->op->name);
-    p->state = m;
-    return m;
-}
-
-/* Row-major strides, in elements. */
-static void strides_of(const struct wf_type *t, int64_t stride[WEFT_MAX_RANK])
-{
-    int64_t s = 1;
-
-    for (int i = t->rank - 1; i >= 0; i--) {
-        stride[i] = s;
-        s *= t->dim[i];
-    }
-}
-
-/* The box of all elements of `t`, with the strides of `in` and `out`, which have its rank. */
-static struct wf_box whole(const struct wf_type *t, const struct wf_type *in,
-                           const struct wf_type *out)
-{
-    struct wf_box b = {.rank = t->rank};
-
-    strides_of(in, b.in);
-    strides_of(out, b.out);
-    for (int i = 0; i < t->rank; i++)
-        b.n[i] = t->dim[i];
-    return b;
-}
-
-/* ---- order ----------------------------------------------------------------------------------- */
-
 weft_status plan_transpose(struct wf_kplan *p)
 {
-    const struct wf_attr *perm = wf_attr(p->op, p->attr, "perm");
-    struct wf_moves *m = new_moves(p, 1);
-    struct wf_box b = whole(&p->out[0], &p->out[0], &p->out[0]);
-    int64_t stride[WEFT_MAX_RANK];
-    int rank = p->in[0].rank;
+    const struct wf_attr *a = wf_attr(p->op, p->attr, "perm");
+    struct box_state *s = new_box(p);
+    int perm[WEFT_MAX_RANK], rank = p->in[0].rank;
 
-    if (!m)
+    if (!s)
         return WEFT_ENOMEM;
-    strides_of(&p->in[0], stride);
     for (int i = 0; i < rank; i++)
-        b.in[i] = stride[perm->n ? wf_axis_of(perm->ints[i], rank) : rank - 1 - i];
-    wf_moves_add(m, 0, 0, &b);
+        perm[i] = a->n ? wf_axis_of(a->ints[i], rank) : rank - 1 - i;
+    wf_box_transpose(rank, p->in[0].dim, perm, &s->box);
     return WEFT_OK;
 }
 
 weft_status plan_reverse(struct wf_kplan *p)
 {
     const struct wf_attr *axes = wf_attr(p->op, p->attr, "axes");
-    struct wf_moves *m = new_moves(p, 1);
-    struct wf_box b = whole(&p->out[0], &p->in[0], &p->out[0]);
+    struct box_state *s = new_box(p);
+    bool reversed[WEFT_MAX_RANK] = {false};
 
-    if (!m)
+    if (!s)
         return WEFT_ENOMEM;
-    for (int i = 0; i < axes->n; i++) {
-        int a = wf_axis_of(axes->ints[i], b.rank);
-
-        b.in_at += (b.n[a] - 1) * b.in[a];
-        b.in[a] = -b.in[a];
-    }
-    wf_moves_add(m, 0, 0, &b);
+    for (int i = 0; i < axes->n; i++)
+        reversed[wf_axis_of(axes->ints[i], p->in[0].rank)] = true;
+    wf_box_reverse(p->in[0].rank, p->in[0].dim, reversed, &s->box, &s->src_at);
     return WEFT_OK;
 }
 
-/* ---- joining and parting --------------------------------------------------------------------- */
-
-/* Between a part and elements from `offset` on of an axis of the whole. */
-static struct wf_box part_box(const struct wf_type *whole_type, const struct wf_type *part,
-                              int axis, int64_t offset, bool to_whole)
+weft_status plan_tile(struct wf_kplan *p)
 {
-    struct wf_box b = to_whole ? whole(part, part, whole_type) : whole(part, whole_type, part);
+    struct box_state *s = new_box(p);
 
-    if (to_whole)
-        b.out_at = offset * b.out[axis];
-    else
-        b.in_at = offset * b.in[axis];
-    return b;
-}
-
-weft_status plan_concat(struct wf_kplan *p)
-{
-    struct wf_moves *m = new_moves(p, p->n_in);
-    int axis = wf_axis_of(wf_kplan_int(p, "axis"), p->out[0].rank);
-    int64_t offset = 0;
-
-    if (!m)
+    if (!s)
         return WEFT_ENOMEM;
-    for (int i = 0; i < p->n_in; i++) {
-        struct wf_box b = part_box(&p->out[0], &p->in[i], axis, offset, true);
-
-        wf_moves_add(m, i, 0, &b);
-        offset += p->in[i].dim[axis];
-    }
-    return WEFT_OK;
-}
-
-weft_status plan_concat_part(struct wf_kplan *p)
-{
-    struct wf_moves *m = new_moves(p, 1);
-    int axis = wf_axis_of(wf_kplan_int(p, "axis"), p->out[0].rank);
-    int64_t offset = 0;
-    struct wf_box b;
-
-    if (!m)
-        return WEFT_ENOMEM;
-    for (int64_t i = 0; i < wf_kplan_int(p, "index"); i++)
-        offset += p->in[1 + i].dim[axis];
-    b = part_box(&p->in[0], &p->out[0], axis, offset, false);
-    wf_moves_add(m, 0, 0, &b);
-    return WEFT_OK;
-}
-
-weft_status plan_split(struct wf_kplan *p)
-{
-    struct wf_moves *m = new_moves(p, p->n_out);
-    int axis = wf_axis_of(wf_kplan_int(p, "axis"), p->in[0].rank);
-    int64_t offset = 0;
-
-    if (!m)
-        return WEFT_ENOMEM;
-    for (int i = 0; i < p->n_out; i++) {
-        struct wf_box b = part_box(&p->in[0], &p->out[i], axis, offset, false);
-
-        wf_moves_add(m, 0, i, &b);
-        offset += p->out[i].dim[axis];
-    }
-    return WEFT_OK;
-}
-
-static struct wf_type with_axis(const struct wf_type *t, int axis)
-{
-    struct wf_type e = *t;
-
-    e.rank++;
-    for (int i = e.rank - 1; i > axis; i--)
-        e.dim[i] = e.dim[i - 1];
-    e.dim[axis] = 1;
-    return e;
-}
-
-weft_status plan_stack(struct wf_kplan *p)
-{
-    struct wf_moves *m = new_moves(p, p->n_in);
-    int axis = wf_axis_of(wf_kplan_int(p, "axis"), p->out[0].rank);
-
-    if (!m)
-        return WEFT_ENOMEM;
-    for (int i = 0; i < p->n_in; i++) {
-        struct wf_type part = with_axis(&p->in[i], axis);
-        struct wf_box b = part_box(&p->out[0], &part, axis, i, true);
-
-        wf_moves_add(m, i, 0, &b);
-    }
-    return WEFT_OK;
-}
-
-weft_status plan_unstack(struct wf_kplan *p)
-{
-    struct wf_moves *m = new_moves(p, p->n_out);
-    int axis = wf_axis_of(wf_kplan_int(p, "axis"), p->in[0].rank);
-
-    if (!m)
-        return WEFT_ENOMEM;
-    for (int i = 0; i < p->n_out; i++) {
-        struct wf_type part = with_axis(&p->out[i], axis);
-        struct wf_box b = part_box(&p->in[0], &part, axis, i, false);
-
-        wf_moves_add(m, 0, i, &b);
-    }
+    wf_box_tile(p->in[0].rank, p->in[0].dim, wf_attr(p->op, p->attr, "repeats")->ints, &s->box);
     return WEFT_OK;
 }
 
 /* ---- slices ---------------------------------------------------------------------------------- */
 
-static void slice_ranges(const struct wf_kplan *p, const struct wf_type *x,
-                         struct wf_range range[WEFT_MAX_RANK])
+/* What a slice reads of each axis. */
+struct ranges {
+    int64_t begin[WEFT_MAX_RANK], step[WEFT_MAX_RANK], size[WEFT_MAX_RANK];
+};
+
+static void set_range(struct ranges *r, int axis, struct wf_range v)
+{
+    r->begin[axis] = v.count ? v.first : 0;
+    r->step[axis] = v.count > 1 ? v.stride : 1; /* the stride of one element may be any number */
+    r->size[axis] = v.count;
+}
+
+static struct ranges slice_ranges(const struct wf_kplan *p, const struct wf_type *x)
 {
     const struct wf_attr *begin = wf_attr(p->op, p->attr, "begin");
     const struct wf_attr *size = wf_attr(p->op, p->attr, "size");
+    struct ranges r;
 
     for (int a = 0; a < x->rank; a++) {
         int64_t b = begin->ints[a], n = size->ints[a];
 
-        range[a] = (struct wf_range){b, 1, n < 0 ? x->dim[a] - b : n};
+        set_range(&r, a, (struct wf_range){b, 1, n < 0 ? x->dim[a] - b : n});
     }
+    return r;
 }
 
-static void strided_ranges(const struct wf_kplan *p, const struct wf_type *x,
-                           struct wf_range range[WEFT_MAX_RANK])
+static struct ranges strided_ranges(const struct wf_kplan *p, const struct wf_type *x)
 {
+    struct ranges r;
+
     for (int a = 0; a < x->rank; a++)
-        range[a] = wf_strided_axis(p->op, p->attr, a, x->dim[a]);
+        set_range(&r, a, wf_strided_axis(p->op, p->attr, a, x->dim[a]));
+    return r;
 }
 
-/* The elements that the ranges pick, as strides of the whole. An axis of one element needs no
- * stride, which may be any number there. */
-static struct wf_box range_box(const struct wf_type *whole_type, const struct wf_type *part,
-                               const struct wf_range *range, bool to_whole)
+static weft_status plan_pick(struct wf_kplan *p, struct ranges r)
 {
-    struct wf_box b = to_whole ? whole(part, part, whole_type) : whole(part, whole_type, part);
-    int64_t *stride = to_whole ? b.out : b.in, *at = to_whole ? &b.out_at : &b.in_at;
+    const struct wf_type *x = &p->in[0];
+    struct box_state *s = new_box(p);
 
-    for (int a = 0; a < b.rank; a++) {
-        if (range[a].count)
-            *at += range[a].first * stride[a];
-        stride[a] *= range[a].count > 1 ? range[a].stride : 1;
-    }
-    return b;
-}
-
-static weft_status pick(struct wf_kplan *p, const struct wf_range *range)
-{
-    struct wf_moves *m = new_moves(p, 1);
-    struct wf_box b = range_box(&p->in[0], &p->out[0], range, false);
-
-    if (!m)
+    if (!s)
         return WEFT_ENOMEM;
-    wf_moves_add(m, 0, 0, &b);
+    wf_box_slice(x->rank, x->dim, r.begin, r.step, r.size, &s->box, &s->src_at);
     return WEFT_OK;
 }
 
 weft_status plan_slice(struct wf_kplan *p)
 {
-    struct wf_range range[WEFT_MAX_RANK];
-
-    slice_ranges(p, &p->in[0], range);
-    return pick(p, range);
+    return plan_pick(p, slice_ranges(p, &p->in[0]));
 }
 
 weft_status plan_strided_slice(struct wf_kplan *p)
 {
-    struct wf_range range[WEFT_MAX_RANK];
+    return plan_pick(p, strided_ranges(p, &p->in[0]));
+}
 
-    strided_ranges(p, &p->in[0], range);
-    return pick(p, range);
+weft_status plan_concat_part(struct wf_kplan *p)
+{
+    const struct wf_type *part = &p->out[0];
+    int axis = wf_axis_of(wf_kplan_int(p, "axis"), part->rank);
+    int64_t offset = 0;
+    struct ranges r;
+
+    for (int64_t i = 0; i < wf_kplan_int(p, "index"); i++)
+        offset += p->in[1 + i].dim[axis];
+    for (int a = 0; a < part->rank; a++)
+        set_range(&r, a, (struct wf_range){a == axis ? offset : 0, 1, part->dim[a]});
+    return plan_pick(p, r);
+}
+
+/* Zeros everywhere, then the elements: only for what plan_slice_pad declines. */
+weft_status plan_unslice(struct wf_kplan *p)
+{
+    const struct wf_type *y = &p->out[0];
+    struct ranges r = strided_ranges(p, y);
+    struct box_state *s = new_box(p);
+
+    if (!s)
+        return WEFT_ENOMEM;
+    s->n_zeros = wf_type_count(y);
+    wf_box_unslice(y->rank, y->dim, r.begin, r.step, r.size, &s->box, &s->dst_at);
+    return WEFT_OK;
 }
 
 /* ---- borders --------------------------------------------------------------------------------- */
 
-/* Everything of the result outside the ranges (of stride 1) gets the constant: for each axis the
- * parts before and after, within the ranges of the axes before it. */
-static void add_border(struct wf_moves *m, const struct wf_type *y, const struct wf_range *range)
+struct pad_state {
+    const struct wf_move_fns *f;
+    int size, rank;
+    int64_t dim[WEFT_MAX_RANK], before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
+    enum wf_pad_mode mode;
+    uint64_t value;
+};
+
+static struct pad_state *new_pad(struct wf_kplan *p)
 {
-    struct wf_box b = {.rank = y->rank};
+    struct pad_state *s = new_state(p, sizeof *s);
 
-    strides_of(y, b.out);
-    for (int i = 0; i < y->rank; i++)
-        b.n[i] = y->dim[i];
-    for (int a = 0; a < y->rank; a++) {
-        int64_t at = b.out_at, end = range[a].first + range[a].count;
+    if (s) {
+        s->f = wf_move_fns_at(p->ctx->simd);
+        s->size = size_of(p->in[0].dtype);
+        s->rank = p->in[0].rank;
+        memcpy(s->dim, p->in[0].dim, sizeof s->dim);
+    }
+    return s;
+}
 
-        b.n[a] = range[a].first;
-        wf_moves_add(m, WF_MOVE_CONSTANT, 0, &b);
-        b.n[a] = y->dim[a] - end;
-        b.out_at = at + end * b.out[a];
-        wf_moves_add(m, WF_MOVE_CONSTANT, 0, &b);
-        b.n[a] = range[a].count;
-        b.out_at = at + range[a].first * b.out[a];
+/* Last axes without a border are part of the one before: longer rows. */
+static void join_last(struct pad_state *s)
+{
+    for (int a = s->rank - 1; a > 0 && !s->before[a] && !s->after[a]; a--) {
+        s->before[a - 1] *= s->dim[a];
+        s->after[a - 1] *= s->dim[a];
+        s->dim[a - 1] *= s->dim[a];
+        s->rank--;
     }
 }
 
-/* x in the ranges of the result, the constant around it. */
-static weft_status plan_bordered(struct wf_kplan *p, const struct wf_range *range, double value)
+weft_status run_pad(const struct wf_call *c)
 {
-    struct wf_moves *m = new_moves(p, 2 * p->out[0].rank + 1);
-    struct wf_box b = range_box(&p->out[0], &p->in[0], range, true);
+    const struct pad_state *s = c->state;
 
-    if (!m)
+    wf_pad(s->f, c->pool, s->size, s->rank, s->dim, s->before, s->after, s->mode, &s->value,
+           c->in[0].data, c->out[0].data);
+    return WEFT_OK;
+}
+
+weft_status plan_pad(struct wf_kplan *p)
+{
+    const struct wf_attr *pads = wf_attr(p->op, p->attr, "paddings");
+    struct pad_state *s = new_pad(p);
+
+    if (!s)
         return WEFT_ENOMEM;
-    wf_set(m->constant, p->out[0].dtype, 0, value);
-    add_border(m, &p->out[0], range);
-    wf_moves_add(m, 0, 0, &b);
+    wf_pad_mode_parse(wf_attr_str(p->op, p->attr, "mode"), &s->mode);
+    wf_set(&s->value, p->out[0].dtype, 0, wf_kplan_float(p, "value"));
+    for (int a = 0; a < s->rank; a++) {
+        s->before[a] = pads->ints[2 * a];
+        s->after[a] = pads->ints[2 * a + 1];
+    }
+    if (s->mode == WF_PAD_CONSTANT) /* mirrored elements are not mirrored rows */
+        join_last(s);
+    return WEFT_OK;
+}
+
+/* The gradient of a slice without steps is dy with a border of zeros. */
+static weft_status plan_slice_pad(struct wf_kplan *p, struct ranges r)
+{
+    const struct wf_type *y = &p->out[0];
+    struct pad_state *s;
+
+    for (int a = 0; a < y->rank; a++)
+        if (r.step[a] != 1)
+            return WEFT_ENOSUP;
+    s = new_pad(p);
+    if (!s)
+        return WEFT_ENOMEM;
+    for (int a = 0; a < y->rank; a++) {
+        s->before[a] = r.begin[a];
+        s->after[a] = y->dim[a] - r.begin[a] - r.size[a];
+    }
+    join_last(s);
     return WEFT_OK;
 }
 
 weft_status plan_slice_grad(struct wf_kplan *p)
 {
-    struct wf_range range[WEFT_MAX_RANK];
-
-    slice_ranges(p, &p->out[0], range);
-    return plan_bordered(p, range, 0);
+    return plan_slice_pad(p, slice_ranges(p, &p->out[0]));
 }
 
-/* With strides: zeros everywhere, then the elements. */
 weft_status plan_strided_slice_grad(struct wf_kplan *p)
 {
-    struct wf_range range[WEFT_MAX_RANK];
-    struct wf_moves *m;
-    struct wf_box b;
-    bool plain = true;
-
-    strided_ranges(p, &p->out[0], range);
-    for (int a = 0; a < p->out[0].rank; a++)
-        plain &= range[a].stride == 1 && range[a].count > 0;
-    if (plain)
-        return plan_bordered(p, range, 0);
-    m = new_moves(p, 2);
-    if (!m)
-        return WEFT_ENOMEM;
-    b = whole(&p->out[0], &p->out[0], &p->out[0]);
-    memset(b.in, 0, sizeof b.in);
-    wf_moves_add(m, WF_MOVE_CONSTANT, 0, &b);
-    wf_moves_next_phase(m);
-    b = range_box(&p->out[0], &p->in[0], range, true);
-    wf_moves_add(m, 0, 0, &b);
-    return WEFT_OK;
+    return plan_slice_pad(p, strided_ranges(p, &p->out[0]));
 }
 
-/* An axis of a mirrored pad falls into at most three parts: part k starts at `to` in the result and
- * at `from` in x and goes on by `step`. */
-struct mirror {
-    int64_t to, from, step, n;
-};
-
-static int mirrors_of(enum wf_pad_mode mode, int64_t before, int64_t n, int64_t after,
-                      struct mirror part[3])
-{
-    int64_t edge = mode == WF_PAD_REFLECT ? 1 : 0;
-    int k = 0;
-
-    if (before)
-        part[k++] = (struct mirror){0, before - 1 + edge, -1, before};
-    part[k++] = (struct mirror){before, 0, 1, n};
-    if (after)
-        part[k++] = (struct mirror){before + n, n - 1 - edge, -1, after};
-    return k;
-}
-
-static weft_status plan_mirrored(struct wf_kplan *p, enum wf_pad_mode mode)
-{
-    const struct wf_attr *pads = wf_attr(p->op, p->attr, "paddings");
-    const struct wf_type *x = &p->in[0], *y = &p->out[0];
-    struct mirror part[WEFT_MAX_RANK][3];
-    int n_parts[WEFT_MAX_RANK], n = 1;
-    struct wf_moves *m;
-
-    for (int a = 0; a < x->rank; a++) {
-        n_parts[a] = mirrors_of(mode, pads->ints[2 * a], x->dim[a], pads->ints[2 * a + 1], part[a]);
-        n *= n_parts[a];
-    }
-    if (n > MAX_MIRRORS)
-        return WEFT_ENOSUP;
-    m = new_moves(p, n);
-    if (!m)
-        return WEFT_ENOMEM;
-    for (int k = 0; k < n; k++) {
-        struct wf_box b = whole(x, x, y);
-
-        for (int a = 0, rest = k; a < x->rank; a++) {
-            const struct mirror *q = &part[a][rest % n_parts[a]];
-
-            rest /= n_parts[a];
-            b.n[a] = q->n;
-            b.out_at += q->to * b.out[a];
-            b.in_at += q->from * b.in[a];
-            b.in[a] *= q->step;
-        }
-        wf_moves_add(m, 0, 0, &b);
-    }
-    return WEFT_OK;
-}
-
-static enum wf_pad_mode mode_of(const struct wf_kplan *p)
-{
-    enum wf_pad_mode mode = WF_PAD_CONSTANT;
-
-    wf_pad_mode_parse(wf_attr_str(p->op, p->attr, "mode"), &mode);
-    return mode;
-}
-
-static void padded_ranges(const struct wf_kplan *p, const struct wf_type *x,
-                          struct wf_range range[WEFT_MAX_RANK])
-{
-    const struct wf_attr *pads = wf_attr(p->op, p->attr, "paddings");
-
-    for (int a = 0; a < x->rank; a++)
-        range[a] = (struct wf_range){pads->ints[2 * a], 1, x->dim[a]};
-}
-
-weft_status plan_pad(struct wf_kplan *p)
-{
-    struct wf_range range[WEFT_MAX_RANK];
-
-    if (mode_of(p) != WF_PAD_CONSTANT)
-        return plan_mirrored(p, mode_of(p));
-    padded_ranges(p, &p->in[0], range);
-    return plan_bordered(p, range, wf_kplan_float(p, "value"));
-}
-
+/* The middle of dy; mirrored borders add up and are left to the reference. */
 weft_status plan_pad_grad(struct wf_kplan *p)
 {
-    struct wf_range range[WEFT_MAX_RANK];
+    const struct wf_attr *pads = wf_attr(p->op, p->attr, "paddings");
+    enum wf_pad_mode mode = WF_PAD_CONSTANT;
+    struct ranges r;
 
-    if (mode_of(p) != WF_PAD_CONSTANT)
+    wf_pad_mode_parse(wf_attr_str(p->op, p->attr, "mode"), &mode);
+    if (mode != WF_PAD_CONSTANT)
         return WEFT_ENOSUP;
-    padded_ranges(p, &p->out[0], range);
-    return pick(p, range);
+    for (int a = 0; a < p->out[0].rank; a++)
+        set_range(&r, a, (struct wf_range){pads->ints[2 * a], 1, p->out[0].dim[a]});
+    return plan_pick(p, r);
 }
 
-/* ---- tile ------------------------------------------------------------------------------------ */
+/* ---- joining and parting --------------------------------------------------------------------- */
 
-weft_status plan_tile(struct wf_kplan *p)
+/* n_parts arrays of n_outer rows side by side; part i has bytes[i] in each row. */
+struct parts_state {
+    const struct wf_move_fns *f;
+    int64_t n_outer;
+    int n;
+    int64_t bytes[];
+};
+
+/* A stacked part has size 1 along the axis. */
+static weft_status plan_parts(struct wf_kplan *p, const struct wf_type *whole, int n,
+                              const struct wf_type *parts, bool stacked)
 {
-    const struct wf_attr *repeats = wf_attr(p->op, p->attr, "repeats");
-    struct wf_moves *m = new_moves(p, 1);
-    struct wf_box b = {.rank = 2 * p->in[0].rank};
-    int64_t in[WEFT_MAX_RANK], out[WEFT_MAX_RANK];
+    int axis = wf_axis_of(wf_kplan_int(p, "axis"), whole->rank);
+    int64_t inner = wf_type_part(whole, axis + 1, whole->rank) * size_of(whole->dtype);
+    struct parts_state *s = new_state(p, sizeof *s + sizeof s->bytes[0] * (size_t)n);
 
-    if (!m)
+    if (!s)
         return WEFT_ENOMEM;
-    strides_of(&p->in[0], in);
-    strides_of(&p->out[0], out);
-    for (int a = 0; a < p->in[0].rank; a++) {
-        int64_t n = p->in[0].dim[a];
-
-        b.n[2 * a] = repeats->ints[a];
-        b.out[2 * a] = n * out[a];
-        b.n[2 * a + 1] = n;
-        b.in[2 * a + 1] = in[a];
-        b.out[2 * a + 1] = out[a];
-    }
-    wf_moves_add(m, 0, 0, &b);
+    s->f = wf_move_fns_at(p->ctx->simd);
+    s->n_outer = wf_type_part(whole, 0, axis);
+    s->n = n;
+    for (int i = 0; i < n; i++)
+        s->bytes[i] = (stacked ? 1 : parts[i].dim[axis]) * inner;
     return WEFT_OK;
 }
+
+weft_status plan_concat(struct wf_kplan *p)
+{
+    return plan_parts(p, &p->out[0], p->n_in, p->in, false);
+}
+
+weft_status plan_stack(struct wf_kplan *p)
+{
+    return plan_parts(p, &p->out[0], p->n_in, p->in, true);
+}
+
+weft_status plan_split(struct wf_kplan *p)
+{
+    return plan_parts(p, &p->in[0], p->n_out, p->out, false);
+}
+
+weft_status plan_unstack(struct wf_kplan *p)
+{
+    return plan_parts(p, &p->in[0], p->n_out, p->out, true);
+}
+
+weft_status run_join(const struct wf_call *c)
+{
+    const struct parts_state *s = c->state;
+    const void *parts[WF_MAX_IN];
+
+    for (int i = 0; i < s->n; i++)
+        parts[i] = c->in[i].data;
+    wf_concat(s->f, c->pool, s->n_outer, s->n, parts, s->bytes, c->out[0].data);
+    return WEFT_OK;
+}
+
+weft_status run_part(const struct wf_call *c)
+{
+    const struct parts_state *s = c->state;
+    void *parts[WF_MAX_OUT];
+
+    for (int i = 0; i < s->n; i++)
+        parts[i] = c->out[i].data;
+    wf_split(s->f, c->pool, s->n_outer, s->n, c->in[0].data, s->bytes, parts);
+    return WEFT_OK;
+}
+
+/* ---- the gradient of tile -------------------------------------------------------------------- */
 
 /* dx[row] = the sum of dy[row of each copy], where rows are the last axis. */
 struct tile_sum {
@@ -462,29 +370,26 @@ weft_status plan_tile_grad(struct wf_kplan *p)
 {
     const struct wf_attr *repeats = wf_attr(p->op, p->attr, "repeats");
     const struct wf_type *x = &p->out[0];
-    int64_t stride[WEFT_MAX_RANK];
     struct tile_sum *s;
 
     if (p->in[0].dtype != WEFT_F32 || x->rank == 0)
         return WEFT_ENOSUP;
-    s = wf_arena_alloc(p->arena, sizeof *s);
+    s = new_state(p, sizeof *s);
     if (!s)
-        return wf_err_nomem(p->ctx, sizeof *s, p->op->name);
+        return WEFT_ENOMEM;
     s->add = wf_ew_fns_of(p->ctx->simd)->fn[WF_EW_add];
     s->rank = x->rank - 1;
     s->width = x->dim[s->rank];
     s->last_repeats = repeats->ints[s->rank];
     s->n_rows = wf_type_part(x, 0, s->rank);
     s->n_copies = s->last_repeats;
-    strides_of(&p->in[0], stride);
     for (int a = 0; a < s->rank; a++) {
         s->n[a] = x->dim[a];
         s->repeats[a] = repeats->ints[a];
-        s->stride[a] = stride[a];
+        s->stride[a] = wf_type_part(&p->in[0], a + 1, p->in[0].rank);
         s->n_copies *= repeats->ints[a];
     }
     s->rows_per_tile = wf_max_i64(1, 8192 / wf_max_i64(1, s->width * s->n_copies));
-    p->state = s;
     return WEFT_OK;
 }
 

@@ -7,6 +7,7 @@
 #define WF_KERNELS_CPU_MOVE_H
 
 #include "kernels/cpu/optim.h"
+#include "op/shape.h"
 
 /* ---- one box of elements ----------------------------------------------------------------- */
 
@@ -59,9 +60,6 @@ void wf_concat(const struct wf_move_fns *f, struct wf_pool *pool, int64_t n_oute
                const void *const *parts, const int64_t *bytes, void *whole);
 void wf_split(const struct wf_move_fns *f, struct wf_pool *pool, int64_t n_outer, int n_parts,
               const void *whole, const int64_t *bytes, void *const *parts);
-
-/* constant; reflect: c b | a b c | b a; symmetric: b a | a b c | c b. */
-enum wf_pad_mode { WF_PAD_CONSTANT, WF_PAD_REFLECT, WF_PAD_SYMMETRIC };
 
 /* before[a] + dim[a] + after[a] elements along axis a. reflect asks for paddings below dim,
  * symmetric for at most dim. value: one element, read for constant only. */
