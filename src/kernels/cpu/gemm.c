@@ -71,8 +71,10 @@ int64_t wf_gemm_packed_a(const struct wf_gemm_fns *fns, int64_t k, int64_t m)
 #define COST_REREAD_B 0.03 /* shared B, per element and tile */
 #define COST_TURN_A 0.5    /* packing A as if it were B, per element */
 #define COST_FLIP 1.0      /* turning C^T over, per element */
-#define COST_REDUCE 1.0    /* a chunk's partial sum, per element */
-#define MIN_PER_K 5.0      /* a register block's step in K: the latency of its chains */
+#define COST_FAR_B 0.06    /* B in place but beyond the L2 cache, per element and tile */
+#define FAR_B (256 << 10)
+#define COST_REDUCE 1.0 /* a chunk's partial sum, per element */
+#define MIN_PER_K 5.0   /* a register block's step in K: the latency of its chains */
 
 static int64_t blocks_of_k(int64_t k)
 {
@@ -125,8 +127,10 @@ static double cost_of_tile(const struct wf_gemm *g)
     }
     if (g->read_b == WF_GEMM_DIRECT)
         cost *= rows_crowd(d->ldb, g->kc) ? (g->tile_m > g->fns->mr ? 1.1 : 1.05) : 1.01;
-    if (g->read_a == WF_GEMM_DIRECT && d->trans_a && rows_crowd(d->lda, g->kc))
-        cost *= 1.08;
+    if (g->read_b == WF_GEMM_DIRECT && d->k * d->n > FAR_B)
+        cost += k * n * COST_FAR_B;
+    if (g->read_a == WF_GEMM_DIRECT && d->trans_a)
+        cost *= (rows_crowd(d->lda, g->kc) ? 1.08 : 1) * (g->fns->mr < 8 ? 1.1 : 1);
     if (g->read_a == WF_GEMM_PRIVATE)
         cost += m * k * (d->trans_a ? COST_PACK_A : COST_COPY_A);
     if (g->tile_m * g->kc > NEAR_A)
