@@ -9,10 +9,10 @@
 
 enum {
     ALIGN = 64,
-    MAX_KC = 512,   /* longest K block: 64 columns of B by this stay in the L2 cache */
-    PRIVATE_N = 64, /* columns of B that a tile packs at a time */
-    PACK_K = 64,    /* rows and */
-    PACK_N = 512    /* columns of B in one task of the packing phase */
+    MAX_KC = 512,    /* longest K block: 64 columns of B by this stay in the L2 cache */
+    PRIVATE_N = 64,  /* columns of B that a tile packs at a time */
+    PACK_SHORT = 64, /* B in one task of the packing phase: across its rows as stored, */
+    PACK_LONG = 512  /* and along them */
 };
 
 extern const struct wf_gemm_fns wf_gemm_fns_portable;
@@ -64,10 +64,10 @@ int64_t wf_gemm_packed_a(const struct wf_gemm_fns *fns, int64_t k, int64_t m)
 #define COST_DISPATCH 4000.0 /* a phase: waking threads and waiting for the last */
 #define COST_COPY_A 0.3      /* packing, per element */
 #define COST_PACK_A 0.4
-#define COST_FAR_A 0.04 /* a tile's rows that do not stay in the L2 cache, per element and panel */
-#define NEAR_A (128 << 10)
-#define COST_PRIVATE_B 0.35
-#define COST_SHARED_B 0.7
+#define COST_FAR_A 0.05 /* A rows that do not stay in the L2 cache, per element and step in N */
+#define NEAR_A (64 << 10)
+#define COST_PRIVATE_B 0.4
+#define COST_SHARED_B 0.8
 #define COST_REREAD_B 0.03 /* shared B, per element and tile */
 #define COST_TURN_A 0.5    /* packing A as if it were B, per element */
 #define COST_FLIP 1.0      /* turning C^T over, per element */
@@ -111,6 +111,17 @@ static double cost_of_sums(const struct wf_gemm *g, double m, double n)
            blocks * m * (wide * 2 + rest) * COST_C;
 }
 
+/* What reading B where it lies adds to a tile: the further its rows are apart, the less the
+ * hardware foresees. */
+static double cost_in_place(const struct wf_gemm *g)
+{
+    int64_t ld = g->d.ldb;
+
+    if (rows_crowd(ld, g->kc))
+        return g->tile_m > g->fns->mr ? 1.1 : 1.05;
+    return ld >= 512 ? 1.04 : ld > 128 ? 1.02 : 1.005;
+}
+
 /* One tile over one chunk of K. */
 static double cost_of_tile(const struct wf_gemm *g)
 {
@@ -126,7 +137,7 @@ static double cost_of_tile(const struct wf_gemm *g)
         return cost + m * n * COST_FLIP + COST_TILE;
     }
     if (g->read_b == WF_GEMM_DIRECT)
-        cost *= rows_crowd(d->ldb, g->kc) ? (g->tile_m > g->fns->mr ? 1.1 : 1.05) : 1.01;
+        cost *= cost_in_place(g);
     if (g->read_b == WF_GEMM_DIRECT && d->k * d->n > FAR_B)
         cost += k * n * COST_FAR_B;
     if (g->read_a == WF_GEMM_DIRECT && d->trans_a)
@@ -134,7 +145,8 @@ static double cost_of_tile(const struct wf_gemm *g)
     if (g->read_a == WF_GEMM_PRIVATE)
         cost += m * k * (d->trans_a ? COST_PACK_A : COST_COPY_A);
     if (g->tile_m * g->kc > NEAR_A)
-        cost += m * k * n / (double)g->fns->nr * COST_FAR_A;
+        cost += m * k * n / (g->read_b == WF_GEMM_PRIVATE ? PRIVATE_N : WF_GEMM_WHOLE_ROWS) *
+                COST_FAR_A;
     if (g->read_b == WF_GEMM_PRIVATE)
         cost += k * n * COST_PRIVATE_B;
     if (g->read_b == WF_GEMM_SHARED)
@@ -381,22 +393,29 @@ static char *c_at(const struct run *r, int64_t batch, int64_t row, int64_t col)
     return r->c + (batch * d->stride_c + row * d->ldc + col) * type_bytes(d->type_c);
 }
 
-/* Task of the packing phase: PACK_K rows of PACK_N columns. */
+static int64_t n_pack_tasks(const struct wf_gemm_desc *d)
+{
+    return batches_of_b(d) * ceil_div(d->n, d->trans_b ? PACK_SHORT : PACK_LONG) *
+           ceil_div(d->k, d->trans_b ? PACK_LONG : PACK_SHORT);
+}
+
+/* Task of the packing phase. */
 static void pack_task(void *arg, int64_t task, int thread)
 {
     const struct run *r = arg;
     const struct wf_gemm_desc *d = &r->g->d;
     const struct wf_gemm_fns *fns = r->g->fns;
-    int64_t n_cols = ceil_div(d->n, PACK_N), n_rows = ceil_div(d->k, PACK_K);
-    int64_t col = task % n_cols * PACK_N, k = task / n_cols % n_rows * PACK_K,
-            batch = task / n_cols / n_rows;
+    int64_t most_n = d->trans_b ? PACK_SHORT : PACK_LONG, n_cols = ceil_div(d->n, most_n);
+    int64_t most_k = d->trans_b ? PACK_LONG : PACK_SHORT, n_rows = ceil_div(d->k, most_k);
+    int64_t col = task % n_cols * most_n, k = task / n_cols % n_rows * most_k;
+    int64_t batch = task / n_cols / n_rows;
     int64_t src = batch * d->stride_b + (d->trans_b ? col * d->ldb + k : k * d->ldb + col);
     float *dst = (float *)(void *)r->scratch + batch * wf_gemm_packed_b(fns, d->k, d->n) +
                  col * d->k + k * fns->nr;
 
     (void)thread;
     fns->pack_b_part(dst, d->k * fns->nr, r->b + src * type_bytes(d->type_b), d->type_b, d->ldb,
-                     d->trans_b, wf_min_i64(PACK_K, d->k - k), wf_min_i64(PACK_N, d->n - col));
+                     d->trans_b, wf_min_i64(most_k, d->k - k), wf_min_i64(most_n, d->n - col));
 }
 
 /* Say where a block finds A: rows of the tile, K from k. */
@@ -676,8 +695,7 @@ void wf_gemm_run(const struct wf_gemm *g, struct wf_pool *pool, const void *a, c
     if (g->serial)
         pool = NULL;
     if (g->read_b == WF_GEMM_SHARED)
-        wf_pool_for(pool, batches_of_b(d) * ceil_div(d->n, PACK_N) * ceil_div(d->k, PACK_K),
-                    pack_task, &r);
+        wf_pool_for(pool, n_pack_tasks(d), pack_task, &r);
     wf_pool_for(pool, n_tiles * g->n_chunks, tile_task, &r);
     if (g->n_chunks > 1)
         wf_pool_for(pool, d->batch * g->n_tiles_m * ceil_div(d->n, g->piece_n), reduce_task, &r);

@@ -162,41 +162,46 @@ WF_SIMD_INLINE void ask_soon(struct micro *t, const struct wf_gemm_block *p, int
     }
 }
 
+/* One panel of B against one group of rows. */
+WF_SIMD_INLINE void step_panel(const struct wf_gemm_block *p, struct micro *t, int64_t rows,
+                               int64_t row, int64_t col, int64_t call)
+{
+    const bool plain = p->b_ld > 0;
+    int64_t n = p->n - col < NR ? p->n - col : NR;
+    enum shape shape = n == NR ? WIDE : n > VF_N ? WIDE_TAIL : NARROW;
+
+    t->n_c = shape == NARROW ? n : n - VF_N;
+    t->n_b = plain ? t->n_c : VF_N;
+    t->b = p->b + (plain ? col : col / NR * p->b_ps);
+    t->c = p->c + row * p->ldc + col;
+    ask_soon(t, p, call);
+    micros[rows - 1][shape](t);
+}
+
+/* A group of rows meets all panels before the next group: its part of A stays in the L1 cache,
+ * and B comes as one long stream. */
 static void block(const struct wf_gemm_block *p)
 {
     const struct groups groups = cut_rows(p->m, most_rows(p));
-    const bool plain = p->b_ld > 0;
-    int64_t call = 0;
+    struct micro t = {.k = p->k,
+                      .a_rs = p->a_rs,
+                      .a_cs = p->a_cs,
+                      .b_rs = p->b_ld > 0 ? p->b_ld : NR,
+                      .ldc = p->ldc,
+                      .accumulate = p->accumulate};
+    int64_t row = 0, call = 0;
 
-    for (int64_t col = 0; col < p->n; col += NR) {
-        int64_t n = p->n - col < NR ? p->n - col : NR, row = 0;
-        enum shape shape = n == NR ? WIDE : n > VF_N ? WIDE_TAIL : NARROW;
-        int64_t n_last = shape == NARROW ? n : n - VF_N;
-        struct micro t = {.k = p->k,
-                          .a_rs = p->a_rs,
-                          .a_cs = p->a_cs,
-                          .b = p->b + (plain ? col : col / NR * p->b_ps),
-                          .b_rs = plain ? p->b_ld : NR,
-                          .ldc = p->ldc,
-                          .accumulate = p->accumulate,
-                          .n_b = plain ? n_last : VF_N,
-                          .n_c = n_last};
+    for (int64_t g = 0; g < groups.n; g++) {
+        int64_t rows = groups.rows + (g < groups.longer);
 
-        for (int64_t g = 0; g < groups.n; g++) {
-            int64_t rows = groups.rows + (g < groups.longer);
-
-            if (p->a_packed) {
-                t.a = p->a + row * p->k;
-                t.a_rs = 1;
-                t.a_cs = rows;
-            } else {
-                t.a = p->a + row * p->a_rs;
-            }
-            t.c = p->c + row * p->ldc + col;
-            ask_soon(&t, p, call++);
-            micros[rows - 1][shape](&t);
-            row += rows;
+        t.a = p->a + row * (p->a_packed ? p->k : p->a_rs);
+        if (p->a_packed) {
+            t.a_rs = 1;
+            t.a_cs = rows;
         }
+        for (int64_t col = 0; col < p->n; col += NR)
+            step_panel(p, &t, rows, row, col, call++);
+        row += rows;
     }
 }
 
