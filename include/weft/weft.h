@@ -4,6 +4,7 @@
  *   tensor.h  dtypes and views of memory
  *   graph.h   graphs, variables, gradients, files
  *   ops.h     the ops by name
+ *   autocast.h mixed precision
  *   optim.h   optimizers and schedules
  *   fn.h      functions: planning and running
  *   check.h   gradient check
@@ -11,6 +12,7 @@
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 
+#include "weft/autocast.h"
 #include "weft/base.h"
 #include "weft/check.h"
 #include "weft/fn.h"

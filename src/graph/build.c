@@ -347,9 +347,19 @@ weft_val wf_build_row(weft_graph *g, const struct wf_op *op, int n_in, const wef
                       const struct wf_set *sets)
 {
     const char *name;
+    weft_val cast[WF_MAX_IN];
 
     if (g->st)
         return WEFT_NIL;
+    if ((g->autocast == WEFT_BF16 || g->autocast == WEFT_F16) && n_in > 0 && n_in <= WF_MAX_IN) {
+        for (int i = 0; i < n_in; i++)
+            if (in[i].id < 0 || in[i].id >= g->n_values)
+                return fail(g, wf_err(WEFT_EINVAL, "%s: input %d is no value of this graph", op->name, i));
+        wf_autocast(g, op, n_in, in, cast);
+        in = cast;
+        if (g->st)
+            return WEFT_NIL;
+    }
     name = scoped(g, op->name);
     if (!name)
         return fail(g, nomem(g));

@@ -42,6 +42,8 @@ struct weft_graph {
     struct wf_map names;
     const char *scope, *device;
     struct wf_scope *scopes, *devices; /* stacks */
+    weft_dtype autocast, autocasts[16]; /* the open policy (NONE or F32: none), and those around it */
+    int n_autocast;
     weft_status st;     /* sticky */
     char error[512];
 };
@@ -73,6 +75,9 @@ weft_val wf_build_named(weft_graph *g, const struct wf_op *op, int n_in, const w
 /* Short forms for ops without attributes. */
 weft_val wf_unary(weft_graph *g, int op_id, weft_val x);
 weft_val wf_binary(weft_graph *g, int op_id, weft_val a, weft_val b);
+
+/* The operands of a node as the open autocast policy wants them. */
+void wf_autocast(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in, weft_val *out);
 
 /* Attributes as text, up to the end of the line or one of "@^#{, which *end then points at. */
 weft_status wf_parse_attrs(weft_graph *g, const struct wf_op *op, const char *text, const char **end,

@@ -1,4 +1,5 @@
 /* choose.c - which kernel computes a call. */
+#include "kernels/cpu/widen.h"
 #include "kernels/kernels.h"
 #include "kernels/ref/ref.h"
 
@@ -40,12 +41,13 @@ bool wf_kplan_all(const struct wf_kplan *p, weft_dtype t)
     return true;
 }
 
-weft_status wf_kernel_choose(struct wf_kplan *p, bool ref_only, const struct wf_kernel **out)
+/* The first fast kernel that takes the call; *out stays NULL when none does. */
+static weft_status choose_fast(struct wf_kplan *p, const struct wf_kernel **out)
 {
     for (int i = 0; fast[i].op_id >= 0; i++) {
         weft_status st;
 
-        if (fast[i].op_id != p->op->id || (ref_only && strcmp(fast[i].impl, "ref") != 0))
+        if (fast[i].op_id != p->op->id)
             continue;
         p->state = NULL;
         p->scratch_bytes = 0;
@@ -56,6 +58,19 @@ weft_status wf_kernel_choose(struct wf_kplan *p, bool ref_only, const struct wf_
         *out = &fast[i];
         return st;
     }
+    return WEFT_OK;
+}
+
+weft_status wf_kernel_choose(struct wf_kplan *p, bool ref_only, const struct wf_kernel **out)
+{
+    weft_status st;
+
+    *out = NULL;
+    st = ref_only ? WEFT_OK : choose_fast(p, out);
+    if (!st && !*out && !ref_only)
+        st = wf_plan_widened(p, choose_fast, out);
+    if (st || *out)
+        return st;
     p->state = NULL;
     p->scratch_bytes = 0;
     *out = wf_kernel_ref(p->op);

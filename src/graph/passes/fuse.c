@@ -57,9 +57,17 @@ static weft_status find_uses(struct fuse *f, int n_roots, const int32_t *roots)
 
 /* ---- clusters -------------------------------------------------------------------------------- */
 
+/* Programs compute in f32; halves are widened when read and rounded when written. */
 static bool type_ok(const struct wf_type *t)
 {
-    return t->dtype == WEFT_F32 || t->dtype == WEFT_BOOL;
+    return t->dtype == WEFT_F32 || t->dtype == WEFT_BF16 || t->dtype == WEFT_F16 || t->dtype == WEFT_BOOL;
+}
+
+/* A cast between floats is a copy in a program. */
+static bool float_cast(const weft_graph *g, const struct wf_node *n)
+{
+    return n->op->id == WF_OP_cast && wf_is_float(g->values[n->in[0]].type.dtype) &&
+           wf_is_float(g->values[n->first_out].type.dtype);
 }
 
 static bool fusable(const struct fuse *f, const struct wf_node *n)
@@ -70,7 +78,7 @@ static bool fusable(const struct fuse *f, const struct wf_node *n)
         return false;
     if (n->op->id == WF_OP_broadcast_like)
         return type_ok(&g->values[n->in[0]].type);
-    if (!(n->op->flags & WF_EW) || !f->can_fuse(n->op))
+    if (!float_cast(g, n) && (!(n->op->flags & WF_EW) || !f->can_fuse(n->op)))
         return false;
     for (int i = 0; i < n->n_in; i++)
         if (!n->in[i] || !type_ok(&g->values[n->in[i]].type))
@@ -87,7 +95,7 @@ static int n_read(const struct wf_node *n)
 static bool can_anchor(const weft_graph *g, const struct wf_node *n)
 {
     return (n->op->id == WF_OP_matmul || n->op->id == WF_OP_conv) && n->n_ctrl == 0 &&
-           g->values[n->first_out].type.dtype == WEFT_F32;
+           type_ok(&g->values[n->first_out].type);
 }
 
 static struct cluster *cluster_of(struct fuse *f, int64_t node)
@@ -231,7 +239,7 @@ static void add_step(struct fuse *f, struct program *p, const struct cluster *c,
 {
     int64_t *s = &p->prog[5 * p->n_steps++];
 
-    s[0] = n->op->id == WF_OP_broadcast_like ? WF_OP_identity : n->op->id;
+    s[0] = n->op->id == WF_OP_broadcast_like || n->op->id == WF_OP_cast ? WF_OP_identity : n->op->id;
     for (int i = 0; i < 3; i++)
         s[1 + i] = i < n_read(n) ? register_of(f, p, c, id, n->in[i]) : -1;
     s[4] = p->n_params;

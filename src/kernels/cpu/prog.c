@@ -78,7 +78,7 @@ static void classify(struct wf_prog_operand *o, const struct wf_type *t,
 static bool in_place(const struct wf_prog_operand *o)
 {
     return o->dtype == WEFT_F32 &&
-           (o->kind == WF_PROG_FULL || o->kind == WF_PROG_ROW || o->kind == WF_PROG_ANCHOR);
+           (o->kind == WF_PROG_FULL || o->kind == WF_PROG_ROW);
 }
 
 static weft_status compile_steps(struct wf_kplan *p, struct wf_prog *g)
@@ -116,8 +116,8 @@ static bool reads(const struct wf_prog_step *s, int reg)
 }
 
 /* Which outputs are written by their step itself: those after which no operand that might share their memory is read. */
-static void place_outputs(struct wf_prog *g, const struct wf_attr *outs,
-                          const struct wf_type *types)
+static void place_outputs(struct wf_prog *g, const struct wf_attr *outs, const struct wf_type *types,
+                          bool anchor)
 {
     int last_read = -1;
 
@@ -131,7 +131,8 @@ static void place_outputs(struct wf_prog *g, const struct wf_attr *outs,
 
         g->out[k].reg = reg;
         g->out[k].dtype = types[k].dtype;
-        g->out[k].direct = s >= last_read && s >= 0 && types[k].dtype == WEFT_F32;
+        /* What the caller holds of output 0 is f32, whatever it is rounded to afterwards. */
+        g->out[k].direct = s >= last_read && s >= 0 && (types[k].dtype == WEFT_F32 || (anchor && k == 0));
         if (g->out[k].direct)
             g->temp[s] = -1 - k;
     }
@@ -211,7 +212,7 @@ weft_status wf_prog_compile(struct wf_kplan *p, int n_operands, const struct wf_
         o->buf = at;
         at += g->block + (o->kind == WF_PROG_PATTERN ? wf_round_up(o->period, 16) : 0);
     }
-    place_outputs(g, wf_attr(p->op, p->attr, "outs"), p->out);
+    place_outputs(g, wf_attr(p->op, p->attr, "outs"), p->out, anchor);
     at += place_temps(g, at) * g->block;
     g->thread_floats = at;
     *out = g;
@@ -341,7 +342,7 @@ static void run_block(const struct wf_prog_run *r, float *mem, int64_t first, in
 
         if (g->out[k].direct)
             continue;
-        if (t == WEFT_F32) {
+        if (t == WEFT_F32 || (k == 0 && anchor)) {
             float *to = out_at(r, k, first, anchor);
 
             if (to != reg[g->out[k].reg])
