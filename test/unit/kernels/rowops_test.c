@@ -119,7 +119,8 @@ static void gradients_match_plain_f64(void **state)
     }
 }
 
-static void sparse_case(int64_t n_rows, int64_t width, bool wide, bool ignore, bool in_place)
+static void sparse_case(int64_t n_rows, int64_t width, bool wide, const int64_t *ignore,
+                        bool in_place)
 {
     int64_t n = n_rows * width, *labels64 = zeros(n_rows, 8);
     int32_t *labels32 = zeros(n_rows, 4);
@@ -128,9 +129,9 @@ static void sparse_case(int64_t n_rows, int64_t width, bool wide, bool ignore, b
     float *dx = zeros(n, 4), *kept_loss = zeros(n_rows, 4), *kept = zeros(n, 4);
 
     for (int64_t r = 0; r < n_rows; r++)
-        labels32[r] =
-            (int32_t)(labels64[r] =
-                          ignore && r % 3 == 1 ? -100 : (int64_t)(random_unit() * (double)width));
+        labels32[r] = (int32_t)(labels64[r] = ignore && r % 3 == 1
+                                                  ? *ignore
+                                                  : (int64_t)(random_unit() * (double)width));
     for (EACH_LEVEL(level)) {
         for (int i = 0; i < N_COUNTS; i++) {
             struct wf_xent p = {.n_rows = n_rows,
@@ -138,8 +139,8 @@ static void sparse_case(int64_t n_rows, int64_t width, bool wide, bool ignore, b
                                 .x = in_place ? dx : x,
                                 .labels = wide ? (void *)labels64 : (void *)labels32,
                                 .wide = wide,
-                                .has_ignore = ignore,
-                                .ignore = -100,
+                                .has_ignore = ignore != NULL,
+                                .ignore = ignore ? *ignore : 0,
                                 .scale = .25f,
                                 .row_scale = wide ? weight : NULL,
                                 .loss = loss,
@@ -152,7 +153,7 @@ static void sparse_case(int64_t n_rows, int64_t width, bool wide, bool ignore, b
             same_or_keep(i, dx, kept, n, "dx");
         }
         for (int64_t r = 0; r < n_rows; r++) {
-            int skip = labels64[r] == -100;
+            int skip = ignore && labels64[r] == *ignore;
             double lse = plain_lse(x + r * width, width, NULL), s = .25 * (wide ? weight[r] : 1);
 
             check_near(loss[r], skip ? 0 : lse - x[r * width + labels64[r]], 1e-6, "loss", r);
@@ -174,10 +175,17 @@ static void sparse_case(int64_t n_rows, int64_t width, bool wide, bool ignore, b
 
 static void sparse_cross_entropy_matches_plain_f64(void **state)
 {
+    static const int64_t ignores[] = {-100, 0, (int64_t)1 << 40}; /* one is a label in range */
+
     (void)state;
     for (int s = 0; s < N_SHAPES; s++)
-        for (int mode = 0; mode < 8 && shapes[s].width; mode++)
-            sparse_case(shapes[s].n_rows, shapes[s].width, mode & 1, mode & 2, mode & 4);
+        for (int mode = 0; mode < 16 && shapes[s].width; mode++) {
+            bool wide = mode & 1, in_place = mode & 2;
+            const int64_t *ignore = mode / 4 ? &ignores[mode / 4 - 1] : NULL;
+
+            if (wide || mode / 4 < 3)
+                sparse_case(shapes[s].n_rows, shapes[s].width, wide, ignore, in_place);
+        }
 }
 
 static void labels_out_of_range_are_named(void **state)

@@ -48,32 +48,48 @@ WF_SIMD_INLINE float row_square_sum(const float *x, int64_t n, float mean)
     return vf_hsum((s0 + s1) + (s2 + s3));
 }
 
+WF_SIMD_INLINE void layer_column(const struct wf_layer_norm *p, const float *x, float *y, int64_t c,
+                                 int64_t left, vf mean, vf rstd)
+{
+    vf h = (vf_load_to(x + c, left) - mean) * rstd;
+
+    if (p->gamma)
+        h = p->beta ? vf_fma(h, vf_load_to(p->gamma + c, left), vf_load_to(p->beta + c, left))
+                    : h * vf_load_to(p->gamma + c, left);
+    else if (p->beta)
+        h = h + vf_load_to(p->beta + c, left);
+    vf_store_to(y + c, h, left);
+}
+
+/* Four rows at a time: while one waits for its sum to be folded, the others add. */
 static void layer(const struct wf_layer_norm *p, int64_t begin, int64_t end)
 {
+    enum { ROWS = 4 };
     int64_t n = p->width;
 
-    for (int64_t r = begin; r < end; r++) {
-        const float *x = p->x + r * n;
-        float *y = p->y + r * n;
-        float mean = p->rms ? 0.0f : row_sum(x, n) / (float)n;
-        float rstd = 1.0f / __builtin_sqrtf(row_square_sum(x, n, mean) / (float)n + p->eps);
-        vf m = vf_set1(mean), k = vf_set1(rstd);
+    for (int64_t r = begin; r < end; r += ROWS) {
+        int n_rows = end - r < ROWS ? (int)(end - r) : ROWS;
+        float mean[ROWS], rstd[ROWS];
 
-        for (int64_t c = 0; c < n; c += VF_N) {
-            vf h = (vf_load_to(x + c, n - c) - m) * k;
+        for (int j = 0; j < n_rows; j++)
+            mean[j] = p->rms ? 0.0f : row_sum(p->x + (r + j) * n, n) / (float)n;
+        for (int j = 0; j < n_rows; j++)
+            rstd[j] = row_square_sum(p->x + (r + j) * n, n, mean[j]) / (float)n + p->eps;
+        for (int j = 0; j < n_rows; j++) {
+            const float *x = p->x + (r + j) * n;
+            float *y = p->y + (r + j) * n;
+            int64_t c = 0;
 
-            if (p->gamma)
-                h = p->beta
-                        ? vf_fma(h, vf_load_to(p->gamma + c, n - c), vf_load_to(p->beta + c, n - c))
-                        : h * vf_load_to(p->gamma + c, n - c);
-            else if (p->beta)
-                h = h + vf_load_to(p->beta + c, n - c);
-            vf_store_to(y + c, h, n - c);
+            rstd[j] = 1.0f / __builtin_sqrtf(rstd[j]);
+            for (; c + VF_N <= n; c += VF_N)
+                layer_column(p, x, y, c, VF_N, vf_set1(mean[j]), vf_set1(rstd[j]));
+            if (c < n)
+                layer_column(p, x, y, c, n - c, vf_set1(mean[j]), vf_set1(rstd[j]));
+            if (p->mean && !p->rms)
+                p->mean[r + j] = mean[j];
+            if (p->rstd)
+                p->rstd[r + j] = rstd[j];
         }
-        if (p->mean && !p->rms)
-            p->mean[r] = mean;
-        if (p->rstd)
-            p->rstd[r] = rstd;
     }
 }
 
@@ -122,9 +138,10 @@ WF_SIMD_INLINE void layer_grad_sums(const struct wf_layer_norm_grad *p, int64_t 
 
 /* dx of columns c.. of n_rows rows, their parts of dgamma and dbeta added up. */
 WF_SIMD_INLINE void layer_grad_column(const struct wf_layer_norm_grad *p, int64_t r0, int n_rows,
-                                      int64_t c, const struct row_consts *k, float *part)
+                                      int64_t c, int64_t left, const struct row_consts *k,
+                                      float *part)
 {
-    int64_t n = p->width, left = n - c;
+    int64_t n = p->width;
     vf gamma = p->gamma ? vf_load_to(p->gamma + c, left) : vf_set1(1.0f);
     vf dg = vf_zero(), db = vf_zero();
 
@@ -156,15 +173,14 @@ static void layer_grad(const struct wf_layer_norm_grad *p, int64_t begin, int64_
     for (int64_t r = begin; r < end; r += GRAD_ROWS) {
         int n_rows = end - r < GRAD_ROWS ? (int)(end - r) : GRAD_ROWS;
         struct row_consts k[GRAD_ROWS];
+        int64_t c;
 
         for (int j = 0; j < n_rows; j++)
             layer_grad_sums(p, r + j, &k[j]);
-        if (n_rows == GRAD_ROWS)
-            for (int64_t c = 0; c < n; c += VF_N)
-                layer_grad_column(p, r, GRAD_ROWS, c, k, part);
-        else
-            for (int64_t c = 0; c < n; c += VF_N)
-                layer_grad_column(p, r, n_rows, c, k, part);
+        for (c = 0; n_rows == GRAD_ROWS && c + VF_N <= n; c += VF_N)
+            layer_grad_column(p, r, GRAD_ROWS, c, VF_N, k, part);
+        for (; c < n; c += VF_N)
+            layer_grad_column(p, r, n_rows, c, n - c, k, part);
     }
 }
 
