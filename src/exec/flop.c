@@ -38,6 +38,22 @@ static double rnn_flop(const weft_graph *g, const struct wf_node *n)
     return 2 * (double)(x->dim[0] * x->dim[1]) * (count(in_type(g, n, 1)) + count(in_type(g, n, 2)));
 }
 
+/* Two products over the pairs of query and key that a causal mask leaves; lse is [B,H,T]. */
+static double attention_flop(const weft_graph *g, const struct wf_node *n, int q, const struct wf_type *lse)
+{
+    bool packed = n->op->id == WF_OP_attention_packed || n->op->id == WF_OP_attention_packed_grad;
+    const struct wf_type *k = in_type(g, n, packed ? q : q + 1), *v = in_type(g, n, packed ? q : q + 2);
+    double rows = count(lse), tq = (double)lse->dim[2], tk, depth;
+
+    if (rows == 0)
+        return 0;
+    depth = (double)(k->dim[k->rank - 1] + v->dim[v->rank - 1]);
+    tk = packed ? tq : (double)k->dim[strcmp(wf_attr_str(n->op, n->attr, "layout"), "bhtd") ? 1 : 2];
+    if (wf_node_int(n, "causal"))
+        tk = tk < tq ? tk - tk * (tk - 1) / (2 * tq) : (tq + 1) / 2;
+    return 2 * rows * tk * depth;
+}
+
 double wf_flop(const weft_graph *g, const struct wf_node *n)
 {
     const char *op = n->op->name;
@@ -46,6 +62,12 @@ double wf_flop(const weft_graph *g, const struct wf_node *n)
         return matmul_flop(g, n, 0);
     if (n->op->id == WF_OP_matmul_apply)
         return matmul_flop(g, n, 1);
+    if (n->op->id == WF_OP_attention || n->op->id == WF_OP_attention_packed)
+        return attention_flop(g, n, 0, &g->values[n->first_out + 1].type);
+    if (n->op->id == WF_OP_attention_grad)
+        return 2 * attention_flop(g, n, 1, in_type(g, n, 5));
+    if (n->op->id == WF_OP_attention_packed_grad)
+        return 2 * attention_flop(g, n, 1, in_type(g, n, 3));
     if (!strcmp(op, "conv") || !strcmp(op, "conv_fused"))
         return conv_flop(in_type(g, n, 1), &g->values[n->first_out].type);
     if (!strcmp(op, "conv_grad_input"))
