@@ -41,13 +41,14 @@ bool wf_kplan_all(const struct wf_kplan *p, weft_dtype t)
     return true;
 }
 
-/* The first fast kernel that takes the call; *out stays NULL when none does. */
-static weft_status choose_fast(struct wf_kplan *p, const struct wf_kernel **out)
+/* The first kernel of the table that takes the call; *out stays NULL when none does. The table also
+ * has the reference kernels that need scratch memory, for their plan. */
+static weft_status choose_listed(struct wf_kplan *p, bool ref_only, const struct wf_kernel **out)
 {
     for (int i = 0; fast[i].op_id >= 0; i++) {
         weft_status st;
 
-        if (fast[i].op_id != p->op->id)
+        if (fast[i].op_id != p->op->id || (ref_only && strcmp(fast[i].impl, "ref") != 0))
             continue;
         p->state = NULL;
         p->scratch_bytes = 0;
@@ -61,12 +62,17 @@ static weft_status choose_fast(struct wf_kplan *p, const struct wf_kernel **out)
     return WEFT_OK;
 }
 
+static weft_status choose_fast(struct wf_kplan *p, const struct wf_kernel **out)
+{
+    return choose_listed(p, false, out);
+}
+
 weft_status wf_kernel_choose(struct wf_kplan *p, bool ref_only, const struct wf_kernel **out)
 {
     weft_status st;
 
     *out = NULL;
-    st = ref_only ? WEFT_OK : choose_fast(p, out);
+    st = choose_listed(p, ref_only, out);
     if (!st && !*out && !ref_only)
         st = wf_plan_widened(p, choose_fast, out);
     if (st || *out)
