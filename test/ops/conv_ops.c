@@ -1,4 +1,6 @@
 /* conv_ops.c - convolution, pooling, resizing: one row per op and shape. Wanted values come from Keras 3. */
+#include <math.h>
+
 #include "ops/harness.h"
 #include "weft/ops_conv.h"
 
@@ -57,6 +59,8 @@ static weft_val build_up(weft_graph *g, const weft_val *in)
     return weft_resize(g, in[0],
                        WEFT_OPTS(weft_resize_opts, .scale = {2}, .method = WEFT_RESIZE_BILINEAR));
 }
+
+#define BIG .flags = OP_NO_GRAD | OP_F32_ONLY /* differences for every element would take long */
 
 /* clang-format off */
 static const struct op_case cases[] = {
@@ -144,6 +148,9 @@ static const struct op_case cases[] = {
     {.op = "max_pool", .attrs = "window=[2,3,2] strides=[2,1,1] padding=explicit pads=[1,0,2,2,0,1]", .n_in = 1,
      .flags = OP_NO_HALF, .in = {DISTINCT(-1, 1, 1, 4, 3, 3, 2)}},
     {.op = "max_pool", .attrs = "window=[17,16]", .n_in = 1, .in = {DISTINCT(-1, 1, 1, 17, 18, 2)}, .flags = OP_NO_HALF},
+    {.op = "max_pool", .attrs = "window=[3] strides=[1]", .n_in = 1, .flags = OP_NO_GRAD | OP_F32_ONLY | OP_EXACT,
+     .in = {DATA(WEFT_F32, ((double[]){1, 2, 2, NAN, 0, NAN, 3, -0.0, 0.0}), 1, 9, 1)},
+     .want = (double[]){2, NAN, NAN, NAN, NAN, NAN, 3}, .n_want = 7},
     {.op = "max_pool", .attrs = "window=[2]", .n_in = 1, .in = {F32(-1, 1, 0, 4, 4, 3)}},
     {.op = "max_pool", .attrs = "window=[2]", .n_in = 1, .in = {F32(-1, 1, 2, 4, 4, 0)}},
     {.op = "max_pool_grad", .attrs = "window=[2] strides=[1,1]", .n_in = 3, .no_grad = 6,
@@ -164,6 +171,34 @@ static const struct op_case cases[] = {
     {.op = "resize", .attrs = "size=[2,9]", .n_in = 1, .in = {F32(-1, 1, 1, 5, 4, 2)}},
     {.op = "resize_grad", .attrs = "size=[5,3] method=bilinear", .n_in = 2, .no_grad = 2,
      .in = {F32(-1, 1, 1, 5, 3, 2), F32(0, 1, 1, 3, 4, 2)}},
+
+    /* whole vectors and what is left of them, several tasks: the fast kernels beside the definition */
+    {.op = "conv", .n_in = 2, .in = {F32(-1, 1, 3, 14, 14, 32), F32(-1, 1, 3, 3, 32, 40)}, BIG, .tol = 3e-5},
+    {.op = "conv_grad_input", .attrs = "padding=same", .n_in = 3, BIG, .tol = 3e-5,
+     .in = {F32(-1, 1, 3, 16, 12, 24), F32(-1, 1, 3, 3, 17, 24), F32(0, 1, 3, 16, 12, 17)}},
+    {.op = "conv_grad_filter", .attrs = "padding=same", .n_in = 3, BIG, .tol = 3e-5,
+     .in = {F32(-1, 1, 5, 12, 8, 20), F32(-1, 1, 5, 12, 8, 33), F32(0, 1, 3, 3, 20, 33)}},
+    {.op = "conv", .attrs = "padding=same strides=[2]", .n_in = 2, BIG,
+     .in = {F32(-1, 1, 2, 21, 19, 3), F32(-1, 1, 7, 7, 3, 35)}},
+    {.op = "conv_grad_filter", .attrs = "padding=same strides=[2]", .n_in = 3, BIG, .tol = 3e-5,
+     .in = {F32(-1, 1, 2, 21, 19, 3), F32(-1, 1, 2, 11, 10, 35), F32(0, 1, 7, 7, 3, 35)}},
+    {.op = "conv_transpose", .attrs = "padding=same strides=[2]", .n_in = 2, BIG,
+     .in = {F32(-1, 1, 2, 9, 7, 40), F32(-1, 1, 5, 5, 3, 40)}},
+    {.op = "conv", .attrs = "padding=same strides=[2] groups=37", .n_in = 2, BIG,
+     .in = {F32(-1, 1, 2, 13, 14, 37), F32(-1, 1, 3, 3, 1, 74)}},
+    {.op = "max_pool", .attrs = "window=[2]", .n_in = 1, .in = {DISTINCT(-1, 1, 3, 13, 14, 37)}, BIG},
+    {.op = "max_pool", .attrs = "window=[3] strides=[2] padding=same", .n_in = 1,
+     .in = {DISTINCT(-1, 1, 2, 13, 14, 19)}, BIG},
+    {.op = "max_pool_grad", .attrs = "window=[2]", .n_in = 3, .flags = OP_NO_GRAD | OP_F32_ONLY | OP_EXACT,
+     .in = {F32(-1, 1, 3, 6, 7, 37), IDS(U8, 0, 3, 3, 6, 7, 37), F32(0, 1, 3, 13, 15, 37)}},
+    {.op = "max_pool_grad", .attrs = "window=[3] strides=[2]", .n_in = 3, BIG,
+     .in = {F32(-1, 1, 2, 6, 5, 21), IDS(U8, 0, 8, 2, 6, 5, 21), F32(0, 1, 2, 13, 12, 21)}},
+    {.op = "avg_pool", .attrs = "window=[3] strides=[2] padding=same", .n_in = 1, .in = {F32(-1, 1, 2, 13, 14, 37)}, BIG},
+    {.op = "avg_pool_grad", .attrs = "window=[3] strides=[2] padding=same", .n_in = 2, BIG,
+     .in = {F32(-1, 1, 2, 7, 7, 37), F32(0, 1, 2, 13, 14, 37)}},
+    {.op = "resize", .attrs = "size=[19,9] method=bilinear", .n_in = 1, .in = {F32(-1, 1, 2, 13, 14, 37)}, BIG},
+    {.op = "resize_grad", .attrs = "size=[19,9] method=bilinear", .n_in = 2, BIG,
+     .in = {F32(-1, 1, 2, 19, 9, 37), F32(0, 1, 2, 13, 14, 37)}},
 
     /* what is refused */
     {.op = "conv", .n_in = 2, .in = {F32(-1, 1, 2, 5, 3), F32(-1, 1, 3, 4, 3)}, .fails = WEFT_ESHAPE,

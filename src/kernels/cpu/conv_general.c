@@ -128,7 +128,9 @@ weft_status wf_conv_make_views(struct wf_conv *c, struct wf_arena *arena)
         if (st)
             return st;
         views[i].packed = p->packed_group;
-        p->packed_group += wf_gemm_packed_b(c->gemm, views[i].taps.n * p->c_src, p->c_dst);
+        p->packed_group += p->narrow
+                               ? views[i].taps.n * p->c_src * p->c_dst
+                               : wf_gemm_packed_b(c->gemm, views[i].taps.n * p->c_src, p->c_dst);
         views[i].first_tile = p->n_tiles;
         views[i].n_tiles = wf_ceil_div(views[i].n_pixels, p->rows);
         p->n_tiles += views[i].n_tiles;
@@ -148,6 +150,7 @@ weft_status wf_general_plan(struct wf_conv *c, struct wf_arena *arena)
 
     p->c_src = (back ? g->c_out : g->c_in) / g->groups;
     p->c_dst = (back ? g->c_in : g->c_out) / g->groups;
+    p->narrow = p->c_dst <= c->fns->narrow;
     p->rows =
         filter ? MAX_ROWS_FILTER
                : wf_min_i64(MAX_ROWS, wf_max_i64(c->gemm->mr, wf_ceil_div(n_pixels, WANT_TASKS)));
@@ -164,7 +167,11 @@ weft_status wf_general_plan(struct wf_conv *c, struct wf_arena *arena)
         p->n_cuts *= 2;
     p->tile_n = wf_round_up(wf_ceil_div(p->c_dst, p->n_cuts), c->gemm->nr);
     p->n_cuts = wf_ceil_div(p->c_dst, p->tile_n);
-    c->thread_floats = p->rows * (p->ld + (back ? p->tile_n : 0));
+    c->thread_floats = p->rows * p->ld;
+    if (back)
+        c->thread_floats += p->rows * p->tile_n;
+    if (filter && p->narrow)
+        c->thread_floats += p->c_dst * p->ld;
     if (!filter) {
         c->shared_floats = g->groups * p->packed_group;
         return WEFT_OK;
@@ -178,7 +185,8 @@ weft_status wf_general_plan(struct wf_conv *c, struct wf_arena *arena)
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* Task: one panel of one tap of one view of one group. */
+/* Task: one panel of one tap of one view of one group. For narrow products, which have one panel, the filter is packed
+ * as [c_dst][k]. */
 static void pack_task(void *arg, int64_t task, int thread)
 {
     const struct wf_conv_run *r = arg;
@@ -196,10 +204,18 @@ static void pack_task(void *arg, int64_t task, int thread)
     while (tap >= v->taps.n)
         tap -= v++->taps.n;
     from = v->filter_tap[tap] * (g->c_in / g->groups) * g->c_out + group * (g->c_out / g->groups);
-    gemm->pack_b(r->shared + group * p->packed_group + v->packed +
-                     (panel * v->taps.n + tap) * p->c_src * gemm->nr,
-                 r->w + from + (back ? col * g->c_out : col), WF_GEMM_F32, g->c_out, back, p->c_src,
-                 wf_min_i64(gemm->nr, p->c_dst - col));
+    float *dst = r->shared + group * p->packed_group + v->packed;
+
+    if (!p->narrow) {
+        gemm->pack_b(dst + (panel * v->taps.n + tap) * p->c_src * gemm->nr,
+                     r->w + from + (back ? col * g->c_out : col), WF_GEMM_F32, g->c_out, back,
+                     p->c_src, wf_min_i64(gemm->nr, p->c_dst - col));
+        return;
+    }
+    for (int64_t j = 0; j < p->c_dst; j++)
+        for (int64_t k = 0; k < p->c_src; k++)
+            dst[(j * v->taps.n + tap) * p->c_src + k] =
+                r->w[from + (back ? j * g->c_out + k : k * g->c_out + j)];
 }
 
 /* ---- forward, gradient of the input ---------------------------------------------------------- */
@@ -318,9 +334,12 @@ static void tile_task(void *arg, int64_t task, int thread)
         gather_rows(r, v, row, blk.m, group, &b, gathered);
         blk.k = b.n_taps * b.n_c;
         blk.b = r->shared + group * p->packed_group + v->packed + n0 * k +
-                (b.tap * p->c_src + b.c) * c->gemm->nr;
+                (b.tap * p->c_src + b.c) * (p->narrow ? 1 : c->gemm->nr);
         blk.accumulate = i > 0;
-        c->gemm->block(&blk);
+        if (p->narrow)
+            c->fns->dots(blk.c, blk.ldc, gathered, p->ld, blk.m, blk.b, k, blk.n, blk.k, i > 0);
+        else
+            c->gemm->block(&blk);
     }
     if (apart)
         scatter_rows(r, v, row, blk.m, result, p->tile_n, col, blk.n);
@@ -329,6 +348,37 @@ static void tile_task(void *arg, int64_t task, int thread)
 }
 
 /* ---- gradient of the filter ------------------------------------------------------------------ */
+
+/* Narrow: dw = (dyᵀ · gathered)ᵀ for the tiles [from, to), a group, a block of K. */
+static void narrow_filter(const struct wf_conv_run *r, int64_t from, int64_t to, int64_t group,
+                          const struct block *b, float *dw, int thread)
+{
+    const struct wf_general *p = &r->c->general;
+    const struct wf_conv_geom *g = &r->c->d.geom;
+    float *gathered = wf_conv_thread(r, thread), *sums = gathered + p->rows * p->ld;
+    int64_t col = group * p->c_dst;
+    struct wf_gemm_block blk = {.m = p->c_dst,
+                                .n = b->n_taps * b->n_c,
+                                .a_rs = 1,
+                                .a_cs = g->c_out,
+                                .b = gathered,
+                                .b_ld = p->ld,
+                                .c = sums,
+                                .ldc = p->ld};
+
+    for (int64_t i = from; i < to; i++) {
+        int64_t row = i * p->rows;
+
+        blk.k = wf_min_i64(p->rows, p->views->n_pixels - row);
+        blk.a = r->y + row * g->c_out + col;
+        blk.accumulate = i > from;
+        gather_rows(r, p->views, row, blk.k, group, b, gathered);
+        r->c->gemm->block(&blk);
+    }
+    for (int64_t k = 0; k < blk.n; k++)
+        for (int64_t j = 0; j < p->c_dst; j++)
+            dw[(b->tap * p->c_src + b->c + k) * g->c_out + col + j] = sums[j * p->ld + k];
+}
 
 /* Task: a chunk of pixel tiles, a group, a block of K, some columns. */
 static void filter_task(void *arg, int64_t task, int thread)
@@ -355,6 +405,10 @@ static void filter_task(void *arg, int64_t task, int thread)
                                 .b_ld = g->c_out,
                                 .ldc = g->c_out};
 
+    if (p->narrow) {
+        narrow_filter(r, from, to, group, &b, dw, thread);
+        return;
+    }
     blk.c = dw + (b.tap * p->c_src + b.c) * g->c_out + col;
     for (int64_t i = from; i < to; i++) {
         int64_t row = i * p->rows;

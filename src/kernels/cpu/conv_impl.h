@@ -35,6 +35,7 @@ struct wf_general {
     const struct wf_conv_view *views;
     int64_t n_views;
     int64_t c_src, c_dst; /* channels of a group on either side */
+    bool narrow;          /* so few of the latter that products are turned round to fill vectors */
     int64_t rows;         /* pixels of a tile */
     int64_t n_tiles;      /* of all views */
     int64_t block_taps;   /* taps of a block of K, and the channels of a tap in it */

@@ -49,6 +49,10 @@ struct wf_conv_fns {
      * at + offset, zeros where there is none, side by side into dst. */
     void (*gather)(float *dst, const struct wf_conv_image *src, const struct wf_conv_taps *taps,
                    int64_t from, int64_t to, const int64_t at[3], int64_t c, int64_t n_c);
+    int narrow; /* up to so many columns `dots` is the better product */
+    /* c[i][j] (+)= sum over k of a[i][k] b[j][k], in VF_N interleaved chains, which are then added. */
+    void (*dots)(float *c, int64_t ldc, const float *a, int64_t lda, int64_t m, const float *b,
+                 int64_t ldb, int64_t n, int64_t k, bool accumulate);
     /* y[i] = sum over taps, in order, of x w */
     void (*depth)(const struct wf_depth_row *r);
     /* dw[tap[t]] += sum over pixels, in order, of x y; reads y, not w. */

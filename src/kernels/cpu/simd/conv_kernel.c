@@ -146,14 +146,6 @@ static void gather(float *dst, const struct wf_conv_image *src, const struct wf_
     }
 }
 
-/* ---- channel by channel ---------------------------------------------------------------------- */
-
-#if defined(WF_LEVEL_PORTABLE)
-#define TAPS 6
-#else
-#define TAPS 9 /* of a filter gradient in registers */
-#endif
-
 WF_SIMD_INLINE vf load(const float *p, int64_t w)
 {
     return w == VF_N ? vf_load(p) : vf_loadn(p, w);
@@ -166,6 +158,60 @@ WF_SIMD_INLINE void store(float *p, vf x, int64_t w)
     else
         vf_storen(p, x, w);
 }
+
+/* ---- narrow products ------------------------------------------------------------------------- */
+
+/* mi rows by nj columns of C. */
+WF_SIMD_INLINE void dots_block(const int mi, const int nj, float *c, int64_t ldc, const float *a,
+                               int64_t lda, const float *b, int64_t ldb, int64_t k, bool accumulate)
+{
+    vf acc[4][2];
+
+    UNROLL for (int i = 0; i < mi; i++) UNROLL for (int j = 0; j < nj; j++) acc[i][j] = vf_zero();
+    for (int64_t p = 0; p < k; p += VF_N) {
+        int64_t w = k - p < VF_N ? k - p : VF_N;
+        vf bv[2];
+
+        UNROLL for (int j = 0; j < nj; j++) bv[j] = load(b + j * ldb + p, w);
+        UNROLL for (int i = 0; i < mi; i++)
+        {
+            vf av = load(a + i * lda + p, w);
+
+            UNROLL for (int j = 0; j < nj; j++) acc[i][j] = vf_fma(av, bv[j], acc[i][j]);
+        }
+    }
+    UNROLL for (int i = 0; i < mi; i++) UNROLL for (int j = 0; j < nj; j++) c[i * ldc + j] =
+        vf_hsum(acc[i][j]) + (accumulate ? c[i * ldc + j] : 0.0f);
+}
+
+static void dots(float *c, int64_t ldc, const float *a, int64_t lda, int64_t m, const float *b,
+                 int64_t ldb, int64_t n, int64_t k, bool accumulate)
+{
+    int64_t i = 0;
+
+    for (; i + 4 <= m; i += 4) {
+        int64_t j = 0;
+
+        for (; j + 2 <= n; j += 2)
+            dots_block(4, 2, c + i * ldc + j, ldc, a + i * lda, lda, b + j * ldb, ldb, k,
+                       accumulate);
+        if (j < n)
+            dots_block(4, 1, c + i * ldc + j, ldc, a + i * lda, lda, b + j * ldb, ldb, k,
+                       accumulate);
+    }
+    for (; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            dots_block(1, 1, c + i * ldc + j, ldc, a + i * lda, lda, b + j * ldb, ldb, k,
+                       accumulate);
+}
+
+/* ---- channel by channel ---------------------------------------------------------------------- */
+
+#if defined(WF_LEVEL_PORTABLE)
+#define TAPS 6
+#else
+#define TAPS 9 /* of a filter gradient in registers */
+#endif
 
 /* m pixels from pixel i on, w channels from c on. */
 WF_SIMD_INLINE void depth_pixels(const struct wf_depth_row *r, int64_t i, const int m, int64_t c,
@@ -281,6 +327,8 @@ const struct wf_conv_fns WF_LEVELED(wf_conv_fns) = {
     .nr = 2 * VF_N,
     .row = row,
     .gather = gather,
+    .narrow = VF_N / 2,
+    .dots = dots,
     .depth = depth,
     .depth_filter = depth_filter,
     .expand = expand,

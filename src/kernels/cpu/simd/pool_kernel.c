@@ -2,12 +2,6 @@
 #include "kernels/cpu/pool_kernel.h"
 #include "kernels/cpu/simd.h"
 
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
 /* ---- bytes in lanes -------------------------------------------------------------------------- */
 
 WF_SIMD_INLINE vi load_u8(const uint8_t *p, int64_t n)
@@ -126,21 +120,33 @@ static void max(const struct wf_max_row *r)
     }
 }
 
+WF_SIMD_INLINE void spread_tap(float *dx, vf dy, vi arg, int32_t tap, int64_t w)
+{
+    store(dx, vf_keep(vm_eqi(arg, vi_set1(tap)), dy), w);
+}
+
 WF_SIMD_INLINE void spread_window(const struct wf_max_spread *r, float *dx, vf dy, vi arg,
-                                  const int64_t k[3], int64_t w)
+                                  int64_t w)
 {
     int32_t tap = 0;
 
-    for (int64_t d = 0; d < k[0]; d++)
-        for (int64_t h = 0; h < k[1]; h++)
-            UNROLL for (int64_t i = 0; i < k[2]; i++, tap++)
-                store(dx + d * r->plane + h * r->line + i * r->channels,
-                      vf_keep(vm_eqi(arg, vi_set1(tap)), dy), w);
+    for (int64_t d = 0; d < r->k[0]; d++)
+        for (int64_t h = 0; h < r->k[1]; h++)
+            for (int64_t i = 0; i < r->k[2]; i++, tap++)
+                spread_tap(dx + d * r->plane + h * r->line + i * r->channels, dy, arg, tap, w);
+}
+
+/* Two by two, unrolled. */
+WF_SIMD_INLINE void spread_2x2(const struct wf_max_spread *r, float *dx, vf dy, vi arg)
+{
+    spread_tap(dx, dy, arg, 0, VF_N);
+    spread_tap(dx + r->channels, dy, arg, 1, VF_N);
+    spread_tap(dx + r->line, dy, arg, 2, VF_N);
+    spread_tap(dx + r->line + r->channels, dy, arg, 3, VF_N);
 }
 
 static void max_spread(const struct wf_max_spread *r)
 {
-    static const int64_t two_by_two[3] = {1, 2, 2};
     bool two = r->k[0] == 1 && r->k[1] == 2 && r->k[2] == 2;
 
     for (int64_t i = 0; i < r->n; i++) {
@@ -150,11 +156,11 @@ static void max_spread(const struct wf_max_spread *r)
         int64_t c = 0;
 
         for (; two && c + VF_N <= r->channels; c += VF_N)
-            spread_window(r, dx + c, vf_load(dy + c), load_u8(arg + c, VF_N), two_by_two, VF_N);
+            spread_2x2(r, dx + c, vf_load(dy + c), load_u8(arg + c, VF_N));
         for (; c < r->channels; c += VF_N) {
             int64_t w = r->channels - c < VF_N ? r->channels - c : VF_N;
 
-            spread_window(r, dx + c, load(dy + c, w), load_u8(arg + c, w), r->k, w);
+            spread_window(r, dx + c, load(dy + c, w), load_u8(arg + c, w), w);
         }
     }
 }
