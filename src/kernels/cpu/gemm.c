@@ -346,6 +346,17 @@ void wf_gemm_plan(struct wf_gemm *g, const struct wf_gemm_desc *d, const struct 
     *scratch_bytes = g->scratch_bytes;
 }
 
+void wf_gemm_recut(struct wf_gemm *g, int64_t tile_m, int64_t tile_n, int64_t n_chunks, int read_a,
+                   int read_b, size_t *scratch_bytes)
+{
+    cut(g, tile_m, wf_max_i64(tile_n, wf_min_i64(g->d.n, WF_GEMM_WHOLE_ROWS)), n_chunks);
+    g->swap = false;
+    g->read_a = read_a;
+    g->read_b = read_b;
+    lay_out(g);
+    *scratch_bytes = g->scratch_bytes;
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 struct run {

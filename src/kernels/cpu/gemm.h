@@ -7,10 +7,10 @@
  * What holds everywhere:
  * - all matrices are row-major; op(A) is m x k, op(B) is k x n, C is m x n; op is the transpose
  *   when trans_a or trans_b is set, and lda, ldb are the distances between the rows as stored;
- * - sums are f32. Each element of C adds its products in the order of k, in blocks of K whose
- *   lengths follow from the shape, and the blocks' sums in their order. Tiling follows from
- *   shape, types and SIMD level; bits depend on nothing else: not on the number of threads, the
- *   epilogue or the addresses;
+ * - sums are f32. Each element of C adds its products in the order of k, in blocks of K, and the
+ *   blocks' sums in their order. How K and C are cut follows from the sizes, distances and types in
+ *   the description and from the SIMD level; bits depend on nothing else: not on the number of
+ *   threads, the epilogue or the addresses;
  * - nothing is read or written outside the matrices; nothing is allocated or locked;
  * - m, n, k and batch may be 0; an empty sum is 0. */
 #ifndef WF_KERNELS_CPU_GEMM_H
@@ -139,6 +139,11 @@ struct wf_gemm {
  * memory, nothing else; *scratch_bytes is that size. */
 void wf_gemm_plan(struct wf_gemm *g, const struct wf_gemm_desc *d, const struct wf_gemm_fns *fns,
                   int n_threads, size_t *scratch_bytes);
+
+/* Cut a plan by hand instead, for tests and tuning: tiles of about tile_m x tile_n, about n_chunks
+ * chunks of K, A and B read as said (which types and transposes must allow). */
+void wf_gemm_recut(struct wf_gemm *g, int64_t tile_m, int64_t tile_n, int64_t n_chunks, int read_a,
+                   int read_b, size_t *scratch_bytes);
 
 /* Run it. scratch is 64-byte aligned; col_sums is read only when the plan makes them. C may not
  * overlap A or B. */

@@ -241,7 +241,7 @@ static void check_c(const struct wf_gemm *g, const struct operands *o)
 {
     const struct wf_gemm_desc *d = &g->d;
     unsigned char *inside = calloc((size_t)(o->n_c + 1), 1);
-    int64_t step = 1 + d->m * d->n * d->k / 150000;
+    int64_t step = 1 + d->m * d->n * d->k / 40000;
 
     for (int64_t b = 0; b < d->batch; b++)
         for (int64_t i = 0; i < d->m; i++)
@@ -288,8 +288,14 @@ static struct wf_pool *pools[8];
 static weft_ctx *ctx;
 static const int thread_counts[] = {1, 2, 3, 7};
 
+/* A cut forced on the plan; NULL leaves it alone. */
+struct recut {
+    int64_t tile_m, tile_n, n_chunks;
+    int read_a, read_b;
+};
+
 static void run_case(const struct wf_gemm_fns *fns, const struct shape *s, int flags, int types,
-                     bool epilogue)
+                     bool epilogue, const struct recut *re)
 {
     struct wf_gemm_desc d = describe(s, flags, types);
     struct operands o;
@@ -311,6 +317,8 @@ static void run_case(const struct wf_gemm_fns *fns, const struct shape *s, int f
         size_t bytes;
 
         wf_gemm_plan(&g, &d, fns, thread_counts[t], &bytes);
+        if (re)
+            wf_gemm_recut(&g, re->tile_m, re->tile_n, re->n_chunks, re->read_a, re->read_b, &bytes);
         bytes = (bytes + 63) / 64 * 64;
         o.scratch = guarded_new(bytes);
         memset(o.scratch.p, 0xff, bytes); /* NaN: scratch is never read before it is written */
@@ -359,7 +367,7 @@ static void every_element_is_its_sum_in_order_of_k(void **state)
     for (int l = 0; l < n_levels; l++)
         for (int i = 0; i < WF_COUNT(shapes); i++)
             for (int flags = 0; flags < 16; flags++)
-                run_case(levels[l], &shapes[i], flags, 0, flags % 3 == 0);
+                run_case(levels[l], &shapes[i], flags, 0, flags % 3 == 0, NULL);
 }
 
 static void empty_sizes_give_zeros_and_the_epilogue(void **state)
@@ -368,7 +376,7 @@ static void empty_sizes_give_zeros_and_the_epilogue(void **state)
     for (int l = 0; l < n_levels; l++)
         for (int i = 0; i < WF_COUNT(empties); i++)
             for (int flags = 0; flags < 16; flags++)
-                run_case(levels[l], &empties[i], flags, 0, true);
+                run_case(levels[l], &empties[i], flags, 0, true, NULL);
 }
 
 static void halves_are_converted_and_summed_in_f32(void **state)
@@ -383,7 +391,7 @@ static void halves_are_converted_and_summed_in_f32(void **state)
         for (int i = 0; i < WF_COUNT(some); i++)
             for (int t = 0; t < WF_COUNT(types); t++)
                 for (int flags = 0; flags < 16; flags++)
-                    run_case(levels[l], &some[i], flags, types[t], flags & 1);
+                    run_case(levels[l], &some[i], flags, types[t], flags & 1, NULL);
 }
 
 static void training_shapes_with_far_apart_rows(void **state)
@@ -395,7 +403,28 @@ static void training_shapes_with_far_apart_rows(void **state)
     for (int l = 0; l < n_levels; l++)
         for (int i = 0; i < WF_COUNT(some); i++)
             for (int flags = 0; flags < 4; flags++)
-                run_case(levels[l], &some[i], flags, 0, true);
+                run_case(levels[l], &some[i], flags, 0, true, NULL);
+}
+
+/* Whatever the planner prefers, every cut it may choose keeps the promise. */
+static void every_cut_keeps_the_promise(void **state)
+{
+    static const struct shape some[] = {
+        {45, 150, 300, 2, 1}, {64, 130, 1100, 1, 0}, {100, 20, 70, 1, 0}};
+    static const int64_t cuts[][3] = {
+        {7, 32, 1}, {30, 128, 1}, {16, 200, 4}, {512, 1024, 1}, {20, 64, 3}};
+
+    (void)state;
+    for (int l = 0; l < n_levels; l++)
+        for (int i = 0; i < WF_COUNT(some) * WF_COUNT(cuts) * 4 * 2 * 3; i++) {
+            const int64_t *c = cuts[i % WF_COUNT(cuts)];
+            int j = i / WF_COUNT(cuts), flags = j % 4, way = j / 4 % 6;
+            struct recut re = {c[0], c[1], c[2], way % 2, way / 2};
+
+            if (re.read_b == WF_GEMM_DIRECT && flags & 2)
+                continue;
+            run_case(levels[l], &some[j / 24], flags | (i % 4) << 2, 0, i % 2, &re);
+        }
 }
 
 static void one_b_serves_every_batch_item(void **state)
@@ -505,6 +534,7 @@ int main(void)
         cmocka_unit_test(empty_sizes_give_zeros_and_the_epilogue),
         cmocka_unit_test(halves_are_converted_and_summed_in_f32),
         cmocka_unit_test(training_shapes_with_far_apart_rows),
+        cmocka_unit_test(every_cut_keeps_the_promise),
         cmocka_unit_test(one_b_serves_every_batch_item),
         cmocka_unit_test(blocks_take_any_strides_and_packed_operands),
     };
