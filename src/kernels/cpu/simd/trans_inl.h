@@ -71,23 +71,57 @@ WF_SIMD_INLINE void wf_transpose(vf *v)
 
 enum { WF_NARROW = 16 }; /* columns at most; a multiple of VF_N */
 
-/* n <= VF_N narrow rows as columns; lanes past n hold zero. A load may run on into the next row,
- * but not past the group: what it brings along stands in columns past the width, which nobody
- * reads. */
+/* A row's part of up to VF_N elements: in_row of them belong to the row, in_group to the group.
+ * With AVX-512 a mask costs nothing; elsewhere a load may run on into the next row, but not past
+ * the group: what it brings along stands in columns past the width, which nobody reads. */
+WF_SIMD_INLINE vf wf_narrow_part(const float *x, int64_t in_row, int64_t in_group)
+{
+#if defined(WF_LEVEL_AVX512)
+    (void)in_group;
+    return vf_loadn(x, in_row);
+#else
+    (void)in_row;
+    return vf_load_to(x, in_group);
+#endif
+}
+
+/* n <= VF_N narrow rows as columns; lanes past n repeat the last row. */
 WF_SIMD_INLINE void wf_narrow_load(vf *col, int64_t n, int64_t width, const float *x)
 {
     for (int64_t c = 0; c < width; c += VF_N) {
-        int64_t left = n * width - c;
+        int64_t in_row = width - c < VF_N ? width - c : VF_N, last = (n - 1) * width + c;
+        vf v[VF_N];
 
-        for (int r = 0; r < VF_N; r++, left -= width)
-            col[c + r] = r < n ? vf_load_to(x + r * width + c, left) : vf_zero();
-        wf_transpose(col + c);
+        if (n == VF_N)
+            for (int r = 0; r < VF_N; r++)
+                v[r] = wf_narrow_part(x + r * width + c, in_row, (VF_N - r) * width - c);
+        else
+            for (int r = 0; r < VF_N; r++)
+                v[r] = r < n ? wf_narrow_part(x + r * width + c, in_row, (n - r) * width - c)
+                             : vf_loadn(x + last, in_row);
+        wf_transpose(v);
+        for (int r = 0; r < VF_N; r++)
+            col[c + r] = v[r];
     }
 }
 
 /* And back; the columns are lost. A store may run on into the next row, whose own comes later. */
 WF_SIMD_INLINE void wf_narrow_store(vf *col, int64_t n, int64_t width, float *y)
 {
+#if defined(WF_LEVEL_AVX512)
+    vf v[VF_N];
+
+    for (int r = 0; r < VF_N; r++)
+        v[r] = col[r];
+    wf_transpose(v);
+    if (n == VF_N)
+        for (int r = 0; r < VF_N; r++)
+            vf_storen(y + r * width, v[r], width);
+    else
+        for (int r = 0; r < VF_N; r++)
+            if (r < n)
+                vf_storen(y + r * width, v[r], width);
+#else
     int64_t left = n * width;
 
     for (int64_t c = 0; c < width; c += VF_N)
@@ -95,6 +129,7 @@ WF_SIMD_INLINE void wf_narrow_store(vf *col, int64_t n, int64_t width, float *y)
     for (int64_t r = 0; r < n; r++, left -= width)
         for (int64_t c = 0; c < width; c += VF_N)
             vf_store_to(y + r * width + c, col[c + r], left - c);
+#endif
 }
 
 #endif
