@@ -56,12 +56,13 @@ static weft_val sum_axes(struct wf_grad *r, weft_val x)
 }
 
 /* How many elements of x make one result: a constant where that is known. */
-static weft_val count(struct wf_grad *r)
+static weft_val count(struct wf_grad *r, weft_dtype dtype)
 {
     const struct wf_attr *axes = wf_attr(r->op, r->attr, "axes");
     const struct wf_type *x = wf_val_type_of(r->g, r->in[0]);
-    struct wf_set sets[] = {WF_SET_INTS("axes", axes->n, axes->ints),
-                            WF_SET_DTYPE("dtype", x->dtype)};
+    struct wf_set sets[] = {WF_SET_INTS("axes", axes->n, axes->ints), WF_SET_DTYPE("dtype", dtype)};
+    int64_t bits = 0;
+    weft_tensor t = weft_view(dtype, &bits, 0, NULL);
     double n = 1;
 
     for (int i = 0; i < (axes->n ? axes->n : x->rank); i++) {
@@ -71,7 +72,8 @@ static weft_val count(struct wf_grad *r)
             return wf_build(r->g, WF_OP_size_of, 1, r->in, 2, sets);
         n *= (double)d;
     }
-    return wf_const_like(r->g, n, r->in[0]);
+    wf_set(&bits, dtype, 0, n);
+    return weft_constant(r->g, &t);
 }
 
 static weft_val mul(weft_graph *g, weft_val a, weft_val b)
@@ -90,10 +92,21 @@ weft_status grad_sum(struct wf_grad *r)
     return r->g->st;
 }
 
+/* Half types cannot hold large counts: they divide in f32. */
 weft_status grad_mean(struct wf_grad *r)
 {
-    r->din[0] = wf_broadcast_like(r->g, kept(r, div(r->g, r->dout[0], count(r))), r->in[0]);
-    return r->g->st;
+    weft_graph *g = r->g;
+    weft_dtype t = wf_val_type_of(g, r->in[0])->dtype, wide = t == WEFT_F64 ? t : WEFT_F32;
+    struct wf_set to_wide[] = {WF_SET_DTYPE("dtype", wide)}, back[] = {WF_SET_DTYPE("dtype", t)};
+    weft_val dy = r->dout[0];
+
+    if (t != wide)
+        dy = wf_build(g, WF_OP_cast, 1, &dy, 1, to_wide);
+    dy = div(g, dy, count(r, wide));
+    if (t != wide)
+        dy = wf_build(g, WF_OP_cast, 1, &dy, 1, back);
+    r->din[0] = wf_broadcast_like(g, kept(r, dy), r->in[0]);
+    return g->st;
 }
 
 /* Of largest and smallest: equal ones share the gradient evenly. */

@@ -12,18 +12,18 @@
         {.op = op_, .impl = "program", .n_in = 1, .in = {SMOOTH(lo, hi, 0, 4)}, __VA_ARGS__}, \
         {.op = op_, .impl = "program", .n_in = 1, .in = {SMOOTH(lo, hi, 1)}, __VA_ARGS__},    \
     {                                                                                         \
-        .op = op_, .impl = "program", .n_in = 1, .in = {SMOOTH(lo, hi, 5, 7919)}, __VA_ARGS__ \
+        .op = op_, .impl = "program", .n_in = 1, .in = {SMOOTH(lo, hi, 3, 5503)}, __VA_ARGS__ \
     }
 
-#define FUSED(op_, lo, hi, ...)                                             \
-    {.op = op_,                                                             \
-     .impl = "program",                                                     \
-     .n_in = 2,                                                             \
-     .in = {F32(-1, 1, 3, 7), SMOOTH(lo, hi, 3, 7)},                        \
-     __VA_ARGS__},                                                          \
-    {                                                                       \
-        .op = op_, .impl = "program", .n_in = 2,                            \
-        .in = {F32(-1, 1, 2, 17011), SMOOTH(lo, hi, 2, 17011)}, __VA_ARGS__ \
+#define FUSED(op_, lo, hi, ...)                                           \
+    {.op = op_,                                                           \
+     .impl = "program",                                                   \
+     .n_in = 2,                                                           \
+     .in = {F32(-1, 1, 3, 7), SMOOTH(lo, hi, 3, 7)},                      \
+     __VA_ARGS__},                                                        \
+    {                                                                     \
+        .op = op_, .impl = "program", .n_in = 2,                          \
+        .in = {F32(-1, 1, 2, 8209), SMOOTH(lo, hi, 2, 8209)}, __VA_ARGS__ \
     }
 
 /* Every way to broadcast: same, scalars, row vectors, columns, both ways, leading axes, empty. */
@@ -78,29 +78,29 @@
     }
 
 /* Several tiles. */
-#define LARGE(op_, alo, ahi, blo, bhi, ...)                                \
-    {.op = op_,                                                            \
-     .impl = "program",                                                    \
-     .n_in = 2,                                                            \
-     .in = {F32(alo, ahi, 300, 131), F32(blo, bhi, 300, 131)},             \
-     __VA_ARGS__},                                                         \
-        {.op = op_,                                                        \
-         .impl = "program",                                                \
-         .n_in = 2,                                                        \
-         .in = {F32(alo, ahi, 300, 131), F32(blo, bhi, 131)},              \
-         __VA_ARGS__},                                                     \
-        {.op = op_,                                                        \
-         .n_in = 2,                                                        \
-         .in = {F32(alo, ahi, 300, 131), F32(blo, bhi, 300, 1)},           \
-         __VA_ARGS__},                                                     \
-        {.op = op_,                                                        \
-         .impl = "program",                                                \
-         .n_in = 2,                                                        \
-         .in = {F32(alo, ahi, 1), F32(blo, bhi, 300, 131)},                \
-         __VA_ARGS__},                                                     \
-    {                                                                      \
-        .op = op_, .impl = "program", .n_in = 2,                           \
-        .in = {F32(alo, ahi, 3, 20011), F32(blo, bhi, 20011)}, __VA_ARGS__ \
+#define LARGE(op_, alo, ahi, blo, bhi, ...)                              \
+    {.op = op_,                                                          \
+     .impl = "program",                                                  \
+     .n_in = 2,                                                          \
+     .in = {F32(alo, ahi, 127, 131), F32(blo, bhi, 127, 131)},           \
+     __VA_ARGS__},                                                       \
+        {.op = op_,                                                      \
+         .impl = "program",                                              \
+         .n_in = 2,                                                      \
+         .in = {F32(alo, ahi, 127, 131), F32(blo, bhi, 131)},            \
+         __VA_ARGS__},                                                   \
+        {.op = op_,                                                      \
+         .n_in = 2,                                                      \
+         .in = {F32(alo, ahi, 127, 131), F32(blo, bhi, 127, 1)},         \
+         __VA_ARGS__},                                                   \
+        {.op = op_,                                                      \
+         .impl = "program",                                              \
+         .n_in = 2,                                                      \
+         .in = {F32(alo, ahi, 1), F32(blo, bhi, 127, 131)},              \
+         __VA_ARGS__},                                                   \
+    {                                                                    \
+        .op = op_, .impl = "program", .n_in = 2,                         \
+        .in = {F32(alo, ahi, 3, 5923), F32(blo, bhi, 5923)}, __VA_ARGS__ \
     }
 
 #define GIVEN(n, ...) DATA(WEFT_F32, ((double[]){__VA_ARGS__}), n)

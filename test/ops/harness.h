@@ -22,7 +22,8 @@
  *   4. gradients of a weighted sum of the float outputs against central differences in f64, with reference
  *      kernels, on symbolic sizes; static sizes agree
  *   5. second gradients likewise
- *   6. f64, f16 and bf16 in place of f32, against f64 on the same (rounded) inputs
+ *   6. the executor, with all passes and with none: the interpreter's outputs and gradients
+ *   7. f64, f16 and bf16 in place of f32, against f64 on the same (rounded) inputs
  * A row with .fails checks that building or running fails with this status and that the text contains .text. */
 #ifndef OPS_HARNESS_H
 #define OPS_HARNESS_H
@@ -44,8 +45,8 @@ enum op_fill {
 enum op_flags {
     OP_NO_GRAD = 1,       /* no gradient is expected to work: steps 4 and 5 are left out */
     OP_NO_GRAD2 = 2,      /* step 5 is left out */
-    OP_F32_ONLY = 4,      /* step 6 is left out */
-    OP_NO_HALF = 8,       /* step 6 with f64 only (values overflow f16, ties appear by rounding) */
+    OP_F32_ONLY = 4,      /* step 7 is left out */
+    OP_NO_HALF = 8,       /* step 7 with f64 only (values overflow f16, ties appear by rounding) */
     OP_STATIC = 16,       /* needs known sizes: symbolic ones are left out */
     OP_NO_FAST_GRAD = 32, /* gradients are not compared in f32 (ill-conditioned) */
     OP_EXACT = 64         /* SIMD levels give the bits of the reference (moves, integers, random) */
@@ -72,7 +73,7 @@ struct op_case {
     unsigned flags;
     double tol;      /* 0: 1e-5 */
     double tol_grad; /* finite differences; 0: 1e-6 */
-    double tol_half; /* factor on the tolerance of step 6; 0: 1 */
+    double tol_half; /* factor on the tolerance of step 7; 0: 1 */
     const char *
         impl; /* the fast kernel that f32 calls of the op must choose; NULL: any, the reference too */
     const double *want; /* the values of the first output, from an independent source */

@@ -115,7 +115,7 @@ void row_bench(struct row *r)
 
     if (r->c->fails || r->c->build)
         return;
-    if (row_build(r, WEFT_F32, false, &b)) {
+    if (row_build(r, r->b->base, WEFT_F32, false, &b)) {
         weft_graph_free(b.g);
         return;
     }

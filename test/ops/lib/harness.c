@@ -14,9 +14,7 @@
 #define MAX_POSITIONS 16
 #define MAX_POSITIONS_LARGE 2
 #define LARGE 1000
-#define MUST(row, st, ...) must(row, st, __FILE__, __LINE__, __VA_ARGS__)
-
-static void must(const struct row *r, bool ok, const char *file, int line, const char *fmt, ...)
+void row_must(const struct row *r, bool ok, const char *file, int line, const char *fmt, ...)
 {
     char text[400];
     va_list args;
@@ -129,14 +127,15 @@ static void widen_feeds(const struct row *r, const struct wf_tensor *from, struc
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-weft_status row_build(const struct row *r, weft_dtype floats, bool symbolic, struct built *b)
+weft_status row_build(const struct row *r, weft_ctx *ctx, weft_dtype floats, bool symbolic,
+                      struct built *b)
 {
     int64_t any[WEFT_MAX_RANK];
     char name[16];
     weft_val v;
 
     *b = (struct built){0};
-    if (weft_graph_new(r->b->base, &b->g))
+    if (weft_graph_new(ctx, &b->g))
         return WEFT_ENOMEM;
     for (int i = 0; i < WEFT_MAX_RANK; i++)
         any[i] = WEFT_ANY;
@@ -179,8 +178,7 @@ static void add_term(struct built *b, weft_val term)
 }
 
 /* loss = a weighted sum of the float outputs; its gradients for the inputs that want one. */
-static weft_status differentiate(const struct row *r, struct built *b,
-                                 const struct wf_type *out_types)
+weft_status row_differentiate(const struct row *r, struct built *b, const struct wf_type *out_types)
 {
     uint64_t s = 77;
     weft_val x[OP_MAX_IN], d[OP_MAX_IN];
@@ -239,8 +237,8 @@ static bool near(double a, double want, double tol)
     return fabs(a - want) <= tol * (1 + fabs(want));
 }
 
-static void compare(const struct row *r, const char *what, const struct wf_tensor *a,
-                    const struct wf_tensor *want, double tol)
+void row_compare(const struct row *r, const char *what, const struct wf_tensor *a,
+                 const struct wf_tensor *want, double tol)
 {
     char ta[WF_TYPE_TEXT], tw[WF_TYPE_TEXT];
     int64_t n = wf_type_count(&want->type);
@@ -255,8 +253,8 @@ static void compare(const struct row *r, const char *what, const struct wf_tenso
     }
 }
 
-static void compare_bits(const struct row *r, const char *what, const struct wf_tensor *a,
-                         const struct wf_tensor *want)
+void row_compare_bits(const struct row *r, const char *what, const struct wf_tensor *a,
+                      const struct wf_tensor *want)
 {
     int64_t n = wf_type_bytes(&want->type), k = 0;
     const char *x = a->data, *y = want->data;
@@ -301,17 +299,17 @@ static void check_reference(const struct row *r, struct built *b, const struct w
                             struct op_run *ref)
 {
     struct op_run again;
-    weft_status st = row_build(r, WEFT_F32, false, b);
+    weft_status st = row_build(r, r->b->base, WEFT_F32, false, b);
 
     MUST(r, !st, "build: %s: %s", weft_status_name(st), weft_error());
     run_or_fail(r, r->b->base, b, feeds, b->n_out, b->out, NULL, ref);
     for (int i = 0; i < r->c->n_in; i++)
         if (b->in[i].id && !updates_inputs(b) && ref->val[b->in[i].id].data)
-            compare_bits(r, "an input after the run", &ref->val[b->in[i].id], &feeds[i]);
+            row_compare_bits(r, "an input after the run", &ref->val[b->in[i].id], &feeds[i]);
     run_or_fail(r, r->b->base, b, feeds, b->n_out, b->out, &(struct op_run_opts){.in_place = true},
                 &again);
     for (int i = 0; i < b->n_out; i++)
-        compare_bits(r, "in place (ref)", &again.val[b->out[i].id], &ref->val[b->out[i].id]);
+        row_compare_bits(r, "in place (ref)", &again.val[b->out[i].id], &ref->val[b->out[i].id]);
     op_run_free(&again);
     if (r->c->want) {
         const struct wf_tensor *y = &ref->val[b->out[0].id];
@@ -332,12 +330,12 @@ static void check_symbolic(const struct row *r, const struct wf_tensor *feeds,
 {
     struct built b;
     struct op_run run;
-    weft_status st = row_build(r, WEFT_F32, true, &b);
+    weft_status st = row_build(r, r->b->base, WEFT_F32, true, &b);
 
     MUST(r, !st, "build with symbolic sizes: %s: %s", weft_status_name(st), weft_error());
     run_or_fail(r, r->b->base, &b, feeds, b.n_out, b.out, NULL, &run);
     for (int i = 0; i < b.n_out; i++)
-        compare_bits(r, "symbolic sizes", &run.val[b.out[i].id], &ref->val[known->out[i].id]);
+        row_compare_bits(r, "symbolic sizes", &run.val[b.out[i].id], &ref->val[known->out[i].id]);
     op_run_free(&run);
     weft_graph_free(b.g);
 }
@@ -360,17 +358,17 @@ static void check_levels(const struct row *r, const struct built *b, const struc
                 if (!fetch[i].id)
                     continue;
                 if (t)
-                    compare_bits(r, what, &run.val[fetch[i].id], &one.val[fetch[i].id]);
+                    row_compare_bits(r, what, &run.val[fetch[i].id], &one.val[fetch[i].id]);
                 else if (values && (r->c->flags & OP_EXACT))
-                    compare_bits(r, what, &one.val[fetch[i].id], &ref->val[fetch[i].id]);
+                    row_compare_bits(r, what, &one.val[fetch[i].id], &ref->val[fetch[i].id]);
                 else
-                    compare(r, what, &one.val[fetch[i].id], &ref->val[fetch[i].id], tol);
+                    row_compare(r, what, &one.val[fetch[i].id], &ref->val[fetch[i].id], tol);
             }
             for (int i = 0; i < r->c->n_in && !t && values; i++)
                 if (b->in[i].id && ref->val[b->in[i].id].data)
-                    compare(r, updates_inputs(b) ? "an updated input" : "an input after the run",
-                            &one.val[b->in[i].id], &ref->val[b->in[i].id],
-                            updates_inputs(b) ? tol : 0);
+                    row_compare(
+                        r, updates_inputs(b) ? "an updated input" : "an input after the run",
+                        &one.val[b->in[i].id], &ref->val[b->in[i].id], updates_inputs(b) ? tol : 0);
             if (t)
                 op_run_free(&run);
         }
@@ -378,7 +376,8 @@ static void check_levels(const struct row *r, const struct built *b, const struc
             run_or_fail(r, one.ctx, b, feeds, n, fetch,
                         &(struct op_run_opts){.fast = true, .in_place = true}, &run);
             for (int i = 0; i < n; i++)
-                compare_bits(r, "in place (fast)", &run.val[fetch[i].id], &one.val[fetch[i].id]);
+                row_compare_bits(r, "in place (fast)", &run.val[fetch[i].id],
+                                 &one.val[fetch[i].id]);
             op_run_free(&run);
         }
         op_run_free(&one);
@@ -464,11 +463,11 @@ static void run_grads(const struct row *r, const struct built *b, const struct w
 static void must_build(const struct row *r, weft_dtype floats, bool symbolic,
                        const struct wf_type *types, struct built *b)
 {
-    weft_status st = row_build(r, floats, symbolic, b);
+    weft_status st = row_build(r, r->b->base, floats, symbolic, b);
 
     MUST(r, !st, "build in %s: %s: %s", weft_dtype_name(floats), weft_status_name(st),
          weft_error());
-    st = differentiate(r, b, types);
+    st = row_differentiate(r, b, types);
     MUST(r, !st, "gradient: %s: %s", weft_status_name(st), weft_error());
 }
 
@@ -491,8 +490,8 @@ static void check_gradients(const struct row *r, const struct wf_tensor *feeds32
         run_grads(r, &fixed, feeds, &other);
         for (int i = 0; i < r->c->n_in; i++)
             if (b.grad[i].id)
-                compare(r, "gradient with known sizes", &other.val[fixed.grad[i].id],
-                        &run.val[b.grad[i].id], 1e-13);
+                row_compare(r, "gradient with known sizes", &other.val[fixed.grad[i].id],
+                            &run.val[b.grad[i].id], 1e-13);
         op_run_free(&other);
         op_run_free(&run);
         weft_graph_free(fixed.g);
@@ -527,8 +526,9 @@ static void check_dtype(const struct row *r, weft_dtype t, double tol)
 
     row_feeds(r, t, narrow);
     widen_feeds(r, narrow, wide);
-    MUST(r, !row_build(r, t, false, &a), "build in %s: %s", weft_dtype_name(t), weft_error());
-    MUST(r, !row_build(r, WEFT_F64, false, &b), "build in f64: %s", weft_error());
+    MUST(r, !row_build(r, r->b->base, t, false, &a), "build in %s: %s", weft_dtype_name(t),
+         weft_error());
+    MUST(r, !row_build(r, r->b->base, WEFT_F64, false, &b), "build in f64: %s", weft_error());
     run_or_fail(r, r->b->base, &b, wide, b.n_out, b.out, NULL, &want);
     for (weft_simd s = WEFT_SIMD_AUTO; s <= WEFT_SIMD_AVX512; s++) {
         weft_ctx *ctx = s ? r->b->ctx[s][1] : r->b->base; /* AUTO stands for the reference here */
@@ -541,7 +541,7 @@ static void check_dtype(const struct row *r, weft_dtype t, double tol)
         run_or_fail(r, ctx, &a, narrow, a.n_out, a.out,
                     &(struct op_run_opts){.fast = s != WEFT_SIMD_AUTO}, &got);
         for (int i = 0; i < a.n_out; i++)
-            compare(r, what, &got.val[a.out[i].id], &want.val[b.out[i].id], tol);
+            row_compare(r, what, &got.val[a.out[i].id], &want.val[b.out[i].id], tol);
         op_run_free(&got);
     }
     op_run_free(&want);
@@ -558,7 +558,7 @@ static void check_failure(const struct row *r, const struct wf_tensor *feeds)
     struct op_run run;
 
     for (int fast = 0; fast < 2; fast++) {
-        weft_status st = row_build(r, WEFT_F32, false, &b);
+        weft_status st = row_build(r, r->b->base, WEFT_F32, false, &b);
 
         if (!st) {
             st = op_run(r->b->base, b.g, r->c->n_in, b.in, feeds, b.n_out, b.out,
@@ -590,6 +590,10 @@ static void check_values(const struct row *r, const struct wf_tensor *feeds)
         if (types[i].dtype == WEFT_F32)
             types[i].dtype = WEFT_F64;
     op_run_free(&ref);
+    if (!updates_inputs(&b)) {
+        row_check_executor(r, r->b->base, feeds, types);
+        row_check_executor(r, r->b->ctx[weft_simd_best()][1], feeds, types);
+    }
     if (!(r->c->flags & OP_NO_GRAD))
         check_gradients(r, feeds, types);
     if (!(r->c->flags & OP_F32_ONLY))

@@ -28,13 +28,30 @@ struct built {
 };
 
 /* A graph with the op; f32 replaced by `floats`; every size unknown when `symbolic`. */
-weft_status row_build(const struct row *r, weft_dtype floats, bool symbolic, struct built *b);
+weft_status row_build(const struct row *r, weft_ctx *ctx, weft_dtype floats, bool symbolic,
+                      struct built *b);
+/* b->loss = a weighted sum of the float outputs, whose known types are given; b->grad its gradients. */
+weft_status row_differentiate(const struct row *r, struct built *b,
+                              const struct wf_type *out_types);
+
+/* Fail the running test of cmocka, with the row and a text, unless ok. */
+#define MUST(row, ok, ...) row_must(row, ok, __FILE__, __LINE__, __VA_ARGS__)
+void row_must(const struct row *r, bool ok, const char *file, int line, const char *fmt, ...)
+    WEFT_PRINTF(5, 6);
+/* Shapes are equal and elements are near (within tol, relative to 1 + |want|), or have the same bits. */
+void row_compare(const struct row *r, const char *what, const struct wf_tensor *a,
+                 const struct wf_tensor *want, double tol);
+void row_compare_bits(const struct row *r, const char *what, const struct wf_tensor *a,
+                      const struct wf_tensor *want);
 /* The inputs with f32 replaced by `floats`. */
 void row_feeds(const struct row *r, weft_dtype floats, struct wf_tensor *feeds);
 void row_feeds_free(const struct row *r, struct wf_tensor *feeds);
 /* Draw the data of a row; free it. */
 void row_data(struct row *r);
 void row_data_free(struct row *r);
+/* The executor on `ctx` against the interpreter: outputs and gradients, with passes and without. */
+void row_check_executor(const struct row *r, weft_ctx *ctx, const struct wf_tensor *feeds,
+                        const struct wf_type *out_types);
 /* Everything that harness.h promises; fails the running test of cmocka. */
 void row_check(struct row *r);
 /* Time the row's op and print a line per level. */
