@@ -111,16 +111,19 @@ static weft_status bench_one(weft_ctx *ctx, const char *name, int blocks, int n_
 static void print_result(FILE *to, bool json, const char *name, int threads, int64_t batch, const struct result *r)
 {
     struct rusage u;
-    double fraction = r->plan.flop / (r->us_step * 1e-6) / r->peak;
+    double fraction = r->peak > 0 ? r->plan.flop / (r->us_step * 1e-6) / r->peak : 0;
+    char peak[32] = "null";
 
+    if (r->peak > 0)
+        snprintf(peak, sizeof peak, "%.3f", fraction);
     getrusage(RUSAGE_SELF, &u);
     if (json)
         fprintf(to,
                 "{\"workload\": \"%s\", \"peer\": \"weft\", \"version\": \"%s\", \"threads\": %d, \"us_step\": %.1f, "
-                "\"samples_s\": %.0f, \"rss_mb\": %ld, \"flop\": %.0f, \"peak_fraction\": %.3f, \"plan_ms\": %.3f, "
+                "\"samples_s\": %.0f, \"rss_mb\": %ld, \"flop\": %.0f, \"peak_fraction\": %s, \"plan_ms\": %.3f, "
                 "\"loss\": %.9g, \"params_hash\": \"%016llx\"}\n",
                 name, weft_version(), threads, r->us_step, (double)batch / (r->us_step * 1e-6), u.ru_maxrss / 1024,
-                r->plan.flop, fraction, r->plan.plan_ms, r->loss, (unsigned long long)r->params);
+                r->plan.flop, peak, r->plan.plan_ms, r->loss, (unsigned long long)r->params);
     else
         fprintf(to, "%-10s %10.1f us/step %10.0f samples/s  %5.1f %% of peak  plan %6.2f ms  rss %ld MB\n", name,
                 r->us_step, (double)batch / (r->us_step * 1e-6), 100 * fraction, r->plan.plan_ms, u.ru_maxrss / 1024);
@@ -174,8 +177,8 @@ static int run(int argc, char **argv)
         weft_ctx_free(ctx);
         return fail(EXIT_INPUT, "cannot write %s", json);
     }
-    peak = weft_fma_peak(ctx, 0.3);
-    if (!json)
+    peak = n_steps ? 0 : weft_fma_peak(ctx, 0.3); /* a fixed number of steps is about bits and start-up */
+    if (!json && peak > 0)
         printf("%d threads, %s, multiply-add peak %.1f GFLOP/s\n", weft_ctx_threads(ctx),
                weft_simd_name(weft_ctx_simd(ctx)), peak / 1e9);
     for (int i = 0; i < n_workloads() && !st; i++) {
