@@ -175,10 +175,10 @@ static weft_status unroll(struct unroll *u, weft_val *out)
     out[WF_RNN_OUT_H] = u->h;
     if (u->kind == WF_RNN_LSTM) {
         out[WF_LSTM_OUT_C] = u->c;
-        out[WF_LSTM_OUT_GATES] = weft_stack(u->g, u->n_time, u->gates, 1);
-        out[WF_LSTM_OUT_CELLS] = weft_stack(u->g, u->n_time, u->cs, 1);
+        out[WF_LSTM_OUT_GATES] = weft_stack(u->g, u->n_time, u->gates, 0);
+        out[WF_LSTM_OUT_CELLS] = weft_stack(u->g, u->n_time, u->cs, 0);
     } else if (u->kind == WF_RNN_GRU) {
-        out[WF_GRU_OUT_GATES] = weft_stack(u->g, u->n_time, u->gates, 1);
+        out[WF_GRU_OUT_GATES] = weft_stack(u->g, u->n_time, u->gates, 0);
     }
     st = u->g->st;
 out:

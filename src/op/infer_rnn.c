@@ -148,9 +148,10 @@ static struct wf_type state_type(const struct sizes *s)
     return wf_type_of(s->dtype, 2, (int64_t[]){s->n_batch, s->n_units});
 }
 
-static struct wf_type sequence_type(const struct sizes *s, int64_t n)
+/* What is saved for the gradient: n values for each step and row. */
+static struct wf_type saved_type(const struct sizes *s, int64_t n)
 {
-    return wf_type_of(s->dtype, 3, (int64_t[]){s->n_batch, s->n_time, n});
+    return wf_type_of(s->dtype, 3, (int64_t[]){s->n_time, s->n_batch, n});
 }
 
 /* Values kept per unit: lstm's gates; gru's z, q, n and with reset_after what q multiplies. */
@@ -172,14 +173,14 @@ weft_status infer_rnn(struct wf_infer *r)
         st = times(r, s.n_units, saved_gates(r), &n_saved);
     if (st)
         return st;
-    r->out[WF_RNN_OUT_Y] = sequence_type(&s, s.n_units);
+    r->out[WF_RNN_OUT_Y] = wf_type_of(s.dtype, 3, (int64_t[]){s.n_batch, s.n_time, s.n_units});
     r->out[WF_RNN_OUT_H] = state_type(&s);
     if (kind == WF_RNN_LSTM) {
         r->out[WF_LSTM_OUT_C] = state_type(&s);
-        r->out[WF_LSTM_OUT_GATES] = sequence_type(&s, n_saved);
-        r->out[WF_LSTM_OUT_CELLS] = sequence_type(&s, s.n_units);
+        r->out[WF_LSTM_OUT_GATES] = saved_type(&s, n_saved);
+        r->out[WF_LSTM_OUT_CELLS] = saved_type(&s, s.n_units);
     } else if (kind == WF_RNN_GRU) {
-        r->out[WF_GRU_OUT_GATES] = sequence_type(&s, n_saved);
+        r->out[WF_GRU_OUT_GATES] = saved_type(&s, n_saved);
     }
     return WEFT_OK;
 }
@@ -187,7 +188,8 @@ weft_status infer_rnn(struct wf_infer *r)
 static weft_status check_saved(const struct wf_infer *r, const struct sizes *s)
 {
     enum wf_rnn_kind kind = wf_rnn_kind(r->op);
-    int64_t sequence[] = {s->n_batch, s->n_time, s->n_units}, gates[] = {s->n_batch, s->n_time, 0};
+    int64_t sequence[] = {s->n_batch, s->n_time, s->n_units}, gates[] = {s->n_time, s->n_batch, 0};
+    int64_t cells[] = {s->n_time, s->n_batch, s->n_units};
     weft_status st;
 
     if (!present(r, WF_RNN_Y) || (kind != WF_RNN_SIMPLE && !present(r, WF_RNN_GATES)) ||
@@ -203,7 +205,7 @@ static weft_status check_saved(const struct wf_infer *r, const struct sizes *s)
     if (!st)
         st = check_shape(r, s, WF_RNN_GATES, 3, gates, "gates");
     if (!st)
-        st = check_shape(r, s, WF_RNN_CELLS, 3, sequence, "cells");
+        st = check_shape(r, s, WF_RNN_CELLS, 3, cells, "cells");
     if (!st)
         st = check_shape(r, s, WF_RNN_DY, 3, sequence, "dy");
     if (!st)

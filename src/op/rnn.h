@@ -15,8 +15,8 @@ enum wf_rnn_in {
     WF_RNN_C0,    /* [batch, units], lstm only */
     /* of the gradient ops */
     WF_RNN_Y,
-    WF_RNN_GATES,
-    WF_RNN_CELLS, /* lstm only */
+    WF_RNN_GATES, /* [time, batch, values * units]: a step of some rows lies in one piece */
+    WF_RNN_CELLS, /* [time, batch, units], lstm only */
     WF_RNN_DY,
     WF_RNN_DH,
     WF_RNN_DC, /* lstm only */

@@ -3,6 +3,7 @@
 
 enum {
     ALIGN = 64,
+    LINE = 16, /* floats of a cache line */
     TILE_ROWS = 16,
     BIG_TILE_ROWS = 32,      /* where the weights do not stay in the L2 cache */
     BIG_WEIGHTS = 192 << 10, /* floats */
@@ -201,6 +202,42 @@ struct wf_rnn_tile wf_rnn_tile_at(const struct wf_rnn_run *r, int64_t tile, uint
     return at;
 }
 
+static void soon_add(struct wf_rnn_soon *s, const struct wf_rnn_run *r,
+                     const struct wf_rnn_tile *tile, const float *saved, int64_t width, int64_t k)
+{
+    const struct wf_rnn *p = r->p;
+
+    if (!saved || k < 0 || k >= p->d.n_time)
+        return;
+    s->piece[s->n].at =
+        (uintptr_t)(saved + (wf_rnn_time(p, k) * p->d.n_batch + tile->first) * width);
+    s->piece[s->n++].n_lines = (tile->n_rows * width + LINE - 1) / LINE;
+}
+
+void wf_rnn_soon_step(struct wf_rnn_soon *s, const struct wf_rnn_run *r,
+                      const struct wf_rnn_tile *tile, int64_t k, int64_t k_cells)
+{
+    soon_add(s, r, tile, r->t->cells, r->p->d.n_units, k_cells);
+    soon_add(s, r, tile, r->t->gates, r->p->d.n_units * r->p->n_parts, k);
+}
+
+void wf_rnn_soon_take(struct wf_rnn_soon *s, const struct wf_gemm_fns *fns, struct wf_gemm_block *b)
+{
+    int64_t n_blocks = ceil_div(b->m, fns->mr) * ceil_div(b->n, fns->nr);
+
+    b->soon = NULL;
+    if (!s->n || !b->k)
+        return;
+    b->soon = (const void *)s->piece[s->n - 1].at;
+    b->soon_bytes = LINE * sizeof(float);
+    b->soon_next = b->k * b->soon_bytes;
+    b->soon_n = wf_min_i64(n_blocks, ceil_div(s->piece[s->n - 1].n_lines, b->k));
+    s->piece[s->n - 1].at += (uintptr_t)(b->soon_n * b->soon_next);
+    s->piece[s->n - 1].n_lines -= b->soon_n * b->k;
+    if (s->piece[s->n - 1].n_lines <= 0)
+        s->n--;
+}
+
 /* ---- forward --------------------------------------------------------------------------------- */
 
 /* Floats of one packed gate of a group: rows of R and of W. */
@@ -236,29 +273,33 @@ struct way {
     float *sums, *c;
     int64_t k, t;
     bool no_h; /* h is zero */
+    struct wf_rnn_soon soon;
 };
 
 /* sums[part ...] = a[from .. from + k) times `n_panels` panels at b. */
-static void product(const struct way *s, int64_t n, int64_t part, int n_panels, int64_t from,
-                    int64_t k, const float *b)
+static void product(struct way *s, int64_t n, int64_t part, int n_panels, int64_t from, int64_t k,
+                    const float *b)
 {
     const struct wf_rnn *p = s->r->p;
     int64_t nr = p->gemm->nr;
 
-    p->gemm->block(&(struct wf_gemm_block){.m = s->tile.n_rows,
-                                           .n = (n_panels - 1) * nr + n,
-                                           .k = k,
-                                           .a = s->a + from,
-                                           .a_rs = p->a_ld,
-                                           .a_cs = 1,
-                                           .b = b,
-                                           .b_ps = gate_floats(p),
-                                           .c = s->sums + part * nr,
-                                           .ldc = p->n_parts * nr});
+    struct wf_gemm_block c = {.m = s->tile.n_rows,
+                              .n = (n_panels - 1) * nr + n,
+                              .k = k,
+                              .a = s->a + from,
+                              .a_rs = p->a_ld,
+                              .a_cs = 1,
+                              .b = b,
+                              .b_ps = gate_floats(p),
+                              .c = s->sums + part * nr,
+                              .ldc = p->n_parts * nr};
+
+    wf_rnn_soon_take(&s->soon, p->gemm, &c);
+    p->gemm->block(&c);
 }
 
 /* The gates whose sum is h r + x w. */
-static void products(const struct way *s, int64_t n, int n_panels, const float *b)
+static void products(struct way *s, int64_t n, int n_panels, const float *b)
 {
     const struct wf_rnn_desc *d = &s->r->p->d;
 
@@ -268,7 +309,7 @@ static void products(const struct way *s, int64_t n, int n_panels, const float *
         product(s, n, 0, n_panels, 0, d->n_units + d->n_in, b);
 }
 
-static void step_group(const struct way *s, struct wf_rnn_step *c, const float *b)
+static void step_group(struct way *s, struct wf_rnn_step *c, const float *b)
 {
     const struct wf_rnn *p = s->r->p;
     const struct wf_rnn_desc *d = &p->d;
@@ -291,8 +332,8 @@ static struct wf_rnn_step group_at(const struct way *s, int64_t u)
 {
     const struct wf_rnn *p = s->r->p;
     const struct wf_rnn_data *t = s->r->t;
-    int64_t n = p->d.n_units, nr = p->gemm->nr, row = s->tile.first * p->d.n_time + s->t;
-    int n_saved = p->n_parts > 1 ? p->n_parts : 0;
+    int64_t n = p->d.n_units, nr = p->gemm->nr, n_saved = p->n_parts * n;
+    int64_t row = s->tile.first * p->d.n_time + s->t, saved = s->t * p->d.n_batch + s->tile.first;
 
     return (struct wf_rnn_step){
         .n_rows = s->tile.n_rows,
@@ -311,10 +352,10 @@ static struct wf_rnn_step group_at(const struct way *s, int64_t u)
         .c = s->c + u,
         .c_ld = p->dh_ld,
         .y = t->y + row * n + u,
-        .cells = t->cells ? t->cells + row * n + u : NULL,
-        .gates = t->gates ? t->gates + row * n_saved * n + u : NULL,
         .y_ld = p->d.n_time * n,
-        .gates_ld = p->d.n_time * n_saved * n};
+        .cells = t->cells ? t->cells + saved * n + u : NULL,
+        .gates = t->gates ? t->gates + saved * n_saved + u : NULL,
+        .gates_ld = n_saved};
 }
 
 static void step(struct way *s)
@@ -325,6 +366,8 @@ static void step(struct way *s)
     int64_t nr = p->gemm->nr;
     float *swap = s->a;
 
+    s->soon.n = 0;
+    wf_rnn_soon_step(&s->soon, s->r, &s->tile, s->k + 1, s->k + 1);
     for (int64_t i = 0; i < s->tile.n_rows; i++)
         memcpy(s->a + i * p->a_ld + d->n_units,
                s->r->t->x + ((s->tile.first + i) * d->n_time + s->t) * d->n_in,

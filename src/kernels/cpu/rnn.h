@@ -42,18 +42,19 @@ struct wf_rnn_step {
     int64_t h_ld;
     float *c; /* lstm: cell, before and after */
     int64_t c_ld;
-    float *y, *cells, *gates; /* results of the step */
+    float *y, *cells, *gates; /* results of the step; cells has rows n_units apart */
     int64_t y_ld, gates_ld;
 };
 
 /* The same backwards. Parts of da stand in the order i f g o; n z q and hn (gru); the one (simple). */
 struct wf_rnn_back {
     int64_t n_rows, n, n_units;
-    const uint8_t *flags;                /* NULL: all are on */
-    const float *y, *cells, *gates, *dy; /* dy NULL: none */
-    int64_t y_ld, gates_ld;
-    const float *c_prev; /* NULL: zero */
-    int64_t c_prev_ld;
+    const uint8_t *flags; /* NULL: all are on */
+    const float *y, *dy;  /* dy NULL: none */
+    int64_t y_ld;
+    const float *cells, *c_prev; /* rows n_units apart; c_prev NULL: zero */
+    const float *gates;
+    int64_t gates_ld;
     const float *h_prev;
     int64_t h_prev_ld;
     float *dh, *dc;   /* of the state after the step; becomes that before it, but for da r^T */
@@ -105,8 +106,9 @@ struct wf_rnn_data {
     const uint8_t *mask; /* [batch, time] */
     const void *lengths; /* [batch] of i32, or i64 when lengths64 */
     bool lengths64;
-    float *y, *gates, *cells; /* read by the gradient */
-    float *h_last, *c_last;   /* forward only */
+    float *y;               /* [batch, time, units]; read by the gradient, and so are: */
+    float *gates, *cells;   /* [time, batch, values * units] */
+    float *h_last, *c_last; /* forward only */
     const float *dy, *dh_last, *dc_last;
     float *dx, *dw, *dr, *dbias, *dh0, *dc0;
 };

@@ -7,7 +7,7 @@
 
 enum {
     STATE_K = 128, /* K blocks: a panel of them stays in the L1 cache */
-    WEIGHT_K = 128
+    WEIGHT_K = 1024
 };
 
 static bool is_gru(const struct wf_rnn *p)
@@ -31,14 +31,17 @@ static int64_t n_steps(const struct wf_rnn *p)
     return p->d.n_batch * p->d.n_time;
 }
 
-/* c (+)= a b, down K in blocks. */
-static void product(const struct wf_rnn *p, struct wf_gemm_block b, int64_t k, int64_t k_block)
+/* c (+)= a b, down K in blocks of nearly equal length. */
+static void product(const struct wf_rnn *p, struct wf_gemm_block b, int64_t k, int64_t most,
+                    struct wf_rnn_soon *soon)
 {
-    int64_t nr = p->gemm->nr;
+    int64_t nr = p->gemm->nr, n_blocks = wf_max_i64((k + most - 1) / most, 1);
 
     b.b_ps = k * nr;
-    for (int64_t at = 0; at == 0 || at < k; at += k_block) {
-        b.k = wf_min_i64(k_block, k - at);
+    for (int64_t i = 0; i < n_blocks; i++) {
+        b.k = k * (i + 1) / n_blocks - k * i / n_blocks;
+        if (soon)
+            wf_rnn_soon_take(soon, p->gemm, &b);
         p->gemm->block(&b);
         b.a += b.k * b.a_cs;
         b.b += b.k * nr;
@@ -95,7 +98,8 @@ struct way {
     float *bias;               /* sums of da, NULL: not wanted */
     float *rows;               /* [h | x | q h] of this step */
     float *panels;             /* da of this step in panel 0; NULL: not wanted */
-    int64_t k, t, row;         /* row: of the tile's first row and this step in y */
+    struct wf_rnn_soon soon;
+    int64_t k, t, row; /* row: of the tile's first row and this step in y */
 };
 
 /* The state before step k of row i, NULL for zero. */
@@ -116,20 +120,26 @@ static void fill_rows(const struct way *s)
 {
     const struct wf_rnn *p = s->r->p;
     const struct wf_rnn_data *t = s->r->t;
-    int64_t n = p->d.n_units, n_in = p->d.n_in;
+    int64_t n = p->d.n_units, n_in = p->d.n_in, next = wf_rnn_time(p, wf_max_i64(s->k - 2, 0));
 
     for (int64_t i = 0; i < s->tile.n_rows; i++) {
         const float *h = h_before(s, i);
         float *to = s->rows + i * p->a_ld;
-        int64_t row = (s->tile.first + i) * p->d.n_time + s->t;
+        int64_t row = s->tile.first + i;
 
         if (h)
             memcpy(to, h, (size_t)n * sizeof *to);
         else
             memset(to, 0, (size_t)n * sizeof *to);
-        memcpy(to + n, t->x + row * n_in, (size_t)n_in * sizeof *to);
-        for (int64_t u = 0; p->d.cell == WF_CELL_GRU_BEFORE && u < n; u++)
-            to[n + n_in + u] = to[u] * t->gates[(row * 3 + 1) * n + u];
+        memcpy(to + n, t->x + (row * p->d.n_time + s->t) * n_in, (size_t)n_in * sizeof *to);
+        for (int64_t u = 0; u < n; u += 16)
+            __builtin_prefetch(t->y + (row * p->d.n_time + next) * n + u);
+        if (p->d.cell == WF_CELL_GRU_BEFORE) {
+            const float *q = t->gates + ((s->t * p->d.n_batch + row) * 3 + 1) * n;
+
+            for (int64_t u = 0; u < n; u++)
+                to[n + n_in + u] = to[u] * q[u];
+        }
     }
 }
 
@@ -138,17 +148,18 @@ static struct wf_rnn_back group_at(const struct way *s, int64_t u)
 {
     const struct wf_rnn *p = s->r->p;
     const struct wf_rnn_data *t = s->r->t;
-    int64_t n = p->d.n_units, nr = p->gemm->nr, steps = n_steps(p);
+    int64_t n = p->d.n_units, nr = p->gemm->nr, steps = n_steps(p), first = s->tile.first;
+    int64_t saved = s->t * p->d.n_batch + first;
     struct wf_rnn_back b = {.n_rows = s->tile.n_rows,
                             .n = wf_min_i64(nr, n - u),
                             .n_units = n,
                             .flags = wf_rnn_flags(&s->tile, s->k),
                             .y = t->y + s->row * n + u,
-                            .cells = t->cells ? t->cells + s->row * n + u : NULL,
-                            .gates = t->gates ? t->gates + s->row * p->n_parts * n + u : NULL,
                             .dy = t->dy ? t->dy + s->row * n + u : NULL,
                             .y_ld = p->d.n_time * n,
-                            .gates_ld = p->d.n_time * p->n_parts * n,
+                            .cells = t->cells ? t->cells + saved * n + u : NULL,
+                            .gates = t->gates ? t->gates + saved * p->n_parts * n + u : NULL,
+                            .gates_ld = p->n_parts * n,
                             .h_prev = s->rows + u,
                             .h_prev_ld = p->a_ld,
                             .dh = s->dh + u,
@@ -162,13 +173,10 @@ static struct wf_rnn_back group_at(const struct way *s, int64_t u)
                             .panel_part = p->n_groups * steps * nr,
                             .bias = s->bias ? s->bias + u : NULL};
 
-    if (s->k > 0 && t->cells) {
-        b.c_prev = t->cells + (s->tile.first * p->d.n_time + wf_rnn_time(p, s->k - 1)) * n + u;
-        b.c_prev_ld = p->d.n_time * n;
-    } else if (t->c0) {
-        b.c_prev = t->c0 + s->tile.first * n + u;
-        b.c_prev_ld = n;
-    }
+    if (s->k > 0 && t->cells)
+        b.c_prev = t->cells + (wf_rnn_time(p, s->k - 1) * p->d.n_batch + first) * n + u;
+    else if (t->c0)
+        b.c_prev = t->c0 + first * n + u;
     return b;
 }
 
@@ -184,8 +192,8 @@ static void over_groups(const struct way *s, void (*back)(const struct wf_rnn_ba
 }
 
 /* to[rows, n] (+)= k columns of da from `part` on, times the panels at b. */
-static void through(const struct way *s, int64_t part, int64_t k, const float *b, int64_t n,
-                    float *to, int64_t ld, bool accumulate)
+static void through(struct way *s, int64_t part, int64_t k, const float *b, int64_t n, float *to,
+                    int64_t ld, bool accumulate)
 {
     const struct wf_rnn *p = s->r->p;
 
@@ -199,16 +207,18 @@ static void through(const struct way *s, int64_t part, int64_t k, const float *b
                                    .b = b,
                                    .c = to,
                                    .ldc = ld},
-            k, STATE_K);
+            k, STATE_K, &s->soon);
 }
 
-static void step_back(const struct way *s)
+static void step_back(struct way *s)
 {
     const struct wf_rnn *p = s->r->p;
     const struct wf_rnn_desc *d = &p->d;
     const float *b = wf_rnn_floats(s->r, p->off_w);
     int64_t n = d->n_units, first = is_gru(p) ? 1 : 0, k = p->n_gates * n;
 
+    s->soon.n = 0;
+    wf_rnn_soon_step(&s->soon, s->r, &s->tile, s->k - 1, s->k - 2);
     if (d->need_dw || is_gru(p))
         fill_rows(s);
     over_groups(s, p->fns->back[d->cell]);
@@ -295,7 +305,7 @@ static void weight_task(void *arg, int64_t task, int thread)
     b.a = wf_rnn_floats(r, p->off_rows) + from + first;
     b.b = wf_rnn_floats(r, p->off_panels) + (part * p->n_groups + group) * steps * nr;
     b.c = (of_r ? r->t->dr : r->t->dw) + first * ld + gate * n + u;
-    product(p, b, steps, WEIGHT_K);
+    product(p, b, steps, WEIGHT_K, NULL);
     if (cut || !r->t->dbias)
         return;
     bias_sums(r, r->t->dbias + gate * n + u, part_of_w(p, gate), u, b.n);

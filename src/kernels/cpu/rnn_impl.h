@@ -67,6 +67,22 @@ static inline void wf_rnn_save_state(float *to, const float *from, int64_t ld, i
         memcpy(to + i * n, from + i * ld, (size_t)n * sizeof *to);
 }
 
+/* Memory that the next step will touch; products ask for it meanwhile, so that it is near by then. */
+struct wf_rnn_soon {
+    int n;
+    struct {
+        uintptr_t at; /* may come to lie beyond the memory: it is only asked for */
+        int64_t n_lines;
+    } piece[2];
+};
+
+/* Add the saved values of a tile: gates of step k, cells of step k_cells (there may be no such steps). */
+void wf_rnn_soon_step(struct wf_rnn_soon *s, const struct wf_rnn_run *r,
+                      const struct wf_rnn_tile *tile, int64_t k, int64_t k_cells);
+/* Give a block as many lines to ask for as it can. */
+void wf_rnn_soon_take(struct wf_rnn_soon *s, const struct wf_gemm_fns *fns,
+                      struct wf_gemm_block *b);
+
 /* Run the tasks on the pool, or here where they are too small to wake a thread for. */
 void wf_rnn_for(const struct wf_rnn *p, struct wf_pool *pool, int64_t n, wf_tile_fn *fn, void *arg);
 

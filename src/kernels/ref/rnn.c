@@ -82,13 +82,24 @@ static int64_t first_step(const struct seq *q, int64_t b)
     return k;
 }
 
+/* Where the units of row b at time t begin in y, and in cells and gates (times the values per unit). */
+static int64_t y_at(const struct seq *q, int64_t b, int64_t t)
+{
+    return (b * q->n_time + t) * q->n_units;
+}
+
+static int64_t saved_at(const struct seq *q, int64_t b, int64_t t)
+{
+    return (t * q->n_batch + b) * q->n_units;
+}
+
 /* Unit u of the state before step k; `first` is first_step. y is the op's output or the gradient's operand. */
 static double h_before(const struct seq *q, const struct wf_tensor *y, int64_t first, int64_t b,
                        int64_t k, int64_t u)
 {
     if (k <= first)
         return in_at(q, WF_RNN_H0, b * q->n_units + u);
-    return ref_get(y, (b * q->n_time + time_of(q, k - 1)) * q->n_units + u);
+    return ref_get(y, y_at(q, b, time_of(q, k - 1)) + u);
 }
 
 static double c_before(const struct seq *q, const struct wf_tensor *cells, int64_t b, int64_t k,
@@ -96,7 +107,7 @@ static double c_before(const struct seq *q, const struct wf_tensor *cells, int64
 {
     if (k == 0)
         return in_at(q, WF_RNN_C0, b * q->n_units + u);
-    return ref_get(cells, (b * q->n_time + time_of(q, k - 1)) * q->n_units + u);
+    return ref_get(cells, saved_at(q, b, time_of(q, k - 1)) + u);
 }
 
 /* Column j of x_t w + bias. */
@@ -110,11 +121,11 @@ static double x_dot(const struct seq *q, int64_t b, int64_t t, int64_t j)
     return sum;
 }
 
-/* Column j of h r, h being the state before step k, times `by` (the gate q at [b, t, 1, unit]) when given. */
+/* Column j of h r, h being the state before step k, times the gate q in `by` when given. */
 static double h_dot(const struct seq *q, const struct wf_tensor *y, int64_t first, int64_t b,
                     int64_t k, int64_t j, const struct wf_tensor *by)
 {
-    int64_t row = (b * q->n_time + time_of(q, k)) * 3 * q->n_units + q->n_units;
+    int64_t row = saved_at(q, b, time_of(q, k)) * 3 + q->n_units;
     double sum = 0;
 
     for (int64_t u = 0; u < q->n_units; u++)
@@ -130,33 +141,33 @@ static double sigmoid(double x)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* One step of one row. at: where unit 0 of the step stands in y. */
-typedef void step_fn(const struct seq *q, int64_t b, int64_t k, int64_t first, int64_t at);
+/* One step of one row. */
+typedef void step_fn(const struct seq *q, int64_t b, int64_t k, int64_t first);
 
-static void lstm_step(const struct seq *q, int64_t b, int64_t k, int64_t first, int64_t at)
+static void lstm_step(const struct seq *q, int64_t b, int64_t k, int64_t first)
 {
     const struct wf_tensor *y = &q->c->out[WF_RNN_OUT_Y], *cells = &q->c->out[WF_LSTM_OUT_CELLS];
-    int64_t n = q->n_units;
+    int64_t n = q->n_units, t = time_of(q, k), at = saved_at(q, b, t);
 
     for (int64_t u = 0; u < n; u++) {
         double a[4], c;
 
         for (int g = 0; g < 4; g++) {
-            a[g] =
-                x_dot(q, b, time_of(q, k), g * n + u) + h_dot(q, y, first, b, k, g * n + u, NULL);
+            a[g] = x_dot(q, b, t, g * n + u) + h_dot(q, y, first, b, k, g * n + u, NULL);
             a[g] = g == 2 ? tanh(a[g]) : sigmoid(a[g]);
             ref_set(&q->c->out[WF_LSTM_OUT_GATES], at * 4 + g * n + u, a[g]);
         }
         c = a[1] * c_before(q, cells, b, k, u) + a[0] * a[2];
         ref_set(cells, at + u, c);
-        ref_set(y, at + u, a[3] * tanh(c));
+        ref_set(y, y_at(q, b, t) + u, a[3] * tanh(c));
     }
 }
 
-static void gru_step(const struct seq *q, int64_t b, int64_t k, int64_t first, int64_t at)
+static void gru_step(const struct seq *q, int64_t b, int64_t k, int64_t first)
 {
     const struct wf_tensor *y = &q->c->out[WF_RNN_OUT_Y], *gates = &q->c->out[WF_GRU_OUT_GATES];
     int64_t n = q->n_units, t = time_of(q, k), n_saved = q->reset_after ? 4 : 3;
+    int64_t at = saved_at(q, b, t);
 
     for (int64_t j = 0; j < 2 * n; j++) {
         double inner = h_dot(q, y, first, b, k, j, NULL);
@@ -176,36 +187,38 @@ static void gru_step(const struct seq *q, int64_t b, int64_t k, int64_t first, i
         }
         h = tanh(x_dot(q, b, t, 2 * n + u) + inner);
         ref_set(gates, at * n_saved + 2 * n + u, h);
-        ref_set(y, at + u, z * h_before(q, y, first, b, k, u) + (1 - z) * h);
+        ref_set(y, y_at(q, b, t) + u, z * h_before(q, y, first, b, k, u) + (1 - z) * h);
     }
 }
 
-static void simple_step(const struct seq *q, int64_t b, int64_t k, int64_t first, int64_t at)
+static void simple_step(const struct seq *q, int64_t b, int64_t k, int64_t first)
 {
     const struct wf_tensor *y = &q->c->out[WF_RNN_OUT_Y];
+    int64_t t = time_of(q, k);
 
     for (int64_t u = 0; u < q->n_units; u++) {
-        double a = x_dot(q, b, time_of(q, k), u) + h_dot(q, y, first, b, k, u, NULL);
+        double a = x_dot(q, b, t, u) + h_dot(q, y, first, b, k, u, NULL);
 
-        ref_set(y, at + u, q->relu ? (a < 0 ? 0 : a) : tanh(a));
+        ref_set(y, y_at(q, b, t) + u, q->relu ? (a < 0 ? 0 : a) : tanh(a));
     }
 }
 
 /* A step that does not count: y repeats, gates are zero, the cell is carried. */
-static void skip_step(const struct seq *q, int64_t b, int64_t k, int64_t first, int64_t at)
+static void skip_step(const struct seq *q, int64_t b, int64_t k, int64_t first)
 {
     const struct wf_tensor *y = &q->c->out[WF_RNN_OUT_Y];
     int gates = q->kind == WF_RNN_LSTM ? WF_LSTM_OUT_GATES : WF_GRU_OUT_GATES;
     int64_t n_saved = q->kind == WF_RNN_SIMPLE ? 0 : q->c->out[gates].type.dim[2];
+    int64_t t = time_of(q, k), row = t * q->n_batch + b;
 
     for (int64_t u = 0; u < q->n_units; u++)
-        ref_set(y, at + u, k > first ? h_before(q, y, first, b, k, u) : 0);
+        ref_set(y, y_at(q, b, t) + u, k > first ? h_before(q, y, first, b, k, u) : 0);
     for (int64_t j = 0; j < n_saved; j++)
-        ref_set(&q->c->out[gates], at / q->n_units * n_saved + j, 0);
+        ref_set(&q->c->out[gates], row * n_saved + j, 0);
     for (int64_t u = 0; q->kind == WF_RNN_LSTM && u < q->n_units; u++) {
         const struct wf_tensor *cells = &q->c->out[WF_LSTM_OUT_CELLS];
 
-        ref_set(cells, at + u, c_before(q, cells, b, k, u));
+        ref_set(cells, row * q->n_units + u, c_before(q, cells, b, k, u));
     }
 }
 
@@ -219,11 +232,8 @@ static weft_status forward(const struct wf_call *c, step_fn *step)
     for (int64_t b = 0; b < q.n_batch; b++) {
         int64_t first = first_step(&q, b);
 
-        for (int64_t k = 0; k < q.n_time; k++) {
-            int64_t t = time_of(&q, k), at = (b * q.n_time + t) * q.n_units;
-
-            (counts(&q, b, t) ? step : skip_step)(&q, b, k, first, at);
-        }
+        for (int64_t k = 0; k < q.n_time; k++)
+            (counts(&q, b, time_of(&q, k)) ? step : skip_step)(&q, b, k, first);
         for (int64_t u = 0; u < q.n_units; u++) {
             ref_set(&c->out[WF_RNN_OUT_H], b * q.n_units + u,
                     h_before(&q, &c->out[WF_RNN_OUT_Y], first, b, q.n_time, u));
@@ -271,9 +281,9 @@ static double saved(const struct back *s, int i, int64_t at)
     return ref_get(&s->q.c->in[i], at);
 }
 
-static void lstm_back(struct back *s, int64_t b, int64_t k, int64_t at, double *da)
+static void lstm_back(struct back *s, int64_t b, int64_t k, double *da)
 {
-    int64_t n = s->q.n_units;
+    int64_t n = s->q.n_units, at = saved_at(&s->q, b, time_of(&s->q, k));
 
     for (int64_t u = 0; u < n; u++) {
         double i = saved(s, WF_RNN_GATES, at * 4 + u), f = saved(s, WF_RNN_GATES, at * 4 + n + u);
@@ -292,9 +302,9 @@ static void lstm_back(struct back *s, int64_t b, int64_t k, int64_t at, double *
 }
 
 /* Leaves in dh what reaches the state before the step other than through da. */
-static void gru_back(struct back *s, int64_t b, int64_t k, int64_t first, int64_t at, double *da)
+static void gru_back(struct back *s, int64_t b, int64_t k, int64_t first, double *da)
 {
-    int64_t n = s->q.n_units, row = at * s->n_da;
+    int64_t n = s->q.n_units, row = saved_at(&s->q, b, time_of(&s->q, k)) * s->n_da;
     const struct wf_tensor *r = &s->q.c->in[WF_RNN_R], *y = &s->q.c->in[WF_RNN_Y];
 
     for (int64_t u = 0; u < n; u++) {
@@ -363,7 +373,7 @@ static void row_back(struct back *s, int64_t b)
         s->dc[u] = in_at(q, WF_RNN_DC, b * n + u);
     }
     for (int64_t k = q->n_time - 1; k >= 0; k--) {
-        int64_t t = time_of(q, k), at = (b * q->n_time + t) * n;
+        int64_t t = time_of(q, k), at = y_at(q, b, t);
         double *da = s->da + at * s->n_da;
 
         for (int64_t u = 0; k >= first && u < n; u++)
@@ -373,9 +383,9 @@ static void row_back(struct back *s, int64_t b)
         if (!counts(q, b, t))
             continue;
         if (q->kind == WF_RNN_LSTM)
-            lstm_back(s, b, k, at, da);
+            lstm_back(s, b, k, da);
         else if (q->kind == WF_RNN_GRU)
-            gru_back(s, b, k, first, at, da);
+            gru_back(s, b, k, first, da);
         else
             simple_back(s, at, da);
         through_r(s, da);
@@ -421,7 +431,9 @@ static double factor(const struct back *s, enum what what, int64_t i, int64_t b,
     if (what != STATE)
         return 1;
     h = h_before(q, &q->c->in[WF_RNN_Y], first, b, k, i);
-    return through_q ? h * saved(s, WF_RNN_GATES, (row * s->n_da + 1) * q->n_units + i) : h;
+    return through_q
+               ? h * saved(s, WF_RNN_GATES, saved_at(q, b, time_of(q, k)) * 3 + q->n_units + i)
+               : h;
 }
 
 static double weight_grad(const struct back *s, enum what what, int64_t i, int64_t j)

@@ -46,15 +46,16 @@ WF_SIMD_INLINE vf tanh_slope(vf x)
 }
 
 /* Calls body(s, lanes, first unit) for each vector of units; the body is inlined for whole and last vectors. */
-#define OVER_UNITS(type, name, body)                     \
-    static void name(const type *s)                      \
-    {                                                    \
-        int64_t u = 0;                                   \
-                                                         \
-        for (; u + VF_N <= s->n; u += VF_N)              \
-            body(s, (struct lanes){true, VF_N}, u);      \
-        if (u < s->n)                                    \
-            body(s, (struct lanes){false, s->n - u}, u); \
+#define OVER_UNITS(type, name, body)                             \
+    static void name(const type *s)                              \
+    {                                                            \
+        const type local = *s; /* no store can change it */      \
+        int64_t u = 0;                                           \
+                                                                 \
+        for (; u + VF_N <= local.n; u += VF_N)                   \
+            body(&local, (struct lanes){true, VF_N}, u);         \
+        if (u < local.n)                                         \
+            body(&local, (struct lanes){false, local.n - u}, u); \
     }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -70,7 +71,7 @@ WF_SIMD_INLINE void skip(const struct wf_rnn_step *s, const struct lanes l, int6
     for (int g = 0; g < n_gates; g++)
         put(l, s->gates + row * s->gates_ld + g * s->n_units + u, vf_zero());
     if (s->cells)
-        put(l, s->cells + row * s->y_ld + u, get(l, s->c + row * s->c_ld + u));
+        put(l, s->cells + row * s->n_units + u, get(l, s->c + row * s->c_ld + u));
 }
 
 WF_SIMD_INLINE bool is_on(const uint8_t *flags, int64_t row)
@@ -110,7 +111,7 @@ WF_SIMD_INLINE void lstm_units(const struct wf_rnn_step *s, const struct lanes l
         put(l, gates + 2 * s->n_units, g);
         put(l, gates + 3 * s->n_units, o);
         put(l, c_at, c);
-        put(l, s->cells + row * s->y_ld + u, c);
+        put(l, s->cells + row * s->n_units + u, c);
         put(l, s->y + row * s->y_ld + u, h);
         put(l, s->h_next + row * s->h_ld + u, h);
     }
@@ -281,8 +282,8 @@ WF_SIMD_INLINE void lstm_back_units(const struct wf_rnn_back *s, const struct la
         f = get(l, gates + s->n_units);
         g = get(l, gates + 2 * s->n_units);
         o = get(l, gates + 3 * s->n_units);
-        c = get_or_zero(l, s->c_prev ? s->c_prev + row * s->c_prev_ld + u : NULL);
-        th = vtanh(get(l, s->cells + row * s->y_ld + u));
+        c = get_or_zero(l, s->c_prev ? s->c_prev + row * s->n_units + u : NULL);
+        th = vtanh(get(l, s->cells + row * s->n_units + u));
         dc = vf_fma(dh * o, tanh_slope(th), get(l, dc_at));
         put_da(s, l, row, u, 0, dc * g * sigmoid_slope(i), &sum[0]);
         put_da(s, l, row, u, 1, dc * c * sigmoid_slope(f), &sum[1]);
