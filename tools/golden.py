@@ -18,7 +18,7 @@ A tensor called NAME of the file or layer CASE is a stream of its own:
     for each element in row-major order:
         s = s * 1664525 + 1013904223  mod 2^32;  k = s >> 8                      (24 bits)
         numbers:  (k - 2^23) / 2^23 * scale + offset, in f64, then rounded to f32
-        integers: k mod below                          (where the file gives "below")
+        integers: k mod below, bool: whether that is not 0       (where the file gives "below")
 """
 import argparse
 import json
@@ -55,7 +55,7 @@ def make(case, spec):
     k = stream(case, spec["name"], math.prod(spec["shape"])).reshape(spec["shape"])
     if "below" in spec:
         k = k % spec["below"]
-        return k.astype({"i32": np.int32, "f32": np.float64, "bool": bool}[spec["dtype"]])
+        return k.astype({"i32": np.int32, "f32": np.float64, "bool": bool}[spec["dtype"]])  # bool: k != 0
     x = (k - 2**23) / 2**23 * spec["scale"] + spec["offset"]
     return x.astype(np.float32).astype(np.float64)
 
@@ -394,16 +394,287 @@ def workload(folder, name):
         logits=flat(z), loss=losses[0], losses=losses))
 
 
+# ---------------------------------------------------------------- layers
+# A layer is a function of named inputs in either framework that gives named outputs. The loss is the
+# sum of output * d over the outputs, d being the generator's tensor "d_<output>" (scale 1); an output
+# whose name begins with "moving_" is state and takes no part in it.
+def call(layer, x, weights, state=(), **more):
+    """A Keras layer with given tensors as weights: its results and its new state."""
+    layer.build(x.shape)
+    state = state or [v.value for v in layer.non_trainable_variables]
+    return layer.stateless_call(list(weights), list(state), x, **more)
+
+
+def apply(layer, x, *weights, **more):
+    """The same, for a layer without state of ours."""
+    return call(layer, x, weights, **more)[0]
+
+
+def pads(size, k, stride):
+    """TensorFlow's SAME padding of one axis."""
+    total = max((-(-size // stride) - 1) * stride + k - size, 0)
+    return total // 2, total - total // 2
+
+
+def torch_pad(x, k, stride, value=0.0):
+    """x [n, c, h, w] padded as SAME."""
+    (t, b), (l, r) = (pads(n, k, stride) for n in x.shape[2:])
+    return F.pad(x, (l, r, t, b), value=value)
+
+
+def first(x):
+    return x.movedim(-1, 1)
+
+
+def last(x):
+    return x.movedim(1, -1)
+
+
+def batch_norm_case(training):
+    def t(i):
+        n = tuple(range(i["x"].dim() - 1))
+        old = [i["moving_mean"], i["moving_var"]]
+        y = F.batch_norm(first(i["x"]), *([None, None] if training else old), i["gamma"], i["beta"], training, eps=1e-3)
+        new = [i["x"].detach().mean(n), i["x"].detach().var(n, unbiased=False)] if training else old
+        return dict(y=last(y), **{k: i[k] * 0.9 + b * 0.1 for k, b in zip(("moving_mean", "moving_var"), new)})
+
+    def k(i):
+        y, state = call(L.BatchNormalization(momentum=0.9, dtype="float64"), i["x"], (i["gamma"], i["beta"]),
+                        (i["moving_mean"], i["moving_var"]), training=training)
+        return dict(y=y, moving_mean=state[0], moving_var=state[1])
+    specs = [number("x", 4, 3, 5, offset=0.5), number("gamma", 5, scale=0.5, offset=1.0), number("beta", 5),
+             {**number("moving_mean", 5), "state": True},
+             {**number("moving_var", 5, scale=0.5, offset=1.0), "state": True}]
+    return specs, k, t
+
+
+def layer_norm_case(axes, shape):
+    sizes = shape[-axes:]
+    axis = list(range(-axes, 0)) if axes > 1 else -1
+    k = lambda i: dict(y=apply(L.LayerNormalization(axis=axis, dtype="float64"), i["x"], i["gamma"], i["beta"]))
+    t = lambda i: dict(y=F.layer_norm(i["x"], sizes, i["gamma"], i["beta"], 1e-3))
+    return [number("x", *shape), number("gamma", *sizes, scale=0.5, offset=1.0), number("beta", *sizes)], k, t
+
+
+def rms_norm_case():
+    k = lambda i: dict(y=apply(L.RMSNormalization(dtype="float64"), i["x"], i["gamma"]))
+    t = lambda i: dict(y=F.rms_norm(i["x"], (9,), i["gamma"], 1e-6))
+    return [number("x", 3, 9), number("gamma", 9, scale=0.5, offset=1.0)], k, t
+
+
+def group_norm_case(groups):
+    k = lambda i: dict(y=apply(L.GroupNormalization(groups, dtype="float64"), i["x"], i["gamma"], i["beta"]))
+    t = lambda i: dict(y=last(F.group_norm(first(i["x"]), groups if groups > 0 else 6, i["gamma"], i["beta"], 1e-3)))
+    return [number("x", 2, 3, 4, 6), number("gamma", 6, scale=0.5, offset=1.0), number("beta", 6)], k, t
+
+
+def rnn_specs(gates, bias, units=5):
+    return [number("x", 4, 5, 3), number("w", 3, gates * units, scale=0.7),
+            number("r", units, gates * units, scale=0.5), number("bias", *bias, scale=0.5)]
+
+
+def gru_case(reset_after):
+    u = 5
+
+    def k(i):
+        layer = L.GRU(u, return_sequences=True, return_state=True, reset_after=reset_after, dtype="float64")
+        y, h = apply(layer, i["x"], i["w"], i["r"], i["bias"])
+        return dict(y=y, h=h)
+
+    def t(i):
+        b0, b1 = i["bias"] if reset_after else (i["bias"], torch.zeros(3 * u, dtype=torch.float64))
+        h, ys = torch.zeros(4, u, dtype=torch.float64), []
+        if reset_after:  # PyTorch's own, whose gates stand in the order r, z, n
+            turn = lambda a: torch.cat((a[..., u:2 * u], a[..., :u], a[..., 2 * u:]), -1).mT if a.dim() > 1 else \
+                torch.cat((a[u:2 * u], a[:u], a[2 * u:]))
+            w = dict(weight_ih_l0=turn(i["w"]), weight_hh_l0=turn(i["r"]), bias_ih_l0=turn(b0), bias_hh_l0=turn(b1))
+            y, h = torch.func.functional_call(torch.nn.GRU(3, u, batch_first=True).double(), w, (i["x"],))
+            return dict(y=y, h=h[0])
+        for s in range(5):
+            a, r = i["x"][:, s] @ i["w"] + b0, i["r"]
+            z = torch.sigmoid(a[:, :u] + h @ r[:, :u])
+            q = torch.sigmoid(a[:, u:2 * u] + h @ r[:, u:2 * u])
+            h = z * h + (1 - z) * torch.tanh(a[:, 2 * u:] + (q * h) @ r[:, 2 * u:])
+            ys.append(h)
+        return dict(y=torch.stack(ys, 1), h=h)
+    return rnn_specs(3, (2, 3 * u) if reset_after else (3 * u,)), k, t
+
+
+def lstm_case(mask, reverse):
+    u = 5
+
+    def k(i):
+        layer = L.LSTM(u, return_sequences=True, return_state=True, go_backwards=reverse, dtype="float64")
+        m = i["mask"] if mask else None
+        y, h, c = apply(layer, i["x"], i["w"], i["r"], i["bias"], initial_state=[i["h0"], i["c0"]], mask=m)
+        return dict(y=tf.reverse(y, [1]) if reverse else y, h=h, c=c)
+
+    def t(i):
+        h, c, ys = i["h0"], i["c0"], [None] * 5
+        y = torch.zeros_like(h)
+        for s in reversed(range(5)) if reverse else range(5):
+            a, f, g, o = (i["x"][:, s] @ i["w"] + h @ i["r"] + i["bias"]).chunk(4, 1)
+            new_c = torch.sigmoid(f) * c + torch.sigmoid(a) * torch.tanh(g)
+            new_h = torch.sigmoid(o) * torch.tanh(new_c)
+            on = i["mask"][:, s, None] if mask else torch.ones(4, 1, dtype=torch.bool)
+            h, c, y = (torch.where(on, p, q) for p, q in ((new_h, h), (new_c, c), (new_h, y)))
+            ys[s] = y
+        return dict(y=torch.stack(ys, 1), h=h, c=c)
+    specs = rnn_specs(4, (4 * u,)) + [number("h0", 4, u), number("c0", 4, u)]
+    return specs + [whole("mask", 4, 5, below=2, dtype="bool")] * mask, k, t
+
+
+def conv_case(stride):
+    k = lambda i: dict(y=tf.nn.conv2d(i["x"], i["w"], stride, "SAME"))
+    t = lambda i: dict(y=last(F.conv2d(torch_pad(first(i["x"]), 3, stride), i["w"].permute(3, 2, 0, 1), stride=stride)))
+    return [number("x", 2, 6, 7, 3), number("w", 3, 3, 3, 5, scale=0.4)], k, t
+
+
+def causal_case():
+    layer = lambda: L.Conv1D(5, 3, padding="causal", dilation_rate=2, use_bias=False, dtype="float64")
+    k = lambda i: dict(y=apply(layer(), i["x"], i["w"]))
+    t = lambda i: dict(y=last(F.conv1d(F.pad(first(i["x"]), (4, 0)), i["w"].permute(2, 1, 0), dilation=2)))
+    return [number("x", 2, 8, 3), number("w", 3, 3, 5, scale=0.5)], k, t
+
+
+def conv_transpose_case(padding, output_padding, k_size=3, stride=2):
+    def k(i):
+        layer = L.Conv2DTranspose(2, k_size, stride, padding, output_padding, use_bias=False, dtype="float64")
+        return dict(y=apply(layer, i["x"], i["w"]))
+
+    def t(i):
+        full = F.conv_transpose2d(first(i["x"]), i["w"].permute(3, 2, 0, 1), stride=stride)
+        for axis, n in ((2, 4), (3, 5)):
+            out = n * stride + (max(k_size - stride, 0) if padding == "valid" else 0)
+            if output_padding is not None:
+                out = (n - 1) * stride + k_size - (2 * (k_size // 2) if padding == "same" else 0) + output_padding
+            if out > full.shape[axis]:
+                grow = out - full.shape[axis]
+                full = F.pad(full, (0, 0, 0, grow) if axis == 2 else (0, grow))
+            full = full.narrow(axis, (full.shape[axis] - out) // 2, out)
+        return dict(y=last(full))
+    return [number("x", 2, 4, 5, 3), number("w", k_size, k_size, 2, 3, scale=0.5)], k, t
+
+
+def depthwise_case(stride):
+    layer = lambda: L.DepthwiseConv2D(3, stride, "same", 2, use_bias=False, dtype="float64")
+    k = lambda i: dict(y=apply(layer(), i["x"], i["w"]))
+    t = lambda i: dict(y=last(F.conv2d(torch_pad(first(i["x"]), 3, stride), i["w"].reshape(3, 3, 1, 10).permute(3, 2, 0, 1),
+                                       stride=stride, groups=5)))
+    return [number("x", 1, 6, 7, 5), number("w", 3, 3, 5, 2, scale=0.5)], k, t
+
+
+def pool_case(kind):
+    layer = L.MaxPooling2D if kind == "max" else L.AveragePooling2D
+    k = lambda i: dict(y=layer(3, 2, "same", dtype="float64")(i["x"]))
+
+    def t(i):
+        x = first(i["x"])
+        if kind == "max":
+            return dict(y=last(F.max_pool2d(torch_pad(x, 3, 2, -math.inf), 3, 2)))
+        return dict(y=last(F.avg_pool2d(torch_pad(x, 3, 2), 3, 2) / F.avg_pool2d(torch_pad(torch.ones_like(x), 3, 2), 3, 2)))
+    return [number("x", 2, 6, 7, 3)], k, t
+
+
+def resize_case(method, size, to):
+    k = lambda i: dict(y=tf.cast(tf.image.resize(i["x"], to, method), tf.float64))
+    t = lambda i: dict(y=last(F.interpolate(first(i["x"]), to, mode="nearest-exact" if method == "nearest" else method)))
+    return [number("x", 1, *size, 3)], k, t
+
+
+def gelu_case(approximate):
+    k = lambda i: dict(y=keras.activations.gelu(i["x"], approximate=approximate))
+    t = lambda i: dict(y=F.gelu(i["x"], approximate="tanh" if approximate else "none"))
+    return [number("x", 3, 13, scale=5.0)], k, t
+
+
+def attention_case(kind):
+    def k(i):
+        q, kk, v = (tf.transpose(i[n], (0, 2, 1, 3)) for n in "qkv")
+        more = dict(mask=i["mask"]) if kind == "mask" else dict(is_causal=True) if kind == "causal" else dict(bias=i["mask"])
+        return dict(y=tf.transpose(keras.ops.dot_product_attention(q, kk, v, **more), (0, 2, 1, 3)))
+
+    def t(i):
+        more = dict(is_causal=True) if kind == "causal" else dict(attn_mask=i["mask"])
+        return dict(y=F.scaled_dot_product_attention(i["q"], i["k"], i["v"], **more))
+    keys = 5 if kind == "causal" else 6
+    specs = [number("q", 2, 2, 5, 4, scale=2.0), number("k", 2, 2, keys, 4, scale=2.0), number("v", 2, 2, keys, 4)]
+    if kind == "mask":
+        specs.append(whole("mask", 2, 2, 5, keys, below=4, dtype="bool"))
+    elif kind == "bias":
+        specs.append(number("mask", 2, 2, 5, keys, scale=2.0))
+    return specs, k, t
+
+
+LAYERS = {
+    "batch_norm_training": batch_norm_case(True), "batch_norm_inference": batch_norm_case(False),
+    "layer_norm": layer_norm_case(1, (3, 4, 7)), "layer_norm_2_axes": layer_norm_case(2, (3, 4, 5)),
+    "rms_norm": rms_norm_case(), "group_norm": group_norm_case(3), "instance_norm": group_norm_case(-1),
+    "gru_reset_after": gru_case(True), "gru_reset_before": gru_case(False),
+    "lstm_mask": lstm_case(True, False), "lstm_reverse": lstm_case(False, True),
+    "lstm_mask_reverse": lstm_case(True, True),
+    "conv_same_stride": conv_case(2), "conv1d_causal": causal_case(),
+    "conv_transpose_same": conv_transpose_case("same", None),
+    "conv_transpose_valid": conv_transpose_case("valid", None),
+    "conv_transpose_wide_stride": conv_transpose_case("valid", None, 2, 3),
+    "conv_transpose_output_padding": conv_transpose_case("same", 0),
+    "depthwise": depthwise_case(1), "depthwise_stride": depthwise_case(2),
+    "max_pool_same": pool_case("max"), "avg_pool_same": pool_case("avg"),
+    "resize_bilinear_up": resize_case("bilinear", (4, 5), (7, 9)),
+    "resize_bilinear_down": resize_case("bilinear", (6, 8), (4, 3)),
+    "resize_nearest": resize_case("nearest", (4, 6), (7, 3)),
+    "gelu": gelu_case(False), "gelu_tanh": gelu_case(True),
+    "attention_mask": attention_case("mask"), "attention_causal": attention_case("causal"),
+    "attention_bias": attention_case("bias"),
+}
+
+
+def cotangents(case, outs):
+    return {n: make(case, number("d_" + n, *y.shape)) for n, y in outs.items() if not n.startswith("moving_")}
+
+
+def layer_of(case):
+    specs, k, t = LAYERS[case]
+    values = {s["name"]: make(case, s) for s in specs}
+    free = [s["name"] for s in specs if s["dtype"] == "f32" and "state" not in s]
+
+    i = {n: torch.tensor(v, requires_grad=n in free) for n, v in values.items()}
+    outs_t = t(i)
+    sum((outs_t[n] * torch.tensor(d)).sum() for n, d in cotangents(case, outs_t).items()).backward()
+
+    x = {n: tf.constant(v) for n, v in values.items()}
+    with tf.GradientTape() as tape:
+        for n in free:
+            tape.watch(x[n])
+        outs = {n: tf.convert_to_tensor(y) for n, y in k(x).items()}
+        loss = tf.add_n([tf.reduce_sum(outs[n] * d) for n, d in cotangents(case, outs).items()])
+    grads = dict(zip(free, tape.gradient(loss, [x[n] for n in free])))
+
+    for n, y in outs.items():
+        agree(f"{case}: {n}", outs_t[n].detach().numpy(), y.numpy())
+    for n in free:
+        agree(f"{case}: gradient of {n}", i[n].grad.numpy(), grads[n].numpy())
+    return dict(name=case, inputs=[{**s, "grad": flat(grads[s["name"]])} if s["name"] in free else s for s in specs],
+                outputs=[dict(name=n, shape=[int(d) for d in y.shape], values=flat(y)) for n, y in outs.items()])
+
+
+def layers(folder):
+    write(folder, "layers", dict(made_by=versions(), layers=[layer_of(case) for case in LAYERS]))
+
+
 def main():
     keras.config.set_floatx("float64")
     a = argparse.ArgumentParser(usage="golden.py [--out FOLDER] [NAME ...]")
     a.add_argument("--out", default=os.path.join(os.path.dirname(__file__), "..", "test", "golden"))
     a.add_argument("names", nargs="*")
     a = a.parse_args()
-    for name in a.names or WORKLOADS:
-        if name not in WORKLOADS:
-            raise SystemExit(f"golden: no workload '{name}'; there are {' '.join(WORKLOADS)}")
-        workload(a.out, name)
+    for name in a.names or [*WORKLOADS, "layers"]:
+        if name == "layers":
+            layers(a.out)
+        elif name in WORKLOADS:
+            workload(a.out, name)
+        else:
+            raise SystemExit(f"golden: no '{name}'; there are {' '.join(WORKLOADS)} layers")
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ static inline weft_tensor make_tensor(const char *scope, const json_t *spec)
         if (t.dtype == WEFT_I32)
             ((int32_t *)t.data)[i] = (int32_t)k;
         else if (t.dtype == WEFT_BOOL)
-            ((uint8_t *)t.data)[i] = (uint8_t)k;
+            ((uint8_t *)t.data)[i] = k != 0;
         else
             ((float *)t.data)[i] =
                 below ? (float)k : (float)(((double)k - 0x1p23) / 0x1p23 * scale + offset);
