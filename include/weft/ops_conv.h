@@ -80,6 +80,17 @@ WEFT_API weft_val weft_max_pool(weft_graph *g, weft_val x, const weft_pool_opts 
 /* The mean of each window; padding does not count. */
 WEFT_API weft_val weft_avg_pool(weft_graph *g, weft_val x, const weft_pool_opts *opts);
 
+typedef struct weft_global_pool_opts {
+    size_t size;
+    bool keepdims; /* leave sizes of 1 behind */
+} weft_global_pool_opts;
+
+/* The largest element, and the mean, of each channel of each item: [batch, channels]. */
+WEFT_API weft_val weft_global_max_pool(weft_graph *g, weft_val x,
+                                       const weft_global_pool_opts *opts);
+WEFT_API weft_val weft_global_avg_pool(weft_graph *g, weft_val x,
+                                       const weft_global_pool_opts *opts);
+
 typedef enum weft_resize_method { WEFT_RESIZE_NEAREST, WEFT_RESIZE_BILINEAR } weft_resize_method;
 
 typedef struct weft_resize_opts {

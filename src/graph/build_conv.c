@@ -194,6 +194,33 @@ weft_val weft_avg_pool(weft_graph *g, weft_val x, const weft_pool_opts *opts)
     return pool(g, WF_OP_avg_pool, x, opts);
 }
 
+static weft_val global_pool(weft_graph *g, int op_id, weft_val x, const weft_global_pool_opts *opts)
+{
+    static const int64_t axes[] = {1, 2, 3};
+    int n;
+
+    if (!spatial(g, x, "global pooling", &n))
+        return WEFT_NIL;
+    if (opts && opts->size != sizeof *opts)
+        return refuse(g, "global pooling", "options are not valid");
+    struct wf_set sets[] = {
+        WF_SET_INTS("axes", n, axes),
+        WF_SET_BOOL("keepdims", opts && opts->keepdims),
+    };
+
+    return wf_build(g, op_id, 1, &x, WF_COUNT(sets), sets);
+}
+
+weft_val weft_global_max_pool(weft_graph *g, weft_val x, const weft_global_pool_opts *opts)
+{
+    return global_pool(g, WF_OP_reduce_max, x, opts);
+}
+
+weft_val weft_global_avg_pool(weft_graph *g, weft_val x, const weft_global_pool_opts *opts)
+{
+    return global_pool(g, WF_OP_mean, x, opts);
+}
+
 weft_val weft_resize(weft_graph *g, weft_val x, const weft_resize_opts *opts)
 {
     int64_t list[3];

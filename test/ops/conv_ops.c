@@ -54,6 +54,16 @@ static weft_val build_avg_pool(weft_graph *g, const weft_val *in)
         WEFT_OPTS(weft_pool_opts, .window = {3, 2}, .strides = {2}, .padding = WEFT_PAD_SAME));
 }
 
+static weft_val build_global_max(weft_graph *g, const weft_val *in)
+{
+    return weft_global_max_pool(g, in[0], NULL);
+}
+
+static weft_val build_global_avg(weft_graph *g, const weft_val *in)
+{
+    return weft_global_avg_pool(g, in[0], WEFT_OPTS(weft_global_pool_opts, .keepdims = true));
+}
+
 static weft_val build_up(weft_graph *g, const weft_val *in)
 {
     return weft_resize(g, in[0],
@@ -163,6 +173,12 @@ static const struct op_case cases[] = {
      .in = {F32(-1, 1, 2, 5, 3)}},
     {.op = "avg_pool_grad", .attrs = "window=[3,2] strides=[1,2] padding=same", .n_in = 2, .no_grad = 2,
      .in = {F32(-1, 1, 1, 4, 3, 2), F32(0, 1, 1, 4, 5, 2)}},
+
+    {.build = build_global_max, .name = "global max pool", .n_in = 1, .in = {DISTINCT(-1, 1, 2, 3, 4, 3)},
+     .flags = OP_NO_HALF},
+    {.build = build_global_avg, .name = "global avg pool", .n_in = 1, .in = {F32(-1, 1, 2, 3, 2, 2, 3)}},
+    {.build = build_global_avg, .name = "global avg pool, values", .n_in = 1,
+     .in = {DATA(WEFT_F32, ((double[]){1, -1, 3, -5}), 1, 2, 2)}, .want = (double[]){2, -3}, .n_want = 2},
 
     /* resizing */
     {.op = "resize", .attrs = "scale=[3]", .n_in = 1, .in = {F32(-1, 1, 2, 4, 3)}},
