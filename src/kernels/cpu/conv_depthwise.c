@@ -40,7 +40,7 @@ weft_status wf_depthwise_plan(struct wf_conv *c, struct wf_arena *arena)
     p->n_tasks = wf_ceil_div(p->n_rows, p->rows);
     p->n_chunks = filter ? wf_min_i64(WANT_CHUNKS, p->n_rows) : 0;
     p->expanded = p->mult > 1 ? wf_round_up(g->batch * wf_volume(g->w.in) * g->c_out, 16) : 0;
-    c->shared_floats = p->expanded + p->n_chunks * wf_volume(g->w.k) * g->c_out;
+    c->shared_floats = p->expanded + wf_conv_chunk_floats(c, p->n_chunks);
     c->thread_floats = list_floats(wf_volume(g->w.k));
     return WEFT_OK;
 }
@@ -202,11 +202,14 @@ static void filter_task(void *arg, int64_t chunk, int thread)
     const struct wf_conv_geom *g = &r->c->d.geom;
     int64_t from = chunk * p->n_rows / p->n_chunks, to = (chunk + 1) * p->n_rows / p->n_chunks;
     int64_t n = wf_volume(g->w.k) * g->c_out;
-    float *dw = r->shared + chunk * n;
+    float *dw = wf_conv_chunk(r, chunk, p->n_chunks);
 
     memset(dw, 0, (size_t)n * sizeof *dw);
-    for (int64_t i = from; i < to; i++)
+    for (int64_t i = from; i < to; i++) {
         run_row(r, i, r->wide, g->w.in, (float *)r->y, g->w.out, dw, thread);
+        wf_conv_sum_rows(r, chunk, p->n_chunks, i == from, i * g->w.out[2], g->w.out[2], 0,
+                         g->c_out);
+    }
 }
 
 /* Tasks: the pixels of one row of x or dx, from few channels to many or back. */
@@ -253,7 +256,7 @@ void wf_depthwise_run(struct wf_conv_run *r)
         break;
     case WF_CONV_GRAD_FILTER:
         wf_pool_for(r->pool, p->n_chunks, filter_task, r);
-        wf_conv_add_chunks(r, r->w_out, wf_volume(g->w.k) * g->c_out, p->n_chunks);
+        wf_conv_add_chunks(r, p->n_chunks);
         break;
     }
 }

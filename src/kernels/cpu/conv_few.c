@@ -44,7 +44,7 @@ weft_status wf_few_plan(struct wf_conv *c, struct wf_arena *arena)
         c->shared_floats = wf_gemm_packed_b(c->gemm, p->k, g->c_out);
     } else {
         p->n_chunks = wf_min_i64(WANT_CHUNKS, p->n_tasks);
-        c->shared_floats = p->n_chunks * p->k * g->c_out;
+        c->shared_floats = wf_conv_chunk_floats(c, p->n_chunks);
     }
     return WEFT_OK;
 }
@@ -166,6 +166,7 @@ static void filter_task(void *arg, int64_t chunk, int thread)
 {
     const struct wf_conv_run *r = arg;
     const struct wf_few *p = &r->c->few;
+    const struct wf_conv_geom *g = &r->c->d.geom;
     int64_t from = chunk * p->n_tasks / p->n_chunks, to = (chunk + 1) * p->n_tasks / p->n_chunks;
     float *box = wf_conv_thread(r, thread);
 
@@ -173,7 +174,9 @@ static void filter_task(void *arg, int64_t chunk, int thread)
         struct part t = part_at(r, i);
 
         copy_box(r, &t, box);
-        filter_part(r, &t, box, r->shared + chunk * p->k * r->c->d.geom.c_out, i == from);
+        filter_part(r, &t, box, wf_conv_chunk(r, chunk, p->n_chunks), i == from);
+        wf_conv_sum_rows(r, chunk, p->n_chunks, i == from, t.pixel, t.n_rows * g->w.out[2], 0,
+                         g->c_out);
     }
 }
 
@@ -187,6 +190,6 @@ void wf_few_run(struct wf_conv_run *r)
         wf_pool_for(r->pool, p->n_tasks, forward_task, r);
     } else {
         wf_pool_for(r->pool, p->n_chunks, filter_task, r);
-        wf_conv_add_chunks(r, r->w_out, p->k * n, p->n_chunks);
+        wf_conv_add_chunks(r, p->n_chunks);
     }
 }

@@ -179,7 +179,7 @@ weft_status wf_general_plan(struct wf_conv *c, struct wf_arena *arena)
     n_blocks = wf_ceil_div(wf_volume(g->w.k), p->block_taps) * wf_ceil_div(p->c_src, p->block_c);
     tasks = g->groups * n_blocks * p->n_cuts;
     p->n_chunks = wf_max_i64(wf_min_i64(WANT_TASKS / tasks, p->n_tiles), 1);
-    c->shared_floats = p->n_chunks > 1 ? p->n_chunks * wf_volume(g->w.k) * p->c_src * g->c_out : 0;
+    c->shared_floats = wf_conv_chunk_floats(c, p->n_chunks);
     return WEFT_OK;
 }
 
@@ -396,7 +396,7 @@ static void filter_task(void *arg, int64_t task, int thread)
     int64_t col = group * p->c_dst + cut * p->tile_n;
     struct block b = block_at(p, v->taps.n, i_block);
     float *gathered = wf_conv_thread(r, thread);
-    float *dw = p->n_chunks > 1 ? r->shared + chunk * v->taps.n * p->c_src * g->c_out : r->w_out;
+    float *dw = wf_conv_chunk(r, chunk, p->n_chunks);
     struct wf_gemm_block blk = {.m = b.n_taps * b.n_c,
                                 .n = wf_min_i64(p->tile_n, p->c_dst - cut * p->tile_n),
                                 .a = gathered,
@@ -405,6 +405,9 @@ static void filter_task(void *arg, int64_t task, int thread)
                                 .b_ld = g->c_out,
                                 .ldc = g->c_out};
 
+    for (int64_t i = from; i < to && i_block == 0; i++)
+        wf_conv_sum_rows(r, chunk, p->n_chunks, i == from, i * p->rows,
+                         wf_min_i64(p->rows, v->n_pixels - i * p->rows), col, blk.n);
     if (p->narrow) {
         narrow_filter(r, from, to, group, &b, dw, thread);
         return;
@@ -431,8 +434,7 @@ void wf_general_run(struct wf_conv_run *r)
         int64_t n_blocks = wf_ceil_div(n_taps, p->block_taps) * wf_ceil_div(p->c_src, p->block_c);
 
         wf_pool_for(r->pool, p->n_chunks * g->groups * n_blocks * p->n_cuts, filter_task, r);
-        if (p->n_chunks > 1)
-            wf_conv_add_chunks(r, r->w_out, n_taps * p->c_src * g->c_out, p->n_chunks);
+        wf_conv_add_chunks(r, p->n_chunks);
         return;
     }
     wf_pool_for(r->pool, wf_ceil_div(p->c_dst, r->c->gemm->nr) * n_taps * g->groups, pack_task, r);

@@ -104,7 +104,7 @@ void wf_winograd_plan(struct wf_conv *c)
         p->n_chunks = wf_max_i64(wf_min_i64(WANT_TASKS / cuts, p->n_strips), 1);
         p->ps_filter = spread_lines(p->c_in * p->c_out);
         work += PLACES * p->ps_filter;
-        c->shared_floats = p->n_chunks > 1 ? p->n_chunks * 9 * g->c_in * g->c_out : 0;
+        c->shared_floats = wf_conv_chunk_floats(c, p->n_chunks);
     } else {
         int64_t k = c->d.dir == WF_CONV_FORWARD ? g->c_in : g->c_out;
         int64_t n = c->d.dir == WF_CONV_FORWARD ? g->c_out : g->c_in;
@@ -590,6 +590,20 @@ static void grad_filter_block(const struct wf_conv_run *r, int thread, struct ro
     }
 }
 
+/* The sums of dy of a block, just read, go to the chunk's. */
+static void sum_grad(const struct wf_conv_run *r, struct rows s, int64_t chunk, bool first,
+                     int64_t c0, int64_t n)
+{
+    const struct wf_window *w = &r->c->d.geom.w;
+    const struct wf_winograd *p = &r->c->winograd;
+    int64_t last = s.row + s.n_rows - 1;
+    int64_t from = s.row / p->th * w->out[1] + s.row % p->th * 4;
+    int64_t to = last / p->th * w->out[1] + wf_min_i64(last % p->th * 4 + 4, w->out[1]);
+
+    wf_conv_sum_rows(r, chunk, p->n_chunks, first, from * w->out[2], (to - from) * w->out[2], c0,
+                     n);
+}
+
 /* One chunk of strips for one pair of channel chunks. */
 static void grad_filter_task(void *arg, int64_t task, int thread)
 {
@@ -606,14 +620,17 @@ static void grad_filter_task(void *arg, int64_t task, int thread)
                                 .a_cs = p->c_in,
                                 .b_ld = p->c_out,
                                 .ldc = p->c_out};
-    float *dw = (p->n_chunks > 1 ? r->shared + chunk * 9 * g->c_in * g->c_out : r->w_out) +
-                m0 * g->c_out + n0;
+    float *dw = wf_conv_chunk(r, chunk, p->n_chunks) + m0 * g->c_out + n0;
 
     for (int64_t i = from; i < to; i++) {
         int64_t n_rows = strip_at(r, i).n_rows;
 
         for (int64_t j = 0; j * p->block < n_rows; j++) {
-            grad_filter_block(r, thread, block_at(r, i, j), block_at(r, i, j + 1), blk, m0, n0);
+            struct rows s = block_at(r, i, j);
+
+            grad_filter_block(r, thread, s, block_at(r, i, j + 1), blk, m0, n0);
+            if (m0 == 0)
+                sum_grad(r, s, chunk, !blk.accumulate, n0, blk.n);
             blk.accumulate = true;
         }
     }
@@ -629,8 +646,7 @@ static void run_grad_filter(struct wf_conv_run *r)
     int64_t n_n = wf_ceil_div(g->c_out, p->c_out), n_m = wf_ceil_div(g->c_in, p->c_in);
 
     wf_pool_for(r->pool, p->n_chunks * n_n * n_m, grad_filter_task, r);
-    if (p->n_chunks > 1)
-        wf_conv_add_chunks(r, r->w_out, 9 * g->c_in * g->c_out, p->n_chunks);
+    wf_conv_add_chunks(r, p->n_chunks);
 }
 
 void wf_winograd_run(struct wf_conv_run *r)
