@@ -127,7 +127,7 @@ def norm_vars(name, n):
 MLP = {"softmax64": (8, [64, 10]), "mlp-s": (12, [28, 24, 10]), "mlp-l": (9, [20, 32, 24, 10])}
 CNN = dict(batch=4, size=12, filters=[8, 16], hidden=8)
 LSTM = dict(batch=5, time=6, n_in=6, units=12)
-WIDE = dict(batch=8, tables=26, rows=10, width=4, numeric=13, hidden=[16, 8])
+WIDE = dict(batch=8, tables=26, rows=4, width=4, numeric=13, hidden=[16, 8])
 GPT = dict(batch=2, tokens=8, vocabulary=24, width=16, heads=2, blocks=2)
 SGD = ("sgd", "learning_rate=0.01 momentum=0.9")
 ADAM = ("adam", "learning_rate=0.001")
@@ -363,8 +363,10 @@ def tf_run(name, kind, feeds, values):
         with tf.GradientTape() as tape:
             z = logits(f)
             loss = bce(f["targets"], z) if name == "widedeep" else xent(f["labels"], z)
-        grads = tape.gradient(loss, [w.value for w in weights])
-        first = first or (z.numpy(), {n: tf.convert_to_tensor(g).numpy() for n, g in zip(names, grads)})
+        # Dense: given rows, Keras squares those of an id that occurs twice one by one (Adagrad's
+        # accumulator differs then); weft, PyTorch and dense gradients add them first.
+        grads = [tf.convert_to_tensor(g) for g in tape.gradient(loss, [w.value for w in weights])]
+        first = first or (z.numpy(), {n: g.numpy() for n, g in zip(names, grads)})
         losses.append(float(loss))
         opt.apply(grads, weights)
     return *first, losses

@@ -124,7 +124,7 @@ static void lstm(struct net *n)
     classify(n, dense(g, "dense", weft_output(g, y, 1), 12, 10, false));
 }
 
-enum { TABLES = 26, TABLE_ROWS = 10, WIDTH = 4, NUMERIC = 13 };
+enum { TABLES = 26, TABLE_ROWS = 4, WIDTH = 4, NUMERIC = 13 };
 
 static void widedeep(struct net *n)
 {
@@ -201,9 +201,13 @@ enum { N_MODELS = sizeof models / sizeof *models };
 
 /* Relative to the largest element; measured 2e-6 at most, Winograd's sums of 72 products included. */
 #define TOLERANCE 1e-5
-/* Measured 3e-6: Keras keeps the numbers of its optimizers (1 - 0.999, say) in f32, and the small
- * gradients of Adam's first steps count as much as the large ones. */
-#define LOSS_TOLERANCE 2e-5
+/* Of the ten losses. Measured 2e-7 with SGD and Adagrad; rows of an embedding that are not summed
+ * before they are squared would show. With Adam 3e-6: Keras keeps 0.999 in f32, which moves the
+ * first steps by 1e-5 of their length. */
+static double loss_tolerance(const char *optimizer)
+{
+    return strcmp(optimizer, "adam") ? 1e-6 : 1e-5;
+}
 
 /* ---- the test ---------------------------------------------------------------------------------- */
 
@@ -283,6 +287,7 @@ static void check_gradients(struct net *n)
 /* Ten steps of the workload's optimizer: the loss of each, before its update. */
 static void check_training(struct net *n)
 {
+    const char *optimizer = string_of(n->file, "optimizer");
     const json_t *want = json_object_get(n->file, "losses");
     weft_val updates[MAX_VARS];
     weft_tensor loss = {0};
@@ -290,7 +295,7 @@ static void check_training(struct net *n)
     int n_updates;
     double worst = 0;
 
-    OK(weft_optim_init(&o, string_of(n->file, "optimizer"), string_of(n->file, "numbers")));
+    OK(weft_optim_init(&o, optimizer, string_of(n->file, "numbers")));
     OK(weft_minimize(n->g, n->loss, &o, 0, NULL, MAX_VARS, updates, &n_updates));
     n->train = compile(n, 1, &n->loss, n_updates, updates);
     assert_int_equal(json_array_size(want), STEPS);
@@ -300,7 +305,7 @@ static void check_training(struct net *n)
         loss.data = NULL;
         OK(weft_fn_run(n->train, n->data, &loss));
         e = fabs((double)*(const float *)loss.data - w) / fabs(w);
-        if (!(e <= LOSS_TOLERANCE))
+        if (!(e <= loss_tolerance(optimizer)))
             fail_msg("%s: loss of step %d is %.9g, expected %.9g", n->name, i,
                      (double)*(const float *)loss.data, w);
         worst = e > worst ? e : worst;
