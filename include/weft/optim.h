@@ -33,7 +33,8 @@ WEFT_API weft_status weft_optim_init(weft_optim *o, const char *name, const char
 WEFT_API weft_status weft_optim_schedule(weft_optim *o, const char *schedule, const char *numbers);
 
 /* Build the updates of n variables from given gradients; a nil gradient leaves its variable alone. A gradient that is made
- * of embedding lookups alone updates only the rows that were looked up. updates[i] goes into weft_fn_opts.updates. */
+ * of embedding lookups alone updates only the rows that were looked up; those of an id that occurs more than once are
+ * added first (given such rows, Keras 3 squares each by itself for its accumulators). updates[i] goes into weft_fn_opts.updates. */
 WEFT_API weft_status weft_apply_gradients(weft_graph *g, const weft_optim *o, int n, const weft_val *vars,
                                           const weft_val *grads, weft_val *updates);
 
