@@ -134,7 +134,7 @@ static void check_row(weft_ctx *ctx, const struct row *r, unsigned hidden)
     weft_val in[2] = {{0}}, y;
     weft_tensor feeds[2], fetch = {.data = NULL};
     weft_graph *g;
-    weft_fn *fn;
+    weft_fn *fn = NULL;
 
     for (int i = 0; i < 2048; i++)
         data[i / 1024][i % 1024] = (float)((i * 37 + i / 1024 * 11) % 101 - 50) / 50;
@@ -225,7 +225,7 @@ static void shorthand_means_the_long_form(void **state)
         float x[81], z[81];
         int64_t dim[4] = {3, 3, 3, 3};
         weft_graph *g;
-        weft_fn *fn;
+        weft_fn *fn = NULL;
         weft_val in[2], y[2];
         weft_tensor feeds[2], out[2] = {{.data = NULL}, {.data = NULL}};
         int n_in = shorthands[i].rank_b < 0 ? 1 : 2;

@@ -93,7 +93,7 @@ static void check_scan(weft_ctx *ctx, int n, bool reverse, bool symbolic)
     weft_val in[3], last, y, loss, fetches[3];
     weft_tensor feeds[3], out[3] = {{.data = NULL}, {.data = NULL}, {.data = NULL}};
     weft_graph *g;
-    weft_fn *fn;
+    weft_fn *fn = NULL;
 
     fill(init, BATCH * WIDTH, 1);
     fill(w, WIDTH * WIDTH, 2);
@@ -164,7 +164,7 @@ static void goes_along_another_axis_once_per_step(void **state)
     weft_tensor feeds[2], out[1] = {{.data = NULL}};
     weft_ctx *ctx;
     weft_graph *g;
-    weft_fn *fn;
+    weft_fn *fn = NULL;
 
     (void)state;
     for (int i = 0; i < 12; i++)
