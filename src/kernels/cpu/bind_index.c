@@ -17,10 +17,13 @@ static void *new_state(struct wf_kplan *p, size_t bytes)
 {
     void *s = wf_arena_alloc(p->arena, bytes);
 
-    if (!s)
-        wf_err_nomem(p->ctx, bytes, p->op->name);
     p->state = s;
     return s;
+}
+
+static weft_status nomem(const struct wf_kplan *p)
+{
+    return wf_err_nomem(p->ctx, 0, p->op->name);
 }
 
 /* Elements or rows of a tile: enough work to be worth handing out. */
@@ -59,7 +62,7 @@ static weft_status plan_rows(struct wf_kplan *p, struct wf_gather_dims d)
         return WEFT_ENOSUP;
     s = new_state(p, sizeof *s);
     if (!s)
-        return WEFT_ENOMEM;
+        return nomem(p);
     s->f = wf_move_fns_at(p->ctx->simd);
     s->d = d;
     s->wide = p->in[1].dtype == WEFT_I64;
@@ -203,7 +206,7 @@ weft_status plan_gather_nd(struct wf_kplan *p)
         return WEFT_ENOSUP;
     s = new_state(p, sizeof *s);
     if (!s)
-        return WEFT_ENOMEM;
+        return nomem(p);
     s->f = wf_move_fns_at(p->ctx->simd);
     s->v = vectors_of(ids, x);
     s->n = wf_type_part(ids, 0, ids->rank - 1);
@@ -261,7 +264,7 @@ static weft_status plan_scatter(struct wf_kplan *p, int ids, int x, int64_t n, i
         return WEFT_ENOSUP;
     s = new_state(p, sizeof *s);
     if (!s)
-        return WEFT_ENOMEM;
+        return nomem(p);
     s->f = wf_optim_fns_at(p->ctx->simd);
     s->wide = p->in[ids].dtype == WEFT_I64;
     s->ids = ids;
@@ -381,7 +384,7 @@ weft_status plan_gather_grad(struct wf_kplan *p)
         return WEFT_ENOSUP;
     s = new_state(p, sizeof *s);
     if (!s)
-        return WEFT_ENOMEM;
+        return nomem(p);
     s->add = wf_ew_fns_of(p->ctx->simd)->fn[WF_EW_add];
     s->d = wf_gather_dims(&p->out[0], &p->in[1], wf_kplan_int(p, "axis"),
                           wf_kplan_int(p, "batch_dims"));
@@ -450,7 +453,7 @@ static weft_status plan_take(struct wf_kplan *p, const struct wf_type *x, const 
         return WEFT_ENOSUP;
     s = new_state(p, sizeof *s);
     if (!s)
-        return WEFT_ENOMEM;
+        return nomem(p);
     *s = (struct take_state){
         .outer = wf_type_part(x, 0, axis),
         .n = x->dim[axis],
@@ -582,7 +585,7 @@ weft_status plan_one_hot(struct wf_kplan *p)
         return WEFT_ENOSUP;
     s = new_state(p, sizeof *s);
     if (!s)
-        return WEFT_ENOMEM;
+        return nomem(p);
     s->size = (int)weft_dtype_size(y->dtype);
     s->outer = wf_type_part(y, 0, axis);
     s->depth = y->dim[axis];
@@ -620,7 +623,7 @@ static weft_status plan_order(struct wf_kplan *p, int axis)
         return WEFT_ENOSUP;
     s = new_state(p, sizeof *s);
     if (!s)
-        return WEFT_ENOMEM;
+        return nomem(p);
     s->type = x->dtype == WEFT_F32 ? WF_SORT_F32 : WF_SORT_I32;
     s->outer = wf_type_part(x, 0, axis);
     s->n = x->dim[axis];
