@@ -1,8 +1,9 @@
 /* conv.c - how long do convolutions take, in each direction?
  *
- * One JSON line per shape and direction: milliseconds, GFLOP/s counted as a direct convolution
- * (so that Winograd may exceed the peak), and the fraction of a loop of multiply-adds in registers that was
- * timed just before on the same threads. Rounds alternate over all shapes; the line gives medians and the best.
+ * One JSON line per shape and direction: milliseconds, GFLOP/s counted as a direct convolution (so
+ * that Winograd may exceed the peak), and the fraction of a loop of multiply-adds in registers that
+ * was timed just before on the same threads. Rounds alternate over all shapes; the line gives
+ * medians and the best.
  *   bench/conv [--threads N] [--rounds N] [--simd portable|avx2|avx512] [--only NAME]
  *              [--algo auto|product|winograd|depthwise|few|general] */
 #include <stdio.h>

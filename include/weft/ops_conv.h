@@ -1,9 +1,11 @@
 /* weft/ops_conv.h - convolution, pooling and resizing of sequences, images and volumes.
  *
- * Values are channels-last, as in Keras: x is [batch, sizes, channels] with one to three sizes (rank 3, 4 or 5).
- * All float types are taken; all operands of a call have the same one. Shape errors name op and shapes.
+ * Values are channels-last, as in Keras: x is [batch, sizes, channels] with one to three sizes
+ * (rank 3, 4 or 5). All float types are taken; all operands of a call have the same one. Shape
+ * errors name op and shapes.
  *
- * Options with three places serve that many axes; when only the first is set it stands for all of them. */
+ * Options with three places serve that many axes; when only the first is set it stands for all of
+ * them. */
 #ifndef WEFT_OPS_CONV_H
 #define WEFT_OPS_CONV_H
 
@@ -13,8 +15,8 @@
 extern "C" {
 #endif
 
-/* How an axis of `in` elements is padded with zeros (pooling: with nothing), where a window of k taps spans
- * span = (k - 1) * dilation + 1:
+/* How an axis of `in` elements is padded with zeros (pooling: with nothing), where a window of k
+ * taps spans span = (k - 1) * dilation + 1:
  *   VALID     not at all:                          out = (in - span) / stride + 1
  *   SAME      so that out = ceil(in / stride), the odd element after the axis
  *   EXPLICIT  by opts.pads:                        out = (in + before + after - span) / stride + 1
@@ -35,12 +37,13 @@ typedef struct weft_conv_opts {
     int64_t groups;  /* 0: 1. Channels are cut into as many groups, each convolved by itself */
 } weft_conv_opts;
 
-/* y[n, o, c] = sum over taps k and input channels i of x[n, o * stride - before + k * dilation, i] w[k, i, c].
+/* y[n, o, c] = sum over taps k and input channels i of
+ *              x[n, o * stride - before + k * dilation, i] * w[k, i, c].
  * w is [taps of each axis, in / groups, out]; y is [batch, out sizes, out]. */
 WEFT_API weft_val weft_conv(weft_graph *g, weft_val x, weft_val w, const weft_conv_opts *opts);
 
-/* Each channel by itself, giving `mult` channels: w is [taps, in, mult], y has in * mult channels, those of
- * channel i at i * mult. opts.groups must be 0. The sizes of w must be known. */
+/* Each channel by itself, giving `mult` channels: w is [taps, in, mult], y has in * mult channels,
+ * those of channel i at i * mult. opts.groups must be 0. The sizes of w must be known. */
 WEFT_API weft_val weft_depthwise_conv(weft_graph *g, weft_val x, weft_val w,
                                       const weft_conv_opts *opts);
 
@@ -59,10 +62,13 @@ typedef struct weft_conv_transpose_opts {
     int64_t groups; /* 0: 1 */
 } weft_conv_transpose_opts;
 
-/* Transposed convolution (Keras' Conv2DTranspose): the gradient of a convolution with respect to its input, as a
- * layer that makes images larger. w is [taps, out / groups, in]. A size becomes
- *   SAME: in * stride;  VALID: in * stride + max(span - stride, 0);  EXPLICIT: likewise less the pads;
- *   with output_padding p: (in - 1) * stride + span - cut + p, cut being 2 * (span / 2) for SAME. */
+/* Transposed convolution (Keras' Conv2DTranspose): the gradient of a convolution with respect to
+ * its input, as a layer that makes images larger. w is [taps, out / groups, in]. A size becomes
+ *   SAME      in * stride
+ *   VALID     in * stride + max(span - stride, 0)
+ *   EXPLICIT  the same less the pads
+ * and with an output_padding p (in - 1) * stride + span - cut + p, where `cut` is 2 * (span / 2) for
+ * SAME, 0 for VALID and the pads for EXPLICIT. */
 WEFT_API weft_val weft_conv_transpose(weft_graph *g, weft_val x, weft_val w,
                                       const weft_conv_transpose_opts *opts);
 
@@ -75,7 +81,8 @@ typedef struct weft_pool_opts {
 } weft_pool_opts;
 
 /* The largest element of each window; padding never wins, a NaN does. The first of equals gets the
- * gradient. weft_output(g, y, 1) is its place in the window, counted row by row (u8; i32 for windows over 256). */
+ * gradient. weft_output(g, y, 1) is its place in the window, counted row by row (u8; i32 for
+ * windows over 256). */
 WEFT_API weft_val weft_max_pool(weft_graph *g, weft_val x, const weft_pool_opts *opts);
 /* The mean of each window; padding does not count. */
 WEFT_API weft_val weft_avg_pool(weft_graph *g, weft_val x, const weft_pool_opts *opts);

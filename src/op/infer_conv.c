@@ -81,8 +81,8 @@ weft_status infer_conv_grad_filter_sums(struct wf_infer *r)
     return check_conv(r, &r->in[0], &r->in[2], &r->in[1]);
 }
 
-/* The size of one axis of a transposed convolution's output, by Keras' rule. `extra` is the output padding, below
- * zero when it is not given. */
+/* The size of one axis of a transposed convolution's output, by Keras' rule. `extra` is the output
+ * padding, below zero when it is not given. */
 static bool transposed_size(const char *padding, int64_t in, int64_t span, int64_t stride,
                             int64_t pads, int64_t extra, int64_t *out)
 {

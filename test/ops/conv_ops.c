@@ -1,4 +1,5 @@
-/* conv_ops.c - convolution, pooling, resizing: one row per op and shape. Wanted values come from Keras 3. */
+/* conv_ops.c - convolution, pooling, resizing: one row per op and shape. Wanted values come from
+ * Keras 3. */
 #include <math.h>
 
 #include "ops/harness.h"
@@ -188,7 +189,8 @@ static const struct op_case cases[] = {
     {.op = "resize_grad", .attrs = "size=[5,3] method=bilinear", .n_in = 2, .no_grad = 2,
      .in = {F32(-1, 1, 1, 5, 3, 2), F32(0, 1, 1, 3, 4, 2)}},
 
-    /* whole vectors and what is left of them, several tasks: the fast kernels beside the definition */
+    /* whole vectors and what is left of them, several tasks: the fast kernels beside the
+     * definition */
     {.op = "conv", .n_in = 2, .in = {F32(-1, 1, 3, 14, 14, 32), F32(-1, 1, 3, 3, 32, 40)}, BIG, .tol = 3e-5},
     {.op = "conv_grad_input", .attrs = "padding=same", .n_in = 3, BIG, .tol = 3e-5,
      .in = {F32(-1, 1, 3, 16, 12, 24), F32(-1, 1, 3, 3, 17, 24), F32(0, 1, 3, 16, 12, 17)}},

@@ -1,8 +1,8 @@
 /* bind_pool.c - pooling and resizing on the CPU: f32, vectors over channels.
  *
- * A task is some rows of pixels of the result. Average pooling, resizing and their gradients are weighted sums of
- * pixels: for each axis and each place along it, a plan lists which places of the other side count, and how
- * much; the weights of a pixel are products of three. */
+ * A task is some rows of pixels of the result. Average pooling, resizing and their gradients are
+ * weighted sums of pixels: for each axis and each place along it, a plan lists which places of the
+ * other side count, and how much; the weights of a pixel are products of three. */
 #include "kernels/cpu/pool_kernel.h"
 #include "kernels/kernels.h"
 #include "op/conv.h"
@@ -32,7 +32,8 @@ const struct wf_pool_fns *wf_pool_fns_of(weft_simd level)
     return &wf_pool_fns_portable;
 }
 
-/* Rows of pixels (the last spatial axis) shared out to tasks: as many as make TASK_FLOATS elements. */
+/* Rows of pixels (the last spatial axis) shared out to tasks: as many as make TASK_FLOATS
+ * elements. */
 static int64_t rows_of_task(int64_t row_floats)
 {
     return wf_max_i64(TASK_FLOATS / wf_max_i64(row_floats, 1), 1);
@@ -205,7 +206,8 @@ static void collect_row(const struct max_run *r, int64_t row)
     }
 }
 
-/* Rows of dx that the windows of one output row cover; the places that no window covers are cleared. */
+/* Rows of dx that the windows of one output row cover; the places that no window covers are
+ * cleared. */
 static void spread_rows(const struct max_run *r, int64_t n, int64_t d, int64_t h)
 {
     const struct max_pool *p = r->p;
@@ -229,7 +231,8 @@ static void spread_rows(const struct max_run *r, int64_t n, int64_t d, int64_t h
                (size_t)(line - covered) * sizeof *dx);
 }
 
-/* A row of dx: the first of its window spreads for all of them; rows beyond the windows are cleared. */
+/* A row of dx: the first of its window spreads for all of them; rows beyond the windows are
+ * cleared. */
 static void spread_row(const struct max_run *r, int64_t row)
 {
     const struct max_pool *p = r->p;

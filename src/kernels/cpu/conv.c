@@ -37,7 +37,8 @@ static bool is_empty(const struct wf_conv_geom *g)
     return !g->batch || !g->c_in || !g->c_out || !wf_volume(g->w.in) || !wf_volume(g->w.out);
 }
 
-/* Winograd's 36 products replace the 144 of a tile; tiles that hang over the edge do part of it for nothing. */
+/* Winograd's 36 products replace the 144 of a tile; tiles that hang over the edge do part of it for
+ * nothing. */
 static bool winograd_pays(const struct wf_conv_geom *g)
 {
     int64_t tiles = wf_ceil_div(g->w.out[1], 4) * wf_ceil_div(g->w.out[2], 4);

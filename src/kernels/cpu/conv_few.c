@@ -1,9 +1,10 @@
-/* conv_few.c - convolution of few channels, such as the first layer of a network: forward and filter gradient.
+/* conv_few.c - convolution of few channels, such as the first layer of a network: forward and
+ * filter gradient.
  *
- * What a few rows of output pixels see is small: it is copied once, with its padding, and then read where it is,
- * without gathering. Forward keeps a block of pixels by channels in registers over all taps. The
- * filter gradient is, for every row of pixels and every line of taps, a small product whose left side is a line of
- * the copy read with a stride of one pixel. */
+ * What a few rows of output pixels see is small: it is copied once, with its padding, and then read
+ * where it is, without gathering. Forward keeps a block of pixels by channels in registers over all
+ * taps. The filter gradient is, for every row of pixels and every line of taps, a small product
+ * whose left side is a line of the copy read with a stride of one pixel. */
 #include "kernels/cpu/conv_impl.h"
 
 enum { MAX_CHANNELS = 4, MAX_PRODUCTS = 1024, WANT_PIXELS = 512, WANT_CHUNKS = 16 };

@@ -1,11 +1,12 @@
 /* conv_general.c - convolution of any shape: gathered pixels times packed filters.
  *
- * What a pixel sees (taps x channels) is gathered into one row of a matrix, a tile of pixels at a time, and
- * that matrix is multiplied with the filters: the sums over K = taps x channels run in blocks of whole taps. The gradient of
- * the input is the same with the filters turned round; with a stride, its pixels fall into phases that see
- * different taps, and each phase is a convolution of its own. The gradient of the filter multiplies the
- * gathered matrix, transposed, with dy: chunks of tiles are summed apart and then added in order.
- * Tiles, blocks and chunks follow from the shape and the level. */
+ * What a pixel sees (taps x channels) is gathered into one row of a matrix, a tile of pixels at a
+ * time, and that matrix is multiplied with the filters: the sums over K = taps x channels run in
+ * blocks of whole taps. The gradient of the input is the same with the filters turned round; with a
+ * stride, its pixels fall into phases that see different taps, and each phase is a convolution of
+ * its own. The gradient of the filter multiplies the gathered matrix, transposed, with dy: chunks
+ * of tiles are summed apart and then added in order. Tiles, blocks and chunks follow from the shape
+ * and the level. */
 #include "kernels/cpu/conv_impl.h"
 
 enum {
@@ -185,8 +186,8 @@ weft_status wf_general_plan(struct wf_conv *c, struct wf_arena *arena)
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* Task: one panel of one tap of one view of one group. For narrow products, which have one panel, the filter is packed
- * as [c_dst][k]. */
+/* Task: one panel of one tap of one view of one group. For narrow products, which have one panel,
+ * the filter is packed as [c_dst][k]. */
 static void pack_task(void *arg, int64_t task, int thread)
 {
     const struct wf_conv_run *r = arg;

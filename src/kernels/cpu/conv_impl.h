@@ -19,9 +19,9 @@ struct wf_winograd {
     int64_t n_chunks;      /* of strips, in the filter gradient */
 };
 
-/* conv_general.c: the pixels of one phase. A gradient with stride s has s phases along an axis, whose pixels
- * see the same taps; otherwise there is one phase. Destination pixel j along axis a is first + j * step; it
- * sees source pixels j * src_step + offset for each tap. */
+/* conv_general.c: the pixels of one phase. A gradient with stride s has s phases along an axis,
+ * whose pixels see the same taps; otherwise there is one phase. Destination pixel j along axis a is
+ * first + j * step; it sees source pixels j * src_step + offset for each tap. */
 struct wf_conv_view {
     int64_t n[3], first[3], step[3], src_step[3];
     struct wf_conv_taps taps;
@@ -46,8 +46,8 @@ struct wf_general {
     int64_t n_chunks;       /* of pixel tiles, in the filter gradient */
 };
 
-/* conv_few.c: the source rows that some rows of output pixels see are copied, with their padding, into a box of
- * `planes` x `lines` x `width` pixels; taps are offsets in it. */
+/* conv_few.c: the source rows that some rows of output pixels see are copied, with their padding,
+ * into a box of `planes` x `lines` x `width` pixels; taps are offsets in it. */
 struct wf_few {
     int64_t rows;               /* rows of output pixels of a task */
     int64_t per_plane, n_tasks; /* tasks in a plane of an image; in all */
@@ -57,8 +57,8 @@ struct wf_few {
     int64_t n_chunks;      /* of tasks, in the filter gradient */
 };
 
-/* conv_depthwise.c: rows of pixels of the views of the general convolution. With a multiplier the channels of x are
- * repeated (its gradient: added up) in scratch memory. */
+/* conv_depthwise.c: rows of pixels of the views of the general convolution. With a multiplier the
+ * channels of x are repeated (its gradient: added up) in scratch memory. */
 struct wf_depthwise {
     int64_t mult;
     int64_t n_rows, rows;      /* rows of pixels: in all views, in a task */
@@ -121,8 +121,8 @@ static inline void wf_conv_finish(const struct wf_conv_run *r, int thread, int64
                     r->y_out + row * d->geom.c_out + col, d->geom.c_out);
 }
 
-/* Filter gradients are summed in chunks: each has a filter's floats in the shared memory, and c_out more for the sums of
- * dy when they are wanted. A single chunk goes to the result at once. */
+/* Filter gradients are summed in chunks: each has a filter's floats in the shared memory, and c_out
+ * more for the sums of dy when they are wanted. A single chunk goes to the result at once. */
 static inline int64_t wf_conv_filter_floats(const struct wf_conv_geom *g)
 {
     return wf_volume(g->w.k) * (g->c_in / g->groups) * g->c_out;
@@ -141,7 +141,8 @@ static inline float *wf_conv_chunk(const struct wf_conv_run *r, int64_t chunk, i
                         : r->w_out;
 }
 
-/* Add dy of n_rows pixels from `row` on to the chunk's sums, or begin with them: channels [col, col + n_cols). */
+/* Add dy of n_rows pixels from `row` on to the chunk's sums, or begin with them: n_cols
+ * channels from `col` on. */
 static inline void wf_conv_sum_rows(const struct wf_conv_run *r, int64_t chunk, int64_t n_chunks,
                                     bool first, int64_t row, int64_t n_rows, int64_t col,
                                     int64_t n_cols)

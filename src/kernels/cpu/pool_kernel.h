@@ -4,8 +4,9 @@
 
 #include "base/base.h"
 
-/* A row of n windows that have the same taps, [from, to) of k along each axis; tap 0 of the first window is
- * at x[at] (perhaps outside, when its taps begin later), the next window x_step floats on. */
+/* A row of n windows that have the same taps, [from, to) of k along each axis; tap 0 of the first
+ * window is at x[at] (perhaps outside, when its taps begin later), the next window x_step floats
+ * on. */
 struct wf_max_row {
     const float *x;
     int64_t at, x_step;
@@ -30,7 +31,8 @@ struct wf_pool_fns {
     /* The largest of each window; the first of equals, the first NaN. */
     void (*max)(const struct wf_max_row *r);
     void (*max_spread)(const struct wf_max_spread *r);
-    /* dst[c] = sum over j, in order, of dy[j][c] where arg[j][c] == tap[j]; pixel j at offset[j]. */
+    /* dst[c] = sum over j, in order, of dy[j][c] where arg[j][c] == tap[j]; pixel j at
+     * offset[j]. */
     void (*max_collect)(float *dst, const float *dy, const uint8_t *arg, int64_t n,
                         const int64_t *offset, const int32_t *tap, int64_t channels);
     /* dst[c] = sum over j, in order, of weight[j] * src[offset[j] + c] */

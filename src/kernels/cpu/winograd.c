@@ -1,12 +1,12 @@
 /* winograd.c - 3 x 3 convolution by Winograd's F(4x4, 3x3), forward and both gradients.
  *
  * The output is cut into tiles of 4 x 4, these into strips: whole images when they are small, some
- * rows of tiles of one image otherwise. A strip is one task, done in blocks of tiles: for a block and a
- * chunk of channels the tiles are transformed, the 36 places are 36 small matrix products, and the
- * results are transformed back, all in memory that stays in the thread's cache; meanwhile the pixels
- * of the next block are fetched. The gradient of the input adds overlapping 6 x 6 patches: strips of an image
- * take turns, the even ones first. The gradient of the filter is summed over chunks of strips, then
- * over the chunks. All cuts follow from the shape and the level. */
+ * rows of tiles of one image otherwise. A strip is one task, done in blocks of tiles: for a block
+ * and a chunk of channels the tiles are transformed, the 36 places are 36 small matrix products,
+ * and the results are transformed back, all in memory that stays in the thread's cache; meanwhile
+ * the pixels of the next block are fetched. The gradient of the input adds overlapping 6 x 6
+ * patches: strips of an image take turns, the even ones first. The gradient of the filter is summed
+ * over chunks of strips, then over the chunks. All cuts follow from the shape and the level. */
 #include "kernels/cpu/conv_impl.h"
 
 enum {
@@ -158,7 +158,8 @@ static struct rows strip_at(const struct wf_conv_run *r, int64_t i)
     return s;
 }
 
-/* Block i of a strip; beyond the strip the first block of the one after it, no rows when there is none. */
+/* Block i of a strip; beyond the strip the first block of the one after it, no rows when there is
+ * none. */
 static struct rows block_at(const struct wf_conv_run *r, int64_t strip, int64_t i)
 {
     const struct wf_winograd *p = &r->c->winograd;
@@ -187,8 +188,8 @@ static void fetch_ahead(const struct wf_conv *c, const struct ahead *a, int64_t 
     c->fns->fetch(a->p + from, a->bytes * (part + 1) / n_parts - from);
 }
 
-/* One place's product in pieces of a few hundred cycles each, before which a part of what comes next is
- * fetched: the processor drops or waits for fetches beyond a dozen or two at a time. */
+/* One place's product in pieces of a few hundred cycles each, before which a part of what comes
+ * next is fetched: the processor drops or waits for fetches beyond a dozen or two at a time. */
 static void multiply(const struct wf_conv *c, const struct wf_gemm_block *all, int64_t place,
                      const struct ahead *a, const struct ahead *b)
 {
@@ -212,8 +213,8 @@ static void multiply(const struct wf_conv *c, const struct wf_gemm_block *all, i
         }
 }
 
-/* The pixel rows [first, first + n) of the images that hold rows of tiles `s`, shifted by `lo`: of an array with n_y
- * rows of row_floats each. */
+/* The pixel rows [first, first + n) of the images that hold rows of tiles `s`, shifted by `lo`: of
+ * an array with n_y rows of row_floats each. */
 static struct ahead pixels_of(const struct wf_winograd *p, struct rows s, const float *data,
                               int64_t n_y, int64_t row_floats, int64_t lo, int64_t size)
 {
@@ -446,9 +447,9 @@ static void forward_task(void *arg, int64_t task, int thread)
 
 /* ---- gradient of the input ------------------------------------------------------------------- */
 
-/* Set to zero the rows of dx that a row of tiles is the first to add to. Each adds to six rows, of which two
- * were begun by the row of tiles before it. At the ends of an odd strip two rows were begun by the even
- * strips around it. */
+/* Set to zero the rows of dx that a row of tiles is the first to add to. Each adds to six rows, of
+ * which two were begun by the row of tiles before it. At the ends of an odd strip two rows were
+ * begun by the even strips around it. */
 static void clear_rows(const struct wf_conv_run *r, int64_t row)
 {
     const struct wf_winograd *p = &r->c->winograd;
@@ -571,7 +572,8 @@ static void run_grad_input(struct wf_conv_run *r)
 
 /* ---- gradient of the filter ------------------------------------------------------------------ */
 
-/* Add the products of one block to the thread's filter gradient: channels [m0, m0 + m) and [n0, n0 + n). */
+/* Add the products of one block to the thread's filter gradient: channels [m0, m0 + m) and [n0, n0
+ * + n). */
 static void grad_filter_block(const struct wf_conv_run *r, int thread, struct rows s,
                               struct rows next, struct wf_gemm_block blk, int64_t m0, int64_t n0)
 {

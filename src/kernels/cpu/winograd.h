@@ -1,12 +1,12 @@
 /* winograd.h - the transforms of Winograd convolution F(4x4, 3x3), one set per SIMD level.
  *
- * A tile is 4 x 4 outputs and the 6 x 6 inputs that they see. With the points 0, ±a, ±b, ∞, where
- * a = 1/√2 and b = √2 (half the rounding error of the usual 0, ±1, ±2, ∞):
+ * A tile is 4 x 4 outputs and the 6 x 6 inputs that they see. With the points 0, ±a, ±b, ∞, where a
+ * = 1/√2 and b = √2 (half the rounding error of the usual 0, ±1, ±2, ∞):
  *   y  = Aᵀ [ (G w Gᵀ) ⊙ (Bᵀ x B) ] A          forward
  *   dx = B [ (G w Gᵀ) ⊙ (A dy Aᵀ) ] Bᵀ          added up where tiles overlap
  *   dw = Gᵀ [ sum over tiles (Bᵀ x B) ⊙ (A dy Aᵀ) ] G
- * The 36 places of the products stand apart: place (i, j) of a transformed tile is at [(6 i + j) * ps]. All
- * functions work on n channels, which lie side by side, and touch nothing else. */
+ * The 36 places of the products stand apart: place (i, j) of a transformed tile is at [(6 i + j) *
+ * ps]. All functions work on n channels, which lie side by side, and touch nothing else. */
 #ifndef WF_KERNELS_CPU_WINOGRAD_H
 #define WF_KERNELS_CPU_WINOGRAD_H
 

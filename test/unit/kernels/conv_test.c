@@ -1,6 +1,6 @@
-/* conv_test.c - convolution: every algorithm gives the sums of the definition in every direction, at every
- * SIMD level; the same bits for any number of threads, whatever the scratch memory held; nothing outside the
- * tensors is touched; the epilogue sees every output once. */
+/* conv_test.c - convolution: every algorithm gives the sums of the definition in every direction,
+ * at every SIMD level; the same bits for any number of threads, whatever the scratch memory held;
+ * nothing outside the tensors is touched; the epilogue sees every output once. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <setjmp.h>
@@ -96,7 +96,8 @@ static const struct shape odd_shapes[] = {
     {1, {5, 3, 4}, {3, 2, 2}, 4, 4, 2, {2, 1, 2}, {1, 1, 1}, {2, 0, 1}, {1, 1, 0}},
 };
 
-/* Three by three: whole and ragged tiles, paddings, several chunks of channels, strips inside an image. */
+/* Three by three: whole and ragged tiles, paddings, several chunks of channels, strips inside an
+ * image. */
 static const struct shape winograd_shapes[] = {
     SQUARE(2, 10, 10, 32, 64, 3, 1, 1, 0, 0, 1), SQUARE(3, 7, 9, 5, 3, 3, 1, 1, 1, 1, 1),
     SQUARE(1, 3, 3, 1, 1, 3, 1, 1, 0, 0, 1),     SQUARE(9, 6, 5, 17, 33, 3, 1, 1, 1, 0, 1),
@@ -156,8 +157,8 @@ static int64_t count_w(const struct wf_conv_geom *g)
 
 /* ---- the definition -------------------------------------------------------------------------- */
 
-/* Visit every product of the convolution: x, w, y indices. One of the three gets the sum of the other two's products;
- * `size` sums their absolute values, which bounds the rounding error. */
+/* Visit every product of the convolution: x, w, y indices. One of the three gets the sum of the
+ * other two's products; `size` sums their absolute values, which bounds the rounding error. */
 static void define(const struct wf_conv_geom *g, int dir, const float *a, const float *b,
                    double *sum, double *size)
 {

@@ -18,7 +18,8 @@
 
 /* ---- rows of pixels -------------------------------------------------------------------------- */
 
-/* mr pixels by nv vectors of channels in registers; n_last channels of the last vector are stored. */
+/* mr pixels by nv vectors of channels in registers; n_last channels of the last vector are
+ * stored. */
 WF_SIMD_INLINE void pixels(const int mr, const int nv, const struct wf_conv_row *r, const float *x,
                            const float *w, float *y, int64_t n_last)
 {
