@@ -134,10 +134,10 @@ weft_status wf_conv_plan(const struct wf_conv_desc *d, weft_simd level, int n_th
     if (!applies(d, c->algo))
         return wf_err(WEFT_ENOSUP, "convolution: the algorithm does not apply to this shape");
     *scratch_bytes = 0;
-    if (c->empty)
+    if (c->empty) {
         *out = c;
-    if (c->empty)
         return WEFT_OK;
+    }
     if (c->algo == WF_CONV_PRODUCT)
         plan_product(c, n_threads, scratch_bytes);
     else if (c->algo == WF_CONV_WINOGRAD)
@@ -194,16 +194,23 @@ void wf_conv_add_chunks(struct wf_conv_run *r, int64_t n_chunks)
                     add_chunks_task, r);
 }
 
+/* Sizes may be anything when one of them is 0. */
+static int64_t product(int64_t a, const int64_t n[3], int64_t b)
+{
+    return a && n[0] && n[1] && n[2] && b ? a * wf_volume(n) * b : 0;
+}
+
 /* A sum over nothing is zero. */
 static void run_empty(struct wf_conv_run *r, float *out)
 {
     const struct wf_conv_geom *g = &r->c->d.geom;
-    int64_t n_pixels = g->batch * wf_volume(g->w.out);
-    int64_t n = r->c->d.dir == WF_CONV_FORWARD ? n_pixels * g->c_out
-                : r->c->d.dir == WF_CONV_GRAD_INPUT
-                    ? g->batch * wf_volume(g->w.in) * g->c_in
-                    : wf_volume(g->w.k) * (g->c_in / g->groups) * g->c_out;
+    int64_t n_pixels = product(g->batch, g->w.out, 1), n;
 
+    switch (r->c->d.dir) {
+    case WF_CONV_FORWARD: n = n_pixels * g->c_out; break;
+    case WF_CONV_GRAD_INPUT: n = product(g->batch, g->w.in, g->c_in); break;
+    default: n = product(g->c_in / g->groups, g->w.k, g->c_out); break;
+    }
     if (n)
         memset(out, 0, (size_t)n * sizeof *out);
     if (r->c->d.sums && g->c_out) {

@@ -103,7 +103,8 @@ static const struct shape winograd_shapes[] = {
     SQUARE(1, 3, 3, 1, 1, 3, 1, 1, 0, 0, 1),     SQUARE(9, 6, 5, 17, 33, 3, 1, 1, 1, 0, 1),
     SQUARE(2, 5, 6, 130, 70, 3, 1, 1, 2, 2, 1),  SQUARE(1, 50, 41, 9, 8, 3, 1, 1, 1, 1, 1),
     SQUARE(2, 79, 18, 8, 19, 3, 1, 1, 0, 1, 1),  SQUARE(1, 8, 330, 3, 4, 3, 1, 1, 1, 1, 1),
-    SQUARE(1, 4, 4, 4, 4, 3, 1, 1, 7, 6, 1),     SQUARE(40, 7, 7, 8, 8, 3, 1, 1, 1, 1, 1),
+    SQUARE(1, 15, 330, 2, 3, 3, 1, 1, 1, 1, 1),  SQUARE(1, 4, 4, 4, 4, 3, 1, 1, 7, 6, 1),
+    SQUARE(40, 7, 7, 8, 8, 3, 1, 1, 1, 1, 1),
 };
 
 static const struct shape depthwise_shapes[] = {
