@@ -2,10 +2,10 @@
 #include "ops/harness.h"
 #include "weft/einsum.h"
 
-#define EINSUM(name, equation)                                                                     \
-    static weft_val name(weft_graph *g, const weft_val *in)                                        \
-    {                                                                                              \
-        return weft_einsum(g, equation, in[0], in[1]);                                             \
+#define EINSUM(name, equation)                              \
+    static weft_val name(weft_graph *g, const weft_val *in) \
+    {                                                       \
+        return weft_einsum(g, equation, in[0], in[1]);      \
     }
 
 EINSUM(products, "bij,bjk->bik")

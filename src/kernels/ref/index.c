@@ -43,9 +43,10 @@ static void move(const struct wf_tensor *to, int64_t i, const struct wf_tensor *
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
-/* One place and its addends: to[at + c·to_step] = Σ from[k·step…] over the k whose index is the
- * same as that of `first`. The first addend of each place does the sum of all, so that no memory is
- * needed: that of k is skipped when an earlier one has its index. */
+/* Addends and the places they go to. The first addend of a place does the sum of all of them, in
+ * double, so that little memory is needed: a later one is skipped. */
+enum { COLUMNS = 256 };
+
 struct addends {
     const struct wf_tensor *to, *from;
     int64_t n; /* addends */
@@ -63,32 +64,44 @@ static bool is_first(const struct addends *a, int64_t k)
     return true;
 }
 
+/* The sum of elements [at, at + n) of the rows of all addends from the k-th on that share its place,
+ * into [to_at, to_at + n). */
+static void add_part(const struct addends *a, int64_t k, int64_t width, int64_t at, int64_t from_at,
+                     int64_t to_at, int64_t n)
+{
+    int64_t place = a->place(a->arg, k);
+    double sum[COLUMNS] = {0};
+    uint64_t whole[COLUMNS] = {0};
+    bool ints = wf_is_int(a->to->type.dtype);
+
+    for (int64_t j = k; j < a->n; j++) {
+        if (a->place(a->arg, j) != place)
+            continue;
+        for (int64_t i = 0; i < n; i++) {
+            if (ints)
+                whole[i] += (uint64_t)get_int(a->from, from_at + j * width + at + i);
+            else
+                sum[i] += ref_get(a->from, from_at + j * width + at + i);
+        }
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (ints)
+            wf_set_int(a->to->data, a->to->type.dtype, to_at + i, (int64_t)whole[i]);
+        else
+            ref_set(a->to, to_at + i, sum[i]);
+    }
+}
+
 /* to[place(k)·width + i + to_at] += from[k·width + i + from_at] for i in 0..width-1 and all k. */
 static void add_rows(const struct addends *a, int64_t width, int64_t to_at, int64_t from_at)
 {
-    bool ints = wf_is_int(a->to->type.dtype);
-
     for (int64_t k = 0; k < a->n; k++) {
-        int64_t place = a->place(a->arg, k);
+        int64_t row = to_at + a->place(a->arg, k) * width;
 
         if (!is_first(a, k))
             continue;
-        for (int64_t i = 0; i < width; i++) {
-            double sum = 0;
-            uint64_t whole = 0;
-
-            for (int64_t j = k; j < a->n; j++)
-                if (a->place(a->arg, j) == place) {
-                    sum += ref_get(a->from, from_at + j * width + i);
-                    if (ints)
-                        whole += (uint64_t)get_int(a->from, from_at + j * width + i);
-                }
-            if (ints)
-                wf_set_int(a->to->data, a->to->type.dtype, to_at + place * width + i,
-                           (int64_t)whole);
-            else
-                ref_set(a->to, to_at + place * width + i, sum);
-        }
+        for (int64_t at = 0; at < width; at += COLUMNS)
+            add_part(a, k, width, at, from_at, row + at, wf_min_i64(COLUMNS, width - at));
     }
 }
 
