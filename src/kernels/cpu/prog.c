@@ -77,8 +77,7 @@ static void classify(struct wf_prog_operand *o, const struct wf_type *t,
 
 static bool in_place(const struct wf_prog_operand *o)
 {
-    return o->dtype == WEFT_F32 &&
-           (o->kind == WF_PROG_FULL || o->kind == WF_PROG_ROW);
+    return o->dtype == WEFT_F32 && (o->kind == WF_PROG_FULL || o->kind == WF_PROG_ROW);
 }
 
 static weft_status compile_steps(struct wf_kplan *p, struct wf_prog *g)
@@ -116,8 +115,8 @@ static bool reads(const struct wf_prog_step *s, int reg)
 }
 
 /* Which outputs are written by their step itself: those after which no operand that might share their memory is read. */
-static void place_outputs(struct wf_prog *g, const struct wf_attr *outs, const struct wf_type *types,
-                          bool anchor)
+static void place_outputs(struct wf_prog *g, const struct wf_attr *outs,
+                          const struct wf_type *types, bool anchor)
 {
     int last_read = -1;
 
@@ -132,7 +131,8 @@ static void place_outputs(struct wf_prog *g, const struct wf_attr *outs, const s
         g->out[k].reg = reg;
         g->out[k].dtype = types[k].dtype;
         /* What the caller holds of output 0 is f32, whatever it is rounded to afterwards. */
-        g->out[k].direct = s >= last_read && s >= 0 && (types[k].dtype == WEFT_F32 || (anchor && k == 0));
+        g->out[k].direct =
+            s >= last_read && s >= 0 && (types[k].dtype == WEFT_F32 || (anchor && k == 0));
         if (g->out[k].direct)
             g->temp[s] = -1 - k;
     }
@@ -201,6 +201,7 @@ weft_status wf_prog_compile(struct wf_kplan *p, int n_operands, const struct wf_
     g->block = BLOCK;
     g->count = wf_type_count(shape);
     g->cvt = wf_cvt_fns_of(p->ctx->simd);
+    g->fill = wf_ew_fns_of(p->ctx->simd)->fn[WF_EW_fill];
     for (int i = 0; i < n_operands; i++) {
         struct wf_prog_operand *o = &g->operand[i];
 
@@ -239,10 +240,12 @@ static void load(const struct wf_prog *g, const struct wf_prog_operand *o, const
         g->cvt->to_f32[o->dtype](to, src, n);
 }
 
-static void fill(float *to, int64_t n, float v)
+/* n copies of to[0]. */
+static void repeat(const struct wf_prog *g, float *to, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++)
-        to[i] = v;
+    float v = to[0];
+
+    g->fill(to, NULL, NULL, NULL, n, &v);
 }
 
 /* What stays the same for all blocks of a thread: scalars and short patterns. */
@@ -256,7 +259,7 @@ static void prepare(const struct wf_prog_run *r, float *mem)
 
         if (o->kind == WF_PROG_SCALAR) {
             load(g, o, r->operand[i], 0, 1, buf);
-            fill(buf, g->block, buf[0]);
+            repeat(g, buf, g->block);
         } else if (o->kind == WF_PROG_PATTERN) {
             load(g, o, r->operand[i], 0, o->period, buf);
             for (int64_t k = o->period; k < g->block + o->period; k++)
@@ -283,7 +286,7 @@ static void gather(const struct wf_prog *g, const struct wf_prog_operand *o, con
             load(g, o, data, at, run, to);
         } else {
             load(g, o, data, at, 1, to);
-            fill(to, run, to[0]);
+            repeat(g, to, run);
         }
         to += run;
         first += run;

@@ -38,7 +38,8 @@ struct wf_prog {
     int n_operands, n_steps, n_outs;
     struct wf_prog_operand *operand;
     struct wf_prog_step *step;
-    int64_t *temp; /* per step: offset of its register in a thread's scratch, or -1 - k when it is output k itself */
+    int64_t *
+        temp; /* per step: offset of its register in a thread's scratch, or -1 - k when it is output k itself */
     struct {
         int reg;
         weft_dtype dtype;
@@ -47,12 +48,13 @@ struct wf_prog {
     int64_t block, count;
     int64_t thread_floats; /* scratch of one thread; its first 16 floats hold the "prepared" mark */
     const struct wf_cvt_fns *cvt;
+    wf_ew_fn *fill;
 };
 
 /* Compile the attributes prog, params, outs of p for operands of the given types and results of `shape`. With `anchor`
  * operand 0 is the caller's. WEFT_ENOSUP when a step has no block function. */
-weft_status wf_prog_compile(struct wf_kplan *p, int n_operands, const struct wf_type *operands, bool anchor,
-                            const struct wf_type *shape, struct wf_prog **out);
+weft_status wf_prog_compile(struct wf_kplan *p, int n_operands, const struct wf_type *operands,
+                            bool anchor, const struct wf_type *shape, struct wf_prog **out);
 
 /* One run of a program: where everything is. */
 struct wf_prog_run {
@@ -64,6 +66,7 @@ struct wf_prog_run {
 /* Must be called before the first range of a run. */
 void wf_prog_start(struct wf_prog_run *r, int n_threads);
 /* Elements [first, first + n) on a thread. anchor: operand 0 and output 0 of this range, or NULL. */
-void wf_prog_range(const struct wf_prog_run *r, int thread, int64_t first, int64_t n, float *anchor);
+void wf_prog_range(const struct wf_prog_run *r, int thread, int64_t first, int64_t n,
+                   float *anchor);
 
 #endif
