@@ -1,4 +1,4 @@
-# Finds oneDNN 2.x or 3.x and defines oneDNN::dnnl.
+# Finds the headers of oneDNN 2.x or 3.x: oneDNN_INCLUDE_DIR and oneDNN_VERSION.
 # Looks in dnnl_DIR (the folder of dnnl-config.cmake, or a prefix), CMAKE_PREFIX_PATH and the
 # system. oneDNN's own package file is not used: it pulls in whatever its builder had (OpenCL, TBB).
 
@@ -7,8 +7,6 @@ if(dnnl_DIR)
     list(APPEND hints ${dnnl_DIR} ${dnnl_DIR}/../../.. ${dnnl_DIR}/../../../..)
 endif()
 find_path(oneDNN_INCLUDE_DIR oneapi/dnnl/dnnl.h HINTS ${hints} PATH_SUFFIXES include)
-find_library(oneDNN_LIBRARY NAMES dnnl libdnnl.so.3 libdnnl.so.2 HINTS ${hints}
-             PATH_SUFFIXES lib lib64)
 if(oneDNN_INCLUDE_DIR)
     set(oneDNN_VERSION "")
     foreach(part MAJOR MINOR PATCH)
@@ -20,12 +18,6 @@ if(oneDNN_INCLUDE_DIR)
     string(REGEX REPLACE "\\.$" "" oneDNN_VERSION "${oneDNN_VERSION}")
 endif()
 include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(oneDNN REQUIRED_VARS oneDNN_LIBRARY oneDNN_INCLUDE_DIR
+find_package_handle_standard_args(oneDNN REQUIRED_VARS oneDNN_INCLUDE_DIR
                                   VERSION_VAR oneDNN_VERSION)
-if(oneDNN_FOUND AND NOT TARGET oneDNN::dnnl)
-    add_library(oneDNN::dnnl UNKNOWN IMPORTED)
-    set_target_properties(oneDNN::dnnl PROPERTIES
-        IMPORTED_LOCATION "${oneDNN_LIBRARY}"
-        INTERFACE_INCLUDE_DIRECTORIES "${oneDNN_INCLUDE_DIR}")
-endif()
-mark_as_advanced(oneDNN_INCLUDE_DIR oneDNN_LIBRARY)
+mark_as_advanced(oneDNN_INCLUDE_DIR)

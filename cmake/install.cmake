@@ -16,7 +16,7 @@ configure_package_config_file(cmake/weftConfig.cmake.in weftConfig.cmake
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(weftConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/weftConfig.cmake ${PROJECT_BINARY_DIR}/weftConfigVersion.cmake
-              cmake/FindoneDNN.cmake DESTINATION ${package_dir})
+              DESTINATION ${package_dir})
 
 # weft.pc finds its prefix from where it lies, so that an installed tree can be moved.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX

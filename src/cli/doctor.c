@@ -49,6 +49,21 @@ static void check_file(const char *what, const char *path, const char *package)
         printf("  %-22s missing: apt install %s\n", what, package);
 }
 
+static void check_libraries(weft_ctx *ctx)
+{
+    weft_library l;
+
+    printf("\nlibraries loaded on demand\n");
+    for (int i = 0; weft_library_find(ctx, i, &l); i++) {
+        if (l.version)
+            printf("  %-22s %s (%s)\n", l.name, l.version, l.file);
+        else if (l.file)
+            printf("  %-22s missing: apt install %s (%s)\n", l.name, l.package, l.why);
+        else
+            printf("  %-22s not built in: apt install %s and build again\n", l.name, l.package);
+    }
+}
+
 static int run_doctor(int argc, char **argv)
 {
     static const struct flag none[] = {{NULL, FLAG_BOOL, NULL, NULL, NULL}};
@@ -73,6 +88,7 @@ static int run_doctor(int argc, char **argv)
     printf("  %-22s %d\n  %-22s %s\n", "threads", weft_ctx_threads(ctx), "simd level", weft_simd_name(weft_ctx_simd(ctx)));
     printf("  %-22s %.1f GFLOP/s\n", "multiply-add peak", weft_fma_peak(ctx, 0.2) / 1e9);
     printf("  %-22s cpu:0\n", "devices");
+    check_libraries(ctx);
     printf("\ndata\n");
     check_file("Fashion-MNIST", "/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz", "dataset-fashion-mnist");
     weft_ctx_free(ctx);
