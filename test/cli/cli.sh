@@ -35,6 +35,7 @@ want 0 "commands:" "$WEFT" --help
 want 0 "weft 0" "$WEFT" version
 want 0 "weft 0" "$WEFT" --version
 want 0 "simd level" "$WEFT" doctor
+want 0 "libraries loaded on demand" "$WEFT" doctor
 want 2 "no command 'trian'" "$WEFT" trian
 want 2 "did you mean \`weft bench train\`" "$WEFT" bench
 for c in version doctor "bench train" explain run; do
