@@ -5,6 +5,7 @@ enum {
     ALIGN = 64,
     LINE = 16, /* floats of a cache line */
     TILE_ROWS = 16,
+    WIDE_TILE_ROWS = 8,      /* where so many rows fit the registers at once */
     BIG_TILE_ROWS = 32,      /* where the weights do not stay in the L2 cache */
     BIG_WEIGHTS = 192 << 10, /* floats */
     SMALL_TILE_ROWS = 4,
@@ -61,7 +62,9 @@ static void cut(struct wf_rnn *p)
 {
     const struct wf_rnn_desc *d = &p->d;
     int64_t weights = (d->n_units + d->n_in) * d->n_units * p->n_gates;
-    int64_t rows = weights > BIG_WEIGHTS ? BIG_TILE_ROWS : TILE_ROWS;
+    int64_t rows = weights > BIG_WEIGHTS           ? BIG_TILE_ROWS
+                   : p->gemm->mr >= WIDE_TILE_ROWS ? WIDE_TILE_ROWS
+                                                   : TILE_ROWS;
     int64_t n_tiles = wf_max_i64(ceil_div(d->n_batch, rows),
                                  wf_min_i64(SOME_TILES, d->n_batch / SMALL_TILE_ROWS));
 
