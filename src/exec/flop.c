@@ -38,6 +38,16 @@ static double rnn_flop(const weft_graph *g, const struct wf_node *n)
     return 2 * (double)(x->dim[0] * x->dim[1]) * (count(in_type(g, n, 1)) + count(in_type(g, n, 2)));
 }
 
+/* Back through r at each step; through w and into the weights where that is wanted. */
+static double rnn_grad_flop(const weft_graph *g, const struct wf_node *n)
+{
+    const struct wf_type *x = in_type(g, n, 0);
+    double dx = (double)wf_node_int(n, "need_dx"), dw = (double)wf_node_int(n, "need_dw");
+
+    return 2 * (double)(x->dim[0] * x->dim[1]) *
+           (count(in_type(g, n, 1)) * (dx + dw) + count(in_type(g, n, 2)) * (1 + dw));
+}
+
 /* Two products over the pairs of query and key that a causal mask leaves; lse is [B,H,T]. */
 static double attention_flop(const weft_graph *g, const struct wf_node *n, int q, const struct wf_type *lse)
 {
@@ -77,6 +87,6 @@ double wf_flop(const weft_graph *g, const struct wf_node *n)
     if (!strcmp(op, "lstm") || !strcmp(op, "gru") || !strcmp(op, "simple_rnn"))
         return rnn_flop(g, n);
     if (!strcmp(op, "lstm_grad") || !strcmp(op, "gru_grad") || !strcmp(op, "simple_rnn_grad"))
-        return 2 * rnn_flop(g, n);
+        return rnn_grad_flop(g, n);
     return 0;
 }
