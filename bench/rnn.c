@@ -1,8 +1,9 @@
 /* rnn.c - how near do recurrent nets come to the multiply-add peak?
  *
- * One JSON line per layer: milliseconds of the forward and of the backward pass (the median round, and
- * the best call), and the fraction of a loop of multiply-adds in registers that was timed just before on the same
- * threads. FLOP are those of the products alone. Rounds alternate over all layers.
+ * One JSON line per layer: milliseconds of the forward and of the backward pass (the median round,
+ * and the best call), and the fraction of a loop of multiply-adds in registers that was timed just
+ * before on the same threads. FLOP are those of the products alone. Rounds alternate over all
+ * layers.
  *   bench/rnn [--threads N] [--rounds N] [--simd portable|avx2|avx512] [--only NAME] */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,20 +1,22 @@
 /* weft/ops_rnn.h - recurrent nets over whole sequences: LSTM, GRU, simple RNN.
  *
- * x is [batch, time, in]; w [in, gates * units] and r [units, gates * units] are the weights, in Keras'
- * order of gates. All operands have x's float type. Each builder returns y [batch, time, units], the state
- * after every step; weft_output(g, y, 1) is the last state [batch, units], and of an LSTM
- * weft_output(g, y, 2) the last cell state. Further outputs hold what the gradients need.
+ * x is [batch, time, in]; w [in, gates * units] and r [units, gates * units] are the weights, in
+ * Keras' order of gates. All operands have x's float type. Each builder returns y [batch, time,
+ * units], the state after every step; weft_output(g, y, 1) is the last state [batch, units], and
+ * of an LSTM weft_output(g, y, 2) the last cell state. Further outputs hold what the gradients
+ * need.
  *
- * Which steps count: all, or those below a row's length, or those that a mask marks. A step that does not
- * count leaves the state as it is, and its output repeats the one before (zeros when no step has counted
- * yet, also where an initial state was given): Keras' rule. A length outside 0 … time is WEFT_EDATA.
+ * Which steps count: all, or those below a row's length, or those that a mask marks. A step that
+ * does not count leaves the state as it is, and its output repeats the one before (zeros when no
+ * step has counted yet, also where an initial state was given): Keras' rule. A length outside 0 …
+ * time is WEFT_EDATA.
  *
- * With `reverse` the last step comes first. y stays in the order of x: y[:, t] is the state after reading
- * x[:, t] (Keras' go_backwards returns the sequence turned round; weft_reverse does that), and the last
- * state is the one after step 0.
+ * With `reverse` the last step comes first. y stays in the order of x: y[:, t] is the state after
+ * reading x[:, t] (Keras' go_backwards returns the sequence turned round; weft_reverse does that),
+ * and the last state is the one after step 0.
  *
- * Sizes may be symbolic. Gradients of gradients are built from single steps and need a time that is known
- * when the graph is built (WEFT_ENOSUP otherwise). */
+ * Sizes may be symbolic. Gradients of gradients are built from single steps and need a time that
+ * is known when the graph is built (WEFT_ENOSUP otherwise). */
 #ifndef WEFT_OPS_RNN_H
 #define WEFT_OPS_RNN_H
 
@@ -39,17 +41,16 @@ WEFT_API weft_val weft_lstm(weft_graph *g, weft_val x, weft_val w, weft_val r,
 
 typedef struct weft_gru_opts {
     size_t size;
-    weft_val
-        bias; /* [2, 3 * units], of the input and of the recurrent sums; reset_before: [3 * units] */
+    weft_val bias; /* [2, 3 * units]: of x w and of h r; with reset_before [3 * units] */
     weft_val h0;
     weft_val lengths, mask; /* as for an LSTM */
     bool reverse;
-    bool
-        reset_before; /* multiply the state by the reset gate before the product (reset_after=False) */
+    bool reset_before; /* multiply h by q before the product (Keras: reset_after=False) */
 } weft_gru_opts;
 /* Gates in the order z (update), q (reset), n:
  *   z = s(x_t wz + h rz + …), q = s(x_t wq + h rq + …);  h = z h + (1 - z) n
- *   n = tanh(x_t wn + bias[0] + q (h rn + bias[1])), or reset_before: tanh(x_t wn + (q h) rn + bias) */
+ *   n = tanh(x_t wn + bias[0] + q (h rn + bias[1]))
+ * with reset_before: n = tanh(x_t wn + (q h) rn + bias) */
 WEFT_API weft_val weft_gru(weft_graph *g, weft_val x, weft_val w, weft_val r,
                            const weft_gru_opts *opts);
 

@@ -1,7 +1,8 @@
 /* grad_rnn.c - gradient rules of the recurrent ops.
  *
- * First gradients are one op. Second gradients, and first ones that arrive at the saved gates or cells, unroll
- * the sequence into primitives and differentiate those; the number of steps must be known for that. */
+ * First gradients are one op. Second gradients, and first ones that arrive at the saved gates or
+ * cells, unroll the sequence into primitives and differentiate those; the number of steps must be
+ * known for that. */
 #include "graph/grad.h"
 #include "graph/shape.h"
 #include "op/rnn.h"
@@ -215,7 +216,8 @@ static weft_status expand(const struct wf_grad *r, const weft_val *in, weft_val 
     return WEFT_OK;
 }
 
-/* Values of their own for the operands, so that one that is used twice gets each part of its gradient once. */
+/* Values of their own for the operands, so that one that is used twice gets each part of its
+ * gradient once. */
 static void alias_all(const struct wf_grad *r, int n, weft_val *alias)
 {
     for (int i = 0; i < n; i++)
@@ -293,9 +295,9 @@ weft_status grad_rnn(struct wf_grad *r)
     return r->g->st;
 }
 
-/* The gradient op again from primitives: unroll the forward op, differentiate it with the cotangents as
- * values, and differentiate the result. What the forward op saved follows from its operands and is taken as
- * that, so no gradient goes there. */
+/* The gradient op again from primitives: unroll the forward op, differentiate it with the
+ * cotangents as values, and differentiate the result. What the forward op saved follows from its
+ * operands and is taken as that, so no gradient goes there. */
 weft_status grad_rnn_grad(struct wf_grad *r)
 {
     static const int from[] = {WF_RNN_X, WF_RNN_W, WF_RNN_R, WF_RNN_BIAS, WF_RNN_H0, WF_RNN_C0};

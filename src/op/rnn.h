@@ -1,4 +1,5 @@
-/* rnn.h - where the operands and results of the recurrent ops stand; graph and kernels both use it. */
+/* rnn.h - where the operands and results of the recurrent ops stand; graph and kernels both use
+ * it. */
 #ifndef WF_OP_RNN_H
 #define WF_OP_RNN_H
 

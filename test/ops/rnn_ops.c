@@ -1,8 +1,8 @@
 /* rnn_ops.c - the op table test of recurrent nets.
  *
- * A row's operands are those of the op: x, w, r, bias, h0, steps (a mask or lengths), and c0 of an LSTM. Its
- * result is y and the last states in one value, [batch, time + 1 or 2, units], so that every output that a
- * user sees is checked and gets a gradient. */
+ * A row's operands are those of the op: x, w, r, bias, h0, steps (a mask or lengths), and c0 of an
+ * LSTM. Its result is y and the last states in one value, [batch, time + 1 or 2, units], so that
+ * every output that a user sees is checked and gets a gradient. */
 #include "ops/harness.h"
 #include "weft/ops_rnn.h"
 #include "weft/ops_shape.h"

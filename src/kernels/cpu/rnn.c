@@ -249,8 +249,8 @@ static int64_t gate_floats(const struct wf_rnn *p)
     return (p->d.n_units + p->d.n_in) * p->gemm->nr;
 }
 
-/* Task: one gate of one group of units. R stands first, below it W; for n of a gru W and then R, as x and what
- * multiplies R stand there in the rows. */
+/* Task: one gate of one group of units. R stands first, below it W; for n of a gru W and then R,
+ * as x and what multiplies R stand there in the rows. */
 static void pack_task(void *arg, int64_t task, int thread)
 {
     const struct wf_rnn_run *r = arg;

@@ -1,10 +1,10 @@
 /* rnn.h - recurrent nets over whole sequences on the CPU, f32.
  *
- * The batch is cut into tiles of a few rows. A tile runs its whole sequence in one thread: each step is
- * one product [h | x_t] · [R; W] for a group of units, all gates at once, and the cell's functions on the
- * sums while they are in the L1 cache. Weights are packed once a call, before the tiles. Backward a tile
- * runs from the last step to the first and leaves the gradients of the sums as packed panels; one product
- * over batch and time then gives the gradients of the weights.
+ * The batch is cut into tiles of a few rows. A tile runs its whole sequence in one thread: each
+ * step is one product [h | x_t] · [R; W] for a group of units, all gates at once, and the cell's
+ * functions on the sums while they are in the L1 cache. Weights are packed once a call, before the
+ * tiles. Backward a tile runs from the last step to the first and leaves the gradients of the sums
+ * as packed panels; one product over batch and time then gives the gradients of the weights.
  *
  * Every cut is a function of the shape and the SIMD level; bits depend on nothing else. */
 #ifndef WF_KERNELS_CPU_RNN_H
@@ -46,7 +46,8 @@ struct wf_rnn_step {
     int64_t y_ld, gates_ld;
 };
 
-/* The same backwards. Parts of da stand in the order i f g o; n z q and hn (gru); the one (simple). */
+/* The same backwards. Parts of da stand in the order i f g o; n z q and hn (gru); the one
+ * (simple). */
 struct wf_rnn_back {
     int64_t n_rows, n, n_units;
     const uint8_t *flags; /* NULL: all are on */

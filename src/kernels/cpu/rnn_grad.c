@@ -1,8 +1,8 @@
 /* rnn_grad.c - recurrent nets: the way back.
  *
- * Three phases: r^T and w^T are packed; tiles run from their last step to the first and leave, for each row
- * and step, [h | x] and the gradients of the sums (da, in panels); products over all of these give dw and dr.
- * Rows and steps stand there tile by tile, step by step. */
+ * Three phases: r^T and w^T are packed; tiles run from their last step to the first and leave, for
+ * each row and step, [h | x] and the gradients of the sums (da, in panels); products over all of
+ * these give dw and dr. Rows and steps stand there tile by tile, step by step. */
 #include "kernels/cpu/rnn_impl.h"
 
 enum {

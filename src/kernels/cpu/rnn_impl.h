@@ -48,7 +48,8 @@ static inline int64_t wf_rnn_flag_bytes(const struct wf_rnn *p)
 /* The rows of a tile and their flags, written to mem. */
 struct wf_rnn_tile wf_rnn_tile_at(const struct wf_rnn_run *r, int64_t tile, uint8_t *mem);
 
-/* A state of n units a row: from a tensor (NULL: zero) into a tile's buffer, or back (NULL: nowhere). */
+/* A state of n units a row: from a tensor (NULL: zero) into a tile's buffer, or back (NULL:
+ * nowhere). */
 static inline void wf_rnn_load_state(float *to, int64_t ld, const float *from, int64_t n_rows,
                                      int64_t n)
 {
@@ -67,7 +68,7 @@ static inline void wf_rnn_save_state(float *to, const float *from, int64_t ld, i
         memcpy(to + i * n, from + i * ld, (size_t)n * sizeof *to);
 }
 
-/* Memory that the next step will touch; products ask for it meanwhile, so that it is near by then. */
+/* Memory that the next step will touch; products ask for it, so that it is near by then. */
 struct wf_rnn_soon {
     int n;
     struct {
@@ -76,7 +77,8 @@ struct wf_rnn_soon {
     } piece[2];
 };
 
-/* Add the saved values of a tile: gates of step k, cells of step k_cells (there may be no such steps). */
+/* Add the saved values of a tile: gates of step k, cells of step k_cells (there may be no such
+ * steps). */
 void wf_rnn_soon_step(struct wf_rnn_soon *s, const struct wf_rnn_run *r,
                       const struct wf_rnn_tile *tile, int64_t k, int64_t k_cells);
 /* Give a block as many lines to ask for as it can. */

@@ -1,8 +1,9 @@
 /* rnn.c - reference kernels of the recurrent ops and their gradients.
  *
- * Batch rows are independent: each runs alone through time. A step that does not count repeats state and
- * output of the step before; before the first step that counts the state is the initial one and the output
- * zero. States are read back from what was written, so they have the precision of the dtype. */
+ * Batch rows are independent: each runs alone through time. A step that does not count repeats
+ * state and output of the step before; before the first step that counts the state is the initial
+ * one and the output zero. States are read back from what was written, so they have the precision
+ * of the dtype. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
@@ -82,7 +83,8 @@ static int64_t first_step(const struct seq *q, int64_t b)
     return k;
 }
 
-/* Where the units of row b at time t begin in y, and in cells and gates (times the values per unit). */
+/* Where the units of row b at time t begin in y, and in cells and gates (times the values per
+ * unit). */
 static int64_t y_at(const struct seq *q, int64_t b, int64_t t)
 {
     return (b * q->n_time + t) * q->n_units;
@@ -93,7 +95,8 @@ static int64_t saved_at(const struct seq *q, int64_t b, int64_t t)
     return (t * q->n_batch + b) * q->n_units;
 }
 
-/* Unit u of the state before step k; `first` is first_step. y is the op's output or the gradient's operand. */
+/* Unit u of the state before step k; `first` is first_step. y is the op's output or the gradient's
+ * operand. */
 static double h_before(const struct seq *q, const struct wf_tensor *y, int64_t first, int64_t b,
                        int64_t k, int64_t u)
 {
@@ -262,9 +265,9 @@ weft_status ref_simple_rnn(const struct wf_call *c)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* da: the gradients of the sums before the activations, [batch, time, n_da * units]; dh, dc: of the state
- * before the step at hand, where dh and dc of the state after it came in. GRU with reset_after has a fourth
- * part: of the recurrent sum that the reset gate multiplies. */
+/* da: the gradients of the sums before the activations, [batch, time, n_da * units]; dh, dc: of
+ * the state before the step at hand, where dh and dc of the state after it came in. GRU with
+ * reset_after has a fourth part: of the recurrent sum that the reset gate multiplies. */
 struct back {
     struct seq q;
     int64_t n_da;
@@ -343,7 +346,7 @@ static void simple_back(struct back *s, int64_t at, double *da)
     }
 }
 
-/* Which part of da belongs to gate g of the recurrent weights; -1 where q h stands in place of h. */
+/* Which part of da belongs to gate g of r; -1 where r multiplies q h instead of h. */
 static int64_t recurrent_part(const struct back *s, int64_t g)
 {
     if (s->q.kind == WF_RNN_GRU && g == 2)
@@ -415,8 +418,8 @@ static void input_grads(const struct back *s)
         }
 }
 
-/* Row i of dw, or of dr when `recurrent`, or of dbias: the sum over batch and time of what column j of da was
- * multiplied with. */
+/* What a column of weights was multiplied with; its gradient is the sum over batch and time of that
+ * times da. */
 enum what { INPUT, STATE, ONE, ONE_RECURRENT };
 
 static double factor(const struct back *s, enum what what, int64_t i, int64_t b, int64_t k,

@@ -1,6 +1,7 @@
-/* rnn_test.c - recurrent nets on the CPU against a plain implementation in double: values element by element,
- * gradients by differences of a weighted sum of all outputs along random directions; every SIMD level, the
- * same bits for any number of threads, and nothing outside the given memory is touched or read unwritten. */
+/* rnn_test.c - recurrent nets on the CPU against a plain implementation in double: values element
+ * by element, gradients by differences of a weighted sum of all outputs along random directions;
+ * every SIMD level, the same bits for any number of threads, and nothing outside the given memory
+ * is touched or read unwritten. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -388,8 +389,8 @@ static void check_values(const struct memory *m, int k, const double *want)
                      want[i]);
 }
 
-/* <gradient of operand k, d> against the difference of the loss along d; the direction is random, at the end
- * only one element wide. */
+/* <gradient of operand k, d> against the difference of the loss along d; the direction is random,
+ * at the end only one element wide. */
 static void check_gradient(struct plain *p, int k, int round)
 {
     const struct memory *m = p->m;

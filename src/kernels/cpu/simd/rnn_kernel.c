@@ -1,7 +1,9 @@
-/* rnn_kernel.c - the cells of recurrent nets: what happens to the sums of a step, forward and backward.
+/* rnn_kernel.c - the cells of recurrent nets: what happens to the sums of a step, forward and
+ * backward.
  *
- * Compiled once per SIMD level. Each function walks down the rows of a tile with one vector of units. A row
- * whose step does not count carries its state, repeats its output and has no gates and no gradient. */
+ * Compiled once per SIMD level. Each function walks down the rows of a tile with one vector of
+ * units. A row whose step does not count carries its state, repeats its output and has no gates
+ * and no gradient. */
 #include "kernels/cpu/rnn.h"
 #include "kernels/cpu/simd/math_inl.h"
 
@@ -45,7 +47,8 @@ WF_SIMD_INLINE vf tanh_slope(vf x)
     return vf_fma(vf_neg(x), x, vf_set1(1.0f));
 }
 
-/* Calls body(s, lanes, first unit) for each vector of units; the body is inlined for whole and last vectors. */
+/* Calls body(s, lanes, first unit) for each vector of units; the body is inlined for whole and
+ * last vectors. */
 #define OVER_UNITS(type, name, body)                             \
     static void name(const type *s)                              \
     {                                                            \
