@@ -16,7 +16,9 @@
 
 #include "base/base.h"
 
-enum { SPINS_BEFORE_SLEEP = 20000, SPINS_BEFORE_YIELD = 2000 };
+/* A worker looks for about two milliseconds before it sleeps: long enough to stay awake between the steps of a training
+ * loop, and to be seen by the scheduler as one that needs a core of its own. */
+enum { SPINS_BEFORE_SLEEP = 100000, SPINS_BEFORE_YIELD = 2000 };
 
 struct worker {
     struct wf_pool *pool;
