@@ -1,8 +1,10 @@
-/* pool.c - the thread pool: one caller hands out tiles, idle threads take them.
+/* pool.c - the thread pool: one caller hands out tiles, each thread takes its share, then helps the others.
  *
- * A ticket word holds (job number, tiles left). A thread takes a tile by lowering the count with a
- * compare-and-swap; the job's description cannot change while a taken tile is unfinished, so whoever holds a
- * tile may read it. A thread that is late or asleep simply takes none: nobody waits for it.
+ * A job's tiles are cut into one share per thread, the same tiles for the same thread each time, so that what a thread
+ * worked on in one step is in its own cache in the next. A share's ticket holds (job number, tiles left); a tile is
+ * taken by lowering the count with a compare-and-swap, by the share's owner or by a thread that has finished its own.
+ * The job's description cannot change while a taken tile is unfinished, so whoever holds a tile may read it. A thread
+ * that is late or asleep takes none, and nobody waits for it.
  * Idle threads spin for a bounded time and then sleep on a futex; no lock is ever taken. */
 #define _GNU_SOURCE
 #include <linux/futex.h>
@@ -18,7 +20,7 @@
 
 /* A worker looks for about two milliseconds before it sleeps: long enough to stay awake between the steps of a training
  * loop, and to be seen by the scheduler as one that needs a core of its own. */
-enum { SPINS_BEFORE_SLEEP = 100000, SPINS_BEFORE_YIELD = 2000 };
+enum { SPINS_BEFORE_SLEEP = 30000, SPINS_BEFORE_YIELD = 1000 };
 
 struct worker {
     struct wf_pool *pool;
@@ -26,25 +28,36 @@ struct worker {
     int index;
 };
 
+struct share {
+    _Alignas(64) _Atomic uint64_t ticket; /* job number << 32 | tiles left */
+};
+
 struct wf_pool {
     weft_ctx *ctx;
     int n_threads, n_started;
+    struct share *shares; /* one per thread */
     struct worker *workers; /* n_threads - 1: the caller is the other one */
     /* the job: written by the caller before the ticket is published */
     wf_tile_fn *fn;
     void *arg;
     int64_t n_tiles;
-    _Alignas(64) _Atomic uint64_t ticket; /* job number << 32 | tiles left */
+    _Alignas(64) _Atomic uint32_t job; /* number of the last job published */
     _Alignas(64) _Atomic int64_t n_done;
+    cpu_set_t cpus; /* where the process may run */
+    _Atomic int caller_cpu;
     _Alignas(64) _Atomic int n_asleep;
     _Atomic uint32_t wake; /* futex word */
     _Atomic bool stop, busy;
 };
 
+/* About 60 ns of waiting. A hypervisor takes a core away from a guest that does nothing but pause, which makes every
+ * wait cost what a sleep does; so there is one pause, and then time enough for it not to look like a loop of them. */
 static void cpu_relax(void)
 {
 #if defined(__x86_64__)
     _mm_pause();
+    for (int i = 0; i < 100; i++)
+        __asm__ volatile("nop; nop; nop; nop");
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif
@@ -60,49 +73,80 @@ static void futex_wake_all(_Atomic uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* Run tiles of whatever job is current until none is left to take. */
-static void take_tiles(struct wf_pool *p, int thread)
+/* The first tile of a thread's share. */
+static int64_t share_begin(const struct wf_pool *p, int owner)
 {
-    uint64_t t = atomic_load_explicit(&p->ticket, memory_order_acquire);
+    return p->n_tiles * owner / p->n_threads;
+}
+
+/* Run tiles of one share until none is left to take. */
+static void take_share(struct wf_pool *p, int owner, int thread)
+{
+    _Atomic uint64_t *ticket = &p->shares[owner].ticket;
+    uint64_t t = atomic_load_explicit(ticket, memory_order_acquire);
 
     while ((uint32_t)t) {
-        if (!atomic_compare_exchange_weak_explicit(&p->ticket, &t, t - 1, memory_order_acq_rel,
-                                                   memory_order_acquire))
+        if (!atomic_compare_exchange_weak_explicit(ticket, &t, t - 1, memory_order_acq_rel, memory_order_acquire))
             continue;
-        p->fn(p->arg, p->n_tiles - (int64_t)(uint32_t)t, thread);
+        p->fn(p->arg, share_begin(p, owner + 1) - (int64_t)(uint32_t)t, thread);
         atomic_fetch_add_explicit(&p->n_done, 1, memory_order_release);
-        t = atomic_load_explicit(&p->ticket, memory_order_acquire);
+        t = atomic_load_explicit(ticket, memory_order_acquire);
     }
 }
 
-static bool has_work(struct wf_pool *p)
+static void take_tiles(struct wf_pool *p, int thread)
 {
-    return (uint32_t)atomic_load(&p->ticket) || atomic_load(&p->stop);
+    for (int i = 0; i < p->n_threads; i++)
+        take_share(p, (thread + i) % p->n_threads, thread);
+}
+
+/* Has anything happened since job `seen`? */
+static bool has_work(struct wf_pool *p, uint32_t seen)
+{
+    return atomic_load(&p->job) != seen || atomic_load(&p->stop);
+}
+
+/* A kernel that sees no shared cache may wake a thread on the very core that woke it, where the two then take turns while
+ * another core idles. Such a thread moves off once; afterwards every allowed core is open to it again. */
+static void leave_callers_cpu(struct wf_pool *p)
+{
+    int cpu = atomic_load_explicit(&p->caller_cpu, memory_order_relaxed);
+    cpu_set_t others = p->cpus;
+
+    if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getcpu() != cpu || CPU_COUNT(&p->cpus) < p->n_threads ||
+        CPU_COUNT(&p->cpus) < 2)
+        return;
+    CPU_CLR(cpu, &others);
+    if (sched_setaffinity(0, sizeof others, &others) == 0) /* 0: this thread */
+        sched_setaffinity(0, sizeof p->cpus, &p->cpus);
 }
 
 static void *work(void *arg)
 {
     struct worker *w = arg;
     struct wf_pool *p = w->pool;
+    uint32_t seen = 0;
 
     wf_fpmode_enter(p->ctx->flush_denormals);
     for (;;) {
         int spins = 0;
 
-        while (!has_work(p) && spins++ < SPINS_BEFORE_SLEEP)
+        while (!has_work(p, seen) && spins++ < SPINS_BEFORE_SLEEP)
             cpu_relax();
-        if (!has_work(p)) {
-            uint32_t seen = atomic_load(&p->wake);
+        if (!has_work(p, seen)) {
+            uint32_t wake = atomic_load(&p->wake);
 
             /* Announce first, look again, then sleep: a caller that missed the announcement has
-             * published its ticket before our second look. */
+             * published its job before our second look. */
             atomic_fetch_add(&p->n_asleep, 1);
-            if (!has_work(p))
-                futex_wait(&p->wake, seen);
+            if (!has_work(p, seen))
+                futex_wait(&p->wake, wake);
             atomic_fetch_sub(&p->n_asleep, 1);
+            leave_callers_cpu(p);
         }
         if (atomic_load(&p->stop))
             return NULL;
+        seen = atomic_load(&p->job);
         take_tiles(p, w->index);
     }
 }
@@ -115,8 +159,12 @@ weft_status wf_pool_new(weft_ctx *ctx, int n_threads, struct wf_pool **out)
         return wf_err_nomem(ctx, sizeof *p, "thread pool");
     p->ctx = ctx;
     p->n_threads = n_threads;
+    atomic_store(&p->caller_cpu, -1);
+    if (sched_getaffinity(0, sizeof p->cpus, &p->cpus))
+        CPU_ZERO(&p->cpus);
     p->workers = wf_alloc_n(ctx, n_threads, sizeof *p->workers);
-    if (!p->workers) {
+    p->shares = wf_alloc_n(ctx, n_threads, sizeof *p->shares);
+    if (!p->workers || !p->shares) {
         wf_pool_free(p);
         return wf_err_nomem(ctx, (size_t)n_threads * sizeof *p->workers, "thread pool");
     }
@@ -145,6 +193,7 @@ void wf_pool_free(struct wf_pool *p)
     for (int i = 0; i < p->n_started; i++)
         pthread_join(p->workers[i].thread, NULL);
     wf_free(p->ctx, p->workers);
+    wf_free(p->ctx, p->shares);
     wf_free(p->ctx, p);
 }
 
@@ -155,14 +204,19 @@ int wf_pool_size(const struct wf_pool *p)
 
 static void publish(struct wf_pool *p, int64_t n_tiles, wf_tile_fn *fn, void *arg)
 {
-    uint64_t job = (atomic_load_explicit(&p->ticket, memory_order_relaxed) >> 32) + 1;
+    uint32_t job = atomic_load_explicit(&p->job, memory_order_relaxed) + 1;
 
     p->fn = fn;
     p->arg = arg;
     p->n_tiles = n_tiles;
     atomic_store_explicit(&p->n_done, 0, memory_order_relaxed);
-    atomic_store(&p->ticket, job << 32 | (uint64_t)n_tiles);
+    for (int i = 0; i < p->n_threads; i++)
+        atomic_store_explicit(&p->shares[i].ticket,
+                              (uint64_t)job << 32 | (uint64_t)(share_begin(p, i + 1) - share_begin(p, i)),
+                              memory_order_release);
+    atomic_store(&p->job, job);
     if (atomic_load(&p->n_asleep)) {
+        atomic_store_explicit(&p->caller_cpu, sched_getcpu(), memory_order_relaxed);
         atomic_fetch_add(&p->wake, 1);
         futex_wake_all(&p->wake);
     }
