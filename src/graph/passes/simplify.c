@@ -15,6 +15,7 @@ struct simplify {
     void *arg;
     int32_t *table; /* hash table of new node numbers + 1 */
     int64_t cap;
+    int32_t *n_uses; /* per old value: readers, fetches included */
 };
 
 static const struct wf_type *type_of(const struct simplify *s, int32_t v)
@@ -93,6 +94,28 @@ static void unspread(const struct simplify *s, const struct wf_node *n, const st
         if (one && other && type_of(s, one)->rank <= out->rank)
             in[i] = one;
     }
+}
+
+/* A constant times the gradient that a cross-entropy made: the cross-entropy can do it on its way, when nobody else reads
+ * that gradient. Returns the gradient, or 0. */
+static int32_t scale_inside(struct simplify *s, const struct wf_node *n, const struct wf_type *out, const int32_t *in)
+{
+    for (int i = 0; i < 2; i++) {
+        int32_t x = in[i], c = in[1 - i];
+        struct wf_node *loss = &s->rw.to->nodes[s->rw.to->values[x].node];
+        struct wf_attr *scale;
+
+        if (loss->op->id != WF_OP_sparse_softmax_xent || s->rw.to->values[x].index != 1 || s->n_uses[n->in[i]] != 1 ||
+            node_of(s, c)->op->id != WF_OP_constant || wf_type_count(type_of(s, c)) != 1 ||
+            !wf_type_same_shape(type_of(s, x), out) || type_of(s, x)->dtype != WEFT_F32)
+            continue;
+        scale = (struct wf_attr *)(uintptr_t)wf_attr(loss->op, loss->attr, "scale");
+        if (scale->f != 1)
+            continue;
+        scale->f = wf_get(node_of(s, c)->data, WEFT_F32, 0);
+        return x;
+    }
+    return 0;
 }
 
 /* reduce_to_like with known shapes is a sum over known axes, seen in the shape asked for. */
@@ -245,6 +268,11 @@ static weft_status visit(struct simplify *s, int64_t k)
         map_all(s, n, same);
         return WEFT_OK;
     }
+    if ((s->mask & WF_PASS_ALGEBRA) && n->op->id == WF_OP_mul && n->n_ctrl == 0 &&
+        (same = scale_inside(s, n, out, in)) != 0) {
+        map_all(s, n, same);
+        return WEFT_OK;
+    }
     if ((s->mask & WF_PASS_ALGEBRA) && n->op->id == WF_OP_reduce_to_like && n->n_ctrl == 0) {
         map_all(s, n, as_sum(s, out, in[0]));
         return s->rw.to->st;
@@ -272,6 +300,17 @@ static weft_status visit(struct simplify *s, int64_t k)
     return st;
 }
 
+static void count_uses(struct simplify *s, int n_roots, const int32_t *roots)
+{
+    const weft_graph *g = s->rw.from;
+
+    for (int64_t k = 0; k < g->n_nodes; k++)
+        for (int i = 0; s->rw.live[k] && i < g->nodes[k].n_in; i++)
+            s->n_uses[g->nodes[k].in[i]]++;
+    for (int i = 0; i < n_roots; i++)
+        s->n_uses[roots[i]]++;
+}
+
 weft_status wf_pass_simplify(const weft_graph *g, unsigned mask, wf_eval_fn *eval, void *arg, int n_roots,
                              int32_t *roots, weft_graph **out)
 {
@@ -282,11 +321,15 @@ weft_status wf_pass_simplify(const weft_graph *g, unsigned mask, wf_eval_fn *eva
         s.cap *= 2;
     if (!st) {
         s.table = wf_alloc_n(g->ctx, s.cap, sizeof *s.table);
-        st = s.table ? WEFT_OK : wf_err_nomem(g->ctx, (size_t)s.cap * sizeof *s.table, "simplify");
+        s.n_uses = wf_alloc_n(g->ctx, g->n_values, sizeof *s.n_uses);
+        st = s.table && s.n_uses ? WEFT_OK : wf_err_nomem(g->ctx, (size_t)s.cap * sizeof *s.table, "simplify");
     }
+    if (!st)
+        count_uses(&s, n_roots, roots);
     for (int64_t k = 0; k < g->n_nodes && !st; k++)
         if (s.rw.live[k])
             st = visit(&s, k);
     wf_free(g->ctx, s.table);
+    wf_free(g->ctx, s.n_uses);
     return wf_rewrite_end(&s.rw, st, n_roots, roots, out);
 }
