@@ -30,7 +30,8 @@ static uint32_t be32(const unsigned char *p)
 }
 
 /* An idx file of bytes: its header is checked before its sizes are believed. */
-static unsigned char *read_idx(const char *folder, const char *file, uint32_t magic, int64_t item, int64_t *n)
+static unsigned char *read_idx(const char *folder, const char *file, uint32_t magic, int64_t item,
+                               int64_t *n)
 {
     char path[512];
     unsigned char head[16], *data = NULL;
@@ -40,7 +41,8 @@ static unsigned char *read_idx(const char *folder, const char *file, uint32_t ma
     snprintf(path, sizeof path, "%s/%s", folder, file);
     f = gzopen(path, "rb");
     if (!f || gzread(f, head, (unsigned)head_bytes) != head_bytes || be32(head) != magic) {
-        fprintf(stderr, "graph_mlp: %s: %s\n", path, f ? "not the idx file expected" : "cannot open");
+        fprintf(stderr, "graph_mlp: %s: %s\n", path,
+                f ? "not the idx file expected" : "cannot open");
         goto out;
     }
     *n = be32(head + 4);
@@ -110,7 +112,9 @@ static weft_status build(struct model *m)
         return st;
     x = weft_placeholder(m->graph, "images", WEFT_F32, 2, (int64_t[]){WEFT_ANY, PIXELS});
     y = weft_placeholder(m->graph, "labels", WEFT_I32, 1, (int64_t[]){WEFT_ANY});
-    logits = dense(m->graph, "out", weft_relu(m->graph, dense(m->graph, "hidden", x, PIXELS, HIDDEN)), HIDDEN, CLASSES);
+    logits =
+        dense(m->graph, "out", weft_relu(m->graph, dense(m->graph, "hidden", x, PIXELS, HIDDEN)),
+              HIDDEN, CLASSES);
     loss = weft_loss_sparse_softmax_xent(m->graph, logits, y, NULL);
 
     st = weft_optim_init(&adam, "adam", "learning_rate=0.001");
@@ -118,13 +122,14 @@ static weft_status build(struct model *m)
         st = weft_minimize(m->graph, loss, &adam, 0, NULL, 4, updates, &n_updates);
     if (!st) /* errors of the builders above come out here, once */
         st = weft_fn_new(m->graph,
-                         WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){x, y}, .n_fetches = 1,
-                                   .fetches = &loss, .n_updates = n_updates, .updates = updates),
+                         WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){x, y},
+                                   .n_fetches = 1, .fetches = &loss, .n_updates = n_updates,
+                                   .updates = updates),
                          &m->train);
     if (!st)
         st = weft_fn_new(m->graph,
-                         WEFT_OPTS(weft_fn_opts, .n_feeds = 1, .feeds = &x, .n_fetches = 1, .fetches = &logits,
-                                   .share = m->train),
+                         WEFT_OPTS(weft_fn_opts, .n_feeds = 1, .feeds = &x, .n_fetches = 1,
+                                   .fetches = &logits, .share = m->train),
                          &m->predict);
     return st;
 }
@@ -149,12 +154,13 @@ static void progress(int epoch, int epochs, int64_t step, int64_t steps, double 
 {
     if (!isatty(1) && step < steps)
         return;
-    printf("%sepoch %d/%d  %lld/%lld  loss %.4f%s", isatty(1) ? "\r" : "", epoch, epochs, (long long)step,
-           (long long)steps, loss, step == steps ? "\n" : "");
+    printf("%sepoch %d/%d  %lld/%lld  loss %.4f%s", isatty(1) ? "\r" : "", epoch, epochs,
+           (long long)step, (long long)steps, loss, step == steps ? "\n" : "");
     fflush(stdout);
 }
 
-static weft_status train_epoch(struct model *m, const struct set *s, int32_t *order, int epoch, int epochs)
+static weft_status train_epoch(struct model *m, const struct set *s, int32_t *order, int epoch,
+                               int epochs)
 {
     static float x[BATCH * PIXELS];
     int32_t y[BATCH];
@@ -163,7 +169,8 @@ static weft_status train_epoch(struct model *m, const struct set *s, int32_t *or
 
     for (int64_t t = 0; t < steps; t++) {
         int64_t n = s->n - t * BATCH < BATCH ? s->n - t * BATCH : BATCH;
-        weft_tensor feeds[2] = {weft_view(WEFT_F32, x, 2, (int64_t[]){n, PIXELS}), weft_view(WEFT_I32, y, 1, &n)};
+        weft_tensor feeds[2] = {weft_view(WEFT_F32, x, 2, (int64_t[]){n, PIXELS}),
+                                weft_view(WEFT_I32, y, 1, &n)};
         weft_tensor loss = {.data = NULL};
         weft_status st;
 
@@ -189,7 +196,8 @@ static weft_status accuracy(struct model *m, const struct set *s, double *out)
 
     for (int64_t at = 0; at < s->n; at += 1000) {
         int64_t n = s->n - at < 1000 ? s->n - at : 1000;
-        weft_tensor x = weft_view(WEFT_F32, s->x + at * PIXELS, 2, (int64_t[]){n, PIXELS}), z = {.data = NULL};
+        weft_tensor x = weft_view(WEFT_F32, s->x + at * PIXELS, 2, (int64_t[]){n, PIXELS}),
+                    z = {.data = NULL};
         weft_status st = weft_fn_run(m->predict, &x, &z);
 
         if (st)

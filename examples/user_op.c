@@ -14,7 +14,8 @@
 static weft_status shrink_infer(const weft_op_call *call, const weft_tensor *in, weft_tensor *out)
 {
     if (in[0].dtype != WEFT_F32 && in[0].dtype != WEFT_F64)
-        return weft_op_call_error(WEFT_EDTYPE, "needs f32 or f64, got %s", weft_dtype_name(in[0].dtype));
+        return weft_op_call_error(WEFT_EDTYPE, "needs f32 or f64, got %s",
+                                  weft_dtype_name(in[0].dtype));
     if (weft_op_call_float(call, "t") < 0)
         return weft_op_call_error(WEFT_EINVAL, "t must not be negative");
     out[0] = in[0];
@@ -56,8 +57,8 @@ static weft_status shrink_run(const weft_op_call *call, const weft_tensor *in, w
 }
 
 /* dy where y is not zero. */
-static weft_status shrink_grad(weft_graph *g, const weft_val *in, const weft_val *out, const weft_val *dout,
-                               weft_val *din)
+static weft_status shrink_grad(weft_graph *g, const weft_val *in, const weft_val *out,
+                               const weft_val *dout, weft_val *din)
 {
     (void)in;
     din[0] = weft_mul(g, dout[0], weft_abs(g, weft_sign(g, out[0])));
@@ -109,8 +110,9 @@ static weft_status train(weft_ctx *ctx, float *last)
         st = weft_minimize(g, loss, &adam, 0, NULL, 1, updates, &n);
     if (!st)
         st = weft_fn_new(g,
-                         WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){x, t}, .n_fetches = 1,
-                                   .fetches = &loss, .n_updates = n, .updates = updates),
+                         WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){x, t},
+                                   .n_fetches = 1, .fetches = &loss, .n_updates = n,
+                                   .updates = updates),
                          &fn);
     for (int i = 0; i < 300 && !st; i++) {
         weft_tensor out = {.data = NULL};
@@ -149,9 +151,9 @@ int main(void)
 
     if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .seed = 1), &ctx))
         return failed("context");
-    if (weft_op_register(ctx, WEFT_OPTS(weft_user_op, .name = "example.shrink", .n_in = 1, .n_out = 1,
-                                        .attrs = "t:f=1.0", .infer = shrink_infer, .run = shrink_run,
-                                        .grad = shrink_grad)))
+    if (weft_op_register(ctx, WEFT_OPTS(weft_user_op, .name = "example.shrink", .n_in = 1,
+                                        .n_out = 1, .attrs = "t:f=1.0", .infer = shrink_infer,
+                                        .run = shrink_run, .grad = shrink_grad)))
         return failed("register");
     if (train(ctx, &loss))
         return failed("train");

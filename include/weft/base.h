@@ -34,20 +34,20 @@ typedef int weft_status;
 enum {
     WEFT_OK = 0,
     /* the call: nothing changed, the arguments were at fault */
-    WEFT_EINVAL = -101,  /* an argument makes no sense */
-    WEFT_ESHAPE = -102,  /* shapes do not fit */
-    WEFT_EDTYPE = -103,  /* dtypes do not fit */
-    WEFT_ENOENT = -104,  /* no such name, file, op, variable */
-    WEFT_EEXIST = -105,  /* the name is taken */
-    WEFT_EPARSE = -106,  /* malformed text or file */
-    WEFT_ENOSUP = -107,  /* valid, but this build or op cannot do it */
-    WEFT_ERANGE = -108,  /* an index or a size is out of range */
-    WEFT_ESTATE = -109,  /* not possible in the object's present state */
+    WEFT_EINVAL = -101, /* an argument makes no sense */
+    WEFT_ESHAPE = -102, /* shapes do not fit */
+    WEFT_EDTYPE = -103, /* dtypes do not fit */
+    WEFT_ENOENT = -104, /* no such name, file, op, variable */
+    WEFT_EEXIST = -105, /* the name is taken */
+    WEFT_EPARSE = -106, /* malformed text or file */
+    WEFT_ENOSUP = -107, /* valid, but this build or op cannot do it */
+    WEFT_ERANGE = -108, /* an index or a size is out of range */
+    WEFT_ESTATE = -109, /* not possible in the object's present state */
     /* a resource: retry after freeing some */
-    WEFT_ENOMEM = -201,  /* allocation failed */
-    WEFT_ELIMIT = -202,  /* a limit of the context forbids it */
-    WEFT_EIO = -203,     /* reading or writing failed */
-    WEFT_ENOSPC = -204,  /* the disk is full */
+    WEFT_ENOMEM = -201, /* allocation failed */
+    WEFT_ELIMIT = -202, /* a limit of the context forbids it */
+    WEFT_EIO = -203,    /* reading or writing failed */
+    WEFT_ENOSPC = -204, /* the disk is full */
     /* the step: its results are void, parameters are as before it */
     WEFT_ENUMERIC = -301, /* NaN or infinity where it was forbidden */
     WEFT_EDATA = -302,    /* a label, id or index in the data is out of range */
@@ -90,14 +90,20 @@ typedef void weft_log_fn(void *arg, int level, const char *line);
 typedef enum weft_kernels { WEFT_KERNELS_BEST, WEFT_KERNELS_PORTABLE } weft_kernels;
 
 /* The SIMD level of our own kernels. Asking for more than the CPU has is an error. */
-typedef enum weft_simd { WEFT_SIMD_AUTO, WEFT_SIMD_PORTABLE, WEFT_SIMD_AVX2, WEFT_SIMD_AVX512 } weft_simd;
+typedef enum weft_simd {
+    WEFT_SIMD_AUTO,
+    WEFT_SIMD_PORTABLE,
+    WEFT_SIMD_AVX2,
+    WEFT_SIMD_AVX512
+} weft_simd;
 
 typedef struct weft_ctx weft_ctx;
 
 typedef struct weft_ctx_opts {
     size_t size;
-    int threads;          /* of the pool, the caller included; 0: as many as the process may use */
-    int64_t memory_limit; /* bytes; 0: none. Beyond it calls fail with WEFT_ELIMIT and name the culprit */
+    int threads; /* of the pool, the caller included; 0: as many as the process may use */
+    int64_t
+        memory_limit; /* bytes; 0: none. Beyond it calls fail with WEFT_ELIMIT and name the culprit */
     weft_kernels kernels;
     weft_simd simd;
     uint64_t seed;                   /* of initializers and random ops */

@@ -29,9 +29,10 @@ typedef struct weft_grad_check_result {
 
 /* WEFT_ENUMERIC when an element is off by more than the tolerance (the text says which); *out (may be NULL) is
  * written then too. vars are variables of g; n_vars 0: all trainable ones. The graph must not be random. */
-WEFT_API weft_status weft_grad_check(weft_graph *g, weft_val loss, int n_feeds, const weft_val *feeds,
-                                     const weft_tensor *data, int n_vars, const weft_val *vars,
-                                     const weft_grad_check_opts *opts, weft_grad_check_result *out);
+WEFT_API weft_status weft_grad_check(weft_graph *g, weft_val loss, int n_feeds,
+                                     const weft_val *feeds, const weft_tensor *data, int n_vars,
+                                     const weft_val *vars, const weft_grad_check_opts *opts,
+                                     weft_grad_check_result *out);
 
 #ifdef __cplusplus
 }

@@ -30,14 +30,17 @@ typedef struct weft_fn_opts {
     int n_fetches;
     const weft_val *fetches;
     int n_updates;
-    const weft_val *updates; /* values whose nodes change something: weft_minimize, weft_assign, … */
-    weft_fn *share;          /* a function of the same graph whose parameters this one uses too */
-    unsigned passes_off;     /* enum weft_pass */
-    bool reference_kernels;  /* the plain definitions instead of the fast kernels: slow */
-    bool trap_numerics;      /* fail with WEFT_ENUMERIC at the first op that makes a NaN or an infinity */
-    bool flat_gradients;     /* keep gradients of variables in one flat vector (weft_fn_gradients) */
-    const struct weft_strategy *strategy; /* sys/strategy.h; copied. NULL: updates happen here, at once */
-    int max_plans;           /* plans kept, least recently used goes first; 0: 8 */
+    const weft_val
+        *updates;        /* values whose nodes change something: weft_minimize, weft_assign, … */
+    weft_fn *share;      /* a function of the same graph whose parameters this one uses too */
+    unsigned passes_off; /* enum weft_pass */
+    bool reference_kernels; /* the plain definitions instead of the fast kernels: slow */
+    bool
+        trap_numerics; /* fail with WEFT_ENUMERIC at the first op that makes a NaN or an infinity */
+    bool flat_gradients; /* keep gradients of variables in one flat vector (weft_fn_gradients) */
+    const struct weft_strategy
+        *strategy; /* sys/strategy.h; copied. NULL: updates happen here, at once */
+    int max_plans; /* plans kept, least recently used goes first; 0: 8 */
 } weft_fn_opts;
 
 WEFT_API weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *opts, weft_fn **out);
@@ -74,8 +77,9 @@ typedef struct weft_segment {
 WEFT_API int64_t weft_fn_n_segments(const weft_fn *fn);
 WEFT_API weft_status weft_fn_segment(const weft_fn *fn, int64_t i, weft_segment *out);
 WEFT_API float *weft_fn_params(weft_fn *fn, int64_t *count);
-WEFT_API float *weft_fn_slot(weft_fn *fn, int slot, int64_t *count); /* NULL when no optimizer keeps it */
-WEFT_API float *weft_fn_gradients(weft_fn *fn, int64_t *count);      /* NULL without flat_gradients */
+WEFT_API float *weft_fn_slot(weft_fn *fn, int slot,
+                             int64_t *count); /* NULL when no optimizer keeps it */
+WEFT_API float *weft_fn_gradients(weft_fn *fn, int64_t *count); /* NULL without flat_gradients */
 
 /* ---- looking inside -------------------------------------------------------------------------- */
 
@@ -84,8 +88,8 @@ typedef struct weft_explain_opts {
     int time_runs; /* > 0: run that often (with zero feeds where data is NULL) and print each instruction's time */
 } weft_explain_opts;
 /* Instructions, shapes, kernel names, offsets, peak memory; freed with weft_text_free. */
-WEFT_API weft_status weft_fn_explain(weft_fn *fn, const weft_tensor *feeds, const weft_explain_opts *opts,
-                                     char **out);
+WEFT_API weft_status weft_fn_explain(weft_fn *fn, const weft_tensor *feeds,
+                                     const weft_explain_opts *opts, char **out);
 /* One run as Chrome trace JSON (chrome://tracing, Perfetto). */
 WEFT_API weft_status weft_fn_trace(weft_fn *fn, const weft_tensor *feeds, char **out);
 
@@ -93,8 +97,8 @@ typedef struct weft_plan_info {
     size_t size;
     int64_t n_instructions;
     int64_t slab_bytes, scratch_bytes, param_bytes;
-    double flop;     /* floating-point operations of products and convolutions (direct count) */
-    double plan_ms;  /* time planning took */
+    double flop;    /* floating-point operations of products and convolutions (direct count) */
+    double plan_ms; /* time planning took */
     uint64_t fingerprint; /* of the choices that decide bits: kernels, tilings, level */
 } weft_plan_info;
 WEFT_API weft_status weft_fn_plan_info(weft_fn *fn, const weft_tensor *feeds, weft_plan_info *out);

@@ -22,7 +22,8 @@ typedef struct weft_val {
 
 WEFT_API weft_status weft_graph_new(weft_ctx *ctx, weft_graph **out);
 WEFT_API void weft_graph_free(weft_graph *g);
-WEFT_API weft_status weft_graph_status(const weft_graph *g); /* the sticky error, with its text in weft_error() */
+WEFT_API weft_status
+weft_graph_status(const weft_graph *g); /* the sticky error, with its text in weft_error() */
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
@@ -86,7 +87,8 @@ WEFT_API const char *weft_val_name(const weft_graph *g, weft_val v);
 /* Build any op of the table by name. attrs as text: "axis=-1 keepdims=true perm=[1,0] dtype=f32", or NULL.
  * Returns the first output; the others are weft_output(g, v, i). The named functions in weft/ops.h are easier to
  * read; this one serves user ops and programs that read graphs from elsewhere. */
-WEFT_API weft_val weft_op(weft_graph *g, const char *op, int n_in, const weft_val *in, const char *attrs);
+WEFT_API weft_val weft_op(weft_graph *g, const char *op, int n_in, const weft_val *in,
+                          const char *attrs);
 WEFT_API weft_val weft_output(const weft_graph *g, weft_val v, int index);
 
 WEFT_API weft_val weft_identity(weft_graph *g, weft_val x);
@@ -103,10 +105,12 @@ WEFT_API weft_val weft_matmul(weft_graph *g, weft_val a, weft_val b, const weft_
 
 /* out[i] = d loss / d values[i], as nodes of the same graph; loss is a scalar. A value that the loss does not
  * depend on gets WEFT_NIL. May be called again on its own results. */
-WEFT_API weft_status weft_grad(weft_graph *g, weft_val loss, int n, const weft_val *values, weft_val *out);
+WEFT_API weft_status weft_grad(weft_graph *g, weft_val loss, int n, const weft_val *values,
+                               weft_val *out);
 /* The same with a given cotangent: out[i] = sum over outputs of d outputs/d values[i] · cotangents. */
-WEFT_API weft_status weft_vjp(weft_graph *g, int n_out, const weft_val *outputs, const weft_val *cotangents,
-                              int n, const weft_val *values, weft_val *out);
+WEFT_API weft_status weft_vjp(weft_graph *g, int n_out, const weft_val *outputs,
+                              const weft_val *cotangents, int n, const weft_val *values,
+                              weft_val *out);
 
 /* ---- files ----------------------------------------------------------------------------------- */
 

@@ -35,13 +35,15 @@ WEFT_API weft_status weft_optim_schedule(weft_optim *o, const char *schedule, co
 /* Build the updates of n variables from given gradients; a nil gradient leaves its variable alone. A gradient that is made
  * of embedding lookups alone updates only the rows that were looked up; those of an id that occurs more than once are
  * added first (given such rows, Keras 3 squares each by itself for its accumulators). updates[i] goes into weft_fn_opts.updates. */
-WEFT_API weft_status weft_apply_gradients(weft_graph *g, const weft_optim *o, int n, const weft_val *vars,
-                                          const weft_val *grads, weft_val *updates);
+WEFT_API weft_status weft_apply_gradients(weft_graph *g, const weft_optim *o, int n,
+                                          const weft_val *vars, const weft_val *grads,
+                                          weft_val *updates);
 
 /* Gradients of the loss for all trainable variables (or the n given ones), applied. *n_updates values are written to
  * updates, which has room for `cap`. */
-WEFT_API weft_status weft_minimize(weft_graph *g, weft_val loss, const weft_optim *o, int n, const weft_val *vars,
-                                   int cap, weft_val *updates, int *n_updates);
+WEFT_API weft_status weft_minimize(weft_graph *g, weft_val loss, const weft_optim *o, int n,
+                                   const weft_val *vars, int cap, weft_val *updates,
+                                   int *n_updates);
 
 /* The graph's trainable variables in order; returns how many there are, writes at most `cap`. */
 WEFT_API int weft_trainable(const weft_graph *g, int cap, weft_val *out);

@@ -110,7 +110,7 @@ weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
 void weft_ctx_free(weft_ctx *ctx)
 {
     weft_allocator mem;
-    void (*ops_free)(weft_ctx *ctx), (*library_free)(weft_ctx *ctx);
+    void (*ops_free)(weft_ctx * ctx), (*library_free)(weft_ctx * ctx);
 
     if (!ctx)
         return;
@@ -263,8 +263,8 @@ weft_status wf_err_nomem(weft_ctx *ctx, size_t bytes, const char *what)
 {
     if (ctx->mem_limit > 0 && weft_ctx_memory(ctx) + (int64_t)bytes > ctx->mem_limit)
         return wf_err(WEFT_ELIMIT,
-                      "%s: %zu bytes do not fit the context's memory limit (%lld of %lld in use)", what,
-                      bytes, (long long)weft_ctx_memory(ctx), (long long)ctx->mem_limit);
+                      "%s: %zu bytes do not fit the context's memory limit (%lld of %lld in use)",
+                      what, bytes, (long long)weft_ctx_memory(ctx), (long long)ctx->mem_limit);
     return wf_err(WEFT_ENOMEM, "%s: out of memory (%zu bytes)", what, bytes);
 }
 

@@ -86,7 +86,9 @@ const struct wf_fs wf_fs_posix = {
 static weft_status file_err(int64_t neg_errno, const char *path, const char *what)
 {
     int e = (int)-neg_errno;
-    weft_status st = e == ENOSPC || e == EDQUOT ? WEFT_ENOSPC : e == ENOENT ? WEFT_ENOENT : WEFT_EIO;
+    weft_status st = e == ENOSPC || e == EDQUOT ? WEFT_ENOSPC
+                     : e == ENOENT              ? WEFT_ENOENT
+                                                : WEFT_EIO;
 
     return wf_err(st, "%s: %s: %s", path, what, strerror(e));
 }
@@ -107,8 +109,8 @@ weft_status wf_file_read(weft_ctx *ctx, const char *path, int64_t max, char **da
         goto out;
     }
     if (size > max) {
-        st = wf_err(WEFT_ELIMIT, "%s: %lld bytes, at most %lld are read here", path, (long long)size,
-                    (long long)max);
+        st = wf_err(WEFT_ELIMIT, "%s: %lld bytes, at most %lld are read here", path,
+                    (long long)size, (long long)max);
         goto out;
     }
     p = wf_alloc(ctx, (size_t)size + 1);

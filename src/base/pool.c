@@ -35,7 +35,7 @@ struct share {
 struct wf_pool {
     weft_ctx *ctx;
     int n_threads, n_started;
-    struct share *shares; /* one per thread */
+    struct share *shares;   /* one per thread */
     struct worker *workers; /* n_threads - 1: the caller is the other one */
     /* the job: written by the caller before the ticket is published */
     wf_tile_fn *fn;
@@ -86,7 +86,8 @@ static void take_share(struct wf_pool *p, int owner, int thread)
     uint64_t t = atomic_load_explicit(ticket, memory_order_acquire);
 
     while ((uint32_t)t) {
-        if (!atomic_compare_exchange_weak_explicit(ticket, &t, t - 1, memory_order_acq_rel, memory_order_acquire))
+        if (!atomic_compare_exchange_weak_explicit(ticket, &t, t - 1, memory_order_acq_rel,
+                                                   memory_order_acquire))
             continue;
         p->fn(p->arg, share_begin(p, owner + 1) - (int64_t)(uint32_t)t, thread);
         atomic_fetch_add_explicit(&p->n_done, 1, memory_order_release);
@@ -113,8 +114,8 @@ static void leave_callers_cpu(struct wf_pool *p)
     int cpu = atomic_load_explicit(&p->caller_cpu, memory_order_relaxed);
     cpu_set_t others = p->cpus;
 
-    if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getcpu() != cpu || CPU_COUNT(&p->cpus) < p->n_threads ||
-        CPU_COUNT(&p->cpus) < 2)
+    if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getcpu() != cpu ||
+        CPU_COUNT(&p->cpus) < p->n_threads || CPU_COUNT(&p->cpus) < 2)
         return;
     CPU_CLR(cpu, &others);
     if (sched_setaffinity(0, sizeof others, &others) == 0) /* 0: this thread */
@@ -175,7 +176,8 @@ weft_status wf_pool_new(weft_ctx *ctx, int n_threads, struct wf_pool **out)
         w->index = i + 1;
         if (pthread_create(&w->thread, NULL, work, w)) {
             wf_pool_free(p);
-            return wf_err(WEFT_ENOMEM, "thread pool: cannot start thread %d of %d", i + 2, n_threads);
+            return wf_err(WEFT_ENOMEM, "thread pool: cannot start thread %d of %d", i + 2,
+                          n_threads);
         }
         p->n_started++;
     }
@@ -212,7 +214,8 @@ static void publish(struct wf_pool *p, int64_t n_tiles, wf_tile_fn *fn, void *ar
     atomic_store_explicit(&p->n_done, 0, memory_order_relaxed);
     for (int i = 0; i < p->n_threads; i++)
         atomic_store_explicit(&p->shares[i].ticket,
-                              (uint64_t)job << 32 | (uint64_t)(share_begin(p, i + 1) - share_begin(p, i)),
+                              (uint64_t)job << 32 |
+                                  (uint64_t)(share_begin(p, i + 1) - share_begin(p, i)),
                               memory_order_release);
     atomic_store(&p->job, job);
     if (atomic_load(&p->n_asleep)) {
@@ -247,8 +250,8 @@ void wf_pool_for(struct wf_pool *p, int64_t n_tiles, wf_tile_fn *fn, void *arg)
 /* ---- floating-point mode --------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
-#define MXCSR_DEFAULT 0x1f80u   /* all exceptions masked, round to nearest */
-#define MXCSR_FLUSH 0x8040u     /* flush results, denormal operands are zero */
+#define MXCSR_DEFAULT 0x1f80u /* all exceptions masked, round to nearest */
+#define MXCSR_FLUSH 0x8040u   /* flush results, denormal operands are zero */
 
 uint64_t wf_fpmode_enter(bool flush_denormals)
 {

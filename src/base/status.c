@@ -21,13 +21,27 @@ const char *weft_status_name(weft_status st)
         weft_status st;
         const char *name;
     } names[] = {
-        {WEFT_OK, "WEFT_OK"},         {WEFT_EINVAL, "WEFT_EINVAL"},     {WEFT_ESHAPE, "WEFT_ESHAPE"},
-        {WEFT_EDTYPE, "WEFT_EDTYPE"}, {WEFT_ENOENT, "WEFT_ENOENT"},     {WEFT_EEXIST, "WEFT_EEXIST"},
-        {WEFT_EPARSE, "WEFT_EPARSE"}, {WEFT_ENOSUP, "WEFT_ENOSUP"},     {WEFT_ERANGE, "WEFT_ERANGE"},
-        {WEFT_ESTATE, "WEFT_ESTATE"}, {WEFT_ENOMEM, "WEFT_ENOMEM"},     {WEFT_ELIMIT, "WEFT_ELIMIT"},
-        {WEFT_EIO, "WEFT_EIO"},       {WEFT_ENOSPC, "WEFT_ENOSPC"},     {WEFT_ENUMERIC, "WEFT_ENUMERIC"},
-        {WEFT_EDATA, "WEFT_EDATA"},   {WEFT_ECANCEL, "WEFT_ECANCEL"},   {WEFT_EPEER, "WEFT_EPEER"},
-        {WEFT_ETIME, "WEFT_ETIME"},   {WEFT_EFENCED, "WEFT_EFENCED"},   {WEFT_EBUG, "WEFT_EBUG"},
+        {WEFT_OK, "WEFT_OK"},
+        {WEFT_EINVAL, "WEFT_EINVAL"},
+        {WEFT_ESHAPE, "WEFT_ESHAPE"},
+        {WEFT_EDTYPE, "WEFT_EDTYPE"},
+        {WEFT_ENOENT, "WEFT_ENOENT"},
+        {WEFT_EEXIST, "WEFT_EEXIST"},
+        {WEFT_EPARSE, "WEFT_EPARSE"},
+        {WEFT_ENOSUP, "WEFT_ENOSUP"},
+        {WEFT_ERANGE, "WEFT_ERANGE"},
+        {WEFT_ESTATE, "WEFT_ESTATE"},
+        {WEFT_ENOMEM, "WEFT_ENOMEM"},
+        {WEFT_ELIMIT, "WEFT_ELIMIT"},
+        {WEFT_EIO, "WEFT_EIO"},
+        {WEFT_ENOSPC, "WEFT_ENOSPC"},
+        {WEFT_ENUMERIC, "WEFT_ENUMERIC"},
+        {WEFT_EDATA, "WEFT_EDATA"},
+        {WEFT_ECANCEL, "WEFT_ECANCEL"},
+        {WEFT_EPEER, "WEFT_EPEER"},
+        {WEFT_ETIME, "WEFT_ETIME"},
+        {WEFT_EFENCED, "WEFT_EFENCED"},
+        {WEFT_EBUG, "WEFT_EBUG"},
     };
 
     for (int i = 0; i < WF_COUNT(names); i++)

@@ -59,7 +59,8 @@ static weft_status steps(weft_fn *fn, const struct workload *w, int n, float *lo
 }
 
 /* n steps a block; 0: as many as fill about 0.3 s, after a warm-up. */
-static weft_status measure(weft_fn *fn, const struct workload *w, int blocks, int n, struct result *r)
+static weft_status measure(weft_fn *fn, const struct workload *w, int blocks, int n,
+                           struct result *r)
 {
     double t, median[MAX_BLOCKS];
     float loss = 0;
@@ -81,14 +82,16 @@ static weft_status measure(weft_fn *fn, const struct workload *w, int blocks, in
     if (st)
         return st;
     qsort(median, (size_t)blocks, sizeof *median, by_value);
-    r->us_step = 1e6 * (blocks % 2 ? median[blocks / 2] : (median[blocks / 2 - 1] + median[blocks / 2]) / 2);
+    r->us_step =
+        1e6 * (blocks % 2 ? median[blocks / 2] : (median[blocks / 2 - 1] + median[blocks / 2]) / 2);
     r->loss = loss;
     r->params = hash_params(fn);
     r->plan.size = sizeof r->plan;
     return weft_fn_plan_info(fn, w->data, &r->plan);
 }
 
-static weft_status bench_one(weft_ctx *ctx, const char *name, int blocks, int n_steps, struct result *r, int64_t *batch)
+static weft_status bench_one(weft_ctx *ctx, const char *name, int blocks, int n_steps,
+                             struct result *r, int64_t *batch)
 {
     struct workload w;
     weft_fn *fn = NULL;
@@ -98,8 +101,8 @@ static weft_status bench_one(weft_ctx *ctx, const char *name, int blocks, int n_
         return st;
     *batch = w.batch;
     st = weft_fn_new(w.graph,
-                     WEFT_OPTS(weft_fn_opts, .n_feeds = w.n_feeds, .feeds = w.feed, .n_fetches = 1, .fetches = &w.loss,
-                               .n_updates = w.n_updates, .updates = w.updates),
+                     WEFT_OPTS(weft_fn_opts, .n_feeds = w.n_feeds, .feeds = w.feed, .n_fetches = 1,
+                               .fetches = &w.loss, .n_updates = w.n_updates, .updates = w.updates),
                      &fn);
     if (!st)
         st = measure(fn, &w, blocks, n_steps, r);
@@ -108,7 +111,8 @@ static weft_status bench_one(weft_ctx *ctx, const char *name, int blocks, int n_
     return st;
 }
 
-static void print_result(FILE *to, bool json, const char *name, int threads, int64_t batch, const struct result *r)
+static void print_result(FILE *to, bool json, const char *name, int threads, int64_t batch,
+                         const struct result *r)
 {
     struct rusage u;
     double fraction = r->peak > 0 ? r->plan.flop / (r->us_step * 1e-6) / r->peak : 0;
@@ -119,14 +123,20 @@ static void print_result(FILE *to, bool json, const char *name, int threads, int
     getrusage(RUSAGE_SELF, &u);
     if (json)
         fprintf(to,
-                "{\"workload\": \"%s\", \"peer\": \"weft\", \"version\": \"%s\", \"threads\": %d, \"us_step\": %.1f, "
-                "\"samples_s\": %.0f, \"rss_mb\": %ld, \"flop\": %.0f, \"peak_fraction\": %s, \"plan_ms\": %.3f, "
+                "{\"workload\": \"%s\", \"peer\": \"weft\", \"version\": \"%s\", \"threads\": %d, "
+                "\"us_step\": %.1f, "
+                "\"samples_s\": %.0f, \"rss_mb\": %ld, \"flop\": %.0f, \"peak_fraction\": %s, "
+                "\"plan_ms\": %.3f, "
                 "\"loss\": %.9g, \"params_hash\": \"%016llx\"}\n",
-                name, weft_version(), threads, r->us_step, (double)batch / (r->us_step * 1e-6), u.ru_maxrss / 1024,
-                r->plan.flop, peak, r->plan.plan_ms, r->loss, (unsigned long long)r->params);
+                name, weft_version(), threads, r->us_step, (double)batch / (r->us_step * 1e-6),
+                u.ru_maxrss / 1024, r->plan.flop, peak, r->plan.plan_ms, r->loss,
+                (unsigned long long)r->params);
     else
-        fprintf(to, "%-10s %10.1f us/step %10.0f samples/s  %5.1f %% of peak  plan %6.2f ms  rss %ld MB\n", name,
-                r->us_step, (double)batch / (r->us_step * 1e-6), 100 * fraction, r->plan.plan_ms, u.ru_maxrss / 1024);
+        fprintf(
+            to,
+            "%-10s %10.1f us/step %10.0f samples/s  %5.1f %% of peak  plan %6.2f ms  rss %ld MB\n",
+            name, r->us_step, (double)batch / (r->us_step * 1e-6), 100 * fraction, r->plan.plan_ms,
+            u.ru_maxrss / 1024);
     fflush(to);
 }
 
@@ -147,11 +157,15 @@ static int run(int argc, char **argv)
     const char *workload = "all", *json = NULL;
     int blocks = 9, n_steps = 0, n;
     const struct flag flags[] = {
-        {"workload", FLAG_TEXT, "NAME|all", "softmax64 mlp-s mlp-l cnn lstm widedeep gpt-s, or all (default)", &workload},
+        {"workload", FLAG_TEXT, "NAME|all",
+         "softmax64 mlp-s mlp-l cnn lstm widedeep gpt-s, or all (default)", &workload},
         {"threads", FLAG_INT, "N", "threads of the pool; default: all cores", &m.threads},
-        {"blocks", FLAG_INT, "N", "measured blocks of about 0.3 s, the median counts; default 9", &blocks},
-        {"steps", FLAG_INT, "N", "exactly N steps a block, no warm-up: for comparing bits (params_hash)", &n_steps},
-        {"kernels", FLAG_TEXT, "best|portable", "portable ones give the same bits on every machine", &m.kernels},
+        {"blocks", FLAG_INT, "N", "measured blocks of about 0.3 s, the median counts; default 9",
+         &blocks},
+        {"steps", FLAG_INT, "N",
+         "exactly N steps a block, no warm-up: for comparing bits (params_hash)", &n_steps},
+        {"kernels", FLAG_TEXT, "best|portable", "portable ones give the same bits on every machine",
+         &m.kernels},
         {"simd", FLAG_TEXT, "LEVEL", "auto, portable, avx2 or avx512", &m.simd},
         {"json", FLAG_TEXT, "FILE|-", "one JSON object a line", &json},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
@@ -177,7 +191,9 @@ static int run(int argc, char **argv)
         weft_ctx_free(ctx);
         return fail(EXIT_INPUT, "cannot write %s", json);
     }
-    peak = n_steps ? 0 : weft_fma_peak(ctx, 0.3); /* a fixed number of steps is about bits and start-up */
+    peak = n_steps
+               ? 0
+               : weft_fma_peak(ctx, 0.3); /* a fixed number of steps is about bits and start-up */
     if (!json && peak > 0)
         printf("%d threads, %s, multiply-add peak %.1f GFLOP/s\n", weft_ctx_threads(ctx),
                weft_simd_name(weft_ctx_simd(ctx)), peak / 1e9);
@@ -203,7 +219,8 @@ const struct command command_bench_train = {
     .name = "bench train",
     .args = "",
     .summary = "measure training steps of the benchmark workloads",
-    .text = "Data is synthetic and in memory; a step is forward, backward and update. The number reported is\n"
+    .text = "Data is synthetic and in memory; a step is forward, backward and update. The number "
+            "reported is\n"
             "the median over blocks of steps after a warm-up, and its distance from the machine's\n"
             "multiply-add peak, which is measured first.\n",
     .run = run,

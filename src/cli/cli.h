@@ -50,7 +50,8 @@ int fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The same with the library's last error behind it. The code is chosen by the status. */
 int fail_status(weft_status st, const char *what);
 
-extern const struct command command_version, command_doctor, command_bench_train, command_explain, command_run;
+extern const struct command command_version, command_doctor, command_bench_train, command_explain,
+    command_run;
 
 /* ---- workloads ------------------------------------------------------------------------------- */
 

@@ -85,12 +85,14 @@ static int run_doctor(int argc, char **argv)
     printf("\nmachine\n  %-22s %s\n", "cpu", name);
     if (uname(&u) == 0)
         printf("  %-22s %s %s, %s\n", "system", u.sysname, u.release, u.machine);
-    printf("  %-22s %d\n  %-22s %s\n", "threads", weft_ctx_threads(ctx), "simd level", weft_simd_name(weft_ctx_simd(ctx)));
+    printf("  %-22s %d\n  %-22s %s\n", "threads", weft_ctx_threads(ctx), "simd level",
+           weft_simd_name(weft_ctx_simd(ctx)));
     printf("  %-22s %.1f GFLOP/s\n", "multiply-add peak", weft_fma_peak(ctx, 0.2) / 1e9);
     printf("  %-22s cpu:0\n", "devices");
     check_libraries(ctx);
     printf("\ndata\n");
-    check_file("Fashion-MNIST", "/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz", "dataset-fashion-mnist");
+    check_file("Fashion-MNIST", "/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz",
+               "dataset-fashion-mnist");
     weft_ctx_free(ctx);
     return EXIT_DONE;
 }
@@ -98,6 +100,7 @@ static int run_doctor(int argc, char **argv)
 const struct command command_doctor = {
     .name = "doctor",
     .args = "",
-    .summary = "what is built in, what this machine has, what is missing and the package that brings it",
+    .summary =
+        "what is built in, what this machine has, what is missing and the package that brings it",
     .run = run_doctor,
 };

@@ -110,7 +110,8 @@ static int store(const struct command *c, const struct flag *f, const char *valu
 }
 
 /* One flag at argv[*i], with "=value" or its value in the next place. */
-static int parse_one(const struct command *c, const struct flag *flags, int argc, char **argv, int *i)
+static int parse_one(const struct command *c, const struct flag *flags, int argc, char **argv,
+                     int *i)
 {
     char *word = argv[*i] + 2, *eq = strchr(word, '=');
     const struct flag *f = flags;
@@ -157,11 +158,13 @@ int parse_flags(const struct command *c, const struct flag *flags, int argc, cha
 weft_status open_context(const struct machine_flags *m, weft_ctx **out)
 {
     static const char *const levels[] = {"auto", "portable", "avx2", "avx512"};
-    weft_ctx_opts o = {.size = sizeof o, .threads = m->threads, .memory_limit = (int64_t)m->memory_mb << 20};
+    weft_ctx_opts o = {
+        .size = sizeof o, .threads = m->threads, .memory_limit = (int64_t)m->memory_mb << 20};
 
     for (int i = 0; m->simd && i < 4; i++)
         if (!strcmp(m->simd, levels[i]))
             o.simd = (weft_simd)i;
-    o.kernels = m->kernels && !strcmp(m->kernels, "portable") ? WEFT_KERNELS_PORTABLE : WEFT_KERNELS_BEST;
+    o.kernels =
+        m->kernels && !strcmp(m->kernels, "portable") ? WEFT_KERNELS_PORTABLE : WEFT_KERNELS_BEST;
     return weft_ctx_new(&o, out);
 }

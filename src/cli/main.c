@@ -8,7 +8,9 @@ static const struct command *const commands[] = {
 
 static void print_usage(FILE *to)
 {
-    fprintf(to, "weft %s - trains neural networks\n\nusage: weft COMMAND [arguments] [flags]\n\ncommands:\n",
+    fprintf(to,
+            "weft %s - trains neural networks\n\nusage: weft COMMAND [arguments] "
+            "[flags]\n\ncommands:\n",
             weft_version());
     for (int i = 0; i < N_COMMANDS; i++)
         fprintf(to, "  %-14s %s\n", commands[i]->name, commands[i]->summary);

@@ -130,8 +130,10 @@ int npy_write(const char *path, const weft_tensor *t)
         if (types[i].dtype == t->dtype)
             descr = types[i].descr;
     if (!descr)
-        return fail(EXIT_FAILED, "%s: npy has no %s: cast the value first", path, weft_dtype_name(t->dtype));
-    at = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
+        return fail(EXIT_FAILED, "%s: npy has no %s: cast the value first", path,
+                    weft_dtype_name(t->dtype));
+    at = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+                  descr);
     for (int i = 0; i < t->rank; i++)
         at += snprintf(header + at, sizeof header - (size_t)at, "%lld,%s", (long long)t->dim[i],
                        i + 1 < t->rank ? " " : "");

@@ -64,7 +64,8 @@ static int add_feed(struct job *j, const char *text, bool shapes)
     int rc = EXIT_DONE;
 
     if (!rest)
-        rc = fail(EXIT_USAGE, "--feed takes name=%s, not '%s'", shapes ? "SHAPE or name=FILE.npy" : "FILE.npy", text);
+        rc = fail(EXIT_USAGE, "--feed takes name=%s, not '%s'",
+                  shapes ? "SHAPE or name=FILE.npy" : "FILE.npy", text);
     else if (j->n_feeds == MAX_IO)
         rc = fail(EXIT_USAGE, "over %d feeds", MAX_IO);
     if (!rc)
@@ -103,8 +104,8 @@ static int add_fetch(struct job *j, const char *text)
     return rc;
 }
 
-static int open_job(struct job *j, const struct machine_flags *m, const char *path, const struct text_list *feeds,
-                    const struct text_list *fetches, bool shapes)
+static int open_job(struct job *j, const struct machine_flags *m, const char *path,
+                    const struct text_list *feeds, const struct text_list *fetches, bool shapes)
 {
     weft_status st = open_context(m, &j->ctx);
     int rc = EXIT_DONE;
@@ -120,8 +121,8 @@ static int open_job(struct job *j, const struct machine_flags *m, const char *pa
     if (rc)
         return rc;
     st = weft_fn_new(j->graph,
-                     WEFT_OPTS(weft_fn_opts, .n_feeds = j->n_feeds, .feeds = j->feed, .n_fetches = j->n_fetches,
-                               .fetches = j->fetch),
+                     WEFT_OPTS(weft_fn_opts, .n_feeds = j->n_feeds, .feeds = j->feed,
+                               .n_fetches = j->n_fetches, .fetches = j->fetch),
                      &j->fn);
     return st ? fail_status(st, "") : EXIT_DONE;
 }
@@ -159,11 +160,12 @@ static int run(int argc, char **argv)
     struct text_list feeds = {0}, fetches = {0};
     const struct flag flags[] = {
         {"feed", FLAG_LIST, "NAME=FILE.npy", "the value of a placeholder; once for each", &feeds},
-        {"fetch", FLAG_LIST, "NAME=FILE.npy|-", "a value to compute, into a file or printed; NAME:1 is a second output",
-         &fetches},
+        {"fetch", FLAG_LIST, "NAME=FILE.npy|-",
+         "a value to compute, into a file or printed; NAME:1 is a second output", &fetches},
         {"threads", FLAG_INT, "N", "threads of the pool; default: all cores", &m.threads},
         {"memory", FLAG_INT, "MB", "memory limit", &m.memory_mb},
-        {"kernels", FLAG_TEXT, "best|portable", "portable ones give the same bits on every machine", &m.kernels},
+        {"kernels", FLAG_TEXT, "best|portable", "portable ones give the same bits on every machine",
+         &m.kernels},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     struct job j = {0};
@@ -173,7 +175,8 @@ static int run(int argc, char **argv)
     if (n < 0)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (n != 1 || !fetches.n)
-        return fail(EXIT_USAGE, "run: needs a graph and at least one --fetch; see `weft run --help`");
+        return fail(EXIT_USAGE,
+                    "run: needs a graph and at least one --fetch; see `weft run --help`");
     rc = open_job(&j, &m, argv[0], &feeds, &fetches, false);
     if (!rc) {
         st = weft_fn_run(j.fn, j.data, j.result);
@@ -198,7 +201,8 @@ const struct command command_run = {
 
 /* ---- weft explain ---------------------------------------------------------------------------- */
 
-static weft_status explain_workload(weft_ctx *ctx, const char *name, int runs, bool trace, char **text)
+static weft_status explain_workload(weft_ctx *ctx, const char *name, int runs, bool trace,
+                                    char **text)
 {
     struct workload w;
     weft_fn *fn = NULL;
@@ -207,12 +211,13 @@ static weft_status explain_workload(weft_ctx *ctx, const char *name, int runs, b
     if (st)
         return st;
     st = weft_fn_new(w.graph,
-                     WEFT_OPTS(weft_fn_opts, .n_feeds = w.n_feeds, .feeds = w.feed, .n_fetches = 1, .fetches = &w.loss,
-                               .n_updates = w.n_updates, .updates = w.updates),
+                     WEFT_OPTS(weft_fn_opts, .n_feeds = w.n_feeds, .feeds = w.feed, .n_fetches = 1,
+                               .fetches = &w.loss, .n_updates = w.n_updates, .updates = w.updates),
                      &fn);
     if (!st)
         st = trace ? weft_fn_trace(fn, w.data, text)
-                   : weft_fn_explain(fn, w.data, WEFT_OPTS(weft_explain_opts, .time_runs = runs), text);
+                   : weft_fn_explain(fn, w.data, WEFT_OPTS(weft_explain_opts, .time_runs = runs),
+                                     text);
     weft_fn_free(fn);
     workload_free(&w);
     return st;
@@ -226,13 +231,17 @@ static int explain(int argc, char **argv)
     int runs = 0;
     bool trace = false;
     const struct flag flags[] = {
-        {"workload", FLAG_TEXT, "NAME", "a workload of `weft bench train` instead of a saved graph", &workload},
-        {"feed", FLAG_LIST, "NAME=SHAPE", "the shape of a placeholder, as 32,784, or a .npy file", &feeds},
+        {"workload", FLAG_TEXT, "NAME", "a workload of `weft bench train` instead of a saved graph",
+         &workload},
+        {"feed", FLAG_LIST, "NAME=SHAPE", "the shape of a placeholder, as 32,784, or a .npy file",
+         &feeds},
         {"fetch", FLAG_LIST, "NAME", "a value to compute", &fetches},
         {"time", FLAG_INT, "N", "run N times and print the time of each instruction", &runs},
-        {"trace", FLAG_BOOL, NULL, "one run as Chrome trace JSON instead (chrome://tracing, Perfetto)", &trace},
+        {"trace", FLAG_BOOL, NULL,
+         "one run as Chrome trace JSON instead (chrome://tracing, Perfetto)", &trace},
         {"threads", FLAG_INT, "N", "threads of the pool; default: all cores", &m.threads},
-        {"kernels", FLAG_TEXT, "best|portable", "portable ones give the same bits on every machine", &m.kernels},
+        {"kernels", FLAG_TEXT, "best|portable", "portable ones give the same bits on every machine",
+         &m.kernels},
         {"simd", FLAG_TEXT, "LEVEL", "auto, portable, avx2 or avx512", &m.simd},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
@@ -244,7 +253,8 @@ static int explain(int argc, char **argv)
     if (n < 0)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (workload ? n != 0 : n != 1 || !fetches.n)
-        return fail(EXIT_USAGE, "explain: needs --workload NAME, or a graph with --feed and --fetch");
+        return fail(EXIT_USAGE,
+                    "explain: needs --workload NAME, or a graph with --feed and --fetch");
     if (!workload)
         rc = open_job(&j, &m, argv[0], &feeds, &fetches, true);
     else if ((st = open_context(&m, &j.ctx)) != 0)
@@ -254,7 +264,8 @@ static int explain(int argc, char **argv)
     if (!rc) {
         st = workload ? explain_workload(j.ctx, workload, runs, trace, &text)
              : trace  ? weft_fn_trace(j.fn, j.data, &text)
-                      : weft_fn_explain(j.fn, j.data, WEFT_OPTS(weft_explain_opts, .time_runs = runs), &text);
+                      : weft_fn_explain(j.fn, j.data,
+                                        WEFT_OPTS(weft_explain_opts, .time_runs = runs), &text);
         rc = st ? fail_status(st, "explain") : EXIT_DONE;
     }
     if (!rc)

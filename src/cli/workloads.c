@@ -4,7 +4,11 @@
 
 #include "cli.h"
 
-#define SHAPE(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
+#define SHAPE(...)                                                         \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) \
+    {                                                                      \
+        __VA_ARGS__                                                        \
+    }
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
@@ -23,7 +27,8 @@ static double uniform(uint64_t *s)
 }
 
 /* Declares a placeholder and makes its data: normal floats, or whole numbers below `below`. */
-static weft_val feed(struct workload *w, const char *name, weft_dtype t, int rank, const int64_t *dim, int64_t below)
+static weft_val feed(struct workload *w, const char *name, weft_dtype t, int rank,
+                     const int64_t *dim, int64_t below)
 {
     uint64_t s = 1 + (uint64_t)w->n_feeds;
     weft_tensor *d = &w->data[w->n_feeds];
@@ -38,14 +43,16 @@ static weft_val feed(struct workload *w, const char *name, weft_dtype t, int ran
         else if (below)
             ((float *)d->data)[i] = (float)(next_random(&s) % (uint64_t)below);
         else
-            ((float *)d->data)[i] = (float)(sqrt(-2 * log(uniform(&s))) * cos(6.283185307179586 * uniform(&s)));
+            ((float *)d->data)[i] =
+                (float)(sqrt(-2 * log(uniform(&s))) * cos(6.283185307179586 * uniform(&s)));
     }
     return w->feed[w->n_feeds++] = weft_placeholder(w->graph, name, t, rank, dim);
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-static weft_val dense(weft_graph *g, const char *name, weft_val x, int64_t in, int64_t out, bool relu)
+static weft_val dense(weft_graph *g, const char *name, weft_val x, int64_t in, int64_t out,
+                      bool relu)
 {
     weft_val w, b, y;
 
@@ -59,7 +66,8 @@ static weft_val dense(weft_graph *g, const char *name, weft_val x, int64_t in, i
     return y;
 }
 
-static weft_val classify(struct workload *w, weft_val logits, int rank, const int64_t *dim, int64_t classes)
+static weft_val classify(struct workload *w, weft_val logits, int rank, const int64_t *dim,
+                         int64_t classes)
 {
     weft_val labels = feed(w, "labels", WEFT_I32, rank, dim, classes);
 
@@ -148,10 +156,11 @@ static weft_val widedeep(struct workload *w)
         char name[32];
 
         snprintf(name, sizeof name, "embedding%d", i);
-        part[i] = weft_embedding(g,
-                                 weft_variable(g, name, SHAPE(TABLE_ROWS, WIDTH),
-                                               WEFT_OPTS(weft_variable_opts, .init = WEFT_INIT_NORMAL, .b = 0.01)),
-                                 ids[i]);
+        part[i] = weft_embedding(
+            g,
+            weft_variable(g, name, SHAPE(TABLE_ROWS, WIDTH),
+                          WEFT_OPTS(weft_variable_opts, .init = WEFT_INIT_NORMAL, .b = 0.01)),
+            ids[i]);
     }
     part[TABLES] = feed(w, "numeric", WEFT_F32, SHAPE(w->batch, NUMERIC), 0);
     h = weft_concat(g, TABLES + 1, part, 1);
@@ -170,8 +179,10 @@ static weft_val norm(weft_graph *g, const char *name, weft_val x)
 
     weft_scope_push(g, name);
     y = weft_layer_norm(g, x,
-                        weft_variable(g, "gamma", SHAPE(MODEL), WEFT_OPTS(weft_variable_opts, .init = WEFT_INIT_ONES)),
-                        weft_variable(g, "beta", SHAPE(MODEL), NULL), WEFT_OPTS(weft_layer_norm_opts, .epsilon = 1e-5));
+                        weft_variable(g, "gamma", SHAPE(MODEL),
+                                      WEFT_OPTS(weft_variable_opts, .init = WEFT_INIT_ONES)),
+                        weft_variable(g, "beta", SHAPE(MODEL), NULL),
+                        WEFT_OPTS(weft_layer_norm_opts, .epsilon = 1e-5));
     weft_scope_pop(g);
     return y;
 }
@@ -193,10 +204,12 @@ static weft_val block(weft_graph *g, weft_val x, int64_t batch)
 static weft_val gpt_s(struct workload *w)
 {
     weft_graph *g = w->graph;
-    const weft_variable_opts *small = WEFT_OPTS(weft_variable_opts, .init = WEFT_INIT_NORMAL, .b = 0.02);
+    const weft_variable_opts *small =
+        WEFT_OPTS(weft_variable_opts, .init = WEFT_INIT_NORMAL, .b = 0.02);
     weft_val ids = feed(w, "tokens", WEFT_I32, SHAPE(w->batch, TOKENS), VOCABULARY);
     weft_val table = weft_variable(g, "embedding", SHAPE(VOCABULARY, MODEL), small);
-    weft_val x = weft_add(g, weft_embedding(g, table, ids), weft_variable(g, "position", SHAPE(TOKENS, MODEL), small));
+    weft_val x = weft_add(g, weft_embedding(g, table, ids),
+                          weft_variable(g, "position", SHAPE(TOKENS, MODEL), small));
 
     for (int i = 0; i < BLOCKS; i++) {
         char name[16];

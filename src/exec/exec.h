@@ -17,7 +17,7 @@ struct wf_segment {
     struct wf_type type;
     int64_t offset; /* params: in elements, a multiple of 16; state: in bytes, a multiple of 64 */
     int64_t count;
-    bool flat; /* trainable f32: lives in params; otherwise in state */
+    bool flat;                  /* trainable f32: lives in params; otherwise in state */
     const struct wf_node *node; /* in the store's graph: initializer */
     int n_slots;                /* slot vectors in use for it, and the values they start at */
     float slot_init[WF_OPTIM_MAX_SLOTS];
@@ -48,7 +48,8 @@ weft_status wf_store_slots(struct wf_store *s, struct wf_segment *seg, int n, co
 weft_status wf_store_grads(struct wf_store *s);
 
 /* Initial values of one variable, a function of seed, name and the initializer alone. */
-weft_status wf_init_variable(weft_ctx *ctx, const struct wf_node *n, const struct wf_type *t, void *data);
+weft_status wf_init_variable(weft_ctx *ctx, const struct wf_node *n, const struct wf_type *t,
+                             void *data);
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
@@ -56,7 +57,7 @@ enum wf_place { WF_NOWHERE, WF_SLAB, WF_FEED, WF_CONST, WF_PARAM, WF_STATE, WF_G
 
 struct wf_loc {
     enum wf_place place;
-    int64_t offset; /* bytes into slab, params, state, grads; FEED: its number */
+    int64_t offset;   /* bytes into slab, params, state, grads; FEED: its number */
     const void *data; /* CONST */
 };
 
@@ -66,9 +67,9 @@ struct wf_instr {
     const char *name; /* of the node */
     const char *impl;
     double flop;
-    int64_t time_ns;  /* filled by timed runs */
-    int32_t node;     /* in plan->graph */
-    bool is_update;   /* of a parameter: left to the strategy where there is one */
+    int64_t time_ns; /* filled by timed runs */
+    int32_t node;    /* in plan->graph */
+    bool is_update;  /* of a parameter: left to the strategy where there is one */
     /* Points for strategies: the first instruction that reads these segments, or that completes their gradient. */
     int first_need, n_need, first_ready, n_ready; /* ranges of plan->needs and plan->readies */
 };
@@ -80,9 +81,9 @@ struct wf_plan {
     struct wf_type *feed_types;
     struct wf_instr *instr;
     int64_t n_instr;
-    struct wf_loc *loc; /* per value */
-    int32_t *root;      /* per value: the value whose memory it is in */
-    int32_t *roots;     /* fetches, then updates, as values of graph */
+    struct wf_loc *loc;       /* per value */
+    int32_t *root;            /* per value: the value whose memory it is in */
+    int32_t *roots;           /* fetches, then updates, as values of graph */
     int32_t *needs, *readies; /* segment numbers */
     int64_t slab_bytes, scratch_bytes;
     const char *bound_slab; /* the slab the tensors point into */
@@ -131,6 +132,7 @@ enum wf_phase {
 
 /* The plan for these feeds, from the cache or new. */
 weft_status wf_fn_plan(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **out);
-weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, enum wf_phase phase, bool timed);
+weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds,
+                           enum wf_phase phase, bool timed);
 
 #endif

@@ -84,7 +84,8 @@ static weft_status timed_runs(weft_fn *fn, struct wf_plan *p, const weft_tensor 
     return st;
 }
 
-weft_status weft_fn_explain(weft_fn *fn, const weft_tensor *feeds, const weft_explain_opts *opts, char **out)
+weft_status weft_fn_explain(weft_fn *fn, const weft_tensor *feeds, const weft_explain_opts *opts,
+                            char **out)
 {
     int runs = opts ? opts->time_runs : 0;
     struct wf_plan *p;
@@ -97,16 +98,19 @@ weft_status weft_fn_explain(weft_fn *fn, const weft_tensor *feeds, const weft_ex
     if (st)
         return st;
     wf_buf_init(&b, fn->ctx, MAX_TEXT);
-    wf_buf_printf(&b, "plan: %lld instructions, simd %s, %d threads, fingerprint %016llx\n", (long long)p->n_instr,
-                  weft_simd_name(fn->ctx->simd), wf_pool_size(fn->ctx->pool), (unsigned long long)p->fingerprint);
+    wf_buf_printf(&b, "plan: %lld instructions, simd %s, %d threads, fingerprint %016llx\n",
+                  (long long)p->n_instr, weft_simd_name(fn->ctx->simd), wf_pool_size(fn->ctx->pool),
+                  (unsigned long long)p->fingerprint);
     for (int64_t i = 0; i < p->n_instr; i++) {
         print_instr(&b, p, i, runs);
         total += p->instr[i].time_ns;
     }
     wf_buf_printf(&b, "memory: slab %lld, scratch %lld, parameters %lld, state %lld bytes\n",
                   (long long)p->slab_bytes, (long long)p->scratch_bytes,
-                  (long long)(fn->store->n_params * (int64_t)sizeof(float)), (long long)fn->store->n_state);
-    wf_buf_printf(&b, "work: %.6g Mflop in products; planned in %.3f ms\n", p->flop / 1e6, p->plan_ms);
+                  (long long)(fn->store->n_params * (int64_t)sizeof(float)),
+                  (long long)fn->store->n_state);
+    wf_buf_printf(&b, "work: %.6g Mflop in products; planned in %.3f ms\n", p->flop / 1e6,
+                  p->plan_ms);
     if (runs)
         wf_buf_printf(&b, "time: %.1f us a run, mean of %d\n", (double)total / 1e3 / runs, runs);
     if (b.st) {
@@ -135,10 +139,11 @@ weft_status weft_fn_trace(weft_fn *fn, const weft_tensor *feeds, char **out)
 
         /* Names hold no quotes, backslashes or control characters: the builders see to that. */
         wf_buf_printf(&b,
-                      "%s{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":0,\"tid\":0,\"ts\":%.3f,\"dur\":%.3f,"
+                      "%s{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":0,\"tid\":0,\"ts\":%."
+                      "3f,\"dur\":%.3f,"
                       "\"args\":{\"kernel\":\"%s\",\"flop\":%.0f}}",
-                      i ? ",\n" : "", in->name, in->call.op->name, (double)at / 1e3, (double)in->time_ns / 1e3,
-                      in->impl, in->flop);
+                      i ? ",\n" : "", in->name, in->call.op->name, (double)at / 1e3,
+                      (double)in->time_ns / 1e3, in->impl, in->flop);
         at += in->time_ns;
     }
     wf_buf_printf(&b, "\n],\"displayTimeUnit\":\"ms\"}\n");
@@ -156,7 +161,8 @@ weft_status weft_fn_plan_info(weft_fn *fn, const weft_tensor *feeds, weft_plan_i
     weft_status st = wf_fn_plan(fn, feeds, &p);
 
     if (!st && out->size != sizeof *out)
-        st = wf_err(WEFT_EINVAL, "weft_plan_info: size %zu, this library expects %zu", out->size, sizeof *out);
+        st = wf_err(WEFT_EINVAL, "weft_plan_info: size %zu, this library expects %zu", out->size,
+                    sizeof *out);
     if (st)
         return st;
     *out = (weft_plan_info){.size = sizeof *out,

@@ -35,7 +35,8 @@ static double rnn_flop(const weft_graph *g, const struct wf_node *n)
 {
     const struct wf_type *x = in_type(g, n, 0);
 
-    return 2 * (double)(x->dim[0] * x->dim[1]) * (count(in_type(g, n, 1)) + count(in_type(g, n, 2)));
+    return 2 * (double)(x->dim[0] * x->dim[1]) *
+           (count(in_type(g, n, 1)) + count(in_type(g, n, 2)));
 }
 
 /* Back through r at each step; through w and into the weights where that is wanted. */
@@ -49,16 +50,19 @@ static double rnn_grad_flop(const weft_graph *g, const struct wf_node *n)
 }
 
 /* Two products over the pairs of query and key that a causal mask leaves; lse is [B,H,T]. */
-static double attention_flop(const weft_graph *g, const struct wf_node *n, int q, const struct wf_type *lse)
+static double attention_flop(const weft_graph *g, const struct wf_node *n, int q,
+                             const struct wf_type *lse)
 {
     bool packed = n->op->id == WF_OP_attention_packed || n->op->id == WF_OP_attention_packed_grad;
-    const struct wf_type *k = in_type(g, n, packed ? q : q + 1), *v = in_type(g, n, packed ? q : q + 2);
+    const struct wf_type *k = in_type(g, n, packed ? q : q + 1),
+                         *v = in_type(g, n, packed ? q : q + 2);
     double rows = count(lse), tq = (double)lse->dim[2], tk, depth;
 
     if (rows == 0)
         return 0;
     depth = (double)(k->dim[k->rank - 1] + v->dim[v->rank - 1]);
-    tk = packed ? tq : (double)k->dim[strcmp(wf_attr_str(n->op, n->attr, "layout"), "bhtd") ? 1 : 2];
+    tk =
+        packed ? tq : (double)k->dim[strcmp(wf_attr_str(n->op, n->attr, "layout"), "bhtd") ? 1 : 2];
     if (wf_node_int(n, "causal"))
         tk = tk < tq ? tk - tk * (tk - 1) / (2 * tq) : (tq + 1) / 2;
     return 2 * rows * tk * depth;
@@ -68,7 +72,8 @@ double wf_flop(const weft_graph *g, const struct wf_node *n)
 {
     const char *op = n->op->name;
 
-    if (n->op->id == WF_OP_matmul || n->op->id == WF_OP_matmul_fused || n->op->id == WF_OP_matmul_sums)
+    if (n->op->id == WF_OP_matmul || n->op->id == WF_OP_matmul_fused ||
+        n->op->id == WF_OP_matmul_sums)
         return matmul_flop(g, n, 0);
     if (n->op->id == WF_OP_matmul_apply)
         return matmul_flop(g, n, 1);

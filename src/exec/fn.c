@@ -7,7 +7,8 @@
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-static weft_status check_values(const weft_graph *g, int n, const weft_val *v, const char *what, bool placeholders)
+static weft_status check_values(const weft_graph *g, int n, const weft_val *v, const char *what,
+                                bool placeholders)
 {
     if (n < 0 || (n && !v))
         return wf_err(WEFT_EINVAL, "function: %d %s", n, what);
@@ -15,7 +16,8 @@ static weft_status check_values(const weft_graph *g, int n, const weft_val *v, c
         if (v[i].id <= 0 || v[i].id >= g->n_values)
             return wf_err(WEFT_EINVAL, "function: %s %d is no value of the graph", what, i);
         if (placeholders && wf_val_node(g, v[i])->op->id != WF_OP_placeholder)
-            return wf_err(WEFT_EINVAL, "function: '%s' is fed but is no placeholder", weft_val_name(g, v[i]));
+            return wf_err(WEFT_EINVAL, "function: '%s' is fed but is no placeholder",
+                          weft_val_name(g, v[i]));
     }
     return WEFT_OK;
 }
@@ -29,8 +31,10 @@ static weft_status check_feeds_complete(const weft_fn *fn)
         for (int i = 0; i < fn->n_feeds && !fed; i++)
             fed = fn->feeds[i] == n->first_out;
         if (!fed)
-            return wf_err(WEFT_EINVAL, "function: the fetches need placeholder '%s', which is not among the feeds",
-                          n->name);
+            return wf_err(
+                WEFT_EINVAL,
+                "function: the fetches need placeholder '%s', which is not among the feeds",
+                n->name);
     }
     return WEFT_OK;
 }
@@ -40,7 +44,8 @@ static weft_status check_opts(weft_graph *g, const weft_fn_opts *o)
     weft_status st;
 
     if (!o || o->size != sizeof *o)
-        return wf_err(WEFT_EINVAL, "weft_fn_opts: must be given, with its size set (use WEFT_OPTS)");
+        return wf_err(WEFT_EINVAL,
+                      "weft_fn_opts: must be given, with its size set (use WEFT_OPTS)");
     st = weft_graph_status(g);
     if (!st)
         st = check_values(g, o->n_feeds, o->feeds, "feeds", true);
@@ -110,8 +115,8 @@ weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *o, weft_fn **out)
         st = wf_store_new(g, &fn->store);
     if (!st && o->strategy) {
         if (o->strategy->size != sizeof fn->strategy)
-            st = wf_err(WEFT_EINVAL, "weft_strategy: size %zu, this library expects %zu", o->strategy->size,
-                        sizeof fn->strategy);
+            st = wf_err(WEFT_EINVAL, "weft_strategy: size %zu, this library expects %zu",
+                        o->strategy->size, sizeof fn->strategy);
         fn->strategy = *o->strategy;
         fn->has_strategy = true;
         fn->opts.flat_gradients = true;
@@ -153,15 +158,17 @@ void weft_fn_free(weft_fn *fn)
 static weft_status check_feed(const weft_fn *fn, int i, const weft_tensor *t)
 {
     const struct wf_value *v = &fn->graph->values[fn->feeds[i]];
-    struct wf_type given = wf_type_of(t->dtype, t->rank < 0 || t->rank > WEFT_MAX_RANK ? 0 : t->rank, t->dim);
+    struct wf_type given =
+        wf_type_of(t->dtype, t->rank < 0 || t->rank > WEFT_MAX_RANK ? 0 : t->rank, t->dim);
     char a[WF_TYPE_TEXT], b[WF_TYPE_TEXT];
     bool ok = t->dtype == v->type.dtype && t->rank == v->type.rank;
 
     for (int k = 0; ok && k < v->type.rank; k++)
         ok = t->dim[k] >= 0 && (v->type.dim[k] < 0 || v->type.dim[k] == t->dim[k]);
     if (!ok)
-        return wf_err(t->dtype == v->type.dtype ? WEFT_ESHAPE : WEFT_EDTYPE, "feed '%s': is %s, got %s",
-                      fn->graph->nodes[v->node].name, wf_type_text(&v->type, a), wf_type_text(&given, b));
+        return wf_err(t->dtype == v->type.dtype ? WEFT_ESHAPE : WEFT_EDTYPE,
+                      "feed '%s': is %s, got %s", fn->graph->nodes[v->node].name,
+                      wf_type_text(&v->type, a), wf_type_text(&given, b));
     return WEFT_OK;
 }
 
@@ -192,8 +199,8 @@ static weft_status ensure_slab(weft_fn *fn, const struct wf_plan *p)
                 name = p->graph->nodes[p->graph->values[v].node].name;
             }
         wf_err_nomem(fn->ctx, (size_t)bytes, "plan's memory");
-        return wf_err_wrap(fn->ctx->mem_limit ? WEFT_ELIMIT : WEFT_ENOMEM, "largest tensor '%s' (%lld bytes)", name,
-                           (long long)most);
+        return wf_err_wrap(fn->ctx->mem_limit ? WEFT_ELIMIT : WEFT_ENOMEM,
+                           "largest tensor '%s' (%lld bytes)", name, (long long)most);
     }
     wf_free(fn->ctx, fn->slab);
     fn->slab = slab;
@@ -273,8 +280,8 @@ static weft_status trap(const struct wf_instr *in)
             char text[WF_TYPE_TEXT];
 
             if (!isfinite(v))
-                return wf_err(WEFT_ENUMERIC, "made %g at element %lld of output %d, %s", v, (long long)i, k,
-                              wf_type_text(&t->type, text));
+                return wf_err(WEFT_ENUMERIC, "made %g at element %lld of output %d, %s", v,
+                              (long long)i, k, wf_type_text(&t->type, text));
         }
     }
     return WEFT_OK;
@@ -299,7 +306,8 @@ static weft_status tell(weft_fn *fn, const struct wf_plan *p, const struct wf_in
     const weft_strategy *s = &fn->strategy;
 
     for (int i = 0; s->ready && i < in->n_ready; i++) {
-        weft_status st = s->ready(s->arg, fn, p->readies[in->first_ready + i], fn->store->step, fn->shard);
+        weft_status st =
+            s->ready(s->arg, fn, p->readies[in->first_ready + i], fn->store->step, fn->shard);
 
         if (st)
             return st;
@@ -324,7 +332,8 @@ static weft_status run_instr(weft_fn *fn, struct wf_plan *p, struct wf_instr *in
     return fn->has_strategy ? tell(fn, p, in) : WEFT_OK;
 }
 
-weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, enum wf_phase phase, bool timed)
+weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds,
+                           enum wf_phase phase, bool timed)
 {
     uint64_t mode = wf_fpmode_enter(fn->ctx->flush_denormals);
     weft_status st = WEFT_OK;
@@ -362,7 +371,8 @@ static void *fetch_data(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds
     }
 }
 
-static weft_status hand_out(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, weft_tensor *fetches)
+static weft_status hand_out(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds,
+                            weft_tensor *fetches)
 {
     for (int i = 0; i < fn->n_fetches; i++) {
         const struct wf_type *t = &p->graph->values[p->roots[i]].type;
@@ -383,14 +393,16 @@ static weft_status check_fetches(weft_fn *fn, struct wf_plan *p, const weft_tens
         struct wf_type given = wf_type_of(fetches[i].dtype, fetches[i].rank, fetches[i].dim);
         char a[WF_TYPE_TEXT], b[WF_TYPE_TEXT];
 
-        if (fetches[i].data && (given.dtype != t->dtype || wf_type_count(&given) != wf_type_count(t)))
-            return wf_err(WEFT_ESHAPE, "fetch %d: is %s, the caller's memory is %s", i, wf_type_text(t, a),
-                          wf_type_text(&given, b));
+        if (fetches[i].data &&
+            (given.dtype != t->dtype || wf_type_count(&given) != wf_type_count(t)))
+            return wf_err(WEFT_ESHAPE, "fetch %d: is %s, the caller's memory is %s", i,
+                          wf_type_text(t, a), wf_type_text(&given, b));
     }
     return WEFT_OK;
 }
 
-static weft_status run_phase(weft_fn *fn, const weft_tensor *feeds, weft_tensor *fetches, enum wf_phase phase)
+static weft_status run_phase(weft_fn *fn, const weft_tensor *feeds, weft_tensor *fetches,
+                             enum wf_phase phase)
 {
     struct wf_plan *p;
     weft_status st = wf_fn_plan(fn, feeds, &p);
@@ -536,7 +548,8 @@ weft_status weft_fn_segment(const weft_fn *fn, int64_t want, weft_segment *out)
 
         if (!g->flat || want-- > 0)
             continue;
-        *out = (weft_segment){.name = g->name, .offset = g->offset, .count = g->count, .rank = g->type.rank};
+        *out = (weft_segment){
+            .name = g->name, .offset = g->offset, .count = g->count, .rank = g->type.rank};
         memcpy(out->dim, g->type.dim, sizeof out->dim);
         return WEFT_OK;
     }

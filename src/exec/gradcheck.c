@@ -52,7 +52,8 @@ static weft_status widen_feeds(struct check *c, const weft_tensor *data)
 }
 
 /* The f64 graph with its gradients, and the two functions. */
-static weft_status prepare(struct check *c, weft_graph *g, weft_val loss, const weft_val *feeds, const weft_val *vars)
+static weft_status prepare(struct check *c, weft_graph *g, weft_val loss, const weft_val *feeds,
+                           const weft_val *vars)
 {
     int n = 1 + c->n_feeds + c->n_vars;
     int32_t *roots;
@@ -85,12 +86,14 @@ static weft_status prepare(struct check *c, weft_graph *g, weft_val loss, const 
     if (!st)
         st = weft_fn_new(c->g,
                          WEFT_OPTS(weft_fn_opts, .n_feeds = c->n_feeds, .feeds = c->feed_vals,
-                                   .n_fetches = 1 + c->n_vars, .fetches = c->grads, .reference_kernels = true),
+                                   .n_fetches = 1 + c->n_vars, .fetches = c->grads,
+                                   .reference_kernels = true),
                          &c->fn);
     if (!st)
         st = weft_fn_new(c->g,
-                         WEFT_OPTS(weft_fn_opts, .n_feeds = c->n_feeds, .feeds = c->feed_vals, .n_fetches = 1,
-                                   .fetches = &c->loss, .reference_kernels = true, .share = c->fn),
+                         WEFT_OPTS(weft_fn_opts, .n_feeds = c->n_feeds, .feeds = c->feed_vals,
+                                   .n_fetches = 1, .fetches = &c->loss, .reference_kernels = true,
+                                   .share = c->fn),
                          &c->loss_only);
     return st;
 }
@@ -109,8 +112,8 @@ static weft_status loss_at(struct check *c, double *x, double value, double *out
     return st;
 }
 
-static weft_status check_variable(struct check *c, int v, const double *grad, const weft_grad_check_opts *o,
-                                  weft_grad_check_result *r)
+static weft_status check_variable(struct check *c, int v, const double *grad,
+                                  const weft_grad_check_opts *o, weft_grad_check_result *r)
 {
     int64_t most = o->max_elements ? o->max_elements : 64, n, stride;
     const char *name = weft_val_name(c->g, c->vars[v]);
@@ -122,7 +125,8 @@ static weft_status check_variable(struct check *c, int v, const double *grad, co
     n = weft_tensor_count(&t);
     stride = most > 0 && n > most ? n / most : 1;
     for (int64_t i = 0; i < n && !st; i += stride) {
-        double *x = (double *)t.data + i, h = (o->step ? o->step : 1e-5) * fmax(1, fabs(*x)), up = 0, down = 0, d, err;
+        double *x = (double *)t.data + i, h = (o->step ? o->step : 1e-5) * fmax(1, fabs(*x)),
+               up = 0, down = 0, d, err;
 
         st = loss_at(c, x, *x + h, &up);
         if (!st)
@@ -150,10 +154,12 @@ static void settle_name(const weft_graph *g, weft_grad_check_result *r)
         r->variable = weft_find(g, r->variable, &v) ? "" : weft_val_name(g, v);
 }
 
-static weft_status run_check(struct check *c, const weft_grad_check_opts *o, weft_grad_check_result *r)
+static weft_status run_check(struct check *c, const weft_grad_check_opts *o,
+                             weft_grad_check_result *r)
 {
     weft_tensor *out = wf_alloc_n(c->ctx, c->n_vars + 1, sizeof *out);
-    weft_status st = out ? weft_fn_run(c->fn, c->feeds, out) : wf_err_nomem(c->ctx, sizeof *out, "gradient check");
+    weft_status st = out ? weft_fn_run(c->fn, c->feeds, out)
+                         : wf_err_nomem(c->ctx, sizeof *out, "gradient check");
 
     for (int i = 0; i < c->n_vars && !st; i++)
         st = check_variable(c, i, out[1 + i].data, o, r);
@@ -161,13 +167,14 @@ static weft_status run_check(struct check *c, const weft_grad_check_opts *o, wef
     return st;
 }
 
-weft_status weft_grad_check(weft_graph *g, weft_val loss, int n_feeds, const weft_val *feeds, const weft_tensor *data,
-                            int n_vars, const weft_val *vars, const weft_grad_check_opts *opts,
-                            weft_grad_check_result *out)
+weft_status weft_grad_check(weft_graph *g, weft_val loss, int n_feeds, const weft_val *feeds,
+                            const weft_tensor *data, int n_vars, const weft_val *vars,
+                            const weft_grad_check_opts *opts, weft_grad_check_result *out)
 {
     static const weft_grad_check_opts defaults = {.size = sizeof defaults};
     const weft_grad_check_opts *o = opts ? opts : &defaults;
-    struct check c = {.ctx = g->ctx, .n_feeds = n_feeds, .n_vars = n_vars ? n_vars : weft_trainable(g, 0, NULL)};
+    struct check c = {
+        .ctx = g->ctx, .n_feeds = n_feeds, .n_vars = n_vars ? n_vars : weft_trainable(g, 0, NULL)};
     double tolerance = o->tolerance ? o->tolerance : 1e-5;
     weft_grad_check_result r = {.worst = 0};
     weft_val *all = NULL;
@@ -190,8 +197,9 @@ weft_status weft_grad_check(weft_graph *g, weft_val loss, int n_feeds, const wef
     if (!st && out)
         *out = r;
     if (!st && !(r.worst <= tolerance))
-        st = wf_err(WEFT_ENUMERIC, "gradient of '%s' at element %lld: %.9g, finite differences say %.9g", r.variable,
-                    (long long)r.element, r.analytic, r.numeric);
+        st = wf_err(WEFT_ENUMERIC,
+                    "gradient of '%s' at element %lld: %.9g, finite differences say %.9g",
+                    r.variable, (long long)r.element, r.analytic, r.numeric);
     free_check(&c);
     wf_free(g->ctx, all);
     return st;

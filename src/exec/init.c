@@ -11,8 +11,12 @@ static void fans(const struct wf_type *t, double *fan_in, double *fan_out)
 
     for (int i = 0; i < t->rank - 2; i++)
         space *= (double)t->dim[i];
-    *fan_in = t->rank == 0 ? 1 : t->rank == 1 ? (double)t->dim[0] : space * (double)t->dim[t->rank - 2];
-    *fan_out = t->rank == 0 ? 1 : t->rank == 1 ? (double)t->dim[0] : space * (double)t->dim[t->rank - 1];
+    *fan_in = t->rank == 0   ? 1
+              : t->rank == 1 ? (double)t->dim[0]
+                             : space * (double)t->dim[t->rank - 2];
+    *fan_out = t->rank == 0   ? 1
+               : t->rank == 1 ? (double)t->dim[0]
+                              : space * (double)t->dim[t->rank - 1];
 }
 
 static void fill(const struct wf_type *t, void *data, double v)
@@ -54,8 +58,8 @@ static void draw_tile(void *arg, int64_t tile, int thread)
 }
 
 /* Element i depends on the seed, the variable's name and i alone. */
-static weft_status draw(weft_ctx *ctx, const char *name, enum wf_random_kind kind, double a, double b,
-                        const struct wf_type *t, void *data)
+static weft_status draw(weft_ctx *ctx, const char *name, enum wf_random_kind kind, double a,
+                        double b, const struct wf_type *t, void *data)
 {
     uint64_t h = wf_hash64(name, strlen(name), 0);
     struct draw d = {.fns = wf_random_fns_of(ctx->simd),
@@ -101,9 +105,11 @@ static void orthonormalise(double *m, int64_t rows, int64_t cols)
     }
 }
 
-static weft_status orthogonal(weft_ctx *ctx, const char *name, double gain, const struct wf_type *t, void *data)
+static weft_status orthogonal(weft_ctx *ctx, const char *name, double gain, const struct wf_type *t,
+                              void *data)
 {
-    int64_t n = wf_type_count(t), cols = t->rank ? t->dim[t->rank - 1] : 1, rows = cols ? n / cols : 0;
+    int64_t n = wf_type_count(t), cols = t->rank ? t->dim[t->rank - 1] : 1,
+            rows = cols ? n / cols : 0;
     bool wide = rows < cols;
     int64_t tall = wide ? cols : rows, thin = wide ? rows : cols;
     struct wf_type flat = wf_type_of(WEFT_F32, 1, &n);
@@ -130,17 +136,19 @@ static weft_status orthogonal(weft_ctx *ctx, const char *name, double gain, cons
 }
 
 /* Keras' VarianceScaling: a variance of scale / fan, as uniform numbers or as normal ones cut at two deviations. */
-static weft_status scaled(weft_ctx *ctx, const char *name, bool is_uniform, double scale, double fan,
-                          const struct wf_type *t, void *data)
+static weft_status scaled(weft_ctx *ctx, const char *name, bool is_uniform, double scale,
+                          double fan, const struct wf_type *t, void *data)
 {
     double variance = scale / (fan < 1 ? 1 : fan), limit = sqrt(3 * variance);
     double cut = 0.87962566103423978; /* the deviation of a standard normal cut at two */
 
-    return is_uniform ? draw(ctx, name, WF_RANDOM_UNIFORM, -limit, limit, t, data)
-                      : draw(ctx, name, WF_RANDOM_TRUNCATED_NORMAL, 0, sqrt(variance) / cut, t, data);
+    return is_uniform
+               ? draw(ctx, name, WF_RANDOM_UNIFORM, -limit, limit, t, data)
+               : draw(ctx, name, WF_RANDOM_TRUNCATED_NORMAL, 0, sqrt(variance) / cut, t, data);
 }
 
-weft_status wf_init_variable(weft_ctx *ctx, const struct wf_node *n, const struct wf_type *t, void *data)
+weft_status wf_init_variable(weft_ctx *ctx, const struct wf_node *n, const struct wf_type *t,
+                             void *data)
 {
     const char *init = wf_attr_str(n->op, n->attr, "init");
     const struct wf_attr *p = wf_attr(n->op, n->attr, "init_params");

@@ -160,7 +160,8 @@ static int32_t root_of(const struct wf_plan *p, int32_t v)
 }
 
 /* May the output of node n live where its input i does? Only if nobody reads that memory afterwards. */
-static bool can_overwrite(const struct wf_plan *p, const struct wf_node *n, int i, int64_t at, const int64_t *last)
+static bool can_overwrite(const struct wf_plan *p, const struct wf_node *n, int i, int64_t at,
+                          const int64_t *last)
 {
     const weft_graph *g = p->graph;
     int32_t in = n->in[i], r;
@@ -171,7 +172,8 @@ static bool can_overwrite(const struct wf_plan *p, const struct wf_node *n, int 
     r = root_of(p, in);
     if (p->loc[r].place != WF_SLAB || last[r] != at)
         return false;
-    for (int k = 0; k < n->n_in; k++) /* another operand over the same bytes would be read after being overwritten */
+    for (int k = 0; k < n->n_in;
+         k++) /* another operand over the same bytes would be read after being overwritten */
         if (k != i && n->in[k] && root_of(p, n->in[k]) == r && n->in[k] != in)
             return false;
     return true;
@@ -192,7 +194,8 @@ static weft_status place_leaves(struct wf_plan *p, weft_fn *fn)
             const struct wf_segment *seg = wf_store_find(fn->store, n->name);
 
             if (!seg)
-                return wf_err(WEFT_ENOENT, "variable '%s' is not among the shared parameters", n->name);
+                return wf_err(WEFT_ENOENT, "variable '%s' is not among the shared parameters",
+                              n->name);
             *l = seg->flat ? (struct wf_loc){WF_PARAM, seg->offset * (int64_t)sizeof(float), NULL}
                            : (struct wf_loc){WF_STATE, seg->offset, NULL};
         } else if ((n->op->flags & (WF_VIEW | WF_STATE_IN0)) && n->in[0]) {
@@ -232,7 +235,8 @@ static void place_gradients(struct wf_plan *p, weft_fn *fn)
     }
 }
 
-static void find_lives(struct wf_plan *p, const int32_t *order, int64_t n, int64_t *first, int64_t *last, int n_roots)
+static void find_lives(struct wf_plan *p, const int32_t *order, int64_t n, int64_t *first,
+                       int64_t *last, int n_roots)
 {
     const weft_graph *g = p->graph;
 
@@ -258,7 +262,8 @@ static void find_lives(struct wf_plan *p, const int32_t *order, int64_t n, int64
 }
 
 /* Let outputs take over the memory of operands that die with the instruction. */
-static void share_in_place(struct wf_plan *p, const int32_t *order, int64_t n, int64_t *first, int64_t *last)
+static void share_in_place(struct wf_plan *p, const int32_t *order, int64_t n, int64_t *first,
+                           int64_t *last)
 {
     for (int64_t at = 0; at < n; at++) {
         const struct wf_node *k = &p->graph->nodes[order[at]];
@@ -304,7 +309,8 @@ weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order,
             int64_t bytes = wf_type_bytes(&g->values[v].type);
 
             if (bytes < 0)
-                return wf_err(WEFT_ESHAPE, "'%s': its size overflows", g->nodes[g->values[v].node].name);
+                return wf_err(WEFT_ESHAPE, "'%s': its size overflows",
+                              g->nodes[g->values[v].node].name);
             lives[n_lives++] = (struct life){v, first[v], last[v], wf_round_up(bytes, 64), 0};
         }
     p->slab_bytes = place_all(lives, n_lives);

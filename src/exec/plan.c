@@ -7,10 +7,16 @@
 /* ---- passes ---------------------------------------------------------------------------------- */
 
 /* Computes a node of constants with the reference kernel. */
-static weft_status eval_ref(void *arg, const struct wf_node *n, const struct wf_tensor *in, struct wf_tensor *out)
+static weft_status eval_ref(void *arg, const struct wf_node *n, const struct wf_tensor *in,
+                            struct wf_tensor *out)
 {
     weft_ctx *ctx = arg;
-    struct wf_call c = {.ctx = ctx, .op = n->op, .attr = n->attr, .n_in = n->n_in, .n_out = n->n_out, .in = in,
+    struct wf_call c = {.ctx = ctx,
+                        .op = n->op,
+                        .attr = n->attr,
+                        .n_in = n->n_in,
+                        .n_out = n->n_out,
+                        .in = in,
                         .out = out};
 
     return wf_kernel_ref(n->op)->run(&c);
@@ -30,7 +36,8 @@ static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
 {
     unsigned mask = WF_PASS_ALL & ~fn->opts.passes_off;
     weft_graph *to = NULL;
-    weft_status st = wf_pass_resolve(fn->graph, fn->n_feeds, fn->feeds, p->feed_types, n_roots, p->roots, &p->graph);
+    weft_status st = wf_pass_resolve(fn->graph, fn->n_feeds, fn->feeds, p->feed_types, n_roots,
+                                     p->roots, &p->graph);
 
     if (st)
         return st;
@@ -69,7 +76,8 @@ static void add_slots(const struct wf_node *n, struct wf_type *in)
 
 static bool is_update(const struct wf_node *n)
 {
-    return n->op->id == WF_OP_apply || n->op->id == WF_OP_apply_rows || n->op->id == WF_OP_matmul_apply;
+    return n->op->id == WF_OP_apply || n->op->id == WF_OP_apply_rows ||
+           n->op->id == WF_OP_matmul_apply;
 }
 
 /* Operands of the call: the node's, or for an update its fixed places and the slots. */
@@ -83,10 +91,19 @@ static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct
     const weft_graph *g = p->graph;
     const struct wf_node *n = &g->nodes[k];
     int n_in = n_operands(n);
-    struct wf_type *in = wf_arena_alloc(&p->arena, sizeof *in * (size_t)(n_in + n->n_out + 1)), *to = in + n_in;
-    struct wf_tensor *tin = wf_arena_alloc(&p->arena, sizeof *tin * (size_t)(n_in + n->n_out + 1)), *tout = tin + n_in;
-    struct wf_kplan kp = {.ctx = p->ctx, .arena = &p->arena, .op = n->op, .attr = n->attr, .n_in = n_in,
-                          .n_out = n->n_out, .in = in, .out = to, .n_threads = wf_pool_size(p->ctx->pool)};
+    struct wf_type *in = wf_arena_alloc(&p->arena, sizeof *in * (size_t)(n_in + n->n_out + 1)),
+                   *to = in + n_in;
+    struct wf_tensor *tin = wf_arena_alloc(&p->arena, sizeof *tin * (size_t)(n_in + n->n_out + 1)),
+                     *tout = tin + n_in;
+    struct wf_kplan kp = {.ctx = p->ctx,
+                          .arena = &p->arena,
+                          .op = n->op,
+                          .attr = n->attr,
+                          .n_in = n_in,
+                          .n_out = n->n_out,
+                          .in = in,
+                          .out = to,
+                          .n_threads = wf_pool_size(p->ctx->pool)};
     const struct wf_kernel *kernel;
     weft_status st;
 
@@ -105,10 +122,21 @@ static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct
         tin[i].type = in[i];
     for (int i = 0; i < n->n_out; i++)
         tout[i].type = to[i];
-    *out = (struct wf_instr){.run = kernel->run, .name = n->name, .impl = kp.impl, .node = k, .flop = wf_flop(g, n),
-                              .is_update = is_update(n)};
-    out->call = (struct wf_call){.ctx = p->ctx, .pool = p->ctx->pool, .op = n->op, .attr = n->attr, .n_in = n_in,
-                                 .n_out = n->n_out, .in = tin, .out = tout, .state = kp.state,
+    *out = (struct wf_instr){.run = kernel->run,
+                             .name = n->name,
+                             .impl = kp.impl,
+                             .node = k,
+                             .flop = wf_flop(g, n),
+                             .is_update = is_update(n)};
+    out->call = (struct wf_call){.ctx = p->ctx,
+                                 .pool = p->ctx->pool,
+                                 .op = n->op,
+                                 .attr = n->attr,
+                                 .n_in = n_in,
+                                 .n_out = n->n_out,
+                                 .in = tin,
+                                 .out = tout,
+                                 .state = kp.state,
                                  .rng = {.seed = p->ctx->seed, .node = (uint32_t)n->uid}};
     p->scratch_bytes = wf_max_i64(p->scratch_bytes, (int64_t)kp.scratch_bytes);
     p->flop += out->flop;
@@ -154,7 +182,9 @@ static weft_status ensure_slots(struct wf_plan *p, weft_fn *fn)
             continue;
         seg = wf_store_find(fn->store, wf_val_node(p->graph, (weft_val){p->root[n->in[0]]})->name);
         if (!seg || !seg->flat)
-            return wf_err(WEFT_EINVAL, "'%s': only trainable f32 variables can be updated by an optimizer", n->name);
+            return wf_err(WEFT_EINVAL,
+                          "'%s': only trainable f32 variables can be updated by an optimizer",
+                          n->name);
         st = wf_store_slots(fn->store, seg, kept_slots(n, init), init);
         if (st)
             return st;
@@ -308,7 +338,8 @@ static void *address(const struct wf_plan *p, weft_fn *fn, int32_t v)
     }
 }
 
-static void bind_slots(const struct wf_plan *p, weft_fn *fn, const struct wf_node *n, struct wf_tensor *in)
+static void bind_slots(const struct wf_plan *p, weft_fn *fn, const struct wf_node *n,
+                       struct wf_tensor *in)
 {
     int64_t offset = p->loc[p->root[n->in[0]]].offset;
 

@@ -107,7 +107,8 @@ static void fill_slot(struct wf_store *s, const struct wf_segment *seg, int k)
 weft_status wf_store_reset(struct wf_store *s)
 {
     for (int64_t i = 0; i < s->n_seg; i++) {
-        weft_status st = wf_init_variable(s->ctx, s->seg[i].node, &s->seg[i].type, wf_store_data(s, &s->seg[i]));
+        weft_status st =
+            wf_init_variable(s->ctx, s->seg[i].node, &s->seg[i].type, wf_store_data(s, &s->seg[i]));
 
         if (st)
             return wf_err_wrap(st, "variable '%s'", s->seg[i].name);
@@ -150,5 +151,6 @@ weft_status wf_store_grads(struct wf_store *s)
     if (s->grads)
         return WEFT_OK;
     s->grads = wf_alloc_n(s->ctx, s->n_params + 1, sizeof *s->grads);
-    return s->grads ? WEFT_OK : wf_err_nomem(s->ctx, (size_t)s->n_params * sizeof(float), "gradient vector");
+    return s->grads ? WEFT_OK
+                    : wf_err_nomem(s->ctx, (size_t)s->n_params * sizeof(float), "gradient vector");
 }

@@ -99,11 +99,13 @@ void wf_autocast(weft_graph *g, const struct wf_op *op, int n_in, const weft_val
 void weft_autocast_push(weft_graph *g, weft_dtype dtype)
 {
     if (dtype != WEFT_F32 && !is_half(dtype)) {
-        wf_graph_fail(g, wf_err(WEFT_EDTYPE, "autocast: %s is not f32, f16 or bf16", weft_dtype_name(dtype)));
+        wf_graph_fail(
+            g, wf_err(WEFT_EDTYPE, "autocast: %s is not f32, f16 or bf16", weft_dtype_name(dtype)));
         return;
     }
     if (g->n_autocast == WF_COUNT(g->autocasts)) {
-        wf_graph_fail(g, wf_err(WEFT_ELIMIT, "autocast: over %d policies are open", WF_COUNT(g->autocasts)));
+        wf_graph_fail(
+            g, wf_err(WEFT_ELIMIT, "autocast: over %d policies are open", WF_COUNT(g->autocasts)));
         return;
     }
     g->autocasts[g->n_autocast++] = g->autocast;

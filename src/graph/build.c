@@ -136,8 +136,8 @@ static bool name_ok(const char *s)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-static weft_status copy_attr(weft_graph *g, const struct wf_op *op, const char *name, struct wf_attr *to,
-                             const struct wf_attr *from)
+static weft_status copy_attr(weft_graph *g, const struct wf_op *op, const char *name,
+                             struct wf_attr *to, const struct wf_attr *from)
 {
     if (from->kind != to->kind)
         return wf_err(WEFT_EINVAL, "%s: attribute '%s' has another type", op->name, name);
@@ -166,7 +166,8 @@ static weft_status copy_attr(weft_graph *g, const struct wf_op *op, const char *
     return WEFT_OK;
 }
 
-static weft_status fill_attrs(weft_graph *g, struct wf_node *n, int n_sets, const struct wf_set *sets)
+static weft_status fill_attrs(weft_graph *g, struct wf_node *n, int n_sets,
+                              const struct wf_set *sets)
 {
     const struct wf_op *op = n->op;
 
@@ -189,7 +190,8 @@ static weft_status fill_attrs(weft_graph *g, struct wf_node *n, int n_sets, cons
     }
     for (int i = 0; i < op->n_attrs; i++)
         if (!n->attr[i].given)
-            return wf_err(WEFT_EINVAL, "%s: attribute '%s' must be given", op->name, op->attr[i].name);
+            return wf_err(WEFT_EINVAL, "%s: attribute '%s' must be given", op->name,
+                          op->attr[i].name);
     return WEFT_OK;
 }
 
@@ -239,14 +241,15 @@ static weft_status check_size(const struct wf_node *n, const struct wf_type *t)
     char text[WF_TYPE_TEXT];
 
     if (t->rank < 0 || t->rank > WEFT_MAX_RANK)
-        return wf_err(WEFT_ESHAPE, "%s: the result would have rank %d, at most %d is possible", n->op->name, t->rank,
-                      WEFT_MAX_RANK);
+        return wf_err(WEFT_ESHAPE, "%s: the result would have rank %d, at most %d is possible",
+                      n->op->name, t->rank, WEFT_MAX_RANK);
     known.dtype = WEFT_F64;
     for (int i = 0; i < t->rank; i++)
         if (t->dim[i] < 0)
             known.dim[i] = 1;
     if (wf_type_bytes(&known) < 0)
-        return wf_err(WEFT_ESHAPE, "%s: the size of %s overflows", n->op->name, wf_type_text(t, text));
+        return wf_err(WEFT_ESHAPE, "%s: the size of %s overflows", n->op->name,
+                      wf_type_text(t, text));
     return WEFT_OK;
 }
 
@@ -301,8 +304,8 @@ static weft_status note_leaf(weft_graph *g, int32_t v)
     return WEFT_OK;
 }
 
-static weft_val build(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in, int n_sets,
-                      const struct wf_set *sets, const char *name, bool exact)
+static weft_val build(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in,
+                      int n_sets, const struct wf_set *sets, const char *name, bool exact)
 {
     struct wf_node n = {.op = op};
     weft_status st;
@@ -330,21 +333,23 @@ static weft_val build(weft_graph *g, const struct wf_op *op, int n_in, const wef
     return st ? fail(g, st) : (weft_val){n.first_out};
 }
 
-weft_val wf_build_named(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in, int n_sets,
-                        const struct wf_set *sets, const char *name)
+weft_val wf_build_named(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in,
+                        int n_sets, const struct wf_set *sets, const char *name)
 {
     const char *copy;
 
     if (g->st)
         return WEFT_NIL;
     if (!name_ok(name))
-        return fail(g, wf_err(WEFT_EINVAL, "'%.64s' is no name: spaces, quotes and backslashes are not allowed", name));
+        return fail(g, wf_err(WEFT_EINVAL,
+                              "'%.64s' is no name: spaces, quotes and backslashes are not allowed",
+                              name));
     copy = wf_arena_strdup(&g->arena, name);
     return copy ? build(g, op, n_in, in, n_sets, sets, copy, true) : fail(g, nomem(g));
 }
 
-weft_val wf_build_row(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in, int n_sets,
-                      const struct wf_set *sets)
+weft_val wf_build_row(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in,
+                      int n_sets, const struct wf_set *sets)
 {
     const char *name;
     weft_val cast[WF_MAX_IN];
@@ -354,7 +359,8 @@ weft_val wf_build_row(weft_graph *g, const struct wf_op *op, int n_in, const wef
     if ((g->autocast == WEFT_BF16 || g->autocast == WEFT_F16) && n_in > 0 && n_in <= WF_MAX_IN) {
         for (int i = 0; i < n_in; i++)
             if (in[i].id < 0 || in[i].id >= g->n_values)
-                return fail(g, wf_err(WEFT_EINVAL, "%s: input %d is no value of this graph", op->name, i));
+                return fail(
+                    g, wf_err(WEFT_EINVAL, "%s: input %d is no value of this graph", op->name, i));
         wf_autocast(g, op, n_in, in, cast);
         in = cast;
         if (g->st)
@@ -382,7 +388,8 @@ weft_val wf_binary(weft_graph *g, int op_id, weft_val a, weft_val b)
     return wf_build(g, op_id, 2, (weft_val[]){a, b}, 0, NULL);
 }
 
-weft_status wf_copy_node(weft_graph *to, const struct wf_node *n, const int32_t *in, int32_t *first_out)
+weft_status wf_copy_node(weft_graph *to, const struct wf_node *n, const int32_t *in,
+                         int32_t *first_out)
 {
     struct wf_node copy = {.op = n->op};
     const char *name, *device;
@@ -430,7 +437,8 @@ weft_status wf_copy_node(weft_graph *to, const struct wf_node *n, const int32_t 
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
-static weft_val leaf(weft_graph *g, int op_id, const char *name, int n_sets, const struct wf_set *sets)
+static weft_val leaf(weft_graph *g, int op_id, const char *name, int n_sets,
+                     const struct wf_set *sets)
 {
     const char *full;
 
@@ -463,14 +471,16 @@ static bool shape_ok(weft_graph *g, int rank, const int64_t *dim, const char *wh
     return true;
 }
 
-weft_val weft_placeholder(weft_graph *g, const char *name, weft_dtype dtype, int rank, const int64_t *dim)
+weft_val weft_placeholder(weft_graph *g, const char *name, weft_dtype dtype, int rank,
+                          const int64_t *dim)
 {
     int64_t shape[WEFT_MAX_RANK];
 
     if (g->st || !shape_ok(g, rank, dim, name ? name : "placeholder"))
         return WEFT_NIL;
     if (dtype <= WEFT_NONE || dtype >= WEFT_N_DTYPES)
-        return fail(g, wf_err(WEFT_EDTYPE, "placeholder '%s': dtype %d does not exist", name, (int)dtype));
+        return fail(
+            g, wf_err(WEFT_EDTYPE, "placeholder '%s': dtype %d does not exist", name, (int)dtype));
     for (int i = 0; i < rank; i++)
         shape[i] = dim[i] < 0 ? WEFT_ANY : dim[i];
     struct wf_set sets[] = {WF_SET_DTYPE("dtype", dtype), WF_SET_INTS("shape", rank, shape)};
@@ -488,7 +498,8 @@ weft_val weft_constant(weft_graph *g, const weft_tensor *value)
         return WEFT_NIL;
     if (bytes < 0 || value->dtype <= WEFT_NONE || value->dtype >= WEFT_N_DTYPES)
         return fail(g, wf_err(WEFT_EINVAL, "constant: dtype or shape is not valid"));
-    struct wf_set sets[] = {WF_SET_DTYPE("dtype", value->dtype), WF_SET_INTS("shape", value->rank, value->dim)};
+    struct wf_set sets[] = {WF_SET_DTYPE("dtype", value->dtype),
+                            WF_SET_INTS("shape", value->rank, value->dim)};
     data = wf_arena_alloc(&g->arena, (size_t)bytes + 64);
     if (!data)
         return fail(g, nomem(g));
@@ -549,7 +560,8 @@ weft_val weft_variable(weft_graph *g, const char *name, int rank, const int64_t 
     if (g->st || !shape_ok(g, rank, dim, name ? name : "variable"))
         return WEFT_NIL;
     if (o->size != sizeof *o || init < 0 || init >= WF_COUNT(init_names))
-        return fail(g, wf_err(WEFT_EINVAL, "variable '%s': options are not valid", name ? name : ""));
+        return fail(g,
+                    wf_err(WEFT_EINVAL, "variable '%s': options are not valid", name ? name : ""));
     if (init == WEFT_INIT_DEFAULT)
         init = rank >= 2 ? WEFT_INIT_GLOROT_UNIFORM : WEFT_INIT_ZEROS;
     struct wf_set sets[] = {
@@ -593,8 +605,9 @@ void weft_scope_pop(weft_graph *g)
 /* One part of a device: job:NAME, replica:N, task:N, device:KIND:N, cpu:N, gpu:N. */
 static bool device_part_ok(const char *p, size_t n)
 {
-    static const char *const heads[] = {"job:",        "replica:",    "task:", "device:CPU:", "device:GPU:",
-                                        "device:cpu:", "device:gpu:", "cpu:",  "gpu:"};
+    static const char *const heads[] = {
+        "job:",        "replica:",    "task:", "device:CPU:", "device:GPU:",
+        "device:cpu:", "device:gpu:", "cpu:",  "gpu:"};
 
     for (int i = 0; i < WF_COUNT(heads); i++) {
         size_t h = strlen(heads[i]);
@@ -603,7 +616,8 @@ static bool device_part_ok(const char *p, size_t n)
             continue;
         for (size_t k = h; k < n; k++) {
             bool digit = p[k] >= '0' && p[k] <= '9';
-            bool letter = (p[k] >= 'a' && p[k] <= 'z') || p[k] == '_' || (p[k] >= 'A' && p[k] <= 'Z');
+            bool letter =
+                (p[k] >= 'a' && p[k] <= 'z') || p[k] == '_' || (p[k] >= 'A' && p[k] <= 'Z');
 
             if (!digit && !(i == 0 && letter))
                 return false;
@@ -634,7 +648,8 @@ void weft_device_push(weft_graph *g, const char *device)
     const char *copy = device ? wf_arena_strdup(&g->arena, device) : NULL;
 
     if (!device || !device_ok(device)) {
-        fail(g, wf_err(WEFT_EINVAL, "device '%.64s': expected parts like /job:ps/task:0/cpu:0 or /device:GPU:0",
+        fail(g, wf_err(WEFT_EINVAL,
+                       "device '%.64s': expected parts like /job:ps/task:0/cpu:0 or /device:GPU:0",
                        device ? device : "(null)"));
         return;
     }
@@ -666,8 +681,8 @@ void weft_control(weft_graph *g, weft_val v, weft_val before)
         return;
     n = &g->nodes[g->values[v.id].node];
     if (g->values[before.id].node >= g->values[v.id].node) {
-        fail(g, wf_err(WEFT_EINVAL, "weft_control: '%s' was built after '%s'", weft_val_name(g, before),
-                       weft_val_name(g, v)));
+        fail(g, wf_err(WEFT_EINVAL, "weft_control: '%s' was built after '%s'",
+                       weft_val_name(g, before), weft_val_name(g, v)));
         return;
     }
     ctrl = wf_arena_alloc(&g->arena, sizeof *ctrl * (size_t)(n->n_ctrl + 1));
@@ -689,7 +704,8 @@ weft_val weft_named(weft_graph *g, weft_val v, const char *name)
     if (!wf_check_val(g, v, "weft_named"))
         return WEFT_NIL;
     if (!name || !name_ok(name))
-        return fail(g, wf_err(WEFT_EINVAL, "weft_named: a name without spaces or quotes is needed"));
+        return fail(g,
+                    wf_err(WEFT_EINVAL, "weft_named: a name without spaces or quotes is needed"));
     full = scoped(g, name);
     st = full ? set_name(g, g->values[v.id].node, full, false) : nomem(g);
     return st ? fail(g, st) : v;

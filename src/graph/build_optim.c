@@ -40,8 +40,8 @@ static weft_status unknown(const char *what, const char *word, const char *const
 
     for (int i = 0; i < n && at < (int)sizeof all - 32; i++)
         at += snprintf(all + at, sizeof all - (size_t)at, " %.30s", words[i]);
-    return wf_err(WEFT_ENOENT, "no %s '%s'%s%s%s; there are:%s", what, word, near ? ", did you mean '" : "",
-                  near ? near : "", near ? "'" : "", all);
+    return wf_err(WEFT_ENOENT, "no %s '%s'%s%s%s; there are:%s", what, word,
+                  near ? ", did you mean '" : "", near ? near : "", near ? "'" : "", all);
 }
 
 weft_status weft_optim_init(weft_optim *o, const char *name, const char *numbers)
@@ -124,7 +124,8 @@ weft_status weft_optim_schedule(weft_optim *o, const char *schedule, const char 
 /* ---- gradients of lookups -------------------------------------------------------------------- */
 
 /* A gradient made of embedding_grad nodes alone (one, or a sum): collects them. */
-static bool collect_lookups(const weft_graph *g, weft_val grad, int cap, weft_val *ids, weft_val *rows, int *n)
+static bool collect_lookups(const weft_graph *g, weft_val grad, int cap, weft_val *ids,
+                            weft_val *rows, int *n)
 {
     const struct wf_node *node = wf_val_node(g, grad);
 
@@ -169,7 +170,8 @@ static void join_lookups(weft_graph *g, weft_val table, int n, weft_val *ids, we
 
 #define MAX_LOOKUPS 64
 
-static weft_val build_update(weft_graph *g, const weft_optim *o, weft_val var, weft_val grad, weft_val scale)
+static weft_val build_update(weft_graph *g, const weft_optim *o, weft_val var, weft_val grad,
+                             weft_val scale)
 {
     struct wf_set sets[] = {
         WF_SET_STR("optimizer", o->name),
@@ -182,7 +184,8 @@ static weft_val build_update(weft_graph *g, const weft_optim *o, weft_val var, w
 
     if (wf_val_type_of(g, var)->rank == 2 && collect_lookups(g, grad, MAX_LOOKUPS, ids, rows, &n)) {
         join_lookups(g, var, n, ids, rows);
-        return wf_build(g, WF_OP_apply_rows, 5, (weft_val[]){var, ids[0], rows[0], o->learning_rate, scale}, 4, sets);
+        return wf_build(g, WF_OP_apply_rows, 5,
+                        (weft_val[]){var, ids[0], rows[0], o->learning_rate, scale}, 4, sets);
     }
     return wf_build(g, WF_OP_apply, 4, (weft_val[]){var, grad, o->learning_rate, scale}, 4, sets);
 }
@@ -199,7 +202,8 @@ static weft_val clip_scale(weft_graph *g, int n, const weft_val *grads, double l
 weft_status weft_apply_gradients(weft_graph *g, const weft_optim *o, int n, const weft_val *vars,
                                  const weft_val *grads, weft_val *updates)
 {
-    double clipnorm = o->number[WF_OPTIM_ATTR_CLIPNORM], global = o->number[WF_OPTIM_ATTR_GLOBAL_CLIPNORM];
+    double clipnorm = o->number[WF_OPTIM_ATTR_CLIPNORM],
+           global = o->number[WF_OPTIM_ATTR_GLOBAL_CLIPNORM];
     weft_val scale = WEFT_NIL, *given;
     int n_given = 0;
 
@@ -249,11 +253,12 @@ int weft_trainable(const weft_graph *g, int cap, weft_val *out)
     return n;
 }
 
-weft_status weft_minimize(weft_graph *g, weft_val loss, const weft_optim *o, int n, const weft_val *vars, int cap,
-                          weft_val *updates, int *n_updates)
+weft_status weft_minimize(weft_graph *g, weft_val loss, const weft_optim *o, int n,
+                          const weft_val *vars, int cap, weft_val *updates, int *n_updates)
 {
     int n_all = n > 0 ? n : weft_trainable(g, 0, NULL), kept = 0;
-    weft_val *mem = wf_alloc_n(g->ctx, 3 * (int64_t)n_all + 1, sizeof *mem), *all = mem, *grads, *ups;
+    weft_val *mem = wf_alloc_n(g->ctx, 3 * (int64_t)n_all + 1, sizeof *mem), *all = mem, *grads,
+             *ups;
     weft_status st = WEFT_OK;
 
     if (!mem)

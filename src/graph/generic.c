@@ -59,7 +59,8 @@ static weft_status parse_word(const char *name, const char **p, char out[MAX_STR
         return bad_value(name, *p, "a word or a quoted string");
     for (size_t i = 0; i < n; i++) {
         if (from[i] == '\\') {
-            if (i + 2 >= n || hex(from[i + 1]) < 0 || hex(from[i + 2]) < 0 || !(hex(from[i + 1]) | hex(from[i + 2])))
+            if (i + 2 >= n || hex(from[i + 1]) < 0 || hex(from[i + 2]) < 0 ||
+                !(hex(from[i + 1]) | hex(from[i + 2])))
                 return bad_value(name, from + i, "two hexadecimal digits after a backslash");
             out[at++] = (char)(hex(from[i + 1]) << 4 | hex(from[i + 2]));
             i += 2;
@@ -101,7 +102,8 @@ static weft_status parse_list(weft_graph *g, const char *name, const char **p, s
     while (**p != ']') {
         if (a->n == MAX_LIST)
             return wf_err(WEFT_ELIMIT, "attribute '%s': over %d items", name, MAX_LIST);
-        st = a->kind == WF_INTS ? parse_int(name, p, &ints[a->n]) : parse_float(name, p, &floats[a->n]);
+        st = a->kind == WF_INTS ? parse_int(name, p, &ints[a->n])
+                                : parse_float(name, p, &floats[a->n]);
         if (st)
             return st;
         a->n++;
@@ -147,8 +149,8 @@ static weft_status parse_value(weft_graph *g, const char *name, const char **p, 
     }
 }
 
-weft_status wf_parse_attrs(weft_graph *g, const struct wf_op *op, const char *text, const char **end,
-                           struct wf_set sets[WF_MAX_ATTRS], int *n_sets)
+weft_status wf_parse_attrs(weft_graph *g, const struct wf_op *op, const char *text,
+                           const char **end, struct wf_set sets[WF_MAX_ATTRS], int *n_sets)
 {
     const char *p = text;
 
@@ -161,10 +163,12 @@ weft_status wf_parse_attrs(weft_graph *g, const struct wf_op *op, const char *te
 
         if (p[n] != '=')
             return wf_err(WEFT_EPARSE, "%s: expected attribute=value at '%.24s'", op->name, p);
-        while (i < op->n_attrs && (strlen(op->attr[i].name) != n || strncmp(op->attr[i].name, p, n)))
+        while (i < op->n_attrs &&
+               (strlen(op->attr[i].name) != n || strncmp(op->attr[i].name, p, n)))
             i++;
         if (i == op->n_attrs)
-            return wf_err(WEFT_ENOENT, "%s: has no attribute '%.*s'", op->name, (int)(n < 32 ? n : 32), p);
+            return wf_err(WEFT_ENOENT, "%s: has no attribute '%.*s'", op->name,
+                          (int)(n < 32 ? n : 32), p);
         if (*n_sets == WF_MAX_ATTRS)
             return wf_err(WEFT_ELIMIT, "%s: too many attributes", op->name);
         s = &sets[(*n_sets)++];

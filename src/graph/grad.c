@@ -60,8 +60,8 @@ struct step {
 static weft_status step_back(struct sweep *s, int64_t k, const bool *wanted, struct step *b)
 {
     const struct wf_node node = s->g->nodes[k]; /* a copy: rules build nodes */
-    struct wf_grad r = {s->g, node.op, node.attr, node.n_in, node.n_out, b->in, b->out,
-                        b->dout, b->need, b->din, s->g->n_nodes};
+    struct wf_grad r = {s->g,   node.op, node.attr, node.n_in, node.n_out,   b->in,
+                        b->out, b->dout, b->need,   b->din,    s->g->n_nodes};
     bool any = false;
     weft_status st;
 
@@ -105,7 +105,8 @@ static weft_status run_sweep(struct sweep *s, const bool *wanted)
     for (int64_t k = s->first_node; k < s->n_nodes; k++)
         if (s->g->nodes[k].n_in > n_in)
             n_in = s->g->nodes[k].n_in;
-    mem = wf_alloc(s->g->ctx, sizeof(weft_val) * (size_t)(2 * n_in + 2 * WF_MAX_OUT) + (size_t)n_in);
+    mem =
+        wf_alloc(s->g->ctx, sizeof(weft_val) * (size_t)(2 * n_in + 2 * WF_MAX_OUT) + (size_t)n_in);
     if (!mem)
         return wf_err_nomem(s->g->ctx, 0, "gradient");
     b.in = (weft_val *)(void *)mem;
@@ -157,8 +158,8 @@ out:
     return wf_graph_fail(g, st);
 }
 
-weft_status weft_vjp(weft_graph *g, int n_out, const weft_val *outputs, const weft_val *cotangents, int n,
-                     const weft_val *values, weft_val *out)
+weft_status weft_vjp(weft_graph *g, int n_out, const weft_val *outputs, const weft_val *cotangents,
+                     int n, const weft_val *values, weft_val *out)
 {
     return vjp(g, 0, n_out, outputs, cotangents, n, values, out);
 }
@@ -174,8 +175,10 @@ weft_status weft_grad(weft_graph *g, weft_val loss, int n, const weft_val *value
     if (t->rank != 0 || !wf_is_float(t->dtype)) {
         char text[WF_TYPE_TEXT];
 
-        return wf_err(WEFT_ESHAPE, "weft_grad: the loss must be a float scalar, '%s' is %s: take its mean or sum",
-                      weft_val_name(g, loss), wf_type_text(t, text));
+        return wf_err(
+            WEFT_ESHAPE,
+            "weft_grad: the loss must be a float scalar, '%s' is %s: take its mean or sum",
+            weft_val_name(g, loss), wf_type_text(t, text));
     }
     one = wf_const_like(g, 1, loss);
     return weft_vjp(g, 1, &loss, &one, n, values, out);
@@ -238,7 +241,8 @@ static bool is_shared_weight(const weft_graph *g, weft_val a, weft_val b)
 {
     const struct wf_type *ta = wf_val_type_of(g, a), *tb = wf_val_type_of(g, b);
 
-    return ta->rank > 2 && tb->rank == 2 && ta->dim[ta->rank - 1] > 0 && tb->dim[0] > 0 && tb->dim[1] > 0;
+    return ta->rank > 2 && tb->rank == 2 && ta->dim[ta->rank - 1] > 0 && tb->dim[0] > 0 &&
+           tb->dim[1] > 0;
 }
 
 /* Y = op(A)·op(B):  dA = dY·op(B)ᵀ and dB = op(A)ᵀ·dY, each transposed back where A or B was;
@@ -249,7 +253,8 @@ weft_status grad_matmul(struct wf_grad *r)
     weft_val a = r->in[0], b = r->in[1], dy = r->dout[0];
 
     if (r->need[0]) {
-        weft_val d = ta ? weft_matmul(r->g, b, dy, WEFT_OPTS(weft_matmul_opts, .trans_a = tb, .trans_b = true))
+        weft_val d = ta ? weft_matmul(r->g, b, dy,
+                                      WEFT_OPTS(weft_matmul_opts, .trans_a = tb, .trans_b = true))
                         : weft_matmul(r->g, dy, b, WEFT_OPTS(weft_matmul_opts, .trans_b = !tb));
         r->din[0] = wf_reduce_to_like(r->g, d, a);
     }
@@ -260,7 +265,8 @@ weft_status grad_matmul(struct wf_grad *r)
             a = as_matrix(r->g, a);
             dy = as_matrix(r->g, dy);
         }
-        d = tb ? weft_matmul(r->g, dy, a, WEFT_OPTS(weft_matmul_opts, .trans_a = true, .trans_b = ta))
+        d = tb ? weft_matmul(r->g, dy, a,
+                             WEFT_OPTS(weft_matmul_opts, .trans_a = true, .trans_b = ta))
                : weft_matmul(r->g, a, dy, WEFT_OPTS(weft_matmul_opts, .trans_a = !ta));
         r->din[1] = wf_reduce_to_like(r->g, d, b);
     }

@@ -3,7 +3,8 @@
 
 weft_status no_grad_update(struct wf_grad *r)
 {
-    return wf_err(WEFT_ENOSUP, "%s changes a variable: take gradients of the value before it", r->op->name);
+    return wf_err(WEFT_ENOSUP, "%s changes a variable: take gradients of the value before it",
+                  r->op->name);
 }
 
 weft_status no_grad_plan(struct wf_grad *r)

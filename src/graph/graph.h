@@ -10,11 +10,11 @@
 
 struct wf_node {
     const struct wf_op *op;
-    int32_t uid;        /* kept by passes, copies and save: keys the random numbers */
+    int32_t uid; /* kept by passes, copies and save: keys the random numbers */
     int n_in, n_out, n_ctrl;
-    int32_t *in;        /* value ids, 0 where an optional operand is absent */
-    int32_t first_out;  /* outputs are values first_out .. first_out + n_out - 1 */
-    int32_t *ctrl;      /* node indices that must run before */
+    int32_t *in;       /* value ids, 0 where an optional operand is absent */
+    int32_t first_out; /* outputs are values first_out .. first_out + n_out - 1 */
+    int32_t *ctrl;     /* node indices that must run before */
     struct wf_attr *attr;
     const char *name;   /* never NULL */
     const char *device; /* "" for none */
@@ -38,13 +38,14 @@ struct weft_graph {
     int32_t *vars; /* value ids of the variables, in order of building */
     int64_t n_vars, cap_vars;
     int32_t next_uid;
-    int64_t n_symbols;  /* sizes introduced by placeholders: -2, -3, … */
+    int64_t n_symbols; /* sizes introduced by placeholders: -2, -3, … */
     struct wf_map names;
     const char *scope, *device;
     struct wf_scope *scopes, *devices; /* stacks */
-    weft_dtype autocast, autocasts[16]; /* the open policy (NONE or F32: none), and those around it */
+    weft_dtype autocast,
+        autocasts[16]; /* the open policy (NONE or F32: none), and those around it */
     int n_autocast;
-    weft_status st;     /* sticky */
+    weft_status st; /* sticky */
     char error[512];
 };
 
@@ -55,33 +56,76 @@ struct wf_set {
     const char *name;
     struct wf_attr value;
 };
-#define WF_SET_INT(n, v) {n, {.kind = WF_INT, .i = (v)}}
-#define WF_SET_BOOL(n, v) {n, {.kind = WF_BOOL, .i = (v) ? 1 : 0}}
-#define WF_SET_FLOAT(n, v) {n, {.kind = WF_FLOAT, .f = (v)}}
-#define WF_SET_STR(n, v) {n, {.kind = WF_STR, .s = (v)}}
-#define WF_SET_DTYPE(n, v) {n, {.kind = WF_DTYPE, .i = (v)}}
-#define WF_SET_INTS(n_, len, p) {n_, {.kind = WF_INTS, .n = (len), .ints = (p)}}
-#define WF_SET_FLOATS(n_, len, p) {n_, {.kind = WF_FLOATS, .n = (len), .floats = (p)}}
+#define WF_SET_INT(n, v)             \
+    {                                \
+        n,                           \
+        {                            \
+            .kind = WF_INT, .i = (v) \
+        }                            \
+    }
+#define WF_SET_BOOL(n, v)                     \
+    {                                         \
+        n,                                    \
+        {                                     \
+            .kind = WF_BOOL, .i = (v) ? 1 : 0 \
+        }                                     \
+    }
+#define WF_SET_FLOAT(n, v)             \
+    {                                  \
+        n,                             \
+        {                              \
+            .kind = WF_FLOAT, .f = (v) \
+        }                              \
+    }
+#define WF_SET_STR(n, v)             \
+    {                                \
+        n,                           \
+        {                            \
+            .kind = WF_STR, .s = (v) \
+        }                            \
+    }
+#define WF_SET_DTYPE(n, v)             \
+    {                                  \
+        n,                             \
+        {                              \
+            .kind = WF_DTYPE, .i = (v) \
+        }                              \
+    }
+#define WF_SET_INTS(n_, len, p)                      \
+    {                                                \
+        n_,                                          \
+        {                                            \
+            .kind = WF_INTS, .n = (len), .ints = (p) \
+        }                                            \
+    }
+#define WF_SET_FLOATS(n_, len, p)                        \
+    {                                                    \
+        n_,                                              \
+        {                                                \
+            .kind = WF_FLOATS, .n = (len), .floats = (p) \
+        }                                                \
+    }
 
 /* Build a node; returns its first value, or WEFT_NIL with the graph's sticky error set. Trailing absent inputs
  * may be left out. Everything is copied. */
 weft_val wf_build(weft_graph *g, int op_id, int n_in, const weft_val *in, int n_sets,
                   const struct wf_set *sets);
-weft_val wf_build_row(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in, int n_sets,
-                      const struct wf_set *sets);
+weft_val wf_build_row(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in,
+                      int n_sets, const struct wf_set *sets);
 /* The same under exactly this name, leaves too (a constant's data is set by the caller): for readers of graphs. */
-weft_val wf_build_named(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in, int n_sets,
-                        const struct wf_set *sets, const char *name);
+weft_val wf_build_named(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in,
+                        int n_sets, const struct wf_set *sets, const char *name);
 /* Short forms for ops without attributes. */
 weft_val wf_unary(weft_graph *g, int op_id, weft_val x);
 weft_val wf_binary(weft_graph *g, int op_id, weft_val a, weft_val b);
 
 /* The operands of a node as the open autocast policy wants them. */
-void wf_autocast(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in, weft_val *out);
+void wf_autocast(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in,
+                 weft_val *out);
 
 /* Attributes as text, up to the end of the line or one of "@^#{, which *end then points at. */
-weft_status wf_parse_attrs(weft_graph *g, const struct wf_op *op, const char *text, const char **end,
-                           struct wf_set sets[WF_MAX_ATTRS], int *n_sets);
+weft_status wf_parse_attrs(weft_graph *g, const struct wf_op *op, const char *text,
+                           const char **end, struct wf_set sets[WF_MAX_ATTRS], int *n_sets);
 
 /* Keep the first error of a graph (st and the thread's text); returns st. */
 weft_status wf_graph_fail(weft_graph *g, weft_status st);
@@ -152,7 +196,8 @@ weft_status wf_grad_expanded(struct wf_grad *r, const weft_val *expanded_outputs
 
 /* Append a copy of n (possibly of another graph) with the given inputs; name (made unique), device, uid, variable
  * index and constant data are kept, control dependencies are not. The type is inferred anew. */
-weft_status wf_copy_node(weft_graph *to, const struct wf_node *n, const int32_t *in, int32_t *first_out);
+weft_status wf_copy_node(weft_graph *to, const struct wf_node *n, const int32_t *in,
+                         int32_t *first_out);
 
 /* A pass builds a new graph from an old one, node by node. map[old value] = new value (0: not there yet). */
 struct wf_rewrite {
@@ -163,41 +208,46 @@ struct wf_rewrite {
     bool *live;  /* per old node: needed by the roots */
 };
 /* Starts a rewrite of what `roots` (value ids) need: data, control dependencies and updates of state. */
-weft_status wf_rewrite_begin(struct wf_rewrite *rw, const weft_graph *from, int n_roots, const int32_t *roots);
+weft_status wf_rewrite_begin(struct wf_rewrite *rw, const weft_graph *from, int n_roots,
+                             const int32_t *roots);
 /* Copies node k with its inputs mapped. */
 weft_status wf_rewrite_copy(struct wf_rewrite *rw, int64_t k);
 /* Maps the inputs of node k into rw->in. */
 void wf_rewrite_inputs(struct wf_rewrite *rw, int64_t k);
 /* Carries over control dependencies; on success *out is the new graph and roots[] are mapped. Frees the rest. */
-weft_status wf_rewrite_end(struct wf_rewrite *rw, weft_status st, int n_roots, int32_t *roots, weft_graph **out);
+weft_status wf_rewrite_end(struct wf_rewrite *rw, weft_status st, int n_roots, int32_t *roots,
+                           weft_graph **out);
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
 /* A copy of what the roots need, with the placeholders' types replaced by feed_types[i] for feeds[i]. */
-weft_status wf_pass_resolve(const weft_graph *g, int n_feeds, const int32_t *feeds, const struct wf_type *feed_types,
-                            int n_roots, int32_t *roots, weft_graph **out);
+weft_status wf_pass_resolve(const weft_graph *g, int n_feeds, const int32_t *feeds,
+                            const struct wf_type *feed_types, int n_roots, int32_t *roots,
+                            weft_graph **out);
 
 /* A copy of what the roots need with every float as f64, for gradient checks. */
 weft_status wf_pass_as_f64(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
 
 /* How a pass computes a node whose inputs are constants: fills out[] (memory is there). */
-typedef weft_status wf_eval_fn(void *arg, const struct wf_node *n, const struct wf_tensor *in, struct wf_tensor *out);
+typedef weft_status wf_eval_fn(void *arg, const struct wf_node *n, const struct wf_tensor *in,
+                               struct wf_tensor *out);
 
 enum wf_pass {
-    WF_PASS_FOLD = 1,     /* constants are computed once */
-    WF_PASS_CSE = 2,      /* equal nodes become one, random ones never */
-    WF_PASS_ALGEBRA = 4,  /* x + 0, x * 1, transposes into products, … */
-    WF_PASS_FUSE = 8,     /* products with their epilogues, element-wise chains */
+    WF_PASS_FOLD = 1,    /* constants are computed once */
+    WF_PASS_CSE = 2,     /* equal nodes become one, random ones never */
+    WF_PASS_ALGEBRA = 4, /* x + 0, x * 1, transposes into products, … */
+    WF_PASS_FUSE = 8,    /* products with their epilogues, element-wise chains */
     WF_PASS_ALL = 15,
 };
 /* Fold, CSE and algebra, as the mask says. Dead nodes disappear in any case. */
-weft_status wf_pass_simplify(const weft_graph *g, unsigned mask, wf_eval_fn *eval, void *arg, int n_roots,
-                             int32_t *roots, weft_graph **out);
+weft_status wf_pass_simplify(const weft_graph *g, unsigned mask, wf_eval_fn *eval, void *arg,
+                             int n_roots, int32_t *roots, weft_graph **out);
 /* Products that do a second job on their way: the sums of their operand's columns, the update of the variable whose
  * gradient they are. All types must be known. */
 weft_status wf_pass_join(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
 /* Which element-wise ops the kernels can run as a step of a program. All types must be known. */
 typedef bool wf_can_fuse_fn(const struct wf_op *op);
-weft_status wf_pass_fuse(const weft_graph *g, wf_can_fuse_fn *can_fuse, int n_roots, int32_t *roots, weft_graph **out);
+weft_status wf_pass_fuse(const weft_graph *g, wf_can_fuse_fn *can_fuse, int n_roots, int32_t *roots,
+                         weft_graph **out);
 
 #endif

@@ -27,7 +27,8 @@ static void mark_live(struct wf_rewrite *rw, int n_roots, const int32_t *roots)
     }
 }
 
-weft_status wf_rewrite_begin(struct wf_rewrite *rw, const weft_graph *from, int n_roots, const int32_t *roots)
+weft_status wf_rewrite_begin(struct wf_rewrite *rw, const weft_graph *from, int n_roots,
+                             const int32_t *roots)
 {
     weft_ctx *ctx = from->ctx;
     int n_in = 1;
@@ -105,7 +106,8 @@ static weft_status copy_vars(struct wf_rewrite *rw)
 
     for (int64_t k = 0; k < g->n_nodes; k++)
         if (g->nodes[k].var >= 0) {
-            weft_status st = wf_grow(g->ctx, &g->vars, &g->cap_vars, g->n_vars + 1, sizeof *g->vars);
+            weft_status st =
+                wf_grow(g->ctx, &g->vars, &g->cap_vars, g->n_vars + 1, sizeof *g->vars);
 
             if (st)
                 return st;
@@ -114,7 +116,8 @@ static weft_status copy_vars(struct wf_rewrite *rw)
     return WEFT_OK;
 }
 
-weft_status wf_rewrite_end(struct wf_rewrite *rw, weft_status st, int n_roots, int32_t *roots, weft_graph **out)
+weft_status wf_rewrite_end(struct wf_rewrite *rw, weft_status st, int n_roots, int32_t *roots,
+                           weft_graph **out)
 {
     weft_ctx *ctx = rw->from->ctx;
 
@@ -135,8 +138,9 @@ weft_status wf_rewrite_end(struct wf_rewrite *rw, weft_status st, int n_roots, i
     return st;
 }
 
-weft_status wf_pass_resolve(const weft_graph *g, int n_feeds, const int32_t *feeds, const struct wf_type *feed_types,
-                            int n_roots, int32_t *roots, weft_graph **out)
+weft_status wf_pass_resolve(const weft_graph *g, int n_feeds, const int32_t *feeds,
+                            const struct wf_type *feed_types, int n_roots, int32_t *roots,
+                            weft_graph **out)
 {
     struct wf_rewrite rw;
     weft_status st = wf_rewrite_begin(&rw, g, n_roots, roots);

@@ -140,14 +140,16 @@ weft_status weft_graph_dot(const weft_graph *g, char **out)
     if (st)
         return st;
     wf_buf_init(&b, g->ctx, MAX_TEXT);
-    wf_buf_printf(&b, "digraph weft {\n  node [shape=box, fontname=\"sans-serif\", fontsize=10];\n");
+    wf_buf_printf(&b,
+                  "digraph weft {\n  node [shape=box, fontname=\"sans-serif\", fontsize=10];\n");
     for (int64_t k = 0; k < g->n_nodes; k++) {
         const struct wf_node *n = &g->nodes[k];
         char type[WF_TYPE_TEXT] = "";
 
         if (n->n_out)
             wf_type_text(&g->values[n->first_out].type, type);
-        wf_buf_printf(&b, "  n%lld [label=\"%s\\n%s\\n%s\"%s];\n", (long long)k, n->name, n->op->name, type,
+        wf_buf_printf(&b, "  n%lld [label=\"%s\\n%s\\n%s\"%s];\n", (long long)k, n->name,
+                      n->op->name, type,
                       n->op->flags & WF_LEAF ? ", style=filled, fillcolor=lightgrey" : "");
         for (int i = 0; i < n->n_in; i++)
             if (n->in[i])
@@ -214,7 +216,8 @@ static weft_status read_value(struct reader *r, int32_t *out)
     if (st)
         return st;
     if (n >= r->n_nodes || k >= r->g->nodes[n].n_out)
-        return wf_err(WEFT_EPARSE, "%%%lld:%lld does not exist before this line", (long long)n, (long long)k);
+        return wf_err(WEFT_EPARSE, "%%%lld:%lld does not exist before this line", (long long)n,
+                      (long long)k);
     *out = r->g->nodes[n].first_out + (int32_t)k;
     return WEFT_OK;
 }
@@ -230,7 +233,9 @@ static weft_status read_op(struct reader *r, const struct wf_op **out)
     name[n] = '\0';
     *out = wf_op_find(r->g->ctx, name);
     if (!*out)
-        return wf_err(WEFT_ENOENT, "needs the op '%s', which this context does not have (register it first)", name);
+        return wf_err(WEFT_ENOENT,
+                      "needs the op '%s', which this context does not have (register it first)",
+                      name);
     r->p += n;
     return WEFT_OK;
 }
@@ -347,7 +352,8 @@ static weft_status read_node(struct reader *r, weft_val *in)
     if (!st)
         st = read_number(r, MAX_NODES, &number);
     if (!st && number != r->n_nodes)
-        st = wf_err(WEFT_EPARSE, "node %lld where %lld is due", (long long)number, (long long)r->n_nodes);
+        st = wf_err(WEFT_EPARSE, "node %lld where %lld is due", (long long)number,
+                    (long long)r->n_nodes);
     if (!st)
         st = expect(r, "=");
     skip(r);
@@ -382,11 +388,13 @@ weft_status weft_graph_parse(weft_ctx *ctx, const char *text, int64_t n, weft_gr
     weft_status st;
 
     if (n < 0 || n > MAX_TEXT || memchr(text, '\0', (size_t)n))
-        return wf_err(WEFT_EPARSE, "no graph text: %s", n < 0 || n > MAX_TEXT ? "its size" : "it holds a zero byte");
+        return wf_err(WEFT_EPARSE, "no graph text: %s",
+                      n < 0 || n > MAX_TEXT ? "its size" : "it holds a zero byte");
     st = weft_graph_new(ctx, &r.g);
     if (st)
         return st;
-    copy = wf_alloc(ctx, (size_t)n + 1); /* ends with a zero: the reader need not look out for the end */
+    copy = wf_alloc(ctx,
+                    (size_t)n + 1); /* ends with a zero: the reader need not look out for the end */
     in = wf_alloc_n(ctx, WF_MAX_IN, sizeof *in);
     if (!copy || !in) {
         st = wf_err_nomem(ctx, (size_t)n, "graph text");
@@ -401,7 +409,8 @@ weft_status weft_graph_parse(weft_ctx *ctx, const char *text, int64_t n, weft_gr
             r.p++;
             continue;
         }
-        st = r.n_nodes < MAX_NODES ? read_node(&r, in) : wf_err(WEFT_ELIMIT, "over %d nodes", MAX_NODES);
+        st = r.n_nodes < MAX_NODES ? read_node(&r, in)
+                                   : wf_err(WEFT_ELIMIT, "over %d nodes", MAX_NODES);
         r.n_nodes++;
         if (!st && *r.p == '\n')
             r.p++;

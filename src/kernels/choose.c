@@ -3,8 +3,8 @@
 #include "kernels/kernels.h"
 #include "kernels/ref/ref.h"
 
-#define KERNEL(op, impl, plan_fn, run_fn)                                                                \
-    weft_status plan_fn(struct wf_kplan *p);                                                             \
+#define KERNEL(op, impl, plan_fn, run_fn)    \
+    weft_status plan_fn(struct wf_kplan *p); \
     wf_kernel_fn run_fn;
 #include "kernels/kernels.def"
 #undef KERNEL
@@ -17,7 +17,7 @@ static const struct wf_kernel fast[] = {
 };
 
 static const struct wf_kernel reference[WF_N_OPS] = {
-#define OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, flags, doc)                         \
+#define OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, flags, doc) \
     {WF_OP_##name, "ref", NULL, ref},
 #include "op/ops.def"
 #undef OP

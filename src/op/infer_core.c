@@ -6,10 +6,12 @@ weft_status infer_declared(struct wf_infer *r)
     const struct wf_attr *shape = wf_in_attr(r, "shape");
 
     if (shape->n > WEFT_MAX_RANK)
-        return wf_infer_err(r, WEFT_ESHAPE, "rank %d, at most %d is possible", shape->n, WEFT_MAX_RANK);
+        return wf_infer_err(r, WEFT_ESHAPE, "rank %d, at most %d is possible", shape->n,
+                            WEFT_MAX_RANK);
     for (int i = 0; i < shape->n; i++)
         if (shape->ints[i] < 0 && r->op->id != WF_OP_placeholder)
-            return wf_infer_err(r, WEFT_ESHAPE, "only a placeholder may have a size that is not known");
+            return wf_infer_err(r, WEFT_ESHAPE,
+                                "only a placeholder may have a size that is not known");
     r->out[0] = wf_type_of((weft_dtype)wf_in_int(r, "dtype"), shape->n, shape->ints);
     return WEFT_OK;
 }
@@ -32,7 +34,8 @@ weft_status infer_matmul(struct wf_infer *r)
         return wf_infer_err(r, WEFT_EDTYPE, "both operands must have the same float type");
     if (a->rank < 2 || b->rank < 2)
         return wf_infer_err(r, WEFT_ESHAPE, "both operands need a rank of at least 2");
-    st = wf_same_dim(r, a->dim[a->rank - (ta ? 2 : 1)], b->dim[b->rank - (tb ? 1 : 2)], "inner sizes", &k);
+    st = wf_same_dim(r, a->dim[a->rank - (ta ? 2 : 1)], b->dim[b->rank - (tb ? 1 : 2)],
+                     "inner sizes", &k);
     if (st)
         return st;
     x = *a;

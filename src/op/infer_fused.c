@@ -5,7 +5,8 @@ static weft_status fill_outputs(struct wf_infer *r, const struct wf_type *shape)
 {
     const struct wf_attr *types = wf_in_attr(r, "out_types");
 
-    if (types->n != r->n_out || wf_in_attr(r, "outs")->n != r->n_out || wf_in_attr(r, "prog")->n % 5)
+    if (types->n != r->n_out || wf_in_attr(r, "outs")->n != r->n_out ||
+        wf_in_attr(r, "prog")->n % 5)
         return wf_infer_err(r, WEFT_EINVAL, "malformed program");
     for (int i = 0; i < r->n_out; i++) {
         r->out[i] = *shape;

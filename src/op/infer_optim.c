@@ -10,9 +10,11 @@ static weft_status check_optimizer(struct wf_infer *r)
     const char *bad;
 
     if (!row)
-        return wf_infer_err(r, WEFT_ENOENT, "no optimizer '%s'", wf_attr_str(r->op, r->attr, "optimizer"));
+        return wf_infer_err(r, WEFT_ENOENT, "no optimizer '%s'",
+                            wf_attr_str(r->op, r->attr, "optimizer"));
     if (params->n != row->n_attrs)
-        return wf_infer_err(r, WEFT_EINVAL, "%s takes %d numbers, got %d", row->name, row->n_attrs, params->n);
+        return wf_infer_err(r, WEFT_EINVAL, "%s takes %d numbers, got %d", row->name, row->n_attrs,
+                            params->n);
     bad = wf_optim_check(row, params->floats);
     if (bad)
         return wf_infer_err(r, WEFT_EINVAL, "%s: %s", row->name, bad);
@@ -23,7 +25,8 @@ static weft_status check_scalars(struct wf_infer *r, int from)
 {
     for (int i = from; i < r->n_in && i < from + 2; i++)
         if (r->in[i].dtype != WEFT_NONE && (r->in[i].dtype != WEFT_F32 || r->in[i].rank != 0))
-            return wf_infer_err(r, WEFT_ESHAPE, "learning rate and gradient scale must be f32 scalars");
+            return wf_infer_err(r, WEFT_ESHAPE,
+                                "learning rate and gradient scale must be f32 scalars");
     return check_optimizer(r);
 }
 

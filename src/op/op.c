@@ -19,9 +19,16 @@ struct registry {
 };
 
 static const struct wf_op builtin[WF_N_OPS] = {
-#define OP(name_, in_min, in_max, out_, attrs_, infer_, grad_, ref_, flags_, doc_)                       \
-    {.name = #name_, .n_in_min = in_min, .n_in_max = in_max, .n_out = out_, .attrs = attrs_,             \
-     .infer = infer_, .flags = flags_, .doc = doc_, .id = WF_OP_##name_},
+#define OP(name_, in_min, in_max, out_, attrs_, infer_, grad_, ref_, flags_, doc_) \
+    {.name = #name_,                                                               \
+     .n_in_min = in_min,                                                           \
+     .n_in_max = in_max,                                                           \
+     .n_out = out_,                                                                \
+     .attrs = attrs_,                                                              \
+     .infer = infer_,                                                              \
+     .flags = flags_,                                                              \
+     .doc = doc_,                                                                  \
+     .id = WF_OP_##name_},
 #include "op/ops.def"
 #undef OP
 };
@@ -164,7 +171,8 @@ const struct wf_op *wf_op_find(const weft_ctx *ctx, const char *name)
 
 /* ---- attribute values ------------------------------------------------------------------------ */
 
-const struct wf_attr *wf_attr(const struct wf_op *op, const struct wf_attr *values, const char *name)
+const struct wf_attr *wf_attr(const struct wf_op *op, const struct wf_attr *values,
+                              const char *name)
 {
     static const struct wf_attr none;
 
@@ -196,16 +204,19 @@ const char *wf_attr_str(const struct wf_op *op, const struct wf_attr *values, co
 static weft_status check_user_op(weft_ctx *ctx, const weft_user_op *u)
 {
     if (u->size != sizeof *u)
-        return wf_err(WEFT_EINVAL, "weft_user_op: size %zu, this library expects %zu", u->size, sizeof *u);
+        return wf_err(WEFT_EINVAL, "weft_user_op: size %zu, this library expects %zu", u->size,
+                      sizeof *u);
     if (!u->name || !*u->name || strlen(u->name) > 64)
         return wf_err(WEFT_EINVAL, "user op: a name of 1 to 64 characters is needed");
     for (const char *p = u->name; *p; p++)
-        if (!((*p >= 'a' && *p <= 'z') || (p > u->name && ((*p >= '0' && *p <= '9') || strchr("_.", *p)))))
+        if (!((*p >= 'a' && *p <= 'z') ||
+              (p > u->name && ((*p >= '0' && *p <= '9') || strchr("_.", *p)))))
             return wf_err(WEFT_EINVAL, "user op '%s': names are [a-z][a-z0-9_.]*", u->name);
     if (wf_op_find(ctx, u->name))
         return wf_err(WEFT_EEXIST, "user op '%s': the name is taken", u->name);
     if (u->n_in < 0 || u->n_in > WF_MAX_OUT || u->n_out < 1 || u->n_out > WF_MAX_OUT)
-        return wf_err(WEFT_EINVAL, "user op '%s': %d inputs and %d outputs", u->name, u->n_in, u->n_out);
+        return wf_err(WEFT_EINVAL, "user op '%s': %d inputs and %d outputs", u->name, u->n_in,
+                      u->n_out);
     if (!u->infer || !u->run)
         return wf_err(WEFT_EINVAL, "user op '%s': infer and run must be given", u->name);
     return WEFT_OK;
@@ -243,9 +254,11 @@ weft_status wf_user_op_run(const struct wf_call *c)
     weft_tensor in[WF_MAX_OUT], out[WF_MAX_OUT];
 
     for (int i = 0; i < c->n_in && i < WF_MAX_OUT; i++)
-        in[i] = weft_view(c->in[i].type.dtype, c->in[i].data, c->in[i].type.rank, c->in[i].type.dim);
+        in[i] =
+            weft_view(c->in[i].type.dtype, c->in[i].data, c->in[i].type.rank, c->in[i].type.dim);
     for (int i = 0; i < c->n_out; i++)
-        out[i] = weft_view(c->out[i].type.dtype, c->out[i].data, c->out[i].type.rank, c->out[i].type.dim);
+        out[i] = weft_view(c->out[i].type.dtype, c->out[i].data, c->out[i].type.rank,
+                           c->out[i].type.dim);
     return c->op->user->run(&call, in, out);
 }
 
@@ -269,8 +282,13 @@ weft_status weft_op_register(weft_ctx *ctx, const weft_user_op *u)
     }
     op = &r->rows[atomic_load(&r->n)];
     copy = wf_arena_alloc(&r->arena, sizeof *copy);
-    *op = (struct wf_op){.n_in_min = u->n_in, .n_in_max = u->n_in, .n_out = u->n_out, .infer = infer_user,
-                         .flags = u->random ? WF_RANDOM : 0, .doc = "user op", .user = copy};
+    *op = (struct wf_op){.n_in_min = u->n_in,
+                         .n_in_max = u->n_in,
+                         .n_out = u->n_out,
+                         .infer = infer_user,
+                         .flags = u->random ? WF_RANDOM : 0,
+                         .doc = "user op",
+                         .user = copy};
     op->name = wf_arena_strdup(&r->arena, u->name);
     op->attrs = wf_arena_strdup(&r->arena, u->attrs ? u->attrs : "");
     op->id = atomic_load(&r->n);
@@ -337,15 +355,18 @@ weft_status wf_axis(const struct wf_infer *r, int64_t axis, int rank, int *out)
     int64_t a = axis < 0 ? axis + rank : axis;
 
     if (a < 0 || a >= rank)
-        return wf_infer_err(r, WEFT_ERANGE, "axis %lld does not exist in rank %d", (long long)axis, rank);
+        return wf_infer_err(r, WEFT_ERANGE, "axis %lld does not exist in rank %d", (long long)axis,
+                            rank);
     *out = (int)a;
     return WEFT_OK;
 }
 
-weft_status wf_same_dim(const struct wf_infer *r, int64_t a, int64_t b, const char *what, int64_t *out)
+weft_status wf_same_dim(const struct wf_infer *r, int64_t a, int64_t b, const char *what,
+                        int64_t *out)
 {
     if (a >= 0 && b >= 0 && a != b)
-        return wf_infer_err(r, WEFT_ESHAPE, "%s differ (%lld, %lld)", what, (long long)a, (long long)b);
+        return wf_infer_err(r, WEFT_ESHAPE, "%s differ (%lld, %lld)", what, (long long)a,
+                            (long long)b);
     *out = a >= 0 ? a : b >= 0 ? b : a == b ? a : WEFT_ANY;
     return WEFT_OK;
 }

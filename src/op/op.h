@@ -20,10 +20,10 @@ enum wf_attr_kind { WF_INT, WF_FLOAT, WF_BOOL, WF_STR, WF_INTS, WF_FLOATS, WF_DT
 struct wf_attr {
     enum wf_attr_kind kind;
     bool given;
-    int64_t i;       /* INT, BOOL, DTYPE */
-    double f;        /* FLOAT */
-    const char *s;   /* STR */
-    int n;           /* INTS, FLOATS: length */
+    int64_t i;     /* INT, BOOL, DTYPE */
+    double f;      /* FLOAT */
+    const char *s; /* STR */
+    int n;         /* INTS, FLOATS: length */
     const int64_t *ints;
     const double *floats;
 };
@@ -40,14 +40,14 @@ struct wf_attr_spec {
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 enum wf_op_flags {
-    WF_EW = 1,          /* element-wise: out[i] depends on in[..][i] after broadcasting; may be fused */
-    WF_RANDOM = 2,      /* draws random numbers: never folded, never merged with a twin */
-    WF_EFFECT = 4,      /* changes something (variable, screen): never removed, never merged */
-    WF_COMMUTES = 8,    /* binary, operands may be swapped */
-    WF_VIEW = 16,       /* the output has the input's bytes in the input's order (reshape) */
-    WF_INPLACE = 32,    /* the first output may overwrite the first input of the same type */
-    WF_STATE_IN0 = 64,  /* input 0 is a variable that is updated */
-    WF_LEAF = 128,      /* placeholder, variable, constant: no kernel */
+    WF_EW = 1,     /* element-wise: out[i] depends on in[..][i] after broadcasting; may be fused */
+    WF_RANDOM = 2, /* draws random numbers: never folded, never merged with a twin */
+    WF_EFFECT = 4, /* changes something (variable, screen): never removed, never merged */
+    WF_COMMUTES = 8,   /* binary, operands may be swapped */
+    WF_VIEW = 16,      /* the output has the input's bytes in the input's order (reshape) */
+    WF_INPLACE = 32,   /* the first output may overwrite the first input of the same type */
+    WF_STATE_IN0 = 64, /* input 0 is a variable that is updated */
+    WF_LEAF = 128,     /* placeholder, variable, constant: no kernel */
 };
 
 struct wf_infer; /* below */
@@ -82,7 +82,8 @@ enum wf_op_id {
 };
 
 /* Attribute by name; it must exist in the row (a missing one is a bug and reads as zero). */
-const struct wf_attr *wf_attr(const struct wf_op *op, const struct wf_attr *values, const char *name);
+const struct wf_attr *wf_attr(const struct wf_op *op, const struct wf_attr *values,
+                              const char *name);
 int64_t wf_attr_int(const struct wf_op *op, const struct wf_attr *values, const char *name);
 double wf_attr_float(const struct wf_op *op, const struct wf_attr *values, const char *name);
 const char *wf_attr_str(const struct wf_op *op, const struct wf_attr *values, const char *name);
@@ -113,14 +114,16 @@ static inline const struct wf_attr *wf_in_attr(const struct wf_infer *r, const c
 }
 
 /* Helpers for rules. All errors say the op's name and the shapes. */
-weft_status wf_infer_err(const struct wf_infer *r, weft_status st, const char *fmt, ...) WEFT_PRINTF(3, 4);
+weft_status wf_infer_err(const struct wf_infer *r, weft_status st, const char *fmt, ...)
+    WEFT_PRINTF(3, 4);
 /* Counts the axis from the end when negative; ERANGE when it is not an axis of `rank`. */
 weft_status wf_axis(const struct wf_infer *r, int64_t axis, int rank, int *out);
 /* The common size of two broadcast sizes; ESHAPE when they cannot be. */
 weft_status wf_broadcast(const struct wf_infer *r, const struct wf_type *a, const struct wf_type *b,
                          struct wf_type *out);
 /* Two sizes that must be equal: the known one, or the symbol. */
-weft_status wf_same_dim(const struct wf_infer *r, int64_t a, int64_t b, const char *what, int64_t *out);
+weft_status wf_same_dim(const struct wf_infer *r, int64_t a, int64_t b, const char *what,
+                        int64_t *out);
 
 /* ---- kernel calls ---------------------------------------------------------------------------- */
 
@@ -137,7 +140,7 @@ struct wf_call {
     struct wf_rng_key rng;
     int64_t iteration; /* of updates: 1 in the first step */
     const void *state; /* what the kernel's plan function made */
-    void *scratch;     /* 64-byte aligned, as many bytes as the plan asked for; contents undefined */
+    void *scratch; /* 64-byte aligned, as many bytes as the plan asked for; contents undefined */
 };
 typedef weft_status wf_kernel_fn(const struct wf_call *);
 

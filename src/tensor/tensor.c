@@ -8,9 +8,9 @@ static const struct {
     const char *name;
     int64_t size;
 } dtypes[WEFT_N_DTYPES] = {
-    [WEFT_NONE] = {"none", 0}, [WEFT_F32] = {"f32", 4}, [WEFT_F64] = {"f64", 8},
+    [WEFT_NONE] = {"none", 0}, [WEFT_F32] = {"f32", 4},   [WEFT_F64] = {"f64", 8},
     [WEFT_F16] = {"f16", 2},   [WEFT_BF16] = {"bf16", 2}, [WEFT_I8] = {"i8", 1},
-    [WEFT_U8] = {"u8", 1},     [WEFT_I32] = {"i32", 4}, [WEFT_I64] = {"i64", 8},
+    [WEFT_U8] = {"u8", 1},     [WEFT_I32] = {"i32", 4},   [WEFT_I64] = {"i64", 8},
     [WEFT_BOOL] = {"bool", 1},
 };
 

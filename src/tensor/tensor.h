@@ -14,10 +14,10 @@ struct wf_type {
 };
 
 struct wf_type wf_type_of(weft_dtype dtype, int rank, const int64_t *dim);
-bool wf_type_known(const struct wf_type *t);            /* no symbolic size */
+bool wf_type_known(const struct wf_type *t);                               /* no symbolic size */
 bool wf_type_same_shape(const struct wf_type *a, const struct wf_type *b); /* certainly equal */
-int64_t wf_type_count(const struct wf_type *t);         /* elements; -1 on overflow or a symbol */
-int64_t wf_type_bytes(const struct wf_type *t);         /* likewise */
+int64_t wf_type_count(const struct wf_type *t); /* elements; -1 on overflow or a symbol */
+int64_t wf_type_bytes(const struct wf_type *t); /* likewise */
 /* "f32[32,784]"; a symbolic size prints as "?". Returns buf. */
 #define WF_TYPE_TEXT 128
 char *wf_type_text(const struct wf_type *t, char buf[WF_TYPE_TEXT]);
@@ -39,7 +39,8 @@ struct wf_tensor {
 
 /* One element as a double (exact for all but large i64) or as an int64, whatever the dtype. */
 double wf_get(const void *data, weft_dtype t, int64_t i);
-void wf_set(void *data, weft_dtype t, int64_t i, double v); /* rounds to nearest; to integers: truncates, saturates */
+void wf_set(void *data, weft_dtype t, int64_t i,
+            double v); /* rounds to nearest; to integers: truncates, saturates */
 int64_t wf_get_int(const void *data, weft_dtype t, int64_t i);
 void wf_set_int(void *data, weft_dtype t, int64_t i, int64_t v);
 

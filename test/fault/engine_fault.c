@@ -41,8 +41,8 @@ static weft_status whole_life(const weft_allocator *mem)
         st = weft_minimize(g, loss, &o, 0, NULL, 4, updates, &n);
     if (!st)
         st = weft_fn_new(g,
-                         WEFT_OPTS(weft_fn_opts, .n_feeds = 1, .feeds = &x, .n_fetches = 1, .fetches = &loss,
-                                   .n_updates = n, .updates = updates),
+                         WEFT_OPTS(weft_fn_opts, .n_feeds = 1, .feeds = &x, .n_fetches = 1,
+                                   .fetches = &loss, .n_updates = n, .updates = updates),
                          &fn);
     if (!st)
         st = weft_fn_run(fn, &feed, &out);

@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .memory_limit = 256 << 20), &ctx))
         abort();
     if (!weft_graph_parse(ctx, (const char *)data, (int64_t)size, &g) && !weft_graph_text(g, &a)) {
-        if (weft_graph_parse(ctx, a, (int64_t)strlen(a), &again) || weft_graph_text(again, &b) || strcmp(a, b))
+        if (weft_graph_parse(ctx, a, (int64_t)strlen(a), &again) || weft_graph_text(again, &b) ||
+            strcmp(a, b))
             abort();
     }
     weft_text_free(ctx, a);

@@ -35,8 +35,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int fd = file_of(data, size, path), to = file_of(data, 0, copy);
 
     if (npy_read(path, &a) == EXIT_DONE) {
-        if (npy_write(copy, &a) != EXIT_DONE || npy_read(copy, &b) != EXIT_DONE || a.dtype != b.dtype ||
-            a.rank != b.rank || weft_tensor_bytes(&a) != weft_tensor_bytes(&b) ||
+        if (npy_write(copy, &a) != EXIT_DONE || npy_read(copy, &b) != EXIT_DONE ||
+            a.dtype != b.dtype || a.rank != b.rank ||
+            weft_tensor_bytes(&a) != weft_tensor_bytes(&b) ||
             memcmp(a.data, b.data, (size_t)weft_tensor_bytes(&a)))
             abort();
     }

@@ -24,7 +24,7 @@ WEFT_API weft_status weft_op_call_error(weft_status st, const char *fmt, ...) WE
 
 typedef struct weft_user_op {
     size_t size;
-    const char *name;  /* [a-z][a-z0-9_.]*, not the name of a built-in op */
+    const char *name; /* [a-z][a-z0-9_.]*, not the name of a built-in op */
     int n_in, n_out;
     const char *attrs; /* "alpha:f=1.0 axis:i=-1"; types i f b s l F t. NULL: none */
     /* Fill dtype, rank and sizes of out[0..n_out). Sizes below zero are not known yet. */
@@ -33,10 +33,11 @@ typedef struct weft_user_op {
     weft_status (*run)(const weft_op_call *call, const weft_tensor *in, weft_tensor *out);
     /* Build the gradients with respect to the inputs from those of the outputs (id 0: none came).
      * Leave din[i] as it is for no gradient. NULL: not differentiable. */
-    weft_status (*grad)(weft_graph *g, const weft_val *in, const weft_val *out, const weft_val *dout,
-                        weft_val *din);
-    bool thread_dependent; /* its bits depend on the number of threads: reported by explain and by plans */
-    bool random;           /* never folded or merged */
+    weft_status (*grad)(weft_graph *g, const weft_val *in, const weft_val *out,
+                        const weft_val *dout, weft_val *din);
+    bool
+        thread_dependent; /* its bits depend on the number of threads: reported by explain and by plans */
+    bool random;          /* never folded or merged */
 } weft_user_op;
 
 /* The row is copied, its strings too. */

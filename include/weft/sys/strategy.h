@@ -32,7 +32,8 @@ typedef struct weft_strategy {
 } weft_strategy;
 
 /* Computes shard `shard` of the present step: everything but the updates of parameters. */
-WEFT_API weft_status weft_fn_compute(weft_fn *fn, int shard, const weft_tensor *feeds, weft_tensor *fetches);
+WEFT_API weft_status weft_fn_compute(weft_fn *fn, int shard, const weft_tensor *feeds,
+                                     weft_tensor *fetches);
 /* Runs the optimizer over what lies in weft_fn_gradients, once, on this machine. */
 WEFT_API weft_status weft_fn_update(weft_fn *fn);
 /* apply, commit, and on to the next step. */

@@ -11,7 +11,8 @@ static void widen_attrs(const struct wf_node *n, struct wf_attr *attr)
     }
 }
 
-static weft_status widen_data(weft_graph *to, const struct wf_type *from, const void *data, const void **out)
+static weft_status widen_data(weft_graph *to, const struct wf_type *from, const void *data,
+                              const void **out)
 {
     int64_t n = wf_type_count(from);
     double *p = wf_arena_alloc(&to->arena, (size_t)n * sizeof *p + 64);

@@ -18,7 +18,7 @@ struct fuse {
     struct wf_rewrite rw;
     const weft_graph *g;
     wf_can_fuse_fn *can_fuse;
-    int32_t *of;            /* per node: cluster number, or -1 */
+    int32_t *of; /* per node: cluster number, or -1 */
     struct cluster *clusters;
     int64_t n_clusters, cap_clusters;
     int32_t *use_first, *use; /* per value: readers are use[use_first[v] .. use_first[v + 1]) */
@@ -60,7 +60,8 @@ static weft_status find_uses(struct fuse *f, int n_roots, const int32_t *roots)
 /* Programs compute in f32; halves are widened when read and rounded when written. */
 static bool type_ok(const struct wf_type *t)
 {
-    return t->dtype == WEFT_F32 || t->dtype == WEFT_BF16 || t->dtype == WEFT_F16 || t->dtype == WEFT_BOOL;
+    return t->dtype == WEFT_F32 || t->dtype == WEFT_BF16 || t->dtype == WEFT_F16 ||
+           t->dtype == WEFT_BOOL;
 }
 
 /* A cast between floats is a copy in a program. */
@@ -120,11 +121,13 @@ static int64_t new_cluster(struct fuse *f, int64_t k, int32_t anchor, weft_statu
 {
     struct cluster *c;
 
-    *st = wf_grow(f->g->ctx, &f->clusters, &f->cap_clusters, f->n_clusters + 1, sizeof *f->clusters);
+    *st =
+        wf_grow(f->g->ctx, &f->clusters, &f->cap_clusters, f->n_clusters + 1, sizeof *f->clusters);
     if (*st)
         return -1;
     c = &f->clusters[f->n_clusters];
-    *c = (struct cluster){.n = 1, .anchor = anchor, .shape = &f->g->values[f->g->nodes[k].first_out].type};
+    *c = (struct cluster){
+        .n = 1, .anchor = anchor, .shape = &f->g->values[f->g->nodes[k].first_out].type};
     c->member[0] = (int32_t)k;
     f->of[k] = (int32_t)f->n_clusters;
     return f->n_clusters++;
@@ -159,14 +162,16 @@ static void try_merge(struct fuse *f, int32_t to, int32_t from, int64_t k)
 {
     struct cluster *a = &f->clusters[to], *b = &f->clusters[from], merged = *a;
 
-    if (a->n + b->n > MAX_MEMBERS || (a->anchor >= 0 && b->anchor >= 0) || !wf_type_same_shape(a->shape, b->shape))
+    if (a->n + b->n > MAX_MEMBERS || (a->anchor >= 0 && b->anchor >= 0) ||
+        !wf_type_same_shape(a->shape, b->shape))
         return;
     for (int m = 0; m < b->n; m++)
         f->of[b->member[m]] = to;
     merged.n = 0;
     for (int i = 0, j = 0; i < a->n || j < b->n;)
-        merged.member[merged.n++] =
-            j == b->n || (i < a->n && a->member[i] < b->member[j]) ? a->member[i++] : b->member[j++];
+        merged.member[merged.n++] = j == b->n || (i < a->n && a->member[i] < b->member[j])
+                                        ? a->member[i++]
+                                        : b->member[j++];
     merged.anchor = a->anchor >= 0 ? a->anchor : b->anchor;
     if (readers_come_later(f, &merged, to, k) && count_operands(f, &merged, to) <= MAX_OPERANDS) {
         *a = merged;
@@ -215,7 +220,8 @@ struct program {
 
 /* The register of a value: an operand's (made on first sight), or that of the step that computes it. Steps are numbered
  * from MAX_OPERANDS on until the number of operands is known. */
-static int register_of(struct fuse *f, struct program *p, const struct cluster *c, int32_t id, int32_t v)
+static int register_of(struct fuse *f, struct program *p, const struct cluster *c, int32_t id,
+                       int32_t v)
 {
     int32_t node = f->g->values[v].node;
 
@@ -235,11 +241,13 @@ static int register_of(struct fuse *f, struct program *p, const struct cluster *
     return p->n_operands++;
 }
 
-static void add_step(struct fuse *f, struct program *p, const struct cluster *c, int32_t id, const struct wf_node *n)
+static void add_step(struct fuse *f, struct program *p, const struct cluster *c, int32_t id,
+                     const struct wf_node *n)
 {
     int64_t *s = &p->prog[5 * p->n_steps++];
 
-    s[0] = n->op->id == WF_OP_broadcast_like || n->op->id == WF_OP_cast ? WF_OP_identity : n->op->id;
+    s[0] =
+        n->op->id == WF_OP_broadcast_like || n->op->id == WF_OP_cast ? WF_OP_identity : n->op->id;
     for (int i = 0; i < 3; i++)
         s[1 + i] = i < n_read(n) ? register_of(f, p, c, id, n->in[i]) : -1;
     s[4] = p->n_params;
@@ -289,8 +297,8 @@ static void make_program(struct fuse *f, struct program *p, const struct cluster
 }
 
 /* The anchor's op with a program behind it, and the anchor's own attributes. */
-static weft_val build_anchored(struct fuse *f, const struct wf_node *anchor, int n_in, const weft_val *in, int n_common,
-                               const struct wf_set *common)
+static weft_val build_anchored(struct fuse *f, const struct wf_node *anchor, int n_in,
+                               const weft_val *in, int n_common, const struct wf_set *common)
 {
     int id = anchor->op->id == WF_OP_matmul ? WF_OP_matmul_fused : WF_OP_conv_fused;
     struct wf_set sets[WF_MAX_ATTRS];
@@ -318,9 +326,12 @@ static weft_status emit_cluster(struct fuse *f, const struct cluster *c, int32_t
     for (int i = c->anchor >= 0 ? 1 : 0; i < p.n_operands; i++)
         in[n_in++].id = f->rw.map[p.operand[i]];
     struct wf_set common[] = {
-        WF_SET_INTS("prog", 5 * p.n_steps, p.prog), WF_SET_FLOATS("params", p.n_params, p.params),
-        WF_SET_INTS("outs", p.n_outs, p.outs),      WF_SET_INTS("out_types", p.n_outs, p.out_types),
-        WF_SET_INT("n", p.n_outs),                  WF_SET_INTS("shape", c->shape->rank, c->shape->dim),
+        WF_SET_INTS("prog", 5 * p.n_steps, p.prog),
+        WF_SET_FLOATS("params", p.n_params, p.params),
+        WF_SET_INTS("outs", p.n_outs, p.outs),
+        WF_SET_INTS("out_types", p.n_outs, p.out_types),
+        WF_SET_INT("n", p.n_outs),
+        WF_SET_INTS("shape", c->shape->rank, c->shape->dim),
     };
     out = c->anchor >= 0 ? build_anchored(f, &g->nodes[c->anchor], n_in, in, 5, common)
                          : wf_build(f->rw.to, WF_OP_fused, n_in, in, 6, common);

@@ -8,10 +8,11 @@ struct join {
     struct wf_rewrite rw;
     const weft_graph *g;
     int32_t *last_use, *n_uses; /* per value */
-    int32_t *sum_of;            /* per product: the node that sums its second factor's columns, or -1 */
-    int32_t *apply_of;          /* per product: the update that takes it, or -1 */
-    bool *gone;                 /* per node: joined into a product */
-    int32_t *last_read;         /* per value: the last node that reads its memory, views followed, updates aside */
+    int32_t *sum_of;   /* per product: the node that sums its second factor's columns, or -1 */
+    int32_t *apply_of; /* per product: the update that takes it, or -1 */
+    bool *gone;        /* per node: joined into a product */
+    int32_t *
+        last_read; /* per value: the last node that reads its memory, views followed, updates aside */
 };
 
 static int32_t view_root(const weft_graph *g, int32_t v)
@@ -50,9 +51,9 @@ static void find_uses(struct join *j, int n_roots, const int32_t *roots)
 
 static bool is_weight_gradient(const weft_graph *g, const struct wf_node *n)
 {
-    return n->op->id == WF_OP_matmul && n->n_ctrl == 0 && wf_node_int(n, "trans_a") && !wf_node_int(n, "trans_b") &&
-           g->values[n->first_out].type.rank == 2 && g->values[n->in[1]].type.rank == 2 &&
-           g->values[n->first_out].type.dtype == WEFT_F32;
+    return n->op->id == WF_OP_matmul && n->n_ctrl == 0 && wf_node_int(n, "trans_a") &&
+           !wf_node_int(n, "trans_b") && g->values[n->first_out].type.rank == 2 &&
+           g->values[n->in[1]].type.rank == 2 && g->values[n->first_out].type.dtype == WEFT_F32;
 }
 
 /* A sum over all axes but the last. */
@@ -87,10 +88,12 @@ static void pair_sums(struct join *j)
             const struct wf_node *m = &g->nodes[k];
             bool later = true;
 
-            if (!j->rw.live[k] || j->sum_of[k] >= 0 || !is_weight_gradient(g, m) || view_root(g, m->in[1]) != root ||
+            if (!j->rw.live[k] || j->sum_of[k] >= 0 || !is_weight_gradient(g, m) ||
+                view_root(g, m->in[1]) != root ||
                 g->values[m->in[1]].type.dim[1] != t->dim[t->rank - 1])
                 continue;
-            for (int64_t u = 0; u < k && later; u++) /* everybody who reads the sum must come after the product */
+            for (int64_t u = 0; u < k && later;
+                 u++) /* everybody who reads the sum must come after the product */
                 for (int i = 0; i < g->nodes[u].n_in; i++)
                     later &= g->nodes[u].in[i] != sum->first_out;
             if (later) {
@@ -103,7 +106,8 @@ static void pair_sums(struct join *j)
 
 static bool can_update_inside(const struct wf_node *a)
 {
-    return strcmp(wf_attr_str(a->op, a->attr, "optimizer"), "lamb") != 0; /* it needs the whole variable's norm */
+    return strcmp(wf_attr_str(a->op, a->attr, "optimizer"), "lamb") !=
+           0; /* it needs the whole variable's norm */
 }
 
 /* Pair each product with the update that alone reads it. */
@@ -120,8 +124,8 @@ static void pair_updates(struct join *j)
             continue;
         k = g->values[n->in[1]].node;
         if (!is_weight_gradient(g, &g->nodes[k]) || j->n_uses[n->in[1]] != 1 ||
-            g->nodes[g->values[n->in[0]].node].op->id != WF_OP_variable || j->last_read[n->in[0]] >= k ||
-            j->last_use[n->in[0]] != a)
+            g->nodes[g->values[n->in[0]].node].op->id != WF_OP_variable ||
+            j->last_read[n->in[0]] >= k || j->last_use[n->in[0]] != a)
             continue;
         for (int i = 2; i < n->n_in; i++)
             ready &= !n->in[i] || g->values[n->in[i]].node < k;
@@ -135,7 +139,8 @@ static void pair_updates(struct join *j)
 static weft_status emit_joined(struct join *j, int64_t k)
 {
     const weft_graph *g = j->g;
-    const struct wf_node *m = &g->nodes[k], *a = j->apply_of[k] >= 0 ? &g->nodes[j->apply_of[k]] : NULL;
+    const struct wf_node *m = &g->nodes[k],
+                         *a = j->apply_of[k] >= 0 ? &g->nodes[j->apply_of[k]] : NULL;
     const struct wf_node *sum = j->sum_of[k] >= 0 ? &g->nodes[j->sum_of[k]] : NULL;
     weft_val in[5] = {{0}}, out;
     struct wf_set sets[WF_MAX_ATTRS];
@@ -197,9 +202,11 @@ weft_status wf_pass_join(const weft_graph *g, int n_roots, int32_t *roots, weft_
     for (int64_t k = 0; k < g->n_nodes && !st; k++) {
         if (!j.rw.live[k] || j.gone[k])
             continue;
-        st = j.sum_of[k] >= 0 || j.apply_of[k] >= 0 ? emit_joined(&j, k) : wf_rewrite_copy(&j.rw, k);
+        st =
+            j.sum_of[k] >= 0 || j.apply_of[k] >= 0 ? emit_joined(&j, k) : wf_rewrite_copy(&j.rw, k);
         if (!st && g->nodes[k].op->id == WF_OP_placeholder)
-            j.rw.to->values[j.rw.map[g->nodes[k].first_out]].type = g->values[g->nodes[k].first_out].type;
+            j.rw.to->values[j.rw.map[g->nodes[k].first_out]].type =
+                g->values[g->nodes[k].first_out].type;
     }
     wf_free(g->ctx, j.last_use);
     wf_free(g->ctx, j.last_read);

@@ -40,8 +40,8 @@ static bool is_const(const struct simplify *s, int32_t v, double x)
 }
 
 /* a op neutral = a, when a already has the result's shape. */
-static int32_t drop_neutral(const struct simplify *s, const struct wf_type *out, const int32_t *in, double neutral,
-                            bool both)
+static int32_t drop_neutral(const struct simplify *s, const struct wf_type *out, const int32_t *in,
+                            double neutral, bool both)
 {
     if (is_const(s, in[1], neutral) && wf_type_same_shape(type_of(s, in[0]), out))
         return in[0];
@@ -51,8 +51,8 @@ static int32_t drop_neutral(const struct simplify *s, const struct wf_type *out,
 }
 
 /* The existing value that node n (with inputs in[]) equals, or 0. */
-static int32_t equal_to(const struct simplify *s, const struct wf_node *n, const struct wf_type *out,
-                        const int32_t *in)
+static int32_t equal_to(const struct simplify *s, const struct wf_node *n,
+                        const struct wf_type *out, const int32_t *in)
 {
     switch (n->op->id) {
     case WF_OP_identity:
@@ -83,7 +83,8 @@ static int32_t splat_of(const struct simplify *s, int32_t v)
 
 /* An element-wise node broadcasts by itself: where one operand has the result's shape, another that is one element
  * spread out may as well be that element. Changes in[]. */
-static void unspread(const struct simplify *s, const struct wf_node *n, const struct wf_type *out, int32_t *in)
+static void unspread(const struct simplify *s, const struct wf_node *n, const struct wf_type *out,
+                     int32_t *in)
 {
     for (int i = 0; i < n->n_in; i++) {
         int32_t one = in[i] ? splat_of(s, in[i]) : 0;
@@ -98,16 +99,18 @@ static void unspread(const struct simplify *s, const struct wf_node *n, const st
 
 /* A constant times the gradient that a cross-entropy made: the cross-entropy can do it on its way, when nobody else reads
  * that gradient. Returns the gradient, or 0. */
-static int32_t scale_inside(struct simplify *s, const struct wf_node *n, const struct wf_type *out, const int32_t *in)
+static int32_t scale_inside(struct simplify *s, const struct wf_node *n, const struct wf_type *out,
+                            const int32_t *in)
 {
     for (int i = 0; i < 2; i++) {
         int32_t x = in[i], c = in[1 - i];
         struct wf_node *loss = &s->rw.to->nodes[s->rw.to->values[x].node];
         struct wf_attr *scale;
 
-        if (loss->op->id != WF_OP_sparse_softmax_xent || s->rw.to->values[x].index != 1 || s->n_uses[n->in[i]] != 1 ||
-            node_of(s, c)->op->id != WF_OP_constant || wf_type_count(type_of(s, c)) != 1 ||
-            !wf_type_same_shape(type_of(s, x), out) || type_of(s, x)->dtype != WEFT_F32)
+        if (loss->op->id != WF_OP_sparse_softmax_xent || s->rw.to->values[x].index != 1 ||
+            s->n_uses[n->in[i]] != 1 || node_of(s, c)->op->id != WF_OP_constant ||
+            wf_type_count(type_of(s, c)) != 1 || !wf_type_same_shape(type_of(s, x), out) ||
+            type_of(s, x)->dtype != WEFT_F32)
             continue;
         scale = (struct wf_attr *)(uintptr_t)wf_attr(loss->op, loss->attr, "scale");
         if (scale->f != 1)
@@ -143,7 +146,8 @@ static int32_t as_sum(struct simplify *s, const struct wf_type *out, int32_t x)
 
 static bool foldable(const struct simplify *s, const struct wf_node *n, const int32_t *in)
 {
-    if (n->n_in == 0 || n->op->user || (n->op->flags & (WF_RANDOM | WF_EFFECT | WF_LEAF | WF_STATE_IN0)))
+    if (n->n_in == 0 || n->op->user ||
+        (n->op->flags & (WF_RANDOM | WF_EFFECT | WF_LEAF | WF_STATE_IN0)))
         return false;
     for (int i = 0; i < n->n_in; i++)
         if (in[i] && node_of(s, in[i])->op->id != WF_OP_constant)
@@ -158,7 +162,8 @@ static bool foldable(const struct simplify *s, const struct wf_node *n, const in
 }
 
 /* Compute the node and map its outputs to constants. *done stays false when its kernel declines. */
-static weft_status fold(struct simplify *s, const struct wf_node *n, const int32_t *in_vals, bool *done)
+static weft_status fold(struct simplify *s, const struct wf_node *n, const int32_t *in_vals,
+                        bool *done)
 {
     weft_graph *to = s->rw.to;
     struct wf_tensor few[16], out[WF_MAX_OUT], *in = few;
@@ -180,7 +185,8 @@ static weft_status fold(struct simplify *s, const struct wf_node *n, const int32
     if (s->eval(s->arg, n, in, out))
         return WEFT_OK; /* the error will come at run time, from the node itself */
     for (int i = 0; i < n->n_out; i++) {
-        weft_tensor t = weft_view(out[i].type.dtype, out[i].data, out[i].type.rank, out[i].type.dim);
+        weft_tensor t =
+            weft_view(out[i].type.dtype, out[i].data, out[i].type.rank, out[i].type.dim);
 
         s->rw.map[n->first_out + i] = weft_constant(to, &t).id;
     }
@@ -207,8 +213,10 @@ static bool same_attr(const struct wf_attr *a, const struct wf_attr *b)
 {
     return a->i == b->i && !memcmp(&a->f, &b->f, sizeof a->f) && a->n == b->n &&
            (a->kind != WF_STR || !strcmp(a->s ? a->s : "", b->s ? b->s : "")) &&
-           (a->kind != WF_INTS || !a->n || !memcmp(a->ints, b->ints, (size_t)a->n * sizeof *a->ints)) &&
-           (a->kind != WF_FLOATS || !a->n || !memcmp(a->floats, b->floats, (size_t)a->n * sizeof *a->floats));
+           (a->kind != WF_INTS || !a->n ||
+            !memcmp(a->ints, b->ints, (size_t)a->n * sizeof *a->ints)) &&
+           (a->kind != WF_FLOATS || !a->n ||
+            !memcmp(a->floats, b->floats, (size_t)a->n * sizeof *a->floats));
 }
 
 static bool mergeable(const struct wf_node *n)
@@ -217,7 +225,8 @@ static bool mergeable(const struct wf_node *n)
            (n->op->id != WF_OP_constant || wf_attr(n->op, n->attr, "shape")->n == 0);
 }
 
-static bool same_node(const struct simplify *s, const struct wf_node *a, const struct wf_node *n, const int32_t *in)
+static bool same_node(const struct simplify *s, const struct wf_node *a, const struct wf_node *n,
+                      const int32_t *in)
 {
     if (a->op != n->op || a->n_in != n->n_in || strcmp(a->device, n->device))
         return false;
@@ -311,8 +320,8 @@ static void count_uses(struct simplify *s, int n_roots, const int32_t *roots)
         s->n_uses[roots[i]]++;
 }
 
-weft_status wf_pass_simplify(const weft_graph *g, unsigned mask, wf_eval_fn *eval, void *arg, int n_roots,
-                             int32_t *roots, weft_graph **out)
+weft_status wf_pass_simplify(const weft_graph *g, unsigned mask, wf_eval_fn *eval, void *arg,
+                             int n_roots, int32_t *roots, weft_graph **out)
 {
     struct simplify s = {.mask = mask, .eval = eval, .arg = arg, .cap = 64};
     weft_status st = wf_rewrite_begin(&s.rw, g, n_roots, roots);
@@ -322,7 +331,9 @@ weft_status wf_pass_simplify(const weft_graph *g, unsigned mask, wf_eval_fn *eva
     if (!st) {
         s.table = wf_alloc_n(g->ctx, s.cap, sizeof *s.table);
         s.n_uses = wf_alloc_n(g->ctx, g->n_values, sizeof *s.n_uses);
-        st = s.table && s.n_uses ? WEFT_OK : wf_err_nomem(g->ctx, (size_t)s.cap * sizeof *s.table, "simplify");
+        st = s.table && s.n_uses
+                 ? WEFT_OK
+                 : wf_err_nomem(g->ctx, (size_t)s.cap * sizeof *s.table, "simplify");
     }
     if (!st)
         count_uses(&s, n_roots, roots);

@@ -6,7 +6,10 @@ wf_kernel_fn run_matmul;
 
 static int gemm_type(weft_dtype t)
 {
-    return t == WEFT_F32 ? WF_GEMM_F32 : t == WEFT_BF16 ? WF_GEMM_BF16 : t == WEFT_F16 ? WF_GEMM_F16 : -1;
+    return t == WEFT_F32    ? WF_GEMM_F32
+           : t == WEFT_BF16 ? WF_GEMM_BF16
+           : t == WEFT_F16  ? WF_GEMM_F16
+                            : -1;
 }
 
 /* The number of matrices in a type, and whether there is one for every batch item, or one for all. */
@@ -22,8 +25,9 @@ static bool batch_stride(const struct wf_type *t, const struct wf_type *y, int64
     return n == all || n == 1;
 }
 
-weft_status wf_matmul_desc(const struct wf_type *a, const struct wf_type *b, const struct wf_type *y, bool trans_a,
-                           bool trans_b, struct wf_gemm_desc *d)
+weft_status wf_matmul_desc(const struct wf_type *a, const struct wf_type *b,
+                           const struct wf_type *y, bool trans_a, bool trans_b,
+                           struct wf_gemm_desc *d)
 {
     int ta = gemm_type(a->dtype), tb = gemm_type(b->dtype), ty = gemm_type(y->dtype);
 

@@ -20,8 +20,8 @@ weft_status plan_fused(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-static void bind_run(struct wf_prog_run *r, const struct wf_prog *g, const struct wf_call *c, int first_in, int to,
-                     void *scratch)
+static void bind_run(struct wf_prog_run *r, const struct wf_prog *g, const struct wf_call *c,
+                     int first_in, int to, void *scratch)
 {
     r->prog = g;
     for (int i = to; i < g->n_operands; i++)
@@ -61,8 +61,8 @@ struct anchored {
     struct wf_conv *conv;
 };
 
-static void epilogue(void *arg, int thread, int64_t b, int64_t row, int64_t n_rows, int64_t col, int64_t n_cols,
-                     float *c, int64_t ldc)
+static void epilogue(void *arg, int thread, int64_t b, int64_t row, int64_t n_rows, int64_t col,
+                     int64_t n_cols, float *c, int64_t ldc)
 {
     const struct anchored *f = arg;
     int64_t n = f->cols, first = (b * f->rows + row) * n + col;
@@ -94,7 +94,8 @@ static weft_status plan_program(struct wf_kplan *p, struct anchored **out)
 static void add_scratch(struct wf_kplan *p, struct anchored *f)
 {
     f->prog_offset = (size_t)wf_round_up((int64_t)p->scratch_bytes, 64);
-    p->scratch_bytes = f->prog_offset + (size_t)(f->prog->thread_floats * p->n_threads) * sizeof(float);
+    p->scratch_bytes =
+        f->prog_offset + (size_t)(f->prog->thread_floats * p->n_threads) * sizeof(float);
     p->state = f;
 }
 

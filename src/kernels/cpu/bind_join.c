@@ -26,7 +26,8 @@ weft_status plan_matmul_sums(struct wf_kplan *p)
 
 weft_status run_matmul_sums(const struct wf_call *c)
 {
-    wf_gemm_run(c->state, c->pool, c->in[0].data, c->in[1].data, c->out[0].data, c->out[1].data, c->scratch);
+    wf_gemm_run(c->state, c->pool, c->in[0].data, c->in[1].data, c->out[0].data, c->out[1].data,
+                c->scratch);
     return WEFT_OK;
 }
 
@@ -49,8 +50,8 @@ static float *at(float *p, int64_t i)
     return p ? p + i : NULL;
 }
 
-static void update_piece(void *arg, int thread, int64_t b, int64_t row, int64_t n_rows, int64_t col, int64_t n_cols,
-                         float *c, int64_t ldc)
+static void update_piece(void *arg, int thread, int64_t b, int64_t row, int64_t n_rows, int64_t col,
+                         int64_t n_cols, float *c, int64_t ldc)
 {
     const struct joined *f = arg;
     const struct run *r = f->run;
@@ -62,8 +63,9 @@ static void update_piece(void *arg, int thread, int64_t b, int64_t row, int64_t 
     for (int64_t i = 0; i < (whole ? 1 : n_rows); i++) {
         int64_t first = (row + i) * n + col;
 
-        f->apply.fns->update[r->k.form](&r->k, whole ? n_rows * n : n_cols, r->w + first, c + i * ldc,
-                                        at(r->slot[0], first), at(r->slot[1], first), at(r->slot[2], first));
+        f->apply.fns->update[r->k.form](&r->k, whole ? n_rows * n : n_cols, r->w + first,
+                                        c + i * ldc, at(r->slot[0], first), at(r->slot[1], first),
+                                        at(r->slot[2], first));
     }
 }
 
@@ -75,7 +77,8 @@ weft_status plan_matmul_apply(struct wf_kplan *p)
 
     if (!f || !(f->run = wf_arena_alloc(p->arena, sizeof *f->run)))
         return wf_err_nomem(p->ctx, sizeof *f, "matmul");
-    st = wf_matmul_desc(&p->in[1], &p->in[2], &p->out[0], wf_kplan_int(p, "trans_a"), wf_kplan_int(p, "trans_b"), &d);
+    st = wf_matmul_desc(&p->in[1], &p->in[2], &p->out[0], wf_kplan_int(p, "trans_a"),
+                        wf_kplan_int(p, "trans_b"), &d);
     if (st)
         return st;
     d.col_sums = p->n_out > 1;
@@ -97,7 +100,8 @@ weft_status run_matmul_apply(const struct wf_call *c)
     f->run->w = c->in[0].data;
     for (int i = 0; i < WF_OPTIM_MAX_SLOTS; i++)
         f->run->slot[i] = c->in[c->n_in - WF_OPTIM_MAX_SLOTS + i].data;
-    wf_gemm_run(&f->gemm, c->pool, c->in[1].data, c->in[2].data, (char *)c->scratch + f->product_offset,
-                c->n_out > 1 ? c->out[1].data : NULL, c->scratch);
+    wf_gemm_run(&f->gemm, c->pool, c->in[1].data, c->in[2].data,
+                (char *)c->scratch + f->product_offset, c->n_out > 1 ? c->out[1].data : NULL,
+                c->scratch);
     return WEFT_OK;
 }

@@ -5,7 +5,8 @@ weft_status plan_apply(struct wf_kplan *p);
 weft_status plan_apply_rows(struct wf_kplan *p);
 wf_kernel_fn run_apply, run_apply_rows;
 
-void wf_apply_init(struct wf_apply *a, const struct wf_op *op, const struct wf_attr *attr, weft_simd level)
+void wf_apply_init(struct wf_apply *a, const struct wf_op *op, const struct wf_attr *attr,
+                   weft_simd level)
 {
     const struct wf_attr *s = wf_attr(op, attr, "schedule_params");
 
@@ -19,7 +20,8 @@ void wf_apply_init(struct wf_apply *a, const struct wf_op *op, const struct wf_a
     };
 }
 
-void wf_apply_scalars(const struct wf_apply *a, const struct wf_call *c, int first, struct wf_optim_scalars *out)
+void wf_apply_scalars(const struct wf_apply *a, const struct wf_call *c, int first,
+                      struct wf_optim_scalars *out)
 {
     const float *given_rate = c->in[first].data, *scale = c->in[first + 1].data;
     double rate = a->attrs[WF_OPTIM_ATTR_LR];
@@ -27,12 +29,14 @@ void wf_apply_scalars(const struct wf_apply *a, const struct wf_call *c, int fir
     if (given_rate)
         rate = *given_rate;
     else if (a->schedule)
-        rate = wf_schedule_rate(a->schedule, a->schedule_attrs, a->schedule_attrs + a->schedule->n_attrs,
+        rate = wf_schedule_rate(a->schedule, a->schedule_attrs,
+                                a->schedule_attrs + a->schedule->n_attrs,
                                 a->n_schedule - a->schedule->n_attrs, c->iteration - 1);
     wf_optim_prepare(a->row, a->attrs, rate, c->iteration, scale ? *scale : 1, out);
 }
 
-void wf_apply_run(const struct wf_apply *a, const struct wf_call *c, struct wf_pool *pool, double *lamb_sums)
+void wf_apply_run(const struct wf_apply *a, const struct wf_call *c, struct wf_pool *pool,
+                  double *lamb_sums)
 {
     struct wf_optim_scalars k;
     float *w = c->in[0].data, *slot[WF_OPTIM_MAX_SLOTS];
@@ -47,20 +51,27 @@ void wf_apply_run(const struct wf_apply *a, const struct wf_call *c, struct wf_p
         return;
     }
     wf_lamb_slots(a->fns, pool, &k, n, w, g, slot[0], slot[1], lamb_sums);
-    wf_lamb_apply(a->fns, pool, &k, wf_lamb_ratio(lamb_sums, wf_norm_blocks(n)), n, w, slot[0], slot[1]);
+    wf_lamb_apply(a->fns, pool, &k, wf_lamb_ratio(lamb_sums, wf_norm_blocks(n)), n, w, slot[0],
+                  slot[1]);
 }
 
 size_t wf_apply_rows_scratch(int64_t n)
 {
-    return (size_t)(wf_round_up(n * 8, 64) + 2 * wf_round_up(n * 4, 64) + wf_round_up(wf_dedupe_scratch(n), 64));
+    return (size_t)(wf_round_up(n * 8, 64) + 2 * wf_round_up(n * 4, 64) +
+                    wf_round_up(wf_dedupe_scratch(n), 64));
 }
 
-weft_status wf_apply_rows_run(const struct wf_apply *a, const struct wf_call *c, struct wf_pool *pool, void *scratch)
+weft_status wf_apply_rows_run(const struct wf_apply *a, const struct wf_call *c,
+                              struct wf_pool *pool, void *scratch)
 {
     int64_t n = wf_count(&c->in[1]), width = c->in[0].type.dim[1];
-    struct wf_dedupe d = {.ids = c->in[1].data, .wide = c->in[1].type.dtype == WEFT_I64, .id_stride = 1, .n = n,
+    struct wf_dedupe d = {.ids = c->in[1].data,
+                          .wide = c->in[1].type.dtype == WEFT_I64,
+                          .id_stride = 1,
+                          .n = n,
                           .n_rows = c->in[0].type.dim[0]};
-    struct wf_optim_table t = {.w = c->in[0].data, .width = width, .g = c->in[2].data, .g_stride = width};
+    struct wf_optim_table t = {
+        .w = c->in[0].data, .width = width, .g = c->in[2].data, .g_stride = width};
     struct wf_optim_scalars k;
     char *mem = scratch;
 

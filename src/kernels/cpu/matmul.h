@@ -6,7 +6,8 @@
 #include "kernels/kernels.h"
 
 /* Fill d from the operand types; WEFT_ENOSUP where the leading axes broadcast in a way that is no single stride. */
-weft_status wf_matmul_desc(const struct wf_type *a, const struct wf_type *b, const struct wf_type *y, bool trans_a,
-                           bool trans_b, struct wf_gemm_desc *d);
+weft_status wf_matmul_desc(const struct wf_type *a, const struct wf_type *b,
+                           const struct wf_type *y, bool trans_a, bool trans_b,
+                           struct wf_gemm_desc *d);
 
 #endif

@@ -32,7 +32,8 @@ static wf_kernel_fn run_widened;
 static const struct wf_kernel widened_kernel = {-1, "widened", NULL, run_widened};
 
 /* Types with halves widened, and the places of the copies. */
-static int64_t widen_types(int n, const struct wf_type *from, struct wf_type *to, struct place *places, int64_t at)
+static int64_t widen_types(int n, const struct wf_type *from, struct wf_type *to,
+                           struct place *places, int64_t at)
 {
     for (int i = 0; i < n; i++) {
         to[i] = from[i];
@@ -105,7 +106,8 @@ static void convert_tile(void *arg, int64_t tile, int thread)
     int64_t first = tile * TILE;
 
     (void)thread;
-    c->fn(c->to + first * c->to_size, c->from + first * c->from_size, wf_min_i64(TILE, c->n - first));
+    c->fn(c->to + first * c->to_size, c->from + first * c->from_size,
+          wf_min_i64(TILE, c->n - first));
 }
 
 static void convert(struct wf_pool *pool, struct convert c)
@@ -123,8 +125,8 @@ static weft_status run_widened(const struct wf_call *c)
     for (int i = 0; i < c->n_in; i++) {
         w->tin[i].data = w->in[i].offset < 0 ? c->in[i].data : scratch + w->in[i].offset;
         if (w->in[i].offset >= 0)
-            convert(c->pool, (struct convert){w->cvt->to_f32[c->in[i].type.dtype], w->tin[i].data, c->in[i].data, 4, 2,
-                                              w->in[i].count});
+            convert(c->pool, (struct convert){w->cvt->to_f32[c->in[i].type.dtype], w->tin[i].data,
+                                              c->in[i].data, 4, 2, w->in[i].count});
     }
     for (int i = 0; i < c->n_out; i++)
         w->tout[i].data = w->out[i].offset < 0 ? c->out[i].data : scratch + w->out[i].offset;
@@ -135,7 +137,8 @@ static weft_status run_widened(const struct wf_call *c)
     st = w->kernel->run(&inner);
     for (int i = 0; i < c->n_out && !st; i++)
         if (w->out[i].offset >= 0)
-            convert(c->pool, (struct convert){w->cvt->from_f32[c->out[i].type.dtype], c->out[i].data, w->tout[i].data,
-                                              2, 4, w->out[i].count});
+            convert(c->pool,
+                    (struct convert){w->cvt->from_f32[c->out[i].type.dtype], c->out[i].data,
+                                     w->tout[i].data, 2, 4, w->out[i].count});
     return st;
 }

@@ -44,7 +44,8 @@ weft_status ref_matmul(const struct wf_call *c)
     struct wf_type ba = batch_of(&a->type), bb = batch_of(&b->type), by = batch_of(&y->type);
 
     for (int64_t s = 0; s < wf_type_count(&by); s++) {
-        int64_t a0 = ref_broadcast_index(&ba, &by, s) * m * k, b0 = ref_broadcast_index(&bb, &by, s) * k * n;
+        int64_t a0 = ref_broadcast_index(&ba, &by, s) * m * k,
+                b0 = ref_broadcast_index(&bb, &by, s) * k * n;
 
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = 0; j < n; j++) {

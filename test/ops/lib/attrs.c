@@ -59,7 +59,8 @@ static weft_status read_value(struct parsed *p, int i, enum wf_attr_kind kind)
     return WEFT_OK;
 }
 
-weft_val op_build_text(weft_graph *g, const char *op, int n_in, const weft_val *in, const char *attrs)
+weft_val op_build_text(weft_graph *g, const char *op, int n_in, const weft_val *in,
+                       const char *attrs)
 {
     const struct wf_op *row = wf_op_find(g->ctx, op);
     struct parsed *p = calloc(1, sizeof *p);

@@ -30,7 +30,8 @@ static weft_val dense(weft_graph *g, const char *name, weft_val x, int64_t in, i
 }
 
 /* Losses of a classifier whose products are in `half` (F32: none); *plan gets the explanation. */
-static void train(weft_dtype half, unsigned passes_off, int threads, float loss_of[STEPS], char plan[4096])
+static void train(weft_dtype half, unsigned passes_off, int threads, float loss_of[STEPS],
+                  char plan[4096])
 {
     float xs[N * IN];
     int32_t ys[N];
@@ -59,8 +60,9 @@ static void train(weft_dtype half, unsigned passes_off, int threads, float loss_
     ok(weft_minimize(g, loss, &o, 0, NULL, 8, updates, &n));
     weft_autocast_pop(g);
     ok(weft_fn_new(g,
-                   WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){x, y}, .n_fetches = 1, .fetches = &loss,
-                             .n_updates = n, .updates = updates, .passes_off = passes_off),
+                   WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){x, y},
+                             .n_fetches = 1, .fetches = &loss, .n_updates = n, .updates = updates,
+                             .passes_off = passes_off),
                    &fn));
     feeds[0] = weft_view(WEFT_F32, xs, 2, (int64_t[]){N, IN});
     feeds[1] = weft_view(WEFT_I32, ys, 1, (int64_t[]){N});
@@ -137,7 +139,10 @@ static void convolutions_are_widened(void **state)
     y[1] = weft_cast(g, y[1], WEFT_F32);
     feeds[0] = weft_view(WEFT_F32, xs, 4, (int64_t[]){2, 8, 8, 8});
     feeds[1] = weft_view(WEFT_F32, ws, 4, (int64_t[]){3, 3, 8, 8});
-    ok(weft_fn_new(g, WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){x, w}, .n_fetches = 2, .fetches = y), &fn));
+    ok(weft_fn_new(g,
+                   WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){x, w},
+                             .n_fetches = 2, .fetches = y),
+                   &fn));
     ok(weft_fn_run(fn, feeds, out));
     f32 = out[0].data;
     memcpy(got, out[1].data, sizeof got);

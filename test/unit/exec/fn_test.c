@@ -49,7 +49,8 @@ static struct net make(const weft_ctx_opts *o)
     ok(weft_graph_new(n.ctx, &n.g));
     n.x = weft_placeholder(n.g, "x", WEFT_F32, 2, (int64_t[]){WEFT_ANY, IN});
     n.t = weft_placeholder(n.g, "t", WEFT_F32, 2, (int64_t[]){WEFT_ANY, OUT});
-    d = weft_sub(n.g, dense(n.g, "b", weft_relu(n.g, dense(n.g, "a", n.x, IN, HID)), HID, OUT), n.t);
+    d = weft_sub(n.g, dense(n.g, "b", weft_relu(n.g, dense(n.g, "a", n.x, IN, HID)), HID, OUT),
+                 n.t);
     n.loss = weft_op(n.g, "sum", 1, (weft_val[]){weft_mul(n.g, d, d)}, NULL);
     ok(weft_optim_init(&opt, "adam", "learning_rate=0.01"));
     ok(weft_minimize(n.g, n.loss, &opt, 0, NULL, 8, n.updates, &n.n_updates));
@@ -61,9 +62,10 @@ static weft_fn *train_fn(struct net *n, unsigned passes_off, bool ref)
     weft_fn *fn = NULL;
 
     ok(weft_fn_new(n->g,
-                   WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){n->x, n->t}, .n_fetches = 1,
-                             .fetches = &n->loss, .n_updates = n->n_updates, .updates = n->updates,
-                             .passes_off = passes_off, .reference_kernels = ref),
+                   WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){n->x, n->t},
+                             .n_fetches = 1, .fetches = &n->loss, .n_updates = n->n_updates,
+                             .updates = n->updates, .passes_off = passes_off,
+                             .reference_kernels = ref),
                    &fn));
     return fn;
 }
@@ -139,7 +141,8 @@ static void same_bits_for_any_number_of_threads(void **state)
 
 static void passes_change_results_only_within_rounding(void **state)
 {
-    static const unsigned off[] = {0, WEFT_PASS_FUSE, WEFT_PASS_CSE, WEFT_PASS_FOLD, WEFT_PASS_ALGEBRA, WEFT_PASS_ALL};
+    static const unsigned off[] = {
+        0, WEFT_PASS_FUSE, WEFT_PASS_CSE, WEFT_PASS_FOLD, WEFT_PASS_ALGEBRA, WEFT_PASS_ALL};
     float want = 0;
 
     (void)state;
@@ -262,8 +265,8 @@ static void a_missing_feed_is_named(void **state)
 
     (void)state;
     assert_int_equal(weft_fn_new(n.g,
-                                 WEFT_OPTS(weft_fn_opts, .n_feeds = 1, .feeds = &n.x, .n_fetches = 1,
-                                           .fetches = &n.loss),
+                                 WEFT_OPTS(weft_fn_opts, .n_feeds = 1, .feeds = &n.x,
+                                           .n_fetches = 1, .fetches = &n.loss),
                                  &fn),
                      WEFT_EINVAL);
     assert_non_null(strstr(weft_error(), "placeholder 't'"));
@@ -288,8 +291,10 @@ static void builders_keep_the_first_error(void **state)
     weft_scope_pop(g);
     assert_int_equal(a.id, 0);
     assert_int_equal(weft_graph_status(g), WEFT_ESHAPE);
-    assert_string_equal(weft_error(), "h1: matmul: f32[32,784] x f32[512,10]: inner sizes differ (784, 512)");
-    assert_int_equal(weft_fn_new(g, WEFT_OPTS(weft_fn_opts, .n_fetches = 1, .fetches = &b), &fn), WEFT_ESHAPE);
+    assert_string_equal(weft_error(),
+                        "h1: matmul: f32[32,784] x f32[512,10]: inner sizes differ (784, 512)");
+    assert_int_equal(weft_fn_new(g, WEFT_OPTS(weft_fn_opts, .n_fetches = 1, .fetches = &b), &fn),
+                     WEFT_ESHAPE);
     weft_graph_free(g);
     weft_ctx_free(ctx);
 }
@@ -309,7 +314,10 @@ static void nan_is_trapped_where_it_is_made(void **state)
     x = weft_placeholder(g, "x", WEFT_F32, 1, (int64_t[]){4});
     y = weft_named(g, weft_log(g, x), "culprit");
     y = weft_add(g, weft_op(g, "sum", 1, &y, NULL), weft_scalar(g, 1));
-    ok(weft_fn_new(g, WEFT_OPTS(weft_fn_opts, .n_feeds = 1, .feeds = &x, .n_fetches = 1, .fetches = &y, .trap_numerics = true), &fn));
+    ok(weft_fn_new(g,
+                   WEFT_OPTS(weft_fn_opts, .n_feeds = 1, .feeds = &x, .n_fetches = 1, .fetches = &y,
+                             .trap_numerics = true),
+                   &fn));
     assert_int_equal(weft_fn_run(fn, &feed, &out), WEFT_ENUMERIC);
     assert_non_null(strstr(weft_error(), "culprit"));
     assert_non_null(strstr(weft_error(), "element 2"));
@@ -328,7 +336,10 @@ static void functions_share_parameters(void **state)
     float want, copy[HID * OUT];
 
     (void)state;
-    ok(weft_fn_new(n.g, WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){n.x, n.t}, .n_fetches = 1, .fetches = &n.loss, .share = fn), &other));
+    ok(weft_fn_new(n.g,
+                   WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){n.x, n.t},
+                             .n_fetches = 1, .fetches = &n.loss, .share = fn),
+                   &other));
     for (int i = 0; i < 3; i++)
         step(fn, 16);
     want = step(other, 16); /* no update: twice the same */
@@ -350,7 +361,8 @@ static void variables_are_read_and_written_by_name(void **state)
     struct net n = make(NULL);
     weft_fn *fn = train_fn(&n, 0, false);
     float b[OUT] = {1, 2, 3, 4, 5, 6, 7}, back[OUT];
-    weft_tensor t = weft_view(WEFT_F32, b, 1, (int64_t[]){OUT}), r = weft_view(WEFT_F32, back, 1, (int64_t[]){OUT});
+    weft_tensor t = weft_view(WEFT_F32, b, 1, (int64_t[]){OUT}),
+                r = weft_view(WEFT_F32, back, 1, (int64_t[]){OUT});
     weft_segment s;
 
     (void)state;
@@ -380,9 +392,9 @@ static void gradients_lie_in_the_flat_vector_when_asked(void **state)
 
     (void)state;
     ok(weft_fn_new(n.g,
-                   WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){n.x, n.t}, .n_fetches = 1,
-                             .fetches = &n.loss, .n_updates = n.n_updates, .updates = n.updates,
-                             .flat_gradients = true),
+                   WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){n.x, n.t},
+                             .n_fetches = 1, .fetches = &n.loss, .n_updates = n.n_updates,
+                             .updates = n.updates, .flat_gradients = true),
                    &fn));
     for (int i = 0; i < 3; i++)
         assert_true(step(fn, 16) == step(plain, 16));
@@ -468,14 +480,16 @@ static void a_strategy_sees_every_point_of_a_step(void **state)
     (void)state;
     memset(&s, 0, sizeof s);
     ok(weft_fn_new(n.g,
-                   WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){n.x, n.t}, .n_fetches = 1,
-                             .fetches = &n.loss, .n_updates = n.n_updates, .updates = n.updates, .strategy = &strategy),
+                   WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){n.x, n.t},
+                             .n_fetches = 1, .fetches = &n.loss, .n_updates = n.n_updates,
+                             .updates = n.updates, .strategy = &strategy),
                    &fn));
     for (int t = 0; t < 3; t++) {
         step(whole, 32);
         for (int l = 0; l < 2; l++) {
-            weft_tensor feeds[2] = {weft_view(WEFT_F32, data + l * 16 * IN, 2, (int64_t[]){16, IN}),
-                                    weft_view(WEFT_F32, target + l * 16 * OUT, 2, (int64_t[]){16, OUT})};
+            weft_tensor feeds[2] = {
+                weft_view(WEFT_F32, data + l * 16 * IN, 2, (int64_t[]){16, IN}),
+                weft_view(WEFT_F32, target + l * 16 * OUT, 2, (int64_t[]){16, OUT})};
             weft_tensor loss = {.data = NULL};
 
             ok(weft_fn_compute(fn, l, feeds, &loss));
@@ -489,7 +503,8 @@ static void a_strategy_sees_every_point_of_a_step(void **state)
     assert_true(s.last_ready <= 1); /* the first layer's gradients come last */
     a = weft_fn_params(whole, &count);
     b = weft_fn_params(fn, &count);
-    for (int64_t i = 0; i < count; i++) /* the sum over two halves is the sum over the whole, but for rounding */
+    for (int64_t i = 0; i < count;
+         i++) /* the sum over two halves is the sum over the whole, but for rounding */
         assert_float_equal(a[i], b[i], 2e-3f);
     weft_fn_free(whole);
     weft_fn_free(fn);

@@ -28,15 +28,17 @@ static weft_status run_cube(const weft_op_call *call, const weft_tensor *in, wef
     (void)call;
     for (int64_t i = 0; i < weft_tensor_count(&in[0]); i++)
         if (in[0].dtype == WEFT_F64)
-            ((double *)out[0].data)[i] = ((double *)in[0].data)[i] * ((double *)in[0].data)[i] * ((double *)in[0].data)[i];
+            ((double *)out[0].data)[i] =
+                ((double *)in[0].data)[i] * ((double *)in[0].data)[i] * ((double *)in[0].data)[i];
         else
-            ((float *)out[0].data)[i] = ((float *)in[0].data)[i] * ((float *)in[0].data)[i] * ((float *)in[0].data)[i];
+            ((float *)out[0].data)[i] =
+                ((float *)in[0].data)[i] * ((float *)in[0].data)[i] * ((float *)in[0].data)[i];
     return WEFT_OK;
 }
 
 /* 3 x² dy */
-static weft_status grad_right(weft_graph *g, const weft_val *in, const weft_val *out, const weft_val *dout,
-                              weft_val *din)
+static weft_status grad_right(weft_graph *g, const weft_val *in, const weft_val *out,
+                              const weft_val *dout, weft_val *din)
 {
     weft_val x2 = weft_square(g, in[0]);
 
@@ -46,8 +48,8 @@ static weft_status grad_right(weft_graph *g, const weft_val *in, const weft_val 
 }
 
 /* 2 x² dy: a mistake */
-static weft_status grad_wrong(weft_graph *g, const weft_val *in, const weft_val *out, const weft_val *dout,
-                              weft_val *din)
+static weft_status grad_wrong(weft_graph *g, const weft_val *in, const weft_val *out,
+                              const weft_val *dout, weft_val *din)
 {
     weft_val x2 = weft_square(g, in[0]);
 
@@ -66,8 +68,9 @@ static weft_status check(bool wrong, weft_grad_check_result *r)
     weft_status st;
 
     ok(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .seed = 3), &ctx));
-    ok(weft_op_register(ctx, WEFT_OPTS(weft_user_op, .name = "cube", .n_in = 1, .n_out = 1, .infer = infer_cube,
-                                       .run = run_cube, .grad = wrong ? grad_wrong : grad_right)));
+    ok(weft_op_register(ctx, WEFT_OPTS(weft_user_op, .name = "cube", .n_in = 1, .n_out = 1,
+                                       .infer = infer_cube, .run = run_cube,
+                                       .grad = wrong ? grad_wrong : grad_right)));
     ok(weft_graph_new(ctx, &g));
     x = weft_placeholder(g, "x", WEFT_F32, 2, (int64_t[]){WEFT_ANY, 3});
     w = weft_variable(g, "w", 2, (int64_t[]){3, 4}, NULL);

@@ -88,7 +88,10 @@ static void a_loaded_graph_computes_the_same(void **state)
         weft_fn *fn;
 
         ok(weft_find(g[i], "x", &x));
-        ok(weft_fn_new(g[i], WEFT_OPTS(weft_fn_opts, .n_feeds = 1, .feeds = &x, .n_fetches = 1, .fetches = &loss), &fn));
+        ok(weft_fn_new(
+            g[i],
+            WEFT_OPTS(weft_fn_opts, .n_feeds = 1, .feeds = &x, .n_fetches = 1, .fetches = &loss),
+            &fn));
         ok(weft_fn_run(fn, &feed, &out));
         got[i] = *(const float *)out.data;
         weft_fn_free(fn);
@@ -107,14 +110,20 @@ static void malformed_text_is_named_with_its_line(void **state)
         {"weft graph 2\n", "line 1: expected"},
         {"weft graph 1\n%1 = relu()", "line 2: node 1 where 0 is due"},
         {"weft graph 1\n%0 = relu(%0) \"a\"", "line 2: %0:0 does not exist before this line"},
-        {"weft graph 1\n%0 = wobble() \"a\"", "needs the op 'wobble', which this context does not have"},
-        {"weft graph 1\n%0 = placeholder() dtype=f32 shape=[2] \"x\"\n%1 = relu(%0) \"x\"", "line 3: the name 'x' is taken"},
+        {"weft graph 1\n%0 = wobble() \"a\"",
+         "needs the op 'wobble', which this context does not have"},
+        {"weft graph 1\n%0 = placeholder() dtype=f32 shape=[2] \"x\"\n%1 = relu(%0) \"x\"",
+         "line 3: the name 'x' is taken"},
         {"weft graph 1\n%0 = placeholder() dtype=f99 shape=[2] \"x\"", "'f99' is no dtype"},
         {"weft graph 1\n%0 = placeholder() dtype=f32 shape=[2,] \"x\" @/job:", "device '/job:'"},
-        {"weft graph 1\n%0 = constant() dtype=f32 shape=[1000000000000] \"x\" {00}", "wants 4000000000000 bytes"},
+        {"weft graph 1\n%0 = constant() dtype=f32 shape=[1000000000000] \"x\" {00}",
+         "wants 4000000000000 bytes"},
         {"weft graph 1\n%0 = constant() dtype=f32 shape=[1] \"x\"", "a constant without data"},
-        {"weft graph 1\n%0 = variable() dtype=f32 shape=[99999999999,99999999999,99999999999] \"x\"", "overflows"},
-        {"weft graph 1\n%0 = placeholder() dtype=f32 shape=[2] colour=3 \"x\"", "has no attribute 'colour'"},
+        {"weft graph 1\n%0 = variable() dtype=f32 shape=[99999999999,99999999999,99999999999] "
+         "\"x\"",
+         "overflows"},
+        {"weft graph 1\n%0 = placeholder() dtype=f32 shape=[2] colour=3 \"x\"",
+         "has no attribute 'colour'"},
         {"weft graph 1\n%0 = placeholder() dtype=f32 shape=[1,2,3,4,5,6,7,8,9] \"x\"", "rank 9"},
     };
     weft_ctx *ctx;
