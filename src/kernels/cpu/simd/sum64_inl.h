@@ -50,7 +50,7 @@ WF_SIMD_INLINE double wf_sum64_fold(const struct wf_sum64 *s)
 {
     double lane[WF_SUM64_LANES];
 
-    memcpy(lane, s->v, sizeof lane);
+    memcpy(lane, s, sizeof lane); /* v is all there is */
     for (int half = WF_SUM64_LANES / 2; half; half /= 2)
         for (int i = 0; i < half; i++)
             lane[i] += lane[i + half];
