@@ -584,7 +584,8 @@ WF_SIMD_INLINE vf vf_from_bf16(vi h) { return (vf)vi_shl(h, 16); }
 WF_SIMD_INLINE vi vi_to_bf16(vf x)
 {
     vi b = (vi)x;
-    vi r = vi_srl(b + vi_set1(0x7fff) + (vi_srl(b, 16) & 1), 16);
+    vu rounded = (vu)b + (vu)vi_set1(0x7fff) + (vu)(vi_srl(b, 16) & 1); /* a NaN may wrap round */
+    vi r = vi_srl((vi)rounded, 16);
 
     return vi_select(vm_isnan(x), vi_srl(b, 16) | vi_set1(0x40), r);
 }
