@@ -306,7 +306,7 @@ static weft_status visit(struct simplify *s, int64_t k)
         s->rw.to->values[same].type = *out;
     if (twin)
         *twin = (int32_t)s->rw.to->n_nodes;
-    return st;
+    return WEFT_OK;
 }
 
 static void count_uses(struct simplify *s, int n_roots, const int32_t *roots)

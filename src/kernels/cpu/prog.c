@@ -31,7 +31,7 @@ bool wf_kernel_can_fuse(const struct wf_op *op)
 static void merge_dims(struct wf_prog_operand *o, const struct wf_type *t,
                        const struct wf_type *shape)
 {
-    int64_t stride = 1, dims[WEFT_MAX_RANK], strides[WEFT_MAX_RANK];
+    int64_t stride = 1, dims[WEFT_MAX_RANK] = {0}, strides[WEFT_MAX_RANK] = {0};
     int n = 0;
 
     for (int a = shape->rank - 1, b = t->rank - 1; a >= 0; a--, b--) {

@@ -76,7 +76,8 @@ static weft_fn *make(weft_ctx *ctx, weft_graph **graph, weft_tensor feeds[2])
     ok(weft_graph_new(ctx, &g));
     x = weft_placeholder(g, "x", WEFT_F32, 4, (int64_t[]){8, 12, 12, 2});
     y = weft_placeholder(g, "y", WEFT_I32, 1, (int64_t[]){8});
-    h = weft_relu(g, weft_conv(g, x, weft_variable(g, "k", 4, (int64_t[]){3, 3, 2, 16}, NULL), NULL));
+    h = weft_relu(g,
+                  weft_conv(g, x, weft_variable(g, "k", 4, (int64_t[]){3, 3, 2, 16}, NULL), NULL));
     h = weft_max_pool(g, h, NULL);
     h = weft_reshape(g, h, 2, (int64_t[]){8, 400});
     h = weft_layer_norm(g, h, weft_variable(g, "gamma", 1, (int64_t[]){400}, NULL), WEFT_NIL, NULL);
@@ -85,8 +86,8 @@ static weft_fn *make(weft_ctx *ctx, weft_graph **graph, weft_tensor feeds[2])
     ok(weft_optim_init(&o, "adam", "global_clipnorm=1"));
     ok(weft_minimize(g, loss, &o, 0, NULL, 16, updates, &n));
     ok(weft_fn_new(g,
-                   WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){x, y}, .n_fetches = 1,
-                             .fetches = &loss, .n_updates = n, .updates = updates),
+                   WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){x, y},
+                             .n_fetches = 1, .fetches = &loss, .n_updates = n, .updates = updates),
                    &fn));
     feeds[0] = weft_view(WEFT_F32, xs, 4, (int64_t[]){8, 12, 12, 2});
     feeds[1] = weft_view(WEFT_I32, ys, 1, (int64_t[]){8});
