@@ -10,6 +10,8 @@ set_property(CACHE WEFT_ONEDNN PROPERTY STRINGS AUTO ON OFF)
 
 set(WEFT_LINK_LIBRARIES PkgConfig::jansson Threads::Threads m ${CMAKE_DL_LIBS})
 set(WEFT_PC_REQUIRES jansson)
+set(WEFT_PC_TARGETS jansson) # PkgConfig:: names, in the order of their modules in WEFT_PC_MODULES
+set(WEFT_PC_MODULES jansson)
 set(WEFT_PC_LIBS "-pthread -lm")
 
 set(WEFT_ZLIB "")
@@ -21,6 +23,34 @@ if(ZLIB_FOUND)
 else()
     message(STATUS "zlib not found: compressed files will not be read")
 endif()
+
+# Optional readers. Each found library defines WF_HAVE_X for the data layer and is linked; SQLite and libpq bring much
+# with them, so only their headers are used and the library is loaded when a query needs it (src/data/dl.c).
+function(weft_optional name module linked what)
+    pkg_check_modules(${name} IMPORTED_TARGET ${module})
+    string(TOUPPER ${name} upper)
+    if(NOT ${name}_FOUND)
+        message(STATUS "${module} not found: ${what}")
+        return()
+    endif()
+    add_compile_definitions(WF_HAVE_${upper})
+    if(linked)
+        list(APPEND WEFT_LINK_LIBRARIES PkgConfig::${name})
+        list(APPEND WEFT_PC_REQUIRES ${module})
+        list(APPEND WEFT_PC_TARGETS ${name})
+        list(APPEND WEFT_PC_MODULES ${module})
+    else()
+        include_directories(SYSTEM ${${name}_INCLUDE_DIRS})
+    endif()
+    foreach(list LINK_LIBRARIES PC_REQUIRES PC_TARGETS PC_MODULES)
+        set(WEFT_${list} ${WEFT_${list}} PARENT_SCOPE)
+    endforeach()
+endfunction()
+weft_optional(zstd libzstd ON ".zst files will not be read")
+weft_optional(jpeg libjpeg ON "JPEG images will not be read")
+weft_optional(png libpng ON "PNG images will not be read")
+weft_optional(sqlite sqlite3 OFF "SQLite files will not be read")
+weft_optional(pq libpq OFF "PostgreSQL tables will not be read")
 
 # oneDNN is not linked: one file is compiled against its headers and loads the library on demand.
 if(NOT WEFT_ONEDNN STREQUAL "OFF")

@@ -8,6 +8,7 @@
  *   optim.h   optimizers and schedules
  *   fn.h      functions: planning and running
  *   check.h   gradient check
+ *   data.h    datasets: pipelines that feed a trainer
  *   sys/      for people who add ops and measure machines */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
@@ -15,6 +16,7 @@
 #include "weft/autocast.h"
 #include "weft/base.h"
 #include "weft/check.h"
+#include "weft/data.h"
 #include "weft/fn.h"
 #include "weft/graph.h"
 #include "weft/ops.h"

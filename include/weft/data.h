@@ -1,0 +1,240 @@
+/* weft/data.h - Datasets: pipelines that feed a trainer.
+ *
+ * A pipeline is a recipe, built like a graph: sources and transformations are nodes of a weft_data, held by
+ * small handles. Builders are sticky: the first error is kept with its text, later builders return the null
+ * handle, and making an iterator reports it. Nothing is read ahead before an iterator exists.
+ *
+ * A dataset yields elements; an element is a fixed list of named columns, each a tensor. Batching stacks
+ * elements, so that a batch is again an element with one more axis. Every order is a pure function of seeds, and
+ * every iterator can save its position and go on from it with the same elements.
+ *
+ *   weft_data *d;
+ *   weft_iter *it;
+ *   weft_batch *b;
+ *   weft_data_new(ctx, &d);
+ *   weft_ds s = weft_ds_csv(d, "train-*.csv.gz", WEFT_OPTS(weft_csv_opts, .label = "price"));
+ *   s = weft_ds_shuffle(d, s, 10000, NULL);
+ *   s = weft_ds_batch(d, s, 32, NULL);
+ *   st = weft_iter_new(d, s, NULL, &it);
+ *   while (!(st = weft_iter_next(it, &b)) && b) {
+ *       ... b->col[0] ...
+ *       weft_batch_free(b);
+ *   }
+ *
+ * data_source.h has the sources that read files and databases, data_feature.h normalisation and features,
+ * data_image.h images, data_split.h sharing out over workers. */
+#ifndef WEFT_DATA_H
+#define WEFT_DATA_H
+
+#include "weft/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_data weft_data;
+
+/* A dataset of a pipeline. {0} is none. */
+typedef struct weft_ds {
+    int32_t id;
+} weft_ds;
+
+/* The dtype of text and bytes, in pipelines only: an item is a weft_str. It cannot be fed to a graph; look it up in a
+ * vocabulary, hash it or decode it first. */
+#define WEFT_STR ((weft_dtype)(WEFT_N_DTYPES + 1))
+typedef struct weft_str {
+    const char *data; /* not terminated by NUL */
+    int64_t n;
+} weft_str;
+
+/* What a column is for. A trainer takes labels and weights by role. */
+typedef enum weft_role { WEFT_FEATURE, WEFT_LABEL, WEFT_WEIGHT } weft_role;
+
+/* What to do with a record that cannot be read: stop with an error that names file, record and byte, or leave it out and
+ * count it (weft_stage_stats.n_skipped). */
+typedef enum weft_on_error { WEFT_ON_ERROR_STOP, WEFT_ON_ERROR_SKIP } weft_on_error;
+
+/* A column as a dataset declares it. A size of WEFT_ANY differs between elements. */
+typedef struct weft_column {
+    const char *name;
+    weft_dtype dtype;
+    int rank;
+    int64_t dim[WEFT_MAX_RANK];
+    weft_role role;
+} weft_column;
+
+WEFT_API weft_status weft_data_new(weft_ctx *ctx, weft_data **out);
+/* After its iterators. */
+WEFT_API void weft_data_free(weft_data *d);
+WEFT_API weft_status weft_data_status(const weft_data *d); /* the sticky error */
+
+/* The columns of a dataset. `columns` is borrowed from d. */
+WEFT_API weft_status weft_ds_columns(const weft_data *d, weft_ds s, int *n,
+                                     const weft_column **columns);
+#define WEFT_UNKNOWN (-1)
+#define WEFT_ENDLESS INT64_MAX
+/* Elements of one pass; WEFT_UNKNOWN where only reading would tell, WEFT_ENDLESS after repeat without a count. */
+WEFT_API int64_t weft_ds_count(const weft_data *d, weft_ds s);
+/* Whether element i can be read without reading those before it. */
+WEFT_API bool weft_ds_addressable(const weft_data *d, weft_ds s);
+/* The pipeline as text, a line a stage, sources first; freed with weft_text_free. */
+WEFT_API weft_status weft_ds_text(const weft_data *d, weft_ds s, char **out);
+
+/* ---- sources in memory ----------------------------------------------------------------------- */
+
+/* Element i is row i of every tensor, cut along the first axis, which all share. The memory is borrowed. A
+ * batch of consecutive rows is a view of it: nothing is copied. */
+WEFT_API weft_ds weft_ds_tensors(weft_data *d, int n, const weft_column *columns,
+                                 const weft_tensor *tensors);
+/* i64 scalars "value": first, first + step, … below (for a negative step: above) last. */
+WEFT_API weft_ds weft_ds_range(weft_data *d, int64_t first, int64_t last, int64_t step);
+/* Endless or `count` i64 scalars "value", uniform over all 2^63, a function of seed and index. count 0: endless. */
+WEFT_API weft_ds weft_ds_random(weft_data *d, uint64_t seed, int64_t count);
+
+/* One element that a callback fills or reads. */
+typedef struct weft_sample {
+    int n_cols;
+    weft_tensor *col;
+    int64_t epoch, id; /* which pass, and the number of the sample in its source */
+    void *inside;
+} weft_sample;
+/* For an output column whose shape is not fixed: give it this shape, and memory to write into. dtype is the declared
+ * one. Strings: the bytes are copied by weft_sample_text. */
+WEFT_API weft_status weft_sample_shape(weft_sample *s, int col, int rank, const int64_t *dim);
+WEFT_API weft_status weft_sample_text(weft_sample *s, int col, int64_t item, const char *bytes,
+                                      int64_t n);
+
+/* Fills s->col[i].data (allocated for fixed shapes). Called by several threads at once, in no order; the same id must
+ * give the same element. */
+typedef weft_status weft_get_fn(void *arg, int64_t id, weft_sample *s);
+WEFT_API weft_ds weft_ds_get(weft_data *d, int n, const weft_column *columns, int64_t count,
+                             weft_get_fn *get, void *arg);
+/* A stream: one call an element, in order, by one thread at a time; *end ends it. id counts from 0 in each pass, and a
+ * restored position asks for its id: a stream that cannot jump there returns WEFT_ENOSUP. */
+typedef weft_status weft_stream_fn(void *arg, int64_t id, weft_sample *s, bool *end);
+WEFT_API weft_ds weft_ds_stream(weft_data *d, int n, const weft_column *columns,
+                                weft_stream_fn *next, void *arg);
+
+/* ---- transformations ------------------------------------------------------------------------- */
+
+/* Keep, order and name columns: "image, label". */
+WEFT_API weft_ds weft_ds_select(weft_data *d, weft_ds s, const char *columns);
+WEFT_API weft_ds weft_ds_rename(weft_data *d, weft_ds s, const char *column, const char *name);
+/* Columns (with commas) become labels, or weights. */
+WEFT_API weft_ds weft_ds_role(weft_data *d, weft_ds s, const char *columns, weft_role role);
+
+/* One element to one element. The callback reads in->col, fills out->col, and is called by several threads at once
+ * unless serial. */
+typedef weft_status weft_map_fn(void *arg, const weft_sample *in, weft_sample *out);
+typedef struct weft_map_opts {
+    size_t size;
+    const char *name; /* in counters and errors; NULL: "map" */
+    bool serial;      /* the callback is not thread-safe: one call at a time, in order */
+    bool unordered;   /* elements come as they are ready: faster, and not repeatable */
+} weft_map_opts;
+/* n_columns 0: the same columns. */
+WEFT_API weft_ds weft_ds_map(weft_data *d, weft_ds s, int n_columns, const weft_column *columns,
+                             weft_map_fn *fn, void *arg, const weft_map_opts *opts);
+
+/* Keeps the elements for which *keep becomes true. */
+typedef weft_status weft_filter_fn(void *arg, const weft_sample *in, bool *keep);
+WEFT_API weft_ds weft_ds_filter(weft_data *d, weft_ds s, weft_filter_fn *fn, void *arg);
+
+typedef struct weft_batch_opts {
+    size_t size;
+    bool drop_remainder;
+    bool ragged; /* a column of differing lengths becomes its values end to end, and a column
+                    "name:offsets" i64 [n + 1] (embedding_bag takes both) */
+} weft_batch_opts;
+WEFT_API weft_ds weft_ds_batch(weft_data *d, weft_ds s, int64_t n, const weft_batch_opts *opts);
+
+/* A uniform permutation of the whole dataset in O(1) memory; it must be addressable. A new one each epoch,
+ * unless `same` . */
+typedef struct weft_shuffle_opts {
+    size_t size;
+    uint64_t seed;
+    bool same_each_epoch;
+} weft_shuffle_opts;
+WEFT_API weft_ds weft_ds_shuffle_all(weft_data *d, weft_ds s, const weft_shuffle_opts *opts);
+/* The next element is drawn from a buffer of `n`; for datasets of any kind. */
+WEFT_API weft_ds weft_ds_shuffle(weft_data *d, weft_ds s, int64_t n, const weft_shuffle_opts *opts);
+
+WEFT_API weft_ds weft_ds_repeat(weft_data *d, weft_ds s, int64_t times); /* 0: without end */
+WEFT_API weft_ds weft_ds_take(weft_data *d, weft_ds s, int64_t n);
+WEFT_API weft_ds weft_ds_skip(weft_data *d, weft_ds s, int64_t n);
+/* Elements i, i + n, i + 2n, … */
+WEFT_API weft_ds weft_ds_shard(weft_data *d, weft_ds s, int64_t n, int64_t i);
+/* Elements side by side: the columns of all, until the shortest ends. A name that comes twice is an error. */
+WEFT_API weft_ds weft_ds_zip(weft_data *d, int n, const weft_ds *s);
+/* One after the other; the same columns. */
+WEFT_API weft_ds weft_ds_concat(weft_data *d, int n, const weft_ds *s);
+/* A column "index" in front: 0, 1, … from `first`. */
+WEFT_API weft_ds weft_ds_enumerate(weft_data *d, weft_ds s, int64_t first);
+/* Work ahead by up to n elements at this place; 0: adaptively, within the iterator's memory. An iterator does so at its
+ * end by itself; this is for a slow stage in the middle. */
+WEFT_API weft_ds weft_ds_prefetch(weft_data *d, weft_ds s, int64_t n);
+
+/* ---- iterators ------------------------------------------------------------------------------- */
+
+typedef struct weft_iter weft_iter;
+
+typedef struct weft_iter_opts {
+    size_t size;
+    int threads;    /* that work ahead; 0: as many as the context's pool has; WEFT_ZERO: none, all
+                       work happens in weft_iter_next */
+    int64_t memory; /* bytes that elements in flight and buffers may take; 0: 256 MiB */
+    int64_t ahead;  /* elements to work ahead; 0: adaptively */
+    int64_t epoch;  /* the pass to begin with: keys shuffles and augmentation */
+} weft_iter_opts;
+
+/* An element, usually a batch. Borrowed memory that lives until weft_batch_free. */
+typedef struct weft_batch {
+    int n_cols;
+    const weft_column *column; /* names, roles; sizes as declared */
+    const weft_tensor *col;    /* the data, with real sizes */
+    int64_t n;                 /* samples: the first axis of batched data, else 1 */
+    int64_t epoch;             /* of its first sample */
+    const int64_t *id;         /* n numbers of the samples in their source */
+    struct wf_batch_inside *inside;
+} weft_batch;
+
+/* Used by one thread at a time, together with the pipeline d, which outlives it. */
+WEFT_API weft_status weft_iter_new(weft_data *d, weft_ds s, const weft_iter_opts *opts,
+                                   weft_iter **out);
+WEFT_API void weft_iter_free(weft_iter *it);
+/* The next element, owned by the caller; NULL at the end. An error stays until the iterator is reset or restored. */
+WEFT_API weft_status weft_iter_next(weft_iter *it, weft_batch **out);
+WEFT_API void weft_batch_free(weft_batch *b);
+/* Begin again, with this epoch's orders. */
+WEFT_API weft_status weft_iter_reset(weft_iter *it, int64_t epoch);
+
+/* The column of a name, or NULL. */
+WEFT_API const weft_tensor *weft_batch_find(const weft_batch *b, const char *name);
+/* feeds[i] = the column named names[i], ready for weft_fn_run. */
+WEFT_API weft_status weft_batch_feeds(const weft_batch *b, int n, const char *const *names,
+                                      weft_tensor *feeds);
+
+/* The position behind the last element returned, as bytes; freed with weft_text_free. Restoring it, in this process or
+ * another, with the same pipeline, continues with the identical elements. */
+WEFT_API weft_status weft_iter_save(weft_iter *it, char **state, int64_t *n);
+WEFT_API weft_status weft_iter_restore(weft_iter *it, const char *state, int64_t n);
+
+/* Counters of a stage since the iterator was made. */
+typedef struct weft_stage_stats {
+    const char *name;   /* as in weft_ds_text */
+    int64_t n_elements; /* made */
+    int64_t n_bytes;    /* read from files, or made */
+    int64_t n_skipped;  /* bad records left out by policy */
+    double busy_s;      /* over all threads */
+    double wait_s;      /* waiting for its input */
+} weft_stage_stats;
+WEFT_API int weft_iter_n_stages(const weft_iter *it);
+WEFT_API weft_status weft_iter_stage(const weft_iter *it, int i, weft_stage_stats *out);
+/* Seconds weft_iter_next had to wait, and the share of time since the first call. A pipeline that starves its reader says so
+ * once in the log, with the busiest stage's name. */
+WEFT_API void weft_iter_waited(const weft_iter *it, double *seconds, double *share);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

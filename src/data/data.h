@@ -1,0 +1,302 @@
+/* data.h - the door of the data layer, and what its files share.
+ *
+ * A pipeline is an array of nodes (struct wf_ds): a kind, inputs, parameters, the columns it yields. Elements
+ * move in blocks: n elements, column by column, so that a stage works on many at a time.
+ *
+ * Work is cut in two. What depends on the position (which record comes next) is serial and cheap; what depends on the content
+ * (check, parse, decode, stack) is pure and may happen on any thread, later. So there are two ways to get elements:
+ *
+ *   get   for addressable nodes: the elements of given numbers, as a pure function. No state at all: the
+ *         position of an iterator over an addressable node is one number.
+ *   pull  for streams: a stage (struct wf_stage, a node running in an iterator) gives a promise of up to `want` elements;
+ *         making the promise true (wf_promise_make) is the pure part.
+ *
+ * A node that only changes content, element by element, has `apply` and gets both for nothing.
+ * Queues (queue.c) pull promises in order under a lock and make them on the iterator's threads. */
+#ifndef WF_DATA_H
+#define WF_DATA_H
+
+#include <pthread.h>
+
+#include "tensor/tensor.h"
+#include "weft/data.h"
+
+struct wf_ds;
+struct wf_stage;
+struct wf_env;
+struct wf_worker;
+struct wf_block;
+struct wf_promise;
+
+/* ---- memory (block.c) ------------------------------------------------------------------------ */
+
+/* Reference-counted memory of an iterator. Freed stores are kept for the next request of their size. */
+struct wf_store {
+    _Atomic int refs;
+    struct wf_env *env;
+    int64_t bytes;
+    struct wf_store *next_free;
+    char *data; /* 64-byte aligned, contents undefined */
+    void (*drop)(void *arg, char *data); /* NULL: data is ours; else what lets go of borrowed memory */
+    void *drop_arg;
+};
+/* NULL when out of memory; wf_env_nomem then gives the status. */
+struct wf_store *wf_store_new(struct wf_env *env, int64_t bytes);
+struct wf_store *wf_store_ref(struct wf_store *s);
+void wf_store_unref(struct wf_store *s); /* NULL is fine */
+
+/* Which sample: the pass, and its number in the source. Keys augmentation. */
+struct wf_at {
+    int64_t epoch, id;
+};
+
+/* One column of a block. Elements of a fixed shape lie one after the other; elements of differing shapes have
+ * offsets and shapes. Strings are weft_str views of bytes in the block's stores. */
+struct wf_col {
+    struct wf_type type; /* of one element; WEFT_ANY only where offset is set */
+    void *data;          /* items, in memory of one of the block's stores or borrowed for good */
+    int64_t *offset;     /* NULL, or n + 1 positions in items */
+    int64_t *shape;      /* with offset: rank sizes for each element */
+};
+/* Where an element was read, for error texts. */
+struct wf_origin {
+    const char *file; /* lives as long as the pipeline */
+    int64_t record;   /* counted from 0 within the file */
+    int64_t offset;   /* in bytes, of the uncompressed content */
+};
+struct wf_block {
+    struct wf_env *env;
+    int64_t n;
+    int n_cols;
+    struct wf_col *col;
+    struct wf_at *at;       /* n */
+    struct wf_origin *from; /* n, or NULL where nobody knows */
+    struct wf_store **keep;
+    int64_t n_keep, cap_keep;
+};
+
+int64_t wf_item_bytes(weft_dtype t); /* as weft_dtype_size, WEFT_STR included */
+int64_t wf_col_item_count(const struct wf_col *c, int64_t n); /* items of the first n elements */
+
+/* A block of n elements with n_cols empty columns and `at` zero. */
+weft_status wf_block_new(struct wf_env *env, int n_cols, int64_t n, struct wf_block **out);
+void wf_block_free(struct wf_block *b);
+/* Memory that lives as long as the block; contents undefined. */
+weft_status wf_block_alloc(struct wf_block *b, int64_t bytes, void **out);
+/* Make column c of a fixed type, or of a type with WEFT_ANY sizes: then with offset and shape arrays (not filled) and room
+ * for n_items items in all. */
+weft_status wf_block_col(struct wf_block *b, int c, const struct wf_type *type, int64_t n_items);
+/* Keep a store alive with the block (takes a reference of its own). */
+weft_status wf_block_keep(struct wf_block *b, struct wf_store *s);
+/* Elements [first, first + n) as a view that keeps b's stores. */
+weft_status wf_block_slice(struct wf_block *b, int64_t first, int64_t n, struct wf_block **out);
+/* One block of all, in order; the inputs are freed, also on failure. One input is returned as it is. */
+weft_status wf_block_concat(struct wf_env *env, int n, struct wf_block **in, struct wf_block **out);
+/* Elements pick[0..n) of b, copied (bytes of strings are shared). */
+weft_status wf_block_gather(struct wf_block *b, const int64_t *pick, int64_t n,
+                            struct wf_block **out);
+/* Put one element's tensor into a column while a block is being filled in order: for columns of any kind.
+ * For columns with offsets: grows as needed. */
+weft_status wf_block_put(struct wf_block *b, int c, int64_t i, const weft_tensor *t);
+/* A view of element i of column c. */
+weft_tensor wf_col_element(const struct wf_col *c, int64_t i);
+int64_t wf_block_bytes(const struct wf_block *b);
+/* Room for `from`, zeroed. */
+weft_status wf_block_origins(struct wf_block *b);
+/* Put "part-0.tfrecord: record 17 (byte 5312): " in front of the present error text. Returns st. */
+weft_status wf_block_err(const struct wf_block *b, int64_t i, weft_status st);
+/* Only the elements with keep[i]; consumes b, also on failure. */
+weft_status wf_block_filter(struct wf_block *b, const bool *keep, struct wf_block **out);
+
+/* ---- state: what is saved (state.c) ---------------------------------------------------------- */
+
+/* Writing goes into a wf_buf, whose first failure sticks; reading checks every length and sticks likewise. */
+struct wf_reader {
+    const char *p, *end;
+    weft_status st;
+};
+void wf_put_i64(struct wf_buf *b, int64_t v);
+void wf_put_bytes(struct wf_buf *b, const void *bytes, int64_t n); /* length, then bytes */
+int64_t wf_get_i64(struct wf_reader *r); /* 0 after a failure */
+/* An i64 that must lie in [lo, hi]. */
+int64_t wf_get_range(struct wf_reader *r, int64_t lo, int64_t hi, const char *what);
+const char *wf_get_bytes(struct wf_reader *r, int64_t *n); /* borrowed from the state; NULL after a failure */
+weft_status wf_block_save(const struct wf_block *b, struct wf_buf *out);
+weft_status wf_block_load(struct wf_env *env, struct wf_reader *r, struct wf_block **out);
+
+/* ---- nodes (ds.c) ---------------------------------------------------------------------------- */
+
+struct wf_ds_kind {
+    const char *name;
+    /* Addressable: a block of the n elements with these numbers (0 <= id < count) in these epochs. Pure, on any thread.
+     * The block's `at` says where each sample comes from: a source sets {epoch, its own number}; the others pass on their
+     * input's. */
+    weft_status (*get)(struct wf_ds *ds, struct wf_worker *w, const struct wf_at *at, int64_t n,
+                       struct wf_block **out);
+    /* Content only: consumes `in` (also on failure). As many elements as came in, unless the node is `inexact`. */
+    weft_status (*apply)(struct wf_ds *ds, struct wf_worker *w, struct wf_block *in,
+                         struct wf_block **out);
+    /* Streams. open: make s->state; inputs with wf_stage_input. reset: to the beginning of a pass (called before
+     * the first pull, and by repeat). pull: a promise of 1..want elements (exactly that many unless inexact), NULL at the end.
+     * make: fulfil a promise that pull gave; pure. save and restore: the position, exactly. One thread at a time calls
+     * everything but make. */
+    weft_status (*open)(struct wf_stage *s);
+    void (*close)(struct wf_stage *s);
+    weft_status (*reset)(struct wf_stage *s, int64_t epoch);
+    weft_status (*pull)(struct wf_stage *s, int64_t want, struct wf_promise **out);
+    weft_status (*make)(struct wf_promise *p, struct wf_worker *w, struct wf_block **out);
+    void (*drop)(struct wf_promise *p); /* frees p->data of a promise that will not be made */
+    weft_status (*save)(struct wf_stage *s, struct wf_buf *out);
+    weft_status (*restore)(struct wf_stage *s, struct wf_reader *r);
+    /* Per-thread scratch of get/apply/make, made on first use: see wf_scratch. */
+    void (*scratch_free)(struct wf_ds *ds, void *scratch);
+    /* The node's own resources (open files, maps). Parameters live in the pipeline's arena. */
+    void (*free)(struct wf_ds *ds);
+    /* Its parameters as text, for printing and for telling whether a saved state belongs here. */
+    void (*text)(const struct wf_ds *ds, struct wf_buf *out);
+};
+
+struct wf_ds {
+    const struct wf_ds_kind *kind;
+    weft_data *data;
+    int id;
+    const char *name; /* in counters and errors: the kind's, or the user's */
+    int n_in;
+    struct wf_ds **in;
+    void *param; /* of the kind */
+    int n_cols;
+    weft_column *col;
+    int64_t count;    /* or WEFT_UNKNOWN, WEFT_ENDLESS */
+    bool addressable; /* get (or apply over an addressable input) works */
+    bool inexact;     /* may yield fewer or more elements than a promise says */
+    bool heavy;       /* the saved state holds data: an iterator saves it only when asked */
+    bool batched;     /* the first axis of an element counts samples */
+};
+
+struct weft_data {
+    weft_ctx *ctx;
+    struct wf_arena arena;
+    struct wf_ds **ds; /* [1..n] */
+    int64_t n, cap;
+    weft_status st;
+    char *error;
+};
+
+/* A new node with zeroed parameters of this size; addressable and count like in[0]; inexact, heavy and batched too; columns as in[0].
+ * NULL when the pipeline has failed, an input is the null handle, or memory is short; the pipeline then keeps the error. */
+struct wf_ds *wf_ds_new(weft_data *d, const struct wf_ds_kind *kind, int n_in, const weft_ds *in,
+                        size_t param_bytes);
+/* Make the error that was just set (wf_err) the pipeline's, prefixed by the builder's name; returns the null handle. */
+weft_ds wf_ds_fail(weft_data *d, const char *builder, weft_status st);
+weft_ds wf_ds_handle(const struct wf_ds *ds); /* {0} for NULL */
+struct wf_ds *wf_ds_node(const weft_data *d, weft_ds s); /* NULL when it is none */
+/* Columns copied into the arena; checks names (not empty, no duplicates, no commas), dtypes and ranks. */
+weft_status wf_ds_set_columns(struct wf_ds *ds, int n, const weft_column *col);
+int wf_ds_find(const struct wf_ds *ds, const char *name); /* index or -1 */
+weft_status wf_ds_err_column(const struct wf_ds *ds, const char *name); /* "no column 'x' (there are …; did you mean …)" */
+struct wf_type wf_column_type(const weft_column *c);
+weft_column wf_column_of(const char *name, weft_dtype dtype, int rank, const int64_t *dim);
+/* Checks an options struct's size field; NULL is fine. */
+weft_status wf_opts_check(const void *opts, size_t size, const char *name);
+
+/* ---- running (stage.c, queue.c, iter.c) ------------------------------------------------------ */
+
+struct wf_stats {
+    _Atomic int64_t n_elements, n_bytes, n_skipped, busy_ns, wait_ns;
+};
+
+/* What the stages of an iterator share. */
+struct wf_env {
+    weft_ctx *ctx;
+    weft_data *data;
+    int64_t budget;
+    _Atomic int64_t bytes; /* of live stores */
+    struct wf_stats *stats; /* by node id */
+    struct wf_crew *crew;   /* NULL: no threads */
+    pthread_mutex_t lock;   /* of the free stores */
+    struct wf_store *free_stores;
+    int64_t n_free, free_bytes;
+};
+weft_status wf_env_nomem(struct wf_env *env, int64_t bytes, const char *what);
+
+/* One of the threads that do pure work. */
+struct wf_worker {
+    struct wf_env *env;
+    void **scratch; /* by node id */
+    int64_t nested_ns;
+};
+/* The node's scratch on this thread; NULL until wf_scratch_set. */
+void *wf_scratch(struct wf_worker *w, const struct wf_ds *ds);
+void wf_scratch_set(struct wf_worker *w, const struct wf_ds *ds, void *scratch);
+static inline struct wf_stats *wf_stats_of(struct wf_env *env, const struct wf_ds *ds)
+{
+    return &env->stats[ds->id];
+}
+
+/* A node running in an iterator. */
+struct wf_stage {
+    const struct wf_ds_kind *kind; /* ds->kind, or one of the engine's own */
+    struct wf_ds *ds;
+    struct wf_env *env;
+    int n_in;
+    struct wf_stage **in;
+    void *state; /* the kind's, freed by close */
+    bool inexact, heavy;
+    int64_t want; /* how many elements the consumer will usually ask for: a hint, 0 unknown */
+};
+
+struct wf_promise {
+    struct wf_stage *stage;
+    int64_t n; /* elements */
+    int n_in;
+    struct wf_promise **in;
+    void *data; /* the kind's */
+};
+
+/* How a stage consumes its input.
+ * WF_IN_EXACT: promises must hold as many elements as they say (an inexact input is made first, and cut).
+ * WF_IN_ANY: promises are passed on.
+ * WF_IN_MADE: the stage looks into blocks while it pulls: the input is made ahead by the iterator's threads. */
+enum wf_in { WF_IN_ANY, WF_IN_EXACT, WF_IN_MADE };
+/* Open ds->in[i] for stage s, into s->in[i]; `want` elements will usually be asked for. */
+weft_status wf_stage_input(struct wf_stage *s, int i, enum wf_in how, int64_t want);
+/* Open any node, as interleave does for datasets made on the way. */
+weft_status wf_stage_open(struct wf_env *env, struct wf_ds *ds, enum wf_in how, int64_t want,
+                          struct wf_stage **out);
+void wf_stage_close(struct wf_stage *s); /* and its inputs; NULL is fine */
+weft_status wf_stage_reset(struct wf_stage *s, int64_t epoch);
+weft_status wf_stage_pull(struct wf_stage *s, int64_t want, struct wf_promise **out);
+/* Pull and make at once, on the calling thread: for WF_IN_MADE inputs. *out is NULL at the end. */
+weft_status wf_stage_next(struct wf_stage *s, int64_t want, struct wf_block **out);
+weft_status wf_stage_save(struct wf_stage *s, struct wf_buf *out); /* with its inputs */
+weft_status wf_stage_restore(struct wf_stage *s, struct wf_reader *r);
+
+/* A promise of n elements by stage s; takes the inputs over. NULL when out of memory (the inputs are dropped then). */
+struct wf_promise *wf_promise_new(struct wf_stage *s, int64_t n, int n_in, struct wf_promise **in,
+                                  void *data);
+/* A promise that is already true. Takes the block over. */
+struct wf_promise *wf_promise_made(struct wf_stage *s, struct wf_block *b);
+/* The block promised; consumes p, also on failure. */
+weft_status wf_promise_make(struct wf_promise *p, struct wf_worker *w, struct wf_block **out);
+void wf_promise_drop(struct wf_promise *p);
+
+/* The elements of an addressable node. */
+weft_status wf_ds_get_block(struct wf_ds *ds, struct wf_worker *w, const struct wf_at *at,
+                            int64_t n, struct wf_block **out);
+
+/* ---- orders (order.c) ------------------------------------------------------------------------ */
+
+/* A uniform permutation of 0..n-1 chosen by (seed, epoch): where position i goes. O(1) memory. */
+struct wf_permutation {
+    uint64_t n;
+    int half_bits;
+    uint32_t key[8];
+};
+void wf_permutation_init(struct wf_permutation *p, int64_t n, uint64_t seed, int64_t epoch);
+int64_t wf_permutation_at(const struct wf_permutation *p, int64_t i);
+/* A random word as a function of (seed, epoch, id, salt); for augmentation, sampling, buffers. */
+uint64_t wf_random_word(uint64_t seed, int64_t epoch, int64_t id, uint32_t salt);
+/* Uniform in [0, n). */
+int64_t wf_random_index(uint64_t word, int64_t n);
+
+#endif
