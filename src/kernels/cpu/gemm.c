@@ -73,8 +73,9 @@ int64_t wf_gemm_packed_a(const struct wf_gemm_fns *fns, int64_t k, int64_t m)
 #define COST_FLIP 1.0      /* turning C^T over, per element */
 #define COST_FAR_B 0.06    /* B in place but beyond the L2 cache, per element and tile */
 #define FAR_B (256 << 10)
-#define COST_REDUCE 1.0 /* a chunk's partial sum, per element */
-#define MIN_PER_K 5.0   /* a register block's step in K: the latency of its chains */
+#define COST_REDUCE 1.0   /* a chunk's partial sum, per element */
+#define COST_OTHERS_B 1.0 /* what a thread reads of a narrow B, per element */
+#define MIN_PER_K 5.0     /* a register block's step in K: the latency of its chains */
 
 static int64_t blocks_of_k(int64_t k)
 {
@@ -176,12 +177,30 @@ static double cost_with_threads(const struct wf_gemm *g, double tile, int64_t n_
     return cost;
 }
 
+/* Where B is a weight matrix so narrow that its columns stay together, an optimizer writes it
+ * between two such products, its rows shared out among the threads. A thread that reads other rows
+ * than those it writes has them sent from another's cache and takes its own back to write. So what
+ * a thread reads of B costs more than the reading, and a few chunks of K, each with its rows of B,
+ * may be worth their sums. A thread gets tasks that follow each other, of which n_tiles_m at a time
+ * read the same piece of B. */
+static double cost_of_others(const struct wf_gemm *g, int64_t n_threads)
+{
+    const struct wf_gemm_desc *d = &g->d;
+    int64_t n_pieces = wf_max_i64(g->n_tiles_n * g->n_chunks, 1);
+    int64_t n_read = ceil_div(ceil_div(g->n_tiles_m * n_pieces, n_threads), g->n_tiles_m);
+
+    if (d->batch != 1 || d->trans_a || d->n > WF_GEMM_WHOLE_ROWS)
+        return 0;
+    return (double)(d->k * d->n) * (double)n_read / (double)n_pieces * COST_OTHERS_B;
+}
+
 /* Few threads count most, but many should find work too. */
 static double cost_of_plan(const struct wf_gemm *g)
 {
     double tile = cost_of_tile(g);
 
-    return 4 * cost_with_threads(g, tile, 2) + cost_with_threads(g, tile, 8);
+    return 4 * (cost_with_threads(g, tile, 2) + cost_of_others(g, 2)) +
+           cost_with_threads(g, tile, 8) + cost_of_others(g, 8);
 }
 
 /* Fill in a candidate: C in tiles of about m x n, K in n_chunks. */

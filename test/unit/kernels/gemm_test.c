@@ -505,6 +505,32 @@ static void blocks_take_any_strides_and_packed_operands(void **state)
     }
 }
 
+/* x[m,k] W[k,n]: a weight that an optimizer writes between two runs is cut along its rows, as the
+ * gradient's product is, where that saves more than the partial sums cost. */
+static void narrow_weights_are_cut_along_their_rows(void **state)
+{
+    static const struct {
+        int64_t m, n, k, n_chunks;
+    } cases[] = {{128, 128, 784, 2}, {8192, 128, 784, 1}, {128, 10, 128, 1}};
+
+    (void)state;
+    for (int i = 0; i < n_levels * WF_COUNT(cases); i++) {
+        int l = i / WF_COUNT(cases), c = i % WF_COUNT(cases);
+        struct wf_gemm_desc d = {.m = cases[c].m,
+                                 .n = cases[c].n,
+                                 .k = cases[c].k,
+                                 .batch = 1,
+                                 .lda = cases[c].k,
+                                 .ldb = cases[c].n,
+                                 .ldc = cases[c].n};
+        struct wf_gemm g;
+        size_t bytes;
+
+        wf_gemm_plan(&g, &d, levels[l], 2, &bytes);
+        assert_int_equal(g.n_chunks, cases[c].n_chunks);
+    }
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -535,6 +561,7 @@ int main(void)
         cmocka_unit_test(halves_are_converted_and_summed_in_f32),
         cmocka_unit_test(training_shapes_with_far_apart_rows),
         cmocka_unit_test(every_cut_keeps_the_promise),
+        cmocka_unit_test(narrow_weights_are_cut_along_their_rows),
         cmocka_unit_test(one_b_serves_every_batch_item),
         cmocka_unit_test(blocks_take_any_strides_and_packed_operands),
     };
