@@ -139,20 +139,34 @@ void wf_fpmode_leave(uint64_t saved);
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+/* What stat tells of a path. */
+struct wf_file_info {
+    int64_t size, mtime_ns;
+    bool plain, folder; /* neither: a pipe, a device */
+};
+
 /* The file seam, so that tests can fail each call in turn. All return 0 or a negative errno. */
 struct wf_fs {
     int (*open)(void *arg, const char *path, int flags, int mode); /* a descriptor or -errno */
     int64_t (*read)(void *arg, int fd, void *buf, int64_t n);
     int64_t (*write)(void *arg, int fd, const void *buf, int64_t n);
+    int64_t (*pread)(void *arg, int fd, void *buf, int64_t n, int64_t offset);
+    int64_t (*seek)(void *arg, int fd, int64_t offset); /* from the beginning */
     int64_t (*size)(void *arg, int fd);
     int (*sync)(void *arg, int fd);
     int (*close)(void *arg, int fd);
     int (*rename)(void *arg, const char *from, const char *to);
     int (*unlink)(void *arg, const char *path);
+    int (*stat)(void *arg, const char *path, struct wf_file_info *out);
+    /* Calls each(each_arg, path) for every match of a shell pattern, in no order; no match is no error. */
+    int (*glob)(void *arg, const char *pattern, int (*each)(void *each_arg, const char *path),
+                void *each_arg);
     void *arg;
 };
 extern const struct wf_fs wf_fs_posix;
 
+/* The status and text for a negative errno of the seam: "path: what: No space left on device". */
+weft_status wf_file_err(int64_t neg_errno, const char *path, const char *what);
 /* Read a whole file of at most `max` bytes; *data is NUL-terminated and freed with wf_free. */
 weft_status wf_file_read(weft_ctx *ctx, const char *path, int64_t max, char **data, int64_t *n);
 /* Replace a file atomically: temporary beside it, fsync, rename. */

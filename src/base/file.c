@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,6 +39,25 @@ static int64_t posix_write(void *arg, int fd, const void *buf, int64_t n)
     return put < 0 ? -errno : put;
 }
 
+static int64_t posix_pread(void *arg, int fd, void *buf, int64_t n, int64_t offset)
+{
+    ssize_t got;
+
+    (void)arg;
+    do
+        got = pread(fd, buf, (size_t)n, offset);
+    while (got < 0 && errno == EINTR);
+    return got < 0 ? -errno : got;
+}
+
+static int64_t posix_seek(void *arg, int fd, int64_t offset)
+{
+    off_t at = lseek(fd, offset, SEEK_SET);
+
+    (void)arg;
+    return at < 0 ? -errno : at;
+}
+
 static int64_t posix_size(void *arg, int fd)
 {
     struct stat s;
@@ -72,18 +92,57 @@ static int posix_unlink(void *arg, const char *path)
     return unlink(path) ? -errno : 0;
 }
 
+static int posix_stat(void *arg, const char *path, struct wf_file_info *out)
+{
+    struct stat s;
+
+    (void)arg;
+    if (stat(path, &s))
+        return -errno;
+    *out = (struct wf_file_info){
+        .size = s.st_size,
+        .mtime_ns = (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec,
+        .plain = S_ISREG(s.st_mode),
+        .folder = S_ISDIR(s.st_mode),
+    };
+    return 0;
+}
+
+static int posix_glob(void *arg, const char *pattern, int (*each)(void *, const char *),
+                      void *each_arg)
+{
+    glob_t found = {0};
+    int rc;
+
+    (void)arg;
+    errno = 0;
+    rc = glob(pattern, GLOB_ERR | GLOB_NOSORT, NULL, &found);
+    if (rc == GLOB_NOMATCH || (rc == GLOB_ABORTED && errno == ENOENT))
+        rc = 0;
+    else if (rc)
+        rc = rc == GLOB_NOSPACE ? -ENOMEM : errno ? -errno : -EIO;
+    for (size_t i = 0; !rc && i < found.gl_pathc; i++)
+        rc = each(each_arg, found.gl_pathv[i]);
+    globfree(&found);
+    return rc;
+}
+
 const struct wf_fs wf_fs_posix = {
     .open = posix_open,
     .read = posix_read,
     .write = posix_write,
+    .pread = posix_pread,
+    .seek = posix_seek,
     .size = posix_size,
     .sync = posix_sync,
     .close = posix_close,
     .rename = posix_rename,
     .unlink = posix_unlink,
+    .stat = posix_stat,
+    .glob = posix_glob,
 };
 
-static weft_status file_err(int64_t neg_errno, const char *path, const char *what)
+weft_status wf_file_err(int64_t neg_errno, const char *path, const char *what)
 {
     int e = (int)-neg_errno;
     weft_status st = e == ENOSPC || e == EDQUOT ? WEFT_ENOSPC
@@ -102,10 +161,10 @@ weft_status wf_file_read(weft_ctx *ctx, const char *path, int64_t max, char **da
     weft_status st = WEFT_OK;
 
     if (fd < 0)
-        return file_err(fd, path, "cannot open");
+        return wf_file_err(fd, path, "cannot open");
     size = fs->size(fs->arg, fd);
     if (size < 0) {
-        st = file_err(size, path, "not a plain file");
+        st = wf_file_err(size, path, "not a plain file");
         goto out;
     }
     if (size > max) {
@@ -121,7 +180,7 @@ weft_status wf_file_read(weft_ctx *ctx, const char *path, int64_t max, char **da
     while (at < size) {
         got = fs->read(fs->arg, fd, p + at, size - at);
         if (got <= 0) {
-            st = got ? file_err(got, path, "cannot read")
+            st = got ? wf_file_err(got, path, "cannot read")
                      : wf_err(WEFT_EIO, "%s: ended at byte %lld of %lld while being read", path,
                               (long long)at, (long long)size);
             goto out;
@@ -146,11 +205,11 @@ static weft_status write_all(const struct wf_fs *fs, int fd, const char *path, c
     while (at < n) {
         put = fs->write(fs->arg, fd, data + at, n - at);
         if (put < 0)
-            return file_err(put, path, "cannot write");
+            return wf_file_err(put, path, "cannot write");
         at += put;
     }
     rc = fs->sync(fs->arg, fd);
-    return rc ? file_err(rc, path, "cannot sync") : WEFT_OK;
+    return rc ? wf_file_err(rc, path, "cannot sync") : WEFT_OK;
 }
 
 weft_status wf_file_write(weft_ctx *ctx, const char *path, const void *data, int64_t n)
@@ -164,15 +223,15 @@ weft_status wf_file_write(weft_ctx *ctx, const char *path, const void *data, int
         return wf_err(WEFT_EINVAL, "path too long: %.80s…", path);
     fd = fs->open(fs->arg, tmp, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     if (fd < 0)
-        return file_err(fd, tmp, "cannot create");
+        return wf_file_err(fd, tmp, "cannot create");
     st = write_all(fs, fd, path, data, n);
     rc = fs->close(fs->arg, fd);
     if (!st && rc)
-        st = file_err(rc, path, "cannot close");
+        st = wf_file_err(rc, path, "cannot close");
     if (!st) {
         rc = fs->rename(fs->arg, tmp, path);
         if (rc)
-            st = file_err(rc, path, "cannot rename into place");
+            st = wf_file_err(rc, path, "cannot rename into place");
     }
     if (st)
         fs->unlink(fs->arg, tmp);
