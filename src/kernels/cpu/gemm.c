@@ -638,6 +638,20 @@ static void run_swapped(const struct run *r, const struct tile *t)
         finish_piece(r, t->thread, t->batch, t->row, t->n_rows, 0, d->n, t->c, t->ldc);
 }
 
+/* Which tile a task is. A thread gets tasks that follow each other, and should find in its cache
+ * what it wrote before: where B was packed for all, the rows of A and C that others of its tasks
+ * have; else the columns of B, or in a weight's gradient those of C. */
+static void place_tile(const struct wf_gemm *g, int64_t task, struct tile *t)
+{
+    bool by_rows = g->read_b == WF_GEMM_SHARED && !g->d.trans_a;
+    int64_t n_grid = g->n_tiles_m * g->n_tiles_n, at = task % n_grid;
+
+    t->row = (by_rows ? at / g->n_tiles_n : at % g->n_tiles_m) * g->tile_m;
+    t->col = (by_rows ? at % g->n_tiles_n : at / g->n_tiles_m) * g->tile_n;
+    t->chunk = task / n_grid % g->n_chunks;
+    t->batch = task / n_grid / g->n_chunks;
+}
+
 static void tile_task(void *arg, int64_t task, int thread)
 {
     const struct run *r = arg;
@@ -646,12 +660,7 @@ static void tile_task(void *arg, int64_t task, int thread)
     float *scratch = thread_scratch(r, thread);
     struct tile t = {.thread = thread, .a_buf = scratch, .b_buf = scratch + a_floats(g)};
 
-    t.row = task % g->n_tiles_m * g->tile_m;
-    task /= g->n_tiles_m;
-    t.col = task % g->n_tiles_n * g->tile_n;
-    task /= g->n_tiles_n;
-    t.chunk = task % g->n_chunks;
-    t.batch = task / g->n_chunks;
+    place_tile(g, task, &t);
     t.n_rows = wf_min_i64(g->tile_m, d->m - t.row);
     t.n_cols = wf_min_i64(g->tile_n, d->n - t.col);
     t.k = t.chunk * g->chunk_k;
