@@ -30,20 +30,20 @@ struct wf_promise;
 
 /* ---- memory (block.c) ------------------------------------------------------------------------ */
 
-/* Reference-counted memory of an iterator. Freed stores are kept for the next request of their size. */
-struct wf_store {
+/* Reference-counted memory of an iterator. Freed chunks are kept for the next request of their size. */
+struct wf_chunk {
     _Atomic int refs;
-    struct wf_env *env;
+    int size_class;
     int64_t bytes;
-    struct wf_store *next_free;
+    struct wf_env *env;
+    struct wf_chunk *next_free;
     char *data; /* 64-byte aligned, contents undefined */
-    void (*drop)(void *arg, char *data); /* NULL: data is ours; else what lets go of borrowed memory */
-    void *drop_arg;
 };
+#define WF_CHUNK_CLASSES 320 /* eight sizes an octave, from 256 bytes */
 /* NULL when out of memory; wf_env_nomem then gives the status. */
-struct wf_store *wf_store_new(struct wf_env *env, int64_t bytes);
-struct wf_store *wf_store_ref(struct wf_store *s);
-void wf_store_unref(struct wf_store *s); /* NULL is fine */
+struct wf_chunk *wf_chunk_new(struct wf_env *env, int64_t bytes);
+struct wf_chunk *wf_chunk_ref(struct wf_chunk *s);
+void wf_chunk_unref(struct wf_chunk *s); /* NULL is fine */
 
 /* Which sample: the pass, and its number in the source. Keys augmentation. */
 struct wf_at {
@@ -51,12 +51,13 @@ struct wf_at {
 };
 
 /* One column of a block. Elements of a fixed shape lie one after the other; elements of differing shapes have
- * offsets and shapes. Strings are weft_str views of bytes in the block's stores. */
+ * offsets and shapes. Strings are weft_str views of bytes in the block's chunks. */
 struct wf_col {
     struct wf_type type; /* of one element; WEFT_ANY only where offset is set */
-    void *data;          /* items, in memory of one of the block's stores or borrowed for good */
-    int64_t *offset;     /* NULL, or n + 1 positions in items */
+    void *data;          /* items, in memory of one of the block's chunks or borrowed for good */
+    int64_t *offset;     /* NULL, or n + 1 positions in items; the first need not be 0 */
     int64_t *shape;      /* with offset: rank sizes for each element */
+    int64_t cap;         /* with offset: items of room */
 };
 /* Where an element was read, for error texts. */
 struct wf_origin {
@@ -71,7 +72,9 @@ struct wf_block {
     struct wf_col *col;
     struct wf_at *at;       /* n */
     struct wf_origin *from; /* n, or NULL where nobody knows */
-    struct wf_store **keep;
+    struct wf_at *sample;   /* of a block of one batch: its samples; NULL otherwise */
+    int64_t n_samples;
+    struct wf_chunk **keep;
     int64_t n_keep, cap_keep;
 };
 
@@ -86,9 +89,9 @@ weft_status wf_block_alloc(struct wf_block *b, int64_t bytes, void **out);
 /* Make column c of a fixed type, or of a type with WEFT_ANY sizes: then with offset and shape arrays (not filled) and room
  * for n_items items in all. */
 weft_status wf_block_col(struct wf_block *b, int c, const struct wf_type *type, int64_t n_items);
-/* Keep a store alive with the block (takes a reference of its own). */
-weft_status wf_block_keep(struct wf_block *b, struct wf_store *s);
-/* Elements [first, first + n) as a view that keeps b's stores. */
+/* Keep a chunk alive with the block (takes a reference of its own). */
+weft_status wf_block_keep(struct wf_block *b, struct wf_chunk *s);
+/* Elements [first, first + n) as a view that keeps b's chunks. */
 weft_status wf_block_slice(struct wf_block *b, int64_t first, int64_t n, struct wf_block **out);
 /* One block of all, in order; the inputs are freed, also on failure. One input is returned as it is. */
 weft_status wf_block_concat(struct wf_env *env, int n, struct wf_block **in, struct wf_block **out);
@@ -105,6 +108,10 @@ int64_t wf_block_bytes(const struct wf_block *b);
 weft_status wf_block_origins(struct wf_block *b);
 /* Put "part-0.tfrecord: record 17 (byte 5312): " in front of the present error text. Returns st. */
 weft_status wf_block_err(const struct wf_block *b, int64_t i, weft_status st);
+/* Elements stacked n_each at a time (the last may have fewer): one axis more. Columns of differing shapes: an error that names the
+ * column, or with `ragged` values and offsets, each such column followed by its offsets. Consumes b. */
+weft_status wf_block_stack(struct wf_block *b, int64_t n_each, bool ragged, struct wf_ds *ds,
+                           struct wf_block **out);
 /* Only the elements with keep[i]; consumes b, also on failure. */
 weft_status wf_block_filter(struct wf_block *b, const bool *keep, struct wf_block **out);
 
@@ -117,10 +124,11 @@ struct wf_reader {
 };
 void wf_put_i64(struct wf_buf *b, int64_t v);
 void wf_put_bytes(struct wf_buf *b, const void *bytes, int64_t n); /* length, then bytes */
-int64_t wf_get_i64(struct wf_reader *r); /* 0 after a failure */
+int64_t wf_get_i64(struct wf_reader *r);                           /* 0 after a failure */
 /* An i64 that must lie in [lo, hi]. */
 int64_t wf_get_range(struct wf_reader *r, int64_t lo, int64_t hi, const char *what);
-const char *wf_get_bytes(struct wf_reader *r, int64_t *n); /* borrowed from the state; NULL after a failure */
+const char *wf_get_bytes(struct wf_reader *r,
+                         int64_t *n); /* borrowed from the state; NULL after a failure */
 weft_status wf_block_save(const struct wf_block *b, struct wf_buf *out);
 weft_status wf_block_load(struct wf_env *env, struct wf_reader *r, struct wf_block **out);
 
@@ -138,7 +146,8 @@ struct wf_ds_kind {
                          struct wf_block **out);
     /* Streams. open: make s->state; inputs with wf_stage_input. reset: to the beginning of a pass (called before
      * the first pull, and by repeat). pull: a promise of 1..want elements (exactly that many unless inexact), NULL at the end.
-     * make: fulfil a promise that pull gave; pure. save and restore: the position, exactly. One thread at a time calls
+     * make: fulfil a promise that pull gave; pure. It frees p->data, and sets p->in[i] to NULL for each input that it made,
+     * also on failure. save and restore: the position, exactly. One thread at a time calls
      * everything but make. */
     weft_status (*open)(struct wf_stage *s);
     void (*close)(struct wf_stage *s);
@@ -167,10 +176,11 @@ struct wf_ds {
     int n_cols;
     weft_column *col;
     int64_t count;    /* or WEFT_UNKNOWN, WEFT_ENDLESS */
-    bool addressable; /* get (or apply over an addressable input) works */
-    bool inexact;     /* may yield fewer or more elements than a promise says */
-    bool heavy;       /* the saved state holds data: an iterator saves it only when asked */
+    bool addressable; /* get (or apply over an addressable input) works; ask wf_ds_addressable */
+    bool inexact;     /* this node may yield fewer or more elements than a promise says */
+    bool heavy;       /* its saved state holds data: saved only when asked, not with every block */
     bool batched;     /* the first axis of an element counts samples */
+    bool unordered;   /* promises of this node may be fulfilled in any order */
 };
 
 struct weft_data {
@@ -182,18 +192,29 @@ struct weft_data {
     char *error;
 };
 
-/* A new node with zeroed parameters of this size; addressable and count like in[0]; inexact, heavy and batched too; columns as in[0].
+/* A new node with zeroed parameters of this size; columns, count and batched as in[0], addressable if in[0] is and the
+ * kind has get or apply.
  * NULL when the pipeline has failed, an input is the null handle, or memory is short; the pipeline then keeps the error. */
 struct wf_ds *wf_ds_new(weft_data *d, const struct wf_ds_kind *kind, int n_in, const weft_ds *in,
                         size_t param_bytes);
+static inline bool wf_ds_addressable(const struct wf_ds *ds)
+{
+    return ds->addressable && !ds->inexact;
+}
 /* Make the error that was just set (wf_err) the pipeline's, prefixed by the builder's name; returns the null handle. */
 weft_ds wf_ds_fail(weft_data *d, const char *builder, weft_status st);
-weft_ds wf_ds_handle(const struct wf_ds *ds); /* {0} for NULL */
+weft_ds wf_ds_handle(const struct wf_ds *ds);            /* {0} for NULL */
 struct wf_ds *wf_ds_node(const weft_data *d, weft_ds s); /* NULL when it is none */
 /* Columns copied into the arena; checks names (not empty, no duplicates, no commas), dtypes and ranks. */
 weft_status wf_ds_set_columns(struct wf_ds *ds, int n, const weft_column *col);
 int wf_ds_find(const struct wf_ds *ds, const char *name); /* index or -1 */
-weft_status wf_ds_err_column(const struct wf_ds *ds, const char *name); /* "no column 'x' (there are …; did you mean …)" */
+weft_status wf_ds_err_column(const struct wf_ds *ds,
+                             const char *name); /* "no column 'x' (there are …; did you mean …)" */
+/* A list of names with commas into its parts, blanks trimmed; their number, -1 when too many or too long. */
+#define WF_NAME_MAX 256
+int wf_names_split(const char *list, char names[][WF_NAME_MAX], int max);
+/* The numbers of the columns that a list names, in the pipeline's arena. */
+weft_status wf_ds_columns_named(const struct wf_ds *ds, const char *list, int **out, int *n);
 struct wf_type wf_column_type(const weft_column *c);
 weft_column wf_column_of(const char *name, weft_dtype dtype, int rank, const int64_t *dim);
 /* Checks an options struct's size field; NULL is fine. */
@@ -205,18 +226,27 @@ struct wf_stats {
     _Atomic int64_t n_elements, n_bytes, n_skipped, busy_ns, wait_ns;
 };
 
-/* What the stages of an iterator share. */
+/* What the stages of an iterator share. Lives as long as its maker and every chunk in it want. */
 struct wf_env {
+    _Atomic int64_t refs;
     weft_ctx *ctx;
     weft_data *data;
     int64_t budget;
-    _Atomic int64_t bytes; /* of live stores */
+    _Atomic int64_t bytes;  /* of live chunks */
     struct wf_stats *stats; /* by node id */
-    struct wf_crew *crew;   /* NULL: no threads */
-    pthread_mutex_t lock;   /* of the free stores */
-    struct wf_store *free_stores;
-    int64_t n_free, free_bytes;
+    struct wf_crew *crew;   /* may have no threads: then consumers do all work */
+    pthread_mutex_t lock;   /* of the free chunks */
+    struct wf_chunk *free_chunks[WF_CHUNK_CLASSES];
+    int64_t free_bytes;
+    struct wf_worker *workers; /* idle ones */
 };
+/* For the nodes of `data`. A part of another iterator (a dataset made on the way) shares its crew. */
+weft_status wf_env_new(weft_data *data, int64_t budget, struct wf_crew *crew, struct wf_env **out);
+void wf_env_unref(struct wf_env *env); /* NULL is fine */
+/* By its maker: the scratch of its workers goes now, the rest with the last chunk. */
+void wf_env_close(struct wf_env *env);
+/* The element of a block of one as a batch that owns the block. */
+weft_status wf_batch_of(struct wf_block *b, const struct wf_ds *ds, weft_batch **out);
 weft_status wf_env_nomem(struct wf_env *env, int64_t bytes, const char *what);
 
 /* One of the threads that do pure work. */
@@ -224,7 +254,11 @@ struct wf_worker {
     struct wf_env *env;
     void **scratch; /* by node id */
     int64_t nested_ns;
+    struct wf_worker *next;
 };
+/* An idle worker, or a new one; NULL when out of memory. */
+struct wf_worker *wf_worker_take(struct wf_env *env);
+void wf_worker_give(struct wf_worker *w);
 /* The node's scratch on this thread; NULL until wf_scratch_set. */
 void *wf_scratch(struct wf_worker *w, const struct wf_ds *ds);
 void wf_scratch_set(struct wf_worker *w, const struct wf_ds *ds, void *scratch);
@@ -233,15 +267,17 @@ static inline struct wf_stats *wf_stats_of(struct wf_env *env, const struct wf_d
     return &env->stats[ds->id];
 }
 
-/* A node running in an iterator. */
+/* A node running in an iterator. Its memory outlives its closing while promises of it exist; its state does not, so make
+ * looks at ds, env and the promise alone. */
 struct wf_stage {
+    _Atomic int refs;
     const struct wf_ds_kind *kind; /* ds->kind, or one of the engine's own */
     struct wf_ds *ds;
     struct wf_env *env;
     int n_in;
     struct wf_stage **in;
     void *state; /* the kind's, freed by close */
-    bool inexact, heavy;
+    bool inexact, heavy, unordered;
     int64_t want; /* how many elements the consumer will usually ask for: a hint, 0 unknown */
 };
 
@@ -274,11 +310,30 @@ weft_status wf_stage_restore(struct wf_stage *s, struct wf_reader *r);
 /* A promise of n elements by stage s; takes the inputs over. NULL when out of memory (the inputs are dropped then). */
 struct wf_promise *wf_promise_new(struct wf_stage *s, int64_t n, int n_in, struct wf_promise **in,
                                   void *data);
-/* A promise that is already true. Takes the block over. */
+/* A promise that is already true. Takes the block over, also when it returns NULL. */
 struct wf_promise *wf_promise_made(struct wf_stage *s, struct wf_block *b);
+extern const struct wf_ds_kind wf_queue_kind; /* queue.c: makes its input ahead */
 /* The block promised; consumes p, also on failure. */
 weft_status wf_promise_make(struct wf_promise *p, struct wf_worker *w, struct wf_block **out);
 void wf_promise_drop(struct wf_promise *p);
+/* For stages that put several promises of an exact input together. gather: pulls until n elements are promised or the input ends,
+ * and promises them by stage s with the parts as inputs (NULL at the end); *got is their number. make_inputs: all parts, made
+ * and joined to one block. */
+weft_status wf_promise_gather(struct wf_stage *s, int64_t n, struct wf_promise **out, int64_t *got);
+weft_status wf_promise_gather_from(struct wf_stage *s, struct wf_stage *in, int64_t n,
+                                   struct wf_promise **out, int64_t *got);
+weft_status wf_promise_make_inputs(struct wf_promise *p, struct wf_worker *w,
+                                   struct wf_block **out);
+/* For nodes over several inputs with the same columns: checks that, and makes sizes that differ WEFT_ANY. */
+weft_status wf_ds_join_inputs(struct wf_ds *ds);
+
+/* The crew of an iterator: threads that serve its queues. */
+weft_status wf_crew_new(weft_ctx *ctx, int n_threads, struct wf_crew **out);
+void wf_crew_stop(
+    struct wf_crew *crew); /* its threads end; before the stages are closed; NULL is fine */
+void wf_crew_free(struct wf_crew *crew); /* after they are */
+/* Of a queue: the elements it may work ahead; 0 leaves it adaptive. */
+void wf_queue_set_ahead(struct wf_stage *s, int64_t n);
 
 /* The elements of an addressable node. */
 weft_status wf_ds_get_block(struct wf_ds *ds, struct wf_worker *w, const struct wf_at *at,

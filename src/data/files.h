@@ -1,8 +1,8 @@
 /* files.h - lists of files, and files as streams of bytes: what every source of files stands on.
  *
  * A stream goes through a list of files in this epoch's order, unpacks what is compressed, and shows
- * a window: bytes that lie one after the other in one store. Nothing is copied out of it: a record or
- * line in the window is kept by keeping the store. A pull typically reads like this:
+ * a window: bytes that lie one after the other in one chunk. Nothing is copied out of it: a record or
+ * line in the window is kept by keeping the chunk. A pull typically reads like this:
  *
  *   for (;;) {
  *       st = wf_stream_need(s, HEAD);             // window: s->p[0 .. s->n)
@@ -17,13 +17,13 @@
  *       if (s->n < HEAD)
  *           return wf_stream_err(s, "truncated"); // "part-0.tfrecord: byte 5312: truncated"
  *       ... look at s->p; need again for a length; more while a delimiter is missing ...
- *       if (s->store != kept)                     // before a call that may move the window
- *           wf_block_keep(block, kept = s->store);
+ *       if (s->chunk != kept)                     // before a call that may move the window
+ *           wf_block_keep(block, kept = s->chunk);
  *       wf_stream_take(s, n);                     // the window begins n bytes later
  *   }
  *
- * need and more may move the window into another store: hold positions relative to s->p across them,
- * not pointers. Bytes of a kept store that were once in a window never change again. One thread at a
+ * need and more may move the window into another chunk: hold positions relative to s->p across them,
+ * not pointers. Bytes of a kept chunk that were once in a window never change again. One thread at a
  * time uses a stream. */
 #ifndef WF_DATA_FILES_H
 #define WF_DATA_FILES_H
@@ -48,7 +48,7 @@ void wf_files_text(const struct wf_files *f, struct wf_buf *out);
 /* ---- one file, unpacked ---------------------------------------------------------------------- */
 
 struct wf_unpack {
-    const char *path; /* borrowed */
+    const char *path;     /* borrowed */
     weft_compression how; /* found or forced; never AUTO */
     int64_t size;         /* bytes of the file as it lies on disk; -1: not a plain file (a pipe) */
     int64_t n_in, n_out;  /* bytes read from the file, and handed out */
@@ -71,13 +71,13 @@ weft_status wf_unpack_head(weft_ctx *ctx, const char *path, const weft_file_opts
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-#define WF_CHUNK_BYTES (1 << 20) /* of a store, unless something longer must be contiguous */
+#define WF_CHUNK_BYTES (1 << 20) /* of a chunk, unless something longer must be contiguous */
 
 struct wf_stream {
     /* The window and where it stands. Read these; only the calls below change them. */
     const char *p; /* the window: n bytes of the content, unpacked */
     int64_t n;
-    struct wf_store *store; /* that holds it; the stream's reference. NULL while no file is open */
+    struct wf_chunk *chunk; /* that holds it; the stream's reference. NULL while no file is open */
     bool ended;             /* the file has nothing behind the window */
     int64_t offset;         /* of p in the unpacked content of the file */
     const char *path;       /* of the present file; lives as long as the pipeline */
