@@ -125,6 +125,9 @@ WEFT_API weft_simd weft_ctx_simd(const weft_ctx *ctx); /* the level in use, neve
 WEFT_API int64_t weft_ctx_memory(const weft_ctx *ctx); /* bytes in use now */
 WEFT_API int64_t weft_ctx_memory_peak(const weft_ctx *ctx);
 
+/* Frees text or bytes that a call of this library gave. NULL is fine. */
+WEFT_API void weft_text_free(weft_ctx *ctx, char *text);
+
 /* The best level this CPU has, and the name of a level ("avx512"). */
 WEFT_API weft_simd weft_simd_best(void);
 WEFT_API const char *weft_simd_name(weft_simd level);

@@ -117,7 +117,6 @@ WEFT_API weft_status weft_vjp(weft_graph *g, int n_out, const weft_val *outputs,
 /* The graph as text that reads back (constants included); freed with weft_text_free. */
 WEFT_API weft_status weft_graph_text(const weft_graph *g, char **out);
 WEFT_API weft_status weft_graph_dot(const weft_graph *g, char **out);
-WEFT_API void weft_text_free(weft_ctx *ctx, char *text);
 WEFT_API weft_status weft_graph_parse(weft_ctx *ctx, const char *text, int64_t n, weft_graph **out);
 WEFT_API weft_status weft_graph_save(const weft_graph *g, const char *path);
 WEFT_API weft_status weft_graph_load(weft_ctx *ctx, const char *path, weft_graph **out);

@@ -145,6 +145,11 @@ int64_t weft_ctx_memory_peak(const weft_ctx *ctx)
     return atomic_load_explicit(&ctx->mem_peak, memory_order_relaxed);
 }
 
+void weft_text_free(weft_ctx *ctx, char *text)
+{
+    wf_free(ctx, text);
+}
+
 int64_t wf_now(const weft_ctx *ctx)
 {
     return ctx->now_ns(ctx->now_arg);

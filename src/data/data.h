@@ -231,6 +231,7 @@ struct wf_env {
     _Atomic int64_t refs;
     weft_ctx *ctx;
     weft_data *data;
+    int64_t n_nodes; /* of the pipeline when the iterator was made: more may be built meanwhile */
     int64_t budget;
     _Atomic int64_t bytes;  /* of live chunks */
     struct wf_stats *stats; /* by node id */

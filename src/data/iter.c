@@ -35,6 +35,7 @@ weft_status wf_env_new(weft_data *data, int64_t budget, struct wf_crew *crew, st
     env->refs = 1;
     env->ctx = data->ctx;
     env->data = data;
+    env->n_nodes = data->n;
     env->budget = budget;
     env->crew = crew;
     pthread_mutex_init(&env->lock, NULL);
@@ -46,7 +47,7 @@ static void worker_free(struct wf_worker *w)
 {
     const weft_data *d = w->env->data;
 
-    for (int64_t i = 1; i <= d->n; i++)
+    for (int64_t i = 1; i <= w->env->n_nodes; i++)
         if (w->scratch[i] && d->ds[i]->kind->scratch_free)
             d->ds[i]->kind->scratch_free(d->ds[i], w->scratch[i]);
     wf_free(w->env->ctx, w->scratch);

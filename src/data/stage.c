@@ -18,7 +18,7 @@ struct wf_worker *wf_worker_take(struct wf_env *env)
         return w;
     w = wf_alloc(env->ctx, sizeof *w);
     if (w)
-        w->scratch = wf_alloc_n(env->ctx, env->data->n + 1, sizeof(void *));
+        w->scratch = wf_alloc_n(env->ctx, env->n_nodes + 1, sizeof(void *));
     if (!w || !w->scratch) {
         wf_free(env->ctx, w);
         return NULL;

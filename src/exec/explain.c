@@ -175,8 +175,3 @@ weft_status weft_fn_plan_info(weft_fn *fn, const weft_tensor *feeds, weft_plan_i
                             .fingerprint = p->fingerprint};
     return WEFT_OK;
 }
-
-void weft_text_free(weft_ctx *ctx, char *text)
-{
-    wf_free(ctx, text);
-}
