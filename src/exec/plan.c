@@ -91,24 +91,24 @@ static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct
     const weft_graph *g = p->graph;
     const struct wf_node *n = &g->nodes[k];
     int n_in = n_operands(n);
-    struct wf_type *in = wf_arena_alloc(&p->arena, sizeof *in * (size_t)(n_in + n->n_out + 1)),
-                   *to = in + n_in;
+    struct wf_type *in = wf_arena_alloc(&p->arena, sizeof *in * (size_t)(n_in + n->n_out + 1)), *to;
     struct wf_tensor *tin = wf_arena_alloc(&p->arena, sizeof *tin * (size_t)(n_in + n->n_out + 1)),
-                     *tout = tin + n_in;
+                     *tout;
     struct wf_kplan kp = {.ctx = p->ctx,
                           .arena = &p->arena,
                           .op = n->op,
                           .attr = n->attr,
                           .n_in = n_in,
                           .n_out = n->n_out,
-                          .in = in,
-                          .out = to,
                           .n_threads = wf_pool_size(p->ctx->pool)};
     const struct wf_kernel *kernel;
     weft_status st;
 
     if (!in || !tin)
         return wf_err_nomem(p->ctx, sizeof *tin * (size_t)n_in, "plan");
+    kp.in = in;
+    kp.out = to = in + n_in;
+    tout = tin + n_in;
     for (int i = 0; i < n->n_in; i++)
         in[i] = g->values[n->in[i]].type;
     for (int i = 0; i < n->n_out; i++)

@@ -36,7 +36,7 @@ weft_status wf_numeric_error(const struct wf_call *c, int64_t i)
 {
     char place[160] = "", type[WF_TYPE_TEXT];
     const struct wf_type *t = &c->in[0].type;
-    int64_t index[WEFT_MAX_RANK], rest = i;
+    int64_t index[WEFT_MAX_RANK] = {0}, rest = i;
     int at = 0;
 
     for (int a = t->rank - 1; a >= 0; a--) {

@@ -36,6 +36,7 @@ WF_SIMD_INLINE void pixels(const int mr, const int nv, const struct wf_conv_row 
         UNROLL for (int j = 0; j < nv; j++) b[j] = vf_load(w + j * VF_N);
         UNROLL for (int i = 0; i < mr; i++)
         {
+            /* cppcheck-suppress uninitvar ; mr is at least 1 */
             vf a = vf_load1(at[i / 3] + i % 3 * step + offset);
 
             UNROLL for (int j = 0; j < nv; j++) acc[i][j] = vf_fma(a, b[j], acc[i][j]);
