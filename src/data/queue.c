@@ -60,7 +60,8 @@ static bool can_pull(const struct queue *q)
 {
     const struct wf_env *env = q->stage->env;
 
-    return !q->pulling && !q->ended && !q->held && q->tail - q->head < q->depth &&
+    /* A held queue belongs to the one who holds it: nothing else of it may be looked at. */
+    return !q->held && !q->pulling && !q->ended && q->tail - q->head < q->depth &&
            (q->tail == q->head ||
             atomic_load_explicit(&env->bytes, memory_order_relaxed) < env->budget);
 }
