@@ -1,0 +1,78 @@
+/* model.h - the door of the model layer: models into graphs, losses, metrics. */
+#ifndef WF_MODEL_H
+#define WF_MODEL_H
+
+#include "graph/graph.h"
+#include "weft/model.h"
+#include "weft/sys/layer.h"
+
+/* ---- models into graphs (build.c) ------------------------------------------------------------ */
+
+/* A weight of a layer, in the order of first use. */
+struct wf_weight {
+    const char *name;                     /* "dense/kernel": the variable's */
+    const char *regularizer, *constraint; /* text, or NULL */
+    weft_layer layer;
+    bool state; /* not a parameter */
+    int rank;
+    int64_t dim[WEFT_MAX_RANK];
+    weft_dtype dtype;
+};
+int wf_model_n_weights(const weft_model *m);
+const struct wf_weight *wf_model_weight(const weft_model *m, int i);
+
+/* What one graph got from a model. Arrays live in the arena that the caller gives. */
+struct wf_built {
+    int n_in, n_out;
+    weft_val *in;             /* placeholders, named as the inputs */
+    weft_val *out, *out_mask; /* a mask is WEFT_NIL where there is none */
+    int n_losses, n_updates, n_weights;
+    weft_val
+        *loss; /* scalars: regularizers (each once) and what layers added; only with training */
+    weft_val *update; /* only with training */
+    weft_val *weight; /* the variable of weight i of the model */
+};
+/* Adds the model's nodes to g. May be called several times for one graph (training and inference): variables and
+ * placeholders are shared. */
+weft_status wf_model_build(weft_model *m, weft_graph *g, bool training, struct wf_arena *arena,
+                           struct wf_built *out);
+
+/* ---- losses (loss.c, losses.def) ------------------------------------------------------------- */
+
+/* A loss is named as in Keras, with its arguments behind it: "SparseCategoricalCrossentropy from_logits=true", "mse",
+ * "huber delta=2". Values per sample (or per sample and leading axes), before weights and reduction: *values has the shape of
+ * pred without its last axis. Follows Keras' squeezing, smoothing, clipping. */
+weft_status wf_loss_build(weft_graph *g, const char *loss, weft_val y, weft_val pred,
+                          weft_val *values);
+weft_status wf_loss_check(weft_ctx *ctx,
+                          const char *loss); /* does it exist, are its arguments right */
+bool wf_loss_at(int i, const char **name, const char **attrs, const char **doc);
+/* Weighted sum and denominator of values, by Keras' sum_over_batch_size: values [batch, …], weight nil or broadcastable
+ * [batch, …], mask nil or [batch, …]: sum = Σ values·weight·mask, count = number of values (with a mask: of valid ones). Both f32
+ * scalars; the mean is divide_no_nan(sum, count). */
+weft_status wf_loss_reduce(weft_graph *g, weft_val values, weft_val weight, weft_val mask,
+                           weft_val *sum, weft_val *count);
+
+/* ---- metrics (metric.c, metrics.def) --------------------------------------------------------- */
+
+/* A metric accumulates sums: the graph makes the increments of one batch, the host adds them in f64, and the result is a
+ * function of the sums. So metrics of shards and workers merge by adding. */
+struct wf_metric {
+    const struct wf_metric_kind *kind;
+    const char *name; /* as it is logged: "accuracy" */
+    struct wf_attr attr[WF_MAX_ATTRS];
+    int64_t n_state; /* sums */
+};
+/* spec: "accuracy", "AUC num_thresholds=200 curve=PR name=auc_pr". "accuracy" and "acc" become the kind that fits the
+ * label's and the prediction's shapes and the loss, as in Keras. */
+weft_status wf_metric_init(struct wf_metric *out, struct wf_arena *arena, const char *spec,
+                           const char *loss, const struct wf_type *y, const struct wf_type *pred);
+/* The increments of one batch, f32 [n_state]; weight may be nil. */
+weft_status wf_metric_build(weft_graph *g, const struct wf_metric *m, weft_val y, weft_val pred,
+                            weft_val weight, weft_val *sums);
+double wf_metric_result(const struct wf_metric *m, const double *sums);
+/* 1: larger is better, -1: smaller is, 0: nobody knows. */
+int wf_metric_direction(const struct wf_metric *m);
+bool wf_metric_at(int i, const char **name, const char **attrs, const char **doc);
+
+#endif
