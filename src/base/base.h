@@ -120,6 +120,13 @@ void wf_map_free(struct wf_map *m);
 
 uint64_t wf_hash64(const void *bytes, size_t n, uint64_t seed);
 
+/* CRC32C (Castagnoli) of n bytes behind those whose CRC is `crc`; 0 begins. */
+uint32_t wf_crc32c(uint32_t crc, const void *bytes, int64_t n);
+/* Of three buffers at once: crc[i] is continued by bytes[i]. Three short ones take the time of one. */
+void wf_crc32c_3(const void *const bytes[3], const int64_t n[3], uint32_t crc[3]);
+/* The same by the table, whatever the CPU: the definition. */
+uint32_t wf_crc32c_table(uint32_t crc, const void *bytes, int64_t n);
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 /* A pool of `n_threads` threads, the caller being one of them. wf_pool_for runs fn for every tile and
@@ -153,6 +160,7 @@ struct wf_fs {
     int64_t (*pread)(void *arg, int fd, void *buf, int64_t n, int64_t offset);
     int64_t (*seek)(void *arg, int fd, int64_t offset); /* from the beginning */
     int64_t (*size)(void *arg, int fd);
+    int (*truncate)(void *arg, int fd, int64_t size);
     int (*sync)(void *arg, int fd);
     int (*close)(void *arg, int fd);
     int (*rename)(void *arg, const char *from, const char *to);

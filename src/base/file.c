@@ -68,6 +68,12 @@ static int64_t posix_size(void *arg, int fd)
     return S_ISREG(s.st_mode) ? s.st_size : -ESPIPE;
 }
 
+static int posix_truncate(void *arg, int fd, int64_t size)
+{
+    (void)arg;
+    return ftruncate(fd, size) ? -errno : 0;
+}
+
 static int posix_sync(void *arg, int fd)
 {
     (void)arg;
@@ -134,6 +140,7 @@ const struct wf_fs wf_fs_posix = {
     .pread = posix_pread,
     .seek = posix_seek,
     .size = posix_size,
+    .truncate = posix_truncate,
     .sync = posix_sync,
     .close = posix_close,
     .rename = posix_rename,
