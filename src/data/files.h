@@ -98,7 +98,7 @@ void wf_stream_reset(struct wf_stream *s, int64_t epoch);
 /* Close the present file, whatever is left of it, and open the next; *more is false behind the last.
  * An error opening a file leaves the stream before it: asking again tries again. */
 weft_status wf_stream_next_file(struct wf_stream *s, bool *more);
-/* Leave out the next file, as after an error opening it. */
+/* Leave out the rest of the present file; when none is open, as after an error opening it, the next. */
 void wf_stream_pass_file(struct wf_stream *s);
 
 /* Make the window at least n bytes long, or as long as the file has bytes (then `ended`). It may
