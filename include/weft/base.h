@@ -66,6 +66,9 @@ WEFT_API const char *weft_status_name(weft_status st);
 /* The text of the calling thread's last error; "" when there was none. Valid until its next failing call. */
 WEFT_API const char *weft_error(void);
 
+/* The one of `words` that somebody who wrote `word` may have meant, by edit distance; NULL when none is near. */
+WEFT_API const char *weft_nearest(const char *word, const char *const *words, int n_words);
+
 /* The version of the library, e.g. "0.1.0". */
 WEFT_API const char *weft_version(void);
 

@@ -102,9 +102,6 @@ void wf_buf_add(struct wf_buf *b, const void *bytes, int64_t n);
 void wf_buf_printf(struct wf_buf *b, const char *fmt, ...) WEFT_PRINTF(2, 3);
 void wf_buf_free(struct wf_buf *b);
 
-/* The candidate nearest to `word` by edit distance, or NULL when none is near enough to suggest. */
-const char *wf_nearest(const char *word, const char *const *words, int n_words);
-
 /* ---- map: string -> int64 -------------------------------------------------------------------- */
 
 struct wf_map {

@@ -82,7 +82,7 @@ static int edit_distance(const char *a, const char *b)
     return row[m];
 }
 
-const char *wf_nearest(const char *word, const char *const *words, int n_words)
+const char *weft_nearest(const char *word, const char *const *words, int n_words)
 {
     const char *best = NULL;
     int best_d = (int)strlen(word) / 3 + 2;

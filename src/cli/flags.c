@@ -4,6 +4,8 @@
 
 #include "cli.h"
 
+enum { FLAGS_MAX = 64 }; /* of one command, as far as a misspelt one is compared */
+
 int fail(int code, const char *fmt, ...)
 {
     va_list args;
@@ -39,40 +41,16 @@ static void print_help(const struct command *c, const struct flag *flags)
     printf("  %-22s %s\n", "--help", "this text");
 }
 
-/* Edit distance, small and bounded, for "did you mean". */
-static int distance(const char *a, const char *b)
-{
-    int row[40], n = (int)strlen(a), m = (int)strlen(b);
-
-    if (n > 32 || m > 32)
-        return 99;
-    for (int j = 0; j <= m; j++)
-        row[j] = j;
-    for (int i = 1; i <= n; i++) {
-        int diagonal = row[0];
-
-        row[0] = i;
-        for (int j = 1; j <= m; j++) {
-            int best = diagonal + (a[i - 1] != b[j - 1]);
-
-            diagonal = row[j];
-            best = row[j] + 1 < best ? row[j] + 1 : best;
-            row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-        }
-    }
-    return row[m];
-}
-
 static int unknown_flag(const struct command *c, const struct flag *flags, const char *word)
 {
-    const char *near = NULL;
-    int best = 4;
+    const char *names[FLAGS_MAX], *near;
+    int n = 0;
 
-    for (const struct flag *f = flags; f->name; f++)
-        if (distance(word, f->name) < best) {
-            best = distance(word, f->name);
-            near = f->name;
-        }
+    while (n < FLAGS_MAX && flags[n].name) {
+        names[n] = flags[n].name;
+        n++;
+    }
+    near = weft_nearest(word, names, n);
     if (near)
         fail(EXIT_USAGE, "%s: no flag --%s, did you mean --%s?", c->name, word, near);
     else

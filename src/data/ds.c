@@ -171,7 +171,7 @@ weft_status wf_ds_err_column(const struct wf_ds *ds, const char *name)
         if (i < SHOWN && at < sizeof list)
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i]);
     }
-    near = wf_nearest(name, names, n);
+    near = weft_nearest(name, names, n);
     return wf_err(WEFT_ENOENT, "no column '%s'%s%s%s (there are %s%s)", name,
                   near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "", list,
                   ds->n_cols > SHOWN ? ", …" : "");

@@ -34,7 +34,7 @@ static int next_number(const char **at, char name[48], double *value)
 
 static weft_status unknown(const char *what, const char *word, const char *const *words, int n)
 {
-    const char *near = wf_nearest(word, words, n);
+    const char *near = weft_nearest(word, words, n);
     char all[512] = "";
     int at = 0;
 
