@@ -10,14 +10,7 @@
 #include <cmocka.h>
 
 #include "base/fmath.h"
-
-static float from_bits(uint32_t b)
-{
-    float x;
-
-    memcpy(&x, &b, sizeof x);
-    return x;
-}
+#include "support/ulps.h"
 
 static uint32_t to_bits(float x)
 {
@@ -25,29 +18,6 @@ static uint32_t to_bits(float x)
 
     memcpy(&b, &x, sizeof b);
     return x != x ? 0x7fc00000 : b;
-}
-
-/* |got - want| in units of the last place of a float of want's size. */
-static double ulps(float got, double want)
-{
-    int e;
-
-    if (isnan(want) || isnan(got))
-        return isnan(want) && isnan(got) ? 0 : INFINITY;
-    if (isinf(got) || isinf(want))
-        return (double)got == want || (isinf(got) && fabs(want) > 0x1.fffffep127) ? 0 : INFINITY;
-    frexp(want, &e);
-    return fabs((double)got - want) / ldexp(1.0, (e < -125 ? -125 : e) - 24);
-}
-
-static double d_sigmoid(double x)
-{
-    return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x));
-}
-
-static double d_softplus(double x)
-{
-    return fmax(x, 0) + log1p(exp(-fabs(x)));
 }
 
 static double d_normcdf(double x)

@@ -1,43 +1,16 @@
 /* gemm_test.c - matrix products: every element is the sum the header promises, bit for bit, at
  * every SIMD level and for any number of threads; nothing outside the matrices is touched. */
-#define _GNU_SOURCE
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "kernels/cpu/gemm.h"
-
-/* ---- memory that ends at a page nobody may touch --------------------------------------------- */
-
-struct guarded {
-    char *map;
-    size_t map_bytes;
-    void *p;
-};
-
-static struct guarded guarded_new(size_t bytes)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), body = (bytes + page - 1) / page * page;
-    struct guarded g = {.map_bytes = body + page};
-
-    g.map = mmap(NULL, g.map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(g.map != MAP_FAILED);
-    assert_int_equal(mprotect(g.map + body, page, PROT_NONE), 0);
-    g.p = g.map + body - bytes;
-    return g;
-}
-
-static void guarded_free(struct guarded *g)
-{
-    munmap(g->map, g->map_bytes);
-}
+#include "support/guarded.h"
 
 /* ---- operands -------------------------------------------------------------------------------- */
 

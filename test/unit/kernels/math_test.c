@@ -11,42 +11,13 @@
 
 #include "base/fmath.h"
 #include "kernels/cpu/ew.h"
+#include "support/ulps.h"
 
 enum { N = 512 };
-
-static float from_bits(uint32_t b)
-{
-    float x;
-
-    memcpy(&x, &b, sizeof x);
-    return x;
-}
 
 static bool same_bits(float a, float b)
 {
     return (a != a && b != b) || memcmp(&a, &b, sizeof a) == 0;
-}
-
-static double ulps(float got, double want)
-{
-    int e;
-
-    if (isnan(want) || isnan(got))
-        return isnan(want) && isnan(got) ? 0 : INFINITY;
-    if (isinf(got) || isinf(want))
-        return (double)got == want || (isinf(got) && fabs(want) > 0x1.fffffep127) ? 0 : INFINITY;
-    frexp(want, &e);
-    return fabs((double)got - want) / ldexp(1.0, (e < -125 ? -125 : e) - 24);
-}
-
-static double d_sigmoid(double x)
-{
-    return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x));
-}
-
-static double d_softplus(double x)
-{
-    return fmax(x, 0) + log1p(exp(-fabs(x)));
 }
 
 static double d_rsqrt(double x)
