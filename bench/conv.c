@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "kernels/cpu/conv.h"
+#include "peak.h"
 
 struct shape {
     const char *name;
@@ -27,7 +28,7 @@ static const struct shape shapes[] = {
     {"five14", 32, 14, 32, 64, 5, 1, 1, true},       {"depth56", 8, 56, 128, 128, 3, 1, 128, true},
     {"depth28s2", 8, 56, 128, 128, 3, 2, 128, true}, {"group28", 8, 28, 128, 128, 3, 1, 4, true},
 };
-enum { N_SHAPES = sizeof shapes / sizeof shapes[0], N_DIRS = 3, MAX_ROUNDS = 99, MAX_TASKS = 64 };
+enum { N_SHAPES = sizeof shapes / sizeof shapes[0], N_DIRS = 3, MAX_ROUNDS = 99 };
 
 struct timing {
     struct wf_conv *plan;
@@ -43,30 +44,6 @@ static struct wf_arena arena;
 static const struct wf_gemm_fns *fns;
 static weft_simd level;
 static struct timing timings[N_SHAPES][N_DIRS];
-
-static double seconds(void)
-{
-    return 1e-9 * (double)wf_now(ctx);
-}
-
-static void peak_task(void *arg, int64_t task, int thread)
-{
-    (void)thread;
-    ((double *)arg)[task] = fns->peak_loop(20000);
-}
-
-/* GFLOP/s of all threads together, over a millisecond or so. */
-static double peak(int n_threads)
-{
-    double flop[MAX_TASKS] = {0}, sum = 0, start = seconds();
-    int n_tasks = n_threads * 16 > MAX_TASKS ? MAX_TASKS : n_threads * 16;
-
-    wf_pool_for(ctx->pool, n_tasks, peak_task, flop);
-    start = seconds() - start;
-    for (int i = 0; i < n_tasks; i++)
-        sum += flop[i];
-    return sum / start / 1e9;
-}
 
 static struct wf_conv_geom geom_of(const struct shape *s)
 {
@@ -119,16 +96,16 @@ static bool set_up(struct timing *t, const struct shape *s, int dir, int algo, i
     return t->a && t->b && t->out && t->scratch;
 }
 
-static void time_round(struct timing *t, int n_threads, int round)
+static void time_round(struct timing *t, int round)
 {
     double start, top;
 
     wf_conv_run(t->plan, ctx->pool, t->a, t->b, t->out, t->scratch); /* warm */
-    top = peak(n_threads);
-    start = seconds();
+    top = peak(ctx, fns);
+    start = seconds(ctx);
     for (int64_t r = 0; r < t->reps; r++)
         wf_conv_run(t->plan, ctx->pool, t->a, t->b, t->out, t->scratch);
-    start = (seconds() - start) / (double)t->reps;
+    start = (seconds(ctx) - start) / (double)t->reps;
     t->ms[round] = start * 1e3;
     t->fraction[round] = t->flop / start / 1e9 / top;
 }
@@ -203,7 +180,7 @@ int main(int argc, char **argv)
         for (int i = 0; i < N_SHAPES; i++)
             for (int dir = 0; dir < N_DIRS; dir++)
                 if (timings[i][dir].plan)
-                    time_round(&timings[i][dir], n_threads, round);
+                    time_round(&timings[i][dir], round);
     for (int i = 0; i < N_SHAPES; i++)
         for (int dir = 0; dir < N_DIRS; dir++) {
             struct timing *t = &timings[i][dir];

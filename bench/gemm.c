@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/gemm.h"
+#include "peak.h"
 
 struct product {
     int64_t m, n, k, batch;
@@ -35,7 +35,7 @@ static const struct product products[] = {
     {128, 128, 64, 32, "nt"},    {128, 64, 128, 32, "nn"},   {128, 64, 128, 32, "tn"},
     {2048, 2048, 2048, 1, "nn"},
 };
-enum { N_PRODUCTS = sizeof products / sizeof products[0], MAX_ROUNDS = 99, MAX_TASKS = 64 };
+enum { N_PRODUCTS = sizeof products / sizeof products[0], MAX_ROUNDS = 99 };
 
 struct timing {
     struct wf_gemm plan;
@@ -46,30 +46,6 @@ struct timing {
 
 static weft_ctx *ctx;
 static const struct wf_gemm_fns *fns;
-
-static double seconds(void)
-{
-    return 1e-9 * (double)wf_now(ctx);
-}
-
-static void peak_task(void *arg, int64_t task, int thread)
-{
-    (void)thread;
-    ((double *)arg)[task] = fns->peak_loop(20000);
-}
-
-/* GFLOP/s of all threads together, over a millisecond or so. */
-static double peak(int n_threads)
-{
-    double flop[MAX_TASKS] = {0}, sum = 0, start = seconds();
-    int n_tasks = n_threads * 16 > MAX_TASKS ? MAX_TASKS : n_threads * 16;
-
-    wf_pool_for(ctx->pool, n_tasks, peak_task, flop);
-    start = seconds() - start;
-    for (int i = 0; i < n_tasks; i++)
-        sum += flop[i];
-    return sum / start / 1e9;
-}
 
 static double flop_of(const struct product *p)
 {
@@ -116,16 +92,16 @@ static void clean_up(struct timing *t)
     wf_free(ctx, t->scratch);
 }
 
-static void time_round(struct timing *t, const struct product *p, int n_threads, int round)
+static void time_round(struct timing *t, const struct product *p, int round)
 {
     double start;
 
     wf_gemm_run(&t->plan, ctx->pool, t->a, t->b, t->c, NULL, t->scratch); /* warm */
-    t->peak[round] = peak(n_threads);
-    start = seconds();
+    t->peak[round] = peak(ctx, fns);
+    start = seconds(ctx);
     for (int64_t r = 0; r < t->reps; r++)
         wf_gemm_run(&t->plan, ctx->pool, t->a, t->b, t->c, NULL, t->scratch);
-    start = seconds() - start;
+    start = seconds(ctx) - start;
     t->gflops[round] = flop_of(p) * (double)t->reps / start / 1e9;
     t->fraction[round] = t->gflops[round] / t->peak[round];
 }
@@ -209,7 +185,7 @@ int main(int argc, char **argv)
     for (int r = 0; r < n_rounds; r++)
         for (int i = 0; i < N_PRODUCTS; i++)
             if (timings[i].a)
-                time_round(&timings[i], &products[i], n_threads, r);
+                time_round(&timings[i], &products[i], r);
     for (int i = 0; i < N_PRODUCTS; i++) {
         if (timings[i].a)
             print_line(&timings[i], &products[i], n_threads, n_rounds);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "kernels/cpu/rnn.h"
+#include "peak.h"
 
 struct layer {
     const char *name;
@@ -30,12 +31,7 @@ static const struct layer layers[] = {
     {"gru-before", WF_CELL_GRU_BEFORE, 64, 28, 28, 128, false},
     {"simple", WF_CELL_TANH, 64, 28, 28, 128, false},
 };
-enum {
-    N_LAYERS = sizeof layers / sizeof layers[0],
-    MAX_ROUNDS = 99,
-    MAX_TASKS = 64,
-    N_BUFFERS = 20
-};
+enum { N_LAYERS = sizeof layers / sizeof layers[0], MAX_ROUNDS = 99, N_BUFFERS = 20 };
 
 struct timing {
     struct wf_rnn forward, backward;
@@ -50,30 +46,6 @@ static weft_ctx *ctx;
 static const struct wf_gemm_fns *gemm;
 static weft_simd level;
 static struct timing timings[N_LAYERS];
-
-static double seconds(void)
-{
-    return 1e-9 * (double)wf_now(ctx);
-}
-
-static void peak_task(void *arg, int64_t task, int thread)
-{
-    (void)thread;
-    ((double *)arg)[task] = gemm->peak_loop(20000);
-}
-
-/* GFLOP/s of all threads together, over a millisecond or so. */
-static double peak(int n_threads)
-{
-    double flop[MAX_TASKS] = {0}, sum = 0, start = seconds();
-    int n_tasks = n_threads * 16 > MAX_TASKS ? MAX_TASKS : n_threads * 16;
-
-    wf_pool_for(ctx->pool, n_tasks, peak_task, flop);
-    start = seconds() - start;
-    for (int i = 0; i < n_tasks; i++)
-        sum += flop[i];
-    return sum / start / 1e9;
-}
 
 /* Multiply-adds count twice. direction: 0 forward, 1 backward. */
 static double flop_of(const struct layer *l, const struct timing *t, int direction)
@@ -138,20 +110,20 @@ static void set_up(struct timing *t, const struct layer *l, int n_threads)
     t->reps = 1 + (int64_t)(2e9 / (flop_of(l, t, 0) + flop_of(l, t, 1)));
 }
 
-static void time_round(struct timing *t, int n_threads, int round)
+static void time_round(struct timing *t, int round)
 {
     double sum[2] = {0, 0};
 
-    t->peak[round] = peak(n_threads);
+    t->peak[round] = peak(ctx, gemm);
     for (int64_t r = 0; r <= t->reps; r++) /* the first warms the caches */
         for (int i = 0; i < 2; i++) {
-            double start = seconds(), ms;
+            double start = seconds(ctx), ms;
 
             if (i == 0)
                 wf_rnn_forward(&t->forward, ctx->pool, &t->t, t->scratch);
             else
                 wf_rnn_backward(&t->backward, ctx->pool, &t->t, t->scratch);
-            ms = (seconds() - start) * 1e3;
+            ms = (seconds(ctx) - start) * 1e3;
             sum[i] += r ? ms : 0;
             if (t->best_ms[i] == 0 || ms < t->best_ms[i])
                 t->best_ms[i] = ms;
@@ -226,7 +198,7 @@ int main(int argc, char **argv)
     for (int r = 0; r < n_rounds; r++)
         for (int i = 0; i < N_LAYERS; i++)
             if (timings[i].scratch)
-                time_round(&timings[i], n_threads, r);
+                time_round(&timings[i], r);
     for (int i = 0; i < N_LAYERS; i++) {
         if (timings[i].scratch)
             print_line(&timings[i], &layers[i], n_threads, n_rounds);

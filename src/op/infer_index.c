@@ -76,6 +76,16 @@ static weft_status gathered(struct wf_infer *r, int x_at, int i_at, struct wf_ty
     return WEFT_OK;
 }
 
+/* dx of (dy, indices, like x), where y has type t. */
+static weft_status grad_of_rows(struct wf_infer *r, const struct wf_type *t)
+{
+    weft_status st = check_dy(r, 0, t);
+
+    if (!st)
+        st = check_number(r, 0);
+    return st ? st : wf_infer_out_like(r, 0, 2, 0);
+}
+
 weft_status infer_gather(struct wf_infer *r)
 {
     struct wf_type t;
@@ -89,11 +99,7 @@ weft_status infer_gather_grad(struct wf_infer *r)
     struct wf_type t;
     weft_status st = gathered(r, 2, 1, &t);
 
-    if (!st)
-        st = check_dy(r, 0, &t);
-    if (!st)
-        st = check_number(r, 0);
-    return st ? st : wf_infer_out_like(r, 0, 2, 0);
+    return st ? st : grad_of_rows(r, &t);
 }
 
 /* indices[:-1] + x[depth:] */
@@ -237,11 +243,7 @@ weft_status infer_take_along_grad(struct wf_infer *r)
     struct wf_type t;
     weft_status st = taken(r, 2, 1, &t);
 
-    if (!st)
-        st = check_dy(r, 0, &t);
-    if (!st)
-        st = check_number(r, 0);
-    return st ? st : wf_infer_out_like(r, 0, 2, 0);
+    return st ? st : grad_of_rows(r, &t);
 }
 
 /* ---- one_hot, top_k, sort -------------------------------------------------------------------- */
