@@ -51,11 +51,7 @@ struct weft_graph {
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-/* One attribute given to a builder. */
-struct wf_set {
-    const char *name;
-    struct wf_attr value;
-};
+/* Short forms of struct wf_set, one attribute given to a builder. */
 #define WF_SET_INT(n, v)             \
     {                                \
         n,                           \
@@ -122,10 +118,6 @@ weft_val wf_binary(weft_graph *g, int op_id, weft_val a, weft_val b);
 /* The operands of a node as the open autocast policy wants them. */
 void wf_autocast(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in,
                  weft_val *out);
-
-/* Attributes as text, up to the end of the line or one of "@^#{, which *end then points at. */
-weft_status wf_parse_attrs(weft_graph *g, const struct wf_op *op, const char *text,
-                           const char **end, struct wf_set sets[WF_MAX_ATTRS], int *n_sets);
 
 /* Keep the first error of a graph (st and the thread's text); returns st. */
 weft_status wf_graph_fail(weft_graph *g, weft_status st);

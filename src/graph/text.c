@@ -362,7 +362,8 @@ static weft_status read_node(struct reader *r, weft_val *in)
     if (!st)
         st = read_inputs(r, in, &n_in);
     if (!st)
-        st = wf_parse_attrs(r->g, op, r->p, &r->p, sets, &n_sets);
+        st = wf_attr_parse(&r->g->arena, op->name, op->attr, op->n_attrs, r->p, "\n\"@^#{", &r->p,
+                           sets, &n_sets);
     if (!st)
         st = expect(r, "\"");
     if (st)

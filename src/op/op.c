@@ -1,8 +1,7 @@
-/* op.c - the op table of a context, attributes, and helpers for shape rules.
+/* op.c - the op table of a context, and helpers for shape rules.
  *
  * The rows of ops.def are constant; their attribute texts are parsed once per context, so that the library
  * has no mutable globals. After wf_ops_ensure the built-in part never changes. */
-#define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -33,64 +32,14 @@ static const struct wf_op builtin[WF_N_OPS] = {
 #undef OP
 };
 
-/* ---- attribute texts ------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
-static bool parse_kind(char c, enum wf_attr_kind *out)
-{
-    static const char letters[] = "ifbslFt";
-    static const enum wf_attr_kind kinds[] = {WF_INT,  WF_FLOAT,  WF_BOOL, WF_STR,
-                                              WF_INTS, WF_FLOATS, WF_DTYPE};
-    const char *p = c ? strchr(letters, c) : NULL;
-
-    if (!p)
-        return false;
-    *out = kinds[p - letters];
-    return true;
-}
-
-static weft_status parse_default(struct wf_attr *a, const char *text)
-{
-    weft_dtype t;
-
-    a->given = true;
-    switch (a->kind) {
-    case WF_INT:
-    case WF_BOOL: a->i = strtoll(text, NULL, 10); return WEFT_OK;
-    case WF_FLOAT: a->f = strtod(text, NULL); return WEFT_OK;
-    case WF_STR: a->s = text; return WEFT_OK;
-    case WF_DTYPE:
-        if (weft_dtype_parse(text, &t))
-            return WEFT_EPARSE;
-        a->i = t;
-        return WEFT_OK;
-    default: return *text ? wf_err(WEFT_EPARSE, "a list's default must be empty") : WEFT_OK;
-    }
-}
-
-/* "axis:i=-1 keepdims:b=0": cut in place in a copy that the arena keeps. */
 static weft_status parse_attrs(struct wf_arena *arena, struct wf_op *op)
 {
-    char *text = wf_arena_strdup(arena, op->attrs ? op->attrs : ""), *save = NULL;
+    weft_status st = wf_attr_specs(arena, op->name, op->attrs, op->attr, &op->n_attrs);
 
-    if (!text)
-        return wf_err_nomem(arena->ctx, 0, "op table");
-    for (char *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
-        char *colon = strchr(w, ':'), *eq = strchr(w, '=');
-        struct wf_attr_spec *s = &op->attr[op->n_attrs];
-
-        if (op->n_attrs == WF_MAX_ATTRS || !colon || !parse_kind(colon[1], &s->value.kind) ||
-            (colon[2] && eq != colon + 2))
-            return wf_err(WEFT_EPARSE, "op '%s': attribute text '%s' is malformed", op->name, w);
-        *colon = '\0';
-        s->name = w;
-        if (eq && parse_default(&s->value, eq + 1))
-            return wf_err_wrap(WEFT_EPARSE, "op '%s': attribute '%s'", op->name, w);
-        op->n_attrs++;
-    }
-    return WEFT_OK;
+    return wf_err_wrap(st, "op table");
 }
-
-/* ---- the table ------------------------------------------------------------------------------- */
 
 static void registry_free(weft_ctx *ctx)
 {
@@ -167,36 +116,6 @@ const struct wf_op *wf_op_find(const weft_ctx *ctx, const char *name)
         if (!strcmp(wf_op_row(ctx, i)->name, name))
             return wf_op_row(ctx, i);
     return NULL;
-}
-
-/* ---- attribute values ------------------------------------------------------------------------ */
-
-const struct wf_attr *wf_attr(const struct wf_op *op, const struct wf_attr *values,
-                              const char *name)
-{
-    static const struct wf_attr none;
-
-    for (int i = 0; i < op->n_attrs; i++)
-        if (!strcmp(op->attr[i].name, name))
-            return &values[i];
-    return &none;
-}
-
-int64_t wf_attr_int(const struct wf_op *op, const struct wf_attr *values, const char *name)
-{
-    return wf_attr(op, values, name)->i;
-}
-
-double wf_attr_float(const struct wf_op *op, const struct wf_attr *values, const char *name)
-{
-    return wf_attr(op, values, name)->f;
-}
-
-const char *wf_attr_str(const struct wf_op *op, const struct wf_attr *values, const char *name)
-{
-    const char *s = wf_attr(op, values, name)->s;
-
-    return s ? s : "";
 }
 
 /* ---- user ops -------------------------------------------------------------------------------- */
