@@ -243,7 +243,7 @@ WF_SIMD_INLINE vf term_dyx_relu(const void *arg, int64_t at, int64_t c, int64_t 
 
 static void stats(struct wf_cols s, const float *x, float *mean, float *m2)
 {
-    float pattern[VF_N * VF_N];
+    float pattern[VF_N * VF_N] = {0}; /* gcc cannot see that only what was written is read */
     struct cols_arg a = {.x = x};
     vf inverse = vf_set1(1.0f / (float)s.n_rows);
 
