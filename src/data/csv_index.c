@@ -248,9 +248,9 @@ static const struct file_rows *file_of(const struct wf_csv_index *x, int64_t id)
     return &x->file[lo];
 }
 
-/* Rows id to id + n of one file; *store is used again where nobody keeps it. */
+/* Rows id to id + n of one file; *chunk is used again where nobody keeps it. */
 static weft_status get_run(struct wf_csv_fill *f, const struct file_rows *file, const char *path,
-                           int64_t row, int64_t n, struct wf_store **store)
+                           int64_t row, int64_t n, struct wf_chunk **chunk)
 {
     struct wf_csv_source *src = f->ds->param;
     struct wf_env *env = f->b->env;
@@ -260,20 +260,20 @@ static weft_status get_run(struct wf_csv_fill *f, const struct file_rows *file, 
     struct wf_scan scan;
     weft_status st;
 
-    if (!*store || src->has_text || (*store)->bytes < bytes) {
-        wf_store_unref(*store);
-        *store = wf_store_new(env, bytes);
-        if (!*store)
+    if (!*chunk || src->has_text || (*chunk)->bytes < bytes) {
+        wf_chunk_unref(*chunk);
+        *chunk = wf_chunk_new(env, bytes);
+        if (!*chunk)
             return wf_env_nomem(env, bytes, "rows of a file");
     }
-    st = read_at(env->ctx, file, path, (*store)->data, bytes, offset);
+    st = read_at(env->ctx, file, path, (*chunk)->data, bytes, offset);
     if (st)
         return st;
     wf_scan_init(&scan, &src->rows.format, env->ctx->simd);
-    if (skip && !wf_scan_rows(&scan, (*store)->data, bytes, skip))
+    if (skip && !wf_scan_rows(&scan, (*chunk)->data, bytes, skip))
         return wf_err(WEFT_EDATA, "%s: byte %lld: the file has changed", path, (long long)offset);
-    piece.store = *store;
-    piece.p = (*store)->data + scan.end;
+    piece.chunk = *chunk;
+    piece.p = (*chunk)->data + scan.end;
     piece.bytes = bytes - scan.end;
     piece.offset = offset + scan.end;
     atomic_fetch_add_explicit(&wf_stats_of(env, f->ds)->n_bytes, bytes, memory_order_relaxed);
@@ -295,7 +295,7 @@ weft_status wf_csv_get(struct wf_ds *ds, struct wf_worker *w, const struct wf_at
                        struct wf_block **out)
 {
     struct wf_csv_source *src = ds->param;
-    struct wf_store *store = NULL;
+    struct wf_chunk *chunk = NULL;
     struct wf_csv_fill f;
     weft_status st = wf_csv_fill_begin(&f, ds, w->env, n);
 
@@ -306,10 +306,10 @@ weft_status wf_csv_get(struct wf_ds *ds, struct wf_worker *w, const struct wf_at
         f.epoch = at[i].epoch;
         f.id = at[i].id;
         st = get_run(&f, file, src->rows.files.path[file - src->index->file],
-                     at[i].id - file->first, m, &store);
+                     at[i].id - file->first, m, &chunk);
         i += m;
     }
-    wf_store_unref(store);
+    wf_chunk_unref(chunk);
     if (st) {
         wf_block_free(f.b);
         return st;

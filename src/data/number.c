@@ -235,10 +235,10 @@ static double guess_of(const struct digits *d)
 
     for (int i = 0; i < n; i++)
         v = v * 10 + (d->digit[i] - '0');
-    for (; e > 0; e -= 22)
-        v *= wf_pow10_f64[e < 22 ? e : 22];
-    for (; e < 0; e += 22)
-        v /= wf_pow10_f64[e > -22 ? -e : 22];
+    for (int k = e; k > 0; k -= 22)
+        v *= wf_pow10_f64[k < 22 ? k : 22];
+    for (int k = -e; k > 0; k -= 22)
+        v /= wf_pow10_f64[k < 22 ? k : 22];
     return v;
 }
 
@@ -331,10 +331,10 @@ static bool near_f32(uint64_t w, int e, float *out)
 
     if (e < -66 || e > 66)
         return false;
-    for (; e > 0; e -= 22)
-        d *= wf_pow10_f64[e < 22 ? e : 22];
-    for (; e < 0; e += 22)
-        d /= wf_pow10_f64[e > -22 ? -e : 22];
+    for (int k = e; k > 0; k -= 22)
+        d *= wf_pow10_f64[k < 22 ? k : 22];
+    for (int k = -e; k > 0; k -= 22)
+        d /= wf_pow10_f64[k < 22 ? k : 22];
     if (!(d > 1.2e-38 && d < 3.4e38)) /* below: fewer bits; above: infinite */
         return false;
     memcpy(&bits, &d, sizeof bits);

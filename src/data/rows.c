@@ -171,7 +171,7 @@ static void add_piece(struct state *t, struct wf_row_range *r, int64_t bytes, in
     struct wf_stream *s = t->stream;
 
     r->piece[r->n++] = (struct wf_row_piece){
-        .store = wf_store_ref(s->store),
+        .chunk = wf_chunk_ref(s->chunk),
         .p = s->p,
         .bytes = bytes,
         .n_rows = n_rows,
@@ -240,7 +240,7 @@ weft_status wf_rows_pull(struct wf_stage *s, int64_t want, struct wf_promise **o
 void wf_rows_done(weft_ctx *ctx, struct wf_row_range *range)
 {
     for (int i = 0; range && i < range->n; i++)
-        wf_store_unref(range->piece[i].store);
+        wf_chunk_unref(range->piece[i].chunk);
     wf_free(ctx, range);
 }
 
