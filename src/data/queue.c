@@ -394,7 +394,7 @@ static weft_status take(struct wf_crew *crew, struct queue *q, bool *end)
             continue;
         }
         if (q->adaptive && q->depth < MAX_AHEAD && q->tail - q->head == q->depth)
-            q->depth *= 2;
+            q->depth = wf_min_i64(2 * q->depth, MAX_AHEAD);
         if (crew->n_idle)
             pthread_cond_broadcast(&crew->work);
         if (!since)
