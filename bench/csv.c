@@ -116,7 +116,8 @@ static int64_t parse_all(const struct wf_csv_layout *l, const char *p, const cha
     return n;
 }
 
-static int64_t scan_all(const struct wf_row_format *f, weft_simd level, const char *p, const char *end)
+static int64_t scan_all(const struct wf_row_format *f, weft_simd level, const char *p,
+                        const char *end)
 {
     struct wf_scan s;
     int64_t n = 0;
@@ -162,12 +163,13 @@ int main(int argc, char **argv)
             return 1;
         parse = fmin(parse, cpu_s() - t);
     }
-    printf("{\"bench\":\"csv\",\"rows\":%lld,\"bytes_row\":%.0f,\"scan_base_gb_s\":%.2f,"
-           "\"scan_gb_s\":%.2f,\"scan_ns_row\":%.1f,\"parse_ns_row\":%.1f,\"parse_ns_value\":%.2f}\n",
-           (long long)rows, (double)(end - first) / (double)rows,
-           1e-9 * (double)(end - first) / scan[0], 1e-9 * (double)(end - first) / scan[1],
-           1e9 * scan[1] / (double)rows, 1e9 * parse / (double)rows,
-           1e9 * parse / (double)rows / N_FIELDS);
+    printf(
+        "{\"bench\":\"csv\",\"rows\":%lld,\"bytes_row\":%.0f,\"scan_base_gb_s\":%.2f,"
+        "\"scan_gb_s\":%.2f,\"scan_ns_row\":%.1f,\"parse_ns_row\":%.1f,\"parse_ns_value\":%.2f}\n",
+        (long long)rows, (double)(end - first) / (double)rows,
+        1e-9 * (double)(end - first) / scan[0], 1e-9 * (double)(end - first) / scan[1],
+        1e9 * scan[1] / (double)rows, 1e9 * parse / (double)rows,
+        1e9 * parse / (double)rows / N_FIELDS);
     free(text);
     return 0;
 }

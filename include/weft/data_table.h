@@ -50,7 +50,8 @@ typedef struct weft_csv_opts {
     const char *missing;  /* "NA, ?"; NULL: NA, N/A, NaN, nan, NULL, null, None */
     const char *defaults; /* see above */
     int64_t infer_rows;   /* 0: 1000 */
-    bool index;           /* find all rows now, so that the dataset is addressable (shuffle_all): plain files only; a list of where
+    bool
+        index; /* find all rows now, so that the dataset is addressable (shuffle_all): plain files only; a list of where
                              rows stand is kept in memory, 8 bytes for 16 rows */
     weft_on_error on_error;
     int64_t max_row_bytes; /* a longer row is an error; 0: 16 MiB */
@@ -66,7 +67,8 @@ typedef struct weft_criteo_opts {
     weft_file_opts files;
     bool no_label;
     const char *missing_num; /* the value of a missing number; NULL: "nan" */
-    const char *missing_cat; /* the value of a missing category; NULL: "-1", which no category has */
+    const char
+        *missing_cat; /* the value of a missing category; NULL: "-1", which no category has */
     bool index;
     weft_on_error on_error;
 } weft_criteo_opts;
@@ -80,9 +82,9 @@ WEFT_API weft_ds weft_ds_criteo(weft_data *d, const char *files, const weft_crit
 typedef struct weft_libsvm_opts {
     size_t size;
     weft_file_opts files;
-    bool zero_based; /* indices begin with 0; otherwise with 1, and 1 is taken off */
-    bool qid;        /* lines have qid:N behind the label */
-    bool fields;     /* LibFFM */
+    bool zero_based;     /* indices begin with 0; otherwise with 1, and 1 is taken off */
+    bool qid;            /* lines have qid:N behind the label */
+    bool fields;         /* LibFFM */
     int64_t dense_width; /* 0: sparse. An index outside is an error */
     weft_on_error on_error;
 } weft_libsvm_opts;

@@ -17,6 +17,7 @@
 #include "weft/base.h"
 #include "weft/check.h"
 #include "weft/data.h"
+#include "weft/data_table.h"
 #include "weft/fn.h"
 #include "weft/graph.h"
 #include "weft/ops.h"

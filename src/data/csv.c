@@ -14,7 +14,8 @@ static weft_status more_text(void *arg, int64_t bytes, char **out)
     return st;
 }
 
-weft_status wf_csv_fill_begin(struct wf_csv_fill *f, struct wf_ds *ds, struct wf_env *env, int64_t n)
+weft_status wf_csv_fill_begin(struct wf_csv_fill *f, struct wf_ds *ds, struct wf_env *env,
+                              int64_t n)
 {
     struct wf_csv_source *src = ds->param;
     struct wf_csv_place *place = NULL;
@@ -22,7 +23,7 @@ weft_status wf_csv_fill_begin(struct wf_csv_fill *f, struct wf_ds *ds, struct wf
 
     memset(f, 0, sizeof *f);
     f->ds = ds;
-    st = wf_table_block(ds, env, n, &f->b);
+    st = wf_table_block(ds, env, n, true, &f->b);
     if (!st)
         st = wf_table_places(&src->layout, f->b, &place);
     if (st) {
@@ -63,7 +64,8 @@ weft_status wf_csv_fill_piece(struct wf_csv_fill *f, const struct wf_row_piece *
         }
         if (src->rows.on_error == WEFT_ON_ERROR_STOP || f->out.st != WEFT_EDATA)
             return wf_block_err(f->b, f->r, f->out.st);
-        atomic_fetch_add_explicit(&wf_stats_of(f->b->env, f->ds)->n_skipped, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&wf_stats_of(f->b->env, f->ds)->n_skipped, 1,
+                                  memory_order_relaxed);
         p = wf_scan_row_end(format, p, end);
     }
     return st;
@@ -147,12 +149,13 @@ static weft_status check_opts(const weft_csv_opts *o, struct wf_row_source *rows
     rows->has_header = !o->no_header;
     rows->max_row_bytes = wf_max_i64(o->max_row_bytes > 0 ? o->max_row_bytes : 16 << 20, 2 << 20);
     rows->on_error = o->on_error;
-    if (f->delimiter == f->quote || f->delimiter == f->comment || (f->quote && f->quote == f->comment))
+    if (f->delimiter == f->quote || f->delimiter == f->comment ||
+        (f->quote && f->quote == f->comment))
         return wf_err(WEFT_EINVAL, "delimiter, quote and comment must differ");
     for (const char *c = "\n\r0123456789+-."; *c; c++)
         if (f->delimiter == *c || f->quote == *c || f->comment == *c)
             return wf_err(WEFT_EINVAL, "a digit, sign, point or end of line cannot be delimiter, "
-                          "quote or comment");
+                                       "quote or comment");
     return WEFT_OK;
 }
 
@@ -220,7 +223,11 @@ weft_ds weft_ds_csv(weft_data *d, const char *files, const weft_csv_opts *opts)
     src = ds->param;
     ds->count = WEFT_UNKNOWN;
     ds->inexact = o->on_error == WEFT_ON_ERROR_SKIP;
-    st = build(d, files, o, ds);
+    if (o->index && ds->inexact)
+        st = wf_err(WEFT_EINVAL,
+                    "index counts rows before they are read: bad ones cannot be skipped");
+    else
+        st = build(d, files, o, ds);
     if (!st && o->index) {
         st = wf_csv_index_new(ds, &src->index, &ds->count);
         ds->addressable = true;

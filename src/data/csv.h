@@ -32,8 +32,8 @@ union wf_csv_value {
 struct wf_csv_field {
     const char *name;
     enum wf_csv_kind kind;
-    int col;           /* that it goes to; -1: none */
-    int64_t item;      /* its place in the column's element */
+    int col;      /* that it goes to; -1: none */
+    int64_t item; /* its place in the column's element */
     bool has_default;
     union wf_csv_value missing; /* the default */
 };

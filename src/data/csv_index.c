@@ -6,8 +6,8 @@
 
 #include "data/csv_source.h"
 
-#define STEP 16         /* rows between two notes */
-#define KEEP_OPEN 256   /* files, beyond which each read opens its file again */
+#define STEP 16       /* rows between two notes */
+#define KEEP_OPEN 256 /* files, beyond which each read opens its file again */
 #define READ_BYTES (1 << 20)
 
 struct file_rows {
@@ -145,8 +145,10 @@ static weft_status index_file(struct wf_ds *ds, int64_t i, struct file_rows *f)
         return st;
     wf_scan_init(&w.scan, &src->rows.format, ctx->simd);
     if (w.u->how != WEFT_COMPRESSION_NONE || w.u->size < 0)
-        st = wf_err(WEFT_ENOSUP, "%s: rows can be found by number in plain files only, this one is "
-                    "compressed or a pipe", files->path[i]);
+        st = wf_err(WEFT_ENOSUP,
+                    "%s: rows can be found by number in plain files only, this one is "
+                    "compressed or a pipe",
+                    files->path[i]);
     else
         st = walk_file(&w, &src->rows, f);
     wf_unpack_close(w.u);

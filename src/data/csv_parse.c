@@ -15,8 +15,8 @@ const char *const wf_csv_kind_name[WF_CSV_N_KINDS] = {
 weft_dtype wf_csv_dtype(enum wf_csv_kind k)
 {
     static const weft_dtype of[WF_CSV_N_KINDS] = {
-        [WF_CSV_SKIP] = WEFT_NONE, [WF_CSV_F32] = WEFT_F32, [WF_CSV_I64] = WEFT_I64,
-        [WF_CSV_F64] = WEFT_F64,   [WF_CSV_I32] = WEFT_I32, [WF_CSV_I8] = WEFT_I8,
+        [WF_CSV_SKIP] = WEFT_NONE, [WF_CSV_F32] = WEFT_F32,   [WF_CSV_I64] = WEFT_I64,
+        [WF_CSV_F64] = WEFT_F64,   [WF_CSV_I32] = WEFT_I32,   [WF_CSV_I8] = WEFT_I8,
         [WF_CSV_U8] = WEFT_U8,     [WF_CSV_BOOL] = WEFT_BOOL, [WF_CSV_HEX] = WEFT_I64,
         [WF_CSV_STR] = WEFT_STR,
     };
@@ -77,7 +77,8 @@ bool wf_csv_convert(enum wf_csv_kind kind, const char *p, int64_t n, union wf_cs
         return true;
     case WF_CSV_F64: return wf_parse_f64(p, n, &out->f);
     case WF_CSV_I64: return wf_parse_i64(p, n, &out->i);
-    case WF_CSV_I32: return wf_parse_i64(p, n, &out->i) && out->i >= INT32_MIN && out->i <= INT32_MAX;
+    case WF_CSV_I32:
+        return wf_parse_i64(p, n, &out->i) && out->i >= INT32_MIN && out->i <= INT32_MAX;
     case WF_CSV_I8: return wf_parse_i64(p, n, &out->i) && out->i >= -128 && out->i <= 127;
     case WF_CSV_U8: return wf_parse_i64(p, n, &out->i) && out->i >= 0 && out->i <= 255;
     case WF_CSV_BOOL: return convert_bool(p, n, &out->i);
@@ -218,10 +219,11 @@ static const char *fail_count(struct wf_csv_out *o, int f, const char *p, const 
         if (!wf_csv_span(&o->layout->format, s.next, end, &s) || s.ends_row)
             break;
     }
-    return fail(o, wf_err(WEFT_EDATA, "%d column%s where %d are expected%s%s%s", n, n == 1 ? "" : "s",
-                          o->layout->n_fields, n > o->layout->n_fields ? "" : ": no '",
-                          n > o->layout->n_fields ? "" : o->layout->field[n].name,
-                          n > o->layout->n_fields ? "" : "'"));
+    return fail(o,
+                wf_err(WEFT_EDATA, "%d column%s where %d are expected%s%s%s", n, n == 1 ? "" : "s",
+                       o->layout->n_fields, n > o->layout->n_fields ? "" : ": no '",
+                       n > o->layout->n_fields ? "" : o->layout->field[n].name,
+                       n > o->layout->n_fields ? "" : "'"));
 }
 
 static const char *fail_value(struct wf_csv_out *o, int f, const char *p, int64_t n, bool missing)
@@ -232,10 +234,13 @@ static const char *fail_value(struct wf_csv_out *o, int f, const char *p, int64_
     double number;
 
     if (missing)
-        return fail(o, wf_err(WEFT_EDATA, "column '%s': the value is missing, and %s has none for that: "
-                              "give a default, or declare it f32", field->name, type));
+        return fail(o, wf_err(WEFT_EDATA,
+                              "column '%s': the value is missing, and %s has none for that: "
+                              "give a default, or declare it f32",
+                              field->name, type));
     if (field->kind == WF_CSV_I64 && wf_parse_f64(p, n, &number))
-        return fail(o, wf_err(WEFT_EDATA, "column '%s': '%s' is no i64: declare the column f32, f64 or str",
+        return fail(o, wf_err(WEFT_EDATA,
+                              "column '%s': '%s' is no i64: declare the column f32, f64 or str",
                               field->name, wf_csv_show(p, n, shown)));
     return fail(o, wf_err(WEFT_EDATA, "column '%s': '%s' is no %s", field->name,
                           wf_csv_show(p, n, shown), type));
@@ -383,14 +388,14 @@ static const char *fast_hex8(const char *p, int64_t *out)
     uint64_t x = wf_load_le64(p);
     uint64_t letter = x & WF_EVERY_BYTE(0x40); /* 'a'..'f', 'A'..'F' have it, digits do not */
     uint64_t low = x & WF_EVERY_BYTE(0x0f);
-    uint64_t seven = letter >> 6; /* 1 for each letter */
+    uint64_t seven = letter >> 6;               /* 1 for each letter */
     uint64_t above = low + WF_EVERY_BYTE(0x06); /* digits: 6..15 when 0..9; letters 1..6: 7..12 */
 
     /* A digit has 0x30 above its low half, which is at most 9; a letter 0x40 or 0x60, and 1 to 6. */
     if (((x ^ WF_EVERY_BYTE(0x30)) & WF_EVERY_BYTE(0xf0) & ~(seven * 0xff)) ||
-        (x & WF_EVERY_BYTE(0x90) & seven * 0xff) || (above & WF_EVERY_BYTE(0x10) & ~(seven * 0xff)) ||
-        ((low + seven * 9) & WF_EVERY_BYTE(0x10)) ||
-        ((low - seven) & WF_EVERY_BYTE(0x80)))
+        (x & WF_EVERY_BYTE(0x90) & seven * 0xff) ||
+        (above & WF_EVERY_BYTE(0x10) & ~(seven * 0xff)) ||
+        ((low + seven * 9) & WF_EVERY_BYTE(0x10)) || ((low - seven) & WF_EVERY_BYTE(0x80)))
         return NULL;
     low += seven * 9;
     low = (low << 4 | low >> 8) & 0x00ff00ff00ff00ffull;

@@ -35,7 +35,8 @@ struct wf_csv_fill {
     int64_t epoch, id; /* of the next row in the text */
     int64_t r;         /* of the next row in the block */
 };
-weft_status wf_csv_fill_begin(struct wf_csv_fill *f, struct wf_ds *ds, struct wf_env *env, int64_t n);
+weft_status wf_csv_fill_begin(struct wf_csv_fill *f, struct wf_ds *ds, struct wf_env *env,
+                              int64_t n);
 weft_status wf_csv_fill_piece(struct wf_csv_fill *f, const struct wf_row_piece *piece);
 
 /* Find all rows of all files. */

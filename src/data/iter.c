@@ -164,6 +164,8 @@ void weft_iter_free(weft_iter *it)
     if (!it)
         return;
     ctx = it->ds->data->ctx;
+    if (it->env)
+        atomic_store_explicit(&it->env->stopping, true, memory_order_relaxed);
     wf_crew_stop(it->crew);
     wf_stage_close(it->root);
     wf_crew_free(it->crew);

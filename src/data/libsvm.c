@@ -120,7 +120,8 @@ static weft_status fill_piece(struct fill *f, const struct wf_row_piece *piece)
         }
         if (src->rows.on_error == WEFT_ON_ERROR_STOP)
             return wf_block_err(f->b, f->r, f->line.st);
-        atomic_fetch_add_explicit(&wf_stats_of(f->b->env, f->ds)->n_skipped, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&wf_stats_of(f->b->env, f->ds)->n_skipped, 1,
+                                  memory_order_relaxed);
         p = wf_scan_row_end(format, p, end);
     }
     return WEFT_OK;

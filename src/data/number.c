@@ -103,7 +103,8 @@ static uint64_t round_to(const struct format *f, uint64_t m, bool sticky, int x)
     rest = drop < 64 ? m & ((1ull << drop) - 1) : m;
     half = 1ull << (drop - 1);
     q += rest > half || (rest == half && (sticky || (q & 1)));
-    if (lead < f->min) /* q may have become the least normal number: its bits say so by themselves */
+    if (lead <
+        f->min) /* q may have become the least normal number: its bits say so by themselves */
         return q;
     if (lead > -f->min + 1)
         return f->infinite;
@@ -133,7 +134,8 @@ static uint64_t round_128(const struct format *f, uint64_t w, int e)
     v = (u128)w << 63;
     m = (uint64_t)(v / five);
     rest = (uint64_t)(v - (u128)m * five);
-    if (!(m >> 63)) { /* the bit shifted in is covered by sticky: a tie needs all bits below it zero */
+    if (!(m >>
+          63)) { /* the bit shifted in is covered by sticky: a tie needs all bits below it zero */
         m <<= 1;
         shift--;
     }
@@ -593,7 +595,10 @@ static int lay_out(const char *digit, int n, int lead, char *buf)
 
 static int format_special(double v, char buf[WF_NUMBER_TEXT])
 {
-    const char *word = isnan(v) ? "nan" : v == 0 ? (signbit(v) ? "-0" : "0") : v < 0 ? "-inf" : "inf";
+    const char *word = isnan(v) ? "nan"
+                       : v == 0 ? (signbit(v) ? "-0" : "0")
+                       : v < 0  ? "-inf"
+                                : "inf";
 
     memcpy(buf, word, strlen(word));
     return (int)strlen(word);

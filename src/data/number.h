@@ -34,7 +34,7 @@ int wf_format_f64(double v, char buf[WF_NUMBER_TEXT]);
 #define WF_NUMBER_SLACK 80
 
 extern const uint64_t wf_pow10_u64[20];
-extern const float wf_pow10_f32[11];   /* exact */
+extern const float wf_pow10_f32[11];  /* exact */
 extern const double wf_pow10_f64[23]; /* exact */
 
 /* Eight bytes, the first one lowest. */

@@ -128,9 +128,9 @@ static inline bool has_short_line(const struct wf_scan *s, int64_t base, uint64_
     return newline & (newline << 1 | newline << 2 | before);
 }
 
-static inline __attribute__((always_inline)) bool
-walk_marks(struct wf_scan *s, const char *p, int64_t base, int n_words, const struct marks *m,
-           int64_t want)
+static inline __attribute__((always_inline)) bool walk_marks(struct wf_scan *s, const char *p,
+                                                             int64_t base, int n_words,
+                                                             const struct marks *m, int64_t want)
 {
     bool plain = !s->format.comment, quotes = s->format.quote != 0;
 
@@ -163,8 +163,8 @@ static bool stretch_base(struct wf_scan *s, const char *p, const char *from, int
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2,popcnt,bmi,lzcnt"))) static bool
-stretch_avx2(struct wf_scan *s, const char *p, const char *from, int64_t base, int n, int64_t want)
+__attribute__((target("avx2,popcnt,bmi,lzcnt"))) static bool stretch_avx2(
+    struct wf_scan *s, const char *p, const char *from, int64_t base, int n, int64_t want)
 {
     struct marks m;
 

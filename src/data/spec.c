@@ -8,7 +8,8 @@ static weft_str trim(weft_str s)
         s.data++;
         s.n--;
     }
-    while (s.n > 0 && (s.data[s.n - 1] == ' ' || s.data[s.n - 1] == '\t' || s.data[s.n - 1] == '\n'))
+    while (s.n > 0 &&
+           (s.data[s.n - 1] == ' ' || s.data[s.n - 1] == '\t' || s.data[s.n - 1] == '\n'))
         s.n--;
     return s;
 }

@@ -31,7 +31,8 @@ const char *wf_table_text(weft_data *d, const char *p, int64_t n)
 /* ---- groups and types ------------------------------------------------------------------------ */
 
 /* Add the columns that `list` names to a group. */
-static weft_status add_members(struct wf_table *t, struct wf_spec_group *g, weft_str list, bool *taken)
+static weft_status add_members(struct wf_table *t, struct wf_spec_group *g, weft_str list,
+                               bool *taken)
 {
     const char *text = wf_table_text(t->d, list.data, list.n), *at = text;
     weft_str item;
@@ -71,7 +72,8 @@ static weft_status read_groups(struct wf_table *t)
             return wf_err(WEFT_EINVAL, "group '%.*s': write \"name = column, column..column\"",
                           (int)item.n, item.data);
         g->name = wf_table_text(t->d, name.data, name.n);
-        st = g->name ? wf_table_alloc(t->d, t->names.n, sizeof *g->member, &g->member) : WEFT_ENOMEM;
+        st =
+            g->name ? wf_table_alloc(t->d, t->names.n, sizeof *g->member, &g->member) : WEFT_ENOMEM;
         if (!st)
             st = add_members(t, g, list, taken);
         if (st)
@@ -92,7 +94,8 @@ static weft_status declare(void *arg, int column, weft_str value)
             return WEFT_OK;
         }
     }
-    return wf_err(WEFT_EDTYPE, "types: column '%s': '%.*s' is none of f32 f64 i64 i32 i8 u8 bool str hex",
+    return wf_err(WEFT_EDTYPE,
+                  "types: column '%s': '%.*s' is none of f32 f64 i64 i32 i8 u8 bool str hex",
                   t->names.name[column], (int)value.n, value.data ? value.data : "");
 }
 
@@ -118,12 +121,13 @@ static weft_status unify(struct wf_table *t, const struct wf_spec_group *g)
     for (int i = 0; i < g->n; i++) {
         int f = g->member[i];
 
-        if (!t->declared[f] && t->kind[f] == WF_CSV_I64 && (kind == WF_CSV_F32 || kind == WF_CSV_F64))
+        if (!t->declared[f] && t->kind[f] == WF_CSV_I64 &&
+            (kind == WF_CSV_F32 || kind == WF_CSV_F64))
             t->kind[f] = kind;
         if (wf_csv_dtype(t->kind[f]) != wf_csv_dtype(kind))
-            return wf_err(WEFT_EDTYPE, "group '%s': column '%s' is %s, others are %s: declare one type",
-                          g->name, t->names.name[f], wf_csv_kind_name[t->kind[f]],
-                          wf_csv_kind_name[kind]);
+            return wf_err(WEFT_EDTYPE,
+                          "group '%s': column '%s' is %s, others are %s: declare one type", g->name,
+                          t->names.name[f], wf_csv_kind_name[t->kind[f]], wf_csv_kind_name[kind]);
     }
     return WEFT_OK;
 }
@@ -209,8 +213,10 @@ static weft_status pick_columns(struct wf_table *t, struct picked *p)
 static weft_status assign(struct wf_table *t, struct wf_csv_layout *l, int f, int c, int64_t item)
 {
     if (l->field[f].col >= 0)
-        return wf_err(WEFT_EINVAL, "column '%s' is selected by itself and in a group: a field goes to "
-                      "one place only", t->names.name[f]);
+        return wf_err(WEFT_EINVAL,
+                      "column '%s' is selected by itself and in a group: a field goes to "
+                      "one place only",
+                      t->names.name[f]);
     l->field[f].kind = t->kind[f];
     l->field[f].col = c;
     l->field[f].item = item;
@@ -254,7 +260,8 @@ static weft_status set_default(void *arg, int column, weft_str value)
         return WEFT_OK;
     text = value.data ? wf_table_text(s->t->d, value.data, value.n) : NULL;
     if (!value.data || !text)
-        return value.data ? WEFT_ENOMEM : wf_err(WEFT_EINVAL, "defaults: column '%s' has no value", f->name);
+        return value.data ? WEFT_ENOMEM
+                          : wf_err(WEFT_EINVAL, "defaults: column '%s' has no value", f->name);
     if (f->kind == WF_CSV_HEX) /* values that no hexadecimal text has are the point of a default */
         f->has_default = wf_csv_convert(WF_CSV_I64, text, value.n, &f->missing);
     else
@@ -288,7 +295,8 @@ static weft_status make_columns(struct wf_table *t, struct wf_ds *ds, struct wf_
         int64_t dim = 1;
 
         if (p->group[c] < 0) {
-            col[c] = wf_column_of(t->names.name[p->field[c]], wf_csv_dtype(t->kind[p->field[c]]), 0, NULL);
+            col[c] = wf_column_of(t->names.name[p->field[c]], wf_csv_dtype(t->kind[p->field[c]]), 0,
+                                  NULL);
             st = assign(t, l, p->field[c], c, 0);
             continue;
         }
@@ -332,7 +340,8 @@ weft_status wf_table_finish(struct wf_table *t, struct wf_ds *ds, struct wf_csv_
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-weft_status wf_table_block(struct wf_ds *ds, struct wf_env *env, int64_t n, struct wf_block **out)
+weft_status wf_table_block(struct wf_ds *ds, struct wf_env *env, int64_t n, bool origins,
+                           struct wf_block **out)
 {
     struct wf_block *b = NULL;
     weft_status st = wf_block_new(env, ds->n_cols, n, &b);
@@ -342,7 +351,7 @@ weft_status wf_table_block(struct wf_ds *ds, struct wf_env *env, int64_t n, stru
 
         st = wf_block_col(b, c, &type, 0);
     }
-    if (!st)
+    if (!st && origins)
         st = wf_block_origins(b);
     if (st) {
         wf_block_free(b);

@@ -22,12 +22,12 @@ weft_status wf_table_finish(struct wf_table *t, struct wf_ds *ds, struct wf_csv_
 /* The memory of a pipeline, with an error text when there is none. */
 weft_status wf_table_alloc(weft_data *d, int64_t n, size_t size, void *out);
 const char *wf_table_text(weft_data *d, const char *p, int64_t n); /* NULL when out of memory */
-/* Options that are borrowed while a source is built need no copy; names do. */
 
 /* Where the rows of a block go. */
 weft_status wf_table_places(const struct wf_csv_layout *layout, struct wf_block *b,
                             struct wf_csv_place **out);
-/* A block of n rows with the columns of ds. */
-weft_status wf_table_block(struct wf_ds *ds, struct wf_env *env, int64_t n, struct wf_block **out);
+/* A block of n rows with the columns of ds, with or without room for origins. */
+weft_status wf_table_block(struct wf_ds *ds, struct wf_env *env, int64_t n, bool origins,
+                           struct wf_block **out);
 
 #endif

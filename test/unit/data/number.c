@@ -130,7 +130,8 @@ static void midpoints_round_to_even(void **s)
             a = (float)(rnd() % 1000) * 1.4e-45f, b = nextafterf(a, INFINITY);
         n = snprintf(text, sizeof text, "%.160e", ((double)a + (double)b) / 2);
         check(text);
-        for (char *p = text + n; p > text; p--) { /* the last digit that is not zero, one up or down */
+        for (char *p = text + n; p > text;
+             p--) { /* the last digit that is not zero, one up or down */
             if (*p == 'e') {
                 while (p[-1] == '0')
                     p--;
@@ -168,12 +169,32 @@ static void midpoints_round_to_even(void **s)
 
 static void odd_numbers(void **s)
 {
-    static const char *const good[] = {"0",    "-0",   "0.0",   "-0.0e5", "1",   "1.",   ".5",  "+1.5",
-                                       "-.5",  "1e5",  "1E+05", "1e-5",   "inf", "-INF", "nan", "Infinity",
-                                       "1e400", "1e-400", "1e99999999999", "0e99999999999", "1e-99999999999",
-                                       "00000000000000000000000000000001.5", "123456789012345678901234567890"};
-    static const char *const bad[] = {"", "-", ".", "1e", "1e+", "e5", "1.2.3", "1,5", " 1", "1 ", "0x10",
-                                      "1f", "in", "nano", "--1", "+-1", "1e5.0"};
+    static const char *const good[] = {"0",
+                                       "-0",
+                                       "0.0",
+                                       "-0.0e5",
+                                       "1",
+                                       "1.",
+                                       ".5",
+                                       "+1.5",
+                                       "-.5",
+                                       "1e5",
+                                       "1E+05",
+                                       "1e-5",
+                                       "inf",
+                                       "-INF",
+                                       "nan",
+                                       "Infinity",
+                                       "1e400",
+                                       "1e-400",
+                                       "1e99999999999",
+                                       "0e99999999999",
+                                       "1e-99999999999",
+                                       "00000000000000000000000000000001.5",
+                                       "123456789012345678901234567890"};
+    static const char *const bad[] = {"",      "-",    ".",   "1e",  "1e+",  "e5",
+                                      "1.2.3", "1,5",  " 1",  "1 ",  "0x10", "1f",
+                                      "in",    "nano", "--1", "+-1", "1e5.0"};
     char text[1100];
     double d;
     float f;
@@ -218,8 +239,16 @@ static void flushing_denormals_changes_nothing(void **s)
 
 static void integers(void **s)
 {
-    static const char *const bad[] = {"", "-", "+", "1.0", "1e3", " 1", "9223372036854775808",
-                                      "-9223372036854775809", "99999999999999999999", "1a"};
+    static const char *const bad[] = {"",
+                                      "-",
+                                      "+",
+                                      "1.0",
+                                      "1e3",
+                                      " 1",
+                                      "9223372036854775808",
+                                      "-9223372036854775809",
+                                      "99999999999999999999",
+                                      "1a"};
     char text[64], padded[64 + WF_NUMBER_SLACK];
     int64_t v;
 
@@ -259,9 +288,21 @@ static void floats_are_written_short_and_read_back(void **s)
     static const struct {
         double v;
         const char *text;
-    } shown[] = {{0.1, "0.1"}, {1, "1"}, {-1.5, "-1.5"}, {100, "100"}, {1e15, "1000000000000000"},
-                 {1e16, "1e+16"}, {1e-5, "0.00001"}, {1.5e-7, "1.5e-07"}, {123456.789, "123456.789"},
-                 {0.5, "0.5"}, {INFINITY, "inf"}, {-INFINITY, "-inf"}, {NAN, "nan"}, {0, "0"}, {-0.0, "-0"}};
+    } shown[] = {{0.1, "0.1"},
+                 {1, "1"},
+                 {-1.5, "-1.5"},
+                 {100, "100"},
+                 {1e15, "1000000000000000"},
+                 {1e16, "1e+16"},
+                 {1e-5, "0.00001"},
+                 {1.5e-7, "1.5e-07"},
+                 {123456.789, "123456.789"},
+                 {0.5, "0.5"},
+                 {INFINITY, "inf"},
+                 {-INFINITY, "-inf"},
+                 {NAN, "nan"},
+                 {0, "0"},
+                 {-0.0, "-0"}};
     char buf[WF_NUMBER_TEXT];
 
     (void)s;
