@@ -75,7 +75,7 @@ weft_status wf_spec_unknown(const struct wf_spec_names *names, weft_str name)
     if ((size_t)name.n < sizeof word) {
         memcpy(word, name.data, (size_t)name.n);
         word[name.n] = 0;
-        near = wf_nearest(word, names->name, names->n);
+        near = weft_nearest(word, names->name, names->n);
     }
     return wf_err(WEFT_ENOENT, "no column '%.*s'%s%s%s", (int)wf_min_i64(name.n, 60), name.data,
                   near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");

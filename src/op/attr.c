@@ -282,7 +282,7 @@ static weft_status no_attribute(const char *what, const struct wf_attr_spec *spe
     for (int i = 0; i < n_specs; i++)
         names[i] = spec[i].name;
     snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), given);
-    near = wf_nearest(word, names, n_specs);
+    near = weft_nearest(word, names, n_specs);
     return near ? wf_err(WEFT_ENOENT, "%s: has no attribute '%s' (did you mean '%s'?)", what, word,
                          near)
                 : wf_err(WEFT_ENOENT, "%s: has no attribute '%s'", what, word);
