@@ -86,14 +86,14 @@ WEFT_API weft_status weft_image_decode(weft_ctx *ctx, const void *bytes, int64_t
 
 /* ---- transformations ------------------------------------------------------------------------- */
 
-typedef struct weft_resize_opts {
+typedef struct weft_image_resize_opts {
     size_t size;
     weft_image_filter filter;
     bool antialias;
     weft_dtype dtype; /* of the result: WEFT_U8 or WEFT_F32; 0: as the column */
-} weft_resize_opts;
+} weft_image_resize_opts;
 WEFT_API weft_ds weft_ds_image_resize(weft_data *d, weft_ds s, const char *column, int64_t height,
-                                      int64_t width, const weft_resize_opts *opts);
+                                      int64_t width, const weft_image_resize_opts *opts);
 /* The box of this size at row y, column x; in the middle, the smaller part above and left. It must lie within the
  * image. */
 WEFT_API weft_ds weft_ds_image_crop(weft_data *d, weft_ds s, const char *column, int64_t y,

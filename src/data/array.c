@@ -104,8 +104,7 @@ weft_status wf_map_file(weft_ctx *ctx, const char *path, int *fd, char **map, in
     void *p = NULL;
 
     if (f < 0)
-        return wf_err(f == -ENOENT ? WEFT_ENOENT : WEFT_EIO, "%s: cannot open: %s", path,
-                      strerror(-f));
+        return wf_file_err(f, path, "cannot open");
     size = fs->size(fs->arg, f);
     if (size > 0) {
         p = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, f, 0);

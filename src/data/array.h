@@ -101,6 +101,7 @@ struct wf_output {
     weft_ctx *ctx;
     const char *path;
     char *tmp;
+    bool in_place;
     int fd;
     int64_t bytes;
     weft_status st;

@@ -526,10 +526,10 @@ static weft_ds change_new(weft_data *d, weft_ds s, const char *column, const str
 }
 
 weft_ds weft_ds_image_resize(weft_data *d, weft_ds s, const char *column, int64_t height,
-                             int64_t width, const weft_resize_opts *opts)
+                             int64_t width, const weft_image_resize_opts *opts)
 {
     struct change p = {.op = &op_resize, .h = height, .w = width};
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_resize_opts");
+    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_image_resize_opts");
 
     if (!st && opts) {
         p.filter = opts->filter;

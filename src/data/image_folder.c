@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 #include "data/image.h"
 
@@ -62,8 +61,7 @@ static weft_status names_in(const char *dir, struct list *out)
     weft_status st = WEFT_OK;
 
     if (!handle)
-        return wf_err(errno == ENOENT ? WEFT_ENOENT : WEFT_EIO, "%s: cannot open: %s", dir,
-                      strerror(errno));
+        return wf_file_err(-errno, dir, "cannot open");
     while (!st && (errno = 0, e = readdir(handle)))
         if (e->d_name[0] != '.')
             st = add_name(out, e->d_name, 0);
@@ -102,21 +100,23 @@ static bool is_image(weft_ctx *ctx, const char *path)
 static weft_status find_files(struct list *l, const char *dir, int32_t label, bool recursive,
                               int depth)
 {
+    const struct wf_fs *fs = l->d->ctx->fs;
     struct list names = {.d = l->d};
+    int rc;
     weft_status st = depth < MAX_DEPTH ? names_in(dir, &names)
                                        : wf_err(WEFT_ELIMIT, "%s: folders too deep", dir);
 
     for (int64_t i = 0; i < names.n && !st; i++) {
         char path[4096];
-        struct stat s;
+        struct wf_file_info s;
 
         if (snprintf(path, sizeof path, "%s/%s", dir, names.path[i]) >= (int)sizeof path)
             st = wf_err(WEFT_EINVAL, "path too long: %.80s…", dir);
-        else if (stat(path, &s))
-            st = wf_err(WEFT_EIO, "%s: %s", path, strerror(errno));
-        else if (S_ISDIR(s.st_mode) && recursive)
+        else if ((rc = fs->stat(fs->arg, path, &s)))
+            st = wf_file_err(rc, path, "cannot look at it");
+        else if (s.folder && recursive)
             st = find_files(l, path, label, recursive, depth + 1);
-        else if (S_ISREG(s.st_mode) && is_image(l->d->ctx, path))
+        else if (s.plain && is_image(l->d->ctx, path))
             st = add_name(l, path, label);
     }
     list_free(&names);
@@ -125,7 +125,9 @@ static weft_status find_files(struct list *l, const char *dir, int32_t label, bo
 
 static weft_status find_classes(struct list *l, struct folder *f, bool recursive)
 {
+    const struct wf_fs *fs = l->d->ctx->fs;
     struct list names = {.d = l->d};
+    int rc;
     weft_status st = names_in(f->dir, &names);
 
     f->class = wf_arena_alloc(&l->d->arena, (size_t)(names.n + 1) * sizeof *f->class);
@@ -133,13 +135,13 @@ static weft_status find_classes(struct list *l, struct folder *f, bool recursive
         st = wf_err(WEFT_ENOMEM, "out of memory");
     for (int64_t i = 0; i < names.n && !st; i++) {
         char path[4096];
-        struct stat s;
+        struct wf_file_info s;
 
         if (snprintf(path, sizeof path, "%s/%s", f->dir, names.path[i]) >= (int)sizeof path)
             st = wf_err(WEFT_EINVAL, "path too long: %.80s…", f->dir);
-        else if (stat(path, &s))
-            st = wf_err(WEFT_EIO, "%s: %s", path, strerror(errno));
-        else if (S_ISDIR(s.st_mode)) {
+        else if ((rc = fs->stat(fs->arg, path, &s)))
+            st = wf_file_err(rc, path, "cannot look at it");
+        else if (s.folder) {
             st = find_files(l, path, f->n_classes, recursive, 1);
             f->class[f->n_classes++] = names.path[i];
         }
