@@ -389,7 +389,8 @@ static weft_status take(struct wf_crew *crew, struct queue *q, bool *end)
             *end = true;
             break;
         }
-        if (can_pull(q) && (crew->n_threads == 0 || !crew->n_idle)) {
+        /* Never leave it to an idle thread: that may turn to a queue that waits for the one we are pulling for. */
+        if (can_pull(q)) {
             work_once(crew, q);
             continue;
         }
