@@ -1,6 +1,7 @@
 /* block.c - memory of iterators, and blocks of elements in it.
  * A chunk is written by whoever made it, before anybody else sees it; afterwards it is only read. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "data/data.h"
 
@@ -407,6 +408,36 @@ static bool has_text(const struct wf_block *b)
     return false;
 }
 
+static int by_address(const void *a, const void *b)
+{
+    struct wf_chunk *const *x = a, *const *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* Parts of one block share their chunks, so each is sought out once. */
+weft_status wf_block_keep_all(struct wf_block *b, int64_t n, struct wf_block *const *in)
+{
+    struct wf_chunk **all;
+    int64_t total = 0, m = 0;
+    weft_status st = WEFT_OK;
+
+    for (int64_t i = 0; i < n; i++)
+        total += in[i]->n_keep;
+    all = wf_alloc_n(b->env->ctx, total, sizeof(struct wf_chunk *));
+    if (!all)
+        return wf_env_nomem(b->env, total * 8, "a block of elements");
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < in[i]->n_keep; k++)
+            all[m++] = in[i]->keep[k];
+    qsort(all, (size_t)total, sizeof(struct wf_chunk *), by_address);
+    for (int64_t k = 0; k < total && !st; k++)
+        if (k == 0 || all[k] != all[k - 1])
+            st = wf_block_keep(b, all[k]);
+    wf_free(b->env->ctx, all);
+    return st;
+}
+
 static weft_status join(struct wf_block *b, int n, struct wf_block **in)
 {
     int64_t at = 0;
@@ -422,9 +453,9 @@ static weft_status join(struct wf_block *b, int n, struct wf_block **in)
         if (known)
             memcpy(b->from + at, in[i]->from, (size_t)in[i]->n * sizeof *b->from);
         at += in[i]->n;
-        if (text)
-            st = keep_all(b, in[i]);
     }
+    if (text && !st)
+        st = wf_block_keep_all(b, n, in);
     for (int c = 0; c < b->n_cols && !st; c++)
         st = join_column(b, c, n, in);
     return st;
@@ -740,6 +771,37 @@ static weft_status stack_all(struct wf_block *b, bool ragged, struct wf_ds *ds,
     return WEFT_OK;
 }
 
+static bool all_fixed(const struct wf_block *b)
+{
+    for (int c = 0; c < b->n_cols; c++)
+        if (b->col[c].offset)
+            return false;
+    return true;
+}
+
+/* Several full stacks of elements of fixed shapes: they lie as they should already. */
+static weft_status stack_even(struct wf_block *b, int64_t n_each, struct wf_ds *ds,
+                              struct wf_block **out)
+{
+    struct wf_block *v = NULL;
+    weft_status st = wf_block_new(b->env, b->n_cols, b->n / n_each, &v);
+
+    if (!st)
+        st = keep_all(v, b);
+    for (int c = 0; c < b->n_cols && !st; c++) {
+        v->col[c] = b->col[c];
+        st = add_axis(&v->col[c].type, n_each, ds->col[c].name);
+    }
+    if (st) {
+        wf_block_free(v);
+        return st;
+    }
+    for (int64_t i = 0; i < v->n; i++)
+        v->at[i] = b->at[i * n_each];
+    *out = v;
+    return WEFT_OK;
+}
+
 weft_status wf_block_stack(struct wf_block *b, int64_t n_each, bool ragged, struct wf_ds *ds,
                            struct wf_block **out)
 {
@@ -747,6 +809,12 @@ weft_status wf_block_stack(struct wf_block *b, int64_t n_each, bool ragged, stru
     struct wf_block **parts, *slice;
     int made = 0;
     weft_status st = WEFT_OK;
+
+    if (n > 1 && !ragged && b->n % n_each == 0 && all_fixed(b)) {
+        st = stack_even(b, n_each, ds, out);
+        wf_block_free(b);
+        return st;
+    }
 
     if (n <= 1) {
         st = stack_all(b, ragged, ds, out);

@@ -1,6 +1,8 @@
 /* callback.c - samples as a user's function sees them. */
 #include "data/callback.h"
 
+#define TEXT_ROOM 16384
+
 static bool fixed(const struct wf_type *t)
 {
     for (int k = 0; k < t->rank; k++)
@@ -133,12 +135,20 @@ weft_status weft_sample_text(weft_sample *s, int c, int64_t item, const char *by
         item < 0 || item >= weft_tensor_count(&s->col[c]) || n < 0)
         return wf_err(WEFT_EINVAL, "weft_sample_text: column %d has no text item %lld here", c,
                       (long long)item);
-    st = wf_block_alloc(f->block, n, &p);
-    if (st)
-        return st;
+    if (n > f->n_text) { /* many texts share a chunk */
+        int64_t room = wf_max_i64(n, TEXT_ROOM);
+
+        st = wf_block_alloc(f->block, room, &p);
+        if (st)
+            return st;
+        f->text = p;
+        f->n_text = room;
+    }
     if (n)
-        memcpy(p, bytes, (size_t)n);
-    ((weft_str *)s->col[c].data)[item] = (weft_str){p, n};
+        memcpy(f->text, bytes, (size_t)n);
+    ((weft_str *)s->col[c].data)[item] = (weft_str){f->text, n};
+    f->text += n;
+    f->n_text -= n;
     return WEFT_OK;
 }
 

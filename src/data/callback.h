@@ -10,6 +10,8 @@ struct wf_filling {
     struct wf_ds *ds;
     struct wf_block *block;
     int64_t n; /* samples begun */
+    char *text; /* room for bytes of text that is not used yet */
+    int64_t n_text;
 };
 weft_status wf_filling_begin(struct wf_filling *f, struct wf_env *env, struct wf_ds *ds, int64_t n);
 /* The next sample's places; what the callback left undone in the one before is an error. */

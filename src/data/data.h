@@ -91,6 +91,8 @@ weft_status wf_block_alloc(struct wf_block *b, int64_t bytes, void **out);
 weft_status wf_block_col(struct wf_block *b, int c, const struct wf_type *type, int64_t n_items);
 /* Keep a chunk alive with the block (takes a reference of its own). */
 weft_status wf_block_keep(struct wf_block *b, struct wf_chunk *s);
+/* Keep alive what n other blocks keep, each chunk once. */
+weft_status wf_block_keep_all(struct wf_block *b, int64_t n, struct wf_block *const *in);
 /* Elements [first, first + n) as a view that keeps b's chunks. */
 weft_status wf_block_slice(struct wf_block *b, int64_t first, int64_t n, struct wf_block **out);
 /* One block of all, in order; the inputs are freed, also on failure. One input is returned as it is. */

@@ -155,12 +155,41 @@ static weft_status load_shapes(struct wf_reader *r, int64_t n, const struct wf_t
     return r->st;
 }
 
+/* All bytes into one chunk. */
+static weft_status load_text(struct wf_block *b, struct wf_reader *r, weft_str *s, int64_t items)
+{
+    struct wf_reader ahead = *r;
+    int64_t n, bytes = 0;
+    const char *p;
+    void *room = NULL;
+    char *to;
+    weft_status st;
+
+    for (int64_t i = 0; i < items && !ahead.st; i++) {
+        wf_get_bytes(&ahead, &n);
+        bytes += n; /* below the length of the state */
+    }
+    if (ahead.st)
+        return r->st = ahead.st;
+    st = wf_block_alloc(b, bytes, &room);
+    if (st)
+        return st;
+    to = room;
+    for (int64_t i = 0; i < items; i++) {
+        p = wf_get_bytes(r, &n);
+        if (n)
+            memcpy(to, p, (size_t)n);
+        s[i] = (weft_str){to, n};
+        to += n;
+    }
+    return WEFT_OK;
+}
+
 static weft_status load_items(struct wf_block *b, struct wf_reader *r, struct wf_col *col,
                               int64_t items)
 {
     int64_t n, size = wf_item_bytes(col->type.dtype);
     const char *p;
-    weft_status st;
 
     if (col->type.dtype != WEFT_STR) {
         p = wf_get_bytes(r, &n);
@@ -170,21 +199,7 @@ static weft_status load_items(struct wf_block *b, struct wf_reader *r, struct wf
             memcpy(col->data, p, (size_t)n);
         return r->st;
     }
-    for (int64_t i = 0; i < items && !r->st; i++) {
-        weft_str *s = (weft_str *)col->data + i;
-        void *copy = NULL;
-
-        p = wf_get_bytes(r, &n);
-        if (r->st)
-            break;
-        st = wf_block_alloc(b, n, &copy);
-        if (st)
-            return st;
-        if (n)
-            memcpy(copy, p, (size_t)n);
-        *s = (weft_str){copy, n};
-    }
-    return r->st;
+    return load_text(b, r, col->data, items);
 }
 
 static weft_status load_column(struct wf_block *b, int c, struct wf_reader *r)
