@@ -9,6 +9,8 @@
  *   fn.h      functions: planning and running
  *   check.h   gradient check
  *   data.h    datasets: pipelines that feed a trainer
+ *   data_array.h, data_image.h, data_feature.h: arrays and images in files, columns prepared for a model
+ *   data_split.h sharing samples out over workers
  *   sys/      for people who add ops and measure machines */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
@@ -17,6 +19,9 @@
 #include "weft/base.h"
 #include "weft/check.h"
 #include "weft/data.h"
+#include "weft/data_array.h"
+#include "weft/data_feature.h"
+#include "weft/data_image.h"
 #include "weft/data_split.h"
 #include "weft/data_table.h"
 #include "weft/fn.h"

@@ -72,12 +72,6 @@ bool is_workload(const char *name);
 weft_status workload_build(weft_ctx *ctx, const char *name, struct workload *w);
 void workload_free(struct workload *w);
 
-/* ---- files ----------------------------------------------------------------------------------- */
-
-/* A .npy file; out->data is freed with free(). Both return an exit code, after saying what is wrong. */
-int npy_read(const char *path, weft_tensor *out);
-int npy_write(const char *path, const weft_tensor *t);
-
 /* ---- contexts -------------------------------------------------------------------------------- */
 
 /* Flags that several commands share: --threads, --kernels, --simd, --memory. */

@@ -14,13 +14,17 @@ struct job {
     weft_val feed[MAX_IO], fetch[MAX_IO];
     weft_tensor data[MAX_IO], result[MAX_IO];
     const char *to[MAX_IO]; /* where a fetch goes */
+    bool from_file[MAX_IO]; /* whose memory a feed's data is */
     int n_feeds, n_fetches;
 };
 
 static void job_free(struct job *j)
 {
     for (int i = 0; i < j->n_feeds; i++)
-        free(j->data[i].data);
+        if (j->from_file[i])
+            weft_array_free(j->ctx, &j->data[i]);
+        else
+            free(j->data[i].data);
     weft_fn_free(j->fn);
     weft_graph_free(j->graph);
     weft_ctx_free(j->ctx);
@@ -79,7 +83,8 @@ static int add_feed(struct job *j, const char *text, bool shapes)
         if (!d->data)
             rc = fail(EXIT_USAGE, "--feed %s: that shape is too large", text);
     } else if (!rc) {
-        rc = npy_read(rest, d);
+        j->from_file[j->n_feeds] = true;
+        rc = weft_npy_read(j->ctx, rest, d) ? fail(EXIT_INPUT, "%s", weft_error()) : EXIT_DONE;
     }
     if (!rc)
         j->n_feeds++;
@@ -185,8 +190,8 @@ static int run(int argc, char **argv)
     for (int i = 0; i < j.n_fetches && !rc; i++)
         if (!strcmp(j.to[i], "-"))
             print_tensor(&j.result[i]);
-        else
-            rc = npy_write(j.to[i], &j.result[i]);
+        else if (weft_npy_write(j.ctx, j.to[i], &j.result[i]))
+            rc = fail(EXIT_FAILED, "%s", weft_error());
     job_free(&j);
     return rc;
 }

@@ -17,7 +17,7 @@
 #include <zstd.h>
 #endif
 
-#include "weft/data_record.h"
+#include "weft/data_file.h"
 
 static char scratch[64];
 
