@@ -22,6 +22,7 @@
 #include "weft/data_array.h"
 #include "weft/data_feature.h"
 #include "weft/data_image.h"
+#include "weft/data_record.h"
 #include "weft/data_split.h"
 #include "weft/data_table.h"
 #include "weft/fn.h"

@@ -69,6 +69,20 @@ void wf_unpack_close(struct wf_unpack *u); /* NULL is fine */
 weft_status wf_unpack_head(weft_ctx *ctx, const char *path, const weft_file_opts *opts, int64_t max,
                            char **data, int64_t *n, bool *whole);
 
+/* ---- files read at any place (reads.c) ------------------------------------------------------- */
+
+struct wf_reads {
+    const struct wf_files *files;
+    int64_t *size;   /* of each file when the pipeline was built: the owner fills it in */
+    _Atomic int *fd; /* descriptor + 1, 0: not open yet; NULL when there are too many files */
+};
+/* Tables in the pipeline's arena; files is borrowed. */
+weft_status wf_reads_init(weft_data *d, const struct wf_files *files, struct wf_reads *out);
+/* n bytes at an offset of a file, exactly; from any thread. */
+weft_status wf_reads_at(weft_ctx *ctx, const struct wf_reads *r, int64_t file, int64_t offset,
+                        void *to, int64_t n);
+void wf_reads_free(weft_ctx *ctx, struct wf_reads *r); /* closes; zeroed is fine */
+
 /* ---- streams --------------------------------------------------------------------------------- */
 
 #define WF_CHUNK_BYTES (1 << 20) /* of a chunk, unless something longer must be contiguous */

@@ -349,8 +349,8 @@ static weft_status open_rest(struct wf_unpack *u, const weft_file_opts *opts)
     u->size = size < 0 ? -1 : size;
     u->how = opts->compression;
     /* A plain file needs room for its head only. */
-    in->cap = u->how == WEFT_COMPRESSION_AUTO || u->how == WEFT_COMPRESSION_NONE ? HEAD_BYTES
-                                                                                 : RAW_BYTES;
+    in->cap =
+        u->how == WEFT_COMPRESSION_AUTO || u->how == WEFT_COMPRESSION_NONE ? HEAD_BYTES : RAW_BYTES;
     in->raw = wf_alloc(in->ctx, (size_t)in->cap);
     if (!in->raw)
         return wf_err_nomem(in->ctx, (size_t)in->cap, u->path);

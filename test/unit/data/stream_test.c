@@ -121,8 +121,7 @@ static void windows_give_every_byte_once(void **state)
         put_file(packings[i].name, packed, n);
         put_file("nameless", packed, n);
         for (int k = 0; k < 2 * WF_COUNT(needs); k++) {
-            struct wf_files f =
-                list_of(in_scratch(k % 2 ? "nameless" : packings[i].name), NULL);
+            struct wf_files f = list_of(in_scratch(k % 2 ? "nameless" : packings[i].name), NULL);
             struct wf_stream *s;
             int64_t got = 0;
 
@@ -530,8 +529,8 @@ static void every_failing_call_is_an_error_or_makes_no_difference(void **state)
     struct wf_fs fs = wf_fs_posix;
     char text[500], out[501];
     size_t n;
-    weft_compression how = can_pack(WEFT_COMPRESSION_GZIP) ? WEFT_COMPRESSION_GZIP
-                                                           : WEFT_COMPRESSION_NONE;
+    weft_compression how =
+        can_pack(WEFT_COMPRESSION_GZIP) ? WEFT_COMPRESSION_GZIP : WEFT_COMPRESSION_NONE;
     char *packed;
     int n_failed = 0;
 
