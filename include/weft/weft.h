@@ -7,6 +7,7 @@
  *   autocast.h mixed precision
  *   optim.h   optimizers and schedules
  *   fn.h      functions: planning and running
+ *   model.h   layers and models
  *   check.h   gradient check
  *   data.h    datasets: pipelines that feed a trainer
  *   data_array.h, data_image.h, data_feature.h: arrays and images in files, columns prepared for a model
@@ -27,6 +28,7 @@
 #include "weft/data_table.h"
 #include "weft/fn.h"
 #include "weft/graph.h"
+#include "weft/model.h"
 #include "weft/ops.h"
 #include "weft/optim.h"
 #include "weft/tensor.h"

@@ -20,39 +20,6 @@
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void write_string(struct wf_buf *b, const char *s)
-{
-    wf_buf_add(b, "\"", 1);
-    for (; *s; s++)
-        if ((unsigned char)*s < ' ' || *s == '"' || *s == '\\' || *s == 127)
-            wf_buf_printf(b, "\\%02x", (unsigned char)*s);
-        else
-            wf_buf_add(b, s, 1);
-    wf_buf_add(b, "\"", 1);
-}
-
-static void write_attr(struct wf_buf *b, const char *name, const struct wf_attr *a)
-{
-    wf_buf_printf(b, " %s=", name);
-    switch (a->kind) {
-    case WF_INT: wf_buf_printf(b, "%lld", (long long)a->i); break;
-    case WF_BOOL: wf_buf_printf(b, a->i ? "true" : "false"); break;
-    case WF_FLOAT: wf_buf_printf(b, "%.17g", a->f); break;
-    case WF_DTYPE: wf_buf_printf(b, "%s", weft_dtype_name((weft_dtype)a->i)); break;
-    case WF_STR: write_string(b, a->s ? a->s : ""); break;
-    case WF_INTS:
-    case WF_FLOATS:
-        wf_buf_add(b, "[", 1);
-        for (int i = 0; i < a->n; i++)
-            if (a->kind == WF_INTS)
-                wf_buf_printf(b, "%s%lld", i ? "," : "", (long long)a->ints[i]);
-            else
-                wf_buf_printf(b, "%s%.17g", i ? "," : "", a->floats[i]);
-        wf_buf_add(b, "]", 1);
-        break;
-    }
-}
-
 static bool is_default(const struct wf_attr *a, const struct wf_attr *d)
 {
     if (!d->given)
@@ -61,7 +28,10 @@ static bool is_default(const struct wf_attr *a, const struct wf_attr *d)
     case WF_STR: return !strcmp(a->s ? a->s : "", d->s ? d->s : "");
     case WF_FLOAT: return !memcmp(&a->f, &d->f, sizeof a->f);
     case WF_INTS:
-    case WF_FLOATS: return a->n == 0;
+        return a->n == d->n && (!a->n || !memcmp(a->ints, d->ints, (size_t)a->n * sizeof *a->ints));
+    case WF_FLOATS:
+        return a->n == d->n &&
+               (!a->n || !memcmp(a->floats, d->floats, (size_t)a->n * sizeof *a->floats));
     default: return a->i == d->i;
     }
 }
@@ -89,7 +59,7 @@ static void write_node(struct wf_buf *b, const weft_graph *g, int64_t k)
     wf_buf_add(b, ")", 1);
     for (int i = 0; i < n->op->n_attrs; i++)
         if (!is_default(&n->attr[i], &n->op->attr[i].value))
-            write_attr(b, n->op->attr[i].name, &n->attr[i]);
+            wf_attr_write(b, n->op->attr[i].name, &n->attr[i], true);
     wf_buf_printf(b, " \"%s\" #%d", n->name, n->uid);
     if (*n->device)
         wf_buf_printf(b, " @%s", n->device);

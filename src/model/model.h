@@ -37,6 +37,16 @@ struct wf_built {
 weft_status wf_model_build(weft_model *m, weft_graph *g, bool training, struct wf_arena *arena,
                            struct wf_built *out);
 
+/* ---- words with arguments -------------------------------------------------------------------- */
+
+/* "relu", "leaky_relu(0.1)", "softmax(axis=-2)"; NULL, "" and "none" give x itself (activation.c). */
+weft_status wf_activation_build(weft_graph *g, const char *activation, weft_val x, weft_val *out);
+/* A scalar: what "l2(0.01)", "l1", "l1_l2(0.1,0.2)", "orthogonal" say of a value (regularizer.c). */
+weft_status wf_regularizer_build(weft_graph *g, const char *regularizer, weft_val x, weft_val *out);
+/* The value that a weight is to get after an update: "max_norm(2)", "non_neg", "unit_norm", "min_max_norm(0,1)"
+ * (constraint.c). */
+weft_status wf_constraint_build(weft_graph *g, const char *constraint, weft_val w, weft_val *out);
+
 /* ---- losses (loss.c, losses.def) ------------------------------------------------------------- */
 
 /* A loss is named as in Keras, with its arguments behind it: "SparseCategoricalCrossentropy from_logits=true", "mse",

@@ -357,6 +357,70 @@ weft_status wf_attr_values(struct wf_arena *arena, const char *what,
     return WEFT_OK;
 }
 
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* A word that reads back without quotes. */
+static bool is_bare(const char *s)
+{
+    if (!*s || *s == '[' || *s == '(')
+        return false;
+    for (const char *p = s; *p; p++)
+        if ((unsigned char)*p <= ' ' || strchr("\"\\@^#{", *p) || *p == 127)
+            return false;
+    return word_length(s) == strlen(s);
+}
+
+static void write_string(struct wf_buf *b, const char *s)
+{
+    wf_buf_add(b, "\"", 1);
+    for (; *s; s++)
+        if ((unsigned char)*s < ' ' || *s == '"' || *s == '\\' || *s == 127)
+            wf_buf_printf(b, "\\%02x", (unsigned char)*s);
+        else
+            wf_buf_add(b, s, 1);
+    wf_buf_add(b, "\"", 1);
+}
+
+/* The shorter of two ways that read back as the same number. */
+static void write_float(struct wf_buf *b, double v)
+{
+    char text[40];
+
+    snprintf(text, sizeof text, "%.15g", v);
+    wf_buf_printf(b, strtod(text, NULL) == v ? "%.15g" : "%.17g", v);
+}
+
+void wf_attr_write(struct wf_buf *b, const char *name, const struct wf_attr *a, bool quote)
+{
+    const char *s = a->s ? a->s : "";
+
+    wf_buf_printf(b, " %s=", name);
+    switch (a->kind) {
+    case WF_INT: wf_buf_printf(b, "%lld", (long long)a->i); break;
+    case WF_BOOL: wf_buf_printf(b, a->i ? "true" : "false"); break;
+    case WF_FLOAT: write_float(b, a->f); break;
+    case WF_DTYPE: wf_buf_printf(b, "%s", weft_dtype_name((weft_dtype)a->i)); break;
+    case WF_STR:
+        if (quote || !is_bare(s))
+            write_string(b, s);
+        else
+            wf_buf_printf(b, "%s", s);
+        break;
+    case WF_INTS:
+    case WF_FLOATS:
+        wf_buf_add(b, "[", 1);
+        for (int i = 0; i < a->n; i++) {
+            wf_buf_printf(b, "%s", i ? "," : "");
+            if (a->kind == WF_INTS)
+                wf_buf_printf(b, "%lld", (long long)a->ints[i]);
+            else
+                write_float(b, a->floats[i]);
+        }
+        wf_buf_add(b, "]", 1);
+        break;
+    }
+}
+
 /* ---- values by name -------------------------------------------------------------------------- */
 
 const struct wf_attr *wf_attr_find(const struct wf_attr_spec *spec, int n_specs,

@@ -38,6 +38,9 @@ typedef struct weft_layer_kind {
  * missing. */
 WEFT_API weft_status weft_layer_register(weft_model *m, const weft_layer_kind *kind);
 
+/* Reads an architecture (weft_model_json) into a model that is still empty, in which the kinds it needs are registered. */
+WEFT_API weft_status weft_model_read(weft_model *m, const char *json, int64_t n);
+
 /* ---- inside build ---------------------------------------------------------------------------- */
 
 WEFT_API weft_graph *weft_lc_graph(weft_layer_call *c);
@@ -49,6 +52,7 @@ WEFT_API double weft_lc_float(const weft_layer_call *c, const char *attr);
 WEFT_API bool weft_lc_bool(const weft_layer_call *c, const char *attr);
 WEFT_API const char *weft_lc_text(const weft_layer_call *c, const char *attr);
 WEFT_API int weft_lc_ints(const weft_layer_call *c, const char *attr, const int64_t **out);
+WEFT_API int weft_lc_floats(const weft_layer_call *c, const char *attr, const double **out);
 /* `n` integers: a single given one stands for all; another number of them is an error. */
 WEFT_API weft_status weft_lc_tuple(weft_layer_call *c, const char *attr, int n, int64_t *out);
 

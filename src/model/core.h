@@ -1,0 +1,157 @@
+/* core.h - what the files of the model layer share: the parts of a model, a call being built, and words with arguments.
+ *
+ * A model is four lists: layers, nodes (inputs and calls of layers, in the order they were made), the symbols those give, and
+ * weights in the order of first use. Handles are positions plus one. Everything but the lists lives in the model's arena. */
+#ifndef WF_MODEL_CORE_H
+#define WF_MODEL_CORE_H
+
+#include "model/model.h"
+
+/* ---- kinds (kind.c) -------------------------------------------------------------------------- */
+
+/* A row of the table with its arguments taken apart; "name" and "trainable" stand before the row's own. */
+struct wf_layer_row {
+    weft_layer_kind kind;
+    int n_specs;
+    struct wf_attr_spec spec[WF_MAX_ATTRS];
+};
+enum { WF_SPEC_NAME, WF_SPEC_TRAINABLE, WF_N_COMMON_SPECS };
+
+/* The row of a kind, the user's first; ENOENT with the nearest name. Rows live as long as the model. */
+weft_status wf_kind_find(weft_model *m, const char *name, const struct wf_layer_row **out);
+
+/* ---- the parts of a model -------------------------------------------------------------------- */
+
+struct wf_layer {
+    const char *name;
+    const struct wf_layer_row *row;
+    struct wf_attr *attr; /* one per spec */
+    weft_layer inner;     /* what it wraps, or none */
+    bool frozen;
+};
+
+struct wf_model_node {
+    weft_layer layer;  /* none: an input */
+    const char *name;  /* of an input */
+    weft_dtype dtype;  /* of an input, with its sizes without the batch */
+    int rank;
+    int64_t dim[WEFT_MAX_RANK];
+    int n_in, n_out;
+    weft_sym *in;
+    int32_t first; /* its symbols are first .. first + n_out - 1 */
+};
+
+struct wf_symbol {
+    int32_t node, part;
+    weft_val val, mask; /* in the design graph */
+};
+
+struct wf_model_weight {
+    struct wf_weight is;
+    weft_variable_opts init;
+};
+
+/* A graph being made of a model, or the design graph. */
+struct wf_builder {
+    weft_model *m;
+    weft_graph *g;
+    bool training;
+    int64_t n_losses, cap_losses, n_updates, cap_updates, cap_weights;
+    weft_val *losses, *updates;
+    weft_val *weights; /* by weight; none until it is asked for */
+};
+
+struct weft_model {
+    weft_ctx *ctx;
+    const char *name;
+    struct wf_arena arena;
+    struct wf_layer *layers;
+    struct wf_model_node *nodes;
+    struct wf_symbol *symbols;
+    struct wf_model_weight **weights;
+    const struct wf_layer_row **rows; /* kinds in use */
+    weft_layer_kind *user_kinds;
+    weft_sym *outputs;
+    int64_t n_layers, cap_layers, n_nodes, cap_nodes, n_symbols, cap_symbols, n_weights, cap_weights,
+        n_rows, cap_rows, n_user, cap_user, n_outputs, cap_outputs;
+    struct wf_map names;        /* of layers and inputs: layer id, or 0 */
+    struct wf_map weight_names; /* position */
+    weft_sym last;              /* what weft_model_add goes on from */
+    struct wf_builder design;
+    weft_status st; /* sticky */
+    char error[512];
+};
+
+/* Keep the first error of a model; returns st. */
+weft_status wf_model_fail(weft_model *m, weft_status st);
+/* A layer under exactly this name (NULL: the attribute's, or one made from the kind's). */
+weft_layer wf_layer_make(weft_model *m, const char *kind, const char *attrs, weft_layer inner);
+
+static inline struct wf_layer *wf_layer_at(const weft_model *m, weft_layer l)
+{
+    return &m->layers[l.id - 1];
+}
+static inline struct wf_symbol *wf_symbol_at(const weft_model *m, weft_sym x)
+{
+    return &m->symbols[x.id - 1];
+}
+
+/* ---- calls (build.c) ------------------------------------------------------------------------- */
+
+struct weft_layer_call {
+    struct wf_builder *b;
+    weft_layer layer;
+    const char *path; /* "" or, in a second set of weights, "/copy_1" */
+    int n_in, n_out;
+    const weft_val *in, *mask;
+    weft_val out[WF_MAX_OUT], out_mask[WF_MAX_OUT];
+    weft_status st; /* the first failure of a helper that has no status to return */
+};
+
+/* One call of a layer into the builder's graph: c->out, c->out_mask and c->n_out are filled. */
+weft_status wf_call_build(struct wf_builder *b, weft_layer l, const char *path, int n_in,
+                          const weft_val *in, const weft_val *mask, weft_layer_call *c);
+/* The present error text becomes the call's, with the layer's name before it; returns st. */
+weft_status wf_lc_failed(weft_layer_call *c, weft_status st);
+/* A placeholder for an input. */
+weft_val wf_input_build(struct wf_builder *b, const struct wf_model_node *n);
+void wf_builder_free(struct wf_builder *b);
+
+/* ---- words with arguments (word.c) ----------------------------------------------------------- */
+
+/* "relu", "leaky_relu(0.1)", "random_normal(mean=0,stddev=0.05)". A table's rows begin with a struct wf_word. */
+struct wf_word {
+    const char *name;
+    const char *attrs; /* in the order of positional arguments */
+};
+struct wf_words {
+    const char *what; /* "activation" */
+    const void *rows;
+    size_t row_size;
+    int n_rows;
+};
+struct wf_word_args {
+    const void *row;
+    int n_specs;
+    struct wf_attr_spec spec[WF_MAX_ATTRS];
+    struct wf_attr value[WF_MAX_ATTRS];
+};
+/* Names are compared without regard to case and underscores, so that Keras' class names work too. */
+weft_status wf_word_parse(const struct wf_words *t, struct wf_arena *arena, const char *text,
+                          struct wf_word_args *out);
+static inline const struct wf_attr *wf_word_arg(const struct wf_word_args *a, const char *name)
+{
+    return wf_attr_find(a->spec, a->n_specs, a->value, name);
+}
+/* No word, or "none". */
+bool wf_word_none(const char *text);
+
+/* ---- weights' words -------------------------------------------------------------------------- */
+
+/* The initializer of a weight of this shape, in the graph's terms. */
+weft_status wf_initializer(struct wf_arena *arena, const char *text, int rank, const int64_t *dim,
+                           weft_variable_opts *out);
+weft_status wf_regularizer_check(struct wf_arena *arena, const char *text);
+weft_status wf_constraint_check(struct wf_arena *arena, const char *text);
+
+#endif

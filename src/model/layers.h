@@ -1,0 +1,24 @@
+/* layers.h - what the layers share: their argument texts, and weights whose words are arguments of the layer. */
+#ifndef WF_MODEL_LAYERS_H
+#define WF_MODEL_LAYERS_H
+
+#include "model/model.h"
+#include "weft/ops.h"
+
+/* The weight `name`, whose initializer, regularizer and constraint are the layer's arguments name_initializer, … */
+weft_val wf_lc_param(weft_layer_call *c, const char *name, int rank, const int64_t *dim);
+/* activation(y + bias), by the arguments use_bias, bias_… and activation; n is the number of units. */
+weft_val wf_lc_finish(weft_layer_call *c, weft_val y, int64_t n);
+/* One of `n` words; the place of the argument's word among them, or an error that lists them and -1. */
+int wf_lc_choice(weft_layer_call *c, const char *attr, int n, const char *const *words);
+/* An axis argument counted from the front; -1 after an error. */
+int wf_lc_axis(weft_layer_call *c, const char *attr, int64_t axis, int rank);
+/* The call's first input with the rank that it must have, or an error. */
+weft_status wf_lc_need_rank(weft_layer_call *c, int rank, const char *meaning);
+
+/* The build functions of all kinds. */
+#define LAYER(name, in_min, in_max, attrs, flags, build, doc) weft_status build(weft_layer_call *c);
+#include "model/layers.def"
+#undef LAYER
+
+#endif
