@@ -110,9 +110,9 @@ static bool may_skip(weft_status st)
 
 static weft_status bad_image(const struct one *o, int64_t i, bool *keep, weft_status st)
 {
-    static const int64_t none[3] = {0, 0, 0};
     const struct decode *p = o->ds->param;
-    weft_tensor empty = weft_view(p->plan.dtype, NULL, 3, none);
+    weft_tensor empty = weft_view(p->plan.dtype, "", 3,
+                                  (int64_t[]){p->plan.height, p->plan.width, p->plan.channels});
 
     if (!p->plan.skip || !may_skip(st))
         return wf_block_err(o->b, i, st);
