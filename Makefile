@@ -38,7 +38,8 @@ test: setup
 bench: all
 	@tools/setup bench
 	@cmake --build --preset release -j $(JOBS) --target bench-programs
-	@tools/bench $(BENCH_FLAGS)
+	@tools/bench train $(BENCH_FLAGS)
+	@tools/bench data $(BENCH_FLAGS)
 
 tune: all
 	@tools/tune

@@ -177,14 +177,15 @@ WEFT_API weft_ds weft_ds_prefetch(weft_data *d, weft_ds s, int64_t n);
 /* Elements of differing shapes as one tensor: shorter ones are filled up. */
 typedef struct weft_pad_column {
     const char *column;
-    double value;                  /* what fills it up; 0 unless given */
-    const char *text;              /* for text; NULL: empty */
-    int64_t length[WEFT_MAX_RANK]; /* sizes to fill up to; 0: the largest of the batch. A larger element is an error */
+    double value;     /* what fills it up; 0 unless given */
+    const char *text; /* for text; NULL: empty */
+    int64_t length
+        [WEFT_MAX_RANK]; /* sizes to fill up to; 0: the largest of the batch. A larger element is an error */
 } weft_pad_column;
 typedef struct weft_padded_batch_opts {
     size_t size;
     bool drop_remainder;
-    int n_pads;           /* columns that are not named are filled with zeros */
+    int n_pads; /* columns that are not named are filled with zeros */
     const weft_pad_column *pads;
     bool lengths; /* a column whose first size differs is followed by "name:length" i64 [n] */
 } weft_padded_batch_opts;
@@ -241,8 +242,9 @@ WEFT_API weft_ds weft_ds_sample_from(weft_data *d, int n, const weft_ds *s, cons
 typedef struct weft_sample_opts {
     size_t size;
     uint64_t seed;
-    bool replacement;      /* an element may come several times */
-    const double *weights; /* with replacement: how often each element comes, one for each; copied. NULL: all equally */
+    bool replacement; /* an element may come several times */
+    const double *
+        weights; /* with replacement: how often each element comes, one for each; copied. NULL: all equally */
     bool same_each_epoch;
 } weft_sample_opts;
 /* n elements drawn from an addressable dataset: each at most once, or with replacement. Addressable; what element i is depends
@@ -252,7 +254,7 @@ WEFT_API weft_ds weft_ds_sample(weft_data *d, weft_ds s, int64_t n, const weft_s
 /* Keeps elements as they were made the first time, for later epochs and iterators of this pipeline: what stands before the
  * cache is run as for epoch 0, once. */
 typedef enum weft_cache_in {
-    WEFT_CACHE_AUTO,   /* memory if all fits half the iterator's memory, else the file if there is a path, else nothing */
+    WEFT_CACHE_AUTO, /* memory if all fits half the iterator's memory, else the file if there is a path, else nothing */
     WEFT_CACHE_MEMORY, /* WEFT_ELIMIT when it does not fit the iterator's memory */
     WEFT_CACHE_FILE
 } weft_cache_in;
@@ -265,7 +267,8 @@ WEFT_API weft_ds weft_ds_cache(weft_data *d, weft_ds s, const weft_cache_opts *o
 
 typedef struct weft_snapshot_opts {
     size_t size;
-    const char *key; /* told apart from snapshots with another key: name the version of your callbacks and files here */
+    const char *
+        key; /* told apart from snapshots with another key: name the version of your callbacks and files here */
 } weft_snapshot_opts;
 /* Likewise in a file that stays and that later processes read instead of running what stands before it, as long as the
  * pipeline's text (weft_ds_text) and the key are the same. It appears under its name when it is complete. One that is damaged

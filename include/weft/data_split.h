@@ -1,4 +1,5 @@
-/* weft/data_split.h - sharing a dataset out: over workers, and into training and validation data.
+/* weft/data_split.h - sharing a dataset out: over workers, into training and validation data, and as the logical
+ * shards of training steps.
  *
  * A plan is pure arithmetic: contiguous ranges, nothing is read or copied. Fewer files than workers, a worker without
  * samples and a dataset of length zero are ordinary plans. */
@@ -64,6 +65,49 @@ typedef struct weft_holdout_opts {
  * both keep the stream's order. The choice depends on seed and number alone, never on the epoch. */
 WEFT_API weft_status weft_ds_holdout(weft_data *d, weft_ds s, double fraction,
                                      const weft_holdout_opts *opts, weft_ds *rest, weft_ds *held);
+
+/* ---- the dealer: samples of training steps --------------------------------------------------- */
+
+/* Gives the samples of shard (t, l). Step t is the global batch t of n samples, counted from 0 over all epochs; logical
+ * shard l of L is its samples [floor(l n / L), floor((l + 1) n / L)). A shard may be empty (n = 0).
+ *
+ * Over an addressable dataset a shard is computed from the seeds alone: in any order, as often as wanted, by any number of
+ * threads at once, in any process, with the same result. Over a stream one reader deals out the steps in order and
+ * keeps them until they are committed; any shard of an uncommitted step may be asked for again. */
+typedef struct weft_dealer weft_dealer;
+
+typedef struct weft_dealer_opts {
+    size_t size;
+    int64_t batch;       /* n: samples of a step; required */
+    int64_t shards;      /* L; 0: 1 */
+    bool drop_remainder; /* an epoch ends with its last full batch; else with a short one */
+    int64_t epoch;       /* the pass that step 0 begins */
+    int threads;         /* that work ahead; as in weft_iter_opts */
+    int64_t memory;      /* likewise */
+    int64_t max_open;    /* streams: steps dealt and not committed, at most; 0: 16 */
+} weft_dealer_opts;
+
+/* s yields samples (not batches), and must not change its length between epochs if it is addressable. A shard's samples are
+ * stacked as weft_ds_batch does with .ragged. */
+WEFT_API weft_status weft_dealer_new(weft_data *d, weft_ds s, const weft_dealer_opts *opts,
+                                     weft_dealer **out);
+WEFT_API void weft_dealer_free(weft_dealer *dealer); /* its batches may outlive it until freed */
+/* Steps of an epoch, or WEFT_UNKNOWN (a stream: ask weft_dealer_step), or WEFT_ENDLESS. */
+WEFT_API int64_t weft_dealer_steps(const weft_dealer *dealer);
+/* Shard (t, l). May be called by several threads at once. Over a stream: WEFT_ESTATE for a committed step, or one more
+ * than max_open beyond the committed ones. */
+WEFT_API weft_status weft_dealer_get(weft_dealer *dealer, int64_t t, int64_t l, weft_batch **out);
+/* The epoch of step t, its number within the epoch and its samples. Over a stream t must have been dealt. */
+WEFT_API weft_status weft_dealer_step(weft_dealer *dealer, int64_t t, int64_t *epoch,
+                                      int64_t *number, int64_t *n_samples);
+/* Shard (t, l) will be asked for soon: begin with it on a thread of the dealer. Never needed, changes no result. */
+WEFT_API weft_status weft_dealer_ahead(weft_dealer *dealer, int64_t t, int64_t l);
+/* Steps up to and including t are done: their pieces are let go. Steps are committed in order. */
+WEFT_API weft_status weft_dealer_commit(weft_dealer *dealer, int64_t t);
+/* The position behind the last committed step, with what has been dealt beyond it; freed with weft_text_free. A restored
+ * dealer deals every uncommitted step with identical samples. */
+WEFT_API weft_status weft_dealer_save(weft_dealer *dealer, char **state, int64_t *n);
+WEFT_API weft_status weft_dealer_restore(weft_dealer *dealer, const char *state, int64_t n);
 
 #ifdef __cplusplus
 }

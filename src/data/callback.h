@@ -9,7 +9,7 @@ struct wf_filling {
     weft_sample sample;
     struct wf_ds *ds;
     struct wf_block *block;
-    int64_t n; /* samples begun */
+    int64_t n;  /* samples begun */
     char *text; /* room for bytes of text that is not used yet */
     int64_t n_text;
 };

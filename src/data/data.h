@@ -242,7 +242,7 @@ struct wf_env {
     struct wf_chunk *free_chunks[WF_CHUNK_CLASSES];
     int64_t free_bytes;
     struct wf_worker *workers; /* idle ones */
-    _Atomic bool stopping;     /* the iterator is being freed: a pull that waits for others gives up */
+    _Atomic bool stopping; /* the iterator is being freed: a pull that waits for others gives up */
 };
 /* For the nodes of `data`. A part of another iterator (a dataset made on the way) shares its crew. */
 weft_status wf_env_new(weft_data *data, int64_t budget, struct wf_crew *crew, struct wf_env **out);

@@ -54,7 +54,7 @@ static weft_status open_entry(weft_data *d, const char *path, int index, const c
                               const char **name, struct wf_array *out, bool *more)
 {
     struct wf_array a = {.path = path, .fd = -1};
-    struct wf_zip_entry e;
+    struct wf_zip_entry e = {0};
     struct wf_zip z;
     weft_status st = wf_map_file(d->ctx, path, &a.fd, &a.map, &a.map_bytes);
 

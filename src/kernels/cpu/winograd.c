@@ -393,38 +393,72 @@ static void transform_output_row(const struct wf_conv_run *r, const struct work 
     }
 }
 
-static void forward_block(const struct wf_conv_run *r, int thread, struct rows s, struct rows next)
+/* The transformed tiles of one side of the filter: of x or of y. */
+struct side {
+    float *tiles;
+    int64_t ps, chunk, n_channels; /* floats between places, channels of a chunk and in all */
+    void (*transform)(const struct wf_conv_run *r, const struct work *w, struct rows s, int64_t c0,
+                      int64_t n);
+};
+
+static struct side side_of_x(const struct wf_conv_run *r, const struct work *w)
+{
+    const struct wf_winograd *p = &r->c->winograd;
+
+    return (struct side){w->in, p->ps_in, p->c_in, r->c->d.geom.c_in, transform_input};
+}
+
+static struct side side_of_y(const struct wf_conv_run *r, const struct work *w)
+{
+    const struct wf_winograd *p = &r->c->winograd;
+
+    return (struct side){w->out, p->ps_out, p->c_out, r->c->d.geom.c_out, transform_grad};
+}
+
+/* The products of a block for n channels from n0 on: each place of `from` by that place of the
+ * filter. `from` is transformed first, unless it still is from the channels before. What is ahead
+ * comes near meanwhile, once a block. */
+static void sum_channels(const struct wf_conv_run *r, const struct work *w, struct rows s,
+                         const struct side *from, const struct side *to, int64_t n0, int64_t n,
+                         const struct ahead *write, const struct ahead *read)
 {
     const struct wf_conv *c = r->c;
-    const struct wf_winograd *p = &c->winograd;
-    const struct wf_conv_geom *g = &c->d.geom;
-    const struct work w = work_of(r, thread);
-    const struct ahead write = output_pixels(r, s, r->y_out), read = input_pixels(r, next, r->x);
     const struct ahead none = {0};
     int64_t nr = c->gemm->nr;
+
+    for (int64_t k0 = 0; k0 < from->n_channels; k0 += from->chunk) {
+        struct wf_gemm_block blk = {.m = s.n_rows * c->winograd.tw,
+                                    .n = n,
+                                    .k = wf_min_i64(from->chunk, from->n_channels - k0),
+                                    .a_rs = from->chunk,
+                                    .a_cs = 1,
+                                    .b_ps = from->n_channels * nr,
+                                    .ldc = to->chunk,
+                                    .accumulate = k0 > 0};
+
+        if (n0 == 0 || from->chunk < from->n_channels)
+            from->transform(r, w, s, k0, blk.k);
+        for (int64_t i = 0; i < PLACES; i++) {
+            blk.a = from->tiles + i * from->ps;
+            blk.b = r->shared + i * c->winograd.ps_filter + (n0 / nr * from->n_channels + k0) * nr;
+            blk.c = to->tiles + i * to->ps;
+            multiply(c, &blk, i, k0 + n0 ? &none : write, k0 + n0 ? &none : read);
+        }
+    }
+}
+
+static void forward_block(const struct wf_conv_run *r, int thread, struct rows s, struct rows next)
+{
+    const struct wf_winograd *p = &r->c->winograd;
+    const struct wf_conv_geom *g = &r->c->d.geom;
+    const struct work w = work_of(r, thread);
+    const struct side from = side_of_x(r, &w), to = side_of_y(r, &w);
+    const struct ahead write = output_pixels(r, s, r->y_out), read = input_pixels(r, next, r->x);
 
     for (int64_t n0 = 0; n0 < g->c_out; n0 += p->c_out) {
         int64_t n = wf_min_i64(p->c_out, g->c_out - n0);
 
-        for (int64_t k0 = 0; k0 < g->c_in; k0 += p->c_in) {
-            struct wf_gemm_block blk = {.m = s.n_rows * p->tw,
-                                        .n = n,
-                                        .k = wf_min_i64(p->c_in, g->c_in - k0),
-                                        .a_rs = p->c_in,
-                                        .a_cs = 1,
-                                        .b_ps = g->c_in * nr,
-                                        .ldc = p->c_out,
-                                        .accumulate = k0 > 0};
-
-            if (n0 == 0 || p->c_in < g->c_in)
-                transform_input(r, &w, s, k0, blk.k);
-            for (int64_t i = 0; i < PLACES; i++) {
-                blk.a = w.in + i * p->ps_in;
-                blk.b = r->shared + i * p->ps_filter + (n0 / nr * g->c_in + k0) * nr;
-                blk.c = w.out + i * p->ps_out;
-                multiply(c, &blk, i, k0 + n0 ? &none : &write, k0 + n0 ? &none : &read);
-            }
-        }
+        sum_channels(r, &w, s, &from, &to, n0, n, &write, &read);
         for (int64_t i = 0; i < s.n_rows; i++) {
             int64_t y = (s.row + i) % p->th * 4, image = (s.row + i) / p->th;
 
@@ -500,36 +534,16 @@ static void transform_back(const struct wf_conv_run *r, const struct work *w, st
 static void grad_input_block(const struct wf_conv_run *r, int thread, struct rows s,
                              struct rows next)
 {
-    const struct wf_conv *c = r->c;
-    const struct wf_winograd *p = &c->winograd;
-    const struct wf_conv_geom *g = &c->d.geom;
+    const struct wf_winograd *p = &r->c->winograd;
+    const struct wf_conv_geom *g = &r->c->d.geom;
     const struct work w = work_of(r, thread);
+    const struct side from = side_of_y(r, &w), to = side_of_x(r, &w);
     const struct ahead write = input_pixels(r, s, r->x_out), read = output_pixels(r, next, r->y);
-    const struct ahead none = {0};
-    int64_t nr = c->gemm->nr;
 
     for (int64_t n0 = 0; n0 < g->c_in; n0 += p->c_in) {
         int64_t n = wf_min_i64(p->c_in, g->c_in - n0);
 
-        for (int64_t k0 = 0; k0 < g->c_out; k0 += p->c_out) {
-            struct wf_gemm_block blk = {.m = s.n_rows * p->tw,
-                                        .n = n,
-                                        .k = wf_min_i64(p->c_out, g->c_out - k0),
-                                        .a_rs = p->c_out,
-                                        .a_cs = 1,
-                                        .b_ps = g->c_out * nr,
-                                        .ldc = p->c_in,
-                                        .accumulate = k0 > 0};
-
-            if (n0 == 0 || p->c_out < g->c_out)
-                transform_grad(r, &w, s, k0, blk.k);
-            for (int64_t i = 0; i < PLACES; i++) {
-                blk.a = w.out + i * p->ps_out;
-                blk.b = r->shared + i * p->ps_filter + (n0 / nr * g->c_out + k0) * nr;
-                blk.c = w.in + i * p->ps_in;
-                multiply(c, &blk, i, k0 + n0 ? &none : &write, k0 + n0 ? &none : &read);
-            }
-        }
+        sum_channels(r, &w, s, &from, &to, n0, n, &write, &read);
         transform_back(r, &w, s, n0, n);
     }
 }
