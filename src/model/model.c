@@ -57,6 +57,11 @@ void weft_model_free(weft_model *m)
     wf_free(m->ctx, m);
 }
 
+weft_ctx *wf_model_ctx(const weft_model *m)
+{
+    return m->ctx;
+}
+
 weft_status weft_model_status(const weft_model *m)
 {
     if (m->st)

@@ -18,6 +18,7 @@ struct wf_weight {
     int64_t dim[WEFT_MAX_RANK];
     weft_dtype dtype;
 };
+weft_ctx *wf_model_ctx(const weft_model *m);
 int wf_model_n_weights(const weft_model *m);
 const struct wf_weight *wf_model_weight(const weft_model *m, int i);
 
