@@ -237,24 +237,43 @@ static weft_status put_field(struct wf_example_run *run, int k, const struct fie
     }
 }
 
-/* A Feature: its list goes to feature k behind the `start` items that are there. *list becomes what it held last: of several
- * kinds the last counts, lists of one kind are joined. */
-static weft_status parse_feature(struct wf_example_run *run, int k, bytes p, bytes end,
-                                 int64_t start, enum wf_list *list)
+/* What a Feature holds: of several kinds of lists the last counts. *from is the first of the lists that count. */
+static weft_status last_list(const struct wf_example_run *run, bytes p, bytes end,
+                             enum wf_list *list, bytes *from)
 {
-    struct field x, y;
+    struct field x;
     weft_status st = WEFT_OK;
+    bytes at;
 
-    while (p < end) {
+    for (*from = p; p < end;) {
+        at = p;
         p = next_field(run, p, end, &x, &st);
         if (!p)
             return st;
-        if (x.wire != WIRE_LEN || x.number > WF_LIST_INT64)
+        if (x.wire != WIRE_LEN || x.number > WF_LIST_INT64 || x.number == (uint32_t)*list)
             continue;
-        if (x.number != (uint32_t)*list)
-            run->dest[k].have = start;
         *list = (enum wf_list)x.number;
-        if (*list != run->plan->f[k].list)
+        *from = at;
+    }
+    return WEFT_OK;
+}
+
+/* A Feature: its values go to feature k behind the `start` items that are there. *list is the kind that came before, and
+ * becomes the kind it holds; lists of one kind are joined. */
+static weft_status parse_feature(struct wf_example_run *run, int k, bytes p, bytes end,
+                                 int64_t start, enum wf_list *list)
+{
+    enum wf_list before = *list;
+    struct field x, y;
+    weft_status st = last_list(run, p, end, list, &p);
+
+    if (st)
+        return st;
+    if (*list != before)
+        run->dest[k].have = start;
+    while (p < end && *list == run->plan->f[k].list) {
+        p = next_field(run, p, end, &x, &st);
+        if (x.wire != WIRE_LEN || x.number != (uint32_t)*list)
             continue;
         for (bytes q = x.p; q < x.p + x.n;) {
             q = next_field(run, q, x.p + x.n, &y, &st);
