@@ -55,6 +55,10 @@ weft_status wf_constraint_build(weft_graph *g, const char *constraint, weft_val 
  * pred without its last axis. Follows Keras' squeezing, smoothing, clipping. */
 weft_status wf_loss_build(weft_graph *g, const char *loss, weft_val y, weft_val pred,
                           weft_val *values);
+/* Which of the values count, bool in their shape: only where the loss leaves some out (ignore_class), otherwise nil. To be
+ * combined with the mask of wf_loss_reduce. */
+weft_status wf_loss_mask(weft_graph *g, const char *loss, weft_val y, weft_val pred,
+                         weft_val *mask);
 weft_status wf_loss_check(weft_ctx *ctx,
                           const char *loss); /* does it exist, are its arguments right */
 bool wf_loss_at(int i, const char **name, const char **attrs, const char **doc);

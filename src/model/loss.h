@@ -1,0 +1,85 @@
+/* loss.h - what the files of losses and metrics share: rows, arguments, labels that fit predictions. */
+#ifndef WF_MODEL_LOSS_H
+#define WF_MODEL_LOSS_H
+
+#include "model/model.h"
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+/* Values of a row's arguments, in the order of its attrs text. */
+struct wf_args {
+    const char *attrs;
+    const struct wf_attr *value;
+};
+const struct wf_attr *wf_arg(const struct wf_args *a, const char *name);
+static inline int64_t wf_arg_int(const struct wf_args *a, const char *name)
+{
+    return wf_arg(a, name)->i;
+}
+static inline double wf_arg_float(const struct wf_args *a, const char *name)
+{
+    return wf_arg(a, name)->f;
+}
+static inline const char *wf_arg_text(const struct wf_args *a, const char *name)
+{
+    const char *s = wf_arg(a, name)->s;
+
+    return s ? s : "";
+}
+/* Arguments that may be left out are lists of at most one integer: false when it is. */
+bool wf_arg_maybe(const struct wf_args *a, const char *name, int64_t *out);
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+enum { WF_MAX_KIND_NAME = 64 };
+/* The first word of a text, cut to its letters and digits in lower case: "Mean_Squared" -> "meansquared". *rest is what
+ * follows it. False when it is empty or too long. */
+bool wf_kind_word(const char *text, char out[WF_MAX_KIND_NAME], const char **rest);
+/* Does the word name a row: its name in the same form, or one of its short names? */
+bool wf_kind_is(const char *word, const char *name, const char *shorts);
+
+/* ---- losses ---------------------------------------------------------------------------------- */
+
+/* A loss being built: labels and predictions of one float type (labels of a sparse loss are integers) and equal rank. */
+struct wf_loss {
+    weft_graph *g;
+    weft_val y, pred;
+    struct wf_args args;
+};
+typedef weft_val wf_loss_fn(struct wf_loss *l);
+
+struct wf_loss_kind {
+    const char *name, *shorts, *attrs;
+    wf_loss_fn *fn;
+    const char *doc;
+};
+#define LOSS(name, shorts, attrs, fn, doc) wf_loss_fn wf_loss_##fn;
+#include "model/losses.def"
+#undef LOSS
+const struct wf_loss_kind *wf_loss_kind_of(const char *word); /* NULL: none */
+const struct wf_loss_kind *wf_loss_kind_at(int i);            /* NULL behind the last */
+
+/* Runs a row's function on labels and predictions as they come. `what` stands in errors. */
+weft_status wf_loss_values(weft_graph *g, const struct wf_loss_kind *kind,
+                           const struct wf_attr *attr, weft_val y, weft_val pred, weft_val *out);
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* Rows of ranks that differ by one and end in 1 are squeezed or expanded as Keras does. */
+void wf_fit_ranks(weft_graph *g, weft_val *a, weft_val *b);
+/* x as dtype t; x itself when it has it. */
+weft_val wf_as(weft_graph *g, weft_val x, weft_dtype t);
+/* The float type losses are computed in: f64 stays, all others become f32. */
+weft_val wf_as_float(weft_graph *g, weft_val x);
+/* w [batch, …] in the shape of x: missing axes are added at its end, one axis of size 1 too many is dropped. */
+weft_val wf_weight_like(weft_graph *g, weft_val w, weft_val x);
+weft_val wf_sum_axis(weft_graph *g, weft_val x, int64_t axis, bool keepdims);
+weft_val wf_mean_axis(weft_graph *g, weft_val x, int64_t axis, bool keepdims);
+/* x / |x| along an axis, as Keras' normalize: |x| counts as at least 1e-7. */
+weft_val wf_normalize(weft_graph *g, weft_val x, int64_t axis);
+/* a·x + b */
+weft_val wf_affine(weft_graph *g, weft_val x, double a, double b);
+
+#define WF_EPSILON 1e-7
+
+#endif

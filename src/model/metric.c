@@ -1,0 +1,189 @@
+/* metric.c - metrics by name: the table, and the functions that the trainer calls. */
+#include "model/metric.h"
+
+#include <ctype.h>
+#include <stdio.h>
+
+#include "weft/ops.h"
+
+static const struct wf_metric_kind kinds[] = {
+#define METRIC(name_, log_, shorts_, attrs_, family_, variant_, direction_, doc_) \
+    {#name_, log_, shorts_, attrs_, &wf_metric_##family_, variant_, direction_, doc_},
+#include "model/metrics.def"
+#undef METRIC
+};
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static const struct wf_loss_kind *loss_of(const struct wf_metric_kind *kind)
+{
+    char word[WF_MAX_KIND_NAME];
+    const char *rest;
+
+    return wf_kind_word(kind->name, word, &rest) ? wf_loss_kind_of(word) : NULL;
+}
+
+const char *wf_metric_attrs(const struct wf_metric_kind *kind)
+{
+    const struct wf_loss_kind *loss = kind->attrs ? NULL : loss_of(kind);
+
+    return kind->attrs ? kind->attrs : loss ? loss->attrs : "";
+}
+
+bool wf_metric_at(int i, const char **name, const char **attrs, const char **doc)
+{
+    const struct wf_loss_kind *loss;
+
+    if (i < 0 || i >= WF_COUNT(kinds))
+        return false;
+    loss = loss_of(&kinds[i]);
+    *name = kinds[i].name;
+    *attrs = wf_metric_attrs(&kinds[i]);
+    *doc = kinds[i].doc ? kinds[i].doc : loss ? loss->doc : "";
+    return true;
+}
+
+static weft_status no_metric(const char *text)
+{
+    const char *names[WF_COUNT(kinds)], *near;
+    char given[WF_MAX_KIND_NAME];
+
+    snprintf(given, sizeof given, "%.*s", (int)strcspn(text, " \t"), text);
+    for (int i = 0; i < WF_COUNT(kinds); i++)
+        names[i] = kinds[i].name;
+    near = weft_nearest(given, names, WF_COUNT(kinds));
+    return near ? wf_err(WEFT_ENOENT, "no metric '%s' (did you mean '%s'?)", given, near)
+                : wf_err(WEFT_ENOENT, "no metric '%s'", given);
+}
+
+/* "accuracy" and "acc" are the kind that fits the shapes: Keras' rule. Predictions that are integers are classes already and
+ * are compared with the labels. */
+static void fit_accuracy(char word[WF_MAX_KIND_NAME], const struct wf_type *y,
+                         const struct wf_type *p)
+{
+    int64_t last_y = y->rank ? y->dim[y->rank - 1] : 0, last_p = p->rank ? p->dim[p->rank - 1] : 0;
+    const char *to = "categoricalaccuracy";
+
+    if ((strcmp(word, "accuracy") && strcmp(word, "acc")) || wf_is_int(p->dtype))
+        return;
+    if (last_p == 1)
+        to = "binaryaccuracy";
+    else if (y->rank < p->rank || last_y == 1)
+        to = "sparsecategoricalaccuracy";
+    snprintf(word, WF_MAX_KIND_NAME, "%s", to);
+}
+
+static const struct wf_metric_kind *kind_of(const char *word)
+{
+    for (int i = 0; i < WF_COUNT(kinds); i++)
+        if (wf_kind_is(word, kinds[i].name, kinds[i].shorts))
+            return &kinds[i];
+    return NULL;
+}
+
+/* ---- the name in logs ------------------------------------------------------------------------ */
+
+/* A class ("AUC", "MeanIoU") is logged as an object of it is in Keras; a name in small letters as it is written. */
+static weft_status name_metric(struct wf_metric *m, struct wf_arena *arena, const char *spec,
+                               const char *given)
+{
+    char name[128];
+    size_t n;
+
+    spec += strspn(spec, " \t");
+    n = strcspn(spec, " \t");
+    if (given) {
+        snprintf(name, sizeof name, "%s", given);
+    } else {
+        snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), spec);
+        for (size_t i = 0; name[i]; i++)
+            if (isupper((unsigned char)name[i])) {
+                snprintf(name, sizeof name, "%s", m->kind->log_name);
+                break;
+            }
+    }
+    m->name = wf_arena_strdup(arena, name);
+    return m->name ? WEFT_OK : wf_err_nomem(arena->ctx, sizeof name, "metric");
+}
+
+/* Arguments of the row, and name=… beside them. */
+static weft_status parse_args(struct wf_metric *m, struct wf_arena *arena, const char *text,
+                              const char **name)
+{
+    struct wf_attr_spec spec[WF_MAX_ATTRS] = {0};
+    struct wf_attr value[WF_MAX_ATTRS] = {0};
+    char attrs[512];
+    int n;
+    weft_status st;
+
+    snprintf(attrs, sizeof attrs, "%s name:s=", wf_metric_attrs(m->kind));
+    st = wf_attr_specs(arena, m->kind->name, attrs, spec, &n);
+    if (!st)
+        st = wf_attr_values(arena, m->kind->name, spec, n, text, value);
+    if (st)
+        return st;
+    memcpy(m->attr, value, sizeof value);
+    *name = value[n - 1].s && *value[n - 1].s ? value[n - 1].s : NULL;
+    return WEFT_OK;
+}
+
+/* ---- what the trainer calls ------------------------------------------------------------------ */
+
+weft_status wf_metric_init(struct wf_metric *out, struct wf_arena *arena, const char *spec,
+                           const char *loss, const struct wf_type *y, const struct wf_type *pred)
+{
+    struct wf_metric m = {0};
+    char word[WF_MAX_KIND_NAME];
+    const char *rest, *name = NULL;
+    struct wf_args args;
+    weft_status st;
+
+    (void)loss; /* shapes decide alone, as in Keras 3 */
+    if (!spec || !wf_kind_word(spec, word, &rest))
+        return no_metric(spec ? spec : "");
+    fit_accuracy(word, y, pred);
+    m.kind = kind_of(word);
+    if (!m.kind)
+        return no_metric(spec);
+    st = parse_args(&m, arena, rest, &name);
+    if (st)
+        return st;
+    args = (struct wf_args){wf_metric_attrs(m.kind), m.attr};
+    st = m.kind->family->init(&m, &args, y, pred);
+    if (st)
+        return wf_err_wrap(st, "metric %s", m.kind->name);
+    st = name_metric(&m, arena, spec, name);
+    if (st)
+        return st;
+    *out = m;
+    return WEFT_OK;
+}
+
+weft_status wf_metric_build(weft_graph *g, const struct wf_metric *m, weft_val y, weft_val pred,
+                            weft_val weight, weft_val *sums)
+{
+    struct wf_metric_batch b = {g, m, {wf_metric_attrs(m->kind), m->attr}, y, pred, weight};
+    weft_val v;
+
+    if (!wf_check_val(g, y, "labels") || !wf_check_val(g, pred, "predictions"))
+        return weft_graph_status(g);
+    b.pred = weft_stop_gradient(g, wf_as_float(g, pred));
+    v = m->kind->family->build(&b);
+    v = weft_reshape(g, wf_as(g, v, WEFT_F32), 1, &m->n_state);
+    if (g->st)
+        return wf_err_wrap(weft_graph_status(g), "metric %s", m->kind->name);
+    *sums = v;
+    return WEFT_OK;
+}
+
+double wf_metric_result(const struct wf_metric *m, const double *sums)
+{
+    struct wf_args args = {wf_metric_attrs(m->kind), m->attr};
+
+    return m->kind->family->result(m, &args, sums);
+}
+
+int wf_metric_direction(const struct wf_metric *m)
+{
+    return m->kind->direction;
+}

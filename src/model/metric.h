@@ -1,0 +1,76 @@
+/* metric.h - what the files of metrics share: rows and families.
+ *
+ * A family has three functions: how many sums it keeps (and are the arguments right), how a batch makes them, and the result
+ * of the sums. Increments are f32, sums are f64. */
+#ifndef WF_MODEL_METRIC_H
+#define WF_MODEL_METRIC_H
+
+#include "model/loss.h"
+
+enum wf_mean_variant {
+    MEAN_EQUAL,
+    MEAN_BINARY,
+    MEAN_CATEGORICAL,
+    MEAN_SPARSE,
+    MEAN_TOP_K,
+    MEAN_SPARSE_TOP_K,
+    MEAN_ROOT,
+    MEAN_COSINE,
+    MEAN_PEARSON,
+    MEAN_CONCORDANCE,
+    MEAN_VALUES,
+    MEAN_SUM,
+};
+
+enum wf_curve_variant {
+    CURVE_TP,
+    CURVE_TN,
+    CURVE_FP,
+    CURVE_FN,
+    CURVE_PRECISION,
+    CURVE_RECALL,
+    CURVE_AUC,
+    CURVE_PRECISION_AT,
+    CURVE_RECALL_AT,
+    CURVE_SENSITIVITY_AT,
+    CURVE_SPECIFICITY_AT,
+};
+
+enum wf_iou_variant { IOU_CLASSES, IOU_MEAN, IOU_BINARY };
+
+/* A batch of a metric: predictions and labels as they came, float predictions. */
+struct wf_metric_batch {
+    weft_graph *g;
+    const struct wf_metric *m;
+    struct wf_args args;
+    weft_val y, pred, weight;
+};
+
+struct wf_metric_family {
+    weft_status (*init)(struct wf_metric *m, const struct wf_args *args, const struct wf_type *y,
+                        const struct wf_type *pred);
+    /* The sums, f32 of any shape with n_state elements; nil when the graph failed. */
+    weft_val (*build)(struct wf_metric_batch *b);
+    double (*result)(const struct wf_metric *m, const struct wf_args *args, const double *sums);
+};
+extern const struct wf_metric_family wf_metric_mean, wf_metric_loss, wf_metric_curve,
+    wf_metric_f_score, wf_metric_iou, wf_metric_r2;
+
+struct wf_metric_kind {
+    const char *name, *log_name, *shorts, *attrs;
+    const struct wf_metric_family *family;
+    int variant, direction;
+    const char *doc;
+};
+/* The row's arguments: of a mean of a loss, those of the loss. */
+const char *wf_metric_attrs(const struct wf_metric_kind *kind);
+
+static inline double wf_ratio(double a, double b) /* 0 where b is */
+{
+    return b != 0 ? a / b : 0;
+}
+
+/* [sum, weight] of values [batch, …], as Keras' Mean takes them in. weight may be nil. */
+weft_val wf_metric_mean_of(weft_graph *g, weft_val values, weft_val weight);
+
+#endif
