@@ -1,13 +1,14 @@
 # The front door. CMake with Ninja is the one build (CMakePresets.json); this file only names the
 # things people do. Variables: JOBS=2 (parallel jobs), CMAKE_FLAGS=-DWEFT_ONEDNN=OFF (taken when a
 # build folder is configured for the first time), PREFIX and DESTDIR (install), CTEST_FLAGS,
-# BENCH_FLAGS (see tools/bench --help).
+# BENCH_FLAGS and CHECK_FLAGS (see tools/bench --help and tools/check-formats --help).
 
 PREFIX ?= /usr/local
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 CMAKE_FLAGS ?=
 CTEST_FLAGS ?=
 BENCH_FLAGS ?=
+CHECK_FLAGS ?=
 
 # Configure a preset once (Ninja reruns CMake by itself when something changed) and build it.
 build_preset = test -f $(1)/build.ninja || cmake --preset $(2) $(CMAKE_FLAGS); \
@@ -17,7 +18,8 @@ test_preset = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
 # The thread sanitizer of older compilers cannot live with wide address randomisation.
 no_aslr = $$(setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: all setup demo test bench tune lint install clean debug asan tsan fuzz check-aarch64 help
+.PHONY: all setup demo test bench tune lint install clean debug asan tsan fuzz check-aarch64 \
+	check-formats help
 
 all:
 	@command -v cmake >/dev/null && command -v ninja >/dev/null || \
@@ -65,6 +67,10 @@ fuzz:
 check-aarch64:
 	@set -e; $(call build_preset,build-aarch64,aarch64)
 
+check-formats: all
+	@cmake --build --preset release -j $(JOBS) --target format-programs
+	@tools/check-formats $(CHECK_FLAGS)
+
 clean:
 	rm -rf build build-debug build-asan build-tsan build-fuzz build-aarch64
 
@@ -80,4 +86,5 @@ help:
 	@echo "make asan tsan debug build that preset and run its tests"
 	@echo "make fuzz            search for new failing inputs with libFuzzer (clang)"
 	@echo "make check-aarch64   compile the library for aarch64"
+	@echo "make check-formats   files of weft read by TensorFlow and NumPy, and theirs by weft"
 	@echo "make clean           remove the build folders"

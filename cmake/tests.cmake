@@ -108,6 +108,21 @@ foreach(file IN LISTS fuzzers)
     endif()
 endforeach()
 
+# test/formats/*.c: weft's side of tools/check-formats; not in the default build.
+file(GLOB formats CONFIGURE_DEPENDS test/formats/*.c)
+if(NOT TARGET weft_static)
+    set(formats "")
+endif()
+add_custom_target(format-programs)
+foreach(file IN LISTS formats)
+    cmake_path(GET file STEM stem)
+    add_executable(formats-${stem} EXCLUDE_FROM_ALL ${file})
+    set_target_properties(formats-${stem} PROPERTIES
+        OUTPUT_NAME ${stem} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test/formats)
+    target_link_libraries(formats-${stem} PRIVATE weft_common weft_static)
+    add_dependencies(format-programs formats-${stem})
+endforeach()
+
 # Shell tests.
 file(GLOB scripts CONFIGURE_DEPENDS test/cli/*.sh test/install/*.sh test/tools/*.sh)
 foreach(file IN LISTS scripts)
