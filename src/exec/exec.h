@@ -130,6 +130,9 @@ enum wf_phase {
     WF_UPDATE,  /* only those */
 };
 
+/* Makes the optimizer's slots now; otherwise the first plan does. */
+weft_status wf_fn_slots(weft_fn *fn);
+
 /* The plan for these feeds, from the cache or new. */
 weft_status wf_fn_plan(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **out);
 weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds,

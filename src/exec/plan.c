@@ -169,27 +169,33 @@ static weft_status new_instrs(struct wf_plan *p, weft_fn *fn, const int32_t *ord
     return WEFT_OK;
 }
 
-/* The slots of updated variables. */
-static weft_status ensure_slots(struct wf_plan *p, weft_fn *fn)
+/* The slots of updated variables; root: the value whose memory a value is in, NULL: each in its own. */
+static weft_status ensure_slots(const weft_graph *g, const int32_t *root, struct wf_store *store)
 {
-    for (int64_t k = 0; k < p->graph->n_nodes; k++) {
-        const struct wf_node *n = &p->graph->nodes[k];
+    for (int64_t k = 0; k < g->n_nodes; k++) {
+        const struct wf_node *n = &g->nodes[k];
         struct wf_segment *seg;
         float init[WF_OPTIM_MAX_SLOTS];
         weft_status st;
 
         if (!is_update(n))
             continue;
-        seg = wf_store_find(fn->store, wf_val_node(p->graph, (weft_val){p->root[n->in[0]]})->name);
+        seg = wf_store_find(
+            store, wf_val_node(g, (weft_val){root ? root[n->in[0]] : n->in[0]})->name);
         if (!seg || !seg->flat)
             return wf_err(WEFT_EINVAL,
                           "'%s': only trainable f32 variables can be updated by an optimizer",
                           n->name);
-        st = wf_store_slots(fn->store, seg, kept_slots(n, init), init);
+        st = wf_store_slots(store, seg, kept_slots(n, init), init);
         if (st)
             return st;
     }
     return WEFT_OK;
+}
+
+weft_status wf_fn_slots(weft_fn *fn)
+{
+    return ensure_slots(fn->graph, NULL, fn->store);
 }
 
 /* ---- strategies' points ---------------------------------------------------------------------- */
@@ -282,7 +288,7 @@ static weft_status plan_all(struct wf_plan *p, weft_fn *fn, const weft_tensor *f
         st = wf_plan_memory(p, fn, order, n);
     if (!st) {
         flatten_roots(p);
-        st = ensure_slots(p, fn);
+        st = ensure_slots(p->graph, p->root, fn->store);
     }
     if (!st)
         st = new_instrs(p, fn, order, n);
