@@ -11,6 +11,7 @@
  *   check.h   gradient check
  *   data.h    datasets: pipelines that feed a trainer
  *   data_array.h, data_image.h, data_feature.h: arrays and images in files, columns prepared for a model
+ *   data_record.h, data_table.h records, tables, databases; data_open.h files of a format to be found out
  *   data_split.h sharing samples out over workers
  *   sys/      for people who add ops and measure machines */
 #ifndef WEFT_WEFT_H
@@ -23,6 +24,7 @@
 #include "weft/data_array.h"
 #include "weft/data_feature.h"
 #include "weft/data_image.h"
+#include "weft/data_open.h"
 #include "weft/data_record.h"
 #include "weft/data_split.h"
 #include "weft/data_table.h"

@@ -50,6 +50,20 @@ int fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The same with the library's last error behind it. The code is chosen by the status. */
 int fail_status(weft_status st, const char *what);
 
+/* ---- progress -------------------------------------------------------------------------------- */
+
+/* How far a command is, on stderr when that is a terminal. total <= 0: not known. */
+struct progress {
+    const char *what;
+    int64_t total, done;
+    double start, painted, seconds;
+    bool shown;
+};
+void progress_begin(struct progress *p, const char *what, int64_t total);
+void progress_add(struct progress *p, int64_t n);
+void progress_end(struct progress *p);
+
+extern const struct command command_bench_data, command_data_inspect, command_data_convert;
 extern const struct command command_version, command_doctor, command_bench_train, command_explain,
     command_run;
 

@@ -2,7 +2,8 @@
 #include "cli.h"
 
 static const struct command *const commands[] = {
-    &command_version, &command_doctor, &command_bench_train, &command_explain, &command_run,
+    &command_version,    &command_doctor,  &command_bench_train,
+    &command_bench_data, &command_explain, &command_run,
 };
 #define N_COMMANDS ((int)(sizeof commands / sizeof *commands))
 

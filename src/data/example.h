@@ -56,4 +56,10 @@ weft_status wf_example_begin(struct wf_example_run *run, struct wf_block *b);
  * next may be parsed. Strings are views of the bytes given. */
 weft_status wf_example_parse(struct wf_example_run *run, int64_t i, const char *bytes, int64_t n);
 
+/* The features of a file's Examples, from its first records, in the arena of d; *n is 0 when they are no Examples. */
+weft_status wf_example_infer(weft_data *d, const char *files, int *n, weft_example_feature **out);
+/* The same from given records; false when they are none. */
+bool wf_example_look(struct wf_arena *arena, const char *const *record, const int64_t *bytes,
+                     int n_records, int *n, weft_example_feature **out);
+
 #endif

@@ -1,0 +1,58 @@
+/* weft/data_open.h - files of a format that weft finds out by itself. */
+#ifndef WEFT_DATA_OPEN_H
+#define WEFT_DATA_OPEN_H
+
+#include "weft/data.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum weft_format {
+    WEFT_FORMAT_UNKNOWN,
+    WEFT_FORMAT_TFRECORD,
+    WEFT_FORMAT_CSV, /* any delimiter */
+    WEFT_FORMAT_CRITEO,
+    WEFT_FORMAT_LIBSVM,
+    WEFT_FORMAT_LINES,
+    WEFT_FORMAT_IDX,
+    WEFT_FORMAT_NPY,
+    WEFT_FORMAT_NPZ,
+    WEFT_FORMAT_IMAGES, /* a folder with a folder for each class */
+    WEFT_FORMAT_SQLITE,
+    WEFT_N_FORMATS
+} weft_format;
+WEFT_API const char *weft_format_name(weft_format f); /* "tfrecord" */
+WEFT_API weft_format
+weft_format_parse(const char *name); /* WEFT_FORMAT_UNKNOWN when there is none */
+
+/* What a file holds, told by its first bytes (unpacked), and by its name only where those leave it open. `path` may be a
+ * pattern or a list: the first file counts. A folder of class folders is WEFT_FORMAT_IMAGES. */
+WEFT_API weft_status weft_format_of(weft_ctx *ctx, const char *path, weft_format *out);
+
+typedef struct weft_open_opts {
+    size_t size;
+    weft_format format;    /* WEFT_FORMAT_UNKNOWN: find out */
+    const char *columns;   /* keep these; NULL: all */
+    const char *label;     /* columns that become labels */
+    const char *weight;    /* … weights */
+    const char *types;     /* of CSV and SQL columns, see data_table.h */
+    const char *query;     /* SQLite: NULL: all of the only table */
+    bool index;            /* random access where it takes an index (CSV, TFRecord) */
+    int64_t height, width; /* images: resize to this */
+    weft_on_error on_error;
+} weft_open_opts;
+
+/* Element by element, with each format's defaults:
+ *   tfrecord  tf.train.Example: features and their types from the first records
+ *   csv       header and delimiter found out, types inferred
+ *   idx, npy  one file, or several with commas between: columns are named by the files ("train-images-idx3-ubyte.gz"
+ *             becomes image, "…-labels-…" label, else the stem)
+ *   images    image and label
+ *   sqlite    the only table in the order of its rows, or the query */
+WEFT_API weft_ds weft_ds_open(weft_data *d, const char *path, const weft_open_opts *opts);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
