@@ -134,13 +134,13 @@ typedef struct weft_csv_writer_opts {
 WEFT_API weft_status weft_csv_writer_new(weft_ctx *ctx, const char *path, int n_cols,
                                          const weft_column *columns,
                                          const weft_csv_writer_opts *opts, weft_csv_writer **out);
-/* One row: a tensor a column. */
-WEFT_API weft_status weft_csv_write(weft_csv_writer *w, const weft_tensor *row);
+/* One row: a tensor a column. After an error every further call fails. */
+WEFT_API weft_status weft_csv_writer_add(weft_csv_writer *w, const weft_tensor *row);
 /* Rows of a batch: every tensor has one more axis at the front, of the same size. */
-WEFT_API weft_status weft_csv_write_batch(weft_csv_writer *w, const weft_tensor *cols);
-/* Finishes the file and frees the writer, also on failure; then the file is as it was. */
+WEFT_API weft_status weft_csv_writer_add_batch(weft_csv_writer *w, const weft_tensor *cols);
+/* Puts the file in place and frees the writer; after an error, which it then returns, the file is as it was. NULL is fine. */
 WEFT_API weft_status weft_csv_writer_close(weft_csv_writer *w);
-/* Frees it and leaves the file as it was. NULL is fine. */
+/* Frees the writer and leaves the file as it was. NULL is fine. */
 WEFT_API void weft_csv_writer_free(weft_csv_writer *w);
 
 #ifdef __cplusplus

@@ -657,6 +657,93 @@ static void criteo_rows(void **s)
     weft_data_free(d);
 }
 
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static char *slurp(const char *path)
+{
+    char *text;
+    int64_t n;
+
+    assert_int_equal(wf_file_read(ctx, path, 1 << 20, &text, &n), 0);
+    return text;
+}
+
+static void written_fields_are_quoted_where_they_must_be(void **s)
+{
+    weft_column col[] = {{.name = "a,b", .dtype = WEFT_STR},
+                         {.name = "x", .dtype = WEFT_F32, .rank = 1, .dim = {2}},
+                         {.name = "n", .dtype = WEFT_U8}};
+    weft_str text[] = {{"plain", 5}, {"a,b", 3}, {"say \"hi\"", 8}, {"two\nlines", 9}, {"", 0}};
+    float x[] = {0.1f,     NAN,           1e-10f, 16777216.f,      -0.0f,
+                 INFINITY, 3.4028235e38f, 1,      1.17549435e-38f, 2};
+    uint8_t n[] = {0, 1, 2, 254, 255};
+    weft_tensor batch[] = {weft_view(WEFT_STR, text, 1, (int64_t[]){4}),
+                           weft_view(WEFT_F32, x, 2, (int64_t[]){4, 2}),
+                           weft_view(WEFT_U8, n, 1, (int64_t[]){4})};
+    weft_tensor row[] = {weft_view(WEFT_STR, &text[4], 0, NULL),
+                         weft_view(WEFT_F32, &x[8], 1, (int64_t[]){2}),
+                         weft_view(WEFT_U8, &n[4], 0, NULL)};
+    weft_csv_writer *w;
+    char *got;
+
+    (void)s;
+    assert_int_equal(weft_csv_writer_new(ctx, path_of("w.csv"), 3, col, NULL, &w), 0);
+    assert_int_equal(weft_csv_writer_add_batch(w, batch), 0);
+    assert_int_equal(weft_csv_writer_add(w, row), 0);
+    assert_int_not_equal(access(path_of("w.csv"), F_OK), 0);
+    assert_int_equal(weft_csv_writer_close(w), 0);
+    got = slurp(path_of("w.csv"));
+    assert_string_equal(got, "\"a,b\",x0,x1,n\nplain,0.1,,0\n\"a,b\",1e-10,16777216,1\n"
+                             "\"say \"\"hi\"\"\",-0,inf,2\n\"two\nlines\",3.4028235e+38,1,254\n"
+                             ",1.1754944e-38,2,255\n");
+    wf_free(ctx, got);
+    expect(path_of("w.csv"), WEFT_OPTS(weft_csv_opts, .names = "t,x0,x1,n", .groups = "x=x0..x1"),
+           "<plain>|0.100000001 nan|0\n<a,b>|1.00000001e-10 16777216|1\n<say \"hi\">|-0 inf|2\n"
+           "<two\nlines>|3.40282347e+38 1|254\n<>|1.17549435e-38 2|255\n");
+    row[2].dtype = WEFT_I64;
+    assert_int_equal(weft_csv_writer_new(ctx, path_of("w.csv"), 3, col, NULL, &w), 0);
+    assert_int_equal(weft_csv_writer_add(w, row), WEFT_ESHAPE);
+    assert_int_equal(weft_csv_writer_close(w), WEFT_ESHAPE);
+    expect(path_of("w.csv"), WEFT_OPTS(weft_csv_opts, .names = "t,x0,x1,n", .select = "n"),
+           "0\n1\n2\n254\n255\n");
+}
+
+static void a_writer_can_be_abandoned(void **s)
+{
+    weft_column col = {.name = "x", .dtype = WEFT_F32};
+    float v = NAN;
+    weft_tensor row = weft_view(WEFT_F32, &v, 0, NULL);
+    weft_csv_writer *w;
+    char *got;
+
+    (void)s;
+    put("kept.csv", "old");
+    assert_int_equal(weft_csv_writer_new(ctx, path_of("kept.csv"), 1, &col, NULL, &w), 0);
+    weft_csv_writer_free(w);
+    got = slurp(path_of("kept.csv"));
+    assert_string_equal(got, "old");
+    wf_free(ctx, got);
+    assert_int_equal(weft_csv_writer_new(
+                         ctx, path_of("kept.csv"), 1, &col,
+                         WEFT_OPTS(weft_csv_writer_opts, .delimiter = ';', .no_header = true), &w),
+                     0);
+    assert_int_equal(weft_csv_writer_add(w, &row), 0);
+    v = 2;
+    assert_int_equal(weft_csv_writer_add(w, &row), 0);
+    assert_int_equal(weft_csv_writer_close(w), 0);
+    expect(path_of("kept.csv"), WEFT_OPTS(weft_csv_opts, .no_header = true), "nan\n2\n");
+    assert_int_equal(weft_csv_writer_new(ctx, path_of("kept.csv"), 1, &col,
+                                         WEFT_OPTS(weft_csv_writer_opts, .missing = "NA"), &w),
+                     0);
+    v = NAN;
+    assert_int_equal(weft_csv_writer_add(w, &row), 0);
+    assert_int_equal(weft_csv_writer_close(w), 0);
+    got = slurp(path_of("kept.csv"));
+    assert_string_equal(got, "x\nNA\n");
+    wf_free(ctx, got);
+    assert_int_not_equal(weft_csv_writer_new(ctx, "no/such/folder.csv", 1, &col, NULL, &w), 0);
+}
+
 static int set_up(void **s)
 {
     (void)s;
@@ -697,6 +784,8 @@ int main(void)
         cmocka_unit_test(an_index_makes_rows_addressable),
         cmocka_unit_test(a_row_longer_than_a_chunk),
         cmocka_unit_test(criteo_rows),
+        cmocka_unit_test(written_fields_are_quoted_where_they_must_be),
+        cmocka_unit_test(a_writer_can_be_abandoned),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
