@@ -1,8 +1,9 @@
-/* csv.c - what a row of a CSV file costs: finding its end, and reading its 40 values, on one thread.
+/* csv.c - what a row of a CSV file costs on one thread: finding its end, and reading 40 values.
  *
  * usage: csv [FILE]
- * FILE is a table with a header of one label, 13 floats and 26 integers; without one such rows are made up. One JSON line a
- * question, best of nine passes: CPU time. */
+ *
+ * FILE is a table with a header of one label, 13 floats and 26 integers; without one such rows are
+ * made up. One JSON line, best of nine passes: CPU time. */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdio.h>

@@ -73,8 +73,9 @@ struct wf_csv_out {
     weft_status st; /* of the last failure */
 };
 
-/* Parse the row at p as row r. Returns the byte behind it, or NULL with o->st and its text set (column and offending text, not
- * the file). Reads nothing at or behind `end`, which ends the last row like a newline. */
+/* Parse the row at p as row r. Returns the byte behind it, or NULL with o->st and its text set
+ * (column and offending text, not the file). Reads nothing at or behind `end`, which ends the last
+ * row like a newline. */
 const char *wf_csv_row(struct wf_csv_out *o, const char *p, const char *end, int64_t r);
 
 /* One field of a row, as it stands between its delimiters. */
@@ -91,7 +92,8 @@ bool wf_csv_span(const struct wf_row_format *f, const char *p, const char *end,
                  struct wf_csv_span *out);
 /* Copy p[0..n) with doubled quotes made single; returns the length. */
 int64_t wf_csv_undouble(const char *p, int64_t n, char quote, char *to);
-/* A value of this kind from text (spaces around numbers are dropped). False when it is none. Text is borrowed. */
+/* A value of this kind from text (spaces around numbers are dropped). False when it is none. Text
+ * is borrowed. */
 bool wf_csv_convert(enum wf_csv_kind kind, const char *p, int64_t n, union wf_csv_value *out);
 void wf_csv_store(enum wf_csv_kind kind, const union wf_csv_value *v, char *to);
 /* Text for an error message: shortened, unprintable bytes shown as '?'. */

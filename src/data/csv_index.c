@@ -1,7 +1,8 @@
 /* csv_index.c - rows of CSV files by number.
  *
- * One pass over the files notes where every 16th row begins; a row is then found by reading the piece of text that it stands in.
- * Files are plain and are not to change while the source is in use: what was cut off since is an error. */
+ * One pass over the files notes where every 16th row begins; a row is then found by reading the
+ * piece of text that it stands in. Files are plain and are not to change while the source is in
+ * use: what was cut off since is an error. */
 #include <fcntl.h>
 
 #include "data/csv_source.h"

@@ -1,4 +1,5 @@
-/* csv_infer.c - what the first rows of the first file tell: names, how many columns, their types. */
+/* csv_infer.c - what the first rows of the first file tell: names, how many columns, their
+ * types. */
 #include <stdio.h>
 
 #include "data/csv_source.h"

@@ -1,8 +1,9 @@
 /* csv_parse.c - one row of a CSV file into its places.
  *
- * Numbers that are plain and whose field ends where it should are read in one go; whatever is not so (quotes, spaces, missing
- * values, many digits, the last bytes of the text) goes through `careful_field`, which alone decides what is an error. Both give the
- * same values. Pure: no state but what is written into the places. */
+ * Numbers that are plain and whose field ends where it should are read in one go; whatever is not
+ * so (quotes, spaces, missing values, many digits, the last bytes of the text) goes through
+ * `careful_field`, which alone decides what is an error. Both give the same values. Pure: no state
+ * but what is written into the places. */
 #include "data/csv.h"
 #include "data/number.h"
 
@@ -118,7 +119,8 @@ void wf_csv_store(enum wf_csv_kind kind, const union wf_csv_value *v, char *to)
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-/* Behind the closing quote of the quoted text at p, or NULL. *doubled tells of doubled quotes within. */
+/* Behind the closing quote of the quoted text at p, or NULL. *doubled tells of doubled quotes
+ * within. */
 static const char *closing_quote(const char *p, const char *end, char quote, bool *doubled)
 {
     *doubled = false;
@@ -208,7 +210,8 @@ static const char *fail_quotes(struct wf_csv_out *o, int f, const char *p, const
                           l->field[f].name, text));
 }
 
-/* The row ended before column f + 1, or has more than all; p is the field behind the last good one. */
+/* The row ended before column f + 1, or has more than all; p is the field behind the last good
+ * one. */
 static const char *fail_count(struct wf_csv_out *o, int f, const char *p, const char *end)
 {
     struct wf_csv_span s = {.next = p};
@@ -391,7 +394,8 @@ static const char *fast_hex8(const char *p, int64_t *out)
     uint64_t seven = letter >> 6;               /* 1 for each letter */
     uint64_t above = low + WF_EVERY_BYTE(0x06); /* digits: 6..15 when 0..9; letters 1..6: 7..12 */
 
-    /* A digit has 0x30 above its low half, which is at most 9; a letter 0x40 or 0x60, and 1 to 6. */
+    /* A digit has 0x30 above its low half, which is at most 9; a letter 0x40 or 0x60, and 1 to
+     * 6. */
     if (((x ^ WF_EVERY_BYTE(0x30)) & WF_EVERY_BYTE(0xf0) & ~(seven * 0xff)) ||
         (x & WF_EVERY_BYTE(0x90) & seven * 0xff) ||
         (above & WF_EVERY_BYTE(0x10) & ~(seven * 0xff)) ||

@@ -1,4 +1,5 @@
-/* csv_write.c - tables to CSV files. What is written reads back as the same values; the file appears whole or not at all. */
+/* csv_write.c - tables to CSV files. What is written reads back as the same values; the file
+ * appears whole or not at all. */
 #include <math.h>
 
 #include "data/array.h"

@@ -9,8 +9,9 @@ struct wf_dl_call {
     const char *name;
     size_t offset;
 };
-/* Loads the first of `files` (ending with NULL) that is there, and fills `calls`, a struct of n function pointers. The library stays
- * loaded. WEFT_ENOSUP names the Debian package that brings it. */
+/* Loads the first of `files` (ending with NULL) that is there, and fills `calls`, a struct of n
+ * function pointers. The library stays loaded. WEFT_ENOSUP names the Debian package that brings
+ * it. */
 weft_status wf_dl_load(const char *const *files, const char *package, const struct wf_dl_call *call,
                        int n, void *calls);
 

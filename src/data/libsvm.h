@@ -19,7 +19,8 @@ struct wf_libsvm_line {
     float *value;
     weft_status st; /* of a failure */
 };
-/* Parse the line at p. Returns the byte behind it, or NULL with line->st and its text set. Reads nothing at or behind `end`. */
+/* Parse the line at p. Returns the byte behind it, or NULL with line->st and its text set. Reads
+ * nothing at or behind `end`. */
 const char *wf_libsvm_parse(const struct wf_libsvm_format *f, const char *p, const char *end,
                             struct wf_libsvm_line *line);
 /* At least as many as the text has items. */

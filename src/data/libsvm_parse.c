@@ -1,4 +1,5 @@
-/* libsvm_parse.c - lines of LibSVM files. What is plain is read in one go; the rest token by token. */
+/* libsvm_parse.c - lines of LibSVM files. What is plain is read in one go; the rest token by
+ * token. */
 #include "data/csv.h"
 #include "data/libsvm.h"
 #include "data/number.h"

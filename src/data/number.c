@@ -1,8 +1,9 @@
 /* number.c - decimal text to the nearest float or double and back.
  *
- * Three ways, each exact where it is used: one division by an exact power of ten; 128-bit arithmetic for up to 19 digits and
- * powers up to 10^27; and, for everything else, a guess that is corrected by comparing the text with the midpoints between
- * neighbouring floats in long integers. Floats have a fourth: a double whose error is bounded, when no midpoint is near.
+ * Three ways, each exact where it is used: one division by an exact power of ten; 128-bit
+ * arithmetic for up to 19 digits and powers up to 10^27; and, for everything else, a guess that is
+ * corrected by comparing the text with the midpoints between neighbouring floats in long integers.
+ * Floats have a fourth: a double whose error is bounded, when no midpoint is near.
  *
  * All of it assumes rounding to nearest, which the context's threads run in. */
 #include <math.h>
@@ -112,7 +113,8 @@ static uint64_t round_to(const struct format *f, uint64_t m, bool sticky, int x)
     return bits < f->infinite ? bits : f->infinite;
 }
 
-/* w * 10^e for w > 0 and |e| <= 27: 5^27 fits in 64 bits, so product and quotient are exact in 128. */
+/* w * 10^e for w > 0 and |e| <= 27: 5^27 fits in 64 bits, so product and quotient are exact in
+ * 128. */
 static uint64_t round_128(const struct format *f, uint64_t w, int e)
 {
     uint64_t five = 1, m, rest;
@@ -244,7 +246,8 @@ static double guess_of(const struct digits *d)
     return v;
 }
 
-/* Whether the decimal lies at or below the midpoint above these bits, so that it rounds to them or below. */
+/* Whether the decimal lies at or below the midpoint above these bits, so that it rounds to them or
+ * below. */
 static bool at_most(const struct format *f, const struct digits *d, uint64_t bits)
 {
     int c = cmp_midpoint(f, d, bits);
@@ -252,7 +255,8 @@ static bool at_most(const struct format *f, const struct digits *d, uint64_t bit
     return c < 0 || (c == 0 && !(bits & 1));
 }
 
-/* Where the guess is bits; for numbers without all their bits it may be far away (a thread may flush them to zero). */
+/* Where the guess is bits; for numbers without all their bits it may be far away (a thread may
+ * flush them to zero). */
 static bool guess_bits(const struct format *f, const struct digits *d, uint64_t *bits)
 {
     double guess = guess_of(d);
@@ -271,7 +275,8 @@ static bool guess_bits(const struct format *f, const struct digits *d, uint64_t 
     return true;
 }
 
-/* The least bits that the decimal is at most: searched near the guess, and if it is not there, everywhere. */
+/* The least bits that the decimal is at most: searched near the guess, and if it is not there,
+ * everywhere. */
 static uint64_t round_long(const struct format *f, const struct digits *d)
 {
     enum { NEAR = 32 };
@@ -323,8 +328,9 @@ static uint64_t round_decimal(const struct format *f, uint64_t w, int e)
     return round_long(f, &d);
 }
 
-/* A double within 8 units in its last place, for |e| <= 66: four roundings at most, each of half a unit, and growing errors
- * stay below that. When none of the doubles so near is the midpoint of two floats, all of them round to the same float. */
+/* A double within 8 units in its last place, for |e| <= 66: four roundings at most, each of half a
+ * unit, and growing errors stay below that. When none of the doubles so near is the midpoint of two
+ * floats, all of them round to the same float. */
 static bool near_f32(uint64_t w, int e, float *out)
 {
     double d = (double)w;
@@ -405,7 +411,8 @@ static bool read_exponent(const char *p, const char *end, int64_t *e)
     return true;
 }
 
-/* Gathers digits without leading zeros. Beyond MAX_DIGITS one more digit stands for the rest if that is not zero. */
+/* Gathers digits without leading zeros. Beyond MAX_DIGITS one more digit stands for the rest if
+ * that is not zero. */
 static enum what read_decimal(const char *p, const char *end, struct digits *d)
 {
     bool point = false, any = false, more = false;
@@ -536,8 +543,9 @@ int wf_format_i64(int64_t v, char buf[WF_NUMBER_TEXT])
     return at;
 }
 
-/* The first n_digits digits of v > 0, rounded, without zeros at the end; *lead is the power of ten of the first. The C library rounds
- * correctly; its decimal point depends on the locale, so only digits and the exponent are taken. */
+/* The first n_digits digits of v > 0, rounded, without zeros at the end; *lead is the power of ten
+ * of the first. The C library rounds correctly; its decimal point depends on the locale, so only
+ * digits and the exponent are taken. */
 static int digits_from(double v, int n_digits, char digit[20], int *lead)
 {
     char text[48];

@@ -1,29 +1,33 @@
-/* number.h - numbers in text: reading them exactly, and writing them as short as they can be read back.
+/* number.h - numbers in text: reading them exactly, and writing them as short as they can be read
+ * back.
  *
- * Locale plays no part. A decimal is read as the nearest float or double (ties to even), which is what strtof and strtod
- * give; the path taken depends on the text alone, never the result.
+ * Locale plays no part. A decimal is read as the nearest float or double (ties to even), which is
+ * what strtof and strtod give; the path taken depends on the text alone, never the result.
  *
- * The wf_fast_ functions are for parsers that walk over a buffer: they stop at the first byte that cannot belong to the
- * number, look at up to WF_NUMBER_SLACK bytes from where they start, and return NULL for whatever is not plain (many
- * digits, nan, an empty field), which the careful wf_parse_ functions then decide. */
+ * The wf_fast_ functions are for parsers that walk over a buffer: they stop at the first byte that
+ * cannot belong to the number, look at up to WF_NUMBER_SLACK bytes from where they start, and
+ * return NULL for whatever is not plain (many digits, nan, an empty field), which the careful
+ * wf_parse_ functions then decide. */
 #ifndef WF_DATA_NUMBER_H
 #define WF_DATA_NUMBER_H
 
 #include "base/base.h"
 
-/* The whole text must be a number: an optional sign, digits. False when it is not, or does not fit. */
+/* The whole text must be a number: an optional sign, digits. False when it is not, or does not
+ * fit. */
 bool wf_parse_i64(const char *p, int64_t n, int64_t *out);
 /* Hexadecimal digits, at most 16, without sign or prefix; the bits of the value. */
 bool wf_parse_hex(const char *p, int64_t n, int64_t *out);
-/* [+-] digits with or without a point, an optional exponent; or inf, infinity, nan in any case. Too large becomes infinite, too
- * small zero, as strtod does. */
+/* [+-] digits with or without a point, an optional exponent; or inf, infinity, nan in any case. Too
+ * large becomes infinite, too small zero, as strtod does. */
 bool wf_parse_f64(const char *p, int64_t n, double *out);
 bool wf_parse_f32(const char *p, int64_t n, float *out);
 /* w * 10^e, rounded once. */
 float wf_decimal_f32(uint64_t w, int e);
 double wf_decimal_f64(uint64_t w, int e);
 
-/* The shortest text that reads back as v ("0.1", "1e-07", "nan", "-inf"); returns its length. Not terminated by NUL. */
+/* The shortest text that reads back as v ("0.1", "1e-07", "nan", "-inf"); returns its length. Not
+ * terminated by NUL. */
 #define WF_NUMBER_TEXT 32
 int wf_format_i64(int64_t v, char buf[WF_NUMBER_TEXT]);
 int wf_format_f32(float v, char buf[WF_NUMBER_TEXT]);
@@ -51,8 +55,9 @@ static inline uint64_t wf_load_le64(const char *p)
 
 #define WF_EVERY_BYTE(b) (0x0101010101010101ull * (b))
 
-/* How many of the first bytes are digits; x is the text with '0' taken off each byte by exclusive or. A byte is a digit when it and
- * itself plus 6 have an empty upper half; a carry comes only out of a byte that is none, and the first one counts. */
+/* How many of the first bytes are digits; x is the text with '0' taken off each byte by exclusive
+ * or. A byte is a digit when it and itself plus 6 have an empty upper half; a carry comes only out
+ * of a byte that is none, and the first one counts. */
 static inline int wf_count_digits(uint64_t x)
 {
     uint64_t other = (x | (x + WF_EVERY_BYTE(0x06))) & WF_EVERY_BYTE(0xf0);
@@ -155,7 +160,8 @@ static inline const char *wf_fast_f32(const char *p, float *out)
     p = wf_fast_decimal(p, &d);
     if (!p)
         return NULL;
-    /* An integer that a float holds, over a power of ten that a float holds: one rounding, so the right one. */
+    /* An integer that a float holds, over a power of ten that a float holds: one rounding, so the
+     * right one. */
     if (__builtin_expect(d.w <= 1u << 24 && d.e <= 0 && d.e >= -10, 1))
         v = (float)(int32_t)d.w / wf_pow10_f32[-d.e];
     else

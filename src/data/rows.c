@@ -1,5 +1,5 @@
-/* rows.c - pulling rows from text files.
- * The stream stands at the beginning of a line between two pulls; `record` and `id` count the rows before it. */
+/* rows.c - pulling rows from text files. The stream stands at the beginning of a line between two
+ * pulls; `record` and `id` count the rows before it. */
 #include "data/rows.h"
 
 struct state {
@@ -76,8 +76,8 @@ static weft_status more(struct state *t)
     return st;
 }
 
-/* Scan behind the first `skip` bytes of the window until `want` rows are whole, the file ends, or, when some rows are
- * whole, the window does. */
+/* Scan behind the first `skip` bytes of the window until `want` rows are whole, the file ends, or,
+ * when some rows are whole, the window does. */
 static weft_status scan_window(struct state *t, int64_t skip, int64_t want)
 {
     wf_scan_begin(&t->scan);

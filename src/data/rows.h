@@ -1,7 +1,8 @@
 /* rows.h - text files as streams of rows: what CSV and LibSVM share.
  *
- * Pulling finds the end of the n-th row (scan.h); a promise is a list of pieces of text, each whole rows of one file in one chunk. What
- * the rows say is read when the promise is made, by the kind's own `make`. */
+ * Pulling finds the end of the n-th row (scan.h); a promise is a list of pieces of text, each whole
+ * rows of one file in one chunk. What the rows say is read when the promise is made, by the kind's
+ * own `make`. */
 #ifndef WF_DATA_ROWS_H
 #define WF_DATA_ROWS_H
 
@@ -32,8 +33,8 @@ struct wf_row_range {
     struct wf_row_piece piece[WF_ROW_PIECES];
 };
 
-/* Functions for a wf_ds_kind whose param begins with a wf_row_source and whose promises are wf_row_ranges. `make` must call
- * wf_rows_done with p->data. */
+/* Functions for a wf_ds_kind whose param begins with a wf_row_source and whose promises are
+ * wf_row_ranges. `make` must call wf_rows_done with p->data. */
 weft_status wf_rows_open(struct wf_stage *s);
 void wf_rows_close(struct wf_stage *s);
 weft_status wf_rows_reset(struct wf_stage *s, int64_t epoch);

@@ -1,7 +1,8 @@
 /* scan.c - finding the ends of rows, 64 bytes at a time.
  *
- * First one bit for each newline and quote of a stretch (the part that differs by instruction set), then the bits are walked
- * through. Words without quotes, comments and short lines, which is nearly all there is, only count their bits. */
+ * First one bit for each newline and quote of a stretch (the part that differs by instruction set),
+ * then the bits are walked through. Words without quotes, comments and short lines, which is nearly
+ * all there is, only count their bits. */
 #include "data/scan.h"
 
 #if defined(__x86_64__)

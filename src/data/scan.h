@@ -1,8 +1,9 @@
 /* scan.h - where rows end in text, without reading what they say.
  *
- * A row ends at a newline outside quotes. A quote opens at the beginning of a field only, and two in a row inside quotes are one
- * of the text; elsewhere it is a character like any other. Lines that are empty, or that begin with the comment character, are
- * no rows. The parsers of rows (csv_parse.c, libsvm.c) follow the same rules. */
+ * A row ends at a newline outside quotes. A quote opens at the beginning of a field only, and two
+ * in a row inside quotes are one of the text; elsewhere it is a character like any other. Lines
+ * that are empty, or that begin with the comment character, are no rows. The parsers of rows
+ * (csv_parse.c, libsvm.c) follow the same rules. */
 #ifndef WF_DATA_SCAN_H
 #define WF_DATA_SCAN_H
 
@@ -28,10 +29,11 @@ struct wf_scan {
 void wf_scan_init(struct wf_scan *s, const struct wf_row_format *format, weft_simd level);
 /* Begin with a new range, at the beginning of a line. */
 void wf_scan_begin(struct wf_scan *s);
-/* Go on over p[s->at .. n) until `want` rows are whole; false when the text ends before. p is the beginning of the range, and may
- * have moved since the last call. */
+/* Go on over p[s->at .. n) until `want` rows are whole; false when the text ends before. p is the
+ * beginning of the range, and may have moved since the last call. */
 bool wf_scan_rows(struct wf_scan *s, const char *p, int64_t n, int64_t want);
-/* At the end of the text, p[0 .. n) being scanned: whether a last row without a newline stands behind s->end. */
+/* At the end of the text, p[0 .. n) being scanned: whether a last row without a newline stands
+ * behind s->end. */
 bool wf_scan_rest(const struct wf_scan *s, const char *p, int64_t n);
 
 /* The line at p is empty or a comment: no row. */

@@ -4,7 +4,8 @@
 
 #include "data/data.h"
 
-/* The next item of a list, without the blanks around it; false behind the last. Empty items are left out. */
+/* The next item of a list, without the blanks around it; false behind the last. Empty items are
+ * left out. */
 bool wf_spec_next(const char **at, char separator, weft_str *item);
 /* Cut "name : value" (or any of `marks` between them); without a mark value->data is NULL. */
 void wf_spec_cut(weft_str item, const char *marks, weft_str *name, weft_str *value);
@@ -30,8 +31,8 @@ weft_status wf_spec_unknown(const struct wf_spec_names *names, weft_str name);
 /* "a" or "a..c": columns *first to *last, the last one included. */
 weft_status wf_spec_range(const struct wf_spec_names *names, weft_str item, int *first, int *last);
 
-/* Call fn for each column that the items of "columns:value, …" name: those of "*" first, so that the others override. A group's
- * name stands for its members. */
+/* Call fn for each column that the items of "columns:value, …" name: those of "*" first, so that
+ * the others override. A group's name stands for its members. */
 typedef weft_status wf_spec_fn(void *arg, int column, weft_str value);
 weft_status wf_spec_each(const struct wf_spec_names *names, const char *list, wf_spec_fn *fn,
                          void *arg);

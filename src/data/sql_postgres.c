@@ -1,7 +1,8 @@
 /* sql_postgres.c - rows of a PostgreSQL query, fetched through a cursor.
  *
- * A connection belongs to its stage. Pulling fetches rows as text, about a megabyte at a time; what they say is read when the
- * promise is made. Waiting for the server ends early when the iterator is being closed. Error texts never hold the password. */
+ * A connection belongs to its stage. Pulling fetches rows as text, about a megabyte at a time; what
+ * they say is read when the promise is made. Waiting for the server ends early when the iterator is
+ * being closed. Error texts never hold the password. */
 #define _POSIX_C_SOURCE 200809L
 #include "data/dl.h"
 #include "data/sql.h"
@@ -17,11 +18,12 @@
 
 /* clang-format off */
 #define CALLS(_) \
-    _(PQconnectdbParams) _(PQfinish) _(PQstatus) _(PQerrorMessage) _(PQpass) _(PQhost) _(PQdb) _(PQsocket) \
-    _(PQsendQueryParams) _(PQconsumeInput) _(PQisBusy) _(PQflush) _(PQgetResult) _(PQgetCancel) _(PQcancel) \
-    _(PQfreeCancel) _(PQclear) _(PQresultStatus) _(PQresultErrorMessage) _(PQntuples) _(PQnfields) _(PQfname) \
-    _(PQftype) _(PQgetvalue) _(PQgetlength) _(PQgetisnull) _(PQcmdTuples) _(PQresultMemorySize) \
-    _(PQconninfoParse) _(PQconninfoFree) _(PQfreemem) _(PQsetNoticeProcessor)
+    _(PQconnectdbParams) _(PQfinish) _(PQstatus) _(PQerrorMessage) _(PQpass) _(PQhost) \
+    _(PQdb) _(PQsocket) _(PQsendQueryParams) _(PQconsumeInput) _(PQisBusy) _(PQflush) \
+    _(PQgetResult) _(PQgetCancel) _(PQcancel) _(PQfreeCancel) _(PQclear) _(PQresultStatus) \
+    _(PQresultErrorMessage) _(PQntuples) _(PQnfields) _(PQfname) _(PQftype) _(PQgetvalue) \
+    _(PQgetlength) _(PQgetisnull) _(PQcmdTuples) _(PQresultMemorySize) _(PQconninfoParse) \
+    _(PQconninfoFree) _(PQfreemem) _(PQsetNoticeProcessor)
 /* clang-format on */
 #define MEMBER(name) __typeof__(name) *name;
 #define ENTRY(name) {#name, offsetof(struct calls, name)},

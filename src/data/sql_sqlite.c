@@ -11,9 +11,9 @@
 
 /* clang-format off */
 #define CALLS(_) \
-    _(open_v2) _(close) _(prepare_v2) _(step) _(finalize) _(column_count) _(column_name) _(column_decltype) \
-    _(column_type) _(column_int64) _(column_double) _(column_text) _(column_blob) _(column_bytes) _(errmsg) \
-    _(progress_handler) _(busy_timeout)
+    _(open_v2) _(close) _(prepare_v2) _(step) _(finalize) _(column_count) _(column_name) \
+    _(column_decltype) _(column_type) _(column_int64) _(column_double) _(column_text) \
+    _(column_blob) _(column_bytes) _(errmsg) _(progress_handler) _(busy_timeout)
 /* clang-format on */
 #define MEMBER(name) __typeof__(sqlite3_##name) *name;
 #define ENTRY(name) {"sqlite3_" #name, offsetof(struct calls, name)},

@@ -151,7 +151,8 @@ static weft_status pick(struct wf_table *t, struct picked *p, int field, int gro
     return WEFT_OK;
 }
 
-/* All columns in the order of the file that are not yet picked, groups where their first member is. */
+/* All columns in the order of the file that are not yet picked, groups where their first member
+ * is. */
 static weft_status pick_rest(struct wf_table *t, struct picked *p)
 {
     int n_before = p->n;

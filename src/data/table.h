@@ -1,4 +1,5 @@
-/* table.h - from the options of a table source to its columns: types, groups, defaults, roles. CSV files and SQL queries share it. */
+/* table.h - from the options of a table source to its columns: types, groups, defaults, roles. CSV
+ * files and SQL queries share it. */
 #ifndef WF_DATA_TABLE_H
 #define WF_DATA_TABLE_H
 
@@ -17,7 +18,8 @@ struct wf_table {
 
 /* The groups and declared types; names must be set. */
 weft_status wf_table_begin(struct wf_table *t);
-/* With every kind known: the columns of ds, and the fields of its rows. Memory is the pipeline's. */
+/* With every kind known: the columns of ds, and the fields of its rows. Memory is the
+ * pipeline's. */
 weft_status wf_table_finish(struct wf_table *t, struct wf_ds *ds, struct wf_csv_layout *layout);
 /* The memory of a pipeline, with an error text when there is none. */
 weft_status wf_table_alloc(weft_data *d, int64_t n, size_t size, void *out);

@@ -1,5 +1,6 @@
-/* csv.c - rows of CSV text, on anything: the first byte chooses how it is written, the rest is the text.
- * Rows end where the scanner says, shortcuts and careful parsing read the same values, and no byte outside is read. */
+/* csv.c - rows of CSV text, on anything: the first byte chooses how it is written, the rest is the
+ * text. Rows end where the scanner says, shortcuts and careful parsing read the same values, and no
+ * byte outside is read. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

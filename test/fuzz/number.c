@@ -1,5 +1,5 @@
-/* number.c - decimals, on anything: both readers agree with each other and with the C library, and what reads is written and
- * read back as itself. */
+/* number.c - decimals, on anything: both readers agree with each other and with the C library, and
+ * what reads is written and read back as itself. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>

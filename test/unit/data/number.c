@@ -1,4 +1,5 @@
-/* number.c - numbers in text: exact, as the C library reads them, by every path; and shortest when written. */
+/* number.c - numbers in text: exact, as the C library reads them, by every path; and shortest when
+ * written. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -116,7 +117,8 @@ static void random_digits_read_as_strtof_does(void **s)
     }
 }
 
-/* Midpoints between neighbouring floats and doubles, written out in full, and the texts just beside them. */
+/* Midpoints between neighbouring floats and doubles, written out in full, and the texts just beside
+ * them. */
 static void midpoints_round_to_even(void **s)
 {
     char text[1200];

@@ -1,8 +1,8 @@
 /* postgres.c - rows of PostgreSQL queries, from a server of our own.
  *
- * The server is made by initdb in a folder below /tmp, listens on a Unix socket in it and nowhere else, and runs as an
- * unprivileged user when we are root. Skipped with a message where the server's programs are not installed.
- * ctest-timeout: 180 */
+ * The server is made by initdb in a folder below /tmp, listens on a Unix socket in it and nowhere
+ * else, and runs as an unprivileged user when we are root. Skipped with a message where the
+ * server's programs are not installed. ctest-timeout: 180 */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,8 @@ static bool running;
 
 /* ---- the server ------------------------------------------------------------------------------ */
 
-/* Run shell text with $dir, $bin and the function `as`, which runs a command as the server's user. */
+/* Run shell text with $dir, $bin and the function `as`, which runs a command as the server's
+ * user. */
 static int shell(const char *text)
 {
     char *command;

@@ -1,4 +1,5 @@
-/* rows.c - where rows end: the scanner by words against the one by bytes, on text of every kind, however it is cut. */
+/* rows.c - where rows end: the scanner by words against the one by bytes, on text of every kind,
+ * however it is cut. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
