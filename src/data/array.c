@@ -458,7 +458,8 @@ weft_ds wf_ds_array_files(weft_data *d, const char *builder, int n, const weft_a
         char *path = files[n_open].path ? wf_arena_strdup(&d->arena, files[n_open].path) : NULL;
 
         if (!path) {
-            st = wf_err(WEFT_EINVAL, "file %d has no path", n_open);
+            st = files[n_open].path ? wf_err(WEFT_ENOMEM, "out of memory")
+                                    : wf_err(WEFT_EINVAL, "file %d has no path", n_open);
             break;
         }
         names[n_open] = files[n_open].column;

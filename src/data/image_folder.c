@@ -236,7 +236,7 @@ static weft_status open_folder(weft_data *d, struct wf_ds *ds, const char *dir,
 
     f->dir = dir ? wf_arena_strdup(&d->arena, dir) : NULL;
     if (!f->dir)
-        return wf_err(WEFT_EINVAL, "no folder");
+        return dir ? wf_err(WEFT_ENOMEM, "out of memory") : wf_err(WEFT_EINVAL, "no folder");
     if (o->label && o->label != WEFT_I32 && o->label != WEFT_I64)
         return wf_err(WEFT_EDTYPE, "labels are i32 or i64, not %s", weft_dtype_name(o->label));
     f->unlabeled = o->unlabeled;

@@ -118,7 +118,8 @@ weft_ds weft_ds_npz(weft_data *d, const char *path, const char *columns, const w
         return (weft_ds){0};
     file = path ? wf_arena_strdup(&d->arena, path) : NULL;
     if (!file)
-        return wf_ds_fail(d, "npz", wf_err(WEFT_EINVAL, "no path"));
+        return wf_ds_fail(
+            d, "npz", path ? wf_err(WEFT_ENOMEM, "out of memory") : wf_err(WEFT_EINVAL, "no path"));
     for (int i = 0; !st && more; i++) {
         if (n == MAX_ARRAYS) {
             st = wf_err(WEFT_ELIMIT, "more than %d arrays: name the columns", MAX_ARRAYS);
