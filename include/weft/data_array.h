@@ -33,7 +33,7 @@ WEFT_API weft_ds weft_ds_idx(weft_data *d, int n, const weft_array_file *files,
 /* NumPy's files, versions 1 to 3, rank 1 to 8. An array in Fortran order has rank 2 at most, and is copied into memory. */
 WEFT_API weft_ds weft_ds_npy(weft_data *d, int n, const weft_array_file *files,
                              const weft_file_opts *opts);
-/* The arrays of an npz file as columns: those named in `columns` (with commas), or all. */
+/* The arrays of an npz file as columns: those named in `columns` (with commas), or all. Of opts only max_ratio counts. */
 WEFT_API weft_ds weft_ds_npz(weft_data *d, const char *path, const char *columns,
                              const weft_file_opts *opts);
 

@@ -51,7 +51,8 @@ weft_status wf_npz_array(weft_ctx *ctx, const struct wf_zip_entry *e, struct wf_
 
 /* One entry, opened on a mapping of its own. */
 static weft_status open_entry(weft_data *d, const char *path, int index, const char *columns,
-                              const char **name, struct wf_array *out, bool *more)
+                              int64_t max_ratio, const char **name, struct wf_array *out,
+                              bool *more)
 {
     struct wf_array a = {.path = path, .fd = -1};
     struct wf_zip_entry e = {0};
@@ -67,7 +68,11 @@ static weft_status open_entry(weft_data *d, const char *path, int index, const c
     if (!st && *more && !(*name = column_name(d, &e)))
         st = wf_err_nomem(d->ctx, (size_t)e.n_name, "column name");
     if (!st && *more && listed(columns, *name, strlen(*name))) {
-        st = wf_npz_array(d->ctx, &e, &a);
+        if (max_ratio && e.bytes > 64 << 20 && e.bytes / max_ratio > e.packed)
+            st = wf_err(WEFT_ELIMIT, "'%s': %lld bytes would unpack to %lld: refused", *name,
+                        (long long)e.packed, (long long)e.bytes);
+        if (!st)
+            st = wf_npz_array(d->ctx, &e, &a);
         if (!st)
             st = wf_array_settle(d->ctx, &a);
         if (!st && a.owned) { /* nothing is left to be read from the file */
@@ -113,7 +118,6 @@ weft_ds weft_ds_npz(weft_data *d, const char *path, const char *columns, const w
     int n = 0;
     weft_status st = WEFT_OK;
 
-    (void)opts; /* entries say themselves how they are packed */
     if (weft_data_status(d))
         return (weft_ds){0};
     file = path ? wf_arena_strdup(&d->arena, path) : NULL;
@@ -125,7 +129,7 @@ weft_ds weft_ds_npz(weft_data *d, const char *path, const char *columns, const w
             st = wf_err(WEFT_ELIMIT, "more than %d arrays: name the columns", MAX_ARRAYS);
             break;
         }
-        st = open_entry(d, file, i, columns, &names[n], &a[n], &more);
+        st = open_entry(d, file, i, columns, opts ? opts->max_ratio : 0, &names[n], &a[n], &more);
         if (!st && names[n])
             n++;
     }
