@@ -2,8 +2,8 @@
  *
  *   tfrecord FILES [BLOCKS [THREADS]]    files of tfdata.py: label i64, num f32[13], cat i64[26]
  *
- * One JSON line for each of: raw (read and CRC), example (and parse), batch (and stack 1024). cpu_ns is user and system
- * time a record over the whole process, the median of the blocks. */
+ * One JSON line for each of: raw (read, CRC, batches of 1024 records), example (parsed before).
+ * cpu_ns is user and system time a record over the whole process, the median of the blocks. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* weft/data_file.h - what all sources that read files share: lists of files, compression, order.
  *
- * `files` of a source is a pattern, or several separated by commas ("a.csv,b-*.csv"; "\," stands for
- * a comma within a name). A pattern may hold *, ? and [..] as in a shell; a name that exists as it
- * stands is taken literally. The matches of one pattern are sorted by name, the patterns keep their
- * order, and a file that is matched twice is read once. No match, or a folder, is an error. The list
- * is made when the source is built. */
+ * `files` of a source is a pattern, or several separated by commas ("a.csv,b-*.csv"; "\," stands
+ * for a comma within a name). A pattern may hold *, ? and [..] as in a shell; a name that exists as
+ * it stands is taken literally. The matches of one pattern are sorted by name, the patterns keep
+ * their order, and a file that is matched twice is read once. No match, or a folder, is an error.
+ * The list is made when the source is built. */
 #ifndef WEFT_DATA_FILE_H
 #define WEFT_DATA_FILE_H
 

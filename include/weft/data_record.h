@@ -1,8 +1,8 @@
 /* weft/data_record.h - files of records: TFRecord, tf.train.Example, lines of text, fixed lengths.
  *
- * All of them read one file or many (weft/data_file.h), plain or compressed, as streams of any length in
- * bounded memory. A source that cannot read a record says which: "part-0.tfrecord: record 17 (byte
- * 5312): crc of the data does not match". */
+ * All of them read one file or many (weft/data_file.h), plain or compressed, as streams of any
+ * length in bounded memory. A source that cannot read a record says which: "part-0.tfrecord: record
+ * 17 (byte 5312): crc of the data does not match". */
 #ifndef WEFT_DATA_RECORD_H
 #define WEFT_DATA_RECORD_H
 
@@ -36,12 +36,12 @@ WEFT_API weft_ds weft_ds_tfrecord(weft_data *d, const char *files, const weft_tf
 
 /* A feature to take out of each Example, and the column it becomes.
  *
- * dtype: f32, f64, f16 or bf16 from a float list; i64, i32, i8, u8 or bool (not 0) from an int64 list, an error
- * when a value does not fit; WEFT_STR from a bytes list. Another kind of list is an error.
- * Shape: fixed, and then the number of values must be that of the shape; or with a first size of WEFT_ANY, as many
- * rows as there are values.
- * A feature that is absent, or has no list at all, takes the values of `missing`; without them it is an
- * error, but for variable lengths it is empty. */
+ * dtype: f32, f64, f16 or bf16 from a float list; i64, i32, i8, u8 or bool (not 0) from an int64
+ * list, an error when a value does not fit; WEFT_STR from a bytes list. Another kind of list is an
+ * error. Shape: fixed, and then the number of values must be that of the shape; or with a first
+ * size of WEFT_ANY, as many rows as there are values. A feature that is absent, or has no list at
+ * all, takes the values of `missing`; without them it is an error, but for variable lengths it is
+ * empty. */
 typedef struct weft_example_feature {
     const char *name; /* the key */
     weft_dtype dtype;
@@ -62,8 +62,9 @@ typedef struct weft_example_opts {
     weft_on_error on_error;
 } weft_example_opts;
 
-/* Each element's bytes, parsed as an Example (features) or a SequenceExample (context and feature lists),
- * become one column a feature. Other features and unknown fields are passed over; of a key that comes twice the last counts. */
+/* Each element's bytes, parsed as an Example (features) or a SequenceExample (context and feature
+ * lists), become one column a feature. Other features and unknown fields are passed over; of a key
+ * that comes twice the last counts. */
 WEFT_API weft_ds weft_ds_example(weft_data *d, weft_ds s, int n,
                                  const weft_example_feature *features,
                                  const weft_example_opts *opts);
@@ -86,23 +87,25 @@ WEFT_API weft_status weft_record_writer_new(weft_ctx *ctx, const char *path,
                                             const weft_record_writer_opts *opts,
                                             weft_record_writer **out);
 WEFT_API weft_status weft_record_writer_add(weft_record_writer *w, const void *bytes, int64_t n);
-/* Hand everything to the file, whole records only; sync: and to the disk. After an error (WEFT_ENOSPC: the disk is
- * full) a plain file ends with the last record that was written whole, and every further call fails. */
+/* Hand everything to the file, whole records only; sync: and to the disk. After an error
+ * (WEFT_ENOSPC: the disk is full) a plain file ends with the last record that was written whole,
+ * and every further call fails. */
 WEFT_API weft_status weft_record_writer_flush(weft_record_writer *w, bool sync);
 WEFT_API int64_t weft_record_writer_count(const weft_record_writer *w); /* records added */
 /* Flush, close and free; also after an error, which it then returns. NULL is fine. */
 WEFT_API weft_status weft_record_writer_close(weft_record_writer *w);
 
-/* A feature of an Example to write. Floating-point tensors become float lists (f64 is rounded to f32), integers and
- * bools int64 lists, WEFT_STR (items are weft_str) bytes lists. sequence: a feature list of dim[0] steps. */
+/* A feature of an Example to write. Floating-point tensors become float lists (f64 is rounded to
+ * f32), integers and bools int64 lists, WEFT_STR (items are weft_str) bytes lists. sequence: a
+ * feature list of dim[0] steps. */
 typedef struct weft_example_value {
     const char *name;
     weft_tensor tensor;
     bool sequence;
 } weft_example_value;
 
-/* The bytes of an Example, features in the order given; of a SequenceExample when a value is a sequence. Freed with
- * weft_text_free. */
+/* The bytes of an Example, features in the order given; of a SequenceExample when a value is a
+ * sequence. Freed with weft_text_free. */
 WEFT_API weft_status weft_example_encode(weft_ctx *ctx, int n, const weft_example_value *values,
                                          char **out, int64_t *n_bytes);
 /* Encode and add, without memory of its own for each record. */
@@ -122,8 +125,8 @@ typedef struct weft_lines_opts {
     const char *column;  /* NULL: "line" */
 } weft_lines_opts;
 
-/* One column of bytes: the lines of the files, without their ends (LF or CRLF), and without the mark that some
- * editors put at the beginning of UTF-8 files. The last line need not end. */
+/* One column of bytes: the lines of the files, without their ends (LF or CRLF), and without the
+ * mark that some editors put at the beginning of UTF-8 files. The last line need not end. */
 WEFT_API weft_ds weft_ds_lines(weft_data *d, const char *files, const weft_lines_opts *opts);
 
 /* ---- records of a fixed length --------------------------------------------------------------- */
@@ -141,8 +144,8 @@ typedef struct weft_fixed_opts {
     const char *column; /* NULL: "record", decoded "value" */
 } weft_fixed_opts;
 
-/* Records of record_bytes bytes (0 with a dtype: what the shape takes). Addressable when every file is plain
- * and files.shuffle is off. */
+/* Records of record_bytes bytes (0 with a dtype: what the shape takes). Addressable when every file
+ * is plain and files.shuffle is off. */
 WEFT_API weft_ds weft_ds_fixed(weft_data *d, const char *files, int64_t record_bytes,
                                const weft_fixed_opts *opts);
 

@@ -1,8 +1,8 @@
 /* crc32c.c - the Castagnoli CRC: by the instruction where the CPU has it, else by a table.
  *
- * The instruction has a latency of three cycles and a throughput of one: three chains at once run at full
- * speed. A long buffer is cut in three pieces whose CRCs are combined; of many short buffers, three
- * are done side by side. */
+ * The instruction has a latency of three cycles and a throughput of one: three chains at once run
+ * at full speed. A long buffer is cut in three pieces whose CRCs are combined; of many short
+ * buffers, three are done side by side. */
 #include "base/base.h"
 
 #if defined(__x86_64__)

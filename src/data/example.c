@@ -1,13 +1,15 @@
 /* example.c - the wire format of Examples, parsed straight into columns.
  *
- * Example and SequenceExample share their shape on the wire: field 1 is a map from names to Features (features,
- * context), field 2 a map from names to lists of Features (feature_lists). A Feature holds one of three lists.
- * Writers lay a record out like the one before it. So each entry of a map is first tried as what
- * everybody writes (key, value, one packed list, each filling the one around it) under the name that stood at this place
- * last time; whatever is not like that goes through the general parser, which takes all that protobuf allows.
+ * Example and SequenceExample share their shape on the wire: field 1 is a map from names to
+ * Features (features, context), field 2 a map from names to lists of Features (feature_lists). A
+ * Feature holds one of three lists. Writers lay a record out like the one before it. So each entry
+ * of a map is first tried as what everybody writes (key, value, one packed list, each filling the
+ * one around it) under the name that stood at this place last time; whatever is not like that goes
+ * through the general parser, which takes all that protobuf allows.
  *
- * Keeps true: no byte outside the record is read; nothing is allocated for a record but room in columns of differing
- * lengths, which doubles; what a list holds is checked against the declared shape before it is written. */
+ * Keeps true: no byte outside the record is read; nothing is allocated for a record but room in
+ * columns of differing lengths, which doubles; what a list holds is checked against the declared
+ * shape before it is written. */
 #include "data/example.h"
 #include "data/varint.h"
 
@@ -237,7 +239,8 @@ static weft_status put_field(struct wf_example_run *run, int k, const struct fie
     }
 }
 
-/* What a Feature holds: of several kinds of lists the last counts. *from is the first of the lists that count. */
+/* What a Feature holds: of several kinds of lists the last counts. *from is the first of the lists
+ * that count. */
 static weft_status last_list(const struct wf_example_run *run, bytes p, bytes end,
                              enum wf_list *list, bytes *from)
 {
@@ -258,8 +261,8 @@ static weft_status last_list(const struct wf_example_run *run, bytes p, bytes en
     return WEFT_OK;
 }
 
-/* A Feature: its values go to feature k behind the `start` items that are there. *list is the kind that came before, and
- * becomes the kind it holds; lists of one kind are joined. */
+/* A Feature: its values go to feature k behind the `start` items that are there. *list is the kind
+ * that came before, and becomes the kind it holds; lists of one kind are joined. */
 static weft_status parse_feature(struct wf_example_run *run, int k, bytes p, bytes end,
                                  int64_t start, enum wf_list *list)
 {
@@ -442,7 +445,8 @@ static inline bool same_name(const struct wf_feature *f, bytes key, int64_t n)
     return f->name_n == n && !memcmp(f->name, key, (size_t)n);
 }
 
-/* An entry laid out as usual, of a feature that is no sequence; *done is false when it is not, and nothing has happened. */
+/* An entry laid out as usual, of a feature that is no sequence; *done is false when it is not, and
+ * nothing has happened. */
 static inline weft_status usual_entry(struct wf_example_run *run, bytes p, bytes end,
                                       int16_t *guess, bool *done)
 {

@@ -1,4 +1,5 @@
-/* example.h - the parser of tf.train.Example and SequenceExample: bytes into the columns of a block. */
+/* example.h - the parser of tf.train.Example and SequenceExample: bytes into the columns of a
+ * block. */
 #ifndef WF_DATA_EXAMPLE_H
 #define WF_DATA_EXAMPLE_H
 
@@ -35,7 +36,8 @@ struct wf_example {
 weft_status wf_example_plan(struct wf_arena *arena, int n, const weft_example_feature *features,
                             struct wf_example *out);
 
-/* A block being filled, and what the parser remembers from record to record; one for each thread. */
+/* A block being filled, and what the parser remembers from record to record; one for each
+ * thread. */
 #define WF_EXAMPLE_ORDER 256
 struct wf_example_run {
     const struct wf_example *plan;
@@ -52,8 +54,8 @@ weft_status wf_example_run_new(weft_ctx *ctx, const struct wf_example *plan,
 void wf_example_run_free(weft_ctx *ctx, struct wf_example_run *run);
 /* Make the columns of block b (one a feature), for b->n elements. */
 weft_status wf_example_begin(struct wf_example_run *run, struct wf_block *b);
-/* Parse one record into element i; called for 0, 1, 2, … . After a failure the element is empty where it can be, and the
- * next may be parsed. Strings are views of the bytes given. */
+/* Parse one record into element i; called for 0, 1, 2, … . After a failure the element is empty
+ * where it can be, and the next may be parsed. Strings are views of the bytes given. */
 weft_status wf_example_parse(struct wf_example_run *run, int64_t i, const char *bytes, int64_t n);
 
 /* The features of a file's Examples, from its first records, in the arena of d; *n is 0 when they are no Examples. */

@@ -1,7 +1,7 @@
 /* example_write.c - named tensors as the bytes of an Example or a SequenceExample.
  *
- * Sizes are computed from the inside out, then everything is written once, front to back, into room of
- * exactly that size. */
+ * Sizes are computed from the inside out, then everything is written once, front to back, into room
+ * of exactly that size. */
 #include <stdio.h>
 
 #include "data/example.h"

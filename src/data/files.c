@@ -1,7 +1,8 @@
 /* files.c - which files a source reads: patterns become a list, once, when the source is built.
  *
- * Keeps true: the list is a function of the patterns and of the folder's content, never of the order in which
- * the file system names its files; no file stands in it twice, and none is a folder. */
+ * Keeps true: the list is a function of the patterns and of the folder's content, never of the
+ * order in which the file system names its files; no file stands in it twice, and none is a
+ * folder. */
 #include <stdio.h>
 #include <stdlib.h>
 

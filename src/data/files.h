@@ -1,8 +1,8 @@
 /* files.h - lists of files, and files as streams of bytes: what every source of files stands on.
  *
- * A stream goes through a list of files in this epoch's order, unpacks what is compressed, and shows
- * a window: bytes that lie one after the other in one chunk. Nothing is copied out of it: a record or
- * line in the window is kept by keeping the chunk. A pull typically reads like this:
+ * A stream goes through a list of files in this epoch's order, unpacks what is compressed, and
+ * shows a window: bytes that lie one after the other in one chunk. Nothing is copied out of it: a
+ * record or line in the window is kept by keeping the chunk. A pull typically reads like this:
  *
  *   for (;;) {
  *       st = wf_stream_need(s, HEAD);             // window: s->p[0 .. s->n)
@@ -22,9 +22,9 @@
  *       wf_stream_take(s, n);                     // the window begins n bytes later
  *   }
  *
- * need and more may move the window into another chunk: hold positions relative to s->p across them,
- * not pointers. Bytes of a kept chunk that were once in a window never change again. One thread at a
- * time uses a stream. */
+ * need and more may move the window into another chunk: hold positions relative to s->p across
+ * them, not pointers. Bytes of a kept chunk that were once in a window never change again. One
+ * thread at a time uses a stream. */
 #ifndef WF_DATA_FILES_H
 #define WF_DATA_FILES_H
 
@@ -57,15 +57,15 @@ struct wf_unpack {
 /* opts may be NULL. WEFT_ENOSUP names the library that this build lacks. */
 weft_status wf_unpack_open(weft_ctx *ctx, const char *path, const weft_file_opts *opts,
                            struct wf_unpack **out);
-/* The next bytes, as many as fit n; *got < n only at the end. Damage is an error that names the byte
- * of the file; what was read before stays valid. */
+/* The next bytes, as many as fit n; *got < n only at the end. Damage is an error that names the
+ * byte of the file; what was read before stays valid. */
 weft_status wf_unpack_read(struct wf_unpack *u, void *buf, int64_t n, int64_t *got);
 /* Go on at this offset of the content; beyond the end: at the end. */
 weft_status wf_unpack_seek(struct wf_unpack *u, int64_t offset);
 void wf_unpack_close(struct wf_unpack *u); /* NULL is fine */
 
-/* The first bytes of a file's content, at most max: for looking at it when a source is built. *data is
- * NUL-terminated and freed with wf_free; *whole tells whether that is all of it. */
+/* The first bytes of a file's content, at most max: for looking at it when a source is built. *data
+ * is NUL-terminated and freed with wf_free; *whole tells whether that is all of it. */
 weft_status wf_unpack_head(weft_ctx *ctx, const char *path, const weft_file_opts *opts, int64_t max,
                            char **data, int64_t *n, bool *whole);
 
@@ -101,18 +101,19 @@ struct wf_stream {
 };
 
 /* A stream over `files` (borrowed), before the first file of epoch 0. max_bytes: the longest window
- * that will be made, above which need and more return WEFT_ELIMIT; 0: 1 GiB. Bytes read from disk are
- * counted in stats, if not NULL. */
+ * that will be made, above which need and more return WEFT_ELIMIT; 0: 1 GiB. Bytes read from disk
+ * are counted in stats, if not NULL. */
 weft_status wf_stream_open(struct wf_env *env, const struct wf_files *files, int64_t max_bytes,
                            struct wf_stats *stats, struct wf_stream **out);
 void wf_stream_close(struct wf_stream *s); /* NULL is fine */
 
 /* Back to before the first file, in the order of this epoch. */
 void wf_stream_reset(struct wf_stream *s, int64_t epoch);
-/* Close the present file, whatever is left of it, and open the next; *more is false behind the last.
- * An error opening a file leaves the stream before it: asking again tries again. */
+/* Close the present file, whatever is left of it, and open the next; *more is false behind the
+ * last. An error opening a file leaves the stream before it: asking again tries again. */
 weft_status wf_stream_next_file(struct wf_stream *s, bool *more);
-/* Leave out the rest of the present file; when none is open, as after an error opening it, the next. */
+/* Leave out the rest of the present file; when none is open, as after an error opening it, the
+ * next. */
 void wf_stream_pass_file(struct wf_stream *s);
 
 /* Make the window at least n bytes long, or as long as the file has bytes (then `ended`). It may
@@ -132,15 +133,15 @@ static inline void wf_stream_take(struct wf_stream *s, int64_t n)
     s->n -= n;
     s->offset += n;
 }
-/* Go n bytes on, also beyond the window (in a plain file: without reading them). Fewer when the file
- * ends before. */
+/* Go n bytes on, also beyond the window (in a plain file: without reading them). Fewer when the
+ * file ends before. */
 weft_status wf_stream_skip(struct wf_stream *s, int64_t n);
 
 /* WEFT_EDATA with "path: byte offset: text". */
 weft_status wf_stream_err(const struct wf_stream *s, const char *fmt, ...) WEFT_PRINTF(2, 3);
 
-/* The position: epoch, which file of its order, and the offset in it. restore opens the file and goes
- * there (compressed: by unpacking up to there). */
+/* The position: epoch, which file of its order, and the offset in it. restore opens the file and
+ * goes there (compressed: by unpacking up to there). */
 void wf_stream_save(const struct wf_stream *s, struct wf_buf *out);
 weft_status wf_stream_restore(struct wf_stream *s, struct wf_reader *r);
 

@@ -1,7 +1,7 @@
 /* fixed.c - the source of records of a fixed length: bytes, or numbers of either byte order.
  *
- * Plain files are addressable: where record i lies follows from the sizes of the files. Packed ones are a stream; pull
- * cuts it, decoding happens when the promise is made. */
+ * Plain files are addressable: where record i lies follows from the sizes of the files. Packed ones
+ * are a stream; pull cuts it, decoding happens when the promise is made. */
 #include "data/files.h"
 #include "weft/data_record.h"
 

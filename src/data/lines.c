@@ -1,7 +1,7 @@
 /* lines.c - the source of lines of text.
  *
- * Finding the ends is all there is to do, so pull does it, and a promise is true when it is given. A line is a view of the
- * chunk it was read into. */
+ * Finding the ends is all there is to do, so pull does it, and a promise is true when it is given.
+ * A line is a view of the chunk it was read into. */
 #include "data/files.h"
 #include "weft/data_record.h"
 
@@ -62,8 +62,8 @@ static weft_status too_long(const struct param *p, const struct state *t)
                   (long long)p->max_line);
 }
 
-/* Bring the next line to the front of the window: n bytes of text, `all` with its end. *all is 0 at the
- * end of the file. */
+/* Bring the next line to the front of the window: n bytes of text, `all` with its end. *all is 0 at
+ * the end of the file. */
 static weft_status next_line(const struct param *p, struct state *t, int64_t *n, int64_t *all)
 {
     struct wf_stream *s = t->s;

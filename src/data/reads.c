@@ -1,7 +1,8 @@
 /* reads.c - files read at any place, from any thread at once.
  *
- * Keeps true: a file is open at most once while there are few of them, and not for longer than a call when there are
- * many; one whose size is no longer what the pipeline was built for is refused. */
+ * Keeps true: a file is open at most once while there are few of them, and not for longer than a
+ * call when there are many; one whose size is no longer what the pipeline was built for is
+ * refused. */
 #include <fcntl.h>
 
 #include "data/files.h"

@@ -1,7 +1,7 @@
 /* record.h - the framing of TFRecord files, and where the records of a file lie.
  *
- * A record is: u64 length, u32 masked CRC of those eight bytes, the data, u32 masked CRC of the data;
- * numbers are little-endian. */
+ * A record is: u64 length, u32 masked CRC of those eight bytes, the data, u32 masked CRC of the
+ * data; numbers are little-endian. */
 #ifndef WF_DATA_RECORD_H
 #define WF_DATA_RECORD_H
 
@@ -31,8 +31,8 @@ static inline uint32_t wf_crc_mask(uint32_t crc)
     return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
 }
 
-/* Whether the head of a record is whole; then *n is the length of its data, at most INT64_MAX / 2 or
- * -1 (longer than any file). */
+/* Whether the head of a record is whole; then *n is the length of its data, at most INT64_MAX / 2
+ * or -1 (longer than any file). */
 static inline bool wf_record_head(const char *p, int64_t *n)
 {
     uint64_t len = wf_le64(p);
@@ -51,11 +51,12 @@ struct wf_record_index {
 };
 #define WF_RECORD_ANCHOR 64
 
-/* Why a walk through a file ended before its end: the last record is cut off, or a length is damaged. */
+/* Why a walk through a file ended before its end: the last record is cut off, or a length is
+ * damaged. */
 enum wf_damage { WF_DAMAGE_NONE, WF_DAMAGE_CUT, WF_DAMAGE_LENGTH };
 
-/* Where the records of a plain file lie, by walking through it. With `damage`, what is wrong ends the walk and is said
- * there and in the error text; without, it fails the call. */
+/* Where the records of a plain file lie, by walking through it. With `damage`, what is wrong ends
+ * the walk and is said there and in the error text; without, it fails the call. */
 weft_status wf_record_walk(weft_ctx *ctx, const char *path, int64_t max_record,
                            enum wf_damage *damage, struct wf_record_index *out);
 /* The same, from where it is kept (beside the file, or in `dir`), or by walking and then kept. */

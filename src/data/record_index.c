@@ -1,10 +1,10 @@
 /* record_index.c - where the records of a TFRecord file lie, found once and kept in a file.
  *
- * Keeps true: an index that is used belongs to the file as it is now (size, time of change) and is whole
- * (CRC); one that cannot be kept costs time, never a failure.
+ * Keeps true: an index that is used belongs to the file as it is now (size, time of change) and is
+ * whole (CRC); one that cannot be kept costs time, never a failure.
  *
- * The file: "WEFTIDX\n", u32 version, u32 CRC32C of all that follows, i64 size and i64 time of change
- * (ns) of the indexed file, i64 number of records, u32 length of each. Little-endian. */
+ * The file: "WEFTIDX\n", u32 version, u32 CRC32C of all that follows, i64 size and i64 time of
+ * change (ns) of the indexed file, i64 number of records, u32 length of each. Little-endian. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* record_write.c - the writer of TFRecord files.
  *
- * Keeps true: a plain file holds whole records whenever a call has returned, also after a write failed: what was
- * written of a record that did not fit is cut off again. */
+ * Keeps true: a plain file holds whole records whenever a call has returned, also after a write
+ * failed: what was written of a record that did not fit is cut off again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

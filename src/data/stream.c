@@ -1,8 +1,8 @@
 /* stream.c - files, one after the other, as windows of contiguous bytes in chunks.
  *
- * Keeps true: a byte that was in a window of a chunk somebody else keeps is never written again; damage is
- * reported only after every byte in front of it was handed out; a length somebody asks for is not
- * allocated before the file has shown that it has as much. */
+ * Keeps true: a byte that was in a window of a chunk somebody else keeps is never written again;
+ * damage is reported only after every byte in front of it was handed out; a length somebody asks
+ * for is not allocated before the file has shown that it has as much. */
 #include <stdio.h>
 
 #include "data/files.h"

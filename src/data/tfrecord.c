@@ -1,8 +1,8 @@
 /* tfrecord.c - the source of TFRecord files, as a stream or, with an index, addressable.
  *
- * Pull hops from length to length (each checked by its CRC, before it is believed); the CRC of the data is
- * checked when a promise is made, on any thread. Keeps true: a record's bytes are in one chunk, with
- * the CRC of the data behind them. */
+ * Pull hops from length to length (each checked by its CRC, before it is believed); the CRC of the
+ * data is checked when a promise is made, on any thread. Keeps true: a record's bytes are in one
+ * chunk, with the CRC of the data behind them. */
 #include "data/record.h"
 
 #define PULL_MAX 16384 /* records of a promise */
@@ -130,8 +130,8 @@ static weft_status bad_record(const struct state *t, const char *what)
                   (long long)t->s->offset, what);
 }
 
-/* Bring the next record, whole, to the front of the window; *n is the length of its data, -1 at the end
- * of the file. */
+/* Bring the next record, whole, to the front of the window; *n is the length of its data, -1 at the
+ * end of the file. */
 static weft_status next_record(const struct param *p, struct state *t, int64_t *n)
 {
     struct wf_stream *s = t->s;
@@ -411,7 +411,8 @@ static const struct wf_ds_kind tf_index_kind = {
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-/* An index of a compressed file would say where records lie in content that cannot be read from there. */
+/* An index of a compressed file would say where records lie in content that cannot be read from
+ * there. */
 static weft_status must_be_plain(weft_ctx *ctx, const struct param *p, int64_t file)
 {
     struct wf_unpack *u;

@@ -1,7 +1,7 @@
 /* unpack.c - one file read from front to back, unpacked on the way: plain, gzip, zlib or zstd.
  *
- * Keeps true: memory does not depend on the file; a stream that breaks off is an error, never an end;
- * what a file unpacks to is bounded by its size times a ratio. */
+ * Keeps true: memory does not depend on the file; a stream that breaks off is an error, never an
+ * end; what a file unpacks to is bounded by its size times a ratio. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -91,8 +91,8 @@ static weft_status z_begin(weft_ctx *ctx, const char *path, z_stream *z, weft_co
     return WEFT_OK;
 }
 
-/* Whether these first bytes of a file unpack as zlib. The two bytes of the magic alone also begin some plain
- * files: a TFRecord of 376 bytes, a text with "x^2". */
+/* Whether these first bytes of a file unpack as zlib. The two bytes of the magic alone also begin
+ * some plain files: a TFRecord of 376 bytes, a text with "x^2". */
 static bool looks_zlib(weft_ctx *ctx, const char *p, int64_t n, bool whole)
 {
     unsigned char out[1024];

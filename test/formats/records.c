@@ -5,9 +5,9 @@
  *   records dump FILE       what weft reads in such a file: a line of JSON a record
  *   records dump-sequence FILE
  *
- * Record i: f = i/2 + k for k < 5; v = (i + 1) (-100)^k for k < i mod 4; s = "s<i>-<k>" for k < i mod 3; g = i, absent when
- * i mod 5 = 4 (read as -1). Sequence: id = i; step t = (i + t/4, i - t) for t < i mod 5; word t = "w<t>" for
- * t < i mod 3. */
+ * Record i: f = i/2 + k for k < 5; v = (i + 1) (-100)^k for k < i mod 4; s = "s<i>-<k>" for k < i
+ * mod 3; g = i, absent when i mod 5 = 4 (read as -1). Sequence: id = i; step t = (i + t/4, i - t)
+ * for t < i mod 5; word t = "w<t>" for t < i mod 3. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

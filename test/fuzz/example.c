@@ -1,5 +1,5 @@
-/* example.c - the parser of Examples and SequenceExamples, on anything. What parses must be written and parsed
- * back as itself. */
+/* example.c - the parser of Examples and SequenceExamples, on anything. What parses must be written
+ * and parsed back as itself. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* tfrecord.c - TFRecord files, on anything: plain or packed, as a stream or by an index, with and without skipping. What
- * is read without an error must be the same by every way, and written again must be read again. */
+/* tfrecord.c - TFRecord files, on anything: plain or packed, as a stream or by an index, with and
+ * without skipping. What is read without an error must be the same by every way, and written again
+ * must be read again. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>

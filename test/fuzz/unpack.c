@@ -1,5 +1,5 @@
-/* unpack.c - unpacking files, on anything. The first byte says what the file is taken for. Small reads must give what
- * large ones give, and going back must give it again. */
+/* unpack.c - unpacking files, on anything. The first byte says what the file is taken for. Small
+ * reads must give what large ones give, and going back must give it again. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Examples: what others write is parsed, in every form protobuf allows; what is broken is an error; what we
- * write is parsed back. */
+/* Examples: what others write is parsed, in every form protobuf allows; what is broken is an error;
+ * what we write is parsed back. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -387,7 +387,8 @@ static void unknown_fields_and_other_orders_are_passed_over(void **state)
     struct parsed p;
 
     (void)state;
-    /* Before and after the list, in the entry, in the map, in the record; the value before the key. */
+    /* Before and after the list, in the entry, in the map, in the record; the value before
+     * the key. */
     put_varint(&value, 9 << 3);
     put_varint(&value, 1u << 30);
     put_wire(&e, 2, &value);

@@ -87,7 +87,8 @@ static inline void dump_iter(struct dump *d, weft_iter *it, int64_t max)
     dump_end(d, it, st);
 }
 
-/* All elements of a pipeline built by `make`, with this many threads. A builder's error is the dump's. */
+/* All elements of a pipeline built by `make`, with this many threads. A builder's error is the
+ * dump's. */
 typedef weft_ds make_fn(weft_data *d, void *arg);
 static inline struct dump dump_of(weft_ctx *ctx, make_fn *make, void *arg, int threads)
 {
@@ -111,7 +112,8 @@ static inline struct dump dump_of(weft_ctx *ctx, make_fn *make, void *arg, int t
     return out;
 }
 
-/* Save after each element, restore in a new iterator, and compare the rest. Returns the number of positions tried, or -1. */
+/* Save after each element, restore in a new iterator, and compare the rest. Returns the number of
+ * positions tried, or -1. */
 static inline int64_t check_restore(weft_ctx *ctx, make_fn *make, void *arg, int threads)
 {
     struct dump all = dump_of(ctx, make, arg, 0);

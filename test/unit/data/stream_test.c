@@ -1,5 +1,5 @@
-/* Files as streams: every byte once, in contiguous windows, from any saved position, packed or not; damage is an
- * error that names the place, never a short file. */
+/* Files as streams: every byte once, in contiguous windows, from any saved position, packed or not;
+ * damage is an error that names the place, never a short file. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

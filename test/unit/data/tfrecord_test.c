@@ -1,4 +1,5 @@
-/* TFRecord files: written and read back, damaged in every way, indexed, appended to, from any position. */
+/* TFRecord files: written and read back, damaged in every way, indexed, appended to, from any
+ * position. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -414,6 +415,37 @@ static void a_file_that_disappears_is_an_error(void **state)
     weft_data_free(d);
 }
 
+static void a_file_that_disappears_can_be_left_out(void **state)
+{
+    weft_data *d;
+    weft_iter *it;
+    struct dump got = {0}, want = {0};
+    weft_ds s;
+
+    (void)state;
+    for (int f = 0; f < 3; f++) {
+        char name[32];
+
+        snprintf(name, sizeof name, "g-%d.tfrecord", f);
+        write_records(in_scratch(name), f * 10, 10, NULL);
+    }
+    assert_int_equal(weft_data_new(ctx, &d), WEFT_OK);
+    s = weft_ds_tfrecord(d, in_scratch("g-*.tfrecord"),
+                         WEFT_OPTS(weft_tfrecord_opts, .on_error = WEFT_ON_ERROR_SKIP));
+    unlink(in_scratch("g-1.tfrecord"));
+    assert_int_equal(weft_iter_new(d, s, NULL, &it), WEFT_OK);
+    dump_iter(&got, it, INT64_MAX);
+    expect(&want, 0, 10, 0);
+    expect(&want, 20, 10, 10);
+    assert_int_equal(got.st, WEFT_OK);
+    assert_int_equal(got.n_skipped, 1);
+    assert_true(same(&got, &want));
+    dump_free(&got);
+    dump_free(&want);
+    weft_iter_free(it);
+    weft_data_free(d);
+}
+
 /* ---- the index ------------------------------------------------------------------------------- */
 
 static int64_t count_of(const char *path, const char *dir)
@@ -551,7 +583,8 @@ static void appending_goes_on_behind_whole_records(void **state)
     file = get_file(path, &n);
     expect(&want, 0, 12, 0);
     for (size_t tail = 0; tail < 12; tail++) {
-        /* A record that was being written when the machine stopped: part of its head, then nothing. */
+        /* A record that was being written when the machine stopped: part of its head, then
+         * nothing. */
         char torn[400];
 
         memcpy(torn, file, n);
@@ -681,6 +714,7 @@ int main(void)
         cmocka_unit_test(an_absurd_length_allocates_nothing),
         cmocka_unit_test(damage_in_one_file_leaves_the_others),
         cmocka_unit_test(a_file_that_disappears_is_an_error),
+        cmocka_unit_test(a_file_that_disappears_can_be_left_out),
         cmocka_unit_test(an_index_gives_the_same_records_in_any_order),
         cmocka_unit_test(an_index_is_kept_and_made_anew_when_stale),
         cmocka_unit_test(an_index_of_a_packed_file_is_refused),
