@@ -63,7 +63,8 @@ void progress_begin(struct progress *p, const char *what, int64_t total);
 void progress_add(struct progress *p, int64_t n);
 void progress_end(struct progress *p);
 
-extern const struct command command_bench_data, command_data_inspect, command_data_convert;
+extern const struct command command_bench_data, command_data_inspect, command_data_convert,
+    command_data_stats;
 extern const struct command command_version, command_doctor, command_bench_train, command_explain,
     command_run;
 

@@ -21,9 +21,9 @@ int fail(int code, const char *fmt, ...)
 
 int fail_status(weft_status st, const char *what)
 {
-    int code = st == WEFT_ENOENT || st == WEFT_EPARSE || st == WEFT_EIO ? EXIT_INPUT : EXIT_FAILED;
+    bool input = st == WEFT_ENOENT || st == WEFT_EPARSE || st == WEFT_EIO || st == WEFT_EDATA;
 
-    return fail(code, "%s%s%s", what, *what ? ": " : "", weft_error());
+    return fail(input ? EXIT_INPUT : EXIT_FAILED, "%s%s%s", what, *what ? ": " : "", weft_error());
 }
 
 static void print_help(const struct command *c, const struct flag *flags)

@@ -2,8 +2,9 @@
 #include "cli.h"
 
 static const struct command *const commands[] = {
-    &command_version,    &command_doctor,  &command_bench_train,
-    &command_bench_data, &command_explain, &command_run,
+    &command_version,    &command_doctor,       &command_bench_train,
+    &command_bench_data, &command_data_inspect, &command_data_convert,
+    &command_data_stats, &command_explain,      &command_run,
 };
 #define N_COMMANDS ((int)(sizeof commands / sizeof *commands))
 
@@ -37,11 +38,25 @@ static int matches(const struct command *c, int argc, char **argv)
     return n;
 }
 
-static int unknown_command(char **argv)
+static int unknown_command(int argc, char **argv)
 {
-    for (int i = 0; i < N_COMMANDS; i++) /* "weft bench" alone: say what follows */
-        if (!strncmp(commands[i]->name, argv[1], strlen(argv[1])) && strchr(commands[i]->name, ' '))
-            return fail(EXIT_USAGE, "did you mean `weft %s`?", commands[i]->name);
+    const char *names[N_COMMANDS], *near;
+    char two[128];
+
+    for (int i = 0; i < N_COMMANDS; i++) {
+        names[i] = commands[i]->name;
+        if (argc == 2 && strchr(names[i], ' ') && !strncmp(names[i], argv[1], strlen(argv[1])) &&
+            names[i][strlen(argv[1])] == ' ') /* "weft bench" alone: say what follows */
+            return fail(EXIT_USAGE, "`weft %s` needs another word, as in `weft %s`", argv[1],
+                        names[i]);
+    }
+    snprintf(two, sizeof two, "%s %s", argv[1], argc > 2 ? argv[2] : "");
+    near = weft_nearest(two, names, N_COMMANDS);
+    if (!near)
+        near = weft_nearest(argv[1], names, N_COMMANDS);
+    if (near)
+        return fail(EXIT_USAGE, "no command '%s', did you mean `weft %s`?",
+                    strchr(near, ' ') ? two : argv[1], near);
     return fail(EXIT_USAGE, "no command '%s'; `weft --help` lists them", argv[1]);
 }
 
@@ -63,5 +78,5 @@ int main(int argc, char **argv)
         if (n)
             return commands[i]->run(argc - n, argv + n);
     }
-    return unknown_command(argv);
+    return unknown_command(argc, argv);
 }

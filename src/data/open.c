@@ -214,7 +214,7 @@ static weft_ds open_tfrecord(weft_data *d, const char *path, const weft_open_opt
     if (!st)
         st = wf_example_infer(d, path, &n, &features);
     if (st)
-        return wf_ds_fail(d, "tfrecord", st);
+        return wf_ds_fail(d, "open", st);
     if (n == 0)
         return s; /* other records than Examples: their bytes */
     return weft_ds_example(d, s, n, features,

@@ -37,7 +37,8 @@ want 0 "weft 0" "$WEFT" --version
 want 0 "simd level" "$WEFT" doctor
 want 0 "libraries loaded on demand" "$WEFT" doctor
 want 2 "no command 'trian'" "$WEFT" trian
-want 2 "did you mean \`weft bench train\`" "$WEFT" bench
+want 2 "needs another word, as in \`weft bench train\`" "$WEFT" bench
+want 2 "did you mean \`weft data convert\`" "$WEFT" data conver
 for c in version doctor "bench train" explain run; do
     # shellcheck disable=SC2086
     want 0 "usage: weft $c" "$WEFT" $c --help

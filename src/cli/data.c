@@ -1,0 +1,665 @@
+/* data.c - weft data: look into data files, convert them, compute statistics. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdatomic.h>
+
+#include "cli.h"
+
+/* ---- flags that all share -------------------------------------------------------------------- */
+
+struct source {
+    struct machine_flags machine;
+    const char *format, *columns, *label, *types, *query;
+    bool skip_bad;
+    weft_ctx *ctx;
+    weft_data *data;
+    weft_ds ds;
+    weft_format found;
+};
+
+#define SOURCE_FLAGS(s)                                                                           \
+    {"format", FLAG_TEXT, "NAME",                                                                 \
+     "tfrecord csv criteo libsvm lines idx npy npz images sqlite; default: found out",            \
+     &(s).format},                                                                                \
+        {"columns", FLAG_TEXT, "A,B", "only these columns", &(s).columns},                        \
+        {"label", FLAG_TEXT, "NAME", "the label column", &(s).label},                             \
+        {"types", FLAG_TEXT, "A:f32,…", "types of CSV and SQL columns; default: inferred",        \
+         &(s).types},                                                                             \
+        {"query", FLAG_TEXT, "SQL", "of a database; default: all of its only table", &(s).query}, \
+        {"skip-bad", FLAG_BOOL, NULL, "leave out records that cannot be read, and count them",    \
+         &(s).skip_bad},                                                                          \
+    {                                                                                             \
+        "threads", FLAG_INT, "N", "threads that read; default: all cores", &(s).machine.threads   \
+    }
+
+static void close_source(struct source *s)
+{
+    weft_data_free(s->data);
+    weft_ctx_free(s->ctx);
+}
+
+static int open_source(struct source *s, const char *path)
+{
+    weft_status st;
+
+    s->machine.simd = "auto";
+    if (s->format) {
+        s->found = weft_format_parse(s->format);
+        if (s->found == WEFT_FORMAT_UNKNOWN)
+            return fail(EXIT_USAGE, "no format '%s'; see --help", s->format);
+    }
+    st = open_context(&s->machine, &s->ctx);
+    if (!st && s->found == WEFT_FORMAT_UNKNOWN)
+        st = weft_format_of(s->ctx, path, &s->found);
+    if (!st)
+        st = weft_data_new(s->ctx, &s->data);
+    if (st)
+        return fail_status(st, "");
+    s->ds =
+        weft_ds_open(s->data, path,
+                     WEFT_OPTS(weft_open_opts, .format = s->found, .columns = s->columns,
+                               .label = s->label, .types = s->types, .query = s->query,
+                               .on_error = s->skip_bad ? WEFT_ON_ERROR_SKIP : WEFT_ON_ERROR_STOP));
+    st = weft_data_status(s->data);
+    return st ? fail_status(st, "") : EXIT_DONE;
+}
+
+static int64_t skipped(const weft_iter *it)
+{
+    weft_stage_stats stats;
+    int64_t n = 0;
+
+    for (int i = 0; i < weft_iter_n_stages(it); i++)
+        if (!weft_iter_stage(it, i, &stats))
+            n += stats.n_skipped;
+    return n;
+}
+
+/* ---- inspect --------------------------------------------------------------------------------- */
+
+static const char *dtype_name(weft_dtype t)
+{
+    return t == WEFT_STR ? "str" : weft_dtype_name(t);
+}
+
+static const char *shape_text(const weft_column *c, char buf[128])
+{
+    size_t at = (size_t)snprintf(buf, 128, "[");
+
+    for (int k = 0; k < c->rank && at < 100; k++) {
+        if (c->dim[k] < 0)
+            at += (size_t)snprintf(buf + at, 128 - at, "%s?", k ? "," : "");
+        else
+            at +=
+                (size_t)snprintf(buf + at, 128 - at, "%s%lld", k ? "," : "", (long long)c->dim[k]);
+    }
+    snprintf(buf + at, 128 - at, "]");
+    return buf;
+}
+
+/* Bytes as text: what does not print is shown as \xNN; long ones are cut. */
+static void print_text(FILE *to, const weft_str *s, int64_t most, bool json)
+{
+    fputc('"', to);
+    for (int64_t i = 0; i < s->n && i < most; i++) {
+        unsigned char c = (unsigned char)s->data[i];
+
+        if (c == '"' || c == '\\')
+            fprintf(to, "\\%c", c);
+        else if (c < 0x20 || c == 0x7f)
+            fprintf(to, json ? "\\u%04x" : "\\x%02x", c);
+        else if (json &&
+                 c >= 0x80) /* bytes, not always UTF-8: as the code point of the same number */
+            fprintf(to, "\\u%04x", c);
+        else
+            fputc(c, to);
+    }
+    fprintf(to, s->n > most && !json ? "\"… (%lld bytes)" : "\"", (long long)s->n);
+}
+
+static void print_item(FILE *to, const weft_tensor *t, int64_t i, bool json)
+{
+    const char *p = t->data;
+
+    switch ((int)t->dtype) {
+    case WEFT_STR:
+        print_text(to, (const weft_str *)t->data + i, json ? INT64_MAX : 40, json);
+        break;
+    case WEFT_I64: fprintf(to, "%lld", (long long)((const int64_t *)t->data)[i]); break;
+    case WEFT_I32: fprintf(to, "%d", ((const int32_t *)t->data)[i]); break;
+    case WEFT_I8: fprintf(to, "%d", ((const int8_t *)t->data)[i]); break;
+    case WEFT_U8: fprintf(to, "%u", ((const uint8_t *)t->data)[i]); break;
+    case WEFT_BOOL: fputs(p[i] ? "true" : "false", to); break;
+    case WEFT_F64:
+    case WEFT_F32: {
+        double v = t->dtype == WEFT_F64 ? ((const double *)t->data)[i]
+                                        : (double)((const float *)t->data)[i];
+
+        if (json && !isfinite(v))
+            fputs("null", to);
+        else
+            fprintf(to, t->dtype == WEFT_F64 ? "%.17g" : "%.9g", v);
+        break;
+    }
+    default: fputs("?", to);
+    }
+}
+
+static void print_value(FILE *to, const weft_tensor *t, bool json)
+{
+    int64_t n = weft_tensor_count(t), most = json ? n : 8;
+
+    if (t->rank)
+        fputc('[', to);
+    for (int64_t i = 0; i < n && i < most; i++) {
+        if (i)
+            fputs(json ? ", " : " ", to);
+        print_item(to, t, i, json);
+    }
+    if (n > most)
+        fprintf(to, " … %lld items", (long long)n);
+    if (t->rank)
+        fputc(']', to);
+}
+
+static void print_columns(int n, const weft_column *col)
+{
+    static const char *const roles[] = {"", "label", "weight"};
+    int width = 6;
+    char shape[128];
+
+    for (int c = 0; c < n; c++)
+        width = (int)strlen(col[c].name) > width ? (int)strlen(col[c].name) : width;
+    printf("%-*s  dtype  %-14s role\n", width, "column", "shape");
+    for (int c = 0; c < n; c++)
+        printf("%-*s  %-5s  %-14s %s\n", width, col[c].name, dtype_name(col[c].dtype),
+               shape_text(&col[c], shape), roles[col[c].role]);
+}
+
+static void print_columns_json(int n, const weft_column *col)
+{
+    static const char *const roles[] = {"feature", "label", "weight"};
+
+    printf("\"columns\": [");
+    for (int c = 0; c < n; c++) {
+        weft_str name = {col[c].name, (int64_t)strlen(col[c].name)};
+
+        printf("%s{\"name\": ", c ? ", " : "");
+        print_text(stdout, &name, INT64_MAX, true);
+        printf(", \"dtype\": \"%s\", \"shape\": [", dtype_name(col[c].dtype));
+        for (int k = 0; k < col[c].rank; k++)
+            printf(col[c].dim[k] < 0 ? "%snull" : "%s%lld", k ? ", " : "",
+                   (long long)col[c].dim[k]);
+        printf("], \"role\": \"%s\"}", roles[col[c].role]);
+    }
+    printf("]");
+}
+
+/* Elements of a dataset whose number is not known: by reading it once. */
+static weft_status count_elements(struct source *s, int64_t *n, int64_t *bad)
+{
+    weft_iter *it = NULL;
+    weft_batch *b;
+    struct progress p;
+    weft_status st = weft_iter_new(
+        s->data, weft_ds_batch(s->data, s->ds, 1024, WEFT_OPTS(weft_batch_opts, .ragged = true)),
+        NULL, &it);
+
+    *n = 0;
+    progress_begin(&p, "counting", 0);
+    while (!st && !(st = weft_iter_next(it, &b)) && b) {
+        *n += b->n;
+        progress_add(&p, b->n);
+        weft_batch_free(b);
+    }
+    progress_end(&p);
+    if (it)
+        *bad = skipped(it);
+    weft_iter_free(it);
+    return st;
+}
+
+static weft_status show_first(struct source *s, int most, bool json)
+{
+    weft_iter *it = NULL;
+    weft_batch *b;
+    int n = 0;
+    weft_status st = weft_iter_new(s->data, weft_ds_take(s->data, s->ds, most), NULL, &it);
+
+    while (!st && n < most && !(st = weft_iter_next(it, &b)) && b) {
+        if (json)
+            printf("%s{", n ? ", " : "");
+        else
+            printf("%d:", n);
+        for (int c = 0; c < b->n_cols; c++) {
+            weft_str name = {b->column[c].name, (int64_t)strlen(b->column[c].name)};
+
+            if (json) {
+                printf("%s", c ? ", " : "");
+                print_text(stdout, &name, INT64_MAX, true);
+                printf(": ");
+            } else {
+                printf(" %s=", name.data);
+            }
+            print_value(stdout, &b->col[c], json);
+        }
+        printf(json ? "}" : "\n");
+        n++;
+        weft_batch_free(b);
+    }
+    weft_iter_free(it);
+    return st;
+}
+
+static int inspect(int argc, char **argv)
+{
+    struct source s = {0};
+    int most = 5;
+    bool json = false, no_count = false;
+    const struct flag flags[] = {
+        SOURCE_FLAGS(s),
+        {"records", FLAG_INT, "N", "show the first N; default 5", &most},
+        {"no-count", FLAG_BOOL, NULL, "do not read the whole file to count its records", &no_count},
+        {"json", FLAG_BOOL, NULL, "one JSON object", &json},
+        {NULL, FLAG_BOOL, NULL, NULL, NULL},
+    };
+    int n = parse_flags(&command_data_inspect, flags, argc, argv), n_cols, rc;
+    const weft_column *col;
+    int64_t count, bad = 0;
+    weft_status st;
+
+    if (n < 0)
+        return n == -2 ? EXIT_DONE : EXIT_USAGE;
+    if (n != 1)
+        return fail(EXIT_USAGE, "data inspect: needs one file, folder or pattern");
+    rc = open_source(&s, argv[0]);
+    if (rc) {
+        close_source(&s);
+        return rc;
+    }
+    st = weft_ds_columns(s.data, s.ds, &n_cols, &col);
+    count = weft_ds_count(s.data, s.ds);
+    if (!st && count == WEFT_UNKNOWN && !no_count)
+        st = count_elements(&s, &count, &bad);
+    if (!st && json) {
+        printf("{\"format\": \"%s\", \"count\": ", weft_format_name(s.found));
+        printf(count >= 0 ? "%lld" : "null", (long long)count);
+        printf(", \"skipped\": %lld, \"random_access\": %s, ", (long long)bad,
+               weft_ds_addressable(s.data, s.ds) ? "true" : "false");
+        print_columns_json(n_cols, col);
+        printf(", \"records\": [");
+        st = show_first(&s, most, true);
+        printf("]}\n");
+    } else if (!st) {
+        printf("%s: %s, ", argv[0], weft_format_name(s.found));
+        printf(count >= 0 ? "%lld records" : "records not counted", (long long)count);
+        if (bad)
+            printf(", %lld left out", (long long)bad);
+        printf("%s\n\n", weft_ds_addressable(s.data, s.ds) ? ", random access" : "");
+        print_columns(n_cols, col);
+        if (most)
+            printf("\n");
+        st = show_first(&s, most, false);
+    }
+    rc = st ? fail_status(st, "") : EXIT_DONE;
+    close_source(&s);
+    return rc;
+}
+
+const struct command command_data_inspect = {
+    .name = "data inspect",
+    .args = "FILE",
+    .summary = "format, columns, first records and number of records of data files",
+    .text =
+        "FILE is a file, a pattern in quotes ('part-*.csv.gz'), several with commas between them "
+        "(IDX images\n"
+        "and labels), or a folder with a folder of images for each class.\n",
+    .run = inspect,
+};
+
+/* ---- convert --------------------------------------------------------------------------------- */
+
+/* Where elements go. */
+struct sink {
+    const char *path;
+    enum { TO_TFRECORD, TO_CSV, TO_NPY, TO_NPZ, TO_IDX } kind;
+    weft_record_writer *records;
+    weft_csv_writer *csv;
+    weft_example_value *values;
+    /* arrays are collected whole */
+    char **data;
+    int64_t *bytes, *cap;
+    int n_cols;
+    const weft_column *col;
+    int64_t n;
+};
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t a = strlen(s), b = strlen(end);
+
+    return a >= b && strcmp(s + a - b, end) == 0;
+}
+
+static int choose_sink(struct sink *k, const char *path)
+{
+    static const struct {
+        const char *end;
+        int kind;
+    } ends[] = {{".tfrecord", TO_TFRECORD},
+                {".tfrecord.gz", TO_TFRECORD},
+                {".tfrecords", TO_TFRECORD},
+                {".tfrecord.zlib", TO_TFRECORD},
+                {".csv", TO_CSV},
+                {".tsv", TO_CSV},
+                {".npy", TO_NPY},
+                {".npz", TO_NPZ},
+                {".idx", TO_IDX}};
+
+    k->path = path;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(path, ends[i].end)) {
+            k->kind = ends[i].kind;
+            return EXIT_DONE;
+        }
+    return fail(
+        EXIT_USAGE,
+        "data convert: the name '%s' tells no format: .tfrecord, .tfrecord.gz, .csv, .tsv, .npy, "
+        ".npz or .idx",
+        path);
+}
+
+static int check_arrays(const struct sink *k)
+{
+    if ((k->kind == TO_NPY || k->kind == TO_IDX) && k->n_cols != 1)
+        return fail(EXIT_USAGE,
+                    "data convert: %s holds one column, there are %d: choose with --columns",
+                    k->path, k->n_cols);
+    for (int c = 0; c < k->n_cols; c++) {
+        if (k->col[c].dtype == WEFT_STR)
+            return fail(EXIT_USAGE, "data convert: column '%s' is text, which %s cannot hold",
+                        k->col[c].name, k->path);
+        for (int i = 0; i < k->col[c].rank; i++)
+            if (k->col[c].dim[i] < 0)
+                return fail(EXIT_USAGE,
+                            "data convert: column '%s' has elements of differing shapes",
+                            k->col[c].name);
+    }
+    return EXIT_DONE;
+}
+
+static int open_sink(struct sink *k, weft_ctx *ctx, int n_cols, const weft_column *col)
+{
+    weft_status st = WEFT_OK;
+    size_t n = (size_t)n_cols + 1;
+
+    k->n_cols = n_cols;
+    k->col = col;
+    k->values = calloc(n, sizeof *k->values);
+    k->data = calloc(n, sizeof *k->data);
+    k->bytes = calloc(n, sizeof *k->bytes);
+    k->cap = calloc(n, sizeof *k->cap);
+    if (!k->values || !k->data || !k->bytes || !k->cap)
+        return fail(EXIT_FAILED, "out of memory");
+    if (k->kind == TO_TFRECORD)
+        st = weft_record_writer_new(ctx, k->path, NULL, &k->records);
+    else if (k->kind == TO_CSV)
+        st = weft_csv_writer_new(
+            ctx, k->path, n_cols, col,
+            WEFT_OPTS(weft_csv_writer_opts, .delimiter = ends_with(k->path, ".tsv") ? '\t' : ','),
+            &k->csv);
+    else
+        return check_arrays(k);
+    return st ? fail_status(st, "") : EXIT_DONE;
+}
+
+static weft_status append(struct sink *k, int c, const weft_tensor *t)
+{
+    int64_t n = weft_tensor_bytes(t);
+
+    if (k->bytes[c] + n > k->cap[c]) {
+        int64_t cap = (k->bytes[c] + n) * 2 + 4096;
+        char *more = realloc(k->data[c], (size_t)cap);
+
+        if (!more)
+            return WEFT_ENOMEM;
+        k->data[c] = more;
+        k->cap[c] = cap;
+    }
+    memcpy(k->data[c] + k->bytes[c], t->data, (size_t)n);
+    k->bytes[c] += n;
+    return WEFT_OK;
+}
+
+static weft_status put(struct sink *k, const weft_batch *b)
+{
+    weft_status st = WEFT_OK;
+
+    k->n++;
+    if (k->kind == TO_CSV)
+        return weft_csv_writer_add(k->csv, b->col);
+    for (int c = 0; c < k->n_cols && !st; c++) {
+        if (k->kind == TO_TFRECORD)
+            k->values[c] = (weft_example_value){.name = k->col[c].name, .tensor = b->col[c]};
+        else
+            st = append(k, c, &b->col[c]);
+    }
+    return st || k->kind != TO_TFRECORD
+               ? st
+               : weft_record_writer_example(k->records, k->n_cols, k->values);
+}
+
+/* Writes what is left, and closes; after a failure only lets go. */
+static weft_status close_sink(struct sink *k, weft_ctx *ctx, weft_status st)
+{
+    weft_tensor *t = calloc((size_t)k->n_cols + 1, sizeof *t);
+    const char **names = calloc((size_t)k->n_cols + 1, sizeof *names);
+
+    for (int c = 0; c < k->n_cols && t && names && k->data; c++) {
+        t[c] =
+            (weft_tensor){.dtype = k->col[c].dtype, .rank = k->col[c].rank + 1, .data = k->data[c]};
+        t[c].dim[0] = k->n;
+        memcpy(t[c].dim + 1, k->col[c].dim, (size_t)k->col[c].rank * sizeof t[c].dim[0]);
+        names[c] = k->col[c].name;
+    }
+    if (!st && (!t || !names))
+        st = WEFT_ENOMEM;
+    if (!st && k->kind == TO_NPY)
+        st = weft_npy_write(ctx, k->path, t);
+    else if (!st && k->kind == TO_IDX)
+        st = weft_idx_write(ctx, k->path, t);
+    else if (!st && k->kind == TO_NPZ)
+        st = weft_npz_write(ctx, k->path, k->n_cols, names, t);
+    if (k->csv && !st)
+        st = weft_csv_writer_close(k->csv);
+    else
+        weft_csv_writer_free(k->csv);
+    if (k->records) {
+        weft_status closed = weft_record_writer_close(k->records);
+
+        st = st ? st : closed;
+    }
+    for (int c = 0; c < k->n_cols && k->data; c++)
+        free(k->data[c]);
+    free(k->values);
+    free(k->data);
+    free(k->bytes);
+    free(k->cap);
+    free(t);
+    free(names);
+    return st;
+}
+
+static int convert(int argc, char **argv)
+{
+    struct source s = {0};
+    struct sink k = {0};
+    struct progress p;
+    const struct flag flags[] = {
+        SOURCE_FLAGS(s),
+        {NULL, FLAG_BOOL, NULL, NULL, NULL},
+    };
+    int n = parse_flags(&command_data_convert, flags, argc, argv), n_cols = 0, rc;
+    const weft_column *col = NULL;
+    weft_iter *it = NULL;
+    weft_batch *b;
+    weft_status st;
+
+    if (n < 0)
+        return n == -2 ? EXIT_DONE : EXIT_USAGE;
+    if (n != 2)
+        return fail(EXIT_USAGE, "data convert: needs what to read and what to write");
+    rc = choose_sink(&k, argv[1]);
+    if (!rc)
+        rc = open_source(&s, argv[0]);
+    if (!rc && weft_ds_columns(s.data, s.ds, &n_cols, &col))
+        rc = fail_status(WEFT_EINVAL, "");
+    if (!rc)
+        rc = open_sink(&k, s.ctx, n_cols, col);
+    if (rc) {
+        close_sink(&k, s.ctx, WEFT_EINVAL);
+        close_source(&s);
+        return rc;
+    }
+    st = weft_iter_new(s.data, s.ds, NULL, &it);
+    progress_begin(&p, "converting", weft_ds_count(s.data, s.ds));
+    while (!st && !(st = weft_iter_next(it, &b)) && b) {
+        st = put(&k, b);
+        weft_batch_free(b);
+        progress_add(&p, 1);
+    }
+    progress_end(&p);
+    n = it ? (int)skipped(it) : 0;
+    weft_iter_free(it);
+    st = close_sink(&k, s.ctx, st);
+    if (st)
+        rc = fail_status(st, argv[0]);
+    else
+        printf("%s: %lld records in %.1f s%s", argv[1], (long long)p.done, p.seconds,
+               n ? "" : "\n");
+    if (!st && n)
+        printf(", %d left out\n", n);
+    close_source(&s);
+    return rc;
+}
+
+const struct command command_data_convert = {
+    .name = "data convert",
+    .args = "IN OUT",
+    .summary = "write data files in another format",
+    .text =
+        "The name of OUT tells its format: .tfrecord (.gz, .zlib) of tf.train.Example, .csv, .tsv, "
+        ".npz, and for\n"
+        "one column .npy or .idx. IN is as for `weft data inspect`.\n",
+    .run = convert,
+};
+
+/* ---- stats ----------------------------------------------------------------------------------- */
+
+/* A filter that lets everything through and counts it, for the progress bar; called by several threads. */
+struct counter {
+    struct progress progress;
+    _Atomic int64_t seen;
+    _Atomic bool painting;
+};
+
+static weft_status count_one(void *arg, const weft_sample *in, bool *keep)
+{
+    enum { EVERY = 256 };
+    struct counter *c = arg;
+    bool free_to_paint = false;
+
+    (void)in;
+    *keep = true;
+    if ((atomic_fetch_add_explicit(&c->seen, 1, memory_order_relaxed) + 1) % EVERY)
+        return WEFT_OK;
+    if (atomic_compare_exchange_strong(&c->painting, &free_to_paint, true)) {
+        progress_add(&c->progress, c->seen - c->progress.done);
+        atomic_store(&c->painting, false);
+    }
+    return WEFT_OK;
+}
+
+static void print_number(double v, int64_t count)
+{
+    if (count > 0)
+        printf(" %12.6g", v);
+    else
+        printf(" %12s", "-");
+}
+
+static void print_stats(const weft_stats *stats)
+{
+    enum { SHOWN = 16 };
+    char name[64];
+
+    printf("%-20s %10s %9s %12s %12s %12s %12s %10s\n", "column", "count", "missing", "mean", "std",
+           "min", "max", "distinct");
+    for (int i = 0; i < weft_stats_columns(stats); i++) {
+        const weft_column_stats *c = weft_stats_column(stats, i);
+
+        for (int64_t k = 0; k < c->n && k < SHOWN; k++) {
+            snprintf(name, sizeof name, c->n > 1 ? "%s[%lld]" : "%s", c->name, (long long)k);
+            printf("%-20s %10lld %9lld", name, (long long)c->count[k], (long long)c->n_missing[k]);
+            if (c->mean) {
+                print_number(c->mean[k], c->count[k]);
+                print_number(c->std[k], c->count[k]);
+                print_number(c->min[k], c->count[k]);
+                print_number(c->max[k], c->count[k]);
+            } else {
+                printf(" %12s %12s %12s %12s", "", "", "", "");
+            }
+            if (c->n_distinct >= 0 && k == 0)
+                printf(" %s%lld", c->at_least ? ">= " : "", (long long)c->n_distinct);
+            printf("\n");
+        }
+        if (c->n > SHOWN)
+            printf("%s[%d..%lld] are in the file that --out writes\n", c->name, SHOWN,
+                   (long long)c->n - 1);
+    }
+}
+
+static int stats(int argc, char **argv)
+{
+    struct source s = {0};
+    struct counter counter = {.seen = 0};
+    const char *out = NULL;
+    const struct flag flags[] = {
+        SOURCE_FLAGS(s),
+        {"out", FLAG_TEXT, "FILE.json", "write the statistics, for weft_ds_standardize", &out},
+        {NULL, FLAG_BOOL, NULL, NULL, NULL},
+    };
+    int n = parse_flags(&command_data_stats, flags, argc, argv), rc;
+    weft_stats *result = NULL;
+    weft_status st;
+    weft_ds ds;
+
+    if (n < 0)
+        return n == -2 ? EXIT_DONE : EXIT_USAGE;
+    if (n != 1)
+        return fail(EXIT_USAGE, "data stats: needs one file, folder or pattern");
+    rc = open_source(&s, argv[0]);
+    if (!rc) {
+        progress_begin(&counter.progress, "reading", weft_ds_count(s.data, s.ds));
+        ds = weft_ds_filter(s.data, s.ds, count_one, &counter);
+        st = weft_ds_stats(s.data, ds, NULL, &result);
+        progress_end(&counter.progress);
+        if (!st && out)
+            st = weft_stats_write(result, out);
+        if (st)
+            rc = fail_status(st, "");
+        else
+            print_stats(result);
+    }
+    weft_stats_free(result);
+    close_source(&s);
+    return rc;
+}
+
+const struct command command_data_stats = {
+    .name = "data stats",
+    .args = "FILE",
+    .summary = "count, missing, mean, deviation, range and distinct values of each column",
+    .text = "One pass, in bounded memory. FILE is as for `weft data inspect`.\n",
+    .run = stats,
+};
