@@ -4,7 +4,7 @@
 #define DEFAULT_MEMORY ((int64_t)256 << 20)
 #define GRAIN 1024
 
-static weft_status read_all(struct wf_stage *s, wf_scan_fn *fn, void *arg)
+static weft_status read_all(struct wf_stage *s, wf_pass_fn *fn, void *arg)
 {
     struct wf_block *b = NULL;
     weft_status st = wf_stage_reset(s, 0);
@@ -19,7 +19,7 @@ static weft_status read_all(struct wf_stage *s, wf_scan_fn *fn, void *arg)
     return st;
 }
 
-weft_status wf_scan(weft_data *d, weft_ds s, int threads, int64_t memory, wf_scan_fn *fn, void *arg)
+weft_status wf_pass_over(weft_data *d, weft_ds s, int threads, int64_t memory, wf_pass_fn *fn, void *arg)
 {
     struct wf_crew *crew = NULL;
     struct wf_env *env = NULL;

@@ -506,6 +506,7 @@ weft_status wf_shelf_read(struct wf_shelf *s, struct wf_env *env, int64_t id, in
         wf_log(s->ctx, WEFT_LOG_WARN, "data: %s: element %lld (byte %lld) is damaged: made anew",
                s->path, (long long)id, (long long)offset);
         clear(s);
+        fs->unlink(fs->arg, s->path); /* so that the next process does not begin with it again */
         s->filler = NULL;
     }
     pthread_mutex_unlock(&s->lock);

@@ -286,7 +286,7 @@ weft_status weft_ds_stats(weft_data *d, weft_ds s, const weft_stats_opts *opts, 
         v->col[i].out.n_distinct = c->dtype == WEFT_STR || wf_is_int(c->dtype) ? 0 : -1;
     }
     if (!st)
-        st = wf_scan(d, s, opts ? opts->threads : 0, opts ? opts->memory : 0, add_block, v);
+        st = wf_pass_over(d, s, opts ? opts->threads : 0, opts ? opts->memory : 0, add_block, v);
     if (st) {
         weft_stats_free(v);
         return wf_err_wrap(st, "statistics");

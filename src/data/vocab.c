@@ -288,7 +288,7 @@ weft_status weft_vocab_count(weft_data *d, weft_ds s, const char *column,
     if (!st)
         st = vocab_new(d->ctx, &k.v);
     if (!st)
-        st = wf_scan(d, s, opts ? opts->threads : 0, opts ? opts->memory : 0, count_block, &k);
+        st = wf_pass_over(d, s, opts ? opts->threads : 0, opts ? opts->memory : 0, count_block, &k);
     if (!st)
         st = keep_best(k.v, opts);
     if (st) {
