@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "model/core.h"
-#include "weft/ops.h"
+#include "model/layers.h"
 
 enum { MAX_FULL_NAME = 512 };
 
@@ -337,25 +337,21 @@ static weft_status check_arity(weft_layer_call *c)
                         k->n_in_min, k->n_in_max, c->n_in);
 }
 
-/* Keras adds the activity regularizer of every output, divided by the batch size. */
-static weft_status activity(weft_layer_call *c)
+weft_status wf_lc_activity(weft_layer_call *c, const char *regularizer, weft_val v)
 {
-    const char *text = weft_lc_text(c, "activity_regularizer");
     weft_graph *g = c->b->g;
+    weft_val loss, n;
+    weft_status st;
 
-    if (wf_word_none(text))
+    if (wf_word_none(regularizer))
         return WEFT_OK;
     if (!c->b->training)
-        return wf_lc_failed(c, wf_regularizer_check(&c->b->m->arena, text));
-    for (int i = 0; i < c->n_out; i++) {
-        weft_val loss, n;
-        weft_status st = wf_regularizer_build(g, text, c->out[i], &loss);
-
-        if (st)
-            return st;
-        n = weft_size_of(g, c->out[i], WEFT_OPTS(weft_size_of_opts, .n_axes = 1));
-        weft_lc_loss(c, weft_div(g, loss, weft_max(g, n, weft_scalar(g, 1))));
-    }
+        return wf_lc_failed(c, wf_regularizer_check(&c->b->m->arena, regularizer));
+    st = wf_lc_failed(c, wf_regularizer_build(g, regularizer, v, &loss));
+    if (st)
+        return st;
+    n = weft_size_of(g, v, WEFT_OPTS(weft_size_of_opts, .n_axes = 1));
+    weft_lc_loss(c, weft_div(g, loss, weft_max(g, n, weft_scalar(g, 1))));
     return weft_graph_status(g);
 }
 
@@ -408,8 +404,8 @@ weft_status wf_call_build(struct wf_builder *b, weft_layer l, const char *path, 
         st = k->build(c);
     if (!st && !c->st && !b->g->st)
         st = check_outputs(c);
-    if (!st && !c->st && !b->g->st)
-        st = activity(c);
+    for (int i = 0; i < c->n_out && !st && !c->st && !b->g->st; i++)
+        st = wf_lc_activity(c, weft_lc_text(c, "activity_regularizer"), c->out[i]);
     weft_scope_pop(b->g);
     if (b->g->st)
         return graph_error(c, scope);

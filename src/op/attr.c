@@ -68,18 +68,18 @@ static int hex(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The length of a bare word; what stands in parentheses belongs to it: random_normal(0, 0.05). */
+/* The length of a bare word: up to a space; one in parentheses belongs to it: random_normal(0, 0.05). */
 static size_t word_length(const char *p)
 {
     size_t n = 0;
     int depth = 0;
 
     for (; p[n] && p[n] != '\n'; n++) {
-        if (!depth && strchr(" \t,])", p[n]))
+        if (!depth && strchr(" \t", p[n]))
             break;
         depth += (p[n] == '(') - (p[n] == ')');
     }
-    return depth ? strcspn(p, " \t\n,])") : n;
+    return depth ? strcspn(p, " \t\n") : n;
 }
 
 /* A bare word, or a quoted string in which \xx stands for a byte. */
