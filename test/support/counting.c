@@ -1,4 +1,4 @@
-/* counting.c - an allocator for tests: counts, and fails on demand. */
+/* counting.c - an allocator for tests: counts, and fails on demand. Any number of threads may use it. */
 #define _GNU_SOURCE
 #include "counting.h"
 
@@ -7,14 +7,14 @@
 static void *count_alloc(void *arg, size_t bytes, size_t align)
 {
     struct counting *c = arg;
+    int64_t n = __atomic_add_fetch(&c->n_allocs, 1, __ATOMIC_RELAXED);
     void *p = NULL;
 
-    c->n_allocs++;
-    if (c->fail_at && (c->n_allocs == c->fail_at || (c->sticky && c->n_allocs > c->fail_at)))
+    if (c->fail_at && (n == c->fail_at || (c->sticky && n > c->fail_at)))
         return NULL;
     if (posix_memalign(&p, align, bytes))
         return NULL;
-    c->n_live++;
+    __atomic_add_fetch(&c->n_live, 1, __ATOMIC_RELAXED);
     return p;
 }
 
@@ -23,7 +23,7 @@ static void count_free(void *arg, void *p, size_t bytes)
     struct counting *c = arg;
 
     (void)bytes;
-    c->n_live--;
+    __atomic_sub_fetch(&c->n_live, 1, __ATOMIC_RELAXED);
     free(p);
 }
 
