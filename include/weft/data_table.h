@@ -56,7 +56,9 @@ typedef struct weft_csv_opts {
     const char *defaults; /* see above */
     int64_t infer_rows;   /* 0: 1000 */
     bool index;           /* find all rows now: the dataset is then addressable (shuffle_all). Plain
-                             files only; takes 8 bytes of memory for 16 rows */
+                             files only; takes 8 bytes of memory for 16 rows. What is found in a file
+                             of 16 MiB or more is kept in "FILE.weftrows" for the next time */
+    const char *index_dir; /* … in this folder; NULL: beside the file */
     weft_on_error on_error;
     int64_t max_row_bytes; /* a longer row is an error; 0: 16 MiB; not below 2 MiB */
 } weft_csv_opts;

@@ -228,6 +228,10 @@ weft_ds weft_ds_csv(weft_data *d, const char *files, const weft_csv_opts *opts)
                     "index counts rows before they are read: bad ones cannot be skipped");
     else
         st = build(d, files, o, ds);
+    if (!st && o->index_dir) {
+        src->index_dir = wf_table_text(d, o->index_dir, (int64_t)strlen(o->index_dir));
+        st = src->index_dir ? WEFT_OK : WEFT_ENOMEM;
+    }
     if (!st && o->index) {
         st = wf_csv_index_new(ds, &src->index, &ds->count);
         ds->addressable = true;

@@ -7,20 +7,12 @@
 
 #include "data/csv_source.h"
 
-#define STEP 16       /* rows between two notes */
 #define KEEP_OPEN 256 /* files, beyond which each read opens its file again */
 #define READ_BYTES (1 << 20)
 
-struct file_rows {
-    int64_t first, n_rows; /* the rows before this file's, and its own */
-    int64_t *offset;       /* of rows 0, STEP, 2 STEP, …; then the end of the last row */
-    int64_t n_offsets, cap;
-    int fd; /* -1: opened when it is read */
-};
-
 struct wf_csv_index {
     int64_t n_files;
-    struct file_rows *file;
+    struct wf_csv_rows *file;
 };
 
 /* ---- finding all rows ------------------------------------------------------------------------ */
@@ -99,7 +91,7 @@ static weft_status skip_header(struct walk *w, const struct wf_row_source *src)
     return WEFT_OK;
 }
 
-static weft_status note(struct walk *w, struct file_rows *f)
+static weft_status note(struct walk *w, struct wf_csv_rows *f)
 {
     weft_status st = wf_grow(w->ctx, &f->offset, &f->cap, f->n_offsets + 1, sizeof *f->offset);
 
@@ -108,19 +100,19 @@ static weft_status note(struct walk *w, struct file_rows *f)
     return st;
 }
 
-static weft_status walk_file(struct walk *w, const struct wf_row_source *src, struct file_rows *f)
+static weft_status walk_file(struct walk *w, const struct wf_row_source *src, struct wf_csv_rows *f)
 {
     weft_status st = skip_header(w, src);
 
     while (!st) {
         int64_t n, bytes;
 
-        st = walk_rows(w, STEP, src->max_row_bytes);
+        st = walk_rows(w, WF_CSV_STEP, src->max_row_bytes);
         if (st)
             break;
         n = w->scan.n_rows;
         bytes = w->scan.end;
-        if (n < STEP && wf_scan_rest(&w->scan, w->buf + w->pos, w->n - w->pos)) {
+        if (n < WF_CSV_STEP && wf_scan_rest(&w->scan, w->buf + w->pos, w->n - w->pos)) {
             n++;
             bytes = w->n - w->pos;
         }
@@ -128,20 +120,24 @@ static weft_status walk_file(struct walk *w, const struct wf_row_source *src, st
             st = note(w, f);
         f->n_rows += n;
         w->pos += bytes;
-        if (n < STEP)
+        if (n < WF_CSV_STEP)
             break;
     }
     return st ? st : note(w, f);
 }
 
-static weft_status index_file(struct wf_ds *ds, int64_t i, struct file_rows *f)
+static weft_status index_file(struct wf_ds *ds, int64_t i, struct wf_csv_rows *f)
 {
     struct wf_csv_source *src = ds->param;
     const struct wf_files *files = &src->rows.files;
     weft_ctx *ctx = ds->data->ctx;
     struct walk w = {.ctx = ctx};
-    weft_status st = wf_unpack_open(ctx, files->path[i], &files->opts, &w.u);
+    struct wf_file_info info;
+    weft_status st;
 
+    if (wf_csv_kept(src, ctx, files->path[i], &info, f))
+        return WEFT_OK;
+    st = wf_unpack_open(ctx, files->path[i], &files->opts, &w.u);
     if (st)
         return st;
     wf_scan_init(&w.scan, &src->rows.format, ctx->simd);
@@ -154,6 +150,8 @@ static weft_status index_file(struct wf_ds *ds, int64_t i, struct file_rows *f)
         st = walk_file(&w, &src->rows, f);
     wf_unpack_close(w.u);
     wf_free(ctx, w.buf);
+    if (!st)
+        wf_csv_keep(src, ctx, files->path[i], &info, f);
     return st;
 }
 
@@ -174,7 +172,7 @@ weft_status wf_csv_index_new(struct wf_ds *ds, struct wf_csv_index **out, int64_
         return wf_err_nomem(ctx, (size_t)src->rows.files.n * sizeof *x->file, "an index");
     }
     for (; x->n_files < src->rows.files.n && !st; x->n_files++) {
-        struct file_rows *f = &x->file[x->n_files];
+        struct wf_csv_rows *f = &x->file[x->n_files];
 
         f->first = n;
         f->fd = -1;
@@ -209,7 +207,7 @@ void wf_csv_index_free(weft_ctx *ctx, struct wf_csv_index *x)
 
 /* ---- reading rows ---------------------------------------------------------------------------- */
 
-static weft_status read_at(weft_ctx *ctx, const struct file_rows *f, const char *path, char *buf,
+static weft_status read_at(weft_ctx *ctx, const struct wf_csv_rows *f, const char *path, char *buf,
                            int64_t n, int64_t offset)
 {
     const struct wf_fs *fs = ctx->fs;
@@ -236,7 +234,7 @@ static weft_status read_at(weft_ctx *ctx, const struct file_rows *f, const char 
 }
 
 /* Which file holds row `id`. */
-static const struct file_rows *file_of(const struct wf_csv_index *x, int64_t id)
+static const struct wf_csv_rows *file_of(const struct wf_csv_index *x, int64_t id)
 {
     int64_t lo = 0, hi = x->n_files - 1;
 
@@ -252,12 +250,13 @@ static const struct file_rows *file_of(const struct wf_csv_index *x, int64_t id)
 }
 
 /* Rows id to id + n of one file; *chunk is used again where nobody keeps it. */
-static weft_status get_run(struct wf_csv_fill *f, const struct file_rows *file, const char *path,
+static weft_status get_run(struct wf_csv_fill *f, const struct wf_csv_rows *file, const char *path,
                            int64_t row, int64_t n, struct wf_chunk **chunk)
 {
     struct wf_csv_source *src = f->ds->param;
     struct wf_env *env = f->b->env;
-    int64_t first = row / STEP, last = (row + n - 1) / STEP + 1, skip = row % STEP;
+    int64_t first = row / WF_CSV_STEP, last = (row + n - 1) / WF_CSV_STEP + 1,
+            skip = row % WF_CSV_STEP;
     int64_t offset = file->offset[first], bytes = file->offset[last] - offset;
     struct wf_row_piece piece = {.path = path, .record = row, .n_rows = n};
     struct wf_scan scan;
@@ -284,12 +283,12 @@ static weft_status get_run(struct wf_csv_fill *f, const struct file_rows *file, 
 }
 
 /* How many of at[0..n) follow each other in one file; not more text than a few stores. */
-static int64_t run_length(const struct file_rows *file, const struct wf_at *at, int64_t n)
+static int64_t run_length(const struct wf_csv_rows *file, const struct wf_at *at, int64_t n)
 {
     int64_t m = 1;
 
-    while (m < n && m < 64 * STEP && at[m].epoch == at[0].epoch && at[m].id == at[0].id + m &&
-           at[m].id < file->first + file->n_rows)
+    while (m < n && m < 64 * WF_CSV_STEP && at[m].epoch == at[0].epoch &&
+           at[m].id == at[0].id + m && at[m].id < file->first + file->n_rows)
         m++;
     return m;
 }
@@ -303,7 +302,7 @@ weft_status wf_csv_get(struct wf_ds *ds, struct wf_worker *w, const struct wf_at
     weft_status st = wf_csv_fill_begin(&f, ds, w->env, n);
 
     for (int64_t i = 0; i < n && !st;) {
-        const struct file_rows *file = file_of(src->index, at[i].id);
+        const struct wf_csv_rows *file = file_of(src->index, at[i].id);
         int64_t m = run_length(file, at + i, n - i);
 
         f.epoch = at[i].epoch;

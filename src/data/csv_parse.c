@@ -7,6 +7,10 @@
 #include "data/csv.h"
 #include "data/number.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 const char *const wf_csv_kind_name[WF_CSV_N_KINDS] = {
     [WF_CSV_SKIP] = "skip", [WF_CSV_F32] = "f32", [WF_CSV_I64] = "i64", [WF_CSV_F64] = "f64",
     [WF_CSV_I32] = "i32",   [WF_CSV_I8] = "i8",   [WF_CSV_U8] = "u8",   [WF_CSV_BOOL] = "bool",
@@ -136,6 +140,25 @@ static const char *closing_quote(const char *p, const char *end, char quote, boo
     }
 }
 
+/* The first delimiter or newline at or behind p, or end. */
+static const char *text_end(const char *p, const char *end, char delimiter)
+{
+#if defined(__SSE2__)
+    const __m128i a = _mm_set1_epi8(delimiter), b = _mm_set1_epi8('\n');
+
+    for (; end - p >= 16; p += 16) {
+        __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
+        int found = _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(x, a), _mm_cmpeq_epi8(x, b)));
+
+        if (found)
+            return p + __builtin_ctz((unsigned)found);
+    }
+#endif
+    while (p < end && *p != delimiter && *p != '\n')
+        p++;
+    return p;
+}
+
 /* p is behind the text of a field: what follows? False when it is more text. */
 static bool field_ends(const struct wf_row_format *f, const char *p, const char *end,
                        struct wf_csv_span *out)
@@ -167,8 +190,7 @@ bool wf_csv_span(const struct wf_row_format *f, const char *p, const char *end,
         out->n = q - p - 2;
         return field_ends(f, q, end, out);
     }
-    while (q < end && *q != f->delimiter && *q != '\n')
-        q++;
+    q = text_end(p, end, f->delimiter);
     if (q > p && q[-1] == '\r' && (q == end || *q == '\n'))
         q--; /* it belongs to the end of the line */
     out->n = q - p;

@@ -570,6 +570,68 @@ static void an_index_makes_rows_addressable(void **s)
     weft_data_free(d);
 }
 
+/* Read the file by an index; the sum of its first column. */
+static int64_t indexed_sum(const char *file, const weft_csv_opts *opts)
+{
+    weft_data *d;
+    weft_ds ds;
+    weft_iter *it;
+    weft_batch *b;
+    int64_t sum = 0;
+
+    assert_int_equal(weft_data_new(ctx, &d), 0);
+    ds = weft_ds_shuffle_all(d, weft_ds_csv(d, file, opts), NULL);
+    if (weft_iter_new(d, weft_ds_batch(d, ds, 100, NULL), NULL, &it))
+        fail_msg("%s", weft_error());
+    while (!weft_iter_next(it, &b) && b) {
+        for (int64_t i = 0; i < b->n; i++)
+            sum += ((int64_t *)b->col[0].data)[i];
+        weft_batch_free(b);
+    }
+    weft_iter_free(it);
+    weft_data_free(d);
+    return sum;
+}
+
+static void a_kept_list_of_rows_is_used_while_it_fits(void **s)
+{
+    weft_csv_opts o = {.size = sizeof o, .index = true};
+    const char *file = path_of("large.csv");
+    char kept[300], pad[1025];
+    FILE *f = fopen(file, "wb");
+    int64_t sum;
+
+    (void)s;
+    snprintf(kept, sizeof kept, "%s.weftrows", file);
+    memset(pad, 'x', sizeof pad - 1);
+    pad[sizeof pad - 1] = 0;
+    fprintf(f, "id,pad\n");
+    for (int i = 0; i < 17000; i++)
+        fprintf(f, "%d,%s\n", i, pad);
+    fclose(f);
+    sum = indexed_sum(file, &o);
+    assert_int_equal(access(kept, F_OK), 0);
+    assert_int_equal(indexed_sum(file, &o), sum);
+    f = fopen(kept, "r+b"); /* damaged: found out, and made again */
+    fseek(f, 1000, SEEK_SET);
+    fputc(0x5a, f);
+    fclose(f);
+    assert_int_equal(indexed_sum(file, &o), sum);
+    f = fopen(file, "ab"); /* the table has grown */
+    fprintf(f, "17000,x\n");
+    fclose(f);
+    assert_int_equal(indexed_sum(file, &o), sum + 17000);
+    o.quote = '\''; /* other rules */
+    assert_int_equal(indexed_sum(file, &o), sum + 17000);
+    unlink(kept);
+    o.index_dir = dir;
+    sum = indexed_sum(file, &o);
+    assert_int_not_equal(access(kept, F_OK), 0);
+    assert_int_equal(indexed_sum(file, &o), sum);
+    o.index_dir = "no/such/folder";
+    assert_int_equal(indexed_sum(file, &o), sum);
+}
+
 static void a_row_longer_than_a_chunk(void **s)
 {
     size_t n = 3 << 20;
@@ -782,6 +844,7 @@ int main(void)
         cmocka_unit_test(files_must_have_the_same_header),
         cmocka_unit_test(every_position_can_be_saved_and_restored),
         cmocka_unit_test(an_index_makes_rows_addressable),
+        cmocka_unit_test(a_kept_list_of_rows_is_used_while_it_fits),
         cmocka_unit_test(a_row_longer_than_a_chunk),
         cmocka_unit_test(criteo_rows),
         cmocka_unit_test(written_fields_are_quoted_where_they_must_be),
