@@ -166,6 +166,13 @@ struct wf_fs {
     /* Calls each(each_arg, path) for every match of a shell pattern, in no order; no match is no error. */
     int (*glob)(void *arg, const char *pattern, int (*each)(void *each_arg, const char *path),
                 void *each_arg);
+    int (*mkdir)(void *arg, const char *path, int mode);
+    int (*rmdir)(void *arg, const char *path);
+    /* Calls each(each_arg, name) for every entry of a folder but "." and "..", in no order. */
+    int (*list)(void *arg, const char *path, int (*each)(void *each_arg, const char *name),
+                void *each_arg);
+    /* Holds an open file against other processes until it is closed; -EWOULDBLOCK when another holds it. */
+    int (*lock)(void *arg, int fd);
     void *arg;
 };
 extern const struct wf_fs wf_fs_posix;

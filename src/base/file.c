@@ -1,9 +1,11 @@
 /* file.c - the file seam and whole-file reading and writing. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -133,6 +135,43 @@ static int posix_glob(void *arg, const char *pattern, int (*each)(void *, const 
     return rc;
 }
 
+static int posix_mkdir(void *arg, const char *path, int mode)
+{
+    (void)arg;
+    return mkdir(path, (mode_t)mode) ? -errno : 0;
+}
+
+static int posix_rmdir(void *arg, const char *path)
+{
+    (void)arg;
+    return rmdir(path) ? -errno : 0;
+}
+
+static int posix_list(void *arg, const char *path, int (*each)(void *, const char *),
+                      void *each_arg)
+{
+    DIR *dir = opendir(path);
+    const struct dirent *e;
+    int rc = 0;
+
+    (void)arg;
+    if (!dir)
+        return -errno;
+    for (errno = 0; !rc && (e = readdir(dir)) != NULL; errno = 0)
+        if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
+            rc = each(each_arg, e->d_name);
+    if (!rc && errno)
+        rc = -errno;
+    closedir(dir);
+    return rc;
+}
+
+static int posix_lock(void *arg, int fd)
+{
+    (void)arg;
+    return flock(fd, LOCK_EX | LOCK_NB) ? -errno : 0;
+}
+
 const struct wf_fs wf_fs_posix = {
     .open = posix_open,
     .read = posix_read,
@@ -147,6 +186,10 @@ const struct wf_fs wf_fs_posix = {
     .unlink = posix_unlink,
     .stat = posix_stat,
     .glob = posix_glob,
+    .mkdir = posix_mkdir,
+    .rmdir = posix_rmdir,
+    .list = posix_list,
+    .lock = posix_lock,
 };
 
 weft_status wf_file_err(int64_t neg_errno, const char *path, const char *what)
