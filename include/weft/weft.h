@@ -9,6 +9,7 @@
  *   fn.h      functions: planning and running
  *   model.h   layers and models
  *   check.h   gradient check
+ *   ckpt.h    safetensors files and checkpoints
  *   data.h    datasets: pipelines that feed a trainer
  *   data_array.h, data_image.h, data_feature.h: arrays and images in files, columns prepared for a model
  *   data_record.h, data_table.h records, tables, databases; data_open.h files of a format to be found out
@@ -20,6 +21,7 @@
 #include "weft/autocast.h"
 #include "weft/base.h"
 #include "weft/check.h"
+#include "weft/ckpt.h"
 #include "weft/data.h"
 #include "weft/data_array.h"
 #include "weft/data_feature.h"

@@ -1,0 +1,167 @@
+/* ckpt.h - the door of the checkpoint layer: hashes, files being written, manifests, folders.
+ *
+ *   xxh64.c        the checksum
+ *   file.c         files and folders through the seam, hashed on the way
+ *   json.c         JSON text out, checked values in
+ *   safetensors.c  the reader       st_write.c  the writer
+ *   manifest.c     manifest.json, both ways
+ *   save.c         one checkpoint, from memory to its folder
+ *   open.c         reading and verifying one, finding the newest that is sound
+ *   list.c         which are there, the lock, what killed writers left
+ *   retain.c       which to keep, deleting the others
+ *   writer.c       the thread          diff.c    comparing two */
+#ifndef WF_CKPT_H
+#define WF_CKPT_H
+
+#include <jansson.h>
+
+#include "tensor/tensor.h"
+#include "weft/ckpt.h"
+
+#define WF_CKPT_PATH 4096                  /* bytes of a path, its NUL included */
+#define WF_CKPT_CHUNK ((int64_t)256 << 10) /* written, read and hashed at a time: fits a cache */
+#define WF_CKPT_MANIFEST "manifest.json"
+#define WF_CKPT_MANIFEST_MAX ((int64_t)256 << 20)
+#define WF_CKPT_TMP ".tmp-" /* before the name of a checkpoint that is being written */
+#define WF_CKPT_DEL ".del-" /* … that is being deleted */
+
+/* ---- xxh64.c: XXH64, seed 0 ------------------------------------------------------------------ */
+
+struct wf_xxh64 {
+    uint64_t v[4], total;
+    unsigned char tail[32];
+    int n_tail;
+};
+void wf_xxh64_init(struct wf_xxh64 *h);
+void wf_xxh64_add(struct wf_xxh64 *h, const void *bytes, int64_t n);
+uint64_t wf_xxh64_end(const struct wf_xxh64 *h); /* of what was added so far; h may go on */
+uint64_t wf_xxh64(const void *bytes, int64_t n);
+
+/* ---- file.c ---------------------------------------------------------------------------------- */
+
+/* "dir/name"; WEFT_EINVAL when it does not fit. */
+weft_status wf_ckpt_join(char out[WF_CKPT_PATH], const char *dir, const char *name);
+/* Read n bytes at an offset; an early end is an error. */
+weft_status wf_ckpt_pread(weft_ctx *ctx, int fd, const char *path, void *to, int64_t n, int64_t at);
+weft_status wf_ckpt_sync_dir(weft_ctx *ctx, const char *dir);
+weft_status wf_ckpt_sync_parent(weft_ctx *ctx, const char *path);
+/* mkdir -p: parents too; new entries are synced. */
+weft_status wf_ckpt_make_dir(weft_ctx *ctx, const char *dir);
+/* A folder and the plain files in it. One that is not there is fine. */
+weft_status wf_ckpt_remove(weft_ctx *ctx, const char *dir);
+
+/* A file being written: everything is hashed on the way. */
+struct wf_out {
+    weft_ctx *ctx;
+    const char *path; /* borrowed */
+    int fd;
+    int64_t bytes;
+    struct wf_xxh64 hash;
+};
+weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, const char *path);
+/* `also` is fed with the same bytes; NULL: none. */
+weft_status wf_out_write(struct wf_out *o, const void *data, int64_t n, struct wf_xxh64 *also);
+/* Syncs unless an error `st` is on its way; closes always. Returns st, or what failed here. */
+weft_status wf_out_close(struct wf_out *o, weft_status st);
+
+/* ---- json.c ---------------------------------------------------------------------------------- */
+
+bool wf_utf8_ok(const char *s);
+/* The text of s as a JSON string, quotes included; what is not UTF-8 makes the buffer fail with WEFT_EINVAL. */
+void wf_json_text(struct wf_buf *b, const char *s);
+/* A number that reads back as itself; NaN and infinities as strings. */
+void wf_json_real(struct wf_buf *b, double v);
+
+/* Strict reading: each returns WEFT_EPARSE with a text that names `key`. Texts are borrowed from the JSON. */
+weft_status wf_json_parse(const char *text, int64_t n, json_t **out);
+weft_status wf_json_int(const json_t *o, const char *key, int64_t lo, int64_t hi, int64_t *out);
+weft_status wf_json_str(const json_t *o, const char *key, const char **out);
+weft_status wf_json_hex(const json_t *o, const char *key, uint64_t *out); /* 16 hex digits */
+weft_status wf_json_list(const json_t *o, const char *key, json_t **out);
+weft_status wf_json_map(const json_t *o, const char *key, json_t **out);
+/* A number, or "nan", "inf", "-inf". */
+weft_status wf_json_to_real(const json_t *v, double *out);
+
+/* ---- safetensors ----------------------------------------------------------------------------- */
+
+#define WF_ST_HEADER_MAX 100000000
+
+const char *wf_st_dtype(weft_dtype t); /* "F32"; NULL when safetensors has none */
+/* The bytes of tensor i in the file: [begin, end). The whole data begins at the first. */
+void wf_st_range(const weft_st *st, int64_t i, int64_t *begin, int64_t *end);
+int wf_st_fd(const weft_st *st);
+int64_t wf_st_size(const weft_st *st);
+
+/* Writes header and data; items may be in any order, and get the hash of their bytes. */
+struct wf_st_item {
+    const char *name;
+    struct wf_type type;
+    const void *data;
+    uint64_t hash;
+};
+weft_status wf_st_stream(struct wf_out *o, int64_t n, struct wf_st_item *items, int64_t n_meta,
+                         const weft_ckpt_pair *meta);
+
+/* ---- manifest.c ------------------------------------------------------------------------------ */
+
+struct wf_mf_file {
+    const char *name;
+    int64_t bytes;
+    uint64_t hash;
+    bool shard; /* a safetensors file; else a blob */
+};
+
+/* Everything is in the arena. data.tensors[i] lies in files[place[i].file]; blobs are the files that are no shards, in
+ * order. */
+struct wf_manifest {
+    struct wf_arena mem;
+    weft_ckpt_data data;
+    const char *library;
+    int64_t n_files, bytes;
+    struct wf_mf_file *files;
+    struct wf_mf_place {
+        int64_t file;
+        uint64_t hash;
+    } * place;
+};
+void wf_manifest_init(struct wf_manifest *m, weft_ctx *ctx);
+void wf_manifest_free(struct wf_manifest *m);
+weft_status wf_manifest_text(const struct wf_manifest *m, struct wf_buf *out);
+/* Checks the text's own hash, then all of it. On failure m is empty. */
+weft_status wf_manifest_parse(struct wf_manifest *m, const char *text, int64_t n);
+/* The closing lines with the hash of what is before them. */
+void wf_manifest_seal(struct wf_buf *text);
+/* Whether a manifest may name this file: plain characters only, so that it stays in its folder. */
+bool wf_manifest_file_ok(const char *name);
+
+/* ---- folders --------------------------------------------------------------------------------- */
+
+/* "ckpt-000001234" or "ckpt-000001234-2": step and the number of the try (1 when not given). */
+#define WF_CKPT_NAME 48
+bool wf_ckpt_name_parse(const char *name, int64_t *step, int64_t *attempt);
+void wf_ckpt_name_make(char out[WF_CKPT_NAME], int64_t step, int64_t attempt);
+
+/* Names of the checkpoints in a folder, oldest first; freed with wf_free. */
+struct wf_ckpt_name {
+    int64_t step, attempt;
+    char name[WF_CKPT_NAME];
+};
+weft_status wf_ckpt_scan(weft_ctx *ctx, const char *dir, int64_t *n, struct wf_ckpt_name **out);
+
+weft_ctx *wf_ckpt_ctx(const weft_ckpt *c);
+
+/* What the data of a snapshot must be, whoever writes it. */
+weft_status wf_ckpt_check(weft_ctx *ctx, const weft_ckpt_data *d);
+/* Writes, reads back and puts in place one checkpoint. The caller has the lock. */
+weft_status wf_ckpt_write(weft_ctx *ctx, const char *dir, const weft_ckpt_data *d,
+                          int64_t shard_bytes, char path[WF_CKPT_PATH], int64_t *bytes);
+
+/* Takes the lock of a folder: *fd is closed to let it go. */
+weft_status wf_ckpt_lock(weft_ctx *ctx, const char *dir, int *fd);
+/* Removes what killed writers left. The caller has the lock. */
+weft_status wf_ckpt_sweep(weft_ctx *ctx, const char *dir);
+/* weft_ckpt_prune for one who has the lock. verified: a path that needs no reading any more, or NULL. */
+weft_status wf_ckpt_prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *o,
+                          const char *verified, weft_ckpt_list **deleted);
+
+#endif

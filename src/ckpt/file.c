@@ -1,0 +1,212 @@
+/* file.c - files and folders of checkpoints, all through the file seam.
+ * What is written is hashed on the way, synced before it is closed, and a folder is synced after its entries. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "ckpt/ckpt.h"
+
+weft_status wf_ckpt_join(char out[WF_CKPT_PATH], const char *dir, const char *name)
+{
+    size_t n = strlen(dir);
+    bool slash = n && dir[n - 1] == '/';
+
+    if (snprintf(out, WF_CKPT_PATH, "%s%s%s", dir, slash ? "" : "/", name) >= WF_CKPT_PATH)
+        return wf_err(WEFT_EINVAL, "path too long: %.80s…", dir);
+    return WEFT_OK;
+}
+
+weft_status wf_ckpt_pread(weft_ctx *ctx, int fd, const char *path, void *to, int64_t n, int64_t at)
+{
+    const struct wf_fs *fs = ctx->fs;
+    int64_t done = 0, got;
+
+    while (done < n) {
+        got = fs->pread(fs->arg, fd, (char *)to + done, n - done, at + done);
+        if (got < 0)
+            return wf_file_err(got, path, "cannot read");
+        if (!got)
+            return wf_err(WEFT_EPARSE, "%s: ends at byte %lld, %lld more were expected", path,
+                          (long long)(at + done), (long long)(n - done));
+        done += got;
+    }
+    return WEFT_OK;
+}
+
+/* ---- folders --------------------------------------------------------------------------------- */
+
+weft_status wf_ckpt_sync_dir(weft_ctx *ctx, const char *dir)
+{
+    const struct wf_fs *fs = ctx->fs;
+    int rc, fd = fs->open(fs->arg, dir, O_RDONLY | O_DIRECTORY, 0);
+
+    if (fd < 0)
+        return wf_file_err(fd, dir, "cannot open");
+    rc = fs->sync(fs->arg, fd);
+    fs->close(fs->arg, fd);
+    /* Some file systems cannot sync a folder, and say so; they have nothing to lose. */
+    return rc && rc != -EINVAL ? wf_file_err(rc, dir, "cannot sync") : WEFT_OK;
+}
+
+/* The folder that holds path, "." when it names none. False at the root. */
+static bool parent_of(char *out, const char *path)
+{
+    size_t n = strlen(path);
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    if (n == 1 && path[0] == '/')
+        return false;
+    while (n && path[n - 1] != '/')
+        n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    if (!n) {
+        memcpy(out, ".", 2);
+        return true;
+    }
+    memcpy(out, path, n);
+    out[n] = '\0';
+    return true;
+}
+
+weft_status wf_ckpt_sync_parent(weft_ctx *ctx, const char *path)
+{
+    char parent[WF_CKPT_PATH];
+
+    if (strlen(path) >= sizeof parent)
+        return wf_err(WEFT_EINVAL, "path too long: %.80s…", path);
+    return parent_of(parent, path) ? wf_ckpt_sync_dir(ctx, parent) : WEFT_OK;
+}
+
+weft_status wf_ckpt_make_dir(weft_ctx *ctx, const char *dir)
+{
+    const struct wf_fs *fs = ctx->fs;
+    struct wf_file_info info;
+    char path[WF_CKPT_PATH];
+    size_t n = strlen(dir);
+    int rc = fs->stat(fs->arg, dir, &info);
+
+    if (!rc && info.folder)
+        return WEFT_OK;
+    if (!rc)
+        return wf_err(WEFT_EIO, "%s: is there and is no folder", dir);
+    if (rc != -ENOENT)
+        return wf_file_err(rc, dir, "cannot look at it");
+    if (!n || n >= sizeof path)
+        return wf_err(WEFT_EINVAL, n ? "path too long: %.80s…" : "no folder is named%s", dir);
+    for (size_t i = 1; i <= n; i++) {
+        if (i < n && dir[i] != '/')
+            continue;
+        memcpy(path, dir, i);
+        path[i] = '\0';
+        rc = fs->mkdir(fs->arg, path, 0777);
+        if (rc == -EEXIST)
+            continue;
+        if (rc)
+            return wf_file_err(rc, path, "cannot create the folder");
+        rc = wf_ckpt_sync_parent(ctx, path);
+        if (rc)
+            return rc;
+    }
+    return WEFT_OK;
+}
+
+struct removal {
+    weft_ctx *ctx;
+    const char *dir;
+    weft_status st;
+};
+
+static int remove_one(void *arg, const char *name)
+{
+    struct removal *r = arg;
+    const struct wf_fs *fs = r->ctx->fs;
+    char path[WF_CKPT_PATH];
+    int rc;
+
+    r->st = wf_ckpt_join(path, r->dir, name);
+    if (r->st)
+        return 1;
+    rc = fs->unlink(fs->arg, path);
+    if (rc && rc != -ENOENT) {
+        r->st = wf_file_err(rc, path, "cannot delete");
+        return 1;
+    }
+    return 0;
+}
+
+weft_status wf_ckpt_remove(weft_ctx *ctx, const char *dir)
+{
+    const struct wf_fs *fs = ctx->fs;
+    struct removal r = {.ctx = ctx, .dir = dir};
+    int rc = fs->list(fs->arg, dir, remove_one, &r);
+
+    if (r.st)
+        return r.st;
+    if (rc == -ENOENT)
+        return WEFT_OK;
+    if (!rc)
+        rc = fs->rmdir(fs->arg, dir);
+    else if (rc == -ENOTDIR)
+        rc = fs->unlink(fs->arg, dir);
+    return rc ? wf_file_err(rc, dir, "cannot delete") : WEFT_OK;
+}
+
+/* ---- a file being written -------------------------------------------------------------------- */
+
+weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, const char *path)
+{
+    const struct wf_fs *fs = ctx->fs;
+
+    *o = (struct wf_out){.ctx = ctx, .path = path};
+    wf_xxh64_init(&o->hash);
+    o->fd = fs->open(fs->arg, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    return o->fd < 0 ? wf_file_err(o->fd, path, "cannot create") : WEFT_OK;
+}
+
+static weft_status write_chunk(struct wf_out *o, const char *p, int64_t n)
+{
+    const struct wf_fs *fs = o->ctx->fs;
+    int64_t at = 0, put;
+
+    while (at < n) {
+        put = fs->write(fs->arg, o->fd, p + at, n - at);
+        if (put <= 0)
+            return wf_file_err(put ? put : -EIO, o->path, "cannot write");
+        at += put;
+    }
+    return WEFT_OK;
+}
+
+weft_status wf_out_write(struct wf_out *o, const void *data, int64_t n, struct wf_xxh64 *also)
+{
+    const char *p = data;
+
+    for (int64_t at = 0; at < n; at += WF_CKPT_CHUNK) {
+        int64_t part = wf_min_i64(WF_CKPT_CHUNK, n - at);
+        weft_status st = write_chunk(o, p + at, part);
+
+        if (st)
+            return st;
+        wf_xxh64_add(&o->hash, p + at, part);
+        if (also)
+            wf_xxh64_add(also, p + at, part);
+    }
+    o->bytes += n;
+    return WEFT_OK;
+}
+
+weft_status wf_out_close(struct wf_out *o, weft_status st)
+{
+    const struct wf_fs *fs = o->ctx->fs;
+    int rc = st ? 0 : fs->sync(fs->arg, o->fd);
+
+    if (rc)
+        st = wf_file_err(rc, o->path, "cannot sync");
+    rc = fs->close(fs->arg, o->fd);
+    if (!st && rc)
+        st = wf_file_err(rc, o->path, "cannot close");
+    return st;
+}

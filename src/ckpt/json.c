@@ -1,0 +1,177 @@
+/* json.c - JSON text written into capped buffers, and values read with a complaint that names the key.
+ * Reading refuses duplicate keys, bad UTF-8 and NUL characters (jansson does). */
+#include <math.h>
+#include <stdio.h>
+
+#include "ckpt/ckpt.h"
+
+/* Bytes of the UTF-8 character at s: 0 when it is none (overlong, a surrogate, beyond U+10FFFF, cut off). */
+static int utf8_length(const unsigned char *s)
+{
+    int n = s[0] < 0x80   ? 1
+            : s[0] < 0xc2 ? 0
+            : s[0] < 0xe0 ? 2
+            : s[0] < 0xf0 ? 3
+            : s[0] < 0xf5 ? 4
+                          : 0;
+
+    for (int i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+        return 0;
+    return n;
+}
+
+bool wf_utf8_ok(const char *s)
+{
+    while (*s) {
+        int n = utf8_length((const unsigned char *)s);
+
+        if (!n)
+            return false;
+        s += n;
+    }
+    return true;
+}
+
+void wf_json_text(struct wf_buf *b, const char *s)
+{
+    wf_buf_add(b, "\"", 1);
+    while (*s && !b->st) {
+        int n = utf8_length((const unsigned char *)s);
+
+        if (!n) {
+            b->st = wf_err(WEFT_EINVAL, "'%.80s' is not UTF-8", s);
+            return;
+        }
+        if (*s == '"' || *s == '\\')
+            wf_buf_printf(b, "\\%c", *s);
+        else if ((unsigned char)*s < 0x20)
+            wf_buf_printf(b, "\\u%04x", (unsigned)*s);
+        else
+            wf_buf_add(b, s, n);
+        s += n;
+    }
+    wf_buf_add(b, "\"", 1);
+}
+
+void wf_json_real(struct wf_buf *b, double v)
+{
+    char text[64], *to = text;
+
+    if (!isfinite(v)) {
+        wf_buf_printf(b, "\"%s\"", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+        return;
+    }
+    snprintf(text, sizeof text, "%.17g", v);
+    /* The decimal point is the locale's: any other sign than these becomes a point. */
+    for (const char *p = text; *p; p++) {
+        if (strchr("0123456789+-e.", *p))
+            *to++ = *p;
+        else if (to == text || to[-1] != '.')
+            *to++ = '.';
+    }
+    *to = '\0';
+    wf_buf_printf(b, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
+}
+
+weft_status wf_json_parse(const char *text, int64_t n, json_t **out)
+{
+    json_error_t e;
+    json_t *root = json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, &e);
+
+    if (!root)
+        return wf_err(json_error_code(&e) == json_error_out_of_memory ? WEFT_ENOMEM : WEFT_EPARSE,
+                      "line %d, column %d: %s", e.line, e.column, e.text);
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return wf_err(WEFT_EPARSE, "is no JSON object");
+    }
+    *out = root;
+    return WEFT_OK;
+}
+
+static weft_status complain(const json_t *v, const char *key, const char *what)
+{
+    return wf_err(WEFT_EPARSE, v ? "\"%s\" is not %s" : "\"%s\" is missing: it should be %s", key,
+                  what);
+}
+
+weft_status wf_json_int(const json_t *o, const char *key, int64_t lo, int64_t hi, int64_t *out)
+{
+    const json_t *v = json_object_get(o, key);
+    int64_t n;
+
+    if (!json_is_integer(v))
+        return complain(v, key, "a whole number");
+    n = json_integer_value(v);
+    if (n < lo || n > hi)
+        return wf_err(WEFT_EPARSE, "\"%s\" is %lld, not in %lld..%lld", key, (long long)n,
+                      (long long)lo, (long long)hi);
+    *out = n;
+    return WEFT_OK;
+}
+
+weft_status wf_json_str(const json_t *o, const char *key, const char **out)
+{
+    const json_t *v = json_object_get(o, key);
+
+    if (!json_is_string(v))
+        return complain(v, key, "a text");
+    *out = json_string_value(v);
+    return WEFT_OK;
+}
+
+weft_status wf_json_hex(const json_t *o, const char *key, uint64_t *out)
+{
+    static const char digits[] = "0123456789abcdef";
+    const json_t *v = json_object_get(o, key);
+    const char *s = json_string_value(v);
+    uint64_t h = 0;
+
+    if (!s || strlen(s) != 16 || strspn(s, digits) != 16)
+        return complain(v, key, "16 hexadecimal digits");
+    for (int i = 0; i < 16; i++)
+        h = h << 4 | (uint64_t)(strchr(digits, s[i]) - digits);
+    *out = h;
+    return WEFT_OK;
+}
+
+weft_status wf_json_list(const json_t *o, const char *key, json_t **out)
+{
+    json_t *v = json_object_get(o, key);
+
+    if (!json_is_array(v))
+        return complain(v, key, "a list");
+    *out = v;
+    return WEFT_OK;
+}
+
+weft_status wf_json_map(const json_t *o, const char *key, json_t **out)
+{
+    json_t *v = json_object_get(o, key);
+
+    if (!json_is_object(v))
+        return complain(v, key, "an object");
+    *out = v;
+    return WEFT_OK;
+}
+
+weft_status wf_json_to_real(const json_t *v, double *out)
+{
+    const char *s = json_string_value(v);
+
+    if (json_is_number(v))
+        *out = json_number_value(v);
+    else if (s && !strcmp(s, "nan"))
+        *out = NAN;
+    else if (s && !strcmp(s, "inf"))
+        *out = INFINITY;
+    else if (s && !strcmp(s, "-inf"))
+        *out = -INFINITY;
+    else
+        return wf_err(WEFT_EPARSE, "is not a number, \"nan\", \"inf\" or \"-inf\"");
+    return WEFT_OK;
+}

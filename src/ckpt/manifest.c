@@ -1,0 +1,406 @@
+/* manifest.c - manifest.json, written and read.
+ *
+ * Its last member is the checksum of all text before it, and it holds the checksum of every file: who trusts the manifest
+ * can trust the rest. A parsed manifest names only plain files of its own folder, each once; every tensor
+ * lies in a shard; names are unique. */
+#include <stdio.h>
+
+#include "ckpt/ckpt.h"
+
+#define FORMAT "weft checkpoint"
+#define VERSION 1
+#define MAX_ITEMS ((int64_t)1 << 24) /* tensors, files, metrics, pairs: each */
+#define TAIL_BYTES ((int64_t)sizeof ",\n  \"xxh64\": \"0123456789abcdef\"\n}\n" - 1)
+
+void wf_manifest_init(struct wf_manifest *m, weft_ctx *ctx)
+{
+    memset(m, 0, sizeof *m);
+    m->data.size = sizeof m->data;
+    wf_arena_init(&m->mem, ctx);
+}
+
+void wf_manifest_free(struct wf_manifest *m)
+{
+    weft_ctx *ctx = m->mem.ctx;
+
+    wf_arena_free(&m->mem);
+    wf_manifest_init(m, ctx);
+}
+
+bool wf_manifest_file_ok(const char *name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    size_t n = strlen(name);
+
+    if (!n || n > 128 || !strchr(letters, name[0]) || !strcmp(name, WF_CKPT_MANIFEST))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!strchr(letters, name[i]) && !strchr("._-", name[i]))
+            return false;
+    return true;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static void add_hex(struct wf_buf *b, const char *key, uint64_t v)
+{
+    wf_buf_printf(b, ",\n  \"%s\": \"%016llx\"", key, (unsigned long long)v);
+}
+
+static void add_maps(struct wf_buf *b, const weft_ckpt_data *d)
+{
+    wf_buf_printf(b, ",\n  \"metrics\": {");
+    for (int64_t i = 0; i < d->n_metrics && !b->st; i++) {
+        wf_buf_printf(b, "%s\n    ", i ? "," : "");
+        wf_json_text(b, d->metrics[i].name);
+        wf_buf_printf(b, ": ");
+        wf_json_real(b, d->metrics[i].value);
+    }
+    wf_buf_printf(b, "},\n  \"metadata\": {");
+    for (int64_t i = 0; i < d->n_meta && !b->st; i++) {
+        wf_buf_printf(b, "%s\n    ", i ? "," : "");
+        wf_json_text(b, d->meta[i].key);
+        wf_buf_printf(b, ": ");
+        wf_json_text(b, d->meta[i].value);
+    }
+    wf_buf_printf(b, "}");
+}
+
+static void add_tensor(struct wf_buf *b, const weft_ckpt_tensor *t, const struct wf_mf_place *p)
+{
+    wf_buf_printf(b, "\n    {\"name\": ");
+    wf_json_text(b, t->name);
+    wf_buf_printf(b, ", \"section\": ");
+    wf_json_text(b, t->section);
+    wf_buf_printf(b, ", \"dtype\": \"%s\", \"shape\": [", weft_dtype_name(t->tensor.dtype));
+    for (int k = 0; k < t->tensor.rank; k++)
+        wf_buf_printf(b, "%s%lld", k ? ", " : "", (long long)t->tensor.dim[k]);
+    wf_buf_printf(b, "], \"file\": %lld, \"xxh64\": \"%016llx\"}", (long long)p->file,
+                  (unsigned long long)p->hash);
+}
+
+void wf_manifest_seal(struct wf_buf *b)
+{
+    uint64_t hash = b->st ? 0 : wf_xxh64(b->data, b->len);
+
+    wf_buf_printf(b, ",\n  \"xxh64\": \"%016llx\"\n}\n", (unsigned long long)hash);
+}
+
+weft_status wf_manifest_text(const struct wf_manifest *m, struct wf_buf *b)
+{
+    const weft_ckpt_data *d = &m->data;
+
+    wf_buf_printf(b, "{\n  \"format\": \"%s\",\n  \"version\": %d,\n  \"library\": ", FORMAT,
+                  VERSION);
+    wf_json_text(b, m->library);
+    wf_buf_printf(b, ",\n  \"step\": %lld,\n  \"epoch\": %lld,\n  \"time_ns\": %lld",
+                  (long long)d->step, (long long)d->epoch, (long long)d->time_ns);
+    add_hex(b, "seed", d->seed);
+    add_hex(b, "fingerprint", d->fingerprint);
+    add_maps(b, d);
+    wf_buf_printf(b, ",\n  \"files\": [");
+    for (int64_t i = 0; i < m->n_files && !b->st; i++) {
+        const struct wf_mf_file *f = &m->files[i];
+
+        wf_buf_printf(b, "%s\n    {\"name\": ", i ? "," : "");
+        wf_json_text(b, f->name);
+        wf_buf_printf(b, ", \"kind\": \"%s\", \"bytes\": %lld, \"xxh64\": \"%016llx\"}",
+                      f->shard ? "safetensors" : "blob", (long long)f->bytes,
+                      (unsigned long long)f->hash);
+    }
+    wf_buf_printf(b, "],\n  \"tensors\": [");
+    for (int64_t i = 0; i < d->n_tensors && !b->st; i++) {
+        wf_buf_printf(b, "%s", i ? "," : "");
+        add_tensor(b, &d->tensors[i], &m->place[i]);
+    }
+    wf_buf_printf(b, "]");
+    wf_manifest_seal(b);
+    return b->st;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static weft_status copy_text(struct wf_manifest *m, const char *s, const char **out)
+{
+    *out = wf_arena_strdup(&m->mem, s);
+    return *out ? WEFT_OK : wf_err_nomem(m->mem.ctx, strlen(s) + 1, "manifest");
+}
+
+/* Room for n items in the arena, with the cap on counts. */
+static weft_status room(struct wf_manifest *m, size_t n, size_t size, const char *what, void *out)
+{
+    void *p;
+
+    if (n > (size_t)MAX_ITEMS)
+        return wf_err(WEFT_EPARSE, "\"%s\" has %zu entries, at most %lld are read", what, n,
+                      (long long)MAX_ITEMS);
+    p = wf_arena_alloc(&m->mem, n * size);
+    if (!p)
+        return wf_err_nomem(m->mem.ctx, n * size, "manifest");
+    memcpy(out, &p, sizeof p);
+    return WEFT_OK;
+}
+
+static weft_status read_metrics(struct wf_manifest *m, const json_t *root)
+{
+    json_t *map = NULL, *v;
+    weft_ckpt_metric *list = NULL;
+    const char *key;
+    weft_status st = wf_json_map(root, "metrics", &map);
+
+    if (!st)
+        st = room(m, json_object_size(map), sizeof *list, "metrics", &list);
+    if (st)
+        return st;
+    json_object_foreach(map, key, v)
+    {
+        weft_ckpt_metric *to = &list[m->data.n_metrics++];
+
+        st = copy_text(m, key, &to->name);
+        if (!st)
+            st = wf_err_wrap(wf_json_to_real(v, &to->value), "metric '%.80s'", key);
+        if (st)
+            return st;
+    }
+    m->data.metrics = list;
+    return WEFT_OK;
+}
+
+static weft_status read_meta(struct wf_manifest *m, const json_t *root)
+{
+    json_t *map = NULL, *v;
+    weft_ckpt_pair *list = NULL;
+    const char *key;
+    weft_status st = wf_json_map(root, "metadata", &map);
+
+    if (!st)
+        st = room(m, json_object_size(map), sizeof *list, "metadata", &list);
+    if (st)
+        return st;
+    json_object_foreach(map, key, v)
+    {
+        weft_ckpt_pair *to = &list[m->data.n_meta++];
+
+        if (!json_is_string(v))
+            return wf_err(WEFT_EPARSE, "metadata '%.80s' is no text", key);
+        st = copy_text(m, key, &to->key);
+        if (!st)
+            st = copy_text(m, json_string_value(v), &to->value);
+        if (st)
+            return st;
+    }
+    m->data.meta = list;
+    return WEFT_OK;
+}
+
+static weft_status read_file(struct wf_manifest *m, const json_t *o, struct wf_mf_file *f)
+{
+    const char *name = NULL, *kind = NULL;
+    weft_status st = wf_json_str(o, "name", &name);
+
+    if (!st)
+        st = wf_json_str(o, "kind", &kind);
+    if (!st)
+        st = wf_json_int(o, "bytes", 0, INT64_MAX, &f->bytes);
+    if (!st)
+        st = wf_json_hex(o, "xxh64", &f->hash);
+    if (st)
+        return st;
+    if (!wf_manifest_file_ok(name))
+        return wf_err(WEFT_EPARSE, "'%.80s' is no name for a file of a checkpoint", name);
+    f->shard = !strcmp(kind, "safetensors");
+    if (!f->shard && strcmp(kind, "blob"))
+        return wf_err(WEFT_EPARSE, "'%.32s' is no kind of file (safetensors, blob)", kind);
+    if (!wf_add_i64(m->bytes, f->bytes, &m->bytes))
+        return wf_err(WEFT_EPARSE, "the sizes of the files overflow");
+    return copy_text(m, name, &f->name);
+}
+
+static weft_status read_files(struct wf_manifest *m, const json_t *root, struct wf_map *names)
+{
+    json_t *list = NULL, *o;
+    weft_ckpt_blob *blobs = NULL;
+    size_t i;
+    weft_status st = wf_json_list(root, "files", &list);
+
+    if (!st)
+        st = room(m, json_array_size(list), sizeof *m->files, "files", &m->files);
+    if (!st)
+        st = room(m, json_array_size(list), sizeof *blobs, "files", &blobs);
+    if (st)
+        return st;
+    json_array_foreach(list, i, o)
+    {
+        struct wf_mf_file *f = &m->files[m->n_files++];
+
+        st = wf_err_wrap(read_file(m, o, f), "file %zu", i);
+        if (!st && wf_map_get(names, f->name, NULL))
+            st = wf_err(WEFT_EPARSE, "the file '%s' is listed twice", f->name);
+        if (!st)
+            st = wf_map_put(names, f->name, (int64_t)i);
+        if (st)
+            return st;
+        if (!f->shard)
+            blobs[m->data.n_blobs++] = (weft_ckpt_blob){.name = f->name, .bytes = f->bytes};
+    }
+    m->data.blobs = blobs;
+    return WEFT_OK;
+}
+
+static weft_status read_type(const json_t *o, weft_tensor *t)
+{
+    const char *dtype = NULL;
+    json_t *shape = NULL, *v;
+    size_t k;
+    weft_status st = wf_json_str(o, "dtype", &dtype);
+
+    if (!st)
+        st = weft_dtype_parse(dtype, &t->dtype);
+    if (!st)
+        st = wf_json_list(o, "shape", &shape);
+    if (st)
+        return st;
+    if (json_array_size(shape) > WEFT_MAX_RANK)
+        return wf_err(WEFT_EPARSE, "its rank is %zu, over %d", json_array_size(shape),
+                      WEFT_MAX_RANK);
+    t->rank = (int)json_array_size(shape);
+    json_array_foreach(shape, k, v)
+    {
+        if (!json_is_integer(v) || json_integer_value(v) < 0)
+            return wf_err(WEFT_EPARSE, "\"shape\" holds something else than sizes");
+        t->dim[k] = json_integer_value(v);
+    }
+    if (weft_tensor_bytes(t) < 0)
+        return wf_err(WEFT_EPARSE, "the product of \"shape\" overflows");
+    return WEFT_OK;
+}
+
+static weft_status read_tensor(struct wf_manifest *m, const json_t *o, weft_ckpt_tensor *t,
+                               struct wf_mf_place *p)
+{
+    const char *name = NULL, *section = NULL;
+    weft_status st = wf_json_str(o, "name", &name);
+
+    if (!st)
+        st = wf_json_str(o, "section", &section);
+    if (!st)
+        st = copy_text(m, name, &t->name);
+    if (!st)
+        st = copy_text(m, section, &t->section);
+    if (!st)
+        st = read_type(o, &t->tensor);
+    if (!st)
+        st = wf_json_int(o, "file", 0, m->n_files - 1, &p->file);
+    if (!st)
+        st = wf_json_hex(o, "xxh64", &p->hash);
+    if (!st && !m->files[p->file].shard)
+        st = wf_err(WEFT_EPARSE, "lies in '%s', which is no safetensors file",
+                    m->files[p->file].name);
+    return name ? wf_err_wrap(st, "tensor '%.80s'", name) : st;
+}
+
+static weft_status read_tensors(struct wf_manifest *m, const json_t *root, struct wf_map *names)
+{
+    json_t *list = NULL, *o;
+    weft_ckpt_tensor *tensors = NULL;
+    size_t i;
+    weft_status st = wf_json_list(root, "tensors", &list);
+
+    if (!st)
+        st = room(m, json_array_size(list), sizeof *tensors, "tensors", &tensors);
+    if (!st)
+        st = room(m, json_array_size(list), sizeof *m->place, "tensors", &m->place);
+    if (st)
+        return st;
+    json_array_foreach(list, i, o)
+    {
+        st = read_tensor(m, o, &tensors[i], &m->place[i]);
+        if (!st && wf_map_get(names, tensors[i].name, NULL))
+            st = wf_err(WEFT_EPARSE, "tensor '%.80s' is listed twice", tensors[i].name);
+        if (!st)
+            st = wf_map_put(names, tensors[i].name, (int64_t)i);
+        if (st)
+            return st;
+    }
+    m->data.tensors = tensors;
+    m->data.n_tensors = (int64_t)json_array_size(list);
+    return WEFT_OK;
+}
+
+static weft_status read_numbers(struct wf_manifest *m, const json_t *root)
+{
+    weft_ckpt_data *d = &m->data;
+    const char *library = NULL;
+    weft_status st = wf_json_str(root, "library", &library);
+
+    if (!st)
+        st = copy_text(m, library, &m->library);
+    if (!st)
+        st = wf_json_int(root, "step", 0, INT64_MAX, &d->step);
+    if (!st)
+        st = wf_json_int(root, "epoch", 0, INT64_MAX, &d->epoch);
+    if (!st)
+        st = wf_json_int(root, "time_ns", 0, INT64_MAX, &d->time_ns);
+    if (!st)
+        st = wf_json_hex(root, "seed", &d->seed);
+    return st ? st : wf_json_hex(root, "fingerprint", &d->fingerprint);
+}
+
+static weft_status check_version(const json_t *root)
+{
+    const char *format = NULL;
+    int64_t version = 0;
+    weft_status st = wf_json_str(root, "format", &format);
+
+    if (!st && strcmp(format, FORMAT))
+        st = wf_err(WEFT_EPARSE, "\"format\" is '%.32s', not '%s'", format, FORMAT);
+    if (!st)
+        st = wf_json_int(root, "version", 1, INT64_MAX, &version);
+    if (!st && version > VERSION)
+        st = wf_err(WEFT_ENOSUP, "version %lld of the format: this library reads up to %d",
+                    (long long)version, VERSION);
+    return st;
+}
+
+static weft_status check_seal(const char *text, int64_t n)
+{
+    char want[TAIL_BYTES + 1];
+
+    if (n < TAIL_BYTES)
+        return wf_err(WEFT_EPARSE, "%lld bytes: cut off", (long long)n);
+    snprintf(want, sizeof want, ",\n  \"xxh64\": \"%016llx\"\n}\n",
+             (unsigned long long)wf_xxh64(text, n - TAIL_BYTES));
+    if (memcmp(text + n - TAIL_BYTES, want, (size_t)TAIL_BYTES))
+        return wf_err(WEFT_EPARSE, "its own checksum does not fit: cut off, damaged or edited");
+    return WEFT_OK;
+}
+
+weft_status wf_manifest_parse(struct wf_manifest *m, const char *text, int64_t n)
+{
+    struct wf_map files, tensors;
+    json_t *root = NULL;
+    weft_status st = check_seal(text, n);
+
+    wf_map_init(&files, m->mem.ctx);
+    wf_map_init(&tensors, m->mem.ctx);
+    if (!st)
+        st = wf_json_parse(text, n, &root);
+    if (!st)
+        st = check_version(root);
+    if (!st)
+        st = read_numbers(m, root);
+    if (!st)
+        st = read_metrics(m, root);
+    if (!st)
+        st = read_meta(m, root);
+    if (!st)
+        st = read_files(m, root, &files);
+    if (!st)
+        st = read_tensors(m, root, &tensors);
+    json_decref(root);
+    wf_map_free(&files);
+    wf_map_free(&tensors);
+    if (st)
+        wf_manifest_free(m);
+    return st;
+}

@@ -1,0 +1,436 @@
+/* open.c - reading one checkpoint, verifying it, and finding the newest that is sound.
+ * Whatever is read is compared with its checksum before it is called read. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "ckpt/ckpt.h"
+
+struct weft_ckpt {
+    weft_ctx *ctx;
+    char *path;
+    struct wf_manifest m;
+    struct wf_map by_name;
+    weft_st *shard; /* the file that was read last, open; NULL: none */
+    int64_t shard_file;
+};
+
+weft_status weft_ckpt_open(weft_ctx *ctx, const char *path, weft_ckpt **out)
+{
+    weft_ckpt *c = wf_alloc(ctx, sizeof *c);
+    char file[WF_CKPT_PATH], *text = NULL;
+    int64_t n = 0;
+    weft_status st;
+
+    if (!c)
+        return wf_err_nomem(ctx, sizeof *c, path);
+    c->ctx = ctx;
+    wf_manifest_init(&c->m, ctx);
+    wf_map_init(&c->by_name, ctx);
+    st = wf_ckpt_join(file, path, WF_CKPT_MANIFEST);
+    if (!st)
+        st = wf_file_read(ctx, file, WF_CKPT_MANIFEST_MAX, &text, &n);
+    if (!st)
+        st = wf_err_wrap(wf_manifest_parse(&c->m, text, n), "%s", file);
+    wf_free(ctx, text);
+    for (int64_t i = 0; i < c->m.data.n_tensors && !st; i++)
+        st = wf_map_put(&c->by_name, c->m.data.tensors[i].name, i);
+    if (st)
+        goto out;
+    c->path = wf_strdup(ctx, path);
+    if (!c->path) {
+        st = wf_err_nomem(ctx, strlen(path), path);
+        goto out;
+    }
+    *out = c;
+    c = NULL;
+out:
+    weft_ckpt_close(c);
+    return st;
+}
+
+void weft_ckpt_close(weft_ckpt *c)
+{
+    weft_ctx *ctx;
+
+    if (!c)
+        return;
+    ctx = c->ctx;
+    weft_st_close(c->shard);
+    wf_map_free(&c->by_name);
+    wf_manifest_free(&c->m);
+    wf_free(ctx, c->path);
+    wf_free(ctx, c);
+}
+
+weft_ctx *wf_ckpt_ctx(const weft_ckpt *c)
+{
+    return c->ctx;
+}
+
+const char *weft_ckpt_path(const weft_ckpt *c)
+{
+    return c->path;
+}
+
+const char *weft_ckpt_library(const weft_ckpt *c)
+{
+    return c->m.library;
+}
+
+int64_t weft_ckpt_bytes(const weft_ckpt *c)
+{
+    return c->m.bytes;
+}
+
+const weft_ckpt_data *weft_ckpt_info(const weft_ckpt *c)
+{
+    return &c->m.data;
+}
+
+static weft_status check_index(const weft_ckpt *c, int64_t i)
+{
+    if (i < 0 || i >= c->m.data.n_tensors)
+        return wf_err(WEFT_ERANGE, "%s: no tensor %lld, there are %lld", c->path, (long long)i,
+                      (long long)c->m.data.n_tensors);
+    return WEFT_OK;
+}
+
+weft_status weft_ckpt_where(const weft_ckpt *c, int64_t i, const char **file, uint64_t *hash)
+{
+    weft_status st = check_index(c, i);
+
+    if (st)
+        return st;
+    *file = c->m.files[c->m.place[i].file].name;
+    *hash = c->m.place[i].hash;
+    return WEFT_OK;
+}
+
+int64_t weft_ckpt_find(const weft_ckpt *c, const char *name)
+{
+    int64_t i = -1;
+
+    return wf_map_get(&c->by_name, name, &i) ? i : -1;
+}
+
+bool weft_ckpt_metric_get(const weft_ckpt *c, const char *name, double *value)
+{
+    const weft_ckpt_data *d = &c->m.data;
+
+    for (int64_t i = 0; i < d->n_metrics; i++)
+        if (!strcmp(d->metrics[i].name, name)) {
+            *value = d->metrics[i].value;
+            return true;
+        }
+    return false;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Tensors are read in the order they were saved, mostly: one open shard at a time is enough. */
+static weft_status open_shard(weft_ckpt *c, int64_t file, weft_st **out)
+{
+    const struct wf_mf_file *f = &c->m.files[file];
+    char path[WF_CKPT_PATH];
+    weft_st *s = NULL;
+    weft_status st = WEFT_OK;
+
+    if (!c->shard || c->shard_file != file) {
+        st = wf_ckpt_join(path, c->path, f->name);
+        if (!st)
+            st = weft_st_open(c->ctx, path, &s);
+        if (!st && wf_st_size(s) != f->bytes) {
+            st = wf_err(WEFT_EPARSE, "%s: has %lld bytes, the manifest says %lld", path,
+                        (long long)wf_st_size(s), (long long)f->bytes);
+            weft_st_close(s);
+        }
+        if (st)
+            return st;
+        weft_st_close(c->shard);
+        c->shard = s;
+        c->shard_file = file;
+    }
+    *out = c->shard;
+    return WEFT_OK;
+}
+
+/* Whether a shard's tensor is the one of the manifest. */
+static weft_status check_type(const weft_ckpt *c, const weft_st *s, int64_t at, int64_t i)
+{
+    const weft_ckpt_tensor *want = &c->m.data.tensors[i];
+    weft_tensor have;
+    weft_status st = weft_st_type(s, at, NULL, &have);
+    struct wf_type a, b;
+    char ta[WF_TYPE_TEXT], tb[WF_TYPE_TEXT];
+
+    if (st)
+        return WEFT_EPARSE; /* sound by itself, and not what weft wrote */
+    a = wf_type_of(have.dtype, have.rank, have.dim);
+    b = wf_type_of(want->tensor.dtype, want->tensor.rank, want->tensor.dim);
+    if (a.dtype != b.dtype || !wf_type_same_shape(&a, &b))
+        return wf_err(WEFT_EPARSE, "%s: tensor '%.80s' is %s in its file, %s in the manifest",
+                      c->path, want->name, wf_type_text(&a, ta), wf_type_text(&b, tb));
+    return WEFT_OK;
+}
+
+static weft_status bad_hash(const char *path, const char *what, uint64_t have, uint64_t want)
+{
+    return wf_err(WEFT_EPARSE, "%s%s: damaged: its checksum is %016llx, the manifest says %016llx",
+                  path, what, (unsigned long long)have, (unsigned long long)want);
+}
+
+/* Streams [at, end) of a file through the hashes. */
+static weft_status hash_range(const weft_ckpt *c, int fd, const char *path, int64_t at, int64_t end,
+                              void *chunk, struct wf_xxh64 *a, struct wf_xxh64 *b)
+{
+    weft_status st = WEFT_OK;
+
+    while (at < end && !st) {
+        int64_t n = wf_min_i64(WF_CKPT_CHUNK, end - at);
+
+        st = wf_ckpt_pread(c->ctx, fd, path, chunk, n, at);
+        if (st)
+            break;
+        wf_xxh64_add(a, chunk, n);
+        if (b)
+            wf_xxh64_add(b, chunk, n);
+        at += n;
+    }
+    return st;
+}
+
+weft_status weft_ckpt_read(weft_ckpt *c, int64_t i, const weft_tensor *into)
+{
+    const weft_ckpt_tensor *t;
+    struct wf_type have, want;
+    char ta[WF_TYPE_TEXT], tb[WF_TYPE_TEXT];
+    weft_st *s = NULL;
+    int64_t at, bytes;
+    uint64_t hash;
+    weft_status st = check_index(c, i);
+
+    if (st)
+        return st;
+    t = &c->m.data.tensors[i];
+    have = wf_type_of(t->tensor.dtype, t->tensor.rank, t->tensor.dim);
+    want = wf_type_of(into->dtype, into->rank, into->dim);
+    if (have.dtype != want.dtype || !wf_type_same_shape(&have, &want))
+        return wf_err(have.dtype != want.dtype ? WEFT_EDTYPE : WEFT_ESHAPE,
+                      "%s: tensor '%.80s' is %s, %s was asked for", c->path, t->name,
+                      wf_type_text(&have, ta), wf_type_text(&want, tb));
+    st = open_shard(c, c->m.place[i].file, &s);
+    if (st)
+        return st;
+    at = weft_st_find(s, t->name);
+    if (at < 0)
+        return wf_err(WEFT_EPARSE, "%s: tensor '%.80s' is not in '%s'", c->path, t->name,
+                      c->m.files[c->m.place[i].file].name);
+    st = check_type(c, s, at, i);
+    bytes = weft_tensor_bytes(into);
+    if (!st)
+        st = weft_st_read(s, at, into->data, bytes);
+    if (st)
+        return st;
+    hash = wf_xxh64(into->data, bytes);
+    if (hash != c->m.place[i].hash) {
+        char what[128];
+
+        snprintf(what, sizeof what, ": tensor '%.80s'", t->name);
+        return bad_hash(c->path, what, hash, c->m.place[i].hash);
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_ckpt_load(weft_ckpt *c, const char *name, const weft_tensor *into)
+{
+    const weft_ckpt_data *d = &c->m.data;
+    int64_t i = weft_ckpt_find(c, name), n = wf_min_i64(d->n_tensors, 4096);
+    const char **words, *near = NULL;
+
+    if (i >= 0)
+        return weft_ckpt_read(c, i, into);
+    words = wf_alloc_n(c->ctx, n, sizeof *words);
+    for (int64_t k = 0; k < n && words; k++)
+        words[k] = d->tensors[k].name;
+    if (words)
+        near = wf_nearest(name, words, (int)n);
+    wf_free(c->ctx, words);
+    return wf_err(WEFT_ENOENT, "%s: no tensor '%.80s'%s%s%s", c->path, name,
+                  near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+weft_status weft_ckpt_blob_read(weft_ckpt *c, const char *name, char **data, int64_t *n)
+{
+    char path[WF_CKPT_PATH], *p = NULL;
+    int64_t bytes = 0;
+    weft_status st;
+
+    for (int64_t i = 0; i < c->m.n_files; i++) {
+        const struct wf_mf_file *f = &c->m.files[i];
+
+        if (f->shard || strcmp(f->name, name))
+            continue;
+        st = wf_ckpt_join(path, c->path, name);
+        if (!st)
+            st = wf_file_read(c->ctx, path, f->bytes, &p, &bytes);
+        if (st == WEFT_ELIMIT || (!st && bytes != f->bytes))
+            st = wf_err(WEFT_EPARSE, "%s: the manifest says %lld bytes, it has %s", path,
+                        (long long)f->bytes, st ? "more" : "fewer");
+        if (!st && wf_xxh64(p, bytes) != f->hash)
+            st = bad_hash(path, "", wf_xxh64(p, bytes), f->hash);
+        if (st) {
+            wf_free(c->ctx, p);
+            return st;
+        }
+        *data = p;
+        if (n)
+            *n = bytes;
+        return WEFT_OK;
+    }
+    return wf_err(WEFT_ENOENT, "%s: no blob '%.80s'", c->path, name);
+}
+
+/* ---- verifying ------------------------------------------------------------------------------- */
+
+static weft_status verify_shard(weft_ckpt *c, int64_t file, void *chunk, int64_t *n_found)
+{
+    const struct wf_mf_file *f = &c->m.files[file];
+    char path[WF_CKPT_PATH], what[128];
+    struct wf_xxh64 whole, one;
+    weft_st *s = NULL;
+    int64_t begin = f->bytes, end, at = 0, k;
+    weft_status st = open_shard(c, file, &s);
+
+    if (!st)
+        st = wf_ckpt_join(path, c->path, f->name);
+    if (st)
+        return st;
+    wf_xxh64_init(&whole);
+    if (weft_st_n(s))
+        wf_st_range(s, 0, &begin, &end);
+    st = hash_range(c, wf_st_fd(s), path, 0, begin, chunk, &whole, NULL);
+    for (int64_t i = 0; i < weft_st_n(s) && !st; i++) {
+        const char *name = NULL;
+        weft_tensor type;
+
+        (void)weft_st_type(s, i, &name, &type);
+        k = weft_ckpt_find(c, name);
+        if (k < 0 || c->m.place[k].file != file)
+            return wf_err(WEFT_EPARSE, "%s: tensor '%.80s' is not the manifest's", path, name);
+        st = check_type(c, s, i, k);
+        if (st)
+            return st;
+        wf_st_range(s, i, &begin, &end);
+        wf_xxh64_init(&one);
+        st = hash_range(c, wf_st_fd(s), path, begin, end, chunk, &whole, &one);
+        if (!st && wf_xxh64_end(&one) != c->m.place[k].hash) {
+            snprintf(what, sizeof what, ": tensor '%.80s'", name);
+            st = bad_hash(path, what, wf_xxh64_end(&one), c->m.place[k].hash);
+        }
+        at++;
+    }
+    if (!st && wf_xxh64_end(&whole) != f->hash)
+        st = bad_hash(path, "", wf_xxh64_end(&whole), f->hash);
+    *n_found += at;
+    return st;
+}
+
+static weft_status verify_blob(weft_ckpt *c, const struct wf_mf_file *f, void *chunk)
+{
+    const struct wf_fs *fs = c->ctx->fs;
+    char path[WF_CKPT_PATH];
+    struct wf_xxh64 hash;
+    int64_t size;
+    int fd;
+    weft_status st = wf_ckpt_join(path, c->path, f->name);
+
+    if (st)
+        return st;
+    fd = fs->open(fs->arg, path, O_RDONLY, 0);
+    if (fd < 0)
+        return wf_file_err(fd, path, "cannot open");
+    size = fs->size(fs->arg, fd);
+    wf_xxh64_init(&hash);
+    if (size < 0)
+        st = wf_file_err(size, path, "not a plain file");
+    else if (size != f->bytes)
+        st = wf_err(WEFT_EPARSE, "%s: has %lld bytes, the manifest says %lld", path,
+                    (long long)size, (long long)f->bytes);
+    else
+        st = hash_range(c, fd, path, 0, size, chunk, &hash, NULL);
+    fs->close(fs->arg, fd);
+    if (!st && wf_xxh64_end(&hash) != f->hash)
+        st = bad_hash(path, "", wf_xxh64_end(&hash), f->hash);
+    return st;
+}
+
+weft_status weft_ckpt_verify(weft_ckpt *c)
+{
+    void *chunk = wf_alloc(c->ctx, (size_t)WF_CKPT_CHUNK);
+    int64_t n_found = 0;
+    weft_status st = WEFT_OK;
+
+    if (!chunk)
+        return wf_err_nomem(c->ctx, (size_t)WF_CKPT_CHUNK, "verifying");
+    for (int64_t i = 0; i < c->m.n_files && !st; i++)
+        st = c->m.files[i].shard ? verify_shard(c, i, chunk, &n_found)
+                                 : verify_blob(c, &c->m.files[i], chunk);
+    if (!st && n_found != c->m.data.n_tensors)
+        st = wf_err(WEFT_EPARSE, "%s: the manifest lists %lld tensors, the files hold %lld",
+                    c->path, (long long)c->m.data.n_tensors, (long long)n_found);
+    wf_free(c->ctx, chunk);
+    return st;
+}
+
+/* ---- the newest that is sound ---------------------------------------------------------------- */
+
+static weft_status open_sound(weft_ctx *ctx, const char *path, weft_ckpt **out)
+{
+    weft_ckpt *c = NULL;
+    weft_status st = weft_ckpt_open(ctx, path, &c);
+
+    if (!st)
+        st = weft_ckpt_verify(c);
+    if (st) {
+        weft_ckpt_close(c);
+        return st;
+    }
+    *out = c;
+    return WEFT_OK;
+}
+
+/* What another checkpoint cannot cure. */
+static bool is_ours(weft_status st)
+{
+    return st == WEFT_ENOMEM || st == WEFT_ELIMIT || st == WEFT_ENOSUP;
+}
+
+weft_status weft_ckpt_open_latest(weft_ctx *ctx, const char *dir, weft_ckpt **out)
+{
+    struct wf_ckpt_name *list = NULL;
+    char path[WF_CKPT_PATH];
+    int64_t n = 0, i;
+    weft_status st = wf_ckpt_scan(ctx, dir, &n, &list);
+
+    if (st)
+        return st;
+    if (!n)
+        st = wf_err(WEFT_ENOENT, "%s: no checkpoint", dir);
+    for (i = n - 1; i >= 0; i--) {
+        st = wf_ckpt_join(path, dir, list[i].name);
+        if (!st)
+            st = open_sound(ctx, path, out);
+        if (!st || is_ours(st))
+            break;
+        wf_log(ctx, WEFT_LOG_WARN, "checkpoint %s is damaged and skipped: %s", path, weft_error());
+    }
+    if (!st && i < n - 1)
+        wf_log(ctx, WEFT_LOG_WARN, "falling back to the last good checkpoint, %s (step %lld)", path,
+               (long long)(*out)->m.data.step);
+    if (n && i < 0)
+        st = wf_err_wrap(WEFT_EPARSE, "%s: none of %lld checkpoints is sound; the oldest", dir,
+                         (long long)n);
+    wf_free(ctx, list);
+    return st;
+}

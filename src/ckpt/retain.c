@@ -1,0 +1,242 @@
+/* retain.c - which checkpoints stay, and the deleting of the others.
+ *
+ * The rule is a pure function of the list. Deleting begins only when the newest that stays has been read back whole;
+ * a checkpoint loses its name first (one rename, synced), so that none is ever seen half deleted. */
+#include <math.h>
+#include <stdio.h>
+
+#include "ckpt/ckpt.h"
+
+#define KEEP_LAST 5
+
+static weft_status check_policy(const weft_ckpt_policy *p)
+{
+    if (p->size && p->size != sizeof *p)
+        return wf_err(WEFT_EINVAL, "weft_ckpt_policy: size %zu, this library expects %zu", p->size,
+                      sizeof *p);
+    if ((p->keep_last < 0 && p->keep_last != WEFT_CKPT_ALL && p->keep_last != (int)WEFT_ZERO) ||
+        p->keep_best < 0 || isnan(p->keep_hours) || p->keep_hours < 0)
+        return wf_err(WEFT_EINVAL, "keep: last %d, best %d, hours %g: none may be negative",
+                      p->keep_last, p->keep_best, p->keep_hours);
+    return WEFT_OK;
+}
+
+/* Sound, and the last of its step. */
+static bool counts(int64_t n, const weft_ckpt_entry *e, int64_t i)
+{
+    if (e[i].error)
+        return false;
+    for (int64_t k = i + 1; k < n && e[k].step <= e[i].step; k++)
+        if (e[k].step == e[i].step && !e[k].error)
+            return false;
+    return true;
+}
+
+static void keep_last(int last, int64_t n, const weft_ckpt_entry *e, bool *keep)
+{
+    int64_t want = last == WEFT_CKPT_ALL ? n : last == (int)WEFT_ZERO ? 1 : last ? last : KEEP_LAST;
+
+    for (int64_t i = n - 1; i >= 0 && want > 0; i--)
+        if (counts(n, e, i)) {
+            keep[i] = true;
+            want--;
+        }
+}
+
+/* Is a better than b? Of equals the older is. */
+static bool better(const weft_ckpt_entry *a, const weft_ckpt_entry *b, bool highest)
+{
+    return highest ? a->metric > b->metric : a->metric < b->metric;
+}
+
+static void keep_best(const weft_ckpt_policy *p, int64_t n, const weft_ckpt_entry *e, bool *keep)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int64_t n_better = 0;
+
+        if (!counts(n, e, i) || !e[i].has_metric || isnan(e[i].metric))
+            continue;
+        for (int64_t k = 0; k < n; k++)
+            if (k != i && counts(n, e, k) && e[k].has_metric && !isnan(e[k].metric))
+                n_better += better(&e[k], &e[i], p->keep_highest) ||
+                            (k < i && !better(&e[i], &e[k], p->keep_highest));
+        if (n_better < p->keep_best)
+            keep[i] = true;
+    }
+}
+
+static void keep_hours(double hours, int64_t n, const weft_ckpt_entry *e, bool *keep)
+{
+    int64_t last = -1;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (!counts(n, e, i))
+            continue;
+        if (last >= 0 && (double)(e[i].time_ns - e[last].time_ns) < hours * 3600e9)
+            continue;
+        keep[i] = true;
+        last = i;
+    }
+}
+
+weft_status weft_ckpt_retain(const weft_ckpt_policy *policy, int64_t n,
+                             const weft_ckpt_entry *entry, bool *keep)
+{
+    static const weft_ckpt_policy defaults = {.size = sizeof defaults};
+    const weft_ckpt_policy *p = policy ? policy : &defaults;
+    weft_status st = check_policy(p);
+
+    if (st)
+        return st;
+    for (int64_t i = 0; i < n; i++)
+        keep[i] = entry[i].error != NULL;
+    keep_last(p->keep_last, n, entry, keep);
+    if (p->keep_best > 0)
+        keep_best(p, n, entry, keep);
+    if (p->keep_hours > 0)
+        keep_hours(p->keep_hours, n, entry, keep);
+    return WEFT_OK;
+}
+
+/* ---- deleting -------------------------------------------------------------------------------- */
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static weft_status grave(const char *dir, const char *path, char out[WF_CKPT_PATH])
+{
+    char name[WF_CKPT_NAME + 8];
+
+    snprintf(name, sizeof name, WF_CKPT_DEL "%.*s", WF_CKPT_NAME, last_part(path));
+    return wf_ckpt_join(out, dir, name);
+}
+
+/* Takes the names away, syncs, then the contents. */
+static weft_status delete_all(weft_ctx *ctx, const char *dir, int64_t n, const weft_ckpt_entry *e)
+{
+    const struct wf_fs *fs = ctx->fs;
+    char to[WF_CKPT_PATH];
+    weft_status st = WEFT_OK;
+    int rc;
+
+    for (int64_t i = 0; i < n && !st; i++) {
+        st = grave(dir, e[i].path, to);
+        if (!st)
+            st = wf_ckpt_remove(ctx, to);
+        if (st)
+            break;
+        rc = fs->rename(fs->arg, e[i].path, to);
+        if (rc)
+            st = wf_file_err(rc, e[i].path, "cannot delete");
+    }
+    if (!st)
+        st = wf_ckpt_sync_dir(ctx, dir);
+    for (int64_t i = 0; i < n && !st; i++) {
+        st = grave(dir, e[i].path, to);
+        if (!st)
+            st = wf_ckpt_remove(ctx, to);
+    }
+    return st;
+}
+
+/* Marks what does not verify, from the newest on until one does (or all, when asked); 0 when one does. */
+static weft_status verify_newest(weft_ctx *ctx, weft_ckpt_list *l, bool all, const char *verified)
+{
+    bool sound = false;
+    weft_status st = WEFT_OK;
+
+    for (int64_t i = l->n - 1; i >= 0 && (all || !sound); i--) {
+        weft_ckpt *c = NULL;
+
+        if (l->entry[i].error)
+            continue;
+        if (verified && !strcmp(verified, l->entry[i].path)) {
+            sound = true;
+            continue;
+        }
+        st = weft_ckpt_open(ctx, l->entry[i].path, &c);
+        if (!st)
+            st = weft_ckpt_verify(c);
+        weft_ckpt_close(c);
+        if (st == WEFT_ENOMEM || st == WEFT_ELIMIT)
+            return st;
+        if (st && !verified) /* a writer's thread keeps quiet: opening has said it */
+            wf_log(ctx, WEFT_LOG_WARN, "checkpoint %s is damaged: %s", l->entry[i].path,
+                   weft_error());
+        if (st)
+            l->entry[i].error = "does not verify";
+        sound = sound || !st;
+    }
+    return WEFT_OK;
+}
+
+weft_status wf_ckpt_prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *o,
+                          const char *verified, weft_ckpt_list **deleted)
+{
+    weft_ckpt_list *l = NULL;
+    bool *keep = NULL;
+    int64_t n = 0;
+    weft_status st = weft_ckpt_list_new(ctx, dir, o->monitor, &l);
+
+    if (!st)
+        st = verify_newest(ctx, l, o->damaged, verified);
+    if (st)
+        goto out;
+    keep = wf_alloc_n(ctx, l->n, sizeof *keep);
+    if (!keep) {
+        st = wf_err_nomem(ctx, (size_t)l->n, "list of checkpoints");
+        goto out;
+    }
+    st = weft_ckpt_retain(&o->keep, l->n, l->entry, keep);
+    if (st)
+        goto out;
+    /* The one just written stays, even when others of later steps lie there. */
+    for (int64_t i = 0; i < l->n && verified; i++)
+        keep[i] = keep[i] || !strcmp(verified, l->entry[i].path);
+    for (int64_t i = 0; i < l->n; i++)
+        if (!keep[i] || (o->damaged && l->entry[i].error))
+            l->entry[n++] = l->entry[i];
+    l->n = n;
+    if (!o->dry_run && n)
+        st = delete_all(ctx, dir, n, l->entry);
+    if (!st && deleted) {
+        *deleted = l;
+        l = NULL;
+    }
+out:
+    wf_free(ctx, keep);
+    weft_ckpt_list_free(ctx, l);
+    return st;
+}
+
+weft_status weft_ckpt_prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *opts,
+                            weft_ckpt_list **deleted)
+{
+    static const weft_ckpt_prune_opts defaults = {.size = sizeof defaults};
+    const weft_ckpt_prune_opts *o = opts ? opts : &defaults;
+    const struct wf_fs *fs = ctx->fs;
+    int fd = -1;
+    weft_status st;
+
+    if (o->size != sizeof *o)
+        return wf_err(WEFT_EINVAL, "weft_ckpt_prune_opts: size %zu, this library expects %zu",
+                      o->size, sizeof *o);
+    if (o->keep.keep_best > 0 && !o->monitor)
+        return wf_err(WEFT_EINVAL, "keep_best needs the name of a metric (monitor)");
+    if (!o->dry_run) {
+        st = wf_ckpt_lock(ctx, dir, &fd);
+        if (!st)
+            st = wf_ckpt_sweep(ctx, dir);
+        if (st)
+            goto out;
+    }
+    st = wf_ckpt_prune(ctx, dir, o, NULL, deleted);
+out:
+    if (fd >= 0)
+        fs->close(fs->arg, fd);
+    return st;
+}

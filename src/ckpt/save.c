@@ -1,0 +1,325 @@
+/* save.c - one checkpoint, from memory to its folder.
+ *
+ * Everything is written into DIR/.tmp-NAME, synced and read back; then one rename makes it NAME. So a folder with the
+ * name of a checkpoint was whole and right when it came to be, whenever the process was killed. A second checkpoint of
+ * a step gets a name of its own (…-2): nothing is ever replaced in place. */
+#include <stdio.h>
+
+#include "ckpt/ckpt.h"
+
+#define SHARD_BYTES ((int64_t)1 << 30)
+#define SHARD_HEADER (WF_ST_HEADER_MAX / 2) /* an estimate of its text stays below this */
+
+/* ---- what may be saved ----------------------------------------------------------------------- */
+
+static weft_status check_text(struct wf_map *seen, const char *what, const char *s)
+{
+    if (!s)
+        return wf_err(WEFT_EINVAL, "a %s has no name", what);
+    if (!wf_utf8_ok(s))
+        return wf_err(WEFT_EINVAL, "%s '%.80s': the name is not UTF-8", what, s);
+    if (wf_map_get(seen, s, NULL))
+        return wf_err(WEFT_EEXIST, "two %ss are called '%.80s'", what, s);
+    return wf_map_put(seen, s, 1);
+}
+
+static weft_status check_tensor(struct wf_map *seen, const weft_ckpt_tensor *t)
+{
+    weft_status st = check_text(seen, "tensor", t->name);
+    int64_t bytes = weft_tensor_bytes(&t->tensor);
+
+    if (st)
+        return st;
+    if (!strcmp(t->name, "__metadata__"))
+        return wf_err(WEFT_EINVAL, "a tensor cannot be called '__metadata__'");
+    if (t->section && !wf_utf8_ok(t->section))
+        return wf_err(WEFT_EINVAL, "tensor '%.80s': its section is not UTF-8", t->name);
+    if (!wf_st_dtype(t->tensor.dtype))
+        return wf_err(WEFT_EDTYPE, "tensor '%.80s': a checkpoint cannot hold %s", t->name,
+                      weft_dtype_name(t->tensor.dtype));
+    if (bytes < 0)
+        return wf_err(WEFT_ESHAPE, "tensor '%.80s': its shape is not known or overflows", t->name);
+    if (bytes && !t->tensor.data)
+        return wf_err(WEFT_EINVAL, "tensor '%.80s' has no data", t->name);
+    return WEFT_OK;
+}
+
+static weft_status check_blob(struct wf_map *seen, const weft_ckpt_blob *b)
+{
+    static const char ending[] = ".safetensors";
+    weft_status st = check_text(seen, "blob", b->name);
+    size_t n;
+
+    if (st)
+        return st;
+    n = strlen(b->name);
+    if (!wf_manifest_file_ok(b->name) ||
+        (n >= sizeof ending - 1 && !strcmp(b->name + n - (sizeof ending - 1), ending)))
+        return wf_err(WEFT_EINVAL,
+                      "blob '%.80s': the name must be letters, digits, '.', '_' and '-', and "
+                      "neither manifest.json nor end in .safetensors",
+                      b->name);
+    if (b->bytes < 0 || (b->bytes && !b->data))
+        return wf_err(WEFT_EINVAL, "blob '%s' has no data", b->name);
+    return WEFT_OK;
+}
+
+static weft_status check_pair(struct wf_map *seen, const weft_ckpt_pair *p)
+{
+    weft_status st = check_text(seen, "metadata key", p->key);
+
+    if (!st && (!p->value || !wf_utf8_ok(p->value)))
+        st = wf_err(WEFT_EINVAL, "metadata '%.80s': the value is not UTF-8", p->key);
+    return st;
+}
+
+weft_status wf_ckpt_check(weft_ctx *ctx, const weft_ckpt_data *d)
+{
+    struct wf_map seen[4];
+    weft_status st = WEFT_OK;
+
+    if (d->size != sizeof *d)
+        return wf_err(WEFT_EINVAL, "weft_ckpt_data: size %zu, this library expects %zu", d->size,
+                      sizeof *d);
+    if (d->step < 0 || d->epoch < 0 || d->time_ns < 0)
+        return wf_err(WEFT_EINVAL, "checkpoint: step %lld, epoch %lld, time %lld: none may be < 0",
+                      (long long)d->step, (long long)d->epoch, (long long)d->time_ns);
+    for (int i = 0; i < 4; i++)
+        wf_map_init(&seen[i], ctx);
+    for (int64_t i = 0; i < d->n_tensors && !st; i++)
+        st = check_tensor(&seen[0], &d->tensors[i]);
+    for (int64_t i = 0; i < d->n_blobs && !st; i++)
+        st = check_blob(&seen[1], &d->blobs[i]);
+    for (int64_t i = 0; i < d->n_metrics && !st; i++)
+        st = check_text(&seen[2], "metric", d->metrics[i].name);
+    for (int64_t i = 0; i < d->n_meta && !st; i++)
+        st = check_pair(&seen[3], &d->meta[i]);
+    for (int i = 0; i < 4; i++)
+        wf_map_free(&seen[i]);
+    return wf_err_wrap(st, "checkpoint of step %lld", (long long)d->step);
+}
+
+/* ---- shards ---------------------------------------------------------------------------------- */
+
+/* Gives every tensor its shard, in order; returns how many there are. */
+static int64_t plan_shards(struct wf_manifest *m, int64_t limit)
+{
+    const weft_ckpt_data *d = &m->data;
+    int64_t shard = 0, bytes = 0, text = 0;
+
+    for (int64_t i = 0; i < d->n_tensors; i++) {
+        int64_t b = weft_tensor_bytes(&d->tensors[i].tensor);
+        int64_t t = 6 * (int64_t)strlen(d->tensors[i].name) + 320;
+
+        if (text && (b > limit - bytes || t > SHARD_HEADER - text)) {
+            shard++;
+            bytes = text = 0;
+        }
+        m->place[i].file = shard;
+        bytes += wf_min_i64(b, limit);
+        text += t;
+    }
+    return d->n_tensors ? shard + 1 : 0;
+}
+
+/* What is being written. */
+struct job {
+    weft_ctx *ctx;
+    const char *dir; /* the temporary one */
+    struct wf_manifest m;
+    struct wf_st_item *items;
+    int64_t n_shards;
+};
+
+static weft_status write_shard(struct job *j, int64_t shard, int64_t *first)
+{
+    const weft_ckpt_data *d = &j->m.data;
+    struct wf_mf_file *f = &j->m.files[shard];
+    char path[WF_CKPT_PATH], step[24], number[24], count[24];
+    const weft_ckpt_pair meta[] = {
+        {"format", "weft"}, {"step", step}, {"shard", number}, {"shards", count}};
+    int64_t n = 0, begin = *first;
+    struct wf_out o;
+    weft_status st = wf_ckpt_join(path, j->dir, f->name);
+
+    snprintf(step, sizeof step, "%lld", (long long)d->step);
+    snprintf(number, sizeof number, "%lld", (long long)shard + 1);
+    snprintf(count, sizeof count, "%lld", (long long)j->n_shards);
+    for (int64_t i = begin; i < d->n_tensors && j->m.place[i].file == shard; i++, n++) {
+        const weft_tensor *t = &d->tensors[i].tensor;
+
+        j->items[i] = (struct wf_st_item){.name = d->tensors[i].name,
+                                          .type = wf_type_of(t->dtype, t->rank, t->dim),
+                                          .data = t->data};
+    }
+    if (!st)
+        st = wf_out_open(&o, j->ctx, path);
+    if (st)
+        return st;
+    st = wf_out_close(&o, wf_st_stream(&o, n, j->items + begin, WF_COUNT(meta), meta));
+    for (int64_t i = begin; i < begin + n; i++)
+        j->m.place[i].hash = j->items[i].hash;
+    f->bytes = o.bytes;
+    f->hash = wf_xxh64_end(&o.hash);
+    f->shard = true;
+    *first = begin + n;
+    return st;
+}
+
+static weft_status write_plain(struct job *j, const char *name, const void *data, int64_t bytes,
+                               struct wf_mf_file *f)
+{
+    char path[WF_CKPT_PATH];
+    struct wf_out o;
+    weft_status st = wf_ckpt_join(path, j->dir, name);
+
+    if (!st)
+        st = wf_out_open(&o, j->ctx, path);
+    if (st)
+        return st;
+    st = wf_out_close(&o, wf_out_write(&o, data, bytes, NULL));
+    if (f)
+        *f = (struct wf_mf_file){.name = name, .bytes = bytes, .hash = wf_xxh64_end(&o.hash)};
+    return st;
+}
+
+static weft_status write_files(struct job *j)
+{
+    struct wf_manifest *m = &j->m;
+    struct wf_buf text;
+    int64_t first = 0;
+    weft_status st = WEFT_OK;
+
+    for (int64_t s = 0; s < j->n_shards && !st; s++)
+        st = write_shard(j, s, &first);
+    for (int64_t i = 0; i < m->data.n_blobs && !st; i++)
+        st = write_plain(j, m->data.blobs[i].name, m->data.blobs[i].data, m->data.blobs[i].bytes,
+                         &m->files[j->n_shards + i]);
+    wf_buf_init(&text, j->ctx, WF_CKPT_MANIFEST_MAX);
+    if (!st)
+        st = wf_manifest_text(m, &text);
+    if (!st)
+        st = write_plain(j, WF_CKPT_MANIFEST, text.data, text.len, NULL);
+    for (int64_t i = 0; i < m->n_files && !st; i++)
+        m->bytes += m->files[i].bytes;
+    m->bytes += text.len;
+    wf_buf_free(&text);
+    return st ? st : wf_ckpt_sync_dir(j->ctx, j->dir);
+}
+
+/* The manifest as far as it is known before writing. */
+static weft_status prepare(struct job *j, const weft_ckpt_data *d, int64_t shard_bytes)
+{
+    struct wf_manifest *m = &j->m;
+    weft_ckpt_tensor *tensors;
+
+    m->data = *d;
+    m->library = weft_version();
+    tensors = wf_arena_alloc(&m->mem, (size_t)d->n_tensors * sizeof *tensors);
+    m->place = wf_arena_alloc(&m->mem, (size_t)d->n_tensors * sizeof *m->place);
+    j->items = wf_arena_alloc(&m->mem, (size_t)d->n_tensors * sizeof *j->items);
+    if (!tensors || !m->place || !j->items)
+        return wf_err_nomem(j->ctx, (size_t)d->n_tensors * sizeof *tensors, "manifest");
+    for (int64_t i = 0; i < d->n_tensors; i++) {
+        tensors[i] = d->tensors[i];
+        if (!tensors[i].section)
+            tensors[i].section = "param";
+    }
+    m->data.tensors = tensors;
+    j->n_shards = plan_shards(m, shard_bytes > 0 ? shard_bytes : SHARD_BYTES);
+    m->n_files = j->n_shards + d->n_blobs;
+    m->files = wf_arena_alloc(&m->mem, (size_t)m->n_files * sizeof *m->files);
+    if (!m->files)
+        return wf_err_nomem(j->ctx, (size_t)m->n_files * sizeof *m->files, "manifest");
+    for (int64_t s = 0; s < j->n_shards; s++) {
+        char name[80], *kept;
+
+        snprintf(name, sizeof name, "tensors-%05lld-of-%05lld.safetensors", (long long)s + 1,
+                 (long long)j->n_shards);
+        kept = wf_arena_strdup(&m->mem, name);
+        if (!kept)
+            return wf_err_nomem(j->ctx, sizeof name, "manifest");
+        m->files[s].name = kept;
+    }
+    return WEFT_OK;
+}
+
+/* ---- into place ------------------------------------------------------------------------------ */
+
+/* The first name of the step that is not taken. */
+static weft_status choose_name(weft_ctx *ctx, const char *dir, int64_t step,
+                               char name[WF_CKPT_NAME])
+{
+    struct wf_ckpt_name *list = NULL;
+    int64_t n = 0, attempt = 1;
+    weft_status st = wf_ckpt_scan(ctx, dir, &n, &list);
+
+    if (st)
+        return st;
+    for (int64_t i = 0; i < n; i++)
+        if (list[i].step == step && list[i].attempt >= attempt)
+            attempt = list[i].attempt + 1;
+    wf_free(ctx, list);
+    wf_ckpt_name_make(name, step, attempt);
+    return WEFT_OK;
+}
+
+static weft_status read_back(weft_ctx *ctx, const char *dir)
+{
+    weft_ckpt *c = NULL;
+    weft_status st = weft_ckpt_open(ctx, dir, &c);
+
+    if (!st)
+        st = weft_ckpt_verify(c);
+    weft_ckpt_close(c);
+    return wf_err_wrap(st, "read back");
+}
+
+weft_status wf_ckpt_write(weft_ctx *ctx, const char *dir, const weft_ckpt_data *d,
+                          int64_t shard_bytes, char path[WF_CKPT_PATH], int64_t *bytes)
+{
+    const struct wf_fs *fs = ctx->fs;
+    char name[WF_CKPT_NAME], tmp_name[WF_CKPT_NAME + 8], tmp[WF_CKPT_PATH];
+    struct job j = {.ctx = ctx, .dir = tmp};
+    weft_status st = choose_name(ctx, dir, d->step, name);
+    int rc;
+
+    wf_manifest_init(&j.m, ctx);
+    snprintf(tmp_name, sizeof tmp_name, WF_CKPT_TMP "%s", name);
+    if (!st)
+        st = wf_ckpt_join(tmp, dir, tmp_name);
+    if (!st)
+        st = wf_ckpt_join(path, dir, name);
+    if (!st)
+        st = prepare(&j, d, shard_bytes);
+    if (!st)
+        st = wf_ckpt_remove(ctx, tmp);
+    if (st)
+        goto out;
+    rc = fs->mkdir(fs->arg, tmp, 0777);
+    if (rc) {
+        st = wf_file_err(rc, tmp, "cannot create the folder");
+        goto out;
+    }
+    st = write_files(&j);
+    if (!st)
+        st = read_back(ctx, tmp);
+    if (!st) {
+        rc = fs->rename(fs->arg, tmp, path);
+        if (rc)
+            st = wf_file_err(rc, path, "cannot rename into place");
+    }
+    if (st) {
+        char why[1024];
+
+        snprintf(why, sizeof why, "%s", weft_error());
+        wf_ckpt_remove(ctx, tmp); /* gives the room back; what fails here is swept up later */
+        wf_err_set(why);
+        goto out;
+    }
+    *bytes = j.m.bytes;
+    st = wf_ckpt_sync_dir(ctx, dir);
+out:
+    wf_manifest_free(&j.m);
+    return wf_err_wrap(st, "checkpoint of step %lld", (long long)d->step);
+}

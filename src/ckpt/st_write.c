@@ -1,0 +1,187 @@
+/* st_write.c - the writer of safetensors files.
+ * Tensors stand by falling size of element, then by name, as other writers have it; the header is padded so that
+ * the data begins on 64 bytes: every tensor is aligned to its element. Data goes from its own memory to the file. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ckpt/ckpt.h"
+
+#define DATA_ALIGN 64
+
+static int by_size_and_name(const void *a, const void *b)
+{
+    const struct wf_st_item *x = *(struct wf_st_item *const *)a,
+                            *y = *(struct wf_st_item *const *)b;
+    int64_t dx = weft_dtype_size(x->type.dtype), dy = weft_dtype_size(y->type.dtype);
+
+    if (dx != dy)
+        return dx > dy ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static weft_status check_items(int64_t n, struct wf_st_item *const *order)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const struct wf_st_item *t = order[i];
+
+        if (!strcmp(t->name, "__metadata__"))
+            return wf_err(WEFT_EINVAL, "a tensor cannot be called '__metadata__'");
+        if (!wf_st_dtype(t->type.dtype))
+            return wf_err(WEFT_EDTYPE, "tensor '%.80s': safetensors has no %s", t->name,
+                          weft_dtype_name(t->type.dtype));
+        if (wf_type_bytes(&t->type) < 0)
+            return wf_err(WEFT_ESHAPE, "tensor '%.80s': its shape is not known or overflows",
+                          t->name);
+        if (!t->data && wf_type_bytes(&t->type))
+            return wf_err(WEFT_EINVAL, "tensor '%.80s' has no data", t->name);
+    }
+    return WEFT_OK;
+}
+
+/* Names alike stand side by side only among tensors of one size: look at all of them. */
+static weft_status check_names(weft_ctx *ctx, int64_t n, struct wf_st_item *const *order)
+{
+    struct wf_map seen;
+    weft_status st = WEFT_OK;
+
+    wf_map_init(&seen, ctx);
+    for (int64_t i = 0; i < n && !st; i++)
+        st = wf_map_get(&seen, order[i]->name, NULL)
+                 ? wf_err(WEFT_EEXIST, "two tensors are called '%.80s'", order[i]->name)
+                 : wf_map_put(&seen, order[i]->name, i);
+    wf_map_free(&seen);
+    return st;
+}
+
+static void add_meta(struct wf_buf *b, int64_t n_meta, const weft_ckpt_pair *meta)
+{
+    wf_buf_printf(b, "\"__metadata__\":{");
+    for (int64_t i = 0; i < n_meta; i++) {
+        wf_buf_printf(b, "%s", i ? "," : "");
+        wf_json_text(b, meta[i].key);
+        wf_buf_printf(b, ":");
+        wf_json_text(b, meta[i].value);
+    }
+    wf_buf_printf(b, "}");
+}
+
+static void add_item(struct wf_buf *b, const struct wf_st_item *t, int64_t *at)
+{
+    int64_t end = *at + wf_type_bytes(&t->type);
+
+    wf_json_text(b, t->name);
+    wf_buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", wf_st_dtype(t->type.dtype));
+    for (int k = 0; k < t->type.rank; k++)
+        wf_buf_printf(b, "%s%lld", k ? "," : "", (long long)t->type.dim[k]);
+    wf_buf_printf(b, "],\"data_offsets\":[%lld,%lld]}", (long long)*at, (long long)end);
+    *at = end;
+}
+
+static weft_status add_header(struct wf_buf *b, int64_t n, struct wf_st_item *const *order,
+                              int64_t n_meta, const weft_ckpt_pair *meta)
+{
+    int64_t at = 0, length;
+    unsigned char le[8] = {0};
+
+    wf_buf_add(b, le, 8);
+    wf_buf_printf(b, "{");
+    if (n_meta)
+        add_meta(b, n_meta, meta);
+    for (int64_t i = 0; i < n && !b->st; i++) {
+        wf_buf_printf(b, "%s", i || n_meta ? "," : "");
+        add_item(b, order[i], &at);
+    }
+    wf_buf_printf(b, "}");
+    while (!b->st && b->len % DATA_ALIGN)
+        wf_buf_add(b, " ", 1);
+    if (b->st)
+        return wf_err_wrap(b->st, "safetensors header");
+    length = b->len - 8;
+    for (int i = 0; i < 8; i++)
+        b->data[i] = (char)((uint64_t)length >> (8 * i));
+    return WEFT_OK;
+}
+
+weft_status wf_st_stream(struct wf_out *o, int64_t n, struct wf_st_item *items, int64_t n_meta,
+                         const weft_ckpt_pair *meta)
+{
+    weft_ctx *ctx = o->ctx;
+    struct wf_st_item **order = wf_alloc_n(ctx, n, sizeof *order);
+    struct wf_buf head;
+    weft_status st;
+
+    if (!order)
+        return wf_err_nomem(ctx, (size_t)n * sizeof *order, "tensors of a file");
+    wf_buf_init(&head, ctx, WF_ST_HEADER_MAX);
+    for (int64_t i = 0; i < n; i++)
+        order[i] = &items[i];
+    qsort(order, (size_t)n, sizeof *order, by_size_and_name);
+    st = check_items(n, order);
+    if (!st)
+        st = check_names(ctx, n, order);
+    if (!st)
+        st = add_header(&head, n, order, n_meta, meta);
+    if (!st)
+        st = wf_out_write(o, head.data, head.len, NULL);
+    for (int64_t i = 0; i < n && !st; i++) {
+        struct wf_xxh64 hash;
+
+        wf_xxh64_init(&hash);
+        st = wf_out_write(o, order[i]->data, wf_type_bytes(&order[i]->type), &hash);
+        order[i]->hash = wf_xxh64_end(&hash);
+    }
+    wf_buf_free(&head);
+    wf_free(ctx, order);
+    return st;
+}
+
+/* Puts the finished temporary in place, or takes it away. */
+static weft_status finish(weft_ctx *ctx, weft_status st, const char *tmp, const char *path)
+{
+    const struct wf_fs *fs = ctx->fs;
+    int rc;
+
+    if (!st) {
+        rc = fs->rename(fs->arg, tmp, path);
+        if (!rc)
+            return wf_ckpt_sync_parent(ctx, path);
+        st = wf_file_err(rc, path, "cannot rename into place");
+    }
+    fs->unlink(fs->arg, tmp);
+    return st;
+}
+
+weft_status weft_st_write(weft_ctx *ctx, const char *path, int64_t n, const char *const *names,
+                          const weft_tensor *tensors, int64_t n_meta, const char *const *keys,
+                          const char *const *values)
+{
+    struct wf_st_item *items = wf_alloc_n(ctx, n, sizeof *items);
+    weft_ckpt_pair *meta = wf_alloc_n(ctx, n_meta, sizeof *meta);
+    char tmp[WF_CKPT_PATH];
+    struct wf_out o;
+    weft_status st = WEFT_OK;
+
+    if (n < 0 || n_meta < 0)
+        st = wf_err(WEFT_EINVAL, "%s: a negative count", path);
+    else if (!items || !meta)
+        st = wf_err_nomem(ctx, (size_t)n * sizeof *items + (size_t)n_meta * sizeof *meta, path);
+    else if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
+        st = wf_err(WEFT_EINVAL, "path too long: %.80s…", path);
+    for (int64_t i = 0; i < n && !st; i++)
+        items[i] = (struct wf_st_item){
+            .name = names[i],
+            .type = wf_type_of(tensors[i].dtype, tensors[i].rank, tensors[i].dim),
+            .data = tensors[i].data,
+        };
+    for (int64_t i = 0; i < n_meta && !st; i++)
+        meta[i] = (weft_ckpt_pair){keys[i], values[i]};
+    if (!st)
+        st = wf_out_open(&o, ctx, tmp);
+    if (!st) {
+        st = wf_out_close(&o, wf_st_stream(&o, n, items, n_meta, meta));
+        st = finish(ctx, st, tmp, path);
+    }
+    wf_free(ctx, meta);
+    wf_free(ctx, items);
+    return st;
+}
