@@ -254,7 +254,7 @@ weft_status weft_ckpt_load(weft_ckpt *c, const char *name, const weft_tensor *in
     for (int64_t k = 0; k < n && words; k++)
         words[k] = d->tensors[k].name;
     if (words)
-        near = wf_nearest(name, words, (int)n);
+        near = weft_nearest(name, words, (int)n);
     wf_free(c->ctx, words);
     return wf_err(WEFT_ENOENT, "%s: no tensor '%.80s'%s%s%s", c->path, name,
                   near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
