@@ -236,10 +236,37 @@ static void bombs_are_refused(void **state)
     int64_t before = weft_ctx_memory_peak(ctx);
 
     (void)state;
+    if (!can_pack(WEFT_COMPRESSION_GZIP))
+        skip();
     assert_int_equal(weft_idx_read(ctx, put_file("bomb.gz", packed, n), &back), WEFT_ELIMIT);
     assert_non_null(strstr(weft_error(), "bomb"));
     assert_true(weft_ctx_memory_peak(ctx) - before < 10 << 20);
     free(packed);
+}
+
+static void unpacking_stays_within_the_memory_limit(void **state)
+{
+    float *x = filled(WEFT_F32, 200000);
+    weft_tensor t = weft_view(WEFT_F32, x, 1, (int64_t[]){200000}), back;
+    size_t n, n_packed;
+    char *plain, *packed;
+    weft_ctx *small;
+
+    (void)state;
+    if (!can_pack(WEFT_COMPRESSION_GZIP))
+        skip();
+    assert_int_equal(weft_idx_write(ctx, in_scratch("limit.idx"), &t), 0);
+    plain = get_file(in_scratch("limit.idx"), &n);
+    packed = pack(WEFT_COMPRESSION_GZIP, plain, n, &n_packed);
+    assert_int_equal(
+        weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .memory_limit = 600000), &small), 0);
+    assert_int_equal(weft_idx_read(small, put_file("limit.gz", packed, n_packed), &back),
+                     WEFT_ELIMIT);
+    assert_non_null(strstr(weft_error(), "limit.gz"));
+    weft_ctx_free(small);
+    free(packed);
+    free(plain);
+    free(x);
 }
 
 /* ---- views, order, positions ----------------------------------------------------------------- */
@@ -518,6 +545,7 @@ int main(void)
         TEST(npz_arrays_are_columns),
         TEST(packed_files_are_unpacked),
         TEST(bombs_are_refused),
+        TEST(unpacking_stays_within_the_memory_limit),
         TEST(consecutive_rows_are_views),
         TEST(same_elements_everywhere),
         TEST(a_file_that_shrinks_is_an_error),

@@ -11,6 +11,10 @@
 #include "drain_support.h"
 #include "files_support.h"
 
+#ifdef WF_HAVE_JPEG
+#include <jpeglib.h>
+#endif
+
 #define GOLDEN WF_TEST_DIR "/golden/data/"
 
 static weft_ctx *ctx;
@@ -301,54 +305,122 @@ static void small_targets_are_decoded_at_a_smaller_scale(void **state)
     free(bytes);
 }
 
-/* A box, decoded alone, is the same as that box of the whole image. */
+#ifdef WF_HAVE_JPEG
+/* A JPEG of noise and waves, with chroma at 1/h, 1/v; malloc'd. */
+static unsigned char *encode(int64_t height, int64_t width, int h, int v, bool progressive,
+                             unsigned long *n)
+{
+    struct jpeg_compress_struct c;
+    struct jpeg_error_mgr err;
+    unsigned char *out = NULL, *row = malloc((size_t)width * 3);
+
+    c.err = jpeg_std_error(&err);
+    jpeg_create_compress(&c);
+    jpeg_mem_dest(&c, &out, n);
+    c.image_height = (JDIMENSION)height;
+    c.image_width = (JDIMENSION)width;
+    c.input_components = 3;
+    c.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&c);
+    c.comp_info[0].h_samp_factor = h;
+    c.comp_info[0].v_samp_factor = v;
+    if (progressive)
+        jpeg_simple_progression(&c);
+    jpeg_start_compress(&c, TRUE);
+    for (int64_t y = 0; y < height; y++) {
+        for (int64_t i = 0; i < width * 3; i++)
+            row[i] =
+                (unsigned char)((i * i / 90 + y * (i % 3 + 2) + (i * 2654435761u >> 27)) & 255);
+        jpeg_write_scanlines(&c, &row, 1);
+    }
+    jpeg_finish_compress(&c);
+    jpeg_destroy_compress(&c);
+    free(row);
+    return out;
+}
+
+/* Boxes of an image, each decoded alone, are the same as those boxes of the whole image, at every scale. */
+static void check_boxes(struct wf_decoder *dec, const void *bytes, int64_t n, int64_t h, int64_t w,
+                        int shrink)
+{
+    int64_t sh = (h + shrink - 1) / shrink, sw = (w + shrink - 1) / shrink;
+    uint8_t *whole = malloc((size_t)(sh * sw * 3)), *part = malloc((size_t)(sh * sw * 3));
+    struct wf_sink s = {.box = {0, 0, sh, sw}, .c = 3, .to = {sh, sw, 3, WEFT_U8, whole}};
+
+    assert_int_equal(wf_jpeg_decode(dec, bytes, n, false, shrink, &s), 0);
+    for (int64_t i = 0; i < 40; i++) {
+        struct wf_box b = {.y = i * 37 % sh, .x = i * 59 % sw};
+
+        b.h = 1 + i * 29 % (sh - b.y);
+        b.w = 1 + i * 43 % (sw - b.x);
+        s.box = b;
+        s.to = (struct wf_image){b.h, b.w, 3, WEFT_U8, part};
+        assert_int_equal(wf_jpeg_decode(dec, bytes, n, false, shrink, &s), 0);
+        for (int64_t y = 0; y < b.h; y++)
+            if (memcmp(part + y * b.w * 3, whole + ((b.y + y) * sw + b.x) * 3, (size_t)b.w * 3))
+                fail_msg("1/%d: row %d of the box %dx%d at %d,%d differs", shrink, (int)y, (int)b.h,
+                         (int)b.w, (int)b.y, (int)b.x);
+    }
+    free(whole);
+    free(part);
+}
+
 static void only_the_box_is_decoded(void **state)
 {
-    static const char *const files[] = {"rgb420.jpg",      "rgb422.jpg", "rgb444.jpg",
-                                        "progressive.jpg", "rgb.png",    "interlaced.png"};
+    static const int factors[][2] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}};
+    struct wf_decoder *dec;
 
     (void)state;
-    for (int i = 0; i < 6; i++)
-        for (int64_t seed = 0; seed < 12; seed++) {
-            struct wf_image_plan p;
-            struct wf_image_info info;
-            struct wf_image whole, part = {.dtype = WEFT_U8, .c = 3};
-            struct wf_decoder *dec;
-            struct wf_sink s;
-            char path[512], *bytes;
-            size_t n;
-            int64_t y, x;
+    assert_int_equal(wf_decoder_new(ctx, &dec), 0);
+    for (int i = 0; i < 10; i++) {
+        unsigned long n = 0;
+        unsigned char *bytes = encode(131, 203, factors[i / 2][0], factors[i / 2][1], i % 2, &n);
 
-            snprintf(path, sizeof path, GOLDEN "%s", files[i]);
-            bytes = get_file(path, &n);
-            assert_int_equal(wf_image_plan(WEFT_OPTS(weft_image_opts, .channels = 3), &p), 0);
-            assert_int_equal(wf_decoder_new(ctx, &dec), 0);
-            assert_int_equal(wf_image_probe(bytes, (int64_t)n, &info), 0);
-            assert_int_equal(wf_image_size(&p, &info, &whole), 0);
-            whole.data = malloc((size_t)wf_image_bytes(&whole));
-            assert_int_equal(
-                wf_image_decode(dec, &p, &info, bytes, (int64_t)n, (struct wf_at){0, 0}, &whole),
-                0);
-            y = seed * 5 % (whole.h - 4);
-            x = seed * 7 % (whole.w - 5);
-            part.h = 1 + seed * 3 % (whole.h - y);
-            part.w = 1 + seed * 11 % (whole.w - x);
-            part.data = malloc((size_t)wf_image_bytes(&part));
-            s = (struct wf_sink){.box = {y, x, part.h, part.w}, .c = 3, .to = part};
-            if (info.format == WF_JPEG)
-                assert_int_equal(wf_jpeg_decode(dec, bytes, (int64_t)n, false, 1, &s), 0);
-            else
-                assert_int_equal(wf_png_decode(dec, bytes, (int64_t)n, &s), 0);
-            for (int64_t r = 0; r < part.h; r++)
-                if (memcmp((char *)part.data + r * part.w * 3,
-                           (char *)whole.data + ((y + r) * whole.w + x) * 3, (size_t)part.w * 3))
-                    fail_msg("%s: row %d of the box %dx%d at %d,%d differs", files[i], (int)r,
-                             (int)part.h, (int)part.w, (int)y, (int)x);
-            wf_decoder_free(dec);
-            free(whole.data);
-            free(part.data);
-            free(bytes);
-        }
+        for (int shrink = 1; shrink <= 8; shrink *= 2)
+            check_boxes(dec, bytes, (int64_t)n, 131, 203, shrink);
+        free(bytes);
+    }
+    wf_decoder_free(dec);
+}
+#endif
+
+/* Encoded bytes as they come from records: a sample each, the third damaged. */
+static weft_status bytes_of(void *arg, int64_t id, weft_sample *s)
+{
+    size_t n;
+    char path[512], *bytes;
+    weft_status st;
+
+    (void)arg;
+    snprintf(path, sizeof path, GOLDEN "%s", id % 2 ? "rgb.png" : "rgb420.jpg");
+    bytes = get_file(path, &n);
+    st = weft_sample_text(s, 0, 0, bytes, (int64_t)(id == 2 ? n / 2 : n));
+    free(bytes);
+    return st;
+}
+
+static void columns_of_bytes_are_decoded(void **state)
+{
+    weft_column col = {.name = "photo", .dtype = WEFT_STR};
+    weft_image_opts o = {.size = sizeof o, .channels = 3};
+    const weft_column *columns;
+    weft_ds s = weft_ds_get(d, 1, &col, 5, bytes_of, NULL);
+    weft_iter *it;
+    weft_batch *b;
+    int n = 0;
+
+    (void)state;
+    assert_int_equal(weft_iter_new(d, weft_ds_decode_image(d, s, "photo", &o), NULL, &it), 0);
+    while (!weft_iter_next(it, &b))
+        weft_batch_free(b);
+    assert_non_null(strstr(weft_error(), "corrupt JPEG"));
+    weft_iter_free(it);
+    o.on_error = WEFT_ON_ERROR_SKIP;
+    s = weft_ds_decode_image(d, s, "photo", &o);
+    assert_int_equal(weft_ds_columns(d, s, &n, &columns), 0);
+    assert_int_equal(columns[0].rank, 3);
+    assert_int_equal(columns[0].dtype, WEFT_U8);
+    assert_int_equal(check_same_everywhere(ctx, d, s), 4);
 }
 
 static void resizing_has_the_same_bits_at_every_level(void **state)
@@ -679,6 +751,7 @@ int main(void)
         TEST(decoding_at_a_smaller_scale_averages),
         TEST(small_targets_are_decoded_at_a_smaller_scale),
         TEST(only_the_box_is_decoded),
+        TEST(columns_of_bytes_are_decoded),
 #endif
         TEST(resizing_has_the_same_bits_at_every_level),
         TEST(a_whole_turn_changes_nothing_and_a_half_one_is_two_flips),
