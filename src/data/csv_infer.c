@@ -129,23 +129,29 @@ static weft_status names_numbered(weft_data *d, int n, struct wf_spec_names *nam
     return st;
 }
 
-/* A field without a name is called by its place, "c3". */
+/* A field without a name is called by its place, "c3". Blanks around a name are not part of it. */
 static const char *name_of(weft_data *d, const struct wf_row_format *f, const struct wf_csv_span *s,
                            int i)
 {
     char text[24];
+    const char *p = s->p;
+    int64_t n = s->n;
     char *copy = NULL;
 
-    if (s->n == 0) {
+    for (; n > 0 && (*p == ' ' || *p == '\t'); n--)
+        p++;
+    while (n > 0 && (p[n - 1] == ' ' || p[n - 1] == '\t'))
+        n--;
+    if (n == 0) {
         snprintf(text, sizeof text, "c%d", i);
         return wf_table_text(d, text, (int64_t)strlen(text));
     }
-    if (wf_table_alloc(d, s->n + 1, 1, &copy))
+    if (wf_table_alloc(d, n + 1, 1, &copy))
         return NULL;
     if (s->doubled)
-        copy[wf_csv_undouble(s->p, s->n, f->quote, copy)] = 0;
+        copy[wf_csv_undouble(p, n, f->quote, copy)] = 0;
     else
-        memcpy(copy, s->p, (size_t)s->n);
+        memcpy(copy, p, (size_t)n);
     return copy;
 }
 

@@ -13,9 +13,11 @@
 
 #include "../support/counting.h"
 #include "base/base.h"
+#include "data/dl.h"
 #include "weft/weft.h"
 
-static char dir[] = "table-XXXXXX", csv_path[64], svm_path[64], out_path[64];
+static char dir[] = "table-XXXXXX", csv_path[64], svm_path[64], out_path[64], db_path[64];
+static bool has_sqlite;
 
 /* ---- a file system whose n-th call fails ----------------------------------------------------- */
 
@@ -123,7 +125,10 @@ static weft_ds build(weft_data *d, int what)
     case 1:
         return weft_ds_csv(d, csv_path, WEFT_OPTS(weft_csv_opts, .index = true, .types = "*:str"));
     case 2: return weft_ds_libsvm(d, svm_path, NULL);
-    default: return weft_ds_libsvm(d, svm_path, WEFT_OPTS(weft_libsvm_opts, .dense_width = 20));
+    case 3: return weft_ds_libsvm(d, svm_path, WEFT_OPTS(weft_libsvm_opts, .dense_width = 20));
+    default:
+        return weft_ds_sqlite(d, db_path, "SELECT * FROM t ORDER BY a",
+                              WEFT_OPTS(weft_sql_opts, .defaults = "s:none", .label = "a"));
     }
 }
 
@@ -172,7 +177,7 @@ static weft_status whole_life(const weft_allocator *mem, const struct wf_fs *fs,
     return st;
 }
 
-enum { N_KINDS = 5 };
+enum { N_KINDS = 5 }; /* and SQLite, which reads files by itself */
 
 static void check_output(bool written)
 {
@@ -197,7 +202,7 @@ static void put(const char *path, const char *text)
 static void every_allocation_fails_in_turn(void **s)
 {
     (void)s;
-    for (int what = 0; what < N_KINDS; what++) {
+    for (int what = 0; what < N_KINDS + has_sqlite; what++) {
         struct counting c = {0};
         weft_allocator mem = counting_allocator(&c);
         int64_t total;
@@ -254,6 +259,39 @@ static void every_file_call_fails_in_turn(void **s)
     }
 }
 
+static bool make_database(void)
+{
+    struct calls {
+        int (*open)(const char *, void **);
+        int (*exec)(void *, const char *, void *, void *, char **);
+        int (*close)(void *);
+    } f;
+    static const struct wf_dl_call list[] = {{"sqlite3_open", offsetof(struct calls, open)},
+                                             {"sqlite3_exec", offsetof(struct calls, exec)},
+                                             {"sqlite3_close", offsetof(struct calls, close)}};
+    static const char *const files[] = {"libsqlite3.so.0", NULL};
+    void *db;
+
+#ifndef WF_HAVE_SQLITE
+    print_message("skipped: this build has no SQLite\n");
+    return false;
+#endif
+    if (wf_dl_load(files, "libsqlite3-0", list, 3, &f)) {
+        print_message("without SQLite: %s\n", weft_error());
+        return false;
+    }
+    assert_int_equal(f.open(db_path, &db), 0);
+    assert_int_equal(
+        f.exec(
+            db,
+            "CREATE TABLE t(a INT, x REAL, s TEXT); WITH RECURSIVE k(i) AS (SELECT 0 UNION ALL "
+            "SELECT i + 1 FROM k WHERE i < 99) INSERT INTO t SELECT i, i / 2.0, 'text' || i FROM k",
+            NULL, NULL, NULL),
+        0);
+    f.close(db);
+    return true;
+}
+
 static int set_up(void **s)
 {
     FILE *f;
@@ -264,6 +302,8 @@ static int set_up(void **s)
     snprintf(csv_path, sizeof csv_path, "%s/t.csv", dir);
     snprintf(svm_path, sizeof svm_path, "%s/t.svm", dir);
     snprintf(out_path, sizeof out_path, "%s/o.csv", dir);
+    snprintf(db_path, sizeof db_path, "%s/t.db", dir);
+    has_sqlite = make_database();
     f = fopen(csv_path, "wb");
     fprintf(f, "a,b,s\n");
     for (int i = 0; i < 100; i++)
@@ -281,6 +321,7 @@ static int tear_down(void **s)
     unlink(csv_path);
     unlink(svm_path);
     unlink(out_path);
+    unlink(db_path);
     return rmdir(dir);
 }
 

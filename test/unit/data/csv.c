@@ -199,6 +199,8 @@ static void without_header_columns_are_numbered_or_named(void **s)
            "<x>\n<y>\n");
     expect(put("a.csv", "q,q\n1,x\n"), WEFT_OPTS(weft_csv_opts, .names = "n,s"), "1|<x>\n");
     expect(put("a.csv", "a,b,c\n1,2,3\n"), WEFT_OPTS(weft_csv_opts, .select = "#2,#0"), "3|1\n");
+    expect(put("a.csv", "a, b ,,\"d\"\"\"\n1,2,3,4\n"),
+           WEFT_OPTS(weft_csv_opts, .select = "b, c2, d\""), "2|3|4\n");
 }
 
 static void a_table_of_one_column(void **s)

@@ -62,6 +62,10 @@ static int set_up(void **s)
     (void)s;
     if (!mkdtemp(dir) || weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 2), &ctx))
         return 1;
+#ifndef WF_HAVE_PQ
+    print_message("skipped: this build has no PostgreSQL (libpq-dev)\n");
+    return 0;
+#endif
     rc = shell(start_server);
     if (rc != 0 && WEXITSTATUS(rc) == 77) {
         print_message(

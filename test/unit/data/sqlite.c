@@ -34,6 +34,10 @@ static bool make_database(const char *const *sql)
     struct calls f;
     void *db;
 
+#ifndef WF_HAVE_SQLITE
+    print_message("skipped: this build has no SQLite\n");
+    return false;
+#endif
     if (wf_dl_load(files, "libsqlite3-0", list, 3, &f)) {
         print_message("skipped: %s\n", weft_error());
         return false;
