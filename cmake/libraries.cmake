@@ -4,14 +4,15 @@
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(yaml REQUIRED IMPORTED_TARGET yaml-0.1)
 find_package(ZLIB)
 set(WEFT_ONEDNN AUTO CACHE STRING "use oneDNN: AUTO (when its headers are found), ON or OFF")
 set_property(CACHE WEFT_ONEDNN PROPERTY STRINGS AUTO ON OFF)
 
-set(WEFT_LINK_LIBRARIES PkgConfig::jansson Threads::Threads m ${CMAKE_DL_LIBS})
-set(WEFT_PC_REQUIRES jansson)
-set(WEFT_PC_TARGETS jansson) # PkgConfig:: names, in the order of their modules in WEFT_PC_MODULES
-set(WEFT_PC_MODULES jansson)
+set(WEFT_LINK_LIBRARIES PkgConfig::jansson PkgConfig::yaml Threads::Threads m ${CMAKE_DL_LIBS})
+set(WEFT_PC_REQUIRES jansson yaml-0.1)
+set(WEFT_PC_TARGETS jansson yaml) # PkgConfig:: names, in the order of their modules in WEFT_PC_MODULES
+set(WEFT_PC_MODULES jansson yaml-0.1)
 set(WEFT_PC_LIBS "-pthread -lm")
 
 set(WEFT_ZLIB "")

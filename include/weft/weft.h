@@ -9,6 +9,7 @@
  *   fn.h      functions: planning and running
  *   model.h   layers and models
  *   check.h   gradient check
+ *   train.h   compile, fit, evaluate, predict, callbacks
  *   ckpt.h    safetensors files and checkpoints
  *   data.h    datasets: pipelines that feed a trainer
  *   data_array.h, data_image.h, data_feature.h: arrays and images in files, columns prepared for a model
@@ -36,5 +37,6 @@
 #include "weft/ops.h"
 #include "weft/optim.h"
 #include "weft/tensor.h"
+#include "weft/train.h"
 
 #endif

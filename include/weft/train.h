@@ -1,0 +1,169 @@
+/* weft/train.h - training: compile, fit, evaluate, predict, callbacks.
+ *
+ *   weft_trainer *t;
+ *   weft_compile(m, WEFT_OPTS(weft_compile_opts, .optimizer = "adam",
+ *                             .loss = "sparse_categorical_crossentropy from_logits=true",
+ *                             .metrics = "accuracy"), &t);
+ *   weft_fit(t, d, train, WEFT_OPTS(weft_fit_opts, .epochs = 5, .batch = 64, .validation = test), NULL);
+ *
+ * Words mean what they mean in Keras: epochs, steps_per_epoch, validation_split, partial batches, epoch averages. Data
+ * comes from a dataset (weft/data.h): columns named as the model's inputs are fed to them (with one input, the only
+ * feature column), label columns to the losses (by the name of the output, or in order), a weight column weighs
+ * samples. A trainer is used by one thread at a time; the model outlives it. */
+#ifndef WEFT_TRAIN_H
+#define WEFT_TRAIN_H
+
+#include "weft/data.h"
+#include "weft/fn.h"
+#include "weft/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_trainer weft_trainer;
+
+typedef struct weft_compile_opts {
+    size_t size;
+    const char *optimizer; /* "adam learning_rate=0.001 clipnorm=1"; NULL: "rmsprop" */
+    const char *schedule; /* "cosine decay_steps=1000 …" in place of a constant rate; NULL: none */
+    const char *
+        loss; /* a loss, or one for each output with semicolons between; NULL: only what layers add */
+    const double *loss_weights; /* one for each output; NULL: all 1 */
+    const char *metrics;        /* with commas; semicolons between outputs. Not weighted */
+    const char *weighted_metrics;
+    int n_class_weights; /* labels below it weigh class_weights[label] */
+    const double *class_weights;
+    int shards; /* logical shards of a step, 0: 1; the bits depend on it, and not on who computes them */
+    int accumulate; /* batches whose gradients are added before an update; 0: 1 */
+    const char
+        *precision; /* "f32" (NULL), "bf16" or "f16": what layers compute in; masters stay f32 */
+    const char *strategy; /* NULL or "local" */
+    bool trap_numerics;   /* fail at the op that makes a NaN or an infinity */
+} weft_compile_opts;
+
+/* The optimizer's state starts anew; weights that the model was given before are kept. */
+WEFT_API weft_status weft_compile(weft_model *m, const weft_compile_opts *opts, weft_trainer **out);
+WEFT_API void weft_trainer_free(weft_trainer *t);
+WEFT_API weft_model *weft_trainer_model(const weft_trainer *t);
+
+/* ---- logs and callbacks ---------------------------------------------------------------------- */
+
+/* Names and values: loss, accuracy, val_loss, … Borrowed. */
+typedef struct weft_logs {
+    int n;
+    const char *const *name;
+    const double *value;
+} weft_logs;
+WEFT_API double weft_logs_get(const weft_logs *logs, const char *name); /* NaN when there is none */
+
+/* All functions may be NULL. Epochs and batches count from 0. A failure ends training with that status. A callback that has
+ * state gives it to checkpoints, so that a resumed run goes on as if nothing had happened. */
+typedef struct weft_callback {
+    size_t size;
+    void *arg;
+    const char *name; /* of its state in checkpoints */
+    weft_status (*train_begin)(void *arg, weft_trainer *t);
+    weft_status (*train_end)(void *arg, weft_trainer *t, const weft_logs *logs);
+    weft_status (*epoch_begin)(void *arg, weft_trainer *t, int64_t epoch);
+    weft_status (*epoch_end)(void *arg, weft_trainer *t, int64_t epoch, const weft_logs *logs);
+    weft_status (*batch_end)(void *arg, weft_trainer *t, int64_t batch, const weft_logs *logs);
+    weft_status (*save)(void *arg, char **state, int64_t *n); /* freed with weft_text_free */
+    weft_status (*restore)(void *arg, const char *state, int64_t n);
+    void (*free)(void *arg);
+} weft_callback;
+
+/* The built-in ones, with Keras' names and arguments: "EarlyStopping patience=3 restore_best_weights=true",
+ * "ReduceLROnPlateau factor=0.2", "CSVLogger filename=log.csv", "TerminateOnNaN", "ModelCheckpoint filepath=…". */
+WEFT_API weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_callback *out);
+WEFT_API void weft_callback_free(weft_callback *cb);
+WEFT_API bool weft_callback_at(int i, const char **name, const char **attrs, const char **doc);
+
+/* For callbacks and signal handlers. stop: after the present batch; with checkpoints, one is written first. */
+WEFT_API void weft_trainer_stop(weft_trainer *t);
+WEFT_API bool weft_trainer_stopped(const weft_trainer *t);
+WEFT_API int64_t weft_trainer_step(const weft_trainer *t); /* updates so far */
+WEFT_API double weft_trainer_rate(const weft_trainer *t);  /* the learning rate of the next step */
+WEFT_API weft_status weft_trainer_set_rate(weft_trainer *t, double rate); /* not with a schedule */
+
+/* ---- fit, evaluate, predict ------------------------------------------------------------------ */
+
+/* What fit recorded: a row an epoch. */
+typedef struct weft_history {
+    int n_names;
+    const char **name;
+    int64_t n_epochs;
+    double *value; /* [n_epochs][n_names]; NaN where an epoch had none */
+    void *inside;
+} weft_history;
+WEFT_API void weft_history_free(weft_history *h);
+
+typedef struct weft_fit_opts {
+    size_t size;
+    int64_t epochs; /* the last epoch's number + 1, as in Keras; 0: 1 */
+    int64_t initial_epoch;
+    int64_t batch;           /* of a dataset that is not batched; 0: 32 */
+    bool no_shuffle;         /* of a dataset that is not batched */
+    uint64_t seed;           /* of that shuffle */
+    int64_t steps_per_epoch; /* 0: the dataset's. Needed for an endless one */
+    weft_ds validation;      /* of the same pipeline */
+    double validation_split; /* the last part of the samples, before shuffling */
+    int64_t validation_batch, validation_steps, validation_freq; /* 0: as batch, all, 1 */
+    int n_callbacks;
+    weft_callback *callbacks; /* called in order; not freed */
+    int verbose;              /* 0 silent, 1 a bar, 2 a line an epoch */
+    void (*print)(void *arg, const char *text, bool last); /* where progress goes; NULL: nowhere */
+    void *print_arg;
+    int threads; /* that read ahead; 0: chosen from the pipeline */
+    /* Checkpoints. A run that finds one in the folder goes on from it, bit for bit as if it had never been interrupted; epochs
+     * that it has behind it are in the history. */
+    const char *checkpoint; /* the folder; NULL: none */
+    int64_t
+        checkpoint_steps; /* write one every so many steps; 0 with checkpoint_seconds 0: at the end of each epoch */
+    double checkpoint_seconds;
+    int keep_last, keep_best; /* as in weft/ckpt.h; best by `checkpoint_monitor` */
+    const char *checkpoint_monitor;
+    bool no_resume; /* begin anew; checkpoints of an earlier run in the folder are an error */
+} weft_fit_opts;
+
+/* s: batches, or samples that are shuffled (where they can be addressed) and batched here. *history may be NULL. */
+WEFT_API weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_opts *opts,
+                              weft_history **history);
+
+typedef struct weft_eval_opts {
+    size_t size;
+    int64_t batch, steps; /* 0: 32, all */
+    int threads;
+} weft_eval_opts;
+/* Loss and metrics over the dataset; *logs is borrowed from t until its next call. */
+WEFT_API weft_status weft_evaluate(weft_trainer *t, weft_data *d, weft_ds s,
+                                   const weft_eval_opts *opts, weft_logs *logs);
+
+/* One call a batch, in order: n_outputs tensors, borrowed for the call. */
+typedef weft_status weft_predict_fn(void *arg, const weft_batch *batch, int n_outputs,
+                                    const weft_tensor *out);
+WEFT_API weft_status weft_predict(weft_trainer *t, weft_data *d, weft_ds s,
+                                  const weft_eval_opts *opts, weft_predict_fn *fn, void *arg);
+
+/* One batch by hand: x in the order of the inputs, y of the outputs, w NULL or weights [n]. */
+WEFT_API weft_status weft_train_on_batch(weft_trainer *t, const weft_tensor *x,
+                                         const weft_tensor *y, const weft_tensor *w,
+                                         weft_logs *logs);
+WEFT_API weft_status weft_test_on_batch(weft_trainer *t, const weft_tensor *x, const weft_tensor *y,
+                                        const weft_tensor *w, weft_logs *logs);
+/* out[i].data NULL: a view, valid until the next call; else copied there. */
+WEFT_API weft_status weft_predict_on_batch(weft_trainer *t, const weft_tensor *x, weft_tensor *out);
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+WEFT_API int weft_trainer_n_weights(const weft_trainer *t);
+WEFT_API const char *weft_trainer_weight_name(const weft_trainer *t, int i);
+/* A view of the weight named "dense/kernel". */
+WEFT_API weft_status weft_trainer_weight(weft_trainer *t, const char *name, weft_tensor *out);
+WEFT_API weft_status weft_trainer_set_weight(weft_trainer *t, const char *name,
+                                             const weft_tensor *value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,148 @@
+/* callback.c - the table of built-in callbacks, and what several of them share. */
+#include <math.h>
+#include <stdio.h>
+
+#include "train/callback.h"
+
+static const struct wf_callback_kind kinds[] = {
+    {"EarlyStopping",
+     "monitor:s=val_loss min_delta:f=0 patience:i=0 mode:s=auto baseline:f=nan "
+     "restore_best_weights:b=0 "
+     "start_from_epoch:i=0",
+     wf_early_stopping_make, "stop when a value has not become better for some epochs"},
+    {"ReduceLROnPlateau",
+     "monitor:s=val_loss factor:f=0.1 patience:i=10 mode:s=auto min_delta:f=0.0001 cooldown:i=0 "
+     "min_lr:f=0",
+     wf_plateau_make, "lower the learning rate when a value stops becoming better"},
+    {"CSVLogger", "filename:s separator:s=comma append:b=0", wf_csv_logger_make,
+     "write a row of logs an epoch"},
+    {"TerminateOnNaN", "", wf_nan_make, "stop when the loss is not finite"},
+};
+
+bool weft_callback_at(int i, const char **name, const char **attrs, const char **doc)
+{
+    if (i < 0 || i >= WF_COUNT(kinds))
+        return false;
+    *name = kinds[i].name;
+    *attrs = kinds[i].attrs;
+    *doc = kinds[i].doc;
+    return true;
+}
+
+static weft_status find_kind(const char *name, const struct wf_callback_kind **out)
+{
+    const char *names[WF_COUNT(kinds)], *near;
+
+    for (int i = 0; i < WF_COUNT(kinds); i++) {
+        names[i] = kinds[i].name;
+        if (strcmp(kinds[i].name, name) == 0) {
+            *out = &kinds[i];
+            return WEFT_OK;
+        }
+    }
+    near = weft_nearest(name, names, WF_COUNT(kinds));
+    return wf_err(WEFT_ENOENT, "no callback '%s'%s%s%s", name, near ? ", did you mean '" : "",
+                  near ? near : "", near ? "'?" : "");
+}
+
+weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_callback *out)
+{
+    struct wf_callback_args a = {.ctx = ctx};
+    const struct wf_callback_kind *kind = NULL;
+    weft_callback made = {.size = sizeof made};
+    size_t n;
+    char name[64];
+    weft_status st;
+
+    spec += strspn(spec, " ");
+    n = strcspn(spec, " ");
+    if (n == 0 || n >= sizeof name)
+        return wf_err(WEFT_EINVAL, "a callback's name, not '%.40s'", spec);
+    memcpy(name, spec, n);
+    name[n] = 0;
+    st = find_kind(name, &kind);
+    if (st)
+        return st;
+    wf_arena_init(&a.arena, ctx);
+    st = wf_attr_specs(&a.arena, kind->name, kind->attrs, a.spec, &a.n_specs);
+    if (!st)
+        st = wf_attr_values(&a.arena, kind->name, a.spec, a.n_specs, spec + n, a.value);
+    if (!st)
+        st = kind->make(&a, &made);
+    wf_arena_free(&a.arena);
+    if (st)
+        return wf_err_wrap(st, "%s", kind->name);
+    made.name = kind->name;
+    *out = made;
+    return WEFT_OK;
+}
+
+void weft_callback_free(weft_callback *cb)
+{
+    if (!cb)
+        return;
+    if (cb->free)
+        cb->free(cb->arg);
+    memset(cb, 0, sizeof *cb);
+}
+
+/* ---- monitoring a value ---------------------------------------------------------------------- */
+
+weft_status wf_monitor_init(struct wf_monitor *m, const struct wf_callback_args *a)
+{
+    const char *mode = wf_cb_arg(a, "mode")->s;
+
+    *m = (struct wf_monitor){.min_delta = fabs(wf_cb_arg(a, "min_delta")->f)};
+    if (snprintf(m->name, sizeof m->name, "%s", wf_cb_arg(a, "monitor")->s) >= (int)sizeof m->name)
+        return wf_err(WEFT_EINVAL, "monitor '%s' is too long", wf_cb_arg(a, "monitor")->s);
+    if (strcmp(mode, "min") == 0)
+        m->sign = -1;
+    else if (strcmp(mode, "max") == 0)
+        m->sign = 1;
+    else if (strcmp(mode, "auto") != 0)
+        return wf_err(WEFT_EINVAL, "mode '%s' is not auto, min or max", mode);
+    m->best = NAN;
+    return WEFT_OK;
+}
+
+weft_status wf_monitor_direction(struct wf_monitor *m, weft_trainer *t)
+{
+    const char *name = strncmp(m->name, "val_", 4) == 0 ? m->name + 4 : m->name;
+    const struct wf_bound *b = t->bound;
+    size_t n = strlen(name);
+
+    if (m->sign)
+        return WEFT_OK;
+    if (n >= 4 && strcmp(name + n - 4, "loss") == 0)
+        m->sign = -1;
+    for (int i = 0; b && i < b->n_logs && !m->sign; i++)
+        if (strcmp(b->log[i].name, name) == 0 && b->log[i].metric)
+            m->sign = wf_metric_direction(b->log[i].metric);
+    if (!m->sign)
+        return wf_err(WEFT_EINVAL,
+                      "whether a larger '%s' is better is not known: say mode=min or max", m->name);
+    return WEFT_OK;
+}
+
+bool wf_monitor_value(struct wf_monitor *m, weft_trainer *t, const weft_logs *logs, const char *who,
+                      double *v)
+{
+    char list[256] = "";
+    size_t at = 0;
+
+    *v = weft_logs_get(logs, m->name);
+    for (int i = 0; i < logs->n; i++)
+        if (strcmp(logs->name[i], m->name) == 0)
+            return true;
+    for (int i = 0; i < logs->n && at < sizeof list; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", logs->name[i]);
+    if (!m->warned)
+        wf_log(t->ctx, WEFT_LOG_WARN, "%s: there is no '%s'; there are %s", who, m->name, list);
+    m->warned = true;
+    return false;
+}
+
+bool wf_monitor_better(const struct wf_monitor *m, double v, double than)
+{
+    return isnan(than) ? !isnan(v) : m->sign * (v - than) > m->min_delta;
+}

@@ -1,0 +1,230 @@
+/* compile.c - a trainer's settings: optimizer, losses, metrics, all checked before anything is built. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "op/schedule.h"
+#include "train/train.h"
+
+static weft_status err_nomem(void)
+{
+    return wf_err(WEFT_ENOMEM, "compile: out of memory");
+}
+
+/* "a; b; c" into its trimmed parts; an empty part is NULL. Their number, or -1 when memory is short. */
+static int split(struct wf_arena *a, const char *text, char separator, const char **out, int max)
+{
+    int n = 0;
+
+    while (text && *text) {
+        size_t len = 0, skip = strspn(text, " \t\n"), end;
+        char *part;
+
+        while (text[len] && text[len] != separator)
+            len++;
+        end = len;
+        while (end > skip && strchr(" \t\n", text[end - 1]))
+            end--;
+        if (n < max) {
+            out[n] = NULL;
+            if (end > skip) {
+                part = wf_arena_alloc(a, end - skip + 1);
+                if (!part)
+                    return -1;
+                memcpy(part, text + skip, end - skip);
+                out[n] = part;
+            }
+        }
+        n++;
+        text += len + (text[len] == separator);
+    }
+    return n;
+}
+
+/* One text for each output; a single one stands for all. */
+static weft_status per_output(weft_trainer *t, const char *text, const char *what, const char **out)
+{
+    int n = split(&t->arena, text, ';', out, t->n_out);
+
+    if (n < 0)
+        return err_nomem();
+    for (int i = n; i < t->n_out && n == 1; i++)
+        out[i] = out[0];
+    if (n > 1 && n != t->n_out)
+        return wf_err(WEFT_EINVAL, "compile: %d %s for %d outputs", n, what, t->n_out);
+    return WEFT_OK;
+}
+
+/* "adam learning_rate=0.1" into name and numbers. */
+static weft_status init_optimizer(weft_trainer *t, const char *text, const char *schedule)
+{
+    char name[32];
+    size_t n;
+    weft_status st;
+
+    text = text ? text : "rmsprop";
+    text += strspn(text, " ");
+    n = strcspn(text, " ");
+    if (n == 0 || n >= sizeof name)
+        return wf_err(WEFT_EINVAL, "compile: optimizer '%s'", text);
+    memcpy(name, text, n);
+    name[n] = 0;
+    for (char *p = name; *p; p++)
+        *p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p;
+    st = weft_optim_init(&t->optim, name, text[n] ? text + n + 1 : NULL);
+    if (st || !schedule || !*schedule)
+        return st ? wf_err_wrap(st, "compile") : WEFT_OK;
+    schedule += strspn(schedule, " ");
+    n = strcspn(schedule, " ");
+    if (n >= sizeof name)
+        return wf_err(WEFT_EINVAL, "compile: schedule '%s'", schedule);
+    memcpy(name, schedule, n);
+    name[n] = 0;
+    t->scheduled = true;
+    st = weft_optim_schedule(&t->optim, name, schedule[n] ? schedule + n + 1 : NULL);
+    return st ? wf_err_wrap(st, "compile") : WEFT_OK;
+}
+
+static weft_status set_losses(weft_trainer *t, const weft_compile_opts *o)
+{
+    size_t n = (size_t)t->n_out + 1;
+    weft_status st;
+
+    t->loss = wf_arena_alloc(&t->arena, n * sizeof *t->loss);
+    t->loss_weight = wf_arena_alloc(&t->arena, n * sizeof *t->loss_weight);
+    t->metrics[0] = wf_arena_alloc(&t->arena, n * sizeof *t->metrics[0]);
+    t->metrics[1] = wf_arena_alloc(&t->arena, n * sizeof *t->metrics[1]);
+    if (!t->loss || !t->loss_weight || !t->metrics[0] || !t->metrics[1])
+        return err_nomem();
+    st = per_output(t, o->loss, "losses", t->loss);
+    if (!st)
+        st = per_output(t, o->metrics, "lists of metrics", t->metrics[0]);
+    if (!st)
+        st = per_output(t, o->weighted_metrics, "lists of metrics", t->metrics[1]);
+    for (int i = 0; i < t->n_out && !st; i++) {
+        t->loss_weight[i] = o->loss_weights ? o->loss_weights[i] : 1;
+        if (t->loss[i])
+            st = wf_loss_check(t->ctx, t->loss[i]);
+    }
+    return st ? wf_err_wrap(st, "compile") : WEFT_OK;
+}
+
+static weft_status set_class_weights(weft_trainer *t, const weft_compile_opts *o)
+{
+    if (o->n_class_weights <= 0)
+        return WEFT_OK;
+    t->class_weights =
+        wf_arena_alloc(&t->arena, (size_t)o->n_class_weights * sizeof *t->class_weights);
+    if (!t->class_weights)
+        return err_nomem();
+    for (int i = 0; i < o->n_class_weights; i++) {
+        if (!(o->class_weights[i] >= 0))
+            return wf_err(WEFT_EINVAL, "compile: class weight %d is %g", i, o->class_weights[i]);
+        t->class_weights[i] = (float)o->class_weights[i];
+    }
+    t->n_class_weights = o->n_class_weights;
+    return WEFT_OK;
+}
+
+static weft_status set_rest(weft_trainer *t, const weft_compile_opts *o)
+{
+    const char *p = o->precision ? o->precision : "f32";
+
+    if (o->strategy && strcmp(o->strategy, "local") != 0)
+        return wf_err(WEFT_ENOSUP, "compile: no strategy '%s'; there is local", o->strategy);
+    if (o->shards < 0 || o->accumulate < 0 || o->shards > 65536 || o->accumulate > 65536)
+        return wf_err(WEFT_EINVAL, "compile: shards %d, accumulate %d", o->shards, o->accumulate);
+    if (weft_dtype_parse(p, &t->precision) ||
+        (t->precision != WEFT_F32 && t->precision != WEFT_BF16 && t->precision != WEFT_F16))
+        return wf_err(WEFT_EINVAL, "compile: precision '%s' is not f32, bf16 or f16", p);
+    t->shards = o->shards ? o->shards : 1;
+    t->accumulate = o->accumulate ? o->accumulate : 1;
+    t->trap = o->trap_numerics;
+    return WEFT_OK;
+}
+
+weft_status weft_compile(weft_model *m, const weft_compile_opts *opts, weft_trainer **out)
+{
+    static const weft_compile_opts defaults = {.size = sizeof defaults};
+    const weft_compile_opts *o = opts ? opts : &defaults;
+    weft_ctx *ctx = wf_model_ctx(m);
+    weft_trainer *t;
+    weft_status st = weft_model_status(m);
+
+    if (!st)
+        st = wf_opts_check(opts, sizeof *opts, "weft_compile_opts");
+    if (st)
+        return st;
+    if (weft_model_n_outputs(m) == 0)
+        return wf_err(WEFT_EINVAL, "compile: the model has no output");
+    t = wf_alloc(ctx, sizeof *t);
+    if (!t)
+        return wf_err_nomem(ctx, sizeof *t, "compile");
+    t->ctx = ctx;
+    t->model = m;
+    t->n_out = weft_model_n_outputs(m);
+    wf_arena_init(&t->arena, ctx);
+    st = init_optimizer(t, o->optimizer, o->schedule);
+    if (!st)
+        st = set_losses(t, o);
+    if (!st)
+        st = set_class_weights(t, o);
+    if (!st)
+        st = set_rest(t, o);
+    if (st) {
+        weft_trainer_free(t);
+        return st;
+    }
+    t->rate = (float)t->optim.number[WF_OPTIM_ATTR_LR];
+    *out = t;
+    return WEFT_OK;
+}
+
+void weft_trainer_free(weft_trainer *t)
+{
+    if (!t)
+        return;
+    wf_bound_free(t->bound);
+    wf_arena_free(&t->arena);
+    wf_free(t->ctx, t);
+}
+
+weft_model *weft_trainer_model(const weft_trainer *t)
+{
+    return t->model;
+}
+
+void weft_trainer_stop(weft_trainer *t)
+{
+    t->stop = true;
+}
+
+bool weft_trainer_stopped(const weft_trainer *t)
+{
+    return t->stop;
+}
+
+double weft_trainer_rate(const weft_trainer *t)
+{
+    const struct wf_schedule_row *row = t->scheduled ? wf_schedule_find(t->optim.schedule) : NULL;
+    const double *number = t->optim.schedule_number;
+    int n = row && row->takes_list ? t->optim.n_schedule - row->n_attrs : 0;
+
+    if (!row)
+        return (double)t->rate;
+    return wf_schedule_rate(row, number, number + row->n_attrs, n, weft_trainer_step(t));
+}
+
+weft_status weft_trainer_set_rate(weft_trainer *t, double rate)
+{
+    if (t->scheduled)
+        return wf_err(WEFT_ESTATE, "the learning rate follows a schedule and cannot be set");
+    if (!(rate >= 0))
+        return wf_err(WEFT_EINVAL, "learning rate %g", rate);
+    t->rate = (float)rate;
+    return WEFT_OK;
+}
+
+int64_t weft_trainer_step(const weft_trainer *t)
+{
+    return t->bound && t->bound->fit ? weft_fn_step(t->bound->fit) : 0;
+}

@@ -1,0 +1,198 @@
+/* evaluate.c - evaluate, predict, and single batches by hand; weights by name. */
+#include "train/train.h"
+
+/* ---- datasets -------------------------------------------------------------------------------- */
+
+static weft_status eval_opts(const weft_eval_opts **o)
+{
+    static const weft_eval_opts defaults = {.size = sizeof defaults};
+    weft_status st = wf_opts_check(*o, sizeof **o, "weft_eval_opts");
+
+    if (!*o)
+        *o = &defaults;
+    return st;
+}
+
+static weft_status open_iter(weft_data *d, const struct wf_feeding *f, const weft_eval_opts *o,
+                             weft_iter **out)
+{
+    return weft_iter_new(
+        d, f->ds, WEFT_OPTS(weft_iter_opts, .threads = wf_feeding_threads(d, f->ds, o->threads)),
+        out);
+}
+
+weft_status weft_evaluate(weft_trainer *t, weft_data *d, weft_ds s, const weft_eval_opts *opts,
+                          weft_logs *logs)
+{
+    const weft_eval_opts *o = opts;
+    struct wf_feeding f;
+    struct wf_type *labels = wf_arena_alloc(&d->arena, (size_t)t->n_out * sizeof *labels);
+    weft_tensor *feeds = NULL;
+    weft_iter *it = NULL;
+    weft_batch *b = NULL;
+    int64_t steps = 0;
+    weft_status st = eval_opts(&o);
+
+    if (!st && !labels)
+        st = wf_err(WEFT_ENOMEM, "out of memory");
+    if (!st)
+        st = wf_feeding_find(t, d, s,
+                             &(struct wf_feeding_opts){.batch = o->batch, .with_labels = true}, &f);
+    if (st)
+        return wf_err_wrap(st, "evaluate");
+    wf_feeding_labels(t, d, &f, labels);
+    st = wf_trainer_bind(t, labels, f.weighted);
+    if (!st)
+        feeds = wf_alloc_n(t->ctx, t->bound->n_feeds_fit + 1, sizeof *feeds);
+    if (!st && !feeds)
+        st = wf_err_nomem(t->ctx, 0, "evaluate");
+    if (!st)
+        st = open_iter(d, &f, o, &it);
+    if (!st)
+        wf_pass_begin(t);
+    while (!st && (!o->steps || steps++ < o->steps)) {
+        st = weft_iter_next(it, &b);
+        if (st || !b)
+            break;
+        st = wf_feeding_batch(t, &f, b, feeds);
+        if (!st)
+            st = wf_step_test(t, feeds, b->n);
+        weft_batch_free(b);
+    }
+    if (!st && logs)
+        *logs = wf_pass_logs(t);
+    weft_iter_free(it);
+    wf_free(t->ctx, feeds);
+    return st ? wf_err_wrap(st, "evaluate") : WEFT_OK;
+}
+
+weft_status weft_predict(weft_trainer *t, weft_data *d, weft_ds s, const weft_eval_opts *opts,
+                         weft_predict_fn *fn, void *arg)
+{
+    const weft_eval_opts *o = opts;
+    struct wf_feeding f;
+    weft_tensor *feeds = NULL, *out = NULL;
+    weft_iter *it = NULL;
+    weft_batch *b = NULL;
+    int64_t steps = 0;
+    weft_status st = eval_opts(&o);
+
+    if (!st)
+        st = wf_feeding_find(t, d, s, &(struct wf_feeding_opts){.batch = o->batch}, &f);
+    if (!st)
+        st = wf_trainer_bind_predict(t);
+    if (st)
+        return wf_err_wrap(st, "predict");
+    feeds = wf_alloc_n(t->ctx, f.n_in + t->n_out + 1, sizeof *feeds);
+    out = wf_alloc_n(t->ctx, t->n_out, sizeof *out);
+    st = feeds && out ? open_iter(d, &f, o, &it) : wf_err_nomem(t->ctx, 0, "predict");
+    while (!st && (!o->steps || steps++ < o->steps)) {
+        st = weft_iter_next(it, &b);
+        if (st || !b)
+            break;
+        for (int i = 0; i < t->n_out; i++)
+            out[i] = (weft_tensor){.data = NULL};
+        st = wf_feeding_batch(t, &f, b, feeds);
+        if (!st)
+            st = weft_fn_run(t->bound->predict, feeds, out);
+        if (!st)
+            st = fn(arg, b, t->n_out, out);
+        weft_batch_free(b);
+    }
+    weft_iter_free(it);
+    wf_free(t->ctx, feeds);
+    wf_free(t->ctx, out);
+    return st ? wf_err_wrap(st, "predict") : WEFT_OK;
+}
+
+/* ---- batches by hand ------------------------------------------------------------------------- */
+
+static weft_status on_batch(weft_trainer *t, const weft_tensor *x, const weft_tensor *y,
+                            const weft_tensor *w, bool fit, weft_logs *logs)
+{
+    int n_in = weft_model_n_inputs(t->model), n = 0, k = 0;
+    weft_tensor *feeds = wf_alloc_n(t->ctx, n_in + t->n_out + 2, sizeof *feeds);
+    struct wf_type *labels = wf_alloc_n(t->ctx, t->n_out, sizeof *labels);
+    weft_status st = feeds && labels ? WEFT_OK : wf_err_nomem(t->ctx, 0, "a batch");
+
+    for (int i = 0; i < n_in && !st; i++)
+        feeds[n++] = x[i];
+    for (int i = 0; i < t->n_out && !st; i++) {
+        labels[i] = (struct wf_type){.dtype = WEFT_NONE};
+        if (!wf_output_needs_label(t, i))
+            continue;
+        feeds[n++] = y[k];
+        labels[i] = wf_type_of(y[k].dtype, y[k].rank, y[k].dim);
+        labels[i].dim[0] = WEFT_ANY;
+        k++;
+    }
+    if (!st && w)
+        feeds[n++] = *w;
+    if (!st)
+        st = wf_trainer_bind(t, labels, w != NULL);
+    if (!st) {
+        wf_pass_begin(t);
+        st = fit ? wf_step_fit(t, feeds, x[0].dim[0]) : wf_step_test(t, feeds, x[0].dim[0]);
+    }
+    if (!st && logs)
+        *logs = wf_pass_logs(t);
+    wf_free(t->ctx, feeds);
+    wf_free(t->ctx, labels);
+    return st;
+}
+
+weft_status weft_train_on_batch(weft_trainer *t, const weft_tensor *x, const weft_tensor *y,
+                                const weft_tensor *w, weft_logs *logs)
+{
+    return on_batch(t, x, y, w, true, logs);
+}
+
+weft_status weft_test_on_batch(weft_trainer *t, const weft_tensor *x, const weft_tensor *y,
+                               const weft_tensor *w, weft_logs *logs)
+{
+    return on_batch(t, x, y, w, false, logs);
+}
+
+weft_status weft_predict_on_batch(weft_trainer *t, const weft_tensor *x, weft_tensor *out)
+{
+    weft_status st = wf_trainer_bind_predict(t);
+
+    return st ? st : weft_fn_run(t->bound->predict, x, out);
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+int weft_trainer_n_weights(const weft_trainer *t)
+{
+    return wf_model_n_weights(t->model);
+}
+
+const char *weft_trainer_weight_name(const weft_trainer *t, int i)
+{
+    return i >= 0 && i < wf_model_n_weights(t->model) ? wf_model_weight(t->model, i)->name : NULL;
+}
+
+static weft_status any_fn(weft_trainer *t, weft_fn **out)
+{
+    weft_status st = wf_trainer_bind_predict(t);
+
+    if (!st)
+        *out = t->bound->fit ? t->bound->fit : t->bound->predict;
+    return st;
+}
+
+weft_status weft_trainer_weight(weft_trainer *t, const char *name, weft_tensor *out)
+{
+    weft_fn *fn;
+    weft_status st = any_fn(t, &fn);
+
+    return st ? st : weft_fn_view(fn, name, out);
+}
+
+weft_status weft_trainer_set_weight(weft_trainer *t, const char *name, const weft_tensor *value)
+{
+    weft_fn *fn;
+    weft_status st = any_fn(t, &fn);
+
+    return st ? st : weft_fn_set(fn, name, value);
+}

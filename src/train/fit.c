@@ -1,0 +1,368 @@
+/* fit.c - the training loop: epochs, batches, validation, callbacks, history. */
+#include <math.h>
+
+#include "train/progress.h"
+#include "train/resume.h"
+#include "train/train.h"
+#include "weft/data_split.h"
+
+struct fit {
+    weft_trainer *t;
+    weft_data *d;
+    const weft_fit_opts *o;
+    struct wf_feeding train, val;
+    bool has_val;
+    weft_iter *it, *val_it;
+    weft_tensor *feeds;
+    int n_logs; /* of an epoch: the training ones, then the validation ones */
+    const char **name;
+    double *value;
+    weft_history *history;
+    int64_t cap_epochs;
+    struct wf_progress progress;
+    struct wf_resume resume;
+    struct wf_fit_state at;
+};
+
+/* ---- callbacks ------------------------------------------------------------------------------- */
+
+enum when { TRAIN_BEGIN, TRAIN_END, EPOCH_BEGIN, EPOCH_END, BATCH_END };
+
+static weft_status call(struct fit *f, enum when when, int64_t number, const weft_logs *logs)
+{
+    weft_status st = WEFT_OK;
+
+    for (int i = 0; i < f->o->n_callbacks && !st; i++) {
+        const weft_callback *c = &f->o->callbacks[i];
+
+        switch (when) {
+        case TRAIN_BEGIN: st = c->train_begin ? c->train_begin(c->arg, f->t) : 0; break;
+        case TRAIN_END: st = c->train_end ? c->train_end(c->arg, f->t, logs) : 0; break;
+        case EPOCH_BEGIN: st = c->epoch_begin ? c->epoch_begin(c->arg, f->t, number) : 0; break;
+        case EPOCH_END: st = c->epoch_end ? c->epoch_end(c->arg, f->t, number, logs) : 0; break;
+        case BATCH_END: st = c->batch_end ? c->batch_end(c->arg, f->t, number, logs) : 0; break;
+        }
+        if (st)
+            wf_err_wrap(st, "callback '%s'", c->name ? c->name : "?");
+    }
+    return st;
+}
+
+static bool anybody_sees_batches(const struct fit *f)
+{
+    for (int i = 0; i < f->o->n_callbacks; i++)
+        if (f->o->callbacks[i].batch_end)
+            return true;
+    return false;
+}
+
+/* ---- history --------------------------------------------------------------------------------- */
+
+void weft_history_free(weft_history *h)
+{
+    weft_ctx *ctx;
+
+    if (!h)
+        return;
+    ctx = h->inside;
+    for (int i = 0; i < h->n_names && h->name; i++)
+        wf_free(ctx, (char *)h->name[i]);
+    wf_free(ctx, h->name);
+    wf_free(ctx, h->value);
+    wf_free(ctx, h);
+}
+
+static weft_status history_new(struct fit *f)
+{
+    weft_ctx *ctx = f->t->ctx;
+    weft_history *h = wf_alloc(ctx, sizeof *h);
+
+    if (!h)
+        return wf_err_nomem(ctx, sizeof *h, "history");
+    f->history = h;
+    h->inside = ctx;
+    h->name = wf_alloc_n(ctx, f->n_logs + 1, sizeof *h->name);
+    if (!h->name)
+        return wf_err_nomem(ctx, 0, "history");
+    for (; h->n_names < f->n_logs; h->n_names++) {
+        h->name[h->n_names] = wf_strdup(ctx, f->name[h->n_names]);
+        if (!h->name[h->n_names])
+            return wf_err_nomem(ctx, 0, "history");
+    }
+    return WEFT_OK;
+}
+
+static weft_status history_add(void *arg, const double *row)
+{
+    struct fit *f = arg;
+    weft_history *h = f->history;
+    weft_status st = wf_grow(f->t->ctx, &h->value, &f->cap_epochs,
+                             (h->n_epochs + 1) * h->n_names + 1, sizeof *h->value);
+
+    if (st)
+        return st;
+    memcpy(h->value + h->n_epochs * h->n_names, row, (size_t)h->n_names * sizeof *h->value);
+    h->n_epochs++;
+    return WEFT_OK;
+}
+
+/* ---- an epoch -------------------------------------------------------------------------------- */
+
+static weft_status validate(struct fit *f)
+{
+    weft_trainer *t = f->t;
+    int64_t steps = 0;
+    weft_batch *b = NULL;
+    weft_logs logs;
+    weft_status st = weft_iter_reset(f->val_it, 0);
+
+    wf_pass_begin(t);
+    while (!st && (!f->o->validation_steps || steps < f->o->validation_steps)) {
+        st = weft_iter_next(f->val_it, &b);
+        if (st || !b)
+            break;
+        st = wf_feeding_batch(t, &f->val, b, f->feeds);
+        if (!st)
+            st = wf_step_test(t, f->feeds, b->n);
+        weft_batch_free(b);
+        steps++;
+    }
+    if (st)
+        return wf_err_wrap(st, "validation");
+    logs = wf_pass_logs(t);
+    memcpy(f->value + logs.n, logs.value, (size_t)logs.n * sizeof *f->value);
+    return WEFT_OK;
+}
+
+static weft_status checkpoint(struct fit *f)
+{
+    weft_logs logs = wf_pass_logs(f->t);
+
+    return wf_resume_save(&f->resume, &f->at, &logs);
+}
+
+/* What happens after a step, besides the step: callbacks, progress, checkpoints. */
+static weft_status after_step(struct fit *f, bool seen)
+{
+    weft_logs logs;
+    bool paint = wf_progress_due(&f->progress), due = wf_resume_due(&f->resume, false);
+    weft_status st = WEFT_OK;
+
+    if (!seen && !paint && !due)
+        return WEFT_OK;
+    logs = wf_pass_logs(f->t);
+    if (seen)
+        st = call(f, BATCH_END, f->at.batch - 1, &logs);
+    if (!st && paint)
+        wf_progress_step(&f->progress, f->at.batch, &logs);
+    return st || !due ? st : checkpoint(f);
+}
+
+static weft_status train_batches(struct fit *f)
+{
+    weft_trainer *t = f->t;
+    int64_t steps = f->o->steps_per_epoch;
+    bool seen = anybody_sees_batches(f);
+    weft_batch *b = NULL;
+    weft_status st = WEFT_OK;
+
+    while (!st && !t->stop && (!steps || f->at.batch < steps)) {
+        st = weft_iter_next(f->it, &b);
+        if (st || !b)
+            break;
+        st = wf_feeding_batch(t, &f->train, b, f->feeds);
+        if (!st)
+            st = wf_step_fit(t, f->feeds, b->n);
+        weft_batch_free(b);
+        if (st)
+            return wf_err_wrap(st, "epoch %lld, batch %lld", (long long)f->at.epoch + 1,
+                               (long long)f->at.batch);
+        f->at.batch++;
+        st = after_step(f, seen);
+    }
+    if (!st && steps && f->at.batch < steps && !t->stop)
+        wf_log(t->ctx, WEFT_LOG_WARN,
+               "fit: the data ended after %lld of %lld batches of epoch %lld; add weft_ds_repeat",
+               (long long)f->at.batch, (long long)steps, (long long)f->at.epoch + 1);
+    return st;
+}
+
+/* The logs of the epoch: training, then validation where it is this epoch's turn. */
+static weft_status epoch_logs(struct fit *f, weft_logs *out)
+{
+    int64_t every = f->o->validation_freq ? f->o->validation_freq : 1;
+    bool turn = f->has_val && (f->at.epoch + 1) % every == 0;
+    weft_logs logs = wf_pass_logs(f->t);
+    weft_status st = WEFT_OK;
+
+    for (int i = 0; i < f->n_logs; i++)
+        f->value[i] = i < logs.n ? logs.value[i] : NAN;
+    if (turn)
+        st = validate(f);
+    *out = (weft_logs){turn || !f->has_val ? f->n_logs : f->n_logs / 2, f->name, f->value};
+    return st;
+}
+
+/* From where the state stands to the end of the epoch. A run that was stopped leaves the state in the middle. */
+static weft_status one_epoch(struct fit *f, bool resumed)
+{
+    weft_trainer *t = f->t;
+    bool endless = wf_ds_node(f->d, f->train.ds)->count == WEFT_ENDLESS;
+    weft_logs logs;
+    weft_status st = WEFT_OK;
+
+    if (!resumed) {
+        if (!endless || f->at.epoch == f->o->initial_epoch)
+            st = weft_iter_reset(f->it, f->at.epoch);
+        f->at.batch = 0;
+        wf_pass_begin(t);
+        if (!st)
+            st = call(f, EPOCH_BEGIN, f->at.epoch, NULL);
+    }
+    if (st)
+        return st;
+    wf_progress_epoch(&f->progress, f->at.epoch);
+    st = train_batches(f);
+    if (st)
+        return st;
+    if (f->at.batch == 0)
+        return t->stop ? WEFT_OK : wf_err(WEFT_EDATA, "fit: the dataset gave no batch");
+    if (f->resume.writer && (t->stop || wf_resume_due(&f->resume, true)))
+        st = checkpoint(f);
+    if (st || (t->stop && f->resume.writer))
+        return st; /* the rest of the epoch belongs to the run that goes on */
+    st = epoch_logs(f, &logs);
+    if (st)
+        return st;
+    wf_progress_epoch_end(&f->progress, f->at.batch, &logs);
+    st = history_add(f, f->value);
+    return st ? st : call(f, EPOCH_END, f->at.epoch, &logs);
+}
+
+/* ---- fit ------------------------------------------------------------------------------------- */
+
+static weft_status open_data(struct fit *f, weft_ds s)
+{
+    const weft_fit_opts *o = f->o;
+    weft_ds val = o->validation;
+    struct wf_feeding_opts train = {
+        .batch = o->batch, .shuffle = !o->no_shuffle, .with_labels = true, .seed = o->seed};
+    struct wf_feeding_opts test = {.batch = o->validation_batch ? o->validation_batch : o->batch,
+                                   .with_labels = true};
+    weft_status st = WEFT_OK;
+
+    if (o->validation_split != 0 && !val.id)
+        st = weft_ds_holdout(f->d, s, o->validation_split, NULL, &s, &val);
+    if (!st)
+        st = wf_feeding_find(f->t, f->d, s, &train, &f->train);
+    if (!st && val.id) {
+        f->has_val = true;
+        st = wf_feeding_find(f->t, f->d, val, &test, &f->val);
+        if (!st && f->val.weighted != f->train.weighted)
+            st = wf_err(WEFT_EINVAL, "only one of training and validation data has sample weights");
+    }
+    return st ? wf_err_wrap(st, "fit") : WEFT_OK;
+}
+
+static weft_status open_rest(struct fit *f)
+{
+    weft_trainer *t = f->t;
+    struct wf_type *labels = wf_arena_alloc(&f->d->arena, (size_t)t->n_out * sizeof *labels);
+    weft_status st;
+
+    if (!labels)
+        return wf_err(WEFT_ENOMEM, "fit: out of memory");
+    wf_feeding_labels(t, f->d, &f->train, labels);
+    st = wf_trainer_bind(t, labels, f->train.weighted);
+    if (st)
+        return st;
+    f->n_logs = t->bound->n_logs * (f->has_val ? 2 : 1);
+    f->feeds = wf_alloc_n(t->ctx, t->bound->n_feeds_fit + 2, sizeof *f->feeds);
+    f->name = wf_alloc_n(t->ctx, f->n_logs + 1, sizeof *f->name);
+    f->value = wf_alloc_n(t->ctx, f->n_logs + 1, sizeof *f->value);
+    if (!f->feeds || !f->name || !f->value)
+        return wf_err_nomem(t->ctx, 0, "fit");
+    for (int i = 0; i < t->bound->n_logs; i++) {
+        f->name[i] = t->bound->log_name[i];
+        if (f->has_val)
+            f->name[t->bound->n_logs + i] = t->bound->val_name[i];
+    }
+    st = history_new(f);
+    if (!st)
+        st = weft_iter_new(
+            f->d, f->train.ds,
+            WEFT_OPTS(weft_iter_opts, .epoch = f->o->initial_epoch,
+                      .threads = wf_feeding_threads(f->d, f->train.ds, f->o->threads)),
+            &f->it);
+    if (!st && f->has_val)
+        st = weft_iter_new(f->d, f->val.ds,
+                           WEFT_OPTS(weft_iter_opts,
+                                     .threads = wf_feeding_threads(f->d, f->val.ds, f->o->threads)),
+                           &f->val_it);
+    return st;
+}
+
+static int64_t batches_of_epoch(const struct fit *f)
+{
+    int64_t n = wf_ds_node(f->d, f->train.ds)->count;
+
+    if (f->o->steps_per_epoch)
+        return f->o->steps_per_epoch;
+    return n == WEFT_ENDLESS ? WEFT_UNKNOWN : n;
+}
+
+static weft_status run(struct fit *f)
+{
+    const weft_fit_opts *o = f->o;
+    int64_t epochs = o->epochs ? o->epochs : 1;
+    weft_logs last = {0, NULL, NULL};
+    weft_status st;
+
+    if (!o->steps_per_epoch && wf_ds_node(f->d, f->train.ds)->count == WEFT_ENDLESS)
+        return wf_err(WEFT_EINVAL, "fit: the dataset has no end: steps_per_epoch is needed");
+    wf_progress_init(&f->progress, f->t->ctx, o, batches_of_epoch(f));
+    f->t->stop = false;
+    f->at = (struct wf_fit_state){.epoch = o->initial_epoch, .it = f->it, .history = f->history};
+    st = call(f, TRAIN_BEGIN, 0, NULL);
+    if (!st)
+        st = wf_resume_begin(&f->resume, f->t, o, &f->at, history_add, f);
+    for (bool resumed = f->resume.resumed; f->at.epoch < epochs && !st && !f->t->stop;
+         f->at.epoch++, resumed = false)
+        st = one_epoch(f, resumed);
+    if (!st) {
+        if (f->history->n_epochs)
+            last = (weft_logs){f->n_logs, f->name, f->value};
+        st = call(f, TRAIN_END, 0, &last);
+    }
+    if (f->resume.t) {
+        weft_status closed = wf_resume_end(&f->resume);
+
+        st = st ? st : closed;
+    }
+    return st;
+}
+
+weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_opts *opts,
+                     weft_history **history)
+{
+    static const weft_fit_opts defaults = {.size = sizeof defaults};
+    struct fit f = {.t = t, .d = d, .o = opts ? opts : &defaults};
+    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_fit_opts");
+
+    if (!st)
+        st = open_data(&f, s);
+    if (!st)
+        st = open_rest(&f);
+    if (!st)
+        st = run(&f);
+    weft_iter_free(f.it);
+    weft_iter_free(f.val_it);
+    wf_free(t->ctx, f.feeds);
+    wf_free(t->ctx, f.name);
+    wf_free(t->ctx, f.value);
+    if (!st && history)
+        *history = f.history;
+    else
+        weft_history_free(f.history);
+    return st;
+}

@@ -1,0 +1,336 @@
+/* resume.c - a checkpoint of fit: weights, optimizer slots and step; where the data stands; the sums of the epoch under way, the
+ * history, the learning rate and the callbacks' state. Everything that the next step depends on, so that a killed run, started
+ * again, gives the same bits as one that was not. */
+#include <stdio.h>
+
+#include "train/resume.h"
+
+#define FIT_BLOB "fit.bin"
+#define FIT_VERSION 1
+
+/* ---- what is saved --------------------------------------------------------------------------- */
+
+static weft_status err_nomem(void)
+{
+    return wf_err(WEFT_ENOMEM, "checkpoint: out of memory");
+}
+
+static weft_status add_tensor(struct wf_resume *r, int64_t *cap, const char *name,
+                              const char *section, const weft_tensor *tensor)
+{
+    weft_status st = wf_grow(r->t->ctx, &r->tensor, cap, r->n_tensors + 1, sizeof *r->tensor);
+
+    if (st)
+        return st;
+    r->tensor[r->n_tensors++] = (weft_ckpt_tensor){name, section, *tensor};
+    return WEFT_OK;
+}
+
+/* The part of each slot vector that belongs to a parameter. */
+static weft_status add_slots(struct wf_resume *r, int64_t *cap)
+{
+    weft_fn *fn = r->t->bound->fit;
+    weft_status st = WEFT_OK;
+
+    for (int k = 0; k < WF_OPTIM_MAX_SLOTS && !st; k++) {
+        int64_t n;
+        float *slot = weft_fn_slot(fn, k, &n);
+
+        for (int64_t i = 0; i < weft_fn_n_segments(fn) && slot && !st; i++) {
+            weft_segment seg;
+            weft_tensor t = {.dtype = WEFT_F32};
+            char *name;
+
+            st = weft_fn_segment(fn, i, &seg);
+            if (st)
+                return st;
+            name = wf_arena_alloc(&r->arena, strlen(seg.name) + 16);
+            if (!name)
+                return err_nomem();
+            snprintf(name, strlen(seg.name) + 16, "%s:slot%d", seg.name, k);
+            t.rank = seg.rank;
+            memcpy(t.dim, seg.dim, (size_t)seg.rank * sizeof t.dim[0]);
+            t.data = slot + seg.offset;
+            st = add_tensor(r, cap, name, "slot", &t);
+        }
+    }
+    return st;
+}
+
+/* Places of all tensors; they do not move while the trainer lives. */
+static weft_status list_tensors(struct wf_resume *r)
+{
+    int64_t cap = 0;
+    weft_status st = wf_fn_slots(r->t->bound->fit);
+
+    for (int i = 0; i < wf_model_n_weights(r->t->model) && !st; i++) {
+        const struct wf_weight *w = wf_model_weight(r->t->model, i);
+        weft_tensor value;
+
+        st = weft_fn_view(r->t->bound->fit, w->name, &value);
+        if (!st)
+            st = add_tensor(r, &cap, w->name, w->state ? "state" : "param", &value);
+    }
+    return st ? st : add_slots(r, &cap);
+}
+
+static void put_f64(struct wf_buf *b, double v)
+{
+    int64_t bits;
+
+    memcpy(&bits, &v, sizeof bits);
+    wf_put_i64(b, bits);
+}
+
+static double get_f64(struct wf_reader *r)
+{
+    int64_t bits = wf_get_i64(r);
+    double v;
+
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+static weft_status save_callbacks(const struct wf_resume *r, struct wf_buf *b)
+{
+    weft_status st = WEFT_OK;
+
+    wf_put_i64(b, r->o->n_callbacks);
+    for (int i = 0; i < r->o->n_callbacks && !st; i++) {
+        const weft_callback *c = &r->o->callbacks[i];
+        const char *name = c->name ? c->name : "";
+        char *state = NULL;
+        int64_t n = 0;
+
+        wf_put_bytes(b, name, (int64_t)strlen(name));
+        if (c->save)
+            st = c->save(c->arg, &state, &n);
+        if (!st)
+            wf_put_bytes(b, state, n);
+        weft_text_free(r->t->ctx, state);
+    }
+    return st ? st : b->st;
+}
+
+static weft_status save_fit(const struct wf_resume *r, const struct wf_fit_state *s,
+                            struct wf_buf *b)
+{
+    const weft_trainer *t = r->t;
+    const struct wf_bound *bound = t->bound;
+    const weft_history *h = s->history;
+
+    wf_put_i64(b, FIT_VERSION);
+    wf_put_i64(b, s->epoch);
+    wf_put_i64(b, s->batch);
+    put_f64(b, (double)t->rate);
+    wf_put_i64(b, bound->n_means);
+    for (int i = 0; i < bound->n_means; i++)
+        put_f64(b, t->mean_sum[i]);
+    put_f64(b, t->mean_weight);
+    wf_put_i64(b, bound->n_sums);
+    for (int64_t i = 0; i < bound->n_sums; i++)
+        put_f64(b, t->sums[i]);
+    wf_put_i64(b, h->n_names);
+    wf_put_i64(b, h->n_epochs);
+    for (int64_t i = 0; i < h->n_epochs * h->n_names; i++)
+        put_f64(b, h->value[i]);
+    return save_callbacks(r, b);
+}
+
+weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state,
+                           const weft_logs *logs)
+{
+    weft_trainer *t = r->t;
+    weft_ckpt_metric *metric = wf_alloc_n(t->ctx, logs->n + 1, sizeof *metric);
+    struct wf_buf fit;
+    char *position = NULL, *model = NULL;
+    int64_t n_position = 0;
+    weft_status st = metric ? WEFT_OK : err_nomem();
+
+    wf_buf_init(&fit, t->ctx, (int64_t)1 << 40);
+    if (!st)
+        st = save_fit(r, state, &fit);
+    if (!st)
+        st = weft_iter_save(state->it, &position, &n_position);
+    if (!st)
+        st = weft_model_json(t->model, &model);
+    for (int i = 0; i < logs->n && !st; i++)
+        metric[i] = (weft_ckpt_metric){logs->name[i], logs->value[i]};
+    if (!st) {
+        weft_ckpt_blob blobs[] = {
+            {FIT_BLOB, fit.data, fit.len},
+            {WEFT_CKPT_POSITION, position, n_position},
+            {WEFT_CKPT_MODEL, model, (int64_t)strlen(model)},
+        };
+
+        st = weft_ckpt_save(r->writer,
+                            WEFT_OPTS(weft_ckpt_data, .step = weft_trainer_step(t),
+                                      .epoch = state->epoch, .seed = t->ctx->seed,
+                                      .n_tensors = r->n_tensors, .tensors = r->tensor, .n_blobs = 3,
+                                      .blobs = blobs, .n_metrics = logs->n, .metrics = metric));
+    }
+    r->last_step = weft_trainer_step(t);
+    r->last_ns = wf_now(t->ctx);
+    weft_text_free(t->ctx, position);
+    weft_text_free(t->ctx, model);
+    wf_buf_free(&fit);
+    wf_free(t->ctx, metric);
+    return st ? wf_err_wrap(st, "checkpoint") : WEFT_OK;
+}
+
+/* ---- and read back --------------------------------------------------------------------------- */
+
+static weft_status restore_callbacks(const struct wf_resume *r, struct wf_reader *in)
+{
+    int64_t n = wf_get_range(in, 0, 4096, "a number of callbacks");
+    weft_status st = in->st;
+
+    if (!st && n != r->o->n_callbacks)
+        return wf_err(WEFT_EINVAL, "the checkpoint has %lld callbacks, this run %d", (long long)n,
+                      r->o->n_callbacks);
+    for (int64_t i = 0; i < n && !st; i++) {
+        const weft_callback *c = &r->o->callbacks[i];
+        int64_t n_name, n_state;
+        const char *name = wf_get_bytes(in, &n_name), *here = c->name ? c->name : "";
+        const char *state = wf_get_bytes(in, &n_state);
+
+        st = in->st;
+        if (!st && ((int64_t)strlen(here) != n_name || memcmp(name, here, (size_t)n_name) != 0))
+            st = wf_err(WEFT_EINVAL, "callback %lld is '%.*s' in the checkpoint, '%s' here",
+                        (long long)i, (int)n_name, name, here);
+        if (!st && n_state && c->restore)
+            st = c->restore(c->arg, state, n_state);
+    }
+    return st;
+}
+
+static weft_status restore_fit(struct wf_resume *r, struct wf_fit_state *s, struct wf_reader *in,
+                               weft_status (*add_epoch)(void *arg, const double *row), void *arg)
+{
+    weft_trainer *t = r->t;
+    const struct wf_bound *b = t->bound;
+    int64_t n_epochs, n_names;
+    double *row;
+    weft_status st = WEFT_OK;
+
+    wf_get_range(in, FIT_VERSION, FIT_VERSION, "the version");
+    s->epoch = wf_get_range(in, 0, INT64_MAX, "an epoch");
+    s->batch = wf_get_range(in, 0, INT64_MAX, "a batch");
+    t->rate = (float)get_f64(in);
+    wf_get_range(in, b->n_means, b->n_means, "the number of losses");
+    for (int i = 0; i < b->n_means; i++)
+        t->mean_sum[i] = get_f64(in);
+    t->mean_weight = get_f64(in);
+    wf_get_range(in, b->n_sums, b->n_sums, "the number of metric sums");
+    for (int64_t i = 0; i < b->n_sums; i++)
+        t->sums[i] = get_f64(in);
+    n_names = wf_get_range(in, s->history->n_names, s->history->n_names, "the number of logs");
+    n_epochs = wf_get_range(in, 0, (in->end - in->p) / 8 + 1, "a number of epochs");
+    if (in->st)
+        return in->st;
+    row = wf_alloc_n(t->ctx, n_names + 1, sizeof *row);
+    if (!row)
+        return err_nomem();
+    for (int64_t e = 0; e < n_epochs && !st; e++) {
+        for (int64_t i = 0; i < n_names; i++)
+            row[i] = get_f64(in);
+        st = in->st ? in->st : add_epoch(arg, row);
+    }
+    wf_free(t->ctx, row);
+    return st ? st : restore_callbacks(r, in);
+}
+
+static weft_status restore(struct wf_resume *r, weft_ckpt *c, struct wf_fit_state *s,
+                           weft_status (*add_epoch)(void *arg, const double *row), void *arg)
+{
+    const weft_ckpt_data *info = weft_ckpt_info(c);
+    char *blob = NULL;
+    int64_t n = 0;
+    weft_status st = WEFT_OK;
+
+    if (info->seed != r->t->ctx->seed)
+        return wf_err(WEFT_EINVAL, "it was written with seed %llu, this run has %llu",
+                      (unsigned long long)info->seed, (unsigned long long)r->t->ctx->seed);
+    for (int64_t i = 0; i < r->n_tensors && !st; i++)
+        st = weft_ckpt_load(c, r->tensor[i].name, &r->tensor[i].tensor);
+    if (!st)
+        st = weft_ckpt_blob_read(c, FIT_BLOB, &blob, &n);
+    if (!st) {
+        struct wf_reader in = {blob, blob + n, WEFT_OK};
+
+        st = restore_fit(r, s, &in, add_epoch, arg);
+    }
+    weft_text_free(r->t->ctx, blob);
+    blob = NULL;
+    if (!st)
+        st = weft_ckpt_blob_read(c, WEFT_CKPT_POSITION, &blob, &n);
+    if (!st)
+        st = weft_iter_restore(s->it, blob, n);
+    weft_text_free(r->t->ctx, blob);
+    if (!st)
+        weft_fn_set_step(r->t->bound->fit, info->step);
+    return st;
+}
+
+weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit_opts *o,
+                            struct wf_fit_state *state,
+                            weft_status (*add_epoch)(void *arg, const double *row), void *arg)
+{
+    weft_ckpt *c = NULL;
+    weft_status st;
+
+    *r = (struct wf_resume){.t = t, .o = o};
+    wf_arena_init(&r->arena, t->ctx);
+    if (!o->checkpoint)
+        return WEFT_OK;
+    st = list_tensors(r);
+    if (st)
+        return st;
+    st = weft_ckpt_open_latest(t->ctx, o->checkpoint, &c);
+    if (!st && o->no_resume)
+        st = wf_err(WEFT_EEXIST, "%s holds checkpoints of an earlier run", o->checkpoint);
+    else if (!st) {
+        st = restore(r, c, state, add_epoch, arg);
+        r->resumed = true;
+        if (!st)
+            wf_log(t->ctx, WEFT_LOG_INFO, "going on from %s: epoch %lld, batch %lld",
+                   weft_ckpt_path(c), (long long)state->epoch + 1, (long long)state->batch);
+        else
+            wf_err_wrap(st, "%s", weft_ckpt_path(c));
+    } else if (st == WEFT_ENOENT) {
+        st = WEFT_OK; /* a first start */
+    }
+    weft_ckpt_close(c);
+    if (!st)
+        st = weft_ckpt_writer_new(t->ctx, o->checkpoint,
+                                  WEFT_OPTS(weft_ckpt_writer_opts, .keep_last = o->keep_last,
+                                            .keep_best = o->keep_best,
+                                            .monitor = o->checkpoint_monitor),
+                                  &r->writer);
+    r->last_step = weft_trainer_step(t);
+    r->last_ns = wf_now(t->ctx);
+    return st ? wf_err_wrap(st, "checkpoint") : WEFT_OK;
+}
+
+bool wf_resume_due(struct wf_resume *r, bool epoch_done)
+{
+    const weft_fit_opts *o = r->o;
+
+    if (!r->writer)
+        return false;
+    if (o->checkpoint_steps == 0 && o->checkpoint_seconds == 0)
+        return epoch_done;
+    if (o->checkpoint_steps > 0 && weft_trainer_step(r->t) - r->last_step >= o->checkpoint_steps)
+        return true;
+    return o->checkpoint_seconds > 0 &&
+           (double)(wf_now(r->t->ctx) - r->last_ns) * 1e-9 >= o->checkpoint_seconds;
+}
+
+weft_status wf_resume_end(struct wf_resume *r)
+{
+    weft_status st = weft_ckpt_writer_close(r->writer);
+
+    wf_free(r->t->ctx, r->tensor);
+    wf_arena_free(&r->arena);
+    return st ? wf_err_wrap(st, "checkpoint") : WEFT_OK;
+}

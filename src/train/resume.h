@@ -1,0 +1,40 @@
+/* resume.h - training that survives: what a checkpoint of fit holds, written and read back. */
+#ifndef WF_TRAIN_RESUME_H
+#define WF_TRAIN_RESUME_H
+
+#include "train/train.h"
+#include "weft/ckpt.h"
+
+/* Where fit stands, besides weights and data position. */
+struct wf_resume {
+    weft_trainer *t;
+    const weft_fit_opts *o;
+    weft_ckpt_writer *writer; /* NULL: no checkpoints */
+    int64_t last_step, last_ns;
+    bool resumed;
+    /* tensors of a snapshot, named once */
+    int64_t n_tensors;
+    weft_ckpt_tensor *tensor;
+    struct wf_arena arena;
+};
+
+/* The state of a fit in the middle of an epoch. */
+struct wf_fit_state {
+    int64_t epoch, batch; /* batches done of this epoch */
+    weft_iter *it;
+    weft_history *history;
+};
+
+/* Opens the folder and, where it has a checkpoint, restores from it: state->epoch and batch are set, the rest is put in
+ * place. Without a folder: nothing. */
+weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit_opts *o,
+                            struct wf_fit_state *state,
+                            weft_status (*add_epoch)(void *arg, const double *row), void *arg);
+/* Is a checkpoint due after this step? */
+bool wf_resume_due(struct wf_resume *r, bool epoch_done);
+weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state,
+                           const weft_logs *logs);
+/* Waits for what is being written. */
+weft_status wf_resume_end(struct wf_resume *r);
+
+#endif

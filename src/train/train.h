@@ -1,0 +1,108 @@
+/* train.h - what the files of the train layer share. */
+#ifndef WF_TRAIN_H
+#define WF_TRAIN_H
+
+#include "data/data.h"
+#include "exec/exec.h"
+#include "model/model.h"
+#include "weft/autocast.h"
+#include "weft/ops.h"
+#include "weft/optim.h"
+#include "weft/train.h"
+
+/* One value that is logged: the loss, a loss of an output, a metric. */
+struct wf_log_slot {
+    const char *name;
+    const struct wf_metric *metric; /* NULL: a mean, weighted by samples */
+    int64_t at;                     /* metrics: place in the sums. Means: fetch number */
+};
+
+/* The graph of a trainer and its functions; made when the labels' types are known. */
+struct wf_bound {
+    struct wf_arena arena;
+    weft_graph *graph;
+    struct wf_built train, infer;
+    bool labelled, weighted;
+    struct wf_type *label_type; /* one for each output that has a loss or a metric */
+    weft_val *label, weight, rate;
+    weft_fn *fit, *test, *predict, *constrain;
+    int n_feeds_fit, n_feeds_test;
+    int n_means;    /* fetches in front: the loss, then the outputs' where there are several */
+    int64_t n_sums; /* of the fetch behind them */
+    int n_logs;
+    struct wf_log_slot *log;
+    const char **log_name, **val_name;
+};
+
+struct weft_trainer {
+    weft_ctx *ctx;
+    weft_model *model;
+    struct wf_arena arena;
+    weft_optim optim;
+    bool scheduled;
+    float rate;
+    int n_out;
+    const char **loss; /* by output; NULL: none */
+    double *loss_weight;
+    const char **metrics[2]; /* by output: texts with commas; [1] weighted */
+    int n_class_weights;
+    float *class_weights;
+    int shards, accumulate;
+    weft_dtype precision;
+    bool trap;
+    struct wf_bound *bound;
+    _Atomic bool stop;
+    /* sums of the pass under way */
+    double *mean_sum, mean_weight, *sums;
+    double *log_value;
+    weft_tensor *fetch;
+};
+
+/* ---- bind.c ---------------------------------------------------------------------------------- */
+
+/* Make the graph and the functions for labels of these types (sizes below the batch axis may be symbolic); n_out of them, dtype
+ * WEFT_NONE where an output needs none. Does nothing when they are there already; a change of types keeps the weights. */
+weft_status wf_trainer_bind(weft_trainer *t, const struct wf_type *labels, bool weighted);
+/* Only what prediction needs. */
+weft_status wf_trainer_bind_predict(weft_trainer *t);
+void wf_bound_free(struct wf_bound *b);
+bool wf_output_needs_label(const weft_trainer *t, int out);
+
+/* ---- step.c ---------------------------------------------------------------------------------- */
+
+/* Sums of a pass: cleared, added to by steps, and made logs. */
+void wf_pass_begin(weft_trainer *t);
+/* One batch of n samples. feeds: inputs, labels, [weight], and room for the rate, which is added here. */
+weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n);
+weft_status wf_step_test(weft_trainer *t, weft_tensor *feeds, int64_t n);
+/* The logs so far, borrowed from t. */
+weft_logs wf_pass_logs(weft_trainer *t);
+
+/* ---- feed.c ---------------------------------------------------------------------------------- */
+
+/* Which columns of a dataset feed what. */
+struct wf_feeding {
+    int n_in, n_labels;
+    int *column; /* inputs, labels (-1: none), weight (-1: none) */
+    bool weighted;
+    weft_ds ds; /* with casts where dtypes differ, and batched */
+};
+/* Looks for the columns, casts and batches (and shuffles, if asked and possible) what is not batched. with_labels: an error
+ * when one is missing. */
+struct wf_feeding_opts {
+    int64_t batch;
+    bool shuffle, with_labels;
+    uint64_t seed;
+};
+weft_status wf_feeding_find(weft_trainer *t, weft_data *d, weft_ds s,
+                            const struct wf_feeding_opts *opts, struct wf_feeding *out);
+/* Types of the labels, for binding. */
+void wf_feeding_labels(const weft_trainer *t, const weft_data *d, const struct wf_feeding *f,
+                       struct wf_type *out);
+/* The tensors of a batch in feed order; sizes of one that the model lacks or adds are taken as the model has them. */
+weft_status wf_feeding_batch(const weft_trainer *t, const struct wf_feeding *f, const weft_batch *b,
+                             weft_tensor *feeds);
+/* Threads that should read ahead: none when batches are views of memory. */
+int wf_feeding_threads(const weft_data *d, weft_ds s, int asked);
+
+#endif
