@@ -239,7 +239,7 @@ static void mistakes_are_named(void **state)
     assert_non_null(strstr(weft_error(), "adam"));
     assert_int_not_equal(weft_compile(m, WEFT_OPTS(weft_compile_opts, .loss = "mean_squared_eror"), &t),
                          0);
-    assert_non_null(strstr(weft_error(), "mean_squared_error"));
+    assert_non_null(strstr(weft_error(), "MeanSquaredError"));
     ok(weft_compile(m, COMPILE, &t));
     ok(weft_data_new(ctx, &d));
     s = weft_ds_role(d, samples(d, false), "y", WEFT_FEATURE);
