@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/fmath.h"
-#include "data/image.h"
+#include "data/pixels.h"
 
 #define MAX_PIXELS ((int64_t)1 << 26)
 #define MAX_SIDE 65536
@@ -187,10 +187,7 @@ void wf_sink_row(struct wf_sink *s, int64_t y, const uint8_t *row)
     } else if (s->to.dtype == WEFT_U8) {
         memcpy((uint8_t *)s->to.data + y * n, row, (size_t)n);
     } else {
-        float *to = (float *)s->to.data + y * n;
-
-        for (int64_t i = 0; i < n; i++)
-            to[i] = (float)row[i];
+        wf_from_levels(row, n, (float *)s->to.data + y * n);
     }
 }
 

@@ -1,6 +1,6 @@
 /* image_ops.c - operations on the pixels of one image: moving them, changing their colours. Pure: from one memory to another. */
 #include "base/fmath.h"
-#include "data/image.h"
+#include "data/pixels.h"
 
 static int64_t item_bytes(const struct wf_image *m)
 {
@@ -52,32 +52,38 @@ void wf_image_pad(const struct wf_image *from, int64_t y, int64_t x, float value
     }
 }
 
-/* Copies one pixel; sizes that occur are constants, so that no call is made for a few bytes. */
-static inline void copy_pixel(char *to, const char *from, int64_t bytes)
+/* n pixels of `bytes` each to consecutive places, from places `step` apart. */
+WF_PIXELS void copy_pixels(char *to, const char *from, int64_t step, int64_t n, int64_t bytes)
 {
-    switch (bytes) {
-    case 1: *to = *from; break;
-    case 3: memcpy(to, from, 3); break;
-    case 4: memcpy(to, from, 4); break;
-    case 12: memcpy(to, from, 12); break;
-    default: memcpy(to, from, (size_t)bytes);
+    for (int64_t i = 0; i < n; i++, to += bytes, from += step)
+        memcpy(to, from, (size_t)bytes);
+}
+
+static void copy_row(char *to, const char *from, int64_t step, int64_t n, int64_t bytes)
+{
+    switch (bytes) { /* of a size that is known, copies are instructions and not calls */
+    case 1: copy_pixels(to, from, step, n, 1); break;
+    case 3: copy_pixels(to, from, step, n, 3); break;
+    case 4: copy_pixels(to, from, step, n, 4); break;
+    case 12: copy_pixels(to, from, step, n, 12); break;
+    default: copy_pixels(to, from, step, n, bytes);
     }
 }
 
 void wf_image_orient(const struct wf_image *from, int orientation, const struct wf_image *to)
 {
+    bool up_down = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+    bool left_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
     int64_t h = from->h, w = from->w, bytes = from->c * item_bytes(from);
 
-    for (int64_t y = 0; y < to->h; y++)
-        for (int64_t x = 0; x < to->w; x++) {
-            int64_t sy = orientation >= 5 ? x : y, sx = orientation >= 5 ? y : x;
-
-            if (orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7)
-                sy = h - 1 - sy;
-            if (orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8)
-                sx = w - 1 - sx;
-            copy_pixel(at(to, y, x), at(from, sy, sx), bytes);
-        }
+    for (int64_t y = 0; y < to->h; y++) {
+        if (orientation < 5) /* a row is a row of the source */
+            copy_row(at(to, y, 0), at(from, up_down ? h - 1 - y : y, left_right ? w - 1 : 0),
+                     left_right ? -bytes : bytes, to->w, bytes);
+        else /* a row is a column of the source */
+            copy_row(at(to, y, 0), at(from, up_down ? h - 1 : 0, left_right ? w - 1 - y : y),
+                     up_down ? -bytes * w : bytes * w, to->w, bytes);
+    }
 }
 
 void wf_image_flip(const struct wf_image *from, bool left_right, bool up_down,
@@ -111,16 +117,6 @@ static float value_at(const struct wf_image *m, int64_t y, int64_t x, int k, flo
                                : ((const float *)(const void *)p)[k];
 }
 
-static void set_value(const struct wf_image *m, int64_t y, int64_t x, int k, float v)
-{
-    char *p = at(m, y, x);
-
-    if (m->dtype == WEFT_U8)
-        ((uint8_t *)p)[k] = wf_level(v);
-    else
-        ((float *)(void *)p)[k] = v;
-}
-
 /* Floor, for |v| far below 2^31. */
 static int64_t floor_of(float v)
 {
@@ -129,28 +125,88 @@ static int64_t floor_of(float v)
     return (float)i > v ? i - 1 : i;
 }
 
+/* One pixel between four; outside the image there is `fill`. */
+static void blend_slow(const struct wf_image *m, int64_t y, int64_t x, float fy, float fx,
+                       float fill, float out[4])
+{
+    memset(out, 0, 4 * sizeof *out);
+    for (int k = 0; k < m->c; k++) {
+        float a = value_at(m, y, x, k, fill), b = value_at(m, y, x + 1, k, fill);
+        float c = value_at(m, y + 1, x, k, fill), d = value_at(m, y + 1, x + 1, k, fill);
+        float top = a + (b - a) * fx, bottom = c + (d - c) * fx;
+
+        out[k] = top + (bottom - top) * fy;
+    }
+}
+
+WF_PIXELS wf_v4 load_pixel(const struct wf_image *m, int64_t y, int64_t x)
+{
+    const char *p = at(m, y, x);
+
+    return m->dtype == WEFT_U8 ? wf_load_bytes((const uint8_t *)p)
+                               : wf_load_floats((const float *)(const void *)p);
+}
+
+/* The same where all four lie inside, and four values from the last one on. */
+WF_PIXELS void blend_fast(const struct wf_image *m, int64_t y, int64_t x, float fy, float fx,
+                          float out[4])
+{
+    const wf_v4 vx = {fx, fx, fx, fx}, vy = {fy, fy, fy, fy};
+    wf_v4 a = load_pixel(m, y, x), b = load_pixel(m, y, x + 1);
+    wf_v4 c = load_pixel(m, y + 1, x), d = load_pixel(m, y + 1, x + 1);
+
+    a += (b - a) * vx;
+    c += (d - c) * vx;
+    a += (c - a) * vy;
+    memcpy(out, &a, sizeof a);
+}
+
+/* What rotating needs to know at every pixel. */
+struct turning {
+    const struct wf_image *from;
+    float c, s, my, mx, fill;
+};
+
+/* n pixels of row y, from column x on; four values are written for the last one too. */
+static void rotate_piece(const struct turning *t, int64_t y, int64_t x, int64_t n, float *out)
+{
+    const struct wf_image *m = t->from;
+    float dy = (float)y - t->my, v[4];
+
+    for (int64_t i = 0; i < n; i++, out += m->c) {
+        float dx = (float)(x + i) - t->mx;
+        float sy = dx * t->s + dy * t->c + t->my, sx = dx * t->c - dy * t->s + t->mx;
+        int64_t iy = floor_of(sy), ix = floor_of(sx);
+
+        if (iy >= 0 && ix >= 0 && iy < m->h - 2 && ix < m->w - 2)
+            blend_fast(m, iy, ix, sy - (float)iy, sx - (float)ix, v);
+        else
+            blend_slow(m, iy, ix, sy - (float)iy, sx - (float)ix, t->fill, v);
+        memcpy(out, v, sizeof v);
+    }
+}
+
 void wf_image_rotate(const struct wf_image *from, double degrees, float fill,
                      const struct wf_image *to)
 {
-    float angle = (float)(degrees * (3.14159265358979323846 / 180.0));
-    float c = wf_cosf(angle), s = wf_sinf(angle);
-    float my = (float)(from->h - 1) * 0.5f, mx = (float)(from->w - 1) * 0.5f;
+    enum { PIECE = 64 };
+    float angle = (float)(degrees * (3.14159265358979323846 / 180.0)), piece[4 * PIECE + 4];
+    struct turning t = {.from = from,
+                        .c = wf_cosf(angle),
+                        .s = wf_sinf(angle),
+                        .my = (float)(from->h - 1) * 0.5f,
+                        .mx = (float)(from->w - 1) * 0.5f,
+                        .fill = fill};
 
     for (int64_t y = 0; y < to->h; y++)
-        for (int64_t x = 0; x < to->w; x++) {
-            float dy = (float)y - my, dx = (float)x - mx;
-            float sy = dx * s + dy * c + my, sx = dx * c - dy * s + mx;
-            int64_t iy = floor_of(sy), ix = floor_of(sx);
-            float fy = sy - (float)iy, fx = sx - (float)ix;
+        for (int64_t x = 0; x < to->w; x += PIECE) {
+            int64_t n = wf_min_i64(PIECE, to->w - x);
 
-            for (int k = 0; k < from->c; k++) {
-                float a = value_at(from, iy, ix, k, fill), b = value_at(from, iy, ix + 1, k, fill);
-                float d = value_at(from, iy + 1, ix, k, fill);
-                float e = value_at(from, iy + 1, ix + 1, k, fill);
-                float top = a + (b - a) * fx, bottom = d + (e - d) * fx;
-
-                set_value(to, y, x, k, top + (bottom - top) * fy);
-            }
+            rotate_piece(&t, y, x, n, piece);
+            if (to->dtype == WEFT_U8)
+                wf_to_levels(piece, n * to->c, (uint8_t *)at(to, y, x));
+            else
+                memcpy(at(to, y, x), piece, (size_t)(n * to->c) * sizeof(float));
         }
 }
 
@@ -162,23 +218,19 @@ static int colours(int c)
     return c == 2 || c == 4 ? c - 1 : c;
 }
 
-static float clip(float v)
-{
-    return v >= 0.0f ? v <= 255.0f ? v : 255.0f : 0.0f;
-}
-
 static void change_contrast(float *p, int64_t n, int c, float factor)
 {
-    for (int k = 0; k < colours(c); k++) {
-        double sum = 0.0;
-        float mean;
+    double sum[4] = {0};
+    float mean[4];
 
-        for (int64_t i = 0; i < n; i++)
-            sum += p[i * c + k];
-        mean = (float)(sum / (double)n);
-        for (int64_t i = 0; i < n; i++)
-            p[i * c + k] = (p[i * c + k] - mean) * factor + mean;
-    }
+    for (int64_t i = 0; i < n; i++)
+        for (int k = 0; k < c; k++)
+            sum[k] += p[i * c + k];
+    for (int k = 0; k < c; k++)
+        mean[k] = (float)(sum[k] / (double)n);
+    for (int64_t i = 0; i < n; i++)
+        for (int k = 0; k < colours(c); k++)
+            p[i * c + k] = (p[i * c + k] - mean[k]) * factor + mean[k];
 }
 
 static float max3(const float *p)
@@ -246,10 +298,29 @@ static void change_hue(float *p, int64_t n, int c, float turns)
     }
 }
 
-static void clip_all(float *p, int64_t n, bool clipped)
+static void change_brightness(float *p, int64_t n, int c, float add)
 {
-    for (int64_t i = 0; i < n && clipped; i++)
-        p[i] = clip(p[i]);
+    if (colours(c) == c) {
+        n *= c;
+        c = 1;
+    }
+    for (int64_t i = 0; i < n; i++)
+        for (int k = 0; k < colours(c); k++)
+            p[i * c + k] += add;
+}
+
+/* Back to levels that exist, as if each change were made alone, but not rounded. */
+static void clip_all(float *p, int64_t n)
+{
+    int64_t i = 0;
+
+#if defined(__x86_64__)
+    for (; i + 4 <= n; i += 4)
+        _mm_storeu_ps(p + i, _mm_min_ps(_mm_max_ps(_mm_loadu_ps(p + i), _mm_setzero_ps()),
+                                        _mm_set1_ps(255.0f)));
+#endif
+    for (; i < n; i++)
+        p[i] = p[i] >= 0.0f ? p[i] <= 255.0f ? p[i] : 255.0f : 0.0f;
 }
 
 void wf_image_colour(const struct wf_image *from, const struct wf_colour *c, float *scratch,
@@ -260,33 +331,49 @@ void wf_image_colour(const struct wf_image *from, const struct wf_colour *c, flo
     float *p = u8 ? scratch : to->data;
     float add = c->brightness * (from->dtype == WEFT_U8 ? 255.0f : 1.0f);
 
-    for (int64_t i = 0; i < items; i++)
-        p[i] = from->dtype == WEFT_U8 ? (float)((const uint8_t *)from->data)[i]
-                                      : ((const float *)from->data)[i];
-    for (int k = 0; k < colours(from->c) && add != 0.0f; k++)
-        for (int64_t i = 0; i < n; i++)
-            p[i * from->c + k] += add;
-    clip_all(p, items, u8 && add != 0.0f);
+    if (from->dtype == WEFT_U8)
+        wf_from_levels(from->data, items, p);
+    else
+        memcpy(p, from->data, (size_t)items * sizeof *p);
+    if (add != 0.0f) {
+        change_brightness(p, n, from->c, add);
+        if (u8)
+            clip_all(p, items);
+    }
     if (c->do_contrast && n) {
         change_contrast(p, n, from->c, c->contrast);
-        clip_all(p, items, u8);
+        if (u8)
+            clip_all(p, items);
     }
     if (c->do_saturation)
         change_saturation(p, n, from->c, c->saturation);
     if (c->do_hue)
         change_hue(p, n, from->c, c->hue);
-    for (int64_t i = 0; i < items && u8; i++)
-        ((uint8_t *)to->data)[i] = wf_level(p[i]);
+    if (u8)
+        wf_to_levels(p, items, to->data);
+}
+
+/* One pixel's grey, at every channel of the result. */
+static void put_grey(const struct wf_image *to, int64_t i, float r, float g, float b)
+{
+    float v = 0.2989f * r + 0.587f * g + 0.114f * b;
+
+    for (int k = 0; k < to->c; k++)
+        if (to->dtype == WEFT_U8)
+            ((uint8_t *)to->data)[i * to->c + k] = wf_level(v);
+        else
+            ((float *)to->data)[i * to->c + k] = v;
 }
 
 void wf_image_grey(const struct wf_image *from, const struct wf_image *to)
 {
-    for (int64_t y = 0; y < from->h; y++)
-        for (int64_t x = 0; x < from->w; x++) {
-            float v = 0.2989f * value_at(from, y, x, 0, 0) + 0.587f * value_at(from, y, x, 1, 0);
+    const uint8_t *u = from->data;
+    const float *f = from->data;
 
-            v += 0.114f * value_at(from, y, x, 2, 0);
-            for (int k = 0; k < to->c; k++)
-                set_value(to, y, x, k, v);
-        }
+    if (from->dtype == WEFT_U8)
+        for (int64_t i = 0; i < from->h * from->w; i++, u += from->c)
+            put_grey(to, i, u[0], u[1], u[2]);
+    else
+        for (int64_t i = 0; i < from->h * from->w; i++, f += from->c)
+            put_grey(to, i, f[0], f[1], f[2]);
 }

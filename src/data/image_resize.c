@@ -5,19 +5,8 @@
  * additions, in the same order, without fusing any. */
 #include <math.h>
 
-#include "data/image.h"
+#include "data/pixels.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-typedef float v4 __attribute__((vector_size(16)));
-typedef float v8 __attribute__((vector_size(32)));
-#if !defined(__x86_64__)
-typedef uint8_t v4b __attribute__((vector_size(4)));
-#endif
-
-#define INLINE static inline __attribute__((always_inline))
 #if defined(__x86_64__)
 #define TARGET_AVX2 __attribute__((target("avx2")))
 #define HAVE_AVX2 1
@@ -210,65 +199,41 @@ static int64_t x_inside(const struct wf_taps *t, int c)
     return n;
 }
 
-/* Four u8 levels as floats. */
-INLINE v4 load_bytes(const uint8_t *p)
-{
-#if defined(__x86_64__)
-    __m128i b, zero = _mm_setzero_si128();
-    int32_t i;
-
-    memcpy(&i, p, sizeof i);
-    b = _mm_unpacklo_epi8(_mm_cvtsi32_si128(i), zero);
-    return (v4)_mm_cvtepi32_ps(_mm_unpacklo_epi16(b, zero));
-#else
-    v4b b;
-
-    memcpy(&b, p, sizeof b);
-    return __builtin_convertvector(b, v4);
-#endif
-}
-
-INLINE v4 load_floats(const float *p)
-{
-    v4 v;
-
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
 /* Pixels of two to four channels, two taps. */
-INLINE void x_two_bytes(const struct wf_taps *t, int c, const uint8_t *row, int64_t n, float *out)
+WF_PIXELS void x_two_bytes(const struct wf_taps *t, int c, const uint8_t *row, int64_t n,
+                           float *out)
 {
     for (int64_t i = 0; i < n; i++) {
         const uint8_t *p = row + t->first[i] * c;
-        v4 a = load_bytes(p), b = load_bytes(p + c);
+        wf_v4 a = wf_load_bytes(p), b = wf_load_bytes(p + c);
         float f = t->weight[i];
 
-        a += (b - a) * (v4){f, f, f, f};
+        a += (b - a) * (wf_v4){f, f, f, f};
         memcpy(out + i * c, &a, sizeof a);
     }
 }
 
-INLINE void x_two_floats(const struct wf_taps *t, int c, const float *row, int64_t n, float *out)
+WF_PIXELS void x_two_floats(const struct wf_taps *t, int c, const float *row, int64_t n, float *out)
 {
     for (int64_t i = 0; i < n; i++) {
         const float *p = row + t->first[i] * c;
-        v4 a = load_floats(p), b = load_floats(p + c);
+        wf_v4 a = wf_load_floats(p), b = wf_load_floats(p + c);
         float f = t->weight[i];
 
-        a += (b - a) * (v4){f, f, f, f};
+        a += (b - a) * (wf_v4){f, f, f, f};
         memcpy(out + i * c, &a, sizeof a);
     }
 }
 
-INLINE void x_many_bytes(const struct wf_taps *t, int c, const uint8_t *row, int64_t n, float *out)
+WF_PIXELS void x_many_bytes(const struct wf_taps *t, int c, const uint8_t *row, int64_t n,
+                            float *out)
 {
     for (int64_t i = 0; i < n; i++) {
         const float *w = t->weight + i * t->n_taps;
-        v4 sum = {0};
+        wf_v4 sum = {0};
 
         for (int64_t j = t->first[i] * c; j <= t->second[i] * c; j += c, w++)
-            sum += load_bytes(row + j) * (v4){*w, *w, *w, *w};
+            sum += wf_load_bytes(row + j) * (wf_v4){*w, *w, *w, *w};
         memcpy(out + i * c, &sum, sizeof sum);
     }
 }
@@ -303,8 +268,8 @@ TARGET_AVX2 static void x_two_rgb_avx2(const struct wf_taps *t, const uint8_t *r
 }
 #endif
 
-INLINE void x_fast(const struct wf_taps *t, int c, const void *row, weft_dtype dtype, int64_t n,
-                   float *out)
+WF_PIXELS void x_fast(const struct wf_taps *t, int c, const void *row, weft_dtype dtype, int64_t n,
+                      float *out)
 {
     if (t->n_taps == 2 && dtype == WEFT_U8)
         x_two_bytes(t, c, row, n, out);
@@ -350,16 +315,16 @@ static void resize_x(const struct wf_resizer *r, const void *row, weft_dtype dty
 
 /* ---- along y --------------------------------------------------------------------------------- */
 
-INLINE void blend(const float *a, const float *b, float f, int64_t n, float *out)
+WF_PIXELS void blend(const float *a, const float *b, float f, int64_t n, float *out)
 {
     int64_t i = 0;
 
     for (; i + 8 <= n; i += 8) {
-        v8 x, y;
+        wf_v8 x, y;
 
         memcpy(&x, a + i, sizeof x);
         memcpy(&y, b + i, sizeof y);
-        x += (y - x) * (v8){f, f, f, f, f, f, f, f};
+        x += (y - x) * (wf_v8){f, f, f, f, f, f, f, f};
         memcpy(out + i, &x, sizeof x);
     }
     for (; i < n; i++)
@@ -367,17 +332,17 @@ INLINE void blend(const float *a, const float *b, float f, int64_t n, float *out
 }
 
 /* out (+)= a * f */
-INLINE void accumulate(const float *a, float f, bool first, int64_t n, float *out)
+WF_PIXELS void accumulate(const float *a, float f, bool first, int64_t n, float *out)
 {
     int64_t i = 0;
 
     for (; i + 8 <= n; i += 8) {
-        v8 x, y = {0};
+        wf_v8 x, y = {0};
 
         memcpy(&x, a + i, sizeof x);
         if (!first)
             memcpy(&y, out + i, sizeof y);
-        x *= (v8){f, f, f, f, f, f, f, f};
+        x *= (wf_v8){f, f, f, f, f, f, f, f};
         if (!first)
             x = y + x;
         memcpy(out + i, &x, sizeof x);
@@ -386,29 +351,7 @@ INLINE void accumulate(const float *a, float f, bool first, int64_t n, float *ou
         out[i] = first ? a[i] * f : out[i] + a[i] * f;
 }
 
-/* Levels of u8 from floats: as wf_level. */
-INLINE void to_levels(const float *a, int64_t n, uint8_t *out)
-{
-    int64_t i = 0;
-
-#if defined(__x86_64__)
-    const __m128 half = _mm_set1_ps(0.5f), top = _mm_set1_ps(255.0f), zero = _mm_setzero_ps();
-
-    for (; i + 8 <= n; i += 8) {
-        /* max gives its second operand when the first is NaN. */
-        __m128 x = _mm_min_ps(_mm_max_ps(_mm_loadu_ps(a + i), zero), top);
-        __m128 y = _mm_min_ps(_mm_max_ps(_mm_loadu_ps(a + i + 4), zero), top);
-        __m128i b = _mm_packs_epi32(_mm_cvttps_epi32(_mm_add_ps(x, half)),
-                                    _mm_cvttps_epi32(_mm_add_ps(y, half)));
-
-        _mm_storel_epi64((__m128i *)(void *)(out + i), _mm_packus_epi16(b, b));
-    }
-#endif
-    for (; i < n; i++)
-        out[i] = wf_level(a[i]);
-}
-
-INLINE void resize_y(struct wf_resizer *r, int64_t i)
+WF_PIXELS void resize_y(struct wf_resizer *r, int64_t i)
 {
     const struct wf_taps *t = &r->y;
     int64_t n = r->row, a = t->first[i], b = t->second[i];
@@ -424,7 +367,7 @@ INLINE void resize_y(struct wf_resizer *r, int64_t i)
                        out);
     }
     if (r->to.dtype == WEFT_U8)
-        to_levels(out, n, (uint8_t *)r->to.data + i * n);
+        wf_to_levels(out, n, (uint8_t *)r->to.data + i * n);
 }
 
 static void resize_y_base(struct wf_resizer *r, int64_t i)
