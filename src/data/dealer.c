@@ -206,7 +206,7 @@ static void task_clear(weft_dealer *a, struct task *k)
 {
     weft_batch_free(k->batch);
     wf_free(a->ctx, k->error);
-    *k = (struct task){TASK_FREE};
+    *k = (struct task){.state = TASK_FREE};
 }
 
 weft_status weft_dealer_ahead(weft_dealer *a, int64_t t, int64_t l)
