@@ -190,7 +190,7 @@ static bool is_chain(const weft_model *m)
 
 static void layout(struct table *t, bool chain, int width)
 {
-    static const int parts[2][MAX_COLUMNS] = {{32, 26, 14, 28}, {46, 34, 20, 0}};
+    static const int parts[2][MAX_COLUMNS] = {{30, 28, 13, 29}, {46, 34, 20, 0}};
     int room, left;
 
     t->n_columns = chain ? 3 : 4;

@@ -381,13 +381,17 @@ static void write_string(struct wf_buf *b, const char *s)
     wf_buf_add(b, "\"", 1);
 }
 
-/* The shorter of two ways that read back as the same number. */
+/* As few digits as read back as the same number. */
 static void write_float(struct wf_buf *b, double v)
 {
     char text[40];
 
-    snprintf(text, sizeof text, "%.15g", v);
-    wf_buf_printf(b, strtod(text, NULL) == v ? "%.15g" : "%.17g", v);
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtod(text, NULL) == v)
+            break;
+    }
+    wf_buf_printf(b, "%s", text);
 }
 
 void wf_attr_write(struct wf_buf *b, const char *name, const struct wf_attr *a, bool quote)
