@@ -511,6 +511,8 @@ static weft_status save_position(struct queue *q, struct wf_buf *out)
     }
     wf_put_i64(out, SAVED_POSITION);
     wf_put_i64(out, skip);
+    if (before && before->st) /* the pull failed before it knew where the input stands */
+        out->st = wf_err(before->st, "a saved position: out of memory");
     if (before) {
         wf_put_bytes(out, before->data, before->len);
         let_go(crew, q);
