@@ -121,7 +121,8 @@ static weft_status z_put(weft_record_writer *w, const char *p, int64_t n, int fl
         w->z.next_out = (unsigned char *)w->buf + w->n;
         w->z.avail_out = (unsigned)(BUF_BYTES - w->n);
         rc = deflate(&w->z, step < n ? Z_NO_FLUSH : flush);
-        p += step - w->z.avail_in;
+        if (step)
+            p += step - w->z.avail_in;
         n -= step - w->z.avail_in;
         full = !w->z.avail_out;
         w->n = BUF_BYTES - w->z.avail_out;

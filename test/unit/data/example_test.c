@@ -299,7 +299,7 @@ static void packed_integers_of_every_length(void **state)
             x ^= x << 13;
             x ^= x >> 7;
             x ^= x << 17;
-            want[i] = (int64_t)(x >> ((x & 63) * (unsigned)(round & 1) + (x >> 8 & 31)));
+            want[i] = (int64_t)(x >> (round & 1 ? x & 63 : x >> 8 & 31));
             want[i] = x & 1024 && round % 3 == 0 ? -want[i] : want[i];
             put_varint(&w, (uint64_t)want[i]);
         }

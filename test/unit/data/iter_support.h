@@ -137,8 +137,9 @@ static inline int64_t check_restore(weft_ctx *ctx, make_fn *make, void *arg, int
             abort();
         weft_text_free(ctx, state);
         dump_iter(&back, b, INT64_MAX);
-        ok = !back.st && front.n + back.n == all.n && !memcmp(all.p, front.p, front.n) &&
-             !memcmp(all.p + front.n, back.p, back.n);
+        ok = !back.st && front.n + back.n == all.n &&
+             (!front.n || !memcmp(all.p, front.p, front.n)) &&
+             (!back.n || !memcmp(all.p + front.n, back.p, back.n));
         dump_free(&front);
         dump_free(&back);
         weft_iter_free(a);

@@ -103,12 +103,12 @@ static void expect(struct dump *d, int64_t first, int64_t n, int64_t id)
 
 static bool same(const struct dump *a, const struct dump *b)
 {
-    return a->n == b->n && !memcmp(a->p, b->p, a->n);
+    return a->n == b->n && (!a->n || !memcmp(a->p, b->p, a->n));
 }
 
 static bool begins_with(const struct dump *a, const struct dump *front)
 {
-    return a->n >= front->n && !memcmp(a->p, front->p, front->n);
+    return a->n >= front->n && (!front->n || !memcmp(a->p, front->p, front->n));
 }
 
 /* ---- writing and reading --------------------------------------------------------------------- */
