@@ -25,7 +25,7 @@ void sample_make(struct sample *s, int64_t step);
 /* NULL when c is exactly the sample of that step, bit for bit; else what differs. */
 const char *sample_differs(weft_ckpt *c, int64_t step);
 
-/* A new folder below the working one, and its removal with all in it. */
+/* A new folder, in memory where that can be had, and its removal with all in it. */
 void temp_make(char path[64]);
 void temp_remove(const char *path);
 /* The bytes of a file, freed with free; aborts when it cannot be read. */

@@ -34,7 +34,7 @@ static void lose_event(const struct faultfs_event *e)
     }
 }
 
-static void die(struct faultfs *f)
+void faultfs_die(struct faultfs *f)
 {
     for (int i = f->n_events - 1; i >= 0 && f->lose; i--)
         lose_event(&f->event[i]);
@@ -47,7 +47,7 @@ static int fate(struct faultfs *f, bool writes, bool changes)
     f->n_calls++;
     f->n_writes += writes;
     if (f->kill_at && f->n_calls == f->kill_at)
-        die(f);
+        faultfs_die(f);
     if (changes && f->read_only)
         return -EROFS;
     if (writes && f->full_at && f->n_writes >= f->full_at)

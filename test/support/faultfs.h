@@ -39,4 +39,6 @@ struct faultfs {
 
 void faultfs_init(struct faultfs *f); /* f->fs is then a seam; the options may be set */
 
+void faultfs_die(struct faultfs *f); /* now */
+
 #endif
