@@ -492,7 +492,8 @@ static void kill_everywhere(bool lose)
             break;
     }
     assert_true(at > 60);
-    assert_true(n_old > 30 && n_new > 10); /* it was killed before and after the point of no return */
+    assert_true(n_old > 30 &&
+                n_new > 10); /* it was killed before and after the point of no return */
 }
 
 static void killed_at_every_call_the_last_good_one_is_there(void **state)
