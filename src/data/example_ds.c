@@ -253,7 +253,9 @@ static void ex_text(const struct wf_ds *ds, struct wf_buf *out)
         char type[WF_TYPE_TEXT];
 
         wf_type_text(&p->plan.f[k].type, type);
-        wf_buf_printf(out, "%s%s %s%s", k ? ", " : "", p->plan.f[k].name, type,
+        wf_buf_printf(out, "%s%s %s%s%s", k ? ", " : "", p->plan.f[k].name,
+                      p->plan.f[k].type.dtype == WEFT_STR ? "str" : "",
+                      p->plan.f[k].type.dtype == WEFT_STR ? strchr(type, '[') : type,
                       p->plan.f[k].sequence ? " sequence" : "");
     }
     if (p->on_error == WEFT_ON_ERROR_SKIP)
