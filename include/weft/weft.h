@@ -9,6 +9,7 @@
  *   fn.h      functions: planning and running
  *   model.h   layers and models
  *   check.h   gradient check
+ *   job.h     jobs in YAML files
  *   train.h   compile, fit, evaluate, predict, callbacks
  *   ckpt.h    safetensors files and checkpoints
  *   data.h    datasets: pipelines that feed a trainer
@@ -33,6 +34,7 @@
 #include "weft/data_table.h"
 #include "weft/fn.h"
 #include "weft/graph.h"
+#include "weft/job.h"
 #include "weft/model.h"
 #include "weft/ops.h"
 #include "weft/optim.h"

@@ -11,9 +11,10 @@
 /* Exit codes, documented in `weft --help`. 128 and more are left to signals and to failures worth a retry. */
 enum {
     EXIT_DONE = 0,
-    EXIT_FAILED = 1, /* the work failed: the message says why */
-    EXIT_USAGE = 2,  /* the command line made no sense */
-    EXIT_INPUT = 3,  /* a file was missing, unreadable or malformed */
+    EXIT_FAILED = 1,    /* the work failed: the message says why */
+    EXIT_USAGE = 2,     /* the command line made no sense */
+    EXIT_INPUT = 3,     /* a file was missing, unreadable or malformed */
+    EXIT_STOPPED = 130, /* stopped by Ctrl-C: the same command goes on */
 };
 
 enum flag_kind { FLAG_BOOL, FLAG_INT, FLAG_TEXT, FLAG_LIST };
@@ -63,6 +64,8 @@ void progress_begin(struct progress *p, const char *what, int64_t total);
 void progress_add(struct progress *p, int64_t n);
 void progress_end(struct progress *p);
 
+extern const struct command command_train, command_eval, command_predict, command_summary,
+    command_keys;
 extern const struct command command_bench_data, command_data_inspect, command_data_convert,
     command_data_stats;
 extern const struct command command_version, command_doctor, command_bench_train, command_explain,

@@ -2,9 +2,10 @@
 #include "cli.h"
 
 static const struct command *const commands[] = {
-    &command_version,    &command_doctor,       &command_bench_train,
-    &command_bench_data, &command_data_inspect, &command_data_convert,
-    &command_data_stats, &command_explain,      &command_run,
+    &command_train,      &command_eval,         &command_predict,      &command_summary,
+    &command_keys,       &command_version,      &command_doctor,       &command_bench_train,
+    &command_bench_data, &command_data_inspect, &command_data_convert, &command_data_stats,
+    &command_explain,    &command_run,
 };
 #define N_COMMANDS ((int)(sizeof commands / sizeof *commands))
 
@@ -16,9 +17,10 @@ static void print_usage(FILE *to)
             weft_version());
     for (int i = 0; i < N_COMMANDS; i++)
         fprintf(to, "  %-14s %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(to, "\n`weft COMMAND --help` explains one.\n\n"
-                "exit codes: 0 done, 1 the work failed, 2 the command line makes no sense,\n"
-                "            3 a file is missing, unreadable or malformed\n");
+    fprintf(to,
+            "\n`weft COMMAND --help` explains one.\n\n"
+            "exit codes: 0 done, 1 the work failed, 2 the command line makes no sense,\n"
+            "            3 a file is missing, unreadable or malformed, 130 stopped by Ctrl-C\n");
 }
 
 /* Does argv start with the words of the command's name? Returns how many words it has, or 0. */

@@ -1,0 +1,67 @@
+/* weft/job.h - jobs: data, model, training, checkpoints and logging in one YAML file.
+ *
+ *   weft_job *job;
+ *   weft_job_load(ctx, "job.yaml", 0, NULL, &job);
+ *   weft_job_context(job, log, NULL, &run_ctx);
+ *   weft_job_open(job, run_ctx, &run);            data, model and trainer, all checked
+ *   weft_job_fit(run, NULL, &history);
+ *
+ * docs/guide/job.md explains the file; weft_job_key_at lists every key with its meaning. Whatever is wrong in a file is
+ * reported with line and column, and the nearest word that would be right. */
+#ifndef WEFT_JOB_H
+#define WEFT_JOB_H
+
+#include "weft/train.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_job weft_job;
+
+/* sets: "train.epochs=3", applied in order before anything is checked. */
+WEFT_API weft_status weft_job_load(weft_ctx *ctx, const char *path, int n_sets,
+                                   const char *const *sets, weft_job **out);
+/* The same from memory; name stands in messages, and relative paths count from its folder. */
+WEFT_API weft_status weft_job_parse(weft_ctx *ctx, const char *name, const char *text, int64_t n,
+                                    int n_sets, const char *const *sets, weft_job **out);
+WEFT_API void weft_job_free(weft_job *job);
+
+/* A context with the job's threads, memory limit, kernels and seed. */
+WEFT_API weft_status weft_job_context(const weft_job *job, weft_log_fn *log, void *log_arg,
+                                      weft_ctx **out);
+
+/* A job made ready in a context. */
+typedef struct weft_job_run weft_job_run;
+WEFT_API weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out);
+WEFT_API void weft_job_close(weft_job_run *run);
+WEFT_API weft_model *weft_job_model(const weft_job_run *run);
+WEFT_API weft_trainer *weft_job_trainer(const weft_job_run *run);
+WEFT_API weft_data *weft_job_data(const weft_job_run *run);
+/* "train", "validation" or "test"; {0} when the job has none. */
+WEFT_API weft_ds weft_job_dataset(const weft_job_run *run, const char *part);
+
+typedef struct weft_job_fit_opts {
+    size_t size;
+    int verbose; /* as weft_fit_opts */
+    void (*print)(void *arg, const char *text, bool last);
+    void *print_arg;
+    int n_callbacks; /* besides the job's own */
+    const weft_callback *callbacks;
+} weft_job_fit_opts;
+WEFT_API weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts,
+                                  weft_history **history);
+WEFT_API bool weft_job_has_checkpoints(const weft_job_run *run); /* does the job write any */
+/* The weights of the newest checkpoint of the job. */
+WEFT_API weft_status weft_job_load_weights(weft_job_run *run);
+
+/* Row i of the table of keys: "train.epochs", "int", "1", what it means; false behind the last. */
+WEFT_API bool weft_job_key_at(int i, const char **path, const char **kind, const char **standard,
+                              const char **help);
+/* Row i of the words that data.pipeline takes, with their arguments. */
+WEFT_API bool weft_job_stage_at(int i, const char **name, const char **attrs, const char **doc);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

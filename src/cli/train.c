@@ -1,0 +1,441 @@
+/* train.c - weft train, eval, predict, summary: jobs from the command line. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+/* ---- what the commands share ----------------------------------------------------------------- */
+
+struct job {
+    const char *path;
+    struct text_list sets;
+    int threads;
+    bool json, quiet;
+    weft_ctx *boot, *ctx; /* one to read the file with, one as the file wants it */
+    weft_job *job;
+    weft_job_run *run;
+};
+
+#define JOB_FLAGS(j)                                                                       \
+    {"set", FLAG_LIST, "KEY=VALUE", "another value than the file's: --set train.epochs=3", \
+     &(j).sets},                                                                           \
+    {                                                                                      \
+        "threads", FLAG_INT, "N", "as --set resources.threads=N", &(j).threads             \
+    }
+
+static void say(void *arg, int level, const char *line)
+{
+    const struct job *j = arg;
+
+    if (level == WEFT_LOG_DEBUG || (j->quiet && level < WEFT_LOG_WARN))
+        return;
+    fflush(stdout);
+    fprintf(stderr, "%s%s\n", level >= WEFT_LOG_WARN ? "weft: warning: " : "", line);
+}
+
+static void close_job(struct job *j)
+{
+    weft_job_close(j->run);
+    weft_ctx_free(j->ctx);
+    weft_job_free(j->job);
+    weft_ctx_free(j->boot);
+}
+
+static int open_job(struct job *j)
+{
+    char threads[64];
+    weft_status st = weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &j->boot);
+
+    if (j->threads && j->sets.n < LIST_MAX) {
+        snprintf(threads, sizeof threads, "resources.threads=%d", j->threads);
+        j->sets.item[j->sets.n++] = threads;
+    }
+    if (!st)
+        st = weft_job_load(j->boot, j->path, j->sets.n, j->sets.item, &j->job);
+    if (!st)
+        st = weft_job_context(j->job, say, j, &j->ctx);
+    if (!st)
+        st = weft_job_open(j->job, j->ctx, &j->run);
+    if (st == WEFT_EINVAL || st == WEFT_ERANGE || st == WEFT_EDTYPE || st == WEFT_ESHAPE) {
+        return fail(EXIT_INPUT, "%s", weft_error()); /* the file is at fault */
+    }
+    return st ? fail_status(st, "") : EXIT_DONE;
+}
+
+static int parse_job(const struct command *c, const struct flag *flags, struct job *j, int argc,
+                     char **argv)
+{
+    int n = parse_flags(c, flags, argc, argv);
+
+    if (n == -2)
+        return -1;
+    if (n < 0)
+        return EXIT_USAGE;
+    if (n != 1)
+        return fail(EXIT_USAGE, "%s: needs a job file; `weft %s --help` says more", c->name,
+                    c->name);
+    j->path = argv[0];
+    return open_job(j);
+}
+
+static void print_logs(const weft_logs *logs, bool json)
+{
+    for (int i = 0; i < logs->n; i++)
+        if (json)
+            printf(isfinite(logs->value[i]) ? "%s\"%s\": %.17g" : "%s\"%s\": null", i ? ", " : "",
+                   logs->name[i], logs->value[i]);
+        else
+            printf("%s%s: %.4f", i ? " - " : "", logs->name[i], logs->value[i]);
+}
+
+/* ---- train ----------------------------------------------------------------------------------- */
+
+/* The trainer that Ctrl-C stops. The second Ctrl-C leaves at once. */
+static weft_trainer *_Atomic running;
+
+static void on_signal(int sig)
+{
+    weft_trainer *t = running;
+
+    if (!t || weft_trainer_stopped(t)) {
+        signal(sig, SIG_DFL);
+        raise(sig);
+        return;
+    }
+    weft_trainer_stop(t);
+}
+
+static void print_progress(void *arg, const char *text, bool last)
+{
+    (void)arg;
+    (void)last;
+    fputs(text, stdout);
+    fflush(stdout);
+}
+
+/* One JSON object an epoch. */
+static weft_status json_epoch(void *arg, weft_trainer *t, int64_t epoch, const weft_logs *logs)
+{
+    (void)arg;
+    printf("{\"epoch\": %lld, \"step\": %lld, ", (long long)epoch + 1,
+           (long long)weft_trainer_step(t));
+    print_logs(logs, true);
+    printf("}\n");
+    fflush(stdout);
+    return WEFT_OK;
+}
+
+static int finish(struct job *j, const char *checkpoint_hint)
+{
+    weft_ds test = weft_job_dataset(j->run, "test");
+    weft_logs logs;
+    weft_status st;
+
+    if (weft_trainer_stopped(weft_job_trainer(j->run))) {
+        fprintf(stderr, "weft: stopped after step %lld%s\n",
+                (long long)weft_trainer_step(weft_job_trainer(j->run)), checkpoint_hint);
+        return EXIT_STOPPED;
+    }
+    if (!test.id)
+        return EXIT_DONE;
+    st = weft_evaluate(weft_job_trainer(j->run), weft_job_data(j->run), test, NULL, &logs);
+    if (st)
+        return fail_status(st, "");
+    printf(j->json ? "{\"test\": {" : "test: ");
+    print_logs(&logs, j->json);
+    printf(j->json ? "}}\n" : "\n");
+    return EXIT_DONE;
+}
+
+static int train(int argc, char **argv)
+{
+    struct job j = {0};
+    const char *log = "auto";
+    const struct flag flags[] = {
+        JOB_FLAGS(j),
+        {"log", FLAG_TEXT, "auto|bar|lines|json|none",
+         "a progress bar, a line an epoch, JSON lines, or nothing; auto: a bar on a terminal",
+         &log},
+        {NULL, FLAG_BOOL, NULL, NULL, NULL},
+    };
+    weft_callback json = {.size = sizeof json, .name = "json", .epoch_end = json_epoch};
+    weft_status st;
+    int rc, verbose;
+
+    rc = parse_job(&command_train, flags, &j, argc, argv);
+    if (rc)
+        goto out;
+    j.json = strcmp(log, "json") == 0;
+    j.quiet = strcmp(log, "none") == 0;
+    verbose = strcmp(log, "bar") == 0 || (strcmp(log, "auto") == 0 && isatty(STDOUT_FILENO)) ? 1
+              : j.json || j.quiet                                                            ? 0
+                                                                                             : 2;
+    running = weft_job_trainer(j.run);
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+    st = weft_job_fit(j.run,
+                      WEFT_OPTS(weft_job_fit_opts, .verbose = verbose, .print = print_progress,
+                                .n_callbacks = j.json, .callbacks = &json),
+                      NULL);
+    running = NULL;
+    rc = st ? fail_status(st, "")
+            : finish(&j, weft_job_has_checkpoints(j.run)
+                             ? "; the same command goes on from here"
+                             : "; without checkpoint.dir in the job, the next run begins anew");
+out:
+    close_job(&j);
+    return rc < 0 ? EXIT_DONE : rc;
+}
+
+const struct command command_train = {
+    .name = "train",
+    .args = "JOB.yaml",
+    .summary = "train the model of a job file",
+    .text = "With checkpoint.dir in the job, a run that was interrupted or killed goes on where "
+            "its last\n"
+            "checkpoint stands when the same command is given again, with the same bits. Ctrl-C "
+            "finishes the\n"
+            "step, writes a checkpoint and ends; a second Ctrl-C leaves at once. `weft keys` lists "
+            "what a job\n"
+            "file may hold.\n",
+    .run = train,
+};
+
+/* ---- eval ------------------------------------------------------------------------------------ */
+
+static int eval(int argc, char **argv)
+{
+    struct job j = {0};
+    const char *part = "test";
+    const struct flag flags[] = {
+        JOB_FLAGS(j),
+        {"part", FLAG_TEXT, "train|validation|test", "which data; default test", &part},
+        {"json", FLAG_BOOL, NULL, "one JSON object", &j.json},
+        {NULL, FLAG_BOOL, NULL, NULL, NULL},
+    };
+    weft_logs logs;
+    weft_ds s;
+    weft_status st;
+    int rc = parse_job(&command_eval, flags, &j, argc, argv);
+
+    if (rc)
+        goto out;
+    s = weft_job_dataset(j.run, part);
+    if (!s.id) {
+        rc = fail(EXIT_USAGE, "eval: the job has no data.%s", part);
+        goto out;
+    }
+    st = weft_job_load_weights(j.run);
+    if (!st)
+        st = weft_evaluate(weft_job_trainer(j.run), weft_job_data(j.run), s, NULL, &logs);
+    if (st) {
+        rc = fail_status(st, "");
+        goto out;
+    }
+    if (j.json)
+        printf("{");
+    print_logs(&logs, j.json);
+    printf(j.json ? "}\n" : "\n");
+out:
+    close_job(&j);
+    return rc < 0 ? EXIT_DONE : rc;
+}
+
+const struct command command_eval = {
+    .name = "eval",
+    .args = "JOB.yaml",
+    .summary = "loss and metrics of a job's newest checkpoint",
+    .text = "  weft eval job.yaml --part validation --json\n",
+    .run = eval,
+};
+
+/* ---- predict --------------------------------------------------------------------------------- */
+
+struct predict {
+    const char *format, *out;
+    FILE *file;
+    /* npy: all rows, collected */
+    float *data;
+    int64_t n, cap, row;
+    weft_tensor shape;
+    int64_t line;
+};
+
+static void put_row(struct predict *p, const float *v, int64_t n)
+{
+    bool json = strcmp(p->format, "json") == 0;
+
+    if (json)
+        fprintf(p->file, "{\"index\": %lld, \"output\": [", (long long)p->line);
+    else
+        fprintf(p->file, "%lld", (long long)p->line);
+    for (int64_t i = 0; i < n; i++)
+        fprintf(p->file, json ? "%s%.9g" : "%s%.9g", json && i == 0 ? "" : ",", (double)v[i]);
+    fprintf(p->file, json ? "]}\n" : "\n");
+    p->line++;
+}
+
+static weft_status put_batch(void *arg, const weft_batch *b, int n_outputs, const weft_tensor *out)
+{
+    struct predict *p = arg;
+    int64_t count = weft_tensor_count(&out[0]), row = b->n ? count / b->n : 0;
+    const float *v = out[0].data;
+
+    if (n_outputs != 1 || out[0].dtype != WEFT_F32)
+        return WEFT_ENOSUP;
+    if (strcmp(p->format, "npy") != 0) {
+        if (p->line == 0 && strcmp(p->format, "csv") == 0) {
+            fprintf(p->file, "index");
+            for (int64_t i = 0; i < row; i++)
+                fprintf(p->file, ",p%lld", (long long)i);
+            fprintf(p->file, "\n");
+        }
+        for (int64_t i = 0; i < b->n; i++)
+            put_row(p, v + i * row, row);
+        return ferror(p->file) ? WEFT_EIO : WEFT_OK;
+    }
+    if (p->n + count > p->cap) {
+        int64_t cap = (p->n + count) * 2;
+        float *more = realloc(p->data, (size_t)cap * sizeof *more);
+
+        if (!more)
+            return WEFT_ENOMEM;
+        p->data = more;
+        p->cap = cap;
+    }
+    memcpy(p->data + p->n, v, (size_t)count * sizeof *v);
+    p->n += count;
+    p->row += b->n;
+    p->shape = out[0];
+    return WEFT_OK;
+}
+
+static int predict(int argc, char **argv)
+{
+    struct job j = {0};
+    struct predict p = {.out = "-"};
+    const char *part = "test";
+    const struct flag flags[] = {
+        JOB_FLAGS(j),
+        {"part", FLAG_TEXT, "train|validation|test", "which data; default test", &part},
+        {"out", FLAG_TEXT, "FILE|-", "where to; its ending tells the format", &p.out},
+        {"format", FLAG_TEXT, "csv|json|npy", "instead of the ending; of - csv", &p.format},
+        {NULL, FLAG_BOOL, NULL, NULL, NULL},
+    };
+    weft_ds s;
+    weft_status st;
+    int rc = parse_job(&command_predict, flags, &j, argc, argv);
+
+    if (rc)
+        goto out;
+    s = weft_job_dataset(j.run, part);
+    if (!s.id) {
+        rc = fail(EXIT_USAGE, "predict: the job has no data.%s", part);
+        goto out;
+    }
+    if (!p.format) {
+        const char *dot = strrchr(p.out, '.');
+
+        p.format = dot && !strcmp(dot, ".npy")    ? "npy"
+                   : dot && !strcmp(dot, ".json") ? "json"
+                                                  : "csv";
+    }
+    if (strcmp(p.format, "csv") && strcmp(p.format, "json") && strcmp(p.format, "npy")) {
+        rc = fail(EXIT_USAGE, "predict: no format '%s'; there are csv, json and npy", p.format);
+        goto out;
+    }
+    if (strcmp(p.format, "npy"))
+        p.file = strcmp(p.out, "-") ? fopen(p.out, "w") : stdout;
+    if (strcmp(p.format, "npy") && !p.file) {
+        rc = fail(EXIT_INPUT, "cannot write %s", p.out);
+        goto out;
+    }
+    st = weft_job_load_weights(j.run);
+    if (!st)
+        st = weft_predict(weft_job_trainer(j.run), weft_job_data(j.run), s, NULL, put_batch, &p);
+    if (!st && !strcmp(p.format, "npy")) {
+        p.shape.dim[0] = p.row;
+        p.shape.data = p.data;
+        st = weft_npy_write(j.ctx, p.out, &p.shape);
+    }
+    rc = st ? fail_status(st, "") : EXIT_DONE;
+    if (p.file && p.file != stdout && fclose(p.file) && !rc)
+        rc = fail(EXIT_FAILED, "cannot write %s", p.out);
+out:
+    free(p.data);
+    close_job(&j);
+    return rc < 0 ? EXIT_DONE : rc;
+}
+
+const struct command command_predict = {
+    .name = "predict",
+    .args = "JOB.yaml",
+    .summary = "what a job's newest checkpoint says of data",
+    .text = "  weft predict job.yaml --out predictions.npy\n",
+    .run = predict,
+};
+
+/* ---- summary, keys --------------------------------------------------------------------------- */
+
+static int summary(int argc, char **argv)
+{
+    struct job j = {0};
+    const struct flag flags[] = {
+        JOB_FLAGS(j),
+        {NULL, FLAG_BOOL, NULL, NULL, NULL},
+    };
+    char *text = NULL;
+    weft_status st;
+    int rc = parse_job(&command_summary, flags, &j, argc, argv);
+
+    if (!rc) {
+        st = weft_model_summary(weft_job_model(j.run), 0, &text);
+        rc = st ? fail_status(st, "") : EXIT_DONE;
+        if (!rc)
+            fputs(text, stdout);
+    }
+    if (j.ctx)
+        weft_text_free(j.ctx, text);
+    close_job(&j);
+    return rc < 0 ? EXIT_DONE : rc;
+}
+
+const struct command command_summary = {
+    .name = "summary",
+    .args = "JOB.yaml",
+    .summary = "layers, shapes and parameters of a job's model",
+    .text = NULL,
+    .run = summary,
+};
+
+static int keys(int argc, char **argv)
+{
+    const struct flag flags[] = {{NULL, FLAG_BOOL, NULL, NULL, NULL}};
+    const char *path, *kind, *standard, *help;
+    int n = parse_flags(&command_keys, flags, argc, argv);
+
+    if (n < 0)
+        return n == -2 ? EXIT_DONE : EXIT_USAGE;
+    for (int i = 0; weft_job_key_at(i, &path, &kind, &standard, &help); i++)
+        printf("%-26s %-8s %-14s %s\n", path, kind, standard, help);
+    printf("\nstages of data.pipeline:\n");
+    for (int i = 0; weft_job_stage_at(i, &path, &kind, &help); i++)
+        printf("  %-12s %-46s %s\n", path, kind, help);
+    printf("\nlayers of model:\n");
+    for (int i = 0; weft_layer_kind_at(i, &path, &kind, &help); i++)
+        printf("  %-24s %s\n", path, help);
+    printf("\ncallbacks of train.callbacks:\n");
+    for (int i = 0; weft_callback_at(i, &path, &kind, &help); i++)
+        printf("  %-20s %s\n", path, help);
+    return EXIT_DONE;
+}
+
+const struct command command_keys = {
+    .name = "keys",
+    .args = "",
+    .summary = "what a job file may hold: keys, stages, layers, callbacks",
+    .text = NULL,
+    .run = keys,
+};

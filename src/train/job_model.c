@@ -1,0 +1,211 @@
+/* job_model.c - the model of a job: a list of layers, one after the other, or with named inputs. Inputs come from the data's
+ * feature columns unless the list begins with Input. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "train/job.h"
+
+/* The inputs that the feature columns suggest. */
+static weft_status inputs_from_data(weft_job_run *run, weft_sym *last)
+{
+    const weft_column *col;
+    int n, n_features = 0;
+    weft_status st = weft_ds_columns(run->data, run->train, &n, &col);
+
+    if (st)
+        return st;
+    for (int i = 0; i < n; i++) {
+        int64_t dim[WEFT_MAX_RANK];
+        int rank = col[i].rank;
+        weft_dtype dtype = col[i].dtype;
+
+        if (col[i].role != WEFT_FEATURE)
+            continue;
+        if (dtype == WEFT_STR)
+            return wf_err(
+                WEFT_EDTYPE,
+                "column '%s' is text: add `lookup` or `hash` to data.pipeline, or leave it "
+                "out with data.train.columns",
+                col[i].name);
+        if (dtype == WEFT_U8 || dtype == WEFT_F64)
+            dtype = WEFT_F32; /* images, doubles: converted while they are read */
+        for (int k = 0; k < rank; k++)
+            dim[k] = col[i].dim[k];
+        if (rank == 2 && dtype == WEFT_F32 && col[i].dtype == WEFT_U8)
+            dim[rank++] = 1; /* grey images get their channel axis */
+        *last = weft_input(run->model, col[i].name, dtype, rank, dim);
+        n_features++;
+    }
+    return n_features ? weft_model_status(run->model)
+                      : wf_err(WEFT_EINVAL, "the training data has no feature column");
+}
+
+/* The layer or input of a name. */
+static weft_status find_sym(weft_job_run *run, const struct wf_yaml_node *n, const weft_sym *made,
+                            const char *const *names, int n_made, weft_sym *out)
+{
+    for (int i = n_made - 1; i >= 0; i--)
+        if (strcmp(names[i], n->text) == 0) {
+            *out = made[i];
+            return WEFT_OK;
+        }
+    for (int i = 0; i < weft_model_n_inputs(run->model); i++) {
+        *out = weft_model_input_at(run->model, i);
+        if (strcmp(weft_sym_name(run->model, *out), n->text) == 0)
+            return WEFT_OK;
+    }
+    return wf_yaml_err(&run->job->yaml, n, WEFT_ENOENT, "no layer or input '%s' above", n->text);
+}
+
+struct building {
+    weft_job_run *run;
+    int n;
+    weft_sym *sym; /* of each layer, with its name */
+    const char **name;
+    weft_sym last;
+};
+
+/* The inputs of a layer: those it names, or what the one above gave. */
+static weft_status layer_inputs(struct building *b, const struct wf_yaml_node *args, weft_sym *in,
+                                int max, int *n)
+{
+    const struct wf_yaml_node *list = wf_yaml_get(args, "inputs");
+    weft_status st = WEFT_OK;
+
+    *n = 1;
+    in[0] = b->last;
+    if (!list)
+        return WEFT_OK;
+    if (list->kind == WF_YAML_SCALAR)
+        return find_sym(b->run, list, b->sym, b->name, b->n, &in[0]);
+    if (list->kind != WF_YAML_LIST || list->n < 1 || list->n > max)
+        return wf_yaml_err(&b->run->job->yaml, list, WEFT_EINVAL,
+                           "inputs takes a name or a list of them");
+    *n = (int)list->n;
+    for (int i = 0; i < *n && !st; i++)
+        st = find_sym(b->run, list->item[i], b->sym, b->name, b->n, &in[i]);
+    return st;
+}
+
+static weft_status add_layer(struct building *b, const struct wf_yaml_node *item)
+{
+    enum { MAX_IN = 64 };
+    const weft_job *job = b->run->job;
+    struct wf_yaml_node *args = NULL;
+    const char *kind = NULL, *attrs = NULL;
+    weft_sym in[MAX_IN];
+    int n = 0;
+    weft_status st = wf_job_item(job, item, &kind, &args);
+
+    if (!st)
+        st = wf_job_attrs(job, args, "inputs", &attrs);
+    if (!st)
+        st = layer_inputs(b, args, in, MAX_IN, &n);
+    if (st)
+        return st;
+    b->last = weft_apply_n(b->run->model, kind, attrs, n, in);
+    st = weft_model_status(b->run->model);
+    if (st)
+        return wf_yaml_err(&job->yaml, item, st, "%s", weft_error());
+    b->sym[b->n] = b->last;
+    b->name[b->n++] = weft_sym_name(b->run->model, b->last);
+    return WEFT_OK;
+}
+
+static weft_status add_input(struct building *b, const struct wf_yaml_node *item,
+                             const struct wf_yaml_node *args)
+{
+    const weft_job *job = b->run->job;
+    const struct wf_yaml_node *name = wf_yaml_get(args, "name"),
+                              *shape = wf_yaml_get(args, "shape");
+    const struct wf_yaml_node *type = wf_yaml_get(args, "dtype");
+    weft_dtype dtype = WEFT_F32;
+    int64_t dim[WEFT_MAX_RANK];
+    int rank = 0;
+
+    if (!name || !shape || shape->kind != WF_YAML_LIST || shape->n > WEFT_MAX_RANK - 1)
+        return wf_yaml_err(&job->yaml, item, WEFT_EINVAL,
+                           "Input needs a name and a shape: {name: image, shape: [28, 28, 1]}");
+    for (int64_t i = 0; i < shape->n; i++) {
+        char *end;
+
+        dim[rank++] = strtoll(shape->item[i]->text, &end, 10);
+        if (*end || end == shape->item[i]->text || dim[rank - 1] < -1)
+            return wf_yaml_err(&job->yaml, shape->item[i], WEFT_EINVAL, "'%s' is no size",
+                               shape->item[i]->text);
+    }
+    if (type && weft_dtype_parse(type->text, &dtype))
+        return wf_yaml_err(&job->yaml, type, WEFT_EINVAL, "no dtype '%s'", type->text);
+    b->last = weft_input(b->run->model, name->text, dtype, rank, dim);
+    return weft_model_status(b->run->model);
+}
+
+static weft_status add_outputs(struct building *b, const struct wf_yaml_node *outputs)
+{
+    weft_sym s = b->last;
+    weft_status st = WEFT_OK;
+
+    if (!outputs) {
+        weft_model_output(b->run->model, s);
+        return weft_model_status(b->run->model);
+    }
+    if (outputs->kind == WF_YAML_SCALAR) {
+        st = find_sym(b->run, outputs, b->sym, b->name, b->n, &s);
+        if (!st)
+            weft_model_output(b->run->model, s);
+    }
+    for (int64_t i = 0; outputs->kind == WF_YAML_LIST && i < outputs->n && !st; i++) {
+        st = find_sym(b->run, outputs->item[i], b->sym, b->name, b->n, &s);
+        if (!st)
+            weft_model_output(b->run->model, s);
+    }
+    return st ? st : weft_model_status(b->run->model);
+}
+
+weft_status wf_job_open_model(weft_job_run *run)
+{
+    const weft_job *job = run->job;
+    const struct wf_yaml_node *list = job->model, *outputs = NULL;
+    struct building b = {.run = run};
+    bool own_inputs = false;
+    weft_status st = weft_model_new(
+        run->ctx, WEFT_OPTS(weft_model_opts, .name = job->name && *job->name ? job->name : NULL),
+        &run->model);
+
+    if (st)
+        return st;
+    if (list->kind == WF_YAML_MAP) {
+        outputs = wf_yaml_get(list, "outputs");
+        list = wf_yaml_get(list, "layers");
+    }
+    if (!list || list->kind != WF_YAML_LIST || list->n == 0)
+        return wf_yaml_err(&job->yaml, job->model, WEFT_EINVAL,
+                           "model is a list of layers, or a map with `layers` (and `outputs`)");
+    b.sym = wf_alloc_n(run->ctx, list->n, sizeof *b.sym);
+    b.name = wf_alloc_n(run->ctx, list->n, sizeof *b.name);
+    if (!b.sym || !b.name)
+        st = wf_err_nomem(run->ctx, 0, "a model");
+    for (int64_t i = 0; i < list->n && !st; i++) {
+        struct wf_yaml_node *args = NULL;
+        const char *kind = NULL;
+
+        st = wf_job_item(job, list->item[i], &kind, &args);
+        if (!st && strcmp(kind, "Input") == 0) {
+            own_inputs = true;
+            st = add_input(&b, list->item[i], args);
+            continue;
+        }
+        if (!st && i == 0 && !own_inputs) {
+            st = inputs_from_data(run, &b.last);
+            if (st)
+                wf_yaml_err(&job->yaml, list, st, "%s", weft_error());
+        }
+        if (!st)
+            st = add_layer(&b, list->item[i]);
+    }
+    if (!st)
+        st = add_outputs(&b, outputs);
+    wf_free(run->ctx, b.sym);
+    wf_free(run->ctx, b.name);
+    return st;
+}

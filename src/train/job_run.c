@@ -1,0 +1,168 @@
+/* job_run.c - a job made ready and run. */
+#include "train/job.h"
+#include "weft/ckpt.h"
+#include "weft/data_feature.h"
+
+static weft_status open_callbacks(weft_job_run *run)
+{
+    const weft_job *job = run->job;
+    const struct wf_yaml_node *list = job->callbacks;
+    weft_status st = WEFT_OK;
+
+    if (!list || (list->kind == WF_YAML_SCALAR && !*list->text))
+        return WEFT_OK;
+    if (list->kind != WF_YAML_LIST || list->n > WF_JOB_MAX_CALLBACKS)
+        return wf_yaml_err(&job->yaml, list, WEFT_EINVAL, "train.callbacks is a list of at most %d",
+                           WF_JOB_MAX_CALLBACKS);
+    for (int64_t i = 0; i < list->n && !st; i++) {
+        struct wf_yaml_node *args = NULL;
+        const char *name = NULL, *attrs = NULL;
+        struct wf_buf spec;
+
+        st = wf_job_item(job, list->item[i], &name, &args);
+        if (!st)
+            st = wf_job_attrs(job, args, NULL, &attrs);
+        if (st)
+            return st;
+        wf_buf_init(&spec, run->ctx, 1 << 16);
+        wf_buf_printf(&spec, "%s %s", name, attrs ? attrs : "");
+        st = spec.st ? wf_err_nomem(run->ctx, 0, "a callback")
+                     : weft_callback_new(run->ctx, spec.data, &run->callback[run->n_callbacks]);
+        wf_buf_free(&spec);
+        if (st)
+            return wf_yaml_err(&job->yaml, list->item[i], st, "%s", weft_error());
+        run->n_callbacks++;
+    }
+    return st;
+}
+
+static const char *given(const char *text)
+{
+    return text && *text ? text : NULL;
+}
+
+weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out)
+{
+    weft_job_run *run = wf_alloc(ctx, sizeof *run);
+    weft_status st;
+
+    if (!run)
+        return wf_err_nomem(ctx, sizeof *run, "a job");
+    run->job = job;
+    run->ctx = ctx;
+    st = wf_job_open_data(run);
+    if (!st)
+        st = wf_job_open_model(run);
+    if (!st)
+        st = weft_compile(run->model,
+                          WEFT_OPTS(weft_compile_opts, .optimizer = job->optimizer,
+                                    .schedule = given(job->schedule), .loss = given(job->loss),
+                                    .metrics = given(job->metrics),
+                                    .weighted_metrics = given(job->weighted_metrics),
+                                    .n_class_weights = (int)job->n_class_weights,
+                                    .class_weights = job->class_weights, .shards = (int)job->shards,
+                                    .accumulate = (int)job->accumulate, .precision = job->precision,
+                                    .strategy = job->strategy, .trap_numerics = job->trap_numerics),
+                          &run->trainer);
+    if (!st)
+        st = open_callbacks(run);
+    if (st) {
+        weft_job_close(run);
+        return st;
+    }
+    *out = run;
+    return WEFT_OK;
+}
+
+void weft_job_close(weft_job_run *run)
+{
+    if (!run)
+        return;
+    for (int i = 0; i < run->n_callbacks; i++)
+        weft_callback_free(&run->callback[i]);
+    weft_trainer_free(run->trainer);
+    weft_model_free(run->model);
+    weft_data_free(run->data);
+    for (int i = 0; i < run->n_vocabs; i++)
+        weft_vocab_free(run->vocab[i]);
+    wf_free(run->ctx, run);
+}
+
+weft_model *weft_job_model(const weft_job_run *run)
+{
+    return run->model;
+}
+
+weft_trainer *weft_job_trainer(const weft_job_run *run)
+{
+    return run->trainer;
+}
+
+weft_data *weft_job_data(const weft_job_run *run)
+{
+    return run->data;
+}
+
+weft_ds weft_job_dataset(const weft_job_run *run, const char *part)
+{
+    if (strcmp(part, "train") == 0)
+        return run->train;
+    if (strcmp(part, "validation") == 0)
+        return run->validation;
+    return strcmp(part, "test") == 0 ? run->test : (weft_ds){0};
+}
+
+weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_history **history)
+{
+    const weft_job *job = run->job;
+    weft_callback all[2 * WF_JOB_MAX_CALLBACKS];
+    int n = 0;
+    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_job_fit_opts");
+
+    if (!st && opts && opts->n_callbacks > WF_JOB_MAX_CALLBACKS)
+        st = wf_err(WEFT_EINVAL, "%d callbacks", opts->n_callbacks);
+    if (st)
+        return st;
+    for (int i = 0; i < run->n_callbacks; i++)
+        all[n++] = run->callback[i];
+    for (int i = 0; opts && i < opts->n_callbacks; i++)
+        all[n++] = opts->callbacks[i];
+    return weft_fit(
+        run->trainer, run->data, run->train,
+        WEFT_OPTS(
+            weft_fit_opts, .epochs = job->epochs, .batch = job->batch, .no_shuffle = !job->shuffle,
+            .seed = (uint64_t)job->seed, .steps_per_epoch = job->steps_per_epoch,
+            .validation = run->validation, .validation_split = job->validation_split,
+            .validation_freq = job->validation_freq, .n_callbacks = n, .callbacks = all,
+            .verbose = opts ? opts->verbose : 0, .print = opts ? opts->print : NULL,
+            .print_arg = opts ? opts->print_arg : NULL, .threads = (int)job->data_threads,
+            .checkpoint = given(job->checkpoint_dir), .checkpoint_steps = job->checkpoint_steps,
+            .checkpoint_seconds = job->checkpoint_seconds, .keep_last = (int)job->keep_last,
+            .keep_best = (int)job->keep_best, .checkpoint_monitor = given(job->monitor)),
+        history);
+}
+
+bool weft_job_has_checkpoints(const weft_job_run *run)
+{
+    return given(run->job->checkpoint_dir) != NULL;
+}
+
+weft_status weft_job_load_weights(weft_job_run *run)
+{
+    weft_ckpt *c = NULL;
+    weft_status st;
+
+    if (!given(run->job->checkpoint_dir))
+        return wf_err(WEFT_EINVAL, "the job has no checkpoint.dir to take weights from");
+    st = weft_ckpt_open_latest(run->ctx, run->job->checkpoint_dir, &c);
+    for (int i = 0; i < weft_trainer_n_weights(run->trainer) && !st; i++) {
+        const char *name = weft_trainer_weight_name(run->trainer, i);
+        weft_tensor w;
+
+        st = weft_trainer_weight(run->trainer, name, &w);
+        if (!st)
+            st = weft_ckpt_load(c, name, &w);
+    }
+    weft_ckpt_close(c);
+    return st ? wf_err_wrap(st, "%s", run->job->checkpoint_dir) : WEFT_OK;
+}
