@@ -434,12 +434,10 @@ weft_status wf_job_item(const weft_job *job, const struct wf_yaml_node *item, co
 
 static weft_status check_job(weft_job *job)
 {
-    static const struct wf_yaml_node whole = {.kind = WF_YAML_MAP};
-
     if (!job->train.node)
-        return wf_yaml_err(&job->yaml, &whole, WEFT_EINVAL, "data.train is missing");
+        return wf_yaml_err(&job->yaml, NULL, WEFT_EINVAL, "data.train is missing");
     if (!job->model)
-        return wf_yaml_err(&job->yaml, &whole, WEFT_EINVAL, "model is missing");
+        return wf_yaml_err(&job->yaml, NULL, WEFT_EINVAL, "model is missing");
     if (job->validation.node && job->validation_split > 0)
         return wf_yaml_err(&job->yaml, job->validation.node, WEFT_EINVAL,
                            "data.validation and data.validation_split exclude each other");

@@ -190,7 +190,7 @@ static weft_status open_source(weft_job_run *run, const struct wf_job_source *sr
                                   .on_error = skip ? WEFT_ON_ERROR_SKIP : WEFT_ON_ERROR_STOP));
     st = weft_data_status(run->data);
     if (st)
-        wf_yaml_err(&job->yaml, src->node, st, "%s", weft_error());
+        wf_yaml_wrap(&job->yaml, src->node, st);
     return st;
 }
 
@@ -227,7 +227,7 @@ static weft_status add_stage(weft_job_run *run, const struct stage_kind *kind,
         st = weft_data_status(run->data);
     }
     if (st)
-        return wf_yaml_err(&run->job->yaml, item, st, "%s", weft_error());
+        return wf_yaml_wrap(&run->job->yaml, item, st);
     return WEFT_OK;
 }
 

@@ -106,7 +106,7 @@ static weft_status add_layer(struct building *b, const struct wf_yaml_node *item
     b->last = weft_apply_n(b->run->model, kind, attrs, n, in);
     st = weft_model_status(b->run->model);
     if (st)
-        return wf_yaml_err(&job->yaml, item, st, "%s", weft_error());
+        return wf_yaml_wrap(&job->yaml, item, st);
     b->sym[b->n] = b->last;
     b->name[b->n++] = weft_sym_name(b->run->model, b->last);
     return WEFT_OK;
@@ -198,7 +198,7 @@ weft_status wf_job_open_model(weft_job_run *run)
         if (!st && i == 0 && !own_inputs) {
             st = inputs_from_data(run, &b.last);
             if (st)
-                wf_yaml_err(&job->yaml, list, st, "%s", weft_error());
+                wf_yaml_wrap(&job->yaml, list, st);
         }
         if (!st)
             st = add_layer(&b, list->item[i]);

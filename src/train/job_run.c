@@ -30,7 +30,7 @@ static weft_status open_callbacks(weft_job_run *run)
                      : weft_callback_new(run->ctx, spec.data, &run->callback[run->n_callbacks]);
         wf_buf_free(&spec);
         if (st)
-            return wf_yaml_err(&job->yaml, list->item[i], st, "%s", weft_error());
+            return wf_yaml_wrap(&job->yaml, list->item[i], st);
         run->n_callbacks++;
     }
     return st;

@@ -17,6 +17,13 @@ struct reader {
     int64_t n_nodes;
 };
 
+weft_status wf_yaml_wrap(const struct wf_yaml *y, const struct wf_yaml_node *n, weft_status st)
+{
+    if (n && n->line)
+        return wf_err_wrap(st, "%s:%d:%d", y->name, n->line, n->column);
+    return n ? wf_err_wrap(st, "--set") : wf_err_wrap(st, "%s", y->name);
+}
+
 weft_status wf_yaml_err(const struct wf_yaml *y, const struct wf_yaml_node *n, weft_status st,
                         const char *fmt, ...)
 {
@@ -25,9 +32,7 @@ weft_status wf_yaml_err(const struct wf_yaml *y, const struct wf_yaml_node *n, w
     va_start(args, fmt);
     wf_errv(st, fmt, args);
     va_end(args);
-    if (n && n->line)
-        return wf_err_wrap(st, "%s:%d:%d", y->name, n->line, n->column);
-    return n ? wf_err_wrap(st, "--set") : wf_err_wrap(st, "%s", y->name);
+    return wf_yaml_wrap(y, n, st);
 }
 
 const char *wf_yaml_kind_name(const struct wf_yaml_node *n)

@@ -34,6 +34,8 @@ struct wf_yaml_node *wf_yaml_get(const struct wf_yaml_node *map, const char *key
 /* "job.yaml:12:5: text", with the place of the node. */
 weft_status wf_yaml_err(const struct wf_yaml *y, const struct wf_yaml_node *n, weft_status st,
                         const char *fmt, ...) WEFT_PRINTF(4, 5);
+/* Puts the place in front of the present error text. */
+weft_status wf_yaml_wrap(const struct wf_yaml *y, const struct wf_yaml_node *n, weft_status st);
 const char *wf_yaml_kind_name(const struct wf_yaml_node *n); /* "a list" */
 
 #endif
