@@ -4,17 +4,22 @@
 #define MAX_ARRAYS 64
 #define LOCAL_MAX_BYTES 256 /* a header without its name */
 
-/* The name without ".npy", in the arena. NULL: no memory. */
-static char *column_name(weft_data *d, const struct wf_zip_entry *e)
+/* Of an entry's name, without ".npy". */
+static size_t name_bytes(const struct wf_zip_entry *e)
 {
     int64_t n = e->n_name;
-    char *name;
 
-    if (n > 4 && !memcmp(e->name + n - 4, ".npy", 4))
-        n -= 4;
-    name = wf_arena_alloc(&d->arena, (size_t)n + 1);
+    return (size_t)(n > 4 && !memcmp(e->name + n - 4, ".npy", 4) ? n - 4 : n);
+}
+
+/* That name in the arena. NULL: no memory. */
+static char *column_name(weft_data *d, const struct wf_zip_entry *e)
+{
+    size_t n = name_bytes(e);
+    char *name = wf_arena_alloc(&d->arena, n + 1);
+
     if (name)
-        memcpy(name, e->name, (size_t)n);
+        memcpy(name, e->name, n);
     return name;
 }
 
@@ -49,44 +54,63 @@ weft_status wf_npz_array(weft_ctx *ctx, const struct wf_zip_entry *e, struct wf_
     return st;
 }
 
-/* One entry, opened on a mapping of its own. */
-static weft_status open_entry(weft_data *d, const char *path, int index, const char *columns,
-                              int64_t max_ratio, const char **name, struct wf_array *out,
-                              bool *more)
-{
-    struct wf_array a = {.path = path, .fd = -1};
-    struct wf_zip_entry e = {0};
-    struct wf_zip z;
-    weft_status st = wf_map_file(d->ctx, path, &a.fd, &a.map, &a.map_bytes);
+/* A mapped archive while its entries are opened. */
+struct archive {
+    weft_data *d;
+    const char *path;
+    int fd;
+    char *map;
+    int64_t bytes, max_ratio;
+};
 
-    *name = NULL;
-    *more = true;
-    if (!st)
-        st = wf_zip_open(&z, a.map, a.map_bytes);
-    for (int i = 0; i <= index && !st && *more; i++)
-        st = wf_zip_next(&z, &e, more);
-    if (!st && *more && !(*name = column_name(d, &e)))
-        st = wf_err_nomem(d->ctx, (size_t)e.n_name, "column name");
-    if (!st && *more && listed(columns, *name, strlen(*name))) {
-        if (max_ratio && e.bytes > 64 << 20 && e.bytes / max_ratio > e.packed)
-            st = wf_err(WEFT_ELIMIT, "'%s': %lld bytes would unpack to %lld: refused", *name,
-                        (long long)e.packed, (long long)e.bytes);
+/* One entry. What is stored is read from the file later: through a mapping of its own. */
+static weft_status open_entry(const struct archive *z, const struct wf_zip_entry *e,
+                              struct wf_array *out)
+{
+    weft_ctx *ctx = z->d->ctx;
+    struct wf_array a = {.path = z->path, .fd = -1};
+    weft_status st = WEFT_OK;
+
+    if (z->max_ratio && e->bytes > 64 << 20 && e->bytes / z->max_ratio > e->packed)
+        return wf_err(WEFT_ELIMIT, "'%.*s': %lld bytes would unpack to %lld: refused",
+                      (int)e->n_name, e->name, (long long)e->packed, (long long)e->bytes);
+    st = wf_npz_array(ctx, e, &a);
+    if (!st && !a.owned) {
+        st = wf_map_file(ctx, z->path, &a.fd, &a.map, &a.map_bytes);
+        if (!st && a.map_bytes != z->bytes)
+            st = wf_err(WEFT_EIO, "the file changes while it is opened");
         if (!st)
-            st = wf_npz_array(d->ctx, &e, &a);
-        if (!st)
-            st = wf_array_settle(d->ctx, &a);
-        if (!st && a.owned) { /* nothing is left to be read from the file */
-            wf_unmap_file(d->ctx, a.fd, a.map, a.map_bytes);
-            a.fd = -1;
-            a.map = NULL;
-        }
-    } else {
-        *name = NULL;
+            a.data = a.map + (a.data - z->map);
     }
-    if (st || !*name)
-        wf_array_close(d->ctx, &a);
+    if (!st)
+        st = wf_array_settle(ctx, &a);
+    if (st)
+        wf_array_close(ctx, &a);
     else
         *out = a;
+    return st;
+}
+
+/* The entries that are listed; *n of them are open, also on failure. */
+static weft_status open_entries(const struct archive *z, const char *columns, const char **names,
+                                struct wf_array *a, int *n)
+{
+    struct wf_zip walk;
+    struct wf_zip_entry e = {0};
+    bool more = true;
+    weft_status st = wf_zip_open(&walk, z->map, z->bytes);
+
+    while (!st && !(st = wf_zip_next(&walk, &e, &more)) && more) {
+        if (!listed(columns, e.name, name_bytes(&e)))
+            continue;
+        if (*n == MAX_ARRAYS)
+            return wf_err(WEFT_ELIMIT, "more than %d arrays: name the columns", MAX_ARRAYS);
+        names[*n] = column_name(z->d, &e);
+        if (!names[*n])
+            return wf_err(WEFT_ENOMEM, "out of memory");
+        st = open_entry(z, &e, &a[*n]);
+        *n += !st;
+    }
     return st;
 }
 
@@ -112,27 +136,23 @@ static weft_status check_listed(const char *columns, int n, const char *const *n
 
 weft_ds weft_ds_npz(weft_data *d, const char *path, const char *columns, const weft_file_opts *opts)
 {
+    struct archive z = {.d = d, .fd = -1, .max_ratio = opts ? opts->max_ratio : 0};
     struct wf_array a[MAX_ARRAYS];
-    const char *names[MAX_ARRAYS], *file;
-    bool more = true;
+    const char *names[MAX_ARRAYS];
     int n = 0;
-    weft_status st = WEFT_OK;
+    weft_status st;
 
     if (weft_data_status(d))
         return (weft_ds){0};
-    file = path ? wf_arena_strdup(&d->arena, path) : NULL;
-    if (!file)
+    z.path = path ? wf_arena_strdup(&d->arena, path) : NULL;
+    if (!z.path)
         return wf_ds_fail(
             d, "npz", path ? wf_err(WEFT_ENOMEM, "out of memory") : wf_err(WEFT_EINVAL, "no path"));
-    for (int i = 0; !st && more; i++) {
-        if (n == MAX_ARRAYS) {
-            st = wf_err(WEFT_ELIMIT, "more than %d arrays: name the columns", MAX_ARRAYS);
-            break;
-        }
-        st = open_entry(d, file, i, columns, opts ? opts->max_ratio : 0, &names[n], &a[n], &more);
-        if (!st && names[n])
-            n++;
-    }
+    st = wf_map_file(d->ctx, z.path, &z.fd, &z.map, &z.bytes);
+    if (st)
+        return wf_ds_fail(d, "npz", st);
+    st = open_entries(&z, columns, names, a, &n);
+    wf_unmap_file(d->ctx, z.fd, z.map, z.bytes);
     if (!st)
         st = check_listed(columns, n, names);
     if (!st && !n)
@@ -141,7 +161,7 @@ weft_ds weft_ds_npz(weft_data *d, const char *path, const char *columns, const w
         return wf_ds_arrays(d, "npz", n, names, a);
     while (n)
         wf_array_close(d->ctx, &a[--n]);
-    return wf_ds_fail(d, "npz", wf_err_wrap(st, "%s", file));
+    return wf_ds_fail(d, "npz", wf_err_wrap(st, "%s", z.path));
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
