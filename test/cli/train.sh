@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# weft train and its family: a job trained, measured, asked; mistakes in the file; killed at any time and started again with the
+# same bits.
+# ctest-timeout: 240
+set -u
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+bad=0
+# want CODE "text in the output" command...
+want()
+{
+    local code=$1 text=$2 out rc
+    shift 2
+    out=$("$@" 2>&1)
+    rc=$?
+    if [ $rc -ne "$code" ] || ! grep -qF -- "$text" <<<"$out"; then
+        echo "FAILED: $*"
+        echo "  wanted exit $code and '$text', got exit $rc and:"
+        sed 's/^/  | /' <<<"$out" | head -5
+        bad=$((bad + 1))
+    fi
+}
+same()
+{
+    cmp "$1" "$2" || { echo "FAILED: $1 and $2 differ"; bad=$((bad + 1)); }
+}
+
+# Flowers of three kinds: two measures, a colour that helps.
+awk 'BEGIN { srand(3); print "length,width,colour,kind"
+    for (i = 0; i < 600; i++) { k = i % 3; printf "%.3f,%.3f,%s,%d\n", 1 + k + rand(), 3 - k + rand(), \
+        rand() < 0.8 ? substr("redblufir", 3 * k + 1, 3) : "red", k } }' >flowers.csv
+cat >job.yaml <<'YAML'
+# a small job
+seed: 4
+data:
+  train: {path: flowers.csv, label: kind, index: true}
+  test: {path: flowers.csv, label: kind}
+  pipeline:
+    - lookup: {columns: colour}
+    - one_hot: {columns: colour, depth: 4}
+    - standardize: {columns: "length, width"}
+    - join: {columns: "length, width, colour", to: features}
+  batch: 16
+  validation_split: 0.2
+model:
+  - Dense: {units: 16, activation: relu}
+  - Dropout: {rate: 0.2}
+  - Dense: {units: 3}
+train:
+  optimizer: adam learning_rate=0.01
+  loss: sparse_categorical_crossentropy from_logits=true
+  metrics: accuracy
+  epochs: 6
+checkpoint: {dir: ckpt, steps: 5}
+YAML
+
+# train, measure, ask
+want 0 "Epoch 6/6" "$WEFT" train job.yaml --log lines
+want 0 "accuracy" "$WEFT" eval job.yaml
+want 0 '"accuracy"' "$WEFT" eval job.yaml --json --part train
+want 0 "index,p0,p1,p2" "$WEFT" predict job.yaml
+"$WEFT" predict job.yaml --out whole.csv
+want 0 "600 records" "$WEFT" data inspect whole.csv
+want 0 "" "$WEFT" predict job.yaml --out p.npy
+want 0 "npy, 600 records" "$WEFT" data inspect p.npy
+want 0 "Total params: 163" "$WEFT" summary job.yaml
+want 0 "train.epochs" "$WEFT" keys
+rm -rf ckpt
+"$WEFT" train job.yaml --log json >log.json
+[ "$(grep -c '"epoch"' log.json)" = 6 ] || { echo "FAILED: six JSON lines"; bad=$((bad + 1)); }
+
+# killed at any time, started again: the same bits
+"$WEFT" predict job.yaml --out again.csv
+same whole.csv again.csv
+rm -rf ckpt
+for t in 0.05 0.08 0.03 0.12 0.06 0.2; do
+    "$WEFT" train job.yaml --log none >/dev/null 2>&1 &
+    sleep $t
+    kill -9 $! 2>/dev/null
+    wait $! 2>/dev/null
+done
+want 0 "" "$WEFT" train job.yaml --log none
+"$WEFT" predict job.yaml --out killed.csv
+same whole.csv killed.csv
+
+# Ctrl-C: the step ends, a checkpoint is written, the same command goes on
+rm -rf ckpt
+"$WEFT" train job.yaml --log none --set train.epochs=4000 >out.txt 2>&1 &
+sleep 1
+kill -INT $!
+wait $!
+[ $? -eq 130 ] || { echo "FAILED: exit code after SIGINT"; bad=$((bad + 1)); }
+want 0 "the same command goes on from here" cat out.txt
+want 0 "going on from" "$WEFT" train job.yaml --log lines --set train.epochs=1
+rm -rf ckpt
+
+# mistakes
+sed 's/  epochs: 6/  epoch: 6/' job.yaml >typo.yaml
+want 3 "typo.yaml:21:3: no key 'epoch' in 'train', did you mean 'epochs'?" "$WEFT" train typo.yaml
+want 3 "did you mean 'Dense'" "$WEFT" train job.yaml --set model.0=Dens
+want 3 "takes a whole number, not 'many'" "$WEFT" train job.yaml --set data.batch=many
+want 3 "no key 'optimzer'" "$WEFT" train job.yaml --set train.optimzer=sgd
+want 3 "is text: add \`lookup\`" "$WEFT" train job.yaml --set data.pipeline=
+want 3 "no column 'knd', did you mean 'kind'" "$WEFT" train job.yaml --set data.train.label=knd
+want 3 "cannot open" "$WEFT" train nothing.yaml
+want 2 "needs a job file" "$WEFT" train
+want 2 "did you mean --set" "$WEFT" train job.yaml --sett a=b
+printf 'data: [\n' >broken.yaml
+want 3 "broken.yaml:2:1" "$WEFT" train broken.yaml
+want 3 "is given twice" bash -c "printf 'seed: 1\nseed: 2\n' >twice.yaml; $WEFT train twice.yaml"
+
+[ $bad -eq 0 ] && echo "all as promised"
+exit $((bad > 0))
