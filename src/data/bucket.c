@@ -174,10 +174,10 @@ static weft_status bucket_restore(struct wf_stage *s, struct wf_reader *r)
     for (int b = 0; b <= o->n_bounds && !st; b++) {
         int64_t n = wf_get_range(r, 0, o->size[b] - 1, "elements in a bucket");
 
-        st = r->st ? r->st : wf_slots_restore(&v->slots, o->first[b], n, r);
+        st = r->st ? r->st : wf_slots_restore(&v->slots, s->ds->in[0], o->first[b], n, r);
         v->n[b] = st ? 0 : n;
     }
-    return st ? st : wf_cursor_restore(&v->in, s->env, r);
+    return st ? st : wf_cursor_restore(&v->in, s->env, s->ds->in[0], r);
 }
 
 static void bucket_text(const struct wf_ds *ds, struct wf_buf *out)

@@ -423,9 +423,9 @@ static weft_status pass_restore(struct wf_stage *s, struct wf_reader *r)
 
     stop_filling(s, v);
     v->epoch = wf_get_i64(r);
-    v->at = wf_get_range(r, 0, INT64_MAX, "a sample number");
+    v->at = wf_get_range(r, 0, WF_MANY, "a sample number");
     kept = wf_get_range(r, 0, 1, "a flag");
-    read = wf_get_range(r, 0, INT64_MAX, "a sample number");
+    read = wf_get_range(r, 0, WF_MANY, "a sample number");
     if (!kept)
         in.p = wf_get_bytes(r, &n);
     if (r->st)

@@ -132,7 +132,10 @@ int64_t wf_get_range(struct wf_reader *r, int64_t lo, int64_t hi, const char *wh
 const char *wf_get_bytes(struct wf_reader *r,
                          int64_t *n); /* borrowed from the state; NULL after a failure */
 weft_status wf_block_save(const struct wf_block *b, struct wf_buf *out);
-weft_status wf_block_load(struct wf_env *env, struct wf_reader *r, struct wf_block **out);
+/* A block of elements of ds: other columns are refused. */
+weft_status wf_block_load(struct wf_env *env, const struct wf_ds *ds, struct wf_reader *r,
+                          struct wf_block **out);
+#define WF_MANY ((int64_t)1 << 60) /* more than any number of elements: bounds what is restored */
 
 /* ---- nodes (ds.c) ---------------------------------------------------------------------------- */
 

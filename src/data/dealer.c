@@ -528,6 +528,33 @@ static weft_status check_text(weft_dealer *a, struct wf_reader *r)
     return st;
 }
 
+/* A kept batch has as many rows as samples, in every column. */
+static bool check_rows(const weft_dealer *a, const struct wf_block *b)
+{
+    int c = 0;
+    bool ok = b->n == 1 && b->sample && b->n_samples <= a->n;
+
+    for (int i = 0; i < a->samples->n_cols && ok; i++) {
+        weft_tensor t = wf_col_element(&b->col[c++], 0), o;
+        int64_t at = 0;
+
+        ok = !b->col[c - 1].offset;
+        if (!is_ragged(&a->samples->col[i])) {
+            ok = ok && t.dim[0] == b->n_samples;
+            continue;
+        }
+        o = wf_col_element(&b->col[c++], 0);
+        ok = ok && !b->col[c - 1].offset && o.dim[0] == b->n_samples + 1;
+        for (int64_t k = 0; k <= b->n_samples && ok; k++) {
+            int64_t next = ((const int64_t *)o.data)[k];
+
+            ok = k == 0 ? next == 0 : next >= at && next <= t.dim[0];
+            at = next;
+        }
+    }
+    return ok;
+}
+
 static weft_status restore_kept(weft_dealer *a, struct wf_reader *r)
 {
     struct dealt k;
@@ -536,10 +563,13 @@ static weft_status restore_kept(weft_dealer *a, struct wf_reader *r)
 
     k.epoch = wf_get_i64(r);
     k.number = wf_get_range(r, 0, INT64_MAX, "a number of a step");
-    st = r->st ? r->st : wf_block_load(a->env, r, &b);
+    st = r->st ? r->st : wf_block_load(a->env, a->batches, r, &b);
     if (st)
         return st;
-    st = wf_batch_of(b, a->batches, &k.batch);
+    st = check_rows(a, b) ? WEFT_OK
+                          : wf_err(WEFT_EPARSE, "saved position: a batch whose columns differ");
+    if (!st)
+        st = wf_batch_of(b, a->batches, &k.batch);
     if (st) {
         wf_block_free(b);
         return st;

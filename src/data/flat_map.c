@@ -351,7 +351,7 @@ static weft_status restore_slot(struct wf_stage *s, struct flats *v, int64_t i, 
 {
     struct wf_block *element = NULL;
     struct inner *x = NULL;
-    weft_status st = wf_maybe_load(s->env, r, &element);
+    weft_status st = wf_maybe_load(s->env, s->ds->in[0], r, &element);
 
     if (st || !element)
         return st;
@@ -363,7 +363,7 @@ static weft_status restore_slot(struct wf_stage *s, struct flats *v, int64_t i, 
     if (st)
         return st;
     v->slot[i] = x;
-    st = wf_cursor_restore(&x->cur, x->env, r);
+    st = wf_cursor_restore(&x->cur, x->env, x->stage->ds, r);
     if (!st && x->cur.held) {
         x->cur.held->drop = inner_unref;
         x->cur.held->drop_arg = x;
@@ -380,11 +380,11 @@ static weft_status flat_restore(struct wf_stage *s, struct wf_reader *r)
 
     flat_clear(s, v);
     v->epoch = wf_get_i64(r);
-    v->n_out = wf_get_range(r, 0, INT64_MAX, "a sample number");
+    v->n_out = wf_get_range(r, 0, WF_MANY, "a sample number");
     v->turn = wf_get_range(r, 0, o->cycle - 1, "a turn");
     v->taken = wf_get_range(r, 0, INT64_MAX, "elements of a turn");
     v->ended = wf_get_range(r, 0, 1, "a flag");
-    st = r->st ? r->st : wf_cursor_restore(&v->in, s->env, r);
+    st = r->st ? r->st : wf_cursor_restore(&v->in, s->env, s->ds->in[0], r);
     for (int64_t i = 0; i < o->cycle && !st; i++)
         st = restore_slot(s, v, i, r);
     return st;

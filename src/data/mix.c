@@ -183,14 +183,14 @@ static weft_status mix_restore(struct wf_stage *s, struct wf_reader *r)
 
     mix_clear(s, v);
     v->epoch = wf_get_i64(r);
-    v->n_drawn = wf_get_range(r, 0, INT64_MAX, "a number of draws");
+    v->n_drawn = wf_get_range(r, 0, WF_MANY, "a number of draws");
     v->turn = wf_get_range(r, 0, s->n_in - 1, "an input");
-    v->taken = wf_get_range(r, 0, INT64_MAX, "elements of a turn");
+    v->taken = wf_get_range(r, 0, WF_MANY, "elements of a turn");
     v->done = wf_get_range(r, 0, 1, "a flag");
     for (int i = 0; i < s->n_in && !st; i++) {
         v->in[i].ended = wf_get_range(r, 0, 1, "a flag");
         v->n_open -= v->in[i].ended;
-        st = r->st ? r->st : wf_cursor_restore(&v->in[i].cur, s->env, r);
+        st = r->st ? r->st : wf_cursor_restore(&v->in[i].cur, s->env, s->ds->in[i], r);
     }
     return st;
 }

@@ -396,14 +396,15 @@ weft_status wf_maybe_save(const struct wf_block *b, struct wf_buf *out)
     return b ? wf_block_save(b, out) : out->st;
 }
 
-weft_status wf_maybe_load(struct wf_env *env, struct wf_reader *r, struct wf_block **out)
+weft_status wf_maybe_load(struct wf_env *env, const struct wf_ds *ds, struct wf_reader *r,
+                          struct wf_block **out)
 {
     bool there = wf_get_range(r, 0, 1, "a flag");
 
     *out = NULL;
     if (r->st || !there)
         return r->st;
-    return wf_block_load(env, r, out);
+    return wf_block_load(env, ds, r, out);
 }
 
 weft_status wf_cursor_save(const struct wf_cursor *c, struct wf_buf *out)
@@ -419,13 +420,14 @@ weft_status wf_cursor_save(const struct wf_cursor *c, struct wf_buf *out)
     return st;
 }
 
-weft_status wf_cursor_restore(struct wf_cursor *c, struct wf_env *env, struct wf_reader *r)
+weft_status wf_cursor_restore(struct wf_cursor *c, struct wf_env *env, const struct wf_ds *ds,
+                              struct wf_reader *r)
 {
     struct wf_block *b;
     weft_status st;
 
     wf_cursor_clear(c);
-    st = wf_maybe_load(env, r, &b);
+    st = wf_maybe_load(env, ds, r, &b);
     if (st || !b)
         return st;
     return wf_hold(b, &c->held);
@@ -554,7 +556,8 @@ weft_status wf_slots_save(const struct wf_slots *s, int64_t first, int64_t n, st
     return st;
 }
 
-weft_status wf_slots_restore(struct wf_slots *s, int64_t first, int64_t n, struct wf_reader *r)
+weft_status wf_slots_restore(struct wf_slots *s, const struct wf_ds *ds, int64_t first, int64_t n,
+                             struct wf_reader *r)
 {
     struct wf_block *block = NULL;
     struct wf_held *h = NULL;
@@ -562,7 +565,7 @@ weft_status wf_slots_restore(struct wf_slots *s, int64_t first, int64_t n, struc
     weft_status st = WEFT_OK;
 
     while (j < n) {
-        st = wf_block_load(s->env, r, &block);
+        st = wf_block_load(s->env, ds, r, &block);
         if (!st)
             st = wf_hold(block, &h);
         if (st)

@@ -59,9 +59,10 @@ struct wf_cursor {
 /* Make sure that an element stands at the cursor; *more is false at the end of the input. */
 weft_status wf_cursor_need(struct wf_cursor *c, struct wf_stage *in, int64_t want, bool *more);
 void wf_cursor_clear(struct wf_cursor *c);
-/* What lies behind the cursor, as data. */
+/* What lies behind the cursor, as data; elements of ds. */
 weft_status wf_cursor_save(const struct wf_cursor *c, struct wf_buf *out);
-weft_status wf_cursor_restore(struct wf_cursor *c, struct wf_env *env, struct wf_reader *r);
+weft_status wf_cursor_restore(struct wf_cursor *c, struct wf_env *env, const struct wf_ds *ds,
+                              struct wf_reader *r);
 
 /* Slots that hold elements for a while: a buffer. Elements stay in the blocks they came in; wf_slots_tidy copies together what
  * is left of blocks that are mostly used up, so that memory stays below about twice what the elements take. */
@@ -79,10 +80,12 @@ void wf_slots_clear_all(struct wf_slots *s);
 weft_status wf_slots_tidy(struct wf_slots *s);
 /* n full slots from `first`, as data. */
 weft_status wf_slots_save(const struct wf_slots *s, int64_t first, int64_t n, struct wf_buf *out);
-weft_status wf_slots_restore(struct wf_slots *s, int64_t first, int64_t n, struct wf_reader *r);
+weft_status wf_slots_restore(struct wf_slots *s, const struct wf_ds *ds, int64_t first, int64_t n,
+                             struct wf_reader *r);
 
 /* A block that may be absent, as data. */
 weft_status wf_maybe_save(const struct wf_block *b, struct wf_buf *out);
-weft_status wf_maybe_load(struct wf_env *env, struct wf_reader *r, struct wf_block **out);
+weft_status wf_maybe_load(struct wf_env *env, const struct wf_ds *ds, struct wf_reader *r,
+                          struct wf_block **out);
 
 #endif

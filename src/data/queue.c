@@ -604,7 +604,7 @@ static weft_status restore_data(struct queue *q, struct wf_reader *r)
     for (int64_t i = 0; i < n && !st; i++) {
         struct wf_block *b = NULL;
 
-        st = wf_block_load(q->stage->env, r, &b);
+        st = wf_block_load(q->stage->env, q->stage->ds, r, &b);
         if (st)
             break;
         if (i == 0) {

@@ -258,11 +258,11 @@ static weft_status buffer_restore(struct wf_stage *s, struct wf_reader *r)
     wf_cursor_clear(&b->in);
     b->n = 0;
     b->epoch = wf_get_i64(r);
-    b->n_drawn = wf_get_range(r, 0, INT64_MAX, "a number of draws");
+    b->n_drawn = wf_get_range(r, 0, WF_MANY, "a number of draws");
     b->filled = wf_get_range(r, 0, 1, "a flag");
     b->ended = wf_get_range(r, 0, 1, "a flag");
     n = wf_get_range(r, 0, b->cap, "elements in the buffer");
-    b->next = wf_get_range(r, 0, INT64_MAX, "a sample number");
+    b->next = wf_get_range(r, b->id ? n : 0, b->id ? count : WF_MANY, "a sample number");
     if (r->st)
         return r->st;
     b->n = n;
@@ -270,8 +270,8 @@ static weft_status buffer_restore(struct wf_stage *s, struct wf_reader *r)
         b->id[j] = wf_get_range(r, 0, count - 1, "a sample number");
     if (b->id)
         return r->st;
-    st = wf_slots_restore(&b->slots, 0, n, r);
-    return st ? st : wf_cursor_restore(&b->in, s->env, r);
+    st = wf_slots_restore(&b->slots, s->ds->in[0], 0, n, r);
+    return st ? st : wf_cursor_restore(&b->in, s->env, s->ds->in[0], r);
 }
 
 static void buffer_text(const struct wf_ds *ds, struct wf_buf *out)

@@ -373,7 +373,7 @@ static weft_status hashed_save(struct wf_stage *s, struct wf_buf *out)
 
 static weft_status hashed_restore(struct wf_stage *s, struct wf_reader *r)
 {
-    *(int64_t *)s->state = wf_get_range(r, 0, INT64_MAX, "number of the element");
+    *(int64_t *)s->state = wf_get_range(r, 0, WF_MANY, "number of the element");
     return r->st;
 }
 

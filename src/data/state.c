@@ -251,7 +251,26 @@ static weft_status load_at(struct wf_reader *r, struct wf_at *at, int64_t n)
     return r->st;
 }
 
-weft_status wf_block_load(struct wf_env *env, struct wf_reader *r, struct wf_block **out)
+static bool fits(const struct wf_block *b, const struct wf_ds *ds)
+{
+    bool same = b->n_cols == ds->n_cols;
+
+    for (int c = 0; c < b->n_cols && same; c++) {
+        const struct wf_col *col = &b->col[c];
+        const weft_column *want = &ds->col[c];
+
+        same = col->type.dtype == want->dtype && col->type.rank == want->rank;
+        for (int k = 0; k < want->rank && same; k++) {
+            same = want->dim[k] < 0 || col->type.dim[k] < 0 || col->type.dim[k] == want->dim[k];
+            for (int64_t i = 0; i < b->n && same && col->offset && want->dim[k] >= 0; i++)
+                same = col->shape[i * want->rank + k] == want->dim[k];
+        }
+    }
+    return same;
+}
+
+weft_status wf_block_load(struct wf_env *env, const struct wf_ds *ds, struct wf_reader *r,
+                          struct wf_block **out)
 {
     struct wf_block *b = NULL;
     int64_t n = wf_get_range(r, 0, (r->end - r->p) / 16, "a number of elements");
@@ -278,6 +297,10 @@ weft_status wf_block_load(struct wf_env *env, struct wf_reader *r, struct wf_blo
     for (int c = 0; c < b->n_cols && !st; c++)
         st = load_column(b, c, r);
     st = st ? st : r->st;
+    if (!st && !fits(b, ds)) {
+        fail(r, "elements with other columns");
+        st = r->st;
+    }
     if (st)
         goto out;
     *out = b;

@@ -266,16 +266,16 @@ static weft_status window_restore(struct wf_stage *s, struct wf_reader *r)
     weft_status st;
 
     window_clear(v);
-    v->start = wf_get_range(r, 0, INT64_MAX, "a sample number");
-    v->base = wf_get_range(r, 0, INT64_MAX, "a sample number");
+    v->start = wf_get_range(r, 0, WF_MANY, "a sample number");
+    v->base = wf_get_range(r, 0, WF_MANY, "a sample number");
     v->ended = wf_get_range(r, 0, 1, "a flag");
-    st = r->st ? r->st : wf_maybe_load(s->env, r, &b);
+    st = r->st ? r->st : wf_maybe_load(s->env, s->ds->in[0], r, &b);
     if (!st && b)
         st = wf_hold(b, &h);
     for (int64_t i = 0; !st && h && i < h->block->n; i++)
         st = push_back(s, v, h, i);
     wf_held_unref(h);
-    return st ? st : wf_cursor_restore(&v->in, s->env, r);
+    return st ? st : wf_cursor_restore(&v->in, s->env, s->ds->in[0], r);
 }
 
 static void window_text(const struct wf_ds *ds, struct wf_buf *out)
