@@ -449,10 +449,11 @@ static void a_shuffle_behind_a_cache_changes_each_epoch(void **state)
     weft_data *d = begin();
     int64_t a[200], b[200];
     weft_ds s = weft_ds_shuffle_all(d, weft_ds_cache(d, random_access(d, 200), NULL), NULL);
-    weft_iter *it = iterate(d, s, 2);
+    weft_iter *it;
 
     (void)state;
     n_calls = 0;
+    it = iterate(d, s, 2);
     assert_int_equal(keys(it, a), 200);
     assert_int_equal(weft_iter_reset(it, 1), WEFT_OK);
     assert_int_equal(keys(it, b), 200);
