@@ -221,7 +221,7 @@ static int colours(int c)
 static void change_contrast(float *p, int64_t n, int c, float factor)
 {
     double sum[4] = {0};
-    float mean[4];
+    float mean[4] = {0};
 
     for (int64_t i = 0; i < n; i++)
         for (int k = 0; k < c; k++)

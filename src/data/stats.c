@@ -321,11 +321,13 @@ static const char *dtype_text(weft_dtype t)
     return t == WEFT_STR ? "text" : weft_dtype_name(t);
 }
 
+/* From one of the two, whichever is given. */
 static json_t *numbers(int64_t n, const int64_t *whole, const double *real)
 {
     json_t *list = json_array();
 
     for (int64_t i = 0; i < n && list; i++)
+        /* cppcheck-suppress nullPointer ; one of them is given */
         if (json_array_append_new(list, whole ? json_integer(whole[i]) : json_real(real[i]))) {
             json_decref(list);
             return NULL;

@@ -148,7 +148,7 @@ static weft_status parse(struct wf_arena *arena, const char *text, const struct 
         return no_loss(text ? text : "");
     if (any_crossentropy(word))
         snprintf(word, sizeof word, "%s",
-                 y ? fitting_crossentropy(y, pred) : "categoricalcrossentropy");
+                 y && pred ? fitting_crossentropy(y, pred) : "categoricalcrossentropy");
     *kind = wf_loss_kind_of(word);
     if (!*kind)
         return no_loss(text);

@@ -79,7 +79,7 @@ static void check_change(const char *input, const char *name, change_fn *change,
     weft_column col = {.name = "image"};
     weft_data *d;
     weft_iter *it;
-    weft_batch *b;
+    weft_batch *b = NULL;
 
     stacked.rank = 4;
     memmove(stacked.dim + 1, in.dim, 3 * sizeof in.dim[0]);
