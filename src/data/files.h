@@ -145,4 +145,24 @@ weft_status wf_stream_err(const struct wf_stream *s, const char *fmt, ...) WEFT_
 void wf_stream_save(const struct wf_stream *s, struct wf_buf *out);
 weft_status wf_stream_restore(struct wf_stream *s, struct wf_reader *r);
 
+/* ---- sources of strings over a stream -------------------------------------------------------- */
+
+#define WF_PULL_MAX 16384 /* strings of a promise */
+
+/* A block of one column of strings, filled by fill(stage, b, want), which sets b->n, b->at, b->from
+ * and keeps the chunks. *out is NULL when it filled in none. */
+typedef weft_status wf_fill_fn(struct wf_stage *stage, struct wf_block *b, int64_t want);
+weft_status wf_stream_strings(struct wf_stage *stage, int64_t want, wf_fill_fn *fill,
+                              struct wf_block **out);
+/* Whether WEFT_ON_ERROR_SKIP covers this: damage and files that cannot be read, not memory or
+ * limits. */
+static inline bool wf_may_skip(weft_on_error policy, weft_status st)
+{
+    return policy == WEFT_ON_ERROR_SKIP &&
+           (st == WEFT_EDATA || st == WEFT_EIO || st == WEFT_ENOENT);
+}
+/* Leave out what is left of the present file (or the one that does not open): says so in the log,
+ * with the present error text, and counts one. */
+void wf_stream_give_up(struct wf_stage *stage, struct wf_stream *s);
+
 #endif

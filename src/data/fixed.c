@@ -5,8 +5,6 @@
 #include "data/files.h"
 #include "weft/data_record.h"
 
-#define PULL_MAX 16384
-
 struct param {
     struct wf_files files;
     weft_on_error on_error;
@@ -139,21 +137,6 @@ static weft_status next_record(const struct param *p, struct state *t, bool *fou
                   (long long)wf_max_i64(s->n - p->footer, 0), (long long)p->bytes);
 }
 
-static weft_status give_up_file(struct wf_stage *stage, weft_status st)
-{
-    const struct param *p = stage->ds->param;
-    struct state *t = stage->state;
-
-    if (p->on_error != WEFT_ON_ERROR_SKIP ||
-        (st != WEFT_EDATA && st != WEFT_EIO && st != WEFT_ENOENT))
-        return st;
-    wf_log(stage->env->ctx, WEFT_LOG_WARN, "%s; the rest of the file is left out", weft_error());
-    atomic_fetch_add_explicit(&wf_stats_of(stage->env, stage->ds)->n_skipped, 1,
-                              memory_order_relaxed);
-    wf_stream_pass_file(t->s);
-    return WEFT_OK;
-}
-
 static weft_status pull_into(struct wf_stage *stage, struct wf_block *b, int64_t want)
 {
     const struct param *p = stage->ds->param;
@@ -180,8 +163,10 @@ static weft_status pull_into(struct wf_stage *stage, struct wf_block *b, int64_t
         }
         if (st && b->n)
             return WEFT_OK;
-        if (st)
-            st = give_up_file(stage, st);
+        if (wf_may_skip(p->on_error, st)) {
+            wf_stream_give_up(stage, s);
+            st = WEFT_OK;
+        }
     }
     return st;
 }
@@ -189,25 +174,15 @@ static weft_status pull_into(struct wf_stage *stage, struct wf_block *b, int64_t
 static weft_status fixed_pull(struct wf_stage *stage, int64_t want, struct wf_promise **out)
 {
     const struct param *p = stage->ds->param;
-    struct wf_type type = wf_type_of(WEFT_STR, 0, NULL);
-    struct wf_block *b = NULL;
+    struct wf_block *b;
     weft_status st;
 
-    want = wf_min_i64(want, PULL_MAX);
-    /* Large records: a promise of about a few chunks. */
-    want = wf_min_i64(want, wf_max_i64(1, (4 << 20) / wf_max_i64(p->bytes, 1)));
-    st = wf_block_new(stage->env, 1, want, &b);
-    if (!st)
-        st = wf_block_col(b, 0, &type, want);
-    if (!st)
-        st = wf_block_origins(b);
-    if (!st)
-        st = pull_into(stage, b, want);
+    /* Large records: a promise of a few chunks. */
+    want = wf_min_i64(want, wf_max_i64(1, 4 * WF_CHUNK_BYTES / p->bytes));
+    st = wf_stream_strings(stage, want, pull_into, &b);
     *out = NULL;
-    if (st || !b->n) {
-        wf_block_free(b);
+    if (st || !b)
         return st;
-    }
     *out = wf_promise_new(stage, b->n, 0, NULL, b);
     if (!*out) {
         wf_block_free(b);

@@ -5,7 +5,6 @@
 #include "data/files.h"
 #include "weft/data_record.h"
 
-#define PULL_MAX 16384
 #define MAX_LINE (16ll << 20)
 
 struct param {
@@ -122,19 +121,17 @@ static weft_status give_up(struct wf_stage *stage, weft_status st)
     const struct param *p = stage->ds->param;
     struct state *t = stage->state;
 
-    if (p->on_error != WEFT_ON_ERROR_SKIP ||
-        (st != WEFT_EDATA && st != WEFT_EIO && st != WEFT_ENOENT))
+    if (!wf_may_skip(p->on_error, st))
         return st;
-    atomic_fetch_add_explicit(&wf_stats_of(stage->env, stage->ds)->n_skipped, 1,
-                              memory_order_relaxed);
     if (st == WEFT_EDATA && t->s->n > p->max_line) {
+        atomic_fetch_add_explicit(&wf_stats_of(stage->env, stage->ds)->n_skipped, 1,
+                                  memory_order_relaxed);
         t->line++;
         st = pass_line(t->s);
-        if (!st)
-            return WEFT_OK;
+        if (!wf_may_skip(p->on_error, st))
+            return st;
     }
-    wf_log(stage->env->ctx, WEFT_LOG_WARN, "%s; the rest of the file is left out", weft_error());
-    wf_stream_pass_file(t->s);
+    wf_stream_give_up(stage, t->s);
     return WEFT_OK;
 }
 
@@ -187,23 +184,12 @@ static weft_status pull_into(struct wf_stage *stage, struct wf_block *b, int64_t
 
 static weft_status lines_pull(struct wf_stage *stage, int64_t want, struct wf_promise **out)
 {
-    struct wf_type type = wf_type_of(WEFT_STR, 0, NULL);
-    struct wf_block *b = NULL;
-    weft_status st;
+    struct wf_block *b;
+    weft_status st = wf_stream_strings(stage, want, pull_into, &b);
 
-    want = wf_min_i64(want, PULL_MAX);
-    st = wf_block_new(stage->env, 1, want, &b);
-    if (!st)
-        st = wf_block_col(b, 0, &type, want);
-    if (!st)
-        st = wf_block_origins(b);
-    if (!st)
-        st = pull_into(stage, b, want);
     *out = NULL;
-    if (st || !b->n) {
-        wf_block_free(b);
+    if (st || !b)
         return st;
-    }
     *out = wf_promise_made(stage, b);
     return *out ? WEFT_OK : wf_env_nomem(stage->env, sizeof **out, "lines");
 }

@@ -262,3 +262,37 @@ weft_status wf_stream_restore(struct wf_stream *s, struct wf_reader *r)
                     (long long)s->offset, (long long)offset);
     return st;
 }
+
+/* ---- sources of strings ---------------------------------------------------------------------- */
+
+weft_status wf_stream_strings(struct wf_stage *stage, int64_t want, wf_fill_fn *fill,
+                              struct wf_block **out)
+{
+    struct wf_type type = wf_type_of(WEFT_STR, 0, NULL);
+    struct wf_block *b = NULL;
+    weft_status st;
+
+    *out = NULL;
+    want = wf_min_i64(want, WF_PULL_MAX);
+    st = wf_block_new(stage->env, 1, want, &b);
+    if (!st)
+        st = wf_block_col(b, 0, &type, want);
+    if (!st)
+        st = wf_block_origins(b);
+    if (!st)
+        st = fill(stage, b, want);
+    if (st || !b->n) {
+        wf_block_free(b);
+        return st;
+    }
+    *out = b;
+    return WEFT_OK;
+}
+
+void wf_stream_give_up(struct wf_stage *stage, struct wf_stream *s)
+{
+    wf_log(stage->env->ctx, WEFT_LOG_WARN, "%s; the rest of the file is left out", weft_error());
+    atomic_fetch_add_explicit(&wf_stats_of(stage->env, stage->ds)->n_skipped, 1,
+                              memory_order_relaxed);
+    wf_stream_pass_file(s);
+}

@@ -5,8 +5,6 @@
  * chunk, with the CRC of the data behind them. */
 #include "data/record.h"
 
-#define PULL_MAX 16384 /* records of a promise */
-
 struct param {
     struct wf_files files;
     weft_on_error on_error;
@@ -21,17 +19,6 @@ struct state {
     int64_t epoch, id; /* of the next record, counted over all files of the pass */
     int64_t record;    /* in its file */
 };
-
-static bool may_skip(const struct param *p, weft_status st)
-{
-    return p->on_error == WEFT_ON_ERROR_SKIP &&
-           (st == WEFT_EDATA || st == WEFT_EIO || st == WEFT_ENOENT);
-}
-
-static void count_skipped(struct wf_env *env, const struct wf_ds *ds, int64_t n)
-{
-    atomic_fetch_add_explicit(&wf_stats_of(env, ds)->n_skipped, n, memory_order_relaxed);
-}
 
 /* ---- the content ----------------------------------------------------------------------------- */
 
@@ -73,7 +60,7 @@ static weft_status check(struct wf_ds *ds, struct wf_block *b, struct wf_block *
         return WEFT_OK;
     }
     st = wf_err(WEFT_EDATA, "crc of the data does not match");
-    if (!may_skip(p, st)) {
+    if (!wf_may_skip(p->on_error, st)) {
         st = wf_block_err(b, bad, st);
         wf_block_free(b);
         return st;
@@ -86,7 +73,7 @@ static weft_status check(struct wf_ds *ds, struct wf_block *b, struct wf_block *
     memset(keep, true, (size_t)b->n);
     for (; bad < b->n; bad = find_bad(r, bad + 1, b->n), n_bad++)
         ((bool *)keep)[bad] = false;
-    count_skipped(b->env, ds, n_bad);
+    atomic_fetch_add_explicit(&wf_stats_of(b->env, ds)->n_skipped, n_bad, memory_order_relaxed);
     return wf_block_filter(b, keep, out);
 }
 
@@ -154,20 +141,6 @@ static weft_status next_record(const struct param *p, struct state *t, int64_t *
     return s->n < *n + WF_RECORD_FRAME ? bad_record(t, "truncated") : WEFT_OK;
 }
 
-/* Give up the rest of the file after `st`, if that is the policy. */
-static weft_status give_up_file(struct wf_stage *stage, weft_status st)
-{
-    const struct param *p = stage->ds->param;
-    struct state *t = stage->state;
-
-    if (!may_skip(p, st))
-        return st;
-    wf_log(stage->env->ctx, WEFT_LOG_WARN, "%s; the rest of the file is left out", weft_error());
-    count_skipped(stage->env, stage->ds, 1);
-    wf_stream_pass_file(t->s);
-    return WEFT_OK;
-}
-
 static weft_status pull_into(struct wf_stage *stage, struct wf_block *b, int64_t want)
 {
     const struct param *p = stage->ds->param;
@@ -196,31 +169,22 @@ static weft_status pull_into(struct wf_stage *stage, struct wf_block *b, int64_t
         /* What came before an error is handed over first; the next pull meets it again. */
         if (st && b->n)
             return WEFT_OK;
-        if (st)
-            st = give_up_file(stage, st);
+        if (wf_may_skip(p->on_error, st)) {
+            wf_stream_give_up(stage, s);
+            st = WEFT_OK;
+        }
     }
     return st;
 }
 
 static weft_status tf_pull(struct wf_stage *stage, int64_t want, struct wf_promise **out)
 {
-    struct wf_type type = wf_type_of(WEFT_STR, 0, NULL);
-    struct wf_block *b = NULL;
-    weft_status st;
+    struct wf_block *b;
+    weft_status st = wf_stream_strings(stage, want, pull_into, &b);
 
-    want = wf_min_i64(want, PULL_MAX);
-    st = wf_block_new(stage->env, 1, want, &b);
-    if (!st)
-        st = wf_block_col(b, 0, &type, want);
-    if (!st)
-        st = wf_block_origins(b);
-    if (!st)
-        st = pull_into(stage, b, want);
     *out = NULL;
-    if (st || !b->n) {
-        wf_block_free(b);
+    if (st || !b)
         return st;
-    }
     *out = wf_promise_new(stage, b->n, 0, NULL, b);
     if (!*out) {
         wf_block_free(b);
