@@ -68,6 +68,8 @@ extern const struct command command_train, command_eval, command_predict, comman
     command_keys;
 extern const struct command command_bench_data, command_data_inspect, command_data_convert,
     command_data_stats;
+extern const struct command command_ckpt_ls, command_ckpt_show, command_ckpt_verify,
+    command_ckpt_diff, command_ckpt_prune;
 extern const struct command command_version, command_doctor, command_bench_train, command_explain,
     command_run;
 
