@@ -157,6 +157,17 @@ static int count_operands(const struct fuse *f, const struct cluster *c, int32_t
     return n;
 }
 
+/* Does a member compute what the anchor reads? Then the program cannot run behind it. */
+static bool feeds_anchor(const struct fuse *f, const struct cluster *c, int32_t id)
+{
+    const struct wf_node *n = c->anchor >= 0 ? &f->g->nodes[c->anchor] : NULL;
+
+    for (int i = 0; n && i < n->n_in; i++)
+        if (n->in[i] && f->of[f->g->values[n->in[i]].node] == id)
+            return true;
+    return false;
+}
+
 /* Try to bring cluster `from` into cluster `to`; what stood where is undone when it does not fit. */
 static void try_merge(struct fuse *f, int32_t to, int32_t from, int64_t k)
 {
@@ -173,7 +184,8 @@ static void try_merge(struct fuse *f, int32_t to, int32_t from, int64_t k)
                                         ? a->member[i++]
                                         : b->member[j++];
     merged.anchor = a->anchor >= 0 ? a->anchor : b->anchor;
-    if (readers_come_later(f, &merged, to, k) && count_operands(f, &merged, to) <= MAX_OPERANDS) {
+    if (!feeds_anchor(f, &merged, to) && readers_come_later(f, &merged, to, k) &&
+        count_operands(f, &merged, to) <= MAX_OPERANDS) {
         *a = merged;
         b->n = 0;
         return;

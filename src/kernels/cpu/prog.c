@@ -125,6 +125,9 @@ static void place_outputs(struct wf_prog *g, const struct wf_attr *outs,
             if ((g->operand[i].kind == WF_PROG_FULL || g->operand[i].kind == WF_PROG_ANCHOR) &&
                 reads(&g->step[s], i))
                 last_read = s;
+    for (int k = 0; k < g->n_outs; k++)
+        if (outs->ints[k] < g->n_operands) /* the product itself goes out: copied at the end */
+            last_read = g->n_steps;
     for (int k = 0; k < g->n_outs; k++) {
         int reg = (int)outs->ints[k], s = reg - g->n_operands;
 
