@@ -49,7 +49,8 @@ typedef enum weft_init_kind {
     WEFT_INIT_LECUN_UNIFORM,
     WEFT_INIT_LECUN_NORMAL,
     WEFT_INIT_ORTHOGONAL, /* gain a (0 means 1) */
-    WEFT_INIT_IDENTITY    /* gain a (0 means 1) */
+    WEFT_INIT_IDENTITY,   /* gain a (0 means 1) */
+    WEFT_INIT_BAND /* 1 from a to b, shares of the last axis, 0 elsewhere: an LSTM's forget bias is 1/4 to 1/2 */
 } weft_init_kind;
 
 typedef struct weft_variable_opts {

@@ -35,6 +35,17 @@ static weft_status identity(const struct wf_type *t, void *data, double gain)
     return WEFT_OK;
 }
 
+static void band(const struct wf_type *t, void *data, double from, double to)
+{
+    int64_t n = wf_type_count(t), cols = t->rank ? t->dim[t->rank - 1] : 1;
+
+    for (int64_t i = 0; i < n; i++) {
+        double at = (double)(i % cols);
+
+        wf_set(data, t->dtype, i, at >= from * (double)cols && at < to * (double)cols);
+    }
+}
+
 /* ---- random ---------------------------------------------------------------------------------- */
 
 enum { TILE = 1 << 16 };
@@ -163,6 +174,8 @@ weft_status wf_init_variable(weft_ctx *ctx, const struct wf_node *n, const struc
         fill(t, data, a);
     else if (!strcmp(init, "identity"))
         return identity(t, data, a ? a : 1);
+    else if (!strcmp(init, "band"))
+        band(t, data, a, b);
     else if (!strcmp(init, "uniform"))
         return draw(ctx, n->name, WF_RANDOM_UNIFORM, a, b, t, data);
     else if (!strcmp(init, "normal"))

@@ -548,6 +548,7 @@ static const char *const init_names[] = {
     [WEFT_INIT_LECUN_NORMAL] = "lecun_normal",
     [WEFT_INIT_ORTHOGONAL] = "orthogonal",
     [WEFT_INIT_IDENTITY] = "identity",
+    [WEFT_INIT_BAND] = "band",
 };
 
 weft_val weft_variable(weft_graph *g, const char *name, int rank, const int64_t *dim,

@@ -180,7 +180,7 @@ static void add_val(weft_layer_call *c, weft_val **list, int64_t *n, int64_t *ca
 {
     weft_status st;
 
-    if (!c->b->training || c->b->g->st)
+    if (c->b->g->st)
         return;
     st = wf_grow(c->b->g->ctx, list, cap, *n + 1, sizeof **list);
     if (st)
@@ -193,12 +193,22 @@ void weft_lc_loss(weft_layer_call *c, weft_val scalar)
 {
     if (!c->b->g->st && weft_lc_rank(c, scalar))
         weft_lc_fail(c, WEFT_ESHAPE, "a loss is a scalar");
-    add_val(c, &c->b->losses, &c->b->n_losses, &c->b->cap_losses, scalar);
+    if (c->b->training)
+        add_val(c, &c->b->losses, &c->b->n_losses, &c->b->cap_losses, scalar);
 }
 
 void weft_lc_update(weft_layer_call *c, weft_val update)
 {
-    add_val(c, &c->b->updates, &c->b->n_updates, &c->b->cap_updates, update);
+    if (c->b->training)
+        add_val(c, &c->b->updates, &c->b->n_updates, &c->b->cap_updates, update);
+}
+
+void wf_lc_carry(weft_layer_call *c, weft_val update)
+{
+    if (c->b->training)
+        weft_lc_update(c, update);
+    else
+        add_val(c, &c->b->carries, &c->b->n_carries, &c->b->cap_carries, update);
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
@@ -416,13 +426,11 @@ weft_status wf_call_build(struct wf_builder *b, weft_layer l, const char *path, 
     return WEFT_OK;
 }
 
-weft_status weft_lc_inner(weft_layer_call *c, int copy, int n_in, const weft_val *in,
-                          const weft_val *masks, int n_out, weft_val *out)
+weft_status wf_lc_inner_call(weft_layer_call *c, int copy, int n_in, const weft_val *in,
+                             const weft_val *masks, weft_layer_call *out)
 {
     weft_layer inner = layer_of(c)->inner;
-    weft_layer_call call;
     const char *path = c->path;
-    weft_status st;
 
     if (c->st || c->b->g->st)
         return c->st ? c->st : weft_graph_status(c->b->g);
@@ -436,13 +444,29 @@ weft_status weft_lc_inner(weft_layer_call *c, int copy, int n_in, const weft_val
     }
     if (!path)
         return keep(c, wf_err_nomem(c->b->m->ctx, 0, "inner layer"));
-    st = wf_call_build(c->b, inner, path, n_in, in, masks, &call);
+    return keep(c, wf_call_build(c->b, inner, path, n_in, in, masks, out));
+}
+
+weft_status wf_lc_other_call(weft_layer_call *c, weft_layer other, int n_in, const weft_val *in,
+                             weft_layer_call *out)
+{
+    if (c->st || c->b->g->st)
+        return c->st ? c->st : weft_graph_status(c->b->g);
+    return keep(c, wf_call_build(c->b, other, c->path, n_in, in, NULL, out));
+}
+
+weft_status weft_lc_inner(weft_layer_call *c, int copy, int n_in, const weft_val *in,
+                          const weft_val *masks, int n_out, weft_val *out)
+{
+    weft_layer_call call;
+    weft_status st = wf_lc_inner_call(c, copy, n_in, in, masks, &call);
+
     if (!st && call.n_out < n_out)
         st = weft_lc_fail(c, WEFT_EINVAL, "the wrapped layer '%s' gives %d values, %d are needed",
-                          wf_layer_at(c->b->m, inner)->name, call.n_out, n_out);
+                          layer_of(&call)->name, call.n_out, n_out);
     if (!st)
         memcpy(out, call.out, sizeof *out * (size_t)n_out);
-    return keep(c, st);
+    return st;
 }
 
 /* ---- whole models ---------------------------------------------------------------------------- */
@@ -463,6 +487,7 @@ void wf_builder_free(struct wf_builder *b)
         return;
     wf_free(b->m->ctx, b->losses);
     wf_free(b->m->ctx, b->updates);
+    wf_free(b->m->ctx, b->carries);
     wf_free(b->m->ctx, b->weights);
 }
 
@@ -549,6 +574,7 @@ static weft_status collect(const struct wf_builder *b, const weft_val *val, cons
                          .n_out = (int)m->n_outputs,
                          .n_losses = (int)b->n_losses,
                          .n_updates = (int)b->n_updates,
+                         .n_carries = (int)b->n_carries,
                          .n_weights = (int)m->n_weights};
 
     r.in = arena_vals(arena, NULL, r.n_in);
@@ -557,7 +583,8 @@ static weft_status collect(const struct wf_builder *b, const weft_val *val, cons
     r.loss = arena_vals(arena, b->losses, r.n_losses);
     r.update = arena_vals(arena, b->updates, r.n_updates);
     r.weight = arena_vals(arena, b->weights, r.n_weights);
-    if (!r.in || !r.out || !r.out_mask || !r.loss || !r.update || !r.weight)
+    r.carry = arena_vals(arena, b->carries, r.n_carries);
+    if (!r.carry || !r.in || !r.out || !r.out_mask || !r.loss || !r.update || !r.weight)
         return wf_err_nomem(m->ctx, 0, "model");
     for (int i = 0; i < r.n_in; i++)
         r.in[i] = val[weft_model_input_at(m, i).id - 1];

@@ -59,6 +59,9 @@ struct wf_builder {
     int64_t n_losses, cap_losses, n_updates, cap_updates, cap_weights;
     weft_val *losses, *updates;
     weft_val *weights; /* by weight; none until it is asked for */
+    int64_t n_carries, cap_carries;
+    weft_val *carries;   /* new states of stateful layers, in inference */
+    struct wf_rnn *rnn; /* the recurrent call that is being built (rnn.h), or NULL */
 };
 
 struct weft_model {
@@ -111,6 +114,14 @@ struct weft_layer_call {
 /* One call of a layer into the builder's graph: c->out, c->out_mask and c->n_out are filled. */
 weft_status wf_call_build(struct wf_builder *b, weft_layer l, const char *path, int n_in,
                           const weft_val *in, const weft_val *mask, weft_layer_call *c);
+/* The wrapped layer's call, with all it gave; see weft_lc_inner. */
+weft_status wf_lc_inner_call(weft_layer_call *c, int copy, int n_in, const weft_val *in,
+                             const weft_val *masks, weft_layer_call *out);
+/* A layer of this model by name, called as an inner layer is: for layers made of several others. */
+weft_status wf_lc_other_call(weft_layer_call *c, weft_layer other, int n_in, const weft_val *in,
+                             weft_layer_call *out);
+/* A node that must run with every batch, in training and in inference: the new state of a stateful layer. */
+void wf_lc_carry(weft_layer_call *c, weft_val update);
 /* The present error text becomes the call's, with the layer's name before it; returns st. */
 weft_status wf_lc_failed(weft_layer_call *c, weft_status st);
 /* A placeholder for an input. */

@@ -25,6 +25,7 @@ static const struct initializer {
     {{"lecun_normal", ""}, WEFT_INIT_LECUN_NORMAL},
     {{"orthogonal", "gain:f=1"}, WEFT_INIT_ORTHOGONAL},
     {{"identity", "gain:f=1"}, WEFT_INIT_IDENTITY},
+    {{"band", "from:f to:f"}, WEFT_INIT_BAND},
     {{"variance_scaling", "scale:f=1 mode:s=fan_in distribution:s=truncated_normal"},
      WEFT_INIT_DEFAULT},
 };

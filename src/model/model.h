@@ -31,12 +31,18 @@ struct wf_built {
     weft_val
         *loss; /* scalars: regularizers (each once) and what layers added; only with training */
     weft_val *update; /* only with training */
+    int n_carries;
+    weft_val *carry; /* only without training: new states of stateful layers, to run with every batch */
     weft_val *weight; /* the variable of weight i of the model */
 };
 /* Adds the model's nodes to g. May be called several times for one graph (training and inference): variables and
  * placeholders are shared. */
 weft_status wf_model_build(weft_model *m, weft_graph *g, bool training, struct wf_arena *arena,
                            struct wf_built *out);
+
+/* The weights that hold states of stateful layers, to be filled with zeros when a sequence begins anew: the next position
+ * from i on, or -1. */
+int wf_model_next_state(const weft_model *m, int i);
 
 /* ---- words with arguments -------------------------------------------------------------------- */
 

@@ -28,7 +28,7 @@ struct wf_attr {
     const double *floats;
 };
 
-#define WF_MAX_ATTRS 24
+#define WF_MAX_ATTRS 32
 #define WF_MAX_IN 512 /* inputs of a node (concat, add_n) */
 #define WF_MAX_OUT 64
 

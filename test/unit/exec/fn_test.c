@@ -221,7 +221,7 @@ static void the_plan_cache_is_bounded(void **state)
 
 static void a_memory_limit_names_the_tensor(void **state)
 {
-    struct net n = make(WEFT_OPTS(weft_ctx_opts, .threads = 1, .memory_limit = 1 << 20));
+    struct net n = make(WEFT_OPTS(weft_ctx_opts, .threads = 1, .memory_limit = 2 << 20));
     weft_fn *fn = train_fn(&n, 0, false);
     static float big[200000 * IN];
     weft_tensor feeds[2] = {weft_view(WEFT_F32, big, 2, (int64_t[]){200000, IN}),
