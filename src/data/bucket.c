@@ -119,7 +119,7 @@ static weft_status bucket_pull(struct wf_stage *s, int64_t want, struct wf_promi
     while (!v->ended) {
         int b;
 
-        st = wf_cursor_need(&v->in, s->in[0], 0, &more);
+        st = wf_cursor_need(&v->in, s->in[0], INT64_MAX, &more);
         if (st)
             return st;
         if (!more) {

@@ -56,7 +56,8 @@ struct wf_cursor {
     struct wf_held *held; /* NULL: none */
     int64_t i;
 };
-/* Make sure that an element stands at the cursor; *more is false at the end of the input. */
+/* Make sure that an element stands at the cursor; *more is false at the end of the input. A new block has at most `want`
+ * elements. */
 weft_status wf_cursor_need(struct wf_cursor *c, struct wf_stage *in, int64_t want, bool *more);
 void wf_cursor_clear(struct wf_cursor *c);
 /* What lies behind the cursor, as data; elements of ds. */

@@ -57,7 +57,7 @@ static weft_status buffer_open(struct wf_stage *s)
                       (long long)b->cap, (long long)s->env->budget);
     if (!by_number(s)) {
         st = wf_slots_init(&b->slots, s->env, b->cap);
-        return st ? st : wf_stage_input(s, 0, WF_IN_MADE, s->want);
+        return st ? st : wf_stage_input(s, 0, WF_IN_MADE, 0);
     }
     s->n_in = 0; /* elements are read by number: the input need not run */
     b->id = wf_alloc_n(ctx, b->cap, sizeof *b->id);
@@ -109,7 +109,7 @@ static weft_status fill_slots(struct wf_stage *s, struct buffer *b)
     while (b->n < b->cap && more) {
         bool fresh = !b->in.held || b->in.i >= b->in.held->block->n;
 
-        st = wf_cursor_need(&b->in, s->in[0], s->want, &more);
+        st = wf_cursor_need(&b->in, s->in[0], INT64_MAX, &more);
         if (st || !more)
             break;
         if (fresh) {
@@ -132,7 +132,7 @@ static weft_status replace(struct wf_stage *s, struct buffer *b, int64_t j)
     weft_status st = WEFT_OK;
 
     if (more)
-        st = wf_cursor_need(&b->in, s->in[0], s->want, &more);
+        st = wf_cursor_need(&b->in, s->in[0], INT64_MAX, &more);
     if (st)
         return st;
     wf_slots_clear(&b->slots, j);

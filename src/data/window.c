@@ -105,7 +105,7 @@ static weft_status window_open(struct wf_stage *s)
     if (!v)
         return wf_env_nomem(s->env, sizeof *v, "windows");
     s->state = v;
-    return wf_stage_input(s, 0, WF_IN_MADE, s->want);
+    return wf_stage_input(s, 0, WF_IN_MADE, 0);
 }
 
 static void drop_front(struct windows *v)
@@ -167,7 +167,7 @@ static weft_status gather_span(struct wf_stage *s, struct windows *v)
     while (v->n && v->base < v->start)
         drop_front(v);
     while (!v->ended && !st && v->base + v->n < v->start + span(o)) {
-        st = wf_cursor_need(&v->in, s->in[0], s->want, &more);
+        st = wf_cursor_need(&v->in, s->in[0], INT64_MAX, &more);
         if (st)
             break;
         v->ended = !more;
