@@ -1,0 +1,71 @@
+/* manifest.c - the reader of manifests, on anything: as it is, and with the closing checksum put behind it. What reads keeps
+ * its promises, and its text reads back as itself. */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "ckpt/ckpt.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(const struct wf_manifest *m)
+{
+    const weft_ckpt_data *d = &m->data;
+    int64_t n_shards = 0;
+
+    for (int64_t i = 0; i < m->n_files; i++) {
+        if (!wf_manifest_file_ok(m->files[i].name) || strchr(m->files[i].name, '/'))
+            abort();
+        n_shards += m->files[i].shard;
+    }
+    if (d->n_blobs != m->n_files - n_shards || d->step < 0 || m->bytes < 0)
+        abort();
+    for (int64_t i = 0; i < d->n_tensors; i++)
+        if (m->place[i].file < 0 || m->place[i].file >= m->n_files ||
+            !m->files[m->place[i].file].shard || weft_tensor_bytes(&d->tensors[i].tensor) < 0)
+            abort();
+}
+
+static void parse(weft_ctx *ctx, const char *text, int64_t n)
+{
+    struct wf_manifest m, again;
+    struct wf_buf a, b;
+
+    wf_manifest_init(&m, ctx);
+    wf_manifest_init(&again, ctx);
+    wf_buf_init(&a, ctx, 1 << 26);
+    wf_buf_init(&b, ctx, 1 << 26);
+    if (!wf_manifest_parse(&m, text, n)) {
+        check(&m);
+        if (wf_manifest_text(&m, &a) || wf_manifest_parse(&again, a.data, a.len) ||
+            wf_manifest_text(&again, &b) || a.len != b.len || memcmp(a.data, b.data, (size_t)a.len))
+            abort();
+    }
+    wf_buf_free(&a);
+    wf_buf_free(&b);
+    wf_manifest_free(&again);
+    wf_manifest_free(&m);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    weft_ctx *ctx;
+    struct wf_buf sealed;
+    int64_t bare;
+
+    if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx))
+        abort();
+    bare = weft_ctx_memory(ctx);
+    parse(ctx, (const char *)data, (int64_t)size);
+    wf_buf_init(&sealed, ctx, 1 << 26);
+    if (size) {
+        wf_buf_add(&sealed, data, (int64_t)size);
+        wf_manifest_seal(&sealed);
+        if (!sealed.st)
+            parse(ctx, sealed.data, sealed.len);
+    }
+    wf_buf_free(&sealed);
+    if (weft_ctx_memory(ctx) != bare)
+        abort();
+    weft_ctx_free(ctx);
+    return 0;
+}
