@@ -74,7 +74,8 @@ typedef struct weft_callback {
 } weft_callback;
 
 /* The built-in ones, with Keras' names and arguments: "EarlyStopping patience=3 restore_best_weights=true",
- * "ReduceLROnPlateau factor=0.2", "CSVLogger filename=log.csv", "TerminateOnNaN", "ModelCheckpoint filepath=…". */
+ * "ReduceLROnPlateau factor=0.2", "CSVLogger filename=log.csv", "TerminateOnNaN", "TensorBoard log_dir=logs",
+ * "ModelCheckpoint filepath=model-{epoch:02d}-{val_loss:.3f}.safetensors save_best_only=true". */
 WEFT_API weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_callback *out);
 WEFT_API void weft_callback_free(weft_callback *cb);
 WEFT_API bool weft_callback_at(int i, const char **name, const char **attrs, const char **doc);
@@ -162,6 +163,35 @@ WEFT_API const char *weft_trainer_weight_name(const weft_trainer *t, int i);
 WEFT_API weft_status weft_trainer_weight(weft_trainer *t, const char *name, weft_tensor *out);
 WEFT_API weft_status weft_trainer_set_weight(weft_trainer *t, const char *name,
                                              const weft_tensor *value);
+
+/* ---- saved models ---------------------------------------------------------------------------- */
+
+/* Architecture and weights in one safetensors file, which needs no code to load:
+ *
+ *   weft_trainer_save(t, "model.safetensors");
+ *   …
+ *   weft_model_load(ctx, "model.safetensors", &m);
+ *   weft_compile(m, NULL, &t);
+ *   weft_trainer_load_weights(t, "model.safetensors", NULL, NULL);
+ *
+ * The file appears whole or not at all. Without the optimizer's state: checkpoints have that. */
+WEFT_API weft_status weft_trainer_save(weft_trainer *t, const char *path);
+/* The architecture of such a file. */
+WEFT_API weft_status weft_model_load(weft_ctx *ctx, const char *path, weft_model **out);
+
+typedef struct weft_load_opts {
+    size_t size;
+    bool
+        by_name; /* what the file has and the model knows; otherwise each must have all of the other's */
+    bool
+        skip_mismatch; /* leave out weights of another shape, with a warning; otherwise WEFT_ESHAPE names both */
+    const char *prefix; /* only weights whose names begin so: "encoder/"; NULL: all */
+} weft_load_opts;
+
+/* Weights of a safetensors file by name. All are checked before the first is changed. *n_loaded (may be NULL): how many were
+ * taken. */
+WEFT_API weft_status weft_trainer_load_weights(weft_trainer *t, const char *path,
+                                               const weft_load_opts *opts, int *n_loaded);
 
 #ifdef __cplusplus
 }

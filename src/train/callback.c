@@ -16,6 +16,12 @@ static const struct wf_callback_kind kinds[] = {
      wf_plateau_make, "lower the learning rate when a value stops becoming better"},
     {"CSVLogger", "filename:s separator:s=comma append:b=0", wf_csv_logger_make,
      "write a row of logs an epoch"},
+    {"ModelCheckpoint",
+     "filepath:s monitor:s=val_loss verbose:i=0 save_best_only:b=0 save_weights_only:b=0 "
+     "mode:s=auto "
+     "save_freq:s=epoch initial_value_threshold:f=nan min_delta:f=0",
+     wf_model_checkpoint_make,
+     "save the model, after each epoch, some batches, or when it is best"},
     {"TerminateOnNaN", "", wf_nan_make, "stop when the loss is not finite"},
 };
 

@@ -1,0 +1,356 @@
+/* Saved models: one file with architecture and weights, read back without code; weights by name into a part of another model;
+ * and the callback that writes such files. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "weft/ckpt.h"
+#include "weft/weft.h"
+
+#define N 64
+#define D 4
+
+static weft_ctx *ctx;
+static float x[N][D];
+static int32_t y[N];
+static char dir[64], log_text[1 << 14];
+
+static void note(void *arg, int level, const char *line)
+{
+    (void)arg;
+    (void)level;
+    strncat(log_text, line, sizeof log_text - strlen(log_text) - 2);
+    strcat(log_text, "\n");
+}
+
+static void ok(weft_status st)
+{
+    if (st)
+        print_error("%s\n", weft_error());
+    assert_int_equal(st, WEFT_OK);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    srand(3);
+    for (int i = 0; i < N; i++) {
+        for (int k = 0; k < D; k++)
+            x[i][k] = (float)rand() / (float)RAND_MAX * 2 - 1;
+        y[i] = x[i][0] > 0 ? x[i][1] > 0 : 2;
+    }
+    strcpy(dir, "/tmp/weft-save-XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    return weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 2, .seed = 5, .log = note), &ctx);
+}
+
+static int tear_down(void **state)
+{
+    char command[96];
+
+    (void)state;
+    weft_ctx_free(ctx);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    return system(command);
+}
+
+static const char *in_dir(const char *name)
+{
+    static char path[4][128];
+    static int i;
+
+    i = (i + 1) % 4;
+    snprintf(path[i], sizeof path[i], "%s/%s", dir, name);
+    return path[i];
+}
+
+struct net {
+    weft_model *m;
+    weft_trainer *t;
+};
+
+#define COMPILE                                       \
+    WEFT_OPTS(weft_compile_opts, .optimizer = "adam", \
+              .loss = "sparse_categorical_crossentropy from_logits=true", .metrics = "accuracy")
+
+/* A small model; head: of the last layer, which is named by it. */
+static struct net open_net(weft_ctx *c, const char *head)
+{
+    struct net n;
+    weft_sym s;
+
+    ok(weft_model_new(c, NULL, &n.m));
+    s = weft_input(n.m, "x", WEFT_F32, 1, (int64_t[]){D});
+    s = weft_apply(n.m, "Dense", "units=8 activation=tanh name=body", s);
+    s = weft_apply(n.m, "BatchNormalization", "name=norm", s);
+    s = weft_apply(n.m, "Dense", head, s);
+    weft_model_output(n.m, s);
+    ok(weft_compile(n.m, COMPILE, &n.t));
+    return n;
+}
+
+static void close_net(struct net *n)
+{
+    weft_trainer_free(n->t);
+    weft_model_free(n->m);
+}
+
+static void fit(struct net *n, int64_t epochs, int n_callbacks, weft_callback *cb)
+{
+    weft_data *d;
+    weft_column col[2] = {{.name = "x"}, {.name = "y", .role = WEFT_LABEL}};
+    weft_tensor t[2] = {weft_view(WEFT_F32, x, 2, (int64_t[]){N, D}),
+                        weft_view(WEFT_I32, y, 1, (int64_t[]){N})};
+
+    ok(weft_data_new(ctx, &d));
+    ok(weft_fit(n->t, d, weft_ds_tensors(d, 2, col, t),
+                WEFT_OPTS(weft_fit_opts, .epochs = epochs, .batch = 16, .validation_split = 0.25,
+                          .n_callbacks = n_callbacks, .callbacks = cb),
+                NULL));
+    weft_data_free(d);
+}
+
+static void predict(struct net *n, float *out, int n_out)
+{
+    weft_tensor in = weft_view(WEFT_F32, x, 2, (int64_t[]){N, D}), got = {.data = NULL};
+
+    ok(weft_predict_on_batch(n->t, &in, &got));
+    memcpy(out, got.data, (size_t)(N * n_out) * sizeof *out);
+}
+
+static void saved_model_predicts_the_same_bits_in_a_fresh_context(void **state)
+{
+    struct net a = open_net(ctx, "units=3 name=head"), b;
+    float before[N * 3], after[N * 3];
+    weft_ctx *fresh;
+    int n = 0;
+
+    (void)state;
+    fit(&a, 3, 0, NULL);
+    predict(&a, before, 3);
+    ok(weft_trainer_save(a.t, in_dir("m.safetensors")));
+    close_net(&a);
+    ok(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .seed = 77), &fresh));
+    ok(weft_model_load(fresh, in_dir("m.safetensors"), &b.m));
+    ok(weft_compile(b.m, NULL, &b.t));
+    ok(weft_trainer_load_weights(b.t, in_dir("m.safetensors"), NULL, &n));
+    assert_int_equal(n, weft_trainer_n_weights(b.t));
+    assert_int_equal(n, 8);
+    predict(&b, after, 3);
+    assert_memory_equal(before, after, sizeof before);
+    close_net(&b);
+    weft_ctx_free(fresh);
+}
+
+static void weights_go_by_name_into_a_part_of_another_model(void **state)
+{
+    struct net a = open_net(ctx, "units=3 name=head"), b = open_net(ctx, "units=5 name=other");
+    weft_tensor from, to, norm;
+    int n = -1;
+
+    (void)state;
+    fit(&a, 1, 0, NULL);
+    ok(weft_trainer_save(a.t, in_dir("part.safetensors")));
+    assert_int_equal(weft_trainer_load_weights(b.t, in_dir("part.safetensors"), NULL, &n),
+                     WEFT_ENOENT);
+    assert_non_null(strstr(weft_error(), "the file has no weight 'other/kernel'"));
+    assert_int_equal(n, -1);
+    ok(weft_trainer_weight(b.t, "norm/moving_mean", &norm));
+    ok(weft_trainer_load_weights(b.t, in_dir("part.safetensors"),
+                                 WEFT_OPTS(weft_load_opts, .by_name = true, .prefix = "body/"),
+                                 &n));
+    assert_int_equal(n, 2);
+    ok(weft_trainer_weight(a.t, "body/kernel", &from));
+    ok(weft_trainer_weight(b.t, "body/kernel", &to));
+    assert_memory_equal(from.data, to.data, (size_t)weft_tensor_bytes(&to));
+    assert_true(((float *)norm.data)[0] == 0.0f);
+    ok(weft_trainer_load_weights(b.t, in_dir("part.safetensors"),
+                                 WEFT_OPTS(weft_load_opts, .by_name = true), &n));
+    assert_int_equal(n, 6);
+    assert_true(((float *)norm.data)[0] != 0.0f);
+    close_net(&a);
+    close_net(&b);
+}
+
+static void mismatch_names_both_shapes_and_changes_nothing(void **state)
+{
+    struct net a = open_net(ctx, "units=3 name=head"), b = open_net(ctx, "units=5 name=head");
+    weft_tensor w;
+    float kept[D * 8];
+    int n = -1;
+
+    (void)state;
+    fit(&a, 1, 0, NULL);
+    ok(weft_trainer_save(a.t, in_dir("shape.safetensors")));
+    ok(weft_trainer_weight(b.t, "body/kernel", &w));
+    memcpy(kept, w.data, sizeof kept);
+    assert_int_equal(weft_trainer_load_weights(b.t, in_dir("shape.safetensors"), NULL, &n),
+                     WEFT_ESHAPE);
+    assert_non_null(strstr(weft_error(), "weight 'head/kernel'"));
+    assert_non_null(strstr(weft_error(), "[8,5]"));
+    assert_non_null(strstr(weft_error(), "[8,3]"));
+    assert_memory_equal(kept, w.data, sizeof kept);
+    log_text[0] = 0;
+    ok(weft_trainer_load_weights(b.t, in_dir("shape.safetensors"),
+                                 WEFT_OPTS(weft_load_opts, .skip_mismatch = true), &n));
+    assert_int_equal(n, 6);
+    assert_non_null(strstr(log_text, "weight 'head/kernel' is left out"));
+    close_net(&a);
+    close_net(&b);
+}
+
+static void damaged_and_foreign_files_are_refused_with_a_reason(void **state)
+{
+    struct net a = open_net(ctx, "units=3 name=head");
+    weft_model *m = NULL;
+    weft_tensor one = weft_view(WEFT_F32, x, 1, (int64_t[]){D});
+    FILE *f;
+
+    (void)state;
+    ok(weft_trainer_save(a.t, in_dir("whole.safetensors")));
+    assert_int_equal(weft_model_load(ctx, in_dir("none.safetensors"), &m), WEFT_ENOENT);
+    assert_int_equal(truncate(in_dir("whole.safetensors"), 2000), 0);
+    assert_int_equal(weft_model_load(ctx, in_dir("whole.safetensors"), &m), WEFT_EPARSE);
+    assert_non_null(strstr(weft_error(), "whole.safetensors"));
+    assert_int_equal(weft_trainer_load_weights(a.t, in_dir("whole.safetensors"), NULL, NULL),
+                     WEFT_EPARSE);
+    f = fopen(in_dir("text.safetensors"), "w");
+    assert_non_null(f);
+    fputs("this is no model", f);
+    fclose(f);
+    assert_int_equal(weft_model_load(ctx, in_dir("text.safetensors"), &m), WEFT_EPARSE);
+    ok(weft_st_write(ctx, in_dir("bare.safetensors"), 1, (const char *[]){"w"}, &one, 0, NULL,
+                     NULL));
+    assert_int_equal(weft_model_load(ctx, in_dir("bare.safetensors"), &m), WEFT_EPARSE);
+    assert_non_null(strstr(weft_error(), "weights without a model"));
+    ok(weft_st_write(ctx, in_dir("odd.safetensors"), 1, (const char *[]){"w"}, &one, 1,
+                     (const char *[]){"weft.model"}, (const char *[]){"{\"layers\": 3}"}));
+    assert_int_equal(weft_model_load(ctx, in_dir("odd.safetensors"), &m), WEFT_EPARSE);
+    assert_null(m);
+    close_net(&a);
+}
+
+/* ---- ModelCheckpoint ------------------------------------------------------------------------- */
+
+static void callback(weft_callback *cb, const char *fmt, const char *path)
+{
+    char spec[512];
+
+    snprintf(spec, sizeof spec, fmt, path);
+    ok(weft_callback_new(ctx, spec, cb));
+}
+
+static void each_epoch_gets_its_file(void **state)
+{
+    struct net a = open_net(ctx, "units=3 name=head");
+    weft_callback cb;
+    weft_model *m;
+
+    (void)state;
+    log_text[0] = 0;
+    callback(&cb, "ModelCheckpoint filepath=\"%s-{epoch:03d}.safetensors\" verbose=1",
+             in_dir("sub/deeper/each"));
+    fit(&a, 2, 1, &cb);
+    weft_callback_free(&cb);
+    assert_int_equal(access(in_dir("sub/deeper/each-001.safetensors"), F_OK), 0);
+    assert_int_equal(access(in_dir("sub/deeper/each-002.safetensors"), F_OK), 0);
+    assert_int_not_equal(access(in_dir("sub/deeper/each-003.safetensors"), F_OK), 0);
+    assert_non_null(strstr(log_text, "Epoch 2: saving model to "));
+    ok(weft_model_load(ctx, in_dir("sub/deeper/each-002.safetensors"), &m));
+    weft_model_free(m);
+    close_net(&a);
+}
+
+static void only_better_epochs_are_saved(void **state)
+{
+    struct net a = open_net(ctx, "units=3 name=head");
+    weft_callback cb;
+    const char *names[2] = {"loss", "val_loss"};
+    const double values[3][2] = {{1, 0.5}, {1, 0.75}, {1, 0.25}};
+
+    (void)state;
+    log_text[0] = 0;
+    callback(&cb,
+             "ModelCheckpoint filepath=\"%s-{val_loss:.2f}.safetensors\" verbose=1 "
+             "save_best_only=true",
+             in_dir("best"));
+    ok(cb.train_begin(cb.arg, a.t));
+    for (int e = 0; e < 3; e++)
+        ok(cb.epoch_end(cb.arg, a.t, e, &(weft_logs){2, names, values[e]}));
+    assert_int_equal(access(in_dir("best-0.50.safetensors"), F_OK), 0);
+    assert_int_not_equal(access(in_dir("best-0.75.safetensors"), F_OK), 0);
+    assert_int_equal(access(in_dir("best-0.25.safetensors"), F_OK), 0);
+    assert_non_null(strstr(log_text, "Epoch 1: val_loss improved from inf to 0.50000, saving"));
+    assert_non_null(strstr(log_text, "Epoch 2: val_loss did not improve from 0.50000"));
+    assert_non_null(strstr(log_text, "Epoch 3: val_loss improved from 0.50000 to 0.25000"));
+    weft_callback_free(&cb);
+    close_net(&a);
+}
+
+static void batches_are_counted_across_epochs(void **state)
+{
+    struct net a = open_net(ctx, "units=3 name=head");
+    weft_callback cb;
+
+    (void)state; /* 48 samples to train on: 3 batches an epoch, 9 in all */
+    callback(&cb,
+             "ModelCheckpoint filepath=\"%s-{epoch}-{batch}.safetensors\" save_freq=4 "
+             "save_weights_only=true",
+             in_dir("batch"));
+    fit(&a, 3, 1, &cb);
+    weft_callback_free(&cb);
+    assert_int_equal(access(in_dir("batch-2-1.safetensors"), F_OK), 0);
+    assert_int_equal(access(in_dir("batch-3-2.safetensors"), F_OK), 0);
+    close_net(&a);
+}
+
+static void mistakes_in_the_path_are_named(void **state)
+{
+    struct net a = open_net(ctx, "units=3 name=head");
+    weft_callback cb;
+    const char *names[1] = {"loss"};
+    const double value = 1;
+    const weft_logs logs = {1, names, &value};
+
+    (void)state;
+    callback(&cb, "ModelCheckpoint filepath=\"%s-{acc:.2f}.safetensors\"", in_dir("bad"));
+    assert_int_equal(cb.epoch_end(cb.arg, a.t, 0, &logs), WEFT_ENOENT);
+    assert_non_null(strstr(weft_error(), "there is no 'acc'; there are epoch, loss"));
+    weft_callback_free(&cb);
+    callback(&cb, "ModelCheckpoint filepath=\"%s-{loss:.2x}.safetensors\"", in_dir("bad"));
+    assert_int_equal(cb.epoch_end(cb.arg, a.t, 0, &logs), WEFT_EINVAL);
+    weft_callback_free(&cb);
+    callback(&cb, "ModelCheckpoint filepath=\"%s\"", dir);
+    assert_int_equal(cb.epoch_end(cb.arg, a.t, 0, &logs), WEFT_EINVAL);
+    assert_non_null(strstr(weft_error(), "is a folder"));
+    weft_callback_free(&cb);
+    assert_int_equal(weft_callback_new(ctx, "ModelCheckpoint filepath=a save_freq=often", &cb),
+                     WEFT_EINVAL);
+    close_net(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(saved_model_predicts_the_same_bits_in_a_fresh_context),
+        cmocka_unit_test(weights_go_by_name_into_a_part_of_another_model),
+        cmocka_unit_test(mismatch_names_both_shapes_and_changes_nothing),
+        cmocka_unit_test(damaged_and_foreign_files_are_refused_with_a_reason),
+        cmocka_unit_test(each_epoch_gets_its_file),
+        cmocka_unit_test(only_better_epochs_are_saved),
+        cmocka_unit_test(batches_are_counted_across_epochs),
+        cmocka_unit_test(mistakes_in_the_path_are_named),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
