@@ -17,11 +17,11 @@ static double explicit_zero(double v)
     return v == 0 ? WEFT_ZERO : v;
 }
 
-#define PLAIN(name, expression)                                                          \
+#define PLAIN(name, expression)                                                         \
     static weft_val act_##name(weft_graph *g, weft_val x, const struct wf_word_args *a) \
-    {                                                                                    \
-        (void)a;                                                                         \
-        return expression;                                                               \
+    {                                                                                   \
+        (void)a;                                                                        \
+        return expression;                                                              \
     }
 
 static weft_val act_linear(weft_graph *g, weft_val x, const struct wf_word_args *a)
@@ -46,16 +46,14 @@ PLAIN(exponential, weft_exp(g, x))
 PLAIN(tanh_shrink, weft_sub(g, x, weft_tanh(g, x)))
 PLAIN(log_sigmoid, weft_neg(g, weft_softplus(g, weft_neg(g, x))))
 /* min(max((x + 1) / 2, 0), 1) */
-PLAIN(sparse_sigmoid, weft_clip(g,
-                                weft_mul(g, weft_add(g, x, wf_const_like(g, 1, x)),
-                                         wf_const_like(g, 0.5, x)),
-                                0, 1))
+PLAIN(sparse_sigmoid,
+      weft_clip(g, weft_mul(g, weft_add(g, x, wf_const_like(g, 1, x)), wf_const_like(g, 0.5, x)), 0,
+                1))
 
 static weft_val act_leaky_relu(weft_graph *g, weft_val x, const struct wf_word_args *a)
 {
     return weft_leaky_relu(
-        g, x,
-        WEFT_OPTS(weft_leaky_relu_opts, .alpha = explicit_zero(number(a, "negative_slope"))));
+        g, x, WEFT_OPTS(weft_leaky_relu_opts, .alpha = explicit_zero(number(a, "negative_slope"))));
 }
 
 /* x above the threshold (at most max_value), slope * (x - threshold) below it. */
@@ -68,11 +66,10 @@ static weft_val act_relu(weft_graph *g, weft_val x, const struct wf_word_args *a
     if (slope != 0 && threshold == 0 && isinf(max))
         return act_leaky_relu(g, x, a);
     if (slope != 0)
-        below = weft_relu(
-            g, threshold == 0 ? weft_neg(g, x) : weft_sub(g, wf_const_like(g, threshold, x), x));
+        below = weft_relu(g, threshold == 0 ? weft_neg(g, x)
+                                            : weft_sub(g, wf_const_like(g, threshold, x), x));
     if (threshold != 0)
-        y = weft_where(g, weft_gt(g, x, wf_const_like(g, threshold, x)), x,
-                       weft_zeros_like(g, x));
+        y = weft_where(g, weft_gt(g, x, wf_const_like(g, threshold, x)), x, weft_zeros_like(g, x));
     else
         y = max == 6 ? weft_relu6(g, x) : weft_relu(g, x);
     if (!isinf(max) && !(threshold == 0 && max == 6))
@@ -135,8 +132,8 @@ static weft_val act_squareplus(weft_graph *g, weft_val x, const struct wf_word_a
 static weft_val shrink(weft_graph *g, weft_val x, double threshold, double offset)
 {
     weft_val t = wf_const_like(g, threshold, x), o = wf_const_like(g, offset, x);
-    weft_val low = weft_where(g, weft_lt(g, x, weft_neg(g, t)), weft_add(g, x, o),
-                              weft_zeros_like(g, x));
+    weft_val low =
+        weft_where(g, weft_lt(g, x, weft_neg(g, t)), weft_add(g, x, o), weft_zeros_like(g, x));
 
     return weft_where(g, weft_gt(g, x, t), weft_sub(g, x, o), low);
 }
@@ -155,8 +152,7 @@ static weft_val act_hard_shrink(weft_graph *g, weft_val x, const struct wf_word_
 static weft_val act_sparse_plus(weft_graph *g, weft_val x, const struct wf_word_args *a)
 {
     weft_val one = wf_const_like(g, 1, x);
-    weft_val arc =
-        weft_mul(g, weft_square(g, weft_add(g, x, one)), wf_const_like(g, 0.25, x));
+    weft_val arc = weft_mul(g, weft_square(g, weft_add(g, x, one)), wf_const_like(g, 0.25, x));
     weft_val above = weft_where(g, weft_lt(g, x, one), arc, x);
 
     (void)a;
@@ -167,11 +163,10 @@ static weft_val act_sparse_plus(weft_graph *g, weft_val x, const struct wf_word_
 static weft_val act_sparsemax(weft_graph *g, weft_val x, const struct wf_word_args *a)
 {
     int axis = (int)wf_word_arg(a, "axis")->i;
-    weft_reduce_opts along = {
-        .size = sizeof along, .n_axes = 1, .axes = {axis}, .keepdims = true};
+    weft_reduce_opts along = {.size = sizeof along, .n_axes = 1, .axes = {axis}, .keepdims = true};
     weft_val zero = weft_zeros_like(g, x), one = weft_ones_like(g, x);
-    weft_val sorted =
-        weft_sort(g, x, WEFT_OPTS(weft_sort_opts, .axis = axis ? axis : WEFT_ZERO, .descending = true));
+    weft_val sorted = weft_sort(
+        g, x, WEFT_OPTS(weft_sort_opts, .axis = axis ? axis : WEFT_ZERO, .descending = true));
     weft_val rank = weft_cumsum(g, one, axis, NULL);
     weft_val bound = weft_div(g, weft_sub(g, weft_cumsum(g, sorted, axis, NULL), one), rank);
     weft_val support = weft_gt(g, sorted, bound);

@@ -278,8 +278,7 @@ static weft_status variable_of(struct wf_builder *b, int64_t i, weft_val *out)
     const struct wf_model_weight *w = b->m->weights[i];
     weft_variable_opts o = w->init;
     const char *scope = b->g->scope;
-    weft_status st =
-        wf_grow(b->m->ctx, &b->weights, &b->cap_weights, i + 1, sizeof *b->weights);
+    weft_status st = wf_grow(b->m->ctx, &b->weights, &b->cap_weights, i + 1, sizeof *b->weights);
     int64_t node;
 
     if (st)
@@ -400,8 +399,7 @@ weft_status wf_call_build(struct wf_builder *b, weft_layer l, const char *path, 
     const char *scope;
     weft_status st;
 
-    *c = (weft_layer_call){
-        .b = b, .layer = l, .path = path, .n_in = n_in, .in = in, .mask = mask};
+    *c = (weft_layer_call){.b = b, .layer = l, .path = path, .n_in = n_in, .in = in, .mask = mask};
     if (weft_graph_status(b->g))
         return b->g->st;
     st = check_arity(c);
@@ -548,8 +546,7 @@ static weft_status finish_weights(struct wf_builder *b)
             continue;
         st = wf_regularizer_build(b->g, w->regularizer, v, &loss);
         if (!st)
-            st = wf_grow(b->m->ctx, &b->losses, &b->cap_losses, b->n_losses + 1,
-                         sizeof *b->losses);
+            st = wf_grow(b->m->ctx, &b->losses, &b->cap_losses, b->n_losses + 1, sizeof *b->losses);
         if (st)
             return wf_err_wrap(st, "weight '%s'", w->name);
         b->losses[b->n_losses++] = loss;

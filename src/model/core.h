@@ -31,9 +31,9 @@ struct wf_layer {
 };
 
 struct wf_model_node {
-    weft_layer layer;  /* none: an input */
-    const char *name;  /* of an input */
-    weft_dtype dtype;  /* of an input, with its sizes without the batch */
+    weft_layer layer; /* none: an input */
+    const char *name; /* of an input */
+    weft_dtype dtype; /* of an input, with its sizes without the batch */
     int rank;
     int64_t dim[WEFT_MAX_RANK];
     int n_in, n_out;
@@ -75,8 +75,8 @@ struct weft_model {
     const struct wf_layer_row **rows; /* kinds in use */
     weft_layer_kind *user_kinds;
     weft_sym *outputs;
-    int64_t n_layers, cap_layers, n_nodes, cap_nodes, n_symbols, cap_symbols, n_weights, cap_weights,
-        n_rows, cap_rows, n_user, cap_user, n_outputs, cap_outputs;
+    int64_t n_layers, cap_layers, n_nodes, cap_nodes, n_symbols, cap_symbols, n_weights,
+        cap_weights, n_rows, cap_rows, n_user, cap_user, n_outputs, cap_outputs;
     struct wf_map names;        /* of layers and inputs: layer id, or 0 */
     struct wf_map weight_names; /* position */
     weft_sym last;              /* what weft_model_add goes on from */

@@ -172,11 +172,10 @@ static weft_status separable(weft_layer_call *c, int n)
     deep = wf_lc_param_as(c, "depthwise_kernel", "depthwise", n + 2, dim);
     point = wf_lc_param_as(c, "pointwise_kernel", "pointwise", n + 2, one);
     o = conv_opts(&w);
-    weft_lc_out(c, 0,
-                wf_lc_finish(c,
-                             weft_separable_conv(weft_lc_graph(c), weft_lc_in(c, 0), deep, point,
-                                                 &o),
-                             filters));
+    weft_lc_out(
+        c, 0,
+        wf_lc_finish(c, weft_separable_conv(weft_lc_graph(c), weft_lc_in(c, 0), deep, point, &o),
+                     filters));
     return WEFT_OK;
 }
 
@@ -224,10 +223,8 @@ static weft_status masked_mean(weft_layer_call *c, weft_val mask)
 {
     weft_graph *g = weft_lc_graph(c);
     weft_val x = weft_lc_in(c, 0), step = weft_expand_dims(g, mask, 2);
-    weft_reduce_opts time = {.size = sizeof time,
-                             .n_axes = 1,
-                             .axes = {1},
-                             .keepdims = weft_lc_bool(c, "keepdims")};
+    weft_reduce_opts time = {
+        .size = sizeof time, .n_axes = 1, .axes = {1}, .keepdims = weft_lc_bool(c, "keepdims")};
     weft_val sum = weft_sum(g, weft_where(g, step, x, weft_zeros_like(g, x)), &time);
     weft_val n = weft_sum(g, weft_cast(g, step, wf_val_type_of(g, x)->dtype), &time);
 

@@ -74,9 +74,9 @@ weft_status wf_lc_need_rank(weft_layer_call *c, int rank, const char *meaning)
 
 weft_status wf_lc_positive(weft_layer_call *c, const char *attr, int64_t v)
 {
-    return v > 0 ? WEFT_OK
-                 : weft_lc_fail(c, WEFT_EINVAL, "%s must be positive, got %lld", attr,
-                                (long long)v);
+    return v > 0
+               ? WEFT_OK
+               : weft_lc_fail(c, WEFT_EINVAL, "%s must be positive, got %lld", attr, (long long)v);
 }
 
 weft_status wf_lc_channels_last(weft_layer_call *c)
@@ -144,7 +144,8 @@ weft_status wf_layer_dense(weft_layer_call *c)
     if (st)
         return st;
     if (weft_lc_rank(c, x) < 2)
-        return weft_lc_fail(c, WEFT_ESHAPE, "needs an input of rank 2 or more, [batch, …, features]");
+        return weft_lc_fail(c, WEFT_ESHAPE,
+                            "needs an input of rank 2 or more, [batch, …, features]");
     n_in = weft_lc_dim(c, x, -1);
     kernel = wf_lc_param(c, "kernel", 2, (int64_t[]){n_in, units});
     weft_lc_out(c, 0, wf_lc_finish(c, weft_matmul(weft_lc_graph(c), x, kernel, NULL), units));
@@ -221,9 +222,10 @@ weft_status wf_layer_einsum_dense(weft_layer_call *c)
 
     if (!parse_equation(text, &e))
         return weft_lc_fail(c, WEFT_EINVAL, "equation '%.64s' is not like ab,bc->ac", text);
-    if (strlen(e.in) > (size_t)weft_lc_rank(c, weft_lc_in(c, 0)) || strlen(e.kernel) > WEFT_MAX_RANK)
-        return weft_lc_fail(c, WEFT_ESHAPE, "equation '%.64s' does not fit an input of rank %d", text,
-                            weft_lc_rank(c, weft_lc_in(c, 0)));
+    if (strlen(e.in) > (size_t)weft_lc_rank(c, weft_lc_in(c, 0)) ||
+        strlen(e.kernel) > WEFT_MAX_RANK)
+        return weft_lc_fail(c, WEFT_ESHAPE, "equation '%.64s' does not fit an input of rank %d",
+                            text, weft_lc_rank(c, weft_lc_in(c, 0)));
     rank = (int)strlen(e.kernel);
     for (int i = 0; i < rank; i++)
         dim[i] = letter_size(c, &e, e.kernel[i]);
@@ -307,8 +309,7 @@ weft_status wf_layer_prelu(weft_layer_call *c)
     for (int i = 1; i < rank; i++)
         if (!dim[i])
             dim[i] = weft_lc_dim(c, x, i);
-    weft_lc_out(c, 0,
-                weft_prelu(weft_lc_graph(c), x, wf_lc_param(c, "alpha", rank - 1, dim + 1)));
+    weft_lc_out(c, 0, weft_prelu(weft_lc_graph(c), x, wf_lc_param(c, "alpha", rank - 1, dim + 1)));
     return WEFT_OK;
 }
 

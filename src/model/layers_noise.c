@@ -1,4 +1,5 @@
-/* layers_noise.c - layers that disturb, scale or penalise values: dropout, noise, rescaling, activity. */
+/* layers_noise.c - layers that disturb, scale or penalise values: dropout, noise, rescaling, activity.
+ * Dropout and noise act in every training step, frozen or not, as in Keras: there is nothing in them to train. */
 #include <math.h>
 #include <stdio.h>
 
@@ -25,7 +26,7 @@ static weft_status dropout(weft_layer_call *c, int n_shared, const int64_t *shar
         return st;
     for (int i = 0; i < n_shared; i++)
         o.shared_axes[i] = shared[i];
-    if (weft_lc_training(c) && rate > 0)
+    if (c->b->training && rate > 0)
         x = weft_dropout(weft_lc_graph(c), x, rate, &o);
     weft_lc_out(c, 0, x);
     return WEFT_OK;
@@ -44,8 +45,9 @@ weft_status wf_layer_dropout(weft_layer_call *c)
         if (shape[i] == 1)
             shared[n_shared++] = i;
         else if (shape[i] > 0 && shape[i] != weft_lc_dim(c, weft_lc_in(c, 0), i))
-            return weft_lc_fail(c, WEFT_ESHAPE, "noise_shape has %lld at axis %d: 1, the size or -1 "
-                                                "are possible",
+            return weft_lc_fail(c, WEFT_ESHAPE,
+                                "noise_shape has %lld at axis %d: 1, the size or -1 "
+                                "are possible",
                                 (long long)shape[i], i);
     return dropout(c, n_shared, shared);
 }
@@ -77,9 +79,9 @@ static weft_val noise(weft_layer_call *c, double mean, double stddev)
     weft_graph *g = weft_lc_graph(c);
     weft_val x = weft_lc_in(c, 0);
 
-    return weft_random_normal(g, mean, stddev,
-                              WEFT_OPTS(weft_random_opts, .like = x,
-                                        .dtype = wf_val_type_of(g, x)->dtype));
+    return weft_random_normal(
+        g, mean, stddev,
+        WEFT_OPTS(weft_random_opts, .like = x, .dtype = wf_val_type_of(g, x)->dtype));
 }
 
 weft_status wf_layer_gaussian_dropout(weft_layer_call *c)
@@ -90,7 +92,7 @@ weft_status wf_layer_gaussian_dropout(weft_layer_call *c)
 
     if (st)
         return st;
-    if (weft_lc_training(c) && rate > 0)
+    if (c->b->training && rate > 0)
         x = weft_mul(weft_lc_graph(c), x, noise(c, 1, sqrt(rate / (1 - rate))));
     weft_lc_out(c, 0, x);
     return WEFT_OK;
@@ -103,7 +105,7 @@ weft_status wf_layer_gaussian_noise(weft_layer_call *c)
 
     if (!(stddev >= 0 && stddev <= 1))
         return weft_lc_fail(c, WEFT_EINVAL, "stddev must lie between 0 and 1, got %g", stddev);
-    if (weft_lc_training(c) && stddev > 0)
+    if (c->b->training && stddev > 0)
         x = weft_add(weft_lc_graph(c), x, noise(c, 0, stddev));
     weft_lc_out(c, 0, x);
     return WEFT_OK;

@@ -19,10 +19,10 @@ static void center_scale(weft_layer_call *c, int rank, const int64_t *dim, weft_
 
 struct axes {
     int n, rank;
-    int64_t axis[WEFT_MAX_RANK]; /* from the front, in order */
-    int64_t dim[WEFT_MAX_RANK];  /* sizes of those axes, if wanted */
+    int64_t axis[WEFT_MAX_RANK];  /* from the front, in order */
+    int64_t dim[WEFT_MAX_RANK];   /* sizes of those axes, if wanted */
     int64_t shape[WEFT_MAX_RANK]; /* a shape that broadcasts over the input: 1 elsewhere */
-    bool trailing;               /* the last n axes */
+    bool trailing;                /* the last n axes */
 };
 
 static weft_status read_axes(weft_layer_call *c, weft_val x, bool sizes, struct axes *a)
@@ -113,17 +113,18 @@ weft_status wf_layer_batch_norm(weft_layer_call *c)
     if (axis < 0)
         return WEFT_ERANGE;
     center_scale(c, 1, &n, &gamma, &beta);
-    moving[0] = weft_lc_weight(
-        c, "moving_mean", 1, &n,
-        WEFT_OPTS(weft_weight_opts, .initializer = weft_lc_text(c, "moving_mean_initializer"),
-                  .state = true));
+    moving[0] = weft_lc_weight(c, "moving_mean", 1, &n,
+                               WEFT_OPTS(weft_weight_opts,
+                                         .initializer = weft_lc_text(c, "moving_mean_initializer"),
+                                         .state = true));
     moving[1] = weft_lc_weight(
         c, "moving_variance", 1, &n,
         WEFT_OPTS(weft_weight_opts, .initializer = weft_lc_text(c, "moving_variance_initializer"),
                   .state = true));
     if (mask.id && (weft_lc_rank(c, mask) != rank - 1 || axis != rank - 1))
-        return weft_lc_fail(c, WEFT_ESHAPE, "with a mask, its rank is one less than the input's and "
-                                            "the axis is the last");
+        return weft_lc_fail(c, WEFT_ESHAPE,
+                            "with a mask, its rank is one less than the input's and "
+                            "the axis is the last");
     if (training && mask.id) {
         y = masked_batch_norm(c, x, gamma, beta, moving[0], moving[1]);
     } else {
@@ -164,9 +165,8 @@ weft_status wf_layer_layer_norm(weft_layer_call *c)
     o = along(&a);
     mean = weft_mean(g, x, &o);
     variance = weft_mean(g, weft_square(g, weft_sub(g, x, mean)), &o);
-    weft_lc_out(c, 0,
-                normalised(g, x, mean, variance, epsilon, spread(c, gamma, &a),
-                           spread(c, beta, &a)));
+    weft_lc_out(
+        c, 0, normalised(g, x, mean, variance, epsilon, spread(c, gamma, &a), spread(c, beta, &a)));
     return WEFT_OK;
 }
 
@@ -181,8 +181,8 @@ weft_status wf_layer_rms_norm(weft_layer_call *c)
 
     if (st)
         return st;
-    scale = weft_lc_weight(c, "scale", a.n, a.dim,
-                           WEFT_OPTS(weft_weight_opts, .initializer = "ones"));
+    scale =
+        weft_lc_weight(c, "scale", a.n, a.dim, WEFT_OPTS(weft_weight_opts, .initializer = "ones"));
     if (a.trailing) {
         weft_lc_out(c, 0,
                     weft_rms_norm(g, x, scale,

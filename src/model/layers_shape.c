@@ -52,7 +52,8 @@ weft_status wf_layer_permute(weft_layer_call *c)
         return weft_lc_fail(c, WEFT_EINVAL, "dims needs %d numbers, got %d", rank - 1, n);
     for (int i = 0; i < n; i++) {
         if (dims[i] < 1 || dims[i] > n || (seen & 1u << dims[i]))
-            return weft_lc_fail(c, WEFT_EINVAL, "dims must be the numbers 1 to %d in some order", n);
+            return weft_lc_fail(c, WEFT_EINVAL, "dims must be the numbers 1 to %d in some order",
+                                n);
         seen |= 1u << dims[i];
         perm[i + 1] = dims[i];
     }

@@ -50,8 +50,8 @@ static weft_val orthogonal(weft_graph *g, weft_val w, double factor, bool rows)
         g, w, WEFT_OPTS(weft_reduce_opts, .n_axes = 1, .axes = {rows ? 1 : 0}, .keepdims = true));
     eps = wf_const_like(g, 1e-6, w); /* Keras' square root of 1e-12 */
     unit = weft_div(g, w, weft_max(g, norm, eps));
-    product = weft_matmul(g, unit, unit,
-                          WEFT_OPTS(weft_matmul_opts, .trans_a = !rows, .trans_b = rows));
+    product =
+        weft_matmul(g, unit, unit, WEFT_OPTS(weft_matmul_opts, .trans_a = !rows, .trans_b = rows));
     diagonal = weft_norm_l1(g, weft_square(g, unit), NULL); /* of the product: its sum */
     pairs = weft_sub(g, weft_norm_l1(g, product, NULL), diagonal);
     return weft_mul(g, pairs, wf_const_like(g, factor / ((double)n * (double)(n - 1)), pairs));

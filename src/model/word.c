@@ -31,8 +31,7 @@ static bool same_name(const char *a, const char *b, size_t n_b)
 
 static const struct wf_word *row_at(const struct wf_words *t, int i)
 {
-    return (const struct wf_word *)(const void *)((const char *)t->rows +
-                                                  (size_t)i * t->row_size);
+    return (const struct wf_word *)(const void *)((const char *)t->rows + (size_t)i * t->row_size);
 }
 
 static weft_status unknown(const struct wf_words *t, const char *text, size_t n)

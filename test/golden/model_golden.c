@@ -25,8 +25,8 @@ static weft_status build_give_mask(weft_layer_call *c)
     return WEFT_OK;
 }
 
-static const weft_layer_kind give_mask = {
-    sizeof give_mask, "GiveMask", 2, 2, "", WEFT_LAYER_TAKES_MASK, build_give_mask, "a mask"};
+static const weft_layer_kind give_mask = {sizeof give_mask,      "GiveMask",      2,       2, "",
+                                          WEFT_LAYER_TAKES_MASK, build_give_mask, "a mask"};
 
 struct net {
     weft_ctx *ctx;

@@ -31,10 +31,10 @@ static weft_status build_twice(weft_layer_call *c)
     return WEFT_OK;
 }
 
-static const weft_layer_kind scale = {
-    sizeof scale, "MyScale", 1, 1, "by:f=1", WEFT_LAYER_PASSES_MASK, build_scale, "x * factor"};
-static const weft_layer_kind twice = {
-    sizeof twice, "Twice", 1, 1, "shared:b=1", WEFT_LAYER_WRAPS, build_twice, "f(x) + g(x)"};
+static const weft_layer_kind scale = {sizeof scale,           "MyScale",   1,           1, "by:f=1",
+                                      WEFT_LAYER_PASSES_MASK, build_scale, "x * factor"};
+static const weft_layer_kind twice = {sizeof twice, "Twice",          1,           1,
+                                      "shared:b=1", WEFT_LAYER_WRAPS, build_twice, "f(x) + g(x)"};
 
 static char *json_of(const weft_model *m)
 {
@@ -214,16 +214,20 @@ static void malformed_text_is_refused(void **state)
         {"{\"format\": \"weft-model\", \"format\": 1}", WEFT_EPARSE, "duplicate"},
         {"{\"format\": \"onnx\"}", WEFT_EPARSE, "weft-model"},
         {"{\"format\": \"weft-model\", \"version\": 2}", WEFT_ENOSUP, "version 2"},
-        {HEAD "\"layers\": [], \"nods\": [], \"outputs\": []}", WEFT_EPARSE, "did you mean 'nodes'"},
-        {HEAD "\"layers\": {}, \"nodes\": [], \"outputs\": []}", WEFT_EPARSE, "'layers' must be a list"},
+        {HEAD "\"layers\": [], \"nods\": [], \"outputs\": []}", WEFT_EPARSE,
+         "did you mean 'nodes'"},
+        {HEAD "\"layers\": {}, \"nodes\": [], \"outputs\": []}", WEFT_EPARSE,
+         "'layers' must be a list"},
         {HEAD "\"layers\": [{\"name\": \"a\", \"kind\": \"Dense\", \"attrs\": 3}], \"nodes\": [], "
               "\"outputs\": []}",
          WEFT_EPARSE, "'attrs' must be a text"},
-        {HEAD "\"layers\": [{\"name\": \"a\", \"kind\": \"Dens\", \"attrs\": \"\"}], \"nodes\": [], "
-              "\"outputs\": []}",
+        {HEAD
+         "\"layers\": [{\"name\": \"a\", \"kind\": \"Dens\", \"attrs\": \"\"}], \"nodes\": [], "
+         "\"outputs\": []}",
          WEFT_ENOENT, "did you mean 'Dense'"},
-        {HEAD "\"layers\": [{\"name\": \"a\", \"kind\": \"Dense\", \"attrs\": \"units=3 name=b\"}], "
-              "\"nodes\": [], \"outputs\": []}",
+        {HEAD
+         "\"layers\": [{\"name\": \"a\", \"kind\": \"Dense\", \"attrs\": \"units=3 name=b\"}], "
+         "\"nodes\": [], \"outputs\": []}",
          WEFT_EPARSE, "given twice"},
         {HEAD "\"layers\": [], \"nodes\": [{\"input\": \"x\", \"dtype\": \"f33\", \"dim\": [2]}], "
               "\"outputs\": []}",

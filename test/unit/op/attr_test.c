@@ -81,7 +81,8 @@ static void given_values_of_every_type(void **state)
 {
     (void)state;
     takes("i:i f:f b:b s:s l:l F:F t:t");
-    assert_int_equal(give("i=7 f=1e-3  b=True\ts=random_normal(0, 0.05)\nl=(1,2) F=3 t=i64"), WEFT_OK);
+    assert_int_equal(give("i=7 f=1e-3  b=True\ts=random_normal(0, 0.05)\nl=(1,2) F=3 t=i64"),
+                     WEFT_OK);
     assert_int_equal(of("i")->i, 7);
     assert_true(of("f")->f == 1e-3);
     assert_int_equal(of("b")->i, 1);
@@ -160,14 +161,16 @@ static void what_is_written_reads_back(void **state)
     (void)state;
     takes("i:i f:f g:f b:b s:s u:s e:s l:l F:F t:t");
     wf_buf_init(&b, ctx, 4096);
-    assert_int_equal(give("i=7 f=0.1 g=0.3333333333333333 b=true s=relu(0.5) u=\"a b\" e=\"\" l=(1,2) "
-                          "F=[1e-300,2] t=bf16"),
-                     WEFT_OK);
+    assert_int_equal(
+        give("i=7 f=0.1 g=0.3333333333333333 b=true s=relu(0.5) u=\"a b\" e=\"\" l=(1,2) "
+             "F=[1e-300,2] t=bf16"),
+        WEFT_OK);
     for (int i = 0; i < n_specs; i++)
         wf_attr_write(&b, spec[i].name, &value[i], false);
     assert_int_equal(b.st, WEFT_OK);
-    assert_string_equal(b.data, " i=7 f=0.1 g=0.3333333333333333 b=true s=relu(0.5) u=\"a b\" e=\"\" "
-                                "l=[1,2] F=[1e-300,2] t=bf16");
+    assert_string_equal(b.data,
+                        " i=7 f=0.1 g=0.3333333333333333 b=true s=relu(0.5) u=\"a b\" e=\"\" "
+                        "l=[1,2] F=[1e-300,2] t=bf16");
     first = wf_arena_strdup(&arena, b.data);
     wf_buf_free(&b);
     assert_int_equal(give(first), WEFT_OK);
@@ -181,9 +184,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(defaults_of_every_type), TEST(given_values_of_every_type),
-        TEST(lists_in_lists_are_one), TEST(strings_may_be_quoted),
-        TEST(mistakes_are_named),     TEST(malformed_rows_are_named),
+        TEST(defaults_of_every_type),     TEST(given_values_of_every_type),
+        TEST(lists_in_lists_are_one),     TEST(strings_may_be_quoted),
+        TEST(mistakes_are_named),         TEST(malformed_rows_are_named),
         TEST(what_is_written_reads_back),
     };
 
