@@ -88,6 +88,9 @@ static weft_status recurrent(weft_layer_call *c, enum wf_cell_kind kind)
     if (!drops && fits_the_op(&cell)) {
         run_op(&r, &cell, x);
     } else {
+        /* A misspelt word is to be told before an unknown number of steps. */
+        weft_lc_activation(c, cell.act, cell.kernel);
+        weft_lc_activation(c, cell.gate_act, cell.kernel);
         x = wf_cell_project(&cell, x);
         if (drops)
             cell.state_mask = state_dropout(&r, &cell, x);
