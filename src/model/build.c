@@ -184,7 +184,7 @@ static void add_val(weft_layer_call *c, weft_val **list, int64_t *n, int64_t *ca
         return;
     st = wf_grow(c->b->g->ctx, list, cap, *n + 1, sizeof **list);
     if (st)
-        keep(c, st);
+        wf_lc_failed(c, st);
     else
         (*list)[(*n)++] = v;
 }

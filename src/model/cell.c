@@ -171,7 +171,7 @@ weft_val wf_cell_dropout(weft_layer_call *c, const char *attr, weft_val like)
     bool recurrent = attr[0] == 'r';
     weft_val mask;
 
-    if (!(rate > 0) || !weft_lc_training(c))
+    if (!(rate > 0) || !c->b->training)
         return WEFT_NIL;
     for (int i = 0; r && i < r->n_masks; i++)
         if (r->masks[i].layer.id == c->layer.id && r->masks[i].recurrent == recurrent)

@@ -25,7 +25,7 @@ static weft_status apply_scores(weft_layer_call *c, weft_val scores, weft_val va
     weights = weft_masked_softmax(g, scores,
                                   WEFT_OPTS(weft_masked_softmax_opts, .mask = mask,
                                             .causal = weft_lc_bool(c, "use_causal_mask")));
-    used = rate > 0 && weft_lc_training(c) ? weft_dropout(g, weights, rate, NULL) : weights;
+    used = rate > 0 && c->b->training ? weft_dropout(g, weights, rate, NULL) : weights;
     y = weft_matmul(g, used, value, NULL);
     if (q_mask.id)
         y = weft_where(g, weft_expand_dims(g, q_mask, -1), y, wf_const_like(g, 0, y));
@@ -192,7 +192,7 @@ static weft_val window_mask(struct heads *h, int64_t window)
         return WEFT_NIL;
     near = wf_alloc_n(h->g->ctx, dim[0] * dim[1] + 1, 1);
     if (!near) {
-        weft_lc_fail(h->c, WEFT_ENOMEM, "mask of a sliding window");
+        wf_lc_failed(h->c, wf_err_nomem(h->g->ctx, (size_t)(dim[0] * dim[1]), "window"));
         return WEFT_NIL;
     }
     for (int64_t i = 0; i < dim[0]; i++)
@@ -252,7 +252,7 @@ static weft_val spread(struct heads *h, weft_val x)
 static weft_val attend(struct heads *h, weft_val q, weft_val k, weft_val v)
 {
     weft_graph *g = h->g;
-    double rate = weft_lc_training(h->c) ? weft_lc_float(h->c, "dropout") : 0;
+    double rate = h->c->b->training ? weft_lc_float(h->c, "dropout") : 0;
     bool causal = weft_lc_bool(h->c, "use_causal_mask"),
          wanted = weft_lc_bool(h->c, "return_attention_scores");
     weft_val scores, used;

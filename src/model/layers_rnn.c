@@ -67,7 +67,7 @@ static weft_status recurrent(weft_layer_call *c, enum wf_cell_kind kind)
 {
     int n_states = kind == WF_CELL_LSTM ? 2 : 1;
     int64_t units = weft_lc_int(c, "units");
-    bool drops = weft_lc_training(c) && weft_lc_float(c, "recurrent_dropout") > 0;
+    bool drops = c->b->training && weft_lc_float(c, "recurrent_dropout") > 0;
     weft_graph *g = weft_lc_graph(c);
     double rate = weft_lc_float(c, "dropout");
     struct wf_cell cell;
@@ -82,7 +82,7 @@ static weft_status recurrent(weft_layer_call *c, enum wf_cell_kind kind)
     if (st)
         return st;
     x = r.x;
-    if (rate > 0 && weft_lc_training(c))
+    if (rate > 0 && c->b->training)
         x = weft_dropout(g, x, rate,
                          WEFT_OPTS(weft_dropout_opts, .n_shared = 1, .shared_axes = {1}));
     if (!drops && fits_the_op(&cell)) {

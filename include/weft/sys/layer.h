@@ -93,6 +93,9 @@ WEFT_API void weft_lc_update(weft_layer_call *c, weft_val update);
 WEFT_API weft_status weft_lc_inner(weft_layer_call *c, int copy, int n_in, const weft_val *in,
                                    const weft_val *masks, int n_out, weft_val *out);
 
+/* A cell, to be wrapped by RNN: a kind that is called on one step [x, states…] and gives [y, new states…]. It has an argument
+ * "state_size:l", the sizes of its states, or "units:i" when there is one of that size. */
+
 /* Fail with a text that begins with the layer's name. */
 WEFT_API weft_status weft_lc_fail(weft_layer_call *c, weft_status st, const char *fmt, ...)
     WEFT_PRINTF(3, 4);
