@@ -83,6 +83,7 @@ static weft_status pull(struct queue *q, struct slot *s, struct wf_promise **out
         s->before.len = 0;
         s->before.st = WEFT_OK;
         st = wf_stage_save(in, &s->before);
+        s->before.st = st; /* what was saved of it is not to be used */
         if (st)
             return st;
     }
