@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "train/train.h"
+#include "weft/sys/strategy.h"
 
 static weft_status err_nomem(void)
 {
@@ -17,6 +18,7 @@ void wf_bound_free(struct wf_bound *b)
         return;
     ctx = b->arena.ctx;
     weft_fn_free(b->constrain);
+    weft_fn_free(b->regularize);
     weft_fn_free(b->predict);
     weft_fn_free(b->test);
     weft_fn_free(b->fit);
@@ -119,7 +121,7 @@ static weft_status output_loss(weft_trainer *t, struct wf_bound *b, const struct
 
 /* The total of one mode, and the outputs' means behind it. */
 static weft_status build_losses(weft_trainer *t, struct wf_bound *b, const struct wf_built *m,
-                                weft_val *means)
+                                weft_val *means, weft_val *of_data)
 {
     weft_graph *g = b->graph;
     weft_val total = WEFT_NIL, v;
@@ -138,6 +140,8 @@ static weft_status build_losses(weft_trainer *t, struct wf_bound *b, const struc
             v = weft_mul(g, v, weft_scalar(g, t->loss_weight[i]));
         total = total.id ? weft_add(g, total, v) : v;
     }
+    if (of_data)
+        *of_data = total.id ? total : weft_scalar(g, 0);
     for (int i = 0; i < b->train.n_losses; i++) /* regularizers count in evaluation too */
         total = total.id ? weft_add(g, total, b->train.loss[i]) : b->train.loss[i];
     means[0] = total.id ? total : weft_scalar(g, 0);
@@ -300,7 +304,9 @@ static weft_status make_updates(weft_trainer *t, struct wf_bound *b, weft_val lo
         if (!w->state && !weft_layer_frozen(t->model, w->layer))
             vars[n++] = b->train.weight[i];
     }
-    if (!t->scheduled) {
+    if (b->rate.id) {
+        optim.learning_rate = b->rate;
+    } else if (!t->scheduled) {
         b->rate = weft_placeholder(b->graph, "learning_rate", WEFT_F32, 0, NULL);
         optim.learning_rate = b->rate;
     }
@@ -341,14 +347,68 @@ static weft_status make_constraints(weft_trainer *t, struct wf_bound *b)
                        &b->constrain);
 }
 
+/* The local strategy of steps in parts: gradients are kept, and the update is asked for when all parts are in. */
+static weft_status apply_here(void *arg, weft_fn *fn, int64_t step)
+{
+    (void)arg;
+    (void)step;
+    return weft_fn_update(fn);
+}
+static const weft_strategy in_parts = {.size = sizeof in_parts, .apply = apply_here};
+
+/* One item of each sample. */
+static weft_val first_of_each(weft_graph *g, weft_val x)
+{
+    weft_tensor type;
+
+    if (weft_val_type(g, x, &type))
+        return WEFT_NIL;
+    for (int k = type.rank - 1; k >= 1; k--)
+        x = weft_squeeze(g, weft_slice_axis(g, x, k, 0, 1), 1, (int64_t[]){k});
+    return x;
+}
+
+/* How much a part counts: its samples; of one masked output, its valid values. */
+static weft_val part_weight(weft_trainer *t, struct wf_bound *b)
+{
+    weft_graph *g = b->graph;
+
+    if (t->n_out == 1 && b->train.out_mask[0].id)
+        return weft_sum(g, weft_cast(g, b->train.out_mask[0], WEFT_F32), NULL);
+    return weft_sum(g, weft_ones_like(g, weft_cast(g, first_of_each(g, b->train.in[0]), WEFT_F32)),
+                    NULL);
+}
+
+/* The gradient of what layers add to the loss, by itself. */
+static weft_status make_regularizers(weft_trainer *t, struct wf_bound *b)
+{
+    weft_val total = WEFT_NIL, *updates = NULL, rate = b->rate;
+    int n = 0;
+    weft_status st;
+
+    for (int i = 0; i < b->train.n_losses; i++)
+        total = total.id ? weft_add(b->graph, total, b->train.loss[i]) : b->train.loss[i];
+    if (!total.id)
+        return WEFT_OK;
+    st = make_updates(t, b, total, &n, &updates);
+    b->rate = rate;
+    if (st)
+        return st;
+    return weft_fn_new(b->graph,
+                       WEFT_OPTS(weft_fn_opts, .n_feeds = rate.id != 0, .feeds = &rate,
+                                 .n_updates = n - b->train.n_updates, .updates = updates,
+                                 .share = b->fit, .strategy = &in_parts),
+                       &b->regularize);
+}
+
 static weft_status make_functions(weft_trainer *t, struct wf_bound *b)
 {
     size_t cap = (size_t)(b->infer.n_in + 3 * t->n_out + 8);
     weft_val *feeds = wf_arena_alloc(&b->arena, cap * sizeof *feeds);
     weft_val *fit = wf_arena_alloc(&b->arena, cap * sizeof *fit);
     weft_val *test = wf_arena_alloc(&b->arena, cap * sizeof *test);
-    weft_val *updates = NULL, sums_fit = WEFT_NIL, sums_test = WEFT_NIL;
-    int n_updates = 0, n;
+    weft_val *updates = NULL, sums_fit = WEFT_NIL, sums_test = WEFT_NIL, of_data = WEFT_NIL, loss;
+    int n_updates = 0, n, n_fit;
     weft_status st = WEFT_OK;
 
     if (!feeds || !fit || !test)
@@ -364,30 +424,41 @@ static weft_status make_functions(weft_trainer *t, struct wf_bound *b)
                 return err_nomem();
             slot->at = b->n_means++;
         }
-    st = build_losses(t, b, &b->train, fit);
+    st = build_losses(t, b, &b->train, fit, &of_data);
     if (!st)
-        st = build_losses(t, b, &b->infer, test);
+        st = build_losses(t, b, &b->infer, test, NULL);
     if (!st)
         st = build_metrics(t, b, &sums_fit, &sums_test);
-    if (!st)
-        st = make_updates(t, b, fit[0], &n_updates, &updates);
     if (st)
         return st;
-    n = b->n_means + (b->n_sums > 0);
+    n = n_fit = b->n_means + (b->n_sums > 0);
     fit[b->n_means] = sums_fit;
     test[b->n_means] = sums_test;
+    loss = fit[0];
+    if (wf_in_parts(t)) { /* a part's loss counts by its weight, and regularizers by themselves */
+        fit[n_fit] = part_weight(t, b);
+        b->weight_fetch = n_fit++;
+        loss = weft_mul(b->graph, of_data, weft_stop_gradient(b->graph, fit[b->weight_fetch]));
+    }
+    st = make_updates(t, b, loss, &n_updates, &updates);
+    if (st)
+        return st;
     b->n_feeds_fit = list_feeds(t, b, feeds, true);
     st = weft_fn_new(b->graph,
                      WEFT_OPTS(weft_fn_opts, .n_feeds = b->n_feeds_fit, .feeds = feeds,
-                               .n_fetches = n, .fetches = fit, .n_updates = n_updates,
-                               .updates = updates, .trap_numerics = t->trap),
+                               .n_fetches = n_fit, .fetches = fit, .n_updates = n_updates,
+                               .updates = updates, .trap_numerics = t->trap,
+                               .strategy = wf_in_parts(t) ? &in_parts : NULL),
                      &b->fit);
     b->n_feeds_test = list_feeds(t, b, feeds, false);
     if (!st)
         st = weft_fn_new(b->graph,
                          WEFT_OPTS(weft_fn_opts, .n_feeds = b->n_feeds_test, .feeds = feeds,
-                                   .n_fetches = n, .fetches = test, .share = b->fit),
+                                   .n_fetches = n, .fetches = test, .n_updates = b->infer.n_carries,
+                                   .updates = b->infer.carry, .share = b->fit),
                          &b->test);
+    if (!st && wf_in_parts(t))
+        st = make_regularizers(t, b);
     return st ? st : make_constraints(t, b);
 }
 
@@ -396,6 +467,7 @@ static weft_status make_predict(struct wf_bound *b)
     return weft_fn_new(b->graph,
                        WEFT_OPTS(weft_fn_opts, .n_feeds = b->infer.n_in, .feeds = b->infer.in,
                                  .n_fetches = b->infer.n_out, .fetches = b->infer.out,
+                                 .n_updates = b->infer.n_carries, .updates = b->infer.carry,
                                  .share = b->fit),
                        &b->predict);
 }

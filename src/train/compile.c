@@ -183,6 +183,7 @@ void weft_trainer_free(weft_trainer *t)
 {
     if (!t)
         return;
+    wf_parts_free(t->parts);
     wf_bound_free(t->bound);
     wf_arena_free(&t->arena);
     wf_free(t->ctx, t);

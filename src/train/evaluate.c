@@ -94,7 +94,7 @@ weft_status weft_predict(weft_trainer *t, weft_data *d, weft_ds s, const weft_ev
             out[i] = (weft_tensor){.data = NULL};
         st = wf_feeding_batch(t, &f, b, feeds);
         if (!st)
-            st = weft_fn_run(t->bound->predict, feeds, out);
+            st = wf_run_aside(t->bound->predict, feeds, out);
         if (!st)
             st = fn(arg, b, t->n_out, out);
         weft_batch_free(b);
@@ -157,7 +157,7 @@ weft_status weft_predict_on_batch(weft_trainer *t, const weft_tensor *x, weft_te
 {
     weft_status st = wf_trainer_bind_predict(t);
 
-    return st ? st : weft_fn_run(t->bound->predict, x, out);
+    return st ? st : wf_run_aside(t->bound->predict, x, out);
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */

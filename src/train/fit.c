@@ -145,7 +145,8 @@ static weft_status checkpoint(struct fit *f)
 static weft_status after_step(struct fit *f, bool seen)
 {
     weft_logs logs;
-    bool paint = wf_progress_due(&f->progress), due = wf_resume_due(&f->resume, false);
+    bool paint = wf_progress_due(&f->progress);
+    bool due = f->t->pending == 0 && wf_resume_due(&f->resume, false);
     weft_status st = WEFT_OK;
 
     if (!seen && !paint && !due)
@@ -223,6 +224,8 @@ static weft_status one_epoch(struct fit *f, bool resumed)
         return st;
     wf_progress_epoch(&f->progress, f->at.epoch);
     st = train_batches(f);
+    if (!st)
+        st = wf_step_flush(t);
     if (st)
         return st;
     if (f->at.batch == 0)

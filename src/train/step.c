@@ -13,7 +13,7 @@ void wf_pass_begin(weft_trainer *t)
 }
 
 /* Adds a step's results to the pass: means count by samples, as Keras' epoch averages do. */
-static void add_up(weft_trainer *t, int64_t n)
+void wf_step_add_up(weft_trainer *t, int64_t n)
 {
     const struct wf_bound *b = t->bound;
 
@@ -24,10 +24,36 @@ static void add_up(weft_trainer *t, int64_t n)
         t->sums[i] += (double)((const float *)t->fetch[b->n_means].data)[i];
 }
 
-static void clear_fetches(weft_trainer *t, int n)
+void wf_step_clear(weft_trainer *t)
 {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < t->bound->n_means + 2; i++)
         t->fetch[i] = (weft_tensor){.data = NULL};
+}
+
+static weft_status constrain(weft_trainer *t)
+{
+    return t->bound->constrain ? wf_run_aside(t->bound->constrain, NULL, NULL) : WEFT_OK;
+}
+
+static weft_status step_in_parts(weft_trainer *t, const weft_tensor *feeds, int64_t n)
+{
+    bool updated = false;
+    weft_status st = t->parts ? WEFT_OK : wf_parts_new(t, &t->parts);
+
+    if (!st)
+        st = wf_parts_step(t->parts, feeds, n, &updated);
+    return st || !updated ? st : constrain(t);
+}
+
+weft_status wf_step_flush(weft_trainer *t)
+{
+    weft_status st;
+
+    if (!t->parts || t->pending == 0)
+        return WEFT_OK;
+    t->pending = 0;
+    st = wf_parts_apply(t->parts);
+    return st ? st : constrain(t);
 }
 
 weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n)
@@ -35,14 +61,25 @@ weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n)
     struct wf_bound *b = t->bound;
     weft_status st;
 
+    if (wf_in_parts(t))
+        return step_in_parts(t, feeds, n);
     if (b->rate.id)
         feeds[b->n_feeds_fit - 1] = (weft_tensor){.dtype = WEFT_F32, .data = &t->rate};
-    clear_fetches(t, b->n_means + (b->n_sums > 0));
+    wf_step_clear(t);
     st = weft_fn_run(b->fit, feeds, t->fetch);
-    if (!st && b->constrain)
-        st = weft_fn_run(b->constrain, NULL, NULL);
     if (!st)
-        add_up(t, n);
+        st = constrain(t);
+    if (!st)
+        wf_step_add_up(t, n);
+    return st;
+}
+
+weft_status wf_run_aside(weft_fn *fn, const weft_tensor *feeds, weft_tensor *out)
+{
+    int64_t step = weft_fn_step(fn);
+    weft_status st = weft_fn_run(fn, feeds, out);
+
+    weft_fn_set_step(fn, step);
     return st;
 }
 
@@ -51,10 +88,10 @@ weft_status wf_step_test(weft_trainer *t, weft_tensor *feeds, int64_t n)
     struct wf_bound *b = t->bound;
     weft_status st;
 
-    clear_fetches(t, b->n_means + (b->n_sums > 0));
-    st = weft_fn_run(b->test, feeds, t->fetch);
+    wf_step_clear(t);
+    st = wf_run_aside(b->test, feeds, t->fetch);
     if (!st)
-        add_up(t, n);
+        wf_step_add_up(t, n);
     return st;
 }
 

@@ -26,6 +26,9 @@ struct wf_bound {
     struct wf_type *label_type; /* one for each output that has a loss or a metric */
     weft_val *label, weight, rate;
     weft_fn *fit, *test, *predict, *constrain;
+    weft_fn
+        *regularize;  /* steps in parts: the gradient of regularizers alone; NULL: there are none */
+    int weight_fetch; /* steps in parts: the fetch that weighs a part; -1 otherwise */
     int n_feeds_fit, n_feeds_test;
     int n_means;    /* fetches in front: the loss, then the outputs' where there are several */
     int64_t n_sums; /* of the fetch behind them */
@@ -48,6 +51,8 @@ struct weft_trainer {
     int n_class_weights;
     float *class_weights;
     int shards, accumulate;
+    int pending;            /* batches added up since the last update */
+    struct wf_parts *parts; /* NULL: steps are whole */
     weft_dtype precision;
     bool trap;
     struct wf_bound *bound;
@@ -75,8 +80,27 @@ void wf_pass_begin(weft_trainer *t);
 /* One batch of n samples. feeds: inputs, labels, [weight], and room for the rate, which is added here. */
 weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n);
 weft_status wf_step_test(weft_trainer *t, weft_tensor *feeds, int64_t n);
+/* Runs a function that may change state (constraints, states of stateful layers) and is no training step. */
+weft_status wf_run_aside(weft_fn *fn, const weft_tensor *feeds, weft_tensor *out);
+/* Parts of wf_step_fit. */
+void wf_step_clear(weft_trainer *t);
+void wf_step_add_up(weft_trainer *t, int64_t n);
+/* The end of an epoch: what was added up and not applied is applied. */
+weft_status wf_step_flush(weft_trainer *t);
 /* The logs so far, borrowed from t. */
 weft_logs wf_pass_logs(weft_trainer *t);
+
+/* ---- parts.c --------------------------------------------------------------------------------- */
+
+/* Are steps computed in parts: logical shards, or batches added up? */
+static inline bool wf_in_parts(const weft_trainer *t)
+{
+    return t->shards > 1 || t->accumulate > 1;
+}
+weft_status wf_parts_new(weft_trainer *t, struct wf_parts **out);
+void wf_parts_free(struct wf_parts *p);
+weft_status wf_parts_step(struct wf_parts *p, const weft_tensor *feeds, int64_t n, bool *updated);
+weft_status wf_parts_apply(struct wf_parts *p);
 
 /* ---- feed.c ---------------------------------------------------------------------------------- */
 

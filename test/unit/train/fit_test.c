@@ -237,8 +237,8 @@ static void mistakes_are_named(void **state)
     (void)state;
     assert_int_not_equal(weft_compile(m, WEFT_OPTS(weft_compile_opts, .optimizer = "adma"), &t), 0);
     assert_non_null(strstr(weft_error(), "adam"));
-    assert_int_not_equal(weft_compile(m, WEFT_OPTS(weft_compile_opts, .loss = "mean_squared_eror"), &t),
-                         0);
+    assert_int_not_equal(
+        weft_compile(m, WEFT_OPTS(weft_compile_opts, .loss = "mean_squared_eror"), &t), 0);
     assert_non_null(strstr(weft_error(), "MeanSquaredError"));
     ok(weft_compile(m, COMPILE, &t));
     ok(weft_data_new(ctx, &d));
