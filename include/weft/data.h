@@ -21,7 +21,7 @@
  *       weft_batch_free(b);
  *   }
  *
- * data_source.h has the sources that read files and databases, data_feature.h normalisation and features,
+ * data_record.h, data_table.h, data_array.h and data_image.h have the sources, data_open.h finds a format out, data_feature.h has features,
  * data_image.h images, data_split.h sharing out over workers. */
 #ifndef WEFT_DATA_H
 #define WEFT_DATA_H
