@@ -142,6 +142,7 @@ def core():
         "SpatialDropout2D": Case("SpatialDropout2D", "rate=0.5", lambda: L.SpatialDropout2D(0.5), (2, 2, 2, 2)),
         "SpatialDropout3D": Case("SpatialDropout3D", "rate=0.5", lambda: L.SpatialDropout3D(0.5), (1, 2, 2, 2, 2)),
         "GaussianDropout": Case("GaussianDropout", "rate=0.5", lambda: L.GaussianDropout(0.5), (2, 3)),
+        "AlphaDropout": Case("AlphaDropout", "rate=0.5", lambda: L.AlphaDropout(0.5), (2, 3)),
         "GaussianNoise": Case("GaussianNoise", "stddev=0.5", lambda: L.GaussianNoise(0.5), (2, 3)),
         "ActivityRegularization": Case("ActivityRegularization", "l1=0.1 l2=0.2",
                                        lambda: L.ActivityRegularization(0.1, 0.2), (2, 3)),
@@ -220,6 +221,11 @@ def convs():
             add(f"Global{what}Pooling{n}D", f"Global{what}Pooling{n}D", "", lambda g=g: g(), shape)
             add(f"Global{what}Pooling{n}D keepdims", f"Global{what}Pooling{n}D", "keepdims=true",
                 lambda g=g: g(keepdims=True), shape)
+        for what in ("Max", "Average"):
+            g = getattr(L, f"Adaptive{what}Pooling{n}D")
+            add(f"Adaptive{what}Pooling{n}D", f"Adaptive{what}Pooling{n}D", "output_size=2", lambda g=g, t=t: g(2, dtype=t), shape)
+            add(f"Adaptive{what}Pooling{n}D of three", f"Adaptive{what}Pooling{n}D", "output_size=3",
+                lambda g=g, t=t: g(3, dtype=t), shape)
     add("GlobalAveragePooling1D masked", "GlobalAveragePooling1D", "", lambda: L.GlobalAveragePooling1D(), (2, 5, 2),
         mask=(2, 5))
     return out

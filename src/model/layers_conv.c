@@ -242,6 +242,46 @@ weft_status wf_layer_global_avg_pool1d(weft_layer_call *c)
     return mask.id ? masked_mean(c, mask) : global_pool(c, 1, weft_global_avg_pool);
 }
 
+/* One axis of size `from` as `to` windows that cover it: window i is [i * from / to, (i + 1) * from / to), ends rounded outwards.
+ * Windows of means and of maxima can be taken axis by axis. */
+static weft_val adapt_axis(weft_graph *g, weft_val x, int axis, int64_t from, int64_t to, bool max)
+{
+    weft_reduce_opts along = {.size = sizeof along, .n_axes = 1, .axes = {axis}, .keepdims = true};
+    weft_val part[WF_MAX_IN];
+
+    for (int64_t i = 0; i < to; i++) {
+        int64_t begin = i * from / to, end = ((i + 1) * from + to - 1) / to;
+
+        part[i] = weft_slice_axis(g, x, axis, begin, end - begin);
+        part[i] = max ? weft_reduce_max(g, part[i], &along) : weft_mean(g, part[i], &along);
+    }
+    return to == 1 ? part[0] : weft_concat(g, (int)to, part, axis);
+}
+
+static weft_status adaptive_pool(weft_layer_call *c, int n, bool max)
+{
+    weft_val x = weft_lc_in(c, 0);
+    int64_t to[3];
+    weft_status st = wf_lc_need_rank(c, n + 2, meaning[n]);
+
+    if (!st)
+        st = wf_lc_channels_last(c);
+    if (!st)
+        st = positive_tuple(c, "output_size", n, to);
+    for (int i = 0; i < n && !st; i++) {
+        int64_t from = weft_lc_dim(c, weft_lc_in(c, 0), i + 1);
+
+        if (to[i] > WF_MAX_IN || from < 1 || from > INT32_MAX)
+            return weft_lc_fail(c, WEFT_EINVAL, "%lld windows of %lld elements", (long long)to[i],
+                                (long long)from);
+        x = adapt_axis(weft_lc_graph(c), x, i + 1, from, to[i], max);
+    }
+    if (st)
+        return st;
+    weft_lc_out(c, 0, x);
+    return WEFT_OK;
+}
+
 /* ---- the rows -------------------------------------------------------------------------------- */
 
 #define ROW(name, expression)                       \
@@ -271,3 +311,9 @@ ROW(global_max_pool2d, global_pool(c, 2, weft_global_max_pool))
 ROW(global_max_pool3d, global_pool(c, 3, weft_global_max_pool))
 ROW(global_avg_pool2d, global_pool(c, 2, weft_global_avg_pool))
 ROW(global_avg_pool3d, global_pool(c, 3, weft_global_avg_pool))
+ROW(adaptive_avg_pool1d, adaptive_pool(c, 1, false))
+ROW(adaptive_avg_pool2d, adaptive_pool(c, 2, false))
+ROW(adaptive_avg_pool3d, adaptive_pool(c, 3, false))
+ROW(adaptive_max_pool1d, adaptive_pool(c, 1, true))
+ROW(adaptive_max_pool2d, adaptive_pool(c, 2, true))
+ROW(adaptive_max_pool3d, adaptive_pool(c, 3, true))

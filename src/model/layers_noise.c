@@ -98,6 +98,29 @@ weft_status wf_layer_gaussian_dropout(weft_layer_call *c)
     return WEFT_OK;
 }
 
+/* What is dropped gets the value that selu tends to; then mean and variance are brought back to 0 and 1. */
+weft_status wf_layer_alpha_dropout(weft_layer_call *c)
+{
+    const double low = -1.6732632423543772 * 1.0507009873554805;
+    weft_graph *g = weft_lc_graph(c);
+    double rate = weft_lc_float(c, "rate"), a;
+    weft_val x = weft_lc_in(c, 0), kept;
+    weft_status st = check_rate(c, rate, false);
+
+    if (st)
+        return st;
+    if (c->b->training && rate > 0) {
+        a = 1 / sqrt((1 - rate) * (1 + rate * low * low));
+        kept = weft_random_bernoulli(g, 1 - rate,
+                                     WEFT_OPTS(weft_random_opts, .like = x, .dtype = WEFT_BOOL));
+        x = weft_where(g, kept, x, wf_const_like(g, low, x));
+        x = weft_add(g, weft_mul(g, x, wf_const_like(g, a, x)),
+                     wf_const_like(g, -a * low * rate, x));
+    }
+    weft_lc_out(c, 0, x);
+    return WEFT_OK;
+}
+
 weft_status wf_layer_gaussian_noise(weft_layer_call *c)
 {
     double stddev = weft_lc_float(c, "stddev");

@@ -143,6 +143,23 @@ static void gaussian_dropout_has_its_moments(void **state)
     weft_fn_free(r.fn);
 }
 
+static void alpha_dropout_has_two_values(void **state)
+{
+    struct run r;
+    double low = -1.7580993408473766, a = 1 / sqrt(0.8 * (1 + 0.2 * low * low));
+    int n_dropped = 0;
+
+    noisy(*state, "AlphaDropout", "rate=0.2", &r);
+    for (int i = 0; i < COUNT; i++) {
+        double v = data_of(&r)[i], kept = a * 1 - a * low * 0.2, dropped = a * low - a * low * 0.2;
+
+        assert_true(fabs(v - kept) < 1e-5 || fabs(v - dropped) < 1e-5);
+        n_dropped += v < 0;
+    }
+    assert_true(abs(n_dropped - COUNT / 5) < 300);
+    weft_fn_free(r.fn);
+}
+
 static void a_frozen_dropout_still_drops(void **state)
 {
     struct run r;
@@ -370,6 +387,7 @@ static void arguments_that_make_no_sense_are_named(void **state)
         {3, "Conv2DTranspose", "filters=1 kernel_size=3 output_padding=1", "below the strides"},
         {3, "MaxPooling2D", "pool_size=0", "pool_size must be positive"},
         {3, "MaxPooling2D", "strides=-1", "strides must be positive"},
+        {3, "AdaptiveMaxPooling2D", "output_size=1000", "1000 windows"},
         {2, "Dropout", "rate=1.5", "between 0 and 1"},
         {2, "Dropout", "rate=0.5 noise_shape=[1]", "noise_shape needs 3 numbers"},
         {2, "GaussianNoise", "stddev=2", "between 0 and 1"},
@@ -482,6 +500,7 @@ int main(void)
         TEST(noise_shape_shares_the_fate),
         TEST(gaussian_noise_has_its_moments),
         TEST(gaussian_dropout_has_its_moments),
+        TEST(alpha_dropout_has_two_values),
         TEST(a_frozen_dropout_still_drops),
         TEST(a_frozen_batch_norm_keeps_its_averages),
         TEST(batch_norm_moves_its_averages),
