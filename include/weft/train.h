@@ -95,6 +95,7 @@ typedef struct weft_history {
     const char **name;
     int64_t n_epochs;
     double *value; /* [n_epochs][n_names]; NaN where an epoch had none */
+    int64_t first_epoch; /* the number of the first row, from 0 */
     void *inside;
 } weft_history;
 WEFT_API void weft_history_free(weft_history *h);

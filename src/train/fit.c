@@ -81,6 +81,7 @@ static weft_status history_new(struct fit *f)
         return wf_err_nomem(ctx, sizeof *h, "history");
     f->history = h;
     h->inside = ctx;
+    h->first_epoch = f->o->initial_epoch;
     h->name = wf_alloc_n(ctx, f->n_logs + 1, sizeof *h->name);
     if (!h->name)
         return wf_err_nomem(ctx, 0, "history");
@@ -174,17 +175,39 @@ static weft_status train_batches(struct fit *f)
         st = wf_feeding_batch(t, &f->train, b, f->feeds);
         if (!st)
             st = wf_step_fit(t, f->feeds, b->n);
-        weft_batch_free(b);
-        if (st)
+        if (st) {
+            weft_batch_free(b);
             return wf_err_wrap(st, "epoch %lld, batch %lld", (long long)f->at.epoch + 1,
                                (long long)f->at.batch);
+        }
         f->at.batch++;
+        t->feeds = f->feeds;
+        t->n_fed = b->n;
         st = after_step(f, seen);
+        t->feeds = NULL;
+        weft_batch_free(b);
     }
     if (!st && steps && f->at.batch < steps && !t->stop)
         wf_log(t->ctx, WEFT_LOG_WARN,
                "fit: the data ended after %lld of %lld batches of epoch %lld; add weft_ds_repeat",
                (long long)f->at.batch, (long long)steps, (long long)f->at.epoch + 1);
+    return st;
+}
+
+/* train_batches, and what it took. */
+static weft_status timed_batches(struct fit *f)
+{
+    struct wf_epoch_times *times = &f->t->times;
+    int64_t start = wf_now(f->t->ctx), batch = f->at.batch;
+    double before, after, share;
+    weft_status st;
+
+    weft_iter_waited(f->it, &before, &share);
+    st = train_batches(f);
+    weft_iter_waited(f->it, &after, &share);
+    *times = (struct wf_epoch_times){.steps = f->at.batch - batch,
+                                     .train_s = (double)(wf_now(f->t->ctx) - start) * 1e-9,
+                                     .wait_s = after - before};
     return st;
 }
 
@@ -198,8 +221,12 @@ static weft_status epoch_logs(struct fit *f, weft_logs *out)
 
     for (int i = 0; i < f->n_logs; i++)
         f->value[i] = i < logs.n ? logs.value[i] : NAN;
-    if (turn)
+    if (turn) {
+        int64_t start = wf_now(f->t->ctx);
+
         st = validate(f);
+        f->t->times.validate_s = (double)(wf_now(f->t->ctx) - start) * 1e-9;
+    }
     *out = (weft_logs){turn || !f->has_val ? f->n_logs : f->n_logs / 2, f->name, f->value};
     return st;
 }
@@ -223,7 +250,7 @@ static weft_status one_epoch(struct fit *f, bool resumed)
     if (st)
         return st;
     wf_progress_epoch(&f->progress, f->at.epoch);
-    st = train_batches(f);
+    st = timed_batches(f);
     if (!st)
         st = wf_step_flush(t);
     if (st)

@@ -37,6 +37,12 @@ struct wf_bound {
     const char **log_name, **val_name;
 };
 
+/* What the epoch took of the time of this process. */
+struct wf_epoch_times {
+    int64_t steps;
+    double train_s, wait_s, validate_s; /* wait: the part of train in which data was missing */
+};
+
 struct weft_trainer {
     weft_ctx *ctx;
     weft_model *model;
@@ -61,6 +67,10 @@ struct weft_trainer {
     double *mean_sum, mean_weight, *sums;
     double *log_value;
     weft_tensor *fetch;
+    /* for callbacks: the batch that was trained on, in feed order, while batch_end runs; the times at epoch_end */
+    const weft_tensor *feeds;
+    int64_t n_fed;
+    struct wf_epoch_times times;
 };
 
 /* ---- bind.c ---------------------------------------------------------------------------------- */
