@@ -46,7 +46,7 @@ struct wf_ds *wf_feature_new(weft_data *d, weft_ds s, int kind, const char *colu
 /* All elements of epoch 0 of s, block by block, in order; fn does not keep them. */
 typedef weft_status wf_pass_fn(void *arg, const struct wf_block *b);
 weft_status wf_pass_over(weft_data *d, weft_ds s, int threads, int64_t memory, wf_pass_fn *fn,
-                    void *arg);
+                         void *arg);
 
 /* The hash of weft_ds_hash; an integer as its eight bytes. */
 uint64_t wf_hash_int(int64_t v, uint64_t seed);

@@ -19,7 +19,8 @@ static weft_status read_all(struct wf_stage *s, wf_pass_fn *fn, void *arg)
     return st;
 }
 
-weft_status wf_pass_over(weft_data *d, weft_ds s, int threads, int64_t memory, wf_pass_fn *fn, void *arg)
+weft_status wf_pass_over(weft_data *d, weft_ds s, int threads, int64_t memory, wf_pass_fn *fn,
+                         void *arg)
 {
     struct wf_crew *crew = NULL;
     struct wf_env *env = NULL;

@@ -180,8 +180,8 @@ static weft_status ensure_slots(const weft_graph *g, const int32_t *root, struct
 
         if (!is_update(n))
             continue;
-        seg = wf_store_find(
-            store, wf_val_node(g, (weft_val){root ? root[n->in[0]] : n->in[0]})->name);
+        seg = wf_store_find(store,
+                            wf_val_node(g, (weft_val){root ? root[n->in[0]] : n->in[0]})->name);
         if (!seg || !seg->flat)
             return wf_err(WEFT_EINVAL,
                           "'%s': only trainable f32 variables can be updated by an optimizer",
