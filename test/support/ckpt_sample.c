@@ -71,7 +71,7 @@ void sample_make(struct sample *s, int64_t step)
                                .epoch = step / 10,
                                .seed = 0xfedcba9876543210u,
                                .fingerprint = 0x0123456789abcdefu + seed,
-                               .time_ns = 1700000000000000000 + step * 1000000000,
+                               .time_ns = 1700000000000000000 + step % 1000000 * 1000000000,
                                .n_tensors = SAMPLE_TENSORS,
                                .tensors = s->tensor,
                                .n_blobs = SAMPLE_BLOBS,
