@@ -206,15 +206,16 @@ static weft_status load_column(struct wf_block *b, int c, struct wf_reader *r)
 {
     struct wf_type t;
     struct wf_col *col = &b->col[c];
-    bool varies;
+    bool varies, any = false;
     int64_t *shape = NULL, items = 0;
     weft_status st = load_type(r, &t, &varies);
 
     if (st)
         return st;
-    for (int k = 0; k < t.rank && !varies; k++)
-        if (t.dim[k] < 0)
-            fail(r, "a fixed column without sizes");
+    for (int k = 0; k < t.rank; k++)
+        any = any || t.dim[k] < 0;
+    if (any != varies)
+        fail(r, varies ? "sizes of a fixed column" : "a fixed column without sizes");
     if (varies) {
         st = load_shapes(r, b->n, &t, &shape, b->env->ctx, &items);
     } else {
