@@ -132,6 +132,7 @@ def loss_cases():
     yield f"SparseCategoricalCrossentropy {xe}", L.SparseCategoricalCrossentropy(from_logits=True), ["ids logits", "ids_col logits w", "ids_seq logits_seq w_seq mask_seq"]
     yield f"SparseCategoricalCrossentropy {xe} ignore_class=255", L.SparseCategoricalCrossentropy(from_logits=True, ignore_class=255), ["ids_hole logits", "ids_hole logits w"]
     yield "SparseCategoricalCrossentropy ignore_class=255", L.SparseCategoricalCrossentropy(ignore_class=255), ["ids_hole probs"]
+    yield "CategoricalGeneralizedCrossEntropy q=0.7", L.CategoricalGeneralizedCrossEntropy(q=0.7), ["ids probs", "ids_seq probs_seq w_seq"]
     yield "kl_divergence", L.KLDivergence(), ["dist probs", "hot probs w"]
     yield "poisson", L.Poisson(), ["y_pos p_pos", "y_pos p_pos w"]
     yield "hinge", L.Hinge(), ["signs p", "bits_wide p"]

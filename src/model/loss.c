@@ -303,7 +303,8 @@ weft_status wf_loss_values(weft_graph *g, const struct wf_loss_kind *kind,
                            const struct wf_attr *attr, weft_val y, weft_val pred, weft_val *out)
 {
     struct wf_loss l = {g, y, pred, {kind->attrs, attr}};
-    bool sparse = kind->fn == wf_loss_sparse_categorical_crossentropy;
+    bool sparse = kind->fn == wf_loss_sparse_categorical_crossentropy ||
+                  kind->fn == wf_loss_categorical_generalized_cross_entropy;
     weft_val v;
 
     if (!wf_check_val(g, y, kind->name) || !wf_check_val(g, pred, kind->name))

@@ -240,6 +240,20 @@ weft_val wf_loss_sparse_categorical_crossentropy(struct wf_loss *l)
     return weft_sparse_softmax_xent(l->g, l->pred, l->y, &opts);
 }
 
+weft_val wf_loss_categorical_generalized_cross_entropy(struct wf_loss *l)
+{
+    weft_graph *g = l->g;
+    double q = wf_arg_float(&l->args, "q");
+    weft_val p = weft_take_along(g, l->pred, weft_expand_dims(g, l->y, -1), -1);
+
+    if (!(q > 0 && q < 1)) {
+        wf_graph_fail(g, wf_err(WEFT_EINVAL, "q=%g: must be between 0 and 1", q));
+        return WEFT_NIL;
+    }
+    p = weft_squeeze(g, p, 1, (int64_t[]){-1});
+    return wf_affine(g, weft_pow(g, p, wf_const_like(g, q, p)), -1 / q, 1 / q);
+}
+
 /* ---- distributions and margins --------------------------------------------------------------- */
 
 weft_val wf_loss_kl_divergence(struct wf_loss *l)

@@ -167,7 +167,7 @@ weft_status wf_metric_build(weft_graph *g, const struct wf_metric *m, weft_val y
 
     if (!wf_check_val(g, y, "labels") || !wf_check_val(g, pred, "predictions"))
         return weft_graph_status(g);
-    b.pred = weft_stop_gradient(g, wf_as_float(g, pred));
+    b.pred = wf_as_float(g, pred);
     v = m->kind->family->build(&b);
     v = weft_reshape(g, wf_as(g, v, WEFT_F32), 1, &m->n_state);
     if (g->st)

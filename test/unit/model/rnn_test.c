@@ -147,6 +147,25 @@ static void the_forget_gate_begins_open(void **state)
     weft_fn_free(fn);
 }
 
+static void an_embedding_updates_the_rows_looked_up(void **state)
+{
+    struct fixture *f = *state;
+    weft_sym x = weft_input(f->m, "ids", WEFT_I32, 1, (int64_t[]){4});
+    weft_val updates[4];
+    struct wf_built b;
+    weft_optim sgd;
+    int n = 0;
+
+    weft_model_output(f->m, weft_apply(f->m, "Embedding", "input_dim=9 output_dim=4", x));
+    b = built(f, true);
+    assert_int_equal(weft_optim_init(&sgd, "sgd", NULL), WEFT_OK);
+    assert_int_equal(
+        weft_minimize(f->g, weft_mean(f->g, b.out[0], NULL), &sgd, 0, NULL, 4, updates, &n),
+        WEFT_OK);
+    assert_int_equal(n, 1);
+    assert_int_equal(count_ops(f->g, "apply_rows"), 1);
+}
+
 /* ---- masks --------------------------------------------------------------------------------------- */
 
 static void masks_go_as_far_as_in_keras(void **state)
@@ -456,6 +475,7 @@ int main(void)
         TEST(attention_weights_have_keras_names_and_order),
         TEST(states_are_returned_when_asked_for),
         TEST(the_forget_gate_begins_open),
+        TEST(an_embedding_updates_the_rows_looked_up),
         TEST(masks_go_as_far_as_in_keras),
         TEST(a_stateful_layer_goes_on_where_it_stopped),
         TEST(training_updates_kept_states),
