@@ -60,7 +60,7 @@ struct wf_builder {
     weft_val *losses, *updates;
     weft_val *weights; /* by weight; none until it is asked for */
     int64_t n_carries, cap_carries;
-    weft_val *carries;   /* new states of stateful layers, in inference */
+    weft_val *carries;  /* new states of stateful layers, in inference */
     struct wf_rnn *rnn; /* the recurrent call that is being built (rnn.h), or NULL */
 };
 

@@ -32,7 +32,8 @@ struct wf_built {
         *loss; /* scalars: regularizers (each once) and what layers added; only with training */
     weft_val *update; /* only with training */
     int n_carries;
-    weft_val *carry; /* only without training: new states of stateful layers, to run with every batch */
+    weft_val
+        *carry; /* only without training: new states of stateful layers, to run with every batch */
     weft_val *weight; /* the variable of weight i of the model */
 };
 /* Adds the model's nodes to g. May be called several times for one graph (training and inference): variables and
