@@ -65,7 +65,7 @@ void progress_add(struct progress *p, int64_t n);
 void progress_end(struct progress *p);
 
 extern const struct command command_train, command_eval, command_predict, command_summary,
-    command_keys;
+    command_keys, command_init;
 extern const struct command command_bench_data, command_data_inspect, command_data_convert,
     command_data_stats;
 extern const struct command command_ckpt_ls, command_ckpt_show, command_ckpt_verify,

@@ -2,11 +2,11 @@
 #include "cli.h"
 
 static const struct command *const commands[] = {
-    &command_train,       &command_eval,         &command_predict,      &command_summary,
-    &command_keys,        &command_version,      &command_doctor,       &command_bench_train,
-    &command_bench_data,  &command_data_inspect, &command_data_convert, &command_data_stats,
-    &command_explain,     &command_run,          &command_ckpt_ls,      &command_ckpt_show,
-    &command_ckpt_verify, &command_ckpt_diff,    &command_ckpt_prune,
+    &command_train,       &command_eval,        &command_predict,      &command_summary,
+    &command_keys,        &command_init,        &command_version,      &command_doctor,
+    &command_bench_train, &command_bench_data,  &command_data_inspect, &command_data_convert,
+    &command_data_stats,  &command_explain,     &command_run,          &command_ckpt_ls,
+    &command_ckpt_show,   &command_ckpt_verify, &command_ckpt_diff,    &command_ckpt_prune,
 };
 #define N_COMMANDS ((int)(sizeof commands / sizeof *commands))
 

@@ -94,6 +94,14 @@ want 0 "the same command goes on from here" cat out.txt
 want 0 "going on from" "$WEFT" train job.yaml --log lines --set train.epochs=1
 rm -rf ckpt
 
+# a starter job
+want 0 "label 'kind' (a class)" "$WEFT" init flowers.csv --out start.yaml
+want 0 "Epoch 2/2" "$WEFT" train start.yaml --log lines --set train.epochs=2
+want 3 "does it exist" "$WEFT" init flowers.csv --out start.yaml
+want 2 "did you mean 'width'" "$WEFT" init flowers.csv --label widht --out -
+want 0 "mean_squared_error" "$WEFT" init flowers.csv --label width --out -
+rm -rf ckpt
+
 # mistakes
 sed 's/  epochs: 6/  epoch: 6/' job.yaml >typo.yaml
 want 3 "typo.yaml:21:3: no key 'epoch' in 'train', did you mean 'epochs'?" "$WEFT" train typo.yaml

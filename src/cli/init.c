@@ -1,0 +1,271 @@
+/* init.c - weft init: a starter job for a data file that it has looked at. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+enum { MAX_COLUMNS = 512, LOOK_AT = 20000 };
+
+/* What was seen. */
+struct look {
+    weft_ctx *ctx;
+    weft_data *data;
+    weft_ds ds;
+    weft_format format;
+    int n;
+    const weft_column *col;
+    int label; /* column number */
+    weft_stats *stats;
+    bool classes; /* the label is a class, not a quantity */
+    int64_t n_classes;
+};
+
+static void look_free(struct look *k)
+{
+    weft_stats_free(k->stats);
+    weft_data_free(k->data);
+    weft_ctx_free(k->ctx);
+}
+
+static int find_label(struct look *k, const char *name)
+{
+    static const char *const usual[] = {"label", "target", "class", "y", "kind", "species"};
+    const char *names[MAX_COLUMNS], *near;
+
+    for (int i = 0; i < k->n && i < MAX_COLUMNS; i++)
+        names[i] = k->col[i].name;
+    for (int i = 0; i < k->n && name; i++)
+        if (!strcmp(k->col[i].name, name)) {
+            k->label = i;
+            return EXIT_DONE;
+        }
+    if (name) {
+        near = weft_nearest(name, names, k->n < MAX_COLUMNS ? k->n : MAX_COLUMNS);
+        return fail(EXIT_USAGE, "init: no column '%s'%s%s%s", name, near ? ", did you mean '" : "",
+                    near ? near : "", near ? "'?" : "");
+    }
+    for (int i = 0; i < k->n; i++)
+        if (k->col[i].role == WEFT_LABEL) {
+            k->label = i;
+            return EXIT_DONE;
+        }
+    for (size_t u = 0; u < sizeof usual / sizeof *usual; u++)
+        for (int i = 0; i < k->n; i++)
+            if (!strcasecmp(k->col[i].name, usual[u])) {
+                k->label = i;
+                return EXIT_DONE;
+            }
+    return fail(EXIT_USAGE, "init: which column is the label? Say --label NAME");
+}
+
+static bool is_image(const weft_column *c)
+{
+    return c->dtype == WEFT_U8 && (c->rank == 2 || c->rank == 3);
+}
+
+static int look_at(struct look *k, const char *path, const char *label)
+{
+    const weft_column_stats *s;
+    weft_status st = weft_ctx_new(NULL, &k->ctx);
+    int rc;
+
+    if (!st)
+        st = weft_format_of(k->ctx, path, &k->format);
+    if (!st)
+        st = weft_data_new(k->ctx, &k->data);
+    if (!st) {
+        k->ds = weft_ds_open(k->data, path, WEFT_OPTS(weft_open_opts, .format = k->format));
+        st = weft_ds_columns(k->data, k->ds, &k->n, &k->col);
+    }
+    if (st)
+        return fail_status(st, "");
+    if (k->n > MAX_COLUMNS)
+        return fail(EXIT_FAILED, "init: %d columns are too many for a starter job", k->n);
+    rc = find_label(k, label);
+    if (rc)
+        return rc;
+    st = weft_ds_stats(k->data, weft_ds_take(k->data, k->ds, LOOK_AT),
+                       WEFT_OPTS(weft_stats_opts, .columns = k->col[k->label].name), &k->stats);
+    if (st)
+        return fail_status(st, "");
+    s = weft_stats_column(k->stats, 0);
+    k->n_classes = s->n_distinct;
+    k->classes =
+        k->col[k->label].dtype == WEFT_STR || (s->n_distinct > 0 && s->n_distinct <= 1000 &&
+                                               s->min && s->min[0] >= 0 && s->max[0] < 1000);
+    if (k->classes && k->col[k->label].dtype != WEFT_STR)
+        k->n_classes = (int64_t)s->max[0] + 1;
+    return EXIT_DONE;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* Names of feature columns of a kind, with commas. */
+static int list_columns(const struct look *k, bool text, char *out, size_t size)
+{
+    size_t at = 0;
+    int n = 0;
+
+    out[0] = 0;
+    for (int i = 0; i < k->n; i++) {
+        if (i == k->label || (k->col[i].dtype == WEFT_STR) != text || k->col[i].rank > 0)
+            continue;
+        at += (size_t)snprintf(out + at, at < size ? size - at : 0, "%s%s", n ? ", " : "",
+                               k->col[i].name);
+        n++;
+    }
+    return n;
+}
+
+static void write_head(FILE *f, const struct look *k, const char *path)
+{
+    fprintf(f,
+            "# A starter job: weft train THIS.yaml. `weft keys` lists what else may stand here.\n"
+            "seed: 1\n"
+            "data:\n"
+            "  train:\n"
+            "    path: \"%s\"\n"
+            "    label: %s\n",
+            path, k->col[k->label].name);
+    if (k->format == WEFT_FORMAT_CSV || k->format == WEFT_FORMAT_TFRECORD)
+        fprintf(f, "    index: true              # random access: shuffled whole\n");
+    if (k->format == WEFT_FORMAT_IMAGES)
+        fprintf(f, "    height: 64               # all images become this size\n    width: 64\n");
+}
+
+static void write_train(FILE *f, const struct look *k)
+{
+    fprintf(
+        f,
+        "train:\n"
+        "  optimizer: adam learning_rate=0.001\n"
+        "  loss: %s\n"
+        "  metrics: %s\n"
+        "  epochs: 10\n"
+        "  callbacks:\n"
+        "    - EarlyStopping: {monitor: val_loss, patience: 3, restore_best_weights: true}\n"
+        "checkpoint:\n"
+        "  dir: ckpt                  # killed or stopped, the same command goes on from here\n",
+        k->classes ? "sparse_categorical_crossentropy from_logits=true" : "mean_squared_error",
+        k->classes ? "accuracy" : "mean_absolute_error");
+}
+
+static void write_images(FILE *f, const struct look *k, const weft_column *image)
+{
+    fprintf(f,
+            "  pipeline:\n"
+            "    - rescale: {columns: %s, scale: 0.00392156862745098}   # 0..255 to 0..1\n"
+            "  batch: 64\n"
+            "  validation_split: 0.1\n"
+            "model:\n",
+            image->name);
+    if (image->rank == 2)
+        fprintf(f, "  - Reshape: {target_shape: [%lld, %lld, 1]}\n", (long long)image->dim[0],
+                (long long)image->dim[1]);
+    fprintf(f,
+            "  - Conv2D: {filters: 32, kernel_size: 3, padding: same, activation: relu}\n"
+            "  - MaxPooling2D\n"
+            "  - Conv2D: {filters: 64, kernel_size: 3, padding: same, activation: relu}\n"
+            "  - MaxPooling2D\n"
+            "  - Flatten\n"
+            "  - Dense: {units: 128, activation: relu}\n"
+            "  - Dropout: {rate: 0.3}\n"
+            "  - Dense: {units: %lld}\n",
+            (long long)(k->classes ? k->n_classes : 1));
+}
+
+static void write_table(FILE *f, const struct look *k)
+{
+    static char numbers[1 << 16], words[1 << 16];
+    int n_numbers = list_columns(k, false, numbers, sizeof numbers);
+    int n_words = list_columns(k, true, words, sizeof words);
+
+    fprintf(f, "  pipeline:\n");
+    if (k->col[k->label].dtype == WEFT_STR)
+        fprintf(f, "    - lookup: {columns: %s, unknown: 0}       # classes as ids\n",
+                k->col[k->label].name);
+    for (int i = 0; i < k->n; i++) {
+        if (i == k->label || k->col[i].dtype != WEFT_STR)
+            continue;
+        fprintf(f,
+                "    - lookup: {columns: %s, top: 100}\n"
+                "    - one_hot: {columns: %s, depth: 101}\n",
+                k->col[i].name, k->col[i].name);
+    }
+    if (n_numbers)
+        fprintf(f, "    - fill_mean: {columns: \"%s\"}\n    - standardize: {columns: \"%s\"}\n",
+                numbers, numbers);
+    fprintf(f, "    - join: {columns: \"%s%s%s\", to: features}\n", numbers,
+            n_numbers && n_words ? ", " : "", words);
+    fprintf(f,
+            "  batch: 64\n"
+            "  validation_split: 0.1\n"
+            "model:\n"
+            "  - Dense: {units: 64, activation: relu}\n"
+            "  - Dense: {units: 32, activation: relu}\n"
+            "  - Dense: {units: %lld}\n",
+            (long long)(k->classes ? k->n_classes : 1));
+}
+
+static int write_job(const struct look *k, const char *path, const char *out)
+{
+    const weft_column *image = NULL;
+    char *full = strncmp(path, "/", 1) && !strchr(path, ',') ? realpath(path, NULL) : NULL;
+    FILE *f = strcmp(out, "-") ? fopen(out, "wx") : stdout;
+
+    if (!f) {
+        free(full);
+        return fail(EXIT_INPUT, "init: cannot write %s: does it exist?", out);
+    }
+    for (int i = 0; i < k->n; i++)
+        if (i != k->label && is_image(&k->col[i]))
+            image = &k->col[i];
+    write_head(f, k, full ? full : path);
+    if (image)
+        write_images(f, k, image);
+    else
+        write_table(f, k);
+    write_train(f, k);
+    free(full);
+    if ((f != stdout && fclose(f)) || (f == stdout && fflush(f)))
+        return fail(EXIT_FAILED, "init: cannot write %s", out);
+    if (f != stdout)
+        printf("%s: %s, label '%s' (%s); now: weft train %s\n", out, weft_format_name(k->format),
+               k->col[k->label].name, k->classes ? "a class" : "a quantity", out);
+    return EXIT_DONE;
+}
+
+static int init(int argc, char **argv)
+{
+    const char *label = NULL, *out = "job.yaml";
+    const struct flag flags[] = {
+        {"label", FLAG_TEXT, "NAME", "the column to predict; default: one with a usual name",
+         &label},
+        {"out", FLAG_TEXT, "FILE|-", "the job to write; default job.yaml", &out},
+        {NULL, FLAG_BOOL, NULL, NULL, NULL},
+    };
+    struct look k = {0};
+    int n = parse_flags(&command_init, flags, argc, argv), rc;
+
+    if (n < 0)
+        return n == -2 ? EXIT_DONE : EXIT_USAGE;
+    if (n != 1)
+        return fail(EXIT_USAGE, "init: needs a data file, a pattern or a folder of images");
+    rc = look_at(&k, argv[0], label);
+    if (!rc)
+        rc = write_job(&k, argv[0], out);
+    look_free(&k);
+    return rc;
+}
+
+const struct command command_init = {
+    .name = "init",
+    .args = "FILE",
+    .summary = "write a starter job for a data file",
+    .text = "Looks at the file (a table with a label column, IDX images and labels with a comma "
+            "between, a folder with\n"
+            "a folder of images for each class) and writes a job with a pipeline and a model that "
+            "fit it.\n",
+    .run = init,
+};
