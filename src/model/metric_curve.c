@@ -9,7 +9,7 @@
 #include "model/metric.h"
 #include "weft/ops.h"
 
-enum { MAX_THRESHOLDS = 1 << 20 };
+enum { MAX_THRESHOLDS = 1 << 20, MAX_SUMS = 1 << 24 };
 
 /* The thresholds, n in all. `even`: they are j / (n - 1), the outer ones moved outwards by epsilon where `wide`. Otherwise
  * those of the list, and where `wide` -epsilon and 1 + epsilon around them. */
@@ -147,6 +147,9 @@ static weft_status curve_init(struct wf_metric *m, const struct wf_args *args,
     if (c.n < (c.wide ? 2 : 1) || c.n > MAX_THRESHOLDS)
         return wf_err(WEFT_ERANGE, "num_thresholds=%lld: must be in [%d, %d]", (long long)c.n,
                       c.wide ? 2 : 1, MAX_THRESHOLDS);
+    if (c.n + 1 > MAX_SUMS / n_labels)
+        return wf_err(WEFT_ELIMIT, "%lld thresholds for %lld labels are too many", (long long)c.n,
+                      (long long)n_labels);
     m->n_state = 2 * (c.n + 1) * n_labels;
     return WEFT_OK;
 }
