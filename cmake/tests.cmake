@@ -40,15 +40,21 @@ function(weft_timeout file out)
     endif()
 endfunction()
 
-# test/support/*.c: helpers shared by the test programs.
+# test/support/*.c: helpers shared by the test programs, compiled once.
 file(GLOB support CONFIGURE_DEPENDS test/support/*.c)
+if(TARGET weft_static)
+    add_library(weft_test_support OBJECT ${support})
+    target_include_directories(weft_test_support PRIVATE test)
+    target_compile_options(weft_test_support PRIVATE -UNDEBUG)
+    target_link_libraries(weft_test_support PRIVATE weft_common weft_static)
+endif()
 
 # One program per file; it sees the inside of the library ("base/base.h") and its hidden symbols.
 function(weft_test_program file out_name out_target)
     cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/test OUTPUT_VARIABLE name)
     cmake_path(REMOVE_EXTENSION name)
     string(REPLACE "/" "-" target "test-${name}")
-    add_executable(${target} ${file} ${support})
+    add_executable(${target} ${file} $<TARGET_OBJECTS:weft_test_support>)
     set_target_properties(${target} PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test/bin)
     target_include_directories(${target} PRIVATE test)
