@@ -10,6 +10,7 @@ struct holder {
     weft_ctx *ctx;
     json_t *file;
     bool sizes_known;
+    const struct variant *how;
 };
 
 static weft_tensor tensor_named(const json_t *file, const char *name)
@@ -56,16 +57,18 @@ static void free_feeds(struct feeds *f)
         free(f->tensor[i].data);
 }
 
-static weft_fn *run(weft_graph *g, struct feeds *f, int n, const weft_val *fetch, weft_tensor *out)
+static weft_fn *run(const struct holder *h, weft_graph *g, struct feeds *f, int n,
+                    const weft_val *fetch, weft_tensor *out)
 {
     weft_fn *fn = NULL;
 
     memset(out, 0, (size_t)n * sizeof *out);
     OK(weft_graph_status(g));
-    OK(weft_fn_new(
-        g,
-        WEFT_OPTS(weft_fn_opts, .n_feeds = f->n, .feeds = f->val, .n_fetches = n, .fetches = fetch),
-        &fn));
+    OK(weft_fn_new(g,
+                   WEFT_OPTS(weft_fn_opts, .n_feeds = f->n, .feeds = f->val, .n_fetches = n,
+                             .fetches = fetch, .passes_off = h->how->passes_off,
+                             .reference_kernels = h->how->reference),
+                   &fn));
     OK(weft_fn_run(fn, f->tensor, out));
     return fn;
 }
@@ -85,6 +88,28 @@ static void assert_near(const char *what, const char *which, double got, double 
 
     if (!(fabs(got - want) <= tol * scale))
         fail_msg("%s: %s is %.9g, expected %.9g", what, which, got, want);
+}
+
+/* Every case in every way to run that this CPU has. */
+static void check_all(const char *file, bool sizes_known,
+                      void (*check)(struct holder *h, const json_t *c))
+{
+    struct holder h = {.file = read_golden(file), .sizes_known = sizes_known};
+    const json_t *cases = json_object_get(h.file, "cases");
+
+    assert_true(json_array_size(cases) > 50);
+    for (int k = 0; k < N_VARIANTS; k++) {
+        if (variants[k].simd > weft_simd_best())
+            continue;
+        h.how = &variants[k];
+        OK(weft_ctx_new(
+            WEFT_OPTS(weft_ctx_opts, .threads = 2, .simd = h.how->simd, .kernels = h.how->kernels),
+            &h.ctx));
+        for (size_t i = 0; i < json_array_size(cases); i++)
+            check(&h, json_array_get(cases, i));
+        weft_ctx_free(h.ctx);
+    }
+    json_decref(h.file);
 }
 
 /* ---- losses ------------------------------------------------------------------------------------ */
@@ -114,7 +139,7 @@ static void check_loss(struct holder *h, const json_t *c)
     OK(wf_loss_reduce(g, values, weight, own.id ? own : mask, &sum, &count));
     mean = weft_div(g, sum, count);
     OK(weft_grad(g, mean, 1, &p, &grad));
-    fn = run(g, &f, 3, (weft_val[]){values, mean, grad}, out);
+    fn = run(h, g, &f, 3, (weft_val[]){values, mean, grad}, out);
     snprintf(what, sizeof what, "%s on %s", text, pred);
     compare(what, "values", &out[0], json_object_get(c, "values"), 2e-6);
     assert_near(what, "the mean", ((float *)out[1].data)[0], number_of(c, "mean"), 2e-6);
@@ -126,15 +151,7 @@ static void check_loss(struct holder *h, const json_t *c)
 
 static void check_losses(bool sizes_known)
 {
-    struct holder h = {.file = read_golden("losses"), .sizes_known = sizes_known};
-    const json_t *cases = json_object_get(h.file, "cases");
-
-    OK(weft_ctx_new(NULL, &h.ctx));
-    assert_true(json_array_size(cases) > 50);
-    for (size_t i = 0; i < json_array_size(cases); i++)
-        check_loss(&h, json_array_get(cases, i));
-    weft_ctx_free(h.ctx);
-    json_decref(h.file);
+    check_all("losses", sizes_known, check_loss);
 }
 
 static void losses_agree_with_keras_at_any_batch(void **state)
@@ -177,7 +194,7 @@ static void add_batch(struct holder *h, const struct wf_metric *m, const json_t 
     if (weight)
         w = feed(h, g, &f, weight);
     OK(wf_metric_build(g, m, y, p, w, &v));
-    fn = run(g, &f, 1, &v, &out);
+    fn = run(h, g, &f, 1, &v, &out);
     assert_int_equal(out.dtype, WEFT_F32);
     assert_int_equal(out.rank, 1);
     assert_int_equal(out.dim[0], m->n_state);
@@ -219,15 +236,7 @@ static void check_metric(struct holder *h, const json_t *c)
 
 static void check_metrics(bool sizes_known)
 {
-    struct holder h = {.file = read_golden("metrics"), .sizes_known = sizes_known};
-    const json_t *cases = json_object_get(h.file, "cases");
-
-    OK(weft_ctx_new(NULL, &h.ctx));
-    assert_true(json_array_size(cases) > 60);
-    for (size_t i = 0; i < json_array_size(cases); i++)
-        check_metric(&h, json_array_get(cases, i));
-    weft_ctx_free(h.ctx);
-    json_decref(h.file);
+    check_all("metrics", sizes_known, check_metric);
 }
 
 static void metrics_agree_with_keras_at_any_batch(void **state)

@@ -213,7 +213,7 @@ static void compare_all(const json_t *c, const struct run *r)
     }
 }
 
-static void check_case(weft_ctx *ctx, const json_t *c, bool time_known)
+static void check_case(weft_ctx *ctx, const json_t *c, bool time_known, const struct variant *how)
 {
     const json_t *list = json_object_get(c, "inputs");
     weft_model *m = make_model(ctx, c, time_known);
@@ -238,7 +238,8 @@ static void check_case(weft_ctx *ctx, const json_t *c, bool time_known)
     add_gradients(g, &b, m, c, &r);
     if (weft_fn_new(g,
                     WEFT_OPTS(weft_fn_opts, .n_feeds = r.n_feeds, .feeds = r.feed,
-                              .n_fetches = r.n_out + r.n_grads, .fetches = r.fetch),
+                              .n_fetches = r.n_out + r.n_grads, .fetches = r.fetch,
+                              .passes_off = how->passes_off, .reference_kernels = how->reference),
                     &fn))
         fail_msg("%s: %s", string_of(c, "name"), weft_error());
     set_weights(fn, m, c);
@@ -265,21 +266,30 @@ static bool needs_time(const char *name)
     return false;
 }
 
+/* Every case in every way to run that this CPU has. */
 static void check_all(bool time_known)
 {
     json_t *file = read_golden("recurrent");
     const json_t *cases = json_object_get(file, "cases");
-    weft_ctx *ctx = NULL;
 
-    OK(weft_ctx_new(NULL, &ctx));
     assert_true(json_array_size(cases) > 80);
-    for (size_t i = 0; i < json_array_size(cases); i++) {
-        const json_t *c = json_array_get(cases, i);
+    for (int k = 0; k < N_VARIANTS; k++) {
+        weft_ctx *ctx = NULL;
 
-        if (time_known || !needs_time(string_of(c, "name")))
-            check_case(ctx, c, time_known);
+        if (variants[k].simd > weft_simd_best())
+            continue;
+        print_message("%s\n", variants[k].name);
+        OK(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 2, .simd = variants[k].simd,
+                                  .kernels = variants[k].kernels),
+                        &ctx));
+        for (size_t i = 0; i < json_array_size(cases); i++) {
+            const json_t *c = json_array_get(cases, i);
+
+            if (time_known || !needs_time(string_of(c, "name")))
+                check_case(ctx, c, time_known, &variants[k]);
+        }
+        weft_ctx_free(ctx);
     }
-    weft_ctx_free(ctx);
     json_decref(file);
 }
 
