@@ -1,8 +1,9 @@
-/* checkpoint.c - what does a checkpoint cost? The stall of the caller (the snapshot) and the time until the checkpoint is
- * written, synced, read back and in place, the CPU time of both, beside one memcpy of the same bytes and one plain write with fsync, and one pass of the checksum. One
- * JSON line, medians of nine.
+/* checkpoint.c - what does a checkpoint cost? The stall of the caller (the snapshot) and the
+ * time until the checkpoint is written, synced, read back and in place, the CPU time of both,
+ * beside one memcpy of the same bytes and one plain write with fsync, and one pass of the
+ * checksum. One JSON line, medians of nine.
  *
- *   bench/checkpoint [FOLDER] [MB] [THREADS]     a new folder below FOLDER is used and removed; default: . 100 2 */
+ *   bench/checkpoint [FOLDER] [MB] [THREADS]     default: . 100 2; uses a new folder below FOLDER */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <ftw.h>

@@ -1,15 +1,16 @@
 /* weft/ckpt.h - safetensors files and checkpoints.
  *
- * A checkpoint is a folder DIR/ckpt-000001234 with safetensors shards, plain files ("blobs": the position in
- * the data, the graph) and manifest.json, which holds the step, metrics and a checksum of every tensor and
- * file. It comes into being by one rename of a folder that was written, synced and read back before: it is
- * there whole, or not at all. docs/formats/checkpoint.md is the specification.
+ * A checkpoint is a folder DIR/ckpt-000001234 with safetensors shards, plain files ("blobs": the
+ * position in the data, the graph) and manifest.json, which holds the step, metrics and a
+ * checksum of every tensor and file. It comes into being by one rename of a folder that was
+ * written, synced and read back before: it is there whole, or not at all.
+ * docs/formats/checkpoint.md is the specification.
  *
  *   weft_ckpt_writer *w;
  *   weft_ckpt *c;
- *   st = weft_ckpt_open_latest(ctx, "run/ckpt", &c);     resume; WEFT_ENOENT: nothing there, a first start
+ *   st = weft_ckpt_open_latest(ctx, "run/ckpt", &c);     resume; WEFT_ENOENT: a first start
  *   if (!st) ... weft_ckpt_info(c)->step, weft_ckpt_load(c, name, &tensor), weft_ckpt_blob_read ...
- *   st = weft_ckpt_writer_new(ctx, "run/ckpt", WEFT_OPTS(weft_ckpt_writer_opts, .keep_last = 3), &w);
+ *   st = weft_ckpt_writer_new(ctx, "run/ckpt", NULL, &w);
  *   st = weft_ckpt_save(w, WEFT_OPTS(weft_ckpt_data, .step = 100, .n_tensors = n, .tensors = t));
  *   st = weft_ckpt_writer_close(w); */
 #ifndef WEFT_CKPT_H
@@ -23,9 +24,10 @@ extern "C" {
 
 /* ---- safetensors ----------------------------------------------------------------------------- */
 
-/* An open file. Opening reads and checks the header: sizes, holes, overlaps, duplicate names, UTF-8, limits;
- * whatever is wrong is WEFT_EPARSE with a text that names it. Data is read when it is asked for, so that a file that
- * is cut while open gives a status, never a signal. One thread at a time. */
+/* An open file. Opening reads and checks the header: sizes, holes, overlaps, duplicate names,
+ * UTF-8, limits; whatever is wrong is WEFT_EPARSE with a text that names it. Data is read when
+ * it is asked for, so that a file that is cut while open gives a status, never a signal. One
+ * thread at a time. */
 typedef struct weft_st weft_st;
 
 WEFT_API weft_status weft_st_open(weft_ctx *ctx, const char *path, weft_st **out);
@@ -33,8 +35,9 @@ WEFT_API void weft_st_close(weft_st *st);
 WEFT_API int64_t weft_st_n(const weft_st *st);
 /* The index of a tensor, or -1. */
 WEFT_API int64_t weft_st_find(const weft_st *st, const char *name);
-/* Name, dtype and shape; type->data is NULL. WEFT_ENOSUP where the file is sound and the dtype is none of
- * weft's (U16, F8_E4M3, …) or the rank is over WEFT_MAX_RANK; *name is set even then. `name` may be NULL. */
+/* Name, dtype and shape; type->data is NULL. WEFT_ENOSUP where the file is sound and the dtype
+ * is none of weft's (U16, F8_E4M3, …) or the rank is over WEFT_MAX_RANK; *name is set even then.
+ * `name` may be NULL. */
 WEFT_API weft_status weft_st_type(const weft_st *st, int64_t i, const char **name,
                                   weft_tensor *type);
 /* The same with its data, read at the first call and kept until close: a view. */
@@ -47,8 +50,9 @@ WEFT_API int64_t weft_st_n_metadata(const weft_st *st);
 WEFT_API weft_status weft_st_metadata_at(const weft_st *st, int64_t i, const char **key,
                                          const char **value);
 
-/* Writes a file and puts it in place atomically: temporary beside it, sync, rename, sync of the folder. Data goes
- * straight from the tensors to the file. Names are UTF-8 and differ; "__metadata__" is not one. */
+/* Writes a file and puts it in place atomically: temporary beside it, sync, rename, sync of the
+ * folder. Data goes straight from the tensors to the file. Names are UTF-8 and differ;
+ * "__metadata__" is not one. */
 WEFT_API weft_status weft_st_write(weft_ctx *ctx, const char *path, int64_t n,
                                    const char *const *names, const weft_tensor *tensors,
                                    int64_t n_meta, const char *const *keys,
@@ -62,7 +66,8 @@ typedef struct weft_ckpt_tensor {
     weft_tensor tensor;
 } weft_ckpt_tensor;
 
-/* A plain file of its own. The name is the file's: letters, digits, '.', '_' and '-', a letter or digit first. */
+/* A plain file of its own. The name is the file's: letters, digits, '.', '_' and '-', a letter
+ * or digit first. */
 typedef struct weft_ckpt_blob {
     const char *name;
     const void *data;
@@ -82,8 +87,8 @@ typedef struct weft_ckpt_pair {
     const char *key, *value;
 } weft_ckpt_pair;
 
-/* What is saved, and what an open checkpoint tells of itself (where the data pointers of tensors and blobs
- * are NULL). The order of tensors is kept. */
+/* What is saved, and what an open checkpoint tells of itself (where the data pointers of tensors
+ * and blobs are NULL). The order of tensors is kept. */
 typedef struct weft_ckpt_data {
     size_t size;
     int64_t step, epoch;
@@ -107,9 +112,10 @@ typedef struct weft_ckpt weft_ckpt;
 
 /* One checkpoint folder. The manifest is read and checked; the data is checked as it is read. */
 WEFT_API weft_status weft_ckpt_open(weft_ctx *ctx, const char *path, weft_ckpt **out);
-/* The newest checkpoint of a folder of them that verifies whole. Damaged ones are skipped, each with a warning to the
- * context's log that says what is wrong with it. WEFT_ENOENT: there is none. WEFT_EPARSE: there are, and
- * all are damaged. WEFT_ENOSUP: the newest was written by a newer version. Writes nothing. */
+/* The newest checkpoint of a folder of them that verifies whole. Damaged ones are skipped, each
+ * with a warning to the context's log that says what is wrong with it. WEFT_ENOENT: there is
+ * none. WEFT_EPARSE: there are, and all are damaged. WEFT_ENOSUP: the newest was written by a
+ * newer version. Writes nothing. */
 WEFT_API weft_status weft_ckpt_open_latest(weft_ctx *ctx, const char *dir, weft_ckpt **out);
 WEFT_API void weft_ckpt_close(weft_ckpt *c);
 
@@ -123,8 +129,8 @@ WEFT_API weft_status weft_ckpt_where(const weft_ckpt *c, int64_t i, const char *
 
 /* The index of a tensor, or -1. */
 WEFT_API int64_t weft_ckpt_find(const weft_ckpt *c, const char *name);
-/* Reads tensor i into memory of the caller's, whose dtype and shape must be the saved ones (WEFT_EDTYPE,
- * WEFT_ESHAPE). The checksum is compared: on WEFT_EPARSE the memory holds garbage. */
+/* Reads tensor i into memory of the caller's, whose dtype and shape must be the saved ones
+ * (WEFT_EDTYPE, WEFT_ESHAPE). The checksum is compared: on WEFT_EPARSE the memory holds garbage. */
 WEFT_API weft_status weft_ckpt_read(weft_ckpt *c, int64_t i, const weft_tensor *into);
 /* The same by name: WEFT_ENOENT with the nearest name. */
 WEFT_API weft_status weft_ckpt_load(weft_ckpt *c, const char *name, const weft_tensor *into);
@@ -133,7 +139,8 @@ WEFT_API weft_status weft_ckpt_blob_read(weft_ckpt *c, const char *name, char **
 /* The metric of a name: false when there is none. */
 WEFT_API bool weft_ckpt_metric_get(const weft_ckpt *c, const char *name, double *value);
 
-/* Reads everything: sizes and checksums of files and tensors, headers of shards against the manifest. */
+/* Reads everything: sizes and checksums of files and tensors, headers of shards against the
+ * manifest. */
 WEFT_API weft_status weft_ckpt_verify(weft_ckpt *c);
 
 /* ---- which are there, which to keep ---------------------------------------------------------- */
@@ -152,8 +159,8 @@ typedef struct weft_ckpt_list {
     weft_ckpt_entry *entry; /* by step, oldest first */
 } weft_ckpt_list;
 
-/* The checkpoints of a folder by their manifests. monitor: the metric to note, or NULL. A folder that is not there
- * is WEFT_ENOENT; one without checkpoints is an empty list. */
+/* The checkpoints of a folder by their manifests. monitor: the metric to note, or NULL. A folder
+ * that is not there is WEFT_ENOENT; one without checkpoints is an empty list. */
 WEFT_API weft_status weft_ckpt_list_new(weft_ctx *ctx, const char *dir, const char *monitor,
                                         weft_ckpt_list **out);
 WEFT_API void weft_ckpt_list_free(weft_ctx *ctx, weft_ckpt_list *list);
@@ -169,8 +176,9 @@ typedef struct weft_ckpt_policy {
     double keep_hours; /* > 0: the first, and each that is this much later than the last so kept */
 } weft_ckpt_policy;
 
-/* The rule, and nothing but the rule: keep[i] for each of n entries in the order of weft_ckpt_list. Entries with an
- * error are kept and count for nothing; of two of one step the earlier entry goes. NULL: the defaults. */
+/* The rule, and nothing but the rule: keep[i] for each of n entries in the order of
+ * weft_ckpt_list. Entries with an error are kept and count for nothing; of two of one step the
+ * earlier entry goes. NULL: the defaults. */
 WEFT_API weft_status weft_ckpt_retain(const weft_ckpt_policy *policy, int64_t n,
                                       const weft_ckpt_entry *entry, bool *keep);
 
@@ -182,16 +190,16 @@ typedef struct weft_ckpt_prune_opts {
     bool dry_run;          /* say what would be deleted */
 } weft_ckpt_prune_opts;
 
-/* Deletes what the policy does not keep, once the newest that stays has been verified; one that does not
- * verify counts as damaged. *deleted lists what was (or would be) deleted; NULL: not wanted. Refused with
- * WEFT_ESTATE while a writer has the folder. */
+/* Deletes what the policy does not keep, once the newest that stays has been verified; one that
+ * does not verify counts as damaged. *deleted lists what was (or would be) deleted; NULL: not
+ * wanted. Refused with WEFT_ESTATE while a writer has the folder. */
 WEFT_API weft_status weft_ckpt_prune(weft_ctx *ctx, const char *dir,
                                      const weft_ckpt_prune_opts *opts, weft_ckpt_list **deleted);
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Writes checkpoints into a folder with a thread of its own. One writer a folder, of all processes. Calls come from
- * one thread at a time. */
+/* Writes checkpoints into a folder with a thread of its own. One writer a folder, of all
+ * processes. Calls come from one thread at a time. */
 typedef struct weft_ckpt_writer weft_ckpt_writer;
 
 typedef enum weft_ckpt_busy {
@@ -213,16 +221,17 @@ typedef struct weft_ckpt_writer_opts {
     int64_t copy_limit;    /* a larger snapshot is written in the foreground, uncopied; 0: none */
 } weft_ckpt_writer_opts;
 
-/* Makes the folder if need be, takes its lock (WEFT_ESTATE: another writer has it), removes what a killed writer
- * left behind. */
+/* Makes the folder if need be, takes its lock (WEFT_ESTATE: another writer has it), removes what
+ * a killed writer left behind. */
 WEFT_API weft_status weft_ckpt_writer_new(weft_ctx *ctx, const char *dir,
                                           const weft_ckpt_writer_opts *opts,
                                           weft_ckpt_writer **out);
 
-/* Takes a snapshot: everything is copied, and the call returns; the thread writes it, reads it back, puts it in place,
- * then deletes what the policy gives up. What makes no sense (names, shapes) fails here, at once. A write that
- * failed is reported by the next call of this writer, once: as a warning to the log; as a status too by flush and
- * close, and by save with stop_on_error (which takes no snapshot then). Checkpoints already there are not harmed. */
+/* Takes a snapshot: everything is copied, and the call returns; the thread writes it, reads it
+ * back, puts it in place, then deletes what the policy gives up. What makes no sense (names,
+ * shapes) fails here, at once. A write that failed is reported by the next call of this writer,
+ * once: as a warning to the log; as a status too by flush and close, and by save with
+ * stop_on_error (which takes no snapshot then). Checkpoints already there are not harmed. */
 WEFT_API weft_status weft_ckpt_save(weft_ckpt_writer *w, const weft_ckpt_data *data);
 /* Waits until the last snapshot is on disk. */
 WEFT_API weft_status weft_ckpt_writer_flush(weft_ckpt_writer *w);
@@ -258,8 +267,8 @@ typedef struct weft_ckpt_delta {
     int64_t n_diff, count; /* elements that differ, of how many */
 } weft_ckpt_delta;
 
-/* Tensor by tensor: those of a in its order, then those only b has. Freed with weft_ckpt_diff_free. Tensors of equal
- * checksums are not read. */
+/* Tensor by tensor: those of a in its order, then those only b has. Freed with
+ * weft_ckpt_diff_free. Tensors of equal checksums are not read. */
 WEFT_API weft_status weft_ckpt_diff(weft_ckpt *a, weft_ckpt *b, int64_t *n, weft_ckpt_delta **out);
 WEFT_API void weft_ckpt_diff_free(weft_ctx *ctx, weft_ckpt_delta *delta);
 

@@ -41,6 +41,8 @@ uint64_t wf_xxh64(const void *bytes, int64_t n);
 
 /* "dir/name"; WEFT_EINVAL when it does not fit. */
 weft_status wf_ckpt_join(char out[WF_CKPT_PATH], const char *dir, const char *name);
+/* A descriptor for reading, or a negative errno. */
+int wf_ckpt_open_file(weft_ctx *ctx, const char *path);
 /* Read n bytes at an offset; an early end is an error. */
 weft_status wf_ckpt_pread(weft_ctx *ctx, int fd, const char *path, void *to, int64_t n, int64_t at);
 weft_status wf_ckpt_sync_dir(weft_ctx *ctx, const char *dir);
@@ -67,12 +69,14 @@ weft_status wf_out_close(struct wf_out *o, weft_status st);
 /* ---- json.c ---------------------------------------------------------------------------------- */
 
 bool wf_utf8_ok(const char *s);
-/* The text of s as a JSON string, quotes included; what is not UTF-8 makes the buffer fail with WEFT_EINVAL. */
+/* The text of s as a JSON string, quotes included; what is not UTF-8 makes the buffer fail with
+ * WEFT_EINVAL. */
 void wf_json_text(struct wf_buf *b, const char *s);
 /* A number that reads back as itself; NaN and infinities as strings. */
 void wf_json_real(struct wf_buf *b, double v);
 
-/* Strict reading: each returns WEFT_EPARSE with a text that names `key`. Texts are borrowed from the JSON. */
+/* Strict reading: each returns WEFT_EPARSE with a text that names `key`. Texts are borrowed from
+ * the JSON. */
 weft_status wf_json_parse(const char *text, int64_t n, json_t **out);
 weft_status wf_json_int(const json_t *o, const char *key, int64_t lo, int64_t hi, int64_t *out);
 weft_status wf_json_str(const json_t *o, const char *key, const char **out);
@@ -111,8 +115,8 @@ struct wf_mf_file {
     bool shard; /* a safetensors file; else a blob */
 };
 
-/* Everything is in the arena. data.tensors[i] lies in files[place[i].file]; blobs are the files that are no shards, in
- * order. */
+/* Everything is in the arena. data.tensors[i] lies in files[place[i].file]; blobs are the files
+ * that are no shards, in order. */
 struct wf_manifest {
     struct wf_arena mem;
     weft_ckpt_data data;
@@ -160,7 +164,8 @@ weft_status wf_ckpt_write(weft_ctx *ctx, const char *dir, const weft_ckpt_data *
 weft_status wf_ckpt_lock(weft_ctx *ctx, const char *dir, int *fd);
 /* Removes what killed writers left. The caller has the lock. */
 weft_status wf_ckpt_sweep(weft_ctx *ctx, const char *dir);
-/* weft_ckpt_prune for one who has the lock. verified: a path that needs no reading any more, or NULL. */
+/* weft_ckpt_prune for one who has the lock. verified: a path that needs no reading any more, or
+ * NULL. */
 weft_status wf_ckpt_prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *o,
                           const char *verified, weft_ckpt_list **deleted);
 

@@ -1,5 +1,5 @@
-/* file.c - files and folders of checkpoints, all through the file seam.
- * What is written is hashed on the way, synced before it is closed, and a folder is synced after its entries. */
+/* file.c - files and folders of checkpoints, all through the file seam. What is written is
+ * hashed on the way, synced before it is closed, and a folder is synced after its entries. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +15,12 @@ weft_status wf_ckpt_join(char out[WF_CKPT_PATH], const char *dir, const char *na
     if (snprintf(out, WF_CKPT_PATH, "%s%s%s", dir, slash ? "" : "/", name) >= WF_CKPT_PATH)
         return wf_err(WEFT_EINVAL, "path too long: %.80s…", dir);
     return WEFT_OK;
+}
+
+int wf_ckpt_open_file(weft_ctx *ctx, const char *path)
+{
+    /* Not blocking: a pipe in the place of a file must not hold the job. */
+    return ctx->fs->open(ctx->fs->arg, path, O_RDONLY | O_NONBLOCK, 0);
 }
 
 weft_status wf_ckpt_pread(weft_ctx *ctx, int fd, const char *path, void *to, int64_t n, int64_t at)
@@ -149,7 +155,7 @@ weft_status wf_ckpt_remove(weft_ctx *ctx, const char *dir)
         return WEFT_OK;
     if (!rc)
         rc = fs->rmdir(fs->arg, dir);
-    else if (rc == -ENOTDIR)
+    if (rc == -ENOTDIR) /* a file, or a link to a folder */
         rc = fs->unlink(fs->arg, dir);
     return rc ? wf_file_err(rc, dir, "cannot delete") : WEFT_OK;
 }

@@ -1,11 +1,12 @@
-/* json.c - JSON text written into capped buffers, and values read with a complaint that names the key.
- * Reading refuses duplicate keys, bad UTF-8 and NUL characters (jansson does). */
+/* json.c - JSON text written into capped buffers, and values read with a complaint that names
+ * the key. Reading refuses duplicate keys, bad UTF-8 and NUL characters (jansson does). */
 #include <math.h>
 #include <stdio.h>
 
 #include "ckpt/ckpt.h"
 
-/* Bytes of the UTF-8 character at s: 0 when it is none (overlong, a surrogate, beyond U+10FFFF, cut off). */
+/* Bytes of the UTF-8 character at s: 0 when it is none (overlong, a surrogate, beyond U+10FFFF,
+ * cut off). */
 static int utf8_length(const unsigned char *s)
 {
     int n = s[0] < 0x80   ? 1

@@ -1,8 +1,8 @@
 /* manifest.c - manifest.json, written and read.
  *
- * Its last member is the checksum of all text before it, and it holds the checksum of every file: who trusts the manifest
- * can trust the rest. A parsed manifest names only plain files of its own folder, each once; every tensor
- * lies in a shard; names are unique. */
+ * Its last member is the checksum of all text before it, and it holds the checksum of every
+ * file: who trusts the manifest can trust the rest. A parsed manifest names only plain files of
+ * its own folder, each once; every tensor lies in a shard; names are unique. */
 #include <stdio.h>
 
 #include "ckpt/ckpt.h"

@@ -1,7 +1,5 @@
 /* open.c - reading one checkpoint, verifying it, and finding the newest that is sound.
  * Whatever is read is compared with its checksum before it is called read. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 
 #include "ckpt/ckpt.h"
@@ -14,6 +12,38 @@ struct weft_ckpt {
     weft_st *shard; /* the file that was read last, open; NULL: none */
     int64_t shard_file;
 };
+
+/* A file of exactly `want` bytes (-1: any number up to max), with a NUL behind it. What is of
+ * another size is damaged: WEFT_EPARSE, so that ELIMIT is left to memory. */
+static weft_status read_whole(weft_ctx *ctx, const char *path, int64_t want, int64_t max,
+                              char **data, int64_t *n)
+{
+    int fd = wf_ckpt_open_file(ctx, path);
+    int64_t size;
+    char *p = NULL;
+    weft_status st;
+
+    if (fd < 0)
+        return wf_file_err(fd, path, "cannot open");
+    size = ctx->fs->size(ctx->fs->arg, fd);
+    if (size < 0)
+        st = wf_file_err(size, path, "not a plain file");
+    else if (want >= 0 ? size != want : size > max)
+        st = wf_err(WEFT_EPARSE, "%s: has %lld bytes, %s %lld", path, (long long)size,
+                    want >= 0 ? "the manifest says" : "at most are allowed",
+                    (long long)(want >= 0 ? want : max));
+    else
+        st = (p = wf_alloc(ctx, (size_t)size + 1)) ? wf_ckpt_pread(ctx, fd, path, p, size, 0)
+                                                   : wf_err_nomem(ctx, (size_t)size + 1, path);
+    ctx->fs->close(ctx->fs->arg, fd);
+    if (st) {
+        wf_free(ctx, p);
+        return st;
+    }
+    *data = p;
+    *n = size;
+    return WEFT_OK;
+}
 
 weft_status weft_ckpt_open(weft_ctx *ctx, const char *path, weft_ckpt **out)
 {
@@ -29,7 +59,7 @@ weft_status weft_ckpt_open(weft_ctx *ctx, const char *path, weft_ckpt **out)
     wf_map_init(&c->by_name, ctx);
     st = wf_ckpt_join(file, path, WF_CKPT_MANIFEST);
     if (!st)
-        st = wf_file_read(ctx, file, WF_CKPT_MANIFEST_MAX, &text, &n);
+        st = read_whole(ctx, file, -1, WF_CKPT_MANIFEST_MAX, &text, &n);
     if (!st)
         st = wf_err_wrap(wf_manifest_parse(&c->m, text, n), "%s", file);
     wf_free(ctx, text);
@@ -273,10 +303,7 @@ weft_status weft_ckpt_blob_read(weft_ckpt *c, const char *name, char **data, int
             continue;
         st = wf_ckpt_join(path, c->path, name);
         if (!st)
-            st = wf_file_read(c->ctx, path, f->bytes, &p, &bytes);
-        if (st == WEFT_ELIMIT || (!st && bytes != f->bytes))
-            st = wf_err(WEFT_EPARSE, "%s: the manifest says %lld bytes, it has %s", path,
-                        (long long)f->bytes, st ? "more" : "fewer");
+            st = read_whole(c->ctx, path, f->bytes, 0, &p, &bytes);
         if (!st && wf_xxh64(p, bytes) != f->hash)
             st = bad_hash(path, "", wf_xxh64(p, bytes), f->hash);
         if (st) {
@@ -347,7 +374,7 @@ static weft_status verify_blob(weft_ckpt *c, const struct wf_mf_file *f, void *c
 
     if (st)
         return st;
-    fd = fs->open(fs->arg, path, O_RDONLY, 0);
+    fd = wf_ckpt_open_file(c->ctx, path);
     if (fd < 0)
         return wf_file_err(fd, path, "cannot open");
     size = fs->size(fs->arg, fd);

@@ -1,7 +1,8 @@
 /* retain.c - which checkpoints stay, and the deleting of the others.
  *
- * The rule is a pure function of the list. Deleting begins only when the newest that stays has been read back whole;
- * a checkpoint loses its name first (one rename, synced), so that none is ever seen half deleted. */
+ * The rule is a pure function of the list. Deleting begins only when the newest that stays has
+ * been read back whole; a checkpoint loses its name first (one rename, synced), so that none is
+ * ever seen half deleted. */
 #include <math.h>
 #include <stdio.h>
 
@@ -143,7 +144,8 @@ static weft_status delete_all(weft_ctx *ctx, const char *dir, int64_t n, const w
     return st;
 }
 
-/* Marks what does not verify, from the newest on until one does (or all, when asked); 0 when one does. */
+/* Marks what does not verify, from the newest on until one does (or all, when asked); 0 when one
+ * does. */
 static weft_status verify_newest(weft_ctx *ctx, weft_ckpt_list *l, bool all, const char *verified)
 {
     bool sound = false;

@@ -1,14 +1,15 @@
 /* safetensors.c - the reader of safetensors files.
  *
- * Eight bytes of length, a JSON header, the data. Nothing in the file is believed: once open, the tensors cover
- * the data without a hole or an overlap, each as large as its shape says, and names differ.
- * Data is read with pread when it is asked for, not mapped: a file cut by somebody else is then a status. */
-#include <fcntl.h>
+ * Eight bytes of length, a JSON header, the data. Nothing in the file is believed: once open,
+ * the tensors cover the data without a hole or an overlap, each as large as its shape says, and
+ * names differ. Data is read with pread when it is asked for, not mapped: a file cut by somebody
+ * else is then a status. */
 #include <stdlib.h>
 
 #include "ckpt/ckpt.h"
 
-/* Every dtype of the format, so that a file with others than ours can be opened and its other tensors read. */
+/* Every dtype of the format, so that a file with others than ours can be opened and its other
+ * tensors read. */
 static const struct dtype {
     const char *name;
     int bits;
@@ -269,7 +270,6 @@ static weft_status read_header(weft_st *s)
 
 weft_status weft_st_open(weft_ctx *ctx, const char *path, weft_st **out)
 {
-    const struct wf_fs *fs = ctx->fs;
     weft_st *s = wf_alloc(ctx, sizeof *s);
     weft_status st;
 
@@ -284,7 +284,7 @@ weft_status weft_st_open(weft_ctx *ctx, const char *path, weft_st **out)
         st = wf_err_nomem(ctx, strlen(path), path);
         goto out;
     }
-    s->fd = fs->open(fs->arg, path, O_RDONLY, 0);
+    s->fd = wf_ckpt_open_file(ctx, path);
     if (s->fd < 0) {
         st = wf_file_err(s->fd, path, "cannot open");
         goto out;

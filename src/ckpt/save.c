@@ -1,8 +1,9 @@
 /* save.c - one checkpoint, from memory to its folder.
  *
- * Everything is written into DIR/.tmp-NAME, synced and read back; then one rename makes it NAME. So a folder with the
- * name of a checkpoint was whole and right when it came to be, whenever the process was killed. A second checkpoint of
- * a step gets a name of its own (…-2): nothing is ever replaced in place. */
+ * Everything is written into DIR/.tmp-NAME, synced and read back; then one rename makes it NAME.
+ * So a folder with the name of a checkpoint was whole and right when it came to be, whenever the
+ * process was killed. A second checkpoint of a step gets a name of its own (…-2): nothing is
+ * ever replaced in place. */
 #include <stdio.h>
 
 #include "ckpt/ckpt.h"

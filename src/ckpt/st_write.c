@@ -1,6 +1,6 @@
-/* st_write.c - the writer of safetensors files.
- * Tensors stand by falling size of element, then by name, as other writers have it; the header is padded so that
- * the data begins on 64 bytes: every tensor is aligned to its element. Data goes from its own memory to the file. */
+/* st_write.c - the writer of safetensors files. Tensors stand by falling size of element, then
+ * by name, as other writers have it; the header is padded so that the data begins on 64 bytes:
+ * every tensor is aligned to its element. Data goes from its own memory to the file. */
 #include <stdio.h>
 #include <stdlib.h>
 

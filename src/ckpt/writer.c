@@ -1,8 +1,9 @@
 /* writer.c - checkpoints written by a thread while training goes on.
  *
- * A save copies everything into one staging buffer, which is kept and used again, and hands it over; there is one
- * snapshot at a time. The mutex guards `busy`, `quit`, the counters and the pending failure; the snapshot belongs to the
- * caller while `busy` is false and to the thread while it is true. */
+ * A save copies everything into one staging buffer, which is kept and used again, and hands it
+ * over; there is one snapshot at a time. The mutex guards `busy`, `quit`, the counters and the
+ * pending failure; the snapshot belongs to the caller while `busy` is false and to the thread
+ * while it is true. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -42,6 +43,14 @@ struct weft_ckpt_writer {
 
 /* ---- writing one ----------------------------------------------------------------------------- */
 
+/* The only checkpoint of its step: where all are kept there is nothing to look for then. */
+static bool is_first(const char *path)
+{
+    int64_t step, attempt;
+
+    return wf_ckpt_name_parse(strrchr(path, '/') + 1, &step, &attempt) && attempt == 1;
+}
+
 static weft_status write_and_prune(weft_ckpt_writer *w, const weft_ckpt_data *d, int64_t *bytes,
                                    bool *written)
 {
@@ -57,7 +66,7 @@ static weft_status write_and_prune(weft_ckpt_writer *w, const weft_ckpt_data *d,
     weft_status st = wf_ckpt_write(w->ctx, w->dir, d, w->o.shard_bytes, path, bytes);
 
     *written = !st;
-    if (st)
+    if (st || (w->o.keep_last == WEFT_CKPT_ALL && is_first(path)))
         return st;
     return wf_err_wrap(wf_ckpt_prune(w->ctx, w->dir, &prune, path, NULL),
                        "checkpoint of step %lld is written, but old ones cannot be deleted",
@@ -234,7 +243,8 @@ static weft_status copy_lists(weft_ckpt_writer *w, const weft_ckpt_data *d,
     return WEFT_OK;
 }
 
-/* Copies all of d into the writer. ELIMIT: over the limit of copies; the caller writes it uncopied. */
+/* Copies all of d into the writer. ELIMIT: over the limit of copies; the caller writes it
+ * uncopied. */
 static weft_status take_snapshot(weft_ckpt_writer *w, const weft_ckpt_data *d)
 {
     struct piece *piece;
@@ -359,7 +369,8 @@ static void wait_idle(weft_ckpt_writer *w)
         pthread_cond_wait(&w->changed, &w->mutex);
 }
 
-/* What failed since the last report: logged, and returned with its text. Called without the mutex. */
+/* What failed since the last report: logged, and returned with its text. Called without the
+ * mutex. */
 static weft_status report(weft_ckpt_writer *w)
 {
     char why[sizeof w->why];
@@ -377,7 +388,8 @@ static weft_status report(weft_ckpt_writer *w)
     return st;
 }
 
-/* Out of memory for a copy, or over its limit, is no reason to lose a checkpoint: it is written at once. */
+/* Out of memory for a copy, or over its limit, is no reason to lose a checkpoint: it is written
+ * at once. */
 static weft_status save_idle(weft_ckpt_writer *w, const weft_ckpt_data *d)
 {
     weft_status st = WEFT_OK;

@@ -1,4 +1,4 @@
-/* ckpt.c - weft ckpt ls, show, verify, diff, prune: looking at checkpoints, and clearing them up. */
+/* ckpt.c - weft ckpt ls, show, verify, diff, prune: looking at checkpoints, clearing them up. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <time.h>
@@ -519,6 +519,18 @@ static int parse_hours(const char *text, double *out)
     return EXIT_DONE;
 }
 
+static void print_deleted(const weft_ckpt_list *gone, const weft_ckpt_prune_opts *o, bool json)
+{
+    if (json) {
+        print_list_json(gone, o->monitor);
+        return;
+    }
+    for (int64_t i = 0; i < gone->n; i++)
+        printf("%s %s\n", o->dry_run ? "would delete" : "deleted", gone->entry[i].path);
+    if (!gone->n)
+        printf("nothing to delete\n");
+}
+
 static int run_prune(int argc, char **argv)
 {
     weft_ckpt_prune_opts o = {.size = sizeof o};
@@ -560,16 +572,10 @@ static int run_prune(int argc, char **argv)
     if (rc)
         return rc;
     st = weft_ckpt_prune(ctx, argv[0], &o, &gone);
-    if (st) {
+    if (st)
         rc = fail_status(st, "");
-    } else if (json) {
-        print_list_json(gone, o.monitor);
-    } else {
-        for (int64_t i = 0; i < gone->n; i++)
-            printf("%s %s\n", o.dry_run ? "would delete" : "deleted", gone->entry[i].path);
-        if (!gone->n)
-            printf("nothing to delete\n");
-    }
+    else
+        print_deleted(gone, &o, json);
     weft_ckpt_list_free(ctx, gone);
     weft_ctx_free(ctx);
     return rc;

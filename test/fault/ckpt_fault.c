@@ -1,8 +1,8 @@
 /* ckpt_fault.c - a checkpoint is being saved, and at every file call in turn something happens.
  *
- * The call fails; the disk is full from there on; the process is killed; the power goes, and with it what was not
- * synced. Each time, for every call: the checkpoint before is whole, the new one is whole or not to be seen, nothing is
- * leaked, and the next save works. */
+ * The call fails; the disk is full from there on; the process is killed; the power goes, and
+ * with it what was not synced. Each time, for every call: the checkpoint before is whole, the
+ * new one is whole or not to be seen, nothing is leaked, and the next save works. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,8 @@
 #include "../support/faultfs.h"
 #include "ckpt/ckpt.h"
 
-/* The disk on which things happen, and one on which nothing does, but which need not sync either. */
+/* The disk on which things happen, and one on which nothing does, but which need not sync
+ * either. */
 static struct faultfs disk, calm;
 
 /* One life of a writer: steps first..last are saved. keep_last 2: the third deletes the first. */
@@ -120,7 +121,8 @@ static void start(char dir[64])
     faultfs_init(&disk);
 }
 
-/* After whatever happened the directory works again: step 4 can be saved, and leaves nothing behind. */
+/* After whatever happened the directory works again: step 4 can be saved, and leaves nothing
+ * behind. */
 static void goes_on(const char *dir, const char *what, int64_t at)
 {
     weft_ctx *ctx = new_ctx(NULL, false);

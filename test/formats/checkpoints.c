@@ -1,6 +1,6 @@
 /* checkpoints.c - weft's side of the safetensors checks.
  *   checkpoints write FOLDER   a checkpoint of step 7, in shards, every dtype
- *   checkpoints read FILE      a safetensors file as JSON: a line a tensor, then one of its metadata
+ *   checkpoints read FILE      a safetensors file as JSON lines: its tensors, then its metadata
  * Byte k of a tensor is (11 k + its number) mod 256, of a bool (k + its number) mod 2. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* safetensors.c - the reader of safetensors files, on anything. What opens can be read whole, covers its data exactly, and is
- * written and read back as itself. */
+/* safetensors.c - the reader of safetensors files, on anything. What opens can be read whole,
+ * covers its data exactly, and is written and read back as itself. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

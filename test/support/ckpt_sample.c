@@ -1,4 +1,5 @@
-/* ckpt_sample.c - a small checkpoint with everything in it, as a pure function of its step, for tests. */
+/* ckpt_sample.c - a small checkpoint with everything in it, as a pure function of its step, for
+ * tests. */
 #define _GNU_SOURCE
 #include "ckpt_sample.h"
 

@@ -1,4 +1,5 @@
-/* ckpt_sample.h - a small checkpoint with everything in it, as a pure function of its step, for tests. */
+/* ckpt_sample.h - a small checkpoint with everything in it, as a pure function of its step, for
+ * tests. */
 #ifndef WEFT_TEST_CKPT_SAMPLE_H
 #define WEFT_TEST_CKPT_SAMPLE_H
 

@@ -1,4 +1,5 @@
-/* faultfs.c - a file seam for tests: counts calls, fails or kills at the n-th, and loses what was not synced. */
+/* faultfs.c - a file seam for tests: counts calls, fails or kills at the n-th, and loses what
+ * was not synced. */
 #define _GNU_SOURCE
 #include "faultfs.h"
 

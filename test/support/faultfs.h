@@ -1,8 +1,10 @@
-/* faultfs.h - a file seam for tests: counts calls, fails or kills at the n-th, and loses what was not synced.
+/* faultfs.h - a file seam for tests: counts calls, fails or kills at the n-th, and loses what
+ * was not synced.
  *
- * A kill ends the process with _exit(FAULTFS_KILLED) before the call is carried out. With `lose` it first takes away what a
- * power cut may take: data of files that were not synced is cut in half, entries of folders that were not
- * synced vanish, renames in them are undone. One thread at a time. */
+ * A kill ends the process with _exit(FAULTFS_KILLED) before the call is carried out. With `lose`
+ * it first takes away what a power cut may take: data of files that were not synced is cut in
+ * half, entries of folders that were not synced vanish, renames in them are undone. One thread
+ * at a time. */
 #ifndef WEFT_TEST_FAULTFS_H
 #define WEFT_TEST_FAULTFS_H
 

@@ -1,4 +1,6 @@
-/* ckpt_test.c - checkpoints: what is saved comes back bit for bit; what is damaged is found, named and skipped. */
+/* ckpt_test.c - checkpoints: what is saved comes back bit for bit; what is damaged is found,
+ * named and skipped. */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../../support/ckpt_sample.h"
@@ -314,6 +317,53 @@ static void reading_finds_damage_that_came_after_opening(void **state)
     file_put(path, "weft", 4);
     assert_int_equal(weft_ckpt_blob_read(c, WEFT_CKPT_GRAPH, &blob, NULL), WEFT_EPARSE);
     weft_ckpt_close(c);
+}
+
+/* A pipe must not hold the job, a folder not confuse it, and a manifest larger than any is
+ * damage, not lack of memory. */
+static void a_pipe_a_folder_or_a_monster_in_the_place_of_a_file_falls_back(void **state)
+{
+    struct room *r = *state;
+
+    two_checkpoints(r);
+    for (int f = 0; f < WF_COUNT(files); f++) {
+        char path[256], *bytes;
+        int64_t n;
+
+        snprintf(path, sizeof path, "%s/ckpt-000000002/%s", r->dir, files[f]);
+        bytes = file_get(path, &n);
+        assert_int_equal(remove(path), 0);
+        assert_int_equal(mkfifo(path, 0666), 0);
+        falls_back(r, "a pipe", files[f]);
+        assert_int_equal(remove(path), 0);
+        assert_int_equal(mkdir(path, 0777), 0);
+        falls_back(r, "a folder", files[f]);
+        assert_int_equal(remove(path), 0);
+        file_put(path, bytes, n);
+        assert_int_equal(truncate(path, WF_CKPT_MANIFEST_MAX + 1), 0); /* takes no room */
+        falls_back(r, "a monster", files[f]);
+        file_put(path, bytes, n);
+        free(bytes);
+        latest_is(r, 2);
+    }
+}
+
+/* Moved to another disk, with a link left behind: it is read, and goes with its turn. */
+static void a_checkpoint_behind_a_link_is_one(void **state)
+{
+    struct room *r = *state;
+    char path[256], moved[256], target[64];
+
+    two_checkpoints(r);
+    snprintf(path, sizeof path, "%s/ckpt-000000002", r->dir);
+    snprintf(moved, sizeof moved, "%s/elsewhere", r->dir);
+    snprintf(target, sizeof target, "elsewhere");
+    assert_int_equal(rename(path, moved), 0);
+    assert_int_equal(symlink(target, path), 0);
+    latest_is(r, 2);
+    save(r, 3, WEFT_OPTS(weft_ckpt_writer_opts, .keep_last = 1));
+    assert_int_equal(access(path, F_OK), -1);
+    latest_is(r, 3);
 }
 
 /* Two sound files in each other's place: every checksum of a tensor fits, the whole does not. */
@@ -636,6 +686,8 @@ int main(void)
         IN_ROOM(any_flipped_bit_falls_back_to_the_last_good_one),
         IN_ROOM(any_cut_or_grown_or_missing_file_falls_back),
         IN_ROOM(reading_finds_damage_that_came_after_opening),
+        IN_ROOM(a_pipe_a_folder_or_a_monster_in_the_place_of_a_file_falls_back),
+        IN_ROOM(a_checkpoint_behind_a_link_is_one),
         IN_ROOM(shards_in_each_others_place_are_found),
         IN_ROOM(all_damaged_is_an_error_and_no_fresh_start),
         IN_ROOM(a_newer_version_is_said_and_not_skipped),

@@ -1,5 +1,5 @@
-/* command_test.c - weft ckpt as a user meets it: tables, JSON that parses, exit codes, damage, pruning.
- * The command is $WEFT; %d in an argument list is the folder of the checkpoints. */
+/* command_test.c - weft ckpt as a user meets it: tables, JSON that parses, exit codes, damage,
+ * pruning. The command is $WEFT; %d in an argument list is the folder of the checkpoints. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* manifest_test.c - manifests: written and read back alike; every edit that breaks a promise is refused and named. */
+/* manifest_test.c - manifests: written and read back alike; every edit that breaks a promise is
+ * refused and named. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* safetensors_test.c - files that are right are read, files that are wrong are refused with a reason, and what is written
- * is laid out as the format says. */
+/* safetensors_test.c - files that are right are read, files that are wrong are refused with a
+ * reason, and what is written is laid out as the format says. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,7 +45,8 @@ static int close_room(void **state)
     return 0;
 }
 
-/* A file of this header (its length in front, which may be given) and n bytes 0, 1, 2, … of data. */
+/* A file of this header (its length in front, which may be given) and n bytes 0, 1, 2, … of
+ * data. */
 static void put_file(const struct room *r, const char *header, uint64_t length, int64_t n)
 {
     int64_t h = (int64_t)strlen(header);
@@ -159,7 +160,8 @@ static void lengths_of_the_header_are_not_believed(void **state)
     assert_int_equal(weft_st_open(r->ctx, "no such file", &s), WEFT_ENOENT);
 }
 
-/* A header of 100 000 000 bytes and more is refused before it is read; one as deep as a well, too. */
+/* A header of 100 000 000 bytes and more is refused before it is read; one as deep as a well,
+ * too. */
 static void nesting_has_a_limit(void **state)
 {
     struct room *r = *state;

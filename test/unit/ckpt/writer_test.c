@@ -1,5 +1,5 @@
-/* writer_test.c - the thread that writes while training goes on: snapshots are copies, one at a time, failures are
- * told once, counters count. The seam lets a test hold the disk still. */
+/* writer_test.c - the thread that writes while training goes on: snapshots are copies, one at a
+ * time, failures are told once, counters count. The seam lets a test hold the disk still. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -384,7 +384,8 @@ static void the_copy_is_made_once_and_used_again(void **state)
     assert_int_equal(weft_ckpt_writer_close(w), 0);
 }
 
-/* Larger than the copies may be, and out of memory: the checkpoint is written all the same, in the foreground. */
+/* Larger than the copies may be, and out of memory: the checkpoint is written all the same, in
+ * the foreground. */
 static void without_room_for_a_copy_it_is_written_at_once(void **state)
 {
     struct room *r = *state;

@@ -33,7 +33,8 @@ static void known_texts_have_known_sums(void **state)
         assert_true(wf_xxh64(rows[i].text, (int64_t)strlen(rows[i].text)) == rows[i].sum);
 }
 
-/* The sums were made by the reference implementation (Python's xxhash): all branches of tail and stripe. */
+/* The sums were made by the reference implementation (Python's xxhash): all branches of tail and
+ * stripe. */
 static void lengths_around_the_stripe(void **state)
 {
     static const struct {
