@@ -179,8 +179,8 @@ typedef struct weft_pad_column {
     const char *column;
     double value;     /* what fills it up; 0 unless given */
     const char *text; /* for text; NULL: empty */
-    int64_t length
-        [WEFT_MAX_RANK]; /* sizes to fill up to; 0: the largest of the batch. A larger element is an error */
+    /* Sizes to fill up to; 0: the largest of the batch. A larger element is an error. */
+    int64_t length[WEFT_MAX_RANK];
 } weft_pad_column;
 typedef struct weft_padded_batch_opts {
     size_t size;
@@ -191,13 +191,14 @@ typedef struct weft_padded_batch_opts {
 } weft_padded_batch_opts;
 WEFT_API weft_ds weft_ds_padded_batch(weft_data *d, weft_ds s, int64_t n,
                                       const weft_padded_batch_opts *opts);
-/* Padded batches of elements of like length: bucket b takes lengths from bounds[b - 1] to below bounds[b] (ascending), and gives
- * batches of batch_sizes[b] (n_bounds + 1 of them). A length is the first size of the column; an integer scalar's
- * value; the bytes of a text. */
+/* Padded batches of elements of like length: bucket b takes lengths from bounds[b - 1] to below
+ * bounds[b] (ascending), and gives batches of batch_sizes[b] (n_bounds + 1 of them). A length is
+ * the first size of the column; an integer scalar's value; the bytes of a text. */
 WEFT_API weft_ds weft_ds_bucket_by_length(weft_data *d, weft_ds s, const char *column, int n_bounds,
                                           const int64_t *bounds, const int64_t *batch_sizes,
                                           const weft_padded_batch_opts *opts);
-/* Rows of batches as elements again. Every column has a first axis, of the same size in one batch. */
+/* Rows of batches as elements again. Every column has a first axis, of the same size in one
+ * batch. */
 WEFT_API weft_ds weft_ds_unbatch(weft_data *d, weft_ds s);
 
 typedef struct weft_window_opts {
@@ -206,11 +207,12 @@ typedef struct weft_window_opts {
     int64_t stride; /* between elements of a window; 0: 1 */
     bool drop_remainder; /* leave out windows that would be short; else those at the end are */
 } weft_window_opts;
-/* Stacks of n neighbouring elements, which may overlap: window k has elements k * shift + j * stride. */
+/* Stacks of n neighbouring elements, which may overlap: window k has elements k * shift + j *
+ * stride. */
 WEFT_API weft_ds weft_ds_window(weft_data *d, weft_ds s, int64_t n, const weft_window_opts *opts);
 
-/* Makes the dataset of an element, in the fresh pipeline d, which weft frees when it has been read. Called by one thread
- * at a time, in order; the same element must give the same dataset. */
+/* Makes the dataset of an element, in the fresh pipeline d, which weft frees when it has been
+ * read. Called by one thread at a time, in order; the same element must give the same dataset. */
 typedef weft_status weft_inner_fn(void *arg, const weft_sample *element, weft_data *d,
                                   weft_ds *out);
 typedef struct weft_interleave_opts {
@@ -218,15 +220,17 @@ typedef struct weft_interleave_opts {
     int64_t cycle_length; /* datasets open at a time; 0: 4 */
     int64_t block_length; /* elements of one before the next has its turn; 0: 1 */
 } weft_interleave_opts;
-/* The elements of the datasets that fn makes of each element; `columns` are theirs. The order is fixed: turns go round the open
- * datasets, and one that ends is replaced by that of the next element. Samples are numbered as they come. */
+/* The elements of the datasets that fn makes of each element; `columns` are theirs. The order is
+ * fixed: turns go round the open datasets, and one that ends is replaced by that of the next
+ * element. Samples are numbered as they come. */
 WEFT_API weft_ds weft_ds_interleave(weft_data *d, weft_ds s, int n_columns,
                                     const weft_column *columns, weft_inner_fn *fn, void *arg,
                                     const weft_interleave_opts *opts);
 /* Likewise, one dataset after the other. */
 WEFT_API weft_ds weft_ds_flat_map(weft_data *d, weft_ds s, int n_columns,
                                   const weft_column *columns, weft_inner_fn *fn, void *arg);
-/* Turns of block_length (0: 1) elements round n datasets with the same columns, until all have ended. */
+/* Turns of block_length (0: 1) elements round n datasets with the same columns, until all have
+ * ended. */
 WEFT_API weft_ds weft_ds_interleave_n(weft_data *d, int n, const weft_ds *s, int64_t block_length);
 
 typedef struct weft_sample_from_opts {
@@ -234,8 +238,8 @@ typedef struct weft_sample_from_opts {
     uint64_t seed;
     bool stop_at_first_end; /* end with the first dataset that has no more; else with the last */
 } weft_sample_from_opts;
-/* Each element comes from dataset i with probability weights[i] / sum (NULL: all equal); one that has ended takes part no
- * more. */
+/* Each element comes from dataset i with probability weights[i] / sum (NULL: all equal); one
+ * that has ended takes part no more. */
 WEFT_API weft_ds weft_ds_sample_from(weft_data *d, int n, const weft_ds *s, const double *weights,
                                      const weft_sample_from_opts *opts);
 
@@ -243,18 +247,20 @@ typedef struct weft_sample_opts {
     size_t size;
     uint64_t seed;
     bool replacement; /* an element may come several times */
-    const double *
-        weights; /* with replacement: how often each element comes, one for each; copied. NULL: all equally */
+    /* With replacement: how often each element comes, one for each; copied. NULL: all equally. */
+    const double *weights;
     bool same_each_epoch;
 } weft_sample_opts;
-/* n elements drawn from an addressable dataset: each at most once, or with replacement. Addressable; what element i is depends
- * on seed, epoch and i alone. */
+/* n elements drawn from an addressable dataset: each at most once, or with replacement.
+ * Addressable; what element i is depends on seed, epoch and i alone. */
 WEFT_API weft_ds weft_ds_sample(weft_data *d, weft_ds s, int64_t n, const weft_sample_opts *opts);
 
-/* Keeps elements as they were made the first time, for later epochs and iterators of this pipeline: what stands before the
- * cache is run as for epoch 0, once. */
+/* Keeps elements as they were made the first time, for later epochs and iterators of this
+ * pipeline: what stands before the cache is run as for epoch 0, once. */
 typedef enum weft_cache_in {
-    WEFT_CACHE_AUTO, /* memory if all fits half the iterator's memory, else the file if there is a path, else nothing */
+    /* Memory if all fits half the iterator's memory, else the file if there is a path, else
+     * nothing is kept. */
+    WEFT_CACHE_AUTO,
     WEFT_CACHE_MEMORY, /* WEFT_ELIMIT when it does not fit the iterator's memory */
     WEFT_CACHE_FILE
 } weft_cache_in;
@@ -267,12 +273,13 @@ WEFT_API weft_ds weft_ds_cache(weft_data *d, weft_ds s, const weft_cache_opts *o
 
 typedef struct weft_snapshot_opts {
     size_t size;
-    const char *
-        key; /* told apart from snapshots with another key: name the version of your callbacks and files here */
+    /* Another key is another snapshot: name the version of your callbacks and files here. */
+    const char *key;
 } weft_snapshot_opts;
-/* Likewise in a file that stays and that later processes read instead of running what stands before it, as long as the
- * pipeline's text (weft_ds_text) and the key are the same. It appears under its name when it is complete. One that is damaged
- * or belongs to another pipeline is reported in the log and made anew. */
+/* Likewise in a file that stays and that later processes read instead of running what stands
+ * before it, as long as the pipeline's text (weft_ds_text) and the key are the same. It appears
+ * under its name when it is complete. One that is damaged or belongs to another pipeline is
+ * reported in the log and made anew. */
 WEFT_API weft_ds weft_ds_snapshot(weft_data *d, weft_ds s, const char *path,
                                   const weft_snapshot_opts *opts);
 

@@ -1,7 +1,8 @@
-/* weft/data_feature.h - from raw columns to what a model takes: numbers in range, categories as ids, statistics.
+/* weft/data_feature.h - from raw columns to what a model takes: numbers in range, categories as
+ * ids, statistics.
  *
- * Each takes columns by name (with commas) and puts the results in their places. All work on elements of any shape, before or after
- * batching, and change no order. */
+ * Each takes columns by name (with commas) and puts the results in their places. All work on
+ * elements of any shape, before or after batching, and change no order. */
 #ifndef WEFT_DATA_FEATURE_H
 #define WEFT_DATA_FEATURE_H
 
@@ -11,14 +12,15 @@
 extern "C" {
 #endif
 
-/* Columns (with commas) become x * scale + offset in this dtype. f64 is computed in f64, every other in f32: one
- * multiplication, and one addition where offset is not 0, each rounded. Integers are cut off toward zero and clipped; with
- * scale 1 and offset 0 they are converted exactly. Images to [0, 1]: weft_ds_rescale(d, s, "image", 1.0 / 255, 0, WEFT_F32). */
+/* Columns (with commas) become x * scale + offset in this dtype. f64 is computed in f64, every
+ * other in f32: one multiplication, and one addition where offset is not 0, each rounded.
+ * Integers are cut off toward zero and clipped; with scale 1 and offset 0 they are converted
+ * exactly. Images to [0, 1]: weft_ds_rescale(d, s, "image", 1.0 / 255, 0, WEFT_F32). */
 WEFT_API weft_ds weft_ds_rescale(weft_data *d, weft_ds s, const char *columns, double scale,
                                  double offset, weft_dtype dtype);
 
-/* Numbers in another dtype: to integers cut off toward zero and clipped, exact between integers. Text is read as a number; what is
- * none is an error that names the sample. */
+/* Numbers in another dtype: to integers cut off toward zero and clipped, exact between integers.
+ * Text is read as a number; what is none is an error that names the sample. */
 WEFT_API weft_ds weft_ds_cast(weft_data *d, weft_ds s, const char *columns, weft_dtype dtype);
 /* min(max(x, low), high), in the column's dtype; NaN stays. */
 WEFT_API weft_ds weft_ds_clip(weft_data *d, weft_ds s, const char *columns, double low,
@@ -30,9 +32,10 @@ WEFT_API weft_ds weft_ds_fill(weft_data *d, weft_ds s, const char *columns, doub
 /* How many boundaries (ascending) are not above x, as i64: 0 to n. NaN gives 0. */
 WEFT_API weft_ds weft_ds_bucketize(weft_data *d, weft_ds s, const char *columns, int n,
                                    const double *boundaries);
-/* A bucket 0 to n - 1 as i64, for text and integers. The hash h is FNV-1a of 64 bits over the bytes (of an integer: the eight bytes of its
- * i64, lowest first), its offset basis xor seed * 0x9e3779b97f4a7c15, followed by h ^= h >> 32, h *= 0xd6e8feb86659fd93,
- * h ^= h >> 32; the bucket is h mod n. It will not change. */
+/* A bucket 0 to n - 1 as i64, for text and integers. The hash h is FNV-1a of 64 bits over the
+ * bytes (of an integer: the eight bytes of its i64, lowest first), its offset basis xor seed *
+ * 0x9e3779b97f4a7c15, followed by h ^= h >> 32, h *= 0xd6e8feb86659fd93, h ^= h >> 32; the
+ * bucket is h mod n. It will not change. */
 WEFT_API weft_ds weft_ds_hash(weft_data *d, weft_ds s, const char *columns, int64_t n,
                               uint64_t seed);
 
@@ -66,8 +69,8 @@ typedef struct weft_vocab_opts {
     int threads;       /* as in weft_iter_opts */
     int64_t memory;    /* likewise */
 } weft_vocab_opts;
-/* The words of a text or integer column, counted in one pass over s: the most frequent first, equally frequent ones by their
- * bytes. The result does not depend on order or threads. */
+/* The words of a text or integer column, counted in one pass over s: the most frequent first,
+ * equally frequent ones by their bytes. The result does not depend on order or threads. */
 WEFT_API weft_status weft_vocab_count(weft_data *d, weft_ds s, const char *column,
                                       const weft_vocab_opts *opts, weft_vocab **out);
 WEFT_API void weft_vocab_free(weft_vocab *v); /* after the pipelines that look words up in it */
@@ -77,19 +80,19 @@ WEFT_API int64_t weft_vocab_find(const weft_vocab *v, const char *word, int64_t 
 
 typedef struct weft_lookup_opts {
     size_t size;
-    int64_t
-        n_unknown; /* buckets of words that are not in it, by hash as weft_ds_hash with seed 0; 0: one. WEFT_ZERO: such
-                          a word is an error */
+    /* Buckets of words that are not in it, by hash as weft_ds_hash with seed 0; 0: one. WEFT_ZERO:
+     * such a word is an error. */
+    int64_t n_unknown;
 } weft_lookup_opts;
-/* Ids of words as i64: 0 to n_unknown - 1 for unknown words, n_unknown + number for the others. Integers are looked up as decimal
- * text. v is borrowed. */
+/* Ids of words as i64: 0 to n_unknown - 1 for unknown words, n_unknown + number for the others.
+ * Integers are looked up as decimal text. v is borrowed. */
 WEFT_API weft_ds weft_ds_lookup(weft_data *d, weft_ds s, const char *columns, const weft_vocab *v,
                                 const weft_lookup_opts *opts);
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 
-/* Of a column: one set of numbers for each position of the last axis of an element (of batched data: of a sample), where its size is
- * fixed; else one in all. Of text: of the length in bytes. */
+/* Of a column: one set of numbers for each position of the last axis of an element (of batched
+ * data: of a sample), where its size is fixed; else one in all. Of text: of the length in bytes. */
 typedef struct weft_column_stats {
     const char *name;
     weft_dtype dtype;
@@ -107,8 +110,8 @@ typedef struct weft_stats_opts {
     int threads;          /* as in weft_iter_opts */
     int64_t memory;       /* likewise */
 } weft_stats_opts;
-/* One pass over s. Sums are taken over fixed groups of 1024 elements, and groups are merged in their order: the bits do not depend on
- * threads. */
+/* One pass over s. Sums are taken over fixed groups of 1024 elements, and groups are merged in
+ * their order: the bits do not depend on threads. */
 WEFT_API weft_status weft_ds_stats(weft_data *d, weft_ds s, const weft_stats_opts *opts,
                                    weft_stats **out);
 WEFT_API void weft_stats_free(weft_stats *s);
@@ -118,7 +121,8 @@ WEFT_API const weft_column_stats *weft_stats_find(const weft_stats *s, const cha
 /* As a JSON file, which reads back to the same numbers. */
 WEFT_API weft_status weft_stats_write(const weft_stats *s, const char *path);
 WEFT_API weft_status weft_stats_read(weft_ctx *ctx, const char *path, weft_stats **out);
-/* (x - mean) / std as f32, computed in f64; a std of 0 counts as 1. NaN stays. The numbers are copied. */
+/* (x - mean) / std as f32, computed in f64; a std of 0 counts as 1. NaN stays. The numbers are
+ * copied. */
 WEFT_API weft_ds weft_ds_standardize(weft_data *d, weft_ds s, const char *columns,
                                      const weft_stats *stats);
 /* NaN becomes the mean. */

@@ -1,6 +1,6 @@
-/* bucket.c - batches of elements of like length.
- * Bucket b takes lengths in [bound[b - 1], bound[b]); a batch comes when its bucket is full, and at the end what is left, in the
- * order of buckets. Which element goes where depends on the order of the input alone. */
+/* bucket.c - batches of elements of like length. Bucket b takes lengths in [bound[b - 1],
+ * bound[b]); a batch comes when its bucket is full, and at the end what is left, in the order of
+ * buckets. Which element goes where depends on the order of the input alone. */
 #include "data/pad.h"
 #include "data/pick.h"
 

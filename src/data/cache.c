@@ -1,8 +1,9 @@
 /* cache.c - cache and snapshot: elements are made once and kept (shelf.h).
  *
- * What stands before the node is always run as for epoch 0, so that an element does not depend on when it was kept;
- * its sample carries the epoch in which it is read. Over an addressable input each element is kept when it is first asked for.
- * Over a stream a whole pass fills the shelf in order, and only a complete one is read from. */
+ * What stands before the node is always run as for epoch 0, so that an element does not depend
+ * on when it was kept; its sample carries the epoch in which it is read. Over an addressable
+ * input each element is kept when it is first asked for. Over a stream a whole pass fills the
+ * shelf in order, and only a complete one is read from. */
 #include <stdio.h>
 
 #include "data/data.h"
@@ -226,7 +227,8 @@ static void pass_close(struct wf_stage *s)
     wf_free(s->env->ctx, v);
 }
 
-/* From the first element: out of a complete shelf, else from the input, filling it if nobody else does. */
+/* From the first element: out of a complete shelf, else from the input, filling it if nobody
+ * else does. */
 static weft_status begin(struct wf_stage *s, struct pass *v)
 {
     struct wf_shelf *shelf = shelf_of(s);
@@ -345,7 +347,8 @@ static weft_status pull_memory(struct wf_stage *s, struct pass *v, int64_t want,
     return st ? st : deliver(s, v, b, out);
 }
 
-/* The next block of the input, kept if this pass fills the shelf; *out is NULL when it was all passed over. */
+/* The next block of the input, kept if this pass fills the shelf; *out is NULL when it was all
+ * passed over. */
 static weft_status pull_input(struct wf_stage *s, struct pass *v, int64_t want, bool *end,
                               struct wf_promise **out)
 {

@@ -1,7 +1,8 @@
 /* dealer.c - the samples of training steps: shard (t, l) of every global batch.
  *
- * Over an addressable dataset a shard is a pure function of its numbers; threads may prepare what is announced, which changes
- * nothing but the time. Over a stream an iterator is the one reader; what it dealt is kept until it is committed. */
+ * Over an addressable dataset a shard is a pure function of its numbers; threads may prepare
+ * what is announced, which changes nothing but the time. Over a stream an iterator is the one
+ * reader; what it dealt is kept until it is committed. */
 #include <pthread.h>
 
 #include "data/data.h"

@@ -1,5 +1,5 @@
-/* feature.c - columns changed item by item: casts, ranges, buckets, hashes, lookups, standardisation; and those that change
- * shapes: one-hot vectors and columns joined to one. Whole blocks at a time, no allocation an item. */
+/* feature.c - columns changed item by item: casts, ranges, buckets, hashes, lookups,
+ * standardisation. Whole blocks at a time, no allocation an item. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

@@ -19,9 +19,8 @@ struct wf_feature {
     int n_bounds;
     double *bound;
     const weft_vocab *vocab;
-    const struct
-        wf_feature_stats { /* for each column: a period of items, and numbers for each place in it */
-        int64_t n;
+    const struct wf_feature_stats { /* for each column: */
+        int64_t n;                  /* a period of items, and numbers for each place in it */
         double *shift, *scale;
     } * stats;
 };
@@ -39,7 +38,8 @@ enum {
 };
 /* What columns may be. */
 enum { WF_TAKES_FLOAT = 1, WF_TAKES_INT = 2, WF_TAKES_TEXT = 4 };
-/* A node that does f to the columns named; checks their dtypes. NULL after a failure, which the pipeline keeps. */
+/* A node that does f to the columns named; checks their dtypes. NULL after a failure, which the
+ * pipeline keeps. */
 struct wf_ds *wf_feature_new(weft_data *d, weft_ds s, int kind, const char *columns, int takes,
                              const struct wf_feature *f);
 

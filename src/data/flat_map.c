@@ -1,8 +1,10 @@
-/* flat_map.c - each element becomes a dataset; their elements follow each other, or come in turn.
+/* flat_map.c - each element becomes a dataset; their elements follow each other, or come in
+ * turn.
  *
- * `cycle` datasets are open at once. A turn takes up to `block` elements of one; when it ends, the next element of the input
- * takes its place. The datasets live in pipelines of their own, so what they yield is copied before it goes on, and is
- * numbered anew. Their threads are the iterator's. */
+ * `cycle` datasets are open at once. A turn takes up to `block` elements of one; when it ends,
+ * the next element of the input takes its place. The datasets live in pipelines of their own, so
+ * what they yield is copied before it goes on, and is numbered anew. Their threads are the
+ * iterator's. */
 #include "data/callback.h"
 #include "data/data.h"
 #include "data/pick.h"

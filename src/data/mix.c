@@ -1,5 +1,5 @@
-/* mix.c - several datasets as one: in turn, or drawn by weights.
- * Which dataset comes next is a function of what ended before it and, for draws, of (seed, epoch, number of the draw). */
+/* mix.c - several datasets as one: in turn, or drawn by weights. Which dataset comes next is a
+ * function of what ended before it and, for draws, of (seed, epoch, number of the draw). */
 #include <math.h>
 
 #include "data/data.h"

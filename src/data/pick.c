@@ -519,8 +519,8 @@ static int64_t piece(const struct wf_pick *pick)
     return pick->held && pick->held->block->sample ? 1 : PIECE;
 }
 
-/* Each copied element leaves a block that was less than two thirds in use, so that between two times at least about as many
- * elements leave the buffer as are copied here. */
+/* Each copied element leaves a block that was less than two thirds in use, so that between two
+ * times at least about as many elements leave the buffer as are copied here. */
 weft_status wf_slots_tidy(struct wf_slots *s)
 {
     int64_t list[PIECE], n = 0;

@@ -1,7 +1,8 @@
 /* pick.h - elements picked from several blocks: what buffers, windows and mixtures stand on.
  *
- * A held block is shared: the stage that picks from it and the promises that have yet to copy from it each have a
- * reference, so that choosing is serial and cheap while copying happens on any thread. */
+ * A held block is shared: the stage that picks from it and the promises that have yet to copy
+ * from it each have a reference, so that choosing is serial and cheap while copying happens on
+ * any thread. */
 #ifndef WF_DATA_PICK_H
 #define WF_DATA_PICK_H
 
@@ -26,8 +27,8 @@ struct wf_pick {
 };
 
 enum wf_pick_text { WF_TEXT_SHARED, WF_TEXT_COPIED };
-/* A block of these elements. A run of one block's elements becomes a view of it, unless text is to be copied: then nothing
- * of the old blocks is kept alive. */
+/* A block of these elements. A run of one block's elements becomes a view of it, unless text is
+ * to be copied: then nothing of the old blocks is kept alive. */
 weft_status wf_pick_block(struct wf_env *env, const struct wf_pick *pick, int64_t n,
                           enum wf_pick_text text, struct wf_block **out);
 
@@ -44,7 +45,8 @@ void wf_picks_free(struct wf_picks *p);
 /* A promise of n elements made of the picked ones; p becomes its data. Takes p over. */
 weft_status wf_picks_promise(struct wf_stage *s, struct wf_picks *p, int64_t n,
                              struct wf_promise **out);
-/* The make and drop of a promise of the picked elements themselves. wf_picks_make uses the data up. */
+/* The make and drop of a promise of the picked elements themselves. wf_picks_make uses the data
+ * up. */
 weft_status wf_picks_make(struct wf_promise *p, struct wf_worker *w, struct wf_block **out);
 void wf_picks_drop(struct wf_promise *p);
 
@@ -56,8 +58,8 @@ struct wf_cursor {
     struct wf_held *held; /* NULL: none */
     int64_t i;
 };
-/* Make sure that an element stands at the cursor; *more is false at the end of the input. A new block has at most `want`
- * elements. */
+/* Make sure that an element stands at the cursor; *more is false at the end of the input. A new
+ * block has at most `want` elements. */
 weft_status wf_cursor_need(struct wf_cursor *c, struct wf_stage *in, int64_t want, bool *more);
 void wf_cursor_clear(struct wf_cursor *c);
 /* What lies behind the cursor, as data; elements of ds. */
@@ -65,8 +67,9 @@ weft_status wf_cursor_save(const struct wf_cursor *c, struct wf_buf *out);
 weft_status wf_cursor_restore(struct wf_cursor *c, struct wf_env *env, const struct wf_ds *ds,
                               struct wf_reader *r);
 
-/* Slots that hold elements for a while: a buffer. Elements stay in the blocks they came in; wf_slots_tidy copies together what
- * is left of blocks that are mostly used up, so that memory stays below about twice what the elements take. */
+/* Slots that hold elements for a while: a buffer. Elements stay in the blocks they came in;
+ * wf_slots_tidy copies together what is left of blocks that are mostly used up, so that memory
+ * stays below about twice what the elements take. */
 struct wf_slots {
     struct wf_env *env;
     int64_t cap;

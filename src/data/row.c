@@ -1,4 +1,5 @@
-/* row.c - elements as checked bytes. Reading trusts nothing: every length is checked against what is left. */
+/* row.c - elements as checked bytes. Reading trusts nothing: every length is checked against
+ * what is left. */
 #include "data/row.h"
 
 uint64_t wf_row_sum(const void *bytes, int64_t n)

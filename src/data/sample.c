@@ -1,4 +1,5 @@
-/* sample.c - elements drawn from an addressable dataset, as pure functions of seed, epoch and number. */
+/* sample.c - elements drawn from an addressable dataset, as pure functions of seed, epoch and
+ * number. */
 #include <math.h>
 
 #include "data/data.h"

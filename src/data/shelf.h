@@ -5,8 +5,8 @@
  *   rows (row.h), in the order they came
  *   for each element: i64 offset, i64 bytes of its row
  *   i64 elements, i64 offset of that table, i64 sum of it, i64 sum of the head, "weftrows"
- * It is written under another name and renamed when it is complete, so that a file with the name is whole or damaged
- * afterwards. Rows are checked whenever they are read. */
+ * It is written under another name and renamed when it is complete, so that a file with the name
+ * is whole or damaged afterwards. Rows are checked whenever they are read. */
 #ifndef WF_DATA_SHELF_H
 #define WF_DATA_SHELF_H
 
@@ -51,10 +51,11 @@ struct wf_shelf {
 /* `head` and `path` live in the pipeline's arena. */
 weft_status wf_shelf_init(struct wf_shelf *s, struct wf_ds *ds);
 void wf_shelf_free(struct wf_shelf *s);
-/* Before the first use: look for a file to read from, make room for `count` elements if it is known (else -1). */
+/* Before the first use: look for a file to read from, make room for `count` elements if it is
+ * known (else -1). */
 weft_status wf_shelf_prepare(struct wf_shelf *s, int64_t count);
-/* Elements of b, which stay the caller's, under numbers id[0..n) (NULL: behind the last). What is there already stays. Trouble with
- * the file makes the shelf one in nothing, with a warning. */
+/* Elements of b, which stay the caller's, under numbers id[0..n) (NULL: behind the last). What
+ * is there already stays. Trouble with the file makes the shelf one in nothing, with a warning. */
 weft_status wf_shelf_put(struct wf_shelf *s, struct wf_env *env, int64_t count,
                          const struct wf_block *b, const int64_t *id);
 /* No more will come. */
@@ -62,10 +63,12 @@ void wf_shelf_complete(struct wf_shelf *s);
 /* Forget what is there. */
 void wf_shelf_clear(struct wf_shelf *s);
 
-/* In memory: picks of the elements there, with a reference each; held is NULL where one is missing. */
+/* In memory: picks of the elements there, with a reference each; held is NULL where one is
+ * missing. */
 void wf_shelf_pick(struct wf_shelf *s, const int64_t *id, int64_t n, struct wf_pick *pick);
-/* In the file: the rows of elements id, id + 1, … that lie one after the other, at most n and about a megabyte, read and
- * checked. *got is 0 where element id is missing, or damaged: the shelf is cleared then, with a warning. */
+/* In the file: the rows of elements id, id + 1, … that lie one after the other, at most n and
+ * about a megabyte, read and checked. *got is 0 where element id is missing, or damaged: the
+ * shelf is cleared then, with a warning. */
 weft_status wf_shelf_read(struct wf_shelf *s, struct wf_env *env, int64_t id, int64_t n,
                           struct wf_chunk **chunk, int64_t *bytes, int64_t *got);
 

@@ -1,8 +1,9 @@
 /* shuffle.c - the shuffle buffer.
  *
- * The next element is drawn from a buffer of n and replaced by the next of the input; draw number i of a pass is a function
- * of (seed, epoch, i). Over an addressable input the buffer holds numbers, and elements are read when they are due. Over a
- * stream it holds elements, in slots (pick.h). */
+ * The next element is drawn from a buffer of n and replaced by the next of the input; draw
+ * number i of a pass is a function of (seed, epoch, i). Over an addressable input the buffer
+ * holds numbers, and elements are read when they are due. Over a stream it holds elements, in
+ * slots (pick.h). */
 #include "data/data.h"
 #include "data/pick.h"
 

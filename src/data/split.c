@@ -1,6 +1,8 @@
-/* split.c - plans that share samples out over workers, and the split into training and validation data.
+/* split.c - plans that share samples out over workers, and the split into training and
+ * validation data.
  *
- * A plan is exact arithmetic on counts: its parts are contiguous, in order, and cover everything once. */
+ * A plan is exact arithmetic on counts: its parts are contiguous, in order, and cover everything
+ * once. */
 #include <math.h>
 
 #include "data/data.h"
@@ -407,7 +409,8 @@ static weft_ds holdout_node(weft_data *d, weft_ds s, const struct wf_ds_kind *ki
     return wf_ds_handle(ds);
 }
 
-/* The threshold of a 64-bit word for a probability; all words lie below that of 1, as nearly as matters. */
+/* The threshold of a 64-bit word for a probability; all words lie below that of 1, as nearly as
+ * matters. */
 static uint64_t threshold(double p)
 {
     return p >= 1 ? UINT64_MAX : (uint64_t)(p * 0x1p64);

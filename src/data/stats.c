@@ -1,8 +1,9 @@
 /* stats.c - statistics of columns in one pass, and as JSON files.
  *
- * Elements are summed in groups of GROUP, counted from the first, whatever blocks they come in: differences from a shift (the mean so
- * far, or the first value), so that little is lost; groups are merged in order by the formula of Chan, Golub and LeVeque. So the
- * result depends on the elements and their order alone. */
+ * Elements are summed in groups of GROUP, counted from the first, whatever blocks they come in:
+ * differences from a shift (the mean so far, or the first value), so that little is lost; groups
+ * are merged in order by the formula of Chan, Golub and LeVeque. So the result depends on the
+ * elements and their order alone. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -252,7 +253,8 @@ static void finish(weft_stats *s)
     }
 }
 
-/* Places of the last axis, where there is one of a fixed size; the axis of samples does not count. */
+/* Places of the last axis, where there is one of a fixed size; the axis of samples does not
+ * count. */
 static int64_t places(const weft_column *c, bool batched)
 {
     if (c->dtype == WEFT_STR || c->rank <= (batched ? 1 : 0) || c->dim[c->rank - 1] < 1)

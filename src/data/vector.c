@@ -179,7 +179,8 @@ static void join_rows(const struct join *o, const struct wf_block *in, int64_t r
     }
 }
 
-/* The column of vectors; of batched elements one row each, and as many rows as the first column has. */
+/* The column of vectors; of batched elements one row each, and as many rows as the first column
+ * has. */
 static weft_status vector_column(struct wf_ds *ds, struct wf_block *in, struct wf_col *to)
 {
     const struct join *o = ds->param;
@@ -287,7 +288,8 @@ static weft_status join_sizes(struct wf_ds *ds, struct join *o)
     return WEFT_OK;
 }
 
-/* Columns that come out: the vector in place of the first one joined, the others but those joined. */
+/* Columns that come out: the vector in place of the first one joined, the others but those
+ * joined. */
 static weft_status join_columns(struct wf_ds *ds, struct join *o, const char *name)
 {
     struct wf_arena *a = &ds->data->arena;

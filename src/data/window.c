@@ -1,7 +1,8 @@
 /* window.c - windows over neighbouring elements, and batches taken apart again.
  *
- * Window k has elements k * shift + j * stride, j < size. Over an addressable input with known length a window is
- * computed from its number; over a stream the elements that windows to come still need are held. */
+ * Window k has elements k * shift + j * stride, j < size. Over an addressable input with known
+ * length a window is computed from its number; over a stream the elements that windows to come
+ * still need are held. */
 #include "data/data.h"
 #include "data/pick.h"
 
@@ -28,7 +29,8 @@ static int64_t window_length(const struct window *o, int64_t first, int64_t coun
     return first < count ? wf_min_i64(o->size, (count - first - 1) / o->stride + 1) : 0;
 }
 
-/* Blocks of whole windows and of single short ones, stacked and joined. lengths[i] elements each. */
+/* Blocks of whole windows and of single short ones, stacked and joined. lengths[i] elements
+ * each. */
 static weft_status stack_windows(struct wf_ds *ds, struct wf_block *b, const int64_t *length,
                                  int64_t n, struct wf_block **out)
 {

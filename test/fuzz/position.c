@@ -1,5 +1,6 @@
-/* position.c - saved positions of iterators, on anything: restored they give elements or a clear error, and leak nothing.
- * The first byte chooses a pipeline; the rest stands for what follows the head (magic and pipeline) of a saved position. */
+/* position.c - saved positions of iterators, on anything: restored they give elements or a clear
+ * error, and leak nothing. The first byte chooses a pipeline; the rest stands for what follows
+ * the head (magic and pipeline) of a saved position. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* rows.c - stored rows of caches and snapshots, on anything: taken apart to the declared columns, or refused. */
+/* rows.c - stored rows of caches and snapshots, on anything: taken apart to the declared
+ * columns, or refused. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Features: what each makes of its columns; vocabularies and statistics that do not depend on threads. */
+/* Features: what each makes of its columns; vocabularies and statistics that do not depend on
+ * threads. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

@@ -119,7 +119,8 @@ static void a_stream_larger_than_memory_stays_within_the_budget(void **state)
         }
         weft_iter_free(it);
         weft_data_free(d);
-        /* Chunks that are free but kept may take a quarter more; a block per thread is under way. */
+        /* Chunks that are free but kept may take a quarter more; a block per thread is under
+         * way. */
         if (weft_ctx_memory_peak(ctx) > 2 * budget ||
             (!getenv("WEFT_TEST_QUICK") && most > 2 * budget))
             fail_msg("%s: %lld MiB allocated, %lld MiB resident at most, with a budget of %lld",

@@ -1,4 +1,5 @@
-/* Sharing out: plans cover everything once, whatever the numbers; training and validation data do not meet. */
+/* Sharing out: plans cover everything once, whatever the numbers; training and validation data
+ * do not meet. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

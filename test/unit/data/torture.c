@@ -1,6 +1,5 @@
-/* Random pipelines of all transformations, over addressable datasets and streams: the same elements for any
- * number of threads, and from any saved position on.
- * ctest-timeout: 300 */
+/* Random pipelines of all transformations, over addressable datasets and streams: the same
+ * elements for any number of threads, and from any saved position on. ctest-timeout: 300 */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -346,7 +345,8 @@ static void fail_at(weft_data *d, uint64_t seed, int64_t i, const char *what)
              (long long)i, what, error, text ? text : "");
 }
 
-/* Two passes, at most MOST elements; the number of elements. Compared with `want` from element `first` on, unless NULL. */
+/* Two passes, at most MOST elements; the number of elements. Compared with `want` from element
+ * `first` on, unless NULL. */
 static int64_t drain(weft_data *d, weft_iter *it, uint64_t seed, int64_t first, int64_t until,
                      int *epoch, const uint64_t *want, int64_t n_want, uint64_t *prints)
 {

@@ -1,4 +1,5 @@
-/* Transformations: what each promises. That they resume and do not depend on threads is torture.c's business. */
+/* Transformations: what each promises. That they resume and do not depend on threads is
+ * torture.c's business. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -587,7 +588,8 @@ static void a_snapshot_is_read_by_later_pipelines_and_mended_when_damaged(void *
         damage(path, 6000, false);
         assert_true(made(i, path, "2") >= 100);
         assert_non_null(strstr(logged, "is damaged"));
-        /* By number, what was read before the damage was found is not asked for again: one more pass makes it whole. */
+        /* By number, what was read before the damage was found is not asked for again: one more
+         * pass makes it whole. */
         if (i == 0)
             made(i, path, "2");
         assert_int_equal(made(i, path, "2"), 0);
