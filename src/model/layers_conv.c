@@ -89,7 +89,8 @@ static weft_status conv(weft_layer_call *c, int n)
     dim[n + 1] = filters;
     o = conv_opts(&w);
     o.groups = groups;
-    y = weft_conv(weft_lc_graph(c), weft_lc_in(c, 0), wf_lc_param(c, "kernel", n + 2, dim), &o);
+    y = weft_conv(weft_lc_graph(c), wf_lc_float_input(c, weft_lc_in(c, 0)),
+                  wf_lc_param(c, "kernel", n + 2, dim), &o);
     weft_lc_out(c, 0, wf_lc_finish(c, y, filters));
     return WEFT_OK;
 }
@@ -121,7 +122,7 @@ static weft_status conv_transpose(weft_layer_call *c, int n)
             return weft_lc_fail(c, WEFT_EINVAL, "output_padding must lie below the strides");
         o.output_padding[i] = pad[i] ? pad[i] : WEFT_ZERO;
     }
-    y = weft_conv_transpose(weft_lc_graph(c), weft_lc_in(c, 0),
+    y = weft_conv_transpose(weft_lc_graph(c), wf_lc_float_input(c, weft_lc_in(c, 0)),
                             wf_lc_param(c, "kernel", n + 2, dim), &o);
     weft_lc_out(c, 0, wf_lc_finish(c, y, filters));
     return WEFT_OK;
@@ -143,7 +144,7 @@ static weft_status depthwise(weft_layer_call *c, int n)
     dim[n] = w.n_in;
     dim[n + 1] = mult;
     o = conv_opts(&w);
-    y = weft_depthwise_conv(weft_lc_graph(c), weft_lc_in(c, 0),
+    y = weft_depthwise_conv(weft_lc_graph(c), wf_lc_float_input(c, weft_lc_in(c, 0)),
                             wf_lc_param_as(c, "kernel", "depthwise", n + 2, dim), &o);
     weft_lc_out(c, 0, wf_lc_finish(c, y, w.n_in * mult));
     return WEFT_OK;
@@ -174,7 +175,9 @@ static weft_status separable(weft_layer_call *c, int n)
     o = conv_opts(&w);
     weft_lc_out(
         c, 0,
-        wf_lc_finish(c, weft_separable_conv(weft_lc_graph(c), weft_lc_in(c, 0), deep, point, &o),
+        wf_lc_finish(c,
+                     weft_separable_conv(weft_lc_graph(c), wf_lc_float_input(c, weft_lc_in(c, 0)),
+                                         deep, point, &o),
                      filters));
     return WEFT_OK;
 }

@@ -137,7 +137,7 @@ weft_val wf_lc_axis_last(weft_layer_call *c, weft_val x, int axis, bool back)
 
 weft_status wf_layer_dense(weft_layer_call *c)
 {
-    weft_val x = weft_lc_in(c, 0), kernel;
+    weft_val x = wf_lc_float_input(c, weft_lc_in(c, 0)), kernel;
     int64_t units = weft_lc_int(c, "units"), n_in;
     weft_status st = wf_lc_positive(c, "units", units);
 
@@ -229,7 +229,8 @@ weft_status wf_layer_einsum_dense(weft_layer_call *c)
     rank = (int)strlen(e.kernel);
     for (int i = 0; i < rank; i++)
         dim[i] = letter_size(c, &e, e.kernel[i]);
-    y = weft_einsum(g, text, weft_lc_in(c, 0), wf_lc_param(c, "kernel", rank, dim));
+    y = weft_einsum(g, text, wf_lc_float_input(c, weft_lc_in(c, 0)),
+                    wf_lc_param(c, "kernel", rank, dim));
     if (*axes) {
         /* The bias has the output's axes from the first letter named on, with 1 where none is named. */
         rank = weft_lc_rank(c, y);

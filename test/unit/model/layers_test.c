@@ -247,6 +247,20 @@ static void bytes_are_rescaled_to_numbers(void **state)
     weft_fn_free(r.fn);
 }
 
+static void products_take_bytes_as_numbers(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t x[] = {1, 2, 3, 4};
+    weft_tensor feed = weft_view(WEFT_U8, x, 4, (int64_t[]){1, 2, 2, 1});
+    struct run r;
+
+    weft_input(f->m, "x", WEFT_U8, 3, (int64_t[]){2, 2, 1});
+    weft_model_add(f->m, "Conv2D", "filters=1 kernel_size=2 kernel_initializer=ones");
+    run(f, false, &feed, &r);
+    assert_float_equal(data_of(&r)[0], 10.0f, 1e-6f);
+    weft_fn_free(r.fn);
+}
+
 static void sparsemax_sums_to_one_and_has_zeros(void **state)
 {
     struct fixture *f = *state;
@@ -506,6 +520,7 @@ int main(void)
         TEST(batch_norm_moves_its_averages),
         TEST(normalization_may_keep_its_statistics_as_state),
         TEST(bytes_are_rescaled_to_numbers),
+        TEST(products_take_bytes_as_numbers),
         TEST(sparsemax_sums_to_one_and_has_zeros),
         MASKS(masks_pass_layers_that_pass_them),
         MASKS(masks_end_at_layers_that_know_none),
