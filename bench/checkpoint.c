@@ -3,7 +3,7 @@
  * beside one memcpy of the same bytes and one plain write with fsync, and one pass of the
  * checksum. One JSON line, medians of nine.
  *
- *   bench/checkpoint [FOLDER] [MB] [THREADS]     default: . 100 2; uses a new folder below FOLDER */
+ *   bench/checkpoint [FOLDER] [MB] [THREADS]   default: . 100 2; in a new folder below FOLDER */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <ftw.h>
