@@ -1,7 +1,9 @@
-/* data_fault.c - every allocation of building and running a pipeline fails in turn.
+/* data_fault.c - every allocation of building and running a pipeline fails in turn, and every
+ * call of the file system under a snapshot.
  * Whatever fails: a clear status, nothing leaked, and the next try with enough memory works.
  * ctest-timeout: 300 */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <weft/weft.h>
+#include "base/base.h"
+#include "weft/weft.h"
 
 #include "../support/counting.h"
 
@@ -335,12 +338,115 @@ static void allocations_of_threads_may_fail(void **state)
     }
 }
 
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* The n-th call of the file system fails. Both pipelines of snapshots are read by the caller's
+ * thread alone. */
+static struct {
+    int64_t n_calls, fail_at;
+    int error;
+} disk;
+
+static bool fails(void)
+{
+    return ++disk.n_calls == disk.fail_at;
+}
+
+static int f_open(void *arg, const char *path, int flags, int mode)
+{
+    return fails() ? -disk.error : wf_fs_posix.open(arg, path, flags, mode);
+}
+static int64_t f_write(void *arg, int fd, const void *buf, int64_t n)
+{
+    return fails() ? -disk.error : wf_fs_posix.write(arg, fd, buf, n);
+}
+static int64_t f_pread(void *arg, int fd, void *buf, int64_t n, int64_t offset)
+{
+    return fails() ? -disk.error : wf_fs_posix.pread(arg, fd, buf, n, offset);
+}
+static int64_t f_size(void *arg, int fd)
+{
+    return fails() ? -disk.error : wf_fs_posix.size(arg, fd);
+}
+static int f_sync(void *arg, int fd)
+{
+    return fails() ? -disk.error : wf_fs_posix.sync(arg, fd);
+}
+static int f_rename(void *arg, const char *from, const char *to)
+{
+    return fails() ? -disk.error : wf_fs_posix.rename(arg, from, to);
+}
+
+/* Two passes over a snapshot on this disk: the sum of the keys. */
+static int64_t passes(weft_ds (*pipeline)(weft_data *))
+{
+    struct wf_fs fs = wf_fs_posix;
+    weft_ctx *ctx;
+    weft_data *d;
+    weft_iter *it = NULL;
+    weft_batch *b;
+    int64_t sum = 0;
+
+    fs.open = f_open;
+    fs.write = f_write;
+    fs.pread = f_pread;
+    fs.size = f_size;
+    fs.sync = f_sync;
+    fs.rename = f_rename;
+    assert_int_equal(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx), WEFT_OK);
+    ctx->fs = &fs;
+    assert_int_equal(weft_data_new(ctx, &d), WEFT_OK);
+    if (weft_iter_new(d, pipeline(d), WEFT_OPTS(weft_iter_opts, .threads = WEFT_ZERO), &it))
+        fail_msg("%s", weft_error());
+    for (;;) {
+        if (weft_iter_next(it, &b))
+            fail_msg("call %lld: %s", (long long)disk.fail_at, weft_error());
+        if (!b)
+            break;
+        sum = sum * 31 + *(const int64_t *)b->col[0].data;
+        weft_batch_free(b);
+    }
+    weft_iter_free(it);
+    weft_data_free(d);
+    weft_ctx_free(ctx);
+    return sum;
+}
+
+static void a_disk_that_fails_costs_the_snapshot_never_an_element(void **state)
+{
+    static weft_ds (*const both[])(weft_data *) = {p_snapshot, p_snapshot_by_number};
+    static const int errors[] = {EIO, ENOSPC};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        int64_t want, total;
+
+        disk.fail_at = disk.n_calls = 0;
+        disk.error = errors[i / 2];
+        forget_files();
+        want = passes(both[i % 2]);
+        total = disk.n_calls;
+        for (int64_t n = 1; n <= total; n++) {
+            forget_files();
+            disk.n_calls = 0;
+            disk.fail_at = n;
+            assert_int_equal(passes(both[i % 2]), want); /* while it is made */
+            disk.fail_at = 0;
+            assert_int_equal(passes(both[i % 2]), want); /* whatever is left of it */
+            disk.n_calls = 0;
+            disk.fail_at = n;
+            assert_int_equal(passes(both[i % 2]), want); /* while it is read */
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_allocation_may_fail_once),
         cmocka_unit_test(each_allocation_may_be_the_last),
         cmocka_unit_test(allocations_of_threads_may_fail),
+        cmocka_unit_test(a_disk_that_fails_costs_the_snapshot_never_an_element),
     };
     char command[64];
     int failed;

@@ -222,10 +222,16 @@ static weft_ds o_holdout(weft_data *d, weft_ds s, struct rng *r)
     return roll(r, 2) ? a : b;
 }
 
-static op *const ops[] = {o_shuffle,     o_shuffle_all, o_repeat,  o_take,     o_skip,
-                          o_shard,       o_map,         o_filter,  o_concat,   o_enumerate,
-                          o_zip,         o_prefetch,    o_cache,   o_snapshot, o_interleave_n,
-                          o_sample_from, o_sample,      o_holdout, o_flat_map, o_interleave};
+static weft_ds o_features(weft_data *d, weft_ds s, struct rng *r)
+{
+    s = weft_ds_clip(d, weft_ds_fill(d, s, "v", 1), "v", -1000, roll(r, 100));
+    return weft_ds_rescale(d, s, "v", 0.5, 1, WEFT_F32);
+}
+
+static op *const ops[] = {
+    o_shuffle,      o_shuffle_all, o_repeat,    o_take,    o_skip,     o_shard,      o_map,
+    o_filter,       o_concat,      o_enumerate, o_zip,     o_prefetch, o_cache,      o_snapshot,
+    o_interleave_n, o_sample_from, o_sample,    o_holdout, o_flat_map, o_interleave, o_features};
 
 /* ---- transformations at the end -------------------------------------------------------------- */
 
@@ -277,15 +283,22 @@ static weft_ds e_rebatch(weft_data *d, weft_ds s, struct rng *r)
 
 static op *const ends[] = {e_none, e_ragged, e_padded, e_bucket, e_window, e_unbatch, e_rebatch};
 
-/* The same pipeline for the same seed. */
+/* The same pipeline for the same seed: of samples, and of what is made of them at the end. */
+static weft_ds samples(weft_data *d, struct rng *r)
+{
+    int depth = 1 + (int)roll(r, 4);
+    weft_ds s = source(d, roll(r, 100));
+
+    for (int i = 0; i < depth; i++)
+        s = ops[roll(r, WF_COUNT(ops))](d, s, r);
+    return s;
+}
+
 static weft_ds recipe(weft_data *d, uint64_t seed)
 {
     struct rng r = {seed * 7919 + 17};
-    int depth = 1 + (int)roll(&r, 4);
-    weft_ds s = source(d, roll(&r, 100));
+    weft_ds s = samples(d, &r);
 
-    for (int i = 0; i < depth; i++)
-        s = ops[roll(&r, WF_COUNT(ops))](d, s, &r);
     return ends[roll(&r, WF_COUNT(ends))](d, s, &r);
 }
 
@@ -456,11 +469,88 @@ static void every_pipeline_gives_the_same_elements_and_resumes(void **state)
         one_pipeline((uint64_t)seed, 2);
 }
 
-/* Every transformation by itself over both kinds of source, whatever the dice say. */
+/* ---- the dealer ------------------------------------------------------------------------------ */
+
+/* The first column of the samples of two epochs, one by one. */
+static int64_t keys_of_iterator(weft_data *d, weft_ds s, int64_t *k, int64_t *n_first)
+{
+    weft_iter *it;
+    weft_batch *b;
+    int64_t n = 0;
+    int epoch = 0;
+
+    assert_int_equal(weft_iter_new(d, s, WEFT_OPTS(weft_iter_opts, .threads = 2), &it), WEFT_OK);
+    while (n < MOST) {
+        assert_int_equal(weft_iter_next(it, &b), WEFT_OK);
+        if (!b && epoch)
+            break;
+        if (!b) {
+            *n_first = n;
+            assert_int_equal(weft_iter_reset(it, ++epoch), WEFT_OK);
+            continue;
+        }
+        k[n++] = *(const int64_t *)b->col[0].data;
+        weft_batch_free(b);
+    }
+    weft_iter_free(it);
+    return n;
+}
+
+static int64_t keys_of_dealer(weft_dealer *a, int64_t n_shards, int64_t most, int64_t *k)
+{
+    weft_batch *b;
+    int64_t n = 0;
+
+    for (int64_t t = 0; n < most; t++) {
+        for (int64_t l = 0; l < n_shards; l++) {
+            if (weft_dealer_get(a, t, l, &b))
+                fail_msg("step %lld: %s", (long long)t, weft_error());
+            for (int64_t i = 0; i < b->n; i++)
+                if (n < most)
+                    k[n++] = ((const int64_t *)b->col[0].data)[i];
+            weft_batch_free(b);
+        }
+        assert_int_equal(weft_dealer_commit(a, t), WEFT_OK);
+    }
+    return n;
+}
+
+static void a_dealer_deals_what_an_iterator_gives(void **state)
+{
+    int count = getenv("WEFT_TEST_QUICK") ? 40 : 200;
+
+    (void)state;
+    for (int seed = 0; seed < count; seed++) {
+        struct rng r = {(uint64_t)seed * 7919 + 17};
+        int64_t want[MOST], got[MOST], n, n_first = 0, n_shards = 1 + seed % 5;
+        weft_data *d;
+        weft_dealer *a;
+        weft_ds s;
+
+        assert_int_equal(weft_data_new(ctx, &d), WEFT_OK);
+        n_files = 0;
+        s = samples(d, &r);
+        n = keys_of_iterator(d, s, want, &n_first);
+        if (weft_dealer_new(d, s,
+                            WEFT_OPTS(weft_dealer_opts, .batch = 1 + seed % 13, .shards = n_shards,
+                                      .threads = 1 + seed % 3),
+                            &a))
+            fail_msg("%s", weft_error());
+        /* An epoch without samples ends it: where there is one, look no further. */
+        if (n_first == 0 && n < MOST)
+            n = 0;
+        keys_of_dealer(a, n_shards, n, got);
+        assert_memory_equal(got, want, (size_t)n * 8);
+        weft_dealer_free(a);
+        weft_data_free(d);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pipeline_gives_the_same_elements_and_resumes),
+        cmocka_unit_test(a_dealer_deals_what_an_iterator_gives),
     };
     char command[64];
     int failed;
