@@ -1,0 +1,198 @@
+/* train_fault.c - every allocation of reading a job, building it and training fails in turn, and every file call of its
+ * checkpoints: a clear status, nothing leaked, and a run that goes on with the same bits.
+ * ctest-timeout: 300 */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../support/ckpt_sample.h"
+#include "../support/counting.h"
+#include "base/base.h"
+#include "weft/weft.h"
+
+static char folder[64], job_text[2048];
+
+static const char rows[] = "a,b,kind\n1,2,0\n3,1,1\n2,2,0\n4,0,1\n5,1,1\n0,3,0\n";
+
+/* Reads the job, trains two epochs; a status. weights: the first kernel when it went well. */
+static weft_status run_job(weft_ctx *ctx, float *weights)
+{
+    weft_job *job = NULL;
+    weft_job_run *run = NULL;
+    weft_history *h = NULL;
+    weft_tensor w;
+    weft_status st =
+        weft_job_parse(ctx, "job.yaml", job_text, (int64_t)strlen(job_text), 0, NULL, &job);
+
+    if (!st)
+        st = weft_job_open(job, ctx, &run);
+    if (!st)
+        st = weft_job_fit(run, NULL, &h);
+    if (!st)
+        st = weft_trainer_weight(weft_job_trainer(run), "dense/kernel", &w);
+    if (!st && weights)
+        memcpy(weights, w.data, (size_t)weft_tensor_bytes(&w));
+    weft_history_free(h);
+    weft_job_close(run);
+    weft_job_free(job);
+    return st;
+}
+
+static void make_job(const char *checkpoint)
+{
+    snprintf(job_text, sizeof job_text,
+             "data:\n"
+             "  train: {path: %s/rows.csv, label: kind, index: true}\n"
+             "  pipeline:\n"
+             "    - standardize: {columns: \"a, b\"}\n"
+             "    - join: {columns: \"a, b\", to: x}\n"
+             "  batch: 4\n"
+             "model:\n"
+             "  - Dense: {units: 3, activation: tanh, kernel_regularizer: l2(0.01)}\n"
+             "  - BatchNormalization\n"
+             "  - Dense: {units: 2}\n"
+             "train:\n"
+             "  loss: sparse_categorical_crossentropy from_logits=true\n"
+             "  metrics: accuracy\n"
+             "  epochs: 2\n"
+             "  callbacks: [EarlyStopping: {monitor: loss, restore_best_weights: true}]\n"
+             "resources: {data_threads: 1}\n"
+             "%s%s%s",
+             folder, checkpoint ? "checkpoint: {steps: 1, dir: " : "", checkpoint ? checkpoint : "",
+             checkpoint ? "}\n" : "");
+}
+
+static void every_allocation_fails_in_turn(void **state)
+{
+    bool quick = getenv("WEFT_TEST_QUICK") != NULL, done = false;
+
+    (void)state;
+    make_job(NULL);
+    for (int64_t n = 1; !done; n += quick ? 7 : 1) {
+        struct counting c = {.fail_at = n};
+        weft_allocator a = counting_allocator(&c);
+        weft_ctx *ctx;
+        weft_status st =
+            weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .allocator = &a), &ctx);
+
+        if (!st) {
+            st = run_job(ctx, NULL);
+            weft_ctx_free(ctx);
+        }
+        done = !st && c.n_allocs < n;
+        if (st && (!weft_error()[0] || (st != WEFT_ENOMEM && st != WEFT_ELIMIT)))
+            print_error("allocation %d: %s %s\n", (int)n, weft_status_name(st), weft_error());
+        if (st)
+            assert_true(st == WEFT_ENOMEM || st == WEFT_ELIMIT);
+        assert_int_equal(c.n_live, 0);
+        if (done)
+            assert_true(n > 300); /* the loop saw the whole run */
+    }
+}
+
+/* A file seam whose n-th call fails; training has threads that write and read, so it counts atomically. */
+static _Atomic int64_t n_calls, fail_at;
+
+static bool fails(void)
+{
+    return atomic_fetch_add(&n_calls, 1) + 1 == fail_at;
+}
+static int bad_open(void *arg, const char *path, int flags, int mode)
+{
+    return fails() ? -5 : wf_fs_posix.open(arg, path, flags, mode);
+}
+static int64_t bad_write(void *arg, int fd, const void *buf, int64_t n)
+{
+    return fails() ? -28 : wf_fs_posix.write(arg, fd, buf, n);
+}
+static int64_t bad_read(void *arg, int fd, void *buf, int64_t n)
+{
+    return fails() ? -5 : wf_fs_posix.read(arg, fd, buf, n);
+}
+static int bad_sync(void *arg, int fd)
+{
+    return fails() ? -5 : wf_fs_posix.sync(arg, fd);
+}
+static int bad_rename(void *arg, const char *from, const char *to)
+{
+    return fails() ? -5 : wf_fs_posix.rename(arg, from, to);
+}
+
+/* Whatever file call of the checkpoints fails, training ends well or with a status; started again it ends with the bits of an
+ * undisturbed run. */
+static void every_file_call_fails_in_turn(void **state)
+{
+    bool quick = getenv("WEFT_TEST_QUICK") != NULL, done = false;
+    float whole[6], again[6];
+    char dir[128];
+    weft_ctx *ctx;
+
+    (void)state;
+    make_job(NULL);
+    assert_int_equal(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx), 0);
+    assert_int_equal(run_job(ctx, whole), 0);
+    weft_ctx_free(ctx);
+    for (int64_t n = 1; !done; n += quick ? 7 : 1) {
+        struct wf_fs fs = wf_fs_posix;
+        weft_status st;
+
+        snprintf(dir, sizeof dir, "%s/run-%d", folder, (int)n);
+        make_job(dir);
+        fs.open = bad_open;
+        fs.write = bad_write;
+        fs.read = bad_read;
+        fs.sync = bad_sync;
+        fs.rename = bad_rename;
+        n_calls = 0;
+        fail_at = n;
+        assert_int_equal(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx), 0);
+        ctx->fs = &fs;
+        st = run_job(ctx, again);
+        if (st)
+            assert_true(weft_error()[0] != 0);
+        done = n_calls < n;
+        ctx->fs = &wf_fs_posix;
+        st = run_job(ctx, again);
+        if (st)
+            print_error("file call %d: %s\n", (int)n, weft_error());
+        assert_int_equal(st, 0);
+        assert_memory_equal(whole, again, sizeof whole);
+        weft_ctx_free(ctx);
+        if (done)
+            assert_true(n > 50);
+    }
+}
+
+static int set_up(void **state)
+{
+    char path[96];
+
+    (void)state;
+    temp_make(folder);
+    snprintf(path, sizeof path, "%s/rows.csv", folder);
+    file_put(path, rows, (int64_t)sizeof rows - 1);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    temp_remove(folder);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_allocation_fails_in_turn),
+        cmocka_unit_test(every_file_call_fails_in_turn),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
