@@ -133,6 +133,8 @@ def core():
                                 lambda: L.EinsumDense("abde,dec->abc", (None, 4), activation="relu"), (2, 3, 2, 3)),
         "EinsumDense dots": Case("EinsumDense", "equation=...x,xy->...y output_shape=3 bias_axes=y",
                                  lambda: L.EinsumDense("...x,xy->...y", 3, bias_axes="y"), (2, 3, 4)),
+        "EinsumDense dots on the right": Case("EinsumDense", "equation=ab...,bc->ac... output_shape=3 bias_axes=c",
+                                              lambda: L.EinsumDense("ab...,bc->ac...", 3, bias_axes="c"), (2, 3, 2, 2)),
         "EinsumDense bias of one axis": Case("EinsumDense", "equation=abc,cd->abd output_shape=[3,5] bias_axes=b",
                                              lambda: L.EinsumDense("abc,cd->abd", (3, 5), bias_axes="b"), (2, 3, 4)),
         "Identity": Case("Identity", "", lambda: L.Identity(), (2, 3)),

@@ -256,7 +256,7 @@ static weft_status new_weight(weft_layer_call *c, const char *full, int rank, co
     for (int i = 0; i < rank; i++)
         w->is.dim[i] = dim[i];
     st = wf_initializer(&m->arena, wf_word_none(o->initializer) ? "glorot_uniform" : o->initializer,
-                        rank, dim, &w->init);
+                        rank, dim, o->fan_in, o->fan_out, &w->init);
     if (!st && w->is.regularizer)
         st = wf_regularizer_check(&m->arena, w->is.regularizer);
     if (!st && w->is.constraint)

@@ -159,9 +159,9 @@ bool wf_word_none(const char *text);
 
 /* ---- weights' words -------------------------------------------------------------------------- */
 
-/* The initializer of a weight of this shape, in the graph's terms. */
+/* The initializer of a weight of this shape, in the graph's terms. Fans of 0 follow from the shape. */
 weft_status wf_initializer(struct wf_arena *arena, const char *text, int rank, const int64_t *dim,
-                           weft_variable_opts *out);
+                           double fan_in, double fan_out, weft_variable_opts *out);
 weft_status wf_regularizer_check(struct wf_arena *arena, const char *text);
 weft_status wf_constraint_check(struct wf_arena *arena, const char *text);
 

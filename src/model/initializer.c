@@ -41,23 +41,9 @@ static void fans(int rank, const int64_t *dim, double *fan_in, double *fan_out)
     *fan_out = rank == 0 ? 1 : rank == 1 ? (double)dim[0] : space * (double)dim[rank - 1];
 }
 
-static weft_status variance_scaling(const struct wf_word_args *a, int rank, const int64_t *dim,
-                                    weft_variable_opts *out)
+/* sqrt(scale / n) as the deviation of a distribution. */
+static weft_status scaled(double scale, double n, const char *shape, weft_variable_opts *out)
 {
-    const char *mode = wf_word_arg(a, "mode")->s, *shape = wf_word_arg(a, "distribution")->s;
-    double scale = wf_word_arg(a, "scale")->f, in, out_, n;
-
-    fans(rank, dim, &in, &out_);
-    if (!strcmp(mode, "fan_in"))
-        n = in;
-    else if (!strcmp(mode, "fan_out"))
-        n = out_;
-    else if (!strcmp(mode, "fan_avg"))
-        n = (in + out_) / 2;
-    else
-        return wf_err(WEFT_EINVAL, "mode '%.32s' is not fan_in, fan_out or fan_avg", mode);
-    if (!(scale > 0))
-        return wf_err(WEFT_EINVAL, "scale must be positive, got %g", scale);
     scale /= n > 1 ? n : 1;
     if (!strcmp(shape, "truncated_normal")) {
         /* What is cut off at two deviations is made up for. */
@@ -76,27 +62,67 @@ static weft_status variance_scaling(const struct wf_word_args *a, int rank, cons
     return WEFT_OK;
 }
 
+static weft_status variance_scaling(const struct wf_word_args *a, double in, double out_,
+                                    weft_variable_opts *out)
+{
+    const char *mode = wf_word_arg(a, "mode")->s;
+    double scale = wf_word_arg(a, "scale")->f, n;
+
+    if (!strcmp(mode, "fan_in"))
+        n = in;
+    else if (!strcmp(mode, "fan_out"))
+        n = out_;
+    else if (!strcmp(mode, "fan_avg"))
+        n = (in + out_) / 2;
+    else
+        return wf_err(WEFT_EINVAL, "mode '%.32s' is not fan_in, fan_out or fan_avg", mode);
+    if (!(scale > 0))
+        return wf_err(WEFT_EINVAL, "scale must be positive, got %g", scale);
+    return scaled(scale, n, wf_word_arg(a, "distribution")->s, out);
+}
+
+/* With fans of its own a scaled initializer becomes a plain one with numbers. */
+static weft_status with_fans(weft_variable_opts *o, double in, double out)
+{
+    static const char normal[] = "truncated_normal", uniform[] = "uniform";
+
+    switch (o->init) {
+    case WEFT_INIT_GLOROT_UNIFORM: return scaled(1, (in + out) / 2, uniform, o);
+    case WEFT_INIT_GLOROT_NORMAL: return scaled(1, (in + out) / 2, normal, o);
+    case WEFT_INIT_HE_UNIFORM: return scaled(2, in, uniform, o);
+    case WEFT_INIT_HE_NORMAL: return scaled(2, in, normal, o);
+    case WEFT_INIT_LECUN_UNIFORM: return scaled(1, in, uniform, o);
+    case WEFT_INIT_LECUN_NORMAL: return scaled(1, in, normal, o);
+    default: return WEFT_OK;
+    }
+}
+
 weft_status wf_initializer(struct wf_arena *arena, const char *text, int rank, const int64_t *dim,
-                           weft_variable_opts *out)
+                           double fan_in, double fan_out, weft_variable_opts *out)
 {
     static const struct wf_words table = {"initializer", initializers, sizeof initializers[0],
                                           WF_COUNT(initializers)};
     struct wf_word_args a;
     weft_variable_opts o = {.size = sizeof o};
+    bool own_fans = fan_in > 0 && fan_out > 0;
     weft_status st = wf_word_parse(&table, arena, text, &a);
 
     if (st)
         return st;
+    if (!own_fans)
+        fans(rank, dim, &fan_in, &fan_out);
     o.init = ((const struct initializer *)a.row)->kind;
     if (o.init == WEFT_INIT_DEFAULT) {
-        st = variance_scaling(&a, rank, dim, &o);
+        st = variance_scaling(&a, fan_in, fan_out, &o);
         if (st)
             return wf_err_wrap(st, "initializer: variance_scaling");
     } else {
         o.a = a.n_specs > 0 ? a.value[0].f : 0;
         o.b = a.n_specs > 1 ? a.value[1].f : 0;
+        if (own_fans)
+            st = with_fans(&o, fan_in, fan_out);
     }
     o.size = sizeof o;
     *out = o;
-    return WEFT_OK;
+    return st;
 }

@@ -8,6 +8,9 @@
 /* The weight `name`; its initializer, regularizer and constraint are the layer's arguments prefix_initializer, …. */
 weft_val wf_lc_param_as(weft_layer_call *c, const char *name, const char *prefix, int rank,
                         const int64_t *dim);
+/* The same with fans for the initializer, where the shape does not say them. */
+weft_val wf_lc_param_fans(weft_layer_call *c, const char *name, const char *prefix, int rank,
+                          const int64_t *dim, double fan_in, double fan_out);
 /* The same where the prefix is the name. */
 weft_val wf_lc_param(weft_layer_call *c, const char *name, int rank, const int64_t *dim);
 /* activation(y + bias), by the arguments use_bias, bias_… and activation; n is the number of units. */

@@ -131,20 +131,17 @@ struct heads {
     int64_t out[WEFT_MAX_RANK]; /* the sizes that replace the features in the result */
 };
 
-/* The weight "what/kernel" or "what/bias", by the layer's arguments kernel_… or bias_…. */
+/* The weight "what/kernel" or "what/bias", by the layer's arguments kernel_… or bias_…. The first n_in axes are summed over. */
 static weft_val part_weight(weft_layer_call *c, const char *what, const char *kind, int rank,
-                            const int64_t *dim)
+                            const int64_t *dim, int n_in)
 {
-    char name[64], init[64], regularizer[64], constraint[64];
+    double fan[2] = {1, 1};
+    char name[64];
 
+    for (int i = 0; i < rank; i++)
+        fan[i >= n_in] *= (double)dim[i];
     snprintf(name, sizeof name, "%s/%s", what, kind);
-    snprintf(init, sizeof init, "%s_initializer", kind);
-    snprintf(regularizer, sizeof regularizer, "%s_regularizer", kind);
-    snprintf(constraint, sizeof constraint, "%s_constraint", kind);
-    return weft_lc_weight(c, name, rank, dim,
-                          WEFT_OPTS(weft_weight_opts, .initializer = weft_lc_text(c, init),
-                                    .regularizer = weft_lc_text(c, regularizer),
-                                    .constraint = weft_lc_text(c, constraint)));
+    return wf_lc_param_fans(c, name, kind, rank, dim, n_in ? fan[0] : 0, n_in ? fan[1] : 0);
 }
 
 /* x [batch, time, features] as [batch, time, heads, depth]. */
@@ -152,10 +149,11 @@ static weft_val project(struct heads *h, const char *what, weft_val x, int64_t n
                         int64_t depth)
 {
     int64_t dim[3] = {weft_lc_dim(h->c, x, -1), n_heads, depth};
-    weft_val y = weft_einsum(h->g, "btd,dhk->bthk", x, part_weight(h->c, what, "kernel", 3, dim));
+    weft_val y =
+        weft_einsum(h->g, "btd,dhk->bthk", x, part_weight(h->c, what, "kernel", 3, dim, 1));
 
     return weft_lc_bool(h->c, "use_bias")
-               ? weft_add(h->g, y, part_weight(h->c, what, "bias", 2, dim + 1))
+               ? weft_add(h->g, y, part_weight(h->c, what, "bias", 2, dim + 1, 0))
                : y;
 }
 
@@ -170,9 +168,10 @@ static weft_val project_out(struct heads *h, weft_val y)
     snprintf(equation, sizeof equation, "bthe,he%.*s->bt%.*s", h->n_out, letters, h->n_out,
              letters);
     y = weft_einsum(h->g, equation, y,
-                    part_weight(h->c, "attention_output", "kernel", 2 + h->n_out, dim));
+                    part_weight(h->c, "attention_output", "kernel", 2 + h->n_out, dim, 2));
     return weft_lc_bool(h->c, "use_bias")
-               ? weft_add(h->g, y, part_weight(h->c, "attention_output", "bias", h->n_out, h->out))
+               ? weft_add(h->g, y,
+                          part_weight(h->c, "attention_output", "bias", h->n_out, h->out, 0))
                : y;
 }
 

@@ -6,8 +6,8 @@
 
 /* ---- shared ---------------------------------------------------------------------------------- */
 
-weft_val wf_lc_param_as(weft_layer_call *c, const char *name, const char *prefix, int rank,
-                        const int64_t *dim)
+weft_val wf_lc_param_fans(weft_layer_call *c, const char *name, const char *prefix, int rank,
+                          const int64_t *dim, double fan_in, double fan_out)
 {
     char init[64], regularizer[64], constraint[64];
 
@@ -17,7 +17,14 @@ weft_val wf_lc_param_as(weft_layer_call *c, const char *name, const char *prefix
     return weft_lc_weight(c, name, rank, dim,
                           WEFT_OPTS(weft_weight_opts, .initializer = weft_lc_text(c, init),
                                     .regularizer = weft_lc_text(c, regularizer),
-                                    .constraint = weft_lc_text(c, constraint)));
+                                    .constraint = weft_lc_text(c, constraint), .fan_in = fan_in,
+                                    .fan_out = fan_out));
+}
+
+weft_val wf_lc_param_as(weft_layer_call *c, const char *name, const char *prefix, int rank,
+                        const int64_t *dim)
+{
+    return wf_lc_param_fans(c, name, prefix, rank, dim, 0, 0);
 }
 
 weft_val wf_lc_param(weft_layer_call *c, const char *name, int rank, const int64_t *dim)
@@ -211,14 +218,34 @@ static int64_t letter_size(weft_layer_call *c, const struct equation *e, char le
     return shape[at];
 }
 
+/* The bias has the output's axes from the first letter named on, with 1 where none is named. */
+static weft_val add_bias(weft_layer_call *c, const struct equation *e, const char *axes, weft_val y)
+{
+    int64_t dim[WEFT_MAX_RANK];
+    int n = (int)strlen(e->out), first = (int)strcspn(e->out, axes), rank = 0;
+
+    if (strspn(axes, e->out) != strlen(axes)) {
+        weft_lc_fail(c, WEFT_EINVAL, "bias_axes '%.32s' are not all in the result", axes);
+        return WEFT_NIL;
+    }
+    if (weft_lc_rank(c, y) < n)
+        return WEFT_NIL; /* the product has failed */
+    for (int i = first; i < n; i++)
+        dim[rank++] = strchr(axes, e->out[i]) ? letter_size(c, e, e->out[i]) : 1;
+    for (int i = n; e->dots_right && i < weft_lc_rank(c, y); i++)
+        dim[rank++] = 1;
+    return weft_add(weft_lc_graph(c), y, wf_lc_param(c, "bias", rank, dim));
+}
+
 weft_status wf_layer_einsum_dense(weft_layer_call *c)
 {
     const char *text = weft_lc_text(c, "equation"), *axes = weft_lc_text(c, "bias_axes");
     struct equation e = {.in = ""};
     weft_graph *g = weft_lc_graph(c);
     int64_t dim[WEFT_MAX_RANK];
+    double fan_in = 1, fan_out = 1;
     weft_val y;
-    int rank, first;
+    int rank;
 
     if (!parse_equation(text, &e))
         return weft_lc_fail(c, WEFT_EINVAL, "equation '%.64s' is not like ab,bc->ac", text);
@@ -227,26 +254,14 @@ weft_status wf_layer_einsum_dense(weft_layer_call *c)
         return weft_lc_fail(c, WEFT_ESHAPE, "equation '%.64s' does not fit an input of rank %d",
                             text, weft_lc_rank(c, weft_lc_in(c, 0)));
     rank = (int)strlen(e.kernel);
-    for (int i = 0; i < rank; i++)
+    for (int i = 0; i < rank; i++) {
         dim[i] = letter_size(c, &e, e.kernel[i]);
-    y = weft_einsum(g, text, wf_lc_float_input(c, weft_lc_in(c, 0)),
-                    wf_lc_param(c, "kernel", rank, dim));
-    if (*axes) {
-        /* The bias has the output's axes from the first letter named on, with 1 where none is named. */
-        rank = weft_lc_rank(c, y);
-        first = -1;
-        for (int i = 0, n = (int)strlen(e.out); i < n; i++) {
-            bool named = strchr(axes, e.out[i]) != NULL;
-
-            if (first < 0 && named)
-                first = i;
-            if (first >= 0)
-                dim[i - first] = named ? letter_size(c, &e, e.out[i]) : 1;
-        }
-        if (first < 0)
-            return weft_lc_fail(c, WEFT_EINVAL, "bias_axes '%.32s' are not in the result", axes);
-        y = weft_add(g, y, wf_lc_param(c, "bias", (int)strlen(e.out) - first, dim));
+        *(strchr(e.out, e.kernel[i]) ? &fan_out : &fan_in) *= (double)dim[i];
     }
+    y = weft_einsum(g, text, wf_lc_float_input(c, weft_lc_in(c, 0)),
+                    wf_lc_param_fans(c, "kernel", "kernel", rank, dim, fan_in, fan_out));
+    if (*axes)
+        y = add_bias(c, &e, axes, y);
     weft_lc_out(c, 0, weft_lc_activation(c, weft_lc_text(c, "activation"), y));
     return WEFT_OK;
 }

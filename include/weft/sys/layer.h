@@ -74,6 +74,9 @@ typedef struct weft_weight_opts {
         constraint; /* "max_norm(2)", "non_neg", "unit_norm", "min_max_norm(0,1)"; NULL or "": none */
     bool state;     /* not a parameter: moving averages, counters */
     weft_dtype dtype; /* 0: f32 */
+    double fan_in,
+        fan_out; /* of scaled initializers such as glorot_uniform; 0: by the shape, as for dense and
+                               convolution kernels */
 } weft_weight_opts;
 /* The weight "layer/name", made by the first call. Its regularizer counts once, however often it is asked for. */
 WEFT_API weft_val weft_lc_weight(weft_layer_call *c, const char *name, int rank, const int64_t *dim,

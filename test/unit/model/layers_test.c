@@ -505,6 +505,26 @@ static void initializers_have_their_moments(void **state)
     weft_fn_free(r.fn);
 }
 
+/* The fans of an einsum's kernel are what is summed over and what is not. */
+static void einsum_kernels_have_fans_of_their_own(void **state)
+{
+    struct fixture *f = *state;
+    struct run r;
+    weft_tensor t;
+    double q = 0;
+    float x[20] = {0};
+    weft_tensor feed = weft_view(WEFT_F32, x, 3, (int64_t[]){1, 1, 20});
+
+    weft_input(f->m, "x", WEFT_F32, 2, (int64_t[]){1, 20});
+    weft_model_add(f->m, "EinsumDense", "equation=abc,cde->abde output_shape=[-1,8,35]");
+    run(f, false, &feed, &r);
+    assert_int_equal(weft_fn_view(r.fn, "einsum_dense/kernel", &t), WEFT_OK);
+    for (int k = 0; k < 5600; k++)
+        q += (double)((float *)t.data)[k] * ((float *)t.data)[k] / 5600;
+    assert_true(fabs(sqrt(q) - sqrt(2 / (20.0 + 280))) < 0.003);
+    weft_fn_free(r.fn);
+}
+
 int main(void)
 {
 #define MASKS(name) cmocka_unit_test_setup_teardown(name, setup_masks, teardown)
@@ -529,6 +549,7 @@ int main(void)
         MASKS(concatenated_masks_are_joined),
         TEST(arguments_that_make_no_sense_are_named),
         TEST(initializers_have_their_moments),
+        TEST(einsum_kernels_have_fans_of_their_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
