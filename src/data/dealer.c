@@ -210,8 +210,29 @@ static void task_clear(weft_dealer *a, struct task *k)
     *k = (struct task){.state = TASK_FREE};
 }
 
+/* A free place, or that of a shard of an earlier step which nobody came for; NULL when all are
+ * busy. */
+static struct task *room_for(weft_dealer *a, int64_t t)
+{
+    struct task *oldest = NULL;
+
+    for (int i = 0; i < PREPARED; i++) {
+        struct task *k = &a->task[i];
+
+        if (k->state == TASK_FREE)
+            return k;
+        if (k->state == TASK_DONE && k->t < t && (!oldest || k->t < oldest->t))
+            oldest = k;
+    }
+    if (oldest)
+        task_clear(a, oldest);
+    return oldest;
+}
+
 weft_status weft_dealer_ahead(weft_dealer *a, int64_t t, int64_t l)
 {
+    struct task *k;
+
     if (t < 0 || l < 0 || l >= a->n_shards)
         return wf_err(WEFT_ERANGE, "shard (%lld, %lld) of %lld", (long long)t, (long long)l,
                       (long long)a->n_shards);
@@ -219,11 +240,11 @@ weft_status weft_dealer_ahead(weft_dealer *a, int64_t t, int64_t l)
         atomic_load_explicit(&a->env->bytes, memory_order_relaxed) > a->env->budget)
         return WEFT_OK; /* a stream's iterator works ahead by itself */
     pthread_mutex_lock(&a->lock);
-    for (int i = 0; i < PREPARED && !find_task(a, t, l); i++)
-        if (a->task[i].state == TASK_FREE) {
-            a->task[i] = (struct task){.state = TASK_WANTED, .t = t, .l = l};
-            pthread_cond_signal(&a->work);
-        }
+    k = find_task(a, t, l) ? NULL : room_for(a, t);
+    if (k) {
+        *k = (struct task){.state = TASK_WANTED, .t = t, .l = l};
+        pthread_cond_signal(&a->work);
+    }
     pthread_mutex_unlock(&a->lock);
     return WEFT_OK;
 }
@@ -440,6 +461,9 @@ weft_status weft_dealer_commit(weft_dealer *a, int64_t t)
     } else if (t >= a->committed) {
         let_go(a, t + 1);
         a->committed = t + 1;
+        for (int i = 0; i < PREPARED; i++)
+            if (a->task[i].state == TASK_DONE && a->task[i].t <= t)
+                task_clear(a, &a->task[i]);
     }
     pthread_mutex_unlock(&a->lock);
     return st;

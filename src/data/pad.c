@@ -378,7 +378,7 @@ weft_ds weft_ds_padded_batch(weft_data *d, weft_ds s, int64_t n, const weft_padd
     p = ds->param;
     p->n = n;
     p->drop_remainder = o->drop_remainder;
-    count = ds->in[0]->count;
+    count = ds->count;
     full = o->drop_remainder || count == WEFT_ENDLESS || (count >= 0 && count % n == 0);
     st = wf_padding_init(ds, o->n_pads, o->pads, o->lengths, full ? n : WEFT_ANY, &p->pad);
     if (st)

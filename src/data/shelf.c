@@ -282,10 +282,10 @@ static weft_status put_rows(struct wf_shelf *s, const struct wf_block *b, const 
     return st;
 }
 
-/* A copy of the elements in memory of our own. The lock is held. */
-static weft_status put_block(struct wf_shelf *s, const struct wf_block *b, const int64_t *id)
+/* A copy of the elements in memory of our own. The lock is not held: threads copy at once. */
+static weft_status copy_block(struct wf_shelf *s, const struct wf_block *b, struct wf_held **out)
 {
-    struct wf_held whole = {.refs = 1, .block = (struct wf_block *)b}, *h = NULL;
+    struct wf_held whole = {.refs = 1, .block = (struct wf_block *)b};
     struct wf_pick *pick = wf_alloc_n(s->ctx, b->n, sizeof *pick);
     struct wf_block *copy = NULL;
     weft_status st = pick ? WEFT_OK : wf_err_nomem(s->ctx, (size_t)b->n * sizeof *pick, "a cache");
@@ -298,9 +298,14 @@ static weft_status put_block(struct wf_shelf *s, const struct wf_block *b, const
     if (st)
         return st;
     copy->from = NULL;
-    s->bytes += wf_block_bytes(copy);
-    st = wf_hold(copy, &h);
-    for (int64_t i = 0; i < b->n && !st; i++) {
+    return wf_hold(copy, out);
+}
+
+/* The lock is held. */
+static void put_block(struct wf_shelf *s, struct wf_held *h, const int64_t *id)
+{
+    s->bytes += wf_block_bytes(h->block);
+    for (int64_t i = 0; i < h->block->n; i++) {
         struct wf_shelf_entry *e = &s->entry[id ? id[i] : s->n];
 
         if (e->held)
@@ -309,8 +314,6 @@ static weft_status put_block(struct wf_shelf *s, const struct wf_block *b, const
         e->i = i;
         s->n++;
     }
-    wf_held_unref(h);
-    return st;
 }
 
 /* Where to keep elements, now that one knows what they take. The lock is held. */
@@ -350,22 +353,19 @@ static weft_status over_budget(struct wf_shelf *s, struct wf_env *env)
     return WEFT_OK;
 }
 
-static weft_status put(struct wf_shelf *s, struct wf_env *env, int64_t count,
-                       const struct wf_block *b, const int64_t *id)
+/* h is a copy of b, for a shelf in memory. The lock is held. */
+static weft_status put(struct wf_shelf *s, struct wf_env *env, const struct wf_block *b,
+                       struct wf_held *h, const int64_t *id)
 {
     weft_status st = WEFT_OK;
 
-    if (s->in == WF_SHELF_UNDECIDED)
-        decide(s, env, count, b);
-    if (s->in == WF_SHELF_NONE)
-        return WEFT_OK;
     if (!id)
         st = wf_grow(s->ctx, &s->entry, &s->cap, s->n + b->n, sizeof *s->entry);
     if (st)
         return st;
-    if (s->in == WF_SHELF_MEMORY) {
-        st = put_block(s, b, id);
-        return st || s->bytes <= env->budget ? st : over_budget(s, env);
+    if (h) {
+        put_block(s, h, id);
+        return s->bytes <= env->budget ? WEFT_OK : over_budget(s, env);
     }
     st = put_rows(s, b, id);
     if (st && st != WEFT_ENOMEM && st != WEFT_ELIMIT) {
@@ -378,11 +378,26 @@ static weft_status put(struct wf_shelf *s, struct wf_env *env, int64_t count,
 weft_status wf_shelf_put(struct wf_shelf *s, struct wf_env *env, int64_t count,
                          const struct wf_block *b, const int64_t *id)
 {
-    weft_status st;
+    struct wf_held *h = NULL;
+    enum wf_shelf_in in;
+    weft_status st = WEFT_OK;
 
     pthread_mutex_lock(&s->lock);
-    st = s->complete ? WEFT_OK : put(s, env, count, b, id);
+    if (s->in == WF_SHELF_UNDECIDED)
+        decide(s, env, count, b);
+    in = s->complete ? WF_SHELF_NONE : s->in;
     pthread_mutex_unlock(&s->lock);
+    if (in == WF_SHELF_NONE)
+        return WEFT_OK;
+    if (in == WF_SHELF_MEMORY)
+        st = copy_block(s, b, &h);
+    if (st)
+        return st;
+    pthread_mutex_lock(&s->lock);
+    if (!s->complete && s->in == in) /* nobody has decided otherwise meanwhile */
+        st = put(s, env, b, h, id);
+    pthread_mutex_unlock(&s->lock);
+    wf_held_unref(h);
     return st;
 }
 

