@@ -176,6 +176,15 @@ weft_status wf_metric_build(weft_graph *g, const struct wf_metric *m, weft_val y
     return WEFT_OK;
 }
 
+weft_val wf_metric_weight(weft_graph *g, const struct wf_metric *m, weft_val weight, weft_val mask)
+{
+    if (g->st || !mask.id ||
+        (m->kind->family != &wf_metric_mean && m->kind->family != &wf_metric_loss))
+        return weight;
+    mask = wf_as(g, mask, WEFT_F32);
+    return weight.id ? weft_mul(g, mask, wf_weight_like(g, weight, mask)) : mask;
+}
+
 double wf_metric_result(const struct wf_metric *m, const double *sums)
 {
     struct wf_args args = {wf_metric_attrs(m->kind), m->attr};

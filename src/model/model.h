@@ -92,6 +92,9 @@ weft_status wf_metric_init(struct wf_metric *out, struct wf_arena *arena, const 
 /* The increments of one batch, f32 [n_state]; weight may be nil. */
 weft_status wf_metric_build(weft_graph *g, const struct wf_metric *m, weft_val y, weft_val pred,
                             weft_val weight, weft_val *sums);
+/* The weight of a batch whose predictions have a mask (either may be nil). As in Keras a mask counts in means of values per
+ * sample, accuracies and losses among them, and in no other metric. */
+weft_val wf_metric_weight(weft_graph *g, const struct wf_metric *m, weft_val weight, weft_val mask);
 double wf_metric_result(const struct wf_metric *m, const double *sums);
 /* 1: larger is better, -1: smaller is, 0: nobody knows. */
 int wf_metric_direction(const struct wf_metric *m);

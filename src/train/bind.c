@@ -100,17 +100,21 @@ static weft_status output_loss(weft_trainer *t, struct wf_bound *b, const struct
                                int out, weft_val *mean)
 {
     weft_graph *g = b->graph;
-    weft_val values = WEFT_NIL, sum, count, w, none;
+    weft_val values = WEFT_NIL, mask = WEFT_NIL, sum, count, w, none;
     weft_status st = wf_loss_build(g, t->loss[out], b->label[out], m->out[out], &values);
 
+    if (!st)
+        st = wf_loss_mask(g, t->loss[out], b->label[out], m->out[out], &mask);
     if (st)
         return wf_err_wrap(st, "output '%s'", output_name(t, out));
+    if (m->out_mask[out].id)
+        mask = mask.id ? weft_logical_and(g, mask, m->out_mask[out]) : m->out_mask[out];
     w = sample_weights(t, b, b->label[out], m->out[out]);
-    if (!w.id && !m->out_mask[out].id) {
+    if (!w.id && !mask.id) {
         *mean = weft_mean(g, values, NULL);
         return weft_graph_status(g);
     }
-    st = wf_loss_reduce(g, values, w, m->out_mask[out], &sum, &count);
+    st = wf_loss_reduce(g, values, w, mask, &sum, &count);
     if (st)
         return st;
     none = weft_eq(g, count, weft_scalar(g, 0)); /* a batch without valid values has loss 0 */
@@ -176,9 +180,12 @@ static weft_status add_metric(weft_trainer *t, struct wf_bound *b, int out, cons
         return st;
     if (weighted)
         w = sample_weights(t, b, b->label[out], b->infer.out[out]);
-    st = wf_metric_build(g, metric, b->label[out], b->train.out[out], w, &sums_fit[*n]);
+    st = wf_metric_build(g, metric, b->label[out], b->train.out[out],
+                         wf_metric_weight(g, metric, w, b->train.out_mask[out]), &sums_fit[*n]);
     if (!st)
-        st = wf_metric_build(g, metric, b->label[out], b->infer.out[out], w, &sums_test[*n]);
+        st =
+            wf_metric_build(g, metric, b->label[out], b->infer.out[out],
+                            wf_metric_weight(g, metric, w, b->infer.out_mask[out]), &sums_test[*n]);
     if (st)
         return st;
     slot = add_log(t, b, out, metric->name);

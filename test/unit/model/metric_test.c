@@ -264,6 +264,30 @@ static void parts_of_a_batch_merge_to_the_whole(void **state)
     }
 }
 
+static void masks_weigh_means_and_nothing_else(void **state)
+{
+    struct wf_type t = wf_type_of(WEFT_F32, 3, (int64_t[]){WEFT_ANY, 4, 2});
+    struct rig *r = *state;
+    struct wf_metric mean, curve;
+    weft_graph *g = NULL;
+    weft_val mask, weight, v;
+
+    assert_int_equal(wf_metric_init(&mean, &r->arena, "mse", "", &t, &t), WEFT_OK);
+    assert_int_equal(wf_metric_init(&curve, &r->arena, "Precision", "", &t, &t), WEFT_OK);
+    assert_int_equal(weft_graph_new(r->ctx, &g), WEFT_OK);
+    mask = weft_placeholder(g, "m", WEFT_BOOL, 2, (int64_t[]){WEFT_ANY, 4});
+    weight = weft_placeholder(g, "w", WEFT_F32, 1, (int64_t[]){WEFT_ANY});
+    assert_int_equal(wf_metric_weight(g, &mean, weight, WEFT_NIL).id, weight.id);
+    assert_int_equal(wf_metric_weight(g, &curve, weight, mask).id, weight.id);
+    v = wf_metric_weight(g, &mean, weight, mask);
+    assert_int_equal(wf_val_type_of(g, v)->rank, 2);
+    assert_int_equal(wf_val_type_of(g, v)->dtype, WEFT_F32);
+    v = wf_metric_weight(g, &mean, WEFT_NIL, mask);
+    assert_int_equal(wf_val_type_of(g, v)->dtype, WEFT_F32);
+    assert_int_equal(weft_graph_status(g), WEFT_OK);
+    weft_graph_free(g);
+}
+
 /* The area under the ROC curve is the share of pairs in the right order. */
 static void auc_is_the_share_of_ordered_pairs(void **state)
 {
@@ -301,6 +325,7 @@ int main(void)
         TEST(wrong_names_and_arguments_are_told),
         TEST(nothing_seen_is_zero_not_nan),
         TEST(parts_of_a_batch_merge_to_the_whole),
+        TEST(masks_weigh_means_and_nothing_else),
         TEST(auc_is_the_share_of_ordered_pairs),
     };
 

@@ -197,6 +197,31 @@ static void sample_weights_scale_the_loss(void **state)
     close_job(&j);
 }
 
+/* Their values are zero and they are not counted: the mean is over the others. */
+static void ignored_labels_do_not_count(void **state)
+{
+    struct job j = open_job(
+        WEFT_OPTS(weft_compile_opts, .optimizer = "sgd",
+                  .loss = "sparse_categorical_crossentropy from_logits=true ignore_class=1"));
+    weft_logs logs;
+    double sum = 0;
+    int n = 0;
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        weft_tensor xi = weft_view(WEFT_F32, x[i], 2, (int64_t[]){1, D});
+        weft_tensor yi = weft_view(WEFT_I32, &y[i], 1, (int64_t[]){1});
+
+        ok(weft_test_on_batch(j.t, &xi, &yi, NULL, &logs));
+        sum += weft_logs_get(&logs, "loss");
+        n += y[i] != 1;
+    }
+    assert_true(n > 0 && n < N);
+    ok(weft_evaluate(j.t, j.d, j.s, WEFT_OPTS(weft_eval_opts, .batch = N), &logs));
+    assert_float_equal(weft_logs_get(&logs, "loss"), sum / n, 1e-5);
+    close_job(&j);
+}
+
 static weft_status collect(void *arg, const weft_batch *b, int n, const weft_tensor *out)
 {
     float **to = arg;
@@ -388,6 +413,7 @@ int main(void)
         cmocka_unit_test(validation_split_takes_the_last_samples),
         cmocka_unit_test(epoch_average_weighs_batches_by_samples),
         cmocka_unit_test(sample_weights_scale_the_loss),
+        cmocka_unit_test(ignored_labels_do_not_count),
         cmocka_unit_test(predict_gives_every_sample_in_order),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(early_stopping_stops_and_restores_the_best),
