@@ -94,11 +94,14 @@ typedef struct weft_history {
     int n_names;
     const char **name;
     int64_t n_epochs;
-    double *value; /* [n_epochs][n_names]; NaN where an epoch had none */
+    double *value;       /* [n_epochs][n_names]; NaN where an epoch had none */
     int64_t first_epoch; /* the number of the first row, from 0 */
     void *inside;
 } weft_history;
 WEFT_API void weft_history_free(weft_history *h);
+/* The epochs of a run, from what it left: a file of CSVLogger's, a folder with history.csv, or a folder of checkpoints (the newest
+ * sound one tells; the epoch that it stands in is the last row, without validation). */
+WEFT_API weft_status weft_history_read(weft_ctx *ctx, const char *path, weft_history **out);
 
 typedef struct weft_fit_opts {
     size_t size;

@@ -34,10 +34,6 @@ struct flag {
     void *to;
 };
 
-/* For `weft man` and completion: a command prints its flags as roff, or as words. */
-#define FLAG_MAN "--print-man"
-#define FLAG_WORDS "--print-words"
-
 struct command {
     const char *name;    /* "bench train" */
     const char *args;    /* positional arguments, for the usage line */
@@ -69,7 +65,7 @@ void progress_add(struct progress *p, int64_t n);
 void progress_end(struct progress *p);
 
 extern const struct command command_train, command_eval, command_predict, command_summary,
-    command_keys, command_init;
+    command_keys, command_init, command_history, command_report;
 extern const struct command command_bench_data, command_data_inspect, command_data_convert,
     command_data_stats;
 extern const struct command command_ckpt_ls, command_ckpt_show, command_ckpt_verify,

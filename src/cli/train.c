@@ -377,6 +377,54 @@ const struct command command_predict = {
     .run = predict,
 };
 
+/* ---- report ---------------------------------------------------------------------------------- */
+
+/* The epochs that the job logged, or those that its checkpoints know. */
+static weft_status read_epochs(const struct job *j, weft_history **out)
+{
+    const char *log = weft_job_text(j->job, "log.dir");
+    const char *checkpoints = weft_job_text(j->job, "checkpoint.dir");
+    weft_status st = log ? weft_history_read(j->ctx, log, out) : WEFT_ENOENT;
+
+    return st == WEFT_ENOENT && checkpoints ? weft_history_read(j->ctx, checkpoints, out) : st;
+}
+
+static int report(int argc, char **argv)
+{
+    struct job j = {0};
+    const char *out = "report.html";
+    const struct flag flags[] = {
+        JOB_FLAGS(j),
+        {"out", FLAG_TEXT, "FILE", "where to; default report.html", &out},
+        {NULL, FLAG_BOOL, NULL, NULL, NULL},
+    };
+    weft_history *h = NULL;
+    weft_status st;
+    int rc = parse_job(&command_report, flags, &j, argc, argv);
+
+    if (!rc) {
+        st = weft_job_load_weights(j.run);
+        if (!st)
+            st = read_epochs(&j, &h);
+        if (!st)
+            st = weft_job_report(j.run, h, out);
+        rc = st ? fail_status(st, "") : EXIT_DONE;
+    }
+    weft_history_free(h);
+    close_job(&j);
+    return rc < 0 ? EXIT_DONE : rc;
+}
+
+const struct command command_report = {
+    .name = "report",
+    .args = "JOB.yaml",
+    .summary = "a page about a job's run, from its newest checkpoint",
+    .text =
+        "With log.dir in the job, `weft train` leaves such a page there by itself, with the times "
+        "of its\nepochs as well.\n",
+    .run = report,
+};
+
 /* ---- summary, keys --------------------------------------------------------------------------- */
 
 static int summary(int argc, char **argv)

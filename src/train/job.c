@@ -444,6 +444,35 @@ static weft_status check_job(weft_job *job)
     return WEFT_OK;
 }
 
+static weft_status keep_text(weft_job *job, const char *text, int64_t n, int n_sets,
+                             const char *const *sets)
+{
+    struct wf_buf b;
+    weft_status st;
+
+    wf_buf_init(&b, job->ctx, 32 << 20);
+    wf_buf_add(&b, text, n);
+    for (int i = 0; i < n_sets; i++)
+        wf_buf_printf(&b, "%s# --set %s\n", i == 0 && n && text[n - 1] != '\n' ? "\n" : "",
+                      sets[i]);
+    st = b.st;
+    if (!st && !(job->text = wf_arena_strdup(&job->yaml.arena, b.data ? b.data : "")))
+        st = wf_err_nomem(job->ctx, (size_t)n, "a job");
+    wf_buf_free(&b);
+    return st;
+}
+
+const char *weft_job_text(const weft_job *job, const char *key)
+{
+    const struct key *k = find_key(key);
+    const char *text;
+
+    if (!k || (k->kind != K_text && k->kind != K_path && k->kind != K_words))
+        return NULL;
+    text = *(const char *const *)((const char *)job + k->offset);
+    return text && *text ? text : NULL;
+}
+
 weft_status weft_job_parse(weft_ctx *ctx, const char *name, const char *text, int64_t n, int n_sets,
                            const char *const *sets, weft_job **out)
 {
@@ -463,6 +492,8 @@ weft_status weft_job_parse(weft_ctx *ctx, const char *name, const char *text, in
         dir[slash ? slash - name : 0] = 0;
         job->dir = dir;
     }
+    if (!st)
+        st = keep_text(job, text, n, n_sets, sets);
     for (int i = 0; i < n_sets && !st; i++)
         st = wf_yaml_set(&job->yaml, sets[i]);
     if (!st)

@@ -20,7 +20,8 @@ struct wf_job_source {
 struct weft_job {
     weft_ctx *ctx;
     struct wf_yaml yaml;
-    const char *dir; /* of the file: relative paths count from there */
+    const char *dir;  /* of the file: relative paths count from there */
+    const char *text; /* of the file, with overrides as comments at its end */
     const char *name;
     int64_t seed;
     struct wf_job_source train, validation, test;
@@ -36,6 +37,9 @@ struct weft_job {
     const char *checkpoint_dir, *monitor;
     int64_t checkpoint_steps, keep_last, keep_best;
     double checkpoint_seconds;
+    const char *log_dir, *log_classes;
+    bool log_report, log_csv, log_tensorboard;
+    int64_t log_steps, log_histograms, log_images;
     const char *kernels, *simd;
     int64_t threads, data_threads, memory_mb;
 };
@@ -48,7 +52,8 @@ struct weft_job_run {
     weft_model *model;
     weft_trainer *trainer;
     int n_callbacks;
-    weft_callback callback[WF_JOB_MAX_CALLBACKS];
+    weft_callback callback[WF_JOB_MAX_CALLBACKS + 4]; /* the job's, then those of log.dir */
+    const weft_callback *times;                       /* the one that collects for the report */
     void *owned[WF_JOB_MAX_CALLBACKS]; /* vocabularies and statistics that pipelines use */
     int n_vocabs;
     struct weft_vocab *vocab[64];
@@ -66,6 +71,10 @@ const char *wf_job_path(const weft_job *job, const char *path);
 
 /* job_data.c: the sources with their pipeline. */
 weft_status wf_job_open_data(weft_job_run *run);
+/* job_log.c: the callbacks of log.dir, and what is written when training has ended. */
+weft_status wf_job_open_log(weft_job_run *run);
+weft_status wf_job_begin_log(const weft_job_run *run);
+weft_status wf_job_end_log(weft_job_run *run, const weft_history *h);
 /* job_model.c */
 weft_status wf_job_open_model(weft_job_run *run);
 

@@ -3,6 +3,34 @@
 #include "weft/ckpt.h"
 #include "weft/data_feature.h"
 
+/* The arguments of a callback; paths among them count from the job's folder, as all paths of the file do. */
+static weft_status callback_attrs(const weft_job *job, const struct wf_yaml_node *args,
+                                  const char **out)
+{
+    static const char *const paths[] = {"filename", "filepath", "log_dir"};
+    struct wf_arena *arena = (struct wf_arena *)&job->yaml.arena;
+    struct wf_yaml_node map, *copy;
+
+    if (!args || args->kind != WF_YAML_MAP)
+        return wf_job_attrs(job, args, NULL, out);
+    map = *args;
+    map.item = wf_arena_alloc(arena, (size_t)(map.n + 1) * sizeof *map.item);
+    for (int64_t i = 0; i < map.n && map.item; i++) {
+        map.item[i] = args->item[i];
+        for (int k = 0; k < WF_COUNT(paths); k++) {
+            if (strcmp(args->key[i]->text, paths[k]) != 0)
+                continue;
+            copy = wf_arena_alloc(arena, sizeof *copy);
+            if (!copy)
+                return wf_err(WEFT_ENOMEM, "out of memory");
+            *copy = *args->item[i];
+            copy->text = wf_job_path(job, copy->text);
+            map.item[i] = copy;
+        }
+    }
+    return map.item ? wf_job_attrs(job, &map, NULL, out) : wf_err(WEFT_ENOMEM, "out of memory");
+}
+
 static weft_status open_callbacks(weft_job_run *run)
 {
     const weft_job *job = run->job;
@@ -21,7 +49,7 @@ static weft_status open_callbacks(weft_job_run *run)
 
         st = wf_job_item(job, list->item[i], &name, &args);
         if (!st)
-            st = wf_job_attrs(job, args, NULL, &attrs);
+            st = callback_attrs(job, args, &attrs);
         if (st)
             return st;
         wf_buf_init(&spec, run->ctx, 1 << 16);
@@ -66,6 +94,8 @@ weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out
                           &run->trainer);
     if (!st)
         st = open_callbacks(run);
+    if (!st)
+        st = wf_job_open_log(run);
     if (st) {
         weft_job_close(run);
         return st;
@@ -115,19 +145,22 @@ weft_ds weft_job_dataset(const weft_job_run *run, const char *part)
 weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_history **history)
 {
     const weft_job *job = run->job;
-    weft_callback all[2 * WF_JOB_MAX_CALLBACKS];
+    weft_callback all[2 * WF_JOB_MAX_CALLBACKS + 4];
+    weft_history *h = NULL;
     int n = 0;
     weft_status st = wf_opts_check(opts, sizeof *opts, "weft_job_fit_opts");
 
     if (!st && opts && opts->n_callbacks > WF_JOB_MAX_CALLBACKS)
         st = wf_err(WEFT_EINVAL, "%d callbacks", opts->n_callbacks);
+    if (!st)
+        st = wf_job_begin_log(run);
     if (st)
         return st;
     for (int i = 0; i < run->n_callbacks; i++)
         all[n++] = run->callback[i];
     for (int i = 0; opts && i < opts->n_callbacks; i++)
         all[n++] = opts->callbacks[i];
-    return weft_fit(
+    st = weft_fit(
         run->trainer, run->data, run->train,
         WEFT_OPTS(
             weft_fit_opts, .epochs = job->epochs, .batch = job->batch, .no_shuffle = !job->shuffle,
@@ -139,7 +172,14 @@ weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_
             .checkpoint = given(job->checkpoint_dir), .checkpoint_steps = job->checkpoint_steps,
             .checkpoint_seconds = job->checkpoint_seconds, .keep_last = (int)job->keep_last,
             .keep_best = (int)job->keep_best, .checkpoint_monitor = given(job->monitor)),
-        history);
+        &h);
+    if (!st)
+        st = wf_job_end_log(run, h);
+    if (!st && history)
+        *history = h;
+    else
+        weft_history_free(h);
+    return st;
 }
 
 bool weft_job_has_checkpoints(const weft_job_run *run)

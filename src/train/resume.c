@@ -6,7 +6,7 @@
 #include "train/resume.h"
 
 #define FIT_BLOB "fit.bin"
-#define FIT_VERSION 1
+#define FIT_VERSION 2
 
 /* ---- what is saved --------------------------------------------------------------------------- */
 
@@ -131,6 +131,9 @@ static weft_status save_fit(const struct wf_resume *r, const struct wf_fit_state
     for (int64_t i = 0; i < bound->n_sums; i++)
         put_f64(b, t->sums[i]);
     wf_put_i64(b, h->n_names);
+    for (int i = 0; i < h->n_names; i++)
+        wf_put_bytes(b, h->name[i], (int64_t)strlen(h->name[i]));
+    wf_put_i64(b, h->first_epoch);
     wf_put_i64(b, h->n_epochs);
     for (int64_t i = 0; i < h->n_epochs * h->n_names; i++)
         put_f64(b, h->value[i]);
@@ -180,28 +183,57 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
 
 /* ---- and read back --------------------------------------------------------------------------- */
 
+/* States go to callbacks of their names, in order. One that this run lacks is passed over; one that is new begins anew. */
 static weft_status restore_callbacks(const struct wf_resume *r, struct wf_reader *in)
 {
     int64_t n = wf_get_range(in, 0, 4096, "a number of callbacks");
-    weft_status st = in->st;
+    bool *used = wf_alloc_n(r->t->ctx, r->o->n_callbacks + 1, sizeof *used);
+    weft_status st = used ? in->st : err_nomem();
 
-    if (!st && n != r->o->n_callbacks)
-        return wf_err(WEFT_EINVAL, "the checkpoint has %lld callbacks, this run %d", (long long)n,
-                      r->o->n_callbacks);
     for (int64_t i = 0; i < n && !st; i++) {
-        const weft_callback *c = &r->o->callbacks[i];
         int64_t n_name, n_state;
-        const char *name = wf_get_bytes(in, &n_name), *here = c->name ? c->name : "";
-        const char *state = wf_get_bytes(in, &n_state);
+        const char *name = wf_get_bytes(in, &n_name), *state = wf_get_bytes(in, &n_state);
+        const weft_callback *c = NULL;
 
         st = in->st;
-        if (!st && ((int64_t)strlen(here) != n_name || memcmp(name, here, (size_t)n_name) != 0))
-            st = wf_err(WEFT_EINVAL, "callback %lld is '%.*s' in the checkpoint, '%s' here",
-                        (long long)i, (int)n_name, name, here);
-        if (!st && n_state && c->restore)
+        for (int k = 0; k < r->o->n_callbacks && !st && !c; k++) {
+            const char *here = r->o->callbacks[k].name ? r->o->callbacks[k].name : "";
+
+            if (!used[k] && (int64_t)strlen(here) == n_name &&
+                memcmp(name, here, (size_t)n_name) == 0) {
+                used[k] = true;
+                c = &r->o->callbacks[k];
+            }
+        }
+        if (!st && c && c->restore && n_state)
             st = c->restore(c->arg, state, n_state);
+        if (!st && !c && n_state)
+            wf_log(r->t->ctx, WEFT_LOG_WARN,
+                   "the checkpoint has the state of a callback '%.*s', which this run lacks",
+                   (int)n_name, name);
     }
+    wf_free(r->t->ctx, used);
     return st;
+}
+
+/* What is logged must be what was logged. */
+static weft_status restore_names(const weft_history *h, struct wf_reader *in)
+{
+    int64_t n = wf_get_range(in, 0, 1 << 20, "the number of logs");
+
+    for (int64_t i = 0; i < n && !in->st; i++) {
+        int64_t len;
+        const char *name = wf_get_bytes(in, &len);
+
+        if (!in->st && (i >= h->n_names || (int64_t)strlen(h->name[i]) != len ||
+                        memcmp(h->name[i], name, (size_t)len) != 0))
+            return wf_err(WEFT_EINVAL, "the checkpoint logs '%.*s' where this run has '%s'",
+                          (int)len, name, i < h->n_names ? h->name[i] : "nothing");
+    }
+    if (!in->st && n != h->n_names)
+        return wf_err(WEFT_EINVAL, "the checkpoint has %lld logs, this run %d", (long long)n,
+                      h->n_names);
+    return in->st;
 }
 
 static weft_status restore_fit(struct wf_resume *r, struct wf_fit_state *s, struct wf_reader *in,
@@ -224,7 +256,11 @@ static weft_status restore_fit(struct wf_resume *r, struct wf_fit_state *s, stru
     wf_get_range(in, b->n_sums, b->n_sums, "the number of metric sums");
     for (int64_t i = 0; i < b->n_sums; i++)
         t->sums[i] = get_f64(in);
-    n_names = wf_get_range(in, s->history->n_names, s->history->n_names, "the number of logs");
+    st = restore_names(s->history, in);
+    if (st)
+        return st;
+    n_names = s->history->n_names;
+    s->history->first_epoch = wf_get_range(in, 0, INT64_MAX, "the first epoch");
     n_epochs = wf_get_range(in, 0, (in->end - in->p) / 8 + 1, "a number of epochs");
     if (in->st)
         return in->st;
@@ -238,6 +274,70 @@ static weft_status restore_fit(struct wf_resume *r, struct wf_fit_state *s, stru
     }
     wf_free(t->ctx, row);
     return st ? st : restore_callbacks(r, in);
+}
+
+/* The names and rows behind the sums. */
+static weft_status read_rows(struct wf_reader *in, weft_history *h)
+{
+    weft_ctx *ctx = h->inside;
+    int64_t n = wf_get_range(in, 0, 1 << 20, "the number of logs");
+    double *value;
+
+    h->name = in->st ? NULL : wf_alloc_n(ctx, n + 1, sizeof *h->name);
+    if (!h->name)
+        return in->st ? in->st : err_nomem();
+    for (; h->n_names < n && !in->st; h->n_names++) {
+        int64_t len;
+        const char *text = wf_get_bytes(in, &len);
+        char *name = in->st ? NULL : wf_alloc(ctx, (size_t)len + 1);
+
+        if (!name)
+            return in->st ? in->st : err_nomem();
+        memcpy(name, text, (size_t)len);
+        h->name[h->n_names] = name;
+    }
+    h->first_epoch = wf_get_range(in, 0, INT64_MAX, "the first epoch");
+    h->n_epochs = wf_get_range(in, 0, (in->end - in->p) / 8 / (n ? n : 1), "a number of epochs");
+    value = in->st ? NULL : wf_alloc_n(ctx, (h->n_epochs + 1) * n + 1, sizeof *value);
+    if (!value)
+        return in->st ? in->st : err_nomem();
+    for (int64_t i = 0; i < h->n_epochs * n; i++)
+        value[i] = get_f64(in);
+    h->value = value;
+    return in->st;
+}
+
+weft_status wf_resume_history(weft_ctx *ctx, weft_ckpt *c, weft_history **out)
+{
+    weft_history *h = wf_alloc(ctx, sizeof *h);
+    char *blob = NULL;
+    int64_t n = 0, n_skip;
+    weft_status st;
+
+    if (!h)
+        return err_nomem();
+    h->inside = ctx;
+    st = weft_ckpt_blob_read(c, FIT_BLOB, &blob, &n);
+    if (!st) {
+        struct wf_reader in = {blob, blob + n, WEFT_OK};
+
+        wf_get_range(&in, FIT_VERSION, FIT_VERSION, "the version");
+        for (int i = 0; i < 3; i++) /* epoch, batch, rate */
+            (void)wf_get_i64(&in);
+        for (int i = 0; i < 2; i++) { /* losses and their weight; sums */
+            n_skip = wf_get_range(&in, 0, (in.end - in.p) / 8, "a number of sums");
+            for (int64_t k = 0; k < n_skip + (i == 0); k++)
+                (void)get_f64(&in);
+        }
+        st = in.st ? in.st : read_rows(&in, h);
+    }
+    weft_text_free(ctx, blob);
+    if (st) {
+        weft_history_free(h);
+        return wf_err_wrap(st, "%s", weft_ckpt_path(c));
+    }
+    *out = h;
+    return WEFT_OK;
 }
 
 static weft_status restore(struct wf_resume *r, weft_ckpt *c, struct wf_fit_state *s,
@@ -272,16 +372,6 @@ static weft_status restore(struct wf_resume *r, weft_ckpt *c, struct wf_fit_stat
     return st;
 }
 
-/* Of a snapshot: reserved beforehand, so that the first save stalls no longer than the others. */
-static int64_t tensor_bytes(const struct wf_resume *r)
-{
-    int64_t bytes = 0;
-
-    for (int64_t i = 0; i < r->n_tensors; i++)
-        bytes += weft_tensor_bytes(&r->tensor[i].tensor);
-    return bytes;
-}
-
 weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit_opts *o,
                             struct wf_fit_state *state,
                             weft_status (*add_epoch)(void *arg, const double *row), void *arg)
@@ -312,11 +402,11 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
     }
     weft_ckpt_close(c);
     if (!st)
-        st = weft_ckpt_writer_new(
-            t->ctx, o->checkpoint,
-            WEFT_OPTS(weft_ckpt_writer_opts, .keep_last = o->keep_last, .keep_best = o->keep_best,
-                      .reserve_bytes = tensor_bytes(r), .monitor = o->checkpoint_monitor),
-            &r->writer);
+        st = weft_ckpt_writer_new(t->ctx, o->checkpoint,
+                                  WEFT_OPTS(weft_ckpt_writer_opts, .keep_last = o->keep_last,
+                                            .keep_best = o->keep_best,
+                                            .monitor = o->checkpoint_monitor),
+                                  &r->writer);
     r->last_step = weft_trainer_step(t);
     r->last_ns = wf_now(t->ctx);
     return st ? wf_err_wrap(st, "checkpoint") : WEFT_OK;

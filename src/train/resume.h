@@ -34,6 +34,8 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
 bool wf_resume_due(struct wf_resume *r, bool epoch_done);
 weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state,
                            const weft_logs *logs);
+/* The epochs that a checkpoint of fit has behind it; one more could be added to ->value. */
+weft_status wf_resume_history(weft_ctx *ctx, weft_ckpt *c, weft_history **out);
 /* Waits for what is being written. */
 weft_status wf_resume_end(struct wf_resume *r);
 

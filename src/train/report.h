@@ -1,0 +1,61 @@
+/* report.h - the parts of the page about a run: times of epochs, a review of predictions, curves, and the page itself. */
+#ifndef WF_TRAIN_REPORT_H
+#define WF_TRAIN_REPORT_H
+
+#include "train/job.h"
+#include "train/picture.h"
+
+/* ---- times (report_times.c) ------------------------------------------------------------------ */
+
+struct wf_times_row {
+    int64_t epoch, steps;
+    double train_s, wait_s, validate_s, rate; /* rate: of learning, when the epoch had ended */
+};
+/* A callback that notes a row an epoch; checkpoints keep them. */
+weft_status wf_report_times_make(weft_ctx *ctx, weft_callback *out);
+const struct wf_times_row *wf_report_times(const weft_callback *cb, int64_t *n);
+
+/* ---- review (report_review.c) ---------------------------------------------------------------- */
+
+#define WF_REVIEW_CLASSES 50
+#define WF_REVIEW_MISTAKES 24
+
+struct wf_mistake {
+    int64_t sample; /* its number in the data */
+    int truth, guess;
+    double p_truth, p_guess;
+    uint8_t *pixels; /* NULL: no picture */
+};
+
+/* What a classifier says of the job's test data, or else of its validation data. */
+struct wf_review {
+    weft_ctx *ctx;
+    const char *part; /* NULL: there is no such data, or the model is no classifier */
+    int n_classes;
+    int64_t n, n_right, *confusion; /* [truth][guess] */
+    bool pictures;
+    struct wf_picture picture;
+    int n_mistakes; /* the worst, the least likely truth first */
+    struct wf_mistake mistake[WF_REVIEW_MISTAKES + 1];
+};
+weft_status wf_review_make(weft_job_run *run, struct wf_review *out);
+void wf_review_free(struct wf_review *r);
+
+/* ---- drawing (report_svg.c) ------------------------------------------------------------------ */
+
+struct wf_series {
+    const char *label, *look; /* look: a class of the page's style */
+    const double *v;          /* point i is v[i * stride]; NaN: none */
+    int64_t stride;
+};
+/* Curves over x = first, first + 1, … with axes and legend. */
+void wf_svg_curves(struct wf_buf *b, const char *title, int64_t first, int64_t n, int n_series,
+                   const struct wf_series *series);
+/* Text for a page: &, <, > and quotes as entities. */
+void wf_html_text(struct wf_buf *b, const char *text);
+
+/* ---- the page (report.c) --------------------------------------------------------------------- */
+
+weft_status wf_report_write(weft_job_run *run, const weft_history *h, const char *path);
+
+#endif

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# What a run leaves behind: log.dir with history, event files and a page; weft history and weft report; the same after kills.
+set -u
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+bad=0
+# want CODE "text in the output" command...
+want()
+{
+    local code=$1 text=$2 out rc
+    shift 2
+    out=$("$@" 2>&1)
+    rc=$?
+    if [ $rc -ne "$code" ] || ! grep -qF -- "$text" <<<"$out"; then
+        echo "FAILED: $*"
+        echo "  wanted exit $code and '$text', got exit $rc and:"
+        sed 's/^/  | /' <<<"$out" | head -5
+        bad=$((bad + 1))
+    fi
+}
+# check "what" command...: it must succeed
+check()
+{
+    local what=$1
+    shift
+    "$@" >/dev/null 2>&1 || { echo "FAILED: $what"; bad=$((bad + 1)); }
+}
+
+awk 'BEGIN { srand(3); print "a,b,kind"
+    for (i = 0; i < 300; i++) { k = i % 3; printf "%.3f,%.3f,%d\n", 1 + k + 2 * rand(), 3 - k + 2 * rand(), k } }' >data.csv
+mkdir jobs
+cat >jobs/job.yaml <<'YAML'
+name: a <small> job
+data:
+  train: {path: ../data.csv, label: kind, index: true}
+  pipeline: [{join: {columns: "a, b", to: features}}]
+  validation_split: 0.2
+model:
+  - Dense: {units: 16, activation: relu}
+  - Dense: {units: 3}
+train:
+  optimizer: adam learning_rate=0.02
+  loss: sparse_categorical_crossentropy from_logits=true
+  metrics: accuracy
+  epochs: 5
+  callbacks:
+    - ModelCheckpoint: {filepath: "best/{epoch}.safetensors", save_best_only: true}
+checkpoint: {dir: ckpt, steps: 3}
+log: {dir: logs, classes: [setosa, "x&y", third], steps: 2}
+YAML
+job=jobs/job.yaml
+want 0 "report: jobs/logs/report.html" "$WEFT" train $job --log lines
+check "model files beside the job" test -f jobs/best/1.safetensors
+cp jobs/logs/history.csv whole.csv
+for f in jobs/logs/events.* jobs/logs/train/events.* jobs/logs/validation/events.*; do
+    check "event file $f" test -s "$f"
+done
+page=jobs/logs/report.html
+for text in "a &lt;small&gt; job" "5 of 5 epochs" "<svg" "Confusion matrix" "x&amp;y" "validation data" "Worst mistakes" \
+    "waiting for data" "Total params" "save_best_only" "processor"; do
+    check "'$text' in the page" grep -qF -- "$text" $page
+done
+check "nothing from elsewhere" bash -c "! grep -qE 'https?://|<script|<link|src=\"[^d]' $page"
+
+# the table: by folder, by job, from checkpoints
+want 0 "val_accuracy" "$WEFT" history jobs/logs
+[ "$("$WEFT" history $job | wc -l)" = 6 ] || { echo "FAILED: five epochs"; bad=$((bad + 1)); }
+[ "$("$WEFT" history jobs/ckpt --json | wc -l)" = 5 ] || { echo "FAILED: five epochs of checkpoints"; bad=$((bad + 1)); }
+want 0 '"epoch": 5' "$WEFT" history jobs/ckpt --json
+want 3 "No such file" "$WEFT" history nothing
+want 2 "needs a folder" "$WEFT" history
+echo "a,b" >odd.csv
+want 3 "its first column is not 'epoch'" "$WEFT" history odd.csv
+want 0 "" "$WEFT" report $job --out page.html
+check "a page from the checkpoint" grep -qF "Confusion matrix" page.html
+
+# killed at any time and started again: the same history, every epoch once
+rm -rf jobs/ckpt jobs/logs
+for t in 0.05 0.08 0.03 0.12 0.06 0.1; do
+    "$WEFT" train $job --log none >/dev/null 2>&1 &
+    sleep $t
+    kill -9 $! 2>/dev/null
+    wait $! 2>/dev/null
+done
+want 0 "" "$WEFT" train $job --log none
+check "the same history after kills" cmp whole.csv jobs/logs/history.csv
+check "all epochs in the page" grep -qF "5 of 5 epochs" $page
+
+# logging can be switched off and on between runs of one job
+rm -rf jobs/ckpt jobs/logs
+want 0 "" "$WEFT" train $job --log none --set train.epochs=2
+want 0 "" "$WEFT" train $job --log json --set log.tensorboard=false --set log.csv=false
+want 0 "" "$WEFT" train $job --log none --set log.dir= --set train.epochs=6
+want 3 "no key 'reports' in 'log', did you mean 'report'?" "$WEFT" train $job --set log.reports=1
+
+[ $bad -eq 0 ] && echo "all as promised"
+exit $((bad > 0))
