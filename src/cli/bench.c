@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include <math.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include <weft/sys/machine.h>
 
@@ -10,21 +9,6 @@
 
 enum { WARM_UP = 5, MIN_STEPS = 5, MAX_BLOCKS = 1000 };
 static const double BLOCK_SECONDS = 0.3;
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
 
 struct result {
     double us_step, loss, peak;
@@ -62,28 +46,26 @@ static weft_status steps(weft_fn *fn, const struct workload *w, int n, float *lo
 static weft_status measure(weft_fn *fn, const struct workload *w, int blocks, int n,
                            struct result *r)
 {
-    double t, median[MAX_BLOCKS];
+    double t, times[MAX_BLOCKS];
     float loss = 0;
     weft_status st = WEFT_OK;
 
     if (n == 0) {
         st = steps(fn, w, WARM_UP, &loss);
-        t = now();
+        t = wall_clock();
         if (!st)
             st = steps(fn, w, 1, &loss);
-        n = (int)(BLOCK_SECONDS / fmax(1e-6, now() - t));
+        n = (int)(BLOCK_SECONDS / fmax(1e-6, wall_clock() - t));
         n = n < MIN_STEPS ? MIN_STEPS : n;
     }
     for (int b = 0; b < blocks && !st; b++) {
-        t = now();
+        t = wall_clock();
         st = steps(fn, w, n, &loss);
-        median[b] = (now() - t) / n;
+        times[b] = (wall_clock() - t) / n;
     }
     if (st)
         return st;
-    qsort(median, (size_t)blocks, sizeof *median, by_value);
-    r->us_step =
-        1e6 * (blocks % 2 ? median[blocks / 2] : (median[blocks / 2 - 1] + median[blocks / 2]) / 2);
+    r->us_step = 1e6 * median_of(times, blocks);
     r->loss = loss;
     r->params = hash_params(fn);
     r->plan.size = sizeof r->plan;

@@ -1,26 +1,10 @@
 /* bench_data.c - weft bench data: how many records a second a pipeline yields. */
 #define _GNU_SOURCE
 #include <sys/resource.h>
-#include <time.h>
 
 #include "cli.h"
 
 enum { MAX_BLOCKS = 1000 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
 
 /* ---- the pipelines: each yields batches of inputs and labels -------------------------------- */
 
@@ -148,14 +132,13 @@ static weft_status measure(weft_ctx *ctx, const struct pipeline *p, const char *
     if (!st)
         st = one_epoch(it, 0, &records); /* warm-up */
     for (int i = 0; i < blocks && !st; i++) {
-        double t = now();
+        double t = wall_clock();
 
         st = one_epoch(it, i + 1, &records);
-        times[i] = (now() - t) / (double)(records > 0 ? records : 1);
+        times[i] = (wall_clock() - t) / (double)(records > 0 ? records : 1);
     }
     if (!st) {
-        qsort(times, (size_t)blocks, sizeof *times, by_value);
-        *records_s = 1 / times[blocks / 2];
+        *records_s = 1 / median_of(times, blocks);
         if (stages)
             print_stages(it);
     }

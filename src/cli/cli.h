@@ -51,6 +51,12 @@ int fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The same with the library's last error behind it. The code is chosen by the status. */
 int fail_status(weft_status st, const char *what);
 
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+double wall_clock(void); /* seconds, monotonic */
+/* Sorts v. */
+double median_of(double *v, int n);
+
 /* ---- progress -------------------------------------------------------------------------------- */
 
 /* How far a command is, on stderr when that is a terminal. total <= 0: not known. */

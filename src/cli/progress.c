@@ -1,6 +1,5 @@
 /* progress.c - how far a long command is: a bar that rewrites itself on a terminal, silence elsewhere. */
 #define _GNU_SOURCE
-#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -8,17 +7,9 @@
 enum { CELLS = 24 };
 static const double REPAINT_SECONDS = 0.1;
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 void progress_begin(struct progress *p, const char *what, int64_t total)
 {
-    *p = (struct progress){.what = what, .total = total, .start = now()};
+    *p = (struct progress){.what = what, .total = total, .start = wall_clock()};
     p->shown = isatty(STDERR_FILENO);
 }
 
@@ -61,7 +52,7 @@ void progress_add(struct progress *p, int64_t n)
     p->done += n;
     if (!p->shown)
         return;
-    t = now();
+    t = wall_clock();
     if (t - p->painted < REPAINT_SECONDS)
         return;
     p->painted = t;
@@ -72,5 +63,5 @@ void progress_end(struct progress *p)
 {
     if (p->shown && p->painted > 0)
         fprintf(stderr, "\r\033[K");
-    p->seconds = now() - p->start;
+    p->seconds = wall_clock() - p->start;
 }
