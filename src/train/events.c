@@ -26,7 +26,8 @@ enum { TENSOR_DTYPE = 1, TENSOR_SHAPE, TENSOR_FLOAT = 5, TENSOR_DOUBLE, TENSOR_S
 enum { DT_FLOAT = 1, DT_DOUBLE = 2, DT_STRING = 7 };
 enum { CLASS_SCALAR = 1, CLASS_TENSOR, CLASS_BLOBS };
 enum { SESSION_STARTED = 1 };
-enum { HPARAMS_START = 3, HPARAMS_END };
+enum { HPARAMS_EXPERIMENT = 2, HPARAMS_START, HPARAMS_END };
+enum { HPARAM_TEXT = 1, HPARAM_NUMBER = 3 };
 
 double wf_wall(void)
 {
@@ -51,7 +52,8 @@ weft_status wf_event_write(struct wf_events *e)
     weft_status st = e->event.st;
 
     if (st)
-        return wf_err(st, "an event of more than %lld bytes", (long long)e->event.len);
+        return wf_err(st, "an event: memory is short, or it is over %lld bytes",
+                      (long long)MAX_EVENT);
     st = weft_record_writer_add(e->file, e->event.data, e->event.len);
     if (!st)
         e->bytes += e->event.len + WF_RECORD_FRAME;
@@ -261,6 +263,36 @@ static weft_status put_hparams(struct wf_events *e, const char *tag, const struc
 
     return content->st ? wf_err(content->st, "hyper-parameters: out of memory")
                        : end_value(e, at, "hparams", CLASS_TENSOR, content);
+}
+
+weft_status wf_events_experiment(struct wf_events *e, int n, const struct wf_hparam *params,
+                                 int n_metrics, const struct wf_metric_place *metrics)
+{
+    struct wf_buf b;
+    int64_t info, row, name;
+    weft_status st;
+
+    wf_buf_init(&b, e->ctx, 1 << 24);
+    info = wf_pb_open(&b, HPARAMS_EXPERIMENT);
+    wf_pb_double(&b, 3, e->wall());
+    for (int i = 0; i < n; i++) {
+        row = wf_pb_open(&b, 4);
+        wf_pb_text(&b, 1, params[i].name);
+        wf_pb_int(&b, 4, params[i].text ? HPARAM_TEXT : HPARAM_NUMBER);
+        wf_pb_close(&b, row);
+    }
+    for (int i = 0; i < n_metrics; i++) {
+        row = wf_pb_open(&b, 5);
+        name = wf_pb_open(&b, 1);
+        wf_pb_text(&b, 1, metrics[i].run);
+        wf_pb_text(&b, 2, metrics[i].tag);
+        wf_pb_close(&b, name);
+        wf_pb_close(&b, row);
+    }
+    wf_pb_close(&b, info);
+    st = put_hparams(e, "_hparams_/experiment", &b);
+    wf_buf_free(&b);
+    return st;
 }
 
 weft_status wf_events_session_start(struct wf_events *e, const char *group, int n,

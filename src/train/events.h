@@ -43,6 +43,12 @@ struct wf_hparam {
     const char *name, *text; /* text NULL: the number */
     double number;
 };
+/* What sessions have in common: names and kinds of the parameters, and which values of which runs ("train") to show beside them. */
+struct wf_metric_place {
+    const char *run, *tag;
+};
+weft_status wf_events_experiment(struct wf_events *e, int n, const struct wf_hparam *params,
+                                 int n_metrics, const struct wf_metric_place *metrics);
 weft_status wf_events_session_start(struct wf_events *e, const char *group, int n,
                                     const struct wf_hparam *params);
 weft_status wf_events_session_end(struct wf_events *e, bool success);

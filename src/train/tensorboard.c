@@ -28,7 +28,7 @@ struct board {
     weft_ctx *ctx;
     char *dir, base[BASE_TEXT];
     int64_t every, histogram_freq; /* every: batches; 0: epochs */
-    bool graph, weight_images, speed, resumed, opened;
+    bool graph, weight_images, speed, resumed, opened, described;
     int64_t input_images;
     const char *job_text;
     int64_t batch_size, epochs;
@@ -87,24 +87,80 @@ static weft_status settle(struct board *b, int run, int64_t number, int64_t byte
     return st;
 }
 
-static weft_status put_hparams(struct board *b, weft_trainer *t)
+static weft_status open_run(struct board *b, int run)
 {
-    struct wf_hparam p[8] = {{.name = "optimizer", .text = t->optim.name},
-                             {.name = "learning_rate", .number = weft_trainer_rate(t)}};
-    const char *slash = strrchr(b->dir, '/');
-    int n = 2;
+    char path[WF_CKPT_PATH];
+    struct wf_file_info info;
+    weft_status st;
 
-    if (t->loss[0])
-        p[n++] = (struct wf_hparam){.name = "loss", .text = t->loss[0]};
-    if (t->scheduled)
-        p[n++] = (struct wf_hparam){.name = "schedule", .text = t->optim.schedule};
-    if (b->batch_size)
-        p[n++] = (struct wf_hparam){.name = "batch", .number = (double)b->batch_size};
-    if (b->epochs)
-        p[n++] = (struct wf_hparam){.name = "epochs", .number = (double)b->epochs};
-    p[n++] = (struct wf_hparam){.name = "shards", .number = t->shards};
-    p[n++] = (struct wf_hparam){.name = "accumulate", .number = t->accumulate};
-    return wf_events_session_start(&b->run[ROOT], slash ? slash + 1 : b->dir, n, p);
+    if (b->run[run].file)
+        return WEFT_OK;
+    for (;; b->number[run]++) {
+        st = path_of(b, run, b->number[run], path);
+        if (st || b->ctx->fs->stat(b->ctx->fs->arg, path, &info) < 0)
+            break;
+    }
+    if (!st)
+        st = wf_events_open(&b->run[run], b->ctx, path, wf_wall);
+    if (!st && !b->resumed)
+        st = wf_events_start(&b->run[run], 0);
+    return st;
+}
+
+/* The numbers that tell runs apart, the same names for every run. */
+static int list_hparams(const struct board *b, const weft_trainer *t, struct wf_hparam p[8])
+{
+    char rate[32];
+
+    snprintf(rate, sizeof rate, "%.7g", weft_trainer_rate(t)); /* it is an f32 */
+    p[0] = (struct wf_hparam){.name = "optimizer", .text = t->optim.name};
+    p[1] = (struct wf_hparam){.name = "learning_rate", .number = strtod(rate, NULL)};
+    p[2] = (struct wf_hparam){.name = "loss", .text = t->loss[0] ? t->loss[0] : "none"};
+    p[3] =
+        (struct wf_hparam){.name = "schedule", .text = t->scheduled ? t->optim.schedule : "none"};
+    p[4] = (struct wf_hparam){.name = "shards", .number = t->shards};
+    p[5] = (struct wf_hparam){.name = "accumulate", .number = t->accumulate};
+    p[6] = (struct wf_hparam){.name = "batch", .number = (double)b->batch_size};
+    p[7] = (struct wf_hparam){.name = "epochs", .number = (double)b->epochs};
+    return b->batch_size ? 8 : 6; /* a job tells the last two */
+}
+
+static weft_status put_hparams(struct board *b, const weft_trainer *t)
+{
+    struct wf_hparam p[8];
+    const char *slash = strrchr(b->dir, '/');
+
+    return wf_events_session_start(&b->run[ROOT], slash ? slash + 1 : b->dir, list_hparams(b, t, p),
+                                   p);
+}
+
+/* With the first epoch, when it is known what is logged. */
+static weft_status put_experiment(struct board *b, const weft_trainer *t, const weft_logs *logs)
+{
+    struct wf_hparam p[8];
+    struct wf_metric_place *m;
+    char(*tag)[MAX_TAG];
+    weft_status st;
+
+    if (b->resumed || b->described)
+        return WEFT_OK;
+    b->described = true;
+    m = wf_alloc_n(b->ctx, logs->n + 1, sizeof *m);
+    tag = wf_alloc_n(b->ctx, logs->n + 1, sizeof *tag);
+    st = m && tag ? WEFT_OK : wf_err_nomem(b->ctx, 0, "hyper-parameters");
+    for (int i = 0; i < logs->n && !st; i++) {
+        bool val = strncmp(logs->name[i], "val_", 4) == 0;
+
+        snprintf(tag[i], MAX_TAG, "epoch_%s", logs->name[i] + (val ? 4 : 0));
+        m[i] = (struct wf_metric_place){val ? "validation" : "train", tag[i]};
+    }
+    if (!st)
+        st = open_run(b, ROOT);
+    if (!st)
+        st = wf_events_experiment(&b->run[ROOT], list_hparams(b, t, p), p, logs->n, m);
+    wf_free(b->ctx, m);
+    wf_free(b->ctx, tag);
+    return st;
 }
 
 static weft_status put_job(struct board *b)
@@ -123,26 +179,6 @@ static weft_status put_job(struct board *b)
     }
     st = text.st ? text.st : wf_events_text(&b->run[ROOT], 0, "job", text.data ? text.data : "");
     wf_buf_free(&text);
-    return st;
-}
-
-static weft_status open_run(struct board *b, int run)
-{
-    char path[WF_CKPT_PATH];
-    struct wf_file_info info;
-    weft_status st;
-
-    if (b->run[run].file)
-        return WEFT_OK;
-    for (;; b->number[run]++) {
-        st = path_of(b, run, b->number[run], path);
-        if (st || b->ctx->fs->stat(b->ctx->fs->arg, path, &info) < 0)
-            break;
-    }
-    if (!st)
-        st = wf_events_open(&b->run[run], b->ctx, path, wf_wall);
-    if (!st && !b->resumed)
-        st = wf_events_start(&b->run[run], 0);
     return st;
 }
 
@@ -310,6 +346,8 @@ static weft_status board_epoch(void *arg, weft_trainer *t, int64_t epoch, const 
                  (double)times->steps / times->train_s);
     if (!st)
         st = put_weights(b, t, epoch);
+    if (!st)
+        st = put_experiment(b, t, logs);
     b->epoch = epoch + 1;
     return st ? st : flush(b);
 }

@@ -359,6 +359,7 @@ static void runs_have_keras_tags_and_steps(void **state)
     assert_int_equal(count(f, "evaluation_accuracy_vs_iterations", 9), 1);
     assert_true(find(f, "epoch_loss")->value == (float)h->value[2]);
     f = read_run("run");
+    assert_int_equal(count(f, "_hparams_/experiment", -1), 1);
     assert_int_equal(count(f, "_hparams_/session_start_info", -1), 1);
     assert_int_equal(count(f, "_hparams_/session_end_info", -1), 1);
     weft_history_free(h);
