@@ -228,11 +228,12 @@ static int write_job(const struct look *k, const char *path, const char *out)
         write_table(f, k);
     write_train(f, k);
     free(full);
-    if ((f != stdout && fclose(f)) || (f == stdout && fflush(f)))
+    if (f == stdout)
+        return fflush(f) ? fail(EXIT_FAILED, "init: cannot write") : EXIT_DONE;
+    if (fclose(f))
         return fail(EXIT_FAILED, "init: cannot write %s", out);
-    if (f != stdout)
-        printf("%s: %s, label '%s' (%s); now: weft train %s\n", out, weft_format_name(k->format),
-               k->col[k->label].name, k->classes ? "a class" : "a quantity", out);
+    printf("%s: %s, label '%s' (%s); now: weft train %s\n", out, weft_format_name(k->format),
+           k->col[k->label].name, k->classes ? "a class" : "a quantity", out);
     return EXIT_DONE;
 }
 
