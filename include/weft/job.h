@@ -26,7 +26,8 @@ WEFT_API weft_status weft_job_load(weft_ctx *ctx, const char *path, int n_sets,
 WEFT_API weft_status weft_job_parse(weft_ctx *ctx, const char *name, const char *text, int64_t n,
                                     int n_sets, const char *const *sets, weft_job **out);
 WEFT_API void weft_job_free(weft_job *job);
-/* The value of a key that is text, a word or a path (as the process sees it): "log.dir"; NULL when it is not given. Borrowed. */
+/* The value of a key that is text, a word or a path (as the process sees it): "log.dir"; NULL when
+ * it is not given. Borrowed. */
 WEFT_API const char *weft_job_text(const weft_job *job, const char *key);
 
 /* A context with the job's threads, memory limit, kernels and seed. */
@@ -56,8 +57,8 @@ WEFT_API weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *op
 WEFT_API bool weft_job_has_checkpoints(const weft_job_run *run); /* does the job write any */
 /* The weights of the newest checkpoint of the job. */
 WEFT_API weft_status weft_job_load_weights(weft_job_run *run);
-/* Writes the page about a run (curves, mistakes, timings, configuration) that weft_job_fit leaves in log.dir, from what is there
- * now: the epochs of h, the present weights. */
+/* Writes the page about a run (curves, mistakes, timings, configuration) that weft_job_fit leaves
+ * in log.dir, from what is there now: the epochs of h, the present weights. */
 WEFT_API weft_status weft_job_report(weft_job_run *run, const weft_history *h, const char *path);
 
 /* Row i of the table of keys: "train.epochs", "int", "1", what it means; false behind the last. */

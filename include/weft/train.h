@@ -74,7 +74,8 @@ typedef struct weft_callback {
 } weft_callback;
 
 /* The built-in ones, with Keras' names and arguments: "EarlyStopping patience=3 restore_best_weights=true",
- * "ReduceLROnPlateau factor=0.2", "CSVLogger filename=log.csv", "TerminateOnNaN", "TensorBoard log_dir=logs",
+ * "ReduceLROnPlateau factor=0.2", "CSVLogger filename=log.csv", "TerminateOnNaN",
+ * "TensorBoard log_dir=logs",
  * "ModelCheckpoint filepath=model-{epoch:02d}-{val_loss:.3f}.safetensors save_best_only=true". */
 WEFT_API weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_callback *out);
 WEFT_API void weft_callback_free(weft_callback *cb);
@@ -99,8 +100,9 @@ typedef struct weft_history {
     void *inside;
 } weft_history;
 WEFT_API void weft_history_free(weft_history *h);
-/* The epochs of a run, from what it left: a file of CSVLogger's, a folder with history.csv, or a folder of checkpoints (the newest
- * sound one tells; the epoch that it stands in is the last row, without validation). */
+/* The epochs of a run, from what it left: a file of CSVLogger's, a folder with history.csv, or a
+ * folder of checkpoints (the newest sound one tells; the epoch that it stands in is the last row,
+ * without validation). */
 WEFT_API weft_status weft_history_read(weft_ctx *ctx, const char *path, weft_history **out);
 
 typedef struct weft_fit_opts {
@@ -185,15 +187,13 @@ WEFT_API weft_status weft_model_load(weft_ctx *ctx, const char *path, weft_model
 
 typedef struct weft_load_opts {
     size_t size;
-    bool
-        by_name; /* what the file has and the model knows; otherwise each must have all of the other's */
-    bool
-        skip_mismatch; /* leave out weights of another shape, with a warning; otherwise WEFT_ESHAPE names both */
+    bool by_name;       /* what both have; otherwise each must have all that the other has */
+    bool skip_mismatch; /* leave out weights of another shape, with a warning, not an error */
     const char *prefix; /* only weights whose names begin so: "encoder/"; NULL: all */
 } weft_load_opts;
 
-/* Weights of a safetensors file by name. All are checked before the first is changed. *n_loaded (may be NULL): how many were
- * taken. */
+/* Weights of a safetensors file by name. All are checked before the first is changed; of two shapes
+ * that differ WEFT_ESHAPE names both. *n_loaded (may be NULL): how many were taken. */
 WEFT_API weft_status weft_trainer_load_weights(weft_trainer *t, const char *path,
                                                const weft_load_opts *opts, int *n_loaded);
 

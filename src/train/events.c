@@ -1,5 +1,6 @@
-/* events.c - event files. Numbers of fields are those of event.proto, summary.proto, tensor.proto and the plugins' messages; a
- * value is a tensor with the name of the plugin that shows it. */
+/* events.c - event files. Numbers of fields are those of event.proto, summary.proto,
+ * tensor.proto and the plugins' messages; a value is a tensor with the name of the plugin that
+ * shows it. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
-/* events.h - event files, which TensorBoard shows: scalars, histograms, pictures, text, the graph, hyper-parameters.
+/* events.h - event files, which TensorBoard shows: scalars, histograms, pictures, text, the
+ * graph, hyper-parameters.
  *
- * A file is a TFRecord file of Event messages; a folder of them is one run. Tags and steps are as the caller says. Nothing is on
- * the disk for certain before a flush. */
+ * A file is a TFRecord file of Event messages; a folder of them is one run. Tags and steps are
+ * as the caller says. Nothing is on the disk for certain before a flush. */
 #ifndef WF_TRAIN_EVENTS_H
 #define WF_TRAIN_EVENTS_H
 
@@ -43,7 +44,8 @@ struct wf_hparam {
     const char *name, *text; /* text NULL: the number */
     double number;
 };
-/* What sessions have in common: names and kinds of the parameters, and which values of which runs ("train") to show beside them. */
+/* What sessions have in common: names and kinds of the parameters, and which values of which
+ * runs ("train") to show beside them. */
 struct wf_metric_place {
     const char *run, *tag;
 };

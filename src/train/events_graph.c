@@ -1,5 +1,5 @@
-/* events_graph.c - a model as the graph that TensorBoard draws: one node for each op of its inference graph, in the scope of its
- * layer, so that layers fold and unfold. */
+/* events_graph.c - a model as the graph that TensorBoard draws: one node for each op of its
+ * inference graph, in the scope of its layer, so that layers fold and unfold. */
 #include <stdio.h>
 
 #include "train/events.h"

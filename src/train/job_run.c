@@ -3,7 +3,7 @@
 #include "weft/ckpt.h"
 #include "weft/data_feature.h"
 
-/* The arguments of a callback; paths among them count from the job's folder, as all paths of the file do. */
+/* The arguments of a callback; paths among them count from the job's folder, as all of a job. */
 static weft_status callback_attrs(const weft_job *job, const struct wf_yaml_node *args,
                                   const char **out)
 {

@@ -1,5 +1,6 @@
-/* model_checkpoint.c - the callback ModelCheckpoint: the model as a file after each epoch or every so many batches, all of them or
- * only when a value has become better. Names have places for numbers, as in Python: model-{epoch:02d}-{val_loss:.2f}.safetensors. */
+/* model_checkpoint.c - the callback ModelCheckpoint: the model as a file after each epoch or
+ * every so many batches, all of them or only when a value has become better. Names have places
+ * for numbers, as in Python: model-{epoch:02d}-{val_loss:.2f}.safetensors. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>

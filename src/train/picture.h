@@ -5,14 +5,14 @@
 #include "base/base.h"
 #include "weft/tensor.h"
 
-/* Is a sample of this type a picture? [h, w] or [h, w, c] with 1, 3 or 4 channels, floats or bytes, of a size that can be
- * shown. */
+/* Is a sample of this type a picture? [h, w] or [h, w, c] with 1, 3 or 4 channels, floats or
+ * bytes, of a size that can be shown. */
 struct wf_picture {
     int64_t h, w, c;
 };
 bool wf_picture_of(weft_dtype dtype, int rank, const int64_t *dim, struct wf_picture *out);
-/* The pixels of h * w * c values: bytes as they are; floats within 0..1 times 255, within 0..255 rounded, others stretched from
- * their least to their greatest. */
+/* The pixels of h * w * c values: bytes as they are; floats within 0..1 times 255, within 0..255
+ * rounded, others stretched from their least to their greatest. */
 void wf_picture_pixels(const struct wf_picture *p, weft_dtype dtype, const void *values,
                        uint8_t *out);
 /* A picture as PNG, added to b. WEFT_ENOSUP where the library was built without libpng. */

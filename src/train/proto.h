@@ -1,5 +1,6 @@
-/* proto.h - messages on the protobuf wire, written into a growing buffer. Fields are written in the order of the calls; a
- * message inside another is opened and closed. Failures stick to the buffer. */
+/* proto.h - messages on the protobuf wire, written into a growing buffer. Fields are written in
+ * the order of the calls; a message inside another is opened and closed. Failures stick to the
+ * buffer. */
 #ifndef WF_TRAIN_PROTO_H
 #define WF_TRAIN_PROTO_H
 

@@ -1,5 +1,5 @@
-/* report.c - the page about a run: one HTML file without scripts and without anything from elsewhere, for light and dark, wide
- * screens and phones. */
+/* report.c - the page about a run: one HTML file without scripts and without anything from
+ * elsewhere, for light and dark, wide screens and phones. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static const char style[] =
     ".scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
     "th,td{padding:.22rem .7rem;text-align:right;border-bottom:1px solid "
     "var(--line);white-space:nowrap}"
-    "th:first-child,td:first-child{text-align:left}th{font-weight:600}"
+    "th:first-child,td:first-child,.facts td{text-align:left}th{font-weight:600}"
     ".matrix td,.matrix th{border:1px solid var(--line);padding:.25rem .45rem;text-align:center;"
     "min-width:2.2rem}.matrix.many{font-size:.72rem}.matrix.many td,.matrix.many th{padding:.1rem "
     ".2rem;"
@@ -71,7 +71,9 @@ static void text(struct page *p, const char *s)
 
 static void put_seconds(struct page *p, double s)
 {
-    if (s < 0.0995)
+    if (s > 0 && s < 0.000995)
+        wf_buf_printf(&p->b, "%.3g µs", s * 1e6);
+    else if (s < 0.0995)
         wf_buf_printf(&p->b, "%.3g ms", s * 1e3);
     else if (s < 60)
         wf_buf_printf(&p->b, "%.3g s", s);
@@ -278,7 +280,8 @@ static void put_head(struct page *p)
         if (val < 0 && e >= 0) /* the validation's, where there is one */
             put_tile(p, h->name[i], "g", h->value[e * h->n_names + i]);
     }
-    if (p->review.part) {
+    if (p->review.part &&
+        (strcmp(p->review.part, "test") == 0 || find_name(h, "", "accuracy") < 0)) {
         char label[48];
 
         snprintf(label, sizeof label, "%s, right", p->review.part);
@@ -466,7 +469,8 @@ static weft_status put_configuration(struct page *p)
     wf_buf_printf(&p->b, "</p><pre>");
     text(p, p->run->job->text);
     wf_buf_printf(&p->b,
-                  "</pre>\n<h2>Machine</h2><div class=\"scroll\"><table><tr><td>weft</td><td>%s"
+                  "</pre>\n<h2>Machine</h2><div class=\"scroll\"><table "
+                  "class=\"facts\"><tr><td>weft</td><td>%s"
                   "</td></tr><tr><td>processor</td><td>",
                   weft_version());
     put_cpu(p);

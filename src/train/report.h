@@ -1,4 +1,5 @@
-/* report.h - the parts of the page about a run: times of epochs, a review of predictions, curves, and the page itself. */
+/* report.h - the parts of the page about a run: times of epochs, a review of predictions,
+ * curves, and the page itself. */
 #ifndef WF_TRAIN_REPORT_H
 #define WF_TRAIN_REPORT_H
 

@@ -1,5 +1,5 @@
-/* report_review.c - what a trained classifier says of data it was not trained on: a confusion matrix, and the mistakes it was most
- * sure of, with their pictures. */
+/* report_review.c - what a trained classifier says of data it was not trained on: a confusion
+ * matrix, and the mistakes it was most sure of, with their pictures. */
 #define _GNU_SOURCE
 #include <math.h>
 

@@ -1,9 +1,10 @@
-/* report_svg.c - curves as plain SVG inside a page, coloured by the page's style so that they follow light and dark. */
+/* report_svg.c - curves as plain SVG inside a page, coloured by the page's style so that they
+ * follow light and dark. */
 #include <math.h>
 
 #include "train/report.h"
 
-enum { WIDTH = 560, HEIGHT = 300, LEFT = 62, RIGHT = 14, TOP = 34, BOTTOM = 36 };
+enum { WIDTH = 460, HEIGHT = 270, LEFT = 54, RIGHT = 14, TOP = 34, BOTTOM = 36 };
 #define MAX_MARKS 60
 
 void wf_html_text(struct wf_buf *b, const char *text)
@@ -32,8 +33,8 @@ static struct axis axis_of(double lo, double hi, int ticks, bool whole)
     if (!(hi > lo)) {
         double pad = lo != 0 ? fabs(lo) * 0.1 : 1;
 
-        lo -= whole ? 0 : pad;
-        hi += whole ? 1 : pad;
+        lo -= whole ? 0.5 : pad; /* a single epoch stands in the middle */
+        hi += whole ? 0.5 : pad;
     }
     raw = (hi - lo) / ticks;
     power = pow(10, floor(log10(raw)));
@@ -118,7 +119,7 @@ static void put_legend(struct wf_buf *b, int n, const struct wf_series *s)
     int x = WIDTH - RIGHT;
 
     for (int i = n - 1; i >= 0; i--) {
-        x -= 7 * (int)strlen(s[i].label) + 6;
+        x -= 6 * (int)strlen(s[i].label) + 4;
         wf_buf_printf(b, "<text class=\"name\" x=\"%d\" y=\"20\">", x);
         wf_html_text(b, s[i].label);
         wf_buf_printf(b,
@@ -147,7 +148,7 @@ void wf_svg_curves(struct wf_buf *b, const char *title, int64_t first, int64_t n
     wf_html_text(b, title);
     wf_buf_printf(b, "</text>");
     if (lo <= hi) {
-        x = axis_of((double)first, (double)(first + n - 1), 8, true);
+        x = axis_of((double)first, (double)(first + n - 1), 7, true);
         y = axis_of(lo, hi, 5, false);
         put_axes(b, &x, &y);
         for (int k = 0; k < n_series; k++)

@@ -1,4 +1,5 @@
-/* report_times.c - what each epoch took, for the report; kept in checkpoints, so that a resumed run knows them all. */
+/* report_times.c - what each epoch took, for the report; kept in checkpoints, so that a resumed
+ * run knows them all. */
 #include "train/report.h"
 
 struct times {

@@ -183,7 +183,8 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
 
 /* ---- and read back --------------------------------------------------------------------------- */
 
-/* States go to callbacks of their names, in order. One that this run lacks is passed over; one that is new begins anew. */
+/* States go to callbacks of their names, in order. One that this run lacks is passed over; one that
+ * is new begins anew. */
 static weft_status restore_callbacks(const struct wf_resume *r, struct wf_reader *in)
 {
     int64_t n = wf_get_range(in, 0, 4096, "a number of callbacks");

@@ -1,5 +1,6 @@
-/* save.c - a model and its weights as one safetensors file, which any reader of that format opens: the architecture stands
- * in its metadata under "weft.model". Nothing is changed in a trainer before every weight of the file was looked at. */
+/* save.c - a model and its weights as one safetensors file, which any reader of that format
+ * opens: the architecture stands in its metadata under "weft.model". Nothing is changed in a
+ * trainer before every weight of the file was looked at. */
 #include <stdio.h>
 
 #include "ckpt/ckpt.h"

@@ -1,9 +1,10 @@
-/* tensorboard.c - the callback TensorBoard: runs log_dir/train and log_dir/validation with Keras' tags, and in log_dir itself the
- * hyper-parameters and the job's text.
+/* tensorboard.c - the callback TensorBoard: runs log_dir/train and log_dir/validation with
+ * Keras' tags, and in log_dir itself the hyper-parameters and the job's text.
  *
- * The files of a callback have one base name and a number. A checkpoint knows the number and the length of each run's file, so a
- * resumed run cuts off what was written behind the checkpoint, removes later files of its own, and goes on in a new one: no step
- * is there twice. A run that begins anew tells TensorBoard to forget what earlier files of the folder hold. */
+ * The files of a callback have one base name and a number. A checkpoint knows the number and the
+ * length of each run's file, so a resumed run cuts off what was written behind the checkpoint,
+ * removes later files of its own, and goes on in a new one: no step is there twice. A run that
+ * begins anew tells TensorBoard to forget what earlier files of the folder hold. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -67,7 +67,8 @@ struct weft_trainer {
     double *mean_sum, mean_weight, *sums;
     double *log_value;
     weft_tensor *fetch;
-    /* for callbacks: the batch that was trained on, in feed order, while batch_end runs; the times at epoch_end */
+    /* for callbacks: the batch that was trained on, in feed order, while batch_end runs; the times
+     * at epoch_end */
     const weft_tensor *feeds;
     int64_t n_fed;
     struct wf_epoch_times times;

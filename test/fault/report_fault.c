@@ -1,5 +1,6 @@
-/* report_fault.c - every allocation, and every file call, of a run that logs all it can fails in turn: events, history, page, model
- * files, and reading them back. A clear status, nothing leaked.
+/* report_fault.c - every allocation, and every file call, of a run that logs all it can fails in
+ * turn: events, history, page, model files, and reading them back. A clear status, nothing
+ * leaked.
  * ctest-timeout: 300 */
 #define _GNU_SOURCE
 #include <setjmp.h>

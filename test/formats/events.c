@@ -1,5 +1,6 @@
 /* events.c - weft's side of the TensorBoard checks.
- *   events FOLDER   trains a small model on pictures for 4 epochs, event files in FOLDER; prints the history, a line an epoch */
+ *   events FOLDER   trains a small model on pictures for 4 epochs, event files in FOLDER; prints
+ *                   the history, a line an epoch */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* Event files: bytes against known ones, and the callback TensorBoard: which values it writes under which tags and steps, and that
- * a run which was interrupted leaves none twice. */
+/* Event files: bytes against known ones, and the callback TensorBoard: which values it writes
+ * under which tags and steps, and that a run which was interrupted leaves none twice. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -366,7 +366,8 @@ static void runs_have_keras_tags_and_steps(void **state)
     close_net(&n);
 }
 
-/* Ends the run as a kill would, in the middle of an epoch: the callback's files are left as they are. */
+/* Ends the run as a kill would, in the middle of an epoch: the callback's files are left as they
+ * are. */
 struct killer {
     int64_t at;
 };

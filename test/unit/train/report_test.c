@@ -1,4 +1,5 @@
-/* The page about a run: its curves, its review of a classifier, its text; and histories read back. */
+/* The page about a run: its curves, its review of a classifier, its text; and histories read
+ * back. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Saved models: one file with architecture and weights, read back without code; weights by name into a part of another model;
- * and the callback that writes such files. */
+/* Saved models: one file with architecture and weights, read back without code; weights by name
+ * into a part of another model; and the callback that writes such files. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
