@@ -3,14 +3,6 @@
 
 #define TEXT_ROOM 16384
 
-static bool fixed(const struct wf_type *t)
-{
-    for (int k = 0; k < t->rank; k++)
-        if (t->dim[k] < 0)
-            return false;
-    return true;
-}
-
 weft_status wf_filling_begin(struct wf_filling *f, struct wf_env *env, struct wf_ds *ds, int64_t n)
 {
     void *p = NULL;
@@ -22,7 +14,7 @@ weft_status wf_filling_begin(struct wf_filling *f, struct wf_env *env, struct wf
         struct wf_type t = wf_column_type(&ds->col[c]);
 
         st = wf_block_col(f->block, c, &t, 0);
-        if (!st && fixed(&t)) /* what a callback leaves out is zero */
+        if (!st && wf_type_fixed(&t)) /* what a callback leaves out is zero */
             memset(f->block->col[c].data, 0,
                    (size_t)(wf_col_item_count(&f->block->col[c], n) * wf_item_bytes(t.dtype)));
     }

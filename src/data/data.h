@@ -93,6 +93,9 @@ weft_status wf_block_col(struct wf_block *b, int c, const struct wf_type *type, 
 weft_status wf_block_keep(struct wf_block *b, struct wf_chunk *s);
 /* Keep alive what n other blocks keep, each chunk once. */
 weft_status wf_block_keep_all(struct wf_block *b, int64_t n, struct wf_block *const *in);
+/* b keeps what `other` keeps, and other's own memory. */
+weft_status wf_block_keep_all_of(struct wf_block *b, const struct wf_block *other);
+bool wf_type_fixed(const struct wf_type *t); /* no size is WEFT_ANY */
 /* Elements [first, first + n) as a view that keeps b's chunks. */
 weft_status wf_block_slice(struct wf_block *b, int64_t first, int64_t n, struct wf_block **out);
 /* One block of all, in order; the inputs are freed, also on failure. One input is returned as it is. */
