@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -456,6 +457,59 @@ static void a_position_of_another_pipeline_is_refused(void **state)
     weft_data_free(d);
 }
 
+/* ---- counters -------------------------------------------------------------------------------- */
+
+/* A clock that runs while it is looked at: a hundredth of a second a look. */
+static int64_t slow_clock(void *arg)
+{
+    return atomic_fetch_add((_Atomic int64_t *)arg, 10000000);
+}
+
+static void note_line(void *arg, int level, const char *line)
+{
+    if (level == WEFT_LOG_WARN)
+        snprintf(arg, 256, "%s", line);
+}
+
+static void a_starving_reader_is_told_which_stage_is_slow(void **state)
+{
+    _Atomic int64_t clock = 1;
+    char said[256] = "";
+    double seconds, share;
+    weft_stage_stats stats;
+    weft_ctx *slow;
+    weft_data *d;
+    weft_iter *it;
+    weft_batch *b;
+    weft_ds s;
+
+    (void)state;
+    assert_int_equal(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .now_ns = slow_clock,
+                                            .now_arg = &clock, .log = note_line, .log_arg = said),
+                                  &slow),
+                     WEFT_OK);
+    assert_int_equal(weft_data_new(slow, &d), WEFT_OK);
+    s = weft_ds_map(d, stream(d), 0, NULL, negate, NULL,
+                    WEFT_OPTS(weft_map_opts, .name = "slow map"));
+    it = open_iter(d, weft_ds_repeat(d, s, 0), 0);
+    for (int i = 0; i < 500; i++) {
+        assert_int_equal(weft_iter_next(it, &b), WEFT_OK);
+        weft_batch_free(b);
+    }
+    weft_iter_waited(it, &seconds, &share);
+    assert_true(seconds > 1 && share > 0.2);
+    assert_non_null(strstr(said, "the busiest stage is 'slow map'"));
+    assert_int_equal(weft_iter_n_stages(it), 3);
+    assert_int_equal(weft_iter_stage(it, 1, &stats), WEFT_OK);
+    assert_string_equal(stats.name, "slow map");
+    assert_true(stats.n_elements >= 500);
+    assert_true(stats.busy_s > 0);
+    assert_int_equal(weft_iter_stage(it, 3, &stats), WEFT_ERANGE);
+    weft_iter_free(it);
+    weft_data_free(d);
+    weft_ctx_free(slow);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -485,6 +539,7 @@ int main(void)
         cmocka_unit_test(builders_keep_the_first_error),
         cmocka_unit_test(stacking_different_shapes_names_the_column),
         cmocka_unit_test(a_position_of_another_pipeline_is_refused),
+        cmocka_unit_test(a_starving_reader_is_told_which_stage_is_slow),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
