@@ -1,4 +1,5 @@
 /* doctor.c - weft version, weft doctor: what is built in, what this machine has, what is missing. */
+#include <dlfcn.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
@@ -64,6 +65,69 @@ static void check_libraries(weft_ctx *ctx)
     }
 }
 
+#ifdef WF_HAVE_ZLIB
+#define HAS_ZLIB true
+#else
+#define HAS_ZLIB false
+#endif
+#ifdef WF_HAVE_ZSTD
+#define HAS_ZSTD true
+#else
+#define HAS_ZSTD false
+#endif
+#ifdef WF_HAVE_JPEG
+#define HAS_JPEG true
+#else
+#define HAS_JPEG false
+#endif
+#ifdef WF_HAVE_PNG
+#define HAS_PNG true
+#else
+#define HAS_PNG false
+#endif
+#ifdef WF_HAVE_SQLITE
+#define HAS_SQLITE true
+#else
+#define HAS_SQLITE false
+#endif
+#ifdef WF_HAVE_PQ
+#define HAS_PQ true
+#else
+#define HAS_PQ false
+#endif
+
+/* Readers of files that may be lacking in a build, and the libraries that some of them load. */
+static void check_readers(void)
+{
+    static const struct {
+        const char *what, *package, *file; /* file: loaded when a query needs it; NULL: linked */
+        bool built;
+    } readers[] = {
+        {"gzip, zlib", "zlib1g-dev", NULL, HAS_ZLIB},
+        {"zstd", "libzstd-dev", NULL, HAS_ZSTD},
+        {"JPEG", "libjpeg-dev", NULL, HAS_JPEG},
+        {"PNG", "libpng-dev", NULL, HAS_PNG},
+        {"SQLite", "libsqlite3-dev", "libsqlite3.so.0", HAS_SQLITE},
+        {"PostgreSQL", "libpq-dev", "libpq.so.5", HAS_PQ},
+    };
+
+    printf("\nreaders of data\n");
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
+        void *lib = readers[i].file ? dlopen(readers[i].file, RTLD_LAZY) : NULL;
+
+        if (!readers[i].built)
+            printf("  %-22s not built in: apt install %s and build again\n", readers[i].what,
+                   readers[i].package);
+        else if (readers[i].file && !lib)
+            printf("  %-22s missing: apt install %s (%s)\n", readers[i].what, readers[i].package,
+                   readers[i].file);
+        else
+            printf("  %-22s %s\n", readers[i].what, readers[i].file ? readers[i].file : "built in");
+        if (lib)
+            dlclose(lib);
+    }
+}
+
 static int run_doctor(int argc, char **argv)
 {
     static const struct flag none[] = {{NULL, FLAG_BOOL, NULL, NULL, NULL}};
@@ -90,6 +154,7 @@ static int run_doctor(int argc, char **argv)
     printf("  %-22s %.1f GFLOP/s\n", "multiply-add peak", weft_fma_peak(ctx, 0.2) / 1e9);
     printf("  %-22s cpu:0\n", "devices");
     check_libraries(ctx);
+    check_readers();
     printf("\ndata\n");
     check_file("Fashion-MNIST", "/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz",
                "dataset-fashion-mnist");
