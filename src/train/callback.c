@@ -24,7 +24,7 @@ static const struct wf_callback_kind kinds[] = {
      "save the model, after each epoch, some batches, or when it is best"},
     {"TensorBoard",
      "log_dir:s=logs histogram_freq:i=0 write_graph:b=1 write_images:b=0 update_freq:s=epoch "
-     "write_steps_per_second:b=0 input_images:i=0",
+     "write_steps_per_second:b=0 update_seconds:f=0 input_images:i=0",
      wf_tensorboard_make, "write event files for TensorBoard"},
     {"TerminateOnNaN", "", wf_nan_make, "stop when the loss is not finite"},
 };

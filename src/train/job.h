@@ -40,6 +40,7 @@ struct weft_job {
     const char *log_dir, *log_classes;
     bool log_report, log_csv, log_tensorboard;
     int64_t log_steps, log_histograms, log_images;
+    double log_seconds;
     const char *kernels, *simd;
     int64_t threads, data_threads, memory_mb;
 };

@@ -44,6 +44,8 @@ weft_status wf_job_open_log(weft_job_run *run)
         if (job->log_steps)
             wf_buf_printf(&spec, " update_freq=%lld write_steps_per_second=true",
                           (long long)job->log_steps);
+        if (job->log_seconds > 0)
+            wf_buf_printf(&spec, " update_seconds=%.17g", job->log_seconds);
         st = spec.st ? wf_err_nomem(run->ctx, 0, "log.dir") : add_callback(run, spec.data);
         if (!st)
             st = wf_tensorboard_describe(&run->callback[run->n_callbacks - 1], job->text,

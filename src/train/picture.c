@@ -49,6 +49,11 @@ void wf_picture_pixels(const struct wf_picture *p, weft_dtype dtype, const void 
 }
 
 #ifdef WF_HAVE_PNG
+bool wf_png_there(void)
+{
+    return true;
+}
+
 weft_status wf_png_encode(const struct wf_picture *p, const uint8_t *pixels, struct wf_buf *b)
 {
     png_image image = {.version = PNG_IMAGE_VERSION,
@@ -72,6 +77,11 @@ weft_status wf_png_encode(const struct wf_picture *p, const uint8_t *pixels, str
     return st ? st : b->st;
 }
 #else
+bool wf_png_there(void)
+{
+    return false;
+}
+
 weft_status wf_png_encode(const struct wf_picture *p, const uint8_t *pixels, struct wf_buf *b)
 {
     (void)p;

@@ -15,6 +15,7 @@ bool wf_picture_of(weft_dtype dtype, int rank, const int64_t *dim, struct wf_pic
  * rounded, others stretched from their least to their greatest. */
 void wf_picture_pixels(const struct wf_picture *p, weft_dtype dtype, const void *values,
                        uint8_t *out);
+bool wf_png_there(void); /* was the library built with libpng */
 /* A picture as PNG, added to b. WEFT_ENOSUP where the library was built without libpng. */
 weft_status wf_png_encode(const struct wf_picture *p, const uint8_t *pixels, struct wf_buf *b);
 void wf_base64(struct wf_buf *b, const void *bytes, int64_t n);

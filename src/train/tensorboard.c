@@ -29,13 +29,14 @@ struct board {
     weft_ctx *ctx;
     char *dir, base[BASE_TEXT];
     int64_t every, histogram_freq; /* every: batches; 0: epochs */
+    double seconds;                /* at least so often, too; 0: no */
     bool graph, weight_images, speed, resumed, opened, described;
     int64_t input_images;
     const char *job_text;
     int64_t batch_size, epochs;
     struct wf_events run[N_RUNS];
     int64_t number[N_RUNS]; /* of the run's file */
-    int64_t epoch, flushed_ns, speed_ns, speed_step;
+    int64_t epoch, flushed_ns, logged_ns, speed_ns, speed_step;
 };
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -191,7 +192,7 @@ static weft_status open_board(struct board *b, weft_trainer *t)
     if (b->opened)
         return WEFT_OK;
     b->opened = true;
-    b->flushed_ns = b->speed_ns = wf_now(b->ctx);
+    b->flushed_ns = b->logged_ns = b->speed_ns = wf_now(b->ctx);
     b->speed_step = weft_trainer_step(t);
     st = open_run(b, TRAIN);
     if (st || b->resumed)
@@ -308,15 +309,19 @@ static weft_status board_batch(void *arg, weft_trainer *t, int64_t batch, const 
 {
     struct board *b = arg;
     int64_t step = weft_trainer_step(t), now;
+    bool due;
     weft_status st = open_board(b, t);
 
     if (!st && batch == 0 && b->input_images)
         st = put_inputs(b, t);
-    if (st || !b->every || step % b->every)
+    now = wf_now(b->ctx);
+    due = (b->every && step % b->every == 0) ||
+          (b->seconds > 0 && (double)(now - b->logged_ns) * 1e-9 >= b->seconds);
+    if (st || !due)
         return st;
+    b->logged_ns = now;
     for (int i = 0; i < logs->n && !st; i++)
         st = put(b, TRAIN, step, "batch_", logs->name[i], "", logs->value[i]);
-    now = wf_now(b->ctx);
     if (!st && b->speed && now > b->speed_ns)
         st = put(b, TRAIN, step, "batch_", "steps_per_second", "",
                  (double)(step - b->speed_step) * 1e9 / (double)(now - b->speed_ns));
@@ -462,6 +467,7 @@ weft_status wf_tensorboard_make(const struct wf_callback_args *a, weft_callback 
     b->weight_images = wf_cb_arg(a, "write_images")->i;
     b->speed = wf_cb_arg(a, "write_steps_per_second")->i;
     b->input_images = wf_cb_arg(a, "input_images")->i;
+    b->seconds = wf_cb_arg(a, "update_seconds")->f;
     b->dir = wf_strdup(a->ctx, wf_cb_arg(a, "log_dir")->s);
     b->every = strcmp(freq, "epoch") == 0   ? 0
                : strcmp(freq, "batch") == 0 ? 1
@@ -471,7 +477,9 @@ weft_status wf_tensorboard_make(const struct wf_callback_args *a, weft_callback 
     else if (*end || b->every < 0 || (b->every == 0 && strcmp(freq, "epoch") != 0))
         st = wf_err(WEFT_EINVAL, "update_freq '%s' is not epoch, batch or a number of batches",
                     freq);
-    else if (b->histogram_freq < 0 || b->input_images < 0)
+    else if (!wf_png_there() && (b->weight_images || b->input_images))
+        st = wf_err(WEFT_ENOSUP, "pictures need libpng, which this build lacks");
+    else if (b->histogram_freq < 0 || b->input_images < 0 || !(b->seconds >= 0))
         st = wf_err(WEFT_EINVAL, "histogram_freq %lld, input_images %lld",
                     (long long)b->histogram_freq, (long long)b->input_images);
     if (st) {
@@ -481,7 +489,7 @@ weft_status wf_tensorboard_make(const struct wf_callback_args *a, weft_callback 
     out->arg = b;
     out->train_begin = board_begin;
     out->epoch_begin = board_epoch_begin;
-    out->batch_end = b->every || b->input_images ? board_batch : NULL;
+    out->batch_end = b->every || b->seconds > 0 || b->input_images ? board_batch : NULL;
     out->epoch_end = board_epoch;
     out->train_end = board_end;
     out->save = board_save;

@@ -182,7 +182,7 @@ static int set_up(void **state)
              "  metrics: accuracy\n"
              "  callbacks: [ModelCheckpoint: {filepath: %s}]\n"
              "resources: {data_threads: 1}\n"
-             "log: {dir: %s/logs, steps: 1, histograms: 1, images: 2}\n",
+             "log: {dir: %s/logs, steps: 1, histograms: 1, seconds: 3600}\n",
              folder, model, folder);
     return 0;
 }
