@@ -5,6 +5,7 @@
 
 #include "train/resume.h"
 
+#define MAX_EPOCH ((int64_t)1 << 60)
 #define MAX_CSV ((int64_t)256 << 20)
 
 /* ---- from CSV -------------------------------------------------------------------------------- */
@@ -39,7 +40,7 @@ static weft_status csv_head(struct csv *c, weft_history *h)
 
     if (strncmp(c->p, "epoch", 5) != 0 || !c->p[5])
         return wf_err(WEFT_EPARSE, "%s: not a history: its first column is not 'epoch'", c->path);
-    c->separator = c->p[5];
+    c->separator = c->p[5] == '\n' || c->p[5] == '\r' ? ',' : c->p[5];
     for (const char *p = c->p; *p && *p != '\n'; p++)
         n += *p == c->separator;
     h->name = wf_alloc_n(ctx, n, sizeof *h->name);
@@ -65,7 +66,7 @@ static weft_status csv_row(struct csv *c, weft_history *h, int64_t *cap)
     c->line++;
     if (st)
         return st;
-    if (*end || end == text)
+    if (*end || end == text || epoch < 0 || epoch > MAX_EPOCH)
         return wf_err(WEFT_EPARSE, "%s:%lld: '%s' is no epoch", c->path, (long long)c->line, text);
     if (h->n_epochs == 0)
         h->first_epoch = epoch;
@@ -88,30 +89,37 @@ static weft_status csv_row(struct csv *c, weft_history *h, int64_t *cap)
     return WEFT_OK;
 }
 
-static weft_status from_csv(weft_ctx *ctx, const char *path, weft_history **out)
+weft_status wf_history_parse(weft_ctx *ctx, const char *name, char *text, weft_history **out)
 {
     weft_history *h = wf_alloc(ctx, sizeof *h);
-    struct csv c = {.path = path, .line = 1};
-    char *text = NULL;
-    int64_t n, cap = 0;
+    struct csv c = {.path = name, .p = text, .line = 1};
+    int64_t cap = 0;
     weft_status st;
 
     if (!h)
-        return wf_err_nomem(ctx, sizeof *h, path);
+        return wf_err_nomem(ctx, sizeof *h, name);
     h->inside = ctx;
-    st = wf_file_read(ctx, path, MAX_CSV, &text, &n);
-    c.p = text;
-    if (!st)
-        st = csv_head(&c, h);
+    st = csv_head(&c, h);
     while (!st && *c.p)
         st = csv_row(&c, h, &cap);
-    wf_free(ctx, text);
     if (st) {
         weft_history_free(h);
         return st;
     }
     *out = h;
     return WEFT_OK;
+}
+
+static weft_status from_csv(weft_ctx *ctx, const char *path, weft_history **out)
+{
+    char *text = NULL;
+    int64_t n;
+    weft_status st = wf_file_read(ctx, path, MAX_CSV, &text, &n);
+
+    if (!st)
+        st = wf_history_parse(ctx, path, text, out);
+    wf_free(ctx, text);
+    return st;
 }
 
 /* ---- from checkpoints ------------------------------------------------------------------------ */

@@ -7,6 +7,7 @@
 
 #define FIT_BLOB "fit.bin"
 #define FIT_VERSION 2
+#define MAX_EPOCH ((int64_t)1 << 60)
 
 /* ---- what is saved --------------------------------------------------------------------------- */
 
@@ -261,7 +262,7 @@ static weft_status restore_fit(struct wf_resume *r, struct wf_fit_state *s, stru
     if (st)
         return st;
     n_names = s->history->n_names;
-    s->history->first_epoch = wf_get_range(in, 0, INT64_MAX, "the first epoch");
+    s->history->first_epoch = wf_get_range(in, 0, MAX_EPOCH, "the first epoch");
     n_epochs = wf_get_range(in, 0, (in->end - in->p) / 8 + 1, "a number of epochs");
     if (in->st)
         return in->st;
@@ -297,7 +298,7 @@ static weft_status read_rows(struct wf_reader *in, weft_history *h)
         memcpy(name, text, (size_t)len);
         h->name[h->n_names] = name;
     }
-    h->first_epoch = wf_get_range(in, 0, INT64_MAX, "the first epoch");
+    h->first_epoch = wf_get_range(in, 0, MAX_EPOCH, "the first epoch");
     h->n_epochs = wf_get_range(in, 0, (in->end - in->p) / 8 / (n ? n : 1), "a number of epochs");
     value = in->st ? NULL : wf_alloc_n(ctx, (h->n_epochs + 1) * n + 1, sizeof *value);
     if (!value)
@@ -308,37 +309,43 @@ static weft_status read_rows(struct wf_reader *in, weft_history *h)
     return in->st;
 }
 
-weft_status wf_resume_history(weft_ctx *ctx, weft_ckpt *c, weft_history **out)
+weft_status wf_resume_parse(weft_ctx *ctx, const char *blob, int64_t n, weft_history **out)
 {
+    struct wf_reader in = {blob, blob + n, WEFT_OK};
     weft_history *h = wf_alloc(ctx, sizeof *h);
-    char *blob = NULL;
-    int64_t n = 0, n_skip;
     weft_status st;
 
     if (!h)
         return err_nomem();
     h->inside = ctx;
-    st = weft_ckpt_blob_read(c, FIT_BLOB, &blob, &n);
-    if (!st) {
-        struct wf_reader in = {blob, blob + n, WEFT_OK};
+    wf_get_range(&in, FIT_VERSION, FIT_VERSION, "the version");
+    for (int i = 0; i < 3; i++) /* epoch, batch, rate */
+        (void)wf_get_i64(&in);
+    for (int i = 0; i < 2; i++) { /* losses and their weight; sums */
+        int64_t n_skip = wf_get_range(&in, 0, (in.end - in.p) / 8, "a number of sums");
 
-        wf_get_range(&in, FIT_VERSION, FIT_VERSION, "the version");
-        for (int i = 0; i < 3; i++) /* epoch, batch, rate */
-            (void)wf_get_i64(&in);
-        for (int i = 0; i < 2; i++) { /* losses and their weight; sums */
-            n_skip = wf_get_range(&in, 0, (in.end - in.p) / 8, "a number of sums");
-            for (int64_t k = 0; k < n_skip + (i == 0); k++)
-                (void)get_f64(&in);
-        }
-        st = in.st ? in.st : read_rows(&in, h);
+        for (int64_t k = 0; k < n_skip + (i == 0); k++)
+            (void)get_f64(&in);
     }
-    weft_text_free(ctx, blob);
+    st = in.st ? in.st : read_rows(&in, h);
     if (st) {
         weft_history_free(h);
-        return wf_err_wrap(st, "%s", weft_ckpt_path(c));
+        return st;
     }
     *out = h;
     return WEFT_OK;
+}
+
+weft_status wf_resume_history(weft_ctx *ctx, weft_ckpt *c, weft_history **out)
+{
+    char *blob = NULL;
+    int64_t n = 0;
+    weft_status st = weft_ckpt_blob_read(c, FIT_BLOB, &blob, &n);
+
+    if (!st)
+        st = wf_resume_parse(ctx, blob, n, out);
+    weft_text_free(ctx, blob);
+    return st ? wf_err_wrap(st, "%s", weft_ckpt_path(c)) : WEFT_OK;
 }
 
 static weft_status restore(struct wf_resume *r, weft_ckpt *c, struct wf_fit_state *s,

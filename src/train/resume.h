@@ -35,7 +35,10 @@ bool wf_resume_due(struct wf_resume *r, bool epoch_done);
 weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state,
                            const weft_logs *logs);
 /* The epochs that a checkpoint of fit has behind it; one more could be added to ->value. */
+weft_status wf_resume_parse(weft_ctx *ctx, const char *blob, int64_t n, weft_history **out);
 weft_status wf_resume_history(weft_ctx *ctx, weft_ckpt *c, weft_history **out);
+/* The same of a CSV file's text, which is cut up; name: in messages (history.c). */
+weft_status wf_history_parse(weft_ctx *ctx, const char *name, char *text, weft_history **out);
 /* Waits for what is being written. */
 weft_status wf_resume_end(struct wf_resume *r);
 

@@ -226,6 +226,9 @@ static void history_reads_what_the_logger_wrote(void **state)
     assert_true(isnan(h->value[1]));
     assert_true(h->value[3] == 1e-3);
     weft_history_free(h);
+    ok(weft_history_read(ctx, put("h.csv", "epoch\n0\n1\n"), &h)); /* nothing but epochs */
+    assert_true(h->n_names == 0 && h->n_epochs == 2);
+    weft_history_free(h);
     put("history.csv", "epoch\tloss\r\n0\t2\r\n");
     ok(weft_history_read(ctx, dir, &h)); /* the folder */
     assert_true(h->n_names == 1 && h->value[0] == 2);
