@@ -27,6 +27,16 @@ install(FILES ${PROJECT_BINARY_DIR}/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/
 
 if(TARGET weft_cli)
     install(TARGETS weft_cli DESTINATION ${CMAKE_INSTALL_BINDIR})
+    # The manual page and the completion come from the command's own tables.
+    if(NOT CMAKE_CROSSCOMPILING)
+        install(CODE "execute_process(COMMAND $<TARGET_FILE:weft_cli> man
+                                      OUTPUT_FILE ${PROJECT_BINARY_DIR}/weft.1 COMMAND_ERROR_IS_FATAL ANY)
+                      execute_process(COMMAND $<TARGET_FILE:weft_cli> completion
+                                      OUTPUT_FILE ${PROJECT_BINARY_DIR}/weft.bash COMMAND_ERROR_IS_FATAL ANY)")
+        install(FILES ${PROJECT_BINARY_DIR}/weft.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+        install(FILES ${PROJECT_BINARY_DIR}/weft.bash
+                DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME weft)
+    endif()
 endif()
 foreach(section 1 3 5 7)
     file(GLOB pages CONFIGURE_DEPENDS docs/man/*.${section})

@@ -34,6 +34,10 @@ struct flag {
     void *to;
 };
 
+/* For `weft man` and completion: a command prints its flags as roff, or as words. */
+#define FLAG_MAN "--print-man"
+#define FLAG_WORDS "--print-words"
+
 struct command {
     const char *name;    /* "bench train" */
     const char *args;    /* positional arguments, for the usage line */

@@ -114,6 +114,24 @@ static int parse_one(const struct command *c, const struct flag *flags, int argc
     return store(c, f, eq ? eq + 1 : argv[++*i]);
 }
 
+/* The same table for the manual page (roff), and as words for completion. */
+static void print_man(const struct command *c, const struct flag *flags)
+{
+    printf(".SS weft %s %s\n%s.\n", c->name, c->args, c->summary);
+    if (c->text)
+        printf(".PP\n.nf\n%s.fi\n", c->text);
+    for (const struct flag *f = flags; f->name; f++)
+        printf(".TP\n\\fB\\-\\-%s\\fR%s%s\n%s\n", f->name, f->arg ? " " : "", f->arg ? f->arg : "",
+               f->help);
+}
+
+static void print_words(const struct flag *flags)
+{
+    for (const struct flag *f = flags; f->name; f++)
+        printf("--%s\n", f->name);
+    printf("--help\n");
+}
+
 int parse_flags(const struct command *c, const struct flag *flags, int argc, char **argv)
 {
     int n = 0;
@@ -121,6 +139,13 @@ int parse_flags(const struct command *c, const struct flag *flags, int argc, cha
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
             print_help(c, flags);
+            return -2;
+        }
+        if (!strcmp(argv[i], FLAG_MAN) || !strcmp(argv[i], FLAG_WORDS)) {
+            if (!strcmp(argv[i], FLAG_MAN))
+                print_man(c, flags);
+            else
+                print_words(flags);
             return -2;
         }
         if (strncmp(argv[i], "--", 2) || !argv[i][2]) {

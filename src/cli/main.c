@@ -64,6 +64,57 @@ static int unknown_command(int argc, char **argv)
     return fail(EXIT_USAGE, "no command '%s'; `weft --help` lists them", argv[1]);
 }
 
+/* The manual page, from the same tables as --help. */
+static int print_man(void)
+{
+    printf(".TH WEFT 1 \"\" \"weft %s\"\n.SH NAME\nweft \\- trains neural networks\n.SH SYNOPSIS\n"
+           ".B weft\nCOMMAND [arguments] [flags]\n.SH COMMANDS\n",
+           weft_version());
+    for (int i = 0; i < N_COMMANDS; i++) {
+        char flag[] = FLAG_MAN, *argv[] = {"weft", flag, NULL};
+
+        commands[i]->run(2, argv);
+    }
+    printf(".SH EXIT STATUS\n0 done, 1 the work failed, 2 the command line makes no sense, 3 a "
+           "file is missing, "
+           "unreadable or malformed, 130 stopped by Ctrl-C.\n");
+    return EXIT_DONE;
+}
+
+/* What may follow these words: the next word of commands, or flags. */
+static int print_completions(int argc, char **argv)
+{
+    for (int i = 0; i < N_COMMANDS; i++) {
+        int n = matches(commands[i], argc, argv);
+        char flag[] = FLAG_WORDS, *words[] = {"weft", flag, NULL};
+
+        if (n) {
+            commands[i]->run(2, words);
+            return EXIT_DONE;
+        }
+    }
+    for (int i = 0; i < N_COMMANDS; i++) {
+        const char *p = commands[i]->name;
+        int k = 0;
+
+        while (k < argc && !strncmp(p, argv[k], strlen(argv[k])) && p[strlen(argv[k])] == ' ')
+            p += strlen(argv[k++]) + 1;
+        if (k == argc)
+            printf("%.*s\n", (int)strcspn(p, " "), p);
+    }
+    return EXIT_DONE;
+}
+
+static int print_bash_completion(void)
+{
+    puts("_weft()\n{\n"
+         "    local words=(\"${COMP_WORDS[@]:1:COMP_CWORD-1}\") cur=${COMP_WORDS[COMP_CWORD]}\n"
+         "    mapfile -t COMPREPLY < <(compgen -W \"$(weft --complete \"${words[@]}\" | sort -u)\" "
+         "-- \"$cur\")\n"
+         "}\ncomplete -o default -F _weft weft");
+    return EXIT_DONE;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -74,6 +125,12 @@ int main(int argc, char **argv)
         print_usage(stdout);
         return EXIT_DONE;
     }
+    if (!strcmp(argv[1], "man") && argc == 2)
+        return print_man();
+    if (!strcmp(argv[1], "completion"))
+        return print_bash_completion();
+    if (!strcmp(argv[1], "--complete"))
+        return print_completions(argc - 2, argv + 2);
     if (!strcmp(argv[1], "--version"))
         argv[1] = "version";
     for (int i = 0; i < N_COMMANDS; i++) {

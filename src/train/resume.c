@@ -380,6 +380,16 @@ static weft_status restore(struct wf_resume *r, weft_ckpt *c, struct wf_fit_stat
     return st;
 }
 
+/* Of a snapshot: reserved beforehand, so that the first save stalls no longer than the others. */
+static int64_t tensor_bytes(const struct wf_resume *r)
+{
+    int64_t bytes = 0;
+
+    for (int64_t i = 0; i < r->n_tensors; i++)
+        bytes += weft_tensor_bytes(&r->tensor[i].tensor);
+    return bytes;
+}
+
 weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit_opts *o,
                             struct wf_fit_state *state,
                             weft_status (*add_epoch)(void *arg, const double *row), void *arg)
@@ -410,11 +420,11 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
     }
     weft_ckpt_close(c);
     if (!st)
-        st = weft_ckpt_writer_new(t->ctx, o->checkpoint,
-                                  WEFT_OPTS(weft_ckpt_writer_opts, .keep_last = o->keep_last,
-                                            .keep_best = o->keep_best,
-                                            .monitor = o->checkpoint_monitor),
-                                  &r->writer);
+        st = weft_ckpt_writer_new(
+            t->ctx, o->checkpoint,
+            WEFT_OPTS(weft_ckpt_writer_opts, .keep_last = o->keep_last, .keep_best = o->keep_best,
+                      .reserve_bytes = tensor_bytes(r), .monitor = o->checkpoint_monitor),
+            &r->writer);
     r->last_step = weft_trainer_step(t);
     r->last_ns = wf_now(t->ctx);
     return st ? wf_err_wrap(st, "checkpoint") : WEFT_OK;

@@ -36,6 +36,10 @@ want 0 "weft 0" "$WEFT" version
 want 0 "weft 0" "$WEFT" --version
 want 0 "simd level" "$WEFT" doctor
 want 0 "libraries loaded on demand" "$WEFT" doctor
+want 0 ".SS weft data convert IN OUT" "$WEFT" man
+want 0 "complete -o default -F _weft weft" "$WEFT" completion
+want 0 "convert" "$WEFT" --complete data
+want 0 "--threads" "$WEFT" --complete train
 want 2 "no command 'trian'" "$WEFT" trian
 want 2 "needs another word, as in \`weft bench train\`" "$WEFT" bench
 want 2 "did you mean \`weft data convert\`" "$WEFT" data conver
