@@ -33,7 +33,7 @@ setup:
 demo: setup
 	@set -e; test -f build/build.ninja || cmake --preset release $(CMAKE_FLAGS); \
 	cmake --build --preset release -j $(JOBS) --target weft_cli
-	build/bin/weft train examples/fashion_mnist.yaml
+	build/bin/weft train examples/fashion_mnist.yaml --set log.dir=$(CURDIR)/build/demo
 
 test: setup
 	@$(MAKE) --no-print-directory all
