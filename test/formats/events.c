@@ -1,6 +1,6 @@
-/* events.c - weft's side of the TensorBoard checks.
+/* events.c - weft's side of the checks of what a run leaves: event files, a saved model.
  *   events FOLDER   trains a small model on pictures for 4 epochs, event files in FOLDER; prints
- *                   the history, a line an epoch */
+ *                   the history, a line an epoch; the model is FOLDER/model.safetensors */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -77,6 +77,9 @@ int main(int argc, char **argv)
                  WEFT_OPTS(weft_fit_opts, .epochs = 4, .batch = 24, .validation_split = 0.25,
                            .n_callbacks = 1, .callbacks = &cb),
                  &h))
+        return fail();
+    snprintf(spec, sizeof spec, "%s/model.safetensors", argv[1]);
+    if (weft_trainer_save(trainer, spec))
         return fail();
     for (int64_t e = 0; e < h->n_epochs; e++)
         for (int i = 0; i < h->n_names; i++)
