@@ -48,6 +48,28 @@ void wf_picture_pixels(const struct wf_picture *p, weft_dtype dtype, const void 
     }
 }
 
+/* A block is written at or before the place of its first pixel: what is still to be read stays. */
+void wf_picture_shrink(struct wf_picture *p, uint8_t *pixels, int64_t max)
+{
+    int64_t by = (wf_max_i64(p->h, p->w) + max - 1) / max, h = p->h, w = p->w, c = p->c;
+
+    if (by <= 1)
+        return;
+    p->h = wf_max_i64(p->h / by, 1);
+    p->w = wf_max_i64(p->w / by, 1);
+    for (int64_t i = 0; i < p->h * p->w * c; i++) {
+        int64_t y = i / c / p->w * by, x = i / c % p->w * by, sum = 0, n = 0;
+
+        for (int64_t k = 0; k < by * by; k++) {
+            if (y + k / by >= h || x + k % by >= w)
+                continue; /* a side shorter than a block */
+            sum += pixels[((y + k / by) * w + x + k % by) * c + i % c];
+            n++;
+        }
+        pixels[i] = (uint8_t)((sum + n / 2) / n);
+    }
+}
+
 #ifdef WF_HAVE_PNG
 bool wf_png_there(void)
 {

@@ -15,6 +15,8 @@ bool wf_picture_of(weft_dtype dtype, int rank, const int64_t *dim, struct wf_pic
  * rounded, others stretched from their least to their greatest. */
 void wf_picture_pixels(const struct wf_picture *p, weft_dtype dtype, const void *values,
                        uint8_t *out);
+/* Makes a picture smaller, in place, until no side is over max: pixels are means of square blocks. */
+void wf_picture_shrink(struct wf_picture *p, uint8_t *pixels, int64_t max);
 bool wf_png_there(void); /* was the library built with libpng */
 /* A picture as PNG, added to b. WEFT_ENOSUP where the library was built without libpng. */
 weft_status wf_png_encode(const struct wf_picture *p, const uint8_t *pixels, struct wf_buf *b);

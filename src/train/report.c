@@ -368,7 +368,7 @@ static weft_status put_mistakes(struct page *p)
 
         wf_buf_printf(&p->b, "<figure>");
         png.len = 0;
-        if (m->pixels && !wf_png_encode(&r->picture, m->pixels, &png)) {
+        if (m->pixels && !wf_png_encode(&r->shown, m->pixels, &png)) {
             wf_buf_printf(&p->b, "<img alt=\"sample %lld\" src=\"data:image/png;base64,",
                           (long long)m->sample);
             wf_base64(&p->b, png.data, png.len);

@@ -35,8 +35,8 @@ struct wf_review {
     int n_classes;
     int64_t n, n_right, *confusion; /* [truth][guess] */
     bool pictures;
-    struct wf_picture picture;
-    int n_mistakes; /* the worst, the least likely truth first */
+    struct wf_picture picture, shown; /* as the data has it; as it is kept: no side over 256 */
+    int n_mistakes;                   /* the worst, the least likely truth first */
     struct wf_mistake mistake[WF_REVIEW_MISTAKES + 1];
 };
 weft_status wf_review_make(weft_job_run *run, struct wf_review *out);

@@ -6,6 +6,8 @@
 #include "train/report.h"
 #include "weft/data_split.h"
 
+#define MAX_SHOWN 256
+
 /* ---- which data ------------------------------------------------------------------------------ */
 
 static weft_status find_data(weft_job_run *run, weft_ds *out, const char **part)
@@ -114,6 +116,8 @@ static weft_status keep_mistake(struct wf_review *r, struct wf_mistake m, const 
             return wf_err_nomem(r->ctx, (size_t)n, "a picture");
         wf_picture_pixels(&r->picture, x->dtype,
                           (const char *)x->data + i * n * weft_dtype_size(x->dtype), m.pixels);
+        r->shown = r->picture;
+        wf_picture_shrink(&r->shown, m.pixels, MAX_SHOWN);
     }
     for (; at > 0 && m.p_truth < r->mistake[at - 1].p_truth; at--)
         r->mistake[at] = r->mistake[at - 1];

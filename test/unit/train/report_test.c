@@ -137,6 +137,27 @@ static void pixels_keep_their_scale(void **state)
     assert_false(wf_picture_of(WEFT_I64, 2, (int64_t[]){2, 2}, &p));
 }
 
+static void large_pictures_shrink_to_means(void **state)
+{
+    uint8_t v[4 * 5 * 3], flat[3 * 20];
+    struct wf_picture p = {4, 5, 3}, q = {3, 20, 1};
+
+    (void)state;
+    for (int i = 0; i < 4 * 5 * 3; i++) /* channel k of the pixel in row y, column x */
+        v[i] = (uint8_t)(i % 3 * 100 + i / 15 * 10 + i / 3 % 5);
+    wf_picture_shrink(&p, v, 3); /* blocks of two; the odd column is left out */
+    assert_true(p.h == 2 && p.w == 2 && p.c == 3);
+    for (int i = 0; i < 12; i++)
+        assert_int_equal(v[i], i % 3 * 100 + (i / 6 * 20 + 5) + i / 3 % 2 * 2 + 1);
+    memset(flat, 7, sizeof flat);
+    wf_picture_shrink(&q, flat, 4); /* lower than its blocks */
+    assert_true(q.h == 1 && q.w == 4);
+    assert_memory_equal(flat, "\7\7\7\7", 4);
+    q = (struct wf_picture){3, 20, 1};
+    wf_picture_shrink(&q, flat, 20);
+    assert_true(q.h == 3 && q.w == 20);
+}
+
 /* ---- the review ------------------------------------------------------------------------------ */
 
 static const char rows[] = "x,kind\n-3,0\n-2,0\n-1,0\n-4,1\n1,1\n2,1\n3,1\n5,0\n";
@@ -257,6 +278,7 @@ int main(void)
         cmocka_unit_test(one_value_and_none_can_be_drawn),
         cmocka_unit_test(base64_is_base64),
         cmocka_unit_test(pixels_keep_their_scale),
+        cmocka_unit_test(large_pictures_shrink_to_means),
         cmocka_unit_test(review_counts_and_ranks_mistakes),
         cmocka_unit_test(regression_has_no_review),
         cmocka_unit_test(history_reads_what_the_logger_wrote),

@@ -297,6 +297,36 @@ static void only_better_epochs_are_saved(void **state)
     close_net(&a);
 }
 
+static void best_value_and_count_survive_a_checkpoint(void **state)
+{
+    struct net a = open_net(ctx, "units=3 name=head");
+    weft_callback cb, again;
+    const char *names[1] = {"val_loss"};
+    const double value[2] = {0.5, 0.75};
+    char *kept;
+    int64_t n;
+
+    (void)state;
+    log_text[0] = 0;
+    callback(&cb, "ModelCheckpoint filepath=\"%s-{epoch}\" save_best_only=true verbose=1",
+             in_dir("kept"));
+    ok(cb.train_begin(cb.arg, a.t));
+    ok(cb.epoch_end(cb.arg, a.t, 0, &(weft_logs){1, names, &value[0]}));
+    ok(cb.save(cb.arg, &kept, &n));
+    weft_callback_free(&cb);
+    callback(&again, "ModelCheckpoint filepath=\"%s-{epoch}\" save_best_only=true verbose=1",
+             in_dir("kept"));
+    ok(again.train_begin(again.arg, a.t));
+    ok(again.restore(again.arg, kept, n));
+    ok(again.epoch_end(again.arg, a.t, 1, &(weft_logs){1, names, &value[1]}));
+    assert_non_null(strstr(log_text, "Epoch 2: val_loss did not improve from 0.50000"));
+    assert_int_not_equal(access(in_dir("kept-2"), F_OK), 0);
+    assert_int_equal(again.restore(again.arg, kept, n - 1), WEFT_EPARSE);
+    weft_text_free(ctx, kept);
+    weft_callback_free(&again);
+    close_net(&a);
+}
+
 static void batches_are_counted_across_epochs(void **state)
 {
     struct net a = open_net(ctx, "units=3 name=head");
@@ -348,6 +378,7 @@ int main(void)
         cmocka_unit_test(damaged_and_foreign_files_are_refused_with_a_reason),
         cmocka_unit_test(each_epoch_gets_its_file),
         cmocka_unit_test(only_better_epochs_are_saved),
+        cmocka_unit_test(best_value_and_count_survive_a_checkpoint),
         cmocka_unit_test(batches_are_counted_across_epochs),
         cmocka_unit_test(mistakes_in_the_path_are_named),
     };
