@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "train/report.h"
+#include "weft/data_image.h"
 
 #define MAX_PAGE ((int64_t)64 << 20)
 #define MAX_ROWS 12 /* of a table before it is folded */
@@ -27,10 +28,10 @@ static const char style[] =
     ".tile{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.5rem "
     ".9rem;"
     "min-width:7.5rem}.tile b{display:block;font-size:1.35rem;font-variant-numeric:tabular-nums}"
-    ".grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,430px),1fr));gap:."
+    ".grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,370px),1fr));gap:."
     "9rem}"
     ".card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.5rem}"
-    "svg{display:block;width:100%;height:auto}svg text{font:12px "
+    "svg{display:block;width:100%;max-width:640px;height:auto;margin:auto}svg text{font:12px "
     "system-ui,sans-serif;fill:var(--fg)}"
     "svg .tick{fill:var(--soft)}svg .title{font-weight:600;font-size:14px}"
     "svg .grid{stroke:var(--line)}svg .axis{stroke:var(--soft)}"
@@ -62,6 +63,8 @@ struct page {
     const struct wf_times_row *times;
     int64_t n_times;
     struct wf_review review;
+    int n_folders; /* of classes, where the data is folders of images */
+    const char *const *folder;
 };
 
 static void text(struct page *p, const char *s)
@@ -83,7 +86,7 @@ static void put_seconds(struct page *p, double s)
         wf_buf_printf(&p->b, "%d h %02d min", (int)(s / 3600), (int)(s / 60) % 60);
 }
 
-/* The name of class i: the job's, or its number. */
+/* The name of class i: the job's, that of its folder, or its number. */
 static void put_class(struct page *p, int i)
 {
     const char *c = p->run->job->log_classes;
@@ -98,6 +101,8 @@ static void put_class(struct page *p, int i)
 
         snprintf(name, sizeof name, "%.*s", (int)strcspn(c, ","), c);
         text(p, name);
+    } else if (i < p->n_folders) {
+        text(p, p->folder[i]);
     } else {
         wf_buf_printf(&p->b, "%d", i);
     }
@@ -504,6 +509,8 @@ weft_status wf_report_write(weft_job_run *run, const weft_history *h, const char
 
     wf_buf_init(&p.b, run->ctx, MAX_PAGE);
     p.times = wf_report_times(run->times, &p.n_times);
+    if (weft_ds_image_classes(run->data, run->train, &p.n_folders, &p.folder))
+        p.n_folders = 0;
     st = wf_review_make(run, &p.review);
     if (!st) {
         put_head(&p);
