@@ -40,6 +40,7 @@ typedef struct weft_open_opts {
     const char *query;     /* SQLite: NULL: all of the only table */
     bool index;            /* random access where it takes an index (CSV, TFRecord) */
     int64_t height, width; /* images: resize to this */
+    int channels; /* images: 1 grey, 3 RGB, 4 RGBA; 0: 3 where they are resized, else as the file */
     weft_on_error on_error;
 } weft_open_opts;
 

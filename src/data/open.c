@@ -368,7 +368,11 @@ static weft_ds open_format(weft_data *d, const char *path, weft_format f, const 
     case WEFT_FORMAT_IMAGES:
         return weft_ds_image_folder(d, path,
                                     WEFT_OPTS(weft_image_opts, .height = o->height,
-                                              .width = o->width, .on_error = o->on_error));
+                                              .width = o->width,
+                                              .channels = o->channels ? o->channels
+                                                          : o->height ? 3
+                                                                      : 0,
+                                              .on_error = o->on_error));
     case WEFT_FORMAT_SQLITE: return open_sqlite(d, path, o);
     default: return wf_ds_fail(d, "open", wf_err(WEFT_EINVAL, "format %d does not exist", (int)f));
     }

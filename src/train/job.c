@@ -35,17 +35,7 @@ static const struct source_key {
 } source_keys[] = {
 #define SOURCE(name_, kind_, help_) \
     {#name_, K_##kind_, offsetof(struct wf_job_source, name_), help_},
-    SOURCE(path, path, "a file, a pattern, several with commas, or a folder of class folders")
-        SOURCE(format, text,
-               "tfrecord csv criteo libsvm lines idx npy npz images sqlite; found out")
-            SOURCE(columns, text, "keep these") SOURCE(label, text, "the label column")
-                SOURCE(weight, text, "the column of sample weights") SOURCE(
-                    types, text, "of CSV and SQL columns") SOURCE(query, text, "of a database")
-                    SOURCE(index, bool, "random access to CSV and TFRecord files, by an index")
-                        SOURCE(height, int, "images: resize to this")
-                            SOURCE(width, int, "images: resize to this")
-                                SOURCE(on_error, text,
-                                       "stop or skip: what to do with records that cannot be read")
+#include "train/job_source.def"
 #undef SOURCE
 };
 

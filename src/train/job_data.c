@@ -186,7 +186,7 @@ static weft_status open_source(weft_job_run *run, const struct wf_job_source *sr
                         WEFT_OPTS(weft_open_opts, .format = format, .columns = src->columns,
                                   .label = src->label, .weight = src->weight, .types = src->types,
                                   .query = src->query, .index = src->index, .height = src->height,
-                                  .width = src->width,
+                                  .width = src->width, .channels = (int)src->channels,
                                   .on_error = skip ? WEFT_ON_ERROR_SKIP : WEFT_ON_ERROR_STOP));
     st = weft_data_status(run->data);
     if (st)
