@@ -184,6 +184,8 @@ WEFT_API weft_status weft_trainer_set_weight(weft_trainer *t, const char *name,
 WEFT_API weft_status weft_trainer_save(weft_trainer *t, const char *path);
 /* The architecture of such a file. */
 WEFT_API weft_status weft_model_load(weft_ctx *ctx, const char *path, weft_model **out);
+/* The same into an empty model that has the user's own kinds of layers registered. */
+WEFT_API weft_status weft_model_load_into(weft_model *m, const char *path);
 
 typedef struct weft_load_opts {
     size_t size;

@@ -43,7 +43,8 @@ weft_status weft_trainer_save(weft_trainer *t, const char *path)
     return wf_trainer_save(t, path, false);
 }
 
-weft_status weft_model_load(weft_ctx *ctx, const char *path, weft_model **out)
+/* into NULL: a new model, in *out. */
+static weft_status load_model(weft_ctx *ctx, const char *path, weft_model *into, weft_model **out)
 {
     weft_st *file = NULL;
     const char *json;
@@ -57,9 +58,20 @@ weft_status weft_model_load(weft_ctx *ctx, const char *path, weft_model **out)
                     "it has no \"%s\" in its metadata: these are weights without a model",
                     WF_SAVE_MODEL);
     if (!st)
-        st = weft_model_parse(ctx, json, (int64_t)strlen(json), out);
+        st = into ? weft_model_read(into, json, (int64_t)strlen(json))
+                  : weft_model_parse(ctx, json, (int64_t)strlen(json), out);
     weft_st_close(file);
     return st ? wf_err_wrap(st, "load: %s", path) : WEFT_OK;
+}
+
+weft_status weft_model_load(weft_ctx *ctx, const char *path, weft_model **out)
+{
+    return load_model(ctx, path, NULL, out);
+}
+
+weft_status weft_model_load_into(weft_model *m, const char *path)
+{
+    return load_model(wf_model_ctx(m), path, m, NULL);
 }
 
 /* ---- weights by name ------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "weft/ckpt.h"
+#include "weft/sys/layer.h"
 #include "weft/weft.h"
 
 #define N 64
@@ -369,6 +370,45 @@ static void mistakes_in_the_path_are_named(void **state)
     close_net(&a);
 }
 
+/* ---- layers of one's own --------------------------------------------------------------------- */
+
+static weft_status double_it(weft_layer_call *c)
+{
+    weft_lc_out(c, 0, weft_add(weft_lc_graph(c), weft_lc_in(c, 0), weft_lc_in(c, 0)));
+    return WEFT_OK;
+}
+
+static void a_model_with_own_layers_loads_where_they_are_known(void **state)
+{
+    static const weft_layer_kind kind = {.size = sizeof kind,
+                                         .name = "Double",
+                                         .n_in_min = 1,
+                                         .n_in_max = 1,
+                                         .attrs = "",
+                                         .build = double_it};
+    struct net a = {0};
+    weft_model *m;
+    weft_sym v;
+
+    (void)state;
+    ok(weft_model_new(ctx, NULL, &a.m));
+    ok(weft_layer_register(a.m, &kind));
+    v = weft_input(a.m, "x", WEFT_F32, 1, (int64_t[]){D});
+    v = weft_apply(a.m, "Double", NULL, weft_apply(a.m, "Dense", "units=2", v));
+    weft_model_output(a.m, v);
+    ok(weft_compile(a.m, NULL, &a.t));
+    ok(weft_trainer_save(a.t, in_dir("own.safetensors")));
+    assert_int_not_equal(weft_model_load(ctx, in_dir("own.safetensors"), &m), WEFT_OK);
+    assert_non_null(strstr(weft_error(), "Double"));
+    ok(weft_model_new(ctx, NULL, &m));
+    ok(weft_layer_register(m, &kind));
+    ok(weft_model_load_into(m, in_dir("own.safetensors")));
+    assert_int_equal(weft_model_n_layers(m), weft_model_n_layers(a.m));
+    weft_model_free(m);
+    weft_trainer_free(a.t);
+    weft_model_free(a.m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +421,7 @@ int main(void)
         cmocka_unit_test(best_value_and_count_survive_a_checkpoint),
         cmocka_unit_test(batches_are_counted_across_epochs),
         cmocka_unit_test(mistakes_in_the_path_are_named),
+        cmocka_unit_test(a_model_with_own_layers_loads_where_they_are_known),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
