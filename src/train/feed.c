@@ -223,14 +223,15 @@ weft_status wf_feeding_batch(const weft_trainer *t, const struct wf_feeding *f, 
     return st;
 }
 
-/* Batches that are views of memory need no thread. */
-static bool is_view(const struct wf_ds *ds)
+/* Rows of memory, in order or gathered: that takes less than a thread that disturbs the pool's would. */
+static bool is_cheap(const struct wf_ds *ds)
 {
-    static const char *const cheap[] = {"tensors", "batch", "take", "skip", "select", "repeat"};
+    static const char *const cheap[] = {"tensors", "batch",  "take",   "skip",
+                                        "shard",   "select", "repeat", "shuffle_all"};
 
     for (int i = 0; i < WF_COUNT(cheap); i++)
         if (strcmp(ds->kind->name, cheap[i]) == 0)
-            return ds->n_in == 0 || is_view(ds->in[0]);
+            return ds->n_in == 0 || is_cheap(ds->in[0]);
     return false;
 }
 
@@ -238,5 +239,5 @@ int wf_feeding_threads(const weft_data *d, weft_ds s, int asked)
 {
     if (asked)
         return asked;
-    return is_view(wf_ds_node(d, s)) ? WEFT_ZERO : 0;
+    return is_cheap(wf_ds_node(d, s)) ? WEFT_ZERO : 0;
 }

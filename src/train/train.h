@@ -137,7 +137,7 @@ void wf_feeding_labels(const weft_trainer *t, const weft_data *d, const struct w
 /* The tensors of a batch in feed order; sizes of one that the model lacks or adds are taken as the model has them. */
 weft_status wf_feeding_batch(const weft_trainer *t, const struct wf_feeding *f, const weft_batch *b,
                              weft_tensor *feeds);
-/* Threads that should read ahead: none when batches are views of memory. */
+/* Threads that should read ahead: none when batches are rows of memory. */
 int wf_feeding_threads(const weft_data *d, weft_ds s, int asked);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include <glob.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -426,7 +427,7 @@ static void resumed_run_writes_no_step_twice(void **state)
 /* A clock that moves on by a second each time it is asked. */
 static int64_t ticking(void *arg)
 {
-    return *(int64_t *)arg += 1000000000;
+    return atomic_fetch_add((_Atomic int64_t *)arg, 1000000000) + 1000000000; /* threads ask, too */
 }
 
 static void batches_are_logged_by_the_clock(void **state)
@@ -435,7 +436,7 @@ static void batches_are_logged_by_the_clock(void **state)
     struct net n;
     weft_callback cb;
     weft_ctx *usual = ctx;
-    int64_t now = 0;
+    _Atomic int64_t now = 0;
 
     (void)state;
     ok(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .now_ns = ticking, .now_arg = &now),
