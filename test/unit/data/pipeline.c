@@ -457,6 +457,97 @@ static void a_position_of_another_pipeline_is_refused(void **state)
     weft_data_free(d);
 }
 
+/* ---- unordered, and into a graph ------------------------------------------------------------- */
+
+static weft_ds unordered(weft_data *d)
+{
+    return weft_ds_map(d, stream(d), 0, NULL, negate, NULL,
+                       WEFT_OPTS(weft_map_opts, .unordered = true));
+}
+
+/* Marks the elements that the iterator still has; their number. */
+static int mark_rest(weft_iter *it, char *seen, int most)
+{
+    weft_batch *b;
+    int n = 0;
+
+    while (n < most) {
+        int64_t k;
+
+        assert_int_equal(weft_iter_next(it, &b), WEFT_OK);
+        if (!b)
+            break;
+        k = -*(const int64_t *)b->col[0].data / 10;
+        assert_true(k >= 0 && k < N);
+        seen[k]++;
+        weft_batch_free(b);
+        n++;
+    }
+    return n;
+}
+
+static void an_unordered_map_gives_every_element_once_also_after_a_restore(void **state)
+{
+    (void)state;
+    for (int stop = 0; stop < N; stop += 17) {
+        char seen[N] = {0}, *saved;
+        weft_data *d, *e;
+        weft_iter *it, *again;
+        int64_t n;
+
+        assert_int_equal(weft_data_new(ctx, &d), WEFT_OK);
+        assert_int_equal(weft_data_new(ctx, &e), WEFT_OK);
+        it = open_iter(d, unordered(d), 3);
+        again = open_iter(e, unordered(e), 3);
+        assert_int_equal(mark_rest(it, seen, stop), stop);
+        assert_int_equal(weft_iter_save(it, &saved, &n), WEFT_OK);
+        assert_int_equal(weft_iter_restore(again, saved, n), WEFT_OK);
+        assert_int_equal(mark_rest(again, seen, N + 1), N - stop);
+        for (int k = 0; k < N; k++)
+            assert_int_equal(seen[k], 1);
+        weft_text_free(ctx, saved);
+        weft_iter_free(it);
+        weft_iter_free(again);
+        weft_data_free(d);
+        weft_data_free(e);
+    }
+}
+
+static void a_batch_feeds_a_graph_by_the_names_of_its_inputs(void **state)
+{
+    static const char *const names[] = {"y", "x"}, *const wrong[] = {"z"};
+    weft_tensor feeds[2], out = {.data = NULL};
+    weft_graph *g;
+    weft_fn *fn;
+    weft_data *d;
+    weft_iter *it;
+    weft_batch *b;
+    weft_val in[2], sum;
+
+    (void)state;
+    assert_int_equal(weft_graph_new(ctx, &g), WEFT_OK);
+    in[0] = weft_placeholder(g, "y", WEFT_I64, 1, (int64_t[]){WEFT_ANY});
+    in[1] = weft_placeholder(g, "x", WEFT_F32, 2, (int64_t[]){WEFT_ANY, 3});
+    sum = weft_add(g, weft_sum(g, in[1], NULL), weft_sum(g, weft_cast(g, in[0], WEFT_F32), NULL));
+    assert_int_equal(weft_fn_new(g,
+                                 WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = in, .n_fetches = 1,
+                                           .fetches = &sum),
+                                 &fn),
+                     WEFT_OK);
+    assert_int_equal(weft_data_new(ctx, &d), WEFT_OK);
+    it = open_iter(d, weft_ds_batch(d, table(d), 4, NULL), 1);
+    assert_int_equal(weft_iter_next(it, &b), WEFT_OK);
+    assert_int_equal(weft_batch_feeds(b, 2, names, feeds), WEFT_OK);
+    assert_int_equal(weft_fn_run(fn, feeds, &out), WEFT_OK);
+    assert_true(*(float *)out.data == 66 + 60); /* 0 + … + 11, and 0 + 10 + 20 + 30 */
+    assert_int_equal(weft_batch_feeds(b, 1, wrong, feeds), WEFT_ENOENT);
+    weft_batch_free(b);
+    weft_iter_free(it);
+    weft_data_free(d);
+    weft_fn_free(fn);
+    weft_graph_free(g);
+}
+
 /* ---- counters -------------------------------------------------------------------------------- */
 
 /* A clock that runs while it is looked at: a hundredth of a second a look. */
@@ -539,6 +630,8 @@ int main(void)
         cmocka_unit_test(builders_keep_the_first_error),
         cmocka_unit_test(stacking_different_shapes_names_the_column),
         cmocka_unit_test(a_position_of_another_pipeline_is_refused),
+        cmocka_unit_test(an_unordered_map_gives_every_element_once_also_after_a_restore),
+        cmocka_unit_test(a_batch_feeds_a_graph_by_the_names_of_its_inputs),
         cmocka_unit_test(a_starving_reader_is_told_which_stage_is_slow),
     };
 
