@@ -165,4 +165,15 @@ static inline bool wf_may_skip(weft_on_error policy, weft_status st)
  * with the present error text, and counts one. */
 void wf_stream_give_up(struct wf_stage *stage, struct wf_stream *s);
 
+/* ---- records in streams ---------------------------------------------------------------------- */
+
+/* Where a source of records stands: the state of its stage, saved and restored alike by all of them. */
+struct wf_records {
+    struct wf_stream *s;
+    int64_t epoch, id; /* of the next record, counted over all files of the pass */
+    int64_t record;    /* in its file */
+};
+weft_status wf_records_save(struct wf_stage *stage, struct wf_buf *out);
+weft_status wf_records_restore(struct wf_stage *stage, struct wf_reader *r);
+
 #endif

@@ -15,12 +15,6 @@ struct param {
     struct wf_reads reads;
 };
 
-struct state {
-    struct wf_stream *s;
-    int64_t epoch, id;
-    int64_t record; /* of the present file */
-};
-
 /* ---- the content ----------------------------------------------------------------------------- */
 
 static void turn_round(char *p, int64_t n_bytes, int item)
@@ -83,7 +77,7 @@ static weft_status decode(struct wf_ds *ds, struct wf_block *in, struct wf_block
 static weft_status fixed_open(struct wf_stage *stage)
 {
     const struct param *p = stage->ds->param;
-    struct state *t = wf_alloc(stage->env->ctx, sizeof *t);
+    struct wf_records *t = wf_alloc(stage->env->ctx, sizeof *t);
 
     if (!t)
         return wf_err_nomem(stage->env->ctx, sizeof *t, "fixed");
@@ -94,7 +88,7 @@ static weft_status fixed_open(struct wf_stage *stage)
 
 static void fixed_close(struct wf_stage *stage)
 {
-    struct state *t = stage->state;
+    struct wf_records *t = stage->state;
 
     if (!t)
         return;
@@ -104,7 +98,7 @@ static void fixed_close(struct wf_stage *stage)
 
 static weft_status fixed_reset(struct wf_stage *stage, int64_t epoch)
 {
-    struct state *t = stage->state;
+    struct wf_records *t = stage->state;
 
     wf_stream_reset(t->s, epoch);
     t->epoch = epoch;
@@ -122,7 +116,7 @@ static weft_status skip_header(const struct param *p, struct wf_stream *s)
 }
 
 /* Whether a whole record lies at the front of the window, with the footer behind it. */
-static weft_status next_record(const struct param *p, struct state *t, bool *found)
+static weft_status next_record(const struct param *p, struct wf_records *t, bool *found)
 {
     struct wf_stream *s = t->s;
     weft_status st = s->path && s->offset < p->header ? skip_header(p, s) : WEFT_OK;
@@ -140,7 +134,7 @@ static weft_status next_record(const struct param *p, struct state *t, bool *fou
 static weft_status pull_into(struct wf_stage *stage, struct wf_block *b, int64_t want)
 {
     const struct param *p = stage->ds->param;
-    struct state *t = stage->state;
+    struct wf_records *t = stage->state;
     struct wf_stream *s = t->s;
     struct wf_chunk *kept = NULL;
     weft_str *text = b->col[0].data;
@@ -204,30 +198,6 @@ static weft_status fixed_make(struct wf_promise *promise, struct wf_worker *w,
 static void fixed_drop(struct wf_promise *promise)
 {
     wf_block_free(promise->data);
-}
-
-static weft_status fixed_save(struct wf_stage *stage, struct wf_buf *out)
-{
-    const struct state *t = stage->state;
-
-    wf_stream_save(t->s, out);
-    wf_put_i64(out, t->epoch);
-    wf_put_i64(out, t->id);
-    wf_put_i64(out, t->record);
-    return out->st;
-}
-
-static weft_status fixed_restore(struct wf_stage *stage, struct wf_reader *r)
-{
-    struct state *t = stage->state;
-    weft_status st = wf_stream_restore(t->s, r);
-
-    if (st)
-        return st;
-    t->epoch = wf_get_i64(r);
-    t->id = wf_get_range(r, 0, INT64_MAX, "record");
-    t->record = wf_get_range(r, 0, INT64_MAX, "record");
-    return r->st;
 }
 
 /* ---- at any place ---------------------------------------------------------------------------- */
@@ -332,8 +302,8 @@ static const struct wf_ds_kind fixed_stream_kind = {
     .pull = fixed_pull,
     .make = fixed_make,
     .drop = fixed_drop,
-    .save = fixed_save,
-    .restore = fixed_restore,
+    .save = wf_records_save,
+    .restore = wf_records_restore,
     .text = fixed_text,
 };
 

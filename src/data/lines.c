@@ -15,16 +15,10 @@ struct param {
     int64_t comment_n, header, max_line;
 };
 
-struct state {
-    struct wf_stream *s;
-    int64_t epoch, id;
-    int64_t line; /* of the present file, counted from 0 */
-};
-
 static weft_status lines_open(struct wf_stage *stage)
 {
     const struct param *p = stage->ds->param;
-    struct state *t = wf_alloc(stage->env->ctx, sizeof *t);
+    struct wf_records *t = wf_alloc(stage->env->ctx, sizeof *t);
 
     if (!t)
         return wf_err_nomem(stage->env->ctx, sizeof *t, "lines");
@@ -36,7 +30,7 @@ static weft_status lines_open(struct wf_stage *stage)
 
 static void lines_close(struct wf_stage *stage)
 {
-    struct state *t = stage->state;
+    struct wf_records *t = stage->state;
 
     if (!t)
         return;
@@ -46,24 +40,24 @@ static void lines_close(struct wf_stage *stage)
 
 static weft_status lines_reset(struct wf_stage *stage, int64_t epoch)
 {
-    struct state *t = stage->state;
+    struct wf_records *t = stage->state;
 
     wf_stream_reset(t->s, epoch);
     t->epoch = epoch;
-    t->id = t->line = 0;
+    t->id = t->record = 0;
     return WEFT_OK;
 }
 
-static weft_status too_long(const struct param *p, const struct state *t)
+static weft_status too_long(const struct param *p, const struct wf_records *t)
 {
     return wf_err(WEFT_EDATA, "%s: line %lld (byte %lld): longer than %lld bytes (max_line)",
-                  t->s->path, (long long)t->line + 1, (long long)t->s->offset,
+                  t->s->path, (long long)t->record + 1, (long long)t->s->offset,
                   (long long)p->max_line);
 }
 
 /* Bring the next line to the front of the window: n bytes of text, `all` with its end. *all is 0 at
  * the end of the file. */
-static weft_status next_line(const struct param *p, struct state *t, int64_t *n, int64_t *all)
+static weft_status next_line(const struct param *p, struct wf_records *t, int64_t *n, int64_t *all)
 {
     struct wf_stream *s = t->s;
     int64_t seen = 0;
@@ -119,14 +113,14 @@ static bool wanted(const struct param *p, int64_t line, const char *text, int64_
 static weft_status give_up(struct wf_stage *stage, weft_status st)
 {
     const struct param *p = stage->ds->param;
-    struct state *t = stage->state;
+    struct wf_records *t = stage->state;
 
     if (!wf_may_skip(p->on_error, st))
         return st;
     if (st == WEFT_EDATA && t->s->n > p->max_line) {
         atomic_fetch_add_explicit(&wf_stats_of(stage->env, stage->ds)->n_skipped, 1,
                                   memory_order_relaxed);
-        t->line++;
+        t->record++;
         st = pass_line(t->s);
         if (!wf_may_skip(p->on_error, st))
             return st;
@@ -147,7 +141,7 @@ static weft_status skip_mark(struct wf_stream *s)
 static weft_status pull_into(struct wf_stage *stage, struct wf_block *b, int64_t want)
 {
     const struct param *p = stage->ds->param;
-    struct state *t = stage->state;
+    struct wf_records *t = stage->state;
     struct wf_stream *s = t->s;
     struct wf_chunk *kept = NULL;
     weft_str *text = b->col[0].data;
@@ -159,18 +153,18 @@ static weft_status pull_into(struct wf_stage *stage, struct wf_block *b, int64_t
         st = next_line(p, t, &n, &all);
         if (!st && !all) {
             st = wf_stream_next_file(s, &more);
-            t->line = 0;
+            t->record = 0;
             if (!st && more)
                 st = skip_mark(s);
         } else if (!st) {
-            if (wanted(p, t->line, s->p, n)) {
+            if (wanted(p, t->record, s->p, n)) {
                 if (s->chunk != kept)
                     st = wf_block_keep(b, kept = s->chunk);
                 text[b->n] = (weft_str){s->p, n};
                 b->at[b->n] = (struct wf_at){t->epoch, t->id++};
-                b->from[b->n++] = (struct wf_origin){s->path, t->line, s->offset};
+                b->from[b->n++] = (struct wf_origin){s->path, t->record, s->offset};
             }
-            t->line++;
+            t->record++;
             wf_stream_take(s, all);
             continue;
         }
@@ -194,30 +188,6 @@ static weft_status lines_pull(struct wf_stage *stage, int64_t want, struct wf_pr
     return *out ? WEFT_OK : wf_env_nomem(stage->env, sizeof **out, "lines");
 }
 
-static weft_status lines_save(struct wf_stage *stage, struct wf_buf *out)
-{
-    const struct state *t = stage->state;
-
-    wf_stream_save(t->s, out);
-    wf_put_i64(out, t->epoch);
-    wf_put_i64(out, t->id);
-    wf_put_i64(out, t->line);
-    return out->st;
-}
-
-static weft_status lines_restore(struct wf_stage *stage, struct wf_reader *r)
-{
-    struct state *t = stage->state;
-    weft_status st = wf_stream_restore(t->s, r);
-
-    if (st)
-        return st;
-    t->epoch = wf_get_i64(r);
-    t->id = wf_get_range(r, 0, INT64_MAX, "line");
-    t->line = wf_get_range(r, 0, INT64_MAX, "line");
-    return r->st;
-}
-
 static void lines_text(const struct wf_ds *ds, struct wf_buf *out)
 {
     const struct param *p = ds->param;
@@ -239,8 +209,8 @@ static const struct wf_ds_kind lines_kind = {
     .close = lines_close,
     .reset = lines_reset,
     .pull = lines_pull,
-    .save = lines_save,
-    .restore = lines_restore,
+    .save = wf_records_save,
+    .restore = wf_records_restore,
     .text = lines_text,
 };
 

@@ -296,3 +296,29 @@ void wf_stream_give_up(struct wf_stage *stage, struct wf_stream *s)
                               memory_order_relaxed);
     wf_stream_pass_file(s);
 }
+
+/* ---- records in streams ---------------------------------------------------------------------- */
+
+weft_status wf_records_save(struct wf_stage *stage, struct wf_buf *out)
+{
+    const struct wf_records *t = stage->state;
+
+    wf_stream_save(t->s, out);
+    wf_put_i64(out, t->epoch);
+    wf_put_i64(out, t->id);
+    wf_put_i64(out, t->record);
+    return out->st;
+}
+
+weft_status wf_records_restore(struct wf_stage *stage, struct wf_reader *r)
+{
+    struct wf_records *t = stage->state;
+    weft_status st = wf_stream_restore(t->s, r);
+
+    if (st)
+        return st;
+    t->epoch = wf_get_i64(r);
+    t->id = wf_get_range(r, 0, INT64_MAX, "record");
+    t->record = wf_get_range(r, 0, INT64_MAX, "record");
+    return r->st;
+}

@@ -14,12 +14,6 @@ struct param {
     struct wf_reads reads;
 };
 
-struct state {
-    struct wf_stream *s;
-    int64_t epoch, id; /* of the next record, counted over all files of the pass */
-    int64_t record;    /* in its file */
-};
-
 /* ---- the content ----------------------------------------------------------------------------- */
 
 static bool data_is_whole(const weft_str *r)
@@ -82,7 +76,7 @@ static weft_status check(struct wf_ds *ds, struct wf_block *b, struct wf_block *
 static weft_status tf_open(struct wf_stage *stage)
 {
     const struct param *p = stage->ds->param;
-    struct state *t = wf_alloc(stage->env->ctx, sizeof *t);
+    struct wf_records *t = wf_alloc(stage->env->ctx, sizeof *t);
 
     if (!t)
         return wf_err_nomem(stage->env->ctx, sizeof *t, "tfrecord");
@@ -93,7 +87,7 @@ static weft_status tf_open(struct wf_stage *stage)
 
 static void tf_close(struct wf_stage *stage)
 {
-    struct state *t = stage->state;
+    struct wf_records *t = stage->state;
 
     if (!t)
         return;
@@ -103,7 +97,7 @@ static void tf_close(struct wf_stage *stage)
 
 static weft_status tf_reset(struct wf_stage *stage, int64_t epoch)
 {
-    struct state *t = stage->state;
+    struct wf_records *t = stage->state;
 
     wf_stream_reset(t->s, epoch);
     t->epoch = epoch;
@@ -111,7 +105,7 @@ static weft_status tf_reset(struct wf_stage *stage, int64_t epoch)
     return WEFT_OK;
 }
 
-static weft_status bad_record(const struct state *t, const char *what)
+static weft_status bad_record(const struct wf_records *t, const char *what)
 {
     return wf_err(WEFT_EDATA, "%s: record %lld (byte %lld): %s", t->s->path, (long long)t->record,
                   (long long)t->s->offset, what);
@@ -119,7 +113,7 @@ static weft_status bad_record(const struct state *t, const char *what)
 
 /* Bring the next record, whole, to the front of the window; *n is the length of its data, -1 at the
  * end of the file. */
-static weft_status next_record(const struct param *p, struct state *t, int64_t *n)
+static weft_status next_record(const struct param *p, struct wf_records *t, int64_t *n)
 {
     struct wf_stream *s = t->s;
     weft_status st = wf_stream_need(s, WF_RECORD_FRAME);
@@ -144,7 +138,7 @@ static weft_status next_record(const struct param *p, struct state *t, int64_t *
 static weft_status pull_into(struct wf_stage *stage, struct wf_block *b, int64_t want)
 {
     const struct param *p = stage->ds->param;
-    struct state *t = stage->state;
+    struct wf_records *t = stage->state;
     struct wf_stream *s = t->s;
     struct wf_chunk *kept = NULL;
     weft_str *r = b->col[0].data;
@@ -205,30 +199,6 @@ static weft_status tf_make(struct wf_promise *promise, struct wf_worker *w, stru
 static void tf_drop(struct wf_promise *promise)
 {
     wf_block_free(promise->data);
-}
-
-static weft_status tf_save(struct wf_stage *stage, struct wf_buf *out)
-{
-    const struct state *t = stage->state;
-
-    wf_stream_save(t->s, out);
-    wf_put_i64(out, t->epoch);
-    wf_put_i64(out, t->id);
-    wf_put_i64(out, t->record);
-    return out->st;
-}
-
-static weft_status tf_restore(struct wf_stage *stage, struct wf_reader *r)
-{
-    struct state *t = stage->state;
-    weft_status st = wf_stream_restore(t->s, r);
-
-    if (st)
-        return st;
-    t->epoch = wf_get_i64(r);
-    t->id = wf_get_range(r, 0, INT64_MAX, "record");
-    t->record = wf_get_range(r, 0, INT64_MAX, "record");
-    return r->st;
 }
 
 /* ---- with an index --------------------------------------------------------------------------- */
@@ -361,8 +331,8 @@ static const struct wf_ds_kind tf_stream_kind = {
     .pull = tf_pull,
     .make = tf_make,
     .drop = tf_drop,
-    .save = tf_save,
-    .restore = tf_restore,
+    .save = wf_records_save,
+    .restore = wf_records_restore,
     .text = tf_text,
 };
 
