@@ -88,6 +88,31 @@ WEFT_API const char *weft_layer_kind_name(const weft_model *m, weft_layer l);
  * next compile. Layers inside wrappers follow. "name", "prefix*" or "*"; the number of layers changed, or a status. */
 WEFT_API int weft_model_freeze(weft_model *m, const char *pattern, bool frozen);
 WEFT_API bool weft_layer_frozen(const weft_model *m, weft_layer l);
+/* What call number `call` (from 0) of a layer returns, to go on from: a second head on a model that
+ * is there. */
+WEFT_API weft_sym weft_layer_output(weft_model *m, weft_layer l, int call);
+
+/* ---- a part of a model ----------------------------------------------------------------------- */
+
+typedef struct weft_cut_opts {
+    size_t size;
+    const char *until; /* layers (with commas) whose results become the outputs: "flatten" */
+    int drop;          /* instead: leave out so many layers at the end of a model with one output */
+} weft_cut_opts;
+/* The part that leads to these layers as a model of its own, with the same names and kinds of layers, frozen as they are; with
+ * neither, a copy of all that leads to the outputs. weft_model_add goes on from its end:
+ *
+ *   weft_model_load(ctx, "base.safetensors", &whole);
+ *   weft_model_cut(whole, WEFT_OPTS(weft_cut_opts, .drop = 1), &m);
+ *   weft_model_freeze(m, "*", true);
+ *   weft_model_add(m, "Dense", "units=5");
+ *   weft_compile(m, …, &t);
+ *   weft_trainer_load_weights(t, "base.safetensors", WEFT_OPTS(weft_load_opts, .by_name = true), NULL);
+ *
+ * New layers do not get the name of one that was cut off unless it is given to them, so that loading by name finds the layers
+ * that stayed, and no others. WEFT_ENOENT for a layer that is not there, with the nearest name. */
+WEFT_API weft_status weft_model_cut(const weft_model *m, const weft_cut_opts *opts,
+                                    weft_model **out);
 
 /* ---- looking, saving the architecture -------------------------------------------------------- */
 

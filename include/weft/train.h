@@ -42,7 +42,8 @@ typedef struct weft_compile_opts {
     bool trap_numerics;   /* fail at the op that makes a NaN or an infinity */
 } weft_compile_opts;
 
-/* The optimizer's state starts anew; weights that the model was given before are kept. */
+/* The optimizer's state starts anew, and so do the weights: a trainer holds its own. To go on with
+ * those of another (after a change of what is frozen): weft_trainer_copy_weights. */
 WEFT_API weft_status weft_compile(weft_model *m, const weft_compile_opts *opts, weft_trainer **out);
 WEFT_API void weft_trainer_free(weft_trainer *t);
 WEFT_API weft_model *weft_trainer_model(const weft_trainer *t);
@@ -198,6 +199,9 @@ typedef struct weft_load_opts {
  * that differ WEFT_ESHAPE names both. *n_loaded (may be NULL): how many were taken. */
 WEFT_API weft_status weft_trainer_load_weights(weft_trainer *t, const char *path,
                                                const weft_load_opts *opts, int *n_loaded);
+/* The same from another trainer, of this model or another: with frozen layers changed, compile the model again and copy. */
+WEFT_API weft_status weft_trainer_copy_weights(weft_trainer *t, weft_trainer *from,
+                                               const weft_load_opts *opts, int *n_copied);
 
 #ifdef __cplusplus
 }

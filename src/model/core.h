@@ -64,6 +64,9 @@ struct wf_builder {
     struct wf_rnn *rnn; /* the recurrent call that is being built (rnn.h), or NULL */
 };
 
+/* In names: of a layer that was cut off. New layers do not get it by themselves. */
+#define WF_NAME_GONE (-1)
+
 struct weft_model {
     weft_ctx *ctx;
     const char *name;
@@ -77,7 +80,7 @@ struct weft_model {
     weft_sym *outputs;
     int64_t n_layers, cap_layers, n_nodes, cap_nodes, n_symbols, cap_symbols, n_weights,
         cap_weights, n_rows, cap_rows, n_user, cap_user, n_outputs, cap_outputs;
-    struct wf_map names;        /* of layers and inputs: layer id, or 0 */
+    struct wf_map names;        /* of layers and inputs: layer id, or 0, or WF_NAME_GONE */
     struct wf_map weight_names; /* position */
     weft_sym last;              /* what weft_model_add goes on from */
     struct wf_builder design;
@@ -85,6 +88,8 @@ struct weft_model {
     char error[512];
 };
 
+/* What a layer was given, as text that makes it again: its name, its arguments, and whether it is trained (json.c). */
+void wf_layer_text(struct wf_buf *b, const struct wf_layer *l);
 /* Keep the first error of a model; returns st. */
 weft_status wf_model_fail(weft_model *m, weft_status st);
 /* A layer under exactly this name (NULL: the attribute's, or one made from the kind's). */

@@ -52,6 +52,16 @@ static void put_attrs(struct wf_buf *b, const weft_model *m, const struct wf_lay
     wf_buf_free(&text);
 }
 
+void wf_layer_text(struct wf_buf *b, const struct wf_layer *l)
+{
+    wf_attr_write(b, "name", &(struct wf_attr){.kind = WF_STR, .s = l->name}, true);
+    for (int i = WF_N_COMMON_SPECS; i < l->row->n_specs; i++)
+        if (l->attr[i].given)
+            wf_attr_write(b, l->row->spec[i].name, &l->attr[i], true);
+    if (l->frozen)
+        wf_buf_printf(b, " trainable=false");
+}
+
 static void put_layer(struct wf_buf *b, const weft_model *m, const struct wf_layer *l)
 {
     wf_buf_printf(b, "  {\"name\": ");

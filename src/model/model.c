@@ -140,18 +140,19 @@ static weft_status take_name(weft_model *m, const char *name, const char *base, 
                              const char **out)
 {
     char text[MAX_NAME + 16];
+    int64_t used = 0;
     weft_status st;
 
     if (name) {
         st = check_name(name);
-        if (!st && wf_map_get(&m->names, name, NULL))
+        if (!st && wf_map_get(&m->names, name, &used) && used != WF_NAME_GONE)
             st = wf_err(WEFT_EEXIST, "the name '%s' is taken", name);
         if (st)
             return st;
         base = name;
     }
     snprintf(text, sizeof text, "%s", base);
-    for (int i = 1; wf_map_get(&m->names, text, NULL); i++)
+    for (int i = 1; !name && wf_map_get(&m->names, text, NULL); i++)
         snprintf(text, sizeof text, "%s_%d", base, i);
     *out = wf_arena_strdup(&m->arena, text);
     return *out ? wf_map_put(&m->names, *out, id) : wf_err_nomem(m->ctx, sizeof text, "layer name");
@@ -454,7 +455,7 @@ weft_status weft_model_layer(const weft_model *m, const char *name, weft_layer *
 {
     int64_t id = 0;
 
-    if (!wf_map_get(&m->names, name, &id) || !id)
+    if (!wf_map_get(&m->names, name, &id) || id <= 0)
         return no_layer(m, name);
     out->id = (int32_t)id;
     return WEFT_OK;

@@ -51,7 +51,7 @@ static weft_status build_both(weft_ctx *ctx, weft_model *m)
 static weft_status whole_life(const weft_allocator *mem)
 {
     weft_ctx *ctx = NULL;
-    weft_model *m = NULL, *again = NULL;
+    weft_model *m = NULL, *again = NULL, *part = NULL;
     char *json = NULL, *table = NULL;
     weft_status st = weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .allocator = mem), &ctx);
 
@@ -69,6 +69,12 @@ static weft_status whole_life(const weft_allocator *mem)
         st = weft_model_parse(ctx, json, (int64_t)strlen(json), &again);
     if (!st)
         st = build_both(ctx, again);
+    if (!st)
+        st = weft_model_cut(m, WEFT_OPTS(weft_cut_opts, .until = "flatten"), &part);
+    if (!st) {
+        weft_model_add(part, "Dense", "units=2");
+        st = weft_model_status(part);
+    }
 out:
     if (ctx) {
         weft_text_free(ctx, json);
@@ -76,6 +82,7 @@ out:
     }
     weft_model_free(m);
     weft_model_free(again);
+    weft_model_free(part);
     weft_ctx_free(ctx);
     return st;
 }

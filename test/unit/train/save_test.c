@@ -241,6 +241,99 @@ static void damaged_and_foreign_files_are_refused_with_a_reason(void **state)
     close_net(&a);
 }
 
+/* ---- transfer learning ----------------------------------------------------------------------- */
+
+static void a_saved_base_is_cut_frozen_and_given_a_new_head(void **state)
+{
+    struct net a = open_net(ctx, "units=3 name=head"), b;
+    weft_model *whole;
+    weft_tensor from, to, mean, head;
+    float kept[8];
+    int n = 0;
+
+    (void)state;
+    fit(&a, 2, 0, NULL);
+    ok(weft_trainer_save(a.t, in_dir("base.safetensors")));
+    ok(weft_model_load(ctx, in_dir("base.safetensors"), &whole));
+    ok(weft_model_cut(whole, WEFT_OPTS(weft_cut_opts, .until = "norm"), &b.m));
+    weft_model_free(whole);
+    assert_int_equal(weft_model_freeze(b.m, "*", true), 2);
+    weft_model_add(b.m, "Dense", "units=3 name=new");
+    ok(weft_compile(b.m, COMPILE, &b.t));
+    ok(weft_trainer_load_weights(b.t, in_dir("base.safetensors"),
+                                 WEFT_OPTS(weft_load_opts, .by_name = true), &n));
+    assert_int_equal(n, 6);
+    fit(&b, 2, 0, NULL); /* the base stays as it was, its moving averages too */
+    ok(weft_trainer_weight(a.t, "body/kernel", &from));
+    ok(weft_trainer_weight(b.t, "body/kernel", &to));
+    assert_memory_equal(from.data, to.data, (size_t)weft_tensor_bytes(&to));
+    ok(weft_trainer_weight(a.t, "norm/moving_mean", &from));
+    ok(weft_trainer_weight(b.t, "norm/moving_mean", &mean));
+    assert_memory_equal(from.data, mean.data, (size_t)weft_tensor_bytes(&mean));
+    close_net(&a);
+
+    assert_true(weft_model_freeze(b.m, "*", false) >
+                0); /* fine-tuning: the same model, compiled again */
+    a = (struct net){.m = b.m};
+    ok(weft_compile(a.m, COMPILE, &a.t));
+    ok(weft_trainer_copy_weights(a.t, b.t, NULL, &n));
+    assert_int_equal(n, 8);
+    ok(weft_trainer_weight(b.t, "new/kernel", &head));
+    ok(weft_trainer_weight(a.t, "new/kernel", &to));
+    assert_memory_equal(head.data, to.data, (size_t)weft_tensor_bytes(&to));
+    ok(weft_trainer_weight(a.t, "norm/moving_mean", &to));
+    memcpy(kept, to.data, sizeof kept);
+    fit(&a, 1, 0, NULL);
+    ok(weft_trainer_weight(a.t, "norm/moving_mean", &to));
+    assert_memory_not_equal(kept, to.data, sizeof kept);
+    assert_memory_equal(kept, mean.data, sizeof kept); /* the other trainer has its own */
+    weft_trainer_free(b.t);
+    close_net(&a);
+}
+
+static void a_folder_of_checkpoints_is_a_saved_model_too(void **state)
+{
+    struct net a = open_net(ctx, "units=3 name=head"), b;
+    weft_data *d;
+    weft_column col[2] = {{.name = "x"}, {.name = "y", .role = WEFT_LABEL}};
+    weft_tensor t[2] = {weft_view(WEFT_F32, x, 2, (int64_t[]){N, D}),
+                        weft_view(WEFT_I32, y, 1, (int64_t[]){N})};
+    float before[N * 3], after[N * 3];
+    weft_model *m = NULL;
+    int n = 0;
+
+    (void)state;
+    ok(weft_data_new(ctx, &d));
+    ok(weft_fit(a.t, d, weft_ds_tensors(d, 2, col, t),
+                WEFT_OPTS(weft_fit_opts, .epochs = 2, .batch = 16, .checkpoint = in_dir("run")),
+                NULL));
+    weft_data_free(d);
+    predict(&a, before, 3);
+    ok(weft_model_load(ctx, in_dir("run"), &b.m));
+    ok(weft_compile(b.m, NULL, &b.t));
+    ok(weft_trainer_load_weights(b.t, in_dir("run"), NULL, &n)); /* all weights, no slots */
+    assert_int_equal(n, 8);
+    predict(&b, after, 3);
+    assert_memory_equal(before, after, sizeof before);
+    assert_int_equal(weft_model_load(ctx, dir, &m), WEFT_ENOENT);
+    close_net(&a);
+    close_net(&b);
+}
+
+static void weights_of_another_shape_are_not_copied(void **state)
+{
+    struct net a = open_net(ctx, "units=3 name=head"), b = open_net(ctx, "units=5 name=head");
+    int n = -1;
+
+    (void)state;
+    assert_int_equal(weft_trainer_copy_weights(b.t, a.t, NULL, &n), WEFT_ESHAPE);
+    assert_non_null(strstr(weft_error(), "[8,5] in the model and f32[8,3] in the other model"));
+    ok(weft_trainer_copy_weights(b.t, a.t, WEFT_OPTS(weft_load_opts, .prefix = "body/"), &n));
+    assert_int_equal(n, 2);
+    close_net(&a);
+    close_net(&b);
+}
+
 /* ---- ModelCheckpoint ------------------------------------------------------------------------- */
 
 static void callback(weft_callback *cb, const char *fmt, const char *path)
@@ -416,6 +509,9 @@ int main(void)
         cmocka_unit_test(weights_go_by_name_into_a_part_of_another_model),
         cmocka_unit_test(mismatch_names_both_shapes_and_changes_nothing),
         cmocka_unit_test(damaged_and_foreign_files_are_refused_with_a_reason),
+        cmocka_unit_test(a_saved_base_is_cut_frozen_and_given_a_new_head),
+        cmocka_unit_test(a_folder_of_checkpoints_is_a_saved_model_too),
+        cmocka_unit_test(weights_of_another_shape_are_not_copied),
         cmocka_unit_test(each_epoch_gets_its_file),
         cmocka_unit_test(only_better_epochs_are_saved),
         cmocka_unit_test(best_value_and_count_survive_a_checkpoint),
