@@ -120,6 +120,8 @@ WEFT_API weft_ds weft_ds_stream(weft_data *d, int n, const weft_column *columns,
 /* Keep, order and name columns: "image, label". */
 WEFT_API weft_ds weft_ds_select(weft_data *d, weft_ds s, const char *columns);
 WEFT_API weft_ds weft_ds_rename(weft_data *d, weft_ds s, const char *column, const char *name);
+/* The same column once more under another name, behind the others. Nothing is copied. */
+WEFT_API weft_ds weft_ds_copy(weft_data *d, weft_ds s, const char *column, const char *name);
 /* Columns (with commas) become labels, or weights. */
 WEFT_API weft_ds weft_ds_role(weft_data *d, weft_ds s, const char *columns, weft_role role);
 

@@ -39,6 +39,18 @@ WEFT_API weft_ds weft_ds_bucketize(weft_data *d, weft_ds s, const char *columns,
 WEFT_API weft_ds weft_ds_hash(weft_data *d, weft_ds s, const char *columns, int64_t n,
                               uint64_t seed);
 
+/* Columns of text or integers that say more together: a column `name` i64 behind the others, with a
+ * bucket 0 to n - 1 of what they hold side by side. The hash is that of weft_ds_hash, over the
+ * columns in order, each with the hash before it as its seed. Their shapes are the same. */
+WEFT_API weft_ds weft_ds_cross(weft_data *d, weft_ds s, const char *columns, int64_t n,
+                               uint64_t seed, const char *name);
+
+/* Rows first to first + n - 1 of each column: a part of its first axis (of batched data: of a
+ * sample's). first < 0 counts from the end, n 0 takes all that follow. With weft_ds_window and
+ * weft_ds_copy: what was and what comes next. A part that is not there is an error. */
+WEFT_API weft_ds weft_ds_slice(weft_data *d, weft_ds s, const char *columns, int64_t first,
+                               int64_t n);
+
 typedef struct weft_ds_one_hot_opts {
     size_t size;
     weft_dtype dtype; /* WEFT_NONE: f32 */

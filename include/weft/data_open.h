@@ -20,6 +20,7 @@ typedef enum weft_format {
     WEFT_FORMAT_NPZ,
     WEFT_FORMAT_IMAGES, /* a folder with a folder for each class */
     WEFT_FORMAT_SQLITE,
+    WEFT_FORMAT_BYTES, /* any file, byte by byte: the characters of a text. Never found out */
     WEFT_N_FORMATS
 } weft_format;
 WEFT_API const char *weft_format_name(weft_format f); /* "tfrecord" */
@@ -49,7 +50,9 @@ typedef struct weft_open_opts {
  *   csv       header and delimiter found out, types inferred
  *   idx, npy  one file, or several with commas between: columns are named by the files ("train-images-idx3-ubyte.gz"
  *             becomes image, "…-labels-…" label, else the stem)
+ *   npz       several files with the same arrays stand one behind the other
  *   images    image and label
+ *   bytes     byte u8; addressable
  *   sqlite    the only table in the order of its rows, or the query */
 WEFT_API weft_ds weft_ds_open(weft_data *d, const char *path, const weft_open_opts *opts);
 

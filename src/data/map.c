@@ -42,9 +42,13 @@ static weft_status columns_apply(struct wf_ds *ds, struct wf_worker *w, struct w
 static void columns_text(const struct wf_ds *ds, struct wf_buf *out)
 {
     static const char *const roles[] = {"", ":label", ":weight"};
+    const struct columns *p = ds->param;
 
-    for (int c = 0; c < ds->n_cols; c++)
+    for (int c = 0; c < ds->n_cols; c++) {
         wf_buf_printf(out, "%s%s%s", c ? "," : "", ds->col[c].name, roles[ds->col[c].role]);
+        if (c >= ds->in[0]->n_cols) /* a copy */
+            wf_buf_printf(out, "=%s", ds->col[p->from[c]].name);
+    }
 }
 
 static const struct wf_ds_kind select_kind = {
@@ -153,6 +157,28 @@ weft_ds weft_ds_rename(weft_data *d, weft_ds s, const char *column, const char *
     ds->col[c].name = name;
     st = wf_ds_set_columns(ds, ds->n_cols, ds->col);
     return st ? wf_ds_fail(d, "rename", st) : wf_ds_handle(ds);
+}
+
+weft_ds weft_ds_copy(weft_data *d, weft_ds s, const char *column, const char *name)
+{
+    struct wf_ds *ds = columns_new(d, s);
+    struct columns *p = ds ? ds->param : NULL;
+    int c = ds ? wf_ds_find(ds, column) : 0, n = ds ? ds->n_cols : 0;
+    weft_column *col = ds ? wf_arena_alloc(&d->arena, (size_t)(n + 1) * sizeof *col) : NULL;
+    weft_status st;
+
+    if (!ds)
+        return (weft_ds){0};
+    if (c < 0)
+        return wf_ds_fail(d, "copy", wf_ds_err_column(ds, column));
+    if (!col)
+        return wf_ds_fail(d, "copy", wf_err(WEFT_ENOMEM, "out of memory"));
+    memcpy(col, ds->col, (size_t)n * sizeof *col);
+    col[n] = col[c];
+    col[n].name = name;
+    p->from[n] = c;
+    st = wf_ds_set_columns(ds, n + 1, col);
+    return st ? wf_ds_fail(d, "copy", st) : wf_ds_handle(ds);
 }
 
 weft_ds weft_ds_role(weft_data *d, weft_ds s, const char *columns, weft_role role)

@@ -18,7 +18,7 @@
 
 static const char *const names[WEFT_N_FORMATS] = {
     "unknown", "tfrecord", "csv", "criteo", "libsvm", "lines",
-    "idx",     "npy",      "npz", "images", "sqlite",
+    "idx",     "npy",      "npz", "images", "sqlite", "bytes",
 };
 
 const char *weft_format_name(weft_format f)
@@ -302,6 +302,30 @@ static weft_ds open_arrays(weft_data *d, const char *path, bool idx)
                : weft_ds_npy(d, (int)files.n, list, NULL);
 }
 
+/* One npz file behind the other. */
+static weft_ds open_npz(weft_data *d, const char *path)
+{
+    struct wf_files files;
+    weft_ds *each;
+    weft_status st = wf_files_find(d, path, NULL, &files);
+
+    if (st)
+        return wf_ds_fail(d, "npz", st);
+    each = wf_arena_alloc(&d->arena, (size_t)files.n * sizeof *each);
+    if (!each)
+        return wf_ds_fail(d, "open", wf_err(WEFT_ENOMEM, "out of memory"));
+    for (int64_t i = 0; i < files.n; i++)
+        each[i] = weft_ds_npz(d, files.path[i], NULL, NULL);
+    return files.n == 1 ? each[0] : weft_ds_concat(d, (int)files.n, each);
+}
+
+static weft_ds open_bytes(weft_data *d, const char *path, const weft_open_opts *o)
+{
+    return weft_ds_fixed(
+        d, path, 0,
+        WEFT_OPTS(weft_fixed_opts, .dtype = WEFT_U8, .column = "byte", .on_error = o->on_error));
+}
+
 /* The only table of a database, read by a query of its own. */
 static weft_status only_table(weft_data *d, const char *path, char query[512])
 {
@@ -364,7 +388,7 @@ static weft_ds open_format(weft_data *d, const char *path, weft_format f, const 
         return weft_ds_lines(d, path, WEFT_OPTS(weft_lines_opts, .on_error = o->on_error));
     case WEFT_FORMAT_IDX: return open_arrays(d, path, true);
     case WEFT_FORMAT_NPY: return open_arrays(d, path, false);
-    case WEFT_FORMAT_NPZ: return weft_ds_npz(d, path, NULL, NULL);
+    case WEFT_FORMAT_NPZ: return open_npz(d, path);
     case WEFT_FORMAT_IMAGES:
         return weft_ds_image_folder(d, path,
                                     WEFT_OPTS(weft_image_opts, .height = o->height,
@@ -374,6 +398,7 @@ static weft_ds open_format(weft_data *d, const char *path, weft_format f, const 
                                                                       : 0,
                                               .on_error = o->on_error));
     case WEFT_FORMAT_SQLITE: return open_sqlite(d, path, o);
+    case WEFT_FORMAT_BYTES: return open_bytes(d, path, o);
     default: return wf_ds_fail(d, "open", wf_err(WEFT_EINVAL, "format %d does not exist", (int)f));
     }
 }

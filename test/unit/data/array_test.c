@@ -10,6 +10,7 @@
 #include "data/array.h"
 #include "drain_support.h"
 #include "files_support.h"
+#include "weft/data_open.h"
 
 static weft_ctx *ctx;
 static weft_data *d;
@@ -191,6 +192,44 @@ static void npz_arrays_are_columns(void **state)
     assert_non_null(strstr(weft_error(), "no array 'z'"));
     free(x);
     free(y);
+}
+
+static void npz_files_stand_one_behind_the_other_when_opened(void **state)
+{
+    float *x = filled(WEFT_F32, 3 * N);
+    weft_tensor all = weft_view(WEFT_F32, x, 2, (int64_t[]){N, 3}),
+                part[2] = {weft_view(WEFT_F32, x, 2, (int64_t[]){20, 3}),
+                           weft_view(WEFT_F32, x + 60, 2, (int64_t[]){N - 20, 3})};
+    weft_ds s;
+
+    (void)state;
+    assert_int_equal(
+        weft_npz_write(ctx, in_scratch("part-0.npz"), 1, (const char *[]){"x"}, &part[0]), 0);
+    assert_int_equal(
+        weft_npz_write(ctx, in_scratch("part-1.npz"), 1, (const char *[]){"x"}, &part[1]), 0);
+    s = weft_ds_open(d, in_scratch("part-*.npz"), NULL);
+    assert_int_equal(weft_ds_count(d, s), N);
+    assert_true(weft_ds_addressable(d, s));
+    check_rows(s, "x", &all);
+    assert_int_equal(
+        weft_npz_write(ctx, in_scratch("part-2.npz"), 1, (const char *[]){"z"}, &part[1]), 0);
+    weft_ds_open(d, in_scratch("part-*.npz"), NULL);
+    assert_int_not_equal(weft_data_status(d), WEFT_OK);
+    free(x);
+}
+
+static void bytes_are_numbers_with_random_access(void **state)
+{
+    const char *path = put_file("text.txt", "abc\nde", 6);
+    uint8_t want[6] = {'a', 'b', 'c', '\n', 'd', 'e'};
+    weft_tensor t = weft_view(WEFT_U8, want, 1, (int64_t[]){6});
+    weft_ds s = weft_ds_open(d, path, WEFT_OPTS(weft_open_opts, .format = WEFT_FORMAT_BYTES));
+
+    (void)state;
+    assert_int_equal(weft_format_parse("bytes"), WEFT_FORMAT_BYTES);
+    assert_int_equal(weft_ds_count(d, s), 6);
+    assert_true(weft_ds_addressable(d, s));
+    check_rows(s, "byte", &t);
 }
 
 static void packed_files_are_unpacked(void **state)
@@ -543,6 +582,8 @@ int main(void)
         TEST(npy_rows_come_back_as_written),
         TEST(npy_of_other_orders_is_converted),
         TEST(npz_arrays_are_columns),
+        TEST(npz_files_stand_one_behind_the_other_when_opened),
+        TEST(bytes_are_numbers_with_random_access),
         TEST(packed_files_are_unpacked),
         TEST(bombs_are_refused),
         TEST(unpacking_stays_within_the_memory_limit),

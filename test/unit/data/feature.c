@@ -161,6 +161,116 @@ static void hashes_do_not_change(void **state)
     weft_data_free(d);
 }
 
+static void rows_are_cut_out_before_and_after_batching(void **state)
+{
+    weft_data *d = begin();
+    weft_ds s = weft_ds_copy(d, source(d, 22), "vec", "last"), t;
+    const weft_column *col;
+    weft_batch *b;
+    int n;
+
+    (void)state;
+    s = weft_ds_slice(d, s, "vec", 0, 2);
+    s = weft_ds_slice(d, s, "last", -1, 0);
+    assert_int_equal(weft_ds_columns(d, s, &n, &col), WEFT_OK);
+    assert_int_equal(n, 6);
+    assert_string_equal(col[5].name, "last");
+    assert_int_equal(col[2].dim[0], 2);
+    assert_int_equal(col[5].dim[0], 1);
+    b = element(d, s, 5);
+    assert_int_equal(weft_batch_find(b, "vec")->dim[0], 2);
+    assert_true(f32_at(b, "vec", 0) == 5 && f32_at(b, "vec", 1) == 10);
+    assert_true(f32_at(b, "last", 0) == 15);
+    weft_batch_free(b);
+
+    /* of a sample, in a batch; the last batch has two */
+    t = weft_ds_slice(d, weft_ds_batch(d, weft_ds_select(d, source(d, 22), "id, vec"), 4, NULL),
+                      "vec", 1, 0);
+    b = element(d, t, 5);
+    assert_int_equal(weft_batch_find(b, "vec")->dim[0], 2);
+    assert_int_equal(weft_batch_find(b, "vec")->dim[1], 2);
+    assert_true(f32_at(b, "vec", 0) == 40 && f32_at(b, "vec", 1) == 60);
+    assert_true(f32_at(b, "vec", 2) == 42 && f32_at(b, "vec", 3) == 63);
+    weft_batch_free(b);
+
+    /* of lists: the last item of those that have one; windows of text */
+    t = weft_ds_skip(d, weft_ds_take(d, source(d, 22), 6), 5);
+    b = element(d, weft_ds_slice(d, t, "list", -1, 1), 0);
+    assert_int_equal(i64_at(b, "list", 0), 6 % 4);
+    weft_batch_free(b);
+    t = weft_ds_window(d, weft_ds_select(d, source(d, 21), "w"), 3, NULL);
+    b = element(d, weft_ds_slice(d, t, "w", 1, 1), 2);
+    assert_memory_equal(((const weft_str *)b->col[0].data)->data, "w0", 2);
+    weft_batch_free(b);
+    t = weft_ds_slice(d, source(d, 22), "list", 0, 1);
+    assert_int_equal(error_of(d, t), WEFT_ESHAPE);
+    assert_non_null(strstr(weft_error(), "column 'list'"));
+    assert_non_null(strstr(weft_error(), "sample 0"));
+    weft_data_free(d);
+}
+
+static void slices_that_are_not_there_and_crosses_that_do_not_fit_are_refused(void **state)
+{
+    static const char *const texts[] = {
+        "no rows 2 to 4 among 3", "one item a sample",  "no rows",
+        "did you mean 'vec'",     "bucketize it first", "differ in shape",
+        "hash takes one",         "0 buckets",          "'x'"};
+
+    (void)state;
+    for (int i = 0; i < 9; i++) {
+        weft_data *d = begin();
+        weft_ds s = source(d, 10);
+
+        switch (i) {
+        case 0: weft_ds_slice(d, s, "vec", 2, 3); break;
+        case 1: weft_ds_slice(d, s, "id", 0, 1); break;
+        case 2: weft_ds_slice(d, s, "vec", -4, 2); break;
+        case 3: weft_ds_slice(d, s, "vecc", 0, 1); break;
+        case 4: weft_ds_cross(d, s, "id, x", 10, 0, "c"); break;
+        case 5: weft_ds_cross(d, s, "id, list", 10, 0, "c"); break;
+        case 6: weft_ds_cross(d, s, "id", 10, 0, "c"); break;
+        case 7: weft_ds_cross(d, s, "id, w", 0, 0, "c"); break;
+        default: weft_ds_copy(d, s, "id", "x"); break;
+        }
+        assert_int_not_equal(weft_data_status(d), WEFT_OK);
+        assert_int_equal(error_of(d, s), weft_data_status(d));
+        if (!strstr(weft_error(), texts[i]))
+            fail_msg("case %d: %s", i, weft_error());
+        weft_data_free(d);
+    }
+}
+
+static uint64_t hash_step(uint64_t seed, const unsigned char *p, int n)
+{
+    uint64_t h = 14695981039346656037u ^ (seed * 0x9e3779b97f4a7c15u);
+
+    for (int i = 0; i < n; i++)
+        h = (h ^ p[i]) * 1099511628211u;
+    h ^= h >> 32;
+    h *= 0xd6e8feb86659fd93u;
+    return h ^ (h >> 32);
+}
+
+static void crossed_columns_hash_one_after_the_other(void **state)
+{
+    weft_data *d = begin();
+    weft_ds s = weft_ds_cross(d, source(d, 40), "w, id", 1000000007, 5, "both");
+    weft_batch *b = element(d, s, 1);
+    uint64_t h = hash_step(hash_step(5, (const unsigned char *)"w1", 2),
+                           (const unsigned char[]){1, 0, 0, 0, 0, 0, 0, 0}, 8);
+
+    (void)state;
+    assert_int_equal(i64_at(b, "both", 0), (int64_t)(h % 1000000007));
+    assert_int_equal(i64_at(b, "id", 0), 1); /* the others stay */
+    weft_batch_free(b);
+    /* a cross of lists has their shape, in a batch too */
+    s = weft_ds_cross(d, weft_ds_copy(d, source(d, 40), "list", "more"), "list, more", 50, 0, "x2");
+    b = element(d, weft_ds_batch(d, s, 7, WEFT_OPTS(weft_batch_opts, .ragged = true)), 1);
+    assert_int_equal(weft_batch_find(b, "x2")->dim[0], weft_batch_find(b, "list")->dim[0]);
+    weft_batch_free(b);
+    weft_data_free(d);
+}
+
 static void one_hot_adds_an_axis_also_to_lists(void **state)
 {
     weft_data *d = begin();
@@ -433,6 +543,9 @@ int main(void)
         cmocka_unit_test(numbers_are_cast_clipped_filled_and_put_into_buckets),
         cmocka_unit_test(text_that_is_no_number_is_an_error_with_its_sample),
         cmocka_unit_test(hashes_do_not_change),
+        cmocka_unit_test(rows_are_cut_out_before_and_after_batching),
+        cmocka_unit_test(slices_that_are_not_there_and_crosses_that_do_not_fit_are_refused),
+        cmocka_unit_test(crossed_columns_hash_one_after_the_other),
         cmocka_unit_test(one_hot_adds_an_axis_also_to_lists),
         cmocka_unit_test(columns_are_joined_row_by_row_before_and_after_batching),
         cmocka_unit_test(vocabularies_number_words_and_send_others_to_buckets),

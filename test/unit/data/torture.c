@@ -266,6 +266,17 @@ static weft_ds e_window(weft_data *d, weft_ds s, struct rng *r)
                           WEFT_OPTS(weft_window_opts, .shift = 1 + roll(r, 6),
                                     .stride = 1 + roll(r, 3), .drop_remainder = roll(r, 2)));
 }
+/* What was, and what comes next. */
+static weft_ds e_next(weft_data *d, weft_ds s, struct rng *r)
+{
+    int64_t n = 2 + roll(r, 5);
+
+    s = weft_ds_cross(d, weft_ds_select(d, s, "k, t"), "t, k", 1000, roll(r, 100), "both");
+    s = weft_ds_window(
+        d, s, n, WEFT_OPTS(weft_window_opts, .shift = 1 + roll(r, 6), .drop_remainder = true));
+    s = weft_ds_slice(d, weft_ds_copy(d, s, "k", "next"), "next, t", 1, 0);
+    return weft_ds_slice(d, s, "k", 0, n - 1);
+}
 static weft_ds e_unbatch(weft_data *d, weft_ds s, struct rng *r)
 {
     bool drop = roll(r, 2);
@@ -281,7 +292,8 @@ static weft_ds e_rebatch(weft_data *d, weft_ds s, struct rng *r)
     return weft_ds_batch(d, weft_ds_select(d, weft_ds_unbatch(d, s), "t, k"), 1 + roll(r, 6), NULL);
 }
 
-static op *const ends[] = {e_none, e_ragged, e_padded, e_bucket, e_window, e_unbatch, e_rebatch};
+static op *const ends[] = {e_none,   e_ragged, e_padded,  e_bucket,
+                           e_window, e_next,   e_unbatch, e_rebatch};
 
 /* The same pipeline for the same seed: of samples, and of what is made of them at the end. */
 static weft_ds samples(weft_data *d, struct rng *r)
