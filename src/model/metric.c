@@ -15,17 +15,19 @@ static const struct wf_metric_kind kinds[] = {
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static const struct wf_loss_kind *loss_of(const struct wf_metric_kind *kind)
+const struct wf_loss_kind *wf_metric_loss_of(const struct wf_metric_kind *kind)
 {
     char word[WF_MAX_KIND_NAME];
     const char *rest;
 
+    if (kind->family == &wf_metric_loss && kind->variant == LOSS_EXP)
+        return wf_loss_kind_of("sparsecategoricalcrossentropy");
     return wf_kind_word(kind->name, word, &rest) ? wf_loss_kind_of(word) : NULL;
 }
 
 const char *wf_metric_attrs(const struct wf_metric_kind *kind)
 {
-    const struct wf_loss_kind *loss = kind->attrs ? NULL : loss_of(kind);
+    const struct wf_loss_kind *loss = kind->attrs ? NULL : wf_metric_loss_of(kind);
 
     return kind->attrs ? kind->attrs : loss ? loss->attrs : "";
 }
@@ -36,7 +38,7 @@ bool wf_metric_at(int i, const char **name, const char **attrs, const char **doc
 
     if (i < 0 || i >= WF_COUNT(kinds))
         return false;
-    loss = loss_of(&kinds[i]);
+    loss = wf_metric_loss_of(&kinds[i]);
     *name = kinds[i].name;
     *attrs = wf_metric_attrs(&kinds[i]);
     *doc = kinds[i].doc ? kinds[i].doc : loss ? loss->doc : "";

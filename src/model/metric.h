@@ -22,6 +22,9 @@ enum wf_mean_variant {
     MEAN_SUM,
 };
 
+/* Of means of losses: the mean, or e to the power of it. */
+enum wf_loss_variant { LOSS_MEAN, LOSS_EXP };
+
 enum wf_curve_variant {
     CURVE_TP,
     CURVE_TN,
@@ -64,6 +67,9 @@ struct wf_metric_kind {
 };
 /* The row's arguments: of a mean of a loss, those of the loss. */
 const char *wf_metric_attrs(const struct wf_metric_kind *kind);
+/* The loss that a metric is a mean of: the one of its name; Perplexity's is the cross-entropy of
+ * class numbers. NULL: none. */
+const struct wf_loss_kind *wf_metric_loss_of(const struct wf_metric_kind *kind);
 
 static inline double wf_ratio(double a, double b) /* 0 where b is */
 {

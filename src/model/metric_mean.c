@@ -233,19 +233,29 @@ const struct wf_metric_family wf_metric_mean = {mean_init, mean_build, mean_resu
 
 /* ---- means of losses ------------------------------------------------------------------------- */
 
+static weft_status loss_init(struct wf_metric *m, const struct wf_args *args,
+                             const struct wf_type *y, const struct wf_type *pred)
+{
+    (void)args, (void)y, (void)pred;
+    m->n_state = 2;
+    return WEFT_OK;
+}
+
 static weft_val loss_build(struct wf_metric_batch *b)
 {
-    char word[WF_MAX_KIND_NAME];
-    const char *rest;
-    const struct wf_loss_kind *kind;
     weft_val v = WEFT_NIL;
 
-    if (!wf_kind_word(b->m->kind->name, word, &rest))
-        return WEFT_NIL;
-    kind = wf_loss_kind_of(word);
-    if (wf_loss_values(b->g, kind, b->m->attr, b->y, b->pred, &v))
+    if (wf_loss_values(b->g, wf_metric_loss_of(b->m->kind), b->m->attr, b->y, b->pred, &v))
         return WEFT_NIL;
     return wf_metric_mean_of(b->g, wf_as_float(b->g, v), b->weight);
 }
 
-const struct wf_metric_family wf_metric_loss = {mean_init, loss_build, mean_result};
+static double loss_result(const struct wf_metric *m, const struct wf_args *args, const double *sums)
+{
+    double mean = wf_ratio(sums[0], sums[1]);
+
+    (void)args;
+    return m->kind->variant == LOSS_EXP ? exp(mean) : mean;
+}
+
+const struct wf_metric_family wf_metric_loss = {loss_init, loss_build, loss_result};

@@ -75,7 +75,8 @@ static void every_row_builds(void **state)
     int n = 0;
 
     for (; wf_metric_at(n, &name, &attrs, &doc); n++) {
-        bool sparse = !strncmp(name, "Sparse", 6), flat = !strcmp(name, "Accuracy");
+        bool sparse = !strncmp(name, "Sparse", 6) || !strcmp(name, "Perplexity"),
+             flat = !strcmp(name, "Accuracy");
         struct wf_type y = type(sparse ? WEFT_I32 : WEFT_F32, sparse ? 1 : 2, 4),
                        p = type(flat ? WEFT_I32 : WEFT_F32, 2, 4);
         weft_val vy, vp, v = WEFT_NIL;
@@ -314,6 +315,49 @@ static void auc_is_the_share_of_ordered_pairs(void **state)
     free(sums);
 }
 
+/* e to the cross-entropy: 4 when all of four classes are alike, 1 / p of the geometric mean else. */
+static void perplexity_is_the_number_of_classes_in_doubt(void **state)
+{
+    struct wf_type ty = wf_type_of(WEFT_I32, 1, (int64_t[]){WEFT_ANY}),
+                   tp = wf_type_of(WEFT_F32, 2, (int64_t[]){WEFT_ANY, 4});
+    int32_t y[3] = {0, 2, 3};
+    float even[12] = {0},
+          p[12] = {.5f, .25f, .125f, .125f, .25f, .25f, .25f, .25f, .125f, .125f, .25f, .5f};
+    struct rig *r = *state;
+    struct wf_metric m;
+
+    for (int i = 0; i < 2; i++) {
+        double sums[2] = {0}, want = i ? cbrt(2 * 4 * 2) : 4;
+        weft_graph *g = NULL;
+        weft_fn *fn = NULL;
+        weft_val in[2], v = WEFT_NIL;
+        weft_tensor out = {0}, feeds[2] = {weft_view(WEFT_I32, y, 1, (int64_t[]){3}),
+                                           weft_view(WEFT_F32, i ? p : even, 2, (int64_t[]){3, 4})};
+
+        assert_int_equal(wf_metric_init(&m, &r->arena,
+                                        i ? "Perplexity" : "perplexity from_logits=true", "", &ty,
+                                        &tp),
+                         WEFT_OK);
+        assert_string_equal(m.name, "perplexity");
+        assert_int_equal(wf_metric_direction(&m), -1);
+        assert_int_equal(weft_graph_new(r->ctx, &g), WEFT_OK);
+        in[0] = weft_placeholder(g, "y", WEFT_I32, 1, ty.dim);
+        in[1] = weft_placeholder(g, "p", WEFT_F32, 2, tp.dim);
+        assert_int_equal(wf_metric_build(g, &m, in[0], in[1], WEFT_NIL, &v), WEFT_OK);
+        assert_int_equal(weft_fn_new(g,
+                                     WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = in,
+                                               .n_fetches = 1, .fetches = &v),
+                                     &fn),
+                         WEFT_OK);
+        assert_int_equal(weft_fn_run(fn, feeds, &out), WEFT_OK);
+        sums[0] = (double)((float *)out.data)[0];
+        sums[1] = (double)((float *)out.data)[1];
+        assert_true(fabs(wf_metric_result(&m, sums) - want) < 1e-5);
+        weft_fn_free(fn);
+        weft_graph_free(g);
+    }
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -327,6 +371,7 @@ int main(void)
         TEST(parts_of_a_batch_merge_to_the_whole),
         TEST(masks_weigh_means_and_nothing_else),
         TEST(auc_is_the_share_of_ordered_pairs),
+        TEST(perplexity_is_the_number_of_classes_in_doubt),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
