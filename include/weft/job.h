@@ -64,6 +64,9 @@ WEFT_API weft_status weft_job_report(weft_job_run *run, const weft_history *h, c
 /* Row i of the table of keys: "train.epochs", "int", "1", what it means; false behind the last. */
 WEFT_API bool weft_job_key_at(int i, const char **path, const char **kind, const char **standard,
                               const char **help);
+/* Row i of the keys of a source, which stand below data.train, data.validation and data.test. */
+WEFT_API bool weft_job_source_key_at(int i, const char **name, const char **kind,
+                                     const char **help);
 /* Row i of the words that data.pipeline takes, with their arguments. */
 WEFT_API bool weft_job_stage_at(int i, const char **name, const char **attrs, const char **doc);
 

@@ -468,6 +468,9 @@ static int keys(int argc, char **argv)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     for (int i = 0; weft_job_key_at(i, &path, &kind, &standard, &help); i++)
         printf("%-26s %-8s %-14s %s\n", path, kind, standard, help);
+    printf("\nkeys of data.train, data.validation, data.test:\n");
+    for (int i = 0; weft_job_source_key_at(i, &path, &kind, &help); i++)
+        printf("  %-24s %-8s %s\n", path, kind, help);
     printf("\nstages of data.pipeline:\n");
     for (int i = 0; weft_job_stage_at(i, &path, &kind, &help); i++)
         printf("  %-12s %-46s %s\n", path, kind, help);

@@ -51,6 +51,16 @@ bool weft_job_key_at(int i, const char **path, const char **kind, const char **s
     return true;
 }
 
+bool weft_job_source_key_at(int i, const char **name, const char **kind, const char **help)
+{
+    if (i < 0 || i >= WF_COUNT(source_keys))
+        return false;
+    *name = source_keys[i].name;
+    *kind = kind_names[source_keys[i].kind];
+    *help = source_keys[i].help;
+    return true;
+}
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 static weft_status read_number(const weft_job *job, const struct wf_yaml_node *n, const char *what,
@@ -214,6 +224,29 @@ static const struct key *find_key(const char *path)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+/* A list of paths with commas ("\\," within a name), each counted from the job's folder. */
+static const char *source_paths(const weft_job *job, const char *list)
+{
+    const char *full = NULL;
+    struct wf_buf b;
+
+    wf_buf_init(&b, job->ctx, 1 << 20);
+    for (const char *p = list; *p;) {
+        size_t skip = strspn(p, " "), len = skip;
+
+        while (p[len] && (p[len] != ',' || (len > skip && p[len - 1] == '\\')))
+            len++;
+        if (len > skip)
+            wf_buf_printf(&b, "%s%s%s%.*s", b.len ? "," : "", p[skip] == '/' ? "" : job->dir,
+                          p[skip] == '/' || !*job->dir ? "" : "/", (int)(len - skip), p + skip);
+        p += len + (p[len] == ',');
+    }
+    if (!b.st)
+        full = wf_arena_strdup((struct wf_arena *)&job->yaml.arena, b.data ? b.data : "");
+    wf_buf_free(&b);
+    return full ? full : list;
+}
+
 static weft_status read_source(const weft_job *job, struct wf_yaml_node *n, const char *section,
                                struct wf_job_source *s)
 {
@@ -222,7 +255,7 @@ static weft_status read_source(const weft_job *job, struct wf_yaml_node *n, cons
 
     s->node = n;
     if (n->kind == WF_YAML_SCALAR && *n->text) {
-        s->path = wf_job_path(job, n->text);
+        s->path = source_paths(job, n->text);
         return WEFT_OK;
     }
     if (n->kind != WF_YAML_MAP)
@@ -245,13 +278,13 @@ static weft_status read_source(const weft_job *job, struct wf_yaml_node *n, cons
         switch (k->kind) {
         case K_bool: st = read_bool(job, n->item[i], what, to); break;
         case K_int:
-            st = read_number(job, n->item[i], what, 1, 1e6, true, &number);
+            st = read_number(job, n->item[i], what, 1, 1e15, true, &number);
             *(int64_t *)to = (int64_t)number;
             break;
         default:
             st = read_text(job, n->item[i], what, to);
             if (!st && k->kind == K_path)
-                *(const char **)to = wf_job_path(job, *(const char **)to);
+                *(const char **)to = source_paths(job, *(const char **)to);
         }
     }
     if (!st && !s->path)

@@ -14,7 +14,7 @@ struct wf_job_source {
     struct wf_yaml_node *node; /* NULL: none */
     const char *path, *format, *columns, *label, *weight, *types, *query, *on_error;
     bool index;
-    int64_t height, width, channels;
+    int64_t height, width, channels, skip, take;
 };
 
 struct weft_job {

@@ -31,6 +31,10 @@ static weft_ds add_select(struct stage *g)
 {
     return weft_ds_select(g->run->data, g->s, columns(g));
 }
+static weft_ds add_copy(struct stage *g)
+{
+    return weft_ds_copy(g->run->data, g->s, arg(g, "column")->s, arg(g, "to")->s);
+}
 static weft_ds add_rename(struct stage *g)
 {
     return weft_ds_rename(g->run->data, g->s, arg(g, "column")->s, arg(g, "to")->s);
@@ -71,6 +75,22 @@ static weft_ds add_hash(struct stage *g)
     return weft_ds_hash(g->run->data, g->s, columns(g), arg(g, "buckets")->i,
                         (uint64_t)arg(g, "seed")->i);
 }
+static weft_ds add_cross(struct stage *g)
+{
+    return weft_ds_cross(g->run->data, g->s, columns(g), arg(g, "buckets")->i,
+                         (uint64_t)arg(g, "seed")->i, arg(g, "to")->s);
+}
+/* Short windows at the end are left out: a model takes one length. */
+static weft_ds add_window(struct stage *g)
+{
+    return weft_ds_window(g->run->data, g->s, arg(g, "size")->i,
+                          WEFT_OPTS(weft_window_opts, .shift = arg(g, "shift")->i,
+                                    .stride = arg(g, "stride")->i, .drop_remainder = true));
+}
+static weft_ds add_slice(struct stage *g)
+{
+    return weft_ds_slice(g->run->data, g->s, columns(g), arg(g, "first")->i, arg(g, "n")->i);
+}
 static weft_ds add_one_hot(struct stage *g)
 {
     return weft_ds_one_hot(g->run->data, g->s, columns(g), arg(g, "depth")->i, NULL);
@@ -110,8 +130,8 @@ static weft_ds add_fill_mean(struct stage *g)
     return standardize(g, true);
 }
 
-/* Ids of words: the vocabulary of a file, or the training data's. */
-static weft_ds add_lookup(struct stage *g)
+/* Ids of words: the vocabulary of a file, or the training data's words in that column. */
+static weft_ds lookup_column(struct stage *g, weft_ds s, const char *column)
 {
     weft_job_run *run = g->run;
     const char *file = arg(g, "vocabulary")->s;
@@ -123,13 +143,29 @@ static weft_ds add_lookup(struct stage *g)
     if (file && *file)
         st = weft_vocab_read(run->ctx, wf_job_path(run->job, file), &v);
     else
-        st = weft_vocab_count(run->data, g->train, columns(g),
+        st = weft_vocab_count(run->data, g->train, column,
                               WEFT_OPTS(weft_vocab_opts, .top = arg(g, "top")->i), &v);
     if (st)
         return wf_ds_fail(run->data, "lookup", st);
     run->vocab[run->n_vocabs++] = v;
-    return weft_ds_lookup(run->data, g->s, columns(g), v,
+    return weft_ds_lookup(run->data, s, column, v,
                           WEFT_OPTS(weft_lookup_opts, .n_unknown = arg(g, "unknown")->i));
+}
+
+/* Each column has words of its own. */
+static weft_ds add_lookup(struct stage *g)
+{
+    char name[WF_COUNT(g->run->vocab)][WF_NAME_MAX];
+    int n = wf_names_split(columns(g), name, WF_COUNT(name));
+    weft_ds s = g->s;
+
+    if (n < 1)
+        return wf_ds_fail(
+            g->run->data, "lookup",
+            wf_err(WEFT_EINVAL, "'%s' names %s", columns(g), n ? "too many columns" : "no column"));
+    for (int i = 0; i < n && !weft_data_status(g->run->data); i++)
+        s = lookup_column(g, s, name[i]);
+    return s;
 }
 
 static const struct stage_kind {
@@ -139,6 +175,7 @@ static const struct stage_kind {
 } stages[] = {
     {"select", "columns:s", add_select, "keep these columns, in this order"},
     {"rename", "column:s to:s", add_rename, "another name"},
+    {"copy", "column:s to:s", add_copy, "the column once more, under another name"},
     {"label", "columns:s", add_label, "these columns are labels"},
     {"rescale", "columns:s scale:f=1 offset:f=0 dtype:t=f32", add_rescale, "x * scale + offset"},
     {"cast", "columns:s dtype:t=f32", add_cast, "another dtype; text is read as a number"},
@@ -149,10 +186,16 @@ static const struct stage_kind {
     {"standardize", "columns:s", add_standardize, "(x - mean) / deviation of the training data"},
     {"bucketize", "columns:s boundaries:F", add_bucketize, "which bucket a number falls into"},
     {"hash", "columns:s buckets:i seed:i=0", add_hash, "text or integers into buckets"},
+    {"cross", "columns:s buckets:i to:s seed:i=0", add_cross,
+     "columns of text or integers together into buckets"},
     {"lookup", "columns:s vocabulary:s= top:i=0 unknown:i=1", add_lookup,
      "ids of words, by a file or the training data's words"},
     {"one_hot", "columns:s depth:i", add_one_hot, "ids as vectors"},
     {"join", "columns:s to:s=features", add_join, "columns end to end as one vector"},
+    {"window", "size:i shift:i=0 stride:i=1", add_window,
+     "stacks of neighbouring samples; the next one begins `shift` further, 0: size"},
+    {"slice", "columns:s first:i=0 n:i=0", add_slice,
+     "rows of stacks: n from `first` on (< 0: from the end); n 0: the rest"},
     {"random_flip", "column:s=image", add_flip, "images, left and right at random"},
 };
 
@@ -188,6 +231,10 @@ static weft_status open_source(weft_job_run *run, const struct wf_job_source *sr
                                   .query = src->query, .index = src->index, .height = src->height,
                                   .width = src->width, .channels = (int)src->channels,
                                   .on_error = skip ? WEFT_ON_ERROR_SKIP : WEFT_ON_ERROR_STOP));
+    if (src->skip)
+        *out = weft_ds_skip(run->data, *out, src->skip);
+    if (src->take)
+        *out = weft_ds_take(run->data, *out, src->take);
     st = weft_data_status(run->data);
     if (st)
         wf_yaml_wrap(&job->yaml, src->node, st);

@@ -110,6 +110,10 @@ want 3 "takes a whole number, not 'many'" "$WEFT" train job.yaml --set data.batc
 want 3 "no key 'optimzer'" "$WEFT" train job.yaml --set train.optimzer=sgd
 want 3 "is text: add \`lookup\`" "$WEFT" train job.yaml --set data.pipeline=
 want 3 "no column 'knd', did you mean 'kind'" "$WEFT" train job.yaml --set data.train.label=knd
+want 3 "no column 'lenght', did you mean 'length'" "$WEFT" train job.yaml --set 'data.pipeline.0={lookup: {columns: "colour, lenght"}}'
+want 3 "no key 'tak' in 'data.train', did you mean 'take'" "$WEFT" train job.yaml --set data.train.tak=3
+want 3 "there is nothing to cut" "$WEFT" train job.yaml --set 'data.pipeline.0={slice: {columns: length}}'
+want 0 "take " "$WEFT" keys
 want 3 "cannot open" "$WEFT" train nothing.yaml
 want 2 "needs a job file" "$WEFT" train
 want 2 "did you mean --set" "$WEFT" train job.yaml --sett a=b
