@@ -149,12 +149,13 @@ foreach(file IN LISTS scripts)
     weft_add_test(${name} ${label} ${timeout} bash ${file})
 endforeach()
 
-# Examples named in examples/TESTS ("name arguments...") run as tests.
+# Examples named in examples/TESTS ("name arguments...") run as tests; @SRC@ is the source folder.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS examples/TESTS)
 if(EXISTS ${PROJECT_SOURCE_DIR}/examples/TESTS)
     file(STRINGS examples/TESTS lines REGEX "^[^#]")
     set(n 0)
     foreach(line IN LISTS lines)
+        string(REPLACE "@SRC@" "${PROJECT_SOURCE_DIR}" line "${line}")
         separate_arguments(args UNIX_COMMAND "${line}")
         list(POP_FRONT args name)
         if(TARGET example-${name})

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# The examples' job files at small size: they learn more than their baselines, say what their programs say, and go on after
+# being killed with the same bits.
+# ctest-timeout: 300
+set -u
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+ex=$SRC/examples
+cd "$dir" || exit 1
+bad=0
+failed()
+{
+    echo "FAILED: $*"
+    bad=$((bad + 1))
+}
+# run OUT command... : must end well
+run()
+{
+    local out=$1
+    shift
+    "$@" >"$out" 2>&1 || { failed "exit $? of $*"; tail -3 "$out" | sed 's/^/  | /'; }
+}
+# last FILE NAME: the last value of that name
+last()
+{
+    grep -o "[ _]*\b$2: [-0-9.e]*" "$1" | tail -1 | sed 's/.*: //'
+}
+# is VALUE OP LIMIT
+is()
+{
+    awk -v a="$1" -v b="$3" "BEGIN { exit !(a != \"\" && a + 0 $2 b + 0) }" ||
+        failed "'$1' $2 $3${4:+ ($4)}"
+}
+# The epochs that a run printed, without times.
+epochs()
+{
+    sed -nE 's/^([0-9]+\/[0-9]+) - .*step - loss/\1 loss/p' "$1"
+}
+# same_run JOB PROGRAM: both trained the same
+same_run()
+{
+    [ -s "$1" ] && [ -n "$(epochs "$1")" ] && diff <(epochs "$1") <(epochs "$2") >"$1.diff" && return
+    failed "the job and the program differ"
+    head -5 "$1.diff" | sed 's/^/  | /'
+}
+program=$BUILD/bin/examples
+
+# ---- char_model: better than the frequencies of the characters -----------------------------------
+head -c 40000 "$ex/data/alice.txt" >small.txt
+ids=$(head -c 36000 small.txt | od -An -v -tu1 -w1 | sort -u | wc -l)
+small=(--set "data.train.path=$dir/small.txt" --set "data.validation.path=$dir/small.txt"
+    --set data.train.take=36000 --set data.validation.skip=36000 --set train.epochs=2
+    --set "model.0.Embedding.input_dim=$((ids + 1))" --set "model.3.Dense.units=$((ids + 1))")
+run char.job "$WEFT" train "$ex/char_model.yaml" --log lines "${small[@]}"
+frequencies=$(od -An -v -tu1 -w1 small.txt | awk 'NR <= 36000 { n[$1]++; next } { sum -= log((n[$1] + 1) / 36100); m++ }
+    END { print exp(sum / m) }')
+is "$frequencies" ">" 20
+is "$(last char.job val_perplexity)" "<" "$(awk "BEGIN { print 0.9 * $frequencies }")" "perplexity of char_model"
+run char.program "$program/char_model" small.txt 2 50
+same_run char.job char.program
+[ "$(sed -n '/|/,$p' char.program | sed 's/.*|//' | wc -c)" -ge 50 ] || failed "char_model wrote no 50 letters"
+run char.again "$program/char_model" small.txt 2 50
+diff <(sed -n '/|/,$p' char.program) <(sed -n '/|/,$p' char.again) || failed "char_model wrote another text"
+
+# killed, and gone on with the same bits
+small+=(--set checkpoint.steps=3)
+run whole.out "$WEFT" train "$ex/char_model.yaml" --log none "${small[@]}" --set "checkpoint.dir=$dir/whole"
+for t in 0.2 0.3 0.25; do
+    "$WEFT" train "$ex/char_model.yaml" --log none "${small[@]}" --set "checkpoint.dir=$dir/killed" >/dev/null 2>&1 &
+    sleep $t
+    kill -9 $! 2>/dev/null
+    wait $! 2>/dev/null
+done
+run killed.out "$WEFT" train "$ex/char_model.yaml" --log none "${small[@]}" --set "checkpoint.dir=$dir/killed"
+for d in whole killed; do
+    run $d.eval "$WEFT" eval "$ex/char_model.yaml" --part validation --json "${small[@]}" --set "checkpoint.dir=$dir/$d"
+done
+cmp whole.eval killed.eval || failed "a killed run ended otherwise"
+
+[ $bad -eq 0 ] && echo "all as promised"
+exit $((bad > 0))
