@@ -28,8 +28,8 @@ typedef struct weft_optim {
  * name or number is an error that says what there is. */
 WEFT_API weft_status weft_optim_init(weft_optim *o, const char *name, const char *numbers);
 
-/* A learning-rate schedule in place of the constant rate: "exponential", "piecewise", "polynomial", "inverse_time",
- * "cosine", "cosine_restarts", with its numbers as text. */
+/* A learning-rate schedule in place of the constant rate: "exponential_decay", "piecewise_constant",
+ * "polynomial_decay", "inverse_time_decay", "cosine_decay", "cosine_decay_restarts", with its numbers as text. */
 WEFT_API weft_status weft_optim_schedule(weft_optim *o, const char *schedule, const char *numbers);
 
 /* Build the updates of n variables from given gradients; a nil gradient leaves its variable alone. A gradient that is made

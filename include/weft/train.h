@@ -26,7 +26,8 @@ typedef struct weft_trainer weft_trainer;
 typedef struct weft_compile_opts {
     size_t size;
     const char *optimizer; /* "adam learning_rate=0.001 clipnorm=1"; NULL: "rmsprop" */
-    const char *schedule; /* "cosine decay_steps=1000 …" in place of a constant rate; NULL: none */
+    const char
+        *schedule; /* "cosine_decay decay_steps=1000 …" in place of a constant rate; NULL: none */
     const char *
         loss; /* a loss, or one for each output with semicolons between; NULL: only what layers add */
     const double *loss_weights; /* one for each output; NULL: all 1 */

@@ -11,6 +11,8 @@
  *   check.h   gradient check
  *   job.h     jobs in YAML files
  *   train.h   compile, fit, evaluate, predict, callbacks
+ *   loop.h    a training loop of one's own
+ *   dist.h    strategies: who computes what
  *   ckpt.h    safetensors files and checkpoints
  *   data.h    datasets: pipelines that feed a trainer
  *   data_array.h, data_image.h, data_feature.h: arrays and images in files, columns prepared for a model
@@ -35,6 +37,7 @@
 #include "weft/fn.h"
 #include "weft/graph.h"
 #include "weft/job.h"
+#include "weft/loop.h"
 #include "weft/model.h"
 #include "weft/ops.h"
 #include "weft/optim.h"

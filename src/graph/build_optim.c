@@ -166,9 +166,33 @@ static void join_lookups(weft_graph *g, weft_val table, int n, weft_val *ids, we
     rows[0] = concat_first(g, n, rows);
 }
 
+#define MAX_LOOKUPS 64
+
+bool wf_grad_rows(weft_graph *g, weft_val table, weft_val grad, weft_val *id, weft_val *row)
+{
+    weft_val ids[MAX_LOOKUPS], rows[MAX_LOOKUPS];
+    int n = 0;
+
+    if (g->st || wf_val_type_of(g, table)->rank != 2 ||
+        !collect_lookups(g, grad, MAX_LOOKUPS, ids, rows, &n))
+        return false;
+    join_lookups(g, table, n, ids, rows);
+    *id = ids[0];
+    *row = rows[0];
+    return true;
+}
+
 /* ---- updates --------------------------------------------------------------------------------- */
 
-#define MAX_LOOKUPS 64
+/* A sum of lookups as one lookup, whose norm is that of the rows as they are applied. */
+static weft_val one_lookup(weft_graph *g, weft_val var, weft_val grad)
+{
+    weft_val in[3] = {WEFT_NIL, WEFT_NIL, var};
+
+    if (wf_val_node(g, grad)->op->id != WF_OP_add || !wf_grad_rows(g, var, grad, &in[0], &in[1]))
+        return grad;
+    return wf_build(g, WF_OP_embedding_grad, 3, in, 0, NULL);
+}
 
 static weft_val build_update(weft_graph *g, const weft_optim *o, weft_val var, weft_val grad,
                              weft_val scale)
@@ -179,14 +203,11 @@ static weft_val build_update(weft_graph *g, const weft_optim *o, weft_val var, w
         WF_SET_STR("schedule", o->schedule),
         WF_SET_FLOATS("schedule_params", o->n_schedule, o->schedule_number),
     };
-    weft_val ids[MAX_LOOKUPS], rows[MAX_LOOKUPS];
-    int n = 0;
+    weft_val ids, rows;
 
-    if (wf_val_type_of(g, var)->rank == 2 && collect_lookups(g, grad, MAX_LOOKUPS, ids, rows, &n)) {
-        join_lookups(g, var, n, ids, rows);
+    if (wf_grad_rows(g, var, grad, &ids, &rows))
         return wf_build(g, WF_OP_apply_rows, 5,
-                        (weft_val[]){var, ids[0], rows[0], o->learning_rate, scale}, 4, sets);
-    }
+                        (weft_val[]){var, ids, rows, o->learning_rate, scale}, 4, sets);
     return wf_build(g, WF_OP_apply, 4, (weft_val[]){var, grad, o->learning_rate, scale}, 4, sets);
 }
 
@@ -221,16 +242,17 @@ weft_status weft_apply_gradients(weft_graph *g, const weft_optim *o, int n, cons
             break;
         }
         if (grads[i].id)
-            given[n_given++] = grads[i];
+            given[n_given++] =
+                global > 0 || clipnorm > 0 ? one_lookup(g, vars[i], grads[i]) : grads[i];
     }
     if (!g->st && clipnorm <= 0 && global > 0 && n_given)
         scale = clip_scale(g, n_given, given, global);
-    for (int i = 0; i < n && !g->st; i++) {
+    for (int i = 0, k = 0; i < n && !g->st; i++) {
         updates[i] = WEFT_NIL;
         if (!grads[i].id)
             continue;
         if (clipnorm > 0)
-            scale = clip_scale(g, 1, &grads[i], clipnorm);
+            scale = clip_scale(g, 1, &given[k++], clipnorm);
         updates[i] = build_update(g, o, vars[i], grads[i], scale);
     }
     wf_free(g->ctx, given);

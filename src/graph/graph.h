@@ -210,6 +210,10 @@ void wf_rewrite_inputs(struct wf_rewrite *rw, int64_t k);
 weft_status wf_rewrite_end(struct wf_rewrite *rw, weft_status st, int n_roots, int32_t *roots,
                            weft_graph **out);
 
+/* Is the gradient of a table made of lookups alone? Then their ids and rows, one after another in the order of the sum
+ * (build_optim.c). */
+bool wf_grad_rows(weft_graph *g, weft_val table, weft_val grad, weft_val *ids, weft_val *rows);
+
 /* ---- passes ---------------------------------------------------------------------------------- */
 
 /* A copy of what the roots need, with the placeholders' types replaced by feed_types[i] for feeds[i]. */

@@ -2,8 +2,7 @@
  * them. It is made when the labels' types are known. */
 #include <stdio.h>
 
-#include "train/train.h"
-#include "weft/sys/strategy.h"
+#include "train/halves.h"
 
 static weft_status err_nomem(void)
 {
@@ -18,7 +17,7 @@ void wf_bound_free(struct wf_bound *b)
         return;
     ctx = b->arena.ctx;
     weft_fn_free(b->constrain);
-    weft_fn_free(b->regularize);
+    wf_halves_free(b->halves);
     weft_fn_free(b->predict);
     weft_fn_free(b->test);
     weft_fn_free(b->fit);
@@ -95,9 +94,9 @@ static weft_val sample_weights(weft_trainer *t, struct wf_bound *b, weft_val y, 
     return w.id ? weft_mul(g, w, c) : c;
 }
 
-/* The mean of an output's loss over the batch. */
+/* The mean of an output's loss over the batch; *valid: how many values count where there is a mask, otherwise nil. */
 static weft_status output_loss(weft_trainer *t, struct wf_bound *b, const struct wf_built *m,
-                               int out, weft_val *mean)
+                               int out, weft_val *mean, weft_val *valid)
 {
     weft_graph *g = b->graph;
     weft_val values = WEFT_NIL, mask = WEFT_NIL, sum, count, w, none;
@@ -110,6 +109,7 @@ static weft_status output_loss(weft_trainer *t, struct wf_bound *b, const struct
     if (m->out_mask[out].id)
         mask = mask.id ? weft_logical_and(g, mask, m->out_mask[out]) : m->out_mask[out];
     w = sample_weights(t, b, b->label[out], m->out[out]);
+    *valid = WEFT_NIL;
     if (!w.id && !mask.id) {
         *mean = weft_mean(g, values, NULL);
         return weft_graph_status(g);
@@ -117,35 +117,109 @@ static weft_status output_loss(weft_trainer *t, struct wf_bound *b, const struct
     st = wf_loss_reduce(g, values, w, mask, &sum, &count);
     if (st)
         return st;
+    if (mask.id)
+        *valid = count;
     none = weft_eq(g, count, weft_scalar(g, 0)); /* a batch without valid values has loss 0 */
     *mean = weft_where(g, none, weft_scalar(g, 0),
                        weft_div(g, sum, weft_where(g, none, weft_scalar(g, 1), count)));
     return weft_graph_status(g);
 }
 
-/* The total of one mode, and the outputs' means behind it. */
-static weft_status build_losses(weft_trainer *t, struct wf_bound *b, const struct wf_built *m,
-                                weft_val *means, weft_val *of_data)
+/* One item of each sample. */
+static weft_val first_of_each(weft_graph *g, weft_val x)
+{
+    weft_tensor type;
+
+    if (weft_val_type(g, x, &type))
+        return WEFT_NIL;
+    for (int k = type.rank - 1; k >= 1; k--)
+        x = weft_squeeze(g, weft_slice_axis(g, x, k, 0, 1), 1, (int64_t[]){k});
+    return x;
+}
+
+/* A term of the loss goes to the group with its denominator: samples (group 0) for all that have no mask. */
+static int add_term(struct wf_bound *b, weft_val mean, weft_val valid)
+{
+    int at = valid.id ? b->n_groups++ : 0;
+    struct wf_group *group = &b->group[at];
+
+    group->loss = group->loss.id ? weft_add(b->graph, group->loss, mean) : mean;
+    group->weight = valid;
+    return at;
+}
+
+/* Does anything that is fed reach v? */
+static bool is_fed(struct wf_bound *b, weft_val v)
+{
+    const weft_graph *g = b->graph;
+    bool *need = v.id && !g->st ? wf_alloc_n(g->ctx, g->n_nodes, sizeof *need) : NULL, fed = true;
+
+    if (!need)
+        return true; /* without memory building fails soon */
+    need[g->values[v.id].node] = true;
+    fed = false;
+    for (int64_t k = g->values[v.id].node; k >= 0 && !fed; k--) {
+        fed = need[k] && g->nodes[k].op->id == WF_OP_placeholder;
+        for (int i = 0; need[k] && i < g->nodes[k].n_in; i++)
+            if (g->nodes[k].in[i])
+                need[g->values[g->nodes[k].in[i]].node] = true;
+    }
+    wf_free(g->ctx, need);
+    return fed;
+}
+
+/* What layers add to the loss: it counts with the samples, or once a step when it depends on weights alone. Group 0 goes when
+ * nothing is in it. */
+static void finish_groups(struct wf_bound *b)
 {
     weft_graph *g = b->graph;
-    weft_val total = WEFT_NIL, v;
+
+    for (int i = 0; i < b->train.n_losses; i++) {
+        weft_val v = b->train.loss[i];
+
+        if (is_fed(b, v))
+            add_term(b, v, WEFT_NIL);
+        else
+            b->fixed = b->fixed.id ? weft_add(g, b->fixed, v) : v;
+    }
+    if (!b->group[0].loss.id && b->n_groups > 1) {
+        memmove(b->group, b->group + 1, (size_t)--b->n_groups * sizeof *b->group);
+        for (int i = 0; i < b->n_means; i++)
+            b->mean_group[i] -= b->mean_group[i] > 0;
+        return;
+    }
+    if (!b->group[0].loss.id)
+        b->group[0].loss = weft_scalar(g, 0);
+    b->group[0].weight = weft_sum(
+        g, weft_ones_like(g, weft_cast(g, first_of_each(g, b->train.in[0]), WEFT_F32)), NULL);
+}
+
+/* The total of one mode, and the outputs' means behind it. */
+static weft_status build_losses(weft_trainer *t, struct wf_bound *b, const struct wf_built *m,
+                                weft_val *means)
+{
+    weft_graph *g = b->graph;
+    weft_val total = WEFT_NIL, v, valid = WEFT_NIL;
     int n = 1;
     weft_status st = WEFT_OK;
 
     for (int i = 0; i < t->n_out && !st; i++) {
+        int group;
+
         if (!t->loss[i])
             continue;
-        st = output_loss(t, b, m, i, &v);
+        st = output_loss(t, b, m, i, &v, &valid);
         if (st)
             return st;
-        if (t->n_out > 1)
-            means[n++] = v;
+        means[n] = v;
         if (t->loss_weight[i] != 1)
             v = weft_mul(g, v, weft_scalar(g, t->loss_weight[i]));
         total = total.id ? weft_add(g, total, v) : v;
+        group = m == &b->train ? add_term(b, v, valid) : 0;
+        if (t->n_out > 1 && m == &b->train)
+            b->mean_group[n] = group;
+        n += t->n_out > 1;
     }
-    if (of_data)
-        *of_data = total.id ? total : weft_scalar(g, 0);
     for (int i = 0; i < b->train.n_losses; i++) /* regularizers count in evaluation too */
         total = total.id ? weft_add(g, total, b->train.loss[i]) : b->train.loss[i];
     means[0] = total.id ? total : weft_scalar(g, 0);
@@ -245,7 +319,12 @@ static weft_status new_bound(weft_trainer *t, struct wf_bound **out)
     b->log = wf_arena_alloc(&b->arena, n * sizeof *b->log);
     b->log_name = wf_arena_alloc(&b->arena, n * sizeof *b->log_name);
     b->val_name = wf_arena_alloc(&b->arena, n * sizeof *b->val_name);
-    st = b->label && b->label_type && b->log && b->log_name && b->val_name ? WEFT_OK : err_nomem();
+    b->group = wf_arena_alloc(&b->arena, n * sizeof *b->group);
+    b->mean_group = wf_arena_alloc(&b->arena, n * sizeof *b->mean_group);
+    st = b->label && b->label_type && b->log && b->log_name && b->val_name && b->group &&
+                 b->mean_group
+             ? WEFT_OK
+             : err_nomem();
     if (!st)
         st = weft_graph_new(t->ctx, &b->graph);
     if (st) {
@@ -275,8 +354,7 @@ static weft_status make_labels(weft_trainer *t, struct wf_bound *b, const struct
     return weft_graph_status(b->graph);
 }
 
-/* Feeds in the order that all share: inputs, labels, weight, rate. */
-static int list_feeds(weft_trainer *t, struct wf_bound *b, weft_val *feeds, bool rate)
+int wf_list_feeds(weft_trainer *t, struct wf_bound *b, weft_val *feeds, bool rate)
 {
     int n = 0;
 
@@ -311,9 +389,7 @@ static weft_status make_updates(weft_trainer *t, struct wf_bound *b, weft_val lo
         if (!w->state && !weft_layer_frozen(t->model, w->layer))
             vars[n++] = b->train.weight[i];
     }
-    if (b->rate.id) {
-        optim.learning_rate = b->rate;
-    } else if (!t->scheduled) {
+    if (!t->scheduled) {
         b->rate = weft_placeholder(b->graph, "learning_rate", WEFT_F32, 0, NULL);
         optim.learning_rate = b->rate;
     }
@@ -329,8 +405,8 @@ static weft_status make_updates(weft_trainer *t, struct wf_bound *b, weft_val lo
     return WEFT_OK;
 }
 
-/* A function that brings weights back within their constraints, after the step. */
-static weft_status make_constraints(weft_trainer *t, struct wf_bound *b)
+weft_status wf_make_constraints(weft_trainer *t, struct wf_bound *b, const bool *weights,
+                                weft_fn **out)
 {
     weft_val *up = wf_arena_alloc(&b->arena, (size_t)(b->train.n_weights + 1) * sizeof *up);
     int n = 0;
@@ -342,70 +418,16 @@ static weft_status make_constraints(weft_trainer *t, struct wf_bound *b)
         const struct wf_weight *w = wf_model_weight(t->model, i);
         weft_val v = b->train.weight[i];
 
-        if (!w->constraint || !*w->constraint || weft_layer_frozen(t->model, w->layer))
+        if (!w->constraint || !*w->constraint || weft_layer_frozen(t->model, w->layer) ||
+            (weights && !weights[i]))
             continue;
         st = wf_constraint_build(b->graph, w->constraint, v, &v);
         up[n++] = weft_assign(b->graph, b->train.weight[i], v);
     }
     if (st || n == 0)
         return st;
-    return weft_fn_new(b->graph,
-                       WEFT_OPTS(weft_fn_opts, .n_updates = n, .updates = up, .share = b->fit),
-                       &b->constrain);
-}
-
-/* The local strategy of steps in parts: gradients are kept, and the update is asked for when all parts are in. */
-static weft_status apply_here(void *arg, weft_fn *fn, int64_t step)
-{
-    (void)arg;
-    (void)step;
-    return weft_fn_update(fn);
-}
-static const weft_strategy in_parts = {.size = sizeof in_parts, .apply = apply_here};
-
-/* One item of each sample. */
-static weft_val first_of_each(weft_graph *g, weft_val x)
-{
-    weft_tensor type;
-
-    if (weft_val_type(g, x, &type))
-        return WEFT_NIL;
-    for (int k = type.rank - 1; k >= 1; k--)
-        x = weft_squeeze(g, weft_slice_axis(g, x, k, 0, 1), 1, (int64_t[]){k});
-    return x;
-}
-
-/* How much a part counts: its samples; of one masked output, its valid values. */
-static weft_val part_weight(weft_trainer *t, struct wf_bound *b)
-{
-    weft_graph *g = b->graph;
-
-    if (t->n_out == 1 && b->train.out_mask[0].id)
-        return weft_sum(g, weft_cast(g, b->train.out_mask[0], WEFT_F32), NULL);
-    return weft_sum(g, weft_ones_like(g, weft_cast(g, first_of_each(g, b->train.in[0]), WEFT_F32)),
-                    NULL);
-}
-
-/* The gradient of what layers add to the loss, by itself. */
-static weft_status make_regularizers(weft_trainer *t, struct wf_bound *b)
-{
-    weft_val total = WEFT_NIL, *updates = NULL, rate = b->rate;
-    int n = 0;
-    weft_status st;
-
-    for (int i = 0; i < b->train.n_losses; i++)
-        total = total.id ? weft_add(b->graph, total, b->train.loss[i]) : b->train.loss[i];
-    if (!total.id)
-        return WEFT_OK;
-    st = make_updates(t, b, total, &n, &updates);
-    b->rate = rate;
-    if (st)
-        return st;
-    return weft_fn_new(b->graph,
-                       WEFT_OPTS(weft_fn_opts, .n_feeds = rate.id != 0, .feeds = &rate,
-                                 .n_updates = n - b->train.n_updates, .updates = updates,
-                                 .share = b->fit, .strategy = &in_parts),
-                       &b->regularize);
+    return weft_fn_new(
+        b->graph, WEFT_OPTS(weft_fn_opts, .n_updates = n, .updates = up, .share = b->fit), out);
 }
 
 static weft_status make_functions(weft_trainer *t, struct wf_bound *b)
@@ -414,8 +436,8 @@ static weft_status make_functions(weft_trainer *t, struct wf_bound *b)
     weft_val *feeds = wf_arena_alloc(&b->arena, cap * sizeof *feeds);
     weft_val *fit = wf_arena_alloc(&b->arena, cap * sizeof *fit);
     weft_val *test = wf_arena_alloc(&b->arena, cap * sizeof *test);
-    weft_val *updates = NULL, sums_fit = WEFT_NIL, sums_test = WEFT_NIL, of_data = WEFT_NIL, loss;
-    int n_updates = 0, n, n_fit;
+    weft_val *updates = NULL, sums_fit = WEFT_NIL, sums_test = WEFT_NIL;
+    int n_updates = 0, n;
     weft_status st = WEFT_OK;
 
     if (!feeds || !fit || !test)
@@ -431,42 +453,40 @@ static weft_status make_functions(weft_trainer *t, struct wf_bound *b)
                 return err_nomem();
             slot->at = b->n_means++;
         }
-    st = build_losses(t, b, &b->train, fit, &of_data);
+    b->n_groups = 1;
+    st = build_losses(t, b, &b->train, fit);
     if (!st)
-        st = build_losses(t, b, &b->infer, test, NULL);
+        st = build_losses(t, b, &b->infer, test);
     if (!st)
         st = build_metrics(t, b, &sums_fit, &sums_test);
     if (st)
         return st;
-    n = n_fit = b->n_means + (b->n_sums > 0);
+    n = b->n_means + (b->n_sums > 0);
     fit[b->n_means] = sums_fit;
     test[b->n_means] = sums_test;
-    loss = fit[0];
-    if (wf_in_parts(t)) { /* a part's loss counts by its weight, and regularizers by themselves */
-        fit[n_fit] = part_weight(t, b);
-        b->weight_fetch = n_fit++;
-        loss = weft_mul(b->graph, of_data, weft_stop_gradient(b->graph, fit[b->weight_fetch]));
-    }
-    st = make_updates(t, b, loss, &n_updates, &updates);
+    b->fetch_fit = fit;
+    b->total = fit[0];
+    st = make_updates(t, b, fit[0], &n_updates, &updates);
     if (st)
         return st;
-    b->n_feeds_fit = list_feeds(t, b, feeds, true);
+    b->n_feeds_fit = wf_list_feeds(t, b, feeds, true);
     st = weft_fn_new(b->graph,
                      WEFT_OPTS(weft_fn_opts, .n_feeds = b->n_feeds_fit, .feeds = feeds,
-                               .n_fetches = n_fit, .fetches = fit, .n_updates = n_updates,
-                               .updates = updates, .trap_numerics = t->trap,
-                               .strategy = wf_in_parts(t) ? &in_parts : NULL),
+                               .n_fetches = n, .fetches = fit, .n_updates = n_updates,
+                               .updates = updates, .trap_numerics = t->trap),
                      &b->fit);
-    b->n_feeds_test = list_feeds(t, b, feeds, false);
+    b->n_feeds_test = wf_list_feeds(t, b, feeds, false);
     if (!st)
         st = weft_fn_new(b->graph,
                          WEFT_OPTS(weft_fn_opts, .n_feeds = b->n_feeds_test, .feeds = feeds,
                                    .n_fetches = n, .fetches = test, .n_updates = b->infer.n_carries,
                                    .updates = b->infer.carry, .share = b->fit),
                          &b->test);
-    if (!st && wf_in_parts(t))
-        st = make_regularizers(t, b);
-    return st ? st : make_constraints(t, b);
+    if (!st)
+        finish_groups(b);
+    if (!st)
+        st = weft_graph_status(b->graph);
+    return st ? st : wf_make_constraints(t, b, NULL, &b->constrain);
 }
 
 static weft_status make_predict(struct wf_bound *b)
@@ -541,6 +561,8 @@ static weft_status bind(weft_trainer *t, const struct wf_type *labels, bool weig
         wf_bound_free(b);
         return wf_err_wrap(st, "compile");
     }
+    wf_parts_free(t->parts); /* they belong to the graph before */
+    t->parts = NULL;
     wf_bound_free(t->bound);
     t->bound = b;
     return WEFT_OK;

@@ -107,8 +107,19 @@ weft_status weft_predict(weft_trainer *t, weft_data *d, weft_ds s, const weft_ev
 
 /* ---- batches by hand ------------------------------------------------------------------------- */
 
-static weft_status on_batch(weft_trainer *t, const weft_tensor *x, const weft_tensor *y,
-                            const weft_tensor *w, bool fit, weft_logs *logs)
+/* Rows are cut and counted by the first input's: everything that is fed has as many. */
+static weft_status check_rows(int n, const weft_tensor *feeds)
+{
+    for (int i = 0; i < n; i++)
+        if (feeds[i].rank < 1 || feeds[i].dim[0] != feeds[0].dim[0])
+            return wf_err(WEFT_ESHAPE, "a batch: its first tensor has %lld samples, tensor %d %lld",
+                          feeds[0].rank < 1 ? 0LL : (long long)feeds[0].dim[0], i,
+                          feeds[i].rank < 1 ? 0LL : (long long)feeds[i].dim[0]);
+    return WEFT_OK;
+}
+
+weft_status wf_batch_feeds(weft_trainer *t, const weft_tensor *x, const weft_tensor *y,
+                           const weft_tensor *w, weft_tensor **out)
 {
     int n_in = weft_model_n_inputs(t->model), n = 0, k = 0;
     weft_tensor *feeds = wf_alloc_n(t->ctx, n_in + t->n_out + 2, sizeof *feeds);
@@ -129,15 +140,31 @@ static weft_status on_batch(weft_trainer *t, const weft_tensor *x, const weft_te
     if (!st && w)
         feeds[n++] = *w;
     if (!st)
+        st = check_rows(n, feeds);
+    if (!st)
         st = wf_trainer_bind(t, labels, w != NULL);
-    if (!st) {
-        wf_pass_begin(t);
-        st = fit ? wf_step_fit(t, feeds, x[0].dim[0]) : wf_step_test(t, feeds, x[0].dim[0]);
+    wf_free(t->ctx, labels);
+    if (st) {
+        wf_free(t->ctx, feeds);
+        return st;
     }
+    *out = feeds;
+    return WEFT_OK;
+}
+
+static weft_status on_batch(weft_trainer *t, const weft_tensor *x, const weft_tensor *y,
+                            const weft_tensor *w, bool fit, weft_logs *logs)
+{
+    weft_tensor *feeds = NULL;
+    weft_status st = wf_batch_feeds(t, x, y, w, &feeds);
+
+    if (st)
+        return st;
+    wf_pass_begin(t);
+    st = fit ? wf_step_fit(t, feeds, x[0].dim[0]) : wf_step_test(t, feeds, x[0].dim[0]);
     if (!st && logs)
         *logs = wf_pass_logs(t);
     wf_free(t->ctx, feeds);
-    wf_free(t->ctx, labels);
     return st;
 }
 

@@ -37,23 +37,23 @@ static weft_status constrain(weft_trainer *t)
 
 static weft_status step_in_parts(weft_trainer *t, const weft_tensor *feeds, int64_t n)
 {
-    bool updated = false;
     weft_status st = t->parts ? WEFT_OK : wf_parts_new(t, &t->parts);
 
     if (!st)
-        st = wf_parts_step(t->parts, feeds, n, &updated);
-    return st || !updated ? st : constrain(t);
+        st = wf_parts_batch(t->parts, feeds, n);
+    if (st) {
+        t->pending = 0;
+        return st;
+    }
+    return ++t->pending >= t->accumulate ? wf_step_flush(t) : WEFT_OK;
 }
 
 weft_status wf_step_flush(weft_trainer *t)
 {
-    weft_status st;
-
     if (!t->parts || t->pending == 0)
         return WEFT_OK;
     t->pending = 0;
-    st = wf_parts_apply(t->parts);
-    return st ? st : constrain(t);
+    return wf_parts_apply(t->parts);
 }
 
 weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n)
@@ -69,8 +69,10 @@ weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n)
     st = weft_fn_run(b->fit, feeds, t->fetch);
     if (!st)
         st = constrain(t);
-    if (!st)
+    if (!st) {
+        t->drawn = 0;
         wf_step_add_up(t, n);
+    }
     return st;
 }
 

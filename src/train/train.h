@@ -26,9 +26,15 @@ struct wf_bound {
     struct wf_type *label_type; /* one for each output that has a loss or a metric */
     weft_val *label, weight, rate;
     weft_fn *fit, *test, *predict, *constrain;
-    weft_fn
-        *regularize;  /* steps in parts: the gradient of regularizers alone; NULL: there are none */
-    int weight_fetch; /* steps in parts: the fetch that weighs a part; -1 otherwise */
+    struct wf_halves *halves; /* gradients and updates by themselves; NULL: nobody asked yet */
+    /* The loss of training: all of it, by groups that have the same denominator, and what depends on weights alone (nil: none). */
+    weft_val total, fixed;
+    int n_groups;
+    struct wf_group {
+        weft_val loss, weight; /* the mean, and how much the batch counts */
+    } * group;
+    int *mean_group;     /* by mean: the group of that output */
+    weft_val *fetch_fit; /* means and sums of training */
     int n_feeds_fit, n_feeds_test;
     int n_means;    /* fetches in front: the loss, then the outputs' where there are several */
     int64_t n_sums; /* of the fetch behind them */
@@ -58,6 +64,7 @@ struct weft_trainer {
     float *class_weights;
     int shards, accumulate;
     int pending;            /* batches added up since the last update */
+    int drawn;              /* parts computed since the last update: each draws by its number */
     struct wf_parts *parts; /* NULL: steps are whole */
     weft_dtype precision;
     bool trap;
@@ -83,6 +90,12 @@ weft_status wf_trainer_bind(weft_trainer *t, const struct wf_type *labels, bool 
 weft_status wf_trainer_bind_predict(weft_trainer *t);
 void wf_bound_free(struct wf_bound *b);
 bool wf_output_needs_label(const weft_trainer *t, int out);
+/* Feeds in the order that all share: inputs, labels, weight, rate. */
+int wf_list_feeds(weft_trainer *t, struct wf_bound *b, weft_val *feeds, bool rate);
+/* A function that brings weights back within their constraints, after a step; weights: by number in the model, NULL: all. *out is
+ * NULL when none has one. */
+weft_status wf_make_constraints(weft_trainer *t, struct wf_bound *b, const bool *weights,
+                                weft_fn **out);
 
 /* ---- step.c ---------------------------------------------------------------------------------- */
 
@@ -101,6 +114,12 @@ weft_status wf_step_flush(weft_trainer *t);
 /* The logs so far, borrowed from t. */
 weft_logs wf_pass_logs(weft_trainer *t);
 
+/* ---- evaluate.c ------------------------------------------------------------------------------ */
+
+/* A batch by hand as feeds (with room for the rate), checked and the trainer bound to it; freed with wf_free. */
+weft_status wf_batch_feeds(weft_trainer *t, const weft_tensor *x, const weft_tensor *y,
+                           const weft_tensor *w, weft_tensor **out);
+
 /* ---- parts.c --------------------------------------------------------------------------------- */
 
 /* Are steps computed in parts: logical shards, or batches added up? */
@@ -108,9 +127,14 @@ static inline bool wf_in_parts(const weft_trainer *t)
 {
     return t->shards > 1 || t->accumulate > 1;
 }
+struct weft_grads; /* grads.h */
 weft_status wf_parts_new(weft_trainer *t, struct wf_parts **out);
 void wf_parts_free(struct wf_parts *p);
-weft_status wf_parts_step(struct wf_parts *p, const weft_tensor *feeds, int64_t n, bool *updated);
+/* The parts of a batch, added to those before. When it fails, all of them are forgotten and state is as the first found it. */
+weft_status wf_parts_batch(struct wf_parts *p, const weft_tensor *feeds, int64_t n);
+/* The gradient of the mean over all parts so far; the next part is a first one. */
+weft_status wf_parts_mean(struct wf_parts *p, struct weft_grads **out);
+/* The same, applied. */
 weft_status wf_parts_apply(struct wf_parts *p);
 
 /* ---- feed.c ---------------------------------------------------------------------------------- */
