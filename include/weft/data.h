@@ -142,6 +142,19 @@ WEFT_API weft_ds weft_ds_map(weft_data *d, weft_ds s, int n_columns, const weft_
 typedef weft_status weft_filter_fn(void *arg, const weft_sample *in, bool *keep);
 WEFT_API weft_ds weft_ds_filter(weft_data *d, weft_ds s, weft_filter_fn *fn, void *arg);
 
+typedef struct weft_where_opts {
+    size_t size;
+    int n_values;
+    const double *values;    /* one of these, */
+    const double *min, *max; /* and not below, not above; NULL: any */
+    bool others;             /* the others instead */
+} weft_where_opts;
+/* Keeps the elements whose column, one number each, is as the options say: a few classes of many. Addressable where s is and its
+ * order is the same in every epoch: then the elements are found in one pass now, by the values of
+ * epoch 0. */
+WEFT_API weft_ds weft_ds_where(weft_data *d, weft_ds s, const char *column,
+                               const weft_where_opts *opts);
+
 typedef struct weft_batch_opts {
     size_t size;
     bool drop_remainder;

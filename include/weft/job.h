@@ -55,7 +55,8 @@ typedef struct weft_job_fit_opts {
 WEFT_API weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts,
                                   weft_history **history);
 WEFT_API bool weft_job_has_checkpoints(const weft_job_run *run); /* does the job write any */
-/* The weights of the newest checkpoint of the job. */
+/* The weights of the newest checkpoint of the job; where it has none, those of the file that `save`
+ * names, or of the model file that it consists of. */
 WEFT_API weft_status weft_job_load_weights(weft_job_run *run);
 /* Writes the page about a run (curves, mistakes, timings, configuration) that weft_job_fit leaves
  * in log.dir, from what is there now: the epochs of h, the present weights. */

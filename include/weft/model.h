@@ -69,6 +69,8 @@ WEFT_API weft_sym weft_model_add(weft_model *m, const char *kind, const char *at
 
 /* Adds an output; its name is that of its layer. */
 WEFT_API void weft_model_output(weft_model *m, weft_sym x);
+/* These are the outputs, in place of those before. */
+WEFT_API void weft_model_set_outputs(weft_model *m, int n, const weft_sym *x);
 WEFT_API int weft_model_n_inputs(const weft_model *m);
 WEFT_API int weft_model_n_outputs(const weft_model *m);
 WEFT_API weft_sym weft_model_input_at(const weft_model *m, int i);

@@ -1,7 +1,10 @@
 /* train.c - weft train, eval, predict, summary: jobs from the command line. */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -9,7 +12,7 @@
 /* ---- what the commands share ----------------------------------------------------------------- */
 
 struct job {
-    const char *path;
+    const char *path, *model;
     struct text_list sets;
     int threads;
     bool json, quiet;
@@ -23,6 +26,10 @@ struct job {
      &(j).sets},                                                                           \
     {                                                                                      \
         "threads", FLAG_INT, "N", "as --set resources.threads=N", &(j).threads             \
+    }
+#define MODEL_FLAG(j)                                                             \
+    {                                                                             \
+        "model", FLAG_TEXT, "FILE", "this saved model, not the job's", &(j).model \
     }
 
 static void say(void *arg, int level, const char *line)
@@ -43,25 +50,55 @@ static void close_job(struct job *j)
     weft_ctx_free(j->boot);
 }
 
+/* Where the file is at fault, the exit code says so. */
+static int fail_job(weft_status st)
+{
+    if (st == WEFT_EINVAL || st == WEFT_ERANGE || st == WEFT_EDTYPE || st == WEFT_ESHAPE)
+        return fail(EXIT_INPUT, "%s", weft_error());
+    return fail_status(st, "");
+}
+
+/* A saved model in place of the job's, and nothing of its checkpoints. */
+static int use_model(struct job *j, char text[PATH_MAX * 2 + 32])
+{
+    char path[PATH_MAX];
+    size_t n;
+
+    if (!realpath(j->model, path))
+        return fail(EXIT_INPUT, "%s: %s", j->model, strerror(errno));
+    if (j->sets.n + 3 > LIST_MAX)
+        return fail(EXIT_USAGE, "too many --set");
+    n = (size_t)sprintf(text, "model={file: \"");
+    for (const char *p = path; *p; p++) {
+        if (*p == '"' || *p == '\\')
+            text[n++] = '\\';
+        text[n++] = *p;
+    }
+    strcpy(text + n, "\"}");
+    j->sets.item[j->sets.n++] = text;
+    j->sets.item[j->sets.n++] = "checkpoint.dir=";
+    j->sets.item[j->sets.n++] = "save=";
+    return EXIT_DONE;
+}
+
 static int open_job(struct job *j)
 {
-    char threads[64];
+    char threads[64], model[PATH_MAX * 2 + 32];
     weft_status st = weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &j->boot);
 
     if (j->threads && j->sets.n < LIST_MAX) {
         snprintf(threads, sizeof threads, "resources.threads=%d", j->threads);
         j->sets.item[j->sets.n++] = threads;
     }
+    if (j->model && use_model(j, model))
+        return EXIT_INPUT;
     if (!st)
         st = weft_job_load(j->boot, j->path, j->sets.n, j->sets.item, &j->job);
     if (!st)
         st = weft_job_context(j->job, say, j, &j->ctx);
     if (!st)
         st = weft_job_open(j->job, j->ctx, &j->run);
-    if (st == WEFT_EINVAL || st == WEFT_ERANGE || st == WEFT_EDTYPE || st == WEFT_ESHAPE) {
-        return fail(EXIT_INPUT, "%s", weft_error()); /* the file is at fault */
-    }
-    return st ? fail_status(st, "") : EXIT_DONE;
+    return st ? fail_job(st) : EXIT_DONE;
 }
 
 static int parse_job(const struct command *c, const struct flag *flags, struct job *j, int argc,
@@ -94,6 +131,7 @@ static void print_logs(const weft_logs *logs, bool json)
 
 /* The trainer that Ctrl-C stops. The second Ctrl-C leaves at once. */
 static weft_trainer *_Atomic running;
+static volatile sig_atomic_t interrupted;
 
 static void on_signal(int sig)
 {
@@ -104,6 +142,7 @@ static void on_signal(int sig)
         raise(sig);
         return;
     }
+    interrupted = 1;
     weft_trainer_stop(t);
 }
 
@@ -133,7 +172,7 @@ static int finish(struct job *j, const char *checkpoint_hint)
     weft_logs logs;
     weft_status st;
 
-    if (weft_trainer_stopped(weft_job_trainer(j->run))) {
+    if (interrupted) {
         fprintf(stderr, "weft: stopped after step %lld%s\n",
                 (long long)weft_trainer_step(weft_job_trainer(j->run)), checkpoint_hint);
         return EXIT_STOPPED;
@@ -180,7 +219,7 @@ static int train(int argc, char **argv)
                                 .n_callbacks = j.json, .callbacks = &json),
                       NULL);
     running = NULL;
-    rc = st ? fail_status(st, "")
+    rc = st ? fail_job(st)
             : finish(&j, weft_job_has_checkpoints(j.run)
                              ? "; the same command goes on from here"
                              : "; without checkpoint.dir in the job, the next run begins anew");
@@ -211,6 +250,7 @@ static int eval(int argc, char **argv)
     const char *part = "test";
     const struct flag flags[] = {
         JOB_FLAGS(j),
+        MODEL_FLAG(j),
         {"part", FLAG_TEXT, "train|validation|test", "which data; default test", &part},
         {"json", FLAG_BOOL, NULL, "one JSON object", &j.json},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
@@ -246,8 +286,9 @@ out:
 const struct command command_eval = {
     .name = "eval",
     .args = "JOB.yaml",
-    .summary = "loss and metrics of a job's newest checkpoint",
-    .text = "  weft eval job.yaml --part validation --json\n",
+    .summary = "loss and metrics of a job's newest checkpoint, or of a saved model",
+    .text = "  weft eval job.yaml --part validation --json\n"
+            "  weft eval job.yaml --model model.safetensors\n",
     .run = eval,
 };
 
@@ -319,6 +360,7 @@ static int predict(int argc, char **argv)
     const char *part = "test";
     const struct flag flags[] = {
         JOB_FLAGS(j),
+        MODEL_FLAG(j),
         {"part", FLAG_TEXT, "train|validation|test", "which data; default test", &part},
         {"out", FLAG_TEXT, "FILE|-", "where to; its ending tells the format", &p.out},
         {"format", FLAG_TEXT, "csv|json|npy", "instead of the ending; of - csv", &p.format},
@@ -372,8 +414,9 @@ out:
 const struct command command_predict = {
     .name = "predict",
     .args = "JOB.yaml",
-    .summary = "what a job's newest checkpoint says of data",
-    .text = "  weft predict job.yaml --out predictions.npy\n",
+    .summary = "what a job's newest checkpoint, or a saved model, says of data",
+    .text = "  weft predict job.yaml --out predictions.npy\n"
+            "  weft predict job.yaml --model model.safetensors --out predictions.csv\n",
     .run = predict,
 };
 
@@ -395,6 +438,7 @@ static int report(int argc, char **argv)
     const char *out = "report.html";
     const struct flag flags[] = {
         JOB_FLAGS(j),
+        MODEL_FLAG(j),
         {"out", FLAG_TEXT, "FILE", "where to; default report.html", &out},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
@@ -427,34 +471,69 @@ const struct command command_report = {
 
 /* ---- summary, keys --------------------------------------------------------------------------- */
 
+/* A saved model or a folder of checkpoints, not a job. */
+static bool is_model(const char *path)
+{
+    static const char ending[] = ".safetensors";
+    size_t n = strlen(path), m = sizeof ending - 1;
+    struct stat info;
+
+    return (n > m && strcmp(path + n - m, ending) == 0) ||
+           (stat(path, &info) == 0 && S_ISDIR(info.st_mode));
+}
+
+static int print_summary(weft_ctx *ctx, const weft_model *m)
+{
+    char *text = NULL;
+    weft_status st = weft_model_summary(m, 0, &text);
+
+    if (st)
+        return fail_status(st, "");
+    fputs(text, stdout);
+    weft_text_free(ctx, text);
+    return EXIT_DONE;
+}
+
+static int summary_of(const char *path)
+{
+    weft_ctx *ctx = NULL;
+    weft_model *m = NULL;
+    weft_status st = weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx);
+    int rc;
+
+    if (!st)
+        st = weft_model_load(ctx, path, &m);
+    rc = st ? fail_status(st, "") : print_summary(ctx, m);
+    weft_model_free(m);
+    weft_ctx_free(ctx);
+    return rc;
+}
+
 static int summary(int argc, char **argv)
 {
     struct job j = {0};
     const struct flag flags[] = {
         JOB_FLAGS(j),
+        MODEL_FLAG(j),
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
-    char *text = NULL;
-    weft_status st;
-    int rc = parse_job(&command_summary, flags, &j, argc, argv);
+    int rc;
 
-    if (!rc) {
-        st = weft_model_summary(weft_job_model(j.run), 0, &text);
-        rc = st ? fail_status(st, "") : EXIT_DONE;
-        if (!rc)
-            fputs(text, stdout);
-    }
-    if (j.ctx)
-        weft_text_free(j.ctx, text);
+    if (argc == 2 && is_model(argv[1]))
+        return summary_of(argv[1]);
+    rc = parse_job(&command_summary, flags, &j, argc, argv);
+    if (!rc)
+        rc = print_summary(j.ctx, weft_job_model(j.run));
     close_job(&j);
     return rc < 0 ? EXIT_DONE : rc;
 }
 
 const struct command command_summary = {
     .name = "summary",
-    .args = "JOB.yaml",
-    .summary = "layers, shapes and parameters of a job's model",
-    .text = NULL,
+    .args = "JOB.yaml|MODEL",
+    .summary = "layers, shapes and parameters of a job's model, or of a saved one",
+    .text = "  weft summary job.yaml\n"
+            "  weft summary model.safetensors\n",
     .run = summary,
 };
 

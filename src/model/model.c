@@ -385,6 +385,15 @@ void weft_model_output(weft_model *m, weft_sym x)
         m->outputs[m->n_outputs++] = x;
 }
 
+void weft_model_set_outputs(weft_model *m, int n, const weft_sym *x)
+{
+    if (m->st)
+        return;
+    m->n_outputs = 0;
+    for (int i = 0; i < n; i++)
+        weft_model_output(m, x[i]);
+}
+
 int weft_model_n_inputs(const weft_model *m)
 {
     int n = 0;

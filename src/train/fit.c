@@ -30,6 +30,7 @@ enum when { TRAIN_BEGIN, TRAIN_END, EPOCH_BEGIN, EPOCH_END, BATCH_END };
 
 static weft_status call(struct fit *f, enum when when, int64_t number, const weft_logs *logs)
 {
+    bool stopped = f->t->stop;
     weft_status st = WEFT_OK;
 
     for (int i = 0; i < f->o->n_callbacks && !st; i++) {
@@ -45,6 +46,8 @@ static weft_status call(struct fit *f, enum when when, int64_t number, const wef
         if (st)
             wf_err_wrap(st, "callback '%s'", c->name ? c->name : "?");
     }
+    if (when == EPOCH_END && !stopped && f->t->stop)
+        f->t->ended_in_order = true;
     return st;
 }
 
@@ -351,7 +354,7 @@ static weft_status run(struct fit *f)
     if (!o->steps_per_epoch && wf_ds_node(f->d, f->train.ds)->count == WEFT_ENDLESS)
         return wf_err(WEFT_EINVAL, "fit: the dataset has no end: steps_per_epoch is needed");
     wf_progress_init(&f->progress, f->t->ctx, o, batches_of_epoch(f));
-    f->t->stop = false;
+    f->t->stop = f->t->ended_in_order = false;
     f->at = (struct wf_fit_state){.epoch = o->initial_epoch, .it = f->it, .history = f->history};
     st = call(f, TRAIN_BEGIN, 0, NULL);
     if (!st)
@@ -362,6 +365,7 @@ static weft_status run(struct fit *f)
     if (!st) {
         if (f->history->n_epochs)
             last = (weft_logs){f->n_logs, f->name, f->value};
+        f->t->ended_in_order |= !f->t->stop;
         st = call(f, TRAIN_END, 0, &last);
     }
     if (f->resume.t) {

@@ -39,9 +39,34 @@ static const struct source_key {
 #undef SOURCE
 };
 
+/* Keys of a model that is a map (job_base.c). */
+static const struct model_key {
+    const char *path;
+    enum kind kind;
+    const char *help;
+} model_keys[] = {
+#define MODEL(name_, kind_, help_) {"model." #name_, K_##kind_, help_},
+#include "train/job_model.def"
+#undef MODEL
+};
+
 bool weft_job_key_at(int i, const char **path, const char **kind, const char **standard,
                      const char **help)
 {
+    int model = 0;
+
+    while (model < WF_COUNT(keys) && strcmp(keys[model].path, "model") != 0)
+        model++;
+    if (i > model && i <= model + WF_COUNT(model_keys)) { /* they stand behind `model` */
+        const struct model_key *k = &model_keys[i - model - 1];
+
+        *path = k->path;
+        *kind = k->kind == K_node ? "value" : kind_names[k->kind];
+        *standard = "";
+        *help = k->help;
+        return true;
+    }
+    i -= i > model ? WF_COUNT(model_keys) : 0;
     if (i < 0 || i >= WF_COUNT(keys))
         return false;
     *path = keys[i].path;
@@ -63,7 +88,7 @@ bool weft_job_source_key_at(int i, const char **name, const char **kind, const c
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static weft_status read_number(const weft_job *job, const struct wf_yaml_node *n, const char *what,
+weft_status wf_job_read_number(const weft_job *job, const struct wf_yaml_node *n, const char *what,
                                double min, double max, bool whole, double *out)
 {
     char *end;
@@ -83,7 +108,7 @@ static weft_status read_number(const weft_job *job, const struct wf_yaml_node *n
     return WEFT_OK;
 }
 
-static weft_status read_bool(const weft_job *job, const struct wf_yaml_node *n, const char *what,
+weft_status wf_job_read_bool(const weft_job *job, const struct wf_yaml_node *n, const char *what,
                              bool *out)
 {
     static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};
@@ -99,7 +124,7 @@ static weft_status read_bool(const weft_job *job, const struct wf_yaml_node *n, 
 }
 
 /* Text; a map with `name` reads as "name key=value …", a list as its items with commas. */
-static weft_status read_text(const weft_job *job, const struct wf_yaml_node *n, const char *what,
+weft_status wf_job_read_text(const weft_job *job, const struct wf_yaml_node *n, const char *what,
                              const char **out)
 {
     struct wf_arena *a = (struct wf_arena *)&job->yaml.arena;
@@ -120,7 +145,7 @@ static weft_status read_text(const weft_job *job, const struct wf_yaml_node *n, 
         for (int64_t i = 0; i < n->n && !st; i++) {
             const char *one = NULL;
 
-            st = read_text(job, n->item[i], what, &one);
+            st = wf_job_read_text(job, n->item[i], what, &one);
             wf_buf_printf(&b, "%s%s", i ? ", " : "", one ? one : "");
         }
     } else {
@@ -165,13 +190,13 @@ static weft_status read_nums(weft_job *job, const struct wf_yaml_node *n, const 
         return wf_err(WEFT_ENOMEM, "out of memory");
     job->n_class_weights = n->n;
     for (int64_t i = 0; i < n->n && !st; i++)
-        st = read_number(job, n->item[i], k->path, 0, 0, false, &job->class_weights[i]);
+        st = wf_job_read_number(job, n->item[i], k->path, 0, 0, false, &job->class_weights[i]);
     return st;
 }
 
 /* ---- unknown keys ---------------------------------------------------------------------------- */
 
-static weft_status unknown_key(const weft_job *job, const struct wf_yaml_node *key,
+weft_status wf_job_unknown_key(const weft_job *job, const struct wf_yaml_node *key,
                                const char *section, const char *const *names, int n)
 {
     const char *near = weft_nearest(key->text, names, n);
@@ -272,17 +297,17 @@ static weft_status read_source(const weft_job *job, struct wf_yaml_node *n, cons
             if (strcmp(names[j], n->key[i]->text) == 0)
                 k = &source_keys[j];
         if (!k)
-            return unknown_key(job, n->key[i], section, names, WF_COUNT(source_keys));
+            return wf_job_unknown_key(job, n->key[i], section, names, WF_COUNT(source_keys));
         to = (char *)s + k->offset;
         snprintf(what, sizeof what, "%s.%s", section, k->name);
         switch (k->kind) {
-        case K_bool: st = read_bool(job, n->item[i], what, to); break;
+        case K_bool: st = wf_job_read_bool(job, n->item[i], what, to); break;
         case K_int:
-            st = read_number(job, n->item[i], what, 1, 1e15, true, &number);
+            st = wf_job_read_number(job, n->item[i], what, 1, 1e15, true, &number);
             *(int64_t *)to = (int64_t)number;
             break;
         default:
-            st = read_text(job, n->item[i], what, to);
+            st = wf_job_read_text(job, n->item[i], what, to);
             if (!st && k->kind == K_path)
                 *(const char **)to = source_paths(job, *(const char **)to);
         }
@@ -299,19 +324,19 @@ static weft_status read_value(weft_job *job, const struct key *k, struct wf_yaml
     weft_status st;
 
     switch (k->kind) {
-    case K_text: return read_text(job, n, k->path, to);
+    case K_text: return wf_job_read_text(job, n, k->path, to);
     case K_path:
-        st = read_text(job, n, k->path, to);
+        st = wf_job_read_text(job, n, k->path, to);
         if (!st)
             *(const char **)to = wf_job_path(job, *(const char **)to);
         return st;
     case K_int:
-        st = read_number(job, n, k->path, k->min, k->max, true, &number);
+        st = wf_job_read_number(job, n, k->path, k->min, k->max, true, &number);
         if (!st)
             *(int64_t *)to = (int64_t)number;
         return st;
-    case K_num: return read_number(job, n, k->path, k->min, k->max, false, to);
-    case K_bool: return read_bool(job, n, k->path, to);
+    case K_num: return wf_job_read_number(job, n, k->path, k->min, k->max, false, to);
+    case K_bool: return wf_job_read_bool(job, n, k->path, to);
     case K_words: return read_words(job, n, k, to);
     case K_nums: return read_nums(job, n, k);
     case K_source: return read_source(job, n, k->path, to);
@@ -338,7 +363,7 @@ static weft_status read_section(weft_job *job, const char *section, const struct
         for (int j = 0; j < n_names; j++)
             known = known || strcmp(names[j], map->key[i]->text) == 0;
         if (!known)
-            return unknown_key(job, map->key[i], section, names, n_names);
+            return wf_job_unknown_key(job, map->key[i], section, names, n_names);
         snprintf(path, sizeof path, "%s%s%s", section, *section ? "." : "", map->key[i]->text);
         k = find_key(path);
         st = k ? read_value(job, k, map->item[i]) : read_section(job, path, map->item[i]);
@@ -464,7 +489,7 @@ static weft_status check_job(weft_job *job)
     if (job->validation.node && job->validation_split > 0)
         return wf_yaml_err(&job->yaml, job->validation.node, WEFT_EINVAL,
                            "data.validation and data.validation_split exclude each other");
-    return WEFT_OK;
+    return wf_job_read_model(job);
 }
 
 static weft_status keep_text(weft_job *job, const char *text, int64_t n, int n_sets,

@@ -2,6 +2,7 @@
 #ifndef WF_TRAIN_JOB_H
 #define WF_TRAIN_JOB_H
 
+#include "train/resume.h"
 #include "train/train.h"
 #include "train/yaml.h"
 #include "weft/data_open.h"
@@ -17,6 +18,15 @@ struct wf_job_source {
     int64_t height, width, channels, skip, take;
 };
 
+/* The model, where it is a map: job_model.def. */
+struct wf_job_base {
+    struct wf_yaml_node *file_node, *until_node, *freeze, *layers, *outputs;
+    const struct wf_yaml_node *weights_node;
+    const char *file, *until, *weights, *prefix;
+    int drop;
+    bool by_name, skip_mismatch;
+};
+
 struct weft_job {
     weft_ctx *ctx;
     struct wf_yaml yaml;
@@ -29,6 +39,8 @@ struct weft_job {
     bool shuffle;
     double validation_split;
     struct wf_yaml_node *pipeline, *model, *callbacks;
+    struct wf_job_base base;
+    const char *save;
     const char *optimizer, *schedule, *loss, *metrics, *weighted_metrics, *precision, *strategy;
     double *class_weights;
     int64_t n_class_weights;
@@ -52,6 +64,9 @@ struct weft_job_run {
     weft_ds train, validation, test;
     weft_model *model;
     weft_trainer *trainer;
+    char *base_json;   /* the architecture of model.file, as it was when the run began */
+    int n_base_layers; /* the model's first layers, which come from it */
+    bool goes_on;      /* from a checkpoint of its own */
     int n_callbacks;
     weft_callback callback[WF_JOB_MAX_CALLBACKS + 4]; /* the job's, then those of log.dir */
     const weft_callback *times;                       /* the one that collects for the report */
@@ -67,6 +82,15 @@ weft_status wf_job_attrs(const weft_job *job, const struct wf_yaml_node *map, co
 /* "- name", "- name: {…}" or "- name: value" (first argument): the word and its arguments' node (NULL: none). */
 weft_status wf_job_item(const weft_job *job, const struct wf_yaml_node *item, const char **name,
                         struct wf_yaml_node **args);
+/* Values, with what they are for in messages (job.c). A list reads as text with commas. */
+weft_status wf_job_read_number(const weft_job *job, const struct wf_yaml_node *n, const char *what,
+                               double min, double max, bool whole, double *out);
+weft_status wf_job_read_bool(const weft_job *job, const struct wf_yaml_node *n, const char *what,
+                             bool *out);
+weft_status wf_job_read_text(const weft_job *job, const struct wf_yaml_node *n, const char *what,
+                             const char **out);
+weft_status wf_job_unknown_key(const weft_job *job, const struct wf_yaml_node *key,
+                               const char *section, const char *const *names, int n);
 /* A path of the file as the process sees it. */
 const char *wf_job_path(const weft_job *job, const char *path);
 
@@ -78,5 +102,11 @@ weft_status wf_job_begin_log(const weft_job_run *run);
 weft_status wf_job_end_log(weft_job_run *run, const weft_history *h);
 /* job_model.c */
 weft_status wf_job_open_model(weft_job_run *run);
+/* job_base.c: the keys below `model`; the model of a file; what is frozen; the weights it begins with. */
+weft_status wf_job_read_model(weft_job *job);
+weft_status wf_job_open_base(weft_job_run *run);
+weft_status wf_job_freeze(weft_job_run *run);
+weft_status wf_job_check_trained(const weft_job_run *run);
+weft_status wf_job_load_base(weft_job_run *run);
 
 #endif

@@ -99,6 +99,17 @@ static weft_ds add_join(struct stage *g)
 {
     return weft_ds_join(g->run->data, g->s, columns(g), arg(g, "to")->s, WEFT_F32);
 }
+/* Samples by the number in a column. */
+static weft_ds add_filter(struct stage *g)
+{
+    const struct wf_attr *in = arg(g, "in"), *min = arg(g, "min"), *max = arg(g, "max");
+
+    return weft_ds_where(g->run->data, g->s, arg(g, "column")->s,
+                         WEFT_OPTS(weft_where_opts, .n_values = in->given ? in->n : 0,
+                                   .values = in->floats, .min = min->given ? &min->f : NULL,
+                                   .max = max->given ? &max->f : NULL,
+                                   .others = arg(g, "invert")->i != 0));
+}
 static weft_ds add_flip(struct stage *g)
 {
     return weft_ds_image_random_flip(g->run->data, g->s, arg(g, "column")->s, true, false,
@@ -196,6 +207,8 @@ static const struct stage_kind {
      "stacks of neighbouring samples; the next one begins `shift` further, 0: size"},
     {"slice", "columns:s first:i=0 n:i=0", add_slice,
      "rows of stacks: n from `first` on (< 0: from the end); n 0: the rest"},
+    {"filter", "column:s=label in:F=[] min:f=0 max:f=0 invert:b=0", add_filter,
+     "samples whose number is one of these, or in a range"},
     {"random_flip", "column:s=image", add_flip, "images, left and right at random"},
 };
 

@@ -1,5 +1,6 @@
 /* job_model.c - the model of a job: a list of layers, one after the other, or with named inputs. Inputs come from the data's
- * feature columns unless the list begins with Input. */
+ * feature columns unless the list begins with Input. Where it begins with a file's model (job_base.c), the list goes on from that
+ * model's end. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -40,10 +41,29 @@ static weft_status inputs_from_data(weft_job_run *run, weft_sym *last)
                       : wf_err(WEFT_EINVAL, "the training data has no feature column");
 }
 
+static weft_status not_above(const weft_job_run *run, const struct wf_yaml_node *n)
+{
+    enum { MAX = 256 };
+    const char *names[MAX], *near;
+    int k = 0;
+
+    for (int i = 0; i < weft_model_n_inputs(run->model) && k < MAX; i++)
+        names[k++] = weft_sym_name(run->model, weft_model_input_at(run->model, i));
+    for (int i = 0; i < weft_model_n_layers(run->model) && k < MAX; i++)
+        names[k++] = weft_layer_name(run->model, weft_model_layer_at(run->model, i));
+    near = weft_nearest(n->text, names, k);
+    return wf_yaml_err(&run->job->yaml, n, WEFT_ENOENT, "no layer or input '%s' above%s%s%s",
+                       n->text, near ? " (did you mean '" : "", near ? near : "",
+                       near ? "'?)" : "");
+}
+
 /* The layer or input of a name. */
 static weft_status find_sym(weft_job_run *run, const struct wf_yaml_node *n, const weft_sym *made,
                             const char *const *names, int n_made, weft_sym *out)
 {
+    weft_layer l;
+    weft_status st;
+
     for (int i = n_made - 1; i >= 0; i--)
         if (strcmp(names[i], n->text) == 0) {
             *out = made[i];
@@ -54,7 +74,12 @@ static weft_status find_sym(weft_job_run *run, const struct wf_yaml_node *n, con
         if (strcmp(weft_sym_name(run->model, *out), n->text) == 0)
             return WEFT_OK;
     }
-    return wf_yaml_err(&run->job->yaml, n, WEFT_ENOENT, "no layer or input '%s' above", n->text);
+    if (!weft_model_layer(run->model, n->text, &l)) { /* of the file's model */
+        *out = weft_layer_output(run->model, l, 0);
+        st = weft_model_status(run->model);
+        return st ? wf_yaml_wrap(&run->job->yaml, n, st) : WEFT_OK;
+    }
+    return not_above(run, n);
 }
 
 struct building {
@@ -74,6 +99,10 @@ static weft_status layer_inputs(struct building *b, const struct wf_yaml_node *a
 
     *n = 1;
     in[0] = b->last;
+    if (!list && !b->last.id)
+        return wf_yaml_err(&b->run->job->yaml, args ? args : b->run->job->base.layers, WEFT_EINVAL,
+                           "the file's model has %d outputs: say `inputs` of this layer",
+                           weft_model_n_outputs(b->run->model));
     if (!list)
         return WEFT_OK;
     if (list->kind == WF_YAML_SCALAR)
@@ -142,48 +171,41 @@ static weft_status add_input(struct building *b, const struct wf_yaml_node *item
 
 static weft_status add_outputs(struct building *b, const struct wf_yaml_node *outputs)
 {
-    weft_sym s = b->last;
+    enum { MAX_OUT = 64 };
+    weft_sym s[MAX_OUT] = {b->last};
+    int n = 1;
     weft_status st = WEFT_OK;
 
-    if (!outputs) {
-        weft_model_output(b->run->model, s);
-        return weft_model_status(b->run->model);
+    if (outputs && outputs->kind == WF_YAML_SCALAR)
+        st = find_sym(b->run, outputs, b->sym, b->name, b->n, &s[0]);
+    if (outputs && outputs->kind == WF_YAML_LIST) {
+        if (outputs->n < 1 || outputs->n > MAX_OUT)
+            return wf_yaml_err(&b->run->job->yaml, outputs, WEFT_EINVAL,
+                               "outputs is a list of 1 to %d names", MAX_OUT);
+        n = (int)outputs->n;
+        for (int i = 0; i < n && !st; i++)
+            st = find_sym(b->run, outputs->item[i], b->sym, b->name, b->n, &s[i]);
     }
-    if (outputs->kind == WF_YAML_SCALAR) {
-        st = find_sym(b->run, outputs, b->sym, b->name, b->n, &s);
-        if (!st)
-            weft_model_output(b->run->model, s);
-    }
-    for (int64_t i = 0; outputs->kind == WF_YAML_LIST && i < outputs->n && !st; i++) {
-        st = find_sym(b->run, outputs->item[i], b->sym, b->name, b->n, &s);
-        if (!st)
-            weft_model_output(b->run->model, s);
-    }
-    return st ? st : weft_model_status(b->run->model);
-}
-
-weft_status wf_job_open_model(weft_job_run *run)
-{
-    const weft_job *job = run->job;
-    const struct wf_yaml_node *list = job->model, *outputs = NULL;
-    struct building b = {.run = run};
-    bool own_inputs = false;
-    weft_status st = weft_model_new(
-        run->ctx, WEFT_OPTS(weft_model_opts, .name = job->name && *job->name ? job->name : NULL),
-        &run->model);
-
+    if (outputs && outputs->kind == WF_YAML_MAP)
+        st = wf_yaml_err(&b->run->job->yaml, outputs, WEFT_EINVAL,
+                         "outputs takes a name or a list of them");
     if (st)
         return st;
-    if (list->kind == WF_YAML_MAP) {
-        outputs = wf_yaml_get(list, "outputs");
-        list = wf_yaml_get(list, "layers");
-    }
-    if (!list || list->kind != WF_YAML_LIST || list->n == 0)
-        return wf_yaml_err(&job->yaml, job->model, WEFT_EINVAL,
-                           "model is a list of layers, or a map with `layers` (and `outputs`)");
-    b.sym = wf_alloc_n(run->ctx, list->n, sizeof *b.sym);
-    b.name = wf_alloc_n(run->ctx, list->n, sizeof *b.name);
-    if (!b.sym || !b.name)
+    weft_model_set_outputs(b->run->model, n, s);
+    return weft_model_status(b->run->model);
+}
+
+/* The layers of the list, behind the end of the file's model or the data's columns. */
+static weft_status add_layers(struct building *b, const struct wf_yaml_node *list)
+{
+    weft_job_run *run = b->run;
+    const weft_job *job = run->job;
+    bool begun = b->run->n_base_layers > 0;
+    weft_status st = WEFT_OK;
+
+    b->sym = wf_alloc_n(run->ctx, list->n, sizeof *b->sym);
+    b->name = wf_alloc_n(run->ctx, list->n, sizeof *b->name);
+    if (!b->sym || !b->name)
         st = wf_err_nomem(run->ctx, 0, "a model");
     for (int64_t i = 0; i < list->n && !st; i++) {
         struct wf_yaml_node *args = NULL;
@@ -191,20 +213,87 @@ weft_status wf_job_open_model(weft_job_run *run)
 
         st = wf_job_item(job, list->item[i], &kind, &args);
         if (!st && strcmp(kind, "Input") == 0) {
-            own_inputs = true;
-            st = add_input(&b, list->item[i], args);
+            begun = true;
+            st = add_input(b, list->item[i], args);
             continue;
         }
-        if (!st && i == 0 && !own_inputs) {
-            st = inputs_from_data(run, &b.last);
+        if (!st && i == 0 && !begun) {
+            st = inputs_from_data(run, &b->last);
             if (st)
                 wf_yaml_wrap(&job->yaml, list, st);
         }
         if (!st)
-            st = add_layer(&b, list->item[i]);
+            st = add_layer(b, list->item[i]);
     }
+    return st;
+}
+
+/* Does the data fit the inputs of a model that was made for other data? */
+static weft_status check_inputs(const weft_job_run *run)
+{
+    const weft_job *job = run->job;
+    int n_in = weft_model_n_inputs(run->model), n, n_features = 0, only = -1;
+    const weft_column *col;
+    weft_status st = weft_ds_columns(run->data, run->train, &n, &col);
+
+    for (int c = 0; c < n && !st; c++)
+        if (col[c].role == WEFT_FEATURE && ++n_features == 1)
+            only = c;
+    for (int i = 0; i < n_in && !st; i++) {
+        weft_sym x = weft_model_input_at(run->model, i);
+        int64_t have = 1, want = 1;
+        weft_tensor type;
+        int at = n_in == 1 && n_features == 1 ? only : -1;
+
+        for (int c = 0; c < n; c++)
+            if (strcmp(col[c].name, weft_sym_name(run->model, x)) == 0 &&
+                col[c].role == WEFT_FEATURE)
+                at = c;
+        st = weft_sym_type(run->model, x, &type);
+        if (at < 0 || st)
+            continue; /* named when batches are asked for */
+        for (int k = 0; k < col[at].rank; k++)
+            have = have < 0 || col[at].dim[k] < 0 ? -1 : have * col[at].dim[k];
+        for (int k = 1; k < type.rank; k++)
+            want = want < 0 || type.dim[k] < 0 ? -1 : want * type.dim[k];
+        if (have >= 0 && want >= 0 && have != want) {
+            struct wf_type p = wf_type_of(col[at].dtype, col[at].rank, col[at].dim);
+            struct wf_type q = wf_type_of(type.dtype, type.rank - 1, type.dim + 1);
+            char a[WF_TYPE_TEXT], b[WF_TYPE_TEXT];
+
+            st = wf_yaml_err(&job->yaml, job->base.file_node, WEFT_ESHAPE,
+                             "column '%s' is %s, the input '%s' of the file's model %s",
+                             col[at].name, wf_type_text(&p, a), weft_sym_name(run->model, x),
+                             wf_type_text(&q, b));
+        }
+    }
+    return st;
+}
+
+weft_status wf_job_open_model(weft_job_run *run)
+{
+    const weft_job *job = run->job;
+    const struct wf_job_base *base = &job->base;
+    struct building b = {.run = run};
+    weft_status st = WEFT_OK;
+
+    if (base->file || base->weights)
+        st = wf_job_open_base(run);
+    if (!st && run->model) {
+        st = check_inputs(run);
+        if (weft_model_n_outputs(run->model) == 1)
+            b.last = weft_model_output_at(run->model, 0);
+    } else if (!st) {
+        const char *name = job->name && *job->name ? job->name : NULL;
+
+        st = weft_model_new(run->ctx, WEFT_OPTS(weft_model_opts, .name = name), &run->model);
+    }
+    if (!st && base->layers)
+        st = add_layers(&b, base->layers);
+    if (!st && (base->layers || base->outputs))
+        st = add_outputs(&b, base->outputs);
     if (!st)
-        st = add_outputs(&b, outputs);
+        st = wf_job_freeze(run);
     wf_free(run->ctx, b.sym);
     wf_free(run->ctx, b.name);
     return st;

@@ -1,6 +1,8 @@
 /* job_run.c - a job made ready and run. */
+#include <stdio.h>
+
+#include "ckpt/ckpt.h"
 #include "train/job.h"
-#include "weft/ckpt.h"
 #include "weft/data_feature.h"
 
 /* The arguments of a callback; paths among them count from the job's folder, as all of a job. */
@@ -93,6 +95,8 @@ weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out
                                     .strategy = job->strategy, .trap_numerics = job->trap_numerics),
                           &run->trainer);
     if (!st)
+        st = wf_job_load_base(run);
+    if (!st)
         st = open_callbacks(run);
     if (!st)
         st = wf_job_open_log(run);
@@ -112,6 +116,7 @@ void weft_job_close(weft_job_run *run)
         weft_callback_free(&run->callback[i]);
     weft_trainer_free(run->trainer);
     weft_model_free(run->model);
+    weft_text_free(run->ctx, run->base_json);
     weft_data_free(run->data);
     for (int i = 0; i < run->n_vocabs; i++)
         weft_vocab_free(run->vocab[i]);
@@ -142,6 +147,31 @@ weft_ds weft_job_dataset(const weft_job_run *run, const char *part)
     return strcmp(part, "test") == 0 ? run->test : (weft_ds){0};
 }
 
+/* What `save` asks for. A run that was interrupted leaves the file of an earlier one as it is. */
+static weft_status save_model(weft_job_run *run)
+{
+    const char *path = given(run->job->save);
+    char folder[WF_CKPT_PATH];
+    char *slash;
+    weft_status st = WEFT_OK;
+
+    if (!path || !run->trainer->ended_in_order)
+        return WEFT_OK;
+    if (snprintf(folder, sizeof folder, "%s", path) >= (int)sizeof folder)
+        return wf_err(WEFT_EINVAL, "save: the path is too long");
+    slash = strrchr(folder, '/');
+    if (slash && slash > folder) {
+        *slash = 0;
+        st = wf_ckpt_make_dir(run->ctx, folder);
+    }
+    if (!st)
+        st = weft_trainer_save(run->trainer, path);
+    if (st)
+        return wf_err_wrap(st, "save");
+    wf_log(run->ctx, WEFT_LOG_INFO, "model: %s", path);
+    return WEFT_OK;
+}
+
 weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_history **history)
 {
     const weft_job *job = run->job;
@@ -152,6 +182,8 @@ weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_
 
     if (!st && opts && opts->n_callbacks > WF_JOB_MAX_CALLBACKS)
         st = wf_err(WEFT_EINVAL, "%d callbacks", opts->n_callbacks);
+    if (!st)
+        st = wf_job_check_trained(run);
     if (!st)
         st = wf_job_begin_log(run);
     if (st)
@@ -175,6 +207,8 @@ weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_
         &h);
     if (!st)
         st = wf_job_end_log(run, h);
+    if (!st)
+        st = save_model(run);
     if (!st && history)
         *history = h;
     else
@@ -187,14 +221,31 @@ bool weft_job_has_checkpoints(const weft_job_run *run)
     return given(run->job->checkpoint_dir) != NULL;
 }
 
+/* Where there is no checkpoint: the model that was saved, or the one that the job begins with. */
+static weft_status load_saved(weft_job_run *run)
+{
+    const weft_job *job = run->job;
+    const char *save = given(job->save);
+    struct wf_file_info info;
+
+    if (save && run->ctx->fs->stat(run->ctx->fs->arg, save, &info) == 0)
+        return weft_trainer_load_weights(run->trainer, save, NULL, NULL);
+    if (job->base.file && !job->base.layers)
+        return WEFT_OK; /* they are loaded */
+    if (save || given(job->checkpoint_dir))
+        return wf_err(WEFT_ENOENT, "%s: nothing was trained yet",
+                      save ? save : job->checkpoint_dir);
+    return wf_err(WEFT_EINVAL, "the job has no checkpoint.dir and no save to take weights from");
+}
+
 weft_status weft_job_load_weights(weft_job_run *run)
 {
+    const char *dir = given(run->job->checkpoint_dir);
     weft_ckpt *c = NULL;
-    weft_status st;
+    weft_status st = dir ? weft_ckpt_open_latest(run->ctx, dir, &c) : WEFT_ENOENT;
 
-    if (!given(run->job->checkpoint_dir))
-        return wf_err(WEFT_EINVAL, "the job has no checkpoint.dir to take weights from");
-    st = weft_ckpt_open_latest(run->ctx, run->job->checkpoint_dir, &c);
+    if (st == WEFT_ENOENT)
+        return load_saved(run);
     for (int i = 0; i < weft_trainer_n_weights(run->trainer) && !st; i++) {
         const char *name = weft_trainer_weight_name(run->trainer, i);
         weft_tensor w;
@@ -204,5 +255,5 @@ weft_status weft_job_load_weights(weft_job_run *run)
             st = weft_ckpt_load(c, name, &w);
     }
     weft_ckpt_close(c);
-    return st ? wf_err_wrap(st, "%s", run->job->checkpoint_dir) : WEFT_OK;
+    return st ? wf_err_wrap(st, "%s", dir) : WEFT_OK;
 }

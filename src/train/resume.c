@@ -165,13 +165,14 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
             {FIT_BLOB, fit.data, fit.len},
             {WEFT_CKPT_POSITION, position, n_position},
             {WEFT_CKPT_MODEL, model, (int64_t)strlen(model)},
+            {WF_CKPT_BASE, t->base, t->base ? (int64_t)strlen(t->base) : 0},
         };
 
-        st = weft_ckpt_save(r->writer,
-                            WEFT_OPTS(weft_ckpt_data, .step = weft_trainer_step(t),
-                                      .epoch = state->epoch, .seed = t->ctx->seed,
-                                      .n_tensors = r->n_tensors, .tensors = r->tensor, .n_blobs = 3,
-                                      .blobs = blobs, .n_metrics = logs->n, .metrics = metric));
+        st = weft_ckpt_save(r->writer, WEFT_OPTS(weft_ckpt_data, .step = weft_trainer_step(t),
+                                                 .epoch = state->epoch, .seed = t->ctx->seed,
+                                                 .n_tensors = r->n_tensors, .tensors = r->tensor,
+                                                 .n_blobs = t->base ? 4 : 3, .blobs = blobs,
+                                                 .n_metrics = logs->n, .metrics = metric));
     }
     r->last_step = weft_trainer_step(t);
     r->last_ns = wf_now(t->ctx);

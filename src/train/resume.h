@@ -5,6 +5,8 @@
 #include "train/train.h"
 #include "weft/ckpt.h"
 
+#define WF_CKPT_BASE "base.json" /* the architecture of the file that a job's model began with */
+
 /* Where fit stands, besides weights and data position. */
 struct wf_resume {
     weft_trainer *t;

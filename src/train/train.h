@@ -79,6 +79,8 @@ struct weft_trainer {
     const weft_tensor *feeds;
     int64_t n_fed;
     struct wf_epoch_times times;
+    const char *base;    /* for checkpoints: the architecture that the model began with, or NULL */
+    bool ended_in_order; /* the last fit came to its end, or was stopped when an epoch was over */
 };
 
 /* ---- bind.c ---------------------------------------------------------------------------------- */

@@ -68,12 +68,38 @@ static void make_job(const char *checkpoint)
              checkpoint ? "}\n" : "");
 }
 
-static void every_allocation_fails_in_turn(void **state)
+/* The same on a part of a saved model, some of it frozen, with a new head; half of the rows; the result saved. */
+static void make_transfer(const char *checkpoint)
+{
+    snprintf(job_text, sizeof job_text,
+             "data:\n"
+             "  train: {path: %s/rows.csv, label: kind, index: true}\n"
+             "  pipeline:\n"
+             "    - filter: {column: a, min: 1}\n"
+             "    - join: {columns: \"a, b\", to: x}\n"
+             "  batch: 4\n"
+             "model:\n"
+             "  file: %s/base.safetensors\n"
+             "  until: batch_normalization\n"
+             "  freeze: [batch*]\n"
+             "  layers:\n"
+             "    - Dense: {units: 2, name: head}\n"
+             "  weights: {file: %s/base.safetensors, by_name: true, prefix: dense/}\n"
+             "train:\n"
+             "  loss: sparse_categorical_crossentropy from_logits=true\n"
+             "  epochs: 2\n"
+             "save: %s/saved.safetensors\n"
+             "resources: {data_threads: 1}\n"
+             "%s%s%s",
+             folder, folder, folder, folder, checkpoint ? "checkpoint: {steps: 1, dir: " : "",
+             checkpoint ? checkpoint : "", checkpoint ? "}\n" : "");
+}
+
+static void allocations(void (*make)(const char *checkpoint))
 {
     bool quick = getenv("WEFT_TEST_QUICK") != NULL, done = false;
 
-    (void)state;
-    make_job(NULL);
+    make(NULL);
     for (int64_t n = 1; !done; n += quick ? 7 : 1) {
         struct counting c = {.fail_at = n};
         weft_allocator a = counting_allocator(&c);
@@ -94,6 +120,18 @@ static void every_allocation_fails_in_turn(void **state)
         if (done)
             assert_true(n > 300); /* the loop saw the whole run */
     }
+}
+
+static void every_allocation_fails_in_turn(void **state)
+{
+    (void)state;
+    allocations(make_job);
+}
+
+static void every_allocation_fails_in_turn_on_a_saved_base(void **state)
+{
+    (void)state;
+    allocations(make_transfer);
 }
 
 /* A file seam whose n-th call fails; training has threads that write and read, so it counts atomically. */
@@ -126,15 +164,14 @@ static int bad_rename(void *arg, const char *from, const char *to)
 
 /* Whatever file call of the checkpoints fails, training ends well or with a status; started again it ends with the bits of an
  * undisturbed run. */
-static void every_file_call_fails_in_turn(void **state)
+static void file_calls(void (*make)(const char *checkpoint))
 {
     bool quick = getenv("WEFT_TEST_QUICK") != NULL, done = false;
     float whole[6], again[6];
     char dir[128];
     weft_ctx *ctx;
 
-    (void)state;
-    make_job(NULL);
+    make(NULL);
     assert_int_equal(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx), 0);
     assert_int_equal(run_job(ctx, whole), 0);
     weft_ctx_free(ctx);
@@ -142,8 +179,9 @@ static void every_file_call_fails_in_turn(void **state)
         struct wf_fs fs = wf_fs_posix;
         weft_status st;
 
-        snprintf(dir, sizeof dir, "%s/run-%d", folder, (int)n);
-        make_job(dir);
+        snprintf(dir, sizeof dir, "%s/%s-%d", folder, make == make_job ? "run" : "transfer",
+                 (int)n);
+        make(dir);
         fs.open = bad_open;
         fs.write = bad_write;
         fs.read = bad_read;
@@ -169,15 +207,36 @@ static void every_file_call_fails_in_turn(void **state)
     }
 }
 
+static void every_file_call_fails_in_turn(void **state)
+{
+    (void)state;
+    file_calls(make_job);
+}
+
+static void every_file_call_fails_in_turn_on_a_saved_base(void **state)
+{
+    (void)state;
+    file_calls(make_transfer);
+}
+
 static int set_up(void **state)
 {
     char path[96];
+    weft_ctx *ctx;
+    weft_status st;
 
     (void)state;
     temp_make(folder);
     snprintf(path, sizeof path, "%s/rows.csv", folder);
     file_put(path, rows, (int64_t)sizeof rows - 1);
-    return 0;
+    make_job(NULL);
+    snprintf(job_text + strlen(job_text), sizeof job_text - strlen(job_text),
+             "save: %s/base.safetensors\n", folder);
+    if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .seed = 3), &ctx))
+        return -1;
+    st = run_job(ctx, NULL);
+    weft_ctx_free(ctx);
+    return st;
 }
 
 static int tear_down(void **state)
@@ -192,6 +251,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_fails_in_turn),
         cmocka_unit_test(every_file_call_fails_in_turn),
+        cmocka_unit_test(every_allocation_fails_in_turn_on_a_saved_base),
+        cmocka_unit_test(every_file_call_fails_in_turn_on_a_saved_base),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

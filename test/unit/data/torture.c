@@ -139,6 +139,16 @@ static weft_ds o_filter(weft_data *d, weft_ds s, struct rng *r)
     (void)r;
     return weft_ds_filter(d, s, some, NULL);
 }
+static weft_ds o_where(weft_data *d, weft_ds s, struct rng *r)
+{
+    double low = roll(r, 20);
+
+    if (roll(r, 2))
+        return weft_ds_where(d, s, "k", WEFT_OPTS(weft_where_opts, .min = &low));
+    return weft_ds_where(d, s, "k",
+                         WEFT_OPTS(weft_where_opts, .n_values = 3,
+                                   .values = (double[]){7, low, 1003}, .others = roll(r, 2)));
+}
 static weft_ds o_concat(weft_data *d, weft_ds s, struct rng *r)
 {
     weft_ds both[2] = {s, source(d, roll(r, 100))};
@@ -228,10 +238,11 @@ static weft_ds o_features(weft_data *d, weft_ds s, struct rng *r)
     return weft_ds_rescale(d, s, "v", 0.5, 1, WEFT_F32);
 }
 
-static op *const ops[] = {
-    o_shuffle,      o_shuffle_all, o_repeat,    o_take,    o_skip,     o_shard,      o_map,
-    o_filter,       o_concat,      o_enumerate, o_zip,     o_prefetch, o_cache,      o_snapshot,
-    o_interleave_n, o_sample_from, o_sample,    o_holdout, o_flat_map, o_interleave, o_features};
+static op *const ops[] = {o_shuffle,     o_shuffle_all, o_repeat,  o_take,     o_skip,
+                          o_shard,       o_map,         o_filter,  o_concat,   o_enumerate,
+                          o_zip,         o_prefetch,    o_cache,   o_snapshot, o_interleave_n,
+                          o_sample_from, o_sample,      o_holdout, o_flat_map, o_interleave,
+                          o_features,    o_where};
 
 /* ---- transformations at the end -------------------------------------------------------------- */
 

@@ -216,6 +216,70 @@ static void samples_without_replacement_are_different_and_weights_count(void **s
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
+static void elements_are_kept_by_the_number_in_a_column(void **state)
+{
+    weft_data *d = begin();
+    const double three = 3, five = 5;
+    const weft_where_opts few = {.size = sizeof few, .n_values = 3, .values = (double[]){8, 1, 4}};
+    weft_ds a = random_access(d, 10), s = stream(d, 10), w;
+    int64_t k[2][200];
+    weft_iter *it;
+
+    (void)state;
+    w = weft_ds_where(d, a, "k", &few);
+    assert_true(weft_ds_addressable(d, w));
+    assert_int_equal(weft_ds_count(d, w), 3);
+    EXPECT(d, w, 1, 4, 8);
+    EXPECT(d, weft_ds_where(d, s, "k", &few), 1, 4, 8);
+    assert_false(weft_ds_addressable(d, weft_ds_where(d, s, "k", &few)));
+    w = weft_ds_where(d, a, "k", WEFT_OPTS(weft_where_opts, .min = &three, .max = &five));
+    EXPECT(d, w, 3, 4, 5);
+    w = weft_ds_where(d, a, "k",
+                      WEFT_OPTS(weft_where_opts, .min = &three, .max = &five, .others = true));
+    EXPECT(d, w, 0, 1, 2, 6, 7, 8, 9);
+    EXPECT(d, weft_ds_where(d, w, "k", &few), 1, 8);
+    w = weft_ds_where(d, a, "k",
+                      WEFT_OPTS(weft_where_opts, .n_values = 1, .values = &(double){99}));
+    assert_int_equal(weft_ds_count(d, w), 0);
+
+    /* behind an order that changes each epoch they are found as they come */
+    w = weft_ds_where(d, weft_ds_shuffle_all(d, random_access(d, 100), NULL), "k",
+                      WEFT_OPTS(weft_where_opts, .max = &five));
+    it = iterate(d, w, 1);
+    for (int e = 0; e < 2; e++) {
+        assert_int_equal(weft_iter_reset(it, e), WEFT_OK);
+        assert_int_equal(keys(it, k[e]), 6);
+        expect_permutation(k[e], 6);
+    }
+    weft_iter_free(it);
+    /* and those found before are shuffled whole */
+    w = weft_ds_where(d, random_access(d, 400), "k",
+                      WEFT_OPTS(weft_where_opts, .max = &(double){99}));
+    assert_int_equal(keys_of(d, weft_ds_shuffle_all(d, w, NULL), k[0]), 100);
+    expect_permutation(k[0], 100);
+    weft_data_free(d);
+}
+
+static void what_cannot_be_compared_is_refused_by_where(void **state)
+{
+    weft_data *d = begin();
+
+    (void)state;
+    weft_ds_where(d, random_access(d, 10), "q", WEFT_OPTS(weft_where_opts, .min = &(double){1}));
+    assert_int_equal(weft_data_status(d), WEFT_ENOENT);
+    weft_data_free(d);
+    d = begin();
+    weft_ds_where(d, random_access(d, 10), "k", NULL);
+    assert_int_equal(weft_data_status(d), WEFT_EINVAL);
+    assert_non_null(strstr(weft_error(), "values, min or max"));
+    weft_data_free(d);
+    d = begin(); /* lists of 0 to 4 numbers */
+    weft_ds_where(d, random_access(d, 10), "v", WEFT_OPTS(weft_where_opts, .min = &(double){1}));
+    assert_int_equal(weft_data_status(d), WEFT_ESHAPE);
+    assert_non_null(strstr(weft_error(), "holds 0 numbers, not one"));
+    weft_data_free(d);
+}
+
 static void padded_batches_fill_up_to_the_longest_or_a_length(void **state)
 {
     for (int i = 0; i < 2; i++) {
@@ -602,6 +666,8 @@ int main(void)
         cmocka_unit_test(a_shuffle_buffer_loses_nothing_and_moves_elements_forward_by_less_than_it),
         cmocka_unit_test(a_buffer_that_does_not_fit_is_refused),
         cmocka_unit_test(samples_without_replacement_are_different_and_weights_count),
+        cmocka_unit_test(elements_are_kept_by_the_number_in_a_column),
+        cmocka_unit_test(what_cannot_be_compared_is_refused_by_where),
         cmocka_unit_test(padded_batches_fill_up_to_the_longest_or_a_length),
         cmocka_unit_test(buckets_hold_elements_of_like_length),
         cmocka_unit_test(batches_come_apart_again),
