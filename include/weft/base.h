@@ -116,6 +116,8 @@ typedef struct weft_ctx_opts {
     int64_t (*now_ns)(void *arg); /* a monotonic clock; NULL: the system's */
     void *now_arg;
     bool flush_denormals; /* treat denormals as zero in all kernels, on every thread */
+    const char *devices;  /* to compute on, with commas: "cpu". NULL: what there is, the cpu.
+                           * WEFT_ENOENT names one that is not there */
 } weft_ctx_opts;
 
 /* A context owns a thread pool and the seams. It may be used by several threads at once; what is made

@@ -83,12 +83,29 @@ WEFT_API weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_cal
 WEFT_API void weft_callback_free(weft_callback *cb);
 WEFT_API bool weft_callback_at(int i, const char **name, const char **attrs, const char **doc);
 
-/* For callbacks and signal handlers. stop: after the present batch; with checkpoints, one is written first. */
+/* For callbacks: training ends after the present batch, for good, as in Keras: the epoch ends with validation and
+ * callbacks, and a later run with the same number of epochs finds nothing to do. Called from elsewhere: as interrupt. */
 WEFT_API void weft_trainer_stop(weft_trainer *t);
-WEFT_API bool weft_trainer_stopped(const weft_trainer *t);
+/* For signal handlers and other threads: fit returns after the present batch. With checkpoints one is written first, and a
+ * later run goes on from it in the middle of the epoch. */
+WEFT_API void weft_trainer_interrupt(weft_trainer *t);
+WEFT_API bool weft_trainer_stopped(const weft_trainer *t); /* by either of them */
+/* For both: a checkpoint after the present batch, besides those that are due. */
+WEFT_API void weft_trainer_checkpoint(weft_trainer *t);
 WEFT_API int64_t weft_trainer_step(const weft_trainer *t); /* updates so far */
 WEFT_API double weft_trainer_rate(const weft_trainer *t);  /* the learning rate of the next step */
 WEFT_API weft_status weft_trainer_set_rate(weft_trainer *t, double rate); /* not with a schedule */
+
+/* What training took of this process' time. */
+typedef struct weft_times {
+    int64_t steps, checkpoints;
+    double train_s, validate_s;
+    double total_s; /* of a run also what is between epochs: callbacks, checkpoints */
+    double wait_s;  /* the part of train_s in which data was missing */
+    double stall_s; /* in which training stood still for checkpoints */
+} weft_times;
+/* Of the last epoch, and of the whole fit; either may be NULL. */
+WEFT_API void weft_trainer_times(const weft_trainer *t, weft_times *epoch, weft_times *run);
 
 /* ---- fit, evaluate, predict ------------------------------------------------------------------ */
 
@@ -103,8 +120,8 @@ typedef struct weft_history {
 } weft_history;
 WEFT_API void weft_history_free(weft_history *h);
 /* The epochs of a run, from what it left: a file of CSVLogger's, a folder with history.csv, or a
- * folder of checkpoints (the newest sound one tells; the epoch that it stands in is the last row,
- * without validation). */
+ * folder of checkpoints (the newest sound one tells; an epoch that it stands in the middle of is
+ * the last row, without validation). */
 WEFT_API weft_status weft_history_read(weft_ctx *ctx, const char *path, weft_history **out);
 
 typedef struct weft_fit_opts {
@@ -125,14 +142,17 @@ typedef struct weft_fit_opts {
     void *print_arg;
     int threads; /* that read ahead; 0: chosen from the pipeline */
     /* Checkpoints. A run that finds one in the folder goes on from it, bit for bit as if it had never been interrupted; epochs
-     * that it has behind it are in the history. */
+     * that it has behind it are in the history. The last one holds the weights that training ended with. While the loss
+     * is not a number none is written: the good ones stay. */
     const char *checkpoint; /* the folder; NULL: none */
     int64_t
         checkpoint_steps; /* write one every so many steps; 0 with checkpoint_seconds 0: at the end of each epoch */
     double checkpoint_seconds;
     int keep_last, keep_best; /* as in weft/ckpt.h; best by `checkpoint_monitor` */
-    const char *checkpoint_monitor;
-    bool no_resume; /* begin anew; checkpoints of an earlier run in the folder are an error */
+    const char *
+        checkpoint_monitor; /* NULL: val_loss, or loss without validation. Written at epochs' ends, too */
+    bool no_resume;    /* begin anew; checkpoints of an earlier run in the folder are an error */
+    double keep_hours; /* > 0: and one every so many hours */
 } weft_fit_opts;
 
 /* s: batches, or samples that are shuffled (where they can be addressed) and batched here. *history may be NULL. */

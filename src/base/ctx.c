@@ -64,6 +64,24 @@ static weft_status choose_simd(const weft_ctx_opts *o, weft_simd *out)
     return WEFT_OK;
 }
 
+/* There is one device: the processor. */
+static weft_status check_devices(const char *list)
+{
+    static const char *const known[] = {"cpu", "cpu:0"};
+
+    while (list && *list) {
+        size_t n = strcspn(list, ","), skip = strspn(list, " ");
+        char name[64];
+
+        snprintf(name, sizeof name, "%.*s", (int)(n - (skip < n ? skip : n)), list + skip);
+        name[strcspn(name, " ")] = 0;
+        if (strcmp(name, known[0]) != 0 && strcmp(name, known[1]) != 0)
+            return wf_err(WEFT_ENOENT, "devices: there is no '%s' here; there is: cpu", name);
+        list += n + (list[n] == ',');
+    }
+    return WEFT_OK;
+}
+
 weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
 {
     static const weft_ctx_opts defaults = {.size = sizeof defaults};
@@ -79,6 +97,8 @@ weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
     if (o->threads < 0 || o->threads > 1024)
         return wf_err(WEFT_EINVAL, "context: threads %d is not in 0..1024", o->threads);
     st = choose_simd(o, &simd);
+    if (!st)
+        st = check_devices(o->devices);
     if (st)
         return st;
     if (o->allocator)

@@ -2,6 +2,7 @@
 #ifndef WEFT_CLI_H
 #define WEFT_CLI_H
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,20 @@ struct progress {
 void progress_begin(struct progress *p, const char *what, int64_t total);
 void progress_add(struct progress *p, int64_t n);
 void progress_end(struct progress *p);
+
+/* ---- the screen ------------------------------------------------------------------------------ */
+
+/* Is standard output a terminal that can repaint a line? */
+bool screen_has_bar(void);
+/* Text with colours (where NO_COLOR does not forbid them), cut to the terminal's width unless it is the last of its line.
+ * False, with errno: it could not be written. */
+bool screen_print(const char *text, bool last);
+/* The same into memory: no line over so many columns (0: any), escape sequences not counted. */
+int64_t screen_fit(const char *text, int columns, bool colours, char *out, int64_t size);
+
+/* One of the words of a list, or false after saying what is wrong and which is near. */
+bool check_word(const char *command, const char *flag, const char *word, const char *const *words,
+                int n);
 
 extern const struct command command_train, command_eval, command_predict, command_summary,
     command_keys, command_init, command_history, command_report;

@@ -58,6 +58,24 @@ static int unknown_flag(const struct command *c, const struct flag *flags, const
     return -1;
 }
 
+bool check_word(const char *command, const char *flag, const char *word, const char *const *words,
+                int n)
+{
+    const char *near = weft_nearest(word, words, n);
+    char list[256] = "";
+    size_t at = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(word, words[i]))
+            return true;
+        if (at < sizeof list)
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? " " : "", words[i]);
+    }
+    fail(EXIT_USAGE, "%s: --%s takes one of %s, not '%s'%s%s%s", command, flag, list, word,
+         near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return false;
+}
+
 static int store(const struct command *c, const struct flag *f, const char *value)
 {
     struct text_list *list = f->to;

@@ -115,6 +115,14 @@ static int print_bash_completion(void)
     return EXIT_DONE;
 }
 
+/* A result that could not be written is no result. */
+static int leave(int rc)
+{
+    if ((fflush(stdout) || ferror(stdout)) && rc == EXIT_DONE)
+        return fail(EXIT_FAILED, "standard output cannot be written");
+    return rc;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -137,7 +145,7 @@ int main(int argc, char **argv)
         int n = matches(commands[i], argc - 1, argv + 1);
 
         if (n)
-            return commands[i]->run(argc - n, argv + n);
+            return leave(commands[i]->run(argc - n, argv + n));
     }
     return unknown_command(argc, argv);
 }

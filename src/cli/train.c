@@ -14,7 +14,8 @@
 struct job {
     const char *path, *model;
     struct text_list sets;
-    int threads;
+    int threads, memory;
+    const char *devices;
     bool json, quiet;
     weft_ctx *boot, *ctx; /* one to read the file with, one as the file wants it */
     weft_job *job;
@@ -24,8 +25,10 @@ struct job {
 #define JOB_FLAGS(j)                                                                       \
     {"set", FLAG_LIST, "KEY=VALUE", "another value than the file's: --set train.epochs=3", \
      &(j).sets},                                                                           \
+        {"threads", FLAG_INT, "N", "as --set resources.threads=N", &(j).threads},          \
+        {"memory", FLAG_INT, "MB", "as --set resources.memory=MB", &(j).memory},           \
     {                                                                                      \
-        "threads", FLAG_INT, "N", "as --set resources.threads=N", &(j).threads             \
+        "devices", FLAG_TEXT, "LIST", "as --set resources.devices=LIST", &(j).devices      \
     }
 #define MODEL_FLAG(j)                                                             \
     {                                                                             \
@@ -83,17 +86,26 @@ static int use_model(struct job *j, char text[PATH_MAX * 2 + 32])
 
 static int open_job(struct job *j)
 {
-    char threads[64], model[PATH_MAX * 2 + 32];
+    char threads[64], memory[64], devices[256], model[PATH_MAX * 2 + 32];
+    const char *sets[LIST_MAX + 3];
+    int n;
     weft_status st = weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &j->boot);
 
-    if (j->threads && j->sets.n < LIST_MAX) {
-        snprintf(threads, sizeof threads, "resources.threads=%d", j->threads);
-        j->sets.item[j->sets.n++] = threads;
-    }
     if (j->model && use_model(j, model))
         return EXIT_INPUT;
+    n = j->sets.n;
+    memcpy(sets, j->sets.item, (size_t)n * sizeof *sets);
+    snprintf(threads, sizeof threads, "resources.threads=%d", j->threads);
+    snprintf(memory, sizeof memory, "resources.memory=%d", j->memory);
+    snprintf(devices, sizeof devices, "resources.devices=\"%.200s\"", j->devices ? j->devices : "");
+    if (j->threads)
+        sets[n++] = threads;
+    if (j->memory)
+        sets[n++] = memory;
+    if (j->devices)
+        sets[n++] = devices;
     if (!st)
-        st = weft_job_load(j->boot, j->path, j->sets.n, j->sets.item, &j->job);
+        st = weft_job_load(j->boot, j->path, n, sets, &j->job);
     if (!st)
         st = weft_job_context(j->job, say, j, &j->ctx);
     if (!st)
@@ -132,51 +144,123 @@ static void print_logs(const weft_logs *logs, bool json)
 /* The trainer that Ctrl-C stops. The second Ctrl-C leaves at once. */
 static weft_trainer *_Atomic running;
 static volatile sig_atomic_t interrupted;
+static bool unread, unwritten; /* standard output is closed, or its disk is full */
 
 static void on_signal(int sig)
 {
     weft_trainer *t = running;
 
-    if (!t || weft_trainer_stopped(t)) {
+    if (!t || interrupted) {
         signal(sig, SIG_DFL);
         raise(sig);
         return;
     }
     interrupted = 1;
-    weft_trainer_stop(t);
+    weft_trainer_interrupt(t);
+}
+
+static void on_ask(int sig)
+{
+    weft_trainer *t = running;
+
+    (void)sig;
+    if (t)
+        weft_trainer_checkpoint(t);
+}
+
+/* Ctrl-C, the end of the terminal, a polite kill; SIGUSR1 asks for a checkpoint. nohup is heeded. */
+static void catch_signals(void)
+{
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+    if (signal(SIGHUP, on_signal) == SIG_IGN)
+        signal(SIGHUP, SIG_IGN);
+    signal(SIGUSR1, on_ask);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* Output that nobody reads any more ends the run as Ctrl-C does; a full disk under it does not. */
+static void check_written(bool ok)
+{
+    if (ok || unread || unwritten)
+        return;
+    unread = errno == EPIPE;
+    unwritten = !unread;
+    if (unread && running)
+        weft_trainer_interrupt(running);
+    if (unwritten)
+        fprintf(stderr, "weft: warning: standard output cannot be written: %s; training goes on\n",
+                strerror(errno));
 }
 
 static void print_progress(void *arg, const char *text, bool last)
 {
     (void)arg;
-    (void)last;
-    fputs(text, stdout);
-    fflush(stdout);
+    check_written(screen_print(text, last));
 }
 
 /* One JSON object an epoch. */
 static weft_status json_epoch(void *arg, weft_trainer *t, int64_t epoch, const weft_logs *logs)
 {
+    weft_times times;
+
     (void)arg;
+    weft_trainer_times(t, &times, NULL);
     printf("{\"epoch\": %lld, \"step\": %lld, ", (long long)epoch + 1,
            (long long)weft_trainer_step(t));
     print_logs(logs, true);
-    printf("}\n");
-    fflush(stdout);
+    printf(", \"learning_rate\": %.9g, \"seconds\": %.6g, \"validation_seconds\": %.6g, "
+           "\"data_wait_seconds\": %.6g, \"checkpoint_stall_seconds\": %.6g}\n",
+           weft_trainer_rate(t), times.train_s, times.validate_s, times.wait_s, times.stall_s);
+    errno = 0;
+    check_written(fflush(stdout) == 0);
     return WEFT_OK;
 }
 
-static int finish(struct job *j, const char *checkpoint_hint)
+/* One line about where the time went. */
+static void print_times(const weft_trainer *t)
 {
+    weft_times all;
+    double s;
+
+    weft_trainer_times(t, NULL, &all);
+    s = all.total_s;
+    if (!all.steps || !(s > 0))
+        return;
+    fprintf(stderr, "%lld steps in %.3g s, %.1f %% of it waiting for data", (long long)all.steps, s,
+            100 * all.wait_s / s);
+    if (all.checkpoints)
+        fprintf(stderr, ", %.1f %% for %lld checkpoint%s", 100 * all.stall_s / s,
+                (long long)all.checkpoints, all.checkpoints == 1 ? "" : "s");
+    fprintf(stderr, "\n");
+}
+
+/* Did a callback end the run because of its loss? */
+static bool went_wrong(const weft_trainer *t, const weft_history *h)
+{
+    int64_t last = h ? (h->n_epochs - 1) * h->n_names : -1;
+
+    return weft_trainer_stopped(t) && last >= 0 && !isfinite(h->value[last]);
+}
+
+static int finish(struct job *j, const weft_history *h)
+{
+    weft_trainer *t = weft_job_trainer(j->run);
     weft_ds test = weft_job_dataset(j->run, "test");
     weft_logs logs;
     weft_status st;
 
-    if (interrupted) {
-        fprintf(stderr, "weft: stopped after step %lld%s\n",
-                (long long)weft_trainer_step(weft_job_trainer(j->run)), checkpoint_hint);
-        return EXIT_STOPPED;
-    }
+    if (!j->quiet && !j->json)
+        print_times(t);
+    if (interrupted || unread)
+        return fail(unread ? EXIT_FAILED : EXIT_STOPPED, "%sstopped after step %lld%s",
+                    unread ? "nobody reads the output: " : "", (long long)weft_trainer_step(t),
+                    weft_job_has_checkpoints(j->run)
+                        ? "; the same command goes on from here"
+                        : "; without checkpoint.dir in the job, the next run begins anew");
+    if (went_wrong(t, h))
+        return fail(EXIT_FAILED, "the loss is no number any more: a lower learning rate may help; "
+                                 "train.trap_numerics=true names the op that makes it");
     if (!test.id)
         return EXIT_DONE;
     st = weft_evaluate(weft_job_trainer(j->run), weft_job_data(j->run), test, NULL, &logs);
@@ -190,6 +274,7 @@ static int finish(struct job *j, const char *checkpoint_hint)
 
 static int train(int argc, char **argv)
 {
+    static const char *const logs[] = {"auto", "bar", "lines", "json", "none"};
     struct job j = {0};
     const char *log = "auto";
     const struct flag flags[] = {
@@ -200,30 +285,30 @@ static int train(int argc, char **argv)
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     weft_callback json = {.size = sizeof json, .name = "json", .epoch_end = json_epoch};
+    weft_history *history = NULL;
     weft_status st;
     int rc, verbose;
 
     rc = parse_job(&command_train, flags, &j, argc, argv);
+    if (!rc && !check_word("train", "log", log, logs, sizeof logs / sizeof *logs))
+        rc = EXIT_USAGE;
     if (rc)
         goto out;
     j.json = strcmp(log, "json") == 0;
     j.quiet = strcmp(log, "none") == 0;
-    verbose = strcmp(log, "bar") == 0 || (strcmp(log, "auto") == 0 && isatty(STDOUT_FILENO)) ? 1
-              : j.json || j.quiet                                                            ? 0
-                                                                                             : 2;
+    verbose = strcmp(log, "bar") == 0 || (strcmp(log, "auto") == 0 && screen_has_bar()) ? 1
+              : j.json || j.quiet                                                       ? 0
+                                                                                        : 2;
     running = weft_job_trainer(j.run);
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
+    catch_signals();
     st = weft_job_fit(j.run,
                       WEFT_OPTS(weft_job_fit_opts, .verbose = verbose, .print = print_progress,
                                 .n_callbacks = j.json, .callbacks = &json),
-                      NULL);
+                      &history);
     running = NULL;
-    rc = st ? fail_job(st)
-            : finish(&j, weft_job_has_checkpoints(j.run)
-                             ? "; the same command goes on from here"
-                             : "; without checkpoint.dir in the job, the next run begins anew");
+    rc = st ? fail_job(st) : finish(&j, history);
 out:
+    weft_history_free(history);
     close_job(&j);
     return rc < 0 ? EXIT_DONE : rc;
 }
@@ -236,9 +321,9 @@ const struct command command_train = {
             "its last\n"
             "checkpoint stands when the same command is given again, with the same bits. Ctrl-C "
             "finishes the\n"
-            "step, writes a checkpoint and ends; a second Ctrl-C leaves at once. `weft keys` lists "
-            "what a job\n"
-            "file may hold.\n",
+            "step, writes a checkpoint and ends; a second Ctrl-C leaves at once. SIGUSR1 asks for "
+            "a checkpoint\n"
+            "while training goes on. `weft keys` lists what a job file may hold.\n",
     .run = train,
 };
 

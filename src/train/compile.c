@@ -196,7 +196,30 @@ weft_model *weft_trainer_model(const weft_trainer *t)
 
 void weft_trainer_stop(weft_trainer *t)
 {
+    if (t->in_callback)
+        t->ended = true;
+    else
+        t->interrupted = true;
     t->stop = true;
+}
+
+void weft_trainer_interrupt(weft_trainer *t)
+{
+    t->interrupted = true;
+    t->stop = true;
+}
+
+void weft_trainer_checkpoint(weft_trainer *t)
+{
+    t->save_asked = true;
+}
+
+void weft_trainer_times(const weft_trainer *t, weft_times *epoch, weft_times *run)
+{
+    if (epoch)
+        *epoch = t->times;
+    if (run)
+        *run = t->all_times;
 }
 
 bool weft_trainer_stopped(const weft_trainer *t)

@@ -22,6 +22,9 @@ struct fit {
     struct wf_progress progress;
     struct wf_resume resume;
     struct wf_fit_state at;
+    bool did;    /* anything: otherwise the newest checkpoint says it all */
+    bool over;   /* no further epoch */
+    bool paused; /* interrupted, and saved: the rest belongs to the run that goes on */
 };
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
@@ -30,9 +33,9 @@ enum when { TRAIN_BEGIN, TRAIN_END, EPOCH_BEGIN, EPOCH_END, BATCH_END };
 
 static weft_status call(struct fit *f, enum when when, int64_t number, const weft_logs *logs)
 {
-    bool stopped = f->t->stop;
     weft_status st = WEFT_OK;
 
+    f->t->in_callback = true;
     for (int i = 0; i < f->o->n_callbacks && !st; i++) {
         const weft_callback *c = &f->o->callbacks[i];
 
@@ -46,8 +49,7 @@ static weft_status call(struct fit *f, enum when when, int64_t number, const wef
         if (st)
             wf_err_wrap(st, "callback '%s'", c->name ? c->name : "?");
     }
-    if (when == EPOCH_END && !stopped && f->t->stop)
-        f->t->ended_in_order = true;
+    f->t->in_callback = false;
     return st;
 }
 
@@ -145,14 +147,28 @@ static weft_status checkpoint(struct fit *f)
     return wf_resume_save(&f->resume, &f->at, &logs);
 }
 
+/* A checkpoint between two epochs, with the logs of the one that has ended. */
+static weft_status checkpoint_between(struct fit *f, int64_t next_epoch, int64_t ended)
+{
+    struct wf_fit_state next = f->at;
+    weft_logs logs = {f->n_logs, f->name, f->value};
+
+    next.epoch = next_epoch;
+    next.batch = 0;
+    next.ended = ended;
+    return wf_resume_save(&f->resume, &next, &logs);
+}
+
 /* What happens after a step, besides the step: callbacks, progress, checkpoints. */
 static weft_status after_step(struct fit *f, bool seen)
 {
     weft_logs logs;
     bool paint = wf_progress_due(&f->progress);
-    bool due = f->t->pending == 0 && wf_resume_due(&f->resume, false);
+    bool due = f->t->pending == 0 && f->at.batch != f->progress.batches &&
+               wf_resume_due(&f->resume, false); /* behind the last one, validation comes first */
     weft_status st = WEFT_OK;
 
+    f->did = true;
     if (!seen && !paint && !due)
         return WEFT_OK;
     logs = wf_pass_logs(f->t);
@@ -171,7 +187,8 @@ static weft_status train_batches(struct fit *f)
     weft_batch *b = NULL;
     weft_status st = WEFT_OK;
 
-    while (!st && !t->stop && (!steps || f->at.batch < steps)) {
+    /* batches that are added up belong to one step, and a step is finished */
+    while (!st && (!t->stop || t->pending) && (!steps || f->at.batch < steps)) {
         st = weft_iter_next(f->it, &b);
         if (st || !b)
             break;
@@ -200,7 +217,7 @@ static weft_status train_batches(struct fit *f)
 /* train_batches, and what it took. */
 static weft_status timed_batches(struct fit *f)
 {
-    struct wf_epoch_times *times = &f->t->times;
+    weft_times *times = &f->t->times;
     int64_t start = wf_now(f->t->ctx), batch = f->at.batch;
     double before, after, share;
     weft_status st;
@@ -208,10 +225,29 @@ static weft_status timed_batches(struct fit *f)
     weft_iter_waited(f->it, &before, &share);
     st = train_batches(f);
     weft_iter_waited(f->it, &after, &share);
-    *times = (struct wf_epoch_times){.steps = f->at.batch - batch,
-                                     .train_s = (double)(wf_now(f->t->ctx) - start) * 1e-9,
-                                     .wait_s = after - before};
+    *times = (weft_times){.steps = f->at.batch - batch,
+                          .train_s = (double)(wf_now(f->t->ctx) - start) * 1e-9,
+                          .wait_s = after - before};
     return st;
+}
+
+/* The epoch's times into those of the run. A checkpoint written between epochs counts in the next one. */
+static void sum_times(struct fit *f)
+{
+    weft_times *e = &f->t->times, *all = &f->t->all_times;
+    weft_ckpt_stats s = {0};
+
+    if (f->resume.writer)
+        weft_ckpt_writer_stats(f->resume.writer, &s);
+    e->checkpoints = s.n_saved - all->checkpoints;
+    e->stall_s = (double)s.stall_ns * 1e-9 - all->stall_s;
+    e->total_s = e->train_s + e->validate_s;
+    all->steps += e->steps;
+    all->train_s += e->train_s;
+    all->validate_s += e->validate_s;
+    all->wait_s += e->wait_s;
+    all->checkpoints += e->checkpoints;
+    all->stall_s += e->stall_s;
 }
 
 /* The logs of the epoch: training, then validation where it is this epoch's turn. */
@@ -258,18 +294,41 @@ static weft_status one_epoch(struct fit *f, bool resumed)
         st = wf_step_flush(t);
     if (st)
         return st;
-    if (f->at.batch == 0)
-        return t->stop ? WEFT_OK : wf_err(WEFT_EDATA, "fit: the dataset gave no batch");
-    if (f->resume.writer && (t->stop || wf_resume_due(&f->resume, true)))
-        st = checkpoint(f);
-    if (st || (t->stop && f->resume.writer))
-        return st; /* the rest of the epoch belongs to the run that goes on */
+    if (f->at.batch == 0 && !t->stop)
+        return wf_err(WEFT_EDATA, "fit: the dataset gave no batch");
+    if (f->at.batch == 0 || (t->interrupted && !t->ended && f->resume.writer)) {
+        f->over = true;
+        f->paused = !t->ended;
+        sum_times(f);
+        if (!f->resume.writer || !f->paused || !f->did)
+            return WEFT_OK;
+        if (f->at.batch == 0)
+            return checkpoint_between(f, f->at.epoch, 0);
+        return f->resume.last_step == weft_trainer_step(t) ? WEFT_OK : checkpoint(f);
+    }
     st = epoch_logs(f, &logs);
+    sum_times(f);
     if (st)
         return st;
     wf_progress_epoch_end(&f->progress, f->at.batch, &logs);
+    f->did = true;
     st = history_add(f, f->value);
     return st ? st : call(f, EPOCH_END, f->at.epoch, &logs);
+}
+
+/* Is that all? If not, a checkpoint between the epochs, when one is due. */
+static weft_status after_epoch(struct fit *f, int64_t epochs)
+{
+    const weft_trainer *t = f->t;
+
+    if (f->over)
+        return WEFT_OK;
+    f->over = t->stop;
+    f->paused = f->over && !t->ended && f->at.epoch + 1 < epochs;
+    if (!f->resume.writer || t->ended || f->at.epoch + 1 >= epochs ||
+        !(f->paused || wf_resume_due(&f->resume, true)))
+        return WEFT_OK;
+    return checkpoint_between(f, f->at.epoch + 1, 0);
 }
 
 /* ---- fit ------------------------------------------------------------------------------------- */
@@ -349,30 +408,44 @@ static weft_status run(struct fit *f)
     const weft_fit_opts *o = f->o;
     int64_t epochs = o->epochs ? o->epochs : 1;
     weft_logs last = {0, NULL, NULL};
+    int64_t start = wf_now(f->t->ctx);
     weft_status st;
 
     if (!o->steps_per_epoch && wf_ds_node(f->d, f->train.ds)->count == WEFT_ENDLESS)
         return wf_err(WEFT_EINVAL, "fit: the dataset has no end: steps_per_epoch is needed");
     wf_progress_init(&f->progress, f->t->ctx, o, batches_of_epoch(f));
-    f->t->stop = f->t->ended_in_order = false;
     f->at = (struct wf_fit_state){.epoch = o->initial_epoch, .it = f->it, .history = f->history};
     st = call(f, TRAIN_BEGIN, 0, NULL);
     if (!st)
         st = wf_resume_begin(&f->resume, f->t, o, &f->at, history_add, f);
-    for (bool resumed = f->resume.resumed; f->at.epoch < epochs && !st && !f->t->stop;
-         f->at.epoch++, resumed = false)
+    if (!st && f->history->n_epochs)
+        memcpy(f->value, f->history->value + (f->history->n_epochs - 1) * f->n_logs,
+               (size_t)f->n_logs * sizeof *f->value);
+    f->over = f->at.ended >= epochs;
+    for (bool resumed = f->at.batch > 0; f->at.epoch < epochs && !st && !f->over;
+         f->at.epoch++, resumed = false) {
         st = one_epoch(f, resumed);
+        if (!st)
+            st = after_epoch(f, epochs);
+    }
     if (!st) {
         if (f->history->n_epochs)
             last = (weft_logs){f->n_logs, f->name, f->value};
-        f->t->ended_in_order |= !f->t->stop;
+        f->t->ended_in_order = !f->paused && (f->t->ended || !f->t->interrupted) &&
+                               (!f->history->n_epochs || isfinite(f->value[0]));
         st = call(f, TRAIN_END, 0, &last);
     }
+    if (!st && f->resume.writer && f->did && !f->paused) /* with the weights that callbacks left */
+        st = checkpoint_between(f, f->at.epoch, f->t->ended ? epochs : 0);
     if (f->resume.t) {
-        weft_status closed = wf_resume_end(&f->resume);
+        weft_ckpt_stats s;
+        weft_status closed = wf_resume_end(&f->resume, &s);
 
         st = st ? st : closed;
+        f->t->all_times.checkpoints = s.n_saved;
+        f->t->all_times.stall_s = (double)s.stall_ns * 1e-9;
     }
+    f->t->all_times.total_s = (double)(wf_now(f->t->ctx) - start) * 1e-9;
     return st;
 }
 
@@ -383,6 +456,8 @@ weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_op
     struct fit f = {.t = t, .d = d, .o = opts ? opts : &defaults};
     weft_status st = wf_opts_check(opts, sizeof *opts, "weft_fit_opts");
 
+    t->stop = t->interrupted = t->ended = t->save_asked = t->ended_in_order = false;
+    t->times = t->all_times = (weft_times){0};
     if (!st)
         st = open_data(&f, s);
     if (!st)

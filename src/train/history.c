@@ -128,11 +128,12 @@ static weft_status from_checkpoints(weft_ctx *ctx, const char *dir, weft_history
 {
     weft_history *h = NULL;
     weft_ckpt *c = NULL;
+    int64_t batch = 0;
     weft_status st = weft_ckpt_open_latest(ctx, dir, &c);
 
     if (!st)
-        st = wf_resume_history(ctx, c, &h);
-    if (!st && weft_ckpt_info(c)->epoch == h->first_epoch + h->n_epochs) {
+        st = wf_resume_history(ctx, c, &batch, &h);
+    if (!st && batch > 0) { /* the epoch under way, as far as it went */
         double *row = h->value + h->n_epochs * h->n_names;
 
         for (int i = 0; i < h->n_names; i++)

@@ -587,11 +587,17 @@ weft_status weft_job_context(const weft_job *job, weft_log_fn *log, void *log_ar
                        .memory_limit = job->memory_mb << 20,
                        .seed = (uint64_t)job->seed,
                        .log = log,
-                       .log_arg = log_arg};
+                       .log_arg = log_arg,
+                       .devices = job->devices};
+    const struct wf_yaml_node *section = wf_yaml_get(job->yaml.root, "resources");
+    weft_status st;
 
     for (int i = 0; i < 4; i++)
         if (strcmp(levels[i], job->simd) == 0)
             o.simd = (weft_simd)i;
     o.kernels = strcmp(job->kernels, "portable") == 0 ? WEFT_KERNELS_PORTABLE : WEFT_KERNELS_BEST;
-    return weft_ctx_new(&o, out);
+    st = weft_ctx_new(&o, out);
+    if (st == WEFT_ENOENT && wf_yaml_get(section, "devices"))
+        return wf_yaml_wrap(&job->yaml, wf_yaml_get(section, "devices"), st);
+    return st && section ? wf_yaml_wrap(&job->yaml, section, st) : st;
 }

@@ -48,12 +48,12 @@ struct weft_job {
     bool trap_numerics;
     const char *checkpoint_dir, *monitor;
     int64_t checkpoint_steps, keep_last, keep_best;
-    double checkpoint_seconds;
+    double checkpoint_seconds, keep_hours;
     const char *log_dir, *log_classes;
     bool log_report, log_csv, log_tensorboard;
     int64_t log_steps, log_histograms, log_images;
     double log_seconds;
-    const char *kernels, *simd;
+    const char *kernels, *simd, *devices;
     int64_t threads, data_threads, memory_mb;
 };
 

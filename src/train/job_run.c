@@ -71,6 +71,22 @@ static const char *given(const char *text)
     return text && *text ? text : NULL;
 }
 
+/* Puts the place of the key that a message of weft_compile is about in front of it. */
+static weft_status at_train_key(const weft_job *job, weft_status st)
+{
+    static const char *const keys[] = {"schedule", "optimizer", "metric", "loss", "class_weights"};
+    const struct wf_yaml_node *train = wf_yaml_get(job->yaml.root, "train"), *node = NULL;
+
+    for (int i = 0; i < WF_COUNT(keys) && !node && train; i++) {
+        if (!strstr(weft_error(), keys[i]))
+            continue;
+        node = wf_yaml_get(train, keys[i]);
+        if (!node && strcmp(keys[i], "metric") == 0)
+            node = wf_yaml_get(train, "metrics");
+    }
+    return node ? wf_yaml_wrap(&job->yaml, node, st) : st;
+}
+
 weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out)
 {
     weft_job_run *run = wf_alloc(ctx, sizeof *run);
@@ -83,7 +99,7 @@ weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out
     st = wf_job_open_data(run);
     if (!st)
         st = wf_job_open_model(run);
-    if (!st)
+    if (!st) {
         st = weft_compile(run->model,
                           WEFT_OPTS(weft_compile_opts, .optimizer = job->optimizer,
                                     .schedule = given(job->schedule), .loss = given(job->loss),
@@ -94,6 +110,9 @@ weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out
                                     .accumulate = (int)job->accumulate, .precision = job->precision,
                                     .strategy = job->strategy, .trap_numerics = job->trap_numerics),
                           &run->trainer);
+        if (st)
+            st = at_train_key(job, st);
+    }
     if (!st)
         st = wf_job_load_base(run);
     if (!st)
@@ -203,8 +222,11 @@ weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_
             .print_arg = opts ? opts->print_arg : NULL, .threads = (int)job->data_threads,
             .checkpoint = given(job->checkpoint_dir), .checkpoint_steps = job->checkpoint_steps,
             .checkpoint_seconds = job->checkpoint_seconds, .keep_last = (int)job->keep_last,
-            .keep_best = (int)job->keep_best, .checkpoint_monitor = given(job->monitor)),
+            .keep_best = (int)job->keep_best, .checkpoint_monitor = given(job->monitor),
+            .keep_hours = job->keep_hours),
         &h);
+    if (st && strncmp(weft_error(), "compile", 7) == 0)
+        st = at_train_key(job, st);
     if (!st)
         st = wf_job_end_log(run, h);
     if (!st)

@@ -92,12 +92,12 @@ static void add_seconds(struct line *l, double s)
         add(l, "%lds", n);
 }
 
-/* Seconds a step; the first, which also plans, does not count. */
-static double step_seconds(const struct wf_progress *p, int64_t done, int64_t now)
+/* Seconds a step, of those of this run; the first, which also plans, does not count. */
+static double step_seconds(const struct wf_progress *p, int64_t now)
 {
-    if (done > 1)
-        return (double)(now - p->second) * 1e-9 / (double)(done - 1);
-    return (double)(now - p->start) * 1e-9;
+    if (p->done > 1)
+        return (double)(now - p->second) * 1e-9 / (double)(p->done - 1);
+    return p->done ? (double)(now - p->start) * 1e-9 : 0;
 }
 
 static void add_step(struct line *l, double s)
@@ -113,7 +113,9 @@ static void add_step(struct line *l, double s)
 static void add_logs(struct line *l, const weft_logs *logs)
 {
     for (int i = 0; i < logs->n; i++)
-        if (!isnan(logs->value[i]) || i == 0)
+        if (isnan(logs->value[i]))
+            add(l, " - %s: nan", logs->name[i]);
+        else
             add(l, fabs(logs->value[i]) > 1e-3 ? " - %s: %.4f" : " - %s: %.4e", logs->name[i],
                 logs->value[i]);
 }
@@ -139,7 +141,7 @@ static void add_bar(struct line *l, const struct wf_progress *p, int64_t done)
 void wf_progress_step(struct wf_progress *p, int64_t done, const weft_logs *logs)
 {
     int64_t now = wf_now(p->ctx);
-    double each = step_seconds(p, done, now);
+    double each = step_seconds(p, now);
     struct line l = {.n = 0};
 
     add(&l, "\r");
@@ -169,12 +171,12 @@ void wf_progress_epoch_end(struct wf_progress *p, int64_t done, const weft_logs 
         add(&l, "\033[1m");
         add_seconds(&l, (double)(now - p->start) * 1e-9);
         add(&l, "\033[0m");
-        add_step(&l, step_seconds(p, done, now));
+        add_step(&l, step_seconds(p, now));
     } else {
         add(&l, "%lld/%lld - ", (long long)done, (long long)p->batches);
         add_seconds(&l, (double)(now - p->start) * 1e-9);
         add(&l, " -");
-        add_step(&l, step_seconds(p, done, now));
+        add_step(&l, step_seconds(p, now));
     }
     add_logs(&l, logs);
     add(&l, p->verbose == 1 ? "\033[K\n" : "\n");

@@ -11,7 +11,7 @@ struct times {
 static weft_status times_epoch(void *arg, weft_trainer *t, int64_t epoch, const weft_logs *logs)
 {
     struct times *s = arg;
-    const struct wf_epoch_times *e = &t->times;
+    const weft_times *e = &t->times;
     weft_status st = wf_grow(s->ctx, &s->row, &s->cap, s->n + 1, sizeof *s->row);
 
     (void)logs;

@@ -1,12 +1,14 @@
 /* resume.c - a checkpoint of fit: weights, optimizer slots and step; where the data stands; the sums of the epoch under way, the
  * history, the learning rate and the callbacks' state. Everything that the next step depends on, so that a killed run, started
  * again, gives the same bits as one that was not. */
+#include <math.h>
 #include <stdio.h>
 
+#include "train/callback.h"
 #include "train/resume.h"
 
 #define FIT_BLOB "fit.bin"
-#define FIT_VERSION 2
+#define FIT_VERSION 3
 #define MAX_EPOCH ((int64_t)1 << 60)
 
 /* ---- what is saved --------------------------------------------------------------------------- */
@@ -123,7 +125,9 @@ static weft_status save_fit(const struct wf_resume *r, const struct wf_fit_state
     wf_put_i64(b, FIT_VERSION);
     wf_put_i64(b, s->epoch);
     wf_put_i64(b, s->batch);
+    wf_put_i64(b, s->ended);
     put_f64(b, (double)t->rate);
+    put_f64(b, (double)r->given_rate);
     wf_put_i64(b, bound->n_means);
     for (int i = 0; i < bound->n_means; i++)
         put_f64(b, t->mean_sum[i]);
@@ -141,10 +145,27 @@ static weft_status save_fit(const struct wf_resume *r, const struct wf_fit_state
     return save_callbacks(r, b);
 }
 
+/* What is compared when a run goes on: not an error, but nothing to be silent about. */
+static void describe(const weft_trainer *t, char (*text)[256], weft_ckpt_pair *pair)
+{
+    size_t at = 0;
+
+    text[1][0] = 0;
+    snprintf(text[0], sizeof text[0], "%s", t->optim.name);
+    for (int i = 0; i < t->n_out && at < sizeof text[1]; i++)
+        at += (size_t)snprintf(text[1] + at, sizeof text[1] - at, "%s%s", i ? "; " : "",
+                               t->loss[i] ? t->loss[i] : "");
+    pair[0] = (weft_ckpt_pair){"optimizer", text[0]};
+    pair[1] = (weft_ckpt_pair){"loss", text[1]};
+}
+#define N_DESCRIBED 2
+
 weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state,
                            const weft_logs *logs)
 {
     weft_trainer *t = r->t;
+    char described[N_DESCRIBED][256];
+    weft_ckpt_pair meta[N_DESCRIBED];
     weft_ckpt_metric *metric = wf_alloc_n(t->ctx, logs->n + 1, sizeof *metric);
     struct wf_buf fit;
     char *position = NULL, *model = NULL;
@@ -152,6 +173,15 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
     weft_status st = metric ? WEFT_OK : err_nomem();
 
     wf_buf_init(&fit, t->ctx, (int64_t)1 << 40);
+    if (!st && logs->n && !isfinite(logs->value[0])) {
+        if (!r->warned)
+            wf_log(t->ctx, WEFT_LOG_WARN,
+                   "step %lld: the loss is %g: no checkpoint is written, the good ones stay",
+                   (long long)weft_trainer_step(t), logs->value[0]);
+        r->warned = true;
+        goto out;
+    }
+    describe(t, described, meta);
     if (!st)
         st = save_fit(r, state, &fit);
     if (!st)
@@ -172,8 +202,10 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
                                                  .epoch = state->epoch, .seed = t->ctx->seed,
                                                  .n_tensors = r->n_tensors, .tensors = r->tensor,
                                                  .n_blobs = t->base ? 4 : 3, .blobs = blobs,
-                                                 .n_metrics = logs->n, .metrics = metric));
+                                                 .n_metrics = logs->n, .metrics = metric,
+                                                 .n_meta = N_DESCRIBED, .meta = meta));
     }
+out:
     r->last_step = weft_trainer_step(t);
     r->last_ns = wf_now(t->ctx);
     weft_text_free(t->ctx, position);
@@ -219,24 +251,37 @@ static weft_status restore_callbacks(const struct wf_resume *r, struct wf_reader
     return st;
 }
 
-/* What is logged must be what was logged. */
-static weft_status restore_names(const weft_history *h, struct wf_reader *in)
+static void list_names(const weft_history *h, char *text, size_t size)
 {
-    int64_t n = wf_get_range(in, 0, 1 << 20, "the number of logs");
+    size_t at = 0;
 
-    for (int64_t i = 0; i < n && !in->st; i++) {
-        int64_t len;
-        const char *name = wf_get_bytes(in, &len);
+    text[0] = 0;
+    for (int i = 0; i < h->n_names && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s%s", i ? ", " : "", h->name[i]);
+}
 
-        if (!in->st && (i >= h->n_names || (int64_t)strlen(h->name[i]) != len ||
-                        memcmp(h->name[i], name, (size_t)len) != 0))
-            return wf_err(WEFT_EINVAL, "the checkpoint logs '%.*s' where this run has '%s'",
-                          (int)len, name, i < h->n_names ? h->name[i] : "nothing");
-    }
-    if (!in->st && n != h->n_names)
-        return wf_err(WEFT_EINVAL, "the checkpoint has %lld logs, this run %d", (long long)n,
-                      h->n_names);
-    return in->st;
+/* What is logged must be what was logged: sums of the epoch and rows of the history have their places. */
+static weft_status check_names(const weft_history *here, const weft_history *saved)
+{
+    char a[256], b[256];
+
+    list_names(saved, a, sizeof a);
+    list_names(here, b, sizeof b);
+    if (strcmp(a, b) != 0)
+        return wf_err(WEFT_EINVAL, "the checkpoint logs %s; this run logs %s", a, b);
+    return WEFT_OK;
+}
+
+/* The rate goes on as it stood, unless the user gives another one than then. */
+static void restore_rate(const struct wf_resume *r, struct wf_reader *in)
+{
+    float rate = (float)get_f64(in), given = (float)get_f64(in);
+
+    if (given == r->given_rate)
+        r->t->rate = rate;
+    else if (!in->st && !r->t->scheduled)
+        wf_log(r->t->ctx, WEFT_LOG_INFO, "the learning rate is %g now; it was %g",
+               (double)r->given_rate, (double)rate);
 }
 
 static weft_status restore_fit(struct wf_resume *r, struct wf_fit_state *s, struct wf_reader *in,
@@ -248,10 +293,12 @@ static weft_status restore_fit(struct wf_resume *r, struct wf_fit_state *s, stru
     double *row;
     weft_status st = WEFT_OK;
 
-    wf_get_range(in, FIT_VERSION, FIT_VERSION, "the version");
+    if (wf_get_i64(in) != FIT_VERSION)
+        return wf_err(WEFT_ENOSUP, "it was written by another version of weft");
     s->epoch = wf_get_range(in, 0, INT64_MAX, "an epoch");
     s->batch = wf_get_range(in, 0, INT64_MAX, "a batch");
-    t->rate = (float)get_f64(in);
+    s->ended = wf_get_range(in, 0, INT64_MAX, "a number of epochs");
+    restore_rate(r, in);
     wf_get_range(in, b->n_means, b->n_means, "the number of losses");
     for (int i = 0; i < b->n_means; i++)
         t->mean_sum[i] = get_f64(in);
@@ -259,10 +306,11 @@ static weft_status restore_fit(struct wf_resume *r, struct wf_fit_state *s, stru
     wf_get_range(in, b->n_sums, b->n_sums, "the number of metric sums");
     for (int64_t i = 0; i < b->n_sums; i++)
         t->sums[i] = get_f64(in);
-    st = restore_names(s->history, in);
-    if (st)
-        return st;
-    n_names = s->history->n_names;
+    n_names = wf_get_range(in, 0, 1 << 20, "the number of logs");
+    for (int64_t i = 0; i < n_names && !in->st; i++)
+        (void)wf_get_bytes(in, &n_epochs);
+    if (in->st || n_names != s->history->n_names)
+        return in->st ? in->st : wf_err(WEFT_EPARSE, "%lld logs", (long long)n_names);
     s->history->first_epoch = wf_get_range(in, 0, MAX_EPOCH, "the first epoch");
     n_epochs = wf_get_range(in, 0, (in->end - in->p) / 8 + 1, "a number of epochs");
     if (in->st)
@@ -310,7 +358,8 @@ static weft_status read_rows(struct wf_reader *in, weft_history *h)
     return in->st;
 }
 
-weft_status wf_resume_parse(weft_ctx *ctx, const char *blob, int64_t n, weft_history **out)
+weft_status wf_resume_parse(weft_ctx *ctx, const char *blob, int64_t n, int64_t *batch,
+                            weft_history **out)
 {
     struct wf_reader in = {blob, blob + n, WEFT_OK};
     weft_history *h = wf_alloc(ctx, sizeof *h);
@@ -320,7 +369,9 @@ weft_status wf_resume_parse(weft_ctx *ctx, const char *blob, int64_t n, weft_his
         return err_nomem();
     h->inside = ctx;
     wf_get_range(&in, FIT_VERSION, FIT_VERSION, "the version");
-    for (int i = 0; i < 3; i++) /* epoch, batch, rate */
+    (void)wf_get_i64(&in); /* epoch */
+    *batch = wf_get_i64(&in);
+    for (int i = 0; i < 3; i++) /* ended, rate, given rate */
         (void)wf_get_i64(&in);
     for (int i = 0; i < 2; i++) { /* losses and their weight; sums */
         int64_t n_skip = wf_get_range(&in, 0, (in.end - in.p) / 8, "a number of sums");
@@ -337,33 +388,63 @@ weft_status wf_resume_parse(weft_ctx *ctx, const char *blob, int64_t n, weft_his
     return WEFT_OK;
 }
 
-weft_status wf_resume_history(weft_ctx *ctx, weft_ckpt *c, weft_history **out)
+weft_status wf_resume_history(weft_ctx *ctx, weft_ckpt *c, int64_t *batch, weft_history **out)
 {
     char *blob = NULL;
     int64_t n = 0;
     weft_status st = weft_ckpt_blob_read(c, FIT_BLOB, &blob, &n);
 
     if (!st)
-        st = wf_resume_parse(ctx, blob, n, out);
+        st = wf_resume_parse(ctx, blob, n, batch, out);
     weft_text_free(ctx, blob);
     return st ? wf_err_wrap(st, "%s", weft_ckpt_path(c)) : WEFT_OK;
+}
+
+/* A changed optimizer, loss or model of the same weights is the user's business, but not a secret. */
+static void warn_of_changes(const struct wf_resume *r, weft_ckpt *c)
+{
+    const weft_ckpt_data *info = weft_ckpt_info(c);
+    weft_ctx *ctx = r->t->ctx;
+    char described[N_DESCRIBED][256], *then = NULL, *now = NULL;
+    weft_ckpt_pair here[N_DESCRIBED];
+
+    describe(r->t, described, here);
+    for (int64_t i = 0; i < info->n_meta; i++)
+        for (int k = 0; k < N_DESCRIBED; k++)
+            if (strcmp(info->meta[i].key, here[k].key) == 0 &&
+                strcmp(info->meta[i].value, here[k].value) != 0)
+                wf_log(ctx, WEFT_LOG_WARN, "%s was written with %s '%s', this run has '%s'",
+                       weft_ckpt_path(c), here[k].key, info->meta[i].value, here[k].value);
+    if (!weft_ckpt_blob_read(c, WEFT_CKPT_MODEL, &then, NULL) &&
+        !weft_model_json(r->t->model, &now) && strcmp(then, now) != 0)
+        wf_log(ctx, WEFT_LOG_WARN, "%s was written by another model than this run's",
+               weft_ckpt_path(c));
+    weft_text_free(ctx, then);
+    weft_text_free(ctx, now);
 }
 
 static weft_status restore(struct wf_resume *r, weft_ckpt *c, struct wf_fit_state *s,
                            weft_status (*add_epoch)(void *arg, const double *row), void *arg)
 {
     const weft_ckpt_data *info = weft_ckpt_info(c);
+    weft_history *saved = NULL;
     char *blob = NULL;
-    int64_t n = 0;
+    int64_t n = 0, batch;
     weft_status st = WEFT_OK;
 
     if (info->seed != r->t->ctx->seed)
         return wf_err(WEFT_EINVAL, "it was written with seed %llu, this run has %llu",
                       (unsigned long long)info->seed, (unsigned long long)r->t->ctx->seed);
+    st = weft_ckpt_blob_read(c, FIT_BLOB, &blob, &n);
+    if (!st)
+        st = wf_resume_parse(r->t->ctx, blob, n, &batch, &saved);
+    if (!st)
+        st = check_names(s->history, saved);
+    weft_history_free(saved);
+    if (!st)
+        warn_of_changes(r, c);
     for (int64_t i = 0; i < r->n_tensors && !st; i++)
         st = weft_ckpt_load(c, r->tensor[i].name, &r->tensor[i].tensor);
-    if (!st)
-        st = weft_ckpt_blob_read(c, FIT_BLOB, &blob, &n);
     if (!st) {
         struct wf_reader in = {blob, blob + n, WEFT_OK};
 
@@ -391,18 +472,87 @@ static int64_t tensor_bytes(const struct wf_resume *r)
     return bytes;
 }
 
+static void say_where(const struct wf_resume *r, const struct wf_fit_state *s, const char *path)
+{
+    int64_t epochs = r->o->epochs ? r->o->epochs : 1;
+
+    if (s->ended >= epochs)
+        wf_log(r->t->ctx, WEFT_LOG_INFO,
+               "%s: a callback ended this run after epoch %lld; more epochs would go on", path,
+               (long long)s->epoch);
+    else if (s->epoch >= epochs)
+        wf_log(r->t->ctx, WEFT_LOG_INFO, "%s: this run is done, %lld epochs of %lld", path,
+               (long long)s->epoch, (long long)epochs);
+    else
+        wf_log(r->t->ctx, WEFT_LOG_INFO, "going on from %s: epoch %lld, batch %lld", path,
+               (long long)s->epoch + 1, (long long)s->batch);
+}
+
+/* What "best" is about, and which way. */
+static weft_status find_monitor(struct wf_resume *r, const weft_history *h, bool *highest)
+{
+    struct wf_monitor m = {.sign = 0};
+    const char *const *names = (const char *const *)h->name, *near;
+    char list[256];
+    weft_status st;
+
+    r->monitor = r->o->checkpoint_monitor;
+    if (!r->monitor && r->o->keep_best <= 0)
+        return WEFT_OK;
+    for (int i = 0; i < h->n_names && !r->monitor; i++)
+        r->monitor = strcmp(names[i], "val_loss") == 0 ? names[i] : NULL;
+    r->monitor = r->monitor ? r->monitor : "loss";
+    near = weft_nearest(r->monitor, names, h->n_names);
+    list_names(h, list, sizeof list);
+    for (int i = 0; i < h->n_names; i++) {
+        if (strcmp(names[i], r->monitor) != 0)
+            continue;
+        snprintf(m.name, sizeof m.name, "%s", r->monitor);
+        st = wf_monitor_direction(&m, r->t);
+        *highest = m.sign > 0;
+        return st;
+    }
+    return wf_err(WEFT_EINVAL, "there is no '%s' to monitor%s%s%s; there are %s", r->monitor,
+                  near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "", list);
+}
+
+/* Without memory for a copy, checkpoints are written in training's time. */
+static weft_status open_writer(struct wf_resume *r, bool highest)
+{
+    const weft_fit_opts *o = r->o;
+    weft_ckpt_writer_opts w = {.size = sizeof w,
+                               .keep_last = o->keep_last,
+                               .keep_best = o->keep_best,
+                               .keep_hours = o->keep_hours,
+                               .keep_highest = highest,
+                               .monitor = r->monitor,
+                               .reserve_bytes = tensor_bytes(r)};
+    weft_status st = weft_ckpt_writer_new(r->t->ctx, o->checkpoint, &w, &r->writer);
+
+    if (st != WEFT_ELIMIT)
+        return st;
+    wf_log(r->t->ctx, WEFT_LOG_WARN, "%s: training stands still while one is written",
+           weft_error());
+    w.reserve_bytes = 0;
+    w.foreground = true;
+    return weft_ckpt_writer_new(r->t->ctx, o->checkpoint, &w, &r->writer);
+}
+
 weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit_opts *o,
                             struct wf_fit_state *state,
                             weft_status (*add_epoch)(void *arg, const double *row), void *arg)
 {
     weft_ckpt *c = NULL;
+    bool highest = false;
     weft_status st;
 
-    *r = (struct wf_resume){.t = t, .o = o};
+    *r = (struct wf_resume){.t = t, .o = o, .given_rate = t->rate};
     wf_arena_init(&r->arena, t->ctx);
     if (!o->checkpoint)
         return WEFT_OK;
     st = list_tensors(r);
+    if (!st)
+        st = find_monitor(r, state->history, &highest);
     if (st)
         return st;
     st = weft_ckpt_open_latest(t->ctx, o->checkpoint, &c);
@@ -412,20 +562,16 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
         st = restore(r, c, state, add_epoch, arg);
         r->resumed = true;
         if (!st)
-            wf_log(t->ctx, WEFT_LOG_INFO, "going on from %s: epoch %lld, batch %lld",
-                   weft_ckpt_path(c), (long long)state->epoch + 1, (long long)state->batch);
+            say_where(r, state, weft_ckpt_path(c));
         else
-            wf_err_wrap(st, "%s", weft_ckpt_path(c));
+            wf_err_wrap(st, "%s does not fit this run (another folder begins anew)",
+                        weft_ckpt_path(c));
     } else if (st == WEFT_ENOENT) {
         st = WEFT_OK; /* a first start */
     }
     weft_ckpt_close(c);
     if (!st)
-        st = weft_ckpt_writer_new(
-            t->ctx, o->checkpoint,
-            WEFT_OPTS(weft_ckpt_writer_opts, .keep_last = o->keep_last, .keep_best = o->keep_best,
-                      .reserve_bytes = tensor_bytes(r), .monitor = o->checkpoint_monitor),
-            &r->writer);
+        st = open_writer(r, highest);
     r->last_step = weft_trainer_step(t);
     r->last_ns = wf_now(t->ctx);
     return st ? wf_err_wrap(st, "checkpoint") : WEFT_OK;
@@ -435,8 +581,18 @@ bool wf_resume_due(struct wf_resume *r, bool epoch_done)
 {
     const weft_fit_opts *o = r->o;
 
+    if (r->t->save_asked) {
+        r->t->save_asked = false;
+        wf_log(r->t->ctx, r->writer ? WEFT_LOG_INFO : WEFT_LOG_WARN,
+               r->writer ? "a checkpoint was asked for: step %lld"
+                         : "step %lld: a checkpoint was asked for, but there is no folder for them",
+               (long long)weft_trainer_step(r->t));
+        return r->writer != NULL;
+    }
     if (!r->writer)
         return false;
+    if (epoch_done && r->monitor)
+        return true;
     if (o->checkpoint_steps == 0 && o->checkpoint_seconds == 0)
         return epoch_done;
     if (o->checkpoint_steps > 0 && weft_trainer_step(r->t) - r->last_step >= o->checkpoint_steps)
@@ -445,10 +601,15 @@ bool wf_resume_due(struct wf_resume *r, bool epoch_done)
            (double)(wf_now(r->t->ctx) - r->last_ns) * 1e-9 >= o->checkpoint_seconds;
 }
 
-weft_status wf_resume_end(struct wf_resume *r)
+weft_status wf_resume_end(struct wf_resume *r, weft_ckpt_stats *stats)
 {
-    weft_status st = weft_ckpt_writer_close(r->writer);
+    weft_status st = r->writer ? weft_ckpt_writer_flush(r->writer) : WEFT_OK, closed;
 
+    *stats = (weft_ckpt_stats){0};
+    if (r->writer)
+        weft_ckpt_writer_stats(r->writer, stats);
+    closed = weft_ckpt_writer_close(r->writer);
+    st = st ? st : closed;
     wf_free(r->t->ctx, r->tensor);
     wf_arena_free(&r->arena);
     return st ? wf_err_wrap(st, "checkpoint") : WEFT_OK;

@@ -14,6 +14,9 @@ struct wf_resume {
     weft_ckpt_writer *writer; /* NULL: no checkpoints */
     int64_t last_step, last_ns;
     bool resumed;
+    float given_rate;    /* of learning, as it was when fit began: by the user */
+    const char *monitor; /* what is best; NULL: nobody asks */
+    bool warned;         /* that nothing is saved while the loss is no number */
     /* tensors of a snapshot, named once */
     int64_t n_tensors;
     weft_ckpt_tensor *tensor;
@@ -22,7 +25,8 @@ struct wf_resume {
 
 /* The state of a fit in the middle of an epoch. */
 struct wf_fit_state {
-    int64_t epoch, batch; /* batches done of this epoch */
+    int64_t epoch, batch; /* batches done of this epoch; 0: it has not begun */
+    int64_t ended; /* 0, or how many epochs were asked for when a callback ended the run for good */
     weft_iter *it;
     weft_history *history;
 };
@@ -34,14 +38,17 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
                             weft_status (*add_epoch)(void *arg, const double *row), void *arg);
 /* Is a checkpoint due after this step? */
 bool wf_resume_due(struct wf_resume *r, bool epoch_done);
+/* Nothing is written while the loss is no number. */
 weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state,
                            const weft_logs *logs);
-/* The epochs that a checkpoint of fit has behind it; one more could be added to ->value. */
-weft_status wf_resume_parse(weft_ctx *ctx, const char *blob, int64_t n, weft_history **out);
-weft_status wf_resume_history(weft_ctx *ctx, weft_ckpt *c, weft_history **out);
+/* The epochs that a checkpoint of fit has behind it; one more could be added to ->value. batch: of the next epoch, as in
+ * wf_fit_state. */
+weft_status wf_resume_parse(weft_ctx *ctx, const char *blob, int64_t n, int64_t *batch,
+                            weft_history **out);
+weft_status wf_resume_history(weft_ctx *ctx, weft_ckpt *c, int64_t *batch, weft_history **out);
 /* The same of a CSV file's text, which is cut up; name: in messages (history.c). */
 weft_status wf_history_parse(weft_ctx *ctx, const char *name, char *text, weft_history **out);
-/* Waits for what is being written. */
-weft_status wf_resume_end(struct wf_resume *r);
+/* Waits for what is being written. *stats: of all checkpoints of this run. */
+weft_status wf_resume_end(struct wf_resume *r, weft_ckpt_stats *stats);
 
 #endif

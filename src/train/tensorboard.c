@@ -333,7 +333,7 @@ static weft_status board_batch(void *arg, weft_trainer *t, int64_t batch, const 
 static weft_status board_epoch(void *arg, weft_trainer *t, int64_t epoch, const weft_logs *logs)
 {
     struct board *b = arg;
-    const struct wf_epoch_times *times = &t->times;
+    const weft_times *times = &t->times;
     weft_status st = open_board(b, t);
 
     for (int i = 0; i < logs->n && !st; i++) {

@@ -43,12 +43,6 @@ struct wf_bound {
     const char **log_name, **val_name;
 };
 
-/* What the epoch took of the time of this process. */
-struct wf_epoch_times {
-    int64_t steps;
-    double train_s, wait_s, validate_s; /* wait: the part of train in which data was missing */
-};
-
 struct weft_trainer {
     weft_ctx *ctx;
     weft_model *model;
@@ -70,6 +64,10 @@ struct weft_trainer {
     bool trap;
     struct wf_bound *bound;
     _Atomic bool stop;
+    _Atomic bool interrupted; /* stop because somebody outside says so: a later run goes on */
+    _Atomic bool ended;       /* stop because a callback says so: the run is over */
+    _Atomic bool save_asked;  /* a checkpoint after the present step */
+    _Atomic bool in_callback;
     /* sums of the pass under way */
     double *mean_sum, mean_weight, *sums;
     double *log_value;
@@ -78,9 +76,10 @@ struct weft_trainer {
      * at epoch_end */
     const weft_tensor *feeds;
     int64_t n_fed;
-    struct wf_epoch_times times;
-    const char *base;    /* for checkpoints: the architecture that the model began with, or NULL */
-    bool ended_in_order; /* the last fit came to its end, or was stopped when an epoch was over */
+    weft_times times, all_times;
+    const char *base; /* for checkpoints: the architecture that the model began with, or NULL */
+    bool
+        ended_in_order; /* the last fit came to its end, by itself or by a callback, with a sound loss */
 };
 
 /* ---- bind.c ---------------------------------------------------------------------------------- */

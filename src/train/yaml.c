@@ -312,6 +312,8 @@ weft_status wf_yaml_set(struct wf_yaml *y, const char *assignment)
         return wf_err(WEFT_EINVAL, "--set takes key=value, not '%.60s'", assignment);
     memcpy(path, assignment, (size_t)(eq - assignment));
     path[eq - assignment] = 0;
+    if (path[0] == '.' || eq[-1] == '.' || strstr(path, ".."))
+        return wf_err(WEFT_EINVAL, "--set: '%.60s' has a dot with no word beside it", path);
     for (char *word = strtok_r(path, ".", &save); word && !st; word = strtok_r(NULL, ".", &save))
         st = step(y, *at, word, &at);
     if (!st)

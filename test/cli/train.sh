@@ -91,7 +91,7 @@ kill -INT $!
 wait $!
 [ $? -eq 130 ] || { echo "FAILED: exit code after SIGINT"; bad=$((bad + 1)); }
 want 0 "the same command goes on from here" cat out.txt
-want 0 "going on from" "$WEFT" train job.yaml --log lines --set train.epochs=1
+want 130 "going on from" timeout --preserve-status -s INT 0.5 "$WEFT" train job.yaml --log lines --set train.epochs=4000
 rm -rf ckpt
 
 # a starter job

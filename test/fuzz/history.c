@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     weft_ctx *ctx;
     weft_history *h;
-    int64_t bare;
+    int64_t bare, batch;
     char *text = malloc(size + 1);
 
     if (!text || weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx))
@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text[size] = 0;
     if (!wf_history_parse(ctx, "history.csv", text, &h))
         look(h);
-    if (!wf_resume_parse(ctx, (const char *)data, (int64_t)size, &h))
+    if (!wf_resume_parse(ctx, (const char *)data, (int64_t)size, &batch, &h))
         look(h);
     if (weft_ctx_memory(ctx) != bare)
         abort();

@@ -338,7 +338,7 @@ static void csv_logger_writes_a_row_an_epoch(void **state)
 /* ---- interrupted runs ------------------------------------------------------------------------ */
 
 struct stopper {
-    int64_t at;
+    int64_t at, seen; /* batches */
 };
 
 static weft_status stop_at(void *arg, weft_trainer *t, int64_t batch, const weft_logs *logs)
@@ -347,21 +347,24 @@ static weft_status stop_at(void *arg, weft_trainer *t, int64_t batch, const weft
 
     (void)batch;
     (void)logs;
-    if (weft_trainer_step(t) == s->at)
-        weft_trainer_stop(t);
+    if (++s->seen == s->at)
+        weft_trainer_interrupt(t);
     return WEFT_OK;
 }
 
 #define EPOCHS 4
 
-/* Trains, being stopped at step `stop` (0: never), and started again until it is done; history and weights. */
-static void run(const char *dir, int64_t stop, double *history, float *weights)
+/* Trains, being stopped at batch `stop` (0: never), and started again until it is done; history and weights. */
+static void run(const char *dir, int accumulate, int64_t stop, double *history, float *weights)
 {
     bool done = false;
 
     while (!done) {
-        struct job j = open_job(COMPILE);
-        struct stopper s = {stop};
+        struct job j =
+            open_job(WEFT_OPTS(weft_compile_opts, .optimizer = "adam learning_rate=0.02",
+                               .loss = "sparse_categorical_crossentropy from_logits=true",
+                               .metrics = "accuracy", .accumulate = accumulate));
+        struct stopper s = {stop, 0};
         weft_callback cb = {.size = sizeof cb, .arg = &s, .name = "stopper", .batch_end = stop_at};
         weft_history *h = NULL;
         weft_tensor k;
@@ -384,25 +387,74 @@ static void run(const char *dir, int64_t stop, double *history, float *weights)
     }
 }
 
-static void an_interrupted_run_ends_with_the_same_bits(void **state)
+static void check_interruptions(int accumulate)
 {
     static const int64_t stops[] = {1, 7, 13, 20, 26, 51, 52};
     double expect[EPOCHS * 4], got[EPOCHS * 4];
     float weights[D * 16], again[D * 16];
     char dir[32];
 
-    (void)state;
     strcpy(dir, "run-XXXXXX");
     assert_non_null(mkdtemp(dir));
-    run(dir, 0, expect, weights);
+    run(dir, accumulate, 0, expect, weights);
     for (int i = 0; i < 7; i++) {
         strcpy(dir, "run-XXXXXX");
         assert_non_null(mkdtemp(dir));
         log_text[0] = 0;
-        run(dir, stops[i], got, again);
-        assert_non_null(strstr(log_text, "going on from"));
+        run(dir, accumulate, stops[i], got, again);
+        assert_true(strstr(log_text, "going on from") || strstr(log_text, "this run is done"));
         assert_memory_equal(weights, again, sizeof weights);
         assert_memory_equal(expect, got, sizeof got);
+    }
+}
+
+static void an_interrupted_run_ends_with_the_same_bits(void **state)
+{
+    (void)state;
+    check_interruptions(1);
+}
+
+/* A step of several batches is finished before anything is saved. */
+static void so_does_one_that_adds_batches_up(void **state)
+{
+    (void)state;
+    check_interruptions(3);
+}
+
+static weft_status stop_early(void *arg, weft_trainer *t, int64_t epoch, const weft_logs *logs)
+{
+    (void)arg;
+    (void)logs;
+    if (epoch == 1)
+        weft_trainer_stop(t);
+    return WEFT_OK;
+}
+
+/* What a callback ends is over: the same call finds nothing to do, one with more epochs goes on. */
+static void a_run_that_a_callback_ended_stays_ended(void **state)
+{
+    static const int64_t epochs[] = {4, 4, 5}, rows[] = {2, 2, 5}, steps[] = {26, 26, 65};
+    weft_callback cb = {.size = sizeof cb, .name = "mine", .epoch_end = stop_early};
+    char dir[] = "end-XXXXXX";
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    for (int i = 0; i < 3; i++) {
+        struct job j = open_job(COMPILE);
+        weft_history *h = NULL;
+        weft_times all;
+
+        ok(weft_fit(j.t, j.d, j.s,
+                    WEFT_OPTS(weft_fit_opts, .epochs = epochs[i], .batch = 16, .n_callbacks = 1,
+                              .callbacks = &cb, .checkpoint = dir, .checkpoint_steps = 1000),
+                    &h));
+        assert_int_equal(h->n_epochs, rows[i]);
+        assert_int_equal(weft_trainer_step(j.t), steps[i]);
+        weft_trainer_times(j.t, NULL, &all);
+        assert_int_equal(all.steps, i == 0 ? 26 : i == 1 ? 0 : 39);
+        assert_int_equal(all.checkpoints, i == 1 ? 0 : 1);
+        weft_history_free(h);
+        close_job(&j);
     }
 }
 
@@ -419,6 +471,8 @@ int main(void)
         cmocka_unit_test(early_stopping_stops_and_restores_the_best),
         cmocka_unit_test(csv_logger_writes_a_row_an_epoch),
         cmocka_unit_test(an_interrupted_run_ends_with_the_same_bits),
+        cmocka_unit_test(so_does_one_that_adds_batches_up),
+        cmocka_unit_test(a_run_that_a_callback_ended_stays_ended),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# How runs end: by themselves, by a callback, by a signal, by a loss that is no number, by output that nobody reads; what is in the
+# newest checkpoint then, and what the same command does next.
+set -u
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+bad=0
+# want CODE "text in the output" command...
+want()
+{
+    local code=$1 text=$2 out rc
+    shift 2
+    out=$("$@" 2>&1)
+    rc=$?
+    if [ $rc -ne "$code" ] || ! grep -qF -- "$text" <<<"$out"; then
+        echo "FAILED: $*"
+        echo "  wanted exit $code and '$text', got exit $rc and:"
+        sed 's/^/  | /' <<<"$out" | head -5
+        bad=$((bad + 1))
+    fi
+}
+# check "what" command...: it must succeed
+check()
+{
+    local what=$1
+    shift
+    "$@" >/dev/null 2>&1 || { echo "FAILED: $what"; bad=$((bad + 1)); }
+}
+
+awk 'BEGIN { srand(3); print "a,b,kind"
+    for (i = 0; i < 480; i++) { k = i % 3; printf "%.3f,%.3f,%d\n", 1 + k + 2 * rand(), 3 - k + 2 * rand(), k } }' >data.csv
+cat >job.yaml <<'YAML'
+data:
+  train: {path: data.csv, label: kind, index: true}
+  test: {path: data.csv, label: kind}
+  pipeline: [{join: {columns: "a, b", to: features}}]
+  batch: 16
+  validation_split: 0.2
+model:
+  - Dense: {units: 16, activation: relu}
+  - Dense: {units: 3}
+train:
+  optimizer: adam learning_rate=0.01
+  loss: sparse_categorical_crossentropy from_logits=true
+  metrics: accuracy
+  epochs: 4
+checkpoint: {dir: ckpt}
+YAML
+test_of() { sed -n 's/^test: //p'; }
+
+# the newest checkpoint holds the weights that training ended with, whatever the rhythm
+for steps in 7 24 1000; do
+    rm -rf ckpt
+    ended=$("$WEFT" train job.yaml --log lines --set checkpoint.steps=$steps 2>/dev/null | test_of)
+    want 0 "$ended" "$WEFT" eval job.yaml
+done
+want 0 "this run is done, 4 epochs of 4" "$WEFT" train job.yaml --log lines
+want 0 "Epoch 5/5" "$WEFT" train job.yaml --log lines --set train.epochs=5
+
+# a callback ends it: that is an end like any other, with the best weights in the checkpoint
+rm -rf ckpt
+early='train.callbacks=[{EarlyStopping: {monitor: val_loss, patience: 1, min_delta: 9, restore_best_weights: true}}]'
+"$WEFT" train job.yaml --log lines --set "$early" --set train.epochs=9 >out.txt 2>&1
+[ $? -eq 0 ] || { echo "FAILED: exit code after EarlyStopping"; bad=$((bad + 1)); }
+want 0 "early stopping" cat out.txt
+want 0 "$(test_of <out.txt | grep .)" "$WEFT" eval job.yaml
+want 0 "a callback ended this run after epoch 2" "$WEFT" train job.yaml --log lines --set "$early" --set train.epochs=9
+check "as many epochs as before" test "$("$WEFT" history ckpt | wc -l)" = 3
+want 0 "Epoch 3/10" "$WEFT" train job.yaml --log lines --set "$early" --set train.epochs=10
+
+# the best by validation are kept, and "best" knows its direction
+rm -rf ckpt
+want 0 "" "$WEFT" train job.yaml --log none --set train.epochs=8 --set checkpoint.keep_last=1 --set checkpoint.keep_best=2 \
+    --set checkpoint.monitor=val_accuracy --set checkpoint.steps=5
+kept=$("$WEFT" ckpt ls ckpt --monitor val_accuracy | awk 'NR > 1 { print $8 }' | sort -rg | head -1)
+top=$("$WEFT" history ckpt --json | sed 's/.*"val_accuracy": \([0-9.]*\).*/\1/' | sort -rg | head -1)
+check "the best of all epochs ($top) is among those kept ($kept)" awk "BEGIN { exit !($top - $kept < 1e-5) }"
+want 3 "there is no 'val_acuracy' to monitor, did you mean 'val_accuracy'" "$WEFT" train job.yaml --set checkpoint.monitor=val_acuracy
+
+# a loss that is no number: no good checkpoint is lost to it
+rm -rf ckpt
+want 0 "" "$WEFT" train job.yaml --log none --set train.epochs=2
+before=$(ls ckpt)
+want 1 "the loss is no number any more" "$WEFT" train job.yaml --log lines --set train.epochs=9 \
+    --set 'train.optimizer=adam learning_rate=1e38' --set 'train.callbacks=[TerminateOnNaN]'
+rm -rf ckpt
+want 0 "" "$WEFT" train job.yaml --log none --set train.epochs=2 --set 'train.optimizer=sgd'
+want 0 "no checkpoint is written, the good ones stay" "$WEFT" train job.yaml --log none --set train.epochs=9 \
+    --set 'train.optimizer=sgd learning_rate=1e38'
+want 0 "the learning rate is 1e+38 now; it was 0.01" "$WEFT" train job.yaml --log lines --set train.epochs=3 \
+    --set 'train.optimizer=sgd learning_rate=1e38'
+want 0 "val_loss: nan" "$WEFT" train job.yaml --log lines --set train.epochs=3 --set 'train.optimizer=sgd learning_rate=1e38'
+check "the good checkpoints stay" test "$(ls ckpt)" = "$before"
+
+# a changed job: what cannot be gone on from is named; what can is said
+want 3 "the checkpoint logs loss, accuracy, val_loss, val_accuracy; this run logs loss, val_loss" "$WEFT" train job.yaml --set train.metrics=
+want 3 "another folder begins anew" "$WEFT" train job.yaml --set model.0.Dense.units=8
+want 3 "was written with optimizer 'sgd', this run has 'adam'" "$WEFT" train job.yaml --log none
+want 0 "was written by another model" "$WEFT" train job.yaml --log none --set model.0.Dense.activation=tanh --set train.optimizer=sgd
+
+# signals: SIGUSR1 asks for a checkpoint, the end of a terminal is as Ctrl-C
+rm -rf ckpt
+"$WEFT" train job.yaml --log lines --set train.epochs=1000000 --set checkpoint.steps=1000000000 >out.txt 2>&1 &
+sleep 0.5
+kill -USR1 $!
+for _ in 1 2 3 4 5 6 7 8 9 10; do ls ckpt 2>/dev/null | grep -q ckpt- && break; sleep 0.2; done
+check "a checkpoint when asked" test "$(ls ckpt | wc -l)" = 1
+kill -HUP $!
+wait $!
+[ $? -eq 130 ] || { echo "FAILED: exit code after SIGHUP"; bad=$((bad + 1)); }
+want 0 "the same command goes on from here" cat out.txt
+check "one more when it stopped" test "$(ls ckpt | wc -l)" = 2
+want 0 "a checkpoint was asked for" cat out.txt
+
+# output that nobody reads stops the run as Ctrl-C does; a full disk behind it does not
+rm -rf ckpt
+("$WEFT" train job.yaml --log lines --set train.epochs=1000000 2>err.txt; echo $? >rc.txt) | head -1 >/dev/null
+want 0 "nobody reads the output: stopped after step" cat err.txt
+check "a checkpoint of it" test -n "$(ls ckpt)"
+[ "$(cat rc.txt)" = 1 ] || { echo "FAILED: exit code without a reader"; bad=$((bad + 1)); }
+rm -rf ckpt
+"$WEFT" train job.yaml --log lines >/dev/full 2>err.txt
+[ $? -eq 1 ] || { echo "FAILED: exit code of a full disk"; bad=$((bad + 1)); }
+want 0 "training goes on" cat err.txt
+want 0 "this run is done" "$WEFT" train job.yaml --log lines
+
+# words and resources
+want 2 "--log takes one of auto bar lines json none, not 'jsno': did you mean 'json'?" "$WEFT" train job.yaml --log jsno
+want 3 "there is no 'gpu:0' here; there is: cpu" "$WEFT" train job.yaml --devices gpu:0
+want 3 "there is no 'tpu' here" "$WEFT" train job.yaml --set resources.devices=cpu,tpu
+want 1 "do not fit the context's memory limit" "$WEFT" train job.yaml --memory 4 --set model.0.Dense.units=100000 --set checkpoint.dir=
+want 3 "has a dot with no word beside it" "$WEFT" train job.yaml --set train..epochs=3
+sed 's/metrics: accuracy/metrics: acuracy/' job.yaml >typo.yaml
+want 3 "typo.yaml:13:12: compile: no metric 'acuracy'" "$WEFT" train typo.yaml
+rm -rf ckpt
+want 0 '"data_wait_seconds"' "$WEFT" train job.yaml --log json --devices cpu --threads 1 --memory 1000
+want 0 '% of it waiting for data' "$WEFT" train job.yaml --log lines --set train.epochs=5
+
+[ $bad -eq 0 ] && echo "all as promised"
+exit $((bad > 0))
