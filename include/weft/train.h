@@ -29,7 +29,7 @@ typedef struct weft_compile_opts {
     const char
         *schedule; /* "cosine_decay decay_steps=1000 …" in place of a constant rate; NULL: none */
     const char *
-        loss; /* a loss, or one for each output with semicolons between; NULL: only what layers add */
+        loss; /* a loss, or one for each output with semicolons between, "none" for an output that is only looked at; NULL: only what layers add */
     const double *loss_weights; /* one for each output; NULL: all 1 */
     const char *metrics;        /* with commas; semicolons between outputs. Not weighted */
     const char *weighted_metrics;

@@ -327,12 +327,12 @@ static void decide(struct wf_shelf *s, struct wf_env *env, int64_t count, const 
         s->in = WF_SHELF_MEMORY;
     else
         s->in = s->path && count != WEFT_ENDLESS ? WF_SHELF_FILE : WF_SHELF_NONE;
-    wf_log(s->ctx, WEFT_LOG_INFO, "data: cache: about %.3g MB %s (memory: %.3g MB)",
-           count < 0 ? -1.0 : all * 1e-6,
-           s->in == WF_SHELF_MEMORY ? "in memory"
-           : s->in == WF_SHELF_FILE ? "in a file"
-                                    : "not kept",
-           (double)env->budget * 1e-6);
+    if (s->in == WF_SHELF_MEMORY) /* what was wished for is nothing to tell */
+        wf_log(s->ctx, WEFT_LOG_DEBUG, "data: cache: in memory (of %.3g MB)",
+               (double)env->budget * 1e-6);
+    else
+        wf_log(s->ctx, WEFT_LOG_INFO, "data: cache: about %.3g MB %s (memory: %.3g MB)", all * 1e-6,
+               s->in == WF_SHELF_FILE ? "in a file" : "not kept", (double)env->budget * 1e-6);
 }
 
 static weft_status over_budget(struct wf_shelf *s, struct wf_env *env)

@@ -102,6 +102,8 @@ static weft_status set_losses(weft_trainer *t, const weft_compile_opts *o)
         st = per_output(t, o->weighted_metrics, "lists of metrics", t->metrics[1]);
     for (int i = 0; i < t->n_out && !st; i++) {
         t->loss_weight[i] = o->loss_weights ? o->loss_weights[i] : 1;
+        if (t->loss[i] && strcmp(t->loss[i], "none") == 0)
+            t->loss[i] = NULL;
         if (t->loss[i])
             st = wf_loss_check(t->ctx, t->loss[i]);
     }

@@ -110,6 +110,10 @@ static weft_ds add_filter(struct stage *g)
                                    .max = max->given ? &max->f : NULL,
                                    .others = arg(g, "invert")->i != 0));
 }
+static weft_ds add_cache(struct stage *g)
+{
+    return weft_ds_cache(g->run->data, g->s, NULL);
+}
 static weft_ds add_flip(struct stage *g)
 {
     return weft_ds_image_random_flip(g->run->data, g->s, arg(g, "column")->s, true, false,
@@ -209,6 +213,7 @@ static const struct stage_kind {
      "rows of stacks: n from `first` on (< 0: from the end); n 0: the rest"},
     {"filter", "column:s=label in:F=[] min:f=0 max:f=0 invert:b=0", add_filter,
      "samples whose number is one of these, or in a range"},
+    {"cache", "", add_cache, "keep what was read and made so far in memory, if it fits"},
     {"random_flip", "column:s=image", add_flip, "images, left and right at random"},
 };
 

@@ -76,5 +76,23 @@ for d in whole killed; do
 done
 cmp whole.eval killed.eval || failed "a killed run ended otherwise"
 
+# ---- loans: better than a logistic regression -----------------------------------------------------
+run loans.job "$WEFT" train "$ex/loans.yaml" --log lines
+run loans.program "$program/loans" "$ex/data/loans.csv"
+same_run loans.job loans.program
+logistic=$(sed -n 's/.*logistic regression: //p' loans.program)
+is "$logistic" ">" 0.7
+is "$(last loans.job auc)" ">" "$(awk "BEGIN { print $logistic + 0.04 }")" "AUC of loans"
+[ "$(last loans.job auc)" = "$(sed -n 's/test AUC: //p' loans.program)" ] || failed "two test AUCs of loans"
+
+# ---- load: better than yesterday and than a week ago ---------------------------------------------
+run load.job "$WEFT" train "$ex/load.yaml" --log lines --set train.epochs=4 --set data.train.take=7008 \
+    --set data.validation.skip=7008 --set data.validation.take=876 --set data.test.skip=7884 --set data.test.take=876
+run load.program "$program/load" "$ex/data/load.csv" 4 8760
+same_run load.job load.program
+for naive in yesterday last_week; do
+    is "$(last load.job val_forecast_mae)" "<" "$(last load.job val_${naive}_mae)" "the forecast beside $naive"
+done
+
 [ $bad -eq 0 ] && echo "all as promised"
 exit $((bad > 0))
