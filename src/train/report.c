@@ -36,6 +36,8 @@ static const char style[] =
     "svg .tick{fill:var(--soft)}svg .title{font-weight:600;font-size:14px}"
     "svg .grid{stroke:var(--line)}svg .axis{stroke:var(--soft)}"
     ".curve{fill:none;stroke-width:2;stroke-linejoin:round}.curve.train{stroke:var(--train)}"
+    ".dot{fill:var(--train);fill-opacity:.45}.bar{fill:var(--train)}.even{stroke:var(--val);"
+    "stroke-width:1.5;stroke-dasharray:5 4}"
     ".curve.val{stroke:var(--val)}.mark.train{fill:var(--train)}.mark.val{fill:var(--val)}"
     ".scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
     "th,td{padding:.22rem .7rem;text-align:right;border-bottom:1px solid "
@@ -63,6 +65,7 @@ struct page {
     const struct wf_times_row *times;
     int64_t n_times;
     struct wf_review review;
+    struct wf_regression regression;
     int n_folders; /* of classes, where the data is folders of images */
     const char *const *folder;
 };
@@ -294,6 +297,12 @@ static void put_head(struct page *p)
                       "<div class=\"tile\"><span class=\"soft\">%s</span><b>%.2f %%</b></div>",
                       label, 100 * (double)p->review.n_right / (double)p->review.n);
     }
+    if (p->regression.part && isfinite(wf_regression_r2(&p->regression))) {
+        char label[48];
+
+        snprintf(label, sizeof label, "%s, R²", p->regression.part);
+        put_tile(p, label, "g", wf_regression_r2(&p->regression));
+    }
     if (p->n_times)
         put_tile(p, "time", NULL, total_seconds(p));
     wf_buf_printf(&p->b, "</div>\n");
@@ -423,13 +432,20 @@ static void put_times(struct page *p)
         all.steps += p->times[i].steps;
         all.train_s += p->times[i].train_s;
         all.wait_s += p->times[i].wait_s;
+        all.stall_s += p->times[i].stall_s;
     }
     wf_buf_printf(&p->b, "<h2>Time</h2><p>");
     put_seconds(p, total_seconds(p));
     wf_buf_printf(&p->b, " in all; a step took ");
     put_seconds(p, all.steps ? all.train_s / (double)all.steps : 0);
-    wf_buf_printf(&p->b, " on average, of which %.1f %% was waiting for data.</p>%s",
-                  all.train_s > 0 ? 100 * all.wait_s / all.train_s : 0, times_head);
+    wf_buf_printf(&p->b, " on average, of which %.1f %% was waiting for data.",
+                  all.train_s > 0 ? 100 * all.wait_s / all.train_s : 0);
+    if (all.stall_s > 0) {
+        wf_buf_printf(&p->b, " Checkpoints held training up for ");
+        put_seconds(p, all.stall_s);
+        wf_buf_printf(&p->b, ".");
+    }
+    wf_buf_printf(&p->b, "</p>%s", times_head);
     for (int64_t i = n - shown; i < n; i++)
         put_times_row(p, &p->times[i]);
     wf_buf_printf(&p->b, "</table></div>\n");
@@ -512,12 +528,15 @@ weft_status wf_report_write(weft_job_run *run, const weft_history *h, const char
     if (weft_ds_image_classes(run->data, run->train, &p.n_folders, &p.folder))
         p.n_folders = 0;
     st = wf_review_make(run, &p.review);
+    if (!st)
+        st = wf_regression_make(run, &p.regression);
     if (!st) {
         put_head(&p);
         put_curves(&p);
         put_values(&p);
         put_matrix(&p);
         st = put_mistakes(&p);
+        wf_regression_put(&p.b, &p.regression);
     }
     if (!st) {
         put_times(&p);
@@ -529,6 +548,7 @@ weft_status wf_report_write(weft_job_run *run, const weft_history *h, const char
     if (!st)
         st = wf_file_write(run->ctx, path, p.b.data, p.b.len);
     wf_review_free(&p.review);
+    wf_regression_free(&p.regression);
     wf_buf_free(&p.b);
     return st ? wf_err_wrap(st, "report") : WEFT_OK;
 }

@@ -10,7 +10,8 @@
 
 struct wf_times_row {
     int64_t epoch, steps;
-    double train_s, wait_s, validate_s, rate; /* rate: of learning, when the epoch had ended */
+    double train_s, wait_s, validate_s, stall_s;
+    double rate; /* of learning, when the epoch had ended */
 };
 /* A callback that notes a row an epoch; checkpoints keep them. */
 weft_status wf_report_times_make(weft_ctx *ctx, weft_callback *out);
@@ -42,6 +43,37 @@ struct wf_review {
 weft_status wf_review_make(weft_job_run *run, struct wf_review *out);
 void wf_review_free(struct wf_review *r);
 
+/* Data that the model was not trained on: test, or else validation; {0}: there is none. */
+weft_status wf_report_data(weft_job_run *run, weft_ds *out, const char **part);
+
+/* ---- regression (report_regression.c) -------------------------------------------------------- */
+
+#define WF_REGRESSION_ERRORS 12
+
+struct wf_error {
+    int64_t sample; /* its number in the data */
+    int which;      /* of the sample's values */
+    double truth, guess;
+};
+
+/* What a model that predicts quantities says of the same data. */
+struct wf_regression {
+    weft_ctx *ctx;
+    const char *part; /* NULL: there is no such data, or the model predicts something else */
+    int width;        /* values of a sample */
+    int64_t n, n_bad, seen;
+    double sum, sum_abs, sum_square; /* of errors */
+    double mean, spread;             /* of the truth: its mean, and the squares around it */
+    double *kept;                    /* truth and guess of the first values */
+    int64_t n_kept, cap;
+    int n_errors; /* the largest first */
+    struct wf_error error[WF_REGRESSION_ERRORS];
+};
+weft_status wf_regression_make(weft_job_run *run, struct wf_regression *out);
+void wf_regression_free(struct wf_regression *r);
+double wf_regression_r2(const struct wf_regression *r); /* NaN where the truth does not vary */
+void wf_regression_put(struct wf_buf *b, const struct wf_regression *r);
+
 /* ---- drawing (report_svg.c) ------------------------------------------------------------------ */
 
 struct wf_series {
@@ -52,6 +84,12 @@ struct wf_series {
 /* Curves over x = first, first + 1, … with axes and legend. */
 void wf_svg_curves(struct wf_buf *b, const char *title, int64_t first, int64_t n, int n_series,
                    const struct wf_series *series);
+/* n points (v[i * stride], v[i * stride + 1]) and the line on which both are equal. */
+void wf_svg_scatter(struct wf_buf *b, const char *title, const char *x_name, int64_t n,
+                    const double *v, int64_t stride);
+/* Counts of values between lo + i * width and lo + (i + 1) * width. */
+void wf_svg_bars(struct wf_buf *b, const char *title, const char *x_name, double lo, double width,
+                 int n, const int64_t *count);
 /* Text for a page: &, <, > and quotes as entities. */
 void wf_html_text(struct wf_buf *b, const char *text);
 

@@ -10,7 +10,7 @@
 
 /* ---- which data ------------------------------------------------------------------------------ */
 
-static weft_status find_data(weft_job_run *run, weft_ds *out, const char **part)
+weft_status wf_report_data(weft_job_run *run, weft_ds *out, const char **part)
 {
     const weft_job *job = run->job;
     weft_ds rest;
@@ -182,7 +182,7 @@ weft_status wf_review_make(weft_job_run *run, struct wf_review *out)
         return WEFT_OK;
     st = weft_sym_type(t->model, weft_model_output_at(t->model, 0), &type);
     if (!st)
-        st = find_data(run, &s, &part);
+        st = wf_report_data(run, &s, &part);
     if (st || !s.id || type.rank != 2 || type.dim[1] < 1 || type.dim[1] > WF_REVIEW_CLASSES)
         return st;
     n_out = (int)type.dim[1];

@@ -17,8 +17,8 @@ static weft_status times_epoch(void *arg, weft_trainer *t, int64_t epoch, const 
     (void)logs;
     if (st)
         return st;
-    s->row[s->n++] = (struct wf_times_row){epoch,     e->steps,      e->train_s,
-                                           e->wait_s, e->validate_s, weft_trainer_rate(t)};
+    s->row[s->n++] = (struct wf_times_row){
+        epoch, e->steps, e->train_s, e->wait_s, e->validate_s, e->stall_s, weft_trainer_rate(t)};
     return WEFT_OK;
 }
 

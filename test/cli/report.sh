@@ -93,5 +93,31 @@ want 0 "" "$WEFT" train $job --log json --set log.tensorboard=false --set log.cs
 want 0 "" "$WEFT" train $job --log none --set log.dir= --set train.epochs=6
 want 3 "no key 'reports' in 'log', did you mean 'report'?" "$WEFT" train $job --set log.reports=1
 
+# quantities instead of classes: predicted against true, errors, the largest ones
+awk 'BEGIN { srand(5); print "x,y,price"
+    for (i = 0; i < 300; i++) { x = rand(); y = rand(); printf "%.3f,%.3f,%.3f\n", x, y, 10 * x - 2 * y + rand() } }' >price.csv
+cat >price.yaml <<'YAML'
+data:
+  train: {path: price.csv, label: price, index: true}
+  pipeline: [{join: {columns: "x, y", to: features}}]
+  validation_split: 0.2
+model: [{Dense: {units: 1}}]
+train: {optimizer: adam learning_rate=0.1, loss: mean_squared_error, metrics: mean_absolute_error, epochs: 3,
+        callbacks: [{ReduceLROnPlateau: {monitor: loss, patience: 1, min_delta: 1000}}]}
+checkpoint: {dir: ckpt2}
+log: {dir: logs2}
+YAML
+want 0 "report: logs2/report.html" "$WEFT" train price.yaml --log lines
+page=logs2/report.html
+for text in "predicted against true" "predicted less true" "60 values of the validation data" "validation, R²" "Largest errors" \
+    'class="bar"' 'class="even"' "learning_rate" "Checkpoints held training up for"; do
+    check "'$text' in the page" grep -qF -- "$text" $page
+done
+check "no matrix of quantities" bash -c "! grep -q 'Confusion matrix' $page"
+[ "$(grep -o 'class="dot"' $page | wc -l)" = 60 ] || { echo "FAILED: sixty points"; bad=$((bad + 1)); }
+[ "$(grep -o '<td>#[0-9]*</td>' $page | wc -l)" = 12 ] || { echo "FAILED: twelve errors"; bad=$((bad + 1)); }
+mae=$("$WEFT" history logs2 --json | tail -1 | sed 's/.*"val_mean_absolute_error": \([0-9.]*\).*/\1/')
+check "the page's mean absolute error is the run's" grep -qF "mean absolute error $(printf %.4g "$mae")" $page
+
 [ $bad -eq 0 ] && echo "all as promised"
 exit $((bad > 0))

@@ -65,11 +65,32 @@ static weft_status run_job(weft_ctx *ctx)
     return st;
 }
 
-static void every_allocation_fails_in_turn(void **state)
+/* A page about a model of quantities that was never trained. */
+static weft_status run_page(weft_ctx *ctx)
+{
+    static const char *const sets[] = {"train.loss=mean_squared_error", "model.1.Dense.units=1",
+                                       "train.metrics=", "train.callbacks=", "log.dir="};
+    weft_history none = {0};
+    weft_job *job = NULL;
+    weft_job_run *run = NULL;
+    char page[96];
+    weft_status st =
+        weft_job_parse(ctx, "job.yaml", job_text, (int64_t)strlen(job_text), 5, sets, &job);
+
+    snprintf(page, sizeof page, "%s/page.html", folder);
+    if (!st)
+        st = weft_job_open(job, ctx, &run);
+    if (!st)
+        st = weft_job_report(run, &none, page);
+    weft_job_close(run);
+    weft_job_free(job);
+    return st;
+}
+
+static void fail_every_allocation(weft_status (*work)(weft_ctx *ctx), int64_t at_least)
 {
     bool quick = getenv("WEFT_TEST_QUICK") != NULL, done = false;
 
-    (void)state;
     for (int64_t n = 1; !done; n += quick ? 7 : 1) {
         struct counting c = {.fail_at = n};
         weft_allocator a = counting_allocator(&c);
@@ -78,7 +99,7 @@ static void every_allocation_fails_in_turn(void **state)
             weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .allocator = &a), &ctx);
 
         if (!st) {
-            st = run_job(ctx);
+            st = work(ctx);
             weft_ctx_free(ctx);
         }
         done = !st && c.n_allocs < n;
@@ -90,8 +111,20 @@ static void every_allocation_fails_in_turn(void **state)
             print_error("allocation %d leaks %d\n", (int)n, (int)c.n_live);
         assert_int_equal(c.n_live, 0);
         if (done)
-            assert_true(n > 600); /* the loop saw the whole run */
+            assert_true(n > at_least); /* the loop saw the whole run */
     }
+}
+
+static void every_allocation_fails_in_turn(void **state)
+{
+    (void)state;
+    fail_every_allocation(run_job, 600);
+}
+
+static void every_allocation_of_a_page_of_quantities_fails_in_turn(void **state)
+{
+    (void)state;
+    fail_every_allocation(run_page, 200);
 }
 
 static _Atomic int64_t n_calls, fail_at;
@@ -198,6 +231,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_fails_in_turn),
+        cmocka_unit_test(every_allocation_of_a_page_of_quantities_fails_in_turn),
         cmocka_unit_test(every_file_call_fails_in_turn),
     };
 
