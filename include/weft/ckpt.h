@@ -1,8 +1,8 @@
 /* weft/ckpt.h - safetensors files and checkpoints.
  *
- * A checkpoint is a folder DIR/ckpt-000001234 with safetensors shards, plain files ("blobs": the
- * position in the data, the graph) and manifest.json, which holds the step, metrics and a
- * checksum of every tensor and file. It comes into being by one rename of a folder that was
+ * A checkpoint is a folder DIR/ckpt-000001234 with safetensors shards of tensors and "blobs" (the
+ * position in the data, the model) and manifest.json, which holds the step, metrics and a
+ * checksum of every tensor, blob and file. It comes into being by one rename of a folder that was
  * written, synced and read back before: it is there whole, or not at all.
  * docs/formats/checkpoint.md is the specification.
  *
@@ -66,8 +66,7 @@ typedef struct weft_ckpt_tensor {
     weft_tensor tensor;
 } weft_ckpt_tensor;
 
-/* A plain file of its own. The name is the file's: letters, digits, '.', '_' and '-', a letter
- * or digit first. */
+/* Bytes, which a shard keeps as a vector of u8. Names differ from those of tensors. */
 typedef struct weft_ckpt_blob {
     const char *name;
     const void *data;

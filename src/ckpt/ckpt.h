@@ -1,7 +1,8 @@
 /* ckpt.h - the door of the checkpoint layer: hashes, files being written, manifests, folders.
  *
  *   xxh64.c        the checksum
- *   file.c         files and folders through the seam, hashed on the way
+ *   file.c         files and folders through the seam
+ *   out.c          a file being written, hashed on the way, and read back
  *   json.c         JSON text out, checked values in
  *   safetensors.c  the reader       st_write.c  the writer
  *   manifest.c     manifest.json, both ways
@@ -52,19 +53,33 @@ weft_status wf_ckpt_make_dir(weft_ctx *ctx, const char *dir);
 /* A folder and the plain files in it. One that is not there is fine. */
 weft_status wf_ckpt_remove(weft_ctx *ctx, const char *dir);
 
+/* ---- out.c ----------------------------------------------------------------------------------- */
+
+/* Memory for transfers past the page cache, used for one file after the other. */
+struct wf_out_block {
+    char *mem, *at; /* as allocated; where its first page begins */
+};
+weft_status wf_out_block_new(struct wf_out_block *b, weft_ctx *ctx);
+void wf_out_block_free(struct wf_out_block *b, weft_ctx *ctx);
+
 /* A file being written: everything is hashed on the way. */
 struct wf_out {
     weft_ctx *ctx;
     const char *path; /* borrowed */
     int fd;
-    int64_t bytes;
+    struct wf_out_block *block; /* borrowed; NULL: through the page cache, from the data's own memory */
+    bool direct;
+    int64_t bytes, put, n_block; /* given, given to the system, waiting in the block */
     struct wf_xxh64 hash;
 };
-weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, const char *path);
+weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, const char *path, struct wf_out_block *block);
 /* `also` is fed with the same bytes; NULL: none. */
 weft_status wf_out_write(struct wf_out *o, const void *data, int64_t n, struct wf_xxh64 *also);
 /* Syncs unless an error `st` is on its way; closes always. Returns st, or what failed here. */
 weft_status wf_out_close(struct wf_out *o, weft_status st);
+/* Whether a closed file has these bytes: WEFT_EIO when it has others. */
+weft_status wf_out_check(weft_ctx *ctx, const char *path, struct wf_out_block *b, int64_t bytes,
+                         uint64_t hash);
 
 /* ---- json.c ---------------------------------------------------------------------------------- */
 
@@ -112,11 +127,10 @@ struct wf_mf_file {
     const char *name;
     int64_t bytes;
     uint64_t hash;
-    bool shard; /* a safetensors file; else a blob */
 };
 
-/* Everything is in the arena. data.tensors[i] lies in files[place[i].file]; blobs are the files
- * that are no shards, in order. */
+/* Everything is in the arena. data.tensors[i] lies in files[place[i].file], and data.blobs[i] in
+ * files[place[n_tensors + i].file]: to a shard, a blob is a vector of u8. */
 struct wf_manifest {
     struct wf_arena mem;
     weft_ckpt_data data;
@@ -135,6 +149,9 @@ weft_status wf_manifest_text(const struct wf_manifest *m, struct wf_buf *out);
 weft_status wf_manifest_parse(struct wf_manifest *m, const char *text, int64_t n);
 /* The closing lines with the hash of what is before them. */
 void wf_manifest_seal(struct wf_buf *text);
+/* Item i of tensors and blobs, in this order. */
+const char *wf_manifest_item(const weft_ckpt_data *d, int64_t i, struct wf_type *type,
+                             const void **data);
 /* Whether a manifest may name this file: plain characters only, so that it stays in its folder. */
 bool wf_manifest_file_ok(const char *name);
 
@@ -158,15 +175,23 @@ weft_ctx *wf_ckpt_ctx(const weft_ckpt *c);
 weft_status wf_ckpt_check(weft_ctx *ctx, const weft_ckpt_data *d);
 /* Writes, reads back and puts in place one checkpoint. The caller has the lock. */
 weft_status wf_ckpt_write(weft_ctx *ctx, const char *dir, const weft_ckpt_data *d,
-                          int64_t shard_bytes, char path[WF_CKPT_PATH], int64_t *bytes);
+                          int64_t shard_bytes, struct wf_out_block *block, char path[WF_CKPT_PATH],
+                          int64_t *bytes);
 
 /* Takes the lock of a folder: *fd is closed to let it go. */
 weft_status wf_ckpt_lock(weft_ctx *ctx, const char *dir, int *fd);
 /* Removes what killed writers left. The caller has the lock. */
 weft_status wf_ckpt_sweep(weft_ctx *ctx, const char *dir);
-/* weft_ckpt_prune for one who has the lock. verified: a path that needs no reading any more, or
- * NULL. */
+/* weft_ckpt_list_new by one who has the lock and knows some of them: their manifests are not read
+ * again. */
+weft_status wf_ckpt_list_again(weft_ctx *ctx, const char *dir, const char *monitor,
+                               const weft_ckpt_list *known, weft_ckpt_list **out);
+/* weft_ckpt_prune for one who has the lock. */
 weft_status wf_ckpt_prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *o,
-                          const char *verified, weft_ckpt_list **deleted);
+                          weft_ckpt_list **deleted);
+/* The same after writing `verified`, which needs no reading any more. *known is what this left the
+ * last time, or NULL, and becomes what is left now. */
+weft_status wf_ckpt_prune_after(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *o,
+                                const char *verified, weft_ckpt_list **known);
 
 #endif

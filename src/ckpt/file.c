@@ -1,5 +1,5 @@
-/* file.c - files and folders of checkpoints, all through the file seam. What is written is
- * hashed on the way, synced before it is closed, and a folder is synced after its entries. */
+/* file.c - files and folders of checkpoints, all through the file seam. A folder is synced after its
+ * entries. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -158,61 +158,4 @@ weft_status wf_ckpt_remove(weft_ctx *ctx, const char *dir)
     if (rc == -ENOTDIR) /* a file, or a link to a folder */
         rc = fs->unlink(fs->arg, dir);
     return rc ? wf_file_err(rc, dir, "cannot delete") : WEFT_OK;
-}
-
-/* ---- a file being written -------------------------------------------------------------------- */
-
-weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, const char *path)
-{
-    const struct wf_fs *fs = ctx->fs;
-
-    *o = (struct wf_out){.ctx = ctx, .path = path};
-    wf_xxh64_init(&o->hash);
-    o->fd = fs->open(fs->arg, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    return o->fd < 0 ? wf_file_err(o->fd, path, "cannot create") : WEFT_OK;
-}
-
-static weft_status write_chunk(struct wf_out *o, const char *p, int64_t n)
-{
-    const struct wf_fs *fs = o->ctx->fs;
-    int64_t at = 0, put;
-
-    while (at < n) {
-        put = fs->write(fs->arg, o->fd, p + at, n - at);
-        if (put <= 0)
-            return wf_file_err(put ? put : -EIO, o->path, "cannot write");
-        at += put;
-    }
-    return WEFT_OK;
-}
-
-weft_status wf_out_write(struct wf_out *o, const void *data, int64_t n, struct wf_xxh64 *also)
-{
-    const char *p = data;
-
-    for (int64_t at = 0; at < n; at += WF_CKPT_CHUNK) {
-        int64_t part = wf_min_i64(WF_CKPT_CHUNK, n - at);
-        weft_status st = write_chunk(o, p + at, part);
-
-        if (st)
-            return st;
-        wf_xxh64_add(&o->hash, p + at, part);
-        if (also)
-            wf_xxh64_add(also, p + at, part);
-    }
-    o->bytes += n;
-    return WEFT_OK;
-}
-
-weft_status wf_out_close(struct wf_out *o, weft_status st)
-{
-    const struct wf_fs *fs = o->ctx->fs;
-    int rc = st ? 0 : fs->sync(fs->arg, o->fd);
-
-    if (rc)
-        st = wf_file_err(rc, o->path, "cannot sync");
-    rc = fs->close(fs->arg, o->fd);
-    if (!st && rc)
-        st = wf_file_err(rc, o->path, "cannot close");
-    return st;
 }

@@ -114,18 +114,30 @@ static weft_status keep_text(weft_ctx *ctx, struct list *l, const char *s, const
     return *out ? WEFT_OK : wf_err_nomem(ctx, strlen(s) + 1, "list of checkpoints");
 }
 
+static const weft_ckpt_entry *find_known(const weft_ckpt_list *known, const char *path)
+{
+    for (int64_t i = 0; known && i < known->n; i++)
+        if (!known->entry[i].error && !strcmp(known->entry[i].path, path))
+            return &known->entry[i];
+    return NULL;
+}
+
 static weft_status fill_entry(weft_ctx *ctx, struct list *l, const char *dir,
                               const struct wf_ckpt_name *name, const char *monitor,
-                              weft_ckpt_entry *e)
+                              const weft_ckpt_list *known, weft_ckpt_entry *e)
 {
     char path[WF_CKPT_PATH];
+    const weft_ckpt_entry *before;
     weft_ckpt *c = NULL;
     weft_status st = wf_ckpt_join(path, dir, name->name);
 
     *e = (weft_ckpt_entry){.step = name->step};
+    before = st ? NULL : find_known(known, path);
+    if (before)
+        *e = *before;
     if (!st)
         st = keep_text(ctx, l, path, &e->path);
-    if (st)
+    if (st || before)
         return st;
     st = weft_ckpt_open(ctx, path, &c);
     if (st == WEFT_ENOMEM || st == WEFT_ELIMIT)
@@ -145,6 +157,12 @@ static weft_status fill_entry(weft_ctx *ctx, struct list *l, const char *dir,
 weft_status weft_ckpt_list_new(weft_ctx *ctx, const char *dir, const char *monitor,
                                weft_ckpt_list **out)
 {
+    return wf_ckpt_list_again(ctx, dir, monitor, NULL, out);
+}
+
+weft_status wf_ckpt_list_again(weft_ctx *ctx, const char *dir, const char *monitor,
+                               const weft_ckpt_list *known, weft_ckpt_list **out)
+{
     struct list *l = wf_alloc(ctx, sizeof *l);
     struct wf_ckpt_name *names = NULL;
     int64_t n = 0;
@@ -160,7 +178,7 @@ weft_status weft_ckpt_list_new(weft_ctx *ctx, const char *dir, const char *monit
             st = wf_err_nomem(ctx, (size_t)n * sizeof *l->pub.entry, "list of checkpoints");
     }
     for (int64_t i = 0; i < n && !st; i++)
-        st = fill_entry(ctx, l, dir, &names[i], monitor, &l->pub.entry[l->pub.n++]);
+        st = fill_entry(ctx, l, dir, &names[i], monitor, known, &l->pub.entry[l->pub.n++]);
     wf_free(ctx, names);
     if (st) {
         weft_ckpt_list_free(ctx, &l->pub);

@@ -2,7 +2,7 @@
  *
  * Its last member is the checksum of all text before it, and it holds the checksum of every
  * file: who trusts the manifest can trust the rest. A parsed manifest names only plain files of
- * its own folder, each once; every tensor lies in a shard; names are unique. */
+ * its own folder, each once; tensors and blobs lie in one of them each; names are unique. */
 #include <stdio.h>
 
 #include "ckpt/ckpt.h"
@@ -38,6 +38,24 @@ bool wf_manifest_file_ok(const char *name)
         if (!strchr(letters, name[i]) && !strchr("._-", name[i]))
             return false;
     return true;
+}
+
+const char *wf_manifest_item(const weft_ckpt_data *d, int64_t i, struct wf_type *type,
+                             const void **data)
+{
+    const weft_ckpt_blob *b;
+
+    if (i < d->n_tensors) {
+        const weft_tensor *t = &d->tensors[i].tensor;
+
+        *type = wf_type_of(t->dtype, t->rank, t->dim);
+        *data = t->data;
+        return d->tensors[i].name;
+    }
+    b = &d->blobs[i - d->n_tensors];
+    *type = wf_type_of(WEFT_U8, 1, &b->bytes);
+    *data = b->data;
+    return b->name;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -79,6 +97,14 @@ static void add_tensor(struct wf_buf *b, const weft_ckpt_tensor *t, const struct
                   (unsigned long long)p->hash);
 }
 
+static void add_blob(struct wf_buf *b, const weft_ckpt_blob *o, const struct wf_mf_place *p)
+{
+    wf_buf_printf(b, "\n    {\"name\": ");
+    wf_json_text(b, o->name);
+    wf_buf_printf(b, ", \"bytes\": %lld, \"file\": %lld, \"xxh64\": \"%016llx\"}",
+                  (long long)o->bytes, (long long)p->file, (unsigned long long)p->hash);
+}
+
 void wf_manifest_seal(struct wf_buf *b)
 {
     uint64_t hash = b->st ? 0 : wf_xxh64(b->data, b->len);
@@ -104,9 +130,13 @@ weft_status wf_manifest_text(const struct wf_manifest *m, struct wf_buf *b)
 
         wf_buf_printf(b, "%s\n    {\"name\": ", i ? "," : "");
         wf_json_text(b, f->name);
-        wf_buf_printf(b, ", \"kind\": \"%s\", \"bytes\": %lld, \"xxh64\": \"%016llx\"}",
-                      f->shard ? "safetensors" : "blob", (long long)f->bytes,
+        wf_buf_printf(b, ", \"bytes\": %lld, \"xxh64\": \"%016llx\"}", (long long)f->bytes,
                       (unsigned long long)f->hash);
+    }
+    wf_buf_printf(b, "],\n  \"blobs\": [");
+    for (int64_t i = 0; i < d->n_blobs && !b->st; i++) {
+        wf_buf_printf(b, "%s", i ? "," : "");
+        add_blob(b, &d->blobs[i], &m->place[d->n_tensors + i]);
     }
     wf_buf_printf(b, "],\n  \"tensors\": [");
     for (int64_t i = 0; i < d->n_tensors && !b->st; i++) {
@@ -195,11 +225,9 @@ static weft_status read_meta(struct wf_manifest *m, const json_t *root)
 
 static weft_status read_file(struct wf_manifest *m, const json_t *o, struct wf_mf_file *f)
 {
-    const char *name = NULL, *kind = NULL;
+    const char *name = NULL;
     weft_status st = wf_json_str(o, "name", &name);
 
-    if (!st)
-        st = wf_json_str(o, "kind", &kind);
     if (!st)
         st = wf_json_int(o, "bytes", 0, INT64_MAX, &f->bytes);
     if (!st)
@@ -208,9 +236,6 @@ static weft_status read_file(struct wf_manifest *m, const json_t *o, struct wf_m
         return st;
     if (!wf_manifest_file_ok(name))
         return wf_err(WEFT_EPARSE, "'%.80s' is no name for a file of a checkpoint", name);
-    f->shard = !strcmp(kind, "safetensors");
-    if (!f->shard && strcmp(kind, "blob"))
-        return wf_err(WEFT_EPARSE, "'%.32s' is no kind of file (safetensors, blob)", kind);
     if (!wf_add_i64(m->bytes, f->bytes, &m->bytes))
         return wf_err(WEFT_EPARSE, "the sizes of the files overflow");
     return copy_text(m, name, &f->name);
@@ -219,14 +244,11 @@ static weft_status read_file(struct wf_manifest *m, const json_t *o, struct wf_m
 static weft_status read_files(struct wf_manifest *m, const json_t *root, struct wf_map *names)
 {
     json_t *list = NULL, *o;
-    weft_ckpt_blob *blobs = NULL;
     size_t i;
     weft_status st = wf_json_list(root, "files", &list);
 
     if (!st)
         st = room(m, json_array_size(list), sizeof *m->files, "files", &m->files);
-    if (!st)
-        st = room(m, json_array_size(list), sizeof *blobs, "files", &blobs);
     if (st)
         return st;
     json_array_foreach(list, i, o)
@@ -240,10 +262,7 @@ static weft_status read_files(struct wf_manifest *m, const json_t *root, struct 
             st = wf_map_put(names, f->name, (int64_t)i);
         if (st)
             return st;
-        if (!f->shard)
-            blobs[m->data.n_blobs++] = (weft_ckpt_blob){.name = f->name, .bytes = f->bytes};
     }
-    m->data.blobs = blobs;
     return WEFT_OK;
 }
 
@@ -293,37 +312,72 @@ static weft_status read_tensor(struct wf_manifest *m, const json_t *o, weft_ckpt
         st = wf_json_int(o, "file", 0, m->n_files - 1, &p->file);
     if (!st)
         st = wf_json_hex(o, "xxh64", &p->hash);
-    if (!st && !m->files[p->file].shard)
-        st = wf_err(WEFT_EPARSE, "lies in '%s', which is no safetensors file",
-                    m->files[p->file].name);
     return name ? wf_err_wrap(st, "tensor '%.80s'", name) : st;
 }
 
-static weft_status read_tensors(struct wf_manifest *m, const json_t *root, struct wf_map *names)
+static weft_status read_blob(struct wf_manifest *m, const json_t *o, weft_ckpt_blob *b,
+                             struct wf_mf_place *p)
 {
-    json_t *list = NULL, *o;
-    weft_ckpt_tensor *tensors = NULL;
-    size_t i;
-    weft_status st = wf_json_list(root, "tensors", &list);
+    const char *name = NULL;
+    weft_status st = wf_json_str(o, "name", &name);
 
     if (!st)
-        st = room(m, json_array_size(list), sizeof *tensors, "tensors", &tensors);
+        st = copy_text(m, name, &b->name);
     if (!st)
-        st = room(m, json_array_size(list), sizeof *m->place, "tensors", &m->place);
+        st = wf_json_int(o, "bytes", 0, INT64_MAX, &b->bytes);
+    if (!st)
+        st = wf_json_int(o, "file", 0, m->n_files - 1, &p->file);
+    if (!st)
+        st = wf_json_hex(o, "xxh64", &p->hash);
+    return name ? wf_err_wrap(st, "blob '%.80s'", name) : st;
+}
+
+/* Both lists share the names of the shards. */
+static weft_status note_name(struct wf_map *names, const char *name)
+{
+    if (wf_map_get(names, name, NULL))
+        return wf_err(WEFT_EPARSE, "'%.80s' is listed twice", name);
+    return wf_map_put(names, name, 1);
+}
+
+static weft_status read_items(struct wf_manifest *m, const json_t *root, struct wf_map *names)
+{
+    json_t *tensors = NULL, *blobs = NULL, *o;
+    weft_ckpt_tensor *t = NULL;
+    weft_ckpt_blob *b = NULL;
+    size_t i, n = 0;
+    weft_status st = wf_json_list(root, "tensors", &tensors);
+
+    if (!st)
+        st = wf_json_list(root, "blobs", &blobs);
+    if (!st)
+        st = room(m, n = json_array_size(tensors), sizeof *t, "tensors", &t);
+    if (!st)
+        st = room(m, json_array_size(blobs), sizeof *b, "blobs", &b);
+    if (!st)
+        st = room(m, n + json_array_size(blobs), sizeof *m->place, "tensors", &m->place);
     if (st)
         return st;
-    json_array_foreach(list, i, o)
+    json_array_foreach(tensors, i, o)
     {
-        st = read_tensor(m, o, &tensors[i], &m->place[i]);
-        if (!st && wf_map_get(names, tensors[i].name, NULL))
-            st = wf_err(WEFT_EPARSE, "tensor '%.80s' is listed twice", tensors[i].name);
+        st = read_tensor(m, o, &t[i], &m->place[i]);
         if (!st)
-            st = wf_map_put(names, tensors[i].name, (int64_t)i);
+            st = note_name(names, t[i].name);
         if (st)
             return st;
     }
-    m->data.tensors = tensors;
-    m->data.n_tensors = (int64_t)json_array_size(list);
+    json_array_foreach(blobs, i, o)
+    {
+        st = read_blob(m, o, &b[i], &m->place[n + i]);
+        if (!st)
+            st = note_name(names, b[i].name);
+        if (st)
+            return st;
+    }
+    m->data.tensors = t;
+    m->data.n_tensors = (int64_t)n;
+    m->data.blobs = b;
+    m->data.n_blobs = (int64_t)json_array_size(blobs);
     return WEFT_OK;
 }
 
@@ -377,12 +431,12 @@ static weft_status check_seal(const char *text, int64_t n)
 
 weft_status wf_manifest_parse(struct wf_manifest *m, const char *text, int64_t n)
 {
-    struct wf_map files, tensors;
+    struct wf_map files, names;
     json_t *root = NULL;
     weft_status st = check_seal(text, n);
 
     wf_map_init(&files, m->mem.ctx);
-    wf_map_init(&tensors, m->mem.ctx);
+    wf_map_init(&names, m->mem.ctx);
     if (!st)
         st = wf_json_parse(text, n, &root);
     if (!st)
@@ -396,10 +450,10 @@ weft_status wf_manifest_parse(struct wf_manifest *m, const char *text, int64_t n
     if (!st)
         st = read_files(m, root, &files);
     if (!st)
-        st = read_tensors(m, root, &tensors);
+        st = read_items(m, root, &names);
     json_decref(root);
     wf_map_free(&files);
-    wf_map_free(&tensors);
+    wf_map_free(&names);
     if (st)
         wf_manifest_free(m);
     return st;

@@ -8,15 +8,27 @@ struct weft_ckpt {
     weft_ctx *ctx;
     char *path;
     struct wf_manifest m;
-    struct wf_map by_name;
+    struct wf_map by_name; /* of tensors and blobs: items, as wf_manifest_item counts them */
     weft_st *shard; /* the file that was read last, open; NULL: none */
     int64_t shard_file;
 };
 
-/* A file of exactly `want` bytes (-1: any number up to max), with a NUL behind it. What is of
- * another size is damaged: WEFT_EPARSE, so that ELIMIT is left to memory. */
-static weft_status read_whole(weft_ctx *ctx, const char *path, int64_t want, int64_t max,
-                              char **data, int64_t *n)
+static int64_t n_items(const weft_ckpt *c)
+{
+    return c->m.data.n_tensors + c->m.data.n_blobs;
+}
+
+static const char *item_name(const weft_ckpt *c, int64_t i)
+{
+    struct wf_type type;
+    const void *data;
+
+    return wf_manifest_item(&c->m.data, i, &type, &data);
+}
+
+/* The text of a manifest, with a NUL behind it. What is too large is damaged: WEFT_EPARSE, so that
+ * ELIMIT is left to memory. */
+static weft_status read_text(weft_ctx *ctx, const char *path, char **data, int64_t *n)
 {
     int fd = wf_ckpt_open_file(ctx, path);
     int64_t size;
@@ -28,10 +40,9 @@ static weft_status read_whole(weft_ctx *ctx, const char *path, int64_t want, int
     size = ctx->fs->size(ctx->fs->arg, fd);
     if (size < 0)
         st = wf_file_err(size, path, "not a plain file");
-    else if (want >= 0 ? size != want : size > max)
-        st = wf_err(WEFT_EPARSE, "%s: has %lld bytes, %s %lld", path, (long long)size,
-                    want >= 0 ? "the manifest says" : "at most are allowed",
-                    (long long)(want >= 0 ? want : max));
+    else if (size > WF_CKPT_MANIFEST_MAX)
+        st = wf_err(WEFT_EPARSE, "%s: has %lld bytes, at most are allowed %lld", path,
+                    (long long)size, (long long)WF_CKPT_MANIFEST_MAX);
     else
         st = (p = wf_alloc(ctx, (size_t)size + 1)) ? wf_ckpt_pread(ctx, fd, path, p, size, 0)
                                                    : wf_err_nomem(ctx, (size_t)size + 1, path);
@@ -59,12 +70,12 @@ weft_status weft_ckpt_open(weft_ctx *ctx, const char *path, weft_ckpt **out)
     wf_map_init(&c->by_name, ctx);
     st = wf_ckpt_join(file, path, WF_CKPT_MANIFEST);
     if (!st)
-        st = read_whole(ctx, file, -1, WF_CKPT_MANIFEST_MAX, &text, &n);
+        st = read_text(ctx, file, &text, &n);
     if (!st)
         st = wf_err_wrap(wf_manifest_parse(&c->m, text, n), "%s", file);
     wf_free(ctx, text);
-    for (int64_t i = 0; i < c->m.data.n_tensors && !st; i++)
-        st = wf_map_put(&c->by_name, c->m.data.tensors[i].name, i);
+    for (int64_t i = 0; i < n_items(c) && !st; i++)
+        st = wf_map_put(&c->by_name, item_name(c, i), i);
     if (st)
         goto out;
     c->path = wf_strdup(ctx, path);
@@ -141,7 +152,7 @@ int64_t weft_ckpt_find(const weft_ckpt *c, const char *name)
 {
     int64_t i = -1;
 
-    return wf_map_get(&c->by_name, name, &i) ? i : -1;
+    return wf_map_get(&c->by_name, name, &i) && i < c->m.data.n_tensors ? i : -1;
 }
 
 bool weft_ckpt_metric_get(const weft_ckpt *c, const char *name, double *value)
@@ -185,22 +196,22 @@ static weft_status open_shard(weft_ckpt *c, int64_t file, weft_st **out)
     return WEFT_OK;
 }
 
-/* Whether a shard's tensor is the one of the manifest. */
+/* Whether a shard's tensor is item i of the manifest. */
 static weft_status check_type(const weft_ckpt *c, const weft_st *s, int64_t at, int64_t i)
 {
-    const weft_ckpt_tensor *want = &c->m.data.tensors[i];
     weft_tensor have;
     weft_status st = weft_st_type(s, at, NULL, &have);
     struct wf_type a, b;
+    const void *data;
+    const char *name = wf_manifest_item(&c->m.data, i, &b, &data);
     char ta[WF_TYPE_TEXT], tb[WF_TYPE_TEXT];
 
     if (st)
         return WEFT_EPARSE; /* sound by itself, and not what weft wrote */
     a = wf_type_of(have.dtype, have.rank, have.dim);
-    b = wf_type_of(want->tensor.dtype, want->tensor.rank, want->tensor.dim);
     if (a.dtype != b.dtype || !wf_type_same_shape(&a, &b))
         return wf_err(WEFT_EPARSE, "%s: tensor '%.80s' is %s in its file, %s in the manifest",
-                      c->path, want->name, wf_type_text(&a, ta), wf_type_text(&b, tb));
+                      c->path, name, wf_type_text(&a, ta), wf_type_text(&b, tb));
     return WEFT_OK;
 }
 
@@ -230,14 +241,39 @@ static weft_status hash_range(const weft_ckpt *c, int fd, const char *path, int6
     return st;
 }
 
+/* The bytes of a tensor or blob, compared with its checksum. */
+static weft_status read_item(weft_ckpt *c, int64_t i, void *to, int64_t bytes)
+{
+    const char *name = item_name(c, i);
+    weft_st *s = NULL;
+    int64_t at;
+    uint64_t hash;
+    char what[128];
+    weft_status st = open_shard(c, c->m.place[i].file, &s);
+
+    if (st)
+        return st;
+    at = weft_st_find(s, name);
+    if (at < 0)
+        return wf_err(WEFT_EPARSE, "%s: '%.80s' is not in '%s'", c->path, name,
+                      c->m.files[c->m.place[i].file].name);
+    st = check_type(c, s, at, i);
+    if (!st)
+        st = weft_st_read(s, at, to, bytes);
+    if (st)
+        return st;
+    hash = wf_xxh64(to, bytes);
+    if (hash == c->m.place[i].hash)
+        return WEFT_OK;
+    snprintf(what, sizeof what, ": '%.80s'", name);
+    return bad_hash(c->path, what, hash, c->m.place[i].hash);
+}
+
 weft_status weft_ckpt_read(weft_ckpt *c, int64_t i, const weft_tensor *into)
 {
     const weft_ckpt_tensor *t;
     struct wf_type have, want;
     char ta[WF_TYPE_TEXT], tb[WF_TYPE_TEXT];
-    weft_st *s = NULL;
-    int64_t at, bytes;
-    uint64_t hash;
     weft_status st = check_index(c, i);
 
     if (st)
@@ -249,27 +285,7 @@ weft_status weft_ckpt_read(weft_ckpt *c, int64_t i, const weft_tensor *into)
         return wf_err(have.dtype != want.dtype ? WEFT_EDTYPE : WEFT_ESHAPE,
                       "%s: tensor '%.80s' is %s, %s was asked for", c->path, t->name,
                       wf_type_text(&have, ta), wf_type_text(&want, tb));
-    st = open_shard(c, c->m.place[i].file, &s);
-    if (st)
-        return st;
-    at = weft_st_find(s, t->name);
-    if (at < 0)
-        return wf_err(WEFT_EPARSE, "%s: tensor '%.80s' is not in '%s'", c->path, t->name,
-                      c->m.files[c->m.place[i].file].name);
-    st = check_type(c, s, at, i);
-    bytes = weft_tensor_bytes(into);
-    if (!st)
-        st = weft_st_read(s, at, into->data, bytes);
-    if (st)
-        return st;
-    hash = wf_xxh64(into->data, bytes);
-    if (hash != c->m.place[i].hash) {
-        char what[128];
-
-        snprintf(what, sizeof what, ": tensor '%.80s'", t->name);
-        return bad_hash(c->path, what, hash, c->m.place[i].hash);
-    }
-    return WEFT_OK;
+    return read_item(c, i, into->data, weft_tensor_bytes(into));
 }
 
 weft_status weft_ckpt_load(weft_ckpt *c, const char *name, const weft_tensor *into)
@@ -292,30 +308,31 @@ weft_status weft_ckpt_load(weft_ckpt *c, const char *name, const weft_tensor *in
 
 weft_status weft_ckpt_blob_read(weft_ckpt *c, const char *name, char **data, int64_t *n)
 {
-    char path[WF_CKPT_PATH], *p = NULL;
-    int64_t bytes = 0;
+    const weft_ckpt_data *d = &c->m.data;
+    int64_t i = -1, bytes;
+    weft_st *s = NULL;
+    char *p = NULL;
     weft_status st;
 
-    for (int64_t i = 0; i < c->m.n_files; i++) {
-        const struct wf_mf_file *f = &c->m.files[i];
-
-        if (f->shard || strcmp(f->name, name))
-            continue;
-        st = wf_ckpt_join(path, c->path, name);
-        if (!st)
-            st = read_whole(c->ctx, path, f->bytes, 0, &p, &bytes);
-        if (!st && wf_xxh64(p, bytes) != f->hash)
-            st = bad_hash(path, "", wf_xxh64(p, bytes), f->hash);
-        if (st) {
-            wf_free(c->ctx, p);
-            return st;
-        }
-        *data = p;
-        if (n)
-            *n = bytes;
-        return WEFT_OK;
+    if (!wf_map_get(&c->by_name, name, &i) || i < d->n_tensors)
+        return wf_err(WEFT_ENOENT, "%s: no blob '%.80s'", c->path, name);
+    bytes = d->blobs[i - d->n_tensors].bytes;
+    st = open_shard(c, c->m.place[i].file, &s);
+    if (!st && bytes > wf_st_size(s)) /* before memory is asked for: nothing is believed */
+        st = wf_err(WEFT_EPARSE, "%s: blob '%.80s' has %lld bytes, more than its file", c->path,
+                    name, (long long)bytes);
+    if (!st && !(p = wf_alloc(c->ctx, (size_t)bytes + 1)))
+        st = wf_err_nomem(c->ctx, (size_t)bytes + 1, name);
+    if (!st)
+        st = read_item(c, i, p, bytes);
+    if (st) {
+        wf_free(c->ctx, p);
+        return st;
     }
-    return wf_err(WEFT_ENOENT, "%s: no blob '%.80s'", c->path, name);
+    *data = p;
+    if (n)
+        *n = bytes;
+    return WEFT_OK;
 }
 
 /* ---- verifying ------------------------------------------------------------------------------- */
@@ -342,8 +359,7 @@ static weft_status verify_shard(weft_ckpt *c, int64_t file, void *chunk, int64_t
         weft_tensor type;
 
         (void)weft_st_type(s, i, &name, &type);
-        k = weft_ckpt_find(c, name);
-        if (k < 0 || c->m.place[k].file != file)
+        if (!wf_map_get(&c->by_name, name, &k) || c->m.place[k].file != file)
             return wf_err(WEFT_EPARSE, "%s: tensor '%.80s' is not the manifest's", path, name);
         st = check_type(c, s, i, k);
         if (st)
@@ -352,7 +368,7 @@ static weft_status verify_shard(weft_ckpt *c, int64_t file, void *chunk, int64_t
         wf_xxh64_init(&one);
         st = hash_range(c, wf_st_fd(s), path, begin, end, chunk, &whole, &one);
         if (!st && wf_xxh64_end(&one) != c->m.place[k].hash) {
-            snprintf(what, sizeof what, ": tensor '%.80s'", name);
+            snprintf(what, sizeof what, ": '%.80s'", name);
             st = bad_hash(path, what, wf_xxh64_end(&one), c->m.place[k].hash);
         }
         at++;
@@ -360,35 +376,6 @@ static weft_status verify_shard(weft_ckpt *c, int64_t file, void *chunk, int64_t
     if (!st && wf_xxh64_end(&whole) != f->hash)
         st = bad_hash(path, "", wf_xxh64_end(&whole), f->hash);
     *n_found += at;
-    return st;
-}
-
-static weft_status verify_blob(weft_ckpt *c, const struct wf_mf_file *f, void *chunk)
-{
-    const struct wf_fs *fs = c->ctx->fs;
-    char path[WF_CKPT_PATH];
-    struct wf_xxh64 hash;
-    int64_t size;
-    int fd;
-    weft_status st = wf_ckpt_join(path, c->path, f->name);
-
-    if (st)
-        return st;
-    fd = wf_ckpt_open_file(c->ctx, path);
-    if (fd < 0)
-        return wf_file_err(fd, path, "cannot open");
-    size = fs->size(fs->arg, fd);
-    wf_xxh64_init(&hash);
-    if (size < 0)
-        st = wf_file_err(size, path, "not a plain file");
-    else if (size != f->bytes)
-        st = wf_err(WEFT_EPARSE, "%s: has %lld bytes, the manifest says %lld", path,
-                    (long long)size, (long long)f->bytes);
-    else
-        st = hash_range(c, fd, path, 0, size, chunk, &hash, NULL);
-    fs->close(fs->arg, fd);
-    if (!st && wf_xxh64_end(&hash) != f->hash)
-        st = bad_hash(path, "", wf_xxh64_end(&hash), f->hash);
     return st;
 }
 
@@ -401,11 +388,11 @@ weft_status weft_ckpt_verify(weft_ckpt *c)
     if (!chunk)
         return wf_err_nomem(c->ctx, (size_t)WF_CKPT_CHUNK, "verifying");
     for (int64_t i = 0; i < c->m.n_files && !st; i++)
-        st = c->m.files[i].shard ? verify_shard(c, i, chunk, &n_found)
-                                 : verify_blob(c, &c->m.files[i], chunk);
-    if (!st && n_found != c->m.data.n_tensors)
-        st = wf_err(WEFT_EPARSE, "%s: the manifest lists %lld tensors, the files hold %lld",
-                    c->path, (long long)c->m.data.n_tensors, (long long)n_found);
+        st = verify_shard(c, i, chunk, &n_found);
+    if (!st && n_found != n_items(c))
+        st = wf_err(WEFT_EPARSE,
+                    "%s: the manifest lists %lld tensors and blobs, the files hold %lld", c->path,
+                    (long long)n_items(c), (long long)n_found);
     wf_free(c->ctx, chunk);
     return st;
 }

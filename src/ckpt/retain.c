@@ -117,27 +117,34 @@ static weft_status grave(const char *dir, const char *path, char out[WF_CKPT_PAT
 }
 
 /* Takes the names away, syncs, then the contents. */
-static weft_status delete_all(weft_ctx *ctx, const char *dir, int64_t n, const weft_ckpt_entry *e)
+static weft_status delete_all(weft_ctx *ctx, const char *dir, const weft_ckpt_list *l,
+                              const bool *keep)
 {
     const struct wf_fs *fs = ctx->fs;
     char to[WF_CKPT_PATH];
+    bool any = false;
     weft_status st = WEFT_OK;
     int rc;
 
-    for (int64_t i = 0; i < n && !st; i++) {
-        st = grave(dir, e[i].path, to);
+    for (int64_t i = 0; i < l->n && !st; i++) {
+        if (keep[i])
+            continue;
+        any = true;
+        st = grave(dir, l->entry[i].path, to);
         if (!st)
             st = wf_ckpt_remove(ctx, to);
         if (st)
             break;
-        rc = fs->rename(fs->arg, e[i].path, to);
+        rc = fs->rename(fs->arg, l->entry[i].path, to);
         if (rc)
-            st = wf_file_err(rc, e[i].path, "cannot delete");
+            st = wf_file_err(rc, l->entry[i].path, "cannot delete");
     }
-    if (!st)
+    if (!st && any)
         st = wf_ckpt_sync_dir(ctx, dir);
-    for (int64_t i = 0; i < n && !st; i++) {
-        st = grave(dir, e[i].path, to);
+    for (int64_t i = 0; i < l->n && !st; i++) {
+        if (keep[i])
+            continue;
+        st = grave(dir, l->entry[i].path, to);
         if (!st)
             st = wf_ckpt_remove(ctx, to);
     }
@@ -176,43 +183,60 @@ static weft_status verify_newest(weft_ctx *ctx, weft_ckpt_list *l, bool all, con
     return WEFT_OK;
 }
 
-weft_status wf_ckpt_prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *o,
-                          const char *verified, weft_ckpt_list **deleted)
+/* Deletes what goes; the list is left with what stays, or with what went. */
+static weft_status prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *o,
+                         const char *verified, weft_ckpt_list *l, bool stays)
 {
-    weft_ckpt_list *l = NULL;
     bool *keep = NULL;
     int64_t n = 0;
+    weft_status st = verify_newest(ctx, l, o->damaged, verified);
+
+    if (!st && !(keep = wf_alloc_n(ctx, l->n, sizeof *keep)))
+        st = wf_err_nomem(ctx, (size_t)l->n, "list of checkpoints");
+    if (!st)
+        st = weft_ckpt_retain(&o->keep, l->n, l->entry, keep);
+    for (int64_t i = 0; i < l->n && !st; i++) {
+        if (o->damaged && l->entry[i].error)
+            keep[i] = false;
+        /* The one just written stays, even when others of later steps lie there. */
+        if (verified && !strcmp(verified, l->entry[i].path))
+            keep[i] = true;
+    }
+    if (!st && !o->dry_run)
+        st = delete_all(ctx, dir, l, keep);
+    for (int64_t i = 0; i < l->n && !st; i++)
+        if (keep[i] == stays)
+            l->entry[n++] = l->entry[i];
+    l->n = n;
+    wf_free(ctx, keep);
+    return st;
+}
+
+weft_status wf_ckpt_prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *o,
+                          weft_ckpt_list **deleted)
+{
+    weft_ckpt_list *l = NULL;
     weft_status st = weft_ckpt_list_new(ctx, dir, o->monitor, &l);
 
     if (!st)
-        st = verify_newest(ctx, l, o->damaged, verified);
-    if (st)
-        goto out;
-    keep = wf_alloc_n(ctx, l->n, sizeof *keep);
-    if (!keep) {
-        st = wf_err_nomem(ctx, (size_t)l->n, "list of checkpoints");
-        goto out;
-    }
-    st = weft_ckpt_retain(&o->keep, l->n, l->entry, keep);
-    if (st)
-        goto out;
-    /* The one just written stays, even when others of later steps lie there. */
-    for (int64_t i = 0; i < l->n && verified; i++)
-        keep[i] = keep[i] || !strcmp(verified, l->entry[i].path);
-    for (int64_t i = 0; i < l->n; i++)
-        if (!keep[i] || (o->damaged && l->entry[i].error))
-            l->entry[n++] = l->entry[i];
-    l->n = n;
-    if (!o->dry_run && n)
-        st = delete_all(ctx, dir, n, l->entry);
+        st = prune(ctx, dir, o, NULL, l, false);
     if (!st && deleted) {
         *deleted = l;
         l = NULL;
     }
-out:
-    wf_free(ctx, keep);
     weft_ckpt_list_free(ctx, l);
     return st;
+}
+
+weft_status wf_ckpt_prune_after(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *o,
+                                const char *verified, weft_ckpt_list **known)
+{
+    weft_ckpt_list *l = NULL;
+    weft_status st = wf_ckpt_list_again(ctx, dir, o->monitor, *known, &l);
+
+    weft_ckpt_list_free(ctx, *known);
+    *known = l;
+    return st ? st : prune(ctx, dir, o, verified, l, true);
 }
 
 weft_status weft_ckpt_prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *opts,
@@ -236,7 +260,7 @@ weft_status weft_ckpt_prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prun
         if (st)
             goto out;
     }
-    st = wf_ckpt_prune(ctx, dir, o, NULL, deleted);
+    st = wf_ckpt_prune(ctx, dir, o, deleted);
 out:
     if (fd >= 0)
         fs->close(fs->arg, fd);

@@ -20,7 +20,7 @@ static weft_status check_text(struct wf_map *seen, const char *what, const char 
     if (!wf_utf8_ok(s))
         return wf_err(WEFT_EINVAL, "%s '%.80s': the name is not UTF-8", what, s);
     if (wf_map_get(seen, s, NULL))
-        return wf_err(WEFT_EEXIST, "two %ss are called '%.80s'", what, s);
+        return wf_err(WEFT_EEXIST, "%s '%.80s': something else is called so", what, s);
     return wf_map_put(seen, s, 1);
 }
 
@@ -47,19 +47,12 @@ static weft_status check_tensor(struct wf_map *seen, const weft_ckpt_tensor *t)
 
 static weft_status check_blob(struct wf_map *seen, const weft_ckpt_blob *b)
 {
-    static const char ending[] = ".safetensors";
     weft_status st = check_text(seen, "blob", b->name);
-    size_t n;
 
     if (st)
         return st;
-    n = strlen(b->name);
-    if (!wf_manifest_file_ok(b->name) ||
-        (n >= sizeof ending - 1 && !strcmp(b->name + n - (sizeof ending - 1), ending)))
-        return wf_err(WEFT_EINVAL,
-                      "blob '%.80s': the name must be letters, digits, '.', '_' and '-', and "
-                      "neither manifest.json nor end in .safetensors",
-                      b->name);
+    if (!strcmp(b->name, "__metadata__"))
+        return wf_err(WEFT_EINVAL, "a blob cannot be called '__metadata__'");
     if (b->bytes < 0 || (b->bytes && !b->data))
         return wf_err(WEFT_EINVAL, "blob '%s' has no data", b->name);
     return WEFT_OK;
@@ -76,7 +69,7 @@ static weft_status check_pair(struct wf_map *seen, const weft_ckpt_pair *p)
 
 weft_status wf_ckpt_check(weft_ctx *ctx, const weft_ckpt_data *d)
 {
-    struct wf_map seen[4];
+    struct wf_map seen[3]; /* tensors and blobs lie side by side in a shard */
     weft_status st = WEFT_OK;
 
     if (d->size != sizeof *d)
@@ -85,56 +78,57 @@ weft_status wf_ckpt_check(weft_ctx *ctx, const weft_ckpt_data *d)
     if (d->step < 0 || d->epoch < 0 || d->time_ns < 0)
         return wf_err(WEFT_EINVAL, "checkpoint: step %lld, epoch %lld, time %lld: none may be < 0",
                       (long long)d->step, (long long)d->epoch, (long long)d->time_ns);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 3; i++)
         wf_map_init(&seen[i], ctx);
     for (int64_t i = 0; i < d->n_tensors && !st; i++)
         st = check_tensor(&seen[0], &d->tensors[i]);
     for (int64_t i = 0; i < d->n_blobs && !st; i++)
-        st = check_blob(&seen[1], &d->blobs[i]);
+        st = check_blob(&seen[0], &d->blobs[i]);
     for (int64_t i = 0; i < d->n_metrics && !st; i++)
-        st = check_text(&seen[2], "metric", d->metrics[i].name);
+        st = check_text(&seen[1], "metric", d->metrics[i].name);
     for (int64_t i = 0; i < d->n_meta && !st; i++)
-        st = check_pair(&seen[3], &d->meta[i]);
-    for (int i = 0; i < 4; i++)
+        st = check_pair(&seen[2], &d->meta[i]);
+    for (int i = 0; i < 3; i++)
         wf_map_free(&seen[i]);
     return wf_err_wrap(st, "checkpoint of step %lld", (long long)d->step);
 }
 
 /* ---- shards ---------------------------------------------------------------------------------- */
 
-/* Gives every tensor its shard, in order; returns how many there are. */
-static int64_t plan_shards(struct wf_manifest *m, int64_t limit)
-{
-    const weft_ckpt_data *d = &m->data;
-    int64_t shard = 0, bytes = 0, text = 0;
-
-    for (int64_t i = 0; i < d->n_tensors; i++) {
-        int64_t b = weft_tensor_bytes(&d->tensors[i].tensor);
-        int64_t t = 6 * (int64_t)strlen(d->tensors[i].name) + 320;
-
-        if (text && (b > limit - bytes || t > SHARD_HEADER - text)) {
-            shard++;
-            bytes = text = 0;
-        }
-        m->place[i].file = shard;
-        bytes += wf_min_i64(b, limit);
-        text += t;
-    }
-    return d->n_tensors ? shard + 1 : 0;
-}
-
 /* What is being written. */
 struct job {
     weft_ctx *ctx;
     const char *dir; /* the temporary one */
     struct wf_manifest m;
+    int64_t n_items; /* tensors, then blobs */
     struct wf_st_item *items;
     int64_t n_shards;
+    struct wf_mf_file manifest;
+    struct wf_out_block *block;
 };
+
+/* Gives every item its shard, in order; returns how many there are. */
+static int64_t plan_shards(const struct job *j, int64_t limit)
+{
+    int64_t shard = 0, bytes = 0, text = 0;
+
+    for (int64_t i = 0; i < j->n_items; i++) {
+        int64_t b = wf_type_bytes(&j->items[i].type);
+        int64_t t = 6 * (int64_t)strlen(j->items[i].name) + 320;
+
+        if (text && (b > limit - bytes || t > SHARD_HEADER - text)) {
+            shard++;
+            bytes = text = 0;
+        }
+        j->m.place[i].file = shard;
+        bytes += wf_min_i64(b, limit);
+        text += t;
+    }
+    return j->n_items ? shard + 1 : 0;
+}
 
 static weft_status write_shard(struct job *j, int64_t shard, int64_t *first)
 {
-    const weft_ckpt_data *d = &j->m.data;
     struct wf_mf_file *f = &j->m.files[shard];
     char path[WF_CKPT_PATH], step[24], number[24], count[24];
     const weft_ckpt_pair meta[] = {
@@ -143,18 +137,13 @@ static weft_status write_shard(struct job *j, int64_t shard, int64_t *first)
     struct wf_out o;
     weft_status st = wf_ckpt_join(path, j->dir, f->name);
 
-    snprintf(step, sizeof step, "%lld", (long long)d->step);
+    snprintf(step, sizeof step, "%lld", (long long)j->m.data.step);
     snprintf(number, sizeof number, "%lld", (long long)shard + 1);
     snprintf(count, sizeof count, "%lld", (long long)j->n_shards);
-    for (int64_t i = begin; i < d->n_tensors && j->m.place[i].file == shard; i++, n++) {
-        const weft_tensor *t = &d->tensors[i].tensor;
-
-        j->items[i] = (struct wf_st_item){.name = d->tensors[i].name,
-                                          .type = wf_type_of(t->dtype, t->rank, t->dim),
-                                          .data = t->data};
-    }
+    while (begin + n < j->n_items && j->m.place[begin + n].file == shard)
+        n++;
     if (!st)
-        st = wf_out_open(&o, j->ctx, path);
+        st = wf_out_open(&o, j->ctx, path, j->block);
     if (st)
         return st;
     st = wf_out_close(&o, wf_st_stream(&o, n, j->items + begin, WF_COUNT(meta), meta));
@@ -162,49 +151,42 @@ static weft_status write_shard(struct job *j, int64_t shard, int64_t *first)
         j->m.place[i].hash = j->items[i].hash;
     f->bytes = o.bytes;
     f->hash = wf_xxh64_end(&o.hash);
-    f->shard = true;
     *first = begin + n;
     return st;
 }
 
-static weft_status write_plain(struct job *j, const char *name, const void *data, int64_t bytes,
-                               struct wf_mf_file *f)
+static weft_status write_manifest(struct job *j)
 {
     char path[WF_CKPT_PATH];
+    struct wf_buf text;
     struct wf_out o;
-    weft_status st = wf_ckpt_join(path, j->dir, name);
+    weft_status st = wf_ckpt_join(path, j->dir, WF_CKPT_MANIFEST);
 
+    wf_buf_init(&text, j->ctx, WF_CKPT_MANIFEST_MAX);
     if (!st)
-        st = wf_out_open(&o, j->ctx, path);
-    if (st)
-        return st;
-    st = wf_out_close(&o, wf_out_write(&o, data, bytes, NULL));
-    if (f)
-        *f = (struct wf_mf_file){.name = name, .bytes = bytes, .hash = wf_xxh64_end(&o.hash)};
+        st = wf_manifest_text(&j->m, &text);
+    if (!st)
+        st = wf_out_open(&o, j->ctx, path, NULL);
+    if (!st) {
+        st = wf_out_close(&o, wf_out_write(&o, text.data, text.len, NULL));
+        j->manifest = (struct wf_mf_file){WF_CKPT_MANIFEST, text.len, wf_xxh64_end(&o.hash)};
+    }
+    wf_buf_free(&text);
     return st;
 }
 
 static weft_status write_files(struct job *j)
 {
-    struct wf_manifest *m = &j->m;
-    struct wf_buf text;
     int64_t first = 0;
     weft_status st = WEFT_OK;
 
     for (int64_t s = 0; s < j->n_shards && !st; s++)
         st = write_shard(j, s, &first);
-    for (int64_t i = 0; i < m->data.n_blobs && !st; i++)
-        st = write_plain(j, m->data.blobs[i].name, m->data.blobs[i].data, m->data.blobs[i].bytes,
-                         &m->files[j->n_shards + i]);
-    wf_buf_init(&text, j->ctx, WF_CKPT_MANIFEST_MAX);
     if (!st)
-        st = wf_manifest_text(m, &text);
-    if (!st)
-        st = write_plain(j, WF_CKPT_MANIFEST, text.data, text.len, NULL);
-    for (int64_t i = 0; i < m->n_files && !st; i++)
-        m->bytes += m->files[i].bytes;
-    m->bytes += text.len;
-    wf_buf_free(&text);
+        st = write_manifest(j);
+    for (int64_t i = 0; i < j->m.n_files && !st; i++)
+        j->m.bytes += j->m.files[i].bytes;
+    j->m.bytes += j->manifest.bytes;
     return st ? st : wf_ckpt_sync_dir(j->ctx, j->dir);
 }
 
@@ -216,19 +198,22 @@ static weft_status prepare(struct job *j, const weft_ckpt_data *d, int64_t shard
 
     m->data = *d;
     m->library = weft_version();
+    j->n_items = d->n_tensors + d->n_blobs;
     tensors = wf_arena_alloc(&m->mem, (size_t)d->n_tensors * sizeof *tensors);
-    m->place = wf_arena_alloc(&m->mem, (size_t)d->n_tensors * sizeof *m->place);
-    j->items = wf_arena_alloc(&m->mem, (size_t)d->n_tensors * sizeof *j->items);
+    m->place = wf_arena_alloc(&m->mem, (size_t)j->n_items * sizeof *m->place);
+    j->items = wf_arena_alloc(&m->mem, (size_t)j->n_items * sizeof *j->items);
     if (!tensors || !m->place || !j->items)
-        return wf_err_nomem(j->ctx, (size_t)d->n_tensors * sizeof *tensors, "manifest");
+        return wf_err_nomem(j->ctx, (size_t)j->n_items * sizeof *tensors, "manifest");
     for (int64_t i = 0; i < d->n_tensors; i++) {
         tensors[i] = d->tensors[i];
         if (!tensors[i].section)
             tensors[i].section = "param";
     }
     m->data.tensors = tensors;
-    j->n_shards = plan_shards(m, shard_bytes > 0 ? shard_bytes : SHARD_BYTES);
-    m->n_files = j->n_shards + d->n_blobs;
+    for (int64_t i = 0; i < j->n_items; i++)
+        j->items[i].name = wf_manifest_item(d, i, &j->items[i].type, &j->items[i].data);
+    j->n_shards = plan_shards(j, shard_bytes > 0 ? shard_bytes : SHARD_BYTES);
+    m->n_files = j->n_shards;
     m->files = wf_arena_alloc(&m->mem, (size_t)m->n_files * sizeof *m->files);
     if (!m->files)
         return wf_err_nomem(j->ctx, (size_t)m->n_files * sizeof *m->files, "manifest");
@@ -265,23 +250,28 @@ static weft_status choose_name(weft_ctx *ctx, const char *dir, int64_t step,
     return WEFT_OK;
 }
 
-static weft_status read_back(weft_ctx *ctx, const char *dir)
+static weft_status read_back(const struct job *j)
 {
-    weft_ckpt *c = NULL;
-    weft_status st = weft_ckpt_open(ctx, dir, &c);
+    char path[WF_CKPT_PATH];
+    weft_status st = WEFT_OK;
 
-    if (!st)
-        st = weft_ckpt_verify(c);
-    weft_ckpt_close(c);
+    for (int64_t i = 0; i <= j->m.n_files && !st; i++) {
+        const struct wf_mf_file *f = i < j->m.n_files ? &j->m.files[i] : &j->manifest;
+
+        st = wf_ckpt_join(path, j->dir, f->name);
+        if (!st)
+            st = wf_out_check(j->ctx, path, j->block, f->bytes, f->hash);
+    }
     return wf_err_wrap(st, "read back");
 }
 
 weft_status wf_ckpt_write(weft_ctx *ctx, const char *dir, const weft_ckpt_data *d,
-                          int64_t shard_bytes, char path[WF_CKPT_PATH], int64_t *bytes)
+                          int64_t shard_bytes, struct wf_out_block *block, char path[WF_CKPT_PATH],
+                          int64_t *bytes)
 {
     const struct wf_fs *fs = ctx->fs;
     char name[WF_CKPT_NAME], tmp_name[WF_CKPT_NAME + 8], tmp[WF_CKPT_PATH];
-    struct job j = {.ctx = ctx, .dir = tmp};
+    struct job j = {.ctx = ctx, .dir = tmp, .block = block};
     weft_status st = choose_name(ctx, dir, d->step, name);
     int rc;
 
@@ -304,7 +294,7 @@ weft_status wf_ckpt_write(weft_ctx *ctx, const char *dir, const weft_ckpt_data *
     }
     st = write_files(&j);
     if (!st)
-        st = read_back(ctx, tmp);
+        st = read_back(&j);
     if (!st) {
         rc = fs->rename(fs->arg, tmp, path);
         if (rc)

@@ -176,7 +176,7 @@ weft_status weft_st_write(weft_ctx *ctx, const char *path, int64_t n, const char
     for (int64_t i = 0; i < n_meta && !st; i++)
         meta[i] = (weft_ckpt_pair){keys[i], values[i]};
     if (!st)
-        st = wf_out_open(&o, ctx, tmp);
+        st = wf_out_open(&o, ctx, tmp, NULL);
     if (!st) {
         st = wf_out_close(&o, wf_st_stream(&o, n, items, n_meta, meta));
         st = finish(ctx, st, tmp, path);

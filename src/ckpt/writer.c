@@ -34,6 +34,8 @@ struct weft_ckpt_writer {
     weft_ckpt_stats stats;
     weft_status failed; /* not reported yet */
     char why[1024];
+    struct wf_out_block block;
+    weft_ckpt_list *known; /* the checkpoints there, as the last deletion left them */
     /* the snapshot */
     struct wf_arena mem;
     weft_ckpt_data snap;
@@ -63,12 +65,12 @@ static weft_status write_and_prune(weft_ckpt_writer *w, const weft_ckpt_data *d,
         .monitor = w->monitor,
     };
     char path[WF_CKPT_PATH];
-    weft_status st = wf_ckpt_write(w->ctx, w->dir, d, w->o.shard_bytes, path, bytes);
+    weft_status st = wf_ckpt_write(w->ctx, w->dir, d, w->o.shard_bytes, &w->block, path, bytes);
 
     *written = !st;
     if (st || (w->o.keep_last == WEFT_CKPT_ALL && is_first(path)))
         return st;
-    return wf_err_wrap(wf_ckpt_prune(w->ctx, w->dir, &prune, path, NULL),
+    return wf_err_wrap(wf_ckpt_prune_after(w->ctx, w->dir, &prune, path, &w->known),
                        "checkpoint of step %lld is written, but old ones cannot be deleted",
                        (long long)d->step);
 }
@@ -349,6 +351,8 @@ weft_status weft_ckpt_writer_new(weft_ctx *ctx, const char *dir, const weft_ckpt
         st = wf_ckpt_lock(ctx, dir, &w->lock_fd);
     if (!st)
         st = wf_ckpt_sweep(ctx, dir);
+    if (!st)
+        st = wf_out_block_new(&w->block, ctx);
     if (!st && !o->foreground)
         st = reserve(w, o->reserve_bytes);
     if (!st && !o->foreground)
@@ -488,6 +492,8 @@ weft_status weft_ckpt_writer_close(weft_ckpt_writer *w)
     }
     if (w->lock_fd >= 0)
         ctx->fs->close(ctx->fs->arg, w->lock_fd);
+    weft_ckpt_list_free(ctx, w->known);
+    wf_out_block_free(&w->block, ctx);
     wf_arena_free(&w->mem);
     wf_free(ctx, w->copy);
     wf_free(ctx, w->monitor);

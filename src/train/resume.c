@@ -168,7 +168,7 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
     weft_ckpt_pair meta[N_DESCRIBED];
     weft_ckpt_metric *metric = wf_alloc_n(t->ctx, logs->n + 1, sizeof *metric);
     struct wf_buf fit;
-    char *position = NULL, *model = NULL;
+    char *position = NULL;
     int64_t n_position = 0;
     weft_status st = metric ? WEFT_OK : err_nomem();
 
@@ -186,15 +186,13 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
         st = save_fit(r, state, &fit);
     if (!st)
         st = weft_iter_save(state->it, &position, &n_position);
-    if (!st)
-        st = weft_model_json(t->model, &model);
     for (int i = 0; i < logs->n && !st; i++)
         metric[i] = (weft_ckpt_metric){logs->name[i], logs->value[i]};
     if (!st) {
         weft_ckpt_blob blobs[] = {
             {FIT_BLOB, fit.data, fit.len},
             {WEFT_CKPT_POSITION, position, n_position},
-            {WEFT_CKPT_MODEL, model, (int64_t)strlen(model)},
+            {WEFT_CKPT_MODEL, r->model, (int64_t)strlen(r->model)},
             {WF_CKPT_BASE, t->base, t->base ? (int64_t)strlen(t->base) : 0},
         };
 
@@ -209,7 +207,6 @@ out:
     r->last_step = weft_trainer_step(t);
     r->last_ns = wf_now(t->ctx);
     weft_text_free(t->ctx, position);
-    weft_text_free(t->ctx, model);
     wf_buf_free(&fit);
     wf_free(t->ctx, metric);
     return st ? wf_err_wrap(st, "checkpoint") : WEFT_OK;
@@ -553,6 +550,8 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
     st = list_tensors(r);
     if (!st)
         st = find_monitor(r, state->history, &highest);
+    if (!st)
+        st = weft_model_json(t->model, &r->model);
     if (st)
         return st;
     st = weft_ckpt_open_latest(t->ctx, o->checkpoint, &c);
@@ -610,6 +609,7 @@ weft_status wf_resume_end(struct wf_resume *r, weft_ckpt_stats *stats)
         weft_ckpt_writer_stats(r->writer, stats);
     closed = weft_ckpt_writer_close(r->writer);
     st = st ? st : closed;
+    weft_text_free(r->t->ctx, r->model);
     wf_free(r->t->ctx, r->tensor);
     wf_arena_free(&r->arena);
     return st ? wf_err_wrap(st, "checkpoint") : WEFT_OK;

@@ -20,6 +20,7 @@ struct wf_resume {
     /* tensors of a snapshot, named once */
     int64_t n_tensors;
     weft_ckpt_tensor *tensor;
+    char *model; /* its JSON */
     struct wf_arena arena;
 };
 

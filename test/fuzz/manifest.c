@@ -10,19 +10,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void check(const struct wf_manifest *m)
 {
     const weft_ckpt_data *d = &m->data;
-    int64_t n_shards = 0;
 
     for (int64_t i = 0; i < m->n_files; i++) {
         if (!wf_manifest_file_ok(m->files[i].name) || strchr(m->files[i].name, '/'))
             abort();
-        n_shards += m->files[i].shard;
     }
-    if (d->n_blobs != m->n_files - n_shards || d->step < 0 || m->bytes < 0)
+    if (d->step < 0 || m->bytes < 0)
         abort();
-    for (int64_t i = 0; i < d->n_tensors; i++)
-        if (m->place[i].file < 0 || m->place[i].file >= m->n_files ||
-            !m->files[m->place[i].file].shard || weft_tensor_bytes(&d->tensors[i].tensor) < 0)
+    for (int64_t i = 0; i < d->n_tensors + d->n_blobs; i++) {
+        struct wf_type type;
+        const void *bytes;
+
+        (void)wf_manifest_item(d, i, &type, &bytes);
+        if (m->place[i].file < 0 || m->place[i].file >= m->n_files || wf_type_bytes(&type) < 0)
             abort();
+    }
 }
 
 static void parse(weft_ctx *ctx, const char *text, int64_t n)

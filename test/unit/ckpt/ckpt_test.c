@@ -101,9 +101,9 @@ static void what_is_saved_comes_back_bit_for_bit(void **state)
     assert_int_equal(n, 0);
     weft_text_free(r->ctx, blob);
     assert_int_equal(weft_ckpt_blob_read(c, "nothing", &blob, &n), WEFT_ENOENT);
-    /* a shard is no blob, and nothing outside the folder is */
-    assert_int_equal(weft_ckpt_blob_read(c, "tensors-00001-of-00001.safetensors", &blob, &n),
-                     WEFT_ENOENT);
+    /* a tensor is no blob, nor the other way round, and no name is a file's */
+    assert_int_equal(weft_ckpt_blob_read(c, "dense/bias", &blob, &n), WEFT_ENOENT);
+    assert_int_equal(weft_ckpt_find(c, WEFT_CKPT_GRAPH), -1);
     assert_int_equal(weft_ckpt_blob_read(c, "../.lock", &blob, &n), WEFT_ENOENT);
     assert_true(weft_ckpt_metric_get(c, "loss", &v));
     assert_true(v == 1.0 / 1237);
@@ -222,8 +222,8 @@ static void nothing_there_is_enoent(void **state)
 /* ---- damage ---------------------------------------------------------------------------------- */
 
 static const char *const files[] = {"manifest.json", "tensors-00001-of-00002.safetensors",
-                                    "tensors-00002-of-00002.safetensors", WEFT_CKPT_POSITION,
-                                    WEFT_CKPT_GRAPH};
+                                    "tensors-00002-of-00002.safetensors"};
+static const char the_shard[] = "tensors-00001-of-00001.safetensors"; /* with the default size */
 
 static void falls_back(struct room *r, const char *how, const char *file)
 {
@@ -290,6 +290,17 @@ static void any_cut_or_grown_or_missing_file_falls_back(void **state)
     }
 }
 
+static int64_t find_bytes(const char *in, int64_t n, const char *text)
+{
+    int64_t len = (int64_t)strlen(text);
+
+    for (int64_t i = 0; i + len <= n; i++)
+        if (!memcmp(in + i, text, (size_t)len))
+            return i;
+    fail_msg("'%s' is not there", text);
+    return -1;
+}
+
 static void reading_finds_damage_that_came_after_opening(void **state)
 {
     struct room *r = *state;
@@ -297,7 +308,7 @@ static void reading_finds_damage_that_came_after_opening(void **state)
     char path[256], *bytes, *blob;
     float out[35] = {0};
     weft_tensor t = weft_view(WEFT_F32, out, 2, (int64_t[]){5, 7});
-    int64_t n;
+    int64_t n, at;
 
     two_checkpoints(r);
     assert_int_equal(weft_ckpt_open_latest(r->ctx, r->dir, &c), 0);
@@ -308,14 +319,22 @@ static void reading_finds_damage_that_came_after_opening(void **state)
     file_put(path, bytes, n);
     free(bytes);
     assert_int_equal(weft_ckpt_load(c, "dense/kernel", &t), WEFT_EPARSE);
-    assert_non_null(strstr(weft_error(), "tensor 'dense/kernel': damaged: its checksum is"));
-    snprintf(path, sizeof path, "%s/ckpt-000000002/%s", r->dir, WEFT_CKPT_GRAPH);
-    file_put(path, "weft graph 2\n", 13);
+    assert_non_null(strstr(weft_error(), "'dense/kernel': damaged: its checksum is"));
+    snprintf(path, sizeof path, "%s/ckpt-000000002/%s", r->dir, files[2]);
+    bytes = file_get(path, &n);
+    at = find_bytes(bytes, n, "weft graph 1\n");
+    bytes[at] ^= 1;
+    file_put(path, bytes, n);
     assert_int_equal(weft_ckpt_blob_read(c, WEFT_CKPT_GRAPH, &blob, NULL), WEFT_EPARSE);
-    file_put(path, "weft graph 1\n and more", 22);
+    assert_non_null(strstr(weft_error(), "'graph.txt': damaged: its checksum is"));
+    bytes[at] ^= 1;
+    file_put(path, bytes, n);
+    assert_int_equal(weft_ckpt_blob_read(c, WEFT_CKPT_GRAPH, &blob, NULL), 0);
+    assert_string_equal(blob, "weft graph 1\n");
+    weft_text_free(r->ctx, blob);
+    file_put(path, bytes, at + 3);
     assert_int_equal(weft_ckpt_blob_read(c, WEFT_CKPT_GRAPH, &blob, NULL), WEFT_EPARSE);
-    file_put(path, "weft", 4);
-    assert_int_equal(weft_ckpt_blob_read(c, WEFT_CKPT_GRAPH, &blob, NULL), WEFT_EPARSE);
+    free(bytes);
     weft_ckpt_close(c);
 }
 
@@ -393,7 +412,7 @@ static void all_damaged_is_an_error_and_no_fresh_start(void **state)
 
     two_checkpoints(r);
     for (int i = 1; i <= 2; i++) {
-        snprintf(path, sizeof path, "%s/ckpt-00000000%d/%s", r->dir, i, WEFT_CKPT_GRAPH);
+        snprintf(path, sizeof path, "%s/ckpt-00000000%d/%s", r->dir, i, files[1]);
         file_put(path, "x", 1);
     }
     assert_int_equal(weft_ckpt_open_latest(r->ctx, r->dir, &c), WEFT_EPARSE);
@@ -449,7 +468,7 @@ static void a_second_of_a_step_supersedes_the_first(void **state)
     char path[256];
 
     save(r, 7, NULL);
-    snprintf(path, sizeof path, "%s/ckpt-000000007/%s", r->dir, WEFT_CKPT_GRAPH);
+    snprintf(path, sizeof path, "%s/ckpt-000000007/%s", r->dir, the_shard);
     file_put(path, "broken", 6);
     save(r, 7, NULL); /* the first goes when the second is there */
     list_is(r, "ckpt-000000007-2");
@@ -517,7 +536,7 @@ static void pruning_never_deletes_the_last_good_one(void **state)
     for (int i = 1; i <= 4; i++)
         save(r, i, WEFT_OPTS(weft_ckpt_writer_opts, .keep_last = WEFT_CKPT_ALL));
     for (int i = 3; i <= 4; i++) { /* their manifests are sound, their data is not */
-        snprintf(path, sizeof path, "%s/ckpt-00000000%d/%s", r->dir, i, WEFT_CKPT_GRAPH);
+        snprintf(path, sizeof path, "%s/ckpt-00000000%d/%s", r->dir, i, the_shard);
         file_put(path, "x", 1);
     }
     assert_int_equal(weft_ckpt_prune(r->ctx, r->dir, &o, NULL), 0);
