@@ -9,17 +9,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <time.h>
-#if defined(__linux__)
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
 #include "ckpt/ckpt.h"
 
 #define COPY_ALIGN 64
 #define COPY_TILE ((int64_t)1 << 20)
-#define NICE 10
 
 struct weft_ckpt_writer {
     weft_ctx *ctx;
@@ -100,14 +94,12 @@ static void carry_out(weft_ckpt_writer *w, const weft_ckpt_data *d)
     pthread_mutex_unlock(&w->mutex);
 }
 
+/* With the priority of everybody: a thread that waits long for a core holds up the next save, and
+ * takes no less time of it in the end. */
 static void *writer_main(void *arg)
 {
     weft_ckpt_writer *w = arg;
 
-#if defined(__linux__)
-    /* Training comes first; that this is refused somewhere is fine. */
-    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
-#endif
     pthread_mutex_lock(&w->mutex);
     for (;;) {
         while (!w->busy && !w->quit)
