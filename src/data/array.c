@@ -306,22 +306,26 @@ static bool consecutive(const struct wf_at *at, int64_t n)
     return true;
 }
 
-/* Rows scattered over much memory: ask for some ahead of their turn. */
-static void gather(const struct wf_array *a, const struct wf_at *at, int64_t n, char *to)
+static void convert_row(const void *how, const char *from, char *to)
 {
-    const int64_t row = a->row_items * a->head.item, ahead = 4;
-    const int64_t out = a->row_items * weft_dtype_size(a->head.type.dtype);
-    const bool plain = wf_array_native(&a->head);
+    const struct wf_array *a = how;
 
-    for (int64_t i = 0; i < n; i++) {
-        if (i + ahead < n && row <= 4096)
-            for (int64_t b = 0; b < row; b += 64)
-                __builtin_prefetch(a->data + at[i + ahead].id * row + b);
-        if (plain)
-            memcpy(to + i * out, a->data + at[i].id * row, (size_t)row);
-        else
-            wf_array_convert(&a->head, a->data + at[i].id * row, a->row_items, to + i * out);
-    }
+    wf_array_convert(&a->head, from, a->row_items, to);
+}
+
+static void gather(const struct wf_array *a, const struct wf_at *at, const struct wf_block *b,
+                   char *to)
+{
+    struct wf_gather g = {.base = a->data,
+                          .row = a->row_items * a->head.item,
+                          .out = a->row_items * weft_dtype_size(a->head.type.dtype),
+                          .at = at,
+                          .n = b->n,
+                          .to = to,
+                          .convert = wf_array_native(&a->head) ? NULL : convert_row,
+                          .how = a};
+
+    wf_rows_gather(b->env, &g);
 }
 
 static weft_status get_column(struct wf_ds *ds, const struct wf_array *a, bool view,
@@ -341,7 +345,7 @@ static weft_status get_column(struct wf_ds *ds, const struct wf_array *a, bool v
     }
     st = wf_block_col(b, c, &type, b->n * a->row_items);
     if (!st && a->row_items)
-        gather(a, at, b->n, b->col[c].data);
+        gather(a, at, b, b->col[c].data);
     return st;
 }
 

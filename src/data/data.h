@@ -259,6 +259,18 @@ void wf_env_close(struct wf_env *env);
 weft_status wf_batch_of(struct wf_block *b, const struct wf_ds *ds, weft_batch **out);
 weft_status wf_env_nomem(struct wf_env *env, int64_t bytes, const char *what);
 
+/* Row at[i].id of n becomes row i (gather.c); convert: for rows that are not copied as they lie. */
+struct wf_gather {
+    const char *base;
+    int64_t row, out; /* bytes of a row there, and here */
+    const struct wf_at *at;
+    int64_t n;
+    char *to;
+    void (*convert)(const void *how, const char *from, char *to);
+    const void *how;
+};
+void wf_rows_gather(const struct wf_env *env, const struct wf_gather *g);
+
 /* One of the threads that do pure work. */
 struct wf_worker {
     struct wf_env *env;
@@ -342,6 +354,7 @@ weft_status wf_crew_new(weft_ctx *ctx, int n_threads, struct wf_crew **out);
 void wf_crew_stop(
     struct wf_crew *crew); /* its threads end; before the stages are closed; NULL is fine */
 void wf_crew_free(struct wf_crew *crew); /* after they are */
+int wf_crew_size(const struct wf_crew *crew); /* threads; 0: consumers do all work */
 /* Of a queue: the elements it may work ahead; 0 leaves it adaptive. */
 void wf_queue_set_ahead(struct wf_stage *s, int64_t n);
 

@@ -33,8 +33,13 @@ weft_status wf_rows_get(struct wf_ds *ds, struct wf_worker *w, const weft_tensor
             continue;
         }
         st = wf_block_col(b, c, &t, 0);
-        for (int64_t i = 0; i < n && !st && row; i++)
-            memcpy((char *)b->col[c].data + (size_t)i * row, base + (size_t)at[i].id * row, row);
+        if (!st && row)
+            wf_rows_gather(w->env, &(struct wf_gather){.base = base,
+                                                       .row = (int64_t)row,
+                                                       .out = (int64_t)row,
+                                                       .at = at,
+                                                       .n = n,
+                                                       .to = b->col[c].data});
     }
     if (st) {
         wf_block_free(b);

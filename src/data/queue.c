@@ -167,6 +167,11 @@ static void *crew_main(void *arg)
     return NULL;
 }
 
+int wf_crew_size(const struct wf_crew *crew)
+{
+    return crew ? crew->n_threads : 0;
+}
+
 weft_status wf_crew_new(weft_ctx *ctx, int n_threads, struct wf_crew **out)
 {
     struct wf_crew *crew = wf_alloc(ctx, sizeof *crew + (size_t)n_threads * sizeof crew->thread[0]);
