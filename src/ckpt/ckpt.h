@@ -67,12 +67,14 @@ struct wf_out {
     weft_ctx *ctx;
     const char *path; /* borrowed */
     int fd;
-    struct wf_out_block *block; /* borrowed; NULL: through the page cache, from the data's own memory */
+    struct wf_out_block
+        *block; /* borrowed; NULL: through the page cache, from the data's own memory */
     bool direct;
     int64_t bytes, put, n_block; /* given, given to the system, waiting in the block */
     struct wf_xxh64 hash;
 };
-weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, const char *path, struct wf_out_block *block);
+weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, const char *path,
+                        struct wf_out_block *block);
 /* `also` is fed with the same bytes; NULL: none. */
 weft_status wf_out_write(struct wf_out *o, const void *data, int64_t n, struct wf_xxh64 *also);
 /* Syncs unless an error `st` is on its way; closes always. Returns st, or what failed here. */

@@ -9,7 +9,7 @@ struct weft_ckpt {
     char *path;
     struct wf_manifest m;
     struct wf_map by_name; /* of tensors and blobs: items, as wf_manifest_item counts them */
-    weft_st *shard; /* the file that was read last, open; NULL: none */
+    weft_st *shard;        /* the file that was read last, open; NULL: none */
     int64_t shard_file;
 };
 

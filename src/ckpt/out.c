@@ -52,7 +52,8 @@ static int open_direct(weft_ctx *ctx, const char *path, int flags, bool *direct)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, const char *path, struct wf_out_block *block)
+weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, const char *path,
+                        struct wf_out_block *block)
 {
     *o = (struct wf_out){
         .ctx = ctx, .path = path, .block = block, .direct = block != NULL && O_DIRECT};

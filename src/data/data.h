@@ -353,7 +353,7 @@ weft_status wf_ds_join_inputs(struct wf_ds *ds);
 weft_status wf_crew_new(weft_ctx *ctx, int n_threads, struct wf_crew **out);
 void wf_crew_stop(
     struct wf_crew *crew); /* its threads end; before the stages are closed; NULL is fine */
-void wf_crew_free(struct wf_crew *crew); /* after they are */
+void wf_crew_free(struct wf_crew *crew);      /* after they are */
 int wf_crew_size(const struct wf_crew *crew); /* threads; 0: consumers do all work */
 /* Of a queue: the elements it may work ahead; 0 leaves it adaptive. */
 void wf_queue_set_ahead(struct wf_stage *s, int64_t n);
