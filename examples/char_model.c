@@ -164,8 +164,13 @@ int main(int argc, char **argv)
         return failed("context");
     text = characters(d, file);
     n = weft_ds_count(d, text) * 9 / 10;
-    if (weft_data_status(d) || n < 2 * LENGTH) {
-        failed(weft_data_status(d) ? "data" : "the text is too short");
+    if (weft_data_status(d)) {
+        failed("data");
+        goto out;
+    }
+    if (n < 20 * LENGTH) {
+        fprintf(stderr, "char_model: %s is too short: %d characters are the least\n", file,
+                20 * LENGTH * 10 / 9 + 1);
         goto out;
     }
     head = weft_ds_take(d, text, n);

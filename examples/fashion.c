@@ -33,11 +33,14 @@ static weft_status build(weft_ctx *ctx, weft_model **m)
 
     if (st)
         return st;
-    x = weft_input(*m, "image", WEFT_F32, 3, (int64_t[]){28, 28, 1});
-    x = weft_apply(*m, "Conv2D", "filters=16 kernel_size=3 padding=same activation=relu", x);
+    x = weft_input(*m, "image", WEFT_F32, 2, (int64_t[]){28, 28});
+    x = weft_apply(*m, "Reshape", "target_shape=[28,28,1]", x);
+    x = weft_apply(*m, "Conv2D", "filters=32 kernel_size=3 padding=same activation=relu", x);
+    x = weft_apply(*m, "MaxPooling2D", NULL, x);
+    x = weft_apply(*m, "Conv2D", "filters=64 kernel_size=3 padding=same activation=relu", x);
     x = weft_apply(*m, "MaxPooling2D", NULL, x);
     x = weft_apply(*m, "Flatten", NULL, x);
-    x = weft_apply(*m, "Dense", "units=64 activation=relu", x);
+    x = weft_apply(*m, "Dense", "units=128 activation=relu", x);
     x = weft_apply(*m, "Dropout", "rate=0.3", x);
     x = weft_apply(*m, "Dense", "units=10", x);
     weft_model_output(*m, x);
@@ -55,7 +58,7 @@ static void print(void *arg, const char *text, bool last)
 int main(int argc, char **argv)
 {
     const char *folder = argc > 1 ? argv[1] : "/usr/share/datasets/fashion-mnist";
-    int64_t epochs = argc > 2 ? atoll(argv[2]) : 3, samples = argc > 3 ? atoll(argv[3]) : 60000;
+    int64_t epochs = argc > 2 ? atoll(argv[2]) : 5, samples = argc > 3 ? atoll(argv[3]) : 60000;
     weft_ctx *ctx = NULL;
     weft_data *d = NULL;
     weft_model *m = NULL;
@@ -87,8 +90,8 @@ int main(int argc, char **argv)
         goto out;
     }
     if (weft_fit(t, d, train,
-                 WEFT_OPTS(weft_fit_opts, .epochs = epochs, .batch = 128, .validation_split = 0.1,
-                           .verbose = 2, .print = print),
+                 WEFT_OPTS(weft_fit_opts, .epochs = epochs, .batch = 128, .seed = 1,
+                           .validation_split = 0.1, .verbose = 2, .print = print),
                  NULL)) {
         failed("fit");
         goto out;

@@ -44,6 +44,15 @@ same_run()
 }
 program=$BUILD/bin/examples
 
+# ---- fashion: better than one class in ten -------------------------------------------------------
+if [ -d /usr/share/datasets/fashion-mnist ]; then
+    run fashion.job "$WEFT" train "$ex/fashion_mnist.yaml" --log lines --set train.epochs=1 --set data.train.take=3000 \
+        --set data.test.take=1000
+    run fashion.program "$program/fashion" /usr/share/datasets/fashion-mnist 1 3000
+    same_run fashion.job fashion.program
+    is "$(last fashion.job accuracy)" ">" 0.5 "accuracy of fashion"
+fi
+
 # ---- char_model: better than the frequencies of the characters -----------------------------------
 head -c 40000 "$ex/data/alice.txt" >small.txt
 ids=$(head -c 36000 small.txt | od -An -v -tu1 -w1 | sort -u | wc -l)
@@ -93,6 +102,22 @@ same_run load.job load.program
 for naive in yesterday last_week; do
     is "$(last load.job val_forecast_mae)" "<" "$(last load.job val_${naive}_mae)" "the forecast beside $naive"
 done
+
+# ---- softmax: ten slices, made once and the same again; better than one class in ten -------------
+run softmax.program "$program/softmax" slices 20000
+sum=$(cat slices/*.npz | cksum)
+run softmax.made "$program/softmax" --generate slices 20000
+[ "$(cat slices/*.npz | cksum)" = "$sum" ] && [ "$(grep -c making softmax.made)" = 11 ] || failed "other slices"
+run softmax.job "$WEFT" train "$ex/softmax.yaml" --log lines --set "data.train.path=$dir/slices/part-*.npz" \
+    --set "data.test.path=$dir/slices/test.npz"
+same_run softmax.job softmax.program
+grep -q "^20000 samples in 10 slices" softmax.program || failed "samples of softmax"
+grep -q "samples/s" softmax.program || failed "no speed of softmax"
+is "$(last softmax.job accuracy)" ">" 0.3 "accuracy of softmax"
+[ "$(last softmax.job accuracy)" = "$(sed -n 's/test accuracy: //p' softmax.program)" ] || failed "two accuracies of softmax"
+rm slices/part-3.npz
+run softmax.again "$program/softmax" slices 20000 1
+[ "$(grep -c making softmax.again)" = 1 ] && [ "$(cat slices/*.npz | cksum)" = "$sum" ] || failed "the missing slice"
 
 [ $bad -eq 0 ] && echo "all as promised"
 exit $((bad > 0))
