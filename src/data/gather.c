@@ -2,7 +2,7 @@
 #include "data/data.h"
 
 #define TILE ((int64_t)16 << 10) /* bytes */
-#define AHEAD 4                  /* rows that are asked for before their turn */
+#define AHEAD 8                  /* rows that are asked for before their turn */
 
 struct tiles {
     const struct wf_gather *g;
