@@ -76,11 +76,16 @@ typedef struct weft_callback {
 } weft_callback;
 
 /* The built-in ones, with Keras' names and arguments: "EarlyStopping patience=3 restore_best_weights=true",
- * "ReduceLROnPlateau factor=0.2", "CSVLogger filename=log.csv", "TerminateOnNaN",
+ * "ReduceLROnPlateau factor=0.2", "LearningRateScheduler epochs=[10,20] rates=[0.1,0.01,0.001]", "CSVLogger filename=log.csv", "TerminateOnNaN",
  * "TensorBoard log_dir=logs",
  * "ModelCheckpoint filepath=model-{epoch:02d}-{val_loss:.3f}.safetensors save_best_only=true". */
 WEFT_API weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_callback *out);
 WEFT_API void weft_callback_free(weft_callback *cb);
+/* LearningRateScheduler with a function of one's own: asked when an epoch (from 0) begins, with the rate that is in force, it says the
+ * rate of the epoch. Not with a schedule. */
+typedef double weft_rate_fn(void *arg, int64_t epoch, double rate);
+WEFT_API weft_status weft_callback_rate(weft_ctx *ctx, weft_rate_fn *fn, void *arg,
+                                        weft_callback *out);
 WEFT_API bool weft_callback_at(int i, const char **name, const char **attrs, const char **doc);
 
 /* For callbacks: training ends after the present batch, for good, as in Keras: the epoch ends with validation and
@@ -95,6 +100,10 @@ WEFT_API void weft_trainer_checkpoint(weft_trainer *t);
 WEFT_API int64_t weft_trainer_step(const weft_trainer *t); /* updates so far */
 WEFT_API double weft_trainer_rate(const weft_trainer *t);  /* the learning rate of the next step */
 WEFT_API weft_status weft_trainer_set_rate(weft_trainer *t, double rate); /* not with a schedule */
+/* Zeros for all states of stateful recurrent layers: a sequence begins anew. The number of layers' states that were reset is written to
+ * *n (may be NULL). Otherwise states go on from batch to batch and from epoch to epoch, in evaluation and prediction, too; the callback
+ * "ResetStates" does it when an epoch begins. */
+WEFT_API weft_status weft_trainer_reset_states(weft_trainer *t, int *n);
 
 /* What training took of this process' time. */
 typedef struct weft_times {

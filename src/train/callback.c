@@ -14,6 +14,9 @@ static const struct wf_callback_kind kinds[] = {
      "monitor:s=val_loss factor:f=0.1 patience:i=10 mode:s=auto min_delta:f=0.0001 cooldown:i=0 "
      "min_lr:f=0",
      wf_plateau_make, "lower the learning rate when a value stops becoming better"},
+    {"LearningRateScheduler", "epochs:l= rates:F= factor:f=nan every:i=1 min_lr:f=0 verbose:i=0",
+     wf_rate_scheduler_make,
+     "set the learning rate when an epoch begins: rates between epochs, or a factor"},
     {"CSVLogger", "filename:s separator:s=comma append:b=0", wf_csv_logger_make,
      "write a row of logs an epoch"},
     {"ModelCheckpoint",
@@ -26,6 +29,8 @@ static const struct wf_callback_kind kinds[] = {
      "log_dir:s=logs histogram_freq:i=0 write_graph:b=1 write_images:b=0 update_freq:s=epoch "
      "write_steps_per_second:b=0 update_seconds:f=0 input_images:i=0",
      wf_tensorboard_make, "write event files for TensorBoard"},
+    {"ResetStates", "", wf_reset_states_make,
+     "begin each epoch with the states of stateful layers at zero"},
     {"TerminateOnNaN", "", wf_nan_make, "stop when the loss is not finite"},
 };
 

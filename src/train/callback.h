@@ -24,6 +24,8 @@ static inline const struct wf_attr *wf_cb_arg(const struct wf_callback_args *a, 
 
 weft_status wf_early_stopping_make(const struct wf_callback_args *a, weft_callback *out);
 weft_status wf_plateau_make(const struct wf_callback_args *a, weft_callback *out);
+weft_status wf_rate_scheduler_make(const struct wf_callback_args *a, weft_callback *out);
+weft_status wf_reset_states_make(const struct wf_callback_args *a, weft_callback *out);
 weft_status wf_csv_logger_make(const struct wf_callback_args *a, weft_callback *out);
 weft_status wf_model_checkpoint_make(const struct wf_callback_args *a, weft_callback *out);
 weft_status wf_tensorboard_make(const struct wf_callback_args *a, weft_callback *out);

@@ -172,6 +172,8 @@ weft_status weft_compile(weft_model *m, const weft_compile_opts *opts, weft_trai
         st = set_class_weights(t, o);
     if (!st)
         st = set_rest(t, o);
+    if (!st)
+        st = wf_states_init(t);
     if (st) {
         weft_trainer_free(t);
         return st;

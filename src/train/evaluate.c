@@ -92,7 +92,9 @@ weft_status weft_predict(weft_trainer *t, weft_data *d, weft_ds s, const weft_ev
             break;
         for (int i = 0; i < t->n_out; i++)
             out[i] = (weft_tensor){.data = NULL};
-        st = wf_feeding_batch(t, &f, b, feeds);
+        st = wf_states_check(t, b->n);
+        if (!st)
+            st = wf_feeding_batch(t, &f, b, feeds);
         if (!st)
             st = wf_run_aside(t->bound->predict, feeds, out);
         if (!st)
@@ -184,6 +186,8 @@ weft_status weft_predict_on_batch(weft_trainer *t, const weft_tensor *x, weft_te
 {
     weft_status st = wf_trainer_bind_predict(t);
 
+    if (!st && x[0].rank > 0)
+        st = wf_states_check(t, x[0].dim[0]);
     return st ? st : wf_run_aside(t->bound->predict, x, out);
 }
 

@@ -18,8 +18,12 @@ weft_status weft_trainer_gradients(weft_trainer *t, const weft_tensor *x, const 
 
     if (!st)
         st = wf_batch_feeds(t, x, y, w, &feeds);
-    if (st)
+    if (!st)
+        st = wf_states_check(t, x[0].dim[0]);
+    if (st) {
+        wf_free(t->ctx, feeds);
         return st;
+    }
     wf_pass_begin(t);
     if (!t->parts)
         st = wf_parts_new(t, &t->parts);

@@ -59,8 +59,10 @@ weft_status wf_step_flush(weft_trainer *t)
 weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n)
 {
     struct wf_bound *b = t->bound;
-    weft_status st;
+    weft_status st = wf_states_check(t, n);
 
+    if (st)
+        return st;
     if (wf_in_parts(t))
         return step_in_parts(t, feeds, n);
     if (b->rate.id)
@@ -88,10 +90,11 @@ weft_status wf_run_aside(weft_fn *fn, const weft_tensor *feeds, weft_tensor *out
 weft_status wf_step_test(weft_trainer *t, weft_tensor *feeds, int64_t n)
 {
     struct wf_bound *b = t->bound;
-    weft_status st;
+    weft_status st = wf_states_check(t, n);
 
     wf_step_clear(t);
-    st = wf_run_aside(b->test, feeds, t->fetch);
+    if (!st)
+        st = wf_run_aside(b->test, feeds, t->fetch);
     if (!st)
         wf_step_add_up(t, n);
     return st;

@@ -58,6 +58,8 @@ struct weft_trainer {
     float *class_weights;
     int shards, accumulate;
     int pending;            /* batches added up since the last update */
+    const char *stateful;   /* a layer whose states go on from batch to batch; NULL: none */
+    int64_t state_batch;    /* the samples of each batch then */
     int drawn;              /* parts computed since the last update: each draws by its number */
     struct wf_parts *parts; /* NULL: steps are whole */
     weft_dtype precision;
@@ -114,6 +116,13 @@ void wf_step_add_up(weft_trainer *t, int64_t n);
 weft_status wf_step_flush(weft_trainer *t);
 /* The logs so far, borrowed from t. */
 weft_logs wf_pass_logs(weft_trainer *t);
+
+/* ---- states.c -------------------------------------------------------------------------------- */
+
+/* Looks for stateful layers, and whether they can be trained as compiled. */
+weft_status wf_states_init(weft_trainer *t);
+/* May a batch have n samples? */
+weft_status wf_states_check(const weft_trainer *t, int64_t n);
 
 /* ---- evaluate.c ------------------------------------------------------------------------------ */
 

@@ -1,0 +1,301 @@
+/* The callback LearningRateScheduler, by a function and by a text, through interruptions; and callbacks of one's own that stop
+ * training, at a batch and at an epoch. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../support/ckpt_sample.h"
+#include "weft/weft.h"
+
+#define N 40
+#define D 4
+#define EPOCHS 6
+
+static weft_ctx *ctx;
+static float x[N][D], y[N];
+
+struct job {
+    weft_model *m;
+    weft_trainer *t;
+    weft_data *d;
+    weft_ds s;
+};
+
+static struct job open_job(const char *schedule)
+{
+    weft_column col[2] = {{.name = "x"}, {.name = "y", .role = WEFT_LABEL}};
+    weft_tensor rows[2] = {weft_view(WEFT_F32, x, 2, (int64_t[]){N, D}),
+                           weft_view(WEFT_F32, y, 2, (int64_t[]){N, 1})};
+    struct job j;
+    weft_sym s;
+
+    assert_int_equal(weft_model_new(ctx, NULL, &j.m), 0);
+    s = weft_input(j.m, "x", WEFT_F32, 1, (int64_t[]){D});
+    weft_model_output(j.m, weft_apply(j.m, "Dense", "units=1", s));
+    assert_int_equal(weft_compile(j.m,
+                                  WEFT_OPTS(weft_compile_opts, .loss = "mse",
+                                            .optimizer = "sgd learning_rate=0.1 momentum=0.5",
+                                            .schedule = schedule),
+                                  &j.t),
+                     0);
+    assert_int_equal(weft_data_new(ctx, &j.d), 0);
+    j.s = weft_ds_tensors(j.d, 2, col, rows);
+    return j;
+}
+
+static void close_job(struct job *j)
+{
+    weft_trainer_free(j->t);
+    weft_model_free(j->m);
+    weft_data_free(j->d);
+}
+
+/* Writes down the rate that each epoch was trained with, and stops where it is told. */
+struct watch {
+    double rate[EPOCHS];
+    int64_t stop_step, stop_epoch; /* -1: never */
+    int64_t batches, epochs, ends;
+};
+
+static weft_status on_batch(void *arg, weft_trainer *t, int64_t batch, const weft_logs *logs)
+{
+    struct watch *w = arg;
+
+    assert_true(isfinite(weft_logs_get(logs, "loss")));
+    assert_true(batch >= 0);
+    w->batches++;
+    if (weft_trainer_step(t) == w->stop_step)
+        weft_trainer_stop(t);
+    return WEFT_OK;
+}
+
+static weft_status on_epoch(void *arg, weft_trainer *t, int64_t epoch, const weft_logs *logs)
+{
+    struct watch *w = arg;
+
+    assert_true(isfinite(weft_logs_get(logs, "loss")));
+    w->rate[epoch] = weft_trainer_rate(t);
+    w->epochs++;
+    if (epoch == w->stop_epoch)
+        weft_trainer_stop(t);
+    return WEFT_OK;
+}
+
+static weft_status on_end(void *arg, weft_trainer *t, const weft_logs *logs)
+{
+    (void)t;
+    (void)logs;
+    ((struct watch *)arg)->ends++;
+    return WEFT_OK;
+}
+
+static weft_callback watching(struct watch *w)
+{
+    return (weft_callback){.size = sizeof(weft_callback),
+                           .arg = w,
+                           .name = "watch",
+                           .batch_end = on_batch,
+                           .epoch_end = on_epoch,
+                           .train_end = on_end};
+}
+
+/* Trains with a scheduler, interrupted after `stop` steps and started again. */
+static void run(const char *dir, weft_callback *scheduler, int64_t stop, struct watch *w,
+                float *kernel)
+{
+    *w = (struct watch){.stop_step = stop, .stop_epoch = -1};
+    for (bool done = false; !done; w->stop_step = -1) {
+        struct job j = open_job(NULL);
+        weft_callback cb[2] = {*scheduler, watching(w)};
+        weft_tensor v;
+        weft_status st = weft_fit(j.t, j.d, j.s,
+                                  WEFT_OPTS(weft_fit_opts, .epochs = EPOCHS, .batch = 8, .seed = 4,
+                                            .n_callbacks = 2, .callbacks = cb, .checkpoint = dir),
+                                  NULL);
+
+        if (st)
+            fail_msg("%s", weft_error());
+        done = !weft_trainer_stopped(j.t);
+        assert_int_equal(weft_trainer_weight(j.t, "dense/kernel", &v), 0);
+        memcpy(kernel, v.data, D * sizeof *kernel);
+        close_job(&j);
+    }
+}
+
+static double halve_twice(void *arg, int64_t epoch, double rate)
+{
+    ++*(int *)arg;
+    return epoch == 2 || epoch == 4 ? rate / 2 : rate;
+}
+
+static void check_rates(weft_callback *cb, const double *expect)
+{
+    static const int64_t stops[] = {-1, 1, 5, 10, 12, 15, 29};
+    float whole[D], again[D];
+    struct watch w;
+
+    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
+        char dir[64];
+
+        temp_make(dir);
+        run(dir, cb, stops[i], &w, i ? again : whole);
+        temp_remove(dir);
+        for (int e = 0; e < EPOCHS; e++)
+            assert_float_equal(w.rate[e], expect[e], 1e-8);
+        assert_int_equal(w.epochs, EPOCHS);
+        if (i)
+            assert_memory_equal(whole, again, sizeof whole);
+    }
+}
+
+static void a_function_sets_the_rate_of_each_epoch(void **state)
+{
+    weft_callback cb;
+    int asked = 0;
+
+    (void)state;
+    assert_int_equal(weft_callback_rate(ctx, halve_twice, &asked, &cb), 0);
+    check_rates(&cb, (double[]){0.1, 0.1, 0.05, 0.05, 0.025, 0.025});
+    assert_int_equal(asked, 7 * EPOCHS); /* an epoch that is gone on with is not begun again */
+    weft_callback_free(&cb);
+    assert_int_equal(weft_callback_rate(ctx, NULL, NULL, &cb), WEFT_EINVAL);
+}
+
+static void a_text_sets_the_rate_of_each_epoch(void **state)
+{
+    weft_callback cb;
+
+    (void)state;
+    assert_int_equal(
+        weft_callback_new(ctx, "LearningRateScheduler epochs=[1,4] rates=[0.2,0.02,0.002]", &cb),
+        0);
+    check_rates(&cb, (double[]){0.2, 0.02, 0.02, 0.02, 0.002, 0.002});
+    weft_callback_free(&cb);
+    assert_int_equal(
+        weft_callback_new(ctx, "LearningRateScheduler factor=0.5 every=2 min_lr=0.04", &cb), 0);
+    check_rates(&cb, (double[]){0.1, 0.1, 0.05, 0.05, 0.04, 0.04});
+    weft_callback_free(&cb);
+}
+
+static double below_zero(void *arg, int64_t epoch, double rate)
+{
+    (void)arg;
+    return epoch ? -1 : rate;
+}
+
+static void wrong_rates_are_refused(void **state)
+{
+    static const char *const wrong[][2] = {
+        {"LearningRateScheduler", "rates"},
+        {"LearningRateScheduler epochs=[3] rates=[0.1]", "need 2 rates"},
+        {"LearningRateScheduler epochs=[3,3] rates=[1,1,1]", "must grow"},
+        {"LearningRateScheduler epochs=[0] rates=[1,1]", "must grow"},
+        {"LearningRateScheduler rates=[-1]", "rate -1"},
+        {"LearningRateScheduler rates=[1] factor=0.5", "exclude"},
+        {"LearningRateScheduler factor=0", "factor 0"},
+        {"LearningRateScheduler factor=0.1 every=0", "every 0"},
+        {"LearningRateSchedular factor=0.1", "did you mean 'LearningRateScheduler'"},
+        {"LearningRateScheduler facto=0.1", "factor"},
+    };
+    struct job j = open_job("exponential_decay decay_steps=3 decay_rate=0.5"), plain;
+    weft_callback cb;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_true(weft_callback_new(ctx, wrong[i][0], &cb) < 0);
+        if (!strstr(weft_error(), wrong[i][1]))
+            fail_msg("'%s': %s", wrong[i][0], weft_error());
+    }
+    assert_int_equal(weft_callback_new(ctx, "LearningRateScheduler factor=0.5", &cb), 0);
+    assert_int_equal(
+        weft_fit(j.t, j.d, j.s, WEFT_OPTS(weft_fit_opts, .n_callbacks = 1, .callbacks = &cb), NULL),
+        WEFT_ESTATE);
+    assert_non_null(strstr(weft_error(), "exponential_decay"));
+    weft_callback_free(&cb);
+    close_job(&j);
+    plain = open_job(NULL);
+    assert_int_equal(weft_callback_rate(ctx, below_zero, NULL, &cb), 0);
+    assert_int_equal(
+        weft_fit(plain.t, plain.d, plain.s,
+                 WEFT_OPTS(weft_fit_opts, .epochs = 3, .n_callbacks = 1, .callbacks = &cb), NULL),
+        WEFT_EINVAL);
+    assert_non_null(strstr(weft_error(), "LearningRateScheduler"));
+    weft_callback_free(&cb);
+    close_job(&plain);
+}
+
+/* ---- stopping -------------------------------------------------------------------------------- */
+
+/* Without checkpoints the epoch under way ends with the batch; its logs are recorded, and training ends in good order. */
+static void a_callback_stops_at_a_batch_and_at_an_epoch(void **state)
+{
+    struct job j = open_job(NULL);
+    struct watch w = {.stop_step = 7, .stop_epoch = -1};
+    weft_callback cb = watching(&w);
+    weft_history *h = NULL;
+
+    (void)state;
+    assert_int_equal(weft_fit(j.t, j.d, j.s,
+                              WEFT_OPTS(weft_fit_opts, .epochs = EPOCHS, .batch = 8,
+                                        .n_callbacks = 1, .callbacks = &cb),
+                              &h),
+                     0);
+    assert_int_equal(weft_trainer_step(j.t), 7);
+    assert_int_equal(w.batches, 7);
+    assert_int_equal(h->n_epochs, 2);
+    assert_int_equal(w.ends, 1);
+    assert_true(weft_trainer_stopped(j.t));
+    weft_history_free(h);
+    w = (struct watch){.stop_step = -1, .stop_epoch = 3}; /* the trainer goes on where it stands */
+    assert_int_equal(weft_fit(j.t, j.d, j.s,
+                              WEFT_OPTS(weft_fit_opts, .epochs = EPOCHS, .batch = 8,
+                                        .n_callbacks = 1, .callbacks = &cb),
+                              &h),
+                     0);
+    assert_int_equal(h->n_epochs, 4);
+    assert_int_equal(w.epochs, 4);
+    assert_int_equal(w.batches, 20);
+    weft_history_free(h);
+    close_job(&j);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    srand(9);
+    for (int i = 0; i < N; i++) {
+        y[i] = 0;
+        for (int k = 0; k < D; k++) {
+            x[i][k] = (float)rand() / (float)RAND_MAX - 0.5f;
+            y[i] += x[i][k] * (float)k;
+        }
+    }
+    return weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .seed = 5), &ctx);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    weft_ctx_free(ctx);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_function_sets_the_rate_of_each_epoch),
+        cmocka_unit_test(a_text_sets_the_rate_of_each_epoch),
+        cmocka_unit_test(wrong_rates_are_refused),
+        cmocka_unit_test(a_callback_stops_at_a_batch_and_at_an_epoch),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
