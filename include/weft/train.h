@@ -39,7 +39,7 @@ typedef struct weft_compile_opts {
     int accumulate; /* batches whose gradients are added before an update; 0: 1 */
     const char
         *precision; /* "f32" (NULL), "bf16" or "f16": what layers compute in; masters stay f32 */
-    const char *strategy; /* NULL or "local" */
+    const char *strategy; /* a name of weft/dist.h; NULL: that of the model's scope, or "local" */
     bool trap_numerics;   /* fail at the op that makes a NaN or an infinity */
 } weft_compile_opts;
 

@@ -36,6 +36,7 @@
 #include "weft/data_record.h"
 #include "weft/data_split.h"
 #include "weft/data_table.h"
+#include "weft/dist.h"
 #include "weft/fn.h"
 #include "weft/graph.h"
 #include "weft/job.h"

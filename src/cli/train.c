@@ -644,13 +644,16 @@ static int keys(int argc, char **argv)
     printf("\ncallbacks of train.callbacks:\n");
     for (int i = 0; weft_callback_at(i, &path, &kind, &help); i++)
         printf("  %-20s %s\n", path, help);
+    printf("\nstrategies of train.strategy:\n");
+    for (int i = 0; weft_dist_at(i, &path, &help); i++)
+        printf("  %-20s %s\n", path, help);
     return EXIT_DONE;
 }
 
 const struct command command_keys = {
     .name = "keys",
     .args = "",
-    .summary = "what a job file may hold: keys, stages, layers, callbacks",
+    .summary = "what a job file may hold: keys, stages, layers, callbacks, strategies",
     .text = NULL,
     .run = keys,
 };

@@ -84,6 +84,7 @@ struct weft_model {
     struct wf_map weight_names; /* position */
     weft_sym last;              /* what weft_model_add goes on from */
     struct wf_builder design;
+    void *scope;    /* of a strategy; the train layer's */
     weft_status st; /* sticky */
     char error[512];
 };

@@ -62,6 +62,16 @@ weft_ctx *wf_model_ctx(const weft_model *m)
     return m->ctx;
 }
 
+void *wf_model_scope(const weft_model *m)
+{
+    return m->scope;
+}
+
+void wf_model_set_scope(weft_model *m, void *scope)
+{
+    m->scope = scope;
+}
+
 weft_status weft_model_status(const weft_model *m)
 {
     if (m->st)

@@ -19,6 +19,9 @@ struct wf_weight {
     weft_dtype dtype;
 };
 weft_ctx *wf_model_ctx(const weft_model *m);
+/* Whom its trainers belong to: the train layer's word, kept for it. */
+void *wf_model_scope(const weft_model *m);
+void wf_model_set_scope(weft_model *m, void *scope);
 int wf_model_n_weights(const weft_model *m);
 const struct wf_weight *wf_model_weight(const weft_model *m, int i);
 

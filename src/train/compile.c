@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "op/schedule.h"
+#include "train/dist.h"
 #include "train/train.h"
 
 static weft_status err_nomem(void)
@@ -127,18 +128,32 @@ static weft_status set_class_weights(weft_trainer *t, const weft_compile_opts *o
     return WEFT_OK;
 }
 
+/* The strategy: that of the model's scope, or one by name. */
+static weft_status set_strategy(weft_trainer *t, const weft_compile_opts *o)
+{
+    weft_status st;
+
+    t->dist = wf_model_scope(t->model);
+    if (t->dist && o->strategy && strcmp(o->strategy, weft_dist_name(t->dist)) != 0)
+        return wf_err(WEFT_EINVAL, "compile: strategy '%s', and the model is in the scope of '%s'",
+                      o->strategy, weft_dist_name(t->dist));
+    if (t->dist)
+        return WEFT_OK;
+    st = weft_dist_open(t->ctx, o->strategy, &t->dist);
+    t->owns_dist = !st;
+    return st ? wf_err_wrap(st, "compile") : WEFT_OK;
+}
+
 static weft_status set_rest(weft_trainer *t, const weft_compile_opts *o)
 {
     const char *p = o->precision ? o->precision : "f32";
 
-    if (o->strategy && strcmp(o->strategy, "local") != 0)
-        return wf_err(WEFT_ENOSUP, "compile: no strategy '%s'; there is local", o->strategy);
     if (o->shards < 0 || o->accumulate < 0 || o->shards > 65536 || o->accumulate > 65536)
         return wf_err(WEFT_EINVAL, "compile: shards %d, accumulate %d", o->shards, o->accumulate);
     if (weft_dtype_parse(p, &t->precision) ||
         (t->precision != WEFT_F32 && t->precision != WEFT_BF16 && t->precision != WEFT_F16))
         return wf_err(WEFT_EINVAL, "compile: precision '%s' is not f32, bf16 or f16", p);
-    t->shards = o->shards ? o->shards : 1;
+    t->shards = o->shards ? o->shards : weft_dist_replicas(t->dist);
     t->accumulate = o->accumulate ? o->accumulate : 1;
     t->trap = o->trap_numerics;
     return WEFT_OK;
@@ -171,6 +186,8 @@ weft_status weft_compile(weft_model *m, const weft_compile_opts *opts, weft_trai
     if (!st)
         st = set_class_weights(t, o);
     if (!st)
+        st = set_strategy(t, o);
+    if (!st)
         st = set_rest(t, o);
     if (!st)
         st = wf_states_init(t);
@@ -189,6 +206,8 @@ void weft_trainer_free(weft_trainer *t)
         return;
     wf_parts_free(t->parts);
     wf_bound_free(t->bound);
+    if (t->owns_dist)
+        weft_dist_free(t->dist);
     wf_arena_free(&t->arena);
     wf_free(t->ctx, t);
 }

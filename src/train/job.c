@@ -6,11 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "train/dist.h"
 #include "train/job.h"
 
-enum kind { K_text, K_path, K_int, K_num, K_bool, K_words, K_nums, K_source, K_node };
-static const char *const kind_names[] = {"text", "path",    "int",    "number", "bool",
-                                         "word", "numbers", "source", "list"};
+enum kind { K_text, K_path, K_int, K_num, K_bool, K_words, K_strategy, K_nums, K_source, K_node };
+static const char *const kind_names[] = {"text", "path", "int",     "number", "bool",
+                                         "word", "word", "numbers", "source", "list"};
 
 static const struct key {
     const char *path;
@@ -155,6 +156,20 @@ weft_status wf_job_read_text(const weft_job *job, const struct wf_yaml_node *n, 
         st = wf_err(WEFT_ENOMEM, "out of memory");
     wf_buf_free(&b);
     return st;
+}
+
+static weft_status read_strategy(const weft_job *job, const struct wf_yaml_node *n,
+                                 const struct key *k, const char **out)
+{
+    const struct wf_dist_kind *kind;
+
+    if (n->kind != WF_YAML_SCALAR)
+        return wf_yaml_err(&job->yaml, n, WEFT_EINVAL, "%s takes a name, not %s", k->path,
+                           wf_yaml_kind_name(n));
+    if (wf_dist_find(n->text, &kind))
+        return wf_yaml_wrap(&job->yaml, n, wf_err_wrap(WEFT_EINVAL, "%s", k->path));
+    *out = n->text;
+    return WEFT_OK;
 }
 
 static weft_status read_words(const weft_job *job, const struct wf_yaml_node *n,
@@ -338,6 +353,7 @@ static weft_status read_value(weft_job *job, const struct key *k, struct wf_yaml
     case K_num: return wf_job_read_number(job, n, k->path, k->min, k->max, false, to);
     case K_bool: return wf_job_read_bool(job, n, k->path, to);
     case K_words: return read_words(job, n, k, to);
+    case K_strategy: return read_strategy(job, n, k, to);
     case K_nums: return read_nums(job, n, k);
     case K_source: return read_source(job, n, k->path, to);
     case K_node: *(struct wf_yaml_node **)to = n; return WEFT_OK;
@@ -515,7 +531,8 @@ const char *weft_job_text(const weft_job *job, const char *key)
     const struct key *k = find_key(key);
     const char *text;
 
-    if (!k || (k->kind != K_text && k->kind != K_path && k->kind != K_words))
+    if (!k ||
+        (k->kind != K_text && k->kind != K_path && k->kind != K_words && k->kind != K_strategy))
         return NULL;
     text = *(const char *const *)((const char *)job + k->offset);
     return text && *text ? text : NULL;

@@ -46,6 +46,8 @@ struct wf_bound {
 struct weft_trainer {
     weft_ctx *ctx;
     weft_model *model;
+    struct weft_dist *dist; /* the strategy: of the model's scope, or the trainer's own */
+    bool owns_dist;
     struct wf_arena arena;
     weft_optim optim;
     bool scheduled;
