@@ -62,6 +62,7 @@ static void close_job(struct job *j)
 struct watch {
     double rate[EPOCHS];
     int64_t stop_step, stop_epoch; /* -1: never */
+    bool interrupt;                /* to go on later, not for good */
     int64_t batches, epochs, ends;
 };
 
@@ -72,7 +73,9 @@ static weft_status on_batch(void *arg, weft_trainer *t, int64_t batch, const wef
     assert_true(isfinite(weft_logs_get(logs, "loss")));
     assert_true(batch >= 0);
     w->batches++;
-    if (weft_trainer_step(t) == w->stop_step)
+    if (weft_trainer_step(t) == w->stop_step && w->interrupt)
+        weft_trainer_interrupt(t);
+    else if (weft_trainer_step(t) == w->stop_step)
         weft_trainer_stop(t);
     return WEFT_OK;
 }
@@ -111,7 +114,7 @@ static weft_callback watching(struct watch *w)
 static void run(const char *dir, weft_callback *scheduler, int64_t stop, struct watch *w,
                 float *kernel)
 {
-    *w = (struct watch){.stop_step = stop, .stop_epoch = -1};
+    *w = (struct watch){.stop_step = stop, .stop_epoch = -1, .interrupt = true};
     for (bool done = false; !done; w->stop_step = -1) {
         struct job j = open_job(NULL);
         weft_callback cb[2] = {*scheduler, watching(w)};
