@@ -10,7 +10,8 @@
  * position on. Runs of one function are one at a time, whoever reads; a run itself uses the context's threads, and what stands
  * before and behind the stage goes on meanwhile. A batch of another size may have other last bits, as everywhere; so the batches
  * must be the same, which they are for the same pipeline.
- * While an iterator over such a stage lives, the function or trainer is used by it alone, and it outlives the iterator. */
+ * While iterators over such stages live, a function or trainer is used by them alone (by any number of them: training and
+ * validation data), and it outlives them. */
 #ifndef WEFT_DATA_GRAPH_H
 #define WEFT_DATA_GRAPH_H
 

@@ -5,6 +5,8 @@
 #ifndef WF_EXEC_H
 #define WF_EXEC_H
 
+#include <pthread.h>
+
 #include "graph/graph.h"
 #include "kernels/kernels.h"
 #include "op/optim.h"
@@ -108,6 +110,8 @@ struct weft_fn {
     char *slab;
     int64_t slab_bytes;
     bool updates; /* a run counts as a step */
+    pthread_mutex_t
+        lock; /* for those who let several threads take turns; a run itself takes none */
 };
 
 weft_status wf_plan_new(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **out);

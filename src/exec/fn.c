@@ -99,6 +99,7 @@ weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *o, weft_fn **out)
     fn = wf_alloc(g->ctx, sizeof *fn);
     if (!fn)
         return wf_err_nomem(g->ctx, sizeof *fn, "function");
+    pthread_mutex_init(&fn->lock, NULL);
     fn->ctx = g->ctx;
     fn->opts = *o;
     fn->n_feeds = o->n_feeds;
@@ -150,6 +151,7 @@ void weft_fn_free(weft_fn *fn)
     wf_free(fn->ctx, fn->feeds);
     wf_free(fn->ctx, fn->roots);
     wf_free(fn->ctx, fn->slab);
+    pthread_mutex_destroy(&fn->lock);
     wf_free(fn->ctx, fn);
 }
 

@@ -1,8 +1,7 @@
 /* map_graph.c - graph functions and models as stages of a pipeline, over the callbacks of data's map.
  *
- * A function has one slab, so its runs are one at a time: a lock keeps the threads that read ahead in turn, and results are copied
- * out before it is let go. A stage keeps nothing from one batch to the next. */
-#include <pthread.h>
+ * A function has one slab, so its runs are one at a time: its lock keeps the threads of all iterators in turn, and results are
+ * copied out before it is let go. A stage keeps nothing from one batch to the next. */
 #include <stdio.h>
 
 #include "train/train.h"
@@ -19,8 +18,7 @@ struct map_graph {
     int n_cols, *from; /* of the result: a column of the input, or -1 - number of a fetch */
     weft_column *col;
     const weft_column *in_col;
-    pthread_mutex_t lock;
-    weft_tensor *feeds, *fetches; /* used under the lock */
+    weft_tensor *feeds, *fetches; /* used under the function's lock */
 };
 
 /* ---- one batch ------------------------------------------------------------------------------- */
@@ -62,9 +60,8 @@ static weft_status put(const struct map_graph *g, weft_sample *out, int c, const
     return st;
 }
 
-static weft_status run(struct map_graph *g, const weft_sample *in, weft_sample *out)
+static weft_status run(struct map_graph *g, weft_fn *fn, const weft_sample *in, weft_sample *out)
 {
-    weft_fn *fn = g->t ? g->t->bound->predict : g->fn;
     weft_status st = feed(g, in);
 
     for (int i = 0; i < g->n_out; i++)
@@ -80,11 +77,12 @@ static weft_status run(struct map_graph *g, const weft_sample *in, weft_sample *
 static weft_status map_batch(void *arg, const weft_sample *in, weft_sample *out)
 {
     struct map_graph *g = arg;
+    weft_fn *fn = g->t ? g->t->bound->predict : g->fn;
     weft_status st;
 
-    pthread_mutex_lock(&g->lock);
-    st = run(g, in, out);
-    pthread_mutex_unlock(&g->lock);
+    pthread_mutex_lock(&fn->lock);
+    st = run(g, fn, in, out);
+    pthread_mutex_unlock(&fn->lock);
     for (int c = 0; c < g->n_cols && !st; c++)
         if (g->from[c] >= 0)
             st = put(g, out, c, &in->col[g->from[c]]);
@@ -257,7 +255,6 @@ static struct map_graph *begin(weft_data *d, weft_ds s, const weft_map_graph_opt
         wf_ds_fail(d, "map_graph", st);
         return NULL;
     }
-    pthread_mutex_init(&g->lock, NULL);
     return g;
 }
 

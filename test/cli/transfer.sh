@@ -178,5 +178,25 @@ want 3 "wide.yaml:11:9: column 'x' is f32[3], the input 'x' of the file's model 
 want 3 "nothing was trained yet" "$WEFT" eval base.yaml --set save=none.safetensors
 want 3 "no/such: " "$WEFT" eval base.yaml --model no/such
 
+# the jobs of examples/, small
+if [ -d /usr/share/datasets/fashion-mnist ]; then
+    cp "$root"/examples/transfer*.yaml .
+    small=(--log lines --set train.epochs=2 --set data.train.take=3000 --set data.validation.take=500 --set data.test.take=500)
+    want 0 "test: loss" "$WEFT" train transfer_base.yaml "${small[@]}"
+    want 0 "9 of 11 weights come from" "$WEFT" train transfer.yaml "${small[@]}"
+    want 0 "Trainable params: 325 " "$WEFT" summary transfer.yaml
+    want 0 "11 of 11 weights come from" "$WEFT" train transfer_tune.yaml "${small[@]}"
+    want 0 "Trainable params: 105,573 " "$WEFT" summary transfer_tune.yaml
+    for d in base head tune; do
+        [ -s transfer-run/$d/report.html ] && ls transfer-run/$d/validation | grep -q tfevents ||
+            { echo "FAILED: transfer-run/$d lacks its page or event files"; bad=$((bad + 1)); }
+    done
+    "$WEFT" eval transfer_tune.yaml --set data.test.take=500 --json >tuned.json
+    "$WEFT" eval transfer.yaml --set data.test.take=500 --json >head.json
+    accuracy() { sed 's/.*"accuracy": \([0-9.]*\).*/\1/' "$1"; }
+    awk -v a="$(accuracy head.json)" -v b="$(accuracy tuned.json)" 'BEGIN { exit !(b > a && b > 0.7) }' ||
+        { echo "FAILED: fine-tuning: $(accuracy head.json), then $(accuracy tuned.json)"; bad=$((bad + 1)); }
+fi
+
 [ $bad -eq 0 ] && echo "all as promised"
 exit $((bad > 0))

@@ -99,19 +99,21 @@ static void close_fun(struct fun *f)
     weft_graph_free(f->g);
 }
 
-/* A model of two layers; the trainer has no loss. */
+/* A model that ends with the layer `base`; the trainer has no loss. */
 struct net {
     weft_model *m;
     weft_trainer *t;
 };
 
-static struct net open_base(void)
+static struct net open_base(const char *before)
 {
     struct net n;
     weft_sym s;
 
     ok(weft_model_new(ctx, NULL, &n.m));
     s = weft_input(n.m, "x", WEFT_F32, 1, (int64_t[]){D});
+    if (before)
+        s = weft_apply(n.m, "Dense", before, s);
     weft_model_output(n.m, weft_apply(n.m, "Dense", "units=16 activation=tanh name=base", s));
     ok(weft_compile(n.m, NULL, &n.t));
     return n;
@@ -261,7 +263,7 @@ static weft_status collect(void *arg, const weft_batch *b, int n_outputs, const 
 static void a_model_gives_what_predict_gives_and_is_run_once_behind_a_cache(void **state)
 {
     static struct collect want;
-    struct net base = open_base();
+    struct net base = open_base(NULL);
     weft_stage_stats stats;
     weft_data *d;
     weft_iter *it;
@@ -301,6 +303,41 @@ static void a_model_gives_what_predict_gives_and_is_run_once_behind_a_cache(void
     }
     weft_iter_free(it);
     weft_data_free(d);
+    close_net(&base);
+}
+
+static void several_iterators_share_a_model(void **state)
+{
+    static struct collect want;
+    struct net base = open_base("units=4096 activation=gelu");
+    weft_data *d[2];
+    weft_iter *it[2];
+    weft_batch *b;
+
+    (void)state;
+    memset(&want, 0, sizeof want);
+    for (int i = 0; i < 2; i++)
+        ok(weft_data_new(ctx, &d[i]));
+    ok(weft_predict(base.t, d[0], rows(d[0]), WEFT_OPTS(weft_eval_opts, .batch = 2), collect,
+                    &want));
+    for (int round = 0; round < 20; round++) { /* both read ahead from the first moment on */
+        for (int i = 0; i < 2; i++)
+            ok(weft_iter_new(d[i],
+                             weft_ds_map_model(d[i], rows(d[i]), base.t,
+                                               WEFT_OPTS(weft_map_graph_opts, .batch = 2)),
+                             WEFT_OPTS(weft_iter_opts, .threads = 2), &it[i]));
+        for (int i = 0; i < 2; i++)
+            for (int64_t n = 0;; n += b->n, weft_batch_free(b)) {
+                ok(weft_iter_next(it[i], &b));
+                if (!b)
+                    break;
+                assert_memory_equal(b->col[0].data, want.h[n], (size_t)b->n * sizeof want.h[0]);
+            }
+        for (int i = 0; i < 2; i++)
+            weft_iter_free(it[i]);
+    }
+    for (int i = 0; i < 2; i++)
+        weft_data_free(d[i]);
     close_net(&base);
 }
 
@@ -358,7 +395,7 @@ static void train_head(struct net *base, int threads, int64_t stop, const char *
 
 static void a_head_trained_on_mapped_features_resumes_with_the_same_bits(void **state)
 {
-    struct net base = open_base();
+    struct net base = open_base(NULL);
     float whole[H * 3], again[H * 3];
     char folder[96];
 
@@ -508,6 +545,7 @@ int main(void)
         cmocka_unit_test(results_stand_in_place_of_what_was_fed),
         cmocka_unit_test(same_bits_for_any_number_of_threads_and_from_any_position),
         cmocka_unit_test(a_model_gives_what_predict_gives_and_is_run_once_behind_a_cache),
+        cmocka_unit_test(several_iterators_share_a_model),
         cmocka_unit_test(a_head_trained_on_mapped_features_resumes_with_the_same_bits),
         cmocka_unit_test(what_does_not_fit_is_named),
         cmocka_unit_test(a_failing_run_names_the_stage),
