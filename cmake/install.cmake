@@ -32,10 +32,18 @@ if(TARGET weft_cli)
         install(CODE "execute_process(COMMAND $<TARGET_FILE:weft_cli> man
                                       OUTPUT_FILE ${PROJECT_BINARY_DIR}/weft.1 COMMAND_ERROR_IS_FATAL ANY)
                       execute_process(COMMAND $<TARGET_FILE:weft_cli> completion
-                                      OUTPUT_FILE ${PROJECT_BINARY_DIR}/weft.bash COMMAND_ERROR_IS_FATAL ANY)")
+                                      OUTPUT_FILE ${PROJECT_BINARY_DIR}/weft.bash COMMAND_ERROR_IS_FATAL ANY)
+                      execute_process(COMMAND $<TARGET_FILE:weft_cli> completion zsh
+                                      OUTPUT_FILE ${PROJECT_BINARY_DIR}/weft.zsh COMMAND_ERROR_IS_FATAL ANY)
+                      execute_process(COMMAND $<TARGET_FILE:weft_cli> completion fish
+                                      OUTPUT_FILE ${PROJECT_BINARY_DIR}/weft.fish COMMAND_ERROR_IS_FATAL ANY)")
         install(FILES ${PROJECT_BINARY_DIR}/weft.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
         install(FILES ${PROJECT_BINARY_DIR}/weft.bash
                 DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME weft)
+        install(FILES ${PROJECT_BINARY_DIR}/weft.zsh
+                DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _weft)
+        install(FILES ${PROJECT_BINARY_DIR}/weft.fish
+                DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
     endif()
 endif()
 foreach(section 1 3 5 7)

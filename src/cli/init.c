@@ -1,11 +1,12 @@
 /* init.c - weft init: a starter job for a data file that it has looked at. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <math.h>
 #include <unistd.h>
 
 #include "cli.h"
 
-enum { MAX_COLUMNS = 512, LOOK_AT = 20000 };
+enum { MAX_COLUMNS = 4096, LOOK_AT = 20000, MAX_LIST = 1 << 19 };
 
 /* What was seen. */
 struct look {
@@ -19,6 +20,7 @@ struct look {
     weft_stats *stats;
     bool classes; /* the label is a class, not a quantity */
     int64_t n_classes;
+    int64_t n_rows; /* of those looked at */
 };
 
 static void look_free(struct look *k)
@@ -64,7 +66,7 @@ static bool is_image(const weft_column *c)
     return c->dtype == WEFT_U8 && (c->rank == 2 || c->rank == 3);
 }
 
-static int look_at(struct look *k, const char *path, const char *label)
+static int look_at(struct look *k, const char *path, const char *label, const char *task)
 {
     const weft_column_stats *s;
     weft_status st = weft_ctx_new(NULL, &k->ctx);
@@ -81,7 +83,8 @@ static int look_at(struct look *k, const char *path, const char *label)
     if (st)
         return fail_status(st, "");
     if (k->n > MAX_COLUMNS)
-        return fail(EXIT_FAILED, "init: %d columns are too many for a starter job", k->n);
+        return fail(EXIT_FAILED, "init: %d columns are too many for a starter job (at most %d)",
+                    k->n, MAX_COLUMNS);
     rc = find_label(k, label);
     if (rc)
         return rc;
@@ -90,10 +93,22 @@ static int look_at(struct look *k, const char *path, const char *label)
     if (st)
         return fail_status(st, "");
     s = weft_stats_column(k->stats, 0);
+    k->n_rows = s->n > 0 ? s->count[0] : 0;
+    if (!k->n_rows)
+        return fail(EXIT_INPUT, "init: %s: there is no sample with a '%s'", path,
+                    k->col[k->label].name);
+    if (k->col[k->label].dtype == WEFT_STR && task && !strcmp(task, "quantity"))
+        return fail(EXIT_USAGE, "init: '%s' is text, which is no quantity", k->col[k->label].name);
     k->n_classes = s->n_distinct;
     k->classes =
         k->col[k->label].dtype == WEFT_STR || (s->n_distinct > 0 && s->n_distinct <= 1000 &&
                                                s->min && s->min[0] >= 0 && s->max[0] < 1000);
+    if (task && k->col[k->label].dtype != WEFT_STR) {
+        k->classes = !strcmp(task, "class");
+        if (k->classes && !(s->min[0] >= 0 && s->max[0] < 1e6 && s->min[0] == floor(s->min[0])))
+            return fail(EXIT_USAGE, "init: '%s' reaches from %g to %g: classes count from 0",
+                        k->col[k->label].name, s->min[0], s->max[0]);
+    }
     if (k->classes && k->col[k->label].dtype != WEFT_STR)
         k->n_classes = (int64_t)s->max[0] + 1;
     return EXIT_DONE;
@@ -101,21 +116,40 @@ static int look_at(struct look *k, const char *path, const char *label)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Names of feature columns of a kind, with commas. */
-static int list_columns(const struct look *k, bool text, char *out, size_t size)
+/* Names of feature columns of a kind, with commas. GAPS: numbers that may be missing. */
+enum what { TEXTS, NUMBERS, GAPS };
+static int list_columns(const struct look *k, enum what what, char *out, size_t size)
 {
     size_t at = 0;
     int n = 0;
 
     out[0] = 0;
     for (int i = 0; i < k->n; i++) {
-        if (i == k->label || (k->col[i].dtype == WEFT_STR) != text || k->col[i].rank > 0)
+        bool text = k->col[i].dtype == WEFT_STR;
+        bool gaps = k->col[i].dtype == WEFT_F32 || k->col[i].dtype == WEFT_F64;
+
+        if (i == k->label || text != (what == TEXTS) || (what == GAPS && !gaps) ||
+            k->col[i].rank > 0 || at + strlen(k->col[i].name) + 3 > size)
             continue;
-        at += (size_t)snprintf(out + at, at < size ? size - at : 0, "%s%s", n ? ", " : "",
-                               k->col[i].name);
+        at += (size_t)sprintf(out + at, "%s%s", n ? ", " : "", k->col[i].name);
         n++;
     }
     return n;
+}
+
+/* Text for a YAML file, in quotes. */
+static void put_text(FILE *f, const char *text)
+{
+    fputc('"', f);
+    for (const char *p = text; *p; p++) {
+        if (*p == '"' || *p == '\\')
+            fputc('\\', f);
+        if ((unsigned char)*p < 32)
+            fprintf(f, "\\x%02x", (unsigned char)*p);
+        else
+            fputc(*p, f);
+    }
+    fputc('"', f);
 }
 
 static void write_head(FILE *f, const struct look *k, const char *path)
@@ -125,9 +159,11 @@ static void write_head(FILE *f, const struct look *k, const char *path)
             "seed: 1\n"
             "data:\n"
             "  train:\n"
-            "    path: \"%s\"\n"
-            "    label: %s\n",
-            path, k->col[k->label].name);
+            "    path: ");
+    put_text(f, path);
+    fprintf(f, "\n    label: ");
+    put_text(f, k->col[k->label].name);
+    fprintf(f, "\n");
     if (k->format == WEFT_FORMAT_CSV || k->format == WEFT_FORMAT_TFRECORD)
         fprintf(f, "    index: true              # random access: shuffled whole\n");
     if (k->format == WEFT_FORMAT_IMAGES)
@@ -136,28 +172,37 @@ static void write_head(FILE *f, const struct look *k, const char *path)
 
 static void write_train(FILE *f, const struct look *k)
 {
-    fprintf(
-        f,
-        "train:\n"
-        "  optimizer: adam learning_rate=0.001\n"
-        "  loss: %s\n"
-        "  metrics: %s\n"
-        "  epochs: 10\n"
-        "  callbacks:\n"
-        "    - EarlyStopping: {monitor: val_loss, patience: 3, restore_best_weights: true}\n"
-        "checkpoint:\n"
-        "  dir: ckpt                  # killed or stopped, the same command goes on from here\n",
-        k->classes ? "sparse_categorical_crossentropy from_logits=true" : "mean_squared_error",
-        k->classes ? "accuracy" : "mean_absolute_error");
+    int64_t epochs = 2000 * 64 / k->n_rows; /* some thousand steps, whatever the size */
+
+    fprintf(f,
+            "train:\n"
+            "  optimizer: adam learning_rate=%s\n"
+            "  loss: %s\n"
+            "  metrics: %s\n"
+            "  epochs: %lld\n"
+            "  callbacks:                 # enough when validation gets no better\n"
+            "    - EarlyStopping: {monitor: val_loss, patience: 5, restore_best_weights: true}\n"
+            "checkpoint:\n"
+            "  dir: ckpt                  # killed or stopped, the same command goes on from here\n"
+            "log:\n"
+            "  dir: logs                  # report.html to look at, history.csv, files for "
+            "TensorBoard\n",
+            k->classes ? "0.001" : "0.01",
+            k->classes ? "sparse_categorical_crossentropy from_logits=true" : "mean_squared_error",
+            k->classes ? "accuracy" : "mean_absolute_error",
+            (long long)(epochs < 10    ? 10
+                        : epochs > 100 ? 100
+                                       : epochs));
 }
 
 static void write_images(FILE *f, const struct look *k, const weft_column *image)
 {
     fprintf(f,
             "  pipeline:\n"
-            "    - rescale: {columns: %s, scale: 0.00392156862745098}   # 0..255 to 0..1\n"
+            "    - rescale: {columns: \"%s\", scale: 0.00392156862745098}   # 0..255 to 0..1\n"
             "  batch: 64\n"
             "  validation_split: 0.1\n"
+            "  validation_by: random      # the file may be sorted\n"
             "model:\n",
             image->name);
     if (image->rank == 2)
@@ -175,32 +220,39 @@ static void write_images(FILE *f, const struct look *k, const weft_column *image
             (long long)(k->classes ? k->n_classes : 1));
 }
 
+static void put_stage(FILE *f, const char *stage, const char *columns, const char *more)
+{
+    fprintf(f, "    - %s: {columns: ", stage);
+    put_text(f, columns);
+    fprintf(f, more ? ", %s\n" : "}\n", more);
+}
+
 static void write_table(FILE *f, const struct look *k)
 {
-    static char numbers[1 << 16], words[1 << 16];
-    int n_numbers = list_columns(k, false, numbers, sizeof numbers);
-    int n_words = list_columns(k, true, words, sizeof words);
+    static char numbers[MAX_LIST], words[MAX_LIST], all[2 * MAX_LIST + 8];
+    int n_gaps = list_columns(k, GAPS, all, sizeof all);
+    int n_numbers = list_columns(k, NUMBERS, numbers, sizeof numbers);
+    int n_words = list_columns(k, TEXTS, words, sizeof words);
 
     fprintf(f, "  pipeline:\n");
     if (k->col[k->label].dtype == WEFT_STR)
-        fprintf(f, "    - lookup: {columns: %s, unknown: 0}       # classes as ids\n",
-                k->col[k->label].name);
+        put_stage(f, "lookup", k->col[k->label].name, "unknown: 0}       # classes as ids");
     for (int i = 0; i < k->n; i++) {
         if (i == k->label || k->col[i].dtype != WEFT_STR)
             continue;
-        fprintf(f,
-                "    - lookup: {columns: %s, top: 100}\n"
-                "    - one_hot: {columns: %s, depth: 101}\n",
-                k->col[i].name, k->col[i].name);
+        put_stage(f, "lookup", k->col[i].name, "top: 100}");
+        put_stage(f, "one_hot", k->col[i].name, "depth: 101}");
     }
+    if (n_gaps)
+        put_stage(f, "fill_mean", all, NULL);
     if (n_numbers)
-        fprintf(f, "    - fill_mean: {columns: \"%s\"}\n    - standardize: {columns: \"%s\"}\n",
-                numbers, numbers);
-    fprintf(f, "    - join: {columns: \"%s%s%s\", to: features}\n", numbers,
-            n_numbers && n_words ? ", " : "", words);
+        put_stage(f, "standardize", numbers, NULL);
+    snprintf(all, sizeof all, "%s%s%s", numbers, n_numbers && n_words ? ", " : "", words);
+    put_stage(f, "join", all, "to: features}");
     fprintf(f,
             "  batch: 64\n"
             "  validation_split: 0.1\n"
+            "  validation_by: random      # the file may be sorted\n"
             "model:\n"
             "  - Dense: {units: 64, activation: relu}\n"
             "  - Dense: {units: 32, activation: relu}\n"
@@ -215,8 +267,13 @@ static int write_job(const struct look *k, const char *path, const char *out)
     FILE *f = strcmp(out, "-") ? fopen(out, "wx") : stdout;
 
     if (!f) {
+        int why = errno;
+
         free(full);
-        return fail(EXIT_INPUT, "init: cannot write %s: does it exist?", out);
+        errno = why;
+        return errno == EEXIST
+                   ? fail(EXIT_INPUT, "init: %s exists already; --out names another file", out)
+                   : fail(EXIT_INPUT, "init: cannot write %s: %s", out, strerror(errno));
     }
     for (int i = 0; i < k->n; i++)
         if (i != k->label && is_image(&k->col[i]))
@@ -239,10 +296,12 @@ static int write_job(const struct look *k, const char *path, const char *out)
 
 static int init(int argc, char **argv)
 {
-    const char *label = NULL, *out = "job.yaml";
+    static const char *const tasks[] = {"class", "quantity"};
+    const char *label = NULL, *out = "job.yaml", *task = NULL;
     const struct flag flags[] = {
         {"label", FLAG_TEXT, "NAME", "the column to predict; default: one with a usual name",
          &label},
+        {"task", FLAG_TEXT, "class|quantity", "what the label is; default: as it looks", &task},
         {"out", FLAG_TEXT, "FILE|-", "the job to write; default job.yaml", &out},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
@@ -253,7 +312,9 @@ static int init(int argc, char **argv)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (n != 1)
         return fail(EXIT_USAGE, "init: needs a data file, a pattern or a folder of images");
-    rc = look_at(&k, argv[0], label);
+    if (task && !check_word("init", "task", task, tasks, 2))
+        return EXIT_USAGE;
+    rc = look_at(&k, argv[0], label, task);
     if (!rc)
         rc = write_job(&k, argv[0], out);
     look_free(&k);

@@ -19,10 +19,12 @@ static void print_usage(FILE *to)
             weft_version());
     for (int i = 0; i < N_COMMANDS; i++)
         fprintf(to, "  %-14s %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(to,
-            "\n`weft COMMAND --help` explains one.\n\n"
-            "exit codes: 0 done, 1 the work failed, 2 the command line makes no sense,\n"
-            "            3 a file is missing, unreadable or malformed, 130 stopped by Ctrl-C\n");
+    fprintf(
+        to,
+        "\n`weft COMMAND --help` explains one; `weft man` prints the manual page, `weft completion "
+        "bash|zsh|fish`\nwhat makes the shell complete commands and flags.\n\n"
+        "exit codes: 0 done, 1 the work failed, 2 the command line makes no sense,\n"
+        "            3 a file is missing, unreadable or malformed, 130 stopped by Ctrl-C\n");
 }
 
 /* Does argv start with the words of the command's name? Returns how many words it has, or 0. */
@@ -67,6 +69,8 @@ static int unknown_command(int argc, char **argv)
 /* The manual page, from the same tables as --help. */
 static int print_man(void)
 {
+    const char *path, *kind, *standard, *help;
+
     printf(".TH WEFT 1 \"\" \"weft %s\"\n.SH NAME\nweft \\- trains neural networks\n.SH SYNOPSIS\n"
            ".B weft\nCOMMAND [arguments] [flags]\n.SH COMMANDS\n",
            weft_version());
@@ -75,6 +79,11 @@ static int print_man(void)
 
         commands[i]->run(2, argv);
     }
+    printf(".SH JOB FILES\nKeys of the YAML file that train, eval, predict, summary and report "
+           "take.\n");
+    for (int i = 0; weft_job_key_at(i, &path, &kind, &standard, &help); i++)
+        printf(".TP\n\\fB%s\\fR %s%s%s\n\\&%s\n", path, kind, *standard ? ", " : "", standard,
+               help);
     printf(".SH EXIT STATUS\n0 done, 1 the work failed, 2 the command line makes no sense, 3 a "
            "file is missing, "
            "unreadable or malformed, 130 stopped by Ctrl-C.\n");
@@ -105,14 +114,37 @@ static int print_completions(int argc, char **argv)
     return EXIT_DONE;
 }
 
-static int print_bash_completion(void)
+/* Shells ask `weft --complete` what may follow, so that these never grow old. */
+static const struct shell {
+    const char *name, *script;
+} shells[] = {
+    {"bash",
+     "_weft()\n{\n"
+     "    local words=(\"${COMP_WORDS[@]:1:COMP_CWORD-1}\") cur=${COMP_WORDS[COMP_CWORD]}\n"
+     "    mapfile -t COMPREPLY < <(compgen -W \"$(weft --complete \"${words[@]}\" | sort -u)\" "
+     "-- \"$cur\")\n"
+     "}\ncomplete -o default -F _weft weft\n"},
+    {"zsh", "#compdef weft\n"
+            "_weft()\n{\n"
+            "    local -a found\n"
+            "    found=(${(fu)\"$(weft --complete ${words[2,CURRENT-1]})\"})\n"
+            "    compadd -a found\n"
+            "    _files\n"
+            "}\n"
+            "if [ \"$funcstack[1]\" = _weft ]; then _weft; else compdef _weft weft; fi\n"},
+    {"fish", "complete -c weft -a "
+             "'(set -l words (commandline -opc); weft --complete $words[2..-1] | sort -u)'\n"},
+};
+
+static int print_completion(int argc, char **argv)
 {
-    puts("_weft()\n{\n"
-         "    local words=(\"${COMP_WORDS[@]:1:COMP_CWORD-1}\") cur=${COMP_WORDS[COMP_CWORD]}\n"
-         "    mapfile -t COMPREPLY < <(compgen -W \"$(weft --complete \"${words[@]}\" | sort -u)\" "
-         "-- \"$cur\")\n"
-         "}\ncomplete -o default -F _weft weft");
-    return EXIT_DONE;
+    const char *want = argc > 2 ? argv[2] : "bash";
+    int n = (int)(sizeof shells / sizeof *shells);
+
+    for (int i = 0; i < n; i++)
+        if (!strcmp(want, shells[i].name))
+            return fputs(shells[i].script, stdout) < 0 ? EXIT_FAILED : EXIT_DONE;
+    return fail(EXIT_USAGE, "completion: there are bash, zsh and fish, not '%s'", want);
 }
 
 /* A result that could not be written is no result. */
@@ -136,7 +168,7 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "man") && argc == 2)
         return print_man();
     if (!strcmp(argv[1], "completion"))
-        return print_bash_completion();
+        return leave(print_completion(argc, argv));
     if (!strcmp(argv[1], "--complete"))
         return print_completions(argc - 2, argv + 2);
     if (!strcmp(argv[1], "--version"))

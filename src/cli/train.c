@@ -329,6 +329,19 @@ const struct command command_train = {
 
 /* ---- eval ------------------------------------------------------------------------------------ */
 
+/* The data of a part, after saying why there is none. */
+static int find_part(const struct job *j, const char *command, const char *part, weft_ds *out)
+{
+    static const char *const parts[] = {"train", "validation", "test"};
+
+    if (!check_word(command, "part", part, parts, 3))
+        return EXIT_USAGE;
+    *out = weft_job_dataset(j->run, part);
+    return out->id ? EXIT_DONE
+                   : fail(EXIT_USAGE, "%s: the job has no data.%s; --part names another", command,
+                          part);
+}
+
 static int eval(int argc, char **argv)
 {
     struct job j = {0};
@@ -345,13 +358,10 @@ static int eval(int argc, char **argv)
     weft_status st;
     int rc = parse_job(&command_eval, flags, &j, argc, argv);
 
+    if (!rc)
+        rc = find_part(&j, "eval", part, &s);
     if (rc)
         goto out;
-    s = weft_job_dataset(j.run, part);
-    if (!s.id) {
-        rc = fail(EXIT_USAGE, "eval: the job has no data.%s", part);
-        goto out;
-    }
     st = weft_job_load_weights(j.run);
     if (!st)
         st = weft_evaluate(weft_job_trainer(j.run), weft_job_data(j.run), s, NULL, &logs);
@@ -381,61 +391,145 @@ const struct command command_eval = {
 
 struct predict {
     const char *format, *out;
+    char tmp
+        [PATH_MAX +
+         8]; /* what is written, and put in place when it is whole; "" where it is not a plain file */
     FILE *file;
+    const weft_model *model;
     /* npy: all rows, collected */
     float *data;
     int64_t n, cap, row;
     weft_tensor shape;
     int64_t line;
+    char why[160]; /* what went wrong here */
 };
 
-static void put_row(struct predict *p, const float *v, int64_t n)
+static weft_status predict_err(struct predict *p, weft_status st, const char *text)
+{
+    snprintf(p->why, sizeof p->why, "%s", text);
+    return st;
+}
+
+static const char *output_name(const struct predict *p, int i)
+{
+    return weft_sym_name(p->model, weft_model_output_at(p->model, i));
+}
+
+/* p0, p1, …; with several outputs their names in front. */
+static void put_head(struct predict *p, int64_t n, int n_outputs, const weft_tensor *out)
+{
+    fprintf(p->file, "index");
+    for (int k = 0; k < n_outputs; k++)
+        for (int64_t i = 0; i < weft_tensor_count(&out[k]) / n; i++)
+            if (n_outputs > 1)
+                fprintf(p->file, ",%s_%lld", output_name(p, k), (long long)i);
+            else
+                fprintf(p->file, ",p%lld", (long long)i);
+    fprintf(p->file, "\n");
+}
+
+static void put_json(struct predict *p, const float *v, int64_t n)
+{
+    fprintf(p->file, "[");
+    for (int64_t i = 0; i < n; i++)
+        fprintf(p->file, isfinite((double)v[i]) ? "%s%.9g" : "%snull", i ? "," : "", (double)v[i]);
+    fprintf(p->file, "]");
+}
+
+/* Sample i of a batch of n. */
+static void put_row(struct predict *p, int64_t i, int64_t n, int n_outputs, const weft_tensor *out)
 {
     bool json = strcmp(p->format, "json") == 0;
 
-    if (json)
-        fprintf(p->file, "{\"index\": %lld, \"output\": [", (long long)p->line);
-    else
-        fprintf(p->file, "%lld", (long long)p->line);
-    for (int64_t i = 0; i < n; i++)
-        fprintf(p->file, json ? "%s%.9g" : "%s%.9g", json && i == 0 ? "" : ",", (double)v[i]);
-    fprintf(p->file, json ? "]}\n" : "\n");
-    p->line++;
+    fprintf(p->file, json ? "{\"index\": %lld, \"output\": %s" : "%lld%s", (long long)p->line++,
+            json && n_outputs > 1 ? "{" : "");
+    for (int k = 0; k < n_outputs; k++) {
+        int64_t row = weft_tensor_count(&out[k]) / n;
+        const float *v = (const float *)out[k].data + i * row;
+
+        if (json && n_outputs > 1)
+            fprintf(p->file, "%s\"%s\": ", k ? ", " : "", output_name(p, k));
+        if (json)
+            put_json(p, v, row);
+        for (int64_t c = 0; c < row && !json; c++)
+            fprintf(p->file, ",%.9g", (double)v[c]);
+    }
+    fprintf(p->file, json ? (n_outputs > 1 ? "}}\n" : "}\n") : "\n");
 }
 
-static weft_status put_batch(void *arg, const weft_batch *b, int n_outputs, const weft_tensor *out)
+static weft_status collect(struct predict *p, int64_t n, const weft_tensor *out)
 {
-    struct predict *p = arg;
-    int64_t count = weft_tensor_count(&out[0]), row = b->n ? count / b->n : 0;
-    const float *v = out[0].data;
+    int64_t count = weft_tensor_count(out);
 
-    if (n_outputs != 1 || out[0].dtype != WEFT_F32)
-        return WEFT_ENOSUP;
-    if (strcmp(p->format, "npy") != 0) {
-        if (p->line == 0 && strcmp(p->format, "csv") == 0) {
-            fprintf(p->file, "index");
-            for (int64_t i = 0; i < row; i++)
-                fprintf(p->file, ",p%lld", (long long)i);
-            fprintf(p->file, "\n");
-        }
-        for (int64_t i = 0; i < b->n; i++)
-            put_row(p, v + i * row, row);
-        return ferror(p->file) ? WEFT_EIO : WEFT_OK;
-    }
     if (p->n + count > p->cap) {
         int64_t cap = (p->n + count) * 2;
         float *more = realloc(p->data, (size_t)cap * sizeof *more);
 
         if (!more)
-            return WEFT_ENOMEM;
+            return predict_err(p, WEFT_ENOMEM, "out of memory");
         p->data = more;
         p->cap = cap;
     }
-    memcpy(p->data + p->n, v, (size_t)count * sizeof *v);
+    memcpy(p->data + p->n, out->data, (size_t)count * sizeof *p->data);
     p->n += count;
-    p->row += b->n;
-    p->shape = out[0];
+    p->row += n;
+    p->shape = *out;
     return WEFT_OK;
+}
+
+static weft_status put_batch(void *arg, const weft_batch *b, int n_outputs, const weft_tensor *out)
+{
+    struct predict *p = arg;
+
+    for (int k = 0; k < n_outputs; k++)
+        if (out[k].dtype != WEFT_F32)
+            return predict_err(p, WEFT_ENOSUP, "an output is not f32");
+    if (!b->n)
+        return WEFT_OK;
+    if (strcmp(p->format, "npy") == 0 && n_outputs != 1)
+        return predict_err(p, WEFT_ENOSUP, "npy holds one output; take csv or json for several");
+    if (strcmp(p->format, "npy") == 0)
+        return collect(p, b->n, out);
+    if (p->line == 0 && strcmp(p->format, "csv") == 0)
+        put_head(p, b->n, n_outputs, out);
+    for (int64_t i = 0; i < b->n; i++)
+        put_row(p, i, b->n, n_outputs, out);
+    errno = 0;
+    return ferror(p->file) ? predict_err(p, WEFT_EIO, "the output cannot be written") : WEFT_OK;
+}
+
+/* The format and the file: a temporary one beside it, so that a failure leaves what was there. */
+static int open_predict(struct predict *p)
+{
+    static const char *const formats[] = {"csv", "json", "npy"};
+    const char *dot = strrchr(p->out, '.');
+    struct stat info;
+    bool standard = strcmp(p->out, "-") == 0;
+
+    if (!p->format)
+        p->format = dot && !strcmp(dot, ".npy")                                ? "npy"
+                    : dot && (!strcmp(dot, ".json") || !strcmp(dot, ".jsonl")) ? "json"
+                                                                               : "csv";
+    if (!check_word("predict", "format", p->format, formats, 3))
+        return EXIT_USAGE;
+    if (!strcmp(p->format, "npy"))
+        return standard ? fail(EXIT_USAGE, "predict: npy needs a file: --out FILE.npy") : EXIT_DONE;
+    if (!standard && (stat(p->out, &info) || S_ISREG(info.st_mode)) && strlen(p->out) < PATH_MAX)
+        snprintf(p->tmp, sizeof p->tmp, "%s.tmp", p->out);
+    p->file = standard ? stdout : fopen(*p->tmp ? p->tmp : p->out, "w");
+    return p->file ? EXIT_DONE : fail(EXIT_INPUT, "cannot write %s: %s", p->out, strerror(errno));
+}
+
+static int close_predict(struct predict *p, int rc)
+{
+    bool closed = !p->file || p->file == stdout || fclose(p->file) == 0;
+
+    if (!rc && (!closed || (*p->tmp && rename(p->tmp, p->out))))
+        rc = fail(EXIT_FAILED, "cannot write %s: %s", p->out, strerror(errno));
+    if (rc && *p->tmp && p->file)
+        unlink(p->tmp);
+    free(p->data);
+    return rc;
 }
 
 static int predict(int argc, char **argv)
@@ -455,43 +549,24 @@ static int predict(int argc, char **argv)
     weft_status st;
     int rc = parse_job(&command_predict, flags, &j, argc, argv);
 
+    if (!rc)
+        rc = find_part(&j, "predict", part, &s);
+    if (!rc)
+        rc = open_predict(&p);
     if (rc)
         goto out;
-    s = weft_job_dataset(j.run, part);
-    if (!s.id) {
-        rc = fail(EXIT_USAGE, "predict: the job has no data.%s", part);
-        goto out;
-    }
-    if (!p.format) {
-        const char *dot = strrchr(p.out, '.');
-
-        p.format = dot && !strcmp(dot, ".npy")    ? "npy"
-                   : dot && !strcmp(dot, ".json") ? "json"
-                                                  : "csv";
-    }
-    if (strcmp(p.format, "csv") && strcmp(p.format, "json") && strcmp(p.format, "npy")) {
-        rc = fail(EXIT_USAGE, "predict: no format '%s'; there are csv, json and npy", p.format);
-        goto out;
-    }
-    if (strcmp(p.format, "npy"))
-        p.file = strcmp(p.out, "-") ? fopen(p.out, "w") : stdout;
-    if (strcmp(p.format, "npy") && !p.file) {
-        rc = fail(EXIT_INPUT, "cannot write %s", p.out);
-        goto out;
-    }
+    p.model = weft_job_model(j.run);
     st = weft_job_load_weights(j.run);
     if (!st)
         st = weft_predict(weft_job_trainer(j.run), weft_job_data(j.run), s, NULL, put_batch, &p);
-    if (!st && !strcmp(p.format, "npy")) {
+    if (!st && !strcmp(p.format, "npy") && p.row) {
         p.shape.dim[0] = p.row;
         p.shape.data = p.data;
         st = weft_npy_write(j.ctx, p.out, &p.shape);
     }
-    rc = st ? fail_status(st, "") : EXIT_DONE;
-    if (p.file && p.file != stdout && fclose(p.file) && !rc)
-        rc = fail(EXIT_FAILED, "cannot write %s", p.out);
+    rc = !st ? EXIT_DONE : *p.why ? fail(EXIT_FAILED, "predict: %s", p.why) : fail_job(st);
 out:
-    free(p.data);
+    rc = close_predict(&p, rc);
     close_job(&j);
     return rc < 0 ? EXIT_DONE : rc;
 }

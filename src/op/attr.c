@@ -8,7 +8,7 @@
 
 #include "op/op.h"
 
-enum { MAX_LIST = 4096, MAX_STRING = 256, MAX_DEPTH = 4 };
+enum { MAX_LIST = 4096, MAX_WORD = 256, MAX_TEXT = 1 << 20, MAX_DEPTH = 4 };
 
 static bool kind_of(char c, enum wf_attr_kind *out)
 {
@@ -83,13 +83,20 @@ static size_t word_length(const char *p)
 }
 
 /* A bare word, or a quoted string in which \xx stands for a byte. */
-static weft_status parse_word(const char *name, const char **p, char out[MAX_STRING])
+static size_t text_length(const char *p)
+{
+    return *p == '"' ? strcspn(p + 1, "\"\n") : word_length(p);
+}
+
+static weft_status parse_word(const char *name, const char **p, char *out, size_t max)
 {
     bool quoted = **p == '"';
     const char *from = *p + quoted;
-    size_t n = quoted ? strcspn(from, "\"\n") : word_length(from), at = 0;
+    size_t n = text_length(*p), at = 0;
 
-    if (n >= MAX_STRING || (quoted && from[n] != '"'))
+    if (n >= max)
+        return bad_value(name, *p, "a shorter text");
+    if (quoted && from[n] != '"')
         return bad_value(name, *p, "a word or a quoted string");
     for (size_t i = 0; i < n; i++) {
         if (from[i] == '\\') {
@@ -110,9 +117,9 @@ static weft_status parse_word(const char *name, const char **p, char out[MAX_STR
 static weft_status parse_bool(const char *name, const char **p, int64_t *out)
 {
     static const char *const words[] = {"false", "true", "0", "1", "False", "True"};
-    char word[MAX_STRING];
+    char word[MAX_WORD];
     const char *at = *p;
-    weft_status st = parse_word(name, p, word);
+    weft_status st = parse_word(name, p, word, sizeof word);
 
     for (int i = 0; i < WF_COUNT(words) && !st; i++)
         if (!strcmp(word, words[i])) {
@@ -197,9 +204,9 @@ static weft_status parse_list(struct wf_arena *arena, const char *name, const ch
 
 static weft_status parse_dtype(const char *name, const char **p, struct wf_attr *a)
 {
-    char word[MAX_STRING];
+    char word[MAX_WORD];
     weft_dtype t;
-    weft_status st = parse_word(name, p, word);
+    weft_status st = parse_word(name, p, word, sizeof word);
 
     if (!st)
         st = weft_dtype_parse(word, &t);
@@ -211,7 +218,8 @@ static weft_status parse_dtype(const char *name, const char **p, struct wf_attr 
 static weft_status parse_value(struct wf_arena *arena, const char *name, const char **p,
                                struct wf_attr *a)
 {
-    char word[MAX_STRING];
+    size_t room;
+    char *text;
     weft_status st;
 
     switch (a->kind) {
@@ -220,11 +228,14 @@ static weft_status parse_value(struct wf_arena *arena, const char *name, const c
     case WF_FLOAT: return parse_float(name, p, &a->f);
     case WF_DTYPE: return parse_dtype(name, p, a);
     case WF_STR:
-        st = parse_word(name, p, word);
-        if (st)
-            return st;
-        a->s = wf_arena_strdup(arena, word);
-        return a->s ? WEFT_OK : wf_err_nomem(arena->ctx, sizeof word, "attribute");
+        room = text_length(*p) + 1;
+        room = room < MAX_TEXT ? room : MAX_TEXT;
+        text = wf_arena_alloc(arena, room);
+        if (!text)
+            return wf_err_nomem(arena->ctx, room, "attribute");
+        st = parse_word(name, p, text, room);
+        a->s = text;
+        return st;
     default: return parse_list(arena, name, p, a);
     }
 }

@@ -38,6 +38,7 @@ struct weft_job {
     int64_t batch, shuffle_buffer;
     bool shuffle;
     double validation_split;
+    const char *validation_by;
     struct wf_yaml_node *pipeline, *model, *callbacks;
     struct wf_job_base base;
     const char *save;

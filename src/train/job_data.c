@@ -4,6 +4,7 @@
 #include "train/job.h"
 #include "weft/data_feature.h"
 #include "weft/data_image.h"
+#include "weft/data_split.h"
 
 /* A stage being added. */
 struct stage {
@@ -151,6 +152,7 @@ static weft_ds lookup_column(struct stage *g, weft_ds s, const char *column)
     weft_job_run *run = g->run;
     const char *file = arg(g, "vocabulary")->s;
     weft_vocab *v = NULL;
+    int64_t n_unknown;
     weft_status st;
 
     if (run->n_vocabs == WF_COUNT(run->vocab))
@@ -163,8 +165,10 @@ static weft_ds lookup_column(struct stage *g, weft_ds s, const char *column)
     if (st)
         return wf_ds_fail(run->data, "lookup", st);
     run->vocab[run->n_vocabs++] = v;
-    return weft_ds_lookup(run->data, s, column, v,
-                          WEFT_OPTS(weft_lookup_opts, .n_unknown = arg(g, "unknown")->i));
+    n_unknown = arg(g, "unknown")->i;
+    return weft_ds_lookup(
+        run->data, s, column, v,
+        WEFT_OPTS(weft_lookup_opts, .n_unknown = n_unknown ? n_unknown : WEFT_ZERO));
 }
 
 /* Each column has words of its own. */
@@ -204,7 +208,7 @@ static const struct stage_kind {
     {"cross", "columns:s buckets:i to:s seed:i=0", add_cross,
      "columns of text or integers together into buckets"},
     {"lookup", "columns:s vocabulary:s= top:i=0 unknown:i=1", add_lookup,
-     "ids of words, by a file or the training data's words"},
+     "ids of words, by a file or the training data's words; unknown 0: another word is an error"},
     {"one_hot", "columns:s depth:i", add_one_hot, "ids as vectors"},
     {"join", "columns:s to:s=features", add_join, "columns end to end as one vector"},
     {"window", "size:i shift:i=0 stride:i=1", add_window,
@@ -336,6 +340,11 @@ weft_status wf_job_open_data(weft_job_run *run)
         st = open_source(run, &job->test, &run->test);
     if (!st)
         st = add_stages(run);
+    if (!st && job->validation_split > 0 && strcmp(job->validation_by, "random") == 0)
+        st = weft_ds_holdout(
+            run->data, run->train, job->validation_split,
+            WEFT_OPTS(weft_holdout_opts, .hashed = true, .seed = (uint64_t)job->seed), &run->train,
+            &run->validation);
     if (!st && job->shuffle && !weft_ds_addressable(run->data, run->train)) {
         run->train = weft_ds_shuffle(run->data, run->train, job->shuffle_buffer,
                                      WEFT_OPTS(weft_shuffle_opts, .seed = (uint64_t)job->seed));

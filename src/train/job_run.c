@@ -4,6 +4,7 @@
 #include "ckpt/ckpt.h"
 #include "train/job.h"
 #include "weft/data_feature.h"
+#include "weft/data_split.h"
 
 /* The arguments of a callback; paths among them count from the job's folder, as all of a job. */
 static weft_status callback_attrs(const weft_job *job, const struct wf_yaml_node *args,
@@ -159,8 +160,13 @@ weft_data *weft_job_data(const weft_job_run *run)
 
 weft_ds weft_job_dataset(const weft_job_run *run, const char *part)
 {
+    weft_ds rest, held;
+
     if (strcmp(part, "train") == 0)
         return run->train;
+    if (strcmp(part, "validation") == 0 && !run->validation.id && run->job->validation_split > 0 &&
+        !weft_ds_holdout(run->data, run->train, run->job->validation_split, NULL, &rest, &held))
+        return held;
     if (strcmp(part, "validation") == 0)
         return run->validation;
     return strcmp(part, "test") == 0 ? run->test : (weft_ds){0};

@@ -5,15 +5,15 @@
 
 #include "train/report.h"
 
-#define MAX_WIDTH 16     /* quantities of a sample; more is a picture or a sequence */
-#define MAX_KEPT 200000  /* values, for the pictures */
-#define MAX_POINTS 1500  /* of them in the scatter */
-#define N_BINS 31        /* odd: the middle one is around zero */
+#define MAX_WIDTH 16    /* quantities of a sample; more is a picture or a sequence */
+#define MAX_KEPT 200000 /* values, for the pictures */
+#define MAX_POINTS 1500 /* of them in the scatter */
+#define N_BINS 31       /* odd: the middle one is around zero */
 
 static bool predicts_quantities(const weft_trainer *t)
 {
-    static const char *const words[] = {"squared", "absolute", "mse", "mae", "msle", "mape",
-                                        "huber", "logcosh", "log_cosh", "poisson"};
+    static const char *const words[] = {"squared", "absolute", "mse",     "mae",      "msle",
+                                        "mape",    "huber",    "logcosh", "log_cosh", "poisson"};
     const char *loss = t->n_out == 1 ? t->loss[0] : NULL;
 
     for (int i = 0; loss && i < WF_COUNT(words); i++)
@@ -39,14 +39,15 @@ static void keep_error(struct wf_regression *r, struct wf_error e)
 {
     int at = r->n_errors;
 
-    if (at == WF_REGRESSION_ERRORS && !(fabs(e.guess - e.truth) >
-                                        fabs(r->error[at - 1].guess - r->error[at - 1].truth)))
+    if (at == WF_REGRESSION_ERRORS &&
+        !(fabs(e.guess - e.truth) > fabs(r->error[at - 1].guess - r->error[at - 1].truth)))
         return;
     if (at < WF_REGRESSION_ERRORS)
         r->n_errors = at + 1;
     else
         at--;
-    for (; at > 0 && fabs(e.guess - e.truth) > fabs(r->error[at - 1].guess - r->error[at - 1].truth);
+    for (;
+         at > 0 && fabs(e.guess - e.truth) > fabs(r->error[at - 1].guess - r->error[at - 1].truth);
          at--)
         r->error[at] = r->error[at - 1];
     r->error[at] = e;
@@ -170,8 +171,9 @@ static void put_histogram(struct wf_buf *b, const struct wf_regression *r)
 
 static void put_errors(struct wf_buf *b, const struct wf_regression *r)
 {
-    wf_buf_printf(b, "<h2>Largest errors</h2><div class=\"scroll\"><table><tr><th>sample</th>%s"
-                     "<th>true</th><th>predicted</th><th>error</th></tr>\n",
+    wf_buf_printf(b,
+                  "<h2>Largest errors</h2><div class=\"scroll\"><table><tr><th>sample</th>%s"
+                  "<th>true</th><th>predicted</th><th>error</th></tr>\n",
                   r->width > 1 ? "<th>value</th>" : "");
     for (int i = 0; i < r->n_errors; i++) {
         const struct wf_error *e = &r->error[i];
