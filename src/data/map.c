@@ -233,12 +233,17 @@ static weft_status map_apply(struct wf_ds *ds, struct wf_worker *w, struct wf_bl
             wf_block_err(in, i, st);
     }
     st = wf_filling_end(&f, st, out);
-    if (!st && in->sample && in->n == 1) { /* a batch stays one; its samples' names live on */
-        st = wf_block_keep(*out, in->keep[0]);
-        (*out)->sample = in->sample;
-        (*out)->n_samples = in->n_samples;
-        if (st)
+    if (!st && in->sample && in->n == 1) { /* a batch stays one: its samples keep their numbers */
+        void *sample = NULL;
+
+        st = wf_block_alloc(*out, in->n_samples * (int64_t)sizeof *in->sample, &sample);
+        if (st) {
             wf_block_free(*out);
+        } else {
+            memcpy(sample, in->sample, (size_t)in->n_samples * sizeof *in->sample);
+            (*out)->sample = sample;
+            (*out)->n_samples = in->n_samples;
+        }
     }
     wf_block_free(in);
     return st;

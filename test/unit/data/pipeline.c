@@ -562,6 +562,43 @@ static void note_line(void *arg, int level, const char *line)
         snprintf(arg, 256, "%s", line);
 }
 
+static weft_status first_of_batch(void *arg, const weft_sample *in, weft_sample *out)
+{
+    (void)arg;
+    *(int64_t *)out->col[0].data = *(const int64_t *)in->col[0].data;
+    return WEFT_OK;
+}
+
+/* The memory of what a map reads is used again for what is read ahead; the numbers of its samples are not among it. */
+static void a_mapped_batch_keeps_the_numbers_of_its_samples(void **state)
+{
+    static const weft_column one = {.name = "first", .dtype = WEFT_I64};
+    weft_data *d;
+    weft_iter *it;
+    weft_batch *b;
+    weft_ds s;
+
+    (void)state;
+    for (int threads = 1; threads <= 3; threads++) {
+        assert_int_equal(weft_data_new(ctx, &d), WEFT_OK);
+        s = weft_ds_batch(d, weft_ds_range(d, 0, 6000, 1), 7, NULL);
+        s = weft_ds_map(d, s, 1, &one, first_of_batch, NULL, NULL);
+        assert_int_equal(
+            weft_iter_new(d, s, WEFT_OPTS(weft_iter_opts, .threads = threads, .ahead = 16), &it),
+            WEFT_OK);
+        for (int64_t at = 0;; at += b->n, weft_batch_free(b)) {
+            assert_int_equal(weft_iter_next(it, &b), WEFT_OK);
+            if (!b)
+                break;
+            assert_int_equal(*(const int64_t *)b->col[0].data, at);
+            for (int64_t i = 0; i < b->n; i++)
+                assert_int_equal(b->id[i], at + i);
+        }
+        weft_iter_free(it);
+        weft_data_free(d);
+    }
+}
+
 static void a_starving_reader_is_told_which_stage_is_slow(void **state)
 {
     _Atomic int64_t clock = 1;
@@ -632,6 +669,7 @@ int main(void)
         cmocka_unit_test(a_position_of_another_pipeline_is_refused),
         cmocka_unit_test(an_unordered_map_gives_every_element_once_also_after_a_restore),
         cmocka_unit_test(a_batch_feeds_a_graph_by_the_names_of_its_inputs),
+        cmocka_unit_test(a_mapped_batch_keeps_the_numbers_of_its_samples),
         cmocka_unit_test(a_starving_reader_is_told_which_stage_is_slow),
     };
 

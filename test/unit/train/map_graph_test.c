@@ -182,6 +182,8 @@ static void results_stand_in_place_of_what_was_fed(void **state)
 
 static uint64_t print_of(const weft_batch *b, uint64_t h)
 {
+    for (int64_t i = 0; i < b->n; i++) /* which samples it is made of */
+        h = (h ^ (uint64_t)b->id[i]) * 1099511628211u;
     for (int c = 0; c < b->n_cols; c++)
         for (int64_t i = 0; b->col[c].dtype != WEFT_STR && i < weft_tensor_bytes(&b->col[c]); i++)
             h = (h ^ ((const uint8_t *)b->col[c].data)[i]) * 1099511628211u;
