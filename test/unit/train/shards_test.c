@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../support/ckpt_sample.h"
 #include "weft/weft.h"
 
 #define N 24
@@ -264,6 +265,92 @@ static void rows_in_parts_are_what_a_dense_gradient_is(void **state)
     }
 }
 
+/* ---- interrupted runs ------------------------------------------------------------------------ */
+
+static weft_status interrupt_at(void *arg, weft_trainer *t, int64_t batch, const weft_logs *logs)
+{
+    int *left = arg;
+
+    (void)batch;
+    (void)logs;
+    if (--*left == 0)
+        weft_trainer_interrupt(t);
+    return WEFT_OK;
+}
+
+/* Rows, a momentum for each, dropout and moving averages. */
+static weft_sym mixture(weft_model *m, weft_sym x)
+{
+    x = weft_apply(m, "Embedding", "input_dim=12 output_dim=5 mask_zero=true", x);
+    x = weft_apply(m, "LSTM", "units=6", x);
+    x = weft_apply(m, "BatchNormalization", NULL, x);
+    x = weft_apply(m, "Dropout", "rate=0.3", x);
+    return out(m, weft_apply(m, "Dense", "units=3 name=classes kernel_regularizer=l2", x));
+}
+
+/* Two epochs, interrupted after so many batches and started again; all weights. */
+static void run_interrupted(const char *dir, int batches, struct result *r)
+{
+    for (bool done = false; !done; batches = 0) {
+        struct test c = {"", mixture, XENT, NULL, "adam", .n_out = 0};
+        weft_callback cb = {
+            .size = sizeof cb, .arg = &batches, .name = "stop", .batch_end = interrupt_at};
+        weft_column col[5];
+        weft_tensor rows[5];
+        weft_ctx *ctx;
+        weft_model *m;
+        weft_trainer *t;
+        weft_data *d;
+        int n = columns(&c, col, rows);
+
+        assert_int_equal(
+            weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1 + (batches == 0)), &ctx), 0);
+        assert_int_equal(weft_model_new(ctx, NULL, &m), 0);
+        c.build(m, weft_input(m, "ids", WEFT_I32, 1, (int64_t[]){T}));
+        assert_int_equal(weft_compile(m,
+                                      WEFT_OPTS(weft_compile_opts, .optimizer = c.optimizer,
+                                                .loss = c.loss, .shards = 3, .accumulate = 2),
+                                      &t),
+                         0);
+        assert_int_equal(weft_data_new(ctx, &d), 0);
+        if (weft_fit(t, d, weft_ds_tensors(d, n, col, rows),
+                     WEFT_OPTS(weft_fit_opts, .epochs = 2, .batch = 5, .seed = 8, .n_callbacks = 1,
+                               .callbacks = &cb, .checkpoint = dir),
+                     NULL))
+            fail_msg("%s", weft_error());
+        done = !weft_trainer_stopped(t);
+        r->n = 0;
+        for (int i = 0; i < weft_trainer_n_weights(t); i++) {
+            weft_tensor w;
+
+            assert_int_equal(weft_trainer_weight(t, weft_trainer_weight_name(t, i), &w), 0);
+            memcpy(r->w + r->n, w.data, (size_t)weft_tensor_bytes(&w));
+            r->n += weft_tensor_count(&w);
+        }
+        weft_trainer_free(t);
+        weft_model_free(m);
+        weft_data_free(d);
+        weft_ctx_free(ctx);
+    }
+}
+
+/* Steps of two batches in three shards each: an interruption in the middle of one waits for its end. */
+static void interrupted_runs_in_parts_end_with_the_same_bits(void **state)
+{
+    static struct result whole, again;
+
+    (void)state;
+    for (int batches = 0; batches < 10; batches++) {
+        char dir[64];
+
+        temp_make(dir);
+        run_interrupted(dir, batches, batches ? &again : &whole);
+        temp_remove(dir);
+        if (batches && memcmp(whole.w, again.w, (size_t)whole.n * sizeof *whole.w) != 0)
+            fail_msg("interrupted after %d batches", batches);
+    }
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -287,6 +374,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_end_where_whole_steps_end),
         cmocka_unit_test(rows_in_parts_are_what_a_dense_gradient_is),
+        cmocka_unit_test(interrupted_runs_in_parts_end_with_the_same_bits),
     };
 
     return cmocka_run_group_tests(tests, set_up, NULL);
