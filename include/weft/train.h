@@ -33,7 +33,7 @@ typedef struct weft_compile_opts {
     const double *loss_weights; /* one for each output; NULL: all 1 */
     const char *metrics;        /* with commas; semicolons between outputs. Not weighted */
     const char *weighted_metrics;
-    int n_class_weights; /* labels below it weigh class_weights[label] */
+    int n_class_weights; /* labels below it weigh class_weights[label], in training only */
     const double *class_weights;
     int shards; /* logical shards of a step, 0: 1; the bits depend on it, and not on who computes them */
     int accumulate; /* batches whose gradients are added before an update; 0: 1 */

@@ -72,13 +72,16 @@ static struct wf_log_slot *add_log(weft_trainer *t, struct wf_bound *b, int out,
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* The weight of each sample: the fed one, the class's, or both. */
-static weft_val sample_weights(weft_trainer *t, struct wf_bound *b, weft_val y, weft_val pred)
+/* The weight of each sample: the fed one, and in training the class's as well. As in Keras, classes weigh alike when a model is
+ * measured. */
+static weft_val sample_weights(weft_trainer *t, struct wf_bound *b, const struct wf_built *m,
+                               int out)
 {
+    weft_val y = b->label[out], pred = m->out[out];
     weft_graph *g = b->graph;
     weft_val w = b->weighted ? b->weight : WEFT_NIL, c, table;
     weft_tensor type, ptype;
-    int64_t n = t->n_class_weights;
+    int64_t n = m == &b->train ? t->n_class_weights : 0;
 
     if (!n)
         return w;
@@ -108,7 +111,7 @@ static weft_status output_loss(weft_trainer *t, struct wf_bound *b, const struct
         return wf_err_wrap(st, "output '%s'", output_name(t, out));
     if (m->out_mask[out].id)
         mask = mask.id ? weft_logical_and(g, mask, m->out_mask[out]) : m->out_mask[out];
-    w = sample_weights(t, b, b->label[out], m->out[out]);
+    w = sample_weights(t, b, m, out);
     *valid = WEFT_NIL;
     if (!w.id && !mask.id) {
         *mean = weft_mean(g, values, NULL);
@@ -238,7 +241,7 @@ static weft_status add_metric(weft_trainer *t, struct wf_bound *b, int out, cons
     struct wf_log_slot *slot;
     struct wf_type y, pred;
     weft_tensor ty, tp;
-    weft_val w = WEFT_NIL;
+    weft_val fit = WEFT_NIL, test = WEFT_NIL; /* weights */
     weft_status st;
 
     if (!metric)
@@ -252,14 +255,16 @@ static weft_status add_metric(weft_trainer *t, struct wf_bound *b, int out, cons
     st = wf_metric_init(metric, &b->arena, spec, t->loss[out], &y, &pred);
     if (st)
         return st;
-    if (weighted)
-        w = sample_weights(t, b, b->label[out], b->infer.out[out]);
+    if (weighted) {
+        fit = sample_weights(t, b, &b->train, out);
+        test = sample_weights(t, b, &b->infer, out);
+    }
     st = wf_metric_build(g, metric, b->label[out], b->train.out[out],
-                         wf_metric_weight(g, metric, w, b->train.out_mask[out]), &sums_fit[*n]);
+                         wf_metric_weight(g, metric, fit, b->train.out_mask[out]), &sums_fit[*n]);
     if (!st)
-        st =
-            wf_metric_build(g, metric, b->label[out], b->infer.out[out],
-                            wf_metric_weight(g, metric, w, b->infer.out_mask[out]), &sums_test[*n]);
+        st = wf_metric_build(g, metric, b->label[out], b->infer.out[out],
+                             wf_metric_weight(g, metric, test, b->infer.out_mask[out]),
+                             &sums_test[*n]);
     if (st)
         return st;
     slot = add_log(t, b, out, metric->name);

@@ -157,9 +157,19 @@ static weft_ds p_features(weft_data *d)
     return a;
 }
 
+static weft_ds p_next(weft_data *d)
+{
+    weft_ds s = weft_ds_cross(d, weft_ds_select(d, by_number(d), "k, t"), "t, k", 50, 0, "both");
+
+    s = weft_ds_window(d, s, 3,
+                       WEFT_OPTS(weft_window_opts, .shift = 1)); /* the last ones are short */
+    s = weft_ds_slice(d, weft_ds_copy(d, s, "k", "next"), "next", -1, 0);
+    return weft_ds_slice(d, s, "k, t", 0, 1);
+}
+
 static weft_ds (*const pipelines[])(weft_data *) = {
     p_shuffle, p_numbers,         p_windows,  p_windows_by_number,  p_mix,      p_inner,
-    p_cache,   p_cache_by_number, p_snapshot, p_snapshot_by_number, p_features,
+    p_cache,   p_cache_by_number, p_snapshot, p_snapshot_by_number, p_features, p_next,
 };
 
 /* ---- a life ---------------------------------------------------------------------------------- */

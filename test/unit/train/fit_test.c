@@ -197,6 +197,38 @@ static void sample_weights_scale_the_loss(void **state)
     close_job(&j);
 }
 
+/* As in Keras: they change what is trained, not what is measured. */
+static void class_weights_count_in_training_alone(void **state)
+{
+    const double weights[3] = {1, 2, 5};
+    struct job j = open_job(WEFT_OPTS(weft_compile_opts, .optimizer = "sgd learning_rate=0",
+                                      .loss = "sparse_categorical_crossentropy from_logits=true",
+                                      .weighted_metrics = "scce from_logits=true",
+                                      .n_class_weights = 3, .class_weights = weights));
+    double plain = 0, weighted = 0, sum = 0;
+    weft_logs logs;
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        weft_tensor xi = weft_view(WEFT_F32, x[i], 2, (int64_t[]){1, D});
+        weft_tensor yi = weft_view(WEFT_I32, &y[i], 1, (int64_t[]){1});
+
+        ok(weft_test_on_batch(j.t, &xi, &yi, NULL, &logs));
+        plain += weft_logs_get(&logs, "loss");
+        ok(weft_train_on_batch(j.t, &xi, &yi, NULL, &logs));
+        weighted += weft_logs_get(&logs, "loss");
+        assert_float_equal(weft_logs_get(&logs, "loss"),
+                           weights[y[i]] * weft_logs_get(&logs, "scce"), 1e-4);
+        sum += weights[y[i]];
+    }
+    assert_true(sum > N); /* so that they could be told apart */
+    assert_true(weighted > 1.2 * plain);
+    ok(weft_evaluate(j.t, j.d, samples(j.d, false), WEFT_OPTS(weft_eval_opts, .batch = N), &logs));
+    assert_float_equal(weft_logs_get(&logs, "loss"), plain / N, 1e-5);
+    assert_float_equal(weft_logs_get(&logs, "scce"), plain / N, 1e-5);
+    close_job(&j);
+}
+
 /* Their values are zero and they are not counted: the mean is over the others. */
 static void ignored_labels_do_not_count(void **state)
 {
@@ -465,6 +497,7 @@ int main(void)
         cmocka_unit_test(validation_split_takes_the_last_samples),
         cmocka_unit_test(epoch_average_weighs_batches_by_samples),
         cmocka_unit_test(sample_weights_scale_the_loss),
+        cmocka_unit_test(class_weights_count_in_training_alone),
         cmocka_unit_test(ignored_labels_do_not_count),
         cmocka_unit_test(predict_gives_every_sample_in_order),
         cmocka_unit_test(mistakes_are_named),
