@@ -99,6 +99,11 @@ run load.job "$WEFT" train "$ex/load.yaml" --log lines --set train.epochs=4 --se
     --set data.validation.skip=7008 --set data.validation.take=876 --set data.test.skip=7884 --set data.test.take=876
 run load.program "$program/load" "$ex/data/load.csv" 4 8760
 same_run load.job load.program
+run load.short "$WEFT" train "$ex/load.yaml" --log none --set train.epochs=1 --set data.train.take=1000 --set data.test.take=1000 \
+    --set "checkpoint.dir=$dir/load"
+run load.csv "$WEFT" predict "$ex/load.yaml" --set "checkpoint.dir=$dir/load" --set data.test.take=200
+head -1 load.csv | grep -q '^index,forecast_0,.*,forecast_23,yesterday_0,.*,last_week_23$' && [ "$(wc -l <load.csv)" = 10 ] ||
+    failed "three outputs in a table"
 for naive in yesterday last_week; do
     is "$(last load.job val_forecast_mae)" "<" "$(last load.job val_${naive}_mae)" "the forecast beside $naive"
 done
