@@ -72,6 +72,23 @@ static struct wf_log_slot *add_log(weft_trainer *t, struct wf_bound *b, int out,
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
+/* The weights of all classes: those behind the ones given weigh 1. */
+static weft_val class_table(const weft_trainer *t, weft_graph *g, int64_t n_classes)
+{
+    int64_t given = t->n_class_weights, rest;
+    weft_val part[2];
+
+    if (n_classes < 2)
+        n_classes = 2; /* one output tells two apart */
+    rest = n_classes - given;
+    part[0] = weft_constant(
+        g, &(weft_tensor){.dtype = WEFT_F32, .rank = 1, .dim = {given}, .data = t->class_weights});
+    if (rest <= 0)
+        return part[0];
+    part[1] = weft_broadcast_to(g, weft_scalar(g, 1), 1, &rest);
+    return weft_concat(g, 2, part, 0);
+}
+
 /* The weight of each sample: the fed one, and in training the class's as well. As in Keras, classes weigh alike when a model is
  * measured. */
 static weft_val sample_weights(weft_trainer *t, struct wf_bound *b, const struct wf_built *m,
@@ -85,10 +102,9 @@ static weft_val sample_weights(weft_trainer *t, struct wf_bound *b, const struct
 
     if (!n)
         return w;
-    table = weft_constant(
-        g, &(weft_tensor){.dtype = WEFT_F32, .rank = 1, .dim = {n}, .data = t->class_weights});
     if (weft_val_type(g, y, &type) || weft_val_type(g, pred, &ptype))
         return WEFT_NIL;
+    table = class_table(t, g, ptype.rank > 1 ? ptype.dim[ptype.rank - 1] : 1);
     if (type.rank == ptype.rank && type.rank > 1 && type.dim[type.rank - 1] != 1)
         y = weft_argmax(g, y, -1, NULL); /* one-hot labels */
     else if (type.rank > 1)

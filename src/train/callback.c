@@ -120,6 +120,14 @@ weft_status wf_monitor_init(struct wf_monitor *m, const struct wf_callback_args 
     return WEFT_OK;
 }
 
+static bool is_logged(const struct wf_bound *b, const char *name)
+{
+    for (int i = 0; i < b->n_logs; i++)
+        if (strcmp(b->log_name[i], name) == 0)
+            return true;
+    return false;
+}
+
 weft_status wf_monitor_direction(struct wf_monitor *m, weft_trainer *t)
 {
     const char *name = strncmp(m->name, "val_", 4) == 0 ? m->name + 4 : m->name;
@@ -133,6 +141,13 @@ weft_status wf_monitor_direction(struct wf_monitor *m, weft_trainer *t)
     for (int i = 0; b && i < b->n_logs && !m->sign; i++)
         if (strcmp(b->log[i].name, name) == 0 && b->log[i].metric)
             m->sign = wf_metric_direction(b->log[i].metric);
+    if (!m->sign && b && !is_logged(b, name)) {
+        const char *near = weft_nearest(name, b->log_name, b->n_logs);
+
+        return wf_err(WEFT_EINVAL, "there is no '%s' to monitor%s%s%s%s", m->name,
+                      near ? ", did you mean '" : "", near && name != m->name ? "val_" : "",
+                      near ? near : "", near ? "'?" : "");
+    }
     if (!m->sign)
         return wf_err(WEFT_EINVAL,
                       "whether a larger '%s' is better is not known: say mode=min or max", m->name);

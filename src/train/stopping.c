@@ -133,6 +133,9 @@ static weft_status early_end(void *arg, weft_trainer *t, const weft_logs *logs)
     (void)logs;
     if (!e->best)
         return WEFT_OK;
+    if (e->best_bytes != weight_bytes(t))
+        return wf_err(WEFT_ESTATE, "the best weights have %lld bytes, the model's %lld",
+                      (long long)e->best_bytes, (long long)weight_bytes(t));
     wf_log(e->ctx, WEFT_LOG_INFO, "Restoring model weights from the end of the best epoch: %lld.",
            (long long)e->best_epoch + 1);
     return copy_weights(t, e->best, false);

@@ -77,6 +77,9 @@ top=$("$WEFT" history ckpt --json | sed 's/.*"val_accuracy": \([0-9.]*\).*/\1/' 
 check "the best of all epochs ($top) is among those kept ($kept)" awk "BEGIN { exit !($top - $kept < 1e-5) }"
 want 3 "there is no 'val_acuracy' to monitor, did you mean 'val_accuracy'" "$WEFT" train job.yaml --set checkpoint.monitor=val_acuracy
 
+want 3 "callback 'EarlyStopping': there is no 'val_lss' to monitor, did you mean 'val_loss'?" "$WEFT" train job.yaml --log none \
+    --set 'train.callbacks=[{EarlyStopping: {monitor: val_lss}}]'
+
 # a loss that is no number: no good checkpoint is lost to it
 rm -rf ckpt
 want 0 "" "$WEFT" train job.yaml --log none --set train.epochs=2
@@ -123,6 +126,14 @@ rm -rf ckpt
 [ $? -eq 1 ] || { echo "FAILED: exit code of a full disk"; bad=$((bad + 1)); }
 want 0 "training goes on" cat err.txt
 want 0 "this run is done" "$WEFT" train job.yaml --log lines
+
+# classes behind the weights given weigh 1
+rm -rf ckpt
+for weights in "[2, 3]" "[2, 3, 1]"; do
+    want 0 "test" "$WEFT" train job.yaml --log none --set "train.class_weights=$weights" --set checkpoint.dir=
+    "$WEFT" train job.yaml --log none --set "train.class_weights=$weights" --set checkpoint.dir= >"weights-${#weights}.txt"
+done
+check "the same with and without the 1" cmp weights-6.txt weights-9.txt
 
 # words and resources
 want 2 "--log takes one of auto bar lines json none, not 'jsno': did you mean 'json'?" "$WEFT" train job.yaml --log jsno
