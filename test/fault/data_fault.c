@@ -413,7 +413,7 @@ static int64_t passes(weft_ds (*pipeline)(weft_data *))
             fail_msg("call %lld: %s", (long long)disk.fail_at, weft_error());
         if (!b)
             break;
-        sum = sum * 31 + *(const int64_t *)b->col[0].data;
+        sum = (int64_t)((uint64_t)sum * 31 + *(const uint64_t *)b->col[0].data);
         weft_batch_free(b);
     }
     weft_iter_free(it);
