@@ -135,6 +135,28 @@ for weights in "[2, 3]" "[2, 3, 1]"; do
 done
 check "the same with and without the 1" cmp weights-6.txt weights-9.txt
 
+# a terminal: a bar that never wraps, colours unless NO_COLOR says otherwise, lines where TERM is dumb
+if command -v script >/dev/null; then
+    on_terminal() { env "$@" COLUMNS=40 script -qec "'$WEFT' train job.yaml --set checkpoint.dir= --set train.epochs=2 --set data.batch=1 --set model.0.Dense.units=20000" /dev/null </dev/null; }
+    esc=$(printf '\033')
+    on_terminal TERM=xterm >wide.txt
+    check "a bar with colours" grep -qF "$esc[32m" wide.txt
+    tr '\r' '\n' <wide.txt | grep -F "$esc[K" | grep -v val_loss | sed "s/$esc\\[[0-9;]*[a-zA-Z]//g; s/━/=/g" >painted.txt
+    check "lines that are painted over fit" awk 'length($0) > 39 { bad = 1 } END { exit bad || !NR }' painted.txt
+    on_terminal TERM=xterm NO_COLOR=1 >plain.txt
+    check "no colours" bash -c "! grep -qF '$esc[32m' plain.txt"
+    on_terminal TERM=dumb >dumb.txt
+    check "no bar" bash -c "! grep -qF '$esc' dumb.txt && grep -q 'Epoch 2/2' dumb.txt"
+fi
+
+# one run a folder
+rm -rf ckpt
+"$WEFT" train job.yaml --log none --set train.epochs=1000000 --set checkpoint.seconds=1000 >/dev/null 2>&1 &
+sleep 0.4
+want 1 "ckpt" "$WEFT" train job.yaml --log none
+kill -9 $!
+wait $! 2>/dev/null || :
+
 # words and resources
 want 2 "--log takes one of auto bar lines json none, not 'jsno': did you mean 'json'?" "$WEFT" train job.yaml --log jsno
 want 3 "there is no 'gpu:0' here; there is: cpu" "$WEFT" train job.yaml --devices gpu:0
