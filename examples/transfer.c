@@ -74,7 +74,7 @@ static weft_status train(const struct program *p, weft_trainer *t, const char *n
     st = weft_callback_new(p->ctx, spec, &board);
     if (!st)
         st = weft_fit(t, p->data, data,
-                      WEFT_OPTS(weft_fit_opts, .epochs = p->epochs, .batch = BATCH,
+                      WEFT_OPTS(weft_fit_opts, .epochs = p->epochs, .batch = BATCH, .seed = 1,
                                 .validation = validation, .n_callbacks = 1, .callbacks = &board,
                                 .verbose = 2, .print = print),
                       NULL);

@@ -3,7 +3,6 @@
 # file; mistakes with line and column. And the jobs of examples/ at small size.
 # ctest-timeout: 240
 set -u
-root=$(cd "$(dirname "$0")/../.." && pwd)
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 bad=0
@@ -180,9 +179,14 @@ want 3 "no/such: " "$WEFT" eval base.yaml --model no/such
 
 # the jobs of examples/, small
 if [ -d /usr/share/datasets/fashion-mnist ]; then
-    cp "$root"/examples/transfer*.yaml .
+    cp "$SRC"/examples/transfer*.yaml .
     small=(--log lines --set train.epochs=2 --set data.train.take=3000 --set data.validation.take=500 --set data.test.take=500)
     want 0 "test: loss" "$WEFT" train transfer_base.yaml "${small[@]}"
+    # the program's base has the job's numbers
+    losses() { grep -o 'loss: .*' | head -1; }
+    a=$("$WEFT" train transfer_base.yaml "${small[@]}" --set data.validation.take=3000 --set train.epochs=1 --set save= --set log.dir= | losses)
+    b=$("$BUILD/bin/examples/transfer" /usr/share/datasets/fashion-mnist 1 3000 program-run | losses)
+    [ -n "$a" ] && [ "$a" = "$b" ] || { echo "FAILED: job '$a', program '$b'"; bad=$((bad + 1)); }
     want 0 "9 of 11 weights come from" "$WEFT" train transfer.yaml "${small[@]}"
     want 0 "Trainable params: 325 " "$WEFT" summary transfer.yaml
     want 0 "11 of 11 weights come from" "$WEFT" train transfer_tune.yaml "${small[@]}"

@@ -134,6 +134,69 @@ static void every_allocation_fails_in_turn_on_a_saved_base(void **state)
     allocations(make_transfer);
 }
 
+/* A model as a stage of a pipeline, read through. */
+static weft_status run_stage(weft_ctx *ctx)
+{
+    static float x[20][3];
+    weft_column col = {.name = "x"};
+    weft_tensor t = weft_view(WEFT_F32, x, 2, (int64_t[]){20, 3});
+    weft_model *m = NULL;
+    weft_trainer *base = NULL;
+    weft_data *d = NULL;
+    weft_iter *it = NULL;
+    weft_batch *b = NULL;
+    weft_ds s;
+    weft_status st = weft_model_new(ctx, NULL, &m);
+
+    if (st)
+        return st;
+    weft_input(m, "x", WEFT_F32, 1, (int64_t[]){3});
+    weft_model_add(m, "Dense", "units=4");
+    st = weft_compile(m, NULL, &base);
+    if (!st)
+        st = weft_data_new(ctx, &d);
+    if (!st) {
+        s = weft_ds_map_model(d, weft_ds_tensors(d, 1, &col, &t), base,
+                              WEFT_OPTS(weft_map_graph_opts, .batch = 6, .outputs = "h"));
+        s = weft_ds_where(d, weft_ds_enumerate(d, weft_ds_unbatch(d, s), 0), "index",
+                          WEFT_OPTS(weft_where_opts, .max = &(double){15}));
+        st = weft_iter_new(d, s, WEFT_OPTS(weft_iter_opts, .threads = WEFT_ZERO), &it);
+    }
+    while (!st && !(st = weft_iter_next(it, &b)) && b)
+        weft_batch_free(b);
+    weft_iter_free(it);
+    weft_data_free(d);
+    weft_trainer_free(base);
+    weft_model_free(m);
+    return st;
+}
+
+static void every_allocation_of_a_model_in_a_pipeline_fails_in_turn(void **state)
+{
+    bool done = false;
+
+    (void)state;
+    for (int64_t n = 1; !done; n++) {
+        struct counting c = {.fail_at = n};
+        weft_allocator a = counting_allocator(&c);
+        weft_ctx *ctx;
+        weft_status st =
+            weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .allocator = &a), &ctx);
+
+        if (!st) {
+            st = run_stage(ctx);
+            weft_ctx_free(ctx);
+        }
+        done = !st && c.n_allocs < n;
+        if (st && st != WEFT_ENOMEM && st != WEFT_ELIMIT)
+            print_error("allocation %d: %s %s\n", (int)n, weft_status_name(st), weft_error());
+        assert_true(!st || st == WEFT_ENOMEM || st == WEFT_ELIMIT);
+        assert_int_equal(c.n_live, 0);
+        if (done)
+            assert_true(n > 100);
+    }
+}
+
 /* A file seam whose n-th call fails; training has threads that write and read, so it counts atomically. */
 static _Atomic int64_t n_calls, fail_at;
 
@@ -253,6 +316,7 @@ int main(void)
         cmocka_unit_test(every_file_call_fails_in_turn),
         cmocka_unit_test(every_allocation_fails_in_turn_on_a_saved_base),
         cmocka_unit_test(every_file_call_fails_in_turn_on_a_saved_base),
+        cmocka_unit_test(every_allocation_of_a_model_in_a_pipeline_fails_in_turn),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
