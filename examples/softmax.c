@@ -147,6 +147,10 @@ int main(int argc, char **argv)
     weft_times times;
     int rc = 1;
 
+    if (folder[0] == '-') {
+        fprintf(stderr, "usage: softmax [--generate] [FOLDER [SAMPLES [EPOCHS]]]\n");
+        return 2;
+    }
     if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .seed = 1), &ctx) || weft_data_new(ctx, &d))
         return failed("context");
     if (generate(ctx, folder, samples, only)) {

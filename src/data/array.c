@@ -1,13 +1,15 @@
 /* array.c - arrays in files as datasets: mapping, conversion of items, and the node that gives rows.
  *
- * A row is read from memory that stays as long as the node. A mapped file's length is asked for again with every
- * block, because touching a page behind the end of a file that was cut kills the process. */
+ * A row is read from memory that stays as long as the node. A mapped file's length is asked for again every so many
+ * bytes, because touching a page behind the end of a file that was cut kills the process. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 
 #include "data/array.h"
+
+#define CHECK_BYTES ((int64_t)256 << 10)
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
@@ -278,12 +280,13 @@ void weft_array_free(weft_ctx *ctx, weft_tensor *t)
     }
 }
 
-weft_status wf_array_check(weft_ctx *ctx, const struct wf_array *a)
+weft_status wf_array_check(weft_ctx *ctx, struct wf_array *a, int64_t bytes)
 {
     int64_t size;
 
-    if (a->fd < 0)
+    if (a->fd < 0 || atomic_fetch_sub_explicit(&a->unchecked, bytes, memory_order_relaxed) > 0)
         return WEFT_OK;
+    atomic_store_explicit(&a->unchecked, CHECK_BYTES, memory_order_relaxed);
     size = ctx->fs->size(ctx->fs->arg, a->fd);
     if (size >= a->map_bytes)
         return WEFT_OK;
@@ -328,11 +331,11 @@ static void gather(const struct wf_array *a, const struct wf_at *at, const struc
     wf_rows_gather(b->env, &g);
 }
 
-static weft_status get_column(struct wf_ds *ds, const struct wf_array *a, bool view,
+static weft_status get_column(struct wf_ds *ds, struct wf_array *a, bool view,
                               const struct wf_at *at, struct wf_block *b, int c)
 {
     struct wf_type type = wf_column_type(&ds->col[c]);
-    weft_status st = wf_array_check(ds->data->ctx, a);
+    weft_status st = wf_array_check(ds->data->ctx, a, b->n * a->row_items * a->head.item);
 
     if (st)
         return st;

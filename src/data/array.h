@@ -40,8 +40,9 @@ struct wf_array {
     int64_t row_items; /* of an element */
     char *map, *owned; /* what data lies in */
     int64_t map_bytes;
-    int fd;    /* of the mapped file, -1 when there is none */
-    bool view; /* rows can be given without copying */
+    int fd;                    /* of the mapped file, -1 when there is none */
+    _Atomic int64_t unchecked; /* bytes that may be read before its length is asked for again */
+    bool view;                 /* rows can be given without copying */
 };
 
 /* Open a file that holds one array; compressed ones are unpacked into memory. The path is borrowed; opts may be NULL. */
@@ -52,8 +53,9 @@ void wf_array_close(weft_ctx *ctx, struct wf_array *a);
 weft_status wf_array_settle(weft_ctx *ctx, struct wf_array *a);
 /* A whole file, converted, in memory that weft_array_free frees. */
 weft_status wf_array_read(weft_ctx *ctx, const char *path, wf_head_fn *parse, weft_tensor *out);
-/* A mapped file must still be as long as it was: reading beyond its end would kill the process. */
-weft_status wf_array_check(weft_ctx *ctx, const struct wf_array *a);
+/* Before `bytes` are read: a mapped file must still be as long as it was, since reading beyond its end would kill the
+ * process. Asked once for so many bytes, not for every row. */
+weft_status wf_array_check(weft_ctx *ctx, struct wf_array *a, int64_t bytes);
 
 /* A node over n settled arrays with the same number of rows, a column each; takes them over, also on failure. */
 weft_ds wf_ds_arrays(weft_data *d, const char *builder, int n, const char *const *names,
