@@ -1,5 +1,5 @@
 /* fit.c - what does fit add to a training step? mlp-s (784 -> 128 ReLU -> 10, batch 128, Adam) by weft_fit from memory: batches in
- * order (borrowed), shuffled, and with a checkpoint every 100 steps; beside the same graph run by weft_fn_run in a bare
+ * order (borrowed), shuffled, and with a checkpoint every 100 steps, on the disk and in memory (/dev/shm); beside the same graph run by weft_fn_run in a bare
  * loop. All alternate; one JSON line each with the medians over the blocks: microseconds a step, and that over the bare step of
  * the same block.
  *
@@ -157,11 +157,30 @@ static double bare_us(weft_ctx *ctx)
     return t;
 }
 
+static double checkpoint_us(weft_ctx *ctx, const char *place)
+{
+    char dir[64], rm[80];
+    double us;
+
+    snprintf(dir, sizeof dir, "%s/weft-fit-XXXXXX", place);
+    if (!mkdtemp(dir))
+        exit(1);
+    us = fit_us(ctx, false, NULL, dir);
+    snprintf(rm, sizeof rm, "rm -r %s", dir);
+    if (system(rm))
+        exit(1);
+    return us;
+}
+
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"bare", "fit", "fit_accuracy", "fit_shuffled",
-                                        "fit_checkpoint_100"};
-    static double us[5][MAX_BLOCKS], ratio[5][MAX_BLOCKS];
+    static const char *const names[] = {"bare",
+                                        "fit",
+                                        "fit_accuracy",
+                                        "fit_shuffled",
+                                        "fit_checkpoint_100",
+                                        "fit_checkpoint_100_memory"};
+    static double us[6][MAX_BLOCKS], ratio[6][MAX_BLOCKS];
     int blocks = argc > 1 ? atoi(argv[1]) : 9;
     weft_ctx *ctx;
 
@@ -177,23 +196,17 @@ int main(int argc, char **argv)
         y[i] = rand() % 10;
     check(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 2), &ctx));
     for (int b = 0; b < blocks; b++) {
-        char dir[] = "/tmp/weft-fit-XXXXXX", rm[64];
-
         us[0][b] = bare_us(ctx);
         us[1][b] = fit_us(ctx, false, NULL, NULL);
         us[2][b] = fit_us(ctx, false, "accuracy", NULL);
         us[3][b] = fit_us(ctx, true, NULL, NULL);
-        if (!mkdtemp(dir))
-            return 1;
-        us[4][b] = fit_us(ctx, false, NULL, dir);
-        snprintf(rm, sizeof rm, "rm -r %s", dir);
-        if (system(rm))
-            return 1;
+        us[4][b] = checkpoint_us(ctx, "/tmp");
+        us[5][b] = checkpoint_us(ctx, "/dev/shm");
     }
-    for (int k = 0; k < 5; k++)
+    for (int k = 0; k < 6; k++)
         for (int b = 0; b < blocks; b++)
             ratio[k][b] = us[k][b] / us[0][b];
-    for (int k = 0; k < 5; k++) {
+    for (int k = 0; k < 6; k++) {
         qsort(us[k], (size_t)blocks, sizeof us[k][0], by_size);
         qsort(ratio[k], (size_t)blocks, sizeof ratio[k][0], by_size);
         printf("{\"bench\": \"fit\", \"what\": \"%s\", \"us_step\": %.1f, \"over_bare\": %.3f}\n",

@@ -55,33 +55,26 @@ weft_status wf_ckpt_remove(weft_ctx *ctx, const char *dir);
 
 /* ---- out.c ----------------------------------------------------------------------------------- */
 
-/* Memory for transfers past the page cache, used for one file after the other. */
-struct wf_out_block {
-    char *mem, *at; /* as allocated; where its first page begins */
-};
-weft_status wf_out_block_new(struct wf_out_block *b, weft_ctx *ctx);
-void wf_out_block_free(struct wf_out_block *b, weft_ctx *ctx);
-
-/* A file being written: everything is hashed on the way. */
+/* A file being written, in parts that have their checksums. */
 struct wf_out {
     weft_ctx *ctx;
     const char *path; /* borrowed */
     int fd;
-    struct wf_out_block
-        *block; /* borrowed; NULL: through the page cache, from the data's own memory */
-    bool direct;
-    int64_t bytes, put, n_block; /* given, given to the system, waiting in the block */
-    struct wf_xxh64 hash;
+    int64_t bytes;
 };
-weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, const char *path,
-                        struct wf_out_block *block);
-/* `also` is fed with the same bytes; NULL: none. */
-weft_status wf_out_write(struct wf_out *o, const void *data, int64_t n, struct wf_xxh64 *also);
+struct wf_part {
+    int64_t bytes;
+    uint64_t hash;
+};
+weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, const char *path);
+/* part: NULL, or what was written becomes this part. */
+weft_status wf_out_write(struct wf_out *o, const void *data, int64_t n, struct wf_part *part);
 /* Syncs unless an error `st` is on its way; closes always. Returns st, or what failed here. */
 weft_status wf_out_close(struct wf_out *o, weft_status st);
-/* Whether a closed file has these bytes: WEFT_EIO when it has others. */
-weft_status wf_out_check(weft_ctx *ctx, const char *path, struct wf_out_block *b, int64_t bytes,
-                         uint64_t hash);
+/* Whether a closed file consists of these parts: WEFT_EIO when it has other bytes. chunk:
+ * WF_CKPT_CHUNK of memory. */
+weft_status wf_out_check(weft_ctx *ctx, const char *path, char *chunk, int64_t n,
+                         const struct wf_part *part);
 
 /* ---- json.c ---------------------------------------------------------------------------------- */
 
@@ -113,7 +106,8 @@ void wf_st_range(const weft_st *st, int64_t i, int64_t *begin, int64_t *end);
 int wf_st_fd(const weft_st *st);
 int64_t wf_st_size(const weft_st *st);
 
-/* Writes header and data; items may be in any order, and get the hash of their bytes. */
+/* Writes header and data; items may be in any order. part: NULL, or room for n + 1, which
+ * become the header and the items as they lie in the file; items get their hashes then. */
 struct wf_st_item {
     const char *name;
     struct wf_type type;
@@ -121,14 +115,14 @@ struct wf_st_item {
     uint64_t hash;
 };
 weft_status wf_st_stream(struct wf_out *o, int64_t n, struct wf_st_item *items, int64_t n_meta,
-                         const weft_ckpt_pair *meta);
+                         const weft_ckpt_pair *meta, struct wf_part *part);
 
 /* ---- manifest.c ------------------------------------------------------------------------------ */
 
 struct wf_mf_file {
     const char *name;
     int64_t bytes;
-    uint64_t hash;
+    uint64_t hash; /* of its header: what is before the first tensor's data */
 };
 
 /* Everything is in the arena. data.tensors[i] lies in files[place[i].file], and data.blobs[i] in
@@ -177,7 +171,7 @@ weft_ctx *wf_ckpt_ctx(const weft_ckpt *c);
 weft_status wf_ckpt_check(weft_ctx *ctx, const weft_ckpt_data *d);
 /* Writes, reads back and puts in place one checkpoint. The caller has the lock. */
 weft_status wf_ckpt_write(weft_ctx *ctx, const char *dir, const weft_ckpt_data *d,
-                          int64_t shard_bytes, struct wf_out_block *block, char path[WF_CKPT_PATH],
+                          int64_t shard_bytes, char *chunk, char path[WF_CKPT_PATH],
                           int64_t *bytes);
 
 /* Takes the lock of a folder: *fd is closed to let it go. */

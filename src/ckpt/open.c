@@ -221,23 +221,22 @@ static weft_status bad_hash(const char *path, const char *what, uint64_t have, u
                   path, what, (unsigned long long)have, (unsigned long long)want);
 }
 
-/* Streams [at, end) of a file through the hashes. */
 static weft_status hash_range(const weft_ckpt *c, int fd, const char *path, int64_t at, int64_t end,
-                              void *chunk, struct wf_xxh64 *a, struct wf_xxh64 *b)
+                              void *chunk, uint64_t *out)
 {
+    struct wf_xxh64 hash;
     weft_status st = WEFT_OK;
 
+    wf_xxh64_init(&hash);
     while (at < end && !st) {
         int64_t n = wf_min_i64(WF_CKPT_CHUNK, end - at);
 
         st = wf_ckpt_pread(c->ctx, fd, path, chunk, n, at);
-        if (st)
-            break;
-        wf_xxh64_add(a, chunk, n);
-        if (b)
-            wf_xxh64_add(b, chunk, n);
+        if (!st)
+            wf_xxh64_add(&hash, chunk, n);
         at += n;
     }
+    *out = wf_xxh64_end(&hash);
     return st;
 }
 
@@ -341,7 +340,7 @@ static weft_status verify_shard(weft_ckpt *c, int64_t file, void *chunk, int64_t
 {
     const struct wf_mf_file *f = &c->m.files[file];
     char path[WF_CKPT_PATH], what[128];
-    struct wf_xxh64 whole, one;
+    uint64_t hash = 0;
     weft_st *s = NULL;
     int64_t begin = f->bytes, end, at = 0, k;
     weft_status st = open_shard(c, file, &s);
@@ -350,10 +349,11 @@ static weft_status verify_shard(weft_ckpt *c, int64_t file, void *chunk, int64_t
         st = wf_ckpt_join(path, c->path, f->name);
     if (st)
         return st;
-    wf_xxh64_init(&whole);
     if (weft_st_n(s))
         wf_st_range(s, 0, &begin, &end);
-    st = hash_range(c, wf_st_fd(s), path, 0, begin, chunk, &whole, NULL);
+    st = hash_range(c, wf_st_fd(s), path, 0, begin, chunk, &hash);
+    if (!st && hash != f->hash)
+        st = bad_hash(path, ": the header", hash, f->hash);
     for (int64_t i = 0; i < weft_st_n(s) && !st; i++) {
         const char *name = NULL;
         weft_tensor type;
@@ -365,16 +365,13 @@ static weft_status verify_shard(weft_ckpt *c, int64_t file, void *chunk, int64_t
         if (st)
             return st;
         wf_st_range(s, i, &begin, &end);
-        wf_xxh64_init(&one);
-        st = hash_range(c, wf_st_fd(s), path, begin, end, chunk, &whole, &one);
-        if (!st && wf_xxh64_end(&one) != c->m.place[k].hash) {
+        st = hash_range(c, wf_st_fd(s), path, begin, end, chunk, &hash);
+        if (!st && hash != c->m.place[k].hash) {
             snprintf(what, sizeof what, ": '%.80s'", name);
-            st = bad_hash(path, what, wf_xxh64_end(&one), c->m.place[k].hash);
+            st = bad_hash(path, what, hash, c->m.place[k].hash);
         }
         at++;
     }
-    if (!st && wf_xxh64_end(&whole) != f->hash)
-        st = bad_hash(path, "", wf_xxh64_end(&whole), f->hash);
     *n_found += at;
     return st;
 }

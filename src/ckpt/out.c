@@ -1,171 +1,61 @@
 /* out.c - a file being written, and read back.
- *
- * What is written is hashed on the way and synced before it is closed. With a block, data goes past
- * the page cache (O_DIRECT) where the file system can: training needs the cores more than a copy of
- * the checkpoint in the cache, and what is read back comes from the disk. Then all transfers begin
- * and end on pages, but for the last, which is padded and cut to size. A file system that will not
- * have it says EINVAL, at opening or later, and the file goes on in the plain way. */
+ * What is written is hashed on the way, a piece at a time while it is in the cache, and synced before the file is closed. It goes
+ * through the page cache: past it (O_DIRECT) the kernel works less, but where the disk is a host's, training waits longer. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 
 #include "ckpt/ckpt.h"
 
-#ifndef O_DIRECT
-#define O_DIRECT 0
-#endif
-#define PAGE 4096
-#define BLOCK ((int64_t)2 << 20)
-#define PIECE ((int64_t)64 << 10) /* copied and hashed at a time: fits a cache */
-
-weft_status wf_out_block_new(struct wf_out_block *b, weft_ctx *ctx)
-{
-    char *p = wf_alloc(ctx, (size_t)(BLOCK + PAGE));
-
-    if (!p)
-        return wf_err_nomem(ctx, (size_t)(BLOCK + PAGE), "checkpoint");
-    b->mem = p;
-    b->at = p + (PAGE - (uintptr_t)p % PAGE) % PAGE;
-    return WEFT_OK;
-}
-
-void wf_out_block_free(struct wf_out_block *b, weft_ctx *ctx)
-{
-    wf_free(ctx, b->mem);
-    *b = (struct wf_out_block){NULL, NULL};
-}
-
-/* Opens past the page cache, or plainly where that cannot be. */
-static int open_direct(weft_ctx *ctx, const char *path, int flags, bool *direct)
+weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, const char *path)
 {
     const struct wf_fs *fs = ctx->fs;
-    int fd = -EINVAL;
 
-    if (*direct)
-        fd = fs->open(fs->arg, path, flags | O_DIRECT, 0666);
-    if (fd == -EINVAL) {
-        *direct = false;
-        fd = fs->open(fs->arg, path, flags, 0666);
-    }
-    return fd;
-}
-
-/* ---- writing --------------------------------------------------------------------------------- */
-
-weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, const char *path,
-                        struct wf_out_block *block)
-{
-    *o = (struct wf_out){
-        .ctx = ctx, .path = path, .block = block, .direct = block != NULL && O_DIRECT};
-    wf_xxh64_init(&o->hash);
-    o->fd = open_direct(ctx, path, O_WRONLY | O_CREAT | O_TRUNC, &o->direct);
+    *o = (struct wf_out){.ctx = ctx, .path = path};
+    o->fd = fs->open(fs->arg, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     return o->fd < 0 ? wf_file_err(o->fd, path, "cannot create") : WEFT_OK;
 }
 
-/* From here on through the page cache. */
-static weft_status go_plain(struct wf_out *o)
+static weft_status write_chunk(struct wf_out *o, const char *p, int64_t n)
 {
     const struct wf_fs *fs = o->ctx->fs;
-    int64_t at;
-    int fd = fs->open(fs->arg, o->path, O_WRONLY, 0666);
+    int64_t at = 0, put;
 
-    if (fd < 0)
-        return wf_file_err(fd, o->path, "cannot open again");
-    fs->close(fs->arg, o->fd);
-    o->fd = fd;
-    o->direct = false;
-    at = fs->seek(fs->arg, fd, o->put);
-    return at < 0 ? wf_file_err(at, o->path, "cannot seek") : WEFT_OK;
-}
-
-static weft_status put(struct wf_out *o, const char *p, int64_t n)
-{
-    const struct wf_fs *fs = o->ctx->fs;
-    int64_t at = 0;
-    weft_status st = WEFT_OK;
-
-    while (at < n && !st) {
-        int64_t done = fs->write(fs->arg, o->fd, p + at, n - at);
-
-        if (o->direct && (done == -EINVAL || (done > 0 && done % PAGE))) {
-            at += wf_max_i64(done, 0);
-            o->put += wf_max_i64(done, 0);
-            st = go_plain(o);
-            continue;
-        }
-        if (done <= 0)
-            return wf_file_err(done ? done : -EIO, o->path, "cannot write");
-        at += done;
-        o->put += done;
+    while (at < n) {
+        put = fs->write(fs->arg, o->fd, p + at, n - at);
+        if (put <= 0)
+            return wf_file_err(put ? put : -EIO, o->path, "cannot write");
+        at += put;
     }
-    return st;
+    return WEFT_OK;
 }
 
-/* The part of the data that fits the block, hashed there. */
-static int64_t fill(struct wf_out *o, const char *p, int64_t n, struct wf_xxh64 *also)
-{
-    char *to = o->block->at + o->n_block;
-
-    n = wf_min_i64(wf_min_i64(n, PIECE), BLOCK - o->n_block);
-    memcpy(to, p, (size_t)n);
-    wf_xxh64_add(&o->hash, to, n);
-    if (also)
-        wf_xxh64_add(also, to, n);
-    o->n_block += n;
-    return n;
-}
-
-weft_status wf_out_write(struct wf_out *o, const void *data, int64_t n, struct wf_xxh64 *also)
+weft_status wf_out_write(struct wf_out *o, const void *data, int64_t n, struct wf_part *part)
 {
     const char *p = data;
-    int64_t part;
-    weft_status st = WEFT_OK;
+    struct wf_xxh64 hash;
 
-    for (int64_t at = 0; at < n && !st; at += part) {
-        if (o->block) {
-            part = fill(o, p + at, n - at, also);
-            if (o->n_block == BLOCK) {
-                st = put(o, o->block->at, BLOCK);
-                o->n_block = 0;
-            }
-            continue;
-        }
-        part = wf_min_i64(WF_CKPT_CHUNK, n - at);
-        st = put(o, p + at, part);
-        wf_xxh64_add(&o->hash, p + at, part);
-        if (also)
-            wf_xxh64_add(also, p + at, part);
+    wf_xxh64_init(&hash);
+    for (int64_t at = 0; at < n; at += WF_CKPT_CHUNK) {
+        int64_t piece = wf_min_i64(WF_CKPT_CHUNK, n - at);
+        weft_status st = write_chunk(o, p + at, piece);
+
+        if (st)
+            return st;
+        if (part)
+            wf_xxh64_add(&hash, p + at, piece);
     }
     o->bytes += n;
-    return st;
-}
-
-/* What is left in the block. */
-static weft_status put_rest(struct wf_out *o)
-{
-    const struct wf_fs *fs = o->ctx->fs;
-    int64_t whole = o->direct ? wf_round_up(o->n_block, PAGE) : o->n_block;
-    weft_status st;
-    int rc;
-
-    if (!o->block || !o->n_block)
-        return WEFT_OK;
-    memset(o->block->at + o->n_block, 0, (size_t)(whole - o->n_block));
-    st = put(o, o->block->at, whole);
-    if (st || whole == o->n_block)
-        return st;
-    rc = fs->truncate(fs->arg, o->fd, o->bytes);
-    return rc ? wf_file_err(rc, o->path, "cannot cut to size") : WEFT_OK;
+    if (part)
+        *part = (struct wf_part){n, wf_xxh64_end(&hash)};
+    return WEFT_OK;
 }
 
 weft_status wf_out_close(struct wf_out *o, weft_status st)
 {
     const struct wf_fs *fs = o->ctx->fs;
-    int rc;
+    int rc = st ? 0 : fs->sync(fs->arg, o->fd);
 
-    if (!st)
-        st = put_rest(o);
-    rc = st ? 0 : fs->sync(fs->arg, o->fd);
     if (rc)
         st = wf_file_err(rc, o->path, "cannot sync");
     rc = fs->close(fs->arg, o->fd);
@@ -174,44 +64,39 @@ weft_status wf_out_close(struct wf_out *o, weft_status st)
     return st;
 }
 
-/* ---- reading back ---------------------------------------------------------------------------- */
-
-/* The next bytes into the block; 0 at the end, or a negative errno. */
-static int64_t next_bytes(weft_ctx *ctx, const char *path, struct wf_out_block *b, int *fd,
-                          bool *direct, int64_t at)
+static weft_status check_part(weft_ctx *ctx, int fd, const char *path, char *chunk, int64_t at,
+                              const struct wf_part *part)
 {
-    const struct wf_fs *fs = ctx->fs;
-    int64_t got = fs->pread(fs->arg, *fd, b->at, BLOCK, at);
+    struct wf_xxh64 hash;
+    int64_t end = at + part->bytes;
+    weft_status st = WEFT_OK;
 
-    if (got != -EINVAL || !*direct)
-        return got;
-    fs->close(fs->arg, *fd);
-    *direct = false;
-    *fd = open_direct(ctx, path, O_RDONLY, direct);
-    return *fd < 0 ? *fd : fs->pread(fs->arg, *fd, b->at, BLOCK, at);
+    wf_xxh64_init(&hash);
+    for (int64_t n; at < end && !st; at += n) {
+        n = wf_min_i64(WF_CKPT_CHUNK, end - at);
+        st = wf_ckpt_pread(ctx, fd, path, chunk, n, at);
+        if (!st)
+            wf_xxh64_add(&hash, chunk, n);
+    }
+    if (!st && wf_xxh64_end(&hash) != part->hash)
+        st = wf_err(WEFT_EIO, "%s: reads back as something else than was written", path);
+    return st;
 }
 
-weft_status wf_out_check(weft_ctx *ctx, const char *path, struct wf_out_block *b, int64_t bytes,
-                         uint64_t hash)
+weft_status wf_out_check(weft_ctx *ctx, const char *path, char *chunk, int64_t n,
+                         const struct wf_part *part)
 {
     const struct wf_fs *fs = ctx->fs;
-    bool direct = O_DIRECT && bytes >= BLOCK / 32;
-    int fd = open_direct(ctx, path, O_RDONLY, &direct);
-    struct wf_xxh64 have;
-    int64_t at = 0, got;
+    int fd = fs->open(fs->arg, path, O_RDONLY, 0);
+    int64_t at = 0;
+    weft_status st = WEFT_OK;
 
     if (fd < 0)
         return wf_file_err(fd, path, "cannot open");
-    wf_xxh64_init(&have);
-    while ((got = next_bytes(ctx, path, b, &fd, &direct, at)) > 0) {
-        wf_xxh64_add(&have, b->at, got);
-        at += got;
-    }
-    if (fd >= 0)
-        fs->close(fs->arg, fd);
-    if (got < 0)
-        return wf_file_err(got, path, "cannot read");
-    if (at != bytes || wf_xxh64_end(&have) != hash)
-        return wf_err(WEFT_EIO, "%s: reads back as something else than was written", path);
-    return WEFT_OK;
+    for (int64_t i = 0; i < n && !st; at += part[i++].bytes)
+        st = check_part(ctx, fd, path, chunk, at, &part[i]);
+    if (!st && fs->size(fs->arg, fd) != at)
+        st = wf_err(WEFT_EIO, "%s: is longer than what was written", path);
+    fs->close(fs->arg, fd);
+    return st;
 }

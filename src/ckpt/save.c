@@ -103,8 +103,9 @@ struct job {
     int64_t n_items; /* tensors, then blobs */
     struct wf_st_item *items;
     int64_t n_shards;
-    struct wf_mf_file manifest;
-    struct wf_out_block *block;
+    struct wf_part *part; /* of all shards: each its header, then its items */
+    struct wf_part manifest;
+    char *chunk;
 };
 
 /* Gives every item its shard, in order; returns how many there are. */
@@ -127,6 +128,12 @@ static int64_t plan_shards(const struct job *j, int64_t limit)
     return j->n_items ? shard + 1 : 0;
 }
 
+/* Those of a shard whose first item is `begin`. */
+static struct wf_part *parts_of(const struct job *j, int64_t shard, int64_t begin)
+{
+    return j->part + begin + shard;
+}
+
 static weft_status write_shard(struct job *j, int64_t shard, int64_t *first)
 {
     struct wf_mf_file *f = &j->m.files[shard];
@@ -143,14 +150,15 @@ static weft_status write_shard(struct job *j, int64_t shard, int64_t *first)
     while (begin + n < j->n_items && j->m.place[begin + n].file == shard)
         n++;
     if (!st)
-        st = wf_out_open(&o, j->ctx, path, j->block);
+        st = wf_out_open(&o, j->ctx, path);
     if (st)
         return st;
-    st = wf_out_close(&o, wf_st_stream(&o, n, j->items + begin, WF_COUNT(meta), meta));
+    st = wf_out_close(
+        &o, wf_st_stream(&o, n, j->items + begin, WF_COUNT(meta), meta, parts_of(j, shard, begin)));
     for (int64_t i = begin; i < begin + n; i++)
         j->m.place[i].hash = j->items[i].hash;
     f->bytes = o.bytes;
-    f->hash = wf_xxh64_end(&o.hash);
+    f->hash = parts_of(j, shard, begin)->hash;
     *first = begin + n;
     return st;
 }
@@ -166,11 +174,9 @@ static weft_status write_manifest(struct job *j)
     if (!st)
         st = wf_manifest_text(&j->m, &text);
     if (!st)
-        st = wf_out_open(&o, j->ctx, path, NULL);
-    if (!st) {
-        st = wf_out_close(&o, wf_out_write(&o, text.data, text.len, NULL));
-        j->manifest = (struct wf_mf_file){WF_CKPT_MANIFEST, text.len, wf_xxh64_end(&o.hash)};
-    }
+        st = wf_out_open(&o, j->ctx, path);
+    if (!st)
+        st = wf_out_close(&o, wf_out_write(&o, text.data, text.len, &j->manifest));
     wf_buf_free(&text);
     return st;
 }
@@ -202,7 +208,8 @@ static weft_status prepare(struct job *j, const weft_ckpt_data *d, int64_t shard
     tensors = wf_arena_alloc(&m->mem, (size_t)d->n_tensors * sizeof *tensors);
     m->place = wf_arena_alloc(&m->mem, (size_t)j->n_items * sizeof *m->place);
     j->items = wf_arena_alloc(&m->mem, (size_t)j->n_items * sizeof *j->items);
-    if (!tensors || !m->place || !j->items)
+    j->part = wf_arena_alloc(&m->mem, (size_t)(2 * j->n_items) * sizeof *j->part);
+    if (!tensors || !m->place || !j->items || !j->part)
         return wf_err_nomem(j->ctx, (size_t)j->n_items * sizeof *tensors, "manifest");
     for (int64_t i = 0; i < d->n_tensors; i++) {
         tensors[i] = d->tensors[i];
@@ -250,28 +257,31 @@ static weft_status choose_name(weft_ctx *ctx, const char *dir, int64_t step,
     return WEFT_OK;
 }
 
+/* Every byte again, against what was meant to be written. */
 static weft_status read_back(const struct job *j)
 {
     char path[WF_CKPT_PATH];
-    weft_status st = WEFT_OK;
+    int64_t begin = 0, n;
+    weft_status st = wf_ckpt_join(path, j->dir, WF_CKPT_MANIFEST);
 
-    for (int64_t i = 0; i <= j->m.n_files && !st; i++) {
-        const struct wf_mf_file *f = i < j->m.n_files ? &j->m.files[i] : &j->manifest;
-
-        st = wf_ckpt_join(path, j->dir, f->name);
+    if (!st)
+        st = wf_out_check(j->ctx, path, j->chunk, 1, &j->manifest);
+    for (int64_t s = 0; s < j->n_shards && !st; s++, begin += n) {
+        for (n = 0; begin + n < j->n_items && j->m.place[begin + n].file == s;)
+            n++;
+        st = wf_ckpt_join(path, j->dir, j->m.files[s].name);
         if (!st)
-            st = wf_out_check(j->ctx, path, j->block, f->bytes, f->hash);
+            st = wf_out_check(j->ctx, path, j->chunk, 1 + n, parts_of(j, s, begin));
     }
     return wf_err_wrap(st, "read back");
 }
 
 weft_status wf_ckpt_write(weft_ctx *ctx, const char *dir, const weft_ckpt_data *d,
-                          int64_t shard_bytes, struct wf_out_block *block, char path[WF_CKPT_PATH],
-                          int64_t *bytes)
+                          int64_t shard_bytes, char *chunk, char path[WF_CKPT_PATH], int64_t *bytes)
 {
     const struct wf_fs *fs = ctx->fs;
     char name[WF_CKPT_NAME], tmp_name[WF_CKPT_NAME + 8], tmp[WF_CKPT_PATH];
-    struct job j = {.ctx = ctx, .dir = tmp, .block = block};
+    struct job j = {.ctx = ctx, .dir = tmp, .chunk = chunk};
     weft_status st = choose_name(ctx, dir, d->step, name);
     int rc;
 

@@ -103,7 +103,7 @@ static weft_status add_header(struct wf_buf *b, int64_t n, struct wf_st_item *co
 }
 
 weft_status wf_st_stream(struct wf_out *o, int64_t n, struct wf_st_item *items, int64_t n_meta,
-                         const weft_ckpt_pair *meta)
+                         const weft_ckpt_pair *meta, struct wf_part *part)
 {
     weft_ctx *ctx = o->ctx;
     struct wf_st_item **order = wf_alloc_n(ctx, n, sizeof *order);
@@ -122,13 +122,12 @@ weft_status wf_st_stream(struct wf_out *o, int64_t n, struct wf_st_item *items, 
     if (!st)
         st = add_header(&head, n, order, n_meta, meta);
     if (!st)
-        st = wf_out_write(o, head.data, head.len, NULL);
+        st = wf_out_write(o, head.data, head.len, part);
     for (int64_t i = 0; i < n && !st; i++) {
-        struct wf_xxh64 hash;
+        struct wf_part *p = part ? &part[1 + i] : NULL;
 
-        wf_xxh64_init(&hash);
-        st = wf_out_write(o, order[i]->data, wf_type_bytes(&order[i]->type), &hash);
-        order[i]->hash = wf_xxh64_end(&hash);
+        st = wf_out_write(o, order[i]->data, wf_type_bytes(&order[i]->type), p);
+        order[i]->hash = !st && p ? p->hash : 0;
     }
     wf_buf_free(&head);
     wf_free(ctx, order);
@@ -176,9 +175,9 @@ weft_status weft_st_write(weft_ctx *ctx, const char *path, int64_t n, const char
     for (int64_t i = 0; i < n_meta && !st; i++)
         meta[i] = (weft_ckpt_pair){keys[i], values[i]};
     if (!st)
-        st = wf_out_open(&o, ctx, tmp, NULL);
+        st = wf_out_open(&o, ctx, tmp);
     if (!st) {
-        st = wf_out_close(&o, wf_st_stream(&o, n, items, n_meta, meta));
+        st = wf_out_close(&o, wf_st_stream(&o, n, items, n_meta, meta, NULL));
         st = finish(ctx, st, tmp, path);
     }
     wf_free(ctx, meta);

@@ -28,7 +28,7 @@ struct weft_ckpt_writer {
     weft_ckpt_stats stats;
     weft_status failed; /* not reported yet */
     char why[1024];
-    struct wf_out_block block;
+    char *chunk;           /* for reading back */
     weft_ckpt_list *known; /* the checkpoints there, as the last deletion left them */
     /* the snapshot */
     struct wf_arena mem;
@@ -59,7 +59,7 @@ static weft_status write_and_prune(weft_ckpt_writer *w, const weft_ckpt_data *d,
         .monitor = w->monitor,
     };
     char path[WF_CKPT_PATH];
-    weft_status st = wf_ckpt_write(w->ctx, w->dir, d, w->o.shard_bytes, &w->block, path, bytes);
+    weft_status st = wf_ckpt_write(w->ctx, w->dir, d, w->o.shard_bytes, w->chunk, path, bytes);
 
     *written = !st;
     if (st || (w->o.keep_last == WEFT_CKPT_ALL && is_first(path)))
@@ -343,8 +343,8 @@ weft_status weft_ckpt_writer_new(weft_ctx *ctx, const char *dir, const weft_ckpt
         st = wf_ckpt_lock(ctx, dir, &w->lock_fd);
     if (!st)
         st = wf_ckpt_sweep(ctx, dir);
-    if (!st)
-        st = wf_out_block_new(&w->block, ctx);
+    if (!st && !(w->chunk = wf_alloc(ctx, (size_t)WF_CKPT_CHUNK)))
+        st = wf_err_nomem(ctx, (size_t)WF_CKPT_CHUNK, "checkpoint writer");
     if (!st && !o->foreground)
         st = reserve(w, o->reserve_bytes);
     if (!st && !o->foreground)
@@ -485,7 +485,7 @@ weft_status weft_ckpt_writer_close(weft_ckpt_writer *w)
     if (w->lock_fd >= 0)
         ctx->fs->close(ctx->fs->arg, w->lock_fd);
     weft_ckpt_list_free(ctx, w->known);
-    wf_out_block_free(&w->block, ctx);
+    wf_free(ctx, w->chunk);
     wf_arena_free(&w->mem);
     wf_free(ctx, w->copy);
     wf_free(ctx, w->monitor);

@@ -191,13 +191,6 @@ static void each_file_call_may_fail(void **state)
     fail_calls(EIO, false, true);
 }
 
-/* What a file system says that knows no O_DIRECT, early or late: the save goes on without. */
-static void each_file_call_may_be_called_invalid(void **state)
-{
-    (void)state;
-    fail_calls(EINVAL, false, true);
-}
-
 static void each_file_call_may_be_the_last_that_works(void **state)
 {
     (void)state;
@@ -571,7 +564,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_file_call_may_fail),
-        cmocka_unit_test(each_file_call_may_be_called_invalid),
         cmocka_unit_test(each_file_call_may_be_the_last_that_works),
         cmocka_unit_test(a_full_disk_at_every_write_keeps_the_old_and_says_so),
         cmocka_unit_test(a_failed_save_does_not_stop_training),
