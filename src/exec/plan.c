@@ -51,6 +51,10 @@ static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
         st = wf_pass_fuse(p->graph, wf_kernel_can_fuse, n_roots, p->roots, &to);
         st = next_graph(&p->graph, st, to);
     }
+    if (!st && fn->opts.flat_gradients) {
+        st = wf_pass_own(p->graph, n_roots, p->roots, &to);
+        st = next_graph(&p->graph, st, to);
+    }
     return st;
 }
 

@@ -241,6 +241,8 @@ weft_status wf_pass_simplify(const weft_graph *g, unsigned mask, wf_eval_fn *eva
 /* Products that do a second job on their way: the sums of their operand's columns, the update of the variable whose
  * gradient they are. All types must be known. */
 weft_status wf_pass_join(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
+/* For gradients in one flat vector: no two updates share one, and none is a constant. */
+weft_status wf_pass_own(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
 /* Which element-wise ops the kernels can run as a step of a program. All types must be known. */
 typedef bool wf_can_fuse_fn(const struct wf_op *op);
 weft_status wf_pass_fuse(const weft_graph *g, wf_can_fuse_fn *can_fuse, int n_roots, int32_t *roots,

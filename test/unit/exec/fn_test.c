@@ -511,6 +511,57 @@ static void a_strategy_sees_every_point_of_a_step(void **state)
     drop(&n);
 }
 
+/* One value that is the gradient of two variables, and a constant one: the flat vector has each in its place. */
+static void shared_and_constant_gradients_are_in_the_flat_vector(void **state)
+{
+    static float fixed[IN];
+    weft_ctx *ctx;
+    weft_graph *g;
+    weft_fn *fn;
+    weft_optim o;
+    weft_val x, v[3], grad[3], updates[3];
+    weft_tensor feed = weft_view(WEFT_F32, data, 1, (int64_t[]){IN}), out = {.data = NULL};
+    weft_tensor value = weft_view(WEFT_F32, fixed, 1, (int64_t[]){IN});
+    int64_t count;
+    float *flat;
+
+    (void)state;
+    for (int i = 0; i < IN; i++) {
+        data[i] = (float)(i % 7 + 1);
+        fixed[i] = (float)(i % 5 - 9);
+    }
+    ok(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx));
+    ok(weft_graph_new(ctx, &g));
+    x = weft_placeholder(g, "x", WEFT_F32, 1, (int64_t[]){IN});
+    for (int i = 0; i < 3; i++)
+        v[i] = weft_variable(g, (const char *[]){"a", "b", "c"}[i], 1, (int64_t[]){IN}, NULL);
+    grad[0] = grad[1] = weft_square(g, x);
+    grad[2] = weft_constant(g, &value);
+    ok(weft_optim_init(&o, "sgd", "learning_rate=1"));
+    ok(weft_apply_gradients(g, &o, 3, v, grad, updates));
+    ok(weft_fn_new(g,
+                   WEFT_OPTS(weft_fn_opts, .n_feeds = 1, .feeds = &x, .n_fetches = 1,
+                             .fetches = &grad[0], .n_updates = 3, .updates = updates,
+                             .flat_gradients = true),
+                   &fn));
+    ok(weft_fn_run(fn, &feed, &out));
+    flat = weft_fn_gradients(fn, &count);
+    for (int k = 0; k < 3; k++) {
+        weft_segment seg;
+
+        ok(weft_fn_segment(fn, k, &seg));
+        for (int64_t i = 0; i < IN; i++) {
+            float want = seg.name[0] == 'c' ? fixed[i] : data[i] * data[i];
+
+            assert_true(flat[seg.offset + i] == want);
+            assert_true(weft_fn_params(fn, &count)[seg.offset + i] == -want);
+        }
+    }
+    weft_fn_free(fn);
+    weft_graph_free(g);
+    weft_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -529,6 +580,7 @@ int main(void)
         cmocka_unit_test(variables_are_read_and_written_by_name),
         cmocka_unit_test(gradients_lie_in_the_flat_vector_when_asked),
         cmocka_unit_test(a_strategy_sees_every_point_of_a_step),
+        cmocka_unit_test(shared_and_constant_gradients_are_in_the_flat_vector),
     };
 
     fill_data();
