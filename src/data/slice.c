@@ -151,6 +151,9 @@ static weft_status slice_columns(struct wf_ds *ds, const struct slice *o)
         weft_column *c = &ds->col[o->col[k]];
         int64_t first, rows = 0;
 
+        for (int j = 0; j < k; j++) /* cut once more it would have other rows than were declared */
+            if (o->col[j] == o->col[k])
+                return wf_err(WEFT_EINVAL, "column '%s' is named twice", c->name);
         if (c->rank <= axis)
             return wf_err(WEFT_ESHAPE, "column '%s' has one item a sample: there is nothing to cut",
                           c->name);

@@ -214,10 +214,11 @@ static void slices_that_are_not_there_and_crosses_that_do_not_fit_are_refused(vo
     static const char *const texts[] = {
         "no rows 2 to 4 among 3", "one item a sample",  "no rows",
         "did you mean 'vec'",     "bucketize it first", "differ in shape",
-        "hash takes one",         "0 buckets",          "'x'"};
+        "hash takes one",         "0 buckets",          "'x'",
+        "'vec' is named twice"};
 
     (void)state;
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 10; i++) {
         weft_data *d = begin();
         weft_ds s = source(d, 10);
 
@@ -230,7 +231,8 @@ static void slices_that_are_not_there_and_crosses_that_do_not_fit_are_refused(vo
         case 5: weft_ds_cross(d, s, "id, list", 10, 0, "c"); break;
         case 6: weft_ds_cross(d, s, "id", 10, 0, "c"); break;
         case 7: weft_ds_cross(d, s, "id, w", 0, 0, "c"); break;
-        default: weft_ds_copy(d, s, "id", "x"); break;
+        case 8: weft_ds_copy(d, s, "id", "x"); break;
+        default: weft_ds_slice(d, s, "vec, vec", 1, 0); break;
         }
         assert_int_not_equal(weft_data_status(d), WEFT_OK);
         assert_int_equal(error_of(d, s), weft_data_status(d));
