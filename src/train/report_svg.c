@@ -24,14 +24,20 @@ struct axis {
     double lo, hi, step;
 };
 
+/* Are both the same but for rounding? Ticks between them would not be told apart by their numbers. */
+static bool flat(double lo, double hi)
+{
+    return !(hi - lo > 1e-12 * fmax(fabs(lo), fabs(hi))) || !(hi - lo > 1e-300);
+}
+
 /* Limits and ticks at 1, 2 or 5 times a power of ten. */
 static struct axis axis_of(double lo, double hi, int ticks, bool whole)
 {
     struct axis a;
     double raw, power;
 
-    if (!(hi > lo)) {
-        double pad = lo != 0 ? fabs(lo) * 0.1 : 1;
+    if (flat(lo, hi)) {
+        double pad = fabs(lo) > 1e-290 ? fabs(lo) * 0.1 : 1;
 
         lo -= whole ? 0.5 : pad; /* a single epoch stands in the middle */
         hi += whole ? 0.5 : pad;
@@ -185,7 +191,7 @@ static struct axis tight_axis(double lo, double hi, int ticks)
     struct axis a = axis_of(lo, hi, ticks, false);
     double pad = (hi - lo) * 0.04;
 
-    if (hi > lo) {
+    if (!flat(lo, hi)) {
         a.lo = lo - pad;
         a.hi = hi + pad;
     }

@@ -104,6 +104,33 @@ static void one_value_and_none_can_be_drawn(void **state)
     wf_buf_free(&b);
 }
 
+/* An axis between them would have steps that no number can take. */
+static void values_that_differ_in_rounding_alone_can_be_drawn(void **state)
+{
+    const double pairs[][2] = {{0.6931471805599453, 0.6931471805599454},
+                               {1e6, 1e6 + 2e-10},
+                               {0, 5e-324},
+                               {5e-324, 5e-324},
+                               {-1e300, nextafter(-1e300, 0)}};
+    struct wf_buf b;
+
+    (void)state;
+    alarm(60);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        struct wf_series s = {"training", "train", pairs[i], 1};
+        const double points[] = {pairs[i][0], pairs[i][1], pairs[i][1], pairs[i][0]};
+
+        wf_buf_init(&b, ctx, 1 << 20);
+        wf_svg_curves(&b, "loss", 1, 2, 1, &s);
+        wf_svg_scatter(&b, "points", "true", 2, points, 2);
+        ok(b.st);
+        assert_int_equal(occurrences(b.data, "<circle"), 4);
+        assert_null(strstr(b.data, "nan"));
+        wf_buf_free(&b);
+    }
+    alarm(0);
+}
+
 static void base64_is_base64(void **state)
 {
     static const char *const want[] = {"", "YQ==", "YWI=", "YWJj", "YWJjZA=="};
@@ -276,6 +303,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(curves_leave_gaps_where_values_are_missing),
         cmocka_unit_test(one_value_and_none_can_be_drawn),
+        cmocka_unit_test(values_that_differ_in_rounding_alone_can_be_drawn),
         cmocka_unit_test(base64_is_base64),
         cmocka_unit_test(pixels_keep_their_scale),
         cmocka_unit_test(large_pictures_shrink_to_means),
