@@ -85,13 +85,26 @@ static const struct wf_metric_kind *kind_of(const char *word)
 
 /* ---- the name in logs ------------------------------------------------------------------------ */
 
+/* Names stand in tables, in JSON and in the paths of summaries. */
+static weft_status check_name(const char *name)
+{
+    for (const char *p = name; *p; p++)
+        if ((unsigned char)*p < ' ' || *p == 127 || strchr(",\"\\", *p))
+            return wf_err(WEFT_EINVAL, "'%.64s' is no name: it has a comma, a quote or the like",
+                          name);
+    return WEFT_OK;
+}
+
 /* A class ("AUC", "MeanIoU") is logged as an object of it is in Keras; a name in small letters as it is written. */
 static weft_status name_metric(struct wf_metric *m, struct wf_arena *arena, const char *spec,
                                const char *given)
 {
     char name[128];
     size_t n;
+    weft_status st = given ? check_name(given) : WEFT_OK;
 
+    if (st)
+        return wf_err_wrap(st, "metric %s", m->kind->name);
     spec += strspn(spec, " \t");
     n = strcspn(spec, " \t");
     if (given) {

@@ -101,11 +101,11 @@ static weft_status check_name(const char *name)
     bool ok = *name && strlen(name) <= MAX_NAME;
 
     for (const char *p = name; *p; p++)
-        ok = ok && (unsigned char)*p > ' ' && !strchr("/\"\\*", *p) && *p != 127;
+        ok = ok && (unsigned char)*p > ' ' && !strchr("/,\"\\*", *p) && *p != 127;
     return ok ? WEFT_OK
               : wf_err(WEFT_EINVAL,
                        "'%.64s' is no name for a layer: 1 to %d characters without spaces, "
-                       "slashes, stars, quotes",
+                       "commas, slashes, stars, quotes",
                        name, MAX_NAME);
 }
 

@@ -121,6 +121,14 @@ static void names_are_taken_once(void **state)
     fails_with(f->m, WEFT_EEXIST, "'a' is taken", NULL);
 }
 
+static void names_with_commas_are_refused(void **state) /* lists of names have them between */
+{
+    struct fixture *f = *state;
+
+    weft_apply(f->m, "Dense", "units=3 name=\"a,b\"", vector(f->m, 4));
+    fails_with(f->m, WEFT_EINVAL, "'a,b' is no name for a layer", "commas", NULL);
+}
+
 static void a_model_of_sequence_needs_an_input(void **state)
 {
     struct fixture *f = *state;
@@ -254,6 +262,7 @@ int main(void)
         TEST(an_unknown_size_names_layer_and_axis),
         TEST(the_first_error_stays),
         TEST(names_are_taken_once),
+        TEST(names_with_commas_are_refused),
         TEST(a_model_of_sequence_needs_an_input),
         TEST(a_shared_layer_has_one_set_of_weights),
         TEST(a_shared_layer_wants_inputs_of_one_width),
