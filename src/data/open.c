@@ -152,11 +152,29 @@ static weft_format by_content(const char *p, int64_t n)
     return find_delimiter(p, n) ? WEFT_FORMAT_CSV : WEFT_FORMAT_LINES;
 }
 
-static bool is_folder(const char *path)
+/* A path that is no list, as the system knows it: "\," is a comma here, too. */
+static const char *plain_path(struct wf_arena *a, const char *path)
 {
-    struct stat s;
+    char *plain = path && strstr(path, "\\,") ? wf_arena_strdup(a, path) : NULL, *to = plain;
 
-    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+    for (const char *p = plain; p && *p; p++)
+        if (p[0] != '\\' || p[1] != ',')
+            *to++ = *p;
+    if (plain)
+        *to = '\0';
+    return plain ? plain : path;
+}
+
+static bool is_folder(weft_ctx *ctx, const char *path)
+{
+    struct wf_arena a;
+    struct stat s;
+    bool yes;
+
+    wf_arena_init(&a, ctx);
+    yes = stat(plain_path(&a, path), &s) == 0 && S_ISDIR(s.st_mode);
+    wf_arena_free(&a);
+    return yes;
 }
 
 /* The first file that a pattern or list names, into the arena of a passing pipeline. */
@@ -179,7 +197,7 @@ weft_status weft_format_of(weft_ctx *ctx, const char *path, weft_format *out)
     bool whole;
     weft_status st;
 
-    if (is_folder(path)) {
+    if (is_folder(ctx, path)) {
         *out = WEFT_FORMAT_IMAGES;
         return WEFT_OK;
     }
@@ -390,14 +408,14 @@ static weft_ds open_format(weft_data *d, const char *path, weft_format f, const 
     case WEFT_FORMAT_NPY: return open_arrays(d, path, false);
     case WEFT_FORMAT_NPZ: return open_npz(d, path);
     case WEFT_FORMAT_IMAGES:
-        return weft_ds_image_folder(d, path,
+        return weft_ds_image_folder(d, plain_path(&d->arena, path),
                                     WEFT_OPTS(weft_image_opts, .height = o->height,
                                               .width = o->width,
                                               .channels = o->channels ? o->channels
                                                           : o->height ? 3
                                                                       : 0,
                                               .on_error = o->on_error));
-    case WEFT_FORMAT_SQLITE: return open_sqlite(d, path, o);
+    case WEFT_FORMAT_SQLITE: return open_sqlite(d, plain_path(&d->arena, path), o);
     case WEFT_FORMAT_BYTES: return open_bytes(d, path, o);
     default: return wf_ds_fail(d, "open", wf_err(WEFT_EINVAL, "format %d does not exist", (int)f));
     }
