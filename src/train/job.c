@@ -9,8 +9,20 @@
 #include "train/dist.h"
 #include "train/job.h"
 
-enum kind { K_text, K_path, K_int, K_num, K_bool, K_words, K_strategy, K_nums, K_source, K_node };
-static const char *const kind_names[] = {"text", "path", "int",     "number", "bool",
+enum kind {
+    K_text,
+    K_path,
+    K_int,
+    K_count,
+    K_num,
+    K_bool,
+    K_words,
+    K_strategy,
+    K_nums,
+    K_source,
+    K_node
+};
+static const char *const kind_names[] = {"text", "path", "int",     "int",    "number", "bool",
                                          "word", "word", "numbers", "source", "list"};
 
 static const struct key {
@@ -264,6 +276,13 @@ static const struct key *find_key(const char *path)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+/* The job's folder as it stands in such a list. */
+static void put_dir(struct wf_buf *b, const char *dir)
+{
+    for (; *dir; dir++)
+        wf_buf_printf(b, "%s%c", *dir == ',' ? "\\" : "", *dir);
+}
+
 /* A list of paths with commas ("\\," within a name), each counted from the job's folder. */
 static const char *source_paths(const weft_job *job, const char *list)
 {
@@ -276,9 +295,14 @@ static const char *source_paths(const weft_job *job, const char *list)
 
         while (p[len] && (p[len] != ',' || (len > skip && p[len - 1] == '\\')))
             len++;
-        if (len > skip)
-            wf_buf_printf(&b, "%s%s%s%.*s", b.len ? "," : "", p[skip] == '/' ? "" : job->dir,
-                          p[skip] == '/' || !*job->dir ? "" : "/", (int)(len - skip), p + skip);
+        if (len > skip) {
+            wf_buf_printf(&b, "%s", b.len ? "," : "");
+            if (p[skip] != '/' && *job->dir) {
+                put_dir(&b, job->dir);
+                wf_buf_printf(&b, "/");
+            }
+            wf_buf_printf(&b, "%.*s", (int)(len - skip), p + skip);
+        }
         p += len + (p[len] == ',');
     }
     if (!b.st)
@@ -318,7 +342,9 @@ static weft_status read_source(const weft_job *job, struct wf_yaml_node *n, cons
         switch (k->kind) {
         case K_bool: st = wf_job_read_bool(job, n->item[i], what, to); break;
         case K_int:
-            st = wf_job_read_number(job, n->item[i], what, 1, 1e15, true, &number);
+        case K_count:
+            st = wf_job_read_number(job, n->item[i], what, 1, k->kind == K_int ? 1e6 : 1e15, true,
+                                    &number);
             *(int64_t *)to = (int64_t)number;
             break;
         default:
@@ -346,6 +372,7 @@ static weft_status read_value(weft_job *job, const struct key *k, struct wf_yaml
             *(const char **)to = wf_job_path(job, *(const char **)to);
         return st;
     case K_int:
+    case K_count:
         st = wf_job_read_number(job, n, k->path, k->min, k->max, true, &number);
         if (!st)
             *(int64_t *)to = (int64_t)number;
