@@ -116,6 +116,12 @@ static int look_at(struct look *k, const char *path, const char *label, const ch
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
+/* A number, or a row of so many of them. */
+static bool is_row(const weft_column *c)
+{
+    return c->rank == 0 || (c->rank == 1 && c->dim[0] > 0 && c->dtype != WEFT_STR);
+}
+
 /* Names of feature columns of a kind, with commas. GAPS: numbers that may be missing. */
 enum what { TEXTS, NUMBERS, GAPS };
 static int list_columns(const struct look *k, enum what what, char *out, size_t size)
@@ -129,7 +135,7 @@ static int list_columns(const struct look *k, enum what what, char *out, size_t 
         bool gaps = k->col[i].dtype == WEFT_F32 || k->col[i].dtype == WEFT_F64;
 
         if (i == k->label || text != (what == TEXTS) || (what == GAPS && !gaps) ||
-            k->col[i].rank > 0 || at + strlen(k->col[i].name) + 3 > size)
+            !is_row(&k->col[i]) || at + strlen(k->col[i].name) + 3 > size)
             continue;
         at += (size_t)sprintf(out + at, "%s%s", n ? ", " : "", k->col[i].name);
         n++;
@@ -150,6 +156,47 @@ static void put_text(FILE *f, const char *text)
             fputc(*p, f);
     }
     fputc('"', f);
+}
+
+/* Escaped as a part of a list of paths. */
+static void put_folder(FILE *f, const char *path)
+{
+    for (; *path; path++) {
+        if (*path == ',')
+            fputc('\\', f);
+        fputc(*path, f);
+    }
+}
+
+/* The file, or the patterns with commas between, counted from the root: the job may stand in
+ * another folder. To be freed; NULL: no memory, or this folder has no name. */
+static char *whole_paths(const char *list)
+{
+    char *text = NULL, *full = realpath(list, NULL), *here = full ? NULL : getcwd(NULL, 0);
+    size_t n;
+    FILE *f = full || here ? open_memstream(&text, &n) : NULL;
+
+    if (f && full)
+        put_folder(f, full);
+    for (const char *p = list; f && !full && *p;) {
+        size_t skip = strspn(p, " "), len = skip;
+
+        while (p[len] && (p[len] != ',' || (len > skip && p[len - 1] == '\\')))
+            len++;
+        if (len > skip && p[skip] != '/') {
+            put_folder(f, here);
+            fputc('/', f);
+        }
+        fprintf(f, "%.*s%s", (int)(len - skip), p + skip, p[len] ? "," : "");
+        p += len + (p[len] == ',');
+    }
+    if (f && fclose(f)) {
+        free(text);
+        text = NULL;
+    }
+    free(full);
+    free(here);
+    return text;
 }
 
 static void write_head(FILE *f, const struct look *k, const char *path)
@@ -197,14 +244,13 @@ static void write_train(FILE *f, const struct look *k)
 
 static void write_images(FILE *f, const struct look *k, const weft_column *image)
 {
-    fprintf(f,
-            "  pipeline:\n"
-            "    - rescale: {columns: \"%s\", scale: 0.00392156862745098}   # 0..255 to 0..1\n"
-            "  batch: 64\n"
-            "  validation_split: 0.1\n"
-            "  validation_by: random      # the file may be sorted\n"
-            "model:\n",
-            image->name);
+    fprintf(f, "  pipeline:\n    - rescale: {columns: ");
+    put_text(f, image->name);
+    fprintf(f, ", scale: 0.00392156862745098}   # 0..255 to 0..1\n"
+               "  batch: 64\n"
+               "  validation_split: 0.1\n"
+               "  validation_by: random      # the file may be sorted\n"
+               "model:\n");
     if (image->rank == 2)
         fprintf(f, "  - Reshape: {target_shape: [%lld, %lld, 1]}\n", (long long)image->dim[0],
                 (long long)image->dim[1]);
@@ -249,6 +295,10 @@ static void write_table(FILE *f, const struct look *k)
         put_stage(f, "standardize", numbers, NULL);
     snprintf(all, sizeof all, "%s%s%s", numbers, n_numbers && n_words ? ", " : "", words);
     put_stage(f, "join", all, "to: features}");
+    if (n_numbers + n_words < k->n - 1) { /* what cannot be joined is left out */
+        snprintf(all, sizeof all, "features, %s", k->col[k->label].name);
+        put_stage(f, "select", all, NULL);
+    }
     fprintf(f,
             "  batch: 64\n"
             "  validation_split: 0.1\n"
@@ -263,9 +313,21 @@ static void write_table(FILE *f, const struct look *k)
 static int write_job(const struct look *k, const char *path, const char *out)
 {
     const weft_column *image = NULL;
-    char *full = strncmp(path, "/", 1) && !strchr(path, ',') ? realpath(path, NULL) : NULL;
-    FILE *f = strcmp(out, "-") ? fopen(out, "wx") : stdout;
+    bool row = false;
+    char *full;
+    FILE *f;
 
+    for (int i = 0; i < k->n; i++)
+        if (i != k->label && is_image(&k->col[i]))
+            image = &k->col[i];
+        else if (i != k->label && is_row(&k->col[i]))
+            row = true;
+    if (!image && !row)
+        return fail(EXIT_INPUT,
+                    "init: beside '%s' there is no column of numbers, text or images to learn from",
+                    k->col[k->label].name);
+    full = whole_paths(path);
+    f = strcmp(out, "-") ? fopen(out, "wx") : stdout;
     if (!f) {
         int why = errno;
 
@@ -275,9 +337,6 @@ static int write_job(const struct look *k, const char *path, const char *out)
                    ? fail(EXIT_INPUT, "init: %s exists already; --out names another file", out)
                    : fail(EXIT_INPUT, "init: cannot write %s: %s", out, strerror(errno));
     }
-    for (int i = 0; i < k->n; i++)
-        if (i != k->label && is_image(&k->col[i]))
-            image = &k->col[i];
     write_head(f, k, full ? full : path);
     if (image)
         write_images(f, k, image);

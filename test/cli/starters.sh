@@ -56,6 +56,26 @@ want 2 "classes count from 0" "$WEFT" init price.csv --label price --task class 
 want 2 "is text, which is no quantity" "$WEFT" init words.csv --task quantity --out -
 want 2 "did you mean 'quantity'" "$WEFT" init words.csv --task quantiti --out -
 
+# rows of numbers in arrays; patterns and lists, with a comma in a folder's name, for a job that stands elsewhere
+"$BUILD/bin/examples/softmax" --generate slices 500 >/dev/null
+want 0 "a class" "$WEFT" init slices/part-0.npz --out rows.yaml
+want 0 "accuracy" "$WEFT" train rows.yaml --log lines --set train.epochs=1 --set checkpoint.dir= --set log.dir=
+mkdir "a,b" other
+head -150 price.csv >"a,b/p1.csv"
+cp "a,b/p1.csv" "a,b/p2.csv"
+cd "a,b" || exit 1
+want 0 "(a quantity)" "$WEFT" init p1.csv --label price --out ../other/one.yaml
+want 0 "(a quantity)" "$WEFT" init 'p*.csv' --label price --out ../other/all.yaml
+want 0 "(a quantity)" "$WEFT" init 'p1.csv, p2.csv' --label price --out ../other/both.yaml
+cd .. || exit 1
+for job in one all both; do
+    want 0 "mean_absolute_error" "$WEFT" train other/$job.yaml --log lines --set train.epochs=1 --set checkpoint.dir= --set log.dir=
+done
+sed 's/path: .*/path: "p1.csv, p2.csv"/' other/both.yaml >"a,b/job.yaml"
+want 0 "mean_absolute_error" "$WEFT" train "a,b/job.yaml" --log lines --set train.epochs=1 --set checkpoint.dir= --set log.dir=
+printf '1 1:2 3:4\n0 2:1\n' >sparse.libsvm
+want 3 "no column of numbers, text or images to learn from" "$WEFT" init sparse.libsvm --out -
+
 # files that are no data
 : >empty.csv
 printf 'a,b,label\n' >head.csv
