@@ -27,6 +27,14 @@ check()
     "$@" >/dev/null 2>&1 || { echo "FAILED: $what"; bad=$((bad + 1)); }
 }
 
+# begun FILE: waits until the run that writes there has come to its first epoch, however long that takes
+begun()
+{
+    for _ in {1..600}; do grep -q Epoch "$1" && return; sleep 0.1; done
+    echo "FAILED: no epoch in a minute"
+    bad=$((bad + 1))
+}
+
 awk 'BEGIN { srand(3); print "a,b,kind"
     for (i = 0; i < 480; i++) { k = i % 3; printf "%.3f,%.3f,%d\n", 1 + k + 2 * rand(), 3 - k + 2 * rand(), k } }' >data.csv
 cat >job.yaml <<'YAML'
@@ -103,10 +111,11 @@ want 0 "was written by another model" "$WEFT" train job.yaml --log none --set mo
 
 # signals: SIGUSR1 asks for a checkpoint, the end of a terminal is as Ctrl-C
 rm -rf ckpt
-"$WEFT" train job.yaml --log lines --set train.epochs=1000000 --set checkpoint.steps=1000000000 >out.txt 2>&1 &
-sleep 0.5
+: >out.txt
+"$WEFT" train job.yaml --log lines --set train.epochs=1000000 --set checkpoint.steps=1000000000 >>out.txt 2>&1 &
+begun out.txt
 kill -USR1 $!
-for _ in 1 2 3 4 5 6 7 8 9 10; do ls ckpt 2>/dev/null | grep -q ckpt- && break; sleep 0.2; done
+for _ in {1..600}; do ls ckpt 2>/dev/null | grep -q ckpt- && break; sleep 0.1; done
 check "a checkpoint when asked" test "$(ls ckpt | wc -l)" = 1
 kill -HUP $!
 wait $!
@@ -151,8 +160,9 @@ fi
 
 # one run a folder
 rm -rf ckpt
-"$WEFT" train job.yaml --log none --set train.epochs=1000000 --set checkpoint.seconds=1000 >/dev/null 2>&1 &
-sleep 0.4
+: >out.txt
+"$WEFT" train job.yaml --log lines --set train.epochs=1000000 --set checkpoint.seconds=1000 >>out.txt 2>&1 &
+begun out.txt
 want 1 "ckpt" "$WEFT" train job.yaml --log none
 kill -9 $!
 wait $! 2>/dev/null || :

@@ -85,13 +85,20 @@ same whole.csv killed.csv
 
 # Ctrl-C: the step ends, a checkpoint is written, the same command goes on
 rm -rf ckpt
-"$WEFT" train job.yaml --log none --set train.epochs=4000 >out.txt 2>&1 &
-sleep 1
-kill -INT $!
-wait $!
+# interrupted: Ctrl-C once it has come to its first epoch, however long that takes
+interrupted()
+{
+    : >out.txt
+    "$WEFT" train job.yaml --log lines --set train.epochs=400000 >>out.txt 2>&1 &
+    for _ in {1..600}; do grep -q Epoch out.txt && break; sleep 0.1; done
+    kill -INT $!
+    wait $!
+}
+interrupted
 [ $? -eq 130 ] || { echo "FAILED: exit code after SIGINT"; bad=$((bad + 1)); }
 want 0 "the same command goes on from here" cat out.txt
-want 130 "going on from" timeout --preserve-status -s INT 0.5 "$WEFT" train job.yaml --log lines --set train.epochs=4000
+interrupted
+want 0 "going on from" cat out.txt
 rm -rf ckpt
 
 # a starter job
@@ -112,6 +119,7 @@ want 3 "is text: add \`lookup\`" "$WEFT" train job.yaml --set data.pipeline=
 want 3 "no column 'knd', did you mean 'kind'" "$WEFT" train job.yaml --set data.train.label=knd
 want 3 "no column 'lenght', did you mean 'length'" "$WEFT" train job.yaml --set 'data.pipeline.0={lookup: {columns: "colour, lenght"}}'
 want 3 "no key 'tak' in 'data.train', did you mean 'take'" "$WEFT" train job.yaml --set data.train.tak=3
+want 3 "data.train.channels is 4294967299, not in 1..1e+06" "$WEFT" train job.yaml --set data.train.channels=4294967299
 want 3 "there is nothing to cut" "$WEFT" train job.yaml --set 'data.pipeline.0={slice: {columns: length}}'
 want 0 "take " "$WEFT" keys
 want 3 "cannot open" "$WEFT" train nothing.yaml
