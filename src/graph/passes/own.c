@@ -22,8 +22,7 @@ static weft_status copy_with_own(struct wf_rewrite *rw, int64_t k)
 {
     const struct wf_node *n = &rw->from->nodes[k];
     struct wf_set f32 = WF_SET_DTYPE("dtype", WEFT_F32);
-    weft_val grad = wf_build(rw->to, WF_OP_cast, 1,
-                             (weft_val[]){{rw->map[n->in[1]]}}, 1, &f32);
+    weft_val grad = wf_build(rw->to, WF_OP_cast, 1, (weft_val[]){{rw->map[n->in[1]]}}, 1, &f32);
     int32_t first;
     weft_status st = rw->to->st;
 
