@@ -520,16 +520,22 @@ static weft_status make_predict(struct wf_bound *b)
                        &b->predict);
 }
 
-/* Room for the sums of a pass and for a step's fetches. */
+/* Room for the sums of a pass and for a step's fetches. The trainer's own stays as it is when there is none. */
 static weft_status make_room(weft_trainer *t, struct wf_bound *b)
 {
     size_t n = (size_t)(b->n_means + 2 + t->n_out);
+    double *mean_sum = wf_arena_alloc(&b->arena, n * sizeof *mean_sum);
+    double *sums = wf_arena_alloc(&b->arena, (size_t)(b->n_sums + 1) * sizeof *sums);
+    double *log_value = wf_arena_alloc(&b->arena, (size_t)(b->n_logs + 1) * sizeof *log_value);
+    weft_tensor *fetch = wf_arena_alloc(&b->arena, n * sizeof *fetch);
 
-    t->mean_sum = wf_arena_alloc(&b->arena, n * sizeof *t->mean_sum);
-    t->sums = wf_arena_alloc(&b->arena, (size_t)(b->n_sums + 1) * sizeof *t->sums);
-    t->log_value = wf_arena_alloc(&b->arena, (size_t)(b->n_logs + 1) * sizeof *t->log_value);
-    t->fetch = wf_arena_alloc(&b->arena, n * sizeof *t->fetch);
-    return t->mean_sum && t->sums && t->log_value && t->fetch ? WEFT_OK : err_nomem();
+    if (!mean_sum || !sums || !log_value || !fetch)
+        return err_nomem();
+    t->mean_sum = mean_sum;
+    t->sums = sums;
+    t->log_value = log_value;
+    t->fetch = fetch;
+    return WEFT_OK;
 }
 
 static weft_fn *any_fn(const struct wf_bound *b)
@@ -575,9 +581,9 @@ static weft_status bind(weft_trainer *t, const struct wf_type *labels, bool weig
     if (!st)
         st = make_predict(b);
     if (!st)
-        st = make_room(t, b);
-    if (!st)
         st = keep_weights(t, b);
+    if (!st)
+        st = make_room(t, b);
     if (st) {
         wf_bound_free(b);
         return wf_err_wrap(st, "compile");
@@ -607,6 +613,10 @@ weft_status wf_trainer_bind(weft_trainer *t, const struct wf_type *labels, bool 
         return wf_err(WEFT_ESTATE,
                       "labels or weights of another type than this trainer was trained with: "
                       "compile the model again");
+    if (t->bound && t->bound->fit && (t->pending || t->in_callback)) /* they hold on to the graph */
+        return wf_err(WEFT_ESTATE, "labels or weights of another type, while %s",
+                      t->pending ? "batches of a step (accumulate) are waiting"
+                                 : "fit is under way with those it began with");
     return bind(t, labels, weighted);
 }
 

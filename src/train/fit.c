@@ -462,8 +462,11 @@ weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_op
         st = open_data(&f, s);
     if (!st)
         st = open_rest(&f);
-    if (!st)
+    if (!st) {
         st = run(&f);
+        if (st)
+            wf_step_drop(t);
+    }
     weft_iter_free(f.it);
     weft_iter_free(f.val_it);
     wf_free(t->ctx, f.feeds);

@@ -330,10 +330,15 @@ weft_status wf_parts_batch(struct wf_parts *p, const weft_tensor *feeds, int64_t
         log_batch(p, n);
         return WEFT_OK;
     }
+    wf_parts_forget(p);
+    return st;
+}
+
+void wf_parts_forget(struct wf_parts *p)
+{
     if (p->n_parts > 0)
         copy_state(p, false);
     forget(p);
-    return st;
 }
 
 /* Divides, adds the groups, and the regularizers. */
@@ -390,9 +395,9 @@ weft_status wf_parts_mean(struct wf_parts *p, weft_grads **out)
 
 weft_status wf_parts_apply(struct wf_parts *p)
 {
-    weft_status st = p->n_parts ? wf_parts_mean(p, &p->mean) : WEFT_OK;
+    weft_status st = wf_parts_mean(p, &p->mean); /* of batches without samples: 0 */
 
-    if (!st && p->mean)
+    if (!st)
         st = wf_halves_apply(p->t, p->h, p->mean, NULL);
     if (!st)
         p->t->drawn = 0;

@@ -39,6 +39,8 @@ static weft_status step_in_parts(weft_trainer *t, const weft_tensor *feeds, int6
 {
     weft_status st = t->parts ? WEFT_OK : wf_parts_new(t, &t->parts);
 
+    if (t->pending == 0)
+        t->drawn = 0; /* a step draws the same, whatever gradients were looked at before it */
     if (!st)
         st = wf_parts_batch(t->parts, feeds, n);
     if (st) {
@@ -54,6 +56,13 @@ weft_status wf_step_flush(weft_trainer *t)
         return WEFT_OK;
     t->pending = 0;
     return wf_parts_apply(t->parts);
+}
+
+void wf_step_drop(weft_trainer *t)
+{
+    t->pending = 0;
+    if (t->parts)
+        wf_parts_forget(t->parts);
 }
 
 weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n)

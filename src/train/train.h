@@ -116,6 +116,8 @@ void wf_step_clear(weft_trainer *t);
 void wf_step_add_up(weft_trainer *t, int64_t n);
 /* The end of an epoch: what was added up and not applied is applied. */
 weft_status wf_step_flush(weft_trainer *t);
+/* Training failed between two batches: what was added up and not applied is forgotten. */
+void wf_step_drop(weft_trainer *t);
 /* The logs so far, borrowed from t. */
 weft_logs wf_pass_logs(weft_trainer *t);
 
@@ -144,6 +146,8 @@ weft_status wf_parts_new(weft_trainer *t, struct wf_parts **out);
 void wf_parts_free(struct wf_parts *p);
 /* The parts of a batch, added to those before. When it fails, all of them are forgotten and state is as the first found it. */
 weft_status wf_parts_batch(struct wf_parts *p, const weft_tensor *feeds, int64_t n);
+/* The parts so far never were. */
+void wf_parts_forget(struct wf_parts *p);
 /* The gradient of the mean over all parts so far; the next part is a first one. */
 weft_status wf_parts_mean(struct wf_parts *p, struct weft_grads **out);
 /* The same, applied. */

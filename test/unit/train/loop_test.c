@@ -486,6 +486,136 @@ static void what_does_not_belong_together_is_refused(void **state)
     close_world(&b);
 }
 
+/* ---- steps that stay what they are ----------------------------------------------------------- */
+
+/* A batch without samples is a step of the gradient 0, not of the one before. */
+static void a_batch_without_samples_moves_nothing(void **state)
+{
+    (void)state;
+    for (int shards = 1; shards <= 3; shards++) {
+        weft_compile_opts o = {.optimizer = "sgd learning_rate=0.2", .shards = shards};
+        struct world a = open_world(TIED, o), b = open_world(TIED, o);
+        double unused;
+
+        train(&a, 0, 8, &unused);
+        train(&b, 0, 8, &unused);
+        train(&b, 0, 0, &unused);
+        assert_int_equal(weft_trainer_step(b.t), 2);
+        assert_true(same_bits(&a, &b));
+        close_world(&a);
+        close_world(&b);
+    }
+}
+
+static void looking_at_gradients_changes_no_step(void **state)
+{
+    (void)state;
+    for (int shards = 1; shards <= 2; shards++) {
+        weft_compile_opts o = {.optimizer = "adam", .shards = shards, .accumulate = shards};
+        struct world a = open_world(PLAIN, o), b = open_world(PLAIN, o);
+        weft_grads *g = NULL;
+        double unused;
+
+        for (int i = 0; i < 4; i++) {
+            if (i % shards == 0)
+                gradients(&b, 0, 8, &g, NULL);
+            train(&a, 0, 8, &unused);
+            train(&b, 0, 8, &unused);
+        }
+        assert_true(same_bits(&a, &b));
+        weft_grads_free(g);
+        close_world(&a);
+        close_world(&b);
+    }
+}
+
+static weft_status fail_at(void *arg, weft_trainer *t, int64_t number, const weft_logs *logs)
+{
+    (void)t;
+    (void)logs;
+    return number == *(int64_t *)arg ? WEFT_EIO : WEFT_OK;
+}
+
+/* Batches that were waiting for a step when fit failed do not get into the next one, and moving averages are as before them. */
+static void a_fit_that_fails_leaves_no_batches_behind(void **state)
+{
+    weft_compile_opts o = {.optimizer = "adam", .accumulate = 3};
+    struct world a = open_world(NORMED, o), b = open_world(NORMED, o);
+    int64_t at = 1;
+    weft_callback cb = {.size = sizeof cb, .arg = &at, .name = "failing", .batch_end = fail_at};
+    weft_column col[2] = {{.name = "x"}, {.name = "y", .role = WEFT_LABEL}};
+    weft_tensor rows[2], x[2];
+    weft_data *d;
+    double unused;
+
+    (void)state;
+    batch(&b, 0, N, x, &rows[1]);
+    rows[0] = x[0];
+    assert_int_equal(weft_data_new(b.ctx, &d), 0);
+    assert_int_equal(
+        weft_fit(b.t, d, weft_ds_tensors(d, 2, col, rows),
+                 WEFT_OPTS(weft_fit_opts, .batch = 4, .n_callbacks = 1, .callbacks = &cb), NULL),
+        WEFT_EIO);
+    assert_int_equal(weft_trainer_step(b.t), 0);
+    assert_true(same_bits(&a, &b));
+    for (int i = 0; i < 3; i++) {
+        train(&a, 4 * i, 4, &unused);
+        train(&b, 4 * i, 4, &unused);
+    }
+    assert_int_equal(weft_trainer_step(b.t), 1);
+    assert_true(same_bits(&a, &b));
+    weft_data_free(d);
+    close_world(&a);
+    close_world(&b);
+}
+
+struct changing {
+    weft_data *d;
+    weft_ds weighted;
+    weft_status st;
+};
+
+static weft_status evaluate_weighted(void *arg, weft_trainer *t)
+{
+    struct changing *c = arg;
+
+    c->st = weft_evaluate(t, c->d, c->weighted, NULL, NULL);
+    return WEFT_OK;
+}
+
+/* The graph of a step under way, or of fit, is not taken from under it. */
+static void labels_do_not_change_their_types_in_between(void **state)
+{
+    struct world a = open_world(PLAIN, (weft_compile_opts){.optimizer = "sgd", .accumulate = 2});
+    struct world b = open_world(PLAIN, (weft_compile_opts){.optimizer = "sgd"});
+    struct changing c = {.st = WEFT_OK};
+    weft_callback cb = {
+        .size = sizeof cb, .arg = &c, .name = "evaluate", .train_begin = evaluate_weighted};
+    weft_column col[3] = {
+        {.name = "x"}, {.name = "y", .role = WEFT_LABEL}, {.name = "w", .role = WEFT_WEIGHT}};
+    weft_tensor rows[3], x[2];
+    double unused;
+
+    (void)state;
+    batch(&a, 0, N, x, &rows[1]);
+    rows[0] = x[0];
+    rows[2] = weft_view(WEFT_F32, wx, 1, (int64_t[]){N});
+    train(&a, 0, 8, &unused);
+    assert_int_equal(weft_train_on_batch(a.t, rows, &rows[1], &rows[2], NULL), WEFT_ESTATE);
+    assert_non_null(strstr(weft_error(), "waiting"));
+    train(&a, 0, 8, &unused);
+    assert_int_equal(weft_trainer_step(a.t), 1);
+    assert_int_equal(weft_data_new(b.ctx, &c.d), 0);
+    c.weighted = weft_ds_tensors(c.d, 3, col, rows);
+    if (weft_fit(b.t, c.d, weft_ds_tensors(c.d, 2, col, rows),
+                 WEFT_OPTS(weft_fit_opts, .n_callbacks = 1, .callbacks = &cb), NULL))
+        fail_msg("%s", weft_error());
+    assert_int_equal(c.st, WEFT_ESTATE);
+    weft_data_free(c.d);
+    close_world(&a);
+    close_world(&b);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -512,6 +642,10 @@ int main(void)
         cmocka_unit_test(dropout_differs_between_calls),
         cmocka_unit_test(moving_averages_move_with_gradients),
         cmocka_unit_test(what_does_not_belong_together_is_refused),
+        cmocka_unit_test(a_batch_without_samples_moves_nothing),
+        cmocka_unit_test(looking_at_gradients_changes_no_step),
+        cmocka_unit_test(a_fit_that_fails_leaves_no_batches_behind),
+        cmocka_unit_test(labels_do_not_change_their_types_in_between),
     };
 
     return cmocka_run_group_tests(tests, set_up, NULL);
