@@ -1,4 +1,5 @@
 /* compile.c - a trainer's settings: optimizer, losses, metrics, all checked before anything is built. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -265,7 +266,7 @@ weft_status weft_trainer_set_rate(weft_trainer *t, double rate)
 {
     if (t->scheduled)
         return wf_err(WEFT_ESTATE, "the learning rate follows a schedule and cannot be set");
-    if (!(rate >= 0))
+    if (!(rate >= 0) || !isfinite((float)rate))
         return wf_err(WEFT_EINVAL, "learning rate %g", rate);
     t->rate = (float)rate;
     return WEFT_OK;

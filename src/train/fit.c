@@ -159,24 +159,25 @@ static weft_status checkpoint_between(struct fit *f, int64_t next_epoch, int64_t
     return wf_resume_save(&f->resume, &next, &logs);
 }
 
-/* What happens after a step, besides the step: callbacks, progress, checkpoints. */
+/* What happens after a step, besides the step: callbacks, which may ask for a checkpoint; progress, checkpoints. */
 static weft_status after_step(struct fit *f, bool seen)
 {
-    weft_logs logs;
     bool paint = wf_progress_due(&f->progress);
-    bool due = f->t->pending == 0 && f->at.batch != f->progress.batches &&
-               wf_resume_due(&f->resume, false); /* behind the last one, validation comes first */
     weft_status st = WEFT_OK;
 
     f->did = true;
-    if (!seen && !paint && !due)
-        return WEFT_OK;
-    logs = wf_pass_logs(f->t);
-    if (seen)
-        st = call(f, BATCH_END, f->at.batch - 1, &logs);
-    if (!st && paint)
-        wf_progress_step(&f->progress, f->at.batch, &logs);
-    return st || !due ? st : checkpoint(f);
+    if (seen || paint) {
+        weft_logs logs = wf_pass_logs(f->t);
+
+        if (seen)
+            st = call(f, BATCH_END, f->at.batch - 1, &logs);
+        if (!st && paint)
+            wf_progress_step(&f->progress, f->at.batch, &logs);
+    }
+    if (st || f->t->pending || f->at.batch == f->progress.batches ||
+        !wf_resume_due(&f->resume, false)) /* behind the last one, validation comes first */
+        return st;
+    return checkpoint(f);
 }
 
 static weft_status train_batches(struct fit *f)
@@ -187,8 +188,9 @@ static weft_status train_batches(struct fit *f)
     weft_batch *b = NULL;
     weft_status st = WEFT_OK;
 
-    /* batches that are added up belong to one step, and a step is finished */
-    while (!st && (!t->stop || t->pending) && (!steps || f->at.batch < steps)) {
+    /* batches that are added up belong to one step, and a step is finished; an epoch that callbacks saw begin has a batch, so
+     * that a run that goes on does not begin it again */
+    while (!st && (!t->stop || t->pending || f->at.batch == 0) && (!steps || f->at.batch < steps)) {
         st = weft_iter_next(f->it, &b);
         if (st || !b)
             break;
@@ -270,6 +272,21 @@ static weft_status epoch_logs(struct fit *f, weft_logs *out)
     return st;
 }
 
+/* A run that was stopped before the epoch began, or interrupted in its middle: the rest belongs to the one that goes on. */
+static weft_status leave(struct fit *f)
+{
+    const weft_trainer *t = f->t;
+
+    f->over = true;
+    f->paused = !t->ended;
+    sum_times(f);
+    if (!f->resume.writer || !f->paused || !f->did)
+        return WEFT_OK;
+    if (f->at.batch == 0)
+        return checkpoint_between(f, f->at.epoch, 0);
+    return f->resume.last_step == weft_trainer_step(t) ? WEFT_OK : checkpoint(f);
+}
+
 /* From where the state stands to the end of the epoch. A run that was stopped leaves the state in the middle. */
 static weft_status one_epoch(struct fit *f, bool resumed)
 {
@@ -278,6 +295,11 @@ static weft_status one_epoch(struct fit *f, bool resumed)
     weft_logs logs;
     weft_status st = WEFT_OK;
 
+    if (!resumed && t->stop) {
+        f->at.batch = 0;
+        t->times = (weft_times){0};
+        return leave(f);
+    }
     if (!resumed) {
         if (!endless || f->at.epoch == f->o->initial_epoch)
             st = weft_iter_reset(f->it, f->at.epoch);
@@ -294,18 +316,10 @@ static weft_status one_epoch(struct fit *f, bool resumed)
         st = wf_step_flush(t);
     if (st)
         return st;
-    if (f->at.batch == 0 && !t->stop)
+    if (f->at.batch == 0)
         return wf_err(WEFT_EDATA, "fit: the dataset gave no batch");
-    if (f->at.batch == 0 || (t->interrupted && !t->ended && f->resume.writer)) {
-        f->over = true;
-        f->paused = !t->ended;
-        sum_times(f);
-        if (!f->resume.writer || !f->paused || !f->did)
-            return WEFT_OK;
-        if (f->at.batch == 0)
-            return checkpoint_between(f, f->at.epoch, 0);
-        return f->resume.last_step == weft_trainer_step(t) ? WEFT_OK : checkpoint(f);
-    }
+    if (t->interrupted && !t->ended && f->resume.writer)
+        return leave(f);
     st = epoch_logs(f, &logs);
     sum_times(f);
     if (st)

@@ -261,12 +261,15 @@ static void list_names(const weft_history *h, char *text, size_t size)
 static weft_status check_names(const weft_history *here, const weft_history *saved)
 {
     char a[256], b[256];
+    bool same = here->n_names == saved->n_names;
 
+    for (int i = 0; i < here->n_names && same; i++)
+        same = strcmp(here->name[i], saved->name[i]) == 0;
+    if (same)
+        return WEFT_OK;
     list_names(saved, a, sizeof a);
     list_names(here, b, sizeof b);
-    if (strcmp(a, b) != 0)
-        return wf_err(WEFT_EINVAL, "the checkpoint logs %s; this run logs %s", a, b);
-    return WEFT_OK;
+    return wf_err(WEFT_EINVAL, "the checkpoint logs %s; this run logs %s", a, b);
 }
 
 /* The rate goes on as it stood, unless the user gives another one than then. */
@@ -290,8 +293,7 @@ static weft_status restore_fit(struct wf_resume *r, struct wf_fit_state *s, stru
     double *row;
     weft_status st = WEFT_OK;
 
-    if (wf_get_i64(in) != FIT_VERSION)
-        return wf_err(WEFT_ENOSUP, "it was written by another version of weft");
+    (void)wf_get_i64(in); /* the version: looked at by wf_resume_parse */
     s->epoch = wf_get_range(in, 0, INT64_MAX, "an epoch");
     s->batch = wf_get_range(in, 0, INT64_MAX, "a batch");
     s->ended = wf_get_range(in, 0, INT64_MAX, "a number of epochs");
@@ -359,13 +361,15 @@ weft_status wf_resume_parse(weft_ctx *ctx, const char *blob, int64_t n, int64_t 
                             weft_history **out)
 {
     struct wf_reader in = {blob, blob + n, WEFT_OK};
-    weft_history *h = wf_alloc(ctx, sizeof *h);
+    weft_history *h;
     weft_status st;
 
+    if (wf_get_i64(&in) != FIT_VERSION)
+        return in.st ? in.st : wf_err(WEFT_ENOSUP, "it was written by another version of weft");
+    h = wf_alloc(ctx, sizeof *h);
     if (!h)
         return err_nomem();
     h->inside = ctx;
-    wf_get_range(&in, FIT_VERSION, FIT_VERSION, "the version");
     (void)wf_get_i64(&in); /* epoch */
     *batch = wf_get_i64(&in);
     for (int i = 0; i < 3; i++) /* ended, rate, given rate */

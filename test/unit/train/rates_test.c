@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "../../support/ckpt_sample.h"
+#include "train/resume.h"
 #include "weft/weft.h"
 
 #define N 40
@@ -60,8 +61,10 @@ static void close_job(struct job *j)
 
 /* Writes down the rate that each epoch was trained with, and stops where it is told. */
 struct watch {
-    double rate[EPOCHS];
+    double rate[EPOCHS + 1];
     int64_t stop_step, stop_epoch; /* -1: never */
+    int64_t stop_begin;            /* when this epoch begins; 0: never */
+    int64_t save_step;             /* ask for a checkpoint; 0: never */
     bool interrupt;                /* to go on later, not for good */
     int64_t batches, epochs, ends;
 };
@@ -73,9 +76,22 @@ static weft_status on_batch(void *arg, weft_trainer *t, int64_t batch, const wef
     assert_true(isfinite(weft_logs_get(logs, "loss")));
     assert_true(batch >= 0);
     w->batches++;
+    if (weft_trainer_step(t) == w->save_step)
+        weft_trainer_checkpoint(t);
     if (weft_trainer_step(t) == w->stop_step && w->interrupt)
         weft_trainer_interrupt(t);
     else if (weft_trainer_step(t) == w->stop_step)
+        weft_trainer_stop(t);
+    return WEFT_OK;
+}
+
+static weft_status on_begin(void *arg, weft_trainer *t, int64_t epoch)
+{
+    const struct watch *w = arg;
+
+    if (epoch > 0 && epoch == w->stop_begin && w->interrupt)
+        weft_trainer_interrupt(t);
+    else if (epoch > 0 && epoch == w->stop_begin)
         weft_trainer_stop(t);
     return WEFT_OK;
 }
@@ -105,6 +121,7 @@ static weft_callback watching(struct watch *w)
     return (weft_callback){.size = sizeof(weft_callback),
                            .arg = w,
                            .name = "watch",
+                           .epoch_begin = on_begin,
                            .batch_end = on_batch,
                            .epoch_end = on_epoch,
                            .train_end = on_end};
@@ -115,7 +132,11 @@ static void run(const char *dir, weft_callback *scheduler, int64_t stop, struct 
                 float *kernel)
 {
     *w = (struct watch){.stop_step = stop, .stop_epoch = -1, .interrupt = true};
-    for (bool done = false; !done; w->stop_step = -1) {
+    if (stop < -1) { /* -k: when epoch k begins */
+        w->stop_begin = -stop;
+        w->stop_step = -1;
+    }
+    for (bool done = false; !done; w->stop_step = -1, w->stop_begin = 0) {
         struct job j = open_job(NULL);
         weft_callback cb[2] = {*scheduler, watching(w)};
         weft_tensor v;
@@ -141,7 +162,7 @@ static double halve_twice(void *arg, int64_t epoch, double rate)
 
 static void check_rates(weft_callback *cb, const double *expect)
 {
-    static const int64_t stops[] = {-1, 1, 5, 10, 12, 15, 29};
+    static const int64_t stops[] = {-1, 1, 5, 10, 12, 15, 29, -2, -4};
     float whole[D], again[D];
     struct watch w;
 
@@ -167,7 +188,7 @@ static void a_function_sets_the_rate_of_each_epoch(void **state)
     (void)state;
     assert_int_equal(weft_callback_rate(ctx, halve_twice, &asked, &cb), 0);
     check_rates(&cb, (double[]){0.1, 0.1, 0.05, 0.05, 0.025, 0.025});
-    assert_int_equal(asked, 7 * EPOCHS); /* an epoch that is gone on with is not begun again */
+    assert_int_equal(asked, 9 * EPOCHS); /* an epoch that is gone on with is not begun again */
     weft_callback_free(&cb);
     assert_int_equal(weft_callback_rate(ctx, NULL, NULL, &cb), WEFT_EINVAL);
 }
@@ -192,6 +213,12 @@ static double below_zero(void *arg, int64_t epoch, double rate)
 {
     (void)arg;
     return epoch ? -1 : rate;
+}
+
+static double beyond_floats(void *arg, int64_t epoch, double rate)
+{
+    (void)arg;
+    return epoch ? 1e39 : rate;
 }
 
 static void wrong_rates_are_refused(void **state)
@@ -224,15 +251,18 @@ static void wrong_rates_are_refused(void **state)
     assert_non_null(strstr(weft_error(), "exponential_decay"));
     weft_callback_free(&cb);
     close_job(&j);
-    plain = open_job(NULL);
-    assert_int_equal(weft_callback_rate(ctx, below_zero, NULL, &cb), 0);
-    assert_int_equal(
-        weft_fit(plain.t, plain.d, plain.s,
-                 WEFT_OPTS(weft_fit_opts, .epochs = 3, .n_callbacks = 1, .callbacks = &cb), NULL),
-        WEFT_EINVAL);
-    assert_non_null(strstr(weft_error(), "LearningRateScheduler"));
-    weft_callback_free(&cb);
-    close_job(&plain);
+    for (int i = 0; i < 2; i++) {
+        plain = open_job(NULL);
+        assert_int_equal(weft_callback_rate(ctx, i ? beyond_floats : below_zero, NULL, &cb), 0);
+        assert_int_equal(
+            weft_fit(plain.t, plain.d, plain.s,
+                     WEFT_OPTS(weft_fit_opts, .epochs = 3, .n_callbacks = 1, .callbacks = &cb),
+                     NULL),
+            WEFT_EINVAL);
+        assert_non_null(strstr(weft_error(), "LearningRateScheduler"));
+        weft_callback_free(&cb);
+        close_job(&plain);
+    }
 }
 
 /* ---- stopping -------------------------------------------------------------------------------- */
@@ -270,6 +300,114 @@ static void a_callback_stops_at_a_batch_and_at_an_epoch(void **state)
     close_job(&j);
 }
 
+/* As in Keras: an epoch that was begun has a batch and a row of its own, and more epochs go on behind it. */
+static void a_callback_stops_when_an_epoch_begins(void **state)
+{
+    char dir[64];
+
+    (void)state;
+    temp_make(dir);
+    for (int64_t i = 0; i < 2; i++) {
+        struct job j = open_job(NULL);
+        struct watch w = {.stop_step = -1, .stop_epoch = -1, .stop_begin = i ? 0 : 2};
+        weft_callback cb = watching(&w);
+        weft_history *h = NULL;
+
+        if (weft_fit(j.t, j.d, j.s,
+                     WEFT_OPTS(weft_fit_opts, .epochs = EPOCHS + i, .batch = 8, .n_callbacks = 1,
+                               .callbacks = &cb, .checkpoint = dir),
+                     &h))
+            fail_msg("%s", weft_error());
+        assert_int_equal(h->n_epochs, i ? EPOCHS + 1 : 3);
+        assert_int_equal(w.batches, i ? 5 * (EPOCHS + 1 - 3) : 11);
+        weft_history_free(h);
+        close_job(&j);
+    }
+    temp_remove(dir);
+}
+
+/* It is of the batch whose end the callback saw. */
+static void a_callback_asks_for_a_checkpoint(void **state)
+{
+    struct job j = open_job(NULL);
+    struct watch w = {.stop_step = -1, .stop_epoch = -1, .save_step = 3};
+    weft_callback cb = watching(&w);
+    weft_ckpt_list *l = NULL;
+    char dir[64];
+
+    (void)state;
+    temp_make(dir);
+    if (weft_fit(j.t, j.d, j.s,
+                 WEFT_OPTS(weft_fit_opts, .batch = 8, .n_callbacks = 1, .callbacks = &cb,
+                           .checkpoint = dir),
+                 NULL))
+        fail_msg("%s", weft_error());
+    assert_int_equal(weft_ckpt_list_new(ctx, dir, NULL, &l), 0);
+    assert_int_equal(l->n, 2);
+    assert_int_equal(l->entry[0].step, 3);
+    assert_int_equal(l->entry[1].step, 5);
+    weft_ckpt_list_free(ctx, l);
+    temp_remove(dir);
+    close_job(&j);
+}
+
+/* ---- checkpoints of something else ----------------------------------------------------------- */
+
+/* Outputs with long names, of which the last has another end. */
+static weft_status fit_named(const char *dir, char end)
+{
+    enum { OUTPUTS = 5 };
+    char attrs[120], label[OUTPUTS][2];
+    weft_column col[OUTPUTS + 1] = {{.name = "x"}};
+    weft_tensor rows[OUTPUTS + 1] = {weft_view(WEFT_F32, x, 2, (int64_t[]){N, D})};
+    weft_model *m;
+    weft_trainer *t;
+    weft_data *d;
+    weft_sym s;
+    weft_status st;
+
+    assert_int_equal(weft_model_new(ctx, NULL, &m), 0);
+    s = weft_input(m, "x", WEFT_F32, 1, (int64_t[]){D});
+    s = weft_apply(m, "Dense", "units=1", s);
+    for (int i = 0; i < OUTPUTS; i++) {
+        snprintf(attrs, sizeof attrs, "activation=tanh name=out%d%050d%c", i, 0,
+                 i == OUTPUTS - 1 ? end : 'a');
+        weft_model_output(m, weft_apply(m, "Activation", attrs, s));
+        label[i][0] = (char)('a' + i);
+        label[i][1] = 0;
+        col[i + 1] = (weft_column){.name = label[i], .role = WEFT_LABEL};
+        rows[i + 1] = weft_view(WEFT_F32, y, 2, (int64_t[]){N, 1});
+    }
+    if (weft_compile(m, WEFT_OPTS(weft_compile_opts, .loss = "mse", .optimizer = "sgd"), &t))
+        fail_msg("%s", weft_error());
+    assert_int_equal(weft_data_new(ctx, &d), 0);
+    st = weft_fit(t, d, weft_ds_tensors(d, OUTPUTS + 1, col, rows),
+                  WEFT_OPTS(weft_fit_opts, .checkpoint = dir), NULL);
+    weft_trainer_free(t);
+    weft_model_free(m);
+    weft_data_free(d);
+    return st;
+}
+
+static void other_logs_and_other_versions_are_refused(void **state)
+{
+    static const char old[9] = {2};
+    weft_history *h = NULL;
+    int64_t batch;
+    char dir[64];
+
+    (void)state;
+    temp_make(dir);
+    if (fit_named(dir, 'a') || fit_named(dir, 'a'))
+        fail_msg("%s", weft_error());
+    assert_int_equal(fit_named(dir, 'b'), WEFT_EINVAL);
+    assert_non_null(strstr(weft_error(), "the checkpoint logs"));
+    temp_remove(dir);
+    assert_int_equal(wf_resume_parse(ctx, old, 8, &batch, &h), WEFT_ENOSUP);
+    assert_non_null(strstr(weft_error(), "another version"));
+    assert_int_equal(wf_resume_parse(ctx, old, 7, &batch, &h), WEFT_EPARSE);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -298,6 +436,9 @@ int main(void)
         cmocka_unit_test(a_text_sets_the_rate_of_each_epoch),
         cmocka_unit_test(wrong_rates_are_refused),
         cmocka_unit_test(a_callback_stops_at_a_batch_and_at_an_epoch),
+        cmocka_unit_test(a_callback_stops_when_an_epoch_begins),
+        cmocka_unit_test(a_callback_asks_for_a_checkpoint),
+        cmocka_unit_test(other_logs_and_other_versions_are_refused),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
