@@ -400,6 +400,18 @@ static const struct wf_ds_kind arrays_kind = {
     .text = arrays_text,
 };
 
+bool wf_arrays_in_memory(const struct wf_ds *ds)
+{
+    const struct arrays *p = ds->param;
+
+    if (ds->kind != &arrays_kind)
+        return false;
+    for (int i = 0; i < p->n; i++)
+        if (p->a[i].fd >= 0)
+            return false;
+    return true;
+}
+
 static weft_status set_columns(struct wf_ds *ds, const char *const *names)
 {
     struct arrays *p = ds->param;

@@ -271,6 +271,9 @@ struct wf_gather {
 };
 void wf_rows_gather(const struct wf_env *env, const struct wf_gather *g);
 
+/* A source of arrays none of which is a mapped file: rows are there without waiting (array.c). */
+bool wf_arrays_in_memory(const struct wf_ds *ds);
+
 /* One of the threads that do pure work. */
 struct wf_worker {
     struct wf_env *env;

@@ -223,12 +223,15 @@ weft_status wf_feeding_batch(const weft_trainer *t, const struct wf_feeding *f, 
     return st;
 }
 
-/* Rows of memory, in order or gathered: that takes less than a thread that disturbs the pool's would. */
+/* Rows of memory, in order or gathered, with their numbers scaled: that takes less than a thread that disturbs the pool's
+ * would. */
 static bool is_cheap(const struct wf_ds *ds)
 {
-    static const char *const cheap[] = {"tensors", "batch",  "take",   "skip",
-                                        "shard",   "select", "repeat", "shuffle_all"};
+    static const char *const cheap[] = {"tensors", "batch",  "take",        "skip",    "shard",
+                                        "select",  "repeat", "shuffle_all", "rescale", "holdout"};
 
+    if (wf_arrays_in_memory(ds))
+        return true;
     for (int i = 0; i < WF_COUNT(cheap); i++)
         if (strcmp(ds->kind->name, cheap[i]) == 0)
             return ds->n_in == 0 || is_cheap(ds->in[0]);
