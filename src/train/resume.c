@@ -145,9 +145,12 @@ static weft_status save_fit(const struct wf_resume *r, const struct wf_fit_state
     return save_callbacks(r, b);
 }
 
-/* What is compared when a run goes on: not an error, but nothing to be silent about. */
+/* What is compared when a run goes on: not an error, but nothing to be silent about, as the bits depend on all of it. */
+#define N_DESCRIBED 5
 static void describe(const weft_trainer *t, char (*text)[256], weft_ckpt_pair *pair)
 {
+    static const char *const key[N_DESCRIBED] = {"optimizer", "loss", "shards", "accumulate",
+                                                 "precision"};
     size_t at = 0;
 
     text[1][0] = 0;
@@ -155,10 +158,12 @@ static void describe(const weft_trainer *t, char (*text)[256], weft_ckpt_pair *p
     for (int i = 0; i < t->n_out && at < sizeof text[1]; i++)
         at += (size_t)snprintf(text[1] + at, sizeof text[1] - at, "%s%s", i ? "; " : "",
                                t->loss[i] ? t->loss[i] : "");
-    pair[0] = (weft_ckpt_pair){"optimizer", text[0]};
-    pair[1] = (weft_ckpt_pair){"loss", text[1]};
+    snprintf(text[2], sizeof text[2], "%d", t->shards);
+    snprintf(text[3], sizeof text[3], "%d", t->accumulate);
+    snprintf(text[4], sizeof text[4], "%s", weft_dtype_name(t->precision));
+    for (int i = 0; i < N_DESCRIBED; i++)
+        pair[i] = (weft_ckpt_pair){key[i], text[i]};
 }
-#define N_DESCRIBED 2
 
 weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state,
                            const weft_logs *logs)

@@ -108,6 +108,9 @@ want 3 "the checkpoint logs loss, accuracy, val_loss, val_accuracy; this run log
 want 3 "another folder begins anew" "$WEFT" train job.yaml --set model.0.Dense.units=8
 want 3 "was written with optimizer 'sgd', this run has 'adam'" "$WEFT" train job.yaml --log none
 want 0 "was written by another model" "$WEFT" train job.yaml --log none --set model.0.Dense.activation=tanh --set train.optimizer=sgd
+want 0 "was written with shards '1', this run has '2'" "$WEFT" train job.yaml --log none --set train.optimizer=sgd --set train.shards=2
+want 0 "was written with accumulate '1', this run has '3'" "$WEFT" train job.yaml --log none --set train.optimizer=sgd --set train.accumulate=3
+want 0 "was written with precision 'f32', this run has 'bf16'" "$WEFT" train job.yaml --log none --set train.optimizer=sgd --set train.precision=bf16
 
 # signals: SIGUSR1 asks for a checkpoint, the end of a terminal is as Ctrl-C
 rm -rf ckpt
