@@ -400,8 +400,8 @@ struct predict {
     float *data;
     int64_t n, cap, row;
     weft_tensor shape;
-    int64_t line;
-    char why[160]; /* what went wrong here */
+    int64_t line, width; /* width: values of a line */
+    char why[160];       /* what went wrong here */
 };
 
 static weft_status predict_err(struct predict *p, weft_status st, const char *text)
@@ -457,10 +457,19 @@ static void put_row(struct predict *p, int64_t i, int64_t n, int n_outputs, cons
     fprintf(p->file, json ? (n_outputs > 1 ? "}}\n" : "}\n") : "\n");
 }
 
+/* Tables and arrays have rows of one length. */
+static weft_status misfit(struct predict *p)
+{
+    return predict_err(p, WEFT_ESHAPE, "outputs of samples differ in size; take json for them");
+}
+
 static weft_status collect(struct predict *p, int64_t n, const weft_tensor *out)
 {
     int64_t count = weft_tensor_count(out);
 
+    for (int k = 1; k < out->rank && p->row; k++)
+        if (out->dim[k] != p->shape.dim[k])
+            return misfit(p);
     if (p->n + count > p->cap) {
         int64_t cap = (p->n + count) * 2;
         float *more = realloc(p->data, (size_t)cap * sizeof *more);
@@ -480,6 +489,7 @@ static weft_status collect(struct predict *p, int64_t n, const weft_tensor *out)
 static weft_status put_batch(void *arg, const weft_batch *b, int n_outputs, const weft_tensor *out)
 {
     struct predict *p = arg;
+    int64_t width = 0;
 
     for (int k = 0; k < n_outputs; k++)
         if (out[k].dtype != WEFT_F32)
@@ -490,6 +500,11 @@ static weft_status put_batch(void *arg, const weft_batch *b, int n_outputs, cons
         return predict_err(p, WEFT_ENOSUP, "npy holds one output; take csv or json for several");
     if (strcmp(p->format, "npy") == 0)
         return collect(p, b->n, out);
+    for (int k = 0; k < n_outputs; k++)
+        width += weft_tensor_count(&out[k]) / b->n;
+    if (p->line && strcmp(p->format, "csv") == 0 && width != p->width)
+        return misfit(p);
+    p->width = width;
     if (p->line == 0 && strcmp(p->format, "csv") == 0)
         put_head(p, b->n, n_outputs, out);
     for (int64_t i = 0; i < b->n; i++)

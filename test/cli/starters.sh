@@ -123,6 +123,26 @@ want 0 "index,price_0,other_0,other_1" "$WEFT" predict two.yaml --part train
 want 0 '"output": {"price": [' "$WEFT" predict two.yaml --part train --format json
 want 1 "npy holds one output" "$WEFT" predict two.yaml --part train --out two.npy
 
+# samples of several lengths: no table, no array, but lines of JSON
+awk 'BEGIN { for (i = 0; i < 64; i++) print i % 2, (i < 32 ? "1:2 3:4" : "1:1 2:3 4:1 5:1") }' >lengths.libsvm
+cat >lengths.yaml <<'YAML'
+data:
+  train: {path: lengths.libsvm}
+  shuffle: false
+  pipeline: [{select: {columns: "index, label"}}]
+model:
+  layers: [{Input: {name: index, shape: [-1], dtype: i64}}, {Embedding: {input_dim: 9, output_dim: 2, name: rows}}, GlobalAveragePooling1D, {Dense: {units: 1}}]
+train: {loss: mse}
+save: lengths.safetensors
+YAML
+want 0 "loss" "$WEFT" train lengths.yaml --log lines
+rows=(--part train --set model.outputs=rows --set train.loss=none)
+want 1 "outputs of samples differ in size; take json" "$WEFT" predict lengths.yaml "${rows[@]}" --out rows.npy
+want 1 "outputs of samples differ in size; take json" "$WEFT" predict lengths.yaml "${rows[@]}" --out rows.csv
+check "nothing of it is left" test ! -e rows.npy -a ! -e rows.csv
+"$WEFT" predict lengths.yaml "${rows[@]}" --out rows.json
+check "a line a sample, whatever its length" test "$(wc -l <rows.json)" = 64
+
 # a word that the vocabulary lacks is an error where the job says so
 printf 'v,label\n1,a\n2,b\n3,a\n4,b\n' >seen.csv
 printf 'v,label\n1,a\n2,c\n' >unseen.csv
