@@ -195,9 +195,10 @@ void wf_regression_put(struct wf_buf *b, const struct wf_regression *r)
         return;
     wf_buf_printf(b,
                   "<h2>Predictions</h2><p class=\"soft\">%lld value%s of the %s data: mean error "
-                  "%.4g, mean absolute error %.4g, root of the mean square %.4g, R² %.4f.",
+                  "%.4g, mean absolute error %.4g, root of the mean square %.4g",
                   (long long)r->n, r->n == 1 ? "" : "s", r->part, r->sum / n, r->sum_abs / n,
-                  sqrt(r->sum_square / n), wf_regression_r2(r));
+                  sqrt(r->sum_square / n));
+    wf_buf_printf(b, isfinite(wf_regression_r2(r)) ? ", R² %.4f." : ".", wf_regression_r2(r));
     if (r->n_bad)
         wf_buf_printf(b, " %lld more are not numbers.", (long long)r->n_bad);
     wf_buf_printf(b, "</p><div class=\"grid\">\n");

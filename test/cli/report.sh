@@ -118,6 +118,11 @@ check "no matrix of quantities" bash -c "! grep -q 'Confusion matrix' $page"
 [ "$(grep -o '<td>#[0-9]*</td>' $page | wc -l)" = 12 ] || { echo "FAILED: twelve errors"; bad=$((bad + 1)); }
 mae=$("$WEFT" history logs2 --json | tail -1 | sed 's/.*"val_mean_absolute_error": \([0-9.]*\).*/\1/')
 check "the page's mean absolute error is the run's" grep -qF "mean absolute error $(printf %.4g "$mae")" $page
+# a truth that does not vary has no R²
+awk 'BEGIN { print "x,y,price"; for (i = 0; i < 40; i++) printf "%d,%d,5\n", i, i % 7 }' >price.csv
+want 0 "report: logs3/report.html" "$WEFT" train price.yaml --log lines --set checkpoint.dir= --set log.dir=logs3
+check "errors of it" grep -qF "root of the mean square" logs3/report.html
+check "no number that is none" bash -c "! grep -qi '\bnan\b' logs3/report.html"
 
 [ $bad -eq 0 ] && echo "all as promised"
 exit $((bad > 0))
