@@ -172,25 +172,41 @@ weft_ds weft_job_dataset(const weft_job_run *run, const char *part)
     return strcmp(part, "test") == 0 ? run->test : (weft_ds){0};
 }
 
-/* What `save` asks for. A run that was interrupted leaves the file of an earlier one as it is. */
-static weft_status save_model(weft_job_run *run)
+/* The folder of the file that `save` names, made before training: what cannot be written is told before hours are spent. */
+static weft_status make_save_folder(weft_job_run *run)
 {
     const char *path = given(run->job->save);
+    struct wf_file_info info;
     char folder[WF_CKPT_PATH];
     char *slash;
     weft_status st = WEFT_OK;
 
-    if (!path || !run->trainer->ended_in_order)
+    if (!path)
         return WEFT_OK;
     if (snprintf(folder, sizeof folder, "%s", path) >= (int)sizeof folder)
         return wf_err(WEFT_EINVAL, "save: the path is too long");
+    if (run->ctx->fs->stat(run->ctx->fs->arg, path, &info) == 0 && info.folder)
+        return wf_err(WEFT_EINVAL, "save: %s is a folder, it takes a file", path);
     slash = strrchr(folder, '/');
     if (slash && slash > folder) {
         *slash = 0;
         st = wf_ckpt_make_dir(run->ctx, folder);
     }
-    if (!st)
-        st = weft_trainer_save(run->trainer, path);
+    return st ? wf_err_wrap(st, "save") : WEFT_OK;
+}
+
+/* What `save` asks for. A run that was interrupted leaves the file of an earlier one as it is. */
+static weft_status save_model(weft_job_run *run)
+{
+    const char *path = given(run->job->save);
+    weft_status st;
+
+    if (!path || !run->trainer->ended_in_order)
+        return WEFT_OK;
+    st = make_save_folder(run);
+    if (st)
+        return st;
+    st = weft_trainer_save(run->trainer, path);
     if (st)
         return wf_err_wrap(st, "save");
     wf_log(run->ctx, WEFT_LOG_INFO, "model: %s", path);
@@ -209,6 +225,8 @@ weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_
         st = wf_err(WEFT_EINVAL, "%d callbacks", opts->n_callbacks);
     if (!st)
         st = wf_job_check_trained(run);
+    if (!st)
+        st = make_save_folder(run);
     if (!st)
         st = wf_job_begin_log(run);
     if (st)

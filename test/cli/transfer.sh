@@ -85,6 +85,16 @@ want 0 "accuracy" "$WEFT" eval base.yaml
 same by_job.csv by_file.csv
 [ "$(wc -l <by_job.csv)" = 401 ] || { echo "FAILED: 400 of 800 samples"; bad=$((bad + 1)); }
 
+# what cannot be saved is told before it is trained; a page that cannot be written costs no model
+: >file
+want 3 "save: file" "$WEFT" train base.yaml --log lines --set save=file/base.safetensors
+"$WEFT" train base.yaml --log lines --set save=file/base.safetensors 2>&1 | grep -q Epoch &&
+    { echo "FAILED: trained in vain"; bad=$((bad + 1)); }
+want 3 "save: models is a folder, it takes a file" "$WEFT" train base.yaml --log lines --set save=models
+mkdir -p pages/report.html
+want 0 "warning" "$WEFT" train base.yaml --log lines --set log.dir=pages --set save=kept.safetensors
+[ -s kept.safetensors ] || { echo "FAILED: no page, no model"; bad=$((bad + 1)); }
+
 # the head on the frozen base
 want 0 "Non-trainable params: 56 " "$WEFT" summary head.yaml
 want 0 "Trainable params: 18 " "$WEFT" summary head.yaml
