@@ -218,9 +218,11 @@ weft_model *weft_trainer_model(const weft_trainer *t)
     return t->model;
 }
 
+_Thread_local const weft_trainer *wf_calling;
+
 void weft_trainer_stop(weft_trainer *t)
 {
-    if (t->in_callback)
+    if (wf_calling == t)
         t->ended = true;
     else
         t->interrupted = true;

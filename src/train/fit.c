@@ -33,8 +33,10 @@ enum when { TRAIN_BEGIN, TRAIN_END, EPOCH_BEGIN, EPOCH_END, BATCH_END };
 
 static weft_status call(struct fit *f, enum when when, int64_t number, const weft_logs *logs)
 {
+    const weft_trainer *outer = wf_calling;
     weft_status st = WEFT_OK;
 
+    wf_calling = f->t;
     f->t->in_callback = true;
     for (int i = 0; i < f->o->n_callbacks && !st; i++) {
         const weft_callback *c = &f->o->callbacks[i];
@@ -50,6 +52,7 @@ static weft_status call(struct fit *f, enum when when, int64_t number, const wef
             wf_err_wrap(st, "callback '%s'", c->name ? c->name : "?");
     }
     f->t->in_callback = false;
+    wf_calling = outer;
     return st;
 }
 

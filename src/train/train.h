@@ -71,7 +71,7 @@ struct weft_trainer {
     _Atomic bool interrupted; /* stop because somebody outside says so: a later run goes on */
     _Atomic bool ended;       /* stop because a callback says so: the run is over */
     _Atomic bool save_asked;  /* a checkpoint after the present step */
-    _Atomic bool in_callback;
+    bool in_callback;         /* of fit; the caller's thread alone looks at it */
     /* sums of the pass under way */
     double *mean_sum, mean_weight, *sums;
     double *log_value;
@@ -85,6 +85,9 @@ struct weft_trainer {
     bool
         ended_in_order; /* the last fit came to its end, by itself or by a callback, with a sound loss */
 };
+
+/* The trainer whose callback this thread is in, or NULL (compile.c). */
+extern _Thread_local const weft_trainer *wf_calling;
 
 /* ---- bind.c ---------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -326,6 +327,49 @@ static void a_callback_stops_when_an_epoch_begins(void **state)
     temp_remove(dir);
 }
 
+static void *stop(void *t)
+{
+    weft_trainer_stop(t);
+    return NULL;
+}
+
+static weft_status stop_elsewhere(void *arg, weft_trainer *t, int64_t epoch, const weft_logs *logs)
+{
+    pthread_t thread;
+
+    (void)logs;
+    if (epoch != *(int64_t *)arg)
+        return WEFT_OK;
+    assert_int_equal(pthread_create(&thread, NULL, stop, t), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    return WEFT_OK;
+}
+
+/* Another thread interrupts, even while a callback runs: the next run goes on. */
+static void another_thread_does_not_end_a_run(void **state)
+{
+    char dir[64];
+
+    (void)state;
+    temp_make(dir);
+    for (int64_t epoch = 2; epoch >= -1; epoch -= 3) {
+        struct job j = open_job(NULL);
+        weft_callback cb = {
+            .size = sizeof cb, .arg = &epoch, .name = "stop", .epoch_end = stop_elsewhere};
+        weft_history *h = NULL;
+
+        if (weft_fit(j.t, j.d, j.s,
+                     WEFT_OPTS(weft_fit_opts, .epochs = EPOCHS, .batch = 8, .n_callbacks = 1,
+                               .callbacks = &cb, .checkpoint = dir),
+                     &h))
+            fail_msg("%s", weft_error());
+        assert_int_equal(h->n_epochs, epoch < 0 ? EPOCHS : 3);
+        weft_history_free(h);
+        close_job(&j);
+    }
+    temp_remove(dir);
+}
+
 /* It is of the batch whose end the callback saw. */
 static void a_callback_asks_for_a_checkpoint(void **state)
 {
@@ -437,6 +481,7 @@ int main(void)
         cmocka_unit_test(wrong_rates_are_refused),
         cmocka_unit_test(a_callback_stops_at_a_batch_and_at_an_epoch),
         cmocka_unit_test(a_callback_stops_when_an_epoch_begins),
+        cmocka_unit_test(another_thread_does_not_end_a_run),
         cmocka_unit_test(a_callback_asks_for_a_checkpoint),
         cmocka_unit_test(other_logs_and_other_versions_are_refused),
     };
