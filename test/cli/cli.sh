@@ -1,23 +1,7 @@
 #!/usr/bin/env bash
 # The weft command as a user meets it: help, typos, missing files, a graph that is run, exit codes.
-set -u
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-bad=0
-# want CODE "text in the output" command...
-want()
-{
-    local code=$1 text=$2 out rc
-    shift 2
-    out=$("$@" 2>&1)
-    rc=$?
-    if [ $rc -ne "$code" ] || ! grep -qF -- "$text" <<<"$out"; then
-        echo "FAILED: $*"
-        echo "  wanted exit $code and '$text', got exit $rc and:"
-        sed 's/^/  | /' <<<"$out" | head -5
-        bad=$((bad + 1))
-    fi
-}
+# shellcheck source=test/support/cli.sh
+. "$SRC/test/support/cli.sh"
 cat >small.graph <<'GRAPH'
 weft graph 1
 %0 = placeholder() dtype=f32 shape=[-1,2] "x"

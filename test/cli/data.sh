@@ -1,27 +1,7 @@
 #!/usr/bin/env bash
 # weft data: files of every format looked into, converted there and back, summed up; typos, damage, missing files.
-set -u
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-bad=0
-# want CODE "text in the output" command...
-want()
-{
-    local code=$1 text=$2 out rc
-    shift 2
-    out=$("$@" 2>&1)
-    rc=$?
-    if [ $rc -ne "$code" ] || ! grep -qF -- "$text" <<<"$out"; then
-        echo "FAILED: $*"
-        echo "  wanted exit $code and '$text', got exit $rc and:"
-        sed 's/^/  | /' <<<"$out" | head -5
-        bad=$((bad + 1))
-    fi
-}
-same()
-{
-    cmp "$1" "$2" || { echo "FAILED: $1 and $2 differ"; bad=$((bad + 1)); }
-}
+# shellcheck source=test/support/cli.sh
+. "$SRC/test/support/cli.sh"
 
 cat >a.csv <<'CSV'
 name,age,height

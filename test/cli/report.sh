@@ -1,30 +1,7 @@
 #!/usr/bin/env bash
 # What a run leaves behind: log.dir with history, event files and a page; weft history and weft report; the same after kills.
-set -u
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-bad=0
-# want CODE "text in the output" command...
-want()
-{
-    local code=$1 text=$2 out rc
-    shift 2
-    out=$("$@" 2>&1)
-    rc=$?
-    if [ $rc -ne "$code" ] || ! grep -qF -- "$text" <<<"$out"; then
-        echo "FAILED: $*"
-        echo "  wanted exit $code and '$text', got exit $rc and:"
-        sed 's/^/  | /' <<<"$out" | head -5
-        bad=$((bad + 1))
-    fi
-}
-# check "what" command...: it must succeed
-check()
-{
-    local what=$1
-    shift
-    "$@" >/dev/null 2>&1 || { echo "FAILED: $what"; bad=$((bad + 1)); }
-}
+# shellcheck source=test/support/cli.sh
+. "$SRC/test/support/cli.sh"
 
 awk 'BEGIN { srand(3); print "a,b,kind"
     for (i = 0; i < 300; i++) { k = i % 3; printf "%.3f,%.3f,%d\n", 1 + k + 2 * rand(), 3 - k + 2 * rand(), k } }' >data.csv

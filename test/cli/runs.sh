@@ -1,31 +1,8 @@
 #!/usr/bin/env bash
 # How runs end: by themselves, by a callback, by a signal, by a loss that is no number, by output that nobody reads; what is in the
 # newest checkpoint then, and what the same command does next.
-set -u
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-bad=0
-# want CODE "text in the output" command...
-want()
-{
-    local code=$1 text=$2 out rc
-    shift 2
-    out=$("$@" 2>&1)
-    rc=$?
-    if [ $rc -ne "$code" ] || ! grep -qF -- "$text" <<<"$out"; then
-        echo "FAILED: $*"
-        echo "  wanted exit $code and '$text', got exit $rc and:"
-        sed 's/^/  | /' <<<"$out" | head -5
-        bad=$((bad + 1))
-    fi
-}
-# check "what" command...: it must succeed
-check()
-{
-    local what=$1
-    shift
-    "$@" >/dev/null 2>&1 || { echo "FAILED: $what"; bad=$((bad + 1)); }
-}
+# shellcheck source=test/support/cli.sh
+. "$SRC/test/support/cli.sh"
 
 # begun FILE: waits until the run that writes there has come to its first epoch, however long that takes
 begun()

@@ -1,30 +1,7 @@
 #!/usr/bin/env bash
 # A new user's first steps: weft init on all kinds of files, the job that it wrote trained, measured and asked; completion; the manual.
-set -u
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-bad=0
-# want CODE "text in the output" command...
-want()
-{
-    local code=$1 text=$2 out rc
-    shift 2
-    out=$("$@" 2>&1)
-    rc=$?
-    if [ $rc -ne "$code" ] || ! grep -qF -- "$text" <<<"$out"; then
-        echo "FAILED: $*"
-        echo "  wanted exit $code and '$text', got exit $rc and:"
-        sed 's/^/  | /' <<<"$out" | head -5
-        bad=$((bad + 1))
-    fi
-}
-# check "what" command...: it must succeed
-check()
-{
-    local what=$1
-    shift
-    "$@" >/dev/null 2>&1 || { echo "FAILED: $what"; bad=$((bad + 1)); }
-}
+# shellcheck source=test/support/cli.sh
+. "$SRC/test/support/cli.sh"
 fresh() { rm -rf ckpt logs; }
 
 # text as label and as features, gaps, odd names, sorted by class
