@@ -52,7 +52,7 @@ static weft_status per_output(weft_trainer *t, const char *text, const char *wha
     for (int i = n; i < t->n_out && n == 1; i++)
         out[i] = out[0];
     if (n > 1 && n != t->n_out)
-        return wf_err(WEFT_EINVAL, "compile: %d %s for %d outputs", n, what, t->n_out);
+        return wf_err(WEFT_EINVAL, "%d %s for %d outputs", n, what, t->n_out);
     return WEFT_OK;
 }
 
