@@ -45,6 +45,7 @@ struct weft_ctx {
 };
 
 int64_t wf_now(const weft_ctx *ctx); /* ns, monotonic */
+int wf_usable_cpus(void);            /* where this thread may run; at least 1 */
 void wf_log(const weft_ctx *ctx, int level, const char *fmt, ...) WEFT_PRINTF(3, 4);
 
 /* ---- memory ---------------------------------------------------------------------------------- */

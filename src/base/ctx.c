@@ -40,7 +40,7 @@ static int64_t system_now(void *arg)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static int usable_cpus(void)
+int wf_usable_cpus(void)
 {
     cpu_set_t set;
 
@@ -118,7 +118,7 @@ weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
     ctx->now_ns = o->now_ns ? o->now_ns : system_now;
     ctx->now_arg = o->now_arg;
     ctx->fs = &wf_fs_posix;
-    st = wf_pool_new(ctx, o->threads ? o->threads : usable_cpus(), &ctx->pool);
+    st = wf_pool_new(ctx, o->threads ? o->threads : wf_usable_cpus(), &ctx->pool);
     if (st) {
         weft_ctx_free(ctx);
         return st;

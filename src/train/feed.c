@@ -223,8 +223,8 @@ weft_status wf_feeding_batch(const weft_trainer *t, const struct wf_feeding *f, 
     return st;
 }
 
-/* Rows of memory, in order or gathered, with their numbers scaled: that takes less than a thread that disturbs the pool's
- * would. */
+/* Rows of memory, in order or gathered, with their numbers scaled: that takes less than a thread costs that disturbs the
+ * pool's. */
 static bool is_cheap(const struct wf_ds *ds)
 {
     static const char *const cheap[] = {"tensors", "batch",  "take",        "skip",    "shard",
@@ -238,9 +238,23 @@ static bool is_cheap(const struct wf_ds *ds)
     return false;
 }
 
+/* Does any of it have to be moved or made? In order, rows of memory are views. */
+static bool has_work(const struct wf_ds *ds)
+{
+    return strcmp(ds->kind->name, "shuffle_all") == 0 || strcmp(ds->kind->name, "rescale") == 0 ||
+           (ds->n_in && has_work(ds->in[0]));
+}
+
+/* A thread that reads ahead hides what it does behind the step, if there is a core for it. Where the pool has them all, cheap
+ * work is done between steps, by the pool. */
 int wf_feeding_threads(const weft_data *d, weft_ds s, int asked)
 {
+    const struct wf_ds *ds = wf_ds_node(d, s);
+    bool spare = wf_usable_cpus() > wf_pool_size(d->ctx->pool);
+
     if (asked)
         return asked;
-    return is_cheap(wf_ds_node(d, s)) ? WEFT_ZERO : 0;
+    if (!is_cheap(ds))
+        return 0;
+    return has_work(ds) && spare ? 1 : WEFT_ZERO;
 }
