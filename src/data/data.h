@@ -223,6 +223,8 @@ weft_status wf_ds_err_column(const struct wf_ds *ds,
 int wf_names_split(const char *list, char names[][WF_NAME_MAX], int max);
 /* The numbers of the columns that a list names, in the pipeline's arena. */
 weft_status wf_ds_columns_named(const struct wf_ds *ds, const char *list, int **out, int *n);
+/* And back: their names, with commas. */
+void wf_ds_names_text(const struct wf_ds *ds, int n, const int *col, struct wf_buf *out);
 struct wf_type wf_column_type(const weft_column *c);
 weft_column wf_column_of(const char *name, weft_dtype dtype, int rank, const int64_t *dim);
 /* Checks an options struct's size field; NULL is fine. */

@@ -74,8 +74,7 @@ static void feature_text(const struct wf_ds *ds, struct wf_buf *out)
 {
     const struct wf_feature *f = ds->param;
 
-    for (int k = 0; k < f->n; k++)
-        wf_buf_printf(out, "%s%s", k ? "," : "", ds->col[f->col[k]].name);
+    wf_ds_names_text(ds, f->n, f->col, out);
     if (f->dtype)
         wf_buf_printf(out, " %s", weft_dtype_name(f->dtype));
     if (f->low != 0 || f->high != 0)

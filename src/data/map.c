@@ -97,6 +97,12 @@ int wf_names_split(const char *list, char names[][WF_NAME_MAX], int max)
     return n;
 }
 
+void wf_ds_names_text(const struct wf_ds *ds, int n, const int *col, struct wf_buf *out)
+{
+    for (int k = 0; k < n; k++)
+        wf_buf_printf(out, "%s%s", k ? "," : "", ds->col[col[k]].name);
+}
+
 /* The numbers of the columns named in a list; *n of them. */
 weft_status wf_ds_columns_named(const struct wf_ds *ds, const char *list, int **out, int *n)
 {

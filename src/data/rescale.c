@@ -143,8 +143,7 @@ static void rescale_text(const struct wf_ds *ds, struct wf_buf *out)
 {
     const struct rescale *p = ds->param;
 
-    for (int i = 0; i < p->n; i++)
-        wf_buf_printf(out, "%s%s", i ? "," : "", ds->col[p->col[i]].name);
+    wf_ds_names_text(ds, p->n, p->col, out);
     wf_buf_printf(out, " * %.17g + %.17g %s", p->scale, p->offset, weft_dtype_name(p->dtype));
 }
 

@@ -134,8 +134,7 @@ static void slice_text(const struct wf_ds *ds, struct wf_buf *out)
 {
     const struct slice *o = ds->param;
 
-    for (int k = 0; k < o->n; k++)
-        wf_buf_printf(out, "%s%s", k ? "," : "", ds->col[o->col[k]].name);
+    wf_ds_names_text(ds, o->n, o->col, out);
     wf_buf_printf(out, " %lld+%lld", (long long)o->first, (long long)o->rows);
 }
 
@@ -285,8 +284,7 @@ static void cross_text(const struct wf_ds *ds, struct wf_buf *out)
 {
     const struct cross *o = ds->param;
 
-    for (int k = 0; k < o->n; k++)
-        wf_buf_printf(out, "%s%s", k ? "," : "", ds->col[o->col[k]].name);
+    wf_ds_names_text(ds, o->n, o->col, out);
     wf_buf_printf(out, " as %s n=%lld seed=%llu", ds->col[ds->n_cols - 1].name,
                   (long long)o->n_buckets, (unsigned long long)o->seed);
 }

@@ -101,8 +101,7 @@ static void one_hot_text(const struct wf_ds *ds, struct wf_buf *out)
 {
     const struct one_hot *o = ds->param;
 
-    for (int k = 0; k < o->n; k++)
-        wf_buf_printf(out, "%s%s", k ? "," : "", ds->col[o->col[k]].name);
+    wf_ds_names_text(ds, o->n, o->col, out);
     wf_buf_printf(out, " %lld %s%s", (long long)o->depth, weft_dtype_name(o->dtype),
                   o->lenient ? " lenient" : "");
 }
