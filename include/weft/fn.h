@@ -51,8 +51,8 @@ WEFT_API weft_status weft_fn_prepare(weft_fn *fn, const weft_tensor *feeds);
 
 /* Run. feeds[i].data is borrowed for the call. fetches[i]: with data == NULL it becomes a view of weft's memory, valid
  * until the next run or prepare of this function; otherwise dtype and shape must fit and the value is copied there.
- * A fetched variable is read after the updates. On failure parameters are as before, unless the status
- * is WEFT_ENUMERIC from trap_numerics after an update had begun. */
+ * A fetched variable is read after the updates. On failure nothing has changed: variables, optimizer slots and the
+ * step number are as before the call. */
 WEFT_API weft_status weft_fn_run(weft_fn *fn, const weft_tensor *feeds, weft_tensor *fetches);
 
 /* Randomness is keyed by (seed, step, shard). The step counts runs of functions with updates; the shard is 0 unless set. */
@@ -87,10 +87,11 @@ typedef struct weft_explain_opts {
     size_t size;
     int time_runs; /* > 0: run that often (with zero feeds where data is NULL) and print each instruction's time */
 } weft_explain_opts;
-/* Instructions, shapes, kernel names, offsets, peak memory; freed with weft_text_free. */
+/* Instructions, shapes, kernel names, offsets, peak memory; freed with weft_text_free. Timed runs leave variables,
+ * slots and the step number as they were. */
 WEFT_API weft_status weft_fn_explain(weft_fn *fn, const weft_tensor *feeds,
                                      const weft_explain_opts *opts, char **out);
-/* One run as Chrome trace JSON (chrome://tracing, Perfetto). */
+/* One run as Chrome trace JSON (chrome://tracing, Perfetto). It leaves variables as they were. */
 WEFT_API weft_status weft_fn_trace(weft_fn *fn, const weft_tensor *feeds, char **out);
 
 typedef struct weft_plan_info {

@@ -72,8 +72,18 @@ struct wf_instr {
     int64_t time_ns; /* filled by timed runs */
     int32_t node;    /* in plan->graph */
     bool is_update;  /* of a parameter: left to the strategy where there is one */
+    bool fails;      /* may refuse the data of a step; all others cannot fail */
+    int first_undo,
+        n_undo; /* what it overwrites and a later failure puts back: a range of plan->undo */
     /* Points for strategies: the first instruction that reads these segments, or that completes their gradient. */
     int first_need, n_need, first_ready, n_ready; /* ranges of plan->needs and plan->readies */
+};
+
+/* A feed that an update reads: copied into the slab when the rest was computed. */
+struct wf_kept {
+    int64_t instr;
+    int operand, feed;
+    int64_t at, bytes;
 };
 
 struct wf_plan {
@@ -88,6 +98,10 @@ struct wf_plan {
     int32_t *roots;           /* fetches, then updates, as values of graph */
     int32_t *needs, *readies; /* segment numbers */
     int64_t slab_bytes, scratch_bytes;
+    struct wf_range *undo;
+    int64_t undo_at, undo_bytes; /* where in the slab their copies are */
+    struct wf_kept *kept;        /* feeds that updates read after the call that lent them */
+    int64_t n_kept, kept_at, kept_bytes;
     const char *bound_slab; /* the slab the tensors point into */
     double flop, plan_ms;
     uint64_t fingerprint, last_used;
@@ -109,7 +123,9 @@ struct weft_fn {
     int shard;
     char *slab;
     int64_t slab_bytes;
-    bool updates; /* a run counts as a step */
+    bool updates;               /* a run counts as a step */
+    struct wf_snapshot *before; /* state that computing writes, as it was when the step began */
+    bool is_open;               /* a step has begun: weft_fn_compute without weft_fn_finish */
     pthread_mutex_t
         lock; /* for those who let several threads take turns; a run itself takes none */
 };
@@ -119,10 +135,30 @@ void wf_plan_free(struct wf_plan *p);
 /* Point all tensors into the function's slab and the store. */
 void wf_plan_bind(struct wf_plan *p, weft_fn *fn);
 void wf_plan_feed(struct wf_plan *p, const weft_tensor *feeds);
+/* Copies the feeds that updates read: weft_fn_update comes after the call that lent them. */
+void wf_plan_keep(struct wf_plan *p, const weft_fn *fn, const weft_tensor *feeds);
 
 /* Order of execution (node numbers) and memory. */
-weft_status wf_plan_order(struct wf_plan *p, int32_t **order, int64_t *n);
+weft_status wf_plan_order(struct wf_plan *p, bool all_fail, int32_t **order, int64_t *n);
 weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order, int64_t n);
+
+/* Does the node update a parameter with an optimizer? */
+bool wf_is_update(const struct wf_node *n);
+/* Follows views: the value whose bytes v shows. */
+int32_t wf_view_root(const weft_graph *g, int32_t v);
+
+/* Which instructions may fail (all_fail: all), and what must be copied before it is overwritten. */
+weft_status wf_plan_undo(struct wf_plan *p, bool all_fail);
+void wf_undo_save(const weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in);
+void wf_undo_restore(const weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in);
+
+/* A copy of what functions of one store write, for steps of several runs: parameters and slots too, or without `params`
+ * only the state beside them. restore puts back the step number, too. */
+struct wf_snapshot;
+weft_status wf_snapshot_new(int n_fns, weft_fn *const *fns, bool params, struct wf_snapshot **out);
+void wf_snapshot_save(struct wf_snapshot *s);
+void wf_snapshot_restore(const struct wf_snapshot *s);
+void wf_snapshot_free(struct wf_snapshot *s);
 
 /* Floating-point operations of a node's products, by the direct algorithm. */
 double wf_flop(const weft_graph *g, const struct wf_node *n);

@@ -68,18 +68,29 @@ static void free_feeds(weft_fn *fn, const weft_tensor *feeds, weft_tensor *copy)
     wf_free(fn->ctx, copy);
 }
 
+/* Looking does not train: variables, slots and the step number are as before. */
 static weft_status timed_runs(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, int runs)
 {
+    struct wf_snapshot *before = NULL;
     weft_tensor *full = NULL;
     weft_status st = fill_feeds(fn, feeds, &full);
 
     if (st)
         return st;
+    st = wf_snapshot_new(1, &fn, true, &before);
+    if (st) {
+        free_feeds(fn, feeds, full);
+        return st;
+    }
+    wf_snapshot_save(before);
+    fn->current = NULL;
     st = wf_fn_run_plan(fn, p, full, WF_ALL, false); /* warm up */
     for (int64_t i = 0; i < p->n_instr; i++)
         p->instr[i].time_ns = 0;
     for (int r = 0; r < runs && !st; r++)
         st = wf_fn_run_plan(fn, p, full, WF_ALL, true);
+    wf_snapshot_restore(before);
+    wf_snapshot_free(before);
     free_feeds(fn, feeds, full);
     return st;
 }

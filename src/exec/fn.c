@@ -151,6 +151,7 @@ void weft_fn_free(weft_fn *fn)
     wf_free(fn->ctx, fn->feeds);
     wf_free(fn->ctx, fn->roots);
     wf_free(fn->ctx, fn->slab);
+    wf_snapshot_free(fn->before);
     pthread_mutex_destroy(&fn->lock);
     wf_free(fn->ctx, fn);
 }
@@ -185,7 +186,7 @@ static bool plan_fits(const weft_fn *fn, const struct wf_plan *p, const weft_ten
 
 static weft_status ensure_slab(weft_fn *fn, const struct wf_plan *p)
 {
-    int64_t bytes = wf_round_up(p->slab_bytes, 64) + p->scratch_bytes;
+    int64_t bytes = p->kept_at + p->kept_bytes;
     char *slab;
 
     if (bytes <= fn->slab_bytes && fn->slab)
@@ -200,11 +201,11 @@ static weft_status ensure_slab(weft_fn *fn, const struct wf_plan *p)
                 most = wf_type_bytes(&p->graph->values[v].type);
                 name = p->graph->nodes[p->graph->values[v].node].name;
             }
-        wf_err_nomem(fn->ctx, (size_t)bytes, "plan's memory");
-        return wf_err_wrap(fn->ctx->mem_limit ? WEFT_ELIMIT : WEFT_ENOMEM,
+        return wf_err_wrap(wf_err_nomem(fn->ctx, (size_t)bytes, "plan's memory"),
                            "largest tensor '%s' (%lld bytes)", name, (long long)most);
     }
     wf_free(fn->ctx, fn->slab);
+    fn->current = NULL; /* what it computed is gone */
     fn->slab = slab;
     fn->slab_bytes = bytes;
     return WEFT_OK;
@@ -327,6 +328,8 @@ static weft_status run_instr(weft_fn *fn, struct wf_plan *p, struct wf_instr *in
     in->call.rng.shard = (uint32_t)fn->shard;
     in->call.iteration = fn->store->step + 1;
     st = in->run(&in->call);
+    if (st && !in->fails) /* what it left behind cannot be put back */
+        st = wf_err_wrap(WEFT_EBUG, "a kernel that cannot fail did");
     if (!st && fn->opts.trap_numerics)
         st = trap(in);
     if (st)
@@ -334,24 +337,42 @@ static weft_status run_instr(weft_fn *fn, struct wf_plan *p, struct wf_instr *in
     return fn->has_strategy ? tell(fn, p, in) : WEFT_OK;
 }
 
+static bool in_phase(const struct wf_instr *in, enum wf_phase phase)
+{
+    return phase == WF_ALL || in->is_update == (phase == WF_UPDATE);
+}
+
+/* Instruction `failed` failed: puts back what those before it, and it, have overwritten. */
+static void roll_back(weft_fn *fn, const struct wf_plan *p, int64_t failed, enum wf_phase phase)
+{
+    for (int64_t i = failed; i >= 0; i--)
+        if (p->instr[i].n_undo && in_phase(&p->instr[i], phase))
+            wf_undo_restore(fn, p, &p->instr[i]);
+}
+
 weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds,
                            enum wf_phase phase, bool timed)
 {
     uint64_t mode = wf_fpmode_enter(fn->ctx->flush_denormals);
     weft_status st = WEFT_OK;
+    int64_t i;
 
     if (feeds)
         wf_plan_feed(p, feeds);
-    for (int64_t i = 0; i < p->n_instr && !st; i++) {
+    for (i = 0; i < p->n_instr && !st; i++) {
         struct wf_instr *in = &p->instr[i];
         int64_t start = timed ? wf_now(fn->ctx) : 0;
 
-        if (phase != WF_ALL && in->is_update != (phase == WF_UPDATE))
+        if (!in_phase(in, phase))
             continue;
+        if (in->n_undo)
+            wf_undo_save(fn, p, in);
         st = run_instr(fn, p, in);
         if (timed)
             in->time_ns += wf_now(fn->ctx) - start;
     }
+    if (st)
+        roll_back(fn, p, i - 1, phase);
     wf_fpmode_leave(mode);
     if (!st && phase == WF_ALL && fn->updates)
         fn->store->step++;
@@ -417,11 +438,8 @@ static weft_status run_phase(weft_fn *fn, const weft_tensor *feeds, weft_tensor 
         st = check_fetches(fn, p, fetches);
     if (!st)
         st = wf_fn_run_plan(fn, p, feeds, phase, false);
-    if (!st) {
-        fn->current = p;
-        st = hand_out(fn, p, feeds, fetches);
-    }
-    return st;
+    fn->current = st || phase != WF_COMPUTE ? NULL : p;
+    return st ? st : hand_out(fn, p, feeds, fetches);
 }
 
 weft_status weft_fn_run(weft_fn *fn, const weft_tensor *feeds, weft_tensor *fetches)
@@ -434,16 +452,46 @@ weft_status weft_fn_run(weft_fn *fn, const weft_tensor *feeds, weft_tensor *fetc
     return st ? st : weft_fn_finish(fn);
 }
 
+/* A step of several calls begins: keeps the state that they write. */
+static weft_status open_step(weft_fn *fn)
+{
+    weft_status st = fn->before ? WEFT_OK : wf_snapshot_new(1, &fn, false, &fn->before);
+
+    if (st || fn->is_open)
+        return st;
+    wf_snapshot_save(fn->before);
+    fn->is_open = true;
+    return WEFT_OK;
+}
+
+/* The step has failed: as if it had not begun. */
+static weft_status abandon(weft_fn *fn, weft_status st)
+{
+    if (fn->is_open)
+        wf_snapshot_restore(fn->before);
+    fn->is_open = false;
+    fn->current = NULL;
+    return st;
+}
+
 weft_status weft_fn_compute(weft_fn *fn, int shard, const weft_tensor *feeds, weft_tensor *fetches)
 {
+    weft_status st = open_step(fn);
+
+    if (st)
+        return st;
     fn->shard = shard;
-    return run_phase(fn, feeds, fetches, WF_COMPUTE);
+    st = run_phase(fn, feeds, fetches, WF_COMPUTE);
+    if (st)
+        return abandon(fn, st);
+    wf_plan_keep(fn->current, fn, feeds);
+    return WEFT_OK;
 }
 
 weft_status weft_fn_update(weft_fn *fn)
 {
     if (!fn->current)
-        return wf_err(WEFT_ESTATE, "weft_fn_update: nothing was computed yet");
+        return wf_err(WEFT_ESTATE, "weft_fn_update: nothing was computed in this step");
     return wf_fn_run_plan(fn, fn->current, NULL, WF_UPDATE, false);
 }
 
@@ -452,9 +500,12 @@ weft_status weft_fn_finish(weft_fn *fn)
     const weft_strategy *s = &fn->strategy;
     weft_status st = s->apply ? s->apply(s->arg, fn, fn->store->step) : weft_fn_update(fn);
 
-    if (!st && s->commit)
+    if (st)
+        return abandon(fn, st);
+    fn->is_open = false;
+    if (s->commit)
         st = s->commit(s->arg, fn, fn->store->step);
-    if (!st && fn->updates)
+    if (fn->updates) /* the parameters are at the next version, whatever commit says */
         fn->store->step++;
     return st;
 }
@@ -544,18 +595,20 @@ int64_t weft_fn_n_segments(const weft_fn *fn)
 weft_status weft_fn_segment(const weft_fn *fn, int64_t want, weft_segment *out)
 {
     const struct wf_store *s = fn->store;
+    int64_t at = 0;
 
-    for (int64_t i = 0; i < s->n_seg; i++) {
+    for (int64_t i = 0; i < s->n_seg && want >= 0; i++) {
         const struct wf_segment *g = &s->seg[i];
 
-        if (!g->flat || want-- > 0)
+        if (!g->flat || at++ < want)
             continue;
         *out = (weft_segment){
             .name = g->name, .offset = g->offset, .count = g->count, .rank = g->type.rank};
         memcpy(out->dim, g->type.dim, sizeof out->dim);
         return WEFT_OK;
     }
-    return wf_err(WEFT_ERANGE, "segment %lld does not exist", (long long)want);
+    return wf_err(WEFT_ERANGE, "segment %lld does not exist: there are %lld", (long long)want,
+                  (long long)weft_fn_n_segments(fn));
 }
 
 float *weft_fn_params(weft_fn *fn, int64_t *count)

@@ -1,7 +1,7 @@
 /* order.c - the order of execution and the memory of a plan.
  *
  * Nodes run in the order they were built, except that an update of a variable waits until everything that reads the
- * old value has run. Every value gets a place before the first run: constants and feeds where they lie, variables in the
+ * old value, and everything that may fail, has run. Every value gets a place before the first run: constants and feeds where they lie, variables in the
  * store, the rest in one slab, where two values share bytes when they are never alive together. */
 #include <stdlib.h>
 
@@ -9,8 +9,7 @@
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/* Follows views: the value whose bytes v shows. */
-static int32_t view_root(const weft_graph *g, int32_t v)
+int32_t wf_view_root(const weft_graph *g, int32_t v)
 {
     const struct wf_node *n = &g->nodes[g->values[v].node];
 
@@ -25,8 +24,13 @@ struct order {
     const weft_graph *g;
     int32_t *n_readers; /* per value of a variable: readers that have not run */
     bool *done;
+    bool *fails;    /* may refuse the data of a step */
+    bool *leads;    /* something that may fail needs its output */
+    int64_t n_fail; /* nodes that may fail and have not run */
     int32_t *list;
     int64_t n;
+    int32_t *wait; /* nodes that were looked at and had to wait, in the order they were built */
+    int64_t n_wait;
 };
 
 static bool updates_var(const struct wf_node *n)
@@ -34,17 +38,25 @@ static bool updates_var(const struct wf_node *n)
     return n->op->flags & WF_STATE_IN0;
 }
 
+/* An update that nothing fallible depends on waits for all that may fail: a step that fails changes nothing. */
+static bool is_held(const struct order *o, int64_t k)
+{
+    return o->n_fail > 0 && updates_var(&o->g->nodes[k]) && !o->leads[k];
+}
+
 static bool is_ready(const struct order *o, int64_t k)
 {
     const struct wf_node *n = &o->g->nodes[k];
 
+    if (is_held(o, k))
+        return false;
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i] && !o->done[o->g->values[n->in[i]].node])
             return false;
     for (int i = 0; i < n->n_ctrl; i++)
         if (!o->done[n->ctrl[i]])
             return false;
-    return !updates_var(n) || o->n_readers[view_root(o->g, n->in[0])] == 0;
+    return !updates_var(n) || o->n_readers[wf_view_root(o->g, n->in[0])] == 0;
 }
 
 static void emit(struct order *o, int64_t k)
@@ -52,11 +64,12 @@ static void emit(struct order *o, int64_t k)
     const struct wf_node *n = &o->g->nodes[k];
 
     o->done[k] = true;
+    o->n_fail -= o->fails[k];
     if (!(n->op->flags & WF_LEAF))
         o->list[o->n++] = (int32_t)k;
     for (int i = updates_var(n) ? 1 : 0; i < n->n_in; i++)
         if (n->in[i] && !(n->op->flags & WF_VIEW))
-            o->n_readers[view_root(o->g, n->in[i])]--;
+            o->n_readers[wf_view_root(o->g, n->in[i])]--;
 }
 
 static void count_readers(struct order *o)
@@ -66,43 +79,86 @@ static void count_readers(struct order *o)
 
         for (int i = updates_var(n) ? 1 : 0; i < n->n_in; i++)
             if (n->in[i] && !(n->op->flags & WF_VIEW))
-                o->n_readers[view_root(o->g, n->in[i])]++;
+                o->n_readers[wf_view_root(o->g, n->in[i])]++;
     }
 }
 
-weft_status wf_plan_order(struct wf_plan *p, int32_t **order, int64_t *n)
+/* Which nodes may fail, and which must run before one of those. Updates that may fail are no reason for others to wait:
+ * they would wait for each other. */
+static weft_status find_fails(struct order *o, bool all_fail)
 {
-    const weft_graph *g = p->graph;
-    struct order o = {.g = g};
-    int64_t first = 0;
+    const weft_graph *g = o->g;
+    weft_status st = wf_find_fails(g, 0, NULL, o->fails);
 
-    o.n_readers = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *o.n_readers);
-    o.done = wf_arena_alloc(&p->arena, (size_t)g->n_nodes + 1);
-    o.list = wf_arena_alloc(&p->arena, (size_t)(g->n_nodes + 1) * sizeof *o.list);
-    if (!o.n_readers || !o.done || !o.list)
-        return wf_err_nomem(p->ctx, (size_t)g->n_values, "plan");
-    count_readers(&o);
-    /* Each pass emits what is ready, in the order of building; what waits is looked at again as soon as something
-     * was emitted. A cycle (an update that a reader waits for) is broken by taking the first that waits. */
-    while (first < g->n_nodes) {
-        bool any = false;
+    for (int64_t k = g->n_nodes - 1; k >= 0 && !st; k--) {
+        const struct wf_node *n = &g->nodes[k];
 
-        for (int64_t k = first; k < g->n_nodes; k++) {
-            if (o.done[k] || !is_ready(&o, k))
-                continue;
-            emit(&o, k);
-            any = true;
-            for (int64_t w = first; w < k; w++) /* updates that waited for this reader */
-                if (!o.done[w] && is_ready(&o, w))
-                    emit(&o, w);
-            while (first < g->n_nodes && o.done[first])
-                first++;
-        }
-        while (first < g->n_nodes && o.done[first])
-            first++;
-        if (!any && first < g->n_nodes)
-            emit(&o, first);
+        o->fails[k] |= all_fail && !(n->op->flags & (WF_LEAF | WF_VIEW));
+        o->fails[k] &= !updates_var(n);
+        o->n_fail += o->fails[k];
+        if (!o->fails[k] && !o->leads[k])
+            continue;
+        for (int i = 0; i < n->n_in; i++)
+            o->leads[g->values[n->in[i]].node] |= n->in[i] != 0;
+        for (int i = 0; i < n->n_ctrl; i++)
+            o->leads[n->ctrl[i]] = true;
     }
+    return st;
+}
+
+/* Emits what has waited and need not any more. */
+static bool emit_waiting(struct order *o)
+{
+    int64_t kept = 0, n = o->n_wait;
+
+    for (int64_t i = 0; i < n; i++)
+        if (is_ready(o, o->wait[i]))
+            emit(o, o->wait[i]);
+        else
+            o->wait[kept++] = o->wait[i];
+    o->n_wait = kept;
+    return kept < n;
+}
+
+static weft_status alloc_order(struct wf_plan *p, struct order *o)
+{
+    size_t n = (size_t)o->g->n_nodes + 1;
+
+    o->n_readers = wf_arena_alloc(&p->arena, (size_t)o->g->n_values * sizeof *o->n_readers);
+    o->done = wf_arena_alloc(&p->arena, n);
+    o->fails = wf_arena_alloc(&p->arena, n);
+    o->leads = wf_arena_alloc(&p->arena, n);
+    o->list = wf_arena_alloc(&p->arena, n * sizeof *o->list);
+    o->wait = wf_arena_alloc(&p->arena, n * sizeof *o->wait);
+    return o->n_readers && o->done && o->fails && o->leads && o->list && o->wait
+               ? WEFT_OK
+               : wf_err_nomem(p->ctx, n * sizeof *o->list, "plan");
+}
+
+weft_status wf_plan_order(struct wf_plan *p, bool all_fail, int32_t **order, int64_t *n)
+{
+    struct order o = {.g = p->graph};
+    weft_status st = alloc_order(p, &o);
+
+    if (!st)
+        st = find_fails(&o, all_fail);
+    if (st)
+        return st;
+    count_readers(&o);
+    for (int64_t k = 0; k < o.g->n_nodes; k++) {
+        if (!is_ready(&o, k)) {
+            o.wait[o.n_wait++] = (int32_t)k;
+            continue;
+        }
+        emit(&o, k);
+        emit_waiting(&o);
+    }
+    /* A cycle (an update that a reader waits for) is broken by taking the first that waits. */
+    while (o.n_wait > 0)
+        if (!emit_waiting(&o)) {
+            emit(&o, o.wait[0]);
+            memmove(o.wait, o.wait + 1, (size_t)--o.n_wait * sizeof *o.wait);
+        }
     *order = o.list;
     *n = o.n;
     return WEFT_OK;

@@ -44,7 +44,7 @@ static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
     st = wf_pass_simplify(p->graph, mask, eval_ref, p->ctx, n_roots, p->roots, &to);
     st = next_graph(&p->graph, st, to);
     if (!st && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels && !fn->opts.flat_gradients) {
-        st = wf_pass_join(p->graph, n_roots, p->roots, &to);
+        st = wf_pass_join(p->graph, fn->opts.trap_numerics, n_roots, p->roots, &to);
         st = next_graph(&p->graph, st, to);
     }
     if (!st && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels) {
@@ -78,7 +78,7 @@ static void add_slots(const struct wf_node *n, struct wf_type *in)
         in[n->op->n_in_max + k] = k < kept ? in[0] : (struct wf_type){.dtype = WEFT_NONE};
 }
 
-static bool is_update(const struct wf_node *n)
+bool wf_is_update(const struct wf_node *n)
 {
     return n->op->id == WF_OP_apply || n->op->id == WF_OP_apply_rows ||
            n->op->id == WF_OP_matmul_apply;
@@ -87,7 +87,7 @@ static bool is_update(const struct wf_node *n)
 /* Operands of the call: the node's, or for an update its fixed places and the slots. */
 static int n_operands(const struct wf_node *n)
 {
-    return is_update(n) ? n->op->n_in_max + WF_OPTIM_MAX_SLOTS : n->n_in;
+    return wf_is_update(n) ? n->op->n_in_max + WF_OPTIM_MAX_SLOTS : n->n_in;
 }
 
 static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct wf_instr *out)
@@ -117,7 +117,7 @@ static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct
         in[i] = g->values[n->in[i]].type;
     for (int i = 0; i < n->n_out; i++)
         to[i] = g->values[n->first_out + i].type;
-    if (is_update(n))
+    if (wf_is_update(n))
         add_slots(n, in);
     st = wf_kernel_choose(&kp, ref_only, &kernel);
     if (st)
@@ -131,7 +131,7 @@ static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct
                              .impl = kp.impl,
                              .node = k,
                              .flop = wf_flop(g, n),
-                             .is_update = is_update(n)};
+                             .is_update = wf_is_update(n)};
     out->call = (struct wf_call){.ctx = p->ctx,
                                  .pool = p->ctx->pool,
                                  .op = n->op,
@@ -182,7 +182,7 @@ static weft_status ensure_slots(const weft_graph *g, const int32_t *root, struct
         float init[WF_OPTIM_MAX_SLOTS];
         weft_status st;
 
-        if (!is_update(n))
+        if (!wf_is_update(n))
             continue;
         seg = wf_store_find(store,
                             wf_val_node(g, (weft_val){root ? root[n->in[0]] : n->in[0]})->name);
@@ -237,7 +237,7 @@ static weft_status find_points(struct wf_plan *p, weft_fn *fn)
             struct wf_loc l = n->in[k] ? p->loc[p->root[n->in[k]]] : (struct wf_loc){0};
             int64_t s = l.place == WF_PARAM ? segment_at(fn->store, l.offset) : -1;
 
-            if (s >= 0 && !seen[s] && !is_update(n)) {
+            if (s >= 0 && !seen[s] && !wf_is_update(n)) {
                 seen[s] = true;
                 p->needs[n_need++] = (int32_t)s;
             }
@@ -251,6 +251,32 @@ static weft_status find_points(struct wf_plan *p, weft_fn *fn)
         }
         in->n_need = (int)n_need - in->first_need;
         in->n_ready = (int)n_ready - in->first_ready;
+    }
+    return WEFT_OK;
+}
+
+/* The feeds that updates read. */
+static weft_status find_kept(struct wf_plan *p)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < p->n_instr; i++)
+        n += p->instr[i].is_update ? p->graph->nodes[p->instr[i].node].n_in : 0;
+    p->kept = wf_arena_alloc(&p->arena, sizeof *p->kept * (size_t)(n + 1));
+    if (!p->kept)
+        return wf_err_nomem(p->ctx, sizeof *p->kept * (size_t)n, "plan");
+    for (int64_t i = 0; i < p->n_instr; i++) {
+        const struct wf_node *u = &p->graph->nodes[p->instr[i].node];
+
+        for (int k = 0; p->instr[i].is_update && k < u->n_in; k++) {
+            const struct wf_loc *l = u->in[k] ? &p->loc[p->root[u->in[k]]] : NULL;
+            int64_t bytes = wf_type_bytes(&p->graph->values[u->in[k]].type);
+
+            if (!l || l->place != WF_FEED)
+                continue;
+            p->kept[p->n_kept++] = (struct wf_kept){i, k, (int)l->offset, p->kept_bytes, bytes};
+            p->kept_bytes += wf_round_up(bytes, 64);
+        }
     }
     return WEFT_OK;
 }
@@ -287,7 +313,7 @@ static weft_status plan_all(struct wf_plan *p, weft_fn *fn, const weft_tensor *f
         return wf_err_nomem(p->ctx, sizeof *p->loc * (size_t)p->graph->n_values, "plan");
     for (int32_t v = 0; v < p->graph->n_values; v++)
         p->root[v] = v;
-    st = wf_plan_order(p, &order, &n);
+    st = wf_plan_order(p, fn->opts.trap_numerics, &order, &n);
     if (!st)
         st = wf_plan_memory(p, fn, order, n);
     if (!st) {
@@ -297,7 +323,13 @@ static weft_status plan_all(struct wf_plan *p, weft_fn *fn, const weft_tensor *f
     if (!st)
         st = new_instrs(p, fn, order, n);
     if (!st)
+        st = wf_plan_undo(p, fn->opts.trap_numerics);
+    if (!st)
+        st = find_kept(p);
+    if (!st)
         st = find_points(p, fn);
+    p->undo_at = wf_round_up(wf_round_up(p->slab_bytes, 64) + p->scratch_bytes, 64);
+    p->kept_at = p->undo_at + p->undo_bytes;
     return st;
 }
 
@@ -371,7 +403,7 @@ void wf_plan_bind(struct wf_plan *p, weft_fn *fn)
             tin[k].data = n->in[k] ? address(p, fn, n->in[k]) : NULL;
         for (int k = 0; k < n->n_out; k++)
             in->call.out[k].data = address(p, fn, n->first_out + k);
-        if (is_update(n))
+        if (wf_is_update(n))
             bind_slots(p, fn, n, tin);
         in->call.scratch = fn->slab + wf_round_up(p->slab_bytes, 64);
     }
@@ -390,5 +422,16 @@ void wf_plan_feed(struct wf_plan *p, const weft_tensor *feeds)
             if (l && l->place == WF_FEED)
                 ((struct wf_tensor *)(uintptr_t)in->call.in)[k].data = feeds[l->offset].data;
         }
+    }
+}
+
+void wf_plan_keep(struct wf_plan *p, const weft_fn *fn, const weft_tensor *feeds)
+{
+    for (int64_t i = 0; i < p->n_kept; i++) {
+        const struct wf_kept *k = &p->kept[i];
+        char *copy = fn->slab + p->kept_at + k->at;
+
+        memcpy(copy, feeds[k->feed].data, (size_t)k->bytes);
+        ((struct wf_tensor *)(uintptr_t)p->instr[k->instr].call.in)[k->operand].data = copy;
     }
 }

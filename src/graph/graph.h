@@ -214,6 +214,10 @@ weft_status wf_rewrite_end(struct wf_rewrite *rw, weft_status st, int n_roots, i
  * (build_optim.c). */
 bool wf_grad_rows(weft_graph *g, weft_val table, weft_val grad, weft_val *ids, weft_val *rows);
 
+/* fails[node] for the nodes of `order` (NULL: all, as they were built): may its kernel refuse the data of a step, now
+ * that those before it in the order have passed? All types must be known. */
+weft_status wf_find_fails(const weft_graph *g, int64_t n_order, const int32_t *order, bool *fails);
+
 /* ---- passes ---------------------------------------------------------------------------------- */
 
 /* A copy of what the roots need, with the placeholders' types replaced by feed_types[i] for feeds[i]. */
@@ -239,8 +243,9 @@ enum wf_pass {
 weft_status wf_pass_simplify(const weft_graph *g, unsigned mask, wf_eval_fn *eval, void *arg,
                              int n_roots, int32_t *roots, weft_graph **out);
 /* Products that do a second job on their way: the sums of their operand's columns, the update of the variable whose
- * gradient they are. All types must be known. */
-weft_status wf_pass_join(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
+ * gradient they are, when nothing after them may fail (all_fail: everything may). All types must be known. */
+weft_status wf_pass_join(const weft_graph *g, bool all_fail, int n_roots, int32_t *roots,
+                         weft_graph **out);
 /* For gradients in one flat vector: no two updates share one, and none is a constant. */
 weft_status wf_pass_own(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
 /* Which element-wise ops the kernels can run as a step of a program. All types must be known. */

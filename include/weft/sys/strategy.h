@@ -13,7 +13,9 @@
 extern "C" {
 #endif
 
-/* All are called by the thread that runs the function; any may be NULL. A failure stops the run with that status. */
+/* All are called by the thread that runs the function; any may be NULL. A failure of init, need, ready or apply stops
+ * the call with that status and ends the step: state that its shards have written is put back, and the next
+ * weft_fn_compute begins the step anew. */
 typedef struct weft_strategy {
     size_t size;
     void *arg;
@@ -27,14 +29,17 @@ typedef struct weft_strategy {
     /* All shards of step t are computed: bring the parameters to version t + 1, or promise it. A local strategy calls
      * weft_fn_update here. */
     weft_status (*apply)(void *arg, weft_fn *fn, int64_t t);
-    /* Step t is done: its samples and the state beside the parameters count. */
+    /* Step t is done: its samples and the state beside the parameters count. The parameters are at version t + 1 by now,
+     * so the step counts even if this fails; the status is passed on. */
     weft_status (*commit)(void *arg, weft_fn *fn, int64_t t);
 } weft_strategy;
 
-/* Computes shard `shard` of the present step: everything but the updates of parameters. */
+/* Computes shard `shard` of the present step: everything but the updates of parameters. feeds[i].data is borrowed for
+ * the call; what the updates read of them is copied. A failure ends the step and changes nothing. */
 WEFT_API weft_status weft_fn_compute(weft_fn *fn, int shard, const weft_tensor *feeds,
                                      weft_tensor *fetches);
-/* Runs the optimizer over what lies in weft_fn_gradients, once, on this machine. */
+/* Runs the optimizer over what lies in weft_fn_gradients, once, on this machine. WEFT_ESTATE when nothing was computed
+ * in this step. */
 WEFT_API weft_status weft_fn_update(weft_fn *fn);
 /* apply, commit, and on to the next step. */
 WEFT_API weft_status weft_fn_finish(weft_fn *fn);

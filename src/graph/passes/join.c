@@ -11,6 +11,8 @@ struct join {
     int32_t *sum_of;   /* per product: the node that sums its second factor's columns, or -1 */
     int32_t *apply_of; /* per product: the update that takes it, or -1 */
     bool *gone;        /* per node: joined into a product */
+    bool *fails;       /* per node: may refuse the data */
+    int64_t last_fail; /* the last node that may; a variable is not updated before it */
     int32_t *
         last_read; /* per value: the last node that reads its memory, views followed, updates aside */
 };
@@ -125,7 +127,7 @@ static void pair_updates(struct join *j)
         k = g->values[n->in[1]].node;
         if (!is_weight_gradient(g, &g->nodes[k]) || j->n_uses[n->in[1]] != 1 ||
             g->nodes[g->values[n->in[0]].node].op->id != WF_OP_variable ||
-            j->last_read[n->in[0]] >= k || j->last_use[n->in[0]] != a)
+            j->last_read[n->in[0]] >= k || j->last_use[n->in[0]] != a || k < j->last_fail)
             continue;
         for (int i = 2; i < n->n_in; i++)
             ready &= !n->in[i] || g->values[n->in[i]].node < k;
@@ -180,20 +182,35 @@ static weft_status alloc_tables(struct join *j)
     j->sum_of = wf_alloc_n(ctx, n, sizeof *j->sum_of);
     j->apply_of = wf_alloc_n(ctx, n, sizeof *j->apply_of);
     j->gone = wf_alloc_n(ctx, n, sizeof *j->gone);
-    if (!j->last_use || !j->last_read || !j->n_uses || !j->sum_of || !j->apply_of || !j->gone)
+    j->fails = wf_alloc_n(ctx, n, sizeof *j->fails);
+    if (!j->last_use || !j->last_read || !j->n_uses || !j->sum_of || !j->apply_of || !j->gone ||
+        !j->fails)
         return wf_err_nomem(ctx, (size_t)n * 4, "joining products");
     for (int64_t k = 0; k < n; k++)
         j->sum_of[k] = j->apply_of[k] = -1;
     return WEFT_OK;
 }
 
-weft_status wf_pass_join(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out)
+static weft_status find_last_fail(struct join *j, bool all_fail)
 {
-    struct join j = {.g = g};
+    weft_status st = wf_find_fails(j->g, 0, NULL, j->fails);
+
+    for (int64_t k = 0; k < j->g->n_nodes && !st; k++)
+        if (j->rw.live[k] && (all_fail || j->fails[k]))
+            j->last_fail = k;
+    return st;
+}
+
+weft_status wf_pass_join(const weft_graph *g, bool all_fail, int n_roots, int32_t *roots,
+                         weft_graph **out)
+{
+    struct join j = {.g = g, .last_fail = -1};
     weft_status st = wf_rewrite_begin(&j.rw, g, n_roots, roots);
 
     if (!st)
         st = alloc_tables(&j);
+    if (!st)
+        st = find_last_fail(&j, all_fail);
     if (!st) {
         find_uses(&j, n_roots, roots);
         pair_sums(&j);
@@ -214,5 +231,6 @@ weft_status wf_pass_join(const weft_graph *g, int n_roots, int32_t *roots, weft_
     wf_free(g->ctx, j.sum_of);
     wf_free(g->ctx, j.apply_of);
     wf_free(g->ctx, j.gone);
+    wf_free(g->ctx, j.fails);
     return wf_rewrite_end(&j.rw, st, n_roots, roots, out);
 }

@@ -3,32 +3,36 @@
 #include "kernels/cpu/apply.h"
 #include "kernels/ref/ref.h"
 
+weft_status plan_ref_apply(struct wf_kplan *p);
+weft_status plan_ref_apply_rows(struct wf_kplan *p);
+
+weft_status plan_ref_apply(struct wf_kplan *p)
+{
+    p->scratch_bytes = (size_t)wf_norm_blocks(wf_type_count(&p->in[0])) * 2 * sizeof(double);
+    return WEFT_OK;
+}
+
+weft_status plan_ref_apply_rows(struct wf_kplan *p)
+{
+    p->scratch_bytes = wf_apply_rows_scratch(wf_type_count(&p->in[1]));
+    return WEFT_OK;
+}
+
 weft_status ref_apply(const struct wf_call *c)
 {
-    int64_t blocks = wf_norm_blocks(wf_count(&c->in[0]));
-    double *sums = wf_alloc_n(c->ctx, 2 * blocks + 1, sizeof *sums);
     struct wf_apply a;
 
-    if (!sums)
-        return wf_err_nomem(c->ctx, (size_t)blocks * 16, "update");
     wf_apply_init(&a, c->op, c->attr, WEFT_SIMD_PORTABLE);
-    wf_apply_run(&a, c, NULL, sums);
-    wf_free(c->ctx, sums);
+    wf_apply_run(&a, c, NULL, c->scratch);
     return WEFT_OK;
 }
 
 weft_status ref_apply_rows(const struct wf_call *c)
 {
-    void *scratch = wf_alloc(c->ctx, wf_apply_rows_scratch(wf_count(&c->in[1])) + 1);
     struct wf_apply a;
-    weft_status st;
 
-    if (!scratch)
-        return wf_err_nomem(c->ctx, 0, "update");
     wf_apply_init(&a, c->op, c->attr, WEFT_SIMD_PORTABLE);
-    st = wf_apply_rows_run(&a, c, NULL, scratch);
-    wf_free(c->ctx, scratch);
-    return st;
+    return wf_apply_rows_run(&a, c, NULL, c->scratch);
 }
 
 /* Plans of reference kernels are made without fusion. */
