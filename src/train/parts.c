@@ -33,6 +33,9 @@ struct wf_parts {
     int64_t n_state_items;
     weft_tensor *feeds;
     double *batch; /* sums of the batch under way: means, groups' losses, groups' weights */
+    double *sums;  /* and of its metrics */
+    struct wf_snapshot *start; /* all state that the parts write, as the step found it */
+    bool began;                /* the step has begun: start is filled */
 };
 
 void wf_parts_free(struct wf_parts *p)
@@ -50,6 +53,8 @@ void wf_parts_free(struct wf_parts *p)
     wf_free(p->ctx, p->merged);
     wf_free(p->ctx, p->feeds);
     wf_free(p->ctx, p->batch);
+    wf_free(p->ctx, p->sums);
+    wf_snapshot_free(p->start);
     wf_free(p->ctx, p);
 }
 
@@ -90,8 +95,11 @@ static weft_status make_room(struct wf_parts *p)
     p->feeds = wf_alloc_n(p->ctx, p->t->bound->n_feeds_fit + 1, sizeof *p->feeds);
     p->tree = wf_alloc_n(p->ctx, h->n_groups + 1, sizeof *p->tree);
     p->batch = wf_alloc_n(p->ctx, n_sums + 1, sizeof *p->batch);
-    if (!st && (!p->before || !p->merged || !p->feeds || !p->tree || !p->batch))
+    p->sums = wf_alloc_n(p->ctx, p->t->bound->n_sums + 1, sizeof *p->sums);
+    if (!st && (!p->before || !p->merged || !p->feeds || !p->tree || !p->batch || !p->sums))
         st = wf_err_nomem(p->ctx, (size_t)p->n_state_items * 12, "the parts of a step");
+    if (!st)
+        st = wf_snapshot_new(1, &h->half[0].fn, false, &p->start);
     if (!st)
         st = wf_grads_new(p->ctx, h->n, h->entry, &p->carry);
     return st;
@@ -214,6 +222,7 @@ static void forget(struct wf_parts *p)
         p->tree[k].weight = 0;
     }
     p->n_parts = p->n_rows = 0;
+    p->began = false;
 }
 
 /* ---- logs ------------------------------------------------------------------------------------ */
@@ -236,7 +245,7 @@ static void log_part(struct wf_parts *p, const double *group_loss, const double 
         p->batch[i] += group_weight[h->whole ? 0 : b->mean_group[i]] *
                        (double)*(const float *)h->fetch[i].data;
     for (int64_t i = 0; i < b->n_sums; i++)
-        p->t->sums[i] += (double)((const float *)h->fetch[b->n_means].data)[i];
+        p->sums[i] += (double)((const float *)h->fetch[b->n_means].data)[i];
 }
 
 static void log_batch(struct wf_parts *p, int64_t n)
@@ -255,6 +264,8 @@ static void log_batch(struct wf_parts *p, int64_t n)
         p->t->mean_sum[i] += w > 0 ? p->batch[i] / w * (double)n : 0;
     }
     p->t->mean_weight += (double)n;
+    for (int64_t i = 0; i < b->n_sums; i++)
+        p->t->sums[i] += p->sums[i];
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -284,6 +295,8 @@ static weft_status one_part(struct wf_parts *p, int64_t n)
         return wf_err(WEFT_ELIMIT, "%d outputs with masks, at most %d in parts", h->n_groups,
                       WF_COUNT(loss));
     if (p->n_parts == 0) {
+        wf_snapshot_save(p->start);
+        p->began = true;
         copy_state(p, true);
         memset(p->merged, 0, (size_t)p->n_state_items * sizeof *p->merged);
     } else {
@@ -318,6 +331,7 @@ weft_status wf_parts_batch(struct wf_parts *p, const weft_tensor *feeds, int64_t
     weft_status st = WEFT_OK;
 
     memset(p->batch, 0, (size_t)(p->t->bound->n_means + 2 * p->h->n_groups) * sizeof *p->batch);
+    memset(p->sums, 0, (size_t)p->t->bound->n_sums * sizeof *p->sums);
     for (int64_t l = 0; l < shards && !st; l++) {
         int64_t first = l * n / shards, end = (l + 1) * n / shards;
 
@@ -336,8 +350,8 @@ weft_status wf_parts_batch(struct wf_parts *p, const weft_tensor *feeds, int64_t
 
 void wf_parts_forget(struct wf_parts *p)
 {
-    if (p->n_parts > 0)
-        copy_state(p, false);
+    if (p->began)
+        wf_snapshot_restore(p->start);
     forget(p);
 }
 
@@ -379,8 +393,8 @@ weft_status wf_parts_mean(struct wf_parts *p, weft_grads **out)
         st = add_groups(p, mean);
     if (!st && p->n_rows > 0)
         finish_state(p);
-    if (st && p->n_parts > 0)
-        copy_state(p, false);
+    if (st)
+        wf_parts_forget(p);
     forget(p);
     if (st) {
         if (mean != *out)
@@ -395,10 +409,14 @@ weft_status wf_parts_mean(struct wf_parts *p, weft_grads **out)
 
 weft_status wf_parts_apply(struct wf_parts *p)
 {
+    bool began = p->began;
     weft_status st = wf_parts_mean(p, &p->mean); /* of batches without samples: 0 */
 
-    if (!st)
-        st = wf_halves_apply(p->t, p->h, p->mean, NULL);
+    if (st)
+        return st;
+    st = wf_halves_apply(p->t, p->h, p->mean, NULL);
+    if (st && began)
+        wf_snapshot_restore(p->start);
     if (!st)
         p->t->drawn = 0;
     return st;
