@@ -75,7 +75,10 @@ int64_t wf_gemm_packed_a(const struct wf_gemm_fns *fns, int64_t k, int64_t m)
 #define FAR_B (256 << 10)
 #define COST_REDUCE 1.0   /* a chunk's partial sum, per element */
 #define COST_OTHERS_B 1.0 /* what a thread reads of a narrow B, per element */
-#define MIN_PER_K 5.0     /* a register block's step in K: the latency of its chains */
+#define PAGE_BYTES 4096
+#define NEAR_PAGES 50        /* whose addresses a core keeps at hand */
+#define COST_FAR_PAGE 0.0006 /* a page beyond those, as a part of the tile's cost */
+#define MIN_PER_K 5.0        /* a register block's step in K: the latency of its chains */
 
 static int64_t blocks_of_k(int64_t k)
 {
@@ -123,6 +126,18 @@ static double cost_in_place(const struct wf_gemm *g)
     return ld >= 512 ? 1.04 : ld > 128 ? 1.02 : 1.005;
 }
 
+/* What reading the transpose of A where it lies adds: each step in K is in another row, so that a
+ * register block walks over as many pages as its K block has rows, or fewer when they are short. */
+static double cost_across_a(const struct wf_gemm *g)
+{
+    int64_t row_bytes = wf_min_i64(g->d.lda * (int64_t)sizeof(float), PAGE_BYTES);
+    double n_pages = (double)(g->kc * row_bytes) / PAGE_BYTES;
+
+    if (rows_crowd(g->d.lda, g->kc))
+        return 1.3;
+    return n_pages > NEAR_PAGES ? 1 + (n_pages - NEAR_PAGES) * COST_FAR_PAGE : 1;
+}
+
 /* One tile over one chunk of K. */
 static double cost_of_tile(const struct wf_gemm *g)
 {
@@ -142,7 +157,7 @@ static double cost_of_tile(const struct wf_gemm *g)
     if (g->read_b == WF_GEMM_DIRECT && d->k * d->n > FAR_B)
         cost += k * n * COST_FAR_B;
     if (g->read_a == WF_GEMM_DIRECT && d->trans_a)
-        cost *= (rows_crowd(d->lda, g->kc) ? 1.08 : 1) * (g->fns->mr < 8 ? 1.1 : 1);
+        cost *= cost_across_a(g) * (g->fns->mr < 8 ? 1.1 : 1);
     if (g->read_a == WF_GEMM_PRIVATE)
         cost += m * k * (d->trans_a ? COST_PACK_A : COST_COPY_A);
     if (g->tile_m * g->kc > NEAR_A)
