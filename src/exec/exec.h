@@ -43,7 +43,10 @@ weft_status wf_store_new(const weft_graph *g, struct wf_store **out);
 struct wf_store *wf_store_ref(struct wf_store *s);
 void wf_store_free(struct wf_store *s); /* lets go of one reference */
 weft_status wf_store_reset(struct wf_store *s);
+/* By the name that users gave; NULL when there is none. */
 struct wf_segment *wf_store_find(const struct wf_store *s, const char *name);
+/* Of a variable's node in a function's graph or plan, by its number; NULL for any other node. */
+struct wf_segment *wf_store_segment(const struct wf_store *s, const struct wf_node *n);
 void *wf_store_data(const struct wf_store *s, const struct wf_segment *seg);
 /* Makes sure that the segment has `n` slots; new ones start at init[k], those in use keep their contents. */
 weft_status wf_store_slots(struct wf_store *s, struct wf_segment *seg, int n, const float *init);
@@ -144,8 +147,6 @@ weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order,
 
 /* Does the node update a parameter with an optimizer? */
 bool wf_is_update(const struct wf_node *n);
-/* Follows views: the value whose bytes v shows. */
-int32_t wf_view_root(const weft_graph *g, int32_t v);
 
 /* Which instructions may fail (all_fail: all), and what must be copied before it is overwritten. */
 weft_status wf_plan_undo(struct wf_plan *p, bool all_fail);

@@ -73,11 +73,35 @@ static weft_status copy_graph(weft_fn *fn, weft_graph *g, const weft_fn_opts *o)
         roots[o->n_fetches + i] = o->updates[i].id;
     for (int i = 0; i < o->n_feeds; i++)
         roots[n + i] = o->feeds[i].id;
-    st = wf_pass_resolve(g, 0, NULL, NULL, all, roots, &fn->graph);
+    st = wf_pass_copy(g, all, roots, &fn->graph);
     if (st)
         return st;
     for (int i = 0; i < o->n_feeds; i++)
         fn->feeds[i] = roots[n + i];
+    return WEFT_OK;
+}
+
+/* The variables of a function that shares parameters get the numbers they have there. Here alone two graphs meet, and their
+ * names decide: usually it is one graph, and the numbers are the same. */
+static weft_status number_variables(weft_fn *fn)
+{
+    const weft_graph *g = fn->graph;
+
+    for (int64_t i = 0; i < g->n_vars; i++) {
+        struct wf_node *n = &g->nodes[g->values[g->vars[i]].node];
+        const struct wf_type *t = &g->values[g->vars[i]].type;
+        const struct wf_segment *seg = wf_store_segment(fn->store, n);
+        char a[WF_TYPE_TEXT], b[WF_TYPE_TEXT];
+
+        if (!seg || strcmp(seg->name, n->name) != 0)
+            seg = wf_store_find(fn->store, n->name);
+        if (!seg)
+            return wf_err(WEFT_ENOENT, "variable '%s' is not among the shared parameters", n->name);
+        if (seg->type.dtype != t->dtype || !wf_type_same_shape(&seg->type, t))
+            return wf_err(WEFT_ESHAPE, "variable '%s' is %s, but %s among the shared parameters",
+                          n->name, wf_type_text(t, a), wf_type_text(&seg->type, b));
+        n->var = (int32_t)(seg - fn->store->seg);
+    }
     return WEFT_OK;
 }
 
@@ -114,6 +138,8 @@ weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *o, weft_fn **out)
         fn->store = wf_store_ref(o->share->store);
     else if (!st)
         st = wf_store_new(g, &fn->store);
+    if (!st && o->share)
+        st = number_variables(fn);
     if (!st && o->strategy) {
         if (o->strategy->size != sizeof fn->strategy)
             st = wf_err(WEFT_EINVAL, "weft_strategy: size %zu, this library expects %zu",

@@ -9,17 +9,6 @@
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-int32_t wf_view_root(const weft_graph *g, int32_t v)
-{
-    const struct wf_node *n = &g->nodes[g->values[v].node];
-
-    while ((n->op->flags & WF_VIEW) && n->in[0]) {
-        v = n->in[0];
-        n = &g->nodes[g->values[v].node];
-    }
-    return v;
-}
-
 struct order {
     const weft_graph *g;
     int32_t *n_readers; /* per value of a variable: readers that have not run */
@@ -33,15 +22,10 @@ struct order {
     int64_t n_wait;
 };
 
-static bool updates_var(const struct wf_node *n)
-{
-    return n->op->flags & WF_STATE_IN0;
-}
-
 /* An update that nothing fallible depends on waits for all that may fail: a step that fails changes nothing. */
 static bool is_held(const struct order *o, int64_t k)
 {
-    return o->n_fail > 0 && updates_var(&o->g->nodes[k]) && !o->leads[k];
+    return o->n_fail > 0 && (o->g->nodes[k].op->flags & WF_STATE_IN0) && !o->leads[k];
 }
 
 static bool is_ready(const struct order *o, int64_t k)
@@ -56,7 +40,15 @@ static bool is_ready(const struct order *o, int64_t k)
     for (int i = 0; i < n->n_ctrl; i++)
         if (!o->done[n->ctrl[i]])
             return false;
-    return !updates_var(n) || o->n_readers[wf_view_root(o->g, n->in[0])] == 0;
+    return o->n_readers[wf_value_updated(o->g, n)] == 0;
+}
+
+static void count_reader(struct order *o, const struct wf_node *n, int i, int by)
+{
+    int32_t v = wf_value_read(o->g, n, i);
+
+    if (v)
+        o->n_readers[v] += by;
 }
 
 static void emit(struct order *o, int64_t k)
@@ -67,20 +59,15 @@ static void emit(struct order *o, int64_t k)
     o->n_fail -= o->fails[k];
     if (!(n->op->flags & WF_LEAF))
         o->list[o->n++] = (int32_t)k;
-    for (int i = updates_var(n) ? 1 : 0; i < n->n_in; i++)
-        if (n->in[i] && !(n->op->flags & WF_VIEW))
-            o->n_readers[wf_view_root(o->g, n->in[i])]--;
+    for (int i = 0; i < n->n_in; i++)
+        count_reader(o, n, i, -1);
 }
 
 static void count_readers(struct order *o)
 {
-    for (int64_t k = 0; k < o->g->n_nodes; k++) {
-        const struct wf_node *n = &o->g->nodes[k];
-
-        for (int i = updates_var(n) ? 1 : 0; i < n->n_in; i++)
-            if (n->in[i] && !(n->op->flags & WF_VIEW))
-                o->n_readers[wf_view_root(o->g, n->in[i])]++;
-    }
+    for (int64_t k = 0; k < o->g->n_nodes; k++)
+        for (int i = 0; i < o->g->nodes[k].n_in; i++)
+            count_reader(o, &o->g->nodes[k], i, 1);
 }
 
 /* Which nodes may fail, and which must run before one of those. Updates that may fail are no reason for others to wait:
@@ -94,7 +81,7 @@ static weft_status find_fails(struct order *o, bool all_fail)
         const struct wf_node *n = &g->nodes[k];
 
         o->fails[k] |= all_fail && !(n->op->flags & (WF_LEAF | WF_VIEW));
-        o->fails[k] &= !updates_var(n);
+        o->fails[k] &= !(n->op->flags & WF_STATE_IN0);
         o->n_fail += o->fails[k];
         if (!o->fails[k] && !o->leads[k])
             continue;
@@ -247,29 +234,19 @@ static weft_status place_leaves(struct wf_plan *p, weft_fn *fn)
         if (n->op->id == WF_OP_constant) {
             *l = (struct wf_loc){WF_CONST, 0, n->data};
         } else if (n->op->id == WF_OP_variable) {
-            const struct wf_segment *seg = wf_store_find(fn->store, n->name);
+            const struct wf_segment *seg = wf_store_segment(fn->store, n);
 
             if (!seg)
-                return wf_err(WEFT_ENOENT, "variable '%s' is not among the shared parameters",
-                              n->name);
+                return wf_err(WEFT_EBUG, "variable '%s' has no number", n->name);
             *l = seg->flat ? (struct wf_loc){WF_PARAM, seg->offset * (int64_t)sizeof(float), NULL}
                            : (struct wf_loc){WF_STATE, seg->offset, NULL};
+        } else if (n->feed >= 0) {
+            *l = (struct wf_loc){WF_FEED, n->feed, NULL};
         } else if ((n->op->flags & (WF_VIEW | WF_STATE_IN0)) && n->in[0]) {
             p->root[n->first_out] = root_of(p, n->in[0]);
         }
     }
     return WEFT_OK;
-}
-
-static void feeds_places(struct wf_plan *p, weft_fn *fn)
-{
-    for (int64_t k = 0; k < p->graph->n_nodes; k++) {
-        const struct wf_node *n = &p->graph->nodes[k];
-
-        for (int i = 0; n->op->id == WF_OP_placeholder && i < fn->n_feeds; i++)
-            if (!strcmp(n->name, wf_val_node(fn->graph, (weft_val){fn->feeds[i]})->name))
-                p->loc[n->first_out] = (struct wf_loc){WF_FEED, i, NULL};
-    }
 }
 
 /* A gradient that an update of a flat variable takes as a whole lives in the flat gradient vector. */
@@ -353,7 +330,6 @@ weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order,
     st = place_leaves(p, fn);
     if (st)
         return st;
-    feeds_places(p, fn);
     place_gradients(p, fn);
     for (int32_t v = 1; v < g->n_values; v++)
         if (p->root[v] == v && p->loc[v].place == WF_NOWHERE)

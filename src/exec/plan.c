@@ -34,6 +34,7 @@ static weft_status next_graph(weft_graph **g, weft_status st, weft_graph *to)
 
 static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
 {
+    static const struct wf_fusing can = {wf_kernel_can_step, wf_kernel_can_anchor};
     unsigned mask = WF_PASS_ALL & ~fn->opts.passes_off;
     weft_graph *to = NULL;
     weft_status st = wf_pass_resolve(fn->graph, fn->n_feeds, fn->feeds, p->feed_types, n_roots,
@@ -48,7 +49,7 @@ static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
         st = next_graph(&p->graph, st, to);
     }
     if (!st && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels) {
-        st = wf_pass_fuse(p->graph, wf_kernel_can_fuse, n_roots, p->roots, &to);
+        st = wf_pass_fuse(p->graph, &can, n_roots, p->roots, &to);
         st = next_graph(&p->graph, st, to);
     }
     if (!st && fn->opts.flat_gradients) {
@@ -184,8 +185,7 @@ static weft_status ensure_slots(const weft_graph *g, const int32_t *root, struct
 
         if (!wf_is_update(n))
             continue;
-        seg = wf_store_find(store,
-                            wf_val_node(g, (weft_val){root ? root[n->in[0]] : n->in[0]})->name);
+        seg = wf_store_segment(store, wf_val_node(g, (weft_val){root ? root[n->in[0]] : n->in[0]}));
         if (!seg || !seg->flat)
             return wf_err(WEFT_EINVAL,
                           "'%s': only trainable f32 variables can be updated by an optimizer",

@@ -1,6 +1,6 @@
 /* store.c - the flat vectors: parameters, gradients, optimizer slots, and the state beside them.
  *
- * Segments are in the order the graph's variables were built and start at multiples of 64 bytes. The gaps between them
+ * Segments are in the order the graph's variables were built: variable number i is segment i. They start at multiples of 64 bytes. The gaps between them
  * stay zero under every optimizer. */
 #include "exec/exec.h"
 
@@ -50,7 +50,7 @@ weft_status wf_store_new(const weft_graph *g, struct wf_store **out)
     }
     if (g->n_vars)
         memcpy(roots, g->vars, (size_t)g->n_vars * sizeof *roots);
-    st = wf_pass_resolve(g, 0, NULL, NULL, (int)g->n_vars, roots, &s->graph);
+    st = wf_pass_copy(g, (int)g->n_vars, roots, &s->graph);
     if (st)
         goto out;
     s->seg = wf_alloc_n(ctx, g->n_vars + 1, sizeof *s->seg);
@@ -125,6 +125,11 @@ struct wf_segment *wf_store_find(const struct wf_store *s, const char *name)
         if (!strcmp(s->seg[i].name, name))
             return &s->seg[i];
     return NULL;
+}
+
+struct wf_segment *wf_store_segment(const struct wf_store *s, const struct wf_node *n)
+{
+    return n->var >= 0 && n->var < s->n_seg ? &s->seg[n->var] : NULL;
 }
 
 void *wf_store_data(const struct wf_store *s, const struct wf_segment *seg)

@@ -147,7 +147,7 @@ static void note_writes(struct wf_snapshot *s, const weft_fn *fn, bool params)
 
         if (!(n->op->flags & WF_STATE_IN0) || (wf_is_update(n) && !params))
             continue;
-        seg = wf_store_find(fn->store, g->nodes[g->values[wf_view_root(g, n->in[0])].node].name);
+        seg = wf_store_segment(fn->store, &g->nodes[g->values[wf_value_updated(g, n)].node]);
         for (int slot = -1; seg && slot < (wf_is_update(n) ? seg->n_slots : 0); slot++)
             note_segment(s, seg, slot);
     }

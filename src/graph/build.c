@@ -105,6 +105,10 @@ static weft_status set_name(weft_graph *g, int64_t n, const char *name, bool exa
 {
     const char *full = name;
 
+    if (g->by_number) {
+        g->nodes[n].name = name;
+        return WEFT_OK;
+    }
     if (wf_map_get(&g->names, full, NULL)) {
         char *s = wf_arena_alloc(&g->arena, strlen(full) + 16);
 
@@ -253,18 +257,20 @@ static weft_status check_size(const struct wf_node *n, const struct wf_type *t)
     return WEFT_OK;
 }
 
-/* Append a node whose inputs and attributes are filled, with its outputs. */
-static weft_status append(weft_graph *g, struct wf_node *n)
+/* Append a node whose inputs and attributes are filled, with its outputs; known: their types, or NULL. */
+static weft_status append(weft_graph *g, struct wf_node *n, const struct wf_type *known)
 {
-    struct wf_type types[WF_MAX_OUT] = {{0}};
-    weft_status st;
+    struct wf_type inferred[WF_MAX_OUT] = {{0}};
+    const struct wf_type *types = known ? known : inferred;
+    weft_status st = WEFT_OK;
 
     n->n_out = n->op->n_out >= 0 ? n->op->n_out : (int)wf_node_int(n, "n");
     if (n->n_out < 0 || n->n_out > WF_MAX_OUT)
         return wf_err(WEFT_ELIMIT, "%s: %d outputs, at most %d are possible", n->op->name, n->n_out,
                       WF_MAX_OUT);
-    st = infer_node(g, n, types);
-    for (int i = 0; i < n->n_out && !st; i++)
+    if (!known)
+        st = infer_node(g, n, inferred);
+    for (int i = 0; i < n->n_out && !known && !st; i++)
         st = check_size(n, &types[i]);
     if (!st)
         st = wf_grow(g->ctx, &g->nodes, &g->cap_nodes, g->n_nodes + 1, sizeof *g->nodes);
@@ -275,7 +281,7 @@ static weft_status append(weft_graph *g, struct wf_node *n)
     n->first_out = (int32_t)g->n_values;
     n->device = g->device;
     n->uid = g->next_uid;
-    n->var = -1;
+    n->var = n->feed = -1;
     g->nodes[g->n_nodes] = *n;
     for (int i = 0; i < n->n_out; i++)
         g->values[g->n_values + i] = (struct wf_value){types[i], (int32_t)g->n_nodes, i};
@@ -318,7 +324,7 @@ static weft_val build(weft_graph *g, const struct wf_op *op, int n_in, const wef
     if (!st)
         st = fill_attrs(g, &n, n_sets, sets);
     if (!st)
-        st = append(g, &n);
+        st = append(g, &n, NULL);
     if (!st)
         st = set_name(g, g->n_nodes, name, exact);
     if (st) {
@@ -388,10 +394,23 @@ weft_val wf_binary(weft_graph *g, int op_id, weft_val a, weft_val b)
     return wf_build(g, op_id, 2, (weft_val[]){a, b}, 0, NULL);
 }
 
-weft_status wf_copy_node(weft_graph *to, const struct wf_node *n, const int32_t *in,
-                         int32_t *first_out)
+/* The bytes of a constant, 64-byte aligned in the graph's arena. */
+static char *copy_data(weft_graph *g, const void *from, int64_t bytes)
 {
-    struct wf_node copy = {.op = n->op};
+    char *data = wf_arena_alloc(&g->arena, (size_t)bytes + 64);
+
+    if (!data)
+        return NULL;
+    data += (64 - (uintptr_t)data % 64) % 64;
+    if (bytes)
+        memcpy(data, from, (size_t)bytes);
+    return data;
+}
+
+weft_status wf_copy_node(weft_graph *to, const struct wf_node *n, const int32_t *in,
+                         const struct wf_type *types, int32_t *first_out)
+{
+    struct wf_node copy = {.op = n->op}, *made;
     const char *name, *device;
     weft_status st = fill_inputs(to, &copy, n->n_in, (const weft_val *)in);
 
@@ -405,7 +424,7 @@ weft_status wf_copy_node(weft_graph *to, const struct wf_node *n, const int32_t 
         st = copy_attr(to, n->op, n->op->attr[i].name, &copy.attr[i], &n->attr[i]);
     }
     if (!st)
-        st = append(to, &copy);
+        st = append(to, &copy, types);
     name = wf_arena_strdup(&to->arena, n->name);
     device = *n->device ? wf_arena_strdup(&to->arena, n->device) : "";
     if (!name || !device)
@@ -414,18 +433,15 @@ weft_status wf_copy_node(weft_graph *to, const struct wf_node *n, const int32_t 
         st = set_name(to, to->n_nodes, name, false);
     if (st)
         return st;
-    to->nodes[to->n_nodes].uid = n->uid;
-    to->nodes[to->n_nodes].device = device;
-    to->nodes[to->n_nodes].var = n->var;
+    made = &to->nodes[to->n_nodes];
+    made->uid = n->uid;
+    made->device = device;
+    made->var = n->var;
+    made->feed = n->feed;
     if (n->data) {
-        int64_t bytes = wf_type_bytes(&to->values[copy.first_out].type);
-        char *data = wf_arena_alloc(&to->arena, (size_t)bytes + 64);
-
-        if (!data)
+        made->data = copy_data(to, n->data, wf_type_bytes(&to->values[copy.first_out].type));
+        if (!made->data)
             return nomem(to);
-        data += (64 - (uintptr_t)data % 64) % 64;
-        memcpy(data, n->data, (size_t)bytes);
-        to->nodes[to->n_nodes].data = data;
     }
     to->n_nodes++;
     to->n_values += copy.n_out;
@@ -500,12 +516,9 @@ weft_val weft_constant(weft_graph *g, const weft_tensor *value)
         return fail(g, wf_err(WEFT_EINVAL, "constant: dtype or shape is not valid"));
     struct wf_set sets[] = {WF_SET_DTYPE("dtype", value->dtype),
                             WF_SET_INTS("shape", value->rank, value->dim)};
-    data = wf_arena_alloc(&g->arena, (size_t)bytes + 64);
+    data = copy_data(g, value->data, bytes);
     if (!data)
         return fail(g, nomem(g));
-    data += (64 - (uintptr_t)data % 64) % 64;
-    if (bytes)
-        memcpy(data, value->data, (size_t)bytes);
     v = wf_build(g, WF_OP_constant, 0, NULL, 2, sets);
     if (v.id)
         g->nodes[g->values[v.id].node].data = data;

@@ -16,10 +16,12 @@ struct wf_node {
     int32_t first_out; /* outputs are values first_out .. first_out + n_out - 1 */
     int32_t *ctrl;     /* node indices that must run before */
     struct wf_attr *attr;
-    const char *name;   /* never NULL */
+    const char *name;   /* never NULL; in a graph that a pass made it serves messages only */
     const char *device; /* "" for none */
     const void *data;   /* constant: its bytes, 64-byte aligned */
-    int32_t var;        /* variable: index into graph->vars, else -1 */
+    int32_t
+        var; /* variable: its number in the graph it was built in, or in a function's store; else -1 */
+    int32_t feed; /* placeholder of a plan: the number of the feed that fills it; else -1 */
 };
 
 struct wf_value {
@@ -40,6 +42,8 @@ struct weft_graph {
     int32_t next_uid;
     int64_t n_symbols; /* sizes introduced by placeholders: -2, -3, … */
     struct wf_map names;
+    bool
+        by_number; /* made by a pass: names are not kept in the map, and two nodes may have the same */
     const char *scope, *device;
     struct wf_scope *scopes, *devices; /* stacks */
     weft_dtype autocast,
@@ -186,10 +190,10 @@ weft_status wf_grad_expanded(struct wf_grad *r, const weft_val *expanded_outputs
 
 /* ---- rewriting ------------------------------------------------------------------------------- */
 
-/* Append a copy of n (possibly of another graph) with the given inputs; name (made unique), device, uid, variable
- * index and constant data are kept, control dependencies are not. The type is inferred anew. */
+/* Append a copy of node n of another graph with the given inputs. Name, device, uid, numbers of variable and feed, and constant
+ * data are kept; control dependencies are not. types: of its outputs; NULL: inferred from the inputs. */
 weft_status wf_copy_node(weft_graph *to, const struct wf_node *n, const int32_t *in,
-                         int32_t *first_out);
+                         const struct wf_type *types, int32_t *first_out);
 
 /* A pass builds a new graph from an old one, node by node. map[old value] = new value (0: not there yet). */
 struct wf_rewrite {
@@ -202,13 +206,47 @@ struct wf_rewrite {
 /* Starts a rewrite of what `roots` (value ids) need: data, control dependencies and updates of state. */
 weft_status wf_rewrite_begin(struct wf_rewrite *rw, const weft_graph *from, int n_roots,
                              const int32_t *roots);
-/* Copies node k with its inputs mapped. */
+/* Copies node k with its inputs mapped and its types as they are. */
 weft_status wf_rewrite_copy(struct wf_rewrite *rw, int64_t k);
+/* The same for inputs in rw->in, which may have other types where `infer` is set. */
+weft_status wf_rewrite_copy_as(struct wf_rewrite *rw, const struct wf_node *n, bool infer);
 /* Maps the inputs of node k into rw->in. */
 void wf_rewrite_inputs(struct wf_rewrite *rw, int64_t k);
-/* Carries over control dependencies; on success *out is the new graph and roots[] are mapped. Frees the rest. */
+/* Gives a node that the pass made the name of the node it replaces, for messages. */
+void wf_rewrite_name(struct wf_rewrite *rw, int32_t made, const struct wf_node *replaced);
+/* Carries over control dependencies and drops what the roots do not need any more; on success *out is the new graph and
+ * roots[] are mapped. Frees the rest. */
 weft_status wf_rewrite_end(struct wf_rewrite *rw, weft_status st, int n_roots, int32_t *roots,
                            weft_graph **out);
+
+/* ---- who reads what (uses.c) ----------------------------------------------------------------- */
+
+/* live[node]: do the roots need it? */
+void wf_live_nodes(const weft_graph *g, int n_roots, const int32_t *roots, bool *live);
+
+/* The value whose bytes v shows: views are followed. */
+int32_t wf_view_root(const weft_graph *g, int32_t v);
+
+/* The value whose bytes node n reads as operand i, views followed; 0: none, because the operand is absent, because n only
+ * shows them in another shape, or because n overwrites them. */
+int32_t wf_value_read(const weft_graph *g, const struct wf_node *n, int i);
+/* The value whose bytes node n overwrites, views followed; 0: none. */
+int32_t wf_value_updated(const weft_graph *g, const struct wf_node *n);
+
+/* The uses of every value by live nodes. */
+struct wf_uses {
+    int32_t *first,
+        *reader; /* reader[first[v] .. first[v + 1]): node numbers, ascending, one for each operand */
+    int32_t *n_fetched;    /* per value: how often it is a root */
+    bool *awaited;         /* per node: another one waits for it (control dependency) */
+    int32_t *first_update; /* per value: the first node that overwrites its bytes, or INT32_MAX */
+};
+weft_status wf_uses_find(struct wf_uses *u, const weft_graph *g, int n_roots, const int32_t *roots);
+void wf_uses_free(struct wf_uses *u, weft_ctx *ctx);
+static inline int32_t wf_uses_count(const struct wf_uses *u, int32_t v)
+{
+    return u->first[v + 1] - u->first[v] + u->n_fetched[v];
+}
 
 /* Is the gradient of a table made of lookups alone? Then their ids and rows, one after another in the order of the sum
  * (build_optim.c). */
@@ -220,7 +258,11 @@ weft_status wf_find_fails(const weft_graph *g, int64_t n_order, const int32_t *o
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-/* A copy of what the roots need, with the placeholders' types replaced by feed_types[i] for feeds[i]. */
+/* A copy of what the roots need. */
+weft_status wf_pass_copy(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
+
+/* A copy of what the roots need in which placeholder feeds[i] has the number i and type feed_types[i], and all types are inferred
+ * anew from those. */
 weft_status wf_pass_resolve(const weft_graph *g, int n_feeds, const int32_t *feeds,
                             const struct wf_type *feed_types, int n_roots, int32_t *roots,
                             weft_graph **out);
@@ -242,15 +284,25 @@ enum wf_pass {
 /* Fold, CSE and algebra, as the mask says. Dead nodes disappear in any case. */
 weft_status wf_pass_simplify(const weft_graph *g, unsigned mask, wf_eval_fn *eval, void *arg,
                              int n_roots, int32_t *roots, weft_graph **out);
+/* A constant factor of a cross-entropy's gradient moves into the node that makes the gradient. */
+weft_status wf_pass_absorb(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
 /* Products that do a second job on their way: the sums of their operand's columns, the update of the variable whose
  * gradient they are, when nothing after them may fail (all_fail: everything may). All types must be known. */
 weft_status wf_pass_join(const weft_graph *g, bool all_fail, int n_roots, int32_t *roots,
                          weft_graph **out);
 /* For gradients in one flat vector: no two updates share one, and none is a constant. */
 weft_status wf_pass_own(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
-/* Which element-wise ops the kernels can run as a step of a program. All types must be known. */
-typedef bool wf_can_fuse_fn(const struct wf_op *op);
-weft_status wf_pass_fuse(const weft_graph *g, wf_can_fuse_fn *can_fuse, int n_roots, int32_t *roots,
-                         weft_graph **out);
+/* What the kernels can run as one program: asked by the pass, answered by the kernels' tables. */
+struct wf_fusing {
+    /* Can this op be a step of a program, with operands and a result of these types? */
+    bool (*step)(const struct wf_op *op, int n_in, const struct wf_type *in,
+                 const struct wf_type *out);
+    /* Can a program whose last step makes dtype `last` run behind this product of two operands? */
+    bool (*anchor)(const struct wf_op *op, const struct wf_attr *attr, const struct wf_type *in,
+                   const struct wf_type *product, weft_dtype last);
+};
+/* All types must be known. */
+weft_status wf_pass_fuse(const weft_graph *g, const struct wf_fusing *can, int n_roots,
+                         int32_t *roots, weft_graph **out);
 
 #endif

@@ -36,8 +36,16 @@ struct wf_kernel {
 weft_status wf_kernel_choose(struct wf_kplan *p, bool ref_only, const struct wf_kernel **out);
 const struct wf_kernel *wf_kernel_ref(const struct wf_op *op);
 
-/* Can this element-wise op be a step of a fused program? */
-bool wf_kernel_can_fuse(const struct wf_op *op);
+/* Can this op be a step of a program, with operands and a result of these types? Programs compute in f32: halves are widened
+ * when read and rounded when written, bools are 0 and 1; nothing else enters them. A cast between floats and broadcast_like
+ * (its first operand) are copies. */
+bool wf_kernel_can_step(const struct wf_op *op, int n_in, const struct wf_type *in,
+                        const struct wf_type *out);
+/* Can a program whose last step makes dtype `last` run behind this product of two operands? The last step's result is output
+ * 0, which lies where the product is made: the product's kernel must be able to write it. The other outputs are the
+ * program's own and may have any type of a step. */
+bool wf_kernel_can_anchor(const struct wf_op *op, const struct wf_attr *attr,
+                          const struct wf_type *in, const struct wf_type *product, weft_dtype last);
 
 /* Do all operands have dtype t (absent ones aside)? */
 bool wf_kplan_all(const struct wf_kplan *p, weft_dtype t);

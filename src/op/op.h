@@ -75,6 +75,7 @@ enum wf_op_flags {
     WF_LEAF = 128,     /* placeholder, variable, constant: no kernel */
     WF_FAILS = 1024,   /* its kernel may refuse the data of a step (ids, lengths, …), before it writes
                         * to a variable; kernels of all other rows cannot fail */
+    WF_SPREAD = 4096,  /* element-wise, and its shape rule broadcasts every operand */
 };
 
 struct wf_infer; /* below */

@@ -35,7 +35,6 @@ weft_status wf_pass_as_f64(const weft_graph *g, int n_roots, int32_t *roots, wef
         struct wf_node n = g->nodes[k];
         struct wf_attr attr[WF_MAX_ATTRS];
         const struct wf_type *t = &g->values[n.first_out].type;
-        int32_t first;
 
         if (!rw.live[k])
             continue;
@@ -45,9 +44,7 @@ weft_status wf_pass_as_f64(const weft_graph *g, int n_roots, int32_t *roots, wef
             st = widen_data(rw.to, t, n.data, &n.data);
         wf_rewrite_inputs(&rw, k);
         if (!st)
-            st = wf_copy_node(rw.to, &n, rw.in, &first);
-        for (int i = 0; i < n.n_out && !st; i++)
-            rw.map[n.first_out + i] = first + i;
+            st = wf_rewrite_copy_as(&rw, &n, true);
         if (st)
             wf_err_wrap(st, "'%s' in f64", n.name);
     }

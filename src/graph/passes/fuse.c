@@ -2,7 +2,8 @@
  *
  * Nodes are visited in order and collected in clusters. A node joins the clusters of its producers when the shapes agree
  * and everybody outside who reads a member comes later than the node: the cluster runs where its last member stood.
- * A cluster has at most one anchor, a matrix product, whose epilogue the program becomes. */
+ * A cluster has at most one anchor, a matrix product, whose epilogue the program becomes. Which ops and types a program
+ * may hold is asked of the kernels (struct wf_fusing). */
 #include "graph/graph.h"
 
 enum { MAX_MEMBERS = 32, MAX_OPERANDS = 14 };
@@ -17,75 +18,15 @@ struct cluster {
 struct fuse {
     struct wf_rewrite rw;
     const weft_graph *g;
-    wf_can_fuse_fn *can_fuse;
-    int32_t *of; /* per node: cluster number, or -1 */
+    const struct wf_fusing *can;
+    struct wf_uses uses;
+    int32_t *of;        /* per node: cluster number, or -1 */
+    bool *after_update; /* per node: depends on one that overwrites a variable */
     struct cluster *clusters;
     int64_t n_clusters, cap_clusters;
-    int32_t *use_first, *use; /* per value: readers are use[use_first[v] .. use_first[v + 1]) */
-    bool *is_root;            /* per value: fetched */
 };
 
-/* ---- who reads what -------------------------------------------------------------------------- */
-
-static weft_status find_uses(struct fuse *f, int n_roots, const int32_t *roots)
-{
-    const weft_graph *g = f->g;
-    int64_t n = 0;
-
-    for (int64_t k = 0; k < g->n_nodes; k++)
-        n += g->nodes[k].n_in;
-    f->use_first = wf_alloc_n(g->ctx, g->n_values + 2, sizeof *f->use_first);
-    f->use = wf_alloc_n(g->ctx, n + 1, sizeof *f->use);
-    f->is_root = wf_alloc_n(g->ctx, g->n_values, sizeof *f->is_root);
-    f->of = wf_alloc_n(g->ctx, g->n_nodes + 1, sizeof *f->of);
-    if (!f->use_first || !f->use || !f->is_root || !f->of)
-        return wf_err_nomem(g->ctx, (size_t)n * sizeof *f->use, "fusion");
-    for (int64_t k = 0; k < g->n_nodes; k++)
-        for (int i = 0; i < g->nodes[k].n_in; i++)
-            f->use_first[g->nodes[k].in[i] + 2]++;
-    for (int64_t v = 1; v <= g->n_values; v++)
-        f->use_first[v + 1] += f->use_first[v];
-    for (int64_t k = 0; k < g->n_nodes; k++)
-        for (int i = 0; i < g->nodes[k].n_in; i++)
-            f->use[f->use_first[g->nodes[k].in[i] + 1]++] = (int32_t)k;
-    for (int i = 0; i < n_roots; i++)
-        f->is_root[roots[i]] = true;
-    for (int64_t k = 0; k < g->n_nodes; k++)
-        f->of[k] = -1;
-    return WEFT_OK;
-}
-
 /* ---- clusters -------------------------------------------------------------------------------- */
-
-/* Programs compute in f32; halves are widened when read and rounded when written. */
-static bool type_ok(const struct wf_type *t)
-{
-    return t->dtype == WEFT_F32 || t->dtype == WEFT_BF16 || t->dtype == WEFT_F16 ||
-           t->dtype == WEFT_BOOL;
-}
-
-/* A cast between floats is a copy in a program. */
-static bool float_cast(const weft_graph *g, const struct wf_node *n)
-{
-    return n->op->id == WF_OP_cast && wf_is_float(g->values[n->in[0]].type.dtype) &&
-           wf_is_float(g->values[n->first_out].type.dtype);
-}
-
-static bool fusable(const struct fuse *f, const struct wf_node *n)
-{
-    const weft_graph *g = f->g;
-
-    if (n->n_ctrl || n->n_out != 1 || n->n_in > 3 || !type_ok(&g->values[n->first_out].type))
-        return false;
-    if (n->op->id == WF_OP_broadcast_like)
-        return type_ok(&g->values[n->in[0]].type);
-    if (!float_cast(g, n) && (!(n->op->flags & WF_EW) || !f->can_fuse(n->op)))
-        return false;
-    for (int i = 0; i < n->n_in; i++)
-        if (!n->in[i] || !type_ok(&g->values[n->in[i]].type))
-            return false;
-    return true;
-}
 
 /* Operands of a node that a program reads: all, or the first of broadcast_like, whose second only gives a shape. */
 static int n_read(const struct wf_node *n)
@@ -93,15 +34,72 @@ static int n_read(const struct wf_node *n)
     return n->op->id == WF_OP_broadcast_like ? 1 : n->n_in;
 }
 
-static bool can_anchor(const weft_graph *g, const struct wf_node *n)
+static bool fusable(const struct fuse *f, int64_t k)
 {
-    return (n->op->id == WF_OP_matmul || n->op->id == WF_OP_conv) && n->n_ctrl == 0 &&
-           type_ok(&g->values[n->first_out].type);
+    const weft_graph *g = f->g;
+    const struct wf_node *n = &g->nodes[k];
+    struct wf_type in[3];
+
+    if (n->n_ctrl || f->uses.awaited[k] || n->n_out != 1 || n_read(n) < 1 || n_read(n) > 3)
+        return false;
+    for (int i = 0; i < n_read(n); i++) {
+        if (!n->in[i])
+            return false;
+        in[i] = g->values[n->in[i]].type;
+    }
+    return f->can->step(n->op, n_read(n), in, &g->values[n->first_out].type);
+}
+
+/* Can a program whose last step makes dtype `last` run behind node k? */
+static bool can_anchor(const struct fuse *f, int64_t k, weft_dtype last)
+{
+    const weft_graph *g = f->g;
+    const struct wf_node *n = &g->nodes[k];
+    struct wf_type in[2];
+
+    if (n->n_ctrl || f->uses.awaited[k] || n->n_in != 2 || n->n_out != 1)
+        return false;
+    for (int i = 0; i < 2; i++)
+        in[i] = g->values[n->in[i]].type;
+    return f->can->anchor(n->op, n->attr, in, &g->values[n->first_out].type, last);
 }
 
 static struct cluster *cluster_of(struct fuse *f, int64_t node)
 {
     return f->of[node] >= 0 ? &f->clusters[f->of[node]] : NULL;
+}
+
+/* after_update[k]: does node k depend on a node that overwrites a variable? */
+static void follow_updates(struct fuse *f)
+{
+    const weft_graph *g = f->g;
+
+    for (int64_t k = 0; k < g->n_nodes; k++) {
+        const struct wf_node *n = &g->nodes[k];
+        bool after = n->op->flags & WF_STATE_IN0;
+
+        for (int i = 0; i < n->n_in && !after; i++)
+            after = n->in[i] && f->after_update[g->values[n->in[i]].node];
+        for (int i = 0; i < n->n_ctrl && !after; i++)
+            after = f->after_update[n->ctrl[i]];
+        f->after_update[k] = after;
+    }
+}
+
+/* An update waits for those who read the old value. Would it wait for `c` at node k, and c for an update? Then there may be no
+ * order for them. */
+static bool waits_both_ways(const struct fuse *f, const struct cluster *c, int64_t k)
+{
+    bool after = false, before = false;
+
+    for (int m = 0; m < c->n; m++) {
+        const struct wf_node *n = &f->g->nodes[c->member[m]];
+
+        after |= f->after_update[c->member[m]];
+        for (int i = 0; i < n->n_in; i++)
+            before |= f->uses.first_update[wf_value_read(f->g, n, i)] < k;
+    }
+    return after && before;
 }
 
 /* Does everybody outside `c` who reads one of its members come after node k? */
@@ -110,8 +108,8 @@ static bool readers_come_later(const struct fuse *f, const struct cluster *c, in
     for (int m = 0; m < c->n; m++) {
         int32_t v = f->g->nodes[c->member[m]].first_out;
 
-        for (int32_t u = f->use_first[v]; u < f->use_first[v + 1]; u++)
-            if (f->of[f->use[u]] != id && f->use[u] < k)
+        for (int32_t u = f->uses.first[v]; u < f->uses.first[v + 1]; u++)
+            if (f->of[f->uses.reader[u]] != id && f->uses.reader[u] < k)
                 return false;
     }
     return true;
@@ -168,7 +166,8 @@ static bool feeds_anchor(const struct fuse *f, const struct cluster *c, int32_t 
     return false;
 }
 
-/* Try to bring cluster `from` into cluster `to`; what stood where is undone when it does not fit. */
+/* Try to bring cluster `from` into cluster `to`, whose last member is node k; what stood where is undone when it does not fit.
+ * The last member's result becomes the first output, for which an anchor has its own rule. */
 static void try_merge(struct fuse *f, int32_t to, int32_t from, int64_t k)
 {
     struct cluster *a = &f->clusters[to], *b = &f->clusters[from], merged = *a;
@@ -184,8 +183,10 @@ static void try_merge(struct fuse *f, int32_t to, int32_t from, int64_t k)
                                         ? a->member[i++]
                                         : b->member[j++];
     merged.anchor = a->anchor >= 0 ? a->anchor : b->anchor;
-    if (!feeds_anchor(f, &merged, to) && readers_come_later(f, &merged, to, k) &&
-        count_operands(f, &merged, to) <= MAX_OPERANDS) {
+    if ((merged.anchor < 0 ||
+         can_anchor(f, merged.anchor, f->g->values[f->g->nodes[k].first_out].type.dtype)) &&
+        !waits_both_ways(f, &merged, k) && !feeds_anchor(f, &merged, to) &&
+        readers_come_later(f, &merged, to, k) && count_operands(f, &merged, to) <= MAX_OPERANDS) {
         *a = merged;
         b->n = 0;
         return;
@@ -203,11 +204,13 @@ static weft_status collect(struct fuse *f)
         const struct wf_node *n = &g->nodes[k];
         int64_t id;
 
-        if (can_anchor(g, n)) {
+        if (!f->rw.live[k])
+            continue;
+        if (can_anchor(f, k, g->values[n->first_out].type.dtype)) {
             new_cluster(f, k, (int32_t)k, &st);
             continue;
         }
-        if (!fusable(f, n))
+        if (!fusable(f, k))
             continue;
         id = new_cluster(f, k, -1, &st);
         for (int i = 0; i < n_read(n) && !st; i++) {
@@ -271,10 +274,10 @@ static void add_step(struct fuse *f, struct program *p, const struct cluster *c,
 /* Is the member's value read outside the cluster? */
 static bool leaves_cluster(const struct fuse *f, int32_t v, int32_t id)
 {
-    if (f->is_root[v])
+    if (f->uses.n_fetched[v])
         return true;
-    for (int32_t u = f->use_first[v]; u < f->use_first[v + 1]; u++)
-        if (f->of[f->use[u]] != id)
+    for (int32_t u = f->uses.first[v]; u < f->uses.first[v + 1]; u++)
+        if (f->of[f->uses.reader[u]] != id)
             return true;
     return false;
 }
@@ -347,7 +350,7 @@ static weft_status emit_cluster(struct fuse *f, const struct cluster *c, int32_t
     };
     out = c->anchor >= 0 ? build_anchored(f, &g->nodes[c->anchor], n_in, in, 5, common)
                          : wf_build(f->rw.to, WF_OP_fused, n_in, in, 6, common);
-    weft_named(f->rw.to, out, last->name);
+    wf_rewrite_name(&f->rw, out.id, last);
     for (int i = 0; i < p.n_outs && out.id; i++)
         f->rw.map[p.out_value[i]] = out.id + i;
     return f->rw.to->st;
@@ -356,34 +359,36 @@ static weft_status emit_cluster(struct fuse *f, const struct cluster *c, int32_t
 static weft_status emit(struct fuse *f, int64_t k)
 {
     struct cluster *c = cluster_of(f, k);
-    const struct wf_node *n = &f->g->nodes[k];
-    weft_status st;
 
     if (c && (c->n > 1 || c->anchor < 0)) /* an element-wise node alone is a short program */
         return c->member[c->n - 1] == k ? emit_cluster(f, c, f->of[k]) : WEFT_OK;
-    st = wf_rewrite_copy(&f->rw, k);
-    if (!st && n->op->id == WF_OP_placeholder)
-        f->rw.to->values[f->rw.map[n->first_out]].type = f->g->values[n->first_out].type;
-    return st;
+    return wf_rewrite_copy(&f->rw, k);
 }
 
-weft_status wf_pass_fuse(const weft_graph *g, wf_can_fuse_fn *can_fuse, int n_roots, int32_t *roots,
-                         weft_graph **out)
+weft_status wf_pass_fuse(const weft_graph *g, const struct wf_fusing *can, int n_roots,
+                         int32_t *roots, weft_graph **out)
 {
-    struct fuse f = {.g = g, .can_fuse = can_fuse};
+    struct fuse f = {.g = g, .can = can};
     weft_status st = wf_rewrite_begin(&f.rw, g, n_roots, roots);
 
     if (!st)
-        st = find_uses(&f, n_roots, roots);
-    if (!st)
+        st = wf_uses_find(&f.uses, g, n_roots, roots);
+    f.of = wf_alloc_n(g->ctx, g->n_nodes + 1, sizeof *f.of);
+    f.after_update = wf_alloc_n(g->ctx, g->n_nodes + 1, sizeof *f.after_update);
+    if (!st && (!f.of || !f.after_update))
+        st = wf_err_nomem(g->ctx, (size_t)g->n_nodes * sizeof *f.of, "fusion");
+    for (int64_t k = 0; k < g->n_nodes && !st; k++)
+        f.of[k] = -1;
+    if (!st) {
+        follow_updates(&f);
         st = collect(&f);
+    }
     for (int64_t k = 0; k < g->n_nodes && !st; k++)
         if (f.rw.live[k])
             st = emit(&f, k);
     wf_free(g->ctx, f.of);
+    wf_free(g->ctx, f.after_update);
     wf_free(g->ctx, f.clusters);
-    wf_free(g->ctx, f.use_first);
-    wf_free(g->ctx, f.use);
-    wf_free(g->ctx, f.is_root);
+    wf_uses_free(&f.uses, g->ctx);
     return wf_rewrite_end(&f.rw, st, n_roots, roots, out);
 }

@@ -7,55 +7,27 @@
 struct join {
     struct wf_rewrite rw;
     const weft_graph *g;
-    int32_t *last_use, *n_uses; /* per value */
+    struct wf_uses uses;
+    int32_t *
+        last_read; /* per value: the last node that reads its bytes, views followed, updates aside */
+    int32_t *product;  /* per value: the first product whose second factor shows its bytes, or -1 */
+    int32_t *next;     /* per product: the next one with the same bytes, or -1 */
     int32_t *sum_of;   /* per product: the node that sums its second factor's columns, or -1 */
     int32_t *apply_of; /* per product: the update that takes it, or -1 */
     bool *gone;        /* per node: joined into a product */
     bool *fails;       /* per node: may refuse the data */
     int64_t last_fail; /* the last node that may; a variable is not updated before it */
-    int32_t *
-        last_read; /* per value: the last node that reads its memory, views followed, updates aside */
 };
 
-static int32_t view_root(const weft_graph *g, int32_t v)
-{
-    const struct wf_node *n = &g->nodes[g->values[v].node];
-
-    while ((n->op->flags & WF_VIEW) && n->in[0]) {
-        v = n->in[0];
-        n = &g->nodes[g->values[v].node];
-    }
-    return v;
-}
-
-static void find_uses(struct join *j, int n_roots, const int32_t *roots)
+static bool is_weight_gradient(const struct join *j, int64_t k)
 {
     const weft_graph *g = j->g;
+    const struct wf_node *n = &g->nodes[k];
 
-    for (int64_t v = 0; v < g->n_values; v++)
-        j->last_use[v] = j->last_read[v] = -1;
-    for (int64_t k = 0; k < g->n_nodes; k++) {
-        const struct wf_node *n = &g->nodes[k];
-
-        for (int i = 0; i < n->n_in; i++) {
-            if (!n->in[i])
-                continue;
-            j->last_use[n->in[i]] = (int32_t)k;
-            j->n_uses[n->in[i]]++;
-            if (!(i == 0 && (n->op->flags & WF_STATE_IN0)) && !(n->op->flags & WF_VIEW))
-                j->last_read[view_root(g, n->in[i])] = (int32_t)k;
-        }
-    }
-    for (int i = 0; i < n_roots; i++) /* fetched: never joined away */
-        if (roots[i] && !(g->nodes[g->values[roots[i]].node].op->flags & WF_EFFECT))
-            j->n_uses[roots[i]] += 2;
-}
-
-static bool is_weight_gradient(const weft_graph *g, const struct wf_node *n)
-{
-    return n->op->id == WF_OP_matmul && n->n_ctrl == 0 && wf_node_int(n, "trans_a") &&
-           !wf_node_int(n, "trans_b") && g->values[n->first_out].type.rank == 2 &&
-           g->values[n->in[1]].type.rank == 2 && g->values[n->first_out].type.dtype == WEFT_F32;
+    return n->op->id == WF_OP_matmul && j->rw.live[k] && n->n_ctrl == 0 && !j->uses.awaited[k] &&
+           wf_node_int(n, "trans_a") && !wf_node_int(n, "trans_b") &&
+           g->values[n->first_out].type.rank == 2 && g->values[n->in[1]].type.rank == 2 &&
+           g->values[n->first_out].type.dtype == WEFT_F32;
 }
 
 /* A sum over all axes but the last. */
@@ -72,6 +44,24 @@ static bool sums_columns(const weft_graph *g, const struct wf_node *n)
     return g->values[n->in[0]].type.dtype == WEFT_F32;
 }
 
+static void find_readers(struct join *j)
+{
+    const weft_graph *g = j->g;
+
+    for (int64_t v = 0; v < g->n_values; v++)
+        j->last_read[v] = j->product[v] = -1;
+    for (int64_t k = 0; k < g->n_nodes; k++)
+        for (int i = 0; j->rw.live[k] && i < g->nodes[k].n_in; i++)
+            j->last_read[wf_value_read(g, &g->nodes[k], i)] = (int32_t)k;
+    for (int64_t k = g->n_nodes - 1; k >= 0; k--)
+        if (is_weight_gradient(j, k)) {
+            int32_t *first = &j->product[wf_view_root(g, g->nodes[k].in[1])];
+
+            j->next[k] = *first;
+            *first = (int32_t)k;
+        }
+}
+
 /* Pair each sum with a product over the same matrix that comes before the sum's readers. */
 static void pair_sums(struct join *j)
 {
@@ -80,28 +70,21 @@ static void pair_sums(struct join *j)
     for (int64_t s = 0; s < g->n_nodes; s++) {
         const struct wf_node *sum = &g->nodes[s];
         const struct wf_type *t;
-        int32_t root;
+        int32_t v = sum->first_out;
 
-        if (!j->rw.live[s] || !sums_columns(g, sum))
+        if (!j->rw.live[s] || j->uses.awaited[s] || !sums_columns(g, sum))
             continue;
         t = &g->values[sum->in[0]].type;
-        root = view_root(g, sum->in[0]);
-        for (int64_t k = 0; k < g->n_nodes && !j->gone[s]; k++) {
-            const struct wf_node *m = &g->nodes[k];
-            bool later = true;
+        for (int32_t k = j->product[wf_view_root(g, sum->in[0])]; k >= 0; k = j->next[k]) {
+            bool later =
+                j->uses.first[v] == j->uses.first[v + 1] || j->uses.reader[j->uses.first[v]] > k;
 
-            if (!j->rw.live[k] || j->sum_of[k] >= 0 || !is_weight_gradient(g, m) ||
-                view_root(g, m->in[1]) != root ||
-                g->values[m->in[1]].type.dim[1] != t->dim[t->rank - 1])
+            if (j->sum_of[k] >= 0 || !later ||
+                g->values[g->nodes[k].in[1]].type.dim[1] != t->dim[t->rank - 1])
                 continue;
-            for (int64_t u = 0; u < k && later;
-                 u++) /* everybody who reads the sum must come after the product */
-                for (int i = 0; i < g->nodes[u].n_in; i++)
-                    later &= g->nodes[u].in[i] != sum->first_out;
-            if (later) {
-                j->sum_of[k] = (int32_t)s;
-                j->gone[s] = true;
-            }
+            j->sum_of[k] = (int32_t)s;
+            j->gone[s] = true;
+            break;
         }
     }
 }
@@ -112,28 +95,38 @@ static bool can_update_inside(const struct wf_node *a)
            0; /* it needs the whole variable's norm */
 }
 
+/* May update `a` happen where product k stands, its gradient? The product is read by nobody else; the variable is not read from
+ * there on, and nothing else overwrites it before; whatever else the update reads is there. */
+static bool can_move_update(const struct join *j, const struct wf_node *n, int32_t a, int32_t k)
+{
+    const weft_graph *g = j->g;
+    int32_t var = n->in[0];
+
+    if (wf_uses_count(&j->uses, n->in[1]) != 1 ||
+        g->nodes[g->values[var].node].op->id != WF_OP_variable || j->last_read[var] >= k ||
+        j->uses.first_update[var] != a || j->uses.reader[j->uses.first[var + 1] - 1] != a)
+        return false;
+    for (int i = 2; i < n->n_in; i++)
+        if (n->in[i] && g->values[n->in[i]].node >= k)
+            return false;
+    return true;
+}
+
 /* Pair each product with the update that alone reads it. */
 static void pair_updates(struct join *j)
 {
     const weft_graph *g = j->g;
 
-    for (int64_t a = 0; a < g->n_nodes; a++) {
+    for (int32_t a = 0; a < g->n_nodes; a++) {
         const struct wf_node *n = &g->nodes[a];
         int32_t k;
-        bool ready = true;
 
         if (!j->rw.live[a] || n->op->id != WF_OP_apply || n->n_ctrl || !can_update_inside(n))
             continue;
         k = g->values[n->in[1]].node;
-        if (!is_weight_gradient(g, &g->nodes[k]) || j->n_uses[n->in[1]] != 1 ||
-            g->nodes[g->values[n->in[0]].node].op->id != WF_OP_variable ||
-            j->last_read[n->in[0]] >= k || j->last_use[n->in[0]] != a || k < j->last_fail)
+        if (!is_weight_gradient(j, k) || k < j->last_fail || !can_move_update(j, n, a, k))
             continue;
-        for (int i = 2; i < n->n_in; i++)
-            ready &= !n->in[i] || g->values[n->in[i]].node < k;
-        if (!ready)
-            continue;
-        j->apply_of[k] = (int32_t)a;
+        j->apply_of[k] = a;
         j->gone[a] = true;
     }
 }
@@ -165,7 +158,7 @@ static weft_status emit_joined(struct join *j, int64_t k)
         out = wf_build(j->rw.to, WF_OP_matmul_sums, 2, in, n, sets);
         j->rw.map[m->first_out] = out.id;
     }
-    weft_named(j->rw.to, out, a ? a->name : m->name);
+    wf_rewrite_name(&j->rw, out.id, a ? a : m);
     if (sum)
         j->rw.map[sum->first_out] = out.id + 1;
     return j->rw.to->st;
@@ -176,19 +169,33 @@ static weft_status alloc_tables(struct join *j)
     weft_ctx *ctx = j->g->ctx;
     int64_t n = j->g->n_nodes + 1, m = j->g->n_values;
 
-    j->last_use = wf_alloc_n(ctx, m, sizeof *j->last_use);
     j->last_read = wf_alloc_n(ctx, m, sizeof *j->last_read);
-    j->n_uses = wf_alloc_n(ctx, m, sizeof *j->n_uses);
+    j->product = wf_alloc_n(ctx, m, sizeof *j->product);
+    j->next = wf_alloc_n(ctx, n, sizeof *j->next);
     j->sum_of = wf_alloc_n(ctx, n, sizeof *j->sum_of);
     j->apply_of = wf_alloc_n(ctx, n, sizeof *j->apply_of);
     j->gone = wf_alloc_n(ctx, n, sizeof *j->gone);
     j->fails = wf_alloc_n(ctx, n, sizeof *j->fails);
-    if (!j->last_use || !j->last_read || !j->n_uses || !j->sum_of || !j->apply_of || !j->gone ||
+    if (!j->last_read || !j->product || !j->next || !j->sum_of || !j->apply_of || !j->gone ||
         !j->fails)
         return wf_err_nomem(ctx, (size_t)n * 4, "joining products");
     for (int64_t k = 0; k < n; k++)
         j->sum_of[k] = j->apply_of[k] = -1;
     return WEFT_OK;
+}
+
+static void free_tables(struct join *j)
+{
+    weft_ctx *ctx = j->g->ctx;
+
+    wf_uses_free(&j->uses, ctx);
+    wf_free(ctx, j->last_read);
+    wf_free(ctx, j->product);
+    wf_free(ctx, j->next);
+    wf_free(ctx, j->sum_of);
+    wf_free(ctx, j->apply_of);
+    wf_free(ctx, j->gone);
+    wf_free(ctx, j->fails);
 }
 
 static weft_status find_last_fail(struct join *j, bool all_fail)
@@ -211,8 +218,10 @@ weft_status wf_pass_join(const weft_graph *g, bool all_fail, int n_roots, int32_
         st = alloc_tables(&j);
     if (!st)
         st = find_last_fail(&j, all_fail);
+    if (!st)
+        st = wf_uses_find(&j.uses, g, n_roots, roots);
     if (!st) {
-        find_uses(&j, n_roots, roots);
+        find_readers(&j);
         pair_sums(&j);
         pair_updates(&j);
     }
@@ -221,16 +230,7 @@ weft_status wf_pass_join(const weft_graph *g, bool all_fail, int n_roots, int32_
             continue;
         st =
             j.sum_of[k] >= 0 || j.apply_of[k] >= 0 ? emit_joined(&j, k) : wf_rewrite_copy(&j.rw, k);
-        if (!st && g->nodes[k].op->id == WF_OP_placeholder)
-            j.rw.to->values[j.rw.map[g->nodes[k].first_out]].type =
-                g->values[g->nodes[k].first_out].type;
     }
-    wf_free(g->ctx, j.last_use);
-    wf_free(g->ctx, j.last_read);
-    wf_free(g->ctx, j.n_uses);
-    wf_free(g->ctx, j.sum_of);
-    wf_free(g->ctx, j.apply_of);
-    wf_free(g->ctx, j.gone);
-    wf_free(g->ctx, j.fails);
+    free_tables(&j);
     return wf_rewrite_end(&j.rw, st, n_roots, roots, out);
 }

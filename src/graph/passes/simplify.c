@@ -1,6 +1,7 @@
 /* simplify.c - constant folding, common subexpressions and algebra, in one sweep.
  *
- * Each live node is looked at once, with its inputs already simplified. A node that is not replaced is copied. */
+ * Each live node is looked at once, with its inputs already simplified. A node that is not replaced is copied. How often a
+ * value is used is not known before the sweep is over: what depends on it is done afterwards (absorb.c). */
 #include <math.h>
 
 #include "graph/graph.h"
@@ -15,7 +16,7 @@ struct simplify {
     void *arg;
     int32_t *table; /* hash table of new node numbers + 1 */
     int64_t cap;
-    int32_t *n_uses; /* per old value: readers, fetches included */
+    bool *updated; /* per variable: a node of the graph overwrites it */
 };
 
 static const struct wf_type *type_of(const struct simplify *s, int32_t v)
@@ -50,21 +51,35 @@ static int32_t drop_neutral(const struct simplify *s, const struct wf_type *out,
     return 0;
 }
 
-/* The existing value that node n (with inputs in[]) equals, or 0. */
+/* Does v show the bytes of a variable that changes in the run? Such a value must not stand for one that was computed from
+ * it: a fetch, or another update, would see the new bytes. */
+static bool shows_updated(const struct simplify *s, int32_t v)
+{
+    const struct wf_node *n = v ? node_of(s, wf_view_root(s->rw.to, v)) : NULL;
+
+    return n && ((n->op->flags & WF_STATE_IN0) || (n->var >= 0 && s->updated[n->var]));
+}
+
+/* The existing value that node n (with inputs in[]) equals, or 0. Views show their operand in any case; the others make bytes
+ * of their own. */
 static int32_t equal_to(const struct simplify *s, const struct wf_node *n,
                         const struct wf_type *out, const int32_t *in)
 {
+    bool same_shape = n->n_in && wf_type_same_shape(type_of(s, in[0]), out);
+    int32_t same;
+
     switch (n->op->id) {
     case WF_OP_identity:
     case WF_OP_stop_gradient: return in[0];
-    case WF_OP_reduce_to_like:
-    case WF_OP_broadcast_like:
     case WF_OP_reshape:
-    case WF_OP_reshape_like: return wf_type_same_shape(type_of(s, in[0]), out) ? in[0] : 0;
-    case WF_OP_add: return drop_neutral(s, out, in, 0, true);
-    case WF_OP_mul: return drop_neutral(s, out, in, 1, true);
+    case WF_OP_reshape_like: return same_shape ? in[0] : 0;
+    case WF_OP_reduce_to_like:
+    case WF_OP_broadcast_like: same = same_shape ? in[0] : 0; break;
+    case WF_OP_add: same = drop_neutral(s, out, in, 0, true); break;
+    case WF_OP_mul: same = drop_neutral(s, out, in, 1, true); break;
     default: return 0;
     }
+    return shows_updated(s, same) ? 0 : same;
 }
 
 /* The single element that fills all of v, when v is one element broadcast (and perhaps seen in another shape); or 0. */
@@ -81,7 +96,7 @@ static int32_t splat_of(const struct simplify *s, int32_t v)
     return 0;
 }
 
-/* An element-wise node broadcasts by itself: where one operand has the result's shape, another that is one element
+/* The op broadcasts its operands by itself (WF_SPREAD): where one operand has the result's shape, another that is one element
  * spread out may as well be that element. Changes in[]. */
 static void unspread(const struct simplify *s, const struct wf_node *n, const struct wf_type *out,
                      int32_t *in)
@@ -97,32 +112,9 @@ static void unspread(const struct simplify *s, const struct wf_node *n, const st
     }
 }
 
-/* A constant times the gradient that a cross-entropy made: the cross-entropy can do it on its way, when nobody else reads
- * that gradient. Returns the gradient, or 0. */
-static int32_t scale_inside(struct simplify *s, const struct wf_node *n, const struct wf_type *out,
-                            const int32_t *in)
-{
-    for (int i = 0; i < 2; i++) {
-        int32_t x = in[i], c = in[1 - i];
-        struct wf_node *loss = &s->rw.to->nodes[s->rw.to->values[x].node];
-        struct wf_attr *scale;
-
-        if (loss->op->id != WF_OP_sparse_softmax_xent || s->rw.to->values[x].index != 1 ||
-            s->n_uses[n->in[i]] != 1 || node_of(s, c)->op->id != WF_OP_constant ||
-            wf_type_count(type_of(s, c)) != 1 || !wf_type_same_shape(type_of(s, x), out) ||
-            type_of(s, x)->dtype != WEFT_F32)
-            continue;
-        scale = (struct wf_attr *)(uintptr_t)wf_attr(loss->op, loss->attr, "scale");
-        if (scale->f != 1)
-            continue;
-        scale->f = wf_get(node_of(s, c)->data, WEFT_F32, 0);
-        return x;
-    }
-    return 0;
-}
-
 /* reduce_to_like with known shapes is a sum over known axes, seen in the shape asked for. */
-static int32_t as_sum(struct simplify *s, const struct wf_type *out, int32_t x)
+static int32_t as_sum(struct simplify *s, const struct wf_node *replaced, const struct wf_type *out,
+                      int32_t x)
 {
     const struct wf_type *t = type_of(s, x);
     int64_t axes[WEFT_MAX_RANK];
@@ -135,10 +127,16 @@ static int32_t as_sum(struct simplify *s, const struct wf_type *out, int32_t x)
     struct wf_set sum_sets[] = {WF_SET_INTS("axes", n, axes)};
     struct wf_set shape_sets[] = {WF_SET_INTS("shape", out->rank, out->dim)};
 
-    if (n)
+    if (!n && shows_updated(s, x))
+        return 0;
+    if (n) {
         v = wf_build(s->rw.to, WF_OP_sum, 1, &v, 1, sum_sets);
-    if (v.id && !wf_type_same_shape(type_of(s, v.id), out))
+        wf_rewrite_name(&s->rw, v.id, replaced);
+    }
+    if (v.id && !wf_type_same_shape(type_of(s, v.id), out)) {
         v = wf_build(s->rw.to, WF_OP_reshape, 1, &v, 1, shape_sets);
+        wf_rewrite_name(&s->rw, v.id, replaced);
+    }
     return v.id;
 }
 
@@ -189,6 +187,7 @@ static weft_status fold(struct simplify *s, const struct wf_node *n, const int32
             weft_view(out[i].type.dtype, out[i].data, out[i].type.rank, out[i].type.dim);
 
         s->rw.map[n->first_out + i] = weft_constant(to, &t).id;
+        wf_rewrite_name(&s->rw, s->rw.map[n->first_out + i], n);
     }
     *done = true;
     return to->st;
@@ -249,6 +248,8 @@ static int32_t *find_twin(const struct simplify *s, const struct wf_node *n, con
     h = wf_hash64(in, (size_t)n->n_in * sizeof *in, h);
     for (int i = 0; i < n->op->n_attrs; i++)
         h = hash_attr(&n->attr[i], h);
+    if (n->op->id == WF_OP_constant)
+        h = wf_hash64(n->data, (size_t)wf_type_bytes(&s->rw.from->values[n->first_out].type), h);
     for (uint64_t i = h & (uint64_t)(s->cap - 1);; i = (i + 1) & (uint64_t)(s->cap - 1))
         if (!s->table[i] || same_node(s, &s->rw.to->nodes[s->table[i] - 1], n, in))
             return &s->table[i];
@@ -262,30 +263,35 @@ static void map_all(struct simplify *s, const struct wf_node *n, int32_t first)
         s->rw.map[n->first_out + i] = first + i;
 }
 
+/* What algebra makes of a node: *same is the value that takes its place, or 0; in[] may change. */
+static weft_status rewrite(struct simplify *s, const struct wf_node *n, int32_t *in, int32_t *same)
+{
+    const struct wf_type *out = &s->rw.from->values[n->first_out].type;
+
+    *same = 0;
+    if (n->op->flags & WF_SPREAD)
+        unspread(s, n, out, in);
+    if (n->n_ctrl == 0)
+        *same = equal_to(s, n, out, in);
+    if (!*same && n->op->id == WF_OP_reduce_to_like && n->n_ctrl == 0)
+        *same = as_sum(s, n, out, in[0]);
+    return s->rw.to->st;
+}
+
 static weft_status visit(struct simplify *s, int64_t k)
 {
     const struct wf_node *n = &s->rw.from->nodes[k];
-    const struct wf_type *out = &s->rw.from->values[n->first_out].type;
-    int32_t *in = s->rw.in, *twin = NULL, same;
+    int32_t *in = s->rw.in, *twin = NULL, same = 0;
     bool done = false;
-    weft_status st;
+    weft_status st = WEFT_OK;
 
     wf_rewrite_inputs(&s->rw, k);
-    if ((s->mask & WF_PASS_ALGEBRA) && (n->op->flags & WF_EW) && n->n_in > 1)
-        unspread(s, n, out, in);
-    if ((s->mask & WF_PASS_ALGEBRA) && n->n_ctrl == 0 && (same = equal_to(s, n, out, in)) != 0) {
+    if (s->mask & WF_PASS_ALGEBRA)
+        st = rewrite(s, n, in, &same);
+    if (same)
         map_all(s, n, same);
-        return WEFT_OK;
-    }
-    if ((s->mask & WF_PASS_ALGEBRA) && n->op->id == WF_OP_mul && n->n_ctrl == 0 &&
-        (same = scale_inside(s, n, out, in)) != 0) {
-        map_all(s, n, same);
-        return WEFT_OK;
-    }
-    if ((s->mask & WF_PASS_ALGEBRA) && n->op->id == WF_OP_reduce_to_like && n->n_ctrl == 0) {
-        map_all(s, n, as_sum(s, out, in[0]));
-        return s->rw.to->st;
-    }
+    if (st || same)
+        return st;
     if ((s->mask & WF_PASS_FOLD) && foldable(s, n, in)) {
         st = fold(s, n, in, &done);
         if (st || done)
@@ -298,49 +304,62 @@ static weft_status visit(struct simplify *s, int64_t k)
             return WEFT_OK;
         }
     }
-    st = wf_copy_node(s->rw.to, n, in, &same);
-    if (st)
-        return st;
-    map_all(s, n, same);
-    if (n->op->id == WF_OP_placeholder)
-        s->rw.to->values[same].type = *out;
-    if (twin)
+    st = wf_rewrite_copy_as(&s->rw, n, false);
+    if (!st && twin)
         *twin = (int32_t)s->rw.to->n_nodes;
+    return st;
+}
+
+static weft_status alloc_tables(struct simplify *s)
+{
+    const weft_graph *g = s->rw.from;
+    int64_t n_vars = 0;
+
+    while (s->cap < 4 * g->n_nodes)
+        s->cap *= 2;
+    for (int64_t k = 0; k < g->n_nodes; k++)
+        n_vars = wf_max_i64(n_vars, g->nodes[k].var + 1);
+    s->table = wf_alloc_n(g->ctx, s->cap, sizeof *s->table);
+    s->updated = wf_alloc_n(g->ctx, n_vars + 1, sizeof *s->updated);
+    if (!s->table || !s->updated)
+        return wf_err_nomem(g->ctx, (size_t)s->cap * sizeof *s->table, "simplify");
+    for (int64_t k = 0; k < g->n_nodes; k++) {
+        int32_t v = s->rw.live[k] ? wf_value_updated(g, &g->nodes[k]) : 0;
+        int32_t var = v ? g->nodes[g->values[v].node].var : -1;
+
+        if (var >= 0)
+            s->updated[var] = true;
+    }
     return WEFT_OK;
 }
 
-static void count_uses(struct simplify *s, int n_roots, const int32_t *roots)
+static weft_status sweep(const weft_graph *g, unsigned mask, wf_eval_fn *eval, void *arg,
+                         int n_roots, int32_t *roots, weft_graph **out)
 {
-    const weft_graph *g = s->rw.from;
+    struct simplify s = {.mask = mask, .eval = eval, .arg = arg, .cap = 64};
+    weft_status st = wf_rewrite_begin(&s.rw, g, n_roots, roots);
 
-    for (int64_t k = 0; k < g->n_nodes; k++)
-        for (int i = 0; s->rw.live[k] && i < g->nodes[k].n_in; i++)
-            s->n_uses[g->nodes[k].in[i]]++;
-    for (int i = 0; i < n_roots; i++)
-        s->n_uses[roots[i]]++;
+    if (!st)
+        st = alloc_tables(&s);
+    for (int64_t k = 0; k < g->n_nodes && !st; k++)
+        if (s.rw.live[k])
+            st = visit(&s, k);
+    wf_free(g->ctx, s.table);
+    wf_free(g->ctx, s.updated);
+    return wf_rewrite_end(&s.rw, st, n_roots, roots, out);
 }
 
 weft_status wf_pass_simplify(const weft_graph *g, unsigned mask, wf_eval_fn *eval, void *arg,
                              int n_roots, int32_t *roots, weft_graph **out)
 {
-    struct simplify s = {.mask = mask, .eval = eval, .arg = arg, .cap = 64};
-    weft_status st = wf_rewrite_begin(&s.rw, g, n_roots, roots);
+    weft_graph *swept = NULL;
+    weft_status st = sweep(g, mask, eval, arg, n_roots, roots, &swept);
 
-    while (s.cap < 4 * g->n_nodes)
-        s.cap *= 2;
-    if (!st) {
-        s.table = wf_alloc_n(g->ctx, s.cap, sizeof *s.table);
-        s.n_uses = wf_alloc_n(g->ctx, g->n_values, sizeof *s.n_uses);
-        st = s.table && s.n_uses
-                 ? WEFT_OK
-                 : wf_err_nomem(g->ctx, (size_t)s.cap * sizeof *s.table, "simplify");
+    if (st || !(mask & WF_PASS_ALGEBRA)) {
+        *out = swept;
+        return st;
     }
-    if (!st)
-        count_uses(&s, n_roots, roots);
-    for (int64_t k = 0; k < g->n_nodes && !st; k++)
-        if (s.rw.live[k])
-            st = visit(&s, k);
-    wf_free(g->ctx, s.table);
-    wf_free(g->ctx, s.n_uses);
-    return wf_rewrite_end(&s.rw, st, n_roots, roots, out);
+    st = wf_pass_absorb(swept, n_roots, roots, out);
+    weft_graph_free(swept);
+    return st;
 }

@@ -75,6 +75,27 @@ static void epilogue(void *arg, int thread, int64_t b, int64_t row, int64_t n_ro
         wf_prog_range(f->run, thread, first + i * n, n_cols, c + i * ldc);
 }
 
+/* A product writes its result in the type it is asked for, rounding f32 sums; a convolution writes f32, and runs on widened
+ * copies where its operands are halves. */
+bool wf_kernel_can_anchor(const struct wf_op *op, const struct wf_attr *attr,
+                          const struct wf_type *in, const struct wf_type *product, weft_dtype last)
+{
+    bool is_half = last == WEFT_F16 || last == WEFT_BF16;
+    struct wf_gemm_desc d;
+    struct wf_type y = *product;
+
+    y.dtype = last;
+    switch (op->id) {
+    case WF_OP_matmul:
+        return !wf_matmul_desc(&in[0], &in[1], &y, wf_attr_int(op, attr, "trans_a"),
+                               wf_attr_int(op, attr, "trans_b"), &d);
+    case WF_OP_conv:
+        return in[0].dtype == WEFT_F32 ? last == WEFT_F32
+                                       : in[0].dtype != WEFT_F64 && (last == WEFT_F32 || is_half);
+    default: return false;
+    }
+}
+
 /* The program of p, whose register 0 is the product. */
 static weft_status plan_program(struct wf_kplan *p, struct anchored **out)
 {
@@ -134,7 +155,7 @@ weft_status plan_conv_fused(struct wf_kplan *p)
     struct anchored *f = NULL;
     weft_status st;
 
-    if (p->in[0].dtype != WEFT_F32)
+    if (p->in[0].dtype != WEFT_F32 || p->out[0].dtype != WEFT_F32)
         return WEFT_ENOSUP;
     st = plan_program(p, &f);
     if (st)

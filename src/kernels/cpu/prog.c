@@ -17,14 +17,33 @@ static int find_code(const char *name)
     return -1;
 }
 
+static bool prog_type(weft_dtype t)
+{
+    return t == WEFT_F32 || t == WEFT_BF16 || t == WEFT_F16 || t == WEFT_BOOL;
+}
+
 /* The op's numbers must be the block function's parameters, in order. */
-bool wf_kernel_can_fuse(const struct wf_op *op)
+static bool has_block_function(const struct wf_op *op)
 {
     int code = find_code(op->name), n_floats = 0;
 
     for (int i = 0; i < op->n_attrs; i++)
         n_floats += op->attr[i].value.kind == WF_FLOAT;
     return code >= 0 && n_floats == wf_ew_info[code].n_param && wf_ew_info[code].n_in <= 3;
+}
+
+bool wf_kernel_can_step(const struct wf_op *op, int n_in, const struct wf_type *in,
+                        const struct wf_type *out)
+{
+    bool types = prog_type(out->dtype);
+
+    for (int i = 0; i < n_in; i++)
+        types = types && prog_type(in[i].dtype);
+    if (op->id == WF_OP_broadcast_like)
+        return types;
+    if (op->id == WF_OP_cast)
+        return types && wf_is_float(in[0].dtype) && wf_is_float(out->dtype);
+    return types && (op->flags & WF_EW) && has_block_function(op);
 }
 
 /* Strides of an operand in the result's shape, neighbours merged where the operand runs on or stands still. */
