@@ -129,6 +129,7 @@ weft_status wf_conv_make_views(struct wf_conv *c, struct wf_arena *arena)
         if (st)
             return st;
         views[i].packed = p->packed_group;
+        p->n_taps += views[i].taps.n;
         p->packed_group += p->narrow
                                ? views[i].taps.n * p->c_src * p->c_dst
                                : wf_gemm_packed_b(c->gemm, views[i].taps.n * p->c_src, p->c_dst);
@@ -195,9 +196,9 @@ static void pack_task(void *arg, int64_t task, int thread)
     const struct wf_conv_geom *g = &r->c->d.geom;
     const struct wf_gemm_fns *gemm = r->c->gemm;
     bool back = r->c->d.dir == WF_CONV_GRAD_INPUT;
-    int64_t n_panels = wf_ceil_div(p->c_dst, gemm->nr), n_taps = wf_volume(g->w.k);
-    int64_t panel = task % n_panels, tap = task / n_panels % n_taps,
-            group = task / n_panels / n_taps;
+    int64_t n_panels = wf_ceil_div(p->c_dst, gemm->nr);
+    int64_t panel = task % n_panels, tap = task / n_panels % p->n_taps,
+            group = task / n_panels / p->n_taps;
     const struct wf_conv_view *v = p->views;
     int64_t col = panel * gemm->nr, from;
 
@@ -429,15 +430,16 @@ void wf_general_run(struct wf_conv_run *r)
 {
     const struct wf_general *p = &r->c->general;
     const struct wf_conv_geom *g = &r->c->d.geom;
-    int64_t n_taps = wf_volume(g->w.k);
 
     if (r->c->d.dir == WF_CONV_GRAD_FILTER) {
-        int64_t n_blocks = wf_ceil_div(n_taps, p->block_taps) * wf_ceil_div(p->c_src, p->block_c);
+        int64_t n_blocks =
+            wf_ceil_div(wf_volume(g->w.k), p->block_taps) * wf_ceil_div(p->c_src, p->block_c);
 
         wf_pool_for(r->pool, p->n_chunks * g->groups * n_blocks * p->n_cuts, filter_task, r);
         wf_conv_add_chunks(r, p->n_chunks);
         return;
     }
-    wf_pool_for(r->pool, wf_ceil_div(p->c_dst, r->c->gemm->nr) * n_taps * g->groups, pack_task, r);
+    wf_pool_for(r->pool, wf_ceil_div(p->c_dst, r->c->gemm->nr) * p->n_taps * g->groups, pack_task,
+                r);
     wf_pool_for(r->pool, p->n_tiles * g->groups * p->n_cuts, tile_task, r);
 }

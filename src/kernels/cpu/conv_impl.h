@@ -42,8 +42,9 @@ struct wf_general {
     int64_t block_c;
     int64_t ld;             /* floats between gathered rows */
     int64_t tile_n, n_cuts; /* columns of a task */
-    int64_t packed_group;   /* floats between groups in the packed filter */
-    int64_t n_chunks;       /* of pixel tiles, in the filter gradient */
+    int64_t n_taps; /* of all views: fewer than the filter has where an axis is below its stride */
+    int64_t packed_group; /* floats between groups in the packed filter */
+    int64_t n_chunks;     /* of pixel tiles, in the filter gradient */
 };
 
 /* conv_few.c: the source rows that some rows of output pixels see are copied, with their padding,
