@@ -284,7 +284,7 @@ weft_status weft_ckpt_read(weft_ckpt *c, int64_t i, const weft_tensor *into)
         return wf_err(have.dtype != want.dtype ? WEFT_EDTYPE : WEFT_ESHAPE,
                       "%s: tensor '%.80s' is %s, %s was asked for", c->path, t->name,
                       wf_type_text(&have, ta), wf_type_text(&want, tb));
-    return read_item(c, i, into->data, weft_tensor_bytes(into));
+    return into->data ? read_item(c, i, into->data, weft_tensor_bytes(into)) : WEFT_OK;
 }
 
 weft_status weft_ckpt_load(weft_ckpt *c, const char *name, const weft_tensor *into)

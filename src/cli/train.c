@@ -159,6 +159,7 @@ static void on_signal(int sig)
     weft_trainer_interrupt(t);
 }
 
+/* Before training begins and after it has ended there is nothing to write. */
 static void on_ask(int sig)
 {
     weft_trainer *t = running;
@@ -211,7 +212,7 @@ static weft_status json_epoch(void *arg, weft_trainer *t, int64_t epoch, const w
     print_logs(logs, true);
     printf(", \"learning_rate\": %.9g, \"seconds\": %.6g, \"validation_seconds\": %.6g, "
            "\"data_wait_seconds\": %.6g, \"checkpoint_stall_seconds\": %.6g}\n",
-           weft_trainer_rate(t), times.train_s, times.validate_s, times.wait_s, times.stall_s);
+           weft_trainer_used_rate(t), times.train_s, times.validate_s, times.wait_s, times.stall_s);
     errno = 0;
     check_written(fflush(stdout) == 0);
     return WEFT_OK;
@@ -289,6 +290,7 @@ static int train(int argc, char **argv)
     weft_status st;
     int rc, verbose;
 
+    catch_signals(); /* before the data is read, which may take long */
     rc = parse_job(&command_train, flags, &j, argc, argv);
     if (!rc && !check_word("train", "log", log, logs, sizeof logs / sizeof *logs))
         rc = EXIT_USAGE;
@@ -300,7 +302,6 @@ static int train(int argc, char **argv)
               : j.json || j.quiet                                                       ? 0
                                                                                         : 2;
     running = weft_job_trainer(j.run);
-    catch_signals();
     st = weft_job_fit(j.run,
                       WEFT_OPTS(weft_job_fit_opts, .verbose = verbose, .print = print_progress,
                                 .n_callbacks = j.json, .callbacks = &json),

@@ -116,8 +116,14 @@ weft_status wf_monitor_init(struct wf_monitor *m, const struct wf_callback_args 
         m->sign = 1;
     else if (strcmp(mode, "auto") != 0)
         return wf_err(WEFT_EINVAL, "mode '%s' is not auto, min or max", mode);
-    m->best = NAN;
+    wf_monitor_reset(m);
     return WEFT_OK;
+}
+
+void wf_monitor_reset(struct wf_monitor *m)
+{
+    m->best = NAN;
+    m->warned = false;
 }
 
 static bool is_logged(const struct wf_bound *b, const char *name)

@@ -88,6 +88,7 @@ static weft_status history_new(struct fit *f)
     if (!h)
         return wf_err_nomem(ctx, sizeof *h, "history");
     f->history = h;
+    f->t->history = h;
     h->inside = ctx;
     h->first_epoch = f->o->initial_epoch;
     h->name = wf_alloc_n(ctx, f->n_logs + 1, sizeof *h->name);
@@ -484,6 +485,7 @@ weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_op
         if (st)
             wf_step_drop(t);
     }
+    t->history = NULL;
     weft_iter_free(f.it);
     weft_iter_free(f.val_it);
     wf_free(t->ctx, f.feeds);

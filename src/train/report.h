@@ -11,7 +11,7 @@
 struct wf_times_row {
     int64_t epoch, steps;
     double train_s, wait_s, validate_s, stall_s;
-    double rate; /* of learning, when the epoch had ended */
+    double rate; /* of learning, in the epoch's last step */
 };
 /* A callback that notes a row an epoch; checkpoints keep them. */
 weft_status wf_report_times_make(weft_ctx *ctx, weft_callback *out);

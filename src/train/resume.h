@@ -5,6 +5,7 @@
 #include "train/train.h"
 #include "weft/ckpt.h"
 
+#define WF_MAX_EPOCH ((int64_t)1 << 60) /* a larger one in a file is damage */
 #define WF_CKPT_BASE "base.json" /* the architecture of the file that a job's model began with */
 
 /* Where fit stands, besides weights and data position. */
