@@ -46,6 +46,9 @@ void wf_review_free(struct wf_review *r);
 /* Data that the model was not trained on: test, or else validation; {0}: there is none. */
 weft_status wf_report_data(weft_job_run *run, weft_ds *out, const char **part);
 
+/* Predictions of it, batch by batch. The trainer is as before afterwards, states of stateful layers included. */
+weft_status wf_report_predict(weft_job_run *run, weft_ds s, weft_predict_fn *fn, void *arg);
+
 /* ---- regression (report_regression.c) -------------------------------------------------------- */
 
 #define WF_REGRESSION_ERRORS 12
