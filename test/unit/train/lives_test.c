@@ -355,6 +355,63 @@ static void a_resume_that_fails_leaves_the_model_alone(void **state)
     weft_callback_free(&made);
 }
 
+/* ---- a job whose last checkpoint cannot be written ------------------------------------------- */
+
+/* When training has ended, the folder of checkpoints becomes a file. */
+static weft_status spoil(void *arg, weft_trainer *t, const weft_logs *logs)
+{
+    char away[64];
+    FILE *f;
+
+    (void)t;
+    (void)logs;
+    snprintf(away, sizeof away, "%s-away", (char *)arg);
+    assert_int_equal(rename(arg, away), 0);
+    f = fopen(arg, "w");
+    assert_non_null(f);
+    fclose(f);
+    return WEFT_OK;
+}
+
+static void the_model_is_saved_though_the_last_checkpoint_is_not(void **state)
+{
+    static const char text[] = "data:\n"
+                               "  train: {path: data.csv, label: k}\n"
+                               "  pipeline: [{join: {columns: \"a, b\", to: features}}]\n"
+                               "model: [{Dense: {units: 1}}]\n"
+                               "train: {loss: mse, epochs: 2}\n"
+                               "checkpoint: {dir: ckpt}\n"
+                               "save: model.safetensors\n";
+    char dir[] = "lives-XXXXXX", path[64], ckpt[64];
+    weft_callback cb = {.size = sizeof cb, .name = "spoil", .arg = ckpt, .train_end = spoil};
+    weft_job *job = NULL;
+    weft_job_run *run = NULL;
+    weft_model *m = NULL;
+    FILE *f;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/data.csv", dir);
+    snprintf(ckpt, sizeof ckpt, "%s/ckpt", dir);
+    f = fopen(path, "w");
+    fputs("a,b,k\n", f);
+    for (int i = 0; i < 32; i++)
+        fprintf(f, "%d.5,%d.5,%d.25\n", i % 7, i % 5, i % 3);
+    fclose(f);
+    snprintf(path, sizeof path, "%s/job.yaml", dir);
+    ok(weft_job_parse(ctx, path, text, sizeof text - 1, 0, NULL, &job));
+    ok(weft_job_open(job, ctx, &run));
+    assert_true(weft_job_fit(run, WEFT_OPTS(weft_job_fit_opts, .n_callbacks = 1, .callbacks = &cb),
+                             NULL) < 0);
+    assert_non_null(strstr(weft_error(), "checkpoint"));
+    assert_non_null(strstr(weft_error(), "the trained model is in"));
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    ok(weft_model_load(ctx, path, &m));
+    weft_model_free(m);
+    weft_job_close(run);
+    weft_job_free(job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +425,8 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_resume_that_fails_leaves_the_model_alone, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(the_model_is_saved_though_the_last_checkpoint_is_not,
+                                        set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
