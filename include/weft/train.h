@@ -104,6 +104,11 @@ WEFT_API double weft_trainer_rate(const weft_trainer *t);  /* the learning rate 
 /* The learning rate that the last step of training used. At the end of an epoch callbacks may have changed that of the next. */
 WEFT_API double weft_trainer_used_rate(const weft_trainer *t);
 WEFT_API weft_status weft_trainer_set_rate(weft_trainer *t, double rate); /* not with a schedule */
+/* Since when the loss of the last fit was NaN or infinite, and the column of the data or the op that made it so; NULL: it was
+ * finite all the time. fit goes on after such a step, as in Keras, and returns WEFT_OK; its checkpoints leave such a loss out. To
+ * end training there, use the callback TerminateOnNaN, or trap_numerics, with which the step fails and changes nothing. Borrowed
+ * until the next fit. */
+WEFT_API const char *weft_trainer_nonfinite(const weft_trainer *t);
 /* Zeros for all states of stateful recurrent layers: a sequence begins anew. The number of layers' states that were reset is written to
  * *n (may be NULL). Otherwise states go on from batch to batch and from epoch to epoch, in evaluation and prediction, too; the callback
  * "ResetStates" does it when an epoch begins. */

@@ -270,6 +270,11 @@ double weft_trainer_rate(const weft_trainer *t)
     return rate_at(t, weft_trainer_step(t), t->rate);
 }
 
+const char *weft_trainer_nonfinite(const weft_trainer *t)
+{
+    return *t->nonfinite ? t->nonfinite : NULL;
+}
+
 double weft_trainer_used_rate(const weft_trainer *t)
 {
     int64_t step = weft_trainer_step(t);

@@ -1,4 +1,5 @@
 /* job_run.c - a job made ready and run. */
+#include <math.h>
 #include <stdio.h>
 
 #include "ckpt/ckpt.h"
@@ -237,6 +238,22 @@ static weft_status save_model(weft_job_run *run)
     return WEFT_OK;
 }
 
+/* A run that ended with a loss that is not finite has failed, whoever ended it. One that was interrupted is not over. */
+static weft_status check_loss(const weft_job_run *run, const weft_history *h)
+{
+    const weft_trainer *t = run->trainer;
+    const char *why = weft_trainer_nonfinite(t), *save = given(run->job->save);
+    double loss = h->n_epochs ? h->value[(h->n_epochs - 1) * h->n_names] : 0;
+    char plain[64];
+
+    if (isfinite(loss) || (t->interrupted && !t->ended))
+        return WEFT_OK;
+    snprintf(plain, sizeof plain, "the loss is %g", loss);
+    return wf_err(WEFT_ENUMERIC, "%s%s%s%s", why ? why : plain,
+                  save ? "; no model was written to " : "", save ? save : "",
+                  given(run->job->checkpoint_dir) ? "; the checkpoints are from before" : "");
+}
+
 /* Training came to its end, and then something failed: the last checkpoint could not be written. The model is not lost for it. */
 static weft_status save_anyway(weft_job_run *run, weft_status st)
 {
@@ -294,6 +311,8 @@ weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_
         return save_anyway(run, st);
     if (!st)
         st = wf_job_end_log(run, h);
+    if (!st)
+        st = check_loss(run, h);
     if (!st)
         st = save_model(run);
     if (!st && history)

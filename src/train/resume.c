@@ -59,8 +59,7 @@ static weft_status add_slots(struct wf_resume *r, int64_t *cap)
     return st;
 }
 
-/* Places of all tensors; they do not move while the trainer lives. */
-static weft_status list_tensors(struct wf_resume *r)
+weft_status wf_resume_list(struct wf_resume *r)
 {
     int64_t cap = 0;
     weft_status st = wf_fn_slots(r->t->bound->fit);
@@ -635,7 +634,7 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
     wf_arena_init(&r->arena, t->ctx);
     if (!o->checkpoint)
         return WEFT_OK;
-    st = list_tensors(r);
+    st = wf_resume_list(r);
     if (!st)
         st = find_monitor(r, state->history, &highest);
     if (!st)

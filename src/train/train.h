@@ -82,7 +82,8 @@ struct weft_trainer {
     int64_t n_fed;
     const weft_history *history; /* of the fit under way, the epochs of its checkpoint first */
     weft_times times, all_times;
-    const char *base; /* for checkpoints: the architecture that the model began with, or NULL */
+    char nonfinite[384]; /* of the last fit: since when its loss is not finite, and why; "": it is */
+    const char *base;    /* for checkpoints: the architecture that the model began with, or NULL */
     bool
         ended_in_order; /* the last fit came to its end, by itself or by a callback, with a sound loss */
 };

@@ -116,5 +116,17 @@ check "the page of a stateful model" grep -q "Predictions" slog/report.html
 "$WEFT" train stateful.yaml --log none --set save=b.safetensors --set log.report=false >out.txt 2>&1
 same a.safetensors b.safetensors
 
+# ---- numbers
+fresh
+sed '5s/^[^,]*/nan/' data.csv >nan.csv
+want 1 "column 'features' of the data is nan in sample 3; clean the data; no model was written to model.safetensors" \
+    "$WEFT" train job.yaml --log none --set data.train.path=nan.csv
+check "no model" test ! -e model.safetensors
+fresh
+want 1 "made inf" "$WEFT" train job.yaml --log none --set 'train.optimizer=sgd learning_rate=1e38'
+want 3 "gave no sample" "$WEFT" train job.yaml --log none --set data.test.skip=1000 --set checkpoint.dir=
+want 0 "" "$WEFT" train job.yaml --log none
+want 3 "evaluate: the dataset gave no sample" "$WEFT" eval job.yaml --set data.test.skip=1000
+
 [ $bad -eq 0 ] && echo "all as promised"
 exit $((bad > 0))
