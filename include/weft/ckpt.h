@@ -129,7 +129,8 @@ WEFT_API weft_status weft_ckpt_where(const weft_ckpt *c, int64_t i, const char *
 /* The index of a tensor, or -1. */
 WEFT_API int64_t weft_ckpt_find(const weft_ckpt *c, const char *name);
 /* Reads tensor i into memory of the caller's, whose dtype and shape must be the saved ones
- * (WEFT_EDTYPE, WEFT_ESHAPE). The checksum is compared: on WEFT_EPARSE the memory holds garbage. */
+ * (WEFT_EDTYPE, WEFT_ESHAPE). The checksum is compared: on WEFT_EPARSE the memory holds garbage. Without memory (data NULL) the
+ * type alone is compared. */
 WEFT_API weft_status weft_ckpt_read(weft_ckpt *c, int64_t i, const weft_tensor *into);
 /* The same by name: WEFT_ENOENT with the nearest name. */
 WEFT_API weft_status weft_ckpt_load(weft_ckpt *c, const char *name, const weft_tensor *into);

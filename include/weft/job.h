@@ -52,6 +52,8 @@ typedef struct weft_job_fit_opts {
     int n_callbacks; /* besides the job's own */
     const weft_callback *callbacks;
 } weft_job_fit_opts;
+/* Trains, and leaves what the job asks for. WEFT_ENUMERIC: the loss of the last epoch is not finite; the text says why, and no
+ * model was written. */
 WEFT_API weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts,
                                   weft_history **history);
 WEFT_API bool weft_job_has_checkpoints(const weft_job_run *run); /* does the job write any */

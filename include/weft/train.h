@@ -60,7 +60,9 @@ typedef struct weft_logs {
 WEFT_API double weft_logs_get(const weft_logs *logs, const char *name); /* NaN when there is none */
 
 /* All functions may be NULL. Epochs and batches count from 0. A failure ends training with that status. A callback that has
- * state gives it to checkpoints, so that a resumed run goes on as if nothing had happened. */
+ * state gives it to checkpoints, so that a resumed run goes on as if nothing had happened. A callback may serve one fit after
+ * the other: train_begin is called first, before a checkpoint's state is restored, and must forget the fit before. The
+ * built-in ones do; only ModelCheckpoint remembers its best value, as the file that holds it is still there. */
 typedef struct weft_callback {
     size_t size;
     void *arg;
@@ -99,7 +101,14 @@ WEFT_API bool weft_trainer_stopped(const weft_trainer *t); /* by either of them 
 WEFT_API void weft_trainer_checkpoint(weft_trainer *t);
 WEFT_API int64_t weft_trainer_step(const weft_trainer *t); /* updates so far */
 WEFT_API double weft_trainer_rate(const weft_trainer *t);  /* the learning rate of the next step */
+/* The learning rate that the last step of training used. At the end of an epoch callbacks may have changed that of the next. */
+WEFT_API double weft_trainer_used_rate(const weft_trainer *t);
 WEFT_API weft_status weft_trainer_set_rate(weft_trainer *t, double rate); /* not with a schedule */
+/* Since when the loss of the last fit was NaN or infinite, and the column of the data or the op that made it so; NULL: it was
+ * finite all the time. fit goes on after such a step, as in Keras, and returns WEFT_OK; its checkpoints leave such a loss out. To
+ * end training there, use the callback TerminateOnNaN, or trap_numerics, with which the step fails and changes nothing. Borrowed
+ * until the next fit. */
+WEFT_API const char *weft_trainer_nonfinite(const weft_trainer *t);
 /* Zeros for all states of stateful recurrent layers: a sequence begins anew. The number of layers' states that were reset is written to
  * *n (may be NULL). Otherwise states go on from batch to batch and from epoch to epoch, in evaluation and prediction, too; the callback
  * "ResetStates" does it when an epoch begins. */

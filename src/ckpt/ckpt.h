@@ -165,6 +165,9 @@ struct wf_ckpt_name {
 };
 weft_status wf_ckpt_scan(weft_ctx *ctx, const char *dir, int64_t *n, struct wf_ckpt_name **out);
 
+/* Is it the checkpoint of this step, as the name of its folder says? The newest is chosen by name, so one that was renamed is
+ * damaged. */
+weft_status wf_ckpt_check_step(const weft_ckpt *c, int64_t step);
 weft_ctx *wf_ckpt_ctx(const weft_ckpt *c);
 
 /* What the data of a snapshot must be, whoever writes it. */

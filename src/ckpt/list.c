@@ -142,9 +142,12 @@ static weft_status fill_entry(weft_ctx *ctx, struct list *l, const char *dir,
     st = weft_ckpt_open(ctx, path, &c);
     if (st == WEFT_ENOMEM || st == WEFT_ELIMIT)
         return st;
-    if (st)
+    if (!st)
+        st = wf_ckpt_check_step(c, name->step);
+    if (st) {
+        weft_ckpt_close(c);
         return keep_text(ctx, l, weft_error(), &e->error);
-    e->step = weft_ckpt_info(c)->step;
+    }
     e->epoch = weft_ckpt_info(c)->epoch;
     e->time_ns = weft_ckpt_info(c)->time_ns;
     e->n_tensors = weft_ckpt_info(c)->n_tensors;

@@ -284,7 +284,7 @@ weft_status weft_ckpt_read(weft_ckpt *c, int64_t i, const weft_tensor *into)
         return wf_err(have.dtype != want.dtype ? WEFT_EDTYPE : WEFT_ESHAPE,
                       "%s: tensor '%.80s' is %s, %s was asked for", c->path, t->name,
                       wf_type_text(&have, ta), wf_type_text(&want, tb));
-    return read_item(c, i, into->data, weft_tensor_bytes(into));
+    return into->data ? read_item(c, i, into->data, weft_tensor_bytes(into)) : WEFT_OK;
 }
 
 weft_status weft_ckpt_load(weft_ckpt *c, const char *name, const weft_tensor *into)
@@ -396,11 +396,22 @@ weft_status weft_ckpt_verify(weft_ckpt *c)
 
 /* ---- the newest that is sound ---------------------------------------------------------------- */
 
-static weft_status open_sound(weft_ctx *ctx, const char *path, weft_ckpt **out)
+weft_status wf_ckpt_check_step(const weft_ckpt *c, int64_t step)
+{
+    if (c->m.data.step == step)
+        return WEFT_OK;
+    return wf_err(WEFT_EPARSE,
+                  "%s: the folder's name says step %lld, its manifest step %lld: renamed?", c->path,
+                  (long long)step, (long long)c->m.data.step);
+}
+
+static weft_status open_sound(weft_ctx *ctx, const char *path, int64_t step, weft_ckpt **out)
 {
     weft_ckpt *c = NULL;
     weft_status st = weft_ckpt_open(ctx, path, &c);
 
+    if (!st)
+        st = wf_ckpt_check_step(c, step);
     if (!st)
         st = weft_ckpt_verify(c);
     if (st) {
@@ -431,7 +442,7 @@ weft_status weft_ckpt_open_latest(weft_ctx *ctx, const char *dir, weft_ckpt **ou
     for (i = n - 1; i >= 0; i--) {
         st = wf_ckpt_join(path, dir, list[i].name);
         if (!st)
-            st = open_sound(ctx, path, out);
+            st = open_sound(ctx, path, list[i].step, out);
         if (!st || is_ours(st))
             break;
         wf_log(ctx, WEFT_LOG_WARN, "checkpoint %s is damaged and skipped: %s", path, weft_error());

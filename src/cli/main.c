@@ -1,4 +1,9 @@
 /* main.c - the weft command: finds the command of the table and runs it. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
 #include "cli.h"
 
 static const struct command *const commands[] = {
@@ -155,8 +160,24 @@ static int leave(int rc)
     return rc;
 }
 
+/* What the process is started with. A closed standard stream (`>&-`) becomes /dev/null: otherwise the first file that is
+ * opened would take its number, and messages would be written into that file. A file over the limit of its size (`ulimit
+ * -f`) is an error of the write, with a message, not a signal that kills. */
+static void settle_process(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+    signal(SIGXFSZ, SIG_IGN);
+}
+
 int main(int argc, char **argv)
 {
+    settle_process();
     if (argc < 2) {
         print_usage(stderr);
         return EXIT_USAGE;

@@ -159,6 +159,7 @@ static void on_signal(int sig)
     weft_trainer_interrupt(t);
 }
 
+/* Before training begins and after it has ended there is nothing to write. */
 static void on_ask(int sig)
 {
     weft_trainer *t = running;
@@ -211,7 +212,7 @@ static weft_status json_epoch(void *arg, weft_trainer *t, int64_t epoch, const w
     print_logs(logs, true);
     printf(", \"learning_rate\": %.9g, \"seconds\": %.6g, \"validation_seconds\": %.6g, "
            "\"data_wait_seconds\": %.6g, \"checkpoint_stall_seconds\": %.6g}\n",
-           weft_trainer_rate(t), times.train_s, times.validate_s, times.wait_s, times.stall_s);
+           weft_trainer_used_rate(t), times.train_s, times.validate_s, times.wait_s, times.stall_s);
     errno = 0;
     check_written(fflush(stdout) == 0);
     return WEFT_OK;
@@ -235,15 +236,7 @@ static void print_times(const weft_trainer *t)
     fprintf(stderr, "\n");
 }
 
-/* Did a callback end the run because of its loss? */
-static bool went_wrong(const weft_trainer *t, const weft_history *h)
-{
-    int64_t last = h ? (h->n_epochs - 1) * h->n_names : -1;
-
-    return weft_trainer_stopped(t) && last >= 0 && !isfinite(h->value[last]);
-}
-
-static int finish(struct job *j, const weft_history *h)
+static int finish(struct job *j)
 {
     weft_trainer *t = weft_job_trainer(j->run);
     weft_ds test = weft_job_dataset(j->run, "test");
@@ -258,9 +251,6 @@ static int finish(struct job *j, const weft_history *h)
                     weft_job_has_checkpoints(j->run)
                         ? "; the same command goes on from here"
                         : "; without checkpoint.dir in the job, the next run begins anew");
-    if (went_wrong(t, h))
-        return fail(EXIT_FAILED, "the loss is no number any more: a lower learning rate may help; "
-                                 "train.trap_numerics=true names the op that makes it");
     if (!test.id)
         return EXIT_DONE;
     st = weft_evaluate(weft_job_trainer(j->run), weft_job_data(j->run), test, NULL, &logs);
@@ -285,10 +275,10 @@ static int train(int argc, char **argv)
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     weft_callback json = {.size = sizeof json, .name = "json", .epoch_end = json_epoch};
-    weft_history *history = NULL;
     weft_status st;
     int rc, verbose;
 
+    catch_signals(); /* before the data is read, which may take long */
     rc = parse_job(&command_train, flags, &j, argc, argv);
     if (!rc && !check_word("train", "log", log, logs, sizeof logs / sizeof *logs))
         rc = EXIT_USAGE;
@@ -300,15 +290,13 @@ static int train(int argc, char **argv)
               : j.json || j.quiet                                                       ? 0
                                                                                         : 2;
     running = weft_job_trainer(j.run);
-    catch_signals();
     st = weft_job_fit(j.run,
                       WEFT_OPTS(weft_job_fit_opts, .verbose = verbose, .print = print_progress,
                                 .n_callbacks = j.json, .callbacks = &json),
-                      &history);
+                      NULL);
     running = NULL;
-    rc = st ? fail_job(st) : finish(&j, history);
+    rc = st ? fail_job(st) : finish(&j);
 out:
-    weft_history_free(history);
     close_job(&j);
     return rc < 0 ? EXIT_DONE : rc;
 }

@@ -171,6 +171,10 @@ enum wf_phase {
     WF_UPDATE,  /* only those */
 };
 
+/* trap_numerics from the next run on, with the plans that are there: they were not made for a step that fails, so that one
+ * which does leaves its variables half updated. For functions whose variables nobody needs afterwards. */
+void wf_fn_trap(weft_fn *fn, bool on);
+
 /* Makes the optimizer's slots now; otherwise the first plan does. */
 weft_status wf_fn_slots(weft_fn *fn);
 

@@ -316,6 +316,11 @@ static weft_status trap(const struct wf_instr *in)
     return WEFT_OK;
 }
 
+void wf_fn_trap(weft_fn *fn, bool on)
+{
+    fn->opts.trap_numerics = on;
+}
+
 /* Tell the strategy before an instruction reads parameters, and after it has completed gradients. */
 static weft_status ask(weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in)
 {

@@ -381,7 +381,7 @@ static bool is_bare(const char *s)
     return word_length(s) == strlen(s);
 }
 
-static void write_string(struct wf_buf *b, const char *s)
+void wf_attr_quote(struct wf_buf *b, const char *s)
 {
     wf_buf_add(b, "\"", 1);
     for (; *s; s++)
@@ -417,7 +417,7 @@ void wf_attr_write(struct wf_buf *b, const char *name, const struct wf_attr *a, 
     case WF_DTYPE: wf_buf_printf(b, "%s", weft_dtype_name((weft_dtype)a->i)); break;
     case WF_STR:
         if (quote || !is_bare(s))
-            write_string(b, s);
+            wf_attr_quote(b, s);
         else
             wf_buf_printf(b, "%s", s);
         break;

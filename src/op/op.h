@@ -58,6 +58,8 @@ weft_status wf_attr_values(struct wf_arena *arena, const char *what,
                            struct wf_attr values[WF_MAX_ATTRS]);
 /* " name=value" that reads back; words that need no quotes get some only with `quote`. */
 void wf_attr_write(struct wf_buf *b, const char *name, const struct wf_attr *a, bool quote);
+/* Any text as a quoted string that reads back as it is. */
+void wf_attr_quote(struct wf_buf *b, const char *text);
 /* The value of a name; one that no spec has is a bug and reads as zero. */
 const struct wf_attr *wf_attr_find(const struct wf_attr_spec *spec, int n_specs,
                                    const struct wf_attr *values, const char *name);

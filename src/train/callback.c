@@ -31,7 +31,7 @@ static const struct wf_callback_kind kinds[] = {
      wf_tensorboard_make, "write event files for TensorBoard"},
     {"ResetStates", "", wf_reset_states_make,
      "begin each epoch with the states of stateful layers at zero"},
-    {"TerminateOnNaN", "", wf_nan_make, "stop when the loss is not finite"},
+    {"TerminateOnNaN", "", wf_nan_make, "end training after a batch whose loss is not finite; the run has failed"},
 };
 
 bool weft_callback_at(int i, const char **name, const char **attrs, const char **doc)
@@ -116,8 +116,14 @@ weft_status wf_monitor_init(struct wf_monitor *m, const struct wf_callback_args 
         m->sign = 1;
     else if (strcmp(mode, "auto") != 0)
         return wf_err(WEFT_EINVAL, "mode '%s' is not auto, min or max", mode);
-    m->best = NAN;
+    wf_monitor_reset(m);
     return WEFT_OK;
+}
+
+void wf_monitor_reset(struct wf_monitor *m)
+{
+    m->best = NAN;
+    m->warned = false;
 }
 
 static bool is_logged(const struct wf_bound *b, const char *name)

@@ -41,6 +41,8 @@ struct wf_monitor {
     bool warned;
 };
 weft_status wf_monitor_init(struct wf_monitor *m, const struct wf_callback_args *a);
+/* Nothing has been seen yet: a fit begins. */
+void wf_monitor_reset(struct wf_monitor *m);
 /* The monitored value; false when the logs lack it, which is said once in the log. */
 bool wf_monitor_value(struct wf_monitor *m, weft_trainer *t, const weft_logs *logs, const char *who,
                       double *v);

@@ -196,7 +196,7 @@ weft_status weft_compile(weft_model *m, const weft_compile_opts *opts, weft_trai
         weft_trainer_free(t);
         return st;
     }
-    t->rate = (float)t->optim.number[WF_OPTIM_ATTR_LR];
+    t->rate = t->used_rate = (float)t->optim.number[WF_OPTIM_ATTR_LR];
     *out = t;
     return WEFT_OK;
 }
@@ -253,15 +253,33 @@ bool weft_trainer_stopped(const weft_trainer *t)
     return t->stop;
 }
 
-double weft_trainer_rate(const weft_trainer *t)
+/* The rate of a step by the schedule; `rate` where there is none. */
+static double rate_at(const weft_trainer *t, int64_t step, float rate)
 {
     const struct wf_schedule_row *row = t->scheduled ? wf_schedule_find(t->optim.schedule) : NULL;
     const double *number = t->optim.schedule_number;
     int n = row && row->takes_list ? t->optim.n_schedule - row->n_attrs : 0;
 
     if (!row)
-        return (double)t->rate;
-    return wf_schedule_rate(row, number, number + row->n_attrs, n, weft_trainer_step(t));
+        return (double)rate;
+    return wf_schedule_rate(row, number, number + row->n_attrs, n, step);
+}
+
+double weft_trainer_rate(const weft_trainer *t)
+{
+    return rate_at(t, weft_trainer_step(t), t->rate);
+}
+
+const char *weft_trainer_nonfinite(const weft_trainer *t)
+{
+    return *t->nonfinite ? t->nonfinite : NULL;
+}
+
+double weft_trainer_used_rate(const weft_trainer *t)
+{
+    int64_t step = weft_trainer_step(t);
+
+    return rate_at(t, step > 0 ? step - 1 : 0, t->used_rate);
 }
 
 weft_status weft_trainer_set_rate(weft_trainer *t, double rate)

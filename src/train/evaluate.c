@@ -59,6 +59,8 @@ weft_status weft_evaluate(weft_trainer *t, weft_data *d, weft_ds s, const weft_e
             st = wf_step_test(t, feeds, b->n);
         weft_batch_free(b);
     }
+    if (!st && t->mean_weight == 0)
+        st = wf_err(WEFT_EDATA, "the dataset gave no sample");
     if (!st && logs)
         *logs = wf_pass_logs(t);
     weft_iter_free(it);

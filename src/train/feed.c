@@ -112,15 +112,17 @@ static weft_status cast_columns(weft_trainer *t, weft_data *d, struct wf_feeding
     return WEFT_OK;
 }
 
-static weft_status into_batches(weft_data *d, const struct wf_feeding_opts *o, struct wf_feeding *f)
+static weft_status into_batches(const weft_trainer *t, weft_data *d,
+                                const struct wf_feeding_opts *o, struct wf_feeding *f)
 {
     const struct wf_ds *ds = wf_ds_node(d, f->ds);
+    int64_t standard = t->stateful ? t->state_batch : 32;
 
     if (ds->batched)
         return WEFT_OK;
     if (o->shuffle && wf_ds_addressable(ds) && ds->count != WEFT_ENDLESS)
         f->ds = weft_ds_shuffle_all(d, f->ds, WEFT_OPTS(weft_shuffle_opts, .seed = o->seed));
-    f->ds = weft_ds_batch(d, f->ds, o->batch ? o->batch : 32, NULL);
+    f->ds = weft_ds_batch(d, f->ds, o->batch ? o->batch : standard, NULL);
     return weft_data_status(d);
 }
 
@@ -151,7 +153,7 @@ weft_status wf_feeding_find(weft_trainer *t, weft_data *d, weft_ds s,
         f.n_labels += f.column[f.n_in + i] >= 0;
     st = cast_columns(t, d, &f);
     if (!st)
-        st = into_batches(d, opts, &f);
+        st = into_batches(t, d, opts, &f);
     if (!st)
         *out = f;
     return st;

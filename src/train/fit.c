@@ -1,6 +1,7 @@
 /* fit.c - the training loop: epochs, batches, validation, callbacks, history. */
 #include <math.h>
 
+#include "train/nonfinite.h"
 #include "train/progress.h"
 #include "train/resume.h"
 #include "train/train.h"
@@ -21,6 +22,7 @@ struct fit {
     int64_t cap_epochs;
     struct wf_progress progress;
     struct wf_resume resume;
+    struct wf_nonfinite nonfinite;
     struct wf_fit_state at;
     bool did;    /* anything: otherwise the newest checkpoint says it all */
     bool over;   /* no further epoch */
@@ -88,6 +90,7 @@ static weft_status history_new(struct fit *f)
     if (!h)
         return wf_err_nomem(ctx, sizeof *h, "history");
     f->history = h;
+    f->t->history = h;
     h->inside = ctx;
     h->first_epoch = f->o->initial_epoch;
     h->name = wf_alloc_n(ctx, f->n_logs + 1, sizeof *h->name);
@@ -136,6 +139,8 @@ static weft_status validate(struct fit *f)
         weft_batch_free(b);
         steps++;
     }
+    if (!st && steps == 0)
+        st = wf_err(WEFT_EDATA, "the dataset gave no batch");
     if (st)
         return wf_err_wrap(st, "validation");
     logs = wf_pass_logs(t);
@@ -206,6 +211,8 @@ static weft_status train_batches(struct fit *f)
                                (long long)f->at.batch);
         }
         f->at.batch++;
+        if (!isfinite(t->mean_sum[0]) && !f->nonfinite.looked)
+            wf_nonfinite_find(&f->nonfinite, t, &f->at, f->d, &f->train, b);
         t->feeds = f->feeds;
         t->n_fed = b->n;
         st = after_step(f, seen);
@@ -313,6 +320,7 @@ static weft_status one_epoch(struct fit *f, bool resumed)
     }
     if (st)
         return st;
+    wf_nonfinite_keep(&f->nonfinite, t, &f->at, endless || resumed ? f->it : NULL);
     wf_progress_epoch(&f->progress, f->at.epoch);
     st = timed_batches(f);
     if (!st)
@@ -475,6 +483,7 @@ weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_op
 
     t->stop = t->interrupted = t->ended = t->save_asked = t->ended_in_order = false;
     t->times = t->all_times = (weft_times){0};
+    t->nonfinite[0] = 0;
     if (!st)
         st = open_data(&f, s);
     if (!st)
@@ -484,6 +493,8 @@ weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_op
         if (st)
             wf_step_drop(t);
     }
+    t->history = NULL;
+    wf_nonfinite_free(&f.nonfinite);
     weft_iter_free(f.it);
     weft_iter_free(f.val_it);
     wf_free(t->ctx, f.feeds);

@@ -5,7 +5,6 @@
 
 #include "train/resume.h"
 
-#define MAX_EPOCH ((int64_t)1 << 60)
 #define MAX_CSV ((int64_t)256 << 20)
 
 /* ---- from CSV -------------------------------------------------------------------------------- */
@@ -66,7 +65,7 @@ static weft_status csv_row(struct csv *c, weft_history *h, int64_t *cap)
     c->line++;
     if (st)
         return st;
-    if (*end || end == text || epoch < 0 || epoch > MAX_EPOCH)
+    if (*end || end == text || epoch < 0 || epoch > WF_MAX_EPOCH)
         return wf_err(WEFT_EPARSE, "%s:%lld: '%s' is no epoch", c->path, (long long)c->line, text);
     if (h->n_epochs == 0)
         h->first_epoch = epoch;

@@ -454,6 +454,15 @@ const char *wf_job_path(const weft_job *job, const char *path)
 
 /* ---- items with arguments -------------------------------------------------------------------- */
 
+/* May it be given to a list of attributes as it is? */
+static bool is_plain(const char *text)
+{
+    for (const char *p = text; *p; p++)
+        if ((unsigned char)*p <= ' ' || strchr("\"[]\\", *p) || *p == 127)
+            return false;
+    return *text;
+}
+
 static void put_value(struct wf_buf *b, const struct wf_yaml_node *n)
 {
     if (n->kind == WF_YAML_LIST) {
@@ -463,11 +472,8 @@ static void put_value(struct wf_buf *b, const struct wf_yaml_node *n)
             put_value(b, n->item[i]);
         }
         wf_buf_printf(b, "]");
-    } else if (n->quoted || strpbrk(n->text, " \t\"[]") || !*n->text) {
-        wf_buf_printf(b, "\"");
-        for (const char *p = n->text; *p; p++)
-            wf_buf_printf(b, *p == '"' || *p == '\\' ? "\\%02x" : "%c", (unsigned char)*p);
-        wf_buf_printf(b, "\"");
+    } else if (n->quoted || !is_plain(n->text)) {
+        wf_attr_quote(b, n->text);
     } else {
         wf_buf_printf(b, "%s", n->text);
     }

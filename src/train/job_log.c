@@ -14,13 +14,19 @@ static weft_status add_callback(weft_job_run *run, const char *spec)
     return st;
 }
 
-/* "CALLBACK argument="DIR, the closing quote left to the caller. */
-static void begin_spec(struct wf_buf *b, const char *callback, const char *dir)
+/* CALLBACK argument="DIR/NAME" */
+static weft_status put_spec(struct wf_buf *b, const char *callback, const char *dir,
+                            const char *name)
 {
+    char path[WF_CKPT_PATH];
+    int n = snprintf(path, sizeof path, "%s%s%s", dir, *name ? "/" : "", name);
+
+    if (n >= (int)sizeof path)
+        return wf_err(WEFT_EINVAL, "the path is too long: %d characters", n);
     b->len = 0;
-    wf_buf_printf(b, "%s=\"", callback);
-    for (const char *c = dir; *c; c++)
-        wf_buf_printf(b, *c == '"' || *c == '\\' ? "\\%02x" : "%c", (unsigned char)*c);
+    wf_buf_printf(b, "%s=", callback);
+    wf_attr_quote(b, path);
+    return WEFT_OK;
 }
 
 weft_status wf_job_open_log(weft_job_run *run)
@@ -33,20 +39,21 @@ weft_status wf_job_open_log(weft_job_run *run)
         return WEFT_OK;
     wf_buf_init(&spec, run->ctx, 1 << 16);
     if (job->log_csv) {
-        begin_spec(&spec, "CSVLogger filename", job->log_dir);
-        wf_buf_printf(&spec, "/history.csv\"");
-        st = spec.st ? wf_err_nomem(run->ctx, 0, "log.dir") : add_callback(run, spec.data);
+        st = put_spec(&spec, "CSVLogger filename", job->log_dir, "history.csv");
+        if (!st)
+            st = spec.st ? wf_err_nomem(run->ctx, 0, "log.dir") : add_callback(run, spec.data);
     }
     if (!st && job->log_tensorboard) {
-        begin_spec(&spec, "TensorBoard log_dir", job->log_dir);
-        wf_buf_printf(&spec, "\" histogram_freq=%lld input_images=%lld",
+        st = put_spec(&spec, "TensorBoard log_dir", job->log_dir, "");
+        wf_buf_printf(&spec, " histogram_freq=%lld input_images=%lld",
                       (long long)job->log_histograms, (long long)job->log_images);
         if (job->log_steps)
             wf_buf_printf(&spec, " update_freq=%lld write_steps_per_second=true",
                           (long long)job->log_steps);
         if (job->log_seconds > 0)
             wf_buf_printf(&spec, " update_seconds=%.17g", job->log_seconds);
-        st = spec.st ? wf_err_nomem(run->ctx, 0, "log.dir") : add_callback(run, spec.data);
+        if (!st)
+            st = spec.st ? wf_err_nomem(run->ctx, 0, "log.dir") : add_callback(run, spec.data);
         if (!st)
             st = wf_tensorboard_describe(&run->callback[run->n_callbacks - 1], job->text,
                                          job->batch, job->epochs);

@@ -1,10 +1,32 @@
 /* job_run.c - a job made ready and run. */
+#include <math.h>
 #include <stdio.h>
 
 #include "ckpt/ckpt.h"
 #include "train/job.h"
 #include "weft/data_feature.h"
 #include "weft/data_split.h"
+
+/* A path with places for numbers, {epoch:02d}: braces of the job's folder are none. */
+static const char *path_with_places(const weft_job *job, const char *path)
+{
+    struct wf_arena *arena = (struct wf_arena *)&job->yaml.arena;
+    size_t n = 2 * strlen(job->dir) + strlen(path) + 2;
+    char *full, *to;
+
+    if (!*path || *path == '/' || !*job->dir)
+        return path;
+    full = to = wf_arena_alloc(arena, n);
+    if (!full)
+        return NULL;
+    for (const char *p = job->dir; *p; p++) {
+        if (*p == '{' || *p == '}')
+            *to++ = *p;
+        *to++ = *p;
+    }
+    snprintf(to, n - (size_t)(to - full), "/%s", path);
+    return full;
+}
 
 /* The arguments of a callback; paths among them count from the job's folder, as all of a job. */
 static weft_status callback_attrs(const weft_job *job, const struct wf_yaml_node *args,
@@ -27,7 +49,10 @@ static weft_status callback_attrs(const weft_job *job, const struct wf_yaml_node
             if (!copy)
                 return wf_err(WEFT_ENOMEM, "out of memory");
             *copy = *args->item[i];
-            copy->text = wf_job_path(job, copy->text);
+            copy->text = strcmp(paths[k], "filepath") == 0 ? path_with_places(job, copy->text)
+                                                           : wf_job_path(job, copy->text);
+            if (!copy->text)
+                return wf_err(WEFT_ENOMEM, "out of memory");
             map.item[i] = copy;
         }
     }
@@ -208,9 +233,40 @@ static weft_status save_model(weft_job_run *run)
         return st;
     st = weft_trainer_save(run->trainer, path);
     if (st)
-        return wf_err_wrap(st, "save");
+        return st;
     wf_log(run->ctx, WEFT_LOG_INFO, "model: %s", path);
     return WEFT_OK;
+}
+
+/* A run that ended with a loss that is not finite has failed, whoever ended it. One that was interrupted is not over. */
+static weft_status check_loss(const weft_job_run *run, const weft_history *h)
+{
+    const weft_trainer *t = run->trainer;
+    const char *why = weft_trainer_nonfinite(t), *save = given(run->job->save);
+    double loss = h->n_epochs ? h->value[(h->n_epochs - 1) * h->n_names] : 0;
+    char plain[64];
+
+    if (isfinite(loss) || (t->interrupted && !t->ended))
+        return WEFT_OK;
+    snprintf(plain, sizeof plain, "the loss is %g", loss);
+    return wf_err(WEFT_ENUMERIC, "%s%s%s%s", why ? why : plain,
+                  save ? "; no model was written to " : "", save ? save : "",
+                  given(run->job->checkpoint_dir) ? "; the checkpoints are from before" : "");
+}
+
+/* Training came to its end, and then something failed: the last checkpoint could not be written. The model is not lost for it. */
+static weft_status save_anyway(weft_job_run *run, weft_status st)
+{
+    const char *path = given(run->job->save);
+    char why[512];
+
+    snprintf(why, sizeof why, "%s", weft_error());
+    if (path && save_model(run))
+        wf_log(run->ctx, WEFT_LOG_WARN, "%s", weft_error());
+    else if (path)
+        snprintf(why + strlen(why), sizeof why - strlen(why), "; the trained model is in %s", path);
+    wf_err_set(why);
+    return st;
 }
 
 weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_history **history)
@@ -251,8 +307,12 @@ weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_
         &h);
     if (st && strncmp(weft_error(), "compile", 7) == 0)
         st = at_train_key(job, st);
+    if (st && run->trainer->ended_in_order)
+        return save_anyway(run, st);
     if (!st)
         st = wf_job_end_log(run, h);
+    if (!st)
+        st = check_loss(run, h);
     if (!st)
         st = save_model(run);
     if (!st && history)

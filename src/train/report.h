@@ -11,7 +11,7 @@
 struct wf_times_row {
     int64_t epoch, steps;
     double train_s, wait_s, validate_s, stall_s;
-    double rate; /* of learning, when the epoch had ended */
+    double rate; /* of learning, in the epoch's last step */
 };
 /* A callback that notes a row an epoch; checkpoints keep them. */
 weft_status wf_report_times_make(weft_ctx *ctx, weft_callback *out);
@@ -45,6 +45,9 @@ void wf_review_free(struct wf_review *r);
 
 /* Data that the model was not trained on: test, or else validation; {0}: there is none. */
 weft_status wf_report_data(weft_job_run *run, weft_ds *out, const char **part);
+
+/* Predictions of it, batch by batch. The trainer is as before afterwards, states of stateful layers included. */
+weft_status wf_report_predict(weft_job_run *run, weft_ds s, weft_predict_fn *fn, void *arg);
 
 /* ---- regression (report_regression.c) -------------------------------------------------------- */
 

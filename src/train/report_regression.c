@@ -120,7 +120,7 @@ weft_status wf_regression_make(weft_job_run *run, struct wf_regression *out)
     st = wf_report_data(run, &s, &part);
     if (st || !s.id)
         return st;
-    st = weft_predict(t, run->data, s, WEFT_OPTS(weft_eval_opts, .batch = 256), look, out);
+    st = wf_report_predict(run, s, look, out);
     if (!st && out->n)
         out->part = part;
     return st;

@@ -26,6 +26,74 @@ weft_status wf_report_data(weft_job_run *run, weft_ds *out, const char **part)
     return weft_ds_holdout(run->data, run->train, job->validation_split, NULL, &rest, out);
 }
 
+/* The states of stateful layers out of or into the trainer. */
+static weft_status copy_states(weft_trainer *t, char *p, bool out)
+{
+    weft_status st = WEFT_OK;
+
+    for (int i = wf_model_next_state(t->model, 0); i >= 0 && !st;
+         i = wf_model_next_state(t->model, i + 1)) {
+        weft_tensor w;
+
+        st = weft_trainer_weight(t, wf_model_weight(t->model, i)->name, &w);
+        if (st)
+            break;
+        if (out)
+            memcpy(p, w.data, (size_t)weft_tensor_bytes(&w));
+        else
+            memcpy(w.data, p, (size_t)weft_tensor_bytes(&w));
+        p += weft_tensor_bytes(&w);
+    }
+    return st;
+}
+
+static int64_t states_bytes(weft_trainer *t)
+{
+    int64_t bytes = 0;
+
+    for (int i = wf_model_next_state(t->model, 0); i >= 0;
+         i = wf_model_next_state(t->model, i + 1)) {
+        weft_tensor w;
+
+        if (!weft_trainer_weight(t, wf_model_weight(t->model, i)->name, &w))
+            bytes += weft_tensor_bytes(&w);
+    }
+    return bytes;
+}
+
+/* A stateful model sees the data from its beginning, in whole batches; then its states are again what training left. */
+static weft_status predict_stateful(weft_job_run *run, weft_ds s, weft_predict_fn *fn, void *arg)
+{
+    weft_trainer *t = run->trainer;
+    char *kept = wf_alloc(run->ctx, (size_t)states_bytes(t) + 1);
+    weft_status st = kept ? copy_states(t, kept, true) : wf_err_nomem(run->ctx, 0, "states");
+
+    if (!st && !wf_ds_node(run->data, s)->batched)
+        s = weft_ds_batch(run->data, s, t->state_batch,
+                          WEFT_OPTS(weft_batch_opts, .drop_remainder = true));
+    if (!st)
+        st = weft_data_status(run->data);
+    if (!st)
+        st = weft_trainer_reset_states(t, NULL);
+    if (!st) {
+        weft_status back;
+
+        st = weft_predict(t, run->data, s, NULL, fn, arg);
+        back = copy_states(t, kept, false);
+        st = st ? st : back;
+    }
+    wf_free(run->ctx, kept);
+    return st;
+}
+
+weft_status wf_report_predict(weft_job_run *run, weft_ds s, weft_predict_fn *fn, void *arg)
+{
+    if (run->trainer->stateful)
+        return predict_stateful(run, s, fn, arg);
+    return weft_predict(run->trainer, run->data, s, WEFT_OPTS(weft_eval_opts, .batch = 256), fn,
+                        arg);
+}
+
 static bool is_classifier(const weft_trainer *t)
 {
     const char *loss = t->n_out == 1 ? t->loss[0] : NULL;
@@ -193,7 +261,7 @@ weft_status wf_review_make(weft_job_run *run, struct wf_review *out)
         return wf_err_nomem(run->ctx, 0, "a confusion matrix");
     pass.input = weft_sym_name(t->model, weft_model_input_at(t->model, 0));
     pass.logits = strstr(t->loss[0], "from_logits=true") || strstr(t->loss[0], "from_logits=1");
-    st = weft_predict(t, run->data, s, WEFT_OPTS(weft_eval_opts, .batch = 256), look, &pass);
+    st = wf_report_predict(run, s, look, &pass);
     if (!st && out->n)
         out->part = part;
     return st;

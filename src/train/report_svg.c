@@ -6,6 +6,7 @@
 
 enum { WIDTH = 460, HEIGHT = 270, LEFT = 54, RIGHT = 14, TOP = 34, BOTTOM = 36 };
 #define MAX_MARKS 60
+#define MAX_TICKS 40 /* numbers of a damaged file may be too large for steps to move them */
 
 void wf_html_text(struct wf_buf *b, const char *text)
 {
@@ -39,8 +40,10 @@ static struct axis axis_of(double lo, double hi, int ticks, bool whole)
     if (flat(lo, hi)) {
         double pad = fabs(lo) > 1e-290 ? fabs(lo) * 0.1 : 1;
 
-        lo -= whole ? 0.5 : pad; /* a single epoch stands in the middle */
-        hi += whole ? 0.5 : pad;
+        if (whole) /* a single epoch is in the middle */
+            pad = fmax(0.5, fabs(lo) * 1e-9);
+        lo -= pad;
+        hi += pad;
     }
     raw = (hi - lo) / ticks;
     power = pow(10, floor(log10(raw)));
@@ -87,14 +90,15 @@ static void put_tick(struct wf_buf *b, const char *anchor, double x, double y, d
 static void put_axes(struct wf_buf *b, const struct axis *x, const struct axis *y,
                      const char *x_name)
 {
-    for (double v = ceil(y->lo / y->step - 1e-9) * y->step; v <= y->hi + y->step * 1e-6;
-         v += y->step) {
+    double v = ceil(y->lo / y->step - 1e-9) * y->step;
+
+    for (int i = 0; i < MAX_TICKS && v <= y->hi + y->step * 1e-6; i++, v += y->step) {
         wf_buf_printf(b, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT,
                       WIDTH - RIGHT, at_y(y, v), at_y(y, v));
         put_tick(b, "end", LEFT - 8, at_y(y, v) + 4, v, y);
     }
-    for (double v = ceil(x->lo / x->step - 1e-9) * x->step; v <= x->hi + x->step * 1e-9;
-         v += x->step)
+    v = ceil(x->lo / x->step - 1e-9) * x->step;
+    for (int i = 0; i < MAX_TICKS && v <= x->hi + x->step * 1e-9; i++, v += x->step)
         put_tick(b, "middle", at_x(x, v), HEIGHT - BOTTOM + 17, v, x);
     wf_buf_printf(b,
                   "<line class=\"axis\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/>"

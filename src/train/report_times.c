@@ -8,6 +8,15 @@ struct times {
     int64_t n, cap;
 };
 
+static weft_status times_begin(void *arg, weft_trainer *t)
+{
+    struct times *s = arg;
+
+    (void)t;
+    s->n = 0;
+    return WEFT_OK;
+}
+
 static weft_status times_epoch(void *arg, weft_trainer *t, int64_t epoch, const weft_logs *logs)
 {
     struct times *s = arg;
@@ -17,8 +26,13 @@ static weft_status times_epoch(void *arg, weft_trainer *t, int64_t epoch, const 
     (void)logs;
     if (st)
         return st;
-    s->row[s->n++] = (struct wf_times_row){
-        epoch, e->steps, e->train_s, e->wait_s, e->validate_s, e->stall_s, weft_trainer_rate(t)};
+    s->row[s->n++] = (struct wf_times_row){epoch,
+                                           e->steps,
+                                           e->train_s,
+                                           e->wait_s,
+                                           e->validate_s,
+                                           e->stall_s,
+                                           weft_trainer_used_rate(t)};
     return WEFT_OK;
 }
 
@@ -46,7 +60,12 @@ static weft_status times_restore(void *arg, const char *state, int64_t n)
     st = wf_grow(s->ctx, &s->row, &s->cap, rows, sizeof *s->row);
     if (st)
         return st;
-    memcpy(s->row, state, (size_t)n);
+    if (n)
+        memcpy(s->row, state, (size_t)n);
+    for (int64_t i = 0; i < rows; i++)
+        if (s->row[i].epoch < 0 || s->row[i].epoch > WF_MAX_EPOCH || s->row[i].steps < 0)
+            return wf_err(WEFT_EPARSE, "the saved times have an epoch %lld with %lld steps",
+                          (long long)s->row[i].epoch, (long long)s->row[i].steps);
     s->n = rows;
     return WEFT_OK;
 }
@@ -69,6 +88,7 @@ weft_status wf_report_times_make(weft_ctx *ctx, weft_callback *out)
     *out = (weft_callback){.size = sizeof *out,
                            .arg = s,
                            .name = "report",
+                           .train_begin = times_begin,
                            .epoch_end = times_epoch,
                            .save = times_save,
                            .restore = times_restore,

@@ -9,7 +9,6 @@
 
 #define FIT_BLOB "fit.bin"
 #define FIT_VERSION 3
-#define MAX_EPOCH ((int64_t)1 << 60)
 
 /* ---- what is saved --------------------------------------------------------------------------- */
 
@@ -60,8 +59,7 @@ static weft_status add_slots(struct wf_resume *r, int64_t *cap)
     return st;
 }
 
-/* Places of all tensors; they do not move while the trainer lives. */
-static weft_status list_tensors(struct wf_resume *r)
+weft_status wf_resume_list(struct wf_resume *r)
 {
     int64_t cap = 0;
     weft_status st = wf_fn_slots(r->t->bound->fit);
@@ -277,49 +275,41 @@ static weft_status check_names(const weft_history *here, const weft_history *sav
     return wf_err(WEFT_EINVAL, "the checkpoint logs %s; this run logs %s", a, b);
 }
 
-/* The rate goes on as it stood, unless the user gives another one than then. */
-static void restore_rate(const struct wf_resume *r, struct wf_reader *in)
-{
-    float rate = (float)get_f64(in), given = (float)get_f64(in);
+/* What a checkpoint holds, read and checked before any of it is put into the running model: a checkpoint that does not fit
+ * changes nothing there. */
+struct checked {
+    weft_ckpt *c;
+    float rate, given_rate;
+    struct wf_reader sums, callbacks; /* of the fit state, where they begin */
+    char *fit, *position;             /* blobs */
+    char *stage;                      /* the tensors; NULL: no memory for them twice */
+};
 
-    if (given == r->given_rate)
-        r->t->rate = rate;
-    else if (!in->st && !r->t->scheduled)
-        wf_log(r->t->ctx, WEFT_LOG_INFO, "the learning rate is %g now; it was %g",
-               (double)r->given_rate, (double)rate);
+static void free_checked(const struct wf_resume *r, struct checked *k)
+{
+    weft_text_free(r->t->ctx, k->fit);
+    weft_text_free(r->t->ctx, k->position);
+    wf_free(r->t->ctx, k->stage);
 }
 
-static weft_status restore_fit(struct wf_resume *r, struct wf_fit_state *s, struct wf_reader *in,
-                               weft_status (*add_epoch)(void *arg, const double *row), void *arg)
+/* The rows of the history, into that of the fit which begins. */
+static weft_status read_history(struct wf_fit_state *s, struct wf_reader *in,
+                                weft_status (*add_epoch)(void *arg, const double *row), void *arg)
 {
-    weft_trainer *t = r->t;
-    const struct wf_bound *b = t->bound;
-    int64_t n_epochs, n_names;
+    weft_ctx *ctx = s->history->inside;
+    int64_t n_names = wf_get_range(in, 0, 1 << 20, "the number of logs"), n_epochs;
     double *row;
     weft_status st = WEFT_OK;
 
-    (void)wf_get_i64(in); /* the version: looked at by wf_resume_parse */
-    s->epoch = wf_get_range(in, 0, INT64_MAX, "an epoch");
-    s->batch = wf_get_range(in, 0, INT64_MAX, "a batch");
-    s->ended = wf_get_range(in, 0, INT64_MAX, "a number of epochs");
-    restore_rate(r, in);
-    wf_get_range(in, b->n_means, b->n_means, "the number of losses");
-    for (int i = 0; i < b->n_means; i++)
-        t->mean_sum[i] = get_f64(in);
-    t->mean_weight = get_f64(in);
-    wf_get_range(in, b->n_sums, b->n_sums, "the number of metric sums");
-    for (int64_t i = 0; i < b->n_sums; i++)
-        t->sums[i] = get_f64(in);
-    n_names = wf_get_range(in, 0, 1 << 20, "the number of logs");
     for (int64_t i = 0; i < n_names && !in->st; i++)
         (void)wf_get_bytes(in, &n_epochs);
     if (in->st || n_names != s->history->n_names)
         return in->st ? in->st : wf_err(WEFT_EPARSE, "%lld logs", (long long)n_names);
-    s->history->first_epoch = wf_get_range(in, 0, MAX_EPOCH, "the first epoch");
+    s->history->first_epoch = wf_get_range(in, 0, WF_MAX_EPOCH, "the first epoch");
     n_epochs = wf_get_range(in, 0, (in->end - in->p) / 8 + 1, "a number of epochs");
     if (in->st)
         return in->st;
-    row = wf_alloc_n(t->ctx, n_names + 1, sizeof *row);
+    row = wf_alloc_n(ctx, n_names + 1, sizeof *row);
     if (!row)
         return err_nomem();
     for (int64_t e = 0; e < n_epochs && !st; e++) {
@@ -327,8 +317,92 @@ static weft_status restore_fit(struct wf_resume *r, struct wf_fit_state *s, stru
             row[i] = get_f64(in);
         st = in->st ? in->st : add_epoch(arg, row);
     }
-    wf_free(t->ctx, row);
-    return st ? st : restore_callbacks(r, in);
+    wf_free(ctx, row);
+    return st;
+}
+
+/* The state of fit: its place and history into *s, which belongs to the fit that begins; the rest is noted. */
+static weft_status read_fit(const struct wf_resume *r, struct wf_fit_state *s, struct wf_reader *in,
+                            struct checked *k,
+                            weft_status (*add_epoch)(void *arg, const double *row), void *arg)
+{
+    const struct wf_bound *b = r->t->bound;
+    weft_status st;
+
+    (void)wf_get_i64(in); /* the version: looked at by wf_resume_parse */
+    s->epoch = wf_get_range(in, 0, WF_MAX_EPOCH, "an epoch");
+    s->batch = wf_get_range(in, 0, INT64_MAX / 2, "a batch");
+    s->ended = wf_get_range(in, 0, WF_MAX_EPOCH, "a number of epochs");
+    k->rate = (float)get_f64(in);
+    k->given_rate = (float)get_f64(in);
+    k->sums = *in;
+    wf_get_range(in, b->n_means, b->n_means, "the number of losses");
+    for (int i = 0; i < b->n_means + 1; i++)
+        (void)get_f64(in);
+    wf_get_range(in, b->n_sums, b->n_sums, "the number of metric sums");
+    for (int64_t i = 0; i < b->n_sums; i++)
+        (void)get_f64(in);
+    st = in->st ? in->st : read_history(s, in, add_epoch, arg);
+    k->callbacks = *in;
+    return st;
+}
+
+/* All tensors into memory beside the model's. Where there is none for that, their types alone are compared now. */
+static weft_status stage_tensors(const struct wf_resume *r, struct checked *k)
+{
+    int64_t bytes = 0;
+    weft_status st = WEFT_OK;
+
+    for (int64_t i = 0; i < r->n_tensors; i++)
+        bytes += wf_round_up(weft_tensor_bytes(&r->tensor[i].tensor), 64);
+    k->stage = wf_alloc(r->t->ctx, (size_t)bytes + 1);
+    bytes = 0;
+    for (int64_t i = 0; i < r->n_tensors && !st; i++) {
+        weft_tensor to = r->tensor[i].tensor;
+
+        to.data = k->stage ? k->stage + bytes : NULL;
+        bytes += wf_round_up(weft_tensor_bytes(&to), 64);
+        st = weft_ckpt_load(k->c, r->tensor[i].name, &to);
+    }
+    return st;
+}
+
+/* From here on nothing fails but reading tensors that could not be staged, of a checkpoint verified a moment ago. */
+static weft_status commit(const struct wf_resume *r, struct checked *k)
+{
+    weft_trainer *t = r->t;
+    const struct wf_bound *b = t->bound;
+    struct wf_reader in = k->sums;
+    int64_t at = 0;
+    weft_status st = WEFT_OK;
+
+    for (int64_t i = 0; i < r->n_tensors && !st; i++) {
+        const weft_tensor *to = &r->tensor[i].tensor;
+        int64_t n = weft_tensor_bytes(to);
+
+        if (!k->stage)
+            st = weft_ckpt_load(k->c, r->tensor[i].name, to);
+        else if (n)
+            memcpy(to->data, k->stage + at, (size_t)n);
+        at += wf_round_up(n, 64);
+    }
+    if (st)
+        return st;
+    (void)wf_get_i64(&in); /* the numbers of sums: compared by read_fit */
+    for (int i = 0; i < b->n_means; i++)
+        t->mean_sum[i] = get_f64(&in);
+    t->mean_weight = get_f64(&in);
+    (void)wf_get_i64(&in);
+    for (int64_t i = 0; i < b->n_sums; i++)
+        t->sums[i] = get_f64(&in);
+    /* the rate goes on as it stood, unless the user gives another one than then */
+    if (k->given_rate == r->given_rate)
+        t->rate = t->used_rate = k->rate;
+    else if (!t->scheduled)
+        wf_log(t->ctx, WEFT_LOG_INFO, "the learning rate is %g now; it was %g",
+               (double)r->given_rate, (double)k->rate);
+    weft_fn_set_step(b->fit, weft_ckpt_info(k->c)->step);
+    return WEFT_OK;
 }
 
 /* The names and rows behind the sums. */
@@ -351,7 +425,7 @@ static weft_status read_rows(struct wf_reader *in, weft_history *h)
         memcpy(name, text, (size_t)len);
         h->name[h->n_names] = name;
     }
-    h->first_epoch = wf_get_range(in, 0, MAX_EPOCH, "the first epoch");
+    h->first_epoch = wf_get_range(in, 0, WF_MAX_EPOCH, "the first epoch");
     h->n_epochs = wf_get_range(in, 0, (in->end - in->p) / 8 / (n ? n : 1), "a number of epochs");
     value = in->st ? NULL : wf_alloc_n(ctx, (h->n_epochs + 1) * n + 1, sizeof *value);
     if (!value)
@@ -429,42 +503,46 @@ static void warn_of_changes(const struct wf_resume *r, weft_ckpt *c)
     weft_text_free(ctx, now);
 }
 
-static weft_status restore(struct wf_resume *r, weft_ckpt *c, struct wf_fit_state *s,
-                           weft_status (*add_epoch)(void *arg, const double *row), void *arg)
+/* Everything that may fail, first; the callbacks last of it, as theirs may cut files. */
+static weft_status check(struct wf_resume *r, struct checked *k, struct wf_fit_state *s,
+                         weft_status (*add_epoch)(void *arg, const double *row), void *arg)
 {
-    const weft_ckpt_data *info = weft_ckpt_info(c);
     weft_history *saved = NULL;
-    char *blob = NULL;
     int64_t n = 0, batch;
-    weft_status st = WEFT_OK;
+    weft_status st = weft_ckpt_blob_read(k->c, FIT_BLOB, &k->fit, &n);
 
-    if (info->seed != r->t->ctx->seed)
-        return wf_err(WEFT_EINVAL, "it was written with seed %llu, this run has %llu",
-                      (unsigned long long)info->seed, (unsigned long long)r->t->ctx->seed);
-    st = weft_ckpt_blob_read(c, FIT_BLOB, &blob, &n);
     if (!st)
-        st = wf_resume_parse(r->t->ctx, blob, n, &batch, &saved);
+        st = wf_resume_parse(r->t->ctx, k->fit, n, &batch, &saved);
     if (!st)
         st = check_names(s->history, saved);
     weft_history_free(saved);
     if (!st)
-        warn_of_changes(r, c);
-    for (int64_t i = 0; i < r->n_tensors && !st; i++)
-        st = weft_ckpt_load(c, r->tensor[i].name, &r->tensor[i].tensor);
-    if (!st) {
-        struct wf_reader in = {blob, blob + n, WEFT_OK};
+        warn_of_changes(r, k->c);
+    if (!st)
+        st = stage_tensors(r, k);
+    if (!st)
+        st = read_fit(r, s, &(struct wf_reader){k->fit, k->fit + n, WEFT_OK}, k, add_epoch, arg);
+    if (!st)
+        st = weft_ckpt_blob_read(k->c, WEFT_CKPT_POSITION, &k->position, &n);
+    if (!st)
+        st = weft_iter_restore(s->it, k->position, n);
+    return st ? st : restore_callbacks(r, &k->callbacks);
+}
 
-        st = restore_fit(r, s, &in, add_epoch, arg);
-    }
-    weft_text_free(r->t->ctx, blob);
-    blob = NULL;
+static weft_status restore(struct wf_resume *r, weft_ckpt *c, struct wf_fit_state *s,
+                           weft_status (*add_epoch)(void *arg, const double *row), void *arg)
+{
+    const weft_ckpt_data *info = weft_ckpt_info(c);
+    struct checked k = {.c = c};
+    weft_status st;
+
+    if (info->seed != r->t->ctx->seed)
+        return wf_err(WEFT_EINVAL, "it was written with seed %llu, this run has %llu",
+                      (unsigned long long)info->seed, (unsigned long long)r->t->ctx->seed);
+    st = check(r, &k, s, add_epoch, arg);
     if (!st)
-        st = weft_ckpt_blob_read(c, WEFT_CKPT_POSITION, &blob, &n);
-    if (!st)
-        st = weft_iter_restore(s->it, blob, n);
-    weft_text_free(r->t->ctx, blob);
-    if (!st)
-        weft_fn_set_step(r->t->bound->fit, info->step);
+        st = commit(r, &k);
+    free_checked(r, &k);
     return st;
 }
 
@@ -556,7 +634,7 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
     wf_arena_init(&r->arena, t->ctx);
     if (!o->checkpoint)
         return WEFT_OK;
-    st = list_tensors(r);
+    st = wf_resume_list(r);
     if (!st)
         st = find_monitor(r, state->history, &highest);
     if (!st)

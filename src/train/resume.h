@@ -5,6 +5,7 @@
 #include "train/train.h"
 #include "weft/ckpt.h"
 
+#define WF_MAX_EPOCH ((int64_t)1 << 60) /* a larger one in a file is damage */
 #define WF_CKPT_BASE "base.json" /* the architecture of the file that a job's model began with */
 
 /* Where fit stands, besides weights and data position. */
@@ -32,6 +33,8 @@ struct wf_fit_state {
     weft_history *history;
 };
 
+/* The places of all tensors of r->t: they do not move while the trainer is bound to its labels. */
+weft_status wf_resume_list(struct wf_resume *r);
 /* Opens the folder and, where it has a checkpoint, restores from it: state->epoch and batch are set, the rest is put in
  * place. Without a folder: nothing. */
 weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit_opts *o,

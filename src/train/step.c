@@ -72,6 +72,7 @@ weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n)
 
     if (st)
         return st;
+    t->used_rate = t->rate;
     if (wf_in_parts(t))
         return step_in_parts(t, feeds, n);
     if (b->rate.id)

@@ -91,6 +91,10 @@ static weft_status early_begin(void *arg, weft_trainer *t)
 {
     struct early *e = arg;
 
+    wf_monitor_reset(&e->monitor);
+    e->wait = e->best_epoch = 0;
+    wf_free(e->ctx, e->best);
+    e->best = NULL;
     return wf_monitor_direction(&e->monitor, t);
 }
 
@@ -233,6 +237,8 @@ static weft_status plateau_begin(void *arg, weft_trainer *t)
 {
     struct plateau *p = arg;
 
+    wf_monitor_reset(&p->monitor);
+    p->wait = p->cooling = 0;
     return wf_monitor_direction(&p->monitor, t);
 }
 

@@ -31,6 +31,7 @@ struct board {
     int64_t every, histogram_freq; /* every: batches; 0: epochs */
     double seconds;                /* at least so often, too; 0: no */
     bool graph, weight_images, speed, resumed, opened, described;
+    bool later; /* the fit began with a later epoch than the first */
     int64_t input_images;
     const char *job_text;
     int64_t batch_size, epochs;
@@ -104,7 +105,7 @@ static weft_status open_run(struct board *b, int run)
     }
     if (!st)
         st = wf_events_open(&b->run[run], b->ctx, path, wf_wall);
-    if (!st && !b->resumed)
+    if (!st && !b->resumed && !b->later)
         st = wf_events_start(&b->run[run], 0);
     return st;
 }
@@ -294,6 +295,13 @@ static weft_status board_begin(void *arg, weft_trainer *t)
     (void)t;
     if (!*b->base)
         set_base(b);
+    for (int i = 0; i < N_RUNS; i++) { /* of a fit that failed */
+        if (b->run[i].file)
+            b->number[i]++;
+        (void)wf_events_close(&b->run[i]);
+    }
+    b->resumed = b->described = b->opened = b->later = false;
+    b->epoch = 0;
     return WEFT_OK;
 }
 
@@ -302,6 +310,8 @@ static weft_status board_epoch_begin(void *arg, weft_trainer *t, int64_t epoch)
     struct board *b = arg;
 
     b->epoch = epoch;
+    if (!b->opened) /* initial_epoch: what earlier files hold belongs to the same curves */
+        b->later = epoch > 0;
     return open_board(b, t);
 }
 
@@ -346,7 +356,7 @@ static weft_status board_epoch(void *arg, weft_trainer *t, int64_t epoch, const 
                      logs->value[i]);
     }
     if (!st)
-        st = put(b, TRAIN, epoch, "epoch_", "learning_rate", "", weft_trainer_rate(t));
+        st = put(b, TRAIN, epoch, "epoch_", "learning_rate", "", weft_trainer_used_rate(t));
     if (!st && b->speed && times->train_s > 0)
         st = put(b, TRAIN, epoch, "epoch_", "steps_per_second", "",
                  (double)times->steps / times->train_s);

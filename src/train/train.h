@@ -51,7 +51,7 @@ struct weft_trainer {
     struct wf_arena arena;
     weft_optim optim;
     bool scheduled;
-    float rate;
+    float rate, used_rate; /* of the next step; of the last one. Both without a schedule */
     int n_out;
     const char **loss; /* by output; NULL: none */
     double *loss_weight;
@@ -80,8 +80,10 @@ struct weft_trainer {
      * at epoch_end */
     const weft_tensor *feeds;
     int64_t n_fed;
+    const weft_history *history; /* of the fit under way, the epochs of its checkpoint first */
     weft_times times, all_times;
-    const char *base; /* for checkpoints: the architecture that the model began with, or NULL */
+    char nonfinite[384]; /* of the last fit: since when its loss is not finite, and why; "": it is */
+    const char *base;    /* for checkpoints: the architecture that the model began with, or NULL */
     bool
         ended_in_order; /* the last fit came to its end, by itself or by a callback, with a sound loss */
 };

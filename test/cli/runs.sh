@@ -69,15 +69,18 @@ want 3 "callback 'EarlyStopping': there is no 'val_lss' to monitor, did you mean
 rm -rf ckpt
 want 0 "" "$WEFT" train job.yaml --log none --set train.epochs=2
 before=$(ls ckpt)
-want 1 "the loss is no number any more" "$WEFT" train job.yaml --log lines --set train.epochs=9 \
+want 1 "the loss is nan since epoch 3, batch 1: '" "$WEFT" train job.yaml --log lines --set train.epochs=9 \
     --set 'train.optimizer=adam learning_rate=1e38' --set 'train.callbacks=[TerminateOnNaN]'
 rm -rf ckpt
 want 0 "" "$WEFT" train job.yaml --log none --set train.epochs=2 --set 'train.optimizer=sgd'
-want 0 "no checkpoint is written, the good ones stay" "$WEFT" train job.yaml --log none --set train.epochs=9 \
+want 1 "no checkpoint is written, the good ones stay" "$WEFT" train job.yaml --log none --set train.epochs=9 \
     --set 'train.optimizer=sgd learning_rate=1e38'
-want 0 "the learning rate is 1e+38 now; it was 0.01" "$WEFT" train job.yaml --log lines --set train.epochs=3 \
+want 1 "the learning rate is 1e+38 now; it was 0.01" "$WEFT" train job.yaml --log lines --set train.epochs=3 \
     --set 'train.optimizer=sgd learning_rate=1e38'
-want 0 "val_loss: nan" "$WEFT" train job.yaml --log lines --set train.epochs=3 --set 'train.optimizer=sgd learning_rate=1e38'
+want 1 "val_loss: nan" "$WEFT" train job.yaml --log lines --set train.epochs=3 --set 'train.optimizer=sgd learning_rate=1e38'
+want 1 "no model was written to bad.safetensors; the checkpoints are from before" "$WEFT" train job.yaml --log lines --set train.epochs=3 \
+    --set 'train.optimizer=sgd learning_rate=1e38' --set save=bad.safetensors
+check "no model of such a run" test ! -e bad.safetensors
 check "the good checkpoints stay" test "$(ls ckpt)" = "$before"
 
 # a changed job: what cannot be gone on from is named; what can is said

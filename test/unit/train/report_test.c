@@ -59,6 +59,29 @@ static const char *put(const char *name, const char *text)
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
+/* Numbers that steps of one do not move, or whose span is over the largest number: a few ticks, and an end. */
+static void axes_of_any_numbers_have_an_end(void **state)
+{
+    static const double spans[][2] = {
+        {-1e308, 1e308}, {1.7e308, 1.79e308}, {5e-324, 5e-324}, {1, 1}};
+    static const int64_t firsts[] = {0, 1, (int64_t)1 << 53, (int64_t)1 << 60};
+    struct wf_buf b;
+
+    (void)state;
+    alarm(20);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 4; k++) {
+            struct wf_series s = {"loss", "train", spans[k], 1};
+
+            wf_buf_init(&b, ctx, 1 << 20);
+            wf_svg_curves(&b, "loss", firsts[i], 2, 1, &s);
+            wf_svg_curves(&b, "loss", firsts[i], 1, 1, &s);
+            assert_int_equal(b.st, WEFT_OK);
+            wf_buf_free(&b);
+        }
+    alarm(0);
+}
+
 static int occurrences(const char *text, const char *part)
 {
     int n = 0;
@@ -301,6 +324,7 @@ static void broken_histories_are_refused_with_a_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(axes_of_any_numbers_have_an_end),
         cmocka_unit_test(curves_leave_gaps_where_values_are_missing),
         cmocka_unit_test(one_value_and_none_can_be_drawn),
         cmocka_unit_test(values_that_differ_in_rounding_alone_can_be_drawn),

@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# What a run meets in its life: closed streams, signals while it reads data, limits, and settings that change between commands.
+# shellcheck source=test/support/cli.sh
+. "$SRC/test/support/cli.sh"
+
+awk 'BEGIN { srand(3); print "a,b,kind"
+    for (i = 0; i < 240; i++) { k = i % 3; printf "%.3f,%.3f,%d\n", 1 + k + 2 * rand(), 3 - k + 2 * rand(), k } }' >data.csv
+cat >job.yaml <<'YAML'
+data:
+  train: {path: data.csv, label: kind, index: true}
+  test: {path: data.csv, label: kind}
+  pipeline: [{join: {columns: "a, b", to: features}}]
+  batch: 16
+  validation_split: 0.2
+model:
+  - Dense: {units: 16, activation: relu}
+  - Dense: {units: 3}
+train:
+  optimizer: adam learning_rate=0.01
+  loss: sparse_categorical_crossentropy from_logits=true
+  metrics: accuracy
+  epochs: 3
+checkpoint: {dir: ckpt}
+log: {dir: log}
+save: model.safetensors
+YAML
+fresh() { rm -rf ckpt log model.safetensors; }
+rows() { awk 'END { print NR }' log/history.csv; }
+
+# ---- streams and signals
+# closed streams: no file takes their numbers
+fresh
+"$WEFT" train job.yaml --log lines >/dev/null 2>&1
+for f in log/train/*; do cp "$f" "$dir/open.events"; done
+fresh
+"$WEFT" train job.yaml --log lines >&- 2>&- <&-
+[ $? -eq 0 ] || { echo "FAILED: exit code with closed streams"; bad=$((bad + 1)); }
+check "no text in files" bash -c '! grep -rqa -e "Epoch 1" -e "weft:" log ckpt'
+check "the history of all epochs" test "$(rows)" = 4
+check "every event file reads" bash -c 'for f in log/train/* log/validation/*; do '"'$WEFT'"' data inspect --format tfrecord "$f" || exit 1; done'
+
+# SIGUSR1 before there is anything to save
+fresh
+mkfifo job.fifo
+"$WEFT" train job.fifo --log none >out.txt 2>&1 &
+pid=$!
+for _ in {1..100}; do grep -q "^SigCgt:.*[1-9a-f]" "/proc/$pid/status" && break; sleep 0.05; done
+kill -USR1 $pid
+sleep 0.2
+check "alive after SIGUSR1" kill -0 $pid
+# a reader that died must not keep us waiting
+timeout 20 bash -c 'cat job.yaml >job.fifo'
+wait $pid
+[ $? -lt 128 ] || { echo "FAILED: exit code after an early SIGUSR1"; cat out.txt; bad=$((bad + 1)); }
+
+# a limit on the size of files is an error with a message
+fresh
+want 3 "save: model.safetensors.tmp: cannot write: File too large" bash -c "ulimit -f 1; '$WEFT' train job.yaml --log none --set model.0.Dense.units=4000 --set checkpoint.dir= --set log.dir="
+
+# the learning rate that an epoch used
+fresh
+"$WEFT" train job.yaml --log json --set 'train.callbacks=[{ReduceLROnPlateau: {monitor: loss, patience: 1, min_delta: 9, factor: 0.5}}]' >out.txt 2>/dev/null
+check "rates as used" test "$(sed -n 's/.*"learning_rate": \([0-9.e-]*\),.*/\1/p' out.txt | head -3 | cut -c1-6 | tr '\n' ' ')" = "0.0099 0.0099 0.0049 "
+
+# ---- folders and files
+# names of job folders are names, whatever is in them
+for name in 'back\slash' $'new\nline' 'br{a}ce' 'a\5cb'; do
+    mkdir "$name"
+    cp data.csv "$name"
+    sed 's/^  epochs: 3/  epochs: 1\n  callbacks: [{CSVLogger: {filename: rows.csv}}, {ModelCheckpoint: {filepath: "m-{epoch}.safetensors"}}]/' \
+        job.yaml >"$name/job.yaml"
+    want 0 "test: loss" "$WEFT" train "$name/job.yaml" --log none
+    for f in rows.csv m-1.safetensors log/history.csv log/report.html; do check "$f of $name" test -s "$name/$f"; done
+done
+
+# a checkpoint that was renamed is not the newest
+fresh
+want 0 "" "$WEFT" train job.yaml --log none --set train.epochs=2
+mv ckpt/ckpt-000000012 ckpt/ckpt-000000999
+want 0 "says step 999, its manifest step 12" "$WEFT" ckpt ls ckpt
+"$WEFT" train job.yaml --log lines --set train.epochs=2 >out.txt 2>&1
+want 0 "ckpt-000000999 is damaged and skipped" cat out.txt
+want 0 "this run is done, 2 epochs of 2" cat out.txt
+
+# history.csv may go, the run goes on; more epochs keep the earlier rows
+fresh
+"$WEFT" train job.yaml --log none --set train.epochs=5 >/dev/null 2>&1
+cp log/history.csv all.csv
+for harm in true "rm log/history.csv" "mv log/history.csv elsewhere.csv" "truncate -s 20 log/history.csv"; do
+    fresh
+    want 0 "" "$WEFT" train job.yaml --log none
+    $harm
+    want 0 "Epoch 5/5" "$WEFT" train job.yaml --log lines --set train.epochs=5
+    same log/history.csv all.csv
+    check "all epochs in the report" grep -q "5 of 5 epochs" log/report.html
+    check "times of all epochs in the report" test "$(grep -c '^<tr><td>[1-5]</td><td>12</td>' log/report.html)" = 5
+done
+
+# a stateful model has its report, and its states are its own
+awk 'BEGIN { print "s,k"; for (i = 0; i < 80; i++) printf "%.3f,%.3f\n", sin(i / 5), sin((i + 1) / 5) }' >waves.csv
+cat >stateful.yaml <<'YAML'
+data:
+  train: {path: waves.csv, label: k, index: true}
+  validation: {path: waves.csv, label: k, take: 40}
+  batch: 8
+  shuffle: false
+model:
+  - Reshape: {target_shape: [1, 1]}
+  - LSTM: {units: 4, stateful: true, batch_size: 8}
+  - Dense: {units: 1}
+train: {loss: mse, epochs: 1}
+log: {dir: slog}
+YAML
+"$WEFT" train stateful.yaml --log none --set save=a.safetensors >out.txt 2>&1
+check "the page of a stateful model" grep -q "Predictions" slog/report.html
+"$WEFT" train stateful.yaml --log none --set save=b.safetensors --set log.report=false >out.txt 2>&1
+same a.safetensors b.safetensors
+
+# ---- numbers
+fresh
+sed '5s/^[^,]*/nan/' data.csv >nan.csv
+want 1 "column 'features' of the data is nan in sample 3; clean the data; no model was written to model.safetensors" \
+    "$WEFT" train job.yaml --log none --set data.train.path=nan.csv
+check "no model" test ! -e model.safetensors
+fresh
+want 1 "made inf" "$WEFT" train job.yaml --log none --set 'train.optimizer=sgd learning_rate=1e38'
+want 3 "gave no sample" "$WEFT" train job.yaml --log none --set data.test.skip=1000 --set checkpoint.dir=
+want 0 "" "$WEFT" train job.yaml --log none
+want 3 "evaluate: the dataset gave no sample" "$WEFT" eval job.yaml --set data.test.skip=1000
+
+[ $bad -eq 0 ] && echo "all as promised"
+exit $((bad > 0))
