@@ -31,9 +31,14 @@ typedef struct weft_compile_opts {
     const char *
         loss; /* a loss, or one for each output with semicolons between, "none" for an output that is only looked at; NULL: only what layers add */
     const double *loss_weights; /* one for each output; NULL: all 1 */
-    const char *metrics;        /* with commas; semicolons between outputs. Not weighted */
+    /* With commas, "accuracy, Precision thresholds=[0.3,0.6]"; semicolons between outputs. Not weighted. A metric with a result for
+     * each class, output or threshold (average=none, a list of thresholds) is logged as so many: f1_score_0, precision_0.3. A name
+     * that is taken gets a number: auc, auc_1; or say name=auc_pr. */
+    const char *metrics;
     const char *weighted_metrics;
-    int n_class_weights; /* labels below it weigh class_weights[label], in training only */
+    /* Labels below n_class_weights weigh class_weights[label], in training only. They are for the output whose loss has classes for
+     * labels (a cross-entropy, a hinge); where several have, class_weights_output names one. */
+    int n_class_weights;
     const double *class_weights;
     int shards; /* logical shards of a step, 0: 1; the bits depend on it, and not on who computes them */
     int accumulate; /* batches whose gradients are added before an update; 0: 1 */
@@ -41,6 +46,7 @@ typedef struct weft_compile_opts {
         *precision; /* "f32" (NULL), "bf16" or "f16": what layers compute in; masters stay f32 */
     const char *strategy; /* a name of weft/dist.h; NULL: that of the model's scope, or "local" */
     bool trap_numerics;   /* fail at the op that makes a NaN or an infinity */
+    const char *class_weights_output; /* NULL: the only one whose labels are classes */
 } weft_compile_opts;
 
 /* The optimizer's state starts anew, and so do the weights: a trainer holds its own. To go on with

@@ -132,7 +132,7 @@ static weft_status validate(struct fit *f)
             break;
         st = wf_feeding_batch(t, &f->val, b, f->feeds);
         if (!st)
-            st = wf_step_test(t, f->feeds, b->n);
+            st = wf_step_test(t, f->feeds, b->n, f->val.weighted);
         weft_batch_free(b);
         steps++;
     }
@@ -367,8 +367,6 @@ static weft_status open_data(struct fit *f, weft_ds s)
     if (!st && val.id) {
         f->has_val = true;
         st = wf_feeding_find(f->t, f->d, val, &test, &f->val);
-        if (!st && f->val.weighted != f->train.weighted)
-            st = wf_err(WEFT_EINVAL, "only one of training and validation data has sample weights");
     }
     return st ? wf_err_wrap(st, "fit") : WEFT_OK;
 }
@@ -383,6 +381,8 @@ static weft_status open_rest(struct fit *f)
         return wf_err(WEFT_ENOMEM, "fit: out of memory");
     wf_feeding_labels(t, f->d, &f->train, labels);
     st = wf_trainer_bind(t, labels, f->train.weighted);
+    if (!st && f->has_val)
+        st = wf_trainer_bind_test(t, labels, f->val.weighted);
     if (st)
         return st;
     f->n_logs = t->bound->n_logs * (f->has_val ? 2 : 1);

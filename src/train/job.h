@@ -44,6 +44,7 @@ struct weft_job {
     const char *save;
     const char *optimizer, *schedule, *loss, *metrics, *weighted_metrics, *precision, *strategy;
     double *class_weights;
+    const char *class_weights_output;
     int64_t n_class_weights;
     int64_t epochs, steps_per_epoch, validation_freq, shards, accumulate;
     bool trap_numerics;

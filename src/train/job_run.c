@@ -107,9 +107,11 @@ weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out
                                     .metrics = given(job->metrics),
                                     .weighted_metrics = given(job->weighted_metrics),
                                     .n_class_weights = (int)job->n_class_weights,
-                                    .class_weights = job->class_weights, .shards = (int)job->shards,
-                                    .accumulate = (int)job->accumulate, .precision = job->precision,
-                                    .strategy = job->strategy, .trap_numerics = job->trap_numerics),
+                                    .class_weights = job->class_weights,
+                                    .class_weights_output = given(job->class_weights_output),
+                                    .shards = (int)job->shards, .accumulate = (int)job->accumulate,
+                                    .precision = job->precision, .strategy = job->strategy,
+                                    .trap_numerics = job->trap_numerics),
                           &run->trainer);
         if (st)
             st = at_train_key(job, st);

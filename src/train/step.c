@@ -12,6 +12,17 @@ void wf_pass_begin(weft_trainer *t)
     memset(t->sums, 0, (size_t)b->n_sums * sizeof *t->sums);
 }
 
+void wf_pass_swap(weft_trainer *t)
+{
+    struct wf_sums now = {t->mean_sum, t->mean_weight, t->sums, t->log_value};
+
+    t->mean_sum = t->aside.mean_sum;
+    t->mean_weight = t->aside.mean_weight;
+    t->sums = t->aside.sums;
+    t->log_value = t->aside.log_value;
+    t->aside = now;
+}
+
 /* Adds a step's results to the pass: means count by samples, as Keras' epoch averages do. */
 void wf_step_add_up(weft_trainer *t, int64_t n)
 {
@@ -96,14 +107,14 @@ weft_status wf_run_aside(weft_fn *fn, const weft_tensor *feeds, weft_tensor *out
     return st;
 }
 
-weft_status wf_step_test(weft_trainer *t, weft_tensor *feeds, int64_t n)
+weft_status wf_step_test(weft_trainer *t, weft_tensor *feeds, int64_t n, bool weighted)
 {
     struct wf_bound *b = t->bound;
     weft_status st = wf_states_check(t, n);
 
     wf_step_clear(t);
     if (!st)
-        st = wf_run_aside(b->test, feeds, t->fetch);
+        st = wf_run_aside(b->test[weighted], feeds, t->fetch);
     if (!st)
         wf_step_add_up(t, n);
     return st;
@@ -116,9 +127,10 @@ weft_logs wf_pass_logs(weft_trainer *t)
     for (int i = 0; i < b->n_logs; i++) {
         const struct wf_log_slot *slot = &b->log[i];
 
-        t->log_value[i] = slot->metric         ? wf_metric_result(slot->metric, t->sums + slot->at)
-                          : t->mean_weight > 0 ? t->mean_sum[slot->at] / t->mean_weight
-                                               : 0;
+        if (!slot->metric)
+            t->log_value[i] = t->mean_weight > 0 ? t->mean_sum[slot->at] / t->mean_weight : 0;
+        else if (slot->result == 0) /* all of them; the others' slots follow */
+            wf_metric_result(slot->metric, t->sums + slot->at, t->log_value + i);
     }
     return (weft_logs){b->n_logs, b->log_name, t->log_value};
 }

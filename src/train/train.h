@@ -15,6 +15,14 @@ struct wf_log_slot {
     const char *name;
     const struct wf_metric *metric; /* NULL: a mean, weighted by samples */
     int64_t at;                     /* metrics: place in the sums. Means: fetch number */
+    int result;                     /* metrics: which of its results; they follow each other */
+};
+
+/* A metric as it was asked for. */
+struct wf_metric_spec {
+    int out;
+    bool weighted;
+    const char *text;
 };
 
 /* The graph of a trainer and its functions; made when the labels' types are known. */
@@ -22,10 +30,11 @@ struct wf_bound {
     struct wf_arena arena;
     weft_graph *graph;
     struct wf_built train, infer;
-    bool labelled, weighted;
+    bool labelled, weighted;    /* weighted: in training */
     struct wf_type *label_type; /* one for each output that has a loss or a metric */
     weft_val *label, weight, rate;
-    weft_fn *fit, *test, *predict, *constrain;
+    weft_fn *fit, *predict, *constrain;
+    weft_fn *test[2];         /* of data without and with weights; NULL: not asked for yet */
     struct wf_halves *halves; /* gradients and updates by themselves; NULL: nobody asked yet */
     /* The loss of training: all of it, by groups that have the same denominator, and what depends on weights alone (nil: none). */
     weft_val total, fixed;
@@ -38,6 +47,7 @@ struct wf_bound {
     int n_feeds_fit, n_feeds_test;
     int n_means;    /* fetches in front: the loss, then the outputs' where there are several */
     int64_t n_sums; /* of the fetch behind them */
+    struct wf_metric *metric; /* those of the trainer */
     int n_logs;
     struct wf_log_slot *log;
     const char **log_name, **val_name;
@@ -55,8 +65,9 @@ struct weft_trainer {
     int n_out;
     const char **loss; /* by output; NULL: none */
     double *loss_weight;
-    const char **metrics[2]; /* by output: texts with commas; [1] weighted */
-    int n_class_weights;
+    int n_metrics;
+    struct wf_metric_spec *metric;     /* by output, the weighted ones after the others */
+    int n_class_weights, class_output; /* and the output that they are for */
     float *class_weights;
     int shards, accumulate;
     int pending;            /* batches added up since the last update */
@@ -75,6 +86,9 @@ struct weft_trainer {
     /* sums of the pass under way */
     double *mean_sum, mean_weight, *sums;
     double *log_value;
+    struct wf_sums { /* the same for a pass within it (wf_pass_swap) */
+        double *mean_sum, mean_weight, *sums, *log_value;
+    } aside;
     weft_tensor *fetch;
     /* for callbacks: the batch that was trained on, in feed order, while batch_end runs; the times
      * at epoch_end */
@@ -94,6 +108,8 @@ extern _Thread_local const weft_trainer *wf_calling;
 /* Make the graph and the functions for labels of these types (sizes below the batch axis may be symbolic); n_out of them, dtype
  * WEFT_NONE where an output needs none. Does nothing when they are there already; a change of types keeps the weights. */
 weft_status wf_trainer_bind(weft_trainer *t, const struct wf_type *labels, bool weighted);
+/* The same for data that the model is measured with: it may have weights, or none, whatever it was trained with. */
+weft_status wf_trainer_bind_test(weft_trainer *t, const struct wf_type *labels, bool weighted);
 /* Only what prediction needs. */
 weft_status wf_trainer_bind_predict(weft_trainer *t);
 void wf_bound_free(struct wf_bound *b);
@@ -109,9 +125,11 @@ weft_status wf_make_constraints(weft_trainer *t, struct wf_bound *b, const bool 
 
 /* Sums of a pass: cleared, added to by steps, and made logs. */
 void wf_pass_begin(weft_trainer *t);
+/* Between a pass and one aside: a callback of fit may measure the model while an epoch adds up. */
+void wf_pass_swap(weft_trainer *t);
 /* One batch of n samples. feeds: inputs, labels, [weight], and room for the rate, which is added here. */
 weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n);
-weft_status wf_step_test(weft_trainer *t, weft_tensor *feeds, int64_t n);
+weft_status wf_step_test(weft_trainer *t, weft_tensor *feeds, int64_t n, bool weighted);
 /* Runs a function that may change state (constraints, states of stateful layers) and is no training step. */
 weft_status wf_run_aside(weft_fn *fn, const weft_tensor *feeds, weft_tensor *out);
 /* Parts of wf_step_fit. */
@@ -135,7 +153,7 @@ weft_status wf_states_check(const weft_trainer *t, int64_t n);
 
 /* A batch by hand as feeds (with room for the rate), checked and the trainer bound to it; freed with wf_free. */
 weft_status wf_batch_feeds(weft_trainer *t, const weft_tensor *x, const weft_tensor *y,
-                           const weft_tensor *w, weft_tensor **out);
+                           const weft_tensor *w, bool fit, weft_tensor **out);
 
 /* ---- parts.c --------------------------------------------------------------------------------- */
 
