@@ -47,6 +47,14 @@ typedef struct weft_compile_opts {
     const char *strategy; /* a name of weft/dist.h; NULL: that of the model's scope, or "local" */
     bool trap_numerics;   /* fail at the op that makes a NaN or an infinity */
     const char *class_weights_output; /* NULL: the only one whose labels are classes */
+    /* Of models that compute in f16: what the loss is multiplied by before gradients are made of it, a power of 2, so that small
+     * ones do not vanish; they are divided by it in f32, before clipping. 0: 2^15, WEFT_ZERO: none. A step with a gradient that is
+     * not finite is skipped and halves the scale; so many good steps in a row (0: 2000) double it. A skipped step changes nothing
+     * (weights, slots, moving averages, states) and does not count: weft_trainer_step, schedules and bias corrections go by the steps
+     * that were done, as with Keras' LossScaleOptimizer, and the next step draws its random numbers as the skipped one did. Logs of
+     * training have loss_scale and skipped_steps. */
+    double loss_scale;
+    int64_t loss_scale_steps;
 } weft_compile_opts;
 
 /* The optimizer's state starts anew, and so do the weights: a trainer holds its own. To go on with
@@ -103,8 +111,10 @@ WEFT_API void weft_trainer_interrupt(weft_trainer *t);
 WEFT_API bool weft_trainer_stopped(const weft_trainer *t); /* by either of them */
 /* For both: a checkpoint after the present batch, besides those that are due. */
 WEFT_API void weft_trainer_checkpoint(weft_trainer *t);
-WEFT_API int64_t weft_trainer_step(const weft_trainer *t); /* updates so far */
-WEFT_API double weft_trainer_rate(const weft_trainer *t);  /* the learning rate of the next step */
+WEFT_API int64_t weft_trainer_step(const weft_trainer *t);      /* updates so far */
+WEFT_API double weft_trainer_loss_scale(const weft_trainer *t); /* of the next step; 0: none */
+WEFT_API int64_t weft_trainer_skipped(const weft_trainer *t);   /* steps skipped so far */
+WEFT_API double weft_trainer_rate(const weft_trainer *t); /* the learning rate of the next step */
 WEFT_API weft_status weft_trainer_set_rate(weft_trainer *t, double rate); /* not with a schedule */
 /* Zeros for all states of stateful recurrent layers: a sequence begins anew. The number of layers' states that were reset is written to
  * *n (may be NULL). Otherwise states go on from batch to batch and from epoch to epoch, in evaluation and prediction, too; the callback

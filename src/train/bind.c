@@ -365,8 +365,10 @@ static weft_status make_fit(weft_trainer *t, struct wf_bound *b)
 
 static weft_status make_functions(weft_trainer *t, struct wf_bound *b)
 {
-    weft_status st = wf_make_logs(t, b);
+    weft_status st;
 
+    b->scaled = wf_scale_needed(t, b->graph);
+    st = wf_make_logs(t, b);
     if (!st)
         st = make_fit(t, b);
     if (!st)
@@ -393,7 +395,8 @@ static bool make_pass(struct wf_bound *b, size_t n, struct wf_sums *p)
     *p = (struct wf_sums){
         .mean_sum = wf_arena_alloc(&b->arena, n * sizeof *p->mean_sum),
         .sums = wf_arena_alloc(&b->arena, (size_t)(b->n_sums + 1) * sizeof *p->sums),
-        .log_value = wf_arena_alloc(&b->arena, (size_t)(b->n_logs + 1) * sizeof *p->log_value)};
+        .log_value =
+            wf_arena_alloc(&b->arena, (size_t)(b->n_logs + b->n_extra + 1) * sizeof *p->log_value)};
     return p->mean_sum && p->sums && p->log_value;
 }
 

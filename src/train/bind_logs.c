@@ -113,6 +113,18 @@ static weft_status log_metric(weft_trainer *t, struct wf_bound *b, int i)
     return WEFT_OK;
 }
 
+/* Behind the others, of training alone. */
+static weft_status log_scale(weft_trainer *t, struct wf_bound *b)
+{
+    int n = b->n_logs;
+
+    if (!add_log(t, b, -1, "loss_scale") || !add_log(t, b, -1, "skipped_steps"))
+        return err_nomem();
+    b->n_extra = b->n_logs - n;
+    b->n_logs = n;
+    return WEFT_OK;
+}
+
 weft_status wf_make_logs(weft_trainer *t, struct wf_bound *b)
 {
     int n_results = 0;
@@ -121,7 +133,7 @@ weft_status wf_make_logs(weft_trainer *t, struct wf_bound *b)
 
     if (st)
         return st;
-    n = (size_t)t->n_out + (size_t)n_results + 2;
+    n = (size_t)t->n_out + (size_t)n_results + 4;
     b->log = wf_arena_alloc(&b->arena, n * sizeof *b->log);
     b->log_name = wf_arena_alloc(&b->arena, n * sizeof *b->log_name);
     b->val_name = wf_arena_alloc(&b->arena, n * sizeof *b->val_name);
@@ -138,6 +150,8 @@ weft_status wf_make_logs(weft_trainer *t, struct wf_bound *b)
         }
     for (int i = 0; i < t->n_metrics && !st; i++)
         st = log_metric(t, b, i);
+    if (!st && b->scaled)
+        st = log_scale(t, b);
     return st;
 }
 

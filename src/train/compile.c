@@ -254,7 +254,7 @@ static weft_status set_rest(weft_trainer *t, const weft_compile_opts *o)
     t->shards = o->shards ? o->shards : weft_dist_replicas(t->dist);
     t->accumulate = o->accumulate ? o->accumulate : 1;
     t->trap = o->trap_numerics;
-    return WEFT_OK;
+    return wf_scale_init(t, o);
 }
 
 weft_status weft_compile(weft_model *m, const weft_compile_opts *opts, weft_trainer **out)

@@ -170,7 +170,7 @@ static weft_status on_batch(weft_trainer *t, const weft_tensor *x, const weft_te
     wf_pass_begin(t);
     st = fit ? wf_step_fit(t, feeds, x[0].dim[0]) : wf_step_test(t, feeds, x[0].dim[0], w != NULL);
     if (!st && logs)
-        *logs = wf_pass_logs(t);
+        *logs = fit ? wf_train_logs(t) : wf_pass_logs(t);
     if (!fit)
         wf_pass_swap(t);
     wf_free(t->ctx, feeds);

@@ -31,6 +31,7 @@ struct wf_bound {
     weft_graph *graph;
     struct wf_built train, infer;
     bool labelled, weighted;    /* weighted: in training */
+    bool scaled;                /* it computes in f16, and the loss is scaled (scale.c) */
     struct wf_type *label_type; /* one for each output that has a loss or a metric */
     weft_val *label, weight, rate;
     weft_fn *fit, *predict, *constrain;
@@ -48,9 +49,18 @@ struct wf_bound {
     int n_means;    /* fetches in front: the loss, then the outputs' where there are several */
     int64_t n_sums; /* of the fetch behind them */
     struct wf_metric *metric; /* those of the trainer */
-    int n_logs;
+    int n_logs, n_extra;      /* of each pass; of training besides: names behind the others */
     struct wf_log_slot *log;
     const char **log_name, **val_name;
+};
+
+/* The state of the loss scale. */
+enum {
+    WF_SCALE,             /* what the loss is multiplied by */
+    WF_SCALE_GOOD,        /* steps since it changed */
+    WF_SCALE_SKIPPED,     /* steps skipped so far */
+    WF_SCALE_SKIPPED_NOW, /* in the pass under way */
+    WF_SCALE_STATE
 };
 
 struct weft_trainer {
@@ -77,6 +87,11 @@ struct weft_trainer {
     struct wf_parts *parts; /* NULL: steps are whole */
     weft_dtype precision;
     bool trap;
+    struct {
+        bool off;
+        int64_t growth;               /* good steps in a row that double it */
+        double state[WF_SCALE_STATE]; /* what checkpoints keep */
+    } scale;
     struct wf_bound *bound;
     _Atomic bool stop;
     _Atomic bool interrupted; /* stop because somebody outside says so: a later run goes on */
@@ -87,7 +102,7 @@ struct weft_trainer {
     double *mean_sum, mean_weight, *sums;
     double *log_value;
     struct wf_sums { /* the same for a pass within it (wf_pass_swap) */
-        double *mean_sum, mean_weight, *sums, *log_value;
+        double *mean_sum, mean_weight, *sums, *log_value, skipped;
     } aside;
     weft_tensor *fetch;
     /* for callbacks: the batch that was trained on, in feed order, while batch_end runs; the times
@@ -139,8 +154,21 @@ void wf_step_add_up(weft_trainer *t, int64_t n);
 weft_status wf_step_flush(weft_trainer *t);
 /* Training failed between two batches: what was added up and not applied is forgotten. */
 void wf_step_drop(weft_trainer *t);
-/* The logs so far, borrowed from t. */
+/* The logs so far, borrowed from t; those of training have the loss scale as well, where there is one. */
 weft_logs wf_pass_logs(weft_trainer *t);
+weft_logs wf_train_logs(weft_trainer *t);
+
+/* ---- scale.c --------------------------------------------------------------------------------- */
+
+weft_status wf_scale_init(weft_trainer *t, const weft_compile_opts *o);
+/* Does the graph compute in f16, and may the loss be scaled? */
+bool wf_scale_needed(const weft_trainer *t, const weft_graph *g);
+float wf_scale_now(const weft_trainer *t);
+/* A step was done; a step was skipped, because a gradient is not finite: an error when no scale would help. */
+void wf_scale_good(weft_trainer *t);
+weft_status wf_scale_skip(weft_trainer *t);
+/* to = factor · from; are all finite? */
+bool wf_scale_take(float *to, const float *from, int64_t n, float factor);
 
 /* ---- states.c -------------------------------------------------------------------------------- */
 
