@@ -217,6 +217,7 @@ def metric_cases():
     yield "LogCoshError", M.LogCoshError, {}, ["y p w"]
     yield "R2Score", M.R2Score, {}, ["y p", "y p w"]
     yield "R2Score class_aggregation=variance_weighted_average num_regressors=2", M.R2Score, dict(class_aggregation="variance_weighted_average", num_regressors=2), ["y p w", "y_far p"]
+    yield "R2Score class_aggregation=none", M.R2Score, dict(class_aggregation=None), ["y p", "y p w"]
     yield "CosineSimilarity", M.CosineSimilarity, {}, ["y p", "y p w"]
     yield "PearsonCorrelation", M.PearsonCorrelation, {}, ["y p", "y p w"]
     yield "ConcordanceCorrelation axis=0", M.ConcordanceCorrelation, dict(axis=0), ["y p"]
@@ -232,6 +233,13 @@ def metric_cases():
     yield "Sum", M.Sum, {}, ["y p", "y p w"]
 
 
+def list_of(result, kwargs):
+    """All results; those of thresholds from the lowest up."""
+    r = np.asarray(result).reshape(-1)
+    order = np.argsort(kwargs["thresholds"]) if len(r) > 1 and "thresholds" in kwargs else range(len(r))
+    return [num(r[i]) for i in order]
+
+
 def run_metric(text, cls, kwargs, batches):
     keras.utils.clear_session()  # numbers behind names begin anew
     m, case, results = cls(**kwargs), dict(metric=text, batches=[]), []
@@ -245,7 +253,7 @@ def run_metric(text, cls, kwargs, batches):
             if text.startswith("BinaryCross") or cls is M.BinaryAccuracy:
                 yt = tf.cast(yt, "float32")
             m.update_state(yt, pt, sample_weight=weight)
-        results.append(num(np.mean(np.asarray(m.result()))))
+        results.append(list_of(m.result(), kwargs))
         case["batches"].append([y, p, w])
     case.update(result=results[-1], after_one=results[0], name=m.name)
     return case

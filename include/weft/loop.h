@@ -6,7 +6,8 @@
  *
  * is weft_train_on_batch, bit for bit. Between the two a program may look at gradients, scale them, average those of several
  * batches, or leave variables out. What layers keep beside their weights (moving averages, states of stateful layers) moves
- * with each call of weft_trainer_gradients; random layers draw anew with each call, and again after each step. */
+ * with each call of weft_trainer_gradients whose gradients are finite; random layers draw anew with each call, and again after each
+ * step. Where the loss is scaled (f16), gradients are divided by the scale already. */
 #ifndef WEFT_LOOP_H
 #define WEFT_LOOP_H
 
@@ -41,6 +42,9 @@ WEFT_API weft_status weft_grads_rows(weft_grads *g, const char *name, weft_tenso
 /* What the mean was divided by: samples; with one output that is masked, its values that count. */
 WEFT_API double weft_grads_weight(const weft_grads *g);
 
+/* Are all of its values finite? Only looked at where the loss is scaled (f16); true elsewhere. Of a sum: are those of all terms? */
+WEFT_API bool weft_grads_finite(const weft_grads *g);
+
 /* g = factor · g; the weight stays. */
 WEFT_API weft_status weft_grads_scale(weft_grads *g, double factor);
 /* to = to + from; weights are added. On failure `to` is as before. */
@@ -57,7 +61,8 @@ typedef struct weft_apply_opts {
 } weft_apply_opts;
 
 /* One step of the trainer's optimizer (clipping, decay, constraints and all) over the chosen weights. Clipping by the global norm
- * looks at those alone. The step counts for all weights: schedules and bias corrections go by it. */
+ * looks at those alone. The step counts for all weights: schedules and bias corrections go by it. Gradients that are not finite
+ * (weft_grads_finite), from a loss scale too large for f16, change nothing but the scale, which is halved: call this with them, too. */
 WEFT_API weft_status weft_trainer_apply(weft_trainer *t, const weft_grads *g,
                                         const weft_apply_opts *opts);
 

@@ -31,9 +31,14 @@ typedef struct weft_compile_opts {
     const char *
         loss; /* a loss, or one for each output with semicolons between, "none" for an output that is only looked at; NULL: only what layers add */
     const double *loss_weights; /* one for each output; NULL: all 1 */
-    const char *metrics;        /* with commas; semicolons between outputs. Not weighted */
+    /* With commas, "accuracy, Precision thresholds=[0.3,0.6]"; semicolons between outputs. Not weighted. A metric with a result for
+     * each class, output or threshold (average=none, a list of thresholds) is logged as so many: f1_score_0, precision_0.3. A name
+     * that is taken gets a number: auc, auc_1; or say name=auc_pr. */
+    const char *metrics;
     const char *weighted_metrics;
-    int n_class_weights; /* labels below it weigh class_weights[label], in training only */
+    /* Labels below n_class_weights weigh class_weights[label], in training only. They are for the output whose loss has classes for
+     * labels (a cross-entropy, a hinge); where several have, class_weights_output names one. */
+    int n_class_weights;
     const double *class_weights;
     int shards; /* logical shards of a step, 0: 1; the bits depend on it, and not on who computes them */
     int accumulate; /* batches whose gradients are added before an update; 0: 1 */
@@ -41,6 +46,15 @@ typedef struct weft_compile_opts {
         *precision; /* "f32" (NULL), "bf16" or "f16": what layers compute in; masters stay f32 */
     const char *strategy; /* a name of weft/dist.h; NULL: that of the model's scope, or "local" */
     bool trap_numerics;   /* fail at the op that makes a NaN or an infinity */
+    const char *class_weights_output; /* NULL: the only one whose labels are classes */
+    /* Of models that compute in f16: what the loss is multiplied by before gradients are made of it, a power of 2, so that small
+     * ones do not vanish; they are divided by it in f32, before clipping. 0: 2^15, WEFT_ZERO: none. A step with a gradient that is
+     * not finite is skipped and halves the scale; so many good steps in a row (0: 2000) double it. A skipped step changes nothing
+     * (weights, slots, moving averages, states) and does not count: weft_trainer_step, schedules and bias corrections go by the steps
+     * that were done, as with Keras' LossScaleOptimizer, and the next step draws its random numbers as the skipped one did. Logs of
+     * training have loss_scale and skipped_steps. */
+    double loss_scale;
+    int64_t loss_scale_steps;
 } weft_compile_opts;
 
 /* The optimizer's state starts anew, and so do the weights: a trainer holds its own. To go on with
@@ -99,8 +113,10 @@ WEFT_API void weft_trainer_interrupt(weft_trainer *t);
 WEFT_API bool weft_trainer_stopped(const weft_trainer *t); /* by either of them */
 /* For both: a checkpoint after the present batch, besides those that are due. */
 WEFT_API void weft_trainer_checkpoint(weft_trainer *t);
-WEFT_API int64_t weft_trainer_step(const weft_trainer *t); /* updates so far */
-WEFT_API double weft_trainer_rate(const weft_trainer *t);  /* the learning rate of the next step */
+WEFT_API int64_t weft_trainer_step(const weft_trainer *t);      /* updates so far */
+WEFT_API double weft_trainer_loss_scale(const weft_trainer *t); /* of the next step; 0: none */
+WEFT_API int64_t weft_trainer_skipped(const weft_trainer *t);   /* steps skipped so far */
+WEFT_API double weft_trainer_rate(const weft_trainer *t); /* the learning rate of the next step */
 /* The learning rate that the last step of training used. At the end of an epoch callbacks may have changed that of the next. */
 WEFT_API double weft_trainer_used_rate(const weft_trainer *t);
 WEFT_API weft_status weft_trainer_set_rate(weft_trainer *t, double rate); /* not with a schedule */

@@ -10,7 +10,8 @@
 #include "weft/ops.h"
 
 static const struct wf_loss_kind kinds[] = {
-#define LOSS(name_, shorts_, attrs_, fn_, doc_) {#name_, shorts_, attrs_, wf_loss_##fn_, doc_},
+#define LOSS(name_, shorts_, attrs_, fn_, labels_, doc_) \
+    {#name_, shorts_, attrs_, wf_loss_##fn_, WF_LABELS_##labels_, doc_},
 #include "model/losses.def"
 #undef LOSS
 };
@@ -167,6 +168,18 @@ weft_status wf_loss_check(weft_ctx *ctx, const char *loss)
     st = parse(&arena, loss, NULL, NULL, &kind, attr);
     wf_arena_free(&arena);
     return st;
+}
+
+bool wf_loss_has_classes(const char *loss)
+{
+    char word[WF_MAX_KIND_NAME];
+    const struct wf_loss_kind *kind;
+    const char *rest;
+
+    if (!loss || !wf_kind_word(loss, word, &rest))
+        return false;
+    kind = wf_loss_kind_of(word);
+    return any_crossentropy(word) || (kind && kind->labels == WF_LABELS_CLASSES);
 }
 
 /* ---- values that fit each other -------------------------------------------------------------- */

@@ -51,9 +51,10 @@ typedef weft_val wf_loss_fn(struct wf_loss *l);
 struct wf_loss_kind {
     const char *name, *shorts, *attrs;
     wf_loss_fn *fn;
+    enum { WF_LABELS_VALUES, WF_LABELS_CLASSES } labels;
     const char *doc;
 };
-#define LOSS(name, shorts, attrs, fn, doc) wf_loss_fn wf_loss_##fn;
+#define LOSS(name, shorts, attrs, fn, labels, doc) wf_loss_fn wf_loss_##fn;
 #include "model/losses.def"
 #undef LOSS
 const struct wf_loss_kind *wf_loss_kind_of(const char *word); /* NULL: none */
@@ -71,8 +72,6 @@ void wf_fit_ranks(weft_graph *g, weft_val *a, weft_val *b);
 weft_val wf_as(weft_graph *g, weft_val x, weft_dtype t);
 /* The float type losses are computed in: f64 stays, all others become f32. */
 weft_val wf_as_float(weft_graph *g, weft_val x);
-/* w [batch, …] in the shape of x: missing axes are added at its end, one axis of size 1 too many is dropped. */
-weft_val wf_weight_like(weft_graph *g, weft_val w, weft_val x);
 weft_val wf_sum_axis(weft_graph *g, weft_val x, int64_t axis, bool keepdims);
 weft_val wf_mean_axis(weft_graph *g, weft_val x, int64_t axis, bool keepdims);
 /* x / |x| along an axis, as Keras' normalize: |x| counts as at least 1e-7. */

@@ -58,6 +58,11 @@ static weft_status no_metric(const char *text)
                 : wf_err(WEFT_ENOENT, "no metric '%s'", given);
 }
 
+static bool any_accuracy(const char *word)
+{
+    return !strcmp(word, "accuracy") || !strcmp(word, "acc");
+}
+
 /* "accuracy" and "acc" are the kind that fits the shapes: Keras' rule. Predictions that are integers are classes already and
  * are compared with the labels. */
 static void fit_accuracy(char word[WF_MAX_KIND_NAME], const struct wf_type *y,
@@ -66,7 +71,7 @@ static void fit_accuracy(char word[WF_MAX_KIND_NAME], const struct wf_type *y,
     int64_t last_y = y->rank ? y->dim[y->rank - 1] : 0, last_p = p->rank ? p->dim[p->rank - 1] : 0;
     const char *to = "categoricalaccuracy";
 
-    if ((strcmp(word, "accuracy") && strcmp(word, "acc")) || wf_is_int(p->dtype))
+    if (!any_accuracy(word) || wf_is_int(p->dtype))
         return;
     if (last_p == 1)
         to = "binaryaccuracy";
@@ -144,6 +149,44 @@ static weft_status parse_args(struct wf_metric *m, struct wf_arena *arena, const
 
 /* ---- what the trainer calls ------------------------------------------------------------------ */
 
+/* Row and arguments of a text; word: its first one, as it is looked for. */
+static weft_status parse(struct wf_metric *m, struct wf_arena *arena, const char *spec,
+                         const char *word, const char *rest, const char **name)
+{
+    struct wf_args args;
+    weft_status st;
+
+    m->kind = kind_of(word);
+    if (!m->kind)
+        return no_metric(spec);
+    st = parse_args(m, arena, rest, name);
+    if (st)
+        return st;
+    args = (struct wf_args){wf_metric_attrs(m->kind), m->attr};
+    st = m->kind->family->check ? m->kind->family->check(m->kind, &args) : WEFT_OK;
+    return st ? wf_err_wrap(st, "metric %s", m->kind->name) : WEFT_OK;
+}
+
+weft_status wf_metric_check(weft_ctx *ctx, const char *spec)
+{
+    struct wf_metric m = {0};
+    char word[WF_MAX_KIND_NAME];
+    const char *rest, *name = NULL;
+    struct wf_arena arena;
+    weft_status st;
+
+    if (!spec || !wf_kind_word(spec, word, &rest))
+        return no_metric(spec ? spec : "");
+    if (any_accuracy(word)) /* of those that it may become, the one with arguments */
+        snprintf(word, sizeof word, "binaryaccuracy");
+    wf_arena_init(&arena, ctx);
+    st = parse(&m, &arena, spec, word, rest, &name);
+    if (!st)
+        st = name_metric(&m, &arena, spec, name);
+    wf_arena_free(&arena);
+    return st;
+}
+
 weft_status wf_metric_init(struct wf_metric *out, struct wf_arena *arena, const char *spec,
                            const char *loss, const struct wf_type *y, const struct wf_type *pred)
 {
@@ -157,14 +200,15 @@ weft_status wf_metric_init(struct wf_metric *out, struct wf_arena *arena, const 
     if (!spec || !wf_kind_word(spec, word, &rest))
         return no_metric(spec ? spec : "");
     fit_accuracy(word, y, pred);
-    m.kind = kind_of(word);
-    if (!m.kind)
-        return no_metric(spec);
-    st = parse_args(&m, arena, rest, &name);
+    st = parse(&m, arena, spec, word, rest, &name);
     if (st)
         return st;
     args = (struct wf_args){wf_metric_attrs(m.kind), m.attr};
+    m.n_results = 1;
     st = m.kind->family->init(&m, &args, y, pred);
+    if (!st && m.n_results > WF_METRIC_MAX_RESULTS)
+        st = wf_err(WEFT_ELIMIT, "%d results, at most %d can be logged: an average is one",
+                    m.n_results, WF_METRIC_MAX_RESULTS);
     if (st)
         return wf_err_wrap(st, "metric %s", m.kind->name);
     st = name_metric(&m, arena, spec, name);
@@ -200,11 +244,24 @@ weft_val wf_metric_weight(weft_graph *g, const struct wf_metric *m, weft_val wei
     return weight.id ? weft_mul(g, mask, wf_weight_like(g, weight, mask)) : mask;
 }
 
-double wf_metric_result(const struct wf_metric *m, const double *sums)
+void wf_metric_result(const struct wf_metric *m, const double *sums, double *out)
 {
     struct wf_args args = {wf_metric_attrs(m->kind), m->attr};
 
-    return m->kind->family->result(m, &args, sums);
+    m->kind->family->result(m, &args, sums, out);
+}
+
+void wf_metric_suffix(const struct wf_metric *m, int i, char out[WF_METRIC_SUFFIX])
+{
+    struct wf_args args = {wf_metric_attrs(m->kind), m->attr};
+
+    out[0] = '\0';
+    if (m->n_results == 1)
+        return;
+    if (m->kind->family->suffix)
+        m->kind->family->suffix(m, &args, i, out);
+    else
+        snprintf(out, WF_METRIC_SUFFIX, "_%d", i);
 }
 
 int wf_metric_direction(const struct wf_metric *m)

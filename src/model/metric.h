@@ -1,7 +1,7 @@
 /* metric.h - what the files of metrics share: rows and families.
  *
- * A family has three functions: how many sums it keeps (and are the arguments right), how a batch makes them, and the result
- * of the sums. Increments are f32, sums are f64. */
+ * A family has functions for: are the arguments right whatever the shapes, how many sums it keeps and results it has (and do
+ * the shapes fit), how a batch makes the sums, and the results of the sums. Increments are f32, sums are f64. */
 #ifndef WF_MODEL_METRIC_H
 #define WF_MODEL_METRIC_H
 
@@ -39,6 +39,8 @@ enum wf_curve_variant {
     CURVE_SPECIFICITY_AT,
 };
 
+enum { WF_METRIC_MAX_RESULTS = 1024 };
+
 enum wf_iou_variant { IOU_CLASSES, IOU_MEAN, IOU_BINARY };
 
 /* A batch of a metric: predictions and labels as they came, float predictions. */
@@ -49,12 +51,21 @@ struct wf_metric_batch {
     weft_val y, pred, weight;
 };
 
+struct wf_metric_kind;
 struct wf_metric_family {
+    /* Of the arguments alone; NULL: any will do. */
+    weft_status (*check)(const struct wf_metric_kind *kind, const struct wf_args *args);
+    /* Sets n_state, and n_results where it is not 1. */
     weft_status (*init)(struct wf_metric *m, const struct wf_args *args, const struct wf_type *y,
                         const struct wf_type *pred);
     /* The sums, f32 of any shape with n_state elements; nil when the graph failed. */
     weft_val (*build)(struct wf_metric_batch *b);
-    double (*result)(const struct wf_metric *m, const struct wf_args *args, const double *sums);
+    /* Writes n_results values. */
+    void (*result)(const struct wf_metric *m, const struct wf_args *args, const double *sums,
+                   double *out);
+    /* What is put behind the name for result i; NULL: "_" and its number. */
+    void (*suffix)(const struct wf_metric *m, const struct wf_args *args, int i,
+                   char out[WF_METRIC_SUFFIX]);
 };
 extern const struct wf_metric_family wf_metric_mean, wf_metric_loss, wf_metric_curve,
     wf_metric_f_score, wf_metric_iou, wf_metric_r2;

@@ -24,8 +24,12 @@ static weft_val down(weft_graph *g, weft_val x)
 
 /* ---- F scores: tp, fp, fn and weight of each class ------------------------------------------- */
 
-static weft_status f_init(struct wf_metric *m, const struct wf_args *args, const struct wf_type *y,
-                          const struct wf_type *pred)
+static bool is_none(const char *word)
+{
+    return !strcmp(word, "none") || !strcmp(word, "None");
+}
+
+static weft_status f_check(const struct wf_metric_kind *kind, const struct wf_args *args)
 {
     static const char *const averages[] = {"none", "None", "macro", "micro", "weighted"};
     const char *average = wf_arg_text(args, "average");
@@ -36,13 +40,23 @@ static weft_status f_init(struct wf_metric *m, const struct wf_args *args, const
         known |= !strcmp(average, averages[i]);
     if (!known)
         return wf_err(WEFT_EINVAL, "average=%s: must be none, macro, micro or weighted", average);
-    if (strcmp(m->kind->name, "F1Score") && wf_arg_float(args, "beta") <= 0)
+    if (strcmp(kind->name, "F1Score") && !(wf_arg_float(args, "beta") > 0))
         return wf_err(WEFT_EINVAL, "beta=%g: must be above 0", wf_arg_float(args, "beta"));
-    if (threshold->n && (threshold->floats[0] <= 0 || threshold->floats[0] > 1))
+    if (threshold->n > 1)
+        return wf_err(WEFT_EINVAL, "%d thresholds: there is one", threshold->n);
+    if (threshold->n && !(threshold->floats[0] > 0 && threshold->floats[0] <= 1))
         return wf_err(WEFT_EINVAL, "threshold=%g: must be in (0, 1]", threshold->floats[0]);
+    return WEFT_OK;
+}
+
+static weft_status f_init(struct wf_metric *m, const struct wf_args *args, const struct wf_type *y,
+                          const struct wf_type *pred)
+{
     if (pred->rank != 2 || y->rank != 2 || columns(pred) < 1)
         return wf_err(WEFT_ESHAPE, "needs labels and predictions [batch, classes]");
     m->n_state = 4 * columns(pred);
+    if (is_none(wf_arg_text(args, "average")))
+        m->n_results = (int)columns(pred);
     return WEFT_OK;
 }
 
@@ -87,7 +101,8 @@ static double f_of(double tp, double fp, double fn, double beta)
     return precision * recall / (beta * beta * precision + recall + WF_EPSILON) * (1 + beta * beta);
 }
 
-static double f_result(const struct wf_metric *m, const struct wf_args *args, const double *sums)
+static void f_result(const struct wf_metric *m, const struct wf_args *args, const double *sums,
+                     double *out)
 {
     const char *average = wf_arg_text(args, "average");
     double beta = strcmp(m->kind->name, "F1Score") ? wf_arg_float(args, "beta") : 1;
@@ -97,39 +112,51 @@ static double f_result(const struct wf_metric *m, const struct wf_args *args, co
     for (int k = 0; k < 4; k++)
         for (int64_t i = 0; i < n; i++)
             total[k] += sums[k * n + i];
-    if (!strcmp(average, "micro"))
-        return f_of(total[0], total[1], total[2], beta);
+    if (!strcmp(average, "micro")) {
+        *out = f_of(total[0], total[1], total[2], beta);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         double f = f_of(sums[i], sums[n + i], sums[2 * n + i], beta);
 
+        if (is_none(average))
+            out[i] = f;
         sum += strcmp(average, "weighted") ? f / (double)n
                                            : f * sums[3 * n + i] / (total[3] + WF_EPSILON);
     }
-    return sum;
+    if (!is_none(average))
+        *out = sum;
 }
 
-const struct wf_metric_family wf_metric_f_score = {f_init, f_build, f_result};
+const struct wf_metric_family wf_metric_f_score = {f_check, f_init, f_build, f_result, NULL};
 
 /* ---- intersection over union: the confusion matrix [label][prediction] ----------------------- */
 
-static int64_t iou_classes(const struct wf_metric *m, const struct wf_args *args)
+static int64_t iou_classes(const struct wf_metric_kind *kind, const struct wf_args *args)
 {
-    return m->kind->variant == IOU_BINARY ? 2 : wf_arg_int(args, "num_classes");
+    return kind->variant == IOU_BINARY ? 2 : wf_arg_int(args, "num_classes");
 }
 
-static weft_status iou_init(struct wf_metric *m, const struct wf_args *args,
-                            const struct wf_type *y, const struct wf_type *pred)
+static weft_status iou_check(const struct wf_metric_kind *kind, const struct wf_args *args)
 {
     const struct wf_attr *ids = wf_arg(args, "target_class_ids");
-    int64_t n = iou_classes(m, args);
+    int64_t n = iou_classes(kind, args);
 
-    (void)y, (void)pred;
     if (n < 1 || n > 4096)
         return wf_err(WEFT_ERANGE, "num_classes=%lld: must be in [1, 4096]", (long long)n);
     for (int i = 0; i < ids->n; i++)
         if (ids->ints[i] < 0 || ids->ints[i] >= n)
             return wf_err(WEFT_ERANGE, "target_class_ids: %lld is not in [0, %lld)",
                           (long long)ids->ints[i], (long long)n);
+    return WEFT_OK;
+}
+
+static weft_status iou_init(struct wf_metric *m, const struct wf_args *args,
+                            const struct wf_type *y, const struct wf_type *pred)
+{
+    int64_t n = iou_classes(m->kind, args);
+
+    (void)y, (void)pred;
     m->n_state = n * n;
     return WEFT_OK;
 }
@@ -153,7 +180,7 @@ static weft_val within(weft_graph *g, weft_val x, int64_t n)
 static weft_val iou_build(struct wf_metric_batch *b)
 {
     weft_graph *g = b->g;
-    int64_t n = iou_classes(b->m, &b->args), ignored, flat = -1;
+    int64_t n = iou_classes(b->m->kind, &b->args), ignored, flat = -1;
     weft_val y, p, w, good, id;
 
     if (b->m->kind->variant == IOU_BINARY)
@@ -175,10 +202,11 @@ static weft_val iou_build(struct wf_metric_batch *b)
     return weft_segment_sum(g, good, id, n * n);
 }
 
-static double iou_result(const struct wf_metric *m, const struct wf_args *args, const double *sums)
+static void iou_result(const struct wf_metric *m, const struct wf_args *args, const double *sums,
+                       double *out)
 {
     const struct wf_attr *ids = wf_arg(args, "target_class_ids");
-    int64_t n = iou_classes(m, args), n_ids = m->kind->variant == IOU_MEAN ? n : ids->n;
+    int64_t n = iou_classes(m->kind, args), n_ids = m->kind->variant == IOU_MEAN ? n : ids->n;
     double sum = 0, n_valid = 0;
 
     for (int64_t i = 0; i < n_ids; i++) {
@@ -195,21 +223,26 @@ static double iou_result(const struct wf_metric *m, const struct wf_args *args, 
         sum += sums[c * n + c] / (all + WF_EPSILON);
         n_valid++;
     }
-    return sum / (n_valid + WF_EPSILON);
+    *out = sum / (n_valid + WF_EPSILON);
 }
 
-const struct wf_metric_family wf_metric_iou = {iou_init, iou_build, iou_result};
+const struct wf_metric_family wf_metric_iou = {iou_check, iou_init, iou_build, iou_result, NULL};
 
-/* ---- R2: sum, sum of squares, squared error and weight of each output, then the number of labels */
+/* ---- R2: sum, sum of squares, squared error and weight of each output; twice; the number of labels */
 
-static weft_status r2_init(struct wf_metric *m, const struct wf_args *args, const struct wf_type *y,
-                           const struct wf_type *pred)
+static int64_t r2_columns(const struct wf_type *pred)
+{
+    return pred->rank == 2 ? columns(pred) : 1;
+}
+
+static weft_status r2_check(const struct wf_metric_kind *kind, const struct wf_args *args)
 {
     static const char *const ways[] = {"none", "None", "uniform_average",
                                        "variance_weighted_average"};
     const char *how = wf_arg_text(args, "class_aggregation");
     bool known = false;
 
+    (void)kind;
     for (int i = 0; i < WF_COUNT(ways); i++)
         known |= !strcmp(how, ways[i]);
     if (!known)
@@ -220,17 +253,34 @@ static weft_status r2_init(struct wf_metric *m, const struct wf_args *args, cons
     if (wf_arg_int(args, "num_regressors") < 0)
         return wf_err(WEFT_EINVAL, "num_regressors=%lld: must not be negative",
                       (long long)wf_arg_int(args, "num_regressors"));
+    return WEFT_OK;
+}
+
+static weft_status r2_init(struct wf_metric *m, const struct wf_args *args, const struct wf_type *y,
+                           const struct wf_type *pred)
+{
     if (pred->rank < 1 || pred->rank > 2 || y->rank > 2 || (pred->rank == 2 && columns(pred) < 1))
         return wf_err(WEFT_ESHAPE, "needs labels and predictions [batch, outputs]");
-    m->n_state = 4 * (pred->rank == 2 ? columns(pred) : 1) + 1;
+    m->n_state = 8 * r2_columns(pred) + 1;
+    if (is_none(wf_arg_text(args, "class_aggregation")))
+        m->n_results = (int)r2_columns(pred);
     return WEFT_OK;
+}
+
+/* The variance is a small difference of large sums where labels are far from 0: they are made in f64 and kept as two f32, what
+ * f32 holds of them and the rest. */
+static weft_val two_floats(weft_graph *g, weft_val v)
+{
+    weft_val high = wf_as(g, v, WEFT_F32), low = weft_sub(g, v, wf_as(g, high, WEFT_F64));
+
+    return weft_concat(g, 2, (weft_val[]){high, wf_as(g, low, WEFT_F32)}, 0);
 }
 
 static weft_val r2_build(struct wf_metric_batch *b)
 {
     weft_graph *g = b->g;
     int64_t flat = -1;
-    weft_val y = wf_as(g, b->y, WEFT_F32), p = wf_as(g, b->pred, WEFT_F32), w, wy, sums[5];
+    weft_val y = wf_as(g, b->y, WEFT_F64), p = wf_as(g, b->pred, WEFT_F64), w, wy, sums[4], all[2];
 
     wf_fit_ranks(g, &y, &p);
     if (g->st)
@@ -247,27 +297,47 @@ static weft_val r2_build(struct wf_metric_batch *b)
     sums[1] = down(g, weft_mul(g, y, wy));
     sums[2] = down(g, weft_mul(g, weft_square(g, weft_sub(g, y, p)), w));
     sums[3] = down(g, w);
-    sums[4] = weft_reshape(g, weft_size_of(g, y, NULL), 1, &flat);
-    return weft_concat(g, 5, sums, 0);
+    all[0] = two_floats(g, weft_concat(g, 4, sums, 0));
+    all[1] = weft_reshape(g, weft_size_of(g, y, NULL), 1, &flat);
+    return weft_concat(g, 2, all, 0);
 }
 
-static double r2_result(const struct wf_metric *m, const struct wf_args *args, const double *sums)
+/* 1 - error / variance. Labels that are all the same are predicted rightly or not. */
+static double r2_of(double error, double variance)
+{
+    if (variance > 0)
+        return 1 - error / variance;
+    return error > 0 ? 0 : 1;
+}
+
+static double r2_adjusted(double score, double n, double p)
+{
+    return p > 0 && p < n - 1 ? 1 - (1 - score) * (n - 1) / (n - p - 1) : score;
+}
+
+static void r2_result(const struct wf_metric *m, const struct wf_args *args, const double *sums,
+                      double *out)
 {
     const char *how = wf_arg_text(args, "class_aggregation");
-    int64_t n = (m->n_state - 1) / 4;
-    double score = 0, weight = 0, n_seen = sums[4 * n],
+    int64_t n = (m->n_state - 1) / 8;
+    double score = 0, weight = 0, n_seen = sums[8 * n],
            p = (double)wf_arg_int(args, "num_regressors");
 
     for (int64_t i = 0; i < n; i++) {
-        double total = sums[n + i] - sums[i] * (sums[i] / sums[3 * n + i]);
-        double raw = 1 - sums[2 * n + i] / total;
-        double w = strcmp(how, "variance_weighted_average") ? 1 : total;
+        double s[4], variance, one, w;
 
-        score += w * (isinf(raw) ? 0 : raw);
+        for (int k = 0; k < 4; k++)
+            s[k] = sums[k * n + i] + sums[(4 + k) * n + i];
+        variance = s[1] - s[0] * wf_ratio(s[0], s[3]);
+        one = s[3] != 0 ? r2_of(s[2], variance) : 0; /* nothing seen */
+        w = strcmp(how, "variance_weighted_average") ? 1 : variance;
+        if (is_none(how))
+            out[i] = r2_adjusted(one, n_seen, p);
+        score += w * one;
         weight += w;
     }
-    score /= weight;
-    return p > 0 && p < n_seen - 1 ? 1 - (1 - score) * (n_seen - 1) / (n_seen - p - 1) : score;
+    if (!is_none(how))
+        *out = r2_adjusted(wf_ratio(score, weight), n_seen, p);
 }
 
-const struct wf_metric_family wf_metric_r2 = {r2_init, r2_build, r2_result};
+const struct wf_metric_family wf_metric_r2 = {r2_check, r2_init, r2_build, r2_result, NULL};

@@ -2,8 +2,9 @@
  *
  * The sums are a histogram: of the labels that are positive, and of those that are not, how much weight passes exactly s of
  * the n sorted thresholds, s = 0 … n, for each label. [s][label][2], positives second. So a batch costs one pass whatever n
- * is; a count at threshold j is the sum over s > j. With several thresholds the result is the mean over them. */
+ * is; a count at threshold j is the sum over s > j. With several thresholds there is a result for each. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "model/metric.h"
@@ -20,6 +21,12 @@ struct cut {
     const double *list;
     double one; /* what list points at when none was given */
 };
+
+/* Is there a result for each threshold? */
+static bool is_count(int variant)
+{
+    return variant < CURVE_AUC;
+}
 
 static void cut_of(const struct wf_metric *m, const struct wf_args *args, struct cut *c)
 {
@@ -91,21 +98,28 @@ static weft_status sort_thresholds(const struct wf_attr *list)
     return WEFT_OK;
 }
 
-static weft_status check_auc(struct wf_metric *m, const struct wf_args *args,
-                             const struct wf_type *pred, int64_t *n_labels)
+static weft_status check_auc(const struct wf_args *args)
 {
     const char *curve = wf_arg_text(args, "curve"), *how = wf_arg_text(args, "summation_method");
-    int64_t given = wf_arg_int(args, "num_labels"), n = pred->rank ? pred->dim[pred->rank - 1] : 0;
-    const struct wf_attr *weights = wf_arg(args, "label_weights");
 
-    (void)m;
     if (!one_of(curve, "ROC", "PR", "PRGAIN") && !one_of(curve, "roc", "pr", "prgain"))
         return wf_err(WEFT_EINVAL, "curve=%s: must be ROC, PR or PRGAIN", curve);
     if (!one_of(how, "interpolation", "minoring", "majoring"))
         return wf_err(WEFT_EINVAL,
                       "summation_method=%s: must be interpolation, minoring or majoring", how);
+    if (!wf_arg_int(args, "multi_label") && wf_arg_int(args, "num_labels"))
+        return wf_err(WEFT_EINVAL, "num_labels is for multi_label=true");
+    return WEFT_OK;
+}
+
+static weft_status count_labels(const struct wf_args *args, const struct wf_type *pred,
+                                int64_t *n_labels)
+{
+    int64_t given = wf_arg_int(args, "num_labels"), n = pred->rank ? pred->dim[pred->rank - 1] : 0;
+    const struct wf_attr *weights = wf_arg(args, "label_weights");
+
     if (!wf_arg_int(args, "multi_label"))
-        return given ? wf_err(WEFT_EINVAL, "num_labels is for multi_label=true") : WEFT_OK;
+        return WEFT_OK;
     if (pred->rank != 2 || n < 1 || (given && given != n))
         return wf_err(WEFT_ESHAPE, "multi_label=true needs predictions [batch, labels]");
     if (weights->n && weights->n != n)
@@ -126,31 +140,43 @@ static weft_status check_columns(const struct wf_args *args, const struct wf_typ
     return WEFT_OK;
 }
 
+static weft_status curve_check(const struct wf_metric_kind *kind, const struct wf_args *args)
+{
+    const char *limit = limit_name(kind->variant);
+    const struct wf_attr *list = wf_arg(args, "thresholds");
+    int64_t n = kind->variant >= CURVE_AUC && !list->n ? wf_arg_int(args, "num_thresholds") : 2,
+            least = kind->variant == CURVE_AUC ? 2 : 1;
+    weft_status st = sort_thresholds(list);
+
+    if (!st && limit)
+        st = check_range(limit, wf_arg_float(args, limit));
+    if (!st && kind->variant == CURVE_AUC)
+        st = check_auc(args);
+    if (!st && (n < least || n > MAX_THRESHOLDS))
+        st = wf_err(WEFT_ERANGE, "num_thresholds=%lld: must be in [%lld, %d]", (long long)n,
+                    (long long)least, MAX_THRESHOLDS);
+    return st;
+}
+
 static weft_status curve_init(struct wf_metric *m, const struct wf_args *args,
                               const struct wf_type *y, const struct wf_type *pred)
 {
-    const char *limit = limit_name(m->kind->variant);
     int64_t n_labels = 1;
     struct cut c;
-    weft_status st = sort_thresholds(wf_arg(args, "thresholds"));
+    weft_status st = check_columns(args, pred);
 
     (void)y;
-    if (!st)
-        st = check_columns(args, pred);
-    if (!st && limit)
-        st = check_range(limit, wf_arg_float(args, limit));
     if (!st && m->kind->variant == CURVE_AUC)
-        st = check_auc(m, args, pred, &n_labels);
+        st = count_labels(args, pred, &n_labels);
     if (st)
         return st;
     cut_of(m, args, &c);
-    if (c.n < (c.wide ? 2 : 1) || c.n > MAX_THRESHOLDS)
-        return wf_err(WEFT_ERANGE, "num_thresholds=%lld: must be in [%d, %d]", (long long)c.n,
-                      c.wide ? 2 : 1, MAX_THRESHOLDS);
     if (c.n + 1 > MAX_SUMS / n_labels)
         return wf_err(WEFT_ELIMIT, "%lld thresholds for %lld labels are too many", (long long)c.n,
                       (long long)n_labels);
     m->n_state = 2 * (c.n + 1) * n_labels;
+    if (is_count(m->kind->variant))
+        m->n_results = (int)c.n;
     return WEFT_OK;
 }
 
@@ -407,23 +433,32 @@ static double auc_result(const struct wf_args *args, const struct cut *c, const 
     return wf_ratio(sum, total);
 }
 
-static double curve_result(const struct wf_metric *m, const struct wf_args *args,
-                           const double *sums)
+static void curve_result(const struct wf_metric *m, const struct wf_args *args, const double *sums,
+                         double *out)
 {
     const char *limit = limit_name(m->kind->variant);
-    double sum = 0;
     struct walk w;
     struct cut c;
 
     cut_of(m, args, &c);
-    if (m->kind->variant == CURVE_AUC)
-        return auc_result(args, &c, sums);
     walk_start(&w, &c, sums, 0);
-    if (limit)
-        return best_at(m->kind->variant, wf_arg_float(args, limit), &w);
-    while (walk_next(&w))
-        sum += count_of(m->kind->variant, &w);
-    return sum / (double)c.n;
+    if (m->kind->variant == CURVE_AUC)
+        *out = auc_result(args, &c, sums);
+    else if (limit)
+        *out = best_at(m->kind->variant, wf_arg_float(args, limit), &w);
+    else
+        while (walk_next(&w)) /* from the highest threshold down: w.at is its number */
+            out[w.at] = count_of(m->kind->variant, &w);
 }
 
-const struct wf_metric_family wf_metric_curve = {curve_init, curve_build, curve_result};
+static void curve_suffix(const struct wf_metric *m, const struct wf_args *args, int i,
+                         char out[WF_METRIC_SUFFIX])
+{
+    struct cut c;
+
+    cut_of(m, args, &c);
+    snprintf(out, WF_METRIC_SUFFIX, "_%g", c.list[i]);
+}
+
+const struct wf_metric_family wf_metric_curve = {curve_check, curve_init, curve_build, curve_result,
+                                                 curve_suffix};

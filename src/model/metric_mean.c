@@ -192,13 +192,18 @@ static weft_val values_of(struct wf_metric_batch *b)
     }
 }
 
+static weft_status mean_check(const struct wf_metric_kind *kind, const struct wf_args *args)
+{
+    if ((kind->variant == MEAN_TOP_K || kind->variant == MEAN_SPARSE_TOP_K) &&
+        wf_arg_int(args, "k") < 1)
+        return wf_err(WEFT_EINVAL, "k=%lld: must be at least 1", (long long)wf_arg_int(args, "k"));
+    return WEFT_OK;
+}
+
 static weft_status mean_init(struct wf_metric *m, const struct wf_args *args,
                              const struct wf_type *y, const struct wf_type *pred)
 {
-    (void)y, (void)pred;
-    if ((m->kind->variant == MEAN_TOP_K || m->kind->variant == MEAN_SPARSE_TOP_K) &&
-        wf_arg_int(args, "k") < 1)
-        return wf_err(WEFT_EINVAL, "k=%lld: must be at least 1", (long long)wf_arg_int(args, "k"));
+    (void)args, (void)y, (void)pred;
     m->n_state = m->kind->variant == MEAN_SUM ? 1 : 2;
     return WEFT_OK;
 }
@@ -218,18 +223,17 @@ static weft_val mean_build(struct wf_metric_batch *b)
     return weft_sum(g, v, NULL);
 }
 
-static double mean_result(const struct wf_metric *m, const struct wf_args *args, const double *sums)
+static void mean_result(const struct wf_metric *m, const struct wf_args *args, const double *sums,
+                        double *out)
 {
-    double mean;
-
     (void)args;
-    if (m->kind->variant == MEAN_SUM)
-        return sums[0];
-    mean = wf_ratio(sums[0], sums[1]);
-    return m->kind->variant == MEAN_ROOT ? sqrt(mean) : mean;
+    *out = m->kind->variant == MEAN_SUM ? sums[0] : wf_ratio(sums[0], sums[1]);
+    if (m->kind->variant == MEAN_ROOT)
+        *out = sqrt(*out);
 }
 
-const struct wf_metric_family wf_metric_mean = {mean_init, mean_build, mean_result};
+const struct wf_metric_family wf_metric_mean = {mean_check, mean_init, mean_build, mean_result,
+                                                NULL};
 
 /* ---- means of losses ------------------------------------------------------------------------- */
 
@@ -250,12 +254,13 @@ static weft_val loss_build(struct wf_metric_batch *b)
     return wf_metric_mean_of(b->g, wf_as_float(b->g, v), b->weight);
 }
 
-static double loss_result(const struct wf_metric *m, const struct wf_args *args, const double *sums)
+static void loss_result(const struct wf_metric *m, const struct wf_args *args, const double *sums,
+                        double *out)
 {
     double mean = wf_ratio(sums[0], sums[1]);
 
     (void)args;
-    return m->kind->variant == LOSS_EXP ? exp(mean) : mean;
+    *out = m->kind->variant == LOSS_EXP ? exp(mean) : mean;
 }
 
-const struct wf_metric_family wf_metric_loss = {loss_init, loss_build, loss_result};
+const struct wf_metric_family wf_metric_loss = {NULL, loss_init, loss_build, loss_result, NULL};

@@ -71,12 +71,15 @@ weft_status wf_loss_mask(weft_graph *g, const char *loss, weft_val y, weft_val p
                          weft_val *mask);
 weft_status wf_loss_check(weft_ctx *ctx,
                           const char *loss); /* does it exist, are its arguments right */
+bool wf_loss_has_classes(const char *loss);  /* are its labels classes, not values? */
 bool wf_loss_at(int i, const char **name, const char **attrs, const char **doc);
 /* Weighted sum and denominator of values, by Keras' sum_over_batch_size: values [batch, …], weight nil or broadcastable
  * [batch, …], mask nil or [batch, …]: sum = Σ values·weight·mask, count = number of values (with a mask: of valid ones). Both f32
  * scalars; the mean is divide_no_nan(sum, count). */
 weft_status wf_loss_reduce(weft_graph *g, weft_val values, weft_val weight, weft_val mask,
                            weft_val *sum, weft_val *count);
+/* w [batch, …] in the shape of x: missing axes are added at its end, one axis of size 1 too many is dropped. */
+weft_val wf_weight_like(weft_graph *g, weft_val w, weft_val x);
 
 /* ---- metrics (metric.c, metrics.def) --------------------------------------------------------- */
 
@@ -87,7 +90,11 @@ struct wf_metric {
     const char *name; /* as it is logged: "accuracy" */
     struct wf_attr attr[WF_MAX_ATTRS];
     int64_t n_state; /* sums */
+    int n_results;   /* 1, or one for each class, output or threshold */
 };
+enum { WF_METRIC_SUFFIX = 32 };
+/* Is there such a metric, and are its arguments right, as far as that does not depend on shapes? */
+weft_status wf_metric_check(weft_ctx *ctx, const char *spec);
 /* spec: "accuracy", "AUC num_thresholds=200 curve=PR name=auc_pr". "accuracy" and "acc" become the kind that fits the
  * label's and the prediction's shapes and the loss, as in Keras. */
 weft_status wf_metric_init(struct wf_metric *out, struct wf_arena *arena, const char *spec,
@@ -98,7 +105,10 @@ weft_status wf_metric_build(weft_graph *g, const struct wf_metric *m, weft_val y
 /* The weight of a batch whose predictions have a mask (either may be nil). As in Keras a mask counts in means of values per
  * sample, accuracies and losses among them, and in no other metric. */
 weft_val wf_metric_weight(weft_graph *g, const struct wf_metric *m, weft_val weight, weft_val mask);
-double wf_metric_result(const struct wf_metric *m, const double *sums);
+/* Its n_results values. */
+void wf_metric_result(const struct wf_metric *m, const double *sums, double *out);
+/* What result i is logged with behind the metric's name: "", "_2" for a class, "_0.3" for a threshold. */
+void wf_metric_suffix(const struct wf_metric *m, int i, char out[WF_METRIC_SUFFIX]);
 /* 1: larger is better, -1: smaller is, 0: nobody knows. */
 int wf_metric_direction(const struct wf_metric *m);
 bool wf_metric_at(int i, const char **name, const char **attrs, const char **doc);

@@ -2,6 +2,7 @@
  * them. It is made when the labels' types are known. */
 #include <stdio.h>
 
+#include "train/bind.h"
 #include "train/halves.h"
 
 static weft_status err_nomem(void)
@@ -19,7 +20,8 @@ void wf_bound_free(struct wf_bound *b)
     weft_fn_free(b->constrain);
     wf_halves_free(b->halves);
     weft_fn_free(b->predict);
-    weft_fn_free(b->test);
+    weft_fn_free(b->test[0]);
+    weft_fn_free(b->test[1]);
     weft_fn_free(b->fit);
     weft_graph_free(b->graph);
     wf_arena_free(&b->arena);
@@ -28,106 +30,29 @@ void wf_bound_free(struct wf_bound *b)
 
 bool wf_output_needs_label(const weft_trainer *t, int out)
 {
-    return t->loss[out] || t->metrics[0][out] || t->metrics[1][out];
-}
-
-/* ---- names ----------------------------------------------------------------------------------- */
-
-static char *join(struct wf_arena *a, const char *x, const char *y)
-{
-    size_t n = strlen(x) + strlen(y) + 1;
-    char *s = wf_arena_alloc(a, n);
-
-    if (s)
-        snprintf(s, n, "%s%s", x, y);
-    return s;
-}
-
-static const char *output_name(const weft_trainer *t, int out)
-{
-    return weft_sym_name(t->model, weft_model_output_at(t->model, out));
-}
-
-/* A new row of the logs; with several outputs metrics and losses carry the output's name. */
-static struct wf_log_slot *add_log(weft_trainer *t, struct wf_bound *b, int out, const char *name)
-{
-    struct wf_log_slot *slot = &b->log[b->n_logs];
-    const char *full = name;
-
-    if (t->n_out > 1 && out >= 0) {
-        const char *prefix = join(&b->arena, output_name(t, out), "_");
-
-        full = prefix ? join(&b->arena, prefix, name) : NULL;
-    }
-    if (!full)
-        return NULL;
-    slot->name = full;
-    b->log_name[b->n_logs] = full;
-    b->val_name[b->n_logs] = join(&b->arena, "val_", full);
-    if (!b->val_name[b->n_logs])
-        return NULL;
-    b->n_logs++;
-    return slot;
+    for (int i = 0; i < t->n_metrics; i++)
+        if (t->metric[i].out == out)
+            return true;
+    return t->loss[out] != NULL;
 }
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* The weights of all classes: those behind the ones given weigh 1. */
-static weft_val class_table(const weft_trainer *t, weft_graph *g, int64_t n_classes)
-{
-    int64_t given = t->n_class_weights, rest;
-    weft_val part[2];
-
-    if (n_classes < 2)
-        n_classes = 2; /* one output tells two apart */
-    rest = n_classes - given;
-    part[0] = weft_constant(
-        g, &(weft_tensor){.dtype = WEFT_F32, .rank = 1, .dim = {given}, .data = t->class_weights});
-    if (rest <= 0)
-        return part[0];
-    part[1] = weft_broadcast_to(g, weft_scalar(g, 1), 1, &rest);
-    return weft_concat(g, 2, part, 0);
-}
-
-/* The weight of each sample: the fed one, and in training the class's as well. As in Keras, classes weigh alike when a model is
- * measured. */
-static weft_val sample_weights(weft_trainer *t, struct wf_bound *b, const struct wf_built *m,
-                               int out)
-{
-    weft_val y = b->label[out], pred = m->out[out];
-    weft_graph *g = b->graph;
-    weft_val w = b->weighted ? b->weight : WEFT_NIL, c, table;
-    weft_tensor type, ptype;
-    int64_t n = m == &b->train ? t->n_class_weights : 0;
-
-    if (!n)
-        return w;
-    if (weft_val_type(g, y, &type) || weft_val_type(g, pred, &ptype))
-        return WEFT_NIL;
-    table = class_table(t, g, ptype.rank > 1 ? ptype.dim[ptype.rank - 1] : 1);
-    if (type.rank == ptype.rank && type.rank > 1 && type.dim[type.rank - 1] != 1)
-        y = weft_argmax(g, y, -1, NULL); /* one-hot labels */
-    else if (type.rank > 1)
-        y = weft_reshape(g, y, 1, (int64_t[]){-1});
-    c = weft_gather(g, table, weft_cast(g, y, WEFT_I64), NULL);
-    return w.id ? weft_mul(g, w, c) : c;
-}
-
 /* The mean of an output's loss over the batch; *valid: how many values count where there is a mask, otherwise nil. */
 static weft_status output_loss(weft_trainer *t, struct wf_bound *b, const struct wf_built *m,
-                               int out, weft_val *mean, weft_val *valid)
+                               bool weighted, int out, weft_val *mean, weft_val *valid)
 {
     weft_graph *g = b->graph;
-    weft_val values = WEFT_NIL, mask = WEFT_NIL, sum, count, w, none;
-    weft_status st = wf_loss_build(g, t->loss[out], b->label[out], m->out[out], &values);
+    weft_val values = WEFT_NIL, mask = WEFT_NIL, y = wf_bound_label(t, b, out), sum, count, w, none;
+    weft_status st = wf_loss_build(g, t->loss[out], y, m->out[out], &values);
 
     if (!st)
-        st = wf_loss_mask(g, t->loss[out], b->label[out], m->out[out], &mask);
+        st = wf_loss_mask(g, t->loss[out], y, m->out[out], &mask);
     if (st)
-        return wf_err_wrap(st, "output '%s'", output_name(t, out));
+        return wf_err_wrap(st, "output '%s'", wf_output_name(t, out));
     if (m->out_mask[out].id)
         mask = mask.id ? weft_logical_and(g, mask, m->out_mask[out]) : m->out_mask[out];
-    w = sample_weights(t, b, m, out);
+    w = wf_sample_weights(t, b, m, weighted, out);
     *valid = WEFT_NIL;
     if (!w.id && !mask.id) {
         *mean = weft_mean(g, values, NULL);
@@ -215,7 +140,7 @@ static void finish_groups(struct wf_bound *b)
 
 /* The total of one mode, and the outputs' means behind it. */
 static weft_status build_losses(weft_trainer *t, struct wf_bound *b, const struct wf_built *m,
-                                weft_val *means)
+                                bool weighted, weft_val *means)
 {
     weft_graph *g = b->graph;
     weft_val total = WEFT_NIL, v, valid = WEFT_NIL;
@@ -227,7 +152,7 @@ static weft_status build_losses(weft_trainer *t, struct wf_bound *b, const struc
 
         if (!t->loss[i])
             continue;
-        st = output_loss(t, b, m, i, &v, &valid);
+        st = output_loss(t, b, m, weighted, i, &v, &valid);
         if (st)
             return st;
         means[n] = v;
@@ -245,91 +170,12 @@ static weft_status build_losses(weft_trainer *t, struct wf_bound *b, const struc
     return weft_graph_status(g);
 }
 
-/* ---- metrics --------------------------------------------------------------------------------- */
-
-enum { MAX_METRICS = 64 };
-
-static weft_status add_metric(weft_trainer *t, struct wf_bound *b, int out, const char *spec,
-                              bool weighted, weft_val *sums_fit, weft_val *sums_test, int *n)
-{
-    weft_graph *g = b->graph;
-    struct wf_metric *metric = wf_arena_alloc(&b->arena, sizeof *metric);
-    struct wf_log_slot *slot;
-    struct wf_type y, pred;
-    weft_tensor ty, tp;
-    weft_val fit = WEFT_NIL, test = WEFT_NIL; /* weights */
-    weft_status st;
-
-    if (!metric)
-        return err_nomem();
-    if (*n == MAX_METRICS)
-        return wf_err(WEFT_EINVAL, "over %d metrics", MAX_METRICS);
-    weft_val_type(g, b->label[out], &ty);
-    weft_val_type(g, b->infer.out[out], &tp);
-    y = wf_type_of(ty.dtype, ty.rank, ty.dim);
-    pred = wf_type_of(tp.dtype, tp.rank, tp.dim);
-    st = wf_metric_init(metric, &b->arena, spec, t->loss[out], &y, &pred);
-    if (st)
-        return st;
-    if (weighted) {
-        fit = sample_weights(t, b, &b->train, out);
-        test = sample_weights(t, b, &b->infer, out);
-    }
-    st = wf_metric_build(g, metric, b->label[out], b->train.out[out],
-                         wf_metric_weight(g, metric, fit, b->train.out_mask[out]), &sums_fit[*n]);
-    if (!st)
-        st = wf_metric_build(g, metric, b->label[out], b->infer.out[out],
-                             wf_metric_weight(g, metric, test, b->infer.out_mask[out]),
-                             &sums_test[*n]);
-    if (st)
-        return st;
-    slot = add_log(t, b, out, metric->name);
-    if (!slot)
-        return err_nomem();
-    slot->metric = metric;
-    slot->at = b->n_sums;
-    b->n_sums += metric->n_state;
-    ++*n;
-    return WEFT_OK;
-}
-
-/* All metrics' sums as one vector for each mode. */
-static weft_status build_metrics(weft_trainer *t, struct wf_bound *b, weft_val *fit, weft_val *test)
-{
-    weft_val sums_fit[MAX_METRICS], sums_test[MAX_METRICS];
-    int n = 0;
-    weft_status st = WEFT_OK;
-
-    for (int i = 0; i < t->n_out && !st; i++)
-        for (int weighted = 0; weighted < 2 && !st; weighted++) {
-            const char *text = t->metrics[weighted][i];
-
-            while (text && *text && !st) {
-                size_t len = strcspn(text, ","), skip = strspn(text, " ");
-                char spec[256];
-
-                if (len - (skip < len ? skip : len) >= sizeof spec)
-                    return wf_err(WEFT_EINVAL, "metric '%.40s…' is too long", text);
-                snprintf(spec, sizeof spec, "%.*s", (int)(len - (skip < len ? skip : len)),
-                         text + (skip < len ? skip : len));
-                text += len + (text[len] == ',');
-                if (*spec)
-                    st = add_metric(t, b, i, spec, weighted, sums_fit, sums_test, &n);
-            }
-        }
-    if (st || n == 0)
-        return st;
-    *fit = n == 1 ? sums_fit[0] : weft_concat(b->graph, n, sums_fit, 0);
-    *test = n == 1 ? sums_test[0] : weft_concat(b->graph, n, sums_test, 0);
-    return weft_graph_status(b->graph);
-}
-
 /* ---- functions ------------------------------------------------------------------------------- */
 
 static weft_status new_bound(weft_trainer *t, struct wf_bound **out)
 {
     struct wf_bound *b = wf_alloc(t->ctx, sizeof *b);
-    size_t n = (size_t)t->n_out + MAX_METRICS + 2;
+    size_t n = (size_t)t->n_out + 2;
     weft_status st;
 
     if (!b)
@@ -337,15 +183,9 @@ static weft_status new_bound(weft_trainer *t, struct wf_bound **out)
     wf_arena_init(&b->arena, t->ctx);
     b->label = wf_arena_alloc(&b->arena, n * sizeof *b->label);
     b->label_type = wf_arena_alloc(&b->arena, n * sizeof *b->label_type);
-    b->log = wf_arena_alloc(&b->arena, n * sizeof *b->log);
-    b->log_name = wf_arena_alloc(&b->arena, n * sizeof *b->log_name);
-    b->val_name = wf_arena_alloc(&b->arena, n * sizeof *b->val_name);
     b->group = wf_arena_alloc(&b->arena, n * sizeof *b->group);
     b->mean_group = wf_arena_alloc(&b->arena, n * sizeof *b->mean_group);
-    st = b->label && b->label_type && b->log && b->log_name && b->val_name && b->group &&
-                 b->mean_group
-             ? WEFT_OK
-             : err_nomem();
+    st = b->label && b->label_type && b->group && b->mean_group ? WEFT_OK : err_nomem();
     if (!st)
         st = weft_graph_new(t->ctx, &b->graph);
     if (st) {
@@ -356,6 +196,11 @@ static weft_status new_bound(weft_trainer *t, struct wf_bound **out)
     return WEFT_OK;
 }
 
+static void make_weight(struct wf_bound *b)
+{
+    b->weight = weft_placeholder(b->graph, "sample_weight", WEFT_F32, 1, (int64_t[]){WEFT_ANY});
+}
+
 static weft_status make_labels(weft_trainer *t, struct wf_bound *b, const struct wf_type *labels)
 {
     for (int i = 0; i < t->n_out; i++) {
@@ -364,18 +209,18 @@ static weft_status make_labels(weft_trainer *t, struct wf_bound *b, const struct
         b->label_type[i] = labels[i];
         if (labels[i].dtype == WEFT_NONE)
             continue;
-        name = join(&b->arena, "label:", output_name(t, i));
+        name = wf_join(&b->arena, "label:", wf_output_name(t, i));
         if (!name)
             return err_nomem();
         b->label[i] =
             weft_placeholder(b->graph, name, labels[i].dtype, labels[i].rank, labels[i].dim);
     }
     if (b->weighted)
-        b->weight = weft_placeholder(b->graph, "sample_weight", WEFT_F32, 1, (int64_t[]){WEFT_ANY});
+        make_weight(b);
     return weft_graph_status(b->graph);
 }
 
-int wf_list_feeds(weft_trainer *t, struct wf_bound *b, weft_val *feeds, bool rate)
+static int list_feeds(weft_trainer *t, struct wf_bound *b, bool weighted, weft_val *feeds)
 {
     int n = 0;
 
@@ -384,8 +229,15 @@ int wf_list_feeds(weft_trainer *t, struct wf_bound *b, weft_val *feeds, bool rat
     for (int i = 0; i < t->n_out; i++)
         if (b->label[i].id)
             feeds[n++] = b->label[i];
-    if (b->weighted)
+    if (weighted)
         feeds[n++] = b->weight;
+    return n;
+}
+
+int wf_list_feeds(weft_trainer *t, struct wf_bound *b, weft_val *feeds, bool rate)
+{
+    int n = list_feeds(t, b, b->weighted, feeds);
+
     if (rate && b->rate.id)
         feeds[n++] = b->rate;
     return n;
@@ -451,58 +303,76 @@ weft_status wf_make_constraints(weft_trainer *t, struct wf_bound *b, const bool 
         b->graph, WEFT_OPTS(weft_fn_opts, .n_updates = n, .updates = up, .share = b->fit), out);
 }
 
-static weft_status make_functions(weft_trainer *t, struct wf_bound *b)
+/* Loss and metrics of data with or without weights, as the model is used. */
+static weft_status make_test(weft_trainer *t, struct wf_bound *b, bool weighted)
+{
+    weft_val *mem =
+                 wf_alloc_n(t->ctx, b->infer.n_in + 3 * t->n_out + 8 + b->n_means + 1, sizeof *mem),
+             *feeds = mem, *fetch = mem + b->infer.n_in + t->n_out + 2;
+    int n_feeds;
+    weft_status st = mem ? WEFT_OK : err_nomem();
+
+    if (!st && weighted && !b->weight.id)
+        make_weight(b);
+    if (!st)
+        st = build_losses(t, b, &b->infer, weighted, fetch);
+    if (!st && b->n_sums > 0)
+        st = wf_build_metrics(t, b, &b->infer, weighted, &fetch[b->n_means]);
+    if (!st) {
+        n_feeds = list_feeds(t, b, weighted, feeds);
+        st = weft_fn_new(b->graph,
+                         WEFT_OPTS(weft_fn_opts, .n_feeds = n_feeds, .feeds = feeds,
+                                   .n_fetches = b->n_means + (b->n_sums > 0), .fetches = fetch,
+                                   .n_updates = b->infer.n_carries, .updates = b->infer.carry,
+                                   .share = b->fit),
+                         &b->test[weighted]);
+    }
+    wf_free(t->ctx, mem);
+    return st;
+}
+
+static weft_status make_fit(weft_trainer *t, struct wf_bound *b)
 {
     size_t cap = (size_t)(b->infer.n_in + 3 * t->n_out + 8);
     weft_val *feeds = wf_arena_alloc(&b->arena, cap * sizeof *feeds);
-    weft_val *fit = wf_arena_alloc(&b->arena, cap * sizeof *fit);
-    weft_val *test = wf_arena_alloc(&b->arena, cap * sizeof *test);
-    weft_val *updates = NULL, sums_fit = WEFT_NIL, sums_test = WEFT_NIL;
-    int n_updates = 0, n;
-    weft_status st = WEFT_OK;
+    weft_val *fit = wf_arena_alloc(&b->arena, cap * sizeof *fit), *updates = NULL;
+    int n_updates = 0;
+    weft_status st;
 
-    if (!feeds || !fit || !test)
+    if (!feeds || !fit)
         return err_nomem();
-    if (!add_log(t, b, -1, "loss"))
-        return err_nomem();
-    b->n_means = 1;
-    for (int i = 0; i < t->n_out && t->n_out > 1; i++)
-        if (t->loss[i]) {
-            struct wf_log_slot *slot = add_log(t, b, i, "loss");
-
-            if (!slot)
-                return err_nomem();
-            slot->at = b->n_means++;
-        }
     b->n_groups = 1;
-    st = build_losses(t, b, &b->train, fit);
-    if (!st)
-        st = build_losses(t, b, &b->infer, test);
-    if (!st)
-        st = build_metrics(t, b, &sums_fit, &sums_test);
+    st = build_losses(t, b, &b->train, b->weighted, fit);
+    if (!st && b->n_sums > 0)
+        st = wf_build_metrics(t, b, &b->train, b->weighted, &fit[b->n_means]);
     if (st)
         return st;
-    n = b->n_means + (b->n_sums > 0);
-    fit[b->n_means] = sums_fit;
-    test[b->n_means] = sums_test;
     b->fetch_fit = fit;
     b->total = fit[0];
     st = make_updates(t, b, fit[0], &n_updates, &updates);
     if (st)
         return st;
     b->n_feeds_fit = wf_list_feeds(t, b, feeds, true);
-    st = weft_fn_new(b->graph,
-                     WEFT_OPTS(weft_fn_opts, .n_feeds = b->n_feeds_fit, .feeds = feeds,
-                               .n_fetches = n, .fetches = fit, .n_updates = n_updates,
-                               .updates = updates, .trap_numerics = t->trap),
-                     &b->fit);
     b->n_feeds_test = wf_list_feeds(t, b, feeds, false);
+    wf_list_feeds(t, b, feeds, true);
+    return weft_fn_new(b->graph,
+                       WEFT_OPTS(weft_fn_opts, .n_feeds = b->n_feeds_fit, .feeds = feeds,
+                                 .n_fetches = b->n_means + (b->n_sums > 0), .fetches = fit,
+                                 .n_updates = n_updates, .updates = updates,
+                                 .trap_numerics = t->trap),
+                       &b->fit);
+}
+
+static weft_status make_functions(weft_trainer *t, struct wf_bound *b)
+{
+    weft_status st;
+
+    b->scaled = wf_scale_needed(t, b->graph);
+    st = wf_make_logs(t, b);
     if (!st)
-        st = weft_fn_new(b->graph,
-                         WEFT_OPTS(weft_fn_opts, .n_feeds = b->n_feeds_test, .feeds = feeds,
-                                   .n_fetches = n, .fetches = test, .n_updates = b->infer.n_carries,
-                                   .updates = b->infer.carry, .share = b->fit),
-                         &b->test);
+        st = make_fit(t, b);
+    if (!st)
+        st = make_test(t, b, b->weighted);
     if (!st)
         finish_groups(b);
     if (!st)
@@ -520,21 +390,29 @@ static weft_status make_predict(struct wf_bound *b)
                        &b->predict);
 }
 
-/* Room for the sums of a pass and for a step's fetches. The trainer's own stays as it is when there is none. */
+static bool make_pass(struct wf_bound *b, size_t n, struct wf_sums *p)
+{
+    *p = (struct wf_sums){
+        .mean_sum = wf_arena_alloc(&b->arena, n * sizeof *p->mean_sum),
+        .sums = wf_arena_alloc(&b->arena, (size_t)(b->n_sums + 1) * sizeof *p->sums),
+        .log_value =
+            wf_arena_alloc(&b->arena, (size_t)(b->n_logs + b->n_extra + 1) * sizeof *p->log_value)};
+    return p->mean_sum && p->sums && p->log_value;
+}
+
+/* Room for the sums of two passes and for a step's fetches. The trainer's own stays as it is when there is none. */
 static weft_status make_room(weft_trainer *t, struct wf_bound *b)
 {
     size_t n = (size_t)(b->n_means + 2 + t->n_out);
-    double *mean_sum = wf_arena_alloc(&b->arena, n * sizeof *mean_sum);
-    double *sums = wf_arena_alloc(&b->arena, (size_t)(b->n_sums + 1) * sizeof *sums);
-    double *log_value = wf_arena_alloc(&b->arena, (size_t)(b->n_logs + 1) * sizeof *log_value);
     weft_tensor *fetch = wf_arena_alloc(&b->arena, n * sizeof *fetch);
+    struct wf_sums pass[2];
 
-    if (!mean_sum || !sums || !log_value || !fetch)
+    if (!fetch || !make_pass(b, n, &pass[0]) || !make_pass(b, n, &pass[1]))
         return err_nomem();
-    t->mean_sum = mean_sum;
-    t->sums = sums;
-    t->log_value = log_value;
     t->fetch = fetch;
+    t->aside = pass[0];
+    wf_pass_swap(t);
+    t->aside = pass[1];
     return WEFT_OK;
 }
 
@@ -558,6 +436,18 @@ static weft_status keep_weights(weft_trainer *t, struct wf_bound *to)
     return st;
 }
 
+static void push_precision(const weft_trainer *t, weft_graph *g)
+{
+    if (t->precision != WEFT_F32)
+        weft_autocast_push(g, t->precision);
+}
+
+static void pop_precision(const weft_trainer *t, weft_graph *g)
+{
+    if (t->precision != WEFT_F32)
+        weft_autocast_pop(g);
+}
+
 static weft_status bind(weft_trainer *t, const struct wf_type *labels, bool weighted)
 {
     struct wf_bound *b = NULL;
@@ -567,8 +457,7 @@ static weft_status bind(weft_trainer *t, const struct wf_type *labels, bool weig
         return st;
     b->labelled = labels != NULL;
     b->weighted = weighted;
-    if (t->precision != WEFT_F32)
-        weft_autocast_push(b->graph, t->precision);
+    push_precision(t, b->graph);
     st = wf_model_build(t->model, b->graph, false, &b->arena, &b->infer);
     if (!st && labels)
         st = wf_model_build(t->model, b->graph, true, &b->arena, &b->train);
@@ -576,8 +465,7 @@ static weft_status bind(weft_trainer *t, const struct wf_type *labels, bool weig
         st = make_labels(t, b, labels);
     if (!st && labels)
         st = make_functions(t, b);
-    if (t->precision != WEFT_F32)
-        weft_autocast_pop(b->graph);
+    pop_precision(t, b->graph);
     if (!st)
         st = make_predict(b);
     if (!st)
@@ -601,13 +489,18 @@ static bool same_type(const struct wf_type *a, const struct wf_type *b)
            memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;
 }
 
-weft_status wf_trainer_bind(weft_trainer *t, const struct wf_type *labels, bool weighted)
+static bool same_labels(const weft_trainer *t, const struct wf_type *labels)
 {
-    bool same = t->bound && t->bound->labelled && t->bound->weighted == weighted;
+    bool same = t->bound && t->bound->labelled;
 
     for (int i = 0; i < t->n_out && same; i++)
         same = same_type(&labels[i], &t->bound->label_type[i]);
-    if (same)
+    return same;
+}
+
+weft_status wf_trainer_bind(weft_trainer *t, const struct wf_type *labels, bool weighted)
+{
+    if (same_labels(t, labels) && t->bound->weighted == weighted)
         return WEFT_OK;
     if (t->bound && t->bound->fit && weft_fn_step(t->bound->fit) > 0)
         return wf_err(WEFT_ESTATE,
@@ -618,6 +511,18 @@ weft_status wf_trainer_bind(weft_trainer *t, const struct wf_type *labels, bool 
                       t->pending ? "batches of a step (accumulate) are waiting"
                                  : "fit is under way with those it began with");
     return bind(t, labels, weighted);
+}
+
+weft_status wf_trainer_bind_test(weft_trainer *t, const struct wf_type *labels, bool weighted)
+{
+    weft_status st = same_labels(t, labels) ? WEFT_OK : wf_trainer_bind(t, labels, weighted);
+
+    if (st || t->bound->test[weighted])
+        return st;
+    push_precision(t, t->bound->graph);
+    st = make_test(t, t->bound, weighted);
+    pop_precision(t, t->bound->graph);
+    return st ? wf_err_wrap(st, "compile") : WEFT_OK;
 }
 
 weft_status wf_trainer_bind_predict(weft_trainer *t)

@@ -12,18 +12,30 @@ static weft_status err_nomem(void)
     return wf_err(WEFT_ENOMEM, "compile: out of memory");
 }
 
+/* How far it is to the separator: one in brackets or quotes is none. */
+static size_t part_length(const char *text, char separator)
+{
+    size_t n = 0;
+    bool quoted = false;
+    int depth = 0;
+
+    for (; text[n] && (quoted || depth > 0 || text[n] != separator); n++) {
+        quoted ^= text[n] == '"';
+        if (!quoted)
+            depth += (text[n] == '[') - (text[n] == ']');
+    }
+    return n;
+}
+
 /* "a; b; c" into its trimmed parts; an empty part is NULL. Their number, or -1 when memory is short. */
 static int split(struct wf_arena *a, const char *text, char separator, const char **out, int max)
 {
     int n = 0;
 
     while (text && *text) {
-        size_t len = 0, skip = strspn(text, " \t\n"), end;
+        size_t len = part_length(text, separator), skip = strspn(text, " \t\n"), end = len;
         char *part;
 
-        while (text[len] && text[len] != separator)
-            len++;
-        end = len;
         while (end > skip && strchr(" \t\n", text[end - 1]))
             end--;
         if (n < max) {
@@ -93,15 +105,9 @@ static weft_status set_losses(weft_trainer *t, const weft_compile_opts *o)
 
     t->loss = wf_arena_alloc(&t->arena, n * sizeof *t->loss);
     t->loss_weight = wf_arena_alloc(&t->arena, n * sizeof *t->loss_weight);
-    t->metrics[0] = wf_arena_alloc(&t->arena, n * sizeof *t->metrics[0]);
-    t->metrics[1] = wf_arena_alloc(&t->arena, n * sizeof *t->metrics[1]);
-    if (!t->loss || !t->loss_weight || !t->metrics[0] || !t->metrics[1])
+    if (!t->loss || !t->loss_weight)
         return err_nomem();
     st = per_output(t, o->loss, "losses", t->loss);
-    if (!st)
-        st = per_output(t, o->metrics, "lists of metrics", t->metrics[0]);
-    if (!st)
-        st = per_output(t, o->weighted_metrics, "lists of metrics", t->metrics[1]);
     for (int i = 0; i < t->n_out && !st; i++) {
         t->loss_weight[i] = o->loss_weights ? o->loss_weights[i] : 1;
         if (t->loss[i] && strcmp(t->loss[i], "none") == 0)
@@ -112,16 +118,107 @@ static weft_status set_losses(weft_trainer *t, const weft_compile_opts *o)
     return st ? wf_err_wrap(st, "compile") : WEFT_OK;
 }
 
+enum { MAX_METRICS = 256 };
+
+/* The metrics of one output, "mse, AUC curve=PR", behind those that are there. */
+static weft_status add_metrics(weft_trainer *t, int out, const char *text, bool weighted)
+{
+    const char *spec[MAX_METRICS];
+    int n = split(&t->arena, text, ',', spec, MAX_METRICS);
+
+    if (n < 0)
+        return err_nomem();
+    if (n > MAX_METRICS - t->n_metrics)
+        return wf_err(WEFT_ELIMIT, "over %d metrics", MAX_METRICS);
+    for (int i = 0; i < n; i++) {
+        weft_status st = spec[i] ? wf_metric_check(t->ctx, spec[i]) : WEFT_OK;
+
+        if (st)
+            return st;
+        if (spec[i])
+            t->metric[t->n_metrics++] =
+                (struct wf_metric_spec){.out = out, .weighted = weighted, .text = spec[i]};
+    }
+    return WEFT_OK;
+}
+
+static weft_status set_metrics(weft_trainer *t, const weft_compile_opts *o)
+{
+    size_t n = (size_t)t->n_out + 1;
+    const char **plain = wf_arena_alloc(&t->arena, n * sizeof *plain);
+    const char **weighted = wf_arena_alloc(&t->arena, n * sizeof *weighted);
+    weft_status st;
+
+    t->metric = wf_arena_alloc(&t->arena, MAX_METRICS * sizeof *t->metric);
+    if (!plain || !weighted || !t->metric)
+        return err_nomem();
+    st = per_output(t, o->metrics, "lists of metrics", plain);
+    if (!st)
+        st = per_output(t, o->weighted_metrics, "lists of metrics", weighted);
+    for (int i = 0; i < t->n_out && !st; i++) {
+        st = add_metrics(t, i, plain[i], false);
+        if (!st)
+            st = add_metrics(t, i, weighted[i], true);
+    }
+    return st ? wf_err_wrap(st, "compile") : WEFT_OK;
+}
+
+static const char *name_of(const weft_trainer *t, int out)
+{
+    return weft_sym_name(t->model, weft_model_output_at(t->model, out));
+}
+
+/* The output that class weights are for: the one whose labels are classes, or the one that is named. */
+static weft_status find_class_output(weft_trainer *t, const char *name)
+{
+    int n = 0, other = -1;
+
+    t->class_output = -1;
+    for (int i = 0; i < t->n_out; i++) {
+        bool named = name && !strcmp(name, name_of(t, i)),
+             classes = wf_loss_has_classes(t->loss[i]);
+
+        if (named && !classes)
+            return wf_err(WEFT_EINVAL,
+                          "compile: class_weights of output '%s': the labels of its loss '%s' are "
+                          "values, not classes; weigh samples instead",
+                          name, t->loss[i] ? t->loss[i] : "none");
+        if (!classes || (name && !named))
+            continue;
+        other = t->class_output;
+        t->class_output = i;
+        n++;
+    }
+    if (n == 1)
+        return WEFT_OK;
+    if (name)
+        return wf_err(WEFT_ENOENT, "compile: class_weights: there is no output '%s'", name);
+    if (n == 0)
+        return wf_err(WEFT_EINVAL,
+                      "compile: class_weights: the loss%s of values, not of classes; "
+                      "weigh samples instead",
+                      t->n_out > 1 ? "es are" : " is");
+    return wf_err(WEFT_EINVAL,
+                  "compile: class_weights: %d outputs have classes, '%s' and '%s' among them: "
+                  "class_weights_output says which one",
+                  n, name_of(t, other), name_of(t, t->class_output));
+}
+
 static weft_status set_class_weights(weft_trainer *t, const weft_compile_opts *o)
 {
+    weft_status st;
+
     if (o->n_class_weights <= 0)
         return WEFT_OK;
+    st = find_class_output(t, o->class_weights_output);
+    if (st)
+        return st;
     t->class_weights =
         wf_arena_alloc(&t->arena, (size_t)o->n_class_weights * sizeof *t->class_weights);
     if (!t->class_weights)
         return err_nomem();
     for (int i = 0; i < o->n_class_weights; i++) {
-        if (!(o->class_weights[i] >= 0))
+        if (!(o->class_weights[i] >= 0) || !isfinite((float)o->class_weights[i]))
             return wf_err(WEFT_EINVAL, "compile: class weight %d is %g", i, o->class_weights[i]);
         t->class_weights[i] = (float)o->class_weights[i];
     }
@@ -157,7 +254,7 @@ static weft_status set_rest(weft_trainer *t, const weft_compile_opts *o)
     t->shards = o->shards ? o->shards : weft_dist_replicas(t->dist);
     t->accumulate = o->accumulate ? o->accumulate : 1;
     t->trap = o->trap_numerics;
-    return WEFT_OK;
+    return wf_scale_init(t, o);
 }
 
 weft_status weft_compile(weft_model *m, const weft_compile_opts *opts, weft_trainer **out)
@@ -184,6 +281,8 @@ weft_status weft_compile(weft_model *m, const weft_compile_opts *opts, weft_trai
     st = init_optimizer(t, o->optimizer, o->schedule);
     if (!st)
         st = set_losses(t, o);
+    if (!st)
+        st = set_metrics(t, o);
     if (!st)
         st = set_class_weights(t, o);
     if (!st)

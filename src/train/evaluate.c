@@ -41,13 +41,14 @@ weft_status weft_evaluate(weft_trainer *t, weft_data *d, weft_ds s, const weft_e
     if (st)
         return wf_err_wrap(st, "evaluate");
     wf_feeding_labels(t, d, &f, labels);
-    st = wf_trainer_bind(t, labels, f.weighted);
+    st = wf_trainer_bind_test(t, labels, f.weighted);
     if (!st)
-        feeds = wf_alloc_n(t->ctx, t->bound->n_feeds_fit + 1, sizeof *feeds);
+        feeds = wf_alloc_n(t->ctx, t->bound->n_feeds_fit + 2, sizeof *feeds);
     if (!st && !feeds)
         st = wf_err_nomem(t->ctx, 0, "evaluate");
     if (!st)
         st = open_iter(d, &f, o, &it);
+    wf_pass_swap(t);
     if (!st)
         wf_pass_begin(t);
     while (!st && (!o->steps || steps++ < o->steps)) {
@@ -56,13 +57,14 @@ weft_status weft_evaluate(weft_trainer *t, weft_data *d, weft_ds s, const weft_e
             break;
         st = wf_feeding_batch(t, &f, b, feeds);
         if (!st)
-            st = wf_step_test(t, feeds, b->n);
+            st = wf_step_test(t, feeds, b->n, f.weighted);
         weft_batch_free(b);
     }
     if (!st && t->mean_weight == 0)
         st = wf_err(WEFT_EDATA, "the dataset gave no sample");
     if (!st && logs)
         *logs = wf_pass_logs(t);
+    wf_pass_swap(t);
     weft_iter_free(it);
     wf_free(t->ctx, feeds);
     return st ? wf_err_wrap(st, "evaluate") : WEFT_OK;
@@ -123,7 +125,7 @@ static weft_status check_rows(int n, const weft_tensor *feeds)
 }
 
 weft_status wf_batch_feeds(weft_trainer *t, const weft_tensor *x, const weft_tensor *y,
-                           const weft_tensor *w, weft_tensor **out)
+                           const weft_tensor *w, bool fit, weft_tensor **out)
 {
     int n_in = weft_model_n_inputs(t->model), n = 0, k = 0;
     weft_tensor *feeds = wf_alloc_n(t->ctx, n_in + t->n_out + 2, sizeof *feeds);
@@ -146,7 +148,8 @@ weft_status wf_batch_feeds(weft_trainer *t, const weft_tensor *x, const weft_ten
     if (!st)
         st = check_rows(n, feeds);
     if (!st)
-        st = wf_trainer_bind(t, labels, w != NULL);
+        st = fit ? wf_trainer_bind(t, labels, w != NULL)
+                 : wf_trainer_bind_test(t, labels, w != NULL);
     wf_free(t->ctx, labels);
     if (st) {
         wf_free(t->ctx, feeds);
@@ -160,14 +163,18 @@ static weft_status on_batch(weft_trainer *t, const weft_tensor *x, const weft_te
                             const weft_tensor *w, bool fit, weft_logs *logs)
 {
     weft_tensor *feeds = NULL;
-    weft_status st = wf_batch_feeds(t, x, y, w, &feeds);
+    weft_status st = wf_batch_feeds(t, x, y, w, fit, &feeds);
 
     if (st)
         return st;
+    if (!fit)
+        wf_pass_swap(t);
     wf_pass_begin(t);
-    st = fit ? wf_step_fit(t, feeds, x[0].dim[0]) : wf_step_test(t, feeds, x[0].dim[0]);
+    st = fit ? wf_step_fit(t, feeds, x[0].dim[0]) : wf_step_test(t, feeds, x[0].dim[0], w != NULL);
     if (!st && logs)
-        *logs = wf_pass_logs(t);
+        *logs = fit ? wf_train_logs(t) : wf_pass_logs(t);
+    if (!fit)
+        wf_pass_swap(t);
     wf_free(t->ctx, feeds);
     return st;
 }

@@ -15,7 +15,7 @@ struct fit {
     bool has_val;
     weft_iter *it, *val_it;
     weft_tensor *feeds;
-    int n_logs; /* of an epoch: the training ones, then the validation ones */
+    int n_logs, n_train; /* of an epoch: the training ones, then the validation ones */
     const char **name;
     double *value;
     weft_history *history;
@@ -135,7 +135,7 @@ static weft_status validate(struct fit *f)
             break;
         st = wf_feeding_batch(t, &f->val, b, f->feeds);
         if (!st)
-            st = wf_step_test(t, f->feeds, b->n);
+            st = wf_step_test(t, f->feeds, b->n, f->val.weighted);
         weft_batch_free(b);
         steps++;
     }
@@ -144,13 +144,13 @@ static weft_status validate(struct fit *f)
     if (st)
         return wf_err_wrap(st, "validation");
     logs = wf_pass_logs(t);
-    memcpy(f->value + logs.n, logs.value, (size_t)logs.n * sizeof *f->value);
+    memcpy(f->value + f->n_train, logs.value, (size_t)logs.n * sizeof *f->value);
     return WEFT_OK;
 }
 
 static weft_status checkpoint(struct fit *f)
 {
-    weft_logs logs = wf_pass_logs(f->t);
+    weft_logs logs = wf_train_logs(f->t);
 
     return wf_resume_save(&f->resume, &f->at, &logs);
 }
@@ -175,7 +175,7 @@ static weft_status after_step(struct fit *f, bool seen)
 
     f->did = true;
     if (seen || paint) {
-        weft_logs logs = wf_pass_logs(f->t);
+        weft_logs logs = wf_train_logs(f->t);
 
         if (seen)
             st = call(f, BATCH_END, f->at.batch - 1, &logs);
@@ -267,7 +267,7 @@ static weft_status epoch_logs(struct fit *f, weft_logs *out)
 {
     int64_t every = f->o->validation_freq ? f->o->validation_freq : 1;
     bool turn = f->has_val && (f->at.epoch + 1) % every == 0;
-    weft_logs logs = wf_pass_logs(f->t);
+    weft_logs logs = wf_train_logs(f->t);
     weft_status st = WEFT_OK;
 
     for (int i = 0; i < f->n_logs; i++)
@@ -278,7 +278,7 @@ static weft_status epoch_logs(struct fit *f, weft_logs *out)
         st = validate(f);
         f->t->times.validate_s = (double)(wf_now(f->t->ctx) - start) * 1e-9;
     }
-    *out = (weft_logs){turn || !f->has_val ? f->n_logs : f->n_logs / 2, f->name, f->value};
+    *out = (weft_logs){turn || !f->has_val ? f->n_logs : f->n_train, f->name, f->value};
     return st;
 }
 
@@ -294,7 +294,10 @@ static weft_status leave(struct fit *f)
         return WEFT_OK;
     if (f->at.batch == 0)
         return checkpoint_between(f, f->at.epoch, 0);
-    return f->resume.last_step == weft_trainer_step(t) ? WEFT_OK : checkpoint(f);
+    return f->resume.last_step == weft_trainer_step(t) &&
+                   f->resume.last_skipped == weft_trainer_skipped(t)
+               ? WEFT_OK
+               : checkpoint(f);
 }
 
 /* From where the state stands to the end of the epoch. A run that was stopped leaves the state in the middle. */
@@ -375,8 +378,6 @@ static weft_status open_data(struct fit *f, weft_ds s)
     if (!st && val.id) {
         f->has_val = true;
         st = wf_feeding_find(f->t, f->d, val, &test, &f->val);
-        if (!st && f->val.weighted != f->train.weighted)
-            st = wf_err(WEFT_EINVAL, "only one of training and validation data has sample weights");
     }
     return st ? wf_err_wrap(st, "fit") : WEFT_OK;
 }
@@ -391,19 +392,21 @@ static weft_status open_rest(struct fit *f)
         return wf_err(WEFT_ENOMEM, "fit: out of memory");
     wf_feeding_labels(t, f->d, &f->train, labels);
     st = wf_trainer_bind(t, labels, f->train.weighted);
+    if (!st && f->has_val)
+        st = wf_trainer_bind_test(t, labels, f->val.weighted);
     if (st)
         return st;
-    f->n_logs = t->bound->n_logs * (f->has_val ? 2 : 1);
+    f->n_train = t->bound->n_logs + t->bound->n_extra;
+    f->n_logs = f->n_train + (f->has_val ? t->bound->n_logs : 0);
     f->feeds = wf_alloc_n(t->ctx, t->bound->n_feeds_fit + 2, sizeof *f->feeds);
     f->name = wf_alloc_n(t->ctx, f->n_logs + 1, sizeof *f->name);
     f->value = wf_alloc_n(t->ctx, f->n_logs + 1, sizeof *f->value);
     if (!f->feeds || !f->name || !f->value)
         return wf_err_nomem(t->ctx, 0, "fit");
-    for (int i = 0; i < t->bound->n_logs; i++) {
+    for (int i = 0; i < f->n_train; i++)
         f->name[i] = t->bound->log_name[i];
-        if (f->has_val)
-            f->name[t->bound->n_logs + i] = t->bound->val_name[i];
-    }
+    for (int i = 0; f->n_train + i < f->n_logs; i++)
+        f->name[f->n_train + i] = t->bound->val_name[i];
     st = history_new(f);
     if (!st)
         st = weft_iter_new(

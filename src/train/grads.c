@@ -77,6 +77,7 @@ void wf_grads_clear(weft_grads *g)
     for (int i = 0; i < g->n; i++)
         g->rows[i].n = 0;
     g->weight = 0;
+    g->bad = false;
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */
@@ -147,6 +148,11 @@ weft_status weft_grads_rows(weft_grads *g, const char *name, weft_tensor *ids, w
     return WEFT_OK;
 }
 
+bool weft_grads_finite(const weft_grads *g)
+{
+    return !g->bad;
+}
+
 double weft_grads_weight(const weft_grads *g)
 {
     return g->weight;
@@ -189,6 +195,7 @@ weft_status wf_grads_add_scaled(weft_grads *to, const weft_grads *from, float fa
         if (st)
             return st;
     }
+    to->bad |= from->bad;
     for (int64_t i = 0; i < to->n_dense; i++)
         to->dense[i] += factor * from->dense[i];
     for (int i = 0; i < to->n; i++) {

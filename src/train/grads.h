@@ -30,6 +30,7 @@ struct weft_grads {
     float *dense;
     struct wf_grad_rows *rows; /* by entry */
     double weight;
+    bool bad; /* some of it is not finite: looked at where the loss is scaled */
 };
 
 weft_status wf_grads_new(weft_ctx *ctx, int n, const struct wf_grad_entry *entry, weft_grads **out);

@@ -73,6 +73,11 @@ static weft_status list_vars(struct making *k)
     return WEFT_OK;
 }
 
+static weft_val scaled(const struct making *k, weft_val loss)
+{
+    return k->h->scale.id ? weft_mul(k->b->graph, loss, k->h->scale) : loss;
+}
+
 /* Gradients of all groups: of the mean of a whole step, or of each group's sum. */
 static weft_status differentiate(struct making *k)
 {
@@ -80,14 +85,16 @@ static weft_status differentiate(struct making *k)
     weft_graph *g = b->graph;
     weft_status st = WEFT_OK;
 
+    if (b->scaled)
+        k->h->scale = weft_placeholder(g, "scale:loss", WEFT_F32, 0, NULL);
     if (k->n == 0)
         return WEFT_OK;
     if (k->h->whole)
-        return weft_grad(g, b->total, k->n, k->var, k->grad[0]);
+        return weft_grad(g, scaled(k, b->total), k->n, k->var, k->grad[0]);
     for (int i = 0; i < b->n_groups && !st; i++) {
         weft_val sum = weft_mul(g, b->group[i].loss, weft_stop_gradient(g, b->group[i].weight));
 
-        st = weft_grad(g, sum, k->n, k->var, k->grad[i]);
+        st = weft_grad(g, scaled(k, sum), k->n, k->var, k->grad[i]);
     }
     if (!st && b->fixed.id)
         st = weft_grad(g, b->fixed, k->n, k->var, k->grad[b->n_groups]);
@@ -178,10 +185,11 @@ static weft_status make_half(struct making *k, int g, weft_val *fetch, weft_val 
     st = list_fetches(k, g, half, fetch, n);
     return st ? st
               : weft_fn_new(b->graph,
-                            WEFT_OPTS(weft_fn_opts, .n_feeds = b->n_feeds_test, .feeds = feeds,
-                                      .n_fetches = half->n_fetches, .fetches = fetch,
-                                      .n_updates = n_updates, .updates = b->train.update,
-                                      .share = b->fit, .trap_numerics = k->t->trap),
+                            WEFT_OPTS(weft_fn_opts, .n_feeds = b->n_feeds_test + b->scaled,
+                                      .feeds = feeds, .n_fetches = half->n_fetches,
+                                      .fetches = fetch, .n_updates = n_updates,
+                                      .updates = b->train.update, .share = b->fit,
+                                      .trap_numerics = k->t->trap && !b->scaled),
                             &half->fn);
 }
 
@@ -251,7 +259,7 @@ static weft_status make_all(struct making *k)
     h->half = wf_arena_alloc(&h->arena, (size_t)(b->n_groups + 1) * sizeof *h->half);
     if (!fetch || !feeds || !h->fetch || !h->half)
         return err_nomem();
-    wf_list_feeds(k->t, b, feeds, false);
+    feeds[wf_list_feeds(k->t, b, feeds, false)] = h->scale;
     for (; h->n_groups < (h->whole ? 1 : b->n_groups) && !st; h->n_groups++)
         st = make_half(k, h->n_groups, fetch, feeds);
     if (!st && !h->whole)
@@ -300,19 +308,26 @@ weft_status wf_half_run(struct wf_halves *h, struct wf_half *half, int shard,
     return wf_run_aside(half->fn, feeds, h->fetch);
 }
 
-weft_status wf_half_take(struct wf_halves *h, const struct wf_half *half, weft_grads *g)
+weft_status wf_half_take(struct wf_halves *h, const struct wf_half *half, float scale,
+                         weft_grads *g)
 {
     weft_status st = WEFT_OK;
 
     wf_grads_clear(g);
     for (int i = 0; i < h->n && !st; i++) {
         const weft_tensor *f = half->at[i] >= 0 ? &h->fetch[half->at[i]] : NULL;
+        float *to = g->dense + h->entry[i].offset;
 
-        if (f && h->entry[i].sparse)
+        if (f && h->entry[i].sparse) {
             st = wf_grads_append(g, i, &f[0], &f[1]);
-        else if (f)
-            memcpy(g->dense + h->entry[i].offset, f->data,
-                   (size_t)h->entry[i].count * sizeof *g->dense);
+            if (!st && scale != 0)
+                g->bad |= !wf_scale_take(g->rows[i].row, g->rows[i].row,
+                                         g->rows[i].n * h->entry[i].dim[1], 1 / scale);
+        } else if (f && scale != 0) {
+            g->bad |= !wf_scale_take(to, f->data, h->entry[i].count, 1 / scale);
+        } else if (f) {
+            memcpy(to, f->data, (size_t)h->entry[i].count * sizeof *to);
+        }
     }
     return st;
 }
@@ -393,6 +408,9 @@ weft_status wf_halves_apply(weft_trainer *t, struct wf_halves *h, const weft_gra
     int n = 0;
     weft_status st = WEFT_OK;
 
+    if (g->bad)
+        return h->scale.id ? wf_scale_skip(t)
+                           : wf_err(WEFT_ENUMERIC, "apply: a gradient is not finite");
     for (int i = 0; i < h->n; i++) {
         const struct wf_grad_entry *e = &h->entry[i];
         struct wf_grad_rows *r = &g->rows[i];
@@ -415,7 +433,10 @@ weft_status wf_halves_apply(weft_trainer *t, struct wf_halves *h, const weft_gra
         if (!st && u->constrain)
             st = wf_run_aside(u->constrain, NULL, NULL);
     }
-    if (!st)
-        weft_fn_set_step(t->bound->fit, step + 1);
-    return st;
+    if (st)
+        return st;
+    weft_fn_set_step(t->bound->fit, step + 1);
+    if (h->scale.id)
+        wf_scale_good(t);
+    return WEFT_OK;
 }

@@ -23,7 +23,8 @@ struct wf_update {
 struct wf_halves {
     weft_ctx *ctx;
     struct wf_arena arena;
-    bool whole; /* one part a step: the gradient of the mean; otherwise of the sums */
+    bool whole;     /* one part a step: the gradient of the mean; otherwise of the sums */
+    weft_val scale; /* fed behind the others: of the loss; nil: it is not scaled */
     int n;
     struct wf_grad_entry *entry;
     weft_val *grad, *ids, *rows; /* by entry: placeholders of updates, as far as it has them */
@@ -44,9 +45,10 @@ void wf_halves_free(struct wf_halves *h);
 /* Runs a half as logical shard `shard` of the present step, whose number stays. */
 weft_status wf_half_run(struct wf_halves *h, struct wf_half *half, int shard,
                         const weft_tensor *feeds);
-/* What it fetched, into g, which is cleared first. */
-weft_status wf_half_take(struct wf_halves *h, const struct wf_half *half, weft_grads *g);
-/* One step over the chosen entries, NULL: all. */
+/* What it fetched into g, which is cleared first. scale != 0: divided by it, and looked at: is all of it finite? */
+weft_status wf_half_take(struct wf_halves *h, const struct wf_half *half, float scale,
+                         weft_grads *g);
+/* One step over the chosen entries, NULL: all. Skipped when the loss is scaled and a gradient is not finite. */
 weft_status wf_halves_apply(weft_trainer *t, struct wf_halves *h, const weft_grads *g,
                             const bool *chosen);
 

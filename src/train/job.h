@@ -44,8 +44,11 @@ struct weft_job {
     const char *save;
     const char *optimizer, *schedule, *loss, *metrics, *weighted_metrics, *precision, *strategy;
     double *class_weights;
+    const char *class_weights_output;
     int64_t n_class_weights;
     int64_t epochs, steps_per_epoch, validation_freq, shards, accumulate;
+    double loss_scale;
+    int64_t loss_scale_steps;
     bool trap_numerics;
     const char *checkpoint_dir, *monitor;
     int64_t checkpoint_steps, keep_last, keep_best;

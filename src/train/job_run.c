@@ -100,7 +100,7 @@ static const char *given(const char *text)
 /* Puts the place of the key that a message of weft_compile is about in front of it. */
 static weft_status at_train_key(const weft_job *job, weft_status st)
 {
-    static const char *const keys[] = {"schedule", "optimizer", "metric", "loss", "class_weights"};
+    static const char *const keys[] = {"schedule", "optimizer", "metric", "class_weights", "loss"};
     const struct wf_yaml_node *train = wf_yaml_get(job->yaml.root, "train"), *node = NULL;
 
     for (int i = 0; i < WF_COUNT(keys) && !node && train; i++) {
@@ -132,9 +132,13 @@ weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out
                                     .metrics = given(job->metrics),
                                     .weighted_metrics = given(job->weighted_metrics),
                                     .n_class_weights = (int)job->n_class_weights,
-                                    .class_weights = job->class_weights, .shards = (int)job->shards,
-                                    .accumulate = (int)job->accumulate, .precision = job->precision,
-                                    .strategy = job->strategy, .trap_numerics = job->trap_numerics),
+                                    .class_weights = job->class_weights,
+                                    .class_weights_output = given(job->class_weights_output),
+                                    .shards = (int)job->shards, .accumulate = (int)job->accumulate,
+                                    .precision = job->precision, .strategy = job->strategy,
+                                    .trap_numerics = job->trap_numerics,
+                                    .loss_scale = job->loss_scale > 0 ? job->loss_scale : WEFT_ZERO,
+                                    .loss_scale_steps = job->loss_scale_steps),
                           &run->trainer);
         if (st)
             st = at_train_key(job, st);

@@ -17,7 +17,7 @@ weft_status weft_trainer_gradients(weft_trainer *t, const weft_tensor *x, const 
     weft_status st = check_pending(t, "gradients");
 
     if (!st)
-        st = wf_batch_feeds(t, x, y, w, &feeds);
+        st = wf_batch_feeds(t, x, y, w, true, &feeds);
     if (!st)
         st = wf_states_check(t, x[0].dim[0]);
     if (st) {
@@ -32,7 +32,7 @@ weft_status weft_trainer_gradients(weft_trainer *t, const weft_tensor *x, const 
     if (!st)
         st = wf_parts_mean(t->parts, grads);
     if (!st && logs)
-        *logs = wf_pass_logs(t);
+        *logs = wf_train_logs(t);
     wf_free(t->ctx, feeds);
     return st;
 }

@@ -5,7 +5,8 @@
  * along a fixed binary tree over their numbers and divided once by the total weight; then the groups are added, and the gradient of
  * the regularizers once. So the result does not depend on who computes which part. Rows that were looked up follow each other in
  * the order of the parts. State that is no parameter (moving averages) starts each part as the step found it, and becomes the mean
- * of what the parts made of it, weighted by samples; states of recurrent layers go on from batch to batch.
+ * of what the parts made of it, weighted by samples; states of recurrent layers go on from batch to batch. A step that fails, or is
+ * skipped because a gradient is not finite, leaves all state as it found it.
  *
  * A trainer whose steps are whole has one part and one group: the mean itself. */
 #include "train/halves.h"
@@ -36,6 +37,7 @@ struct wf_parts {
     double *sums;  /* and of its metrics */
     struct wf_snapshot *start; /* all state that the parts write, as the step found it */
     bool began;                /* the step has begun: start is filled */
+    float scale;               /* of the loss, while a part runs */
 };
 
 void wf_parts_free(struct wf_parts *p)
@@ -311,7 +313,7 @@ static weft_status one_part(struct wf_parts *p, int64_t n)
         loss[k] = (double)*(const float *)h->fetch[half->loss].data;
         weight[k] = (double)*(const float *)h->fetch[half->weight].data;
         p->tree[k].weight += weight[k];
-        st = wf_half_take(h, half, p->carry);
+        st = wf_half_take(h, half, h->scale.id ? p->scale : 0, p->carry);
         if (!st)
             st = push(p, &p->tree[k]);
     }
@@ -338,6 +340,10 @@ weft_status wf_parts_batch(struct wf_parts *p, const weft_tensor *feeds, int64_t
         if (end == first)
             continue;
         cut(p, feeds, first, end - first);
+        p->scale = wf_scale_now(p->t);
+        if (p->h->scale.id)
+            p->feeds[p->t->bound->n_feeds_test] =
+                (weft_tensor){.dtype = WEFT_F32, .data = &p->scale};
         st = one_part(p, end - first);
     }
     if (!st) {
@@ -376,7 +382,7 @@ static weft_status add_groups(struct wf_parts *p, weft_grads *mean)
         return st;
     st = wf_half_run(h, &h->regularize, 0, NULL);
     if (!st)
-        st = wf_half_take(h, &h->regularize, p->carry);
+        st = wf_half_take(h, &h->regularize, 0, p->carry);
     return st ? st : wf_grads_add_scaled(mean, p->carry, 1);
 }
 
@@ -391,9 +397,9 @@ weft_status wf_parts_mean(struct wf_parts *p, weft_grads **out)
     }
     if (!st)
         st = add_groups(p, mean);
-    if (!st && p->n_rows > 0)
+    if (!st && p->n_rows > 0 && !mean->bad)
         finish_state(p);
-    if (st)
+    if (st || mean->bad)
         wf_parts_forget(p);
     forget(p);
     if (st) {

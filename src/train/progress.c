@@ -112,12 +112,22 @@ static void add_step(struct line *l, double s)
 
 static void add_logs(struct line *l, const weft_logs *logs)
 {
-    for (int i = 0; i < logs->n; i++)
-        if (isnan(logs->value[i]))
+    for (int i = 0; i < logs->n; i++) {
+        double v = logs->value[i];
+        bool skipped = strcmp(logs->name[i], "skipped_steps") == 0;
+
+        /* of f16's loss scale a line shows what one should know: that steps were skipped */
+        if (strcmp(logs->name[i], "loss_scale") == 0 || (skipped && v == 0))
+            continue;
+        if (isnan(v))
             add(l, " - %s: nan", logs->name[i]);
         else
-            add(l, fabs(logs->value[i]) > 1e-3 ? " - %s: %.4f" : " - %s: %.4e", logs->name[i],
-                logs->value[i]);
+            add(l,
+                skipped          ? " - %s: %.0f"
+                : fabs(v) > 1e-3 ? " - %s: %.4f"
+                                 : " - %s: %.4e",
+                logs->name[i], v);
+    }
 }
 
 static void add_bar(struct line *l, const struct wf_progress *p, int64_t done)

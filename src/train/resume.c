@@ -72,7 +72,14 @@ weft_status wf_resume_list(struct wf_resume *r)
         if (!st)
             st = add_tensor(r, &cap, w->name, w->state ? "state" : "param", &value);
     }
-    return st ? st : add_slots(r, &cap);
+    if (!st)
+        st = add_slots(r, &cap);
+    if (!st && r->t->bound->scaled) {
+        weft_tensor scale = weft_view(WEFT_F64, r->t->scale.state, 1, (int64_t[]){WF_SCALE_STATE});
+
+        st = add_tensor(r, &cap, "loss_scale", "slot", &scale);
+    }
+    return st;
 }
 
 static void put_f64(struct wf_buf *b, double v)
@@ -208,6 +215,7 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
     }
 out:
     r->last_step = weft_trainer_step(t);
+    r->last_skipped = weft_trainer_skipped(t);
     r->last_ns = wf_now(t->ctx);
     weft_text_free(t->ctx, position);
     wf_buf_free(&fit);
@@ -659,6 +667,7 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
     if (!st)
         st = open_writer(r, highest);
     r->last_step = weft_trainer_step(t);
+    r->last_skipped = weft_trainer_skipped(t);
     r->last_ns = wf_now(t->ctx);
     return st ? wf_err_wrap(st, "checkpoint") : WEFT_OK;
 }

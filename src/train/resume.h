@@ -13,7 +13,7 @@ struct wf_resume {
     weft_trainer *t;
     const weft_fit_opts *o;
     weft_ckpt_writer *writer; /* NULL: no checkpoints */
-    int64_t last_step, last_ns;
+    int64_t last_step, last_skipped, last_ns;
     bool resumed;
     float given_rate;    /* of learning, as it was when fit began: by the user */
     const char *monitor; /* what is best; NULL: nobody asks */

@@ -8,8 +8,22 @@ void wf_pass_begin(weft_trainer *t)
     struct wf_bound *b = t->bound;
 
     t->mean_weight = 0;
+    t->scale.state[WF_SCALE_SKIPPED_NOW] = 0;
     memset(t->mean_sum, 0, (size_t)b->n_means * sizeof *t->mean_sum);
     memset(t->sums, 0, (size_t)b->n_sums * sizeof *t->sums);
+}
+
+void wf_pass_swap(weft_trainer *t)
+{
+    struct wf_sums now = {t->mean_sum, t->mean_weight, t->sums, t->log_value,
+                          t->scale.state[WF_SCALE_SKIPPED_NOW]};
+
+    t->mean_sum = t->aside.mean_sum;
+    t->mean_weight = t->aside.mean_weight;
+    t->sums = t->aside.sums;
+    t->log_value = t->aside.log_value;
+    t->scale.state[WF_SCALE_SKIPPED_NOW] = t->aside.skipped;
+    t->aside = now;
 }
 
 /* Adds a step's results to the pass: means count by samples, as Keras' epoch averages do. */
@@ -73,7 +87,7 @@ weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n)
     if (st)
         return st;
     t->used_rate = t->rate;
-    if (wf_in_parts(t))
+    if (wf_in_parts(t) || b->scaled)
         return step_in_parts(t, feeds, n);
     if (b->rate.id)
         feeds[b->n_feeds_fit - 1] = (weft_tensor){.dtype = WEFT_F32, .data = &t->rate};
@@ -97,14 +111,14 @@ weft_status wf_run_aside(weft_fn *fn, const weft_tensor *feeds, weft_tensor *out
     return st;
 }
 
-weft_status wf_step_test(weft_trainer *t, weft_tensor *feeds, int64_t n)
+weft_status wf_step_test(weft_trainer *t, weft_tensor *feeds, int64_t n, bool weighted)
 {
     struct wf_bound *b = t->bound;
     weft_status st = wf_states_check(t, n);
 
     wf_step_clear(t);
     if (!st)
-        st = wf_run_aside(b->test, feeds, t->fetch);
+        st = wf_run_aside(b->test[weighted], feeds, t->fetch);
     if (!st)
         wf_step_add_up(t, n);
     return st;
@@ -117,11 +131,25 @@ weft_logs wf_pass_logs(weft_trainer *t)
     for (int i = 0; i < b->n_logs; i++) {
         const struct wf_log_slot *slot = &b->log[i];
 
-        t->log_value[i] = slot->metric         ? wf_metric_result(slot->metric, t->sums + slot->at)
-                          : t->mean_weight > 0 ? t->mean_sum[slot->at] / t->mean_weight
-                                               : 0;
+        if (!slot->metric)
+            t->log_value[i] = t->mean_weight > 0 ? t->mean_sum[slot->at] / t->mean_weight : 0;
+        else if (slot->result == 0) /* all of them; the others' slots follow */
+            wf_metric_result(slot->metric, t->sums + slot->at, t->log_value + i);
     }
     return (weft_logs){b->n_logs, b->log_name, t->log_value};
+}
+
+weft_logs wf_train_logs(weft_trainer *t)
+{
+    const struct wf_bound *b = t->bound;
+    weft_logs logs = wf_pass_logs(t);
+
+    if (b->n_extra) {
+        t->log_value[b->n_logs] = t->scale.state[WF_SCALE];
+        t->log_value[b->n_logs + 1] = t->scale.state[WF_SCALE_SKIPPED_NOW];
+    }
+    logs.n += b->n_extra;
+    return logs;
 }
 
 double weft_logs_get(const weft_logs *logs, const char *name)

@@ -15,6 +15,14 @@ struct wf_log_slot {
     const char *name;
     const struct wf_metric *metric; /* NULL: a mean, weighted by samples */
     int64_t at;                     /* metrics: place in the sums. Means: fetch number */
+    int result;                     /* metrics: which of its results; they follow each other */
+};
+
+/* A metric as it was asked for. */
+struct wf_metric_spec {
+    int out;
+    bool weighted;
+    const char *text;
 };
 
 /* The graph of a trainer and its functions; made when the labels' types are known. */
@@ -22,10 +30,12 @@ struct wf_bound {
     struct wf_arena arena;
     weft_graph *graph;
     struct wf_built train, infer;
-    bool labelled, weighted;
+    bool labelled, weighted;    /* weighted: in training */
+    bool scaled;                /* it computes in f16, and the loss is scaled (scale.c) */
     struct wf_type *label_type; /* one for each output that has a loss or a metric */
     weft_val *label, weight, rate;
-    weft_fn *fit, *test, *predict, *constrain;
+    weft_fn *fit, *predict, *constrain;
+    weft_fn *test[2];         /* of data without and with weights; NULL: not asked for yet */
     struct wf_halves *halves; /* gradients and updates by themselves; NULL: nobody asked yet */
     /* The loss of training: all of it, by groups that have the same denominator, and what depends on weights alone (nil: none). */
     weft_val total, fixed;
@@ -38,9 +48,19 @@ struct wf_bound {
     int n_feeds_fit, n_feeds_test;
     int n_means;    /* fetches in front: the loss, then the outputs' where there are several */
     int64_t n_sums; /* of the fetch behind them */
-    int n_logs;
+    struct wf_metric *metric; /* those of the trainer */
+    int n_logs, n_extra;      /* of each pass; of training besides: names behind the others */
     struct wf_log_slot *log;
     const char **log_name, **val_name;
+};
+
+/* The state of the loss scale. */
+enum {
+    WF_SCALE,             /* what the loss is multiplied by */
+    WF_SCALE_GOOD,        /* steps since it changed */
+    WF_SCALE_SKIPPED,     /* steps skipped so far */
+    WF_SCALE_SKIPPED_NOW, /* in the pass under way */
+    WF_SCALE_STATE
 };
 
 struct weft_trainer {
@@ -55,8 +75,9 @@ struct weft_trainer {
     int n_out;
     const char **loss; /* by output; NULL: none */
     double *loss_weight;
-    const char **metrics[2]; /* by output: texts with commas; [1] weighted */
-    int n_class_weights;
+    int n_metrics;
+    struct wf_metric_spec *metric;     /* by output, the weighted ones after the others */
+    int n_class_weights, class_output; /* and the output that they are for */
     float *class_weights;
     int shards, accumulate;
     int pending;            /* batches added up since the last update */
@@ -66,6 +87,11 @@ struct weft_trainer {
     struct wf_parts *parts; /* NULL: steps are whole */
     weft_dtype precision;
     bool trap;
+    struct {
+        bool off;
+        int64_t growth;               /* good steps in a row that double it */
+        double state[WF_SCALE_STATE]; /* what checkpoints keep */
+    } scale;
     struct wf_bound *bound;
     _Atomic bool stop;
     _Atomic bool interrupted; /* stop because somebody outside says so: a later run goes on */
@@ -75,6 +101,9 @@ struct weft_trainer {
     /* sums of the pass under way */
     double *mean_sum, mean_weight, *sums;
     double *log_value;
+    struct wf_sums { /* the same for a pass within it (wf_pass_swap) */
+        double *mean_sum, mean_weight, *sums, *log_value, skipped;
+    } aside;
     weft_tensor *fetch;
     /* for callbacks: the batch that was trained on, in feed order, while batch_end runs; the times
      * at epoch_end */
@@ -96,6 +125,8 @@ extern _Thread_local const weft_trainer *wf_calling;
 /* Make the graph and the functions for labels of these types (sizes below the batch axis may be symbolic); n_out of them, dtype
  * WEFT_NONE where an output needs none. Does nothing when they are there already; a change of types keeps the weights. */
 weft_status wf_trainer_bind(weft_trainer *t, const struct wf_type *labels, bool weighted);
+/* The same for data that the model is measured with: it may have weights, or none, whatever it was trained with. */
+weft_status wf_trainer_bind_test(weft_trainer *t, const struct wf_type *labels, bool weighted);
 /* Only what prediction needs. */
 weft_status wf_trainer_bind_predict(weft_trainer *t);
 void wf_bound_free(struct wf_bound *b);
@@ -111,9 +142,11 @@ weft_status wf_make_constraints(weft_trainer *t, struct wf_bound *b, const bool 
 
 /* Sums of a pass: cleared, added to by steps, and made logs. */
 void wf_pass_begin(weft_trainer *t);
+/* Between a pass and one aside: a callback of fit may measure the model while an epoch adds up. */
+void wf_pass_swap(weft_trainer *t);
 /* One batch of n samples. feeds: inputs, labels, [weight], and room for the rate, which is added here. */
 weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n);
-weft_status wf_step_test(weft_trainer *t, weft_tensor *feeds, int64_t n);
+weft_status wf_step_test(weft_trainer *t, weft_tensor *feeds, int64_t n, bool weighted);
 /* Runs a function that may change state (constraints, states of stateful layers) and is no training step. */
 weft_status wf_run_aside(weft_fn *fn, const weft_tensor *feeds, weft_tensor *out);
 /* Parts of wf_step_fit. */
@@ -123,8 +156,21 @@ void wf_step_add_up(weft_trainer *t, int64_t n);
 weft_status wf_step_flush(weft_trainer *t);
 /* Training failed between two batches: what was added up and not applied is forgotten. */
 void wf_step_drop(weft_trainer *t);
-/* The logs so far, borrowed from t. */
+/* The logs so far, borrowed from t; those of training have the loss scale as well, where there is one. */
 weft_logs wf_pass_logs(weft_trainer *t);
+weft_logs wf_train_logs(weft_trainer *t);
+
+/* ---- scale.c --------------------------------------------------------------------------------- */
+
+weft_status wf_scale_init(weft_trainer *t, const weft_compile_opts *o);
+/* Does the graph compute in f16, and may the loss be scaled? */
+bool wf_scale_needed(const weft_trainer *t, const weft_graph *g);
+float wf_scale_now(const weft_trainer *t);
+/* A step was done; a step was skipped, because a gradient is not finite: an error when no scale would help. */
+void wf_scale_good(weft_trainer *t);
+weft_status wf_scale_skip(weft_trainer *t);
+/* to = factor · from; are all finite? */
+bool wf_scale_take(float *to, const float *from, int64_t n, float factor);
 
 /* ---- states.c -------------------------------------------------------------------------------- */
 
@@ -137,7 +183,7 @@ weft_status wf_states_check(const weft_trainer *t, int64_t n);
 
 /* A batch by hand as feeds (with room for the rate), checked and the trainer bound to it; freed with wf_free. */
 weft_status wf_batch_feeds(weft_trainer *t, const weft_tensor *x, const weft_tensor *y,
-                           const weft_tensor *w, weft_tensor **out);
+                           const weft_tensor *w, bool fit, weft_tensor **out);
 
 /* ---- parts.c --------------------------------------------------------------------------------- */
 

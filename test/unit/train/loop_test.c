@@ -571,15 +571,16 @@ static void a_fit_that_fails_leaves_no_batches_behind(void **state)
 
 struct changing {
     weft_data *d;
-    weft_ds weighted;
-    weft_status st;
+    weft_ds weighted, wide; /* the second's labels are of another type */
+    weft_status st[2];
 };
 
-static weft_status evaluate_weighted(void *arg, weft_trainer *t)
+static weft_status evaluate_others(void *arg, weft_trainer *t)
 {
     struct changing *c = arg;
 
-    c->st = weft_evaluate(t, c->d, c->weighted, NULL, NULL);
+    c->st[0] = weft_evaluate(t, c->d, c->weighted, NULL, NULL);
+    c->st[1] = weft_evaluate(t, c->d, c->wide, NULL, NULL);
     return WEFT_OK;
 }
 
@@ -588,15 +589,18 @@ static void labels_do_not_change_their_types_in_between(void **state)
 {
     struct world a = open_world(PLAIN, (weft_compile_opts){.optimizer = "sgd", .accumulate = 2});
     struct world b = open_world(PLAIN, (weft_compile_opts){.optimizer = "sgd"});
-    struct changing c = {.st = WEFT_OK};
+    struct changing c = {.st = {1, 1}};
     weft_callback cb = {
-        .size = sizeof cb, .arg = &c, .name = "evaluate", .train_begin = evaluate_weighted};
+        .size = sizeof cb, .arg = &c, .name = "evaluate", .train_begin = evaluate_others};
     weft_column col[3] = {
         {.name = "x"}, {.name = "y", .role = WEFT_LABEL}, {.name = "w", .role = WEFT_WEIGHT}};
     weft_tensor rows[3], x[2];
+    int64_t wide[N];
     double unused;
 
     (void)state;
+    for (int i = 0; i < N; i++)
+        wide[i] = label[i];
     batch(&a, 0, N, x, &rows[1]);
     rows[0] = x[0];
     rows[2] = weft_view(WEFT_F32, wx, 1, (int64_t[]){N});
@@ -607,10 +611,13 @@ static void labels_do_not_change_their_types_in_between(void **state)
     assert_int_equal(weft_trainer_step(a.t), 1);
     assert_int_equal(weft_data_new(b.ctx, &c.d), 0);
     c.weighted = weft_ds_tensors(c.d, 3, col, rows);
+    c.wide = weft_ds_tensors(
+        c.d, 2, col, (weft_tensor[]){rows[0], weft_view(WEFT_I64, wide, 1, (int64_t[]){N})});
     if (weft_fit(b.t, c.d, weft_ds_tensors(c.d, 2, col, rows),
                  WEFT_OPTS(weft_fit_opts, .n_callbacks = 1, .callbacks = &cb), NULL))
         fail_msg("%s", weft_error());
-    assert_int_equal(c.st, WEFT_ESTATE);
+    assert_int_equal(c.st[0], WEFT_OK);
+    assert_int_equal(c.st[1], WEFT_ESTATE);
     weft_data_free(c.d);
     close_world(&a);
     close_world(&b);
