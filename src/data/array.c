@@ -74,9 +74,10 @@ void wf_array_convert_all(const struct wf_array_head *h, const char *src, void *
     int64_t index[WEFT_MAX_RANK] = {0}, stride[WEFT_MAX_RANK], at = 0, n = wf_type_count(&h->type);
     int64_t size = weft_dtype_size(h->type.dtype), step = h->item;
 
+    if (n <= 0) /* strides of an axis of 0 may overflow */
+        return;
     if (!h->fortran) {
-        if (n)
-            wf_array_convert(h, src, n, dst);
+        wf_array_convert(h, src, n, dst);
         return;
     }
     for (int i = 0; i < h->type.rank; i++) {
