@@ -1,13 +1,15 @@
 /* weft/data_array.h - arrays in files: IDX, npy and npz, read as datasets and written.
  *
  * Element i of such a dataset is row i: the array is cut along its first axis. All are addressable. Plain files are
- * memory-mapped: consecutive rows are given as views of the file, nothing is copied; rows in any other order are copied
- * once. Compressed files (gzip, zstd, zlib; entries of an npz that are deflated) are unpacked into memory when the
- * dataset is built, within the context's memory limit. Big-endian items are converted, and i16, u16 (to i32) and u32
- * (to i64) widened, row by row as they are read.
+ * read into memory when the dataset is built, up to 512 MiB of them a pipeline (weft_data): consecutive rows are then
+ * given as views of that memory, nothing is copied, rows in any other order are copied once, and what happens to the
+ * file afterwards changes nothing. Rows of what is larger, or does not fit the context's memory limit, are read from the
+ * file as they are asked for. Compressed files (gzip, zstd, zlib; entries of an npz that are deflated) are unpacked into
+ * memory when the dataset is built, within the context's memory limit. Big-endian items are converted, and i16, u16 (to
+ * i32) and u32 (to i64) widened, row by row as they are read.
  *
  * Sizes in a file are checked against the file before anything is allocated, also while it is being read: a file that
- * has become shorter is an error. Complex, text, 64-bit unsigned and Python object items are refused. */
+ * has become shorter is an error, WEFT_EIO. Complex, text, 64-bit unsigned and Python object items are refused. */
 #ifndef WEFT_DATA_ARRAY_H
 #define WEFT_DATA_ARRAY_H
 
@@ -43,7 +45,7 @@ WEFT_API weft_status weft_npy_read(weft_ctx *ctx, const char *path, weft_tensor 
 WEFT_API void weft_array_free(weft_ctx *ctx, weft_tensor *t);
 
 /* Writers. A file appears whole or not at all. IDX takes u8 i8 i32 f32 f64; npy and npz all dtypes but bf16.
- * Entries of an npz are stored, not compressed, and lie so that they can be mapped. */
+ * Entries of an npz are stored, not compressed, and lie so that other programs can map them. */
 WEFT_API weft_status weft_idx_write(weft_ctx *ctx, const char *path, const weft_tensor *t);
 WEFT_API weft_status weft_npy_write(weft_ctx *ctx, const char *path, const weft_tensor *t);
 WEFT_API weft_status weft_npz_write(weft_ctx *ctx, const char *path, int n,

@@ -426,7 +426,8 @@ static weft_status append(struct sink *k, int c, const weft_tensor *t)
         k->data[c] = more;
         k->cap[c] = cap;
     }
-    memcpy(k->data[c] + k->bytes[c], t->data, (size_t)n);
+    if (n)
+        memcpy(k->data[c] + k->bytes[c], t->data, (size_t)n);
     k->bytes[c] += n;
     return WEFT_OK;
 }

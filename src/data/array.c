@@ -1,15 +1,12 @@
-/* array.c - arrays in files as datasets: mapping, conversion of items, and the node that gives rows.
+/* array.c - arrays in files as datasets: reading, conversion of items, and the node that gives rows.
  *
- * A row is read from memory that stays as long as the node. A mapped file's length is asked for again every so many
- * bytes, because touching a page behind the end of a file that was cut kills the process. */
-#define _GNU_SOURCE
-#include <errno.h>
+ * A row comes from memory that stays as long as the node, or is read from the open file. Nothing is mapped: touching a
+ * page behind the end of a file that somebody cut kills the process, and a read only fails. */
 #include <fcntl.h>
-#include <sys/mman.h>
 
 #include "data/array.h"
 
-#define CHECK_BYTES ((int64_t)256 << 10)
+#define PIECE_BYTES ((int64_t)1 << 20) /* read at a time where items are converted */
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
@@ -74,9 +71,10 @@ void wf_array_convert_all(const struct wf_array_head *h, const char *src, void *
     int64_t index[WEFT_MAX_RANK] = {0}, stride[WEFT_MAX_RANK], at = 0, n = wf_type_count(&h->type);
     int64_t size = weft_dtype_size(h->type.dtype), step = h->item;
 
+    if (n <= 0) /* strides of an axis of 0 may overflow */
+        return;
     if (!h->fortran) {
-        if (n)
-            wf_array_convert(h, src, n, dst);
+        wf_array_convert(h, src, n, dst);
         return;
     }
     for (int i = 0; i < h->type.rank; i++) {
@@ -98,53 +96,88 @@ void wf_array_convert_all(const struct wf_array_head *h, const char *src, void *
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-weft_status wf_map_file(weft_ctx *ctx, const char *path, int *fd, char **map, int64_t *bytes)
+weft_status wf_array_read_at(weft_ctx *ctx, const struct wf_array *a, int64_t at, void *to,
+                             int64_t n)
 {
     const struct wf_fs *fs = ctx->fs;
-    int f = fs->open(fs->arg, path, O_RDONLY, 0);
-    int64_t size;
-    void *p = NULL;
+    int64_t done = 0, got;
 
-    if (f < 0)
-        return wf_file_err(f, path, "cannot open");
-    size = fs->size(fs->arg, f);
-    if (size > 0) {
-        p = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, f, 0);
-        if (p == MAP_FAILED) {
-            size = -errno;
-            p = NULL;
-        }
+    while (done < n) {
+        got = fs->pread(fs->arg, a->fd, (char *)to + done, n - done, at + done);
+        if (got < 0)
+            return wf_file_err(got, a->path, "cannot read");
+        if (!got)
+            return wf_err(WEFT_EIO, "%s: ends at byte %lld, it was longer when it was opened",
+                          a->path, (long long)(at + done));
+        done += got;
     }
-    if (size < 0) {
-        fs->close(fs->arg, f);
-        return wf_err(WEFT_EIO, "%s: cannot map: %s", path,
-                      size == -ESPIPE ? "not a plain file" : strerror((int)-size));
-    }
-    *fd = f;
-    *map = p;
-    *bytes = size;
     return WEFT_OK;
 }
 
-void wf_unmap_file(weft_ctx *ctx, int fd, char *map, int64_t bytes)
+weft_status wf_array_open_file(weft_ctx *ctx, const char *path, struct wf_array *a, int64_t *bytes)
 {
-    if (map)
-        munmap(map, (size_t)bytes);
-    if (fd >= 0)
-        ctx->fs->close(ctx->fs->arg, fd);
-}
+    const struct wf_fs *fs = ctx->fs;
+    struct wf_file_info info;
+    int rc = fs->stat(fs->arg, path, &info);
+    weft_status st = rc ? wf_file_err(rc, path, "cannot open") : wf_file_check_plain(path, &info);
 
-static weft_status open_mapped(weft_ctx *ctx, wf_head_fn *parse, struct wf_array *a)
-{
-    weft_status st = wf_map_file(ctx, a->path, &a->fd, &a->map, &a->map_bytes);
-
+    *a = (struct wf_array){.path = path, .fd = -1};
     if (st)
         return st;
-    st = parse(a->map, a->map_bytes, a->map_bytes, &a->head);
+    a->fd = fs->open(fs->arg, path, O_RDONLY, 0);
+    if (a->fd < 0)
+        return wf_file_err(a->fd, path, "cannot open");
+    *bytes = fs->size(fs->arg, a->fd);
+    return *bytes < 0 ? wf_file_err(*bytes, path, "cannot tell its size") : WEFT_OK;
+}
+
+static void close_fd(weft_ctx *ctx, struct wf_array *a)
+{
+    if (a->fd >= 0)
+        ctx->fs->close(ctx->fs->arg, a->fd);
+    a->fd = -1;
+}
+
+weft_status wf_array_load(weft_ctx *ctx, struct wf_array *a, int64_t *room)
+{
+    int64_t bytes = a->head.bytes;
+    weft_status st;
+
+    if (room && bytes > *room)
+        return WEFT_OK;
+    a->owned = wf_alloc(ctx, (size_t)bytes + 1);
+    if (!a->owned) /* then rows are read from the file as they are asked for */
+        return room ? WEFT_OK : wf_err_nomem(ctx, (size_t)bytes, a->path);
+    st = wf_array_read_at(ctx, a, a->at, a->owned, bytes);
     if (st)
-        return wf_err_wrap(st, "%s", a->path);
-    a->data = a->map + a->head.at;
+        return st;
+    if (room)
+        *room -= bytes;
+    close_fd(ctx, a);
+    a->data = a->owned;
     return WEFT_OK;
+}
+
+static weft_status open_plain(weft_ctx *ctx, wf_head_fn *parse, int64_t *room, struct wf_array *a)
+{
+    const char *path = a->path;
+    int64_t bytes = 0, n;
+    char *head = wf_alloc(ctx, WF_HEAD_MAX);
+    weft_status st;
+
+    if (!head)
+        return wf_err_nomem(ctx, WF_HEAD_MAX, path);
+    st = wf_array_open_file(ctx, path, a, &bytes);
+    n = wf_min_i64(bytes, WF_HEAD_MAX);
+    if (!st)
+        st = wf_array_read_at(ctx, a, 0, head, n);
+    if (!st)
+        st = wf_err_wrap(parse(head, n, bytes, &a->head), "%s", path);
+    wf_free(ctx, head);
+    if (st)
+        return st;
+    a->at = a->head.at;
+    return wf_array_load(ctx, a, room);
 }
 
 /* The head comes first and says how much there will be: exactly that is allocated, unless it is more than such a file can
@@ -187,7 +220,7 @@ static weft_status open_packed(weft_ctx *ctx, struct wf_unpack *u, const weft_fi
 }
 
 weft_status wf_array_open(weft_ctx *ctx, const char *path, const weft_file_opts *opts,
-                          wf_head_fn *parse, struct wf_array *out)
+                          wf_head_fn *parse, int64_t *room, struct wf_array *out)
 {
     struct wf_array a = {.path = path, .fd = -1};
     struct wf_unpack *u = NULL;
@@ -196,7 +229,7 @@ weft_status wf_array_open(weft_ctx *ctx, const char *path, const weft_file_opts 
     if (st)
         return st;
     if (u->how == WEFT_COMPRESSION_NONE)
-        st = open_mapped(ctx, parse, &a);
+        st = open_plain(ctx, parse, room, &a);
     else
         st = open_packed(ctx, u, opts, parse, &a);
     wf_unpack_close(u);
@@ -210,8 +243,56 @@ weft_status wf_array_open(weft_ctx *ctx, const char *path, const weft_file_opts 
 void wf_array_close(weft_ctx *ctx, struct wf_array *a)
 {
     wf_free(ctx, a->owned);
-    wf_unmap_file(ctx, a->fd, a->map, a->map_bytes);
+    close_fd(ctx, a);
     *a = (struct wf_array){.fd = -1};
+}
+
+/* A Fortran array of rank 2 in row-major order, into `rows`: one column of it after the other. */
+static weft_status turn_rows(weft_ctx *ctx, const struct wf_array *a, char *rows)
+{
+    const struct wf_array_head *h = &a->head;
+    int64_t n = h->type.dim[0], n_cols = h->type.rank > 1 ? h->type.dim[1] : 1;
+    int64_t bytes = n * h->item, size = weft_dtype_size(h->type.dtype);
+    char *column = wf_alloc(ctx, (size_t)bytes + 1);
+    weft_status st = column ? WEFT_OK : wf_err_nomem(ctx, (size_t)bytes, a->path);
+
+    for (int64_t c = 0; c < n_cols && !st; c++) {
+        st = wf_array_read_at(ctx, a, a->at + c * bytes, column, bytes);
+        for (int64_t i = 0; i < n && !st; i++)
+            wf_array_convert(h, column + i * h->item, 1, rows + (i * n_cols + c) * size);
+    }
+    wf_free(ctx, column);
+    return st;
+}
+
+static weft_status settle_fortran(weft_ctx *ctx, struct wf_array *a)
+{
+    struct wf_array_head *h = &a->head;
+    int64_t bytes = wf_type_bytes(&h->type);
+    weft_status st = WEFT_OK;
+    char *rows;
+
+    if (h->type.rank > 2)
+        return wf_err(WEFT_ENOSUP,
+                      "%s: Fortran order and rank %d: save it with numpy.ascontiguousarray",
+                      a->path, h->type.rank);
+    rows = wf_alloc(ctx, (size_t)bytes + 1);
+    if (!rows)
+        return wf_err_nomem(ctx, (size_t)bytes, a->path);
+    if (a->data)
+        wf_array_convert_all(h, a->data, rows);
+    else if (bytes)
+        st = turn_rows(ctx, a, rows);
+    if (st) {
+        wf_free(ctx, rows);
+        return st;
+    }
+    wf_free(ctx, a->owned);
+    close_fd(ctx, a);
+    a->data = a->owned = rows;
+    *h = (struct wf_array_head){.type = h->type, .bytes = bytes, .big = machine_big()};
+    h->item = (int)weft_dtype_size(h->type.dtype);
+    return WEFT_OK;
 }
 
 weft_status wf_array_settle(weft_ctx *ctx, struct wf_array *a)
@@ -227,38 +308,30 @@ weft_status wf_array_settle(weft_ctx *ctx, struct wf_array *a)
             a->row_items > INT64_MAX / 16)
             return wf_err(WEFT_ESHAPE, "%s: the size of a row overflows", a->path);
     if (h->fortran) {
-        int64_t bytes = wf_type_bytes(&h->type);
-        char *rows;
+        weft_status st = settle_fortran(ctx, a);
 
-        if (h->type.rank > 2)
-            return wf_err(WEFT_ENOSUP,
-                          "%s: Fortran order and rank %d: save it with numpy.ascontiguousarray",
-                          a->path, h->type.rank);
-        rows = wf_alloc(ctx, (size_t)bytes + 1);
-        if (!rows)
-            return wf_err_nomem(ctx, (size_t)bytes, a->path);
-        wf_array_convert_all(h, a->data, rows);
-        wf_free(ctx, a->owned);
-        wf_unmap_file(ctx, a->fd, a->map, a->map_bytes);
-        a->map = NULL;
-        a->fd = -1;
-        a->data = a->owned = rows;
-        *h = (struct wf_array_head){.type = h->type, .bytes = bytes, .big = machine_big()};
-        h->item = (int)align;
+        if (st)
+            return st;
     }
-    a->view = wf_array_native(h) && (uintptr_t)a->data % (uintptr_t)align == 0;
+    a->view = a->data && wf_array_native(h) && (uintptr_t)a->data % (uintptr_t)align == 0;
     return WEFT_OK;
 }
 
 weft_status wf_array_read(weft_ctx *ctx, const char *path, wf_head_fn *parse, weft_tensor *out)
 {
     struct wf_array a = {.fd = -1};
-    weft_status st = wf_array_open(ctx, path, NULL, parse, &a);
+    weft_status st = wf_array_open(ctx, path, NULL, parse, NULL, &a);
     weft_tensor t;
     int64_t bytes;
 
     if (st)
         return st;
+    if (!a.head.fortran && wf_array_native(&a.head)) {
+        *out = weft_view(a.head.type.dtype, a.owned, a.head.type.rank, a.head.type.dim);
+        a.owned = NULL;
+        wf_array_close(ctx, &a);
+        return WEFT_OK;
+    }
     bytes = wf_type_bytes(&a.head.type);
     t = weft_view(a.head.type.dtype, wf_alloc(ctx, (size_t)bytes + 1), a.head.type.rank,
                   a.head.type.dim);
@@ -278,20 +351,6 @@ void weft_array_free(weft_ctx *ctx, weft_tensor *t)
         wf_free(ctx, t->data);
         t->data = NULL;
     }
-}
-
-weft_status wf_array_check(weft_ctx *ctx, struct wf_array *a, int64_t bytes)
-{
-    int64_t size;
-
-    if (a->fd < 0 || atomic_fetch_sub_explicit(&a->unchecked, bytes, memory_order_relaxed) > 0)
-        return WEFT_OK;
-    atomic_store_explicit(&a->unchecked, CHECK_BYTES, memory_order_relaxed);
-    size = ctx->fs->size(ctx->fs->arg, a->fd);
-    if (size >= a->map_bytes)
-        return WEFT_OK;
-    return wf_err(WEFT_EIO, "%s: %lld bytes, it had %lld when it was opened", a->path,
-                  (long long)size, (long long)a->map_bytes);
 }
 
 /* ---- the node -------------------------------------------------------------------------------- */
@@ -331,14 +390,49 @@ static void gather(const struct wf_array *a, const struct wf_at *at, const struc
     wf_rows_gather(b->env, &g);
 }
 
-static weft_status get_column(struct wf_ds *ds, struct wf_array *a, bool view,
+/* Rows that follow each other in the file, from row `first` on, converted. */
+static weft_status read_converted(weft_ctx *ctx, const struct wf_array *a, int64_t first, int64_t n,
+                                  char *to)
+{
+    int64_t row = a->row_items * a->head.item, most = wf_max_i64(PIECE_BYTES / row, 1);
+    int64_t out = a->row_items * weft_dtype_size(a->head.type.dtype);
+    char *raw = wf_alloc(ctx, (size_t)(wf_min_i64(n, most) * row));
+    weft_status st = raw ? WEFT_OK : wf_err_nomem(ctx, (size_t)(n * row), a->path);
+
+    for (int64_t done = 0, k; done < n && !st; done += k) {
+        k = wf_min_i64(n - done, most);
+        st = wf_array_read_at(ctx, a, a->at + (first + done) * row, raw, k * row);
+        if (!st)
+            wf_array_convert(&a->head, raw, k * a->row_items, to + done * out);
+    }
+    wf_free(ctx, raw);
+    return st;
+}
+
+/* Rows at[0..n) of an array that is not in memory. */
+static weft_status read_rows(weft_ctx *ctx, const struct wf_array *a, const struct wf_at *at,
+                             int64_t n, char *to)
+{
+    int64_t row = a->row_items * a->head.item;
+    int64_t out = a->row_items * weft_dtype_size(a->head.type.dtype);
+    weft_status st = WEFT_OK;
+
+    for (int64_t i = 0, k; i < n && !st; i += k, to += k * out) {
+        for (k = 1; i + k < n && at[i + k].id == at[i].id + k;)
+            k++;
+        st = wf_array_native(&a->head)
+                 ? wf_array_read_at(ctx, a, a->at + at[i].id * row, to, k * row)
+                 : read_converted(ctx, a, at[i].id, k, to);
+    }
+    return st;
+}
+
+static weft_status get_column(struct wf_ds *ds, const struct wf_array *a, bool view,
                               const struct wf_at *at, struct wf_block *b, int c)
 {
     struct wf_type type = wf_column_type(&ds->col[c]);
-    weft_status st = wf_array_check(ds->data->ctx, a, b->n * a->row_items * a->head.item);
+    weft_status st;
 
-    if (st)
-        return st;
     if (view && a->view) {
         b->col[c].type = type;
         /* Blocks do not say const; nobody writes into a column that is given. */
@@ -347,7 +441,9 @@ static weft_status get_column(struct wf_ds *ds, struct wf_array *a, bool view,
         return WEFT_OK;
     }
     st = wf_block_col(b, c, &type, b->n * a->row_items);
-    if (!st && a->row_items)
+    if (!st && a->row_items && !a->data)
+        st = read_rows(ds->data->ctx, a, at, b->n, b->col[c].data);
+    else if (!st && a->row_items)
         gather(a, at, b, b->col[c].data);
     return st;
 }
@@ -407,7 +503,7 @@ bool wf_arrays_in_memory(const struct wf_ds *ds)
     if (ds->kind != &arrays_kind)
         return false;
     for (int i = 0; i < p->n; i++)
-        if (p->a[i].fd >= 0)
+        if (!p->a[i].data)
             return false;
     return true;
 }
@@ -482,7 +578,7 @@ weft_ds wf_ds_array_files(weft_data *d, const char *builder, int n, const weft_a
             break;
         }
         names[n_open] = files[n_open].column;
-        st = wf_array_open(d->ctx, path, opts, parse, &a[n_open]);
+        st = wf_array_open(d->ctx, path, opts, parse, &d->array_room, &a[n_open]);
         if (!st) {
             st = wf_array_settle(d->ctx, &a[n_open]);
             n_open++;

@@ -32,30 +32,35 @@ void wf_array_convert(const struct wf_array_head *h, const char *src, int64_t n,
 /* The whole array, of any order, to row-major items of weft's. */
 void wf_array_convert_all(const struct wf_array_head *h, const char *src, void *dst);
 
-/* An array that is open: mapped, or unpacked into memory. */
+/* An array that is open: in memory, or in a file that is read as rows are asked for. */
 struct wf_array {
     struct wf_array_head head;
     const char *path;
-    const char *data;  /* the first item */
+    const char *data;  /* the first item; NULL: it is in the file */
     int64_t row_items; /* of an element */
-    char *map, *owned; /* what data lies in */
-    int64_t map_bytes;
-    int fd;                    /* of the mapped file, -1 when there is none */
-    _Atomic int64_t unchecked; /* bytes that may be read before its length is asked for again */
-    bool view;                 /* rows can be given without copying */
+    char *owned;       /* what data lies in; NULL: somebody else's memory */
+    int64_t at;        /* of the first item in the file */
+    int fd;            /* of the file, -1 when the array is in memory */
+    bool view;         /* rows can be given without copying */
 };
 
-/* Open a file that holds one array; compressed ones are unpacked into memory. The path is borrowed; opts may be NULL. */
+/* Open a file that holds one array. A plain one is read into memory if it fits *room, which becomes less; else rows are
+ * read from it. NULL: whatever it takes, or an error. Compressed ones are always unpacked into memory. The path is
+ * borrowed; opts may be NULL. */
 weft_status wf_array_open(weft_ctx *ctx, const char *path, const weft_file_opts *opts,
-                          wf_head_fn *parse, struct wf_array *out);
+                          wf_head_fn *parse, int64_t *room, struct wf_array *out);
+/* The same in steps: a plain file alone, and the bytes it has; then, with head and `at` set, its items. close is needed
+ * after a failure, too. */
+weft_status wf_array_open_file(weft_ctx *ctx, const char *path, struct wf_array *a, int64_t *bytes);
+weft_status wf_array_load(weft_ctx *ctx, struct wf_array *a, int64_t *room);
+/* n bytes at an offset of the file; WEFT_EIO when it has become shorter. From any thread. */
+weft_status wf_array_read_at(weft_ctx *ctx, const struct wf_array *a, int64_t at, void *to,
+                             int64_t n);
 void wf_array_close(weft_ctx *ctx, struct wf_array *a);
 /* Make ready for reading rows: those of a Fortran array (of rank 2 at most) are put in order, in memory. */
 weft_status wf_array_settle(weft_ctx *ctx, struct wf_array *a);
 /* A whole file, converted, in memory that weft_array_free frees. */
 weft_status wf_array_read(weft_ctx *ctx, const char *path, wf_head_fn *parse, weft_tensor *out);
-/* Before `bytes` are read: a mapped file must still be as long as it was, since reading beyond its end would kill the
- * process. Asked once for so many bytes, not for every row. */
-weft_status wf_array_check(weft_ctx *ctx, struct wf_array *a, int64_t bytes);
 
 /* A node over n settled arrays with the same number of rows, a column each; takes them over, also on failure. */
 weft_ds wf_ds_arrays(weft_data *d, const char *builder, int n, const char *const *names,
@@ -64,37 +69,43 @@ weft_ds wf_ds_arrays(weft_data *d, const char *builder, int n, const char *const
 weft_ds wf_ds_array_files(weft_data *d, const char *builder, int n, const weft_array_file *files,
                           const weft_file_opts *opts, wf_head_fn *parse);
 
-/* ---- mapped files ---------------------------------------------------------------------------- */
-
-/* A plain file, mapped for reading. An empty one has bytes 0 and no memory. */
-weft_status wf_map_file(weft_ctx *ctx, const char *path, int *fd, char **map, int64_t *bytes);
-void wf_unmap_file(weft_ctx *ctx, int fd, char *map, int64_t bytes);
-
 /* ---- zip archives (zip.c) -------------------------------------------------------------------- */
 
+/* A walk over the central directory of an archive, in memory or in a file. */
+struct wf_zip {
+    weft_ctx *ctx;
+    const char *p;               /* the archive; NULL: it is in the file */
+    const struct wf_array *file; /* open, borrowed */
+    int64_t n;                   /* bytes of the archive */
+    char *owned;                 /* its directory, read from the file */
+    const char *at;              /* the next entry of the directory */
+    int64_t left, n_left;        /* bytes of the directory, and entries still to come */
+};
 struct wf_zip_entry {
-    const char *name; /* not terminated */
+    const struct wf_zip *zip;
+    const char *name; /* not terminated; borrowed from the directory */
     int64_t n_name;
     bool deflated;
     uint32_t crc;
-    const char *data; /* packed bytes within the archive */
+    int64_t at; /* of the packed bytes within the archive */
     int64_t packed, bytes;
 };
-/* A walk over the central directory of an archive in memory. */
-struct wf_zip {
-    const char *p, *at;
-    int64_t n, left, n_left; /* bytes of the archive, of the directory, and entries still to come */
-};
-weft_status wf_zip_open(struct wf_zip *z, const char *p, int64_t n);
+/* In memory: p[0..n). In a file that is open: file, of n bytes. Both are borrowed. */
+weft_status wf_zip_open(struct wf_zip *z, weft_ctx *ctx, const char *p, int64_t n);
+weft_status wf_zip_open_file(struct wf_zip *z, weft_ctx *ctx, const struct wf_array *file,
+                             int64_t n);
+void wf_zip_close(struct wf_zip *z); /* zeroed is fine */
 weft_status wf_zip_next(struct wf_zip *z, struct wf_zip_entry *e, bool *more);
-/* The bytes of an entry, checked. Of a stored one: where they lie; of a deflated one: in memory of its own, *owned,
- * freed with wf_free, else NULL. */
-weft_status wf_zip_read(weft_ctx *ctx, const struct wf_zip_entry *e, const char **data,
-                        char **owned);
+/* The bytes of an entry, checked. Of a stored one in memory: where they lie; else in memory of its own, *owned, freed with
+ * wf_free. */
+weft_status wf_zip_read(const struct wf_zip_entry *e, const char **data, char **owned);
+/* The same without giving them, and without memory for them: a stored entry of a file. `head` becomes its first bytes, at
+ * most n_head. */
+weft_status wf_zip_check(const struct wf_zip_entry *e, char *head, int64_t n_head);
 uint32_t wf_crc32(uint32_t crc, const void *p, int64_t n);
 
-/* An open entry of an npz archive. */
-weft_status wf_npz_array(weft_ctx *ctx, const struct wf_zip_entry *e, struct wf_array *a);
+/* An open entry of an npz archive, in memory. */
+weft_status wf_npz_array(const struct wf_zip_entry *e, struct wf_array *a);
 
 /* ---- writing (output.c) ---------------------------------------------------------------------- */
 

@@ -141,10 +141,9 @@ static weft_status index_file(struct wf_ds *ds, int64_t i, struct wf_csv_rows *f
     if (st)
         return st;
     wf_scan_init(&w.scan, &src->rows.format, ctx->simd);
-    if (w.u->how != WEFT_COMPRESSION_NONE || w.u->size < 0)
+    if (w.u->how != WEFT_COMPRESSION_NONE)
         st = wf_err(WEFT_ENOSUP,
-                    "%s: rows can be found by number in plain files only, this one is "
-                    "compressed or a pipe",
+                    "%s: rows can be found by number in plain files only, this one is compressed",
                     files->path[i]);
     else
         st = walk_file(&w, &src->rows, f);

@@ -196,6 +196,7 @@ struct weft_data {
     struct wf_arena arena;
     struct wf_ds **ds; /* [1..n] */
     int64_t n, cap;
+    int64_t array_room; /* bytes of array files that may still be read into memory */
     weft_status st;
     char *error;
 };
@@ -273,7 +274,7 @@ struct wf_gather {
 };
 void wf_rows_gather(const struct wf_env *env, const struct wf_gather *g);
 
-/* A source of arrays none of which is a mapped file: rows are there without waiting (array.c). */
+/* A source of arrays none of which is read from a file: rows are there without waiting (array.c). */
 bool wf_arrays_in_memory(const struct wf_ds *ds);
 
 /* One of the threads that do pure work. */

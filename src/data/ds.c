@@ -4,6 +4,8 @@
 
 #include "data/data.h"
 
+#define ARRAY_BYTES ((int64_t)512 << 20) /* of array files, read into memory by a pipeline */
+
 weft_status weft_data_new(weft_ctx *ctx, weft_data **out)
 {
     weft_data *d = wf_alloc(ctx, sizeof *d);
@@ -11,6 +13,7 @@ weft_status weft_data_new(weft_ctx *ctx, weft_data **out)
     if (!d)
         return wf_err_nomem(ctx, sizeof *d, "a pipeline");
     d->ctx = ctx;
+    d->array_room = ARRAY_BYTES;
     wf_arena_init(&d->arena, ctx);
     *out = d;
     return WEFT_OK;

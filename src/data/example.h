@@ -58,10 +58,20 @@ weft_status wf_example_begin(struct wf_example_run *run, struct wf_block *b);
  * where it can be, and the next may be parsed. Strings are views of the bytes given. */
 weft_status wf_example_parse(struct wf_example_run *run, int64_t i, const char *bytes, int64_t n);
 
-/* The features of a file's Examples, from its first records, in the arena of d; *n is 0 when they are no Examples. */
-weft_status wf_example_infer(weft_data *d, const char *files, int *n, weft_example_feature **out);
-/* The same from given records; false when they are none. */
-bool wf_example_look(struct wf_arena *arena, const char *const *record, const int64_t *bytes,
-                     int n_records, int *n, weft_example_feature **out);
+#define WF_EXAMPLE_FEATURES 10000 /* at most */
+
+/* The features of a file's Examples, from its first records, in the arena of d; *n is 0 when none of them is an Example
+ * with features, and the log says so. Records that are damaged, no Examples among others, or hold another kind of list
+ * than most, are an error that names the first; with WEFT_ON_ERROR_SKIP they are left out. */
+weft_status wf_example_infer(weft_data *d, const char *files, weft_on_error on_error, int *n,
+                             weft_example_feature **out);
+/* The same from given records. */
+struct wf_example_sample {
+    const char *const *record;
+    const int64_t *bytes;
+    int64_t n;
+};
+weft_status wf_example_look(struct wf_arena *arena, const struct wf_example_sample *sample,
+                            weft_on_error on_error, int *n, weft_example_feature **out);
 
 #endif

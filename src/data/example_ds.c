@@ -3,8 +3,6 @@
 
 #include "data/example.h"
 
-#define FEATURES_MAX 10000
-
 /* ---- the plan -------------------------------------------------------------------------------- */
 
 static weft_status list_of(const weft_example_feature *in, enum wf_list *out)
@@ -131,8 +129,8 @@ weft_status wf_example_plan(struct wf_arena *arena, int n, const weft_example_fe
     struct wf_example plan = {.n = n, .slot_mask = 7};
     weft_status st = WEFT_OK;
 
-    if (n < 1 || n > FEATURES_MAX || !features)
-        return wf_err(WEFT_EINVAL, "%d features; 1 to %d can be taken", n, FEATURES_MAX);
+    if (n < 1 || n > WF_EXAMPLE_FEATURES || !features)
+        return wf_err(WEFT_EINVAL, "%d features; 1 to %d can be taken", n, WF_EXAMPLE_FEATURES);
     while (plan.slot_mask < 3 * (uint64_t)n)
         plan.slot_mask = plan.slot_mask * 2 + 1;
     plan.f = wf_arena_alloc(arena, (size_t)n * sizeof *plan.f);

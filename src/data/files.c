@@ -19,6 +19,18 @@ struct listing {
     weft_status st;
 };
 
+weft_status wf_file_check_plain(const char *path, const struct wf_file_info *info)
+{
+    if (info->folder)
+        return wf_err(WEFT_EINVAL, "%s: is a folder, a file is needed", path);
+    if (!info->plain)
+        return wf_err(WEFT_EIO,
+                      "%s: is a pipe or a device, which can be read only once, but data is read "
+                      "again for its format, its columns and each epoch: write it to a file first",
+                      path);
+    return WEFT_OK;
+}
+
 static int add(void *arg, const char *path)
 {
     struct listing *l = arg;
@@ -39,6 +51,9 @@ static int add(void *arg, const char *path)
         l->st = wf_err(WEFT_EINVAL, "%s is a folder, files are needed (\"%s/*\"?)", path, path);
         return -1;
     }
+    l->st = wf_file_check_plain(path, &info);
+    if (l->st)
+        return -1;
     copy = wf_arena_strdup(&l->d->arena, path);
     l->st = copy ? wf_grow(l->d->ctx, &l->path, &l->cap, l->n + 1, sizeof *l->path)
                  : wf_err_nomem(l->d->ctx, strlen(path), "list of files");

@@ -42,6 +42,9 @@ struct wf_files {
 /* The files that `patterns` name (see weft/data_file.h). opts may be NULL. */
 weft_status wf_files_find(weft_data *d, const char *patterns, const weft_file_opts *opts,
                           struct wf_files *out);
+/* An error that says what to do unless it is a plain file: what is read once, a pipe, would be empty
+ * the second time, and opening one may wait forever. */
+weft_status wf_file_check_plain(const char *path, const struct wf_file_info *info);
 /* The list as text, for wf_ds_kind.text: the names, the options that matter for the order. */
 void wf_files_text(const struct wf_files *f, struct wf_buf *out);
 
@@ -50,7 +53,7 @@ void wf_files_text(const struct wf_files *f, struct wf_buf *out);
 struct wf_unpack {
     const char *path;     /* borrowed */
     weft_compression how; /* found or forced; never AUTO */
-    int64_t size;         /* bytes of the file as it lies on disk; -1: not a plain file (a pipe) */
+    int64_t size;         /* bytes of the file as it lies on disk */
     int64_t n_in, n_out;  /* bytes read from the file, and handed out */
     struct wf_unpack_inside *in;
 };

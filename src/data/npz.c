@@ -1,4 +1,5 @@
-/* npz.c - zip archives of npy files: each entry a column. Stored entries are mapped, deflated ones unpacked. */
+/* npz.c - zip archives of npy files: each entry a column. Deflated entries are unpacked into memory; stored ones
+ * are read into memory where there is room, else row by row from the archive. */
 #include "data/array.h"
 
 #define MAX_ARRAYS 64
@@ -42,10 +43,10 @@ static bool listed(const char *list, const char *name, size_t n)
     return false;
 }
 
-weft_status wf_npz_array(weft_ctx *ctx, const struct wf_zip_entry *e, struct wf_array *a)
+weft_status wf_npz_array(const struct wf_zip_entry *e, struct wf_array *a)
 {
     const char *p;
-    weft_status st = wf_zip_read(ctx, e, &p, &a->owned);
+    weft_status st = wf_zip_read(e, &p, &a->owned);
 
     if (!st)
         st = wf_npy_head(p, e->bytes, e->bytes, &a->head);
@@ -54,34 +55,54 @@ weft_status wf_npz_array(weft_ctx *ctx, const struct wf_zip_entry *e, struct wf_
     return st;
 }
 
-/* A mapped archive while its entries are opened. */
+/* An archive while its entries are opened. */
 struct archive {
     weft_data *d;
     const char *path;
-    int fd;
-    char *map;
+    struct wf_array file;
     int64_t bytes, max_ratio;
 };
 
-/* One entry. What is stored is read from the file later: through a mapping of its own. */
+/* A stored entry that stays in the file: checked, with a descriptor of its own. */
+static weft_status leave_entry(const struct archive *z, const struct wf_zip_entry *e,
+                               struct wf_array *a)
+{
+    weft_ctx *ctx = z->d->ctx;
+    char head[WF_HEAD_MAX];
+    int64_t bytes = 0;
+    struct wf_array_head h = {0};
+    weft_status st = wf_zip_check(e, head, sizeof head);
+
+    if (!st)
+        st = wf_npy_head(head, wf_min_i64(e->bytes, (int64_t)sizeof head), e->bytes, &h);
+    if (!st)
+        st = wf_array_open_file(ctx, z->path, a, &bytes);
+    if (!st && bytes != z->bytes)
+        st = wf_err(WEFT_EIO, "the file changes while it is opened");
+    a->head = h;
+    a->at = e->at + h.at;
+    return st;
+}
+
 static weft_status open_entry(const struct archive *z, const struct wf_zip_entry *e,
                               struct wf_array *out)
 {
     weft_ctx *ctx = z->d->ctx;
     struct wf_array a = {.path = z->path, .fd = -1};
+    int64_t *room = &z->d->array_room;
+    bool fits = e->deflated || e->bytes <= *room;
     weft_status st = WEFT_OK;
 
     if (z->max_ratio && e->bytes > 64 << 20 && e->bytes / z->max_ratio > e->packed)
         return wf_err(WEFT_ELIMIT, "'%.*s': %lld bytes would unpack to %lld: refused",
                       (int)e->n_name, e->name, (long long)e->packed, (long long)e->bytes);
-    st = wf_npz_array(ctx, e, &a);
-    if (!st && !a.owned) {
-        st = wf_map_file(ctx, z->path, &a.fd, &a.map, &a.map_bytes);
-        if (!st && a.map_bytes != z->bytes)
-            st = wf_err(WEFT_EIO, "the file changes while it is opened");
-        if (!st)
-            a.data = a.map + (a.data - z->map);
-    }
+    if (fits)
+        st = wf_npz_array(e, &a);
+    if (fits && !st && !e->deflated)
+        *room -= e->bytes;
+    /* No memory for a copy: rows can still be read. */
+    if (!fits || (!e->deflated && (st == WEFT_ENOMEM || st == WEFT_ELIMIT)))
+        st = leave_entry(z, e, &a);
     if (!st)
         st = wf_array_settle(ctx, &a);
     if (st)
@@ -98,19 +119,20 @@ static weft_status open_entries(const struct archive *z, const char *columns, co
     struct wf_zip walk;
     struct wf_zip_entry e = {0};
     bool more = true;
-    weft_status st = wf_zip_open(&walk, z->map, z->bytes);
+    weft_status st = wf_zip_open_file(&walk, z->d->ctx, &z->file, z->bytes);
 
     while (!st && !(st = wf_zip_next(&walk, &e, &more)) && more) {
         if (!listed(columns, e.name, name_bytes(&e)))
             continue;
-        if (*n == MAX_ARRAYS)
-            return wf_err(WEFT_ELIMIT, "more than %d arrays: name the columns", MAX_ARRAYS);
+        if (*n == MAX_ARRAYS) {
+            st = wf_err(WEFT_ELIMIT, "more than %d arrays: name the columns", MAX_ARRAYS);
+            break;
+        }
         names[*n] = column_name(z->d, &e);
-        if (!names[*n])
-            return wf_err(WEFT_ENOMEM, "out of memory");
-        st = open_entry(z, &e, &a[*n]);
+        st = names[*n] ? open_entry(z, &e, &a[*n]) : wf_err(WEFT_ENOMEM, "out of memory");
         *n += !st;
     }
+    wf_zip_close(&walk);
     return st;
 }
 
@@ -136,7 +158,7 @@ static weft_status check_listed(const char *columns, int n, const char *const *n
 
 weft_ds weft_ds_npz(weft_data *d, const char *path, const char *columns, const weft_file_opts *opts)
 {
-    struct archive z = {.d = d, .fd = -1, .max_ratio = opts ? opts->max_ratio : 0};
+    struct archive z = {.d = d, .max_ratio = opts ? opts->max_ratio : 0};
     struct wf_array a[MAX_ARRAYS];
     const char *names[MAX_ARRAYS];
     int n = 0;
@@ -148,11 +170,13 @@ weft_ds weft_ds_npz(weft_data *d, const char *path, const char *columns, const w
     if (!z.path)
         return wf_ds_fail(
             d, "npz", path ? wf_err(WEFT_ENOMEM, "out of memory") : wf_err(WEFT_EINVAL, "no path"));
-    st = wf_map_file(d->ctx, z.path, &z.fd, &z.map, &z.bytes);
-    if (st)
+    st = wf_array_open_file(d->ctx, z.path, &z.file, &z.bytes);
+    if (st) {
+        wf_array_close(d->ctx, &z.file);
         return wf_ds_fail(d, "npz", st);
+    }
     st = open_entries(&z, columns, names, a, &n);
-    wf_unmap_file(d->ctx, z.fd, z.map, z.bytes);
+    wf_array_close(d->ctx, &z.file);
     if (!st)
         st = check_listed(columns, n, names);
     if (!st && !n)
@@ -203,7 +227,7 @@ static void put_local(struct wf_output *o, struct entry_out *e, const char *name
     e->at = o->bytes;
     memcpy(p, "PK\3\4", 4);
     p = put_common(p + 4, e, n_name);
-    /* A second extra field fills up, so that the array begins at a multiple of 64 and can be mapped. */
+    /* A second extra field fills up, so that the array begins at a multiple of 64: others can map it. */
     pad = (64 - (e->at + 30 + (int64_t)n_name + 4 + 20 + 4) % 64) % 64;
     p = put_le(p, 20 + 4 + (uint64_t)pad, 2);
     wf_output_put(o, buf, p - buf);

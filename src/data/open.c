@@ -230,7 +230,7 @@ static weft_ds open_tfrecord(weft_data *d, const char *path, const weft_open_opt
     weft_status st = weft_data_status(d);
 
     if (!st)
-        st = wf_example_infer(d, path, &n, &features);
+        st = wf_example_infer(d, path, o->on_error, &n, &features);
     if (st)
         return wf_ds_fail(d, "open", st);
     if (n == 0)

@@ -184,9 +184,12 @@ weft_status wf_crew_new(weft_ctx *ctx, int n_threads, struct wf_crew **out)
     pthread_cond_init(&crew->done, NULL);
     while (crew->n_threads < n_threads) {
         if (pthread_create(&crew->thread[crew->n_threads], NULL, crew_main, crew)) {
+            int started = crew->n_threads;
+
             wf_crew_stop(crew);
             wf_crew_free(crew);
-            return wf_err(WEFT_ENOMEM, "cannot start thread %d of an iterator", crew->n_threads);
+            return wf_err(WEFT_ENOMEM, "cannot start thread %d of the %d of an iterator",
+                          started + 1, n_threads);
         }
         crew->n_threads++;
     }
@@ -631,11 +634,12 @@ static weft_status restore_position(struct queue *q, struct wf_reader *r)
 {
     int64_t skip = wf_get_range(r, 0, INT64_MAX, "a number of elements"), n;
     const char *p = wf_get_bytes(r, &n);
-    struct wf_reader in = {p, p + n, WEFT_OK};
+    struct wf_reader in;
     weft_status st;
 
     if (r->st)
         return r->st;
+    in = (struct wf_reader){p, p + n, WEFT_OK};
     st = wf_stage_restore(q->stage->in[0], &in);
     q->skip = skip;
     return st;

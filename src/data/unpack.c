@@ -2,7 +2,6 @@
  *
  * Keeps true: memory does not depend on the file; a stream that breaks off is an error, never an
  * end; what a file unpacks to is bounded by its size times a ratio. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 
@@ -344,9 +343,9 @@ static weft_status open_rest(struct wf_unpack *u, const weft_file_opts *opts)
     int64_t size = fs->size(fs->arg, in->fd);
     weft_status st;
 
-    if (size < 0 && size != -ESPIPE)
+    if (size < 0)
         return wf_file_err(size, u->path, "cannot tell its size");
-    u->size = size < 0 ? -1 : size;
+    u->size = size;
     u->how = opts->compression;
     /* A plain file needs room for its head only. */
     in->cap =
@@ -389,16 +388,17 @@ weft_status wf_unpack_open(weft_ctx *ctx, const char *path, const weft_file_opts
     u->in = (struct wf_unpack_inside *)(void *)(u + 1);
     u->in->ctx = ctx;
     u->in->max_ratio = opts->max_ratio > 0 ? opts->max_ratio : RATIO;
+    u->in->fd = -1;
+    rc = fs->stat(fs->arg, path, &info);
+    st = rc ? wf_file_err(rc, path, "cannot open") : wf_file_check_plain(path, &info);
+    if (st)
+        goto out;
     u->in->fd = fs->open(fs->arg, path, O_RDONLY, 0);
     if (u->in->fd < 0) {
         st = wf_file_err(u->in->fd, path, "cannot open");
         goto out;
     }
-    rc = fs->stat(fs->arg, path, &info);
-    if (!rc && info.folder)
-        st = wf_err(WEFT_EINVAL, "%s: is a folder, a file is needed", path);
-    else
-        st = open_rest(u, opts);
+    st = open_rest(u, opts);
     if (st)
         goto out;
     *out = u;
@@ -484,7 +484,7 @@ weft_status wf_unpack_seek(struct wf_unpack *u, int64_t offset)
     int64_t got = 1;
     weft_status st = WEFT_OK;
 
-    if (u->how == WEFT_COMPRESSION_NONE && u->size >= 0) {
+    if (u->how == WEFT_COMPRESSION_NONE) {
         u->n_out = wf_min_i64(offset, u->size);
         return jump(u, u->n_out);
     }
@@ -512,7 +512,7 @@ weft_status wf_unpack_head(weft_ctx *ctx, const char *path, const weft_file_opts
     if (st)
         return st;
     /* One byte more tells whether there is more; it becomes the NUL. */
-    if (u->how == WEFT_COMPRESSION_NONE && u->size >= 0)
+    if (u->how == WEFT_COMPRESSION_NONE)
         max = wf_min_i64(max, u->size);
     p = wf_alloc(ctx, (size_t)max + 1);
     st = p ? wf_unpack_read(u, p, max + 1, &got) : wf_err_nomem(ctx, (size_t)max + 1, path);

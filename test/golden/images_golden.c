@@ -32,13 +32,13 @@ static weft_tensor golden(const char *name)
     char entry[128];
 
     snprintf(entry, sizeof entry, "%s.npy", name);
-    assert_int_equal(wf_zip_open(&z, archive, n_archive), 0);
+    assert_int_equal(wf_zip_open(&z, ctx, archive, n_archive), 0);
     while (!wf_zip_next(&z, &e, &more) && more)
         if ((size_t)e.n_name == strlen(entry) && !memcmp(e.name, entry, (size_t)e.n_name)) {
             struct wf_array a = {.fd = -1};
             weft_tensor t;
 
-            assert_int_equal(wf_npz_array(ctx, &e, &a), 0);
+            assert_int_equal(wf_npz_array(&e, &a), 0);
             t = weft_view(a.head.type.dtype, wf_alloc(ctx, (size_t)wf_type_bytes(&a.head.type)),
                           a.head.type.rank, a.head.type.dim);
             wf_array_convert_all(&a.head, a.data, t.data);

@@ -540,10 +540,11 @@ static void prefetch_row(const struct wf_gather *g, int64_t i)
 {
     int64_t id = id_at(g->ids, g->wide, i * g->id_stride);
     int64_t bytes = wf_min_i64(g->row_bytes, LINE * MAX_LINES_AHEAD);
-    const char *row = (const char *)g->table + id * g->row_bytes;
+    const char *row;
 
     if (id < 0 || id >= g->n_rows)
         return;
+    row = (const char *)g->table + id * g->row_bytes;
     for (int64_t b = 0; b < bytes; b += LINE)
         __builtin_prefetch(row + b, 0, 3);
 }
@@ -557,14 +558,17 @@ static void gather_unit(struct gather_job *j, int64_t t, int64_t begin, int64_t 
 
     for (int64_t i = begin; i < end; i++) {
         int64_t id = id_at(g.ids, g.wide, i * g.id_stride);
-        const char *row = (const char *)g.table + id * g.row_bytes;
         char *out = (char *)g.out + i * g.out_bytes;
+        const char *row;
 
         if (next && next_begin + i - begin < next_end)
             prefetch_row(next, next_begin + i - begin);
-        if (id < 0 || id >= g.n_rows)
+        if (id < 0 || id >= g.n_rows) {
             lower(&j->bad, i * j->n_tables + t);
-        else if (g.row_bytes == LINE)
+            continue;
+        }
+        row = (const char *)g.table + id * g.row_bytes;
+        if (g.row_bytes == LINE)
             memcpy(out, row, LINE);
         else
             j->f->copy_runs(1, g.row_bytes, row, 0, out, 0);

@@ -317,13 +317,15 @@ static void consecutive_rows_are_views(void **state)
     weft_iter *it;
     weft_batch *b;
     int64_t before;
+    weft_ds s;
 
     (void)state;
     assert_int_equal(weft_idx_write(ctx, in_scratch("v.idx"), &t), 0);
+    s = weft_ds_idx(d, 1, &(weft_array_file){"x", in_scratch("v.idx")}, NULL);
     before = weft_ctx_memory(ctx);
-    b = first_batch(weft_ds_idx(d, 1, &(weft_array_file){"x", in_scratch("v.idx")}, NULL), N, &it);
+    b = first_batch(s, N, &it);
     assert_memory_equal(b->col[0].data, x, N * 784);
-    /* Nowhere is there memory for so many rows. */
+    /* Nowhere is there memory for so many rows, but where the file was read to. */
     assert_true(weft_ctx_memory(ctx) - before < N * 784);
     weft_batch_free(b);
     weft_iter_free(it);
@@ -353,25 +355,184 @@ static void same_elements_everywhere(void **state)
     free(y);
 }
 
-static void a_file_that_shrinks_is_an_error(void **state)
+/* A file of arrays in any format, of N rows: x f32 [5], big-endian in an IDX file. */
+static weft_ds open_rows(weft_data *e, int format, const char *path)
 {
-    uint8_t *x = filled(WEFT_U8, N * 784);
-    weft_tensor t = weft_view(WEFT_U8, x, 3, (int64_t[]){N, 28, 28});
-    const char *path = in_scratch("shrinks.idx");
-    weft_iter *it;
-    weft_batch *b = NULL;
-    weft_ds s;
+    const weft_array_file file = {"x", path};
+
+    return format == 0   ? weft_ds_idx(e, 1, &file, NULL)
+           : format == 1 ? weft_ds_npy(e, 1, &file, NULL)
+                         : weft_ds_npz(e, path, NULL, NULL);
+}
+
+static const char *write_rows(int format, const weft_tensor *t)
+{
+    const char *path = in_scratch(format == 0 ? "rows.idx" : format == 1 ? "rows.npy" : "rows.npz");
+    weft_status st = format == 0   ? weft_idx_write(ctx, path, t)
+                     : format == 1 ? weft_npy_write(ctx, path, t)
+                                   : weft_npz_write(ctx, path, 1, (const char *[]){"x"}, t);
+
+    assert_int_equal(st, 0);
+    return path;
+}
+
+static void rows_are_the_same_in_memory_and_in_the_file(void **state)
+{
+    float *x = filled(WEFT_F32, N * 5);
+    weft_tensor t = weft_view(WEFT_F32, x, 2, (int64_t[]){N, 5});
 
     (void)state;
-    assert_int_equal(weft_idx_write(ctx, path, &t), 0);
-    s = weft_ds_idx(d, 1, &(weft_array_file){"x", path}, NULL);
-    /* Nobody reads ahead. */
-    assert_int_equal(weft_iter_new(d, s, WEFT_OPTS(weft_iter_opts, .threads = WEFT_ZERO), &it), 0);
-    assert_int_equal(truncate(path, 5000), 0);
-    assert_int_equal(weft_iter_next(it, &b), WEFT_EIO);
-    assert_non_null(strstr(weft_error(), "shrinks.idx"));
-    weft_iter_free(it);
+    for (int format = 0; format < 3; format++)
+        for (int in_file = 0; in_file < 2; in_file++) {
+            const char *path = write_rows(format, &t);
+            weft_data *e;
+            weft_iter *it;
+            weft_batch *b;
+            weft_ds s;
+
+            assert_int_equal(weft_data_new(ctx, &e), 0);
+            if (in_file)
+                e->array_room = 0;
+            s = open_rows(e, format, path);
+            assert_int_equal(weft_data_status(e), 0);
+            assert_int_equal(wf_arrays_in_memory(wf_ds_node(e, s)), !in_file);
+            assert_int_equal(weft_iter_new(e, weft_ds_batch(e, s, 7, NULL), NULL, &it), 0);
+            for (int64_t at = 0; !weft_iter_next(it, &b) && b; at += 7) {
+                assert_memory_equal(b->col[0].data, x + at * 5, (size_t)b->n * 20);
+                weft_batch_free(b);
+            }
+            weft_iter_free(it);
+            s = weft_ds_shuffle_all(e, s, WEFT_OPTS(weft_shuffle_opts, .seed = 3));
+            assert_int_equal(weft_iter_new(e, weft_ds_batch(e, s, N, NULL), NULL, &it), 0);
+            assert_int_equal(weft_iter_next(it, &b), 0);
+            for (int64_t i = 0; i < N; i++)
+                assert_memory_equal((float *)b->col[0].data + i * 5, x + b->id[i] * 5, 20);
+            weft_batch_free(b);
+            weft_iter_free(it);
+            assert_int_equal(check_same_everywhere(ctx, e, weft_ds_batch(e, s, 8, NULL)),
+                             (N + 7) / 8);
+            weft_data_free(e);
+        }
     free(x);
+}
+
+/* Rows in Fortran order are put in order also when they come from the file. */
+static void fortran_rows_come_from_the_file(void **state)
+{
+    static const char head[] = "\x93NUMPY\1\0\x76\0{'descr': '>f4', 'fortran_order': True, "
+                               "'shape': (3, 2), }";
+    char file[128 + 24], *p = file + 128;
+
+    (void)state;
+    memset(file, ' ', 128);
+    memcpy(file, head, sizeof head - 1);
+    file[127] = '\n';
+    for (int i = 0; i < 6; i++, p += 4) /* 1 2 3, 4 5 6 by columns */
+        memcpy(p,
+               (const char *[]){"\x3f\x80\0\0", "\x40\0\0\0", "\x40\x40\0\0", "\x40\x80\0\0",
+                                "\x40\xa0\0\0", "\x40\xc0\0\0"}[i],
+               4);
+    put_file("fortran.npy", file, sizeof file);
+    for (int in_file = 0; in_file < 2; in_file++) {
+        weft_data *e;
+        weft_iter *it;
+        weft_batch *b;
+
+        assert_int_equal(weft_data_new(ctx, &e), 0);
+        if (in_file)
+            e->array_room = 0;
+        assert_int_equal(
+            weft_iter_new(e, weft_ds_batch(e, open_rows(e, 1, in_scratch("fortran.npy")), 3, NULL),
+                          NULL, &it),
+            0);
+        assert_int_equal(weft_iter_next(it, &b), 0);
+        assert_memory_equal(b->col[0].data, ((const float[]){1, 4, 2, 5, 3, 6}), 24);
+        weft_batch_free(b);
+        weft_iter_free(it);
+        weft_data_free(e);
+    }
+}
+
+/* Cut while it is being read: rows that were read into memory stay, those in the file are an error, never a signal. */
+static void a_file_that_shrinks_is_an_error(void **state)
+{
+    float *x = filled(WEFT_F32, N * 5);
+    weft_tensor t = weft_view(WEFT_F32, x, 2, (int64_t[]){N, 5});
+
+    (void)state;
+    for (int format = 0; format < 3; format++)
+        for (int in_file = 0; in_file < 2; in_file++)
+            for (int shuffled = 0; shuffled < 2; shuffled++) {
+                const char *path = write_rows(format, &t);
+                weft_data *e;
+                weft_iter *it;
+                weft_batch *b = NULL, *kept;
+                weft_status st = 0;
+                weft_ds s;
+                int n = 0;
+
+                assert_int_equal(weft_data_new(ctx, &e), 0);
+                if (in_file)
+                    e->array_room = 0;
+                s = open_rows(e, format, path);
+                if (shuffled)
+                    s = weft_ds_shuffle_all(e, s, NULL);
+                assert_int_equal(weft_iter_new(e, weft_ds_batch(e, s, 5, NULL),
+                                               WEFT_OPTS(weft_iter_opts, .threads = WEFT_ZERO),
+                                               &it),
+                                 0);
+                assert_int_equal(weft_iter_next(it, &kept), 0);
+                assert_int_equal(truncate(path, 30), 0);
+                /* What was given before can still be read. */
+                for (int64_t i = 0; i < kept->n; i++)
+                    assert_memory_equal((float *)kept->col[0].data + i * 5, x + kept->id[i] * 5,
+                                        20);
+                while (!(st = weft_iter_next(it, &b)) && b && ++n)
+                    weft_batch_free(b);
+                assert_int_equal(st, in_file ? WEFT_EIO : WEFT_OK);
+                if (in_file)
+                    assert_non_null(strstr(weft_error(), path));
+                else
+                    assert_int_equal(n, (N + 4) / 5 - 1);
+                weft_batch_free(kept);
+                weft_iter_free(it);
+                weft_data_free(e);
+            }
+    free(x);
+}
+
+/* More than is read into memory: as large as that, but with holes. */
+static void a_large_file_is_read_by_rows(void **state)
+{
+    const int64_t n_rows = 300 << 20;
+    char head[128];
+    const char *path;
+    weft_data *e;
+    weft_iter *it;
+    weft_batch *b;
+    int64_t before = weft_ctx_memory(ctx);
+
+    (void)state;
+    memset(head, ' ', sizeof head);
+    memcpy(head, "\x93NUMPY\1\0\x76\0", 10);
+    head[10 + snprintf(head + 10, 100,
+                       "{'descr': '<i2', 'fortran_order': False, 'shape': (%lld,), }",
+                       (long long)n_rows)] = ' ';
+    head[127] = '\n';
+    path = put_file("large.npy", head, sizeof head);
+    assert_int_equal(truncate(path, 128 + 2 * n_rows), 0);
+    assert_int_equal(weft_data_new(ctx, &e), 0);
+    assert_int_equal(weft_iter_new(e, weft_ds_batch(e, open_rows(e, 1, path), 1000, NULL),
+                                   WEFT_OPTS(weft_iter_opts, .threads = WEFT_ZERO), &it),
+                     0);
+    assert_int_equal(weft_iter_next(it, &b), 0);
+    assert_int_equal(b->n, 1000);
+    assert_true(weft_ctx_memory(ctx) - before < 64 << 20);
+    weft_batch_free(b);
+    assert_int_equal(truncate(path, 1000), 0);
+    assert_int_equal(weft_iter_next(it, &b), WEFT_EIO);
+    weft_iter_free(it);
+    weft_data_free(e);
 }
 
 /* ---- heads that lie -------------------------------------------------------------------------- */
@@ -466,11 +627,11 @@ static void zip_archives_are_checked(void **state)
         memcpy(copy, whole, len);
         if (i >= n)
             copy[i - n] ^= 0x41;
-        st = wf_zip_open(&z, copy, (int64_t)len);
+        st = wf_zip_open(&z, ctx, copy, (int64_t)len);
         if (!st)
             st = wf_zip_next(&z, &e, &more);
         if (!st && more)
-            st = wf_npz_array(ctx, &e, &a);
+            st = wf_npz_array(&e, &a);
         if (!st && more)
             assert_memory_equal(a.data, bytes, 16);
         n_refused += st != 0;
@@ -589,7 +750,10 @@ int main(void)
         TEST(unpacking_stays_within_the_memory_limit),
         TEST(consecutive_rows_are_views),
         TEST(same_elements_everywhere),
+        TEST(rows_are_the_same_in_memory_and_in_the_file),
+        TEST(fortran_rows_come_from_the_file),
         TEST(a_file_that_shrinks_is_an_error),
+        TEST(a_large_file_is_read_by_rows),
         TEST(idx_heads_are_checked),
         TEST(npy_heads_are_checked),
         TEST(zip_archives_are_checked),

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -638,6 +639,52 @@ static void a_starving_reader_is_told_which_stage_is_slow(void **state)
     weft_ctx_free(slow);
 }
 
+/* ---- threads that do not start --------------------------------------------------------------- */
+
+static void *take_memory(void *arg, size_t bytes, size_t align)
+{
+    (void)arg;
+    return aligned_alloc(align, (bytes + align - 1) / align * align);
+}
+
+/* What was freed says so when it is looked at. */
+static void spoil_memory(void *arg, void *p, size_t bytes)
+{
+    volatile char *c = p;
+
+    (void)arg;
+    for (size_t i = 0; i < bytes; i++)
+        c[i] = 0x5b;
+    free(p);
+}
+
+static void a_thread_that_does_not_start_is_named(void **state)
+{
+    const weft_allocator spoiling = {take_memory, spoil_memory, NULL};
+    pthread_attr_t usual, huge;
+    weft_ctx *c;
+    weft_data *d;
+    weft_iter *it = NULL;
+
+    (void)state;
+    assert_int_equal(
+        weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .allocator = &spoiling), &c), WEFT_OK);
+    assert_int_equal(weft_data_new(c, &d), WEFT_OK);
+    assert_int_equal(pthread_getattr_default_np(&usual), 0);
+    assert_int_equal(pthread_attr_init(&huge), 0);
+    assert_int_equal(pthread_attr_setstacksize(&huge, (size_t)1 << 62), 0);
+    assert_int_equal(pthread_setattr_default_np(&huge), 0);
+    assert_int_equal(weft_iter_new(d, table(d), WEFT_OPTS(weft_iter_opts, .threads = 3), &it),
+                     WEFT_ENOMEM);
+    assert_int_equal(pthread_setattr_default_np(&usual), 0);
+    assert_non_null(strstr(weft_error(), "cannot start thread 1 of the 3 of an iterator"));
+    pthread_attr_destroy(&usual);
+    pthread_attr_destroy(&huge);
+    weft_iter_free(it);
+    weft_data_free(d);
+    weft_ctx_free(c);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -671,6 +718,7 @@ int main(void)
         cmocka_unit_test(a_batch_feeds_a_graph_by_the_names_of_its_inputs),
         cmocka_unit_test(a_mapped_batch_keeps_the_numbers_of_its_samples),
         cmocka_unit_test(a_starving_reader_is_told_which_stage_is_slow),
+        cmocka_unit_test(a_thread_that_does_not_start_is_named),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -292,6 +292,30 @@ static void rows_are_looked_up_into_columns(void **state)
     free(ids);
 }
 
+/* A number far outside is refused before an address is computed from it. */
+static void a_row_far_outside_is_refused(void **state)
+{
+    enum { ROWS = 4, N = 40 };
+    static const int64_t bad[] = {INT64_MAX, INT64_MIN, INT64_MAX / 64 + 1, -1, ROWS};
+    char *rows = random_bytes(ROWS * 64), *out = zeros(N * 64, 1);
+    int64_t ids[N], table;
+
+    (void)state;
+    for (EACH_LEVEL(level))
+        for (int b = 0; b < 5; b++) {
+            struct wf_gather g = {rows, ROWS, 64, ids, true, 1, out, 64};
+
+            for (int i = 0; i < N; i++)
+                ids[i] = i % ROWS;
+            ids[37] = bad[b];
+            assert_int_equal(
+                wf_gather_rows(wf_move_fns_at(level), contexts[0]->pool, &g, 1, N, &table), 37);
+            assert_int_equal(table, 0);
+        }
+    free(rows);
+    free(out);
+}
+
 static void rows_are_added_in_sample_order(void **state)
 {
     enum { ROWS = 50, N = 900 };
@@ -515,6 +539,7 @@ int main(void)
         cmocka_unit_test(joining_and_parting_are_inverse),
         cmocka_unit_test(borders_of_three_kinds),
         cmocka_unit_test(rows_are_looked_up_into_columns),
+        cmocka_unit_test(a_row_far_outside_is_refused),
         cmocka_unit_test(rows_are_added_in_sample_order),
         cmocka_unit_test(one_hot_axes),
         cmocka_unit_test(sorting_is_stable_with_nan_last),
