@@ -13,7 +13,7 @@
 #ifndef WEFT_TRAIN_H
 #define WEFT_TRAIN_H
 
-#include "weft/data.h"
+#include "weft/data_learned.h"
 #include "weft/fn.h"
 #include "weft/model.h"
 
@@ -233,6 +233,15 @@ WEFT_API weft_status weft_trainer_load_weights(weft_trainer *t, const char *path
 /* The same from another trainer, of this model or another: with frozen layers changed, compile the model again and copy. */
 WEFT_API weft_status weft_trainer_copy_weights(weft_trainer *t, weft_trainer *from,
                                                const weft_load_opts *opts, int *n_copied);
+
+/* ---- what the pipeline has learned ----------------------------------------------------------- */
+
+/* Goes into every checkpoint and saved model from here on (not into files of weights alone). Copied;
+ * NULL: nothing. */
+WEFT_API weft_status weft_trainer_set_learned(weft_trainer *t, const weft_learned *l);
+/* From a saved model, a checkpoint, or a folder of checkpoints, of which the newest valid one counts.
+ * WEFT_ENOENT: there is no such file, or it was saved without. */
+WEFT_API weft_status weft_learned_load(weft_ctx *ctx, const char *path, weft_learned **out);
 
 #ifdef __cplusplus
 }

@@ -82,6 +82,9 @@ struct weft_trainer {
     int64_t n_fed;
     weft_times times, all_times;
     const char *base; /* for checkpoints: the architecture that the model began with, or NULL */
+    char *
+        learned; /* what the pipeline has learned, as JSON, for checkpoints and saved models; or NULL */
+    int64_t n_learned;
     bool
         ended_in_order; /* the last fit came to its end, by itself or by a callback, with a sound loss */
 };
