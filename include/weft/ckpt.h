@@ -76,6 +76,7 @@ typedef struct weft_ckpt_blob {
 #define WEFT_CKPT_POSITION "position.bin" /* of the data iterator */
 #define WEFT_CKPT_GRAPH "graph.txt"
 #define WEFT_CKPT_MODEL "model.json"
+#define WEFT_CKPT_LEARNED "learned.json" /* vocabularies and statistics: weft/data_learned.h */
 
 typedef struct weft_ckpt_metric {
     const char *name;

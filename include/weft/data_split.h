@@ -61,8 +61,8 @@ typedef struct weft_holdout_opts {
     bool hashed;   /* choose by a hash of seed and number, rather than the last elements */
     uint64_t seed; /* of the hash */
 } weft_holdout_opts;
-/* Two datasets without a common element: *held has round(fraction * count) elements, *rest the
- * others. Contiguous: the last ones are held out; the count must be known. Hashed: of an
+/* Two datasets without a common element: *rest has floor(count * (1 - fraction)) elements, computed
+ * in f64 as Keras does for validation_split, *held the others. Contiguous: the last ones are held out; the count must be known. Hashed: of an
  * addressable dataset exactly that many are chosen by a seeded permutation, and come in its
  * order; of a stream each element is held out with that probability, and both keep the stream's
  * order. The choice depends on seed and number alone, never on the epoch. */

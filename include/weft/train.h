@@ -13,7 +13,7 @@
 #ifndef WEFT_TRAIN_H
 #define WEFT_TRAIN_H
 
-#include "weft/data.h"
+#include "weft/data_learned.h"
 #include "weft/fn.h"
 #include "weft/model.h"
 
@@ -167,7 +167,8 @@ typedef struct weft_fit_opts {
     uint64_t seed;           /* of that shuffle */
     int64_t steps_per_epoch; /* 0: the dataset's. Needed for an endless one */
     weft_ds validation;      /* of the same pipeline */
-    double validation_split; /* the last part of the samples, before shuffling */
+    double
+        validation_split; /* the last part of the samples, before shuffling; the first floor(n (1 - split)) are trained on */
     int64_t validation_batch, validation_steps, validation_freq; /* 0: as batch, all, 1 */
     int n_callbacks;
     weft_callback *callbacks; /* called in order; not freed */
@@ -257,6 +258,15 @@ WEFT_API weft_status weft_trainer_load_weights(weft_trainer *t, const char *path
 /* The same from another trainer, of this model or another: with frozen layers changed, compile the model again and copy. */
 WEFT_API weft_status weft_trainer_copy_weights(weft_trainer *t, weft_trainer *from,
                                                const weft_load_opts *opts, int *n_copied);
+
+/* ---- what the pipeline has learned ----------------------------------------------------------- */
+
+/* Goes into every checkpoint and saved model from here on (not into files of weights alone). Copied;
+ * NULL: nothing. */
+WEFT_API weft_status weft_trainer_set_learned(weft_trainer *t, const weft_learned *l);
+/* From a saved model, a checkpoint, or a folder of checkpoints, of which the newest valid one counts.
+ * WEFT_ENOENT: there is no such file, or it was saved without. */
+WEFT_API weft_status weft_learned_load(weft_ctx *ctx, const char *path, weft_learned **out);
 
 #ifdef __cplusplus
 }

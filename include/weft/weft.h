@@ -17,6 +17,7 @@
  *   data.h    datasets: pipelines that feed a trainer
  *   data_array.h, data_image.h, data_feature.h: arrays and images in files, columns prepared for a model
  *   data_record.h, data_table.h records, tables, databases; data_open.h files of a format to be found out
+ *   data_learned.h vocabularies and statistics that travel with a model
  *   data_split.h sharing samples out over workers
  *   data_graph.h graph functions and models as stages
  *   sys/      for people who add ops and measure machines */
@@ -32,6 +33,7 @@
 #include "weft/data_feature.h"
 #include "weft/data_graph.h"
 #include "weft/data_image.h"
+#include "weft/data_learned.h"
 #include "weft/data_open.h"
 #include "weft/data_record.h"
 #include "weft/data_split.h"

@@ -103,6 +103,11 @@ void wf_buf_add(struct wf_buf *b, const void *bytes, int64_t n);
 void wf_buf_printf(struct wf_buf *b, const char *fmt, ...) WEFT_PRINTF(2, 3);
 void wf_buf_free(struct wf_buf *b);
 
+/* Bytes of the UTF-8 character at the beginning of s[0..n): 0 when it is none (overlong, a surrogate,
+ * beyond U+10FFFF, cut off). */
+int wf_utf8_length(const char *s, int64_t n);
+bool wf_utf8_ok(const char *s);
+
 /* ---- map: string -> int64 -------------------------------------------------------------------- */
 
 struct wf_map {

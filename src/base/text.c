@@ -8,6 +8,43 @@ void wf_buf_init(struct wf_buf *b, weft_ctx *ctx, int64_t max)
     *b = (struct wf_buf){.ctx = ctx, .max = max};
 }
 
+int wf_utf8_length(const char *text, int64_t max)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    int n = max < 1       ? 0
+            : s[0] < 0x80 ? 1
+            : s[0] < 0xc2 ? 0
+            : s[0] < 0xe0 ? 2
+            : s[0] < 0xf0 ? 3
+            : s[0] < 0xf5 ? 4
+                          : 0;
+
+    if (n > max)
+        return 0;
+    for (int i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if (n > 1 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+                  (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f)))
+        return 0;
+    return n;
+}
+
+bool wf_utf8_ok(const char *s)
+{
+    int64_t left = (int64_t)strlen(s);
+
+    while (left) {
+        int n = wf_utf8_length(s, left);
+
+        if (!n)
+            return false;
+        s += n;
+        left -= n;
+    }
+    return true;
+}
+
 static bool reserve(struct wf_buf *b, int64_t n)
 {
     int64_t need;

@@ -78,7 +78,6 @@ weft_status wf_out_check(weft_ctx *ctx, const char *path, char *chunk, int64_t n
 
 /* ---- json.c ---------------------------------------------------------------------------------- */
 
-bool wf_utf8_ok(const char *s);
 /* The text of s as a JSON string, quotes included; what is not UTF-8 makes the buffer fail with
  * WEFT_EINVAL. */
 void wf_json_text(struct wf_buf *b, const char *s);

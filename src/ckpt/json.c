@@ -1,47 +1,16 @@
 /* json.c - JSON text written into capped buffers, and values read with a complaint that names
  * the key. Reading refuses duplicate keys, bad UTF-8 and NUL characters (jansson does). */
+#define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
 
 #include "ckpt/ckpt.h"
 
-/* Bytes of the UTF-8 character at s: 0 when it is none (overlong, a surrogate, beyond U+10FFFF,
- * cut off). */
-static int utf8_length(const unsigned char *s)
-{
-    int n = s[0] < 0x80   ? 1
-            : s[0] < 0xc2 ? 0
-            : s[0] < 0xe0 ? 2
-            : s[0] < 0xf0 ? 3
-            : s[0] < 0xf5 ? 4
-                          : 0;
-
-    for (int i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
-        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
-        return 0;
-    return n;
-}
-
-bool wf_utf8_ok(const char *s)
-{
-    while (*s) {
-        int n = utf8_length((const unsigned char *)s);
-
-        if (!n)
-            return false;
-        s += n;
-    }
-    return true;
-}
-
 void wf_json_text(struct wf_buf *b, const char *s)
 {
     wf_buf_add(b, "\"", 1);
     while (*s && !b->st) {
-        int n = utf8_length((const unsigned char *)s);
+        int n = wf_utf8_length(s, (int64_t)strnlen(s, 4));
 
         if (!n) {
             b->st = wf_err(WEFT_EINVAL, "'%.80s' is not UTF-8", s);

@@ -48,6 +48,21 @@ typedef weft_status wf_pass_fn(void *arg, const struct wf_block *b);
 weft_status wf_pass_over(weft_data *d, weft_ds s, int threads, int64_t memory, wf_pass_fn *fn,
                          void *arg);
 
+/* What a pass collects, in three steps, so that one pass may serve many: begin with the dataset that
+ * will be read, a block at a time (a wf_pass_fn), end. */
+weft_status wf_stats_begin(weft_data *d, weft_ds s, const weft_stats_opts *opts, weft_stats **out);
+weft_status wf_stats_block(void *stats, const struct wf_block *b);
+void wf_stats_end(weft_stats *s);
+struct wf_counting {
+    weft_vocab *v; /* freed by whoever began, unless end took it */
+    int column;
+    int64_t max_words;
+};
+weft_status wf_vocab_begin(weft_data *d, weft_ds s, const char *column, const weft_vocab_opts *opts,
+                           struct wf_counting *out);
+weft_status wf_vocab_block(void *counting, const struct wf_block *b);
+weft_status wf_vocab_end(struct wf_counting *k, const weft_vocab_opts *opts, weft_vocab **out);
+
 /* The hash of weft_ds_hash; an integer as its eight bytes. */
 uint64_t wf_hash_int(int64_t v, uint64_t seed);
 

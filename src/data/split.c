@@ -416,6 +416,13 @@ static uint64_t threshold(double p)
     return p >= 1 ? UINT64_MAX : (uint64_t)(p * 0x1p64);
 }
 
+/* What is left for training, as Keras counts: floor(n (1 - fraction)), the difference and the
+ * product rounded as doubles. */
+static int64_t count_rest(int64_t n, double fraction)
+{
+    return wf_min_i64((int64_t)floor((double)n * (1.0 - fraction)), n);
+}
+
 weft_status weft_ds_holdout(weft_data *d, weft_ds s, double fraction, const weft_holdout_opts *opts,
                             weft_ds *rest, weft_ds *held)
 {
@@ -435,7 +442,7 @@ weft_status weft_ds_holdout(weft_data *d, weft_ds s, double fraction, const weft
         wf_ds_fail(d, "holdout", st);
         return st;
     }
-    n_held = count >= 0 && count != WEFT_ENDLESS ? (int64_t)llround((double)count * fraction) : 0;
+    n_held = count >= 0 && count != WEFT_ENDLESS ? count - count_rest(count, fraction) : 0;
     if (!(opts && opts->hashed)) {
         a = weft_ds_take(d, s, count - n_held);
         b = weft_ds_skip(d, s, count - n_held);

@@ -4,15 +4,15 @@
  * differences from a shift (the mean so far, or the first value), so that little is lost; groups
  * are merged in order by the formula of Chan, Golub and LeVeque. So the result depends on the
  * elements and their order alone. */
-#include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "data/feature.h"
+#include "data/learned.h"
 
 #define GROUP 1024
 #define MAX_DISTINCT ((int64_t)1 << 20)
 #define MAX_FILE ((int64_t)256 << 20)
+#define MAX_COLUMNS (1 << 20) /* of a file */
 
 /* One set of numbers while it is being made. */
 struct set {
@@ -213,7 +213,7 @@ static void close_groups(weft_stats *s)
     s->in_group = 0;
 }
 
-static weft_status add_block(void *arg, const struct wf_block *b)
+weft_status wf_stats_block(void *arg, const struct wf_block *b)
 {
     weft_stats *s = arg;
     weft_status st = WEFT_OK;
@@ -230,7 +230,7 @@ static weft_status add_block(void *arg, const struct wf_block *b)
     return st;
 }
 
-static void finish(weft_stats *s)
+void wf_stats_end(weft_stats *s)
 {
     close_groups(s);
     for (int i = 0; i < s->n; i++) {
@@ -262,7 +262,7 @@ static int64_t places(const weft_column *c, bool batched)
     return c->dim[c->rank - 1];
 }
 
-weft_status weft_ds_stats(weft_data *d, weft_ds s, const weft_stats_opts *opts, weft_stats **out)
+weft_status wf_stats_begin(weft_data *d, weft_ds s, const weft_stats_opts *opts, weft_stats **out)
 {
     struct wf_ds *ds = wf_ds_node(d, s);
     weft_stats *v = NULL;
@@ -287,13 +287,27 @@ weft_status weft_ds_stats(weft_data *d, weft_ds s, const weft_stats_opts *opts, 
         v->col[i].out.dtype = c->dtype;
         v->col[i].out.n_distinct = c->dtype == WEFT_STR || wf_is_int(c->dtype) ? 0 : -1;
     }
-    if (!st)
-        st = wf_pass_over(d, s, opts ? opts->threads : 0, opts ? opts->memory : 0, add_block, v);
     if (st) {
         weft_stats_free(v);
         return wf_err_wrap(st, "statistics");
     }
-    finish(v);
+    *out = v;
+    return WEFT_OK;
+}
+
+weft_status weft_ds_stats(weft_data *d, weft_ds s, const weft_stats_opts *opts, weft_stats **out)
+{
+    weft_stats *v = NULL;
+    weft_status st = wf_stats_begin(d, s, opts, &v);
+
+    if (st)
+        return st;
+    st = wf_pass_over(d, s, opts ? opts->threads : 0, opts ? opts->memory : 0, wf_stats_block, v);
+    if (st) {
+        weft_stats_free(v);
+        return wf_err_wrap(st, "statistics");
+    }
+    wf_stats_end(v);
     *out = v;
     return WEFT_OK;
 }
@@ -318,92 +332,102 @@ const weft_column_stats *weft_stats_find(const weft_stats *s, const char *name)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static const char *dtype_text(weft_dtype t)
+/* ,"key":[…], from one of the two, whichever is given. */
+static void put_numbers(struct wf_buf *b, const char *key, int64_t n, const int64_t *whole,
+                        const double *real)
 {
-    return t == WEFT_STR ? "text" : weft_dtype_name(t);
+    wf_buf_printf(b, ", \"%s\": [", key);
+    for (int64_t i = 0; i < n; i++) {
+        wf_buf_add(b, ", ", i ? 2 : 0);
+        if (whole)
+            wf_buf_printf(b, "%lld", (long long)whole[i]);
+        else
+            wf_learned_put_real(b, real[i]);
+    }
+    wf_buf_add(b, "]", 1);
 }
 
-/* From one of the two, whichever is given. */
-static json_t *numbers(int64_t n, const int64_t *whole, const double *real)
+void wf_stats_put(const weft_stats *s, struct wf_buf *b)
 {
-    json_t *list = json_array();
+    wf_buf_add(b, "[", 1);
+    for (int i = 0; i < s->n; i++) {
+        const weft_column_stats *c = &s->col[i].out;
 
-    for (int64_t i = 0; i < n && list; i++)
-        /* cppcheck-suppress nullPointer ; one of them is given */
-        if (json_array_append_new(list, whole ? json_integer(whole[i]) : json_real(real[i]))) {
-            json_decref(list);
-            return NULL;
-        }
-    return list;
-}
-
-static json_t *column_json(const weft_column_stats *c)
-{
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b}", "name", c->name, "dtype",
-                     dtype_text(c->dtype), "count", numbers(c->n, c->count, NULL), "missing",
-                     numbers(c->n, c->n_missing, NULL), "mean", numbers(c->n, NULL, c->mean), "std",
-                     numbers(c->n, NULL, c->std), "min", numbers(c->n, NULL, c->min), "max",
-                     numbers(c->n, NULL, c->max), "distinct", (json_int_t)c->n_distinct, "at_least",
-                     (int)c->at_least);
+        wf_buf_printf(b, "%s\n  {\"name\": ", i ? "," : "");
+        wf_learned_put_bytes(b, c->name, (int64_t)strlen(c->name));
+        wf_buf_printf(b, ", \"dtype\": \"%s\"", wf_learned_dtype(c->dtype));
+        put_numbers(b, "count", c->n, c->count, NULL);
+        put_numbers(b, "missing", c->n, c->n_missing, NULL);
+        put_numbers(b, "mean", c->n, NULL, c->mean);
+        put_numbers(b, "std", c->n, NULL, c->std);
+        put_numbers(b, "min", c->n, NULL, c->min);
+        put_numbers(b, "max", c->n, NULL, c->max);
+        wf_buf_printf(b, ", \"distinct\": %lld, \"at_least\": %s}", (long long)c->n_distinct,
+                      c->at_least ? "true" : "false");
+    }
+    wf_buf_add(b, "]", 1);
 }
 
 weft_status weft_stats_write(const weft_stats *s, const char *path)
 {
-    json_t *list = json_array(), *root = NULL;
-    char *text = NULL;
-    bool ok = list != NULL;
+    struct wf_buf b;
     weft_status st;
 
-    for (int i = 0; i < s->n && ok; i++)
-        ok = json_array_append_new(list, column_json(&s->col[i].out)) == 0;
-    root = json_pack("{s:i, s:o}", "weft_stats", 1, "columns", list);
-    if (ok && root)
-        text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-    json_decref(root);
-    if (!text) /* memory, or a number that JSON has not */
-        return wf_err(WEFT_ENOMEM, "statistics '%s': out of memory, or an infinite number", path);
-    st = wf_file_write(s->ctx, path, text, (int64_t)strlen(text));
-    free(text);
+    wf_buf_init(&b, s->ctx, MAX_FILE);
+    wf_buf_printf(&b, "{\"weft_stats\": 1, \"columns\": ");
+    wf_stats_put(s, &b);
+    wf_buf_printf(&b, "}\n");
+    st = b.st ? wf_err_wrap(b.st, "statistics '%s'", path)
+              : wf_file_write(s->ctx, path, b.data, b.len);
+    wf_buf_free(&b);
     return st;
-}
-
-static weft_status bad_json(const char *path, const char *what)
-{
-    return wf_err(WEFT_EPARSE, "statistics '%s': %s", path, what);
 }
 
 static bool read_list(const json_t *c, const char *key, int64_t n, int64_t *whole, double *real)
 {
     const json_t *list = json_object_get(c, key);
 
-    if (!json_is_array(list) || (int64_t)json_array_size(list) != n)
-        return false;
     for (int64_t i = 0; i < n; i++) {
         const json_t *x = json_array_get(list, (size_t)i);
 
-        if (whole ? !json_is_integer(x) : !json_is_number(x))
+        if (whole ? !json_is_integer(x) || json_integer_value(x) < 0
+                  : !wf_learned_get_real(x, &real[i]))
             return false;
         if (whole)
             whole[i] = json_integer_value(x);
-        else
-            real[i] = json_number_value(x);
     }
     return true;
 }
 
-static weft_status read_column(weft_stats *s, struct column *c, const json_t *j, const char *path)
+/* Lists of one length, not empty. */
+static bool same_lengths(const json_t *c, int64_t *n)
 {
-    const char *name = json_string_value(json_object_get(j, "name"));
-    const char *dtype = json_string_value(json_object_get(j, "dtype"));
-    int64_t n = (int64_t)json_array_size(json_object_get(j, "mean"));
-    weft_dtype t = WEFT_STR;
-    weft_status st;
+    static const char *const keys[] = {"mean", "std", "min", "max", "count", "missing"};
 
-    if (!name || !dtype || n < 1)
-        return bad_json(path, "a column without name, dtype or mean");
-    if (strcmp(dtype, "text") != 0 && weft_dtype_parse(dtype, &t))
-        return bad_json(path, "a dtype that does not exist");
-    st = column_room(s, c, n, name);
+    *n = (int64_t)json_array_size(json_object_get(c, keys[0]));
+    for (int i = 1; i < WF_COUNT(keys); i++)
+        if ((int64_t)json_array_size(json_object_get(c, keys[i])) != *n)
+            return false;
+    return *n > 0;
+}
+
+static weft_status read_column(weft_stats *s, struct column *c, const json_t *j)
+{
+    weft_str name;
+    weft_dtype t;
+    int64_t n;
+    weft_status st = wf_learned_get_name(json_object_get(j, "name"), &s->arena, &name);
+
+    if (st)
+        return wf_err_wrap(st, "the name of a column");
+    if (!wf_learned_dtype_parse(json_object_get(j, "dtype"), &t))
+        return wf_err(WEFT_EPARSE, "column '%s': a dtype that does not exist", name.data);
+    if (!same_lengths(j, &n))
+        return wf_err(WEFT_EPARSE,
+                      "column '%s': a list of numbers is missing or has the wrong "
+                      "length",
+                      name.data);
+    st = column_room(s, c, n, name.data);
     if (st)
         return st;
     c->out.dtype = t;
@@ -413,41 +437,44 @@ static weft_status read_column(weft_stats *s, struct column *c, const json_t *j,
         !read_list(j, "missing", n, c->n_missing, NULL) ||
         !read_list(j, "mean", n, NULL, c->mean) || !read_list(j, "std", n, NULL, c->std) ||
         !read_list(j, "min", n, NULL, c->min) || !read_list(j, "max", n, NULL, c->max))
-        return bad_json(path, "a list of numbers is missing or has the wrong length");
+        return wf_err(WEFT_EPARSE, "column '%s': a list holds something that is not a number",
+                      name.data);
     return WEFT_OK;
+}
+
+weft_status wf_stats_get(weft_ctx *ctx, const json_t *list, weft_stats **out)
+{
+    weft_stats *s = NULL;
+    weft_status st;
+
+    if (!json_is_array(list) || json_array_size(list) > MAX_COLUMNS)
+        return wf_err(WEFT_EPARSE, "the list of columns is missing, or has more than %d",
+                      MAX_COLUMNS);
+    st = stats_new(ctx, (int)json_array_size(list), &s);
+    for (int i = 0; !st && i < s->n; i++)
+        st = read_column(s, &s->col[i], json_array_get(list, (size_t)i));
+    if (st)
+        weft_stats_free(s);
+    else
+        *out = s;
+    return st;
 }
 
 weft_status weft_stats_read(weft_ctx *ctx, const char *path, weft_stats **out)
 {
     char *text = NULL;
     int64_t n = 0;
-    json_error_t error;
-    json_t *root = NULL, *list;
-    weft_stats *s = NULL;
+    json_t *root = NULL;
     weft_status st = wf_file_read(ctx, path, MAX_FILE, &text, &n);
 
     if (st)
         return st;
-    root = json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, &error);
-    if (!root) {
-        st = wf_err(WEFT_EPARSE, "statistics '%s': line %d: %s", path, error.line, error.text);
-        goto out;
-    }
-    list = json_object_get(root, "columns");
-    if (json_integer_value(json_object_get(root, "weft_stats")) != 1 || !json_is_array(list)) {
-        st = bad_json(path, "not a file of statistics, or of a later version");
-        goto out;
-    }
-    st = stats_new(ctx, (int)json_array_size(list), &s);
-    for (int i = 0; !st && i < s->n; i++)
-        st = read_column(s, &s->col[i], json_array_get(list, (size_t)i), path);
-    if (st)
-        goto out;
-    *out = s;
-    s = NULL;
-out:
-    weft_stats_free(s);
+    st = wf_learned_json(text, n, &root);
+    if (!st && json_integer_value(json_object_get(root, "weft_stats")) != 1)
+        st = wf_err(WEFT_EPARSE, "not a file of statistics, or of a later version");
+    if (!st)
+        st = wf_stats_get(ctx, json_object_get(root, "columns"), out);
     json_decref(root);
     wf_free(ctx, text);
-    return st;
+    return st ? wf_err_wrap(st, "statistics '%s'", path) : WEFT_OK;
 }

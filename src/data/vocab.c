@@ -206,15 +206,9 @@ weft_status weft_vocab_write(const weft_vocab *v, const char *path)
 
 /* ---- counted --------------------------------------------------------------------------------- */
 
-struct counting {
-    weft_vocab *v;
-    int column;
-    int64_t max_words;
-};
-
-static weft_status count_block(void *arg, const struct wf_block *b)
+weft_status wf_vocab_block(void *arg, const struct wf_block *b)
 {
-    struct counting *k = arg;
+    struct wf_counting *k = arg;
     const struct wf_col *c = &b->col[k->column];
     int64_t n = wf_col_item_count(c, b->n), first = c->offset ? c->offset[0] : 0;
     char number[24];
@@ -270,11 +264,11 @@ static weft_status keep_best(weft_vocab *v, const weft_vocab_opts *o)
     return v->n_slots ? make_slots(v, v->n_slots) : WEFT_OK;
 }
 
-weft_status weft_vocab_count(weft_data *d, weft_ds s, const char *column,
-                             const weft_vocab_opts *opts, weft_vocab **out)
+weft_status wf_vocab_begin(weft_data *d, weft_ds s, const char *column, const weft_vocab_opts *opts,
+                           struct wf_counting *out)
 {
     const struct wf_ds *ds = wf_ds_node(d, s);
-    struct counting k = {.max_words = opts && opts->max_words ? opts->max_words : MAX_WORDS};
+    struct wf_counting k = {.max_words = opts && opts->max_words ? opts->max_words : MAX_WORDS};
     weft_status st = wf_opts_check(opts, sizeof *opts, "weft_vocab_opts");
 
     if (!st)
@@ -287,14 +281,33 @@ weft_status weft_vocab_count(weft_data *d, weft_ds s, const char *column,
         st = wf_err(WEFT_EDTYPE, "column '%s' has neither text nor integers", column);
     if (!st)
         st = vocab_new(d->ctx, &k.v);
-    if (!st)
-        st = wf_pass_over(d, s, opts ? opts->threads : 0, opts ? opts->memory : 0, count_block, &k);
-    if (!st)
-        st = keep_best(k.v, opts);
-    if (st) {
-        weft_vocab_free(k.v);
+    if (st)
         return wf_err_wrap(st, "vocabulary");
-    }
-    *out = k.v;
+    *out = k;
     return WEFT_OK;
+}
+
+weft_status wf_vocab_end(struct wf_counting *k, const weft_vocab_opts *opts, weft_vocab **out)
+{
+    weft_status st = keep_best(k->v, opts);
+
+    if (st)
+        return wf_err_wrap(st, "vocabulary");
+    *out = k->v;
+    k->v = NULL;
+    return WEFT_OK;
+}
+
+weft_status weft_vocab_count(weft_data *d, weft_ds s, const char *column,
+                             const weft_vocab_opts *opts, weft_vocab **out)
+{
+    struct wf_counting k = {.v = NULL};
+    weft_status st = wf_vocab_begin(d, s, column, opts, &k);
+
+    if (st)
+        return st;
+    st = wf_pass_over(d, s, opts ? opts->threads : 0, opts ? opts->memory : 0, wf_vocab_block, &k);
+    st = st ? wf_err_wrap(st, "vocabulary") : wf_vocab_end(&k, opts, out);
+    weft_vocab_free(k.v);
+    return st;
 }

@@ -308,6 +308,7 @@ void weft_trainer_free(weft_trainer *t)
     wf_bound_free(t->bound);
     if (t->owns_dist)
         weft_dist_free(t->dist);
+    weft_text_free(t->ctx, t->learned);
     wf_arena_free(&t->arena);
     wf_free(t->ctx, t);
 }

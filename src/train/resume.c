@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "train/callback.h"
+#include "train/learned.h"
 #include "train/resume.h"
 
 #define FIT_BLOB "fit.bin"
@@ -199,19 +200,24 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
     for (int i = 0; i < logs->n && !st; i++)
         metric[i] = (weft_ckpt_metric){logs->name[i], logs->value[i]};
     if (!st) {
-        weft_ckpt_blob blobs[] = {
+        int64_t n_blobs = 3;
+        weft_ckpt_blob blobs[5] = {
             {FIT_BLOB, fit.data, fit.len},
             {WEFT_CKPT_POSITION, position, n_position},
             {WEFT_CKPT_MODEL, r->model, (int64_t)strlen(r->model)},
-            {WF_CKPT_BASE, t->base, t->base ? (int64_t)strlen(t->base) : 0},
         };
 
-        st = weft_ckpt_save(r->writer, WEFT_OPTS(weft_ckpt_data, .step = weft_trainer_step(t),
-                                                 .epoch = state->epoch, .seed = t->ctx->seed,
-                                                 .n_tensors = r->n_tensors, .tensors = r->tensor,
-                                                 .n_blobs = t->base ? 4 : 3, .blobs = blobs,
-                                                 .n_metrics = logs->n, .metrics = metric,
-                                                 .n_meta = N_DESCRIBED, .meta = meta));
+        if (t->base)
+            blobs[n_blobs++] = (weft_ckpt_blob){WF_CKPT_BASE, t->base, (int64_t)strlen(t->base)};
+        if (t->learned)
+            blobs[n_blobs++] = (weft_ckpt_blob){WEFT_CKPT_LEARNED, t->learned, t->n_learned};
+
+        st = weft_ckpt_save(r->writer,
+                            WEFT_OPTS(weft_ckpt_data, .step = weft_trainer_step(t),
+                                      .epoch = state->epoch, .seed = t->ctx->seed,
+                                      .n_tensors = r->n_tensors, .tensors = r->tensor,
+                                      .n_blobs = n_blobs, .blobs = blobs, .n_metrics = logs->n,
+                                      .metrics = metric, .n_meta = N_DESCRIBED, .meta = meta));
     }
 out:
     r->last_step = weft_trainer_step(t);
@@ -509,6 +515,12 @@ static void warn_of_changes(const struct wf_resume *r, weft_ckpt *c)
                weft_ckpt_path(c));
     weft_text_free(ctx, then);
     weft_text_free(ctx, now);
+    if (r->t->learned && wf_learned_differ(r->t, c))
+        wf_log(
+            ctx, WEFT_LOG_WARN,
+            "%s was written with other vocabularies or statistics than this run's: read them from "
+            "there (weft_learned_load)",
+            weft_ckpt_path(c));
 }
 
 /* Everything that may fail, first; the callbacks last of it, as theirs may cut files. */

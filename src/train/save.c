@@ -1,5 +1,6 @@
 /* save.c - a model and its weights as one safetensors file, which any reader of that format
- * opens: the architecture stands in its metadata under "weft.model". */
+ * opens: the architecture is in its metadata under "weft.model". What the pipeline has learned is a
+ * vector of bytes, "weft.learned": vocabularies may be larger than a header. */
 #include <stdio.h>
 
 #include "train/save.h"
@@ -8,8 +9,8 @@
 weft_status wf_trainer_save(weft_trainer *t, const char *path, bool weights_only)
 {
     int n = weft_trainer_n_weights(t), n_meta = 0;
-    const char **names = wf_alloc_n(t->ctx, n + 1, sizeof *names);
-    weft_tensor *values = wf_alloc_n(t->ctx, n + 1, sizeof *values);
+    const char **names = wf_alloc_n(t->ctx, n + 2, sizeof *names);
+    weft_tensor *values = wf_alloc_n(t->ctx, n + 2, sizeof *values);
     const char *keys[3], *texts[3];
     char *json = NULL;
     weft_status st = names && values ? WEFT_OK : wf_err_nomem(t->ctx, 0, "a model to save");
@@ -20,6 +21,11 @@ weft_status wf_trainer_save(weft_trainer *t, const char *path, bool weights_only
     }
     if (!st && !weights_only)
         st = weft_model_json(t->model, &json);
+    if (!st && !weights_only && t->learned) {
+        names[n] = WF_SAVE_LEARNED;
+        values[n++] =
+            (weft_tensor){.dtype = WEFT_U8, .rank = 1, .dim = {t->n_learned}, .data = t->learned};
+    }
     if (!st) {
         keys[n_meta] = "format";
         texts[n_meta++] = "weft";

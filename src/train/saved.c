@@ -49,6 +49,33 @@ weft_status wf_saved_model(const struct wf_saved *s, char **json)
     return *json ? WEFT_OK : wf_err_nomem(s->ctx, strlen(text), "a model");
 }
 
+weft_status wf_saved_learned(const struct wf_saved *s, char **text, int64_t *n)
+{
+    int64_t i = s->file ? weft_st_find(s->file, WF_SAVE_LEARNED) : -1;
+    weft_tensor t;
+    weft_status st;
+
+    if (s->ckpt)
+        return weft_ckpt_blob_read(s->ckpt, WEFT_CKPT_LEARNED, text, n);
+    if (i < 0)
+        return wf_err(WEFT_ENOENT, "nothing that a pipeline has learned is in it");
+    st = weft_st_type(s->file, i, NULL, &t);
+    if (!st && (t.dtype != WEFT_U8 || t.rank != 1))
+        st = wf_err(WEFT_EPARSE, "'%s' is not a vector of bytes", WF_SAVE_LEARNED);
+    if (st)
+        return st;
+    *text = wf_alloc(s->ctx, (size_t)t.dim[0] + 1);
+    if (!*text)
+        return wf_err_nomem(s->ctx, (size_t)t.dim[0], "learned values");
+    st = weft_st_read(s->file, i, *text, t.dim[0]);
+    if (st) {
+        wf_free(s->ctx, *text);
+        *text = NULL;
+    }
+    *n = t.dim[0];
+    return st;
+}
+
 static const char *place(const struct wf_saved *s)
 {
     return s->file ? "file" : s->ckpt ? "checkpoint" : "other model";
@@ -61,7 +88,7 @@ static int64_t n_tensors(const struct wf_saved *s)
                      : weft_trainer_n_weights(s->trainer);
 }
 
-/* The name of tensor i; "" for what is no weight: the optimizer's slots. */
+/* The name of tensor i; "" for what is no weight: the optimizer's slots, what was learned. */
 static const char *name_of(const struct wf_saved *s, int64_t i)
 {
     const weft_ckpt_tensor *c = s->ckpt ? &weft_ckpt_info(s->ckpt)->tensors[i] : NULL;
@@ -73,7 +100,7 @@ static const char *name_of(const struct wf_saved *s, int64_t i)
     if (s->trainer)
         return weft_trainer_weight_name(s->trainer, (int)i);
     (void)weft_st_type(s->file, i, &name, &type); /* the name is there whatever the dtype */
-    return name;
+    return strcmp(name, WF_SAVE_LEARNED) == 0 ? "" : name;
 }
 
 static int64_t find(const struct wf_saved *s, const char *name)

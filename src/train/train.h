@@ -113,6 +113,8 @@ struct weft_trainer {
     weft_times times, all_times;
     char nonfinite[384]; /* of the last fit: since when its loss is not finite, and why; "": it is */
     const char *base;    /* for checkpoints: the architecture that the model began with, or NULL */
+    char *learned; /* what the pipeline learned, as JSON, for checkpoints and saved models; or NULL */
+    int64_t n_learned;
     bool
         ended_in_order; /* the last fit came to its end, by itself or by a callback, with a sound loss */
 };

@@ -215,6 +215,63 @@ static void training_and_validation_data_share_nothing(void **state)
     }
 }
 
+/* As Keras does: int(math.floor(n * (1.0 - f))) samples are trained on, in Python's arithmetic. */
+static void the_training_part_has_as_many_samples_as_in_keras(void **state)
+{
+    static const struct {
+        int64_t n;
+        double fraction;
+        int64_t n_rest;
+    } table[] = {
+        {0, 0.2, 0},
+        {1, 0.2, 0},
+        {2, 0.25, 1},
+        {3, 0.15, 2},
+        {9, 0.01, 8},
+        {9, 0.05, 8},
+        {9, 0.45, 4},
+        {10, 0.1, 9},
+        {10, 0.2, 8},
+        {10, 0.3, 7},
+        {10, 0.9, 0}, /* 1 - 0.9 is a little below 0.1 */
+        {10, 1, 0},
+        {13, 0.25, 9},
+        {29, 0.05, 27},
+        {29, 0.15, 24},
+        {29, 0.25, 21},
+        {29, 0.8, 5},
+        {100, 0.8, 19}, /* … 0.8 below 0.2 */
+        {101, 0.15, 85},
+        {101, 0.25, 75},
+        {150, 0.3, 105},
+        {569, 0.15, 483},
+        {600, 0, 600},
+        {1000, 1.0 / 3, 666},
+        {1000, 0.33, 669},
+        {60000, 0.1, 54000},
+        {1000003, 1.0 / 3, 666668},
+        {9007199254740991, 0.33, 6034823500676463},
+    };
+
+    (void)state;
+    for (int i = 0; i < (int)(sizeof table / sizeof *table); i++) {
+        for (int hashed = 0; hashed < 2; hashed++) {
+            weft_data *d;
+            weft_ds s, rest, held;
+
+            assert_int_equal(weft_data_new(ctx, &d), WEFT_OK);
+            s = weft_ds_range(d, 0, table[i].n, 1);
+            assert_int_equal(weft_ds_holdout(d, s, table[i].fraction,
+                                             WEFT_OPTS(weft_holdout_opts, .hashed = hashed), &rest,
+                                             &held),
+                             WEFT_OK);
+            assert_int_equal(weft_ds_count(d, rest), table[i].n_rest);
+            assert_int_equal(weft_ds_count(d, held), table[i].n - table[i].n_rest);
+            weft_data_free(d);
+        }
+    }
+}
+
 static void workers_read_their_parts(void **state)
 {
     weft_data *d;
@@ -242,6 +299,7 @@ int main(void)
         cmocka_unit_test(files_go_to_one_worker_each),
         cmocka_unit_test(a_plan_prints_as_a_table_and_points_into_memory),
         cmocka_unit_test(training_and_validation_data_share_nothing),
+        cmocka_unit_test(the_training_part_has_as_many_samples_as_in_keras),
         cmocka_unit_test(workers_read_their_parts),
     };
     int failed;

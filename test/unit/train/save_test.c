@@ -502,9 +502,64 @@ static void a_model_with_own_layers_loads_where_they_are_known(void **state)
     weft_model_free(a.m);
 }
 
+/* A program without a job: its vocabulary goes into the file and the checkpoint, and comes back. */
+static void learned_values_travel_with_the_model(void **state)
+{
+    static const weft_str words[] = {{"red", 3}, {"blue", 4}};
+    static const char *const from[] = {"learned.safetensors", "learned-ckpt"};
+    weft_column col[2] = {{.name = "x"}, {.name = "y", .role = WEFT_LABEL}};
+    weft_tensor t[2] = {weft_view(WEFT_F32, x, 2, (int64_t[]){N, D}),
+                        weft_view(WEFT_I32, y, 1, (int64_t[]){N})};
+    struct net n = open_net(ctx, "units=3 name=head"), m;
+    weft_learned *l = NULL, *back;
+    weft_vocab *v;
+    weft_data *d;
+    char *a, *b;
+
+    (void)state;
+    ok(weft_trainer_save(n.t, in_dir("plain.safetensors")));
+    assert_int_equal(weft_learned_load(ctx, in_dir("plain.safetensors"), &l), WEFT_ENOENT);
+    assert_int_equal(weft_learned_load(ctx, in_dir("nothing.safetensors"), &l), WEFT_ENOENT);
+    ok(weft_learned_new(ctx, &l));
+    ok(weft_vocab_new(ctx, 2, words, &v));
+    ok(weft_learned_add_vocab(l, "color", v));
+    ok(weft_trainer_set_learned(n.t, l));
+    ok(weft_data_new(ctx, &d));
+    ok(weft_fit(n.t, d, weft_ds_tensors(d, 2, col, t),
+                WEFT_OPTS(weft_fit_opts, .checkpoint = in_dir("learned-ckpt")), NULL));
+    ok(weft_trainer_save(n.t, in_dir("learned.safetensors")));
+    ok(weft_learned_format(l, &a, NULL));
+    for (int i = 0; i < 2; i++) {
+        ok(weft_learned_load(ctx, in_dir(from[i]), &back));
+        assert_int_equal(weft_vocab_find(weft_learned_vocab(back, "color"), "blue", 4), 1);
+        ok(weft_learned_format(back, &b, NULL));
+        assert_string_equal(a, b);
+        weft_text_free(ctx, b);
+        weft_learned_free(back);
+    }
+    /* weights load as before, also all of them */
+    m = open_net(ctx, "units=3 name=head");
+    ok(weft_trainer_load_weights(m.t, in_dir("learned.safetensors"), NULL, NULL));
+    close_net(&m);
+    /* a run that goes on with other values hears of it */
+    m = open_net(ctx, "units=3 name=head");
+    ok(weft_learned_add_text(l, "more", "values"));
+    ok(weft_trainer_set_learned(m.t, l));
+    log_text[0] = 0;
+    ok(weft_fit(m.t, d, weft_ds_tensors(d, 2, col, t),
+                WEFT_OPTS(weft_fit_opts, .epochs = 2, .checkpoint = in_dir("learned-ckpt")), NULL));
+    assert_non_null(strstr(log_text, "other vocabularies or statistics"));
+    close_net(&m);
+    weft_data_free(d);
+    weft_text_free(ctx, a);
+    weft_learned_free(l);
+    close_net(&n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(learned_values_travel_with_the_model),
         cmocka_unit_test(saved_model_predicts_the_same_bits_in_a_fresh_context),
         cmocka_unit_test(weights_go_by_name_into_a_part_of_another_model),
         cmocka_unit_test(mismatch_names_both_shapes_and_changes_nothing),

@@ -1,0 +1,72 @@
+/* weft/data_learned.h - what a pipeline has learned from its training data: vocabularies, statistics,
+ * the types of its columns, the names of classes.
+ *
+ * A model is right only with the values it was trained with, so they travel with it: in checkpoints
+ * and saved models (weft_trainer_set_learned in weft/train.h). Jobs do this by themselves; a program
+ * of one's own does it so:
+ *
+ *   weft_learned_new(ctx, &l);
+ *   weft_vocab_count(d, train, "city", NULL, &v);       of the training part alone
+ *   weft_learned_add_vocab(l, "city", v);               l owns v from here on
+ *   … weft_ds_lookup(d, s, "city", weft_learned_vocab(l, "city"), NULL) …
+ *   weft_trainer_set_learned(t, l);
+ *   weft_trainer_save(t, "model.safetensors");
+ *
+ * and elsewhere, without the training data:
+ *
+ *   weft_learned_load(ctx, "model.safetensors", &l);
+ *   … weft_ds_lookup(d, s, "city", weft_learned_vocab(l, "city"), NULL) …
+ *
+ * An item has a name and does not change once it was added. The order of items is kept. */
+#ifndef WEFT_DATA_LEARNED_H
+#define WEFT_DATA_LEARNED_H
+
+#include "weft/data_feature.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_learned weft_learned;
+
+typedef enum weft_learned_kind {
+    WEFT_LEARNED_NONE, /* no such item */
+    WEFT_LEARNED_TEXT,
+    WEFT_LEARNED_COLUMNS,
+    WEFT_LEARNED_VOCAB,
+    WEFT_LEARNED_STATS
+} weft_learned_kind;
+
+WEFT_API weft_status weft_learned_new(weft_ctx *ctx, weft_learned **out);
+WEFT_API void weft_learned_free(
+    weft_learned *l); /* after the pipelines that use its vocabularies */
+
+/* Names are UTF-8, not empty and differ (WEFT_EEXIST). Text and columns are copied; a vocabulary or
+ * statistics belong to l after the call, also when it fails. */
+WEFT_API weft_status weft_learned_add_text(weft_learned *l, const char *name, const char *text);
+WEFT_API weft_status weft_learned_add_columns(weft_learned *l, const char *name, int n,
+                                              const weft_column *columns);
+WEFT_API weft_status weft_learned_add_vocab(weft_learned *l, const char *name, weft_vocab *v);
+WEFT_API weft_status weft_learned_add_stats(weft_learned *l, const char *name, weft_stats *s);
+
+/* Item i; false past the end. */
+WEFT_API bool weft_learned_at(const weft_learned *l, int i, const char **name,
+                              weft_learned_kind *kind);
+/* The item of a name, borrowed; NULL when there is none of this kind. */
+WEFT_API const char *weft_learned_text(const weft_learned *l, const char *name);
+WEFT_API const weft_column *weft_learned_columns(const weft_learned *l, const char *name, int *n);
+WEFT_API const weft_vocab *weft_learned_vocab(const weft_learned *l, const char *name);
+WEFT_API const weft_stats *weft_learned_stats(const weft_learned *l, const char *name);
+
+/* As JSON, the same bytes for the same items whatever the locale; numbers read back as the same
+ * bits. docs/formats/checkpoint.md has the format. Freed with weft_text_free; n may be NULL. At most
+ * 256 MiB. */
+WEFT_API weft_status weft_learned_format(const weft_learned *l, char **text, int64_t *n);
+/* WEFT_EPARSE: damaged. WEFT_ENOSUP: of a later version. */
+WEFT_API weft_status weft_learned_parse(weft_ctx *ctx, const char *text, int64_t n,
+                                        weft_learned **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
