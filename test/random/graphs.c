@@ -99,9 +99,13 @@ static void work(const struct options *o, struct worker *w)
 
 static void start(const struct options *o, struct worker *w)
 {
+    pid_t pid;
+
     fflush(stdout);
-    w->pid = fork();
-    if (w->pid == 0) {
+    pid = fork();
+    if (pid > 0)
+        w->pid = pid; /* shared: the child must not write it */
+    if (pid == 0) {
         work(o, w);
         fflush(stdout);
         _exit(0);
