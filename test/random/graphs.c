@@ -3,6 +3,7 @@
  *   graphs                           what the tests run
  *   graphs --seeds FROM:TO --jobs N  many seeds on several processes
  *   graphs --seed N --verbose        one seed: the graph as text, the configuration, the first difference
+ *   graphs --seed N --shrink         the smallest part of it that still fails
  *   graphs --all FROM:TO             each graph of these seeds through every configuration
  *
  * ctest-timeout: 300 */
@@ -19,7 +20,7 @@
 struct options {
     int64_t from, to, all_from, all_to;
     int jobs;
-    bool verbose, cover;
+    bool verbose, shrink, cover;
     const char *program;
 };
 
@@ -52,6 +53,21 @@ static void show(const struct graph_case *c, const struct config *f, enum direct
     printf("sets of feeds: %d; %s; %s\n", c->n_sets, config_text(f, buf), direction_names[dir]);
 }
 
+/* The smallest graph that still fails, as text. */
+static void show_smaller(struct graph_case *c, const struct config *f, enum direction dir)
+{
+    struct graph_case small;
+    struct report r = {.failed = false};
+
+    if (!case_shrink(c, f, dir, &small))
+        return;
+    printf("\nsmaller:\n");
+    show(&small, f, dir);
+    fflush(stdout);
+    check_case(&small, f, dir, &r);
+    printf("%s\n\n", r.text);
+}
+
 /* Returns whether it failed. `config` below 0: as the seed says. */
 static bool run_seed(const struct options *o, int64_t seed, int config)
 {
@@ -72,6 +88,8 @@ static bool run_seed(const struct options *o, int64_t seed, int config)
     st = case_draw(&c, config_ctx(&f), (uint64_t)seed, dir == GRADIENTS);
     if (o->verbose)
         show(&c, &f, dir);
+    if (!st && o->shrink)
+        show_smaller(&c, &f, dir);
     if (st)
         snprintf(r.text, sizeof r.text, "drawing: %s", weft_error());
     else
@@ -81,7 +99,7 @@ static bool run_seed(const struct options *o, int64_t seed, int config)
                direction_names[dir], config_text(&f, buf), o->program, (long long)seed);
         if (config >= 0)
             printf(" --config %d", config);
-        printf(" --verbose\n");
+        printf(" --shrink\n");
         fflush(stdout);
     }
     case_free(&c);
@@ -136,7 +154,7 @@ static int64_t run_seeds(const struct options *o)
                 continue;
             running--;
             if (WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status))) {
-                printf("seed %lld: ended by signal %d\n  replay: %s --seed %lld --verbose\n",
+                printf("seed %lld: ended by signal %d\n  replay: %s --seed %lld --shrink\n",
                        (long long)w[i].seed, WIFSIGNALED(status) ? WTERMSIG(status) : 0, o->program,
                        (long long)w[i].seed);
                 w[i].n_failed++;
@@ -160,6 +178,8 @@ static bool parse(int argc, char **argv, struct options *o, int64_t *seed, int *
 
         if (!strcmp(a, "--verbose")) {
             o->verbose = true;
+        } else if (!strcmp(a, "--shrink")) {
+            o->shrink = true;
         } else if (!strcmp(a, "--seeds") && sscanf(v, "%lld:%lld", &from, &to) == 2) {
             o->from = from;
             o->to = to;
@@ -182,7 +202,7 @@ static bool parse(int argc, char **argv, struct options *o, int64_t *seed, int *
             o->jobs = atoi(v);
             i++;
         } else {
-            fprintf(stderr, "usage: %s [--seeds FROM:TO] [--all FROM:TO] [--jobs N] [--seed N [--config K]] [--verbose]\n",
+            fprintf(stderr, "usage: %s [--seeds FROM:TO] [--all FROM:TO] [--jobs N] [--seed N [--config K]] [--verbose] [--shrink]\n",
                     argv[0]);
             return false;
         }

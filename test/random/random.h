@@ -170,6 +170,12 @@ extern const char *const direction_names[N_DIRECTIONS];
 weft_status check_case(struct graph_case *c, const struct config *config, enum direction dir,
                        struct report *r);
 
+/* ---- shrink.c ------------------------------------------------------------------------------------ */
+
+/* A smaller case that fails in the same configuration, in *out; false when it cannot be made to fail again. */
+bool case_shrink(struct graph_case *c, const struct config *f, enum direction dir,
+                 struct graph_case *out);
+
 /* ---- cover.c ------------------------------------------------------------------------------------- */
 
 void cover_graph(const weft_graph *g, bool planned);

@@ -224,6 +224,8 @@ bool draw_cast(struct gen *g, const char *op)
     weft_val x = gen_any(g, draw_one_in(&g->d, 3) ? ANYTHING : FLOATS, 0, 8);
     weft_dtype t = to[draw_int(&g->d, 0, WF_COUNT(to) - 1)];
 
+    if (g->smooth && (t == WEFT_F16 || t == WEFT_BF16))
+        t = WEFT_F64;
     if (x.id && draw_one_in(&g->d, 4) && gen_type(g, x)->dtype != WEFT_BOOL) { /* out of range */
         weft_val in[2] = {x, rule_scalar(g, gen_type(g, x)->dtype, draw_one_in(&g->d, 2) ? 100 : -90)};
 

@@ -62,12 +62,14 @@ static bool is_updated(const struct gen *g, weft_val var)
     return false;
 }
 
-/* A variable of its own that is assigned, so that gradients and assignments do not meet. */
+/* A variable of its own that is assigned. Others read either its old value or the new one: a node that reads both would
+ * need the old one copied. */
 bool draw_assign(struct gen *g, const char *op)
 {
     struct graph_case *c = g->c;
     weft_val in[2] = {WEFT_NIL, gen_any(g, strcmp(op, "assign") ? FLOATS : ANYTHING, 0, 4)}, u;
     struct wf_type t;
+    int n_pool;
 
     if (!in[1].id || c->n_updates == MAX_UPDATES || g->smooth)
         return false;
@@ -75,8 +77,9 @@ bool draw_assign(struct gen *g, const char *op)
     if (g->batch[0] && t.rank && t.dim[0] == g->batch[0])
         return false;
     in[0] = gen_variable(g, t.dtype, t.rank, t.dim, true);
-    if (!in[0].id || is_updated(g, in[0]) || !gen_take(g, in[0]))
+    if (!in[0].id || is_updated(g, in[0]) || !gen_settle(g))
         return false;
+    n_pool = g->n_pool;
     if (!strcmp(op, "assign_ema"))
         u = gen_op(g, op, 2, in, "momentum=%g", draw_one_in(&g->d, 2) ? 0.9 : 0.5);
     else
@@ -84,6 +87,10 @@ bool draw_assign(struct gen *g, const char *op)
     if (!u.id)
         return false;
     c->update[c->n_updates++] = u;
+    if (draw_one_in(&g->d, 2)) {
+        g->n_pool = n_pool;
+        gen_take(g, in[0]);
+    }
     return true;
 }
 
