@@ -11,7 +11,7 @@ const char *const direction_names[N_DIRECTIONS] = {"plain definition", "same bit
 
 /* Everything that a sequence of runs gives: fetches of each run, then variables and slots. */
 struct item {
-    char what;     /* f(etch), v(ariable), s(lot) */
+    char what; /* f(etch), v(ariable), s(lot) */
     int run, index, slot;
     struct wf_tensor t;
 };
@@ -72,8 +72,8 @@ static weft_status run_plain(const struct graph_case *c, struct plain *p, struct
     for (int64_t i = 0; i < c->g->n_vars; i++)
         plain_set_var(p, i, &c->var[i]);
     for (int run = 0; run < runs_of(c) && !st; run++) {
-        st = plain_run(p, c->n_feeds, c->feed, c->feeds[run % c->n_sets], c->n_fetches + c->n_updates,
-                       roots);
+        st = plain_run(p, c->n_feeds, c->feed, c->feeds[run % c->n_sets],
+                       c->n_fetches + c->n_updates, roots);
         for (int i = 0; i < c->n_fetches && !st; i++) {
             struct wf_tensor t = plain_fetch(p, c->fetch[i]);
 
@@ -186,8 +186,8 @@ static void fail(struct report *r, const char *fmt, ...)
 }
 
 /* The same items in the same order, of the same types. */
-static bool same_layout(const struct graph_case *c, const struct results *a, const struct results *b,
-                        struct report *r)
+static bool same_layout(const struct graph_case *c, const struct results *a,
+                        const struct results *b, struct report *r)
 {
     char ta[WF_TYPE_TEXT], tb[WF_TYPE_TEXT], what[256];
 
@@ -272,7 +272,9 @@ static bool is_wrong(const struct spread *s, double want, double got, weft_dtype
     if (isnan(want) || isinf(want))
         return false; /* an overflow of the narrow type inside */
     slack = 3 * (s->hi - s->lo) + 8 * unit_of(t) * fabs(want) + 1e-9 * unit_of(t) * scale +
-            (t == WEFT_F16 ? 0x1p-23 : t == WEFT_F64 ? 0 : 0x1p-140);
+            (t == WEFT_F16   ? 0x1p-23
+             : t == WEFT_F64 ? 0
+                             : 0x1p-140);
     return !(got >= fmin(s->lo, want) - slack && got <= fmax(s->hi, want) + slack);
 }
 
@@ -350,8 +352,8 @@ static bool same_element(const struct wf_tensor *a, const struct wf_tensor *b, i
            (isnan(wf_get(a->data, a->type.dtype, i)) && isnan(wf_get(b->data, a->type.dtype, i)));
 }
 
-static void compare_bits(const struct graph_case *c, const struct results *a, const struct results *b,
-                         const char *why, struct report *r)
+static void compare_bits(const struct graph_case *c, const struct results *a,
+                         const struct results *b, const char *why, struct report *r)
 {
     char what[256];
 
@@ -379,7 +381,8 @@ static void compare_repeated(const struct graph_case *c, const struct results *a
 }
 
 /* The same graph in a context with another number of threads. */
-static weft_status run_elsewhere(const struct graph_case *c, const struct config *f, struct results *r)
+static weft_status run_elsewhere(const struct graph_case *c, const struct config *f,
+                                 struct results *r)
 {
     struct graph_case other = *c;
     weft_status st;
@@ -420,7 +423,6 @@ static weft_status same_bits(struct graph_case *c, const struct config *f, struc
 }
 
 /* ---- gradients ---------------------------------------------------------------------------------- */
-
 
 static double loss_at(const struct graph_case *c, const struct plain *base, uint64_t seed, double h,
                       weft_status *st)
@@ -559,12 +561,15 @@ static weft_status check_gradients(struct graph_case *c, struct report *r)
     /* A corner or a jump between the points: the two differences disagree. */
     if (fabs(wide - fine) > 1e-4 * (fabs(fine) + fabs(slope) + 1e-3 * size))
         return WEFT_OK;
-    if (fabs(fine - slope) > 20 * fabs(wide - fine) + 1e-5 * (fabs(fine) + fabs(slope)) + 1e-6 * size + 1e-8)
-        fail(r, "gradients give a slope of %.9g, finite differences %.9g (and %.9g)", slope, fine, wide);
+    if (fabs(fine - slope) >
+        20 * fabs(wide - fine) + 1e-5 * (fabs(fine) + fabs(slope)) + 1e-6 * size + 1e-8)
+        fail(r, "gradients give a slope of %.9g, finite differences %.9g (and %.9g)", slope, fine,
+             wide);
     return WEFT_OK;
 }
 
-weft_status check_case(struct graph_case *c, const struct config *f, enum direction dir, struct report *r)
+weft_status check_case(struct graph_case *c, const struct config *f, enum direction dir,
+                       struct report *r)
 {
     r->failed = false;
     r->text[0] = '\0';

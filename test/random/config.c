@@ -27,7 +27,8 @@ struct config config_at(int i)
 {
     if (i < WF_COUNT(fixed))
         return fixed[i];
-    return (struct config){.name = "passes", .passes_off = (unsigned)(i - WF_COUNT(fixed)), .threads = 1};
+    return (struct config){
+        .name = "passes", .passes_off = (unsigned)(i - WF_COUNT(fixed)), .threads = 1};
 }
 
 struct config config_draw(struct draw *d)

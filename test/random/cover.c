@@ -15,7 +15,8 @@ static struct op_cover *cover;
 static struct op_cover *table(void)
 {
     if (!cover)
-        cover = mmap(NULL, sizeof *cover * WF_N_OPS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        cover = mmap(NULL, sizeof *cover * WF_N_OPS, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return cover;
 }
 
@@ -69,7 +70,8 @@ int cover_report(weft_ctx *ctx, FILE *out)
              nobody = r && r->made_by && !strcmp(r->made_by, "nobody yet");
 
         if (!r)
-            fprintf(out, "op '%s' is not covered: give it a row in test/random/rules.c\n", op->name);
+            fprintf(out, "op '%s' is not covered: give it a row in test/random/rules.c\n",
+                    op->name);
         else if (!nobody && (plan ? c->planned : c->drawn) == 0)
             fprintf(out, "op '%s' was in no %s\n", op->name, plan ? "plan" : "graph");
         missing += !r || (!nobody && (plan ? c->planned : c->drawn) == 0);

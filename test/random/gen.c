@@ -10,11 +10,41 @@
 
 /* Names that passes, ops and models use themselves, and some that are only strange. */
 static const char *const odd_names[] = {
-    "fused",      "matmul",     "matmul_fused", "conv",      "conv_fused", "sum",    "add",
-    "cast",       "constant",   "variable",     "fused_1",   "fused_2",    "x",      "loss",
-    "w/kernel",   "a/b/c/d/e",  "apply",        "identity",  "reshape_3",  "grad",   "0",
-    "-1",         "matmul_sums", "matmul_apply", "relu",     "mul_4",      "a.b",    "%s%n",
-    "zeros_like", "embedding",  "name",         "apply_rows", "add_5",     "concat", "#",
+    "fused",
+    "matmul",
+    "matmul_fused",
+    "conv",
+    "conv_fused",
+    "sum",
+    "add",
+    "cast",
+    "constant",
+    "variable",
+    "fused_1",
+    "fused_2",
+    "x",
+    "loss",
+    "w/kernel",
+    "a/b/c/d/e",
+    "apply",
+    "identity",
+    "reshape_3",
+    "grad",
+    "0",
+    "-1",
+    "matmul_sums",
+    "matmul_apply",
+    "relu",
+    "mul_4",
+    "a.b",
+    "%s%n",
+    "zeros_like",
+    "embedding",
+    "name",
+    "apply_rows",
+    "add_5",
+    "concat",
+    "#",
     "a-name-that-is-so-long-that-no-buffer-of-a-usual-size-holds-it/"
     "and-then-a-second-part-that-makes-it-longer-still/and-a-third-one-because-two-hundred-"
     "characters-are-not-reached-so-quickly-as-one-might-think/kernel",
@@ -337,7 +367,10 @@ static weft_val random_leaf(struct gen *g, unsigned kinds, int min_rank, int max
 {
     static const weft_dtype ints[] = {WEFT_I32, WEFT_I64, WEFT_I8, WEFT_U8};
     int64_t dim[WEFT_MAX_RANK], most = g->large ? 20000 : 600, n = 1;
-    int rank = (int)draw_int(&g->d, min_rank, max_rank < 4 ? max_rank : 4 > min_rank ? 4 : min_rank);
+    int rank = (int)draw_int(&g->d, min_rank,
+                             max_rank < 4   ? max_rank
+                             : 4 > min_rank ? 4
+                                            : min_rank);
     weft_dtype t = kinds & FLOATS  ? gen_float(g)
                    : kinds & BOOLS ? WEFT_BOOL
                                    : ints[draw_int(&g->d, 0, kinds & INDEX ? 1 : 3)];

@@ -202,7 +202,9 @@ static bool parse(int argc, char **argv, struct options *o, int64_t *seed, int *
             o->jobs = atoi(v);
             i++;
         } else {
-            fprintf(stderr, "usage: %s [--seeds FROM:TO] [--all FROM:TO] [--jobs N] [--seed N [--config K]] [--verbose] [--shrink]\n",
+            fprintf(stderr,
+                    "usage: %s [--seeds FROM:TO] [--all FROM:TO] [--jobs N] [--seed N [--config "
+                    "K]] [--verbose] [--shrink]\n",
                     argv[0]);
             return false;
         }
@@ -213,14 +215,20 @@ static bool parse(int argc, char **argv, struct options *o, int64_t *seed, int *
 int main(int argc, char **argv)
 {
     bool quick = getenv("WEFT_TEST_QUICK") != NULL;
-    struct options o = {.from = 0, .to = quick ? 600 : 3000, .all_from = 0, .all_to = quick ? 10 : 120,
-                        .jobs = 1, .cover = !quick, .program = argv[0]};
+    struct options o = {.from = 0,
+                        .to = quick ? 600 : 3000,
+                        .all_from = 0,
+                        .all_to = quick ? 10 : 120,
+                        .jobs = 1,
+                        .cover = !quick,
+                        .program = argv[0]};
     struct timespec a, b;
     int64_t seed = -1, n_failed = 0;
     int config = -1;
     weft_ctx *ctx = NULL;
 
-    cover_graph(&(weft_graph){.n_nodes = 0}, false); /* the shared table, before any process splits off */
+    cover_graph(&(weft_graph){.n_nodes = 0},
+                false); /* the shared table, before any process splits off */
     if (!parse(argc, argv, &o, &seed, &config))
         return 2;
     if (seed >= 0) {
@@ -242,7 +250,8 @@ int main(int argc, char **argv)
         weft_ctx_free(ctx);
     }
     printf("%lld seeds, %lld graphs in all %d configurations: %lld failures, %.1f s\n",
-           (long long)(o.to - o.from), (long long)(o.all_to - o.all_from), n_configs(), (long long)n_failed,
+           (long long)(o.to - o.from), (long long)(o.all_to - o.all_from), n_configs(),
+           (long long)n_failed,
            (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec));
     return n_failed != 0;
 }

@@ -114,31 +114,93 @@ static const struct {
 
 /* Ops whose result is the same whoever computes it: moves, choices, comparisons. */
 static const char *const exact_ops[] = {
-    "neg",         "abs",      "sign",       "floor",          "ceil",       "round",
-    "clip",        "relu",     "min",        "max",            "eq",         "ne",
-    "lt",          "le",       "gt",         "ge",             "where",      "transpose",
-    "concat",      "stack",    "split",      "unstack",        "slice",      "strided_slice",
-    "pad",         "tile",     "reverse",    "gather",         "gather_nd",  "take_along",
-    "one_hot",     "top_k",    "sort",       "embedding",      "reduce_max", "reduce_min",
-    "argmax",      "argmin",   "zeros_like", "ones_like",      "full",       "broadcast_like",
-    "broadcast_to", "assign",  "max_pool",   "max_pool_pick",  "concat_part", "print",
-    "relu_grad",   "clip_grad", "relu6",     "relu6_grad",     "is_finite",  "check_numerics",
-    "slice_grad",  "strided_slice_grad",     "constant",       "variable",   "placeholder",
-    "size_of",
+    "neg",          "abs",
+    "sign",         "floor",
+    "ceil",         "round",
+    "clip",         "relu",
+    "min",          "max",
+    "eq",           "ne",
+    "lt",           "le",
+    "gt",           "ge",
+    "where",        "transpose",
+    "concat",       "stack",
+    "split",        "unstack",
+    "slice",        "strided_slice",
+    "pad",          "tile",
+    "reverse",      "gather",
+    "gather_nd",    "take_along",
+    "one_hot",      "top_k",
+    "sort",         "embedding",
+    "reduce_max",   "reduce_min",
+    "argmax",       "argmin",
+    "zeros_like",   "ones_like",
+    "full",         "broadcast_like",
+    "broadcast_to", "assign",
+    "max_pool",     "max_pool_pick",
+    "concat_part",  "print",
+    "relu_grad",    "clip_grad",
+    "relu6",        "relu6_grad",
+    "is_finite",    "check_numerics",
+    "slice_grad",   "strided_slice_grad",
+    "constant",     "variable",
+    "placeholder",  "size_of",
 };
 
 /* Sums and products of whole numbers round nothing. */
 static const char *const whole_ops[] = {
-    "add",       "sub",        "mul",         "matmul",          "sum",          "add_n",
-    "square",    "cumsum",     "segment_sum", "scatter_add",     "scatter_nd_add", "gather_grad",
-    "tile_grad", "take_along_grad", "embedding_grad", "reduce_to_like", "max_pool_grad", "pad_grad",
-    "cast",      "prod",       "norm_l1",     "assign_add",
+    "add",
+    "sub",
+    "mul",
+    "matmul",
+    "sum",
+    "add_n",
+    "square",
+    "cumsum",
+    "segment_sum",
+    "scatter_add",
+    "scatter_nd_add",
+    "gather_grad",
+    "tile_grad",
+    "take_along_grad",
+    "embedding_grad",
+    "reduce_to_like",
+    "max_pool_grad",
+    "pad_grad",
+    "cast",
+    "prod",
+    "norm_l1",
+    "assign_add",
 };
 
-/* Logarithms of sums near 1 and differences of large halves: their error is relative to 1, not to the result. */
-static const char *const absolute_ops[] = {
-    "sparse_softmax_xent", "softmax_xent", "sigmoid_xent", "log_softmax", "logsumexp",
-    "masked_softmax",      "attention",    "attention_packed", "softplus",
+/* Ops that subtract large numbers inside: their error is relative to those, not to the result. */
+static const struct {
+    const char *op;
+    double size;   /* of what is subtracted */
+    bool operands; /* times the largest element of each operand */
+} absolute_ops[] = {
+    {"sparse_softmax_xent", 1, false},
+    {"softmax_xent", 1, true},
+    {"sigmoid_xent", 1, false},
+    {"log_softmax", 1, false},
+    {"logsumexp", 1, false},
+    {"masked_softmax", 1, false},
+    {"attention", 1, false},
+    {"attention_packed", 1, false},
+    {"softplus", 1, false},
+    {"lstm", 1, false},
+    {"gru", 1, false},
+    {"simple_rnn", 1, true},
+    {"batch_norm_grad", 32, true},
+    {"group_norm_grad", 32, true},
+    {"layer_norm_grad", 1, true},
+    {"rms_norm_grad", 1, true},
+    {"softmax_grad", 1, true},
+    {"log_softmax_grad", 1, true},
+    {"attention_grad", 1, true},
+    {"attention_packed_grad", 1, true},
+    {"lstm_grad", 1, true},
+    {"gru_grad", 1, true},
+    {"simple_rnn_grad", 1, true},
 };
 
 static bool among(const char *word, const char *const *words, int n)
@@ -158,11 +220,12 @@ static enum rounding rounding_of(const struct wf_op *op)
     if (op->id >= WF_N_OPS)
         return ROUNDS;
     if (!known[op->id])
-        known[op->id] = (signed char)(1 + (op->flags & WF_VIEW || among(op->name, exact_ops, WF_COUNT(exact_ops))
-                                              ? EXACT
-                                          : among(op->name, whole_ops, WF_COUNT(whole_ops))
-                                              ? ROUNDS_UNLESS_WHOLE
-                                              : ROUNDS));
+        known[op->id] =
+            (signed char)(1 +
+                          (op->flags & WF_VIEW || among(op->name, exact_ops, WF_COUNT(exact_ops))
+                               ? EXACT
+                           : among(op->name, whole_ops, WF_COUNT(whole_ops)) ? ROUNDS_UNLESS_WHOLE
+                                                                             : ROUNDS));
     return (enum rounding)(known[op->id] - 1);
 }
 
@@ -192,6 +255,29 @@ static void shake(struct plain *p, struct wf_tensor *x, weft_dtype t, double siz
         if (fabs(v[i]) > float_of[t].most)
             v[i] = copysign(INFINITY, v[i]);
     }
+}
+
+static double largest(const struct wf_tensor *t)
+{
+    double most = 0;
+
+    for (int64_t i = 0; t->data && wf_is_float(t->type.dtype) && i < wf_count(t); i++)
+        most = fmax(most, fabs(wf_get(t->data, t->type.dtype, i)));
+    return most;
+}
+
+/* How large the numbers are that the op subtracts inside; 0: it does not. */
+static double inner_size(const struct wf_node *n, const struct wf_tensor *in)
+{
+    double size = 0;
+
+    for (int i = 0; i < WF_COUNT(absolute_ops); i++)
+        if (!strcmp(n->op->name, absolute_ops[i].op)) {
+            size = absolute_ops[i].size;
+            for (int k = 0; k < n->n_in && absolute_ops[i].operands; k++)
+                size *= fmax(1, largest(&in[k]));
+        }
+    return size;
 }
 
 /* Copies of the float operands, moved. */
@@ -255,18 +341,19 @@ static weft_status call_ref(struct plain *p, const struct wf_node *n, const stru
     st = wf_kernel_choose(&kp, true, &kernel);
     if (st)
         return st;
-    struct wf_call c = {.ctx = p->ctx,
-                        .pool = p->ctx->pool,
-                        .op = n->op,
-                        .attr = attr,
-                        .n_in = n_in,
-                        .n_out = n->n_out,
-                        .in = in,
-                        .out = out,
-                        .rng = {p->ctx->seed, (uint64_t)p->step, (uint32_t)p->shard, (uint32_t)n->uid},
-                        .iteration = p->step + 1,
-                        .state = kp.state,
-                        .scratch = wf_arena_alloc(&p->arena, kp.scratch_bytes + 128)};
+    struct wf_call c = {
+        .ctx = p->ctx,
+        .pool = p->ctx->pool,
+        .op = n->op,
+        .attr = attr,
+        .n_in = n_in,
+        .n_out = n->n_out,
+        .in = in,
+        .out = out,
+        .rng = {p->ctx->seed, (uint64_t)p->step, (uint32_t)p->shard, (uint32_t)n->uid},
+        .iteration = p->step + 1,
+        .state = kp.state,
+        .scratch = wf_arena_alloc(&p->arena, kp.scratch_bytes + 128)};
     c.scratch = (char *)c.scratch + (64 - (uintptr_t)c.scratch % 64) % 64;
     return kernel->run(&c);
 }
@@ -337,8 +424,12 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
                           struct wf_tensor *in)
 {
     struct wf_type in_type[WF_MAX_IN], out_type[WF_MAX_OUT];
-    struct wf_infer r = {.op = n->op, .attr = attr, .n_in = n->n_in, .n_out = n->n_out,
-                         .in = in_type, .out = out_type};
+    struct wf_infer r = {.op = n->op,
+                         .attr = attr,
+                         .n_in = n->n_in,
+                         .n_out = n->n_out,
+                         .in = in_type,
+                         .out = out_type};
     struct wf_tensor *out = &p->val[n->first_out];
     weft_status st;
 
@@ -361,8 +452,7 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
     st = call_ref(p, n, attr, n->n_in, in, out);
     for (int i = 0; i < n->n_out && !st; i++)
         if (out[i].type.dtype == WEFT_F64)
-            shake(p, &out[i], p->g->values[n->first_out + i].type.dtype,
-                  among(n->op->name, absolute_ops, WF_COUNT(absolute_ops)) ? 1 : 0);
+            shake(p, &out[i], p->g->values[n->first_out + i].type.dtype, inner_size(n, in));
     return st;
 }
 

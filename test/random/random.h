@@ -33,12 +33,12 @@ struct plain {
     weft_ctx *ctx;
     const weft_graph *g;
     struct wf_arena arena;
-    bool wide;         /* floats are computed as f64 */
-    double noise;      /* > 0: every rounding moves by up to so many units of the value's type */
-    struct draw draw;  /* of the noise */
-    int64_t n_values;  /* room in val */
-    struct wf_tensor *val;        /* per value; data NULL: not computed */
-    struct wf_tensor *var;        /* per variable of the graph: its present value */
+    bool wide;        /* floats are computed as f64 */
+    double noise;     /* > 0: every rounding moves by up to so many units of the value's type */
+    struct draw draw; /* of the noise */
+    int64_t n_values; /* room in val */
+    struct wf_tensor *val;              /* per value; data NULL: not computed */
+    struct wf_tensor *var;              /* per variable of the graph: its present value */
     float *(*slot)[WF_OPTIM_MAX_SLOTS]; /* per variable */
     int64_t n_vars;
     const struct wf_tensor *frozen; /* per value: what stop_gradient passes on; NULL: its operand */
@@ -73,10 +73,10 @@ struct graph_case {
     weft_val loss; /* nil: none */
     int n_sets;    /* feeds with different values, and perhaps sizes */
     weft_tensor feeds[MAX_SETS][MAX_FEEDS];
-    struct plain first; /* the first set's values, computed while the graph was drawn */
-    bool random;        /* draws random numbers */
-    bool has_batch;     /* a symbolic size */
-    bool smooth;        /* drawn for finite differences */
+    struct plain first;    /* the first set's values, computed while the graph was drawn */
+    bool random;           /* draws random numbers */
+    bool has_batch;        /* a symbolic size */
+    bool smooth;           /* drawn for finite differences */
     struct wf_tensor *var; /* the variables' first values */
 };
 
@@ -104,7 +104,7 @@ enum kind { FLOATS = 1, INTS = 2, BOOLS = 4, NUMBERS = 3, ANYTHING = 7, INDEX = 
 /* For rules. A nil value means: nothing fits, try something else. */
 weft_val gen_any(struct gen *g, unsigned kinds, int min_rank, int max_rank);
 weft_val gen_typed(struct gen *g, weft_dtype t, int rank, const int64_t *dim);
-weft_val gen_like(struct gen *g, weft_val v);           /* same type and sizes */
+weft_val gen_like(struct gen *g, weft_val v);                 /* same type and sizes */
 weft_val gen_spread(struct gen *g, weft_dtype t, weft_val v); /* broadcasts with v */
 weft_val gen_leaf(struct gen *g, weft_dtype t, int rank, const int64_t *dim);
 /* A new feed or constant of whole numbers in [lo, hi]. */
@@ -114,7 +114,8 @@ weft_val gen_ids_typed(struct gen *g, weft_dtype t, int64_t lo, int64_t hi, bool
 weft_val gen_variable(struct gen *g, weft_dtype t, int rank, const int64_t *dim, bool state);
 int64_t gen_size(struct gen *g);
 weft_dtype gen_float(struct gen *g);
-const struct wf_type *gen_type(const struct gen *g, weft_val v); /* with its sizes in the first set */
+const struct wf_type *gen_type(const struct gen *g,
+                               weft_val v); /* with its sizes in the first set */
 double gen_max_abs(const struct gen *g, weft_val v);
 /* Build, compute and put into the pool all float, integer and bool results; nil when it does not fit. */
 weft_val gen_op(struct gen *g, const char *op, int n_in, const weft_val *in, const char *fmt, ...)
@@ -150,7 +151,7 @@ struct config {
     int max_plans;
 };
 int n_configs(void);
-struct config config_at(int i);             /* all of them, in a fixed order */
+struct config config_at(int i); /* all of them, in a fixed order */
 struct config config_draw(struct draw *d);
 weft_ctx *config_ctx(const struct config *c); /* kept until configs_end */
 void configs_end(void);

@@ -219,15 +219,16 @@ bool draw_where(struct gen *g, const char *op)
 
 bool draw_cast(struct gen *g, const char *op)
 {
-    static const weft_dtype to[] = {WEFT_F32, WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16, WEFT_I8,
-                                    WEFT_U8,  WEFT_I32, WEFT_I64, WEFT_BOOL};
+    static const weft_dtype to[] = {WEFT_F32, WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16,
+                                    WEFT_I8,  WEFT_U8,  WEFT_I32, WEFT_I64, WEFT_BOOL};
     weft_val x = gen_any(g, draw_one_in(&g->d, 3) ? ANYTHING : FLOATS, 0, 8);
     weft_dtype t = to[draw_int(&g->d, 0, WF_COUNT(to) - 1)];
 
     if (g->smooth && (t == WEFT_F16 || t == WEFT_BF16))
         t = WEFT_F64;
     if (x.id && draw_one_in(&g->d, 4) && gen_type(g, x)->dtype != WEFT_BOOL) { /* out of range */
-        weft_val in[2] = {x, rule_scalar(g, gen_type(g, x)->dtype, draw_one_in(&g->d, 2) ? 100 : -90)};
+        weft_val in[2] = {x,
+                          rule_scalar(g, gen_type(g, x)->dtype, draw_one_in(&g->d, 2) ? 100 : -90)};
 
         x = gen_op(g, "mul", 2, in, "%s", "");
     }

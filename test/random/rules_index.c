@@ -89,7 +89,8 @@ bool draw_take_along(struct gen *g, const char *op)
     n = t.dim[axis];
     t.dim[axis] = draw_int(&g->d, 1, 5);
     in[1] = gen_ids(g, 0, n - 1, t.rank, t.dim);
-    return in[1].id && gen_op(g, op, 2, in, "axis=%d", draw_one_in(&g->d, 2) ? axis : axis - t.rank).id;
+    return in[1].id &&
+           gen_op(g, op, 2, in, "axis=%d", draw_one_in(&g->d, 2) ? axis : axis - t.rank).id;
 }
 
 bool draw_one_hot(struct gen *g, const char *op)
@@ -99,11 +100,12 @@ bool draw_one_hot(struct gen *g, const char *op)
     bool outside = draw_one_in(&g->d, 3);
     weft_val ids = gen_ids(g, outside ? -2 : 0, depth - (outside ? 0 : 1), rank, dim);
 
-    return ids.id && gen_op(g, op, 1, &ids, "depth=%lld on=%g off=%g axis=%d dtype=%s allow_outside=%s",
-                            (long long)depth, draw_one_in(&g->d, 3) ? 0.75 : 1.0,
-                            draw_one_in(&g->d, 3) ? -0.5 : 0.0, (int)draw_int(&g->d, -1, rank),
-                            weft_dtype_name(gen_float(g)), outside ? "true" : "false")
-                         .id;
+    return ids.id &&
+           gen_op(g, op, 1, &ids, "depth=%lld on=%g off=%g axis=%d dtype=%s allow_outside=%s",
+                  (long long)depth, draw_one_in(&g->d, 3) ? 0.75 : 1.0,
+                  draw_one_in(&g->d, 3) ? -0.5 : 0.0, (int)draw_int(&g->d, -1, rank),
+                  weft_dtype_name(gen_float(g)), outside ? "true" : "false")
+               .id;
 }
 
 bool draw_sorted(struct gen *g, const char *op)
@@ -162,7 +164,9 @@ static weft_val offsets(struct gen *g, int64_t n)
             if (c->feed[i].id == v.id)
                 for (int64_t k = 0; k <= bags; k++)
                     ((int64_t *)c->feeds[s][i].data)[k] =
-                        k == 0 ? 0 : k == bags ? n : ((int64_t *)c->feeds[s][i].data)[k] % (n + 1);
+                        k == 0      ? 0
+                        : k == bags ? n
+                                    : ((int64_t *)c->feeds[s][i].data)[k] % (n + 1);
     return v;
 }
 
@@ -180,7 +184,9 @@ bool draw_bag(struct gen *g, const char *op)
         in[3] = gen_typed(g, gen_type(g, in[0])->dtype, 1, &n);
     if (!in[1].id || !in[2].id)
         return false;
-    return gen_op(g, op, in[3].id ? 4 : 3, in, "combiner=%s", draw_word(&g->d, "sum|mean|sqrtn", word)).id;
+    return gen_op(g, op, in[3].id ? 4 : 3, in, "combiner=%s",
+                  draw_word(&g->d, "sum|mean|sqrtn", word))
+        .id;
 }
 
 bool draw_bag_part(struct gen *g, const char *op)
@@ -225,8 +231,9 @@ bool draw_bag_part(struct gen *g, const char *op)
 bool draw_offsets(struct gen *g, const char *op)
 {
     int64_t n = draw_int(&g->d, 1, 6), bags = draw_int(&g->d, 1, 5);
-    weft_val in[2] = {gen_ids_typed(g, draw_one_in(&g->d, 2) ? WEFT_I32 : WEFT_I64, 0, bags - 1, true, 1, &n),
-                      WEFT_NIL};
+    weft_val in[2] = {
+        gen_ids_typed(g, draw_one_in(&g->d, 2) ? WEFT_I32 : WEFT_I64, 0, bags - 1, true, 1, &n),
+        WEFT_NIL};
 
     if (!in[0].id)
         return false;

@@ -33,7 +33,8 @@ bool draw_dropout(struct gen *g, const char *op)
         return false;
     if (draw_one_in(&g->d, 4))
         in[1] = rule_scalar(g, WEFT_F32, 0.25);
-    return gen_op(g, op, in[1].id ? 2 : 1, in, "rate=%g shared_axes=%s", draw_one_in(&g->d, 2) ? 0.25 : 0.5,
+    return gen_op(g, op, in[1].id ? 2 : 1, in, "rate=%g shared_axes=%s",
+                  draw_one_in(&g->d, 2) ? 0.25 : 0.5,
                   draw_one_in(&g->d, 2) ? "[]" : rule_axes(g, gen_type(g, in[0])->rank, a))
         .id;
 }

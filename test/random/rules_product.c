@@ -40,7 +40,9 @@ bool draw_matmul(struct gen *g, const char *op)
     }
     if (!in[0].id || !in[1].id)
         return false;
-    return gen_op(g, op, 2, in, "trans_a=%s trans_b=%s", ta ? "true" : "false", tb ? "true" : "false").id;
+    return gen_op(g, op, 2, in, "trans_a=%s trans_b=%s", ta ? "true" : "false",
+                  tb ? "true" : "false")
+        .id;
 }
 
 /* ---- windows ------------------------------------------------------------------------------------ */
@@ -121,9 +123,9 @@ bool draw_conv(struct gen *g, const char *op)
     dim[n] = c / groups;
     dim[n + 1] = groups * draw_int(&g->d, 1, groups == c ? 2 : draw_one_in(&g->d, 4) ? 18 : 4);
     in[1] = gen_typed(g, gen_type(g, in[0])->dtype, n + 2, dim);
-    return in[1].id && gen_op(g, op, 2, in, "%s groups=%lld", window_text(g, &w, true, text),
-                              (long long)groups)
-                           .id;
+    return in[1].id &&
+           gen_op(g, op, 2, in, "%s groups=%lld", window_text(g, &w, true, text), (long long)groups)
+               .id;
 }
 
 bool draw_conv_transpose(struct gen *g, const char *op)
@@ -148,10 +150,10 @@ bool draw_conv_transpose(struct gen *g, const char *op)
     dim[n] = draw_int(&g->d, 1, 4);
     dim[n + 1] = c;
     in[1] = gen_typed(g, gen_type(g, in[0])->dtype, n + 2, dim);
-    return in[1].id && gen_op(g, op, 2, in, "%s groups=%lld output_padding=%s",
-                              window_text(g, &w, true, text), (long long)groups,
-                              rule_list(draw_one_in(&g->d, 4) ? n : 0, extra, a))
-                           .id;
+    return in[1].id &&
+           gen_op(g, op, 2, in, "%s groups=%lld output_padding=%s", window_text(g, &w, true, text),
+                  (long long)groups, rule_list(draw_one_in(&g->d, 4) ? n : 0, extra, a))
+               .id;
 }
 
 bool draw_pool(struct gen *g, const char *op)
@@ -163,7 +165,9 @@ bool draw_pool(struct gen *g, const char *op)
     if (!x.id)
         return false;
     w = draw_window(g, gen_type(g, x)->rank - 2, false);
-    return gen_op(g, op, 1, &x, "window=%s %s", rule_list(w.n, w.k, a), window_text(g, &w, false, text)).id;
+    return gen_op(g, op, 1, &x, "window=%s %s", rule_list(w.n, w.k, a),
+                  window_text(g, &w, false, text))
+        .id;
 }
 
 bool draw_resize(struct gen *g, const char *op)
@@ -186,7 +190,8 @@ bool draw_resize(struct gen *g, const char *op)
 
 /* ---- attention and recurrence ------------------------------------------------------------------- */
 
-static weft_val attention_mask(struct gen *g, weft_dtype t, int64_t b, int64_t h, int64_t tq, int64_t tk)
+static weft_val attention_mask(struct gen *g, weft_dtype t, int64_t b, int64_t h, int64_t tq,
+                               int64_t tk)
 {
     int64_t dim[4] = {b, h, tq, tk};
     int drop = (int)draw_int(&g->d, 0, 2);
@@ -242,8 +247,11 @@ bool draw_attention_packed(struct gen *g, const char *op)
 bool draw_rnn(struct gen *g, const char *op)
 {
     int64_t batch = g->batch[0] && draw_one_in(&g->d, 2) ? g->batch[0] : draw_int(&g->d, 1, 3),
-            time = draw_int(&g->d, 1, 4), n_in = draw_int(&g->d, 1, 5), units = draw_int(&g->d, 1, 5),
-            gates = !strcmp(op, "lstm") ? 4 : !strcmp(op, "gru") ? 3 : 1;
+            time = draw_int(&g->d, 1, 4), n_in = draw_int(&g->d, 1, 5),
+            units = draw_int(&g->d, 1, 5),
+            gates = !strcmp(op, "lstm")  ? 4
+                    : !strcmp(op, "gru") ? 3
+                                         : 1;
     bool after = draw_one_in(&g->d, 2);
     char attrs[96], word[32];
     weft_dtype t = gen_float(g);
@@ -265,7 +273,8 @@ bool draw_rnn(struct gen *g, const char *op)
     if (!strcmp(op, "lstm") && draw_one_in(&g->d, 2))
         in[6] = gen_typed(g, t, 2, (int64_t[]){batch, units});
     snprintf(attrs, sizeof attrs, "reverse=%s%s%s%s%s", yes_no(g),
-             !strcmp(op, "gru") ? " reset_after=" : "", !strcmp(op, "gru") ? after ? "true" : "false" : "",
-             gates == 1 ? " activation=" : "", gates == 1 ? draw_word(&g->d, "tanh|relu", word) : "");
+             !strcmp(op, "gru") ? " reset_after=" : "",
+             !strcmp(op, "gru") ? after ? "true" : "false" : "", gates == 1 ? " activation=" : "",
+             gates == 1 ? draw_word(&g->d, "tanh|relu", word) : "");
     return gen_op(g, op, !strcmp(op, "lstm") ? 7 : 6, in, "%s", attrs).id;
 }

@@ -17,8 +17,8 @@ bool draw_reduce(struct gen *g, const char *op)
         if (!strcmp(op, any_number[i]))
             kinds = NUMBERS;
     x = gen_any(g, kinds, 0, 8);
-    return x.id && gen_op(g, op, 1, &x, "axes=%s keepdims=%s", rule_axes(g, gen_type(g, x)->rank, a),
-                          yes_no(g))
+    return x.id && gen_op(g, op, 1, &x, "axes=%s keepdims=%s",
+                          rule_axes(g, gen_type(g, x)->rank, a), yes_no(g))
                        .id;
 }
 
@@ -27,8 +27,8 @@ bool draw_reduce_bool(struct gen *g, const char *op)
     weft_val x = gen_any(g, BOOLS, 0, 8);
     char a[160];
 
-    return x.id && gen_op(g, op, 1, &x, "axes=%s keepdims=%s", rule_axes(g, gen_type(g, x)->rank, a),
-                          yes_no(g))
+    return x.id && gen_op(g, op, 1, &x, "axes=%s keepdims=%s",
+                          rule_axes(g, gen_type(g, x)->rank, a), yes_no(g))
                        .id;
 }
 
@@ -50,8 +50,8 @@ bool draw_cumsum(struct gen *g, const char *op)
 {
     weft_val x = gen_any(g, NUMBERS, 1, 8);
 
-    return x.id && gen_op(g, op, 1, &x, "axis=%d exclusive=%s reverse=%s", some_axis(g, x), yes_no(g),
-                          yes_no(g))
+    return x.id && gen_op(g, op, 1, &x, "axis=%d exclusive=%s reverse=%s", some_axis(g, x),
+                          yes_no(g), yes_no(g))
                        .id;
 }
 
@@ -122,7 +122,10 @@ bool draw_norm(struct gen *g, const char *op)
         int64_t c = t.dim[t.rank - 1];
 
         snprintf(attrs, sizeof attrs, "groups=%d",
-                 draw_one_in(&g->d, 3) ? -1 : c % 2 == 0 ? 2 : c % 3 == 0 ? 3 : 1);
+                 draw_one_in(&g->d, 3) ? -1
+                 : c % 2 == 0          ? 2
+                 : c % 3 == 0          ? 3
+                                       : 1);
     }
     for (int i = 1; i < n_in; i++)
         if (!draw_one_in(&g->d, 3))

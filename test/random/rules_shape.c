@@ -103,7 +103,8 @@ bool draw_expand(struct gen *g, const char *op)
     axes[0] = draw_int(&g->d, 0, gen_type(g, x)->rank);
     axes[1] = -1;
     return gen_op(g, op, 1, &x, "axes=%s",
-                  rule_list(axes[0] < gen_type(g, x)->rank && draw_one_in(&g->d, 3) ? 2 : 1, axes, buf))
+                  rule_list(axes[0] < gen_type(g, x)->rank && draw_one_in(&g->d, 3) ? 2 : 1, axes,
+                            buf))
         .id;
 }
 
@@ -125,7 +126,8 @@ bool draw_transpose(struct gen *g, const char *op)
         perm[i] = perm[k];
         perm[k] = t;
     }
-    return gen_op(g, op, 1, &x, "perm=%s", rule_list(draw_one_in(&g->d, 6) ? 0 : rank, perm, buf)).id;
+    return gen_op(g, op, 1, &x, "perm=%s", rule_list(draw_one_in(&g->d, 6) ? 0 : rank, perm, buf))
+        .id;
 }
 
 bool draw_concat(struct gen *g, const char *op)
@@ -139,7 +141,8 @@ bool draw_concat(struct gen *g, const char *op)
     t = *gen_type(g, in[0]);
     axis = (int)draw_int(&g->d, 0, t.rank - 1);
     for (int i = 1; i < n; i++) {
-        if (!strcmp(op, "concat") && draw_one_in(&g->d, 2) && !(axis == 0 && starts_with_batch(g, &t)))
+        if (!strcmp(op, "concat") && draw_one_in(&g->d, 2) &&
+            !(axis == 0 && starts_with_batch(g, &t)))
             t.dim[axis] = gen_size(g);
         in[i] = draw_one_in(&g->d, 6) && t.dim[axis] == gen_type(g, in[0])->dim[axis]
                     ? in[0]
@@ -185,7 +188,9 @@ bool draw_slice(struct gen *g, const char *op)
     t = gen_type(g, x);
     for (int i = 0; i < t->rank; i++) {
         begin[i] = draw_one_in(&g->d, 2) ? 0 : draw_int(&g->d, 0, t->dim[i]);
-        size[i] = draw_one_in(&g->d, 2) ? -1 : draw_int(&g->d, t->dim[i] > begin[i] ? 1 : 0, t->dim[i] - begin[i]);
+        size[i] = draw_one_in(&g->d, 2)
+                      ? -1
+                      : draw_int(&g->d, t->dim[i] > begin[i] ? 1 : 0, t->dim[i] - begin[i]);
         if (i == 0 && starts_with_batch(g, t)) {
             begin[i] = 0;
             size[i] = -1;
@@ -315,5 +320,6 @@ bool draw_split_last(struct gen *g, const char *op)
     if (n == 0)
         return false;
     n = n % 2 == 0 ? 2 : n % 3 == 0 ? 3 : n;
-    return gen_op(g, op, 1, &x, "%s=%lld", draw_one_in(&g->d, 2) ? "parts" : "size", (long long)n).id;
+    return gen_op(g, op, 1, &x, "%s=%lld", draw_one_in(&g->d, 2) ? "parts" : "size", (long long)n)
+        .id;
 }

@@ -105,7 +105,8 @@ static bool copy_nodes(const struct shrink *s, const bool *live, const struct pl
         if (n->var >= 0) {
             to->var[to->g->n_vars] = c->var[n->var];
             to->g->nodes[to->g->n_nodes - 1].var = (int32_t)to->g->n_vars;
-            if (wf_grow(c->ctx, &to->g->vars, &to->g->cap_vars, to->g->n_vars + 1, sizeof *to->g->vars))
+            if (wf_grow(c->ctx, &to->g->vars, &to->g->cap_vars, to->g->n_vars + 1,
+                        sizeof *to->g->vars))
                 return false;
             to->g->vars[to->g->n_vars++] = first;
         }
