@@ -184,6 +184,15 @@ weft_status weft_grad(weft_graph *g, weft_val loss, int n, const weft_val *value
     return weft_vjp(g, 1, &loss, &one, n, values, out);
 }
 
+/* Is operand i the first that is this value? The expansion gives one gradient for all places where the value is read. */
+static bool first_of_its_value(const struct wf_grad *r, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (r->need[k] && r->in[k].id == r->in[i].id)
+            return false;
+    return true;
+}
+
 weft_status wf_grad_expanded(struct wf_grad *r, const weft_val *expanded_outputs)
 {
     weft_val outs[WF_MAX_OUT], cots[WF_MAX_OUT], ins[16], dins[16];
@@ -196,13 +205,13 @@ weft_status wf_grad_expanded(struct wf_grad *r, const weft_val *expanded_outputs
             cots[n++] = r->dout[i];
         }
     for (int i = 0; i < r->n_in && m < WF_COUNT(ins); i++)
-        if (r->need[i])
+        if (r->need[i] && first_of_its_value(r, i))
             ins[m++] = r->in[i];
     if (r->g->st)
         return r->g->st;
     st = vjp(r->g, r->first_node, n, outs, cots, m, ins, dins);
     for (int i = 0, k = 0; i < r->n_in && k < m && !st; i++)
-        if (r->need[i])
+        if (r->need[i] && first_of_its_value(r, i))
             r->din[i] = dins[k++];
     return st;
 }

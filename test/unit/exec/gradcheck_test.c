@@ -103,11 +103,50 @@ static void a_wrong_gradient_is_named(void **state)
     assert_true(r.worst > 1e-3);
 }
 
+/* One value as two operands of an op whose gradient is taken from an expansion: it counts once for each. */
+static void a_value_that_is_two_operands_gets_both_gradients_once(void **state)
+{
+    static const struct {
+        const char *op, *attrs;
+        int rank, n_in, in[4]; /* 0: x, 1: w */
+        int64_t dim[4];
+    } rows[] = {
+        {"batch_norm", NULL, 2, 3, {0, 1, 1}, {5, 3}},
+        {"layer_norm", NULL, 2, 3, {0, 1, 1}, {5, 3}},
+        {"attention", NULL, 4, 3, {0, 0, 0}, {2, 2, 3, 4}},
+        {"attention", "layout=bthd causal=true", 4, 3, {0, 0, 0}, {1, 3, 2, 4}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        weft_ctx *ctx;
+        weft_graph *g;
+        weft_val v[2], in[4], y, loss;
+
+        ok(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .seed = 3), &ctx));
+        ok(weft_graph_new(ctx, &g));
+        v[0] = weft_variable(g, "x", rows[i].rank, rows[i].dim,
+                             WEFT_OPTS(weft_variable_opts, .init = WEFT_INIT_NORMAL, .b = 1));
+        v[1] = weft_variable(g, "w", 1, (int64_t[]){rows[i].dim[rows[i].rank - 1]},
+                             WEFT_OPTS(weft_variable_opts, .init = WEFT_INIT_NORMAL, .b = 1));
+        for (int k = 0; k < rows[i].n_in; k++)
+            in[k] = v[rows[i].in[k]];
+        y = weft_op(g, rows[i].op, rows[i].n_in, in, rows[i].attrs);
+        /* The second output keeps the gradient from taking the short way. */
+        loss = weft_add(g, weft_sum(g, weft_square(g, y), NULL),
+                        weft_sum(g, weft_square(g, weft_output(g, y, 1)), NULL));
+        ok(weft_grad_check(g, loss, 0, NULL, NULL, 1 + (rows[i].in[1] == 1), v, NULL, NULL));
+        weft_graph_free(g);
+        weft_ctx_free(ctx);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_right_gradient_passes),
         cmocka_unit_test(a_wrong_gradient_is_named),
+        cmocka_unit_test(a_value_that_is_two_operands_gets_both_gradients_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

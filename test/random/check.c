@@ -1,0 +1,582 @@
+/* check.c - runs a case and compares it with the truth. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "random/random.h"
+
+const char *const direction_names[N_DIRECTIONS] = {"plain definition", "same bits", "gradients"};
+
+/* ---- results ------------------------------------------------------------------------------------ */
+
+/* Everything that a sequence of runs gives: fetches of each run, then variables and slots. */
+struct item {
+    char what; /* f(etch), v(ariable), s(lot) */
+    int run, index, slot;
+    struct wf_tensor t;
+};
+
+struct results {
+    struct wf_arena *arena;
+    struct item *item;
+    int n, cap;
+};
+
+static int runs_of(const struct graph_case *c)
+{
+    return c->n_sets + 1;
+}
+
+static void results_init(struct results *r, const struct graph_case *c, struct wf_arena *arena)
+{
+    r->arena = arena;
+    r->cap = runs_of(c) * c->n_fetches + 4 * (int)c->g->n_vars + 1;
+    r->n = 0;
+    r->item = wf_arena_alloc(arena, sizeof *r->item * (size_t)r->cap);
+}
+
+static void add_item(struct results *r, char what, int run, int index, int slot,
+                     const struct wf_type *type, const void *data)
+{
+    struct item *it = &r->item[r->n++];
+    int64_t bytes = wf_type_bytes(type);
+
+    *it = (struct item){what, run, index, slot, {*type, NULL}};
+    it->t.data = wf_arena_alloc(r->arena, (size_t)bytes + 1);
+    if (bytes)
+        memcpy(it->t.data, data, (size_t)bytes);
+}
+
+static void item_text(const struct graph_case *c, const struct item *it, char buf[256])
+{
+    weft_val v = it->what == 'f' ? c->fetch[it->index] : (weft_val){c->g->vars[it->index]};
+
+    if (it->what == 'f')
+        snprintf(buf, 256, "run %d, fetch %d '%.100s' (%s)", it->run, it->index,
+                 weft_val_name(c->g, v), wf_val_node(c->g, v)->op->name);
+    else if (it->what == 'v')
+        snprintf(buf, 256, "variable '%.100s'", weft_val_name(c->g, v));
+    else
+        snprintf(buf, 256, "slot %d of '%.100s'", it->slot, weft_val_name(c->g, v));
+}
+
+/* ---- the truth ---------------------------------------------------------------------------------- */
+
+static weft_status run_plain(const struct graph_case *c, struct plain *p, struct results *r)
+{
+    weft_val roots[MAX_FETCHES + MAX_UPDATES];
+    weft_status st = WEFT_OK;
+
+    memcpy(roots, c->fetch, sizeof *roots * (size_t)c->n_fetches);
+    memcpy(roots + c->n_fetches, c->update, sizeof *roots * (size_t)c->n_updates);
+    for (int64_t i = 0; i < c->g->n_vars; i++)
+        plain_set_var(p, i, &c->var[i]);
+    for (int run = 0; run < runs_of(c) && !st; run++) {
+        st = plain_run(p, c->n_feeds, c->feed, c->feeds[run % c->n_sets],
+                       c->n_fetches + c->n_updates, roots);
+        for (int i = 0; i < c->n_fetches && !st; i++) {
+            struct wf_tensor t = plain_fetch(p, c->fetch[i]);
+
+            add_item(r, 'f', run, i, 0, &t.type, t.data);
+        }
+    }
+    for (int64_t i = 0; i < c->g->n_vars && !st; i++) {
+        add_item(r, 'v', 0, (int)i, 0, &p->var[i].type, p->var[i].data);
+        for (int k = 0; k < WF_OPTIM_MAX_SLOTS; k++)
+            if (p->slot[i][k]) {
+                struct wf_type f32 = p->var[i].type;
+
+                f32.dtype = WEFT_F32;
+                add_item(r, 's', 0, (int)i, k, &f32, p->slot[i][k]);
+            }
+    }
+    return st;
+}
+
+/* ---- the thing under test ----------------------------------------------------------------------- */
+
+/* The graph as it comes back from text; nodes and values keep their numbers. */
+static weft_status through_text(const struct graph_case *c, weft_ctx *ctx, weft_graph **out)
+{
+    char *text = NULL;
+    weft_status st = weft_graph_text(c->g, &text);
+
+    if (!st)
+        st = weft_graph_parse(ctx, text, (int64_t)strlen(text), out);
+    weft_text_free(c->ctx, text);
+    if (!st && ((*out)->n_values != c->g->n_values || (*out)->n_nodes != c->g->n_nodes))
+        st = wf_err(WEFT_EBUG, "read back: %lld nodes instead of %lld", (long long)(*out)->n_nodes,
+                    (long long)c->g->n_nodes);
+    return st;
+}
+
+static weft_status set_variables(const struct graph_case *c, weft_fn *fn)
+{
+    weft_status st = WEFT_OK;
+
+    for (int64_t i = 0; i < c->g->n_vars && !st; i++) {
+        const struct wf_tensor *v = &c->var[i];
+        weft_tensor t = weft_view(v->type.dtype, v->data, v->type.rank, v->type.dim);
+
+        st = weft_fn_set(fn, weft_val_name(c->g, (weft_val){c->g->vars[i]}), &t);
+    }
+    return st;
+}
+
+static void add_store(const struct graph_case *c, const weft_fn *fn, struct results *r)
+{
+    const struct wf_store *s = fn->store;
+
+    for (int64_t i = 0; i < c->g->n_vars; i++) {
+        const struct wf_segment *seg = &s->seg[i];
+
+        add_item(r, 'v', 0, (int)i, 0, &seg->type, wf_store_data(s, seg));
+        for (int k = 0; k < seg->n_slots; k++)
+            add_item(r, 's', 0, (int)i, k, &seg->type, s->slot[k] + seg->offset);
+    }
+}
+
+static weft_status run_fn(const struct graph_case *c, const struct config *f, struct results *r)
+{
+    weft_graph *read = NULL;
+    weft_tensor out[MAX_FETCHES];
+    weft_fn *fn = NULL;
+    weft_status st = f->text ? through_text(c, c->ctx, &read) : WEFT_OK;
+
+    if (!st)
+        st = weft_fn_new(read ? read : c->g,
+                         WEFT_OPTS(weft_fn_opts, .n_feeds = c->n_feeds, .feeds = c->feed,
+                                   .n_fetches = c->n_fetches, .fetches = c->fetch,
+                                   .n_updates = c->n_updates, .updates = c->update,
+                                   .passes_off = f->passes_off, .reference_kernels = f->reference,
+                                   .flat_gradients = f->flat, .max_plans = f->max_plans),
+                         &fn);
+    if (!st)
+        st = set_variables(c, fn);
+    for (int run = 0; run < runs_of(c) && !st; run++) {
+        memset(out, 0, sizeof out);
+        st = weft_fn_run(fn, c->feeds[run % c->n_sets], out);
+        for (int i = 0; i < c->n_fetches && !st; i++) {
+            struct wf_type t = wf_type_of(out[i].dtype, out[i].rank, out[i].dim);
+
+            add_item(r, 'f', run, i, 0, &t, out[i].data);
+        }
+    }
+    if (!st) {
+        add_store(c, fn, r);
+        for (int i = 0; i < fn->n_plans; i++)
+            cover_graph(fn->plans[i]->graph, true);
+    }
+    weft_fn_free(fn);
+    weft_graph_free(read);
+    return st;
+}
+
+/* ---- comparing ---------------------------------------------------------------------------------- */
+
+static void fail(struct report *r, const char *fmt, ...) WEFT_PRINTF(2, 3);
+static void fail(struct report *r, const char *fmt, ...)
+{
+    va_list args;
+
+    r->failed = true;
+    va_start(args, fmt);
+    vsnprintf(r->text, sizeof r->text, fmt, args);
+    va_end(args);
+}
+
+/* The same items in the same order, of the same types. */
+static bool same_layout(const struct graph_case *c, const struct results *a,
+                        const struct results *b, struct report *r)
+{
+    char ta[WF_TYPE_TEXT], tb[WF_TYPE_TEXT], what[256];
+
+    if (a->n != b->n) {
+        fail(r, "%d results instead of %d", b->n, a->n);
+        return false;
+    }
+    for (int i = 0; i < a->n; i++)
+        if (a->item[i].t.type.dtype != b->item[i].t.type.dtype ||
+            !wf_type_same_shape(&a->item[i].t.type, &b->item[i].t.type)) {
+            item_text(c, &a->item[i], what);
+            fail(r, "%s: is %s, must be %s", what, wf_type_text(&b->item[i].t.type, tb),
+                 wf_type_text(&a->item[i].t.type, ta));
+            return false;
+        }
+    return true;
+}
+
+static double unit_of(weft_dtype t)
+{
+    return t == WEFT_F64 ? 0x1p-53 : t == WEFT_F32 ? 0x1p-24 : t == WEFT_F16 ? 0x1p-11 : 0x1p-8;
+}
+
+/* The first element that differs by more than a few roundings, or -1. */
+static int64_t first_far(const struct wf_tensor *want, const struct wf_tensor *got)
+{
+    weft_dtype t = want->type.dtype;
+    double unit = wf_is_float(t) ? unit_of(t) : 0;
+    int64_t n = wf_count(want);
+
+    for (int64_t i = 0; i < n; i++) {
+        double a = wf_get(want->data, t, i), b = wf_get(got->data, t, i);
+
+        if (!(a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= 8 * unit * fabs(a)))
+            return i;
+    }
+    return -1;
+}
+
+static bool any_far(const struct results *want, const struct results *got)
+{
+    for (int i = 0; i < want->n; i++)
+        if (first_far(&want->item[i].t, &got->item[i].t) >= 0)
+            return true;
+    return false;
+}
+
+/* What the noisy runs say of one element: do they agree, and on what? */
+struct spread {
+    double lo, hi;
+    bool settled; /* all finite, or all the same infinity or NaN */
+};
+
+static struct spread spread_of(const struct results *noisy, int n, int item, int64_t e)
+{
+    struct spread s = {INFINITY, -INFINITY, true};
+    int n_odd = 0;
+
+    for (int k = 0; k < n; k++) {
+        const struct wf_tensor *t = &noisy[k].item[item].t;
+        double v = wf_get(t->data, t->type.dtype, e);
+
+        n_odd += !isfinite(v);
+        s.lo = fmin(s.lo, v);
+        s.hi = fmax(s.hi, v);
+    }
+    s.settled = n_odd == 0 || n_odd == n;
+    return s;
+}
+
+/* Is an element outside what rounding explains? */
+static bool is_wrong(const struct spread *s, double want, double got, weft_dtype t, double scale)
+{
+    double slack;
+
+    if (want == got || (isnan(want) && isnan(got)) || !s->settled)
+        return false;
+    if (!wf_is_float(t))
+        return s->lo == s->hi && (double)s->lo == want;
+    if (!isfinite(s->lo) || !isfinite(s->hi)) /* all runs agree on NaN or infinity */
+        return isfinite(got) && !isfinite(want);
+    if (isnan(want) || isinf(want))
+        return false; /* an overflow of the narrow type inside */
+    slack = 3 * (s->hi - s->lo) + 8 * unit_of(t) * fabs(want) + 1e-9 * unit_of(t) * scale +
+            (t == WEFT_F16   ? 0x1p-23
+             : t == WEFT_F64 ? 0
+                             : 0x1p-140);
+    return !(got >= fmin(s->lo, want) - slack && got <= fmax(s->hi, want) + slack);
+}
+
+enum { N_NOISY = 12 };
+
+static void compare_noisy(const struct graph_case *c, const struct results *want,
+                          const struct results *got, const struct results *noisy, struct report *r)
+{
+    char what[256];
+
+    for (int i = 0; i < want->n && !r->failed; i++) {
+        const struct wf_tensor *a = &want->item[i].t, *b = &got->item[i].t;
+        int64_t n = wf_count(a);
+
+        for (int64_t e = 0; e < n && !r->failed; e++) {
+            double x = wf_get(a->data, a->type.dtype, e), y = wf_get(b->data, a->type.dtype, e);
+            struct spread s;
+
+            if (x == y)
+                continue;
+            s = spread_of(noisy, N_NOISY, i, e);
+            if (is_wrong(&s, x, y, a->type.dtype, 1)) {
+                item_text(c, &want->item[i], what);
+                fail(r, "%s, element %lld: %.9g, must be %.9g (between %.9g and %.9g)", what,
+                     (long long)e, y, x, s.lo, s.hi);
+            }
+        }
+    }
+}
+
+static weft_status against_plain(struct graph_case *c, const struct config *f, struct report *r)
+{
+    struct plain p, q[N_NOISY];
+    struct results want, got, noisy[N_NOISY];
+    weft_status st;
+
+    plain_init(&p, c->ctx, c->g);
+    results_init(&want, c, &p.arena);
+    results_init(&got, c, &p.arena);
+    st = run_plain(c, &p, &want);
+    if (st) { /* such as an index that only a later step makes */
+        plain_free(&p);
+        return WEFT_OK;
+    }
+    st = run_fn(c, f, &got);
+    if (st)
+        fail(r, "%s: %s", weft_status_name(st), weft_error());
+    else if (same_layout(c, &want, &got, r) && any_far(&want, &got)) {
+        for (int k = 0; k < N_NOISY; k++) {
+            plain_init(&q[k], c->ctx, c->g);
+            q[k].wide = true;
+            q[k].noise = 8;
+            q[k].draw = draw_from(c->seed, 100 + (uint64_t)k);
+            results_init(&noisy[k], c, &q[k].arena);
+            st = st ? st : run_plain(c, &q[k], &noisy[k]);
+        }
+        if (st)
+            fail(r, "the noisy run failed: %s", weft_error());
+        else
+            compare_noisy(c, &want, &got, noisy, r);
+        for (int k = 0; k < N_NOISY; k++)
+            plain_free(&q[k]);
+    }
+    plain_free(&p);
+    return WEFT_OK;
+}
+
+/* ---- the same bits ------------------------------------------------------------------------------ */
+
+static bool same_element(const struct wf_tensor *a, const struct wf_tensor *b, int64_t i)
+{
+    int64_t size = weft_dtype_size(a->type.dtype);
+
+    return !memcmp((char *)a->data + i * size, (char *)b->data + i * size, (size_t)size) ||
+           (isnan(wf_get(a->data, a->type.dtype, i)) && isnan(wf_get(b->data, a->type.dtype, i)));
+}
+
+static void compare_bits(const struct graph_case *c, const struct results *a,
+                         const struct results *b, const char *why, struct report *r)
+{
+    char what[256];
+
+    for (int i = 0; i < a->n && !r->failed; i++)
+        for (int64_t e = 0; e < wf_count(&a->item[i].t) && !r->failed; e++)
+            if (!same_element(&a->item[i].t, &b->item[i].t, e)) {
+                item_text(c, &a->item[i], what);
+                fail(r, "%s: %s, element %lld: %.9g and %.9g", why, what, (long long)e,
+                     wf_get(a->item[i].t.data, a->item[i].t.type.dtype, e),
+                     wf_get(b->item[i].t.data, b->item[i].t.type.dtype, e));
+            }
+}
+
+/* The last run has the feeds of the first: without updates nothing may differ. */
+static void compare_repeated(const struct graph_case *c, const struct results *a, struct report *r)
+{
+    int n = c->n_fetches, last = (runs_of(c) - 1) * n;
+    struct results first = *a, again = *a;
+
+    if (c->n_updates)
+        return;
+    first.n = again.n = n;
+    again.item = a->item + last;
+    compare_bits(c, &first, &again, "the same feeds again", r);
+}
+
+/* The same graph in a context with another number of threads. */
+static weft_status run_elsewhere(const struct graph_case *c, const struct config *f,
+                                 struct results *r)
+{
+    struct graph_case other = *c;
+    weft_status st;
+
+    other.ctx = config_ctx(f);
+    other.g = NULL;
+    st = other.ctx ? through_text(c, other.ctx, &other.g) : WEFT_ENOMEM;
+    if (!st)
+        st = run_fn(&other, f, r);
+    weft_graph_free(other.g);
+    return st;
+}
+
+static weft_status same_bits(struct graph_case *c, const struct config *f, struct report *r)
+{
+    static const int threads[] = {2, 3, 7};
+    struct config many = *f;
+    struct results a, b;
+    struct wf_arena arena;
+    weft_status st;
+
+    many.threads = threads[c->seed % 3];
+    wf_arena_init(&arena, c->ctx);
+    results_init(&a, c, &arena);
+    results_init(&b, c, &arena);
+    st = run_fn(c, f, &a);
+    if (!st)
+        compare_repeated(c, &a, r);
+    if (!st && !r->failed) {
+        st = run_elsewhere(c, &many, &b);
+        if (!st && same_layout(c, &a, &b, r))
+            compare_bits(c, &a, &b, "another number of threads", r);
+    }
+    if (st)
+        fail(r, "%s: %s", weft_status_name(st), weft_error());
+    wf_arena_free(&arena);
+    return WEFT_OK;
+}
+
+/* ---- gradients ---------------------------------------------------------------------------------- */
+
+static double loss_at(const struct graph_case *c, const struct plain *base, uint64_t seed, double h,
+                      weft_status *st)
+{
+    struct plain p;
+    struct draw d = draw_from(seed, 3);
+    weft_tensor feeds[MAX_FEEDS];
+    double loss = NAN;
+
+    plain_init(&p, c->ctx, c->g);
+    p.wide = true;
+    p.frozen = base ? base->val : NULL;
+    for (int64_t i = 0; i < c->g->n_vars; i++) {
+        plain_set_var(&p, i, &c->var[i]);
+        for (int64_t e = 0; p.var[i].type.dtype == WEFT_F64 && e < wf_count(&p.var[i]); e++)
+            ((double *)p.var[i].data)[e] += h * draw_real(&d, -1, 1);
+    }
+    for (int i = 0; i < c->n_feeds; i++) {
+        int64_t n = weft_tensor_count(&c->feeds[0][i]);
+
+        feeds[i] = c->feeds[0][i];
+        if (!wf_is_float(feeds[i].dtype))
+            continue;
+        feeds[i].dtype = WEFT_F64;
+        feeds[i].data = wf_arena_alloc(&p.arena, (size_t)n * 8 + 8);
+        for (int64_t e = 0; e < n; e++)
+            ((double *)feeds[i].data)[e] =
+                wf_get(c->feeds[0][i].data, c->feeds[0][i].dtype, e) + h * draw_real(&d, -1, 1);
+    }
+    *st = plain_run(&p, c->n_feeds, c->feed, feeds, 1, &c->loss);
+    if (!*st)
+        loss = *(double *)p.val[c->loss.id].data;
+    plain_free(&p);
+    return loss;
+}
+
+/* The derivative in the same direction, from the gradients. */
+static double slope_of(const struct graph_case *c, const struct plain *p, uint64_t seed,
+                       const weft_val *grads)
+{
+    struct draw d = draw_from(seed, 3);
+    double sum = 0;
+    int at = 0;
+
+    for (int64_t i = 0; i < c->g->n_vars; i++) {
+        int64_t n = wf_is_float(c->var[i].type.dtype) ? wf_count(&c->var[i]) : 0;
+        weft_val g = grads[at++];
+
+        for (int64_t e = 0; e < n; e++) {
+            double dir = draw_real(&d, -1, 1);
+
+            sum += g.id ? dir * ((double *)p->val[g.id].data)[e] : 0;
+        }
+    }
+    for (int i = 0; i < c->n_feeds; i++) {
+        int64_t n = wf_is_float(c->feeds[0][i].dtype) ? weft_tensor_count(&c->feeds[0][i]) : 0;
+        weft_val g = grads[at++];
+
+        for (int64_t e = 0; e < n; e++) {
+            double dir = draw_real(&d, -1, 1);
+
+            sum += g.id ? dir * ((double *)p->val[g.id].data)[e] : 0;
+        }
+    }
+    return sum;
+}
+
+static weft_status build_gradients(struct graph_case *c, weft_val *grads, int *n)
+{
+    weft_val *with = grads + c->g->n_vars + c->n_feeds;
+    weft_status st;
+    weft_val got[256];
+    int m = 0;
+
+    *n = 0;
+    for (int64_t i = 0; i < c->g->n_vars + c->n_feeds; i++) {
+        weft_val v = i < c->g->n_vars ? (weft_val){c->g->vars[i]} : c->feed[i - c->g->n_vars];
+
+        grads[i] = WEFT_NIL;
+        if (wf_is_float(c->g->values[v.id].type.dtype))
+            with[m++] = v;
+    }
+    if (m == 0 || m > 256)
+        return WEFT_OK;
+    st = weft_grad(c->g, c->loss, m, with, got);
+    m = 0;
+    for (int64_t i = 0; i < c->g->n_vars + c->n_feeds && !st; i++) {
+        weft_val v = i < c->g->n_vars ? (weft_val){c->g->vars[i]} : c->feed[i - c->g->n_vars];
+
+        if (wf_is_float(c->g->values[v.id].type.dtype)) {
+            grads[i] = got[m++];
+            *n += grads[i].id != 0;
+        }
+    }
+    return st;
+}
+
+static weft_status check_gradients(struct graph_case *c, struct report *r)
+{
+    weft_val grads[512], roots[257];
+    int n = 0, n_roots = 0;
+    struct plain base;
+    double a, b, h = 1e-5, wide, fine, slope, size;
+    weft_status st;
+
+    if (!c->loss.id || c->g->n_vars + c->n_feeds > 250)
+        return WEFT_OK;
+    st = build_gradients(c, grads, &n);
+    if (st) {
+        fail(r, "weft_grad: %s: %s", weft_status_name(st), weft_error());
+        return WEFT_OK;
+    }
+    plain_init(&base, c->ctx, c->g);
+    base.wide = true;
+    for (int64_t i = 0; i < c->g->n_vars; i++)
+        plain_set_var(&base, i, &c->var[i]);
+    roots[n_roots++] = c->loss;
+    for (int64_t i = 0; i < c->g->n_vars + c->n_feeds; i++)
+        if (grads[i].id)
+            roots[n_roots++] = grads[i];
+    st = plain_run(&base, c->n_feeds, c->feed, c->feeds[0], n_roots, roots);
+    if (st) {
+        fail(r, "gradients: %s: %s", weft_status_name(st), weft_error());
+        plain_free(&base);
+        return WEFT_OK;
+    }
+    size = fabs(*(double *)base.val[c->loss.id].data);
+    a = loss_at(c, &base, c->seed, h, &st) - (st ? 0 : loss_at(c, &base, c->seed, -h, &st));
+    b = st ? 0 : loss_at(c, &base, c->seed, h / 4, &st) - loss_at(c, &base, c->seed, -h / 4, &st);
+    wide = a / (2 * h);
+    fine = b / (h / 2);
+    slope = slope_of(c, &base, c->seed, grads);
+    plain_free(&base);
+    if (st || !isfinite(slope) || !isfinite(wide) || !isfinite(fine) || size > 1e4)
+        return WEFT_OK;
+    /* A corner or a jump between the points: the two differences disagree. */
+    if (fabs(wide - fine) > 1e-4 * (fabs(fine) + fabs(slope) + 1e-3 * size))
+        return WEFT_OK;
+    if (fabs(fine - slope) >
+        20 * fabs(wide - fine) + 1e-5 * (fabs(fine) + fabs(slope)) + 1e-6 * size + 1e-8)
+        fail(r, "gradients give a slope of %.9g, finite differences %.9g (and %.9g)", slope, fine,
+             wide);
+    return WEFT_OK;
+}
+
+weft_status check_case(struct graph_case *c, const struct config *f, enum direction dir,
+                       struct report *r)
+{
+    r->failed = false;
+    r->text[0] = '\0';
+    cover_graph(c->g, false);
+    switch (dir) {
+    case SAME_BITS: return same_bits(c, f, r);
+    case GRADIENTS: return check_gradients(c, r);
+    default: return against_plain(c, f, r);
+    }
+}

@@ -1,0 +1,99 @@
+/* config.c - the ways to run a graph. */
+#include "random/random.h"
+
+/* Every combination of passes with fast kernels; and each other dimension by itself. */
+static const struct config fixed[] = {
+    {.name = "reference", .reference = true, .passes_off = WEFT_PASS_ALL, .threads = 1},
+    {.name = "reference, passes", .reference = true, .threads = 1},
+    {.name = "reference, flat", .reference = true, .flat = true, .threads = 1},
+    {.name = "flat", .flat = true, .threads = 1},
+    {.name = "flat, no passes", .flat = true, .passes_off = WEFT_PASS_ALL, .threads = 1},
+    {.name = "threads", .threads = 2},
+    {.name = "threads, flat", .threads = 3, .flat = true},
+    {.name = "many threads", .threads = 7},
+    {.name = "portable kernels", .kernels = WEFT_KERNELS_PORTABLE, .threads = 1},
+    {.name = "portable", .simd = WEFT_SIMD_PORTABLE, .threads = 1},
+    {.name = "avx2", .simd = WEFT_SIMD_AVX2, .threads = 1},
+    {.name = "text", .text = true, .threads = 1},
+    {.name = "one plan", .max_plans = 1, .threads = 1},
+};
+
+int n_configs(void)
+{
+    return WF_COUNT(fixed) + WEFT_PASS_ALL + 1;
+}
+
+struct config config_at(int i)
+{
+    if (i < WF_COUNT(fixed))
+        return fixed[i];
+    return (struct config){
+        .name = "passes", .passes_off = (unsigned)(i - WF_COUNT(fixed)), .threads = 1};
+}
+
+struct config config_draw(struct draw *d)
+{
+    static const int threads[] = {2, 3, 7};
+    struct config c = {.name = "drawn", .threads = 1};
+
+    if (draw_one_in(d, 3))
+        c.passes_off = (unsigned)draw_int(d, 0, WEFT_PASS_ALL);
+    c.reference = draw_one_in(d, 8);
+    c.flat = draw_one_in(d, 4);
+    c.text = draw_one_in(d, 8);
+    if (draw_one_in(d, 16))
+        c.threads = threads[draw_int(d, 0, 2)];
+    if (draw_one_in(d, 6))
+        c.simd = draw_one_in(d, 2) ? WEFT_SIMD_PORTABLE : WEFT_SIMD_AVX2;
+    else if (draw_one_in(d, 8))
+        c.kernels = WEFT_KERNELS_PORTABLE;
+    if (draw_one_in(d, 8))
+        c.max_plans = 1;
+    return c;
+}
+
+char *config_text(const struct config *c, char buf[128])
+{
+    snprintf(buf, 128, "%s kernels, passes off 0x%x%s%s, %d threads, simd %s%s%s",
+             c->reference ? "reference" : "fast", c->passes_off, c->flat ? ", flat gradients" : "",
+             c->text ? ", saved and read" : "", c->threads, weft_simd_name(c->simd),
+             c->kernels ? ", portable" : "", c->max_plans ? ", one plan" : "");
+    return buf;
+}
+
+/* ---- contexts ----------------------------------------------------------------------------------- */
+
+enum { MAX_CONTEXTS = 24 };
+static struct {
+    int threads;
+    weft_simd simd;
+    weft_kernels kernels;
+    weft_ctx *ctx;
+} contexts[MAX_CONTEXTS];
+static int n_contexts;
+
+weft_ctx *config_ctx(const struct config *c)
+{
+    weft_simd simd = c->simd > weft_simd_best() ? weft_simd_best() : c->simd;
+
+    for (int i = 0; i < n_contexts; i++)
+        if (contexts[i].threads == c->threads && contexts[i].simd == simd &&
+            contexts[i].kernels == c->kernels)
+            return contexts[i].ctx;
+    if (n_contexts == MAX_CONTEXTS ||
+        weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = c->threads, .simd = simd,
+                               .kernels = c->kernels, .seed = 7),
+                     &contexts[n_contexts].ctx))
+        return NULL;
+    contexts[n_contexts].threads = c->threads;
+    contexts[n_contexts].simd = simd;
+    contexts[n_contexts].kernels = c->kernels;
+    return contexts[n_contexts++].ctx;
+}
+
+void configs_end(void)
+{
+    for (int i = 0; i < n_contexts; i++)
+        weft_ctx_free(contexts[i].ctx);
+    n_contexts = 0;
+}

@@ -1,0 +1,48 @@
+/* draw.c - numbers from a seed (splitmix64). */
+#include "random/random.h"
+
+struct draw draw_from(uint64_t seed, uint64_t stream)
+{
+    struct draw d = {seed * 0x9e3779b97f4a7c15u + stream * 0xd1342543de82ef95u + 1};
+
+    draw_bits(&d);
+    return d;
+}
+
+uint64_t draw_bits(struct draw *d)
+{
+    uint64_t z = (d->state += 0x9e3779b97f4a7c15u);
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+int64_t draw_int(struct draw *d, int64_t lo, int64_t hi)
+{
+    return lo + (int64_t)(draw_bits(d) % (uint64_t)(hi - lo + 1));
+}
+
+double draw_real(struct draw *d, double lo, double hi)
+{
+    return lo + (hi - lo) * (double)(draw_bits(d) >> 11) * 0x1p-53;
+}
+
+bool draw_one_in(struct draw *d, int n)
+{
+    return draw_bits(d) % (uint64_t)n == 0;
+}
+
+const char *draw_word(struct draw *d, const char *words, char out[32])
+{
+    int n = 1;
+    int64_t pick;
+
+    for (const char *p = words; *p; p++)
+        n += *p == '|';
+    pick = draw_int(d, 0, n - 1);
+    for (; pick > 0; words++)
+        pick -= *words == '|';
+    snprintf(out, 32, "%.*s", (int)strcspn(words, "|"), words);
+    return out;
+}

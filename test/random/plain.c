@@ -1,0 +1,547 @@
+/* plain.c - the plain definition of a graph: one loop over its nodes, each reference kernel on memory of its own.
+ *
+ * Readers of a variable see its value at the start of the run, whatever the order; an update works on a copy. With `wide`
+ * every float is an f64, and `noise` moves the operands and results of whatever rounds by a random part of the rounding
+ * error of the type that the graph says. */
+#include <float.h>
+#include <math.h>
+
+#include "random/random.h"
+
+int32_t plain_root(const weft_graph *g, int32_t v)
+{
+    const struct wf_node *n = &g->nodes[g->values[v].node];
+
+    while ((n->op->flags & WF_VIEW) && n->in[0]) {
+        v = n->in[0];
+        n = &g->nodes[g->values[v].node];
+    }
+    return v;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------- */
+
+static void grow(struct plain *p)
+{
+    int64_t n = p->g->n_values, m = p->g->n_vars;
+
+    if (n > p->n_values) {
+        int64_t room = 2 * n;
+        struct wf_tensor *val = wf_arena_alloc(&p->arena, sizeof *val * (size_t)room);
+
+        if (p->n_values)
+            memcpy(val, p->val, sizeof *val * (size_t)p->n_values);
+        p->val = val;
+        p->n_values = room;
+    }
+    if (m > p->n_vars) {
+        int64_t room = 2 * m;
+        struct wf_tensor *var = wf_arena_alloc(&p->arena, sizeof *var * (size_t)room);
+        float *(*slot)[WF_OPTIM_MAX_SLOTS] = wf_arena_alloc(&p->arena, sizeof *slot * (size_t)room);
+
+        if (p->n_vars) {
+            memcpy(var, p->var, sizeof *var * (size_t)p->n_vars);
+            memcpy(slot, p->slot, sizeof *slot * (size_t)p->n_vars);
+        }
+        p->var = var;
+        p->slot = slot;
+        p->n_vars = room;
+    }
+}
+
+void plain_init(struct plain *p, weft_ctx *ctx, const weft_graph *g)
+{
+    *p = (struct plain){.ctx = ctx, .g = g};
+    wf_arena_init(&p->arena, ctx);
+    grow(p);
+}
+
+void plain_free(struct plain *p)
+{
+    if (p->ctx)
+        wf_arena_free(&p->arena);
+    *p = (struct plain){.ctx = NULL};
+}
+
+static weft_dtype type_here(const struct plain *p, weft_dtype t)
+{
+    return p->wide && wf_is_float(t) ? WEFT_F64 : t;
+}
+
+/* Memory for a value of the type, aligned as kernels want it. */
+static void *room_for(struct plain *p, const struct wf_type *t)
+{
+    char *m = wf_arena_alloc(&p->arena, (size_t)wf_type_bytes(t) + 128);
+
+    return m + (64 - (uintptr_t)m % 64) % 64;
+}
+
+/* A copy in this run's type. */
+static struct wf_tensor adopt(struct plain *p, const struct wf_type *type, const void *data)
+{
+    struct wf_tensor t = {*type, NULL};
+    int64_t n = wf_type_count(type);
+
+    t.type.dtype = type_here(p, type->dtype);
+    t.data = room_for(p, &t.type);
+    if (t.type.dtype == type->dtype) {
+        if (n)
+            memcpy(t.data, data, (size_t)wf_type_bytes(type));
+        return t;
+    }
+    for (int64_t i = 0; i < n; i++)
+        ((double *)t.data)[i] = wf_get(data, type->dtype, i);
+    return t;
+}
+
+weft_status plain_set_var(struct plain *p, int64_t var, const struct wf_tensor *value)
+{
+    grow(p);
+    p->var[var] = adopt(p, &value->type, value->data);
+    return WEFT_OK;
+}
+
+/* ---- noise -------------------------------------------------------------------------------------- */
+
+static const struct {
+    double unit, least, most; /* half an ulp of 1, the smallest step, the largest number */
+} float_of[WEFT_N_DTYPES] = {
+    [WEFT_F32] = {0x1p-24, 0x1p-149, FLT_MAX},
+    [WEFT_F64] = {0x1p-53, 0, DBL_MAX},
+    [WEFT_F16] = {0x1p-11, 0x1p-24, 65504},
+    [WEFT_BF16] = {0x1p-8, 0x1p-133, 0x1.fep127},
+};
+
+/* Ops whose result is the same whoever computes it: moves, choices, comparisons. */
+static const char *const exact_ops[] = {
+    "neg",          "abs",
+    "sign",         "floor",
+    "ceil",         "round",
+    "clip",         "relu",
+    "min",          "max",
+    "eq",           "ne",
+    "lt",           "le",
+    "gt",           "ge",
+    "where",        "transpose",
+    "concat",       "stack",
+    "split",        "unstack",
+    "slice",        "strided_slice",
+    "pad",          "tile",
+    "reverse",      "gather",
+    "gather_nd",    "take_along",
+    "one_hot",      "top_k",
+    "sort",         "embedding",
+    "reduce_max",   "reduce_min",
+    "argmax",       "argmin",
+    "zeros_like",   "ones_like",
+    "full",         "broadcast_like",
+    "broadcast_to", "assign",
+    "max_pool",     "max_pool_pick",
+    "concat_part",  "print",
+    "relu_grad",    "clip_grad",
+    "relu6",        "relu6_grad",
+    "is_finite",    "check_numerics",
+    "slice_grad",   "strided_slice_grad",
+    "constant",     "variable",
+    "placeholder",  "size_of",
+};
+
+/* Sums and products of whole numbers round nothing. */
+static const char *const whole_ops[] = {
+    "add",
+    "sub",
+    "mul",
+    "matmul",
+    "sum",
+    "add_n",
+    "square",
+    "cumsum",
+    "segment_sum",
+    "scatter_add",
+    "scatter_nd_add",
+    "gather_grad",
+    "tile_grad",
+    "take_along_grad",
+    "embedding_grad",
+    "reduce_to_like",
+    "max_pool_grad",
+    "pad_grad",
+    "cast",
+    "prod",
+    "norm_l1",
+    "assign_add",
+};
+
+/* Ops that subtract large numbers inside: their error is relative to those, not to the result. */
+static const struct {
+    const char *op;
+    double size;   /* of what is subtracted */
+    bool operands; /* times the largest element of each operand */
+} absolute_ops[] = {
+    {"sparse_softmax_xent", 1, false},
+    {"softmax_xent", 1, true},
+    {"sigmoid_xent", 1, false},
+    {"log_softmax", 1, false},
+    {"logsumexp", 1, false},
+    {"masked_softmax", 1, false},
+    {"attention", 1, false},
+    {"attention_packed", 1, false},
+    {"softplus", 1, false},
+    {"lstm", 1, false},
+    {"gru", 1, false},
+    {"simple_rnn", 1, true},
+    {"batch_norm_grad", 32, true},
+    {"group_norm_grad", 32, true},
+    {"layer_norm_grad", 1, true},
+    {"rms_norm_grad", 1, true},
+    {"softmax_grad", 1, true},
+    {"log_softmax_grad", 1, true},
+    {"attention_grad", 1, true},
+    {"attention_packed_grad", 1, true},
+    {"lstm_grad", 1, true},
+    {"gru_grad", 1, true},
+    {"simple_rnn_grad", 1, true},
+};
+
+static bool among(const char *word, const char *const *words, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(word, words[i]))
+            return true;
+    return false;
+}
+
+enum rounding { ROUNDS, ROUNDS_UNLESS_WHOLE, EXACT };
+
+static enum rounding rounding_of(const struct wf_op *op)
+{
+    static signed char known[WF_N_OPS]; /* 0: not looked up yet */
+
+    if (op->id >= WF_N_OPS)
+        return ROUNDS;
+    if (!known[op->id])
+        known[op->id] =
+            (signed char)(1 +
+                          (op->flags & WF_VIEW || among(op->name, exact_ops, WF_COUNT(exact_ops))
+                               ? EXACT
+                           : among(op->name, whole_ops, WF_COUNT(whole_ops)) ? ROUNDS_UNLESS_WHOLE
+                                                                             : ROUNDS));
+    return (enum rounding)(known[op->id] - 1);
+}
+
+static bool all_whole(const struct wf_tensor *t, double most)
+{
+    int64_t n = t->data && wf_is_float(t->type.dtype) ? wf_count(t) : 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        double v = wf_get(t->data, t->type.dtype, i);
+
+        if (!(v == rint(v) && fabs(v) <= most))
+            return false;
+    }
+    return true;
+}
+
+/* Moves each element by up to `noise` units of type t of its own size and `size`; what t cannot hold becomes infinite. */
+static void shake(struct plain *p, struct wf_tensor *x, weft_dtype t, double size)
+{
+    double *v = x->data;
+    int64_t n = x->type.dtype == WEFT_F64 ? wf_count(x) : 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        double r = draw_real(&p->draw, -p->noise, p->noise);
+
+        v[i] += r * ((fabs(v[i]) + size) * float_of[t].unit + float_of[t].least);
+        if (fabs(v[i]) > float_of[t].most)
+            v[i] = copysign(INFINITY, v[i]);
+    }
+}
+
+static double largest(const struct wf_tensor *t)
+{
+    double most = 0;
+
+    for (int64_t i = 0; t->data && wf_is_float(t->type.dtype) && i < wf_count(t); i++)
+        most = fmax(most, fabs(wf_get(t->data, t->type.dtype, i)));
+    return most;
+}
+
+/* How large the numbers are that the op subtracts inside; 0: it does not. */
+static double inner_size(const struct wf_node *n, const struct wf_tensor *in)
+{
+    double size = 0;
+
+    for (int i = 0; i < WF_COUNT(absolute_ops); i++)
+        if (!strcmp(n->op->name, absolute_ops[i].op)) {
+            size = absolute_ops[i].size;
+            for (int k = 0; k < n->n_in && absolute_ops[i].operands; k++)
+                size *= fmax(1, largest(&in[k]));
+        }
+    return size;
+}
+
+/* Copies of the float operands, moved. */
+static void shake_operands(struct plain *p, const struct wf_node *n, struct wf_tensor *in)
+{
+    for (int i = n->op->flags & WF_STATE_IN0 ? 1 : 0; i < n->n_in; i++)
+        if (n->in[i] && in[i].type.dtype == WEFT_F64) {
+            in[i] = adopt(p, &in[i].type, in[i].data);
+            shake(p, &in[i], p->g->values[n->in[i]].type.dtype, 0);
+        }
+}
+
+static bool rounds(const struct plain *p, const struct wf_node *n, const struct wf_tensor *in)
+{
+    enum rounding how = rounding_of(n->op);
+    double most = 256;
+
+    if (how != ROUNDS_UNLESS_WHOLE)
+        return how == ROUNDS;
+    for (int i = 0; i < n->n_in; i++)
+        if (!all_whole(&in[i], 256))
+            return true;
+    for (int i = 0; i < n->n_out; i++) {
+        weft_dtype t = p->g->values[n->first_out + i].type.dtype;
+
+        if (t == WEFT_F32 || t == WEFT_F64)
+            most = 0x1p20;
+        if (!all_whole(&p->val[n->first_out + i], most))
+            return true;
+    }
+    return false;
+}
+
+/* ---- nodes -------------------------------------------------------------------------------------- */
+
+static bool is_apply(const struct wf_node *n)
+{
+    return n->op->id == WF_OP_apply || n->op->id == WF_OP_apply_rows;
+}
+
+static weft_status call_ref(struct plain *p, const struct wf_node *n, const struct wf_attr *attr,
+                            int n_in, struct wf_tensor *in, struct wf_tensor *out)
+{
+    struct wf_type in_type[WF_MAX_IN + 8], out_type[WF_MAX_OUT];
+    struct wf_kplan kp = {.ctx = p->ctx,
+                          .arena = &p->arena,
+                          .op = n->op,
+                          .attr = attr,
+                          .n_in = n_in,
+                          .n_out = n->n_out,
+                          .in = in_type,
+                          .out = out_type,
+                          .n_threads = 1};
+    const struct wf_kernel *kernel;
+    weft_status st;
+
+    for (int i = 0; i < n_in; i++)
+        in_type[i] = in[i].type;
+    for (int i = 0; i < n->n_out; i++)
+        out_type[i] = out[i].type;
+    st = wf_kernel_choose(&kp, true, &kernel);
+    if (st)
+        return st;
+    struct wf_call c = {
+        .ctx = p->ctx,
+        .pool = p->ctx->pool,
+        .op = n->op,
+        .attr = attr,
+        .n_in = n_in,
+        .n_out = n->n_out,
+        .in = in,
+        .out = out,
+        .rng = {p->ctx->seed, (uint64_t)p->step, (uint32_t)p->shard, (uint32_t)n->uid},
+        .iteration = p->step + 1,
+        .state = kp.state,
+        .scratch = wf_arena_alloc(&p->arena, kp.scratch_bytes + 128)};
+    c.scratch = (char *)c.scratch + (64 - (uintptr_t)c.scratch % 64) % 64;
+    return kernel->run(&c);
+}
+
+/* An optimizer's update: in f32 in any case, with the slots of the variable. */
+static weft_status run_apply(struct plain *p, const struct wf_node *n, struct wf_tensor *in,
+                             int64_t var)
+{
+    struct wf_tensor op[16] = {{.data = NULL}}, out;
+    const struct wf_optim_row *row = wf_optim_find(wf_attr_str(n->op, n->attr, "optimizer"));
+    float init[WF_OPTIM_MAX_SLOTS];
+    int kept = wf_optim_slots(row, wf_attr(n->op, n->attr, "params")->floats, NULL, init);
+    bool wide = p->wide;
+    weft_status st;
+
+    for (int i = 0; i < n->n_in; i++) {
+        op[i] = in[i];
+        if (in[i].type.dtype != WEFT_F64)
+            continue;
+        op[i].type.dtype = WEFT_F32;
+        op[i].data = room_for(p, &op[i].type);
+        for (int64_t e = 0; e < wf_count(&op[i]); e++)
+            ((float *)op[i].data)[e] = (float)((double *)in[i].data)[e];
+    }
+    if (!wide)
+        op[0] = adopt(p, &in[0].type, in[0].data);
+    for (int k = 0; k < kept; k++) {
+        struct wf_tensor *s = &op[n->op->n_in_max + k];
+
+        s->type = op[0].type;
+        if (!p->slot[var][k]) {
+            p->slot[var][k] = room_for(p, &s->type);
+            for (int64_t e = 0; e < wf_count(s); e++)
+                p->slot[var][k][e] = init[k];
+        }
+        s->data = p->slot[var][k];
+    }
+    out = op[0];
+    st = call_ref(p, n, n->attr, n->op->n_in_max + WF_OPTIM_MAX_SLOTS, op, &out);
+    if (!st)
+        p->val[n->first_out] = p->var[var] = adopt(p, &out.type, out.data);
+    return st;
+}
+
+static weft_status run_update(struct plain *p, const struct wf_node *n, const struct wf_attr *attr,
+                              struct wf_tensor *in)
+{
+    const struct wf_node *leaf = &p->g->nodes[p->g->values[plain_root(p->g, n->in[0])].node];
+    struct wf_tensor out;
+    weft_status st;
+
+    if (leaf->var < 0)
+        return wf_err(WEFT_EBUG, "'%s' updates '%s', which is not a variable", n->name, leaf->name);
+    in[0] = p->var[leaf->var];
+    if (is_apply(n)) {
+        st = run_apply(p, n, in, leaf->var);
+    } else {
+        in[0] = out = adopt(p, &in[0].type, in[0].data);
+        st = call_ref(p, n, attr, n->n_in, in, &out);
+        p->val[n->first_out] = p->var[leaf->var] = out;
+    }
+    if (!st && p->noise > 0 && rounding_of(n->op) != EXACT)
+        shake(p, &p->val[n->first_out], p->g->values[n->first_out].type.dtype, 0);
+    return st;
+}
+
+static weft_status run_op(struct plain *p, const struct wf_node *n, const struct wf_attr *attr,
+                          struct wf_tensor *in)
+{
+    struct wf_type in_type[WF_MAX_IN], out_type[WF_MAX_OUT];
+    struct wf_infer r = {.op = n->op,
+                         .attr = attr,
+                         .n_in = n->n_in,
+                         .n_out = n->n_out,
+                         .in = in_type,
+                         .out = out_type};
+    struct wf_tensor *out = &p->val[n->first_out];
+    weft_status st;
+
+    for (int i = 0; i < n->n_in; i++)
+        in_type[i] = in[i].type;
+    memset(out_type, 0, sizeof *out_type * (size_t)n->n_out);
+    st = n->op->infer(&r);
+    if (st)
+        return st;
+    for (int i = 0; i < n->n_out; i++) {
+        out[i].type = out_type[i];
+        if (wf_type_bytes(&out[i].type) < 0 || wf_type_bytes(&out[i].type) > 1 << 26)
+            return wf_err(WEFT_ELIMIT, "too large for a random test");
+        out[i].data = room_for(p, &out[i].type);
+    }
+    st = call_ref(p, n, attr, n->n_in, in, out);
+    if (st || !(p->noise > 0) || !rounds(p, n, in))
+        return st;
+    shake_operands(p, n, in);
+    st = call_ref(p, n, attr, n->n_in, in, out);
+    for (int i = 0; i < n->n_out && !st; i++)
+        if (out[i].type.dtype == WEFT_F64)
+            shake(p, &out[i], p->g->values[n->first_out + i].type.dtype, inner_size(n, in));
+    return st;
+}
+
+weft_status plain_node(struct plain *p, int64_t k, const weft_tensor *feed)
+{
+    const struct wf_node *n = &p->g->nodes[k];
+    struct wf_tensor in[WF_MAX_IN];
+    struct wf_attr attr[WF_MAX_ATTRS];
+    struct wf_type t;
+
+    grow(p);
+    for (int i = 0; i < n->op->n_attrs; i++) {
+        attr[i] = n->attr[i];
+        if (attr[i].kind == WF_DTYPE)
+            attr[i].i = type_here(p, (weft_dtype)attr[i].i);
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = n->in[i] ? p->val[n->in[i]] : (struct wf_tensor){.type = {.dtype = WEFT_NONE}};
+        if (n->in[i] && !in[i].data)
+            return wf_err(WEFT_EBUG, "'%s': operand %d was not computed", n->name, i);
+    }
+    if (n->op->id == WF_OP_placeholder) {
+        t = wf_type_of(feed->dtype, feed->rank, feed->dim);
+        p->val[n->first_out] = adopt(p, &t, feed->data);
+    } else if (n->op->id == WF_OP_constant) {
+        p->val[n->first_out] = adopt(p, &p->g->values[n->first_out].type, n->data);
+    } else if (n->op->id == WF_OP_variable) {
+        p->val[n->first_out] = adopt(p, &p->var[n->var].type, p->var[n->var].data);
+    } else if (n->op->flags & WF_STATE_IN0) {
+        return wf_err_wrap(run_update(p, n, attr, in), "'%s' (%s)", n->name, n->op->name);
+    } else if (n->op->id == WF_OP_stop_gradient && p->frozen) {
+        p->val[n->first_out] = p->frozen[n->first_out];
+    } else {
+        return wf_err_wrap(run_op(p, n, attr, in), "'%s' (%s)", n->name, n->op->name);
+    }
+    return WEFT_OK;
+}
+
+/* ---- runs --------------------------------------------------------------------------------------- */
+
+static void mark_needed(const weft_graph *g, int n_roots, const weft_val *roots, bool *live)
+{
+    for (int i = 0; i < n_roots; i++)
+        if (roots[i].id)
+            live[g->values[roots[i].id].node] = true;
+    for (int64_t k = g->n_nodes - 1; k >= 0; k--) {
+        const struct wf_node *n = &g->nodes[k];
+
+        for (int i = 0; live[k] && i < n->n_in; i++)
+            if (n->in[i])
+                live[g->values[n->in[i]].node] = true;
+        for (int i = 0; live[k] && i < n->n_ctrl; i++)
+            live[n->ctrl[i]] = true;
+    }
+}
+
+weft_status plain_run(struct plain *p, int n_feeds, const weft_val *feed, const weft_tensor *feeds,
+                      int n_roots, const weft_val *roots)
+{
+    const weft_graph *g = p->g;
+    bool *live = wf_arena_alloc(&p->arena, (size_t)g->n_nodes + 1), updates = false;
+    weft_status st = WEFT_OK;
+
+    mark_needed(g, n_roots, roots, live);
+    for (int64_t v = 0; v < g->n_values; v++)
+        p->val[v].data = NULL;
+    for (int64_t k = 0; k < g->n_nodes && !st; k++) {
+        const weft_tensor *f = NULL;
+
+        for (int i = 0; i < n_feeds; i++)
+            if (g->values[feed[i].id].node == k)
+                f = &feeds[i];
+        if (live[k])
+            st = plain_node(p, k, f);
+        updates |= live[k] && (g->nodes[k].op->flags & WF_STATE_IN0);
+    }
+    if (!st && updates)
+        p->step++;
+    return st;
+}
+
+struct wf_tensor plain_fetch(const struct plain *p, weft_val v)
+{
+    struct wf_tensor t = p->val[v.id];
+    const struct wf_node *n = &p->g->nodes[p->g->values[plain_root(p->g, v.id)].node];
+
+    while (n->op->flags & WF_STATE_IN0)
+        n = &p->g->nodes[p->g->values[plain_root(p->g, n->in[0])].node];
+    if (n->var >= 0)
+        t.data = p->var[n->var].data;
+    return t;
+}

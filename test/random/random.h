@@ -1,0 +1,186 @@
+/* random.h - random graphs against the plain definition.
+ *
+ * A seed decides everything: the graph (gen.c, rules*.c), the way it is run (config.c) and what is compared (check.c).
+ * The truth is one loop over the nodes that calls each reference kernel on memory of its own (plain.c): no plan, no pass,
+ * no order of execution, no reuse of memory. Where a run differs from the truth by more than a few roundings, the truth is
+ * computed again several times in f64 with every rounding replaced by noise (check.c); a result that no such run comes
+ * near is wrong, and one that they do not agree on is not compared. */
+#ifndef RANDOM_RANDOM_H
+#define RANDOM_RANDOM_H
+
+#include <stdio.h>
+
+#include "exec/exec.h"
+#include "weft/weft.h"
+
+/* ---- draw.c: numbers from a seed --------------------------------------------------------------- */
+
+struct draw {
+    uint64_t state;
+};
+struct draw draw_from(uint64_t seed, uint64_t stream);
+uint64_t draw_bits(struct draw *d);
+int64_t draw_int(struct draw *d, int64_t lo, int64_t hi); /* both ends included */
+double draw_real(struct draw *d, double lo, double hi);
+bool draw_one_in(struct draw *d, int n);
+/* One of the words of a text such as "valid|same". */
+const char *draw_word(struct draw *d, const char *words, char out[32]);
+
+/* ---- plain.c: the plain definition ------------------------------------------------------------- */
+
+/* What a run of a graph knows. Values, variables and slots are owned by the arena. */
+struct plain {
+    weft_ctx *ctx;
+    const weft_graph *g;
+    struct wf_arena arena;
+    bool wide;        /* floats are computed as f64 */
+    double noise;     /* > 0: every rounding moves by up to so many units of the value's type */
+    struct draw draw; /* of the noise */
+    int64_t n_values; /* room in val */
+    struct wf_tensor *val;              /* per value; data NULL: not computed */
+    struct wf_tensor *var;              /* per variable of the graph: its present value */
+    float *(*slot)[WF_OPTIM_MAX_SLOTS]; /* per variable */
+    int64_t n_vars;
+    const struct wf_tensor *frozen; /* per value: what stop_gradient passes on; NULL: its operand */
+    int64_t step;
+    int shard;
+};
+
+void plain_init(struct plain *p, weft_ctx *ctx, const weft_graph *g);
+void plain_free(struct plain *p);
+/* The variable's value, copied (and widened). The graph may have grown since plain_init. */
+weft_status plain_set_var(struct plain *p, int64_t var, const struct wf_tensor *value);
+/* Computes node k; its inputs are there. feed: the value of a placeholder. */
+weft_status plain_node(struct plain *p, int64_t k, const weft_tensor *feed);
+/* One run: everything that the roots need, then the step counts up when something was updated. */
+weft_status plain_run(struct plain *p, int n_feeds, const weft_val *feed, const weft_tensor *feeds,
+                      int n_roots, const weft_val *roots);
+/* What a fetch sees: variables (and views of them) after the updates. */
+struct wf_tensor plain_fetch(const struct plain *p, weft_val v);
+/* The value whose bytes v shows. */
+int32_t plain_root(const weft_graph *g, int32_t v);
+
+/* ---- gen.c: one graph --------------------------------------------------------------------------- */
+
+enum { MAX_FEEDS = 24, MAX_FETCHES = 24, MAX_UPDATES = 48, MAX_SETS = 3, MAX_POOL = 128 };
+
+struct graph_case {
+    weft_ctx *ctx;
+    weft_graph *g;
+    uint64_t seed;
+    int n_feeds, n_fetches, n_updates;
+    weft_val feed[MAX_FEEDS], fetch[MAX_FETCHES], update[MAX_UPDATES];
+    weft_val loss; /* nil: none */
+    int n_sets;    /* feeds with different values, and perhaps sizes */
+    weft_tensor feeds[MAX_SETS][MAX_FEEDS];
+    struct plain first;    /* the first set's values, computed while the graph was drawn */
+    bool random;           /* draws random numbers */
+    bool has_batch;        /* a symbolic size */
+    bool smooth;           /* drawn for finite differences */
+    struct wf_tensor *var; /* the variables' first values */
+};
+
+/* 0, or the status of a builder that failed though it should not have. */
+weft_status case_draw(struct graph_case *c, weft_ctx *ctx, uint64_t seed, bool smooth);
+void case_free(struct graph_case *c);
+
+/* While a graph is drawn. */
+struct gen {
+    struct graph_case *c;
+    weft_graph *g;
+    struct draw d;
+    weft_dtype main_type;
+    weft_val pool[MAX_POOL];
+    int n_pool, n_names;
+    int64_t batch[MAX_SETS]; /* the symbolic size in each set; batch[0] 0: none */
+    bool large;              /* a few sizes are large enough for several tiles */
+    bool whole;              /* leaves are small whole numbers */
+    bool smooth;             /* for finite differences: no corners, no whole numbers */
+    int64_t n_done;          /* nodes already computed */
+};
+
+enum kind { FLOATS = 1, INTS = 2, BOOLS = 4, NUMBERS = 3, ANYTHING = 7, INDEX = 8 };
+
+/* For rules. A nil value means: nothing fits, try something else. */
+weft_val gen_any(struct gen *g, unsigned kinds, int min_rank, int max_rank);
+weft_val gen_typed(struct gen *g, weft_dtype t, int rank, const int64_t *dim);
+weft_val gen_like(struct gen *g, weft_val v);                 /* same type and sizes */
+weft_val gen_spread(struct gen *g, weft_dtype t, weft_val v); /* broadcasts with v */
+weft_val gen_leaf(struct gen *g, weft_dtype t, int rank, const int64_t *dim);
+/* A new feed or constant of whole numbers in [lo, hi]. */
+weft_val gen_ids(struct gen *g, int64_t lo, int64_t hi, int rank, const int64_t *dim);
+weft_val gen_ids_typed(struct gen *g, weft_dtype t, int64_t lo, int64_t hi, bool sorted, int rank,
+                       const int64_t *dim);
+weft_val gen_variable(struct gen *g, weft_dtype t, int rank, const int64_t *dim, bool state);
+int64_t gen_size(struct gen *g);
+weft_dtype gen_float(struct gen *g);
+const struct wf_type *gen_type(const struct gen *g,
+                               weft_val v); /* with its sizes in the first set */
+double gen_max_abs(const struct gen *g, weft_val v);
+/* Build, compute and put into the pool all float, integer and bool results; nil when it does not fit. */
+weft_val gen_op(struct gen *g, const char *op, int n_in, const weft_val *in, const char *fmt, ...)
+    WEFT_PRINTF(5, 6);
+/* Computes what was built by others (weft_grad, …) and puts v into the pool. */
+bool gen_take(struct gen *g, weft_val v);
+bool gen_settle(struct gen *g); /* computes all new nodes; false when one failed */
+
+/* ---- rules*.c: how an op is drawn ---------------------------------------------------------------- */
+
+struct rule {
+    const char *op;
+    bool (*draw)(struct gen *g, const char *op); /* NULL: made by gradients, optimizers or plans */
+    int weight;
+    const char *made_by; /* for those: who makes it */
+};
+extern const struct rule rules[];
+extern const int n_rules;
+const struct rule *rule_find(const char *op);
+/* An op by weight. */
+const struct rule *rule_draw(struct draw *d);
+bool draws_losses(struct gen *g); /* losses.c: a loss, gradients and perhaps updates */
+
+/* ---- config.c: the ways to run ------------------------------------------------------------------- */
+
+struct config {
+    const char *name;
+    unsigned passes_off;
+    bool reference, flat, text; /* text: the graph is saved and read back */
+    int threads;
+    weft_simd simd;
+    weft_kernels kernels;
+    int max_plans;
+};
+int n_configs(void);
+struct config config_at(int i); /* all of them, in a fixed order */
+struct config config_draw(struct draw *d);
+weft_ctx *config_ctx(const struct config *c); /* kept until configs_end */
+void configs_end(void);
+char *config_text(const struct config *c, char buf[128]);
+
+/* ---- check.c ------------------------------------------------------------------------------------- */
+
+struct report {
+    bool failed;
+    char text[1024];
+};
+
+enum direction { AGAINST_PLAIN, SAME_BITS, GRADIENTS, N_DIRECTIONS };
+extern const char *const direction_names[N_DIRECTIONS];
+
+/* Runs the case in this configuration and compares; two configurations for SAME_BITS. */
+weft_status check_case(struct graph_case *c, const struct config *config, enum direction dir,
+                       struct report *r);
+
+/* ---- shrink.c ------------------------------------------------------------------------------------ */
+
+/* A smaller case that fails in the same configuration, in *out; false when it cannot be made to fail again. */
+bool case_shrink(struct graph_case *c, const struct config *f, enum direction dir,
+                 struct graph_case *out);
+
+/* ---- cover.c ------------------------------------------------------------------------------------- */
+
+void cover_graph(const weft_graph *g, bool planned);
+/* Prints what was never drawn; returns how many. */
+int cover_report(weft_ctx *ctx, FILE *out);
+
+#endif
