@@ -122,24 +122,28 @@ static weft_status make_second(const struct wf_nonfinite *n, const weft_trainer 
 
     if (!s)
         return wf_err_nomem(t->ctx, sizeof *s, "a trainer");
-    *s = (weft_trainer){.ctx = t->ctx,
-                        .model = t->model,
-                        .dist = t->dist,
-                        .optim = t->optim,
-                        .scheduled = t->scheduled,
-                        .rate = n->rate,
-                        .n_out = t->n_out,
-                        .loss = t->loss,
-                        .loss_weight = t->loss_weight,
-                        .metrics = {t->metrics[0], t->metrics[1]},
-                        .n_class_weights = t->n_class_weights,
-                        .class_weights = t->class_weights,
-                        .shards = t->shards,
-                        .accumulate = t->accumulate,
-                        .stateful = t->stateful,
-                        .state_batch = t->state_batch,
-                        .precision = t->precision,
-                        .trap = wf_in_parts(t)};
+    *s = (weft_trainer){
+        .ctx = t->ctx,
+        .model = t->model,
+        .dist = t->dist,
+        .optim = t->optim,
+        .scheduled = t->scheduled,
+        .rate = n->rate,
+        .n_out = t->n_out,
+        .loss = t->loss,
+        .loss_weight = t->loss_weight,
+        .n_metrics = t->n_metrics,
+        .metric = t->metric,
+        .n_class_weights = t->n_class_weights,
+        .class_output = t->class_output,
+        .class_weights = t->class_weights,
+        .shards = t->shards,
+        .accumulate = t->accumulate,
+        .stateful = t->stateful,
+        .state_batch = t->state_batch,
+        .precision = t->precision,
+        .scale = {.off = true}, /* gradients that overflow are not what is looked for */
+        .trap = wf_in_parts(t)};
     wf_arena_init(&s->arena, t->ctx);
     wf_arena_init(&all.arena, t->ctx);
     st = wf_trainer_bind(s, t->bound->label_type, t->bound->weighted);

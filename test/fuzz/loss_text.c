@@ -34,11 +34,13 @@ static void try_metric(weft_ctx *ctx, const char *text, int rank)
         p = weft_placeholder(g, "p", WEFT_F32, rank, t.dim);
         if (m.n_state < 1 << 16 && !wf_metric_build(g, &m, y, p, WEFT_NIL, &v)) {
             double *sums = wf_alloc_n(ctx, m.n_state, sizeof *sums);
+            double *results = wf_alloc_n(ctx, m.n_results, sizeof *results);
 
             check(wf_val_type_of(g, v)->dim[0] == m.n_state);
-            check(sums != NULL);
-            wf_metric_result(&m, sums);
+            check(sums != NULL && results != NULL);
+            wf_metric_result(&m, sums, results);
             wf_free(ctx, sums);
+            wf_free(ctx, results);
         }
     }
     weft_graph_free(g);
