@@ -479,6 +479,147 @@ static void dead_nodes_join_no_program(void **state)
     check(square_of_square);
 }
 
+/* ---- updates beside readers ------------------------------------------------------------------ */
+
+/* A value that algebra would call the variable itself is still the one from before the update. */
+static void neutral_operands(struct net *n)
+{
+    weft_graph *g = n->g;
+    weft_val w = variable(n, "w", 3, 4), x = feed2(n, "x", 3, 4);
+
+    fetch(n, weft_mul(g, w, weft_scalar(g, 1)));
+    fetch(n, weft_add(g, w, weft_scalar(g, 0)));
+    fetch(n, weft_op(g, "broadcast_like", 2, (weft_val[]){w, x}, NULL));
+    fetch(n, weft_op(g, "reduce_to_like", 2, (weft_val[]){w, x}, NULL));
+    minimize(n, sum_all(g, weft_mul(g, weft_square(g, w), x)));
+}
+
+/* The gradient of each is the other. */
+static void gradients_that_are_variables(struct net *n)
+{
+    weft_val a = variable(n, "a", 3, 4), b = variable(n, "b", 3, 4), d[2];
+    weft_val loss = sum_all(n->g, weft_mul(n->g, a, b));
+
+    assert_int_equal(weft_grad(n->g, loss, 2, (weft_val[]){a, b}, d), WEFT_OK);
+    fetch(n, loss);
+    fetch(n, d[0]);
+    fetch(n, d[1]);
+    minimize(n, loss);
+}
+
+/* A program would have to run before the update and after it. */
+static void old_and_new(struct net *n)
+{
+    weft_graph *g = n->g;
+    weft_val w = variable(n, "w", 3, 4), x = feed2(n, "x", 3, 4);
+    weft_val old = weft_tanh(g, w), up = weft_assign(g, w, weft_mul(g, old, x));
+
+    fetch(n, weft_add(g, weft_square(g, old), weft_exp(g, up)));
+    n->update[n->n_updates++] = up;
+}
+
+/* The same with a product that reads the old value. */
+static void old_product_and_new(struct net *n)
+{
+    weft_graph *g = n->g;
+    weft_val w = variable(n, "w", 4, 4), x = feed2(n, "x", 4, 4);
+    weft_val old = weft_matmul(g, x, w, NULL), up = weft_assign_add(g, w, x);
+
+    fetch(n, weft_add(g, weft_relu(g, old), weft_exp(g, up)));
+    n->update[n->n_updates++] = up;
+}
+
+/* Two updates of one variable happen in the order they were built, though the gradient is there before. */
+static void assign_then_apply(struct net *n)
+{
+    weft_graph *g = n->g;
+    weft_val x = feed2(n, "x", 6, 5), w = variable(n, "w", 5, 4), v = variable(n, "v", 5, 4), dw;
+    weft_val loss = sum_all(g, weft_square(g, weft_matmul(g, x, w, NULL)));
+    weft_val up[2];
+
+    assert_int_equal(weft_grad(g, loss, 1, &w, &dw), WEFT_OK);
+    up[0] = weft_assign(g, w, weft_mul(g, v, weft_scalar(g, 0.5)));
+    up[1] = weft_op(g, "apply", 2, (weft_val[]){w, dw}, "optimizer=sgd params=[0.1,0,0,0,0,0,0]");
+    n->update[n->n_updates++] = up[0];
+    n->update[n->n_updates++] = up[1];
+    fetch(n, loss);
+}
+
+/* The second loss is built after the first update and reads the same weights. */
+static void minimize_two_losses(struct net *n)
+{
+    weft_graph *g = n->g;
+    weft_val x = feed2(n, "x", 6, 5), v = variable(n, "v", 5, 4), w = variable(n, "w", 4, 3);
+
+    for (int i = 0; i < 2; i++) {
+        weft_val h = weft_tanh(g, weft_matmul(g, x, v, NULL)), y = weft_matmul(g, h, w, NULL);
+        weft_val loss = sum_all(g, i ? weft_sigmoid(g, y) : weft_square(g, y));
+
+        fetch(n, loss);
+        minimize(n, loss);
+    }
+}
+
+static void minimize_twice(struct net *n)
+{
+    weft_graph *g = n->g;
+    weft_val x = feed2(n, "x", 6, 5), w = variable(n, "w", 5, 4), y = weft_matmul(g, x, w, NULL);
+
+    minimize(n, sum_all(g, weft_tanh(g, y)));
+    minimize(n, sum_all(g, weft_sigmoid(g, y)));
+    fetch(n, sum_all(g, y));
+}
+
+static void what_reads_a_variable_sees_it_before_its_update(void **state)
+{
+    (void)state;
+    check(neutral_operands);
+    check(gradients_that_are_variables);
+    check(old_and_new);
+    check(old_product_and_new);
+    check(assign_then_apply);
+    check(minimize_two_losses);
+    check(minimize_twice);
+}
+
+/* ---- control --------------------------------------------------------------------------------- */
+
+/* Nodes that others wait for, and that wait, beside programs. */
+static void control(struct net *n)
+{
+    weft_graph *g = n->g;
+    weft_val x = feed2(n, "x", 6, 5), w = variable(n, "w", 5, 4), s = variable(n, "s", 6, 4);
+    weft_val y = weft_matmul(g, x, w, NULL), a = weft_tanh(g, y), b = weft_square(g, a);
+    weft_val up = weft_assign(g, s, b), after = weft_exp(g, s);
+
+    weft_control(g, up, a);
+    weft_control(g, after, up);
+    n->update[n->n_updates++] = up;
+    fetch(n, weft_mul(g, after, b));
+    fetch(n, sum_all(g, a));
+    minimize(n, sum_all(g, b));
+}
+
+/* What is waited for would vanish inside a program. */
+static void waiting_for_a_step(struct net *n)
+{
+    weft_graph *g = n->g;
+    weft_val x = feed2(n, "x", 6, 4), s = variable(n, "s", 6, 4), up = weft_assign(g, s, x);
+    weft_val a = weft_tanh(g, up), b = weft_square(g, a), late = weft_exp(g, s);
+
+    weft_control(g, late, a);
+    fetch(n, late);
+    fetch(n, b);
+    n->update[n->n_updates++] = up;
+}
+
+static void control_dependencies_outlive_passes(void **state)
+{
+    (void)state;
+    check(control);
+    check(waiting_for_a_step);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -488,6 +629,8 @@ int main(void)
         cmocka_unit_test(programs_hold_only_what_their_kernel_can_write),
         cmocka_unit_test(any_product_may_have_an_epilogue),
         cmocka_unit_test(dead_nodes_join_no_program),
+        cmocka_unit_test(what_reads_a_variable_sees_it_before_its_update),
+        cmocka_unit_test(control_dependencies_outlive_passes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
