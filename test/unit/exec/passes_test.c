@@ -620,6 +620,62 @@ static void control_dependencies_outlive_passes(void **state)
     check(waiting_for_a_step);
 }
 
+/* ---- shared parameters ----------------------------------------------------------------------- */
+
+/* A function that fetches w, doubled, that shares the parameters of `share`. */
+static weft_status doubled(weft_graph *g, weft_val w, weft_fn *share, weft_fn **out)
+{
+    weft_val y = weft_mul(g, w, weft_scalar(g, 2));
+
+    return weft_fn_new(g, WEFT_OPTS(weft_fn_opts, .n_fetches = 1, .fetches = &y, .share = share),
+                       out);
+}
+
+static weft_val filled(weft_graph *g, const char *name, int64_t n, double value)
+{
+    return weft_variable(g, name, 1, &n,
+                         WEFT_OPTS(weft_variable_opts, .init = WEFT_INIT_CONSTANT, .a = value));
+}
+
+static double first_of(weft_fn *fn)
+{
+    weft_tensor t = {.data = NULL};
+
+    assert_int_equal(weft_fn_run(fn, NULL, &t), WEFT_OK);
+    return (double)((float *)t.data)[0];
+}
+
+static void shared_variables_are_matched_and_checked_when_the_function_is_made(void **state)
+{
+    weft_ctx *ctx = NULL;
+    weft_graph *g = NULL, *other = NULL;
+    weft_fn *all = NULL, *part = NULL, *strange = NULL;
+    weft_val a, b;
+
+    (void)state;
+    assert_int_equal(weft_ctx_new(NULL, &ctx), WEFT_OK);
+    assert_int_equal(weft_graph_new(ctx, &g), WEFT_OK);
+    assert_int_equal(weft_graph_new(ctx, &other), WEFT_OK);
+    a = filled(g, "a", 3, 1);
+    b = filled(g, "b", 3, 2);
+    assert_int_equal(doubled(g, a, NULL, &all), WEFT_OK);
+    assert_int_equal(doubled(g, b, all, &part), WEFT_OK); /* a is not in it */
+    assert_float_equal(first_of(part), 4, 0);
+    /* The numbers of another graph say nothing; names do, and shapes must fit. */
+    assert_int_equal(doubled(other, filled(other, "b", 3, 7), all, &strange), WEFT_OK);
+    assert_float_equal(first_of(strange), 4, 0);
+    weft_fn_free(strange);
+    strange = NULL;
+    assert_int_equal(doubled(other, filled(other, "a", 4, 7), all, &strange), WEFT_ESHAPE);
+    assert_int_equal(doubled(other, filled(other, "c", 3, 7), all, &strange), WEFT_ENOENT);
+    assert_null(strange);
+    weft_fn_free(part);
+    weft_fn_free(all);
+    weft_graph_free(g);
+    weft_graph_free(other);
+    weft_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -631,6 +687,7 @@ int main(void)
         cmocka_unit_test(dead_nodes_join_no_program),
         cmocka_unit_test(what_reads_a_variable_sees_it_before_its_update),
         cmocka_unit_test(control_dependencies_outlive_passes),
+        cmocka_unit_test(shared_variables_are_matched_and_checked_when_the_function_is_made),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
