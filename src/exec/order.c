@@ -232,16 +232,17 @@ static weft_status place_leaves(struct wf_plan *p, weft_fn *fn)
         struct wf_loc *l = &p->loc[n->first_out];
 
         if (n->op->id == WF_OP_constant) {
-            *l = (struct wf_loc){WF_CONST, 0, n->data};
+            *l = (struct wf_loc){WF_CONST, 0, n->data, -1};
         } else if (n->op->id == WF_OP_variable) {
             const struct wf_segment *seg = wf_store_segment(fn->store, n);
 
             if (!seg)
                 return wf_err(WEFT_EBUG, "variable '%s' has no number", n->name);
-            *l = seg->flat ? (struct wf_loc){WF_PARAM, seg->offset * (int64_t)sizeof(float), NULL}
-                           : (struct wf_loc){WF_STATE, seg->offset, NULL};
+            *l = seg->flat ? (struct wf_loc){WF_PARAM, seg->offset * (int64_t)sizeof(float), NULL,
+                                             seg->number}
+                           : (struct wf_loc){WF_STATE, seg->offset, NULL, -1};
         } else if (n->feed >= 0) {
-            *l = (struct wf_loc){WF_FEED, n->feed, NULL};
+            *l = (struct wf_loc){WF_FEED, n->feed, NULL, -1};
         } else if ((n->op->flags & (WF_VIEW | WF_STATE_IN0)) && n->in[0]) {
             p->root[n->first_out] = root_of(p, n->in[0]);
         }
@@ -267,7 +268,7 @@ static weft_status place_gradients(struct wf_plan *p, weft_fn *fn)
         var = root_of(p, n->in[0]);
         r = root_of(p, n->in[1]);
         if (p->loc[var].place == WF_PARAM && p->loc[r].place == WF_NOWHERE && !taken[var])
-            p->loc[r] = (struct wf_loc){WF_GRAD, p->loc[var].offset, NULL};
+            p->loc[r] = (struct wf_loc){WF_GRAD, p->loc[var].offset, NULL, p->loc[var].segment};
         taken[var] = true;
     }
     return WEFT_OK;

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "weft/sys/strategy.h"
 #include "weft/weft.h"
 
 enum { MAX = 8, STEPS = 3, MAX_BYTES = 1 << 16 };
@@ -676,6 +677,53 @@ static void shared_variables_are_matched_and_checked_when_the_function_is_made(v
     weft_ctx_free(ctx);
 }
 
+/* ---- segments -------------------------------------------------------------------------------- */
+
+static weft_status note_need(void *arg, weft_fn *fn, int64_t segment, int64_t t)
+{
+    (void)fn;
+    (void)t;
+    ((int64_t *)arg)[0] = segment;
+    return WEFT_OK;
+}
+
+static weft_status note_ready(void *arg, weft_fn *fn, int64_t segment, int64_t t, int shard)
+{
+    (void)fn;
+    (void)t;
+    (void)shard;
+    ((int64_t *)arg)[1] = segment;
+    return WEFT_OK;
+}
+
+/* An empty variable starts where the next one does. */
+static void a_strategy_is_told_the_number_of_the_segment(void **state)
+{
+    int64_t told[2] = {-1, -1};
+    weft_strategy strategy = {
+        .size = sizeof strategy, .arg = told, .need = note_need, .ready = note_ready};
+    struct net n = {.n_feeds = 0};
+    weft_ctx *ctx = NULL;
+    weft_fn *fn = NULL;
+
+    (void)state;
+    assert_int_equal(weft_ctx_new(NULL, &ctx), WEFT_OK);
+    assert_int_equal(weft_graph_new(ctx, &n.g), WEFT_OK);
+    filled(n.g, "empty", 0, 1);
+    minimize(&n, sum_all(n.g, weft_square(n.g, filled(n.g, "w", 3, 1))));
+    assert_int_equal(weft_fn_new(n.g,
+                                 WEFT_OPTS(weft_fn_opts, .n_updates = n.n_updates,
+                                           .updates = n.update, .strategy = &strategy),
+                                 &fn),
+                     WEFT_OK);
+    assert_int_equal(weft_fn_run(fn, NULL, NULL), WEFT_OK);
+    assert_int_equal(told[0], 1);
+    assert_int_equal(told[1], 1);
+    weft_fn_free(fn);
+    weft_graph_free(n.g);
+    weft_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -687,6 +735,7 @@ int main(void)
         cmocka_unit_test(dead_nodes_join_no_program),
         cmocka_unit_test(what_reads_a_variable_sees_it_before_its_update),
         cmocka_unit_test(control_dependencies_outlive_passes),
+        cmocka_unit_test(a_strategy_is_told_the_number_of_the_segment),
         cmocka_unit_test(shared_variables_are_matched_and_checked_when_the_function_is_made),
     };
 
