@@ -20,6 +20,7 @@ struct wf_segment {
     int64_t offset; /* params: in elements, a multiple of 16; state: in bytes, a multiple of 64 */
     int64_t count;
     bool flat;                  /* trainable f32: lives in params; otherwise in state */
+    int32_t number;             /* flat: among those, as weft_fn_segment counts */
     const struct wf_node *node; /* in the store's graph: initializer */
     int n_slots;                /* slot vectors in use for it, and the values they start at */
     float slot_init[WF_OPTIM_MAX_SLOTS];
@@ -64,6 +65,7 @@ struct wf_loc {
     enum wf_place place;
     int64_t offset;   /* bytes into slab, params, state, grads; FEED: its number */
     const void *data; /* CONST */
+    int32_t segment;  /* PARAM, GRAD: number among the flat ones */
 };
 
 struct wf_instr {

@@ -232,16 +232,17 @@ static weft_status place_leaves(struct wf_plan *p, weft_fn *fn)
         struct wf_loc *l = &p->loc[n->first_out];
 
         if (n->op->id == WF_OP_constant) {
-            *l = (struct wf_loc){WF_CONST, 0, n->data};
+            *l = (struct wf_loc){WF_CONST, 0, n->data, -1};
         } else if (n->op->id == WF_OP_variable) {
             const struct wf_segment *seg = wf_store_segment(fn->store, n);
 
             if (!seg)
                 return wf_err(WEFT_EBUG, "variable '%s' has no number", n->name);
-            *l = seg->flat ? (struct wf_loc){WF_PARAM, seg->offset * (int64_t)sizeof(float), NULL}
-                           : (struct wf_loc){WF_STATE, seg->offset, NULL};
+            *l = seg->flat ? (struct wf_loc){WF_PARAM, seg->offset * (int64_t)sizeof(float), NULL,
+                                             seg->number}
+                           : (struct wf_loc){WF_STATE, seg->offset, NULL, -1};
         } else if (n->feed >= 0) {
-            *l = (struct wf_loc){WF_FEED, n->feed, NULL};
+            *l = (struct wf_loc){WF_FEED, n->feed, NULL, -1};
         } else if ((n->op->flags & (WF_VIEW | WF_STATE_IN0)) && n->in[0]) {
             p->root[n->first_out] = root_of(p, n->in[0]);
         }
@@ -249,23 +250,28 @@ static weft_status place_leaves(struct wf_plan *p, weft_fn *fn)
     return WEFT_OK;
 }
 
-/* A gradient that an update of a flat variable takes as a whole lives in the flat gradient vector. */
-static void place_gradients(struct wf_plan *p, weft_fn *fn)
+/* A gradient that an update of a flat variable takes as a whole lives in the flat gradient vector: that of the variable's first
+ * update, where it has several. */
+static weft_status place_gradients(struct wf_plan *p, weft_fn *fn)
 {
     const weft_graph *g = p->graph;
+    bool *taken = wf_arena_alloc(&p->arena, (size_t)g->n_values);
 
+    if (!taken)
+        return wf_err_nomem(p->ctx, (size_t)g->n_values, "plan");
     for (int64_t k = 0; fn->opts.flat_gradients && k < g->n_nodes; k++) {
         const struct wf_node *n = &g->nodes[k];
-        int32_t r;
-        struct wf_loc var;
+        int32_t r, var;
 
         if (n->op->id != WF_OP_apply)
             continue;
-        var = p->loc[root_of(p, n->in[0])];
+        var = root_of(p, n->in[0]);
         r = root_of(p, n->in[1]);
-        if (var.place == WF_PARAM && p->loc[r].place == WF_NOWHERE)
-            p->loc[r] = (struct wf_loc){WF_GRAD, var.offset, NULL};
+        if (p->loc[var].place == WF_PARAM && p->loc[r].place == WF_NOWHERE && !taken[var])
+            p->loc[r] = (struct wf_loc){WF_GRAD, p->loc[var].offset, NULL, p->loc[var].segment};
+        taken[var] = true;
     }
+    return WEFT_OK;
 }
 
 static void find_lives(struct wf_plan *p, const int32_t *order, int64_t n, int64_t *first,
@@ -330,7 +336,9 @@ weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order,
     st = place_leaves(p, fn);
     if (st)
         return st;
-    place_gradients(p, fn);
+    st = place_gradients(p, fn);
+    if (st)
+        return st;
     for (int32_t v = 1; v < g->n_values; v++)
         if (p->root[v] == v && p->loc[v].place == WF_NOWHERE)
             p->loc[v].place = WF_SLAB;

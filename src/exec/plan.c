@@ -204,19 +204,6 @@ weft_status wf_fn_slots(weft_fn *fn)
 
 /* ---- strategies' points ---------------------------------------------------------------------- */
 
-/* The number of the segment among those of the flat vector, as weft_fn_segment counts. */
-static int64_t segment_at(const struct wf_store *s, int64_t byte_offset)
-{
-    int64_t n = 0;
-
-    for (int64_t i = 0; i < s->n_seg; i++) {
-        if (s->seg[i].flat && s->seg[i].offset * (int64_t)sizeof(float) == byte_offset)
-            return n;
-        n += s->seg[i].flat;
-    }
-    return -1;
-}
-
 /* For each segment: the first instruction that reads it, and the one that completes its gradient. */
 static weft_status find_points(struct wf_plan *p, weft_fn *fn)
 {
@@ -235,7 +222,7 @@ static weft_status find_points(struct wf_plan *p, weft_fn *fn)
         in->first_ready = (int)n_ready;
         for (int k = 0; k < n->n_in; k++) {
             struct wf_loc l = n->in[k] ? p->loc[p->root[n->in[k]]] : (struct wf_loc){0};
-            int64_t s = l.place == WF_PARAM ? segment_at(fn->store, l.offset) : -1;
+            int64_t s = l.place == WF_PARAM ? l.segment : -1;
 
             if (s >= 0 && !seen[s] && !wf_is_update(n)) {
                 seen[s] = true;
@@ -244,7 +231,7 @@ static weft_status find_points(struct wf_plan *p, weft_fn *fn)
         }
         for (int k = 0; k < n->n_out; k++) {
             struct wf_loc l = p->loc[p->root[n->first_out + k]];
-            int64_t s = l.place == WF_GRAD ? segment_at(fn->store, l.offset) : -1;
+            int64_t s = l.place == WF_GRAD ? l.segment : -1;
 
             if (s >= 0)
                 p->readies[n_ready++] = (int32_t)s;

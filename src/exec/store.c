@@ -8,6 +8,8 @@
 
 static weft_status layout(struct wf_store *s, const weft_graph *g)
 {
+    int32_t n_flat = 0;
+
     for (int64_t i = 0; i < g->n_vars; i++) {
         struct wf_segment *seg = &s->seg[i];
         const struct wf_node *n = wf_val_node(g, (weft_val){g->vars[i]});
@@ -22,6 +24,7 @@ static weft_status layout(struct wf_store *s, const weft_graph *g)
         if (bytes < 0)
             return wf_err(WEFT_ESHAPE, "variable '%s': its size overflows", n->name);
         if (seg->flat) {
+            seg->number = n_flat++;
             seg->offset = s->n_params;
             s->n_params += wf_round_up(seg->count, ALIGN_ELEMS);
         } else {

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "weft/sys/strategy.h"
 #include "weft/weft.h"
 
 enum { MAX = 8, STEPS = 3, MAX_BYTES = 1 << 16 };
@@ -479,6 +480,250 @@ static void dead_nodes_join_no_program(void **state)
     check(square_of_square);
 }
 
+/* ---- updates beside readers ------------------------------------------------------------------ */
+
+/* A value that algebra would call the variable itself is still the one from before the update. */
+static void neutral_operands(struct net *n)
+{
+    weft_graph *g = n->g;
+    weft_val w = variable(n, "w", 3, 4), x = feed2(n, "x", 3, 4);
+
+    fetch(n, weft_mul(g, w, weft_scalar(g, 1)));
+    fetch(n, weft_add(g, w, weft_scalar(g, 0)));
+    fetch(n, weft_op(g, "broadcast_like", 2, (weft_val[]){w, x}, NULL));
+    fetch(n, weft_op(g, "reduce_to_like", 2, (weft_val[]){w, x}, NULL));
+    minimize(n, sum_all(g, weft_mul(g, weft_square(g, w), x)));
+}
+
+/* The gradient of each is the other. */
+static void gradients_that_are_variables(struct net *n)
+{
+    weft_val a = variable(n, "a", 3, 4), b = variable(n, "b", 3, 4), d[2];
+    weft_val loss = sum_all(n->g, weft_mul(n->g, a, b));
+
+    assert_int_equal(weft_grad(n->g, loss, 2, (weft_val[]){a, b}, d), WEFT_OK);
+    fetch(n, loss);
+    fetch(n, d[0]);
+    fetch(n, d[1]);
+    minimize(n, loss);
+}
+
+/* A program would have to run before the update and after it. */
+static void old_and_new(struct net *n)
+{
+    weft_graph *g = n->g;
+    weft_val w = variable(n, "w", 3, 4), x = feed2(n, "x", 3, 4);
+    weft_val old = weft_tanh(g, w), up = weft_assign(g, w, weft_mul(g, old, x));
+
+    fetch(n, weft_add(g, weft_square(g, old), weft_exp(g, up)));
+    n->update[n->n_updates++] = up;
+}
+
+/* The same with a product that reads the old value. */
+static void old_product_and_new(struct net *n)
+{
+    weft_graph *g = n->g;
+    weft_val w = variable(n, "w", 4, 4), x = feed2(n, "x", 4, 4);
+    weft_val old = weft_matmul(g, x, w, NULL), up = weft_assign_add(g, w, x);
+
+    fetch(n, weft_add(g, weft_relu(g, old), weft_exp(g, up)));
+    n->update[n->n_updates++] = up;
+}
+
+/* Two updates of one variable happen in the order they were built, though the gradient is there before. */
+static void assign_then_apply(struct net *n)
+{
+    weft_graph *g = n->g;
+    weft_val x = feed2(n, "x", 6, 5), w = variable(n, "w", 5, 4), v = variable(n, "v", 5, 4), dw;
+    weft_val loss = sum_all(g, weft_square(g, weft_matmul(g, x, w, NULL)));
+    weft_val up[2];
+
+    assert_int_equal(weft_grad(g, loss, 1, &w, &dw), WEFT_OK);
+    up[0] = weft_assign(g, w, weft_mul(g, v, weft_scalar(g, 0.5)));
+    up[1] = weft_op(g, "apply", 2, (weft_val[]){w, dw}, "optimizer=sgd params=[0.1,0,0,0,0,0,0]");
+    n->update[n->n_updates++] = up[0];
+    n->update[n->n_updates++] = up[1];
+    fetch(n, loss);
+}
+
+/* The second loss is built after the first update and reads the same weights. */
+static void minimize_two_losses(struct net *n)
+{
+    weft_graph *g = n->g;
+    weft_val x = feed2(n, "x", 6, 5), v = variable(n, "v", 5, 4), w = variable(n, "w", 4, 3);
+
+    for (int i = 0; i < 2; i++) {
+        weft_val h = weft_tanh(g, weft_matmul(g, x, v, NULL)), y = weft_matmul(g, h, w, NULL);
+        weft_val loss = sum_all(g, i ? weft_sigmoid(g, y) : weft_square(g, y));
+
+        fetch(n, loss);
+        minimize(n, loss);
+    }
+}
+
+static void minimize_twice(struct net *n)
+{
+    weft_graph *g = n->g;
+    weft_val x = feed2(n, "x", 6, 5), w = variable(n, "w", 5, 4), y = weft_matmul(g, x, w, NULL);
+
+    minimize(n, sum_all(g, weft_tanh(g, y)));
+    minimize(n, sum_all(g, weft_sigmoid(g, y)));
+    fetch(n, sum_all(g, y));
+}
+
+static void what_reads_a_variable_sees_it_before_its_update(void **state)
+{
+    (void)state;
+    check(neutral_operands);
+    check(gradients_that_are_variables);
+    check(old_and_new);
+    check(old_product_and_new);
+    check(assign_then_apply);
+    check(minimize_two_losses);
+    check(minimize_twice);
+}
+
+/* ---- control --------------------------------------------------------------------------------- */
+
+/* Nodes that others wait for, and that wait, beside programs. */
+static void control(struct net *n)
+{
+    weft_graph *g = n->g;
+    weft_val x = feed2(n, "x", 6, 5), w = variable(n, "w", 5, 4), s = variable(n, "s", 6, 4);
+    weft_val y = weft_matmul(g, x, w, NULL), a = weft_tanh(g, y), b = weft_square(g, a);
+    weft_val up = weft_assign(g, s, b), after = weft_exp(g, s);
+
+    weft_control(g, up, a);
+    weft_control(g, after, up);
+    n->update[n->n_updates++] = up;
+    fetch(n, weft_mul(g, after, b));
+    fetch(n, sum_all(g, a));
+    minimize(n, sum_all(g, b));
+}
+
+/* What is waited for would vanish inside a program. */
+static void waiting_for_a_step(struct net *n)
+{
+    weft_graph *g = n->g;
+    weft_val x = feed2(n, "x", 6, 4), s = variable(n, "s", 6, 4), up = weft_assign(g, s, x);
+    weft_val a = weft_tanh(g, up), b = weft_square(g, a), late = weft_exp(g, s);
+
+    weft_control(g, late, a);
+    fetch(n, late);
+    fetch(n, b);
+    n->update[n->n_updates++] = up;
+}
+
+static void control_dependencies_outlive_passes(void **state)
+{
+    (void)state;
+    check(control);
+    check(waiting_for_a_step);
+}
+
+/* ---- shared parameters ----------------------------------------------------------------------- */
+
+/* A function that fetches w, doubled, that shares the parameters of `share`. */
+static weft_status doubled(weft_graph *g, weft_val w, weft_fn *share, weft_fn **out)
+{
+    weft_val y = weft_mul(g, w, weft_scalar(g, 2));
+
+    return weft_fn_new(g, WEFT_OPTS(weft_fn_opts, .n_fetches = 1, .fetches = &y, .share = share),
+                       out);
+}
+
+static weft_val filled(weft_graph *g, const char *name, int64_t n, double value)
+{
+    return weft_variable(g, name, 1, &n,
+                         WEFT_OPTS(weft_variable_opts, .init = WEFT_INIT_CONSTANT, .a = value));
+}
+
+static double first_of(weft_fn *fn)
+{
+    weft_tensor t = {.data = NULL};
+
+    assert_int_equal(weft_fn_run(fn, NULL, &t), WEFT_OK);
+    return (double)((float *)t.data)[0];
+}
+
+static void shared_variables_are_matched_and_checked_when_the_function_is_made(void **state)
+{
+    weft_ctx *ctx = NULL;
+    weft_graph *g = NULL, *other = NULL;
+    weft_fn *all = NULL, *part = NULL, *strange = NULL;
+    weft_val a, b;
+
+    (void)state;
+    assert_int_equal(weft_ctx_new(NULL, &ctx), WEFT_OK);
+    assert_int_equal(weft_graph_new(ctx, &g), WEFT_OK);
+    assert_int_equal(weft_graph_new(ctx, &other), WEFT_OK);
+    a = filled(g, "a", 3, 1);
+    b = filled(g, "b", 3, 2);
+    assert_int_equal(doubled(g, a, NULL, &all), WEFT_OK);
+    assert_int_equal(doubled(g, b, all, &part), WEFT_OK); /* a is not in it */
+    assert_float_equal(first_of(part), 4, 0);
+    /* The numbers of another graph say nothing; names do, and shapes must fit. */
+    assert_int_equal(doubled(other, filled(other, "b", 3, 7), all, &strange), WEFT_OK);
+    assert_float_equal(first_of(strange), 4, 0);
+    weft_fn_free(strange);
+    strange = NULL;
+    assert_int_equal(doubled(other, filled(other, "a", 4, 7), all, &strange), WEFT_ESHAPE);
+    assert_int_equal(doubled(other, filled(other, "c", 3, 7), all, &strange), WEFT_ENOENT);
+    assert_null(strange);
+    weft_fn_free(part);
+    weft_fn_free(all);
+    weft_graph_free(g);
+    weft_graph_free(other);
+    weft_ctx_free(ctx);
+}
+
+/* ---- segments -------------------------------------------------------------------------------- */
+
+static weft_status note_need(void *arg, weft_fn *fn, int64_t segment, int64_t t)
+{
+    (void)fn;
+    (void)t;
+    ((int64_t *)arg)[0] = segment;
+    return WEFT_OK;
+}
+
+static weft_status note_ready(void *arg, weft_fn *fn, int64_t segment, int64_t t, int shard)
+{
+    (void)fn;
+    (void)t;
+    (void)shard;
+    ((int64_t *)arg)[1] = segment;
+    return WEFT_OK;
+}
+
+/* An empty variable starts where the next one does. */
+static void a_strategy_is_told_the_number_of_the_segment(void **state)
+{
+    int64_t told[2] = {-1, -1};
+    weft_strategy strategy = {
+        .size = sizeof strategy, .arg = told, .need = note_need, .ready = note_ready};
+    struct net n = {.n_feeds = 0};
+    weft_ctx *ctx = NULL;
+    weft_fn *fn = NULL;
+
+    (void)state;
+    assert_int_equal(weft_ctx_new(NULL, &ctx), WEFT_OK);
+    assert_int_equal(weft_graph_new(ctx, &n.g), WEFT_OK);
+    filled(n.g, "empty", 0, 1);
+    minimize(&n, sum_all(n.g, weft_square(n.g, filled(n.g, "w", 3, 1))));
+    assert_int_equal(weft_fn_new(n.g,
+                                 WEFT_OPTS(weft_fn_opts, .n_updates = n.n_updates,
+                                           .updates = n.update, .strategy = &strategy),
+                                 &fn),
+                     WEFT_OK);
+    assert_int_equal(weft_fn_run(fn, NULL, NULL), WEFT_OK);
+    assert_int_equal(told[0], 1);
+    assert_int_equal(told[1], 1);
+    weft_fn_free(fn);
+    weft_graph_free(n.g);
+    weft_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -488,6 +733,10 @@ int main(void)
         cmocka_unit_test(programs_hold_only_what_their_kernel_can_write),
         cmocka_unit_test(any_product_may_have_an_epilogue),
         cmocka_unit_test(dead_nodes_join_no_program),
+        cmocka_unit_test(what_reads_a_variable_sees_it_before_its_update),
+        cmocka_unit_test(control_dependencies_outlive_passes),
+        cmocka_unit_test(a_strategy_is_told_the_number_of_the_segment),
+        cmocka_unit_test(shared_variables_are_matched_and_checked_when_the_function_is_made),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
