@@ -314,6 +314,7 @@ static const struct op_case cases[] = {
      .in = {F32(-3, 3, 4, 3), F32(0, 2, 4)},
      .fails = WEFT_EDTYPE,
      .text = "integer"},
+    {.op = "softmax_xent", .n_in = 2, .in = {F32(-1, 1, 3, 0), F32(-1, 1, 3, 0)}}, /* no class */
     {.op = "softmax_xent", .n_in = 2, .in = {F32(-3, 3, 4, 5), ROWS_SUM1(4, 5)}},
     {.op = "softmax_xent", .n_in = 2, .in = {F32(-3, 3, 2, 2, 3), F32(0.1, 1, 2, 2, 3)}},
     {.op = "softmax_xent",

@@ -252,7 +252,7 @@ static void shake(struct plain *p, struct wf_tensor *x, weft_dtype t, double siz
         double r = draw_real(&p->draw, -p->noise, p->noise);
 
         v[i] += r * ((fabs(v[i]) + size) * float_of[t].unit + float_of[t].least);
-        if (fabs(v[i]) > float_of[t].most)
+        if (fabs(v[i]) > float_of[t].most && !p->unbounded)
             v[i] = copysign(INFINITY, v[i]);
     }
 }
@@ -411,6 +411,17 @@ static weft_status run_update(struct plain *p, const struct wf_node *n, const st
     if (is_apply(n)) {
         st = run_apply(p, n, in, leaf->var);
     } else {
+        struct wf_type in_type[2] = {in[0].type, in[1].type};
+        struct wf_infer r = {.op = n->op,
+                             .attr = attr,
+                             .n_in = n->n_in,
+                             .n_out = 1,
+                             .in = in_type,
+                             .out = &(struct wf_type){.rank = 0}};
+
+        st = n->op->infer(&r);
+        if (st)
+            return st;
         in[0] = out = adopt(p, &in[0].type, in[0].data);
         st = call_ref(p, n, attr, n->n_in, in, &out);
         p->val[n->first_out] = p->var[leaf->var] = out;

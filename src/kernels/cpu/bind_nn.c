@@ -129,9 +129,10 @@ weft_status plan_sparse_xent(struct wf_kplan *p)
 
 weft_status plan_dense_xent(struct wf_kplan *p)
 {
+    bool no_class = p->in[0].dim[p->in[0].rank - 1] == 0; /* the loss is a sum of nothing */
     struct xent *x;
 
-    return wf_kplan_all(p, WEFT_F32) ? plan_xent(p, &x) : WEFT_ENOSUP;
+    return wf_kplan_all(p, WEFT_F32) && !no_class ? plan_xent(p, &x) : WEFT_ENOSUP;
 }
 
 weft_status run_sparse_xent(const struct wf_call *c)
