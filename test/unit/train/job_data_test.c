@@ -102,8 +102,9 @@ static weft_status open_text(const char *data, const char *rest, struct opened *
 
     snprintf(name, sizeof name, "%s/job.yaml", dir);
     snprintf(text, sizeof text,
-             "data:\n%smodel:\n  - Input: {name: q, shape: [2]}\n  - Dense: {units: 1}\ntrain: {loss: mean_squared_error}\n%s", data,
-             rest);
+             "data:\n%smodel:\n  - Input: {name: features, shape: [2]}\n  - Dense: {units: "
+             "1}\ntrain: {loss: mean_squared_error}\n%s",
+             data, rest);
     *o = (struct opened){NULL, NULL};
     st = weft_job_parse(ctx, name, text, (int64_t)strlen(text), 0, NULL, &o->job);
     if (!st)
@@ -384,6 +385,69 @@ static void other_files_have_the_types_of_the_training_file(void **state)
     shut(&o);
 }
 
+/* A checkpoint as earlier versions wrote it: said clearly, and learned as they did, from all of data.train. */
+static void checkpoints_without_learned_values_are_used_as_before(void **state)
+{
+    static const char data[] = "  train: {path: rows.csv, label: y, index: true}\n"
+                               "  validation_split: 0.1\n"
+                               "  pipeline:\n"
+                               "    - lookup: {columns: word}\n"
+                               "    - standardize: {columns: x}\n"
+                               "    - rescale: {columns: word, dtype: f32}\n"
+                               "    - join: {columns: \"x, word\"}\n",
+                      old[] = "checkpoint: {dir: old}\n", new[] = "checkpoint: {dir: new}\n";
+    const weft_stats *stats;
+    struct opened o;
+
+    (void)state;
+    put_rows();
+    for (int k = 0; k < 2; k++) {
+        ok(open_text(data, k ? new : old, &o));
+        if (!k)
+            ok(weft_trainer_set_learned(weft_job_trainer(o.run), NULL));
+        ok(weft_job_fit(o.run, NULL, NULL));
+        shut(&o);
+        log_text[0] = 0;
+        ok(open_text(data, k ? new : old, &o));
+        weft_job_close(o.run);
+        ok(weft_job_open_trained(o.job, ctx, &o.run));
+        assert_int_equal(strstr(log_text, "does not hold what its pipeline has learned") != NULL,
+                         !k);
+        stats = weft_learned_stats(weft_job_learned(o.run), "standardize x");
+        assert_int_equal(weft_stats_column(stats, 0)->count[0], k ? 90 : 100);
+        ok(weft_job_load_weights(o.run));
+        shut(&o);
+    }
+}
+
+/* Weights are not taken with values that they were not trained with. */
+static void weights_with_other_learned_values_are_refused(void **state)
+{
+    static const char data[] = "  train: {path: rows.csv, label: y, index: true}\n"
+                               "  pipeline:\n"
+                               "    - standardize: {columns: x}\n"
+                               "    - select: {columns: \"x, y\"}\n"
+                               "    - copy: {column: x, to: z}\n"
+                               "    - join: {columns: \"x, z\"}\n",
+                      save[] = "save: other.safetensors\n";
+    struct opened o;
+    weft_learned *l;
+
+    (void)state;
+    put_rows();
+    ok(open_text(data, save, &o));
+    ok(weft_learned_new(ctx, &l));
+    ok(weft_learned_add_text(l, "another", "value"));
+    ok(weft_trainer_set_learned(weft_job_trainer(o.run), l));
+    weft_learned_free(l);
+    ok(weft_job_fit(o.run, NULL, NULL));
+    shut(&o);
+    ok(open_text(data, save, &o));
+    assert_int_equal(weft_job_load_weights(o.run), WEFT_ESTATE);
+    assert_non_null(strstr(weft_error(), "other vocabularies or statistics"));
+    shut(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +457,8 @@ int main(void)
         cmocka_unit_test(any_number_of_vocabularies),
         cmocka_unit_test(mistakes_are_reported_at_their_stage),
         cmocka_unit_test(other_files_have_the_types_of_the_training_file),
+        cmocka_unit_test(checkpoints_without_learned_values_are_used_as_before),
+        cmocka_unit_test(weights_with_other_learned_values_are_refused),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
