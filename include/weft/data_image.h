@@ -67,6 +67,10 @@ typedef struct weft_image_opts {
     uint64_t seed;
     bool paths;       /* a column "path", text */
     weft_dtype label; /* WEFT_I32 (default) or WEFT_I64 */
+    /* The classes in their order, as training had them; a folder of another name is an error. 0: the
+     * folders that are there. */
+    int n_classes;
+    const char *const *classes;
 } weft_image_opts;
 
 /* Images in folders, a folder for each class: columns "image", "label", "path". Classes are the folders' names, sorted

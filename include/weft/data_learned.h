@@ -6,8 +6,9 @@
  * of one's own does it so:
  *
  *   weft_learned_new(ctx, &l);
- *   weft_vocab_count(d, train, "city", NULL, &v);       of the training part alone
- *   weft_learned_add_vocab(l, "city", v);               l owns v from here on
+ *   weft_learned_from(l, d, train, 2, (weft_learn[]){   the training part alone, in one pass
+ *       {.name = "city", .kind = WEFT_LEARNED_VOCAB, .columns = "city"},
+ *       {.name = "sizes", .kind = WEFT_LEARNED_STATS, .columns = "height, width"}});
  *   … weft_ds_lookup(d, s, "city", weft_learned_vocab(l, "city"), NULL) …
  *   weft_trainer_set_learned(t, l);
  *   weft_trainer_save(t, "model.safetensors");
@@ -48,6 +49,18 @@ WEFT_API weft_status weft_learned_add_columns(weft_learned *l, const char *name,
                                               const weft_column *columns);
 WEFT_API weft_status weft_learned_add_vocab(weft_learned *l, const char *name, weft_vocab *v);
 WEFT_API weft_status weft_learned_add_stats(weft_learned *l, const char *name, weft_stats *s);
+
+typedef struct weft_learn {
+    const char *name;
+    weft_learned_kind
+        kind; /* WEFT_LEARNED_VOCAB of one column, or WEFT_LEARNED_STATS of one or more */
+    const char *columns; /* with commas */
+    int64_t top;         /* of a vocabulary: keep the most frequent words; 0: all */
+} weft_learn;
+/* Learns n items in one pass over s, as weft_vocab_count and weft_ds_stats would in n, and adds them in
+ * their order. After a failure l is as it was. */
+WEFT_API weft_status weft_learned_from(weft_learned *l, weft_data *d, weft_ds s, int n,
+                                       const weft_learn *what);
 
 /* Item i; false past the end. */
 WEFT_API bool weft_learned_at(const weft_learned *l, int i, const char **name,

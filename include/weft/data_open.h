@@ -43,6 +43,8 @@ typedef struct weft_open_opts {
     int64_t height, width; /* images: resize to this */
     int channels; /* images: 1 grey, 3 RGB, 4 RGBA; 0: 3 where they are resized, else as the file */
     weft_on_error on_error;
+    int n_classes; /* images: the classes in their order; 0: those of the folder */
+    const char *const *classes;
 } weft_open_opts;
 
 /* Element by element, with each format's defaults:

@@ -36,13 +36,28 @@ WEFT_API weft_status weft_job_context(const weft_job *job, weft_log_fn *log, voi
 
 /* A job made ready in a context. */
 typedef struct weft_job_run weft_job_run;
+/* To be trained: all data is opened. The share for validation is taken first; then vocabularies and
+ * statistics are learned from the rest of the training data alone, unless the run goes on from a
+ * checkpoint, which holds them. */
 WEFT_API weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out);
+/* To be evaluated or asked: what the pipeline has learned is read from where weft_job_load_weights
+ * takes the weights from, and nothing of the data is opened before weft_job_open_part: the training
+ * data may have changed, or be gone. In the test part, labels may be missing then. Where the model
+ * does not hold it (of an earlier version) or nothing was trained yet, as weft_job_open. */
+WEFT_API weft_status weft_job_open_trained(const weft_job *job, weft_ctx *ctx, weft_job_run **out);
 WEFT_API void weft_job_close(weft_job_run *run);
 WEFT_API weft_model *weft_job_model(const weft_job_run *run);
 WEFT_API weft_trainer *weft_job_trainer(const weft_job_run *run);
 WEFT_API weft_data *weft_job_data(const weft_job_run *run);
-/* "train", "validation" or "test"; {0} when the job has none. */
+/* "train", "validation" or "test", opened when it is asked for the first time; {0} when the job has
+ * none. "train" is what is trained on: without the share for validation. */
+WEFT_API weft_status weft_job_open_part(weft_job_run *run, const char *part, weft_ds *out);
+/* The same, with {0} after a failure, too. */
 WEFT_API weft_ds weft_job_dataset(const weft_job_run *run, const char *part);
+/* What the pipeline has learned, borrowed: vocabularies ("lookup city"), statistics ("standardize
+ * length,width"), the columns of the training data ("data.train") and those that the model sees
+ * ("columns"). Checkpoints and saved models of the run hold it. */
+WEFT_API const weft_learned *weft_job_learned(const weft_job_run *run);
 
 typedef struct weft_job_fit_opts {
     size_t size;

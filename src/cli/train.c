@@ -20,6 +20,7 @@ struct job {
     weft_ctx *boot, *ctx; /* one to read the file with, one as the file wants it */
     weft_job *job;
     weft_job_run *run;
+    bool trained; /* a model that was trained is looked at or asked */
 };
 
 #define JOB_FLAGS(j)                                                                       \
@@ -109,7 +110,8 @@ static int open_job(struct job *j)
     if (!st)
         st = weft_job_context(j->job, say, j, &j->ctx);
     if (!st)
-        st = weft_job_open(j->job, j->ctx, &j->run);
+        st = j->trained ? weft_job_open_trained(j->job, j->ctx, &j->run)
+                        : weft_job_open(j->job, j->ctx, &j->run);
     return st ? fail_job(st) : EXIT_DONE;
 }
 
@@ -321,10 +323,13 @@ const struct command command_train = {
 static int find_part(const struct job *j, const char *command, const char *part, weft_ds *out)
 {
     static const char *const parts[] = {"train", "validation", "test"};
+    weft_status st;
 
     if (!check_word(command, "part", part, parts, 3))
         return EXIT_USAGE;
-    *out = weft_job_dataset(j->run, part);
+    st = weft_job_open_part(j->run, part, out);
+    if (st)
+        return fail_job(st);
     return out->id ? EXIT_DONE
                    : fail(EXIT_USAGE, "%s: the job has no data.%s; --part names another", command,
                           part);
@@ -332,7 +337,7 @@ static int find_part(const struct job *j, const char *command, const char *part,
 
 static int eval(int argc, char **argv)
 {
-    struct job j = {0};
+    struct job j = {.trained = true};
     const char *part = "test";
     const struct flag flags[] = {
         JOB_FLAGS(j),
@@ -537,7 +542,7 @@ static int close_predict(struct predict *p, int rc)
 
 static int predict(int argc, char **argv)
 {
-    struct job j = {0};
+    struct job j = {.trained = true};
     struct predict p = {.out = "-"};
     const char *part = "test";
     const struct flag flags[] = {
@@ -597,7 +602,7 @@ static weft_status read_epochs(const struct job *j, weft_history **out)
 
 static int report(int argc, char **argv)
 {
-    struct job j = {0};
+    struct job j = {.trained = true};
     const char *out = "report.html";
     const struct flag flags[] = {
         JOB_FLAGS(j),
@@ -674,7 +679,7 @@ static int summary_of(const char *path)
 
 static int summary(int argc, char **argv)
 {
-    struct job j = {0};
+    struct job j = {.trained = true};
     const struct flag flags[] = {
         JOB_FLAGS(j),
         MODEL_FLAG(j),

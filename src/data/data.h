@@ -20,6 +20,7 @@
 
 #include "tensor/tensor.h"
 #include "weft/data.h"
+#include "weft/data_learned.h"
 
 struct wf_ds;
 struct wf_stage;
@@ -230,6 +231,15 @@ struct wf_type wf_column_type(const weft_column *c);
 weft_column wf_column_of(const char *name, weft_dtype dtype, int rank, const int64_t *dim);
 /* Checks an options struct's size field; NULL is fine. */
 weft_status wf_opts_check(const void *opts, size_t size, const char *name);
+
+/* ---- learning (learned.c, fingerprint.c) ------------------------------------------------------- */
+
+/* weft_learned_from; *bad: the item that could not be learned, or -1: the pass failed. */
+weft_status wf_learned_from(weft_learned *l, weft_data *d, weft_ds s, int n, const weft_learn *what,
+                            int *bad);
+/* A number that tells whether files are those of an earlier day: of their names without folders, sizes
+ * and content, of large files by samples of it. 0 where they cannot be told: a pipe, a folder. */
+weft_status wf_files_fingerprint(weft_ctx *ctx, const char *patterns, uint64_t *out);
 
 /* ---- running (stage.c, queue.c, iter.c) ------------------------------------------------------ */
 

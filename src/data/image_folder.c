@@ -123,27 +123,47 @@ static weft_status find_files(struct list *l, const char *dir, int32_t label, bo
     return st;
 }
 
-static weft_status find_classes(struct list *l, struct folder *f, bool recursive)
+/* The label of a class folder: its place among the classes given, or among the folders seen. */
+static weft_status label_of(struct folder *f, bool given, const char *name, int *out)
+{
+    if (!given) {
+        f->class[f->n_classes] = name;
+        *out = f->n_classes++;
+        return WEFT_OK;
+    }
+    for (int i = 0; i < f->n_classes; i++)
+        if (strcmp(f->class[i], name) == 0) {
+            *out = i;
+            return WEFT_OK;
+        }
+    return wf_err(WEFT_EDATA, "%s/%s: '%s' is not one of the %d classes of training (%s, …)",
+                  f->dir, name, name, f->n_classes, f->class[0]);
+}
+
+static weft_status find_classes(struct list *l, struct folder *f, bool recursive, bool given)
 {
     const struct wf_fs *fs = l->d->ctx->fs;
     struct list names = {.d = l->d};
     int rc;
     weft_status st = names_in(f->dir, &names);
 
-    f->class = wf_arena_alloc(&l->d->arena, (size_t)(names.n + 1) * sizeof *f->class);
+    if (!given)
+        f->class = wf_arena_alloc(&l->d->arena, (size_t)(names.n + 1) * sizeof *f->class);
     if (!st && !f->class)
         st = wf_err(WEFT_ENOMEM, "out of memory");
     for (int64_t i = 0; i < names.n && !st; i++) {
         char path[4096];
         struct wf_file_info s;
+        int label = 0;
 
         if (snprintf(path, sizeof path, "%s/%s", f->dir, names.path[i]) >= (int)sizeof path)
             st = wf_err(WEFT_EINVAL, "path too long: %.80s…", f->dir);
         else if ((rc = fs->stat(fs->arg, path, &s)))
             st = wf_file_err(rc, path, "cannot look at it");
         else if (s.folder) {
-            st = find_files(l, path, f->n_classes, recursive, 1);
-            f->class[f->n_classes++] = names.path[i];
+            st = label_of(f, given, names.path[i], &label);
+            if (!st)
+                st = find_files(l, path, label, recursive, 1);
         }
     }
     list_free(&names);
@@ -225,6 +245,21 @@ static weft_status settle(struct list *l, struct folder *f)
     return WEFT_OK;
 }
 
+/* The classes that the options give, copied. */
+static weft_status copy_classes(weft_data *d, struct folder *f, const weft_image_opts *o)
+{
+    if (o->n_classes < 0 || (o->n_classes && !o->classes))
+        return wf_err(WEFT_EINVAL, "%d classes", o->n_classes);
+    f->class = wf_arena_alloc(&d->arena, (size_t)(o->n_classes + 1) * sizeof *f->class);
+    for (int i = 0; i < o->n_classes && f->class; i++) {
+        f->class[i] = wf_arena_strdup(&d->arena, o->classes[i]);
+        if (!f->class[i])
+            return wf_err(WEFT_ENOMEM, "out of memory");
+    }
+    f->n_classes = o->n_classes;
+    return f->class ? WEFT_OK : wf_err(WEFT_ENOMEM, "out of memory");
+}
+
 static weft_status open_folder(weft_data *d, struct wf_ds *ds, const char *dir,
                                const weft_image_opts *o)
 {
@@ -240,8 +275,10 @@ static weft_status open_folder(weft_data *d, struct wf_ds *ds, const char *dir,
     if (o->label && o->label != WEFT_I32 && o->label != WEFT_I64)
         return wf_err(WEFT_EDTYPE, "labels are i32 or i64, not %s", weft_dtype_name(o->label));
     f->unlabeled = o->unlabeled;
-    st = o->unlabeled ? find_files(&l, f->dir, 0, o->recursive, 0)
-                      : find_classes(&l, f, o->recursive);
+    st = copy_classes(d, f, o);
+    if (!st)
+        st = o->unlabeled ? find_files(&l, f->dir, 0, o->recursive, 0)
+                          : find_classes(&l, f, o->recursive, o->n_classes > 0);
     if (!st)
         st = settle(&l, f);
     list_free(&l);

@@ -25,7 +25,7 @@ struct item {
 struct weft_learned {
     weft_ctx *ctx;
     struct wf_arena arena;
-    struct wf_map by_name;
+    struct wf_map by_name; /* numbers; of n or more: the item was taken away again */
     struct item *item;
     int64_t n, cap;
 };
@@ -67,14 +67,23 @@ static weft_status err_nomem(const weft_learned *l)
     return wf_err_nomem(l->ctx, 0, "learned values");
 }
 
+static const struct item *find(const weft_learned *l, const char *name)
+{
+    static const struct item none = {.kind = WEFT_LEARNED_NONE};
+    int64_t i;
+
+    return l && wf_map_get(&l->by_name, name, &i) && i < l->n && !strcmp(l->item[i].name, name)
+               ? &l->item[i]
+               : &none;
+}
+
 static weft_status add(weft_learned *l, const char *name, struct item item)
 {
-    int64_t old;
     weft_status st;
 
     if (!name || !*name || !wf_utf8_ok(name))
         return wf_err(WEFT_EINVAL, "learned: a name is empty or not UTF-8");
-    if (wf_map_get(&l->by_name, name, &old))
+    if (find(l, name)->kind)
         return wf_err(WEFT_EEXIST, "learned: there is an item '%s' already", name);
     if (l->n >= MAX_ITEMS)
         return wf_err(WEFT_ELIMIT, "learned: more than %d items", MAX_ITEMS);
@@ -133,6 +142,20 @@ weft_status weft_learned_add_stats(weft_learned *l, const char *name, weft_stats
     return st;
 }
 
+int64_t wf_learned_n(const weft_learned *l)
+{
+    return l->n;
+}
+
+void wf_learned_cut(weft_learned *l, int64_t n)
+{
+    while (l->n > n) {
+        l->n--;
+        weft_vocab_free(l->item[l->n].vocab);
+        weft_stats_free(l->item[l->n].stats);
+    }
+}
+
 bool weft_learned_at(const weft_learned *l, int i, const char **name, weft_learned_kind *kind)
 {
     if (i < 0 || i >= l->n)
@@ -140,14 +163,6 @@ bool weft_learned_at(const weft_learned *l, int i, const char **name, weft_learn
     *name = l->item[i].name;
     *kind = l->item[i].kind;
     return true;
-}
-
-static const struct item *find(const weft_learned *l, const char *name)
-{
-    static const struct item none = {.kind = WEFT_LEARNED_NONE};
-    int64_t i;
-
-    return l && wf_map_get(&l->by_name, name, &i) ? &l->item[i] : &none;
 }
 
 const char *weft_learned_text(const weft_learned *l, const char *name)

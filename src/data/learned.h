@@ -7,6 +7,10 @@
 #include "data/data.h"
 #include "weft/data_learned.h"
 
+/* How many items there are; and those from number n on taken away again. */
+int64_t wf_learned_n(const weft_learned *l);
+void wf_learned_cut(weft_learned *l, int64_t n);
+
 /* Bytes as a JSON string, or {"hex": "00ff"} where they are not UTF-8 or hold a NUL. */
 void wf_learned_put_bytes(struct wf_buf *b, const char *p, int64_t n);
 /* A number that reads back as the same bits, whatever the locale; NaN and infinities as strings. */

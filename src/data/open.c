@@ -408,13 +408,13 @@ static weft_ds open_format(weft_data *d, const char *path, weft_format f, const 
     case WEFT_FORMAT_NPY: return open_arrays(d, path, false);
     case WEFT_FORMAT_NPZ: return open_npz(d, path);
     case WEFT_FORMAT_IMAGES:
-        return weft_ds_image_folder(d, plain_path(&d->arena, path),
-                                    WEFT_OPTS(weft_image_opts, .height = o->height,
-                                              .width = o->width,
-                                              .channels = o->channels ? o->channels
-                                                          : o->height ? 3
-                                                                      : 0,
-                                              .on_error = o->on_error));
+        return weft_ds_image_folder(
+            d, plain_path(&d->arena, path),
+            WEFT_OPTS(weft_image_opts, .height = o->height, .width = o->width,
+                      .channels = o->channels ? o->channels
+                                  : o->height ? 3
+                                              : 0,
+                      .on_error = o->on_error, .n_classes = o->n_classes, .classes = o->classes));
     case WEFT_FORMAT_SQLITE: return open_sqlite(d, plain_path(&d->arena, path), o);
     case WEFT_FORMAT_BYTES: return open_bytes(d, path, o);
     default: return wf_ds_fail(d, "open", wf_err(WEFT_EINVAL, "format %d does not exist", (int)f));

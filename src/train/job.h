@@ -74,9 +74,14 @@ struct weft_job_run {
     int n_callbacks;
     weft_callback callback[WF_JOB_MAX_CALLBACKS + 4]; /* the job's, then those of log.dir */
     const weft_callback *times;                       /* the one that collects for the report */
-    void *owned[WF_JOB_MAX_CALLBACKS]; /* vocabularies and statistics that pipelines use */
-    int n_vocabs;
-    struct weft_vocab *vocab[64];
+    /* The data: job_data.c, job_learned.c */
+    struct wf_job_plan *plan;
+    weft_learned *learned;    /* vocabularies and statistics that the pipeline uses, and more */
+    const char *learned_from; /* the checkpoint or file that they were read from, or NULL */
+    bool known;               /* they were read, and nothing is learned again */
+    bool whole;   /* learned by an earlier version: from the share for validation, too */
+    bool trained; /* opened with a trained model: parts are opened when they are asked for */
+    bool opened[3];
 };
 
 /* The arguments of a YAML map as attribute text: "units=128 activation=relu strides=[2,2]", in the job's arena. skip: a key to leave
@@ -100,6 +105,10 @@ const char *wf_job_path(const weft_job *job, const char *path);
 
 /* job_data.c: the sources with their pipeline. */
 weft_status wf_job_open_data(weft_job_run *run);
+/* The columns behind the pipeline, of the training data; also where that is not opened. */
+weft_status wf_job_columns(const weft_job_run *run, int *n, const weft_column **col);
+/* The names of the classes, where the training data is a folder of images; else none. */
+weft_status wf_job_classes(const weft_job_run *run, int *n, const char *const **name);
 /* job_log.c: the callbacks of log.dir, and what is written when training has ended. */
 weft_status wf_job_open_log(weft_job_run *run);
 weft_status wf_job_begin_log(const weft_job_run *run);

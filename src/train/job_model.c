@@ -11,7 +11,7 @@ static weft_status inputs_from_data(weft_job_run *run, weft_sym *last)
 {
     const weft_column *col;
     int n, n_features = 0;
-    weft_status st = weft_ds_columns(run->data, run->train, &n, &col);
+    weft_status st = wf_job_columns(run, &n, &col);
 
     if (st)
         return st;
@@ -234,7 +234,7 @@ static weft_status check_inputs(const weft_job_run *run)
     const weft_job *job = run->job;
     int n_in = weft_model_n_inputs(run->model), n, n_features = 0, only = -1;
     const weft_column *col;
-    weft_status st = weft_ds_columns(run->data, run->train, &n, &col);
+    weft_status st = wf_job_columns(run, &n, &col);
 
     for (int c = 0; c < n && !st; c++)
         if (col[c].role == WEFT_FEATURE && ++n_features == 1)

@@ -4,8 +4,7 @@
 
 #include "ckpt/ckpt.h"
 #include "train/job.h"
-#include "weft/data_feature.h"
-#include "weft/data_split.h"
+#include "train/learned.h"
 
 /* A path with places for numbers, {epoch:02d}: braces of the job's folder are none. */
 static const char *path_with_places(const weft_job *job, const char *path)
@@ -113,7 +112,7 @@ static weft_status at_train_key(const weft_job *job, weft_status st)
     return node ? wf_yaml_wrap(&job->yaml, node, st) : st;
 }
 
-weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out)
+static weft_status open_run(const weft_job *job, weft_ctx *ctx, bool trained, weft_job_run **out)
 {
     weft_job_run *run = wf_alloc(ctx, sizeof *run);
     weft_status st;
@@ -122,6 +121,7 @@ weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out
         return wf_err_nomem(ctx, sizeof *run, "a job");
     run->job = job;
     run->ctx = ctx;
+    run->trained = trained;
     st = wf_job_open_data(run);
     if (!st)
         st = wf_job_open_model(run);
@@ -144,6 +144,8 @@ weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out
             st = at_train_key(job, st);
     }
     if (!st)
+        st = weft_trainer_set_learned(run->trainer, run->learned);
+    if (!st)
         st = wf_job_load_base(run);
     if (!st)
         st = open_callbacks(run);
@@ -157,6 +159,16 @@ weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out
     return WEFT_OK;
 }
 
+weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out)
+{
+    return open_run(job, ctx, false, out);
+}
+
+weft_status weft_job_open_trained(const weft_job *job, weft_ctx *ctx, weft_job_run **out)
+{
+    return open_run(job, ctx, true, out);
+}
+
 void weft_job_close(weft_job_run *run)
 {
     if (!run)
@@ -167,8 +179,7 @@ void weft_job_close(weft_job_run *run)
     weft_model_free(run->model);
     weft_text_free(run->ctx, run->base_json);
     weft_data_free(run->data);
-    for (int i = 0; i < run->n_vocabs; i++)
-        weft_vocab_free(run->vocab[i]);
+    weft_learned_free(run->learned); /* whose vocabularies the data used */
     wf_free(run->ctx, run);
 }
 
@@ -187,18 +198,9 @@ weft_data *weft_job_data(const weft_job_run *run)
     return run->data;
 }
 
-weft_ds weft_job_dataset(const weft_job_run *run, const char *part)
+const weft_learned *weft_job_learned(const weft_job_run *run)
 {
-    weft_ds rest, held;
-
-    if (strcmp(part, "train") == 0)
-        return run->train;
-    if (strcmp(part, "validation") == 0 && !run->validation.id && run->job->validation_split > 0 &&
-        !weft_ds_holdout(run->data, run->train, run->job->validation_split, NULL, &rest, &held))
-        return held;
-    if (strcmp(part, "validation") == 0)
-        return run->validation;
-    return strcmp(part, "test") == 0 ? run->test : (weft_ds){0};
+    return run->learned;
 }
 
 /* The folder of the file that `save` names, made before training: what cannot be written is told before hours are spent. */
@@ -297,17 +299,17 @@ weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_
         all[n++] = opts->callbacks[i];
     st = weft_fit(
         run->trainer, run->data, run->train,
-        WEFT_OPTS(
-            weft_fit_opts, .epochs = job->epochs, .batch = job->batch, .no_shuffle = !job->shuffle,
-            .seed = (uint64_t)job->seed, .steps_per_epoch = job->steps_per_epoch,
-            .validation = run->validation, .validation_split = job->validation_split,
-            .validation_freq = job->validation_freq, .n_callbacks = n, .callbacks = all,
-            .verbose = opts ? opts->verbose : 0, .print = opts ? opts->print : NULL,
-            .print_arg = opts ? opts->print_arg : NULL, .threads = (int)job->data_threads,
-            .checkpoint = given(job->checkpoint_dir), .checkpoint_steps = job->checkpoint_steps,
-            .checkpoint_seconds = job->checkpoint_seconds, .keep_last = (int)job->keep_last,
-            .keep_best = (int)job->keep_best, .checkpoint_monitor = given(job->monitor),
-            .keep_hours = job->keep_hours),
+        WEFT_OPTS(weft_fit_opts, .epochs = job->epochs, .batch = job->batch,
+                  .no_shuffle = !job->shuffle, .seed = (uint64_t)job->seed,
+                  .steps_per_epoch = job->steps_per_epoch, .validation = run->validation,
+                  .validation_freq = job->validation_freq, .n_callbacks = n, .callbacks = all,
+                  .verbose = opts ? opts->verbose : 0, .print = opts ? opts->print : NULL,
+                  .print_arg = opts ? opts->print_arg : NULL, .threads = (int)job->data_threads,
+                  .checkpoint = given(job->checkpoint_dir),
+                  .checkpoint_steps = job->checkpoint_steps,
+                  .checkpoint_seconds = job->checkpoint_seconds, .keep_last = (int)job->keep_last,
+                  .keep_best = (int)job->keep_best, .checkpoint_monitor = given(job->monitor),
+                  .keep_hours = job->keep_hours),
         &h);
     if (st && strncmp(weft_error(), "compile", 7) == 0)
         st = at_train_key(job, st);
@@ -338,8 +340,15 @@ static weft_status load_saved(weft_job_run *run)
     const char *save = given(job->save);
     struct wf_file_info info;
 
-    if (save && run->ctx->fs->stat(run->ctx->fs->arg, save, &info) == 0)
-        return weft_trainer_load_weights(run->trainer, save, NULL, NULL);
+    if (save && run->ctx->fs->stat(run->ctx->fs->arg, save, &info) == 0) {
+        struct wf_saved from = {0};
+        weft_status st = wf_saved_open(run->ctx, save, &from);
+
+        if (!st)
+            st = wf_learned_check(run->trainer, &from, save);
+        wf_saved_close(&from);
+        return st ? st : weft_trainer_load_weights(run->trainer, save, NULL, NULL);
+    }
     if (job->base.file && !job->base.layers)
         return WEFT_OK; /* they are loaded */
     if (save || given(job->checkpoint_dir))
@@ -356,6 +365,8 @@ weft_status weft_job_load_weights(weft_job_run *run)
 
     if (st == WEFT_ENOENT)
         return load_saved(run);
+    if (!st)
+        st = wf_learned_check(run->trainer, &(struct wf_saved){.ctx = run->ctx, .ckpt = c}, dir);
     for (int i = 0; i < weft_trainer_n_weights(run->trainer) && !st; i++) {
         const char *name = weft_trainer_weight_name(run->trainer, i);
         weft_tensor w;

@@ -1,7 +1,6 @@
 /* learned.c - what a pipeline has learned goes with the model: a trainer keeps it as text, checkpoints and
  * saved models hold that text, and it is read back from them. */
 #include "train/learned.h"
-#include "train/saved.h"
 
 weft_status weft_trainer_set_learned(weft_trainer *t, const weft_learned *l)
 {
@@ -33,13 +32,24 @@ weft_status weft_learned_load(weft_ctx *ctx, const char *path, weft_learned **ou
     return st ? wf_err_wrap(st, "%s", path) : WEFT_OK;
 }
 
-bool wf_learned_differ(const weft_trainer *t, weft_ckpt *c)
+bool wf_learned_differ(const weft_trainer *t, const struct wf_saved *s)
 {
     char *text = NULL;
     int64_t n = 0;
-    bool differ = !weft_ckpt_blob_read(c, WEFT_CKPT_LEARNED, &text, &n) &&
+    bool differ = !wf_saved_learned(s, &text, &n) &&
                   (n != t->n_learned || (n && memcmp(text, t->learned, (size_t)n) != 0));
 
     weft_text_free(t->ctx, text);
     return differ;
+}
+
+weft_status wf_learned_check(const weft_trainer *t, const struct wf_saved *s, const char *path)
+{
+    return wf_learned_differ(t, s)
+               ? wf_err(WEFT_ESTATE,
+                        "%s was trained with other vocabularies or statistics than this run's: "
+                        "open the "
+                        "job with weft_job_open_trained, which takes the model's",
+                        path)
+               : WEFT_OK;
 }

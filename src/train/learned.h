@@ -2,11 +2,12 @@
 #ifndef WF_TRAIN_LEARNED_H
 #define WF_TRAIN_LEARNED_H
 
-#include "train/train.h"
-#include "weft/ckpt.h"
-#include "weft/data_learned.h"
+#include "train/saved.h"
 
-/* Does the checkpoint hold other learned values than the trainer? One without any does not. */
-bool wf_learned_differ(const weft_trainer *t, weft_ckpt *c);
+/* Was the model saved with other learned values than the trainer's? One that was saved without any was
+ * not. */
+bool wf_learned_differ(const weft_trainer *t, const struct wf_saved *s);
+/* The same as an error: weights are right only with the values they were trained with. */
+weft_status wf_learned_check(const weft_trainer *t, const struct wf_saved *s, const char *path);
 
 #endif

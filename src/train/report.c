@@ -525,9 +525,9 @@ weft_status wf_report_write(weft_job_run *run, const weft_history *h, const char
 
     wf_buf_init(&p.b, run->ctx, MAX_PAGE);
     p.times = wf_report_times(run->times, &p.n_times);
-    if (weft_ds_image_classes(run->data, run->train, &p.n_folders, &p.folder))
-        p.n_folders = 0;
-    st = wf_review_make(run, &p.review);
+    st = wf_job_classes(run, &p.n_folders, &p.folder);
+    if (!st)
+        st = wf_review_make(run, &p.review);
     if (!st)
         st = wf_regression_make(run, &p.regression);
     if (!st) {

@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "train/report.h"
-#include "weft/data_split.h"
 
 #define MAX_SHOWN 256
 
@@ -12,18 +11,14 @@
 
 weft_status wf_report_data(weft_job_run *run, weft_ds *out, const char **part)
 {
-    const weft_job *job = run->job;
-    weft_ds rest;
+    weft_status st;
 
-    *out = run->test;
     *part = "test";
-    if (out->id)
-        return WEFT_OK;
-    *out = run->validation;
+    st = weft_job_open_part(run, *part, out);
+    if (st || out->id)
+        return st;
     *part = "validation";
-    if (out->id || job->validation_split <= 0)
-        return WEFT_OK;
-    return weft_ds_holdout(run->data, run->train, job->validation_split, NULL, &rest, out);
+    return weft_job_open_part(run, *part, out);
 }
 
 /* The states of stateful layers out of or into the trainer. */

@@ -515,7 +515,7 @@ static void warn_of_changes(const struct wf_resume *r, weft_ckpt *c)
                weft_ckpt_path(c));
     weft_text_free(ctx, then);
     weft_text_free(ctx, now);
-    if (r->t->learned && wf_learned_differ(r->t, c))
+    if (r->t->learned && wf_learned_differ(r->t, &(struct wf_saved){.ctx = ctx, .ckpt = c}))
         wf_log(
             ctx, WEFT_LOG_WARN,
             "%s was written with other vocabularies or statistics than this run's: read them from "

@@ -52,6 +52,33 @@ static void make_folder(void)
     put_file("pets/README", "none", 4);
 }
 
+/* Labels are those of training, also where the folder lacks classes. */
+static void labels_follow_the_classes_that_are_given(void **state)
+{
+    static const char *const given[] = {"c", "z", "b", "a"};
+    static const int labels[] = {3, 3, 2, 2};
+    const char *const *classes;
+    weft_iter *it;
+    weft_batch *b;
+    weft_ds s;
+    int n;
+
+    (void)state;
+    s = weft_ds_image_folder(d, in_scratch("pets"),
+                             WEFT_OPTS(weft_image_opts, .n_classes = 4, .classes = given));
+    assert_int_equal(weft_data_status(d), 0);
+    assert_int_equal(weft_ds_image_classes(d, s, &n, &classes), 0);
+    assert_int_equal(n, 4);
+    assert_string_equal(classes[1], "z");
+    assert_int_equal(weft_iter_new(d, s, NULL, &it), 0);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(weft_iter_next(it, &b), 0);
+        assert_int_equal(*(int32_t *)b->col[1].data, labels[i]);
+        weft_batch_free(b);
+    }
+    weft_iter_free(it);
+}
+
 static void folders_are_classes_in_order_of_their_names(void **state)
 {
     static const char *const paths[] = {"pets/a/x.png", "pets/a/z", "pets/b/1.jpg", "pets/b/2.jpg"};
@@ -707,6 +734,14 @@ static weft_ds two_channels(weft_data *e)
     return weft_ds_image_folder(e, in_scratch("pets"), WEFT_OPTS(weft_image_opts, .channels = 2));
 }
 
+static weft_ds other_classes(weft_data *e)
+{
+    static const char *const classes[] = {"z", "b", "c"};
+
+    return weft_ds_image_folder(e, in_scratch("pets"),
+                                WEFT_OPTS(weft_image_opts, .n_classes = 3, .classes = classes));
+}
+
 static void builders_say_what_is_wrong(void **state)
 {
     (void)state;
@@ -719,6 +754,7 @@ static void builders_say_what_is_wrong(void **state)
     check_refused(no_classes, WEFT_ENOENT, "no class folders");
     check_refused(not_bytes, WEFT_EDTYPE, "not bytes");
     check_refused(two_channels, WEFT_EINVAL, "2 channels");
+    check_refused(other_classes, WEFT_EDATA, "'a' is not one of the 3 classes");
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -758,6 +794,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CODEC(folders_are_classes_in_order_of_their_names),
+        CODEC(labels_follow_the_classes_that_are_given),
         CODEC(images_are_the_same_everywhere),
         CODEC(a_file_cut_anywhere_is_an_error),
         CODEC(flipped_bits_do_no_harm),
