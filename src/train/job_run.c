@@ -4,6 +4,7 @@
 
 #include "ckpt/ckpt.h"
 #include "train/job.h"
+#include "train/settings.h"
 #include "weft/data_feature.h"
 #include "weft/data_split.h"
 
@@ -140,7 +141,12 @@ weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out
             st = at_train_key(job, st);
     }
     if (!st)
+        st = wf_job_settings(ctx, job, &run->settings);
+    if (!st) {
+        run->trainer->settings = run->settings;
+        run->trainer->job_text = job->text;
         st = wf_job_load_base(run);
+    }
     if (!st)
         st = open_callbacks(run);
     if (!st)
@@ -162,6 +168,7 @@ void weft_job_close(weft_job_run *run)
     weft_trainer_free(run->trainer);
     weft_model_free(run->model);
     weft_text_free(run->ctx, run->base_json);
+    weft_text_free(run->ctx, run->settings);
     weft_data_free(run->data);
     for (int i = 0; i < run->n_vocabs; i++)
         weft_vocab_free(run->vocab[i]);
@@ -352,6 +359,8 @@ weft_status weft_job_load_weights(weft_job_run *run)
 
     if (st == WEFT_ENOENT)
         return load_saved(run);
+    if (!st)
+        st = wf_changes_seen(run->trainer, c);
     for (int i = 0; i < weft_trainer_n_weights(run->trainer) && !st; i++) {
         const char *name = weft_trainer_weight_name(run->trainer, i);
         weft_tensor w;

@@ -82,8 +82,15 @@ struct weft_trainer {
     int64_t n_fed;
     const weft_history *history; /* of the fit under way, the epochs of its checkpoint first */
     weft_times times, all_times;
-    char nonfinite[384]; /* of the last fit: since when its loss is not finite, and why; "": it is */
-    const char *base;    /* for checkpoints: the architecture that the model began with, or NULL */
+    char
+        nonfinite[384]; /* of the last fit: since when its loss is not finite, and why; "": it is */
+    /* of a job, for checkpoints: its settings and its file (settings.h); NULL: none */
+    const char *settings, *job_text;
+    char *
+        recorded; /* the file as the run was trained with, changes on the way included; NULL: job_text */
+    bool trained;     /* the last fit trained something */
+    int n_changed;    /* settings that are not those of the checkpoint it began with */
+    const char *base; /* for checkpoints: the architecture that the model began with, or NULL */
     bool
         ended_in_order; /* the last fit came to its end, by itself or by a callback, with a sound loss */
 };
