@@ -620,7 +620,7 @@ static int report(int argc, char **argv)
             st = read_epochs(&j, &h);
         if (!st)
             st = weft_job_report(j.run, h, out);
-        rc = st ? fail_status(st, "") : EXIT_DONE;
+        rc = st ? fail_job(st) : EXIT_DONE;
     }
     weft_history_free(h);
     close_job(&j);

@@ -306,6 +306,7 @@ void weft_trainer_free(weft_trainer *t)
         return;
     wf_parts_free(t->parts);
     wf_bound_free(t->bound);
+    wf_free(t->ctx, t->recorded);
     if (t->owns_dist)
         weft_dist_free(t->dist);
     weft_text_free(t->ctx, t->learned);

@@ -173,7 +173,7 @@ static weft_status after_step(struct fit *f, bool seen)
     bool paint = wf_progress_due(&f->progress);
     weft_status st = WEFT_OK;
 
-    f->did = true;
+    f->did = f->t->trained = true;
     if (seen || paint) {
         weft_logs logs = wf_train_logs(f->t);
 
@@ -487,6 +487,8 @@ weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_op
     t->stop = t->interrupted = t->ended = t->save_asked = t->ended_in_order = false;
     t->times = t->all_times = (weft_times){0};
     t->nonfinite[0] = 0;
+    t->trained = false;
+    t->n_changed = 0;
     if (!st)
         st = open_data(&f, s);
     if (!st)

@@ -8,6 +8,7 @@
 
 #include "train/dist.h"
 #include "train/job.h"
+#include "train/settings.h"
 
 enum kind {
     K_text,
@@ -557,6 +558,138 @@ static weft_status keep_text(weft_job *job, const char *text, int64_t n, int n_s
         st = wf_err_nomem(job->ctx, (size_t)n, "a job");
     wf_buf_free(&b);
     return st;
+}
+
+/* ---- settings as text ------------------------------------------------------------------------ */
+
+const char *wf_job_key_default(const char *key)
+{
+    const struct key *k = find_key(key);
+
+    if (k && k->kind == K_words)
+        return NULL; /* the first of a list */
+    return k ? k->standard : "";
+}
+
+/* One line; a value of several lines is written in one. */
+static void put_line(struct wf_buf *b, const char *path, const char *value)
+{
+    wf_buf_printf(b, "%s=", path);
+    for (; *value; value++)
+        if (*value == '\n' || *value == '\\')
+            wf_buf_printf(b, *value == '\n' ? "\\n" : "\\\\");
+        else
+            wf_buf_add(b, value, 1);
+    wf_buf_add(b, "\n", 1);
+}
+
+static bool of_scalars(const struct wf_yaml_node *list)
+{
+    for (int64_t i = 0; i < list->n; i++)
+        if (list->item[i]->kind != WF_YAML_SCALAR)
+            return false;
+    return true;
+}
+
+/* The lines of a value: model.0.Dense.units=16. The YAML reader bounds the depth. */
+static void put_node(struct wf_buf *b, const char *path, const struct wf_yaml_node *n)
+{
+    struct wf_buf below;
+
+    if (n->kind == WF_YAML_SCALAR) {
+        put_line(b, path, n->text);
+    } else if (n->kind == WF_YAML_LIST && of_scalars(n)) {
+        wf_buf_printf(b, "%s=", path);
+        put_value(b, n);
+        wf_buf_add(b, "\n", 1);
+    }
+    if (n->kind == WF_YAML_SCALAR || (n->kind == WF_YAML_LIST && of_scalars(n)))
+        return;
+    if (n->n == 0)
+        put_line(b, path, "{}");
+    wf_buf_init(&below, b->ctx, 1 << 20);
+    for (int64_t i = 0; i < n->n && !b->st; i++) {
+        below.len = 0;
+        if (n->kind == WF_YAML_MAP)
+            wf_buf_printf(&below, "%s.%s", path, n->key[i]->text);
+        else
+            wf_buf_printf(&below, "%s.%lld", path, (long long)i);
+        if (below.st)
+            b->st = below.st;
+        else
+            put_node(b, below.data, n->item[i]);
+    }
+    wf_buf_free(&below);
+}
+
+static const struct wf_yaml_node *node_at(const weft_job *job, const char *path)
+{
+    const struct wf_yaml_node *n = job->yaml.root;
+    char word[64];
+
+    while (n && *path) {
+        size_t len = strcspn(path, ".");
+
+        if (len >= sizeof word || n->kind != WF_YAML_MAP)
+            return NULL;
+        memcpy(word, path, len);
+        word[len] = 0;
+        n = wf_yaml_get(n, word);
+        path += len + (path[len] == '.');
+    }
+    return n;
+}
+
+/* The value of a key, a default like a given one; paths as the file has them, wherever the command is given. */
+static void put_setting(struct wf_buf *b, const weft_job *job, const struct key *k)
+{
+    const void *at = (const char *)job + k->offset;
+    const struct wf_yaml_node *n = node_at(job, k->path);
+    char text[64];
+
+    switch (k->kind) {
+    case K_int:
+    case K_count:
+        snprintf(text, sizeof text, "%lld", (long long)*(const int64_t *)at);
+        put_line(b, k->path, text);
+        break;
+    case K_num:
+        snprintf(text, sizeof text, "%.17g", *(const double *)at);
+        put_line(b, k->path, text);
+        break;
+    case K_bool: put_line(b, k->path, *(const bool *)at ? "true" : "false"); break;
+    case K_text:
+    case K_words:
+    case K_strategy:
+        put_line(b, k->path, *(const char *const *)at ? *(const char *const *)at : "");
+        break;
+    case K_source:
+        snprintf(text, sizeof text, "%s.path", k->path);
+        if (n)
+            put_node(b, n->kind == WF_YAML_SCALAR ? text : k->path, n);
+        break;
+    case K_path:
+    case K_nums:
+    case K_node:
+        if (n)
+            put_node(b, k->path, n);
+        break;
+    }
+}
+
+weft_status wf_job_settings(weft_ctx *ctx, const weft_job *job, char **out)
+{
+    struct wf_buf b;
+
+    wf_buf_init(&b, ctx, 64 << 20);
+    for (int i = 0; i < WF_COUNT(keys); i++)
+        put_setting(&b, job, &keys[i]);
+    if (b.st) {
+        wf_buf_free(&b);
+        return wf_err_nomem(ctx, 0, "the settings of a job");
+    }
+    *out = b.data;
+    return WEFT_OK;
 }
 
 const char *weft_job_text(const weft_job *job, const char *key)

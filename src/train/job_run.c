@@ -5,6 +5,7 @@
 #include "ckpt/ckpt.h"
 #include "train/job.h"
 #include "train/learned.h"
+#include "train/settings.h"
 
 /* A path with places for numbers, {epoch:02d}: braces of the job's folder are none. */
 static const char *path_with_places(const weft_job *job, const char *path)
@@ -146,7 +147,12 @@ static weft_status open_run(const weft_job *job, weft_ctx *ctx, bool trained, we
     if (!st)
         st = weft_trainer_set_learned(run->trainer, run->learned);
     if (!st)
+        st = wf_job_settings(ctx, job, &run->settings);
+    if (!st) {
+        run->trainer->settings = run->settings;
+        run->trainer->job_text = job->text;
         st = wf_job_load_base(run);
+    }
     if (!st)
         st = open_callbacks(run);
     if (!st)
@@ -178,6 +184,7 @@ void weft_job_close(weft_job_run *run)
     weft_trainer_free(run->trainer);
     weft_model_free(run->model);
     weft_text_free(run->ctx, run->base_json);
+    weft_text_free(run->ctx, run->settings);
     weft_data_free(run->data);
     weft_learned_free(run->learned); /* whose vocabularies the data used */
     wf_free(run->ctx, run);
@@ -367,6 +374,8 @@ weft_status weft_job_load_weights(weft_job_run *run)
         return load_saved(run);
     if (!st)
         st = wf_learned_check(run->trainer, &(struct wf_saved){.ctx = run->ctx, .ckpt = c}, dir);
+    if (!st)
+        st = wf_changes_seen(run->trainer, c);
     for (int i = 0; i < weft_trainer_n_weights(run->trainer) && !st; i++) {
         const char *name = weft_trainer_weight_name(run->trainer, i);
         weft_tensor w;

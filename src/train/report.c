@@ -263,6 +263,7 @@ static void put_head(struct page *p)
     const weft_job *job = p->run->job;
     const weft_history *h = p->h;
     const char *name = job->name && *job->name ? job->name : p->run->job->yaml.name;
+    int64_t n_epochs = h->first_epoch + h->n_epochs;
     time_t now = time(NULL);
     struct tm tm;
     char date[64] = "";
@@ -275,8 +276,8 @@ static void put_head(struct page *p)
     text(p, name);
     wf_buf_printf(&p->b, "</title>\n<style>%s</style></head><body>\n<h1>", style);
     text(p, name);
-    wf_buf_printf(&p->b, "</h1><p class=\"soft\">%lld of %lld epochs",
-                  (long long)(h->first_epoch + h->n_epochs), (long long)job->epochs);
+    wf_buf_printf(&p->b, "</h1><p class=\"soft\">%lld of %lld epochs", (long long)n_epochs,
+                  (long long)(job->epochs > n_epochs ? job->epochs : n_epochs));
     if (weft_trainer_step(p->run->trainer))
         wf_buf_printf(&p->b, ", %lld steps", (long long)weft_trainer_step(p->run->trainer));
     wf_buf_printf(&p->b, "; written %s</p>\n", date);
@@ -488,7 +489,7 @@ static weft_status put_configuration(struct page *p)
     wf_buf_printf(&p->b, "</pre>\n<h2>Job</h2><p class=\"soft\">");
     text(p, p->run->job->yaml.name);
     wf_buf_printf(&p->b, "</p><pre>");
-    text(p, p->run->job->text);
+    text(p, p->run->trainer->recorded ? p->run->trainer->recorded : p->run->job->text);
     wf_buf_printf(&p->b,
                   "</pre>\n<h2>Machine</h2><div class=\"scroll\"><table "
                   "class=\"facts\"><tr><td>weft</td><td>%s"
@@ -555,5 +556,11 @@ weft_status wf_report_write(weft_job_run *run, const weft_history *h, const char
 
 weft_status weft_job_report(weft_job_run *run, const weft_history *h, const char *path)
 {
+    if (!run->trainer->trained && run->trainer->n_changed)
+        return wf_err(
+            WEFT_EINVAL,
+            "report: %d setting%s of the model or its data differ from those trained: the "
+            "page would not describe the run",
+            run->trainer->n_changed, run->trainer->n_changed == 1 ? "" : "s");
     return wf_report_write(run, h, path);
 }

@@ -7,6 +7,7 @@
 #include "train/callback.h"
 #include "train/learned.h"
 #include "train/resume.h"
+#include "train/settings.h"
 
 #define FIT_BLOB "fit.bin"
 #define FIT_VERSION 3
@@ -151,32 +152,17 @@ static weft_status save_fit(const struct wf_resume *r, const struct wf_fit_state
     return save_callbacks(r, b);
 }
 
-/* What is compared when a run goes on: not an error, but nothing to be silent about, as the bits depend on all of it. */
-#define N_DESCRIBED 5
-static void describe(const weft_trainer *t, char (*text)[256], weft_ckpt_pair *pair)
+static weft_ckpt_blob text_blob(const char *name, const char *text)
 {
-    static const char *const key[N_DESCRIBED] = {"optimizer", "loss", "shards", "accumulate",
-                                                 "precision"};
-    size_t at = 0;
-
-    text[1][0] = 0;
-    snprintf(text[0], sizeof text[0], "%s", t->optim.name);
-    for (int i = 0; i < t->n_out && at < sizeof text[1]; i++)
-        at += (size_t)snprintf(text[1] + at, sizeof text[1] - at, "%s%s", i ? "; " : "",
-                               t->loss[i] ? t->loss[i] : "");
-    snprintf(text[2], sizeof text[2], "%d", t->shards);
-    snprintf(text[3], sizeof text[3], "%d", t->accumulate);
-    snprintf(text[4], sizeof text[4], "%s", weft_dtype_name(t->precision));
-    for (int i = 0; i < N_DESCRIBED; i++)
-        pair[i] = (weft_ckpt_pair){key[i], text[i]};
+    return (weft_ckpt_blob){name, text, text ? (int64_t)strlen(text) : 0};
 }
 
 weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state,
                            const weft_logs *logs)
 {
     weft_trainer *t = r->t;
-    char described[N_DESCRIBED][256];
-    weft_ckpt_pair meta[N_DESCRIBED];
+    char described[WF_N_DESCRIBED][256];
+    weft_ckpt_pair meta[WF_N_DESCRIBED];
     weft_ckpt_metric *metric = wf_alloc_n(t->ctx, logs->n + 1, sizeof *metric);
     struct wf_buf fit;
     char *position = NULL;
@@ -192,7 +178,7 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
         r->warned = true;
         goto out;
     }
-    describe(t, described, meta);
+    wf_resume_describe(t, described, meta);
     if (!st)
         st = save_fit(r, state, &fit);
     if (!st)
@@ -200,24 +186,26 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
     for (int i = 0; i < logs->n && !st; i++)
         metric[i] = (weft_ckpt_metric){logs->name[i], logs->value[i]};
     if (!st) {
-        int64_t n_blobs = 3;
-        weft_ckpt_blob blobs[5] = {
+        weft_ckpt_blob blobs[] = {
             {FIT_BLOB, fit.data, fit.len},
             {WEFT_CKPT_POSITION, position, n_position},
-            {WEFT_CKPT_MODEL, r->model, (int64_t)strlen(r->model)},
+            text_blob(WEFT_CKPT_MODEL, r->model),
+            text_blob(WF_CKPT_BASE, t->base),
+            text_blob(WF_CKPT_SETTINGS, t->settings),
+            text_blob(WF_CKPT_JOB, t->recorded ? t->recorded : t->job_text),
+            {WEFT_CKPT_LEARNED, t->learned, t->n_learned},
         };
+        int n_blobs = 0;
 
-        if (t->base)
-            blobs[n_blobs++] = (weft_ckpt_blob){WF_CKPT_BASE, t->base, (int64_t)strlen(t->base)};
-        if (t->learned)
-            blobs[n_blobs++] = (weft_ckpt_blob){WEFT_CKPT_LEARNED, t->learned, t->n_learned};
-
+        for (int i = 0; i < WF_COUNT(blobs); i++)
+            if (blobs[i].data)
+                blobs[n_blobs++] = blobs[i];
         st = weft_ckpt_save(r->writer,
                             WEFT_OPTS(weft_ckpt_data, .step = weft_trainer_step(t),
                                       .epoch = state->epoch, .seed = t->ctx->seed,
                                       .n_tensors = r->n_tensors, .tensors = r->tensor,
                                       .n_blobs = n_blobs, .blobs = blobs, .n_metrics = logs->n,
-                                      .metrics = metric, .n_meta = N_DESCRIBED, .meta = meta));
+                                      .metrics = metric, .n_meta = WF_N_DESCRIBED, .meta = meta));
     }
 out:
     r->last_step = weft_trainer_step(t);
@@ -297,6 +285,7 @@ struct checked {
     struct wf_reader sums, callbacks; /* of the fit state, where they begin */
     char *fit, *position;             /* blobs */
     char *stage;                      /* the tensors; NULL: no memory for them twice */
+    bool complete;                    /* nothing is left to train */
 };
 
 static void free_checked(const struct wf_resume *r, struct checked *k)
@@ -361,6 +350,20 @@ static weft_status read_fit(const struct wf_resume *r, struct wf_fit_state *s, s
     return st;
 }
 
+/* Tensor i into memory of its type. Of a complete run nobody needs the slots: those of another optimizer are left alone. */
+static weft_status load_one(const struct wf_resume *r, const struct checked *k, int64_t i,
+                            const weft_tensor *to)
+{
+    const weft_ckpt_tensor *t = &r->tensor[i];
+    weft_status st = weft_ckpt_load(k->c, t->name, to);
+
+    if ((st != WEFT_ENOENT && st != WEFT_ESHAPE) || !k->complete || strcmp(t->section, "slot") != 0)
+        return st;
+    if (to->data && to->data != t->tensor.data)
+        memcpy(to->data, t->tensor.data, (size_t)weft_tensor_bytes(to));
+    return WEFT_OK;
+}
+
 /* All tensors into memory beside the model's. Where there is none for that, their types alone are compared now. */
 static weft_status stage_tensors(const struct wf_resume *r, struct checked *k)
 {
@@ -376,7 +379,7 @@ static weft_status stage_tensors(const struct wf_resume *r, struct checked *k)
 
         to.data = k->stage ? k->stage + bytes : NULL;
         bytes += wf_round_up(weft_tensor_bytes(&to), 64);
-        st = weft_ckpt_load(k->c, r->tensor[i].name, &to);
+        st = load_one(r, k, i, &to);
     }
     return st;
 }
@@ -395,7 +398,7 @@ static weft_status commit(const struct wf_resume *r, struct checked *k)
         int64_t n = weft_tensor_bytes(to);
 
         if (!k->stage)
-            st = weft_ckpt_load(k->c, r->tensor[i].name, to);
+            st = load_one(r, k, i, to);
         else if (n)
             memcpy(to->data, k->stage + at, (size_t)n);
         at += wf_round_up(n, 64);
@@ -494,33 +497,17 @@ weft_status wf_resume_history(weft_ctx *ctx, weft_ckpt *c, int64_t *batch, weft_
     return st ? wf_err_wrap(st, "%s", weft_ckpt_path(c)) : WEFT_OK;
 }
 
-/* A changed optimizer, loss or model of the same weights is the user's business, but not a secret. */
-static void warn_of_changes(const struct wf_resume *r, weft_ckpt *c)
+/* Does a fit state (of this version) leave anything to train? */
+static bool is_complete(const struct wf_resume *r, const char *fit, int64_t n)
 {
-    const weft_ckpt_data *info = weft_ckpt_info(c);
-    weft_ctx *ctx = r->t->ctx;
-    char described[N_DESCRIBED][256], *then = NULL, *now = NULL;
-    weft_ckpt_pair here[N_DESCRIBED];
+    struct wf_reader in = {fit, fit + n, WEFT_OK};
+    int64_t epochs = r->o->epochs ? r->o->epochs : 1, epoch, ended;
 
-    describe(r->t, described, here);
-    for (int64_t i = 0; i < info->n_meta; i++)
-        for (int k = 0; k < N_DESCRIBED; k++)
-            if (strcmp(info->meta[i].key, here[k].key) == 0 &&
-                strcmp(info->meta[i].value, here[k].value) != 0)
-                wf_log(ctx, WEFT_LOG_WARN, "%s was written with %s '%s', this run has '%s'",
-                       weft_ckpt_path(c), here[k].key, info->meta[i].value, here[k].value);
-    if (!weft_ckpt_blob_read(c, WEFT_CKPT_MODEL, &then, NULL) &&
-        !weft_model_json(r->t->model, &now) && strcmp(then, now) != 0)
-        wf_log(ctx, WEFT_LOG_WARN, "%s was written by another model than this run's",
-               weft_ckpt_path(c));
-    weft_text_free(ctx, then);
-    weft_text_free(ctx, now);
-    if (r->t->learned && wf_learned_differ(r->t, &(struct wf_saved){.ctx = ctx, .ckpt = c}))
-        wf_log(
-            ctx, WEFT_LOG_WARN,
-            "%s was written with other vocabularies or statistics than this run's: read them from "
-            "there (weft_learned_load)",
-            weft_ckpt_path(c));
+    (void)wf_get_i64(&in); /* version */
+    epoch = wf_get_i64(&in);
+    (void)wf_get_i64(&in); /* batch */
+    ended = wf_get_i64(&in);
+    return !in.st && (epoch >= epochs || ended >= epochs);
 }
 
 /* Everything that may fail, first; the callbacks last of it, as theirs may cut files. */
@@ -536,15 +523,16 @@ static weft_status check(struct wf_resume *r, struct checked *k, struct wf_fit_s
     if (!st)
         st = check_names(s->history, saved);
     weft_history_free(saved);
+    k->complete = !st && is_complete(r, k->fit, n);
     if (!st)
-        warn_of_changes(r, k->c);
+        st = wf_resume_changes(r->t, k->c, k->complete);
     if (!st)
         st = stage_tensors(r, k);
     if (!st)
         st = read_fit(r, s, &(struct wf_reader){k->fit, k->fit + n, WEFT_OK}, k, add_epoch, arg);
-    if (!st)
+    if (!st && !k->complete)
         st = weft_ckpt_blob_read(k->c, WEFT_CKPT_POSITION, &k->position, &n);
-    if (!st)
+    if (!st && !k->complete)
         st = weft_iter_restore(s->it, k->position, n);
     return st ? st : restore_callbacks(r, &k->callbacks);
 }

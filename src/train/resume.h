@@ -40,6 +40,14 @@ weft_status wf_resume_list(struct wf_resume *r);
 weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit_opts *o,
                             struct wf_fit_state *state,
                             weft_status (*add_epoch)(void *arg, const double *row), void *arg);
+/* changes.c: what a checkpoint says of its trainer, beside tensors. */
+#define WF_N_DESCRIBED 5
+void wf_resume_describe(const weft_trainer *t, char (*text)[256], weft_ckpt_pair *pair);
+/* Says what is not as it was when c was written; complete: nothing is left to train. An error where the weights of a complete run
+ * would get another meaning. t->recorded becomes the run's file with all changes so far. */
+weft_status wf_resume_changes(weft_trainer *t, weft_ckpt *c, bool complete);
+/* The same for commands that look at a trained run: only of what the weights mean, t->n_changed of them. */
+weft_status wf_changes_seen(weft_trainer *t, weft_ckpt *c);
 /* Is a checkpoint due after this step? */
 bool wf_resume_due(struct wf_resume *r, bool epoch_done);
 /* Nothing is written while the loss is no number. */

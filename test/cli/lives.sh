@@ -116,6 +116,46 @@ check "the page of a stateful model" grep -q "Predictions" slog/report.html
 "$WEFT" train stateful.yaml --log none --set save=b.safetensors --set log.report=false >out.txt 2>&1
 same a.safetensors b.safetensors
 
+# ---- settings that change between commands
+# a complete run: what is not taken up is named, and its files stay what was trained
+fresh
+want 0 "" "$WEFT" train job.yaml --log none
+cp log/report.html page.html
+"$WEFT" train job.yaml --log lines --set 'train.optimizer=sgd learning_rate=9' --set data.batch=8 --set log.steps=2 --set data.train.take=100 >out.txt 2>&1
+[ $? -eq 0 ] || { echo "FAILED: exit code of a complete run"; bad=$((bad + 1)); }
+for text in "train.optimizer changed from 'adam learning_rate=0.01' to 'sgd learning_rate=9': ignored, because this run is complete" \
+    "data.batch changed from '16' to '8': ignored" "data.train.take changed from '' to '100': ignored"; do
+    want 0 "$text" cat out.txt
+done
+check "no word of what may change at any time" bash -c '! grep -q "log.steps changed" out.txt'
+same log/report.html page.html
+check "the page has what was trained" bash -c 'grep -q "optimizer: adam learning_rate=0.01" log/report.html && ! grep -q "sgd" log/report.html'
+cp model.safetensors kept.safetensors
+want 3 "model.0.Dense.activation changed from 'relu' to 'tanh', and this run is complete" "$WEFT" train job.yaml --log none --set model.0.Dense.activation=tanh
+same model.safetensors kept.safetensors
+want 3 "train.loss changed from" "$WEFT" train job.yaml --log none --set train.loss=sparse_categorical_crossentropy
+want 0 "train.optimizer changed from 'adam learning_rate=0.01' to 'sgd momentum=0.9': ignored" "$WEFT" train job.yaml --log none --set 'train.optimizer=sgd momentum=0.9'
+want 0 "this run is done" "$WEFT" train job.yaml --log lines --set 'train.optimizer=lamb'
+want 0 "" "$WEFT" eval job.yaml
+# the same values in other words are no change
+want 0 "this run is done" "$WEFT" train job.yaml --log lines --set 'train.optimizer={name: adam, learning_rate: 0.01}' --set data.validation_split=2e-1
+check "no change is told" bash -c "! '$WEFT' train job.yaml --log lines --set 'train.optimizer={name: adam, learning_rate: 0.01}' --set data.validation_split=2e-1 2>&1 | grep changed"
+(cd / && "$WEFT" train "$dir/job.yaml" --log lines) >out.txt 2>&1
+check "nor from another folder" bash -c '! grep -q changed out.txt'
+
+# a run that goes on: used from there on, and the page says so for good
+want 0 "train.optimizer changed from 'adam learning_rate=0.01' to 'adam learning_rate=0.02': used from step 36 on" \
+    "$WEFT" train job.yaml --log none --set train.epochs=4 --set 'train.optimizer=adam learning_rate=0.02'
+want 0 "" "$WEFT" train job.yaml --log none --set train.epochs=5 --set 'train.optimizer=adam learning_rate=0.02'
+want 0 "# since step 36: train.optimizer = adam learning_rate=0.02 (it was adam learning_rate=0.01)" cat log/report.html
+want 0 "" "$WEFT" report job.yaml --out again.html
+want 0 "adam learning_rate=0.02 (it was" cat again.html
+
+# weights whose meaning would be another one
+want 0 "model.0.Dense.activation was 'relu' when ckpt/ckpt-000000060 was trained, and is 'tanh' here" \
+    "$WEFT" eval job.yaml --set model.0.Dense.activation=tanh
+want 3 "the page would not describe the run" "$WEFT" report job.yaml --out again.html --set model.0.Dense.activation=tanh
+
 # ---- numbers
 fresh
 sed '5s/^[^,]*/nan/' data.csv >nan.csv

@@ -86,11 +86,19 @@ check "the good checkpoints stay" test "$(ls ckpt)" = "$before"
 # a changed job: what cannot be gone on from is named; what can is said
 want 3 "the checkpoint logs loss, accuracy, val_loss, val_accuracy; this run logs loss, val_loss" "$WEFT" train job.yaml --set train.metrics=
 want 3 "another folder begins anew" "$WEFT" train job.yaml --set model.0.Dense.units=8
-want 3 "was written with optimizer 'sgd', this run has 'adam'" "$WEFT" train job.yaml --log none
-want 0 "was written by another model" "$WEFT" train job.yaml --log none --set model.0.Dense.activation=tanh --set train.optimizer=sgd
-want 0 "was written with shards '1', this run has '2'" "$WEFT" train job.yaml --log none --set train.optimizer=sgd --set train.shards=2
-want 0 "was written with accumulate '1', this run has '3'" "$WEFT" train job.yaml --log none --set train.optimizer=sgd --set train.accumulate=3
-want 0 "was written with precision 'f32', this run has 'bf16'" "$WEFT" train job.yaml --log none --set train.optimizer=sgd --set train.precision=bf16
+want 3 "train.optimizer changed from 'sgd' to 'adam learning_rate=0.01': used from step 48 on" "$WEFT" train job.yaml --log none
+cp -r ckpt two
+# changed KEY WAS IS: from the second epoch on
+changed()
+{
+    rm -rf ckpt
+    cp -r two ckpt
+    want 0 "$1 changed from '$2' to '$3': used from step 48 on" "$WEFT" train job.yaml --log none --set train.optimizer=sgd --set "$1=$3"
+}
+changed model.0.Dense.activation relu tanh
+changed train.shards 1 2
+changed train.accumulate 1 3
+changed train.precision f32 bf16
 
 # signals: SIGUSR1 asks for a checkpoint, the end of a terminal is as Ctrl-C
 rm -rf ckpt
