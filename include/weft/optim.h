@@ -34,7 +34,8 @@ WEFT_API weft_status weft_optim_schedule(weft_optim *o, const char *schedule, co
 
 /* Build the updates of n variables from given gradients; a nil gradient leaves its variable alone. A gradient that is made
  * of embedding lookups alone updates only the rows that were looked up; those of an id that occurs more than once are
- * added first (given such rows, Keras 3 squares each by itself for its accumulators). updates[i] goes into weft_fn_opts.updates. */
+ * added first (given such rows, Keras 3 squares each by itself for its accumulators). To update all rows, as Keras does
+ * where gradients are whole, give weft_stop_gradient of the gradient. updates[i] goes into weft_fn_opts.updates. */
 WEFT_API weft_status weft_apply_gradients(weft_graph *g, const weft_optim *o, int n,
                                           const weft_val *vars, const weft_val *grads,
                                           weft_val *updates);

@@ -55,6 +55,10 @@ typedef struct weft_compile_opts {
      * training have loss_scale and skipped_steps. */
     double loss_scale;
     int64_t loss_scale_steps;
+    /* Of a table that is only looked up (an Embedding's) a step updates the rows that were looked up, and what the optimizer keeps for
+     * them, and leaves the others alone. true: all rows, as Keras does: those that were not looked up move as well, by momentum,
+     * moments that decay, weight decay. It costs a pass over the table a step. For one layer: Embedding's sparse=false. */
+    bool no_sparse;
 } weft_compile_opts;
 
 /* The optimizer's state starts anew, and so do the weights: a trainer holds its own. To go on with

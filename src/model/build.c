@@ -246,6 +246,7 @@ static weft_status new_weight(weft_layer_call *c, const char *full, int rank, co
                                .constraint = kept_word(m, o->constraint),
                                .layer = c->layer,
                                .state = o->state,
+                               .dense = o->dense,
                                .rank = rank,
                                .dtype = o->dtype ? o->dtype : WEFT_F32};
     if (!w->is.name || (!w->is.regularizer && !wf_word_none(o->regularizer)) ||

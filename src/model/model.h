@@ -14,6 +14,7 @@ struct wf_weight {
     const char *regularizer, *constraint; /* text, or NULL */
     weft_layer layer;
     bool state; /* not a parameter */
+    bool dense; /* a table all of whose rows are updated, looked up or not */
     int rank;
     int64_t dim[WEFT_MAX_RANK];
     weft_dtype dtype;

@@ -243,6 +243,31 @@ int wf_list_feeds(weft_trainer *t, struct wf_bound *b, weft_val *feeds, bool rat
     return n;
 }
 
+bool wf_weight_dense(const weft_trainer *t, int weight)
+{
+    return t->dense || wf_model_weight(t->model, weight)->dense;
+}
+
+/* weft_minimize, but the gradients of these tables are whole. */
+static weft_status minimize(struct wf_bound *b, weft_val loss, const weft_optim *optim, int n,
+                            const weft_val *vars, const bool *dense, weft_val *up, int *n_up)
+{
+    weft_graph *g = b->graph;
+    weft_val *grads = wf_arena_alloc(&b->arena, (size_t)n * sizeof *grads);
+    weft_status st = grads ? weft_grad(g, loss, n, vars, grads) : err_nomem();
+
+    for (int i = 0; i < n && !st; i++)
+        if (dense[i] && grads[i].id)
+            grads[i] = weft_stop_gradient(g, grads[i]); /* no rows are seen behind it */
+    if (!st)
+        st = weft_apply_gradients(g, optim, n, vars, grads, up);
+    for (int i = 0; i < n && !st; i++)
+        if (up[i].id)
+            up[(*n_up)++] = up[i];
+    return !st && *n_up == 0 ? wf_err(WEFT_EINVAL, "the loss depends on no weight that is trained")
+                             : st;
+}
+
 /* Parameters that are trained, and all that happens in a step. */
 static weft_status make_updates(weft_trainer *t, struct wf_bound *b, weft_val loss, int *n_updates,
                                 weft_val **updates)
@@ -251,22 +276,27 @@ static weft_status make_updates(weft_trainer *t, struct wf_bound *b, weft_val lo
     size_t cap = (size_t)(n_weights + b->train.n_updates) * 2 + 8;
     weft_val *vars = wf_arena_alloc(&b->arena, cap * sizeof *vars);
     weft_val *up = wf_arena_alloc(&b->arena, cap * sizeof *up);
+    bool *dense = wf_arena_alloc(&b->arena, cap * sizeof *dense), any = false;
     weft_optim optim = t->optim;
     weft_status st = WEFT_OK;
 
-    if (!vars || !up)
+    if (!vars || !up || !dense)
         return err_nomem();
     for (int i = 0; i < n_weights; i++) {
         const struct wf_weight *w = wf_model_weight(t->model, i);
 
-        if (!w->state && !weft_layer_frozen(t->model, w->layer))
-            vars[n++] = b->train.weight[i];
+        if (w->state || weft_layer_frozen(t->model, w->layer))
+            continue;
+        any |= dense[n] = wf_weight_dense(t, i);
+        vars[n++] = b->train.weight[i];
     }
     if (!t->scheduled) {
         b->rate = weft_placeholder(b->graph, "learning_rate", WEFT_F32, 0, NULL);
         optim.learning_rate = b->rate;
     }
-    if (n)
+    if (n && any)
+        st = minimize(b, loss, &optim, n, vars, dense, up, &made);
+    else if (n)
         st = weft_minimize(b->graph, loss, &optim, n, vars, (int)cap - b->train.n_updates, up,
                            &made);
     if (st)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "train/job.h"
+#include "train/learned.h"
 #include "train/settings.h"
 
 /* What is compared when a run goes on: not an error, but nothing to be silent about, as the bits depend on all of it. */

@@ -254,6 +254,7 @@ static weft_status set_rest(weft_trainer *t, const weft_compile_opts *o)
     t->shards = o->shards ? o->shards : weft_dist_replicas(t->dist);
     t->accumulate = o->accumulate ? o->accumulate : 1;
     t->trap = o->trap_numerics;
+    t->dense = o->no_sparse;
     return wf_scale_init(t, o);
 }
 

@@ -101,11 +101,13 @@ static weft_status differentiate(struct making *k)
     return st;
 }
 
-/* Rows are kept as such when nothing else adds to the gradient of that weight. */
+/* Rows are kept as such when nothing else adds to the gradient of that weight, and those alone are to be updated. */
 static bool all_lookups(struct making *k, int i)
 {
     weft_val ids, rows;
 
+    if (wf_weight_dense(k->t, k->weight[i]))
+        return false;
     for (int g = 0; g <= k->b->n_groups; g++)
         if (k->grad[g][i].id && !wf_grad_rows(k->b->graph, k->var[i], k->grad[g][i], &ids, &rows))
             return false;

@@ -49,7 +49,7 @@ struct weft_job {
     int64_t epochs, steps_per_epoch, validation_freq, shards, accumulate;
     double loss_scale;
     int64_t loss_scale_steps;
-    bool trap_numerics;
+    bool trap_numerics, sparse;
     const char *checkpoint_dir, *monitor;
     int64_t checkpoint_steps, keep_last, keep_best;
     double checkpoint_seconds, keep_hours;

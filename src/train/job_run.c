@@ -127,20 +127,20 @@ static weft_status open_run(const weft_job *job, weft_ctx *ctx, bool trained, we
     if (!st)
         st = wf_job_open_model(run);
     if (!st) {
-        st = weft_compile(run->model,
-                          WEFT_OPTS(weft_compile_opts, .optimizer = job->optimizer,
-                                    .schedule = given(job->schedule), .loss = given(job->loss),
-                                    .metrics = given(job->metrics),
-                                    .weighted_metrics = given(job->weighted_metrics),
-                                    .n_class_weights = (int)job->n_class_weights,
-                                    .class_weights = job->class_weights,
-                                    .class_weights_output = given(job->class_weights_output),
-                                    .shards = (int)job->shards, .accumulate = (int)job->accumulate,
-                                    .precision = job->precision, .strategy = job->strategy,
-                                    .trap_numerics = job->trap_numerics,
-                                    .loss_scale = job->loss_scale > 0 ? job->loss_scale : WEFT_ZERO,
-                                    .loss_scale_steps = job->loss_scale_steps),
-                          &run->trainer);
+        st = weft_compile(
+            run->model,
+            WEFT_OPTS(
+                weft_compile_opts, .optimizer = job->optimizer, .schedule = given(job->schedule),
+                .loss = given(job->loss), .metrics = given(job->metrics),
+                .weighted_metrics = given(job->weighted_metrics),
+                .n_class_weights = (int)job->n_class_weights, .class_weights = job->class_weights,
+                .class_weights_output = given(job->class_weights_output),
+                .shards = (int)job->shards, .accumulate = (int)job->accumulate,
+                .precision = job->precision, .strategy = job->strategy,
+                .trap_numerics = job->trap_numerics,
+                .loss_scale = job->loss_scale > 0 ? job->loss_scale : WEFT_ZERO,
+                .no_sparse = !job->sparse, .loss_scale_steps = job->loss_scale_steps),
+            &run->trainer);
         if (st)
             st = at_train_key(job, st);
     }

@@ -86,7 +86,7 @@ struct weft_trainer {
     int drawn;              /* parts computed since the last update: each draws by its number */
     struct wf_parts *parts; /* NULL: steps are whole */
     weft_dtype precision;
-    bool trap;
+    bool trap, dense; /* dense: all tables are updated whole */
     struct {
         bool off;
         int64_t growth;               /* good steps in a row that double it */
@@ -140,6 +140,8 @@ void wf_bound_free(struct wf_bound *b);
 bool wf_output_needs_label(const weft_trainer *t, int out);
 /* Feeds in the order that all share: inputs, labels, weight, rate. */
 int wf_list_feeds(weft_trainer *t, struct wf_bound *b, weft_val *feeds, bool rate);
+/* Are all rows of a table to be updated, and not only those that were looked up? */
+bool wf_weight_dense(const weft_trainer *t, int weight);
 /* A function that brings weights back within their constraints, after a step; weights: by number in the model, NULL: all. *out is
  * NULL when none has one. */
 weft_status wf_make_constraints(weft_trainer *t, struct wf_bound *b, const bool *weights,

@@ -77,6 +77,7 @@ typedef struct weft_weight_opts {
     double fan_in,
         fan_out; /* of scaled initializers such as glorot_uniform; 0: by the shape, as for dense and
                                convolution kernels */
+    bool dense;  /* a table: a step updates all of its rows, not only those that were looked up */
 } weft_weight_opts;
 /* The weight "layer/name", made by the first call. Its regularizer counts once, however often it is asked for. */
 WEFT_API weft_val weft_lc_weight(weft_layer_call *c, const char *name, int rank, const int64_t *dim,
