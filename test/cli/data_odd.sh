@@ -31,5 +31,19 @@ train:
 Y
 want 3 "write it to a file first" timeout 20 "$WEFT" train pipe.yaml
 
+# Line ends of old Macs would make one row of everything; those of DOS are fine, and so is one within quotes.
+printf 'a,b\r1,2\r3,4\r' >mac.csv
+printf 'a,b\r\n1,2\r\n3,4\r\n' >dos.csv
+printf 'a,"b\rc",d' >quoted.csv
+printf 'first\rsecond\r' >mac.txt
+printf '1 1:0.5\r0 2:1\r' >mac.svm
+want 3 "lines end in a carriage return alone" "$WEFT" data inspect mac.csv
+want 3 "lines end in a carriage return alone" "$WEFT" data stats mac.csv
+want 3 "lines end in a carriage return alone" "$WEFT" data convert mac.csv out.npz
+want 3 "lines end in a carriage return alone" "$WEFT" data inspect mac.txt --format lines
+want 3 "lines end in a carriage return alone" "$WEFT" data inspect mac.svm --format libsvm
+want 0 "csv, 2 records" "$WEFT" data inspect dos.csv
+want 0 "csv, 0 records" "$WEFT" data inspect quoted.csv
+
 [ $bad -eq 0 ] && echo "all as promised"
 exit $((bad > 0))
