@@ -7,6 +7,7 @@
 #include "data/array.h"
 
 #define PIECE_BYTES ((int64_t)1 << 20) /* read at a time where items are converted */
+#define EMPTY_ROWS (1 << 20)           /* at most, where no column holds anything */
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
@@ -530,6 +531,20 @@ static weft_status set_columns(struct wf_ds *ds, const char *const *names)
     return st;
 }
 
+/* A file of a few bytes may claim any number of rows that hold nothing: reading them would not end. */
+static weft_status check_empty_rows(const struct arrays *p)
+{
+    int64_t rows = p->a[0].head.type.dim[0];
+
+    for (int i = 0; i < p->n; i++)
+        if (p->a[i].row_items)
+            return WEFT_OK;
+    return rows <= EMPTY_ROWS
+               ? WEFT_OK
+               : wf_err(WEFT_ELIMIT, "%s: %lld rows that hold no items, at most %d are taken",
+                        p->a[0].path, (long long)rows, EMPTY_ROWS);
+}
+
 weft_ds wf_ds_arrays(weft_data *d, const char *builder, int n, const char *const *names,
                      struct wf_array *a)
 {
@@ -554,6 +569,8 @@ weft_ds wf_ds_arrays(weft_data *d, const char *builder, int n, const char *const
     ds->count = a[0].head.type.dim[0];
     ds->addressable = true;
     st = set_columns(ds, names);
+    if (!st)
+        st = check_empty_rows(p);
     return st ? wf_ds_fail(d, builder, st) : wf_ds_handle(ds);
 }
 

@@ -136,8 +136,11 @@ weft_status weft_sample_text(weft_sample *s, int c, int64_t item, const char *by
         f->text = p;
         f->n_text = room;
     }
-    if (n)
-        memcpy(f->text, bytes, (size_t)n);
+    if (!n) {
+        ((weft_str *)s->col[c].data)[item] = (weft_str){"", 0};
+        return WEFT_OK;
+    }
+    memcpy(f->text, bytes, (size_t)n);
     ((weft_str *)s->col[c].data)[item] = (weft_str){f->text, n};
     f->text += n;
     f->n_text -= n;

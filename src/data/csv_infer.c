@@ -57,6 +57,9 @@ static weft_status read_head(struct wf_csv_head *h, const struct wf_csv_source *
                             &whole);
         if (st)
             return st;
+        st = wf_text_check_ends(rows->files.path[0], h->data, h->n, rows->format.quote);
+        if (st)
+            return st;
         h->bom = wf_rows_bom(h->data, h->n);
         wf_scan_init(&scan, &rows->format, h->ctx->simd);
         if (wf_scan_rows(&scan, h->data + h->bom, h->n - h->bom, n_rows) ||

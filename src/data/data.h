@@ -215,6 +215,7 @@ static inline bool wf_ds_addressable(const struct wf_ds *ds)
 weft_ds wf_ds_fail(weft_data *d, const char *builder, weft_status st);
 weft_ds wf_ds_handle(const struct wf_ds *ds);            /* {0} for NULL */
 struct wf_ds *wf_ds_node(const weft_data *d, weft_ds s); /* NULL when it is none */
+#define WF_COLUMNS_MAX (1 << 20)
 /* Columns copied into the arena; checks names (not empty, no duplicates, no commas), dtypes and ranks. */
 weft_status wf_ds_set_columns(struct wf_ds *ds, int n, const weft_column *col);
 int wf_ds_find(const struct wf_ds *ds, const char *name); /* index or -1 */

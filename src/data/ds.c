@@ -129,25 +129,32 @@ static weft_status check_column(const weft_column *c)
 weft_status wf_ds_set_columns(struct wf_ds *ds, int n, const weft_column *col)
 {
     struct wf_arena *a = &ds->data->arena;
-    weft_column *copy = wf_arena_alloc(a, (size_t)(n + 1) * sizeof *copy);
-    weft_status st;
+    weft_column *copy;
+    struct wf_map names;
+    weft_status st = WEFT_OK;
 
-    if (n < 0 || n > 1 << 20)
-        return wf_err(WEFT_EINVAL, "%d columns", n);
+    if (n < 0 || n > WF_COLUMNS_MAX)
+        return wf_err(WEFT_EINVAL, "%d columns, at most %d can be taken", n, WF_COLUMNS_MAX);
+    copy = wf_arena_alloc(a, (size_t)(n + 1) * sizeof *copy);
     if (!copy)
         return wf_err(WEFT_ENOMEM, "out of memory");
-    for (int i = 0; i < n; i++) {
+    wf_map_init(&names, ds->data->ctx);
+    for (int i = 0; i < n && !st; i++) {
         st = check_column(&col[i]);
         if (st)
-            return st;
+            break;
         copy[i] = col[i];
         copy[i].name = wf_arena_strdup(a, col[i].name);
         if (!copy[i].name)
-            return wf_err(WEFT_ENOMEM, "out of memory");
-        for (int k = 0; k < i && n <= 4096; k++)
-            if (strcmp(copy[k].name, copy[i].name) == 0)
-                return wf_err(WEFT_EEXIST, "two columns are named '%s'", copy[i].name);
+            st = wf_err(WEFT_ENOMEM, "out of memory");
+        else if (wf_map_get(&names, copy[i].name, NULL))
+            st = wf_err(WEFT_EEXIST, "two columns are named '%s'", copy[i].name);
+        else
+            st = wf_map_put(&names, copy[i].name, i);
     }
+    wf_map_free(&names);
+    if (st)
+        return st;
     ds->n_cols = n;
     ds->col = copy;
     return WEFT_OK;

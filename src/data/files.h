@@ -140,6 +140,10 @@ static inline void wf_stream_take(struct wf_stream *s, int64_t n)
  * file ends before. */
 weft_status wf_stream_skip(struct wf_stream *s, int64_t n);
 
+/* WEFT_EDATA when p[0..n), the beginning of a text or all of it, has lines that end in a carriage return alone: no newline
+ * but carriage returns, one of them not the last byte. Those within quotes (0: there are none) do not count. */
+weft_status wf_text_check_ends(const char *path, const char *p, int64_t n, char quote);
+
 /* WEFT_EDATA with "path: byte offset: text". */
 weft_status wf_stream_err(const struct wf_stream *s, const char *fmt, ...) WEFT_PRINTF(2, 3);
 

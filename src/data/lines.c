@@ -69,6 +69,11 @@ static weft_status next_line(const struct param *p, struct wf_records *t, int64_
     for (;;) {
         const char *lf = memchr(s->p + seen, '\n', (size_t)(s->n - seen));
 
+        if (!lf && s->ended && !t->record) {
+            st = wf_text_check_ends(s->path, s->p, s->n, 0);
+            if (st)
+                return st;
+        }
         if (lf || s->ended) {
             *n = lf ? lf - s->p : s->n;
             *all = *n + (lf != NULL);

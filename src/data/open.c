@@ -344,12 +344,21 @@ static weft_ds open_bytes(weft_data *d, const char *path, const weft_open_opts *
         WEFT_OPTS(weft_fixed_opts, .dtype = WEFT_U8, .column = "byte", .on_error = o->on_error));
 }
 
-/* The only table of a database, read by a query of its own. */
-static weft_status only_table(weft_data *d, const char *path, char query[512])
+/* Tables and the query that reads each: names in quotes, those in them doubled; in the order of the rows' numbers, or of the
+ * primary key where rows have none. A column may have the name of a row's number, but hardly all three of its names. */
+static const char table_queries[] =
+    "SELECT name, 'SELECT * FROM \"' || replace(name, '\"', '\"\"') || '\" ORDER BY ' || coalesce("
+    "(SELECT group_concat('\"' || replace(i.name, '\"', '\"\"') || '\"', ', ')"
+    " FROM pragma_index_info(m.name) AS i),"
+    "(SELECT w.word FROM (SELECT 1 AS k, 'rowid' AS word UNION SELECT 2, '_rowid_' UNION"
+    " SELECT 3, 'oid') AS w WHERE w.word NOT IN"
+    " (SELECT lower(c.name) FROM pragma_table_info(m.name) AS c) ORDER BY w.k LIMIT 1)) AS query"
+    " FROM sqlite_master AS m WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+    " ORDER BY name";
+
+/* The only table of a database, read by a query of its own, in the arena. */
+static weft_status only_table(weft_data *d, const char *path, char **query)
 {
-    static const char ask[] =
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE "
-        "'sqlite_%' ORDER BY name";
     weft_data *side = NULL;
     weft_iter *it = NULL;
     weft_batch *b = NULL;
@@ -359,13 +368,17 @@ static weft_status only_table(weft_data *d, const char *path, char query[512])
     weft_status st = weft_data_new(d->ctx, &side);
 
     if (!st)
-        st = weft_iter_new(side, weft_ds_sqlite(side, path, ask, NULL),
+        st = weft_iter_new(side, weft_ds_sqlite(side, path, table_queries, NULL),
                            WEFT_OPTS(weft_iter_opts, .threads = WEFT_ZERO), &it);
     while (!st && !(st = weft_iter_next(it, &b)) && b) {
-        const weft_str *name = b->col[0].data;
+        const weft_str *name = b->col[0].data, *text = b->col[1].data;
 
-        if (n++ == 0)
-            snprintf(query, 512, "SELECT * FROM \"%.*s\" ORDER BY rowid", (int)name->n, name->data);
+        if (n++ == 0) {
+            *query = wf_arena_alloc(&d->arena, (size_t)text->n + 1);
+            if (*query && text->n)
+                memcpy(*query, text->data, (size_t)text->n);
+            st = *query ? WEFT_OK : wf_err_nomem(d->ctx, (size_t)text->n, "a query");
+        }
         if (at < sizeof list)
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%.*s", n > 1 ? ", " : "",
                                    (int)name->n, name->data);
@@ -383,8 +396,8 @@ static weft_status only_table(weft_data *d, const char *path, char query[512])
 
 static weft_ds open_sqlite(weft_data *d, const char *path, const weft_open_opts *o)
 {
-    char query[512];
-    weft_status st = o->query ? WEFT_OK : only_table(d, path, query);
+    char *query = NULL;
+    weft_status st = o->query ? WEFT_OK : only_table(d, path, &query);
 
     if (st)
         return wf_ds_fail(d, "sqlite", st);

@@ -116,12 +116,30 @@ static weft_status check_header(const struct wf_row_source *src, struct state *t
     return WEFT_OK;
 }
 
+/* Old line ends would make one row of the file. The window is made longer only if it looks so. */
+static weft_status check_ends(const struct wf_row_source *src, struct state *t)
+{
+    enum { ENOUGH = 64 << 10 };
+    struct wf_stream *s = t->stream;
+    weft_status st = wf_text_check_ends(s->path, s->p, s->n, src->format.quote), more;
+
+    while (st && !s->ended && s->n < ENOUGH) {
+        more = wf_stream_more(s);
+        if (more)
+            return more;
+        st = wf_text_check_ends(s->path, s->p, s->n, src->format.quote);
+    }
+    return st;
+}
+
 /* Byte order mark and header are taken together: a stream at offset 0 has them before it. */
 static weft_status begin_file(const struct wf_row_source *src, struct state *t)
 {
     int64_t n;
     weft_status st = wf_stream_need(t->stream, 3);
 
+    if (!st)
+        st = check_ends(src, t);
     if (st)
         return st;
     n = wf_rows_bom(t->stream->p, t->stream->n);

@@ -216,6 +216,24 @@ weft_status wf_stream_skip(struct wf_stream *s, int64_t n)
     return WEFT_OK;
 }
 
+weft_status wf_text_check_ends(const char *path, const char *p, int64_t n, char quote)
+{
+    bool quoted = false;
+
+    if (!n || memchr(p, '\n', (size_t)n) || !memchr(p, '\r', (size_t)n - 1))
+        return WEFT_OK;
+    for (int64_t i = 0; i + 1 < n; i++) {
+        if (quote && p[i] == quote)
+            quoted = !quoted;
+        if (p[i] == '\r' && !quoted)
+            return wf_err(WEFT_EDATA,
+                          "%s: byte %lld: lines end in a carriage return alone, as on old Macs: "
+                          "write newlines first (tr '\\r' '\\n')",
+                          path, (long long)i);
+    }
+    return WEFT_OK;
+}
+
 weft_status wf_stream_err(const struct wf_stream *s, const char *fmt, ...)
 {
     va_list args;

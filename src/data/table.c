@@ -137,15 +137,18 @@ static weft_status unify(struct wf_table *t, const struct wf_spec_group *g)
 /* The columns to yield: fields, and groups. */
 struct picked {
     int n;
-    int *field, *group; /* one of them is -1 */
+    int *field, *group;          /* one of them is -1 */
+    bool *has_field, *has_group; /* which are picked */
 };
 
 static weft_status pick(struct wf_table *t, struct picked *p, int field, int group)
 {
-    for (int i = 0; i < p->n; i++)
-        if (p->field[i] == field && p->group[i] == group)
-            return wf_err(WEFT_EEXIST, "'%s' is selected twice",
-                          group >= 0 ? t->names.group[group].name : t->names.name[field]);
+    bool *has = group >= 0 ? &p->has_group[group] : &p->has_field[field];
+
+    if (*has)
+        return wf_err(WEFT_EEXIST, "'%s' is selected twice",
+                      group >= 0 ? t->names.group[group].name : t->names.name[field]);
+    *has = true;
     p->field[p->n] = field;
     p->group[p->n++] = group;
     return WEFT_OK;
@@ -155,7 +158,6 @@ static weft_status pick(struct wf_table *t, struct picked *p, int field, int gro
  * is. */
 static weft_status pick_rest(struct wf_table *t, struct picked *p)
 {
-    int n_before = p->n;
     int *group_of = NULL;
     weft_status st = wf_table_alloc(t->d, t->names.n, sizeof *group_of, &group_of);
 
@@ -166,11 +168,8 @@ static weft_status pick_rest(struct wf_table *t, struct picked *p)
             group_of[t->names.group[g].member[i]] = g;
     for (int f = 0; f < t->names.n && !st; f++) {
         int g = group_of[f];
-        bool done = false;
 
-        for (int i = 0; i < p->n && (g >= 0 || i < n_before); i++)
-            done = done || (g >= 0 ? p->group[i] == g : p->field[i] == f);
-        if (!done)
+        if (!(g >= 0 ? p->has_group[g] : p->has_field[f]))
             st = pick(t, p, g >= 0 ? -1 : f, g);
     }
     return st;
@@ -197,6 +196,10 @@ static weft_status pick_columns(struct wf_table *t, struct picked *p)
 
     if (!st)
         st = wf_table_alloc(t->d, t->names.n + t->names.n_groups, sizeof(int), &p->group);
+    if (!st)
+        st = wf_table_alloc(t->d, t->names.n, sizeof(bool), &p->has_field);
+    if (!st)
+        st = wf_table_alloc(t->d, t->names.n_groups, sizeof(bool), &p->has_group);
     for (const char *at = t->select; !st && wf_spec_next(&at, ',', &item);) {
         if (wf_str_is(item, "*"))
             rest = true;

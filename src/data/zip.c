@@ -356,13 +356,13 @@ weft_status wf_zip_read(const struct wf_zip_entry *e, const char **data, char **
         st = inflate_entry(e, &copy);
     else if (!e->zip->p)
         st = copy_entry(e, &copy);
-    p = copy ? copy : e->zip->p + e->at;
-    if (!st && wf_crc32(0, p, e->bytes) != e->crc) {
-        wf_free(e->zip->ctx, copy);
-        st = other_crc();
-    }
     if (st)
         return wf_err_wrap(st, "'%.*s'", (int)e->n_name, e->name);
+    p = copy ? copy : e->zip->p + e->at;
+    if (wf_crc32(0, p, e->bytes) != e->crc) {
+        wf_free(e->zip->ctx, copy);
+        return wf_err_wrap(other_crc(), "'%.*s'", (int)e->n_name, e->name);
+    }
     *data = p;
     *owned = copy;
     return WEFT_OK;

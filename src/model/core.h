@@ -81,6 +81,7 @@ struct weft_model {
     int64_t n_layers, cap_layers, n_nodes, cap_nodes, n_symbols, cap_symbols, n_weights,
         cap_weights, n_rows, cap_rows, n_user, cap_user, n_outputs, cap_outputs;
     struct wf_map names;        /* of layers and inputs: layer id, or 0, or WF_NAME_GONE */
+    struct wf_map numbers;      /* by base: the least number that may make a new name of it */
     struct wf_map weight_names; /* position */
     weft_sym last;              /* what weft_model_add goes on from */
     struct wf_builder design;

@@ -26,6 +26,7 @@ weft_status weft_model_new(weft_ctx *ctx, const weft_model_opts *opts, weft_mode
     m->ctx = ctx;
     wf_arena_init(&m->arena, ctx);
     wf_map_init(&m->names, ctx);
+    wf_map_init(&m->numbers, ctx);
     wf_map_init(&m->weight_names, ctx);
     m->design.m = m;
     m->name = wf_arena_strdup(&m->arena, name);
@@ -45,6 +46,7 @@ void weft_model_free(weft_model *m)
     weft_graph_free(m->design.g);
     wf_builder_free(&m->design);
     wf_map_free(&m->names);
+    wf_map_free(&m->numbers);
     wf_map_free(&m->weight_names);
     wf_arena_free(&m->arena);
     wf_free(m->ctx, m->layers);
@@ -145,6 +147,23 @@ static void snake_case(const char *kind, char out[MAX_NAME])
     out[n] = '\0';
 }
 
+/* Gives `text`, which is the base, the first number that makes it new. Names are never given back, so that all numbers
+ * below the one that was found last are taken. */
+static weft_status number_name(weft_model *m, const char *base, char *text, size_t room)
+{
+    int64_t i = 1;
+    const char *key;
+
+    if (!wf_map_get(&m->names, text, NULL))
+        return WEFT_OK;
+    wf_map_get(&m->numbers, base, &i);
+    do
+        snprintf(text, room, "%s_%lld", base, (long long)i++);
+    while (wf_map_get(&m->names, text, NULL));
+    key = wf_arena_strdup(&m->arena, base);
+    return key ? wf_map_put(&m->numbers, key, i) : wf_err_nomem(m->ctx, room, "layer name");
+}
+
 /* The name, or the base with the first number that makes it new: dense, dense_1, … */
 static weft_status take_name(weft_model *m, const char *name, const char *base, int64_t id,
                              const char **out)
@@ -162,8 +181,11 @@ static weft_status take_name(weft_model *m, const char *name, const char *base, 
         base = name;
     }
     snprintf(text, sizeof text, "%s", base);
-    for (int i = 1; !name && wf_map_get(&m->names, text, NULL); i++)
-        snprintf(text, sizeof text, "%s_%d", base, i);
+    if (!name) {
+        st = number_name(m, base, text, sizeof text);
+        if (st)
+            return st;
+    }
     *out = wf_arena_strdup(&m->arena, text);
     return *out ? wf_map_put(&m->names, *out, id) : wf_err_nomem(m->ctx, sizeof text, "layer name");
 }

@@ -122,39 +122,6 @@ static void put_shapes(const weft_model *m, const struct wf_model_node *n, char 
 }
 
 /* "conv2d[0][0]": layer, which call of it, which of its values. */
-static size_t put_source(const weft_model *m, weft_sym x, char *out, size_t room)
-{
-    const struct wf_symbol *s = wf_symbol_at(m, x);
-    weft_layer l = m->nodes[s->node].layer;
-    int call = 0, n;
-
-    for (int i = 0; i < s->node; i++)
-        call += l.id && m->nodes[i].layer.id == l.id;
-    n = snprintf(out, room, "%s[%d][%d]", weft_sym_name(m, x), call, s->part);
-    return (size_t)n < room ? (size_t)n : room - 1;
-}
-
-static void put_sources(const weft_model *m, weft_layer l, char out[MAX_CELL])
-{
-    size_t at = 0;
-
-    out[0] = '\0';
-    for (int64_t k = 0; k < m->n_nodes; k++)
-        for (int i = 0; m->nodes[k].layer.id == l.id && i < m->nodes[k].n_in && at < MAX_CELL - 2;
-             i++) {
-            at += (size_t)snprintf(out + at, MAX_CELL - at, "%s", at ? ", " : "");
-            at += put_source(m, m->nodes[k].in[i], out + at, MAX_CELL - at);
-        }
-}
-
-static bool within(const weft_model *m, weft_layer outer, weft_layer l)
-{
-    for (; outer.id; outer = wf_layer_at(m, outer)->inner)
-        if (outer.id == l.id)
-            return true;
-    return false;
-}
-
 static int64_t count(const struct wf_weight *w)
 {
     struct wf_type t = wf_type_of(w->dtype, w->rank, w->dim);
@@ -162,28 +129,89 @@ static int64_t count(const struct wf_weight *w)
     return wf_type_count(&t);
 }
 
-static int64_t layer_params(const weft_model *m, weft_layer l)
+/* What is asked of every layer, found in one walk over nodes and weights. */
+struct facts {
+    int64_t *call;    /* by node: calls of the same layer before it */
+    int64_t *next;    /* by node: the next call of the same layer, or -1 */
+    int64_t *first;   /* by layer, id - 1: its first call, or -1 */
+    int64_t *weights; /* by layer: parameters of its own */
+    int64_t memory[];
+};
+
+static weft_status find_facts(const weft_model *m, struct facts **out)
+{
+    size_t bytes = sizeof(struct facts) + (size_t)(2 * (m->n_nodes + m->n_layers)) * 8;
+    struct facts *f = wf_alloc(m->ctx, bytes);
+
+    if (!f)
+        return wf_err_nomem(m->ctx, bytes, "a summary");
+    f->call = f->memory;
+    f->next = f->call + m->n_nodes;
+    f->first = f->next + m->n_nodes;
+    f->weights = f->first + m->n_layers;
+    for (int64_t i = 0; i < m->n_layers; i++)
+        f->first[i] = -1;
+    for (int64_t k = m->n_nodes - 1; k >= 0; k--) {
+        int64_t l = m->nodes[k].layer.id - 1;
+
+        f->next[k] = l < 0 ? -1 : f->first[l];
+        if (l >= 0)
+            f->first[l] = k;
+    }
+    for (int64_t k = 0; k < m->n_nodes; k++)
+        if (f->next[k] >= 0)
+            f->call[f->next[k]] = f->call[k] + 1;
+    for (int64_t i = 0; i < m->n_weights; i++)
+        f->weights[m->weights[i]->is.layer.id - 1] += count(&m->weights[i]->is);
+    *out = f;
+    return WEFT_OK;
+}
+
+static size_t put_source(const weft_model *m, const struct facts *f, weft_sym x, char *out,
+                         size_t room)
+{
+    const struct wf_symbol *s = wf_symbol_at(m, x);
+    int n = snprintf(out, room, "%s[%lld][%d]", weft_sym_name(m, x), (long long)f->call[s->node],
+                     s->part);
+
+    return (size_t)n < room ? (size_t)n : room - 1;
+}
+
+static void put_sources(const weft_model *m, const struct facts *f, weft_layer l,
+                        char out[MAX_CELL])
+{
+    size_t at = 0;
+
+    out[0] = '\0';
+    for (int64_t k = f->first[l.id - 1]; k >= 0; k = f->next[k])
+        for (int i = 0; i < m->nodes[k].n_in && at < MAX_CELL - 2; i++) {
+            at += (size_t)snprintf(out + at, MAX_CELL - at, "%s", at ? ", " : "");
+            at += put_source(m, f, m->nodes[k].in[i], out + at, MAX_CELL - at);
+        }
+}
+
+/* Of a layer and those that it wraps. */
+static int64_t layer_params(const weft_model *m, const struct facts *f, weft_layer l)
 {
     int64_t n = 0;
 
-    for (int64_t i = 0; i < m->n_weights; i++)
-        n += within(m, l, m->weights[i]->is.layer) ? count(&m->weights[i]->is) : 0;
+    for (; l.id; l = wf_layer_at(m, l)->inner)
+        n += f->weights[l.id - 1];
     return n;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 /* One input and each node called on the one before. */
-static bool is_chain(const weft_model *m)
+static bool is_chain(const weft_model *m, const struct facts *f)
 {
     for (int64_t k = 0; k < m->n_nodes; k++) {
         const struct wf_model_node *n = &m->nodes[k];
 
         if (k == 0 ? n->layer.id != 0 : n->n_in != 1 || n->in[0].id != m->nodes[k - 1].first)
             return false;
-        for (int64_t i = 1; i < k; i++)
-            if (m->nodes[i].layer.id == n->layer.id)
-                return false;
+        if (f->call[k])
+            return false;
     }
     return true;
 }
@@ -203,15 +231,8 @@ static void layout(struct table *t, bool chain, int width)
     t->width[0] = left;
 }
 
-static bool first_call(const weft_model *m, int64_t k)
-{
-    for (int64_t i = 0; i < k; i++)
-        if (m->nodes[i].layer.id == m->nodes[k].layer.id)
-            return false;
-    return true;
-}
-
-static void put_row(const struct table *t, const weft_model *m, const struct wf_model_node *n)
+static void put_row(const struct table *t, const weft_model *m, const struct facts *f,
+                    const struct wf_model_node *n)
 {
     char cells[MAX_COLUMNS][MAX_CELL] = {"", "", "0", "-"};
 
@@ -219,8 +240,8 @@ static void put_row(const struct table *t, const weft_model *m, const struct wf_
     if (n->layer.id) {
         snprintf(cells[0], MAX_CELL, "%s (%s)", weft_layer_name(m, n->layer),
                  weft_layer_kind_name(m, n->layer));
-        put_count(cells[2], MAX_CELL, layer_params(m, n->layer));
-        put_sources(m, n->layer, cells[3]);
+        put_count(cells[2], MAX_CELL, layer_params(m, f, n->layer));
+        put_sources(m, f, n->layer, cells[3]);
     } else {
         snprintf(cells[0], MAX_CELL, "%s (InputLayer)", n->name);
     }
@@ -264,12 +285,15 @@ weft_status weft_model_summary(const weft_model *m, int width, char **out)
                                                       "Connected to"};
     struct wf_buf b;
     struct table t = {.b = &b};
+    struct facts *f = NULL;
     bool chain, any = false;
     weft_status st = weft_model_status(m);
 
+    if (!st)
+        st = find_facts(m, &f);
     if (st)
         return st;
-    chain = is_chain(m);
+    chain = is_chain(m, f);
     layout(&t, chain, width);
     wf_buf_init(&b, m->ctx, (int64_t)64 << 20);
     wf_buf_printf(&b, "Model: \"%s\"\n", m->name);
@@ -279,15 +303,16 @@ weft_status weft_model_summary(const weft_model *m, int width, char **out)
     for (int64_t k = 0; k < m->n_nodes; k++) {
         const struct wf_model_node *n = &m->nodes[k];
 
-        if (n->layer.id ? !first_call(m, k) : chain)
+        if (n->layer.id ? f->call[k] > 0 : chain)
             continue;
         if (any)
             rule(&t, "├", "─", "┼", "┤");
         any = true;
-        put_row(&t, m, n);
+        put_row(&t, m, f, n);
     }
     rule(&t, "└", "─", "┴", "┘");
     put_totals(&b, m);
+    wf_free(m->ctx, f);
     if (b.st) {
         st = b.st;
         wf_buf_free(&b);

@@ -129,25 +129,37 @@ static weft_status read_scalar(struct reader *r, struct wf_yaml_node *n)
     return WEFT_OK;
 }
 
+/* A key of a map; `seen` holds those before it. */
+static weft_status read_key(struct reader *r, int depth, struct wf_map *seen,
+                            struct wf_yaml_node **out)
+{
+    weft_status st = read_node(r, depth + 1, out);
+    const struct wf_yaml_node *key = *out;
+
+    if (st)
+        return st;
+    if (key->kind != WF_YAML_SCALAR)
+        return wf_yaml_err(r->y, key, WEFT_EPARSE, "a key must be a word");
+    if (wf_map_get(seen, key->text, NULL))
+        return wf_yaml_err(r->y, key, WEFT_EPARSE, "'%s' is given twice", key->text);
+    st = wf_map_put(seen, key->text, 0);
+    return st ? nomem(r->y) : next_event(r);
+}
+
 /* Items until the end event; those of maps come as key and value. */
 static weft_status read_items(struct reader *r, int depth, struct wf_yaml_node *n)
 {
     yaml_event_type_t end =
         n->kind == WF_YAML_MAP ? YAML_MAPPING_END_EVENT : YAML_SEQUENCE_END_EVENT;
+    struct wf_map seen;
     weft_status st = next_event(r);
 
+    wf_map_init(&seen, r->y->arena.ctx);
     while (!st && r->event.type != end) {
         struct wf_yaml_node *key = NULL, *item = NULL;
 
-        if (n->kind == WF_YAML_MAP) {
-            st = read_node(r, depth + 1, &key);
-            if (!st && key->kind != WF_YAML_SCALAR)
-                st = wf_yaml_err(r->y, key, WEFT_EPARSE, "a key must be a word");
-            if (!st && wf_yaml_get(n, key->text))
-                st = wf_yaml_err(r->y, key, WEFT_EPARSE, "'%s' is given twice", key->text);
-            if (!st)
-                st = next_event(r);
-        }
+        if (n->kind == WF_YAML_MAP)
+            st = read_key(r, depth, &seen, &key);
         if (!st)
             st = read_node(r, depth + 1, &item);
         if (!st && !add_item(r->y, n, key, item))
@@ -155,6 +167,7 @@ static weft_status read_items(struct reader *r, int depth, struct wf_yaml_node *
         if (!st)
             st = next_event(r);
     }
+    wf_map_free(&seen);
     return st;
 }
 

@@ -31,5 +31,41 @@ train:
 Y
 want 3 "write it to a file first" timeout 20 "$WEFT" train pipe.yaml
 
+# Line ends of old Macs would make one row of everything; those of DOS are fine, and so is one within quotes.
+printf 'a,b\r1,2\r3,4\r' >mac.csv
+printf 'a,b\r\n1,2\r\n3,4\r\n' >dos.csv
+printf 'a,"b\rc",d' >quoted.csv
+printf 'first\rsecond\r' >mac.txt
+printf '1 1:0.5\r0 2:1\r' >mac.svm
+want 3 "lines end in a carriage return alone" "$WEFT" data inspect mac.csv
+want 3 "lines end in a carriage return alone" "$WEFT" data stats mac.csv
+want 3 "lines end in a carriage return alone" "$WEFT" data convert mac.csv out.npz
+want 3 "lines end in a carriage return alone" "$WEFT" data inspect mac.txt --format lines
+want 3 "lines end in a carriage return alone" "$WEFT" data inspect mac.svm --format libsvm
+want 0 "csv, 2 records" "$WEFT" data inspect dos.csv
+want 0 "csv, 0 records" "$WEFT" data inspect quoted.csv
+
+# Tables of any name and kind, in the order of their rows.
+if command -v sqlite3 >/dev/null; then
+    long=$(printf 'x%.0s' $(seq 600))
+    for name in 'my""table' 'a; DROP TABLE b' "it's" 'order' "$long" 'sqlites'; do
+        rm -f t.db
+        sqlite3 t.db "CREATE TABLE \"$name\"(id INTEGER, size REAL); INSERT INTO \"$name\" VALUES (3, 0.5), (1, 0.25);"
+        want 0 "sqlite, 2 records" "$WEFT" data inspect t.db
+        want 0 "0: id=3" "$WEFT" data inspect t.db
+    done
+    rm -f t.db
+    sqlite3 t.db 'CREATE TABLE t("the ""key""" TEXT, n INTEGER, PRIMARY KEY(n, "the ""key""")) WITHOUT ROWID;
+        INSERT INTO t VALUES ("b", 2), ("a", 2), ("c", 1);'
+    want 0 "sqlite, 3 records" "$WEFT" data inspect t.db
+    want 0 '0: the "key"="c" n=1' "$WEFT" data inspect t.db
+    want 0 '1: the "key"="a" n=2' "$WEFT" data inspect t.db
+    rm -f t.db
+    sqlite3 t.db 'CREATE TABLE t(RowId TEXT, n INTEGER); INSERT INTO t VALUES ("b", 1), ("a", 2);'
+    want 0 '0: RowId="b" n=1' "$WEFT" data inspect t.db
+    sqlite3 t.db 'CREATE TABLE u(a)'
+    want 1 "has 2 tables (t, u): give a query" "$WEFT" data inspect t.db
+fi
+
 [ $bad -eq 0 ] && echo "all as promised"
 exit $((bad > 0))

@@ -535,6 +535,34 @@ static void a_large_file_is_read_by_rows(void **state)
     weft_data_free(e);
 }
 
+/* Some rows that hold nothing are rows like others; more than anybody can read are refused. */
+static void rows_without_items(void **state)
+{
+    static const int64_t counts[] = {3, 1000000000000};
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        weft_tensor t = weft_view(WEFT_F32, NULL, 2, (int64_t[]){counts[k], 0});
+        weft_data *e;
+        weft_iter *it = NULL;
+        weft_batch *b;
+        int n = 0;
+        weft_status st;
+
+        assert_int_equal(weft_npy_write(ctx, in_scratch("none.npy"), &t), 0);
+        assert_int_equal(weft_data_new(ctx, &e), 0);
+        st = weft_iter_new(e, open_rows(e, 1, in_scratch("none.npy")), NULL, &it);
+        assert_int_equal(st, k ? WEFT_ELIMIT : WEFT_OK);
+        if (k)
+            assert_non_null(strstr(weft_error(), "1000000000000 rows that hold no items"));
+        while (!st && !weft_iter_next(it, &b) && b && ++n)
+            weft_batch_free(b);
+        assert_int_equal(n, k ? 0 : 3);
+        weft_iter_free(it);
+        weft_data_free(e);
+    }
+}
+
 /* ---- heads that lie -------------------------------------------------------------------------- */
 
 static void idx_heads_are_checked(void **state)
@@ -754,6 +782,7 @@ int main(void)
         TEST(fortran_rows_come_from_the_file),
         TEST(a_file_that_shrinks_is_an_error),
         TEST(a_large_file_is_read_by_rows),
+        TEST(rows_without_items),
         TEST(idx_heads_are_checked),
         TEST(npy_heads_are_checked),
         TEST(zip_archives_are_checked),

@@ -1,4 +1,6 @@
 /* model_test.c - models: names, shapes, errors where they are made, sharing, freezing, building graphs. */
+#include <time.h>
+
 #include "fixture.h"
 
 #include "weft/fn.h"
@@ -30,6 +32,26 @@ static void layers_are_named_as_keras_does(void **state)
     assert_int_equal(weft_model_layer(f->m, "dens", &l), WEFT_ENOENT);
     assert_non_null(strstr(weft_error(), "did you mean 'dense'"));
     assert_int_equal(weft_model_layer(f->m, "x", &l), WEFT_ENOENT);
+}
+
+/* Twice as many layers take twice the time, not four times: seconds where it once were minutes. */
+static void very_many_layers_are_named_and_listed_in_no_time(void **state)
+{
+    enum { N = 40000, SECONDS = 20 };
+    struct fixture *f = *state;
+    weft_sym x = vector(f->m, 1);
+    clock_t begin = clock(); /* of this process: other programs do not count */
+    char *text = NULL;
+    weft_layer l;
+
+    for (int i = 0; i < N; i++)
+        x = weft_apply(f->m, "Activation", "activation=relu", x);
+    ok(f->m);
+    assert_string_equal(weft_sym_name(f->m, x), "activation_39999");
+    assert_int_equal(weft_model_layer(f->m, "activation_20000", &l), WEFT_OK);
+    assert_int_equal(weft_model_summary(f->m, 80, &text), WEFT_OK);
+    weft_text_free(f->ctx, text);
+    assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < SECONDS);
 }
 
 static void shapes_are_known_at_once(void **state)
@@ -253,6 +275,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(layers_are_named_as_keras_does),
+        TEST(very_many_layers_are_named_and_listed_in_no_time),
         TEST(shapes_are_known_at_once),
         TEST(an_unknown_kind_suggests_the_nearest),
         TEST(an_unknown_argument_suggests_the_nearest),
