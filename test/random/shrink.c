@@ -91,7 +91,7 @@ static bool copy_nodes(const struct shrink *s, const bool *live, const struct pl
             continue;
         for (int i = 0; i < n->n_in; i++)
             in[i] = n->in[i] ? map[n->in[i]] : 0;
-        if (wf_copy_node(to->g, n, in, &first))
+        if (wf_copy_node(to->g, n, in, NULL, &first))
             return false;
         for (int i = 0; i < n->n_out; i++)
             map[n->first_out + i] = first + i;
