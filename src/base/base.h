@@ -152,7 +152,7 @@ void wf_fpmode_leave(uint64_t saved);
 /* What stat tells of a path. */
 struct wf_file_info {
     int64_t size, mtime_ns;
-    bool plain, folder; /* neither: a pipe, a device */
+    bool plain, folder; /* neither: a pipe, a device, or (stat_at alone) a symbolic link */
 };
 
 /* The file seam, so that tests can fail each call in turn. All return 0 or a negative errno. */
@@ -179,6 +179,15 @@ struct wf_fs {
                 void *each_arg);
     /* Holds an open file against other processes until it is closed; -EWOULDBLOCK when another holds it. */
     int (*lock)(void *arg, int fd);
+    /* The same in a folder that is open as `dir`, by plain names; a symbolic link is never followed. */
+    int (*open_at)(void *arg, int dir, const char *name, int flags, int mode);
+    int (*rename_at)(void *arg, int dir, const char *from, const char *to);
+    int (*unlink_at)(void *arg, int dir, const char *name, bool folder);
+    int (*stat_at)(void *arg, int dir, const char *name, struct wf_file_info *out);
+    int (*mkdir_at)(void *arg, int dir, const char *name, int mode);
+    int (*list_at)(void *arg, int dir, int (*each)(void *each_arg, const char *name),
+                   void *each_arg);
+    uint64_t (*unique)(void *arg); /* a number that nobody else draws: for temporary names */
     void *arg;
 };
 extern const struct wf_fs wf_fs_posix;
@@ -189,5 +198,26 @@ weft_status wf_file_err(int64_t neg_errno, const char *path, const char *what);
 weft_status wf_file_read(weft_ctx *ctx, const char *path, int64_t max, char **data, int64_t *n);
 /* Replace a file atomically: temporary beside it, fsync, rename. */
 weft_status wf_file_write(weft_ctx *ctx, const char *path, const void *data, int64_t n);
+
+/* A file that appears whole, in the place of `path`, or not at all. It is written under a name of its own in the same
+ * folder, which is held open: a link planted there is neither followed nor written through, and of two writers of one
+ * path the later wins, whole. What writers that died have left for this path is taken away; a living one holds a lock on it. */
+struct wf_newfile {
+    weft_ctx *ctx;
+    int dir, fd; /* -1: none */
+    char *path, *name, *tmp;
+};
+/* f->fd is open for reading and writing. Nothing is to be undone after an error. */
+weft_status wf_newfile_open(struct wf_newfile *f, weft_ctx *ctx, const char *path);
+/* Sync, close, and put in place, or after an error st take it away. With `keep` the descriptor stays open, for the caller to close. */
+weft_status wf_newfile_close(struct wf_newfile *f, weft_status st, bool keep);
+
+/* Open for writing what the user named, at the place itself: a symbolic link is -ELOOP, unless it leads to something that
+ * is no file (/dev/stdout). */
+int wf_file_open_out(weft_ctx *ctx, const char *path, int flags, int mode);
+/* Split a path into its folder ("." without one) and the last name; EINVAL for a path without one. Freed with wf_free. */
+weft_status wf_path_split(weft_ctx *ctx, const char *path, char **folder, char **name);
+/* Delete a file, a link (never what it leads to), or a folder with its files; ENOENT is OK, a folder in the folder is not. */
+weft_status wf_file_remove(weft_ctx *ctx, const char *path);
 
 #endif

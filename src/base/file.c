@@ -6,7 +6,9 @@
 #include <glob.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -100,6 +102,16 @@ static int posix_unlink(void *arg, const char *path)
     return unlink(path) ? -errno : 0;
 }
 
+static struct wf_file_info info_of(const struct stat *s)
+{
+    return (struct wf_file_info){
+        .size = s->st_size,
+        .mtime_ns = (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec,
+        .plain = S_ISREG(s->st_mode),
+        .folder = S_ISDIR(s->st_mode),
+    };
+}
+
 static int posix_stat(void *arg, const char *path, struct wf_file_info *out)
 {
     struct stat s;
@@ -107,12 +119,7 @@ static int posix_stat(void *arg, const char *path, struct wf_file_info *out)
     (void)arg;
     if (stat(path, &s))
         return -errno;
-    *out = (struct wf_file_info){
-        .size = s.st_size,
-        .mtime_ns = (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec,
-        .plain = S_ISREG(s.st_mode),
-        .folder = S_ISDIR(s.st_mode),
-    };
+    *out = info_of(&s);
     return 0;
 }
 
@@ -147,14 +154,11 @@ static int posix_rmdir(void *arg, const char *path)
     return rmdir(path) ? -errno : 0;
 }
 
-static int posix_list(void *arg, const char *path, int (*each)(void *, const char *),
-                      void *each_arg)
+static int list_entries(DIR *dir, int (*each)(void *, const char *), void *each_arg)
 {
-    DIR *dir = opendir(path);
     const struct dirent *e;
     int rc = 0;
 
-    (void)arg;
     if (!dir)
         return -errno;
     for (errno = 0; !rc && (e = readdir(dir)) != NULL; errno = 0)
@@ -166,10 +170,85 @@ static int posix_list(void *arg, const char *path, int (*each)(void *, const cha
     return rc;
 }
 
+static int posix_list(void *arg, const char *path, int (*each)(void *, const char *),
+                      void *each_arg)
+{
+    (void)arg;
+    return list_entries(opendir(path), each, each_arg);
+}
+
 static int posix_lock(void *arg, int fd)
 {
     (void)arg;
     return flock(fd, LOCK_EX | LOCK_NB) ? -errno : 0;
+}
+
+/* ---- in a folder that is open ---------------------------------------------------------------- */
+
+static int posix_open_at(void *arg, int dir, const char *name, int flags, int mode)
+{
+    int fd = openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW, (mode_t)mode);
+
+    (void)arg;
+    return fd < 0 ? -errno : fd;
+}
+
+static int posix_rename_at(void *arg, int dir, const char *from, const char *to)
+{
+    (void)arg;
+    return renameat(dir, from, dir, to) ? -errno : 0;
+}
+
+static int posix_unlink_at(void *arg, int dir, const char *name, bool folder)
+{
+    (void)arg;
+    return unlinkat(dir, name, folder ? AT_REMOVEDIR : 0) ? -errno : 0;
+}
+
+static int posix_stat_at(void *arg, int dir, const char *name, struct wf_file_info *out)
+{
+    struct stat s;
+
+    (void)arg;
+    if (fstatat(dir, name, &s, AT_SYMLINK_NOFOLLOW))
+        return -errno;
+    *out = info_of(&s);
+    return 0;
+}
+
+static int posix_mkdir_at(void *arg, int dir, const char *name, int mode)
+{
+    (void)arg;
+    return mkdirat(dir, name, (mode_t)mode) ? -errno : 0;
+}
+
+static int posix_list_at(void *arg, int dir, int (*each)(void *, const char *), void *each_arg)
+{
+    /* Its own open file: the position of `dir` stays where it is. */
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+    (void)arg;
+    if (fd >= 0 && !d) {
+        int e = errno;
+
+        close(fd);
+        errno = e;
+    }
+    return list_entries(d, each, each_arg);
+}
+
+static uint64_t posix_unique(void *arg)
+{
+    uint64_t v = 0;
+    struct timespec t;
+
+    (void)arg;
+    if (getrandom(&v, sizeof v, GRND_NONBLOCK) == (ssize_t)sizeof v)
+        return v;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    v = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return wf_hash64(&v, sizeof v, (uint64_t)getpid());
 }
 
 const struct wf_fs wf_fs_posix = {
@@ -190,6 +269,13 @@ const struct wf_fs wf_fs_posix = {
     .rmdir = posix_rmdir,
     .list = posix_list,
     .lock = posix_lock,
+    .open_at = posix_open_at,
+    .rename_at = posix_rename_at,
+    .unlink_at = posix_unlink_at,
+    .stat_at = posix_stat_at,
+    .mkdir_at = posix_mkdir_at,
+    .list_at = posix_list_at,
+    .unique = posix_unique,
 };
 
 weft_status wf_file_err(int64_t neg_errno, const char *path, const char *what)
@@ -199,7 +285,9 @@ weft_status wf_file_err(int64_t neg_errno, const char *path, const char *what)
                      : e == ENOENT              ? WEFT_ENOENT
                                                 : WEFT_EIO;
 
-    return wf_err(st, "%s: %s: %s", path, what, strerror(e));
+    return wf_err(st, "%s: %s: %s", path, what,
+                  e == ELOOP ? "it is a symbolic link, and links are not followed here"
+                             : strerror(e));
 }
 
 weft_status wf_file_read(weft_ctx *ctx, const char *path, int64_t max, char **data, int64_t *n)
@@ -243,47 +331,5 @@ weft_status wf_file_read(weft_ctx *ctx, const char *path, int64_t max, char **da
 out:
     fs->close(fs->arg, fd);
     wf_free(ctx, p);
-    return st;
-}
-
-static weft_status write_all(const struct wf_fs *fs, int fd, const char *path, const char *data,
-                             int64_t n)
-{
-    int64_t at = 0, put;
-    int rc;
-
-    while (at < n) {
-        put = fs->write(fs->arg, fd, data + at, n - at);
-        if (put < 0)
-            return wf_file_err(put, path, "cannot write");
-        at += put;
-    }
-    rc = fs->sync(fs->arg, fd);
-    return rc ? wf_file_err(rc, path, "cannot sync") : WEFT_OK;
-}
-
-weft_status wf_file_write(weft_ctx *ctx, const char *path, const void *data, int64_t n)
-{
-    const struct wf_fs *fs = ctx->fs;
-    char tmp[4096];
-    weft_status st;
-    int fd, rc;
-
-    if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
-        return wf_err(WEFT_EINVAL, "path too long: %.80s…", path);
-    fd = fs->open(fs->arg, tmp, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    if (fd < 0)
-        return wf_file_err(fd, tmp, "cannot create");
-    st = write_all(fs, fd, path, data, n);
-    rc = fs->close(fs->arg, fd);
-    if (!st && rc)
-        st = wf_file_err(rc, path, "cannot close");
-    if (!st) {
-        rc = fs->rename(fs->arg, tmp, path);
-        if (rc)
-            st = wf_file_err(rc, path, "cannot rename into place");
-    }
-    if (st)
-        fs->unlink(fs->arg, tmp);
     return st;
 }

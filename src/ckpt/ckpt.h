@@ -50,15 +50,17 @@ weft_status wf_ckpt_sync_dir(weft_ctx *ctx, const char *dir);
 weft_status wf_ckpt_sync_parent(weft_ctx *ctx, const char *path);
 /* mkdir -p: parents too; new entries are synced. */
 weft_status wf_ckpt_make_dir(weft_ctx *ctx, const char *dir);
-/* A folder and the plain files in it. One that is not there is fine. */
-weft_status wf_ckpt_remove(weft_ctx *ctx, const char *dir);
+/* A folder, held open: the last name of `dir` may be a link that the user made. -errno becomes a status. */
+weft_status wf_ckpt_open_dir(weft_ctx *ctx, const char *dir, int *out);
+/* Sync a folder that is open as fd. */
+weft_status wf_ckpt_sync_fd(weft_ctx *ctx, int fd, const char *dir);
 
 /* ---- out.c ----------------------------------------------------------------------------------- */
 
 /* A file being written, in parts that have their checksums. */
 struct wf_out {
     weft_ctx *ctx;
-    const char *path; /* borrowed */
+    const char *path; /* borrowed; for texts */
     int fd;
     int64_t bytes;
 };
@@ -66,15 +68,17 @@ struct wf_part {
     int64_t bytes;
     uint64_t hash;
 };
-weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, const char *path);
+/* A new file `name` of the folder that is open as `dir`. */
+weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, int dir, const char *name,
+                        const char *path);
 /* part: NULL, or what was written becomes this part. */
 weft_status wf_out_write(struct wf_out *o, const void *data, int64_t n, struct wf_part *part);
 /* Syncs unless an error `st` is on its way; closes always. Returns st, or what failed here. */
 weft_status wf_out_close(struct wf_out *o, weft_status st);
 /* Whether a closed file consists of these parts: WEFT_EIO when it has other bytes. chunk:
  * WF_CKPT_CHUNK of memory. */
-weft_status wf_out_check(weft_ctx *ctx, const char *path, char *chunk, int64_t n,
-                         const struct wf_part *part);
+weft_status wf_out_check(weft_ctx *ctx, int dir, const char *name, const char *path, char *chunk,
+                         int64_t n, const struct wf_part *part);
 
 /* ---- json.c ---------------------------------------------------------------------------------- */
 

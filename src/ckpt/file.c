@@ -42,17 +42,32 @@ weft_status wf_ckpt_pread(weft_ctx *ctx, int fd, const char *path, void *to, int
 
 /* ---- folders --------------------------------------------------------------------------------- */
 
-weft_status wf_ckpt_sync_dir(weft_ctx *ctx, const char *dir)
+weft_status wf_ckpt_open_dir(weft_ctx *ctx, const char *dir, int *out)
 {
-    const struct wf_fs *fs = ctx->fs;
-    int rc, fd = fs->open(fs->arg, dir, O_RDONLY | O_DIRECTORY, 0);
+    int fd = ctx->fs->open(ctx->fs->arg, dir, O_RDONLY | O_DIRECTORY, 0);
 
-    if (fd < 0)
-        return wf_file_err(fd, dir, "cannot open");
-    rc = fs->sync(fs->arg, fd);
-    fs->close(fs->arg, fd);
+    *out = fd < 0 ? -1 : fd;
+    return fd < 0 ? wf_file_err(fd, dir, "cannot open") : WEFT_OK;
+}
+
+weft_status wf_ckpt_sync_fd(weft_ctx *ctx, int fd, const char *dir)
+{
+    int rc = ctx->fs->sync(ctx->fs->arg, fd);
+
     /* Some file systems cannot sync a folder, and say so; they have nothing to lose. */
     return rc && rc != -EINVAL ? wf_file_err(rc, dir, "cannot sync") : WEFT_OK;
+}
+
+weft_status wf_ckpt_sync_dir(weft_ctx *ctx, const char *dir)
+{
+    int fd;
+    weft_status st = wf_ckpt_open_dir(ctx, dir, &fd);
+
+    if (st)
+        return st;
+    st = wf_ckpt_sync_fd(ctx, fd, dir);
+    ctx->fs->close(ctx->fs->arg, fd);
+    return st;
 }
 
 /* The folder that holds path, "." when it names none. False at the root. */
@@ -97,7 +112,7 @@ weft_status wf_ckpt_make_dir(weft_ctx *ctx, const char *dir)
     if (!rc && info.folder)
         return WEFT_OK;
     if (!rc)
-        return wf_err(WEFT_EIO, "%s: is there and is no folder", dir);
+        return wf_err(WEFT_EIO, "%s: exists but is not a directory", dir);
     if (rc != -ENOENT)
         return wf_file_err(rc, dir, "cannot look at it");
     if (!n || n >= sizeof path)
@@ -117,45 +132,4 @@ weft_status wf_ckpt_make_dir(weft_ctx *ctx, const char *dir)
             return rc;
     }
     return WEFT_OK;
-}
-
-struct removal {
-    weft_ctx *ctx;
-    const char *dir;
-    weft_status st;
-};
-
-static int remove_one(void *arg, const char *name)
-{
-    struct removal *r = arg;
-    const struct wf_fs *fs = r->ctx->fs;
-    char path[WF_CKPT_PATH];
-    int rc;
-
-    r->st = wf_ckpt_join(path, r->dir, name);
-    if (r->st)
-        return 1;
-    rc = fs->unlink(fs->arg, path);
-    if (rc && rc != -ENOENT) {
-        r->st = wf_file_err(rc, path, "cannot delete");
-        return 1;
-    }
-    return 0;
-}
-
-weft_status wf_ckpt_remove(weft_ctx *ctx, const char *dir)
-{
-    const struct wf_fs *fs = ctx->fs;
-    struct removal r = {.ctx = ctx, .dir = dir};
-    int rc = fs->list(fs->arg, dir, remove_one, &r);
-
-    if (r.st)
-        return r.st;
-    if (rc == -ENOENT)
-        return WEFT_OK;
-    if (!rc)
-        rc = fs->rmdir(fs->arg, dir);
-    if (rc == -ENOTDIR) /* a file, or a link to a folder */
-        rc = fs->unlink(fs->arg, dir);
-    return rc ? wf_file_err(rc, dir, "cannot delete") : WEFT_OK;
 }

@@ -1,5 +1,6 @@
 /* list.c - which checkpoints a folder holds, its lock, and what killed writers left in it.
  * The folders themselves are the truth: no file points to the newest. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -212,7 +213,7 @@ weft_status wf_ckpt_lock(weft_ctx *ctx, const char *dir, int *out)
 
     if (st)
         return st;
-    fd = fs->open(fs->arg, path, O_RDWR | O_CREAT, 0666);
+    fd = fs->open(fs->arg, path, O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
     if (fd < 0)
         return wf_file_err(fd, path, "cannot open");
     rc = fs->lock(fs->arg, fd);
@@ -259,7 +260,7 @@ weft_status wf_ckpt_sweep(weft_ctx *ctx, const char *dir)
     for (int64_t i = 0; i < s.n && !s.st; i++) {
         s.st = wf_ckpt_join(path, dir, s.list[i].name);
         if (!s.st)
-            s.st = wf_ckpt_remove(ctx, path);
+            s.st = wf_file_remove(ctx, path);
     }
     wf_free(ctx, s.list);
     return s.st;

@@ -7,12 +7,13 @@
 
 #include "ckpt/ckpt.h"
 
-weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, const char *path)
+weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, int dir, const char *name,
+                        const char *path)
 {
     const struct wf_fs *fs = ctx->fs;
 
     *o = (struct wf_out){.ctx = ctx, .path = path};
-    o->fd = fs->open(fs->arg, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    o->fd = fs->open_at(fs->arg, dir, name, O_WRONLY | O_CREAT | O_EXCL, 0666);
     return o->fd < 0 ? wf_file_err(o->fd, path, "cannot create") : WEFT_OK;
 }
 
@@ -83,11 +84,11 @@ static weft_status check_part(weft_ctx *ctx, int fd, const char *path, char *chu
     return st;
 }
 
-weft_status wf_out_check(weft_ctx *ctx, const char *path, char *chunk, int64_t n,
-                         const struct wf_part *part)
+weft_status wf_out_check(weft_ctx *ctx, int dir, const char *name, const char *path, char *chunk,
+                         int64_t n, const struct wf_part *part)
 {
     const struct wf_fs *fs = ctx->fs;
-    int fd = fs->open(fs->arg, path, O_RDONLY, 0);
+    int fd = fs->open_at(fs->arg, dir, name, O_RDONLY, 0);
     int64_t at = 0;
     weft_status st = WEFT_OK;
 

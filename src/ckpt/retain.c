@@ -132,7 +132,7 @@ static weft_status delete_all(weft_ctx *ctx, const char *dir, const weft_ckpt_li
         any = true;
         st = grave(dir, l->entry[i].path, to);
         if (!st)
-            st = wf_ckpt_remove(ctx, to);
+            st = wf_file_remove(ctx, to);
         if (st)
             break;
         rc = fs->rename(fs->arg, l->entry[i].path, to);
@@ -146,7 +146,7 @@ static weft_status delete_all(weft_ctx *ctx, const char *dir, const weft_ckpt_li
             continue;
         st = grave(dir, l->entry[i].path, to);
         if (!st)
-            st = wf_ckpt_remove(ctx, to);
+            st = wf_file_remove(ctx, to);
     }
     return st;
 }

@@ -4,6 +4,8 @@
  * So a folder with the name of a checkpoint was whole and right when it came to be, whenever the
  * process was killed. A second checkpoint of a step gets a name of its own (…-2): nothing is
  * ever replaced in place. */
+#define _GNU_SOURCE
+#include <fcntl.h>
 #include <stdio.h>
 
 #include "ckpt/ckpt.h"
@@ -99,6 +101,7 @@ weft_status wf_ckpt_check(weft_ctx *ctx, const weft_ckpt_data *d)
 struct job {
     weft_ctx *ctx;
     const char *dir; /* the temporary one */
+    int fd;          /* and it, open */
     struct wf_manifest m;
     int64_t n_items; /* tensors, then blobs */
     struct wf_st_item *items;
@@ -150,7 +153,7 @@ static weft_status write_shard(struct job *j, int64_t shard, int64_t *first)
     while (begin + n < j->n_items && j->m.place[begin + n].file == shard)
         n++;
     if (!st)
-        st = wf_out_open(&o, j->ctx, path);
+        st = wf_out_open(&o, j->ctx, j->fd, f->name, path);
     if (st)
         return st;
     st = wf_out_close(
@@ -174,7 +177,7 @@ static weft_status write_manifest(struct job *j)
     if (!st)
         st = wf_manifest_text(&j->m, &text);
     if (!st)
-        st = wf_out_open(&o, j->ctx, path);
+        st = wf_out_open(&o, j->ctx, j->fd, WF_CKPT_MANIFEST, path);
     if (!st)
         st = wf_out_close(&o, wf_out_write(&o, text.data, text.len, &j->manifest));
     wf_buf_free(&text);
@@ -193,7 +196,7 @@ static weft_status write_files(struct job *j)
     for (int64_t i = 0; i < j->m.n_files && !st; i++)
         j->m.bytes += j->m.files[i].bytes;
     j->m.bytes += j->manifest.bytes;
-    return st ? st : wf_ckpt_sync_dir(j->ctx, j->dir);
+    return st ? st : wf_ckpt_sync_fd(j->ctx, j->fd, j->dir);
 }
 
 /* The manifest as far as it is known before writing. */
@@ -265,25 +268,45 @@ static weft_status read_back(const struct job *j)
     weft_status st = wf_ckpt_join(path, j->dir, WF_CKPT_MANIFEST);
 
     if (!st)
-        st = wf_out_check(j->ctx, path, j->chunk, 1, &j->manifest);
+        st = wf_out_check(j->ctx, j->fd, WF_CKPT_MANIFEST, path, j->chunk, 1, &j->manifest);
     for (int64_t s = 0; s < j->n_shards && !st; s++, begin += n) {
         for (n = 0; begin + n < j->n_items && j->m.place[begin + n].file == s;)
             n++;
         st = wf_ckpt_join(path, j->dir, j->m.files[s].name);
         if (!st)
-            st = wf_out_check(j->ctx, path, j->chunk, 1 + n, parts_of(j, s, begin));
+            st = wf_out_check(j->ctx, j->fd, j->m.files[s].name, path, j->chunk, 1 + n,
+                              parts_of(j, s, begin));
     }
     return wf_err_wrap(st, "read back");
+}
+
+/* The files, in a new folder `tmp` of the one that is open as `dir`; read back and renamed to `name`. */
+static weft_status write_folder(struct job *j, int dir, const char *tmp, const char *name)
+{
+    const struct wf_fs *fs = j->ctx->fs;
+    weft_status st;
+    int rc = fs->mkdir_at(fs->arg, dir, tmp, 0777);
+
+    if (rc)
+        return wf_file_err(rc, j->dir, "cannot create the folder");
+    j->fd = fs->open_at(fs->arg, dir, tmp, O_RDONLY | O_DIRECTORY, 0);
+    if (j->fd < 0)
+        return wf_file_err(j->fd, j->dir, "cannot open");
+    st = write_files(j);
+    if (!st)
+        st = read_back(j);
+    fs->close(fs->arg, j->fd);
+    rc = st ? 0 : fs->rename_at(fs->arg, dir, tmp, name);
+    return rc ? wf_file_err(rc, j->dir, "cannot rename into place") : st;
 }
 
 weft_status wf_ckpt_write(weft_ctx *ctx, const char *dir, const weft_ckpt_data *d,
                           int64_t shard_bytes, char *chunk, char path[WF_CKPT_PATH], int64_t *bytes)
 {
-    const struct wf_fs *fs = ctx->fs;
     char name[WF_CKPT_NAME], tmp_name[WF_CKPT_NAME + 8], tmp[WF_CKPT_PATH];
     struct job j = {.ctx = ctx, .dir = tmp, .chunk = chunk};
+    int fd = -1;
     weft_status st = choose_name(ctx, dir, d->step, name);
-    int rc;
 
     wf_manifest_init(&j.m, ctx);
     snprintf(tmp_name, sizeof tmp_name, WF_CKPT_TMP "%s", name);
@@ -294,33 +317,25 @@ weft_status wf_ckpt_write(weft_ctx *ctx, const char *dir, const weft_ckpt_data *
     if (!st)
         st = prepare(&j, d, shard_bytes);
     if (!st)
-        st = wf_ckpt_remove(ctx, tmp);
+        st = wf_file_remove(ctx, tmp);
+    if (!st)
+        st = wf_ckpt_open_dir(ctx, dir, &fd);
     if (st)
         goto out;
-    rc = fs->mkdir(fs->arg, tmp, 0777);
-    if (rc) {
-        st = wf_file_err(rc, tmp, "cannot create the folder");
-        goto out;
-    }
-    st = write_files(&j);
-    if (!st)
-        st = read_back(&j);
-    if (!st) {
-        rc = fs->rename(fs->arg, tmp, path);
-        if (rc)
-            st = wf_file_err(rc, path, "cannot rename into place");
-    }
+    st = write_folder(&j, fd, tmp_name, name);
     if (st) {
         char why[1024];
 
         snprintf(why, sizeof why, "%s", weft_error());
-        wf_ckpt_remove(ctx, tmp); /* gives the room back; what fails here is swept up later */
+        wf_file_remove(ctx, tmp); /* gives the room back; what fails here is swept up later */
         wf_err_set(why);
         goto out;
     }
     *bytes = j.m.bytes;
-    st = wf_ckpt_sync_dir(ctx, dir);
+    st = wf_ckpt_sync_fd(ctx, fd, dir);
 out:
+    if (fd >= 0)
+        ctx->fs->close(ctx->fs->arg, fd);
     wf_manifest_free(&j.m);
     return wf_err_wrap(st, "checkpoint of step %lld", (long long)d->step);
 }

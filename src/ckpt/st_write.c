@@ -134,38 +134,20 @@ weft_status wf_st_stream(struct wf_out *o, int64_t n, struct wf_st_item *items, 
     return st;
 }
 
-/* Puts the finished temporary in place, or takes it away. */
-static weft_status finish(weft_ctx *ctx, weft_status st, const char *tmp, const char *path)
-{
-    const struct wf_fs *fs = ctx->fs;
-    int rc;
-
-    if (!st) {
-        rc = fs->rename(fs->arg, tmp, path);
-        if (!rc)
-            return wf_ckpt_sync_parent(ctx, path);
-        st = wf_file_err(rc, path, "cannot rename into place");
-    }
-    fs->unlink(fs->arg, tmp);
-    return st;
-}
-
 weft_status weft_st_write(weft_ctx *ctx, const char *path, int64_t n, const char *const *names,
                           const weft_tensor *tensors, int64_t n_meta, const char *const *keys,
                           const char *const *values)
 {
     struct wf_st_item *items = wf_alloc_n(ctx, n, sizeof *items);
     weft_ckpt_pair *meta = wf_alloc_n(ctx, n_meta, sizeof *meta);
-    char tmp[WF_CKPT_PATH];
-    struct wf_out o;
+    struct wf_newfile f;
+    struct wf_out o = {.ctx = ctx, .path = path};
     weft_status st = WEFT_OK;
 
     if (n < 0 || n_meta < 0)
         st = wf_err(WEFT_EINVAL, "%s: a negative count", path);
     else if (!items || !meta)
         st = wf_err_nomem(ctx, (size_t)n * sizeof *items + (size_t)n_meta * sizeof *meta, path);
-    else if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
-        st = wf_err(WEFT_EINVAL, "path too long: %.80s…", path);
     for (int64_t i = 0; i < n && !st; i++)
         items[i] = (struct wf_st_item){
             .name = names[i],
@@ -175,10 +157,12 @@ weft_status weft_st_write(weft_ctx *ctx, const char *path, int64_t n, const char
     for (int64_t i = 0; i < n_meta && !st; i++)
         meta[i] = (weft_ckpt_pair){keys[i], values[i]};
     if (!st)
-        st = wf_out_open(&o, ctx, tmp);
+        st = wf_newfile_open(&f, ctx, path);
     if (!st) {
-        st = wf_out_close(&o, wf_st_stream(&o, n, items, n_meta, meta, NULL));
-        st = finish(ctx, st, tmp, path);
+        o.fd = f.fd;
+        st = wf_newfile_close(&f, wf_st_stream(&o, n, items, n_meta, meta, NULL), false);
+        if (!st)
+            st = wf_ckpt_sync_parent(ctx, path);
     }
     wf_free(ctx, meta);
     wf_free(ctx, items);

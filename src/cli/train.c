@@ -1,10 +1,12 @@
 /* train.c - weft train, eval, predict, summary: jobs from the command line. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -386,7 +388,7 @@ struct predict {
     const char *format, *out;
     char tmp
         [PATH_MAX +
-         8]; /* what is written, and put in place when it is whole; "" where it is not a plain file */
+         64]; /* what is written, and put in place when it is whole; "" where it is not a plain file */
     FILE *file;
     const weft_model *model;
     /* npy: all rows, collected */
@@ -506,6 +508,23 @@ static weft_status put_batch(void *arg, const weft_batch *b, int n_outputs, cons
     return ferror(p->file) ? predict_err(p, WEFT_EIO, "the output cannot be written") : WEFT_OK;
 }
 
+/* A new file of its own beside p->out: neither a link that lies there nor another job's file is written to. */
+static void open_beside(struct predict *p)
+{
+    const char *slash = strrchr(p->out, '/');
+    int n = slash ? (int)(slash + 1 - p->out) : 0, fd = -1;
+
+    for (int i = 0; i < 100 && fd < 0 && (!i || errno == EEXIST); i++) {
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        snprintf(p->tmp, sizeof p->tmp, "%.*s.%s.%lx%09lx.tmp", n, p->out, p->out + n,
+                 (long)getpid(), t.tv_nsec + i);
+        fd = open(p->tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    }
+    p->file = fd < 0 ? NULL : fdopen(fd, "w");
+}
+
 /* The format and the file: a temporary one beside it, so that a failure leaves what was there. */
 static int open_predict(struct predict *p)
 {
@@ -523,8 +542,9 @@ static int open_predict(struct predict *p)
     if (!strcmp(p->format, "npy"))
         return standard ? fail(EXIT_USAGE, "predict: npy needs a file: --out FILE.npy") : EXIT_DONE;
     if (!standard && (stat(p->out, &info) || S_ISREG(info.st_mode)) && strlen(p->out) < PATH_MAX)
-        snprintf(p->tmp, sizeof p->tmp, "%s.tmp", p->out);
-    p->file = standard ? stdout : fopen(*p->tmp ? p->tmp : p->out, "w");
+        open_beside(p);
+    else
+        p->file = standard ? stdout : fopen(p->out, "w");
     return p->file ? EXIT_DONE : fail(EXIT_INPUT, "cannot write %s: %s", p->out, strerror(errno));
 }
 

@@ -113,7 +113,7 @@ weft_status wf_npz_array(const struct wf_zip_entry *e, struct wf_array *a);
 struct wf_output {
     weft_ctx *ctx;
     const char *path;
-    char *tmp;
+    struct wf_newfile file; /* unless in place */
     bool in_place;
     int fd;
     int64_t bytes;

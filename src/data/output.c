@@ -7,22 +7,18 @@
 
 void wf_output_open(struct wf_output *o, weft_ctx *ctx, const char *path)
 {
-    size_t n = strlen(path) + sizeof ".tmp";
     struct wf_file_info info;
 
     *o = (struct wf_output){.ctx = ctx, .path = path, .fd = -1};
     o->in_place = !ctx->fs->stat(ctx->fs->arg, path, &info) && !info.plain && !info.folder;
-    o->tmp = wf_alloc(ctx, n);
-    if (!o->tmp) {
-        o->st = wf_err_nomem(ctx, n, path);
+    if (!o->in_place) {
+        o->st = wf_newfile_open(&o->file, ctx, path);
+        o->fd = o->file.fd;
         return;
     }
-    memcpy(o->tmp, path, n - sizeof ".tmp");
-    if (!o->in_place)
-        memcpy(o->tmp + n - sizeof ".tmp", ".tmp", sizeof ".tmp");
-    o->fd = ctx->fs->open(ctx->fs->arg, o->tmp, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    o->fd = wf_file_open_out(ctx, path, O_WRONLY, 0666);
     if (o->fd < 0)
-        o->st = wf_file_err(o->fd, o->tmp, "cannot create");
+        o->st = wf_file_err(o->fd, path, "cannot open");
 }
 
 void wf_output_put(struct wf_output *o, const void *p, int64_t n)
@@ -45,19 +41,13 @@ weft_status wf_output_close(struct wf_output *o)
     const struct wf_fs *fs = o->ctx->fs;
     int rc;
 
-    if (o->fd >= 0) {
-        if (!o->st && !o->in_place && (rc = fs->sync(fs->arg, o->fd)))
-            o->st = wf_file_err(rc, o->path, "cannot sync");
+    if (o->fd >= 0 && !o->in_place) {
+        o->st = wf_newfile_close(&o->file, o->st, false);
+    } else if (o->fd >= 0) {
         rc = fs->close(fs->arg, o->fd);
         if (!o->st && rc)
             o->st = wf_file_err(rc, o->path, "cannot close");
-        if (!o->st && !o->in_place && (rc = fs->rename(fs->arg, o->tmp, o->path)))
-            o->st = wf_file_err(rc, o->path, "cannot rename into place");
-        if (o->st && !o->in_place)
-            fs->unlink(fs->arg, o->tmp);
     }
-    wf_free(o->ctx, o->tmp);
-    o->tmp = NULL;
     o->fd = -1;
     return o->st;
 }

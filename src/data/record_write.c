@@ -303,14 +303,12 @@ static void writer_free(weft_record_writer *w)
 static weft_status writer_open(weft_record_writer *w, const char *path,
                                const weft_record_writer_opts *o)
 {
-    const struct wf_fs *fs = w->ctx->fs;
-
     wf_buf_init(&w->example, w->ctx, INT64_MAX / 4);
     w->path = wf_strdup(w->ctx, path);
     w->buf = wf_alloc(w->ctx, BUF_BYTES);
     if (!w->path || !w->buf)
         return wf_err_nomem(w->ctx, BUF_BYTES, path);
-    w->fd = fs->open(fs->arg, path, O_RDWR | O_CREAT | (o->append ? 0 : O_TRUNC), 0666);
+    w->fd = wf_file_open_out(w->ctx, path, O_RDWR | O_CREAT | (o->append ? 0 : O_TRUNC), 0666);
     if (w->fd < 0)
         return wf_file_err(w->fd, path, "cannot create");
 #ifdef WF_HAVE_ZLIB

@@ -16,7 +16,7 @@ weft_status wf_shelf_init(struct wf_shelf *s, struct wf_ds *ds)
 {
     s->ds = ds;
     s->ctx = ds->data->ctx;
-    s->fd = -1;
+    s->fd = s->file.fd = -1;
     pthread_mutex_init(&s->lock, NULL);
     return WEFT_OK;
 }
@@ -31,10 +31,8 @@ static void close_fd(struct wf_shelf *s, int fd)
 
 static void drop_temporary(struct wf_shelf *s)
 {
-    if (s->temporary)
-        s->ctx->fs->unlink(s->ctx->fs->arg, s->temporary);
-    wf_free(s->ctx, s->temporary);
-    s->temporary = NULL;
+    if (s->file.fd >= 0)
+        (void)wf_newfile_close(&s->file, WEFT_ESTATE, true); /* given up: it goes */
 }
 
 /* A reader may be in the middle of the old file: it stays open until the end. */
@@ -227,7 +225,7 @@ static weft_status write_all(struct wf_shelf *s, const void *data, int64_t n)
     while (at < n) {
         put = fs->write(fs->arg, s->fd, (const char *)data + at, n - at);
         if (put < 0)
-            return wf_file_err(put, s->temporary, "cannot write");
+            return wf_file_err(put, s->path, "cannot write");
         at += put;
     }
     s->end += n;
@@ -236,22 +234,11 @@ static weft_status write_all(struct wf_shelf *s, const void *data, int64_t n)
 
 static weft_status begin_file(struct wf_shelf *s)
 {
-    const struct wf_fs *fs = s->ctx->fs;
-    size_t room = strlen(s->path) + 40;
+    weft_status st = wf_newfile_open(&s->file, s->ctx, s->path);
 
-    s->temporary = wf_alloc(s->ctx, room);
-    if (!s->temporary)
-        return wf_err_nomem(s->ctx, room, s->path);
-    snprintf(s->temporary, room, "%s.%ld-%d.tmp", s->path, (long)getpid(), s->ds->id);
-    s->fd = fs->open(fs->arg, s->temporary, O_RDWR | O_CREAT | O_TRUNC, 0666);
-    if (s->fd < 0) {
-        weft_status st = wf_file_err(s->fd, s->temporary, "cannot create");
-
-        s->fd = -1;
-        wf_free(s->ctx, s->temporary);
-        s->temporary = NULL;
+    if (st)
         return st;
-    }
+    s->fd = s->file.fd;
     s->end = 0;
     return write_all(s, s->head, s->n_head);
 }
@@ -403,9 +390,7 @@ weft_status wf_shelf_put(struct wf_shelf *s, struct wf_env *env, int64_t count,
 
 static weft_status finish_file(struct wf_shelf *s)
 {
-    const struct wf_fs *fs = s->ctx->fs;
     int64_t table = s->end, foot[4], *t;
-    int rc;
     weft_status st = s->fd < 0 ? begin_file(s) : WEFT_OK;
 
     if (st)
@@ -428,17 +413,7 @@ static weft_status finish_file(struct wf_shelf *s)
         st = write_all(s, foot, sizeof foot);
     if (!st)
         st = write_all(s, MAGIC, 8);
-    rc = st ? 0 : fs->sync(fs->arg, s->fd);
-    if (rc)
-        st = wf_file_err(rc, s->temporary, "cannot sync");
-    rc = st ? 0 : fs->rename(fs->arg, s->temporary, s->path);
-    if (rc)
-        st = wf_file_err(rc, s->path, "cannot rename into place");
-    if (st)
-        return st;
-    wf_free(s->ctx, s->temporary);
-    s->temporary = NULL;
-    return WEFT_OK;
+    return wf_newfile_close(&s->file, st, true);
 }
 
 void wf_shelf_complete(struct wf_shelf *s)

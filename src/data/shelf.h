@@ -38,12 +38,12 @@ struct wf_shelf {
     int64_t n; /* elements there */
     struct wf_shelf_entry *entry;
     int64_t cap;
-    struct wf_env *env; /* of blocks in memory */
-    int64_t bytes;      /* they take */
-    int fd;             /* -1: none */
-    int64_t end;        /* where the next row goes */
-    char *temporary;    /* its name until it is complete */
-    int *old_fd;        /* files given up, which readers may still use */
+    struct wf_env *env;     /* of blocks in memory */
+    int64_t bytes;          /* they take */
+    int fd;                 /* -1: none */
+    int64_t end;            /* where the next row goes */
+    struct wf_newfile file; /* until it is complete; .fd is -1 when there is none */
+    int *old_fd;            /* files given up, which readers may still use */
     int64_t n_old, cap_old;
     const void *filler; /* who fills it, in order */
 };

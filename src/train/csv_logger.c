@@ -1,6 +1,7 @@
 /* csv_logger.c - the callback CSVLogger: a row an epoch, the epoch counted from 0, names sorted. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,14 +112,17 @@ static void put_history(struct csv_logger *c, const weft_history *h, int64_t bef
 static weft_status open_file(struct csv_logger *c, const weft_trainer *t, int64_t epoch)
 {
     const weft_history *h = t->history;
+    int fd = wf_file_open_out(c->ctx, c->path, O_RDWR | O_CREAT, 0666);
     off_t size;
     bool whole;
 
-    c->file = fopen(c->path, "r+");
-    if (!c->file && errno == ENOENT)
-        c->file = fopen(c->path, "w+");
-    if (!c->file)
+    if (fd < 0)
+        return wf_file_err(fd, c->path, "cannot write");
+    c->file = fdopen(fd, "r+");
+    if (!c->file) {
+        c->ctx->fs->close(c->ctx->fs->arg, fd);
         return cannot_write(c);
+    }
     if (fseeko(c->file, 0, SEEK_END) || (size = ftello(c->file)) < 0) {
         if (errno != ESPIPE)
             return cannot_write(c);

@@ -72,7 +72,7 @@ static weft_status settle(struct board *b, int run, int64_t number, int64_t byte
 
     b->number[run] = number;
     if (!st && bytes > 0) {
-        fd = fs->open(fs->arg, path, O_RDWR, 0);
+        fd = fs->open(fs->arg, path, O_RDWR | O_NOFOLLOW, 0);
         if (fd >= 0) {
             if (fs->size(fs->arg, fd) > bytes)
                 rc = fs->truncate(fs->arg, fd, bytes);
@@ -90,6 +90,27 @@ static weft_status settle(struct board *b, int run, int64_t number, int64_t byte
     return st;
 }
 
+/* Below the folder that the user named no link is followed: the folder of a run must be one. */
+static weft_status check_folder(const struct board *b, int run)
+{
+    const struct wf_fs *fs = b->ctx->fs;
+    struct wf_file_info info;
+    char name[32];
+    int rc, dir = fs->open(fs->arg, b->dir, O_RDONLY | O_DIRECTORY, 0);
+
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(run_dir[run], "/"), run_dir[run]);
+    if (dir < 0 || !*name) { /* not there yet, or the named folder itself */
+        if (dir >= 0)
+            fs->close(fs->arg, dir);
+        return WEFT_OK;
+    }
+    rc = fs->stat_at(fs->arg, dir, name, &info);
+    fs->close(fs->arg, dir);
+    if (!rc && !info.folder)
+        return wf_err(WEFT_EIO, "%s/%s: exists but is not a directory", b->dir, name);
+    return WEFT_OK;
+}
+
 static weft_status open_run(struct board *b, int run)
 {
     char path[WF_CKPT_PATH];
@@ -98,6 +119,9 @@ static weft_status open_run(struct board *b, int run)
 
     if (b->run[run].file)
         return WEFT_OK;
+    st = check_folder(b, run);
+    if (st)
+        return st;
     for (;; b->number[run]++) {
         st = path_of(b, run, b->number[run], path);
         if (st || b->ctx->fs->stat(b->ctx->fs->arg, path, &info) < 0)

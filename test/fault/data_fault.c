@@ -386,6 +386,14 @@ static int f_rename(void *arg, const char *from, const char *to)
 {
     return fails() ? -disk.error : wf_fs_posix.rename(arg, from, to);
 }
+static int f_open_at(void *arg, int dir, const char *name, int flags, int mode)
+{
+    return fails() ? -disk.error : wf_fs_posix.open_at(arg, dir, name, flags, mode);
+}
+static int f_rename_at(void *arg, int dir, const char *from, const char *to)
+{
+    return fails() ? -disk.error : wf_fs_posix.rename_at(arg, dir, from, to);
+}
 
 /* Two passes over a snapshot on this disk: the sum of the keys. */
 static int64_t passes(weft_ds (*pipeline)(weft_data *))
@@ -403,6 +411,8 @@ static int64_t passes(weft_ds (*pipeline)(weft_data *))
     fs.size = f_size;
     fs.sync = f_sync;
     fs.rename = f_rename;
+    fs.open_at = f_open_at;
+    fs.rename_at = f_rename_at;
     assert_int_equal(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx), WEFT_OK);
     ctx->fs = &fs;
     assert_int_equal(weft_data_new(ctx, &d), WEFT_OK);

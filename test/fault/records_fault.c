@@ -196,6 +196,26 @@ static int f_rename(void *arg, const char *from, const char *to)
 {
     return fails() ? -EIO : wf_fs_posix.rename(arg, from, to);
 }
+static int f_open_at(void *arg, int dir, const char *name, int flags, int mode)
+{
+    return fails() ? -EMFILE : wf_fs_posix.open_at(arg, dir, name, flags, mode);
+}
+static int f_rename_at(void *arg, int dir, const char *from, const char *to)
+{
+    return fails() ? -EIO : wf_fs_posix.rename_at(arg, dir, from, to);
+}
+static int f_stat_at(void *arg, int dir, const char *name, struct wf_file_info *out)
+{
+    return fails() ? -EIO : wf_fs_posix.stat_at(arg, dir, name, out);
+}
+static int f_lock(void *arg, int fd)
+{
+    return fails() ? -ENOLCK : wf_fs_posix.lock(arg, fd);
+}
+static int f_list_at(void *arg, int dir, int (*each)(void *, const char *), void *each_arg)
+{
+    return fails() ? -EIO : wf_fs_posix.list_at(arg, dir, each, each_arg);
+}
 static int f_stat(void *arg, const char *path, struct wf_file_info *out)
 {
     return fails() ? -EIO : wf_fs_posix.stat(arg, path, out);
@@ -217,6 +237,13 @@ static void every_file_call_fails_in_turn(void **state)
         .unlink = wf_fs_posix.unlink,
         .stat = f_stat,
         .glob = wf_fs_posix.glob,
+        .lock = f_lock,
+        .open_at = f_open_at,
+        .rename_at = f_rename_at,
+        .unlink_at = wf_fs_posix.unlink_at,
+        .stat_at = f_stat_at,
+        .list_at = f_list_at,
+        .unique = wf_fs_posix.unique,
     };
     int64_t n;
     double sum;

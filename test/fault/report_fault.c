@@ -155,6 +155,18 @@ static int bad_rename(void *arg, const char *from, const char *to)
 {
     return fails() ? -5 : wf_fs_posix.rename(arg, from, to);
 }
+static int bad_open_at(void *arg, int dir, const char *name, int flags, int mode)
+{
+    return fails() ? -5 : wf_fs_posix.open_at(arg, dir, name, flags, mode);
+}
+static int bad_rename_at(void *arg, int dir, const char *from, const char *to)
+{
+    return fails() ? -5 : wf_fs_posix.rename_at(arg, dir, from, to);
+}
+static int bad_mkdir_at(void *arg, int dir, const char *name, int mode)
+{
+    return fails() ? -13 : wf_fs_posix.mkdir_at(arg, dir, name, mode);
+}
 
 static void every_file_call_fails_in_turn(void **state)
 {
@@ -173,6 +185,9 @@ static void every_file_call_fails_in_turn(void **state)
         fs.mkdir = bad_mkdir;
         fs.close = bad_close;
         fs.rename = bad_rename;
+        fs.open_at = bad_open_at;
+        fs.rename_at = bad_rename_at;
+        fs.mkdir_at = bad_mkdir_at;
         n_calls = 0;
         fail_at = n;
         assert_int_equal(

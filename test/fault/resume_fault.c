@@ -85,6 +85,28 @@ static int try_rmdir(void *arg, const char *path)
     counted();
     return wf_fs_posix.rmdir(arg, path);
 }
+static int try_open_at(void *arg, int dir, const char *name, int flags, int mode)
+{
+    bool writes = (flags & (O_WRONLY | O_RDWR | O_CREAT)) != 0;
+
+    if (writes && is_full(counted()))
+        return -ENOSPC;
+    return wf_fs_posix.open_at(arg, dir, name, flags, mode);
+}
+static int try_mkdir_at(void *arg, int dir, const char *name, int mode)
+{
+    return is_full(counted()) ? -ENOSPC : wf_fs_posix.mkdir_at(arg, dir, name, mode);
+}
+static int try_rename_at(void *arg, int dir, const char *from, const char *to)
+{
+    counted();
+    return wf_fs_posix.rename_at(arg, dir, from, to);
+}
+static int try_unlink_at(void *arg, int dir, const char *name, bool is_folder)
+{
+    counted();
+    return wf_fs_posix.unlink_at(arg, dir, name, is_folder);
+}
 static int try_sync(void *arg, int fd)
 {
     (void)arg;
@@ -157,6 +179,10 @@ static weft_status train_on(int64_t kill, int64_t full, struct result *out)
     fs.sync = try_sync;
     fs.unlink = try_unlink;
     fs.rmdir = try_rmdir;
+    fs.open_at = try_open_at;
+    fs.mkdir_at = try_mkdir_at;
+    fs.rename_at = try_rename_at;
+    fs.unlink_at = try_unlink_at;
     n_calls = 0;
     was_full = false;
     kill_at = kill;

@@ -81,6 +81,20 @@ static int f_rename(void *arg, const char *from, const char *to)
     return fails(arg) ? -EACCES : wf_fs_posix.rename(NULL, from, to);
 }
 
+static int f_open_at(void *arg, int at, const char *name, int flags, int mode)
+{
+    struct faulty *f = arg;
+    int fd = fails(arg) ? -EMFILE : wf_fs_posix.open_at(NULL, at, name, flags, mode);
+
+    f->n_open += fd >= 0;
+    return fd;
+}
+
+static int f_rename_at(void *arg, int at, const char *from, const char *to)
+{
+    return fails(arg) ? -EACCES : wf_fs_posix.rename_at(NULL, at, from, to);
+}
+
 static void faulty_init(struct faulty *f)
 {
     memset(f, 0, sizeof *f);
@@ -94,6 +108,8 @@ static void faulty_init(struct faulty *f)
     f->fs.sync = f_sync;
     f->fs.close = f_close;
     f->fs.rename = f_rename;
+    f->fs.open_at = f_open_at;
+    f->fs.rename_at = f_rename_at;
 }
 
 /* ---- what is tried --------------------------------------------------------------------------- */

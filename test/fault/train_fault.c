@@ -224,6 +224,18 @@ static int bad_rename(void *arg, const char *from, const char *to)
 {
     return fails() ? -5 : wf_fs_posix.rename(arg, from, to);
 }
+static int bad_open_at(void *arg, int dir, const char *name, int flags, int mode)
+{
+    return fails() ? -5 : wf_fs_posix.open_at(arg, dir, name, flags, mode);
+}
+static int bad_rename_at(void *arg, int dir, const char *from, const char *to)
+{
+    return fails() ? -5 : wf_fs_posix.rename_at(arg, dir, from, to);
+}
+static int bad_mkdir_at(void *arg, int dir, const char *name, int mode)
+{
+    return fails() ? -13 : wf_fs_posix.mkdir_at(arg, dir, name, mode);
+}
 
 /* Whatever file call of the checkpoints fails, training ends well or with a status; started again it ends with the bits of an
  * undisturbed run. */
@@ -250,6 +262,9 @@ static void file_calls(void (*make)(const char *checkpoint))
         fs.read = bad_read;
         fs.sync = bad_sync;
         fs.rename = bad_rename;
+        fs.open_at = bad_open_at;
+        fs.rename_at = bad_rename_at;
+        fs.mkdir_at = bad_mkdir_at;
         n_calls = 0;
         fail_at = n;
         assert_int_equal(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx), 0);

@@ -269,6 +269,84 @@ static int f_lock(void *arg, int fd)
     return rc ? rc : wf_fs_posix.lock(NULL, fd);
 }
 
+/* ---- the calls in an open folder ------------------------------------------------------------- */
+
+static void path_at(const struct faultfs *f, int dir, const char *name, char out[FAULTFS_PATH])
+{
+    if (dir < 0 || dir >= 256 ||
+        snprintf(out, FAULTFS_PATH, "%.250s/%s", f->fd_path[dir], name) >= FAULTFS_PATH)
+        abort();
+}
+
+static int f_open_at(void *arg, int dir, const char *name, int flags, int mode)
+{
+    struct faultfs *f = arg;
+    bool creates = flags & O_CREAT;
+    char path[FAULTFS_PATH];
+    int rc = fate(f, creates, creates || (flags & O_ACCMODE) != O_RDONLY);
+    int fd = rc ? rc : wf_fs_posix.open_at(NULL, dir, name, flags, mode);
+
+    if (fd < 0)
+        return fd;
+    if (fd >= 256)
+        abort();
+    path_at(f, dir, name, path);
+    memcpy(f->fd_path[fd], path, sizeof path);
+    if (creates) { /* with O_EXCL always: it is new */
+        note(f, FAULTFS_CREATE, path, "");
+        note(f, FAULTFS_DIRTY, path, "");
+    }
+    return fd;
+}
+
+static int f_rename_at(void *arg, int dir, const char *from, const char *to)
+{
+    char a[FAULTFS_PATH], b[FAULTFS_PATH];
+    int rc = fate(arg, false, true);
+
+    path_at(arg, dir, from, a);
+    path_at(arg, dir, to, b);
+    if (!rc)
+        rc = wf_fs_posix.rename_at(NULL, dir, from, to);
+    if (!rc)
+        note(arg, FAULTFS_RENAME, a, b);
+    return rc;
+}
+
+static int f_unlink_at(void *arg, int dir, const char *name, bool folder)
+{
+    int rc = fate(arg, false, true);
+
+    return rc ? rc : wf_fs_posix.unlink_at(NULL, dir, name, folder);
+}
+
+static int f_stat_at(void *arg, int dir, const char *name, struct wf_file_info *out)
+{
+    int rc = fate(arg, false, false);
+
+    return rc ? rc : wf_fs_posix.stat_at(NULL, dir, name, out);
+}
+
+static int f_mkdir_at(void *arg, int dir, const char *name, int mode)
+{
+    char path[FAULTFS_PATH];
+    int rc = fate(arg, true, true);
+
+    path_at(arg, dir, name, path);
+    if (!rc)
+        rc = wf_fs_posix.mkdir_at(NULL, dir, name, mode);
+    if (!rc)
+        note(arg, FAULTFS_CREATE, path, "");
+    return rc;
+}
+
+static int f_list_at(void *arg, int dir, int (*each)(void *, const char *), void *each_arg)
+{
+    int rc = fate(arg, false, false);
+
+    return rc ? rc : wf_fs_posix.list_at(NULL, dir, each, each_arg);
+}
+
 void faultfs_init(struct faultfs *f)
 {
     memset(f, 0, sizeof *f);
@@ -289,5 +367,11 @@ void faultfs_init(struct faultfs *f)
     f->fs.rmdir = f_rmdir;
     f->fs.list = f_list;
     f->fs.lock = f_lock;
+    f->fs.open_at = f_open_at;
+    f->fs.rename_at = f_rename_at;
+    f->fs.unlink_at = f_unlink_at;
+    f->fs.stat_at = f_stat_at;
+    f->fs.mkdir_at = f_mkdir_at;
+    f->fs.list_at = f_list_at;
     f->fs.arg = f;
 }

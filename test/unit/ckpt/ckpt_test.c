@@ -593,7 +593,7 @@ static void folders_are_made_with_their_parents(void **state)
     snprintf(deep, sizeof deep, "%s/file", r->dir);
     file_put(deep, "", 0);
     assert_int_equal(weft_ckpt_writer_new(r->ctx, deep, NULL, &w), WEFT_EIO);
-    assert_non_null(strstr(weft_error(), "is no folder"));
+    assert_non_null(strstr(weft_error(), "is not a directory"));
     assert_int_equal(weft_ckpt_writer_new(r->ctx, "", NULL, &w), WEFT_EINVAL);
 }
 

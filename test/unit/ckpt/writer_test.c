@@ -25,9 +25,9 @@ struct gate {
     int fail_delete; /* of all renames that begin a deletion */
 };
 
-static int gate_rename(void *arg, const char *from, const char *to)
+/* Waits at the gate; 0, or the error that the rename shall end with. */
+static int pass(struct gate *g, bool deletes)
 {
-    struct gate *g = arg;
     int fail;
 
     pthread_mutex_lock(&g->mutex);
@@ -36,10 +36,24 @@ static int gate_rename(void *arg, const char *from, const char *to)
     while (g->held)
         pthread_cond_wait(&g->changed, &g->mutex);
     g->waiting = false;
-    fail = strstr(to, "/" WF_CKPT_DEL) ? g->fail_delete : g->fail;
+    fail = deletes ? g->fail_delete : g->fail;
     g->fail = 0;
     pthread_mutex_unlock(&g->mutex);
-    return fail ? -fail : wf_fs_posix.rename(NULL, from, to);
+    return -fail;
+}
+
+static int gate_rename(void *arg, const char *from, const char *to)
+{
+    int rc = pass(arg, strstr(to, "/" WF_CKPT_DEL) != NULL);
+
+    return rc ? rc : wf_fs_posix.rename(NULL, from, to);
+}
+
+static int gate_rename_at(void *arg, int dir, const char *from, const char *to)
+{
+    int rc = pass(arg, false);
+
+    return rc ? rc : wf_fs_posix.rename_at(NULL, dir, from, to);
 }
 
 static void gate_set(struct gate *g, bool held)
@@ -90,6 +104,7 @@ static int open_room(void **state)
     pthread_cond_init(&r->gate.changed, NULL);
     r->gate.fs = wf_fs_posix;
     r->gate.fs.rename = gate_rename;
+    r->gate.fs.rename_at = gate_rename_at;
     r->gate.fs.arg = &r->gate;
     if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 2, .log = sample_log_fn,
                                .log_arg = &r->log, .now_ns = tick, .now_arg = r),
