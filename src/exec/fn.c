@@ -198,6 +198,9 @@ static weft_status check_feed(const weft_fn *fn, int i, const weft_tensor *t)
         return wf_err(t->dtype == v->type.dtype ? WEFT_ESHAPE : WEFT_EDTYPE,
                       "feed '%s': is %s, got %s", fn->graph->nodes[v->node].name,
                       wf_type_text(&v->type, a), wf_type_text(&given, b));
+    if (!wf_type_fits(&given))
+        return wf_err(WEFT_ESHAPE, "feed '%s': the size of %s overflows",
+                      fn->graph->nodes[v->node].name, wf_type_text(&given, b));
     return WEFT_OK;
 }
 

@@ -328,7 +328,7 @@ weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order,
     int64_t *first = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *first);
     int64_t *last = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *last);
     struct life *lives = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *lives);
-    int64_t n_lives = 0;
+    int64_t n_lives = 0, total = 0;
     weft_status st;
 
     if (!first || !last || !lives)
@@ -348,7 +348,7 @@ weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order,
         if (p->root[v] == v && p->loc[v].place == WF_SLAB && first[v] >= 0) {
             int64_t bytes = wf_type_bytes(&g->values[v].type);
 
-            if (bytes < 0)
+            if (bytes < 0 || !wf_add_i64(total, wf_round_up(bytes, 64), &total))
                 return wf_err(WEFT_ESHAPE, "'%s': its size overflows",
                               g->nodes[g->values[v].node].name);
             lives[n_lives++] = (struct life){v, first[v], last[v], wf_round_up(bytes, 64), 0};

@@ -156,6 +156,16 @@ static bool is_free(const struct wf_node *n)
     return n->op->flags & WF_VIEW;
 }
 
+/* Nothing to compute: no output has elements. A kernel need not be good at doing nothing 2^40 times. */
+static bool is_empty(const struct wf_plan *p, const struct wf_node *n)
+{
+    for (int i = 0; i < n->n_out; i++)
+        if (wf_type_count(&p->graph->values[n->first_out + i].type) != 0 ||
+            p->loc[p->root[n->first_out + i]].place == WF_GRAD) /* a strategy hears of it */
+            return false;
+    return !(n->op->flags & (WF_EFFECT | WF_STATE_IN0));
+}
+
 static weft_status new_instrs(struct wf_plan *p, weft_fn *fn, const int32_t *order, int64_t n)
 {
     p->instr = wf_arena_alloc(&p->arena, sizeof *p->instr * (size_t)(n + 1));
@@ -164,7 +174,7 @@ static weft_status new_instrs(struct wf_plan *p, weft_fn *fn, const int32_t *ord
     for (int64_t i = 0; i < n; i++) {
         weft_status st;
 
-        if (is_free(&p->graph->nodes[order[i]]))
+        if (is_free(&p->graph->nodes[order[i]]) || is_empty(p, &p->graph->nodes[order[i]]))
             continue;
         st = new_instr(p, order[i], fn->opts.reference_kernels, &p->instr[p->n_instr]);
         if (st)

@@ -9,6 +9,7 @@
 static weft_status layout(struct wf_store *s, const weft_graph *g)
 {
     int32_t n_flat = 0;
+    int64_t total = 0; /* bytes of all: no sum below can overflow */
 
     for (int64_t i = 0; i < g->n_vars; i++) {
         struct wf_segment *seg = &s->seg[i];
@@ -21,7 +22,7 @@ static weft_status layout(struct wf_store *s, const weft_graph *g)
         seg->count = wf_type_count(&seg->type);
         seg->flat = wf_node_int(n, "trainable") && seg->type.dtype == WEFT_F32;
         bytes = wf_type_bytes(&seg->type);
-        if (bytes < 0)
+        if (bytes < 0 || !wf_add_i64(total, wf_round_up(bytes, 64), &total))
             return wf_err(WEFT_ESHAPE, "variable '%s': its size overflows", n->name);
         if (seg->flat) {
             seg->number = n_flat++;

@@ -238,20 +238,14 @@ static weft_status infer_node(weft_graph *g, const struct wf_node *n, struct wf_
     return st;
 }
 
-/* The elements that are known of must be countable in bytes of any dtype. */
 static weft_status check_size(const struct wf_node *n, const struct wf_type *t)
 {
-    struct wf_type known = *t;
     char text[WF_TYPE_TEXT];
 
     if (t->rank < 0 || t->rank > WEFT_MAX_RANK)
         return wf_err(WEFT_ESHAPE, "%s: the result would have rank %d, at most %d is possible",
                       n->op->name, t->rank, WEFT_MAX_RANK);
-    known.dtype = WEFT_F64;
-    for (int i = 0; i < t->rank; i++)
-        if (t->dim[i] < 0)
-            known.dim[i] = 1;
-    if (wf_type_bytes(&known) < 0)
+    if (!wf_type_fits(t))
         return wf_err(WEFT_ESHAPE, "%s: the size of %s overflows", n->op->name,
                       wf_type_text(t, text));
     return WEFT_OK;
@@ -262,12 +256,13 @@ static weft_status append(weft_graph *g, struct wf_node *n, const struct wf_type
 {
     struct wf_type inferred[WF_MAX_OUT] = {{0}};
     const struct wf_type *types = known ? known : inferred;
+    int64_t n_out = n->op->n_out >= 0 ? n->op->n_out : wf_node_int(n, "n");
     weft_status st = WEFT_OK;
 
-    n->n_out = n->op->n_out >= 0 ? n->op->n_out : (int)wf_node_int(n, "n");
-    if (n->n_out < 0 || n->n_out > WF_MAX_OUT)
-        return wf_err(WEFT_ELIMIT, "%s: %d outputs, at most %d are possible", n->op->name, n->n_out,
-                      WF_MAX_OUT);
+    if (n_out < 1 || n_out > WF_MAX_OUT)
+        return wf_err(WEFT_ELIMIT, "%s: %lld outputs, 1 to %d are possible", n->op->name,
+                      (long long)n_out, WF_MAX_OUT);
+    n->n_out = (int)n_out;
     if (!known)
         st = infer_node(g, n, inferred);
     for (int i = 0; i < n->n_out && !known && !st; i++)
@@ -337,6 +332,18 @@ static weft_val build(weft_graph *g, const struct wf_op *op, int n_in, const wef
     g->n_values += n.n_out;
     st = note_leaf(g, n.first_out);
     return st ? fail(g, st) : (weft_val){n.first_out};
+}
+
+weft_status wf_check_named(const weft_graph *g, const struct wf_op *op, int n_in,
+                           const weft_val *in)
+{
+    if (op->flags & WF_PLANNER)
+        return wf_err(WEFT_EINVAL, "'%s' is made by planning only and cannot be asked for",
+                      op->name);
+    if (!(op->flags & WF_STATE_IN0) || n_in < 1 || in[0].id <= 0 || in[0].id >= g->n_values ||
+        wf_val_node(g, in[0])->op->id == WF_OP_variable)
+        return WEFT_OK;
+    return wf_err(WEFT_EINVAL, "%s: '%s' is not a variable", op->name, weft_val_name(g, in[0]));
 }
 
 weft_val wf_build_named(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in,
@@ -477,10 +484,7 @@ static bool shape_ok(weft_graph *g, int rank, const int64_t *dim, const char *wh
         fail(g, wf_err(WEFT_ESHAPE, "%s: rank %d is not in 0..%d", what, rank, WEFT_MAX_RANK));
         return false;
     }
-    for (int i = 0; i < rank; i++)
-        if (dim[i] < 0)
-            t.dim[i] = 1;
-    if (wf_type_bytes(&t) < 0) {
+    if (!wf_type_fits(&t)) {
         fail(g, wf_err(WEFT_ESHAPE, "%s: the shape's size overflows", what));
         return false;
     }

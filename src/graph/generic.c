@@ -16,7 +16,9 @@ weft_val weft_op(weft_graph *g, const char *name, int n_in, const weft_val *in, 
         st = wf_err(WEFT_ENOENT, "no op '%s' (a user op must be registered in this context)", name);
     else if (op->flags & WF_LEAF)
         st = wf_err(WEFT_EINVAL, "'%s' is built by a function of its own", name);
-    else if (attrs)
+    else
+        st = wf_check_named(g, op, n_in, in);
+    if (!st && attrs)
         st = wf_attr_parse(&g->arena, name, op->attr, op->n_attrs, attrs, "", &end, sets, &n_sets);
     if (st) {
         wf_graph_fail(g, st);

@@ -115,6 +115,10 @@ weft_val wf_build_row(weft_graph *g, const struct wf_op *op, int n_in, const wef
 /* The same under exactly this name, leaves too (a constant's data is set by the caller): for readers of graphs. */
 weft_val wf_build_named(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in,
                         int n_sets, const struct wf_set *sets, const char *name);
+/* May somebody outside name this op with these operands? Not what only passes make, and what changes a variable
+ * must be given one. For readers and for builders by name; builders of C check their own. */
+weft_status wf_check_named(const weft_graph *g, const struct wf_op *op, int n_in,
+                           const weft_val *in);
 /* Short forms for ops without attributes. */
 weft_val wf_unary(weft_graph *g, int op_id, weft_val x);
 weft_val wf_binary(weft_graph *g, int op_id, weft_val a, weft_val b);

@@ -332,6 +332,8 @@ static weft_status read_node(struct reader *r, weft_val *in)
     if (!st)
         st = read_inputs(r, in, &n_in);
     if (!st)
+        st = wf_check_named(r->g, op, n_in, in);
+    if (!st)
         st = wf_attr_parse(&r->g->arena, op->name, op->attr, op->n_attrs, r->p, "\n\"@^#{", &r->p,
                            sets, &n_sets);
     if (!st)

@@ -1,6 +1,26 @@
 /* infer_optim.c - shape rules of updates. */
 #include "op/infer.h"
 #include "op/optim.h"
+#include "op/schedule.h"
+
+/* The schedule, if there is one, with all its numbers and, where it takes one, its list. */
+static weft_status check_schedule(struct wf_infer *r)
+{
+    const char *name = wf_attr_str(r->op, r->attr, "schedule"), *bad;
+    const struct wf_attr *params = wf_in_attr(r, "schedule_params");
+    const struct wf_schedule_row *row = wf_schedule_find(name);
+
+    if (!*name && !params->n)
+        return WEFT_OK;
+    if (!row)
+        return wf_infer_err(r, WEFT_ENOENT, "no schedule '%.32s'", name);
+    if (params->n < row->n_attrs || (params->n > row->n_attrs && !row->takes_list))
+        return wf_infer_err(r, WEFT_EINVAL, "%s takes %d numbers%s, got %d", row->name,
+                            row->n_attrs, row->takes_list ? " and a list" : "", params->n);
+    bad = wf_schedule_check(row, params->floats, params->floats + row->n_attrs,
+                            params->n - row->n_attrs);
+    return bad ? wf_infer_err(r, WEFT_EINVAL, "%s: %s", row->name, bad) : WEFT_OK;
+}
 
 /* The attributes name an optimizer and give all its numbers. */
 static weft_status check_optimizer(struct wf_infer *r)
@@ -18,7 +38,7 @@ static weft_status check_optimizer(struct wf_infer *r)
     bad = wf_optim_check(row, params->floats);
     if (bad)
         return wf_infer_err(r, WEFT_EINVAL, "%s: %s", row->name, bad);
-    return WEFT_OK;
+    return check_schedule(r);
 }
 
 static weft_status check_scalars(struct wf_infer *r, int from)
@@ -54,6 +74,14 @@ weft_status infer_apply_rows(struct wf_infer *r)
         return wf_infer_err(r, WEFT_ESHAPE, "needs a table [rows, width] and rows [ids…, width]");
     if (dy->dim[dy->rank - 1] >= 0 && dy->dim[dy->rank - 1] != r->in[0].dim[1])
         return wf_infer_err(r, WEFT_ESHAPE, "the rows have another width than the table");
+    for (int i = 0; i < ids->rank; i++) {
+        int64_t unused;
+        weft_status st =
+            wf_same_dim(r, ids->dim[i], dy->dim[i], "numbers of ids and rows", &unused);
+
+        if (st)
+            return st;
+    }
     r->out[0] = r->in[0];
     return check_scalars(r, 3);
 }

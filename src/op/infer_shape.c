@@ -2,26 +2,15 @@
 #include "op/infer.h"
 #include "op/shape.h"
 
-/* An empty axis hides no overflow: kernels multiply some sizes without the others. */
-static bool sizes_fit(const struct wf_type *t)
-{
-    int64_t bytes = 8;
-
-    for (int a = 0; a < t->rank; a++)
-        if (t->dim[a] > 0 && !wf_mul_i64(bytes, t->dim[a], &bytes))
-            return false;
-    return true;
-}
-
 weft_status wf_infer_out(struct wf_infer *r, int i, const struct wf_type *t)
 {
     if (t->rank < 0 || t->rank > WEFT_MAX_RANK)
         return wf_infer_err(r, WEFT_ESHAPE, "rank %d, at most %d is possible", t->rank,
                             WEFT_MAX_RANK);
     for (int k = 0; k < r->n_in; k++)
-        if (!sizes_fit(&r->in[k]))
+        if (!wf_type_fits(&r->in[k]))
             return wf_infer_err(r, WEFT_ESHAPE, "the size of operand %d overflows", k);
-    if (!sizes_fit(t))
+    if (!wf_type_fits(t))
         return wf_infer_err(r, WEFT_ESHAPE, "the result's size overflows");
     r->out[i] = *t;
     return WEFT_OK;

@@ -75,9 +75,11 @@ enum wf_op_flags {
     WF_INPLACE = 32,   /* the first output may overwrite the first input of the same type */
     WF_STATE_IN0 = 64, /* input 0 is a variable that is updated */
     WF_LEAF = 128,     /* placeholder, variable, constant: no kernel */
-    WF_FAILS = 1024,   /* its kernel may refuse the data of a step (ids, lengths, …), before it writes
+    WF_PLANNER = 256,  /* made by passes alone, which keep its attributes right: never read or
+                        * built by name */
+    WF_FAILS = 1024, /* its kernel may refuse the data of a step (ids, lengths, …), before it writes
                         * to a variable; kernels of all other rows cannot fail */
-    WF_SPREAD = 4096,  /* element-wise, and its shape rule broadcasts every operand */
+    WF_SPREAD = 4096, /* element-wise, and its shape rule broadcasts every operand */
 };
 
 struct wf_infer; /* below */

@@ -242,6 +242,10 @@ const char *wf_schedule_check(const struct wf_schedule_row *row, const double *a
             return "decay_rate must not be negative";
         if (!strcmp(name, "t_mul") && attrs[i] < 1)
             return "t_mul must be at least 1";
+        if (!strcmp(name, "t_mul") && attrs[i] != 1 && attrs[i] < 1.0001) /* periods are counted */
+            return "t_mul must be 1, or at least 1.0001";
+        if (strstr(name, "decay_steps") && attrs[i] < 1e-6)
+            return "decay_steps must be at least 0.000001";
         if (!strcmp(name, "power") && !positive_finite(attrs[i]))
             return "power must be positive";
     }

@@ -106,6 +106,19 @@ int64_t wf_type_bytes(const struct wf_type *t)
     return n;
 }
 
+bool wf_type_fits(const struct wf_type *t)
+{
+    const int64_t most = (int64_t)1 << 56;
+    int64_t bytes = 8;
+
+    if (t->rank < 0 || t->rank > WEFT_MAX_RANK)
+        return false;
+    for (int i = 0; i < t->rank; i++)
+        if (t->dim[i] > 0 && (!wf_mul_i64(bytes, t->dim[i], &bytes) || bytes > most))
+            return false;
+    return true;
+}
+
 char *wf_type_text(const struct wf_type *t, char buf[WF_TYPE_TEXT])
 {
     int at = snprintf(buf, WF_TYPE_TEXT, "%s[", weft_dtype_name(t->dtype));

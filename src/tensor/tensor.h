@@ -18,6 +18,10 @@ bool wf_type_known(const struct wf_type *t);                               /* no
 bool wf_type_same_shape(const struct wf_type *a, const struct wf_type *b); /* certainly equal */
 int64_t wf_type_count(const struct wf_type *t); /* elements; -1 on overflow or a symbol */
 int64_t wf_type_bytes(const struct wf_type *t); /* likewise */
+/* Are the sizes that are known small enough to compute with? Empty axes count as 1 and any dtype as 8 bytes: an empty
+ * axis hides no overflow, since kernels multiply some sizes without the others. The limit is far beyond any
+ * memory, and far enough from the end of int64 for rounding up, padding and adding. */
+bool wf_type_fits(const struct wf_type *t);
 /* "f32[32,784]"; a symbolic size prints as "?". Returns buf. */
 #define WF_TYPE_TEXT 128
 char *wf_type_text(const struct wf_type *t, char buf[WF_TYPE_TEXT]);

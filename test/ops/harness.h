@@ -13,7 +13,7 @@
  *     int main(int argc, char **argv) { return op_main(argc, argv, "my ops", cases, OP_COUNT(cases)); }
  *
  * An argument of the program runs only the rows whose line contains it; "--bench [WORD]" times them instead, one
- * JSON line for each SIMD level with 1 and 2 threads. What is checked for each row:
+ * JSON line for each SIMD level with 1 and 2 threads; "--save FOLDER" writes their graphs. What is checked for each row:
  *   1. the shape rule, with the sizes given and with every size symbolic; the reference kernel runs; inputs
  *      are left alone; nothing is written beyond the outputs; in place gives the same bits where the row says so;
  *      the results are .want, when it is given (first output)

@@ -72,6 +72,7 @@ static int pick(const struct contexts *b, const struct op_case *cases, int n, co
 int op_main(int argc, char **argv, const char *group, const struct op_case *cases, int n)
 {
     bool bench = argc > 1 && !strcmp(argv[1], "--bench");
+    bool save = argc > 2 && !strcmp(argv[1], "--save");
     struct contexts b;
     struct row *rows = calloc((size_t)n + 1, sizeof *rows);
     struct CMUnitTest *tests = calloc((size_t)n + 1, sizeof *tests);
@@ -86,13 +87,15 @@ int op_main(int argc, char **argv, const char *group, const struct op_case *case
         failed = 1;
         goto out;
     }
-    m = pick(&b, cases, n, argc > 1 + bench ? argv[1 + bench] : NULL, lines, rows);
+    m = pick(&b, cases, n, !save && argc > 1 + bench ? argv[1 + bench] : NULL, lines, rows);
     for (int i = 0; i < m; i++) {
         tests[i] = (struct CMUnitTest){rows[i].line, check_row, NULL, NULL, &rows[i]};
         if (bench)
             row_bench(&rows[i]);
+        if (save)
+            row_save(&rows[i], argv[2]);
     }
-    if (!bench)
+    if (!bench && !save)
         failed = _cmocka_run_group_tests(group, tests, (size_t)m, NULL, NULL);
 out:
     for (int i = 0; i < n; i++)

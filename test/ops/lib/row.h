@@ -56,5 +56,7 @@ void row_check_executor(const struct row *r, weft_ctx *ctx, const struct wf_tens
 void row_check(struct row *r);
 /* Time the row's op and print a line per level. */
 void row_bench(struct row *r);
+/* Write the row's graph with its gradients into the folder, where it is small: a corpus for fuzzers. */
+void row_save(const struct row *r, const char *folder);
 
 #endif

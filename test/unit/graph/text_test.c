@@ -10,6 +10,8 @@
 
 #include <weft/weft.h>
 
+#include "op/op.h"
+
 static void ok(weft_status st)
 {
     if (st)
@@ -141,6 +143,64 @@ static void malformed_text_is_named_with_its_line(void **state)
     weft_ctx_free(ctx);
 }
 
+/* Files are data from strangers: what only passes make is not read, nor built by name; nor do ops change what is no variable. */
+static void what_only_plans_contain_is_not_read(void **state)
+{
+    weft_ctx *ctx;
+    weft_graph *g = NULL;
+    char text[512];
+    int n = 0;
+
+    (void)state;
+    ok(weft_ctx_new(NULL, &ctx));
+    ok(wf_ops_ensure(ctx));
+    for (int i = 0; i < wf_op_count(ctx); i++) {
+        const struct wf_op *op = wf_op_row(ctx, i);
+        weft_val in[3];
+
+        if (!(op->flags & WF_PLANNER))
+            continue;
+        n++;
+        snprintf(text, sizeof text,
+                 "weft graph 1\n%%0 = variable() dtype=f32 shape=[2,2] \"v\" #0\n"
+                 "%%1 = %s(%%0, %%0, %%0) \"y\" #1\n",
+                 op->name);
+        assert_int_equal(weft_graph_parse(ctx, text, (int64_t)strlen(text), &g), WEFT_EINVAL);
+        assert_non_null(strstr(weft_error(), "line 3"));
+        assert_non_null(strstr(weft_error(), "made by planning only"));
+        ok(weft_graph_new(ctx, &g));
+        in[0] = in[1] = in[2] = weft_variable(g, "v", 2, (int64_t[]){2, 2}, NULL);
+        (void)weft_op(g, op->name, 3, in, NULL);
+        assert_int_equal(weft_graph_status(g), WEFT_EINVAL);
+        weft_graph_free(g);
+    }
+    assert_int_equal(n, 6);
+    weft_ctx_free(ctx);
+}
+
+static void updates_of_what_is_no_variable_are_not_read(void **state)
+{
+    static const char *const ops[] = {"assign(%0, %1)", "assign_add(%0, %1)", "assign_ema(%0, %1)",
+                                      "apply(%0, %1) optimizer=\"sgd\" params=[0.01,0,0,0,0,0,0]"};
+    weft_ctx *ctx;
+    weft_graph *g = NULL;
+    char text[512];
+
+    (void)state;
+    ok(weft_ctx_new(NULL, &ctx));
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        for (int fed = 0; fed < 2; fed++) {
+            snprintf(text, sizeof text,
+                     "weft graph 1\n%%0 = %s \"v\" #0%s\n"
+                     "%%1 = placeholder() dtype=f32 shape=[1] \"x\" #1\n%%2 = %s \"y\" #2\n",
+                     fed ? "placeholder() dtype=f32 shape=[1]" : "constant() dtype=f32 shape=[1]",
+                     fed ? "" : " {00000000}", ops[i]);
+            assert_int_equal(weft_graph_parse(ctx, text, (int64_t)strlen(text), &g), WEFT_EINVAL);
+            assert_non_null(strstr(weft_error(), "'v' is not a variable"));
+        }
+    weft_ctx_free(ctx);
+}
+
 static void a_drawing_has_every_node(void **state)
 {
     weft_ctx *ctx;
@@ -166,6 +226,8 @@ int main(void)
         cmocka_unit_test(a_graph_reads_back_as_itself),
         cmocka_unit_test(a_loaded_graph_computes_the_same),
         cmocka_unit_test(malformed_text_is_named_with_its_line),
+        cmocka_unit_test(what_only_plans_contain_is_not_read),
+        cmocka_unit_test(updates_of_what_is_no_variable_are_not_read),
         cmocka_unit_test(a_drawing_has_every_node),
     };
 
