@@ -168,28 +168,43 @@ static int by_size(const void *a, const void *b)
     return x->value < y->value ? -1 : x->value > y->value;
 }
 
-/* Largest first, each at the lowest offset that no overlapping life uses. */
-static int64_t place_all(struct life *l, int64_t n)
+/* The lowest offset that no life uses at the same time; by_offset: those placed, the lowest first. */
+static int64_t lowest_gap(const struct life *l, const int64_t *by_offset, int64_t i)
+{
+    int64_t at = 0;
+
+    for (int64_t k = 0; k < i; k++) {
+        const struct life *o = &l[by_offset[k]];
+
+        if (l[i].first > o->last || o->first > l[i].last)
+            continue;
+        if (o->offset >= at + l[i].bytes)
+            break;
+        at = wf_max_i64(at, o->offset + o->bytes);
+    }
+    return at;
+}
+
+/* Largest first, each at the lowest offset that is free while it lives. by_offset: room for n numbers. */
+static int64_t place_all(struct life *l, int64_t n, int64_t *by_offset)
 {
     int64_t top = 0;
 
     qsort(l, (size_t)n, sizeof *l, by_size);
     for (int64_t i = 0; i < n; i++) {
-        bool moved = true;
+        int64_t low = 0, high = i;
 
-        l[i].offset = 0;
-        while (moved) { /* slide up past every conflict until none is left */
-            moved = false;
-            for (int64_t j = 0; j < i; j++) {
-                bool together = l[i].first <= l[j].last && l[j].first <= l[i].last;
+        l[i].offset = lowest_gap(l, by_offset, i);
+        while (low < high) {
+            int64_t mid = (low + high) / 2;
 
-                if (together && l[i].offset < l[j].offset + l[j].bytes &&
-                    l[j].offset < l[i].offset + l[i].bytes) {
-                    l[i].offset = l[j].offset + l[j].bytes;
-                    moved = true;
-                }
-            }
+            if (l[by_offset[mid]].offset <= l[i].offset)
+                low = mid + 1;
+            else
+                high = mid;
         }
+        memmove(by_offset + low + 1, by_offset + low, (size_t)(i - low) * sizeof *by_offset);
+        by_offset[low] = i;
         top = wf_max_i64(top, l[i].offset + l[i].bytes);
     }
     return top;
@@ -328,10 +343,11 @@ weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order,
     int64_t *first = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *first);
     int64_t *last = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *last);
     struct life *lives = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *lives);
+    int64_t *by_offset = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *by_offset);
     int64_t n_lives = 0;
     weft_status st;
 
-    if (!first || !last || !lives)
+    if (!first || !last || !lives || !by_offset)
         return wf_err_nomem(p->ctx, (size_t)g->n_values * sizeof *lives, "plan");
     st = place_leaves(p, fn);
     if (st)
@@ -353,7 +369,7 @@ weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order,
                               g->nodes[g->values[v].node].name);
             lives[n_lives++] = (struct life){v, first[v], last[v], wf_round_up(bytes, 64), 0};
         }
-    p->slab_bytes = place_all(lives, n_lives);
+    p->slab_bytes = place_all(lives, n_lives, by_offset);
     for (int64_t i = 0; i < n_lives; i++)
         p->loc[lives[i].value].offset = lives[i].offset;
     return WEFT_OK;
