@@ -20,6 +20,9 @@ struct order {
     int64_t n;
     int32_t *wait; /* nodes that were looked at and had to wait, in the order they were built */
     int64_t n_wait;
+    int64_t *first_operand; /* per node: the number of its first operand among all */
+    bool *
+        late; /* per operand: its node depends on the update of what it reads, and reads the new value */
 };
 
 /* An update that nothing fallible depends on waits for all that may fail: a step that fails changes nothing. */
@@ -43,11 +46,12 @@ static bool is_ready(const struct order *o, int64_t k)
     return o->n_readers[wf_value_updated(o->g, n)] == 0;
 }
 
-static void count_reader(struct order *o, const struct wf_node *n, int i, int by)
+/* Operand i of node k: one reader more or less of the old value. */
+static void count_reader(struct order *o, int64_t k, int i, int by)
 {
-    int32_t v = wf_value_read(o->g, n, i);
+    int32_t v = wf_value_read(o->g, &o->g->nodes[k], i);
 
-    if (v)
+    if (v && !o->late[o->first_operand[k] + i])
         o->n_readers[v] += by;
 }
 
@@ -60,14 +64,72 @@ static void emit(struct order *o, int64_t k)
     if (!(n->op->flags & WF_LEAF))
         o->list[o->n++] = (int32_t)k;
     for (int i = 0; i < n->n_in; i++)
-        count_reader(o, n, i, -1);
+        count_reader(o, k, i, -1);
+}
+
+/* Does node k depend on one that is marked? */
+static bool follows(const struct order *o, int64_t k, const bool *marked)
+{
+    const struct wf_node *n = &o->g->nodes[k];
+
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] && marked[o->g->values[n->in[i]].node])
+            return true;
+    for (int i = 0; i < n->n_ctrl; i++)
+        if (marked[n->ctrl[i]])
+            return true;
+    return false;
+}
+
+/* The readers of v, up to node `last`, that depend on update u. marked[]: room. */
+static void mark_late(struct order *o, int64_t u, int32_t v, int64_t last, bool *marked)
+{
+    memset(marked, 0, (size_t)o->g->n_nodes);
+    marked[u] = true;
+    for (int64_t k = u + 1; k <= last; k++) {
+        marked[k] = follows(o, k, marked);
+        for (int i = 0; i < o->g->nodes[k].n_in; i++)
+            o->late[o->first_operand[k] + i] |=
+                marked[k] && wf_value_read(o->g, &o->g->nodes[k], i) == v;
+    }
+}
+
+/* What depends on an update reads the new value; the update does not wait for it. There are hardly any such readers. */
+static weft_status find_late(struct wf_plan *p, struct order *o)
+{
+    const weft_graph *g = o->g;
+    bool *after = wf_arena_alloc(&p->arena, 2 * (size_t)g->n_nodes + 1);
+    int64_t *last = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *last), n = 0;
+
+    o->first_operand = wf_arena_alloc(&p->arena, (size_t)(g->n_nodes + 1) * sizeof n);
+    for (int64_t k = 0; o->first_operand && k < g->n_nodes; k++) {
+        o->first_operand[k] = n;
+        n += g->nodes[k].n_in;
+    }
+    o->late = wf_arena_alloc(&p->arena, (size_t)n + 1);
+    if (!after || !last || !o->first_operand || !o->late)
+        return wf_err_nomem(p->ctx, (size_t)g->n_values * sizeof *last, "plan");
+    for (int64_t k = 0; k < g->n_nodes; k++) {
+        bool follow = follows(o, k, after);
+
+        after[k] = follow || (g->nodes[k].op->flags & WF_STATE_IN0);
+        for (int i = 0; follow && i < g->nodes[k].n_in; i++)
+            last[wf_value_read(g, &g->nodes[k], i)] = k;
+    }
+    for (int64_t k = 0; k < g->n_nodes; k++) {
+        int32_t v = wf_value_updated(g, &g->nodes[k]);
+
+        if (v && last[v] > k)
+            mark_late(o, k, v, last[v], after + g->n_nodes);
+    }
+    return WEFT_OK;
 }
 
 static void count_readers(struct order *o)
 {
     for (int64_t k = 0; k < o->g->n_nodes; k++)
         for (int i = 0; i < o->g->nodes[k].n_in; i++)
-            count_reader(o, &o->g->nodes[k], i, 1);
+            count_reader(o, k, i, 1);
 }
 
 /* Which nodes may fail, and which must run before one of those. Updates that may fail are no reason for others to wait:
@@ -129,6 +191,8 @@ weft_status wf_plan_order(struct wf_plan *p, bool all_fail, int32_t **order, int
 
     if (!st)
         st = find_fails(&o, all_fail);
+    if (!st)
+        st = find_late(p, &o);
     if (st)
         return st;
     count_readers(&o);
@@ -140,7 +204,7 @@ weft_status wf_plan_order(struct wf_plan *p, bool all_fail, int32_t **order, int
         emit(&o, k);
         emit_waiting(&o);
     }
-    /* A cycle (an update that a reader waits for) is broken by taking the first that waits. */
+    /* What is left is a cycle that no order satisfies (by control dependencies); the first that waits goes first. */
     while (o.n_wait > 0)
         if (!emit_waiting(&o)) {
             emit(&o, o.wait[0]);

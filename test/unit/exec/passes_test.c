@@ -766,6 +766,44 @@ static void variables_can_be_exchanged(void **state)
         }
 }
 
+/* ---- new values ------------------------------------------------------------------------------ */
+
+/* What waits for an update reads the new value; what waits for that, but not for an update of its own, reads the old one. */
+static void only_what_depends_on_an_update_reads_the_new_value(void **state)
+{
+    (void)state;
+    for (unsigned off = 0; off <= WEFT_PASS_ALL; off++) {
+        weft_tensor fetched[2] = {{.data = NULL}};
+        weft_val a, w, up[2], late, both, fetches[2];
+        weft_ctx *ctx = NULL;
+        weft_graph *g = NULL;
+        weft_fn *fn = NULL;
+
+        assert_int_equal(weft_ctx_new(NULL, &ctx), WEFT_OK);
+        assert_int_equal(weft_graph_new(ctx, &g), WEFT_OK);
+        a = filled(g, "a", 3, 1);
+        w = filled(g, "w", 3, 2);
+        up[0] = weft_assign(g, a, weft_add(g, a, weft_scalar(g, 10)));
+        up[1] = weft_assign(g, w, weft_add(g, w, weft_scalar(g, 100)));
+        late = weft_mul(g, w, weft_scalar(g, 3));
+        weft_control(g, late, up[1]);
+        both = weft_add(g, a, late);
+        fetches[0] = both;
+        fetches[1] = weft_sub(g, up[0], weft_square(g, late));
+        assert_int_equal(weft_fn_new(g,
+                                     WEFT_OPTS(weft_fn_opts, .n_fetches = 2, .fetches = fetches,
+                                               .n_updates = 2, .updates = up, .passes_off = off),
+                                     &fn),
+                         WEFT_OK);
+        assert_int_equal(weft_fn_run(fn, NULL, fetched), WEFT_OK);
+        assert_float_equal(((float *)fetched[0].data)[0], 1.0f + 306.0f, 0);
+        assert_float_equal(((float *)fetched[1].data)[0], 11.0f - 306.0f * 306.0f, 0);
+        weft_fn_free(fn);
+        weft_graph_free(g);
+        weft_ctx_free(ctx);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -779,6 +817,7 @@ int main(void)
         cmocka_unit_test(control_dependencies_outlive_passes),
         cmocka_unit_test(a_strategy_is_told_the_number_of_the_segment),
         cmocka_unit_test(variables_can_be_exchanged),
+        cmocka_unit_test(only_what_depends_on_an_update_reads_the_new_value),
         cmocka_unit_test(shared_variables_are_matched_and_checked_when_the_function_is_made),
     };
 
