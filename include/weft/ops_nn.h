@@ -148,7 +148,8 @@ WEFT_API weft_val weft_attention_packed(weft_graph *g, weft_val qkv,
 /* ---- updates of variables -------------------------------------------------------------------- */
 
 /* Nodes that change a variable when their function runs: list them in its updates. The result is
- * the variable's new value. Types and shapes must be the same. */
+ * the variable's new value; all else in the run reads the old one (two updates may exchange variables),
+ * except nodes that depend on the update themselves. Types and shapes must be the same. */
 WEFT_API weft_val weft_assign(weft_graph *g, weft_val variable, weft_val value);
 WEFT_API weft_val weft_assign_add(weft_graph *g, weft_val variable, weft_val value);
 /* variable * momentum + value * (1 - momentum), a moving average. */

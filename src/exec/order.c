@@ -20,6 +20,9 @@ struct order {
     int64_t n;
     int32_t *wait; /* nodes that were looked at and had to wait, in the order they were built */
     int64_t n_wait;
+    int64_t *first_operand; /* per node: the number of its first operand among all */
+    bool *
+        late; /* per operand: its node depends on the update of what it reads, and reads the new value */
 };
 
 /* An update that nothing fallible depends on waits for all that may fail: a step that fails changes nothing. */
@@ -43,11 +46,12 @@ static bool is_ready(const struct order *o, int64_t k)
     return o->n_readers[wf_value_updated(o->g, n)] == 0;
 }
 
-static void count_reader(struct order *o, const struct wf_node *n, int i, int by)
+/* Operand i of node k: one reader more or less of the old value. */
+static void count_reader(struct order *o, int64_t k, int i, int by)
 {
-    int32_t v = wf_value_read(o->g, n, i);
+    int32_t v = wf_value_read(o->g, &o->g->nodes[k], i);
 
-    if (v)
+    if (v && !o->late[o->first_operand[k] + i])
         o->n_readers[v] += by;
 }
 
@@ -60,14 +64,72 @@ static void emit(struct order *o, int64_t k)
     if (!(n->op->flags & WF_LEAF))
         o->list[o->n++] = (int32_t)k;
     for (int i = 0; i < n->n_in; i++)
-        count_reader(o, n, i, -1);
+        count_reader(o, k, i, -1);
+}
+
+/* Does node k depend on one that is marked? */
+static bool follows(const struct order *o, int64_t k, const bool *marked)
+{
+    const struct wf_node *n = &o->g->nodes[k];
+
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] && marked[o->g->values[n->in[i]].node])
+            return true;
+    for (int i = 0; i < n->n_ctrl; i++)
+        if (marked[n->ctrl[i]])
+            return true;
+    return false;
+}
+
+/* The readers of v, up to node `last`, that depend on update u. marked[]: room. */
+static void mark_late(struct order *o, int64_t u, int32_t v, int64_t last, bool *marked)
+{
+    memset(marked, 0, (size_t)o->g->n_nodes);
+    marked[u] = true;
+    for (int64_t k = u + 1; k <= last; k++) {
+        marked[k] = follows(o, k, marked);
+        for (int i = 0; i < o->g->nodes[k].n_in; i++)
+            o->late[o->first_operand[k] + i] |=
+                marked[k] && wf_value_read(o->g, &o->g->nodes[k], i) == v;
+    }
+}
+
+/* What depends on an update reads the new value; the update does not wait for it. There are hardly any such readers. */
+static weft_status find_late(struct wf_plan *p, struct order *o)
+{
+    const weft_graph *g = o->g;
+    bool *after = wf_arena_alloc(&p->arena, 2 * (size_t)g->n_nodes + 1);
+    int64_t *last = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *last), n = 0;
+
+    o->first_operand = wf_arena_alloc(&p->arena, (size_t)(g->n_nodes + 1) * sizeof n);
+    for (int64_t k = 0; o->first_operand && k < g->n_nodes; k++) {
+        o->first_operand[k] = n;
+        n += g->nodes[k].n_in;
+    }
+    o->late = wf_arena_alloc(&p->arena, (size_t)n + 1);
+    if (!after || !last || !o->first_operand || !o->late)
+        return wf_err_nomem(p->ctx, (size_t)g->n_values * sizeof *last, "plan");
+    for (int64_t k = 0; k < g->n_nodes; k++) {
+        bool follow = follows(o, k, after);
+
+        after[k] = follow || (g->nodes[k].op->flags & WF_STATE_IN0);
+        for (int i = 0; follow && i < g->nodes[k].n_in; i++)
+            last[wf_value_read(g, &g->nodes[k], i)] = k;
+    }
+    for (int64_t k = 0; k < g->n_nodes; k++) {
+        int32_t v = wf_value_updated(g, &g->nodes[k]);
+
+        if (v && last[v] > k)
+            mark_late(o, k, v, last[v], after + g->n_nodes);
+    }
+    return WEFT_OK;
 }
 
 static void count_readers(struct order *o)
 {
     for (int64_t k = 0; k < o->g->n_nodes; k++)
         for (int i = 0; i < o->g->nodes[k].n_in; i++)
-            count_reader(o, &o->g->nodes[k], i, 1);
+            count_reader(o, k, i, 1);
 }
 
 /* Which nodes may fail, and which must run before one of those. Updates that may fail are no reason for others to wait:
@@ -129,6 +191,8 @@ weft_status wf_plan_order(struct wf_plan *p, bool all_fail, int32_t **order, int
 
     if (!st)
         st = find_fails(&o, all_fail);
+    if (!st)
+        st = find_late(p, &o);
     if (st)
         return st;
     count_readers(&o);
@@ -140,7 +204,7 @@ weft_status wf_plan_order(struct wf_plan *p, bool all_fail, int32_t **order, int
         emit(&o, k);
         emit_waiting(&o);
     }
-    /* A cycle (an update that a reader waits for) is broken by taking the first that waits. */
+    /* What is left is a cycle that no order satisfies (by control dependencies); the first that waits goes first. */
     while (o.n_wait > 0)
         if (!emit_waiting(&o)) {
             emit(&o, o.wait[0]);
@@ -168,28 +232,43 @@ static int by_size(const void *a, const void *b)
     return x->value < y->value ? -1 : x->value > y->value;
 }
 
-/* Largest first, each at the lowest offset that no overlapping life uses. */
-static int64_t place_all(struct life *l, int64_t n)
+/* The lowest offset that no life uses at the same time; by_offset: those placed, the lowest first. */
+static int64_t lowest_gap(const struct life *l, const int64_t *by_offset, int64_t i)
+{
+    int64_t at = 0;
+
+    for (int64_t k = 0; k < i; k++) {
+        const struct life *o = &l[by_offset[k]];
+
+        if (l[i].first > o->last || o->first > l[i].last)
+            continue;
+        if (o->offset >= at + l[i].bytes)
+            break;
+        at = wf_max_i64(at, o->offset + o->bytes);
+    }
+    return at;
+}
+
+/* Largest first, each at the lowest offset that is free while it lives. by_offset: room for n numbers. */
+static int64_t place_all(struct life *l, int64_t n, int64_t *by_offset)
 {
     int64_t top = 0;
 
     qsort(l, (size_t)n, sizeof *l, by_size);
     for (int64_t i = 0; i < n; i++) {
-        bool moved = true;
+        int64_t low = 0, high = i;
 
-        l[i].offset = 0;
-        while (moved) { /* slide up past every conflict until none is left */
-            moved = false;
-            for (int64_t j = 0; j < i; j++) {
-                bool together = l[i].first <= l[j].last && l[j].first <= l[i].last;
+        l[i].offset = lowest_gap(l, by_offset, i);
+        while (low < high) {
+            int64_t mid = (low + high) / 2;
 
-                if (together && l[i].offset < l[j].offset + l[j].bytes &&
-                    l[j].offset < l[i].offset + l[i].bytes) {
-                    l[i].offset = l[j].offset + l[j].bytes;
-                    moved = true;
-                }
-            }
+            if (l[by_offset[mid]].offset <= l[i].offset)
+                low = mid + 1;
+            else
+                high = mid;
         }
+        memmove(by_offset + low + 1, by_offset + low, (size_t)(i - low) * sizeof *by_offset);
+        by_offset[low] = i;
         top = wf_max_i64(top, l[i].offset + l[i].bytes);
     }
     return top;
@@ -328,10 +407,11 @@ weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order,
     int64_t *first = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *first);
     int64_t *last = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *last);
     struct life *lives = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *lives);
+    int64_t *by_offset = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *by_offset);
     int64_t n_lives = 0, total = 0;
     weft_status st;
 
-    if (!first || !last || !lives)
+    if (!first || !last || !lives || !by_offset)
         return wf_err_nomem(p->ctx, (size_t)g->n_values * sizeof *lives, "plan");
     st = place_leaves(p, fn);
     if (st)
@@ -353,7 +433,7 @@ weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order,
                               g->nodes[g->values[v].node].name);
             lives[n_lives++] = (struct life){v, first[v], last[v], wf_round_up(bytes, 64), 0};
         }
-    p->slab_bytes = place_all(lives, n_lives);
+    p->slab_bytes = place_all(lives, n_lives, by_offset);
     for (int64_t i = 0; i < n_lives; i++)
         p->loc[lives[i].value].offset = lives[i].offset;
     return WEFT_OK;

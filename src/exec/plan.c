@@ -44,6 +44,10 @@ static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
         return st;
     st = wf_pass_simplify(p->graph, mask, eval_ref, p->ctx, n_roots, p->roots, &to);
     st = next_graph(&p->graph, st, to);
+    if (!st)
+        st = wf_pass_uncross(p->graph, n_roots, p->roots, &to);
+    if (!st && to)
+        st = next_graph(&p->graph, st, to);
     if (!st && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels && !fn->opts.flat_gradients) {
         st = wf_pass_join(p->graph, fn->opts.trap_numerics, n_roots, p->roots, &to);
         st = next_graph(&p->graph, st, to);

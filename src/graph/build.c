@@ -254,7 +254,7 @@ static weft_status check_size(const struct wf_node *n, const struct wf_type *t)
 /* Append a node whose inputs and attributes are filled, with its outputs; known: their types, or NULL. */
 static weft_status append(weft_graph *g, struct wf_node *n, const struct wf_type *known)
 {
-    struct wf_type inferred[WF_MAX_OUT] = {{0}};
+    struct wf_type inferred[WF_MAX_OUT];
     const struct wf_type *types = known ? known : inferred;
     int64_t n_out = n->op->n_out >= 0 ? n->op->n_out : wf_node_int(n, "n");
     weft_status st = WEFT_OK;
@@ -263,8 +263,10 @@ static weft_status append(weft_graph *g, struct wf_node *n, const struct wf_type
         return wf_err(WEFT_ELIMIT, "%s: %lld outputs, 1 to %d are possible", n->op->name,
                       (long long)n_out, WF_MAX_OUT);
     n->n_out = (int)n_out;
-    if (!known)
+    if (!known) {
+        memset(inferred, 0, sizeof inferred);
         st = infer_node(g, n, inferred);
+    }
     for (int i = 0; i < n->n_out && !known && !st; i++)
         st = check_size(n, &types[i]);
     if (!st)

@@ -294,6 +294,8 @@ weft_status wf_pass_absorb(const weft_graph *g, int n_roots, int32_t *roots, wef
  * gradient they are, when nothing after them may fail (all_fail: everything may). All types must be known. */
 weft_status wf_pass_join(const weft_graph *g, bool all_fail, int n_roots, int32_t *roots,
                          weft_graph **out);
+/* Where updates read each other's variables, the later one reads a copy. *out is NULL when none do. */
+weft_status wf_pass_uncross(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
 /* For gradients in one flat vector: no two updates share one, and none is a constant. */
 weft_status wf_pass_own(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
 /* What the kernels can run as one program: asked by the pass, answered by the kernels' tables. */

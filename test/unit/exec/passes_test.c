@@ -724,6 +724,86 @@ static void a_strategy_is_told_the_number_of_the_segment(void **state)
     weft_ctx_free(ctx);
 }
 
+/* ---- exchanges ------------------------------------------------------------------------------- */
+
+/* a, b, c = b, c, a, whatever order the updates are built in. */
+static void variables_can_be_exchanged(void **state)
+{
+    static const int orders[][3] = {{0, 1, 2}, {2, 1, 0}, {1, 0, 2}};
+
+    (void)state;
+    for (int o = 0; o < 3; o++)
+        for (unsigned off = 0; off <= WEFT_PASS_ALL; off++) {
+            struct net n = {.n_feeds = 0};
+            weft_val v[3];
+            weft_ctx *ctx = NULL;
+            weft_fn *fn = NULL;
+
+            assert_int_equal(weft_ctx_new(NULL, &ctx), WEFT_OK);
+            assert_int_equal(weft_graph_new(ctx, &n.g), WEFT_OK);
+            for (int i = 0; i < 3; i++)
+                v[i] = filled(n.g, (const char *[]){"a", "b", "c"}[i], 3, i + 1);
+            for (int i = 0; i < 3; i++) {
+                int to = orders[o][i];
+
+                n.update[i] = weft_assign(n.g, v[to], v[(to + 1) % 3]);
+            }
+            assert_int_equal(weft_fn_new(n.g,
+                                         WEFT_OPTS(weft_fn_opts, .n_updates = 3,
+                                                   .updates = n.update, .passes_off = off),
+                                         &fn),
+                             WEFT_OK);
+            assert_int_equal(weft_fn_run(fn, NULL, NULL), WEFT_OK);
+            for (int i = 0; i < 3; i++) {
+                weft_tensor t;
+
+                assert_int_equal(weft_fn_view(fn, (const char *[]){"a", "b", "c"}[i], &t), WEFT_OK);
+                assert_float_equal(((float *)t.data)[2], (float)((i + 1) % 3 + 1), 0);
+            }
+            weft_fn_free(fn);
+            weft_graph_free(n.g);
+            weft_ctx_free(ctx);
+        }
+}
+
+/* ---- new values ------------------------------------------------------------------------------ */
+
+/* What waits for an update reads the new value; what waits for that, but not for an update of its own, reads the old one. */
+static void only_what_depends_on_an_update_reads_the_new_value(void **state)
+{
+    (void)state;
+    for (unsigned off = 0; off <= WEFT_PASS_ALL; off++) {
+        weft_tensor fetched[2] = {{.data = NULL}};
+        weft_val a, w, up[2], late, both, fetches[2];
+        weft_ctx *ctx = NULL;
+        weft_graph *g = NULL;
+        weft_fn *fn = NULL;
+
+        assert_int_equal(weft_ctx_new(NULL, &ctx), WEFT_OK);
+        assert_int_equal(weft_graph_new(ctx, &g), WEFT_OK);
+        a = filled(g, "a", 3, 1);
+        w = filled(g, "w", 3, 2);
+        up[0] = weft_assign(g, a, weft_add(g, a, weft_scalar(g, 10)));
+        up[1] = weft_assign(g, w, weft_add(g, w, weft_scalar(g, 100)));
+        late = weft_mul(g, w, weft_scalar(g, 3));
+        weft_control(g, late, up[1]);
+        both = weft_add(g, a, late);
+        fetches[0] = both;
+        fetches[1] = weft_sub(g, up[0], weft_square(g, late));
+        assert_int_equal(weft_fn_new(g,
+                                     WEFT_OPTS(weft_fn_opts, .n_fetches = 2, .fetches = fetches,
+                                               .n_updates = 2, .updates = up, .passes_off = off),
+                                     &fn),
+                         WEFT_OK);
+        assert_int_equal(weft_fn_run(fn, NULL, fetched), WEFT_OK);
+        assert_float_equal(((float *)fetched[0].data)[0], 1.0f + 306.0f, 0);
+        assert_float_equal(((float *)fetched[1].data)[0], 11.0f - 306.0f * 306.0f, 0);
+        weft_fn_free(fn);
+        weft_graph_free(g);
+        weft_ctx_free(ctx);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -736,6 +816,8 @@ int main(void)
         cmocka_unit_test(what_reads_a_variable_sees_it_before_its_update),
         cmocka_unit_test(control_dependencies_outlive_passes),
         cmocka_unit_test(a_strategy_is_told_the_number_of_the_segment),
+        cmocka_unit_test(variables_can_be_exchanged),
+        cmocka_unit_test(only_what_depends_on_an_update_reads_the_new_value),
         cmocka_unit_test(shared_variables_are_matched_and_checked_when_the_function_is_made),
     };
 

@@ -133,8 +133,9 @@ static void variables_and_feeds_keep_their_numbers(void **state)
         feeds[i] = placeholder((const char *[]){"f0", "f1", "f2"}[i], WEFT_ANY);
         vars[i] = variable((const char *[]){"v0", "v1", "v2"}[i]);
         types[i] = wf_type_of(WEFT_F32, 2, (int64_t[]){3, 4});
-        feed_ids[i] = feeds[2 - i].id; /* fed in another order */
     }
+    for (int i = 0; i < 3; i++)
+        feed_ids[i] = feeds[2 - i].id; /* fed in another order */
     root = weft_mul(g, weft_add(g, feeds[1], vars[2]), weft_scalar(g, 1));
     r = root.id;
     assert_int_equal(wf_pass_resolve(g, 3, feed_ids, types, 1, &r, &a), WEFT_OK);

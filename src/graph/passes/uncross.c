@@ -1,0 +1,81 @@
+/* uncross.c - updates that read each other's variables.
+ *
+ * An update waits for those who read the old value. Two that exchange variables would wait for each other: the one that was
+ * built later reads a copy, made before any of them. */
+#include "graph/graph.h"
+
+struct uncross {
+    struct wf_rewrite rw;
+    const weft_graph *g;
+    struct wf_uses uses;
+    int32_t *copy; /* per value of g: its copy in the new graph, or 0 */
+};
+
+/* Does update k read, as operand i, a variable that an update built before k overwrites? */
+static bool crosses(const weft_graph *g, const struct wf_uses *u, int64_t k, int i)
+{
+    const struct wf_node *n = &g->nodes[k];
+    int32_t own = wf_value_updated(g, n), v = own ? wf_value_read(g, n, i) : 0;
+
+    return v && v != own && u->first_update[v] < k;
+}
+
+/* The copy of variable v, made once. */
+static int32_t copy_of(struct uncross *x, int32_t v)
+{
+    struct wf_set same = WF_SET_DTYPE("dtype", x->g->values[v].type.dtype);
+
+    if (!x->copy[v]) {
+        x->copy[v] = wf_build(x->rw.to, WF_OP_cast, 1, (weft_val[]){{x->rw.map[v]}}, 1, &same).id;
+        wf_rewrite_name(&x->rw, x->copy[v], &x->g->nodes[x->g->values[v].node]);
+    }
+    return x->copy[v];
+}
+
+static weft_status emit(struct uncross *x, int64_t k)
+{
+    const struct wf_node *n = &x->g->nodes[k];
+
+    wf_rewrite_inputs(&x->rw, k);
+    for (int i = 1; i < n->n_in; i++) {
+        const struct wf_type *t = &x->g->values[n->in[i]].type;
+        weft_val v;
+
+        if (!crosses(x->g, &x->uses, k, i))
+            continue;
+        v.id = copy_of(x, wf_value_read(x->g, n, i));
+        if (v.id && !wf_type_same_shape(&x->rw.to->values[v.id].type, t)) {
+            struct wf_set shape = WF_SET_INTS("shape", t->rank, t->dim);
+
+            v = wf_build(x->rw.to, WF_OP_reshape, 1, &v, 1, &shape);
+        }
+        x->rw.in[i] = v.id;
+    }
+    return x->rw.to->st ? x->rw.to->st : wf_rewrite_copy_as(&x->rw, n, false);
+}
+
+weft_status wf_pass_uncross(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out)
+{
+    struct uncross x = {.g = g};
+    weft_status st = wf_uses_find(&x.uses, g, n_roots, roots);
+    bool any = false;
+
+    for (int64_t k = 0; k < g->n_nodes && !st; k++)
+        for (int i = 1; i < g->nodes[k].n_in; i++)
+            any |= crosses(g, &x.uses, k, i);
+    if (!any) {
+        wf_uses_free(&x.uses, g->ctx);
+        *out = NULL;
+        return st;
+    }
+    st = wf_rewrite_begin(&x.rw, g, n_roots, roots);
+    x.copy = wf_alloc_n(g->ctx, g->n_values, sizeof *x.copy);
+    if (!st && !x.copy)
+        st = wf_err_nomem(g->ctx, (size_t)g->n_values * sizeof *x.copy, "graph pass");
+    for (int64_t k = 0; k < g->n_nodes && !st; k++)
+        if (x.rw.live[k])
+            st = emit(&x, k);
+    wf_free(g->ctx, x.copy);
+    wf_uses_free(&x.uses, g->ctx);
+    return wf_rewrite_end(&x.rw, st, n_roots, roots, out);
+}
