@@ -385,7 +385,7 @@ static void explained(void)
             total += d.w[i] * (y - m) * (y - m);
             error += d.w[i] * e * e;
         }
-        if (n == 0 || total < 1e-3) /* too little to compare */
+        if (n == 0 || total < 1e-3 || total < 1e-9 * n * far * far) /* what f64 sums can tell */
             return;
         one = 1 - error / total;
         v = how == 1 ? total : 1;
