@@ -366,21 +366,15 @@ weft_status wf_loss_build(weft_graph *g, const char *loss, weft_val y, weft_val 
     return st ? st : wf_loss_values(g, kind, attr, y, pred, values);
 }
 
-weft_status wf_loss_mask(weft_graph *g, const char *loss, weft_val y, weft_val pred, weft_val *mask)
+weft_status wf_loss_ignored(weft_graph *g, const struct wf_loss_kind *kind,
+                            const struct wf_attr *attr, weft_val y, weft_val pred, weft_val *mask)
 {
-    struct wf_attr attr[WF_MAX_ATTRS];
-    const struct wf_loss_kind *kind;
-    struct wf_args args;
+    struct wf_args args = {kind->attrs, attr};
     int64_t ignored;
     weft_val m = WEFT_NIL;
-    weft_status st = row_of(g, loss, y, pred, &kind, attr);
 
-    if (st)
-        return st;
-    args = (struct wf_args){kind->attrs, attr};
     if (wf_arg_maybe(&args, "ignore_class", &ignored)) {
-        st = fit_sparse(g, kind->name, &y, pred);
-        if (st)
+        if (fit_sparse(g, kind->name, &y, pred))
             return weft_graph_status(g);
         m = weft_ne(g, y, wf_const_like(g, (double)ignored, y));
     }
@@ -388,6 +382,15 @@ weft_status wf_loss_mask(weft_graph *g, const char *loss, weft_val y, weft_val p
         return weft_graph_status(g);
     *mask = m;
     return WEFT_OK;
+}
+
+weft_status wf_loss_mask(weft_graph *g, const char *loss, weft_val y, weft_val pred, weft_val *mask)
+{
+    struct wf_attr attr[WF_MAX_ATTRS];
+    const struct wf_loss_kind *kind;
+    weft_status st = row_of(g, loss, y, pred, &kind, attr);
+
+    return st ? st : wf_loss_ignored(g, kind, attr, y, pred, mask);
 }
 
 weft_status wf_loss_reduce(weft_graph *g, weft_val values, weft_val weight, weft_val mask,

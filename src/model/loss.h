@@ -64,6 +64,10 @@ const struct wf_loss_kind *wf_loss_kind_at(int i);            /* NULL behind the
 weft_status wf_loss_values(weft_graph *g, const struct wf_loss_kind *kind,
                            const struct wf_attr *attr, weft_val y, weft_val pred, weft_val *out);
 
+/* Which labels it does not leave out (ignore_class), bool; nil where it leaves none out. */
+weft_status wf_loss_ignored(weft_graph *g, const struct wf_loss_kind *kind,
+                            const struct wf_attr *attr, weft_val y, weft_val pred, weft_val *mask);
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* Rows of ranks that differ by one and end in 1 are squeezed or expanded as Keras does. */

@@ -228,7 +228,7 @@ static void iou_result(const struct wf_metric *m, const struct wf_args *args, co
 
 const struct wf_metric_family wf_metric_iou = {iou_check, iou_init, iou_build, iou_result, NULL};
 
-/* ---- R2: sum, sum of squares, squared error and weight of each output; twice; the number of labels */
+/* ---- R2: sum, squares, squared error, weight of each output, in three parts; number of labels -- */
 
 static int64_t r2_columns(const struct wf_type *pred)
 {
@@ -261,19 +261,23 @@ static weft_status r2_init(struct wf_metric *m, const struct wf_args *args, cons
 {
     if (pred->rank < 1 || pred->rank > 2 || y->rank > 2 || (pred->rank == 2 && columns(pred) < 1))
         return wf_err(WEFT_ESHAPE, "needs labels and predictions [batch, outputs]");
-    m->n_state = 8 * r2_columns(pred) + 1;
+    m->n_state = 12 * r2_columns(pred) + 1;
     if (is_none(wf_arg_text(args, "class_aggregation")))
         m->n_results = (int)r2_columns(pred);
     return WEFT_OK;
 }
 
-/* The variance is a small difference of large sums where labels are far from 0: they are made in f64 and kept as two f32, what
- * f32 holds of them and the rest. */
-static weft_val two_floats(weft_graph *g, weft_val v)
+/* The variance is a small difference of large sums where labels are far from 0: they are made in f64 and kept as three f32 that
+ * add up to them. */
+static weft_val three_floats(weft_graph *g, weft_val v)
 {
-    weft_val high = wf_as(g, v, WEFT_F32), low = weft_sub(g, v, wf_as(g, high, WEFT_F64));
+    weft_val part[3];
 
-    return weft_concat(g, 2, (weft_val[]){high, wf_as(g, low, WEFT_F32)}, 0);
+    for (int i = 0; i < 3; i++) {
+        part[i] = wf_as(g, v, WEFT_F32);
+        v = weft_sub(g, v, wf_as(g, part[i], WEFT_F64));
+    }
+    return weft_concat(g, 3, part, 0);
 }
 
 static weft_val r2_build(struct wf_metric_batch *b)
@@ -297,7 +301,7 @@ static weft_val r2_build(struct wf_metric_batch *b)
     sums[1] = down(g, weft_mul(g, y, wy));
     sums[2] = down(g, weft_mul(g, weft_square(g, weft_sub(g, y, p)), w));
     sums[3] = down(g, w);
-    all[0] = two_floats(g, weft_concat(g, 4, sums, 0));
+    all[0] = three_floats(g, weft_concat(g, 4, sums, 0));
     all[1] = weft_reshape(g, weft_size_of(g, y, NULL), 1, &flat);
     return weft_concat(g, 2, all, 0);
 }
@@ -319,15 +323,15 @@ static void r2_result(const struct wf_metric *m, const struct wf_args *args, con
                       double *out)
 {
     const char *how = wf_arg_text(args, "class_aggregation");
-    int64_t n = (m->n_state - 1) / 8;
-    double score = 0, weight = 0, n_seen = sums[8 * n],
+    int64_t n = (m->n_state - 1) / 12;
+    double score = 0, weight = 0, n_seen = sums[12 * n],
            p = (double)wf_arg_int(args, "num_regressors");
 
     for (int64_t i = 0; i < n; i++) {
         double s[4], variance, one, w;
 
         for (int k = 0; k < 4; k++)
-            s[k] = sums[k * n + i] + sums[(4 + k) * n + i];
+            s[k] = sums[k * n + i] + sums[(4 + k) * n + i] + sums[(8 + k) * n + i];
         variance = s[1] - s[0] * wf_ratio(s[0], s[3]);
         one = s[3] != 0 ? r2_of(s[2], variance) : 0; /* nothing seen */
         w = strcmp(how, "variance_weighted_average") ? 1 : variance;

@@ -247,11 +247,17 @@ static weft_status loss_init(struct wf_metric *m, const struct wf_args *args,
 
 static weft_val loss_build(struct wf_metric_batch *b)
 {
-    weft_val v = WEFT_NIL;
+    const struct wf_loss_kind *kind = wf_metric_loss_of(b->m->kind);
+    weft_val v = WEFT_NIL, mask = WEFT_NIL, w = b->weight;
 
-    if (wf_loss_values(b->g, wf_metric_loss_of(b->m->kind), b->m->attr, b->y, b->pred, &v))
+    if (wf_loss_values(b->g, kind, b->m->attr, b->y, b->pred, &v) ||
+        wf_loss_ignored(b->g, kind, b->m->attr, b->y, b->pred, &mask))
         return WEFT_NIL;
-    return wf_metric_mean_of(b->g, wf_as_float(b->g, v), b->weight);
+    if (mask.id) { /* what the loss leaves out counts for nothing */
+        mask = wf_as(b->g, mask, WEFT_F32);
+        w = w.id ? weft_mul(b->g, mask, wf_weight_like(b->g, w, mask)) : mask;
+    }
+    return wf_metric_mean_of(b->g, wf_as_float(b->g, v), w);
 }
 
 static void loss_result(const struct wf_metric *m, const struct wf_args *args, const double *sums,

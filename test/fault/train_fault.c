@@ -95,6 +95,35 @@ static void make_transfer(const char *checkpoint)
              checkpoint ? checkpoint : "", checkpoint ? "}\n" : "");
 }
 
+/* In f16 with a scale that is too large at first, weights of classes, metrics in a list, data that is validated with without weights. */
+static void make_halves(const char *checkpoint)
+{
+    snprintf(job_text, sizeof job_text,
+             "data:\n"
+             "  train: {path: %s/rows.csv, label: kind, weight: b, index: true}\n"
+             "  validation: {path: %s/rows.csv, label: kind, columns: \"a, kind\"}\n"
+             "  pipeline:\n"
+             "    - join: {columns: a, to: x}\n"
+             "  batch: 4\n"
+             "model:\n"
+             "  - Dense: {units: 3, activation: tanh}\n"
+             "  - BatchNormalization\n"
+             "  - Dense: {units: 1, activation: sigmoid}\n"
+             "train:\n"
+             "  loss: bce\n"
+             "  metrics: Precision thresholds=[0.2,0.4], AUC, AUC curve=PR\n"
+             "  weighted_metrics: accuracy\n"
+             "  class_weights: [1, 2]\n"
+             "  precision: f16\n"
+             "  loss_scale: 4294967296\n"
+             "  sparse: false\n"
+             "  epochs: 2\n"
+             "resources: {data_threads: 1}\n"
+             "%s%s%s",
+             folder, folder, checkpoint ? "checkpoint: {steps: 1, dir: " : "",
+             checkpoint ? checkpoint : "", checkpoint ? "}\n" : "");
+}
+
 static void allocations(void (*make)(const char *checkpoint))
 {
     bool quick = getenv("WEFT_TEST_QUICK") != NULL, done = false;
@@ -126,6 +155,12 @@ static void every_allocation_fails_in_turn(void **state)
 {
     (void)state;
     allocations(make_job);
+}
+
+static void every_allocation_fails_in_turn_in_f16(void **state)
+{
+    (void)state;
+    allocations(make_halves);
 }
 
 static void every_allocation_fails_in_turn_on_a_saved_base(void **state)
@@ -328,6 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_fails_in_turn),
+        cmocka_unit_test(every_allocation_fails_in_turn_in_f16),
         cmocka_unit_test(every_file_call_fails_in_turn),
         cmocka_unit_test(every_allocation_fails_in_turn_on_a_saved_base),
         cmocka_unit_test(every_file_call_fails_in_turn_on_a_saved_base),

@@ -22,6 +22,8 @@ static void try_metric(weft_ctx *ctx, const char *text, int rank)
     struct wf_arena arena;
     struct wf_metric m;
     weft_graph *g = NULL;
+    bool wrong = wf_metric_check(ctx, text) != WEFT_OK;
+    char suffix[WF_METRIC_SUFFIX];
     weft_val y, p, v;
 
     wf_arena_init(&arena, ctx);
@@ -29,7 +31,8 @@ static void try_metric(weft_ctx *ctx, const char *text, int rank)
     if (wf_metric_init(&m, &arena, text, "mse", &t, &t)) {
         check(*weft_error());
     } else {
-        check(m.n_state > 0 && m.name);
+        check(!wrong && m.n_state > 0 && m.n_results > 0 && m.name);
+        wf_metric_suffix(&m, m.n_results - 1, suffix);
         y = weft_placeholder(g, "y", WEFT_F32, rank, t.dim);
         p = weft_placeholder(g, "p", WEFT_F32, rank, t.dim);
         if (m.n_state < 1 << 16 && !wf_metric_build(g, &m, y, p, WEFT_NIL, &v)) {

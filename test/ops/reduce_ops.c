@@ -210,6 +210,10 @@ static const struct op_case cases[] = {
      .attrs = "n_segments=40",
      .n_in = 2,
      .in = {F32(-1, 1, 901, 33), IDS(I64, 0, 39, 901)}},
+    {.op = "segment_sum", /* blocks of rows, tiles of columns */
+     .attrs = "n_segments=6",
+     .n_in = 2,
+     .in = {F32(-1, 1, 1301, 300), IDS(I32, 1, 4, 1301)}},
     {.op = "segment_sum",
      .attrs = "n_segments=4",
      .n_in = 2,

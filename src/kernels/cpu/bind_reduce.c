@@ -272,9 +272,13 @@ weft_status run_cumsum(const struct wf_call *c)
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
+/* Rows are added in f32 by blocks, and blocks in f64 (in scratch): a sum of very many small values keeps growing. A block is long
+ * enough for adding it up to cost little, and a function of the shape. */
+enum { BLOCK_ROWS = 512 };
+
 struct segments {
     wf_ew_fn *add;
-    int64_t n, n_segments, width;
+    int64_t n, n_segments, width, block;
     bool wide;
 };
 
@@ -288,8 +292,14 @@ weft_status plan_segment_sum(struct wf_kplan *p)
     s = wf_arena_alloc(p->arena, sizeof *s);
     if (!s)
         return wf_err_nomem(p->ctx, sizeof *s, "segment_sum");
-    *s = (struct segments){wf_ew_fns_of(p->ctx->simd)->fn[WF_EW_add], x->dim[0], p->out[0].dim[0],
-                           wf_type_count(x) / x->dim[0], p->in[1].dtype == WEFT_I64};
+    *s = (struct segments){wf_ew_fns_of(p->ctx->simd)->fn[WF_EW_add],
+                           x->dim[0],
+                           p->out[0].dim[0],
+                           wf_type_count(x) / x->dim[0],
+                           wf_max_i64(BLOCK_ROWS, 16 * p->out[0].dim[0]),
+                           p->in[1].dtype == WEFT_I64};
+    if (s->n > s->block)
+        p->scratch_bytes = (size_t)wf_type_count(&p->out[0]) * sizeof(double);
     p->state = s;
     return WEFT_OK;
 }
@@ -297,6 +307,24 @@ weft_status plan_segment_sum(struct wf_kplan *p)
 static int64_t id_at(const struct segments *s, const void *ids, int64_t i)
 {
     return s->wide ? ((const int64_t *)ids)[i] : ((const int32_t *)ids)[i];
+}
+
+static void clear_columns(const struct segments *s, float *y, int64_t n)
+{
+    for (int64_t r = 0; r < s->n_segments; r++)
+        memset(y + r * s->width, 0, (size_t)n * sizeof *y);
+}
+
+/* The sums of a block to those of the blocks before; last: all of them into y. */
+static void add_block(const struct segments *s, float *y, double *total, int64_t n, bool first,
+                      bool last)
+{
+    for (int64_t r = 0; r < s->n_segments; r++)
+        for (int64_t k = r * s->width; k < r * s->width + n; k++) {
+            total[k] = first ? (double)y[k] : total[k] + (double)y[k];
+            if (last)
+                y[k] = (float)total[k];
+        }
 }
 
 /* A tile owns columns: rows are added in their order whatever the threads. */
@@ -309,12 +337,17 @@ static void segment_tile(void *arg, int64_t tile, int thread)
     float *y = (float *)c->out[0].data + first;
 
     (void)thread;
-    for (int64_t r = 0; r < s->n_segments; r++)
-        memset(y + r * s->width, 0, (size_t)n * sizeof *y);
-    for (int64_t i = 0; i < s->n; i++) {
-        float *to = y + id_at(s, c->in[1].data, i) * s->width;
+    for (int64_t from = 0; from < s->n; from += s->block) {
+        int64_t end = wf_min_i64(from + s->block, s->n);
 
-        s->add(to, to, x + i * s->width, NULL, n, NULL);
+        clear_columns(s, y, n);
+        for (int64_t i = from; i < end; i++) {
+            float *to = y + id_at(s, c->in[1].data, i) * s->width;
+
+            s->add(to, to, x + i * s->width, NULL, n, NULL);
+        }
+        if (s->n > s->block)
+            add_block(s, y, (double *)c->scratch + first, n, from == 0, end == s->n);
     }
 }
 

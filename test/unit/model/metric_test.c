@@ -327,6 +327,56 @@ static void auc_is_the_share_of_ordered_pairs(void **state)
     free(sums);
 }
 
+/* Six million weights of 0.3: one by one in f32 they would be 0.25 or 0.375 by then. */
+static void counts_of_many_labels_are_right(void **state)
+{
+    static const char *const specs[] = {"TruePositives", "MeanIoU num_classes=3"};
+    enum { MANY = 6000000 };
+    int64_t n = MANY, any = WEFT_ANY;
+    float *y = malloc(MANY * sizeof *y), *p = malloc(MANY * sizeof *p),
+          *w = malloc(MANY * sizeof *w);
+    struct wf_type t = wf_type_of(WEFT_F32, 1, &any);
+    struct rig *r = *state;
+
+    for (int i = 0; i < MANY; i++) {
+        y[i] = 1;
+        p[i] = i % 4 ? 1 : 2;
+        w[i] = 0.3f;
+    }
+    for (int i = 0; i < 2; i++) {
+        weft_tensor feeds[3] = {weft_view(WEFT_F32, y, 1, &n), weft_view(WEFT_F32, p, 1, &n),
+                                weft_view(WEFT_F32, w, 1, &n)},
+                    out = {0};
+        weft_val in[3], v;
+        struct wf_metric m;
+        weft_graph *g;
+        weft_fn *fn;
+        double sum = 0;
+
+        assert_int_equal(wf_metric_init(&m, &r->arena, specs[i], "", &t, &t), WEFT_OK);
+        assert_int_equal(weft_graph_new(r->ctx, &g), WEFT_OK);
+        in[0] = weft_placeholder(g, "y", WEFT_F32, 1, &any);
+        in[1] = weft_placeholder(g, "p", WEFT_F32, 1, &any);
+        in[2] = weft_placeholder(g, "w", WEFT_F32, 1, &any);
+        assert_int_equal(wf_metric_build(g, &m, in[0], in[1], in[2], &v), WEFT_OK);
+        assert_int_equal(weft_fn_new(g,
+                                     WEFT_OPTS(weft_fn_opts, .n_feeds = 3, .feeds = in,
+                                               .n_fetches = 1, .fetches = &v),
+                                     &fn),
+                         WEFT_OK);
+        assert_int_equal(weft_fn_run(fn, feeds, &out), WEFT_OK);
+        for (int64_t k = 0; k < m.n_state; k++)
+            sum += (double)((float *)out.data)[k];
+        if (fabs(sum / ((double)0.3f * MANY) - 1) > 1e-5)
+            fail_msg("%s: the weights add up to %.9g", specs[i], sum);
+        weft_fn_free(fn);
+        weft_graph_free(g);
+    }
+    free(y);
+    free(p);
+    free(w);
+}
+
 /* e to the cross-entropy: 4 when all of four classes are alike, 1 / p of the geometric mean else. */
 static void perplexity_is_the_number_of_classes_in_doubt(void **state)
 {
@@ -383,6 +433,7 @@ int main(void)
         TEST(parts_of_a_batch_merge_to_the_whole),
         TEST(masks_weigh_means_and_nothing_else),
         TEST(auc_is_the_share_of_ordered_pairs),
+        TEST(counts_of_many_labels_are_right),
         TEST(perplexity_is_the_number_of_classes_in_doubt),
     };
 
