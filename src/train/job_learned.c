@@ -154,13 +154,14 @@ static weft_status take(weft_job_run *run, const struct wf_saved *from, const ch
     return run->learned_from ? WEFT_OK : err_nomem();
 }
 
-/* The newest checkpoint whose manifest and learned values are sound: all of a run hold the same. What
- * is wrong with others is said by whoever takes their weights. */
+/* The newest checkpoint whose manifest and learned values are sound: all of a run hold the same. That
+ * all are damaged is said by whoever takes their weights; but nothing is learned anew because one could
+ * not be read just now. */
 static weft_status look_at_checkpoints(weft_job_run *run, const char *dir, bool *found)
 {
     struct wf_ckpt_name *name = NULL;
     int64_t n = 0;
-    weft_status st = wf_ckpt_scan(run->ctx, dir, &n, &name);
+    weft_status st = wf_ckpt_scan(run->ctx, dir, &n, &name), damaged = WEFT_EPARSE;
 
     *found = false;
     for (int64_t i = n - 1; i >= 0 && !st && !*found; i--) {
@@ -168,15 +169,21 @@ static weft_status look_at_checkpoints(weft_job_run *run, const char *dir, bool 
         char path[WF_CKPT_PATH];
 
         st = wf_ckpt_join(path, dir, name[i].name);
-        if (!st && !weft_ckpt_open(run->ctx, path, &from.ckpt)) {
+        if (!st)
+            st = weft_ckpt_open(run->ctx, path, &from.ckpt);
+        if (!st)
             st = take(run, &from, path);
-            *found = !st;
-            if (st == WEFT_EPARSE || st == WEFT_EIO)
-                st = WEFT_OK; /* damaged: the one before */
-        }
         wf_saved_close(&from);
+        *found = !st;
+        if (st && st != WEFT_ENOMEM && st != WEFT_ELIMIT) { /* the one before */
+            damaged = damaged == WEFT_EPARSE ? st : damaged;
+            st = WEFT_OK;
+        }
     }
     wf_free(run->ctx, name);
+    if (!st && !*found && n && damaged != WEFT_EPARSE)
+        return wf_err(damaged, "%s: %lld checkpoints, and none can be read (%s)", dir, (long long)n,
+                      weft_status_name(damaged));
     return st == WEFT_ENOENT ? WEFT_OK : st;
 }
 
@@ -196,6 +203,38 @@ static weft_status look_at_file(weft_job_run *run, const char *path, bool *found
     return st;
 }
 
+static bool is_learned(const weft_job_run *run, const char *name)
+{
+    return weft_learned_vocab(run->learned, name) || weft_learned_stats(run->learned, name);
+}
+
+/* Weights of another model's file come with the words and statistics that they were trained with, where
+ * this job has the same stages; the rest is learned. */
+static weft_status take_from_base(weft_job_run *run)
+{
+    const struct wf_job_plan *p = run->plan;
+    const char *path = run->job->base.file;
+    weft_learned *base = NULL;
+    int n = 0, n_all = 0;
+    weft_status st = weft_learned_load(run->ctx, path, &base);
+
+    if (st == WEFT_ENOENT)
+        return WEFT_OK; /* of an earlier version; or there is no file, which is said elsewhere */
+    for (int i = 0; i < p->n && !st; i++)
+        for (int k = 0; k < p->stage[i].n_items && !st; k++) {
+            bool moved = false;
+
+            st = wf_learned_move(run->learned, base, p->stage[i].name[k], &moved);
+            n += moved;
+            n_all++;
+        }
+    weft_learned_free(base);
+    if (!st && n)
+        wf_log(run->ctx, WEFT_LOG_INFO, "%d of %d vocabularies and statistics come from %s", n,
+               n_all, path);
+    return st ? wf_yaml_wrap(&run->job->yaml, run->job->base.file_node, st) : WEFT_OK;
+}
+
 weft_status wf_job_look_back(weft_job_run *run)
 {
     const weft_job *job = run->job;
@@ -210,6 +249,8 @@ weft_status wf_job_look_back(weft_job_run *run)
         st = look_at_file(run, job->base.file, &found);
     if (!st && !run->learned)
         st = weft_learned_new(run->ctx, &run->learned);
+    if (!st && !found && job->base.file)
+        st = take_from_base(run);
     return st;
 }
 
@@ -223,6 +264,8 @@ static weft_status read_words(weft_job_run *run, const struct wf_job_stage *s)
     for (int k = 0; k < s->n_items && !st; k++) {
         weft_vocab *v = NULL;
 
+        if (is_learned(run, s->name[k]))
+            continue;
         st = weft_vocab_read(run->ctx, file, &v);
         if (!st)
             st = weft_learned_add_vocab(run->learned, s->name[k], v);
@@ -231,23 +274,27 @@ static weft_status read_words(weft_job_run *run, const struct wf_job_stage *s)
 }
 
 /* The items of the stages that learn in front of stage i; where[]: their stages. */
-static int list_items(const struct wf_job_plan *p, int i, weft_learn *what, int *where)
+static int list_items(const weft_job_run *run, int i, weft_learn *what, int *where)
 {
+    const struct wf_job_plan *p = run->plan;
     int n = 0;
 
     for (int j = i; j < p->n; j++) {
         const struct wf_job_stage *s = &p->stage[j];
 
-        for (int k = 0; k < s->n_items && s->pass == i; k++, n++) {
+        for (int k = 0; k < s->n_items && s->pass == i; k++) {
+            if (is_learned(run, s->name[k]))
+                continue; /* by the model that this one begins with */
+            n++;
             if (!what)
                 continue;
-            where[n] = j;
-            what[n] = (weft_learn){.name = s->name[k],
-                                   .kind = s->kind->does & WF_STAGE_STATS ? WEFT_LEARNED_STATS
-                                                                          : WEFT_LEARNED_VOCAB,
-                                   .columns = s->column[k]};
+            where[n - 1] = j;
+            what[n - 1] = (weft_learn){.name = s->name[k],
+                                       .kind = s->kind->does & WF_STAGE_STATS ? WEFT_LEARNED_STATS
+                                                                              : WEFT_LEARNED_VOCAB,
+                                       .columns = s->column[k]};
             if (s->kind->does & WF_STAGE_WORDS)
-                what[n].top = wf_job_arg(s, s->value, "top")->i;
+                what[n - 1].top = wf_job_arg(s, s->value, "top")->i;
         }
     }
     return n;
@@ -256,7 +303,7 @@ static int list_items(const struct wf_job_plan *p, int i, weft_learn *what, int 
 weft_status wf_job_learn(weft_job_run *run, const struct wf_job_plan *p, int i, weft_ds s)
 {
     const struct wf_job_stage *here = &p->stage[i];
-    int n = list_items(p, i, NULL, NULL), bad = -1;
+    int n = list_items(run, i, NULL, NULL), bad = -1;
     weft_learn *what;
     int *where;
     weft_status st = WEFT_OK;
@@ -272,7 +319,7 @@ weft_status wf_job_learn(weft_job_run *run, const struct wf_job_plan *p, int i, 
     what = wf_alloc_n(run->ctx, n, sizeof *what);
     where = wf_alloc_n(run->ctx, n, sizeof *where);
     if (what && where) {
-        list_items(p, i, what, where);
+        list_items(run, i, what, where);
         st = wf_learned_from(run->learned, run->data, s, n, what, &bad);
         here = &p->stage[bad >= 0 ? where[bad] : i];
     } else {
@@ -319,7 +366,8 @@ static weft_status look_at_files(weft_job_run *run)
     snprintf(now, sizeof now, "%016llx", (unsigned long long)f);
     if (!run->known)
         return f ? weft_learned_add_text(run->learned, WF_LEARNED_FINGERPRINT, now) : WEFT_OK;
-    if (then && f && strcmp(then, now) != 0 && !run->trained)
+    run->data_changed = then && f && strcmp(then, now) != 0;
+    if (run->data_changed && !run->trained)
         wf_log(
             run->ctx, WEFT_LOG_WARN,
             "data.train is not the data that %s was trained on (fingerprint %s, now %s): "
@@ -347,10 +395,14 @@ weft_status wf_job_learn_columns(weft_job_run *run)
 {
     const weft_column *col;
     int n;
-    weft_status st = run->known ? WEFT_OK : weft_ds_columns(run->data, run->train, &n, &col);
+    weft_status st;
 
-    return st || run->known ? st
-                            : weft_learned_add_columns(run->learned, WF_LEARNED_COLUMNS, n, col);
+    if (run->known)
+        return WEFT_OK;
+    st = weft_ds_columns(run->data, run->train, &n, &col);
+    if (!st)
+        st = weft_learned_add_columns(run->learned, WF_LEARNED_COLUMNS, n, col);
+    return st ? st : wf_job_carry(run);
 }
 
 /* ---- sources like the training data's -------------------------------------------------------- */
@@ -392,8 +444,8 @@ static const char *wider(weft_dtype here, weft_dtype training)
 }
 
 /* Types of columns that training took for something wider, as weft_csv_opts.types has them. */
-static weft_status types_of_training(weft_job_run *run, int n, const weft_column *col,
-                                     const char **out)
+static weft_status types_of_training(weft_job_run *run, const char *path, int n,
+                                     const weft_column *col, const char **out)
 {
     int n_train;
     const weft_column *train = weft_learned_columns(run->learned, WF_LEARNED_SOURCE, &n_train);
@@ -412,6 +464,12 @@ static weft_status types_of_training(weft_job_run *run, int n, const weft_column
 
         if (type)
             wf_buf_printf(&b, "%s#%d:%s", b.len ? ", " : "", i, type);
+        else if (col[i].dtype == WEFT_STR && wf_map_get(&number, col[i].name, &k) &&
+                 train[k].dtype != WEFT_STR)
+            wf_log(run->ctx, WEFT_LOG_WARN,
+                   "%s: column '%s' is text, it was %s in training: say its type (types) if it is "
+                   "that",
+                   path, col[i].name, weft_dtype_name(train[k].dtype));
     }
     if (!st && b.len) {
         *out = b.st ? NULL : wf_arena_strdup(&run->data->arena, b.data);
@@ -445,6 +503,24 @@ static weft_status labels_there(weft_job_run *run, int n, const weft_column *col
     return b.st || (b.len && !*list) ? err_nomem() : WEFT_OK;
 }
 
+/* The columns of a role in training that this file has, where the job does not say which. */
+static weft_status labels_of_training(weft_job_run *run, int n, const weft_column *col,
+                                      weft_role role, const char **list)
+{
+    int n_train;
+    const weft_column *train = weft_learned_columns(run->learned, WF_LEARNED_SOURCE, &n_train);
+    struct wf_buf b;
+
+    wf_buf_init(&b, run->ctx, 1 << 20);
+    for (int k = 0; k < n_train; k++)
+        for (int i = 0; i < n && train[k].role == role; i++)
+            if (strcmp(col[i].name, train[k].name) == 0)
+                wf_buf_printf(&b, "%s%s", b.len ? ", " : "", col[i].name);
+    *list = b.st || !b.len ? NULL : wf_arena_strdup(&run->data->arena, b.data);
+    wf_buf_free(&b);
+    return b.st || (b.len && !*list) ? err_nomem() : WEFT_OK;
+}
+
 /* Looks at the columns as the file shows them, without reading its rows. */
 static weft_status look_at_csv(weft_job_run *run, const struct wf_job_source *src,
                                weft_open_opts *o)
@@ -459,7 +535,11 @@ static weft_status look_at_csv(weft_job_run *run, const struct wf_job_source *sr
             d, weft_ds_open(d, src->path, WEFT_OPTS(weft_open_opts, .format = o->format)), &n,
             &col);
     if (!st && !o->types)
-        st = types_of_training(run, n, col, &o->types);
+        st = types_of_training(run, src->path, n, col, &o->types);
+    if (!st && run->trained && !o->label)
+        st = labels_of_training(run, n, col, WEFT_LABEL, &o->label);
+    if (!st && run->trained && !o->weight)
+        st = labels_of_training(run, n, col, WEFT_WEIGHT, &o->weight);
     if (!st && run->trained && o->label)
         st = labels_there(run, n, col, &o->label);
     if (!st && run->trained && o->weight)

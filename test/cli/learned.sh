@@ -84,6 +84,27 @@ want 0 "index,p0,p1,p2" "$WEFT" predict shipped/job.yaml --model shipped/model.s
 "$WEFT" predict shipped/job.yaml --model shipped/model.safetensors --set data.test=new.csv --out a.csv
 want 0 "60 records" "$WEFT" data inspect a.csv
 
+# … and without the job: the file carries its pipeline
+"$WEFT" predict shipped/model.safetensors --data shipped/new.csv --out b.csv
+same a.csv b.csv
+(cd shipped && rm job.yaml && "$WEFT" predict model.safetensors --data new.csv --out ../c.csv)
+same a.csv c.csv
+"$WEFT" predict ckpt --data shipped/new.csv --out d.csv
+same a.csv d.csv
+"$WEFT" eval shipped/model.safetensors --data test.csv --json >now.json
+same whole.json now.json
+want 3 "0 label columns" "$WEFT" eval shipped/model.safetensors --data shipped/new.csv
+want 2 "the job has no data.test" "$WEFT" predict shipped/model.safetensors
+want 3 "no file matches" "$WEFT" predict shipped/model.safetensors --data shipped/new.csv --part train
+want 2 "--model goes with a job file" "$WEFT" predict shipped/model.safetensors --model model.safetensors
+
+# another job that begins with the model keeps what its weights were trained with
+grep -v red kept.csv >few.csv
+want 0 "4 of 4 vocabularies and statistics come from" "$WEFT" train job.yaml --log lines --set data.train.path=few.csv \
+    --set model='{file: model.safetensors}' --set checkpoint.dir= --set save=tuned.safetensors --set 'train.optimizer=sgd learning_rate=0'
+"$WEFT" predict tuned.safetensors --data test.csv --out now.csv
+same whole.csv now.csv
+
 # a run that goes on takes what its checkpoint has learned, and says that the data is another
 cp kept.csv flowers.csv
 rm -rf ckpt
@@ -97,8 +118,11 @@ check "nothing is said of data that is the same" test ! -s err.txt
 rm -rf ckpt
 "$WEFT" train job.yaml --log none
 sed -i '2s/^[^,]*/99/' flowers.csv
-want 0 "data.train is not the data that" "$WEFT" train job.yaml --log lines --set train.epochs=6
-"$WEFT" predict job.yaml --out now.csv
+want 0 "data.train is not the data that" "$WEFT" train job.yaml --log lines --set train.epochs=4
+# … as it does with more of it, between two epochs
+flowers 9 100 | tail -n +2 >>flowers.csv
+want 0 "data.train is not the data that" "$WEFT" train job.yaml --log lines --set train.epochs=5
+check "it goes on with the checkpoint's words" "$WEFT" predict job.yaml
 
 [ "$bad" -eq 0 ] && echo "all as promised"
 exit $((bad > 0))
