@@ -44,7 +44,11 @@ fresh
 mkfifo job.fifo
 "$WEFT" train job.fifo --log none >out.txt 2>&1 &
 pid=$!
-for _ in {1..100}; do grep -q "^SigCgt:.*[1-9a-f]" "/proc/$pid/status" && break; sleep 0.05; done
+# until it is weft itself, and has said that it catches the signal (bit 9); or long enough
+for _ in {1..100}; do
+    [ "$(cat "/proc/$pid/comm")" = "$(basename "$WEFT")" ] && (((0x$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status") & 0x200) != 0)) && break
+    sleep 0.05
+done
 kill -USR1 $pid
 sleep 0.2
 check "alive after SIGUSR1" kill -0 $pid
@@ -95,6 +99,15 @@ for harm in true "rm log/history.csv" "mv log/history.csv elsewhere.csv" "trunca
     check "all epochs in the report" grep -q "5 of 5 epochs" log/report.html
     check "times of all epochs in the report" test "$(grep -c '^<tr><td>[1-5]</td><td>12</td>' log/report.html)" = 5
 done
+
+# what is lost in the log is told from the checkpoints
+printf 'epoch,accuracy,loss,val_accuracy,val_loss\n0,1,1,1,1\n' >log/history.csv
+check "all epochs" test "$("$WEFT" history job.yaml | wc -l)" = 6
+want 0 "" "$WEFT" report job.yaml --out again.html
+want 0 "5 of 5 epochs" cat again.html
+printf 'rubbish' >log/history.csv
+want 0 "not a history" "$WEFT" history job.yaml
+check "all epochs of a damaged log" test "$("$WEFT" history job.yaml 2>/dev/null | wc -l)" = 6
 
 # a stateful model has its report, and its states are its own
 awk 'BEGIN { print "s,k"; for (i = 0; i < 80; i++) printf "%.3f,%.3f\n", sin(i / 5), sin((i + 1) / 5) }' >waves.csv
