@@ -323,7 +323,8 @@ static weft_status one_epoch(struct fit *f, bool resumed)
     }
     if (st)
         return st;
-    wf_nonfinite_keep(&f->nonfinite, t, &f->at, endless || resumed ? f->it : NULL);
+    if (resumed || !endless || f->at.epoch == f->o->initial_epoch) /* the place is known */
+        wf_nonfinite_keep(&f->nonfinite, t, &f->at, resumed ? f->it : NULL);
     wf_progress_epoch(&f->progress, f->at.epoch);
     st = timed_batches(f);
     if (!st)

@@ -99,14 +99,14 @@ static void close_job(struct job *j)
 }
 
 /* What is said of a fit of these data. */
-static void expect(const char *optimizer, int shards, int accumulate, const char *since,
-                   const char *why)
+static void expect(const char *optimizer, int shards, int accumulate, bool shuffle,
+                   const char *since, const char *why)
 {
     struct job j = open_job(optimizer, shards, accumulate);
     const char *said;
 
     ok(weft_fit(j.t, j.d, j.s,
-                WEFT_OPTS(weft_fit_opts, .epochs = 3, .batch = 8, .no_shuffle = true), NULL));
+                WEFT_OPTS(weft_fit_opts, .epochs = 3, .batch = 8, .no_shuffle = !shuffle), NULL));
     said = weft_trainer_nonfinite(j.t);
     assert_non_null(said);
     if (!strstr(said, since) || !strstr(said, why))
@@ -121,25 +121,31 @@ static void a_column_with_a_nan_is_named(void **state)
 {
     (void)state;
     x[21][2] = NAN;
-    expect("sgd", 1, 1, "since epoch 1, batch 2:", "column 'x' of the data is nan in sample 21");
-    expect("sgd", 2, 1, "since epoch 1, batch 2:", "column 'x' of the data is nan in sample 21");
+    expect("sgd", 1, 1, false,
+           "since epoch 1, batch 2:", "column 'x' of the data is nan in sample 21");
+    expect("sgd", 2, 1, false,
+           "since epoch 1, batch 2:", "column 'x' of the data is nan in sample 21");
     x[21][2] = 0;
     y[13] = INFINITY;
-    expect("sgd", 1, 1,
+    expect("sgd", 1, 1, false,
            "since epoch 1, batch 1:", "column 'truth' of the data is inf in sample 13");
     y[13] = 0;
     w[5] = -INFINITY;
-    expect("sgd", 1, 1, "since epoch 1, batch 0:", "column 'w' of the data is -inf in sample 5");
+    expect("sgd", 1, 1, false,
+           "since epoch 1, batch 0:", "column 'w' of the data is -inf in sample 5");
 }
 
 /* The rate makes each update a little larger than the one before, until a product overflows. */
 static void the_op_that_overflows_is_named(void **state)
 {
     (void)state;
-    expect("sgd learning_rate=20", 1, 1, "the loss is inf since epoch 1, batch", "made inf");
-    expect("sgd learning_rate=20", 2, 1, "since epoch 1, batch", "made inf");
-    expect("sgd learning_rate=20", 1, 2, "since epoch", "made inf");
-    expect("adam learning_rate=1e37", 1, 1, "since epoch 1, batch 1: '", "): made inf");
+    expect("sgd learning_rate=20", 1, 1, false, "the loss is inf since epoch 1, batch", "made inf");
+    expect("sgd learning_rate=20", 2, 1, false, "since epoch 1, batch", "made inf");
+    expect("sgd learning_rate=20", 1, 2, false, "since epoch", "made inf");
+    expect("sgd learning_rate=20", 1, 1, true, "since epoch 1, batch", "made inf");
+    expect("sgd learning_rate=5", 1, 1, true, "since epoch 1, batch", "made inf");
+    expect("sgd learning_rate=2", 1, 1, true, "since epoch", "made inf");
+    expect("adam learning_rate=1e37", 1, 1, false, "since epoch 1, batch 1: '", "): made inf");
 }
 
 /* An update that overflows shows in the loss of the next batch. */
@@ -149,7 +155,7 @@ static void what_was_made_in_the_batch_before_is_named(void **state)
     for (int i = 0; i < N; i++)
         for (int k = 0; k < D; k++)
             x[i][k] *= 1e6f;
-    expect("sgd learning_rate=1e38", 1, 1, "since epoch 1, batch 1: in the batch before, ",
+    expect("sgd learning_rate=1e38", 1, 1, false, "since epoch 1, batch 1: in the batch before, ",
            "made ");
 }
 
