@@ -82,6 +82,7 @@ fresh
 want 0 "" "$WEFT" train job.yaml --log none --set train.epochs=2
 mv ckpt/ckpt-000000012 ckpt/ckpt-000000999
 want 0 "says step 999, its manifest step 12" "$WEFT" ckpt ls ckpt
+want 3 "says step 999, its manifest step 12" "$WEFT" ckpt verify ckpt
 "$WEFT" train job.yaml --log lines --set train.epochs=2 >out.txt 2>&1
 want 0 "ckpt-000000999 is damaged and skipped" cat out.txt
 want 0 "this run is done, 2 epochs of 2" cat out.txt
@@ -97,6 +98,7 @@ for harm in true "rm log/history.csv" "mv log/history.csv elsewhere.csv" "trunca
     want 0 "Epoch 5/5" "$WEFT" train job.yaml --log lines --set train.epochs=5
     same log/history.csv all.csv
     check "all epochs in the report" grep -q "5 of 5 epochs" log/report.html
+    check "events of all epochs, once" test "$(cat log/train/* | grep -ao epoch_loss | wc -l)" = 5
     check "times of all epochs in the report" test "$(grep -c '^<tr><td>[1-5]</td><td>12</td>' log/report.html)" = 5
 done
 
