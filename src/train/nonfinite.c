@@ -74,6 +74,12 @@ void wf_nonfinite_free(struct wf_nonfinite *n)
     wf_arena_free(&n->all.arena);
 }
 
+/* A NaN has no sign for those who read it. */
+static double plain(double v)
+{
+    return isnan(v) ? fabs(v) : v;
+}
+
 /* ---- columns --------------------------------------------------------------------------------- */
 
 /* The first value that is not finite; -1: none. */
@@ -103,10 +109,10 @@ static bool find_column(const weft_trainer *t, const struct wf_feeding *f, const
         row = b->n > 0 ? at / (weft_tensor_count(&b->col[c]) / b->n) : 0;
         if (b->id)
             snprintf(text, size, "column '%s' of the data is %g in sample %lld", b->column[c].name,
-                     v, (long long)b->id[row]);
+                     plain(v), (long long)b->id[row]);
         else
             snprintf(text, size, "column '%s' of the data is %g in row %lld of the batch",
-                     b->column[c].name, v, (long long)row);
+                     b->column[c].name, plain(v), (long long)row);
         return true;
     }
     return false;
@@ -254,7 +260,7 @@ void wf_nonfinite_find(struct wf_nonfinite *n, weft_trainer *t, const struct wf_
             WEFT_ENUMERIC) /* not kept, another rate on the way, or a number that only a kernel saw */
         snprintf(why, sizeof why, "%s", "train.trap_numerics=true names the op that makes it");
     snprintf(t->nonfinite, sizeof t->nonfinite,
-             "the loss is %g since epoch %lld, batch %lld: %s%s; %s", t->mean_sum[0],
+             "the loss is %g since epoch %lld, batch %lld: %s%s; %s", plain(t->mean_sum[0]),
              (long long)at->epoch + 1, (long long)at->batch - 1,
              batch < at->batch - 1 ? "in the batch before, " : "", why,
              column ? "clean the data" : "a lower learning rate or clipnorm may help");

@@ -20,6 +20,7 @@
 
 static weft_ctx *ctx;
 static float x[N][D], y[N], w[N];
+static const char *precision; /* of the trainers that are made; NULL: f32 */
 static char log_text[1 << 16];
 
 static void note(void *arg, int level, const char *line)
@@ -84,7 +85,7 @@ static struct job open_job(const char *optimizer, int shards, int accumulate)
     weft_model_output(j.m, s);
     ok(weft_compile(j.m,
                     WEFT_OPTS(weft_compile_opts, .optimizer = optimizer, .loss = "mse",
-                              .shards = shards, .accumulate = accumulate),
+                              .shards = shards, .accumulate = accumulate, .precision = precision),
                     &j.t));
     ok(weft_data_new(ctx, &j.d));
     j.s = weft_ds_tensors(j.d, 3, col, t);
@@ -146,6 +147,18 @@ static void the_op_that_overflows_is_named(void **state)
     expect("sgd learning_rate=5", 1, 1, true, "since epoch 1, batch", "made inf");
     expect("sgd learning_rate=2", 1, 1, true, "since epoch", "made inf");
     expect("adam learning_rate=1e37", 1, 1, false, "since epoch 1, batch 1: '", "): made inf");
+}
+
+/* Half precision overflows in a layer, where the loss is scaled, too: its gradients do not count. */
+static void the_op_that_overflows_in_f16_is_named(void **state)
+{
+    (void)state;
+    precision = "f16";
+    expect("sgd learning_rate=100", 1, 1, false, "the loss is nan since epoch", "made ");
+    expect("sgd learning_rate=100", 2, 1, true, "since epoch", "made ");
+    precision = "bf16";
+    expect("sgd learning_rate=100", 1, 1, false, "since epoch", "made ");
+    precision = NULL;
 }
 
 /* An update that overflows shows in the loss of the next batch. */
@@ -251,6 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_column_with_a_nan_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_op_that_overflows_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_op_that_overflows_in_f16_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_was_made_in_the_batch_before_is_named, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(the_op_is_found_in_a_resumed_epoch, set_up, tear_down),
