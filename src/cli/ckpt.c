@@ -325,25 +325,28 @@ struct verdicts {
     int64_t n, n_bad;
 };
 
-static void verify_one(struct verdicts *v, const char *path)
+/* error: what a list of the folder says of it, or NULL. */
+static void verify_one(struct verdicts *v, const char *path, const char *error)
 {
     weft_ckpt *c = NULL;
-    weft_status st = weft_ckpt_open(v->ctx, path, &c);
+    weft_status st = error ? WEFT_EPARSE : weft_ckpt_open(v->ctx, path, &c);
 
     if (!st)
         st = weft_ckpt_verify(c);
     weft_ckpt_close(c);
+    if (st && !error)
+        error = weft_error();
     if (v->json) {
         printf("%s\n {\"path\": ", v->n ? "," : "");
         json_text(path);
         printf(", \"ok\": %s, \"error\": ", st ? "false" : "true");
         if (st)
-            json_text(weft_error());
+            json_text(error);
         else
             printf("null");
         printf("}");
     } else if (st) {
-        printf("DAMAGED  %s\n         %s\n", path, weft_error());
+        printf("DAMAGED  %s\n         %s\n", path, error);
     } else {
         printf("ok       %s\n", path);
     }
@@ -359,7 +362,7 @@ static int verify_path(struct verdicts *v, const char *path)
 
     weft_ckpt_close(c);
     if (st != WEFT_ENOENT) { /* a checkpoint, sound or not */
-        verify_one(v, path);
+        verify_one(v, path, NULL);
         return EXIT_DONE;
     }
     st = weft_ckpt_list_new(v->ctx, path, NULL, &l);
@@ -368,7 +371,7 @@ static int verify_path(struct verdicts *v, const char *path)
     if (!l->n)
         fail(0, "%s: no checkpoint", path);
     for (int64_t i = 0; i < l->n; i++)
-        verify_one(v, l->entry[i].path);
+        verify_one(v, l->entry[i].path, l->entry[i].error);
     weft_ckpt_list_free(v->ctx, l);
     return EXIT_DONE;
 }

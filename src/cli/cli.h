@@ -75,6 +75,11 @@ void progress_begin(struct progress *p, const char *what, int64_t total);
 void progress_add(struct progress *p, int64_t n);
 void progress_end(struct progress *p);
 
+/* ---- histories ------------------------------------------------------------------------------- */
+
+/* The epochs of a job's run, from its log or its checkpoints, whichever knows more (history.c). */
+weft_status read_epochs(weft_ctx *ctx, const weft_job *job, weft_history **out);
+
 /* ---- the screen ------------------------------------------------------------------------------ */
 
 /* Is standard output a terminal that can repaint a line? */

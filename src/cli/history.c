@@ -3,28 +3,35 @@
 
 #include "cli.h"
 
-/* Where a job's epochs are to be found: what it logged, else its checkpoints. */
+/* The log is a view of the run, its checkpoints are the truth: a log that has lost rows, or is damaged, is passed over. */
+weft_status read_epochs(weft_ctx *ctx, const weft_job *job, weft_history **out)
+{
+    const char *log = weft_job_text(job, "log.dir"), *dir = weft_job_text(job, "checkpoint.dir");
+    weft_history *logged = NULL, *saved = NULL;
+    weft_status st = log ? weft_history_read(ctx, log, &logged) : WEFT_ENOENT;
+    bool damaged = st == WEFT_EPARSE;
+
+    if (damaged && dir)
+        fprintf(stderr, "weft: warning: %s; the epochs are those of the checkpoints\n",
+                weft_error());
+    if (dir && weft_history_read(ctx, dir, &saved) == WEFT_OK)
+        st = WEFT_OK;
+    *out = saved && (!logged || saved->n_epochs > logged->n_epochs) ? saved : logged;
+    weft_history_free(*out == saved ? logged : saved);
+    if (!log && !dir)
+        fprintf(stderr,
+                "weft: the job has neither log.dir nor checkpoint.dir: its runs leave nothing\n");
+    return st;
+}
+
 static weft_status read_job(weft_ctx *ctx, const char *path, weft_history **out)
 {
-    static const char *const keys[] = {"log.dir", "checkpoint.dir"};
     weft_job *job = NULL;
     weft_status st = weft_job_load(ctx, path, 0, NULL, &job);
-    bool given = false;
 
-    if (st)
-        return st;
-    st = WEFT_ENOENT;
-    for (int i = 0; i < 2 && st == WEFT_ENOENT; i++) {
-        const char *dir = weft_job_text(job, keys[i]);
-
-        if (dir)
-            st = weft_history_read(ctx, dir, out);
-        given = given || dir;
-    }
+    if (!st)
+        st = read_epochs(ctx, job, out);
     weft_job_free(job);
-    if (!given)
-        fprintf(stderr, "weft: %s has neither log.dir nor checkpoint.dir: its runs leave nothing\n",
-                path);
     return st;
 }
 
@@ -104,6 +111,8 @@ const struct command command_history = {
     .name = "history",
     .args = "FOLDER|JOB.yaml",
     .summary = "the epochs of a run, from its log or its checkpoints",
-    .text = "The folder is a job's log.dir or checkpoint.dir; of a job file, both are tried.\n",
+    .text = "The folder is a job's log.dir or checkpoint.dir. Of a job file both are read, and the "
+            "one with "
+            "more\nepochs counts.\n",
     .run = history,
 };

@@ -658,16 +658,6 @@ const struct command command_predict = {
 
 /* ---- report ---------------------------------------------------------------------------------- */
 
-/* The epochs that the job logged, or those that its checkpoints know. */
-static weft_status read_epochs(const struct job *j, weft_history **out)
-{
-    const char *log = weft_job_text(j->job, "log.dir");
-    const char *checkpoints = weft_job_text(j->job, "checkpoint.dir");
-    weft_status st = log ? weft_history_read(j->ctx, log, out) : WEFT_ENOENT;
-
-    return st == WEFT_ENOENT && checkpoints ? weft_history_read(j->ctx, checkpoints, out) : st;
-}
-
 static int report(int argc, char **argv)
 {
     struct job j = {.trained = true};
@@ -685,7 +675,7 @@ static int report(int argc, char **argv)
     if (!rc) {
         st = weft_job_load_weights(j.run);
         if (!st)
-            st = read_epochs(&j, &h);
+            st = read_epochs(j.ctx, j.job, &h);
         if (!st)
             st = weft_job_report(j.run, h, out);
         rc = st ? fail_job(st) : EXIT_DONE;

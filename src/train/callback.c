@@ -31,7 +31,8 @@ static const struct wf_callback_kind kinds[] = {
      wf_tensorboard_make, "write event files for TensorBoard"},
     {"ResetStates", "", wf_reset_states_make,
      "begin each epoch with the states of stateful layers at zero"},
-    {"TerminateOnNaN", "", wf_nan_make, "end training after a batch whose loss is not finite; the run has failed"},
+    {"TerminateOnNaN", "", wf_nan_make,
+     "end training after a batch whose loss is not finite; the run has failed"},
 };
 
 bool weft_callback_at(int i, const char **name, const char **attrs, const char **doc)

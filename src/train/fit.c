@@ -323,7 +323,8 @@ static weft_status one_epoch(struct fit *f, bool resumed)
     }
     if (st)
         return st;
-    wf_nonfinite_keep(&f->nonfinite, t, &f->at, endless || resumed ? f->it : NULL);
+    if (resumed || !endless || f->at.epoch == f->o->initial_epoch) /* the place is known */
+        wf_nonfinite_keep(&f->nonfinite, t, &f->at, resumed ? f->it : NULL);
     wf_progress_epoch(&f->progress, f->at.epoch);
     st = timed_batches(f);
     if (!st)
@@ -378,6 +379,8 @@ static weft_status open_data(struct fit *f, weft_ds s)
     if (!st && val.id) {
         f->has_val = true;
         st = wf_feeding_find(f->t, f->d, val, &test, &f->val);
+        if (!st && wf_ds_node(f->d, f->val.ds)->count == 0) /* told before an epoch is spent */
+            st = wf_err(WEFT_EDATA, "validation: the dataset gave no batch");
     }
     return st ? wf_err_wrap(st, "fit") : WEFT_OK;
 }

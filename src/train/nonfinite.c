@@ -6,12 +6,14 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "train/halves.h"
 #include "train/nonfinite.h"
 
 #define MAX_COPY ((int64_t)64 << 20)      /* of a state that is kept */
 #define MAX_NS ((int64_t)60 * 1000000000) /* that computing again may take */
-#define TRAPPED \
-    2 /* last batches in which every op is looked at: the loss of one may come from the update before */
+/* The last batches, in which every op is looked at: the loss of one may come from the update before. In f16 gradients that
+ * overflow are no mistake of the step before, which was skipped. */
+#define TRAPPED 2
 
 /* ---- keeping the state ----------------------------------------------------------------------- */
 
@@ -72,6 +74,12 @@ void wf_nonfinite_free(struct wf_nonfinite *n)
     wf_arena_free(&n->all.arena);
 }
 
+/* A NaN has no sign for those who read it. */
+static double plain(double v)
+{
+    return isnan(v) ? fabs(v) : v;
+}
+
 /* ---- columns --------------------------------------------------------------------------------- */
 
 /* The first value that is not finite; -1: none. */
@@ -101,16 +109,27 @@ static bool find_column(const weft_trainer *t, const struct wf_feeding *f, const
         row = b->n > 0 ? at / (weft_tensor_count(&b->col[c]) / b->n) : 0;
         if (b->id)
             snprintf(text, size, "column '%s' of the data is %g in sample %lld", b->column[c].name,
-                     v, (long long)b->id[row]);
+                     plain(v), (long long)b->id[row]);
         else
             snprintf(text, size, "column '%s' of the data is %g in row %lld of the batch",
-                     b->column[c].name, v, (long long)row);
+                     b->column[c].name, plain(v), (long long)row);
         return true;
     }
     return false;
 }
 
 /* ---- once more ------------------------------------------------------------------------------- */
+
+/* It borrows from the trainer that it was made of. */
+static void free_second(weft_trainer *s)
+{
+    if (!s)
+        return;
+    wf_parts_free(s->parts);
+    wf_bound_free(s->bound);
+    wf_arena_free(&s->arena);
+    wf_free(s->ctx, s);
+}
 
 /* A trainer with the settings of t, its own variables, and the state that was kept. */
 static weft_status make_second(const struct wf_nonfinite *n, const weft_trainer *t,
@@ -122,31 +141,17 @@ static weft_status make_second(const struct wf_nonfinite *n, const weft_trainer 
 
     if (!s)
         return wf_err_nomem(t->ctx, sizeof *s, "a trainer");
-    *s = (weft_trainer){
-        .ctx = t->ctx,
-        .model = t->model,
-        .dist = t->dist,
-        .optim = t->optim,
-        .scheduled = t->scheduled,
-        .rate = n->rate,
-        .n_out = t->n_out,
-        .loss = t->loss,
-        .loss_weight = t->loss_weight,
-        .n_metrics = t->n_metrics,
-        .metric = t->metric,
-        .n_class_weights = t->n_class_weights,
-        .class_output = t->class_output,
-        .class_weights = t->class_weights,
-        .shards = t->shards,
-        .accumulate = t->accumulate,
-        .stateful = t->stateful,
-        .state_batch = t->state_batch,
-        .precision = t->precision,
-        .scale = {.off = true}, /* gradients that overflow are not what is looked for */
-        .trap = wf_in_parts(t)};
+    *s = *t;
+    s->bound = NULL;
+    s->parts = NULL;
+    s->pending = s->drawn = 0;
+    s->in_callback = s->trap = false;
+    s->rate = n->rate;
     wf_arena_init(&s->arena, t->ctx);
     wf_arena_init(&all.arena, t->ctx);
     st = wf_trainer_bind(s, t->bound->label_type, t->bound->weighted);
+    if (!st && t->parts)
+        st = wf_parts_new(s, &s->parts);
     if (!st)
         st = wf_resume_list(&all);
     if (!st && all.n_tensors != n->all.n_tensors)
@@ -158,10 +163,30 @@ static weft_status make_second(const struct wf_nonfinite *n, const weft_trainer 
         wf_pass_begin(s);
         *out = s;
     } else {
-        weft_trainer_free(s);
+        free_second(s);
     }
     wf_free(t->ctx, all.tensor);
     wf_arena_free(&all.arena);
+    return st;
+}
+
+/* All functions of a step look at what their ops make. */
+static weft_status trap_all(weft_trainer *s)
+{
+    struct wf_halves *h = NULL;
+    weft_status st;
+
+    wf_fn_trap(s->bound->fit, true);
+    if (!s->parts) /* steps are whole */
+        return WEFT_OK;
+    st = wf_halves_get(s, &h);
+    for (int i = 0; !st && i < h->n_groups; i++)
+        wf_fn_trap(h->half[i].fn, true);
+    if (!st && h->regularize.fn)
+        wf_fn_trap(h->regularize.fn, true);
+    for (int i = 0; !st && i < WF_MAX_UPDATES; i++)
+        if (h->update[i].fn)
+            wf_fn_trap(h->update[i].fn, true);
     return st;
 }
 
@@ -176,14 +201,15 @@ static weft_status again(weft_trainer *s, const struct wf_feeding *f, const weft
         return st;
     if (find_column(s, f, b, text, sizeof text))
         return wf_err(WEFT_ENUMERIC, "%s", text);
-    wf_fn_trap(s->bound->fit, trap);
-    return wf_step_fit(s, feeds, b->n);
+    if (trap)
+        st = trap_all(s);
+    return st ? st : wf_step_fit(s, feeds, b->n);
 }
 
 static weft_status repeat(const struct wf_nonfinite *n, weft_trainer *s, int64_t end, weft_data *d,
                           const struct wf_feeding *f, int64_t *at)
 {
-    int64_t start = wf_now(s->ctx);
+    int64_t start = wf_now(s->ctx), trapped = end - (s->precision == WEFT_F16 ? 1 : TRAPPED);
     weft_tensor *feeds = wf_alloc_n(s->ctx, s->bound->n_feeds_fit + 2, sizeof *feeds);
     weft_iter *it = NULL;
     weft_batch *b = NULL;
@@ -198,7 +224,7 @@ static weft_status repeat(const struct wf_nonfinite *n, weft_trainer *s, int64_t
         if (!st && !b)
             st = wf_err(WEFT_EDATA, "the data has ended");
         if (!st)
-            st = again(s, f, b, feeds, *at >= end - TRAPPED);
+            st = again(s, f, b, feeds, *at >= trapped);
         weft_batch_free(b);
         b = NULL;
         if (!st && wf_now(s->ctx) - start > MAX_NS)
@@ -226,7 +252,7 @@ void wf_nonfinite_find(struct wf_nonfinite *n, weft_trainer *t, const struct wf_
         st = make_second(n, t, &second);
         if (!st)
             st = repeat(n, second, at->batch, d, f, &batch);
-        weft_trainer_free(second);
+        free_second(second);
         snprintf(why, sizeof why, "%s", weft_error());
     }
     if (!column &&
@@ -234,7 +260,7 @@ void wf_nonfinite_find(struct wf_nonfinite *n, weft_trainer *t, const struct wf_
             WEFT_ENUMERIC) /* not kept, another rate on the way, or a number that only a kernel saw */
         snprintf(why, sizeof why, "%s", "train.trap_numerics=true names the op that makes it");
     snprintf(t->nonfinite, sizeof t->nonfinite,
-             "the loss is %g since epoch %lld, batch %lld: %s%s; %s", t->mean_sum[0],
+             "the loss is %g since epoch %lld, batch %lld: %s%s; %s", plain(t->mean_sum[0]),
              (long long)at->epoch + 1, (long long)at->batch - 1,
              batch < at->batch - 1 ? "in the batch before, " : "", why,
              column ? "clean the data" : "a lower learning rate or clipnorm may help");

@@ -425,6 +425,33 @@ static void resumed_run_writes_no_step_twice(void **state)
 }
 
 /* A clock that moves on by a tenth of a second each time it is asked. */
+/* A callback that serves several fits: later epochs belong to the same curves; from epoch 0 on a run begins anew. */
+static void a_second_fit_adds_its_epochs_or_begins_anew(void **state)
+{
+    struct net n = open_net();
+    struct file *f;
+    weft_callback cb;
+
+    (void)state;
+    make(&cb, "fits", "");
+    for (int i = 0; i < 3; i++) {
+        ok(weft_fit(n.t, n.d, n.s,
+                    WEFT_OPTS(weft_fit_opts, .epochs = i == 1 ? 4 : 2,
+                              .initial_epoch = i == 1 ? 2 : 0, .batch = 16, .n_callbacks = 1,
+                              .callbacks = &cb),
+                    NULL));
+        f = read_run("fits/train");
+        assert_int_equal(f->n_files, i + 1);
+        assert_int_equal(f->n_starts, i < 2 ? 1 : 2);
+        assert_int_equal(count(f, "epoch_loss", -1), 2 * (i + 1));
+        f = read_run("fits");
+        assert_int_equal(count(f, "_hparams_/session_start_info", -1), i + 1);
+        assert_int_equal(count(f, "_hparams_/experiment", -1), i + 1);
+    }
+    weft_callback_free(&cb);
+    close_net(&n);
+}
+
 static int64_t ticking(void *arg)
 {
     return atomic_fetch_add((_Atomic int64_t *)arg, 100000000) + 100000000; /* threads ask, too */
@@ -474,6 +501,7 @@ int main(void)
         cmocka_unit_test(histogram_counts_every_finite_value),
         cmocka_unit_test(runs_have_keras_tags_and_steps),
         cmocka_unit_test(resumed_run_writes_no_step_twice),
+        cmocka_unit_test(a_second_fit_adds_its_epochs_or_begins_anew),
         cmocka_unit_test(batches_are_logged_by_the_clock),
         cmocka_unit_test(mistakes_are_named),
     };

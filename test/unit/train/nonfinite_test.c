@@ -20,6 +20,7 @@
 
 static weft_ctx *ctx;
 static float x[N][D], y[N], w[N];
+static const char *precision; /* of the trainers that are made; NULL: f32 */
 static char log_text[1 << 16];
 
 static void note(void *arg, int level, const char *line)
@@ -84,7 +85,7 @@ static struct job open_job(const char *optimizer, int shards, int accumulate)
     weft_model_output(j.m, s);
     ok(weft_compile(j.m,
                     WEFT_OPTS(weft_compile_opts, .optimizer = optimizer, .loss = "mse",
-                              .shards = shards, .accumulate = accumulate),
+                              .shards = shards, .accumulate = accumulate, .precision = precision),
                     &j.t));
     ok(weft_data_new(ctx, &j.d));
     j.s = weft_ds_tensors(j.d, 3, col, t);
@@ -99,14 +100,14 @@ static void close_job(struct job *j)
 }
 
 /* What is said of a fit of these data. */
-static void expect(const char *optimizer, int shards, int accumulate, const char *since,
-                   const char *why)
+static void expect(const char *optimizer, int shards, int accumulate, bool shuffle,
+                   const char *since, const char *why)
 {
     struct job j = open_job(optimizer, shards, accumulate);
     const char *said;
 
     ok(weft_fit(j.t, j.d, j.s,
-                WEFT_OPTS(weft_fit_opts, .epochs = 3, .batch = 8, .no_shuffle = true), NULL));
+                WEFT_OPTS(weft_fit_opts, .epochs = 3, .batch = 8, .no_shuffle = !shuffle), NULL));
     said = weft_trainer_nonfinite(j.t);
     assert_non_null(said);
     if (!strstr(said, since) || !strstr(said, why))
@@ -121,25 +122,43 @@ static void a_column_with_a_nan_is_named(void **state)
 {
     (void)state;
     x[21][2] = NAN;
-    expect("sgd", 1, 1, "since epoch 1, batch 2:", "column 'x' of the data is nan in sample 21");
-    expect("sgd", 2, 1, "since epoch 1, batch 2:", "column 'x' of the data is nan in sample 21");
+    expect("sgd", 1, 1, false,
+           "since epoch 1, batch 2:", "column 'x' of the data is nan in sample 21");
+    expect("sgd", 2, 1, false,
+           "since epoch 1, batch 2:", "column 'x' of the data is nan in sample 21");
     x[21][2] = 0;
     y[13] = INFINITY;
-    expect("sgd", 1, 1,
+    expect("sgd", 1, 1, false,
            "since epoch 1, batch 1:", "column 'truth' of the data is inf in sample 13");
     y[13] = 0;
     w[5] = -INFINITY;
-    expect("sgd", 1, 1, "since epoch 1, batch 0:", "column 'w' of the data is -inf in sample 5");
+    expect("sgd", 1, 1, false,
+           "since epoch 1, batch 0:", "column 'w' of the data is -inf in sample 5");
 }
 
 /* The rate makes each update a little larger than the one before, until a product overflows. */
 static void the_op_that_overflows_is_named(void **state)
 {
     (void)state;
-    expect("sgd learning_rate=20", 1, 1, "the loss is inf since epoch 1, batch", "made inf");
-    expect("sgd learning_rate=20", 2, 1, "since epoch 1, batch", "made inf");
-    expect("sgd learning_rate=20", 1, 2, "since epoch", "made inf");
-    expect("adam learning_rate=1e37", 1, 1, "since epoch 1, batch 1: '", "): made inf");
+    expect("sgd learning_rate=20", 1, 1, false, "the loss is inf since epoch 1, batch", "made inf");
+    expect("sgd learning_rate=20", 2, 1, false, "since epoch 1, batch", "made inf");
+    expect("sgd learning_rate=20", 1, 2, false, "since epoch", "made inf");
+    expect("sgd learning_rate=20", 1, 1, true, "since epoch 1, batch", "made inf");
+    expect("sgd learning_rate=5", 1, 1, true, "since epoch 1, batch", "made inf");
+    expect("sgd learning_rate=2", 1, 1, true, "since epoch", "made inf");
+    expect("adam learning_rate=1e37", 1, 1, false, "since epoch 1, batch 1: '", "): made inf");
+}
+
+/* Half precision overflows in a layer, where the loss is scaled, too: its gradients do not count. */
+static void the_op_that_overflows_in_f16_is_named(void **state)
+{
+    (void)state;
+    precision = "f16";
+    expect("sgd learning_rate=100", 1, 1, false, "the loss is nan since epoch", "made ");
+    expect("sgd learning_rate=100", 2, 1, true, "since epoch", "made ");
+    precision = "bf16";
+    expect("sgd learning_rate=100", 1, 1, false, "since epoch", "made ");
+    precision = NULL;
 }
 
 /* An update that overflows shows in the loss of the next batch. */
@@ -149,7 +168,7 @@ static void what_was_made_in_the_batch_before_is_named(void **state)
     for (int i = 0; i < N; i++)
         for (int k = 0; k < D; k++)
             x[i][k] *= 1e6f;
-    expect("sgd learning_rate=1e38", 1, 1, "since epoch 1, batch 1: in the batch before, ",
+    expect("sgd learning_rate=1e38", 1, 1, false, "since epoch 1, batch 1: in the batch before, ",
            "made ");
 }
 
@@ -245,6 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_column_with_a_nan_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_op_that_overflows_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_op_that_overflows_in_f16_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_was_made_in_the_batch_before_is_named, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(the_op_is_found_in_a_resumed_epoch, set_up, tear_down),
