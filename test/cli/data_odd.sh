@@ -67,5 +67,25 @@ if command -v sqlite3 >/dev/null; then
     want 1 "has 2 tables (t, u): give a query" "$WEFT" data inspect t.db
 fi
 
+# Nothing of a file speaks to the terminal: names, values, paths, errors.
+esc=$(printf '\033')
+printf 'a\033[31m,b\302\233m\n1,x\0332J\n2,y\n' >esc.csv
+printf 'a\n1\nx\033[2J\n' >"bad$esc[1m.csv"
+{
+    "$WEFT" data inspect esc.csv --format csv
+    "$WEFT" data stats esc.csv --format csv
+    "$WEFT" data inspect esc.csv --format csv --columns "none$esc[5m"
+    "$WEFT" data inspect "bad$esc[1m.csv" --types a:i64
+    "$WEFT" data inspect "missing$esc[1m.csv"
+    "$WEFT" data stats "bad$esc[1m.csv" --types a:i64 --skip-bad
+} >esc.out 2>&1
+if LC_ALL=C grep -q "$(printf '[\001-\010\013-\037\177]')" esc.out || LC_ALL=C grep -q "$(printf '\302\233')" esc.out; then
+    echo "FAILED: control characters of the data reach the terminal"
+    bad=$((bad + 1))
+fi
+want 0 'a\x1b[31m' "$WEFT" data inspect esc.csv --format csv
+want 0 'b\xc2\x9bm' "$WEFT" data inspect esc.csv --format csv
+want 0 'x\x1b2J' "$WEFT" data inspect esc.csv --format csv
+
 [ $bad -eq 0 ] && echo "all as promised"
 exit $((bad > 0))
