@@ -87,5 +87,36 @@ want 0 'a\x1b[31m' "$WEFT" data inspect esc.csv --format csv
 want 0 'b\xc2\x9bm' "$WEFT" data inspect esc.csv --format csv
 want 0 'x\x1b2J' "$WEFT" data inspect esc.csv --format csv
 
+# Records that training leaves out are counted where people look.
+{
+    echo "x,y"
+    for i in $(seq 40); do echo "$i,$((2 * i))"; done
+    echo "oops,1"
+    echo "4,also bad"
+} >some.csv
+printf 'x,y\n1,2\nbad,2\n2,4\n' >val.csv
+cat >skip.yaml <<'Y'
+data:
+  train: {path: some.csv, format: csv, label: y, on_error: skip, types: "x:f32,y:f32"}
+  validation: {path: val.csv, format: csv, label: y, on_error: skip, types: "x:f32,y:f32"}
+  batch: 8
+model:
+  - Reshape: {target_shape: [1]}
+  - Dense: {units: 1}
+train:
+  optimizer: sgd learning_rate=0.0001
+  loss: mean_squared_error
+  epochs: 2
+log: {dir: skiplog}
+Y
+want 0 "skipped_records: 2 - val_skipped_records: 1" "$WEFT" train skip.yaml
+want 0 "4 training and 2 validation records could not be read" cat skiplog/report.html
+rm -rf skiplog
+want 0 '"skipped_records": 2, "val_skipped_records": 1' "$WEFT" train skip.yaml --log json
+rm -rf skiplog
+want 0 "epoch 1: 2 training and 1 validation records could not be read and were left out" "$WEFT" train skip.yaml --log json
+sed -i 's/, on_error: skip//' skip.yaml
+want 3 "some.csv: record 40" "$WEFT" train skip.yaml
+
 [ $bad -eq 0 ] && echo "all as promised"
 exit $((bad > 0))
