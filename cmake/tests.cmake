@@ -105,7 +105,8 @@ foreach(file IN LISTS programs)
 endforeach()
 
 # A fuzzer is a file with LLVMFuzzerTestOneInput. The ordinary tests replay its corpus,
-# test/fuzz/corpus/NAME/; with WEFT_FUZZ the same program searches for new inputs.
+# test/fuzz/corpus/NAME/, and try changes of it for a few seconds; with WEFT_FUZZ the same program
+# searches for new inputs with libFuzzer, led by coverage.
 foreach(file IN LISTS fuzzers)
     weft_test_program(${file} name target)
     cmake_path(GET file STEM stem)
@@ -115,7 +116,7 @@ foreach(file IN LISTS fuzzers)
         weft_add_test(${name} fuzz 300 ${target} -runs=20000 -max_total_time=60 ${corpus})
     else()
         target_sources(${target} PRIVATE test/fuzz/replay.c)
-        weft_add_test(${name} fuzz ${WEFT_TEST_TIMEOUT} ${target} ${corpus})
+        weft_add_test(${name} fuzz ${WEFT_TEST_TIMEOUT} ${target} -search=3 ${corpus})
     endif()
 endforeach()
 

@@ -63,8 +63,14 @@ enum {
 /* The name of a code, e.g. "WEFT_ESHAPE". Never NULL. */
 WEFT_API const char *weft_status_name(weft_status st);
 
-/* The text of the calling thread's last error; "" when there was none. Valid until its next failing call. */
+/* The text of the calling thread's last error; "" when there was none. Valid until its next failing call. It is one line
+ * of printable text (weft_printable), whatever names and values of files it shows. */
 WEFT_API const char *weft_error(void);
+
+/* Text that comes from a file, as it may be shown on a terminal: what would speak to the terminal (control characters, also
+ * those above 0x80) and bytes that are not UTF-8 become \n, \t, \r or \xNN. n < 0: up to a NUL. At most room - 1 bytes are
+ * written, never part of a character or escape, and a NUL. Returns `out`. Printable text stays as it is. */
+WEFT_API const char *weft_printable(const char *text, int64_t n, char *out, size_t room);
 
 /* The one of `words` that somebody who wrote `word` may have meant, by edit distance; NULL when none is near. */
 WEFT_API const char *weft_nearest(const char *word, const char *const *words, int n_words);

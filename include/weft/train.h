@@ -141,6 +141,8 @@ typedef struct weft_times {
     double total_s; /* of a run also what is between epochs: callbacks, checkpoints */
     double wait_s;  /* the part of train_s in which data was missing */
     double stall_s; /* in which training stood still for checkpoints */
+    /* Records of the training and the validation data that could not be read and were left out (on_error: skip). */
+    int64_t skipped, val_skipped;
 } weft_times;
 /* Of the last epoch, and of the whole fit; either may be NULL. */
 WEFT_API void weft_trainer_times(const weft_trainer *t, weft_times *epoch, weft_times *run);

@@ -177,15 +177,15 @@ int64_t wf_now(const weft_ctx *ctx)
 
 void wf_log(const weft_ctx *ctx, int level, const char *fmt, ...)
 {
-    char line[1024];
+    char raw[1024], line[1024];
     va_list args;
 
     if (!ctx->log)
         return;
     va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
+    vsnprintf(raw, sizeof raw, fmt, args);
     va_end(args);
-    ctx->log(ctx->log_arg, level, line);
+    ctx->log(ctx->log_arg, level, weft_printable(raw, -1, line, sizeof line));
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */

@@ -50,9 +50,19 @@ const char *weft_status_name(weft_status st)
     return "unknown status";
 }
 
+/* Names and values of files may stand in it. */
+static void make_printable(void)
+{
+    char raw[sizeof error_text];
+
+    memcpy(raw, error_text, sizeof raw);
+    weft_printable(raw, -1, error_text, sizeof error_text);
+}
+
 weft_status wf_errv(weft_status st, const char *fmt, va_list args)
 {
     vsnprintf(error_text, sizeof error_text, fmt, args);
+    make_printable();
     return st;
 }
 
@@ -80,10 +90,12 @@ weft_status wf_err_wrap(weft_status st, const char *fmt, ...)
     va_end(args);
     if (n >= 0 && n < (int)sizeof error_text - 3)
         snprintf(error_text + n, sizeof error_text - (size_t)n, ": %s", old);
+    make_printable();
     return st;
 }
 
 void wf_err_set(const char *text)
 {
     snprintf(error_text, sizeof error_text, "%s", text);
+    make_printable();
 }

@@ -1,4 +1,4 @@
-/* text.c - capped buffers, the string map, hashing and spelling suggestions. */
+/* text.c - capped buffers, the string map, hashing, spelling suggestions, text made printable. */
 #include <stdio.h>
 
 #include "base/base.h"
@@ -211,4 +211,63 @@ void wf_map_free(struct wf_map *m)
     wf_free(m->ctx, m->slots);
     m->slots = NULL;
     m->n = m->cap = 0;
+}
+
+/* ---- printable text -------------------------------------------------------------------------- */
+
+/* Bytes of the UTF-8 character at p, n of them left; 0: it is none, or must not reach a terminal. */
+static int printable_bytes(const unsigned char *p, int64_t n)
+{
+    int len = p[0] < 0x80   ? 1
+              : p[0] < 0xc2 ? 0
+              : p[0] < 0xe0 ? 2
+              : p[0] < 0xf0 ? 3
+              : p[0] < 0xf5 ? 4
+                            : 0;
+
+    if (p[0] < 0x20 || p[0] == 0x7f || len > n)
+        return 0;
+    for (int i = 1; i < len; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    if (len == 2 && p[0] == 0xc2 && p[1] < 0xa0) /* C1: 0x9b begins sequences as ESC [ does */
+        return 0;
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] >= 0xa0) ||
+        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] >= 0x90))
+        return 0; /* longer than it need be, half of a pair, too large */
+    return len;
+}
+
+const char *weft_printable(const char *text, int64_t n, char *out, size_t room)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    size_t at = 0;
+
+    n = n < 0 ? (int64_t)strlen(text) : n;
+    for (int64_t i = 0, len; i < n; i += len) {
+        const char *word = p[i] == '\n'   ? "\\n"
+                           : p[i] == '\t' ? "\\t"
+                           : p[i] == '\r' ? "\\r"
+                                          : NULL;
+        char escape[8];
+        size_t bytes;
+
+        len = printable_bytes(p + i, n - i);
+        bytes = (size_t)len;
+        if (!len) {
+            snprintf(escape, sizeof escape, "\\x%02x", p[i]);
+            word = word ? word : escape;
+            bytes = strlen(word);
+            len = 1;
+        } else {
+            word = text + i;
+        }
+        if (at + bytes + 1 > room)
+            break;
+        memcpy(out + at, word, bytes);
+        at += bytes;
+    }
+    if (room)
+        out[at] = '\0';
+    return out;
 }

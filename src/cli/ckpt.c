@@ -58,11 +58,9 @@ static void json_number(double v)
 #define PLAIN 256
 static const char *plain(const char *s, char buf[PLAIN])
 {
-    int n = 0;
-
-    for (; *s && n < PLAIN - 4; s++)
-        buf[n++] = (unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s;
-    strcpy(buf + n, *s ? "..." : "");
+    weft_printable(s, -1, buf, PLAIN - 3);
+    if (strlen(s) > strlen(buf)) /* cut; what was escaped is longer than it was */
+        strcat(buf, "...");
     return buf;
 }
 

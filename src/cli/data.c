@@ -97,24 +97,44 @@ static const char *shape_text(const weft_column *c, char buf[128])
     return buf;
 }
 
-/* Bytes as text: what does not print is shown as \xNN; long ones are cut. */
-static void print_text(FILE *to, const weft_str *s, int64_t most, bool json)
+/* A name of the data, for a terminal. */
+#define NAME_ROOM 1024
+static const char *shown(const char *name, char buf[NAME_ROOM])
+{
+    return weft_printable(name, -1, buf, NAME_ROOM);
+}
+
+/* Bytes as text for a terminal; long ones are cut. */
+static void print_short(FILE *to, const weft_str *s)
+{
+    enum { MOST = 40 };
+    char quoted[2 * MOST], text[8 * MOST];
+    int n = 0;
+
+    for (int64_t i = 0; i < s->n && i < MOST; i++) {
+        if (s->data[i] == '"' || s->data[i] == '\\')
+            quoted[n++] = '\\';
+        quoted[n++] = s->data[i];
+    }
+    fprintf(to, "\"%s", weft_printable(quoted, n, text, sizeof text));
+    fprintf(to, s->n > MOST ? "\"… (%lld bytes)" : "\"", (long long)s->n);
+}
+
+/* The same whole, as JSON. */
+static void print_text(FILE *to, const weft_str *s)
 {
     fputc('"', to);
-    for (int64_t i = 0; i < s->n && i < most; i++) {
+    for (int64_t i = 0; i < s->n; i++) {
         unsigned char c = (unsigned char)s->data[i];
 
         if (c == '"' || c == '\\')
             fprintf(to, "\\%c", c);
-        else if (c < 0x20 || c == 0x7f)
-            fprintf(to, json ? "\\u%04x" : "\\x%02x", c);
-        else if (json &&
-                 c >= 0x80) /* bytes, not always UTF-8: as the code point of the same number */
+        else if (c < 0x20 || c >= 0x7f) /* bytes, not always UTF-8: the code point of that number */
             fprintf(to, "\\u%04x", c);
         else
             fputc(c, to);
     }
-    fprintf(to, s->n > most && !json ? "\"… (%lld bytes)" : "\"", (long long)s->n);
+    fputc('"', to);
 }
 
 static void print_item(FILE *to, const weft_tensor *t, int64_t i, bool json)
@@ -122,9 +142,7 @@ static void print_item(FILE *to, const weft_tensor *t, int64_t i, bool json)
     const char *p = t->data;
 
     switch ((int)t->dtype) {
-    case WEFT_STR:
-        print_text(to, (const weft_str *)t->data + i, json ? INT64_MAX : 40, json);
-        break;
+    case WEFT_STR: (json ? print_text : print_short)(to, (const weft_str *)t->data + i); break;
     case WEFT_I64: fprintf(to, "%lld", (long long)((const int64_t *)t->data)[i]); break;
     case WEFT_I32: fprintf(to, "%d", ((const int32_t *)t->data)[i]); break;
     case WEFT_I8: fprintf(to, "%d", ((const int8_t *)t->data)[i]); break;
@@ -166,13 +184,16 @@ static void print_columns(int n, const weft_column *col)
 {
     static const char *const roles[] = {"", "label", "weight"};
     int width = 6;
-    char shape[128];
+    char shape[128], name[NAME_ROOM];
 
-    for (int c = 0; c < n; c++)
-        width = (int)strlen(col[c].name) > width ? (int)strlen(col[c].name) : width;
+    for (int c = 0; c < n; c++) {
+        int len = (int)strlen(shown(col[c].name, name));
+
+        width = len > width ? len : width;
+    }
     printf("%-*s  dtype  %-14s role\n", width, "column", "shape");
     for (int c = 0; c < n; c++)
-        printf("%-*s  %-5s  %-14s %s\n", width, col[c].name, dtype_name(col[c].dtype),
+        printf("%-*s  %-5s  %-14s %s\n", width, shown(col[c].name, name), dtype_name(col[c].dtype),
                shape_text(&col[c], shape), roles[col[c].role]);
 }
 
@@ -185,7 +206,7 @@ static void print_columns_json(int n, const weft_column *col)
         weft_str name = {col[c].name, (int64_t)strlen(col[c].name)};
 
         printf("%s{\"name\": ", c ? ", " : "");
-        print_text(stdout, &name, INT64_MAX, true);
+        print_text(stdout, &name);
         printf(", \"dtype\": \"%s\", \"shape\": [", dtype_name(col[c].dtype));
         for (int k = 0; k < col[c].rank; k++)
             printf(col[c].dim[k] < 0 ? "%snull" : "%s%lld", k ? ", " : "",
@@ -233,13 +254,14 @@ static weft_status show_first(struct source *s, int most, bool json)
             printf("%d:", n);
         for (int c = 0; c < b->n_cols; c++) {
             weft_str name = {b->column[c].name, (int64_t)strlen(b->column[c].name)};
+            char text[NAME_ROOM];
 
             if (json) {
                 printf("%s", c ? ", " : "");
-                print_text(stdout, &name, INT64_MAX, true);
+                print_text(stdout, &name);
                 printf(": ");
             } else {
-                printf(" %s=", name.data);
+                printf(" %s=", shown(name.data, text));
             }
             print_value(stdout, &b->col[c], json);
         }
@@ -265,6 +287,7 @@ static int inspect(int argc, char **argv)
     };
     int n = parse_flags(&command_data_inspect, flags, argc, argv), n_cols, rc;
     const weft_column *col;
+    char name[NAME_ROOM];
     int64_t count, bad = 0;
     weft_status st;
 
@@ -291,7 +314,7 @@ static int inspect(int argc, char **argv)
         st = show_first(&s, most, true);
         printf("]}\n");
     } else if (!st) {
-        printf("%s: %s, ", argv[0], weft_format_name(s.found));
+        printf("%s: %s, ", shown(argv[0], name), weft_format_name(s.found));
         printf(count >= 0 ? "%lld records" : "records not counted", (long long)count);
         if (bad)
             printf(", %lld left out", (long long)bad);
@@ -505,6 +528,7 @@ static int convert(int argc, char **argv)
     weft_iter *it = NULL;
     weft_batch *b;
     weft_status st;
+    char name[NAME_ROOM];
 
     if (n < 0)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
@@ -536,7 +560,7 @@ static int convert(int argc, char **argv)
     if (st)
         rc = fail_status(st, argv[0]);
     else
-        printf("%s: %lld records in %.1f s%s", argv[1], (long long)p.done, p.seconds,
+        printf("%s: %lld records in %.1f s%s", shown(argv[1], name), (long long)p.done, p.seconds,
                n ? "" : "\n");
     if (!st && n)
         printf(", %d left out\n", n);
@@ -592,15 +616,16 @@ static void print_number(double v, int64_t count)
 static void print_stats(const weft_stats *stats)
 {
     enum { SHOWN = 16 };
-    char name[64];
+    char name[NAME_ROOM + 32], column[NAME_ROOM];
 
     printf("%-20s %10s %9s %12s %12s %12s %12s %10s\n", "column", "count", "missing", "mean", "std",
            "min", "max", "distinct");
     for (int i = 0; i < weft_stats_columns(stats); i++) {
         const weft_column_stats *c = weft_stats_column(stats, i);
 
+        shown(c->name, column);
         for (int64_t k = 0; k < c->n && k < SHOWN; k++) {
-            snprintf(name, sizeof name, c->n > 1 ? "%s[%lld]" : "%s", c->name, (long long)k);
+            snprintf(name, sizeof name, c->n > 1 ? "%s[%lld]" : "%s", column, (long long)k);
             printf("%-20s %10lld %9lld", name, (long long)c->count[k], (long long)c->n_missing[k]);
             if (c->mean) {
                 print_number(c->mean[k], c->count[k]);
@@ -615,7 +640,7 @@ static void print_stats(const weft_stats *stats)
             printf("\n");
         }
         if (c->n > SHOWN)
-            printf("%s[%d..%lld] are in the file that --out writes\n", c->name, SHOWN,
+            printf("%s[%d..%lld] are in the file that --out writes\n", column, SHOWN,
                    (long long)c->n - 1);
     }
 }

@@ -8,14 +8,14 @@ enum { FLAGS_MAX = 64 }; /* of one command, as far as a misspelt one is compared
 
 int fail(int code, const char *fmt, ...)
 {
+    char raw[4096], text[4096];
     va_list args;
 
-    fflush(stdout);
-    fprintf(stderr, "weft: ");
     va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
+    vsnprintf(raw, sizeof raw, fmt, args);
     va_end(args);
-    fprintf(stderr, "\n");
+    fflush(stdout);
+    fprintf(stderr, "weft: %s\n", weft_printable(raw, -1, text, sizeof text));
     return code;
 }
 

@@ -259,8 +259,10 @@ static weft_status json_epoch(void *arg, weft_trainer *t, int64_t epoch, const w
            (long long)weft_trainer_step(t));
     print_logs(logs, true);
     printf(", \"learning_rate\": %.9g, \"seconds\": %.6g, \"validation_seconds\": %.6g, "
-           "\"data_wait_seconds\": %.6g, \"checkpoint_stall_seconds\": %.6g}\n",
+           "\"data_wait_seconds\": %.6g, \"checkpoint_stall_seconds\": %.6g",
            weft_trainer_used_rate(t), times.train_s, times.validate_s, times.wait_s, times.stall_s);
+    printf(", \"skipped_records\": %lld, \"val_skipped_records\": %lld}\n",
+           (long long)times.skipped, (long long)times.val_skipped);
     errno = 0;
     check_written(fflush(stdout) == 0);
     return WEFT_OK;

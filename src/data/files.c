@@ -16,6 +16,7 @@ struct listing {
     const char **path;
     int64_t n, cap;
     int64_t n_matched; /* of the present pattern, those listed before included */
+    bool literal;      /* the present pattern is the name of a file */
     weft_status st;
 };
 
@@ -31,6 +32,18 @@ weft_status wf_file_check_plain(const char *path, const struct wf_file_info *inf
     return WEFT_OK;
 }
 
+/* What weft keeps beside data files (record_index.c, csv_keep.c): not data, unless it is named. */
+static bool kept_beside(const char *path)
+{
+    static const char *const ends[] = {".weftidx", ".weftrows"};
+    size_t n = strlen(path);
+
+    for (int i = 0; i < WF_COUNT(ends); i++)
+        if (n > strlen(ends[i]) && strcmp(path + n - strlen(ends[i]), ends[i]) == 0)
+            return true;
+    return false;
+}
+
 static int add(void *arg, const char *path)
 {
     struct listing *l = arg;
@@ -39,6 +52,8 @@ static int add(void *arg, const char *path)
     char *copy;
     int rc;
 
+    if (!l->literal && kept_beside(path))
+        return 0;
     l->n_matched++;
     if (wf_map_get(&l->seen, path, NULL))
         return 0;
@@ -81,6 +96,7 @@ static weft_status match(struct listing *l, const char *pattern)
     int rc;
 
     l->n_matched = 0;
+    l->literal = literal;
     rc = literal ? add(l, pattern) : fs->glob(fs->arg, pattern, add, l);
     if (l->st)
         return l->st;

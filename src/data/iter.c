@@ -16,6 +16,8 @@ struct weft_iter {
     int n_stages, *stage; /* node ids, sources first */
     int64_t first_ns, waited_ns;
     bool warned;
+    bool fresh;    /* nothing was asked for since the pass began */
+    int64_t epoch; /* of that pass */
     weft_status st;
     char *error;
 };
@@ -129,6 +131,8 @@ static weft_status open_iter(weft_iter *it, weft_data *d, const weft_iter_opts *
     if (st)
         return st;
     wf_queue_set_ahead(it->root, o->ahead);
+    it->fresh = true;
+    it->epoch = o->epoch;
     return wf_stage_reset(it->root, o->epoch);
 }
 
@@ -267,6 +271,7 @@ weft_status weft_iter_next(weft_iter *it, weft_batch **out)
         wf_err_set(it->error ? it->error : "out of memory");
         return it->st;
     }
+    it->fresh = false;
     if (!it->first_ns)
         it->first_ns = start;
     st = wf_stage_next(it->root, 1, &b);
@@ -294,8 +299,13 @@ static void forget_error(weft_iter *it)
 
 weft_status weft_iter_reset(weft_iter *it, int64_t epoch)
 {
-    weft_status st = wf_stage_reset(it->root, epoch);
+    weft_status st;
 
+    if (it->fresh && it->epoch == epoch && !it->st)
+        return WEFT_OK; /* what was read ahead is right */
+    st = wf_stage_reset(it->root, epoch);
+    it->fresh = !st;
+    it->epoch = epoch;
     if (st)
         return fail(it, st);
     forget_error(it);
@@ -390,6 +400,7 @@ weft_status weft_iter_restore(weft_iter *it, const char *state, int64_t n)
     int64_t n_saved;
     weft_status st;
 
+    it->fresh = false;
     if (n < (int64_t)sizeof magic - 1 || memcmp(state, magic, sizeof magic - 1) != 0)
         return wf_err(WEFT_EPARSE, "not a saved position of a data pipeline");
     r.p += sizeof magic - 1;

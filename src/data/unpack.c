@@ -165,14 +165,51 @@ static weft_status z_step(struct wf_unpack *u, char *out, int64_t room, int64_t 
 
 /* ---- zstd ------------------------------------------------------------------------------------ */
 
+/* A zstd frame, or a skippable one in front of it. */
+static bool begins_zstd(const char *p)
+{
+    return !memcmp(p, "\x28\xb5\x2f\xfd", 4) ||
+           ((p[0] & 0xf0) == 0x50 && !memcmp(p + 1, "\x2a\x4d\x18", 3));
+}
+
 #ifdef WF_HAVE_ZSTD
+/* Before a frame: the library may also take frames of its own early versions, whose damage it does not always see. */
+static weft_status zstd_frame(struct wf_unpack *u)
+{
+    struct wf_unpack_inside *in = u->in;
+    const struct wf_fs *fs = in->ctx->fs;
+
+    while (in->n - in->at < 4 && !in->eof) {
+        int64_t got;
+
+        memmove(in->raw, in->raw + in->at, (size_t)(in->n - in->at));
+        in->n -= in->at;
+        in->at = 0;
+        got = fs->read(fs->arg, in->fd, in->raw + in->n, in->cap - in->n);
+        if (got < 0)
+            return wf_file_err(got, u->path, "cannot read");
+        in->n += got;
+        u->n_in += got;
+        in->eof = !got;
+    }
+    return in->n - in->at < 4 || begins_zstd(in->raw + in->at)
+               ? WEFT_OK
+               : damaged(u, "neither a frame nor the end");
+}
+
 static weft_status zstd_step(struct wf_unpack *u, char *out, int64_t room, int64_t *made)
 {
     struct wf_unpack_inside *in = u->in;
     ZSTD_outBuffer o = {out, (size_t)room, 0};
-    ZSTD_inBuffer i = {in->raw + in->at, (size_t)(in->n - in->at), 0};
-    size_t rc = ZSTD_decompressStream(in->zstd, &o, &i);
+    ZSTD_inBuffer i;
+    weft_status st = in->between ? zstd_frame(u) : WEFT_OK;
+    size_t rc;
 
+    *made = 0;
+    if (st)
+        return st;
+    i = (ZSTD_inBuffer){in->raw + in->at, (size_t)(in->n - in->at), 0};
+    rc = ZSTD_decompressStream(in->zstd, &o, &i);
     in->at += (int64_t)i.pos;
     *made = (int64_t)o.pos;
     in->any = true;
@@ -251,9 +288,7 @@ static weft_compression by_name(const char *path)
 
 static weft_compression by_content(weft_ctx *ctx, const char *p, int64_t n, bool whole)
 {
-    /* A zstd frame, or a skippable one in front of it. */
-    if (n >= 4 && (!memcmp(p, "\x28\xb5\x2f\xfd", 4) ||
-                   ((p[0] & 0xf0) == 0x50 && !memcmp(p + 1, "\x2a\x4d\x18", 3))))
+    if (n >= 4 && begins_zstd(p))
         return WEFT_COMPRESSION_ZSTD;
     if (n >= 3 && !memcmp(p, "\x1f\x8b\x08", 3))
         return WEFT_COMPRESSION_GZIP;

@@ -226,6 +226,18 @@ static weft_status train_batches(struct fit *f)
     return st;
 }
 
+/* Records that the stages of an iterator have left out since it was made. */
+static int64_t skipped(const weft_iter *it)
+{
+    weft_stage_stats stats;
+    int64_t n = 0;
+
+    for (int i = 0; i < weft_iter_n_stages(it); i++)
+        if (!weft_iter_stage(it, i, &stats))
+            n += stats.n_skipped;
+    return n;
+}
+
 /* train_batches, and what it took. */
 static weft_status timed_batches(struct fit *f)
 {
@@ -239,7 +251,8 @@ static weft_status timed_batches(struct fit *f)
     weft_iter_waited(f->it, &after, &share);
     *times = (weft_times){.steps = f->at.batch - batch,
                           .train_s = (double)(wf_now(f->t->ctx) - start) * 1e-9,
-                          .wait_s = after - before};
+                          .wait_s = after - before,
+                          .skipped = skipped(f->it) - f->t->all_times.skipped};
     return st;
 }
 
@@ -260,6 +273,8 @@ static void sum_times(struct fit *f)
     all->wait_s += e->wait_s;
     all->checkpoints += e->checkpoints;
     all->stall_s += e->stall_s;
+    all->skipped += e->skipped;
+    all->val_skipped += e->val_skipped;
 }
 
 /* The logs of the epoch: training, then validation where it is this epoch's turn. */
@@ -277,6 +292,7 @@ static weft_status epoch_logs(struct fit *f, weft_logs *out)
 
         st = validate(f);
         f->t->times.validate_s = (double)(wf_now(f->t->ctx) - start) * 1e-9;
+        f->t->times.val_skipped = skipped(f->val_it) - f->t->all_times.val_skipped;
     }
     *out = (weft_logs){turn || !f->has_val ? f->n_logs : f->n_train, f->name, f->value};
     return st;
@@ -298,6 +314,19 @@ static weft_status leave(struct fit *f)
                    f->resume.last_skipped == weft_trainer_skipped(t)
                ? WEFT_OK
                : checkpoint(f);
+}
+
+/* The first time that records are left out: a run that is not watched must say so, too. */
+static void warn_skipped(const struct fit *f)
+{
+    const weft_times *e = &f->t->times, *all = &f->t->all_times;
+
+    if (e->skipped + e->val_skipped &&
+        e->skipped + e->val_skipped == all->skipped + all->val_skipped)
+        wf_log(f->t->ctx, WEFT_LOG_WARN,
+               "epoch %lld: %lld training and %lld validation records could not be read and were "
+               "left out (on_error: skip)",
+               (long long)f->at.epoch + 1, (long long)e->skipped, (long long)e->val_skipped);
 }
 
 /* From where the state stands to the end of the epoch. A run that was stopped leaves the state in the middle. */
@@ -339,6 +368,9 @@ static weft_status one_epoch(struct fit *f, bool resumed)
     sum_times(f);
     if (st)
         return st;
+    warn_skipped(f);
+    f->progress.skipped = t->times.skipped;
+    f->progress.val_skipped = t->times.val_skipped;
     wf_progress_epoch_end(&f->progress, f->at.batch, &logs);
     f->did = true;
     st = history_add(f, f->value);

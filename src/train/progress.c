@@ -189,6 +189,10 @@ void wf_progress_epoch_end(struct wf_progress *p, int64_t done, const weft_logs 
         add_step(&l, step_seconds(p, now));
     }
     add_logs(&l, logs);
+    if (p->skipped)
+        add(&l, " - skipped_records: %lld", (long long)p->skipped);
+    if (p->val_skipped)
+        add(&l, " - val_skipped_records: %lld", (long long)p->val_skipped);
     add(&l, p->verbose == 1 ? "\033[K\n" : "\n");
     say(p, l.text, true);
 }

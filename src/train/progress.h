@@ -12,7 +12,8 @@ struct wf_progress {
     int64_t epochs, batches; /* batches: WEFT_UNKNOWN until an epoch has ended */
     int64_t start, second;   /* ns: when the epoch began, and when its first step was done */
     int64_t painted, done;
-    int width; /* of the line on the screen */
+    int width;                    /* of the line on the screen */
+    int64_t skipped, val_skipped; /* records left out in this epoch, shown when it ends */
 };
 
 void wf_progress_init(struct wf_progress *p, const weft_ctx *ctx, const weft_fit_opts *o,

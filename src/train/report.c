@@ -422,6 +422,19 @@ static const char times_head[] = "<div class=\"scroll\"><table><tr><th>epoch</th
                                  "training</th><th>a step</th><th>waiting for data</th>"
                                  "<th>validation</th></tr>\n";
 
+/* Of this process: a run that was resumed does not know of those before. */
+static void put_skipped(struct page *p)
+{
+    weft_times all;
+
+    weft_trainer_times(weft_job_trainer(p->run), NULL, &all);
+    if (all.skipped || all.val_skipped)
+        wf_buf_printf(&p->b,
+                      " <strong>%lld training and %lld validation records could not be read and "
+                      "were left out</strong> (on_error: skip), over all epochs.",
+                      (long long)all.skipped, (long long)all.val_skipped);
+}
+
 static void put_times(struct page *p)
 {
     struct wf_times_row all = {0};
@@ -446,6 +459,7 @@ static void put_times(struct page *p)
         put_seconds(p, all.stall_s);
         wf_buf_printf(&p->b, ".");
     }
+    put_skipped(p);
     wf_buf_printf(&p->b, "</p>%s", times_head);
     for (int64_t i = n - shown; i < n; i++)
         put_times_row(p, &p->times[i]);

@@ -67,5 +67,56 @@ if command -v sqlite3 >/dev/null; then
     want 1 "has 2 tables (t, u): give a query" "$WEFT" data inspect t.db
 fi
 
+# Nothing of a file speaks to the terminal: names, values, paths, errors.
+esc=$(printf '\033')
+printf 'a\033[31m,b\302\233m\n1,x\0332J\n2,y\n' >esc.csv
+printf 'a\n1\nx\033[2J\n' >"bad$esc[1m.csv"
+{
+    "$WEFT" data inspect esc.csv --format csv
+    "$WEFT" data stats esc.csv --format csv
+    "$WEFT" data inspect esc.csv --format csv --columns "none$esc[5m"
+    "$WEFT" data inspect "bad$esc[1m.csv" --types a:i64
+    "$WEFT" data inspect "missing$esc[1m.csv"
+    "$WEFT" data stats "bad$esc[1m.csv" --types a:i64 --skip-bad
+} >esc.out 2>&1
+if LC_ALL=C grep -q "$(printf '[\001-\010\013-\037\177]')" esc.out || LC_ALL=C grep -q "$(printf '\302\233')" esc.out; then
+    echo "FAILED: control characters of the data reach the terminal"
+    bad=$((bad + 1))
+fi
+want 0 'a\x1b[31m' "$WEFT" data inspect esc.csv --format csv
+want 0 'b\xc2\x9bm' "$WEFT" data inspect esc.csv --format csv
+want 0 'x\x1b2J' "$WEFT" data inspect esc.csv --format csv
+
+# Records that training leaves out are counted where people look.
+{
+    echo "x,y"
+    for i in $(seq 40); do echo "$i,$((2 * i))"; done
+    echo "oops,1"
+    echo "4,also bad"
+} >some.csv
+printf 'x,y\n1,2\nbad,2\n2,4\n' >val.csv
+cat >skip.yaml <<'Y'
+data:
+  train: {path: some.csv, format: csv, label: y, on_error: skip, types: "x:f32,y:f32"}
+  validation: {path: val.csv, format: csv, label: y, on_error: skip, types: "x:f32,y:f32"}
+  batch: 8
+model:
+  - Reshape: {target_shape: [1]}
+  - Dense: {units: 1}
+train:
+  optimizer: sgd learning_rate=0.0001
+  loss: mean_squared_error
+  epochs: 2
+log: {dir: skiplog}
+Y
+want 0 "skipped_records: 2 - val_skipped_records: 1" "$WEFT" train skip.yaml
+want 0 "4 training and 2 validation records could not be read" cat skiplog/report.html
+rm -rf skiplog
+want 0 '"skipped_records": 2, "val_skipped_records": 1' "$WEFT" train skip.yaml --log json
+rm -rf skiplog
+want 0 "epoch 1: 2 training and 1 validation records could not be read and were left out" "$WEFT" train skip.yaml --log json
+sed -i 's/, on_error: skip//' skip.yaml
+want 3 "some.csv: record 40" "$WEFT" train skip.yaml
+
 [ $bad -eq 0 ] && echo "all as promised"
 exit $((bad > 0))
