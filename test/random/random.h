@@ -43,6 +43,7 @@ struct plain {
     float *(*slot)[WF_OPTIM_MAX_SLOTS]; /* per variable */
     int64_t n_vars;
     const struct wf_tensor *frozen; /* per value: what stop_gradient passes on; NULL: its operand */
+    bool saw_odd;                   /* a value was NaN or infinite */
     int64_t step;
     int shard;
 };
