@@ -181,6 +181,7 @@ bool case_shrink(struct graph_case *c, const struct config *f, enum direction di
 
 /* ---- cover.c ------------------------------------------------------------------------------------- */
 
+void cover_begin(void); /* before any process is started */
 void cover_graph(const weft_graph *g, bool planned);
 /* Prints what was never drawn; returns how many. */
 int cover_report(weft_ctx *ctx, FILE *out);
