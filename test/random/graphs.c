@@ -228,30 +228,29 @@ int main(int argc, char **argv)
     weft_ctx *ctx = NULL;
 
     cover_begin();
-                false); /* the shared table, before any process splits off */
-                if (!parse(argc, argv, &o, &seed, &config))
-                    return 2;
-                if (seed >= 0) {
-                    bool failed = run_seed(&o, seed, config);
+    if (!parse(argc, argv, &o, &seed, &config))
+        return 2;
+    if (seed >= 0) {
+        bool failed = run_seed(&o, seed, config);
 
-                    configs_end();
-                    printf("seed %lld: %s\n", (long long)seed, failed ? "FAILED" : "ok");
-                    return failed;
-                }
-                clock_gettime(CLOCK_MONOTONIC, &a);
-                n_failed = run_seeds(&o);
-                for (int64_t s = o.all_from; s < o.all_to; s++)
-                    for (int i = 0; i < n_configs(); i++)
-                        n_failed += run_seed(&o, s, i);
-                configs_end();
-                clock_gettime(CLOCK_MONOTONIC, &b);
-                if (o.cover && !weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx)) {
-                    n_failed += cover_report(ctx, stdout);
-                    weft_ctx_free(ctx);
-                }
-                printf("%lld seeds, %lld graphs in all %d configurations: %lld failures, %.1f s\n",
-                       (long long)(o.to - o.from), (long long)(o.all_to - o.all_from), n_configs(),
-                       (long long)n_failed,
-                       (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec));
-                return n_failed != 0;
+        configs_end();
+        printf("seed %lld: %s\n", (long long)seed, failed ? "FAILED" : "ok");
+        return failed;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    n_failed = run_seeds(&o);
+    for (int64_t s = o.all_from; s < o.all_to; s++)
+        for (int i = 0; i < n_configs(); i++)
+            n_failed += run_seed(&o, s, i);
+    configs_end();
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    if (o.cover && !weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx)) {
+        n_failed += cover_report(ctx, stdout);
+        weft_ctx_free(ctx);
+    }
+    printf("%lld seeds, %lld graphs in all %d configurations: %lld failures, %.1f s\n",
+           (long long)(o.to - o.from), (long long)(o.all_to - o.all_from), n_configs(),
+           (long long)n_failed,
+           (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec));
+    return n_failed != 0;
 }
