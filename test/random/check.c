@@ -300,6 +300,7 @@ static void compare_noisy(const struct graph_case *c, const struct results *want
                 continue;
             s = spread_of(noisy, N_NOISY, i, e);
             if (isfinite(x)) {
+                s.settled &= isfinite(s.lo) && isfinite(s.hi); /* else all runs were NaN */
                 s.lo = fmin(s.lo, x);
                 s.hi = fmax(s.hi, x);
             }

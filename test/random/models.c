@@ -139,6 +139,12 @@ static weft_status make_model(const struct recipe *r, weft_ctx *ctx, enum way wa
     return st;
 }
 
+/* A model whose outputs do not depend on its weights cannot be trained: not what this test is about. */
+static bool is_untrainable(weft_status st)
+{
+    return st == WEFT_EINVAL && strstr(weft_error(), "depends on none of the variables");
+}
+
 static weft_status compile(const struct recipe *r, weft_model *m, weft_trainer **out)
 {
     return weft_compile(m,
@@ -234,13 +240,13 @@ static weft_status same_training(const struct recipe *r, const struct config *f,
         st = train(r, config_ctx(&other), way, seed, &b);
     if (st)
         snprintf(out->text, sizeof out->text, "%s: %s", way_names[way], weft_error());
-    out->failed = st != 0;
-    if (!st && a.n != b.n) {
+    out->failed = st && !is_untrainable(st);
+    if (!st && !out->failed && a.n != b.n) {
         out->failed = true;
         snprintf(out->text, sizeof out->text, "%s: %lld numbers instead of %lld", way_names[way],
                  (long long)b.n, (long long)a.n);
     }
-    for (int64_t i = 0; i < a.n && !out->failed; i++)
+    for (int64_t i = 0; !st && i < a.n && !out->failed; i++)
         if (!same_number(a.v[i], b.v[i])) {
             out->failed = true;
             snprintf(out->text, sizeof out->text, "%s, %d threads: number %lld is %.9g, was %.9g",
@@ -325,7 +331,7 @@ static weft_status against_plain_model(const struct recipe *r, const struct conf
             st = WEFT_OK;
         plain_free(&c.first);
     }
-    if (st) {
+    if (st && !is_untrainable(st)) {
         out->failed = true;
         snprintf(out->text, sizeof out->text, "%s: %s", weft_status_name(st), weft_error());
     }
