@@ -18,7 +18,7 @@ test_preset = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
 # The thread sanitizer of older compilers cannot live with wide address randomisation.
 no_aslr = $$(setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: all setup demo test bench tune lint install clean debug asan tsan fuzz check-aarch64 \
+.PHONY: all setup demo test bench tune lint install clean debug asan tsan fuzz random check-aarch64 \
 	check-formats help
 
 all:
@@ -69,6 +69,12 @@ fuzz:
 check-aarch64:
 	@set -e; $(call build_preset,build-aarch64,aarch64)
 
+# Random graphs and models: make random SEEDS=0:1000000 JOBS=8
+SEEDS ?= 0:100000
+random:
+	@set -e; $(call build_preset,build,release); cd build/test; \
+	./bin/test-random-graphs --seeds $(SEEDS) --jobs $(JOBS); ./bin/test-random-models --seeds $(SEEDS)
+
 check-formats: all
 	@cmake --build --preset release -j $(JOBS) --target format-programs
 	@tools/check-formats $(CHECK_FLAGS)
@@ -86,6 +92,7 @@ help:
 	@echo "make lint            formatting, static checks, layers, headers"
 	@echo "make install         into PREFIX (default /usr/local), below DESTDIR if set"
 	@echo "make asan tsan debug build that preset and run its tests"
+	@echo "make random          random graphs and models, SEEDS=FROM:TO JOBS=N"
 	@echo "make fuzz            search for new failing inputs with libFuzzer (clang)"
 	@echo "make check-aarch64   compile the library for aarch64"
 	@echo "make check-formats   files of weft read by TensorFlow and NumPy, and theirs by weft"

@@ -12,12 +12,10 @@ struct op_cover {
 
 static struct op_cover *cover;
 
-static struct op_cover *table(void)
+void cover_begin(void)
 {
-    if (!cover)
-        cover = mmap(NULL, sizeof *cover * WF_N_OPS, PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return cover;
+    cover = mmap(NULL, sizeof *cover * WF_N_OPS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                 -1, 0);
 }
 
 static uint64_t digest(const struct wf_attr *a)
@@ -38,7 +36,7 @@ void cover_graph(const weft_graph *g, bool planned)
 {
     for (int64_t k = 0; k < g->n_nodes; k++) {
         const struct wf_node *n = &g->nodes[k];
-        struct op_cover *c = &table()[n->op->id];
+        struct op_cover *c = &cover[n->op->id];
 
         if (planned) {
             c->planned++;
@@ -65,7 +63,7 @@ int cover_report(weft_ctx *ctx, FILE *out)
     for (int id = 0; id < WF_N_OPS; id++) {
         const struct wf_op *op = wf_op_row(ctx, id);
         const struct rule *r = rule_find(op->name);
-        const struct op_cover *c = &table()[id];
+        const struct op_cover *c = &cover[id];
         bool plan = r && r->made_by && !strcmp(r->made_by, "plans"),
              nobody = r && r->made_by && !strcmp(r->made_by, "nobody yet");
 

@@ -227,8 +227,7 @@ int main(int argc, char **argv)
     int config = -1;
     weft_ctx *ctx = NULL;
 
-    cover_graph(&(weft_graph){.n_nodes = 0},
-                false); /* the shared table, before any process splits off */
+    cover_begin();
     if (!parse(argc, argv, &o, &seed, &config))
         return 2;
     if (seed >= 0) {

@@ -120,7 +120,7 @@ static bool draw_optimizer(struct gen *g, weft_optim *o)
             return false;
     } else if (draw_one_in(&g->d, 6)) {
         int64_t none = 0;
-        weft_val x = gen_ids_typed(g, WEFT_F32, 0, 1, false, 0, &none), scale[2];
+        weft_val x = gen_ids_typed(g, WEFT_F32, 1, 2, false, 0, &none), scale[2];
 
         if (!x.id)
             return false;

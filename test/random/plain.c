@@ -199,6 +199,10 @@ static const struct {
     {"attention_grad", 1, true},
     {"attention_packed_grad", 1, true},
     {"lstm_grad", 1, true},
+    {"gelu", 1, true},
+    {"gelu_grad", 1, true},
+    {"gelu_tanh", 1, true},
+    {"gelu_tanh_grad", 1, true},
     {"gru_grad", 1, true},
     {"simple_rnn_grad", 1, true},
 };
@@ -242,19 +246,37 @@ static bool all_whole(const struct wf_tensor *t, double most)
     return true;
 }
 
-/* Moves each element by up to `noise` units of type t of its own size and `size`; what t cannot hold becomes infinite. */
+/* Moves each element by up to `noise` units of type t of its own size and `size`, a part of it the same for all. What t cannot
+ * hold becomes infinite. */
 static void shake(struct plain *p, struct wf_tensor *x, weft_dtype t, double size)
 {
-    double *v = x->data;
+    double *v = x->data, common = draw_real(&p->draw, -p->noise, p->noise) / 2;
     int64_t n = x->type.dtype == WEFT_F64 ? wf_count(x) : 0;
 
     for (int64_t i = 0; i < n; i++) {
-        double r = draw_real(&p->draw, -p->noise, p->noise);
+        double r = common + draw_real(&p->draw, -p->noise, p->noise);
 
         v[i] += r * ((fabs(v[i]) + size) * float_of[t].unit + float_of[t].least);
         if (fabs(v[i]) > float_of[t].most && !p->unbounded)
             v[i] = copysign(INFINITY, v[i]);
     }
+}
+
+/* What may be nothing but rounding is sometimes exactly 0. */
+static void snap(struct plain *p, struct wf_tensor *x, weft_dtype t, double size)
+{
+    double *v = x->data, small = p->noise * size * float_of[t].unit;
+    int64_t n = x->type.dtype == WEFT_F64 ? wf_count(x) : 0;
+
+    for (int64_t i = 0; i < n; i++)
+        if (fabs(v[i]) <= small && draw_one_in(&p->draw, 2))
+            v[i] = 0;
+}
+
+static void shake_slot(struct plain *p, float *v, int64_t n)
+{
+    for (int64_t i = 0; i < n && p->noise > 0; i++)
+        v[i] *= (float)(1 + draw_real(&p->draw, -p->noise, p->noise) * 0x1p-24);
 }
 
 static double largest(const struct wf_tensor *t)
@@ -395,6 +417,8 @@ static weft_status run_apply(struct plain *p, const struct wf_node *n, struct wf
     st = call_ref(p, n, n->attr, n->op->n_in_max + WF_OPTIM_MAX_SLOTS, op, &out);
     if (!st)
         p->val[n->first_out] = p->var[var] = adopt(p, &out.type, out.data);
+    for (int k = 0; k < kept; k++)
+        shake_slot(p, p->slot[var][k], wf_count(&out));
     return st;
 }
 
@@ -442,6 +466,7 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
                          .in = in_type,
                          .out = out_type};
     struct wf_tensor *out = &p->val[n->first_out];
+    double most = 0;
     weft_status st;
 
     for (int i = 0; i < n->n_in; i++)
@@ -461,9 +486,13 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
         return st;
     shake_operands(p, n, in);
     st = call_ref(p, n, attr, n->n_in, in, out);
+    for (int i = 0; i < n->n_in; i++)
+        most = fmax(most, n->in[i] ? largest(&in[i]) : 0);
     for (int i = 0; i < n->n_out && !st; i++)
-        if (out[i].type.dtype == WEFT_F64)
+        if (out[i].type.dtype == WEFT_F64) {
             shake(p, &out[i], p->g->values[n->first_out + i].type.dtype, inner_size(n, in));
+            snap(p, &out[i], p->g->values[n->first_out + i].type.dtype, most);
+        }
     return st;
 }
 
@@ -520,6 +549,16 @@ static void mark_needed(const weft_graph *g, int n_roots, const weft_val *roots,
     }
 }
 
+/* Not finite when an element is not. */
+static double sum_of(const struct wf_tensor *t)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < wf_count(t); i++)
+        sum += 0 * wf_get(t->data, t->type.dtype, i);
+    return sum;
+}
+
 weft_status plain_run(struct plain *p, int n_feeds, const weft_val *feed, const weft_tensor *feeds,
                       int n_roots, const weft_val *roots)
 {
@@ -540,6 +579,9 @@ weft_status plain_run(struct plain *p, int n_feeds, const weft_val *feed, const 
             st = plain_node(p, k, f);
         updates |= live[k] && (g->nodes[k].op->flags & WF_STATE_IN0);
     }
+    for (int64_t v = 1; v < g->n_values && !st && !p->saw_odd; v++)
+        p->saw_odd =
+            p->val[v].data && wf_is_float(p->val[v].type.dtype) && !isfinite(sum_of(&p->val[v]));
     if (!st && updates)
         p->step++;
     return st;

@@ -43,6 +43,7 @@ struct plain {
     float *(*slot)[WF_OPTIM_MAX_SLOTS]; /* per variable */
     int64_t n_vars;
     const struct wf_tensor *frozen; /* per value: what stop_gradient passes on; NULL: its operand */
+    bool saw_odd;                   /* a value was NaN or infinite */
     int64_t step;
     int shard;
 };
@@ -180,6 +181,7 @@ bool case_shrink(struct graph_case *c, const struct config *f, enum direction di
 
 /* ---- cover.c ------------------------------------------------------------------------------------- */
 
+void cover_begin(void); /* before any process is started */
 void cover_graph(const weft_graph *g, bool planned);
 /* Prints what was never drawn; returns how many. */
 int cover_report(weft_ctx *ctx, FILE *out);
