@@ -139,16 +139,22 @@ static void close_fd(weft_ctx *ctx, struct wf_array *a)
     a->fd = -1;
 }
 
+bool wf_array_fits(const weft_ctx *ctx, int64_t bytes, int64_t room)
+{
+    return bytes <= room &&
+           (!ctx->mem_limit || bytes < ctx->mem_limit - atomic_load(&ctx->mem_used));
+}
+
 weft_status wf_array_load(weft_ctx *ctx, struct wf_array *a, int64_t *room)
 {
     int64_t bytes = a->head.bytes;
     weft_status st;
 
-    if (room && bytes > *room)
+    if (room && !wf_array_fits(ctx, bytes, *room))
         return WEFT_OK;
     a->owned = wf_alloc(ctx, (size_t)bytes + 1);
-    if (!a->owned) /* then rows are read from the file as they are asked for */
-        return room ? WEFT_OK : wf_err_nomem(ctx, (size_t)bytes, a->path);
+    if (!a->owned)
+        return wf_err_nomem(ctx, (size_t)bytes, a->path);
     st = wf_array_read_at(ctx, a, a->at, a->owned, bytes);
     if (st)
         return st;

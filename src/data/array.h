@@ -53,6 +53,8 @@ weft_status wf_array_open(weft_ctx *ctx, const char *path, const weft_file_opts 
  * after a failure, too. */
 weft_status wf_array_open_file(weft_ctx *ctx, const char *path, struct wf_array *a, int64_t *bytes);
 weft_status wf_array_load(weft_ctx *ctx, struct wf_array *a, int64_t *room);
+/* Whether so many bytes are read into memory: there is room, and the context's limit allows it. */
+bool wf_array_fits(const weft_ctx *ctx, int64_t bytes, int64_t room);
 /* n bytes at an offset of the file; WEFT_EIO when it has become shorter. From any thread. */
 weft_status wf_array_read_at(weft_ctx *ctx, const struct wf_array *a, int64_t at, void *to,
                              int64_t n);

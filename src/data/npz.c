@@ -90,7 +90,7 @@ static weft_status open_entry(const struct archive *z, const struct wf_zip_entry
     weft_ctx *ctx = z->d->ctx;
     struct wf_array a = {.path = z->path, .fd = -1};
     int64_t *room = &z->d->array_room;
-    bool fits = e->deflated || e->bytes <= *room;
+    bool fits = e->deflated || wf_array_fits(ctx, e->bytes, *room);
     weft_status st = WEFT_OK;
 
     if (z->max_ratio && e->bytes > 64 << 20 && e->bytes / z->max_ratio > e->packed)
@@ -100,8 +100,7 @@ static weft_status open_entry(const struct archive *z, const struct wf_zip_entry
         st = wf_npz_array(e, &a);
     if (fits && !st && !e->deflated)
         *room -= e->bytes;
-    /* No memory for a copy: rows can still be read. */
-    if (!fits || (!e->deflated && (st == WEFT_ENOMEM || st == WEFT_ELIMIT)))
+    if (!fits)
         st = leave_entry(z, e, &a);
     if (!st)
         st = wf_array_settle(ctx, &a);

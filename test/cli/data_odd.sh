@@ -16,7 +16,8 @@ want 3 "write it to a file first" timeout 20 "$WEFT" data convert <(cat plain.cs
 for format in tfrecord csv libsvm lines idx npy npz bytes; do
     want 3 "write it to a file first" timeout 20 "$WEFT" data inspect fifo --format $format
 done
-cat plain.csv | want 3 "write it to a file first" timeout 20 "$WEFT" data inspect /dev/stdin
+# shellcheck disable=SC2002,SC2016
+want 3 "write it to a file first" bash -c 'cat plain.csv | timeout 20 "$0" data inspect /dev/stdin; exit "${PIPESTATUS[1]}"' "$WEFT"
 want 3 "write it to a file first" timeout 20 "$WEFT" data inspect /dev/null
 want 0 "csv, 2 records" "$WEFT" data inspect /dev/stdin <plain.csv
 cat >pipe.yaml <<'Y'
