@@ -443,7 +443,7 @@ int main(int argc, char **argv)
     bool quick = getenv("WEFT_TEST_QUICK") != NULL, verbose = false, cover = !quick;
     struct shared *s =
         mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    long long from = 0, to = quick ? 150 : 800, seed = -1;
+    long long from = 0, to = quick ? 100 : 800, seed = -1;
 
     cover_begin();
     for (int i = 1; i < argc; i++) {
