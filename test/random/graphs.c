@@ -4,9 +4,7 @@
  *   graphs --seeds FROM:TO --jobs N  many seeds on several processes
  *   graphs --seed N --verbose        one seed: the graph as text, the configuration, the first difference
  *   graphs --seed N --shrink         the smallest part of it that still fails
- *   graphs --all FROM:TO             each graph of these seeds through every configuration
- *
- * ctest-timeout: 300 */
+ *   graphs --all FROM:TO             each graph of these seeds through every configuration */
 #define _DEFAULT_SOURCE
 #include <signal.h>
 #include <stdlib.h>

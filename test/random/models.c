@@ -5,9 +5,7 @@
  *   models --seed N --verbose        one seed, with its model
  *
  * A seed draws a model, a configuration and what is compared: the training function against the plain definition; or two
- * trainings that must give the same bits (other threads, once more, through JSON, through a file).
- *
- * ctest-timeout: 300 */
+ * trainings that must give the same bits (other threads, once more, through JSON, through a file). */
 #define _DEFAULT_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>
