@@ -60,13 +60,13 @@ static void write_and_read_back(weft_ctx *ctx, const weft_st *s, int64_t n,
     int fd = file_of(NULL, 0, path);
     int64_t n_meta = weft_st_n_metadata(s);
     weft_ckpt_pair *meta = wf_alloc_n(ctx, n_meta, sizeof *meta);
-    struct wf_out o;
+    struct wf_out o = {.ctx = ctx, .path = path, .fd = dup(fd)};
     weft_st *back = NULL;
 
     for (int64_t i = 0; i < n_meta; i++)
         if (weft_st_metadata_at(s, i, &meta[i].key, &meta[i].value))
             abort();
-    if (wf_out_open(&o, ctx, path) ||
+    if (o.fd < 0 ||
         wf_out_close(&o, wf_st_stream(&o, n, items, n_meta, meta, NULL)) ||
         weft_st_open(ctx, path, &back) || weft_st_n(back) != n ||
         weft_st_n_metadata(back) != n_meta)

@@ -335,6 +335,7 @@ static weft_status against_plain(struct graph_case *c, const struct config *f, s
             plain_init(&q[k], c->ctx, c->g);
             q[k].wide = true;
             q[k].noise = 8;
+            q[k].snaps = k % 3 == 0;
             q[k].unbounded = k % 2; /* programs keep halves in f32: only some of them overflow */
             q[k].draw = draw_from(c->seed, 100 + (uint64_t)k);
             results_init(&noisy[k], c, &q[k].arena);

@@ -4,9 +4,7 @@
  *   graphs --seeds FROM:TO --jobs N  many seeds on several processes
  *   graphs --seed N --verbose        one seed: the graph as text, the configuration, the first difference
  *   graphs --seed N --shrink         the smallest part of it that still fails
- *   graphs --all FROM:TO             each graph of these seeds through every configuration
- *
- * ctest-timeout: 300 */
+ *   graphs --all FROM:TO             each graph of these seeds through every configuration */
 #define _DEFAULT_SOURCE
 #include <signal.h>
 #include <stdlib.h>
@@ -216,9 +214,9 @@ int main(int argc, char **argv)
 {
     bool quick = getenv("WEFT_TEST_QUICK") != NULL;
     struct options o = {.from = 0,
-                        .to = quick ? 600 : 3000,
+                        .to = quick ? 400 : 4000,
                         .all_from = 0,
-                        .all_to = quick ? 10 : 120,
+                        .all_to = quick ? 5 : 40,
                         .jobs = 1,
                         .cover = !quick,
                         .program = argv[0]};

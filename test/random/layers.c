@@ -198,7 +198,7 @@ struct drawing {
 static void draw_input(struct drawing *g, int i)
 {
     weft_tensor *t = &g->r->input[i];
-    int rank = (int)draw_int(&g->d, 1, draw_one_in(&g->d, 4) ? 4 : 3);
+    int rank = (int)draw_int(&g->d, 1, 4);
 
     *t = (weft_tensor){.dtype = WEFT_F32, .rank = rank};
     for (int k = 0; k < rank; k++)

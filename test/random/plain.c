@@ -199,6 +199,9 @@ static const struct {
     {"attention_grad", 1, true},
     {"attention_packed_grad", 1, true},
     {"lstm_grad", 1, true},
+    {"batch_norm", 32, true},
+    {"layer_norm", 32, true},
+    {"group_norm", 32, true},
     {"gelu", 1, true},
     {"gelu_grad", 1, true},
     {"gelu_tanh", 1, true},
@@ -262,11 +265,11 @@ static void shake(struct plain *p, struct wf_tensor *x, weft_dtype t, double siz
     }
 }
 
-/* What may be nothing but rounding is sometimes exactly 0. */
+/* For the sake of comparisons with 0. */
 static void snap(struct plain *p, struct wf_tensor *x, weft_dtype t, double size)
 {
     double *v = x->data, small = p->noise * size * float_of[t].unit;
-    int64_t n = x->type.dtype == WEFT_F64 ? wf_count(x) : 0;
+    int64_t n = x->type.dtype == WEFT_F64 && p->snaps ? wf_count(x) : 0;
 
     for (int64_t i = 0; i < n; i++)
         if (fabs(v[i]) <= small && draw_one_in(&p->draw, 2))

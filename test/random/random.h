@@ -36,6 +36,7 @@ struct plain {
     bool wide;        /* floats are computed as f64 */
     double noise;     /* > 0: every rounding moves by up to so many units of the value's type */
     bool unbounded;   /* what the value's type cannot hold does not become infinite */
+    bool snaps;       /* what may be nothing but rounding is sometimes exactly 0 */
     struct draw draw; /* of the noise */
     int64_t n_values; /* room in val */
     struct wf_tensor *val;              /* per value; data NULL: not computed */

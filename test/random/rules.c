@@ -166,7 +166,8 @@ const struct rule rules[] = {
     {"lstm", draw_rnn, 2, NULL},
     {"gru", draw_rnn, 2, NULL},
     {"simple_rnn", draw_rnn, 2, NULL},
-    {"", draw_derivative, 20, NULL}, /* no op of its own */
+    {"", draw_derivative, 20, NULL}, /* no ops of their own */
+    {"", draw_dense, 16, NULL},
 
     {"placeholder", NULL, 0, "leaves"},
     {"variable", NULL, 0, "leaves"},
@@ -174,12 +175,12 @@ const struct rule rules[] = {
     {"conv_grad_input", NULL, 0, "gradients"},
     {"conv_grad_filter", NULL, 0, "gradients"},
     {"max_pool_grad", NULL, 0, "gradients"},
-    {"max_pool_pick", NULL, 0, "gradients of gradients"},
+    {"max_pool_pick", draw_pool_pick, 2, NULL},
     {"avg_pool_grad", NULL, 0, "gradients"},
     {"resize_grad", NULL, 0, "gradients"},
     {"prod_grad", NULL, 0, "gradients"},
     {"dropout_grad", NULL, 0, "gradients"},
-    {"concat_part", NULL, 0, "gradients"},
+    {"concat_part", draw_concat_part, 2, NULL},
     {"slice_grad", NULL, 0, "gradients"},
     {"strided_slice_grad", NULL, 0, "gradients"},
     {"pad_grad", NULL, 0, "gradients"},

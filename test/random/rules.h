@@ -11,15 +11,15 @@ rule_fn draw_unary, draw_unary_float, draw_clip, draw_alpha, draw_prelu, draw_pa
     draw_positive, draw_compare, draw_logical, draw_where, draw_cast, draw_add_n, draw_pow,
     draw_div, draw_mod, draw_pair_attrs;
 /* rules_shape.c */
-rule_fn draw_view, draw_reshape, draw_transpose, draw_concat, draw_split, draw_slice, draw_strided,
-    draw_pad, draw_tile, draw_axes, draw_broadcast, draw_like, draw_split_last, draw_flatten,
-    draw_expand, draw_full;
+rule_fn draw_view, draw_reshape, draw_transpose, draw_concat, draw_concat_part, draw_split,
+    draw_slice, draw_strided, draw_pad, draw_tile, draw_axes, draw_broadcast, draw_like,
+    draw_split_last, draw_flatten, draw_expand, draw_full;
 /* rules_reduce.c */
 rule_fn draw_reduce, draw_reduce_bool, draw_arg, draw_cumsum, draw_segment_sum, draw_size_of,
     draw_softmax, draw_norm, draw_xent, draw_global_norm, draw_masked_softmax, draw_reduce_to_like;
 /* rules_product.c */
-rule_fn draw_matmul, draw_conv, draw_conv_transpose, draw_pool, draw_resize, draw_attention,
-    draw_attention_packed, draw_rnn;
+rule_fn draw_matmul, draw_dense, draw_conv, draw_conv_transpose, draw_pool, draw_pool_pick,
+    draw_resize, draw_attention, draw_attention_packed, draw_rnn;
 /* rules_index.c */
 rule_fn draw_gather, draw_gather_nd, draw_scatter_nd, draw_scatter, draw_take_along, draw_one_hot,
     draw_sorted, draw_embedding, draw_bag, draw_bag_part, draw_offsets;

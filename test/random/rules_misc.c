@@ -13,7 +13,8 @@ bool draw_random(struct gen *g, const char *op)
     if (!like.id)
         snprintf(shape, sizeof shape, "shape=%s", rule_list((int)draw_int(&g->d, 0, 2), dim, a));
     if (!strcmp(op, "random_uniform"))
-        snprintf(numbers, sizeof numbers, "lo=%g hi=%g", draw_one_in(&g->d, 2) ? -1.0 : 0.0, 1.5);
+        snprintf(numbers, sizeof numbers, "lo=%g hi=%g", draw_one_in(&g->d, 2) ? -1.0 : 0.0,
+                 draw_one_in(&g->d, 2) ? 1.5 : 1.0);
     else if (!strcmp(op, "random_bernoulli"))
         snprintf(numbers, sizeof numbers, "p=%g", draw_one_in(&g->d, 2) ? 0.25 : 0.5);
     else
@@ -46,7 +47,8 @@ bool draw_look(struct gen *g, const char *op) /* print, check_numerics */
     if (!x.id || !isfinite(gen_max_abs(g, x)))
         return false;
     if (!strcmp(op, "print"))
-        return gen_op(g, op, 1, &x, "message=here every=%d limit=%d", (int)draw_int(&g->d, 1, 2),
+        return gen_op(g, op, 1, &x, "message=%s every=%d limit=%d",
+                      draw_one_in(&g->d, 2) ? "here" : "there", (int)draw_int(&g->d, 1, 2),
                       (int)draw_int(&g->d, 1, 12))
             .id;
     return gen_op(g, op, 1, &x, "message=%s", draw_one_in(&g->d, 2) ? "here" : "there").id;

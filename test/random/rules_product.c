@@ -45,6 +45,30 @@ bool draw_matmul(struct gen *g, const char *op)
         .id;
 }
 
+/* What networks are made of: activation(x w + b), w and b variables. */
+bool draw_dense(struct gen *g, const char *op)
+{
+    weft_val x = gen_any(g, FLOATS, 2, 3), in[2];
+    int64_t n = draw_int(&g->d, 1, 6), k;
+    char word[32];
+
+    (void)op;
+    if (!x.id || gen_type(g, x)->dtype != WEFT_F32)
+        return false;
+    k = gen_type(g, x)->dim[gen_type(g, x)->rank - 1];
+    in[0] = x;
+    in[1] = gen_variable(g, WEFT_F32, 2, (int64_t[]){k, n}, false);
+    if (!in[1].id || !gen_take(g, in[1]))
+        return false;
+    in[0] = gen_op(g, "matmul", 2, in, "%s", "");
+    in[1] = gen_variable(g, WEFT_F32, 1, &n, false);
+    if (!in[0].id || !in[1].id || !gen_take(g, in[1]))
+        return false;
+    in[0] = gen_op(g, "add", 2, in, "%s", "");
+    return in[0].id &&
+           gen_op(g, draw_word(&g->d, "relu|tanh|gelu|identity", word), 1, in, "%s", "").id;
+}
+
 /* ---- windows ------------------------------------------------------------------------------------ */
 
 struct window {
@@ -76,7 +100,8 @@ static const char *window_text(struct gen *g, const struct window *w, bool dilat
     if (draw_one_in(&g->d, 6)) {
         for (int i = 0; i < 2 * w->n; i++)
             pads[i] = draw_int(&g->d, 0, 1);
-        snprintf(buf + strlen(buf), 400 - strlen(buf), " pads=%s", rule_list(2 * w->n, pads, c));
+        snprintf(buf + strlen(buf), 400 - strlen(buf), " padding=explicit pads=%s",
+                 rule_list(2 * w->n, pads, c));
     } else {
         snprintf(buf + strlen(buf), 400 - strlen(buf), " padding=%s", w->padding);
     }
@@ -168,6 +193,26 @@ bool draw_pool(struct gen *g, const char *op)
     return gen_op(g, op, 1, &x, "window=%s %s", rule_list(w.n, w.k, a),
                   window_text(g, &w, false, text))
         .id;
+}
+
+/* What max_pool found, read from another value. */
+bool draw_pool_pick(struct gen *g, const char *op)
+{
+    weft_val x = image(g), in[2], first;
+    char text[400], a[160];
+    struct window w;
+
+    if (!x.id)
+        return false;
+    w = draw_window(g, gen_type(g, x)->rank - 2, false);
+    snprintf(text, sizeof text, "window=%s strides=[1] padding=%s", rule_list(w.n, w.k, a),
+             w.padding);
+    first = gen_op(g, "max_pool", 1, &x, "%s", text);
+    if (!first.id)
+        return false;
+    in[0] = gen_like(g, x);
+    in[1] = weft_output(g->g, first, 1);
+    return in[0].id && gen_op(g, op, 2, in, "%s", text).id;
 }
 
 bool draw_resize(struct gen *g, const char *op)

@@ -153,6 +153,26 @@ bool draw_concat(struct gen *g, const char *op)
     return gen_op(g, op, n, in, "axis=%d", draw_one_in(&g->d, 4) ? axis - t.rank : axis).id;
 }
 
+/* (what two values gave when they were joined, those values) */
+bool draw_concat_part(struct gen *g, const char *op)
+{
+    weft_val in[3] = {WEFT_NIL, gen_any(g, ANYTHING, 1, 5), WEFT_NIL};
+    struct wf_type t;
+    int axis;
+
+    if (!in[1].id)
+        return false;
+    t = *gen_type(g, in[1]);
+    axis = (int)draw_int(&g->d, 0, t.rank - 1);
+    if (axis == 0 && starts_with_batch(g, &t))
+        return false;
+    in[2] = gen_like(g, in[1]);
+    t.dim[axis] *= 2;
+    in[0] = gen_typed(g, t.dtype, t.rank, t.dim);
+    return in[0].id && in[2].id &&
+           gen_op(g, op, 3, in, "index=%d axis=%d", (int)draw_int(&g->d, 0, 1), axis).id;
+}
+
 bool draw_split(struct gen *g, const char *op)
 {
     weft_val x = gen_any(g, ANYTHING, 1, 6);
