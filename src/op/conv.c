@@ -1,7 +1,10 @@
 /* conv.c - the geometry of windows and of resizing. Everything is checked against overflow. */
 #include "op/conv.h"
 
-enum { MAX_TAPS = INT32_MAX }; /* largest window, stride, dilation or padding */
+enum {
+    MAX_TAPS = INT32_MAX, /* largest window, stride, dilation or padding */
+    POOL_TAPS = 1 << 24,  /* of a pooling window, which costs a file nothing to ask for */
+};
 
 /* Value i of a list attribute: one value may stand for all axes, none for `otherwise`. */
 static int64_t axis_value(const struct wf_attr *list, int i, int64_t otherwise)
@@ -114,7 +117,7 @@ const char *wf_pool_window(const struct wf_op *op, const struct wf_attr *attr,
                            const struct wf_type *x, struct wf_window *w)
 {
     const struct wf_attr *window = wf_attr(op, attr, "window"), *pads = wf_attr(op, attr, "pads");
-    int64_t k[3] = {1, 1, 1};
+    int64_t k[3] = {1, 1, 1}, taps = 1;
     int n = x->rank - 2;
 
     if (n < 1 || n > 3)
@@ -123,6 +126,9 @@ const char *wf_pool_window(const struct wf_op *op, const struct wf_attr *attr,
         return "the window must be 1 or more, one for each axis or one for all";
     for (int i = 0; i < n; i++)
         k[i] = axis_value(window, i, 1);
+    for (int i = 0; i < n; i++)
+        if (!wf_mul_i64(taps, k[i], &taps) || taps > POOL_TAPS)
+            return "a window of at most 16777216 taps is possible";
     /* So that every window sees at least one element. */
     for (int i = 0; i < pads->n && pads->n == 2 * n; i++)
         if (pads->ints[i] >= k[i / 2])
