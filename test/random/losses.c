@@ -12,7 +12,9 @@ static weft_val term_of(struct gen *g, weft_val x)
     if (t->rank > 0 && t->dim[t->rank - 1] > 0 && draw_one_in(&g->d, 4)) {
         weft_val in[2] = {x, gen_ids(g, 0, t->dim[t->rank - 1] - 1, t->rank - 1, t->dim)};
 
-        x = in[1].id ? gen_op(g, "sparse_softmax_xent", 2, in, "%s", "") : x;
+        x = in[1].id ? gen_op(g, "sparse_softmax_xent", 2, in, "%s",
+                              draw_one_in(&g->d, 3) ? "scale=0.5" : "")
+                     : x;
     } else if (draw_one_in(&g->d, 3)) {
         x = gen_op(g, "square", 1, &x, "%s", "");
     } else if (draw_one_in(&g->d, 6)) {

@@ -454,7 +454,8 @@ static weft_status run_update(struct plain *p, const struct wf_node *n, const st
         p->val[n->first_out] = p->var[leaf->var] = out;
     }
     if (!st && p->noise > 0 && rounding_of(n->op) != EXACT)
-        shake(p, &p->val[n->first_out], p->g->values[n->first_out].type.dtype, 0);
+        shake(p, &p->val[n->first_out], p->g->values[n->first_out].type.dtype,
+              largest(&in[0])); /* what is subtracted may leave little */
     return st;
 }
 
