@@ -25,6 +25,11 @@ WEFT_API weft_status weft_job_load(weft_ctx *ctx, const char *path, int n_sets,
 /* The same from memory; name stands in messages, and relative paths count from its folder. */
 WEFT_API weft_status weft_job_parse(weft_ctx *ctx, const char *name, const char *text, int64_t n,
                                     int n_sets, const char *const *sets, weft_job **out);
+/* The job that a saved model or a folder of checkpoints carries, with that model: how its data is read,
+ * its pipeline, loss and metrics. So the file alone can be asked, with "data.test=new.csv" among the
+ * sets; relative paths count from the current folder. WEFT_ENOENT: it carries none. */
+WEFT_API weft_status weft_job_of_model(weft_ctx *ctx, const char *path, int n_sets,
+                                       const char *const *sets, weft_job **out);
 WEFT_API void weft_job_free(weft_job *job);
 /* The value of a key that is text, a word or a path (as the process sees it): "log.dir"; NULL when
  * it is not given. Borrowed. */

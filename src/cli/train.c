@@ -12,7 +12,7 @@
 /* ---- what the commands share ----------------------------------------------------------------- */
 
 struct job {
-    const char *path, *model;
+    const char *path, *model, *data;
     struct text_list sets;
     int threads, memory;
     const char *devices;
@@ -30,6 +30,10 @@ struct job {
         {"memory", FLAG_INT, "MB", "as --set resources.memory=MB", &(j).memory},           \
     {                                                                                      \
         "devices", FLAG_TEXT, "LIST", "as --set resources.devices=LIST", &(j).devices      \
+    }
+#define DATA_FLAG(j)                                                                           \
+    {                                                                                          \
+        "data", FLAG_TEXT, "FILE", "this data, as data.test; labels may be missing", &(j).data \
     }
 #define MODEL_FLAG(j)                                                             \
     {                                                                             \
@@ -62,6 +66,17 @@ static int fail_job(weft_status st)
     return fail_status(st, "");
 }
 
+/* A saved model or a folder of checkpoints, not a job. */
+static bool is_model(const char *path)
+{
+    static const char ending[] = ".safetensors";
+    size_t n = strlen(path), m = sizeof ending - 1;
+    struct stat info;
+
+    return (n > m && strcmp(path + n - m, ending) == 0) ||
+           (stat(path, &info) == 0 && S_ISDIR(info.st_mode));
+}
+
 /* A saved model in place of the job's, and nothing of its checkpoints. */
 static int use_model(struct job *j, char text[PATH_MAX * 2 + 32])
 {
@@ -85,13 +100,41 @@ static int use_model(struct job *j, char text[PATH_MAX * 2 + 32])
     return EXIT_DONE;
 }
 
+/* A path as a value of the job, whose folder does not count for it. */
+static int use_data(struct job *j, char text[PATH_MAX * 3 + 32])
+{
+    char path[PATH_MAX];
+    size_t n;
+
+    if (!realpath(j->data, path))
+        return fail(EXIT_INPUT, "%s: %s", j->data, strerror(errno));
+    if (j->sets.n + 1 > LIST_MAX)
+        return fail(EXIT_USAGE, "too many --set");
+    n = (size_t)sprintf(text, "data.test={path: \"");
+    for (const char *p = path; *p; p++) {
+        if (*p == '"' || *p == '\\')
+            text[n++] = '\\';
+        if (*p == ',') /* of a list of paths */
+            n += (size_t)sprintf(text + n, "\\\\");
+        text[n++] = *p;
+    }
+    strcpy(text + n, "\"}");
+    j->sets.item[j->sets.n++] = text;
+    return EXIT_DONE;
+}
+
 static int open_job(struct job *j)
 {
-    char threads[64], memory[64], devices[256], model[PATH_MAX * 2 + 32];
+    char threads[64], memory[64], devices[256], model[PATH_MAX * 2 + 32], data[PATH_MAX * 3 + 32];
     const char *sets[LIST_MAX + 3];
+    bool alone = j->trained && is_model(j->path); /* a model, which carries its job */
     int n;
     weft_status st = weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &j->boot);
 
+    if (alone && j->model)
+        return fail(EXIT_USAGE, "--model goes with a job file; %s is a model", j->path);
+    if (j->data && use_data(j, data))
+        return EXIT_INPUT;
     if (j->model && use_model(j, model))
         return EXIT_INPUT;
     n = j->sets.n;
@@ -106,7 +149,8 @@ static int open_job(struct job *j)
     if (j->devices)
         sets[n++] = devices;
     if (!st)
-        st = weft_job_load(j->boot, j->path, n, sets, &j->job);
+        st = alone ? weft_job_of_model(j->boot, j->path, n, sets, &j->job)
+                   : weft_job_load(j->boot, j->path, n, sets, &j->job);
     if (!st)
         st = weft_job_context(j->job, say, j, &j->ctx);
     if (!st)
@@ -341,6 +385,7 @@ static int eval(int argc, char **argv)
     const char *part = "test";
     const struct flag flags[] = {
         JOB_FLAGS(j),
+        DATA_FLAG(j),
         MODEL_FLAG(j),
         {"part", FLAG_TEXT, "train|validation|test", "which data; default test", &part},
         {"json", FLAG_BOOL, NULL, "one JSON object", &j.json},
@@ -373,10 +418,11 @@ out:
 
 const struct command command_eval = {
     .name = "eval",
-    .args = "JOB.yaml",
+    .args = "JOB.yaml|MODEL",
     .summary = "loss and metrics of a job's newest checkpoint, or of a saved model",
     .text = "  weft eval job.yaml --part validation --json\n"
-            "  weft eval job.yaml --model model.safetensors\n",
+            "  weft eval job.yaml --model model.safetensors\n"
+            "  weft eval model.safetensors --data new.csv    without the job file\n",
     .run = eval,
 };
 
@@ -547,6 +593,7 @@ static int predict(int argc, char **argv)
     const char *part = "test";
     const struct flag flags[] = {
         JOB_FLAGS(j),
+        DATA_FLAG(j),
         MODEL_FLAG(j),
         {"part", FLAG_TEXT, "train|validation|test", "which data; default test", &part},
         {"out", FLAG_TEXT, "FILE|-", "where to; its ending tells the format", &p.out},
@@ -581,10 +628,11 @@ out:
 
 const struct command command_predict = {
     .name = "predict",
-    .args = "JOB.yaml",
+    .args = "JOB.yaml|MODEL",
     .summary = "what a job's newest checkpoint, or a saved model, says of data",
     .text = "  weft predict job.yaml --out predictions.npy\n"
-            "  weft predict job.yaml --model model.safetensors --out predictions.csv\n",
+            "  weft predict job.yaml --model model.safetensors --out predictions.csv\n"
+            "  weft predict model.safetensors --data new.csv    without the job file\n",
     .run = predict,
 };
 
@@ -638,17 +686,6 @@ const struct command command_report = {
 };
 
 /* ---- summary, keys --------------------------------------------------------------------------- */
-
-/* A saved model or a folder of checkpoints, not a job. */
-static bool is_model(const char *path)
-{
-    static const char ending[] = ".safetensors";
-    size_t n = strlen(path), m = sizeof ending - 1;
-    struct stat info;
-
-    return (n > m && strcmp(path + n - m, ending) == 0) ||
-           (stat(path, &info) == 0 && S_ISDIR(info.st_mode));
-}
 
 static int print_summary(weft_ctx *ctx, const weft_model *m)
 {

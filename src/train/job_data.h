@@ -68,9 +68,10 @@ bool wf_job_next_name(const char **at, const char **name, size_t *n);
 /* job_learned.c */
 
 /* Items of the learned values that are not a stage's. */
-#define WF_LEARNED_SOURCE "data.train"            /* columns of the source */
-#define WF_LEARNED_COLUMNS "columns"              /* columns that the model sees */
-#define WF_LEARNED_CLASSES "classes"              /* folders of images */
+#define WF_LEARNED_SOURCE "data.train" /* columns of the source */
+#define WF_LEARNED_COLUMNS "columns"   /* columns that the model sees */
+#define WF_LEARNED_CLASSES "classes"   /* folders of images */
+#define WF_LEARNED_JOB "job"           /* the pipeline, loss and metrics, as a job file */
 #define WF_LEARNED_FINGERPRINT "data.fingerprint" /* of the training data's files */
 
 /* Names what the stage learns, in the plan's arena. */
@@ -82,6 +83,8 @@ weft_status wf_job_learn(weft_job_run *run, const struct wf_job_plan *p, int i, 
 /* What the source of the training data tells; and the columns behind the pipeline. */
 weft_status wf_job_learn_source(weft_job_run *run);
 weft_status wf_job_learn_columns(weft_job_run *run);
+/* The part of the job that the model carries (job_carried.c). */
+weft_status wf_job_carry(weft_job_run *run);
 /* Types and classes of a source as training had them, into the options. */
 weft_status wf_job_source_like_training(weft_job_run *run, const struct wf_job_source *src,
                                         weft_open_opts *o);

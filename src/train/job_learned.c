@@ -347,10 +347,14 @@ weft_status wf_job_learn_columns(weft_job_run *run)
 {
     const weft_column *col;
     int n;
-    weft_status st = run->known ? WEFT_OK : weft_ds_columns(run->data, run->train, &n, &col);
+    weft_status st;
 
-    return st || run->known ? st
-                            : weft_learned_add_columns(run->learned, WF_LEARNED_COLUMNS, n, col);
+    if (run->known)
+        return WEFT_OK;
+    st = weft_ds_columns(run->data, run->train, &n, &col);
+    if (!st)
+        st = weft_learned_add_columns(run->learned, WF_LEARNED_COLUMNS, n, col);
+    return st ? st : wf_job_carry(run);
 }
 
 /* ---- sources like the training data's -------------------------------------------------------- */
@@ -445,6 +449,24 @@ static weft_status labels_there(weft_job_run *run, int n, const weft_column *col
     return b.st || (b.len && !*list) ? err_nomem() : WEFT_OK;
 }
 
+/* The columns of a role in training that this file has, where the job does not say which. */
+static weft_status labels_of_training(weft_job_run *run, int n, const weft_column *col,
+                                      weft_role role, const char **list)
+{
+    int n_train;
+    const weft_column *train = weft_learned_columns(run->learned, WF_LEARNED_SOURCE, &n_train);
+    struct wf_buf b;
+
+    wf_buf_init(&b, run->ctx, 1 << 20);
+    for (int k = 0; k < n_train; k++)
+        for (int i = 0; i < n && train[k].role == role; i++)
+            if (strcmp(col[i].name, train[k].name) == 0)
+                wf_buf_printf(&b, "%s%s", b.len ? ", " : "", col[i].name);
+    *list = b.st || !b.len ? NULL : wf_arena_strdup(&run->data->arena, b.data);
+    wf_buf_free(&b);
+    return b.st || (b.len && !*list) ? err_nomem() : WEFT_OK;
+}
+
 /* Looks at the columns as the file shows them, without reading its rows. */
 static weft_status look_at_csv(weft_job_run *run, const struct wf_job_source *src,
                                weft_open_opts *o)
@@ -460,6 +482,10 @@ static weft_status look_at_csv(weft_job_run *run, const struct wf_job_source *sr
             &col);
     if (!st && !o->types)
         st = types_of_training(run, n, col, &o->types);
+    if (!st && run->trained && !o->label)
+        st = labels_of_training(run, n, col, WEFT_LABEL, &o->label);
+    if (!st && run->trained && !o->weight)
+        st = labels_of_training(run, n, col, WEFT_WEIGHT, &o->weight);
     if (!st && run->trained && o->label)
         st = labels_there(run, n, col, &o->label);
     if (!st && run->trained && o->weight)

@@ -84,6 +84,20 @@ want 0 "index,p0,p1,p2" "$WEFT" predict shipped/job.yaml --model shipped/model.s
 "$WEFT" predict shipped/job.yaml --model shipped/model.safetensors --set data.test=new.csv --out a.csv
 want 0 "60 records" "$WEFT" data inspect a.csv
 
+# … and without the job: the file carries its pipeline
+"$WEFT" predict shipped/model.safetensors --data shipped/new.csv --out b.csv
+same a.csv b.csv
+(cd shipped && rm job.yaml && "$WEFT" predict model.safetensors --data new.csv --out ../c.csv)
+same a.csv c.csv
+"$WEFT" predict ckpt --data shipped/new.csv --out d.csv
+same a.csv d.csv
+"$WEFT" eval shipped/model.safetensors --data test.csv --json >now.json
+same whole.json now.json
+want 3 "0 label columns" "$WEFT" eval shipped/model.safetensors --data shipped/new.csv
+want 2 "the job has no data.test" "$WEFT" predict shipped/model.safetensors
+want 3 "no file matches" "$WEFT" predict shipped/model.safetensors --data shipped/new.csv --part train
+want 2 "--model goes with a job file" "$WEFT" predict shipped/model.safetensors --model model.safetensors
+
 # a run that goes on takes what its checkpoint has learned, and says that the data is another
 cp kept.csv flowers.csv
 rm -rf ckpt
