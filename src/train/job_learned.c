@@ -154,13 +154,14 @@ static weft_status take(weft_job_run *run, const struct wf_saved *from, const ch
     return run->learned_from ? WEFT_OK : err_nomem();
 }
 
-/* The newest checkpoint whose manifest and learned values are sound: all of a run hold the same. What
- * is wrong with others is said by whoever takes their weights. */
+/* The newest checkpoint whose manifest and learned values are sound: all of a run hold the same. That
+ * all are damaged is said by whoever takes their weights; but nothing is learned anew because one could
+ * not be read just now. */
 static weft_status look_at_checkpoints(weft_job_run *run, const char *dir, bool *found)
 {
     struct wf_ckpt_name *name = NULL;
     int64_t n = 0;
-    weft_status st = wf_ckpt_scan(run->ctx, dir, &n, &name);
+    weft_status st = wf_ckpt_scan(run->ctx, dir, &n, &name), damaged = WEFT_EPARSE;
 
     *found = false;
     for (int64_t i = n - 1; i >= 0 && !st && !*found; i--) {
@@ -168,15 +169,21 @@ static weft_status look_at_checkpoints(weft_job_run *run, const char *dir, bool 
         char path[WF_CKPT_PATH];
 
         st = wf_ckpt_join(path, dir, name[i].name);
-        if (!st && !weft_ckpt_open(run->ctx, path, &from.ckpt)) {
+        if (!st)
+            st = weft_ckpt_open(run->ctx, path, &from.ckpt);
+        if (!st)
             st = take(run, &from, path);
-            *found = !st;
-            if (st == WEFT_EPARSE || st == WEFT_EIO)
-                st = WEFT_OK; /* damaged: the one before */
-        }
         wf_saved_close(&from);
+        *found = !st;
+        if (st && st != WEFT_ENOMEM && st != WEFT_ELIMIT) { /* the one before */
+            damaged = damaged == WEFT_EPARSE ? st : damaged;
+            st = WEFT_OK;
+        }
     }
     wf_free(run->ctx, name);
+    if (!st && !*found && n && damaged != WEFT_EPARSE)
+        return wf_err(damaged, "%s: %lld checkpoints, and none can be read (%s)", dir, (long long)n,
+                      weft_status_name(damaged));
     return st == WEFT_ENOENT ? WEFT_OK : st;
 }
 

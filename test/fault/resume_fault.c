@@ -98,7 +98,10 @@ static int try_sync(void *arg, int fd)
 static const char job_text[] =
     "data:\n"
     "  train: {path: rows.csv, label: kind, index: true}\n"
-    "  pipeline: [{join: {columns: \"a, b\", to: x}}]\n"
+    "  pipeline:\n"
+    "    - lookup: {columns: b, top: 2}\n"
+    "    - standardize: {columns: a}\n"
+    "    - join: {columns: \"a, b\", to: x}\n"
     "  batch: 4\n"
     "  validation_split: 0.3\n"
     "model:\n"

@@ -50,9 +50,12 @@ static void make_job(const char *checkpoint)
              "data:\n"
              "  train: {path: %s/rows.csv, label: kind, index: true}\n"
              "  pipeline:\n"
-             "    - standardize: {columns: \"a, b\"}\n"
+             "    - standardize: {columns: a}\n"
+             "    - fill_mean: {columns: a}\n"
+             "    - lookup: {columns: b}\n"
              "    - join: {columns: \"a, b\", to: x}\n"
              "  batch: 4\n"
+             "  validation_split: 0.2\n"
              "model:\n"
              "  - Dense: {units: 3, activation: tanh, kernel_regularizer: l2(0.01)}\n"
              "  - BatchNormalization\n"
@@ -132,6 +135,86 @@ static void every_allocation_fails_in_turn_on_a_saved_base(void **state)
 {
     (void)state;
     allocations(make_transfer);
+}
+
+static weft_status no_more(void *arg, const weft_batch *batch, int n_outputs,
+                           const weft_tensor *out)
+{
+    (void)arg;
+    (void)batch;
+    (void)out;
+    return n_outputs == 1 ? WEFT_OK : WEFT_EINVAL;
+}
+
+/* A model that carries its pipeline is asked about data of another day. */
+static weft_status ask(weft_ctx *ctx, const char *path)
+{
+    char test[160];
+    const char *sets[] = {test};
+    weft_job *job = NULL;
+    weft_job_run *run = NULL;
+    weft_ds s;
+    weft_status st;
+
+    snprintf(test, sizeof test, "data.test=%s/rows.csv", folder);
+    st = weft_job_of_model(ctx, path, 1, sets, &job);
+    if (!st)
+        st = weft_job_open_trained(job, ctx, &run);
+    if (!st)
+        st = weft_job_open_part(run, "test", &s);
+    if (!st)
+        st = weft_job_load_weights(run);
+    if (!st)
+        st = weft_predict(weft_job_trainer(run), weft_job_data(run), s,
+                          WEFT_OPTS(weft_eval_opts, .threads = 1), no_more, NULL);
+    weft_job_close(run);
+    weft_job_free(job);
+    return st;
+}
+
+static void every_allocation_of_asking_a_trained_model_fails_in_turn(void **state)
+{
+    bool quick = getenv("WEFT_TEST_QUICK") != NULL;
+    char dir[96], file[96];
+    weft_job *job;
+    weft_job_run *run;
+    weft_ctx *ctx;
+
+    (void)state;
+    snprintf(dir, sizeof dir, "%s/asked", folder);
+    snprintf(file, sizeof file, "%s/asked.safetensors", folder);
+    make_job(dir);
+    assert_int_equal(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx), 0);
+    assert_int_equal(
+        weft_job_parse(ctx, "job.yaml", job_text, (int64_t)strlen(job_text), 0, NULL, &job), 0);
+    assert_int_equal(weft_job_open(job, ctx, &run), 0);
+    assert_int_equal(weft_job_fit(run, NULL, NULL), 0);
+    assert_int_equal(weft_trainer_save(weft_job_trainer(run), file), 0);
+    weft_job_close(run);
+    weft_job_free(job);
+    weft_ctx_free(ctx);
+    for (int k = 0; k < 2; k++) {
+        bool done = false;
+
+        for (int64_t n = 1; !done; n += quick ? 7 : 1) {
+            struct counting c = {.fail_at = n};
+            weft_allocator a = counting_allocator(&c);
+            weft_status st =
+                weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .allocator = &a), &ctx);
+
+            if (!st) {
+                st = ask(ctx, k ? dir : file);
+                weft_ctx_free(ctx);
+            }
+            done = !st && c.n_allocs < n;
+            if (st && st != WEFT_ENOMEM && st != WEFT_ELIMIT)
+                print_error("allocation %d: %s %s\n", (int)n, weft_status_name(st), weft_error());
+            assert_true(!st || st == WEFT_ENOMEM || st == WEFT_ELIMIT);
+            assert_int_equal(c.n_live, 0);
+            if (done)
+                assert_true(n > 300);
+        }
+    }
 }
 
 /* A model as a stage of a pipeline, read through. */
@@ -313,6 +396,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_fails_in_turn),
+        cmocka_unit_test(every_allocation_of_asking_a_trained_model_fails_in_turn),
         cmocka_unit_test(every_file_call_fails_in_turn),
         cmocka_unit_test(every_allocation_fails_in_turn_on_a_saved_base),
         cmocka_unit_test(every_file_call_fails_in_turn_on_a_saved_base),
