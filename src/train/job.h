@@ -82,6 +82,7 @@ struct weft_job_run {
     bool known;               /* they were read, and nothing is learned again */
     bool whole;   /* learned by an earlier version: from the share for validation, too */
     bool trained; /* opened with a trained model: parts are opened when they are asked for */
+    bool data_changed;        /* since then */
     bool opened[3];
 };
 

@@ -326,7 +326,8 @@ static weft_status look_at_files(weft_job_run *run)
     snprintf(now, sizeof now, "%016llx", (unsigned long long)f);
     if (!run->known)
         return f ? weft_learned_add_text(run->learned, WF_LEARNED_FINGERPRINT, now) : WEFT_OK;
-    if (then && f && strcmp(then, now) != 0 && !run->trained)
+    run->data_changed = then && f && strcmp(then, now) != 0;
+    if (run->data_changed && !run->trained)
         wf_log(
             run->ctx, WEFT_LOG_WARN,
             "data.train is not the data that %s was trained on (fingerprint %s, now %s): "

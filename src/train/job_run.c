@@ -149,6 +149,7 @@ static weft_status open_run(const weft_job *job, weft_ctx *ctx, bool trained, we
     if (!st)
         st = wf_job_settings(ctx, job, &run->settings);
     if (!st) {
+        run->trainer->data_changed = run->data_changed;
         run->trainer->settings = run->settings;
         run->trainer->job_text = job->text;
         st = wf_job_load_base(run);

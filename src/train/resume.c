@@ -532,8 +532,11 @@ static weft_status check(struct wf_resume *r, struct checked *k, struct wf_fit_s
         st = read_fit(r, s, &(struct wf_reader){k->fit, k->fit + n, WEFT_OK}, k, add_epoch, arg);
     if (!st && !k->complete)
         st = weft_ckpt_blob_read(k->c, WEFT_CKPT_POSITION, &k->position, &n);
-    if (!st && !k->complete)
+    if (!st && !k->complete) {
         st = weft_iter_restore(s->it, k->position, n);
+        if (st == WEFT_EINVAL && s->batch == 0 && r->t->data_changed)
+            st = WEFT_OK; /* the next epoch begins with the data as it is now */
+    }
     return st ? st : restore_callbacks(r, &k->callbacks);
 }
 

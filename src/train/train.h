@@ -120,6 +120,7 @@ struct weft_trainer {
     const char *base; /* for checkpoints: the architecture that the model began with, or NULL */
     char *learned; /* what the pipeline learned, as JSON, for checkpoints and saved models; or NULL */
     int64_t n_learned;
+    bool data_changed; /* since the checkpoint that the run goes on from, which was said */
     bool
         ended_in_order; /* the last fit came to its end, by itself or by a callback, with a sound loss */
 };
