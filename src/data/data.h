@@ -235,6 +235,9 @@ weft_status wf_opts_check(const void *opts, size_t size, const char *name);
 
 /* ---- learning (learned.c, fingerprint.c) ------------------------------------------------------- */
 
+/* Moves the vocabulary or statistics of a name; *moved: whether there were any. `from` is only freed after
+ * that. */
+weft_status wf_learned_move(weft_learned *to, weft_learned *from, const char *name, bool *moved);
 /* weft_learned_from; *bad: the item that could not be learned, or -1: the pass failed. */
 weft_status wf_learned_from(weft_learned *l, weft_data *d, weft_ds s, int n, const weft_learn *what,
                             int *bad);

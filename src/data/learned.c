@@ -142,6 +142,23 @@ weft_status weft_learned_add_stats(weft_learned *l, const char *name, weft_stats
     return st;
 }
 
+weft_status wf_learned_move(weft_learned *to, weft_learned *from, const char *name, bool *moved)
+{
+    struct item *i = (struct item *)find(from, name);
+    weft_status st;
+
+    *moved = false;
+    if (!i->vocab && !i->stats)
+        return WEFT_OK;
+    st = add(to, name, *i);
+    if (!st) {
+        i->vocab = NULL; /* an item without anything: `from` is not used any more */
+        i->stats = NULL;
+        *moved = true;
+    }
+    return st;
+}
+
 int64_t wf_learned_n(const weft_learned *l)
 {
     return l->n;

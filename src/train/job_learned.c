@@ -203,6 +203,38 @@ static weft_status look_at_file(weft_job_run *run, const char *path, bool *found
     return st;
 }
 
+static bool is_learned(const weft_job_run *run, const char *name)
+{
+    return weft_learned_vocab(run->learned, name) || weft_learned_stats(run->learned, name);
+}
+
+/* Weights of another model's file come with the words and statistics that they were trained with, where
+ * this job has the same stages; the rest is learned. */
+static weft_status take_from_base(weft_job_run *run)
+{
+    const struct wf_job_plan *p = run->plan;
+    const char *path = run->job->base.file;
+    weft_learned *base = NULL;
+    int n = 0, n_all = 0;
+    weft_status st = weft_learned_load(run->ctx, path, &base);
+
+    if (st == WEFT_ENOENT)
+        return WEFT_OK; /* of an earlier version; or there is no file, which is said elsewhere */
+    for (int i = 0; i < p->n && !st; i++)
+        for (int k = 0; k < p->stage[i].n_items && !st; k++) {
+            bool moved = false;
+
+            st = wf_learned_move(run->learned, base, p->stage[i].name[k], &moved);
+            n += moved;
+            n_all++;
+        }
+    weft_learned_free(base);
+    if (!st && n)
+        wf_log(run->ctx, WEFT_LOG_INFO, "%d of %d vocabularies and statistics come from %s", n,
+               n_all, path);
+    return st ? wf_yaml_wrap(&run->job->yaml, run->job->base.file_node, st) : WEFT_OK;
+}
+
 weft_status wf_job_look_back(weft_job_run *run)
 {
     const weft_job *job = run->job;
@@ -217,6 +249,8 @@ weft_status wf_job_look_back(weft_job_run *run)
         st = look_at_file(run, job->base.file, &found);
     if (!st && !run->learned)
         st = weft_learned_new(run->ctx, &run->learned);
+    if (!st && !found && job->base.file)
+        st = take_from_base(run);
     return st;
 }
 
@@ -230,6 +264,8 @@ static weft_status read_words(weft_job_run *run, const struct wf_job_stage *s)
     for (int k = 0; k < s->n_items && !st; k++) {
         weft_vocab *v = NULL;
 
+        if (is_learned(run, s->name[k]))
+            continue;
         st = weft_vocab_read(run->ctx, file, &v);
         if (!st)
             st = weft_learned_add_vocab(run->learned, s->name[k], v);
@@ -238,23 +274,27 @@ static weft_status read_words(weft_job_run *run, const struct wf_job_stage *s)
 }
 
 /* The items of the stages that learn in front of stage i; where[]: their stages. */
-static int list_items(const struct wf_job_plan *p, int i, weft_learn *what, int *where)
+static int list_items(const weft_job_run *run, int i, weft_learn *what, int *where)
 {
+    const struct wf_job_plan *p = run->plan;
     int n = 0;
 
     for (int j = i; j < p->n; j++) {
         const struct wf_job_stage *s = &p->stage[j];
 
-        for (int k = 0; k < s->n_items && s->pass == i; k++, n++) {
+        for (int k = 0; k < s->n_items && s->pass == i; k++) {
+            if (is_learned(run, s->name[k]))
+                continue; /* by the model that this one begins with */
+            n++;
             if (!what)
                 continue;
-            where[n] = j;
-            what[n] = (weft_learn){.name = s->name[k],
-                                   .kind = s->kind->does & WF_STAGE_STATS ? WEFT_LEARNED_STATS
-                                                                          : WEFT_LEARNED_VOCAB,
-                                   .columns = s->column[k]};
+            where[n - 1] = j;
+            what[n - 1] = (weft_learn){.name = s->name[k],
+                                       .kind = s->kind->does & WF_STAGE_STATS ? WEFT_LEARNED_STATS
+                                                                              : WEFT_LEARNED_VOCAB,
+                                       .columns = s->column[k]};
             if (s->kind->does & WF_STAGE_WORDS)
-                what[n].top = wf_job_arg(s, s->value, "top")->i;
+                what[n - 1].top = wf_job_arg(s, s->value, "top")->i;
         }
     }
     return n;
@@ -263,7 +303,7 @@ static int list_items(const struct wf_job_plan *p, int i, weft_learn *what, int 
 weft_status wf_job_learn(weft_job_run *run, const struct wf_job_plan *p, int i, weft_ds s)
 {
     const struct wf_job_stage *here = &p->stage[i];
-    int n = list_items(p, i, NULL, NULL), bad = -1;
+    int n = list_items(run, i, NULL, NULL), bad = -1;
     weft_learn *what;
     int *where;
     weft_status st = WEFT_OK;
@@ -279,7 +319,7 @@ weft_status wf_job_learn(weft_job_run *run, const struct wf_job_plan *p, int i, 
     what = wf_alloc_n(run->ctx, n, sizeof *what);
     where = wf_alloc_n(run->ctx, n, sizeof *where);
     if (what && where) {
-        list_items(p, i, what, where);
+        list_items(run, i, what, where);
         st = wf_learned_from(run->learned, run->data, s, n, what, &bad);
         here = &p->stage[bad >= 0 ? where[bad] : i];
     } else {

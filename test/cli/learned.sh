@@ -98,6 +98,13 @@ want 2 "the job has no data.test" "$WEFT" predict shipped/model.safetensors
 want 3 "no file matches" "$WEFT" predict shipped/model.safetensors --data shipped/new.csv --part train
 want 2 "--model goes with a job file" "$WEFT" predict shipped/model.safetensors --model model.safetensors
 
+# another job that begins with the model keeps what its weights were trained with
+grep -v red kept.csv >few.csv
+want 0 "4 of 4 vocabularies and statistics come from" "$WEFT" train job.yaml --log lines --set data.train.path=few.csv \
+    --set model='{file: model.safetensors}' --set checkpoint.dir= --set save=tuned.safetensors --set 'train.optimizer=sgd learning_rate=0'
+"$WEFT" predict tuned.safetensors --data test.csv --out now.csv
+same whole.csv now.csv
+
 # a run that goes on takes what its checkpoint has learned, and says that the data is another
 cp kept.csv flowers.csv
 rm -rf ckpt
