@@ -444,8 +444,8 @@ static const char *wider(weft_dtype here, weft_dtype training)
 }
 
 /* Types of columns that training took for something wider, as weft_csv_opts.types has them. */
-static weft_status types_of_training(weft_job_run *run, int n, const weft_column *col,
-                                     const char **out)
+static weft_status types_of_training(weft_job_run *run, const char *path, int n,
+                                     const weft_column *col, const char **out)
 {
     int n_train;
     const weft_column *train = weft_learned_columns(run->learned, WF_LEARNED_SOURCE, &n_train);
@@ -464,6 +464,12 @@ static weft_status types_of_training(weft_job_run *run, int n, const weft_column
 
         if (type)
             wf_buf_printf(&b, "%s#%d:%s", b.len ? ", " : "", i, type);
+        else if (col[i].dtype == WEFT_STR && wf_map_get(&number, col[i].name, &k) &&
+                 train[k].dtype != WEFT_STR)
+            wf_log(run->ctx, WEFT_LOG_WARN,
+                   "%s: column '%s' is text, it was %s in training: say its type (types) if it is "
+                   "that",
+                   path, col[i].name, weft_dtype_name(train[k].dtype));
     }
     if (!st && b.len) {
         *out = b.st ? NULL : wf_arena_strdup(&run->data->arena, b.data);
@@ -529,7 +535,7 @@ static weft_status look_at_csv(weft_job_run *run, const struct wf_job_source *sr
             d, weft_ds_open(d, src->path, WEFT_OPTS(weft_open_opts, .format = o->format)), &n,
             &col);
     if (!st && !o->types)
-        st = types_of_training(run, n, col, &o->types);
+        st = types_of_training(run, src->path, n, col, &o->types);
     if (!st && run->trained && !o->label)
         st = labels_of_training(run, n, col, WEFT_LABEL, &o->label);
     if (!st && run->trained && !o->weight)

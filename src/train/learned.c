@@ -23,8 +23,9 @@ weft_status weft_learned_load(weft_ctx *ctx, const char *path, weft_learned **ou
     int64_t n = 0;
     weft_status st = wf_saved_open(ctx, path, &from);
 
-    if (!st)
-        st = wf_saved_learned(&from, &text, &n);
+    if (st)
+        return st;
+    st = wf_saved_learned(&from, &text, &n);
     if (!st)
         st = weft_learned_parse(ctx, text, n, out);
     weft_text_free(ctx, text);
