@@ -1,15 +1,17 @@
 /* fingerprint.c - whether files are what they were, told without reading all of them.
  *
  * A file of up to 1 MiB is read whole; of a larger one 64 pieces at even distances are, the first and
- * the last bytes among them. Appended, removed and most changed rows are seen; a change between the
- * pieces that keeps the size is not. */
+ * the last bytes among them. Of many files fewer pieces each: 1024 at most of all, and of more files
+ * than that names and sizes alone. Appended, removed and most changed rows are seen; a change between
+ * the pieces that keeps the size is not. */
 #include <fcntl.h>
 
 #include "data/feature.h"
 #include "data/files.h"
 
 #define PIECE (16 << 10)
-#define N_PIECES 64
+#define N_PIECES 64     /* of a file, at most */
+#define ALL_PIECES 1024 /* of all files */
 
 static weft_status hash_piece(weft_ctx *ctx, int fd, const char *path, int64_t at, int64_t n,
                               char *room, uint64_t *h)
@@ -29,17 +31,21 @@ static weft_status hash_piece(weft_ctx *ctx, int fd, const char *path, int64_t a
     return WEFT_OK;
 }
 
-static weft_status hash_file(weft_ctx *ctx, const char *path, int64_t size, char *room, uint64_t *h)
+static weft_status hash_file(weft_ctx *ctx, const char *path, int64_t size, int64_t most,
+                             char *room, uint64_t *h)
 {
-    int64_t n = wf_min_i64(N_PIECES, (size + PIECE - 1) / PIECE), last = size - PIECE;
-    int fd = ctx->fs->open(ctx->fs->arg, path, O_RDONLY, 0);
+    int64_t all = (size + PIECE - 1) / PIECE, n = wf_min_i64(most, all), last = size - PIECE;
+    int fd = n ? ctx->fs->open(ctx->fs->arg, path, O_RDONLY, 0) : 0;
     weft_status st = WEFT_OK;
 
+    if (!n)
+        return WEFT_OK;
     if (fd < 0)
         return wf_file_err(fd, path, "cannot open");
     for (int64_t i = 0; i < n && !st; i++) {
-        int64_t at =
-            n < N_PIECES ? i * PIECE : (int64_t)((double)last * (double)i / (N_PIECES - 1));
+        int64_t at = n == all ? i * PIECE
+                     : n == 1 ? last
+                              : (int64_t)((double)last * ((double)i / (double)(n - 1)));
 
         st = hash_piece(ctx, fd, path, at, wf_min_i64(PIECE, size - at), room, h);
     }
@@ -76,7 +82,8 @@ weft_status wf_files_fingerprint(weft_ctx *ctx, const char *patterns, uint64_t *
             path = slash ? slash + 1 : path;
             h = wf_hash64(path, strlen(path), h);
             h = wf_hash_int(info.size, h);
-            st = hash_file(ctx, files.path[i], info.size, room, &h);
+            st = hash_file(ctx, files.path[i], info.size,
+                           wf_min_i64(N_PIECES, ALL_PIECES / files.n), room, &h);
         }
     }
     wf_free(ctx, room);

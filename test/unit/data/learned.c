@@ -1,5 +1,6 @@
 /* What a pipeline has learned: items by name, as JSON with the same bits, whatever the locale; damaged
  * and later texts are refused. */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,8 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "../../support/counting.h"
+#include "data/data.h"
 #include "weft/weft.h"
 
 static weft_ctx *ctx;
@@ -284,6 +288,59 @@ static void memory_may_run_out_anywhere(void **state)
     assert_true(at > 50);
 }
 
+static uint64_t print_of(const char *patterns)
+{
+    uint64_t f;
+
+    ok(wf_files_fingerprint(ctx, patterns, &f));
+    return f;
+}
+
+/* A file of n bytes, one of which is another where at >= 0. */
+static void put(const char *path, int64_t n, int64_t at)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    for (int64_t i = 0; i < n; i++)
+        fputc(i == at ? '!' : 'a' + (int)(i % 7), f);
+    fclose(f);
+}
+
+static void a_fingerprint_tells_files_apart(void **state)
+{
+    static const int64_t sizes[] = {1, 5000, 1 << 20, (1 << 20) + 1, 3000001};
+    char dir[] = "/tmp/weft-print-XXXXXX", a[64], b[64], both[140], command[96];
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(a, sizeof a, "%s/rows.csv", dir);
+    snprintf(b, sizeof b, "%s/elsewhere", dir);
+    mkdir(b, 0777);
+    snprintf(b, sizeof b, "%s/elsewhere/rows.csv", dir);
+    for (int i = 0; i < 5; i++) {
+        uint64_t f;
+
+        put(a, sizes[i], -1);
+        put(b, sizes[i], -1);
+        f = print_of(a);
+        assert_true(f != 0);
+        assert_true(print_of(b) == f); /* the folder does not count */
+        put(b, sizes[i] + 1, -1);
+        assert_true(print_of(b) != f);
+        put(b, sizes[i], 0);
+        assert_true(print_of(b) != f);
+        put(b, sizes[i], sizes[i] - 1);
+        assert_true(print_of(b) != f);
+        snprintf(both, sizeof both, "%s,%s", a, b);
+        assert_true(print_of(both) != f);
+    }
+    assert_true(print_of(dir) == 0);
+    assert_true(print_of("/dev/null") == 0);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +349,7 @@ int main(void)
         cmocka_unit_test(damaged_texts_are_refused_by_name),
         cmocka_unit_test(names_are_given_once),
         cmocka_unit_test(memory_may_run_out_anywhere),
+        cmocka_unit_test(a_fingerprint_tells_files_apart),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
