@@ -242,7 +242,7 @@ weft_status wf_learned_move(weft_learned *to, weft_learned *from, const char *na
 weft_status wf_learned_from(weft_learned *l, weft_data *d, weft_ds s, int n, const weft_learn *what,
                             int *bad);
 /* A number that tells whether files are those of an earlier day: of their names without folders, sizes
- * and content, of large files by samples of it. 0 where they cannot be told: a pipe, a folder. */
+ * and content, of large files by samples of it. 0 for a folder. */
 weft_status wf_files_fingerprint(weft_ctx *ctx, const char *patterns, uint64_t *out);
 
 /* ---- running (stage.c, queue.c, iter.c) ------------------------------------------------------ */

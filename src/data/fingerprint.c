@@ -60,7 +60,6 @@ weft_status wf_files_fingerprint(weft_ctx *ctx, const char *patterns, uint64_t *
     struct wf_file_info info;
     char *room = NULL;
     uint64_t h = 0;
-    bool told = true;
     weft_status st;
 
     *out = 0;
@@ -71,14 +70,13 @@ weft_status wf_files_fingerprint(weft_ctx *ctx, const char *patterns, uint64_t *
         st = wf_files_find(d, patterns, NULL, &files);
     if (!st && !(room = wf_alloc(ctx, PIECE)))
         st = wf_err_nomem(ctx, PIECE, "fingerprint");
-    for (int64_t i = 0; !st && told && i < files.n; i++) {
+    for (int64_t i = 0; !st && i < files.n; i++) {
         const char *path = files.path[i], *slash = strrchr(path, '/');
         int rc = ctx->fs->stat(ctx->fs->arg, path, &info);
 
         if (rc)
             st = wf_file_err(rc, path, "cannot look at it");
-        told = !st && info.plain;
-        if (told) {
+        if (!st) {
             path = slash ? slash + 1 : path;
             h = wf_hash64(path, strlen(path), h);
             h = wf_hash_int(info.size, h);
@@ -88,7 +86,7 @@ weft_status wf_files_fingerprint(weft_ctx *ctx, const char *patterns, uint64_t *
     }
     wf_free(ctx, room);
     weft_data_free(d);
-    if (!st && told)
+    if (!st)
         *out = h ? h : 1;
     return st;
 }
