@@ -80,9 +80,9 @@ struct weft_job_run {
     weft_learned *learned;    /* vocabularies and statistics that the pipeline uses, and more */
     const char *learned_from; /* the checkpoint or file that they were read from, or NULL */
     bool known;               /* they were read, and nothing is learned again */
-    bool whole;   /* learned by an earlier version: from the share for validation, too */
-    bool trained; /* opened with a trained model: parts are opened when they are asked for */
-    bool data_changed;        /* since then */
+    bool whole;        /* learned by an earlier version: from the share for validation, too */
+    bool trained;      /* opened with a trained model: parts are opened when they are asked for */
+    bool data_changed; /* since then */
     bool opened[3];
 };
 

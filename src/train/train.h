@@ -111,14 +111,16 @@ struct weft_trainer {
     int64_t n_fed;
     const weft_history *history; /* of the fit under way, the epochs of its checkpoint first */
     weft_times times, all_times;
-    char nonfinite[384]; /* of the last fit: since when its loss is not finite, and why; "": it is */
+    char
+        nonfinite[384]; /* of the last fit: since when its loss is not finite, and why; "": it is */
     /* of a job, for checkpoints: its settings and its file (settings.h); NULL: none */
     const char *settings, *job_text;
-    char *recorded; /* the file as it was trained with, later changes included; NULL: job_text */
-    bool trained;   /* the last fit trained something */
-    int n_changed;  /* settings that are not those of the checkpoint it began with */
+    char *recorded;   /* the file as it was trained with, later changes included; NULL: job_text */
+    bool trained;     /* the last fit trained something */
+    int n_changed;    /* settings that are not those of the checkpoint it began with */
     const char *base; /* for checkpoints: the architecture that the model began with, or NULL */
-    char *learned; /* what the pipeline learned, as JSON, for checkpoints and saved models; or NULL */
+    char *
+        learned; /* what the pipeline learned, as JSON, for checkpoints and saved models; or NULL */
     int64_t n_learned;
     bool data_changed; /* since the checkpoint that the run goes on from, which was said */
     bool
