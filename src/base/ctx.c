@@ -183,7 +183,7 @@ void wf_log(const weft_ctx *ctx, int level, const char *fmt, ...)
     if (!ctx->log)
         return;
     va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
+    wf_vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
     ctx->log(ctx->log_arg, level, line);
 }

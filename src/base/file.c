@@ -199,7 +199,7 @@ weft_status wf_file_err(int64_t neg_errno, const char *path, const char *what)
                      : e == ENOENT              ? WEFT_ENOENT
                                                 : WEFT_EIO;
 
-    return wf_err(st, "%s: %s: %s", path, what, strerror(e));
+    return wf_err(st, "%s: %s: %s", path, what, wf_errno_text(e));
 }
 
 weft_status wf_file_read(weft_ctx *ctx, const char *path, int64_t max, char **data, int64_t *n)

@@ -1,7 +1,7 @@
 /* build_optim.c - optimizers as nodes: gradients, clipping by norm, and one update per variable. */
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "base/number.h"
 #include "graph/graph.h"
 #include "op/optim.h"
 #include "op/schedule.h"
@@ -13,8 +13,7 @@
 static int next_number(const char **at, char name[48], double *value)
 {
     const char *p = *at;
-    size_t n;
-    char *end;
+    size_t n, len;
 
     while (*p == ' ' || *p == ',')
         p++;
@@ -25,10 +24,13 @@ static int next_number(const char **at, char name[48], double *value)
         return wf_err(WEFT_EPARSE, "expected name=number at '%.24s'", p);
     memcpy(name, p, n);
     name[n] = '\0';
-    *value = strtod(p + n + 1, &end);
-    if (end == p + n + 1 || (*end && *end != ' ' && *end != ','))
-        return wf_err(WEFT_EPARSE, "'%s': '%.24s' is no number", name, p + n + 1);
-    *at = end;
+    p += n + 1;
+    while (*p == ' ')
+        p++;
+    len = strcspn(p, ", ");
+    if (!wf_parse_f64(p, (int64_t)len, value))
+        return wf_err(WEFT_EPARSE, "%s: '%.24s' is not a number", name, p);
+    *at = p + len;
     return 1;
 }
 

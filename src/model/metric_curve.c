@@ -457,7 +457,7 @@ static void curve_suffix(const struct wf_metric *m, const struct wf_args *args, 
     struct cut c;
 
     cut_of(m, args, &c);
-    snprintf(out, WF_METRIC_SUFFIX, "_%g", c.list[i]);
+    wf_snprintf(out, WF_METRIC_SUFFIX, "_%g", c.list[i]);
 }
 
 const struct wf_metric_family wf_metric_curve = {curve_check, curve_init, curve_build, curve_result,
