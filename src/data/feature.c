@@ -157,7 +157,7 @@ static weft_status text_number(const weft_str *s, weft_dtype t, void *to, int64_
     if (wf_is_int(t) ? !wf_parse_i64(p, n, &whole) : !wf_parse_f64(p, n, &v))
         return wf_err(WEFT_EDATA, "'%.*s' is no number", (int)wf_min_i64(s->n, 40), s->data);
     if (wf_is_int(t))
-        wf_set_int(to, t, i, whole);
+        wf_set_clipped(to, t, i, whole);
     else
         wf_set(to, t, i, v);
     return WEFT_OK;
@@ -185,7 +185,7 @@ static weft_status cast_items(const struct wf_feature *f, int k, const void *fro
         }
     } else if (!wf_is_float(t) && !wf_is_float(f->dtype)) {
         for (int64_t i = 0; i < n; i++)
-            wf_set_int(to, f->dtype, i, wf_get_int(from, t, i));
+            wf_set_clipped(to, f->dtype, i, wf_get_int(from, t, i));
     } else {
         for (int64_t i = 0; i < n; i++)
             wf_set(to, f->dtype, i, wf_get(from, t, i));
