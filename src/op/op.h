@@ -29,7 +29,8 @@ struct wf_attr {
 };
 
 #define WF_MAX_ATTRS 32
-#define WF_MAX_IN 512 /* inputs of a node (concat, add_n) */
+#define WF_MAX_IN 512     /* inputs of a node that takes any number (concat, add_n) */
+#define WF_MAX_MANY 65536 /* of global_norm, which takes one for each variable */
 #define WF_MAX_OUT 64
 
 struct wf_attr_spec {
@@ -75,7 +76,7 @@ enum wf_op_flags {
     WF_INPLACE = 32,   /* the first output may overwrite the first input of the same type */
     WF_STATE_IN0 = 64, /* input 0 is a variable that is updated */
     WF_LEAF = 128,     /* placeholder, variable, constant: no kernel */
-    WF_FAILS = 1024,   /* its kernel may refuse the data of a step (ids, lengths, …), before it writes
+    WF_FAILS = 1024, /* its kernel may refuse the data of a step (ids, lengths, …), before it writes
                         * to a variable; kernels of all other rows cannot fail */
     WF_SPREAD = 4096,  /* element-wise, and its shape rule broadcasts every operand */
 };
