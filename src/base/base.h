@@ -46,6 +46,23 @@ struct weft_ctx {
 
 int64_t wf_now(const weft_ctx *ctx); /* ns, monotonic */
 int wf_usable_cpus(void);            /* where this thread may run; at least 1 */
+
+/* Instruction sets: what this CPU (and its system) has, what a level is compiled for, and the highest level
+ * that needs nothing else. */
+enum wf_cpu_feature {
+    WF_CPU_AVX2 = 1,
+    WF_CPU_FMA = 2,
+    WF_CPU_F16C = 4,
+    WF_CPU_AVX512F = 8,
+    WF_CPU_AVX512BW = 16,
+    WF_CPU_AVX512DQ = 32,
+    WF_CPU_AVX512VL = 64,
+    WF_CPU_ALL = 127
+};
+unsigned wf_cpu_features(void);
+unsigned wf_simd_needs(weft_simd level);
+weft_simd wf_simd_of(unsigned features);
+
 void wf_log(const weft_ctx *ctx, int level, const char *fmt, ...) WEFT_PRINTF(3, 4);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
