@@ -781,6 +781,8 @@ weft_val weft_stop_gradient(weft_graph *g, weft_val x)
 
 weft_val weft_matmul(weft_graph *g, weft_val a, weft_val b, const weft_matmul_opts *opts)
 {
+    if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "weft_matmul_opts"))
+        return WEFT_NIL;
     struct wf_set sets[] = {WF_SET_BOOL("trans_a", opts && opts->trans_a),
                             WF_SET_BOOL("trans_b", opts && opts->trans_b)};
 
