@@ -1,6 +1,26 @@
 /* infer_optim.c - shape rules of updates. */
 #include "op/infer.h"
 #include "op/optim.h"
+#include "op/schedule.h"
+
+/* No schedule, or one of the table with all its numbers. */
+static weft_status check_schedule(struct wf_infer *r)
+{
+    const char *name = wf_attr_str(r->op, r->attr, "schedule"), *bad;
+    const struct wf_attr *params = wf_in_attr(r, "schedule_params");
+    const struct wf_schedule_row *row = wf_schedule_find(name);
+
+    if (!*name)
+        return WEFT_OK;
+    if (!row)
+        return wf_infer_err(r, WEFT_ENOENT, "no schedule '%s'", name);
+    if (params->n < row->n_attrs)
+        return wf_infer_err(r, WEFT_EINVAL, "schedule %s takes %d numbers, got %d", name,
+                            row->n_attrs, params->n);
+    bad = wf_schedule_check(row, params->floats, params->floats + row->n_attrs,
+                            params->n - row->n_attrs);
+    return bad ? wf_infer_err(r, WEFT_EINVAL, "schedule %s: %s", name, bad) : WEFT_OK;
+}
 
 /* The attributes name an optimizer and give all its numbers. */
 static weft_status check_optimizer(struct wf_infer *r)
@@ -18,7 +38,7 @@ static weft_status check_optimizer(struct wf_infer *r)
     bad = wf_optim_check(row, params->floats);
     if (bad)
         return wf_infer_err(r, WEFT_EINVAL, "%s: %s", row->name, bad);
-    return WEFT_OK;
+    return check_schedule(r);
 }
 
 static weft_status check_scalars(struct wf_infer *r, int from)
