@@ -104,6 +104,36 @@ foreach(file IN LISTS programs)
     endif()
 endforeach()
 
+# Tests of text formats run once more in a program that called setlocale for a decimal comma
+# (test/support/locale.c); test/support/locales.sh makes the locales, and all are skipped where it cannot.
+set(WEFT_TEXT_TESTS
+    "^unit/(base/(number|format)|op/|graph/text|model/(json|model|layers|loss|metric|summary)_|ckpt/|\
+data/(array|csv|feature|libsvm|rows|split|sqlite|text|transform)|train/(events|fit|loop|rates|report|save|states))")
+string(REPLACE "\n" "" WEFT_TEXT_TESTS "${WEFT_TEXT_TESTS}")
+set(locales ${PROJECT_BINARY_DIR}/test/locales)
+weft_add_test(locale/setup locale ${WEFT_TEST_TIMEOUT}
+              bash ${PROJECT_SOURCE_DIR}/test/support/locales.sh)
+set_tests_properties(locale/setup PROPERTIES FIXTURES_SETUP locales SKIP_RETURN_CODE 77)
+foreach(file IN LISTS programs)
+    cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/test OUTPUT_VARIABLE name)
+    cmake_path(REMOVE_EXTENSION name)
+    string(REPLACE "/" "-" target "test-${name}")
+    set(chosen ${name})
+    if(name MATCHES "${WEFT_TEXT_TESTS}")
+        list(APPEND chosen locale/${name})
+        weft_timeout(${file} timeout)
+        weft_add_test(locale/${name} locale ${timeout} ${target})
+        set_property(TEST locale/${name} APPEND PROPERTY ENVIRONMENT WEFT_TEST_LOCALE=de_DE.UTF-8)
+        set_tests_properties(locale/${name} PROPERTIES SKIP_RETURN_CODE 77 PROCESSORS 2)
+    endif()
+    if(name MATCHES "^unit/(base/format|train/locale)_test$" OR name MATCHES "${WEFT_TEXT_TESTS}")
+        foreach(test IN LISTS chosen)
+            set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT LOCPATH=${locales})
+            set_property(TEST ${test} APPEND PROPERTY FIXTURES_REQUIRED locales)
+        endforeach()
+    endif()
+endforeach()
+
 # A fuzzer is a file with LLVMFuzzerTestOneInput. The ordinary tests replay its corpus,
 # test/fuzz/corpus/NAME/, and try changes of it for a few seconds; with WEFT_FUZZ the same program
 # searches for new inputs with libFuzzer, led by coverage.

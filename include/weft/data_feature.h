@@ -59,7 +59,8 @@ typedef struct weft_ds_one_hot_opts {
 /* Integers become vectors of `depth`: an axis more, 1 at the id, 0 elsewhere. */
 WEFT_API weft_ds weft_ds_one_hot(weft_data *d, weft_ds s, const char *columns, int64_t depth,
                                  const weft_ds_one_hot_opts *opts);
-/* Columns of fixed shapes end to end as one vector `name`, in place of the first of them. */
+/* Columns of fixed shapes end to end as one vector `name`, in place of the first of them; converted
+ * as weft_ds_cast does. */
 WEFT_API weft_ds weft_ds_join(weft_data *d, weft_ds s, const char *columns, const char *name,
                               weft_dtype dtype);
 

@@ -37,7 +37,8 @@ WEFT_API weft_val weft_clip(weft_graph *g, weft_val x, double min, double max);
 WEFT_API weft_val weft_logical_not(weft_graph *g, weft_val x); /* bool -> bool */
 WEFT_API weft_val weft_is_finite(weft_graph *g, weft_val x);   /* float -> bool */
 /* Any type to any other. Floats to integers: towards zero, kept in range, NaN becomes 0. Integers to narrower ones
- * wrap around. To bool: x != 0. The gradient is cast back between floats; other casts have none. */
+ * wrap around, as in NumPy and Keras (weft_ds_cast of pipelines keeps them in range). To f16 and bf16 by way of f32. To bool:
+ * x != 0. The gradient is cast back between floats; other casts have none. */
 WEFT_API weft_val weft_cast(weft_graph *g, weft_val x, weft_dtype dtype);
 
 /* ---- activations ----------------------------------------------------------------------------- */

@@ -25,11 +25,14 @@ typedef struct weft_optim {
 } weft_optim;
 
 /* numbers as text: "learning_rate=0.01 momentum=0.9 global_clipnorm=1", or NULL for Keras' defaults. An unknown
- * name or number is an error that says what there is. */
+ * name or number is an error that says what there is; so are a number given twice, one that is NaN, infinite or out of its
+ * range, and more than one of clipnorm, global_clipnorm and clipvalue. */
 WEFT_API weft_status weft_optim_init(weft_optim *o, const char *name, const char *numbers);
 
 /* A learning-rate schedule in place of the constant rate: "exponential_decay", "piecewise_constant",
- * "polynomial_decay", "inverse_time_decay", "cosine_decay", "cosine_decay_restarts", with its numbers as text. */
+ * "polynomial_decay", "inverse_time_decay", "cosine_decay", "cosine_decay_restarts", with its numbers as text,
+ * checked in the same way. piecewise_constant takes "boundary=100 boundary=200 value=0.1 value=0.05 value=0.01": boundaries that
+ * increase and one value more than those, in any order between each other. */
 WEFT_API weft_status weft_optim_schedule(weft_optim *o, const char *schedule, const char *numbers);
 
 /* Build the updates of n variables from given gradients; a nil gradient leaves its variable alone. A gradient that is made

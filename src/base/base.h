@@ -46,6 +46,23 @@ struct weft_ctx {
 
 int64_t wf_now(const weft_ctx *ctx); /* ns, monotonic */
 int wf_usable_cpus(void);            /* where this thread may run; at least 1 */
+
+/* Instruction sets: what this CPU (and its system) has, what a level is compiled for, and the highest level
+ * that needs nothing else. */
+enum wf_cpu_feature {
+    WF_CPU_AVX2 = 1,
+    WF_CPU_FMA = 2,
+    WF_CPU_F16C = 4,
+    WF_CPU_AVX512F = 8,
+    WF_CPU_AVX512BW = 16,
+    WF_CPU_AVX512DQ = 32,
+    WF_CPU_AVX512VL = 64,
+    WF_CPU_ALL = 127
+};
+unsigned wf_cpu_features(void);
+unsigned wf_simd_needs(weft_simd level);
+weft_simd wf_simd_of(unsigned features);
+
 void wf_log(const weft_ctx *ctx, int level, const char *fmt, ...) WEFT_PRINTF(3, 4);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -107,6 +124,58 @@ void wf_buf_free(struct wf_buf *b);
  * beyond U+10FFFF, cut off). */
 int wf_utf8_length(const char *s, int64_t n);
 bool wf_utf8_ok(const char *s);
+
+/* snprintf without the locale: the decimal point is a point in every host program. Also what wf_err, wf_log
+ * and wf_buf_printf write with (format.c says what it takes). Returns the length of the whole text. */
+int wf_vsnprintf(char *to, size_t room, const char *fmt, va_list args);
+int wf_snprintf(char *to, size_t room, const char *fmt, ...) WEFT_PRINTF(3, 4);
+
+/* What an errno says, in English: "No space left on device". */
+const char *wf_errno_text(int e);
+
+/* For calls into libraries that read or write numbers by the locale: this thread, and no other, has the C
+ * locale between enter and leave. */
+typedef struct wf_locale {
+    void *plain, *before;
+} wf_locale;
+wf_locale wf_plain_locale_enter(void);
+void wf_plain_locale_leave(wf_locale saved);
+
+/* Letters and digits of ASCII, whatever the locale; what is beyond ASCII is none of them. */
+static inline bool wf_is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+static inline bool wf_is_lower(char c)
+{
+    return c >= 'a' && c <= 'z';
+}
+static inline bool wf_is_upper(char c)
+{
+    return c >= 'A' && c <= 'Z';
+}
+static inline bool wf_is_alpha(char c)
+{
+    return wf_is_lower(c) || wf_is_upper(c);
+}
+static inline bool wf_is_alnum(char c)
+{
+    return wf_is_alpha(c) || wf_is_digit(c);
+}
+static inline bool wf_is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+static inline bool wf_is_xdigit(char c)
+{
+    return wf_is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+static inline char wf_to_lower(char c)
+{
+    return wf_is_upper(c) ? (char)(c - 'A' + 'a') : c;
+}
+/* Whether two words are equal but for upper and lower case. */
+bool wf_same_word(const char *a, const char *b);
 
 /* ---- map: string -> int64 -------------------------------------------------------------------- */
 

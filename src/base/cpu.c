@@ -1,18 +1,56 @@
 /* cpu.c - which SIMD levels this CPU has. */
 #include "base/base.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+/* What the compiler is told for each level (CMakeLists.txt): a CPU that lacks one of them must not run it. */
+unsigned wf_simd_needs(weft_simd level)
+{
+    const unsigned avx2 = WF_CPU_AVX2 | WF_CPU_FMA | WF_CPU_F16C;
+
+    switch (level) {
+    case WEFT_SIMD_AVX512:
+        return avx2 | WF_CPU_AVX512F | WF_CPU_AVX512BW | WF_CPU_AVX512DQ | WF_CPU_AVX512VL;
+    case WEFT_SIMD_AVX2: return avx2;
+    default: return 0;
+    }
+}
+
+weft_simd wf_simd_of(unsigned features)
+{
+    int level = WEFT_SIMD_AVX512;
+
+    while ((features & wf_simd_needs((weft_simd)level)) != wf_simd_needs((weft_simd)level))
+        level--;
+    return (weft_simd)level;
+}
+
+unsigned wf_cpu_features(void)
+{
+    unsigned has = 0;
+
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+
+    /* The operating system's support is part of these answers: the builtins look at XCR0 too. F16C, which older
+     * compilers cannot ask for, needs what AVX2 needs of it. */
+    __builtin_cpu_init();
+    has |= __builtin_cpu_supports("avx2") ? WF_CPU_AVX2 : 0;
+    has |= __builtin_cpu_supports("fma") ? WF_CPU_FMA : 0;
+    has |= __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) ? WF_CPU_F16C : 0;
+    has |= __builtin_cpu_supports("avx512f") ? WF_CPU_AVX512F : 0;
+    has |= __builtin_cpu_supports("avx512bw") ? WF_CPU_AVX512BW : 0;
+    has |= __builtin_cpu_supports("avx512dq") ? WF_CPU_AVX512DQ : 0;
+    has |= __builtin_cpu_supports("avx512vl") ? WF_CPU_AVX512VL : 0;
+#endif
+    return has;
+}
+
 weft_simd weft_simd_best(void)
 {
-#if defined(__x86_64__)
-    /* The operating system's support is part of these answers: the builtins look at XCR0 too. */
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return WEFT_SIMD_AVX512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return WEFT_SIMD_AVX2;
-#endif
-    return WEFT_SIMD_PORTABLE;
+    return wf_simd_of(wf_cpu_features());
 }
 
 const char *weft_simd_name(weft_simd level)

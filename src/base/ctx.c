@@ -183,7 +183,7 @@ void wf_log(const weft_ctx *ctx, int level, const char *fmt, ...)
     if (!ctx->log)
         return;
     va_start(args, fmt);
-    vsnprintf(raw, sizeof raw, fmt, args);
+    wf_vsnprintf(raw, sizeof raw, fmt, args);
     va_end(args);
     ctx->log(ctx->log_arg, level, weft_printable(raw, -1, line, sizeof line));
 }

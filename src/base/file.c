@@ -287,7 +287,7 @@ weft_status wf_file_err(int64_t neg_errno, const char *path, const char *what)
 
     return wf_err(st, "%s: %s: %s", path, what,
                   e == ELOOP ? "it is a symbolic link, and links are not followed here"
-                             : strerror(e));
+                             : wf_errno_text(e));
 }
 
 weft_status wf_file_read(weft_ctx *ctx, const char *path, int64_t max, char **data, int64_t *n)

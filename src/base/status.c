@@ -1,6 +1,4 @@
 /* status.c - status names and the thread's error text. */
-#include <stdio.h>
-
 #include "base/base.h"
 
 static _Thread_local char error_text[1024];
@@ -61,7 +59,7 @@ static void make_printable(void)
 
 weft_status wf_errv(weft_status st, const char *fmt, va_list args)
 {
-    vsnprintf(error_text, sizeof error_text, fmt, args);
+    wf_vsnprintf(error_text, sizeof error_text, fmt, args);
     make_printable();
     return st;
 }
@@ -86,16 +84,16 @@ weft_status wf_err_wrap(weft_status st, const char *fmt, ...)
         return st;
     memcpy(old, error_text, sizeof old);
     va_start(args, fmt);
-    n = vsnprintf(error_text, sizeof error_text, fmt, args);
+    n = wf_vsnprintf(error_text, sizeof error_text, fmt, args);
     va_end(args);
     if (n >= 0 && n < (int)sizeof error_text - 3)
-        snprintf(error_text + n, sizeof error_text - (size_t)n, ": %s", old);
+        wf_snprintf(error_text + n, sizeof error_text - (size_t)n, ": %s", old);
     make_printable();
     return st;
 }
 
 void wf_err_set(const char *text)
 {
-    snprintf(error_text, sizeof error_text, "%s", text);
+    wf_snprintf(error_text, sizeof error_text, "%s", text);
     make_printable();
 }

@@ -1,6 +1,4 @@
 /* text.c - capped buffers, the string map, hashing, spelling suggestions, text made printable. */
-#include <stdio.h>
-
 #include "base/base.h"
 
 void wf_buf_init(struct wf_buf *b, weft_ctx *ctx, int64_t max)
@@ -74,12 +72,12 @@ void wf_buf_printf(struct wf_buf *b, const char *fmt, ...)
     int n;
 
     va_start(args, fmt);
-    n = vsnprintf(NULL, 0, fmt, args);
+    n = wf_vsnprintf(NULL, 0, fmt, args);
     va_end(args);
     if (n < 0 || !reserve(b, n))
         return;
     va_start(args, fmt);
-    vsnprintf(b->data + b->len, (size_t)n + 1, fmt, args);
+    wf_vsnprintf(b->data + b->len, (size_t)n + 1, fmt, args);
     va_end(args);
     b->len += n;
 }
@@ -89,6 +87,13 @@ void wf_buf_free(struct wf_buf *b)
     wf_free(b->ctx, b->data);
     b->data = NULL;
     b->len = b->cap = 0;
+}
+
+bool wf_same_word(const char *a, const char *b)
+{
+    for (; *a && wf_to_lower(*a) == wf_to_lower(*b); a++)
+        b++;
+    return !*a && !*b;
 }
 
 #define WORD_MAX 48

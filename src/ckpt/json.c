@@ -29,29 +29,23 @@ void wf_json_text(struct wf_buf *b, const char *s)
 
 void wf_json_real(struct wf_buf *b, double v)
 {
-    char text[64], *to = text;
+    char text[64];
 
     if (!isfinite(v)) {
         wf_buf_printf(b, "\"%s\"", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
         return;
     }
-    snprintf(text, sizeof text, "%.17g", v);
-    /* The decimal point is the locale's: any other sign than these becomes a point. */
-    for (const char *p = text; *p; p++) {
-        if (strchr("0123456789+-e.", *p))
-            *to++ = *p;
-        else if (to == text || to[-1] != '.')
-            *to++ = '.';
-    }
-    *to = '\0';
+    wf_snprintf(text, sizeof text, "%.17g", v);
     wf_buf_printf(b, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
 }
 
 weft_status wf_json_parse(const char *text, int64_t n, json_t **out)
 {
+    wf_locale plain = wf_plain_locale_enter();
     json_error_t e;
     json_t *root = json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, &e);
 
+    wf_plain_locale_leave(plain);
     if (!root)
         return wf_err(json_error_code(&e) == json_error_out_of_memory ? WEFT_ENOMEM : WEFT_EPARSE,
                       "line %d, column %d: %s", e.line, e.column, e.text);

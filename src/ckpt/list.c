@@ -226,7 +226,7 @@ weft_status wf_ckpt_lock(weft_ctx *ctx, const char *dir, int *out)
     }
     if (rc) /* a file system without locks is no reason to stop */
         wf_log(ctx, WEFT_LOG_WARN, "%s: cannot lock (%s): make sure that one job writes there",
-               path, strerror(-rc));
+               path, wf_errno_text(-rc));
     *out = fd;
     return WEFT_OK;
 }

@@ -307,7 +307,7 @@ static weft_status start_thread(weft_ckpt_writer *w)
     rc = pthread_create(&w->thread, NULL, writer_main, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc)
-        return wf_err(WEFT_ENOMEM, "checkpoint writer: no thread: %s", strerror(rc));
+        return wf_err(WEFT_ENOMEM, "checkpoint writer: no thread: %s", wf_errno_text(rc));
     w->has_thread = true;
     return WEFT_OK;
 }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "data/csv_source.h"
-#include "data/number.h"
+#include "base/number.h"
 
 /* What the values of a column were so far. */
 enum seen { SEEN_NOTHING = 0, SEEN_INT = 1, SEEN_FLOAT = 2, SEEN_TEXT = 4, SEEN_MISSING = 8 };

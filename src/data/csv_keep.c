@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "data/csv_source.h"
-#include "data/number.h"
+#include "base/number.h"
 
 #define MAGIC "WEFTROWS"
 #define VERSION 1

@@ -5,7 +5,7 @@
  * `careful_field`, which alone decides what is an error. Both give the same values. Pure: no state
  * but what is written into the places. */
 #include "data/csv.h"
-#include "data/number.h"
+#include "base/number.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "data/array.h"
-#include "data/number.h"
+#include "base/number.h"
 #include "weft/data_table.h"
 
 #define BUFFER_BYTES (256 << 10)

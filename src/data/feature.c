@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/fmath.h"
+#include "base/number.h"
 #include "data/feature.h"
 
 /* ---- the node -------------------------------------------------------------------------------- */
@@ -147,28 +148,19 @@ struct wf_ds *wf_feature_new(weft_data *d, weft_ds s, int kind, const char *colu
 
 static weft_status text_number(const weft_str *s, weft_dtype t, void *to, int64_t i)
 {
-    char copy[64], *end;
+    const char *p = s->data;
+    int64_t n = s->n, whole = 0;
+    double v = 0;
 
-    while (s->n > 0 && s->n < (int64_t)sizeof copy) {
-        memcpy(copy, s->data, (size_t)s->n);
-        copy[s->n] = 0;
-        errno = 0;
-        if (wf_is_int(t)) {
-            long long v = strtoll(copy, &end, 10);
-
-            if (*end || errno)
-                break;
-            wf_set_int(to, t, i, v);
-        } else {
-            double v = strtod(copy, &end);
-
-            if (*end)
-                break;
-            wf_set(to, t, i, v);
-        }
-        return WEFT_OK;
-    }
-    return wf_err(WEFT_EDATA, "'%.*s' is no number", (int)wf_min_i64(s->n, 40), s->data);
+    for (; n > 0 && wf_is_space(*p); n--)
+        p++;
+    if (wf_is_int(t) ? !wf_parse_i64(p, n, &whole) : !wf_parse_f64(p, n, &v))
+        return wf_err(WEFT_EDATA, "'%.*s' is no number", (int)wf_min_i64(s->n, 40), s->data);
+    if (wf_is_int(t))
+        wf_set_clipped(to, t, i, whole);
+    else
+        wf_set(to, t, i, v);
+    return WEFT_OK;
 }
 
 static weft_status cast_items(const struct wf_feature *f, int k, const void *from, weft_dtype t,
@@ -193,7 +185,7 @@ static weft_status cast_items(const struct wf_feature *f, int k, const void *fro
         }
     } else if (!wf_is_float(t) && !wf_is_float(f->dtype)) {
         for (int64_t i = 0; i < n; i++)
-            wf_set_int(to, f->dtype, i, wf_get_int(from, t, i));
+            wf_set_clipped(to, f->dtype, i, wf_get_int(from, t, i));
     } else {
         for (int64_t i = 0; i < n; i++)
             wf_set(to, f->dtype, i, wf_get(from, t, i));

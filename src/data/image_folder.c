@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 
 #include "data/image.h"
 
@@ -66,7 +65,7 @@ static weft_status names_in(const char *dir, struct list *out)
         if (e->d_name[0] != '.')
             st = add_name(out, e->d_name, 0);
     if (!st && errno)
-        st = wf_err(WEFT_EIO, "%s: cannot read: %s", dir, strerror(errno));
+        st = wf_err(WEFT_EIO, "%s: cannot read: %s", dir, wf_errno_text(errno));
     closedir(handle);
     if (!st && out->n)
         qsort(out->path, (size_t)out->n, sizeof *out->path, by_name);
@@ -87,7 +86,8 @@ static bool is_image(weft_ctx *ctx, const char *path)
     int64_t n = 0;
     int fd;
 
-    if (dot && (!strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg") || !strcasecmp(dot, ".png")))
+    if (dot &&
+        (wf_same_word(dot, ".jpg") || wf_same_word(dot, ".jpeg") || wf_same_word(dot, ".png")))
         return true;
     fd = ctx->fs->open(ctx->fs->arg, path, O_RDONLY, 0);
     if (fd < 0)

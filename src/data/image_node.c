@@ -42,7 +42,8 @@ static weft_status read_file(struct wf_decoder *d, const char *path, weft_str *o
     weft_status st = WEFT_OK;
 
     if (fd < 0)
-        return wf_err(fd == -ENOENT ? WEFT_ENOENT : WEFT_EIO, "cannot open: %s", strerror(-fd));
+        return wf_err(fd == -ENOENT ? WEFT_ENOENT : WEFT_EIO, "cannot open: %s",
+                      wf_errno_text(-fd));
     size = fs->size(fs->arg, fd);
     if (size < 0 || size > max)
         st = size < 0 ? wf_err(WEFT_EIO, "not a plain file")
@@ -53,7 +54,7 @@ static weft_status read_file(struct wf_decoder *d, const char *path, weft_str *o
         got = fs->read(fs->arg, fd, d->file + at, size - at);
         if (got <= 0)
             st = wf_err(WEFT_EIO, "cannot read: %s",
-                        got ? strerror((int)-got) : "it has become shorter");
+                        got ? wf_errno_text((int)-got) : "it has become shorter");
         at += got;
     }
     fs->close(fs->arg, fd);

@@ -254,7 +254,7 @@ void wf_learned_put_real(struct wf_buf *b, double v)
         wf_buf_printf(b, "\"%s\"", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
         return;
     }
-    snprintf(text, sizeof text, "%.17g", v);
+    wf_snprintf(text, sizeof text, "%.17g", v);
     /* The decimal point is the locale's: any other sign than these becomes a point. */
     for (const char *p = text; *p; p++) {
         if (strchr("0123456789+-e.", *p))
@@ -347,8 +347,10 @@ weft_status weft_learned_format(const weft_learned *l, char **text, int64_t *n)
 weft_status wf_learned_json(const char *text, int64_t n, json_t **out)
 {
     json_error_t e;
+    wf_locale plain = wf_plain_locale_enter();
     json_t *root = json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, &e);
 
+    wf_plain_locale_leave(plain);
     if (!root)
         return wf_err(json_error_code(&e) == json_error_out_of_memory ? WEFT_ENOMEM : WEFT_EPARSE,
                       "line %d, column %d: %s", e.line, e.column, e.text);

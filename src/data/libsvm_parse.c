@@ -2,7 +2,7 @@
  * token. */
 #include "data/csv.h"
 #include "data/libsvm.h"
-#include "data/number.h"
+#include "base/number.h"
 
 static bool ends_token(char c)
 {

@@ -1,6 +1,5 @@
 /* npy.c - NumPy's array files, versions 1 to 3. The header is a Python literal; of that language only what NumPy writes is
  * read. Object arrays (pickles) are refused. */
-#include <ctype.h>
 #include <stdio.h>
 
 #include "data/array.h"
@@ -81,9 +80,9 @@ static weft_status take_shape(struct scan *s, struct wf_type *t)
 
         if (t->rank == WEFT_MAX_RANK)
             return wf_err(WEFT_ENOSUP, "the npy array has more than %d axes", WEFT_MAX_RANK);
-        if (s->p == s->end || !isdigit((unsigned char)*s->p))
+        if (s->p == s->end || !wf_is_digit(*s->p))
             return wf_err(WEFT_EPARSE, "the npy header's shape is malformed");
-        for (; s->p < s->end && isdigit((unsigned char)*s->p); s->p++)
+        for (; s->p < s->end && wf_is_digit(*s->p); s->p++)
             if (!wf_mul_i64(v, 10, &v) || !wf_add_i64(v, *s->p - '0', &v))
                 return wf_err(WEFT_EPARSE, "a size in the npy header overflows");
         take(s, 'L'); /* Python 2 wrote so */

@@ -1,10 +1,10 @@
 /* open.c - which format a file has, and a dataset with that format's defaults. */
 #define _GNU_SOURCE
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/number.h"
 #include "data/example.h"
 #include "data/files.h"
 #include "data/record.h"
@@ -88,7 +88,7 @@ static bool is_libsvm(const char *p, int64_t n)
 {
     int64_t i = 0, pairs = 0;
 
-    while (i < n && (isdigit((unsigned char)p[i]) || strchr("+-.eE", p[i])))
+    while (i < n && (wf_is_digit(p[i]) || strchr("+-.eE", p[i])))
         i++;
     if (i == 0)
         return false;
@@ -98,14 +98,14 @@ static bool is_libsvm(const char *p, int64_t n)
         while (i < n && (p[i] == ' ' || p[i] == '\t' || p[i] == '\r'))
             i++;
         start = i;
-        while (i < n && (isdigit((unsigned char)p[i]) || (i == start && !strncmp(p + i, "qid", 3))))
+        while (i < n && (wf_is_digit(p[i]) || (i == start && !strncmp(p + i, "qid", 3))))
             i += p[i] == 'q' ? 3 : 1;
         if (i >= n || p[i] == '\n' || p[i] == '#')
             break;
         if (p[i] != ':')
             return false;
         pairs++;
-        while (i < n && !isspace((unsigned char)p[i]))
+        while (i < n && !wf_is_space(p[i]))
             i++;
     }
     return pairs > 0;
@@ -126,9 +126,9 @@ static bool is_criteo(const char *p, int64_t n)
     if (tabs != 39 && tabs != 38)
         return false;
     for (const char *q = last; q < end && *q != '\r'; q++)
-        if (!isxdigit((unsigned char)*q))
+        if (!wf_is_xdigit(*q))
             return false;
-    return !isalpha((unsigned char)p[0]);
+    return !wf_is_alpha(p[0]);
 }
 
 static weft_format by_content(const char *p, int64_t n)
@@ -247,16 +247,15 @@ static bool has_header(const char *p, int64_t n, char delimiter)
     end = end ? end : p + n;
     while (p < end) {
         const char *q = memchr(p, delimiter, (size_t)(end - p));
-        char *stop, field[64];
-        size_t len = (size_t)((q ? q : end) - p);
+        const char *last = q ? q : end;
+        double v;
 
-        if (len > 0 && len < sizeof field) {
-            memcpy(field, p, len);
-            field[len] = 0;
-            strtod(field, &stop);
-            if (stop != field && (*stop == 0 || *stop == '\r'))
-                return false;
-        }
+        while (p < last && wf_is_space(*p))
+            p++;
+        if (p < last && last[-1] == '\r')
+            last--;
+        if (wf_parse_f64(p, last - p, &v))
+            return false;
         p = q ? q + 1 : end;
     }
     return true;

@@ -1,6 +1,6 @@
 /* spec.c - lists of columns as users write them. */
 #include "data/spec.h"
-#include "data/number.h"
+#include "base/number.h"
 
 static weft_str trim(weft_str s)
 {

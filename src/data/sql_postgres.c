@@ -4,6 +4,7 @@
  * they say is read when the promise is made. Waiting for the server ends early when the iterator is
  * being closed. Error texts never hold the password. */
 #define _POSIX_C_SOURCE 200809L
+#include "base/number.h"
 #include "data/dl.h"
 #include "data/sql.h"
 
@@ -409,7 +410,7 @@ static weft_status pg_restore(struct wf_stage *s, struct wf_reader *r)
     int64_t epoch = wf_get_i64(r), id = wf_get_range(r, 0, INT64_MAX, "a row number");
     PGresult *res = NULL;
     char sql[64];
-    long long moved;
+    int64_t moved = 0;
     weft_status st = r->st ? r->st : pg_reset(s, epoch);
 
     if (st || id == 0)
@@ -420,11 +421,11 @@ static weft_status pg_restore(struct wf_stage *s, struct wf_reader *r)
         st = command(src, t, sql, "the saved position", &res);
     if (st)
         return st;
-    moved = strtoll(src->f.PQcmdTuples(res), NULL, 10);
+    wf_text_i64(src->f.PQcmdTuples(res), &moved);
     src->f.PQclear(res);
     if (moved != id)
         return wf_err(WEFT_EDATA, "the query has %lld rows now, the position is behind row %lld",
-                      moved, (long long)id);
+                      (long long)moved, (long long)id);
     t->id = id;
     return WEFT_OK;
 }

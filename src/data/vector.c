@@ -170,7 +170,7 @@ static void join_rows(const struct join *o, const struct wf_block *in, int64_t r
                 if (o->dtype == WEFT_F32 && c->type.dtype == WEFT_F32)
                     ((float *)to)[place] = ((const float *)c->data)[from];
                 else if (!wf_is_float(o->dtype) && !wf_is_float(c->type.dtype))
-                    wf_set_int(to, o->dtype, place, wf_get_int(c->data, c->type.dtype, from));
+                    wf_set_clipped(to, o->dtype, place, wf_get_int(c->data, c->type.dtype, from));
                 else
                     wf_set(to, o->dtype, place, wf_get(c->data, c->type.dtype, from));
             }

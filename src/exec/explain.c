@@ -98,12 +98,19 @@ static weft_status timed_runs(weft_fn *fn, struct wf_plan *p, const weft_tensor 
 weft_status weft_fn_explain(weft_fn *fn, const weft_tensor *feeds, const weft_explain_opts *opts,
                             char **out)
 {
-    int runs = opts ? opts->time_runs : 0;
+    int runs = 0;
     struct wf_plan *p;
     struct wf_buf b;
     int64_t total = 0;
-    weft_status st = wf_fn_plan(fn, feeds, &p);
+    weft_status st = WEFT_OK;
 
+    if (opts && opts->size != sizeof *opts)
+        st = wf_err(WEFT_EINVAL, "weft_explain_opts: size %zu, this library expects %zu",
+                    opts->size, sizeof *opts);
+    if (!st)
+        st = wf_fn_plan(fn, feeds, &p);
+    if (!st && opts)
+        runs = opts->time_runs;
     if (!st && runs > 0)
         st = timed_runs(fn, p, feeds, runs);
     if (st)

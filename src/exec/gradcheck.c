@@ -175,11 +175,16 @@ weft_status weft_grad_check(weft_graph *g, weft_val loss, int n_feeds, const wef
     const weft_grad_check_opts *o = opts ? opts : &defaults;
     struct check c = {
         .ctx = g->ctx, .n_feeds = n_feeds, .n_vars = n_vars ? n_vars : weft_trainable(g, 0, NULL)};
-    double tolerance = o->tolerance ? o->tolerance : 1e-5;
+    double tolerance = 0;
     weft_grad_check_result r = {.worst = 0};
     weft_val *all = NULL;
     weft_status st = weft_graph_status(g);
 
+    if (!st && o->size != sizeof *o)
+        st = wf_err(WEFT_EINVAL, "weft_grad_check_opts: size %zu, this library expects %zu",
+                    o->size, sizeof *o);
+    if (!st)
+        tolerance = o->tolerance ? o->tolerance : 1e-5;
     if (!st && n_vars == 0) {
         all = wf_alloc_n(g->ctx, c.n_vars + 1, sizeof *all);
         if (!all)

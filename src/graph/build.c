@@ -202,10 +202,11 @@ static weft_status fill_attrs(weft_graph *g, struct wf_node *n, int n_sets,
 static weft_status fill_inputs(weft_graph *g, struct wf_node *n, int n_in, const weft_val *in)
 {
     const struct wf_op *op = n->op;
+    int most = op->n_in_max < 0 ? WF_MAX_IN : op->n_in_max;
 
-    if (n_in < op->n_in_min || (op->n_in_max >= 0 && n_in > op->n_in_max) || n_in > WF_MAX_IN)
+    if (n_in < op->n_in_min || n_in > most)
         return wf_err(WEFT_EINVAL, "%s: takes %d to %d inputs, got %d", op->name, op->n_in_min,
-                      op->n_in_max < 0 ? WF_MAX_IN : op->n_in_max, n_in);
+                      most, n_in);
     n->in = wf_arena_alloc(&g->arena, sizeof *n->in * (size_t)(n_in + 1));
     if (!n->in)
         return nomem(g);
@@ -367,11 +368,15 @@ weft_val wf_build_row(weft_graph *g, const struct wf_op *op, int n_in, const wef
                       int n_sets, const struct wf_set *sets)
 {
     const char *name;
-    weft_val cast[WF_MAX_IN];
+    weft_val few[16], *cast = few;
 
     if (g->st)
         return WEFT_NIL;
-    if ((g->autocast == WEFT_BF16 || g->autocast == WEFT_F16) && n_in > 0 && n_in <= WF_MAX_IN) {
+    if ((g->autocast == WEFT_BF16 || g->autocast == WEFT_F16) && n_in > 0 && n_in <= WF_MAX_MANY) {
+        if (n_in > WF_COUNT(few))
+            cast = wf_arena_alloc(&g->arena, sizeof *cast * (size_t)n_in);
+        if (!cast)
+            return fail(g, nomem(g));
         for (int i = 0; i < n_in; i++)
             if (in[i].id < 0 || in[i].id >= g->n_values)
                 return fail(
@@ -782,6 +787,8 @@ weft_val weft_stop_gradient(weft_graph *g, weft_val x)
 
 weft_val weft_matmul(weft_graph *g, weft_val a, weft_val b, const weft_matmul_opts *opts)
 {
+    if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "weft_matmul_opts"))
+        return WEFT_NIL;
     struct wf_set sets[] = {WF_SET_BOOL("trans_a", opts && opts->trans_a),
                             WF_SET_BOOL("trans_b", opts && opts->trans_b)};
 

@@ -1,7 +1,7 @@
 /* build_optim.c - optimizers as nodes: gradients, clipping by norm, and one update per variable. */
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "base/number.h"
 #include "graph/graph.h"
 #include "op/optim.h"
 #include "op/schedule.h"
@@ -13,8 +13,7 @@
 static int next_number(const char **at, char name[48], double *value)
 {
     const char *p = *at;
-    size_t n;
-    char *end;
+    size_t n, len;
 
     while (*p == ' ' || *p == ',')
         p++;
@@ -25,10 +24,13 @@ static int next_number(const char **at, char name[48], double *value)
         return wf_err(WEFT_EPARSE, "expected name=number at '%.24s'", p);
     memcpy(name, p, n);
     name[n] = '\0';
-    *value = strtod(p + n + 1, &end);
-    if (end == p + n + 1 || (*end && *end != ' ' && *end != ','))
-        return wf_err(WEFT_EPARSE, "'%s': '%.24s' is no number", name, p + n + 1);
-    *at = end;
+    p += n + 1;
+    while (*p == ' ')
+        p++;
+    len = strcspn(p, ", ");
+    if (!wf_parse_f64(p, (int64_t)len, value))
+        return wf_err(WEFT_EPARSE, "%s: '%.24s' is not a number", name, p);
+    *at = p + len;
     return 1;
 }
 
@@ -48,6 +50,7 @@ weft_status weft_optim_init(weft_optim *o, const char *name, const char *numbers
 {
     const struct wf_optim_row *row = wf_optim_find(name);
     const char *names[64], *bad;
+    unsigned seen = 0;
     char key[48];
     double value;
     int rc;
@@ -71,21 +74,72 @@ weft_status weft_optim_init(weft_optim *o, const char *name, const char *numbers
             unknown("number", key, names, row->n_attrs);
             return wf_err_wrap(WEFT_ENOENT, "optimizer %s", name);
         }
+        if (seen & 1u << i)
+            return wf_err(WEFT_EINVAL, "optimizer %s: %s is given twice", name, key);
+        seen |= 1u << i;
         o->number[i] = value;
     }
     bad = wf_optim_check(row, o->number);
     return bad ? wf_err(WEFT_EINVAL, "optimizer %s: %s", name, bad) : WEFT_OK;
 }
 
-/* A schedule's numbers lie in schedule_number as: attributes, then its list (piecewise). */
+/* The list of a piecewise schedule: boundaries and values, each in the order given. */
+struct pieces {
+    int n_boundaries, n_values;
+    double boundary[WEFT_SCHEDULE_NUMBERS], value[WEFT_SCHEDULE_NUMBERS];
+};
+
+/* One "boundary=…" or "value=…"; false when it is neither. */
+static bool take_piece(struct pieces *p, const char *key, double value)
+{
+    if (!strcmp(key, "boundary"))
+        p->boundary[p->n_boundaries++] = value;
+    else if (!strcmp(key, "value"))
+        p->value[p->n_values++] = value;
+    else
+        return false;
+    return true;
+}
+
+static weft_status one_number(const struct wf_schedule_row *row, const char *key, double value,
+                              double *attrs, unsigned *seen, struct pieces *list)
+{
+    int i = wf_schedule_attr_find(row, key);
+    const char *names[WEFT_SCHEDULE_NUMBERS + 2];
+    int n = 0;
+
+    if (row->takes_list) {
+        if (row->n_attrs + list->n_boundaries + list->n_values == WEFT_SCHEDULE_NUMBERS)
+            return wf_err(WEFT_ELIMIT, "too many numbers");
+        if (take_piece(list, key, value))
+            return WEFT_OK;
+        names[n++] = "boundary";
+        names[n++] = "value";
+        i = -1; /* its rates are the values */
+    }
+    if (i < 0) {
+        for (int k = 0; k < row->n_attrs && !row->takes_list; k++)
+            names[n++] = row->attrs[k].name;
+        return unknown("number", key, names, n);
+    }
+    if (*seen & 1u << i)
+        return wf_err(WEFT_EINVAL, "%s is given twice", key);
+    *seen |= 1u << i;
+    attrs[i] = value;
+    return WEFT_OK;
+}
+
+/* A schedule's numbers lie in schedule_number as: attributes, then its list (piecewise): boundaries, values. */
 weft_status weft_optim_schedule(weft_optim *o, const char *schedule, const char *numbers)
 {
     const struct wf_schedule_row *row = wf_schedule_find(schedule);
+    struct pieces list = {0};
     double attrs[WEFT_SCHEDULE_NUMBERS];
     const char *names[64], *bad;
+    unsigned seen = 0;
     char key[48];
     double value;
-    int rc, n_list = 0;
+    int rc, n_list;
 
     if (!row) {
         for (int i = 0; i < wf_n_schedule_rows && i < WF_COUNT(names); i++)
@@ -95,23 +149,21 @@ weft_status weft_optim_schedule(weft_optim *o, const char *schedule, const char 
     wf_schedule_defaults(row, attrs);
     attrs[0] = o->number[WF_OPTIM_ATTR_LR];
     while (numbers && (rc = next_number(&numbers, key, &value)) != 0) {
-        int i = rc < 0 ? -1 : wf_schedule_attr_find(row, key);
+        weft_status st = rc < 0 ? rc : one_number(row, key, value, attrs, &seen, &list);
 
-        if (rc < 0)
-            return wf_err_wrap(rc, "schedule %s", schedule);
-        if (i >= 0) {
-            attrs[i] = value;
-        } else if (row->takes_list && (!strcmp(key, "boundary") || !strcmp(key, "value"))) {
-            if (row->n_attrs + n_list == WEFT_SCHEDULE_NUMBERS)
-                return wf_err(WEFT_ELIMIT, "schedule %s: too many numbers", schedule);
-            attrs[row->n_attrs + n_list++] = value;
-        } else {
-            for (int k = 0; k < row->n_attrs; k++)
-                names[k] = row->attrs[k].name;
-            unknown("number", key, names, row->n_attrs);
-            return wf_err_wrap(WEFT_ENOENT, "schedule %s", schedule);
-        }
+        if (st)
+            return wf_err_wrap(st, "schedule %s", schedule);
     }
+    if (row->takes_list && list.n_values != list.n_boundaries + 1)
+        return wf_err(
+            WEFT_EINVAL,
+            "schedule %s: %d boundaries and %d values: one value more is needed than there "
+            "are boundaries",
+            schedule, list.n_boundaries, list.n_values);
+    n_list = list.n_boundaries + list.n_values;
+    memcpy(attrs + row->n_attrs, list.boundary, (size_t)list.n_boundaries * sizeof *attrs);
+    memcpy(attrs + row->n_attrs + list.n_boundaries, list.value,
+           (size_t)list.n_values * sizeof *attrs);
     bad = wf_schedule_check(row, attrs, attrs + row->n_attrs, n_list);
     if (bad)
         return wf_err(WEFT_EINVAL, "schedule %s: %s", schedule, bad);

@@ -216,8 +216,8 @@ static weft_status read_inputs(struct reader *r, weft_val *in, int *n)
 
     *n = 0;
     for (skip(r); !st && *r->p != ')'; skip(r)) {
-        if (*n == WF_MAX_IN)
-            return wf_err(WEFT_ELIMIT, "over %d operands", WF_MAX_IN);
+        if (*n == WF_MAX_MANY)
+            return wf_err(WEFT_ELIMIT, "over %d operands", WF_MAX_MANY);
         if (*n)
             st = expect(r, ",");
         skip(r);
@@ -368,7 +368,7 @@ weft_status weft_graph_parse(weft_ctx *ctx, const char *text, int64_t n, weft_gr
         return st;
     copy = wf_alloc(ctx,
                     (size_t)n + 1); /* ends with a zero: the reader need not look out for the end */
-    in = wf_alloc_n(ctx, WF_MAX_IN, sizeof *in);
+    in = wf_alloc_n(ctx, WF_MAX_MANY, sizeof *in);
     if (!copy || !in) {
         st = wf_err_nomem(ctx, (size_t)n, "graph text");
         goto out;

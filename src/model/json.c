@@ -355,6 +355,7 @@ weft_status weft_model_read(weft_model *m, const char *json, int64_t n)
 {
     json_error_t e;
     json_t *root;
+    wf_locale plain;
     weft_status st = weft_model_status(m);
 
     if (!st && (m->n_layers || m->n_nodes))
@@ -364,7 +365,9 @@ weft_status weft_model_read(weft_model *m, const char *json, int64_t n)
                     (long long)MAX_JSON);
     if (st)
         return st;
+    plain = wf_plain_locale_enter();
     root = json_loadb(json, (size_t)n, JSON_REJECT_DUPLICATES, &e);
+    wf_plain_locale_leave(plain);
     if (!root)
         st = wf_err(WEFT_EPARSE, "model: line %d, column %d: %s", e.line, e.column, e.text);
     else

@@ -287,8 +287,8 @@ weft_status wf_layer_relu(weft_layer_call *c)
 
     if (!(max >= 0) || !(slope >= 0))
         return weft_lc_fail(c, WEFT_EINVAL, "max_value and negative_slope must not be negative");
-    snprintf(word, sizeof word, "relu(%.17g,%.17g,%.17g)", slope, max,
-             weft_lc_float(c, "threshold"));
+    wf_snprintf(word, sizeof word, "relu(%.17g,%.17g,%.17g)", slope, max,
+                weft_lc_float(c, "threshold"));
     return by_word(c, word);
 }
 
@@ -296,7 +296,7 @@ weft_status wf_layer_leaky_relu(weft_layer_call *c)
 {
     char word[64];
 
-    snprintf(word, sizeof word, "leaky_relu(%.17g)", weft_lc_float(c, "negative_slope"));
+    wf_snprintf(word, sizeof word, "leaky_relu(%.17g)", weft_lc_float(c, "negative_slope"));
     return by_word(c, word);
 }
 
@@ -304,7 +304,7 @@ weft_status wf_layer_elu(weft_layer_call *c)
 {
     char word[64];
 
-    snprintf(word, sizeof word, "elu(%.17g)", weft_lc_float(c, "alpha"));
+    wf_snprintf(word, sizeof word, "elu(%.17g)", weft_lc_float(c, "alpha"));
     return by_word(c, word);
 }
 

@@ -138,8 +138,8 @@ weft_status wf_layer_activity_regularization(weft_layer_call *c)
 {
     char word[96];
 
-    snprintf(word, sizeof word, "l1_l2(%.17g,%.17g)", weft_lc_float(c, "l1"),
-             weft_lc_float(c, "l2"));
+    wf_snprintf(word, sizeof word, "l1_l2(%.17g,%.17g)", weft_lc_float(c, "l1"),
+                weft_lc_float(c, "l2"));
     weft_lc_out(c, 0, weft_lc_in(c, 0));
     return wf_lc_activity(c, word, weft_lc_in(c, 0));
 }

@@ -4,7 +4,6 @@
  * between calls. */
 #include "model/loss.h"
 
-#include <ctype.h>
 #include <stdio.h>
 
 #include "weft/ops.h"
@@ -23,11 +22,11 @@ static bool plain(const char *p, size_t n, char out[WF_MAX_KIND_NAME])
     size_t at = 0;
 
     for (size_t i = 0; i < n; i++) {
-        if (!isalnum((unsigned char)p[i]))
+        if (!wf_is_alnum(p[i]))
             continue;
         if (at == WF_MAX_KIND_NAME - 1)
             return false;
-        out[at++] = (char)tolower((unsigned char)p[i]);
+        out[at++] = wf_to_lower(p[i]);
     }
     out[at] = '\0';
     return at > 0;

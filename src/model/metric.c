@@ -1,7 +1,6 @@
 /* metric.c - metrics by name: the table, and the functions that the trainer calls. */
 #include "model/metric.h"
 
-#include <ctype.h>
 #include <stdio.h>
 
 #include "weft/ops.h"
@@ -117,7 +116,7 @@ static weft_status name_metric(struct wf_metric *m, struct wf_arena *arena, cons
     } else {
         snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), spec);
         for (size_t i = 0; name[i]; i++)
-            if (isupper((unsigned char)name[i])) {
+            if (wf_is_upper(name[i])) {
                 snprintf(name, sizeof name, "%s", m->kind->log_name);
                 break;
             }

@@ -455,13 +455,9 @@ static void curve_suffix(const struct wf_metric *m, const struct wf_args *args, 
                          char out[WF_METRIC_SUFFIX])
 {
     struct cut c;
-    char *comma;
 
     cut_of(m, args, &c);
-    snprintf(out, WF_METRIC_SUFFIX, "_%g", c.list[i]);
-    comma = strchr(out, ',');
-    if (comma) /* names are the same in every locale */
-        *comma = '.';
+    wf_snprintf(out, WF_METRIC_SUFFIX, "_%g", c.list[i]);
 }
 
 const struct wf_metric_family wf_metric_curve = {curve_check, curve_init, curve_build, curve_result,

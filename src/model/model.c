@@ -2,7 +2,6 @@
  *
  * Each call is built at once into the design graph (inference), so that types are known and a mistake is reported where it was
  * made. The first error sticks. A name belongs to one layer or input. */
-#include <ctype.h>
 #include <stdio.h>
 
 #include "model/core.h"
@@ -111,16 +110,6 @@ static weft_status check_name(const char *name)
                        name, MAX_NAME);
 }
 
-static bool upper(char c)
-{
-    return isupper((unsigned char)c) != 0;
-}
-
-static bool lower(char c)
-{
-    return islower((unsigned char)c) != 0;
-}
-
 /* "MaxPooling2D" -> "max_pooling2d", "ReLU" -> "re_lu": Keras' two rules, one after the other. An underscore goes before a
  * capital that begins a small word, then between a small letter and a capital. */
 static void snake_case(const char *kind, char out[MAX_NAME])
@@ -130,19 +119,19 @@ static void snake_case(const char *kind, char out[MAX_NAME])
 
     for (const char *p = kind; *p && n + 3 < MAX_NAME;) {
         words[n++] = *p++;
-        if (!upper(p[0]) || !lower(p[1]))
+        if (!wf_is_upper(p[0]) || !wf_is_lower(p[1]))
             continue;
         words[n++] = '_';
         words[n++] = *p++;
-        while (lower(*p) && n + 3 < MAX_NAME)
+        while (wf_is_lower(*p) && n + 3 < MAX_NAME)
             words[n++] = *p++;
     }
     words[n] = '\0';
     n = 0;
     for (const char *p = words; *p && n + 2 < MAX_NAME; p++) {
-        if (p > words && lower(p[-1]) && upper(*p))
+        if (p > words && wf_is_lower(p[-1]) && wf_is_upper(*p))
             out[n++] = '_';
-        out[n++] = (char)tolower((unsigned char)*p);
+        out[n++] = wf_to_lower(*p);
     }
     out[n] = '\0';
 }

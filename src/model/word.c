@@ -1,6 +1,5 @@
 /* word.c - a name with arguments, as activations, initializers, regularizers and constraints are written:
  * "l2", "l2(0.01)", "truncated_normal(mean=0,stddev=0.1)". */
-#include <ctype.h>
 #include <stdio.h>
 
 #include "model/core.h"
@@ -24,7 +23,7 @@ static bool same_name(const char *a, const char *b, size_t n_b)
             b++;
         if (!*a || b == end)
             return !*a && b == end;
-        if (tolower((unsigned char)*a++) != tolower((unsigned char)*b++))
+        if (wf_to_lower(*a++) != wf_to_lower(*b++))
             return false;
     }
 }

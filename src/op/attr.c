@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/number.h"
 #include "op/op.h"
 
 enum { MAX_LIST = 4096, MAX_WORD = 256, MAX_TEXT = 1 << 20, MAX_DEPTH = 4 };
@@ -41,25 +42,35 @@ static bool ends(char c)
     return c == '\0' || strchr(" \t\n,])", c);
 }
 
+/* Of the text up to the next end, leading spaces skipped. */
+static int64_t number_length(const char **p)
+{
+    int64_t n = 0;
+
+    while (wf_is_space(**p))
+        (*p)++;
+    while (!ends((*p)[n]))
+        n++;
+    return n;
+}
+
 static weft_status parse_int(const char *name, const char **p, int64_t *out)
 {
-    char *end;
+    int64_t n = number_length(p);
 
-    *out = strtoll(*p, &end, 10);
-    if (end == *p || !ends(*end))
+    if (!wf_parse_i64(*p, n, out))
         return bad_value(name, *p, "an integer");
-    *p = end;
+    *p += n;
     return WEFT_OK;
 }
 
 static weft_status parse_float(const char *name, const char **p, double *out)
 {
-    char *end;
+    int64_t n = number_length(p);
 
-    *out = strtod(*p, &end);
-    if (end == *p || !ends(*end))
+    if (!wf_parse_f64(*p, n, out))
         return bad_value(name, *p, "a number");
-    *p = end;
+    *p += n;
     return WEFT_OK;
 }
 
@@ -395,14 +406,9 @@ void wf_attr_quote(struct wf_buf *b, const char *s)
 /* As few digits as read back as the same number. */
 static void write_float(struct wf_buf *b, double v)
 {
-    char text[40];
+    char text[WF_NUMBER_TEXT];
 
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if (strtod(text, NULL) == v)
-            break;
-    }
-    wf_buf_printf(b, "%s", text);
+    wf_buf_printf(b, "%s", wf_g_text(v, text));
 }
 
 void wf_attr_write(struct wf_buf *b, const char *name, const struct wf_attr *a, bool quote)

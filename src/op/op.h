@@ -29,7 +29,8 @@ struct wf_attr {
 };
 
 #define WF_MAX_ATTRS 32
-#define WF_MAX_IN 512 /* inputs of a node (concat, add_n) */
+#define WF_MAX_IN 512     /* inputs of a node that takes any number (concat, add_n) */
+#define WF_MAX_MANY 65536 /* of global_norm, which takes one for each variable */
 #define WF_MAX_OUT 64
 
 struct wf_attr_spec {

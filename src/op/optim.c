@@ -266,6 +266,7 @@ const char *wf_optim_check(const struct wf_optim_row *row, const double *attrs)
         double low, high; /* low <= value < high */
         const char *text;
     } ranges[] = {
+        {"learning_rate", 0, 0x1.ffffffp127, "learning_rate must be finite and not negative"},
         {"momentum", 0, 1 + 0x1p-52, "momentum must be in [0, 1]"},
         {"rho", 0, 1 + 0x1p-52, "rho must be in [0, 1]"},
         {"beta_1", 0, 1, "beta_1 must be in [0, 1)"},
@@ -277,7 +278,12 @@ const char *wf_optim_check(const struct wf_optim_row *row, const double *attrs)
         {"clipvalue", 0, INFINITY, "clipvalue must be finite and not negative"},
         {"initial_accumulator_value", 0, INFINITY,
          "initial_accumulator_value must be finite and not negative"},
-        {"learning_rate_power", -INFINITY, 0x1p-1074, "learning_rate_power must not be positive"},
+        {"learning_rate_power", -0x1.fffffffffffffp1023, 0x1p-1074,
+         "learning_rate_power must be finite and not positive"},
+        {"beta", 0, INFINITY, "beta must be finite and not negative"},
+        {"nesterov", 0, 1 + 0x1p-52, "nesterov must be 0 or 1"},
+        {"centered", 0, 1 + 0x1p-52, "centered must be 0 or 1"},
+        {"amsgrad", 0, 1 + 0x1p-52, "amsgrad must be 0 or 1"},
         {"l1_regularization_strength", 0, INFINITY,
          "l1_regularization_strength must not be negative"},
         {"l2_regularization_strength", 0, INFINITY,
@@ -286,12 +292,16 @@ const char *wf_optim_check(const struct wf_optim_row *row, const double *attrs)
          "l2_shrinkage_regularization_strength must not be negative"},
     };
 
+    int n_clips = (attrs[WF_OPTIM_ATTR_CLIPNORM] > 0) + (attrs[WF_OPTIM_ATTR_GLOBAL_CLIPNORM] > 0) +
+                  (attrs[WF_OPTIM_ATTR_CLIPVALUE] > 0);
+
     for (int i = 0; i < row->n_attrs; i++)
         for (size_t r = 0; r < sizeof ranges / sizeof ranges[0]; r++)
             if (!strcmp(ranges[r].name, row->attrs[i].name) &&
-                !(attrs[i] >= ranges[r].low && attrs[i] < ranges[r].high))
+                (!(attrs[i] >= ranges[r].low && attrs[i] < ranges[r].high) ||
+                 (strstr(ranges[r].text, "0 or 1") && attrs[i] != 0 && attrs[i] != 1)))
                 return ranges[r].text;
-    return NULL;
+    return n_clips > 1 ? "give only one of clipnorm, global_clipnorm and clipvalue" : NULL;
 }
 
 int wf_optim_slots(const struct wf_optim_row *row, const double *attrs, const char **names,

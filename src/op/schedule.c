@@ -226,6 +226,12 @@ static bool positive_finite(double x)
     return x > 0 && x < INFINITY;
 }
 
+/* Also as the f32 that a step takes. */
+static bool is_rate(double x)
+{
+    return x >= 0 && x < 0x1.ffffffp127;
+}
+
 const char *wf_schedule_check(const struct wf_schedule_row *row, const double *attrs,
                               const double *list, int64_t n_list)
 {
@@ -236,6 +242,17 @@ const char *wf_schedule_check(const struct wf_schedule_row *row, const double *a
             return "a schedule's attributes must be finite";
         if (strstr(name, "decay_steps") && attrs[i] <= 0)
             return "decay_steps must be positive";
+        if (strstr(name, "decay_steps") && attrs[i] < 1)
+            return "decay_steps must be at least 1";
+        if (strstr(name, "learning_rate") && !is_rate(attrs[i]))
+            return "a learning rate must be finite and not negative";
+        if (!strcmp(name, "warmup_target") && !is_rate(attrs[i]))
+            return "warmup_target must be finite and not negative";
+        if ((!strcmp(name, "alpha") || !strcmp(name, "m_mul")) && attrs[i] < 0)
+            return "alpha and m_mul must not be negative";
+        if ((!strcmp(name, "staircase") || !strcmp(name, "cycle")) && attrs[i] != 0 &&
+            attrs[i] != 1)
+            return "staircase and cycle must be 0 or 1";
         if (!strcmp(name, "warmup_steps") && attrs[i] < 0)
             return "warmup_steps must not be negative";
         if (!strcmp(name, "decay_rate") && attrs[i] < 0)
@@ -253,9 +270,15 @@ const char *wf_schedule_check(const struct wf_schedule_row *row, const double *a
         return n_list ? "this schedule takes no list" : NULL;
     if (n_list % 2 == 0)
         return "piecewise_constant takes n boundaries and n + 1 values";
+    for (int64_t i = 0; i < n_list / 2; i++)
+        if (!(list[i] >= 0 && list[i] < INFINITY))
+            return "boundaries must be finite and not negative";
     for (int64_t i = 0; i + 1 < n_list / 2; i++)
         if (!(list[i] < list[i + 1]))
             return "boundaries must increase";
+    for (int64_t i = n_list / 2; i < n_list; i++)
+        if (!is_rate(list[i]))
+            return "values must be finite and not negative";
     return NULL;
 }
 

@@ -246,6 +246,18 @@ void wf_set_int(void *data, weft_dtype t, int64_t i, int64_t v)
     case WEFT_BOOL: ((uint8_t *)data)[i] = v != 0; break;
     case WEFT_I32: ((int32_t *)data)[i] = (int32_t)v; break;
     case WEFT_I64: ((int64_t *)data)[i] = v; break;
-    default: wf_set(data, t, i, (double)v); break;
+    case WEFT_F64: wf_set(data, t, i, (double)v); break;
+    default: wf_set(data, t, i, (double)(float)v); break; /* rounded once: not by way of a double */
     }
+}
+
+void wf_set_clipped(void *data, weft_dtype t, int64_t i, int64_t v)
+{
+    switch (t) {
+    case WEFT_I8: v = wf_max_i64(INT8_MIN, wf_min_i64(v, INT8_MAX)); break;
+    case WEFT_U8: v = wf_max_i64(0, wf_min_i64(v, UINT8_MAX)); break;
+    case WEFT_I32: v = wf_max_i64(INT32_MIN, wf_min_i64(v, INT32_MAX)); break;
+    default: break;
+    }
+    wf_set_int(data, t, i, v);
 }

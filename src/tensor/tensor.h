@@ -46,7 +46,8 @@ double wf_get(const void *data, weft_dtype t, int64_t i);
 void wf_set(void *data, weft_dtype t, int64_t i,
             double v); /* rounds to nearest; to integers: truncates, saturates */
 int64_t wf_get_int(const void *data, weft_dtype t, int64_t i);
-void wf_set_int(void *data, weft_dtype t, int64_t i, int64_t v);
+void wf_set_int(void *data, weft_dtype t, int64_t i, int64_t v);     /* to integers: wraps around */
+void wf_set_clipped(void *data, weft_dtype t, int64_t i, int64_t v); /* to integers: saturates */
 
 float wf_f16_to_f32(uint16_t h);
 uint16_t wf_f32_to_f16(float f); /* to nearest even */

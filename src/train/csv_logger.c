@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/number.h"
 #include "train/callback.h"
 #include "train/resume.h"
 
@@ -39,7 +40,7 @@ static void forget_names(struct csv_logger *c)
 static weft_status cannot_write(const struct csv_logger *c)
 {
     return wf_err(errno == ENOSPC ? WEFT_ENOSPC : WEFT_EIO, "%s: cannot write: %s", c->path,
-                  strerror(errno));
+                  wf_errno_text(errno));
 }
 
 static bool has_validation(const weft_logs *logs)
@@ -90,11 +91,13 @@ static void put_row(struct csv_logger *c, int64_t epoch, const weft_logs *logs)
     fprintf(c->file, "%lld", (long long)epoch);
     for (int i = 0; i < c->n; i++) {
         double v = weft_logs_get(logs, c->name[i]);
+        char text[WF_NUMBER_TEXT];
 
+        wf_snprintf(text, sizeof text, "%.17g", v);
         if (isnan(v))
             fprintf(c->file, "%cNA", c->separator);
         else
-            fprintf(c->file, "%c%.17g", c->separator, v);
+            fprintf(c->file, "%c%s", c->separator, text);
     }
     fputc('\n', c->file);
 }
@@ -196,7 +199,7 @@ static weft_status csv_end(void *arg, weft_trainer *t, const weft_logs *logs)
         return st;
     c->at = ftello(c->file);
     if (fclose(c->file))
-        st = wf_err(WEFT_EIO, "%s: cannot close: %s", c->path, strerror(errno));
+        st = wf_err(WEFT_EIO, "%s: cannot close: %s", c->path, wf_errno_text(errno));
     c->file = NULL;
     return st;
 }

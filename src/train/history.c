@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/number.h"
 #include "train/resume.h"
 
 #define MAX_CSV ((int64_t)256 << 20)
@@ -57,15 +58,15 @@ static weft_status csv_head(struct csv *c, weft_history *h)
 static weft_status csv_row(struct csv *c, weft_history *h, int64_t *cap)
 {
     bool more;
-    char *end, *text = field(c, &more);
-    int64_t epoch = strtoll(text, &end, 10);
+    char *text = field(c, &more);
+    int64_t epoch = -1;
     weft_status st =
         wf_grow(h->inside, &h->value, cap, (h->n_epochs + 1) * h->n_names + 1, sizeof *h->value);
 
     c->line++;
     if (st)
         return st;
-    if (*end || end == text || epoch < 0 || epoch > WF_MAX_EPOCH)
+    if (!wf_text_i64(text, &epoch) || epoch < 0 || epoch > WF_MAX_EPOCH)
         return wf_err(WEFT_EPARSE, "%s:%lld: '%s' is no epoch", c->path, (long long)c->line, text);
     if (h->n_epochs == 0)
         h->first_epoch = epoch;
@@ -76,12 +77,9 @@ static weft_status csv_row(struct csv *c, weft_history *h, int64_t *cap)
             return wf_err(WEFT_EPARSE, "%s:%lld: %d values of %d", c->path, (long long)c->line, i,
                           h->n_names);
         text = field(c, &more);
-        if (strcmp(text, "NA") != 0) {
-            v = strtod(text, &end);
-            if (*end || end == text)
-                return wf_err(WEFT_EPARSE, "%s:%lld: '%s' is no number", c->path,
-                              (long long)c->line, text);
-        }
+        if (strcmp(text, "NA") != 0 && !wf_text_f64(text, &v))
+            return wf_err(WEFT_EPARSE, "%s:%lld: '%s' is no number", c->path, (long long)c->line,
+                          text);
         h->value[h->n_epochs * h->n_names + i] = v;
     }
     h->n_epochs++;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/number.h"
 #include "train/dist.h"
 #include "train/job.h"
 #include "train/settings.h"
@@ -102,14 +103,24 @@ bool weft_job_source_key_at(int i, const char **name, const char **kind, const c
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+/* A decimal number, or a whole one in YAML's hexadecimal form. */
+static bool number_of(const char *text, double *out)
+{
+    int64_t bits;
+
+    if (text[0] != '0' || (text[1] | 0x20) != 'x')
+        return wf_text_f64(text, out);
+    if (!wf_parse_hex(text + 2, (int64_t)strlen(text + 2), &bits) || bits < 0)
+        return false;
+    *out = (double)bits;
+    return true;
+}
+
 weft_status wf_job_read_number(const weft_job *job, const struct wf_yaml_node *n, const char *what,
                                double min, double max, bool whole, double *out)
 {
-    char *end;
-
-    errno = 0;
-    *out = n->kind == WF_YAML_SCALAR && !n->quoted ? strtod(n->text, &end) : 0;
-    if (n->kind != WF_YAML_SCALAR || n->quoted || end == n->text || *end || !isfinite(*out) ||
+    *out = 0;
+    if (n->kind != WF_YAML_SCALAR || n->quoted || !number_of(n->text, out) || !isfinite(*out) ||
         (whole && *out != floor(*out)))
         return wf_yaml_err(&job->yaml, n, WEFT_EINVAL, "%s takes %s, not %s%s%s", what,
                            whole ? "a whole number" : "a number",
@@ -128,8 +139,8 @@ weft_status wf_job_read_bool(const weft_job *job, const struct wf_yaml_node *n, 
     static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};
 
     for (int i = 0; i < 3 && n->kind == WF_YAML_SCALAR; i++) {
-        if (strcasecmp(n->text, yes[i]) == 0 || strcasecmp(n->text, no[i]) == 0) {
-            *out = strcasecmp(n->text, yes[i]) == 0;
+        if (wf_same_word(n->text, yes[i]) || wf_same_word(n->text, no[i])) {
+            *out = wf_same_word(n->text, yes[i]);
             return WEFT_OK;
         }
     }
@@ -654,7 +665,7 @@ static void put_setting(struct wf_buf *b, const weft_job *job, const struct key 
         put_line(b, k->path, text);
         break;
     case K_num:
-        snprintf(text, sizeof text, "%.17g", *(const double *)at);
+        wf_snprintf(text, sizeof text, "%.17g", *(const double *)at);
         put_line(b, k->path, text);
         break;
     case K_bool: put_line(b, k->path, *(const bool *)at ? "true" : "false"); break;

@@ -3,7 +3,6 @@
  *
  * A run that goes on from its own checkpoint needs the file no more: its architecture is in the checkpoint (base.json), and the
  * weights are the checkpoint's. */
-#include <strings.h>
 
 #include "train/job.h"
 #include "train/saved.h"
@@ -14,7 +13,7 @@ static int for_all(const struct wf_yaml_node *n)
     static const char *const words[] = {"false", "no", "off", "true", "yes", "on"};
 
     for (int i = 0; i < WF_COUNT(words) && n->kind == WF_YAML_SCALAR && !n->quoted; i++)
-        if (strcasecmp(n->text, words[i]) == 0)
+        if (wf_same_word(n->text, words[i]))
             return i >= 3;
     return -1;
 }

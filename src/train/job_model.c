@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/number.h"
 #include "train/job.h"
 
 /* The inputs that the feature columns suggest. */
@@ -156,10 +157,7 @@ static weft_status add_input(struct building *b, const struct wf_yaml_node *item
         return wf_yaml_err(&job->yaml, item, WEFT_EINVAL,
                            "Input needs a name and a shape: {name: image, shape: [28, 28, 1]}");
     for (int64_t i = 0; i < shape->n; i++) {
-        char *end;
-
-        dim[rank++] = strtoll(shape->item[i]->text, &end, 10);
-        if (*end || end == shape->item[i]->text || dim[rank - 1] < -1)
+        if (!wf_text_i64(shape->item[i]->text, &dim[rank++]) || dim[rank - 1] < -1)
             return wf_yaml_err(&job->yaml, shape->item[i], WEFT_EINVAL, "'%s' is no size",
                                shape->item[i]->text);
     }

@@ -262,7 +262,7 @@ static weft_status check_loss(const weft_job_run *run, const weft_history *h)
 
     if (isfinite(loss) || (t->interrupted && !t->ended))
         return WEFT_OK;
-    snprintf(plain, sizeof plain, "the loss is %g", isnan(loss) ? fabs(loss) : loss);
+    wf_snprintf(plain, sizeof plain, "the loss is %g", isnan(loss) ? fabs(loss) : loss);
     return wf_err(WEFT_ENUMERIC, "%s%s%s%s", why ? why : plain,
                   save ? "; no model was written to " : "", save ? save : "",
                   given(run->job->checkpoint_dir) ? "; the checkpoints are from before" : "");

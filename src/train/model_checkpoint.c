@@ -1,11 +1,11 @@
 /* model_checkpoint.c - the callback ModelCheckpoint: the model as a file after each epoch or
  * every so many batches, all of them or only when a value has become better. Names have places
  * for numbers, as in Python: model-{epoch:02d}-{val_loss:.2f}.safetensors. */
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/number.h"
 #include "ckpt/ckpt.h"
 #include "train/callback.h"
 #include "train/save.h"
@@ -24,11 +24,13 @@ struct saver {
 /* The shortest text that reads back as v. */
 static void put_plain(struct wf_buf *b, double v)
 {
-    char text[40];
+    char text[WF_NUMBER_TEXT];
 
     for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if (strtod(text, NULL) == v)
+        double back = 0;
+
+        wf_snprintf(text, sizeof text, "%.*g", digits, v);
+        if (wf_text_f64(text, &back) && back == v)
             break;
     }
     wf_buf_printf(b, "%s", text);
@@ -41,11 +43,11 @@ static bool put_formatted(struct wf_buf *b, const char *spec, double v, bool who
     int width = 0, digits = 6;
     char kind;
 
-    while (isdigit((unsigned char)*spec) && width < 1000)
+    while (wf_is_digit(*spec) && width < 1000)
         width = width * 10 + *spec++ - '0';
     if (*spec == '.') {
         digits = 0;
-        for (spec++; isdigit((unsigned char)*spec) && digits < 1000;)
+        for (spec++; wf_is_digit(*spec) && digits < 1000;)
             digits = digits * 10 + *spec++ - '0';
     }
     kind = *spec ? *spec++ : whole ? 'd' : 'g';
@@ -263,7 +265,7 @@ weft_status wf_model_checkpoint_make(const struct wf_callback_args *a, weft_call
 {
     const char *freq = wf_cb_arg(a, "save_freq")->s;
     struct saver *s = wf_alloc(a->ctx, sizeof *s);
-    char *end = "";
+    int64_t every = 0;
     weft_status st;
 
     if (!s)
@@ -272,13 +274,15 @@ weft_status wf_model_checkpoint_make(const struct wf_callback_args *a, weft_call
     s->best_only = wf_cb_arg(a, "save_best_only")->i;
     s->weights_only = wf_cb_arg(a, "save_weights_only")->i;
     s->verbose = wf_cb_arg(a, "verbose")->i > 0;
-    s->every = strcmp(freq, "epoch") == 0 ? 0 : strtoll(freq, &end, 10);
+    if (strcmp(freq, "epoch") != 0 && (!wf_text_i64(freq, &every) || every == 0))
+        every = -1;
+    s->every = every;
     s->path = wf_strdup(a->ctx, wf_cb_arg(a, "filepath")->s);
     st = wf_monitor_init(&s->monitor, a);
     s->monitor.best = wf_cb_arg(a, "initial_value_threshold")->f;
     if (!st && !s->path)
         st = wf_err_nomem(a->ctx, 0, "a callback");
-    if (!st && (*end || s->every < 0 || (s->every == 0 && strcmp(freq, "epoch") != 0)))
+    if (!st && s->every < 0)
         st = wf_err(WEFT_EINVAL, "save_freq '%s' is neither epoch nor a number of batches", freq);
     if (st) {
         saver_free(s);

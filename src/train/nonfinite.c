@@ -108,11 +108,11 @@ static bool find_column(const weft_trainer *t, const struct wf_feeding *f, const
             continue;
         row = b->n > 0 ? at / (weft_tensor_count(&b->col[c]) / b->n) : 0;
         if (b->id)
-            snprintf(text, size, "column '%s' of the data is %g in sample %lld", b->column[c].name,
-                     plain(v), (long long)b->id[row]);
+            wf_snprintf(text, size, "column '%s' of the data is %g in sample %lld",
+                        b->column[c].name, plain(v), (long long)b->id[row]);
         else
-            snprintf(text, size, "column '%s' of the data is %g in row %lld of the batch",
-                     b->column[c].name, plain(v), (long long)row);
+            wf_snprintf(text, size, "column '%s' of the data is %g in row %lld of the batch",
+                        b->column[c].name, plain(v), (long long)row);
         return true;
     }
     return false;
@@ -259,10 +259,10 @@ void wf_nonfinite_find(struct wf_nonfinite *n, weft_trainer *t, const struct wf_
         st !=
             WEFT_ENUMERIC) /* not kept, another rate on the way, or a number that only a kernel saw */
         snprintf(why, sizeof why, "%s", "train.trap_numerics=true names the op that makes it");
-    snprintf(t->nonfinite, sizeof t->nonfinite,
-             "the loss is %g since epoch %lld, batch %lld: %s%s; %s", plain(t->mean_sum[0]),
-             (long long)at->epoch + 1, (long long)at->batch - 1,
-             batch < at->batch - 1 ? "in the batch before, " : "", why,
-             column ? "clean the data" : "a lower learning rate or clipnorm may help");
+    wf_snprintf(t->nonfinite, sizeof t->nonfinite,
+                "the loss is %g since epoch %lld, batch %lld: %s%s; %s", plain(t->mean_sum[0]),
+                (long long)at->epoch + 1, (long long)at->batch - 1,
+                batch < at->batch - 1 ? "in the batch before, " : "", why,
+                column ? "clean the data" : "a lower learning rate or clipnorm may help");
     wf_log(t->ctx, WEFT_LOG_WARN, "%s", t->nonfinite);
 }

@@ -25,7 +25,7 @@ static void add(struct line *l, const char *fmt, ...)
     int n;
 
     va_start(args, fmt);
-    n = vsnprintf(l->text + l->n, sizeof l->text - l->n, fmt, args);
+    n = wf_vsnprintf(l->text + l->n, sizeof l->text - l->n, fmt, args);
     va_end(args);
     if (n > 0)
         l->n = (size_t)n < sizeof l->text - l->n ? l->n + (size_t)n : sizeof l->text - 1;

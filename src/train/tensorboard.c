@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/number.h"
 #include "ckpt/ckpt.h"
 #include "train/events.h"
 #include "train/tensorboard.h"
@@ -137,11 +138,13 @@ static weft_status open_run(struct board *b, int run)
 /* The numbers that tell runs apart, the same names for every run. */
 static int list_hparams(const struct board *b, const weft_trainer *t, struct wf_hparam p[8])
 {
-    char rate[32];
+    char text[32];
+    double rate = 0;
 
-    snprintf(rate, sizeof rate, "%.7g", weft_trainer_rate(t)); /* it is an f32 */
+    wf_snprintf(text, sizeof text, "%.7g", weft_trainer_rate(t)); /* it is an f32 */
+    wf_text_f64(text, &rate);
     p[0] = (struct wf_hparam){.name = "optimizer", .text = t->optim.name};
-    p[1] = (struct wf_hparam){.name = "learning_rate", .number = strtod(rate, NULL)};
+    p[1] = (struct wf_hparam){.name = "learning_rate", .number = rate};
     p[2] = (struct wf_hparam){.name = "loss", .text = t->loss[0] ? t->loss[0] : "none"};
     p[3] =
         (struct wf_hparam){.name = "schedule", .text = t->scheduled ? t->optim.schedule : "none"};
@@ -490,7 +493,6 @@ weft_status wf_tensorboard_make(const struct wf_callback_args *a, weft_callback 
 {
     const char *freq = wf_cb_arg(a, "update_freq")->s;
     struct board *b = wf_alloc(a->ctx, sizeof *b);
-    char *end = "";
     weft_status st = WEFT_OK;
 
     if (!b)
@@ -503,12 +505,12 @@ weft_status wf_tensorboard_make(const struct wf_callback_args *a, weft_callback 
     b->input_images = wf_cb_arg(a, "input_images")->i;
     b->seconds = wf_cb_arg(a, "update_seconds")->f;
     b->dir = wf_strdup(a->ctx, wf_cb_arg(a, "log_dir")->s);
-    b->every = strcmp(freq, "epoch") == 0   ? 0
-               : strcmp(freq, "batch") == 0 ? 1
-                                            : strtoll(freq, &end, 10);
+    b->every = strcmp(freq, "batch") == 0;
+    if (!b->every && strcmp(freq, "epoch") != 0 && (!wf_text_i64(freq, &b->every) || !b->every))
+        b->every = -1;
     if (!b->dir)
         st = wf_err_nomem(a->ctx, 0, "a callback");
-    else if (*end || b->every < 0 || (b->every == 0 && strcmp(freq, "epoch") != 0))
+    else if (b->every < 0)
         st = wf_err(WEFT_EINVAL, "update_freq '%s' is not epoch, batch or a number of batches",
                     freq);
     else if (!wf_png_there() && (b->weight_images || b->input_images))

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "train/yaml.h"
 
+#include "base/number.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <yaml.h>
@@ -284,12 +286,11 @@ static weft_status step(struct wf_yaml *y, struct wf_yaml_node *at, const char *
                         struct wf_yaml_node ***out)
 {
     struct wf_yaml_node *key, *made;
-    char *end;
 
     if (at->kind == WF_YAML_LIST) {
-        long i = strtol(word, &end, 10);
+        int64_t i = -1;
 
-        if (!*word || *end || i < 0 || i >= at->n)
+        if (!wf_text_i64(word, &i) || i < 0 || i >= at->n)
             return wf_err(WEFT_EINVAL, "--set: '%s' is not one of the %lld items of a list", word,
                           (long long)at->n);
         *out = &at->item[i];

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/number.h"
+#include "base/number.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

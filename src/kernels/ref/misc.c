@@ -22,7 +22,7 @@ weft_status ref_print(const struct wf_call *c)
                 break;
             }
             if (wf_is_float(x->type.dtype))
-                at += snprintf(line + at, (size_t)(room - at), " %.6g", ref_get(x, i));
+                at += wf_snprintf(line + at, (size_t)(room - at), " %.6g", ref_get(x, i));
             else
                 at += snprintf(line + at, (size_t)(room - at), " %lld",
                                (long long)wf_get_int(x->data, x->type.dtype, i));

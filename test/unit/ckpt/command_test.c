@@ -175,10 +175,13 @@ static void json_parses(void **state)
     for (int i = 0; i < WF_COUNT(rows); i++) {
         json_t *v;
         json_error_t e;
+        wf_locale plain;
         size_t n;
 
         assert_int_equal(weft(rows[i].args, false), rows[i].code);
+        plain = wf_plain_locale_enter();
         v = json_loads(output, JSON_REJECT_DUPLICATES, &e);
+        wf_plain_locale_leave(plain);
         if (!v)
             fail_msg("weft ckpt %s: line %d: %s\n%s", rows[i].args, e.line, e.text, output);
         n = rows[i].list ? json_array_size(v) : json_object_size(v);

@@ -381,11 +381,11 @@ static void write_parts(const char *stem, int n_files, int n_rows, bool gz)
         f = gz ? NULL : fopen(path_of(name), "wb");
         for (int r = -1; r < n_rows; r++) {
             int n = r < 0 ? snprintf(row, sizeof row, "id,x,s\n")
-                          : snprintf(row, sizeof row, "%d,%.6g,\"%s%d\"%s", id, sin(id),
-                                     id % 7 ? "" : "\"\"\n", id % 1000 * (id % 1000) % 1000,
-                                     r == n_rows - 1 ? ""
-                                     : id % 11       ? "\n"
-                                                     : "\r\n\n");
+                          : wf_snprintf(row, sizeof row, "%d,%.6g,\"%s%d\"%s", id, sin(id),
+                                        id % 7 ? "" : "\"\"\n", id % 1000 * (id % 1000) % 1000,
+                                        r == n_rows - 1 ? ""
+                                        : id % 11       ? "\n"
+                                                        : "\r\n\n");
 
             id += r >= 0;
 #ifdef WF_HAVE_ZLIB
@@ -426,13 +426,18 @@ static void check_parts(const char *pattern, const weft_csv_opts *opts, int thre
 
         for (int64_t i = 0; i < b->n; i++, id++) {
             char want[64], number[32];
+            wf_locale plain;
+            float v;
 
             if (ids[i] != id)
                 fail_msg("threads %d, index %d: row %lld where %lld should be", threads,
                          opts && opts->index, (long long)ids[i], (long long)id);
             assert_int_equal(b->id[i], id);
-            snprintf(number, sizeof number, "%.6g", sin((double)id));
-            assert_true(x[i] == strtof(number, NULL));
+            wf_snprintf(number, sizeof number, "%.6g", sin((double)id));
+            plain = wf_plain_locale_enter();
+            v = strtof(number, NULL);
+            wf_plain_locale_leave(plain);
+            assert_true(x[i] == v);
             snprintf(want, sizeof want, "%s%lld", id % 7 ? "" : "\"\n",
                      (long long)(id % 1000 * (id % 1000) % 1000));
             assert_int_equal(text[i].n, strlen(want));

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tensor/tensor.h"
 #include "weft/weft.h"
 
 #define N 5000
@@ -122,6 +123,85 @@ static void numbers_are_cast_clipped_filled_and_put_into_buckets(void **state)
                 5);
     assert_true(*(const double *)weft_batch_find(b, "x")->data == -7); /* -7.5 toward zero */
     weft_batch_free(b);
+    weft_data_free(d);
+}
+
+/* What column "v", of n numbers, becomes in another dtype: cast, rescaled by 1, joined. */
+static void check_kept_in_range(weft_dtype from, const void *data, int64_t n, weft_dtype to)
+{
+    static const struct {
+        weft_dtype t;
+        int64_t low, high;
+    } ranges[] = {{WEFT_I8, INT8_MIN, INT8_MAX},
+                  {WEFT_U8, 0, UINT8_MAX},
+                  {WEFT_I32, INT32_MIN, INT32_MAX},
+                  {WEFT_I64, INT64_MIN, INT64_MAX}};
+    weft_column col = {.name = "v", .dtype = from};
+    weft_tensor t = weft_view(from, data, 1, &n);
+    int r = 0;
+
+    while (ranges[r].t != to)
+        r++;
+    for (int way = 0; way < 3; way++) {
+        weft_data *d = begin();
+        weft_ds s = weft_ds_tensors(d, 1, &col, &t);
+
+        s = way == 0   ? weft_ds_cast(d, s, "v", to)
+            : way == 1 ? weft_ds_rescale(d, s, "v", 1, 0, to)
+                       : weft_ds_join(d, s, "v", "v", to);
+        for (int64_t i = 0; i < n; i++) {
+            weft_batch *b = element(d, s, i);
+            int64_t v = wf_get_int(data, from, i), got;
+
+            v = v < ranges[r].low ? ranges[r].low : v > ranges[r].high ? ranges[r].high : v;
+            got = wf_get_int(weft_batch_find(b, "v")->data, to, 0);
+            if (got != v)
+                fail_msg("way %d, %s to %s: %lld gives %lld, not %lld", way, weft_dtype_name(from),
+                         weft_dtype_name(to), (long long)wf_get_int(data, from, i), (long long)got,
+                         (long long)v);
+            weft_batch_free(b);
+        }
+        weft_data_free(d);
+    }
+}
+
+static void integers_are_kept_in_the_range_of_narrower_ones(void **state)
+{
+    static const weft_dtype types[] = {WEFT_I8, WEFT_U8, WEFT_I32, WEFT_I64};
+    static const int64_t values[] = {0,         -1,  127,  128,       -128,      -129,
+                                     255,       256, 300,  INT32_MAX, INT32_MIN, INT64_MAX,
+                                     INT64_MIN, 44,  -300, 65536,     1ll << 32, -(1ll << 32) - 5};
+    enum { N_VALUES = sizeof values / sizeof *values };
+    int64_t mem[N_VALUES];
+
+    (void)state;
+    for (int from = 0; from < 4; from++)
+        for (int to = 0; to < 4; to++) {
+            for (int i = 0; i < N_VALUES; i++)
+                wf_set_int(mem, types[from], i, values[i]);
+            check_kept_in_range(types[from], mem, N_VALUES, types[to]);
+        }
+}
+
+static weft_status get_text(void *arg, int64_t k, weft_sample *s)
+{
+    (void)arg;
+    return weft_sample_text(s, 0, 0, k ? " -300" : "300", k ? 5 : 3);
+}
+
+static void numbers_in_text_are_kept_in_range(void **state)
+{
+    static const weft_column col = {.name = "w", .dtype = WEFT_STR};
+    weft_data *d = begin();
+    weft_ds s = weft_ds_cast(d, weft_ds_get(d, 1, &col, 2, get_text, NULL), "w", WEFT_U8);
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        weft_batch *b = element(d, s, i);
+
+        assert_int_equal(*(const uint8_t *)weft_batch_find(b, "w")->data, i ? 0 : 255);
+        weft_batch_free(b);
+    }
     weft_data_free(d);
 }
 
@@ -543,6 +623,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_cast_clipped_filled_and_put_into_buckets),
+        cmocka_unit_test(integers_are_kept_in_the_range_of_narrower_ones),
+        cmocka_unit_test(numbers_in_text_are_kept_in_range),
         cmocka_unit_test(text_that_is_no_number_is_an_error_with_its_sample),
         cmocka_unit_test(hashes_do_not_change),
         cmocka_unit_test(rows_are_cut_out_before_and_after_batching),

@@ -161,8 +161,12 @@ static void many_lines(void **s)
     (void)s;
     for (int i = 0; i < N; i++) {
         fprintf(f, "%d", i);
-        for (int k = 0; k < i % 97; k++)
-            fprintf(f, " %d:%.6g", k * 3 + 1, (double)(i + k) / 8);
+        for (int k = 0; k < i % 97; k++) {
+            char text[32];
+
+            wf_snprintf(text, sizeof text, " %d:%.6g", k * 3 + 1, (double)(i + k) / 8);
+            fputs(text, f);
+        }
         fprintf(f, "\n");
     }
     fclose(f);

@@ -97,6 +97,36 @@ static void bad_attributes_are_named(void **state)
     assert_string_equal(wf_optim_check(row, attrs), "beta_2 must be in [0, 1)");
 }
 
+/* Of every optimizer and schedule: no number may be what no training can use. */
+static void no_number_of_any_row_may_be_nan_or_infinite(void **state)
+{
+    static const double bad[] = {NAN, INFINITY, -INFINITY};
+    double attrs[WF_OPTIM_MAX_ATTRS + WF_SCHEDULE_MAX_ATTRS];
+
+    (void)state;
+    for (int b = 0; b < 3; b++) {
+        for (int i = 0; i < wf_n_optim_rows; i++)
+            for (int a = 0; a < wf_optim_rows[i].n_attrs; a++) {
+                wf_optim_defaults(&wf_optim_rows[i], attrs);
+                attrs[a] = bad[b];
+                if (!wf_optim_check(&wf_optim_rows[i], attrs))
+                    fail_msg("%s: %s %g", wf_optim_rows[i].name, wf_optim_rows[i].attrs[a].name,
+                             bad[b]);
+            }
+        for (int i = 0; i < wf_n_schedule_rows; i++)
+            for (int a = 0; a < wf_schedule_rows[i].n_attrs; a++) {
+                const double one = 0.5;
+
+                wf_schedule_defaults(&wf_schedule_rows[i], attrs);
+                attrs[a] = bad[b];
+                if (!wf_schedule_check(&wf_schedule_rows[i], attrs, &one,
+                                       wf_schedule_rows[i].takes_list))
+                    fail_msg("%s: %s %g", wf_schedule_rows[i].name,
+                             wf_schedule_rows[i].attrs[a].name, bad[b]);
+            }
+    }
+}
+
 /* Nadam's product is made anew each step; it must agree with the running one, and end at zero. */
 static void nadam_needs_no_state(void **state)
 {
@@ -246,10 +276,14 @@ static void bad_schedules_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slots_follow_the_attributes), cmocka_unit_test(every_row_is_whole),
-        cmocka_unit_test(bad_attributes_are_named),    cmocka_unit_test(nadam_needs_no_state),
-        cmocka_unit_test(schedules_match_keras),       cmocka_unit_test(schedules_stay_exact),
+        cmocka_unit_test(slots_follow_the_attributes),
+        cmocka_unit_test(every_row_is_whole),
+        cmocka_unit_test(bad_attributes_are_named),
+        cmocka_unit_test(nadam_needs_no_state),
+        cmocka_unit_test(schedules_match_keras),
+        cmocka_unit_test(schedules_stay_exact),
         cmocka_unit_test(bad_schedules_are_named),
+        cmocka_unit_test(no_number_of_any_row_may_be_nan_or_infinite),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "data/number.h"
+#include "base/number.h"
 
 __extension__ typedef unsigned __int128 u128;
 
@@ -650,4 +650,16 @@ int wf_format_f64(double v, char buf[WF_NUMBER_TEXT])
         if (k == 17 || (wf_parse_f64(buf + at, len, &back) && back == fabs(v)))
             return at + len;
     }
+}
+
+char *wf_g_text(double v, char buf[WF_NUMBER_TEXT])
+{
+    for (int digits = 15; digits <= 17; digits++) {
+        double back = 0;
+
+        wf_snprintf(buf, WF_NUMBER_TEXT, "%.*g", digits, v);
+        if (wf_text_f64(buf, &back) && back == v)
+            break;
+    }
+    return buf;
 }

@@ -1,5 +1,5 @@
 /* number.h - numbers in text: reading them exactly, and writing them as short as they can be read
- * back.
+ * back. The one place where the library does either; wf_snprintf writes the other forms.
  *
  * Locale plays no part. A decimal is read as the nearest float or double (ties to even), which is
  * what strtof and strtod give; the path taken depends on the text alone, never the result.
@@ -8,8 +8,8 @@
  * cannot belong to the number, look at up to WF_NUMBER_SLACK bytes from where they start, and
  * return NULL for whatever is not plain (many digits, nan, an empty field), which the careful
  * wf_parse_ functions then decide. */
-#ifndef WF_DATA_NUMBER_H
-#define WF_DATA_NUMBER_H
+#ifndef WF_BASE_NUMBER_H
+#define WF_BASE_NUMBER_H
 
 #include "base/base.h"
 
@@ -22,6 +22,15 @@ bool wf_parse_hex(const char *p, int64_t n, int64_t *out);
  * large becomes infinite, too small zero, as strtod does. */
 bool wf_parse_f64(const char *p, int64_t n, double *out);
 bool wf_parse_f32(const char *p, int64_t n, float *out);
+/* The same of a text that ends with NUL. */
+static inline bool wf_text_i64(const char *text, int64_t *out)
+{
+    return wf_parse_i64(text, (int64_t)strlen(text), out);
+}
+static inline bool wf_text_f64(const char *text, double *out)
+{
+    return wf_parse_f64(text, (int64_t)strlen(text), out);
+}
 /* w * 10^e, rounded once. */
 float wf_decimal_f32(uint64_t w, int e);
 double wf_decimal_f64(uint64_t w, int e);
@@ -32,6 +41,8 @@ double wf_decimal_f64(uint64_t w, int e);
 int wf_format_i64(int64_t v, char buf[WF_NUMBER_TEXT]);
 int wf_format_f32(float v, char buf[WF_NUMBER_TEXT]);
 int wf_format_f64(double v, char buf[WF_NUMBER_TEXT]);
+/* printf's %.*g with the fewest digits, 15 to 17, that read back as v; ends with NUL. Returns buf. */
+char *wf_g_text(double v, char buf[WF_NUMBER_TEXT]);
 
 /* ---- walking over a buffer ------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* number.c - numbers in text: exact, as the C library reads them, by every path; and shortest when
+/* number_test.c - numbers in text: exact, as the C library reads them, by every path; and shortest when
  * written. */
 #include <math.h>
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "data/number.h"
+#include "base/number.h"
 
 static uint64_t state = 12345;
 static uint64_t rnd(void)
@@ -33,7 +33,26 @@ static bool same_f64(double a, double b)
     return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
 }
 
-/* Both readers, both types, against the C library (in the C locale here). */
+/* The C library's readers, in the C locale whatever the program runs in. */
+static double c_strtod(const char *text)
+{
+    wf_locale plain = wf_plain_locale_enter();
+    double v = strtod(text, NULL);
+
+    wf_plain_locale_leave(plain);
+    return v;
+}
+
+static float c_strtof(const char *text)
+{
+    wf_locale plain = wf_plain_locale_enter();
+    float v = strtof(text, NULL);
+
+    wf_plain_locale_leave(plain);
+    return v;
+}
+
+/* Both readers, both types, against the C library. */
 static void check(const char *text)
 {
     char padded[1200 + WF_NUMBER_SLACK] = {0};
@@ -47,10 +66,10 @@ static void check(const char *text)
     padded[n] = ',';
     if (!wf_parse_f32(text, n, &f) || !wf_parse_f64(text, n, &d))
         fail_msg("%s was not read", text);
-    if (!same_f32(f, strtof(text, NULL)))
-        fail_msg("%s: f32 %.9g, strtof %.9g", text, (double)f, (double)strtof(text, NULL));
-    if (!same_f64(d, strtod(text, NULL)))
-        fail_msg("%s: f64 %.17g, strtod %.17g", text, d, strtod(text, NULL));
+    if (!same_f32(f, c_strtof(text)))
+        fail_msg("%s: f32 %.9g, strtof %.9g", text, (double)f, (double)c_strtof(text));
+    if (!same_f64(d, c_strtod(text)))
+        fail_msg("%s: f64 %.17g, strtod %.17g", text, d, c_strtod(text));
     q = wf_fast_f32(padded, &f2);
     if (q && (q != padded + n || !same_f32(f, f2)))
         fail_msg("%s: fast f32 %.9g, not %.9g", text, (double)f2, (double)f);
@@ -89,7 +108,7 @@ static void printed_numbers_read_as_strtof_does(void **s)
                    : i % 3 == 1 ? ((double)(int64_t)rnd() / 9.2e18) * 10
                                 : random_f64();
 
-        snprintf(text, sizeof text, f, v);
+        wf_snprintf(text, sizeof text, f, v);
         check(text);
     }
 }
@@ -130,7 +149,7 @@ static void midpoints_round_to_even(void **s)
 
         if (i % 8 == 0)
             a = (float)(rnd() % 1000) * 1.4e-45f, b = nextafterf(a, INFINITY);
-        n = snprintf(text, sizeof text, "%.160e", ((double)a + (double)b) / 2);
+        n = wf_snprintf(text, sizeof text, "%.160e", ((double)a + (double)b) / 2);
         check(text);
         for (char *p = text + n; p > text;
              p--) { /* the last digit that is not zero, one up or down */
@@ -227,8 +246,8 @@ static void flushing_denormals_changes_nothing(void **s)
 
     (void)s;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        double want = strtod(texts[i], NULL), got = 0;
-        float want_f = strtof(texts[i], NULL), got_f = 0;
+        double want = c_strtod(texts[i]), got = 0;
+        float want_f = c_strtof(texts[i]), got_f = 0;
 
         mode = wf_fpmode_enter(true);
         wf_parse_f64(texts[i], (int64_t)strlen(texts[i]), &got);
