@@ -260,7 +260,7 @@ const char *weft_printable(const char *text, int64_t n, char *out, size_t room)
         len = printable_bytes(p + i, n - i);
         bytes = (size_t)len;
         if (!len) {
-            snprintf(escape, sizeof escape, "\\x%02x", p[i]);
+            wf_snprintf(escape, sizeof escape, "\\x%02x", p[i]);
             word = word ? word : escape;
             bytes = strlen(word);
             len = 1;

@@ -248,21 +248,13 @@ void wf_learned_put_bytes(struct wf_buf *b, const char *p, int64_t n)
 
 void wf_learned_put_real(struct wf_buf *b, double v)
 {
-    char text[64], *to = text;
+    char text[64];
 
     if (!isfinite(v)) {
         wf_buf_printf(b, "\"%s\"", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
         return;
     }
     wf_snprintf(text, sizeof text, "%.17g", v);
-    /* The decimal point is the locale's: any other sign than these becomes a point. */
-    for (const char *p = text; *p; p++) {
-        if (strchr("0123456789+-e.", *p))
-            *to++ = *p;
-        else if (to == text || to[-1] != '.')
-            *to++ = '.';
-    }
-    *to = '\0';
     wf_buf_printf(b, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
 }
 

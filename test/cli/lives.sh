@@ -56,7 +56,7 @@ wait $pid
 
 # a limit on the size of files is an error with a message
 fresh
-want 3 "save: model.safetensors.tmp: cannot write: File too large" bash -c "ulimit -f 1; '$WEFT' train job.yaml --log none --set model.0.Dense.units=4000 --set checkpoint.dir= --set log.dir="
+want 3 "save: model.safetensors: cannot write: File too large" bash -c "ulimit -f 1; '$WEFT' train job.yaml --log none --set model.0.Dense.units=4000 --set checkpoint.dir= --set log.dir="
 
 # the learning rate that an epoch used
 fresh

@@ -118,7 +118,7 @@ static void tables_texts_and_exit_codes(void **state)
         {"show %d", 0, "seed         fedcba9876543210"},
         {"show %d", 0, "metrics      loss = 0.00198807157"},
         {"show %d", 0, "             grad_norm = inf"},
-        {"show %d", 0, "metadata     job = line one?line two??"},
+        {"show %d", 0, "metadata     job = line one\\nline two\\t\\x01"},
         {"show %d", 0, "blobs        position.bin (40 B)"},
         {"show %d", 0, "param    f32[5,7]"},
         {"show %d", 0, "i64[]"},
