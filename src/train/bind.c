@@ -201,6 +201,21 @@ static void make_weight(struct wf_bound *b)
     b->weight = weft_placeholder(b->graph, "sample_weight", WEFT_F32, 1, (int64_t[]){WEFT_ANY});
 }
 
+/* Outputs may be calls of one layer: the second label of a name gets a number. */
+static const char *label_name(weft_trainer *t, struct wf_bound *b, int out)
+{
+    const char *name = wf_output_name(t, out);
+    char number[24] = "";
+    int before = 0;
+
+    for (int i = 0; i < out; i++)
+        before += strcmp(wf_output_name(t, i), name) == 0;
+    if (before)
+        wf_snprintf(number, sizeof number, ":%d", before);
+    name = wf_join(&b->arena, "label:", name);
+    return name ? wf_join(&b->arena, name, number) : NULL;
+}
+
 static weft_status make_labels(weft_trainer *t, struct wf_bound *b, const struct wf_type *labels)
 {
     for (int i = 0; i < t->n_out; i++) {
@@ -209,7 +224,7 @@ static weft_status make_labels(weft_trainer *t, struct wf_bound *b, const struct
         b->label_type[i] = labels[i];
         if (labels[i].dtype == WEFT_NONE)
             continue;
-        name = wf_join(&b->arena, "label:", wf_output_name(t, i));
+        name = label_name(t, b, i);
         if (!name)
             return err_nomem();
         b->label[i] =

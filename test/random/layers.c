@@ -304,12 +304,6 @@ static void draw_losses(struct drawing *g)
     }
 }
 
-/* The step whose layer a step calls. */
-static int layer_step(const struct recipe *r, int step)
-{
-    return r->step[step].shares >= 0 ? r->step[step].shares : step;
-}
-
 weft_status recipe_draw(struct recipe *r, weft_ctx *ctx, uint64_t seed)
 {
     static const char *const optimizers[] = {
@@ -352,13 +346,8 @@ weft_status recipe_draw(struct recipe *r, weft_ctx *ctx, uint64_t seed)
     if (r->n_steps == 0)
         return WEFT_ENOENT;
     r->end[r->n_ends++] = r->n_inputs + r->n_steps - 1;
-    if (r->n_steps > 2 && draw_one_in(&g.d, 4)) {
-        int step = (int)draw_int(&g.d, 0, r->n_steps - 2);
-
-        if (layer_step(r, step) !=
-            layer_step(r, r->n_steps - 1)) /* outputs have their layers' names */
-            r->end[r->n_ends++] = r->n_inputs + step;
-    }
+    if (r->n_steps > 2 && draw_one_in(&g.d, 4))
+        r->end[r->n_ends++] = r->n_inputs + (int)draw_int(&g.d, 0, r->n_steps - 2);
     for (int i = 0; i < r->n_ends; i++)
         if (g.type[r->end[i]].dtype != WEFT_F32 || g.type[r->end[i]].rank < 2)
             return WEFT_ENOENT;

@@ -65,14 +65,13 @@ static bool is_updated(const struct gen *g, weft_val var)
     return false;
 }
 
-/* A variable of its own that is assigned. Others read either its old value or the new one: a node that reads both would
- * need the old one copied. */
+/* A variable of its own that is assigned. Others read its old value, the new one, or both. */
 bool draw_assign(struct gen *g, const char *op)
 {
     struct graph_case *c = g->c;
     weft_val in[2] = {WEFT_NIL, gen_any(g, strcmp(op, "assign") ? FLOATS : ANYTHING, 0, 4)}, u;
     struct wf_type t;
-    int n_pool;
+    int n_pool, readers;
 
     if (!in[1].id || c->n_updates == MAX_UPDATES || g->smooth)
         return false;
@@ -90,10 +89,11 @@ bool draw_assign(struct gen *g, const char *op)
     if (!u.id)
         return false;
     c->update[c->n_updates++] = u;
-    if (draw_one_in(&g->d, 2)) {
+    readers = (int)draw_int(&g->d, 0, 2);
+    if (readers == 1)
         g->n_pool = n_pool;
+    if (readers > 0)
         gen_take(g, in[0]);
-    }
     return true;
 }
 

@@ -1,7 +1,7 @@
-/* uncross.c - updates that read each other's variables.
+/* uncross.c - readers of an old value that an update cannot wait for.
  *
- * An update waits for those who read the old value. Two that exchange variables would wait for each other: the one that was
- * built later reads a copy, made before any of them. */
+ * An update waits for those who read the old value. Two that exchange variables would wait for each other, and a node that
+ * depends on an update may read the old value beside the new one. Such a reader gets a copy, made before any update. */
 #include "graph/graph.h"
 
 struct uncross {
@@ -9,15 +9,31 @@ struct uncross {
     const weft_graph *g;
     struct wf_uses uses;
     int32_t *copy; /* per value of g: its copy in the new graph, or 0 */
+    bool *after;   /* per node of g: its operands depend on an update */
 };
 
-/* Does update k read, as operand i, a variable that an update built before k overwrites? */
-static bool crosses(const weft_graph *g, const struct wf_uses *u, int64_t k, int i)
+static void find_after(struct uncross *x)
 {
-    const struct wf_node *n = &g->nodes[k];
-    int32_t own = wf_value_updated(g, n), v = own ? wf_value_read(g, n, i) : 0;
+    const weft_graph *g = x->g;
 
-    return v && v != own && u->first_update[v] < k;
+    for (int64_t k = 0; k < g->n_nodes; k++)
+        for (int i = 0; i < g->nodes[k].n_in; i++) {
+            int32_t from = g->values[g->nodes[k].in[i]].node;
+
+            if (g->nodes[k].in[i])
+                x->after[k] |= x->after[from] || (g->nodes[from].op->flags & WF_STATE_IN0) != 0;
+        }
+}
+
+/* Does node k read, as operand i, a variable that an update built before k overwrites, while that update cannot wait for k: k is
+ * an update itself, or depends on one? */
+static bool crosses(const struct uncross *x, int64_t k, int i)
+{
+    const weft_graph *g = x->g;
+    const struct wf_node *n = &g->nodes[k];
+    int32_t own = wf_value_updated(g, n), v = wf_value_read(g, n, i);
+
+    return v && v != own && (own || x->after[k]) && x->uses.first_update[v] < k;
 }
 
 /* The copy of variable v, made once. */
@@ -37,11 +53,11 @@ static weft_status emit(struct uncross *x, int64_t k)
     const struct wf_node *n = &x->g->nodes[k];
 
     wf_rewrite_inputs(&x->rw, k);
-    for (int i = 1; i < n->n_in; i++) {
+    for (int i = 0; i < n->n_in; i++) {
         const struct wf_type *t = &x->g->values[n->in[i]].type;
         weft_val v;
 
-        if (!crosses(x->g, &x->uses, k, i))
+        if (!crosses(x, k, i))
             continue;
         v.id = copy_of(x, wf_value_read(x->g, n, i));
         if (v.id && !wf_type_same_shape(&x->rw.to->values[v.id].type, t)) {
@@ -60,22 +76,25 @@ weft_status wf_pass_uncross(const weft_graph *g, int n_roots, int32_t *roots, we
     weft_status st = wf_uses_find(&x.uses, g, n_roots, roots);
     bool any = false;
 
-    for (int64_t k = 0; k < g->n_nodes && !st; k++)
-        for (int i = 1; i < g->nodes[k].n_in; i++)
-            any |= crosses(g, &x.uses, k, i);
-    if (!any) {
-        wf_uses_free(&x.uses, g->ctx);
-        *out = NULL;
-        return st;
-    }
-    st = wf_rewrite_begin(&x.rw, g, n_roots, roots);
+    *out = NULL;
     x.copy = wf_alloc_n(g->ctx, g->n_values, sizeof *x.copy);
-    if (!st && !x.copy)
+    x.after = wf_alloc_n(g->ctx, g->n_nodes + 1, sizeof *x.after);
+    if (!st && (!x.copy || !x.after))
         st = wf_err_nomem(g->ctx, (size_t)g->n_values * sizeof *x.copy, "graph pass");
-    for (int64_t k = 0; k < g->n_nodes && !st; k++)
-        if (x.rw.live[k])
-            st = emit(&x, k);
+    if (!st)
+        find_after(&x);
+    for (int64_t k = 0; k < g->n_nodes && !st && !any; k++)
+        for (int i = 0; i < g->nodes[k].n_in; i++)
+            any |= crosses(&x, k, i);
+    if (any) {
+        st = wf_rewrite_begin(&x.rw, g, n_roots, roots);
+        for (int64_t k = 0; k < g->n_nodes && !st; k++)
+            if (x.rw.live[k])
+                st = emit(&x, k);
+        st = wf_rewrite_end(&x.rw, st, n_roots, roots, out);
+    }
     wf_free(g->ctx, x.copy);
+    wf_free(g->ctx, x.after);
     wf_uses_free(&x.uses, g->ctx);
-    return wf_rewrite_end(&x.rw, st, n_roots, roots, out);
+    return st;
 }

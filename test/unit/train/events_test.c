@@ -389,7 +389,8 @@ static weft_status run_until(int64_t at, int64_t epochs)
 {
     struct net n = open_net();
     struct killer k = {at};
-    weft_callback cb[2] = {{0}, {.arg = &k, .name = "killer", .batch_end = kill_batch}};
+    weft_callback cb[2] = {
+        {0}, {.size = sizeof cb[1], .arg = &k, .name = "killer", .batch_end = kill_batch}};
     weft_status st;
 
     make(&cb[0], "resumed", "update_freq=batch");
