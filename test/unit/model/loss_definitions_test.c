@@ -460,7 +460,7 @@ static void losses_as_metrics(void)
     if (l->plain == scce) {
         char spec[96];
 
-        snprintf(spec, sizeof spec, "Perplexity%s", l->arg[1] != 0 ? " from_logits=true" : "");
+        wf_snprintf(spec, sizeof spec, "Perplexity%s", l->arg[1] != 0 ? " from_logits=true" : "");
         check(spec, &d, 1, (double[]){exp(ratio(sum, all))});
     }
 }

@@ -49,7 +49,7 @@ static void accuracies(void)
     d.y_type = hot || below(2) ? WEFT_F32 : below(2) ? WEFT_I32 : WEFT_I64;
     check(plain[hot], &d, 1, (double[]){ratio(right, all)});
     check("accuracy", &d, 1, (double[]){ratio(right, all)});
-    snprintf(spec, sizeof spec, "%s k=%d", top[hot], k);
+    wf_snprintf(spec, sizeof spec, "%s k=%d", top[hot], k);
     check(spec, &d, 1, (double[]){ratio(in_top, all)});
 }
 
@@ -122,7 +122,7 @@ static void at_thresholds(void)
             for (int k = 0; k < i; k++)
                 again |= at[k] == at[i];
         }
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%g", i ? "," : "", at[i]);
+        wf_snprintf(list + strlen(list), sizeof list - strlen(list), "%s%g", i ? "," : "", at[i]);
     }
     for (int i = 0; i < n; i++)
         for (int k = i + 1; k < n; k++)
@@ -134,20 +134,20 @@ static void at_thresholds(void)
             }
     if (which >= 4 && below(2)) {
         class = below((int)d.c);
-        snprintf(more, sizeof more, " class_id=%d", (int)class);
+        wf_snprintf(more, sizeof more, " class_id=%d", (int)class);
     }
     for (int i = 0; i < n; i++)
         want[i] = quantity(which, count(&d, at[i], class, NULL));
-    snprintf(spec, sizeof spec, "%s thresholds=[%s]%s", names[which], list, more);
+    wf_snprintf(spec, sizeof spec, "%s thresholds=[%s]%s", names[which], list, more);
     check(spec, &d, n, want);
-    snprintf(spec, sizeof spec, "%s%s", names[which], more);
+    wf_snprintf(spec, sizeof spec, "%s%s", names[which], more);
     want[0] = quantity(which, count(&d, 0.5, class, NULL));
     check(spec, &d, 1, want);
     for (int64_t i = 0; i < n_scores(&d); i++) {
         right += d.w[i / d.c] * ((d.p[i] > at[0]) == (d.y[i] != 0));
         all += d.w[i / d.c];
     }
-    snprintf(spec, sizeof spec, "BinaryAccuracy threshold=%g", at[0]);
+    wf_snprintf(spec, sizeof spec, "BinaryAccuracy threshold=%g", at[0]);
     check(spec, &d, 1, (double[]){ratio(right, all)});
 }
 
@@ -172,9 +172,9 @@ static void with_top_k(void)
                     at = c;
             used[r * d.c + at] = true;
         }
-    snprintf(spec, sizeof spec, "%s top_k=%d", which == 4 ? "Precision" : "Recall", k);
+    wf_snprintf(spec, sizeof spec, "%s top_k=%d", which == 4 ? "Precision" : "Recall", k);
     if (class >= 0)
-        snprintf(spec + strlen(spec), sizeof spec - strlen(spec), " class_id=%d", (int)class);
+        wf_snprintf(spec + strlen(spec), sizeof spec - strlen(spec), " class_id=%d", (int)class);
     check(spec, &d, 1, (double[]){quantity(which, count(&d, -1, class, used))});
 }
 
@@ -204,7 +204,7 @@ static void one_at_the_other(void)
         if (given >= limit - 1e-9)
             most = fmax(most, got);
     }
-    snprintf(spec, sizeof spec, "%s=%g num_thresholds=%d", names[which], limit, n);
+    wf_snprintf(spec, sizeof spec, "%s=%g num_thresholds=%d", names[which], limit, n);
     check(spec, &d, 1, &most);
 }
 
@@ -255,8 +255,9 @@ static void areas(void)
             want += area(&d, c, curve, how, n, at) / (double)d.c;
     else
         want = area(&d, -1, curve, how, n, at);
-    snprintf(spec, sizeof spec, "AUC curve=%s summation_method=%s num_thresholds=%d multi_label=%s",
-             curves[curve], ways[how], n, labels ? "true" : "false");
+    wf_snprintf(spec, sizeof spec,
+                "AUC curve=%s summation_method=%s num_thresholds=%d multi_label=%s", curves[curve],
+                ways[how], n, labels ? "true" : "false");
     check(spec, &d, 1, &want);
 }
 
@@ -314,9 +315,9 @@ static void f_scores(void)
     }
     if (average == 2)
         want[0] = f_of(all[0], all[1], all[2], beta);
-    snprintf(spec, sizeof spec, "FBetaScore beta=%g average=%s", beta, averages[average]);
+    wf_snprintf(spec, sizeof spec, "FBetaScore beta=%g average=%s", beta, averages[average]);
     if (by_threshold)
-        snprintf(spec + strlen(spec), sizeof spec - strlen(spec), " threshold=%g", threshold);
+        wf_snprintf(spec + strlen(spec), sizeof spec - strlen(spec), " threshold=%g", threshold);
     check(spec, &d, average ? 1 : (int)d.c, want);
 }
 
@@ -350,10 +351,10 @@ static void overlaps(void)
             one = ratio(m[c][c], all);
     }
     if (ignored >= 0)
-        snprintf(ignore, sizeof ignore, " ignore_class=%d", ignored);
-    snprintf(spec, sizeof spec, "MeanIoU num_classes=%d%s", n, ignore);
+        wf_snprintf(ignore, sizeof ignore, " ignore_class=%d", ignored);
+    wf_snprintf(spec, sizeof spec, "MeanIoU num_classes=%d%s", n, ignore);
     check(spec, &d, 1, (double[]){ratio(sum, valid)});
-    snprintf(spec, sizeof spec, "IoU num_classes=%d target_class_ids=[%d]%s", n, target, ignore);
+    wf_snprintf(spec, sizeof spec, "IoU num_classes=%d target_class_ids=[%d]%s", n, target, ignore);
     check(spec, &d, 1, &one);
 }
 
@@ -401,7 +402,7 @@ static void explained(void)
         if (fabs(want[c]) > 50)
             return;
     }
-    snprintf(spec, sizeof spec, "R2Score class_aggregation=%s num_regressors=%d", ways[how], p);
+    wf_snprintf(spec, sizeof spec, "R2Score class_aggregation=%s num_regressors=%d", ways[how], p);
     check(spec, &d, how == 2 ? (int)d.c : 1, want);
 }
 
