@@ -140,7 +140,7 @@ weft_status weft_st_write(weft_ctx *ctx, const char *path, int64_t n, const char
 {
     struct wf_st_item *items = wf_alloc_n(ctx, n, sizeof *items);
     weft_ckpt_pair *meta = wf_alloc_n(ctx, n_meta, sizeof *meta);
-    struct wf_newfile f;
+    struct wf_newfile f = {.fd = -1};
     struct wf_out o = {.ctx = ctx, .path = path};
     weft_status st = WEFT_OK;
 

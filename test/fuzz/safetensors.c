@@ -66,8 +66,7 @@ static void write_and_read_back(weft_ctx *ctx, const weft_st *s, int64_t n,
     for (int64_t i = 0; i < n_meta; i++)
         if (weft_st_metadata_at(s, i, &meta[i].key, &meta[i].value))
             abort();
-    if (o.fd < 0 ||
-        wf_out_close(&o, wf_st_stream(&o, n, items, n_meta, meta, NULL)) ||
+    if (o.fd < 0 || wf_out_close(&o, wf_st_stream(&o, n, items, n_meta, meta, NULL)) ||
         weft_st_open(ctx, path, &back) || weft_st_n(back) != n ||
         weft_st_n_metadata(back) != n_meta)
         abort();
