@@ -74,7 +74,8 @@ WEFT_API void weft_scope_pop(weft_graph *g);
 /* "/job:ps/task:0/cpu:0", "/device:GPU:0", "/gpu:0": checked, kept on the nodes built while it is open. */
 WEFT_API void weft_device_push(weft_graph *g, const char *device);
 WEFT_API void weft_device_pop(weft_graph *g);
-/* `v`'s node runs after `before`'s node. */
+/* `v`'s node runs after `before`'s node. It reads the same values as without: a variable is what it was before the updates
+ * of a run, the new value is the update's output. */
 WEFT_API void weft_control(weft_graph *g, weft_val v, weft_val before);
 /* Name the value's node. Returns v. */
 WEFT_API weft_val weft_named(weft_graph *g, weft_val v, const char *name);

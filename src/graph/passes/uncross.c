@@ -1,7 +1,7 @@
 /* uncross.c - readers of an old value that an update cannot wait for.
  *
  * An update waits for those who read the old value. Two that exchange variables would wait for each other, and a node that
- * depends on an update may read the old value beside the new one. Such a reader gets a copy, made before any update. */
+ * runs after an update may read the old value all the same. Such a reader gets a copy, made before any update. */
 #include "graph/graph.h"
 
 struct uncross {
@@ -9,24 +9,30 @@ struct uncross {
     const weft_graph *g;
     struct wf_uses uses;
     int32_t *copy; /* per value of g: its copy in the new graph, or 0 */
-    bool *after;   /* per node of g: its operands depend on an update */
+    bool *after;   /* per node of g: it runs after an update, for an operand's sake or by control */
 };
+
+static bool comes_after(const struct uncross *x, int32_t from)
+{
+    return x->after[from] || (x->g->nodes[from].op->flags & WF_STATE_IN0) != 0;
+}
 
 static void find_after(struct uncross *x)
 {
     const weft_graph *g = x->g;
 
-    for (int64_t k = 0; k < g->n_nodes; k++)
-        for (int i = 0; i < g->nodes[k].n_in; i++) {
-            int32_t from = g->values[g->nodes[k].in[i]].node;
+    for (int64_t k = 0; k < g->n_nodes; k++) {
+        const struct wf_node *n = &g->nodes[k];
 
-            if (g->nodes[k].in[i])
-                x->after[k] |= x->after[from] || (g->nodes[from].op->flags & WF_STATE_IN0) != 0;
-        }
+        for (int i = 0; i < n->n_in; i++)
+            x->after[k] |= n->in[i] && comes_after(x, g->values[n->in[i]].node);
+        for (int i = 0; i < n->n_ctrl; i++)
+            x->after[k] |= comes_after(x, n->ctrl[i]);
+    }
 }
 
 /* Does node k read, as operand i, a variable that an update built before k overwrites, while that update cannot wait for k: k is
- * an update itself, or depends on one? */
+ * an update itself, or runs after one? */
 static bool crosses(const struct uncross *x, int64_t k, int i)
 {
     const weft_graph *g = x->g;
