@@ -544,9 +544,11 @@ weft_ds weft_ds_cache(weft_data *d, weft_ds s, const weft_cache_opts *opts)
 {
     static const enum wf_shelf_in in[] = {WF_SHELF_UNDECIDED, WF_SHELF_MEMORY, WF_SHELF_FILE};
     struct wf_shelf shelf = {0};
-    weft_cache_in asked = opts ? opts->in : WEFT_CACHE_AUTO;
+    weft_cache_in asked = WEFT_CACHE_AUTO;
     weft_status st = wf_opts_check(opts, sizeof *opts, "weft_cache_opts");
 
+    if (!st && opts)
+        asked = opts->in;
     if (!st && (asked < WEFT_CACHE_AUTO || asked > WEFT_CACHE_FILE))
         st = wf_err(WEFT_EINVAL, "no place %d to keep elements", (int)asked);
     if (!st && asked == WEFT_CACHE_FILE && !opts->path)

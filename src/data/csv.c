@@ -242,7 +242,8 @@ weft_ds weft_ds_csv(weft_data *d, const char *files, const weft_csv_opts *opts)
 weft_ds weft_ds_criteo(weft_data *d, const char *files, const weft_criteo_opts *opts)
 {
     weft_criteo_opts none = {.size = sizeof none};
-    const weft_criteo_opts *o = opts ? opts : &none;
+    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_criteo_opts");
+    const weft_criteo_opts *o = opts && !st ? opts : &none;
     static const char *const names =
         "label,i0,i1,i2,i3,i4,i5,i6,i7,i8,i9,i10,i11,i12,h0,h1,h2,h3,h4,h5,h6,h7,h8,h9,h10,h11,h12,"
         "h13,h14,h15,h16,h17,h18,h19,h20,h21,h22,h23,h24,h25";
@@ -264,7 +265,6 @@ weft_ds weft_ds_criteo(weft_data *d, const char *files, const weft_criteo_opts *
         .index = o->index,
         .on_error = o->on_error,
     };
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_criteo_opts");
 
     if (!st && (strlen(num) > 40 || strlen(cat) > 40))
         st = wf_err(WEFT_EINVAL, "missing_num and missing_cat are numbers");

@@ -437,9 +437,9 @@ weft_ds weft_ds_open(weft_data *d, const char *path, const weft_open_opts *opts)
 {
     static const weft_open_opts defaults = {.size = sizeof defaults};
     const weft_open_opts *o = opts ? opts : &defaults;
-    weft_format f = o->format;
     weft_ds s;
     weft_status st = wf_opts_check(opts, sizeof *opts, "weft_open_opts");
+    weft_format f = st ? WEFT_FORMAT_UNKNOWN : o->format;
 
     if (!st && f == WEFT_FORMAT_UNKNOWN)
         st = weft_format_of(d->ctx, path, &f);

@@ -426,13 +426,15 @@ static int64_t count_rest(int64_t n, double fraction)
 weft_status weft_ds_holdout(weft_data *d, weft_ds s, double fraction, const weft_holdout_opts *opts,
                             weft_ds *rest, weft_ds *held)
 {
-    struct holdout h = {.seed = opts ? opts->seed : 0};
+    struct holdout h = {0};
     weft_ds a, b;
     int64_t count, n_held;
     weft_status st = weft_data_status(d);
 
     if (!st)
         st = wf_opts_check(opts, sizeof *opts, "weft_holdout_opts");
+    if (!st && opts)
+        h.seed = opts->seed;
     if (!st && !(fraction >= 0 && fraction <= 1))
         st = wf_err(WEFT_EINVAL, "fraction %g is not in 0..1", fraction);
     count = weft_ds_count(d, s);

@@ -268,9 +268,11 @@ weft_status wf_vocab_begin(weft_data *d, weft_ds s, const char *column, const we
                            struct wf_counting *out)
 {
     const struct wf_ds *ds = wf_ds_node(d, s);
-    struct wf_counting k = {.max_words = opts && opts->max_words ? opts->max_words : MAX_WORDS};
+    struct wf_counting k = {.max_words = MAX_WORDS};
     weft_status st = wf_opts_check(opts, sizeof *opts, "weft_vocab_opts");
 
+    if (!st && opts && opts->max_words)
+        k.max_words = opts->max_words;
     if (!st)
         st = weft_data_status(d);
     if (!st && !ds)

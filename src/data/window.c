@@ -338,11 +338,13 @@ static weft_status window_columns(struct wf_ds *ds)
 
 weft_ds weft_ds_window(weft_data *d, weft_ds s, int64_t size, const weft_window_opts *opts)
 {
-    struct window o = {size, size, 1, opts && opts->drop_remainder};
+    struct window o = {size, size, 1, false};
     struct wf_ds *ds;
     int64_t last;
     weft_status st = wf_opts_check(opts, sizeof *opts, "weft_window_opts");
 
+    if (!st && opts)
+        o.drop_remainder = opts->drop_remainder;
     if (!st && opts && opts->shift)
         o.shift = opts->shift;
     if (!st && opts && opts->stride)

@@ -580,11 +580,11 @@ weft_val weft_variable(weft_graph *g, const char *name, int rank, const int64_t 
 {
     static const weft_variable_opts defaults = {.size = sizeof defaults};
     const weft_variable_opts *o = opts ? opts : &defaults;
-    weft_init_kind init = o->init;
+    weft_init_kind init = o->size == sizeof *o ? o->init : (weft_init_kind)-1;
 
     if (g->st || !shape_ok(g, rank, dim, name ? name : "variable"))
         return WEFT_NIL;
-    if (o->size != sizeof *o || init < 0 || init >= WF_COUNT(init_names))
+    if ((int)init < 0 || init >= WF_COUNT(init_names))
         return fail(g,
                     wf_err(WEFT_EINVAL, "variable '%s': options are not valid", name ? name : ""));
     if (init == WEFT_INIT_DEFAULT)

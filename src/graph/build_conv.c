@@ -93,13 +93,16 @@ weft_val weft_conv(weft_graph *g, weft_val x, weft_val w, const weft_conv_opts *
 
 weft_val weft_depthwise_conv(weft_graph *g, weft_val x, weft_val w, const weft_conv_opts *opts)
 {
-    weft_conv_opts o = opts ? *opts : (weft_conv_opts){.size = sizeof o};
+    weft_conv_opts o = {.size = sizeof o};
     const struct wf_type *t;
     int64_t shape[5];
     int n;
 
-    if (!spatial(g, x, "depthwise_conv", &n) || !wf_check_val(g, w, "depthwise_conv"))
+    if (!wf_check_opts(g, opts ? opts->size : sizeof o, sizeof o, "depthwise_conv") ||
+        !spatial(g, x, "depthwise_conv", &n) || !wf_check_val(g, w, "depthwise_conv"))
         return WEFT_NIL;
+    if (opts)
+        o = *opts;
     t = wf_val_type_of(g, w);
     if (o.groups)
         return refuse(g, "depthwise_conv", "groups are the channels, they cannot be given");

@@ -33,14 +33,16 @@ weft_val weft_batch_norm(weft_graph *g, weft_val x, weft_val gamma, weft_val bet
                          weft_val moving_mean, weft_val moving_var,
                          const weft_batch_norm_opts *opts)
 {
-    double epsilon = option(opts ? opts->epsilon : 0, 1e-3),
-           momentum = option(opts ? opts->momentum : 0, 0.99);
-    struct wf_set sets[] = {WF_SET_FLOAT("epsilon", epsilon)};
+    double epsilon, momentum;
     weft_val y, updates[2];
 
     if ((opts && !wf_check_opts(g, opts->size, sizeof *opts, "batch_norm")) ||
         !wf_check_val(g, x, "batch_norm"))
         return WEFT_NIL;
+    epsilon = option(opts ? opts->epsilon : 0, 1e-3);
+    momentum = option(opts ? opts->momentum : 0, 0.99);
+    struct wf_set sets[] = {WF_SET_FLOAT("epsilon", epsilon)};
+
     if (!opts || !opts->training) {
         if (!wf_check_val(g, moving_mean, "batch_norm: moving_mean") ||
             !wf_check_val(g, moving_var, "batch_norm: moving_var"))
@@ -62,41 +64,39 @@ weft_val weft_batch_norm(weft_graph *g, weft_val x, weft_val gamma, weft_val bet
 weft_val weft_layer_norm(weft_graph *g, weft_val x, weft_val gamma, weft_val beta,
                          const weft_layer_norm_opts *opts)
 {
-    struct wf_set sets[] = {WF_SET_INT("n_axes", opts && opts->n_axes ? opts->n_axes : 1),
-                            WF_SET_FLOAT("epsilon", option(opts ? opts->epsilon : 0, 1e-3))};
-
     if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "layer_norm"))
         return WEFT_NIL;
+    struct wf_set sets[] = {WF_SET_INT("n_axes", opts && opts->n_axes ? opts->n_axes : 1),
+                            WF_SET_FLOAT("epsilon", option(opts ? opts->epsilon : 0, 1e-3))};
     return wf_build(g, WF_OP_layer_norm, 3, (weft_val[]){x, gamma, beta}, 2, sets);
 }
 
 weft_val weft_rms_norm(weft_graph *g, weft_val x, weft_val gamma, const weft_rms_norm_opts *opts)
 {
-    struct wf_set sets[] = {WF_SET_INT("n_axes", opts && opts->n_axes ? opts->n_axes : 1),
-                            WF_SET_FLOAT("epsilon", option(opts ? opts->epsilon : 0, 1e-6))};
-
     if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "rms_norm"))
         return WEFT_NIL;
+    struct wf_set sets[] = {WF_SET_INT("n_axes", opts && opts->n_axes ? opts->n_axes : 1),
+                            WF_SET_FLOAT("epsilon", option(opts ? opts->epsilon : 0, 1e-6))};
     return wf_build(g, WF_OP_rms_norm, 2, (weft_val[]){x, gamma}, 2, sets);
 }
 
 weft_val weft_group_norm(weft_graph *g, weft_val x, weft_val gamma, weft_val beta,
                          const weft_group_norm_opts *opts)
 {
-    struct wf_set sets[] = {WF_SET_INT("groups", opts && opts->groups ? opts->groups : 32),
-                            WF_SET_FLOAT("epsilon", option(opts ? opts->epsilon : 0, 1e-3))};
-
     if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "group_norm"))
         return WEFT_NIL;
+    struct wf_set sets[] = {WF_SET_INT("groups", opts && opts->groups ? opts->groups : 32),
+                            WF_SET_FLOAT("epsilon", option(opts ? opts->epsilon : 0, 1e-3))};
     return wf_build(g, WF_OP_group_norm, 3, (weft_val[]){x, gamma, beta}, 2, sets);
 }
 
 weft_val weft_instance_norm(weft_graph *g, weft_val x, weft_val gamma, weft_val beta,
                             const weft_instance_norm_opts *opts)
 {
-    weft_group_norm_opts o = {.size = sizeof o, .groups = -1, .epsilon = opts ? opts->epsilon : 0};
+    weft_group_norm_opts o = {.size = sizeof o, .groups = -1};
 
     if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "instance_norm"))
         return WEFT_NIL;
+    o.epsilon = opts ? opts->epsilon : 0;
     return weft_group_norm(g, x, gamma, beta, &o);
 }

@@ -17,13 +17,12 @@ static weft_val random_op(weft_graph *g, int op_id, int n, const char *name_a, d
 {
     static const weft_random_opts scalar = {.size = sizeof scalar};
     const weft_random_opts *o = opts ? opts : &scalar;
-    struct wf_set sets[] = {WF_SET_DTYPE("dtype", o->dtype ? o->dtype : WEFT_F32),
-                            WF_SET_FLOAT(name_a, a), WF_SET_FLOAT(name_b, b),
-                            WF_SET_INTS("shape", o->rank, o->dim)};
-
     if (!wf_check_opts(g, o->size, sizeof *o, "weft_random_opts") ||
         !rank_ok(g, o->rank, "weft_random_opts"))
         return WEFT_NIL;
+    struct wf_set sets[] = {WF_SET_DTYPE("dtype", o->dtype ? o->dtype : WEFT_F32),
+                            WF_SET_FLOAT(name_a, a), WF_SET_FLOAT(name_b, b),
+                            WF_SET_INTS("shape", o->rank, o->dim)};
     if (o->like.id)
         return wf_build(g, op_id, 1, &o->like, 1 + n, sets);
     sets[1 + n] = sets[3];
@@ -55,11 +54,10 @@ weft_val weft_dropout(weft_graph *g, weft_val x, double rate, const weft_dropout
 {
     static const weft_dropout_opts defaults = {.size = sizeof defaults};
     const weft_dropout_opts *o = opts ? opts : &defaults;
-    struct wf_set sets[] = {WF_SET_FLOAT("rate", rate),
-                            WF_SET_INTS("shared_axes", o->n_shared, o->shared_axes)};
-
     if (!wf_check_opts(g, o->size, sizeof *o, "weft_dropout_opts") ||
         !rank_ok(g, o->n_shared, "weft_dropout_opts"))
         return WEFT_NIL;
+    struct wf_set sets[] = {WF_SET_FLOAT("rate", rate),
+                            WF_SET_INTS("shared_axes", o->n_shared, o->shared_axes)};
     return wf_build(g, WF_OP_dropout, 2, (weft_val[]){x, o->rate}, 2, sets);
 }

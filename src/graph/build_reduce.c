@@ -15,12 +15,11 @@ static weft_val reduce(weft_graph *g, int op_id, weft_val x, const weft_reduce_o
 {
     static const weft_reduce_opts all = {.size = sizeof all};
     const weft_reduce_opts *o = opts ? opts : &all;
-    struct wf_set sets[] = {WF_SET_INTS("axes", o->n_axes, o->axes),
-                            WF_SET_BOOL("keepdims", o->keepdims)};
-
     if (!wf_check_opts(g, o->size, sizeof *o, "weft_reduce_opts") ||
         !axes_ok(g, o->n_axes, "weft_reduce_opts"))
         return WEFT_NIL;
+    struct wf_set sets[] = {WF_SET_INTS("axes", o->n_axes, o->axes),
+                            WF_SET_BOOL("keepdims", o->keepdims)};
     return wf_build(g, op_id, 1, &x, 2, sets);
 }
 
@@ -43,11 +42,10 @@ REDUCE(logsumexp)
 
 static weft_val arg(weft_graph *g, int op_id, weft_val x, int axis, const weft_arg_opts *opts)
 {
-    struct wf_set sets[] = {WF_SET_INT("axis", axis),
-                            WF_SET_BOOL("keepdims", opts && opts->keepdims)};
-
     if (!wf_check_opts(g, opts ? opts->size : sizeof *opts, sizeof *opts, "weft_arg_opts"))
         return WEFT_NIL;
+    struct wf_set sets[] = {WF_SET_INT("axis", axis),
+                            WF_SET_BOOL("keepdims", opts && opts->keepdims)};
     return wf_build(g, op_id, 1, &x, 2, sets);
 }
 
@@ -63,12 +61,11 @@ weft_val weft_argmin(weft_graph *g, weft_val x, int axis, const weft_arg_opts *o
 
 weft_val weft_cumsum(weft_graph *g, weft_val x, int axis, const weft_cumsum_opts *opts)
 {
+    if (!wf_check_opts(g, opts ? opts->size : sizeof *opts, sizeof *opts, "weft_cumsum_opts"))
+        return WEFT_NIL;
     struct wf_set sets[] = {WF_SET_INT("axis", axis),
                             WF_SET_BOOL("exclusive", opts && opts->exclusive),
                             WF_SET_BOOL("reverse", opts && opts->reverse)};
-
-    if (!wf_check_opts(g, opts ? opts->size : sizeof *opts, sizeof *opts, "weft_cumsum_opts"))
-        return WEFT_NIL;
     return wf_build(g, WF_OP_cumsum, 1, &x, 3, sets);
 }
 
@@ -101,12 +98,11 @@ weft_val weft_size_of(weft_graph *g, weft_val x, const weft_size_of_opts *opts)
 {
     static const weft_size_of_opts all = {.size = sizeof all};
     const weft_size_of_opts *o = opts ? opts : &all;
-    struct wf_set sets[] = {WF_SET_INTS("axes", o->n_axes, o->axes),
-                            WF_SET_DTYPE("dtype", o->dtype ? o->dtype : WEFT_F32)};
-
     if (!wf_check_opts(g, o->size, sizeof *o, "weft_size_of_opts") ||
         !axes_ok(g, o->n_axes, "weft_size_of_opts"))
         return WEFT_NIL;
+    struct wf_set sets[] = {WF_SET_INTS("axes", o->n_axes, o->axes),
+                            WF_SET_DTYPE("dtype", o->dtype ? o->dtype : WEFT_F32)};
     return wf_build(g, WF_OP_size_of, 1, &x, 2, sets);
 }
 

@@ -12,7 +12,6 @@ enum { MAX_NAME = 128, MAX_PARTS = 100000 };
 
 weft_status weft_model_new(weft_ctx *ctx, const weft_model_opts *opts, weft_model **out)
 {
-    const char *name = opts && opts->name ? opts->name : "model";
     weft_model *m;
     weft_status st;
 
@@ -28,7 +27,7 @@ weft_status weft_model_new(weft_ctx *ctx, const weft_model_opts *opts, weft_mode
     wf_map_init(&m->numbers, ctx);
     wf_map_init(&m->weight_names, ctx);
     m->design.m = m;
-    m->name = wf_arena_strdup(&m->arena, name);
+    m->name = wf_arena_strdup(&m->arena, opts && opts->name ? opts->name : "model");
     st = m->name ? weft_graph_new(ctx, &m->design.g) : wf_err_nomem(ctx, 0, "model");
     if (st) {
         weft_model_free(m);

@@ -519,7 +519,7 @@ weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_op
     struct fit f = {.t = t, .d = d, .o = opts ? opts : &defaults};
     weft_status st = wf_opts_check(opts, sizeof *opts, "weft_fit_opts");
 
-    for (int i = 0; i < f.o->n_callbacks && !st; i++)
+    for (int i = 0; !st && i < f.o->n_callbacks; i++)
         st = wf_opts_check(&f.o->callbacks[i], sizeof f.o->callbacks[i], "weft_callback");
     t->stop = t->interrupted = t->ended = t->save_asked = t->ended_in_order = false;
     t->times = t->all_times = (weft_times){0};
