@@ -30,7 +30,7 @@ static void note(void *arg, int level, const char *line)
 
 /* A seam that counts what is read. */
 static struct wf_fs counting;
-static int64_t n_read;
+static _Atomic int64_t n_read; /* by any thread */
 
 static int64_t count_read(void *arg, int fd, void *buf, int64_t n)
 {
