@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "data/csv.h"
-#include "data/scan.h"
+#include "data/table/csv_parse.h"
+#include "data/table/scan.h"
 
 enum { N_ROWS = 50000, N_FIELDS = 40, BATCH = 1024 };
 
@@ -72,18 +72,18 @@ static char *load(const char *path, long *n)
     return p;
 }
 
-static void layout_of(struct wf_csv_layout *l, struct wf_csv_field *field, struct wf_csv_run *run)
+static void layout_of(struct wf_row_layout *l, struct wf_field *field, struct wf_field_run *run)
 {
     for (int f = 0; f < N_FIELDS; f++)
-        field[f] = (struct wf_csv_field){
+        field[f] = (struct wf_field){
             .name = "c",
-            .kind = f == 0 || f > 13 ? WF_CSV_I64 : WF_CSV_F32,
+            .kind = f == 0 || f > 13 ? WF_FIELD_I64 : WF_FIELD_F32,
             .col = 0,
         };
-    run[0] = (struct wf_csv_run){WF_CSV_I64, 0, 1};
-    run[1] = (struct wf_csv_run){WF_CSV_F32, 1, 14};
-    run[2] = (struct wf_csv_run){WF_CSV_I64, 14, 40};
-    *l = (struct wf_csv_layout){
+    run[0] = (struct wf_field_run){WF_FIELD_I64, 0, 1};
+    run[1] = (struct wf_field_run){WF_FIELD_F32, 1, 14};
+    run[2] = (struct wf_field_run){WF_FIELD_I64, 14, 40};
+    *l = (struct wf_row_layout){
         .format = {',', '"', 0},
         .n_fields = N_FIELDS,
         .field = field,
@@ -93,20 +93,20 @@ static void layout_of(struct wf_csv_layout *l, struct wf_csv_field *field, struc
 }
 
 /* All rows, batch by batch into the same places. */
-static int64_t parse_all(const struct wf_csv_layout *l, const char *p, const char *end)
+static int64_t parse_all(const struct wf_row_layout *l, const char *p, const char *end)
 {
     static int64_t label[BATCH], cat[BATCH][26];
     static float num[BATCH][13];
-    struct wf_csv_place place[N_FIELDS];
+    struct wf_field_place place[N_FIELDS];
     struct wf_csv_out o = {.layout = l, .place = place};
     int64_t n = 0;
 
-    place[0] = (struct wf_csv_place){(char *)label, 8, ','};
+    place[0] = (struct wf_field_place){(char *)label, 8, ','};
     for (int f = 1; f < 14; f++)
-        place[f] = (struct wf_csv_place){(char *)&num[0][f - 1], sizeof num[0], ','};
+        place[f] = (struct wf_field_place){(char *)&num[0][f - 1], sizeof num[0], ','};
     for (int f = 14; f < N_FIELDS; f++)
-        place[f] = (struct wf_csv_place){(char *)&cat[0][f - 14], sizeof cat[0],
-                                         f == N_FIELDS - 1 ? '\n' : ','};
+        place[f] = (struct wf_field_place){(char *)&cat[0][f - 14], sizeof cat[0],
+                                           f == N_FIELDS - 1 ? '\n' : ','};
     for (; p < end; n++) {
         p = wf_csv_row(&o, p, end, n % BATCH);
         if (!p) {
@@ -137,9 +137,9 @@ static int64_t scan_all(const struct wf_row_format *f, weft_simd level, const ch
 
 int main(int argc, char **argv)
 {
-    struct wf_csv_field field[N_FIELDS];
-    struct wf_csv_run run[3];
-    struct wf_csv_layout l;
+    struct wf_field field[N_FIELDS];
+    struct wf_field_run run[3];
+    struct wf_row_layout l;
     long n;
     char *text = argc > 1 ? load(argv[1], &n) : make_up(&n);
     const char *first = memchr(text, '\n', (size_t)n), *end = text + n;

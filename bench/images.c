@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "data/image.h"
+#include "data/image/image.h"
 
 #ifdef WF_HAVE_JPEG
 #include <jpeglib.h>

@@ -26,7 +26,7 @@ else()
 endif()
 
 # Optional readers. Each found library defines WF_HAVE_X for the data layer and is linked; SQLite and libpq bring much
-# with them, so only their headers are used and the library is loaded when a query needs it (src/data/dl.c).
+# with them, so only their headers are used and the library is loaded when a query needs it (src/data/file/library.c).
 function(weft_optional name module linked what)
     pkg_check_modules(${name} IMPORTED_TARGET ${module})
     string(TOUPPER ${name} upper)

@@ -233,7 +233,7 @@ weft_column wf_column_of(const char *name, weft_dtype dtype, int rank, const int
 /* Checks an options struct's size field; NULL is fine. */
 weft_status wf_opts_check(const void *opts, size_t size, const char *name);
 
-/* ---- learning (learned.c, fingerprint.c) ------------------------------------------------------- */
+/* ---- learning (learned.c, fingerprint.c) ----------------------------------------------------- */
 
 /* Moves the vocabulary or statistics of a name; *moved: whether there were any. `from` is only freed after
  * that. */
@@ -382,7 +382,7 @@ void wf_queue_set_ahead(struct wf_stage *s, int64_t n);
 weft_status wf_ds_get_block(struct wf_ds *ds, struct wf_worker *w, const struct wf_at *at,
                             int64_t n, struct wf_block **out);
 
-/* ---- orders (order.c) ------------------------------------------------------------------------ */
+/* ---- orders (permute.c) ---------------------------------------------------------------------- */
 
 /* A uniform permutation of 0..n-1 chosen by (seed, epoch): where position i goes. O(1) memory. */
 struct wf_permutation {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/csv.h"
+#include "data/table/csv_parse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -20,10 +20,10 @@ struct row {
 };
 
 struct reader {
-    struct wf_csv_layout layout;
-    struct wf_csv_field field[N_FIELDS];
-    struct wf_csv_run run[N_FIELDS];
-    struct wf_csv_place place[N_FIELDS];
+    struct wf_row_layout layout;
+    struct wf_field field[N_FIELDS];
+    struct wf_field_run run[N_FIELDS];
+    struct wf_field_place place[N_FIELDS];
     struct wf_csv_out out;
     struct row row;
     char *text[64]; /* room that was asked for */
@@ -42,20 +42,21 @@ static weft_status more(void *arg, int64_t bytes, char **out)
 
 static void reader_init(struct reader *r, const struct wf_row_format *format, bool careful)
 {
-    static const enum wf_csv_kind kind[N_FIELDS] = {WF_CSV_F32,  WF_CSV_I64, WF_CSV_STR,
-                                                    WF_CSV_SKIP, WF_CSV_F64, WF_CSV_HEX};
+    static const enum wf_field_kind kind[N_FIELDS] = {WF_FIELD_F32,  WF_FIELD_I64, WF_FIELD_STR,
+                                                      WF_FIELD_SKIP, WF_FIELD_F64, WF_FIELD_HEX};
     static const weft_str missing[] = {{"NA", 2}};
     char *to[N_FIELDS] = {(char *)&r->row.f, (char *)&r->row.i,  (char *)&r->row.s, NULL,
                           (char *)&r->row.d, (char *)&r->row.hex};
 
     memset(r, 0, sizeof *r);
     for (int f = 0; f < N_FIELDS; f++) {
-        r->field[f] = (struct wf_csv_field){.name = "c", .kind = kind[f], .has_default = f != 1};
-        r->run[f] = (struct wf_csv_run){kind[f], f, f + 1};
-        r->place[f] = (struct wf_csv_place){to[f], 0, f + 1 == N_FIELDS ? '\n' : format->delimiter};
+        r->field[f] = (struct wf_field){.name = "c", .kind = kind[f], .has_default = f != 1};
+        r->run[f] = (struct wf_field_run){kind[f], f, f + 1};
+        r->place[f] =
+            (struct wf_field_place){to[f], 0, f + 1 == N_FIELDS ? '\n' : format->delimiter};
     }
     r->field[2].has_default = false;
-    r->layout = (struct wf_csv_layout){.format = *format,
+    r->layout = (struct wf_row_layout){.format = *format,
                                        .n_fields = N_FIELDS,
                                        .field = r->field,
                                        .n_runs = N_FIELDS,

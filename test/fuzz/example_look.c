@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "data/example.h"
+#include "data/record/example.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

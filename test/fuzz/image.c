@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "data/image.h"
+#include "data/image/image.h"
 #include "weft/data_array.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/libsvm.h"
+#include "data/table/libsvm.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "data/array.h"
+#include "data/array/array.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

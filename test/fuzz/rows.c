@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/row.h"
+#include "data/stage/cache_row.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/array.h"
+#include "data/array/array.h"
 #include "weft/weft.h"
 
 #define FOLDER WF_TEST_DIR "/golden/data/"

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "data/array.h"
+#include "data/array/array.h"
 #include "drain_support.h"
 #include "files_support.h"
 #include "weft/data_open.h"

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "data/varint.h"
+#include "data/record/varint.h"
 #include "iter_support.h"
 #include "wire_support.h"
 

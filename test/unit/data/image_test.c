@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "data/image.h"
+#include "data/image/image.h"
 #include "drain_support.h"
 #include "files_support.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "data/scan.h"
+#include "data/table/scan.h"
 
 static uint64_t state = 99;
 static uint64_t rnd(void)

@@ -10,7 +10,7 @@
 
 #include <errno.h>
 
-#include "data/files.h"
+#include "data/file/files.h"
 #include "files_support.h"
 
 static weft_ctx *ctx;

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "data/record.h"
+#include "data/record/record.h"
 #include "files_support.h"
 #include "iter_support.h"
 

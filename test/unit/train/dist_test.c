@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "train/dist.h"
+#include "train/step/dist.h"
 #include "weft/weft.h"
 
 static weft_ctx *ctx;

@@ -16,8 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "data/varint.h"
-#include "train/events.h"
+#include "data/record/varint.h"
+#include "train/callback/events.h"
 #include "weft/weft.h"
 
 #define N 64

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "train/job.h"
+#include "train/job/job.h"
 #include "weft/weft.h"
 
 static weft_ctx *ctx;

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "../../support/ckpt_sample.h"
-#include "train/resume.h"
+#include "train/loop/checkpoint.h"
 #include "weft/weft.h"
 
 #define N 40

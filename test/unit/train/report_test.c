@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "train/report.h"
+#include "train/report/report.h"
 #include "weft/weft.h"
 
 static weft_ctx *ctx;

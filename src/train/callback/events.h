@@ -1,0 +1,64 @@
+/* events.h - event files, which TensorBoard shows: scalars, histograms, pictures, text, the
+ * graph, hyper-parameters.
+ *
+ * A file is a TFRecord file of Event messages; a folder of them is one run. Tags and steps are
+ * as the caller says. Nothing is on the disk for certain before a flush. */
+#ifndef WF_TRAIN_CALLBACK_EVENTS_H
+#define WF_TRAIN_CALLBACK_EVENTS_H
+
+#include "train/report/picture.h"
+#include "train/train.h"
+#include "weft/data_record.h"
+
+struct wf_events {
+    weft_ctx *ctx;
+    weft_record_writer *file;
+    int64_t bytes;        /* of the file, flushed or not */
+    struct wf_buf event;  /* the one being made */
+    double (*wall)(void); /* seconds since 1970 */
+};
+
+/* Makes the folder if need be and begins the file. */
+weft_status wf_events_open(struct wf_events *e, weft_ctx *ctx, const char *path,
+                           double (*wall)(void));
+weft_status wf_events_flush(struct wf_events *e);
+/* Closes; a file that is not open is fine. */
+weft_status wf_events_close(struct wf_events *e);
+double wf_wall(void); /* the system's clock */
+
+/* What earlier files of the run hold from this step on no longer counts. */
+weft_status wf_events_start(struct wf_events *e, int64_t step);
+weft_status wf_events_scalar(struct wf_events *e, int64_t step, const char *tag, double v);
+/* 30 buckets of equal width over the finite values. f32 only; other tensors are left out. */
+weft_status wf_events_histogram(struct wf_events *e, int64_t step, const char *tag,
+                                const weft_tensor *t);
+/* n pictures of one size; values[i] are dtype. */
+weft_status wf_events_images(struct wf_events *e, int64_t step, const char *tag,
+                             const struct wf_picture *p, weft_dtype dtype, int n,
+                             const void *const *values);
+/* Markdown. */
+weft_status wf_events_text(struct wf_events *e, int64_t step, const char *tag, const char *text);
+
+/* A hyper-parameter: a number, or a text. */
+struct wf_hparam {
+    const char *name, *text; /* text NULL: the number */
+    double number;
+};
+/* What sessions have in common: names and kinds of the parameters, and which values of which
+ * runs ("train") to show beside them. */
+struct wf_metric_place {
+    const char *run, *tag;
+};
+weft_status wf_events_experiment(struct wf_events *e, int n, const struct wf_hparam *params,
+                                 int n_metrics, const struct wf_metric_place *metrics);
+weft_status wf_events_session_start(struct wf_events *e, const char *group, int n,
+                                    const struct wf_hparam *params);
+weft_status wf_events_session_end(struct wf_events *e, bool success);
+
+/* events_graph.c: the model's nodes as a graph, layers as scopes. */
+weft_status wf_events_model(struct wf_events *e, weft_model *m);
+/* Frames and writes e->event. */
+void wf_event_begin(struct wf_events *e, int64_t step);
+weft_status wf_event_write(struct wf_events *e);
+
+#endif

@@ -1,0 +1,199 @@
+/* changes.c - what is not as it was when a checkpoint was written: named key by key, taken up or ignored, and recorded, so that the
+ * files of a run describe what was trained. */
+#include <stdio.h>
+
+#include "train/job/job.h"
+#include "train/saved/learned.h"
+#include "train/job/settings.h"
+
+/* What is compared when a run goes on: not an error, but nothing to be silent about, as the bits depend on all of it. */
+void wf_resume_describe(const weft_trainer *t, char (*text)[256], weft_ckpt_pair *pair)
+{
+    static const char *const key[WF_N_DESCRIBED] = {"optimizer", "loss", "shards", "accumulate",
+                                                    "precision"};
+    size_t at = 0;
+
+    text[1][0] = 0;
+    snprintf(text[0], sizeof text[0], "%s", t->optim.name);
+    for (int i = 0; i < t->n_out && at < sizeof text[1]; i++)
+        at += (size_t)snprintf(text[1] + at, sizeof text[1] - at, "%s%s", i ? "; " : "",
+                               t->loss[i] ? t->loss[i] : "");
+    snprintf(text[2], sizeof text[2], "%d", t->shards);
+    snprintf(text[3], sizeof text[3], "%d", t->accumulate);
+    snprintf(text[4], sizeof text[4], "%s", weft_dtype_name(t->precision));
+    for (int i = 0; i < WF_N_DESCRIBED; i++)
+        pair[i] = (weft_ckpt_pair){key[i], text[i]};
+}
+
+/* ---- what has changed ------------------------------------------------------------------------ */
+
+/* A trainer that no job made: what a checkpoint says of it. */
+static void warn_of_described(weft_trainer *t, weft_ckpt *c)
+{
+    const weft_ckpt_data *info = weft_ckpt_info(c);
+    char described[WF_N_DESCRIBED][256];
+    weft_ckpt_pair here[WF_N_DESCRIBED];
+
+    wf_resume_describe(t, described, here);
+    for (int64_t i = 0; i < info->n_meta; i++)
+        for (int k = 0; k < WF_N_DESCRIBED; k++)
+            if (strcmp(info->meta[i].key, here[k].key) == 0 &&
+                strcmp(info->meta[i].value, here[k].value) != 0)
+                wf_log(t->ctx, WEFT_LOG_WARN, "%s was written with %s '%s', this run has '%s'",
+                       weft_ckpt_path(c), here[k].key, info->meta[i].value, here[k].value);
+}
+
+struct changes {
+    weft_trainer *t;
+    int64_t step;
+    bool complete;
+    char refused[256];   /* the first that a complete run cannot have */
+    struct wf_buf notes; /* comments for the file of the run */
+};
+
+static void note_change(void *arg, const char *key, enum wf_setting_use use, const char *was,
+                        const char *is)
+{
+    struct changes *c = arg;
+    weft_ctx *ctx = c->t->ctx;
+
+    c->t->n_changed++;
+    if (use == WF_SET_START)
+        wf_log(
+            ctx, WEFT_LOG_WARN,
+            "%s changed from '%s' to '%s': ignored, a run reads it once, when it begins; another "
+            "checkpoint.dir begins one",
+            key, was, is);
+    else if (c->complete && use != WF_SET_MODEL)
+        wf_log(ctx, WEFT_LOG_WARN,
+               "%s changed from '%s' to '%s': ignored, because this run is complete; a larger "
+               "train.epochs trains longer with it, another checkpoint.dir begins a new run",
+               key, was, is);
+    else if (c->complete && !*c->refused)
+        snprintf(
+            c->refused, sizeof c->refused,
+            "%s changed from '%.60s' to '%.60s', and this run is complete; a larger train.epochs "
+            "trains longer with it",
+            key, was, is);
+    else if (!c->complete) {
+        wf_log(ctx, WEFT_LOG_WARN, "%s changed from '%s' to '%s': used from step %lld on", key, was,
+               is, (long long)c->step);
+        wf_buf_printf(&c->notes, "# since step %lld: %s = %s (it was %s)\n", (long long)c->step,
+                      key, is, was);
+    }
+}
+
+/* The text of the run's file: this command's, the notes of earlier changes, and the new ones. A complete run's is as it was. */
+static weft_status record_text(const struct changes *c, char *then)
+{
+    weft_trainer *t = c->t;
+    struct wf_buf b;
+
+    wf_free(t->ctx, t->recorded);
+    t->recorded = NULL;
+    wf_buf_init(&b, t->ctx, 64 << 20);
+    if (c->complete) {
+        wf_buf_printf(&b, "%s", then);
+    } else {
+        wf_buf_printf(&b, "%s", t->job_text);
+        for (char *p = then; *p;) {
+            int n = (int)strcspn(p, "\n");
+
+            if (strncmp(p, "# since step ", 13) == 0)
+                wf_buf_printf(&b, "%.*s\n", n, p);
+            p += n + (p[n] == '\n');
+        }
+        if (c->notes.len)
+            wf_buf_printf(&b, "%s", c->notes.data);
+    }
+    if (b.st || c->notes.st) {
+        wf_buf_free(&b);
+        return wf_err_nomem(t->ctx, 0, "the text of a run");
+    }
+    t->recorded = b.data;
+    return WEFT_OK;
+}
+
+/* The settings of a job, key by key. complete: nothing is left to train. */
+static weft_status warn_of_settings(weft_trainer *t, weft_ckpt *c, const char *then, bool complete)
+{
+    struct changes changes = {t, weft_ckpt_info(c)->step, complete, "", {0}};
+    char *text = NULL;
+    weft_status st;
+
+    wf_buf_init(&changes.notes, t->ctx, 16 << 20);
+    st = wf_settings_compare(t->ctx, then, t->settings, note_change, &changes);
+    if (!st && *changes.refused)
+        st = wf_err(WEFT_EINVAL, "%s", changes.refused);
+    if (!st)
+        st = weft_ckpt_blob_read(c, WF_CKPT_JOB, &text, NULL);
+    if (!st)
+        st = record_text(&changes, text);
+    weft_text_free(t->ctx, text);
+    wf_buf_free(&changes.notes);
+    return st;
+}
+
+weft_status wf_resume_changes(weft_trainer *t, weft_ckpt *c, bool complete)
+{
+    weft_ctx *ctx = t->ctx;
+    char *settings = NULL, *then = NULL, *now = NULL;
+    bool any = false;
+    weft_status st = WEFT_OK;
+
+    if (t->settings && !weft_ckpt_blob_read(c, WF_CKPT_SETTINGS, &settings, NULL)) {
+        st = warn_of_settings(t, c, settings, complete);
+        any = t->n_changed > 0;
+    } else {
+        warn_of_described(t, c);
+    }
+    if (!st && !any && !weft_ckpt_blob_read(c, WEFT_CKPT_MODEL, &then, NULL) &&
+        !weft_model_json(t->model, &now) && strcmp(then, now) != 0)
+        wf_log(ctx, WEFT_LOG_WARN, "%s was written by another model than this run's",
+               weft_ckpt_path(c));
+    if (!st && t->learned && wf_learned_differ(t, &(struct wf_saved){.ctx = ctx, .ckpt = c}))
+        wf_log(ctx, WEFT_LOG_WARN,
+               "%s was written with other vocabularies or statistics than this run's: read them "
+               "from there (weft_learned_load)",
+               weft_ckpt_path(c));
+    weft_text_free(ctx, settings);
+    weft_text_free(ctx, then);
+    weft_text_free(ctx, now);
+    return st;
+}
+
+/* ---- a trained run looked at again ----------------------------------------------------------- */
+
+struct seen {
+    weft_trainer *t;
+    const char *path;
+};
+
+static void note_seen(void *arg, const char *key, enum wf_setting_use use, const char *was,
+                      const char *is)
+{
+    const struct seen *s = arg;
+
+    if (use != WF_SET_MODEL)
+        return;
+    s->t->n_changed++;
+    wf_log(s->t->ctx, WEFT_LOG_WARN, "%s was '%s' when %s was trained, and is '%s' here", key, was,
+           s->path, is);
+}
+
+weft_status wf_changes_seen(weft_trainer *t, weft_ckpt *c)
+{
+    struct seen seen = {t, weft_ckpt_path(c)};
+    char *then = NULL, *text = NULL;
+    weft_status st = WEFT_OK;
+
+    t->n_changed = 0;
+    if (t->settings && !weft_ckpt_blob_read(c, WF_CKPT_SETTINGS, &then, NULL))
+        st = wf_settings_compare(t->ctx, then, t->settings, note_seen, &seen);
+    if (!st && then && !weft_ckpt_blob_read(c, WF_CKPT_JOB, &text, NULL)) {
+        wf_free(t->ctx, t->recorded);
+        t->recorded = text;
+    }
+    weft_text_free(t->ctx, then);
+    return st;
+}

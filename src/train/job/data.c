@@ -1,0 +1,390 @@
+/* data.c - the data of a job: one plan of it, and its parts built by that plan.
+ *
+ * The order is: sources, the stages up to the first that learns, the share for validation, what the
+ * stages learn from the training part alone and in as few passes as can be, the other stages. So no
+ * held-out sample has a part in what training sees. What was learned before (by the checkpoint that a
+ * run goes on from, by the model that is evaluated) is not learned again: then parts are opened when
+ * they are asked for, and the training data may be gone. */
+#include <stdio.h>
+
+#include "train/job/data.h"
+#include "weft/data_split.h"
+
+static weft_status err_nomem(void)
+{
+    return wf_err(WEFT_ENOMEM, "out of memory");
+}
+
+bool wf_job_next_name(const char **at, const char **name, size_t *n)
+{
+    const char *p = *at;
+
+    do {
+        p += strspn(p, " ,");
+        *name = p;
+        p += strcspn(p, ",");
+        *n = (size_t)(p - *name);
+    } while (*p && !*n);
+    while (*n && (*name)[*n - 1] == ' ')
+        --*n;
+    *at = p;
+    return *n > 0;
+}
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+static weft_status read_stage(weft_job_run *run, struct wf_job_plan *p, int i,
+                              const struct wf_yaml_node *item)
+{
+    struct wf_job_stage *s = &p->stage[i];
+    struct wf_arena *a = &run->data->arena;
+    struct wf_yaml_node *args = NULL;
+    const char *name = NULL, *attrs = NULL;
+    weft_status st = wf_job_item(run->job, item, &name, &args);
+
+    s->item = item;
+    s->pass = -1;
+    if (!st)
+        st = wf_job_find_stage(run->job, item, name, &s->kind);
+    if (!st)
+        st = wf_job_attrs(run->job, args, NULL, &attrs);
+    if (st)
+        return st;
+    s->spec = wf_arena_alloc(a, WF_MAX_ATTRS * sizeof *s->spec);
+    s->value = wf_arena_alloc(a, WF_MAX_ATTRS * sizeof *s->value);
+    if (!s->spec || !s->value)
+        return err_nomem();
+    st = wf_attr_specs(a, name, s->kind->attrs, s->spec, &s->n_specs);
+    if (!st)
+        st = wf_attr_values(a, name, s->spec, s->n_specs, attrs, s->value);
+    if (!st && (s->kind->does & WF_STAGE_LEARNS))
+        st = wf_job_name_items(run, p, i);
+    return st ? wf_yaml_wrap(&run->job->yaml, item, st) : WEFT_OK;
+}
+
+/* Does it take a pass over the data to learn what the stage learns? */
+static bool needs_pass(const struct wf_job_stage *s)
+{
+    const struct wf_attr *file =
+        s->kind->does & WF_STAGE_WORDS ? wf_job_arg(s, s->value, "vocabulary") : NULL;
+
+    return (s->kind->does & WF_STAGE_LEARNS) && !(file && file->s && *file->s);
+}
+
+static bool any_in(struct wf_map *set, const char *list)
+{
+    char name[WF_NAME_MAX];
+    const char *p;
+    size_t n;
+    int64_t i;
+
+    while (wf_job_next_name(&list, &p, &n)) {
+        snprintf(name, sizeof name, "%.*s", (int)n, p);
+        if (n >= sizeof name || wf_map_get(set, name, &i))
+            return true;
+    }
+    return false;
+}
+
+/* The columns that are others behind the stage than in front of it. */
+static weft_status add_touched(weft_job_run *run, const struct wf_job_stage *s, struct wf_map *set)
+{
+    static const char *const keys[] = {"to", "column", "columns"};
+    weft_status st = WEFT_OK;
+
+    for (int k = 0; k < ((s->kind->does & WF_STAGE_READS) ? 1 : WF_COUNT(keys)); k++) {
+        const struct wf_attr *v = wf_job_arg(s, s->value, keys[k]);
+        const char *list = v && v->s ? v->s : "", *p;
+        size_t n;
+
+        while (!st && wf_job_next_name(&list, &p, &n)) {
+            char *name = wf_arena_alloc(&run->data->arena, n + 1);
+
+            if (!name)
+                return err_nomem();
+            memcpy(name, p, n);
+            st = wf_map_put(set, name, 1);
+        }
+    }
+    return st;
+}
+
+/* Which stages learn in one pass: those behind the first of a group whose columns nothing has touched
+ * since, and that see the same samples. */
+static weft_status plan_passes(weft_job_run *run, struct wf_job_plan *p)
+{
+    struct wf_map touched;
+    int group = -1;
+    weft_status st = WEFT_OK;
+
+    wf_map_init(&touched, run->ctx);
+    p->split_at = p->n;
+    for (int i = 0; i < p->n && !st; i++) {
+        struct wf_job_stage *s = &p->stage[i];
+
+        if (needs_pass(s)) {
+            if (group < 0 || any_in(&touched, wf_job_arg(s, s->value, "columns")->s)) {
+                wf_map_free(&touched);
+                wf_map_init(&touched, run->ctx);
+                group = i;
+            }
+            s->pass = group;
+            p->split_at = p->split_at < p->n ? p->split_at : i;
+        }
+        if (s->kind->does & WF_STAGE_ROWS)
+            group = -1;
+        st = add_touched(run, s, &touched);
+    }
+    wf_map_free(&touched);
+    return st;
+}
+
+/* Neighbors are stacked from all samples, or from those of one part: never from a random choice. */
+static weft_status check_split(const weft_job_run *run, const struct wf_job_plan *p)
+{
+    const weft_job *job = run->job;
+
+    if (!(job->validation_split > 0) || strcmp(job->validation_by, "random") != 0)
+        return WEFT_OK;
+    for (int i = p->split_at; i < p->n; i++)
+        if (p->stage[i].kind->does & WF_STAGE_STACKS)
+            return wf_yaml_err(
+                &job->yaml, p->stage[i].item, WEFT_EINVAL,
+                "%s stacks neighbors, and `%s` in front of it learns from samples that "
+                "data.validation_by: random would choose one by one: take validation_by: last, or "
+                "data.validation",
+                p->stage[i].kind->name, p->stage[p->split_at].kind->name);
+    return WEFT_OK;
+}
+
+static weft_status make_plan(weft_job_run *run)
+{
+    const struct wf_yaml_node *list = run->job->pipeline;
+    struct wf_job_plan *p = wf_arena_alloc(&run->data->arena, sizeof *p);
+    bool none = !list || (list->kind == WF_YAML_SCALAR && !*list->text);
+    weft_status st = WEFT_OK;
+
+    if (!p)
+        return err_nomem();
+    run->plan = p;
+    if (none)
+        return WEFT_OK;
+    if (list->kind != WF_YAML_LIST)
+        return wf_yaml_err(&run->job->yaml, list, WEFT_EINVAL, "data.pipeline is a list of stages");
+    p->stage = wf_arena_alloc(&run->data->arena, (size_t)(list->n + 1) * sizeof *p->stage);
+    if (!p->stage)
+        return err_nomem();
+    for (; p->n < list->n && !st; p->n++)
+        st = read_stage(run, p, p->n, list->item[p->n]);
+    if (!st)
+        st = plan_passes(run, p);
+    return st;
+}
+
+/* ---- sources --------------------------------------------------------------------------------- */
+
+static weft_status open_source(weft_job_run *run, const struct wf_job_source *src, weft_ds *out)
+{
+    const weft_job *job = run->job;
+    weft_format format = WEFT_FORMAT_UNKNOWN;
+    bool skip = src->on_error && strcmp(src->on_error, "skip") == 0;
+    weft_open_opts o;
+    weft_status st;
+
+    if (!src->node)
+        return WEFT_OK;
+    if (src->format && (format = weft_format_parse(src->format)) == WEFT_FORMAT_UNKNOWN)
+        return wf_yaml_err(&job->yaml, src->node, WEFT_EINVAL, "no format '%s'", src->format);
+    if (src->on_error && !skip && strcmp(src->on_error, "stop") != 0)
+        return wf_yaml_err(&job->yaml, src->node, WEFT_EINVAL, "on_error is stop or skip, not '%s'",
+                           src->on_error);
+    o = (weft_open_opts){.size = sizeof o,
+                         .format = format,
+                         .columns = src->columns,
+                         .label = src->label,
+                         .weight = src->weight,
+                         .types = src->types,
+                         .query = src->query,
+                         .index = src->index,
+                         .height = src->height,
+                         .width = src->width,
+                         .channels = (int)src->channels,
+                         .on_error = skip ? WEFT_ON_ERROR_SKIP : WEFT_ON_ERROR_STOP};
+    st = wf_job_source_like_training(run, src, &o);
+    if (st)
+        return wf_yaml_wrap(&job->yaml, src->node, st);
+    *out = weft_ds_open(run->data, src->path, &o);
+    if (src->skip)
+        *out = weft_ds_skip(run->data, *out, src->skip);
+    if (src->take)
+        *out = weft_ds_take(run->data, *out, src->take);
+    st = weft_data_status(run->data);
+    return st ? wf_yaml_wrap(&job->yaml, src->node, st) : WEFT_OK;
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+/* The share for validation, out of the training data as it is here. */
+static weft_status split(weft_job_run *run)
+{
+    const weft_job *job = run->job;
+    const struct wf_yaml_node *data = wf_yaml_get(job->yaml.root, "data");
+    bool random = strcmp(job->validation_by, "random") == 0;
+    weft_status st = weft_ds_holdout(
+        run->data, run->train, job->validation_split,
+        WEFT_OPTS(weft_holdout_opts, .hashed = random, .seed = random ? (uint64_t)job->seed : 0),
+        &run->train, &run->validation);
+
+    if (st == WEFT_EINVAL)
+        st = wf_err_wrap(st, "data.validation_split (index: true tells the number of samples, "
+                             "validation_by: random needs none)");
+    return st ? wf_yaml_wrap(&job->yaml, wf_yaml_get(data, "validation_split"), st) : WEFT_OK;
+}
+
+/* The list without labels that data to be predicted lacks; "" when none is left. */
+static weft_status leave_out_labels(struct wf_job_adding *g, struct wf_attr *v)
+{
+    const struct wf_ds *ds = wf_ds_node(g->run->data, g->s);
+    const char *list = v->s, *p;
+    struct wf_buf b;
+    size_t n;
+
+    wf_buf_init(&b, g->run->ctx, 1 << 20);
+    while (wf_job_next_name(&list, &p, &n)) {
+        char name[WF_NAME_MAX];
+
+        snprintf(name, sizeof name, "%.*s", (int)n, p);
+        if (n < sizeof name && wf_ds_find(ds, name) < 0 && wf_job_may_lack(g->run, name))
+            continue;
+        wf_buf_printf(&b, "%s%.*s", b.len ? ", " : "", (int)n, p);
+    }
+    v->s = b.st ? NULL : wf_arena_strdup(&g->run->data->arena, b.data ? b.data : "");
+    wf_buf_free(&b);
+    return v->s ? WEFT_OK : err_nomem();
+}
+
+static weft_status add_stage(weft_job_run *run, const struct wf_job_stage *stage,
+                             enum wf_job_part part, weft_ds *s)
+{
+    struct wf_job_adding g = {.run = run, .s = *s, .stage = stage};
+    struct wf_attr *columns;
+    weft_status st = WEFT_OK;
+
+    memcpy(g.value, stage->value, sizeof g.value);
+    columns = (struct wf_attr *)wf_job_arg(stage, g.value, "columns");
+    if (part == WF_TEST && run->trained && columns && columns->s) {
+        const char *before = columns->s;
+
+        st = leave_out_labels(&g, columns);
+        if (!st && *before && !*columns->s)
+            return WEFT_OK;
+    }
+    if (!st) {
+        *s = stage->kind->add(&g);
+        st = weft_data_status(run->data);
+    }
+    return st ? wf_yaml_wrap(&run->job->yaml, stage->item, st) : WEFT_OK;
+}
+
+static weft_status open_sources(weft_job_run *run, const bool *want)
+{
+    const weft_job *job = run->job;
+    weft_status st = want[WF_TRAIN] ? open_source(run, &job->train, &run->train) : WEFT_OK;
+
+    if (!st && want[WF_TRAIN])
+        st = wf_job_learn_source(run);
+    if (!st && want[WF_VALIDATION])
+        st = open_source(run, &job->validation, &run->validation);
+    if (!st && want[WF_TEST])
+        st = open_source(run, &job->test, &run->test);
+    return st;
+}
+
+/* The parts that are wanted, from their sources through all stages. */
+static weft_status build(weft_job_run *run, const bool *want)
+{
+    const struct wf_job_plan *p = run->plan;
+    const weft_job *job = run->job;
+    weft_ds *each[WF_N_PARTS] = {&run->train, &run->validation, &run->test};
+    bool splits = want[WF_TRAIN] && job->validation_split > 0;
+    int split_at = run->whole ? p->n : p->split_at; /* whole: as an earlier version learned */
+    weft_status st = open_sources(run, want);
+
+    for (int i = 0; i <= p->n && !st; i++) {
+        if (splits && i == split_at)
+            st = split(run);
+        if (i == p->n || st)
+            break;
+        if (!run->known)
+            st = wf_job_learn(run, p, i, run->train);
+        for (int k = 0; k < WF_N_PARTS && !st; k++)
+            if (want[k] && each[k]->id)
+                st = add_stage(run, &p->stage[i], (enum wf_job_part)k, each[k]);
+    }
+    for (int k = 0; k < WF_N_PARTS && !st; k++)
+        run->opened[k] = run->opened[k] || want[k];
+    if (!st && want[WF_TRAIN])
+        st = wf_job_learn_columns(run);
+    return st;
+}
+
+weft_status wf_job_open_data(weft_job_run *run)
+{
+    static const bool all[WF_N_PARTS] = {true, true, true};
+    const weft_job *job = run->job;
+    weft_status st = weft_data_new(run->ctx, &run->data);
+
+    if (!st)
+        st = make_plan(run);
+    if (!st)
+        st = wf_job_look_back(run);
+    if (!st && !run->whole)
+        st = check_split(run, run->plan);
+    if (st || (run->trained && run->known))
+        return st;
+    st = build(run, all);
+    if (!st && !run->trained && job->shuffle && !weft_ds_addressable(run->data, run->train)) {
+        run->train = weft_ds_shuffle(run->data, run->train, job->shuffle_buffer,
+                                     WEFT_OPTS(weft_shuffle_opts, .seed = (uint64_t)job->seed));
+        st = weft_data_status(run->data);
+    }
+    return st;
+}
+
+weft_status wf_job_columns(const weft_job_run *run, int *n, const weft_column **col)
+{
+    if (run->train.id)
+        return weft_ds_columns(run->data, run->train, n, col);
+    *col = weft_learned_columns(run->learned, WF_LEARNED_COLUMNS, n);
+    return *col ? WEFT_OK : wf_err(WEFT_ESTATE, "the columns of the training data are not known");
+}
+
+weft_status weft_job_open_part(weft_job_run *run, const char *part, weft_ds *out)
+{
+    static const char *const names[WF_N_PARTS] = {"train", "validation", "test"};
+    const weft_ds *each[WF_N_PARTS] = {&run->train, &run->validation, &run->test};
+    bool want[WF_N_PARTS] = {false};
+    int k = 0;
+    weft_status st = WEFT_OK;
+
+    while (k < WF_N_PARTS && strcmp(names[k], part) != 0)
+        k++;
+    if (k == WF_N_PARTS)
+        return wf_err(WEFT_EINVAL, "no part '%s'; there are train, validation and test", part);
+    want[k] = true;
+    if (k != WF_TEST && run->job->validation_split > 0)
+        want[WF_TRAIN] = want[WF_VALIDATION] = true; /* they come from one source */
+    if (!run->opened[k])
+        st = build(run, want);
+    if (!st)
+        *out = *each[k];
+    return st;
+}
+
+weft_ds weft_job_dataset(const weft_job_run *run, const char *part)
+{
+    weft_ds s = {0};
+
+    /* Opening a part for the first time changes nothing that the caller saw. */
+    return weft_job_open_part((weft_job_run *)run, part, &s) ? (weft_ds){0} : s;
+}

@@ -1,0 +1,550 @@
+/* fit.c - the training loop: epochs, batches, validation, callbacks, history. */
+#include <math.h>
+
+#include "train/loop/nonfinite.h"
+#include "train/loop/progress.h"
+#include "train/loop/checkpoint.h"
+#include "train/train.h"
+#include "weft/data_split.h"
+
+struct fit {
+    weft_trainer *t;
+    weft_data *d;
+    const weft_fit_opts *o;
+    struct wf_feeding train, val;
+    bool has_val;
+    weft_iter *it, *val_it;
+    weft_tensor *feeds;
+    int n_logs, n_train; /* of an epoch: the training ones, then the validation ones */
+    const char **name;
+    double *value;
+    weft_history *history;
+    int64_t cap_epochs;
+    struct wf_progress progress;
+    struct wf_resume resume;
+    struct wf_nonfinite nonfinite;
+    struct wf_fit_state at;
+    bool did;    /* anything: otherwise the newest checkpoint says it all */
+    bool over;   /* no further epoch */
+    bool paused; /* interrupted, and saved: the rest belongs to the run that goes on */
+};
+
+/* ---- callbacks ------------------------------------------------------------------------------- */
+
+enum when { TRAIN_BEGIN, TRAIN_END, EPOCH_BEGIN, EPOCH_END, BATCH_END };
+
+static weft_status call(struct fit *f, enum when when, int64_t number, const weft_logs *logs)
+{
+    const weft_trainer *outer = wf_calling;
+    weft_status st = WEFT_OK;
+
+    wf_calling = f->t;
+    f->t->in_callback = true;
+    for (int i = 0; i < f->o->n_callbacks && !st; i++) {
+        const weft_callback *c = &f->o->callbacks[i];
+
+        switch (when) {
+        case TRAIN_BEGIN: st = c->train_begin ? c->train_begin(c->arg, f->t) : 0; break;
+        case TRAIN_END: st = c->train_end ? c->train_end(c->arg, f->t, logs) : 0; break;
+        case EPOCH_BEGIN: st = c->epoch_begin ? c->epoch_begin(c->arg, f->t, number) : 0; break;
+        case EPOCH_END: st = c->epoch_end ? c->epoch_end(c->arg, f->t, number, logs) : 0; break;
+        case BATCH_END: st = c->batch_end ? c->batch_end(c->arg, f->t, number, logs) : 0; break;
+        }
+        if (st)
+            wf_err_wrap(st, "callback '%s'", c->name ? c->name : "?");
+    }
+    f->t->in_callback = false;
+    wf_calling = outer;
+    return st;
+}
+
+static bool anybody_sees_batches(const struct fit *f)
+{
+    for (int i = 0; i < f->o->n_callbacks; i++)
+        if (f->o->callbacks[i].batch_end)
+            return true;
+    return false;
+}
+
+/* ---- history --------------------------------------------------------------------------------- */
+
+void weft_history_free(weft_history *h)
+{
+    weft_ctx *ctx;
+
+    if (!h)
+        return;
+    ctx = h->inside;
+    for (int i = 0; i < h->n_names && h->name; i++)
+        wf_free(ctx, (char *)h->name[i]);
+    wf_free(ctx, h->name);
+    wf_free(ctx, h->value);
+    wf_free(ctx, h);
+}
+
+static weft_status history_new(struct fit *f)
+{
+    weft_ctx *ctx = f->t->ctx;
+    weft_history *h = wf_alloc(ctx, sizeof *h);
+
+    if (!h)
+        return wf_err_nomem(ctx, sizeof *h, "history");
+    f->history = h;
+    f->t->history = h;
+    h->inside = ctx;
+    h->first_epoch = f->o->initial_epoch;
+    h->name = wf_alloc_n(ctx, f->n_logs + 1, sizeof *h->name);
+    if (!h->name)
+        return wf_err_nomem(ctx, 0, "history");
+    for (; h->n_names < f->n_logs; h->n_names++) {
+        h->name[h->n_names] = wf_strdup(ctx, f->name[h->n_names]);
+        if (!h->name[h->n_names])
+            return wf_err_nomem(ctx, 0, "history");
+    }
+    return WEFT_OK;
+}
+
+static weft_status history_add(void *arg, const double *row)
+{
+    struct fit *f = arg;
+    weft_history *h = f->history;
+    weft_status st = wf_grow(f->t->ctx, &h->value, &f->cap_epochs,
+                             (h->n_epochs + 1) * h->n_names + 1, sizeof *h->value);
+
+    if (st)
+        return st;
+    memcpy(h->value + h->n_epochs * h->n_names, row, (size_t)h->n_names * sizeof *h->value);
+    h->n_epochs++;
+    return WEFT_OK;
+}
+
+/* ---- an epoch -------------------------------------------------------------------------------- */
+
+static weft_status validate(struct fit *f)
+{
+    weft_trainer *t = f->t;
+    int64_t steps = 0;
+    weft_batch *b = NULL;
+    weft_logs logs;
+    weft_status st = weft_iter_reset(f->val_it, 0);
+
+    wf_pass_begin(t);
+    while (!st && (!f->o->validation_steps || steps < f->o->validation_steps)) {
+        st = weft_iter_next(f->val_it, &b);
+        if (st || !b)
+            break;
+        st = wf_feeding_batch(t, &f->val, b, f->feeds);
+        if (!st)
+            st = wf_step_test(t, f->feeds, b->n, f->val.weighted);
+        weft_batch_free(b);
+        steps++;
+    }
+    if (!st && steps == 0)
+        st = wf_err(WEFT_EDATA, "the dataset gave no batch");
+    if (st)
+        return wf_err_wrap(st, "validation");
+    logs = wf_pass_logs(t);
+    memcpy(f->value + f->n_train, logs.value, (size_t)logs.n * sizeof *f->value);
+    return WEFT_OK;
+}
+
+static weft_status checkpoint(struct fit *f)
+{
+    weft_logs logs = wf_train_logs(f->t);
+
+    return wf_resume_save(&f->resume, &f->at, &logs);
+}
+
+/* A checkpoint between two epochs, with the logs of the one that has ended. */
+static weft_status checkpoint_between(struct fit *f, int64_t next_epoch, int64_t ended)
+{
+    struct wf_fit_state next = f->at;
+    weft_logs logs = {f->n_logs, f->name, f->value};
+
+    next.epoch = next_epoch;
+    next.batch = 0;
+    next.ended = ended;
+    return wf_resume_save(&f->resume, &next, &logs);
+}
+
+/* What happens after a step, besides the step: callbacks, which may ask for a checkpoint; progress, checkpoints. */
+static weft_status after_step(struct fit *f, bool seen)
+{
+    bool paint = wf_progress_due(&f->progress);
+    weft_status st = WEFT_OK;
+
+    f->did = f->t->trained = true;
+    if (seen || paint) {
+        weft_logs logs = wf_train_logs(f->t);
+
+        if (seen)
+            st = call(f, BATCH_END, f->at.batch - 1, &logs);
+        if (!st && paint)
+            wf_progress_step(&f->progress, f->at.batch, &logs);
+    }
+    if (st || f->t->pending || f->at.batch == f->progress.batches ||
+        !wf_resume_due(&f->resume, false)) /* behind the last one, validation comes first */
+        return st;
+    return checkpoint(f);
+}
+
+static weft_status train_batches(struct fit *f)
+{
+    weft_trainer *t = f->t;
+    int64_t steps = f->o->steps_per_epoch;
+    bool seen = anybody_sees_batches(f);
+    weft_batch *b = NULL;
+    weft_status st = WEFT_OK;
+
+    /* batches that are added up belong to one step, and a step is finished; an epoch that callbacks saw begin has a batch, so
+     * that a run that goes on does not begin it again */
+    while (!st && (!t->stop || t->pending || f->at.batch == 0) && (!steps || f->at.batch < steps)) {
+        st = weft_iter_next(f->it, &b);
+        if (st || !b)
+            break;
+        st = wf_feeding_batch(t, &f->train, b, f->feeds);
+        if (!st)
+            st = wf_step_fit(t, f->feeds, b->n);
+        if (st) {
+            weft_batch_free(b);
+            return wf_err_wrap(st, "epoch %lld, batch %lld", (long long)f->at.epoch + 1,
+                               (long long)f->at.batch);
+        }
+        f->at.batch++;
+        if (!isfinite(t->mean_sum[0]) && !f->nonfinite.looked)
+            wf_nonfinite_find(&f->nonfinite, t, &f->at, f->d, &f->train, b);
+        t->feeds = f->feeds;
+        t->n_fed = b->n;
+        st = after_step(f, seen);
+        t->feeds = NULL;
+        weft_batch_free(b);
+    }
+    if (!st && steps && f->at.batch < steps && !t->stop)
+        wf_log(t->ctx, WEFT_LOG_WARN,
+               "fit: the data ended after %lld of %lld batches of epoch %lld; add weft_ds_repeat",
+               (long long)f->at.batch, (long long)steps, (long long)f->at.epoch + 1);
+    return st;
+}
+
+/* Records that the stages of an iterator have left out since it was made. */
+static int64_t skipped(const weft_iter *it)
+{
+    weft_stage_stats stats;
+    int64_t n = 0;
+
+    for (int i = 0; i < weft_iter_n_stages(it); i++)
+        if (!weft_iter_stage(it, i, &stats))
+            n += stats.n_skipped;
+    return n;
+}
+
+/* train_batches, and what it took. */
+static weft_status timed_batches(struct fit *f)
+{
+    weft_times *times = &f->t->times;
+    int64_t start = wf_now(f->t->ctx), batch = f->at.batch;
+    double before, after, share;
+    weft_status st;
+
+    weft_iter_waited(f->it, &before, &share);
+    st = train_batches(f);
+    weft_iter_waited(f->it, &after, &share);
+    *times = (weft_times){.steps = f->at.batch - batch,
+                          .train_s = (double)(wf_now(f->t->ctx) - start) * 1e-9,
+                          .wait_s = after - before,
+                          .skipped = skipped(f->it) - f->t->all_times.skipped};
+    return st;
+}
+
+/* The epoch's times into those of the run. A checkpoint written between epochs counts in the next one. */
+static void sum_times(struct fit *f)
+{
+    weft_times *e = &f->t->times, *all = &f->t->all_times;
+    weft_ckpt_stats s = {0};
+
+    if (f->resume.writer)
+        weft_ckpt_writer_stats(f->resume.writer, &s);
+    e->checkpoints = s.n_saved - all->checkpoints;
+    e->stall_s = (double)s.stall_ns * 1e-9 - all->stall_s;
+    e->total_s = e->train_s + e->validate_s;
+    all->steps += e->steps;
+    all->train_s += e->train_s;
+    all->validate_s += e->validate_s;
+    all->wait_s += e->wait_s;
+    all->checkpoints += e->checkpoints;
+    all->stall_s += e->stall_s;
+    all->skipped += e->skipped;
+    all->val_skipped += e->val_skipped;
+}
+
+/* The logs of the epoch: training, then validation where it is this epoch's turn. */
+static weft_status epoch_logs(struct fit *f, weft_logs *out)
+{
+    int64_t every = f->o->validation_freq ? f->o->validation_freq : 1;
+    bool turn = f->has_val && (f->at.epoch + 1) % every == 0;
+    weft_logs logs = wf_train_logs(f->t);
+    weft_status st = WEFT_OK;
+
+    for (int i = 0; i < f->n_logs; i++)
+        f->value[i] = i < logs.n ? logs.value[i] : NAN;
+    if (turn) {
+        int64_t start = wf_now(f->t->ctx);
+
+        st = validate(f);
+        f->t->times.validate_s = (double)(wf_now(f->t->ctx) - start) * 1e-9;
+        f->t->times.val_skipped = skipped(f->val_it) - f->t->all_times.val_skipped;
+    }
+    *out = (weft_logs){turn || !f->has_val ? f->n_logs : f->n_train, f->name, f->value};
+    return st;
+}
+
+/* A run that was stopped before the epoch began, or interrupted in its middle: the rest belongs to the one that goes on. */
+static weft_status leave(struct fit *f)
+{
+    const weft_trainer *t = f->t;
+
+    f->over = true;
+    f->paused = !t->ended;
+    sum_times(f);
+    if (!f->resume.writer || !f->paused || !f->did)
+        return WEFT_OK;
+    if (f->at.batch == 0)
+        return checkpoint_between(f, f->at.epoch, 0);
+    return f->resume.last_step == weft_trainer_step(t) &&
+                   f->resume.last_skipped == weft_trainer_skipped(t)
+               ? WEFT_OK
+               : checkpoint(f);
+}
+
+/* The first time that records are left out: a run that is not watched must say so, too. */
+static void warn_skipped(const struct fit *f)
+{
+    const weft_times *e = &f->t->times, *all = &f->t->all_times;
+
+    if (e->skipped + e->val_skipped &&
+        e->skipped + e->val_skipped == all->skipped + all->val_skipped)
+        wf_log(f->t->ctx, WEFT_LOG_WARN,
+               "epoch %lld: %lld training and %lld validation records could not be read and were "
+               "left out (on_error: skip)",
+               (long long)f->at.epoch + 1, (long long)e->skipped, (long long)e->val_skipped);
+}
+
+/* From where the state stands to the end of the epoch. A run that was stopped leaves the state in the middle. */
+static weft_status one_epoch(struct fit *f, bool resumed)
+{
+    weft_trainer *t = f->t;
+    bool endless = wf_ds_node(f->d, f->train.ds)->count == WEFT_ENDLESS;
+    weft_logs logs;
+    weft_status st = WEFT_OK;
+
+    if (!resumed && t->stop) {
+        f->at.batch = 0;
+        t->times = (weft_times){0};
+        return leave(f);
+    }
+    if (!resumed) {
+        if (!endless || f->at.epoch == f->o->initial_epoch)
+            st = weft_iter_reset(f->it, f->at.epoch);
+        f->at.batch = 0;
+        wf_pass_begin(t);
+        if (!st)
+            st = call(f, EPOCH_BEGIN, f->at.epoch, NULL);
+    }
+    if (st)
+        return st;
+    if (resumed || !endless || f->at.epoch == f->o->initial_epoch) /* the place is known */
+        wf_nonfinite_keep(&f->nonfinite, t, &f->at, resumed ? f->it : NULL);
+    wf_progress_epoch(&f->progress, f->at.epoch);
+    st = timed_batches(f);
+    if (!st)
+        st = wf_step_flush(t);
+    if (st)
+        return st;
+    if (f->at.batch == 0)
+        return wf_err(WEFT_EDATA, "fit: the dataset gave no batch");
+    if (t->interrupted && !t->ended && f->resume.writer)
+        return leave(f);
+    st = epoch_logs(f, &logs);
+    sum_times(f);
+    if (st)
+        return st;
+    warn_skipped(f);
+    f->progress.skipped = t->times.skipped;
+    f->progress.val_skipped = t->times.val_skipped;
+    wf_progress_epoch_end(&f->progress, f->at.batch, &logs);
+    f->did = true;
+    st = history_add(f, f->value);
+    return st ? st : call(f, EPOCH_END, f->at.epoch, &logs);
+}
+
+/* Is that all? If not, a checkpoint between the epochs, when one is due. */
+static weft_status after_epoch(struct fit *f, int64_t epochs)
+{
+    const weft_trainer *t = f->t;
+
+    if (f->over)
+        return WEFT_OK;
+    f->over = t->stop;
+    f->paused = f->over && !t->ended && f->at.epoch + 1 < epochs;
+    if (!f->resume.writer || t->ended || f->at.epoch + 1 >= epochs ||
+        !(f->paused || wf_resume_due(&f->resume, true)))
+        return WEFT_OK;
+    return checkpoint_between(f, f->at.epoch + 1, 0);
+}
+
+/* ---- fit ------------------------------------------------------------------------------------- */
+
+static weft_status open_data(struct fit *f, weft_ds s)
+{
+    const weft_fit_opts *o = f->o;
+    weft_ds val = o->validation;
+    struct wf_feeding_opts train = {
+        .batch = o->batch, .shuffle = !o->no_shuffle, .with_labels = true, .seed = o->seed};
+    struct wf_feeding_opts test = {.batch = o->validation_batch ? o->validation_batch : o->batch,
+                                   .with_labels = true};
+    weft_status st = WEFT_OK;
+
+    if (o->validation_split != 0 && !val.id)
+        st = weft_ds_holdout(f->d, s, o->validation_split, NULL, &s, &val);
+    if (!st)
+        st = wf_feeding_find(f->t, f->d, s, &train, &f->train);
+    if (!st && val.id) {
+        f->has_val = true;
+        st = wf_feeding_find(f->t, f->d, val, &test, &f->val);
+        if (!st && wf_ds_node(f->d, f->val.ds)->count == 0) /* told before an epoch is spent */
+            st = wf_err(WEFT_EDATA, "validation: the dataset gave no batch");
+    }
+    return st ? wf_err_wrap(st, "fit") : WEFT_OK;
+}
+
+static weft_status open_rest(struct fit *f)
+{
+    weft_trainer *t = f->t;
+    struct wf_type *labels = wf_arena_alloc(&f->d->arena, (size_t)t->n_out * sizeof *labels);
+    weft_status st;
+
+    if (!labels)
+        return wf_err(WEFT_ENOMEM, "fit: out of memory");
+    wf_feeding_labels(t, f->d, &f->train, labels);
+    st = wf_trainer_bind(t, labels, f->train.weighted);
+    if (!st && f->has_val)
+        st = wf_trainer_bind_test(t, labels, f->val.weighted);
+    if (st)
+        return st;
+    f->n_train = t->bound->n_logs + t->bound->n_extra;
+    f->n_logs = f->n_train + (f->has_val ? t->bound->n_logs : 0);
+    f->feeds = wf_alloc_n(t->ctx, t->bound->n_feeds_fit + 2, sizeof *f->feeds);
+    f->name = wf_alloc_n(t->ctx, f->n_logs + 1, sizeof *f->name);
+    f->value = wf_alloc_n(t->ctx, f->n_logs + 1, sizeof *f->value);
+    if (!f->feeds || !f->name || !f->value)
+        return wf_err_nomem(t->ctx, 0, "fit");
+    for (int i = 0; i < f->n_train; i++)
+        f->name[i] = t->bound->log_name[i];
+    for (int i = 0; f->n_train + i < f->n_logs; i++)
+        f->name[f->n_train + i] = t->bound->val_name[i];
+    st = history_new(f);
+    if (!st)
+        st = weft_iter_new(
+            f->d, f->train.ds,
+            WEFT_OPTS(weft_iter_opts, .epoch = f->o->initial_epoch,
+                      .threads = wf_feeding_threads(f->d, f->train.ds, f->o->threads)),
+            &f->it);
+    if (!st && f->has_val)
+        st = weft_iter_new(f->d, f->val.ds,
+                           WEFT_OPTS(weft_iter_opts,
+                                     .threads = wf_feeding_threads(f->d, f->val.ds, f->o->threads)),
+                           &f->val_it);
+    return st;
+}
+
+static int64_t batches_of_epoch(const struct fit *f)
+{
+    int64_t n = wf_ds_node(f->d, f->train.ds)->count;
+
+    if (f->o->steps_per_epoch)
+        return f->o->steps_per_epoch;
+    return n == WEFT_ENDLESS ? WEFT_UNKNOWN : n;
+}
+
+static weft_status run(struct fit *f)
+{
+    const weft_fit_opts *o = f->o;
+    int64_t epochs = o->epochs ? o->epochs : 1;
+    weft_logs last = {0, NULL, NULL};
+    int64_t start = wf_now(f->t->ctx);
+    weft_status st;
+
+    if (!o->steps_per_epoch && wf_ds_node(f->d, f->train.ds)->count == WEFT_ENDLESS)
+        return wf_err(WEFT_EINVAL, "fit: the dataset has no end: steps_per_epoch is needed");
+    wf_progress_init(&f->progress, f->t->ctx, o, batches_of_epoch(f));
+    f->at = (struct wf_fit_state){.epoch = o->initial_epoch, .it = f->it, .history = f->history};
+    st = call(f, TRAIN_BEGIN, 0, NULL);
+    if (!st)
+        st = wf_resume_begin(&f->resume, f->t, o, &f->at, history_add, f);
+    if (!st && f->history->n_epochs)
+        memcpy(f->value, f->history->value + (f->history->n_epochs - 1) * f->n_logs,
+               (size_t)f->n_logs * sizeof *f->value);
+    f->over = f->at.ended >= epochs;
+    for (bool resumed = f->at.batch > 0; f->at.epoch < epochs && !st && !f->over;
+         f->at.epoch++, resumed = false) {
+        st = one_epoch(f, resumed);
+        if (!st)
+            st = after_epoch(f, epochs);
+    }
+    if (!st) {
+        if (f->history->n_epochs)
+            last = (weft_logs){f->n_logs, f->name, f->value};
+        f->t->ended_in_order = !f->paused && (f->t->ended || !f->t->interrupted) &&
+                               (!f->history->n_epochs || isfinite(f->value[0]));
+        st = call(f, TRAIN_END, 0, &last);
+    }
+    if (!st && f->resume.writer && f->did && !f->paused) /* with the weights that callbacks left */
+        st = checkpoint_between(f, f->at.epoch, f->t->ended ? epochs : 0);
+    if (f->resume.t) {
+        weft_ckpt_stats s;
+        weft_status closed = wf_resume_end(&f->resume, &s);
+
+        st = st ? st : closed;
+        f->t->all_times.checkpoints = s.n_saved;
+        f->t->all_times.stall_s = (double)s.stall_ns * 1e-9;
+    }
+    f->t->all_times.total_s = (double)(wf_now(f->t->ctx) - start) * 1e-9;
+    return st;
+}
+
+weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_opts *opts,
+                     weft_history **history)
+{
+    static const weft_fit_opts defaults = {.size = sizeof defaults};
+    struct fit f = {.t = t, .d = d, .o = opts ? opts : &defaults};
+    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_fit_opts");
+
+    for (int i = 0; !st && i < f.o->n_callbacks; i++)
+        st = wf_opts_check(&f.o->callbacks[i], sizeof f.o->callbacks[i], "weft_callback");
+    t->stop = t->interrupted = t->ended = t->save_asked = t->ended_in_order = false;
+    t->times = t->all_times = (weft_times){0};
+    t->nonfinite[0] = 0;
+    t->trained = false;
+    t->n_changed = 0;
+    if (!st)
+        st = open_data(&f, s);
+    if (!st)
+        st = open_rest(&f);
+    if (!st) {
+        st = run(&f);
+        if (st)
+            wf_step_drop(t);
+    }
+    t->history = NULL;
+    wf_nonfinite_free(&f.nonfinite);
+    weft_iter_free(f.it);
+    weft_iter_free(f.val_it);
+    wf_free(t->ctx, f.feeds);
+    wf_free(t->ctx, f.name);
+    wf_free(t->ctx, f.value);
+    if (!st && history)
+        *history = f.history;
+    else
+        weft_history_free(f.history);
+    return st;
+}

@@ -1,0 +1,209 @@
+/* regression.c - what a model that predicts quantities says of data it was not trained on: predicted against true,
+ * residuals, and the largest errors. Sums are over all values; pictures over the first ones. */
+#define _GNU_SOURCE
+#include <math.h>
+
+#include "train/report/report.h"
+
+#define MAX_WIDTH 16    /* quantities of a sample; more is a picture or a sequence */
+#define MAX_KEPT 200000 /* values, for the pictures */
+#define MAX_POINTS 1500 /* of them in the scatter */
+#define N_BINS 31       /* odd: the middle one is around zero */
+
+static bool predicts_quantities(const weft_trainer *t)
+{
+    static const char *const words[] = {"squared", "absolute", "mse",     "mae",      "msle",
+                                        "mape",    "huber",    "logcosh", "log_cosh", "poisson"};
+    const char *loss = t->n_out == 1 ? t->loss[0] : NULL;
+
+    for (int i = 0; loss && i < WF_COUNT(words); i++)
+        if (strcasestr(loss, words[i]))
+            return true;
+    return false;
+}
+
+static double value_at(const weft_tensor *t, int64_t i)
+{
+    switch (t->dtype) {
+    case WEFT_F32: return (double)((const float *)t->data)[i];
+    case WEFT_F64: return ((const double *)t->data)[i];
+    case WEFT_I32: return ((const int32_t *)t->data)[i];
+    case WEFT_I64: return (double)((const int64_t *)t->data)[i];
+    case WEFT_U8: return ((const uint8_t *)t->data)[i];
+    case WEFT_I8: return ((const int8_t *)t->data)[i];
+    default: return NAN;
+    }
+}
+
+static void keep_error(struct wf_regression *r, struct wf_error e)
+{
+    int at = r->n_errors;
+
+    if (at == WF_REGRESSION_ERRORS &&
+        !(fabs(e.guess - e.truth) > fabs(r->error[at - 1].guess - r->error[at - 1].truth)))
+        return;
+    if (at < WF_REGRESSION_ERRORS)
+        r->n_errors = at + 1;
+    else
+        at--;
+    for (;
+         at > 0 && fabs(e.guess - e.truth) > fabs(r->error[at - 1].guess - r->error[at - 1].truth);
+         at--)
+        r->error[at] = r->error[at - 1];
+    r->error[at] = e;
+}
+
+static weft_status add_value(struct wf_regression *r, const struct wf_error *e)
+{
+    double d = e->guess - e->truth, shift;
+    weft_status st;
+
+    if (!isfinite(d)) {
+        r->n_bad++;
+        return WEFT_OK;
+    }
+    r->n++;
+    r->sum_abs += fabs(d);
+    r->sum_square += d * d;
+    r->sum += d;
+    shift = e->truth - r->mean; /* of the truth, and its squares around it: Welford */
+    r->mean += shift / (double)r->n;
+    r->spread += shift * (e->truth - r->mean);
+    keep_error(r, *e);
+    if (r->n_kept == MAX_KEPT)
+        return WEFT_OK;
+    st = wf_grow(r->ctx, &r->kept, &r->cap, 2 * (r->n_kept + 1), sizeof *r->kept);
+    if (st)
+        return st;
+    r->kept[2 * r->n_kept] = e->truth;
+    r->kept[2 * r->n_kept + 1] = e->guess;
+    r->n_kept++;
+    return WEFT_OK;
+}
+
+static weft_status look(void *arg, const weft_batch *b, int n_outputs, const weft_tensor *out)
+{
+    struct wf_regression *r = arg;
+    const weft_tensor *y = NULL;
+    int64_t n = weft_tensor_count(&out[0]);
+    weft_status st = WEFT_OK;
+
+    (void)n_outputs;
+    for (int i = 0; i < b->n_cols && !y; i++)
+        y = b->column[i].role == WEFT_LABEL ? &b->col[i] : NULL;
+    if (!y || !b->n || weft_tensor_count(y) != n || n / b->n > MAX_WIDTH)
+        return WEFT_OK;
+    r->width = (int)(n / b->n);
+    for (int64_t i = 0; i < n && !st; i++) {
+        int64_t row = i / r->width;
+        struct wf_error e = {.sample = b->id ? b->id[row] : r->seen + row,
+                             .which = (int)(i % r->width),
+                             .truth = value_at(y, i),
+                             .guess = value_at(&out[0], i)};
+
+        st = add_value(r, &e);
+    }
+    r->seen += b->n;
+    return st;
+}
+
+weft_status wf_regression_make(weft_job_run *run, struct wf_regression *out)
+{
+    weft_trainer *t = run->trainer;
+    const char *part;
+    weft_ds s;
+    weft_status st;
+
+    *out = (struct wf_regression){.ctx = run->ctx};
+    if (!predicts_quantities(t))
+        return WEFT_OK;
+    st = wf_report_data(run, &s, &part);
+    if (st || !s.id)
+        return st;
+    st = wf_report_predict(run, s, look, out);
+    if (!st && out->n)
+        out->part = part;
+    return st;
+}
+
+void wf_regression_free(struct wf_regression *r)
+{
+    wf_free(r->ctx, r->kept);
+    r->kept = NULL;
+    r->n_kept = 0;
+}
+
+double wf_regression_r2(const struct wf_regression *r)
+{
+    return r->spread > 0 ? 1 - r->sum_square / r->spread : NAN;
+}
+
+/* ---- on the page ----------------------------------------------------------------------------- */
+
+static void put_scatter(struct wf_buf *b, const struct wf_regression *r)
+{
+    int64_t stride = (r->n_kept + MAX_POINTS - 1) / MAX_POINTS;
+
+    wf_buf_printf(b, "<div class=\"card\">");
+    wf_svg_scatter(b, "predicted against true", "true", (r->n_kept + stride - 1) / stride, r->kept,
+                   2 * stride);
+    wf_buf_printf(b, "</div>\n");
+}
+
+/* Bins around zero; the outermost hold what lies beyond. */
+static void put_histogram(struct wf_buf *b, const struct wf_regression *r)
+{
+    double most = 0, width;
+    int64_t count[N_BINS] = {0};
+
+    for (int64_t i = 0; i < r->n_kept; i++)
+        most = fmax(most, fabs(r->kept[2 * i + 1] - r->kept[2 * i]));
+    width = most > 0 ? 2 * most / N_BINS : 1;
+    for (int64_t i = 0; i < r->n_kept; i++) {
+        double at = floor((r->kept[2 * i + 1] - r->kept[2 * i]) / width + 0.5) + N_BINS / 2;
+
+        count[(int)fmin(fmax(at, 0), N_BINS - 1)]++;
+    }
+    wf_buf_printf(b, "<div class=\"card\">");
+    wf_svg_bars(b, "errors", "predicted less true", -width * N_BINS / 2, width, N_BINS, count);
+    wf_buf_printf(b, "</div>\n");
+}
+
+static void put_errors(struct wf_buf *b, const struct wf_regression *r)
+{
+    wf_buf_printf(b,
+                  "<h2>Largest errors</h2><div class=\"scroll\"><table><tr><th>sample</th>%s"
+                  "<th>true</th><th>predicted</th><th>error</th></tr>\n",
+                  r->width > 1 ? "<th>value</th>" : "");
+    for (int i = 0; i < r->n_errors; i++) {
+        const struct wf_error *e = &r->error[i];
+
+        wf_buf_printf(b, "<tr><td>#%lld</td>", (long long)e->sample);
+        if (r->width > 1)
+            wf_buf_printf(b, "<td>%d</td>", e->which);
+        wf_buf_printf(b, "<td>%.5g</td><td>%.5g</td><td class=\"no\">%+.5g</td></tr>\n", e->truth,
+                      e->guess, e->guess - e->truth);
+    }
+    wf_buf_printf(b, "</table></div>\n");
+}
+
+void wf_regression_put(struct wf_buf *b, const struct wf_regression *r)
+{
+    double n = (double)r->n;
+
+    if (!r->part)
+        return;
+    wf_buf_printf(b,
+                  "<h2>Predictions</h2><p class=\"soft\">%lld value%s of the %s data: mean error "
+                  "%.4g, mean absolute error %.4g, root of the mean square %.4g",
+                  (long long)r->n, r->n == 1 ? "" : "s", r->part, r->sum / n, r->sum_abs / n,
+                  sqrt(r->sum_square / n));
+    wf_buf_printf(b, isfinite(wf_regression_r2(r)) ? ", R² %.4f." : ".", wf_regression_r2(r));
+    if (r->n_bad)
+        wf_buf_printf(b, " %lld more are not numbers.", (long long)r->n_bad);
+    wf_buf_printf(b, "</p><div class=\"grid\">\n");
+    put_scatter(b, r);
+    put_histogram(b, r);
+    wf_buf_printf(b, "</div>\n");
+    put_errors(b, r);
+}

@@ -1,0 +1,400 @@
+/* compile.c - a trainer's settings: optimizer, losses, metrics, all checked before anything is built. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "op/schedule.h"
+#include "train/step/dist.h"
+#include "train/train.h"
+
+static weft_status err_nomem(void)
+{
+    return wf_err(WEFT_ENOMEM, "compile: out of memory");
+}
+
+/* How far it is to the separator: one in brackets or quotes is none. */
+static size_t part_length(const char *text, char separator)
+{
+    size_t n = 0;
+    bool quoted = false;
+    int depth = 0;
+
+    for (; text[n] && (quoted || depth > 0 || text[n] != separator); n++) {
+        quoted ^= text[n] == '"';
+        if (!quoted)
+            depth += (text[n] == '[') - (text[n] == ']');
+    }
+    return n;
+}
+
+/* "a; b; c" into its trimmed parts; an empty part is NULL. Their number, or -1 when memory is short. */
+static int split(struct wf_arena *a, const char *text, char separator, const char **out, int max)
+{
+    int n = 0;
+
+    while (text && *text) {
+        size_t len = part_length(text, separator), skip = strspn(text, " \t\n"), end = len;
+        char *part;
+
+        while (end > skip && strchr(" \t\n", text[end - 1]))
+            end--;
+        if (n < max) {
+            out[n] = NULL;
+            if (end > skip) {
+                part = wf_arena_alloc(a, end - skip + 1);
+                if (!part)
+                    return -1;
+                memcpy(part, text + skip, end - skip);
+                out[n] = part;
+            }
+        }
+        n++;
+        text += len + (text[len] == separator);
+    }
+    return n;
+}
+
+/* One text for each output; a single one stands for all. */
+static weft_status per_output(weft_trainer *t, const char *text, const char *what, const char **out)
+{
+    int n = split(&t->arena, text, ';', out, t->n_out);
+
+    if (n < 0)
+        return err_nomem();
+    for (int i = n; i < t->n_out && n == 1; i++)
+        out[i] = out[0];
+    if (n > 1 && n != t->n_out)
+        return wf_err(WEFT_EINVAL, "%d %s for %d outputs", n, what, t->n_out);
+    return WEFT_OK;
+}
+
+/* "adam learning_rate=0.1" into name and numbers. */
+static weft_status init_optimizer(weft_trainer *t, const char *text, const char *schedule)
+{
+    char name[32];
+    size_t n;
+    weft_status st;
+
+    text = text ? text : "rmsprop";
+    text += strspn(text, " ");
+    n = strcspn(text, " ");
+    if (n == 0 || n >= sizeof name)
+        return wf_err(WEFT_EINVAL, "compile: optimizer '%s'", text);
+    memcpy(name, text, n);
+    name[n] = 0;
+    for (char *p = name; *p; p++)
+        *p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p;
+    st = weft_optim_init(&t->optim, name, text[n] ? text + n + 1 : NULL);
+    if (st || !schedule || !*schedule)
+        return st ? wf_err_wrap(st, "compile") : WEFT_OK;
+    schedule += strspn(schedule, " ");
+    n = strcspn(schedule, " ");
+    if (n >= sizeof name)
+        return wf_err(WEFT_EINVAL, "compile: schedule '%s'", schedule);
+    memcpy(name, schedule, n);
+    name[n] = 0;
+    t->scheduled = true;
+    st = weft_optim_schedule(&t->optim, name, schedule[n] ? schedule + n + 1 : NULL);
+    return st ? wf_err_wrap(st, "compile") : WEFT_OK;
+}
+
+static weft_status set_losses(weft_trainer *t, const weft_compile_opts *o)
+{
+    size_t n = (size_t)t->n_out + 1;
+    weft_status st;
+
+    t->loss = wf_arena_alloc(&t->arena, n * sizeof *t->loss);
+    t->loss_weight = wf_arena_alloc(&t->arena, n * sizeof *t->loss_weight);
+    if (!t->loss || !t->loss_weight)
+        return err_nomem();
+    st = per_output(t, o->loss, "losses", t->loss);
+    for (int i = 0; i < t->n_out && !st; i++) {
+        t->loss_weight[i] = o->loss_weights ? o->loss_weights[i] : 1;
+        if (t->loss[i] && strcmp(t->loss[i], "none") == 0)
+            t->loss[i] = NULL;
+        if (t->loss[i])
+            st = wf_loss_check(t->ctx, t->loss[i]);
+    }
+    return st ? wf_err_wrap(st, "compile") : WEFT_OK;
+}
+
+enum { MAX_METRICS = 256 };
+
+/* The metrics of one output, "mse, AUC curve=PR", behind those that are there. */
+static weft_status add_metrics(weft_trainer *t, int out, const char *text, bool weighted)
+{
+    const char *spec[MAX_METRICS];
+    int n = split(&t->arena, text, ',', spec, MAX_METRICS);
+
+    if (n < 0)
+        return err_nomem();
+    if (n > MAX_METRICS - t->n_metrics)
+        return wf_err(WEFT_ELIMIT, "over %d metrics", MAX_METRICS);
+    for (int i = 0; i < n; i++) {
+        weft_status st = spec[i] ? wf_metric_check(t->ctx, spec[i]) : WEFT_OK;
+
+        if (st)
+            return st;
+        if (spec[i])
+            t->metric[t->n_metrics++] =
+                (struct wf_metric_spec){.out = out, .weighted = weighted, .text = spec[i]};
+    }
+    return WEFT_OK;
+}
+
+static weft_status set_metrics(weft_trainer *t, const weft_compile_opts *o)
+{
+    size_t n = (size_t)t->n_out + 1;
+    const char **plain = wf_arena_alloc(&t->arena, n * sizeof *plain);
+    const char **weighted = wf_arena_alloc(&t->arena, n * sizeof *weighted);
+    weft_status st;
+
+    t->metric = wf_arena_alloc(&t->arena, MAX_METRICS * sizeof *t->metric);
+    if (!plain || !weighted || !t->metric)
+        return err_nomem();
+    st = per_output(t, o->metrics, "lists of metrics", plain);
+    if (!st)
+        st = per_output(t, o->weighted_metrics, "lists of metrics", weighted);
+    for (int i = 0; i < t->n_out && !st; i++) {
+        st = add_metrics(t, i, plain[i], false);
+        if (!st)
+            st = add_metrics(t, i, weighted[i], true);
+    }
+    return st ? wf_err_wrap(st, "compile") : WEFT_OK;
+}
+
+static const char *name_of(const weft_trainer *t, int out)
+{
+    return weft_sym_name(t->model, weft_model_output_at(t->model, out));
+}
+
+/* The output that class weights are for: the one whose labels are classes, or the one that is named. */
+static weft_status find_class_output(weft_trainer *t, const char *name)
+{
+    int n = 0, other = -1;
+
+    t->class_output = -1;
+    for (int i = 0; i < t->n_out; i++) {
+        bool named = name && !strcmp(name, name_of(t, i)),
+             classes = wf_loss_has_classes(t->loss[i]);
+
+        if (named && !classes)
+            return wf_err(WEFT_EINVAL,
+                          "compile: class_weights of output '%s': the labels of its loss '%s' are "
+                          "values, not classes; weigh samples instead",
+                          name, t->loss[i] ? t->loss[i] : "none");
+        if (!classes || (name && !named))
+            continue;
+        other = t->class_output;
+        t->class_output = i;
+        n++;
+    }
+    if (n == 1)
+        return WEFT_OK;
+    if (name)
+        return wf_err(WEFT_ENOENT, "compile: class_weights: there is no output '%s'", name);
+    if (n == 0)
+        return wf_err(WEFT_EINVAL,
+                      "compile: class_weights: the loss%s of values, not of classes; "
+                      "weigh samples instead",
+                      t->n_out > 1 ? "es are" : " is");
+    return wf_err(WEFT_EINVAL,
+                  "compile: class_weights: %d outputs have classes, '%s' and '%s' among them: "
+                  "class_weights_output says which one",
+                  n, name_of(t, other), name_of(t, t->class_output));
+}
+
+static weft_status set_class_weights(weft_trainer *t, const weft_compile_opts *o)
+{
+    weft_status st;
+
+    if (o->n_class_weights <= 0)
+        return WEFT_OK;
+    st = find_class_output(t, o->class_weights_output);
+    if (st)
+        return st;
+    t->class_weights =
+        wf_arena_alloc(&t->arena, (size_t)o->n_class_weights * sizeof *t->class_weights);
+    if (!t->class_weights)
+        return err_nomem();
+    for (int i = 0; i < o->n_class_weights; i++) {
+        if (!(o->class_weights[i] >= 0) || !isfinite((float)o->class_weights[i]))
+            return wf_err(WEFT_EINVAL, "compile: class weight %d is %g", i, o->class_weights[i]);
+        t->class_weights[i] = (float)o->class_weights[i];
+    }
+    t->n_class_weights = o->n_class_weights;
+    return WEFT_OK;
+}
+
+/* The strategy: that of the model's scope, or one by name. */
+static weft_status set_strategy(weft_trainer *t, const weft_compile_opts *o)
+{
+    weft_status st;
+
+    t->dist = wf_model_scope(t->model);
+    if (t->dist && o->strategy && strcmp(o->strategy, weft_dist_name(t->dist)) != 0)
+        return wf_err(WEFT_EINVAL, "compile: strategy '%s', and the model is in the scope of '%s'",
+                      o->strategy, weft_dist_name(t->dist));
+    if (t->dist)
+        return WEFT_OK;
+    st = weft_dist_open(t->ctx, o->strategy, &t->dist);
+    t->owns_dist = !st;
+    return st ? wf_err_wrap(st, "compile") : WEFT_OK;
+}
+
+static weft_status set_rest(weft_trainer *t, const weft_compile_opts *o)
+{
+    const char *p = o->precision ? o->precision : "f32";
+
+    if (o->shards < 0 || o->accumulate < 0 || o->shards > 65536 || o->accumulate > 65536)
+        return wf_err(WEFT_EINVAL, "compile: shards %d, accumulate %d", o->shards, o->accumulate);
+    if (weft_dtype_parse(p, &t->precision) ||
+        (t->precision != WEFT_F32 && t->precision != WEFT_BF16 && t->precision != WEFT_F16))
+        return wf_err(WEFT_EINVAL, "compile: precision '%s' is not f32, bf16 or f16", p);
+    t->shards = o->shards ? o->shards : weft_dist_replicas(t->dist);
+    t->accumulate = o->accumulate ? o->accumulate : 1;
+    t->trap = o->trap_numerics;
+    t->dense = o->no_sparse;
+    return wf_scale_init(t, o);
+}
+
+weft_status weft_compile(weft_model *m, const weft_compile_opts *opts, weft_trainer **out)
+{
+    static const weft_compile_opts defaults = {.size = sizeof defaults};
+    const weft_compile_opts *o = opts ? opts : &defaults;
+    weft_ctx *ctx = wf_model_ctx(m);
+    weft_trainer *t;
+    weft_status st = weft_model_status(m);
+
+    if (!st)
+        st = wf_opts_check(opts, sizeof *opts, "weft_compile_opts");
+    if (st)
+        return st;
+    if (weft_model_n_outputs(m) == 0)
+        return wf_err(WEFT_EINVAL, "compile: the model has no output");
+    t = wf_alloc(ctx, sizeof *t);
+    if (!t)
+        return wf_err_nomem(ctx, sizeof *t, "compile");
+    t->ctx = ctx;
+    t->model = m;
+    t->n_out = weft_model_n_outputs(m);
+    wf_arena_init(&t->arena, ctx);
+    st = init_optimizer(t, o->optimizer, o->schedule);
+    if (!st)
+        st = set_losses(t, o);
+    if (!st)
+        st = set_metrics(t, o);
+    if (!st)
+        st = set_class_weights(t, o);
+    if (!st)
+        st = set_strategy(t, o);
+    if (!st)
+        st = set_rest(t, o);
+    if (!st)
+        st = wf_states_init(t);
+    if (st) {
+        weft_trainer_free(t);
+        return st;
+    }
+    t->rate = t->used_rate = (float)t->optim.number[WF_OPTIM_ATTR_LR];
+    *out = t;
+    return WEFT_OK;
+}
+
+void weft_trainer_free(weft_trainer *t)
+{
+    if (!t)
+        return;
+    wf_parts_free(t->parts);
+    wf_bound_free(t->bound);
+    wf_free(t->ctx, t->recorded);
+    if (t->owns_dist)
+        weft_dist_free(t->dist);
+    weft_text_free(t->ctx, t->learned);
+    wf_arena_free(&t->arena);
+    wf_free(t->ctx, t);
+}
+
+weft_model *weft_trainer_model(const weft_trainer *t)
+{
+    return t->model;
+}
+
+_Thread_local const weft_trainer *wf_calling;
+
+void weft_trainer_stop(weft_trainer *t)
+{
+    if (wf_calling == t)
+        t->ended = true;
+    else
+        t->interrupted = true;
+    t->stop = true;
+}
+
+void weft_trainer_interrupt(weft_trainer *t)
+{
+    t->interrupted = true;
+    t->stop = true;
+}
+
+void weft_trainer_checkpoint(weft_trainer *t)
+{
+    t->save_asked = true;
+}
+
+void weft_trainer_times(const weft_trainer *t, weft_times *epoch, weft_times *run)
+{
+    if (epoch)
+        *epoch = t->times;
+    if (run)
+        *run = t->all_times;
+}
+
+bool weft_trainer_stopped(const weft_trainer *t)
+{
+    return t->stop;
+}
+
+/* The rate of a step by the schedule; `rate` where there is none. */
+static double rate_at(const weft_trainer *t, int64_t step, float rate)
+{
+    const struct wf_schedule_row *row = t->scheduled ? wf_schedule_find(t->optim.schedule) : NULL;
+    const double *number = t->optim.schedule_number;
+    int n = row && row->takes_list ? t->optim.n_schedule - row->n_attrs : 0;
+
+    if (!row)
+        return (double)rate;
+    return wf_schedule_rate(row, number, number + row->n_attrs, n, step);
+}
+
+double weft_trainer_rate(const weft_trainer *t)
+{
+    return rate_at(t, weft_trainer_step(t), t->rate);
+}
+
+const char *weft_trainer_nonfinite(const weft_trainer *t)
+{
+    return *t->nonfinite ? t->nonfinite : NULL;
+}
+
+double weft_trainer_used_rate(const weft_trainer *t)
+{
+    int64_t step = weft_trainer_step(t);
+
+    return rate_at(t, step > 0 ? step - 1 : 0, t->used_rate);
+}
+
+weft_status weft_trainer_set_rate(weft_trainer *t, double rate)
+{
+    if (t->scheduled)
+        return wf_err(WEFT_ESTATE, "the learning rate follows a schedule and cannot be set");
+    if (!(rate >= 0) || !isfinite((float)rate))
+        return wf_err(WEFT_EINVAL, "learning rate %g", rate);
+    t->rate = (float)rate;
+    return WEFT_OK;
+}
+
+int64_t weft_trainer_step(const weft_trainer *t)
+{
+    return t->bound && t->bound->fit ? weft_fn_step(t->bound->fit) : 0;
+}

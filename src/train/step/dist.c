@@ -1,0 +1,215 @@
+/* dist.c - strategies: the table, the handle, and what does not depend on the member. */
+#include "train/step/dist.h"
+#include "train/step/grads.h"
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static weft_status open_local(weft_dist *d)
+{
+    d->n_replicas = d->n_local = 1;
+    return WEFT_OK;
+}
+
+static const struct wf_dist_kind kinds[] = {
+    {"local", "one replica, in this process: gradients become parameters where they were computed",
+     open_local},
+};
+
+bool weft_dist_at(int i, const char **name, const char **doc)
+{
+    if (i < 0 || i >= WF_COUNT(kinds))
+        return false;
+    *name = kinds[i].name;
+    *doc = kinds[i].doc;
+    return true;
+}
+
+weft_status wf_dist_find(const char *name, const struct wf_dist_kind **out)
+{
+    const char *names[WF_COUNT(kinds)], *near;
+
+    for (int i = 0; i < WF_COUNT(kinds); i++) {
+        names[i] = kinds[i].name;
+        if (strcmp(name, names[i]) == 0) {
+            *out = &kinds[i];
+            return WEFT_OK;
+        }
+    }
+    near = weft_nearest(name, names, WF_COUNT(kinds));
+    return wf_err(WEFT_ENOENT, "no strategy '%s'%s%s%s", name, near ? ", did you mean '" : "",
+                  near ? near : "", near ? "'?" : "");
+}
+
+/* ---- the handle ------------------------------------------------------------------------------ */
+
+weft_status weft_dist_open(weft_ctx *ctx, const char *strategy, weft_dist **out)
+{
+    const struct wf_dist_kind *kind;
+    weft_dist *d;
+    weft_status st = wf_dist_find(strategy ? strategy : "local", &kind);
+
+    if (st)
+        return st;
+    d = wf_alloc(ctx, sizeof *d);
+    if (!d)
+        return wf_err_nomem(ctx, sizeof *d, "a strategy");
+    d->ctx = ctx;
+    d->kind = kind;
+    st = kind->open(d);
+    if (st) {
+        wf_err_wrap(st, "strategy '%s'", kind->name);
+        weft_dist_free(d);
+        return st;
+    }
+    *out = d;
+    return WEFT_OK;
+}
+
+void weft_dist_free(weft_dist *d)
+{
+    if (d)
+        wf_free(d->ctx, d);
+}
+
+const char *weft_dist_name(const weft_dist *d)
+{
+    return d->kind->name;
+}
+
+int weft_dist_replicas(const weft_dist *d)
+{
+    return d->n_replicas;
+}
+
+int weft_dist_local_replicas(const weft_dist *d)
+{
+    return d->n_local;
+}
+
+weft_status weft_dist_scope(weft_dist *d, weft_model *m)
+{
+    weft_dist *other = wf_model_scope(m);
+
+    if (other && other != d)
+        return wf_err(WEFT_ESTATE, "the model is in the scope of another strategy ('%s')",
+                      other->kind->name);
+    if (wf_model_ctx(m) != d->ctx)
+        return wf_err(WEFT_EINVAL, "the model and the strategy are of different contexts");
+    wf_model_set_scope(m, d);
+    return WEFT_OK;
+}
+
+weft_status weft_dist_dataset(weft_dist *d, weft_data *data, weft_ds s, weft_ds *out)
+{
+    weft_status st = weft_data_status(data);
+
+    (void)d; /* the replicas of this process are all there are */
+    if (!st)
+        *out = s;
+    return st;
+}
+
+weft_status weft_dist_run(weft_dist *d, weft_replica_fn *fn, void *arg)
+{
+    weft_status st = WEFT_OK;
+
+    for (int i = 0; i < d->n_local && !st; i++)
+        st = fn(arg, d->first + i);
+    return st ? wf_err_wrap(st, "strategy '%s'", d->kind->name) : WEFT_OK;
+}
+
+/* ---- reducing -------------------------------------------------------------------------------- */
+
+static bool same_type(const weft_tensor *a, const weft_tensor *b)
+{
+    return a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;
+}
+
+static weft_status check_values(const weft_dist *d, weft_reduction how, const weft_tensor *v,
+                                const weft_tensor *out)
+{
+    bool is_float = v->dtype == WEFT_F32 || v->dtype == WEFT_F64;
+
+    if (how != WEFT_SUM && how != WEFT_MEAN)
+        return wf_err(WEFT_EINVAL, "reduce: neither a sum nor a mean (%d)", (int)how);
+    if (!is_float && (how == WEFT_MEAN || (v->dtype != WEFT_I32 && v->dtype != WEFT_I64)))
+        return wf_err(WEFT_EDTYPE, "reduce: no %s of %s", how == WEFT_MEAN ? "mean" : "sum",
+                      weft_dtype_name(v->dtype));
+    for (int i = 0; i <= d->n_local; i++) {
+        const weft_tensor *t = i < d->n_local ? &v[i] : out;
+
+        if (!same_type(t, v) || (!t->data && weft_tensor_count(t) > 0))
+            return wf_err(WEFT_ESHAPE,
+                          "reduce: %s is of another type or shape than the first value",
+                          i < d->n_local ? "a value" : "the result");
+    }
+    return WEFT_OK;
+}
+
+static void add(const weft_tensor *v, weft_tensor *out)
+{
+    int64_t n = weft_tensor_count(v);
+
+    for (int64_t i = 0; i < n; i++)
+        switch (v->dtype) {
+        case WEFT_F32: ((float *)out->data)[i] += ((const float *)v->data)[i]; break;
+        case WEFT_F64: ((double *)out->data)[i] += ((const double *)v->data)[i]; break;
+        case WEFT_I32:
+            ((uint32_t *)out->data)[i] += ((const uint32_t *)v->data)[i]; /* wraps */
+            break;
+        default: ((uint64_t *)out->data)[i] += ((const uint64_t *)v->data)[i];
+        }
+}
+
+static void divide(weft_tensor *out, int by)
+{
+    int64_t n = weft_tensor_count(out);
+
+    for (int64_t i = 0; i < n; i++)
+        if (out->dtype == WEFT_F32)
+            ((float *)out->data)[i] /= (float)by;
+        else
+            ((double *)out->data)[i] /= by;
+}
+
+weft_status weft_dist_reduce(weft_dist *d, weft_reduction how, const weft_tensor *values,
+                             weft_tensor *out)
+{
+    weft_status st = check_values(d, how, values, out);
+
+    if (st)
+        return st;
+    if (out->data != values->data && weft_tensor_bytes(out) > 0)
+        memcpy(out->data, values->data, (size_t)weft_tensor_bytes(out));
+    for (int i = 1; i < d->n_local; i++)
+        add(&values[i], out);
+    if (how == WEFT_MEAN && d->n_replicas > 1)
+        divide(out, d->n_replicas);
+    return WEFT_OK;
+}
+
+weft_status weft_dist_reduce_grads(weft_dist *d, weft_reduction how, const weft_grads *const *g,
+                                   weft_grads **out)
+{
+    weft_grads *sum = NULL;
+    weft_status st;
+
+    if (how == WEFT_MEAN)
+        return weft_grads_average(d->n_local, g, out);
+    if (how != WEFT_SUM)
+        return wf_err(WEFT_EINVAL, "reduce: neither a sum nor a mean (%d)", (int)how);
+    for (int i = 0; i < d->n_local; i++)
+        if (g[i] == *out)
+            return wf_err(WEFT_EINVAL, "a sum into one of its terms");
+    st = weft_grads_average(1, g, &sum); /* a copy */
+    for (int i = 1; i < d->n_local && !st; i++)
+        st = weft_grads_add(sum, g[i]);
+    if (st) {
+        weft_grads_free(sum);
+        return st;
+    }
+    weft_grads_free(*out);
+    *out = sum;
+    return WEFT_OK;
+}
