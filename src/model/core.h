@@ -164,6 +164,7 @@ struct wf_word_args {
     struct wf_attr_spec spec[WF_MAX_ATTRS];
     struct wf_attr value[WF_MAX_ATTRS];
 };
+extern const struct wf_words wf_activations, wf_initializers, wf_regularizers, wf_constraints;
 /* Names are compared without regard to case and underscores, so that Keras' class names work too. */
 weft_status wf_word_parse(const struct wf_words *t, struct wf_arena *arena, const char *text,
                           struct wf_word_args *out);
