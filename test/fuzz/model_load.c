@@ -36,6 +36,10 @@ static void load(weft_ctx *ctx, const char *path, weft_model *m)
         predict(t, m);
     }
     weft_trainer_free(t);
+    t = NULL;
+    if (!weft_compile(m, WEFT_OPTS(weft_compile_opts, .like = path), &t)) /* its own settings */
+        predict(t, m);
+    weft_trainer_free(t);
     (void)ctx;
 }
 
