@@ -206,7 +206,8 @@ uint32_t wf_crc32c_table(uint32_t crc, const void *bytes, int64_t n);
  * on it. `thread` is below wf_pool_size, and no two tiles run at once under the same number. A pool that
  * is busy with another caller's tiles runs these serially in the caller. Takes no lock. */
 typedef void wf_tile_fn(void *arg, int64_t tile, int thread);
-weft_status wf_pool_new(weft_ctx *ctx, int n_threads, struct wf_pool **out);
+/* spin_us: how long an idle thread looks for work before it sleeps; < 0: the default. */
+weft_status wf_pool_new(weft_ctx *ctx, int n_threads, int spin_us, struct wf_pool **out);
 void wf_pool_free(struct wf_pool *pool);
 void wf_pool_for(struct wf_pool *pool, int64_t n_tiles, wf_tile_fn *fn, void *arg);
 int wf_pool_size(const struct wf_pool *pool);

@@ -96,6 +96,8 @@ weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
                       sizeof *o);
     if (o->threads < 0 || o->threads > 1024)
         return wf_err(WEFT_EINVAL, "context: threads %d is not in 0..1024", o->threads);
+    if (o->spin_us != WEFT_ZERO && (o->spin_us < 0 || o->spin_us > 1000000))
+        return wf_err(WEFT_EINVAL, "context: spin_us %d is not in 0..1000000", o->spin_us);
     st = choose_simd(o, &simd);
     if (!st)
         st = check_devices(o->devices);
@@ -118,7 +120,11 @@ weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
     ctx->now_ns = o->now_ns ? o->now_ns : system_now;
     ctx->now_arg = o->now_arg;
     ctx->fs = &wf_fs_posix;
-    st = wf_pool_new(ctx, o->threads ? o->threads : wf_usable_cpus(), &ctx->pool);
+    st = wf_pool_new(ctx, o->threads ? o->threads : wf_usable_cpus(),
+                     o->spin_us == WEFT_ZERO ? 0
+                     : o->spin_us            ? o->spin_us
+                                             : -1,
+                     &ctx->pool);
     if (st) {
         weft_ctx_free(ctx);
         return st;

@@ -778,6 +778,7 @@ weft_status weft_job_context(const weft_job *job, weft_log_fn *log, void *log_ar
     static const char *const levels[] = {"auto", "portable", "avx2", "avx512"};
     weft_ctx_opts o = {.size = sizeof o,
                        .threads = (int)job->threads,
+                       .spin_us = job->spin_us ? (int)job->spin_us : WEFT_ZERO,
                        .memory_limit = job->memory_mb << 20,
                        .seed = (uint64_t)job->seed,
                        .log = log,

@@ -58,7 +58,7 @@ struct weft_job {
     int64_t log_steps, log_histograms, log_images;
     double log_seconds;
     const char *kernels, *simd, *devices;
-    int64_t threads, data_threads, memory_mb;
+    int64_t threads, data_threads, spin_us, memory_mb;
 };
 
 struct weft_job_run {
