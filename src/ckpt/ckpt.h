@@ -6,7 +6,9 @@
  *   json.c         JSON text out, checked values in
  *   safetensors.c  the reader       st_write.c  the writer
  *   manifest.c     manifest.json, both ways
+ *   shards.c       tensors into the shards of a checkpoint
  *   save.c         one checkpoint, from memory to its folder
+ *   parts.c        one checkpoint, written by several processes
  *   open.c         reading and verifying one, finding the newest that is sound
  *   list.c         which are there, the lock, what killed writers left
  *   retain.c       which to keep, deleting the others
@@ -109,13 +111,16 @@ void wf_st_range(const weft_st *st, int64_t i, int64_t *begin, int64_t *end);
 int wf_st_fd(const weft_st *st);
 int64_t wf_st_size(const weft_st *st);
 
-/* Writes header and data; items may be in any order. part: NULL, or room for n + 1, which
- * become the header and the items as they lie in the file; items get their hashes then. */
+/* Writes header and data; items may be in any order. part: NULL, or room for 1 + the items' n_parts,
+ * which become the header and the parts of the items in the order of the file; items then point to
+ * theirs. */
 struct wf_st_item {
     const char *name;
     struct wf_type type;
     const void *data;
-    uint64_t hash;
+    int64_t n_parts, part_bytes; /* hashed in so many parts, all but the last of this size */
+    struct wf_part *part;        /* set by wf_st_stream, as is the offset in the file */
+    int64_t offset;
 };
 weft_status wf_st_stream(struct wf_out *o, int64_t n, struct wf_st_item *items, int64_t n_meta,
                          const weft_ckpt_pair *meta, struct wf_part *part);
@@ -128,19 +133,33 @@ struct wf_mf_file {
     uint64_t hash; /* of its header: what is before the first tensor's data */
 };
 
-/* Everything is in the arena. data.tensors[i] lies in files[place[i].file], and data.blobs[i] in
- * files[place[n_tensors + i].file]: to a shard, a blob is a vector of u8. */
+/* A run of elements of a tensor or blob: where its bytes are, and their checksum. */
+struct wf_mf_piece {
+    int64_t first, count;
+    int64_t file;
+    int64_t
+        offset; /* in the file; -1: the piece is a whole tensor of the shard, found by its name */
+    uint64_t hash;
+};
+struct wf_mf_place {
+    int64_t first, n; /* pieces, by rising elements */
+};
+
+/* Everything is in the arena. data.tensors[i] consists of the pieces of place[i], data.blobs[i] of those
+ * of place[n_tensors + i]: to a shard, a blob is a vector of u8. */
 struct wf_manifest {
     struct wf_arena mem;
     weft_ckpt_data data;
     const char *library;
     int64_t n_files, bytes;
     struct wf_mf_file *files;
-    struct wf_mf_place {
-        int64_t file;
-        uint64_t hash;
-    } * place;
+    struct wf_mf_place *place;
+    int64_t n_pieces;
+    struct wf_mf_piece *piece;
+    bool is_part; /* what one of several writers wrote: its pieces need not cover their tensors */
 };
+/* Whether the pieces are the whole of the tensor, each element once; what is wrong as a status. */
+weft_status wf_manifest_covers(const struct wf_manifest *m, int64_t item);
 void wf_manifest_init(struct wf_manifest *m, weft_ctx *ctx);
 void wf_manifest_free(struct wf_manifest *m);
 weft_status wf_manifest_text(const struct wf_manifest *m, struct wf_buf *out);
@@ -173,11 +192,49 @@ weft_status wf_ckpt_scan(weft_ctx *ctx, const char *dir, int64_t *n, struct wf_c
 weft_status wf_ckpt_check_step(const weft_ckpt *c, int64_t step);
 weft_ctx *wf_ckpt_ctx(const weft_ckpt *c);
 
+/* Nanoseconds since 1970. */
+int64_t wf_ckpt_wall_time(void);
+
 /* What the data of a snapshot must be, whoever writes it. */
 weft_status wf_ckpt_check(weft_ctx *ctx, const weft_ckpt_data *d);
+/* ---- shards.c: tensors into the shards of a checkpoint --------------------------------------- */
+
+/* A run of elements of item `item` of the manifest, on its way into a shard. */
+struct wf_shard_item {
+    int64_t item, first;
+    struct wf_st_item st; /* name, type and data are the caller's; the rest is set */
+    int64_t file;
+};
+struct wf_shards {
+    weft_ctx *ctx;
+    struct wf_manifest *m; /* its step is set; it gets files, pieces and places, in its arena */
+    const char *dir;       /* the folder, open as fd */
+    int fd;
+    const char *prefix;               /* of the files' names */
+    int64_t shard_bytes, piece_bytes; /* 0: the defaults */
+    bool counted;                     /* the number of files is part of their names */
+    int64_t n;
+    struct wf_shard_item *item; /* in the order of items and elements */
+    struct wf_part *part;       /* of all files, each its header and then its items' */
+    int64_t *file_part;         /* where the parts of a file begin */
+};
+/* Plans and writes the files, synced. Then read them back. */
+weft_status wf_shards_write(struct wf_shards *s);
+weft_status wf_shards_check(const struct wf_shards *s, char *chunk);
+
+/* What the folder of a checkpoint needs besides its shards: manifest.json, and its name. */
+weft_status wf_ckpt_write_manifest(weft_ctx *ctx, int fd, const char *dir,
+                                   const struct wf_manifest *m, struct wf_part *written);
+/* The first name of the step that is not taken. */
+weft_status wf_ckpt_choose_name(weft_ctx *ctx, const char *dir, int64_t step,
+                                char name[WF_CKPT_NAME]);
+
+struct wf_ckpt_sizes {
+    int64_t shard, piece; /* bytes; 0: the defaults */
+};
 /* Writes, reads back and puts in place one checkpoint. The caller has the lock. */
 weft_status wf_ckpt_write(weft_ctx *ctx, const char *dir, const weft_ckpt_data *d,
-                          int64_t shard_bytes, char *chunk, char path[WF_CKPT_PATH],
+                          struct wf_ckpt_sizes sizes, char *chunk, char path[WF_CKPT_PATH],
                           int64_t *bytes);
 
 /* Takes the lock of a folder: *fd is closed to let it go. */

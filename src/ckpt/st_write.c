@@ -102,6 +102,25 @@ static weft_status add_header(struct wf_buf *b, int64_t n, struct wf_st_item *co
     return WEFT_OK;
 }
 
+/* The item's data, in its parts, which follow those at *part. */
+static weft_status write_item(struct wf_out *o, struct wf_st_item *t, struct wf_part **part)
+{
+    int64_t bytes = wf_type_bytes(&t->type);
+    weft_status st = WEFT_OK;
+
+    t->offset = o->bytes;
+    if (!part)
+        return wf_out_write(o, t->data, bytes, NULL);
+    t->part = *part + 1;
+    for (int64_t k = 0; k < t->n_parts && !st; k++) {
+        int64_t at = k * t->part_bytes;
+        int64_t n = k < t->n_parts - 1 ? t->part_bytes : bytes - at;
+
+        st = wf_out_write(o, (const char *)t->data + at, n, ++*part);
+    }
+    return st;
+}
+
 weft_status wf_st_stream(struct wf_out *o, int64_t n, struct wf_st_item *items, int64_t n_meta,
                          const weft_ckpt_pair *meta, struct wf_part *part)
 {
@@ -123,12 +142,8 @@ weft_status wf_st_stream(struct wf_out *o, int64_t n, struct wf_st_item *items, 
         st = add_header(&head, n, order, n_meta, meta);
     if (!st)
         st = wf_out_write(o, head.data, head.len, part);
-    for (int64_t i = 0; i < n && !st; i++) {
-        struct wf_part *p = part ? &part[1 + i] : NULL;
-
-        st = wf_out_write(o, order[i]->data, wf_type_bytes(&order[i]->type), p);
-        order[i]->hash = !st && p ? p->hash : 0;
-    }
+    for (int64_t i = 0; i < n && !st; i++)
+        st = write_item(o, order[i], part ? &part : NULL);
     wf_buf_free(&head);
     wf_free(ctx, order);
     return st;

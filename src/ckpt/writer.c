@@ -59,7 +59,9 @@ static weft_status write_and_prune(weft_ckpt_writer *w, const weft_ckpt_data *d,
         .monitor = w->monitor,
     };
     char path[WF_CKPT_PATH];
-    weft_status st = wf_ckpt_write(w->ctx, w->dir, d, w->o.shard_bytes, w->chunk, path, bytes);
+    weft_status st =
+        wf_ckpt_write(w->ctx, w->dir, d, (struct wf_ckpt_sizes){w->o.shard_bytes, w->o.piece_bytes},
+                      w->chunk, path, bytes);
 
     *written = !st;
     if (st || (w->o.keep_last == WEFT_CKPT_ALL && is_first(path)))
@@ -412,17 +414,14 @@ weft_status weft_ckpt_save(weft_ckpt_writer *w, const weft_ckpt_data *data)
 {
     int64_t begin = wf_now(w->ctx), waited = 0, took;
     weft_ckpt_data d;
-    struct timespec now;
     bool skip;
     weft_status st = wf_ckpt_check(w->ctx, data);
 
     if (st)
         return st;
     d = *data;
-    if (!d.time_ns) {
-        clock_gettime(CLOCK_REALTIME, &now);
-        d.time_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-    }
+    if (!d.time_ns)
+        d.time_ns = wf_ckpt_wall_time();
     pthread_mutex_lock(&w->mutex);
     skip = w->busy && w->o.busy == WEFT_CKPT_SKIP;
     if (skip) {
