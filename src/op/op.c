@@ -310,3 +310,28 @@ weft_status wf_broadcast(const struct wf_infer *r, const struct wf_type *a, cons
     *out = t;
     return WEFT_OK;
 }
+
+/* ---- attributes by name ---------------------------------------------------------------------- */
+
+const struct wf_attr *wf_attr(const struct wf_op *op, const struct wf_attr *values,
+                              const char *name)
+{
+    return wf_attr_find(op->attr, op->n_attrs, values, name);
+}
+
+int64_t wf_attr_int(const struct wf_op *op, const struct wf_attr *values, const char *name)
+{
+    return wf_attr(op, values, name)->i;
+}
+
+double wf_attr_float(const struct wf_op *op, const struct wf_attr *values, const char *name)
+{
+    return wf_attr(op, values, name)->f;
+}
+
+const char *wf_attr_str(const struct wf_op *op, const struct wf_attr *values, const char *name)
+{
+    const char *s = wf_attr(op, values, name)->s;
+
+    return s ? s : "";
+}

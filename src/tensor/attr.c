@@ -1,5 +1,5 @@
 /* attr.c - attributes as text: what a row takes ("axis:i=-1 keepdims:b=0"), and the values given to it
- * ("axis=0 keepdims=true perm=[1,0]"). Ops and layers use the same two.
+ * ("axis=0 keepdims=true perm=[1,0]"). Ops, layers and stages of data use the same two.
  *
  * Nothing is kept but what the arena holds; a value is written only when it is whole. */
 #define _GNU_SOURCE
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/number.h"
-#include "op/op.h"
+#include "tensor/attr.h"
 
 enum { MAX_LIST = 4096, MAX_WORD = 256, MAX_TEXT = 1 << 20, MAX_DEPTH = 4 };
 
@@ -453,27 +453,4 @@ const struct wf_attr *wf_attr_find(const struct wf_attr_spec *spec, int n_specs,
         if (!strcmp(spec[i].name, name))
             return &values[i];
     return &none;
-}
-
-const struct wf_attr *wf_attr(const struct wf_op *op, const struct wf_attr *values,
-                              const char *name)
-{
-    return wf_attr_find(op->attr, op->n_attrs, values, name);
-}
-
-int64_t wf_attr_int(const struct wf_op *op, const struct wf_attr *values, const char *name)
-{
-    return wf_attr(op, values, name)->i;
-}
-
-double wf_attr_float(const struct wf_op *op, const struct wf_attr *values, const char *name)
-{
-    return wf_attr(op, values, name)->f;
-}
-
-const char *wf_attr_str(const struct wf_op *op, const struct wf_attr *values, const char *name)
-{
-    const char *s = wf_attr(op, values, name)->s;
-
-    return s ? s : "";
 }
