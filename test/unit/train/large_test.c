@@ -65,10 +65,12 @@ static void deep(weft_model *m, int n)
     weft_model_output(m, x);
 }
 
-/* Beside each other, all of one input, with averages that training updates; their sum. */
+/* Beside each other, all of one value, with averages whose updates wait for the loss's look at the labels; their sum. */
 static void wide(weft_model *m, int n)
 {
-    weft_sym x = weft_input(m, "x", WEFT_F32, 1, (int64_t[]){WIDTH}), sum = x;
+    weft_sym x = weft_input(m, "x", WEFT_F32, 1, (int64_t[]){WIDTH}), sum;
+
+    sum = x = weft_apply(m, "Activation", "activation=relu", x);
 
     for (int i = 0; i < n / 2; i++) {
         weft_sym y =
@@ -90,7 +92,9 @@ static void name_weights(weft_trainer *t)
 static void live(weft_ctx *ctx, void (*layers)(weft_model *, int), int n, double took[N_STAGES])
 {
     float x[BATCH * WIDTH] = {1, 2, 3, 4};
+    int32_t y[BATCH] = {1, 0};
     weft_tensor in = weft_view(WEFT_F32, x, 2, (int64_t[]){BATCH, WIDTH});
+    weft_tensor labels = weft_view(WEFT_I32, y, 1, (int64_t[]){BATCH});
     char path[] = "/tmp/weft-large-XXXXXX", *text = NULL;
     int fd = mkstemp(path);
     weft_model *m, *part;
@@ -104,9 +108,12 @@ static void live(weft_ctx *ctx, void (*layers)(weft_model *, int), int n, double
     layers(m, n);
     ok(weft_model_status(m));
     took[build_stage] = spent(&now);
-    ok(weft_compile(m, WEFT_OPTS(weft_compile_opts, .optimizer = "adam", .loss = "mse"), &t));
+    ok(weft_compile(m,
+                    WEFT_OPTS(weft_compile_opts, .optimizer = "adam",
+                              .loss = "sparse_categorical_crossentropy from_logits=true"),
+                    &t));
     took[compile_stage] = spent(&now);
-    ok(weft_train_on_batch(t, &in, &in, NULL, &logs));
+    ok(weft_train_on_batch(t, &in, &labels, NULL, &logs));
     took[plan_stage] = spent(&now);
     name_weights(t);
     took[find_stage] = spent(&now);
