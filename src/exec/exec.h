@@ -32,6 +32,7 @@ struct wf_store {
     weft_graph *graph; /* the variables' nodes only */
     struct wf_segment *seg;
     int64_t n_seg;
+    struct wf_map by_name; /* the number of the segment */
     float *params, *grads;
     float *slot[WF_OPTIM_MAX_SLOTS];
     int64_t n_params; /* elements of params, each slot and grads */
@@ -146,6 +147,15 @@ void wf_plan_keep(struct wf_plan *p, const weft_fn *fn, const weft_tensor *feeds
 /* Order of execution (node numbers) and memory. */
 weft_status wf_plan_order(struct wf_plan *p, bool all_fail, int32_t **order, int64_t *n);
 weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order, int64_t n);
+
+/* A value of the slab: when it lives, and where. */
+struct wf_life {
+    int32_t value;
+    int64_t first, last; /* positions in the order */
+    int64_t bytes, offset;
+};
+/* Sets the offsets: those of two that live at the same time do not overlap. Sorts the lives; *end: the end of the last. */
+weft_status wf_place(weft_ctx *ctx, struct wf_life *l, int64_t n, int64_t *end);
 
 /* Does the node update a parameter with an optimizer? */
 bool wf_is_update(const struct wf_node *n);

@@ -120,6 +120,7 @@ void wf_undo_restore(const weft_fn *fn, const struct wf_plan *p, const struct wf
 struct wf_snapshot {
     struct wf_store *store;
     struct wf_range *range;
+    bool *noted; /* per segment, the variable itself and each slot: it has a range */
     int64_t n, bytes, step;
     char *copy;
 };
@@ -129,9 +130,11 @@ static void note_segment(struct wf_snapshot *s, const struct wf_segment *seg, in
     enum wf_place place = seg->flat ? WF_PARAM : WF_STATE;
     int64_t offset = seg->flat ? seg->offset * (int64_t)sizeof(float) : seg->offset;
 
-    for (int64_t i = 0; i < s->n; i++)
-        if (s->range[i].place == place && s->range[i].slot == slot && s->range[i].offset == offset)
-            return;
+    bool *noted = &s->noted[(seg - s->store->seg) * (1 + WF_OPTIM_MAX_SLOTS) + 1 + slot];
+
+    if (*noted)
+        return;
+    *noted = true;
     s->range[s->n++] = (struct wf_range){place, slot, offset, wf_type_bytes(&seg->type), s->bytes};
     s->bytes += wf_round_up(wf_type_bytes(&seg->type), 64);
 }
@@ -178,7 +181,9 @@ weft_status wf_snapshot_new(int n_fns, weft_fn *const *fns, bool params, struct 
     }
     if (!st) {
         s->range = wf_alloc_n(ctx, n * (1 + WF_OPTIM_MAX_SLOTS) + 1, sizeof *s->range);
-        st = s->range ? WEFT_OK : wf_err_nomem(ctx, sizeof *s->range, "snapshot");
+        s->noted =
+            wf_alloc_n(ctx, s->store->n_seg * (1 + WF_OPTIM_MAX_SLOTS) + 1, sizeof *s->noted);
+        st = s->range && s->noted ? WEFT_OK : wf_err_nomem(ctx, sizeof *s->range, "snapshot");
     }
     for (int i = 0; i < n_fns && !st; i++)
         note_writes(s, fns[i], params);
@@ -216,6 +221,7 @@ void wf_snapshot_free(struct wf_snapshot *s)
         return;
     ctx = s->store->ctx;
     wf_free(ctx, s->range);
+    wf_free(ctx, s->noted);
     wf_free(ctx, s->copy);
     wf_store_free(s->store);
     wf_free(ctx, s);

@@ -108,8 +108,9 @@ static bool readers_come_later(const struct fuse *f, const struct cluster *c, in
     for (int m = 0; m < c->n; m++) {
         int32_t v = f->g->nodes[c->member[m]].first_out;
 
-        for (int32_t u = f->uses.first[v]; u < f->uses.first[v + 1]; u++)
-            if (f->of[f->uses.reader[u]] != id && f->uses.reader[u] < k)
+        /* Readers are in order: no more than those before k. */
+        for (int32_t u = f->uses.first[v]; u < f->uses.first[v + 1] && f->uses.reader[u] < k; u++)
+            if (f->of[f->uses.reader[u]] != id)
                 return false;
     }
     return true;
