@@ -71,6 +71,7 @@ typedef struct weft_job_fit_opts {
     void *print_arg;
     int n_callbacks; /* besides the job's own */
     const weft_callback *callbacks;
+    int (*columns)(void *arg); /* as weft_fit_opts */
 } weft_job_fit_opts;
 /* Trains, and leaves what the job asks for. WEFT_ENUMERIC: the loss of the last epoch is not finite; the text says why, and no
  * model was written. */

@@ -48,7 +48,7 @@ static void say(void *arg, int level, const char *line)
 
     if (level == WEFT_LOG_DEBUG || (j->quiet && level < WEFT_LOG_WARN))
         return;
-    fflush(stdout);
+    screen_finish_line();
     fprintf(stderr, "%s%s\n", level >= WEFT_LOG_WARN ? "weft: warning: " : "", line);
 }
 
@@ -238,7 +238,8 @@ static void check_written(bool ok)
     if (unread && running)
         weft_trainer_interrupt(running);
     if (unwritten)
-        fprintf(stderr, "weft: warning: standard output cannot be written: %s; training goes on\n",
+        fprintf(stderr,
+                "weft: warning: standard output cannot be written: %s; training continues\n",
                 strerror(errno));
 }
 
@@ -246,6 +247,12 @@ static void print_progress(void *arg, const char *text, bool last)
 {
     (void)arg;
     check_written(screen_print(text, last));
+}
+
+static int columns(void *arg)
+{
+    (void)arg;
+    return screen_columns();
 }
 
 /* One JSON object an epoch. */
@@ -278,6 +285,7 @@ static void print_times(const weft_trainer *t)
     s = all.total_s;
     if (!all.steps || !(s > 0))
         return;
+    screen_finish_line();
     fprintf(stderr, "%lld steps in %.3g s, %.1f %% of it waiting for data", (long long)all.steps, s,
             100 * all.wait_s / s);
     if (all.checkpoints)
@@ -299,8 +307,8 @@ static int finish(struct job *j)
         return fail(unread ? EXIT_FAILED : EXIT_STOPPED, "%sstopped after step %lld%s",
                     unread ? "nobody reads the output: " : "", (long long)weft_trainer_step(t),
                     weft_job_has_checkpoints(j->run)
-                        ? "; the same command goes on from here"
-                        : "; without checkpoint.dir in the job, the next run begins anew");
+                        ? "; the same command resumes from here"
+                        : "; without checkpoint.dir in the job, the next run starts over");
     if (!test.id)
         return EXIT_DONE;
     st = weft_evaluate(weft_job_trainer(j->run), weft_job_data(j->run), test, NULL, &logs);
@@ -342,7 +350,7 @@ static int train(int argc, char **argv)
     running = weft_job_trainer(j.run);
     st = weft_job_fit(j.run,
                       WEFT_OPTS(weft_job_fit_opts, .verbose = verbose, .print = print_progress,
-                                .n_callbacks = j.json, .callbacks = &json),
+                                .columns = columns, .n_callbacks = j.json, .callbacks = &json),
                       NULL);
     running = NULL;
     rc = st ? fail_job(st) : finish(&j);
