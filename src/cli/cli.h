@@ -62,6 +62,11 @@ double wall_clock(void); /* seconds, monotonic */
 /* Sorts v. */
 double median_of(double *v, int n);
 
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* The shortest text that reads back as the same number: 24.6, not 24.6000003815. single: an f32. */
+const char *number_text(double v, bool single, char buf[32]);
+
 /* ---- progress -------------------------------------------------------------------------------- */
 
 /* How far a command is, on stderr when that is a terminal. total <= 0: not known. */

@@ -71,12 +71,12 @@ want 3 "No such file or directory" "$WEFT" init wide.csv --out none/job.yaml
 check "a row a sample" test "$(wc -l <p.csv)" = 31
 "$WEFT" predict price.yaml --part validation --out p.json
 check "a line a sample" test "$(wc -l <p.json)" = 30
-want 0 '"index": 0, "output": [' cat p.json
+want 0 '"index": 0, "prediction": ' cat p.json
 want 0 "npy, 30 records" bash -c "$WEFT predict price.yaml --part validation --out p.npy && $WEFT data inspect p.npy"
 want 2 "npy needs a file" "$WEFT" predict price.yaml --part validation --format npy
 want 2 "--format takes one of csv json npy, not 'cvs': did you mean 'csv'?" "$WEFT" predict price.yaml --part train --format cvs
 want 2 "--part takes one of train validation test, not 'tset': did you mean 'test'?" "$WEFT" predict price.yaml --part tset
-want 2 "the job has no data.test; --part names another" "$WEFT" eval price.yaml
+want 2 "the job has no data.test; name a data file" "$WEFT" eval price.yaml
 want 1 "No space left on device" "$WEFT" predict price.yaml --part train --out /dev/full
 want 3 "No such file or directory" "$WEFT" predict price.yaml --part train --out none/p.csv
 cp p.csv before.csv
@@ -114,8 +114,8 @@ save: lengths.safetensors
 YAML
 want 0 "loss" "$WEFT" train lengths.yaml --log lines
 rows=(--part train --set model.outputs=rows --set train.loss=none)
-want 1 "outputs of samples differ in size; take json" "$WEFT" predict lengths.yaml "${rows[@]}" --out rows.npy
-want 1 "outputs of samples differ in size; take json" "$WEFT" predict lengths.yaml "${rows[@]}" --out rows.csv
+want 1 "outputs of samples differ in size; use --format json" "$WEFT" predict lengths.yaml "${rows[@]}" --out rows.npy
+want 1 "outputs of samples differ in size; use --format json" "$WEFT" predict lengths.yaml "${rows[@]}" --out rows.csv
 check "nothing of it is left" test ! -e rows.npy -a ! -e rows.csv
 "$WEFT" predict lengths.yaml "${rows[@]}" --out rows.json
 check "a line a sample, whatever its length" test "$(wc -l <rows.json)" = 64

@@ -38,7 +38,7 @@ YAML
 want 0 "Epoch 6/6" "$WEFT" train job.yaml --log lines
 want 0 "accuracy" "$WEFT" eval job.yaml
 want 0 '"accuracy"' "$WEFT" eval job.yaml --json --part train
-want 0 "index,p0,p1,p2" "$WEFT" predict job.yaml
+want 0 "index,prediction,p0,p1,p2" "$WEFT" predict job.yaml
 "$WEFT" predict job.yaml --out whole.csv
 want 0 "600 records" "$WEFT" data inspect whole.csv
 want 0 "" "$WEFT" predict job.yaml --out p.npy

@@ -1,6 +1,6 @@
 /* data.c - the data of a job: one plan of it, and its parts built by that plan.
  *
- * The order is: sources, the stages up to the first that learns, the share for validation, what the
+ * The order is: sources, the stages up to the first that learns, the shares for test and validation, what the
  * stages learn from the training part alone and in as few passes as can be, the other stages. So no
  * held-out sample has a part in what training sees. What was learned before (by the checkpoint that a
  * run goes on from, by the model that is evaluated) is not learned again: then parts are opened when
@@ -9,6 +9,8 @@
 
 #include "train/job/data.h"
 #include "weft/data_split.h"
+
+#define TEST_SALT 0x9e3779b97f4a7c15u /* of the seed that chooses the test part */
 
 static weft_status err_nomem(void)
 {
@@ -139,12 +141,17 @@ static weft_status plan_passes(weft_job_run *run, struct wf_job_plan *p)
     return st;
 }
 
+static bool splits_training(const weft_job *job)
+{
+    return job->validation_split > 0 || job->test_split > 0;
+}
+
 /* Neighbors are stacked from all samples, or from those of one part: never from a random choice. */
 static weft_status check_split(const weft_job_run *run, const struct wf_job_plan *p)
 {
     const weft_job *job = run->job;
 
-    if (!(job->validation_split > 0) || strcmp(job->validation_by, "random") != 0)
+    if (!splits_training(job) || strcmp(job->validation_by, "random") != 0)
         return WEFT_OK;
     for (int i = p->split_at; i < p->n; i++)
         if (p->stage[i].kind->does & WF_STAGE_STACKS)
@@ -224,21 +231,37 @@ static weft_status open_source(weft_job_run *run, const struct wf_job_source *sr
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* The share for validation, out of the training data as it is here. */
-static weft_status split(weft_job_run *run)
+/* A share of the training data as it is here. Shares of two keys are chosen independently. */
+static weft_status hold_out(weft_job_run *run, const char *key, double share, uint64_t salt,
+                            weft_ds *out)
 {
     const weft_job *job = run->job;
     const struct wf_yaml_node *data = wf_yaml_get(job->yaml.root, "data");
     bool random = strcmp(job->validation_by, "random") == 0;
-    weft_status st = weft_ds_holdout(
-        run->data, run->train, job->validation_split,
-        WEFT_OPTS(weft_holdout_opts, .hashed = random, .seed = random ? (uint64_t)job->seed : 0),
-        &run->train, &run->validation);
+    weft_status st = weft_ds_holdout(run->data, run->train, share,
+                                     WEFT_OPTS(weft_holdout_opts, .hashed = random,
+                                               .seed = random ? (uint64_t)job->seed + salt : 0),
+                                     &run->train, out);
 
     if (st == WEFT_EINVAL)
-        st = wf_err_wrap(st, "data.validation_split (index: true tells the number of samples, "
-                             "validation_by: random needs none)");
-    return st ? wf_yaml_wrap(&job->yaml, wf_yaml_get(data, "validation_split"), st) : WEFT_OK;
+        st = wf_err_wrap(st,
+                         "data.%s (index: true tells the number of samples, validation_by: random "
+                         "needs none)",
+                         key);
+    return st ? wf_yaml_wrap(&job->yaml, wf_yaml_get(data, key), st) : WEFT_OK;
+}
+
+/* The shares for test and validation: the test part does not depend on validation_split. */
+static weft_status split(weft_job_run *run)
+{
+    const weft_job *job = run->job;
+    weft_status st = WEFT_OK;
+
+    if (job->test_split > 0)
+        st = hold_out(run, "test_split", job->test_split, TEST_SALT, &run->test);
+    if (!st && job->validation_split > 0)
+        st = hold_out(run, "validation_split", job->validation_split, 0, &run->validation);
+    return st;
 }
 
 /* The list without labels that data to be predicted lacks; "" when none is left. */
@@ -306,7 +329,7 @@ static weft_status build(weft_job_run *run, const bool *want)
     const struct wf_job_plan *p = run->plan;
     const weft_job *job = run->job;
     weft_ds *each[WF_N_PARTS] = {&run->train, &run->validation, &run->test};
-    bool splits = want[WF_TRAIN] && job->validation_split > 0;
+    bool splits = want[WF_TRAIN] && splits_training(job);
     int split_at = run->whole ? p->n : p->split_at; /* whole: as an earlier version learned */
     weft_status st = open_sources(run, want);
 
@@ -359,6 +382,19 @@ weft_status wf_job_columns(const weft_job_run *run, int *n, const weft_column **
     return *col ? WEFT_OK : wf_err(WEFT_ESTATE, "the columns of the training data are not known");
 }
 
+/* Parts that come from one source are opened together. */
+static void open_together(const weft_job *job, bool *want)
+{
+    bool validation = job->validation_split > 0, test = job->test_split > 0;
+
+    if ((want[WF_TRAIN] && (validation || test)) || (want[WF_VALIDATION] && validation) ||
+        (want[WF_TEST] && test)) {
+        want[WF_TRAIN] = true;
+        want[WF_VALIDATION] = want[WF_VALIDATION] || validation;
+        want[WF_TEST] = want[WF_TEST] || test;
+    }
+}
+
 weft_status weft_job_open_part(weft_job_run *run, const char *part, weft_ds *out)
 {
     static const char *const names[WF_N_PARTS] = {"train", "validation", "test"};
@@ -372,13 +408,27 @@ weft_status weft_job_open_part(weft_job_run *run, const char *part, weft_ds *out
     if (k == WF_N_PARTS)
         return wf_err(WEFT_EINVAL, "no part '%s'; there are train, validation and test", part);
     want[k] = true;
-    if (k != WF_TEST && run->job->validation_split > 0)
-        want[WF_TRAIN] = want[WF_VALIDATION] = true; /* they come from one source */
+    open_together(run->job, want);
     if (!run->opened[k])
         st = build(run, want);
     if (!st)
         *out = *each[k];
     return st;
+}
+
+weft_status weft_job_open_source(weft_job_run *run, const char *part, weft_ds *out)
+{
+    const weft_job *job = run->job;
+    bool test = strcmp(part, "test") == 0, validation = strcmp(part, "validation") == 0;
+
+    if (!test && !validation && strcmp(part, "train") != 0)
+        return wf_err(WEFT_EINVAL, "no part '%s'; there are train, validation and test", part);
+    *out = (weft_ds){0};
+    return open_source(run,
+                       test && !(job->test_split > 0)               ? &job->test
+                       : validation && !(job->validation_split > 0) ? &job->validation
+                                                                    : &job->train,
+                       out);
 }
 
 weft_ds weft_job_dataset(const weft_job_run *run, const char *part)
