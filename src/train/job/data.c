@@ -286,6 +286,16 @@ static weft_status leave_out_labels(struct wf_job_adding *g, struct wf_attr *v)
     return v->s ? WEFT_OK : err_nomem();
 }
 
+/* Is the stage about a label that this part does not have? */
+static bool lacks_label(const struct wf_job_adding *g)
+{
+    const struct wf_attr *column = wf_job_arg(g->stage, g->value, "column");
+    const struct wf_ds *ds = wf_ds_node(g->run->data, g->s);
+
+    return column && column->s && ds && wf_ds_find(ds, column->s) < 0 &&
+           wf_job_may_lack(g->run, column->s);
+}
+
 static weft_status add_stage(weft_job_run *run, const struct wf_job_stage *stage,
                              enum wf_job_part part, weft_ds *s)
 {
@@ -295,6 +305,8 @@ static weft_status add_stage(weft_job_run *run, const struct wf_job_stage *stage
 
     memcpy(g.value, stage->value, sizeof g.value);
     columns = (struct wf_attr *)wf_job_arg(stage, g.value, "columns");
+    if (part == WF_TEST && run->trained && lacks_label(&g))
+        return WEFT_OK; /* a filter of the label, which data to be predicted does not have */
     if (part == WF_TEST && run->trained && columns && columns->s) {
         const char *before = columns->s;
 
