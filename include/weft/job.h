@@ -71,6 +71,7 @@ typedef struct weft_job_fit_opts {
     void *print_arg;
     int n_callbacks; /* besides the job's own */
     const weft_callback *callbacks;
+    int (*columns)(void *arg); /* as weft_fit_opts */
 } weft_job_fit_opts;
 /* Trains, and leaves what the job asks for. WEFT_ENUMERIC: the loss of the last epoch is not finite; the text says why, and no
  * model was written. */
@@ -80,11 +81,38 @@ WEFT_API bool weft_job_has_checkpoints(const weft_job_run *run); /* does the job
 /* The weights of the newest checkpoint of the job; where it has none, those of the file that `save`
  * names, or of the model file that it consists of. */
 WEFT_API weft_status weft_job_load_weights(weft_job_run *run);
+/* What an output of the model means. The loss says what kind it is: a cross-entropy makes classes, a squared or absolute
+ * error, Huber and the like make quantities. Names of classes are those of log.classes, of the folders of images, or
+ * the words that a `lookup` of the label has learned. */
+typedef enum weft_output_kind {
+    WEFT_OUTPUT_VALUES, /* nothing is known of it */
+    WEFT_OUTPUT_CLASSES, /* one class a sample: n_classes values, or one, which is about class 1 of two */
+    WEFT_OUTPUT_PROBABILITIES, /* independent ones, or one class for each step of a sequence */
+    WEFT_OUTPUT_QUANTITIES
+} weft_output_kind;
+typedef struct weft_job_output {
+    size_t size;
+    weft_output_kind kind;
+    bool logits, binary; /* the model gives logits; of a binary loss */
+    int n_classes;
+    const char *const *class_name; /* n_classes of them, or NULL; borrowed from the run */
+    const char *label;             /* the column that it predicts, or NULL; borrowed */
+    /* Of quantities: prediction * scale + offset is in the label's own units, where the pipeline standardizes or rescales
+     * the label. */
+    double scale, offset;
+} weft_job_output;
+WEFT_API weft_status weft_job_output_at(const weft_job_run *run, int i, weft_job_output *out);
+/* n values of an output (of whole samples) as people read them: probabilities for logits, quantities in the label's own units. */
+WEFT_API void weft_job_output_read(const weft_job_output *o, int64_t n, const float *values,
+                                   double *out);
+/* The samples of a part as its source has them, before the pipeline, in the source's order: sample i is the one whose number
+ * a batch of the part has in its id. {0}: the job has no such data. */
+WEFT_API weft_status weft_job_open_source(weft_job_run *run, const char *part, weft_ds *out);
 /* Writes the page about a run (curves, mistakes, timings, configuration) that weft_job_fit leaves
  * in log.dir, from what is there now: the epochs of h, the present weights. */
 WEFT_API weft_status weft_job_report(weft_job_run *run, const weft_history *h, const char *path);
 
-/* Row i of the table of keys: "train.epochs", "int", "1", what it means; false behind the last. */
+/* Row i of the table of keys: "train.epochs", "int", "1", what it means; false past the end. */
 WEFT_API bool weft_job_key_at(int i, const char **path, const char **kind, const char **standard,
                               const char **help);
 /* Row i of the keys of a source, which stand below data.train, data.validation and data.test. */

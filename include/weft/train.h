@@ -196,6 +196,9 @@ typedef struct weft_fit_opts {
         checkpoint_monitor; /* NULL: val_loss, or loss without validation. Written at epochs' ends, too */
     bool no_resume;    /* begin anew; checkpoints of an earlier run in the folder are an error */
     double keep_hours; /* > 0: and one every so many hours */
+    /* Columns of the terminal that `print` writes to, asked for every line of a bar (print_arg is passed): metrics and
+     * the bar are shortened until the line fits. NULL, or 0: lines of any length. */
+    int (*columns)(void *arg);
 } weft_fit_opts;
 
 /* s: batches, or samples that are shuffled (where they can be addressed) and batched here. *history may be NULL. */

@@ -111,7 +111,7 @@ check "a checkpoint when asked" test "$(ls ckpt | wc -l)" = 1
 kill -HUP $!
 wait $!
 [ $? -eq 130 ] || { echo "FAILED: exit code after SIGHUP"; bad=$((bad + 1)); }
-want 0 "the same command goes on from here" cat out.txt
+want 0 "the same command resumes from here" cat out.txt
 check "one more when it stopped" test "$(ls ckpt | wc -l)" = 2
 want 0 "a checkpoint was asked for" cat out.txt
 
@@ -124,7 +124,7 @@ check "a checkpoint of it" test -n "$(ls ckpt)"
 rm -rf ckpt
 "$WEFT" train job.yaml --log lines >/dev/full 2>err.txt
 [ $? -eq 1 ] || { echo "FAILED: exit code of a full disk"; bad=$((bad + 1)); }
-want 0 "training goes on" cat err.txt
+want 0 "training continues" cat err.txt
 want 0 "this run is done" "$WEFT" train job.yaml --log lines
 
 # classes behind the weights given weigh 1
@@ -135,7 +135,7 @@ for weights in "[2, 3]" "[2, 3, 1]"; do
 done
 check "the same with and without the 1" cmp weights-6.txt weights-9.txt
 
-# a terminal: a bar that never wraps, colours unless NO_COLOR says otherwise, lines where TERM is dumb
+# a terminal: a bar that never wraps, colors unless NO_COLOR says otherwise, lines where TERM is dumb
 if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a machine may have no pseudo-terminals
     units=20000
     on_terminal() { env "$@" COLUMNS=40 script -qec "'$WEFT' train job.yaml --set checkpoint.dir= --set train.epochs=2 --set data.batch=1 --set model.0.Dense.units=$units" /dev/null </dev/null; }
@@ -145,10 +145,10 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a machine may h
         tr '\r' '\n' <wide.txt | grep -F "$esc[K" | grep -v val_loss | sed "s/$esc\\[[0-9;]*[a-zA-Z]//g; s/━/=/g" >painted.txt
         [ -s painted.txt ] && break
     done
-    check "a bar with colours" grep -qF "$esc[32m" wide.txt
+    check "bold and colors" grep -qF "$esc[1m" wide.txt
     check "lines that are painted over fit" awk 'length($0) > 39 { bad = 1 } END { exit bad || !NR }' painted.txt
     on_terminal TERM=xterm NO_COLOR=1 >plain.txt
-    check "no colours" bash -c "! grep -qF '$esc[32m' plain.txt"
+    check "no bold and no colors" bash -c "! grep -qF '$esc[1m' plain.txt"
     on_terminal TERM=dumb >dumb.txt
     check "no bar" bash -c "! grep -qF '$esc' dumb.txt && grep -q 'Epoch 2/2' dumb.txt"
 fi

@@ -1,6 +1,6 @@
 /* data.c - the data of a job: one plan of it, and its parts built by that plan.
  *
- * The order is: sources, the stages up to the first that learns, the share for validation, what the
+ * The order is: sources, the stages up to the first that learns, the shares for test and validation, what the
  * stages learn from the training part alone and in as few passes as can be, the other stages. So no
  * held-out sample has a part in what training sees. What was learned before (by the checkpoint that a
  * run goes on from, by the model that is evaluated) is not learned again: then parts are opened when
@@ -9,6 +9,8 @@
 
 #include "train/job/data.h"
 #include "weft/data_split.h"
+
+#define TEST_SALT 0x9e3779b97f4a7c15u /* of the seed that chooses the test part */
 
 static weft_status err_nomem(void)
 {
@@ -162,12 +164,17 @@ static weft_status plan_passes(weft_job_run *run, struct wf_job_plan *p)
     return st;
 }
 
+static bool splits_training(const weft_job *job)
+{
+    return job->validation_split > 0 || job->test_split > 0;
+}
+
 /* Neighbors are stacked from all samples, or from those of one part: never from a random choice. */
 static weft_status check_split(const weft_job_run *run, const struct wf_job_plan *p)
 {
     const weft_job *job = run->job;
 
-    if (!(job->validation_split > 0) || strcmp(job->validation_by, "random") != 0)
+    if (!splits_training(job) || strcmp(job->validation_by, "random") != 0)
         return WEFT_OK;
     for (int i = p->split_at; i < p->n; i++)
         if (p->stage[i].row->flags & WF_STAGE_STACKS)
@@ -249,32 +256,53 @@ static weft_status open_source(weft_job_run *run, const struct wf_job_source *sr
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-static weft_status hold_out(weft_job_run *run, weft_ds s, weft_ds *rest, weft_ds *held)
-{
-    const weft_job *job = run->job;
-    bool random = strcmp(job->validation_by, "random") == 0;
-
-    return weft_ds_holdout(
-        run->data, s, job->validation_split,
-        WEFT_OPTS(weft_holdout_opts, .hashed = random, .seed = random ? (uint64_t)job->seed : 0),
-        rest, held);
-}
-
-/* The share for validation, out of the training data as it is here; `others`: as it is without the stages for training alone,
- * which are as many samples, or {0} when there are none of those. */
-static weft_status split(weft_job_run *run, weft_ds others)
+/* A share of *from, which keeps the rest. Shares of two keys are chosen independently. */
+static weft_status hold_out(weft_job_run *run, const char *key, double share, uint64_t salt,
+                            weft_ds *from, weft_ds *out)
 {
     const weft_job *job = run->job;
     const struct wf_yaml_node *data = wf_yaml_get(job->yaml.root, "data");
-    weft_ds rest;
-    weft_status st = hold_out(run, run->train, &run->train, &run->validation);
+    bool random = strcmp(job->validation_by, "random") == 0;
+    weft_status st = weft_ds_holdout(run->data, *from, share,
+                                     WEFT_OPTS(weft_holdout_opts, .hashed = random,
+                                               .seed = random ? (uint64_t)job->seed + salt : 0),
+                                     from, out);
 
-    if (!st && others.id)
-        st = hold_out(run, others, &rest, &run->validation);
     if (st == WEFT_EINVAL)
-        st = wf_err_wrap(st, "data.validation_split (index: true tells the number of samples, "
-                             "validation_by: random needs none)");
-    return st ? wf_yaml_wrap(&job->yaml, wf_yaml_get(data, "validation_split"), st) : WEFT_OK;
+        st = wf_err_wrap(st,
+                         "data.%s (index: true tells the number of samples, validation_by: random "
+                         "needs none)",
+                         key);
+    return st ? wf_yaml_wrap(&job->yaml, wf_yaml_get(data, key), st) : WEFT_OK;
+}
+
+/* The shares for test and validation, out of the training data as it is here: the test part does not depend on
+ * validation_split. `others`: the same samples without the stages for training alone, from which the shares come then;
+ * {0}: there are no such stages. */
+static weft_status split(weft_job_run *run, weft_ds others)
+{
+    const weft_job *job = run->job;
+    const struct {
+        const char *key;
+        double share;
+        uint64_t salt;
+        weft_ds *out;
+    } shares[] = {
+        {"test_split", job->test_split, TEST_SALT, &run->test},
+        {"validation_split", job->validation_split, 0, &run->validation},
+    };
+    weft_status st = WEFT_OK;
+
+    for (int i = 0; i < WF_COUNT(shares) && !st; i++) {
+        if (!(shares[i].share > 0))
+            continue;
+        st = hold_out(run, shares[i].key, shares[i].share, shares[i].salt, &run->train,
+                      shares[i].out);
+        if (!st && others.id)
+            st = hold_out(run, shares[i].key, shares[i].share, shares[i].salt, &others,
+                          shares[i].out);
+    }
+    return st;
 }
 
 /* The list without labels that data to be predicted lacks; "" when none is left. */
@@ -304,6 +332,16 @@ static bool is_for(const struct wf_job_stage *stage, enum wf_job_part part)
     return stage->when == WF_WHEN_ALL || (stage->when == WF_WHEN_TRAIN) == (part == WF_TRAIN);
 }
 
+/* Is the stage about a label that this part does not have? */
+static bool lacks_label(const weft_job_run *run, const struct wf_job_stage *stage, weft_ds s)
+{
+    const struct wf_attr *column = wf_job_arg(stage, stage->value, "column");
+    const struct wf_ds *ds = wf_ds_node(run->data, s);
+
+    return column && column->s && ds && wf_ds_find(ds, column->s) < 0 &&
+           wf_job_may_lack(run, column->s);
+}
+
 static weft_status add_stage(weft_job_run *run, const struct wf_job_stage *stage,
                              enum wf_job_part part, weft_ds *s)
 {
@@ -327,7 +365,9 @@ static weft_status add_stage(weft_job_run *run, const struct wf_job_stage *stage
         return WEFT_OK;
     memcpy(value, stage->value, sizeof value);
     columns = (struct wf_attr *)wf_job_arg(stage, value, "columns");
-    if (part == WF_TEST && run->trained && columns->s && *columns->s) {
+    if (part == WF_TEST && run->trained && lacks_label(run, stage, *s))
+        return WEFT_OK; /* a filter of the label, which data to be predicted does not have */
+    if (part == WF_TEST && run->trained && columns && columns->s && *columns->s) {
         st = leave_out_labels(run, *s, columns);
         if (!st && !*columns->s)
             return WEFT_OK;
@@ -376,7 +416,7 @@ static weft_status add_to_parts(weft_job_run *run, const bool *want, int i, bool
 static weft_status build(weft_job_run *run, const bool *want)
 {
     const struct wf_job_plan *p = run->plan;
-    bool splits = want[WF_TRAIN] && run->job->validation_split > 0;
+    bool splits = want[WF_TRAIN] && splits_training(run->job);
     /* whole: as an earlier version learned */
     int split_at = run->whole ? p->after_at : p->split_at;
     weft_ds others = {0};
@@ -430,6 +470,19 @@ weft_status wf_job_columns(const weft_job_run *run, int *n, const weft_column **
     return *col ? WEFT_OK : wf_err(WEFT_ESTATE, "the columns of the training data are not known");
 }
 
+/* Parts that come from one source are opened together. */
+static void open_together(const weft_job *job, bool *want)
+{
+    bool validation = job->validation_split > 0, test = job->test_split > 0;
+
+    if ((want[WF_TRAIN] && (validation || test)) || (want[WF_VALIDATION] && validation) ||
+        (want[WF_TEST] && test)) {
+        want[WF_TRAIN] = true;
+        want[WF_VALIDATION] = want[WF_VALIDATION] || validation;
+        want[WF_TEST] = want[WF_TEST] || test;
+    }
+}
+
 weft_status weft_job_open_part(weft_job_run *run, const char *part, weft_ds *out)
 {
     static const char *const names[WF_N_PARTS] = {"train", "validation", "test"};
@@ -443,13 +496,27 @@ weft_status weft_job_open_part(weft_job_run *run, const char *part, weft_ds *out
     if (k == WF_N_PARTS)
         return wf_err(WEFT_EINVAL, "no part '%s'; there are train, validation and test", part);
     want[k] = true;
-    if (k != WF_TEST && run->job->validation_split > 0)
-        want[WF_TRAIN] = want[WF_VALIDATION] = true; /* they come from one source */
+    open_together(run->job, want);
     if (!run->opened[k])
         st = build(run, want);
     if (!st)
         *out = *each[k];
     return st;
+}
+
+weft_status weft_job_open_source(weft_job_run *run, const char *part, weft_ds *out)
+{
+    const weft_job *job = run->job;
+    bool test = strcmp(part, "test") == 0, validation = strcmp(part, "validation") == 0;
+
+    if (!test && !validation && strcmp(part, "train") != 0)
+        return wf_err(WEFT_EINVAL, "no part '%s'; there are train, validation and test", part);
+    *out = (weft_ds){0};
+    return open_source(run,
+                       test && !(job->test_split > 0)               ? &job->test
+                       : validation && !(job->validation_split > 0) ? &job->validation
+                                                                    : &job->train,
+                       out);
 }
 
 weft_ds weft_job_dataset(const weft_job_run *run, const char *part)

@@ -550,6 +550,9 @@ static weft_status check_job(weft_job *job)
     if (job->validation.node && job->validation_split > 0)
         return wf_yaml_err(&job->yaml, job->validation.node, WEFT_EINVAL,
                            "data.validation and data.validation_split exclude each other");
+    if (job->test.node && job->test_split > 0)
+        return wf_yaml_err(&job->yaml, job->test.node, WEFT_EINVAL,
+                           "data.test and data.test_split exclude each other");
     return wf_job_read_model(job);
 }
 

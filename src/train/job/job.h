@@ -37,7 +37,7 @@ struct weft_job {
     struct wf_job_source train, validation, test;
     int64_t batch, shuffle_buffer;
     bool shuffle;
-    double validation_split;
+    double validation_split, test_split;
     const char *validation_by;
     struct wf_yaml_node *pipeline, *model, *callbacks;
     struct wf_job_base base;

@@ -307,17 +307,17 @@ weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_
         all[n++] = opts->callbacks[i];
     st = weft_fit(
         run->trainer, run->data, run->train,
-        WEFT_OPTS(weft_fit_opts, .epochs = job->epochs, .batch = job->batch,
-                  .no_shuffle = !job->shuffle, .seed = (uint64_t)job->seed,
-                  .steps_per_epoch = job->steps_per_epoch, .validation = run->validation,
-                  .validation_freq = job->validation_freq, .n_callbacks = n, .callbacks = all,
-                  .verbose = opts ? opts->verbose : 0, .print = opts ? opts->print : NULL,
-                  .print_arg = opts ? opts->print_arg : NULL, .threads = (int)job->data_threads,
-                  .checkpoint = given(job->checkpoint_dir),
-                  .checkpoint_steps = job->checkpoint_steps,
-                  .checkpoint_seconds = job->checkpoint_seconds, .keep_last = (int)job->keep_last,
-                  .keep_best = (int)job->keep_best, .checkpoint_monitor = given(job->monitor),
-                  .keep_hours = job->keep_hours),
+        WEFT_OPTS(
+            weft_fit_opts, .epochs = job->epochs, .batch = job->batch, .no_shuffle = !job->shuffle,
+            .seed = (uint64_t)job->seed, .steps_per_epoch = job->steps_per_epoch,
+            .validation = run->validation, .validation_freq = job->validation_freq,
+            .n_callbacks = n, .callbacks = all, .verbose = opts ? opts->verbose : 0,
+            .print = opts ? opts->print : NULL, .print_arg = opts ? opts->print_arg : NULL,
+            .columns = opts ? opts->columns : NULL, .threads = (int)job->data_threads,
+            .checkpoint = given(job->checkpoint_dir), .checkpoint_steps = job->checkpoint_steps,
+            .checkpoint_seconds = job->checkpoint_seconds, .keep_last = (int)job->keep_last,
+            .keep_best = (int)job->keep_best, .checkpoint_monitor = given(job->monitor),
+            .keep_hours = job->keep_hours),
         &h);
     if (st && strncmp(weft_error(), "compile", 7) == 0)
         st = at_train_key(job, st);
