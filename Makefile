@@ -19,7 +19,7 @@ test_preset = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
 no_aslr = $$(setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: all setup demo test bench tune lint install clean debug asan tsan fuzz random check-aarch64 \
-	check-formats help
+	check-formats docs help
 
 all:
 	@command -v cmake >/dev/null && command -v ninja >/dev/null || \
@@ -79,6 +79,15 @@ check-formats: all
 	@cmake --build --preset release -j $(JOBS) --target format-programs
 	@tools/check-formats $(CHECK_FLAGS)
 
+# docs/reference from the library's tables, and the headers as HTML where Doxygen is installed.
+docs:
+	@set -e; test -f build/build.ninja || cmake --preset release $(CMAKE_FLAGS); \
+	cmake --build --preset release -j $(JOBS) --target tool-reference; \
+	build/tools/reference docs/reference; echo "docs/reference is up to date"; \
+	if command -v doxygen >/dev/null; then \
+		mkdir -p build/docs; doxygen docs/Doxyfile; echo "the headers are in build/docs/html/index.html"; \
+	else echo "doxygen is missing, no HTML of the headers: tools/setup docs"; fi
+
 clean:
 	rm -rf build build-debug build-asan build-tsan build-fuzz build-aarch64
 
@@ -96,4 +105,5 @@ help:
 	@echo "make fuzz            search for new failing inputs with libFuzzer (clang)"
 	@echo "make check-aarch64   compile the library for aarch64"
 	@echo "make check-formats   files of weft read by TensorFlow and NumPy, and theirs by weft"
+	@echo "make docs            write docs/reference, and the headers as HTML into build/docs/html"
 	@echo "make clean           remove the build folders"

@@ -22,8 +22,18 @@ install(FILES ${PROJECT_BINARY_DIR}/weftConfig.cmake ${PROJECT_BINARY_DIR}/weftC
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
            BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig OUTPUT_VARIABLE WEFT_PC_PREFIX)
 list(JOIN WEFT_PC_REQUIRES " " WEFT_PC_REQUIRES)
+# It tells the linker where libweft.so is, so that programs run without LD_LIBRARY_PATH; below /usr the
+# system looks there anyway. The prefix is known when installing, not before.
+set(WEFT_PC_RPATH " -Wl,-rpath,\${libdir}")
 configure_file(cmake/weft.pc.in weft.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+set(WEFT_PC_RPATH "")
+configure_file(cmake/weft.pc.in system/weft.pc @ONLY)
+install(CODE "set(weft_pc ${PROJECT_BINARY_DIR}/weft.pc)
+              if(CMAKE_INSTALL_PREFIX STREQUAL \"/usr\")
+                  set(weft_pc ${PROJECT_BINARY_DIR}/system/weft.pc)
+              endif()
+              file(INSTALL \${weft_pc}
+                   DESTINATION \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig)")
 
 if(TARGET weft_cli)
     install(TARGETS weft_cli DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -59,6 +59,10 @@ typedef struct weft_compile_opts {
      * them, and leaves the others alone. true: all rows, as Keras does: those that were not looked up move as well, by momentum,
      * moments that decay, weight decay. It costs a pass over the table a step. For one layer: Embedding's sparse=false. */
     bool no_sparse;
+    /* A saved model (weft_trainer_save): the optimizer with its schedule, the losses with their weights
+     * and the metrics that are not given here are those it was compiled with. Losses and metrics of
+     * your own must be registered first (weft/sys/loss.h). */
+    const char *like;
 } weft_compile_opts;
 
 /* The optimizer's state starts anew, and so do the weights: a trainer holds its own. To go on with
@@ -245,14 +249,15 @@ WEFT_API weft_status weft_trainer_set_weight(weft_trainer *t, const char *name,
  *   weft_trainer_save(t, "model.safetensors");
  *   …
  *   weft_model_load(ctx, "model.safetensors", &m);
- *   weft_compile(m, NULL, &t);
+ *   weft_compile(m, WEFT_OPTS(weft_compile_opts, .like = "model.safetensors"), &t);
  *   weft_trainer_load_weights(t, "model.safetensors", NULL, NULL);
  *
- * The file appears whole or not at all. Without the optimizer's state: checkpoints have that. */
+ * weft_compile(m, NULL, &t) is enough for predictions. The file appears whole or not at all. It does
+ * not hold the optimizer's state: checkpoints do. */
 WEFT_API weft_status weft_trainer_save(weft_trainer *t, const char *path);
 /* The architecture of such a file. */
 WEFT_API weft_status weft_model_load(weft_ctx *ctx, const char *path, weft_model **out);
-/* The same into an empty model that has the user's own kinds of layers registered. */
+/* The same into an empty model in which your own layers, losses and metrics are registered. */
 WEFT_API weft_status weft_model_load_into(weft_model *m, const char *path);
 
 typedef struct weft_load_opts {

@@ -149,13 +149,13 @@ weft_status wf_plan_order(struct wf_plan *p, bool all_fail, int32_t **order, int
 weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order, int64_t n);
 
 /* A value of the slab: when it lives, and where. */
-struct wf_life {
+struct wf_lifetime {
     int32_t value;
     int64_t first, last; /* positions in the order */
     int64_t bytes, offset;
 };
 /* Sets the offsets: those of two that live at the same time do not overlap. Sorts the lives; *end: the end of the last. */
-weft_status wf_place(weft_ctx *ctx, struct wf_life *l, int64_t n, int64_t *end);
+weft_status wf_place(weft_ctx *ctx, struct wf_lifetime *l, int64_t n, int64_t *end);
 
 /* Does the node update a parameter with an optimizer? */
 bool wf_is_update(const struct wf_node *n);

@@ -136,7 +136,7 @@ weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order,
     const weft_graph *g = p->graph;
     int64_t *first = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *first);
     int64_t *last = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *last);
-    struct wf_life *lives = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *lives);
+    struct wf_lifetime *lives = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *lives);
     int64_t n_lives = 0, total = 0;
     weft_status st;
 
@@ -160,7 +160,7 @@ weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order,
             if (bytes < 0 || !wf_add_i64(total, wf_round_up(bytes, 64), &total))
                 return wf_err(WEFT_ESHAPE, "'%s': its size overflows",
                               g->nodes[g->values[v].node].name);
-            lives[n_lives++] = (struct wf_life){
+            lives[n_lives++] = (struct wf_lifetime){
                 .value = v, .first = first[v], .last = last[v], .bytes = wf_round_up(bytes, 64)};
         }
     st = wf_place(p->ctx, lives, n_lives, &p->slab_bytes);

@@ -38,7 +38,7 @@ static int64_t first_after(const struct spans *s, int64_t at)
     return low;
 }
 
-static weft_status add(struct place *p, struct spans *s, const struct wf_life *l)
+static weft_status add(struct place *p, struct spans *s, const struct wf_lifetime *l)
 {
     int64_t from = l->offset, to = from + l->bytes;
     int64_t i = first_after(s, from - 1), end = i; /* those that touch it become one with it */
@@ -77,7 +77,7 @@ struct nodes {
     int n_whole, n_above;
 };
 
-static void find_nodes(const struct place *p, const struct wf_life *l, struct nodes *n)
+static void find_nodes(const struct place *p, const struct wf_lifetime *l, struct nodes *n)
 {
     int64_t a = p->size + l->first, b = p->size + l->last;
 
@@ -110,7 +110,7 @@ static int64_t lowest_gap(const struct place *p, const struct nodes *n, int64_t 
     return at;
 }
 
-static weft_status note(struct place *p, const struct nodes *n, const struct wf_life *l)
+static weft_status note(struct place *p, const struct nodes *n, const struct wf_lifetime *l)
 {
     weft_status st = WEFT_OK;
 
@@ -126,14 +126,14 @@ static weft_status note(struct place *p, const struct nodes *n, const struct wf_
 
 static int by_size(const void *a, const void *b)
 {
-    const struct wf_life *x = a, *y = b;
+    const struct wf_lifetime *x = a, *y = b;
 
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? 1 : -1;
     return x->value < y->value ? -1 : x->value > y->value;
 }
 
-weft_status wf_place(weft_ctx *ctx, struct wf_life *l, int64_t n, int64_t *end)
+weft_status wf_place(weft_ctx *ctx, struct wf_lifetime *l, int64_t n, int64_t *end)
 {
     struct place p = {.ctx = ctx, .size = 1};
     struct nodes nodes;

@@ -214,11 +214,11 @@ static const struct activation {
     {{"sparse_plus", ""}, act_sparse_plus},
     {{"sparse_sigmoid", ""}, act_sparse_sigmoid},
 };
+const struct wf_words wf_activations = {"activation", activations, sizeof activations[0],
+                                        WF_COUNT(activations)};
 
 weft_status wf_activation_build(weft_graph *g, const char *activation, weft_val x, weft_val *out)
 {
-    static const struct wf_words table = {"activation", activations, sizeof activations[0],
-                                          WF_COUNT(activations)};
     struct wf_word_args a;
     weft_status st = weft_graph_status(g);
 
@@ -227,7 +227,7 @@ weft_status wf_activation_build(weft_graph *g, const char *activation, weft_val 
         return WEFT_OK;
     }
     if (!st)
-        st = wf_word_parse(&table, &g->arena, activation, &a);
+        st = wf_word_parse(&wf_activations, &g->arena, activation, &a);
     if (st)
         return st;
     *out = ((const struct activation *)a.row)->build(g, x, &a);

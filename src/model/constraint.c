@@ -8,12 +8,12 @@ static const struct wf_word constraints[] = {
     {"unit_norm", "axis:l=0"},
     {"non_neg", ""},
 };
+const struct wf_words wf_constraints = {"constraint", constraints, sizeof constraints[0],
+                                        WF_COUNT(constraints)};
 
 static weft_status parse(struct wf_arena *arena, const char *text, struct wf_word_args *a)
 {
-    static const struct wf_words table = {"constraint", constraints, sizeof constraints[0],
-                                          WF_COUNT(constraints)};
-    weft_status st = wf_word_parse(&table, arena, text, a);
+    weft_status st = wf_word_parse(&wf_constraints, arena, text, a);
 
     if (!st && wf_word_arg(a, "axis")->n > WEFT_MAX_RANK)
         st = wf_err(WEFT_EINVAL, "constraint: over %d axes", WEFT_MAX_RANK);

@@ -20,6 +20,13 @@ enum { WF_SPEC_NAME, WF_SPEC_TRAINABLE, WF_N_COMMON_SPECS };
 /* The row of a kind, the user's first; ENOENT with the nearest name. Rows live as long as the model. */
 weft_status wf_kind_find(weft_model *m, const char *name, const struct wf_layer_row **out);
 
+/* Layers, losses and metrics that a user registered, for a model that is a part of it (custom.c). */
+weft_status wf_user_kinds_copy(const weft_model *from, weft_model *to);
+
+enum { WF_MAX_LAYER_NAME = 128 };
+/* "MaxPooling2D" -> "max_pooling2d" */
+void wf_snake_case(const char *kind, char out[WF_MAX_LAYER_NAME]);
+
 /* ---- the parts of a model -------------------------------------------------------------------- */
 
 struct wf_layer {
@@ -77,9 +84,12 @@ struct weft_model {
     struct wf_model_weight **weights;
     const struct wf_layer_row **rows; /* kinds in use */
     weft_layer_kind *user_kinds;
+    const struct wf_loss_kind **user_losses;
+    const struct wf_metric_kind **user_metrics;
     weft_sym *outputs;
     int64_t n_layers, cap_layers, n_nodes, cap_nodes, n_symbols, cap_symbols, n_weights,
-        cap_weights, n_rows, cap_rows, n_user, cap_user, n_outputs, cap_outputs;
+        cap_weights, n_rows, cap_rows, n_user, cap_user, n_outputs, cap_outputs, n_user_losses,
+        cap_user_losses, n_user_metrics, cap_user_metrics;
     struct wf_map names;        /* of layers and inputs: layer id, or 0, or WF_NAME_GONE */
     struct wf_map numbers;      /* by base: the least number that may make a new name of it */
     struct wf_map weight_names; /* position */
@@ -154,6 +164,7 @@ struct wf_word_args {
     struct wf_attr_spec spec[WF_MAX_ATTRS];
     struct wf_attr value[WF_MAX_ATTRS];
 };
+extern const struct wf_words wf_activations, wf_initializers, wf_regularizers, wf_constraints;
 /* Names are compared without regard to case and underscores, so that Keras' class names work too. */
 weft_status wf_word_parse(const struct wf_words *t, struct wf_arena *arena, const char *text,
                           struct wf_word_args *out);

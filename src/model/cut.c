@@ -180,10 +180,8 @@ static weft_status reserve(weft_model *m, const char *name)
 static weft_status copy(struct cut *c, int n_ends, const weft_sym *end)
 {
     const weft_model *m = c->from;
-    weft_status st = WEFT_OK;
+    weft_status st = wf_user_kinds_copy(m, c->to);
 
-    for (int64_t i = 0; i < m->n_user && !st; i++)
-        st = weft_layer_register(c->to, &m->user_kinds[i]);
     for (int64_t i = 0; i < m->n_layers && !st; i++)
         st = c->layer[i] ? copy_layer(c, i) : reserve(c->to, m->layers[i].name);
     for (int64_t i = 0; i < m->n_layers && !st; i++)

@@ -29,6 +29,8 @@ static const struct initializer {
     {{"variance_scaling", "scale:f=1 mode:s=fan_in distribution:s=truncated_normal"},
      WEFT_INIT_DEFAULT},
 };
+const struct wf_words wf_initializers = {"initializer", initializers, sizeof initializers[0],
+                                         WF_COUNT(initializers)};
 
 /* Fan-in and fan-out: dense [in, out], convolutions [space…, in, out]. */
 static void fans(int rank, const int64_t *dim, double *fan_in, double *fan_out)
@@ -100,12 +102,10 @@ static weft_status with_fans(weft_variable_opts *o, double in, double out)
 weft_status wf_initializer(struct wf_arena *arena, const char *text, int rank, const int64_t *dim,
                            double fan_in, double fan_out, weft_variable_opts *out)
 {
-    static const struct wf_words table = {"initializer", initializers, sizeof initializers[0],
-                                          WF_COUNT(initializers)};
     struct wf_word_args a;
     weft_variable_opts o = {.size = sizeof o};
     bool own_fans = fan_in > 0 && fan_out > 0;
-    weft_status st = wf_word_parse(&table, arena, text, &a);
+    weft_status st = wf_word_parse(&wf_initializers, arena, text, &a);
 
     if (st)
         return st;

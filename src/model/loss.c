@@ -10,7 +10,7 @@
 
 static const struct wf_loss_kind kinds[] = {
 #define LOSS(name_, shorts_, attrs_, fn_, labels_, doc_) \
-    {#name_, shorts_, attrs_, wf_loss_##fn_, WF_LABELS_##labels_, doc_},
+    {#name_, shorts_, attrs_, wf_loss_##fn_, WEFT_LABELS_##labels_, doc_, NULL},
 #include "model/losses.def"
 #undef LOSS
 };
@@ -78,12 +78,12 @@ bool wf_arg_maybe(const struct wf_args *a, const char *name, int64_t *out)
     return true;
 }
 
-const struct wf_loss_kind *wf_loss_kind_of(const char *word)
+const struct wf_loss_kind *wf_loss_kind_of(const weft_model *m, const char *word)
 {
     for (int i = 0; i < WF_COUNT(kinds); i++)
         if (wf_kind_is(word, kinds[i].name, kinds[i].shorts))
             return &kinds[i];
-    return NULL;
+    return wf_user_loss_of(m, word);
 }
 
 const struct wf_loss_kind *wf_loss_kind_at(int i)
@@ -103,23 +103,32 @@ bool wf_loss_at(int i, const char **name, const char **attrs, const char **doc)
     return true;
 }
 
-static weft_status no_loss(const char *text)
+static weft_status no_loss(const weft_model *m, const char *text)
 {
-    const char *names[WF_COUNT(kinds)], *near;
+    const char *names[WF_COUNT(kinds) + 64], *near;
     char given[WF_MAX_KIND_NAME];
+    int n = wf_user_loss_names(m, 64, names);
 
     snprintf(given, sizeof given, "%.*s", (int)strcspn(text, " \t"), text);
     for (int i = 0; i < WF_COUNT(kinds); i++)
-        names[i] = kinds[i].name;
-    near = weft_nearest(given, names, WF_COUNT(kinds));
+        names[n++] = kinds[i].name;
+    near = weft_nearest(given, names, n);
     return near ? wf_err(WEFT_ENOENT, "no loss '%s' (did you mean '%s'?)", given, near)
-                : wf_err(WEFT_ENOENT, "no loss '%s'", given);
+                : wf_err(WEFT_ENOENT,
+                         "no loss '%s' (one of your own must be registered with "
+                         "weft_loss_register)",
+                         given);
 }
 
-/* Is it the word that stands for the cross-entropy that fits the shapes? */
+/* Is it the word for whichever cross-entropy fits the shapes? */
 static bool any_crossentropy(const char *word)
 {
     return !strcmp(word, "crossentropy") || !strcmp(word, "ce");
+}
+
+bool wf_loss_is_reserved(const char *word)
+{
+    return any_crossentropy(word) || !strcmp(word, "none");
 }
 
 static const char *fitting_crossentropy(const struct wf_type *y, const struct wf_type *p)
@@ -134,9 +143,9 @@ static const char *fitting_crossentropy(const struct wf_type *y, const struct wf
 }
 
 /* Row and arguments of a text. y and pred may be NULL: then "crossentropy" is taken for the categorical one. */
-static weft_status parse(struct wf_arena *arena, const char *text, const struct wf_type *y,
-                         const struct wf_type *pred, const struct wf_loss_kind **kind,
-                         struct wf_attr attr[WF_MAX_ATTRS])
+static weft_status parse(const weft_model *m, struct wf_arena *arena, const char *text,
+                         const struct wf_type *y, const struct wf_type *pred,
+                         const struct wf_loss_kind **kind, struct wf_attr attr[WF_MAX_ATTRS])
 {
     struct wf_attr_spec spec[WF_MAX_ATTRS] = {0};
     char word[WF_MAX_KIND_NAME];
@@ -145,18 +154,18 @@ static weft_status parse(struct wf_arena *arena, const char *text, const struct 
     weft_status st;
 
     if (!text || !wf_kind_word(text, word, &rest))
-        return no_loss(text ? text : "");
+        return no_loss(m, text ? text : "");
     if (any_crossentropy(word))
         snprintf(word, sizeof word, "%s",
                  y && pred ? fitting_crossentropy(y, pred) : "categoricalcrossentropy");
-    *kind = wf_loss_kind_of(word);
+    *kind = wf_loss_kind_of(m, word);
     if (!*kind)
-        return no_loss(text);
+        return no_loss(m, text);
     st = wf_attr_specs(arena, (*kind)->name, (*kind)->attrs, spec, &n);
     return st ? st : wf_attr_values(arena, (*kind)->name, spec, n, rest, attr);
 }
 
-weft_status wf_loss_check(weft_ctx *ctx, const char *loss)
+weft_status wf_loss_check(weft_ctx *ctx, const weft_model *m, const char *loss)
 {
     struct wf_attr attr[WF_MAX_ATTRS];
     const struct wf_loss_kind *kind;
@@ -164,12 +173,12 @@ weft_status wf_loss_check(weft_ctx *ctx, const char *loss)
     weft_status st;
 
     wf_arena_init(&arena, ctx);
-    st = parse(&arena, loss, NULL, NULL, &kind, attr);
+    st = parse(m, &arena, loss, NULL, NULL, &kind, attr);
     wf_arena_free(&arena);
     return st;
 }
 
-bool wf_loss_has_classes(const char *loss)
+bool wf_loss_has_classes(const weft_model *m, const char *loss)
 {
     char word[WF_MAX_KIND_NAME];
     const struct wf_loss_kind *kind;
@@ -177,8 +186,8 @@ bool wf_loss_has_classes(const char *loss)
 
     if (!loss || !wf_kind_word(loss, word, &rest))
         return false;
-    kind = wf_loss_kind_of(word);
-    return any_crossentropy(word) || (kind && kind->labels == WF_LABELS_CLASSES);
+    kind = wf_loss_kind_of(m, word);
+    return any_crossentropy(word) || (kind && kind->labels != WEFT_LABELS_VALUES);
 }
 
 /* ---- values that fit each other -------------------------------------------------------------- */
@@ -311,32 +320,39 @@ static weft_status fit_sparse(weft_graph *g, const char *what, weft_val *y, weft
     return g->st;
 }
 
+weft_status wf_fit_labels(weft_graph *g, const char *what, int labels, weft_val *y, weft_val *pred)
+{
+    weft_val was = *y, p = *pred;
+
+    if (labels == WEFT_LABELS_NUMBERS) {
+        if (!wf_is_float(type_of(g, p)->dtype) || type_of(g, p)->rank < 1)
+            return misfit(g, what, was, p);
+        fit_sparse(g, what, y, p);
+    } else {
+        wf_fit_ranks(g, y, pred);
+        if (!g->st && (type_of(g, *y)->rank != type_of(g, *pred)->rank ||
+                       differ(type_of(g, *y), type_of(g, *pred), type_of(g, *y)->rank) ||
+                       type_of(g, *y)->rank < 1))
+            misfit(g, what, was, p);
+    }
+    if (g->st)
+        return weft_graph_status(g);
+    *pred = wf_as_float(g, *pred);
+    if (labels != WEFT_LABELS_NUMBERS)
+        *y = wf_as(g, *y, type_of(g, *pred)->dtype);
+    return weft_graph_status(g);
+}
+
 weft_status wf_loss_values(weft_graph *g, const struct wf_loss_kind *kind,
                            const struct wf_attr *attr, weft_val y, weft_val pred, weft_val *out)
 {
-    struct wf_loss l = {g, y, pred, {kind->attrs, attr}};
-    bool sparse = kind->fn == wf_loss_sparse_categorical_crossentropy ||
-                  kind->fn == wf_loss_categorical_generalized_cross_entropy;
+    struct wf_loss l = {g, y, pred, {kind->attrs, attr}, kind};
     weft_val v;
 
     if (!wf_check_val(g, y, kind->name) || !wf_check_val(g, pred, kind->name))
         return weft_graph_status(g);
-    if (sparse) {
-        if (!wf_is_float(type_of(g, pred)->dtype) || type_of(g, pred)->rank < 1)
-            return misfit(g, kind->name, y, pred);
-        fit_sparse(g, kind->name, &l.y, pred);
-    } else {
-        wf_fit_ranks(g, &l.y, &l.pred);
-        if (!g->st && (type_of(g, l.y)->rank != type_of(g, l.pred)->rank ||
-                       differ(type_of(g, l.y), type_of(g, l.pred), type_of(g, l.y)->rank) ||
-                       type_of(g, l.y)->rank < 1))
-            misfit(g, kind->name, y, pred);
-    }
-    if (g->st)
+    if (wf_fit_labels(g, kind->name, kind->labels, &l.y, &l.pred))
         return weft_graph_status(g);
-    l.pred = wf_as_float(g, l.pred);
-    if (!sparse)
-        l.y = wf_as(g, l.y, type_of(g, l.pred)->dtype);
     v = kind->fn(&l);
     if (g->st)
         return wf_err_wrap(weft_graph_status(g), "loss %s", kind->name);
@@ -344,23 +360,24 @@ weft_status wf_loss_values(weft_graph *g, const struct wf_loss_kind *kind,
     return WEFT_OK;
 }
 
-static weft_status row_of(weft_graph *g, const char *loss, weft_val y, weft_val pred,
-                          const struct wf_loss_kind **kind, struct wf_attr attr[WF_MAX_ATTRS])
+static weft_status row_of(const weft_model *m, weft_graph *g, const char *loss, weft_val y,
+                          weft_val pred, const struct wf_loss_kind **kind,
+                          struct wf_attr attr[WF_MAX_ATTRS])
 {
     weft_status st;
 
     if (!wf_check_val(g, y, "labels") || !wf_check_val(g, pred, "predictions"))
         return weft_graph_status(g);
-    st = parse(&g->arena, loss, type_of(g, y), type_of(g, pred), kind, attr);
+    st = parse(m, &g->arena, loss, type_of(g, y), type_of(g, pred), kind, attr);
     return st ? wf_graph_fail(g, st) : WEFT_OK;
 }
 
-weft_status wf_loss_build(weft_graph *g, const char *loss, weft_val y, weft_val pred,
-                          weft_val *values)
+weft_status wf_loss_build(const weft_model *m, weft_graph *g, const char *loss, weft_val y,
+                          weft_val pred, weft_val *values)
 {
     struct wf_attr attr[WF_MAX_ATTRS];
     const struct wf_loss_kind *kind;
-    weft_status st = row_of(g, loss, y, pred, &kind, attr);
+    weft_status st = row_of(m, g, loss, y, pred, &kind, attr);
 
     return st ? st : wf_loss_values(g, kind, attr, y, pred, values);
 }
@@ -383,11 +400,12 @@ weft_status wf_loss_ignored(weft_graph *g, const struct wf_loss_kind *kind,
     return WEFT_OK;
 }
 
-weft_status wf_loss_mask(weft_graph *g, const char *loss, weft_val y, weft_val pred, weft_val *mask)
+weft_status wf_loss_mask(const weft_model *m, weft_graph *g, const char *loss, weft_val y,
+                         weft_val pred, weft_val *mask)
 {
     struct wf_attr attr[WF_MAX_ATTRS];
     const struct wf_loss_kind *kind;
-    weft_status st = row_of(g, loss, y, pred, &kind, attr);
+    weft_status st = row_of(m, g, loss, y, pred, &kind, attr);
 
     return st ? st : wf_loss_ignored(g, kind, attr, y, pred, mask);
 }

@@ -3,6 +3,7 @@
 #define WF_MODEL_LOSS_H
 
 #include "model/model.h"
+#include "weft/sys/loss.h"
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
@@ -45,22 +46,26 @@ struct wf_loss {
     weft_graph *g;
     weft_val y, pred;
     struct wf_args args;
+    const struct wf_loss_kind *kind;
 };
 typedef weft_val wf_loss_fn(struct wf_loss *l);
 
 struct wf_loss_kind {
     const char *name, *shorts, *attrs;
     wf_loss_fn *fn;
-    enum { WF_LABELS_VALUES, WF_LABELS_CLASSES } labels;
+    int labels; /* weft_labels */
     const char *doc;
+    const weft_loss_kind *user; /* registered by a user; NULL: a row of the table */
 };
 #define LOSS(name, shorts, attrs, fn, labels, doc) wf_loss_fn wf_loss_##fn;
 #include "model/losses.def"
 #undef LOSS
-const struct wf_loss_kind *wf_loss_kind_of(const char *word); /* NULL: none */
-const struct wf_loss_kind *wf_loss_kind_at(int i);            /* NULL behind the last */
+/* By its word: of the table, or registered in m (which may be NULL). NULL: none. */
+const struct wf_loss_kind *wf_loss_kind_of(const weft_model *m, const char *word);
+const struct wf_loss_kind *wf_loss_kind_at(int i); /* NULL past the end */
+bool wf_loss_is_reserved(const char *word); /* a word with a meaning that is not a row: "none" */
 
-/* Runs a row's function on labels and predictions as they come. `what` stands in errors. */
+/* Runs a row's function on labels and predictions as they come. */
 weft_status wf_loss_values(weft_graph *g, const struct wf_loss_kind *kind,
                            const struct wf_attr *attr, weft_val y, weft_val pred, weft_val *out);
 
@@ -68,10 +73,20 @@ weft_status wf_loss_values(weft_graph *g, const struct wf_loss_kind *kind,
 weft_status wf_loss_ignored(weft_graph *g, const struct wf_loss_kind *kind,
                             const struct wf_attr *attr, weft_val y, weft_val pred, weft_val *mask);
 
+/* ---- registered by users (custom.c) ----------------------------------------------------------- */
+
+const struct wf_loss_kind *wf_user_loss_of(const weft_model *m, const char *word);
+/* Names, at most `room` of them; how many. */
+int wf_user_loss_names(const weft_model *m, int room, const char **names);
+int wf_user_metric_names(const weft_model *m, int room, const char **names);
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* Rows of ranks that differ by one and end in 1 are squeezed or expanded as Keras does. */
 void wf_fit_ranks(weft_graph *g, weft_val *a, weft_val *b);
+/* Labels and predictions of one float type and rank; WEFT_LABELS_NUMBERS: labels as integers without the
+ * axis of classes. `what` is named in errors. */
+weft_status wf_fit_labels(weft_graph *g, const char *what, int labels, weft_val *y, weft_val *pred);
 /* x as dtype t; x itself when it has it. */
 weft_val wf_as(weft_graph *g, weft_val x, weft_dtype t);
 /* The float type losses are computed in: f64 stays, all others become f32. */

@@ -7,7 +7,7 @@
 
 static const struct wf_metric_kind kinds[] = {
 #define METRIC(name_, log_, shorts_, attrs_, family_, variant_, direction_, doc_) \
-    {#name_, log_, shorts_, attrs_, &wf_metric_##family_, variant_, direction_, doc_},
+    {#name_, log_, shorts_, attrs_, &wf_metric_##family_, variant_, direction_, doc_, NULL},
 #include "model/metrics.def"
 #undef METRIC
 };
@@ -20,8 +20,8 @@ const struct wf_loss_kind *wf_metric_loss_of(const struct wf_metric_kind *kind)
     const char *rest;
 
     if (kind->family == &wf_metric_loss && kind->variant == LOSS_EXP)
-        return wf_loss_kind_of("sparsecategoricalcrossentropy");
-    return wf_kind_word(kind->name, word, &rest) ? wf_loss_kind_of(word) : NULL;
+        return wf_loss_kind_of(NULL, "sparsecategoricalcrossentropy");
+    return wf_kind_word(kind->name, word, &rest) ? wf_loss_kind_of(NULL, word) : NULL;
 }
 
 const char *wf_metric_attrs(const struct wf_metric_kind *kind)
@@ -44,22 +44,33 @@ bool wf_metric_at(int i, const char **name, const char **attrs, const char **doc
     return true;
 }
 
-static weft_status no_metric(const char *text)
+static weft_status no_metric(const weft_model *m, const char *text)
 {
-    const char *names[WF_COUNT(kinds)], *near;
+    const char *names[WF_COUNT(kinds) + 64], *near;
     char given[WF_MAX_KIND_NAME];
+    int n = wf_user_metric_names(m, 64, names);
 
     snprintf(given, sizeof given, "%.*s", (int)strcspn(text, " \t"), text);
     for (int i = 0; i < WF_COUNT(kinds); i++)
-        names[i] = kinds[i].name;
-    near = weft_nearest(given, names, WF_COUNT(kinds));
+        names[n++] = kinds[i].name;
+    near = weft_nearest(given, names, n);
     return near ? wf_err(WEFT_ENOENT, "no metric '%s' (did you mean '%s'?)", given, near)
-                : wf_err(WEFT_ENOENT, "no metric '%s'", given);
+                : wf_err(WEFT_ENOENT,
+                         "no metric '%s' (one of your own must be registered with "
+                         "weft_metric_register)",
+                         given);
 }
 
 static bool any_accuracy(const char *word)
 {
     return !strcmp(word, "accuracy") || !strcmp(word, "acc");
+}
+
+/* "loss" is the name of a column of the logs, as are those of f16 (bind_logs.c). */
+bool wf_metric_is_reserved(const char *word)
+{
+    return any_accuracy(word) || !strcmp(word, "loss") || !strcmp(word, "lossscale") ||
+           !strcmp(word, "skippedsteps");
 }
 
 /* "accuracy" and "acc" are the kind that fits the shapes: Keras' rule. Predictions that are integers are classes already and
@@ -79,12 +90,12 @@ static void fit_accuracy(char word[WF_MAX_KIND_NAME], const struct wf_type *y,
     snprintf(word, WF_MAX_KIND_NAME, "%s", to);
 }
 
-static const struct wf_metric_kind *kind_of(const char *word)
+const struct wf_metric_kind *wf_metric_kind_of(const weft_model *m, const char *word)
 {
     for (int i = 0; i < WF_COUNT(kinds); i++)
         if (wf_kind_is(word, kinds[i].name, kinds[i].shorts))
             return &kinds[i];
-    return NULL;
+    return wf_user_metric_of(m, word);
 }
 
 /* ---- the name in logs ------------------------------------------------------------------------ */
@@ -94,7 +105,7 @@ static weft_status check_name(const char *name)
 {
     for (const char *p = name; *p; p++)
         if ((unsigned char)*p < ' ' || *p == 127 || strchr(",\"\\", *p))
-            return wf_err(WEFT_EINVAL, "'%.64s' is no name: it has a comma, a quote or the like",
+            return wf_err(WEFT_EINVAL, "'%.64s' is not a name: it has a comma, a quote or the like",
                           name);
     return WEFT_OK;
 }
@@ -149,15 +160,15 @@ static weft_status parse_args(struct wf_metric *m, struct wf_arena *arena, const
 /* ---- what the trainer calls ------------------------------------------------------------------ */
 
 /* Row and arguments of a text; word: its first one, as it is looked for. */
-static weft_status parse(struct wf_metric *m, struct wf_arena *arena, const char *spec,
-                         const char *word, const char *rest, const char **name)
+static weft_status parse(const weft_model *model, struct wf_metric *m, struct wf_arena *arena,
+                         const char *spec, const char *word, const char *rest, const char **name)
 {
     struct wf_args args;
     weft_status st;
 
-    m->kind = kind_of(word);
+    m->kind = wf_metric_kind_of(model, word);
     if (!m->kind)
-        return no_metric(spec);
+        return no_metric(model, spec);
     st = parse_args(m, arena, rest, name);
     if (st)
         return st;
@@ -166,7 +177,7 @@ static weft_status parse(struct wf_metric *m, struct wf_arena *arena, const char
     return st ? wf_err_wrap(st, "metric %s", m->kind->name) : WEFT_OK;
 }
 
-weft_status wf_metric_check(weft_ctx *ctx, const char *spec)
+weft_status wf_metric_check(weft_ctx *ctx, const weft_model *model, const char *spec)
 {
     struct wf_metric m = {0};
     char word[WF_MAX_KIND_NAME];
@@ -175,19 +186,19 @@ weft_status wf_metric_check(weft_ctx *ctx, const char *spec)
     weft_status st;
 
     if (!spec || !wf_kind_word(spec, word, &rest))
-        return no_metric(spec ? spec : "");
+        return no_metric(model, spec ? spec : "");
     if (any_accuracy(word)) /* of those that it may become, the one with arguments */
         snprintf(word, sizeof word, "binaryaccuracy");
     wf_arena_init(&arena, ctx);
-    st = parse(&m, &arena, spec, word, rest, &name);
+    st = parse(model, &m, &arena, spec, word, rest, &name);
     if (!st)
         st = name_metric(&m, &arena, spec, name);
     wf_arena_free(&arena);
     return st;
 }
 
-weft_status wf_metric_init(struct wf_metric *out, struct wf_arena *arena, const char *spec,
-                           const char *loss, const struct wf_type *y, const struct wf_type *pred)
+weft_status wf_metric_init(const weft_model *model, struct wf_metric *out, struct wf_arena *arena,
+                           const char *spec, const struct wf_type *y, const struct wf_type *pred)
 {
     struct wf_metric m = {0};
     char word[WF_MAX_KIND_NAME];
@@ -195,11 +206,10 @@ weft_status wf_metric_init(struct wf_metric *out, struct wf_arena *arena, const 
     struct wf_args args;
     weft_status st;
 
-    (void)loss; /* shapes decide alone, as in Keras 3 */
     if (!spec || !wf_kind_word(spec, word, &rest))
-        return no_metric(spec ? spec : "");
+        return no_metric(model, spec ? spec : "");
     fit_accuracy(word, y, pred);
-    st = parse(&m, arena, spec, word, rest, &name);
+    st = parse(model, &m, arena, spec, word, rest, &name);
     if (st)
         return st;
     args = (struct wf_args){wf_metric_attrs(m.kind), m.attr};
@@ -227,7 +237,7 @@ weft_status wf_metric_build(weft_graph *g, const struct wf_metric *m, weft_val y
         return weft_graph_status(g);
     b.pred = wf_as_float(g, pred);
     v = m->kind->family->build(&b);
-    v = weft_reshape(g, wf_as(g, v, WEFT_F32), 1, &m->n_state);
+    v = g->st ? WEFT_NIL : weft_reshape(g, wf_as(g, v, WEFT_F32), 1, &m->n_state);
     if (g->st)
         return wf_err_wrap(weft_graph_status(g), "metric %s", m->kind->name);
     *sums = v;
@@ -237,7 +247,8 @@ weft_status wf_metric_build(weft_graph *g, const struct wf_metric *m, weft_val y
 weft_val wf_metric_weight(weft_graph *g, const struct wf_metric *m, weft_val weight, weft_val mask)
 {
     if (g->st || !mask.id ||
-        (m->kind->family != &wf_metric_mean && m->kind->family != &wf_metric_loss))
+        (m->kind->family != &wf_metric_mean && m->kind->family != &wf_metric_loss &&
+         m->kind->family != &wf_metric_user))
         return weight;
     mask = wf_as(g, mask, WEFT_F32);
     return weight.id ? weft_mul(g, mask, wf_weight_like(g, weight, mask)) : mask;

@@ -39,7 +39,7 @@ enum wf_curve_variant {
     CURVE_SPECIFICITY_AT,
 };
 
-enum { WF_METRIC_MAX_RESULTS = 1024 };
+enum { WF_METRIC_MAX_RESULTS = 1024, WF_METRIC_MAX_SUMS = 65536 };
 
 enum wf_iou_variant { IOU_CLASSES, IOU_MEAN, IOU_BINARY };
 
@@ -68,14 +68,19 @@ struct wf_metric_family {
                    char out[WF_METRIC_SUFFIX]);
 };
 extern const struct wf_metric_family wf_metric_mean, wf_metric_loss, wf_metric_curve,
-    wf_metric_f_score, wf_metric_iou, wf_metric_r2;
+    wf_metric_f_score, wf_metric_iou, wf_metric_r2, wf_metric_user;
 
 struct wf_metric_kind {
     const char *name, *log_name, *shorts, *attrs;
     const struct wf_metric_family *family;
     int variant, direction;
     const char *doc;
+    const weft_metric_kind *user; /* registered by a user; NULL: a row of the table */
 };
+/* By its word: of the table, or registered in m (which may be NULL). NULL: none. */
+const struct wf_metric_kind *wf_metric_kind_of(const weft_model *m, const char *word);
+const struct wf_metric_kind *wf_user_metric_of(const weft_model *m, const char *word);
+bool wf_metric_is_reserved(const char *word);
 /* The row's arguments: of a mean of a loss, those of the loss. */
 const char *wf_metric_attrs(const struct wf_metric_kind *kind);
 /* The loss that a metric is a mean of: the one of its name; Perplexity's is the cross-entropy of

@@ -6,7 +6,7 @@
 
 #include "model/core.h"
 
-enum { MAX_NAME = 128, MAX_PARTS = 100000 };
+enum { MAX_NAME = WF_MAX_LAYER_NAME, MAX_PARTS = 100000 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -53,6 +53,8 @@ void weft_model_free(weft_model *m)
     wf_free(m->ctx, m->weights);
     wf_free(m->ctx, m->rows);
     wf_free(m->ctx, m->user_kinds);
+    wf_free(m->ctx, m->user_losses);
+    wf_free(m->ctx, m->user_metrics);
     wf_free(m->ctx, m->outputs);
     wf_free(m->ctx, m);
 }
@@ -111,7 +113,7 @@ static weft_status check_name(const char *name)
 
 /* "MaxPooling2D" -> "max_pooling2d", "ReLU" -> "re_lu": Keras' two rules, one after the other. An underscore goes before a
  * capital that begins a small word, then between a small letter and a capital. */
-static void snake_case(const char *kind, char out[MAX_NAME])
+void wf_snake_case(const char *kind, char out[WF_MAX_LAYER_NAME])
 {
     char words[MAX_NAME];
     size_t n = 0;
@@ -204,7 +206,7 @@ static weft_status make_layer(weft_model *m, const char *kind, const char *attrs
     if (!l.attr)
         return wf_err_nomem(m->ctx, 0, "layer");
     memcpy(l.attr, values, sizeof *l.attr * (size_t)row->n_specs);
-    snake_case(kind, base);
+    wf_snake_case(kind, base);
     st = take_name(m, values[WF_SPEC_NAME].given ? values[WF_SPEC_NAME].s : NULL, base,
                    m->n_layers + 1, &l.name);
     if (st)

@@ -61,18 +61,20 @@ weft_status wf_constraint_build(weft_graph *g, const char *constraint, weft_val 
 
 /* ---- losses (loss.c, losses.def) ------------------------------------------------------------- */
 
-/* A loss is named as in Keras, with its arguments behind it: "SparseCategoricalCrossentropy from_logits=true", "mse",
+/* m: whose registered losses are found, too; NULL: only those of the table.
+ * A loss is named as in Keras, with its arguments after it: "SparseCategoricalCrossentropy from_logits=true", "mse",
  * "huber delta=2". Values per sample (or per sample and leading axes), before weights and reduction: *values has the shape of
  * pred without its last axis. Follows Keras' squeezing, smoothing, clipping. */
-weft_status wf_loss_build(weft_graph *g, const char *loss, weft_val y, weft_val pred,
-                          weft_val *values);
+weft_status wf_loss_build(const weft_model *m, weft_graph *g, const char *loss, weft_val y,
+                          weft_val pred, weft_val *values);
 /* Which of the values count, bool in their shape: only where the loss leaves some out (ignore_class), otherwise nil. To be
  * combined with the mask of wf_loss_reduce. */
-weft_status wf_loss_mask(weft_graph *g, const char *loss, weft_val y, weft_val pred,
-                         weft_val *mask);
-weft_status wf_loss_check(weft_ctx *ctx,
-                          const char *loss); /* does it exist, are its arguments right */
-bool wf_loss_has_classes(const char *loss);  /* are its labels classes, not values? */
+weft_status wf_loss_mask(const weft_model *m, weft_graph *g, const char *loss, weft_val y,
+                         weft_val pred, weft_val *mask);
+/* Does it exist, are its arguments right? */
+weft_status wf_loss_check(weft_ctx *ctx, const weft_model *m, const char *loss);
+/* Are its labels classes, not values? */
+bool wf_loss_has_classes(const weft_model *m, const char *loss);
 bool wf_loss_at(int i, const char **name, const char **attrs, const char **doc);
 /* Weighted sum and denominator of values, by Keras' sum_over_batch_size: values [batch, …], weight nil or broadcastable
  * [batch, …], mask nil or [batch, …]: sum = Σ values·weight·mask, count = number of values (with a mask: of valid ones). Both f32
@@ -95,11 +97,11 @@ struct wf_metric {
 };
 enum { WF_METRIC_SUFFIX = 32 };
 /* Is there such a metric, and are its arguments right, as far as that does not depend on shapes? */
-weft_status wf_metric_check(weft_ctx *ctx, const char *spec);
-/* spec: "accuracy", "AUC num_thresholds=200 curve=PR name=auc_pr". "accuracy" and "acc" become the kind that fits the
- * label's and the prediction's shapes and the loss, as in Keras. */
-weft_status wf_metric_init(struct wf_metric *out, struct wf_arena *arena, const char *spec,
-                           const char *loss, const struct wf_type *y, const struct wf_type *pred);
+weft_status wf_metric_check(weft_ctx *ctx, const weft_model *m, const char *spec);
+/* spec: "accuracy", "AUC num_thresholds=200 curve=PR name=auc_pr". "accuracy" and "acc" become the kind that fits the shapes
+ * of labels and predictions, as in Keras 3. Registered metrics of m are found, too; NULL: only those of the table. */
+weft_status wf_metric_init(const weft_model *m, struct wf_metric *out, struct wf_arena *arena,
+                           const char *spec, const struct wf_type *y, const struct wf_type *pred);
 /* The increments of one batch, f32 [n_state]; weight may be nil. */
 weft_status wf_metric_build(weft_graph *g, const struct wf_metric *m, weft_val y, weft_val pred,
                             weft_val weight, weft_val *sums);

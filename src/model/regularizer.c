@@ -10,13 +10,13 @@ static const struct wf_word regularizers[] = {
     {"orthogonal", "factor:f=0.01 mode:s=rows"},
     {"orthogonal_regularizer", "factor:f=0.01 mode:s=rows"},
 };
+const struct wf_words wf_regularizers = {"regularizer", regularizers, sizeof regularizers[0],
+                                         WF_COUNT(regularizers)};
 
 static weft_status parse(struct wf_arena *arena, const char *text, struct wf_word_args *a)
 {
-    static const struct wf_words table = {"regularizer", regularizers, sizeof regularizers[0],
-                                          WF_COUNT(regularizers)};
     const struct wf_attr *mode;
-    weft_status st = wf_word_parse(&table, arena, text, a);
+    weft_status st = wf_word_parse(&wf_regularizers, arena, text, a);
 
     if (st)
         return st;

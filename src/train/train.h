@@ -64,6 +64,17 @@ enum {
     WF_SCALE_STATE
 };
 
+/* Settings of weft_compile that saved models keep, as text. */
+enum wf_said {
+    WF_SAID_OPTIMIZER,
+    WF_SAID_SCHEDULE,
+    WF_SAID_LOSS,
+    WF_SAID_LOSS_WEIGHTS,
+    WF_SAID_METRICS,
+    WF_SAID_WEIGHTED_METRICS,
+    WF_N_SAID
+};
+
 struct weft_trainer {
     weft_ctx *ctx;
     weft_model *model;
@@ -74,7 +85,8 @@ struct weft_trainer {
     bool scheduled;
     float rate, used_rate; /* of the next step; of the last one. Both without a schedule */
     int n_out;
-    const char **loss; /* by output; NULL: none */
+    const char *said[WF_N_SAID]; /* what weft_compile was told, for saved models; NULL: nothing */
+    const char **loss;           /* by output; NULL: none */
     double *loss_weight;
     int n_metrics;
     struct wf_metric_spec *metric;     /* by output, the weighted ones after the others */

@@ -50,7 +50,7 @@ static weft_status add_metrics(weft_graph *g, struct wf_arena *arena, weft_val y
         bool sparse = i < WF_COUNT(specs);
         weft_val labels = sparse ? y : hot;
 
-        st = wf_metric_init(&metric, arena, sparse ? specs[i] : scores[i - WF_COUNT(specs)], "mse",
+        st = wf_metric_init(NULL, &metric, arena, sparse ? specs[i] : scores[i - WF_COUNT(specs)],
                             wf_val_type_of(g, labels), wf_val_type_of(g, pred));
         if (!st)
             st = wf_metric_build(g, &metric, labels, pred, WEFT_NIL, &sums);
@@ -68,15 +68,15 @@ static weft_status build_all(weft_ctx *ctx, weft_model *m)
 
     wf_arena_init(&arena, ctx);
     if (!st)
-        st = wf_loss_check(ctx, "huber delta=2");
+        st = wf_loss_check(ctx, NULL, "huber delta=2");
     if (!st)
         st = wf_model_build(m, g, true, &arena, &b);
     if (st)
         goto out;
     y = weft_placeholder(g, "y", WEFT_I32, 1, (int64_t[]){WEFT_ANY});
-    st = wf_loss_build(g, "scce from_logits=true ignore_class=0", y, b.out[0], &values);
+    st = wf_loss_build(NULL, g, "scce from_logits=true ignore_class=0", y, b.out[0], &values);
     if (!st)
-        st = wf_loss_mask(g, "scce ignore_class=0", y, b.out[0], &mask);
+        st = wf_loss_mask(NULL, g, "scce ignore_class=0", y, b.out[0], &mask);
     if (!st)
         st = wf_loss_reduce(g, values, WEFT_NIL, mask, &sum, &count);
     if (!st)

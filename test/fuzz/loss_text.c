@@ -22,13 +22,13 @@ static void try_metric(weft_ctx *ctx, const char *text, int rank)
     struct wf_arena arena;
     struct wf_metric m;
     weft_graph *g = NULL;
-    bool wrong = wf_metric_check(ctx, text) != WEFT_OK;
+    bool wrong = wf_metric_check(ctx, NULL, text) != WEFT_OK;
     char suffix[WF_METRIC_SUFFIX];
     weft_val y, p, v;
 
     wf_arena_init(&arena, ctx);
     check(weft_graph_new(ctx, &g) == WEFT_OK);
-    if (wf_metric_init(&m, &arena, text, "mse", &t, &t)) {
+    if (wf_metric_init(NULL, &m, &arena, text, &t, &t)) {
         check(*weft_error());
     } else {
         check(!wrong && m.n_state > 0 && m.n_results > 0 && m.name);
@@ -59,9 +59,9 @@ static void try_loss(weft_ctx *ctx, const char *text)
     check(weft_graph_new(ctx, &g) == WEFT_OK);
     y = weft_placeholder(g, "y", WEFT_F32, 2, dim);
     p = weft_placeholder(g, "p", WEFT_F32, 2, dim);
-    if (wf_loss_check(ctx, text))
-        check(wf_loss_build(g, text, y, p, &v) != WEFT_OK && *weft_error());
-    else if (wf_loss_build(g, text, y, p, &v))
+    if (wf_loss_check(ctx, NULL, text))
+        check(wf_loss_build(NULL, g, text, y, p, &v) != WEFT_OK && *weft_error());
+    else if (wf_loss_build(NULL, g, text, y, p, &v))
         check(*weft_error());
     weft_graph_free(g);
 }

@@ -133,9 +133,9 @@ static void check_loss(struct holder *h, const json_t *c)
         weight = feed(h, g, &f, json_string_value(w));
     if (m)
         mask = feed(h, g, &f, json_string_value(m));
-    OK(wf_loss_check(h->ctx, text));
-    OK(wf_loss_build(g, text, y, p, &values));
-    OK(wf_loss_mask(g, text, y, p, &own));
+    OK(wf_loss_check(h->ctx, NULL, text));
+    OK(wf_loss_build(NULL, g, text, y, p, &values));
+    OK(wf_loss_mask(NULL, g, text, y, p, &own));
     OK(wf_loss_reduce(g, values, weight, own.id ? own : mask, &sum, &count));
     mean = weft_div(g, sum, count);
     OK(weft_grad(g, mean, 1, &p, &grad));
@@ -229,7 +229,7 @@ static void check_metric(struct holder *h, const json_t *c)
     double *sums;
 
     wf_arena_init(&arena, h->ctx);
-    OK(wf_metric_init(&m, &arena, text, "mse", &ty, &tp));
+    OK(wf_metric_init(NULL, &m, &arena, text, &ty, &tp));
     sums = calloc((size_t)m.n_state, sizeof *sums);
     for (size_t i = 0; i < json_array_size(batches); i++) {
         add_batch(h, &m, json_array_get(batches, i), sums);

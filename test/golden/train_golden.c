@@ -63,7 +63,7 @@ static void make_fn(weft_ctx *ctx, struct net *n, const json_t *run)
     OK(weft_graph_new(ctx, &n->g));
     OK(wf_model_build(n->m, n->g, true, &n->arena, &n->b));
     y = weft_placeholder(n->g, "labels", WEFT_I32, 1, (int64_t[]){WEFT_ANY});
-    OK(wf_loss_build(n->g, string_of(n->file, "loss"), y, n->b.out[0], &values));
+    OK(wf_loss_build(NULL, n->g, string_of(n->file, "loss"), y, n->b.out[0], &values));
     OK(wf_loss_reduce(n->g, values, WEFT_NIL, WEFT_NIL, &sum, &count));
     loss = weft_div(n->g, sum, count);
     OK(weft_optim_init(&optim, string_of(run, "optimizer"), string_of(run, "numbers")));

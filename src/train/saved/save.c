@@ -11,7 +11,7 @@ weft_status wf_trainer_save(weft_trainer *t, const char *path, bool weights_only
     int n = weft_trainer_n_weights(t), n_meta = 0;
     const char **names = wf_alloc_n(t->ctx, n + 2, sizeof *names);
     weft_tensor *values = wf_alloc_n(t->ctx, n + 2, sizeof *values);
-    const char *keys[3], *texts[3];
+    const char *keys[3 + WF_N_SAID], *texts[3 + WF_N_SAID];
     char *json = NULL;
     weft_status st = names && values ? WEFT_OK : wf_err_nomem(t->ctx, 0, "a model to save");
 
@@ -34,6 +34,11 @@ weft_status wf_trainer_save(weft_trainer *t, const char *path, bool weights_only
         if (json) {
             keys[n_meta] = WF_SAVE_MODEL;
             texts[n_meta++] = json;
+            for (int i = 0; i < WF_N_SAID; i++)
+                if (t->said[i]) {
+                    keys[n_meta] = wf_said_key(i);
+                    texts[n_meta++] = t->said[i];
+                }
         }
         st = weft_st_write(t->ctx, path, n, names, values, n_meta, keys, texts);
     }

@@ -44,10 +44,10 @@ static weft_status output_loss(weft_trainer *t, struct wf_bound *b, const struct
 {
     weft_graph *g = b->graph;
     weft_val values = WEFT_NIL, mask = WEFT_NIL, y = wf_bound_label(t, b, out), sum, count, w, none;
-    weft_status st = wf_loss_build(g, t->loss[out], y, m->out[out], &values);
+    weft_status st = wf_loss_build(t->model, g, t->loss[out], y, m->out[out], &values);
 
     if (!st)
-        st = wf_loss_mask(g, t->loss[out], y, m->out[out], &mask);
+        st = wf_loss_mask(t->model, g, t->loss[out], y, m->out[out], &mask);
     if (st)
         return wf_err_wrap(st, "output '%s'", wf_output_name(t, out));
     if (m->out_mask[out].id)

@@ -82,7 +82,7 @@ static weft_status init_metrics(weft_trainer *t, struct wf_bound *b, int *n_resu
         struct wf_type y = type_of(b->graph, wf_bound_label(t, b, out)),
                        pred = type_of(b->graph, b->infer.out[out]);
         weft_status st =
-            wf_metric_init(&b->metric[i], &b->arena, t->metric[i].text, t->loss[out], &y, &pred);
+            wf_metric_init(t->model, &b->metric[i], &b->arena, t->metric[i].text, &y, &pred);
 
         if (st)
             return st;

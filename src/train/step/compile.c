@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "op/schedule.h"
+#include "train/saved/save.h"
 #include "train/step/dist.h"
 #include "train/train.h"
 
@@ -113,7 +114,7 @@ static weft_status set_losses(weft_trainer *t, const weft_compile_opts *o)
         if (t->loss[i] && strcmp(t->loss[i], "none") == 0)
             t->loss[i] = NULL;
         if (t->loss[i])
-            st = wf_loss_check(t->ctx, t->loss[i]);
+            st = wf_loss_check(t->ctx, t->model, t->loss[i]);
     }
     return st ? wf_err_wrap(st, "compile") : WEFT_OK;
 }
@@ -131,7 +132,7 @@ static weft_status add_metrics(weft_trainer *t, int out, const char *text, bool 
     if (n > MAX_METRICS - t->n_metrics)
         return wf_err(WEFT_ELIMIT, "over %d metrics", MAX_METRICS);
     for (int i = 0; i < n; i++) {
-        weft_status st = spec[i] ? wf_metric_check(t->ctx, spec[i]) : WEFT_OK;
+        weft_status st = spec[i] ? wf_metric_check(t->ctx, t->model, spec[i]) : WEFT_OK;
 
         if (st)
             return st;
@@ -176,7 +177,7 @@ static weft_status find_class_output(weft_trainer *t, const char *name)
     t->class_output = -1;
     for (int i = 0; i < t->n_out; i++) {
         bool named = name && !strcmp(name, name_of(t, i)),
-             classes = wf_loss_has_classes(t->loss[i]);
+             classes = wf_loss_has_classes(t->model, t->loss[i]);
 
         if (named && !classes)
             return wf_err(WEFT_EINVAL,
@@ -258,10 +259,33 @@ static weft_status set_rest(weft_trainer *t, const weft_compile_opts *o)
     return wf_scale_init(t, o);
 }
 
+/* All settings in their order, each checked before anything is built. */
+static weft_status set_all(weft_trainer *t, weft_compile_opts *o)
+{
+    weft_status st = o->like ? wf_said_fill(t->ctx, &t->arena, t->n_out, o) : WEFT_OK;
+
+    if (!st)
+        st = wf_said_keep(t, o);
+    if (!st)
+        st = init_optimizer(t, o->optimizer, o->schedule);
+    if (!st)
+        st = set_losses(t, o);
+    if (!st)
+        st = set_metrics(t, o);
+    if (st && o->like)
+        wf_err_wrap(st, "%s", o->like);
+    if (!st)
+        st = set_class_weights(t, o);
+    if (!st)
+        st = set_strategy(t, o);
+    if (!st)
+        st = set_rest(t, o);
+    return st ? st : wf_states_init(t);
+}
+
 weft_status weft_compile(weft_model *m, const weft_compile_opts *opts, weft_trainer **out)
 {
-    static const weft_compile_opts defaults = {.size = sizeof defaults};
-    const weft_compile_opts *o = opts ? opts : &defaults;
+    weft_compile_opts o = {.size = sizeof o};
     weft_ctx *ctx = wf_model_ctx(m);
     weft_trainer *t;
     weft_status st = weft_model_status(m);
@@ -270,6 +294,8 @@ weft_status weft_compile(weft_model *m, const weft_compile_opts *opts, weft_trai
         st = wf_opts_check(opts, sizeof *opts, "weft_compile_opts");
     if (st)
         return st;
+    if (opts)
+        o = *opts;
     if (weft_model_n_outputs(m) == 0)
         return wf_err(WEFT_EINVAL, "compile: the model has no output");
     t = wf_alloc(ctx, sizeof *t);
@@ -279,19 +305,7 @@ weft_status weft_compile(weft_model *m, const weft_compile_opts *opts, weft_trai
     t->model = m;
     t->n_out = weft_model_n_outputs(m);
     wf_arena_init(&t->arena, ctx);
-    st = init_optimizer(t, o->optimizer, o->schedule);
-    if (!st)
-        st = set_losses(t, o);
-    if (!st)
-        st = set_metrics(t, o);
-    if (!st)
-        st = set_class_weights(t, o);
-    if (!st)
-        st = set_strategy(t, o);
-    if (!st)
-        st = set_rest(t, o);
-    if (!st)
-        st = wf_states_init(t);
+    st = set_all(t, &o);
     if (st) {
         weft_trainer_free(t);
         return st;

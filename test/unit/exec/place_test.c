@@ -11,12 +11,12 @@
 
 enum { MOST = 400 };
 
-static bool at_once(const struct wf_life *a, const struct wf_life *b)
+static bool at_once(const struct wf_lifetime *a, const struct wf_lifetime *b)
 {
     return a->first <= b->last && b->first <= a->last;
 }
 
-static bool is_free(const struct wf_life *l, int64_t i, int64_t at)
+static bool is_free(const struct wf_lifetime *l, int64_t i, int64_t at)
 {
     for (int64_t k = 0; k < i; k++)
         if (at_once(&l[k], &l[i]) && at < l[k].offset + l[k].bytes && l[k].offset < at + l[i].bytes)
@@ -25,7 +25,7 @@ static bool is_free(const struct wf_life *l, int64_t i, int64_t at)
 }
 
 /* The lowest offset that is free is 0 or the end of one that is placed. */
-static int64_t lowest(const struct wf_life *l, int64_t i)
+static int64_t lowest(const struct wf_lifetime *l, int64_t i)
 {
     int64_t best = is_free(l, i, 0) ? 0 : INT64_MAX;
 
@@ -35,7 +35,7 @@ static int64_t lowest(const struct wf_life *l, int64_t i)
     return best;
 }
 
-static void check(struct wf_life *l, int64_t n)
+static void check(struct wf_lifetime *l, int64_t n)
 {
     int64_t end, top = 0;
     weft_ctx *ctx;
@@ -53,7 +53,7 @@ static void check(struct wf_life *l, int64_t n)
 
 static void random_lives_are_placed_as_defined(void **state)
 {
-    static struct wf_life l[MOST];
+    static struct wf_lifetime l[MOST];
 
     (void)state;
     srand(3);
@@ -64,7 +64,7 @@ static void random_lives_are_placed_as_defined(void **state)
         for (int32_t i = 0; i < n; i++) {
             int64_t first = rand() % n;
 
-            l[i] = (struct wf_life){.value = i + 1,
+            l[i] = (struct wf_lifetime){.value = i + 1,
                                     .first = first,
                                     .last = first + rand() % length,
                                     .bytes = 64 * (1 + rand() % n_sizes)};
@@ -76,13 +76,13 @@ static void random_lives_are_placed_as_defined(void **state)
 /* As a chain of layers has them: what is computed forward is needed backward, in the opposite order. */
 static void nested_lives_are_placed_as_defined(void **state)
 {
-    static struct wf_life l[MOST];
+    static struct wf_lifetime l[MOST];
 
     (void)state;
     for (int32_t i = 0; i < MOST; i++) {
         int32_t k = i / 2;
 
-        l[i] = (struct wf_life){.value = i + 1,
+        l[i] = (struct wf_lifetime){.value = i + 1,
                                 .first = i % 2 ? MOST - k : k,
                                 .last = i % 2 ? MOST - k + 1 : MOST - k,
                                 .bytes = 64 * (1 + k % 5)};

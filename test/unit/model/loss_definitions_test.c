@@ -366,7 +366,7 @@ static void run_loss(struct data *d, const struct loss_case *l, const bool *mask
         m = in[r->n_in++] = weft_placeholder(r->g, "m", WEFT_BOOL, d->seq ? 2 : 1, w_any);
     }
     memset(r->out, 0, sizeof r->out);
-    if (wf_loss_build(r->g, l->text, in[0], in[1], &values) ||
+    if (wf_loss_build(NULL, r->g, l->text, in[0], in[1], &values) ||
         wf_loss_reduce(r->g, values, w, m, &sum, &n))
         fail_msg("%s: %s", l->text, weft_error());
     mean = weft_div(r->g, sum, weft_max(r->g, n, weft_scalar(r->g, 1)));

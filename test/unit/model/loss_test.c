@@ -57,11 +57,11 @@ static void every_row_has_a_name_and_builds(void **state)
         weft_graph *g;
 
         assert_true(*name && *doc && attrs);
-        assert_int_equal(wf_loss_check(r->ctx, name), WEFT_OK);
+        assert_int_equal(wf_loss_check(r->ctx, NULL, name), WEFT_OK);
         assert_int_equal(weft_graph_new(r->ctx, &g), WEFT_OK);
         y = input(g, "y", WEFT_I32, sparse ? 1 : 2, WEFT_ANY, 4);
         p = input(g, "p", WEFT_F32, 2, WEFT_ANY, 4);
-        assert_int_equal(wf_loss_build(g, name, y, p, &v), WEFT_OK);
+        assert_int_equal(wf_loss_build(NULL, g, name, y, p, &v), WEFT_OK);
         assert_true(v.id > 0);
         weft_graph_free(g);
     }
@@ -89,7 +89,7 @@ static void names_are_found_in_every_form(void **state)
     struct rig *r = *state;
 
     for (int i = 0; i < WF_COUNT(forms); i++)
-        if (wf_loss_check(r->ctx, forms[i]))
+        if (wf_loss_check(r->ctx, NULL, forms[i]))
             fail_msg("%s: %s", forms[i], weft_error());
 }
 
@@ -97,16 +97,16 @@ static void wrong_names_and_arguments_are_told(void **state)
 {
     struct rig *r = *state;
 
-    assert_int_equal(wf_loss_check(r->ctx, "MeanSquareError"), WEFT_ENOENT);
+    assert_int_equal(wf_loss_check(r->ctx, NULL, "MeanSquareError"), WEFT_ENOENT);
     assert_true(said("'MeanSquareError'") && said("did you mean 'MeanSquaredError'"));
-    assert_int_equal(wf_loss_check(r->ctx, "zzz"), WEFT_ENOENT);
+    assert_int_equal(wf_loss_check(r->ctx, NULL, "zzz"), WEFT_ENOENT);
     assert_false(said("did you mean"));
-    assert_int_equal(wf_loss_check(r->ctx, ""), WEFT_ENOENT);
-    assert_int_equal(wf_loss_check(r->ctx, NULL), WEFT_ENOENT);
-    assert_int_equal(wf_loss_check(r->ctx, "huber dleta=2"), WEFT_ENOENT);
+    assert_int_equal(wf_loss_check(r->ctx, NULL, ""), WEFT_ENOENT);
+    assert_int_equal(wf_loss_check(r->ctx, NULL, NULL), WEFT_ENOENT);
+    assert_int_equal(wf_loss_check(r->ctx, NULL, "huber dleta=2"), WEFT_ENOENT);
     assert_true(said("did you mean 'delta'"));
-    assert_int_equal(wf_loss_check(r->ctx, "huber delta=much"), WEFT_EPARSE);
-    assert_int_equal(wf_loss_check(r->ctx, "mse 3"), WEFT_EPARSE);
+    assert_int_equal(wf_loss_check(r->ctx, NULL, "huber delta=much"), WEFT_EPARSE);
+    assert_int_equal(wf_loss_check(r->ctx, NULL, "mse 3"), WEFT_EPARSE);
 }
 
 static void shapes_that_do_not_fit_are_refused(void **state)
@@ -115,7 +115,7 @@ static void shapes_that_do_not_fit_are_refused(void **state)
     weft_val y = input(r->g, "y", WEFT_F32, 2, WEFT_ANY, 3);
     weft_val p = input(r->g, "p", WEFT_F32, 2, WEFT_ANY, 4), v = WEFT_NIL;
 
-    assert_int_equal(wf_loss_build(r->g, "mse", y, p, &v), WEFT_ESHAPE);
+    assert_int_equal(wf_loss_build(NULL, r->g, "mse", y, p, &v), WEFT_ESHAPE);
     assert_true(said("MeanSquaredError") && said("f32[?,3]") && said("f32[?,4]"));
     assert_int_equal(v.id, 0);
     assert_int_equal(weft_graph_status(r->g), WEFT_ESHAPE);
@@ -127,7 +127,7 @@ static void sparse_labels_of_a_wrong_rank_are_refused(void **state)
     weft_val y = input(r->g, "y", WEFT_I32, 2, WEFT_ANY, 3);
     weft_val p = input(r->g, "p", WEFT_F32, 2, WEFT_ANY, 4), v;
 
-    assert_int_equal(wf_loss_build(r->g, "scce", y, p, &v), WEFT_ESHAPE);
+    assert_int_equal(wf_loss_build(NULL, r->g, "scce", y, p, &v), WEFT_ESHAPE);
 }
 
 static void crossentropy_is_the_one_that_fits(void **state)
@@ -138,11 +138,11 @@ static void crossentropy_is_the_one_that_fits(void **state)
     weft_val p = input(r->g, "p", WEFT_F32, 2, WEFT_ANY, 4), v;
     weft_val one = input(r->g, "one", WEFT_F32, 2, WEFT_ANY, 1);
 
-    assert_int_equal(wf_loss_build(r->g, "crossentropy", ids, p, &v), WEFT_OK);
+    assert_int_equal(wf_loss_build(NULL, r->g, "crossentropy", ids, p, &v), WEFT_OK);
     assert_int_equal(wf_val_node(r->g, v)->op->id, WF_OP_sparse_softmax_xent);
-    assert_int_equal(wf_loss_build(r->g, "ce from_logits=true", hot, p, &v), WEFT_OK);
+    assert_int_equal(wf_loss_build(NULL, r->g, "ce from_logits=true", hot, p, &v), WEFT_OK);
     assert_int_equal(wf_val_node(r->g, v)->op->id, WF_OP_softmax_xent);
-    assert_int_equal(wf_loss_build(r->g, "ce label_smoothing=0.1", ids, one, &v), WEFT_OK);
+    assert_int_equal(wf_loss_build(NULL, r->g, "ce label_smoothing=0.1", ids, one, &v), WEFT_OK);
 }
 
 static void logits_behind_a_softmax_are_used(void **state)
@@ -151,11 +151,11 @@ static void logits_behind_a_softmax_are_used(void **state)
     weft_val y = input(r->g, "y", WEFT_I64, 1, WEFT_ANY, 0);
     weft_val z = input(r->g, "z", WEFT_F32, 2, WEFT_ANY, 4), v = WEFT_NIL;
 
-    assert_int_equal(wf_loss_build(r->g, "scce", y, weft_softmax(r->g, z, -1), &v), WEFT_OK);
+    assert_int_equal(wf_loss_build(NULL, r->g, "scce", y, weft_softmax(r->g, z, -1), &v), WEFT_OK);
     assert_int_equal(wf_val_node(r->g, v)->op->id, WF_OP_sparse_softmax_xent);
     assert_int_equal(wf_val_node(r->g, v)->in[0], z.id);
     /* a softmax along another axis is no distribution over classes */
-    assert_int_equal(wf_loss_build(r->g, "scce", y, weft_softmax(r->g, z, 0), &v), WEFT_OK);
+    assert_int_equal(wf_loss_build(NULL, r->g, "scce", y, weft_softmax(r->g, z, 0), &v), WEFT_OK);
     assert_true(wf_val_node(r->g, v)->in[0] != z.id);
 }
 
@@ -166,7 +166,7 @@ static void logits_behind_a_sigmoid_are_used(void **state)
     weft_val z = input(r->g, "z", WEFT_F32, 2, WEFT_ANY, 3), v = WEFT_NIL;
     bool fused = false;
 
-    assert_int_equal(wf_loss_build(r->g, "bce", y, weft_sigmoid(r->g, z), &v), WEFT_OK);
+    assert_int_equal(wf_loss_build(NULL, r->g, "bce", y, weft_sigmoid(r->g, z), &v), WEFT_OK);
     for (int64_t i = 0; i < r->g->n_nodes; i++)
         fused |= r->g->nodes[i].op->id == WF_OP_sigmoid_xent && r->g->nodes[i].in[0] == z.id;
     assert_true(fused);
@@ -248,9 +248,9 @@ static void ignored_labels_make_a_mask(void **state)
     weft_val y = input(r->g, "y", WEFT_I64, 2, WEFT_ANY, 1);
     weft_val p = input(r->g, "p", WEFT_F32, 2, WEFT_ANY, 4), m = {7};
 
-    assert_int_equal(wf_loss_mask(r->g, "scce", y, p, &m), WEFT_OK);
+    assert_int_equal(wf_loss_mask(NULL, r->g, "scce", y, p, &m), WEFT_OK);
     assert_int_equal(m.id, 0);
-    assert_int_equal(wf_loss_mask(r->g, "scce ignore_class=-1", y, p, &m), WEFT_OK);
+    assert_int_equal(wf_loss_mask(NULL, r->g, "scce ignore_class=-1", y, p, &m), WEFT_OK);
     assert_int_equal(wf_val_type_of(r->g, m)->dtype, WEFT_BOOL);
     assert_int_equal(wf_val_type_of(r->g, m)->rank, 1);
 }

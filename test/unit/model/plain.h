@@ -176,7 +176,7 @@ static inline int measure(const char *spec, const struct data *d, double *out)
 
     y.dim[0] = p.dim[0] = WEFT_ANY;
     wf_arena_init(&arena, ctx);
-    if (wf_metric_check(ctx, spec) || wf_metric_init(&m, &arena, spec, NULL, &y, &p))
+    if (wf_metric_check(ctx, NULL, spec) || wf_metric_init(NULL, &m, &arena, spec, &y, &p))
         fail_msg("%s", weft_error());
     sums = calloc((size_t)m.n_state, sizeof *sums);
     for (int64_t at = 0; at < d->n;) {
