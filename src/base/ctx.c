@@ -76,7 +76,7 @@ static weft_status check_devices(const char *list)
         snprintf(name, sizeof name, "%.*s", (int)(n - (skip < n ? skip : n)), list + skip);
         name[strcspn(name, " ")] = 0;
         if (strcmp(name, known[0]) != 0 && strcmp(name, known[1]) != 0)
-            return wf_err(WEFT_ENOENT, "devices: there is no '%s' here; there is: cpu", name);
+            return wf_err(WEFT_ENOENT, "devices: no device '%s' here; available: cpu", name);
         list += n + (list[n] == ',');
     }
     return WEFT_OK;
@@ -288,8 +288,8 @@ weft_status wf_err_nomem(weft_ctx *ctx, size_t bytes, const char *what)
 {
     if (ctx->mem_limit > 0 && weft_ctx_memory(ctx) + (int64_t)bytes > ctx->mem_limit)
         return wf_err(WEFT_ELIMIT,
-                      "%s: %zu bytes do not fit the context's memory limit (%lld of %lld in use)",
-                      what, bytes, (long long)weft_ctx_memory(ctx), (long long)ctx->mem_limit);
+                      "%s: %zu bytes exceed the context's memory limit (%lld of %lld in use)", what,
+                      bytes, (long long)weft_ctx_memory(ctx), (long long)ctx->mem_limit);
     return wf_err(WEFT_ENOMEM, "%s: out of memory (%zu bytes)", what, bytes);
 }
 

@@ -155,7 +155,7 @@ weft_status wf_newfile_open(struct wf_newfile *f, weft_ctx *ctx, const char *pat
     }
     f->dir = fs->open(fs->arg, folder, O_RDONLY | O_DIRECTORY, 0);
     if (f->dir < 0) {
-        st = wf_file_err(f->dir, path, "cannot open its folder");
+        st = wf_file_err(f->dir, path, "cannot open its directory");
         f->dir = -1;
         goto out;
     }

@@ -50,7 +50,7 @@ static bool reserve(struct wf_buf *b, int64_t n)
     if (b->st)
         return false;
     if (!wf_add_i64(b->len, n + 1, &need) || need > b->max + 1) {
-        b->st = wf_err(WEFT_ELIMIT, "text over its limit of %lld bytes", (long long)b->max);
+        b->st = wf_err(WEFT_ELIMIT, "text exceeds its limit of %lld bytes", (long long)b->max);
         return false;
     }
     b->st = wf_grow(b->ctx, &b->data, &b->cap, need, 1);

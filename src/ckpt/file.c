@@ -114,9 +114,9 @@ weft_status wf_ckpt_make_dir(weft_ctx *ctx, const char *dir)
     if (!rc)
         return wf_err(WEFT_EIO, "%s: exists but is not a directory", dir);
     if (rc != -ENOENT)
-        return wf_file_err(rc, dir, "cannot look at it");
+        return wf_file_err(rc, dir, "cannot stat");
     if (!n || n >= sizeof path)
-        return wf_err(WEFT_EINVAL, n ? "path too long: %.80s…" : "no folder is named%s", dir);
+        return wf_err(WEFT_EINVAL, n ? "path too long: %.80s…" : "no directory given%s", dir);
     for (size_t i = 1; i <= n; i++) {
         if (i < n && dir[i] != '/')
             continue;
@@ -126,7 +126,7 @@ weft_status wf_ckpt_make_dir(weft_ctx *ctx, const char *dir)
         if (rc == -EEXIST)
             continue;
         if (rc)
-            return wf_file_err(rc, path, "cannot create the folder");
+            return wf_file_err(rc, path, "cannot create the directory");
         rc = wf_ckpt_sync_parent(ctx, path);
         if (rc)
             return rc;

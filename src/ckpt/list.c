@@ -220,12 +220,12 @@ weft_status wf_ckpt_lock(weft_ctx *ctx, const char *dir, int *out)
     if (rc == -EWOULDBLOCK) {
         fs->close(fs->arg, fd);
         return wf_err(WEFT_ESTATE,
-                      "%s: another process, or another writer of this one, writes checkpoints "
-                      "there; wait for it or choose another folder",
+                      "%s: another process, or another writer in this process, is writing "
+                      "checkpoints here; wait for it or use another directory",
                       dir);
     }
     if (rc) /* a file system without locks is no reason to stop */
-        wf_log(ctx, WEFT_LOG_WARN, "%s: cannot lock (%s): make sure that one job writes there",
+        wf_log(ctx, WEFT_LOG_WARN, "%s: cannot lock (%s): make sure that only one job writes there",
                path, wf_errno_text(-rc));
     *out = fd;
     return WEFT_OK;

@@ -39,9 +39,9 @@ static weft_status read_text(weft_ctx *ctx, const char *path, char **data, int64
         return wf_file_err(fd, path, "cannot open");
     size = ctx->fs->size(ctx->fs->arg, fd);
     if (size < 0)
-        st = wf_file_err(size, path, "not a plain file");
+        st = wf_file_err(size, path, "not a regular file");
     else if (size > WF_CKPT_MANIFEST_MAX)
-        st = wf_err(WEFT_EPARSE, "%s: has %lld bytes, at most are allowed %lld", path,
+        st = wf_err(WEFT_EPARSE, "%s: has %lld bytes; at most %lld are allowed", path,
                     (long long)size, (long long)WF_CKPT_MANIFEST_MAX);
     else
         st = (p = wf_alloc(ctx, (size_t)size + 1)) ? wf_ckpt_pread(ctx, fd, path, p, size, 0)
@@ -132,7 +132,7 @@ const weft_ckpt_data *weft_ckpt_info(const weft_ckpt *c)
 static weft_status check_index(const weft_ckpt *c, int64_t i)
 {
     if (i < 0 || i >= c->m.data.n_tensors)
-        return wf_err(WEFT_ERANGE, "%s: no tensor %lld, there are %lld", c->path, (long long)i,
+        return wf_err(WEFT_ERANGE, "%s: no tensor %lld; there are %lld", c->path, (long long)i,
                       (long long)c->m.data.n_tensors);
     return WEFT_OK;
 }
@@ -210,7 +210,7 @@ static weft_status check_type(const weft_ckpt *c, const weft_st *s, int64_t at, 
         return WEFT_EPARSE; /* sound by itself, and not what weft wrote */
     a = wf_type_of(have.dtype, have.rank, have.dim);
     if (a.dtype != b.dtype || !wf_type_same_shape(&a, &b))
-        return wf_err(WEFT_EPARSE, "%s: tensor '%.80s' is %s in its file, %s in the manifest",
+        return wf_err(WEFT_EPARSE, "%s: tensor '%.80s' is %s in its file but %s in the manifest",
                       c->path, name, wf_type_text(&a, ta), wf_type_text(&b, tb));
     return WEFT_OK;
 }
@@ -282,7 +282,7 @@ weft_status weft_ckpt_read(weft_ckpt *c, int64_t i, const weft_tensor *into)
     want = wf_type_of(into->dtype, into->rank, into->dim);
     if (have.dtype != want.dtype || !wf_type_same_shape(&have, &want))
         return wf_err(have.dtype != want.dtype ? WEFT_EDTYPE : WEFT_ESHAPE,
-                      "%s: tensor '%.80s' is %s, %s was asked for", c->path, t->name,
+                      "%s: tensor '%.80s' is %s, but %s was requested", c->path, t->name,
                       wf_type_text(&have, ta), wf_type_text(&want, tb));
     return into->data ? read_item(c, i, into->data, weft_tensor_bytes(into)) : WEFT_OK;
 }
@@ -360,7 +360,8 @@ static weft_status verify_shard(weft_ckpt *c, int64_t file, void *chunk, int64_t
 
         (void)weft_st_type(s, i, &name, &type);
         if (!wf_map_get(&c->by_name, name, &k) || c->m.place[k].file != file)
-            return wf_err(WEFT_EPARSE, "%s: tensor '%.80s' is not the manifest's", path, name);
+            return wf_err(WEFT_EPARSE, "%s: tensor '%.80s' does not match the manifest", path,
+                          name);
         st = check_type(c, s, i, k);
         if (st)
             return st;
@@ -388,8 +389,8 @@ weft_status weft_ckpt_verify(weft_ckpt *c)
         st = verify_shard(c, i, chunk, &n_found);
     if (!st && n_found != n_items(c))
         st = wf_err(WEFT_EPARSE,
-                    "%s: the manifest lists %lld tensors and blobs, the files hold %lld", c->path,
-                    (long long)n_items(c), (long long)n_found);
+                    "%s: the manifest lists %lld tensors and blobs, but the files hold %lld",
+                    c->path, (long long)n_items(c), (long long)n_found);
     wf_free(c->ctx, chunk);
     return st;
 }
@@ -400,9 +401,10 @@ weft_status wf_ckpt_check_step(const weft_ckpt *c, int64_t step)
 {
     if (c->m.data.step == step)
         return WEFT_OK;
-    return wf_err(WEFT_EPARSE,
-                  "%s: the folder's name says step %lld, its manifest step %lld: renamed?", c->path,
-                  (long long)step, (long long)c->m.data.step);
+    return wf_err(
+        WEFT_EPARSE,
+        "%s: the directory name says step %lld, its manifest says step %lld: was it renamed?",
+        c->path, (long long)step, (long long)c->m.data.step);
 }
 
 static weft_status open_sound(weft_ctx *ctx, const char *path, int64_t step, weft_ckpt **out)
@@ -445,13 +447,13 @@ weft_status weft_ckpt_open_latest(weft_ctx *ctx, const char *dir, weft_ckpt **ou
             st = open_sound(ctx, path, list[i].step, out);
         if (!st || is_ours(st))
             break;
-        wf_log(ctx, WEFT_LOG_WARN, "checkpoint %s is damaged and skipped: %s", path, weft_error());
+        wf_log(ctx, WEFT_LOG_WARN, "checkpoint %s is damaged; skipping it: %s", path, weft_error());
     }
     if (!st && i < n - 1)
-        wf_log(ctx, WEFT_LOG_WARN, "falling back to the last good checkpoint, %s (step %lld)", path,
-               (long long)(*out)->m.data.step);
+        wf_log(ctx, WEFT_LOG_WARN, "falling back to the newest valid checkpoint, %s (step %lld)",
+               path, (long long)(*out)->m.data.step);
     if (n && i < 0)
-        st = wf_err_wrap(WEFT_EPARSE, "%s: none of %lld checkpoints is sound; the oldest", dir,
+        st = wf_err_wrap(WEFT_EPARSE, "%s: none of the %lld checkpoints is valid; the oldest", dir,
                          (long long)n);
     wf_free(ctx, list);
     return st;

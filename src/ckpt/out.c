@@ -80,7 +80,7 @@ static weft_status check_part(weft_ctx *ctx, int fd, const char *path, char *chu
             wf_xxh64_add(&hash, chunk, n);
     }
     if (!st && wf_xxh64_end(&hash) != part->hash)
-        st = wf_err(WEFT_EIO, "%s: reads back as something else than was written", path);
+        st = wf_err(WEFT_EIO, "%s: reads back differently from what was written", path);
     return st;
 }
 

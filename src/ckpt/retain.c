@@ -177,7 +177,7 @@ static weft_status verify_newest(weft_ctx *ctx, weft_ckpt_list *l, bool all, con
             wf_log(ctx, WEFT_LOG_WARN, "checkpoint %s is damaged: %s", l->entry[i].path,
                    weft_error());
         if (st)
-            l->entry[i].error = "does not verify";
+            l->entry[i].error = "verification failed";
         sound = sound || !st;
     }
     return WEFT_OK;

@@ -22,7 +22,7 @@ static weft_status check_text(struct wf_map *seen, const char *what, const char 
     if (!wf_utf8_ok(s))
         return wf_err(WEFT_EINVAL, "%s '%.80s': the name is not UTF-8", what, s);
     if (wf_map_get(seen, s, NULL))
-        return wf_err(WEFT_EEXIST, "%s '%.80s': something else is called so", what, s);
+        return wf_err(WEFT_EEXIST, "%s '%.80s': the name is used twice", what, s);
     return wf_map_put(seen, s, 1);
 }
 
@@ -34,7 +34,7 @@ static weft_status check_tensor(struct wf_map *seen, const weft_ckpt_tensor *t)
     if (st)
         return st;
     if (!strcmp(t->name, "__metadata__"))
-        return wf_err(WEFT_EINVAL, "a tensor cannot be called '__metadata__'");
+        return wf_err(WEFT_EINVAL, "a tensor cannot be named '__metadata__'");
     if (t->section && !wf_utf8_ok(t->section))
         return wf_err(WEFT_EINVAL, "tensor '%.80s': its section is not UTF-8", t->name);
     if (!wf_st_dtype(t->tensor.dtype))
@@ -54,7 +54,7 @@ static weft_status check_blob(struct wf_map *seen, const weft_ckpt_blob *b)
     if (st)
         return st;
     if (!strcmp(b->name, "__metadata__"))
-        return wf_err(WEFT_EINVAL, "a blob cannot be called '__metadata__'");
+        return wf_err(WEFT_EINVAL, "a blob cannot be named '__metadata__'");
     if (b->bytes < 0 || (b->bytes && !b->data))
         return wf_err(WEFT_EINVAL, "blob '%s' has no data", b->name);
     return WEFT_OK;
@@ -78,7 +78,8 @@ weft_status wf_ckpt_check(weft_ctx *ctx, const weft_ckpt_data *d)
         return wf_err(WEFT_EINVAL, "weft_ckpt_data: size %zu, this library expects %zu", d->size,
                       sizeof *d);
     if (d->step < 0 || d->epoch < 0 || d->time_ns < 0)
-        return wf_err(WEFT_EINVAL, "checkpoint: step %lld, epoch %lld, time %lld: none may be < 0",
+        return wf_err(WEFT_EINVAL,
+                      "checkpoint: step %lld, epoch %lld, time %lld: none may be negative",
                       (long long)d->step, (long long)d->epoch, (long long)d->time_ns);
     for (int i = 0; i < 3; i++)
         wf_map_init(&seen[i], ctx);
@@ -288,7 +289,7 @@ static weft_status write_folder(struct job *j, int dir, const char *tmp, const c
     int rc = fs->mkdir_at(fs->arg, dir, tmp, 0777);
 
     if (rc)
-        return wf_file_err(rc, j->dir, "cannot create the folder");
+        return wf_file_err(rc, j->dir, "cannot create the directory");
     j->fd = fs->open_at(fs->arg, dir, tmp, O_RDONLY | O_DIRECTORY, 0);
     if (j->fd < 0)
         return wf_file_err(j->fd, j->dir, "cannot open");

@@ -25,7 +25,7 @@ static weft_status check_items(int64_t n, struct wf_st_item *const *order)
         const struct wf_st_item *t = order[i];
 
         if (!strcmp(t->name, "__metadata__"))
-            return wf_err(WEFT_EINVAL, "a tensor cannot be called '__metadata__'");
+            return wf_err(WEFT_EINVAL, "a tensor cannot be named '__metadata__'");
         if (!wf_st_dtype(t->type.dtype))
             return wf_err(WEFT_EDTYPE, "tensor '%.80s': safetensors has no %s", t->name,
                           weft_dtype_name(t->type.dtype));
@@ -47,7 +47,7 @@ static weft_status check_names(weft_ctx *ctx, int64_t n, struct wf_st_item *cons
     wf_map_init(&seen, ctx);
     for (int64_t i = 0; i < n && !st; i++)
         st = wf_map_get(&seen, order[i]->name, NULL)
-                 ? wf_err(WEFT_EEXIST, "two tensors are called '%.80s'", order[i]->name)
+                 ? wf_err(WEFT_EEXIST, "two tensors are named '%.80s'", order[i]->name)
                  : wf_map_put(&seen, order[i]->name, i);
     wf_map_free(&seen);
     return st;

@@ -65,7 +65,7 @@ static weft_status write_and_prune(weft_ckpt_writer *w, const weft_ckpt_data *d,
     if (st || (w->o.keep_last == WEFT_CKPT_ALL && is_first(path)))
         return st;
     return wf_err_wrap(wf_ckpt_prune_after(w->ctx, w->dir, &prune, path, &w->known),
-                       "checkpoint of step %lld is written, but old ones cannot be deleted",
+                       "checkpoint of step %lld was written, but old ones cannot be deleted",
                        (long long)d->step);
 }
 
@@ -252,7 +252,7 @@ static weft_status take_snapshot(weft_ckpt_writer *w, const weft_ckpt_data *d)
         return wf_err_nomem(w->ctx, (size_t)n * sizeof *piece, "checkpoint");
     bytes = lay_out(d, piece);
     if (bytes < 0 || (w->o.copy_limit > 0 && bytes > w->o.copy_limit))
-        return wf_err(WEFT_ELIMIT, "a snapshot of %lld bytes is over the limit of %lld",
+        return wf_err(WEFT_ELIMIT, "a snapshot of %lld bytes exceeds the limit of %lld",
                       (long long)bytes, (long long)w->o.copy_limit);
     st = reserve(w, bytes);
     if (!st)
@@ -287,10 +287,10 @@ static weft_status check_opts(const weft_ckpt_writer_opts *o)
 static weft_status make_mutex(weft_ckpt_writer *w)
 {
     if (pthread_mutex_init(&w->mutex, NULL))
-        return wf_err(WEFT_ENOMEM, "checkpoint writer: no mutex");
+        return wf_err(WEFT_ENOMEM, "checkpoint writer: cannot create a mutex");
     if (pthread_cond_init(&w->changed, NULL)) {
         pthread_mutex_destroy(&w->mutex);
-        return wf_err(WEFT_ENOMEM, "checkpoint writer: no condition variable");
+        return wf_err(WEFT_ENOMEM, "checkpoint writer: cannot create a condition variable");
     }
     w->has_mutex = true;
     return WEFT_OK;
@@ -307,7 +307,8 @@ static weft_status start_thread(weft_ckpt_writer *w)
     rc = pthread_create(&w->thread, NULL, writer_main, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc)
-        return wf_err(WEFT_ENOMEM, "checkpoint writer: no thread: %s", wf_errno_text(rc));
+        return wf_err(WEFT_ENOMEM, "checkpoint writer: cannot start a thread: %s",
+                      wf_errno_text(rc));
     w->has_thread = true;
     return WEFT_OK;
 }
@@ -400,7 +401,8 @@ static weft_status save_idle(weft_ckpt_writer *w, const weft_ckpt_data *d)
             pthread_mutex_unlock(&w->mutex);
             return WEFT_OK;
         }
-        wf_log(w->ctx, WEFT_LOG_WARN, "checkpoint of step %lld is written while training waits: %s",
+        wf_log(w->ctx, WEFT_LOG_WARN,
+               "checkpoint of step %lld is written synchronously while training waits: %s",
                (long long)d->step, weft_error());
     }
     carry_out(w, d);

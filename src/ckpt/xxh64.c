@@ -3,7 +3,7 @@
 #include "ckpt/ckpt.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "checkpoints are little-endian, and written as they lie in memory"
+#error "checkpoints are little-endian and written exactly as in memory"
 #endif
 
 #define P1 0x9e3779b185ebca87u

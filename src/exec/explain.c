@@ -130,7 +130,7 @@ weft_status weft_fn_explain(weft_fn *fn, const weft_tensor *feeds, const weft_ex
     wf_buf_printf(&b, "work: %.6g Mflop in products; planned in %.3f ms\n", p->flop / 1e6,
                   p->plan_ms);
     if (runs)
-        wf_buf_printf(&b, "time: %.1f us a run, mean of %d\n", (double)total / 1e3 / runs, runs);
+        wf_buf_printf(&b, "time: %.1f us per run, mean of %d\n", (double)total / 1e3 / runs, runs);
     if (b.st) {
         wf_buf_free(&b);
         return b.st;

@@ -14,9 +14,9 @@ static weft_status check_values(const weft_graph *g, int n, const weft_val *v, c
         return wf_err(WEFT_EINVAL, "function: %d %s", n, what);
     for (int i = 0; i < n; i++) {
         if (v[i].id <= 0 || v[i].id >= g->n_values)
-            return wf_err(WEFT_EINVAL, "function: %s %d is no value of the graph", what, i);
+            return wf_err(WEFT_EINVAL, "function: %s %d is not a value of the graph", what, i);
         if (placeholders && wf_val_node(g, v[i])->op->id != WF_OP_placeholder)
-            return wf_err(WEFT_EINVAL, "function: '%s' is fed but is no placeholder",
+            return wf_err(WEFT_EINVAL, "function: '%s' is fed but is not a placeholder",
                           weft_val_name(g, v[i]));
     }
     return WEFT_OK;
@@ -98,7 +98,7 @@ static weft_status number_variables(weft_fn *fn)
         if (!seg)
             return wf_err(WEFT_ENOENT, "variable '%s' is not among the shared parameters", n->name);
         if (seg->type.dtype != t->dtype || !wf_type_same_shape(&seg->type, t))
-            return wf_err(WEFT_ESHAPE, "variable '%s' is %s, but %s among the shared parameters",
+            return wf_err(WEFT_ESHAPE, "variable '%s' is %s, but it is %s in the shared parameters",
                           n->name, wf_type_text(t, a), wf_type_text(&seg->type, b));
         n->var = (int32_t)(seg - fn->store->seg);
     }
@@ -196,7 +196,7 @@ static weft_status check_feed(const weft_fn *fn, int i, const weft_tensor *t)
         ok = t->dim[k] >= 0 && (v->type.dim[k] < 0 || v->type.dim[k] == t->dim[k]);
     if (!ok)
         return wf_err(t->dtype == v->type.dtype ? WEFT_ESHAPE : WEFT_EDTYPE,
-                      "feed '%s': is %s, got %s", fn->graph->nodes[v->node].name,
+                      "feed '%s': expected %s, got %s", fn->graph->nodes[v->node].name,
                       wf_type_text(&v->type, a), wf_type_text(&given, b));
     if (!wf_type_fits(&given))
         return wf_err(WEFT_ESHAPE, "feed '%s': the size of %s overflows",
@@ -312,7 +312,7 @@ static weft_status trap(const struct wf_instr *in)
             char text[WF_TYPE_TEXT];
 
             if (!isfinite(v))
-                return wf_err(WEFT_ENUMERIC, "made %g at element %lld of output %d, %s", v,
+                return wf_err(WEFT_ENUMERIC, "produced %g at element %lld of output %d, %s", v,
                               (long long)i, k, wf_type_text(&t->type, text));
         }
     }
@@ -363,7 +363,7 @@ static weft_status run_instr(weft_fn *fn, struct wf_plan *p, struct wf_instr *in
     in->call.iteration = fn->store->step + 1;
     st = in->run(&in->call);
     if (st && !in->fails) /* what it left behind cannot be put back */
-        st = wf_err_wrap(WEFT_EBUG, "a kernel that cannot fail did");
+        st = wf_err_wrap(WEFT_EBUG, "a kernel that cannot fail has failed");
     if (!st && fn->opts.trap_numerics)
         st = trap(in);
     if (st)
@@ -452,7 +452,7 @@ static weft_status check_fetches(weft_fn *fn, struct wf_plan *p, const weft_tens
 
         if (fetches[i].data &&
             (given.dtype != t->dtype || wf_type_count(&given) != wf_type_count(t)))
-            return wf_err(WEFT_ESHAPE, "fetch %d: is %s, the caller's memory is %s", i,
+            return wf_err(WEFT_ESHAPE, "fetch %d: is %s, but the caller's memory is %s", i,
                           wf_type_text(t, a), wf_type_text(&given, b));
     }
     return WEFT_OK;
@@ -525,7 +525,7 @@ weft_status weft_fn_compute(weft_fn *fn, int shard, const weft_tensor *feeds, we
 weft_status weft_fn_update(weft_fn *fn)
 {
     if (!fn->current)
-        return wf_err(WEFT_ESTATE, "weft_fn_update: nothing was computed in this step");
+        return wf_err(WEFT_ESTATE, "weft_fn_update: this step has computed nothing yet");
     return wf_fn_run_plan(fn, fn->current, NULL, WF_UPDATE, false);
 }
 
@@ -574,8 +574,9 @@ static weft_status same_type(const struct wf_segment *s, const weft_tensor *t)
 
     if (given.dtype == s->type.dtype && wf_type_same_shape(&given, &s->type) && t->data)
         return WEFT_OK;
-    return wf_err(WEFT_ESHAPE, "variable '%s': is %s, got %s%s", s->name, wf_type_text(&s->type, a),
-                  wf_type_text(&given, b), t->data ? "" : " without data");
+    return wf_err(WEFT_ESHAPE, "variable '%s': expected %s, got %s%s", s->name,
+                  wf_type_text(&s->type, a), wf_type_text(&given, b),
+                  t->data ? "" : " without data");
 }
 
 weft_status weft_fn_view(weft_fn *fn, const char *name, weft_tensor *out)
@@ -641,7 +642,7 @@ weft_status weft_fn_segment(const weft_fn *fn, int64_t want, weft_segment *out)
         memcpy(out->dim, g->type.dim, sizeof out->dim);
         return WEFT_OK;
     }
-    return wf_err(WEFT_ERANGE, "segment %lld does not exist: there are %lld", (long long)want,
+    return wf_err(WEFT_ERANGE, "segment %lld does not exist; there are %lld", (long long)want,
                   (long long)weft_fn_n_segments(fn));
 }
 

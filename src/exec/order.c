@@ -316,7 +316,7 @@ static weft_status place_leaves(struct wf_plan *p, weft_fn *fn)
             const struct wf_segment *seg = wf_store_segment(fn->store, n);
 
             if (!seg)
-                return wf_err(WEFT_EBUG, "variable '%s' has no number", n->name);
+                return wf_err(WEFT_EBUG, "variable '%s' has no id", n->name);
             *l = seg->flat ? (struct wf_loc){WF_PARAM, seg->offset * (int64_t)sizeof(float), NULL,
                                              seg->number}
                            : (struct wf_loc){WF_STATE, seg->offset, NULL, -1};

@@ -104,8 +104,8 @@ void weft_autocast_push(weft_graph *g, weft_dtype dtype)
         return;
     }
     if (g->n_autocast == WF_COUNT(g->autocasts)) {
-        wf_graph_fail(
-            g, wf_err(WEFT_ELIMIT, "autocast: over %d policies are open", WF_COUNT(g->autocasts)));
+        wf_graph_fail(g, wf_err(WEFT_ELIMIT, "autocast: more than %d policies are open",
+                                WF_COUNT(g->autocasts)));
         return;
     }
     g->autocasts[g->n_autocast++] = g->autocast;

@@ -59,7 +59,7 @@ static char letter_of(int label)
 static weft_status add_dots(struct parser *p, struct term *t, int n)
 {
     if (n < 0 || t->n + n > WEFT_MAX_RANK)
-        return complain(p, "the operand has another number of axes");
+        return complain(p, "the operand has a different number of axes");
     for (int i = 0; i < n; i++)
         t->label[t->n++] = DOTS + n - 1 - i;
     return WEFT_OK;
@@ -91,7 +91,7 @@ static weft_status parse_term(struct parser *p, int rank, int *n_dots, struct te
         } else if (l < 0) {
             st = complain(p, "expected a letter, \"...\", ',' or \"->\"");
         } else if (find(t, l) >= 0) {
-            st = complain(p, "the letter stands twice in this term (diagonals are not supported)");
+            st = complain(p, "the letter appears twice in this term (diagonals are not supported)");
         } else if (t->n == WEFT_MAX_RANK) {
             st = complain(p, "too many letters");
         } else {
@@ -101,10 +101,10 @@ static weft_status parse_term(struct parser *p, int rank, int *n_dots, struct te
     }
     if (!st && rank >= 0 && t->n != rank) {
         p->at = start;
-        st = complain(p, "the operand has another number of axes");
+        st = complain(p, "the operand has a different number of axes");
     }
     if (!st && rank < 0 && !dots && *n_dots)
-        st = complain(p, "the result needs \"...\" as the operands have it");
+        st = complain(p, "the result needs \"...\" because the operands have it");
     return st;
 }
 
@@ -146,7 +146,8 @@ static weft_status parse(struct parser *p, int n_in, struct term *in, struct ter
     if (st)
         return st;
     if (*p->at == ',')
-        return complain(p, n_in == 1 ? "there is one operand" : "at most two terms are possible");
+        return complain(p, n_in == 1 ? "there is only one operand"
+                                     : "at most two terms are supported");
     if (!*p->at)
         return implicit_result(p, in, n_in, n_dots, out);
     if (strncmp(p->at, "->", 2))
@@ -159,7 +160,7 @@ static weft_status parse(struct parser *p, int n_in, struct term *in, struct ter
         if (out->label[i] < DOTS && find(&in[0], out->label[i]) < 0 &&
             (n_in == 1 || find(&in[1], out->label[i]) < 0)) {
             p->at = strchr(strstr(p->text, "->"), letter_of(out->label[i]));
-            st = complain(p, "the letter stands in no operand");
+            st = complain(p, "the letter is not in any operand");
         }
     return st;
 }
@@ -198,7 +199,7 @@ static void arrange(weft_graph *g, struct term *t, const int *want, int n)
     struct term r = {.n = 0};
 
     if (n > WEFT_MAX_RANK) {
-        wf_graph_fail(g, wf_err(WEFT_ENOSUP, "einsum: needs a rank over %d", WEFT_MAX_RANK));
+        wf_graph_fail(g, wf_err(WEFT_ENOSUP, "einsum: needs a rank above %d", WEFT_MAX_RANK));
         return;
     }
     for (int i = 0; i < n; i++) {
@@ -421,7 +422,7 @@ static weft_val by_matmul(struct plan *p)
 
     y.n = append(y.label, 0, &l.prefix);
     if (y.n + l.m.n + l.n.n > WEFT_MAX_RANK) {
-        wf_graph_fail(p->g, wf_err(WEFT_ENOSUP, "einsum: needs a rank over %d", WEFT_MAX_RANK));
+        wf_graph_fail(p->g, wf_err(WEFT_ENOSUP, "einsum: needs a rank above %d", WEFT_MAX_RANK));
         return WEFT_NIL;
     }
     y.n = append(y.label, append(y.label, y.n, &l.m), &l.n);

@@ -157,8 +157,7 @@ weft_status weft_optim_schedule(weft_optim *o, const char *schedule, const char 
     if (row->takes_list && list.n_values != list.n_boundaries + 1)
         return wf_err(
             WEFT_EINVAL,
-            "schedule %s: %d boundaries and %d values: one value more is needed than there "
-            "are boundaries",
+            "schedule %s: %d boundaries and %d values: needs one value more than boundaries",
             schedule, list.n_boundaries, list.n_values);
     n_list = list.n_boundaries + list.n_values;
     memcpy(attrs + row->n_attrs, list.boundary, (size_t)list.n_boundaries * sizeof *attrs);
@@ -289,7 +288,7 @@ weft_status weft_apply_gradients(weft_graph *g, const weft_optim *o, int n, cons
         if (!wf_check_val(g, vars[i], "weft_apply_gradients"))
             break;
         if (wf_val_node(g, vars[i])->op->id != WF_OP_variable) {
-            wf_graph_fail(g, wf_err(WEFT_EINVAL, "weft_apply_gradients: '%s' is no variable",
+            wf_graph_fail(g, wf_err(WEFT_EINVAL, "weft_apply_gradients: '%s' is not a variable",
                                     weft_val_name(g, vars[i])));
             break;
         }
@@ -353,7 +352,7 @@ weft_status weft_minimize(weft_graph *g, weft_val loss, const weft_optim *o, int
         if (ups[i].id)
             updates[kept++] = ups[i];
     if (!st && kept == 0)
-        st = wf_err(WEFT_EINVAL, "weft_minimize: the loss depends on none of the variables");
+        st = wf_err(WEFT_EINVAL, "weft_minimize: the loss does not depend on any of the variables");
     if (!st)
         *n_updates = kept;
     wf_free(g->ctx, mem);

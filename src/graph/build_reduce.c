@@ -7,7 +7,7 @@ static bool axes_ok(weft_graph *g, int n, const char *what)
     if (n >= 0 && n <= WEFT_MAX_RANK)
         return true;
     wf_graph_fail(
-        g, wf_err(WEFT_EINVAL, "%s: %d axes, at most %d are possible", what, n, WEFT_MAX_RANK));
+        g, wf_err(WEFT_EINVAL, "%s: %d axes; at most %d are supported", what, n, WEFT_MAX_RANK));
     return false;
 }
 

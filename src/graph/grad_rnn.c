@@ -198,12 +198,11 @@ static weft_status expand(const struct wf_grad *r, const weft_val *in, weft_val 
     if (n_time < 0 && in[WF_RNN_STEPS].id && wf_val_type_of(r->g, in[WF_RNN_STEPS])->rank == 2)
         n_time = wf_val_type_of(r->g, in[WF_RNN_STEPS])->dim[1];
     if (n_time < 0)
-        return wf_err(WEFT_ENOSUP,
-                      "gradients of gradients need a time that is known when the graph "
-                      "is built; x has a symbolic one");
+        return wf_err(WEFT_ENOSUP, "gradients of gradients need a time size that is known when the "
+                                   "graph is built; x has a symbolic one");
     if (n_time > MOST_STEPS)
         return wf_err(WEFT_ELIMIT,
-                      "gradients of gradients over %lld steps, at most %d are possible",
+                      "gradients of gradients over %lld steps; at most %d are supported",
                       (long long)n_time, MOST_STEPS);
     u.reverse = wf_grad_int(r, "reverse");
     u.reset_after = u.kind == WF_RNN_GRU && wf_grad_int(r, "reset_after");

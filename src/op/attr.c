@@ -159,7 +159,7 @@ static weft_status list_item(const char *name, const char **p, struct wf_attr *a
                              void *items)
 {
     if (a->n == MAX_LIST || a->n == room)
-        return wf_err(WEFT_ELIMIT, "attribute '%s': over %d items", name, MAX_LIST);
+        return wf_err(WEFT_ELIMIT, "attribute '%s': more than %d items", name, MAX_LIST);
     return a->kind == WF_INTS ? parse_int(name, p, (int64_t *)items + a->n++)
                               : parse_float(name, p, (double *)items + a->n++);
 }
@@ -175,7 +175,7 @@ static weft_status parse_list(struct wf_arena *arena, const char *name, const ch
     weft_status st = WEFT_OK;
 
     if (room > MAX_LIST)
-        return wf_err(WEFT_ELIMIT, "attribute '%s': over %d items", name, MAX_LIST);
+        return wf_err(WEFT_ELIMIT, "attribute '%s': more than %d items", name, MAX_LIST);
     items = wf_arena_alloc(arena, (size_t)room * sizeof(int64_t));
     if (!items)
         return wf_err_nomem(arena->ctx, (size_t)room * sizeof(int64_t), "attribute");

@@ -86,11 +86,11 @@ const char *wf_window_make(const struct wf_op *op, const struct wf_attr *attr,
     if (n < 1 || n > 3)
         return "the input must be [batch, 1 to 3 sizes, channels]";
     if (!list_fits(strides, n, 1) || !list_fits(dilations, n, 1))
-        return "strides and dilations must be 1 or more, one for each axis or one for all";
+        return "strides and dilations must be 1 or more; give one per axis, or one for all";
     if (padding == UNKNOWN)
         return "padding must be valid, same or explicit";
     if (pads->n && (padding != EXPLICIT || pads->n != 2 * n))
-        return "pads are two for each axis (before, after), with padding=explicit";
+        return "pads need two numbers per axis (before, after) and padding=explicit";
     for (int i = 0; i < pads->n; i++)
         if (pads->ints[i] < 0 || pads->ints[i] > MAX_TAPS)
             return "pads must not be negative";
@@ -123,12 +123,12 @@ const char *wf_pool_window(const struct wf_op *op, const struct wf_attr *attr,
     if (n < 1 || n > 3)
         return "the input must be [batch, 1 to 3 sizes, channels]";
     if (!window->n || !list_fits(window, n, 1))
-        return "the window must be 1 or more, one for each axis or one for all";
+        return "the window must be 1 or more; give one per axis, or one for all";
     for (int i = 0; i < n; i++)
         k[i] = axis_value(window, i, 1);
     for (int i = 0; i < n; i++)
         if (!wf_mul_i64(taps, k[i], &taps) || taps > POOL_TAPS)
-            return "a window of at most 16777216 taps is possible";
+            return "a window has at most 16777216 taps";
     /* So that every window sees at least one element. */
     for (int i = 0; i < pads->n && pads->n == 2 * n; i++)
         if (pads->ints[i] >= k[i / 2])
@@ -137,7 +137,7 @@ const char *wf_pool_window(const struct wf_op *op, const struct wf_attr *attr,
 
     for (int a = 0; !wrong && a < 3; a++)
         if (w->in[a] == 0 && w->out[a] != 0)
-            wrong = "a window over nothing";
+            wrong = "the window is empty";
     return wrong;
 }
 

@@ -30,7 +30,7 @@ static weft_status check_mask(struct wf_infer *r, int i, weft_dtype x, const str
     if (m->dtype != WEFT_BOOL && m->dtype != x)
         return wf_infer_err(r, WEFT_EDTYPE, "the mask must be bool or %s", weft_dtype_name(x));
     if (m->rank > 4)
-        return wf_infer_err(r, WEFT_ESHAPE, "the mask's rank is over 4");
+        return wf_infer_err(r, WEFT_ESHAPE, "the mask's rank is above 4");
     for (int k = 0; k < m->rank; k++) {
         int64_t size = m->dim[m->rank - 1 - k], want = full[3 - k];
 

@@ -101,7 +101,7 @@ weft_status infer_global_norm(struct wf_infer *r)
     r->out[0] = (struct wf_type){.dtype = WEFT_F32};
     for (int i = 0; i < r->n_in; i++) {
         if (!wf_is_float(r->in[i].dtype))
-            return wf_infer_err(r, WEFT_EDTYPE, "input %d has no float type", i);
+            return wf_infer_err(r, WEFT_EDTYPE, "input %d is not of a float type", i);
         if (r->in[i].dtype == WEFT_F64)
             r->out[0].dtype = WEFT_F64;
     }

@@ -61,7 +61,7 @@ static weft_status check_dy(struct wf_infer *r)
     int64_t size;
 
     if (dy->dtype != x->dtype || dy->rank != x->rank)
-        return wf_infer_err(r, WEFT_ESHAPE, "dy must be like x");
+        return wf_infer_err(r, WEFT_ESHAPE, "dy must have the type of x");
     for (int i = 0; i < x->rank; i++) {
         weft_status st = wf_same_dim(r, dy->dim[i], x->dim[i], "sizes of dy and x", &size);
 
@@ -204,7 +204,7 @@ static weft_status group_count(struct wf_infer *r, int64_t channels, int64_t *ou
                             "%lld groups: give a positive number, or -1 for one per channel",
                             (long long)n);
     if (channels >= 0 && channels % n)
-        return wf_infer_err(r, WEFT_ESHAPE, "%lld channels cannot be cut in %lld groups",
+        return wf_infer_err(r, WEFT_ESHAPE, "%lld channels cannot be divided into %lld groups",
                             (long long)channels, (long long)n);
     *out = n;
     return WEFT_OK;
@@ -269,7 +269,8 @@ weft_status infer_split_last(struct wf_infer *r)
     last = t.dim[t.rank - 1];
     by = parts ? parts : size;
     if (last >= 0 && last % by)
-        return wf_infer_err(r, WEFT_ESHAPE, "the last size is no multiple of %lld", (long long)by);
+        return wf_infer_err(r, WEFT_ESHAPE, "the last size is not a multiple of %lld",
+                            (long long)by);
     t.dim[t.rank - 1] = parts ? parts : last >= 0 ? last / by : by == 1 ? last : WEFT_ANY;
     t.dim[t.rank++] = size ? size : last >= 0 ? last / by : by == 1 ? last : WEFT_ANY;
     r->out[0] = t;

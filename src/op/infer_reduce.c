@@ -185,7 +185,7 @@ static weft_status declared(struct wf_infer *r, weft_dtype dtype, struct wf_type
     const struct wf_attr *shape = wf_in_attr(r, "shape");
 
     if (shape->n > WEFT_MAX_RANK)
-        return wf_infer_err(r, WEFT_ESHAPE, "rank %d, at most %d is possible", shape->n,
+        return wf_infer_err(r, WEFT_ESHAPE, "rank %d; at most %d is supported", shape->n,
                             WEFT_MAX_RANK);
     for (int i = 0; i < shape->n; i++)
         if (shape->ints[i] < 0)
@@ -218,7 +218,7 @@ weft_status infer_size_of(struct wf_infer *r)
     weft_dtype t = (weft_dtype)wf_in_int(r, "dtype");
 
     if (!wf_is_float(t) && !wf_is_int(t))
-        return wf_infer_err(r, WEFT_EDTYPE, "dtype must be a number's");
+        return wf_infer_err(r, WEFT_EDTYPE, "dtype must be numeric");
     r->out[0] = (struct wf_type){.dtype = t};
     return mark_axes(r, &r->in[0], gone);
 }

@@ -31,7 +31,8 @@ weft_status weft_dtype_parse(const char *name, weft_dtype *out)
             *out = (weft_dtype)i;
             return WEFT_OK;
         }
-    return wf_err(WEFT_EPARSE, "'%.32s' is no dtype (f32 f64 f16 bf16 i8 u8 i32 i64 bool)", name);
+    return wf_err(WEFT_EPARSE, "'%.32s' is not a dtype (f32 f64 f16 bf16 i8 u8 i32 i64 bool)",
+                  name);
 }
 
 weft_tensor weft_view(weft_dtype dtype, const void *data, int rank, const int64_t *dim)

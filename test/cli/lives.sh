@@ -78,10 +78,10 @@ done
 fresh
 want 0 "" "$WEFT" train job.yaml --log none --set train.epochs=2
 mv ckpt/ckpt-000000012 ckpt/ckpt-000000999
-want 0 "says step 999, its manifest step 12" "$WEFT" ckpt ls ckpt
-want 3 "says step 999, its manifest step 12" "$WEFT" ckpt verify ckpt
+want 0 "says step 999, its manifest says step 12" "$WEFT" ckpt ls ckpt
+want 3 "says step 999, its manifest says step 12" "$WEFT" ckpt verify ckpt
 "$WEFT" train job.yaml --log lines --set train.epochs=2 >out.txt 2>&1
-want 0 "ckpt-000000999 is damaged and skipped" cat out.txt
+want 0 "ckpt-000000999 is damaged; skipping it" cat out.txt
 want 0 "this run is done, 2 epochs of 2" cat out.txt
 
 # history.csv may go, the run goes on; more epochs keep the earlier rows

@@ -82,7 +82,7 @@ static weft_status check_offsets(const struct wf_call *c, const struct bag_job *
 
         if (at < last || at > s->n || (i == 0 && at != 0) || (i == s->n_bags && at != s->n))
             return wf_err(WEFT_EDATA,
-                          "%s: offset %lld at position %lld: offsets ascend from 0 to %lld",
+                          "%s: offset %lld at position %lld: offsets must ascend from 0 to %lld",
                           c->op->name, (long long)at, (long long)i, (long long)s->n);
         last = at;
     }

@@ -141,7 +141,7 @@ static bool find_calls(struct library *lib)
     symbol(lib->handle, "omp_set_num_threads", sizeof(void *), &lib->omp_set_num_threads);
     if (v->cpu_runtime == DNNL_RUNTIME_OMP && lib->omp_get_max_threads && lib->omp_set_num_threads)
         return true;
-    snprintf(lib->why, sizeof lib->why, "%s %s runs on threads that cannot be held to one",
+    snprintf(lib->why, sizeof lib->why, "%s %s runs on threads that cannot be limited to one",
              LIBRARY_FILE, lib->version);
     return false;
 }
@@ -165,7 +165,7 @@ static void load(struct library *lib)
     if (!lib->handle) {
         const char *text = dlerror();
 
-        snprintf(lib->why, sizeof lib->why, "%s", text ? text : LIBRARY_FILE " does not load");
+        snprintf(lib->why, sizeof lib->why, "%s", text ? text : LIBRARY_FILE " cannot be loaded");
         return;
     }
     ok = find_calls(lib);
@@ -173,7 +173,7 @@ static void load(struct library *lib)
         lib->level = level_of(lib->f.dnnl_get_effective_cpu_isa());
         ok = lib->f.dnnl_engine_create(&lib->engine, dnnl_cpu, 0) == dnnl_success;
         if (!ok)
-            snprintf(lib->why, sizeof lib->why, "%s makes no CPU engine", LIBRARY_FILE);
+            snprintf(lib->why, sizeof lib->why, "%s has no CPU engine", LIBRARY_FILE);
     }
     if (!ok) {
         dlclose(lib->handle);

@@ -117,7 +117,7 @@ static weft_status compile_steps(struct wf_kplan *p, struct wf_prog *g)
         st->dst = g->n_operands + s;
         for (int k = 1; k <= 3; k++)
             if (i[k] >= g->n_operands + s)
-                return wf_err(WEFT_EINVAL, "program step %d reads a later one", s);
+                return wf_err(WEFT_EINVAL, "program step %d reads a later step", s);
         st->a = i[1] < 0 ? 0 : (int)i[1];
         st->b = i[2] < 0 ? 0 : (int)i[2];
         st->c = i[3] < 0 ? 0 : (int)i[3];
