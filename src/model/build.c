@@ -162,7 +162,7 @@ int64_t weft_lc_dim(weft_layer_call *c, weft_val v, int axis)
 void weft_lc_out(weft_layer_call *c, int i, weft_val v)
 {
     if (i < 0 || i >= WF_MAX_OUT) {
-        weft_lc_fail(c, WEFT_ELIMIT, "output %d, at most %d are possible", i, WF_MAX_OUT);
+        weft_lc_fail(c, WEFT_ELIMIT, "output %d; at most %d are supported", i, WF_MAX_OUT);
         return;
     }
     c->out[i] = v;
@@ -192,7 +192,7 @@ static void add_val(weft_layer_call *c, weft_val **list, int64_t *n, int64_t *ca
 void weft_lc_loss(weft_layer_call *c, weft_val scalar)
 {
     if (!c->b->g->st && weft_lc_rank(c, scalar))
-        weft_lc_fail(c, WEFT_ESHAPE, "a loss is a scalar");
+        weft_lc_fail(c, WEFT_ESHAPE, "a loss must be a scalar");
     if (c->b->training)
         add_val(c, &c->b->losses, &c->b->n_losses, &c->b->cap_losses, scalar);
 }
@@ -222,8 +222,8 @@ static weft_status check_again(weft_layer_call *c, const struct wf_weight *w, in
     if (had.dtype == now.dtype && wf_type_same_shape(&had, &now))
         return WEFT_OK;
     return weft_lc_fail(c, WEFT_ESHAPE,
-                        "its weight '%s' is %s and this call would need %s: a layer that is called "
-                        "again needs inputs like the first",
+                        "its weight '%s' is %s, but this call needs %s: inputs of a shared layer "
+                        "must match those of its first call",
                         w->name, wf_type_text(&had, a), wf_type_text(&now, b));
 }
 
@@ -338,13 +338,13 @@ static weft_status check_arity(weft_layer_call *c)
     if (c->n_in >= k->n_in_min && (k->n_in_max < 0 || c->n_in <= k->n_in_max))
         return WEFT_OK;
     if (k->n_in_max == k->n_in_min)
-        return weft_lc_fail(c, WEFT_EINVAL, "%s is called on %d value%s, got %d", k->name,
-                            k->n_in_min, k->n_in_min == 1 ? "" : "s", c->n_in);
+        return weft_lc_fail(c, WEFT_EINVAL, "%s takes %d input%s, got %d", k->name, k->n_in_min,
+                            k->n_in_min == 1 ? "" : "s", c->n_in);
     if (k->n_in_max < 0)
-        return weft_lc_fail(c, WEFT_EINVAL, "%s is called on at least %d values, got %d", k->name,
+        return weft_lc_fail(c, WEFT_EINVAL, "%s takes at least %d inputs, got %d", k->name,
                             k->n_in_min, c->n_in);
-    return weft_lc_fail(c, WEFT_EINVAL, "%s is called on %d to %d values, got %d", k->name,
-                        k->n_in_min, k->n_in_max, c->n_in);
+    return weft_lc_fail(c, WEFT_EINVAL, "%s takes %d to %d inputs, got %d", k->name, k->n_in_min,
+                        k->n_in_max, c->n_in);
 }
 
 weft_status wf_lc_activity(weft_layer_call *c, const char *regularizer, weft_val v)
@@ -386,10 +386,11 @@ static weft_status graph_error(weft_layer_call *c, const char *scope)
 static weft_status check_outputs(weft_layer_call *c)
 {
     if (!c->n_out)
-        return weft_lc_fail(c, WEFT_EBUG, "its build function gave no output");
+        return weft_lc_fail(c, WEFT_EBUG, "its build function returned no output");
     for (int i = 0; i < c->n_out; i++)
         if (c->out[i].id <= 0 || c->out[i].id >= c->b->g->n_values)
-            return weft_lc_fail(c, WEFT_EBUG, "its build function gave no value for output %d", i);
+            return weft_lc_fail(c, WEFT_EBUG, "its build function returned no value for output %d",
+                                i);
     return WEFT_OK;
 }
 
@@ -434,7 +435,7 @@ weft_status wf_lc_inner_call(weft_layer_call *c, int copy, int n_in, const weft_
     if (c->st || c->b->g->st)
         return c->st ? c->st : weft_graph_status(c->b->g);
     if (!inner.id)
-        return weft_lc_fail(c, WEFT_EINVAL, "it wraps no layer");
+        return weft_lc_fail(c, WEFT_EINVAL, "it does not wrap a layer");
     if (copy > 0) {
         char text[MAX_FULL_NAME];
 
@@ -461,7 +462,7 @@ weft_status weft_lc_inner(weft_layer_call *c, int copy, int n_in, const weft_val
     weft_status st = wf_lc_inner_call(c, copy, n_in, in, masks, &call);
 
     if (!st && call.n_out < n_out)
-        st = weft_lc_fail(c, WEFT_EINVAL, "the wrapped layer '%s' gives %d values, %d are needed",
+        st = weft_lc_fail(c, WEFT_EINVAL, "the wrapped layer '%s' returns %d values; %d are needed",
                           layer_of(&call)->name, call.n_out, n_out);
     if (!st)
         memcpy(out, call.out, sizeof *out * (size_t)n_out);
@@ -523,7 +524,7 @@ static weft_status replay(struct wf_builder *b, weft_val *val, weft_val *mask)
         if (st)
             return st;
         if (c.n_out != n->n_out)
-            return wf_err(WEFT_EBUG, "layer '%s': %d outputs, %d when the model was made",
+            return wf_err(WEFT_EBUG, "layer '%s': %d outputs now, %d when the model was created",
                           wf_layer_at(m, n->layer)->name, c.n_out, n->n_out);
         for (int i = 0; i < n->n_out; i++) {
             val[n->first - 1 + i] = c.out[i];

@@ -16,7 +16,7 @@ static weft_status parse(struct wf_arena *arena, const char *text, struct wf_wor
     weft_status st = wf_word_parse(&table, arena, text, a);
 
     if (!st && wf_word_arg(a, "axis")->n > WEFT_MAX_RANK)
-        st = wf_err(WEFT_EINVAL, "constraint: over %d axes", WEFT_MAX_RANK);
+        st = wf_err(WEFT_EINVAL, "constraint: more than %d axes", WEFT_MAX_RANK);
     return st;
 }
 

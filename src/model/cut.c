@@ -24,7 +24,7 @@ weft_sym weft_layer_output(weft_model *m, weft_layer l, int call)
     if (!*weft_layer_name(m, l))
         st = wf_err(WEFT_EINVAL, "layer %d does not exist in this model", l.id);
     else
-        st = wf_err(WEFT_ERANGE, "layer '%s' is called %d times, there is no call %d",
+        st = wf_err(WEFT_ERANGE, "layer '%s' has %d calls; there is no call %d",
                     weft_layer_name(m, l), n_calls, call);
     wf_model_fail(m, st);
     return (weft_sym){0};
@@ -43,7 +43,8 @@ static weft_status last_of(const weft_model *m, const char *name, weft_sym *out)
             out->id = m->nodes[k].first;
             return WEFT_OK;
         }
-    return wf_err(WEFT_EINVAL, "layer '%s' is not called by itself: it is inside another", name);
+    return wf_err(WEFT_EINVAL, "layer '%s' has no calls of its own: it is inside another layer",
+                  name);
 }
 
 static weft_status named_ends(const weft_model *m, const char *until, weft_sym *end, int *n)
@@ -58,14 +59,14 @@ static weft_status named_ends(const weft_model *m, const char *until, weft_sym *
         if (!len)
             continue;
         if (len >= sizeof name || *n == MAX_ENDS)
-            return wf_err(WEFT_EINVAL, "'%.32s…' is no list of up to %d layers", until - len,
+            return wf_err(WEFT_EINVAL, "'%.32s…' is not a list of up to %d layers", until - len,
                           MAX_ENDS);
         memcpy(name, until - len, len);
         name[len] = 0;
         st = last_of(m, name, &end[*n]);
         ++*n;
     }
-    return st || *n ? st : wf_err(WEFT_EINVAL, "no layer is named");
+    return st || *n ? st : wf_err(WEFT_EINVAL, "no layer is given");
 }
 
 /* All that the model gives. */
@@ -84,21 +85,20 @@ static weft_status back(const weft_model *m, int n, weft_sym *end)
     weft_sym x = m->n_outputs == 1 ? m->outputs[0] : (weft_sym){0};
 
     if (!x.id)
-        return wf_err(WEFT_EINVAL, "the model has %d outputs: name the layers where it is to end",
+        return wf_err(WEFT_EINVAL, "the model has %d outputs: name the layers to end at",
                       (int)m->n_outputs);
     for (int i = 0; i < n; i++) {
         const struct wf_model_node *node = &m->nodes[wf_symbol_at(m, x)->node];
 
         if (!node->layer.id)
-            return wf_err(WEFT_ERANGE, "%d layers are to go, and only %d lead to the output", n, i);
+            return wf_err(WEFT_ERANGE, "cannot drop %d layers: only %d lead to the output", n, i);
         if (node->n_in != 1)
-            return wf_err(WEFT_EINVAL,
-                          "'%s' is called on %d values: name the layers where it is to end",
+            return wf_err(WEFT_EINVAL, "'%s' has %d inputs: name the layers to end at",
                           weft_sym_name(m, x), node->n_in);
         x = node->in[0];
     }
     if (!m->nodes[wf_symbol_at(m, x)->node].layer.id)
-        return wf_err(WEFT_ERANGE, "without its last %d layers nothing is left but the input", n);
+        return wf_err(WEFT_ERANGE, "without its last %d layers, only the input is left", n);
     *end = x;
     return WEFT_OK;
 }
@@ -214,7 +214,7 @@ weft_status weft_model_cut(const weft_model *m, const weft_cut_opts *opts, weft_
         st = wf_err(WEFT_EINVAL, "weft_cut_opts: size %zu, this library expects %zu", o->size,
                     sizeof *o);
     if (!st && (o->drop < 0 || (o->until && o->drop)))
-        st = wf_err(WEFT_EINVAL, "say until which layer, or how many to drop");
+        st = wf_err(WEFT_EINVAL, "say which layers to end at (until), or how many to drop");
     if (!st)
         st = o->until  ? named_ends(m, o->until, end, &n_ends)
              : o->drop ? back(m, o->drop, end)

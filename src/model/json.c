@@ -24,7 +24,7 @@ static void put_string(struct wf_buf *b, const char *s)
     json_t *check = json_string(s);
 
     if (!check && !b->st)
-        b->st = wf_err(WEFT_EINVAL, "'%.64s' is not UTF-8 text, which JSON needs", s);
+        b->st = wf_err(WEFT_EINVAL, "'%.64s' is not UTF-8, which JSON requires", s);
     json_decref(check);
     wf_buf_add(b, "\"", 1);
     for (; *s; s++)
@@ -175,7 +175,7 @@ static const char *text_of(const json_t *o, const char *what, const char *key)
     const char *s = json_string_value(v);
 
     if (!s || strlen(s) != json_string_length(v)) {
-        wf_err(WEFT_EPARSE, "%s: '%s' must be a text", what, key);
+        wf_err(WEFT_EPARSE, "%s: '%s' must be a string", what, key);
         return NULL;
     }
     return s;
@@ -293,7 +293,7 @@ static weft_status read_call(weft_model *m, const json_t *o)
         return WEFT_EPARSE;
     st = weft_model_layer(m, name, &l);
     if (!st && (json_array_size(in) < 1 || json_array_size(in) > WF_MAX_IN))
-        st = wf_err(WEFT_EPARSE, "called on %zu values", json_array_size(in));
+        st = wf_err(WEFT_EPARSE, "called with %zu inputs", json_array_size(in));
     for (size_t i = 0; !st && i < json_array_size(in); i++)
         st = read_value(m, json_array_get(in, i), &x[i]);
     if (st)
@@ -342,7 +342,7 @@ static weft_status read_root(weft_model *m, const json_t *root)
     if (!format || strcmp(format, "weft-model"))
         return wf_err(WEFT_EPARSE, "this is not a weft model: \"format\" must be \"weft-model\"");
     if (!json_is_integer(version) || json_integer_value(version) != VERSION)
-        return wf_err(WEFT_ENOSUP, "a model of version %lld; this library reads version %d",
+        return wf_err(WEFT_ENOSUP, "model format version %lld; this library reads version %d",
                       (long long)json_integer_value(version), VERSION);
     name = text_of(root, "model", "name");
     if (!name)
@@ -359,9 +359,9 @@ weft_status weft_model_read(weft_model *m, const char *json, int64_t n)
     weft_status st = weft_model_status(m);
 
     if (!st && (m->n_layers || m->n_nodes))
-        st = wf_err(WEFT_ESTATE, "a model is read into an empty one");
+        st = wf_err(WEFT_ESTATE, "a model can be read only into an empty model");
     if (!st && (n < 0 || n > MAX_JSON))
-        st = wf_err(WEFT_EPARSE, "model: %lld bytes, at most %lld are possible", (long long)n,
+        st = wf_err(WEFT_EPARSE, "model: %lld bytes; at most %lld are supported", (long long)n,
                     (long long)MAX_JSON);
     if (st)
         return st;

@@ -40,7 +40,7 @@ static weft_status check_inputs(weft_layer_call *c)
     for (int i = 0; i < weft_lc_n_in(c) && i < 3; i++)
         if (weft_lc_rank(c, weft_lc_in(c, i)) != 3)
             return weft_lc_fail(c, WEFT_ESHAPE,
-                                "input %d has rank %d, needed is 3, [batch, time, features]", i,
+                                "input %d has rank %d; it must be 3, [batch, time, features]", i,
                                 weft_lc_rank(c, weft_lc_in(c, i)));
     return WEFT_OK;
 }
@@ -450,7 +450,7 @@ weft_status wf_layer_multi_head_attention(weft_layer_call *c)
         return st;
     h.n_out = weft_lc_ints(c, "output_shape", &out);
     if (h.n_out > 5)
-        return weft_lc_fail(c, WEFT_EINVAL, "output_shape has %d sizes, at most 5 are possible",
+        return weft_lc_fail(c, WEFT_EINVAL, "output_shape has %d sizes; at most 5 are supported",
                             h.n_out);
     for (int i = 0; i < h.n_out; i++)
         h.out[i] = out[i];

@@ -119,7 +119,7 @@ static weft_status conv_transpose(weft_layer_call *c, int n)
     o.padding = w.padding;
     for (int i = 0; i < n && n_extra; i++) {
         if (pad[i] < 0 || pad[i] >= w.strides[i])
-            return weft_lc_fail(c, WEFT_EINVAL, "output_padding must lie below the strides");
+            return weft_lc_fail(c, WEFT_EINVAL, "output_padding must be less than the strides");
         o.output_padding[i] = pad[i] ? pad[i] : WEFT_ZERO;
     }
     y = weft_conv_transpose(weft_lc_graph(c), wf_lc_float_input(c, weft_lc_in(c, 0)),

@@ -142,7 +142,7 @@ weft_status wf_layer_dot(weft_layer_call *c)
         rank[i] = weft_lc_rank(c, x[i]);
         axis[i] = wf_lc_axis(c, "axes", axes[i], rank[i]);
         if (axis[i] == 0)
-            st = weft_lc_fail(c, WEFT_EINVAL, "the batch cannot be summed over");
+            st = weft_lc_fail(c, WEFT_EINVAL, "cannot sum over the batch");
         else if (axis[i] < 0)
             st = WEFT_ERANGE;
         else if (weft_lc_bool(c, "normalize"))

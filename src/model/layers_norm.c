@@ -49,7 +49,7 @@ static weft_status read_axes(weft_layer_call *c, weft_val x, bool sizes, struct 
         a->n++;
     }
     if (!a->n)
-        return weft_lc_fail(c, WEFT_EINVAL, "axis must name an axis at least");
+        return weft_lc_fail(c, WEFT_EINVAL, "axis must name at least one axis");
     a->trailing = a->axis[0] == a->rank - a->n;
     return WEFT_OK;
 }
@@ -123,8 +123,8 @@ weft_status wf_layer_batch_norm(weft_layer_call *c)
                   .state = true));
     if (mask.id && (weft_lc_rank(c, mask) != rank - 1 || axis != rank - 1))
         return weft_lc_fail(c, WEFT_ESHAPE,
-                            "with a mask, its rank is one less than the input's and "
-                            "the axis is the last");
+                            "with a mask, its rank must be one less than the input's and the axis "
+                            "must be the last");
     if (training && mask.id) {
         y = masked_batch_norm(c, x, gamma, beta, moving[0], moving[1]);
     } else {
@@ -206,11 +206,11 @@ weft_status wf_layer_group_norm(weft_layer_call *c)
     if (axis < 0)
         return WEFT_ERANGE;
     if (axis == 0)
-        return weft_lc_fail(c, WEFT_EINVAL, "the batch cannot be cut in groups");
+        return weft_lc_fail(c, WEFT_EINVAL, "the batch cannot be divided into groups");
     if (groups == -1)
         groups = n;
     if (groups < 1 || n % groups)
-        return weft_lc_fail(c, WEFT_EINVAL, "%lld channels cannot be cut in %lld groups",
+        return weft_lc_fail(c, WEFT_EINVAL, "%lld channels cannot be divided into %lld groups",
                             (long long)n, (long long)groups);
     center_scale(c, 1, &n, &gamma, &beta);
     y = weft_group_norm(weft_lc_graph(c), wf_lc_axis_last(c, x, axis, false), gamma, beta,

@@ -135,9 +135,9 @@ static weft_status check_inner(weft_layer_call *c)
         return weft_lc_fail(c, WEFT_EINVAL, "wraps SimpleRNN, LSTM, GRU or RNN, not %s",
                             k ? k->name : "nothing");
     if (inner_flag(c, "go_backwards"))
-        return weft_lc_fail(c, WEFT_EINVAL,
-                            "the wrapped layer has go_backwards=true; it is run in "
-                            "both directions anyway");
+        return weft_lc_fail(
+            c, WEFT_EINVAL,
+            "the wrapped layer has go_backwards=true; remove it, both directions are run anyway");
     return WEFT_OK;
 }
 
@@ -181,9 +181,9 @@ weft_status wf_layer_bidirectional(weft_layer_call *c)
     weft_status st = how < 0 ? c->st : check_inner(c);
 
     if (!st && (weft_lc_n_in(c) % 2 == 0 || weft_lc_n_in(c) > WF_MAX_STATES))
-        st = weft_lc_fail(c, WEFT_EINVAL,
-                          "it is called on a sequence, or on a sequence and the states of both "
-                          "directions");
+        st = weft_lc_fail(
+            c, WEFT_EINVAL,
+            "its inputs must be a sequence, or a sequence and the states of both directions");
     if (!st)
         st = one_way(c, false, &forward);
     if (!st)

@@ -29,7 +29,7 @@ weft_status wf_layer_reshape(weft_layer_call *c)
         if (target[i] == -1 && !open)
             open = i + 1;
         else if (target[i] < 0 || !wf_mul_i64(want, target[i], &want))
-            return weft_lc_fail(c, WEFT_EINVAL, "target_shape: size %lld at place %d",
+            return weft_lc_fail(c, WEFT_EINVAL, "target_shape: size %lld at position %d",
                                 (long long)target[i], i);
     }
     if (open && want > 0 && have % want == 0)

@@ -230,7 +230,7 @@ weft_val wf_loss_sparse_categorical_crossentropy(struct wf_loss *l)
     if (l->g->st)
         return WEFT_NIL;
     if (axis != -1 && axis != wf_val_type_of(l->g, l->pred)->rank - 1) {
-        wf_graph_fail(l->g, wf_err(WEFT_ENOSUP, "axis=%lld: only the last axis can be the classes'",
+        wf_graph_fail(l->g, wf_err(WEFT_ENOSUP, "axis=%lld: classes must be on the last axis",
                                    (long long)axis));
         return WEFT_NIL;
     }

@@ -94,8 +94,8 @@ static weft_status check_name(const char *name)
 {
     for (const char *p = name; *p; p++)
         if ((unsigned char)*p < ' ' || *p == 127 || strchr(",\"\\", *p))
-            return wf_err(WEFT_EINVAL, "'%.64s' is no name: it has a comma, a quote or the like",
-                          name);
+            return wf_err(WEFT_EINVAL,
+                          "'%.64s' is not a valid name: it has a comma, a quote or the like", name);
     return WEFT_OK;
 }
 
@@ -206,7 +206,7 @@ weft_status wf_metric_init(struct wf_metric *out, struct wf_arena *arena, const 
     m.n_results = 1;
     st = m.kind->family->init(&m, &args, y, pred);
     if (!st && m.n_results > WF_METRIC_MAX_RESULTS)
-        st = wf_err(WEFT_ELIMIT, "%d results, at most %d can be logged: an average is one",
+        st = wf_err(WEFT_ELIMIT, "%d results, but at most %d can be logged; use an average",
                     m.n_results, WF_METRIC_MAX_RESULTS);
     if (st)
         return wf_err_wrap(st, "metric %s", m.kind->name);

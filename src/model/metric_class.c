@@ -43,7 +43,7 @@ static weft_status f_check(const struct wf_metric_kind *kind, const struct wf_ar
     if (strcmp(kind->name, "F1Score") && !(wf_arg_float(args, "beta") > 0))
         return wf_err(WEFT_EINVAL, "beta=%g: must be above 0", wf_arg_float(args, "beta"));
     if (threshold->n > 1)
-        return wf_err(WEFT_EINVAL, "%d thresholds: there is one", threshold->n);
+        return wf_err(WEFT_EINVAL, "%d thresholds: only one is supported", threshold->n);
     if (threshold->n && !(threshold->floats[0] > 0 && threshold->floats[0] <= 1))
         return wf_err(WEFT_EINVAL, "threshold=%g: must be in (0, 1]", threshold->floats[0]);
     return WEFT_OK;

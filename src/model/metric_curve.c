@@ -108,7 +108,7 @@ static weft_status check_auc(const struct wf_args *args)
         return wf_err(WEFT_EINVAL,
                       "summation_method=%s: must be interpolation, minoring or majoring", how);
     if (!wf_arg_int(args, "multi_label") && wf_arg_int(args, "num_labels"))
-        return wf_err(WEFT_EINVAL, "num_labels is for multi_label=true");
+        return wf_err(WEFT_EINVAL, "num_labels needs multi_label=true");
     return WEFT_OK;
 }
 
@@ -135,8 +135,7 @@ static weft_status check_columns(const struct wf_args *args, const struct wf_typ
     if (wf_arg_maybe(args, "class_id", &id) && (pred->rank < 2 || id < 0 || (n >= 0 && id >= n)))
         return wf_err(WEFT_ERANGE, "class_id=%lld: predictions have no such column", (long long)id);
     if (wf_arg_maybe(args, "top_k", &k) && (pred->rank < 2 || n < 0 || k < 1 || k > n))
-        return wf_err(WEFT_ERANGE, "top_k=%lld: predictions have no such number of columns",
-                      (long long)k);
+        return wf_err(WEFT_ERANGE, "top_k=%lld: predictions have fewer columns", (long long)k);
     return WEFT_OK;
 }
 

@@ -41,10 +41,10 @@ weft_status wf_rnn_begin(weft_layer_call *c, int n_states, const int64_t *size, 
                             "needs an input of rank 3, [batch, time, features], got rank %d",
                             weft_lc_rank(c, x));
     if (weft_lc_n_in(c) != 1 && weft_lc_n_in(c) != 1 + n_states)
-        return weft_lc_fail(c, WEFT_EINVAL,
-                            "it is called on a sequence, or on a sequence and %d state%s, got %d "
-                            "values",
-                            n_states, n_states == 1 ? "" : "s", weft_lc_n_in(c));
+        return weft_lc_fail(
+            c, WEFT_EINVAL,
+            "its inputs must be a sequence, or a sequence and %d state%s, got %d values", n_states,
+            n_states == 1 ? "" : "s", weft_lc_n_in(c));
     for (int i = 0; i < n_states; i++) {
         r->size[i] = size[i];
         r->init[i] = weft_lc_in(c, 1 + i);
@@ -207,8 +207,7 @@ static weft_status inner_step(struct wf_rnn *r, void *arg, weft_val x, const wef
         return st;
     if (call.n_out != 1 + r->n_states)
         return weft_lc_fail(r->c, WEFT_EINVAL,
-                            "its cell gives %d values, an output and %d state%s "
-                            "are needed",
+                            "its cell returns %d values; an output and %d state%s are needed",
                             call.n_out, r->n_states, r->n_states == 1 ? "" : "s");
     *y = call.out[0];
     memcpy(new_state, call.out + 1, sizeof *in * (size_t)r->n_states);
@@ -224,7 +223,7 @@ weft_status wf_layer_rnn(weft_layer_call *c)
     int n;
 
     if (!inner.id)
-        return weft_lc_fail(c, WEFT_EINVAL, "it wraps no cell");
+        return weft_lc_fail(c, WEFT_EINVAL, "it does not wrap a cell");
     n = wf_cell_states(c, inner, size);
     if (!n)
         return c->st;

@@ -152,7 +152,7 @@ want 3 "typo.yaml:12:3: no key 'untill' in 'model', did you mean 'until'?" "$WEF
 sed 's/name: head}/name: head, inputs: nrom}/' head.yaml >typo.yaml
 want 3 "no layer or input 'nrom' above (did you mean 'norm'?)" "$WEFT" train typo.yaml
 want 3 "exclude each other" "$WEFT" train head.yaml --set model.drop=1
-want 3 "nothing is left but the input" "$WEFT" train head.yaml --set 'model={file: models/base.safetensors, drop: 3}'
+want 3 "only the input is left" "$WEFT" train head.yaml --set 'model={file: models/base.safetensors, drop: 3}'
 want 3 "are about a model.file" "$WEFT" train head.yaml --set 'model={until: norm, layers: [Flatten]}'
 want 3 "points.csv" "$WEFT" train head.yaml --set model.file=points.csv
 cp points.csv fake.safetensors

@@ -170,9 +170,9 @@ static void wrong_names_and_arguments_are_told(void **state)
         const char *part;
     } cases[] = {
         {"Precisoin", WEFT_ENOENT, "did you mean 'Precision'"},
-        {"mse name=\"a,b\"", WEFT_EINVAL, "'a,b' is no name"},
-        {"mse name=\"a\\22b\"", WEFT_EINVAL, "is no name"},
-        {"mse name=\"a\\0ab\"", WEFT_EINVAL, "is no name"},
+        {"mse name=\"a,b\"", WEFT_EINVAL, "'a,b' is not a valid name"},
+        {"mse name=\"a\\22b\"", WEFT_EINVAL, "is not a valid name"},
+        {"mse name=\"a\\0ab\"", WEFT_EINVAL, "is not a valid name"},
         {"", WEFT_ENOENT, "no metric"},
         {"Precision treshold=0.3", WEFT_ENOENT, "did you mean 'thresholds'"},
         {"Precision thresholds=[0.2,1.5]", WEFT_EINVAL, "1.5"},
