@@ -48,7 +48,7 @@ want 2 "no node 'z'" "$WEFT" run small.graph --feed x=x.npy --fetch z
 want 1 "placeholder 'x'" "$WEFT" run small.graph --fetch y
 want 3 "nope.graph" "$WEFT" run nope.graph --fetch y
 want 3 "No such file" "$WEFT" run small.graph --feed x=nope.npy --fetch y
-want 3 "says 16 bytes of data, there are" "$WEFT" run small.graph --feed x=short.npy --fetch y
+want 3 "says 16 bytes of data, but there are" "$WEFT" run small.graph --feed x=short.npy --fetch y
 want 3 "Python objects" "$WEFT" run small.graph --feed x=object.npy --fetch y
 echo "weft graph 1" >empty.graph
 echo "%0 = wobble() \"a\"" >>empty.graph

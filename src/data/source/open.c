@@ -211,8 +211,8 @@ weft_status weft_format_of(weft_ctx *ctx, const char *path, weft_format *out)
     if (!st) {
         *out = by_content(head, n);
         if (*out == WEFT_FORMAT_UNKNOWN)
-            st = wf_err(WEFT_EPARSE,
-                        "%s: neither TFRecord, CSV, LibSVM, IDX, npy, npz, SQLite nor text", file);
+            st = wf_err(WEFT_EPARSE, "%s: not TFRecord, CSV, LibSVM, IDX, npy, npz, SQLite or text",
+                        file);
     }
     wf_free(ctx, head);
     weft_data_free(d);

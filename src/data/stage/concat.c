@@ -115,7 +115,7 @@ weft_status wf_ds_join_inputs(struct wf_ds *ds)
 
     for (int i = 1; i < ds->n_in && !st; i++) {
         if (!same_columns(ds, ds->in[i]))
-            return wf_err(WEFT_EINVAL, "input %d has other columns than input 0", i);
+            return wf_err(WEFT_EINVAL, "the columns of input %d differ from those of input 0", i);
         for (int c = 0; c < ds->n_cols; c++)
             for (int k = 0; k < ds->col[c].rank; k++)
                 if (ds->col[c].dim[k] != ds->in[i]->col[c].dim[k])
@@ -285,7 +285,8 @@ weft_ds weft_ds_zip(weft_data *d, int n, const weft_ds *s)
     weft_status st;
 
     if (n <= 0 || n > ZIP_MAX)
-        return wf_ds_fail(d, "zip", wf_err(WEFT_EINVAL, "%d datasets, not 1..%d", n, ZIP_MAX));
+        return wf_ds_fail(d, "zip",
+                          wf_err(WEFT_EINVAL, "%d datasets: 1 to %d are supported", n, ZIP_MAX));
     ds = wf_ds_new(d, &zip_kind, n, s, 1);
     if (!ds)
         return (weft_ds){0};

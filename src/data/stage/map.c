@@ -114,7 +114,7 @@ weft_status wf_ds_columns_named(const struct wf_ds *ds, const char *list, int **
     if (!names || !number)
         return wf_err(WEFT_ENOMEM, "out of memory");
     if (!list)
-        return wf_err(WEFT_EINVAL, "no columns are named");
+        return wf_err(WEFT_EINVAL, "no columns given");
     *n = wf_names_split(list, names, max);
     if (*n <= 0)
         return wf_err(WEFT_EINVAL, "'%s' names %s", list, *n ? "too many columns" : "no column");

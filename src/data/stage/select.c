@@ -69,7 +69,7 @@ weft_ds weft_ds_shuffle_all(weft_data *d, weft_ds s, const weft_shuffle_opts *op
         st = wf_err(WEFT_ENOSUP, "%s has no random access: use shuffle with a buffer, or an index",
                     ds->in[0]->name);
     if (!st && ds->count == WEFT_ENDLESS)
-        st = wf_err(WEFT_EINVAL, "the dataset has no end: shuffle before repeat");
+        st = wf_err(WEFT_EINVAL, "the dataset is endless: shuffle before repeat");
     if (st)
         return wf_ds_fail(d, "shuffle_all", st);
     if (opts)
