@@ -148,12 +148,11 @@ static weft_status check_split(const weft_job_run *run, const struct wf_job_plan
         return WEFT_OK;
     for (int i = p->split_at; i < p->n; i++)
         if (p->stage[i].kind->does & WF_STAGE_STACKS)
-            return wf_yaml_err(
-                &job->yaml, p->stage[i].item, WEFT_EINVAL,
-                "%s stacks neighbors, and `%s` in front of it learns from samples that "
-                "data.validation_by: random would choose one by one: take validation_by: last, or "
-                "data.validation",
-                p->stage[i].kind->name, p->stage[p->split_at].kind->name);
+            return wf_yaml_err(&job->yaml, p->stage[i].item, WEFT_EINVAL,
+                               "%s stacks neighboring samples, and `%s` before it learns from "
+                               "samples that data.validation_by: random would choose one by one: "
+                               "use validation_by: last, or data.validation",
+                               p->stage[i].kind->name, p->stage[p->split_at].kind->name);
     return WEFT_OK;
 }
 
@@ -170,7 +169,8 @@ static weft_status make_plan(weft_job_run *run)
     if (none)
         return WEFT_OK;
     if (list->kind != WF_YAML_LIST)
-        return wf_yaml_err(&run->job->yaml, list, WEFT_EINVAL, "data.pipeline is a list of stages");
+        return wf_yaml_err(&run->job->yaml, list, WEFT_EINVAL,
+                           "data.pipeline must be a list of stages");
     p->stage = wf_arena_alloc(&run->data->arena, (size_t)(list->n + 1) * sizeof *p->stage);
     if (!p->stage)
         return err_nomem();
@@ -196,8 +196,8 @@ static weft_status open_source(weft_job_run *run, const struct wf_job_source *sr
     if (src->format && (format = weft_format_parse(src->format)) == WEFT_FORMAT_UNKNOWN)
         return wf_yaml_err(&job->yaml, src->node, WEFT_EINVAL, "no format '%s'", src->format);
     if (src->on_error && !skip && strcmp(src->on_error, "stop") != 0)
-        return wf_yaml_err(&job->yaml, src->node, WEFT_EINVAL, "on_error is stop or skip, not '%s'",
-                           src->on_error);
+        return wf_yaml_err(&job->yaml, src->node, WEFT_EINVAL,
+                           "on_error must be stop or skip, not '%s'", src->on_error);
     o = (weft_open_opts){.size = sizeof o,
                          .format = format,
                          .columns = src->columns,
@@ -236,8 +236,8 @@ static weft_status split(weft_job_run *run)
         &run->train, &run->validation);
 
     if (st == WEFT_EINVAL)
-        st = wf_err_wrap(st, "data.validation_split (index: true tells the number of samples, "
-                             "validation_by: random needs none)");
+        st = wf_err_wrap(st, "data.validation_split (index: true counts the samples; "
+                             "validation_by: random does not need the count)");
     return st ? wf_yaml_wrap(&job->yaml, wf_yaml_get(data, "validation_split"), st) : WEFT_OK;
 }
 
@@ -356,7 +356,7 @@ weft_status wf_job_columns(const weft_job_run *run, int *n, const weft_column **
     if (run->train.id)
         return weft_ds_columns(run->data, run->train, n, col);
     *col = weft_learned_columns(run->learned, WF_LEARNED_COLUMNS, n);
-    return *col ? WEFT_OK : wf_err(WEFT_ESTATE, "the columns of the training data are not known");
+    return *col ? WEFT_OK : wf_err(WEFT_ESTATE, "the columns of the training data are unknown");
 }
 
 weft_status weft_job_open_part(weft_job_run *run, const char *part, weft_ds *out)

@@ -279,7 +279,7 @@ static weft_status minimize(struct wf_bound *b, weft_val loss, const weft_optim 
     for (int i = 0; i < n && !st; i++)
         if (up[i].id)
             up[(*n_up)++] = up[i];
-    return !st && *n_up == 0 ? wf_err(WEFT_EINVAL, "the loss depends on no weight that is trained")
+    return !st && *n_up == 0 ? wf_err(WEFT_EINVAL, "the loss does not depend on any trained weight")
                              : st;
 }
 
@@ -553,8 +553,8 @@ weft_status wf_trainer_bind(weft_trainer *t, const struct wf_type *labels, bool 
                       "compile the model again");
     if (t->bound && t->bound->fit && (t->pending || t->in_callback)) /* they hold on to the graph */
         return wf_err(WEFT_ESTATE, "labels or weights of another type, while %s",
-                      t->pending ? "batches of a step (accumulate) are waiting"
-                                 : "fit is under way with those it began with");
+                      t->pending ? "batches of a step (accumulate) are pending"
+                                 : "fit is running with the types it started with");
     return bind(t, labels, weighted);
 }
 

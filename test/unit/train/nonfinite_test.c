@@ -251,7 +251,7 @@ static void evaluating_no_data_is_an_error(void **state)
 
     (void)state;
     assert_int_equal(weft_evaluate(j.t, j.d, none, NULL, &logs), WEFT_EDATA);
-    assert_non_null(strstr(weft_error(), "evaluate: the dataset gave no sample"));
+    assert_non_null(strstr(weft_error(), "evaluate: the dataset returned no samples"));
     assert_int_equal(logs.n, 0);
     assert_int_equal(weft_fit(j.t, j.d, j.s, WEFT_OPTS(weft_fit_opts, .validation = none), NULL),
                      WEFT_EDATA);
