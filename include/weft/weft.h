@@ -11,16 +11,18 @@
  *   check.h   gradient check
  *   job.h     jobs in YAML files
  *   train.h   compile, fit, evaluate, predict, callbacks
- *   loop.h    a training loop of one's own
+ *   loop.h    custom training loops
  *   dist.h    strategies: who computes what
  *   ckpt.h    safetensors files and checkpoints
  *   data.h    datasets: pipelines that feed a trainer
- *   data_array.h, data_image.h, data_feature.h: arrays and images in files, columns prepared for a model
- *   data_record.h, data_table.h records, tables, databases; data_open.h files of a format to be found out
- *   data_learned.h vocabularies and statistics that travel with a model
- *   data_split.h sharing samples out over workers
+ *   data_array.h, data_image.h   arrays and images in files
+ *   data_feature.h               columns prepared for a model
+ *   data_record.h, data_table.h  records, tables, databases
+ *   data_open.h                  files of any format, detected
+ *   data_learned.h vocabularies and statistics that are saved with a model
+ *   data_split.h dividing samples among workers
  *   data_graph.h graph functions and models as stages
- *   sys/      for people who add ops and measure machines */
+ *   sys/      for adding ops and layers, and for measuring machines */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 

@@ -294,9 +294,9 @@ static void errors_name_file_record_byte_column_and_text(void **s)
     expect_error(put("a.csv", "a,b\n1,2\n\"3\"x,4\n"), NULL,
                  "column 'a': text after a closing quote");
     expect_error(put("a.csv", "a\n99999999999999999999\n"),
-                 WEFT_OPTS(weft_csv_opts, .types = "a:i64"), "'99999999999999999999' is no i64");
+                 WEFT_OPTS(weft_csv_opts, .types = "a:i64"), "'99999999999999999999' is not an i64");
     expect_error(put("a.csv", "a\n300\n"), WEFT_OPTS(weft_csv_opts, .types = "a:u8"),
-                 "'300' is no u8");
+                 "'300' is not a valid u8");
 }
 
 static void builders_refuse_what_makes_no_sense(void **s)
@@ -310,7 +310,7 @@ static void builders_refuse_what_makes_no_sense(void **s)
     expect_error(file, WEFT_OPTS(weft_csv_opts, .types = "alpha:f99"), "'f99' is not one of");
     expect_error(file, WEFT_OPTS(weft_csv_opts, .delimiter = '"'), "must differ");
     expect_error(file, WEFT_OPTS(weft_csv_opts, .delimiter = '.'), "cannot be delimiter");
-    expect_error(file, WEFT_OPTS(weft_csv_opts, .defaults = "alpha:x"), "'x' is no i64");
+    expect_error(file, WEFT_OPTS(weft_csv_opts, .defaults = "alpha:x"), "'x' is not a valid i64");
     expect_error(file, WEFT_OPTS(weft_csv_opts, .names = "a,b,c"), "3 names are given");
     expect_error(put("b.csv", "a,a\n1,2\n"), NULL, "two columns are named 'a'");
     expect_error(put("b.csv", ""), NULL, "has no rows");

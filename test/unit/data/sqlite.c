@@ -160,7 +160,7 @@ static void errors_are_clear(void **s)
     expect_error("SELECT v FROM mixed", WEFT_OPTS(weft_sql_opts, .types = "v:i64"),
                  "column 'v': '2.5' is not a valid i64");
     expect_error("SELECT name FROM t", WEFT_OPTS(weft_sql_opts, .types = "name:f32"),
-                 "'Ulm' is no f32");
+                 "'Ulm' is not a valid f32");
     expect_error("SELECT id FROM t", WEFT_OPTS(weft_sql_opts, .label = "idd"), "did you mean");
     unlink(path);
     expect_error("SELECT 1", NULL, "cannot open");
