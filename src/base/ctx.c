@@ -190,7 +190,8 @@ void wf_log(const weft_ctx *ctx, int level, const char *fmt, ...)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Each block carries its size in the 64 bytes before it, so that free can tell the seam and the count. */
+/* Each block stores its size in the 64 bytes before it, for the free function of the seam and the
+ * count. */
 struct head {
     size_t bytes;
 };
@@ -214,7 +215,7 @@ static bool charge(weft_ctx *ctx, int64_t bytes)
 
 void *wf_alloc(weft_ctx *ctx, size_t bytes)
 {
-    /* The head of a huge block takes a page of its own kind in front, so that the data starts aligned. */
+    /* The head of a huge block takes a whole huge page before it, so that the data is aligned. */
     size_t align = bytes >= 2 * HUGE_PAGE ? HUGE_PAGE : HEAD;
     size_t total = bytes + HEAD;
     char *p;

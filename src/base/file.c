@@ -183,7 +183,7 @@ static int posix_lock(void *arg, int fd)
     return flock(fd, LOCK_EX | LOCK_NB) ? -errno : 0;
 }
 
-/* ---- in a folder that is open ---------------------------------------------------------------- */
+/* ---- in an open directory -------------------------------------------------------------------- */
 
 static int posix_open_at(void *arg, int dir, const char *name, int flags, int mode)
 {
@@ -224,7 +224,7 @@ static int posix_mkdir_at(void *arg, int dir, const char *name, int mode)
 
 static int posix_list_at(void *arg, int dir, int (*each)(void *, const char *), void *each_arg)
 {
-    /* Its own open file: the position of `dir` stays where it is. */
+    /* A separate open file: the position of `dir` does not change. */
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
 

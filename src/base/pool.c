@@ -1,11 +1,13 @@
-/* pool.c - the thread pool: one caller hands out tiles, each thread takes its share, then helps the others.
+/* pool.c - the thread pool: a caller submits tiles, each thread takes its share, then helps the
+ * others.
  *
- * A job's tiles are cut into one share per thread, the same tiles for the same thread each time, so that what a thread
- * worked on in one step is in its own cache in the next. A share's ticket holds (job number, tiles left); a tile is
- * taken by lowering the count with a compare-and-swap, by the share's owner or by a thread that has finished its own.
- * The job's description cannot change while a taken tile is unfinished, so whoever holds a tile may read it. A thread
- * that is late or asleep takes none, and nobody waits for it.
- * Idle threads spin for a bounded time and then sleep on a futex; no lock is ever taken. */
+ * A job's tiles are divided into one share per thread, the same tiles for the same thread each
+ * time, so that a thread's data from one step is in its cache in the next. A share's ticket holds
+ * (job number, tiles left); a tile is taken by lowering the count with a compare-and-swap, by the
+ * share's owner or by a thread that has finished its own. The job's description cannot change while
+ * a taken tile is unfinished, so whoever holds a tile may read it. A thread that is late or asleep
+ * takes none, and no one waits for it. Idle threads spin for a bounded time and then sleep on a
+ * futex; no lock is ever taken. */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <pthread.h>
@@ -18,8 +20,8 @@
 
 #include "base/base.h"
 
-/* A worker looks for about two milliseconds before it sleeps: long enough to stay awake between the steps of a training
- * loop, and to be seen by the scheduler as one that needs a core of its own. */
+/* A worker polls for about two milliseconds before it sleeps: long enough to stay awake between the
+ * steps of a training loop, and for the scheduler to give it a core of its own. */
 enum { SPINS_BEFORE_SLEEP = 30000, SPINS_BEFORE_YIELD = 1000 };
 
 struct worker {
@@ -36,22 +38,23 @@ struct wf_pool {
     weft_ctx *ctx;
     int n_threads, n_started;
     struct share *shares;   /* one per thread */
-    struct worker *workers; /* n_threads - 1: the caller is the other one */
+    struct worker *workers; /* n_threads - 1: the caller is one more */
     /* the job: written by the caller before the ticket is published */
     wf_tile_fn *fn;
     void *arg;
     int64_t n_tiles;
     _Alignas(64) _Atomic uint32_t job; /* number of the last job published */
     _Alignas(64) _Atomic int64_t n_done;
-    cpu_set_t cpus; /* where the process may run */
+    cpu_set_t cpus; /* CPUs the process may run on */
     _Atomic int caller_cpu;
     _Alignas(64) _Atomic int n_asleep;
     _Atomic uint32_t wake; /* futex word */
     _Atomic bool stop, busy;
 };
 
-/* About 60 ns of waiting. A hypervisor takes a core away from a guest that does nothing but pause, which makes every
- * wait cost what a sleep does; so there is one pause, and then time enough for it not to look like a loop of them. */
+/* Waits for about 60 ns. A hypervisor takes a core away from a guest that does nothing but pause,
+ * which makes every wait as expensive as a sleep; so there is one pause, and then enough work not
+ * to look like a loop of pauses. */
 static void cpu_relax(void)
 {
 #if defined(__x86_64__)
@@ -79,7 +82,7 @@ static int64_t share_begin(const struct wf_pool *p, int owner)
     return p->n_tiles * owner / p->n_threads;
 }
 
-/* Run tiles of one share until none is left to take. */
+/* Runs tiles of one share until there are none left. */
 static void take_share(struct wf_pool *p, int owner, int thread)
 {
     _Atomic uint64_t *ticket = &p->shares[owner].ticket;
@@ -101,14 +104,15 @@ static void take_tiles(struct wf_pool *p, int thread)
         take_share(p, (thread + i) % p->n_threads, thread);
 }
 
-/* Has anything happened since job `seen`? */
+/* Whether anything has happened since job `seen`. */
 static bool has_work(struct wf_pool *p, uint32_t seen)
 {
     return atomic_load(&p->job) != seen || atomic_load(&p->stop);
 }
 
-/* A kernel that sees no shared cache may wake a thread on the very core that woke it, where the two then take turns while
- * another core idles. Such a thread moves off once; afterwards every allowed core is open to it again. */
+/* A kernel that is not aware of shared caches may wake a thread on the same core as its caller,
+ * where the two then take turns while another core idles. Such a thread moves off once; afterwards
+ * it may use every allowed core again. */
 static void leave_callers_cpu(struct wf_pool *p)
 {
     int cpu = atomic_load_explicit(&p->caller_cpu, memory_order_relaxed);
@@ -137,8 +141,8 @@ static void *work(void *arg)
         if (!has_work(p, seen)) {
             uint32_t wake = atomic_load(&p->wake);
 
-            /* Announce first, look again, then sleep: a caller that missed the announcement has
-             * published its job before our second look. */
+            /* Announce first, check again, then sleep: a caller that missed the announcement has
+             * published its job before our second check. */
             atomic_fetch_add(&p->n_asleep, 1);
             if (!has_work(p, seen))
                 futex_wait(&p->wake, wake);
@@ -243,7 +247,7 @@ void wf_pool_for(struct wf_pool *p, int64_t n_tiles, wf_tile_fn *fn, void *arg)
         if (++spins < SPINS_BEFORE_YIELD)
             cpu_relax();
         else
-            sched_yield(); /* a tile's thread was taken off its core */
+            sched_yield(); /* the thread of a tile was preempted */
     atomic_store_explicit(&p->busy, false, memory_order_release);
 }
 

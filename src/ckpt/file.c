@@ -1,5 +1,5 @@
-/* file.c - files and folders of checkpoints, all through the file seam. A folder is synced after its
- * entries. */
+/* file.c - files and folders of checkpoints, all through the file seam. A directory is synced after
+ * its entries. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ weft_status wf_ckpt_join(char out[WF_CKPT_PATH], const char *dir, const char *na
 
 int wf_ckpt_open_file(weft_ctx *ctx, const char *path)
 {
-    /* Not blocking: a pipe in the place of a file must not hold the job. */
+    /* Non-blocking: a pipe in place of a file must not block the job. */
     return ctx->fs->open(ctx->fs->arg, path, O_RDONLY | O_NONBLOCK, 0);
 }
 
@@ -54,7 +54,7 @@ weft_status wf_ckpt_sync_fd(weft_ctx *ctx, int fd, const char *dir)
 {
     int rc = ctx->fs->sync(ctx->fs->arg, fd);
 
-    /* Some file systems cannot sync a folder, and say so; they have nothing to lose. */
+    /* Some file systems cannot sync a directory, and say so; they have nothing to lose. */
     return rc && rc != -EINVAL ? wf_file_err(rc, dir, "cannot sync") : WEFT_OK;
 }
 
@@ -70,7 +70,7 @@ weft_status wf_ckpt_sync_dir(weft_ctx *ctx, const char *dir)
     return st;
 }
 
-/* The folder that holds path, "." when it names none. False at the root. */
+/* The directory that contains path, "." if it names none. False at the root. */
 static bool parent_of(char *out, const char *path)
 {
     size_t n = strlen(path);

@@ -1,5 +1,5 @@
-/* json.c - JSON text written into capped buffers, and values read with a complaint that names
- * the key. Reading refuses duplicate keys, bad UTF-8 and NUL characters (jansson does). */
+/* json.c - writes JSON into capped buffers, and reads values with errors that name the key. Reading
+ * refuses duplicate keys, bad UTF-8 and NUL characters (jansson does). */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* manifest.c - manifest.json, written and read.
  *
- * Its last member is the checksum of all text before it, and it holds the checksum of every
- * file: who trusts the manifest can trust the rest. A parsed manifest names only plain files of
- * its own folder, each once; tensors and blobs lie in one of them each; names are unique. */
+ * Its last member is the checksum of all text before it, and it has the checksum of every file: if
+ * the manifest can be trusted, so can the rest. A parsed manifest names only regular files in its
+ * own directory, each once; each tensor and blob is in one of them; names are unique. */
 #include <stdio.h>
 
 #include "ckpt/ckpt.h"

@@ -1,5 +1,5 @@
-/* open.c - reading one checkpoint, verifying it, and finding the newest that is sound.
- * Whatever is read is compared with its checksum before it is called read. */
+/* open.c - reading one checkpoint, verifying it, and finding the newest valid one. Whatever is read
+ * is compared with its checksum before it is returned. */
 #include <stdio.h>
 
 #include "ckpt/ckpt.h"
@@ -26,8 +26,8 @@ static const char *item_name(const weft_ckpt *c, int64_t i)
     return wf_manifest_item(&c->m.data, i, &type, &data);
 }
 
-/* The text of a manifest, with a NUL behind it. What is too large is damaged: WEFT_EPARSE, so that
- * ELIMIT is left to memory. */
+/* The text of a manifest, NUL-terminated. One that is too large is damaged: WEFT_EPARSE, so that
+ * ELIMIT only means memory. */
 static weft_status read_text(weft_ctx *ctx, const char *path, char **data, int64_t *n)
 {
     int fd = wf_ckpt_open_file(ctx, path);
@@ -169,7 +169,7 @@ bool weft_ckpt_metric_get(const weft_ckpt *c, const char *name, double *value)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Tensors are read in the order they were saved, mostly: one open shard at a time is enough. */
+/* Tensors are mostly read in the order they were saved: one open shard at a time is enough. */
 static weft_status open_shard(weft_ckpt *c, int64_t file, weft_st **out)
 {
     const struct wf_mf_file *f = &c->m.files[file];
@@ -207,7 +207,7 @@ static weft_status check_type(const weft_ckpt *c, const weft_st *s, int64_t at, 
     char ta[WF_TYPE_TEXT], tb[WF_TYPE_TEXT];
 
     if (st)
-        return WEFT_EPARSE; /* sound by itself, and not what weft wrote */
+        return WEFT_EPARSE; /* valid, but not what weft wrote */
     a = wf_type_of(have.dtype, have.rank, have.dim);
     if (a.dtype != b.dtype || !wf_type_same_shape(&a, &b))
         return wf_err(WEFT_EPARSE, "%s: tensor '%.80s' is %s in its file but %s in the manifest",
@@ -317,7 +317,7 @@ weft_status weft_ckpt_blob_read(weft_ckpt *c, const char *name, char **data, int
         return wf_err(WEFT_ENOENT, "%s: no blob '%.80s'", c->path, name);
     bytes = d->blobs[i - d->n_tensors].bytes;
     st = open_shard(c, c->m.place[i].file, &s);
-    if (!st && bytes > wf_st_size(s)) /* before memory is asked for: nothing is believed */
+    if (!st && bytes > wf_st_size(s)) /* check before allocating: the file is not trusted */
         st = wf_err(WEFT_EPARSE, "%s: blob '%.80s' has %lld bytes, more than its file", c->path,
                     name, (long long)bytes);
     if (!st && !(p = wf_alloc(c->ctx, (size_t)bytes + 1)))
@@ -395,7 +395,7 @@ weft_status weft_ckpt_verify(weft_ckpt *c)
     return st;
 }
 
-/* ---- the newest that is sound ---------------------------------------------------------------- */
+/* ---- the newest valid one -------------------------------------------------------------------- */
 
 weft_status wf_ckpt_check_step(const weft_ckpt *c, int64_t step)
 {
@@ -424,7 +424,7 @@ static weft_status open_sound(weft_ctx *ctx, const char *path, int64_t step, wef
     return WEFT_OK;
 }
 
-/* What another checkpoint cannot cure. */
+/* Failures that another checkpoint would not fix. */
 static bool is_ours(weft_status st)
 {
     return st == WEFT_ENOMEM || st == WEFT_ELIMIT || st == WEFT_ENOSUP;

@@ -1,6 +1,7 @@
-/* out.c - a file being written, and read back.
- * What is written is hashed on the way, a piece at a time while it is in the cache, and synced before the file is closed. It goes
- * through the page cache: past it (O_DIRECT) the kernel works less, but where the disk is a host's, training waits longer. */
+/* out.c - a file being written, and read back. What is written is hashed on the way, a piece at a
+ * time while it is in the cache, and synced before the file is closed. It goes through the page
+ * cache: bypassing it (O_DIRECT) costs the kernel less, but if the disk belongs to a virtual
+ * machine's host, training waits longer. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

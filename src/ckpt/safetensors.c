@@ -1,14 +1,14 @@
 /* safetensors.c - the reader of safetensors files.
  *
- * Eight bytes of length, a JSON header, the data. Nothing in the file is believed: once open,
- * the tensors cover the data without a hole or an overlap, each as large as its shape says, and
- * names differ. Data is read with pread when it is asked for, not mapped: a file cut by somebody
- * else is then a status. */
+ * Eight bytes of length, a JSON header, the data. Nothing in the file is trusted: once it is open,
+ * the tensors cover the data without a hole or an overlap, each has the size of its shape, and
+ * names are unique. Data is read with pread on demand, not mapped, so that a file truncated by
+ * another process gives an error, not a signal. */
 #include <stdlib.h>
 
 #include "ckpt/ckpt.h"
 
-/* Every dtype of the format, so that a file with others than ours can be opened and its other
+/* Every dtype of the format, so that a file with dtypes that weft lacks can be opened and its other
  * tensors read. */
 static const struct dtype {
     const char *name;
@@ -44,7 +44,7 @@ struct entry {
     const struct dtype *dtype;
     int64_t rank, *dim;
     int64_t begin, end; /* in the data */
-    void *data;         /* what weft_st_tensor has read; NULL before */
+    void *data;         /* what weft_st_tensor has read; NULL before that */
 };
 
 struct weft_st {

@@ -1,9 +1,9 @@
-/* save.c - one checkpoint, from memory to its folder.
+/* save.c - one checkpoint, from memory to its directory.
  *
- * Everything is written into DIR/.tmp-NAME, synced and read back; then one rename makes it NAME.
- * So a folder with the name of a checkpoint was whole and right when it came to be, whenever the
- * process was killed. A second checkpoint of a step gets a name of its own (…-2): nothing is
- * ever replaced in place. */
+ * Everything is written into DIR/.tmp-NAME, synced and read back; then one rename makes it NAME. So
+ * a directory with the name of a checkpoint was complete and correct when it was created, no matter
+ * when the process was killed. A second checkpoint of a step gets a different name (…-2): nothing
+ * is ever replaced in place. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "ckpt/ckpt.h"
 
 #define SHARD_BYTES ((int64_t)1 << 30)
-#define SHARD_HEADER (WF_ST_HEADER_MAX / 2) /* an estimate of its text stays below this */
+#define SHARD_HEADER (WF_ST_HEADER_MAX / 2) /* the estimated text stays below this */
 
 /* ---- what may be saved ----------------------------------------------------------------------- */
 
@@ -71,7 +71,7 @@ static weft_status check_pair(struct wf_map *seen, const weft_ckpt_pair *p)
 
 weft_status wf_ckpt_check(weft_ctx *ctx, const weft_ckpt_data *d)
 {
-    struct wf_map seen[3]; /* tensors and blobs lie side by side in a shard */
+    struct wf_map seen[3]; /* tensors and blobs are in the same shards */
     weft_status st = WEFT_OK;
 
     if (d->size != sizeof *d)
@@ -101,8 +101,8 @@ weft_status wf_ckpt_check(weft_ctx *ctx, const weft_ckpt_data *d)
 /* What is being written. */
 struct job {
     weft_ctx *ctx;
-    const char *dir; /* the temporary one */
-    int fd;          /* and it, open */
+    const char *dir; /* the temporary directory */
+    int fd;          /* its descriptor */
     struct wf_manifest m;
     int64_t n_items; /* tensors, then blobs */
     struct wf_st_item *items;
@@ -112,7 +112,7 @@ struct job {
     char *chunk;
 };
 
-/* Gives every item its shard, in order; returns how many there are. */
+/* Assigns every item to a shard, in order; returns the number of shards. */
 static int64_t plan_shards(const struct job *j, int64_t limit)
 {
     int64_t shard = 0, bytes = 0, text = 0;
@@ -261,7 +261,7 @@ static weft_status choose_name(weft_ctx *ctx, const char *dir, int64_t step,
     return WEFT_OK;
 }
 
-/* Every byte again, against what was meant to be written. */
+/* Compares every byte with what was to be written. */
 static weft_status read_back(const struct job *j)
 {
     char path[WF_CKPT_PATH];
@@ -281,7 +281,8 @@ static weft_status read_back(const struct job *j)
     return wf_err_wrap(st, "read back");
 }
 
-/* The files, in a new folder `tmp` of the one that is open as `dir`; read back and renamed to `name`. */
+/* Writes the files into a new directory `tmp` of the one that is open as `dir`; reads them back and
+ * renames it to `name`. */
 static weft_status write_folder(struct job *j, int dir, const char *tmp, const char *name)
 {
     const struct wf_fs *fs = j->ctx->fs;
@@ -328,7 +329,7 @@ weft_status wf_ckpt_write(weft_ctx *ctx, const char *dir, const weft_ckpt_data *
         char why[1024];
 
         snprintf(why, sizeof why, "%s", weft_error());
-        wf_file_remove(ctx, tmp); /* gives the room back; what fails here is swept up later */
+        wf_file_remove(ctx, tmp); /* frees the space; if this fails, it is swept up later */
         wf_err_set(why);
         goto out;
     }

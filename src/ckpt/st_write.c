@@ -1,6 +1,7 @@
-/* st_write.c - the writer of safetensors files. Tensors stand by falling size of element, then
- * by name, as other writers have it; the header is padded so that the data begins on 64 bytes:
- * every tensor is aligned to its element. Data goes from its own memory to the file. */
+/* st_write.c - the writer of safetensors files. Tensors are ordered by decreasing element size,
+ * then by name, as by other writers; the header is padded so that the data begins at a multiple of
+ * 64 bytes and every tensor is aligned to its element. Data is written directly from the tensors'
+ * memory. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -38,7 +39,7 @@ static weft_status check_items(int64_t n, struct wf_st_item *const *order)
     return WEFT_OK;
 }
 
-/* Names alike stand side by side only among tensors of one size: look at all of them. */
+/* Equal names are adjacent only among tensors of one element size: compare all of them. */
 static weft_status check_names(weft_ctx *ctx, int64_t n, struct wf_st_item *const *order)
 {
     struct wf_map seen;

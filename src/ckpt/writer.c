@@ -1,9 +1,8 @@
-/* writer.c - checkpoints written by a thread while training goes on.
+/* writer.c - checkpoints written by a thread while training continues.
  *
- * A save copies everything into one staging buffer, which is kept and used again, and hands it
- * over; there is one snapshot at a time. The mutex guards `busy`, `quit`, the counters and the
- * pending failure; the snapshot belongs to the caller while `busy` is false and to the thread
- * while it is true. */
+ * A save copies everything into one staging buffer, which is reused, and hands it over; there is
+ * one snapshot at a time. The mutex guards `busy`, `quit`, the counters and the pending failure;
+ * the snapshot belongs to the caller while `busy` is false and to the thread while it is true. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -39,7 +38,7 @@ struct weft_ckpt_writer {
 
 /* ---- writing one ----------------------------------------------------------------------------- */
 
-/* The only checkpoint of its step: where all are kept there is nothing to look for then. */
+/* The only checkpoint of its step: if all are kept, there is nothing to search for. */
 static bool is_first(const char *path)
 {
     int64_t step, attempt;
@@ -69,7 +68,7 @@ static weft_status write_and_prune(weft_ckpt_writer *w, const weft_ckpt_data *d,
                        (long long)d->step);
 }
 
-/* Writes, and notes how it went. Called without the mutex. */
+/* Writes, and records the result. Called without the mutex. */
 static void carry_out(weft_ckpt_writer *w, const weft_ckpt_data *d)
 {
     int64_t bytes = 0, begin = wf_now(w->ctx), took;
@@ -94,8 +93,8 @@ static void carry_out(weft_ckpt_writer *w, const weft_ckpt_data *d)
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* With the priority of everybody: a thread that waits long for a core holds up the next save, and
- * takes no less time of it in the end. */
+/* With normal priority: a thread that waits long for a core delays the next save, and takes no less
+ * time in total. */
 static void *writer_main(void *arg)
 {
     weft_ckpt_writer *w = arg;
@@ -118,7 +117,7 @@ static void *writer_main(void *arg)
 
 /* ---- the snapshot ---------------------------------------------------------------------------- */
 
-/* One piece of the staging buffer: where it begins, and the memory it comes from. */
+/* One piece of the staging buffer: its offset, and the memory it comes from. */
 struct piece {
     int64_t at, bytes;
     const char *from;
@@ -154,7 +153,7 @@ static void copy_tile(void *arg, int64_t tile, int thread)
     }
 }
 
-/* Lays the data out in the staging buffer; returns its size, or -1 when it overflows. */
+/* Lays out the data in the staging buffer; returns its size, or -1 if it overflows. */
 static int64_t lay_out(const weft_ckpt_data *d, struct piece *piece)
 {
     int64_t at = 0, n = 0;
@@ -237,8 +236,8 @@ static weft_status copy_lists(weft_ckpt_writer *w, const weft_ckpt_data *d,
     return WEFT_OK;
 }
 
-/* Copies all of d into the writer. ELIMIT: over the limit of copies; the caller writes it
- * uncopied. */
+/* Copies all of d into the writer. ELIMIT: over the limit of copies; the caller writes it without a
+ * copy. */
 static weft_status take_snapshot(weft_ckpt_writer *w, const weft_ckpt_data *d)
 {
     struct piece *piece;
@@ -301,7 +300,7 @@ static weft_status start_thread(weft_ckpt_writer *w)
     sigset_t all, before;
     int rc;
 
-    /* Signals are the business of the program's own threads. */
+    /* Signals are handled by the program's own threads. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     rc = pthread_create(&w->thread, NULL, writer_main, w);
@@ -366,7 +365,7 @@ static void wait_idle(weft_ckpt_writer *w)
         pthread_cond_wait(&w->changed, &w->mutex);
 }
 
-/* What failed since the last report: logged, and returned with its text. Called without the
+/* Failures since the last report: logged, and returned with their text. Called without the
  * mutex. */
 static weft_status report(weft_ckpt_writer *w)
 {
@@ -385,8 +384,8 @@ static weft_status report(weft_ckpt_writer *w)
     return st;
 }
 
-/* Out of memory for a copy, or over its limit, is no reason to lose a checkpoint: it is written
- * at once. */
+/* Out of memory for a copy, or over its limit, is not a reason to lose a checkpoint: it is written
+ * immediately. */
 static weft_status save_idle(weft_ckpt_writer *w, const weft_ckpt_data *d)
 {
     weft_status st = WEFT_OK;

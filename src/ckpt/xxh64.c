@@ -1,5 +1,5 @@
-/* xxh64.c - XXH64 with seed 0, so that anybody's xxhsum agrees.
- * Four lanes of eight bytes at a time; what does not fill a stripe of 32 waits in the tail. */
+/* xxh64.c - XXH64 with seed 0, the same as xxhsum. Four lanes of eight bytes at a time; what does
+ * not fill a stripe of 32 bytes waits in the tail. */
 #include "ckpt/ckpt.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__

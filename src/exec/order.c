@@ -1,8 +1,10 @@
 /* order.c - the order of execution and the memory of a plan.
  *
- * Nodes run in the order they were built, except that an update of a variable waits until everything that reads the
- * old value, and everything that may fail, has run. Every value gets a place before the first run: constants and feeds where they lie, variables in the
- * store, the rest in one slab, where two values share bytes when they are never alive together. */
+ * Nodes run in the order they were built, except that an update of a variable waits until
+ * everything that reads the old value, and everything that may fail, has run. Every value gets its
+ * memory before the first run: constants and feeds stay where they are, variables are in the
+ * store, the rest is in one slab, where two values share bytes if they are never alive at the same
+ * time. */
 #include <stdlib.h>
 
 #include "exec/exec.h"
@@ -18,14 +20,15 @@ struct order {
     int64_t n_fail; /* nodes that may fail and have not run */
     int32_t *list;
     int64_t n;
-    int32_t *wait; /* nodes that were looked at and had to wait, in the order they were built */
+    int32_t *wait; /* nodes that were visited and had to wait, in the order they were built */
     int64_t n_wait;
     int64_t *first_operand; /* per node: the number of its first operand among all */
-    bool *
-        late; /* per operand: its node depends on the update of what it reads, and reads the new value */
+    bool *late; /* per operand: its node depends on the update of what it reads, and reads the new
+                 * value */
 };
 
-/* An update that nothing fallible depends on waits for all that may fail: a step that fails changes nothing. */
+/* An update that nothing fallible depends on waits for everything that may fail: a failing step
+ * changes nothing. */
 static bool is_held(const struct order *o, int64_t k)
 {
     return o->n_fail > 0 && (o->g->nodes[k].op->flags & WF_STATE_IN0) && !o->leads[k];
@@ -46,7 +49,7 @@ static bool is_ready(const struct order *o, int64_t k)
     return o->n_readers[wf_value_updated(o->g, n)] == 0;
 }
 
-/* Operand i of node k: one reader more or less of the old value. */
+/* Operand i of node k: one more (or one less) reader of the old value. */
 static void count_reader(struct order *o, int64_t k, int i, int by)
 {
     int32_t v = wf_value_read(o->g, &o->g->nodes[k], i);
@@ -67,7 +70,7 @@ static void emit(struct order *o, int64_t k)
         count_reader(o, k, i, -1);
 }
 
-/* Does node k depend on one that is marked? */
+/* Whether node k depends on a marked one. */
 static bool follows(const struct order *o, int64_t k, const bool *marked)
 {
     const struct wf_node *n = &o->g->nodes[k];
@@ -81,7 +84,7 @@ static bool follows(const struct order *o, int64_t k, const bool *marked)
     return false;
 }
 
-/* The readers of v, up to node `last`, that depend on update u. marked[]: room. */
+/* The readers of v, up to node `last`, that depend on update u. marked[]: scratch. */
 static void mark_late(struct order *o, int64_t u, int32_t v, int64_t last, bool *marked)
 {
     memset(marked, 0, (size_t)o->g->n_nodes);
@@ -94,7 +97,8 @@ static void mark_late(struct order *o, int64_t u, int32_t v, int64_t last, bool 
     }
 }
 
-/* What depends on an update reads the new value; the update does not wait for it. There are hardly any such readers. */
+/* Whatever depends on an update reads the new value; the update does not wait for it. Such readers
+ * are rare. */
 static weft_status find_late(struct wf_plan *p, struct order *o)
 {
     const weft_graph *g = o->g;
@@ -132,8 +136,8 @@ static void count_readers(struct order *o)
             count_reader(o, k, i, 1);
 }
 
-/* Which nodes may fail, and which must run before one of those. Updates that may fail are no reason for others to wait:
- * they would wait for each other. */
+/* Which nodes may fail, and which must run before one of those. Updates that may fail do not make
+ * others wait: they would wait for each other. */
 static weft_status find_fails(struct order *o, bool all_fail)
 {
     const weft_graph *g = o->g;
@@ -155,7 +159,7 @@ static weft_status find_fails(struct order *o, bool all_fail)
     return st;
 }
 
-/* Emits what has waited and need not any more. */
+/* Emits nodes that no longer need to wait. */
 static bool emit_waiting(struct order *o)
 {
     int64_t kept = 0, n = o->n_wait;
@@ -204,7 +208,8 @@ weft_status wf_plan_order(struct wf_plan *p, bool all_fail, int32_t **order, int
         emit(&o, k);
         emit_waiting(&o);
     }
-    /* What is left is a cycle that no order satisfies (by control dependencies); the first that waits goes first. */
+    /* What is left is a cycle that no order satisfies (by control dependencies); the first one that
+     * waits goes first. */
     while (o.n_wait > 0)
         if (!emit_waiting(&o)) {
             emit(&o, o.wait[0]);
@@ -232,7 +237,8 @@ static int by_size(const void *a, const void *b)
     return x->value < y->value ? -1 : x->value > y->value;
 }
 
-/* The lowest offset that no life uses at the same time; by_offset: those placed, the lowest first. */
+/* The lowest offset that is free during this lifetime; by_offset: those placed, the lowest
+ * first. */
 static int64_t lowest_gap(const struct life *l, const int64_t *by_offset, int64_t i)
 {
     int64_t at = 0;
@@ -249,7 +255,8 @@ static int64_t lowest_gap(const struct life *l, const int64_t *by_offset, int64_
     return at;
 }
 
-/* Largest first, each at the lowest offset that is free while it lives. by_offset: room for n numbers. */
+/* Largest first, each at the lowest offset that is free during its lifetime. by_offset: scratch for
+ * n numbers. */
 static int64_t place_all(struct life *l, int64_t n, int64_t *by_offset)
 {
     int64_t top = 0;
@@ -281,7 +288,8 @@ static int32_t root_of(const struct wf_plan *p, int32_t v)
     return v;
 }
 
-/* May the output of node n live where its input i does? Only if nobody reads that memory afterwards. */
+/* Whether the output of node n may use the memory of its input i: only if that memory is not read
+ * afterwards. */
 static bool can_overwrite(const struct wf_plan *p, const struct wf_node *n, int i, int64_t at,
                           const int64_t *last)
 {
@@ -295,13 +303,13 @@ static bool can_overwrite(const struct wf_plan *p, const struct wf_node *n, int 
     if (p->loc[r].place != WF_SLAB || last[r] != at)
         return false;
     for (int k = 0; k < n->n_in;
-         k++) /* another operand over the same bytes would be read after being overwritten */
+         k++) /* another operand in the same bytes would be read after being overwritten */
         if (k != i && n->in[k] && root_of(p, n->in[k]) == r && n->in[k] != in)
             return false;
     return true;
 }
 
-/* Where leaves are, and which values share memory by being views. */
+/* Places leaves, and finds values that share memory because they are views. */
 static weft_status place_leaves(struct wf_plan *p, weft_fn *fn)
 {
     const weft_graph *g = p->graph;
@@ -329,8 +337,8 @@ static weft_status place_leaves(struct wf_plan *p, weft_fn *fn)
     return WEFT_OK;
 }
 
-/* A gradient that an update of a flat variable takes as a whole lives in the flat gradient vector: that of the variable's first
- * update, where it has several. */
+/* A gradient that an update of a flat variable takes as a whole is placed in the flat gradient
+ * vector: that of the variable's first update, if it has several. */
 static weft_status place_gradients(struct wf_plan *p, weft_fn *fn)
 {
     const weft_graph *g = p->graph;
@@ -379,7 +387,7 @@ static void find_lives(struct wf_plan *p, const int32_t *order, int64_t n, int64
             last[root_of(p, p->roots[i])] = n;
 }
 
-/* Let outputs take over the memory of operands that die with the instruction. */
+/* Lets outputs reuse the memory of operands that die with the instruction. */
 static void share_in_place(struct wf_plan *p, const int32_t *order, int64_t n, int64_t *first,
                            int64_t *last)
 {

@@ -3,10 +3,10 @@
 
 enum {
     MAX_TAPS = INT32_MAX, /* largest window, stride, dilation or padding */
-    POOL_TAPS = 1 << 24,  /* of a pooling window, which costs a file nothing to ask for */
+    POOL_TAPS = 1 << 24,  /* of a pooling window, which a file can ask for at no cost */
 };
 
-/* Value i of a list attribute: one value may stand for all axes, none for `otherwise`. */
+/* Value i of a list attribute: one value applies to all axes, none means `otherwise`. */
 static int64_t axis_value(const struct wf_attr *list, int i, int64_t otherwise)
 {
     return list->n == 0 ? otherwise : list->ints[list->n == 1 ? 0 : i];
@@ -151,7 +151,7 @@ void wf_conv_geom_of(const struct wf_op *op, const struct wf_attr *attr, const s
         struct wf_window *v = &g->w;
         int64_t total;
 
-        /* conv_transpose may ask for another output than the smallest: follow y. */
+        /* conv_transpose may want a larger output than the smallest: follow y. */
         v->out[a] = y->dim[1 + a - (3 - v->n)];
         if (!same)
             continue;
@@ -166,7 +166,7 @@ void wf_conv_geom_of(const struct wf_op *op, const struct wf_attr *attr, const s
 
 struct wf_resize_at wf_resize_source(bool bilinear, int64_t n_in, int64_t n_out, int64_t i)
 {
-    double at = ((double)i + 0.5) * (double)n_in / (double)n_out; /* of the sample's centre */
+    double at = ((double)i + 0.5) * (double)n_in / (double)n_out; /* of the sample's center */
     int64_t a = wf_min_i64((int64_t)at, n_in - 1);
 
     if (!bilinear)

@@ -4,7 +4,7 @@
 
 /* ---- convolution ----------------------------------------------------------------------------- */
 
-/* The type of conv(x, w), everything checked. */
+/* The type of conv(x, w), fully checked. */
 static weft_status conv_type(struct wf_infer *r, const struct wf_type *x, const struct wf_type *w,
                              struct wf_type *y)
 {
@@ -39,7 +39,7 @@ static weft_status conv_type(struct wf_infer *r, const struct wf_type *x, const 
     return WEFT_OK;
 }
 
-/* y must be what conv(x, w) gives. */
+/* y must have the type of conv(x, w). */
 static weft_status check_conv(struct wf_infer *r, const struct wf_type *x, const struct wf_type *w,
                               const struct wf_type *y)
 {
@@ -82,7 +82,7 @@ weft_status infer_conv_grad_filter_sums(struct wf_infer *r)
 }
 
 /* The size of one axis of a transposed convolution's output, by Keras' rule. `extra` is the output
- * padding, below zero when it is not given. */
+ * padding, negative if it is not given. */
 static bool transposed_size(const char *padding, int64_t in, int64_t span, int64_t stride,
                             int64_t pads, int64_t extra, int64_t *out)
 {
@@ -117,7 +117,7 @@ weft_status infer_conv_transpose(struct wf_infer *r)
     if (extra->n != 0 && extra->n != 1 && extra->n != n)
         return wf_infer_err(r, WEFT_EINVAL,
                             "output_padding takes one number per axis, or one for all");
-    /* For strides and dilations alone: y is not known yet. */
+    /* Only for strides and dilations: y is not known yet. */
     for (int i = 0; i < n; i++)
         y.dim[1 + i] = WEFT_ANY;
     y.dim[y.rank - 1] = WEFT_ANY;
@@ -161,7 +161,7 @@ static weft_status pool_type(struct wf_infer *r, const struct wf_type *x, struct
     return WEFT_OK;
 }
 
-/* A place in a window fits a byte, or else 32 bits. */
+/* A position in a window fits in a byte, or otherwise in 32 bits. */
 static weft_status argmax_dtype(struct wf_infer *r, weft_dtype *out)
 {
     const struct wf_attr *window = wf_in_attr(r, "window");

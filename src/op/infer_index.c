@@ -10,7 +10,7 @@ static weft_status check_index_type(const struct wf_infer *r, int operand, const
     return WEFT_OK;
 }
 
-/* Are sizes [from, from + n) of a and [at, at + n) of b equal? */
+/* Whether sizes [from, from + n) of a and [at, at + n) of b are equal. */
 static weft_status check_same(const struct wf_infer *r, const struct wf_type *a, int from,
                               const struct wf_type *b, int at, int n, const char *what)
 {
@@ -25,7 +25,7 @@ static weft_status check_same(const struct wf_infer *r, const struct wf_type *a,
     return WEFT_OK;
 }
 
-/* A value to be added up must be a number. */
+/* A value to be summed must be numeric. */
 static weft_status check_number(const struct wf_infer *r, int operand)
 {
     weft_dtype t = r->in[operand].dtype;
@@ -270,7 +270,7 @@ weft_status infer_one_hot(struct wf_infer *r)
     return wf_infer_out(r, 0, &t);
 }
 
-/* Values and their places, which are i32. */
+/* Values and their positions, which are i32. */
 static weft_status ordered(struct wf_infer *r, const struct wf_type *t, int64_t n)
 {
     struct wf_type places = *t;
@@ -368,7 +368,7 @@ static weft_status check_offsets(const struct wf_infer *r, int offsets, int64_t 
     return WEFT_OK;
 }
 
-/* The combiner, and weights [n] of the rows' type when they are there. */
+/* The combiner, and weights [n] of the rows' type if given. */
 static weft_status check_weights(const struct wf_infer *r, int weights, int64_t n, weft_dtype dtype)
 {
     const char *text = wf_attr_str(r->op, r->attr, "combiner");

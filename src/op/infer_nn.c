@@ -1,7 +1,7 @@
 /* infer_nn.c - shape rules of softmax, its losses, updates of variables and the global norm. */
 #include "op/infer.h"
 
-/* Merge the sizes of b into a: both must have the same shape. */
+/* Merges the sizes of b into a: both must have the same shape. */
 static weft_status same_shape(struct wf_infer *r, struct wf_type *a, const struct wf_type *b,
                               const char *what)
 {

@@ -3,7 +3,7 @@
 #include "op/optim.h"
 #include "op/schedule.h"
 
-/* The schedule, if there is one, with all its numbers and, where it takes one, its list. */
+/* The schedule, if there is one, with all its numbers and, if it takes one, its list. */
 static weft_status check_schedule(struct wf_infer *r)
 {
     const char *name = wf_attr_str(r->op, r->attr, "schedule"), *bad;

@@ -1,4 +1,4 @@
-/* infer_reduce.c - shape rules of reductions and of ops that follow another value's shape. */
+/* infer_reduce.c - shape rules of reductions and of ops shaped like another value. */
 #include "op/infer.h"
 
 static weft_status check_size(const struct wf_infer *r, const struct wf_type *t)
@@ -138,7 +138,7 @@ weft_status infer_segment_sum(struct wf_infer *r)
     return check_size(r, &r->out[0]);
 }
 
-/* Can `small` be broadcast to `large`, as far as is known? */
+/* Whether `small` can be broadcast to `large`, as far as sizes are known. */
 static weft_status check_broadcast(struct wf_infer *r, const struct wf_type *small,
                                    const struct wf_type *large)
 {

@@ -54,7 +54,7 @@ static weft_status times(const struct wf_infer *r, int64_t n_units, int n, int64
     return WEFT_OK;
 }
 
-/* The number of units, from whichever size says it. */
+/* The number of units, from whichever size gives it. */
 static weft_status find_units(const struct wf_infer *r, struct sizes *s)
 {
     const int64_t said[] = {r->in[WF_RNN_R].dim[1], r->in[WF_RNN_W].dim[1]};
@@ -154,7 +154,7 @@ static struct wf_type saved_type(const struct sizes *s, int64_t n)
     return wf_type_of(s->dtype, 3, (int64_t[]){s->n_time, s->n_batch, n});
 }
 
-/* Values kept per unit: lstm's gates; gru's z, q, n and with reset_after what q multiplies. */
+/* Values kept per unit: lstm's gates; gru's z, q, n and with reset_after also what q multiplies. */
 static int saved_gates(const struct wf_infer *r)
 {
     enum wf_rnn_kind kind = wf_rnn_kind(r->op);

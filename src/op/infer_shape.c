@@ -1,4 +1,4 @@
-/* infer_shape.c - shape rules of ops that move or re-read elements. */
+/* infer_shape.c - shape rules of ops that move or rearrange elements. */
 #include "op/infer.h"
 #include "op/shape.h"
 
@@ -33,7 +33,7 @@ static weft_status join(struct wf_infer *r, int64_t a, int64_t b, int64_t *out)
     return WEFT_OK;
 }
 
-/* Does dy (operand 0) have the shape `t` that the forward op makes of `like` (operand 1)? */
+/* Whether dy (operand 0) has the shape `t` that the forward op makes of `like` (operand 1). */
 static weft_status check_dy(struct wf_infer *r, const struct wf_type *t)
 {
     int64_t unused;
@@ -69,8 +69,8 @@ static weft_status axis_set(struct wf_infer *r, const char *attr, int rank, bool
     return WEFT_OK;
 }
 
-/* The size that a hole of -1 in a new shape stands for when the input has symbols: when the
- * other sizes have the same product on both sides, it is the input's one symbol. */
+/* The size that -1 in a new shape means if the input has symbols: if the other sizes have the same
+ * product on both sides, it is the input's one symbol. */
 static int64_t hole_symbol(const struct wf_type *in, int64_t rest)
 {
     int64_t known = 1, symbol = WEFT_ANY;

@@ -1,7 +1,7 @@
 /* op.c - the op table of a context, and helpers for shape rules.
  *
- * The rows of ops.def are constant; their attribute texts are parsed once per context, so that the library
- * has no mutable globals. After wf_ops_ensure the built-in part never changes. */
+ * The rows of ops.def are constant; their attribute texts are parsed once per context, so that the
+ * library has no mutable globals. After wf_ops_ensure the built-in part never changes. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@ struct registry {
     struct wf_arena arena;
     struct wf_op rows[WF_N_OPS + MAX_USER_OPS];
     _Atomic int n;
-    _Atomic bool writing; /* a registration is under way: a second one is refused, not blocked */
+    _Atomic bool writing; /* a registration is in progress: a second one is refused, not blocked */
 };
 
 static const struct wf_op builtin[WF_N_OPS] = {
@@ -302,7 +302,7 @@ weft_status wf_broadcast(const struct wf_infer *r, const struct wf_type *a, cons
         if (x >= 0 && y >= 0 && x != y && x != 1 && y != 1)
             return wf_infer_err(r, WEFT_ESHAPE, "cannot broadcast: sizes %lld and %lld at axis %d",
                                 (long long)x, (long long)y, i);
-        /* A known size over 1 wins over a symbol, which then must be that size or 1. */
+        /* A known size above 1 wins over a symbol, which must then be that size or 1. */
         t.dim[i] = x == y ? x : x == 1 ? y : y == 1 ? x : x > 1 ? x : y > 1 ? y : WEFT_ANY;
         if (x == 0 || y == 0)
             t.dim[i] = 0;
