@@ -6,7 +6,7 @@ enum cast_class {
     FOLLOW, /* mixed operands become f32, others stay */
     HALF,   /* f32 operands become halves */
     FULL,   /* halves become f32 */
-    LEAVE   /* the op says what types it takes: never touched */
+    LEAVE   /* the op declares the types it takes: never cast */
 };
 
 static const struct {

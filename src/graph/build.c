@@ -5,7 +5,7 @@
 
 struct wf_scope {
     struct wf_scope *below;
-    const char *before; /* the text to go back to */
+    const char *before; /* the text to restore */
 };
 
 weft_status weft_graph_new(weft_ctx *ctx, weft_graph **out)
@@ -100,7 +100,7 @@ static const char *scoped(weft_graph *g, const char *name)
     return s;
 }
 
-/* Give node `n` the name; made unique by a suffix unless `exact`. */
+/* Gives node `n` the name; made unique by a suffix unless `exact`. */
 static weft_status set_name(weft_graph *g, int64_t n, const char *name, bool exact)
 {
     const char *full = name;
@@ -116,7 +116,8 @@ static weft_status set_name(weft_graph *g, int64_t n, const char *name, bool exa
             return wf_err(WEFT_EEXIST, "the name '%s' is taken", full);
         if (!s)
             return nomem(g);
-        /* The node's index makes the suffix unique at once; the loop covers names that users chose alike. */
+        /* The node's index usually makes the suffix unique; the loop is for names that users chose
+         * alike. */
         for (int64_t i = n;; i++) {
             sprintf(s, "%s_%lld", name, (long long)i);
             if (!wf_map_get(&g->names, s, NULL))
@@ -252,7 +253,8 @@ static weft_status check_size(const struct wf_node *n, const struct wf_type *t)
     return WEFT_OK;
 }
 
-/* Append a node whose inputs and attributes are filled, with its outputs; known: their types, or NULL. */
+/* Appends a node whose inputs and attributes are set, with its outputs; known: their types, or
+ * NULL. */
 static weft_status append(weft_graph *g, struct wf_node *n, const struct wf_type *known)
 {
     struct wf_type inferred[WF_MAX_OUT];
@@ -286,8 +288,8 @@ static weft_status append(weft_graph *g, struct wf_node *n, const struct wf_type
     return WEFT_OK;
 }
 
-/* What leaves need beyond a node: a place among the variables; a symbol for each unknown size, so that rules can
- * see where two are the same. */
+/* What leaves need besides a node: an entry in the list of variables; a symbol for each unknown
+ * size, so that rules can see which sizes are the same. */
 static weft_status note_leaf(weft_graph *g, int32_t v)
 {
     struct wf_node *n = &g->nodes[g->values[v].node];

@@ -15,7 +15,7 @@ static weft_val refuse(weft_graph *g, const char *what, const char *why)
     return WEFT_NIL;
 }
 
-/* x is a value and has 1 to 3 sizes; n tells how many. */
+/* Whether x is a value with 1 to 3 spatial sizes; sets n to their number. */
 static bool spatial(weft_graph *g, weft_val x, const char *what, int *n)
 {
     if (!wf_check_val(g, x, what))
@@ -31,14 +31,14 @@ static bool spatial(weft_graph *g, weft_val x, const char *what, int *n)
     return false;
 }
 
-/* One value for each axis: the first stands for those left out, `otherwise` when there is none. */
+/* One value per axis: the first applies to omitted ones, `otherwise` if there is none. */
 static void spread(const int64_t from[3], int n, int64_t otherwise, int64_t to[3])
 {
     for (int i = 0; i < n; i++)
         to[i] = from[i] ? from[i] : from[0] ? from[0] : otherwise;
 }
 
-/* The pads of the options; causal ones from the kernel's sizes. */
+/* The pads of the options; for causal padding, from the kernel's sizes. */
 static const char *pads_of(weft_graph *g, weft_padding padding, const int64_t given[6], weft_val w,
                            int n, const int64_t *dilations, int64_t pads[6])
 {

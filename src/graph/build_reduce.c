@@ -1,4 +1,4 @@
-/* build_reduce.c - builders of reductions and of ops that follow another value's shape. */
+/* build_reduce.c - builders of reductions and of ops shaped like another value. */
 #include "graph/graph.h"
 #include "weft/ops_reduce.h"
 

@@ -9,7 +9,7 @@ static weft_val refuse(weft_graph *g, const char *what, const char *why)
     return WEFT_NIL;
 }
 
-/* Lengths or mask, whichever is there. */
+/* Lengths or mask, whichever is given. */
 static bool pick_steps(weft_graph *g, const char *what, weft_val lengths, weft_val mask,
                        weft_val *steps)
 {

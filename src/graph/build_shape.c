@@ -1,4 +1,4 @@
-/* build_shape.c - builders of the ops that move or re-read elements. */
+/* build_shape.c - builders of the ops that move or rearrange elements. */
 #include "graph/shape.h"
 #include "op/shape.h"
 #include "weft/ops_shape.h"

@@ -1,4 +1,5 @@
-/* generic.c - any op by its name, with attributes as text: "axis=-1 keepdims=true perm=[1,0] dtype=f32". */
+/* generic.c - any op by name, with attributes as text: "axis=-1 keepdims=true perm=[1,0]
+ * dtype=f32". */
 #include "graph/graph.h"
 
 weft_val weft_op(weft_graph *g, const char *name, int n_in, const weft_val *in, const char *attrs)

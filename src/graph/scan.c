@@ -35,7 +35,7 @@ static weft_status check(weft_graph *g, const struct scan *s, const weft_val *in
     return weft_graph_status(g);
 }
 
-/* x[t] of every x, through a row of temporary handles in y's place. */
+/* x[t] of every x; uses y as scratch for handles. */
 static weft_status unstack_xs(weft_graph *g, struct scan *s, const weft_val *xs, weft_val *row)
 {
     for (int i = 0; i < s->n_xs; i++) {
@@ -49,7 +49,7 @@ static weft_status unstack_xs(weft_graph *g, struct scan *s, const weft_val *xs,
     return WEFT_OK;
 }
 
-/* A state keeps its type, so that every step sees the same one. */
+/* A state must keep its type, so that every step sees the same one. */
 static weft_status check_state(weft_graph *g, int t, int i, weft_val before, weft_val after)
 {
     const struct wf_type *a, *b;

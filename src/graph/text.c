@@ -1,4 +1,4 @@
-/* text.c - graphs as text that reads back, one node a line:
+/* text.c - graphs as text that reads back, one node per line:
  *
  *   weft graph 1
  *   %0 = placeholder() dtype=f32 shape=[-1,784] "images" #0
@@ -7,9 +7,10 @@
  *   %3 = top_k(%2) k=3 "best" #3 @/device:GPU:0 ^%1
  *   %4 = identity(%3:1) "places" #4
  *
- * %n is node n, %n:k its output k, - an absent operand. Attributes at their defaults are left out. "name", #uid,
- * @device and ^control follow in any order; a constant ends with {its bytes in hexadecimal}.
- * The reader believes nothing: every number is bounded, every node goes through the builders' checks. */
+ * %n is node n, %n:k its output k, - an absent operand. Attributes with default values are omitted.
+ * "name", #uid, @device and ^control follow in any order; a constant ends with {its bytes in
+ * hexadecimal}. The reader trusts nothing: every number is bounded, every node goes through the
+ * builders' checks. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -243,7 +244,7 @@ static weft_status read_data(struct reader *r, weft_val v)
     unsigned char *data;
 
     r->p++;
-    /* The text must hold them all: checked before anything is allocated. */
+    /* The text must contain all of them: checked before allocating. */
     if (bytes < 0 || (int64_t)strspn(r->p, "0123456789abcdef") != 2 * bytes)
         return wf_err(WEFT_EPARSE, "the constant's shape needs %lld bytes", (long long)bytes);
     data = wf_arena_alloc(&r->g->arena, (size_t)bytes + 64);
@@ -367,8 +368,8 @@ weft_status weft_graph_parse(weft_ctx *ctx, const char *text, int64_t n, weft_gr
     st = weft_graph_new(ctx, &r.g);
     if (st)
         return st;
-    copy = wf_alloc(ctx,
-                    (size_t)n + 1); /* ends with a zero: the reader need not look out for the end */
+    copy =
+        wf_alloc(ctx, (size_t)n + 1); /* NUL-terminated, so the reader need not check for the end */
     in = wf_alloc_n(ctx, WF_MAX_MANY, sizeof *in);
     if (!copy || !in) {
         st = wf_err_nomem(ctx, (size_t)n, "graph text");

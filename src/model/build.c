@@ -1,7 +1,7 @@
-/* build.c - models into graphs: one call of a layer as nodes, and a whole model's calls in their order.
+/* build.c - turns models into graphs: one layer call as nodes, and all calls of a model in order.
  *
- * A weight is one variable of a graph however many calls ask for it; two builds into one graph share variables and
- * placeholders by name. Nodes stand in the scope of their layer. */
+ * A weight is one variable of a graph, no matter how many calls use it; two builds into one graph
+ * share variables and placeholders by name. Nodes are in the scope of their layer. */
 #include <stdio.h>
 
 #include "model/core.h"
@@ -25,7 +25,7 @@ weft_status wf_lc_failed(weft_layer_call *c, weft_status st)
 {
     if (st && !c->b->g->st) {
         wf_err_wrap(st, "layer '%s'", layer_of(c)->name);
-        wf_graph_fail(c->b->g, st); /* later builders do nothing, and the first text stays */
+        wf_graph_fail(c->b->g, st); /* later builders do nothing, and the first text is kept */
     }
     return keep(c, st);
 }
@@ -289,7 +289,7 @@ static weft_status variable_of(struct wf_builder *b, int64_t i, weft_val *out)
     if (!b->weights[i].id) {
         o.size = sizeof o;
         o.not_trainable = w->is.state || wf_layer_at(b->m, w->is.layer)->frozen;
-        b->g->scope = ""; /* its name is the weight's, wherever it is used first */
+        b->g->scope = ""; /* its name is the weight's, wherever it is first used */
         b->weights[i] = weft_variable(b->g, w->is.name, w->is.rank, w->is.dim, &o);
         b->g->scope = scope;
     }
@@ -365,7 +365,7 @@ weft_status wf_lc_activity(weft_layer_call *c, const char *regularizer, weft_val
     return weft_graph_status(g);
 }
 
-/* An error of the graph begins with the scope; a user of models wants to read of a layer. */
+/* An error of the graph begins with the scope; a user of models wants to see the layer. */
 static weft_status graph_error(weft_layer_call *c, const char *scope)
 {
     weft_graph *g = c->b->g;
@@ -501,7 +501,7 @@ weft_val wf_input_build(struct wf_builder *b, const struct wf_model_node *n)
     return weft_placeholder(b->g, n->name, n->dtype, n->rank + 1, dim);
 }
 
-/* Every node of the model in order; val and mask are by symbol. */
+/* All nodes of the model in order; val and mask are indexed by symbol. */
 static weft_status replay(struct wf_builder *b, weft_val *val, weft_val *mask)
 {
     const weft_model *m = b->m;
@@ -534,7 +534,7 @@ static weft_status replay(struct wf_builder *b, weft_val *val, weft_val *mask)
     return weft_graph_status(b->g);
 }
 
-/* Each regularizer once; weights that nobody asked for in this mode get their variable too. */
+/* Each regularizer once; weights that were not used in this mode also get their variable. */
 static weft_status finish_weights(struct wf_builder *b)
 {
     for (int64_t i = 0; i < b->m->n_weights; i++) {

@@ -1,6 +1,7 @@
 /* cell.c - one step of SimpleRNN, LSTM and GRU, and the cells as layers.
  *
- * With recurrent dropout Keras draws one mask per gate; here one mask serves all gates. Both stay the same for all steps. */
+ * With recurrent dropout Keras draws one mask per gate; here one mask is used for all gates. Both
+ * stay the same for all steps. */
 #include <stdio.h>
 
 #include "model/rnn.h"
@@ -16,7 +17,7 @@ static weft_val recurrent_weight(weft_layer_call *c, const int64_t dim[2])
                                     .constraint = weft_lc_text(c, "recurrent_constraint")));
 }
 
-/* The forget gate begins open: ones in its part of the bias. */
+/* The forget gate starts open: ones in its part of the bias. */
 static weft_val forget_bias(weft_layer_call *c, int64_t n)
 {
     const char *init = weft_lc_text(c, "bias_initializer");

@@ -1,4 +1,4 @@
-/* constraint.c - what weights are brought back to after an update, by the names Keras has. */
+/* constraint.c - constraints on weights, applied after an update, by Keras' names. */
 #include "model/core.h"
 #include "weft/ops.h"
 
@@ -27,7 +27,7 @@ weft_status wf_constraint_check(struct wf_arena *arena, const char *text)
     return parse(arena, text, &a);
 }
 
-/* w with the norm it has along `axis` made `wanted`, but for 1e-7. */
+/* w scaled to the norm `wanted` along `axis`, within 1e-7. */
 static weft_val with_norm(weft_graph *g, weft_val w, weft_val norm, weft_val wanted)
 {
     return weft_mul(g, w, weft_div(g, wanted, weft_add(g, norm, wf_const_like(g, 1e-7, norm))));

@@ -3,13 +3,14 @@
  *   {
  *    "format": "weft-model", "version": 1, "name": "model",
  *    "layers": [{"name": "dense", "kind": "Dense", "attrs": "units=10 activation=relu"}],
- *    "nodes": [{"input": "x", "dtype": "f32", "dim": [28, null]}, {"layer": "dense", "in": [[0, 0]]}],
+ *    "nodes": [{"input": "x", "dtype": "f32", "dim": [28, null]},
+ *              {"layer": "dense", "in": [[0, 0]]}],
  *    "outputs": [[1, 0]]
  *   }
  *
- * A layer has "wraps": NAME when it is a wrapper (what it wraps stands before it) and "trainable": false when it is frozen. A
- * value is [node, part]. The reader believes nothing: every key is known, every number bounded, and all goes through the
- * builders' checks. */
+ * A layer has "wraps": NAME if it is a wrapper (the wrapped layer comes before it) and "trainable":
+ * false if it is frozen. A value is [node, part]. The reader trusts nothing: every key is known,
+ * every number bounded, and everything goes through the builders' checks. */
 #include <jansson.h>
 
 #include "model/core.h"
@@ -35,7 +36,7 @@ static void put_string(struct wf_buf *b, const char *s)
     wf_buf_add(b, "\"", 1);
 }
 
-/* What was given to the layer, but for its name and whether it is trained. */
+/* What the layer was given, except its name and whether it is trainable. */
 static void put_attrs(struct wf_buf *b, const weft_model *m, const struct wf_layer *l)
 {
     struct wf_buf text;
@@ -140,7 +141,7 @@ weft_status weft_model_json(const weft_model *m, char **out)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Every key of an object is one of these (NULL ends). */
+/* Every key of an object must be one of these (NULL-terminated). */
 static weft_status check_keys(const json_t *o, const char *what, const char *const *keys)
 {
     const char *key;

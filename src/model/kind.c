@@ -1,6 +1,7 @@
-/* kind.c - the kinds of layers: the table of layers.def, and what a user registered in a model.
+/* kind.c - layer types: the table of layers.def, and those that a user registered in a model.
  *
- * Argument texts are taken apart once per model and kind, when a layer of the kind is first made. */
+ * Argument texts are parsed once per model and type, when the first layer of the type is
+ * created. */
 #include <stdio.h>
 
 #include "model/core.h"

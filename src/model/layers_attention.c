@@ -1,7 +1,7 @@
 /* layers_attention.c - Attention, AdditiveAttention, MultiHeadAttention, GroupQueryAttention.
  *
- * A query that may attend to nothing gets zeros. (Keras' Attention gives it the mean of all values; such rows are masked
- * themselves wherever the mask is that of the sequence.) */
+ * A query that may not attend to anything gets zeros. (Keras' Attention gives it the mean of all
+ * values; if the mask is that of the sequence, such rows are masked anyway.) */
 #include <math.h>
 #include <stdio.h>
 
@@ -131,7 +131,8 @@ struct heads {
     int64_t out[WEFT_MAX_RANK]; /* the sizes that replace the features in the result */
 };
 
-/* The weight "what/kernel" or "what/bias", by the layer's arguments kernel_… or bias_…. The first n_in axes are summed over. */
+/* The weight "what/kernel" or "what/bias", by the layer's arguments kernel_… or bias_…. The first
+ * n_in axes are summed over. */
 static weft_val part_weight(weft_layer_call *c, const char *what, const char *kind, int rank,
                             const int64_t *dim, int n_in)
 {
@@ -203,7 +204,8 @@ static weft_val window_mask(struct heads *h, int64_t window)
     return v;
 }
 
-/* What a query may attend to. Masked queries are left as they are: their rows are masked in the result. */
+/* What a query may attend to. Masked queries are not changed: their rows are masked in the
+ * result. */
 static void collect_mask(struct heads *h)
 {
     weft_layer_call *c = h->c;
@@ -232,7 +234,8 @@ static void collect_mask(struct heads *h)
     h->mask = m;
 }
 
-/* One head of keys or values for each head of queries: [batch, time, groups, n] -> [batch, time, heads, n]. */
+/* One head of keys or values for each head of queries: [batch, time, groups, n] -> [batch, time,
+ * heads, n]. */
 static weft_val spread(struct heads *h, weft_val x)
 {
     int64_t n = h->n_heads;

@@ -1,4 +1,4 @@
-/* layers_core.c - what layers share, dense layers, activations as layers. */
+/* layers_core.c - shared functions, dense layers, activations as layers. */
 #include <stdio.h>
 
 #include "model/core.h"
@@ -159,7 +159,7 @@ weft_status wf_layer_dense(weft_layer_call *c)
     return WEFT_OK;
 }
 
-/* The three terms of "ab,bc->ac"; the leading "..." of a term, if any, is skipped and counted as such. */
+/* The three terms of "ab,bc->ac"; the leading "..." of a term, if any, is skipped and recorded. */
 struct equation {
     char in[32], kernel[32], out[32];
     bool dots_left, dots_right;
@@ -200,7 +200,8 @@ static bool parse_equation(const char *text, struct equation *e)
            !(e->dots_left && e->dots_right);
 }
 
-/* The size of a letter: the input's, or what output_shape says (which leaves the batch and the dots out). */
+/* The size of a letter: the input's, or that of output_shape (which excludes the batch and the
+ * dots). */
 static int64_t letter_size(weft_layer_call *c, const struct equation *e, char letter)
 {
     const char *in = strchr(e->in, letter), *out = strchr(e->out, letter);
@@ -218,7 +219,8 @@ static int64_t letter_size(weft_layer_call *c, const struct equation *e, char le
     return shape[at];
 }
 
-/* The bias has the output's axes from the first letter named on, with 1 where none is named. */
+/* The bias has the output's axes from the first named letter on, with size 1 for letters that are
+ * not named. */
 static weft_val add_bias(weft_layer_call *c, const struct equation *e, const char *axes, weft_val y)
 {
     int64_t dim[WEFT_MAX_RANK];

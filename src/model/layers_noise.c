@@ -1,5 +1,6 @@
-/* layers_noise.c - layers that disturb, scale or penalise values: dropout, noise, rescaling, activity.
- * Dropout and noise act in every training step, frozen or not, as in Keras: there is nothing in them to train. */
+/* layers_noise.c - layers that perturb, scale or penalize values: dropout, noise, rescaling,
+ * activity. Dropout and noise are active in every training step, frozen or not, as in Keras: they
+ * have nothing to train. */
 #include <math.h>
 #include <stdio.h>
 
@@ -97,7 +98,7 @@ weft_status wf_layer_gaussian_dropout(weft_layer_call *c)
     return WEFT_OK;
 }
 
-/* What is dropped gets the value that selu tends to; then mean and variance are brought back to 0 and 1. */
+/* Dropped elements get the limit value of selu; then mean and variance are restored to 0 and 1. */
 weft_status wf_layer_alpha_dropout(weft_layer_call *c)
 {
     const double low = -1.6732632423543772 * 1.0507009873554805;

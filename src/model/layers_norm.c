@@ -1,4 +1,5 @@
-/* layers_norm.c - normalisations. A frozen BatchNormalization runs as in inference and keeps its moving averages. */
+/* layers_norm.c - normalizations. A frozen BatchNormalization runs as in inference and does not
+ * update its moving averages. */
 #include "model/core.h"
 #include "model/layers.h"
 
@@ -7,7 +8,7 @@ static double explicit_zero(double v)
     return v == 0 ? WEFT_ZERO : v;
 }
 
-/* gamma and beta where the layer has them. */
+/* gamma and beta if the layer has them. */
 static void center_scale(weft_layer_call *c, int rank, const int64_t *dim, weft_val *gamma,
                          weft_val *beta)
 {
@@ -20,7 +21,7 @@ static void center_scale(weft_layer_call *c, int rank, const int64_t *dim, weft_
 struct axes {
     int n, rank;
     int64_t axis[WEFT_MAX_RANK];  /* from the front, in order */
-    int64_t dim[WEFT_MAX_RANK];   /* sizes of those axes, if wanted */
+    int64_t dim[WEFT_MAX_RANK];   /* sizes of those axes, if requested */
     int64_t shape[WEFT_MAX_RANK]; /* a shape that broadcasts over the input: 1 elsewhere */
     bool trailing;                /* the last n axes */
 };
@@ -79,7 +80,7 @@ static weft_val normalised(weft_graph *g, weft_val x, weft_val mean, weft_val va
 
 /* ---- batch ----------------------------------------------------------------------------------- */
 
-/* Statistics of the steps that are not masked, as Keras takes them. x is [batch, time, channels]. */
+/* Statistics of the steps that are not masked, as in Keras. x is [batch, time, channels]. */
 static weft_val masked_batch_norm(weft_layer_call *c, weft_val x, weft_val gamma, weft_val beta,
                                   weft_val mean, weft_val variance)
 {

@@ -78,7 +78,8 @@ weft_status wf_layer_repeat_vector(weft_layer_call *c)
 
 /* ---- borders --------------------------------------------------------------------------------- */
 
-/* Pairs (before, after) for n axes from one number, one per axis, or a pair per axis; in one dimension two are a pair. */
+/* Pairs (before, after) for n axes from one number, one per axis, or a pair per axis; in one
+ * dimension two are a pair. */
 static weft_status read_border(weft_layer_call *c, const char *attr, int n, int64_t out[6])
 {
     static const char *const meaning[] = {"", "[batch, time, channels]",

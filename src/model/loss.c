@@ -1,7 +1,7 @@
-/* loss.c - losses by name: the table, arguments, labels that fit predictions, and the reduction.
+/* loss.c - losses by name: the table, arguments, matching labels to predictions, and the reduction.
  *
- * A loss is text, "huber delta=2": the first word finds a row of losses.def, the rest are its arguments. Nothing is kept
- * between calls. */
+ * A loss is text, "huber delta=2": the first word finds a row of losses.def, the rest are its
+ * arguments. Nothing is kept between calls. */
 #include "model/loss.h"
 
 #include <stdio.h>
@@ -52,7 +52,7 @@ bool wf_kind_is(const char *word, const char *name, const char *shorts)
     return strstr(shorts, between) != NULL;
 }
 
-/* The place of a name in the text of arguments is the place of its value. */
+/* The position of a name in the text of arguments is the position of its value. */
 const struct wf_attr *wf_arg(const struct wf_args *a, const char *name)
 {
     static const struct wf_attr none;
@@ -116,7 +116,7 @@ static weft_status no_loss(const char *text)
                 : wf_err(WEFT_ENOENT, "no loss '%s'", given);
 }
 
-/* Is it the word that stands for the cross-entropy that fits the shapes? */
+/* Whether it is the word for the cross-entropy that fits the shapes. */
 static bool any_crossentropy(const char *word)
 {
     return !strcmp(word, "crossentropy") || !strcmp(word, "ce");
@@ -133,7 +133,8 @@ static const char *fitting_crossentropy(const struct wf_type *y, const struct wf
     return "categoricalcrossentropy";
 }
 
-/* Row and arguments of a text. y and pred may be NULL: then "crossentropy" is taken for the categorical one. */
+/* Row and arguments of a text. y and pred may be NULL: then "crossentropy" means the categorical
+ * one. */
 static weft_status parse(struct wf_arena *arena, const char *text, const struct wf_type *y,
                          const struct wf_type *pred, const struct wf_loss_kind **kind,
                          struct wf_attr attr[WF_MAX_ATTRS])
@@ -284,7 +285,7 @@ static weft_status misfit(weft_graph *g, const char *what, weft_val y, weft_val 
                                 wf_type_text(type_of(g, y), a), wf_type_text(type_of(g, pred), b)));
 }
 
-/* Sizes that are known and differ; `n` leading axes are looked at. */
+/* Whether known sizes differ among the first `n` axes. */
 static bool differ(const struct wf_type *a, const struct wf_type *b, int n)
 {
     for (int i = 0; i < n; i++)
@@ -293,7 +294,7 @@ static bool differ(const struct wf_type *a, const struct wf_type *b, int n)
     return false;
 }
 
-/* Labels of a sparse loss: integers without the classes' axis. */
+/* Labels of a sparse loss: integers without the class axis. */
 static weft_status fit_sparse(weft_graph *g, const char *what, weft_val *y, weft_val pred)
 {
     const struct wf_type *t, *p;
@@ -413,7 +414,7 @@ weft_status wf_loss_reduce(weft_graph *g, weft_val values, weft_val weight, weft
         if (!g->st && type_of(g, m)->rank < type_of(g, values)->rank)
             valid = weft_mul(g, valid, weft_div(g, n, weft_size_of(g, m, &whole)));
         m = wf_weight_like(g, m, values);
-        /* What is masked has no influence, not even as a NaN. */
+        /* What is masked is ignored, even if it is NaN. */
         values = weft_where(g, wf_as(g, m, WEFT_BOOL), values, wf_const_like(g, 0, values));
         n = valid;
     }

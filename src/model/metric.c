@@ -62,8 +62,8 @@ static bool any_accuracy(const char *word)
     return !strcmp(word, "accuracy") || !strcmp(word, "acc");
 }
 
-/* "accuracy" and "acc" are the kind that fits the shapes: Keras' rule. Predictions that are integers are classes already and
- * are compared with the labels. */
+/* "accuracy" and "acc" mean the kind that fits the shapes, as in Keras. Integer predictions are
+ * already classes and are compared with the labels. */
 static void fit_accuracy(char word[WF_MAX_KIND_NAME], const struct wf_type *y,
                          const struct wf_type *p)
 {
@@ -89,7 +89,7 @@ static const struct wf_metric_kind *kind_of(const char *word)
 
 /* ---- the name in logs ------------------------------------------------------------------------ */
 
-/* Names stand in tables, in JSON and in the paths of summaries. */
+/* Names appear in tables, in JSON and in the paths of summaries. */
 static weft_status check_name(const char *name)
 {
     for (const char *p = name; *p; p++)
@@ -99,7 +99,8 @@ static weft_status check_name(const char *name)
     return WEFT_OK;
 }
 
-/* A class ("AUC", "MeanIoU") is logged as an object of it is in Keras; a name in small letters as it is written. */
+/* A class name ("AUC", "MeanIoU") is logged like an object of it in Keras; a name in lower case as
+ * it is written. */
 static weft_status name_metric(struct wf_metric *m, struct wf_arena *arena, const char *spec,
                                const char *given)
 {
@@ -125,7 +126,7 @@ static weft_status name_metric(struct wf_metric *m, struct wf_arena *arena, cons
     return m->name ? WEFT_OK : wf_err_nomem(arena->ctx, sizeof name, "metric");
 }
 
-/* Arguments of the row, and name=… beside them. */
+/* Arguments of the row, and name=…. */
 static weft_status parse_args(struct wf_metric *m, struct wf_arena *arena, const char *text,
                               const char **name)
 {
@@ -148,7 +149,7 @@ static weft_status parse_args(struct wf_metric *m, struct wf_arena *arena, const
 
 /* ---- what the trainer calls ------------------------------------------------------------------ */
 
-/* Row and arguments of a text; word: its first one, as it is looked for. */
+/* Row and arguments of a text; word: the first word, as it is searched for. */
 static weft_status parse(struct wf_metric *m, struct wf_arena *arena, const char *spec,
                          const char *word, const char *rest, const char **name)
 {
@@ -195,7 +196,7 @@ weft_status wf_metric_init(struct wf_metric *out, struct wf_arena *arena, const 
     struct wf_args args;
     weft_status st;
 
-    (void)loss; /* shapes decide alone, as in Keras 3 */
+    (void)loss; /* only the shapes decide, as in Keras 3 */
     if (!spec || !wf_kind_word(spec, word, &rest))
         return no_metric(spec ? spec : "");
     fit_accuracy(word, y, pred);

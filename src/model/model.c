@@ -1,7 +1,8 @@
 /* model.c - models: inputs, layers, calls, names.
  *
- * Each call is built at once into the design graph (inference), so that types are known and a mistake is reported where it was
- * made. The first error sticks. A name belongs to one layer or input. */
+ * Each call is immediately built into the design graph (inference), so that types are known and a
+ * mistake is reported where it was made. The first error sticks. A name belongs to one layer or
+ * input. */
 #include <stdio.h>
 
 #include "model/core.h"
@@ -109,8 +110,9 @@ static weft_status check_name(const char *name)
                        name, MAX_NAME);
 }
 
-/* "MaxPooling2D" -> "max_pooling2d", "ReLU" -> "re_lu": Keras' two rules, one after the other. An underscore goes before a
- * capital that begins a small word, then between a small letter and a capital. */
+/* "MaxPooling2D" -> "max_pooling2d", "ReLU" -> "re_lu": Keras' two rules, one after the other: an
+ * underscore before a capital followed by a small letter, then between a small letter and a
+ * capital. */
 static void snake_case(const char *kind, char out[MAX_NAME])
 {
     char words[MAX_NAME];
@@ -135,8 +137,8 @@ static void snake_case(const char *kind, char out[MAX_NAME])
     out[n] = '\0';
 }
 
-/* Gives `text`, which is the base, the first number that makes it new. Names are never given back, so that all numbers
- * below the one that was found last are taken. */
+/* Appends to `text`, which is the base, the first number that makes it new. Names are never
+ * released, so all numbers below the last one found are taken. */
 static weft_status number_name(weft_model *m, const char *base, char *text, size_t room)
 {
     int64_t i = 1;

@@ -1,4 +1,4 @@
-/* regularizer.c - penalties by the names Keras has, as scalars of a graph. */
+/* regularizer.c - penalties by Keras' names, as scalars of a graph. */
 #include "graph/nn.h"
 #include "model/core.h"
 #include "weft/ops.h"

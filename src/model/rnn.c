@@ -1,14 +1,14 @@
-/* rnn.c - calls over time: initial and kept states, steps under a mask, outputs as Keras gives them.
+/* rnn.c - calls over time: initial and kept states, steps under a mask, outputs as in Keras.
  *
- * A step that does not count leaves the states as they are, and its output repeats the one before (zeros when none has
- * counted yet). */
+ * A step that does not count leaves the states unchanged, and its output repeats the previous one
+ * (zeros if none has counted yet). */
 #include <stdio.h>
 
 #include "model/rnn.h"
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-/* The states that the batch before left. */
+/* The states left by the previous batch. */
 static weft_status kept_states(struct wf_rnn *r)
 {
     weft_layer_call *c = r->c;
@@ -130,7 +130,7 @@ struct scan {
     void *arg;
 };
 
-/* State n_states, where there is a mask, is the output before. */
+/* State n_states, if there is a mask, is the previous output. */
 static weft_status scan_body(weft_graph *g, void *arg, int t, const weft_val *state,
                              const weft_val *x, weft_val *new_state, weft_val *y)
 {
@@ -149,7 +149,7 @@ static weft_status scan_body(weft_graph *g, void *arg, int t, const weft_val *st
     return WEFT_OK;
 }
 
-/* The size of the outputs is known from the first step alone: it is built to look at it. */
+/* The size of the outputs is known only after the first step: it is built to find out. */
 static weft_status first_output(struct wf_rnn *r, weft_val xs, wf_rnn_step *step, void *arg,
                                 const weft_val *init, int64_t *n)
 {
