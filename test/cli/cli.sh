@@ -37,7 +37,7 @@ want 2 "takes a whole number, not 'two'" "$WEFT" bench train --threads two
 want 2 "needs N" "$WEFT" bench train --threads
 want 0 '"workload": "softmax64"' "$WEFT" bench train --workload softmax64 --blocks 1 --steps 2 --json -
 want 0 "matmul" "$WEFT" explain small.graph --feed x=3,2 --fetch y
-want 0 "us a run" "$WEFT" explain small.graph --feed x=3,2 --fetch y --time 2
+want 0 "us per run" "$WEFT" explain small.graph --feed x=3,2 --fetch y --time 2
 want 0 '"traceEvents"' "$WEFT" explain small.graph --feed x=3,2 --fetch y --trace
 want 0 "11" "$WEFT" run small.graph --feed x=x.npy --fetch y=-
 want 0 "5" "$WEFT" run small.graph --feed x=x.npy --fetch y

@@ -175,7 +175,7 @@ want 1 "column 'features' of the data is nan in sample 3; clean the data; no mod
     "$WEFT" train job.yaml --log none --set data.train.path=nan.csv
 check "no model" test ! -e model.safetensors
 fresh
-want 1 "made inf" "$WEFT" train job.yaml --log none --set 'train.optimizer=sgd learning_rate=1e38'
+want 1 "produced inf" "$WEFT" train job.yaml --log none --set 'train.optimizer=sgd learning_rate=1e38'
 want 3 "returned no samples" "$WEFT" train job.yaml --log none --set data.test.skip=1000 --set checkpoint.dir=
 want 0 "" "$WEFT" train job.yaml --log none
 want 3 "evaluate: the dataset returned no samples" "$WEFT" eval job.yaml --set data.test.skip=1000

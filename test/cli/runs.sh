@@ -60,9 +60,9 @@ want 0 "" "$WEFT" train job.yaml --log none --set train.epochs=8 --set checkpoin
 kept=$("$WEFT" ckpt ls ckpt --monitor val_accuracy | awk 'NR > 1 { print $8 }' | sort -rg | head -1)
 top=$("$WEFT" history ckpt --json | sed 's/.*"val_accuracy": \([0-9.]*\).*/\1/' | sort -rg | head -1)
 check "the best of all epochs ($top) is among those kept ($kept)" awk "BEGIN { exit !($top - $kept < 1e-5) }"
-want 3 "no 'val_acuracy' to monitor, did you mean 'val_accuracy'" "$WEFT" train job.yaml --set checkpoint.monitor=val_acuracy
+want 3 "there is no 'val_acuracy' to monitor, did you mean 'val_accuracy'" "$WEFT" train job.yaml --set checkpoint.monitor=val_acuracy
 
-want 3 "callback 'EarlyStopping': no 'val_lss' to monitor, did you mean 'val_loss'?" "$WEFT" train job.yaml --log none \
+want 3 "callback 'EarlyStopping': there is no 'val_lss' to monitor, did you mean 'val_loss'?" "$WEFT" train job.yaml --log none \
     --set 'train.callbacks=[{EarlyStopping: {monitor: val_lss}}]'
 
 # a loss that is no number: no good checkpoint is lost to it

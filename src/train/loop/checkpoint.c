@@ -609,7 +609,7 @@ static weft_status find_monitor(struct wf_resume *r, const weft_history *h, bool
         *highest = m.sign > 0;
         return st;
     }
-    return wf_err(WEFT_EINVAL, "no '%s' to monitor%s%s%s; there are %s", r->monitor,
+    return wf_err(WEFT_EINVAL, "there is no '%s' to monitor%s%s%s; there are %s", r->monitor,
                   near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "", list);
 }
 

@@ -110,7 +110,7 @@ static void malformed_text_is_named_with_its_line(void **state)
     } cases[] = {
         {"", "graph, line 1: expected 'weft graph 1"},
         {"weft graph 2\n", "line 1: expected"},
-        {"weft graph 1\n%1 = relu()", "line 2: node 1, expected 0"},
+        {"weft graph 1\n%1 = relu()", "line 2: found node 1, expected 0"},
         {"weft graph 1\n%0 = relu(%0) \"a\"", "line 2: %0:0 does not exist before this line"},
         {"weft graph 1\n%0 = wobble() \"a\"",
          "needs the op 'wobble', which this context does not have"},
