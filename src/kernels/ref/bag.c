@@ -9,7 +9,7 @@ static int64_t get_int(const struct wf_tensor *t, int64_t i)
     return wf_get_int(t->data, t->type.dtype, i);
 }
 
-/* The offsets ascend from 0 to n. */
+/* Checks that the offsets ascend from 0 to n. */
 static weft_status check_offsets(const struct wf_call *c, const struct wf_tensor *offsets,
                                  int64_t n)
 {
@@ -27,7 +27,7 @@ static weft_status check_offsets(const struct wf_call *c, const struct wf_tensor
     return WEFT_OK;
 }
 
-/* A call's operands, whatever the op. */
+/* The operands of a call, for any of the ops. */
 struct bags {
     const struct wf_tensor *offsets, *weights; /* weights NULL: 1 */
     enum wf_combiner combiner;
