@@ -229,7 +229,7 @@ static void falls_back(struct room *r, const char *how, const char *file)
 {
     r->log.text[0] = '\0';
     latest_is(r, 1);
-    if (!strstr(r->log.text, "ckpt-000000002 is damaged and skipped: ") ||
+    if (!strstr(r->log.text, "ckpt-000000002 is damaged; skipping it: ") ||
         !strstr(r->log.text, "falling back to the newest valid checkpoint") ||
         !strstr(r->log.text, "(step 1)"))
         fail_msg("%s of %s: the log says: %s", how, file, r->log.text);

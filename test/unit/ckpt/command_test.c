@@ -201,8 +201,8 @@ static void damage_is_named(void **state)
         {"ls %d", 0, "         400  damaged: "},
         {"show %d", 0, "is damaged; skipping it"}, /* … and the last good one is shown */
         {"show %d", 0, "step         300"},
-        {"show %d/ckpt-000000400", 3, "cut off"},
-        {"diff %d/ckpt-000000300 %d/ckpt-000000400", 3, "cut off"},
+        {"show %d/ckpt-000000400", 3, "truncated"},
+        {"diff %d/ckpt-000000300 %d/ckpt-000000400", 3, "truncated"},
         {"prune %d --keep-last 1 --dry-run", 0, "ckpt-000000200"},
     };
 

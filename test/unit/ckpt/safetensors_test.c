@@ -208,7 +208,7 @@ static void odd_but_right_files_are_read(void **state)
     assert_int_equal(weft_st_metadata_at(s, 2, &key, &value), WEFT_ERANGE);
     /* dtypes and ranks that weft does not have: named, and their bytes can be had */
     assert_int_equal(weft_st_type(s, weft_st_find(s, "z"), &name, &t), WEFT_ENOSUP);
-    assert_non_null(strstr(weft_error(), "'z' is of I16"));
+    assert_non_null(strstr(weft_error(), "'z' has type I16"));
     assert_string_equal(name, "z");
     assert_int_equal(weft_st_read(s, weft_st_find(s, "z"), two, 2), 0);
     assert_true(two[0] == 3 && two[1] == 4);

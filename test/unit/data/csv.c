@@ -286,7 +286,7 @@ static void errors_name_file_record_byte_column_and_text(void **s)
                  "a.csv: record 1 (byte 8): 1 column; 2 are expected: no 'b'");
     expect_error(put("a.csv", "a,b\n1,2\n3,4,5,6\n"), NULL, "record 1 (byte 8): 4 columns; 2");
     expect_error(put("a.csv", "a,b\n1,2\n3,x4\n"), WEFT_OPTS(weft_csv_opts, .infer_rows = 1),
-                 "record 1 (byte 8): column 'b': 'x4' is not an i64");
+                 "record 1 (byte 8): column 'b': 'x4' is not a valid i64");
     expect_error(put("a.csv", "a,b\n1,2\n3,4.5\n"), WEFT_OPTS(weft_csv_opts, .infer_rows = 1),
                  "'4.5' is not an i64: declare the column f32");
     expect_error(put("a.csv", "a,b\n1,2\n3,\"4\n5,6\n"), NULL,
