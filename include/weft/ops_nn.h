@@ -74,11 +74,12 @@ typedef struct weft_batch_norm_opts {
     weft_val *updates; /* [2] or NULL: receives the updates of moving_mean and moving_var */
 } weft_batch_norm_opts;
 /* x […,C] -> gamma * (x - mean) / sqrt(var + epsilon) + beta, per channel; gamma and beta [C] may
- * be WEFT_NIL. Training: mean and (biased) variance of the batch, which are outputs 1 and 2; and if
- * moving_mean and moving_var [C] are given, nodes
+ * be WEFT_NIL.
+ * Training: mean and (biased) variance of the batch, which are outputs 1 and 2; and if moving_mean
+ * and moving_var [C] are given, nodes
  *   moving = moving * momentum + batch * (1 - momentum)
- * which must be listed in a function's updates. Otherwise mean and variance are moving_mean and
- * moving_var, which must be given. */
+ * which must be listed in a function's updates.
+ * Otherwise mean and variance are moving_mean and moving_var, which must be given. */
 WEFT_API weft_val weft_batch_norm(weft_graph *g, weft_val x, weft_val gamma, weft_val beta,
                                   weft_val moving_mean, weft_val moving_var,
                                   const weft_batch_norm_opts *opts);

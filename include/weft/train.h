@@ -105,11 +105,12 @@ typedef struct weft_callback {
     void (*free)(void *arg);
 } weft_callback;
 
-/* The built-in ones, with Keras' names and arguments: "EarlyStopping patience=3
- * restore_best_weights=true", "ReduceLROnPlateau factor=0.2", "LearningRateScheduler epochs=[10,20]
- * rates=[0.1,0.01,0.001]", "CSVLogger filename=log.csv", "TerminateOnNaN", "TensorBoard
- * log_dir=logs", "ModelCheckpoint filepath=model-{epoch:02d}-{val_loss:.3f}.safetensors
- * save_best_only=true". */
+/* The built-in ones, with Keras' names and arguments:
+ *   "EarlyStopping patience=3 restore_best_weights=true"
+ *   "ReduceLROnPlateau factor=0.2"
+ *   "LearningRateScheduler epochs=[10,20] rates=[0.1,0.01,0.001]"
+ *   "CSVLogger filename=log.csv", "TerminateOnNaN", "TensorBoard log_dir=logs"
+ *   "ModelCheckpoint filepath=model-{epoch:02d}-{val_loss:.3f}.safetensors save_best_only=true" */
 WEFT_API weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_callback *out);
 WEFT_API void weft_callback_free(weft_callback *cb);
 /* LearningRateScheduler with your own function: called at the beginning of an epoch (from 0) with
