@@ -1,4 +1,4 @@
-/* weft/data_open.h - files of a format that weft finds out by itself. */
+/* weft/data_open.h - files whose format weft detects. */
 #ifndef WEFT_DATA_OPEN_H
 #define WEFT_DATA_OPEN_H
 
@@ -18,9 +18,9 @@ typedef enum weft_format {
     WEFT_FORMAT_IDX,
     WEFT_FORMAT_NPY,
     WEFT_FORMAT_NPZ,
-    WEFT_FORMAT_IMAGES, /* a folder with a folder for each class */
+    WEFT_FORMAT_IMAGES, /* a directory with one directory per class */
     WEFT_FORMAT_SQLITE,
-    WEFT_FORMAT_BYTES, /* any file, byte by byte: the characters of a text. Never found out */
+    WEFT_FORMAT_BYTES, /* any file, byte by byte: the characters of a text. Never detected */
     WEFT_N_FORMATS
 } weft_format;
 WEFT_API const char *weft_format_name(weft_format f); /* "tfrecord"; "unknown" when there is none */
@@ -34,8 +34,9 @@ WEFT_API bool weft_format_at(int i, const char **name, const char **suffixes, co
 /* The names of all formats with blanks between them, for help texts. */
 WEFT_API const char *weft_format_list(void);
 
-/* What a file holds, told by its first bytes (unpacked), and by its name only where those leave it open. `path` may be a
- * pattern or a list: the first file counts. A folder of class folders is WEFT_FORMAT_IMAGES. */
+/* The format of a file, from its first bytes (unpacked), and from its name only if those are
+ * ambiguous. `path` may be a pattern or a list: the first file decides. A directory of class
+ * directories is WEFT_FORMAT_IMAGES. */
 WEFT_API weft_status weft_format_of(weft_ctx *ctx, const char *path, weft_format *out);
 
 typedef struct weft_open_opts {
@@ -49,18 +50,19 @@ typedef struct weft_open_opts {
     bool
         index; /* random access where it takes an index (CSV, TFRecord); what has it anyway takes it, too */
     int64_t height, width; /* images: resize to this */
-    int channels; /* images: 1 grey, 3 RGB, 4 RGBA; 0: 3 where they are resized, else as the file */
+    int channels; /* images: 1 gray, 3 RGB, 4 RGBA; 0: 3 if they are resized, otherwise as in the
+                   * file */
     weft_on_error on_error;
-    int n_classes; /* images: the classes in their order; 0: those of the folder */
+    int n_classes; /* images: the classes in order; 0: those of the directory */
     const char *const *classes;
 } weft_open_opts;
 
 /* An option that the format does not take is WEFT_EINVAL. Element by element, with each format's defaults:
  *   tfrecord  tf.train.Example: features and their types from the first records
- *   csv       header and delimiter found out, types inferred
- *   idx, npy  one file, or several with commas between: columns are named by the files ("train-images-idx3-ubyte.gz"
- *             becomes image, "…-labels-…" label, else the stem)
- *   npz       several files with the same arrays stand one behind the other
+ *   csv       header and delimiter detected, types inferred
+ *   idx, npy  one file, or several separated by commas: columns are named after the files
+ *             ("train-images-idx3-ubyte.gz" becomes image, "…-labels-…" label, otherwise the stem)
+ *   npz       several files with the same arrays are concatenated
  *   images    image and label
  *   bytes     byte u8; addressable
  *   sqlite    the only table in the order of its rows, or the query */

@@ -11,7 +11,7 @@
  *   check.h   gradient check
  *   job.h     jobs in YAML files
  *   train.h   compile, fit, evaluate, predict, callbacks
- *   loop.h    a training loop of one's own
+ *   loop.h    custom training loops
  *   dist.h    strategies: who computes what
  *   ckpt.h    safetensors files and checkpoints
  *   data.h    datasets: pipelines that feed a trainer
@@ -21,7 +21,7 @@
  *   data_stage.h stages by name, with their arguments as text
  *   data_split.h sharing samples out over workers
  *   data_graph.h graph functions and models as stages
- *   sys/      for people who add ops and measure machines */
+ *   sys/      for adding ops and layers, and for measuring machines */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 

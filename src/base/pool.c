@@ -1,4 +1,5 @@
-/* pool.c - the thread pool: one caller hands out tiles, each thread takes its share, then helps the others.
+/* pool.c - the thread pool: a caller submits tiles, each thread takes its share, then helps the
+ * others.
  *
  * A job's tiles are cut into one share per thread, the same tiles for the same thread each time, so that what a thread
  * worked on in one step is in its own cache in the next. A share's ticket holds (job number, tiles left); a tile is
@@ -40,7 +41,7 @@ struct wf_pool {
     int n_threads, n_started;
     int64_t spin_ns;
     struct share *shares;   /* one per thread */
-    struct worker *workers; /* n_threads - 1: the caller is the other one */
+    struct worker *workers; /* n_threads - 1: the caller is one more */
     /* the job: written by the caller before the ticket is published */
     wf_tile_fn *fn;
     void *arg;
@@ -55,8 +56,9 @@ struct wf_pool {
     _Atomic bool stop, busy;
 };
 
-/* About 60 ns of waiting. A hypervisor takes a core away from a guest that does nothing but pause, which makes every
- * wait cost what a sleep does; so there is one pause, and then time enough for it not to look like a loop of them. */
+/* Waits for about 60 ns. A hypervisor takes a core away from a guest that does nothing but pause,
+ * which makes every wait as expensive as a sleep; so there is one pause, and then enough work not
+ * to look like a loop of pauses. */
 static void cpu_relax(void)
 {
 #if defined(__x86_64__)
@@ -154,14 +156,15 @@ static void take_tiles(struct wf_pool *p, int thread)
         take_share(p, (thread + i) % p->n_threads, thread);
 }
 
-/* Has anything happened since job `seen`? */
+/* Whether anything has happened since job `seen`. */
 static bool has_work(struct wf_pool *p, uint32_t seen)
 {
     return atomic_load(&p->job) != seen || atomic_load(&p->stop);
 }
 
-/* A kernel that sees no shared cache may wake a thread on the very core that woke it, where the two then take turns while
- * another core idles. Such a thread moves off once; afterwards every allowed core is open to it again. */
+/* A kernel that is not aware of shared caches may wake a thread on the same core as its caller,
+ * where the two then take turns while another core idles. Such a thread moves off once; afterwards
+ * it may use every allowed core again. */
 static void leave_callers_cpu(struct wf_pool *p)
 {
     int cpu = atomic_load_explicit(&p->caller_cpu, memory_order_relaxed);
@@ -190,8 +193,8 @@ static void *work(void *arg)
         if (!has_work(p, seen)) {
             uint32_t wake = atomic_load(&p->wake);
 
-            /* Announce first, look again, then sleep: a caller that missed the announcement has
-             * published its job before our second look. */
+            /* Announce first, check again, then sleep: a caller that missed the announcement has
+             * published its job before our second check. */
             atomic_fetch_add(&p->n_asleep, 1);
             if (!has_work(p, seen))
                 futex_wait(&p->wake, wake);

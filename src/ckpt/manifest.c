@@ -200,7 +200,7 @@ static weft_status room(struct wf_manifest *m, size_t n, size_t size, const char
     void *p;
 
     if (n > (size_t)MAX_ITEMS)
-        return wf_err(WEFT_EPARSE, "\"%s\" has %zu entries, at most %lld are read", what, n,
+        return wf_err(WEFT_EPARSE, "\"%s\" has %zu entries; at most %lld are read", what, n,
                       (long long)MAX_ITEMS);
     p = wf_arena_alloc(&m->mem, n * size);
     if (!p)
@@ -250,7 +250,7 @@ static weft_status read_meta(struct wf_manifest *m, const json_t *root)
         weft_ckpt_pair *to = &list[m->data.n_meta++];
 
         if (!json_is_string(v))
-            return wf_err(WEFT_EPARSE, "metadata '%.80s' is no text", key);
+            return wf_err(WEFT_EPARSE, "metadata '%.80s' is not a string", key);
         st = copy_text(m, key, &to->key);
         if (!st)
             st = copy_text(m, json_string_value(v), &to->value);
@@ -273,7 +273,7 @@ static weft_status read_file(struct wf_manifest *m, const json_t *o, struct wf_m
     if (st)
         return st;
     if (!wf_manifest_file_ok(name))
-        return wf_err(WEFT_EPARSE, "'%.80s' is no name for a file of a checkpoint", name);
+        return wf_err(WEFT_EPARSE, "'%.80s' is not a valid name for a file of a checkpoint", name);
     if (!wf_add_i64(m->bytes, f->bytes, &m->bytes))
         return wf_err(WEFT_EPARSE, "the sizes of the files overflow");
     return copy_text(m, name, &f->name);
@@ -318,13 +318,13 @@ static weft_status read_type(const json_t *o, weft_tensor *t)
     if (st)
         return st;
     if (json_array_size(shape) > WEFT_MAX_RANK)
-        return wf_err(WEFT_EPARSE, "its rank is %zu, over %d", json_array_size(shape),
+        return wf_err(WEFT_EPARSE, "its rank is %zu, more than %d", json_array_size(shape),
                       WEFT_MAX_RANK);
     t->rank = (int)json_array_size(shape);
     json_array_foreach(shape, k, v)
     {
         if (!json_is_integer(v) || json_integer_value(v) < 0)
-            return wf_err(WEFT_EPARSE, "\"shape\" holds something else than sizes");
+            return wf_err(WEFT_EPARSE, "\"shape\" holds something other than sizes");
         t->dim[k] = json_integer_value(v);
     }
     if (weft_tensor_bytes(t) < 0)
@@ -567,7 +567,7 @@ static weft_status check_version(const struct wf_manifest *m, const json_t *root
     if (!st)
         st = wf_json_int(root, "version", 1, INT64_MAX, &version);
     if (!st && version > VERSION)
-        st = wf_err(WEFT_ENOSUP, "version %lld of the format: this library reads up to %d",
+        st = wf_err(WEFT_ENOSUP, "format version %lld; this library reads up to version %d",
                     (long long)version, VERSION);
     return st;
 }
@@ -577,11 +577,11 @@ static weft_status check_seal(const char *text, int64_t n)
     char want[TAIL_BYTES + 1];
 
     if (n < TAIL_BYTES)
-        return wf_err(WEFT_EPARSE, "%lld bytes: cut off", (long long)n);
+        return wf_err(WEFT_EPARSE, "%lld bytes: truncated", (long long)n);
     snprintf(want, sizeof want, ",\n  \"xxh64\": \"%016llx\"\n}\n",
              (unsigned long long)wf_xxh64(text, n - TAIL_BYTES));
     if (memcmp(text + n - TAIL_BYTES, want, (size_t)TAIL_BYTES))
-        return wf_err(WEFT_EPARSE, "its own checksum does not fit: cut off, damaged or edited");
+        return wf_err(WEFT_EPARSE, "its own checksum does not match: truncated, damaged or edited");
     return WEFT_OK;
 }
 

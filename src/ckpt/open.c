@@ -1,5 +1,5 @@
-/* open.c - reading one checkpoint, verifying it, and finding the newest that is sound.
- * Whatever is read is compared with its checksum before it is called read. */
+/* open.c - reading one checkpoint, verifying it, and finding the newest valid one. Whatever is read
+ * is compared with its checksum before it is returned. */
 #include <stdio.h>
 
 #include "base/number.h"
@@ -27,8 +27,8 @@ static const char *item_name(const weft_ckpt *c, int64_t i)
     return wf_manifest_item(&c->m.data, i, &type, &data);
 }
 
-/* The text of a manifest, with a NUL behind it. What is too large is damaged: WEFT_EPARSE, so that
- * ELIMIT is left to memory. */
+/* The text of a manifest, NUL-terminated. One that is too large is damaged: WEFT_EPARSE, so that
+ * ELIMIT only means memory. */
 static weft_status read_text(weft_ctx *ctx, const char *path, char **data, int64_t *n)
 {
     int fd = wf_ckpt_open_file(ctx, path);
@@ -40,9 +40,9 @@ static weft_status read_text(weft_ctx *ctx, const char *path, char **data, int64
         return wf_file_err(fd, path, "cannot open");
     size = ctx->fs->size(ctx->fs->arg, fd);
     if (size < 0)
-        st = wf_file_err(size, path, "not a plain file");
+        st = wf_file_err(size, path, "not a regular file");
     else if (size > WF_CKPT_MANIFEST_MAX)
-        st = wf_err(WEFT_EPARSE, "%s: has %lld bytes, at most are allowed %lld", path,
+        st = wf_err(WEFT_EPARSE, "%s: has %lld bytes; at most %lld are allowed", path,
                     (long long)size, (long long)WF_CKPT_MANIFEST_MAX);
     else
         st = (p = wf_alloc(ctx, (size_t)size + 1)) ? wf_ckpt_pread(ctx, fd, path, p, size, 0)
@@ -138,7 +138,7 @@ static const struct wf_mf_piece *pieces_of(const weft_ckpt *c, int64_t item)
 static weft_status check_index(const weft_ckpt *c, int64_t i)
 {
     if (i < 0 || i >= c->m.data.n_tensors)
-        return wf_err(WEFT_ERANGE, "%s: no tensor %lld, there are %lld", c->path, (long long)i,
+        return wf_err(WEFT_ERANGE, "%s: no tensor %lld; there are %lld", c->path, (long long)i,
                       (long long)c->m.data.n_tensors);
     return WEFT_OK;
 }
@@ -187,7 +187,7 @@ bool weft_ckpt_metric_get(const weft_ckpt *c, const char *name, double *value)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Tensors are read in the order they were saved, mostly: one open shard at a time is enough. */
+/* Tensors are mostly read in the order they were saved: one open shard at a time is enough. */
 static weft_status open_shard(weft_ckpt *c, int64_t file, weft_st **out)
 {
     const struct wf_mf_file *f = &c->m.files[file];
@@ -225,10 +225,10 @@ static weft_status check_type(const weft_ckpt *c, const weft_st *s, int64_t at, 
     char ta[WF_TYPE_TEXT], tb[WF_TYPE_TEXT];
 
     if (st)
-        return WEFT_EPARSE; /* sound by itself, and not what weft wrote */
+        return WEFT_EPARSE; /* valid, but not what weft wrote */
     a = wf_type_of(have.dtype, have.rank, have.dim);
     if (a.dtype != b.dtype || !wf_type_same_shape(&a, &b))
-        return wf_err(WEFT_EPARSE, "%s: tensor '%.80s' is %s in its file, %s in the manifest",
+        return wf_err(WEFT_EPARSE, "%s: tensor '%.80s' is %s in its file but %s in the manifest",
                       c->path, name, wf_type_text(&a, ta), wf_type_text(&b, tb));
     return WEFT_OK;
 }
@@ -374,7 +374,7 @@ weft_status weft_ckpt_read(weft_ckpt *c, int64_t i, const weft_tensor *into)
     want = wf_type_of(into->dtype, into->rank, into->dim);
     if (have.dtype != want.dtype || !wf_type_same_shape(&have, &want))
         return wf_err(have.dtype != want.dtype ? WEFT_EDTYPE : WEFT_ESHAPE,
-                      "%s: tensor '%.80s' is %s, %s was asked for", c->path, t->name,
+                      "%s: tensor '%.80s' is %s, but %s was requested", c->path, t->name,
                       wf_type_text(&have, ta), wf_type_text(&want, tb));
     return into->data ? read_item(c, i, into->data) : WEFT_OK;
 }
@@ -572,15 +572,16 @@ weft_status weft_ckpt_verify(weft_ckpt *c)
     return st;
 }
 
-/* ---- the newest that is sound ---------------------------------------------------------------- */
+/* ---- the newest valid one -------------------------------------------------------------------- */
 
 weft_status wf_ckpt_check_step(const weft_ckpt *c, int64_t step)
 {
     if (c->m.data.step == step)
         return WEFT_OK;
-    return wf_err(WEFT_EPARSE,
-                  "%s: the folder's name says step %lld, its manifest step %lld: renamed?", c->path,
-                  (long long)step, (long long)c->m.data.step);
+    return wf_err(
+        WEFT_EPARSE,
+        "%s: the directory name says step %lld, its manifest says step %lld: was it renamed?",
+        c->path, (long long)step, (long long)c->m.data.step);
 }
 
 static weft_status open_sound(weft_ctx *ctx, const char *path, int64_t step, weft_ckpt **out)
@@ -600,7 +601,7 @@ static weft_status open_sound(weft_ctx *ctx, const char *path, int64_t step, wef
     return WEFT_OK;
 }
 
-/* What another checkpoint cannot cure. */
+/* Failures that another checkpoint would not fix. */
 static bool is_ours(weft_status st)
 {
     return st == WEFT_ENOMEM || st == WEFT_ELIMIT || st == WEFT_ENOSUP;
@@ -623,13 +624,13 @@ weft_status weft_ckpt_open_latest(weft_ctx *ctx, const char *dir, weft_ckpt **ou
             st = open_sound(ctx, path, list[i].step, out);
         if (!st || is_ours(st))
             break;
-        wf_log(ctx, WEFT_LOG_WARN, "checkpoint %s is damaged and skipped: %s", path, weft_error());
+        wf_log(ctx, WEFT_LOG_WARN, "checkpoint %s is damaged; skipping it: %s", path, weft_error());
     }
     if (!st && i < n - 1)
-        wf_log(ctx, WEFT_LOG_WARN, "falling back to the last good checkpoint, %s (step %lld)", path,
-               (long long)(*out)->m.data.step);
+        wf_log(ctx, WEFT_LOG_WARN, "falling back to the newest valid checkpoint, %s (step %lld)",
+               path, (long long)(*out)->m.data.step);
     if (n && i < 0)
-        st = wf_err_wrap(WEFT_EPARSE, "%s: none of %lld checkpoints is sound; the oldest", dir,
+        st = wf_err_wrap(WEFT_EPARSE, "%s: none of the %lld checkpoints is valid; the oldest", dir,
                          (long long)n);
     wf_free(ctx, list);
     return st;

@@ -1,9 +1,9 @@
-/* save.c - one checkpoint, from memory to its folder.
+/* save.c - one checkpoint, from memory to its directory.
  *
- * Everything is written into DIR/.tmp-NAME, synced and read back; then one rename makes it NAME.
- * So a folder with the name of a checkpoint was whole and right when it came to be, whenever the
- * process was killed. A second checkpoint of a step gets a name of its own (…-2): nothing is
- * ever replaced in place. */
+ * Everything is written into DIR/.tmp-NAME, synced and read back; then one rename makes it NAME. So
+ * a directory with the name of a checkpoint was complete and correct when it was created, no matter
+ * when the process was killed. A second checkpoint of a step gets a different name (…-2): nothing
+ * is ever replaced in place. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static weft_status check_text(struct wf_map *seen, const char *what, const char 
     if (!wf_utf8_ok(s))
         return wf_err(WEFT_EINVAL, "%s '%.80s': the name is not UTF-8", what, s);
     if (wf_map_get(seen, s, NULL))
-        return wf_err(WEFT_EEXIST, "%s '%.80s': something else is called so", what, s);
+        return wf_err(WEFT_EEXIST, "%s '%.80s': the name is used twice", what, s);
     return wf_map_put(seen, s, 1);
 }
 
@@ -40,7 +40,7 @@ static weft_status check_tensor(struct wf_map *seen, const weft_ckpt_tensor *t)
     if (st)
         return st;
     if (!strcmp(t->name, "__metadata__"))
-        return wf_err(WEFT_EINVAL, "a tensor cannot be called '__metadata__'");
+        return wf_err(WEFT_EINVAL, "a tensor cannot be named '__metadata__'");
     if (t->section && !wf_utf8_ok(t->section))
         return wf_err(WEFT_EINVAL, "tensor '%.80s': its section is not UTF-8", t->name);
     if (!wf_st_dtype(t->tensor.dtype))
@@ -60,7 +60,7 @@ static weft_status check_blob(struct wf_map *seen, const weft_ckpt_blob *b)
     if (st)
         return st;
     if (!strcmp(b->name, "__metadata__"))
-        return wf_err(WEFT_EINVAL, "a blob cannot be called '__metadata__'");
+        return wf_err(WEFT_EINVAL, "a blob cannot be named '__metadata__'");
     if (b->bytes < 0 || (b->bytes && !b->data))
         return wf_err(WEFT_EINVAL, "blob '%s' has no data", b->name);
     return WEFT_OK;
@@ -77,14 +77,15 @@ static weft_status check_pair(struct wf_map *seen, const weft_ckpt_pair *p)
 
 weft_status wf_ckpt_check(weft_ctx *ctx, const weft_ckpt_data *d)
 {
-    struct wf_map seen[3]; /* tensors and blobs lie side by side in a shard */
+    struct wf_map seen[3]; /* tensors and blobs are in the same shards */
     weft_status st = WEFT_OK;
 
     if (d->size != sizeof *d)
         return wf_err(WEFT_EINVAL, "weft_ckpt_data: size %zu, this library expects %zu", d->size,
                       sizeof *d);
     if (d->step < 0 || d->epoch < 0 || d->time_ns < 0)
-        return wf_err(WEFT_EINVAL, "checkpoint: step %lld, epoch %lld, time %lld: none may be < 0",
+        return wf_err(WEFT_EINVAL,
+                      "checkpoint: step %lld, epoch %lld, time %lld: none may be negative",
                       (long long)d->step, (long long)d->epoch, (long long)d->time_ns);
     for (int i = 0; i < 3; i++)
         wf_map_init(&seen[i], ctx);
@@ -178,7 +179,7 @@ weft_status wf_ckpt_choose_name(weft_ctx *ctx, const char *dir, int64_t step,
     return WEFT_OK;
 }
 
-/* Every byte again, against what was meant to be written. */
+/* Compares every byte with what was to be written. */
 static weft_status read_back(const struct job *j)
 {
     char path[WF_CKPT_PATH];
@@ -191,7 +192,8 @@ static weft_status read_back(const struct job *j)
     return st ? st : wf_shards_check(&j->shards, j->chunk);
 }
 
-/* The files, in a new folder `tmp` of the one that is open as `dir`; read back and renamed to `name`. */
+/* Writes the files into a new directory `tmp` of the one that is open as `dir`; reads them back and
+ * renames it to `name`. */
 static weft_status write_folder(struct job *j, int dir, const char *tmp, const char *name)
 {
     const struct wf_fs *fs = j->ctx->fs;
@@ -250,7 +252,7 @@ weft_status wf_ckpt_write(weft_ctx *ctx, const char *dir, const weft_ckpt_data *
         char why[1024];
 
         snprintf(why, sizeof why, "%s", weft_error());
-        wf_file_remove(ctx, tmp); /* gives the room back; what fails here is swept up later */
+        wf_file_remove(ctx, tmp); /* frees the space; if this fails, it is swept up later */
         wf_err_set(why);
         goto out;
     }

@@ -29,11 +29,12 @@ struct order {
     struct heap ready[2];   /* those that need not wait any more: for this round, for the next */
     int64_t at;             /* the node of this round that was emitted last */
     int64_t *first_operand; /* per node: the number of its first operand among all */
-    bool *
-        late; /* per operand: its node depends on the update of what it reads, and reads the new value */
+    bool *late; /* per operand: its node depends on the update of what it reads, and reads the new
+                 * value */
 };
 
-/* An update that nothing fallible depends on waits for all that may fail: a step that fails changes nothing. */
+/* An update that nothing fallible depends on waits for everything that may fail: a failing step
+ * changes nothing. */
 static bool is_held(const struct order *o, int64_t k)
 {
     return o->n_fail > 0 && (o->g->nodes[k].op->flags & WF_STATE_IN0) && !o->leads[k];
@@ -105,7 +106,7 @@ static void release(struct order *o, int32_t *list)
     *list = 0;
 }
 
-/* Operand i of node k: one reader more or less of the old value. */
+/* Operand i of node k: one more (or one less) reader of the old value. */
 static void count_reader(struct order *o, int64_t k, int i, int by)
 {
     int32_t v = wf_value_read(o->g, &o->g->nodes[k], i);
@@ -132,7 +133,7 @@ static void emit(struct order *o, int64_t k)
     release(o, &o->after_node[k]);
 }
 
-/* Does node k depend on one that is marked? */
+/* Whether node k depends on a marked one. */
 static bool follows(const struct order *o, int64_t k, const bool *marked)
 {
     const struct wf_node *n = &o->g->nodes[k];
@@ -146,7 +147,7 @@ static bool follows(const struct order *o, int64_t k, const bool *marked)
     return false;
 }
 
-/* The readers of v, up to node `last`, that depend on update u. marked[]: room. */
+/* The readers of v, up to node `last`, that depend on update u. marked[]: scratch. */
 static void mark_late(struct order *o, int64_t u, int32_t v, int64_t last, bool *marked)
 {
     memset(marked, 0, (size_t)o->g->n_nodes);
@@ -159,7 +160,8 @@ static void mark_late(struct order *o, int64_t u, int32_t v, int64_t last, bool 
     }
 }
 
-/* What depends on an update reads the new value; the update does not wait for it. There are hardly any such readers. */
+/* Whatever depends on an update reads the new value; the update does not wait for it. Such readers
+ * are rare. */
 static weft_status find_late(struct wf_plan *p, struct order *o)
 {
     const weft_graph *g = o->g;
@@ -197,8 +199,8 @@ static void count_readers(struct order *o)
             count_reader(o, k, i, 1);
 }
 
-/* Which nodes may fail, and which must run before one of those. Updates that may fail are no reason for others to wait:
- * they would wait for each other. */
+/* Which nodes may fail, and which must run before one of those. Updates that may fail do not make
+ * others wait: they would wait for each other. */
 static weft_status find_fails(struct order *o, bool all_fail)
 {
     const weft_graph *g = o->g;

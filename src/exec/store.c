@@ -1,7 +1,7 @@
-/* store.c - the flat vectors: parameters, gradients, optimizer slots, and the state beside them.
+/* store.c - the flat vectors: parameters, gradients, optimizer slots, and other state.
  *
- * Segments are in the order the graph's variables were built: variable number i is segment i. They start at multiples of 64 bytes. The gaps between them
- * stay zero under every optimizer. */
+ * Segments are in the order the graph's variables were built: variable number i is segment i. They
+ * start at multiples of 64 bytes. The gaps between them stay zero under every optimizer. */
 #include "exec/exec.h"
 
 #define ALIGN_ELEMS 16

@@ -1,8 +1,9 @@
 /* undo.c - a step that fails changes nothing.
  *
- * Updates run after everything that may fail (order.c), so most plans have nothing to undo. What is written before an
- * instruction that may still fail (a fallible op reads the new value; every op may fail while numerics are trapped) is
- * copied first and put back. Snapshots do the same for steps of several runs. */
+ * Updates run after everything that may fail (order.c), so most plans have nothing to undo. What is
+ * overwritten before an instruction that may still fail (a fallible op reads the new value; every
+ * op may fail while numerics are trapped) is copied first and restored. Snapshots do the same for
+ * steps of several runs. */
 #include "exec/exec.h"
 
 /* Bytes of a store that an update writes. */
@@ -85,7 +86,8 @@ weft_status wf_plan_undo(struct wf_plan *p, bool all_fail)
     for (int64_t i = 0; i < p->n_instr; i++)
         if (p->instr[i].fails)
             last_fail = i;
-    /* A kernel that may refuse its data does so before it writes; trapped numerics are found after. */
+    /* A kernel that may refuse its data does so before it writes; trapped numerics are detected
+     * afterwards. */
     if (all_fail)
         last_fail = p->n_instr;
     for (int64_t i = 0; i < last_fail; i++)
@@ -139,7 +141,8 @@ static void note_segment(struct wf_snapshot *s, const struct wf_segment *seg, in
     s->bytes += wf_round_up(wf_type_bytes(&seg->type), 64);
 }
 
-/* What the updates of fn write: all of it, or without `params` what is not left to strategies. */
+/* What the updates of fn write: everything, or without `params` only what is not left to
+ * strategies. */
 static void note_writes(struct wf_snapshot *s, const weft_fn *fn, bool params)
 {
     const weft_graph *g = fn->graph;

@@ -78,7 +78,7 @@ interrupted
 [ $? -eq 130 ] || { echo "FAILED: exit code after SIGINT"; bad=$((bad + 1)); }
 want 0 "the same command resumes from here" cat out.txt
 interrupted
-want 0 "going on from" cat out.txt
+want 0 "resuming from" cat out.txt
 rm -rf ckpt
 
 # a starter job

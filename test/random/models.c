@@ -142,7 +142,7 @@ static weft_status make_model(const struct recipe *r, weft_ctx *ctx, enum way wa
 /* A model whose outputs do not depend on its weights cannot be trained: not what this test is about. */
 static bool is_untrainable(weft_status st)
 {
-    return st == WEFT_EINVAL && strstr(weft_error(), "depends on none of the variables");
+    return st == WEFT_EINVAL && strstr(weft_error(), "does not depend on any of the variables");
 }
 
 static weft_status compile(const struct recipe *r, weft_model *m, weft_trainer **out)

@@ -94,7 +94,7 @@ struct wf_ds *wf_ds_new(weft_data *d, const struct wf_ds_kind *kind, int n_in, c
         ds->in[i] = wf_ds_node(d, in[i]);
         if (!ds->in[i]) {
             wf_ds_fail(d, kind->name,
-                       wf_err(WEFT_EINVAL, "input %d is no dataset of this pipeline", i));
+                       wf_err(WEFT_EINVAL, "input %d is not a dataset of this pipeline", i));
             return NULL;
         }
     }
@@ -134,7 +134,7 @@ weft_status wf_ds_set_columns(struct wf_ds *ds, int n, const weft_column *col)
     weft_status st = WEFT_OK;
 
     if (n < 0 || n > WF_COLUMNS_MAX)
-        return wf_err(WEFT_EINVAL, "%d columns, at most %d can be taken", n, WF_COLUMNS_MAX);
+        return wf_err(WEFT_EINVAL, "%d columns; at most %d are supported", n, WF_COLUMNS_MAX);
     copy = wf_arena_alloc(a, (size_t)(n + 1) * sizeof *copy);
     if (!copy)
         return wf_err(WEFT_ENOMEM, "out of memory");
@@ -250,7 +250,7 @@ weft_status weft_ds_columns(const weft_data *d, weft_ds s, int *n, const weft_co
     if (d->st)
         return weft_data_status(d);
     if (!ds)
-        return wf_err(WEFT_EINVAL, "no dataset of this pipeline");
+        return wf_err(WEFT_EINVAL, "not a dataset of this pipeline");
     *n = ds->n_cols;
     *columns = ds->col;
     return WEFT_OK;
@@ -310,7 +310,7 @@ weft_status weft_ds_text(const weft_data *d, weft_ds s, char **out)
     if (d->st)
         return weft_data_status(d);
     if (!ds)
-        return wf_err(WEFT_EINVAL, "no dataset of this pipeline");
+        return wf_err(WEFT_EINVAL, "not a dataset of this pipeline");
     key = wf_alloc_n(d->ctx, d->n + 1, sizeof *key);
     if (!key)
         return wf_err_nomem(d->ctx, (size_t)d->n * sizeof *key, "the text of a pipeline");

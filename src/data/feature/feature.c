@@ -166,7 +166,7 @@ static weft_status text_number(const weft_str *s, weft_dtype t, void *to, int64_
     for (; n > 0 && wf_is_space(*p); n--)
         p++;
     if (wf_is_int(t) ? !wf_parse_i64(p, n, &whole) : !wf_parse_f64(p, n, &v))
-        return wf_err(WEFT_EDATA, "'%.*s' is no number", (int)wf_min_i64(s->n, 40), s->data);
+        return wf_err(WEFT_EDATA, "'%.*s' is not a number", (int)wf_min_i64(s->n, 40), s->data);
     if (wf_is_int(t))
         wf_set_clipped(to, t, i, whole);
     else
@@ -368,7 +368,7 @@ weft_ds weft_ds_cast(weft_data *d, weft_ds s, const char *columns, weft_dtype dt
     struct wf_feature f = {.fn = cast_items, .dtype = dtype};
 
     if (dtype <= WEFT_NONE || dtype >= WEFT_N_DTYPES)
-        return wf_ds_fail(d, "cast", wf_err(WEFT_EDTYPE, "no dtype %d of numbers", (int)dtype));
+        return wf_ds_fail(d, "cast", wf_err(WEFT_EDTYPE, "dtype %d is not numeric", (int)dtype));
     return wf_ds_handle(wf_feature_new(d, s, WF_FEATURE_CAST, columns,
                                        WF_TAKES_FLOAT | WF_TAKES_INT | WF_TAKES_TEXT, &f));
 }
@@ -405,7 +405,8 @@ weft_ds weft_ds_bucketize(weft_data *d, weft_ds s, const char *columns, int n,
 
     for (int i = 0; i < n && !st; i++)
         if (isnan(boundaries[i]) || (i && boundaries[i] <= boundaries[i - 1]))
-            st = wf_err(WEFT_EINVAL, "boundary %d, %g, does not ascend", i, boundaries[i]);
+            st = wf_err(WEFT_EINVAL, "boundary %d, %g, is not above the one before", i,
+                        boundaries[i]);
     if (!st) {
         f.bound = wf_arena_alloc(&d->arena, (size_t)(n + 1) * sizeof *f.bound);
         st = f.bound ? WEFT_OK : wf_err(WEFT_ENOMEM, "out of memory");
@@ -459,10 +460,10 @@ static weft_status copy_stats(struct wf_ds *ds, const weft_stats *stats, bool fi
         if (!s)
             return wf_err(WEFT_ENOENT, "no statistics of column '%s'", c->name);
         if (s->n != 1 && (c->rank < 1 || c->dim[c->rank - 1] != s->n))
-            return wf_err(
-                WEFT_ESHAPE,
-                "column '%s': statistics of %lld places, but its last axis has not this size",
-                c->name, (long long)s->n);
+            return wf_err(WEFT_ESHAPE,
+                          "column '%s': statistics of %lld elements, but its last axis does not "
+                          "have this size",
+                          c->name, (long long)s->n);
         to[k].n = s->n;
         to[k].shift = wf_arena_alloc(a, (size_t)s->n * sizeof(double));
         to[k].scale = wf_arena_alloc(a, (size_t)s->n * sizeof(double));

@@ -131,7 +131,7 @@ static weft_status join_sizes(struct wf_ds *ds, struct join *o)
             return wf_err(WEFT_EDTYPE, "column '%s' is text", c->name);
         for (int i = 0; i < k; i++)
             if (o->col[i] == o->col[k])
-                return wf_err(WEFT_EINVAL, "column '%s' comes twice", c->name);
+                return wf_err(WEFT_EINVAL, "column '%s' is given twice", c->name);
         o->items[k] = 1;
         for (int i = ds->batched ? 1 : 0; i < c->rank; i++)
             if (c->dim[i] < 0 || !wf_mul_i64(o->items[k], c->dim[i], &o->items[k]))
@@ -192,7 +192,7 @@ weft_ds weft_ds_join(weft_data *d, weft_ds s, const char *columns, const char *n
     o = ds->param;
     o->dtype = dtype;
     st = dtype <= WEFT_NONE || dtype >= WEFT_N_DTYPES
-             ? wf_err(WEFT_EDTYPE, "no dtype %d of numbers", (int)dtype)
+             ? wf_err(WEFT_EDTYPE, "dtype %d is not numeric", (int)dtype)
              : wf_ds_columns_named(ds, columns, &o->col, &o->n);
     if (!st)
         st = join_sizes(ds, o);

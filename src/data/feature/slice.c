@@ -13,8 +13,8 @@ static weft_status rows_of(const struct slice *o, int64_t length, int64_t *first
     *first = o->first < 0 ? length + o->first : o->first;
     *rows = o->rows ? o->rows : length - *first;
     if (*first < 0 || *rows < 1 || *rows > length - *first)
-        return wf_err(WEFT_ESHAPE, "no rows %lld to %lld among %lld", (long long)*first,
-                      (long long)(*first + *rows - 1), (long long)length);
+        return wf_err(WEFT_ESHAPE, "rows %lld to %lld do not exist: there are %lld",
+                      (long long)*first, (long long)(*first + *rows - 1), (long long)length);
     return WEFT_OK;
 }
 
@@ -152,8 +152,8 @@ static weft_status slice_columns(struct wf_ds *ds, const struct slice *o)
             if (o->col[j] == o->col[k])
                 return wf_err(WEFT_EINVAL, "column '%s' is named twice", c->name);
         if (c->rank <= axis)
-            return wf_err(WEFT_ESHAPE, "column '%s' has one item a sample: there is nothing to cut",
-                          c->name);
+            return wf_err(WEFT_ESHAPE,
+                          "column '%s' has one item per sample: there is nothing to cut", c->name);
         if (c->dim[axis] >= 0)
             st = rows_of(o, c->dim[axis], &first, &rows);
         if (st)
@@ -175,7 +175,7 @@ weft_ds weft_ds_slice(weft_data *d, weft_ds s, const char *columns, int64_t firs
     o->first = first;
     o->rows = n;
     st = n < 0 || n > WF_MANY || first > WF_MANY || first < -WF_MANY
-             ? wf_err(WEFT_EINVAL, "%lld rows from %lld on", (long long)n, (long long)first)
+             ? wf_err(WEFT_EINVAL, "%lld rows from row %lld", (long long)n, (long long)first)
              : wf_ds_columns_named(ds, columns, &o->col, &o->n);
     if (!st)
         st = slice_columns(ds, o);

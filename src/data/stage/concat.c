@@ -112,7 +112,7 @@ weft_status wf_ds_join_inputs(struct wf_ds *ds)
 
     for (int i = 1; i < ds->n_in && !st; i++) {
         if (!same_columns(ds, ds->in[i]))
-            return wf_err(WEFT_EINVAL, "input %d has other columns than input 0", i);
+            return wf_err(WEFT_EINVAL, "the columns of input %d differ from those of input 0", i);
         for (int c = 0; c < ds->n_cols; c++)
             for (int k = 0; k < ds->col[c].rank; k++)
                 if (ds->col[c].dim[k] != ds->in[i]->col[c].dim[k])

@@ -202,7 +202,8 @@ static weft_status make_plan(weft_job_run *run)
     if (none)
         return WEFT_OK;
     if (list->kind != WF_YAML_LIST)
-        return wf_yaml_err(&run->job->yaml, list, WEFT_EINVAL, "data.pipeline is a list of stages");
+        return wf_yaml_err(&run->job->yaml, list, WEFT_EINVAL,
+                           "data.pipeline must be a list of stages");
     p->stage = wf_arena_alloc(&run->data->arena, (size_t)(list->n + 1) * sizeof *p->stage);
     if (!p->stage)
         return err_nomem();
@@ -228,8 +229,8 @@ static weft_status open_source(weft_job_run *run, const struct wf_job_source *sr
     if (src->format && (format = weft_format_parse(src->format)) == WEFT_FORMAT_UNKNOWN)
         return wf_yaml_err(&job->yaml, src->node, WEFT_EINVAL, "no format '%s'", src->format);
     if (src->on_error && !skip && strcmp(src->on_error, "stop") != 0)
-        return wf_yaml_err(&job->yaml, src->node, WEFT_EINVAL, "on_error is stop or skip, not '%s'",
-                           src->on_error);
+        return wf_yaml_err(&job->yaml, src->node, WEFT_EINVAL,
+                           "on_error must be stop or skip, not '%s'", src->on_error);
     o = (weft_open_opts){.size = sizeof o,
                          .format = format,
                          .columns = src->columns,
@@ -467,7 +468,7 @@ weft_status wf_job_columns(const weft_job_run *run, int *n, const weft_column **
     if (run->train.id)
         return weft_ds_columns(run->data, run->train, n, col);
     *col = weft_learned_columns(run->learned, WF_LEARNED_COLUMNS, n);
-    return *col ? WEFT_OK : wf_err(WEFT_ESTATE, "the columns of the training data are not known");
+    return *col ? WEFT_OK : wf_err(WEFT_ESTATE, "the columns of the training data are unknown");
 }
 
 /* Parts that come from one source are opened together. */

@@ -84,12 +84,11 @@ static weft_status take(weft_job_run *run, const struct wf_saved *from, const ch
     if (st == WEFT_ENOENT) {
         run->whole = true;
         if (learns(run->plan))
-            wf_log(
-                run->ctx, WEFT_LOG_WARN,
-                "%s does not hold what its pipeline has learned (it was written by an earlier "
-                "version): vocabularies and statistics are computed from data.train as it is now, "
-                "and are right only if it has not changed",
-                path);
+            wf_log(run->ctx, WEFT_LOG_WARN,
+                   "%s does not contain what its pipeline has learned (it was written by an "
+                   "earlier version): vocabularies and statistics are computed from data.train as "
+                   "it is now, and are correct only if it has not changed",
+                   path);
         return WEFT_OK;
     }
     if (st)
@@ -127,7 +126,7 @@ static weft_status look_at_checkpoints(weft_job_run *run, const char *dir, bool 
     }
     wf_free(run->ctx, name);
     if (!st && !*found && n && damaged != WEFT_EPARSE)
-        return wf_err(damaged, "%s: %lld checkpoints, and none can be read (%s)", dir, (long long)n,
+        return wf_err(damaged, "%s: %lld checkpoints, but none can be read (%s)", dir, (long long)n,
                       weft_status_name(damaged));
     return st == WEFT_ENOENT ? WEFT_OK : st;
 }
@@ -313,12 +312,11 @@ static weft_status look_at_files(weft_job_run *run)
         return f ? weft_learned_add_text(run->learned, WF_LEARNED_FINGERPRINT, now) : WEFT_OK;
     run->data_changed = then && f && strcmp(then, now) != 0;
     if (run->data_changed && !run->trained)
-        wf_log(
-            run->ctx, WEFT_LOG_WARN,
-            "data.train is not the data that %s was trained on (fingerprint %s, now %s): "
-            "vocabularies and statistics stay those of the checkpoint, other samples are trained "
-            "on from here",
-            run->learned_from, then, now);
+        wf_log(run->ctx, WEFT_LOG_WARN,
+               "data.train is not the data that %s was trained on (fingerprint %s, now %s): "
+               "vocabularies and statistics are taken from the checkpoint, training continues on "
+               "the new samples",
+               run->learned_from, then, now);
     return WEFT_OK;
 }
 
@@ -412,8 +410,8 @@ static weft_status types_of_training(weft_job_run *run, const char *path, int n,
         else if (col[i].dtype == WEFT_STR && wf_map_get(&number, col[i].name, &k) &&
                  train[k].dtype != WEFT_STR)
             wf_log(run->ctx, WEFT_LOG_WARN,
-                   "%s: column '%s' is text, it was %s in training: say its type (types) if it is "
-                   "that",
+                   "%s: column '%s' is text, but it was %s in training: declare its type (types) "
+                   "if it should be that",
                    path, col[i].name, weft_dtype_name(train[k].dtype));
     }
     if (!st && b.len) {

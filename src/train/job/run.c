@@ -68,8 +68,8 @@ static weft_status open_callbacks(weft_job_run *run)
     if (!list || (list->kind == WF_YAML_SCALAR && !*list->text))
         return WEFT_OK;
     if (list->kind != WF_YAML_LIST || list->n > WF_JOB_MAX_CALLBACKS)
-        return wf_yaml_err(&job->yaml, list, WEFT_EINVAL, "train.callbacks is a list of at most %d",
-                           WF_JOB_MAX_CALLBACKS);
+        return wf_yaml_err(&job->yaml, list, WEFT_EINVAL,
+                           "train.callbacks must be a list of at most %d", WF_JOB_MAX_CALLBACKS);
     for (int64_t i = 0; i < list->n && !st; i++) {
         struct wf_yaml_node *args = NULL;
         const char *name = NULL, *attrs = NULL;
@@ -225,7 +225,7 @@ static weft_status make_save_folder(weft_job_run *run)
     if (snprintf(folder, sizeof folder, "%s", path) >= (int)sizeof folder)
         return wf_err(WEFT_EINVAL, "save: the path is too long");
     if (run->ctx->fs->stat(run->ctx->fs->arg, path, &info) == 0 && info.folder)
-        return wf_err(WEFT_EINVAL, "save: %s is a folder, it takes a file", path);
+        return wf_err(WEFT_EINVAL, "save: %s is a directory; it must be a file", path);
     slash = strrchr(folder, '/');
     if (slash && slash > folder) {
         *slash = 0;
@@ -265,7 +265,7 @@ static weft_status check_loss(const weft_job_run *run, const weft_history *h)
     wf_snprintf(plain, sizeof plain, "the loss is %g", isnan(loss) ? fabs(loss) : loss);
     return wf_err(WEFT_ENUMERIC, "%s%s%s%s", why ? why : plain,
                   save ? "; no model was written to " : "", save ? save : "",
-                  given(run->job->checkpoint_dir) ? "; the checkpoints are from before" : "");
+                  given(run->job->checkpoint_dir) ? "; the checkpoints are from before that" : "");
 }
 
 /* Training came to its end, and then something failed: the last checkpoint could not be written. The model is not lost for it. */
@@ -360,9 +360,9 @@ static weft_status load_saved(weft_job_run *run)
     if (job->base.file && !job->base.layers)
         return WEFT_OK; /* they are loaded */
     if (save || given(job->checkpoint_dir))
-        return wf_err(WEFT_ENOENT, "%s: nothing was trained yet",
+        return wf_err(WEFT_ENOENT, "%s: nothing has been trained yet",
                       save ? save : job->checkpoint_dir);
-    return wf_err(WEFT_EINVAL, "the job has no checkpoint.dir and no save to take weights from");
+    return wf_err(WEFT_EINVAL, "the job has neither checkpoint.dir nor save to read weights from");
 }
 
 weft_status weft_job_load_weights(weft_job_run *run)

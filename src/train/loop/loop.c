@@ -103,7 +103,8 @@ weft_status weft_trainer_apply(weft_trainer *t, const weft_grads *g, const weft_
     if (!st)
         st = wf_halves_get(t, &h);
     if (!st && !wf_grads_fit(g, h->n, h->entry))
-        st = wf_err(WEFT_EINVAL, "apply: these are gradients of other weights than the trainer's");
+        st = wf_err(WEFT_EINVAL,
+                    "apply: these gradients belong to other weights than the trainer's");
     if (!st && opts && opts->only) {
         chosen = wf_alloc_n(t->ctx, h->n + 1, sizeof *chosen);
         st = chosen ? choose(h, opts->only, chosen) : wf_err_nomem(t->ctx, 0, "a choice");

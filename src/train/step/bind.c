@@ -279,7 +279,7 @@ static weft_status minimize(struct wf_bound *b, weft_val loss, const weft_optim 
     for (int i = 0; i < n && !st; i++)
         if (up[i].id)
             up[(*n_up)++] = up[i];
-    return !st && *n_up == 0 ? wf_err(WEFT_EINVAL, "the loss depends on no weight that is trained")
+    return !st && *n_up == 0 ? wf_err(WEFT_EINVAL, "the loss does not depend on any trained weight")
                              : st;
 }
 

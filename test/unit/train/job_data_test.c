@@ -447,7 +447,7 @@ static void checkpoints_without_learned_values_are_used_as_before(void **state)
         ok(open_text(data, k ? new : old, &o));
         weft_job_close(o.run);
         ok(weft_job_open_trained(o.job, ctx, &o.run));
-        assert_int_equal(strstr(log_text, "does not hold what its pipeline has learned") != NULL,
+        assert_int_equal(strstr(log_text, "does not contain what its pipeline has learned") != NULL,
                          !k);
         stats = weft_learned_stats(weft_job_learned(o.run), "standardize x");
         assert_int_equal(weft_stats_column(stats, 0)->count[0], k ? 90 : 100);

@@ -1,9 +1,8 @@
-/* gemm_kernel.c - the inner pieces of matrix products: packing, and blocks of C held in
- * registers.
+/* gemm_kernel.c - the inner parts of matrix products: packing, and blocks of C in registers.
  *
  * Compiled once per SIMD level. A register block is up to MR rows by two vectors of columns; it
- * walks down K once, with a broadcast element of A against two vectors of B, so each element of
- * C is one chain of multiply-adds in the order of k whatever block it falls into. */
+ * walks over K once, with a broadcast element of A against two vectors of B, so each element of C
+ * is one chain of multiply-adds in the order of k, whichever block it is in. */
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/simd.h"
 
@@ -33,7 +32,7 @@ struct micro {
     float *c;
     int64_t ldc;
     bool accumulate;
-    uintptr_t soon; /* one cache line is asked for per row of B: from here, soon_bytes apart */
+    uintptr_t soon; /* one cache line is prefetched per row of B: from here, soon_bytes apart */
     int64_t soon_bytes;
     int64_t n_b, n_c; /* columns of the last vector that may be read in B, written in C */
 };
@@ -179,8 +178,8 @@ static micro_fn *const micros[MR][N_WALKS][N_SHAPES] = {FOR_EACH_MR(MICRO_ROW)};
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* m rows are cut into as few groups of at most `most` as possible, of nearly equal size: the first
- * `longer` groups have one row more. */
+/* m rows are divided into as few groups of at most `most` as possible, of nearly equal size: the
+ * first `longer` groups have one more row. */
 struct groups {
     int64_t n, rows, longer;
 };
@@ -192,15 +191,15 @@ static struct groups cut_rows(int64_t m, int64_t most)
     return n ? (struct groups){n, m / n, m % n} : (struct groups){0, 0, 0};
 }
 
-/* Rows of A that are a multiple of 4 KiB apart share one set of the L1 cache, which has 8 places
- * or more: walk down no more of them at a time. Bits do not depend on it. */
+/* Rows of A that are a multiple of 4 KiB apart share one set of the L1 cache, which has 8 ways or
+ * more: walk over no more of them at a time. Results do not depend on it. */
 static int64_t most_rows(const struct wf_gemm_block *p)
 {
     return !p->a_packed && p->a_rs % 1024 == 0 && MR > 7 ? 7 : MR;
 }
 
-/* The first register blocks ask for what the caller will read; the others, and all without a hint,
- * for rows of B just ahead. */
+/* The first register blocks prefetch what the caller will read; the others, and all without a hint,
+ * the next rows of B. */
 WF_SIMD_INLINE void ask_soon(struct micro *t, const struct wf_gemm_block *p, int64_t call)
 {
     if (p->soon && call < p->soon_n) {
@@ -229,8 +228,8 @@ WF_SIMD_INLINE void step_panel(const struct wf_gemm_block *p, struct micro *t, i
     micros[rows - 1][walk][shape](t);
 }
 
-/* A group of rows meets all panels before the next group: its part of A stays in the L1 cache,
- * and B comes as one long stream. */
+/* A group of rows is multiplied with all panels before the next group: its part of A stays in the
+ * L1 cache, and B is one long stream. */
 static void block(const struct wf_gemm_block *p)
 {
     const struct groups groups = cut_rows(p->m, most_rows(p));
@@ -311,8 +310,8 @@ WF_SIMD_INLINE const void *at(const int type, const void *p, int64_t i)
     return (const char *)p + i * type_bytes(type);
 }
 
-/* Ask for what will be read soon: rows lie too far apart for the hardware to guess the next one.
- * The address may lie beyond the matrix, where asking is harmless. */
+/* Prefetches what will be read soon: rows are too far apart for the hardware to guess the next one.
+ * The address may be beyond the matrix, where prefetching is harmless. */
 WF_SIMD_INLINE void ask(const int type, const void *p, int64_t i)
 {
     wf_prefetch((const void *)((uintptr_t)p + (uintptr_t)(i * type_bytes(type))));
@@ -440,8 +439,8 @@ WF_SIMD_INLINE void pack_cols(const int type, float *dst, const void *src, int64
     }
 }
 
-/* Rows that go over all panels or groups before the next ones: so the caches and their
- * prefetchers see a few long streams at a time, whatever the distance of the rows. */
+/* Rows that go over all panels or groups before the next ones, so that the caches and prefetchers
+ * see a few long streams at a time, for any distance of the rows. */
 enum { PACK_ROWS = 8 };
 
 WF_SIMD_INLINE void pack_b_typed(const int type, float *dst, int64_t ps, const void *src,
@@ -479,7 +478,7 @@ static void pack_b(float *dst, const void *src, int type, int64_t ld, bool trans
     pack_b_part(dst, k * NR, src, type, ld, trans, k, n);
 }
 
-/* Whole vectors are stored where the next rows of the group overwrite the lanes beyond this one. */
+/* Whole vectors are stored if the next rows of the group overwrite the lanes beyond this one. */
 WF_SIMD_INLINE void pack_a_typed(const int type, float *dst, const void *src, int64_t ld, int64_t k,
                                  int64_t m)
 {
