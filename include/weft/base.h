@@ -1,8 +1,9 @@
 /* weft/base.h - status codes, error text, and the context that everything else lives in.
  *
- * Every call that can fail returns a weft_status: 0, or a negative code. weft_error() then gives one
- * line that says what happened, with the numbers, and what to do. Outputs are written only on success.
- * A returned pointer is borrowed; an out-pointer is owned by the caller; free(NULL) is fine.
+ * Every call that can fail returns a weft_status: 0, or a negative code. weft_error() then gives
+ * one line that says what happened, with the numbers, and what to do. Outputs are written only on
+ * success. A returned pointer is borrowed; an out-pointer is owned by the caller; free(NULL) is
+ * fine.
  *
  * The library never aborts, exits, prints or reads the environment. Its only mutable global is the
  * thread-local error text. */
@@ -29,26 +30,26 @@ extern "C" {
 #define WEFT_PRINTF(fmt, args)
 #endif
 
-/* Codes are grouped by what is lost, so that a program can decide what to do. */
+/* Codes are grouped by what failed, so that a program can decide what to do. */
 typedef int weft_status;
 enum {
     WEFT_OK = 0,
-    /* the call: nothing changed, the arguments were at fault */
-    WEFT_EINVAL = -101, /* an argument makes no sense */
-    WEFT_ESHAPE = -102, /* shapes do not fit */
-    WEFT_EDTYPE = -103, /* dtypes do not fit */
+    /* the call: nothing has changed, the arguments were invalid */
+    WEFT_EINVAL = -101, /* an argument is invalid */
+    WEFT_ESHAPE = -102, /* shapes do not match */
+    WEFT_EDTYPE = -103, /* dtypes do not match */
     WEFT_ENOENT = -104, /* no such name, file, op, variable */
     WEFT_EEXIST = -105, /* the name is taken */
     WEFT_EPARSE = -106, /* malformed text or file */
     WEFT_ENOSUP = -107, /* valid, but this build or op cannot do it */
     WEFT_ERANGE = -108, /* an index or a size is out of range */
-    WEFT_ESTATE = -109, /* not possible in the object's present state */
+    WEFT_ESTATE = -109, /* not possible in the object's current state */
     /* a resource: retry after freeing some */
     WEFT_ENOMEM = -201, /* allocation failed */
-    WEFT_ELIMIT = -202, /* a limit of the context forbids it */
+    WEFT_ELIMIT = -202, /* exceeds a limit of the context */
     WEFT_EIO = -203,    /* reading or writing failed */
     WEFT_ENOSPC = -204, /* the disk is full */
-    /* the step: its results are void, parameters are as before it */
+    /* the step: its results are invalid, parameters are as before it */
     WEFT_ENUMERIC = -301, /* NaN or infinity where it was forbidden */
     WEFT_EDATA = -302,    /* a label, id or index in the data is out of range */
     WEFT_ECANCEL = -303,  /* a callback asked to stop */
@@ -57,36 +58,41 @@ enum {
     WEFT_ETIME = -402, /* a deadline passed */
     /* the job */
     WEFT_EFENCED = -501, /* a newer generation has taken over */
-    WEFT_EBUG = -502     /* an internal invariant does not hold: please report */
+    WEFT_EBUG = -502     /* internal error, an invariant does not hold: please report it */
 };
 
 /* The name of a code, e.g. "WEFT_ESHAPE". Never NULL. */
 WEFT_API const char *weft_status_name(weft_status st);
 
-/* The text of the calling thread's last error; "" when there was none. Valid until its next failing call. It is one line
- * of printable text (weft_printable), whatever names and values of files it shows. */
+/* The text of the calling thread's last error; "" if there was none. Valid until its next failing
+ * call. It is one line of printable text (weft_printable), even if it quotes names and values from
+ * files. */
 WEFT_API const char *weft_error(void);
 
-/* Text that comes from a file, as it may be shown on a terminal: what would speak to the terminal (control characters, also
- * those above 0x80) and bytes that are not UTF-8 become \n, \t, \r or \xNN. n < 0: up to a NUL. At most room - 1 bytes are
- * written, never part of a character or escape, and a NUL. Returns `out`. Printable text stays as it is. */
+/* Makes text from a file safe to show on a terminal: control characters (also those above 0x80)
+ * and bytes that are not UTF-8 become \n, \t, \r or \xNN; printable text is unchanged. n < 0: up
+ * to a NUL. Writes at most room - 1 bytes and a NUL, never part of a character or escape. Returns
+ * `out`. */
 WEFT_API const char *weft_printable(const char *text, int64_t n, char *out, size_t room);
 
-/* The one of `words` that somebody who wrote `word` may have meant, by edit distance; NULL when none is near. */
+/* The one of `words` that is closest to `word` by edit distance ("did you mean"); NULL if none is
+ * close. */
 WEFT_API const char *weft_nearest(const char *word, const char *const *words, int n_words);
 
 /* The version of the library, e.g. "0.1.0". */
 WEFT_API const char *weft_version(void);
 
-/* Options read like keywords: weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 2), &ctx).
- * A field left out is zero, and zero is the default; NULL means all defaults. WEFT_ZERO is an
+/* Options read like keywords: weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 2), &ctx). An
+ * omitted field is zero, and zero means the default; NULL means all defaults. WEFT_ZERO is an
  * explicit zero for the fields whose comment names it. C++: T o = {}; o.size = sizeof o; */
 #define WEFT_OPTS(type, ...) (&(type){.size = sizeof(type), __VA_ARGS__})
 #define WEFT_ZERO (-0x7fff0000)
 
-/* The memory seam. resize is not needed: weft allocates before the first step and never in one. */
+/* The memory seam. There is no resize: weft allocates before the first step and never during
+ * one. */
 typedef struct weft_allocator {
-    /* At least `bytes`, aligned to `align` (a power of two up to 2 MiB), contents undefined; NULL on failure. */
+    /* At least `bytes`, aligned to `align` (a power of two up to 2 MiB), contents undefined; NULL
+     * on failure. */
     void *(*alloc)(void *arg, size_t bytes, size_t align);
     void (*free)(void *arg, void *p, size_t bytes);
     void *arg;
@@ -95,7 +101,7 @@ typedef struct weft_allocator {
 enum weft_log_level { WEFT_LOG_DEBUG = -1, WEFT_LOG_INFO, WEFT_LOG_WARN, WEFT_LOG_ERROR };
 typedef void weft_log_fn(void *arg, int level, const char *line);
 
-/* Which family of CPU kernels. Portable ones give the same bits on every machine. */
+/* Which family of CPU kernels. Portable kernels give identical results on every machine. */
 typedef enum weft_kernels { WEFT_KERNELS_BEST, WEFT_KERNELS_PORTABLE } weft_kernels;
 
 /* The SIMD level of our own kernels. Asking for more than the CPU has is an error. */
@@ -110,12 +116,12 @@ typedef struct weft_ctx weft_ctx;
 
 typedef struct weft_ctx_opts {
     size_t size;
-    int threads; /* of the pool, the caller included; 0: as many as the process may use */
-    int64_t
-        memory_limit; /* bytes; 0: none. Beyond it calls fail with WEFT_ELIMIT and name the culprit */
+    int threads;          /* in the pool, including the caller; 0: as many as the process may use */
+    int64_t memory_limit; /* bytes; 0: none. Calls beyond it fail with WEFT_ELIMIT and name what was
+                           * to be allocated */
     weft_kernels kernels;
     weft_simd simd;
-    uint64_t seed;                   /* of initializers and random ops */
+    uint64_t seed;                   /* for initializers and random ops */
     const weft_allocator *allocator; /* copied; NULL: the C library's */
     weft_log_fn *log;                /* NULL: silent */
     void *log_arg;
@@ -124,10 +130,13 @@ typedef struct weft_ctx_opts {
     bool flush_denormals; /* treat denormals as zero in all kernels, on every thread */
     const char *devices;  /* to compute on, with commas: "cpu". NULL: what there is, the cpu.
                            * WEFT_ENOENT names one that is not there */
+    int spin_us; /* how long an idle thread of the pool, or a caller that waits for one, looks for work
+                  * before it sleeps, in microseconds. 0: 2000. WEFT_ZERO: it sleeps at once, which is
+                  * right where several processes share the cores */
 } weft_ctx_opts;
 
-/* A context owns a thread pool and the seams. It may be used by several threads at once; what is made
- * in it must be freed before it. */
+/* A context owns a thread pool and the seams. Several threads may use it at the same time. Free
+ * whatever was created in it first. */
 WEFT_API weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out);
 WEFT_API void weft_ctx_free(weft_ctx *ctx);
 
@@ -136,10 +145,10 @@ WEFT_API weft_simd weft_ctx_simd(const weft_ctx *ctx); /* the level in use, neve
 WEFT_API int64_t weft_ctx_memory(const weft_ctx *ctx); /* bytes in use now */
 WEFT_API int64_t weft_ctx_memory_peak(const weft_ctx *ctx);
 
-/* Frees text or bytes that a call of this library gave. NULL is fine. */
+/* Frees text or bytes returned by a call of this library. NULL is fine. */
 WEFT_API void weft_text_free(weft_ctx *ctx, char *text);
 
-/* The best level this CPU has, and the name of a level ("avx512"). */
+/* The best level this CPU supports, and the name of a level ("avx512"). */
 WEFT_API weft_simd weft_simd_best(void);
 WEFT_API const char *weft_simd_name(weft_simd level);
 

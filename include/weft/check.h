@@ -1,8 +1,8 @@
 /* weft/check.h - gradient check: analytic gradients against finite differences, in f64.
  *
- * For people who write ops and models of their own. The graph is copied with every float as f64 and run with the
- * reference kernels; each chosen element of each variable is moved by ±step and the change of the loss is compared with
- * the gradient that weft_grad builds. */
+ * For authors of ops and models. The graph is copied with every float as f64 and run with the
+ * reference kernels; each chosen element of each variable is moved by ±step and the change of the
+ * loss is compared with the gradient that weft_grad builds. */
 #ifndef WEFT_CHECK_H
 #define WEFT_CHECK_H
 
@@ -14,9 +14,9 @@ extern "C" {
 
 typedef struct weft_grad_check_opts {
     size_t size;
-    double step;          /* 0: 1e-5, times the element's size where that is above 1 */
+    double step;          /* 0: 1e-5, times the element's magnitude if that is above 1 */
     double tolerance;     /* of |numeric - analytic| / max(1, |numeric|, |analytic|); 0: 1e-5 */
-    int64_t max_elements; /* of a variable, evenly spread; 0: 64; < 0: all */
+    int64_t max_elements; /* per variable, evenly spread; 0: 64; < 0: all */
 } weft_grad_check_opts;
 
 typedef struct weft_grad_check_result {
@@ -27,8 +27,9 @@ typedef struct weft_grad_check_result {
     double analytic, numeric;
 } weft_grad_check_result;
 
-/* WEFT_ENUMERIC when an element is off by more than the tolerance (the text says which); *out (may be NULL) is
- * written then too. vars are variables of g; n_vars 0: all trainable ones. The graph must not be random. */
+/* WEFT_ENUMERIC if an element differs by more than the tolerance (the text says which); *out (may
+ * be NULL) is written in this case too. vars are variables of g; n_vars 0: all trainable ones. The
+ * graph must not be random. */
 WEFT_API weft_status weft_grad_check(weft_graph *g, weft_val loss, int n_feeds,
                                      const weft_val *feeds, const weft_tensor *data, int n_vars,
                                      const weft_val *vars, const weft_grad_check_opts *opts,

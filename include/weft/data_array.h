@@ -1,15 +1,17 @@
 /* weft/data_array.h - arrays in files: IDX, npy and npz, read as datasets and written.
  *
- * Element i of such a dataset is row i: the array is cut along its first axis. All are addressable. Plain files are
- * read into memory when the dataset is built, up to 512 MiB of them a pipeline (weft_data): consecutive rows are then
- * given as views of that memory, nothing is copied, rows in any other order are copied once, and what happens to the
- * file afterwards changes nothing. Rows of what is larger, or does not fit the context's memory limit, are read from the
- * file as they are asked for. Compressed files (gzip, zstd, zlib; entries of an npz that are deflated) are unpacked into
- * memory when the dataset is built, within the context's memory limit. Big-endian items are converted, and i16, u16 (to
- * i32) and u32 (to i64) widened, row by row as they are read.
+ * Element i of such a dataset is row i: the array is cut along its first axis. All are addressable.
+ * Uncompressed files are read into memory when the dataset is built, up to 512 MiB per pipeline
+ * (weft_data): consecutive rows are then views of that memory, without a copy; rows in any other
+ * order are copied once, and later changes to the file have no effect. Rows of files that are
+ * larger, or exceed the context's memory limit, are read from the file on demand. Compressed files
+ * (gzip, zstd, zlib; deflated entries of an npz) are unpacked into memory when the dataset is
+ * built, within the context's memory limit. Big-endian items are converted, and i16, u16 (to i32)
+ * and u32 (to i64) widened, row by row as they are read.
  *
- * Sizes in a file are checked against the file before anything is allocated, also while it is being read: a file that
- * has become shorter is an error, WEFT_EIO. Complex, text, 64-bit unsigned and Python object items are refused. */
+ * Sizes in a file are checked against the file before anything is allocated, also while it is being
+ * read: a file that became shorter is an error, WEFT_EIO. Complex, text, 64-bit unsigned and Python
+ * object items are refused. */
 #ifndef WEFT_DATA_ARRAY_H
 #define WEFT_DATA_ARRAY_H
 
@@ -19,33 +21,39 @@
 extern "C" {
 #endif
 
-/* One file and the column that its rows become. */
+/* A file, and the column that its rows become. */
 typedef struct weft_array_file {
     const char *column;
     const char *path;
 } weft_array_file;
 
-/* n files side by side, as MNIST has images and labels; all must have the same number of rows.
+/* n files side by side, such as the images and labels of MNIST; all must have the same number of
+ * rows.
  *
- *   s = weft_ds_idx(d, 2, (weft_array_file[]){{"image", "train-images.gz"}, {"label", "train-labels.gz"}}, NULL);
+ *   weft_array_file f[] = {{"image", "train-images.gz"}, {"label", "train-labels.gz"}};
+ *   s = weft_ds_idx(d, 2, f, NULL);
  *
- * IDX: u8, i8, i16 (as i32), i32, f32 and f64 of rank 1 to 8. opts: of the compression; NULL for defaults. */
+ * IDX: u8, i8, i16 (as i32), i32, f32 and f64 of rank 1 to 8. opts: compression; NULL: the
+ * defaults. */
 WEFT_API weft_ds weft_ds_idx(weft_data *d, int n, const weft_array_file *files,
                              const weft_file_opts *opts);
-/* NumPy's files, versions 1 to 3, rank 1 to 8. An array in Fortran order has rank 2 at most, and is copied into memory. */
+/* NumPy's files, versions 1 to 3, rank 1 to 8. An array in Fortran order must have rank 1 or 2, and
+ * is copied into memory. */
 WEFT_API weft_ds weft_ds_npy(weft_data *d, int n, const weft_array_file *files,
                              const weft_file_opts *opts);
-/* The arrays of an npz file as columns: those named in `columns` (with commas), or all. Of opts only max_ratio counts. */
+/* The arrays of an npz file as columns: those listed in `columns` (separated by commas), or all.
+ * Only max_ratio of opts is used. */
 WEFT_API weft_ds weft_ds_npz(weft_data *d, const char *path, const char *columns,
                              const weft_file_opts *opts);
 
-/* A whole array, of any rank and order, in memory of its own, which weft_array_free frees. */
+/* Reads a whole array, of any rank and order, into memory that weft_array_free frees. */
 WEFT_API weft_status weft_idx_read(weft_ctx *ctx, const char *path, weft_tensor *out);
 WEFT_API weft_status weft_npy_read(weft_ctx *ctx, const char *path, weft_tensor *out);
 WEFT_API void weft_array_free(weft_ctx *ctx, weft_tensor *t);
 
-/* Writers. A file appears whole or not at all. IDX takes u8 i8 i32 f32 f64; npy and npz all dtypes but bf16.
- * Entries of an npz are stored, not compressed, and lie so that other programs can map them. */
+/* Writers. A file appears completely or not at all. IDX takes u8 i8 i32 f32 f64; npy and npz take
+ * all dtypes except bf16. Entries of an npz are stored uncompressed and aligned so that other
+ * programs can map them. */
 WEFT_API weft_status weft_idx_write(weft_ctx *ctx, const char *path, const weft_tensor *t);
 WEFT_API weft_status weft_npy_write(weft_ctx *ctx, const char *path, const weft_tensor *t);
 WEFT_API weft_status weft_npz_write(weft_ctx *ctx, const char *path, int n,

@@ -8,14 +8,13 @@
 extern "C" {
 #endif
 
-/* "bij,bjk->bik": the product of a and b, one letter per axis, summed over the letters that do not
- * stand after the arrow. b is WEFT_NIL when there is one operand ("ij->ji", "ij->i").
+/* "bij,bjk->bik": the product of a and b, one letter per axis, summed over the letters that are not
+ * after the arrow. b is WEFT_NIL if there is one operand ("ij->ji", "ij->i").
  *
- * Letters are a-z and A-Z, spaces are skipped. "..." stands for any further axes, which broadcast
- * and must then stand in the result. Without an arrow the result has the axes of "...", then the
- * letters that occur once, in alphabetical order. A letter must have the same size in both
- * operands; a letter twice in one operand (a diagonal) is not supported. Errors name the position
- * in the text.
+ * Letters are a-z and A-Z, spaces are skipped. "..." means any further axes, which broadcast and
+ * must then be in the result. Without an arrow the result has the axes of "...", then the letters
+ * that occur once, in alphabetical order. A letter must have the same size in both operands; a
+ * letter twice in one operand (a diagonal) is not supported. Errors name the position in the text.
  *
  * It is built from sum, transpose, reshape, matmul and mul nodes, and differentiates as they do.
  * Sizes may be symbolic. */

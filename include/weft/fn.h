@@ -1,8 +1,9 @@
-/* weft/fn.h - functions: a graph made ready to run.
+/* weft/fn.h - functions: a graph that is ready to run.
  *
- * A function is a set of feeds, fetches and updates of one graph. It keeps its own copy of the graph, makes a plan for
- * each set of feed shapes it meets (or is prepared for), and then runs without allocating. Functions of the same graph
- * can share parameters. A function is used by one thread at a time; functions that share parameters too. */
+ * A function is a set of feeds, fetches and updates of one graph. It has its own copy of the graph,
+ * makes a plan for each set of feed shapes it gets (or is prepared for), and then runs without
+ * allocating. Functions of the same graph can share parameters. A function may be used by one
+ * thread at a time; so may functions that share parameters. */
 #ifndef WEFT_FN_H
 #define WEFT_FN_H
 
@@ -30,44 +31,46 @@ typedef struct weft_fn_opts {
     int n_fetches;
     const weft_val *fetches;
     int n_updates;
-    const weft_val
-        *updates;        /* values whose nodes change something: weft_minimize, weft_assign, … */
-    weft_fn *share;      /* a function of the same graph whose parameters this one uses too */
-    unsigned passes_off; /* enum weft_pass */
-    bool reference_kernels; /* the plain definitions instead of the fast kernels: slow */
-    bool
-        trap_numerics; /* fail with WEFT_ENUMERIC at the first op that makes a NaN or an infinity */
+    const weft_val *updates; /* values whose nodes change something: weft_minimize, weft_assign,
+                              * … */
+    weft_fn *share;          /* a function of the same graph whose parameters this one uses too */
+    unsigned passes_off;     /* enum weft_pass */
+    bool reference_kernels;  /* use the plain definitions instead of the fast kernels: slow */
+    bool trap_numerics;      /* fail with WEFT_ENUMERIC at the first op that produces a NaN or an
+                              * infinity */
     bool flat_gradients; /* keep gradients of variables in one flat vector (weft_fn_gradients) */
-    const struct weft_strategy
-        *strategy; /* sys/strategy.h; copied. NULL: updates happen here, at once */
-    int max_plans; /* plans kept, least recently used goes first; 0: 8 */
+    const struct weft_strategy *strategy; /* sys/strategy.h; copied. NULL: updates are applied here,
+                                           * immediately */
+    int max_plans; /* number of plans kept, the least recently used is dropped first; 0: 8 */
 } weft_fn_opts;
 
 WEFT_API weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *opts, weft_fn **out);
 WEFT_API void weft_fn_free(weft_fn *fn);
 
-/* Make the plan for these feed shapes now (data may be NULL), so that no later run allocates. */
+/* Makes the plan for these feed shapes now (data may be NULL), so that no later run allocates. */
 WEFT_API weft_status weft_fn_prepare(weft_fn *fn, const weft_tensor *feeds);
 
-/* Run. feeds[i].data is borrowed for the call. fetches[i]: with data == NULL it becomes a view of weft's memory, valid
- * until the next run or prepare of this function; otherwise dtype and shape must fit and the value is copied there.
- * A fetched variable is read after the updates. On failure nothing has changed: variables, optimizer slots and the
- * step number are as before the call. */
+/* Runs the function. feeds[i].data is borrowed for the call. fetches[i]: with data == NULL it
+ * becomes a view of weft's memory, valid until the next run or prepare of this function; otherwise
+ * dtype and shape must match and the value is copied there. A fetched variable is read after the
+ * updates. On failure nothing has changed: variables, optimizer slots and the step number are as
+ * before the call. */
 WEFT_API weft_status weft_fn_run(weft_fn *fn, const weft_tensor *feeds, weft_tensor *fetches);
 
-/* Randomness is keyed by (seed, step, shard). The step counts runs of functions with updates; the shard is 0 unless set. */
+/* Randomness depends on (seed, step, shard). The step counts runs of functions with updates; the
+ * shard is 0 unless set. */
 WEFT_API int64_t weft_fn_step(const weft_fn *fn);
 WEFT_API void weft_fn_set_step(weft_fn *fn, int64_t step);
 WEFT_API void weft_fn_set_shard(weft_fn *fn, int shard);
 
-/* Variables by name. get copies out, set copies in (dtype and shape must fit), view borrows. */
+/* Variables by name. get copies out, set copies in (dtype and shape must match), view borrows. */
 WEFT_API weft_status weft_fn_get(weft_fn *fn, const char *name, weft_tensor *out);
 WEFT_API weft_status weft_fn_set(weft_fn *fn, const char *name, const weft_tensor *value);
 WEFT_API weft_status weft_fn_view(weft_fn *fn, const char *name, weft_tensor *out);
-/* All initial values again. */
+/* Resets everything to its initial values. */
 WEFT_API weft_status weft_fn_reset(weft_fn *fn);
 
-/* The flat vectors. A segment is a trainable variable's place in them. */
+/* The flat vectors. A segment is the range of a trainable variable in them. */
 typedef struct weft_segment {
     const char *name;
     int64_t offset, count; /* elements; offsets are multiples of 16 */
@@ -78,20 +81,21 @@ WEFT_API int64_t weft_fn_n_segments(const weft_fn *fn);
 WEFT_API weft_status weft_fn_segment(const weft_fn *fn, int64_t i, weft_segment *out);
 WEFT_API float *weft_fn_params(weft_fn *fn, int64_t *count);
 WEFT_API float *weft_fn_slot(weft_fn *fn, int slot,
-                             int64_t *count); /* NULL when no optimizer keeps it */
+                             int64_t *count);                   /* NULL if no optimizer keeps it */
 WEFT_API float *weft_fn_gradients(weft_fn *fn, int64_t *count); /* NULL without flat_gradients */
 
-/* ---- looking inside -------------------------------------------------------------------------- */
+/* ---- introspection --------------------------------------------------------------------------- */
 
 typedef struct weft_explain_opts {
     size_t size;
-    int time_runs; /* > 0: run that often (with zero feeds where data is NULL) and print each instruction's time */
+    int time_runs; /* > 0: run this many times (with zero feeds where data is NULL) and print the
+                    * time of each instruction */
 } weft_explain_opts;
-/* Instructions, shapes, kernel names, offsets, peak memory; freed with weft_text_free. Timed runs leave variables,
- * slots and the step number as they were. */
+/* Instructions, shapes, kernel names, offsets, peak memory; freed with weft_text_free. Timed runs
+ * leave variables, slots and the step number unchanged. */
 WEFT_API weft_status weft_fn_explain(weft_fn *fn, const weft_tensor *feeds,
                                      const weft_explain_opts *opts, char **out);
-/* One run as Chrome trace JSON (chrome://tracing, Perfetto). It leaves variables as they were. */
+/* One run as Chrome trace JSON (chrome://tracing, Perfetto). It leaves variables unchanged. */
 WEFT_API weft_status weft_fn_trace(weft_fn *fn, const weft_tensor *feeds, char **out);
 
 typedef struct weft_plan_info {
@@ -99,8 +103,8 @@ typedef struct weft_plan_info {
     int64_t n_instructions;
     int64_t slab_bytes, scratch_bytes, param_bytes;
     double flop;    /* floating-point operations of products and convolutions (direct count) */
-    double plan_ms; /* time planning took */
-    uint64_t fingerprint; /* of the choices that decide bits: kernels, tilings, level */
+    double plan_ms; /* time spent planning */
+    uint64_t fingerprint; /* of the choices that affect results: kernels, tilings, level */
 } weft_plan_info;
 WEFT_API weft_status weft_fn_plan_info(weft_fn *fn, const weft_tensor *feeds, weft_plan_info *out);
 

@@ -1,8 +1,9 @@
 /* weft/graph.h - models as dataflow graphs, and their gradients.
  *
- * A graph is an array of nodes in the order they were built; values are small handles. Builders are sticky:
- * the first error is kept with its text, later builders return the null value, and weft_graph_status (or
- * compiling a function) reports it once. A graph is used by one thread at a time. */
+ * A graph is an array of nodes in the order they were built; values are small handles. Builders are
+ * sticky: the first error is kept with its text, later builders return the null value, and
+ * weft_graph_status (or compiling a function) reports it once. A graph may be used by one thread at
+ * a time. */
 #ifndef WEFT_GRAPH_H
 #define WEFT_GRAPH_H
 
@@ -14,7 +15,8 @@ extern "C" {
 
 typedef struct weft_graph weft_graph;
 
-/* A value of a graph. {0} is no value: "absent" for optional operands, or what a failed builder returns. */
+/* A value of a graph. {0} is not a value: it means "absent" for optional operands, and failed
+ * builders return it. */
 typedef struct weft_val {
     int32_t id;
 } weft_val;
@@ -35,49 +37,52 @@ WEFT_API weft_val weft_constant(weft_graph *g, const weft_tensor *value);
 WEFT_API weft_val weft_scalar(weft_graph *g, double value); /* f32 */
 
 typedef enum weft_init_kind {
-    WEFT_INIT_DEFAULT, /* glorot_uniform for rank 2 and more, zeros otherwise */
+    WEFT_INIT_DEFAULT, /* glorot_uniform for rank 2 and above, zeros otherwise */
     WEFT_INIT_ZEROS,
     WEFT_INIT_ONES,
     WEFT_INIT_CONSTANT,         /* a */
     WEFT_INIT_UNIFORM,          /* [a, b) */
-    WEFT_INIT_NORMAL,           /* mean a, deviation b */
-    WEFT_INIT_TRUNCATED_NORMAL, /* likewise, cut at two deviations */
+    WEFT_INIT_NORMAL,           /* mean a, standard deviation b */
+    WEFT_INIT_TRUNCATED_NORMAL, /* the same, truncated at two standard deviations */
     WEFT_INIT_GLOROT_UNIFORM,
     WEFT_INIT_GLOROT_NORMAL,
     WEFT_INIT_HE_UNIFORM,
     WEFT_INIT_HE_NORMAL,
     WEFT_INIT_LECUN_UNIFORM,
     WEFT_INIT_LECUN_NORMAL,
-    WEFT_INIT_ORTHOGONAL, /* gain a (0 means 1) */
-    WEFT_INIT_IDENTITY,   /* gain a (0 means 1) */
-    WEFT_INIT_BAND /* 1 from a to b, shares of the last axis, 0 elsewhere: an LSTM's forget bias is 1/4 to 1/2 */
+    WEFT_INIT_ORTHOGONAL, /* gain a (0: 1) */
+    WEFT_INIT_IDENTITY,   /* gain a (0: 1) */
+    WEFT_INIT_BAND /* 1 from a to b (fractions of the last axis), 0 elsewhere: an LSTM's forget bias
+                    * is 1/4 to 1/2 */
 } weft_init_kind;
 
 typedef struct weft_variable_opts {
     size_t size;
     weft_init_kind init;
-    double a, b;        /* the initializer's numbers */
+    double a, b;        /* parameters of the initializer */
     bool not_trainable; /* state: moving averages, counters */
     weft_dtype dtype;   /* 0: f32 */
 } weft_variable_opts;
 
-/* A value kept between runs. Its initial bits are a function of the context's seed and its name alone. */
+/* A value that is kept between runs. Its initial value depends only on the context's seed and its
+ * name. */
 WEFT_API weft_val weft_variable(weft_graph *g, const char *name, int rank, const int64_t *dim,
                                 const weft_variable_opts *opts);
 
 /* ---- names, scopes, devices ------------------------------------------------------------------ */
 
-/* Names given while a scope is open become "scope/name". A name is made unique by a suffix "_1", … except
- * for placeholders and variables, where a second one is an error. */
+/* Names given while a scope is open become "scope/name". A name is made unique by a suffix "_1", …
+ * except for placeholders and variables, where a second one is an error. */
 WEFT_API void weft_scope_push(weft_graph *g, const char *name);
 WEFT_API void weft_scope_pop(weft_graph *g);
-/* "/job:ps/task:0/cpu:0", "/device:GPU:0", "/gpu:0": checked, kept on the nodes built while it is open. */
+/* "/job:ps/task:0/cpu:0", "/device:GPU:0", "/gpu:0": checked, kept on the nodes built while it is
+ * open. */
 WEFT_API void weft_device_push(weft_graph *g, const char *device);
 WEFT_API void weft_device_pop(weft_graph *g);
-/* `v`'s node runs after `before`'s node. It reads the same values as without: a variable is what it was before the updates
- * of a run, the new value is the update's output. */
+/* `v`'s node runs after `before`'s node. It still reads the same values: a variable has its value
+ * from before the updates of a run; the new value is the update's output. */
 WEFT_API void weft_control(weft_graph *g, weft_val v, weft_val before);
-/* Name the value's node. Returns v. */
+/* Names the value's node. Returns v. */
 WEFT_API weft_val weft_named(weft_graph *g, weft_val v, const char *name);
 WEFT_API weft_status weft_find(const weft_graph *g, const char *name, weft_val *out);
 /* dtype, rank and sizes (WEFT_ANY where unknown) in a tensor without data. */
@@ -86,9 +91,10 @@ WEFT_API const char *weft_val_name(const weft_graph *g, weft_val v);
 
 /* ---- any op ---------------------------------------------------------------------------------- */
 
-/* Build any op of the table by name. attrs as text: "axis=-1 keepdims=true perm=[1,0] dtype=f32", or NULL.
- * Returns the first output; the others are weft_output(g, v, i). The named functions in weft/ops.h are easier to
- * read; this one serves user ops and programs that read graphs from elsewhere. */
+/* Builds any op of the table by name. attrs as text: "axis=-1 keepdims=true perm=[1,0] dtype=f32",
+ * or NULL. Returns the first output; the others are weft_output(g, v, i). The functions in
+ * weft/ops.h are easier to read; this one is for user ops and programs that read graphs from
+ * elsewhere. */
 WEFT_API weft_val weft_op(weft_graph *g, const char *op, int n_in, const weft_val *in,
                           const char *attrs);
 WEFT_API weft_val weft_output(const weft_graph *g, weft_val v, int index);
@@ -105,11 +111,12 @@ WEFT_API weft_val weft_matmul(weft_graph *g, weft_val a, weft_val b, const weft_
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* out[i] = d loss / d values[i], as nodes of the same graph; loss is a scalar. A value that the loss does not
- * depend on gets WEFT_NIL. May be called again on its own results. */
+/* out[i] = d loss / d values[i], as nodes of the same graph; loss must be a scalar. A value that
+ * the loss does not depend on gets WEFT_NIL. May be called again on its own results. */
 WEFT_API weft_status weft_grad(weft_graph *g, weft_val loss, int n, const weft_val *values,
                                weft_val *out);
-/* The same with a given cotangent: out[i] = sum over outputs of d outputs/d values[i] · cotangents. */
+/* The same with a given cotangent: out[i] = sum over outputs of d outputs/d values[i] ·
+ * cotangents. */
 WEFT_API weft_status weft_vjp(weft_graph *g, int n_out, const weft_val *outputs,
                               const weft_val *cotangents, int n, const weft_val *values,
                               weft_val *out);

@@ -6,8 +6,8 @@
  *   weft_job_open(job, run_ctx, &run);            data, model and trainer, all checked
  *   weft_job_fit(run, NULL, &history);
  *
- * docs/guide/job.md explains the file; weft_job_key_at lists every key with its meaning. Whatever is wrong in a file is
- * reported with line and column, and the nearest word that would be right. */
+ * docs/guide/job.md explains the file; weft_job_key_at lists every key with its meaning. Errors in
+ * a file are reported with line and column, and with the nearest valid word. */
 #ifndef WEFT_JOB_H
 #define WEFT_JOB_H
 
@@ -22,75 +22,106 @@ typedef struct weft_job weft_job;
 /* sets: "train.epochs=3", applied in order before anything is checked. */
 WEFT_API weft_status weft_job_load(weft_ctx *ctx, const char *path, int n_sets,
                                    const char *const *sets, weft_job **out);
-/* The same from memory; name stands in messages, and relative paths count from its folder. */
+/* The same from memory; name appears in messages, and relative paths start from its directory. */
 WEFT_API weft_status weft_job_parse(weft_ctx *ctx, const char *name, const char *text, int64_t n,
                                     int n_sets, const char *const *sets, weft_job **out);
-/* The job that a saved model or a folder of checkpoints carries, with that model: how its data is read,
- * its pipeline, loss and metrics. So the file alone can be asked, with "data.test=new.csv" among the
- * sets; relative paths count from the current folder. WEFT_ENOENT: it carries none. */
+/* The job that a saved model or a directory of checkpoints contains, with that model: how its data
+ * is read, its pipeline, loss and metrics. With this the file alone is enough for predictions, with
+ * "data.test=new.csv" among the sets; relative paths start from the current directory. WEFT_ENOENT:
+ * it contains none. */
 WEFT_API weft_status weft_job_of_model(weft_ctx *ctx, const char *path, int n_sets,
                                        const char *const *sets, weft_job **out);
 WEFT_API void weft_job_free(weft_job *job);
-/* The value of a key that is text, a word or a path (as the process sees it): "log.dir"; NULL when
- * it is not given. Borrowed. */
+/* The value of a key that is text, a word or a path (as the process sees it): "log.dir"; NULL if it
+ * is not given. Borrowed. */
 WEFT_API const char *weft_job_text(const weft_job *job, const char *key);
 
 /* A context with the job's threads, memory limit, kernels and seed. */
 WEFT_API weft_status weft_job_context(const weft_job *job, weft_log_fn *log, void *log_arg,
                                       weft_ctx **out);
 
-/* A job made ready in a context. */
+/* A job that is ready to run in a context. */
 typedef struct weft_job_run weft_job_run;
-/* To be trained: all data is opened. The share for validation is taken first; then vocabularies and
- * statistics are learned from the rest of the training data alone, unless the run goes on from a
- * checkpoint, which holds them. */
+/* For training: all data is opened. The validation part is held out first; then vocabularies and
+ * statistics are learned from the rest of the training data, unless the run resumes from a
+ * checkpoint, which contains them. */
 WEFT_API weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out);
-/* To be evaluated or asked: what the pipeline has learned is read from where weft_job_load_weights
- * takes the weights from, and nothing of the data is opened before weft_job_open_part: the training
- * data may have changed, or be gone. In the test part, labels may be missing then. Where the model
- * does not hold it (of an earlier version) or nothing was trained yet, as weft_job_open. */
+/* For evaluation and prediction: what the pipeline has learned is read from where
+ * weft_job_load_weights takes the weights, and no data is opened before weft_job_open_part: the
+ * training data may have changed or be gone. In the test part, labels may then be missing. If the
+ * model does not contain it (written by an earlier version) or nothing was trained yet, this is
+ * weft_job_open. */
 WEFT_API weft_status weft_job_open_trained(const weft_job *job, weft_ctx *ctx, weft_job_run **out);
 WEFT_API void weft_job_close(weft_job_run *run);
 WEFT_API weft_model *weft_job_model(const weft_job_run *run);
 WEFT_API weft_trainer *weft_job_trainer(const weft_job_run *run);
 WEFT_API weft_data *weft_job_data(const weft_job_run *run);
-/* "train", "validation" or "test", opened when it is asked for the first time; {0} when the job has
- * none. "train" is what is trained on: without the share for validation. */
+/* "train", "validation" or "test", opened at the first call; {0} if the job has none. "train" is
+ * what is trained on, without the validation part. */
 WEFT_API weft_status weft_job_open_part(weft_job_run *run, const char *part, weft_ds *out);
-/* The same, with {0} after a failure, too. */
+/* The same, but also returns {0} on failure. */
 WEFT_API weft_ds weft_job_dataset(const weft_job_run *run, const char *part);
 /* What the pipeline has learned, borrowed: vocabularies ("lookup city"), statistics ("standardize
  * length,width"), the columns of the training data ("data.train") and those that the model sees
- * ("columns"). Checkpoints and saved models of the run hold it. */
+ * ("columns"). Checkpoints and saved models of the run contain it. */
 WEFT_API const weft_learned *weft_job_learned(const weft_job_run *run);
 
 typedef struct weft_job_fit_opts {
     size_t size;
-    int verbose; /* as weft_fit_opts */
+    int verbose; /* as in weft_fit_opts */
     void (*print)(void *arg, const char *text, bool last);
     void *print_arg;
-    int n_callbacks; /* besides the job's own */
+    int n_callbacks; /* in addition to the job's own */
     const weft_callback *callbacks;
+    int (*columns)(void *arg); /* as weft_fit_opts */
 } weft_job_fit_opts;
-/* Trains, and leaves what the job asks for. WEFT_ENUMERIC: the loss of the last epoch is not finite; the text says why, and no
- * model was written. */
+/* Trains, and writes the files that the job asks for. WEFT_ENUMERIC: the loss of the last epoch is
+ * not finite; the text says why, and no model was written. */
 WEFT_API weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts,
                                   weft_history **history);
-WEFT_API bool weft_job_has_checkpoints(const weft_job_run *run); /* does the job write any */
-/* The weights of the newest checkpoint of the job; where it has none, those of the file that `save`
- * names, or of the model file that it consists of. */
+WEFT_API bool weft_job_has_checkpoints(const weft_job_run *run); /* whether the job has written
+                                                                  * any */
+/* Loads the weights of the job's newest checkpoint; if it has none, those of the file named by
+ * `save`, or of the model file that the job is based on. */
 WEFT_API weft_status weft_job_load_weights(weft_job_run *run);
+/* What an output of the model means. The loss says what kind it is: a cross-entropy makes classes, a squared or absolute
+ * error, Huber and the like make quantities. Names of classes are those of log.classes, of the folders of images, or
+ * the words that a `lookup` of the label has learned. */
+typedef enum weft_output_kind {
+    WEFT_OUTPUT_VALUES, /* nothing is known of it */
+    WEFT_OUTPUT_CLASSES, /* one class a sample: n_classes values, or one, which is about class 1 of two */
+    WEFT_OUTPUT_PROBABILITIES, /* independent ones, or one class for each step of a sequence */
+    WEFT_OUTPUT_QUANTITIES
+} weft_output_kind;
+typedef struct weft_job_output {
+    size_t size;
+    weft_output_kind kind;
+    bool logits, binary; /* the model gives logits; of a binary loss */
+    int n_classes;
+    const char *const *class_name; /* n_classes of them, or NULL; borrowed from the run */
+    const char *label;             /* the column that it predicts, or NULL; borrowed */
+    /* Of quantities: prediction * scale + offset is in the label's own units, where the pipeline standardizes or rescales
+     * the label. */
+    double scale, offset;
+} weft_job_output;
+WEFT_API weft_status weft_job_output_at(const weft_job_run *run, int i, weft_job_output *out);
+/* n values of an output (of whole samples) as people read them: probabilities for logits, quantities in the label's own units. */
+WEFT_API void weft_job_output_read(const weft_job_output *o, int64_t n, const float *values,
+                                   double *out);
+/* The samples of a part as its source has them, before the pipeline, in the source's order: sample i is the one whose number
+ * a batch of the part has in its id. {0}: the job has no such data. */
+WEFT_API weft_status weft_job_open_source(weft_job_run *run, const char *part, weft_ds *out);
 /* Writes the page about a run (curves, mistakes, timings, configuration) that weft_job_fit leaves
  * in log.dir, from what is there now: the epochs of h, the present weights. */
 WEFT_API weft_status weft_job_report(weft_job_run *run, const weft_history *h, const char *path);
 
-/* Row i of the table of keys: "train.epochs", "int", "1", what it means; false behind the last. */
+/* Row i of the table of keys: "train.epochs", "int", "1", what it means; false past the end. */
 WEFT_API bool weft_job_key_at(int i, const char **path, const char **kind, const char **standard,
                               const char **help);
-/* Row i of the keys of a source, which stand below data.train, data.validation and data.test. */
+/* Row i of the keys of a source, below data.train, data.validation and data.test. */
 WEFT_API bool weft_job_source_key_at(int i, const char **name, const char **kind,
                                      const char **help);
-/* Row i of the words that data.pipeline takes, with their arguments. */
+/* Row i of the stages that data.pipeline takes, with their arguments. */
 WEFT_API bool weft_job_stage_at(int i, const char **name, const char **attrs, const char **doc);
 
 #ifdef __cplusplus

@@ -1,9 +1,10 @@
 /* weft/ops_ew.h - element-wise ops.
  *
- * Binary ops broadcast as in NumPy: shapes are aligned at their last axes, and a size of 1 (or a missing axis)
- * repeats. Operands have the same dtype; use weft_cast where they have not. Errors: WEFT_EDTYPE, WEFT_ESHAPE.
- * Unless it says otherwise an op takes any float type, is computed in at least f32 and rounded once, and keeps NaN.
- * "Numbers" are floats and i8, u8, i32, i64; integers wrap around. */
+ * Binary ops broadcast as in NumPy: shapes are aligned at their last axes, and a size of 1 (or a
+ * missing axis) repeats. Operands must have the same dtype; use weft_cast if they do not. Errors:
+ * WEFT_EDTYPE, WEFT_ESHAPE. Unless stated otherwise, an op takes any float type, is computed in at
+ * least f32 and rounded once, and propagates NaN. "Numbers" are floats and i8, u8, i32, i64;
+ * integers wrap around. */
 #ifndef WEFT_OPS_EW_H
 #define WEFT_OPS_EW_H
 
@@ -29,16 +30,17 @@ WEFT_API weft_val weft_reciprocal(weft_graph *g, weft_val x); /* 1 / x */
 WEFT_API weft_val weft_sin(weft_graph *g, weft_val x);
 WEFT_API weft_val weft_cos(weft_graph *g, weft_val x);
 WEFT_API weft_val weft_erf(weft_graph *g, weft_val x);
-WEFT_API weft_val weft_floor(weft_graph *g, weft_val x); /* gradient 0, as ceil and round */
+WEFT_API weft_val weft_floor(weft_graph *g, weft_val x); /* gradient 0, as for ceil and round */
 WEFT_API weft_val weft_ceil(weft_graph *g, weft_val x);
 WEFT_API weft_val weft_round(weft_graph *g, weft_val x); /* halves to even */
-/* min(max(x, min), max), numbers; min <= max. The gradient passes where min <= x <= max. */
+/* min(max(x, min), max), numbers; min <= max. The gradient passes through where min <= x <= max. */
 WEFT_API weft_val weft_clip(weft_graph *g, weft_val x, double min, double max);
 WEFT_API weft_val weft_logical_not(weft_graph *g, weft_val x); /* bool -> bool */
 WEFT_API weft_val weft_is_finite(weft_graph *g, weft_val x);   /* float -> bool */
-/* Any type to any other. Floats to integers: towards zero, kept in range, NaN becomes 0. Integers to narrower ones
- * wrap around, as in NumPy and Keras (weft_ds_cast of pipelines keeps them in range). To f16 and bf16 by way of f32. To bool:
- * x != 0. The gradient is cast back between floats; other casts have none. */
+/* Any type to any other. Floats to integers: rounded towards zero and clamped to the range, NaN
+ * becomes 0. Integers to narrower ones wrap around, as in NumPy and Keras (weft_ds_cast of
+ * pipelines clamps them). To f16 and bf16 by way of f32. To bool: x != 0. Between floats the
+ * gradient is cast back; other casts have none. */
 WEFT_API weft_val weft_cast(weft_graph *g, weft_val x, weft_dtype dtype);
 
 /* ---- activations ----------------------------------------------------------------------------- */
@@ -86,14 +88,16 @@ WEFT_API weft_val weft_add(weft_graph *g, weft_val a, weft_val b); /* numbers */
 WEFT_API weft_val weft_sub(weft_graph *g, weft_val a, weft_val b); /* numbers */
 WEFT_API weft_val weft_mul(weft_graph *g, weft_val a, weft_val b); /* numbers */
 WEFT_API weft_val weft_div(weft_graph *g, weft_val a, weft_val b); /* floats */
-/* a^b, floats. The gradient for b counts ln a as 0 where a is not positive. */
+/* a^b, floats. The gradient for b treats ln a as 0 where a is not positive. */
 WEFT_API weft_val weft_pow(weft_graph *g, weft_val a, weft_val b);
-/* a - b floor(a / b), numbers: the result has the sign of b. An integer divisor of 0 is WEFT_EDATA. */
+/* a - b floor(a / b), numbers: the result has the sign of b. An integer divisor of 0 is
+ * WEFT_EDATA. */
 WEFT_API weft_val weft_mod(weft_graph *g, weft_val a, weft_val b);
-/* Keras' minimum and maximum; numbers; NaN where either is. At a tie the gradient goes to the first operand, as in TensorFlow. */
+/* Keras' minimum and maximum; numbers; NaN if either is NaN. At a tie the gradient goes to the
+ * first operand, as in TensorFlow. */
 WEFT_API weft_val weft_min(weft_graph *g, weft_val a, weft_val b);
 WEFT_API weft_val weft_max(weft_graph *g, weft_val a, weft_val b);
-/* Comparisons take any type and give bool; they have no gradient. */
+/* Comparisons take any type and return bool; they have no gradient. */
 WEFT_API weft_val weft_eq(weft_graph *g, weft_val a, weft_val b);
 WEFT_API weft_val weft_ne(weft_graph *g, weft_val a, weft_val b);
 WEFT_API weft_val weft_lt(weft_graph *g, weft_val a, weft_val b);
@@ -104,8 +108,8 @@ WEFT_API weft_val weft_ge(weft_graph *g, weft_val a, weft_val b);
 WEFT_API weft_val weft_logical_and(weft_graph *g, weft_val a, weft_val b);
 WEFT_API weft_val weft_logical_or(weft_graph *g, weft_val a, weft_val b);
 WEFT_API weft_val weft_logical_xor(weft_graph *g, weft_val a, weft_val b);
-/* a where cond (bool) is true, else b; any type; all three broadcast. What is not selected has no influence, in the
- * gradient neither. */
+/* a where cond (bool) is true, otherwise b; any type; all three broadcast. What is not selected is
+ * ignored, also in the gradient. */
 WEFT_API weft_val weft_where(weft_graph *g, weft_val cond, weft_val a, weft_val b);
 /* x[0] + x[1] + … in this order; numbers, equal shapes, 1 to 512 values. */
 WEFT_API weft_val weft_add_n(weft_graph *g, int n, const weft_val *x);

@@ -1,10 +1,9 @@
-/* weft/ops_nn.h - builders of softmax, losses, normalisations, attention, and updates of
- * variables.
+/* weft/ops_nn.h - softmax, losses, normalizations, attention, and updates of variables.
  *
- * Every builder returns WEFT_NIL once the graph has an error (weft_graph_status says which).
- * Float types are f32, f64, f16 and bf16; statistics are kept in f32 (f64 for f64) whatever the
- * type of the input. Where an op has several outputs, the builder returns the first and
- * weft_output(g, v, i) gives the others. Sizes may be WEFT_ANY. */
+ * Every builder returns WEFT_NIL once the graph has an error (weft_graph_status says which). Float
+ * types are f32, f64, f16 and bf16; statistics are kept in f32 (f64 for f64) whatever the type of
+ * the input. Where an op has several outputs, the builder returns the first and weft_output(g, v,
+ * i) gives the others. Sizes may be WEFT_ANY. */
 #ifndef WEFT_OPS_NN_H
 #define WEFT_OPS_NN_H
 
@@ -16,8 +15,8 @@ extern "C" {
 
 /* ---- softmax --------------------------------------------------------------------------------- */
 
-/* exp(x) / sum(exp(x)) along an axis (negative: from the end), computed with the maximum taken
- * away. */
+/* exp(x) / sum(exp(x)) along an axis (negative: from the end), computed after subtracting the
+ * maximum. */
 WEFT_API weft_val weft_softmax(weft_graph *g, weft_val x, int axis);
 /* x - log(sum(exp(x))) along an axis. */
 WEFT_API weft_val weft_log_softmax(weft_graph *g, weft_val x, int axis);
@@ -27,8 +26,8 @@ typedef struct weft_masked_softmax_opts {
     weft_val mask; /* bool: true may be attended to; float: added to x. Broadcasts to x */
     bool causal;   /* element j of row i only when j <= i */
 } weft_masked_softmax_opts;
-/* Softmax over the last axis of x […,rows,columns] under a mask. A row that is masked whole is 0.
- * Output 1: log-sum-exp of each row, -inf for such a row. */
+/* Softmax over the last axis of x […,rows,columns] under a mask. A row that is masked completely is
+ * 0. Output 1: log-sum-exp of each row, -inf for such a row. */
 WEFT_API weft_val weft_masked_softmax(weft_graph *g, weft_val x,
                                       const weft_masked_softmax_opts *opts);
 
@@ -52,7 +51,7 @@ WEFT_API weft_val weft_softmax_xent(weft_graph *g, weft_val logits, weft_val lab
 WEFT_API weft_val weft_sigmoid_xent(weft_graph *g, weft_val logits, weft_val targets);
 
 /* Scalar losses: the mean over all elements of the element-wise loss, as Keras'
- * sum_over_batch_size. With ignore the mean is over the labels that count, and 0 when there is
+ * sum_over_batch_size. With ignore, the mean is over the labels that count, and 0 if there are
  * none. */
 WEFT_API weft_val weft_loss_sparse_softmax_xent(weft_graph *g, weft_val logits, weft_val labels,
                                                 const weft_sparse_softmax_xent_opts *opts);
@@ -65,21 +64,21 @@ WEFT_API weft_val weft_loss_huber(weft_graph *g, weft_val x, weft_val target, do
 /* sum(x^2) / 2 over all n values: a regularizer. */
 WEFT_API weft_val weft_l2_loss(weft_graph *g, int n, const weft_val *values);
 
-/* ---- normalisations -------------------------------------------------------------------------- */
+/* ---- normalizations -------------------------------------------------------------------------- */
 
 typedef struct weft_batch_norm_opts {
     size_t size;
-    bool training;     /* normalise by the batch's statistics, update the moving ones */
+    bool training;     /* normalize by the batch's statistics, update the moving ones */
     double momentum;   /* 0: 0.99; WEFT_ZERO */
     double epsilon;    /* 0: 1e-3; WEFT_ZERO */
     weft_val *updates; /* [2] or NULL: receives the updates of moving_mean and moving_var */
 } weft_batch_norm_opts;
 /* x […,C] -> gamma * (x - mean) / sqrt(var + epsilon) + beta, per channel; gamma and beta [C] may
  * be WEFT_NIL.
- * Training: mean and (biased) variance of the batch, which are outputs 1 and 2; and where moving_mean
+ * Training: mean and (biased) variance of the batch, which are outputs 1 and 2; and if moving_mean
  * and moving_var [C] are given, nodes
  *   moving = moving * momentum + batch * (1 - momentum)
- * which are to be listed in a function's updates.
+ * which must be listed in a function's updates.
  * Otherwise mean and variance are moving_mean and moving_var, which must be given. */
 WEFT_API weft_val weft_batch_norm(weft_graph *g, weft_val x, weft_val gamma, weft_val beta,
                                   weft_val moving_mean, weft_val moving_var,
@@ -87,7 +86,7 @@ WEFT_API weft_val weft_batch_norm(weft_graph *g, weft_val x, weft_val gamma, wef
 
 typedef struct weft_layer_norm_opts {
     size_t size;
-    int n_axes;     /* the last n_axes are normalised together; 0: 1 */
+    int n_axes;     /* the last n_axes are normalized together; 0: 1 */
     double epsilon; /* 0: 1e-3; WEFT_ZERO */
 } weft_layer_norm_opts;
 /* gamma * (x - mean) / sqrt(var + epsilon) + beta over the last axes; gamma and beta have their
@@ -111,9 +110,9 @@ typedef struct weft_group_norm_opts {
     int64_t groups; /* 0: 32; -1: one per channel */
     double epsilon; /* 0: 1e-3; WEFT_ZERO */
 } weft_group_norm_opts;
-/* x [N,…,C]: each sample's channels are cut in groups of C/groups, and each group is normalised
- * over its channels and the axes between; gamma and beta [C] may be WEFT_NIL. Outputs 1 and 2:
- * mean and biased variance [N,groups]. */
+/* x [N,…,C]: each sample's channels are divided into groups of C/groups, and each group is
+ * normalized over its channels and the axes between; gamma and beta [C] may be WEFT_NIL. Outputs 1
+ * and 2: mean and biased variance [N,groups]. */
 WEFT_API weft_val weft_group_norm(weft_graph *g, weft_val x, weft_val gamma, weft_val beta,
                                   const weft_group_norm_opts *opts);
 
@@ -136,20 +135,20 @@ typedef struct weft_attention_opts {
     bool time_first; /* values are [batch,time,heads,depth] instead of [batch,heads,time,depth] */
 } weft_attention_opts;
 /* softmax(scale * q·kᵀ + mask)·v for each batch item and head. q [B,H,T,D], k [B,H,S,D], v
- * [B,H,S,E] -> [B,H,T,E]. The scores are never held whole. A query that may attend to nothing
- * gets 0. Output 1: log-sum-exp of each query's scores, [B,H,T]. */
+ * [B,H,S,E] -> [B,H,T,E]. The complete scores are never in memory. A query that may not attend to
+ * anything gets 0. Output 1: log-sum-exp of each query's scores, [B,H,T]. */
 WEFT_API weft_val weft_attention(weft_graph *g, weft_val q, weft_val k, weft_val v,
                                  const weft_attention_opts *opts);
 /* The same with q, k and v in one value [B,T,3,H,D], as a product with one weight matrix gives them
- * -> [B,T,H,D]. opts->time_first has no meaning here. Output 1: [B,H,T]. */
+ * -> [B,T,H,D]. opts->time_first is ignored. Output 1: [B,H,T]. */
 WEFT_API weft_val weft_attention_packed(weft_graph *g, weft_val qkv,
                                         const weft_attention_opts *opts);
 
 /* ---- updates of variables -------------------------------------------------------------------- */
 
 /* Nodes that change a variable when their function runs: list them in its updates. The result is
- * the variable's new value; all else in the run reads the old one (two updates may exchange variables),
- * except nodes that depend on the update themselves. Types and shapes must be the same. */
+ * the variable's new value; everything else in the run reads the old one (so two updates can swap
+ * variables), except nodes that depend on the update itself. Types and shapes must be the same. */
 WEFT_API weft_val weft_assign(weft_graph *g, weft_val variable, weft_val value);
 WEFT_API weft_val weft_assign_add(weft_graph *g, weft_val variable, weft_val value);
 /* variable * momentum + value * (1 - momentum), a moving average. */

@@ -1,8 +1,9 @@
-/* weft/ops_reduce.h - reductions, sums along an axis, values that follow another's shape.
+/* weft/ops_reduce.h - reductions, sums along an axis, values shaped like another.
  *
- * A reduction takes the axes given (negative: from the end; none: all) away, or keeps them with size 1. Each axis may
- * be given once. Sums of floats are kept in more than their precision and in an order that depends on the shape only.
- * Errors: WEFT_ERANGE for an axis that does not exist, WEFT_EDTYPE. */
+ * A reduction removes the given axes (negative: from the end; none: all), or keeps them with size
+ * 1. Each axis may be given once. Floats are summed in more than their precision and in an order
+ * that depends only on the shape. Errors: WEFT_ERANGE for an axis that does not exist,
+ * WEFT_EDTYPE. */
 #ifndef WEFT_OPS_REDUCE_H
 #define WEFT_OPS_REDUCE_H
 
@@ -21,45 +22,46 @@ typedef struct weft_reduce_opts {
 } weft_reduce_opts;
 
 WEFT_API weft_val weft_sum(weft_graph *g, weft_val x,
-                           const weft_reduce_opts *opts); /* numbers; 0 of nothing */
+                           const weft_reduce_opts *opts); /* numbers; 0 if empty */
 WEFT_API weft_val weft_mean(weft_graph *g, weft_val x,
-                            const weft_reduce_opts *opts); /* floats; NaN of nothing */
-/* Keras' max and min: numbers; NaN if there is one; of nothing the lowest (highest) number of the type. Equal ones
- * share the gradient evenly, as in TensorFlow. */
+                            const weft_reduce_opts *opts); /* floats; NaN if empty */
+/* Keras' max and min: numbers; NaN if any element is NaN; if empty, the lowest (highest) value of
+ * the type. Equal elements share the gradient evenly, as in TensorFlow. */
 WEFT_API weft_val weft_reduce_max(weft_graph *g, weft_val x, const weft_reduce_opts *opts);
 WEFT_API weft_val weft_reduce_min(weft_graph *g, weft_val x, const weft_reduce_opts *opts);
-/* Product; numbers; 1 of nothing. Second gradients only where no factor is 0. */
+/* Product; numbers; 1 if empty. Second gradients only if no factor is 0. */
 WEFT_API weft_val weft_prod(weft_graph *g, weft_val x, const weft_reduce_opts *opts);
 WEFT_API weft_val weft_any(weft_graph *g, weft_val x,
-                           const weft_reduce_opts *opts); /* bool; false of nothing */
+                           const weft_reduce_opts *opts); /* bool; false if empty */
 WEFT_API weft_val weft_all(weft_graph *g, weft_val x,
-                           const weft_reduce_opts *opts); /* bool; true of nothing */
+                           const weft_reduce_opts *opts); /* bool; true if empty */
 WEFT_API weft_val weft_norm_l1(weft_graph *g, weft_val x,
                                const weft_reduce_opts *opts); /* sum of |x|, floats */
 /* sqrt(sum of x²), floats; the gradient at the origin is 0. */
 WEFT_API weft_val weft_norm_l2(weft_graph *g, weft_val x, const weft_reduce_opts *opts);
-/* ln(sum of e^x) without overflow, floats; -infinity of nothing. */
+/* ln(sum of e^x) without overflow, floats; -infinity if empty. */
 WEFT_API weft_val weft_logsumexp(weft_graph *g, weft_val x, const weft_reduce_opts *opts);
 
 typedef struct weft_arg_opts {
     size_t size;
     bool keepdims;
 } weft_arg_opts;
-/* The index along `axis` of the first largest (smallest) element, as i64; a NaN counts as such. Numbers. WEFT_ESHAPE
- * when the axis is empty. No gradient. */
+/* The index along `axis` of the first largest (smallest) element, as i64; NaN counts as largest
+ * (smallest). Numbers. WEFT_ESHAPE if the axis is empty. No gradient. */
 WEFT_API weft_val weft_argmax(weft_graph *g, weft_val x, int axis, const weft_arg_opts *opts);
 WEFT_API weft_val weft_argmin(weft_graph *g, weft_val x, int axis, const weft_arg_opts *opts);
 
 typedef struct weft_cumsum_opts {
     size_t size;
-    bool exclusive; /* each result leaves its own element out */
+    bool exclusive; /* each result excludes its own element */
     bool reverse;   /* from the end */
 } weft_cumsum_opts;
 /* y[i] = x[0] + … + x[i] along axis; numbers. */
 WEFT_API weft_val weft_cumsum(weft_graph *g, weft_val x, int axis, const weft_cumsum_opts *opts);
 
-/* x [n, …], ids [n] of i32 or i64 in [0, n_segments), in any order -> [n_segments, …]: y[s] = sum of x[i] with
- * ids[i] = s; 0 where there is none. Numbers. An id out of range is WEFT_EDATA when it runs. */
+/* x [n, …], ids [n] of i32 or i64 in [0, n_segments), in any order -> [n_segments, …]: y[s] = sum
+ * of x[i] with ids[i] = s; 0 if there is none. Numbers. An id out of range fails the run with
+ * WEFT_EDATA. */
 WEFT_API weft_val weft_segment_sum(weft_graph *g, weft_val x, weft_val ids, int64_t n_segments);
 
 /* x broadcast to a shape, or to that of `like`; any type. */
@@ -74,7 +76,8 @@ typedef struct weft_size_of_opts {
     int64_t axes[WEFT_MAX_RANK];
     weft_dtype dtype; /* of the result; 0: f32 */
 } weft_size_of_opts;
-/* The number of elements along axes as a scalar, for sizes known only when a plan is made. No gradient. */
+/* The number of elements along axes as a scalar, for sizes that are known only when a plan is made.
+ * No gradient. */
 WEFT_API weft_val weft_size_of(weft_graph *g, weft_val x, const weft_size_of_opts *opts);
 
 /* Constants in the shape and dtype of x, or of a given shape (dtype 0: f32). No gradient. */

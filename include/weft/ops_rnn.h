@@ -2,21 +2,20 @@
  *
  * x is [batch, time, in]; w [in, gates * units] and r [units, gates * units] are the weights, in
  * Keras' order of gates. All operands have x's float type. Each builder returns y [batch, time,
- * units], the state after every step; weft_output(g, y, 1) is the last state [batch, units], and
- * of an LSTM weft_output(g, y, 2) the last cell state. Further outputs hold what the gradients
- * need.
+ * units], the state after every step; weft_output(g, y, 1) is the last state [batch, units], and of
+ * an LSTM weft_output(g, y, 2) the last cell state. Further outputs hold values for the gradients.
  *
- * Which steps count: all, or those below a row's length, or those that a mask marks. A step that
- * does not count leaves the state as it is, and its output repeats the one before (zeros when no
- * step has counted yet, also where an initial state was given): Keras' rule. A length outside 0 …
- * time is WEFT_EDATA.
+ * Which steps count: all, or those below a row's length, or those that are true in a mask. A step
+ * that does not count leaves the state unchanged, and its output repeats the previous one (zeros if
+ * no step has counted yet, even with an initial state), as in Keras. A length outside 0 … time is
+ * WEFT_EDATA.
  *
  * With `reverse` the last step comes first. y stays in the order of x: y[:, t] is the state after
- * reading x[:, t] (Keras' go_backwards returns the sequence turned round; weft_reverse does that),
- * and the last state is the one after step 0.
+ * reading x[:, t] (Keras' go_backwards returns the reversed sequence; weft_reverse does that), and
+ * the last state is the one after step 0.
  *
- * Sizes may be symbolic. Gradients of gradients are built from single steps and need a time that
- * is known when the graph is built (WEFT_ENOSUP otherwise). */
+ * Sizes may be symbolic. Gradients of gradients are built from single steps and need a time size
+ * that is known when the graph is built (WEFT_ENOSUP otherwise). */
 #ifndef WEFT_OPS_RNN_H
 #define WEFT_OPS_RNN_H
 

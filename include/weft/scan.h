@@ -1,7 +1,7 @@
-/* weft/scan.h - repeat a piece of graph over time.
+/* weft/scan.h - repeats a part of a graph over time.
  *
  * A graph has no loops: weft_scan builds the body n times, one copy per step, so that gradients and
- * every pass work as on any graph. Whole-sequence ops (LSTM, GRU) are faster where they fit. */
+ * every pass work as on any graph. Whole-sequence ops (LSTM, GRU) are faster if they fit. */
 #ifndef WEFT_SCAN_H
 #define WEFT_SCAN_H
 
@@ -12,14 +12,14 @@ extern "C" {
 #endif
 
 /* Builds step t: from the state and this step's slices of xs to the new state, of the same types,
- * and this step's ys. Variables are made outside and shared by all steps. Whatever it returns but 0
+ * and this step's ys. Variables are created outside and shared by all steps. Any return value but 0
  * stops the scan. */
 typedef weft_status weft_scan_fn(weft_graph *g, void *arg, int t, const weft_val *state,
                                  const weft_val *x, weft_val *new_state, weft_val *y);
 
 typedef struct weft_scan_opts {
     size_t size;
-    int axis;     /* the time axis of xs and ys; below zero counts from the end. 0: the first */
+    int axis;     /* the time axis of xs and ys; negative: counted from the end. 0: the first */
     bool reverse; /* from the last step to the first; ys keep the order of xs */
 } weft_scan_opts;
 

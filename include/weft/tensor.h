@@ -31,7 +31,7 @@ WEFT_API const char *weft_dtype_name(weft_dtype t); /* "f32" */
 WEFT_API weft_status weft_dtype_parse(const char *name, weft_dtype *out);
 WEFT_API int64_t weft_dtype_size(weft_dtype t); /* bytes of an element */
 
-/* A row-major, contiguous view of somebody's memory. It owns nothing. */
+/* A row-major, contiguous view of memory. It owns nothing. */
 typedef struct weft_tensor {
     weft_dtype dtype;
     int rank;
@@ -42,7 +42,7 @@ typedef struct weft_tensor {
 /* A view with `rank` sizes: weft_view(WEFT_F32, x, 2, (int64_t[]){32, 784}). */
 WEFT_API weft_tensor weft_view(weft_dtype dtype, const void *data, int rank, const int64_t *dim);
 WEFT_API int64_t
-weft_tensor_count(const weft_tensor *t); /* elements; -1 when the product overflows */
+weft_tensor_count(const weft_tensor *t); /* elements; -1 if the product overflows */
 WEFT_API int64_t weft_tensor_bytes(const weft_tensor *t);
 
 #ifdef __cplusplus

@@ -11,16 +11,17 @@
  *   check.h   gradient check
  *   job.h     jobs in YAML files
  *   train.h   compile, fit, evaluate, predict, callbacks
- *   loop.h    a training loop of one's own
+ *   loop.h    custom training loops
  *   dist.h    strategies: who computes what
  *   ckpt.h    safetensors files and checkpoints
  *   data.h    datasets: pipelines that feed a trainer
  *   data_array.h, data_image.h, data_feature.h: arrays and images in files, columns prepared for a model
  *   data_record.h, data_table.h records, tables, databases; data_open.h files of a format to be found out
  *   data_learned.h vocabularies and statistics that travel with a model
+ *   data_stage.h stages by name, with their arguments as text
  *   data_split.h sharing samples out over workers
  *   data_graph.h graph functions and models as stages
- *   sys/      for people who add ops and measure machines */
+ *   sys/      for adding ops and layers, and for measuring machines */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 
@@ -37,6 +38,7 @@
 #include "weft/data_open.h"
 #include "weft/data_record.h"
 #include "weft/data_split.h"
+#include "weft/data_stage.h"
 #include "weft/data_table.h"
 #include "weft/dist.h"
 #include "weft/fn.h"

@@ -11,11 +11,11 @@
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* Set the thread's error text and return `st`. */
+/* Sets the thread's error text and returns `st`. */
 weft_status wf_err(weft_status st, const char *fmt, ...) WEFT_PRINTF(2, 3);
-/* Put "text: " in front of the present error text and return `st`; a st of 0 changes nothing. */
+/* Puts "text: " before the current error text and returns `st`; if st is 0, nothing changes. */
 weft_status wf_err_wrap(weft_status st, const char *fmt, ...) WEFT_PRINTF(2, 3);
-/* Replace the thread's error text, as when an error is carried from one thread to another. */
+/* Replaces the thread's error text, e.g. when an error is passed from one thread to another. */
 void wf_err_set(const char *text);
 weft_status wf_errv(weft_status st, const char *fmt, va_list args);
 
@@ -38,17 +38,17 @@ struct weft_ctx {
     int64_t (*now_ns)(void *arg);
     void *now_arg;
     const struct wf_fs *fs;
-    void *_Atomic ops; /* the op layer's table, made on first use; freed through ops_free */
+    void *_Atomic ops; /* the op layer's table, created on first use; freed through ops_free */
     void (*_Atomic ops_free)(weft_ctx *ctx);
-    void *_Atomic library; /* what the kernels loaded on demand; freed through library_free */
+    void *_Atomic library; /* libraries that kernels loaded on demand; freed through library_free */
     void (*_Atomic library_free)(weft_ctx *ctx);
 };
 
 int64_t wf_now(const weft_ctx *ctx); /* ns, monotonic */
-int wf_usable_cpus(void);            /* where this thread may run; at least 1 */
+int wf_usable_cpus(void);            /* number of CPUs this thread may run on; at least 1 */
 
-/* Instruction sets: what this CPU (and its system) has, what a level is compiled for, and the highest level
- * that needs nothing else. */
+/* Instruction sets: what this CPU (and its system) supports, what a level is compiled for, and the
+ * highest level that needs nothing else. */
 enum wf_cpu_feature {
     WF_CPU_AVX2 = 1,
     WF_CPU_FMA = 2,
@@ -67,13 +67,15 @@ void wf_log(const weft_ctx *ctx, int level, const char *fmt, ...) WEFT_PRINTF(3,
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Zeroed, 64-byte aligned; large blocks start on a huge page. NULL when out of memory or over the limit. */
+/* Zeroed, 64-byte aligned; large blocks start on a huge page. NULL if out of memory or over the
+ * limit. */
 void *wf_alloc(weft_ctx *ctx, size_t bytes);
 void wf_free(weft_ctx *ctx, void *p);
 /* n * size with an overflow check; NULL on overflow. */
 void *wf_alloc_n(weft_ctx *ctx, int64_t n, size_t size);
 char *wf_strdup(weft_ctx *ctx, const char *s);
-/* Grow an array to hold at least `need` items, doubling. *cap is updated; the new part is zero. */
+/* Grows an array to hold at least `need` items, by doubling. *cap is updated; the new part is
+ * zero. */
 weft_status wf_grow(weft_ctx *ctx, void *array_ptr, int64_t *cap, int64_t need, size_t size);
 /* The status for a failed wf_alloc: ENOMEM or ELIMIT, with text naming `what`. */
 weft_status wf_err_nomem(weft_ctx *ctx, size_t bytes, const char *what);
@@ -96,7 +98,7 @@ static inline int64_t wf_max_i64(int64_t a, int64_t b)
 }
 #define WF_COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
-/* Arena: many small things freed at once. */
+/* Arena: many small allocations that are freed together. */
 struct wf_arena {
     weft_ctx *ctx;
     struct wf_arena_block *last;
@@ -108,10 +110,11 @@ void wf_arena_free(struct wf_arena *a);
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* A growing byte buffer with a mandatory cap. The first failure sticks; check `st` once at the end. */
+/* A growing byte buffer with a mandatory cap. The first failure sticks; check `st` once at the
+ * end. */
 struct wf_buf {
     weft_ctx *ctx;
-    char *data; /* always NUL-terminated once something was added */
+    char *data; /* always NUL-terminated after something was added */
     int64_t len, cap, max;
     weft_status st;
 };
@@ -120,28 +123,29 @@ void wf_buf_add(struct wf_buf *b, const void *bytes, int64_t n);
 void wf_buf_printf(struct wf_buf *b, const char *fmt, ...) WEFT_PRINTF(2, 3);
 void wf_buf_free(struct wf_buf *b);
 
-/* Bytes of the UTF-8 character at the beginning of s[0..n): 0 when it is none (overlong, a surrogate,
- * beyond U+10FFFF, cut off). */
+/* Bytes of the UTF-8 character at the beginning of s[0..n); 0 if it is not valid (overlong, a
+ * surrogate, beyond U+10FFFF, truncated). */
 int wf_utf8_length(const char *s, int64_t n);
 bool wf_utf8_ok(const char *s);
 
-/* snprintf without the locale: the decimal point is a point in every host program. Also what wf_err, wf_log
- * and wf_buf_printf write with (format.c says what it takes). Returns the length of the whole text. */
+/* snprintf independent of the locale: the decimal point is a period in every host program. wf_err,
+ * wf_log and wf_buf_printf use it too (format.c lists what it supports). Returns the length of the
+ * whole text. */
 int wf_vsnprintf(char *to, size_t room, const char *fmt, va_list args);
 int wf_snprintf(char *to, size_t room, const char *fmt, ...) WEFT_PRINTF(3, 4);
 
-/* What an errno says, in English: "No space left on device". */
+/* The text of an errno, in English: "No space left on device". */
 const char *wf_errno_text(int e);
 
-/* For calls into libraries that read or write numbers by the locale: this thread, and no other, has the C
- * locale between enter and leave. */
+/* For calls into libraries that read or write numbers by the locale: between enter and leave, this
+ * thread (and no other) has the C locale. */
 typedef struct wf_locale {
     void *plain, *before;
 } wf_locale;
 wf_locale wf_plain_locale_enter(void);
 void wf_plain_locale_leave(wf_locale saved);
 
-/* Letters and digits of ASCII, whatever the locale; what is beyond ASCII is none of them. */
+/* ASCII letters and digits in any locale; false for everything beyond ASCII. */
 static inline bool wf_is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -174,7 +178,7 @@ static inline char wf_to_lower(char c)
 {
     return wf_is_upper(c) ? (char)(c - 'A' + 'a') : c;
 }
-/* Whether two words are equal but for upper and lower case. */
+/* Whether two words are equal, ignoring case. */
 bool wf_same_word(const char *a, const char *b);
 
 /* ---- map: string -> int64 -------------------------------------------------------------------- */
@@ -192,36 +196,39 @@ void wf_map_free(struct wf_map *m);
 
 uint64_t wf_hash64(const void *bytes, size_t n, uint64_t seed);
 
-/* CRC32C (Castagnoli) of n bytes behind those whose CRC is `crc`; 0 begins. */
+/* CRC32C (Castagnoli) of n bytes that follow those with CRC `crc`; start with 0. */
 uint32_t wf_crc32c(uint32_t crc, const void *bytes, int64_t n);
-/* Of three buffers at once: crc[i] is continued by bytes[i]. Three short ones take the time of one. */
+/* For three buffers at the same time: crc[i] is continued by bytes[i]. Three short ones take the
+ * time of one. */
 void wf_crc32c_3(const void *const bytes[3], const int64_t n[3], uint32_t crc[3]);
-/* The same by the table, whatever the CPU: the definition. */
+/* The same with the table, on any CPU: the definition. */
 uint32_t wf_crc32c_table(uint32_t crc, const void *bytes, int64_t n);
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
-/* A pool of `n_threads` threads, the caller being one of them. wf_pool_for runs fn for every tile and
- * returns when all are done; which thread runs which tile is not defined, so results must not depend
- * on it. `thread` is below wf_pool_size, and no two tiles run at once under the same number. A pool that
- * is busy with another caller's tiles runs these serially in the caller. Takes no lock. */
+/* A pool of `n_threads` threads, including the caller. wf_pool_for runs fn for every tile and
+ * returns when all are done; which thread runs which tile is not defined, so results must not
+ * depend on it. `thread` is below wf_pool_size, and no two tiles run at the same time with the same
+ * number. If the pool is busy with another caller's tiles, these run serially in the caller. Takes
+ * no lock. */
 typedef void wf_tile_fn(void *arg, int64_t tile, int thread);
-weft_status wf_pool_new(weft_ctx *ctx, int n_threads, struct wf_pool **out);
+/* spin_us: how long an idle thread looks for work before it sleeps; < 0: the default. */
+weft_status wf_pool_new(weft_ctx *ctx, int n_threads, int spin_us, struct wf_pool **out);
 void wf_pool_free(struct wf_pool *pool);
 void wf_pool_for(struct wf_pool *pool, int64_t n_tiles, wf_tile_fn *fn, void *arg);
 int wf_pool_size(const struct wf_pool *pool);
 
-/* The floating-point mode kernels run in: round to nearest, denormals kept or flushed as the context
- * says, no traps. enter returns the caller's mode for leave. */
+/* The floating-point mode that kernels run in: round to nearest, denormals kept or flushed as the
+ * context says, no traps. enter returns the caller's mode for leave. */
 uint64_t wf_fpmode_enter(bool flush_denormals);
 void wf_fpmode_leave(uint64_t saved);
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* What stat tells of a path. */
+/* The result of stat for a path. */
 struct wf_file_info {
     int64_t size, mtime_ns;
-    bool plain, folder; /* neither: a pipe, a device, or (stat_at alone) a symbolic link */
+    bool plain, folder; /* neither: a pipe, a device, or (stat_at only) a symbolic link */
 };
 
 /* The file seam, so that tests can fail each call in turn. All return 0 or a negative errno. */
@@ -238,17 +245,21 @@ struct wf_fs {
     int (*rename)(void *arg, const char *from, const char *to);
     int (*unlink)(void *arg, const char *path);
     int (*stat)(void *arg, const char *path, struct wf_file_info *out);
-    /* Calls each(each_arg, path) for every match of a shell pattern, in no order; no match is no error. */
+    /* Calls each(each_arg, path) for every match of a shell pattern, in no particular order; no
+     * match is not an error. */
     int (*glob)(void *arg, const char *pattern, int (*each)(void *each_arg, const char *path),
                 void *each_arg);
     int (*mkdir)(void *arg, const char *path, int mode);
     int (*rmdir)(void *arg, const char *path);
-    /* Calls each(each_arg, name) for every entry of a folder but "." and "..", in no order. */
+    /* Calls each(each_arg, name) for every entry of a directory except "." and "..", in no
+     * particular order. */
     int (*list)(void *arg, const char *path, int (*each)(void *each_arg, const char *name),
                 void *each_arg);
-    /* Holds an open file against other processes until it is closed; -EWOULDBLOCK when another holds it. */
+    /* Locks an open file against other processes until it is closed; -EWOULDBLOCK if another holds
+     * it. */
     int (*lock)(void *arg, int fd);
-    /* The same in a folder that is open as `dir`, by plain names; a symbolic link is never followed. */
+    /* The same in a directory that is open as `dir`, by plain names; a symbolic link is never
+     * followed. */
     int (*open_at)(void *arg, int dir, const char *name, int flags, int mode);
     int (*rename_at)(void *arg, int dir, const char *from, const char *to);
     int (*unlink_at)(void *arg, int dir, const char *name, bool folder);
@@ -256,37 +267,41 @@ struct wf_fs {
     int (*mkdir_at)(void *arg, int dir, const char *name, int mode);
     int (*list_at)(void *arg, int dir, int (*each)(void *each_arg, const char *name),
                    void *each_arg);
-    uint64_t (*unique)(void *arg); /* a number that nobody else draws: for temporary names */
+    uint64_t (*unique)(void *arg); /* a unique number, for temporary names */
     void *arg;
 };
 extern const struct wf_fs wf_fs_posix;
 
 /* The status and text for a negative errno of the seam: "path: what: No space left on device". */
 weft_status wf_file_err(int64_t neg_errno, const char *path, const char *what);
-/* Read a whole file of at most `max` bytes; *data is NUL-terminated and freed with wf_free. */
+/* Reads a whole file of at most `max` bytes; *data is NUL-terminated and freed with wf_free. */
 weft_status wf_file_read(weft_ctx *ctx, const char *path, int64_t max, char **data, int64_t *n);
-/* Replace a file atomically: temporary beside it, fsync, rename. */
+/* Replaces a file atomically: a temporary file next to it, fsync, rename. */
 weft_status wf_file_write(weft_ctx *ctx, const char *path, const void *data, int64_t n);
 
-/* A file that appears whole, in the place of `path`, or not at all. It is written under a name of its own in the same
- * folder, which is held open: a link planted there is neither followed nor written through, and of two writers of one
- * path the later wins, whole. What writers that died have left for this path is taken away; a living one holds a lock on it. */
+/* A file that appears complete at `path`, or not at all. It is written under a temporary name in
+ * the same directory, which is held open: a link planted there is neither followed nor written
+ * through, and of two writers of one path the later one wins completely. Files left for this path
+ * by dead writers are removed; a living writer holds a lock on its file. */
 struct wf_newfile {
     weft_ctx *ctx;
     int dir, fd; /* -1: none */
     char *path, *name, *tmp;
 };
-/* f->fd is open for reading and writing. Nothing is to be undone after an error. */
+/* f->fd is open for reading and writing. After an error there is nothing to undo. */
 weft_status wf_newfile_open(struct wf_newfile *f, weft_ctx *ctx, const char *path);
-/* Sync, close, and put in place, or after an error st take it away. With `keep` the descriptor stays open, for the caller to close. */
+/* Syncs, closes and puts the file in place, or removes it after an error st. With `keep` the
+ * descriptor stays open, for the caller to close. */
 weft_status wf_newfile_close(struct wf_newfile *f, weft_status st, bool keep);
 
-/* Open for writing what the user named, at the place itself: a symbolic link is -ELOOP, unless it leads to something that
- * is no file (/dev/stdout). */
+/* Opens for writing the path that the user gave, in place: a symbolic link is -ELOOP, unless it
+ * leads to something that is not a file (/dev/stdout). */
 int wf_file_open_out(weft_ctx *ctx, const char *path, int flags, int mode);
-/* Split a path into its folder ("." without one) and the last name; EINVAL for a path without one. Freed with wf_free. */
+/* Splits a path into its directory ("." if there is none) and the last name; EINVAL for a path
+ * without one. Freed with wf_free. */
 weft_status wf_path_split(weft_ctx *ctx, const char *path, char **folder, char **name);
-/* Delete a file, a link (never what it leads to), or a folder with its files; ENOENT is OK, a folder in the folder is not. */
+/* Deletes a file, a link (never its target), or a directory with its files; ENOENT is OK, a
+ * directory inside the directory is not. */
 weft_status wf_file_remove(weft_ctx *ctx, const char *path);
 
 #endif

@@ -1,11 +1,12 @@
-/* cpu.c - which SIMD levels this CPU has. */
+/* cpu.c - which SIMD levels this CPU supports. */
 #include "base/base.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
-/* What the compiler is told for each level (CMakeLists.txt): a CPU that lacks one of them must not run it. */
+/* The compiler options of each level (CMakeLists.txt): a CPU that lacks one of them must not run
+ * it. */
 unsigned wf_simd_needs(weft_simd level)
 {
     const unsigned avx2 = WF_CPU_AVX2 | WF_CPU_FMA | WF_CPU_F16C;
@@ -34,8 +35,8 @@ unsigned wf_cpu_features(void)
 #if defined(__x86_64__)
     unsigned a, b, c, d;
 
-    /* The operating system's support is part of these answers: the builtins look at XCR0 too. F16C, which older
-     * compilers cannot ask for, needs what AVX2 needs of it. */
+    /* This includes the operating system's support: the builtins check XCR0 too. F16C, which older
+     * compilers cannot test for, needs the same support as AVX2. */
     __builtin_cpu_init();
     has |= __builtin_cpu_supports("avx2") ? WF_CPU_AVX2 : 0;
     has |= __builtin_cpu_supports("fma") ? WF_CPU_FMA : 0;

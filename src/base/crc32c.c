@@ -1,8 +1,8 @@
-/* crc32c.c - the Castagnoli CRC: by the instruction where the CPU has it, else by a table.
+/* crc32c.c - the Castagnoli CRC: with the instruction if the CPU has it, otherwise with a table.
  *
- * The instruction has a latency of three cycles and a throughput of one: three chains at once run
- * at full speed. A long buffer is cut in three pieces whose CRCs are combined; of many short
- * buffers, three are done side by side. */
+ * The instruction has a latency of three cycles and a throughput of one: three chains in parallel
+ * run at full speed. A long buffer is divided into three pieces whose CRCs are combined; many short
+ * buffers are done three at a time. */
 #include "base/base.h"
 
 #if defined(__x86_64__)

@@ -76,7 +76,7 @@ static weft_status check_devices(const char *list)
         snprintf(name, sizeof name, "%.*s", (int)(n - (skip < n ? skip : n)), list + skip);
         name[strcspn(name, " ")] = 0;
         if (strcmp(name, known[0]) != 0 && strcmp(name, known[1]) != 0)
-            return wf_err(WEFT_ENOENT, "devices: there is no '%s' here; there is: cpu", name);
+            return wf_err(WEFT_ENOENT, "devices: no device '%s' here; available: cpu", name);
         list += n + (list[n] == ',');
     }
     return WEFT_OK;
@@ -96,6 +96,8 @@ weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
                       sizeof *o);
     if (o->threads < 0 || o->threads > 1024)
         return wf_err(WEFT_EINVAL, "context: threads %d is not in 0..1024", o->threads);
+    if (o->spin_us != WEFT_ZERO && (o->spin_us < 0 || o->spin_us > 1000000))
+        return wf_err(WEFT_EINVAL, "context: spin_us %d is not in 0..1000000", o->spin_us);
     st = choose_simd(o, &simd);
     if (!st)
         st = check_devices(o->devices);
@@ -118,7 +120,11 @@ weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
     ctx->now_ns = o->now_ns ? o->now_ns : system_now;
     ctx->now_arg = o->now_arg;
     ctx->fs = &wf_fs_posix;
-    st = wf_pool_new(ctx, o->threads ? o->threads : wf_usable_cpus(), &ctx->pool);
+    st = wf_pool_new(ctx, o->threads ? o->threads : wf_usable_cpus(),
+                     o->spin_us == WEFT_ZERO ? 0
+                     : o->spin_us            ? o->spin_us
+                                             : -1,
+                     &ctx->pool);
     if (st) {
         weft_ctx_free(ctx);
         return st;
@@ -190,7 +196,8 @@ void wf_log(const weft_ctx *ctx, int level, const char *fmt, ...)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Each block carries its size in the 64 bytes before it, so that free can tell the seam and the count. */
+/* Each block stores its size in the 64 bytes before it, for the free function of the seam and the
+ * count. */
 struct head {
     size_t bytes;
 };
@@ -214,7 +221,7 @@ static bool charge(weft_ctx *ctx, int64_t bytes)
 
 void *wf_alloc(weft_ctx *ctx, size_t bytes)
 {
-    /* The head of a huge block takes a page of its own kind in front, so that the data starts aligned. */
+    /* The head of a huge block takes a whole huge page before it, so that the data is aligned. */
     size_t align = bytes >= 2 * HUGE_PAGE ? HUGE_PAGE : HEAD;
     size_t total = bytes + HEAD;
     char *p;
@@ -288,8 +295,8 @@ weft_status wf_err_nomem(weft_ctx *ctx, size_t bytes, const char *what)
 {
     if (ctx->mem_limit > 0 && weft_ctx_memory(ctx) + (int64_t)bytes > ctx->mem_limit)
         return wf_err(WEFT_ELIMIT,
-                      "%s: %zu bytes do not fit the context's memory limit (%lld of %lld in use)",
-                      what, bytes, (long long)weft_ctx_memory(ctx), (long long)ctx->mem_limit);
+                      "%s: %zu bytes exceed the context's memory limit (%lld of %lld in use)", what,
+                      bytes, (long long)weft_ctx_memory(ctx), (long long)ctx->mem_limit);
     return wf_err(WEFT_ENOMEM, "%s: out of memory (%zu bytes)", what, bytes);
 }
 

@@ -183,7 +183,7 @@ static int posix_lock(void *arg, int fd)
     return flock(fd, LOCK_EX | LOCK_NB) ? -errno : 0;
 }
 
-/* ---- in a folder that is open ---------------------------------------------------------------- */
+/* ---- in an open directory -------------------------------------------------------------------- */
 
 static int posix_open_at(void *arg, int dir, const char *name, int flags, int mode)
 {
@@ -224,7 +224,7 @@ static int posix_mkdir_at(void *arg, int dir, const char *name, int mode)
 
 static int posix_list_at(void *arg, int dir, int (*each)(void *, const char *), void *each_arg)
 {
-    /* Its own open file: the position of `dir` stays where it is. */
+    /* A separate open file: the position of `dir` does not change. */
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
 
@@ -286,7 +286,7 @@ weft_status wf_file_err(int64_t neg_errno, const char *path, const char *what)
                                                 : WEFT_EIO;
 
     return wf_err(st, "%s: %s: %s", path, what,
-                  e == ELOOP ? "it is a symbolic link, and links are not followed here"
+                  e == ELOOP ? "it is a symbolic link; links are not followed here"
                              : wf_errno_text(e));
 }
 
@@ -302,11 +302,11 @@ weft_status wf_file_read(weft_ctx *ctx, const char *path, int64_t max, char **da
         return wf_file_err(fd, path, "cannot open");
     size = fs->size(fs->arg, fd);
     if (size < 0) {
-        st = wf_file_err(size, path, "not a plain file");
+        st = wf_file_err(size, path, "not a regular file");
         goto out;
     }
     if (size > max) {
-        st = wf_err(WEFT_ELIMIT, "%s: %lld bytes, at most %lld are read here", path,
+        st = wf_err(WEFT_ELIMIT, "%s: %lld bytes; at most %lld are read here", path,
                     (long long)size, (long long)max);
         goto out;
     }
@@ -319,8 +319,8 @@ weft_status wf_file_read(weft_ctx *ctx, const char *path, int64_t max, char **da
         got = fs->read(fs->arg, fd, p + at, size - at);
         if (got <= 0) {
             st = got ? wf_file_err(got, path, "cannot read")
-                     : wf_err(WEFT_EIO, "%s: ended at byte %lld of %lld while being read", path,
-                              (long long)at, (long long)size);
+                     : wf_err(WEFT_EIO, "%s: ended at byte %lld of %lld while it was being read",
+                              path, (long long)at, (long long)size);
             goto out;
         }
         at += got;

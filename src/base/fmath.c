@@ -1,5 +1,5 @@
-/* fmath.c - the scalar elementary functions, and what has no vector form: the reduction of large
- * angles and exact remainders. */
+/* fmath.c - the scalar elementary functions, and those without a vector form: the reduction of
+ * large angles and exact remainders. */
 #include "base/fmath_scalar.h"
 
 float wf_expf(float x)

@@ -1,7 +1,8 @@
-/* fmath.h - elementary functions that give the same bits on every machine.
+/* fmath.h - elementary functions with identical results on every machine.
  *
- * Plain C over IEEE operations, nothing from libm. Errors are at most 2.5 ulp (normcdf 3.5 above -1.5,
- * 2^-17 below); special values follow C's <math.h>; denormals are kept. The portable SIMD kernels compute the same bits. */
+ * Plain C over IEEE operations, nothing from libm. Errors are at most 2.5 ulp (normcdf 3.5 above
+ * -1.5, 2^-17 below); special values follow C's <math.h>; denormals are kept. The portable SIMD
+ * kernels give identical results. */
 #ifndef WF_BASE_FMATH_H
 #define WF_BASE_FMATH_H
 
@@ -25,7 +26,7 @@ float wf_powf(float x, float y);
 float wf_fmodf(float x, float y);
 float wf_floormodf(float x, float y);
 
-/* x = q pi/2 + r with |r| <= pi/4, for any finite x; *q is modulo 4. NaN for the others. */
+/* x = q pi/2 + r with |r| <= pi/4, for any finite x; *q is modulo 4. NaN otherwise. */
 float wf_rem_pio2f(float x, int32_t *q);
 
 #endif

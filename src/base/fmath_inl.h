@@ -1,8 +1,8 @@
 /* fmath_inl.h - the elementary functions, written once for scalars and vectors.
  *
  * fmath.c includes this text with vf = float, the SIMD kernels with vf = a vector of floats
- * (kernels/cpu/simd/math_inl.h); hence the scalar functions and the portable vector ones give the
- * same bits by construction. Before including, define
+ * (kernels/cpu/simd/math_inl.h); so the scalar functions and the portable vector ones are identical
+ * by construction. Before including, define
  *   the types vf, vi, vm, vd, vl and the vf_, vi_, vm_, vd_, vl_ operations used below, as simd.h
  *   describes them; vd and vl are double and int64_t;
  *   FM_INLINE, the linkage;  FM_FMA(a, b, c), a*b + c with one rounding (FM_FUSED 1) or two (0);
@@ -12,9 +12,9 @@
  *   fm_reduce_big(x, big, r, &q): r and q (see fm_reduce) for the lanes of big, the others kept;
  *   fm_pow_pos(m, k, y): fm_pow_core through double precision.
  *
- * Errors are at most 2.5 ulp (normcdf 3.5, exp 1.2, log and log1p 0.9, pow 0.6), special values those
- * of C's <math.h>, denormals are kept. The polynomials are minimax fits with coefficients rounded to
- * single precision. No operation here depends on a neighbouring lane. */
+ * Errors are at most 2.5 ulp (normcdf 3.5, exp 1.2, log and log1p 0.9, pow 0.6), special values
+ * those of C's <math.h>, denormals are kept. The polynomials are minimax fits with coefficients
+ * rounded to single precision. No operation here depends on a neighboring lane. */
 
 #define FM_LOG2E 1.44269504f
 #define FM_LN2_HI 0.693359375f /* 9 bits: exact times any exponent */
@@ -89,7 +89,7 @@ FM_INLINE vf vexpm1(vf x)
 {
     vf r, n, t, p, s, y;
 
-    /* From 2^n p + 2^n - 1, halved so that 2^128 need not exist. Below -20 all is -1. */
+    /* From 2^n p + 2^n - 1, halved so that 2^128 need not exist. Below -20 the result is -1. */
     vf c = vf_max2(vf_set1(-20.0f), vf_min2(vf_set1(89.0f), x));
 
     t = fm_exp_split(c, &r, &n);
@@ -135,7 +135,7 @@ FM_INLINE vf vlog(vf x)
 FM_INLINE vf vlog1p(vf x)
 {
     /* 1 + x = 2^k (1 + f) with k from the rounded sum; f = 2^-k x + (2^-k - 1) is rounded once.
-     * From 2^60 on the 1 is long lost, and x is scaled so that 2^-k exists. */
+     * From 2^60 on the 1 makes no difference, and x is scaled so that 2^-k exists. */
     vm big = vm_ge(x, vf_set1(0x1p60f));
     vf one = vf_select(big, vf_set1(0.0f), vf_set1(1.0f));
     vf w = vf_select(big, x * vf_set1(0x1p-64f), x);
@@ -153,8 +153,8 @@ FM_INLINE vf vlog1p(vf x)
 
 /* ---- tanh, sigmoid, softplus ----------------------------------------------------------- */
 
-/* tanh(x) = h / (h + 1) with h = (e^2x - 1) / 2 = 2^n expm1(2r) / 2 + (2^n - 1) / 2, x = n ln2/2 + r:
- * no cancellation for small x, one division, and exactly odd. */
+/* tanh(x) = h / (h + 1) with h = (e^2x - 1) / 2 = 2^n expm1(2r) / 2 + (2^n - 1) / 2, x = n ln2/2 +
+ * r: no cancellation for small x, one division, and exactly odd. */
 FM_INLINE vf vtanh(vf x)
 {
     vf a = vf_min2(vf_set1(10.0f), vf_abs(x)), half = vf_set1(0.5f);
@@ -162,7 +162,8 @@ FM_INLINE vf vtanh(vf x)
     vf s = fm_pow2(t), p, r;
 
 #if FM_FUSED
-    r = FM_FMA(n, vf_set1(-0.346573591f), a); /* ln2/2 is good to 2^-30, and large n matter less */
+    r = FM_FMA(n, vf_set1(-0.346573591f), a); /* ln2/2 is accurate to 2^-30, and large n matter
+                                               * less */
 #else
     r = FM_FMA(n, vf_set1(-0.5f * FM_LN2_HI), a);
     r = FM_FMA(n, vf_set1(-0.5f * FM_LN2_LO), r);
@@ -187,7 +188,7 @@ FM_INLINE vf vsigmoid(vf x)
     return vf_select(vm_lt(x, vf_set1(0.0f)), e, one) / (e + one);
 }
 
-/* log(1 + e^x) = max(x, 0) + log1p(e^-|x|), the sum taken inside the logarithm's last step. */
+/* log(1 + e^x) = max(x, 0) + log1p(e^-|x|), with the sum in the logarithm's last step. */
 FM_INLINE vf vsoftplus(vf x)
 {
     vf e = vexp_neg(vf_neg(vf_abs(x)));
@@ -201,7 +202,7 @@ FM_INLINE vf vsoftplus(vf x)
 
 /* ---- erf and the normal distribution --------------------------------------------------- */
 
-/* Below 1 an odd polynomial, from there 1 - e^-g(|x|) with g a fit of -log erfc; beyond 4 g goes on
+/* Below 1 an odd polynomial, above it 1 - e^-g(|x|) with g a fit of -log erfc; beyond 4 g keeps
  * growing, and the result is 1. */
 FM_INLINE vf verf(vf x)
 {
@@ -225,9 +226,9 @@ FM_INLINE vf verf(vf x)
     return vf_select(vm_lt(t, vf_set1(1.0f)), p, g);
 }
 
-/* P(N <= x) for a standard normal N: half of e^-g(|x|), or 1 less that, with g a fit of
- * -log 2P(N <= -|x|) on [0, 5]. The lower tail keeps its relative precision (2^-17) down to -5,
- * and falls on to zero below. */
+/* P(N <= x) for a standard normal N: half of e^-g(|x|), or 1 minus that, with g a fit of -log 2P(N
+ * <= -|x|) on [0, 5]. The lower tail keeps its relative precision (2^-17) down to -5, and goes to
+ * zero below. */
 FM_INLINE vf vnormcdf(vf x)
 {
     vf t = vf_min2(vf_set1(20.0f), vf_abs(x)), half = vf_set1(0.5f), g;
@@ -336,13 +337,13 @@ FM_INLINE vf vpow(vf x, vf y)
     /* |x| is 0 or infinite: 0 or infinity, by the sign of y. */
     w = vf_select(vm_eq(a, zero), vf_select(vm_gt(y, zero), zero, inf), w);
     w = vf_select(vm_eq(a, inf), vf_select(vm_gt(y, zero), inf, zero), w);
-    /* A negative x asks for a whole y; an odd one gives its sign back (so does -0). */
+    /* A negative x needs a whole y; an odd one restores its sign (also for -0). */
     whole = vm_eq(vf_round(y), y);
     odd = vm_and(whole, vm_ne(vf_round(y * vf_set1(0.5f)) * vf_set1(2.0f), y));
     sign = vf_select(odd, x, one);
     w = vf_copysign(w, sign);
     w = vf_select(vm_and(vm_and(vm_lt(x, zero), vm_lt(a, inf)), vm_not(whole)), vf_set1(FM_NAN), w);
-    /* NaN in gives NaN out, but for x^0 and 1^y; (-1)^+-inf is 1. */
+    /* NaN in gives NaN out, except for x^0 and 1^y; (-1)^+-inf is 1. */
     w = vf_select(vm_or(vm_isnan(x), vm_isnan(y)), x + y, w);
     w = vf_select(vm_and(vm_eq(a, one), vm_eq(vf_abs(y), inf)), one, w);
     return vf_select(vm_or(vm_eq(y, zero), vm_eq(x, one)), one, w);

@@ -1,7 +1,7 @@
-/* fmath_scalar.h - the operations of fmath_inl.h on one float: what simd.h is for vectors.
+/* fmath_scalar.h - the operations of fmath_inl.h on one float, as simd.h has them for vectors.
  *
- * Included by the .c files of base that instantiate that text, and followed by it. Without FMA: the
- * bits depend on IEEE 754 alone. */
+ * Included before it by the .c files of base that instantiate it. Without FMA: results depend only
+ * on IEEE 754. */
 #ifndef WF_BASE_FMATH_SCALAR_H
 #define WF_BASE_FMATH_SCALAR_H
 

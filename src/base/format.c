@@ -1,10 +1,10 @@
-/* format.c - printf without the locale: what the library writes is the same bytes in every host
- * program, whatever it told setlocale.
+/* format.c - printf independent of the locale: the library writes the same bytes in every host
+ * program, whatever it passed to setlocale.
  *
- * Takes d i u x X o c s p e f g E F G and %, the flags - + space 0 # (# for x and o only), width and
- * precision as numbers or *, and the lengths hh h l ll j z t. The digits of floating-point numbers
- * come from the C library, which rounds correctly; only its decimal point depends on the locale, and
- * that is put right here. */
+ * Supports d i u x X o c s p e f g E F G and %, the flags - + space 0 # (# for x and o only), width
+ * and precision as numbers or *, and the lengths hh h l ll j z t. The digits of floating-point
+ * numbers come from the C library, which rounds correctly; only its decimal point depends on the
+ * locale, and is corrected here. */
 #define _GNU_SOURCE /* newlocale, uselocale */
 #include <locale.h>
 #include <stddef.h>
@@ -14,14 +14,14 @@
 
 enum { MAX_PRECISION = 1000, FLOAT_TEXT = 320 + MAX_PRECISION };
 
-/* What stands between % and the letter. */
+/* What is between % and the letter. */
 struct spec {
     bool left, plus, space, zero, alt;
-    int width, precision; /* precision: -1 when there is none */
+    int width, precision; /* precision: -1 if there is none */
     char length, letter;  /* length: H for hh, L for ll, 0 for none */
 };
 
-/* Where the text goes: counted on when there is no more room. */
+/* Where the text goes; counts on when there is no more room. */
 struct sink {
     char *to;
     size_t room, n;
@@ -123,7 +123,8 @@ static void put_integer(struct sink *s, const struct spec *f, va_list *args)
 
 /* ---- floating point -------------------------------------------------------------------------- */
 
-/* Whatever is neither sign, digit nor letter is the decimal point of some locale: one or more bytes. */
+/* Anything that is not a sign, digit or letter is the decimal point of some locale: one or more
+ * bytes. */
 static int with_point(char *text, int n)
 {
     int at = 0;
@@ -272,7 +273,7 @@ int wf_snprintf(char *to, size_t room, const char *fmt, ...)
     return n;
 }
 
-/* ---- errors of the system --------------------------------------------------------------------- */
+/* ---- system errors --------------------------------------------------------------------------- */
 
 const char *wf_errno_text(int e)
 {
@@ -285,7 +286,7 @@ const char *wf_errno_text(int e)
 #endif
 }
 
-/* ---- libraries that ask for the locale ------------------------------------------------------- */
+/* ---- libraries that use the locale ----------------------------------------------------------- */
 
 wf_locale wf_plain_locale_enter(void)
 {

@@ -1,8 +1,9 @@
-/* newfile.c - files that appear whole or not at all, and deletion.
+/* newfile.c - files that appear completely or not at all, and deletion.
  *
- * The folder is opened once, following what the user named; everything in it is done relative to that descriptor and follows
- * no link. A temporary is called .NAME.<16 hex digits>.tmp, is created and not found there, and is locked as long as
- * its writer lives: who gets the lock of such a file may delete it. */
+ * The directory is opened once, following links in the path that the user gave; everything in it is
+ * done relative to that descriptor and follows no link. A temporary file is named .NAME.<16 hex
+ * digits>.tmp, is always newly created, and is locked as long as its writer lives: whoever gets the
+ * lock of such a file may delete it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,7 @@ enum {
     TRIES = 64,
     HEX = 16,
     SHOWN = 200
-}; /* SHOWN: characters of the name that a temporary shows */
+}; /* SHOWN: characters of the name in the name of a temporary file */
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
@@ -55,9 +56,9 @@ int wf_file_open_out(weft_ctx *ctx, const char *path, int flags, int mode)
     return fs->open(fs->arg, path, flags & ~(O_CREAT | O_TRUNC), mode);
 }
 
-/* ---- what dead writers left ------------------------------------------------------------------ */
+/* ---- files left by dead writers -------------------------------------------------------------- */
 
-enum { SWEPT = 16 }; /* at a time: what is more waits for the next writer */
+enum { SWEPT = 16 }; /* at a time: the rest waits for the next writer */
 
 struct sweep {
     const struct wf_newfile *f;
@@ -83,7 +84,8 @@ static int note_temporary(void *arg, const char *entry)
     return 0;
 }
 
-/* Only plain files whose lock is free. What cannot be looked at or locked stays: somebody else may need it. */
+/* Only regular files whose lock is free. What cannot be inspected or locked is kept: somebody else
+ * may need it. */
 static void remove_if_dead(const struct wf_newfile *f, const char *entry)
 {
     const struct wf_fs *fs = f->ctx->fs;
@@ -155,7 +157,7 @@ weft_status wf_newfile_open(struct wf_newfile *f, weft_ctx *ctx, const char *pat
     }
     f->dir = fs->open(fs->arg, folder, O_RDONLY | O_DIRECTORY, 0);
     if (f->dir < 0) {
-        st = wf_file_err(f->dir, path, "cannot open its folder");
+        st = wf_file_err(f->dir, path, "cannot open its directory");
         f->dir = -1;
         goto out;
     }
@@ -234,7 +236,7 @@ static int remove_entry(void *arg, const char *name)
     return 1;
 }
 
-/* The folder `name` of `dir` with its files. */
+/* The directory `name` in `dir` with its files. */
 static weft_status remove_folder(weft_ctx *ctx, int dir, const char *name, const char *path)
 {
     const struct wf_fs *fs = ctx->fs;
@@ -242,7 +244,7 @@ static weft_status remove_folder(weft_ctx *ctx, int dir, const char *name, const
     int rc;
 
     r.dir = fs->open_at(fs->arg, dir, name, O_RDONLY | O_DIRECTORY, 0);
-    if (r.dir == -ENOTDIR || r.dir == -ELOOP) /* a file or a link: it goes, and nothing behind it */
+    if (r.dir == -ENOTDIR || r.dir == -ELOOP) /* a file or a link: delete it, not its target */
         rc = fs->unlink_at(fs->arg, dir, name, false);
     else if (r.dir < 0)
         rc = r.dir;

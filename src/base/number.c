@@ -2,10 +2,10 @@
  *
  * Three ways, each exact where it is used: one division by an exact power of ten; 128-bit
  * arithmetic for up to 19 digits and powers up to 10^27; and, for everything else, a guess that is
- * corrected by comparing the text with the midpoints between neighbouring floats in long integers.
- * Floats have a fourth: a double whose error is bounded, when no midpoint is near.
+ * corrected by comparing the text with the midpoints between neighboring floats in long integers.
+ * Floats have a fourth: a double whose error is bounded, if no midpoint is near.
  *
- * All of it assumes rounding to nearest, which the context's threads run in. */
+ * All of it assumes rounding to nearest, the mode of the context's threads. */
 #include <math.h>
 #include <stdio.h>
 
@@ -80,7 +80,7 @@ bool wf_parse_hex(const char *p, int64_t n, int64_t *out)
 
 /* ---- binary formats -------------------------------------------------------------------------- */
 
-/* A positive number of a format is handled as its bits: the next bits are the next number. */
+/* A positive number of a format is handled as its bits: the next bit pattern is the next number. */
 struct format {
     int bits; /* of the significand */
     int bias; /* of the exponent field, for a significand that is an integer */
@@ -104,8 +104,7 @@ static uint64_t round_to(const struct format *f, uint64_t m, bool sticky, int x)
     rest = drop < 64 ? m & ((1ull << drop) - 1) : m;
     half = 1ull << (drop - 1);
     q += rest > half || (rest == half && (sticky || (q & 1)));
-    if (lead <
-        f->min) /* q may have become the least normal number: its bits say so by themselves */
+    if (lead < f->min) /* q may have become the least normal number: its bits are right */
         return q;
     if (lead > -f->min + 1)
         return f->infinite;
@@ -137,7 +136,7 @@ static uint64_t round_128(const struct format *f, uint64_t w, int e)
     m = (uint64_t)(v / five);
     rest = (uint64_t)(v - (u128)m * five);
     if (!(m >>
-          63)) { /* the bit shifted in is covered by sticky: a tie needs all bits below it zero */
+          63)) { /* sticky covers the bit shifted in: a tie needs all bits below it to be zero */
         m <<= 1;
         shift--;
     }
@@ -206,13 +205,13 @@ static void big_set(struct big *b, uint64_t v)
     b->n = v >> 32 ? 2 : v ? 1 : 0;
 }
 
-/* The digits of a decimal, leading zeros left out: digit[0..n) * 10^e, 1 <= n <= MAX_DIGITS + 1. */
+/* The digits of a decimal, without leading zeros: digit[0..n) * 10^e, 1 <= n <= MAX_DIGITS + 1. */
 struct digits {
     int n, e;
     char digit[MAX_DIGITS + 1];
 };
 
-/* How the decimal lies to the midpoint between the number with these bits and the next one. */
+/* Compares the decimal with the midpoint between the number with these bits and the next one. */
 static int cmp_midpoint(const struct format *f, const struct digits *d, uint64_t bits)
 {
     struct big left, right;
@@ -231,7 +230,7 @@ static int cmp_midpoint(const struct format *f, const struct digits *d, uint64_t
     return big_cmp(&left, &right);
 }
 
-/* Near d, by a few units in the last place of a double. */
+/* Within a few units in the last place of a double of d. */
 static double guess_of(const struct digits *d)
 {
     double v = 0;
@@ -246,7 +245,7 @@ static double guess_of(const struct digits *d)
     return v;
 }
 
-/* Whether the decimal lies at or below the midpoint above these bits, so that it rounds to them or
+/* Whether the decimal is at or below the midpoint above these bits, so that it rounds to them or
  * below. */
 static bool at_most(const struct format *f, const struct digits *d, uint64_t bits)
 {
@@ -255,8 +254,8 @@ static bool at_most(const struct format *f, const struct digits *d, uint64_t bit
     return c < 0 || (c == 0 && !(bits & 1));
 }
 
-/* Where the guess is bits; for numbers without all their bits it may be far away (a thread may
- * flush them to zero). */
+/* The bits of the guess; for subnormal numbers they may be far off (a thread may flush them to
+ * zero). */
 static bool guess_bits(const struct format *f, const struct digits *d, uint64_t *bits)
 {
     double guess = guess_of(d);
@@ -275,8 +274,8 @@ static bool guess_bits(const struct format *f, const struct digits *d, uint64_t 
     return true;
 }
 
-/* The least bits that the decimal is at most: searched near the guess, and if it is not there,
- * everywhere. */
+/* The smallest bits that the decimal does not exceed: searched near the guess, and if they are not
+ * there, everywhere. */
 static uint64_t round_long(const struct format *f, const struct digits *d)
 {
     enum { NEAR = 32 };
@@ -328,9 +327,9 @@ static uint64_t round_decimal(const struct format *f, uint64_t w, int e)
     return round_long(f, &d);
 }
 
-/* A double within 8 units in its last place, for |e| <= 66: four roundings at most, each of half a
- * unit, and growing errors stay below that. When none of the doubles so near is the midpoint of two
- * floats, all of them round to the same float. */
+/* A double within 8 units in its last place, for |e| <= 66: at most four roundings, each of half a
+ * unit, and the accumulated error stays below that. If none of the doubles that near is the
+ * midpoint of two floats, all of them round to the same float. */
 static bool near_f32(uint64_t w, int e, float *out)
 {
     double d = (double)w;
@@ -389,7 +388,7 @@ static bool same_word(const char *p, int64_t n, const char *word)
     return true;
 }
 
-/* What a text says, after its sign. */
+/* The meaning of a text, after its sign. */
 enum what { NOT_A_NUMBER, FINITE, INFINITE, NAN_WORD };
 
 static bool read_exponent(const char *p, const char *end, int64_t *e)
@@ -411,7 +410,7 @@ static bool read_exponent(const char *p, const char *end, int64_t *e)
     return true;
 }
 
-/* Gathers digits without leading zeros. Beyond MAX_DIGITS one more digit stands for the rest if
+/* Gathers digits without leading zeros. Beyond MAX_DIGITS one more digit represents the rest if
  * that is not zero. */
 static enum what read_decimal(const char *p, const char *end, struct digits *d)
 {
@@ -465,7 +464,7 @@ static enum what read_number(const char *p, int64_t n, bool *negative, struct di
     return read_decimal(p, p + n, d);
 }
 
-/* The digits as one word, where they fit. */
+/* The digits as one word, if they fit. */
 static bool word_of(const struct digits *d, uint64_t *w)
 {
     *w = 0;
@@ -569,7 +568,7 @@ static int digits_from(double v, int n_digits, char digit[20], int *lead)
     return n;
 }
 
-/* Plain where that is short ("1234.5", "0.0001"), else with an exponent ("1.5e-07"). */
+/* Plain if that is short ("1234.5", "0.0001"), otherwise with an exponent ("1.5e-07"). */
 static int lay_out(const char *digit, int n, int lead, char *buf)
 {
     int at = 0;

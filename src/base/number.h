@@ -1,19 +1,19 @@
-/* number.h - numbers in text: reading them exactly, and writing them as short as they can be read
- * back. The one place where the library does either; wf_snprintf writes the other forms.
+/* number.h - numbers in text: reads them exactly, and writes the shortest text that reads back. The
+ * only place where the library does either; wf_snprintf writes the other forms.
  *
- * Locale plays no part. A decimal is read as the nearest float or double (ties to even), which is
- * what strtof and strtod give; the path taken depends on the text alone, never the result.
+ * Independent of the locale. A decimal is read as the nearest float or double (ties to even), as by
+ * strtof and strtod; the text decides only how it is computed, never the result.
  *
  * The wf_fast_ functions are for parsers that walk over a buffer: they stop at the first byte that
- * cannot belong to the number, look at up to WF_NUMBER_SLACK bytes from where they start, and
- * return NULL for whatever is not plain (many digits, nan, an empty field), which the careful
- * wf_parse_ functions then decide. */
+ * cannot be part of the number, read up to WF_NUMBER_SLACK bytes from the start, and return NULL
+ * for unusual input (many digits, nan, an empty field), which the careful wf_parse_ functions then
+ * handle. */
 #ifndef WF_BASE_NUMBER_H
 #define WF_BASE_NUMBER_H
 
 #include "base/base.h"
 
-/* The whole text must be a number: an optional sign, digits. False when it is not, or does not
+/* The whole text must be a number: an optional sign, digits. False if it is not, or does not
  * fit. */
 bool wf_parse_i64(const char *p, int64_t n, int64_t *out);
 /* Hexadecimal digits, at most 16, without sign or prefix; the bits of the value. */
@@ -22,7 +22,7 @@ bool wf_parse_hex(const char *p, int64_t n, int64_t *out);
  * large becomes infinite, too small zero, as strtod does. */
 bool wf_parse_f64(const char *p, int64_t n, double *out);
 bool wf_parse_f32(const char *p, int64_t n, float *out);
-/* The same of a text that ends with NUL. */
+/* The same for a NUL-terminated text. */
 static inline bool wf_text_i64(const char *text, int64_t *out)
 {
     return wf_parse_i64(text, (int64_t)strlen(text), out);
@@ -36,12 +36,13 @@ float wf_decimal_f32(uint64_t w, int e);
 double wf_decimal_f64(uint64_t w, int e);
 
 /* The shortest text that reads back as v ("0.1", "1e-07", "nan", "-inf"); returns its length. Not
- * terminated by NUL. */
+ * NUL-terminated. */
 #define WF_NUMBER_TEXT 32
 int wf_format_i64(int64_t v, char buf[WF_NUMBER_TEXT]);
 int wf_format_f32(float v, char buf[WF_NUMBER_TEXT]);
 int wf_format_f64(double v, char buf[WF_NUMBER_TEXT]);
-/* printf's %.*g with the fewest digits, 15 to 17, that read back as v; ends with NUL. Returns buf. */
+/* printf's %.*g with the fewest digits, 15 to 17, that read back as v; NUL-terminated. Returns
+ * buf. */
 char *wf_g_text(double v, char buf[WF_NUMBER_TEXT]);
 
 /* ---- walking over a buffer ------------------------------------------------------------------- */
@@ -66,9 +67,9 @@ static inline uint64_t wf_load_le64(const char *p)
 
 #define WF_EVERY_BYTE(b) (0x0101010101010101ull * (b))
 
-/* How many of the first bytes are digits; x is the text with '0' taken off each byte by exclusive
- * or. A byte is a digit when it and itself plus 6 have an empty upper half; a carry comes only out
- * of a byte that is none, and the first one counts. */
+/* How many of the first bytes are digits; x is the text with '0' removed from each byte by
+ * exclusive or. A byte is a digit if it and itself plus 6 have an empty upper half; a carry comes
+ * only from a byte that is not a digit, and only the first such byte matters. */
 static inline int wf_count_digits(uint64_t x)
 {
     uint64_t other = (x | (x + WF_EVERY_BYTE(0x06))) & WF_EVERY_BYTE(0xf0);
@@ -84,7 +85,7 @@ static inline uint64_t wf_eight_digits(uint64_t x)
     return (x * 10000 + (x >> 32)) & 0xffffffffull;
 }
 
-/* Append the digits at p to *w; *n counts them, up to 24. */
+/* Appends the digits at p to *w; *n counts them, up to 24. */
 static inline const char *wf_take_digits(const char *p, uint64_t *w, int *n)
 {
     uint64_t x = wf_load_le64(p) ^ WF_EVERY_BYTE('0');
@@ -127,7 +128,7 @@ struct wf_decimal {
     uint32_t negative;
 };
 
-/* "e-05" behind the digits; p stands on the letter. */
+/* "e-05" after the digits; p points to the letter. */
 static inline const char *wf_fast_exponent(const char *p, int *e)
 {
     bool negative = p[1] == '-';
@@ -171,8 +172,8 @@ static inline const char *wf_fast_f32(const char *p, float *out)
     p = wf_fast_decimal(p, &d);
     if (!p)
         return NULL;
-    /* An integer that a float holds, over a power of ten that a float holds: one rounding, so the
-     * right one. */
+    /* An integer that is exact as a float, divided by a power of ten that is exact as a float: one
+     * rounding, hence correct. */
     if (__builtin_expect(d.w <= 1u << 24 && d.e <= 0 && d.e >= -10, 1))
         v = (float)(int32_t)d.w / wf_pow10_f32[-d.e];
     else

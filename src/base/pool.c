@@ -1,16 +1,19 @@
-/* pool.c - the thread pool: one caller hands out tiles, each thread takes its share, then helps the others.
+/* pool.c - the thread pool: a caller submits tiles, each thread takes its share, then helps the
+ * others.
  *
  * A job's tiles are cut into one share per thread, the same tiles for the same thread each time, so that what a thread
  * worked on in one step is in its own cache in the next. A share's ticket holds (job number, tiles left); a tile is
  * taken by lowering the count with a compare-and-swap, by the share's owner or by a thread that has finished its own.
  * The job's description cannot change while a taken tile is unfinished, so whoever holds a tile may read it. A thread
  * that is late or asleep takes none, and nobody waits for it.
- * Idle threads spin for a bounded time and then sleep on a futex; no lock is ever taken. */
+ * Idle threads, and a caller that waits for the last tiles, spin for a bounded time and then sleep on a
+ * futex; no lock is ever taken. */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -18,9 +21,10 @@
 
 #include "base/base.h"
 
-/* A worker looks for about two milliseconds before it sleeps: long enough to stay awake between the steps of a training
- * loop, and to be seen by the scheduler as one that needs a core of its own. */
-enum { SPINS_BEFORE_SLEEP = 30000, SPINS_BEFORE_YIELD = 1000 };
+/* Long enough to stay awake between the steps of a training loop, and to be seen by the scheduler as a
+ * thread that needs a core of its own. Where processes share cores it only burns their time: spin_us 0. */
+#define DEFAULT_SPIN_US 2000
+enum { SPINS_BEFORE_CLOCK = 200, SPINS_BETWEEN_CLOCK = 16, SPINS_BEFORE_YIELD = 1000 };
 
 struct worker {
     struct wf_pool *pool;
@@ -35,23 +39,26 @@ struct share {
 struct wf_pool {
     weft_ctx *ctx;
     int n_threads, n_started;
+    int64_t spin_ns;
     struct share *shares;   /* one per thread */
-    struct worker *workers; /* n_threads - 1: the caller is the other one */
+    struct worker *workers; /* n_threads - 1: the caller is one more */
     /* the job: written by the caller before the ticket is published */
     wf_tile_fn *fn;
     void *arg;
     int64_t n_tiles;
     _Alignas(64) _Atomic uint32_t job; /* number of the last job published */
     _Alignas(64) _Atomic int64_t n_done;
-    cpu_set_t cpus; /* where the process may run */
+    _Atomic uint32_t caller_sleeps; /* futex word: 1 while the caller sleeps, or is about to */
+    cpu_set_t cpus;                 /* where the process may run */
     _Atomic int caller_cpu;
     _Alignas(64) _Atomic int n_asleep;
     _Atomic uint32_t wake; /* futex word */
     _Atomic bool stop, busy;
 };
 
-/* About 60 ns of waiting. A hypervisor takes a core away from a guest that does nothing but pause, which makes every
- * wait cost what a sleep does; so there is one pause, and then time enough for it not to look like a loop of them. */
+/* Waits for about 60 ns. A hypervisor takes a core away from a guest that does nothing but pause,
+ * which makes every wait as expensive as a sleep; so there is one pause, and then enough work not
+ * to look like a loop of pauses. */
 static void cpu_relax(void)
 {
 #if defined(__x86_64__)
@@ -73,10 +80,55 @@ static void futex_wake_all(_Atomic uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
+/* A bounded spin: for about spin_ns from the first call on. The clock is asked only after a while, since
+ * most waits are short. */
+struct spin {
+    int n;
+    int64_t until;
+};
+
+static int64_t clock_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Waits a moment; false when the time is over. */
+static bool spin_once(const struct wf_pool *p, struct spin *s, bool yield)
+{
+    if (p->spin_ns == 0)
+        return false;
+    if (++s->n >= SPINS_BEFORE_CLOCK && s->n % SPINS_BETWEEN_CLOCK == 0) {
+        int64_t now = clock_ns();
+
+        if (!s->until)
+            s->until = now + p->spin_ns;
+        if (now >= s->until)
+            return false;
+    }
+    if (yield && s->n >= SPINS_BEFORE_YIELD)
+        sched_yield(); /* a tile's thread was taken off its core */
+    else
+        cpu_relax();
+    return true;
+}
+
 /* The first tile of a thread's share. */
 static int64_t share_begin(const struct wf_pool *p, int owner)
 {
     return p->n_tiles * owner / p->n_threads;
+}
+
+/* Counts a finished tile of a job of n_tiles. The job may be over as soon as it is counted, so nothing of
+ * its description is read afterwards. */
+static void finish_tile(struct wf_pool *p, int64_t n_tiles)
+{
+    if (atomic_fetch_add(&p->n_done, 1) + 1 == n_tiles && atomic_load(&p->caller_sleeps)) {
+        atomic_store(&p->caller_sleeps, 0);
+        futex_wake_all(&p->caller_sleeps);
+    }
 }
 
 /* Run tiles of one share until none is left to take. */
@@ -86,11 +138,14 @@ static void take_share(struct wf_pool *p, int owner, int thread)
     uint64_t t = atomic_load_explicit(ticket, memory_order_acquire);
 
     while ((uint32_t)t) {
+        int64_t n_tiles;
+
         if (!atomic_compare_exchange_weak_explicit(ticket, &t, t - 1, memory_order_acq_rel,
                                                    memory_order_acquire))
             continue;
+        n_tiles = p->n_tiles;
         p->fn(p->arg, share_begin(p, owner + 1) - (int64_t)(uint32_t)t, thread);
-        atomic_fetch_add_explicit(&p->n_done, 1, memory_order_release);
+        finish_tile(p, n_tiles);
         t = atomic_load_explicit(ticket, memory_order_acquire);
     }
 }
@@ -101,14 +156,15 @@ static void take_tiles(struct wf_pool *p, int thread)
         take_share(p, (thread + i) % p->n_threads, thread);
 }
 
-/* Has anything happened since job `seen`? */
+/* Whether anything has happened since job `seen`. */
 static bool has_work(struct wf_pool *p, uint32_t seen)
 {
     return atomic_load(&p->job) != seen || atomic_load(&p->stop);
 }
 
-/* A kernel that sees no shared cache may wake a thread on the very core that woke it, where the two then take turns while
- * another core idles. Such a thread moves off once; afterwards every allowed core is open to it again. */
+/* A kernel that is not aware of shared caches may wake a thread on the same core as its caller,
+ * where the two then take turns while another core idles. Such a thread moves off once; afterwards
+ * it may use every allowed core again. */
 static void leave_callers_cpu(struct wf_pool *p)
 {
     int cpu = atomic_load_explicit(&p->caller_cpu, memory_order_relaxed);
@@ -130,15 +186,15 @@ static void *work(void *arg)
 
     wf_fpmode_enter(p->ctx->flush_denormals);
     for (;;) {
-        int spins = 0;
+        struct spin spin = {0};
 
-        while (!has_work(p, seen) && spins++ < SPINS_BEFORE_SLEEP)
-            cpu_relax();
+        while (!has_work(p, seen) && spin_once(p, &spin, false))
+            ;
         if (!has_work(p, seen)) {
             uint32_t wake = atomic_load(&p->wake);
 
-            /* Announce first, look again, then sleep: a caller that missed the announcement has
-             * published its job before our second look. */
+            /* Announce first, check again, then sleep: a caller that missed the announcement has
+             * published its job before our second check. */
             atomic_fetch_add(&p->n_asleep, 1);
             if (!has_work(p, seen))
                 futex_wait(&p->wake, wake);
@@ -152,7 +208,7 @@ static void *work(void *arg)
     }
 }
 
-weft_status wf_pool_new(weft_ctx *ctx, int n_threads, struct wf_pool **out)
+weft_status wf_pool_new(weft_ctx *ctx, int n_threads, int spin_us, struct wf_pool **out)
 {
     struct wf_pool *p = wf_alloc(ctx, sizeof *p);
 
@@ -160,6 +216,7 @@ weft_status wf_pool_new(weft_ctx *ctx, int n_threads, struct wf_pool **out)
         return wf_err_nomem(ctx, sizeof *p, "thread pool");
     p->ctx = ctx;
     p->n_threads = n_threads;
+    p->spin_ns = (spin_us < 0 ? DEFAULT_SPIN_US : spin_us) * (int64_t)1000;
     atomic_store(&p->caller_cpu, -1);
     if (sched_getaffinity(0, sizeof p->cpus, &p->cpus))
         CPU_ZERO(&p->cpus);
@@ -225,10 +282,28 @@ static void publish(struct wf_pool *p, int64_t n_tiles, wf_tile_fn *fn, void *ar
     }
 }
 
+static bool is_done(struct wf_pool *p, int64_t n_tiles)
+{
+    return atomic_load(&p->n_done) >= n_tiles;
+}
+
+/* Until other threads have finished their tiles. As workers do: announce, look again, then sleep. */
+static void wait_for_tiles(struct wf_pool *p, int64_t n_tiles)
+{
+    struct spin spin = {0};
+
+    while (!is_done(p, n_tiles)) {
+        if (spin_once(p, &spin, true))
+            continue;
+        atomic_store(&p->caller_sleeps, 1);
+        while (!is_done(p, n_tiles) && atomic_load(&p->caller_sleeps))
+            futex_wait(&p->caller_sleeps, 1);
+    }
+    atomic_store_explicit(&p->caller_sleeps, 0, memory_order_relaxed);
+}
+
 void wf_pool_for(struct wf_pool *p, int64_t n_tiles, wf_tile_fn *fn, void *arg)
 {
-    int spins = 0;
-
     if (n_tiles <= 0)
         return;
     if (n_tiles == 1 || !p || p->n_threads == 1 || n_tiles > UINT32_MAX ||
@@ -239,11 +314,7 @@ void wf_pool_for(struct wf_pool *p, int64_t n_tiles, wf_tile_fn *fn, void *arg)
     }
     publish(p, n_tiles, fn, arg);
     take_tiles(p, 0);
-    while (atomic_load_explicit(&p->n_done, memory_order_acquire) < n_tiles)
-        if (++spins < SPINS_BEFORE_YIELD)
-            cpu_relax();
-        else
-            sched_yield(); /* a tile's thread was taken off its core */
+    wait_for_tiles(p, n_tiles);
     atomic_store_explicit(&p->busy, false, memory_order_release);
 }
 

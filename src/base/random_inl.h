@@ -1,5 +1,5 @@
-/* random_inl.h - from random words to numbers, written once for scalars and vectors (see fmath_inl.h,
- * which comes before, with FM_FUSED 0: the bits are the same everywhere). */
+/* random_inl.h - from random words to numbers, written once for scalars and vectors (see
+ * fmath_inl.h, which comes before, with FM_FUSED 0: results are the same everywhere). */
 
 /* The top 24 bits, 0 .. 2^24 - 1; exact as a float. */
 FM_INLINE vi rnd_bits24(vi word)
@@ -13,7 +13,7 @@ FM_INLINE vf rnd_uniform(vi word)
 }
 
 /* Box-Muller: *a = r cos(2 pi v), *b = r sin(2 pi v), r^2 = -2 log u with u in (0, 1]. The quarter
- * turn comes from the integer, so that the angle is exact but for one rounding. */
+ * turn comes from the integer, so that the angle is exact except for one rounding. */
 FM_INLINE void rnd_normal(vi word_u, vi word_v, vf *a, vf *b)
 {
     vf u = vf_from_vi(rnd_bits24(word_u) + vi_set1(1)) * vf_set1(0x1p-24f);

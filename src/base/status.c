@@ -48,7 +48,7 @@ const char *weft_status_name(weft_status st)
     return "unknown status";
 }
 
-/* Names and values of files may stand in it. */
+/* The text may quote names and values from files. */
 static void make_printable(void)
 {
     char raw[sizeof error_text];

@@ -1,4 +1,4 @@
-/* text.c - capped buffers, the string map, hashing, spelling suggestions, text made printable. */
+/* text.c - capped buffers, the string map, hashing, spelling suggestions, printable text. */
 #include "base/base.h"
 
 void wf_buf_init(struct wf_buf *b, weft_ctx *ctx, int64_t max)
@@ -50,7 +50,7 @@ static bool reserve(struct wf_buf *b, int64_t n)
     if (b->st)
         return false;
     if (!wf_add_i64(b->len, n + 1, &need) || need > b->max + 1) {
-        b->st = wf_err(WEFT_ELIMIT, "text over its limit of %lld bytes", (long long)b->max);
+        b->st = wf_err(WEFT_ELIMIT, "text exceeds its limit of %lld bytes", (long long)b->max);
         return false;
     }
     b->st = wf_grow(b->ctx, &b->data, &b->cap, need, 1);
@@ -140,7 +140,8 @@ const char *weft_nearest(const char *word, const char *const *words, int n_words
     return best;
 }
 
-/* FNV-1a with a final avalanche: short keys, no adversary (the map's keys come from one program). */
+/* FNV-1a with a final avalanche: short keys, no adversary (the map's keys come from one
+ * program). */
 uint64_t wf_hash64(const void *bytes, size_t n, uint64_t seed)
 {
     const unsigned char *p = bytes;
@@ -220,7 +221,8 @@ void wf_map_free(struct wf_map *m)
 
 /* ---- printable text -------------------------------------------------------------------------- */
 
-/* Bytes of the UTF-8 character at p, n of them left; 0: it is none, or must not reach a terminal. */
+/* Bytes of the UTF-8 character at p, with n left; 0: it is not valid, or must not reach a
+ * terminal. */
 static int printable_bytes(const unsigned char *p, int64_t n)
 {
     int len = p[0] < 0x80   ? 1
@@ -239,7 +241,7 @@ static int printable_bytes(const unsigned char *p, int64_t n)
         return 0;
     if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] >= 0xa0) ||
         (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] >= 0x90))
-        return 0; /* longer than it need be, half of a pair, too large */
+        return 0; /* overlong, half of a surrogate pair, or too large */
     return len;
 }
 

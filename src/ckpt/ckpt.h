@@ -6,7 +6,9 @@
  *   json.c         JSON text out, checked values in
  *   safetensors.c  the reader       st_write.c  the writer
  *   manifest.c     manifest.json, both ways
+ *   shards.c       tensors into the shards of a checkpoint
  *   save.c         one checkpoint, from memory to its folder
+ *   parts.c        one checkpoint, written by several processes
  *   open.c         reading and verifying one, finding the newest that is sound
  *   list.c         which are there, the lock, what killed writers left
  *   retain.c       which to keep, deleting the others
@@ -20,7 +22,7 @@
 #include "weft/ckpt.h"
 
 #define WF_CKPT_PATH 4096                  /* bytes of a path, its NUL included */
-#define WF_CKPT_CHUNK ((int64_t)256 << 10) /* written, read and hashed at a time: fits a cache */
+#define WF_CKPT_CHUNK ((int64_t)256 << 10) /* written, read and hashed at a time: fits in a cache */
 #define WF_CKPT_MANIFEST "manifest.json"
 #define WF_CKPT_MANIFEST_MAX ((int64_t)256 << 20)
 #define WF_CKPT_TMP ".tmp-" /* before the name of a checkpoint that is being written */
@@ -35,32 +37,34 @@ struct wf_xxh64 {
 };
 void wf_xxh64_init(struct wf_xxh64 *h);
 void wf_xxh64_add(struct wf_xxh64 *h, const void *bytes, int64_t n);
-uint64_t wf_xxh64_end(const struct wf_xxh64 *h); /* of what was added so far; h may go on */
+uint64_t wf_xxh64_end(const struct wf_xxh64 *h); /* of what was added so far; more may be added to
+                                                  * h */
 uint64_t wf_xxh64(const void *bytes, int64_t n);
 
 /* ---- file.c ---------------------------------------------------------------------------------- */
 
-/* "dir/name"; WEFT_EINVAL when it does not fit. */
+/* "dir/name"; WEFT_EINVAL if it is too long. */
 weft_status wf_ckpt_join(char out[WF_CKPT_PATH], const char *dir, const char *name);
 /* A descriptor for reading, or a negative errno. */
 int wf_ckpt_open_file(weft_ctx *ctx, const char *path);
-/* Read n bytes at an offset; an early end is an error. */
+/* Reads n bytes at an offset; an early end is an error. */
 weft_status wf_ckpt_pread(weft_ctx *ctx, int fd, const char *path, void *to, int64_t n, int64_t at);
 weft_status wf_ckpt_sync_dir(weft_ctx *ctx, const char *dir);
 weft_status wf_ckpt_sync_parent(weft_ctx *ctx, const char *path);
 /* mkdir -p: parents too; new entries are synced. */
 weft_status wf_ckpt_make_dir(weft_ctx *ctx, const char *dir);
-/* A folder, held open: the last name of `dir` may be a link that the user made. -errno becomes a status. */
+/* Opens a directory: the last name of `dir` may be a link that the user made. -errno becomes a
+ * status. */
 weft_status wf_ckpt_open_dir(weft_ctx *ctx, const char *dir, int *out);
-/* Sync a folder that is open as fd. */
+/* Syncs a directory that is open as fd. */
 weft_status wf_ckpt_sync_fd(weft_ctx *ctx, int fd, const char *dir);
 
 /* ---- out.c ----------------------------------------------------------------------------------- */
 
-/* A file being written, in parts that have their checksums. */
+/* A file being written, in parts with checksums. */
 struct wf_out {
     weft_ctx *ctx;
-    const char *path; /* borrowed; for texts */
+    const char *path; /* borrowed; for error texts */
     int fd;
     int64_t bytes;
 };
@@ -68,21 +72,21 @@ struct wf_part {
     int64_t bytes;
     uint64_t hash;
 };
-/* A new file `name` of the folder that is open as `dir`. */
+/* A new file `name` in the directory that is open as `dir`. */
 weft_status wf_out_open(struct wf_out *o, weft_ctx *ctx, int dir, const char *name,
                         const char *path);
-/* part: NULL, or what was written becomes this part. */
+/* part: NULL, or is set to describe what was written. */
 weft_status wf_out_write(struct wf_out *o, const void *data, int64_t n, struct wf_part *part);
-/* Syncs unless an error `st` is on its way; closes always. Returns st, or what failed here. */
+/* Syncs unless there is already an error `st`; always closes. Returns st, or what failed here. */
 weft_status wf_out_close(struct wf_out *o, weft_status st);
-/* Whether a closed file consists of these parts: WEFT_EIO when it has other bytes. chunk:
- * WF_CKPT_CHUNK of memory. */
+/* Whether a closed file consists of these parts: WEFT_EIO if its bytes differ. chunk: WF_CKPT_CHUNK
+ * of memory. */
 weft_status wf_out_check(weft_ctx *ctx, int dir, const char *name, const char *path, char *chunk,
                          int64_t n, const struct wf_part *part);
 
 /* ---- json.c ---------------------------------------------------------------------------------- */
 
-/* The text of s as a JSON string, quotes included; what is not UTF-8 makes the buffer fail with
+/* The text of s as a JSON string with quotes; if it is not UTF-8, the buffer fails with
  * WEFT_EINVAL. */
 void wf_json_text(struct wf_buf *b, const char *s);
 /* A number that reads back as itself; NaN and infinities as strings. */
@@ -103,19 +107,22 @@ weft_status wf_json_to_real(const json_t *v, double *out);
 
 #define WF_ST_HEADER_MAX 100000000
 
-const char *wf_st_dtype(weft_dtype t); /* "F32"; NULL when safetensors has none */
+const char *wf_st_dtype(weft_dtype t); /* "F32"; NULL if safetensors has none */
 /* The bytes of tensor i in the file: [begin, end). The whole data begins at the first. */
 void wf_st_range(const weft_st *st, int64_t i, int64_t *begin, int64_t *end);
 int wf_st_fd(const weft_st *st);
 int64_t wf_st_size(const weft_st *st);
 
-/* Writes header and data; items may be in any order. part: NULL, or room for n + 1, which
- * become the header and the items as they lie in the file; items get their hashes then. */
+/* Writes header and data; items may be in any order. part: NULL, or room for 1 + the items' n_parts,
+ * which become the header and the parts of the items in the order of the file; items then point to
+ * theirs. */
 struct wf_st_item {
     const char *name;
     struct wf_type type;
     const void *data;
-    uint64_t hash;
+    int64_t n_parts, part_bytes; /* hashed in so many parts, all but the last of this size */
+    struct wf_part *part;        /* set by wf_st_stream, as is the offset in the file */
+    int64_t offset;
 };
 weft_status wf_st_stream(struct wf_out *o, int64_t n, struct wf_st_item *items, int64_t n_meta,
                          const weft_ckpt_pair *meta, struct wf_part *part);
@@ -125,74 +132,127 @@ weft_status wf_st_stream(struct wf_out *o, int64_t n, struct wf_st_item *items, 
 struct wf_mf_file {
     const char *name;
     int64_t bytes;
-    uint64_t hash; /* of its header: what is before the first tensor's data */
+    uint64_t hash; /* of its header: what precedes the first tensor's data */
 };
 
-/* Everything is in the arena. data.tensors[i] lies in files[place[i].file], and data.blobs[i] in
- * files[place[n_tensors + i].file]: to a shard, a blob is a vector of u8. */
+/* A run of elements of a tensor or blob: where its bytes are, and their checksum. */
+struct wf_mf_piece {
+    int64_t first, count;
+    int64_t file;
+    int64_t
+        offset; /* in the file; -1: the piece is a whole tensor of the shard, found by its name */
+    uint64_t hash;
+};
+struct wf_mf_place {
+    int64_t first, n; /* pieces, by rising elements */
+};
+
+/* Everything is in the arena. data.tensors[i] consists of the pieces of place[i], data.blobs[i] of those
+ * of place[n_tensors + i]: to a shard, a blob is a vector of u8. */
 struct wf_manifest {
     struct wf_arena mem;
     weft_ckpt_data data;
     const char *library;
     int64_t n_files, bytes;
     struct wf_mf_file *files;
-    struct wf_mf_place {
-        int64_t file;
-        uint64_t hash;
-    } * place;
+    struct wf_mf_place *place;
+    int64_t n_pieces;
+    struct wf_mf_piece *piece;
+    bool is_part; /* what one of several writers wrote: its pieces need not cover their tensors */
 };
+/* Whether the pieces are the whole of the tensor, each element once; what is wrong as a status. */
+weft_status wf_manifest_covers(const struct wf_manifest *m, int64_t item);
 void wf_manifest_init(struct wf_manifest *m, weft_ctx *ctx);
 void wf_manifest_free(struct wf_manifest *m);
 weft_status wf_manifest_text(const struct wf_manifest *m, struct wf_buf *out);
 /* Checks the text's own hash, then all of it. On failure m is empty. */
 weft_status wf_manifest_parse(struct wf_manifest *m, const char *text, int64_t n);
-/* The closing lines with the hash of what is before them. */
+/* Appends the closing lines with the hash of what precedes them. */
 void wf_manifest_seal(struct wf_buf *text);
 /* Item i of tensors and blobs, in this order. */
 const char *wf_manifest_item(const weft_ckpt_data *d, int64_t i, struct wf_type *type,
                              const void **data);
-/* Whether a manifest may name this file: plain characters only, so that it stays in its folder. */
+/* Whether a manifest may name this file: only plain characters, so that it stays in its
+ * directory. */
 bool wf_manifest_file_ok(const char *name);
 
 /* ---- folders --------------------------------------------------------------------------------- */
 
-/* "ckpt-000001234" or "ckpt-000001234-2": step and the number of the try (1 when not given). */
+/* "ckpt-000001234" or "ckpt-000001234-2": step and the number of the try (1 if not given). */
 #define WF_CKPT_NAME 48
 bool wf_ckpt_name_parse(const char *name, int64_t *step, int64_t *attempt);
 void wf_ckpt_name_make(char out[WF_CKPT_NAME], int64_t step, int64_t attempt);
 
-/* Names of the checkpoints in a folder, oldest first; freed with wf_free. */
+/* Names of the checkpoints in a directory, oldest first; freed with wf_free. */
 struct wf_ckpt_name {
     int64_t step, attempt;
     char name[WF_CKPT_NAME];
 };
 weft_status wf_ckpt_scan(weft_ctx *ctx, const char *dir, int64_t *n, struct wf_ckpt_name **out);
 
-/* Is it the checkpoint of this step, as the name of its folder says? The newest is chosen by name, so one that was renamed is
- * damaged. */
+/* Whether the checkpoint is of the step that the name of its directory says. The newest is chosen
+ * by name, so a renamed one counts as damaged. */
 weft_status wf_ckpt_check_step(const weft_ckpt *c, int64_t step);
 weft_ctx *wf_ckpt_ctx(const weft_ckpt *c);
 
+/* Nanoseconds since 1970. */
+int64_t wf_ckpt_wall_time(void);
+
 /* What the data of a snapshot must be, whoever writes it. */
 weft_status wf_ckpt_check(weft_ctx *ctx, const weft_ckpt_data *d);
+/* ---- shards.c: tensors into the shards of a checkpoint --------------------------------------- */
+
+/* A run of elements of item `item` of the manifest, on its way into a shard. */
+struct wf_shard_item {
+    int64_t item, first;
+    struct wf_st_item st; /* name, type and data are the caller's; the rest is set */
+    int64_t file;
+};
+struct wf_shards {
+    weft_ctx *ctx;
+    struct wf_manifest *m; /* its step is set; it gets files, pieces and places, in its arena */
+    const char *dir;       /* the folder, open as fd */
+    int fd;
+    const char *prefix;               /* of the files' names */
+    int64_t shard_bytes, piece_bytes; /* 0: the defaults */
+    bool counted;                     /* the number of files is part of their names */
+    int64_t n;
+    struct wf_shard_item *item; /* in the order of items and elements */
+    struct wf_part *part;       /* of all files, each its header and then its items' */
+    int64_t *file_part;         /* where the parts of a file begin */
+};
+/* Plans and writes the files, synced. Then read them back. */
+weft_status wf_shards_write(struct wf_shards *s);
+weft_status wf_shards_check(const struct wf_shards *s, char *chunk);
+
+/* What the folder of a checkpoint needs besides its shards: manifest.json, and its name. */
+weft_status wf_ckpt_write_manifest(weft_ctx *ctx, int fd, const char *dir,
+                                   const struct wf_manifest *m, struct wf_part *written);
+/* The first name of the step that is not taken. */
+weft_status wf_ckpt_choose_name(weft_ctx *ctx, const char *dir, int64_t step,
+                                char name[WF_CKPT_NAME]);
+
+struct wf_ckpt_sizes {
+    int64_t shard, piece; /* bytes; 0: the defaults */
+};
 /* Writes, reads back and puts in place one checkpoint. The caller has the lock. */
 weft_status wf_ckpt_write(weft_ctx *ctx, const char *dir, const weft_ckpt_data *d,
-                          int64_t shard_bytes, char *chunk, char path[WF_CKPT_PATH],
+                          struct wf_ckpt_sizes sizes, char *chunk, char path[WF_CKPT_PATH],
                           int64_t *bytes);
 
-/* Takes the lock of a folder: *fd is closed to let it go. */
+/* Takes the lock of a directory: close *fd to release it. */
 weft_status wf_ckpt_lock(weft_ctx *ctx, const char *dir, int *fd);
 /* Removes what killed writers left. The caller has the lock. */
 weft_status wf_ckpt_sweep(weft_ctx *ctx, const char *dir);
-/* weft_ckpt_list_new by one who has the lock and knows some of them: their manifests are not read
- * again. */
+/* weft_ckpt_list_new for a caller that has the lock and knows some of the checkpoints: their
+ * manifests are not read again. */
 weft_status wf_ckpt_list_again(weft_ctx *ctx, const char *dir, const char *monitor,
                                const weft_ckpt_list *known, weft_ckpt_list **out);
-/* weft_ckpt_prune for one who has the lock. */
+/* weft_ckpt_prune for a caller that has the lock. */
 weft_status wf_ckpt_prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *o,
                           weft_ckpt_list **deleted);
-/* The same after writing `verified`, which needs no reading any more. *known is what this left the
- * last time, or NULL, and becomes what is left now. */
+/* The same after writing `verified`, which need not be read again. *known is the list from the last
+ * call, or NULL, and becomes the current one. */
 weft_status wf_ckpt_prune_after(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *o,
                                 const char *verified, weft_ckpt_list **known);
 

@@ -1,5 +1,5 @@
-/* diff.c - two checkpoints compared tensor by tensor.
- * Elements are compared by value: NaN equals NaN, -0 equals 0. */
+/* diff.c - compares two checkpoints tensor by tensor. Elements are compared by value: NaN equals
+ * NaN, -0 equals 0. */
 #include <math.h>
 
 #include "ckpt/ckpt.h"

@@ -1,5 +1,5 @@
-/* file.c - files and folders of checkpoints, all through the file seam. A folder is synced after its
- * entries. */
+/* file.c - files and folders of checkpoints, all through the file seam. A directory is synced after
+ * its entries. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ weft_status wf_ckpt_join(char out[WF_CKPT_PATH], const char *dir, const char *na
 
 int wf_ckpt_open_file(weft_ctx *ctx, const char *path)
 {
-    /* Not blocking: a pipe in the place of a file must not hold the job. */
+    /* Non-blocking: a pipe in place of a file must not block the job. */
     return ctx->fs->open(ctx->fs->arg, path, O_RDONLY | O_NONBLOCK, 0);
 }
 
@@ -54,7 +54,7 @@ weft_status wf_ckpt_sync_fd(weft_ctx *ctx, int fd, const char *dir)
 {
     int rc = ctx->fs->sync(ctx->fs->arg, fd);
 
-    /* Some file systems cannot sync a folder, and say so; they have nothing to lose. */
+    /* Some file systems cannot sync a directory, and say so; they have nothing to lose. */
     return rc && rc != -EINVAL ? wf_file_err(rc, dir, "cannot sync") : WEFT_OK;
 }
 
@@ -70,7 +70,7 @@ weft_status wf_ckpt_sync_dir(weft_ctx *ctx, const char *dir)
     return st;
 }
 
-/* The folder that holds path, "." when it names none. False at the root. */
+/* The directory that contains path, "." if it names none. False at the root. */
 static bool parent_of(char *out, const char *path)
 {
     size_t n = strlen(path);
@@ -114,9 +114,9 @@ weft_status wf_ckpt_make_dir(weft_ctx *ctx, const char *dir)
     if (!rc)
         return wf_err(WEFT_EIO, "%s: exists but is not a directory", dir);
     if (rc != -ENOENT)
-        return wf_file_err(rc, dir, "cannot look at it");
+        return wf_file_err(rc, dir, "cannot stat");
     if (!n || n >= sizeof path)
-        return wf_err(WEFT_EINVAL, n ? "path too long: %.80s…" : "no folder is named%s", dir);
+        return wf_err(WEFT_EINVAL, n ? "path too long: %.80s…" : "no directory given%s", dir);
     for (size_t i = 1; i <= n; i++) {
         if (i < n && dir[i] != '/')
             continue;
@@ -126,7 +126,7 @@ weft_status wf_ckpt_make_dir(weft_ctx *ctx, const char *dir)
         if (rc == -EEXIST)
             continue;
         if (rc)
-            return wf_file_err(rc, path, "cannot create the folder");
+            return wf_file_err(rc, path, "cannot create the directory");
         rc = wf_ckpt_sync_parent(ctx, path);
         if (rc)
             return rc;

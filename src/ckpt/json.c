@@ -1,5 +1,5 @@
-/* json.c - JSON text written into capped buffers, and values read with a complaint that names
- * the key. Reading refuses duplicate keys, bad UTF-8 and NUL characters (jansson does). */
+/* json.c - writes JSON into capped buffers, and reads values with errors that name the key. Reading
+ * refuses duplicate keys, bad UTF-8 and NUL characters (jansson does). */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ weft_status wf_json_parse(const char *text, int64_t n, json_t **out)
                       "line %d, column %d: %s", e.line, e.column, e.text);
     if (!json_is_object(root)) {
         json_decref(root);
-        return wf_err(WEFT_EPARSE, "is no JSON object");
+        return wf_err(WEFT_EPARSE, "is not a JSON object");
     }
     *out = root;
     return WEFT_OK;

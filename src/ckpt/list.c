@@ -1,5 +1,5 @@
-/* list.c - which checkpoints a folder holds, its lock, and what killed writers left in it.
- * The folders themselves are the truth: no file points to the newest. */
+/* list.c - the checkpoints in a directory, its lock, and what killed writers left in it. The
+ * directories themselves are the truth: no file points to the newest. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 
 #define PREFIX "ckpt-"
 
-/* Digits up to `stop`; -1 when there is anything else, or too many. */
+/* Digits up to `stop`; -1 if there is anything else, or too many. */
 static int64_t digits(const char **p, char stop)
 {
     const char *s = *p;
@@ -102,7 +102,7 @@ weft_status wf_ckpt_scan(weft_ctx *ctx, const char *dir, int64_t *n, struct wf_c
     return WEFT_OK;
 }
 
-/* ---- the list with what manifests say -------------------------------------------------------- */
+/* ---- the list with the contents of manifests ------------------------------------------------- */
 
 struct list {
     weft_ckpt_list pub; /* first: the pointer is the public one */
@@ -202,7 +202,7 @@ void weft_ckpt_list_free(weft_ctx *ctx, weft_ckpt_list *list)
     wf_free(ctx, l);
 }
 
-/* ---- one writer a folder --------------------------------------------------------------------- */
+/* ---- one writer per directory ---------------------------------------------------------------- */
 
 weft_status wf_ckpt_lock(weft_ctx *ctx, const char *dir, int *out)
 {
@@ -220,12 +220,12 @@ weft_status wf_ckpt_lock(weft_ctx *ctx, const char *dir, int *out)
     if (rc == -EWOULDBLOCK) {
         fs->close(fs->arg, fd);
         return wf_err(WEFT_ESTATE,
-                      "%s: another process, or another writer of this one, writes checkpoints "
-                      "there; wait for it or choose another folder",
+                      "%s: another process, or another writer in this process, is writing "
+                      "checkpoints here; wait for it or use another directory",
                       dir);
     }
-    if (rc) /* a file system without locks is no reason to stop */
-        wf_log(ctx, WEFT_LOG_WARN, "%s: cannot lock (%s): make sure that one job writes there",
+    if (rc) /* continue on a file system without locks */
+        wf_log(ctx, WEFT_LOG_WARN, "%s: cannot lock (%s): make sure that only one job writes there",
                path, wf_errno_text(-rc));
     *out = fd;
     return WEFT_OK;

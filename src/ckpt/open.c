@@ -1,7 +1,8 @@
-/* open.c - reading one checkpoint, verifying it, and finding the newest that is sound.
- * Whatever is read is compared with its checksum before it is called read. */
+/* open.c - reading one checkpoint, verifying it, and finding the newest valid one. Whatever is read
+ * is compared with its checksum before it is returned. */
 #include <stdio.h>
 
+#include "base/number.h"
 #include "ckpt/ckpt.h"
 
 struct weft_ckpt {
@@ -26,8 +27,8 @@ static const char *item_name(const weft_ckpt *c, int64_t i)
     return wf_manifest_item(&c->m.data, i, &type, &data);
 }
 
-/* The text of a manifest, with a NUL behind it. What is too large is damaged: WEFT_EPARSE, so that
- * ELIMIT is left to memory. */
+/* The text of a manifest, NUL-terminated. One that is too large is damaged: WEFT_EPARSE, so that
+ * ELIMIT only means memory. */
 static weft_status read_text(weft_ctx *ctx, const char *path, char **data, int64_t *n)
 {
     int fd = wf_ckpt_open_file(ctx, path);
@@ -39,9 +40,9 @@ static weft_status read_text(weft_ctx *ctx, const char *path, char **data, int64
         return wf_file_err(fd, path, "cannot open");
     size = ctx->fs->size(ctx->fs->arg, fd);
     if (size < 0)
-        st = wf_file_err(size, path, "not a plain file");
+        st = wf_file_err(size, path, "not a regular file");
     else if (size > WF_CKPT_MANIFEST_MAX)
-        st = wf_err(WEFT_EPARSE, "%s: has %lld bytes, at most are allowed %lld", path,
+        st = wf_err(WEFT_EPARSE, "%s: has %lld bytes; at most %lld are allowed", path,
                     (long long)size, (long long)WF_CKPT_MANIFEST_MAX);
     else
         st = (p = wf_alloc(ctx, (size_t)size + 1)) ? wf_ckpt_pread(ctx, fd, path, p, size, 0)
@@ -129,10 +130,15 @@ const weft_ckpt_data *weft_ckpt_info(const weft_ckpt *c)
     return &c->m.data;
 }
 
+static const struct wf_mf_piece *pieces_of(const weft_ckpt *c, int64_t item)
+{
+    return &c->m.piece[c->m.place[item].first];
+}
+
 static weft_status check_index(const weft_ckpt *c, int64_t i)
 {
     if (i < 0 || i >= c->m.data.n_tensors)
-        return wf_err(WEFT_ERANGE, "%s: no tensor %lld, there are %lld", c->path, (long long)i,
+        return wf_err(WEFT_ERANGE, "%s: no tensor %lld; there are %lld", c->path, (long long)i,
                       (long long)c->m.data.n_tensors);
     return WEFT_OK;
 }
@@ -143,8 +149,20 @@ weft_status weft_ckpt_where(const weft_ckpt *c, int64_t i, const char **file, ui
 
     if (st)
         return st;
-    *file = c->m.files[c->m.place[i].file].name;
-    *hash = c->m.place[i].hash;
+    *file = c->m.files[pieces_of(c, i)->file].name;
+    *hash = pieces_of(c, i)->hash;
+    if (c->m.place[i].n > 1) {
+        struct wf_xxh64 all;
+
+        wf_xxh64_init(&all);
+        for (int64_t k = 0; k < c->m.place[i].n; k++) {
+            const struct wf_mf_piece *p = &pieces_of(c, i)[k];
+            const uint64_t what[] = {(uint64_t)p->count, p->hash};
+
+            wf_xxh64_add(&all, what, sizeof what);
+        }
+        *hash = wf_xxh64_end(&all);
+    }
     return WEFT_OK;
 }
 
@@ -169,7 +187,7 @@ bool weft_ckpt_metric_get(const weft_ckpt *c, const char *name, double *value)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Tensors are read in the order they were saved, mostly: one open shard at a time is enough. */
+/* Tensors are mostly read in the order they were saved: one open shard at a time is enough. */
 static weft_status open_shard(weft_ckpt *c, int64_t file, weft_st **out)
 {
     const struct wf_mf_file *f = &c->m.files[file];
@@ -207,10 +225,10 @@ static weft_status check_type(const weft_ckpt *c, const weft_st *s, int64_t at, 
     char ta[WF_TYPE_TEXT], tb[WF_TYPE_TEXT];
 
     if (st)
-        return WEFT_EPARSE; /* sound by itself, and not what weft wrote */
+        return WEFT_EPARSE; /* valid, but not what weft wrote */
     a = wf_type_of(have.dtype, have.rank, have.dim);
     if (a.dtype != b.dtype || !wf_type_same_shape(&a, &b))
-        return wf_err(WEFT_EPARSE, "%s: tensor '%.80s' is %s in its file, %s in the manifest",
+        return wf_err(WEFT_EPARSE, "%s: tensor '%.80s' is %s in its file but %s in the manifest",
                       c->path, name, wf_type_text(&a, ta), wf_type_text(&b, tb));
     return WEFT_OK;
 }
@@ -240,32 +258,106 @@ static weft_status hash_range(const weft_ckpt *c, int fd, const char *path, int6
     return st;
 }
 
-/* The bytes of a tensor or blob, compared with its checksum. */
-static weft_status read_item(weft_ckpt *c, int64_t i, void *to, int64_t bytes)
+/* Where the bytes of a piece of item i begin in its file, which is open then. */
+static weft_status find_piece(weft_ckpt *c, int64_t i, const struct wf_mf_piece *p, weft_st **s,
+                              int64_t *begin)
 {
-    const char *name = item_name(c, i);
+    int64_t at, end;
+    weft_status st = open_shard(c, p->file, s);
+
+    *begin = p->offset;
+    if (st || p->offset >= 0)
+        return st;
+    at = weft_st_find(*s, item_name(c, i));
+    if (at < 0)
+        return wf_err(WEFT_EPARSE, "%s: '%.80s' is not in '%s'", c->path, item_name(c, i),
+                      c->m.files[p->file].name);
+    st = check_type(c, *s, at, i);
+    if (!st)
+        wf_st_range(*s, at, begin, &end);
+    return st;
+}
+
+/* Items [first, first + count) of a piece, which has all of them. Its checksum is compared, so all of it is
+ * read: into `to` where all is wanted, otherwise by chunks of which `to` gets its share. */
+static weft_status read_piece(weft_ckpt *c, int64_t i, const struct wf_mf_piece *p, int64_t first,
+                              int64_t count, int64_t size, char *to, char *chunk)
+{
+    int64_t begin, at = 0, end = p->count * size;
+    int64_t from = (first - p->first) * size, until = from + count * size;
+    struct wf_xxh64 hash;
     weft_st *s = NULL;
-    int64_t at;
-    uint64_t hash;
-    char what[128];
-    weft_status st = open_shard(c, c->m.place[i].file, &s);
+    char what[128], path[WF_CKPT_PATH];
+    weft_status st = wf_ckpt_join(path, c->path, c->m.files[p->file].name);
+
+    if (!st)
+        st = find_piece(c, i, p, &s, &begin);
+
+    wf_xxh64_init(&hash);
+    while (at < end && !st) {
+        int64_t n = wf_min_i64(WF_CKPT_CHUNK, end - at);
+        bool inside = at >= from && at + n <= until;
+        char *into = inside ? to + (at - from) : chunk;
+
+        st = wf_ckpt_pread(c->ctx, wf_st_fd(s), path, into, n, begin + at);
+        if (st)
+            break;
+        wf_xxh64_add(&hash, into, n);
+        if (!inside && at < until && at + n > from) {
+            int64_t a = wf_max_i64(at, from), b = wf_min_i64(at + n, until);
+
+            memcpy(to + (a - from), chunk + (a - at), (size_t)(b - a));
+        }
+        at += n;
+    }
+    if (st || wf_xxh64_end(&hash) == p->hash)
+        return st;
+    snprintf(what, sizeof what, ": '%.80s'", item_name(c, i));
+    return bad_hash(c->path, what, wf_xxh64_end(&hash), p->hash);
+}
+
+/* Elements [first, first + count) of item i, from the pieces that have them. */
+static weft_status read_elements(weft_ckpt *c, int64_t i, int64_t first, int64_t count,
+                                 int64_t size, char *to)
+{
+    const struct wf_mf_piece *p = pieces_of(c, i);
+    char *chunk = wf_alloc(c->ctx, (size_t)WF_CKPT_CHUNK);
+    weft_status st = chunk ? WEFT_OK : wf_err_nomem(c->ctx, (size_t)WF_CKPT_CHUNK, c->path);
+
+    for (int64_t k = 0; k < c->m.place[i].n && !st; k++, p++) {
+        int64_t a = wf_max_i64(first, p->first);
+        int64_t b = wf_min_i64(first + count, p->first + p->count);
+
+        if (a < b || p->count == 0)
+            st = read_piece(c, i, p, a, wf_max_i64(b - a, 0), size, to + (a - first) * size, chunk);
+    }
+    wf_free(c->ctx, chunk);
+    return st;
+}
+
+/* The bytes of a tensor or blob, compared with their checksums. */
+static weft_status read_item(weft_ckpt *c, int64_t i, void *to)
+{
+    struct wf_type type;
+    const void *data;
+
+    (void)wf_manifest_item(&c->m.data, i, &type, &data);
+    return read_elements(c, i, 0, wf_type_count(&type), weft_dtype_size(type.dtype), to);
+}
+
+weft_status weft_ckpt_read_range(weft_ckpt *c, int64_t i, int64_t first, int64_t count, void *to)
+{
+    weft_status st = check_index(c, i);
+    const weft_tensor *t;
 
     if (st)
         return st;
-    at = weft_st_find(s, name);
-    if (at < 0)
-        return wf_err(WEFT_EPARSE, "%s: '%.80s' is not in '%s'", c->path, name,
-                      c->m.files[c->m.place[i].file].name);
-    st = check_type(c, s, at, i);
-    if (!st)
-        st = weft_st_read(s, at, to, bytes);
-    if (st)
-        return st;
-    hash = wf_xxh64(to, bytes);
-    if (hash == c->m.place[i].hash)
-        return WEFT_OK;
-    snprintf(what, sizeof what, ": '%.80s'", name);
-    return bad_hash(c->path, what, hash, c->m.place[i].hash);
+    t = &c->m.data.tensors[i].tensor;
+    if (first < 0 || count < 0 || first > weft_tensor_count(t) - count)
+        return wf_err(WEFT_ERANGE, "%s: tensor '%.80s' has %lld elements, not %lld from %lld on",
+                      c->path, c->m.data.tensors[i].name, (long long)weft_tensor_count(t),
+                      (long long)count, (long long)first);
+    return count ? read_elements(c, i, first, count, weft_dtype_size(t->dtype), to) : WEFT_OK;
 }
 
 weft_status weft_ckpt_read(weft_ckpt *c, int64_t i, const weft_tensor *into)
@@ -282,9 +374,9 @@ weft_status weft_ckpt_read(weft_ckpt *c, int64_t i, const weft_tensor *into)
     want = wf_type_of(into->dtype, into->rank, into->dim);
     if (have.dtype != want.dtype || !wf_type_same_shape(&have, &want))
         return wf_err(have.dtype != want.dtype ? WEFT_EDTYPE : WEFT_ESHAPE,
-                      "%s: tensor '%.80s' is %s, %s was asked for", c->path, t->name,
+                      "%s: tensor '%.80s' is %s, but %s was requested", c->path, t->name,
                       wf_type_text(&have, ta), wf_type_text(&want, tb));
-    return into->data ? read_item(c, i, into->data, weft_tensor_bytes(into)) : WEFT_OK;
+    return into->data ? read_item(c, i, into->data) : WEFT_OK;
 }
 
 weft_status weft_ckpt_load(weft_ckpt *c, const char *name, const weft_tensor *into)
@@ -316,14 +408,14 @@ weft_status weft_ckpt_blob_read(weft_ckpt *c, const char *name, char **data, int
     if (!wf_map_get(&c->by_name, name, &i) || i < d->n_tensors)
         return wf_err(WEFT_ENOENT, "%s: no blob '%.80s'", c->path, name);
     bytes = d->blobs[i - d->n_tensors].bytes;
-    st = open_shard(c, c->m.place[i].file, &s);
+    st = open_shard(c, pieces_of(c, i)->file, &s);
     if (!st && bytes > wf_st_size(s)) /* before memory is asked for: nothing is believed */
         st = wf_err(WEFT_EPARSE, "%s: blob '%.80s' has %lld bytes, more than its file", c->path,
                     name, (long long)bytes);
     if (!st && !(p = wf_alloc(c->ctx, (size_t)bytes + 1)))
         st = wf_err_nomem(c->ctx, (size_t)bytes + 1, name);
     if (!st)
-        st = read_item(c, i, p, bytes);
+        st = read_item(c, i, p);
     if (st) {
         wf_free(c->ctx, p);
         return st;
@@ -336,13 +428,94 @@ weft_status weft_ckpt_blob_read(weft_ckpt *c, const char *name, char **data, int
 
 /* ---- verifying ------------------------------------------------------------------------------- */
 
+/* A tensor of a shard as the manifest knows it: elements [first, end) of an item. */
+struct found {
+    int64_t item, first, end;
+};
+
+/* "[first:end]" */
+static bool parse_run(const char *text, struct found *f)
+{
+    const char *colon = strchr(text, ':'), *close = strchr(text, ']');
+
+    return colon && close && colon < close && close[1] == '\0' &&
+           wf_parse_i64(text + 1, colon - text - 1, &f->first) &&
+           wf_parse_i64(colon + 1, close - colon - 1, &f->end);
+}
+
+/* By its name, or "name[first:end]" for a run of its elements. */
+static weft_status find_named(const weft_ckpt *c, const char *name, struct found *f)
+{
+    const char *open = strrchr(name, '[');
+    struct wf_type type;
+    const void *data;
+    char *base;
+    bool whole;
+
+    *f = (struct found){.item = -1};
+    whole = wf_map_get(&c->by_name, name, &f->item);
+    if (!whole && open && parse_run(open, f)) {
+        base = wf_strdup(c->ctx, name);
+        if (!base)
+            return wf_err_nomem(c->ctx, strlen(name) + 1, "verifying");
+        base[open - name] = '\0';
+        (void)wf_map_get(&c->by_name, base, &f->item);
+        wf_free(c->ctx, base);
+    }
+    if (f->item >= 0) {
+        (void)wf_manifest_item(&c->m.data, f->item, &type, &data);
+        if (whole)
+            f->end = wf_type_count(&type);
+        if (f->first >= 0 && f->first <= f->end && f->end <= wf_type_count(&type))
+            return WEFT_OK;
+    }
+    return wf_err(WEFT_EPARSE, "%s: tensor '%.80s' is not the manifest's", c->path, name);
+}
+
+/* The pieces of an item that a tensor of the shard holds: where they are, and their bytes. */
+static weft_status verify_tensor(weft_ckpt *c, weft_st *s, int64_t i, const struct found *f,
+                                 const char *path, void *chunk)
+{
+    const struct wf_mf_piece *p = pieces_of(c, f->item);
+    struct wf_type type;
+    const void *data;
+    const char *name = wf_manifest_item(&c->m.data, f->item, &type, &data);
+    int64_t size = weft_dtype_size(type.dtype), begin, end, at;
+    char what[128];
+    uint64_t hash = 0;
+    weft_status st = WEFT_OK;
+
+    wf_st_range(s, i, &begin, &end);
+    if (end - begin != (f->end - f->first) * size)
+        return wf_err(WEFT_EPARSE, "%s: '%.80s' has %lld bytes, the manifest says %lld", path, name,
+                      (long long)(end - begin), (long long)((f->end - f->first) * size));
+    at = f->first;
+    for (int64_t k = 0; k < c->m.place[f->item].n && !st; k++, p++) {
+        int64_t from = begin + (p->first - f->first) * size;
+
+        if (p->first < f->first || p->first >= f->end + (p->count == 0))
+            continue;
+        if (p->file != c->shard_file || p->first != at || (p->offset >= 0 && p->offset != from))
+            return wf_err(WEFT_EPARSE, "%s: '%.80s' is not where the manifest says", path, name);
+        st = hash_range(c, wf_st_fd(s), path, from, from + p->count * size, chunk, &hash);
+        if (!st && hash != p->hash) {
+            snprintf(what, sizeof what, ": '%.80s'", name);
+            st = bad_hash(path, what, hash, p->hash);
+        }
+        at += p->count;
+    }
+    if (!st && at != f->end)
+        st = wf_err(WEFT_EPARSE, "%s: '%.80s' is not where the manifest says", path, name);
+    return st;
+}
+
 static weft_status verify_shard(weft_ckpt *c, int64_t file, void *chunk, int64_t *n_found)
 {
     const struct wf_mf_file *f = &c->m.files[file];
-    char path[WF_CKPT_PATH], what[128];
+    char path[WF_CKPT_PATH];
     uint64_t hash = 0;
     weft_st *s = NULL;
-    int64_t begin = f->bytes, end, at = 0, k;
+    int64_t begin = f->bytes, end;
     weft_status st = open_shard(c, file, &s);
 
     if (!st)
@@ -357,23 +530,29 @@ static weft_status verify_shard(weft_ckpt *c, int64_t file, void *chunk, int64_t
     for (int64_t i = 0; i < weft_st_n(s) && !st; i++) {
         const char *name = NULL;
         weft_tensor type;
+        struct found found;
 
         (void)weft_st_type(s, i, &name, &type);
-        if (!wf_map_get(&c->by_name, name, &k) || c->m.place[k].file != file)
-            return wf_err(WEFT_EPARSE, "%s: tensor '%.80s' is not the manifest's", path, name);
-        st = check_type(c, s, i, k);
+        st = find_named(c, name, &found);
         if (st)
             return st;
-        wf_st_range(s, i, &begin, &end);
-        st = hash_range(c, wf_st_fd(s), path, begin, end, chunk, &hash);
-        if (!st && hash != c->m.place[k].hash) {
-            snprintf(what, sizeof what, ": '%.80s'", name);
-            st = bad_hash(path, what, hash, c->m.place[k].hash);
-        }
-        at++;
+        if (strcmp(name, item_name(c, found.item)) == 0)
+            st = check_type(c, s, i, found.item);
+        if (!st)
+            st = verify_tensor(c, s, i, &found, path, chunk);
+        *n_found += found.end - found.first;
     }
-    *n_found += at;
     return st;
+}
+
+/* Of all tensors and blobs; the manifest's parser has seen that each is covered. */
+static int64_t n_elements(const weft_ckpt *c)
+{
+    int64_t n = 0;
+
+    for (int64_t k = 0; k < c->m.n_pieces; k++)
+        n += c->m.piece[k].count;
+    return n;
 }
 
 weft_status weft_ckpt_verify(weft_ckpt *c)
@@ -386,23 +565,23 @@ weft_status weft_ckpt_verify(weft_ckpt *c)
         return wf_err_nomem(c->ctx, (size_t)WF_CKPT_CHUNK, "verifying");
     for (int64_t i = 0; i < c->m.n_files && !st; i++)
         st = verify_shard(c, i, chunk, &n_found);
-    if (!st && n_found != n_items(c))
-        st = wf_err(WEFT_EPARSE,
-                    "%s: the manifest lists %lld tensors and blobs, the files hold %lld", c->path,
-                    (long long)n_items(c), (long long)n_found);
+    if (!st && n_found != n_elements(c))
+        st = wf_err(WEFT_EPARSE, "%s: the manifest lists %lld elements, the files hold %lld",
+                    c->path, (long long)n_elements(c), (long long)n_found);
     wf_free(c->ctx, chunk);
     return st;
 }
 
-/* ---- the newest that is sound ---------------------------------------------------------------- */
+/* ---- the newest valid one -------------------------------------------------------------------- */
 
 weft_status wf_ckpt_check_step(const weft_ckpt *c, int64_t step)
 {
     if (c->m.data.step == step)
         return WEFT_OK;
-    return wf_err(WEFT_EPARSE,
-                  "%s: the folder's name says step %lld, its manifest step %lld: renamed?", c->path,
-                  (long long)step, (long long)c->m.data.step);
+    return wf_err(
+        WEFT_EPARSE,
+        "%s: the directory name says step %lld, its manifest says step %lld: was it renamed?",
+        c->path, (long long)step, (long long)c->m.data.step);
 }
 
 static weft_status open_sound(weft_ctx *ctx, const char *path, int64_t step, weft_ckpt **out)
@@ -422,7 +601,7 @@ static weft_status open_sound(weft_ctx *ctx, const char *path, int64_t step, wef
     return WEFT_OK;
 }
 
-/* What another checkpoint cannot cure. */
+/* Failures that another checkpoint would not fix. */
 static bool is_ours(weft_status st)
 {
     return st == WEFT_ENOMEM || st == WEFT_ELIMIT || st == WEFT_ENOSUP;
@@ -445,13 +624,13 @@ weft_status weft_ckpt_open_latest(weft_ctx *ctx, const char *dir, weft_ckpt **ou
             st = open_sound(ctx, path, list[i].step, out);
         if (!st || is_ours(st))
             break;
-        wf_log(ctx, WEFT_LOG_WARN, "checkpoint %s is damaged and skipped: %s", path, weft_error());
+        wf_log(ctx, WEFT_LOG_WARN, "checkpoint %s is damaged; skipping it: %s", path, weft_error());
     }
     if (!st && i < n - 1)
-        wf_log(ctx, WEFT_LOG_WARN, "falling back to the last good checkpoint, %s (step %lld)", path,
-               (long long)(*out)->m.data.step);
+        wf_log(ctx, WEFT_LOG_WARN, "falling back to the newest valid checkpoint, %s (step %lld)",
+               path, (long long)(*out)->m.data.step);
     if (n && i < 0)
-        st = wf_err_wrap(WEFT_EPARSE, "%s: none of %lld checkpoints is sound; the oldest", dir,
+        st = wf_err_wrap(WEFT_EPARSE, "%s: none of the %lld checkpoints is valid; the oldest", dir,
                          (long long)n);
     wf_free(ctx, list);
     return st;

@@ -1,6 +1,7 @@
-/* out.c - a file being written, and read back.
- * What is written is hashed on the way, a piece at a time while it is in the cache, and synced before the file is closed. It goes
- * through the page cache: past it (O_DIRECT) the kernel works less, but where the disk is a host's, training waits longer. */
+/* out.c - a file being written, and read back. What is written is hashed on the way, a piece at a
+ * time while it is in the cache, and synced before the file is closed. It goes through the page
+ * cache: bypassing it (O_DIRECT) costs the kernel less, but if the disk belongs to a virtual
+ * machine's host, training waits longer. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -80,7 +81,7 @@ static weft_status check_part(weft_ctx *ctx, int fd, const char *path, char *chu
             wf_xxh64_add(&hash, chunk, n);
     }
     if (!st && wf_xxh64_end(&hash) != part->hash)
-        st = wf_err(WEFT_EIO, "%s: reads back as something else than was written", path);
+        st = wf_err(WEFT_EIO, "%s: reads back differently from what was written", path);
     return st;
 }
 

@@ -1,8 +1,8 @@
-/* retain.c - which checkpoints stay, and the deleting of the others.
+/* retain.c - which checkpoints to keep, and deleting the others.
  *
- * The rule is a pure function of the list. Deleting begins only when the newest that stays has
- * been read back whole; a checkpoint loses its name first (one rename, synced), so that none is
- * ever seen half deleted. */
+ * The rule is a pure function of the list. Deleting begins only after the newest one to keep has
+ * been verified; a checkpoint is renamed first (one rename, synced), so that none is ever seen half
+ * deleted. */
 #include <math.h>
 #include <stdio.h>
 
@@ -22,7 +22,7 @@ static weft_status check_policy(const weft_ckpt_policy *p)
     return WEFT_OK;
 }
 
-/* Sound, and the last of its step. */
+/* Valid, and the last of its step. */
 static bool counts(int64_t n, const weft_ckpt_entry *e, int64_t i)
 {
     if (e[i].error)
@@ -44,7 +44,7 @@ static void keep_last(int last, int64_t n, const weft_ckpt_entry *e, bool *keep)
         }
 }
 
-/* Is a better than b? Of equals the older is. */
+/* Whether a is better than b; of equal ones, the older is. */
 static bool better(const weft_ckpt_entry *a, const weft_ckpt_entry *b, bool highest)
 {
     return highest ? a->metric > b->metric : a->metric < b->metric;
@@ -116,7 +116,7 @@ static weft_status grave(const char *dir, const char *path, char out[WF_CKPT_PAT
     return wf_ckpt_join(out, dir, name);
 }
 
-/* Takes the names away, syncs, then the contents. */
+/* Renames them, syncs, then deletes the contents. */
 static weft_status delete_all(weft_ctx *ctx, const char *dir, const weft_ckpt_list *l,
                               const bool *keep)
 {
@@ -151,8 +151,8 @@ static weft_status delete_all(weft_ctx *ctx, const char *dir, const weft_ckpt_li
     return st;
 }
 
-/* Marks what does not verify, from the newest on until one does (or all, when asked); 0 when one
- * does. */
+/* Marks what does not verify, from the newest until one does (or all, if requested); returns 0 if
+ * one does. */
 static weft_status verify_newest(weft_ctx *ctx, weft_ckpt_list *l, bool all, const char *verified)
 {
     bool sound = false;
@@ -173,17 +173,17 @@ static weft_status verify_newest(weft_ctx *ctx, weft_ckpt_list *l, bool all, con
         weft_ckpt_close(c);
         if (st == WEFT_ENOMEM || st == WEFT_ELIMIT)
             return st;
-        if (st && !verified) /* a writer's thread keeps quiet: opening has said it */
+        if (st && !verified) /* the writer's thread does not log: opening has reported it */
             wf_log(ctx, WEFT_LOG_WARN, "checkpoint %s is damaged: %s", l->entry[i].path,
                    weft_error());
         if (st)
-            l->entry[i].error = "does not verify";
+            l->entry[i].error = "verification failed";
         sound = sound || !st;
     }
     return WEFT_OK;
 }
 
-/* Deletes what goes; the list is left with what stays, or with what went. */
+/* Deletes what is not kept; the list then has what is kept, or what was deleted. */
 static weft_status prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *o,
                          const char *verified, weft_ckpt_list *l, bool stays)
 {
@@ -198,7 +198,7 @@ static weft_status prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_o
     for (int64_t i = 0; i < l->n && !st; i++) {
         if (o->damaged && l->entry[i].error)
             keep[i] = false;
-        /* The one just written stays, even when others of later steps lie there. */
+        /* The one just written is kept, even if there are others of later steps. */
         if (verified && !strcmp(verified, l->entry[i].path))
             keep[i] = true;
     }

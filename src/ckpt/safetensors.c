@@ -1,14 +1,14 @@
 /* safetensors.c - the reader of safetensors files.
  *
- * Eight bytes of length, a JSON header, the data. Nothing in the file is believed: once open,
- * the tensors cover the data without a hole or an overlap, each as large as its shape says, and
- * names differ. Data is read with pread when it is asked for, not mapped: a file cut by somebody
- * else is then a status. */
+ * Eight bytes of length, a JSON header, the data. Nothing in the file is trusted: once it is open,
+ * the tensors cover the data without a hole or an overlap, each has the size of its shape, and
+ * names are unique. Data is read with pread on demand, not mapped, so that a file truncated by
+ * another process gives an error, not a signal. */
 #include <stdlib.h>
 
 #include "ckpt/ckpt.h"
 
-/* Every dtype of the format, so that a file with others than ours can be opened and its other
+/* Every dtype of the format, so that a file with dtypes that weft lacks can be opened and its other
  * tensors read. */
 static const struct dtype {
     const char *name;
@@ -44,7 +44,7 @@ struct entry {
     const struct dtype *dtype;
     int64_t rank, *dim;
     int64_t begin, end; /* in the data */
-    void *data;         /* what weft_st_tensor has read; NULL before */
+    void *data;         /* what weft_st_tensor has read; NULL before that */
 };
 
 struct weft_st {
@@ -93,7 +93,7 @@ static weft_status parse_shape(weft_st *s, const json_t *info, struct entry *e)
         const json_t *v = json_array_get(list, (size_t)i);
 
         if (!json_is_integer(v) || json_integer_value(v) < 0)
-            return wf_err(WEFT_EPARSE, "\"shape\" holds something else than sizes");
+            return wf_err(WEFT_EPARSE, "\"shape\" holds something other than sizes");
         e->dim[i] = json_integer_value(v);
         if (!wf_mul_i64(count, e->dim[i], &count))
             return wf_err(WEFT_EPARSE, "the product of \"shape\" overflows");
@@ -102,7 +102,7 @@ static weft_status parse_shape(weft_st *s, const json_t *info, struct entry *e)
         return wf_err(WEFT_EPARSE, "%lld elements of %s overflow", (long long)count,
                       e->dtype->name);
     if (bits % 8 || bits / 8 != e->end - e->begin)
-        return wf_err(WEFT_EPARSE, "%lld elements of %s do not take the %lld bytes of its offsets",
+        return wf_err(WEFT_EPARSE, "%lld elements of %s do not fill the %lld bytes of its offsets",
                       (long long)count, e->dtype->name, (long long)(e->end - e->begin));
     return WEFT_OK;
 }
@@ -115,7 +115,7 @@ static weft_status parse_entry(weft_st *s, const json_t *info, struct entry *e)
     weft_status st;
 
     if (!json_is_object(info))
-        return wf_err(WEFT_EPARSE, "its entry is no object");
+        return wf_err(WEFT_EPARSE, "its entry is not an object");
     st = wf_json_str(info, "dtype", &dtype);
     if (!st)
         st = wf_json_list(info, "data_offsets", &at);
@@ -123,7 +123,7 @@ static weft_status parse_entry(weft_st *s, const json_t *info, struct entry *e)
         return st;
     e->dtype = dtype_of(dtype);
     if (!e->dtype)
-        return wf_err(WEFT_EPARSE, "'%.32s' is no dtype of safetensors", dtype);
+        return wf_err(WEFT_EPARSE, "'%.32s' is not a safetensors dtype", dtype);
     b = json_array_get(at, 0);
     end = json_array_get(at, 1);
     if (json_array_size(at) != 2 || !json_is_integer(b) || !json_is_integer(end))
@@ -131,8 +131,8 @@ static weft_status parse_entry(weft_st *s, const json_t *info, struct entry *e)
     e->begin = json_integer_value(b);
     e->end = json_integer_value(end);
     if (e->begin < 0 || e->end < e->begin)
-        return wf_err(WEFT_EPARSE, "\"data_offsets\" [%lld, %lld] is no range", (long long)e->begin,
-                      (long long)e->end);
+        return wf_err(WEFT_EPARSE, "\"data_offsets\" [%lld, %lld] is not a range",
+                      (long long)e->begin, (long long)e->end);
     return parse_shape(s, info, e);
 }
 
@@ -142,7 +142,7 @@ static weft_status parse_metadata(weft_st *s, json_t *map)
     json_t *v;
 
     if (!json_is_object(map))
-        return wf_err(WEFT_EPARSE, "\"__metadata__\" is no object");
+        return wf_err(WEFT_EPARSE, "\"__metadata__\" is not an object");
     s->meta = wf_arena_alloc(&s->mem, json_object_size(map) * sizeof *s->meta);
     if (!s->meta)
         return wf_err_nomem(s->ctx, json_object_size(map) * sizeof *s->meta, "metadata");
@@ -151,7 +151,8 @@ static weft_status parse_metadata(weft_st *s, json_t *map)
         weft_ckpt_pair *p = &s->meta[s->n_meta++];
 
         if (!json_is_string(v))
-            return wf_err(WEFT_EPARSE, "\"__metadata__\": the value of '%.80s' is no text", key);
+            return wf_err(WEFT_EPARSE, "\"__metadata__\": the value of '%.80s' is not a string",
+                          key);
         p->key = wf_arena_strdup(&s->mem, key);
         p->value = wf_arena_strdup(&s->mem, json_string_value(v));
         if (!p->key || !p->value)
@@ -192,7 +193,8 @@ static weft_status check_cover(weft_st *s)
             return st;
     }
     if (at != s->size - s->data_at)
-        return wf_err(WEFT_EPARSE, "the tensors take %lld bytes, the file has %lld of data",
+        return wf_err(WEFT_EPARSE,
+                      "the tensors take %lld bytes, but the file has %lld bytes of data",
                       (long long)at, (long long)(s->size - s->data_at));
     return WEFT_OK;
 }
@@ -240,7 +242,7 @@ static weft_status read_header(weft_st *s)
 
     s->size = fs->size(fs->arg, s->fd);
     if (s->size < 0)
-        return wf_file_err(s->size, s->path, "not a plain file");
+        return wf_file_err(s->size, s->path, "not a regular file");
     if (s->size < 8)
         return wf_err(WEFT_EPARSE, "%s: %lld bytes are too few for a safetensors file", s->path,
                       (long long)s->size);
@@ -252,9 +254,9 @@ static weft_status read_header(weft_st *s)
     if (n > WF_ST_HEADER_MAX || (int64_t)n > s->size - 8)
         return wf_err(
             WEFT_EPARSE,
-            "%s: its header would take %llu bytes: more than the %s (no safetensors file?)",
+            "%s: its header would take %llu bytes, more than the %s (not a safetensors file?)",
             s->path, (unsigned long long)n,
-            n > WF_ST_HEADER_MAX ? "100000000 that are allowed" : "file has");
+            n > WF_ST_HEADER_MAX ? "allowed 100000000" : "file has");
     s->data_at = 8 + (int64_t)n;
     text = wf_alloc(s->ctx, (size_t)n + 1);
     if (!text)
@@ -330,7 +332,7 @@ int64_t weft_st_find(const weft_st *s, const char *name)
 static weft_status check_index(const weft_st *s, int64_t i, int64_t n, const char *what)
 {
     if (i < 0 || i >= n)
-        return wf_err(WEFT_ERANGE, "%s: no %s %lld, there are %lld", s->path, what, (long long)i,
+        return wf_err(WEFT_ERANGE, "%s: no %s %lld; there are %lld", s->path, what, (long long)i,
                       (long long)n);
     return WEFT_OK;
 }
@@ -346,10 +348,10 @@ weft_status weft_st_type(const weft_st *s, int64_t i, const char **name, weft_te
     if (name)
         *name = e->name;
     if (e->dtype->ours == WEFT_NONE)
-        return wf_err(WEFT_ENOSUP, "%s: tensor '%.80s' is of %s, which weft does not have", s->path,
-                      e->name, e->dtype->name);
+        return wf_err(WEFT_ENOSUP, "%s: tensor '%.80s' has type %s, which weft does not have",
+                      s->path, e->name, e->dtype->name);
     if (e->rank > WEFT_MAX_RANK)
-        return wf_err(WEFT_ENOSUP, "%s: tensor '%.80s' is of rank %lld, weft has at most %d",
+        return wf_err(WEFT_ENOSUP, "%s: tensor '%.80s' has rank %lld; weft supports at most %d",
                       s->path, e->name, (long long)e->rank, WEFT_MAX_RANK);
     *type = weft_view(e->dtype->ours, NULL, (int)e->rank, e->dim);
     return WEFT_OK;

@@ -1,17 +1,23 @@
-/* save.c - one checkpoint, from memory to its folder.
+/* save.c - one checkpoint, from memory to its directory.
  *
- * Everything is written into DIR/.tmp-NAME, synced and read back; then one rename makes it NAME.
- * So a folder with the name of a checkpoint was whole and right when it came to be, whenever the
- * process was killed. A second checkpoint of a step gets a name of its own (…-2): nothing is
- * ever replaced in place. */
+ * Everything is written into DIR/.tmp-NAME, synced and read back; then one rename makes it NAME. So
+ * a directory with the name of a checkpoint was complete and correct when it was created, no matter
+ * when the process was killed. A second checkpoint of a step gets a different name (…-2): nothing
+ * is ever replaced in place. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "ckpt/ckpt.h"
 
-#define SHARD_BYTES ((int64_t)1 << 30)
-#define SHARD_HEADER (WF_ST_HEADER_MAX / 2) /* an estimate of its text stays below this */
+int64_t wf_ckpt_wall_time(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 /* ---- what may be saved ----------------------------------------------------------------------- */
 
@@ -22,7 +28,7 @@ static weft_status check_text(struct wf_map *seen, const char *what, const char 
     if (!wf_utf8_ok(s))
         return wf_err(WEFT_EINVAL, "%s '%.80s': the name is not UTF-8", what, s);
     if (wf_map_get(seen, s, NULL))
-        return wf_err(WEFT_EEXIST, "%s '%.80s': something else is called so", what, s);
+        return wf_err(WEFT_EEXIST, "%s '%.80s': the name is used twice", what, s);
     return wf_map_put(seen, s, 1);
 }
 
@@ -34,7 +40,7 @@ static weft_status check_tensor(struct wf_map *seen, const weft_ckpt_tensor *t)
     if (st)
         return st;
     if (!strcmp(t->name, "__metadata__"))
-        return wf_err(WEFT_EINVAL, "a tensor cannot be called '__metadata__'");
+        return wf_err(WEFT_EINVAL, "a tensor cannot be named '__metadata__'");
     if (t->section && !wf_utf8_ok(t->section))
         return wf_err(WEFT_EINVAL, "tensor '%.80s': its section is not UTF-8", t->name);
     if (!wf_st_dtype(t->tensor.dtype))
@@ -54,7 +60,7 @@ static weft_status check_blob(struct wf_map *seen, const weft_ckpt_blob *b)
     if (st)
         return st;
     if (!strcmp(b->name, "__metadata__"))
-        return wf_err(WEFT_EINVAL, "a blob cannot be called '__metadata__'");
+        return wf_err(WEFT_EINVAL, "a blob cannot be named '__metadata__'");
     if (b->bytes < 0 || (b->bytes && !b->data))
         return wf_err(WEFT_EINVAL, "blob '%s' has no data", b->name);
     return WEFT_OK;
@@ -71,14 +77,15 @@ static weft_status check_pair(struct wf_map *seen, const weft_ckpt_pair *p)
 
 weft_status wf_ckpt_check(weft_ctx *ctx, const weft_ckpt_data *d)
 {
-    struct wf_map seen[3]; /* tensors and blobs lie side by side in a shard */
+    struct wf_map seen[3]; /* tensors and blobs are in the same shards */
     weft_status st = WEFT_OK;
 
     if (d->size != sizeof *d)
         return wf_err(WEFT_EINVAL, "weft_ckpt_data: size %zu, this library expects %zu", d->size,
                       sizeof *d);
     if (d->step < 0 || d->epoch < 0 || d->time_ns < 0)
-        return wf_err(WEFT_EINVAL, "checkpoint: step %lld, epoch %lld, time %lld: none may be < 0",
+        return wf_err(WEFT_EINVAL,
+                      "checkpoint: step %lld, epoch %lld, time %lld: none may be negative",
                       (long long)d->step, (long long)d->epoch, (long long)d->time_ns);
     for (int i = 0; i < 3; i++)
         wf_map_init(&seen[i], ctx);
@@ -95,156 +102,68 @@ weft_status wf_ckpt_check(weft_ctx *ctx, const weft_ckpt_data *d)
     return wf_err_wrap(st, "checkpoint of step %lld", (long long)d->step);
 }
 
-/* ---- shards ---------------------------------------------------------------------------------- */
+/* ---- what is written ------------------------------------------------------------------------- */
 
-/* What is being written. */
 struct job {
     weft_ctx *ctx;
     const char *dir; /* the temporary one */
-    int fd;          /* and it, open */
     struct wf_manifest m;
-    int64_t n_items; /* tensors, then blobs */
-    struct wf_st_item *items;
-    int64_t n_shards;
-    struct wf_part *part; /* of all shards: each its header, then its items */
+    struct wf_shards shards;
     struct wf_part manifest;
     char *chunk;
 };
 
-/* Gives every item its shard, in order; returns how many there are. */
-static int64_t plan_shards(const struct job *j, int64_t limit)
-{
-    int64_t shard = 0, bytes = 0, text = 0;
-
-    for (int64_t i = 0; i < j->n_items; i++) {
-        int64_t b = wf_type_bytes(&j->items[i].type);
-        int64_t t = 6 * (int64_t)strlen(j->items[i].name) + 320;
-
-        if (text && (b > limit - bytes || t > SHARD_HEADER - text)) {
-            shard++;
-            bytes = text = 0;
-        }
-        j->m.place[i].file = shard;
-        bytes += wf_min_i64(b, limit);
-        text += t;
-    }
-    return j->n_items ? shard + 1 : 0;
-}
-
-/* Those of a shard whose first item is `begin`. */
-static struct wf_part *parts_of(const struct job *j, int64_t shard, int64_t begin)
-{
-    return j->part + begin + shard;
-}
-
-static weft_status write_shard(struct job *j, int64_t shard, int64_t *first)
-{
-    struct wf_mf_file *f = &j->m.files[shard];
-    char path[WF_CKPT_PATH], step[24], number[24], count[24];
-    const weft_ckpt_pair meta[] = {
-        {"format", "weft"}, {"step", step}, {"shard", number}, {"shards", count}};
-    int64_t n = 0, begin = *first;
-    struct wf_out o;
-    weft_status st = wf_ckpt_join(path, j->dir, f->name);
-
-    snprintf(step, sizeof step, "%lld", (long long)j->m.data.step);
-    snprintf(number, sizeof number, "%lld", (long long)shard + 1);
-    snprintf(count, sizeof count, "%lld", (long long)j->n_shards);
-    while (begin + n < j->n_items && j->m.place[begin + n].file == shard)
-        n++;
-    if (!st)
-        st = wf_out_open(&o, j->ctx, j->fd, f->name, path);
-    if (st)
-        return st;
-    st = wf_out_close(
-        &o, wf_st_stream(&o, n, j->items + begin, WF_COUNT(meta), meta, parts_of(j, shard, begin)));
-    for (int64_t i = begin; i < begin + n; i++)
-        j->m.place[i].hash = j->items[i].hash;
-    f->bytes = o.bytes;
-    f->hash = parts_of(j, shard, begin)->hash;
-    *first = begin + n;
-    return st;
-}
-
-static weft_status write_manifest(struct job *j)
+weft_status wf_ckpt_write_manifest(weft_ctx *ctx, int fd, const char *dir,
+                                   const struct wf_manifest *m, struct wf_part *written)
 {
     char path[WF_CKPT_PATH];
     struct wf_buf text;
     struct wf_out o;
-    weft_status st = wf_ckpt_join(path, j->dir, WF_CKPT_MANIFEST);
+    weft_status st = wf_ckpt_join(path, dir, WF_CKPT_MANIFEST);
 
-    wf_buf_init(&text, j->ctx, WF_CKPT_MANIFEST_MAX);
+    wf_buf_init(&text, ctx, WF_CKPT_MANIFEST_MAX);
     if (!st)
-        st = wf_manifest_text(&j->m, &text);
+        st = wf_manifest_text(m, &text);
     if (!st)
-        st = wf_out_open(&o, j->ctx, j->fd, WF_CKPT_MANIFEST, path);
+        st = wf_out_open(&o, ctx, fd, WF_CKPT_MANIFEST, path);
     if (!st)
-        st = wf_out_close(&o, wf_out_write(&o, text.data, text.len, &j->manifest));
+        st = wf_out_close(&o, wf_out_write(&o, text.data, text.len, written));
     wf_buf_free(&text);
     return st;
 }
 
-static weft_status write_files(struct job *j)
-{
-    int64_t first = 0;
-    weft_status st = WEFT_OK;
-
-    for (int64_t s = 0; s < j->n_shards && !st; s++)
-        st = write_shard(j, s, &first);
-    if (!st)
-        st = write_manifest(j);
-    for (int64_t i = 0; i < j->m.n_files && !st; i++)
-        j->m.bytes += j->m.files[i].bytes;
-    j->m.bytes += j->manifest.bytes;
-    return st ? st : wf_ckpt_sync_fd(j->ctx, j->fd, j->dir);
-}
-
 /* The manifest as far as it is known before writing. */
-static weft_status prepare(struct job *j, const weft_ckpt_data *d, int64_t shard_bytes)
+static weft_status prepare(struct job *j, const weft_ckpt_data *d)
 {
     struct wf_manifest *m = &j->m;
     weft_ckpt_tensor *tensors;
+    struct wf_shard_item *items;
 
     m->data = *d;
     m->library = weft_version();
-    j->n_items = d->n_tensors + d->n_blobs;
-    tensors = wf_arena_alloc(&m->mem, (size_t)d->n_tensors * sizeof *tensors);
-    m->place = wf_arena_alloc(&m->mem, (size_t)j->n_items * sizeof *m->place);
-    j->items = wf_arena_alloc(&m->mem, (size_t)j->n_items * sizeof *j->items);
-    j->part = wf_arena_alloc(&m->mem, (size_t)(2 * j->n_items) * sizeof *j->part);
-    if (!tensors || !m->place || !j->items || !j->part)
-        return wf_err_nomem(j->ctx, (size_t)j->n_items * sizeof *tensors, "manifest");
+    j->shards.n = d->n_tensors + d->n_blobs;
+    tensors = wf_arena_alloc(&m->mem, (size_t)(d->n_tensors + 1) * sizeof *tensors);
+    items = wf_arena_alloc(&m->mem, (size_t)(j->shards.n + 1) * sizeof *items);
+    if (!tensors || !items)
+        return wf_err_nomem(j->ctx, (size_t)j->shards.n * sizeof *items, "manifest");
     for (int64_t i = 0; i < d->n_tensors; i++) {
         tensors[i] = d->tensors[i];
         if (!tensors[i].section)
             tensors[i].section = "param";
     }
     m->data.tensors = tensors;
-    for (int64_t i = 0; i < j->n_items; i++)
-        j->items[i].name = wf_manifest_item(d, i, &j->items[i].type, &j->items[i].data);
-    j->n_shards = plan_shards(j, shard_bytes > 0 ? shard_bytes : SHARD_BYTES);
-    m->n_files = j->n_shards;
-    m->files = wf_arena_alloc(&m->mem, (size_t)m->n_files * sizeof *m->files);
-    if (!m->files)
-        return wf_err_nomem(j->ctx, (size_t)m->n_files * sizeof *m->files, "manifest");
-    for (int64_t s = 0; s < j->n_shards; s++) {
-        char name[80], *kept;
-
-        snprintf(name, sizeof name, "tensors-%05lld-of-%05lld.safetensors", (long long)s + 1,
-                 (long long)j->n_shards);
-        kept = wf_arena_strdup(&m->mem, name);
-        if (!kept)
-            return wf_err_nomem(j->ctx, sizeof name, "manifest");
-        m->files[s].name = kept;
+    for (int64_t i = 0; i < j->shards.n; i++) {
+        items[i].item = i;
+        items[i].st.name = wf_manifest_item(d, i, &items[i].st.type, &items[i].st.data);
     }
+    j->shards.item = items;
     return WEFT_OK;
 }
 
 /* ---- into place ------------------------------------------------------------------------------ */
 
-/* The first name of the step that is not taken. */
-static weft_status choose_name(weft_ctx *ctx, const char *dir, int64_t step,
-                               char name[WF_CKPT_NAME])
+weft_status wf_ckpt_choose_name(weft_ctx *ctx, const char *dir, int64_t step,
+                                char name[WF_CKPT_NAME])
 {
     struct wf_ckpt_name *list = NULL;
     int64_t n = 0, attempt = 1;
@@ -260,27 +179,21 @@ static weft_status choose_name(weft_ctx *ctx, const char *dir, int64_t step,
     return WEFT_OK;
 }
 
-/* Every byte again, against what was meant to be written. */
+/* Compares every byte with what was to be written. */
 static weft_status read_back(const struct job *j)
 {
     char path[WF_CKPT_PATH];
-    int64_t begin = 0, n;
     weft_status st = wf_ckpt_join(path, j->dir, WF_CKPT_MANIFEST);
 
     if (!st)
-        st = wf_out_check(j->ctx, j->fd, WF_CKPT_MANIFEST, path, j->chunk, 1, &j->manifest);
-    for (int64_t s = 0; s < j->n_shards && !st; s++, begin += n) {
-        for (n = 0; begin + n < j->n_items && j->m.place[begin + n].file == s;)
-            n++;
-        st = wf_ckpt_join(path, j->dir, j->m.files[s].name);
-        if (!st)
-            st = wf_out_check(j->ctx, j->fd, j->m.files[s].name, path, j->chunk, 1 + n,
-                              parts_of(j, s, begin));
-    }
-    return wf_err_wrap(st, "read back");
+        st = wf_err_wrap(
+            wf_out_check(j->ctx, j->shards.fd, WF_CKPT_MANIFEST, path, j->chunk, 1, &j->manifest),
+            "read back");
+    return st ? st : wf_shards_check(&j->shards, j->chunk);
 }
 
-/* The files, in a new folder `tmp` of the one that is open as `dir`; read back and renamed to `name`. */
+/* Writes the files into a new directory `tmp` of the one that is open as `dir`; reads them back and
+ * renames it to `name`. */
 static weft_status write_folder(struct job *j, int dir, const char *tmp, const char *name)
 {
     const struct wf_fs *fs = j->ctx->fs;
@@ -289,33 +202,45 @@ static weft_status write_folder(struct job *j, int dir, const char *tmp, const c
 
     if (rc)
         return wf_file_err(rc, j->dir, "cannot create the folder");
-    j->fd = fs->open_at(fs->arg, dir, tmp, O_RDONLY | O_DIRECTORY, 0);
-    if (j->fd < 0)
-        return wf_file_err(j->fd, j->dir, "cannot open");
-    st = write_files(j);
+    j->shards.fd = fs->open_at(fs->arg, dir, tmp, O_RDONLY | O_DIRECTORY, 0);
+    if (j->shards.fd < 0)
+        return wf_file_err(j->shards.fd, j->dir, "cannot open");
+    st = wf_shards_write(&j->shards);
+    if (!st)
+        st = wf_ckpt_write_manifest(j->ctx, j->shards.fd, j->dir, &j->m, &j->manifest);
+    if (!st)
+        st = wf_ckpt_sync_fd(j->ctx, j->shards.fd, j->dir);
     if (!st)
         st = read_back(j);
-    fs->close(fs->arg, j->fd);
+    fs->close(fs->arg, j->shards.fd);
     rc = st ? 0 : fs->rename_at(fs->arg, dir, tmp, name);
     return rc ? wf_file_err(rc, j->dir, "cannot rename into place") : st;
 }
 
 weft_status wf_ckpt_write(weft_ctx *ctx, const char *dir, const weft_ckpt_data *d,
-                          int64_t shard_bytes, char *chunk, char path[WF_CKPT_PATH], int64_t *bytes)
+                          struct wf_ckpt_sizes sizes, char *chunk, char path[WF_CKPT_PATH],
+                          int64_t *bytes)
 {
     char name[WF_CKPT_NAME], tmp_name[WF_CKPT_NAME + 8], tmp[WF_CKPT_PATH];
     struct job j = {.ctx = ctx, .dir = tmp, .chunk = chunk};
     int fd = -1;
-    weft_status st = choose_name(ctx, dir, d->step, name);
+    weft_status st = wf_ckpt_choose_name(ctx, dir, d->step, name);
 
     wf_manifest_init(&j.m, ctx);
+    j.shards = (struct wf_shards){.ctx = ctx,
+                                  .m = &j.m,
+                                  .dir = tmp,
+                                  .prefix = "tensors",
+                                  .counted = true,
+                                  .shard_bytes = sizes.shard,
+                                  .piece_bytes = sizes.piece};
     snprintf(tmp_name, sizeof tmp_name, WF_CKPT_TMP "%s", name);
     if (!st)
         st = wf_ckpt_join(tmp, dir, tmp_name);
     if (!st)
         st = wf_ckpt_join(path, dir, name);
     if (!st)
-        st = prepare(&j, d, shard_bytes);
+        st = prepare(&j, d);
     if (!st)
         st = wf_file_remove(ctx, tmp);
     if (!st)
@@ -327,11 +252,11 @@ weft_status wf_ckpt_write(weft_ctx *ctx, const char *dir, const weft_ckpt_data *
         char why[1024];
 
         snprintf(why, sizeof why, "%s", weft_error());
-        wf_file_remove(ctx, tmp); /* gives the room back; what fails here is swept up later */
+        wf_file_remove(ctx, tmp); /* frees the space; if this fails, it is swept up later */
         wf_err_set(why);
         goto out;
     }
-    *bytes = j.m.bytes;
+    *bytes = j.m.bytes + j.manifest.bytes;
     st = wf_ckpt_sync_fd(ctx, fd, dir);
 out:
     if (fd >= 0)

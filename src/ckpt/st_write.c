@@ -1,6 +1,7 @@
-/* st_write.c - the writer of safetensors files. Tensors stand by falling size of element, then
- * by name, as other writers have it; the header is padded so that the data begins on 64 bytes:
- * every tensor is aligned to its element. Data goes from its own memory to the file. */
+/* st_write.c - the writer of safetensors files. Tensors are ordered by decreasing element size,
+ * then by name, as by other writers; the header is padded so that the data begins at a multiple of
+ * 64 bytes and every tensor is aligned to its element. Data is written directly from the tensors'
+ * memory. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -25,7 +26,7 @@ static weft_status check_items(int64_t n, struct wf_st_item *const *order)
         const struct wf_st_item *t = order[i];
 
         if (!strcmp(t->name, "__metadata__"))
-            return wf_err(WEFT_EINVAL, "a tensor cannot be called '__metadata__'");
+            return wf_err(WEFT_EINVAL, "a tensor cannot be named '__metadata__'");
         if (!wf_st_dtype(t->type.dtype))
             return wf_err(WEFT_EDTYPE, "tensor '%.80s': safetensors has no %s", t->name,
                           weft_dtype_name(t->type.dtype));
@@ -38,7 +39,7 @@ static weft_status check_items(int64_t n, struct wf_st_item *const *order)
     return WEFT_OK;
 }
 
-/* Names alike stand side by side only among tensors of one size: look at all of them. */
+/* Equal names are adjacent only among tensors of one element size: compare all of them. */
 static weft_status check_names(weft_ctx *ctx, int64_t n, struct wf_st_item *const *order)
 {
     struct wf_map seen;
@@ -47,7 +48,7 @@ static weft_status check_names(weft_ctx *ctx, int64_t n, struct wf_st_item *cons
     wf_map_init(&seen, ctx);
     for (int64_t i = 0; i < n && !st; i++)
         st = wf_map_get(&seen, order[i]->name, NULL)
-                 ? wf_err(WEFT_EEXIST, "two tensors are called '%.80s'", order[i]->name)
+                 ? wf_err(WEFT_EEXIST, "two tensors are named '%.80s'", order[i]->name)
                  : wf_map_put(&seen, order[i]->name, i);
     wf_map_free(&seen);
     return st;
@@ -102,6 +103,25 @@ static weft_status add_header(struct wf_buf *b, int64_t n, struct wf_st_item *co
     return WEFT_OK;
 }
 
+/* The item's data, in its parts, which follow those at *part. */
+static weft_status write_item(struct wf_out *o, struct wf_st_item *t, struct wf_part **part)
+{
+    int64_t bytes = wf_type_bytes(&t->type);
+    weft_status st = WEFT_OK;
+
+    t->offset = o->bytes;
+    if (!part)
+        return wf_out_write(o, t->data, bytes, NULL);
+    t->part = *part + 1;
+    for (int64_t k = 0; k < t->n_parts && !st; k++) {
+        int64_t at = k * t->part_bytes;
+        int64_t n = k < t->n_parts - 1 ? t->part_bytes : bytes - at;
+
+        st = wf_out_write(o, (const char *)t->data + at, n, ++*part);
+    }
+    return st;
+}
+
 weft_status wf_st_stream(struct wf_out *o, int64_t n, struct wf_st_item *items, int64_t n_meta,
                          const weft_ckpt_pair *meta, struct wf_part *part)
 {
@@ -123,12 +143,8 @@ weft_status wf_st_stream(struct wf_out *o, int64_t n, struct wf_st_item *items, 
         st = add_header(&head, n, order, n_meta, meta);
     if (!st)
         st = wf_out_write(o, head.data, head.len, part);
-    for (int64_t i = 0; i < n && !st; i++) {
-        struct wf_part *p = part ? &part[1 + i] : NULL;
-
-        st = wf_out_write(o, order[i]->data, wf_type_bytes(&order[i]->type), p);
-        order[i]->hash = !st && p ? p->hash : 0;
-    }
+    for (int64_t i = 0; i < n && !st; i++)
+        st = write_item(o, order[i], part ? &part : NULL);
     wf_buf_free(&head);
     wf_free(ctx, order);
     return st;

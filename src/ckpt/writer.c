@@ -1,9 +1,8 @@
-/* writer.c - checkpoints written by a thread while training goes on.
+/* writer.c - checkpoints written by a thread while training continues.
  *
- * A save copies everything into one staging buffer, which is kept and used again, and hands it
- * over; there is one snapshot at a time. The mutex guards `busy`, `quit`, the counters and the
- * pending failure; the snapshot belongs to the caller while `busy` is false and to the thread
- * while it is true. */
+ * A save copies everything into one staging buffer, which is reused, and hands it over; there is
+ * one snapshot at a time. The mutex guards `busy`, `quit`, the counters and the pending failure;
+ * the snapshot belongs to the caller while `busy` is false and to the thread while it is true. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -39,7 +38,7 @@ struct weft_ckpt_writer {
 
 /* ---- writing one ----------------------------------------------------------------------------- */
 
-/* The only checkpoint of its step: where all are kept there is nothing to look for then. */
+/* The only checkpoint of its step: if all are kept, there is nothing to search for. */
 static bool is_first(const char *path)
 {
     int64_t step, attempt;
@@ -59,17 +58,19 @@ static weft_status write_and_prune(weft_ckpt_writer *w, const weft_ckpt_data *d,
         .monitor = w->monitor,
     };
     char path[WF_CKPT_PATH];
-    weft_status st = wf_ckpt_write(w->ctx, w->dir, d, w->o.shard_bytes, w->chunk, path, bytes);
+    weft_status st =
+        wf_ckpt_write(w->ctx, w->dir, d, (struct wf_ckpt_sizes){w->o.shard_bytes, w->o.piece_bytes},
+                      w->chunk, path, bytes);
 
     *written = !st;
     if (st || (w->o.keep_last == WEFT_CKPT_ALL && is_first(path)))
         return st;
     return wf_err_wrap(wf_ckpt_prune_after(w->ctx, w->dir, &prune, path, &w->known),
-                       "checkpoint of step %lld is written, but old ones cannot be deleted",
+                       "checkpoint of step %lld was written, but old ones cannot be deleted",
                        (long long)d->step);
 }
 
-/* Writes, and notes how it went. Called without the mutex. */
+/* Writes, and records the result. Called without the mutex. */
 static void carry_out(weft_ckpt_writer *w, const weft_ckpt_data *d)
 {
     int64_t bytes = 0, begin = wf_now(w->ctx), took;
@@ -94,8 +95,8 @@ static void carry_out(weft_ckpt_writer *w, const weft_ckpt_data *d)
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* With the priority of everybody: a thread that waits long for a core holds up the next save, and
- * takes no less time of it in the end. */
+/* With normal priority: a thread that waits long for a core delays the next save, and takes no less
+ * time in total. */
 static void *writer_main(void *arg)
 {
     weft_ckpt_writer *w = arg;
@@ -118,7 +119,7 @@ static void *writer_main(void *arg)
 
 /* ---- the snapshot ---------------------------------------------------------------------------- */
 
-/* One piece of the staging buffer: where it begins, and the memory it comes from. */
+/* One piece of the staging buffer: its offset, and the memory it comes from. */
 struct piece {
     int64_t at, bytes;
     const char *from;
@@ -154,7 +155,7 @@ static void copy_tile(void *arg, int64_t tile, int thread)
     }
 }
 
-/* Lays the data out in the staging buffer; returns its size, or -1 when it overflows. */
+/* Lays out the data in the staging buffer; returns its size, or -1 if it overflows. */
 static int64_t lay_out(const weft_ckpt_data *d, struct piece *piece)
 {
     int64_t at = 0, n = 0;
@@ -237,8 +238,8 @@ static weft_status copy_lists(weft_ckpt_writer *w, const weft_ckpt_data *d,
     return WEFT_OK;
 }
 
-/* Copies all of d into the writer. ELIMIT: over the limit of copies; the caller writes it
- * uncopied. */
+/* Copies all of d into the writer. ELIMIT: over the limit of copies; the caller writes it without a
+ * copy. */
 static weft_status take_snapshot(weft_ckpt_writer *w, const weft_ckpt_data *d)
 {
     struct piece *piece;
@@ -252,7 +253,7 @@ static weft_status take_snapshot(weft_ckpt_writer *w, const weft_ckpt_data *d)
         return wf_err_nomem(w->ctx, (size_t)n * sizeof *piece, "checkpoint");
     bytes = lay_out(d, piece);
     if (bytes < 0 || (w->o.copy_limit > 0 && bytes > w->o.copy_limit))
-        return wf_err(WEFT_ELIMIT, "a snapshot of %lld bytes is over the limit of %lld",
+        return wf_err(WEFT_ELIMIT, "a snapshot of %lld bytes exceeds the limit of %lld",
                       (long long)bytes, (long long)w->o.copy_limit);
     st = reserve(w, bytes);
     if (!st)
@@ -287,10 +288,10 @@ static weft_status check_opts(const weft_ckpt_writer_opts *o)
 static weft_status make_mutex(weft_ckpt_writer *w)
 {
     if (pthread_mutex_init(&w->mutex, NULL))
-        return wf_err(WEFT_ENOMEM, "checkpoint writer: no mutex");
+        return wf_err(WEFT_ENOMEM, "checkpoint writer: cannot create a mutex");
     if (pthread_cond_init(&w->changed, NULL)) {
         pthread_mutex_destroy(&w->mutex);
-        return wf_err(WEFT_ENOMEM, "checkpoint writer: no condition variable");
+        return wf_err(WEFT_ENOMEM, "checkpoint writer: cannot create a condition variable");
     }
     w->has_mutex = true;
     return WEFT_OK;
@@ -301,13 +302,14 @@ static weft_status start_thread(weft_ckpt_writer *w)
     sigset_t all, before;
     int rc;
 
-    /* Signals are the business of the program's own threads. */
+    /* Signals are handled by the program's own threads. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     rc = pthread_create(&w->thread, NULL, writer_main, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc)
-        return wf_err(WEFT_ENOMEM, "checkpoint writer: no thread: %s", wf_errno_text(rc));
+        return wf_err(WEFT_ENOMEM, "checkpoint writer: cannot start a thread: %s",
+                      wf_errno_text(rc));
     w->has_thread = true;
     return WEFT_OK;
 }
@@ -365,7 +367,7 @@ static void wait_idle(weft_ckpt_writer *w)
         pthread_cond_wait(&w->changed, &w->mutex);
 }
 
-/* What failed since the last report: logged, and returned with its text. Called without the
+/* Failures since the last report: logged, and returned with their text. Called without the
  * mutex. */
 static weft_status report(weft_ckpt_writer *w)
 {
@@ -384,8 +386,8 @@ static weft_status report(weft_ckpt_writer *w)
     return st;
 }
 
-/* Out of memory for a copy, or over its limit, is no reason to lose a checkpoint: it is written
- * at once. */
+/* Out of memory for a copy, or over its limit, is not a reason to lose a checkpoint: it is written
+ * immediately. */
 static weft_status save_idle(weft_ckpt_writer *w, const weft_ckpt_data *d)
 {
     weft_status st = WEFT_OK;
@@ -400,7 +402,8 @@ static weft_status save_idle(weft_ckpt_writer *w, const weft_ckpt_data *d)
             pthread_mutex_unlock(&w->mutex);
             return WEFT_OK;
         }
-        wf_log(w->ctx, WEFT_LOG_WARN, "checkpoint of step %lld is written while training waits: %s",
+        wf_log(w->ctx, WEFT_LOG_WARN,
+               "checkpoint of step %lld is written synchronously while training waits: %s",
                (long long)d->step, weft_error());
     }
     carry_out(w, d);
@@ -412,17 +415,14 @@ weft_status weft_ckpt_save(weft_ckpt_writer *w, const weft_ckpt_data *data)
 {
     int64_t begin = wf_now(w->ctx), waited = 0, took;
     weft_ckpt_data d;
-    struct timespec now;
     bool skip;
     weft_status st = wf_ckpt_check(w->ctx, data);
 
     if (st)
         return st;
     d = *data;
-    if (!d.time_ns) {
-        clock_gettime(CLOCK_REALTIME, &now);
-        d.time_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-    }
+    if (!d.time_ns)
+        d.time_ns = wf_ckpt_wall_time();
     pthread_mutex_lock(&w->mutex);
     skip = w->busy && w->o.busy == WEFT_CKPT_SKIP;
     if (skip) {

@@ -1,9 +1,9 @@
-/* xxh64.c - XXH64 with seed 0, so that anybody's xxhsum agrees.
- * Four lanes of eight bytes at a time; what does not fill a stripe of 32 waits in the tail. */
+/* xxh64.c - XXH64 with seed 0, the same as xxhsum. Four lanes of eight bytes at a time; what does
+ * not fill a stripe of 32 bytes waits in the tail. */
 #include "ckpt/ckpt.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "checkpoints are little-endian, and written as they lie in memory"
+#error "checkpoints are little-endian and written exactly as in memory"
 #endif
 
 #define P1 0x9e3779b185ebca87u

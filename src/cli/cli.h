@@ -15,7 +15,7 @@ enum {
     EXIT_FAILED = 1,    /* the work failed: the message says why */
     EXIT_USAGE = 2,     /* the command line made no sense */
     EXIT_INPUT = 3,     /* a file was missing, unreadable or malformed */
-    EXIT_STOPPED = 130, /* stopped by Ctrl-C: the same command goes on */
+    EXIT_STOPPED = 130, /* stopped by Ctrl-C: the same command resumes */
 };
 
 enum flag_kind { FLAG_BOOL, FLAG_INT, FLAG_TEXT, FLAG_LIST };
@@ -53,7 +53,7 @@ int parse_flags(const struct command *c, const struct flag *flags, int argc, cha
 
 /* Prints "weft: " and the text to stderr, and returns the exit code. */
 int fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The same with the library's last error behind it. The code is chosen by the status. */
+/* The same, followed by the library's last error. The status decides the code. */
 int fail_status(weft_status st, const char *what);
 
 /* ---- measuring ------------------------------------------------------------------------------- */
@@ -61,6 +61,11 @@ int fail_status(weft_status st, const char *what);
 double wall_clock(void); /* seconds, monotonic */
 /* Sorts v. */
 double median_of(double *v, int n);
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* The shortest text that reads back as the same number: 24.6, not 24.6000003815. single: an f32. */
+const char *number_text(double v, bool single, char buf[32]);
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
@@ -84,11 +89,14 @@ weft_status read_epochs(weft_ctx *ctx, const weft_job *job, weft_history **out);
 
 /* Is standard output a terminal that can repaint a line? */
 bool screen_has_bar(void);
-/* Text with colours (where NO_COLOR does not forbid them), cut to the terminal's width unless it is the last of its line.
+int screen_columns(void); /* of the terminal as it is now; 80 where nobody knows */
+/* Text with colors (unless NO_COLOR is set), cut to the terminal's width unless it is the last of its line.
  * False, with errno: it could not be written. */
 bool screen_print(const char *text, bool last);
 /* The same into memory: no line over so many columns (0: any), escape sequences not counted. */
-int64_t screen_fit(const char *text, int columns, bool colours, char *out, int64_t size);
+int64_t screen_fit(const char *text, int columns, bool colors, char *out, int64_t size);
+/* Ends a line that was painted to be painted over, so that a message is not glued to it; flushes. */
+void screen_finish_line(void);
 
 /* One of the words of a list, or false after saying what is wrong and which is near. */
 bool check_word(const char *command, const char *flag, const char *word, const char *const *words,

@@ -14,7 +14,7 @@ int fail(int code, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(raw, sizeof raw, fmt, args);
     va_end(args);
-    fflush(stdout);
+    screen_finish_line();
     fprintf(stderr, "weft: %s\n", weft_printable(raw, -1, text, sizeof text));
     return code;
 }

@@ -1,147 +1,19 @@
-/* init.c - weft init: a starter job for a data file that it has looked at. */
+/* init.c - weft init: a starter job for a data file that it has looked at. Comments in the job say why it is as it is. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "init.h"
 
-enum { MAX_COLUMNS = 4096, LOOK_AT = 20000, MAX_LIST = 1 << 19 };
+/* Classes with fewer samples may be missing in the part that is trained on. */
+enum { FEW = 20 };
+/* The largest class has so many times the samples of the smallest: weigh them. */
+static const double IMBALANCED = 4;
+static const double MAX_WEIGHT = 10; /* of one class among many */
 
-/* What was seen. */
-struct look {
-    weft_ctx *ctx;
-    weft_data *data;
-    weft_ds ds;
-    weft_format format;
-    int n;
-    const weft_column *col;
-    int label; /* column number */
-    weft_stats *stats;
-    bool classes; /* the label is a class, not a quantity */
-    int64_t n_classes;
-    int64_t n_rows; /* of those looked at */
-};
-
-static void look_free(struct look *k)
-{
-    weft_stats_free(k->stats);
-    weft_data_free(k->data);
-    weft_ctx_free(k->ctx);
-}
-
-static int find_label(struct look *k, const char *name)
-{
-    static const char *const usual[] = {"label", "target", "class", "y", "kind", "species"};
-    const char *names[MAX_COLUMNS], *near;
-
-    for (int i = 0; i < k->n && i < MAX_COLUMNS; i++)
-        names[i] = k->col[i].name;
-    for (int i = 0; i < k->n && name; i++)
-        if (!strcmp(k->col[i].name, name)) {
-            k->label = i;
-            return EXIT_DONE;
-        }
-    if (name) {
-        near = weft_nearest(name, names, k->n < MAX_COLUMNS ? k->n : MAX_COLUMNS);
-        return fail(EXIT_USAGE, "init: no column '%s'%s%s%s", name, near ? ", did you mean '" : "",
-                    near ? near : "", near ? "'?" : "");
-    }
-    for (int i = 0; i < k->n; i++)
-        if (k->col[i].role == WEFT_LABEL) {
-            k->label = i;
-            return EXIT_DONE;
-        }
-    for (size_t u = 0; u < sizeof usual / sizeof *usual; u++)
-        for (int i = 0; i < k->n; i++)
-            if (!strcasecmp(k->col[i].name, usual[u])) {
-                k->label = i;
-                return EXIT_DONE;
-            }
-    return fail(EXIT_USAGE, "init: which column is the label? Say --label NAME");
-}
-
-static bool is_image(const weft_column *c)
-{
-    return c->dtype == WEFT_U8 && (c->rank == 2 || c->rank == 3);
-}
-
-static int look_at(struct look *k, const char *path, const char *label, const char *task)
-{
-    const weft_column_stats *s;
-    weft_status st = weft_ctx_new(NULL, &k->ctx);
-    int rc;
-
-    if (!st)
-        st = weft_format_of(k->ctx, path, &k->format);
-    if (!st)
-        st = weft_data_new(k->ctx, &k->data);
-    if (!st) {
-        k->ds = weft_ds_open(k->data, path, WEFT_OPTS(weft_open_opts, .format = k->format));
-        st = weft_ds_columns(k->data, k->ds, &k->n, &k->col);
-    }
-    if (st)
-        return fail_status(st, "");
-    if (k->n > MAX_COLUMNS)
-        return fail(EXIT_FAILED, "init: %d columns are too many for a starter job (at most %d)",
-                    k->n, MAX_COLUMNS);
-    rc = find_label(k, label);
-    if (rc)
-        return rc;
-    st = weft_ds_stats(k->data, weft_ds_take(k->data, k->ds, LOOK_AT),
-                       WEFT_OPTS(weft_stats_opts, .columns = k->col[k->label].name), &k->stats);
-    if (st)
-        return fail_status(st, "");
-    s = weft_stats_column(k->stats, 0);
-    k->n_rows = s->n > 0 ? s->count[0] : 0;
-    if (!k->n_rows)
-        return fail(EXIT_INPUT, "init: %s: there is no sample with a '%s'", path,
-                    k->col[k->label].name);
-    if (k->col[k->label].dtype == WEFT_STR && task && !strcmp(task, "quantity"))
-        return fail(EXIT_USAGE, "init: '%s' is text, which is no quantity", k->col[k->label].name);
-    k->n_classes = s->n_distinct;
-    k->classes =
-        k->col[k->label].dtype == WEFT_STR || (s->n_distinct > 0 && s->n_distinct <= 1000 &&
-                                               s->min && s->min[0] >= 0 && s->max[0] < 1000);
-    if (task && k->col[k->label].dtype != WEFT_STR) {
-        k->classes = !strcmp(task, "class");
-        if (k->classes && !(s->min[0] >= 0 && s->max[0] < 1e6 && s->min[0] == floor(s->min[0])))
-            return fail(EXIT_USAGE, "init: '%s' reaches from %g to %g: classes count from 0",
-                        k->col[k->label].name, s->min[0], s->max[0]);
-    }
-    if (k->classes && k->col[k->label].dtype != WEFT_STR)
-        k->n_classes = (int64_t)s->max[0] + 1;
-    return EXIT_DONE;
-}
-
-/* ---- writing --------------------------------------------------------------------------------- */
-
-/* A number, or a row of so many of them. */
-static bool is_row(const weft_column *c)
-{
-    return c->rank == 0 || (c->rank == 1 && c->dim[0] > 0 && c->dtype != WEFT_STR);
-}
-
-/* Names of feature columns of a kind, with commas. GAPS: numbers that may be missing. */
-enum what { TEXTS, NUMBERS, GAPS };
-static int list_columns(const struct look *k, enum what what, char *out, size_t size)
-{
-    size_t at = 0;
-    int n = 0;
-
-    out[0] = 0;
-    for (int i = 0; i < k->n; i++) {
-        bool text = k->col[i].dtype == WEFT_STR;
-        bool gaps = k->col[i].dtype == WEFT_F32 || k->col[i].dtype == WEFT_F64;
-
-        if (i == k->label || text != (what == TEXTS) || (what == GAPS && !gaps) ||
-            !is_row(&k->col[i]) || at + strlen(k->col[i].name) + 3 > size)
-            continue;
-        at += (size_t)sprintf(out + at, "%s%s", n ? ", " : "", k->col[i].name);
-        n++;
-    }
-    return n;
-}
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 /* Text for a YAML file, in quotes. */
 static void put_text(FILE *f, const char *text)
@@ -158,36 +30,91 @@ static void put_text(FILE *f, const char *text)
     fputc('"', f);
 }
 
-/* Escaped as a part of a list of paths. */
-static void put_folder(FILE *f, const char *path)
+/* A comment has one line, whatever the data holds. */
+static void put_comment(FILE *f, const char *text)
 {
-    for (; *path; path++) {
-        if (*path == ',')
+    char plain[512];
+
+    fputs(weft_printable(text, -1, plain, sizeof plain), f);
+}
+
+/* ---- paths ----------------------------------------------------------------------------------- */
+
+/* Escaped as a part of a list of paths. */
+static void put_path(FILE *f, const char *path, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (path[i] == ',')
             fputc('\\', f);
-        fputc(*path, f);
+        fputc(path[i], f);
     }
 }
 
-/* The file, or the patterns with commas between, counted from the root: the job may stand in
- * another folder. To be freed; NULL: no memory, or this folder has no name. */
-static char *whole_paths(const char *list)
+/* A folder as seen from another, both from the root and without links: "../data/", or nothing for the same. */
+static void put_relative(FILE *f, const char *to, const char *from)
 {
-    char *text = NULL, *full = realpath(list, NULL), *here = full ? NULL : getcwd(NULL, 0);
-    size_t n;
-    FILE *f = full || here ? open_memstream(&text, &n) : NULL;
+    size_t common = 0, i = 0;
 
-    if (f && full)
-        put_folder(f, full);
+    for (; to[i] && to[i] == from[i]; i++)
+        if (to[i] == '/')
+            common = i + 1;
+    if (!to[i] && (!from[i] || from[i] == '/'))
+        common = i + (from[i] == '/');
+    else if (!from[i] && to[i] == '/')
+        common = i + 1;
+    for (const char *p = from + (common < strlen(from) ? common : strlen(from)); *p;) {
+        p += strcspn(p, "/");
+        p += *p == '/';
+        fputs("../", f);
+    }
+    if (common < strlen(to)) {
+        put_path(f, to + common, strlen(to + common));
+        fputc('/', f);
+    }
+}
+
+/* One file or pattern: its folder seen from the job's. A pattern in the folder's name stays as it is, from the root. */
+static void put_one(FILE *f, const char *path, size_t n, const char *job_dir)
+{
+    char folder[PATH_MAX], real[PATH_MAX];
+    size_t dir = n;
+
+    while (dir && path[dir - 1] != '/')
+        dir--;
+    snprintf(folder, sizeof folder, "%.*s", (int)dir, path);
+    for (char *p = folder, *q = folder; (*q = *p) != 0; q++, p++) /* \, is a comma */
+        if (p[0] == '\\' && p[1] == ',')
+            *q = *++p;
+    if (realpath(*folder ? folder : ".", real)) {
+        put_relative(f, real, job_dir);
+        fprintf(f, "%.*s", (int)(n - dir), path + dir);
+    } else {
+        fprintf(f, "%.*s", (int)n, path);
+    }
+}
+
+/* The file, or the patterns with commas between, as the job sees them. To be freed; NULL: no memory. */
+static char *paths_for(const char *list, const char *job_dir)
+{
+    char *text = NULL, *full = realpath(list, NULL);
+    size_t n;
+    FILE *f = open_memstream(&text, &n);
+
+    if (f && full) { /* a file or folder, whatever its name */
+        char *slash = strrchr(full, '/');
+
+        *slash = 0;
+        put_relative(f, *full ? full : "/", job_dir);
+        put_path(f, slash + 1, strlen(slash + 1));
+    }
     for (const char *p = list; f && !full && *p;) {
         size_t skip = strspn(p, " "), len = skip;
 
         while (p[len] && (p[len] != ',' || (len > skip && p[len - 1] == '\\')))
             len++;
-        if (len > skip && p[skip] != '/') {
-            put_folder(f, here);
-            fputc('/', f);
-        }
-        fprintf(f, "%.*s%s", (int)(len - skip), p + skip, p[len] ? "," : "");
+        put_one(f, p + skip, len - skip, job_dir);
+        if (p[len])
+            fputc(',', f);
         p += len + (p[len] == ',');
     }
     if (f && fclose(f)) {
@@ -195,18 +122,18 @@ static char *whole_paths(const char *list)
         text = NULL;
     }
     free(full);
-    free(here);
     return text;
 }
 
+/* ---- the data -------------------------------------------------------------------------------- */
+
 static void write_head(FILE *f, const struct look *k, const char *path)
 {
-    fprintf(f,
-            "# A starter job: weft train THIS.yaml. `weft keys` lists what else may stand here.\n"
-            "seed: 1\n"
-            "data:\n"
-            "  train:\n"
-            "    path: ");
+    fprintf(f, "# A starter job: `weft train` trains it, `weft keys` lists all that it may hold.\n"
+               "seed: 1\n"
+               "data:\n"
+               "  train:\n"
+               "    path: ");
     put_text(f, path);
     fprintf(f, "\n    label: ");
     put_text(f, k->col[k->label].name);
@@ -217,53 +144,49 @@ static void write_head(FILE *f, const struct look *k, const char *path)
         fprintf(f, "    height: 64               # all images become this size\n    width: 64\n");
 }
 
-static void write_train(FILE *f, const struct look *k)
+static void write_split(FILE *f, const struct look *k)
 {
-    int64_t epochs = 2000 * 64 / k->n_rows; /* some thousand steps, whatever the size */
+    const char *share = k->n_labels < 1000 ? "0.15" : "0.1";
 
     fprintf(f,
-            "train:\n"
-            "  optimizer: adam learning_rate=%s\n"
-            "  loss: %s\n"
-            "  metrics: %s\n"
-            "  epochs: %lld\n"
-            "  callbacks:                 # enough when validation gets no better\n"
-            "    - EarlyStopping: {monitor: val_loss, patience: 5, restore_best_weights: true}\n"
-            "checkpoint:\n"
-            "  dir: ckpt                  # killed or stopped, the same command goes on from here\n"
-            "log:\n"
-            "  dir: logs                  # report.html to look at, history.csv, files for "
-            "TensorBoard\n",
-            k->classes ? "0.001" : "0.01",
-            k->classes ? "sparse_categorical_crossentropy from_logits=true" : "mean_squared_error",
-            k->classes ? "accuracy" : "mean_absolute_error",
-            (long long)(epochs < 10    ? 10
-                        : epochs > 100 ? 100
-                                       : epochs));
+            "  batch: %d\n"
+            "  test_split: %-14s # never trained on: `weft train` measures it at the end\n"
+            "  validation_split: %-8s # of the rest, measured after each epoch\n"
+            "  validation_by: random      # the file may be sorted\n",
+            k->n_labels < 1000 ? 32 : 64, share, share);
 }
 
-static void write_images(FILE *f, const struct look *k, const weft_column *image)
+/* Why a column is left out. */
+static void write_left_out(FILE *f, const struct look *k, int i)
 {
-    fprintf(f, "  pipeline:\n    - rescale: {columns: ");
-    put_text(f, image->name);
-    fprintf(f, ", scale: 0.00392156862745098}   # 0..255 to 0..1\n"
-               "  batch: 64\n"
-               "  validation_split: 0.1\n"
-               "  validation_by: random      # the file may be sorted\n"
-               "model:\n");
-    if (image->rank == 2)
-        fprintf(f, "  - Reshape: {target_shape: [%lld, %lld, 1]}\n", (long long)image->dim[0],
-                (long long)image->dim[1]);
-    fprintf(f,
-            "  - Conv2D: {filters: 32, kernel_size: 3, padding: same, activation: relu}\n"
-            "  - MaxPooling2D\n"
-            "  - Conv2D: {filters: 64, kernel_size: 3, padding: same, activation: relu}\n"
-            "  - MaxPooling2D\n"
-            "  - Flatten\n"
-            "  - Dense: {units: 128, activation: relu}\n"
-            "  - Dropout: {rate: 0.3}\n"
-            "  - Dense: {units: %lld}\n",
-            (long long)(k->classes ? k->n_classes : 1));
+    const struct column_look *c = &k->look[i];
+
+    fprintf(f, "    # left out: ");
+    put_text(f, k->col[i].name);
+    switch (c->use) {
+    case OUT_ID:
+        fprintf(f, ", an identifier: %s%lld different values in %lld samples (",
+                c->at_least ? "over " : "", (long long)c->n_distinct, (long long)c->n);
+        put_comment(f, c->example);
+        fprintf(f, ")");
+        break;
+    case OUT_DATE:
+        fprintf(f, ", a date or time (");
+        put_comment(f, c->example);
+        fprintf(f, "): no stage reads those; add columns of numbers (month, days since …)");
+        break;
+    case OUT_TEXT:
+        fprintf(f, ", free text of about %.0f words: a model of a table cannot read it", c->words);
+        break;
+    case OUT_CONSTANT:
+        fprintf(f, ", which is always ");
+        put_comment(f, c->example);
+        break;
+    case OUT_EMPTY: fprintf(f, ", which is empty"); break;
+    case OUT_NAME: fprintf(f, ": a name with a comma cannot be in a list of columns"); break;
+    default: fprintf(f, ": neither a number, a text nor a row of numbers");
+    }
+    fprintf(f, "\n");
 }
 
 static void put_stage(FILE *f, const char *stage, const char *columns, const char *more)
@@ -273,84 +196,330 @@ static void put_stage(FILE *f, const char *stage, const char *columns, const cha
     fprintf(f, more ? ", %s\n" : "}\n", more);
 }
 
-static void write_table(FILE *f, const struct look *k)
+static bool has_few(const struct look *k)
 {
-    static char numbers[MAX_LIST], words[MAX_LIST], all[2 * MAX_LIST + 8];
-    int n_gaps = list_columns(k, GAPS, all, sizeof all);
-    int n_numbers = list_columns(k, NUMBERS, numbers, sizeof numbers);
-    int n_words = list_columns(k, TEXTS, words, sizeof words);
+    for (int i = 0; i < k->n_seen; i++)
+        if (k->seen[i].n < FEW)
+            return true;
+    return false;
+}
 
+/* Units of the model's output. A looked-up class that only held-out samples may have is class 0. */
+static int64_t n_units(const struct look *k)
+{
+    return k->classes ? k->n_classes + (k->looked_up && has_few(k)) : 1;
+}
+
+static bool is_binary(const struct look *k)
+{
+    return k->classes && n_units(k) == 2;
+}
+
+static void write_label(FILE *f, const struct look *k)
+{
+    const weft_column *col = &k->col[k->label];
+    bool floating = col->dtype == WEFT_F32 || col->dtype == WEFT_F64;
+
+    if (k->n_unlabeled && col->dtype != WEFT_STR) {
+        fprintf(f, "    - filter: {column: ");
+        put_text(f, col->name);
+        fprintf(f, ", min: %.9g}   # %lld samples have no label\n", k->min,
+                (long long)k->n_unlabeled);
+    } else if (k->n_unlabeled) {
+        fprintf(f, "    # %lld samples have no label: they are a class of their own, \"\"\n",
+                (long long)k->n_unlabeled);
+    }
+    if (k->classes && floating)
+        put_stage(f, "cast", col->name, "dtype: i64}        # 0.0, 1.0 as classes");
+    if (k->classes && k->looked_up && has_few(k))
+        put_stage(f, "lookup", col->name,
+                  "unknown: 1}  # classes as ids; 0: one that the training part lacks");
+    else if (k->classes && k->looked_up)
+        put_stage(f, "lookup", col->name, "unknown: 0}     # classes as ids");
+}
+
+/* The words of a category, and what one_hot makes of them. */
+static void write_category(FILE *f, const struct look *k, int i)
+{
+    const struct column_look *c = &k->look[i];
+    int64_t n = c->n_distinct + (c->n_missing > 0);
+    char text[128];
+
+    if (n > INIT_TOP)
+        snprintf(text, sizeof text, "top: %d}   # the most frequent of %s%lld values", INIT_TOP,
+                 c->at_least || !k->all_rows ? "over " : "", (long long)n);
+    else if (!k->all_rows)
+        snprintf(text, sizeof text, "top: %lld}", (long long)n);
+    n = n > INIT_TOP ? INIT_TOP : n;
+    put_stage(f, "lookup", k->col[i].name, n == INIT_TOP || !k->all_rows ? text : NULL);
+    snprintf(text, sizeof text, "depth: %lld}   # %lld values, and 0 for any other",
+             (long long)n + 1, (long long)n);
+    put_stage(f, "one_hot", k->col[i].name, text);
+}
+
+/* Names of columns of a use, with commas. gaps: only those of floating-point numbers. */
+static char *list_columns(const struct look *k, bool numbers, bool categories, bool gaps)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    int n = 0;
+
+    for (int i = 0; i < k->n && f; i++) {
+        enum use u = k->look[i].use;
+        bool floating = k->col[i].dtype == WEFT_F32 || k->col[i].dtype == WEFT_F64;
+
+        if (((u == USE_NUMBER && numbers) || (u == USE_CATEGORY && categories)) &&
+            (!gaps || floating))
+            fprintf(f, "%s%s", n++ ? ", " : "", k->col[i].name);
+    }
+    if (f && fclose(f)) {
+        free(text);
+        text = NULL;
+    }
+    return text;
+}
+
+static int write_table(FILE *f, const struct look *k)
+{
+    char *gaps = list_columns(k, true, false, true), *all = list_columns(k, true, true, false);
+    char *numbers = list_columns(k, true, false, false);
+    bool left_out = false;
+    char kept[512];
+
+    if (!gaps || !all || !numbers) {
+        free(gaps);
+        free(all);
+        free(numbers);
+        return fail(EXIT_FAILED, "init: out of memory");
+    }
     fprintf(f, "  pipeline:\n");
-    if (k->col[k->label].dtype == WEFT_STR)
-        put_stage(f, "lookup", k->col[k->label].name, "unknown: 0}       # classes as ids");
+    write_label(f, k);
     for (int i = 0; i < k->n; i++) {
-        if (i == k->label || k->col[i].dtype != WEFT_STR)
-            continue;
-        put_stage(f, "lookup", k->col[i].name, "top: 100}");
-        put_stage(f, "one_hot", k->col[i].name, "depth: 101}");
+        if (k->look[i].use == USE_CATEGORY)
+            write_category(f, k, i);
+        if (k->look[i].use >= OUT_ID)
+            write_left_out(f, k, i);
+        left_out = left_out || k->look[i].use >= OUT_ID || k->look[i].use == USE_IMAGE;
     }
-    if (n_gaps)
-        put_stage(f, "fill_mean", all, NULL);
-    if (n_numbers)
+    if (*gaps)
+        put_stage(f, "fill_mean", gaps, NULL);
+    if (*numbers)
         put_stage(f, "standardize", numbers, NULL);
-    snprintf(all, sizeof all, "%s%s%s", numbers, n_numbers && n_words ? ", " : "", words);
     put_stage(f, "join", all, "to: features}");
-    if (n_numbers + n_words < k->n - 1) { /* what cannot be joined is left out */
-        snprintf(all, sizeof all, "features, %s", k->col[k->label].name);
-        put_stage(f, "select", all, NULL);
+    if (left_out) {
+        snprintf(kept, sizeof kept, "features, %s", k->col[k->label].name);
+        put_stage(f, "select", kept, NULL);
     }
+    free(gaps);
+    free(all);
+    free(numbers);
+    return EXIT_DONE;
+}
+
+/* ---- the model and its training -------------------------------------------------------------- */
+
+static void write_output(FILE *f, const struct look *k)
+{
+    char std[32], mean[32];
+
+    if (is_binary(k)) {
+        fprintf(f, "  - Dense: {units: 1, activation: sigmoid}   # the probability of class 1");
+        if (k->looked_up) {
+            fprintf(f, ", ");
+            put_comment(f, k->seen[1].text);
+        }
+        fprintf(f, "\n");
+    } else if (k->classes) {
+        fprintf(f, "  - Dense: {units: %lld}\n", (long long)n_units(k));
+    } else {
+        fprintf(f,
+                "  - Dense: {units: 1}\n"
+                "  - Rescaling: {scale: %s, offset: %s}   # deviation and mean of the label: "
+                "predictions are in its units\n",
+                number_text(k->std > 0 ? (double)(float)k->std : 1, true, std),
+                number_text((double)(float)k->mean, true, mean));
+    }
+}
+
+static void write_images(FILE *f, const struct look *k, const weft_column *image)
+{
+    fprintf(f, "  pipeline:\n    - rescale: {columns: ");
+    put_text(f, image->name);
+    fprintf(f, ", scale: 0.00392156862745098}   # 0..255 to 0..1\n");
+    write_label(f, k);
+    write_split(f, k);
+    fprintf(f, "model:\n");
+    if (image->rank == 2)
+        fprintf(f, "  - Reshape: {target_shape: [%lld, %lld, 1]}\n", (long long)image->dim[0],
+                (long long)image->dim[1]);
+    fprintf(f, "  - Conv2D: {filters: 32, kernel_size: 3, padding: same, activation: relu}\n"
+               "  - MaxPooling2D\n"
+               "  - Conv2D: {filters: 64, kernel_size: 3, padding: same, activation: relu}\n"
+               "  - MaxPooling2D\n"
+               "  - Flatten\n"
+               "  - Dense: {units: 128, activation: relu}\n"
+               "  - Dropout: {rate: 0.3}\n");
+    write_output(f, k);
+}
+
+/* Samples / (classes * samples of the class), where classes are of very different sizes. */
+static void write_class_weights(FILE *f, const struct look *k)
+{
+    int64_t least = INT64_MAX, most = 0;
+    int unknown = (int)(n_units(k) - k->n_classes);
+
+    if (!k->classes || k->n_seen != k->n_classes)
+        return;
+    for (int i = 0; i < k->n_seen; i++) {
+        least = k->seen[i].n < least ? k->seen[i].n : least;
+        most = k->seen[i].n > most ? k->seen[i].n : most;
+    }
+    if ((double)most < IMBALANCED * (double)least || k->n_seen > 100)
+        return;
+    fprintf(f, "  class_weights: [%s", unknown ? "1, " : "");
+    for (int i = 0; i < k->n_seen; i++)
+        fprintf(f, "%s%.3g", i ? ", " : "",
+                fmin((double)k->n_labels / ((double)k->n_seen * (double)k->seen[i].n),
+                     k->n_seen > 2 ? MAX_WEIGHT : INFINITY));
+    fprintf(f, "]   # a class has from %lld to %lld samples: rare ones count more\n",
+            (long long)least, (long long)most);
+}
+
+static void write_train(FILE *f, const struct look *k, const char *stem)
+{
+    int64_t epochs = 3000 * 64 / k->n_labels; /* some thousand steps, whatever the size */
+    bool plain = strcmp(stem, "job") == 0;    /* others have folders of their own names */
+    char dir[NAME_MAX + 16];
+
     fprintf(f,
-            "  batch: 64\n"
-            "  validation_split: 0.1\n"
-            "  validation_by: random      # the file may be sorted\n"
-            "model:\n"
-            "  - Dense: {units: 64, activation: relu}\n"
-            "  - Dense: {units: 32, activation: relu}\n"
-            "  - Dense: {units: %lld}\n",
-            (long long)(k->classes ? k->n_classes : 1));
+            "train:\n"
+            "  optimizer: adam learning_rate=0.001\n"
+            "  loss: %s\n"
+            "  metrics: %s\n",
+            is_binary(k) ? "binary_crossentropy"
+            : k->classes ? "sparse_categorical_crossentropy from_logits=true"
+                         : "mean_squared_error",
+            is_binary(k)      ? "accuracy, AUC, Precision, Recall"
+            : !k->classes     ? "mean_absolute_error, root_mean_squared_error"
+            : n_units(k) > 10 ? "accuracy, sparse_top_k_categorical_accuracy k=5 name=top_5"
+                              : "accuracy");
+    write_class_weights(f, k);
+    fprintf(f,
+            "  epochs: %lld\n"
+            "  callbacks:                 # enough when validation gets no better\n"
+            "    - EarlyStopping: {monitor: val_loss, patience: 10, restore_best_weights: true}\n"
+            "checkpoint:\n"
+            "  dir: ",
+            (long long)(epochs < 20    ? 20
+                        : epochs > 200 ? 200
+                                       : epochs));
+    snprintf(dir, sizeof dir, "%s%sckpt", plain ? "" : stem, plain ? "" : "-");
+    put_text(f, dir);
+    fprintf(f, "   # stopped or killed, the same command resumes from here; --fresh starts over\n");
+    fprintf(f, "  seconds: 30                # one every so often, and one at the end\n");
+    fprintf(f, "log:\n  dir: ");
+    snprintf(dir, sizeof dir, "%s%slogs", plain ? "" : stem, plain ? "" : "-");
+    put_text(f, dir);
+    fprintf(f, "   # report.html, history.csv, files for TensorBoard\n");
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+/* The whole job as text, to be freed. */
+static int make_job(const struct look *k, const char *path, const char *stem, char **out)
+{
+    const weft_column *image = NULL;
+    size_t size;
+    FILE *f = open_memstream(out, &size);
+    bool row = false;
+    int rc = EXIT_DONE;
+
+    if (!f)
+        return fail(EXIT_FAILED, "init: out of memory");
+    for (int i = 0; i < k->n; i++) {
+        image = k->look[i].use == USE_IMAGE ? &k->col[i] : image;
+        row = row || k->look[i].use == USE_NUMBER || k->look[i].use == USE_CATEGORY;
+    }
+    if (!image && !row)
+        rc = fail(EXIT_INPUT,
+                  "init: beside '%s' there is no column of numbers, text or images to learn from",
+                  k->col[k->label].name);
+    if (!rc)
+        write_head(f, k, path);
+    if (!rc && image)
+        write_images(f, k, image);
+    else if (!rc)
+        rc = write_table(f, k);
+    if (!rc && !image) {
+        write_split(f, k);
+        fprintf(f, "model:\n"
+                   "  - Dense: {units: 64, activation: relu}\n"
+                   "  - Dense: {units: 32, activation: relu}\n");
+        write_output(f, k);
+    }
+    if (!rc)
+        write_train(f, k, stem);
+    if (fclose(f) && !rc)
+        rc = fail(EXIT_FAILED, "init: out of memory");
+    return rc;
+}
+
+static void print_result(const struct look *k, const char *out)
+{
+    static const char *const why[] = {[OUT_ID] = "identifier",
+                                      [OUT_DATE] = "date",
+                                      [OUT_TEXT] = "free text",
+                                      [OUT_CONSTANT] = "one value",
+                                      [OUT_EMPTY] = "empty",
+                                      [OUT_NAME] = "comma in its name",
+                                      [OUT_SHAPE] = "not a number, text or row of numbers"};
+    char name[512];
+    int n = 0;
+
+    printf("%s: %s, label '%s' (%s", out, weft_format_name(k->format),
+           weft_printable(k->col[k->label].name, -1, name, sizeof name),
+           k->classes ? "a class" : "a quantity");
+    if (k->classes)
+        printf(" of %lld", (long long)k->n_classes);
+    printf(")");
+    for (int i = 0; i < k->n; i++)
+        if (k->look[i].use >= OUT_ID)
+            printf("%s%s (%s)", n++ ? ", " : "; left out: ",
+                   weft_printable(k->col[i].name, -1, name, sizeof name), why[k->look[i].use]);
+    printf("; now: weft train %s\n", out);
 }
 
 static int write_job(const struct look *k, const char *path, const char *out)
 {
-    const weft_column *image = NULL;
-    bool row = false;
-    char *full;
+    bool standard = strcmp(out, "-") == 0;
+    const char *slash = strrchr(out, '/'), *base = slash ? slash + 1 : out;
+    char folder[PATH_MAX], dir[PATH_MAX], stem[NAME_MAX + 1] = "job";
+    char *text = NULL, *paths;
     FILE *f;
+    int rc;
 
-    for (int i = 0; i < k->n; i++)
-        if (i != k->label && is_image(&k->col[i]))
-            image = &k->col[i];
-        else if (i != k->label && is_row(&k->col[i]))
-            row = true;
-    if (!image && !row)
-        return fail(EXIT_INPUT,
-                    "init: beside '%s' there is no column of numbers, text or images to learn from",
-                    k->col[k->label].name);
-    full = whole_paths(path);
-    f = strcmp(out, "-") ? fopen(out, "wx") : stdout;
-    if (!f) {
-        int why = errno;
-
-        free(full);
-        errno = why;
-        return errno == EEXIST
-                   ? fail(EXIT_INPUT, "init: %s exists already; --out names another file", out)
-                   : fail(EXIT_INPUT, "init: cannot write %s: %s", out, strerror(errno));
-    }
-    write_head(f, k, full ? full : path);
-    if (image)
-        write_images(f, k, image);
-    else
-        write_table(f, k);
-    write_train(f, k);
-    free(full);
-    if (f == stdout)
-        return fflush(f) ? fail(EXIT_FAILED, "init: cannot write") : EXIT_DONE;
-    if (fclose(f))
-        return fail(EXIT_FAILED, "init: cannot write %s", out);
-    printf("%s: %s, label '%s' (%s); now: weft train %s\n", out, weft_format_name(k->format),
-           k->col[k->label].name, k->classes ? "a class" : "a quantity", out);
-    return EXIT_DONE;
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - out) + 1 : 1, slash ? out : ".");
+    if (!standard)
+        snprintf(stem, sizeof stem, "%.*s", (int)strcspn(base, "."), base);
+    if (!realpath(standard ? "." : folder, dir))
+        return fail(EXIT_INPUT, "init: cannot write %s: %s", out, strerror(errno));
+    paths = paths_for(path, dir);
+    if (!paths)
+        return fail(EXIT_FAILED, "init: out of memory");
+    rc = make_job(k, paths, stem, &text);
+    free(paths);
+    f = rc ? NULL : standard ? stdout : fopen(out, "wx");
+    if (!rc && !f)
+        rc = errno == EEXIST
+                 ? fail(EXIT_INPUT, "init: %s exists already; --out names another file", out)
+                 : fail(EXIT_INPUT, "init: cannot write %s: %s", out, strerror(errno));
+    if (!rc && (fputs(text, f) < 0 || (standard ? fflush(f) : fclose(f))))
+        rc = fail(EXIT_FAILED, "init: cannot write %s", out);
+    free(text);
+    if (!rc && !standard)
+        print_result(k, out);
+    return rc;
 }
 
 static int init(int argc, char **argv)
@@ -384,9 +553,10 @@ const struct command command_init = {
     .name = "init",
     .args = "FILE",
     .summary = "write a starter job for a data file",
-    .text = "Looks at the file (a table with a label column, IDX images and labels with a comma "
-            "between, a folder with\n"
-            "a folder of images for each class) and writes a job with a pipeline and a model that "
-            "fit it.\n",
+    .text = "FILE is a table with a label column, IDX images and labels with a comma between, or a "
+            "folder with a\n"
+            "folder of images for each class. The job has a pipeline, a model and metrics that fit "
+            "the data;\n"
+            "identifiers, dates and free text are left out. Comments in it say why.\n",
     .run = init,
 };

@@ -1,5 +1,5 @@
-/* screen.c - progress on a terminal: lines that are repainted never wrap, colours only where they are wanted, and a reader
- * that went away is noticed. */
+/* screen.c - progress on a terminal: lines that are repainted never wrap, colors only where they are wanted, messages begin
+ * on a line of their own, and a reader that went away is noticed. */
 #include <errno.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -13,8 +13,10 @@ bool screen_has_bar(void)
     return isatty(STDOUT_FILENO) && term && *term && strcmp(term, "dumb") != 0;
 }
 
+static bool unfinished; /* the cursor is in a line that was painted to be painted over */
+
 /* Columns of the terminal as it is now: it may have been resized since the last line. */
-static int screen_columns(void)
+int screen_columns(void)
 {
     const char *columns = getenv("COLUMNS");
     struct winsize size;
@@ -30,7 +32,7 @@ static bool begins_character(char c)
     return ((unsigned char)c & 0xc0) != 0x80;
 }
 
-int64_t screen_fit(const char *text, int columns, bool colours, char *out, int64_t size)
+int64_t screen_fit(const char *text, int columns, bool colors, char *out, int64_t size)
 {
     int64_t n = 0, seen = 0;
 
@@ -39,7 +41,7 @@ int64_t screen_fit(const char *text, int columns, bool colours, char *out, int64
             size_t len = 2 + strcspn(p + 2, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
 
             len += p[len] != 0;
-            if ((colours || p[len - 1] != 'm') && n + (int64_t)len < size) {
+            if ((colors || p[len - 1] != 'm') && n + (int64_t)len < size) {
                 memcpy(out + n, p, len);
                 n += (int64_t)len;
             }
@@ -61,11 +63,21 @@ int64_t screen_fit(const char *text, int columns, bool colours, char *out, int64
 bool screen_print(const char *text, bool last)
 {
     const char *no_color = getenv("NO_COLOR");
-    bool colours = !no_color || !*no_color;
+    bool colors = !no_color || !*no_color;
     char line[4096];
 
-    /* one that stays may wrap; one that is painted over may not, or its head would be left behind */
-    screen_fit(text, last ? 0 : screen_columns() - 1, colours, line, sizeof line);
+    /* one that stays may wrap; one that is painted over may not: its beginning would stay on the screen */
+    screen_fit(text, last ? 0 : screen_columns() - 1, colors, line, sizeof line);
+    if (*line)
+        unfinished = line[strlen(line) - 1] != '\n';
     errno = 0;
     return fputs(line, stdout) >= 0 && fflush(stdout) == 0;
+}
+
+void screen_finish_line(void)
+{
+    if (unfinished)
+        putchar('\n');
+    unfinished = false;
+    fflush(stdout);
 }

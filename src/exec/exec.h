@@ -1,7 +1,7 @@
 /* exec.h - the door of the exec layer: parameters, plans and the run loop.
  *
- * A store holds the flat vectors. A plan is an instruction array over a slab whose offsets were decided beforehand.
- * A function joins a graph, a store and a few plans. */
+ * A store holds the flat vectors. A plan is an array of instructions over a slab whose offsets were
+ * decided in advance. A function combines a graph, a store and a few plans. */
 #ifndef WF_EXEC_H
 #define WF_EXEC_H
 
@@ -20,9 +20,9 @@ struct wf_segment {
     int64_t offset; /* params: in elements, a multiple of 16; state: in bytes, a multiple of 64 */
     int64_t count;
     bool flat;                  /* trainable f32: lives in params; otherwise in state */
-    int32_t number;             /* flat: among those, as weft_fn_segment counts */
+    int32_t number;             /* flat: its number among those, as for weft_fn_segment */
     const struct wf_node *node; /* in the store's graph: initializer */
-    int n_slots;                /* slot vectors in use for it, and the values they start at */
+    int n_slots;                /* slot vectors it uses, and their initial values */
     float slot_init[WF_OPTIM_MAX_SLOTS];
 };
 
@@ -32,6 +32,7 @@ struct wf_store {
     weft_graph *graph; /* the variables' nodes only */
     struct wf_segment *seg;
     int64_t n_seg;
+    struct wf_map by_name; /* the number of the segment */
     float *params, *grads;
     float *slot[WF_OPTIM_MAX_SLOTS];
     int64_t n_params; /* elements of params, each slot and grads */
@@ -42,18 +43,20 @@ struct wf_store {
 
 weft_status wf_store_new(const weft_graph *g, struct wf_store **out);
 struct wf_store *wf_store_ref(struct wf_store *s);
-void wf_store_free(struct wf_store *s); /* lets go of one reference */
+void wf_store_free(struct wf_store *s); /* drops one reference */
 weft_status wf_store_reset(struct wf_store *s);
-/* By the name that users gave; NULL when there is none. */
+/* By the name that the user gave; NULL if there is none. */
 struct wf_segment *wf_store_find(const struct wf_store *s, const char *name);
-/* Of a variable's node in a function's graph or plan, by its number; NULL for any other node. */
+/* The segment of a variable's node in a function's graph or plan, by its id; NULL for any other
+ * node. */
 struct wf_segment *wf_store_segment(const struct wf_store *s, const struct wf_node *n);
 void *wf_store_data(const struct wf_store *s, const struct wf_segment *seg);
-/* Makes sure that the segment has `n` slots; new ones start at init[k], those in use keep their contents. */
+/* Makes sure that the segment has `n` slots; new ones start at init[k], existing ones keep their
+ * contents. */
 weft_status wf_store_slots(struct wf_store *s, struct wf_segment *seg, int n, const float *init);
 weft_status wf_store_grads(struct wf_store *s);
 
-/* Initial values of one variable, a function of seed, name and the initializer alone. */
+/* Initial values of one variable: a function of seed, name and initializer only. */
 weft_status wf_init_variable(weft_ctx *ctx, const struct wf_node *n, const struct wf_type *t,
                              void *data);
 
@@ -76,15 +79,16 @@ struct wf_instr {
     double flop;
     int64_t time_ns; /* filled by timed runs */
     int32_t node;    /* in plan->graph */
-    bool is_update;  /* of a parameter: left to the strategy where there is one */
+    bool is_update;  /* of a parameter: left to the strategy if there is one */
     bool fails;      /* may refuse the data of a step; all others cannot fail */
     int first_undo,
-        n_undo; /* what it overwrites and a later failure puts back: a range of plan->undo */
-    /* Points for strategies: the first instruction that reads these segments, or that completes their gradient. */
+        n_undo; /* what it overwrites and a later failure restores: a range of plan->undo */
+    /* Points for strategies: the first instruction that reads these segments, or that completes
+     * their gradient. */
     int first_need, n_need, first_ready, n_ready; /* ranges of plan->needs and plan->readies */
 };
 
-/* A feed that an update reads: copied into the slab when the rest was computed. */
+/* A feed that an update reads: copied into the slab after the rest was computed. */
 struct wf_kept {
     int64_t instr;
     int operand, feed;
@@ -104,8 +108,8 @@ struct wf_plan {
     int32_t *needs, *readies; /* segment numbers */
     int64_t slab_bytes, scratch_bytes;
     struct wf_range *undo;
-    int64_t undo_at, undo_bytes; /* where in the slab their copies are */
-    struct wf_kept *kept;        /* feeds that updates read after the call that lent them */
+    int64_t undo_at, undo_bytes; /* where their copies are in the slab */
+    struct wf_kept *kept;        /* feeds that updates read after the call that provided them */
     int64_t n_kept, kept_at, kept_bytes;
     const char *bound_slab; /* the slab the tensors point into */
     double flop, plan_ms;
@@ -129,23 +133,32 @@ struct weft_fn {
     char *slab;
     int64_t slab_bytes;
     bool updates;               /* a run counts as a step */
-    struct wf_snapshot *before; /* state that computing writes, as it was when the step began */
+    struct wf_snapshot *before; /* the state that computing overwrites, as it was when the step
+                                 * began */
     bool is_open;               /* a step has begun: weft_fn_compute without weft_fn_finish */
-    pthread_mutex_t
-        lock; /* for those who let several threads take turns; a run itself takes none */
+    pthread_mutex_t lock; /* for callers whose threads take turns; a run itself takes no lock */
 };
 
 weft_status wf_plan_new(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **out);
 void wf_plan_free(struct wf_plan *p);
-/* Point all tensors into the function's slab and the store. */
+/* Points all tensors into the function's slab and the store. */
 void wf_plan_bind(struct wf_plan *p, weft_fn *fn);
 void wf_plan_feed(struct wf_plan *p, const weft_tensor *feeds);
-/* Copies the feeds that updates read: weft_fn_update comes after the call that lent them. */
+/* Copies the feeds that updates read: weft_fn_update comes after the call that provided them. */
 void wf_plan_keep(struct wf_plan *p, const weft_fn *fn, const weft_tensor *feeds);
 
 /* Order of execution (node numbers) and memory. */
 weft_status wf_plan_order(struct wf_plan *p, bool all_fail, int32_t **order, int64_t *n);
 weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order, int64_t n);
+
+/* A value of the slab: when it lives, and where. */
+struct wf_lifetime {
+    int32_t value;
+    int64_t first, last; /* positions in the order */
+    int64_t bytes, offset;
+};
+/* Sets the offsets: those of two that live at the same time do not overlap. Sorts the lives; *end: the end of the last. */
+weft_status wf_place(weft_ctx *ctx, struct wf_lifetime *l, int64_t n, int64_t *end);
 
 /* Does the node update a parameter with an optimizer? */
 bool wf_is_update(const struct wf_node *n);
@@ -155,8 +168,8 @@ weft_status wf_plan_undo(struct wf_plan *p, bool all_fail);
 void wf_undo_save(const weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in);
 void wf_undo_restore(const weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in);
 
-/* A copy of what functions of one store write, for steps of several runs: parameters and slots too, or without `params`
- * only the state beside them. restore puts back the step number, too. */
+/* A copy of what functions of one store write, for steps of several runs: with `params` parameters
+ * and slots too, otherwise only the other state. restore also resets the step number. */
 struct wf_snapshot;
 weft_status wf_snapshot_new(int n_fns, weft_fn *const *fns, bool params, struct wf_snapshot **out);
 void wf_snapshot_save(struct wf_snapshot *s);
@@ -173,14 +186,15 @@ enum wf_phase {
     WF_UPDATE,  /* only those */
 };
 
-/* trap_numerics from the next run on, with the plans that are there: they were not made for a step that fails, so that one
- * which does leaves its variables half updated. For functions whose variables nobody needs afterwards. */
+/* Sets trap_numerics from the next run on, with existing plans: they were not made for a failing
+ * step, so a failure leaves variables half updated. For functions whose variables are not needed
+ * afterwards. */
 void wf_fn_trap(weft_fn *fn, bool on);
 
-/* Makes the optimizer's slots now; otherwise the first plan does. */
+/* Creates the optimizer's slots now; otherwise the first plan does. */
 weft_status wf_fn_slots(weft_fn *fn);
 
-/* The plan for these feeds, from the cache or new. */
+/* The plan for these feeds, cached or new. */
 weft_status wf_fn_plan(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **out);
 weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds,
                            enum wf_phase phase, bool timed);

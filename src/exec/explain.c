@@ -37,7 +37,7 @@ static void print_instr(struct wf_buf *b, const struct wf_plan *p, int64_t i, in
     wf_buf_printf(b, "  %s\n", in->name);
 }
 
-/* Memory for feeds that came without data, so that a timed run has something to read. */
+/* Memory for feeds without data, so that a timed run has something to read. */
 static weft_status fill_feeds(weft_fn *fn, const weft_tensor *feeds, weft_tensor **out)
 {
     weft_tensor *copy = wf_alloc_n(fn->ctx, fn->n_feeds + 1, sizeof *copy);
@@ -68,7 +68,7 @@ static void free_feeds(weft_fn *fn, const weft_tensor *feeds, weft_tensor *copy)
     wf_free(fn->ctx, copy);
 }
 
-/* Looking does not train: variables, slots and the step number are as before. */
+/* Explaining does not train: variables, slots and the step number are restored. */
 static weft_status timed_runs(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, int runs)
 {
     struct wf_snapshot *before = NULL;
@@ -130,7 +130,7 @@ weft_status weft_fn_explain(weft_fn *fn, const weft_tensor *feeds, const weft_ex
     wf_buf_printf(&b, "work: %.6g Mflop in products; planned in %.3f ms\n", p->flop / 1e6,
                   p->plan_ms);
     if (runs)
-        wf_buf_printf(&b, "time: %.1f us a run, mean of %d\n", (double)total / 1e3 / runs, runs);
+        wf_buf_printf(&b, "time: %.1f us per run, mean of %d\n", (double)total / 1e3 / runs, runs);
     if (b.st) {
         wf_buf_free(&b);
         return b.st;
@@ -155,7 +155,7 @@ weft_status weft_fn_trace(weft_fn *fn, const weft_tensor *feeds, char **out)
     for (int64_t i = 0; i < p->n_instr; i++) {
         const struct wf_instr *in = &p->instr[i];
 
-        /* Names hold no quotes, backslashes or control characters: the builders see to that. */
+        /* Names contain no quotes, backslashes or control characters: the builders ensure that. */
         wf_buf_printf(&b,
                       "%s{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":0,\"tid\":0,\"ts\":%."
                       "3f,\"dur\":%.3f,"

@@ -39,7 +39,7 @@ static double rnn_flop(const weft_graph *g, const struct wf_node *n)
            (count(in_type(g, n, 1)) + count(in_type(g, n, 2)));
 }
 
-/* Back through r at each step; through w and into the weights where that is wanted. */
+/* Back through r at each step; through w and into the weights if requested. */
 static double rnn_grad_flop(const weft_graph *g, const struct wf_node *n)
 {
     const struct wf_type *x = in_type(g, n, 0);

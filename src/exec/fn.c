@@ -5,7 +5,7 @@
 
 #define DEFAULT_PLANS 8
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static weft_status check_values(const weft_graph *g, int n, const weft_val *v, const char *what,
                                 bool placeholders)
@@ -14,9 +14,9 @@ static weft_status check_values(const weft_graph *g, int n, const weft_val *v, c
         return wf_err(WEFT_EINVAL, "function: %d %s", n, what);
     for (int i = 0; i < n; i++) {
         if (v[i].id <= 0 || v[i].id >= g->n_values)
-            return wf_err(WEFT_EINVAL, "function: %s %d is no value of the graph", what, i);
+            return wf_err(WEFT_EINVAL, "function: %s %d is not a value of the graph", what, i);
         if (placeholders && wf_val_node(g, v[i])->op->id != WF_OP_placeholder)
-            return wf_err(WEFT_EINVAL, "function: '%s' is fed but is no placeholder",
+            return wf_err(WEFT_EINVAL, "function: '%s' is fed but is not a placeholder",
                           weft_val_name(g, v[i]));
     }
     return WEFT_OK;
@@ -56,7 +56,8 @@ static weft_status check_opts(weft_graph *g, const weft_fn_opts *o)
     return st;
 }
 
-/* The function's own copy of the part of the graph it needs: feeds stay even when nothing reads them. */
+/* The function's own copy of the part of the graph it needs; feeds are kept even if nothing reads
+ * them. */
 static weft_status copy_graph(weft_fn *fn, weft_graph *g, const weft_fn_opts *o)
 {
     int n = o->n_fetches + o->n_updates, all = n + o->n_feeds;
@@ -81,8 +82,8 @@ static weft_status copy_graph(weft_fn *fn, weft_graph *g, const weft_fn_opts *o)
     return WEFT_OK;
 }
 
-/* The variables of a function that shares parameters get the numbers they have there. Here alone two graphs meet, and their
- * names decide: usually it is one graph, and the numbers are the same. */
+/* The variables of a function that shares parameters get the ids they have there. Only here two
+ * graphs meet, and names decide: usually it is the same graph, and the ids are the same. */
 static weft_status number_variables(weft_fn *fn)
 {
     const weft_graph *g = fn->graph;
@@ -98,7 +99,7 @@ static weft_status number_variables(weft_fn *fn)
         if (!seg)
             return wf_err(WEFT_ENOENT, "variable '%s' is not among the shared parameters", n->name);
         if (seg->type.dtype != t->dtype || !wf_type_same_shape(&seg->type, t))
-            return wf_err(WEFT_ESHAPE, "variable '%s' is %s, but %s among the shared parameters",
+            return wf_err(WEFT_ESHAPE, "variable '%s' is %s, but it is %s in the shared parameters",
                           n->name, wf_type_text(t, a), wf_type_text(&seg->type, b));
         n->var = (int32_t)(seg - fn->store->seg);
     }
@@ -196,7 +197,7 @@ static weft_status check_feed(const weft_fn *fn, int i, const weft_tensor *t)
         ok = t->dim[k] >= 0 && (v->type.dim[k] < 0 || v->type.dim[k] == t->dim[k]);
     if (!ok)
         return wf_err(t->dtype == v->type.dtype ? WEFT_ESHAPE : WEFT_EDTYPE,
-                      "feed '%s': is %s, got %s", fn->graph->nodes[v->node].name,
+                      "feed '%s': expected %s, got %s", fn->graph->nodes[v->node].name,
                       wf_type_text(&v->type, a), wf_type_text(&given, b));
     if (!wf_type_fits(&given))
         return wf_err(WEFT_ESHAPE, "feed '%s': the size of %s overflows",
@@ -234,13 +235,13 @@ static weft_status ensure_slab(weft_fn *fn, const struct wf_plan *p)
                            "largest tensor '%s' (%lld bytes)", name, (long long)most);
     }
     wf_free(fn->ctx, fn->slab);
-    fn->current = NULL; /* what it computed is gone */
+    fn->current = NULL; /* its results are gone */
     fn->slab = slab;
     fn->slab_bytes = bytes;
     return WEFT_OK;
 }
 
-/* A free place in the cache, or that of the plan that was used longest ago. */
+/* A free slot in the cache, or that of the least recently used plan. */
 static int cache_place(weft_fn *fn)
 {
     int oldest = 0;
@@ -312,7 +313,7 @@ static weft_status trap(const struct wf_instr *in)
             char text[WF_TYPE_TEXT];
 
             if (!isfinite(v))
-                return wf_err(WEFT_ENUMERIC, "made %g at element %lld of output %d, %s", v,
+                return wf_err(WEFT_ENUMERIC, "produced %g at element %lld of output %d, %s", v,
                               (long long)i, k, wf_type_text(&t->type, text));
         }
     }
@@ -324,7 +325,8 @@ void wf_fn_trap(weft_fn *fn, bool on)
     fn->opts.trap_numerics = on;
 }
 
-/* Tell the strategy before an instruction reads parameters, and after it has completed gradients. */
+/* Tells the strategy before an instruction reads parameters, and after it has completed
+ * gradients. */
 static weft_status ask(weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in)
 {
     const weft_strategy *s = &fn->strategy;
@@ -362,8 +364,8 @@ static weft_status run_instr(weft_fn *fn, struct wf_plan *p, struct wf_instr *in
     in->call.rng.shard = (uint32_t)fn->shard;
     in->call.iteration = fn->store->step + 1;
     st = in->run(&in->call);
-    if (st && !in->fails) /* what it left behind cannot be put back */
-        st = wf_err_wrap(WEFT_EBUG, "a kernel that cannot fail did");
+    if (st && !in->fails) /* what it has written cannot be restored */
+        st = wf_err_wrap(WEFT_EBUG, "a kernel that cannot fail has failed");
     if (!st && fn->opts.trap_numerics)
         st = trap(in);
     if (st)
@@ -376,7 +378,7 @@ static bool in_phase(const struct wf_instr *in, enum wf_phase phase)
     return phase == WF_ALL || in->is_update == (phase == WF_UPDATE);
 }
 
-/* Instruction `failed` failed: puts back what those before it, and it, have overwritten. */
+/* Instruction `failed` failed: restores what it and those before it have overwritten. */
 static void roll_back(weft_fn *fn, const struct wf_plan *p, int64_t failed, enum wf_phase phase)
 {
     for (int64_t i = failed; i >= 0; i--)
@@ -452,7 +454,7 @@ static weft_status check_fetches(weft_fn *fn, struct wf_plan *p, const weft_tens
 
         if (fetches[i].data &&
             (given.dtype != t->dtype || wf_type_count(&given) != wf_type_count(t)))
-            return wf_err(WEFT_ESHAPE, "fetch %d: is %s, the caller's memory is %s", i,
+            return wf_err(WEFT_ESHAPE, "fetch %d: is %s, but the caller's memory is %s", i,
                           wf_type_text(t, a), wf_type_text(&given, b));
     }
     return WEFT_OK;
@@ -486,7 +488,7 @@ weft_status weft_fn_run(weft_fn *fn, const weft_tensor *feeds, weft_tensor *fetc
     return st ? st : weft_fn_finish(fn);
 }
 
-/* A step of several calls begins: keeps the state that they write. */
+/* A step of several calls begins: saves the state that they overwrite. */
 static weft_status open_step(weft_fn *fn)
 {
     weft_status st = fn->before ? WEFT_OK : wf_snapshot_new(1, &fn, false, &fn->before);
@@ -498,7 +500,7 @@ static weft_status open_step(weft_fn *fn)
     return WEFT_OK;
 }
 
-/* The step has failed: as if it had not begun. */
+/* The step has failed: restores the state from before it. */
 static weft_status abandon(weft_fn *fn, weft_status st)
 {
     if (fn->is_open)
@@ -525,7 +527,7 @@ weft_status weft_fn_compute(weft_fn *fn, int shard, const weft_tensor *feeds, we
 weft_status weft_fn_update(weft_fn *fn)
 {
     if (!fn->current)
-        return wf_err(WEFT_ESTATE, "weft_fn_update: nothing was computed in this step");
+        return wf_err(WEFT_ESTATE, "weft_fn_update: this step has computed nothing yet");
     return wf_fn_run_plan(fn, fn->current, NULL, WF_UPDATE, false);
 }
 
@@ -539,7 +541,7 @@ weft_status weft_fn_finish(weft_fn *fn)
     fn->is_open = false;
     if (s->commit)
         st = s->commit(s->arg, fn, fn->store->step);
-    if (fn->updates) /* the parameters are at the next version, whatever commit says */
+    if (fn->updates) /* the parameters are at the next version, even if commit fails */
         fn->store->step++;
     return st;
 }
@@ -574,8 +576,9 @@ static weft_status same_type(const struct wf_segment *s, const weft_tensor *t)
 
     if (given.dtype == s->type.dtype && wf_type_same_shape(&given, &s->type) && t->data)
         return WEFT_OK;
-    return wf_err(WEFT_ESHAPE, "variable '%s': is %s, got %s%s", s->name, wf_type_text(&s->type, a),
-                  wf_type_text(&given, b), t->data ? "" : " without data");
+    return wf_err(WEFT_ESHAPE, "variable '%s': expected %s, got %s%s", s->name,
+                  wf_type_text(&s->type, a), wf_type_text(&given, b),
+                  t->data ? "" : " without data");
 }
 
 weft_status weft_fn_view(weft_fn *fn, const char *name, weft_tensor *out)
@@ -641,7 +644,7 @@ weft_status weft_fn_segment(const weft_fn *fn, int64_t want, weft_segment *out)
         memcpy(out->dim, g->type.dim, sizeof out->dim);
         return WEFT_OK;
     }
-    return wf_err(WEFT_ERANGE, "segment %lld does not exist: there are %lld", (long long)want,
+    return wf_err(WEFT_ERANGE, "segment %lld does not exist; there are %lld", (long long)want,
                   (long long)weft_fn_n_segments(fn));
 }
 

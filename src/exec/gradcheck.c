@@ -134,7 +134,7 @@ static weft_status check_variable(struct check *c, int v, const double *grad,
         d = (up - down) / (2 * h);
         err = fabs(d - grad[i]) / fmax(1, fmax(fabs(d), fabs(grad[i])));
         r->n_checked++;
-        if (!(err <= r->worst)) { /* a NaN is the worst */
+        if (!(err <= r->worst)) { /* NaN is the worst */
             r->worst = err;
             r->variable = wf_val_node(c->g, c->vars[v])->name;
             r->element = i;

@@ -68,7 +68,7 @@ static void draw_tile(void *arg, int64_t tile, int thread)
     d->fns->fill(d->kind, d->to + first, first, wf_min_i64(TILE, d->n - first), &d->key, d->params);
 }
 
-/* Element i depends on the seed, the variable's name and i alone. */
+/* Element i depends only on the seed, the variable's name and i. */
 static weft_status draw(weft_ctx *ctx, const char *name, enum wf_random_kind kind, double a,
                         double b, const struct wf_type *t, void *data)
 {
@@ -93,8 +93,8 @@ static weft_status draw(weft_ctx *ctx, const char *name, enum wf_random_kind kin
     return WEFT_OK;
 }
 
-/* Columns of a tall matrix [rows, cols] made orthonormal, one after the other, twice for accuracy. The diagonal of R is
- * positive, as Keras' sign rule wants. */
+/* Columns of a tall matrix [rows, cols] made orthonormal, one after the other, twice for accuracy.
+ * The diagonal of R is positive, as in Keras. */
 static void orthonormalise(double *m, int64_t rows, int64_t cols)
 {
     for (int64_t c = 0; c < cols; c++) {
@@ -146,12 +146,14 @@ static weft_status orthogonal(weft_ctx *ctx, const char *name, double gain, cons
     return st;
 }
 
-/* Keras' VarianceScaling: a variance of scale / fan, as uniform numbers or as normal ones cut at two deviations. */
+/* Keras' VarianceScaling: a variance of scale / fan, uniform, or normal truncated at two standard
+ * deviations. */
 static weft_status scaled(weft_ctx *ctx, const char *name, bool is_uniform, double scale,
                           double fan, const struct wf_type *t, void *data)
 {
     double variance = scale / (fan < 1 ? 1 : fan), limit = sqrt(3 * variance);
-    double cut = 0.87962566103423978; /* the deviation of a standard normal cut at two */
+    double cut = 0.87962566103423978; /* the standard deviation of a standard normal truncated at
+                                       * two */
 
     return is_uniform
                ? draw(ctx, name, WF_RANDOM_UNIFORM, -limit, limit, t, data)

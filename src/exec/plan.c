@@ -1,7 +1,7 @@
 /* plan.c - from a graph and feed shapes to an instruction array.
  *
- * Everything is decided here: types, passes, order, memory, kernels, scratch. The choice is a function of the graph, the
- * shapes and the SIMD level; its fingerprint stands in the plan. */
+ * Everything is decided here: types, passes, order, memory, kernels, scratch. The choices depend
+ * only on the graph, the shapes and the SIMD level; the plan has their fingerprint. */
 #include "exec/exec.h"
 
 /* ---- passes ---------------------------------------------------------------------------------- */
@@ -65,7 +65,7 @@ static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
-/* How many slots an update keeps, and the values they start at. */
+/* How many slots an update keeps, and their initial values. */
 static int kept_slots(const struct wf_node *n, float init[WF_OPTIM_MAX_SLOTS])
 {
     const struct wf_optim_row *row = wf_optim_find(wf_attr_str(n->op, n->attr, "optimizer"));
@@ -73,7 +73,7 @@ static int kept_slots(const struct wf_node *n, float init[WF_OPTIM_MAX_SLOTS])
     return wf_optim_slots(row, wf_attr(n->op, n->attr, "params")->floats, NULL, init);
 }
 
-/* The variable's slots stand behind the operands, absent where the optimizer keeps fewer. */
+/* The variable's slots follow the operands, absent if the optimizer keeps fewer. */
 static void add_slots(const struct wf_node *n, struct wf_type *in)
 {
     float init[WF_OPTIM_MAX_SLOTS];
@@ -89,7 +89,7 @@ bool wf_is_update(const struct wf_node *n)
            n->op->id == WF_OP_matmul_apply;
 }
 
-/* Operands of the call: the node's, or for an update its fixed places and the slots. */
+/* Operands of the call: the node's, or for an update its fixed positions and the slots. */
 static int n_operands(const struct wf_node *n)
 {
     return wf_is_update(n) ? n->op->n_in_max + WF_OPTIM_MAX_SLOTS : n->n_in;
@@ -154,18 +154,19 @@ static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct
     return WEFT_OK;
 }
 
-/* A view in the right place already needs no instruction. */
+/* A view that is already in the right place needs no instruction. */
 static bool is_free(const struct wf_node *n)
 {
     return n->op->flags & WF_VIEW;
 }
 
-/* Nothing to compute: no output has elements. A kernel need not be good at doing nothing 2^40 times. */
+/* No output has elements, so there is nothing to compute. Kernels are not made for doing nothing
+ * 2^40 times. */
 static bool is_empty(const struct wf_plan *p, const struct wf_node *n)
 {
     for (int i = 0; i < n->n_out; i++)
         if (wf_type_count(&p->graph->values[n->first_out + i].type) != 0 ||
-            p->loc[p->root[n->first_out + i]].place == WF_GRAD) /* a strategy hears of it */
+            p->loc[p->root[n->first_out + i]].place == WF_GRAD) /* a strategy is told about it */
             return false;
     return !(n->op->flags & (WF_EFFECT | WF_STATE_IN0));
 }
@@ -188,7 +189,8 @@ static weft_status new_instrs(struct wf_plan *p, weft_fn *fn, const int32_t *ord
     return WEFT_OK;
 }
 
-/* The slots of updated variables; root: the value whose memory a value is in, NULL: each in its own. */
+/* The slots of updated variables; root: the value whose memory a value is in, NULL: each has its
+ * own. */
 static weft_status ensure_slots(const weft_graph *g, const int32_t *root, struct wf_store *store)
 {
     for (int64_t k = 0; k < g->n_nodes; k++) {
@@ -216,9 +218,10 @@ weft_status wf_fn_slots(weft_fn *fn)
     return ensure_slots(fn->graph, NULL, fn->store);
 }
 
-/* ---- strategies' points ---------------------------------------------------------------------- */
+/* ---- points for strategies ------------------------------------------------------------------- */
 
-/* For each segment: the first instruction that reads it, and the one that completes its gradient. */
+/* For each segment: the first instruction that reads it, and the one that completes its
+ * gradient. */
 static weft_status find_points(struct wf_plan *p, weft_fn *fn)
 {
     int64_t n_seg = fn->store->n_seg, n_need = 0, n_ready = 0;

@@ -1,7 +1,7 @@
-/* store.c - the flat vectors: parameters, gradients, optimizer slots, and the state beside them.
+/* store.c - the flat vectors: parameters, gradients, optimizer slots, and other state.
  *
- * Segments are in the order the graph's variables were built: variable number i is segment i. They start at multiples of 64 bytes. The gaps between them
- * stay zero under every optimizer. */
+ * Segments are in the order the graph's variables were built: variable number i is segment i. They
+ * start at multiples of 64 bytes. The gaps between them stay zero under every optimizer. */
 #include "exec/exec.h"
 
 #define ALIGN_ELEMS 16
@@ -14,7 +14,8 @@ static weft_status layout(struct wf_store *s, const weft_graph *g)
     for (int64_t i = 0; i < g->n_vars; i++) {
         struct wf_segment *seg = &s->seg[i];
         const struct wf_node *n = wf_val_node(g, (weft_val){g->vars[i]});
-        int64_t bytes;
+        int64_t bytes, other;
+        weft_status st;
 
         seg->type = g->values[g->vars[i]].type;
         seg->node = n;
@@ -32,6 +33,11 @@ static weft_status layout(struct wf_store *s, const weft_graph *g)
             seg->offset = s->n_state;
             s->n_state += wf_round_up(bytes, 64);
         }
+        if (wf_map_get(&s->by_name, seg->name, &other)) /* the first of a name */
+            continue;
+        st = wf_map_put(&s->by_name, seg->name, i);
+        if (st)
+            return st;
     }
     s->n_seg = g->n_vars;
     return WEFT_OK;
@@ -47,6 +53,7 @@ weft_status wf_store_new(const weft_graph *g, struct wf_store **out)
     if (s) {
         s->ctx = ctx;
         s->n_refs = 1;
+        wf_map_init(&s->by_name, ctx);
     }
     if (!s || !roots) {
         st = wf_err_nomem(ctx, sizeof *s, "variables");
@@ -92,6 +99,7 @@ void wf_store_free(struct wf_store *s)
 {
     if (!s || --s->n_refs > 0)
         return;
+    wf_map_free(&s->by_name);
     weft_graph_free(s->graph);
     wf_free(s->ctx, s->seg);
     wf_free(s->ctx, s->params);
@@ -125,10 +133,9 @@ weft_status wf_store_reset(struct wf_store *s)
 
 struct wf_segment *wf_store_find(const struct wf_store *s, const char *name)
 {
-    for (int64_t i = 0; i < s->n_seg; i++)
-        if (!strcmp(s->seg[i].name, name))
-            return &s->seg[i];
-    return NULL;
+    int64_t i;
+
+    return wf_map_get(&s->by_name, name, &i) ? &s->seg[i] : NULL;
 }
 
 struct wf_segment *wf_store_segment(const struct wf_store *s, const struct wf_node *n)

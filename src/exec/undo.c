@@ -1,8 +1,9 @@
 /* undo.c - a step that fails changes nothing.
  *
- * Updates run after everything that may fail (order.c), so most plans have nothing to undo. What is written before an
- * instruction that may still fail (a fallible op reads the new value; every op may fail while numerics are trapped) is
- * copied first and put back. Snapshots do the same for steps of several runs. */
+ * Updates run after everything that may fail (order.c), so most plans have nothing to undo. What is
+ * overwritten before an instruction that may still fail (a fallible op reads the new value; every
+ * op may fail while numerics are trapped) is copied first and restored. Snapshots do the same for
+ * steps of several runs. */
 #include "exec/exec.h"
 
 /* Bytes of a store that an update writes. */
@@ -85,7 +86,8 @@ weft_status wf_plan_undo(struct wf_plan *p, bool all_fail)
     for (int64_t i = 0; i < p->n_instr; i++)
         if (p->instr[i].fails)
             last_fail = i;
-    /* A kernel that may refuse its data does so before it writes; trapped numerics are found after. */
+    /* A kernel that may refuse its data does so before it writes; trapped numerics are detected
+     * afterwards. */
     if (all_fail)
         last_fail = p->n_instr;
     for (int64_t i = 0; i < last_fail; i++)
@@ -120,6 +122,7 @@ void wf_undo_restore(const weft_fn *fn, const struct wf_plan *p, const struct wf
 struct wf_snapshot {
     struct wf_store *store;
     struct wf_range *range;
+    bool *noted; /* per segment, the variable itself and each slot: it has a range */
     int64_t n, bytes, step;
     char *copy;
 };
@@ -129,14 +132,17 @@ static void note_segment(struct wf_snapshot *s, const struct wf_segment *seg, in
     enum wf_place place = seg->flat ? WF_PARAM : WF_STATE;
     int64_t offset = seg->flat ? seg->offset * (int64_t)sizeof(float) : seg->offset;
 
-    for (int64_t i = 0; i < s->n; i++)
-        if (s->range[i].place == place && s->range[i].slot == slot && s->range[i].offset == offset)
-            return;
+    bool *noted = &s->noted[(seg - s->store->seg) * (1 + WF_OPTIM_MAX_SLOTS) + 1 + slot];
+
+    if (*noted)
+        return;
+    *noted = true;
     s->range[s->n++] = (struct wf_range){place, slot, offset, wf_type_bytes(&seg->type), s->bytes};
     s->bytes += wf_round_up(wf_type_bytes(&seg->type), 64);
 }
 
-/* What the updates of fn write: all of it, or without `params` what is not left to strategies. */
+/* What the updates of fn write: everything, or without `params` only what is not left to
+ * strategies. */
 static void note_writes(struct wf_snapshot *s, const weft_fn *fn, bool params)
 {
     const weft_graph *g = fn->graph;
@@ -178,7 +184,9 @@ weft_status wf_snapshot_new(int n_fns, weft_fn *const *fns, bool params, struct 
     }
     if (!st) {
         s->range = wf_alloc_n(ctx, n * (1 + WF_OPTIM_MAX_SLOTS) + 1, sizeof *s->range);
-        st = s->range ? WEFT_OK : wf_err_nomem(ctx, sizeof *s->range, "snapshot");
+        s->noted =
+            wf_alloc_n(ctx, s->store->n_seg * (1 + WF_OPTIM_MAX_SLOTS) + 1, sizeof *s->noted);
+        st = s->range && s->noted ? WEFT_OK : wf_err_nomem(ctx, sizeof *s->range, "snapshot");
     }
     for (int i = 0; i < n_fns && !st; i++)
         note_writes(s, fns[i], params);
@@ -216,6 +224,7 @@ void wf_snapshot_free(struct wf_snapshot *s)
         return;
     ctx = s->store->ctx;
     wf_free(ctx, s->range);
+    wf_free(ctx, s->noted);
     wf_free(ctx, s->copy);
     wf_store_free(s->store);
     wf_free(ctx, s);

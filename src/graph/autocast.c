@@ -6,7 +6,7 @@ enum cast_class {
     FOLLOW, /* mixed operands become f32, others stay */
     HALF,   /* f32 operands become halves */
     FULL,   /* halves become f32 */
-    LEAVE   /* the op says what types it takes: never touched */
+    LEAVE   /* the op declares the types it takes: never cast */
 };
 
 static const struct {
@@ -104,8 +104,8 @@ void weft_autocast_push(weft_graph *g, weft_dtype dtype)
         return;
     }
     if (g->n_autocast == WF_COUNT(g->autocasts)) {
-        wf_graph_fail(
-            g, wf_err(WEFT_ELIMIT, "autocast: over %d policies are open", WF_COUNT(g->autocasts)));
+        wf_graph_fail(g, wf_err(WEFT_ELIMIT, "autocast: more than %d policies are open",
+                                WF_COUNT(g->autocasts)));
         return;
     }
     g->autocasts[g->n_autocast++] = g->autocast;

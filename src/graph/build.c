@@ -5,7 +5,7 @@
 
 struct wf_scope {
     struct wf_scope *below;
-    const char *before; /* the text to go back to */
+    const char *before; /* the text to restore */
 };
 
 weft_status weft_graph_new(weft_ctx *ctx, weft_graph **out)
@@ -100,7 +100,7 @@ static const char *scoped(weft_graph *g, const char *name)
     return s;
 }
 
-/* Give node `n` the name; made unique by a suffix unless `exact`. */
+/* Gives node `n` the name; made unique by a suffix unless `exact`. */
 static weft_status set_name(weft_graph *g, int64_t n, const char *name, bool exact)
 {
     const char *full = name;
@@ -116,7 +116,8 @@ static weft_status set_name(weft_graph *g, int64_t n, const char *name, bool exa
             return wf_err(WEFT_EEXIST, "the name '%s' is taken", full);
         if (!s)
             return nomem(g);
-        /* The node's index makes the suffix unique at once; the loop covers names that users chose alike. */
+        /* The node's index usually makes the suffix unique; the loop is for names that users chose
+         * alike. */
         for (int64_t i = n;; i++) {
             sprintf(s, "%s_%lld", name, (long long)i);
             if (!wf_map_get(&g->names, s, NULL))
@@ -144,7 +145,7 @@ static weft_status copy_attr(weft_graph *g, const struct wf_op *op, const char *
                              struct wf_attr *to, const struct wf_attr *from)
 {
     if (from->kind != to->kind)
-        return wf_err(WEFT_EINVAL, "%s: attribute '%s' has another type", op->name, name);
+        return wf_err(WEFT_EINVAL, "%s: attribute '%s' has a different type", op->name, name);
     *to = *from;
     to->given = true;
     if (to->kind == WF_STR) {
@@ -213,7 +214,7 @@ static weft_status fill_inputs(weft_graph *g, struct wf_node *n, int n_in, const
     n->n_in = n_in;
     for (int i = 0; i < n_in; i++) {
         if (in[i].id < 0 || in[i].id >= g->n_values || (in[i].id == 0 && i < op->n_in_min))
-            return wf_err(WEFT_EINVAL, "%s: input %d is no value of this graph", op->name, i);
+            return wf_err(WEFT_EINVAL, "%s: input %d is not a value of this graph", op->name, i);
         n->in[i] = in[i].id;
     }
     return WEFT_OK;
@@ -244,7 +245,7 @@ static weft_status check_size(const struct wf_node *n, const struct wf_type *t)
     char text[WF_TYPE_TEXT];
 
     if (t->rank < 0 || t->rank > WEFT_MAX_RANK)
-        return wf_err(WEFT_ESHAPE, "%s: the result would have rank %d, at most %d is possible",
+        return wf_err(WEFT_ESHAPE, "%s: the result would have rank %d; at most %d is supported",
                       n->op->name, t->rank, WEFT_MAX_RANK);
     if (!wf_type_fits(t))
         return wf_err(WEFT_ESHAPE, "%s: the size of %s overflows", n->op->name,
@@ -252,7 +253,8 @@ static weft_status check_size(const struct wf_node *n, const struct wf_type *t)
     return WEFT_OK;
 }
 
-/* Append a node whose inputs and attributes are filled, with its outputs; known: their types, or NULL. */
+/* Appends a node whose inputs and attributes are set, with its outputs; known: their types, or
+ * NULL. */
 static weft_status append(weft_graph *g, struct wf_node *n, const struct wf_type *known)
 {
     struct wf_type inferred[WF_MAX_OUT];
@@ -261,7 +263,7 @@ static weft_status append(weft_graph *g, struct wf_node *n, const struct wf_type
     weft_status st = WEFT_OK;
 
     if (n_out < 1 || n_out > WF_MAX_OUT)
-        return wf_err(WEFT_ELIMIT, "%s: %lld outputs, 1 to %d are possible", n->op->name,
+        return wf_err(WEFT_ELIMIT, "%s: %lld outputs; 1 to %d are supported", n->op->name,
                       (long long)n_out, WF_MAX_OUT);
     n->n_out = (int)n_out;
     if (!known) {
@@ -286,8 +288,8 @@ static weft_status append(weft_graph *g, struct wf_node *n, const struct wf_type
     return WEFT_OK;
 }
 
-/* What leaves need beyond a node: a place among the variables; a symbol for each unknown size, so that rules can
- * see where two are the same. */
+/* What leaves need besides a node: an entry in the list of variables; a symbol for each unknown
+ * size, so that rules can see which sizes are the same. */
 static weft_status note_leaf(weft_graph *g, int32_t v)
 {
     struct wf_node *n = &g->nodes[g->values[v].node];
@@ -341,7 +343,7 @@ weft_status wf_check_named(const weft_graph *g, const struct wf_op *op, int n_in
                            const weft_val *in)
 {
     if (op->flags & WF_PLANNER)
-        return wf_err(WEFT_EINVAL, "'%s' is made by planning only and cannot be asked for",
+        return wf_err(WEFT_EINVAL, "'%s' is created by planning only and cannot be built directly",
                       op->name);
     if (!(op->flags & WF_STATE_IN0) || n_in < 1 || in[0].id <= 0 || in[0].id >= g->n_values ||
         wf_val_node(g, in[0])->op->id == WF_OP_variable)
@@ -357,9 +359,10 @@ weft_val wf_build_named(weft_graph *g, const struct wf_op *op, int n_in, const w
     if (g->st)
         return WEFT_NIL;
     if (!name_ok(name))
-        return fail(g, wf_err(WEFT_EINVAL,
-                              "'%.64s' is no name: spaces, quotes and backslashes are not allowed",
-                              name));
+        return fail(
+            g, wf_err(WEFT_EINVAL,
+                      "'%.64s' is not a valid name: spaces, quotes and backslashes are not allowed",
+                      name));
     copy = wf_arena_strdup(&g->arena, name);
     return copy ? build(g, op, n_in, in, n_sets, sets, copy, true) : fail(g, nomem(g));
 }
@@ -379,8 +382,8 @@ weft_val wf_build_row(weft_graph *g, const struct wf_op *op, int n_in, const wef
             return fail(g, nomem(g));
         for (int i = 0; i < n_in; i++)
             if (in[i].id < 0 || in[i].id >= g->n_values)
-                return fail(
-                    g, wf_err(WEFT_EINVAL, "%s: input %d is no value of this graph", op->name, i));
+                return fail(g, wf_err(WEFT_EINVAL, "%s: input %d is not a value of this graph",
+                                      op->name, i));
         wf_autocast(g, op, n_in, in, cast);
         in = cast;
         if (g->st)
@@ -524,7 +527,7 @@ weft_val weft_constant(weft_graph *g, const weft_tensor *value)
     if (g->st)
         return WEFT_NIL;
     if (bytes < 0 || value->dtype <= WEFT_NONE || value->dtype >= WEFT_N_DTYPES)
-        return fail(g, wf_err(WEFT_EINVAL, "constant: dtype or shape is not valid"));
+        return fail(g, wf_err(WEFT_EINVAL, "constant: invalid dtype or shape"));
     struct wf_set sets[] = {WF_SET_DTYPE("dtype", value->dtype),
                             WF_SET_INTS("shape", value->rank, value->dim)};
     data = copy_data(g, value->data, bytes);
@@ -585,8 +588,7 @@ weft_val weft_variable(weft_graph *g, const char *name, int rank, const int64_t 
     if (g->st || !shape_ok(g, rank, dim, name ? name : "variable"))
         return WEFT_NIL;
     if ((int)init < 0 || init >= WF_COUNT(init_names))
-        return fail(g,
-                    wf_err(WEFT_EINVAL, "variable '%s': options are not valid", name ? name : ""));
+        return fail(g, wf_err(WEFT_EINVAL, "variable '%s': invalid options", name ? name : ""));
     if (init == WEFT_INIT_DEFAULT)
         init = rank >= 2 ? WEFT_INIT_GLOROT_UNIFORM : WEFT_INIT_ZEROS;
     struct wf_set sets[] = {
@@ -729,8 +731,7 @@ weft_val weft_named(weft_graph *g, weft_val v, const char *name)
     if (!wf_check_val(g, v, "weft_named"))
         return WEFT_NIL;
     if (!name || !name_ok(name))
-        return fail(g,
-                    wf_err(WEFT_EINVAL, "weft_named: a name without spaces or quotes is needed"));
+        return fail(g, wf_err(WEFT_EINVAL, "weft_named: needs a name without spaces or quotes"));
     full = scoped(g, name);
     st = full ? set_name(g, g->values[v.id].node, full, false) : nomem(g);
     return st ? fail(g, st) : v;

@@ -15,7 +15,7 @@ static weft_val refuse(weft_graph *g, const char *what, const char *why)
     return WEFT_NIL;
 }
 
-/* x is a value and has 1 to 3 sizes; n tells how many. */
+/* Whether x is a value with 1 to 3 spatial sizes; sets n to their number. */
 static bool spatial(weft_graph *g, weft_val x, const char *what, int *n)
 {
     if (!wf_check_val(g, x, what))
@@ -31,14 +31,14 @@ static bool spatial(weft_graph *g, weft_val x, const char *what, int *n)
     return false;
 }
 
-/* One value for each axis: the first stands for those left out, `otherwise` when there is none. */
+/* One value per axis: the first applies to omitted ones, `otherwise` if there is none. */
 static void spread(const int64_t from[3], int n, int64_t otherwise, int64_t to[3])
 {
     for (int i = 0; i < n; i++)
         to[i] = from[i] ? from[i] : from[0] ? from[0] : otherwise;
 }
 
-/* The pads of the options; causal ones from the kernel's sizes. */
+/* The pads of the options; for causal padding, from the kernel's sizes. */
 static const char *pads_of(weft_graph *g, weft_padding padding, const int64_t given[6], weft_val w,
                            int n, const int64_t *dilations, int64_t pads[6])
 {
@@ -47,7 +47,7 @@ static const char *pads_of(weft_graph *g, weft_padding padding, const int64_t gi
     for (int i = 0; i < 2 * n; i++) {
         pads[i] = given[i];
         if (given[i] && padding != WEFT_PAD_EXPLICIT)
-            return "pads go with WEFT_PAD_EXPLICIT";
+            return "pads need WEFT_PAD_EXPLICIT";
     }
     for (int i = 0; i < n && padding == WEFT_PAD_CAUSAL; i++) {
         if (t->rank != n + 2 || t->dim[i] < 1)
@@ -74,7 +74,7 @@ weft_val weft_conv(weft_graph *g, weft_val x, weft_val w, const weft_conv_opts *
     if (!spatial(g, x, "conv", &n) || !wf_check_val(g, w, "conv"))
         return WEFT_NIL;
     if (o->size != sizeof *o || o->padding < 0 || o->padding >= WF_COUNT(padding_names))
-        return refuse(g, "conv", "options are not valid");
+        return refuse(g, "conv", "invalid options");
     spread(o->strides, n, 1, strides);
     spread(o->dilations, n, 1, dilations);
     wrong = pads_of(g, o->padding, o->pads, w, n, dilations, pads);
@@ -105,10 +105,10 @@ weft_val weft_depthwise_conv(weft_graph *g, weft_val x, weft_val w, const weft_c
         o = *opts;
     t = wf_val_type_of(g, w);
     if (o.groups)
-        return refuse(g, "depthwise_conv", "groups are the channels, they cannot be given");
+        return refuse(g, "depthwise_conv", "groups cannot be set: each channel is a group");
     if (t->rank != n + 2 || !wf_type_known(t) ||
         !wf_mul_i64(t->dim[n], t->dim[n + 1], &shape[n + 1]))
-        return refuse(g, "depthwise_conv", "a kernel [taps, in, mult] of known sizes is needed");
+        return refuse(g, "depthwise_conv", "needs a kernel [taps, in, mult] of known sizes");
     for (int i = 0; i < n; i++)
         shape[i] = t->dim[i];
     shape[n] = 1;
@@ -136,7 +136,7 @@ weft_val weft_conv_transpose(weft_graph *g, weft_val x, weft_val w,
     if (!spatial(g, x, "conv_transpose", &n) || !wf_check_val(g, w, "conv_transpose"))
         return WEFT_NIL;
     if (o->size != sizeof *o || o->padding < 0 || o->padding >= WEFT_PAD_CAUSAL)
-        return refuse(g, "conv_transpose", "options are not valid");
+        return refuse(g, "conv_transpose", "invalid options");
     spread(o->strides, n, 1, strides);
     spread(o->dilations, n, 1, dilations);
     spread(o->output_padding, n, 0, extra);
@@ -170,7 +170,7 @@ static weft_val pool(weft_graph *g, int op_id, weft_val x, const weft_pool_opts 
     if (!spatial(g, x, name, &n))
         return WEFT_NIL;
     if (o->size != sizeof *o || o->padding < 0 || o->padding >= WEFT_PAD_CAUSAL)
-        return refuse(g, name, "options are not valid");
+        return refuse(g, name, "invalid options");
     spread(o->window, n, 2, window);
     for (int i = 0; i < n; i++)
         strides[i] = o->strides[i] ? o->strides[i] : o->strides[0] ? o->strides[0] : window[i];
@@ -205,7 +205,7 @@ static weft_val global_pool(weft_graph *g, int op_id, weft_val x, const weft_glo
     if (!spatial(g, x, "global pooling", &n))
         return WEFT_NIL;
     if (opts && opts->size != sizeof *opts)
-        return refuse(g, "global pooling", "options are not valid");
+        return refuse(g, "global pooling", "invalid options");
     struct wf_set sets[] = {
         WF_SET_INTS("axes", n, axes),
         WF_SET_BOOL("keepdims", opts && opts->keepdims),
@@ -233,7 +233,7 @@ weft_val weft_resize(weft_graph *g, weft_val x, const weft_resize_opts *opts)
         return WEFT_NIL;
     if (!opts || opts->size != sizeof *opts || opts->method < 0 ||
         opts->method > WEFT_RESIZE_BILINEAR)
-        return refuse(g, "resize", "options are not valid");
+        return refuse(g, "resize", "invalid options");
     if ((opts->to[0] != 0) == (opts->scale[0] != 0))
         return refuse(g, "resize", "give the new sizes or a scale");
     spread(opts->to[0] ? opts->to : opts->scale, n, 1, list);

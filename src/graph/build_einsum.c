@@ -1,17 +1,16 @@
-/* build_einsum.c - einsum as sugar: parsed into labels, built from sum, transpose, matmul and mul.
+/* build_einsum.c - einsum: parsed into labels, built from sum, transpose, matmul and mul.
  *
  * Every axis of an operand gets a label: a letter, or for "..." a number counted from the right. A
  * label is a batch label (in both operands and the result), summed over (in both, not in the
  * result), or free. Summed labels go to the inner axis of a batched matmul, the last free label of
- * each operand to its rows and columns; further ones are joined with it where the sizes allow, and
- * otherwise stand as batch axes of size 1 in the other operand. */
+ * each operand to its rows and columns; further ones are joined with it if the sizes allow it, and
+ * otherwise become batch axes of size 1 in the other operand. */
 #include "graph/shape.h"
 #include "weft/einsum.h"
 #include "weft/ops_shape.h"
 
 #define MAX_EQUATION 128
-#define DOTS \
-    64 /* labels from here on stand for the axes of "...": DOTS + k is the k-th from the right */
+#define DOTS 64 /* labels from here on are the axes of "...": DOTS + k is the k-th from the right */
 
 /* A value whose axes have labels. */
 struct term {
@@ -55,18 +54,18 @@ static char letter_of(int label)
     return label < 26 ? (char)('A' + label) : label < 52 ? (char)('a' + label - 26) : '.';
 }
 
-/* Put the labels of `n` axes for "..." here. */
+/* Adds the labels of `n` axes for "...". */
 static weft_status add_dots(struct parser *p, struct term *t, int n)
 {
     if (n < 0 || t->n + n > WEFT_MAX_RANK)
-        return complain(p, "the operand has another number of axes");
+        return complain(p, "the operand has a different number of axes");
     for (int i = 0; i < n; i++)
         t->label[t->n++] = DOTS + n - 1 - i;
     return WEFT_OK;
 }
 
 /* The letters of one term, up to ',', '-' or the end. `rank` is that of the operand, or -1 for the
- * result, where "..." has *n_dots axes; an operand's own number of them raises *n_dots. */
+ * result, where "..." has *n_dots axes; an operand with more of them raises *n_dots. */
 static weft_status parse_term(struct parser *p, int rank, int *n_dots, struct term *t)
 {
     const char *start = p->at;
@@ -91,7 +90,7 @@ static weft_status parse_term(struct parser *p, int rank, int *n_dots, struct te
         } else if (l < 0) {
             st = complain(p, "expected a letter, \"...\", ',' or \"->\"");
         } else if (find(t, l) >= 0) {
-            st = complain(p, "the letter stands twice in this term (diagonals are not supported)");
+            st = complain(p, "the letter appears twice in this term (diagonals are not supported)");
         } else if (t->n == WEFT_MAX_RANK) {
             st = complain(p, "too many letters");
         } else {
@@ -101,10 +100,10 @@ static weft_status parse_term(struct parser *p, int rank, int *n_dots, struct te
     }
     if (!st && rank >= 0 && t->n != rank) {
         p->at = start;
-        st = complain(p, "the operand has another number of axes");
+        st = complain(p, "the operand has a different number of axes");
     }
     if (!st && rank < 0 && !dots && *n_dots)
-        st = complain(p, "the result needs \"...\" as the operands have it");
+        st = complain(p, "the result needs \"...\" because the operands have it");
     return st;
 }
 
@@ -146,7 +145,8 @@ static weft_status parse(struct parser *p, int n_in, struct term *in, struct ter
     if (st)
         return st;
     if (*p->at == ',')
-        return complain(p, n_in == 1 ? "there is one operand" : "at most two terms are possible");
+        return complain(p, n_in == 1 ? "there is only one operand"
+                                     : "at most two terms are supported");
     if (!*p->at)
         return implicit_result(p, in, n_in, n_dots, out);
     if (strncmp(p->at, "->", 2))
@@ -159,7 +159,7 @@ static weft_status parse(struct parser *p, int n_in, struct term *in, struct ter
         if (out->label[i] < DOTS && find(&in[0], out->label[i]) < 0 &&
             (n_in == 1 || find(&in[1], out->label[i]) < 0)) {
             p->at = strchr(strstr(p->text, "->"), letter_of(out->label[i]));
-            st = complain(p, "the letter stands in no operand");
+            st = complain(p, "the letter is not in any operand");
         }
     return st;
 }
@@ -171,7 +171,7 @@ static int64_t size_of(weft_graph *g, const struct term *t, int axis)
     return wf_val_type_of(g, t->v)->dim[axis];
 }
 
-/* Sum away the labels that stand neither in the result nor in the other operand. */
+/* Sums over the labels that are neither in the result nor in the other operand. */
 static void sum_own(weft_graph *g, struct term *t, const struct term *other, const struct term *out)
 {
     int64_t axes[WEFT_MAX_RANK];
@@ -189,8 +189,8 @@ static void sum_own(weft_graph *g, struct term *t, const struct term *other, con
     t->n = kept;
 }
 
-/* Bring the axes into the order of `want`; a label that t lacks becomes an axis of size 1, unless
- * it would be the first. Every label of t stands in `want`. */
+/* Reorders the axes as in `want`; a label that t lacks becomes an axis of size 1, unless it would
+ * be the first. Every label of t is in `want`. */
 static void arrange(weft_graph *g, struct term *t, const int *want, int n)
 {
     int perm[WEFT_MAX_RANK] = {0}, n_perm = 0, n_new = 0;
@@ -198,7 +198,7 @@ static void arrange(weft_graph *g, struct term *t, const int *want, int n)
     struct term r = {.n = 0};
 
     if (n > WEFT_MAX_RANK) {
-        wf_graph_fail(g, wf_err(WEFT_ENOSUP, "einsum: needs a rank over %d", WEFT_MAX_RANK));
+        wf_graph_fail(g, wf_err(WEFT_ENOSUP, "einsum: needs a rank above %d", WEFT_MAX_RANK));
         return;
     }
     for (int i = 0; i < n; i++) {
@@ -218,7 +218,7 @@ static void arrange(weft_graph *g, struct term *t, const int *want, int n)
     *t = r;
 }
 
-/* Do the axes of t stand in the order of `want` already? */
+/* Whether the axes of t are already in the order of `want`. */
 static bool in_order(const struct term *t, const int *want, int n)
 {
     int at = 0;
@@ -246,7 +246,7 @@ struct plan {
     struct labels batch, m, n, k; /* m: free in a; n: free in b; k: summed over */
 };
 
-/* Sort the labels by kind; the order of batch, m and n is that of the result. */
+/* Sorts the labels by kind; the order of batch, m and n is that of the result. */
 static void sort_labels(struct plan *p)
 {
     p->batch.n = p->m.n = p->n.n = p->k.n = 0;
@@ -279,7 +279,7 @@ static weft_status check_sizes(const struct plan *p)
     return WEFT_OK;
 }
 
-/* Element-wise: both in the order of the result, then the summed labels, which are summed away. */
+/* Element-wise: both in the order of the result, then the summed labels, which are summed over. */
 static weft_val by_mul(struct plan *p)
 {
     int want[2 * WEFT_MAX_RANK], n = 0;
@@ -303,7 +303,7 @@ static weft_val by_mul(struct plan *p)
 
 /* ---- the product as a matmul ----------------------------------------------------------------- */
 
-/* The size of a label in the result; -1 when it is not known. */
+/* The size of a label in the result; -1 if it is not known. */
 static int64_t label_size(const struct plan *p, int label)
 {
     int i = find(&p->a, label), j = find(&p->b, label);
@@ -323,20 +323,21 @@ static int n_unknown(const struct plan *p, const struct labels *l)
     return n;
 }
 
-/* How the matmul's axes are made of labels: prefix, then rows or columns, then the inner axis. */
+/* How the matmul's axes are composed of labels: prefix, then rows or columns, then the inner
+ * axis. */
 struct layout {
     struct labels prefix, m, n;
     bool joined; /* m or n has several labels */
 };
 
-/* Everything but the last label. */
+/* Separates the last label from the others. */
 static void keep_last(const struct labels *from, struct labels *last, struct labels *prefix)
 {
     for (int i = 0; i < from->n; i++)
         add_label(i + 1 < from->n ? prefix : last, from->label[i]);
 }
 
-/* Joining axes in a reshape leaves room for one size that is not known. */
+/* A reshape that joins axes may have only one unknown size. */
 static struct layout choose_layout(const struct plan *p)
 {
     struct layout l = {.prefix = p->batch};
@@ -357,7 +358,7 @@ static struct layout choose_layout(const struct plan *p)
     return l;
 }
 
-/* Join axes [from, from + n) of a value into one; with n = 0 put an axis of size 1 there. */
+/* Joins axes [from, from + n) of a value into one; with n = 0 inserts an axis of size 1 there. */
 static weft_val join_axes(weft_graph *g, weft_val v, int from, int n)
 {
     const struct wf_type x = *wf_val_type_of(g, v);
@@ -368,7 +369,7 @@ static weft_val join_axes(weft_graph *g, weft_val v, int from, int n)
         return v;
     if (n == 0)
         return weft_expand_dims(g, v, from);
-    if (from + n == x.rank) { /* the last ones: whatever their sizes */
+    if (from + n == x.rank) { /* the last ones: of any size */
         struct wf_set sets[] = {WF_SET_INT("axis", from)};
 
         return wf_build(g, WF_OP_flatten, 1, &v, 1, sets);
@@ -391,7 +392,7 @@ static int append(int *want, int n, const struct labels *l)
     return n;
 }
 
-/* One operand as [prefix, free, k], or as [prefix, k, free] when it stands so already
+/* One operand as [prefix, free, k], or as [prefix, k, free] if it is already in that order
  * (*k_first). */
 static weft_val operand(const struct plan *p, struct term *t, const struct layout *l,
                         const struct labels *free, bool *k_first)
@@ -421,7 +422,7 @@ static weft_val by_matmul(struct plan *p)
 
     y.n = append(y.label, 0, &l.prefix);
     if (y.n + l.m.n + l.n.n > WEFT_MAX_RANK) {
-        wf_graph_fail(p->g, wf_err(WEFT_ENOSUP, "einsum: needs a rank over %d", WEFT_MAX_RANK));
+        wf_graph_fail(p->g, wf_err(WEFT_ENOSUP, "einsum: needs a rank above %d", WEFT_MAX_RANK));
         return WEFT_NIL;
     }
     y.n = append(y.label, append(y.label, y.n, &l.m), &l.n);

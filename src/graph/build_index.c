@@ -136,7 +136,8 @@ weft_val weft_embedding_bag(weft_graph *g, weft_val table, weft_val ids, weft_va
     if (!size_ok(g, o->size, sizeof *o, "embedding_bag"))
         return WEFT_NIL;
     if ((unsigned)o->combiner >= WF_COUNT(names))
-        return fail(g, wf_err(WEFT_EINVAL, "embedding_bag: no combiner %d", (int)o->combiner));
+        return fail(
+            g, wf_err(WEFT_EINVAL, "embedding_bag: combiner %d does not exist", (int)o->combiner));
     struct wf_set sets[] = {WF_SET_STR("combiner", names[o->combiner])};
 
     return wf_build(g, WF_OP_embedding_bag, 4, (weft_val[]){table, ids, offsets, o->weights}, 1,

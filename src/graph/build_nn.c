@@ -164,7 +164,7 @@ static bool is_variable(weft_graph *g, weft_val v, const char *what)
         return false;
     if (wf_val_node(g, v)->op->id == WF_OP_variable)
         return true;
-    wf_graph_fail(g, wf_err(WEFT_EINVAL, "%s: '%s' is no variable", what, weft_val_name(g, v)));
+    wf_graph_fail(g, wf_err(WEFT_EINVAL, "%s: '%s' is not a variable", what, weft_val_name(g, v)));
     return false;
 }
 

@@ -1,15 +1,15 @@
-/* build_norm.c - builders of the normalisations. */
+/* build_norm.c - builders of the normalizations. */
 #include "graph/nn.h"
 #include "weft/ops_nn.h"
 
-/* An option of a number: 0 means its default, WEFT_ZERO means 0. */
+/* A numeric option: 0 means its default, WEFT_ZERO means 0. */
 static double option(double given, double otherwise)
 {
     return given == 0 ? otherwise : given == (double)WEFT_ZERO ? 0 : given;
 }
 
-/* gamma * (x - mean) * rsqrt(var + epsilon) + beta, as one product and one sum per element:
- * scale and offset of a channel are worked out first. */
+/* gamma * (x - mean) * rsqrt(var + epsilon) + beta, as one product and one sum per element: scale
+ * and offset of a channel are computed first. */
 static weft_val normalise(weft_graph *g, weft_val x, weft_val gamma, weft_val beta, weft_val mean,
                           weft_val var, double epsilon)
 {

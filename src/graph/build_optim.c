@@ -89,7 +89,7 @@ struct pieces {
     double boundary[WEFT_SCHEDULE_NUMBERS], value[WEFT_SCHEDULE_NUMBERS];
 };
 
-/* One "boundary=…" or "value=…"; false when it is neither. */
+/* One "boundary=…" or "value=…"; false if it is neither. */
 static bool take_piece(struct pieces *p, const char *key, double value)
 {
     if (!strcmp(key, "boundary"))
@@ -115,7 +115,7 @@ static weft_status one_number(const struct wf_schedule_row *row, const char *key
             return WEFT_OK;
         names[n++] = "boundary";
         names[n++] = "value";
-        i = -1; /* its rates are the values */
+        i = -1; /* the rates are its values */
     }
     if (i < 0) {
         for (int k = 0; k < row->n_attrs && !row->takes_list; k++)
@@ -129,7 +129,7 @@ static weft_status one_number(const struct wf_schedule_row *row, const char *key
     return WEFT_OK;
 }
 
-/* A schedule's numbers lie in schedule_number as: attributes, then its list (piecewise): boundaries, values. */
+/* schedule_number has the schedule's attributes, then its list (piecewise): boundaries, values. */
 weft_status weft_optim_schedule(weft_optim *o, const char *schedule, const char *numbers)
 {
     const struct wf_schedule_row *row = wf_schedule_find(schedule);
@@ -157,8 +157,7 @@ weft_status weft_optim_schedule(weft_optim *o, const char *schedule, const char 
     if (row->takes_list && list.n_values != list.n_boundaries + 1)
         return wf_err(
             WEFT_EINVAL,
-            "schedule %s: %d boundaries and %d values: one value more is needed than there "
-            "are boundaries",
+            "schedule %s: %d boundaries and %d values: needs one value more than boundaries",
             schedule, list.n_boundaries, list.n_values);
     n_list = list.n_boundaries + list.n_values;
     memcpy(attrs + row->n_attrs, list.boundary, (size_t)list.n_boundaries * sizeof *attrs);
@@ -175,7 +174,8 @@ weft_status weft_optim_schedule(weft_optim *o, const char *schedule, const char 
 
 /* ---- gradients of lookups -------------------------------------------------------------------- */
 
-/* A gradient made of embedding_grad nodes alone (one, or a sum): collects them. */
+/* Whether a gradient consists only of embedding_grad nodes (one, or a sum of them): collects
+ * them. */
 static bool collect_lookups(const weft_graph *g, weft_val grad, int cap, weft_val *ids,
                             weft_val *rows, int *n)
 {
@@ -205,7 +205,7 @@ static weft_val concat_first(weft_graph *g, int n, const weft_val *x)
     return n == 1 ? x[0] : wf_build(g, WF_OP_concat, n, x, 1, sets);
 }
 
-/* Several lookups of one table become one: ids and rows one after another, in the order of the sum. */
+/* Several lookups of one table become one: ids and rows joined, in the order of the sum. */
 static void join_lookups(weft_graph *g, weft_val table, int n, weft_val *ids, weft_val *rows)
 {
     int64_t width = wf_val_type_of(g, table)->dim[1];
@@ -289,7 +289,7 @@ weft_status weft_apply_gradients(weft_graph *g, const weft_optim *o, int n, cons
         if (!wf_check_val(g, vars[i], "weft_apply_gradients"))
             break;
         if (wf_val_node(g, vars[i])->op->id != WF_OP_variable) {
-            wf_graph_fail(g, wf_err(WEFT_EINVAL, "weft_apply_gradients: '%s' is no variable",
+            wf_graph_fail(g, wf_err(WEFT_EINVAL, "weft_apply_gradients: '%s' is not a variable",
                                     weft_val_name(g, vars[i])));
             break;
         }
@@ -353,7 +353,7 @@ weft_status weft_minimize(weft_graph *g, weft_val loss, const weft_optim *o, int
         if (ups[i].id)
             updates[kept++] = ups[i];
     if (!st && kept == 0)
-        st = wf_err(WEFT_EINVAL, "weft_minimize: the loss depends on none of the variables");
+        st = wf_err(WEFT_EINVAL, "weft_minimize: the loss does not depend on any of the variables");
     if (!st)
         *n_updates = kept;
     wf_free(g->ctx, mem);

@@ -7,7 +7,7 @@ static bool rank_ok(weft_graph *g, int rank, const char *what)
     if (rank >= 0 && rank <= WEFT_MAX_RANK)
         return true;
     wf_graph_fail(
-        g, wf_err(WEFT_EINVAL, "%s: %d axes, at most %d are possible", what, rank, WEFT_MAX_RANK));
+        g, wf_err(WEFT_EINVAL, "%s: %d axes; at most %d are supported", what, rank, WEFT_MAX_RANK));
     return false;
 }
 

@@ -1,4 +1,4 @@
-/* build_reduce.c - builders of reductions and of ops that follow another value's shape. */
+/* build_reduce.c - builders of reductions and of ops shaped like another value. */
 #include "graph/graph.h"
 #include "weft/ops_reduce.h"
 
@@ -7,7 +7,7 @@ static bool axes_ok(weft_graph *g, int n, const char *what)
     if (n >= 0 && n <= WEFT_MAX_RANK)
         return true;
     wf_graph_fail(
-        g, wf_err(WEFT_EINVAL, "%s: %d axes, at most %d are possible", what, n, WEFT_MAX_RANK));
+        g, wf_err(WEFT_EINVAL, "%s: %d axes; at most %d are supported", what, n, WEFT_MAX_RANK));
     return false;
 }
 

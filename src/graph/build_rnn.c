@@ -9,7 +9,7 @@ static weft_val refuse(weft_graph *g, const char *what, const char *why)
     return WEFT_NIL;
 }
 
-/* Lengths or mask, whichever is there. */
+/* Lengths or mask, whichever is given. */
 static bool pick_steps(weft_graph *g, const char *what, weft_val lengths, weft_val mask,
                        weft_val *steps)
 {
@@ -39,7 +39,7 @@ weft_val weft_lstm(weft_graph *g, weft_val x, weft_val w, weft_val r, const weft
     weft_val in[] = {x, w, r, o->bias, o->h0, WEFT_NIL, o->c0};
 
     if (o->size != sizeof *o)
-        return refuse(g, "lstm", "options are not valid");
+        return refuse(g, "lstm", "invalid options");
     if (!pick_steps(g, "lstm", o->lengths, o->mask, &in[WF_RNN_STEPS]))
         return WEFT_NIL;
     return wf_build(g, WF_OP_lstm, WF_COUNT(in), in, WF_COUNT(sets), sets);
@@ -54,7 +54,7 @@ weft_val weft_gru(weft_graph *g, weft_val x, weft_val w, weft_val r, const weft_
     weft_val in[] = {x, w, r, o->bias, o->h0, WEFT_NIL};
 
     if (o->size != sizeof *o)
-        return refuse(g, "gru", "options are not valid");
+        return refuse(g, "gru", "invalid options");
     if (!pick_steps(g, "gru", o->lengths, o->mask, &in[WF_RNN_STEPS]))
         return WEFT_NIL;
     return wf_build(g, WF_OP_gru, WF_COUNT(in), in, WF_COUNT(sets), sets);
@@ -70,7 +70,7 @@ weft_val weft_simple_rnn(weft_graph *g, weft_val x, weft_val w, weft_val r,
     weft_val in[] = {x, w, r, o->bias, o->h0, WEFT_NIL};
 
     if (o->size != sizeof *o || (o->act != WEFT_RNN_TANH && o->act != WEFT_RNN_RELU))
-        return refuse(g, "simple_rnn", "options are not valid");
+        return refuse(g, "simple_rnn", "invalid options");
     if (!pick_steps(g, "simple_rnn", o->lengths, o->mask, &in[WF_RNN_STEPS]))
         return WEFT_NIL;
     return wf_build(g, WF_OP_simple_rnn, WF_COUNT(in), in, WF_COUNT(sets), sets);

@@ -1,4 +1,4 @@
-/* build_shape.c - builders of the ops that move or re-read elements. */
+/* build_shape.c - builders of the ops that move or rearrange elements. */
 #include "graph/shape.h"
 #include "op/shape.h"
 #include "weft/ops_shape.h"
@@ -82,7 +82,7 @@ static weft_val concat_node(weft_graph *g, int n, const weft_val *xs, int axis)
 static bool count_ok(weft_graph *g, const char *what, int n, int64_t most)
 {
     if (n < 1 || n > most)
-        fail(g, wf_err(WEFT_EINVAL, "%s: %d values, 1 to %lld are possible", what, n,
+        fail(g, wf_err(WEFT_EINVAL, "%s: %d values; 1 to %lld are supported", what, n,
                        (long long)most));
     return !g->st;
 }
@@ -203,8 +203,8 @@ weft_status weft_split(weft_graph *g, weft_val x, int n, int axis, weft_val *out
     size = axis >= -t->rank && axis < t->rank ? t->dim[wf_axis_of(axis, t->rank)] : -1;
     if (size < 0 || size % n) {
         fail(g, wf_err(WEFT_ESHAPE,
-                       "split: %d parts of axis %d need a size that is known and a multiple of it",
-                       n, axis));
+                       "split: %d parts of axis %d need a known size that is a multiple of it", n,
+                       axis));
         return no_outputs(g, n, out);
     }
     sizes = wf_alloc_n(g->ctx, n, sizeof *sizes);
@@ -276,7 +276,7 @@ weft_val weft_strided_slice(weft_graph *g, weft_val x, int n, const int64_t *beg
     int64_t b[WEFT_MAX_RANK], e[WEFT_MAX_RANK], b_mask = 0, e_mask = 0;
 
     if (n < 0 || n > WEFT_MAX_RANK)
-        return fail(g, wf_err(WEFT_EINVAL, "strided_slice: %d axes, at most %d are possible", n,
+        return fail(g, wf_err(WEFT_EINVAL, "strided_slice: %d axes; at most %d are supported", n,
                               WEFT_MAX_RANK));
     for (int i = 0; i < n; i++) {
         b_mask |= (int64_t)(begin[i] == WEFT_OMIT) << i;
@@ -300,7 +300,7 @@ weft_val weft_pad(weft_graph *g, weft_val x, int rank, const int64_t *paddings,
 
     if (rank < 0 || rank > WEFT_MAX_RANK || o->size != sizeof *o ||
         (unsigned)o->mode >= WF_COUNT(modes))
-        return fail(g, wf_err(WEFT_EINVAL, "pad: rank %d or options are not valid", rank));
+        return fail(g, wf_err(WEFT_EINVAL, "pad: invalid rank %d or options", rank));
     struct wf_set sets[] = {WF_SET_INTS("paddings", 2 * rank, paddings),
                             WF_SET_STR("mode", modes[o->mode]), WF_SET_FLOAT("value", o->value)};
 

@@ -1,21 +1,23 @@
 /* fails.c - which nodes may refuse the data of a step.
  *
- * Most kernels cannot fail. Those of WF_FAILS rows check what they read: ids and labels against a size, lengths, rates,
- * divisors, offsets. A node whose operand an earlier node has already checked against the same size cannot fail
- * any more: the gradient of a lookup reads the ids that the lookup has read. */
+ * Most kernels cannot fail. Those of WF_FAILS rows check what they read: ids and labels against a
+ * size, lengths, rates, divisors, offsets. A node cannot fail if an earlier node has checked its
+ * operand against the same size: the gradient of a lookup reads the ids that the lookup has
+ * checked. */
 #include "graph/graph.h"
 #include "op/rnn.h"
 
 /* What is checked. */
 enum what {
-    IDS,     /* each in 0 .. size - 1: what passed a size passes every larger one */
+    IDS,     /* each in 0 .. size - 1: what is valid for a size is valid for every larger one */
     LENGTHS, /* each in 0 .. size */
     OFFSETS, /* ascending from 0 to exactly size */
-    RATE,    /* in 0 .. 1; the size means nothing */
+    RATE,    /* in 0 .. 1; the size is not used */
     N_WHATS
 };
 
-/* One check of an op: of `operand`, against the size of an axis of operand `size_of`, or against an attribute. */
+/* One check of an op: of `operand`, against the size of an axis of operand `size_of`, or against an
+ * attribute. */
 struct check {
     int op;
     enum what what;
@@ -51,7 +53,7 @@ static const struct check checks[] = {
     {WF_OP_dropout_grad, RATE, 2, -1, 0, NULL, NULL},
 };
 
-/* The size that the check compares with; 0 where it means nothing, -1 where it is not known. */
+/* The size that the check compares with; 0 if it is not used, -1 if it is not known. */
 static int64_t size_of(const weft_graph *g, const struct wf_node *n, const struct check *c)
 {
     const struct wf_type *t;
@@ -69,7 +71,8 @@ static int64_t size_of(const weft_graph *g, const struct wf_node *n, const struc
 
 struct fails {
     const weft_graph *g;
-    int64_t *size[N_WHATS]; /* per value: the smallest size it passed, plus 1; 0: never checked */
+    int64_t *size[N_WHATS]; /* per value: the smallest size it was checked against, plus 1; 0: never
+                             * checked */
 };
 
 static bool passed(const struct fails *f, enum what what, int32_t v, int64_t size)
@@ -79,7 +82,8 @@ static bool passed(const struct fails *f, enum what what, int32_t v, int64_t siz
     return had >= 0 && (what == OFFSETS ? had == size : had <= size);
 }
 
-/* Was v checked against `size`? Looks through views, widening casts and concatenated ids. */
+/* Whether v was checked against `size`. Looks through views, widening casts and concatenated
+ * ids. */
 static bool is_checked(const struct fails *f, enum what what, int32_t v, int64_t size)
 {
     const weft_graph *g = f->g;
@@ -102,7 +106,7 @@ static bool is_checked(const struct fails *f, enum what what, int32_t v, int64_t
     return true;
 }
 
-/* Records that v, and what it is a view of, passed the check from here on. */
+/* Records that v, and what it is a view of, has passed the check. */
 static void set_checked(struct fails *f, enum what what, int32_t v, int64_t size)
 {
     const weft_graph *g = f->g;
@@ -118,27 +122,28 @@ static void set_checked(struct fails *f, enum what what, int32_t v, int64_t size
     } while (v);
 }
 
-/* Can this check of node n fail? If so, nobody after it need make it again. */
+/* Whether this check of node n can fail. If so, later nodes need not repeat it. */
 static bool check_fails(struct fails *f, const struct wf_node *n, const struct check *c)
 {
     const weft_graph *g = f->g;
     int32_t v = c->operand < n->n_in ? n->in[c->operand] : 0;
     int64_t size;
 
-    if (!v) /* an optional operand that is absent; a fixed rate was checked when the node was built */
+    if (!v) /* an optional operand that is absent; a fixed rate was checked when the node was
+             * built */
         return false;
     if (c->what == LENGTHS && g->values[v].type.dtype == WEFT_BOOL) /* a mask */
         return false;
     size = size_of(g, n, c);
     if (size >= 0 && is_checked(f, c->what, v, size))
         return false;
-    /* A kernel with nothing to write may not look at its operands. */
+    /* A kernel without output elements may not check its operands. */
     if (size >= 0 && wf_type_count(&g->values[n->first_out].type) > 0)
         set_checked(f, c->what, v, size);
     return true;
 }
 
-/* The places of maxima that a pooling has found itself are inside their windows. */
+/* Whether the positions of maxima come from a pooling op, so that they are inside their windows. */
 static bool own_maxima(const weft_graph *g, const struct wf_node *n)
 {
     const struct wf_value *v;

@@ -1,4 +1,5 @@
-/* generic.c - any op by its name, with attributes as text: "axis=-1 keepdims=true perm=[1,0] dtype=f32". */
+/* generic.c - any op by name, with attributes as text: "axis=-1 keepdims=true perm=[1,0]
+ * dtype=f32". */
 #include "graph/graph.h"
 
 weft_val weft_op(weft_graph *g, const char *name, int n_in, const weft_val *in, const char *attrs)
@@ -15,7 +16,7 @@ weft_val weft_op(weft_graph *g, const char *name, int n_in, const weft_val *in, 
     if (!op)
         st = wf_err(WEFT_ENOENT, "no op '%s' (a user op must be registered in this context)", name);
     else if (op->flags & WF_LEAF)
-        st = wf_err(WEFT_EINVAL, "'%s' is built by a function of its own", name);
+        st = wf_err(WEFT_EINVAL, "'%s' has a builder function of its own", name);
     else
         st = wf_check_named(g, op, n_in, in);
     if (!st && attrs)

@@ -1,7 +1,7 @@
 /* grad.c - reverse-mode differentiation: gradients as nodes of the same graph.
  *
- * One sweep from the outputs back to the wanted values. Contributions to a value are added in the order in
- * which the sweep meets them, which depends on the graph alone. */
+ * One sweep from the outputs back to the requested values. Contributions to a value are added in
+ * the order in which the sweep finds them, which depends only on the graph. */
 #include "graph/grad.h"
 #include "weft/sys/op.h"
 
@@ -16,12 +16,13 @@ wf_grad_fn *wf_grad_rule(int op_id)
     return rules[op_id];
 }
 
-/* The sweep's memory: per node whether it lies between values and outputs, per value its gradient so far. */
+/* The state of the sweep: per node whether it is between values and outputs, per value its gradient
+ * so far. */
 struct sweep {
     weft_graph *g;
     int64_t n_nodes, n_values; /* of the graph when the sweep began */
-    int64_t first_node;        /* nodes before it are left alone */
-    bool *on_path;             /* node depends on a wanted value */
+    int64_t first_node;        /* nodes before it are not differentiated */
+    bool *on_path;             /* node depends on a requested value */
     weft_val *grad;
 };
 
@@ -56,7 +57,7 @@ struct step {
     bool *need;
 };
 
-/* Apply one node's rule and hand its results to its inputs. */
+/* Applies one node's rule and passes its results to its inputs. */
 static weft_status step_back(struct sweep *s, int64_t k, const bool *wanted, struct step *b)
 {
     const struct wf_node node = s->g->nodes[k]; /* a copy: rules build nodes */
@@ -184,7 +185,8 @@ weft_status weft_grad(weft_graph *g, weft_val loss, int n, const weft_val *value
     return weft_vjp(g, 1, &loss, &one, n, values, out);
 }
 
-/* Is operand i the first that is this value? The expansion gives one gradient for all places where the value is read. */
+/* Whether operand i is the first one with this value. The expansion gives one gradient for all
+ * operands with the same value. */
 static bool first_of_its_value(const struct wf_grad *r, int i)
 {
     for (int k = 0; k < i; k++)
@@ -236,7 +238,7 @@ weft_status grad_identity(struct wf_grad *r)
     return WEFT_OK;
 }
 
-/* The rows of a value of rank 3 or more one below the other: […, n] -> [-1, n]. */
+/* The rows of a value of rank 3 or more as one matrix: […, n] -> [-1, n]. */
 static weft_val as_matrix(weft_graph *g, weft_val x)
 {
     const struct wf_type *t = wf_val_type_of(g, x);
@@ -245,7 +247,8 @@ static weft_val as_matrix(weft_graph *g, weft_val x)
     return wf_build(g, WF_OP_reshape, 1, &x, 1, sets);
 }
 
-/* A weight matrix that all leading axes share: its gradient is one tall product, not a sum of many. */
+/* A weight matrix shared by all leading axes: its gradient is one tall product, not a sum of
+ * many. */
 static bool is_shared_weight(const weft_graph *g, weft_val a, weft_val b)
 {
     const struct wf_type *ta = wf_val_type_of(g, a), *tb = wf_val_type_of(g, b);
@@ -254,8 +257,8 @@ static bool is_shared_weight(const weft_graph *g, weft_val a, weft_val b)
            tb->dim[1] > 0;
 }
 
-/* Y = op(A)·op(B):  dA = dY·op(B)ᵀ and dB = op(A)ᵀ·dY, each transposed back where A or B was;
- * axes that were broadcast are summed away. */
+/* Y = op(A)·op(B): dA = dY·op(B)ᵀ and dB = op(A)ᵀ·dY, each transposed back if A or B was; axes that
+ * were broadcast are summed over. */
 weft_status grad_matmul(struct wf_grad *r)
 {
     bool ta = wf_grad_int(r, "trans_a"), tb = wf_grad_int(r, "trans_b");

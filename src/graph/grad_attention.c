@@ -1,8 +1,8 @@
 /* grad_attention.c - gradient rules of scaled dot-product attention.
  *
- * The fused gradient serves the ordinary case. A gradient of the log-sum-exp or of an additive
- * mask, and second gradients, go through an expansion that holds the scores: products,
- * masked_softmax and its gradient. */
+ * The fused gradient covers the usual case. A gradient of the log-sum-exp or of an additive mask,
+ * and second gradients, use an expansion that computes the scores: products, masked_softmax and its
+ * gradient. */
 #include "graph/grad.h"
 #include "graph/nn.h"
 
@@ -51,7 +51,7 @@ static weft_val scale_of(weft_graph *g, double scale, weft_val q)
     return wf_unary(g, WF_OP_rsqrt, wf_build(g, WF_OP_size_of, 1, &q, 2, sets));
 }
 
-/* a.dtype, a.causal and a.head_first are set; q, k, v as the caller has them. */
+/* a.dtype, a.causal and a.head_first are set; q, k, v in the caller's layout. */
 static void scores(weft_graph *g, struct att *a, double scale, weft_val q, weft_val k, weft_val v,
                    weft_val mask)
 {
@@ -71,7 +71,7 @@ static void scores(weft_graph *g, struct att *a, double scale, weft_val q, weft_
     a->lse = weft_output(g, a->p, 1);
 }
 
-/* dq, dk, dv from dy, all as the caller has them. */
+/* dq, dk, dv from dy, all in the caller's layout. */
 static void backward(weft_graph *g, struct att *a, weft_val dy, weft_val out[3])
 {
     weft_val d = inward(g, a, dy), dp = product(g, d, a->v, false, true), ds;
@@ -101,7 +101,7 @@ static weft_val operand(const struct wf_grad *r, int i)
     return i < r->n_in ? r->in[i] : WEFT_NIL;
 }
 
-/* Does anything but y's gradient take part? */
+/* Whether anything but y's gradient is needed. */
 static bool needs_scores(const struct wf_grad *r, int mask)
 {
     return r->dout[1].id || (mask < r->n_in && r->need[mask] &&
@@ -135,8 +135,8 @@ weft_status grad_attention(struct wf_grad *r)
     return g->st;
 }
 
-/* y and lse are functions of q, k and v: the expansion computes them again, and nothing flows to
- * them. */
+/* y and lse are functions of q, k and v: the expansion computes them again, and they get no
+ * gradient. */
 weft_status grad_attention_grad(struct wf_grad *r)
 {
     struct att a = att_of(r, r->in[1], heads_first(r));

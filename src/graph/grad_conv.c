@@ -1,7 +1,7 @@
 /* grad_conv.c - gradient rules of convolution, pooling and resizing.
  *
  * conv(x, w) is linear in x and in w, and so are its two gradients in their operands: the three are
- * each other's rules, to any order. */
+ * each other's gradients, to any order. */
 #include "graph/grad.h"
 
 /* A node of another op with the same attributes (those that it has). */

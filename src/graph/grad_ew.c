@@ -1,6 +1,6 @@
-/* grad_ew.c - gradient rules of element-wise ops.
- * A fused rule f_grad(dy, x) = dy f'(x) is linear in dy, so its own gradient is f_grad(g, x) for dy and g dy f''(x)
- * for x, with f'' written in primitives. */
+/* grad_ew.c - gradient rules of element-wise ops. A fused rule f_grad(dy, x) = dy f'(x) is linear
+ * in dy, so its own gradient is f_grad(g, x) for dy and g dy f''(x) for x, with f'' written in
+ * primitives. */
 #include "graph/grad.h"
 
 static weft_val mul(weft_graph *g, weft_val a, weft_val b)
@@ -212,7 +212,8 @@ RULE2(softsign, SAME(softsign), mul(g, mul(g, gr, dy), softsign_curve(g, x)))
 
 /* ---- binary ---------------------------------------------------------------------------------- */
 
-/* BINARY_RULE(name, for a, for b): in terms of a, b, y, dy; each is summed to its operand's shape. */
+/* BINARY_RULE(name, for a, for b): in terms of a, b, y, dy; each is summed to its operand's
+ * shape. */
 #define BINARY_RULE(name, d_a, d_b)                                          \
     weft_status grad_##name(struct wf_grad *r)                               \
     {                                                                        \

@@ -1,7 +1,7 @@
 /* grad_index.c - gradient rules of ops that find elements by index.
  *
  * Reading by index and adding by index are each other's gradient; the indices have none. The
- * gradient of a table always is an embedding_grad (or a sum of them), from which an optimizer can
+ * gradient of a table is always an embedding_grad (or a sum of them), from which an optimizer can
  * take ids and rows. */
 #include "graph/grad.h"
 #include "op/shape.h"
@@ -69,8 +69,7 @@ weft_status grad_scatter_add(struct wf_grad *r)
     return r->g->st;
 }
 
-/* dx of y = take_along(x, indices): also the gradient of ops that hand out the indices they
- * used. */
+/* dx of y = take_along(x, indices): also the gradient of ops that return the indices they used. */
 static weft_val take_back(weft_graph *g, weft_val dy, weft_val indices, weft_val x, int64_t axis)
 {
     struct wf_set sets[] = {WF_SET_INT("axis", axis)};
@@ -213,7 +212,7 @@ weft_status grad_bag_spread(struct wf_grad *r)
     return grad_weights(r, 3, wf_binary(r->g, WF_OP_mul, rows, column(r->g, w)));
 }
 
-/* v = 1/Σw: dw[j] = -v²·dv;  v = 1/√Σw²: dw[j] = -w[j]·v³·dv, of the bag that j lies in. */
+/* v = 1/Σw: dw[j] = -v²·dv; v = 1/√Σw²: dw[j] = -w[j]·v³·dv, of the bag that j is in. */
 weft_status grad_bag_inverse(struct wf_grad *r)
 {
     weft_val v = r->out[0], d = r->dout[0], offsets = r->in[0], w = r->in[1];

@@ -3,7 +3,7 @@
 
 #include "graph/grad.h"
 
-/* The gradient is looked at as well. */
+/* The gradient is checked as well. */
 weft_status grad_check_numerics(struct wf_grad *r)
 {
     char text[256];

@@ -32,7 +32,7 @@ static weft_val sum_along(weft_graph *g, weft_val x, int64_t axis)
     return wf_build(g, WF_OP_sum, 1, &x, 2, sets);
 }
 
-/* x[…] as x[…,1], to go with a value of `rank`. */
+/* x[…] as x[…,1], to match a value of `rank`. */
 static weft_val as_column(weft_graph *g, weft_val x, int rank)
 {
     return wf_expand_axes(g, x, 1, (int64_t[]){rank - 1}, rank);
@@ -86,8 +86,8 @@ weft_status grad_log_softmax_grad(struct wf_grad *r)
     return g->st;
 }
 
-/* p = softmax(x + mask), l its log-sum-exp: dx = p (dp - Σ dp p) + dl p; where p is 0 nothing
- * flows. */
+/* p = softmax(x + mask), l its log-sum-exp: dx = p (dp - Σ dp p) + dl p; where p is 0, so is the
+ * gradient. */
 weft_status grad_masked_softmax(struct wf_grad *r)
 {
     weft_graph *g = r->g;
@@ -199,7 +199,7 @@ weft_status grad_sigmoid_xent(struct wf_grad *r)
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-/* d sqrt(Σ x²) = x / norm; where the norm is 0 so is x, and the gradient is taken as 0. */
+/* d sqrt(Σ x²) = x / norm; if the norm is 0, so is x, and the gradient is taken as 0. */
 weft_status grad_global_norm(struct wf_grad *r)
 {
     weft_graph *g = r->g;

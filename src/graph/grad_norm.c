@@ -1,18 +1,17 @@
-/* grad_norm.c - gradient rules of the normalisations.
+/* grad_norm.c - gradient rules of the normalizations.
  *
  * The fused *_grad ops give the gradients of y. Gradients of the statistics, and of the fused
- * gradients themselves, go through an expansion into primitives, which is the same for all
- * normalisations but for the axes: struct view says how x is cut and over which axes its sets
- * extend. */
+ * gradients themselves, use an expansion into primitives, which is the same for all normalizations
+ * except for the axes: struct view says how x is split and over which axes its sets extend. */
 #include "graph/grad.h"
 #include "graph/nn.h"
 
 struct view {
-    bool split;     /* the last axis is cut into groups first */
+    bool split;     /* the last axis is split into groups first */
     int64_t groups; /* -1: one per channel */
-    int n;          /* axes that are normalised together, of x or of the cut x */
+    int n;          /* axes that are normalized together, of x or of the split x */
     int64_t axes[WEFT_MAX_RANK];
-    int rank;             /* of x or of the cut x */
+    int rank;             /* of x or of the split x */
     int n_lead;           /* axes of x that scale and offset do not have */
     bool centred, is_var; /* a mean is subtracted; the spread is a variance, not 1/deviation */
     double epsilon;
@@ -85,7 +84,7 @@ static weft_val join(weft_graph *g, const struct view *v, weft_val x, weft_val l
     return v->split ? bin(g, WF_OP_reshape_like, x, like) : x;
 }
 
-/* A statistic (one number per set) in a shape that goes with the cut x. */
+/* A statistic (one number per set) in a shape that matches the split x. */
 static weft_val spread_out(weft_graph *g, const struct view *v, weft_val stat)
 {
     return wf_expand_axes(g, stat, v->n, v->axes, v->rank);
@@ -160,8 +159,8 @@ static weft_val operand(const struct wf_grad *r, int i)
     return i < r->n_in ? r->in[i] : WEFT_NIL;
 }
 
-/* The gradient of a norm with the fused op `grad_op`, or through the expansion when a statistic
- * has one. */
+/* The gradient of a norm with the fused op `grad_op`, or through the expansion if a statistic has a
+ * gradient. */
 static weft_status norm_rule(struct wf_grad *r, const struct view *v, int grad_op, int n_sets,
                              const struct wf_set *sets)
 {

@@ -1,4 +1,4 @@
-/* grad_plan.c - ops that have no gradient because of what they are. */
+/* grad_plan.c - ops without a gradient by their nature. */
 #include "graph/grad.h"
 
 weft_status no_grad_update(struct wf_grad *r)

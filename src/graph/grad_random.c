@@ -1,5 +1,5 @@
-/* grad_random.c - gradient rules of random ops. A dropout keeps what it kept as its second output, so that the
- * gradient drops the same elements. */
+/* grad_random.c - gradient rules of random ops. Dropout's second output says which elements were
+ * kept, so that the gradient drops the same ones. */
 #include "graph/grad.h"
 
 static weft_val dropped(struct wf_grad *r, weft_val dy, weft_val kept, weft_val rate)

@@ -1,4 +1,4 @@
-/* grad_reduce.c - gradient rules of reductions, and of the ops that follow another value's shape. */
+/* grad_reduce.c - gradient rules of reductions, and of the ops shaped like another value. */
 #include "graph/grad.h"
 
 weft_val wf_reduce_to_like(weft_graph *g, weft_val x, weft_val like)
@@ -31,7 +31,8 @@ weft_status grad_broadcast_like(struct wf_grad *r)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* v, a result of the reduction, with 1 at the axes that it took away: it then broadcasts against x. */
+/* v, a result of the reduction, with size 1 at the removed axes, so that it broadcasts against
+ * x. */
 static weft_val kept(struct wf_grad *r, weft_val v)
 {
     const struct wf_attr *axes = wf_attr(r->op, r->attr, "axes");
@@ -55,7 +56,7 @@ static weft_val sum_axes(struct wf_grad *r, weft_val x)
     return wf_build(r->g, WF_OP_sum, 1, &x, 2, sets);
 }
 
-/* How many elements of x make one result: a constant where that is known. */
+/* How many elements of x make one result: a constant if that is known. */
 static weft_val count(struct wf_grad *r, weft_dtype dtype)
 {
     const struct wf_attr *axes = wf_attr(r->op, r->attr, "axes");
@@ -92,7 +93,7 @@ weft_status grad_sum(struct wf_grad *r)
     return r->g->st;
 }
 
-/* Half types cannot hold large counts: they divide in f32. */
+/* Half types cannot represent large counts: divide in f32. */
 weft_status grad_mean(struct wf_grad *r)
 {
     weft_graph *g = r->g;
@@ -109,7 +110,7 @@ weft_status grad_mean(struct wf_grad *r)
     return g->st;
 }
 
-/* Of largest and smallest: equal ones share the gradient evenly. */
+/* For largest and smallest: equal elements share the gradient evenly. */
 weft_status grad_reduce_max(struct wf_grad *r)
 {
     weft_graph *g = r->g;
@@ -132,8 +133,9 @@ weft_status grad_prod(struct wf_grad *r)
     return r->g->st;
 }
 
-/* out = dy p with p_i the product of the x_j, j != i. For dy: sum of gr p. For x_k: the others' terms
- * have x_k as a factor, so (sum of gr out - gr_k out_k) / x_k; elements of 0 are not supported here. */
+/* out = dy p with p_i the product of the x_j, j != i. For dy: sum of gr p. For x_k: the others'
+ * terms have x_k as a factor, so (sum of gr out - gr_k out_k) / x_k; elements of 0 are not
+ * supported here. */
 weft_status grad_prod_grad(struct wf_grad *r)
 {
     weft_graph *g = r->g;
@@ -181,7 +183,7 @@ weft_status grad_logsumexp(struct wf_grad *r)
     return g->st;
 }
 
-/* What x_i was added to is what comes after it: the same sum from the other end. */
+/* x_i was added to everything after it: the same sum from the other end. */
 weft_status grad_cumsum(struct wf_grad *r)
 {
     struct wf_set sets[] = {WF_SET_INT("axis", wf_grad_int(r, "axis")),

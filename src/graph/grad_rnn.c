@@ -1,8 +1,8 @@
 /* grad_rnn.c - gradient rules of the recurrent ops.
  *
- * First gradients are one op. Second gradients, and first ones that arrive at the saved gates or
- * cells, unroll the sequence into primitives and differentiate those; the number of steps must be
- * known for that. */
+ * First gradients are one op. Second gradients, and first ones with respect to the saved gates or
+ * cells, unroll the sequence into primitives and differentiate those; this needs a known number of
+ * steps. */
 #include "graph/grad.h"
 #include "graph/shape.h"
 #include "op/rnn.h"
@@ -187,7 +187,7 @@ out:
     return st;
 }
 
-/* The same for operands of any time; in[] are the operands up to C0, NIL where absent. */
+/* The same for operands of any time size; in[] are the operands up to C0, NIL if absent. */
 static weft_status expand(const struct wf_grad *r, const weft_val *in, weft_val *out)
 {
     enum { MOST_STEPS = 4096 };
@@ -198,12 +198,11 @@ static weft_status expand(const struct wf_grad *r, const weft_val *in, weft_val 
     if (n_time < 0 && in[WF_RNN_STEPS].id && wf_val_type_of(r->g, in[WF_RNN_STEPS])->rank == 2)
         n_time = wf_val_type_of(r->g, in[WF_RNN_STEPS])->dim[1];
     if (n_time < 0)
-        return wf_err(WEFT_ENOSUP,
-                      "gradients of gradients need a time that is known when the graph "
-                      "is built; x has a symbolic one");
+        return wf_err(WEFT_ENOSUP, "gradients of gradients need a time size that is known when the "
+                                   "graph is built; x has a symbolic one");
     if (n_time > MOST_STEPS)
         return wf_err(WEFT_ELIMIT,
-                      "gradients of gradients over %lld steps, at most %d are possible",
+                      "gradients of gradients over %lld steps; at most %d are supported",
                       (long long)n_time, MOST_STEPS);
     u.reverse = wf_grad_int(r, "reverse");
     u.reset_after = u.kind == WF_RNN_GRU && wf_grad_int(r, "reset_after");
@@ -216,8 +215,8 @@ static weft_status expand(const struct wf_grad *r, const weft_val *in, weft_val 
     return WEFT_OK;
 }
 
-/* Values of their own for the operands, so that one that is used twice gets each part of its
- * gradient once. */
+/* Separate values for the operands, so that one that is used twice gets each part of its gradient
+ * once. */
 static void alias_all(const struct wf_grad *r, int n, weft_val *alias)
 {
     for (int i = 0; i < n; i++)
@@ -296,8 +295,8 @@ weft_status grad_rnn(struct wf_grad *r)
 }
 
 /* The gradient op again from primitives: unroll the forward op, differentiate it with the
- * cotangents as values, and differentiate the result. What the forward op saved follows from its
- * operands and is taken as that, so no gradient goes there. */
+ * cotangents as values, and differentiate the result. What the forward op saved is a function of
+ * its operands, so no gradient goes there. */
 weft_status grad_rnn_grad(struct wf_grad *r)
 {
     static const int from[] = {WF_RNN_X, WF_RNN_W, WF_RNN_R, WF_RNN_BIAS, WF_RNN_H0, WF_RNN_C0};

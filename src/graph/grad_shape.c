@@ -1,7 +1,7 @@
-/* grad_shape.c - gradient rules of ops that move or re-read elements.
+/* grad_shape.c - gradient rules of ops that move or rearrange elements.
  *
- * All of them are linear: an op and its *_grad twin are each other's gradient. No rule reads a
- * size that may be a symbol; the twins follow the shape of an operand instead. */
+ * All of them are linear: an op and its *_grad counterpart are each other's gradient. No rule reads
+ * a size that may be a symbol; the counterparts take the shape of an operand instead. */
 #include "graph/grad.h"
 #include "graph/shape.h"
 #include "op/shape.h"
@@ -43,7 +43,7 @@ weft_status grad_transpose(struct wf_grad *r)
     return r->g->st;
 }
 
-/* op(y, like; the same attributes under the same names). */
+/* op(y, like) with the same attributes under the same names. */
 static weft_val twin(struct wf_grad *r, int op_id, weft_val y, weft_val like)
 {
     const struct wf_op *op = wf_op_row(r->g->ctx, op_id);
@@ -57,8 +57,8 @@ static weft_val twin(struct wf_grad *r, int op_id, weft_val y, weft_val like)
     return wf_build_row(r->g, op, like.id ? 2 : 1, (weft_val[]){y, like}, n, sets);
 }
 
-/* The gradient of a forward op is its twin with the operand to follow, and the twin's is the
- * forward op. */
+/* The gradient of a forward op is its counterpart with the operand whose shape it takes, and the
+ * counterpart's gradient is the forward op. */
 static weft_status forward(struct wf_grad *r, int twin_op)
 {
     r->din[0] = twin(r, twin_op, r->dout[0], r->in[0]);
@@ -119,7 +119,7 @@ weft_status grad_reverse(struct wf_grad *r)
 
 /* ---- joining and parting --------------------------------------------------------------------- */
 
-/* The gradient of output i, or zeros like it when none came. */
+/* The gradient of output i, or zeros like it if there is none. */
 static weft_val dout_or_zeros(struct wf_grad *r, int i)
 {
     if (r->dout[i].id)
@@ -169,8 +169,8 @@ static weft_status concat_parts(struct wf_grad *r, int64_t axis)
     return r->g->st;
 }
 
-/* Where all sizes along the axis are known: one split, or one slice when a single part is
- * wanted. Otherwise each part finds its offset from the operands when a plan is made. */
+/* If all sizes along the axis are known: one split, or one slice if a single part is needed.
+ * Otherwise each part finds its offset from the operands when a plan is made. */
 weft_status grad_concat(struct wf_grad *r)
 {
     int64_t sizes[WF_MAX_IN], axis = wf_grad_int(r, "axis"), offset = 0;
@@ -194,7 +194,7 @@ weft_status grad_concat(struct wf_grad *r)
     return r->g->st;
 }
 
-/* The part goes back to its place among zeros. */
+/* The part goes back to its position among zeros. */
 weft_status grad_concat_part(struct wf_grad *r)
 {
     struct wf_set sets[] = {WF_SET_INT("axis", wf_grad_int(r, "axis"))};

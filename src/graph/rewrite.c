@@ -1,7 +1,8 @@
-/* rewrite.c - the frame that passes share: a new graph built from an old one, node by node.
+/* rewrite.c - shared by all passes: builds a new graph from an old one, node by node.
  *
- * Identity is by number: a copied node keeps its uid, its variable's and its feed's number; names serve messages. Types travel
- * with copied nodes. A finished pass holds no node that its roots do not need. */
+ * Nodes are identified by number: a copied node keeps its uid, its variable's and its feed's
+ * number; names are for messages. Copied nodes keep their types. The result of a pass has no node
+ * that its roots do not need. */
 #include "graph/graph.h"
 
 weft_status wf_rewrite_begin(struct wf_rewrite *rw, const weft_graph *from, int n_roots,
@@ -67,7 +68,7 @@ void wf_rewrite_name(struct wf_rewrite *rw, int32_t made, const struct wf_node *
 
 /* ---- finishing ------------------------------------------------------------------------------- */
 
-/* The new node that does the work of old node k, or -1. */
+/* The new node that replaces old node k, or -1. */
 static int32_t new_node(const struct wf_rewrite *rw, int64_t k)
 {
     const struct wf_node *n = &rw->from->nodes[k];
@@ -95,7 +96,8 @@ static weft_status copy_control(struct wf_rewrite *rw)
     return rw->to->st;
 }
 
-/* Leave out the nodes of g that are not live, and number the rest anew. value[], node[]: room for the new numbers. */
+/* Removes the nodes of g that are not live, and renumbers the rest. value[], node[]: scratch for
+ * the new numbers. */
 static void close_gaps(weft_graph *g, const bool *live, int32_t *value, int32_t *node)
 {
     int64_t n_nodes = 0, n_values = 1;
@@ -123,7 +125,7 @@ static void close_gaps(weft_graph *g, const bool *live, int32_t *value, int32_t 
     g->n_values = n_values;
 }
 
-/* Nodes that lost their last reader in the pass disappear. */
+/* Removes nodes that lost their last reader in the pass. */
 static weft_status drop_dead(weft_graph *g, int n_roots, int32_t *roots)
 {
     bool *live = wf_alloc_n(g->ctx, g->n_nodes + 1, sizeof *live), all = true;

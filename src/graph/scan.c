@@ -20,11 +20,12 @@ static weft_status check(weft_graph *g, const struct scan *s, const weft_val *in
                          const weft_val *xs)
 {
     if (s->n_steps < 1 || s->n_steps > MAX_STEPS)
-        return wf_err(WEFT_EINVAL, "scan: %d steps, 1 to %d are possible", s->n_steps, MAX_STEPS);
+        return wf_err(WEFT_EINVAL, "scan: %d steps; 1 to %d are supported", s->n_steps, MAX_STEPS);
     if (s->n_state < 0 || s->n_state > MAX_VALUES || s->n_xs < 0 || s->n_xs > MAX_VALUES ||
         s->n_ys < 0 || s->n_ys > MAX_VALUES || !s->body)
-        return wf_err(WEFT_EINVAL, "scan: %d states, %d xs, %d ys: 0 to %d, and a body", s->n_state,
-                      s->n_xs, s->n_ys, MAX_VALUES);
+        return wf_err(WEFT_EINVAL,
+                      "scan: %d states, %d xs, %d ys: needs 0 to %d of each, and a body",
+                      s->n_state, s->n_xs, s->n_ys, MAX_VALUES);
     for (int i = 0; i < s->n_state; i++)
         if (!wf_check_val(g, init[i], "scan: a state"))
             return weft_graph_status(g);
@@ -34,7 +35,7 @@ static weft_status check(weft_graph *g, const struct scan *s, const weft_val *in
     return weft_graph_status(g);
 }
 
-/* x[t] of every x, through a row of temporary handles in y's place. */
+/* x[t] of every x; uses y as scratch for handles. */
 static weft_status unstack_xs(weft_graph *g, struct scan *s, const weft_val *xs, weft_val *row)
 {
     for (int i = 0; i < s->n_xs; i++) {
@@ -48,7 +49,7 @@ static weft_status unstack_xs(weft_graph *g, struct scan *s, const weft_val *xs,
     return WEFT_OK;
 }
 
-/* A state keeps its type, so that every step sees the same one. */
+/* A state must keep its type, so that every step sees the same one. */
 static weft_status check_state(weft_graph *g, int t, int i, weft_val before, weft_val after)
 {
     const struct wf_type *a, *b;
@@ -63,7 +64,7 @@ static weft_status check_state(weft_graph *g, int t, int i, weft_val before, wef
     for (int k = 0; k < a->rank && same; k++)
         same = a->dim[k] == b->dim[k] || a->dim[k] < 0 || b->dim[k] < 0;
     if (!same)
-        return wf_err(WEFT_ESHAPE, "scan: step %d makes state %d %s of %s", t, i,
+        return wf_err(WEFT_ESHAPE, "scan: step %d makes state %d %s instead of %s", t, i,
                       wf_type_text(b, tb), wf_type_text(a, ta));
     return WEFT_OK;
 }

@@ -1,4 +1,4 @@
-/* text.c - graphs as text that reads back, one node a line:
+/* text.c - graphs as text that reads back, one node per line:
  *
  *   weft graph 1
  *   %0 = placeholder() dtype=f32 shape=[-1,784] "images" #0
@@ -7,9 +7,10 @@
  *   %3 = top_k(%2) k=3 "best" #3 @/device:GPU:0 ^%1
  *   %4 = identity(%3:1) "places" #4
  *
- * %n is node n, %n:k its output k, - an absent operand. Attributes at their defaults are left out. "name", #uid,
- * @device and ^control follow in any order; a constant ends with {its bytes in hexadecimal}.
- * The reader believes nothing: every number is bounded, every node goes through the builders' checks. */
+ * %n is node n, %n:k its output k, - an absent operand. Attributes with default values are omitted.
+ * "name", #uid, @device and ^control follow in any order; a constant ends with {its bytes in
+ * hexadecimal}. The reader trusts nothing: every number is bounded, every node goes through the
+ * builders' checks. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -165,7 +166,7 @@ static weft_status read_number(struct reader *r, int64_t max, int64_t *out)
     for (; *r->p >= '0' && *r->p <= '9'; r->p++) {
         v = v * 10 + (*r->p - '0');
         if (v > max)
-            return wf_err(WEFT_ERANGE, "a number over %lld", (long long)max);
+            return wf_err(WEFT_ERANGE, "a number above %lld", (long long)max);
     }
     *out = v;
     return WEFT_OK;
@@ -217,7 +218,7 @@ static weft_status read_inputs(struct reader *r, weft_val *in, int *n)
     *n = 0;
     for (skip(r); !st && *r->p != ')'; skip(r)) {
         if (*n == WF_MAX_MANY)
-            return wf_err(WEFT_ELIMIT, "over %d operands", WF_MAX_MANY);
+            return wf_err(WEFT_ELIMIT, "more than %d operands", WF_MAX_MANY);
         if (*n)
             st = expect(r, ",");
         skip(r);
@@ -243,9 +244,9 @@ static weft_status read_data(struct reader *r, weft_val v)
     unsigned char *data;
 
     r->p++;
-    /* The text must hold them all: checked before anything is allocated. */
+    /* The text must contain all of them: checked before allocating. */
     if (bytes < 0 || (int64_t)strspn(r->p, "0123456789abcdef") != 2 * bytes)
-        return wf_err(WEFT_EPARSE, "the constant's shape wants %lld bytes", (long long)bytes);
+        return wf_err(WEFT_EPARSE, "the constant's shape needs %lld bytes", (long long)bytes);
     data = wf_arena_alloc(&r->g->arena, (size_t)bytes + 64);
     if (!data)
         return wf_err_nomem(r->g->ctx, (size_t)bytes, "constant");
@@ -279,7 +280,8 @@ static weft_status read_tail(struct reader *r, weft_val v)
         case '@':
             n = strcspn(++r->p, " \n");
             if (n >= sizeof device)
-                return wf_err(WEFT_EPARSE, "a device name over %zu characters", sizeof device);
+                return wf_err(WEFT_EPARSE, "a device name of more than %zu characters",
+                              sizeof device);
             memcpy(device, r->p, n);
             device[n] = '\0';
             r->p += n;
@@ -322,7 +324,7 @@ static weft_status read_node(struct reader *r, weft_val *in)
     if (!st)
         st = read_number(r, MAX_NODES, &number);
     if (!st && number != r->n_nodes)
-        st = wf_err(WEFT_EPARSE, "node %lld where %lld is due", (long long)number,
+        st = wf_err(WEFT_EPARSE, "found node %lld, expected %lld", (long long)number,
                     (long long)r->n_nodes);
     if (!st)
         st = expect(r, "=");
@@ -361,13 +363,13 @@ weft_status weft_graph_parse(weft_ctx *ctx, const char *text, int64_t n, weft_gr
     weft_status st;
 
     if (n < 0 || n > MAX_TEXT || memchr(text, '\0', (size_t)n))
-        return wf_err(WEFT_EPARSE, "no graph text: %s",
-                      n < 0 || n > MAX_TEXT ? "its size" : "it holds a zero byte");
+        return wf_err(WEFT_EPARSE, "not a graph text: %s",
+                      n < 0 || n > MAX_TEXT ? "its size" : "it contains a zero byte");
     st = weft_graph_new(ctx, &r.g);
     if (st)
         return st;
-    copy = wf_alloc(ctx,
-                    (size_t)n + 1); /* ends with a zero: the reader need not look out for the end */
+    copy =
+        wf_alloc(ctx, (size_t)n + 1); /* NUL-terminated, so the reader need not check for the end */
     in = wf_alloc_n(ctx, WF_MAX_MANY, sizeof *in);
     if (!copy || !in) {
         st = wf_err_nomem(ctx, (size_t)n, "graph text");
@@ -383,7 +385,7 @@ weft_status weft_graph_parse(weft_ctx *ctx, const char *text, int64_t n, weft_gr
             continue;
         }
         st = r.n_nodes < MAX_NODES ? read_node(&r, in)
-                                   : wf_err(WEFT_ELIMIT, "over %d nodes", MAX_NODES);
+                                   : wf_err(WEFT_ELIMIT, "more than %d nodes", MAX_NODES);
         r.n_nodes++;
         if (!st && *r.p == '\n')
             r.p++;

@@ -1,7 +1,7 @@
-/* uses.c - who reads what: the one place where passes and plans ask it.
+/* uses.c - which nodes read which values, for passes and plans.
  *
- * Uses are counted in the graph as it is: live nodes only, fetches included. A view has no bytes of its own; what reads it
- * reads its root. */
+ * Uses are counted in the current graph: only live nodes, including fetches. A view has no bytes of
+ * its own; what reads it reads its root. */
 #include "graph/graph.h"
 
 void wf_live_nodes(const weft_graph *g, int n_roots, const int32_t *roots, bool *live)
@@ -9,7 +9,7 @@ void wf_live_nodes(const weft_graph *g, int n_roots, const int32_t *roots, bool 
     for (int i = 0; i < n_roots; i++)
         if (roots[i])
             live[g->values[roots[i]].node] = true;
-    /* One backward sweep: a node's inputs and control dependencies stand before it. */
+    /* One backward sweep: a node's inputs and control dependencies come before it. */
     for (int64_t k = g->n_nodes - 1; k >= 0; k--) {
         const struct wf_node *n = &g->nodes[k];
 

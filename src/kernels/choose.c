@@ -1,4 +1,4 @@
-/* choose.c - which kernel computes a call. */
+/* choose.c - chooses the kernel of a call. */
 #include "kernels/cpu/widen.h"
 #include "kernels/kernels.h"
 #include "kernels/ref/ref.h"
@@ -41,7 +41,7 @@ bool wf_kplan_all(const struct wf_kplan *p, weft_dtype t)
     return true;
 }
 
-/* The first kernel of the table that takes the call; *out stays NULL when none does. The table also
+/* The first kernel of the table that accepts the call; *out stays NULL if none does. The table also
  * has the reference kernels that need scratch memory, for their plan. */
 static weft_status choose_listed(struct wf_kplan *p, bool ref_only, const struct wf_kernel **out)
 {

@@ -1,13 +1,14 @@
 /* kernels.h - the door of the kernels layer: how an op is computed.
  *
- * Every op has a reference kernel (ref/, the plain definition, any dtype, one thread) and most have a fast one for f32
- * (cpu/). The choice is a pure function of op, types, attributes and SIMD level; nothing is timed. */
+ * Every op has a reference kernel (ref/, the plain definition, any dtype, one thread) and most have
+ * a fast one for f32 (cpu/). The choice is a pure function of op, types, attributes and SIMD level;
+ * nothing is timed. */
 #ifndef WF_KERNELS_H
 #define WF_KERNELS_H
 
 #include "op/op.h"
 
-/* What a kernel is asked when a plan is made. All sizes are known. */
+/* What a kernel gets when a plan is made. All sizes are known. */
 struct wf_kplan {
     weft_ctx *ctx;
     struct wf_arena *arena; /* lives as long as the plan: for `state` */
@@ -15,16 +16,16 @@ struct wf_kplan {
     const struct wf_attr *attr;
     int n_in, n_out;
     const struct wf_type *in, *out; /* an absent optional input has dtype WEFT_NONE */
-    int n_threads;                  /* may enter scratch_bytes, never the tiling */
+    int n_threads;                  /* may affect scratch_bytes, never the tiling */
     /* answers */
     const void *state;
     size_t scratch_bytes;
     const char *impl; /* the implementation's name for explain; preset to the row's */
 };
 
-/* A row with the name "ref" gives a reference kernel a plan function: it stands last of its op's rows.
- * plan returns WEFT_OK, or WEFT_ENOSUP to decline (the next row for the op is asked, at last the reference),
- * or another error that stops planning. NULL: takes every call. */
+/* A row with the name "ref" gives a reference kernel a plan function: it is the last of its op's
+ * rows. plan returns WEFT_OK, or WEFT_ENOSUP to decline (then the next row for the op is tried, and
+ * finally the reference), or another error that stops planning. NULL: accepts every call. */
 struct wf_kernel {
     int op_id;
     const char *impl;
@@ -32,22 +33,23 @@ struct wf_kernel {
     wf_kernel_fn *run;
 };
 
-/* The kernel for a call. `ref_only` takes the reference. */
+/* Chooses the kernel for a call. `ref_only`: the reference. */
 weft_status wf_kernel_choose(struct wf_kplan *p, bool ref_only, const struct wf_kernel **out);
 const struct wf_kernel *wf_kernel_ref(const struct wf_op *op);
 
-/* Can this op be a step of a program, with operands and a result of these types? Programs compute in f32: halves are widened
- * when read and rounded when written, bools are 0 and 1; nothing else enters them. A cast between floats and broadcast_like
- * (its first operand) are copies. */
+/* Whether this op can be a step of a program, with operands and a result of these types. Programs
+ * compute in f32: halves are widened when read and rounded when written, bools are 0 and 1; other
+ * types are not supported. A cast between floats and broadcast_like (its first operand) are
+ * copies. */
 bool wf_kernel_can_step(const struct wf_op *op, int n_in, const struct wf_type *in,
                         const struct wf_type *out);
-/* Can a program whose last step makes dtype `last` run behind this product of two operands? The last step's result is output
- * 0, which lies where the product is made: the product's kernel must be able to write it. The other outputs are the
- * program's own and may have any type of a step. */
+/* Whether a program whose last step has dtype `last` can run after this product of two operands.
+ * The last step's result is output 0, in the memory of the product: the product's kernel must be
+ * able to write it. The other outputs belong to the program and may have any type of a step. */
 bool wf_kernel_can_anchor(const struct wf_op *op, const struct wf_attr *attr,
                           const struct wf_type *in, const struct wf_type *product, weft_dtype last);
 
-/* Do all operands have dtype t (absent ones aside)? */
+/* Whether all operands have dtype t (except absent ones). */
 bool wf_kplan_all(const struct wf_kplan *p, weft_dtype t);
 
 static inline int64_t wf_kplan_int(const struct wf_kplan *p, const char *name)

@@ -40,7 +40,7 @@ const char *weft_build_feature(int i)
 #elif defined(__GNUC__)
         "compiler gcc " __VERSION__,
 #endif
-        wf_onednn_built(), /* last: NULL where it is not built in */
+        wf_onednn_built(), /* last: NULL if it is not built in */
     };
 
     return i >= 0 && i < WF_COUNT(features) ? features[i] : NULL;

@@ -1,4 +1,4 @@
-/* tune.c - looks shapes up in tune.def. A pure function: nothing is timed here. */
+/* tune.c - looks up shapes in tune.def. A pure function: nothing is timed here. */
 #include "kernels/tune.h"
 
 #include "op/op.h"

@@ -1,4 +1,4 @@
-/* activation.c - activations by the names Keras has, with their arguments: "relu", "leaky_relu(0.1)". */
+/* activation.c - activations by Keras' names, with their arguments: "relu", "leaky_relu(0.1)". */
 #include <math.h>
 
 #include "model/core.h"
@@ -159,7 +159,8 @@ static weft_val act_sparse_plus(weft_graph *g, weft_val x, const struct wf_word_
     return weft_where(g, weft_le(g, x, weft_neg(g, one)), weft_zeros_like(g, x), above);
 }
 
-/* max(x - tau, 0), with tau such that the result sums to 1: of the sorted elements, those above (cumsum - 1) / rank count. */
+/* max(x - tau, 0), with tau such that the result sums to 1: of the sorted elements, only those
+ * above (cumsum - 1) / rank count. */
 static weft_val act_sparsemax(weft_graph *g, weft_val x, const struct wf_word_args *a)
 {
     int axis = (int)wf_word_arg(a, "axis")->i;

@@ -1,7 +1,7 @@
-/* build.c - models into graphs: one call of a layer as nodes, and a whole model's calls in their order.
+/* build.c - turns models into graphs: one layer call as nodes, and all calls of a model in order.
  *
- * A weight is one variable of a graph however many calls ask for it; two builds into one graph share variables and
- * placeholders by name. Nodes stand in the scope of their layer. */
+ * A weight is one variable of a graph, no matter how many calls use it; two builds into one graph
+ * share variables and placeholders by name. Nodes are in the scope of their layer. */
 #include <stdio.h>
 
 #include "model/core.h"
@@ -25,7 +25,7 @@ weft_status wf_lc_failed(weft_layer_call *c, weft_status st)
 {
     if (st && !c->b->g->st) {
         wf_err_wrap(st, "layer '%s'", layer_of(c)->name);
-        wf_graph_fail(c->b->g, st); /* later builders do nothing, and the first text stays */
+        wf_graph_fail(c->b->g, st); /* later builders do nothing, and the first text is kept */
     }
     return keep(c, st);
 }
@@ -162,7 +162,7 @@ int64_t weft_lc_dim(weft_layer_call *c, weft_val v, int axis)
 void weft_lc_out(weft_layer_call *c, int i, weft_val v)
 {
     if (i < 0 || i >= WF_MAX_OUT) {
-        weft_lc_fail(c, WEFT_ELIMIT, "output %d, at most %d are possible", i, WF_MAX_OUT);
+        weft_lc_fail(c, WEFT_ELIMIT, "output %d; at most %d are supported", i, WF_MAX_OUT);
         return;
     }
     c->out[i] = v;
@@ -192,7 +192,7 @@ static void add_val(weft_layer_call *c, weft_val **list, int64_t *n, int64_t *ca
 void weft_lc_loss(weft_layer_call *c, weft_val scalar)
 {
     if (!c->b->g->st && weft_lc_rank(c, scalar))
-        weft_lc_fail(c, WEFT_ESHAPE, "a loss is a scalar");
+        weft_lc_fail(c, WEFT_ESHAPE, "a loss must be a scalar");
     if (c->b->training)
         add_val(c, &c->b->losses, &c->b->n_losses, &c->b->cap_losses, scalar);
 }
@@ -222,8 +222,8 @@ static weft_status check_again(weft_layer_call *c, const struct wf_weight *w, in
     if (had.dtype == now.dtype && wf_type_same_shape(&had, &now))
         return WEFT_OK;
     return weft_lc_fail(c, WEFT_ESHAPE,
-                        "its weight '%s' is %s and this call would need %s: a layer that is called "
-                        "again needs inputs like the first",
+                        "its weight '%s' is %s, but this call needs %s: inputs of a shared layer "
+                        "must match those of its first call",
                         w->name, wf_type_text(&had, a), wf_type_text(&now, b));
 }
 
@@ -289,7 +289,7 @@ static weft_status variable_of(struct wf_builder *b, int64_t i, weft_val *out)
     if (!b->weights[i].id) {
         o.size = sizeof o;
         o.not_trainable = w->is.state || wf_layer_at(b->m, w->is.layer)->frozen;
-        b->g->scope = ""; /* its name is the weight's, wherever it is used first */
+        b->g->scope = ""; /* its name is the weight's, wherever it is first used */
         b->weights[i] = weft_variable(b->g, w->is.name, w->is.rank, w->is.dim, &o);
         b->g->scope = scope;
     }
@@ -338,13 +338,13 @@ static weft_status check_arity(weft_layer_call *c)
     if (c->n_in >= k->n_in_min && (k->n_in_max < 0 || c->n_in <= k->n_in_max))
         return WEFT_OK;
     if (k->n_in_max == k->n_in_min)
-        return weft_lc_fail(c, WEFT_EINVAL, "%s is called on %d value%s, got %d", k->name,
-                            k->n_in_min, k->n_in_min == 1 ? "" : "s", c->n_in);
+        return weft_lc_fail(c, WEFT_EINVAL, "%s takes %d input%s, got %d", k->name, k->n_in_min,
+                            k->n_in_min == 1 ? "" : "s", c->n_in);
     if (k->n_in_max < 0)
-        return weft_lc_fail(c, WEFT_EINVAL, "%s is called on at least %d values, got %d", k->name,
+        return weft_lc_fail(c, WEFT_EINVAL, "%s takes at least %d inputs, got %d", k->name,
                             k->n_in_min, c->n_in);
-    return weft_lc_fail(c, WEFT_EINVAL, "%s is called on %d to %d values, got %d", k->name,
-                        k->n_in_min, k->n_in_max, c->n_in);
+    return weft_lc_fail(c, WEFT_EINVAL, "%s takes %d to %d inputs, got %d", k->name, k->n_in_min,
+                        k->n_in_max, c->n_in);
 }
 
 weft_status wf_lc_activity(weft_layer_call *c, const char *regularizer, weft_val v)
@@ -365,7 +365,7 @@ weft_status wf_lc_activity(weft_layer_call *c, const char *regularizer, weft_val
     return weft_graph_status(g);
 }
 
-/* An error of the graph begins with the scope; a user of models wants to read of a layer. */
+/* An error of the graph begins with the scope; a user of models wants to see the layer. */
 static weft_status graph_error(weft_layer_call *c, const char *scope)
 {
     weft_graph *g = c->b->g;
@@ -386,10 +386,11 @@ static weft_status graph_error(weft_layer_call *c, const char *scope)
 static weft_status check_outputs(weft_layer_call *c)
 {
     if (!c->n_out)
-        return weft_lc_fail(c, WEFT_EBUG, "its build function gave no output");
+        return weft_lc_fail(c, WEFT_EBUG, "its build function returned no output");
     for (int i = 0; i < c->n_out; i++)
         if (c->out[i].id <= 0 || c->out[i].id >= c->b->g->n_values)
-            return weft_lc_fail(c, WEFT_EBUG, "its build function gave no value for output %d", i);
+            return weft_lc_fail(c, WEFT_EBUG, "its build function returned no value for output %d",
+                                i);
     return WEFT_OK;
 }
 
@@ -434,7 +435,7 @@ weft_status wf_lc_inner_call(weft_layer_call *c, int copy, int n_in, const weft_
     if (c->st || c->b->g->st)
         return c->st ? c->st : weft_graph_status(c->b->g);
     if (!inner.id)
-        return weft_lc_fail(c, WEFT_EINVAL, "it wraps no layer");
+        return weft_lc_fail(c, WEFT_EINVAL, "it does not wrap a layer");
     if (copy > 0) {
         char text[MAX_FULL_NAME];
 
@@ -461,7 +462,7 @@ weft_status weft_lc_inner(weft_layer_call *c, int copy, int n_in, const weft_val
     weft_status st = wf_lc_inner_call(c, copy, n_in, in, masks, &call);
 
     if (!st && call.n_out < n_out)
-        st = weft_lc_fail(c, WEFT_EINVAL, "the wrapped layer '%s' gives %d values, %d are needed",
+        st = weft_lc_fail(c, WEFT_EINVAL, "the wrapped layer '%s' returns %d values; %d are needed",
                           layer_of(&call)->name, call.n_out, n_out);
     if (!st)
         memcpy(out, call.out, sizeof *out * (size_t)n_out);
@@ -500,7 +501,7 @@ weft_val wf_input_build(struct wf_builder *b, const struct wf_model_node *n)
     return weft_placeholder(b->g, n->name, n->dtype, n->rank + 1, dim);
 }
 
-/* Every node of the model in order; val and mask are by symbol. */
+/* All nodes of the model in order; val and mask are indexed by symbol. */
 static weft_status replay(struct wf_builder *b, weft_val *val, weft_val *mask)
 {
     const weft_model *m = b->m;
@@ -523,7 +524,7 @@ static weft_status replay(struct wf_builder *b, weft_val *val, weft_val *mask)
         if (st)
             return st;
         if (c.n_out != n->n_out)
-            return wf_err(WEFT_EBUG, "layer '%s': %d outputs, %d when the model was made",
+            return wf_err(WEFT_EBUG, "layer '%s': %d outputs now, %d when the model was created",
                           wf_layer_at(m, n->layer)->name, c.n_out, n->n_out);
         for (int i = 0; i < n->n_out; i++) {
             val[n->first - 1 + i] = c.out[i];
@@ -533,7 +534,7 @@ static weft_status replay(struct wf_builder *b, weft_val *val, weft_val *mask)
     return weft_graph_status(b->g);
 }
 
-/* Each regularizer once; weights that nobody asked for in this mode get their variable too. */
+/* Each regularizer once; weights that were not used in this mode also get their variable. */
 static weft_status finish_weights(struct wf_builder *b)
 {
     for (int64_t i = 0; i < b->m->n_weights; i++) {

@@ -1,6 +1,7 @@
 /* cell.c - one step of SimpleRNN, LSTM and GRU, and the cells as layers.
  *
- * With recurrent dropout Keras draws one mask per gate; here one mask serves all gates. Both stay the same for all steps. */
+ * With recurrent dropout Keras draws one mask per gate; here one mask is used for all gates. Both
+ * stay the same for all steps. */
 #include <stdio.h>
 
 #include "model/rnn.h"
@@ -16,7 +17,7 @@ static weft_val recurrent_weight(weft_layer_call *c, const int64_t dim[2])
                                     .constraint = weft_lc_text(c, "recurrent_constraint")));
 }
 
-/* The forget gate begins open: ones in its part of the bias. */
+/* The forget gate starts open: ones in its part of the bias. */
 static weft_val forget_bias(weft_layer_call *c, int64_t n)
 {
     const char *init = weft_lc_text(c, "bias_initializer");
@@ -25,7 +26,7 @@ static weft_val forget_bias(weft_layer_call *c, int64_t n)
         return wf_lc_param(c, "bias", 1, &n);
     if (strcmp(init, "zeros")) {
         weft_lc_fail(c, WEFT_ENOSUP,
-                     "unit_forget_bias=true goes with bias_initializer zeros or ones, not '%.32s'",
+                     "unit_forget_bias=true needs bias_initializer zeros or ones, not '%.32s'",
                      init);
         return WEFT_NIL;
     }
@@ -178,7 +179,7 @@ weft_val wf_cell_dropout(weft_layer_call *c, const char *attr, weft_val like)
             return r->masks[i].mask;
     mask = weft_dropout(weft_lc_graph(c), weft_ones_like(weft_lc_graph(c), like), rate, NULL);
     if (r && r->n_masks == WF_MAX_CELL_MASKS)
-        weft_lc_fail(c, WEFT_ELIMIT, "over %d cells with dropout in one layer",
+        weft_lc_fail(c, WEFT_ELIMIT, "more than %d cells with dropout in one layer",
                      WF_MAX_CELL_MASKS / 2);
     else if (r)
         r->masks[r->n_masks++] = (struct wf_cell_mask){c->layer, recurrent, mask};
@@ -247,7 +248,7 @@ static weft_layer cell_named(weft_layer_call *c, const char *name)
 
     if (wf_map_get(&c->b->m->names, name, &id) && id > 0 && id != c->layer.id)
         return (weft_layer){(int32_t)id};
-    weft_lc_fail(c, WEFT_ENOENT, "cells: the model has no layer '%s' to be a cell", name);
+    weft_lc_fail(c, WEFT_ENOENT, "cells: the model has no layer '%s' to use as a cell", name);
     return (weft_layer){0};
 }
 
@@ -287,7 +288,7 @@ int wf_cell_states(weft_layer_call *c, weft_layer cell, int64_t size[WF_MAX_STAT
     }
     if (!n && !c->st)
         weft_lc_fail(c, WEFT_EINVAL,
-                     "'%s' is no cell: it has neither units nor state_size among its arguments",
+                     "'%s' is not a cell: it has neither units nor state_size among its arguments",
                      l->name);
     return c->st ? 0 : n;
 }
@@ -315,7 +316,7 @@ weft_status wf_layer_stacked_cells(weft_layer_call *c)
         if (wf_lc_other_call(c, cell, n + 1, in, &call))
             return c->st;
         if (call.n_out != n + 1)
-            return weft_lc_fail(c, WEFT_EINVAL, "cell '%s' gives %d values instead of %d", name,
+            return weft_lc_fail(c, WEFT_EINVAL, "cell '%s' returns %d values instead of %d", name,
                                 call.n_out, n + 1);
         in[0] = call.out[0];
         for (int i = 0; i < n; i++)
@@ -323,7 +324,7 @@ weft_status wf_layer_stacked_cells(weft_layer_call *c)
         at += n;
     }
     if (at + 1 != weft_lc_n_in(c))
-        return weft_lc_fail(c, WEFT_EINVAL, "its cells have %d states, %d were given", at,
+        return weft_lc_fail(c, WEFT_EINVAL, "its cells have %d states, but %d were given", at,
                             weft_lc_n_in(c) - 1);
     weft_lc_out(c, 0, in[0]);
     return WEFT_OK;

@@ -1,4 +1,4 @@
-/* constraint.c - what weights are brought back to after an update, by the names Keras has. */
+/* constraint.c - constraints on weights, applied after an update, by Keras' names. */
 #include "model/core.h"
 #include "weft/ops.h"
 
@@ -16,7 +16,7 @@ static weft_status parse(struct wf_arena *arena, const char *text, struct wf_wor
     weft_status st = wf_word_parse(&wf_constraints, arena, text, a);
 
     if (!st && wf_word_arg(a, "axis")->n > WEFT_MAX_RANK)
-        st = wf_err(WEFT_EINVAL, "constraint: over %d axes", WEFT_MAX_RANK);
+        st = wf_err(WEFT_EINVAL, "constraint: more than %d axes", WEFT_MAX_RANK);
     return st;
 }
 
@@ -27,7 +27,7 @@ weft_status wf_constraint_check(struct wf_arena *arena, const char *text)
     return parse(arena, text, &a);
 }
 
-/* w with the norm it has along `axis` made `wanted`, but for 1e-7. */
+/* w scaled to the norm `wanted` along `axis`, within 1e-7. */
 static weft_val with_norm(weft_graph *g, weft_val w, weft_val norm, weft_val wanted)
 {
     return weft_mul(g, w, weft_div(g, wanted, weft_add(g, norm, wf_const_like(g, 1e-7, norm))));

@@ -1,8 +1,9 @@
-/* cut.c - a part of a model as a model of its own: what the named layers give, and all that leads to it.
+/* cut.c - a part of a model as a separate model: the results of the named layers, and everything
+ * that leads to them.
  *
- * The part is built anew through the same builders, so that its weights stand in the order of their first use and nothing of
- * what was cut off is left but names: a new layer is not called by one of them by chance, so that weights that are loaded by
- * name never reach a layer they were not made for. */
+ * The part is rebuilt with the same builders, so that its weights are in the order of their first
+ * use. Of the removed layers only the names are kept: new layers never reuse the name of a removed
+ * layer, so that weights loaded by name never reach a layer they do not belong to. */
 #include <stdio.h>
 
 #include "model/core.h"
@@ -24,13 +25,13 @@ weft_sym weft_layer_output(weft_model *m, weft_layer l, int call)
     if (!*weft_layer_name(m, l))
         st = wf_err(WEFT_EINVAL, "layer %d does not exist in this model", l.id);
     else
-        st = wf_err(WEFT_ERANGE, "layer '%s' is called %d times, there is no call %d",
+        st = wf_err(WEFT_ERANGE, "layer '%s' has %d calls; there is no call %d",
                     weft_layer_name(m, l), n_calls, call);
     wf_model_fail(m, st);
     return (weft_sym){0};
 }
 
-/* The last value that a layer gives in this model. */
+/* The last value that a layer returns in this model. */
 static weft_status last_of(const weft_model *m, const char *name, weft_sym *out)
 {
     weft_layer l;
@@ -43,7 +44,8 @@ static weft_status last_of(const weft_model *m, const char *name, weft_sym *out)
             out->id = m->nodes[k].first;
             return WEFT_OK;
         }
-    return wf_err(WEFT_EINVAL, "layer '%s' is not called by itself: it is inside another", name);
+    return wf_err(WEFT_EINVAL, "layer '%s' has no calls of its own: it is inside another layer",
+                  name);
 }
 
 static weft_status named_ends(const weft_model *m, const char *until, weft_sym *end, int *n)
@@ -58,17 +60,17 @@ static weft_status named_ends(const weft_model *m, const char *until, weft_sym *
         if (!len)
             continue;
         if (len >= sizeof name || *n == MAX_ENDS)
-            return wf_err(WEFT_EINVAL, "'%.32s…' is no list of up to %d layers", until - len,
+            return wf_err(WEFT_EINVAL, "'%.32s…' is not a list of up to %d layers", until - len,
                           MAX_ENDS);
         memcpy(name, until - len, len);
         name[len] = 0;
         st = last_of(m, name, &end[*n]);
         ++*n;
     }
-    return st || *n ? st : wf_err(WEFT_EINVAL, "no layer is named");
+    return st || *n ? st : wf_err(WEFT_EINVAL, "no layer is given");
 }
 
-/* All that the model gives. */
+/* All outputs of the model. */
 static weft_status all_ends(const weft_model *m, weft_sym *end, int *n)
 {
     if (m->n_outputs < 1 || m->n_outputs > MAX_ENDS)
@@ -78,27 +80,26 @@ static weft_status all_ends(const weft_model *m, weft_sym *end, int *n)
     return WEFT_OK;
 }
 
-/* n layers back from the output, each of which must follow from one value. */
+/* n layers back from the output; each must have one input. */
 static weft_status back(const weft_model *m, int n, weft_sym *end)
 {
     weft_sym x = m->n_outputs == 1 ? m->outputs[0] : (weft_sym){0};
 
     if (!x.id)
-        return wf_err(WEFT_EINVAL, "the model has %d outputs: name the layers where it is to end",
+        return wf_err(WEFT_EINVAL, "the model has %d outputs: name the layers to end at",
                       (int)m->n_outputs);
     for (int i = 0; i < n; i++) {
         const struct wf_model_node *node = &m->nodes[wf_symbol_at(m, x)->node];
 
         if (!node->layer.id)
-            return wf_err(WEFT_ERANGE, "%d layers are to go, and only %d lead to the output", n, i);
+            return wf_err(WEFT_ERANGE, "cannot drop %d layers: only %d lead to the output", n, i);
         if (node->n_in != 1)
-            return wf_err(WEFT_EINVAL,
-                          "'%s' is called on %d values: name the layers where it is to end",
+            return wf_err(WEFT_EINVAL, "'%s' has %d inputs: name the layers to end at",
                           weft_sym_name(m, x), node->n_in);
         x = node->in[0];
     }
     if (!m->nodes[wf_symbol_at(m, x)->node].layer.id)
-        return wf_err(WEFT_ERANGE, "without its last %d layers nothing is left but the input", n);
+        return wf_err(WEFT_ERANGE, "without its last %d layers, only the input is left", n);
     *end = x;
     return WEFT_OK;
 }
@@ -122,8 +123,9 @@ static void mark(struct cut *c, int n_ends, const weft_sym *end)
     for (int64_t k = m->n_nodes - 1; k >= 0; k--)
         for (int i = 0; c->node[k] && i < m->nodes[k].n_in; i++)
             c->node[wf_symbol_at(m, m->nodes[k].in[i])->node] = true;
-    /* A layer goes when no call of it stays and no layer that stays wraps it. One that is neither called nor wrapped may be
-     * named by a layer that stays, as the cells of a stack are. */
+    /* A layer is removed if none of its calls is kept and no layer that is kept wraps it. One that
+     * is neither called nor wrapped may be named by a layer that is kept, like the cells of a
+     * stack. */
     for (int64_t i = 0; i < m->n_layers; i++)
         c->layer[i] = true;
     for (int64_t i = 0; i < m->n_layers; i++)
@@ -135,7 +137,7 @@ static void mark(struct cut *c, int n_ends, const weft_sym *end)
     for (int64_t k = 0; k < m->n_nodes; k++)
         if (m->nodes[k].layer.id && c->node[k])
             c->layer[m->nodes[k].layer.id - 1] = true;
-    for (int64_t i = m->n_layers - 1; i >= 0; i--) /* what is wrapped stands before its wrapper */
+    for (int64_t i = m->n_layers - 1; i >= 0; i--) /* a wrapped layer comes before its wrapper */
         if (m->layers[i].inner.id && c->layer[i])
             c->layer[m->layers[i].inner.id - 1] = true;
 }
@@ -169,7 +171,7 @@ static weft_status copy_node(struct cut *c, const struct wf_model_node *n)
     return weft_model_status(c->to);
 }
 
-/* A name that no new layer gets by itself. */
+/* A name that no new layer gets automatically. */
 static weft_status reserve(weft_model *m, const char *name)
 {
     const char *kept = wf_arena_strdup(&m->arena, name);
@@ -212,7 +214,7 @@ weft_status weft_model_cut(const weft_model *m, const weft_cut_opts *opts, weft_
         st = wf_err(WEFT_EINVAL, "weft_cut_opts: size %zu, this library expects %zu", o->size,
                     sizeof *o);
     if (!st && (o->drop < 0 || (o->until && o->drop)))
-        st = wf_err(WEFT_EINVAL, "say until which layer, or how many to drop");
+        st = wf_err(WEFT_EINVAL, "say which layers to end at (until), or how many to drop");
     if (!st)
         st = o->until  ? named_ends(m, o->until, end, &n_ends)
              : o->drop ? back(m, o->drop, end)

@@ -1,4 +1,4 @@
-/* initializer.c - initial values by the names Keras has, as the options of a graph's variable. */
+/* initializer.c - initializers by Keras' names, as options of a graph's variable. */
 #include <math.h>
 
 #include "model/core.h"
@@ -43,12 +43,12 @@ static void fans(int rank, const int64_t *dim, double *fan_in, double *fan_out)
     *fan_out = rank == 0 ? 1 : rank == 1 ? (double)dim[0] : space * (double)dim[rank - 1];
 }
 
-/* sqrt(scale / n) as the deviation of a distribution. */
+/* sqrt(scale / n) as the standard deviation of a distribution. */
 static weft_status scaled(double scale, double n, const char *shape, weft_variable_opts *out)
 {
     scale /= n > 1 ? n : 1;
     if (!strcmp(shape, "truncated_normal")) {
-        /* What is cut off at two deviations is made up for. */
+        /* Compensates for truncating at two standard deviations. */
         *out = (weft_variable_opts){.init = WEFT_INIT_TRUNCATED_NORMAL,
                                     .b = sqrt(scale) / .87962566103423978};
     } else if (!strcmp(shape, "untruncated_normal")) {
@@ -83,7 +83,7 @@ static weft_status variance_scaling(const struct wf_word_args *a, double in, dou
     return scaled(scale, n, wf_word_arg(a, "distribution")->s, out);
 }
 
-/* With fans of its own a scaled initializer becomes a plain one with numbers. */
+/* With given fans a scaled initializer becomes a plain one with numbers. */
 static weft_status with_fans(weft_variable_opts *o, double in, double out)
 {
     static const char normal[] = "truncated_normal", uniform[] = "uniform";

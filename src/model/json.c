@@ -3,13 +3,14 @@
  *   {
  *    "format": "weft-model", "version": 1, "name": "model",
  *    "layers": [{"name": "dense", "kind": "Dense", "attrs": "units=10 activation=relu"}],
- *    "nodes": [{"input": "x", "dtype": "f32", "dim": [28, null]}, {"layer": "dense", "in": [[0, 0]]}],
+ *    "nodes": [{"input": "x", "dtype": "f32", "dim": [28, null]},
+ *              {"layer": "dense", "in": [[0, 0]]}],
  *    "outputs": [[1, 0]]
  *   }
  *
- * A layer has "wraps": NAME when it is a wrapper (what it wraps stands before it) and "trainable": false when it is frozen. A
- * value is [node, part]. The reader believes nothing: every key is known, every number bounded, and all goes through the
- * builders' checks. */
+ * A layer has "wraps": NAME if it is a wrapper (the wrapped layer comes before it) and "trainable":
+ * false if it is frozen. A value is [node, part]. The reader trusts nothing: every key is known,
+ * every number bounded, and everything goes through the builders' checks. */
 #include <jansson.h>
 
 #include "model/core.h"
@@ -24,7 +25,7 @@ static void put_string(struct wf_buf *b, const char *s)
     json_t *check = json_string(s);
 
     if (!check && !b->st)
-        b->st = wf_err(WEFT_EINVAL, "'%.64s' is not UTF-8 text, which JSON needs", s);
+        b->st = wf_err(WEFT_EINVAL, "'%.64s' is not UTF-8, which JSON requires", s);
     json_decref(check);
     wf_buf_add(b, "\"", 1);
     for (; *s; s++)
@@ -35,7 +36,7 @@ static void put_string(struct wf_buf *b, const char *s)
     wf_buf_add(b, "\"", 1);
 }
 
-/* What was given to the layer, but for its name and whether it is trained. */
+/* What the layer was given, except its name and whether it is trainable. */
 static void put_attrs(struct wf_buf *b, const weft_model *m, const struct wf_layer *l)
 {
     struct wf_buf text;
@@ -140,7 +141,7 @@ weft_status weft_model_json(const weft_model *m, char **out)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Every key of an object is one of these (NULL ends). */
+/* Every key of an object must be one of these (NULL-terminated). */
 static weft_status check_keys(const json_t *o, const char *what, const char *const *keys)
 {
     const char *key;
@@ -175,7 +176,7 @@ static const char *text_of(const json_t *o, const char *what, const char *key)
     const char *s = json_string_value(v);
 
     if (!s || strlen(s) != json_string_length(v)) {
-        wf_err(WEFT_EPARSE, "%s: '%s' must be a text", what, key);
+        wf_err(WEFT_EPARSE, "%s: '%s' must be a string", what, key);
         return NULL;
     }
     return s;
@@ -293,7 +294,7 @@ static weft_status read_call(weft_model *m, const json_t *o)
         return WEFT_EPARSE;
     st = weft_model_layer(m, name, &l);
     if (!st && (json_array_size(in) < 1 || json_array_size(in) > WF_MAX_IN))
-        st = wf_err(WEFT_EPARSE, "called on %zu values", json_array_size(in));
+        st = wf_err(WEFT_EPARSE, "called with %zu inputs", json_array_size(in));
     for (size_t i = 0; !st && i < json_array_size(in); i++)
         st = read_value(m, json_array_get(in, i), &x[i]);
     if (st)
@@ -342,7 +343,7 @@ static weft_status read_root(weft_model *m, const json_t *root)
     if (!format || strcmp(format, "weft-model"))
         return wf_err(WEFT_EPARSE, "this is not a weft model: \"format\" must be \"weft-model\"");
     if (!json_is_integer(version) || json_integer_value(version) != VERSION)
-        return wf_err(WEFT_ENOSUP, "a model of version %lld; this library reads version %d",
+        return wf_err(WEFT_ENOSUP, "model format version %lld; this library reads version %d",
                       (long long)json_integer_value(version), VERSION);
     name = text_of(root, "model", "name");
     if (!name)
@@ -359,9 +360,9 @@ weft_status weft_model_read(weft_model *m, const char *json, int64_t n)
     weft_status st = weft_model_status(m);
 
     if (!st && (m->n_layers || m->n_nodes))
-        st = wf_err(WEFT_ESTATE, "a model is read into an empty one");
+        st = wf_err(WEFT_ESTATE, "a model can be read only into an empty model");
     if (!st && (n < 0 || n > MAX_JSON))
-        st = wf_err(WEFT_EPARSE, "model: %lld bytes, at most %lld are possible", (long long)n,
+        st = wf_err(WEFT_EPARSE, "model: %lld bytes; at most %lld are supported", (long long)n,
                     (long long)MAX_JSON);
     if (st)
         return st;

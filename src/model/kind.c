@@ -1,6 +1,7 @@
-/* kind.c - the kinds of layers: the table of layers.def, and what a user registered in a model.
+/* kind.c - layer types: the table of layers.def, and those that a user registered in a model.
  *
- * Argument texts are taken apart once per model and kind, when a layer of the kind is first made. */
+ * Argument texts are parsed once per model and type, when the first layer of the type is
+ * created. */
 #include <stdio.h>
 
 #include "model/core.h"
@@ -47,11 +48,10 @@ static weft_status unknown(const weft_model *m, const char *name)
     for (int64_t i = 0; i < m->n_user && i < 64; i++)
         names[n++] = m->user_kinds[i].name;
     near = weft_nearest(name, names, n);
-    return near ? wf_err(WEFT_ENOENT, "no kind of layer '%.64s' (did you mean '%s'?)", name, near)
-                : wf_err(WEFT_ENOENT,
-                         "no kind of layer '%.64s' (one of your own must be registered with "
-                         "weft_layer_register)",
-                         name);
+    return near
+               ? wf_err(WEFT_ENOENT, "no layer type '%.64s' (did you mean '%s'?)", name, near)
+               : wf_err(WEFT_ENOENT,
+                        "no layer type '%.64s' (register your own with weft_layer_register)", name);
 }
 
 static weft_status make_row(weft_model *m, const weft_layer_kind *kind,
@@ -81,7 +81,7 @@ weft_status wf_kind_find(weft_model *m, const char *name, const struct wf_layer_
     const weft_layer_kind *kind;
 
     if (!name)
-        return wf_err(WEFT_EINVAL, "a kind of layer is needed");
+        return wf_err(WEFT_EINVAL, "needs a layer type");
     for (int64_t i = 0; i < m->n_rows; i++)
         if (!strcmp(m->rows[i]->kind.name, name)) {
             *out = m->rows[i];

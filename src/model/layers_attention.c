@@ -1,7 +1,7 @@
 /* layers_attention.c - Attention, AdditiveAttention, MultiHeadAttention, GroupQueryAttention.
  *
- * A query that may attend to nothing gets zeros. (Keras' Attention gives it the mean of all values; such rows are masked
- * themselves wherever the mask is that of the sequence.) */
+ * A query that may not attend to anything gets zeros. (Keras' Attention gives it the mean of all
+ * values; if the mask is that of the sequence, such rows are masked anyway.) */
 #include <math.h>
 #include <stdio.h>
 
@@ -40,7 +40,7 @@ static weft_status check_inputs(weft_layer_call *c)
     for (int i = 0; i < weft_lc_n_in(c) && i < 3; i++)
         if (weft_lc_rank(c, weft_lc_in(c, i)) != 3)
             return weft_lc_fail(c, WEFT_ESHAPE,
-                                "input %d has rank %d, needed is 3, [batch, time, features]", i,
+                                "input %d has rank %d; it must be 3, [batch, time, features]", i,
                                 weft_lc_rank(c, weft_lc_in(c, i)));
     return WEFT_OK;
 }
@@ -131,7 +131,8 @@ struct heads {
     int64_t out[WEFT_MAX_RANK]; /* the sizes that replace the features in the result */
 };
 
-/* The weight "what/kernel" or "what/bias", by the layer's arguments kernel_… or bias_…. The first n_in axes are summed over. */
+/* The weight "what/kernel" or "what/bias", by the layer's arguments kernel_… or bias_…. The first
+ * n_in axes are summed over. */
 static weft_val part_weight(weft_layer_call *c, const char *what, const char *kind, int rank,
                             const int64_t *dim, int n_in)
 {
@@ -203,7 +204,8 @@ static weft_val window_mask(struct heads *h, int64_t window)
     return v;
 }
 
-/* What a query may attend to. Masked queries are left as they are: their rows are masked in the result. */
+/* What a query may attend to. Masked queries are not changed: their rows are masked in the
+ * result. */
 static void collect_mask(struct heads *h)
 {
     weft_layer_call *c = h->c;
@@ -232,7 +234,8 @@ static void collect_mask(struct heads *h)
     h->mask = m;
 }
 
-/* One head of keys or values for each head of queries: [batch, time, groups, n] -> [batch, time, heads, n]. */
+/* One head of keys or values for each head of queries: [batch, time, groups, n] -> [batch, time,
+ * heads, n]. */
 static weft_val spread(struct heads *h, weft_val x)
 {
     int64_t n = h->n_heads;
@@ -450,7 +453,7 @@ weft_status wf_layer_multi_head_attention(weft_layer_call *c)
         return st;
     h.n_out = weft_lc_ints(c, "output_shape", &out);
     if (h.n_out > 5)
-        return weft_lc_fail(c, WEFT_EINVAL, "output_shape has %d sizes, at most 5 are possible",
+        return weft_lc_fail(c, WEFT_EINVAL, "output_shape has %d sizes; at most 5 are supported",
                             h.n_out);
     for (int i = 0; i < h.n_out; i++)
         h.out[i] = out[i];

@@ -6,7 +6,7 @@ static const char *const meaning[] = {"", "[batch, time, channels]",
                                       "[batch, height, width, channels]",
                                       "[batch, depth, height, width, channels]"};
 
-/* What all of these check and read: n spatial axes. */
+/* What all of these check and read, for n spatial axes. */
 struct window {
     int n;
     int64_t size[3], strides[3], dilations[3];
@@ -119,7 +119,7 @@ static weft_status conv_transpose(weft_layer_call *c, int n)
     o.padding = w.padding;
     for (int i = 0; i < n && n_extra; i++) {
         if (pad[i] < 0 || pad[i] >= w.strides[i])
-            return weft_lc_fail(c, WEFT_EINVAL, "output_padding must lie below the strides");
+            return weft_lc_fail(c, WEFT_EINVAL, "output_padding must be less than the strides");
         o.output_padding[i] = pad[i] ? pad[i] : WEFT_ZERO;
     }
     y = weft_conv_transpose(weft_lc_graph(c), wf_lc_float_input(c, weft_lc_in(c, 0)),
@@ -245,8 +245,8 @@ weft_status wf_layer_global_avg_pool1d(weft_layer_call *c)
     return mask.id ? masked_mean(c, mask) : global_pool(c, 1, weft_global_avg_pool);
 }
 
-/* One axis of size `from` as `to` windows that cover it: window i is [i * from / to, (i + 1) * from / to), ends rounded outwards.
- * Windows of means and of maxima can be taken axis by axis. */
+/* One axis of size `from` as `to` windows that cover it: window i is [i * from / to, (i + 1) * from
+ * / to), ends rounded outwards. Windows of means and of maxima can be taken axis by axis. */
 static weft_val adapt_axis(weft_graph *g, weft_val x, int axis, int64_t from, int64_t to, bool max)
 {
     weft_reduce_opts along = {.size = sizeof along, .n_axes = 1, .axes = {axis}, .keepdims = true};

@@ -1,4 +1,4 @@
-/* layers_core.c - what layers share, dense layers, activations as layers. */
+/* layers_core.c - shared functions, dense layers, activations as layers. */
 #include <stdio.h>
 
 #include "model/core.h"
@@ -52,10 +52,10 @@ int wf_lc_choice(weft_layer_call *c, const char *attr, int n, const char *const 
     }
     near = weft_nearest(given, words, n);
     if (near)
-        weft_lc_fail(c, WEFT_EINVAL, "%s '%.32s' is none of %s (did you mean '%s'?)", attr, given,
-                     list, near);
+        weft_lc_fail(c, WEFT_EINVAL, "%s '%.32s' is not one of %s (did you mean '%s'?)", attr,
+                     given, list, near);
     else
-        weft_lc_fail(c, WEFT_EINVAL, "%s '%.32s' is none of %s", attr, given, list);
+        weft_lc_fail(c, WEFT_EINVAL, "%s '%.32s' is not one of %s", attr, given, list);
     return -1;
 }
 
@@ -90,10 +90,10 @@ weft_status wf_lc_channels_last(weft_layer_call *c)
 {
     if (!strcmp(weft_lc_text(c, "data_format"), "channels_last"))
         return WEFT_OK;
-    return weft_lc_fail(c, WEFT_ENOSUP,
-                        "data_format '%.32s': channels come last in weft; a Permute before the "
-                        "layer brings them there",
-                        weft_lc_text(c, "data_format"));
+    return weft_lc_fail(
+        c, WEFT_ENOSUP,
+        "data_format '%.32s': channels must be last; add a Permute before the layer to move them",
+        weft_lc_text(c, "data_format"));
 }
 
 weft_val wf_lc_vector(weft_layer_call *c, int n, const double *values)
@@ -159,7 +159,7 @@ weft_status wf_layer_dense(weft_layer_call *c)
     return WEFT_OK;
 }
 
-/* The three terms of "ab,bc->ac"; the leading "..." of a term, if any, is skipped and counted as such. */
+/* The three terms of "ab,bc->ac"; the leading "..." of a term, if any, is skipped and recorded. */
 struct equation {
     char in[32], kernel[32], out[32];
     bool dots_left, dots_right;
@@ -200,7 +200,8 @@ static bool parse_equation(const char *text, struct equation *e)
            !(e->dots_left && e->dots_right);
 }
 
-/* The size of a letter: the input's, or what output_shape says (which leaves the batch and the dots out). */
+/* The size of a letter: the input's, or that of output_shape (which excludes the batch and the
+ * dots). */
 static int64_t letter_size(weft_layer_call *c, const struct equation *e, char letter)
 {
     const char *in = strchr(e->in, letter), *out = strchr(e->out, letter);
@@ -212,20 +213,21 @@ static int64_t letter_size(weft_layer_call *c, const struct equation *e, char le
         return weft_lc_dim(c, weft_lc_in(c, 0),
                            e->dots_left ? rank - (int)strlen(in) : (int)(in - e->in));
     if (at < 0 || at >= n || shape[at] <= 0) {
-        weft_lc_fail(c, WEFT_EINVAL, "output_shape does not say the size of '%c'", letter);
+        weft_lc_fail(c, WEFT_EINVAL, "output_shape does not give the size of '%c'", letter);
         return 0;
     }
     return shape[at];
 }
 
-/* The bias has the output's axes from the first letter named on, with 1 where none is named. */
+/* The bias has the output's axes from the first named letter on, with size 1 for letters that are
+ * not named. */
 static weft_val add_bias(weft_layer_call *c, const struct equation *e, const char *axes, weft_val y)
 {
     int64_t dim[WEFT_MAX_RANK];
     int n = (int)strlen(e->out), first = (int)strcspn(e->out, axes), rank = 0;
 
     if (strspn(axes, e->out) != strlen(axes)) {
-        weft_lc_fail(c, WEFT_EINVAL, "bias_axes '%.32s' are not all in the result", axes);
+        weft_lc_fail(c, WEFT_EINVAL, "not all of bias_axes '%.32s' are in the result", axes);
         return WEFT_NIL;
     }
     if (weft_lc_rank(c, y) < n)
@@ -248,7 +250,8 @@ weft_status wf_layer_einsum_dense(weft_layer_call *c)
     int rank;
 
     if (!parse_equation(text, &e))
-        return weft_lc_fail(c, WEFT_EINVAL, "equation '%.64s' is not like ab,bc->ac", text);
+        return weft_lc_fail(c, WEFT_EINVAL, "equation '%.64s' does not have the form ab,bc->ac",
+                            text);
     if (strlen(e.in) > (size_t)weft_lc_rank(c, weft_lc_in(c, 0)) ||
         strlen(e.kernel) > WEFT_MAX_RANK)
         return weft_lc_fail(c, WEFT_ESHAPE, "equation '%.64s' does not fit an input of rank %d",
@@ -319,7 +322,7 @@ weft_status wf_layer_prelu(weft_layer_call *c)
         int axis = wf_lc_axis(c, "shared_axes", shared[i], rank);
 
         if (axis < 1)
-            return weft_lc_fail(c, WEFT_ERANGE, "the batch is always shared");
+            return weft_lc_fail(c, WEFT_ERANGE, "the batch axis is always shared");
         dim[axis] = 1;
     }
     for (int i = 1; i < rank; i++)

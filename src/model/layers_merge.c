@@ -1,10 +1,10 @@
-/* layers_merge.c - layers that make one value of several. */
+/* layers_merge.c - layers that combine several values into one. */
 #include "model/core.h"
 #include "model/layers.h"
 
 /* ---- element by element ---------------------------------------------------------------------- */
 
-/* Keras' mask of a merge: the union, but none as soon as one input has none. */
+/* Keras' mask of a merge: the union, but none if an input has none. */
 static void merge_masks(weft_layer_call *c)
 {
     weft_graph *g = weft_lc_graph(c);
@@ -121,7 +121,8 @@ static weft_val unit(weft_graph *g, weft_val x, int axis)
     return weft_div(g, x, weft_max(g, norm, wf_const_like(g, 1e-12, norm)));
 }
 
-/* Letters for the axes of an operand: the batch, the axis that is summed over, others by themselves. */
+/* Letters for the axes of an operand: the batch, the axis that is summed over, and separate ones
+ * for the others. */
 static char *letters(char *to, int rank, int summed, char first)
 {
     for (int i = 0; i < rank; i++)
@@ -142,7 +143,7 @@ weft_status wf_layer_dot(weft_layer_call *c)
         rank[i] = weft_lc_rank(c, x[i]);
         axis[i] = wf_lc_axis(c, "axes", axes[i], rank[i]);
         if (axis[i] == 0)
-            st = weft_lc_fail(c, WEFT_EINVAL, "the batch cannot be summed over");
+            st = weft_lc_fail(c, WEFT_EINVAL, "cannot sum over the batch");
         else if (axis[i] < 0)
             st = WEFT_ERANGE;
         else if (weft_lc_bool(c, "normalize"))
@@ -163,7 +164,7 @@ weft_status wf_layer_dot(weft_layer_call *c)
     *p = '\0';
     y = weft_einsum(g, equation, x[0], x[1]);
     if (rank[0] == 2 && rank[1] == 2)
-        y = weft_expand_dims(g, y, 1); /* [batch, 1], as Keras gives it */
+        y = weft_expand_dims(g, y, 1); /* [batch, 1], as in Keras */
     weft_lc_out(c, 0, y);
     return WEFT_OK;
 }

@@ -1,5 +1,6 @@
-/* layers_noise.c - layers that disturb, scale or penalise values: dropout, noise, rescaling, activity.
- * Dropout and noise act in every training step, frozen or not, as in Keras: there is nothing in them to train. */
+/* layers_noise.c - layers that perturb, scale or penalize values: dropout, noise, rescaling,
+ * activity. Dropout and noise are active in every training step, frozen or not, as in Keras: they
+ * have nothing to train. */
 #include <math.h>
 #include <stdio.h>
 
@@ -12,7 +13,7 @@ static weft_status check_rate(weft_layer_call *c, double rate, bool one_too)
 {
     if (rate >= 0 && (rate < 1 || (one_too && rate == 1)))
         return WEFT_OK;
-    return weft_lc_fail(c, WEFT_EINVAL, "rate must lie between 0 and 1, got %g", rate);
+    return weft_lc_fail(c, WEFT_EINVAL, "rate must be between 0 and 1, got %g", rate);
 }
 
 static weft_status dropout(weft_layer_call *c, int n_shared, const int64_t *shared)
@@ -46,8 +47,7 @@ weft_status wf_layer_dropout(weft_layer_call *c)
             shared[n_shared++] = i;
         else if (shape[i] > 0 && shape[i] != weft_lc_dim(c, weft_lc_in(c, 0), i))
             return weft_lc_fail(c, WEFT_ESHAPE,
-                                "noise_shape has %lld at axis %d: 1, the size or -1 "
-                                "are possible",
+                                "noise_shape has %lld at axis %d: it must be 1, the size or -1",
                                 (long long)shape[i], i);
     return dropout(c, n_shared, shared);
 }
@@ -98,7 +98,7 @@ weft_status wf_layer_gaussian_dropout(weft_layer_call *c)
     return WEFT_OK;
 }
 
-/* What is dropped gets the value that selu tends to; then mean and variance are brought back to 0 and 1. */
+/* Dropped elements get the limit value of selu; then mean and variance are restored to 0 and 1. */
 weft_status wf_layer_alpha_dropout(weft_layer_call *c)
 {
     const double low = -1.6732632423543772 * 1.0507009873554805;
@@ -127,7 +127,7 @@ weft_status wf_layer_gaussian_noise(weft_layer_call *c)
     weft_val x = weft_lc_in(c, 0);
 
     if (!(stddev >= 0 && stddev <= 1))
-        return weft_lc_fail(c, WEFT_EINVAL, "stddev must lie between 0 and 1, got %g", stddev);
+        return weft_lc_fail(c, WEFT_EINVAL, "stddev must be between 0 and 1, got %g", stddev);
     if (c->b->training && stddev > 0)
         x = weft_add(weft_lc_graph(c), x, noise(c, 0, stddev));
     weft_lc_out(c, 0, x);
@@ -204,7 +204,7 @@ weft_status wf_layer_normalization(weft_layer_call *c)
     bool keep[WEFT_MAX_RANK] = {false};
 
     if (!weft_lc_floats(c, "mean", &given) != !weft_lc_floats(c, "variance", &given))
-        return weft_lc_fail(c, WEFT_EINVAL, "mean and variance are given together or not at all");
+        return weft_lc_fail(c, WEFT_EINVAL, "mean and variance must be given together");
     for (int i = 0; i < n; i++) {
         int axis = wf_lc_axis(c, "axis", axes[i], rank);
 

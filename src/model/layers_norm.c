@@ -1,4 +1,5 @@
-/* layers_norm.c - normalisations. A frozen BatchNormalization runs as in inference and keeps its moving averages. */
+/* layers_norm.c - normalizations. A frozen BatchNormalization runs as in inference and does not
+ * update its moving averages. */
 #include "model/core.h"
 #include "model/layers.h"
 
@@ -7,7 +8,7 @@ static double explicit_zero(double v)
     return v == 0 ? WEFT_ZERO : v;
 }
 
-/* gamma and beta where the layer has them. */
+/* gamma and beta if the layer has them. */
 static void center_scale(weft_layer_call *c, int rank, const int64_t *dim, weft_val *gamma,
                          weft_val *beta)
 {
@@ -20,7 +21,7 @@ static void center_scale(weft_layer_call *c, int rank, const int64_t *dim, weft_
 struct axes {
     int n, rank;
     int64_t axis[WEFT_MAX_RANK];  /* from the front, in order */
-    int64_t dim[WEFT_MAX_RANK];   /* sizes of those axes, if wanted */
+    int64_t dim[WEFT_MAX_RANK];   /* sizes of those axes, if requested */
     int64_t shape[WEFT_MAX_RANK]; /* a shape that broadcasts over the input: 1 elsewhere */
     bool trailing;                /* the last n axes */
 };
@@ -49,7 +50,7 @@ static weft_status read_axes(weft_layer_call *c, weft_val x, bool sizes, struct 
         a->n++;
     }
     if (!a->n)
-        return weft_lc_fail(c, WEFT_EINVAL, "axis must name an axis at least");
+        return weft_lc_fail(c, WEFT_EINVAL, "axis must name at least one axis");
     a->trailing = a->axis[0] == a->rank - a->n;
     return WEFT_OK;
 }
@@ -79,7 +80,7 @@ static weft_val normalised(weft_graph *g, weft_val x, weft_val mean, weft_val va
 
 /* ---- batch ----------------------------------------------------------------------------------- */
 
-/* Statistics of the steps that are not masked, as Keras takes them. x is [batch, time, channels]. */
+/* Statistics of the steps that are not masked, as in Keras. x is [batch, time, channels]. */
 static weft_val masked_batch_norm(weft_layer_call *c, weft_val x, weft_val gamma, weft_val beta,
                                   weft_val mean, weft_val variance)
 {
@@ -123,8 +124,8 @@ weft_status wf_layer_batch_norm(weft_layer_call *c)
                   .state = true));
     if (mask.id && (weft_lc_rank(c, mask) != rank - 1 || axis != rank - 1))
         return weft_lc_fail(c, WEFT_ESHAPE,
-                            "with a mask, its rank is one less than the input's and "
-                            "the axis is the last");
+                            "with a mask, its rank must be one less than the input's and the axis "
+                            "must be the last");
     if (training && mask.id) {
         y = masked_batch_norm(c, x, gamma, beta, moving[0], moving[1]);
     } else {
@@ -206,11 +207,11 @@ weft_status wf_layer_group_norm(weft_layer_call *c)
     if (axis < 0)
         return WEFT_ERANGE;
     if (axis == 0)
-        return weft_lc_fail(c, WEFT_EINVAL, "the batch cannot be cut in groups");
+        return weft_lc_fail(c, WEFT_EINVAL, "the batch cannot be divided into groups");
     if (groups == -1)
         groups = n;
     if (groups < 1 || n % groups)
-        return weft_lc_fail(c, WEFT_EINVAL, "%lld channels cannot be cut in %lld groups",
+        return weft_lc_fail(c, WEFT_EINVAL, "%lld channels cannot be divided into %lld groups",
                             (long long)n, (long long)groups);
     center_scale(c, 1, &n, &gamma, &beta);
     y = weft_group_norm(weft_lc_graph(c), wf_lc_axis_last(c, x, axis, false), gamma, beta,

@@ -1,7 +1,8 @@
-/* layers_rnn.c - SimpleRNN, LSTM and GRU over whole sequences, and the wrappers Bidirectional and TimeDistributed.
+/* layers_rnn.c - SimpleRNN, LSTM and GRU over whole sequences, and the wrappers Bidirectional and
+ * TimeDistributed.
  *
- * With Keras' usual activations and without recurrent dropout one op runs the whole sequence; otherwise it is built step by
- * step, and the number of steps must be known. */
+ * With Keras' usual activations and without recurrent dropout one op runs the whole sequence;
+ * otherwise it is built step by step, and the number of steps must be known. */
 #include "model/rnn.h"
 
 /* ---- whole sequences ------------------------------------------------------------------------- */
@@ -38,7 +39,8 @@ static void run_op(struct wf_rnn *r, const struct wf_cell *cell, weft_val x)
                       .reverse = r->backwards));
     for (int i = 0; i < r->n_states; i++)
         r->final[i] = weft_output(g, r->y, 1 + i);
-    /* The last state is the last output, but for rows without a step that counts: those repeat zeros. */
+    /* The last state is the last output, except for rows where no step counts: those repeat
+     * zeros. */
     if (!r->mask.id || !r->init[0].id)
         r->last = r->final[0];
 }
@@ -88,7 +90,7 @@ static weft_status recurrent(weft_layer_call *c, enum wf_cell_kind kind)
     if (!drops && fits_the_op(&cell)) {
         run_op(&r, &cell, x);
     } else {
-        /* A misspelt word is to be told before an unknown number of steps. */
+        /* A misspelled word should be reported before an unknown number of steps. */
         weft_lc_activation(c, cell.act, cell.kernel);
         weft_lc_activation(c, cell.gate_act, cell.kernel);
         x = wf_cell_project(&cell, x);
@@ -135,9 +137,9 @@ static weft_status check_inner(weft_layer_call *c)
         return weft_lc_fail(c, WEFT_EINVAL, "wraps SimpleRNN, LSTM, GRU or RNN, not %s",
                             k ? k->name : "nothing");
     if (inner_flag(c, "go_backwards"))
-        return weft_lc_fail(c, WEFT_EINVAL,
-                            "the wrapped layer has go_backwards=true; it is run in "
-                            "both directions anyway");
+        return weft_lc_fail(
+            c, WEFT_EINVAL,
+            "the wrapped layer has go_backwards=true; remove it, both directions are run anyway");
     return WEFT_OK;
 }
 
@@ -181,9 +183,9 @@ weft_status wf_layer_bidirectional(weft_layer_call *c)
     weft_status st = how < 0 ? c->st : check_inner(c);
 
     if (!st && (weft_lc_n_in(c) % 2 == 0 || weft_lc_n_in(c) > WF_MAX_STATES))
-        st = weft_lc_fail(c, WEFT_EINVAL,
-                          "it is called on a sequence, or on a sequence and the states of both "
-                          "directions");
+        st = weft_lc_fail(
+            c, WEFT_EINVAL,
+            "its inputs must be a sequence, or a sequence and the states of both directions");
     if (!st)
         st = one_way(c, false, &forward);
     if (!st)
@@ -230,7 +232,7 @@ static weft_val unfold(weft_layer_call *c, weft_val y, weft_val x)
     }
     if (dim[1] >= 0)
         return weft_reshape(g, y, rank, dim);
-    /* Two sizes are unknown: a value of the right shape says both. */
+    /* Two sizes are unknown: a value of the right shape provides both. */
     for (int i = 2; i < wf_val_type_of(g, x)->rank; i++)
         o.axes[o.n_axes++] = i;
     like =

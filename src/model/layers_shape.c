@@ -29,7 +29,7 @@ weft_status wf_layer_reshape(weft_layer_call *c)
         if (target[i] == -1 && !open)
             open = i + 1;
         else if (target[i] < 0 || !wf_mul_i64(want, target[i], &want))
-            return weft_lc_fail(c, WEFT_EINVAL, "target_shape: size %lld at place %d",
+            return weft_lc_fail(c, WEFT_EINVAL, "target_shape: size %lld at position %d",
                                 (long long)target[i], i);
     }
     if (open && want > 0 && have % want == 0)
@@ -78,7 +78,8 @@ weft_status wf_layer_repeat_vector(weft_layer_call *c)
 
 /* ---- borders --------------------------------------------------------------------------------- */
 
-/* Pairs (before, after) for n axes from one number, one per axis, or a pair per axis; in one dimension two are a pair. */
+/* Pairs (before, after) for n axes from one number, one per axis, or a pair per axis; in one
+ * dimension two are a pair. */
 static weft_status read_border(weft_layer_call *c, const char *attr, int n, int64_t out[6])
 {
     static const char *const meaning[] = {"", "[batch, time, channels]",

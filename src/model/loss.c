@@ -1,7 +1,7 @@
-/* loss.c - losses by name: the table, arguments, labels that fit predictions, and the reduction.
+/* loss.c - losses by name: the table, arguments, matching labels to predictions, and the reduction.
  *
- * A loss is text, "huber delta=2": the first word finds a row of losses.def, the rest are its arguments. Nothing is kept
- * between calls. */
+ * A loss is text, "huber delta=2": the first word finds a row of losses.def, the rest are its
+ * arguments. Nothing is kept between calls. */
 #include "model/loss.h"
 
 #include <stdio.h>
@@ -52,7 +52,7 @@ bool wf_kind_is(const char *word, const char *name, const char *shorts)
     return strstr(shorts, between) != NULL;
 }
 
-/* The place of a name in the text of arguments is the place of its value. */
+/* The position of a name in the text of arguments is the position of its value. */
 const struct wf_attr *wf_arg(const struct wf_args *a, const char *name)
 {
     static const struct wf_attr none;
@@ -293,7 +293,7 @@ static weft_status misfit(weft_graph *g, const char *what, weft_val y, weft_val 
                                 wf_type_text(type_of(g, y), a), wf_type_text(type_of(g, pred), b)));
 }
 
-/* Sizes that are known and differ; `n` leading axes are looked at. */
+/* Whether known sizes differ among the first `n` axes. */
 static bool differ(const struct wf_type *a, const struct wf_type *b, int n)
 {
     for (int i = 0; i < n; i++)
@@ -302,7 +302,7 @@ static bool differ(const struct wf_type *a, const struct wf_type *b, int n)
     return false;
 }
 
-/* Labels of a sparse loss: integers without the classes' axis. */
+/* Labels of a sparse loss: integers without the class axis. */
 static weft_status fit_sparse(weft_graph *g, const char *what, weft_val *y, weft_val pred)
 {
     const struct wf_type *t, *p;
@@ -431,7 +431,7 @@ weft_status wf_loss_reduce(weft_graph *g, weft_val values, weft_val weight, weft
         if (!g->st && type_of(g, m)->rank < type_of(g, values)->rank)
             valid = weft_mul(g, valid, weft_div(g, n, weft_size_of(g, m, &whole)));
         m = wf_weight_like(g, m, values);
-        /* What is masked has no influence, not even as a NaN. */
+        /* What is masked is ignored, even if it is NaN. */
         values = weft_where(g, wf_as(g, m, WEFT_BOOL), values, wf_const_like(g, 0, values));
         n = valid;
     }

@@ -1,4 +1,5 @@
-/* loss.h - what the files of losses and metrics share: rows, arguments, labels that fit predictions. */
+/* loss.h - shared by the files of losses and metrics: rows, arguments, matching labels to
+ * predictions. */
 #ifndef WF_MODEL_LOSS_H
 #define WF_MODEL_LOSS_H
 
@@ -27,21 +28,22 @@ static inline const char *wf_arg_text(const struct wf_args *a, const char *name)
 
     return s ? s : "";
 }
-/* Arguments that may be left out are lists of at most one integer: false when it is. */
+/* Optional arguments are lists of at most one integer: false if it is omitted. */
 bool wf_arg_maybe(const struct wf_args *a, const char *name, int64_t *out);
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
 enum { WF_MAX_KIND_NAME = 64 };
-/* The first word of a text, cut to its letters and digits in lower case: "Mean_Squared" -> "meansquared". *rest is what
- * follows it. False when it is empty or too long. */
+/* The first word of a text, reduced to letters and digits in lower case: "Mean_Squared" ->
+ * "meansquared". *rest is what follows it. False if it is empty or too long. */
 bool wf_kind_word(const char *text, char out[WF_MAX_KIND_NAME], const char **rest);
-/* Does the word name a row: its name in the same form, or one of its short names? */
+/* Whether the word names a row: its name in the same form, or one of its short names. */
 bool wf_kind_is(const char *word, const char *name, const char *shorts);
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* A loss being built: labels and predictions of one float type (labels of a sparse loss are integers) and equal rank. */
+/* A loss being built: labels and predictions of one float type (labels of a sparse loss are
+ * integers) and equal rank. */
 struct wf_loss {
     weft_graph *g;
     weft_val y, pred;
@@ -69,7 +71,7 @@ bool wf_loss_is_reserved(const char *word); /* a word with a meaning that is not
 weft_status wf_loss_values(weft_graph *g, const struct wf_loss_kind *kind,
                            const struct wf_attr *attr, weft_val y, weft_val pred, weft_val *out);
 
-/* Which labels it does not leave out (ignore_class), bool; nil where it leaves none out. */
+/* Which labels are not ignored (ignore_class), bool; nil if none are. */
 weft_status wf_loss_ignored(weft_graph *g, const struct wf_loss_kind *kind,
                             const struct wf_attr *attr, weft_val y, weft_val pred, weft_val *mask);
 
@@ -89,7 +91,7 @@ void wf_fit_ranks(weft_graph *g, weft_val *a, weft_val *b);
 weft_status wf_fit_labels(weft_graph *g, const char *what, int labels, weft_val *y, weft_val *pred);
 /* x as dtype t; x itself when it has it. */
 weft_val wf_as(weft_graph *g, weft_val x, weft_dtype t);
-/* The float type losses are computed in: f64 stays, all others become f32. */
+/* The float type that losses are computed in: f64 stays, all others become f32. */
 weft_val wf_as_float(weft_graph *g, weft_val x);
 weft_val wf_sum_axis(weft_graph *g, weft_val x, int64_t axis, bool keepdims);
 weft_val wf_mean_axis(weft_graph *g, weft_val x, int64_t axis, bool keepdims);

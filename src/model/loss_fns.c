@@ -1,7 +1,8 @@
 /* loss_fns.c - the formulas of the losses, as Keras has them.
  *
- * Each gets labels and predictions that fit and returns one value per sample (and leading axes). Cross-entropies of what
- * a softmax or sigmoid node made go back to its logits, as Keras does: nothing is clipped then, and the fused op runs. */
+ * Each gets matching labels and predictions and returns one value per sample (and leading axes).
+ * Cross-entropies of the result of a softmax or sigmoid node use its logits, as Keras does: then
+ * nothing is clipped, and the fused op runs. */
 #include "model/loss.h"
 #include "weft/ops.h"
 
@@ -17,7 +18,7 @@ static weft_val floor_at(struct wf_loss *l, weft_val x, double low)
     return weft_max(l->g, x, wf_const_like(l->g, low, x));
 }
 
-/* The operand of `op` when it made x along the last axis; nil otherwise. */
+/* The operand of `op` if x is its result along the last axis; nil otherwise. */
 static weft_val logits_behind(weft_graph *g, weft_val x, int op)
 {
     const struct wf_node *n;
@@ -36,7 +37,7 @@ static weft_val logits_behind(weft_graph *g, weft_val x, int op)
     return (weft_val){n->in[0]};
 }
 
-/* Does the loss get logits? Then l->pred is them. */
+/* Whether the loss gets logits. If so, they are in l->pred. */
 static bool has_logits(struct wf_loss *l, int op)
 {
     weft_val behind = logits_behind(l->g, l->pred, op);
@@ -57,7 +58,7 @@ static weft_val distribution(struct wf_loss *l, weft_val p, int64_t axis)
     return clipped(l, weft_div(l->g, p, wf_sum_axis(l->g, p, axis, true)));
 }
 
-/* The axis of the classes moved to the end, where the fused ops want it. */
+/* Moves the class axis to the end, where the fused ops need it. */
 static weft_val axis_last(struct wf_loss *l, weft_val x, int64_t axis)
 {
     int64_t perm[WEFT_MAX_RANK];
@@ -179,7 +180,7 @@ weft_val wf_loss_binary_focal_crossentropy(struct wf_loss *l)
 
 /* ---- several classes ------------------------------------------------------------------------- */
 
-/* Keras takes the number of classes from the last axis, whatever `axis` says. */
+/* Keras takes the number of classes from the last axis, regardless of `axis`. */
 static weft_val smooth_categorical(struct wf_loss *l)
 {
     double s = wf_arg_float(&l->args, "label_smoothing");
@@ -230,7 +231,7 @@ weft_val wf_loss_sparse_categorical_crossentropy(struct wf_loss *l)
     if (l->g->st)
         return WEFT_NIL;
     if (axis != -1 && axis != wf_val_type_of(l->g, l->pred)->rank - 1) {
-        wf_graph_fail(l->g, wf_err(WEFT_ENOSUP, "axis=%lld: only the last axis can be the classes'",
+        wf_graph_fail(l->g, wf_err(WEFT_ENOSUP, "axis=%lld: classes must be on the last axis",
                                    (long long)axis));
         return WEFT_NIL;
     }
@@ -306,7 +307,7 @@ weft_val wf_loss_categorical_hinge(struct wf_loss *l)
 
 /* ---- areas ----------------------------------------------------------------------------------- */
 
-/* The sum over the axes of the argument "axis", all when there are none. */
+/* The sum over the axes of the argument "axis", or over all if there are none. */
 static weft_val area(struct wf_loss *l, weft_val x)
 {
     const struct wf_attr *axes = wf_arg(&l->args, "axis");

@@ -100,7 +100,7 @@ const struct wf_metric_kind *wf_metric_kind_of(const weft_model *m, const char *
 
 /* ---- the name in logs ------------------------------------------------------------------------ */
 
-/* Names stand in tables, in JSON and in the paths of summaries. */
+/* Names appear in tables, in JSON and in the paths of summaries. */
 static weft_status check_name(const char *name)
 {
     for (const char *p = name; *p; p++)
@@ -110,7 +110,8 @@ static weft_status check_name(const char *name)
     return WEFT_OK;
 }
 
-/* A class ("AUC", "MeanIoU") is logged as an object of it is in Keras; a name in small letters as it is written. */
+/* A class name ("AUC", "MeanIoU") is logged like an object of it in Keras; a name in lower case as
+ * it is written. */
 static weft_status name_metric(struct wf_metric *m, struct wf_arena *arena, const char *spec,
                                const char *given)
 {
@@ -136,7 +137,7 @@ static weft_status name_metric(struct wf_metric *m, struct wf_arena *arena, cons
     return m->name ? WEFT_OK : wf_err_nomem(arena->ctx, sizeof name, "metric");
 }
 
-/* Arguments of the row, and name=… beside them. */
+/* Arguments of the row, and name=…. */
 static weft_status parse_args(struct wf_metric *m, struct wf_arena *arena, const char *text,
                               const char **name)
 {
@@ -216,7 +217,7 @@ weft_status wf_metric_init(const weft_model *model, struct wf_metric *out, struc
     m.n_results = 1;
     st = m.kind->family->init(&m, &args, y, pred);
     if (!st && m.n_results > WF_METRIC_MAX_RESULTS)
-        st = wf_err(WEFT_ELIMIT, "%d results, at most %d can be logged: an average is one",
+        st = wf_err(WEFT_ELIMIT, "%d results, but at most %d can be logged; use an average",
                     m.n_results, WF_METRIC_MAX_RESULTS);
     if (st)
         return wf_err_wrap(st, "metric %s", m.kind->name);

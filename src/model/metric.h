@@ -1,7 +1,8 @@
-/* metric.h - what the files of metrics share: rows and families.
+/* metric.h - shared by the files of metrics: rows and families.
  *
- * A family has functions for: are the arguments right whatever the shapes, how many sums it keeps and results it has (and do
- * the shapes fit), how a batch makes the sums, and the results of the sums. Increments are f32, sums are f64. */
+ * A family has functions to check the arguments independently of shapes, to set the number of sums
+ * and results (and check the shapes), to compute the sums of a batch, and to compute the results
+ * from the sums. Increments are f32, sums are f64. */
 #ifndef WF_MODEL_METRIC_H
 #define WF_MODEL_METRIC_H
 
@@ -22,7 +23,7 @@ enum wf_mean_variant {
     MEAN_SUM,
 };
 
-/* Of means of losses: the mean, or e to the power of it. */
+/* For means of losses: the mean, or e to the power of it. */
 enum wf_loss_variant { LOSS_MEAN, LOSS_EXP };
 
 enum wf_curve_variant {
@@ -43,7 +44,7 @@ enum { WF_METRIC_MAX_RESULTS = 1024, WF_METRIC_MAX_SUMS = 65536 };
 
 enum wf_iou_variant { IOU_CLASSES, IOU_MEAN, IOU_BINARY };
 
-/* A batch of a metric: predictions and labels as they came, float predictions. */
+/* A batch of a metric: predictions and labels as given, float predictions. */
 struct wf_metric_batch {
     weft_graph *g;
     const struct wf_metric *m;
@@ -53,17 +54,17 @@ struct wf_metric_batch {
 
 struct wf_metric_kind;
 struct wf_metric_family {
-    /* Of the arguments alone; NULL: any will do. */
+    /* Checks only the arguments; NULL: all are valid. */
     weft_status (*check)(const struct wf_metric_kind *kind, const struct wf_args *args);
-    /* Sets n_state, and n_results where it is not 1. */
+    /* Sets n_state, and n_results if it is not 1. */
     weft_status (*init)(struct wf_metric *m, const struct wf_args *args, const struct wf_type *y,
                         const struct wf_type *pred);
-    /* The sums, f32 of any shape with n_state elements; nil when the graph failed. */
+    /* The sums, f32 of any shape with n_state elements; nil if the graph failed. */
     weft_val (*build)(struct wf_metric_batch *b);
     /* Writes n_results values. */
     void (*result)(const struct wf_metric *m, const struct wf_args *args, const double *sums,
                    double *out);
-    /* What is put behind the name for result i; NULL: "_" and its number. */
+    /* What is appended to the name for result i; NULL: "_" and its number. */
     void (*suffix)(const struct wf_metric *m, const struct wf_args *args, int i,
                    char out[WF_METRIC_SUFFIX]);
 };
@@ -83,16 +84,16 @@ const struct wf_metric_kind *wf_user_metric_of(const weft_model *m, const char *
 bool wf_metric_is_reserved(const char *word);
 /* The row's arguments: of a mean of a loss, those of the loss. */
 const char *wf_metric_attrs(const struct wf_metric_kind *kind);
-/* The loss that a metric is a mean of: the one of its name; Perplexity's is the cross-entropy of
- * class numbers. NULL: none. */
+/* The loss that a metric is the mean of: the one with its name; for Perplexity, the cross-entropy
+ * of class numbers. NULL: none. */
 const struct wf_loss_kind *wf_metric_loss_of(const struct wf_metric_kind *kind);
 
-static inline double wf_ratio(double a, double b) /* 0 where b is */
+static inline double wf_ratio(double a, double b) /* 0 if b is 0 */
 {
     return b != 0 ? a / b : 0;
 }
 
-/* [sum, weight] of values [batch, …], as Keras' Mean takes them in. weight may be nil. */
+/* [sum, weight] of values [batch, …], as in Keras' Mean. weight may be nil. */
 weft_val wf_metric_mean_of(weft_graph *g, weft_val values, weft_val weight);
 
 #endif

@@ -1,4 +1,5 @@
-/* metric_class.c - metrics that keep sums per class or per output: F scores, intersection over union, R2. */
+/* metric_class.c - metrics that keep sums per class or per output: F scores, intersection over
+ * union, R2. */
 #include <math.h>
 
 #include "model/metric.h"
@@ -43,7 +44,7 @@ static weft_status f_check(const struct wf_metric_kind *kind, const struct wf_ar
     if (strcmp(kind->name, "F1Score") && !(wf_arg_float(args, "beta") > 0))
         return wf_err(WEFT_EINVAL, "beta=%g: must be above 0", wf_arg_float(args, "beta"));
     if (threshold->n > 1)
-        return wf_err(WEFT_EINVAL, "%d thresholds: there is one", threshold->n);
+        return wf_err(WEFT_EINVAL, "%d thresholds: only one is supported", threshold->n);
     if (threshold->n && !(threshold->floats[0] > 0 && threshold->floats[0] <= 1))
         return wf_err(WEFT_EINVAL, "threshold=%g: must be in (0, 1]", threshold->floats[0]);
     return WEFT_OK;
@@ -161,7 +162,7 @@ static weft_status iou_init(struct wf_metric *m, const struct wf_args *args,
     return WEFT_OK;
 }
 
-/* Class numbers of any shape: one-hot values are looked through. */
+/* Class numbers of any shape, from one-hot values if necessary. */
 static weft_val classes_of(struct wf_metric_batch *b, weft_val x, const char *sparse)
 {
     bool numbers = b->m->kind->variant == IOU_BINARY || wf_arg_int(&b->args, sparse);
@@ -228,7 +229,8 @@ static void iou_result(const struct wf_metric *m, const struct wf_args *args, co
 
 const struct wf_metric_family wf_metric_iou = {iou_check, iou_init, iou_build, iou_result, NULL};
 
-/* ---- R2: sum, squares, squared error, weight of each output, in three parts; number of labels -- */
+/* ---- R2: sum, squares, squared error, weight of each output, in three parts; number of labels
+ * -- */
 
 static int64_t r2_columns(const struct wf_type *pred)
 {
@@ -267,8 +269,8 @@ static weft_status r2_init(struct wf_metric *m, const struct wf_args *args, cons
     return WEFT_OK;
 }
 
-/* The variance is a small difference of large sums where labels are far from 0: they are made in f64 and kept as three f32 that
- * add up to them. */
+/* The variance is a small difference of large sums if labels are far from 0: these are computed in
+ * f64 and kept as three f32 that add up to them. */
 static weft_val three_floats(weft_graph *g, weft_val v)
 {
     weft_val part[3];
@@ -306,7 +308,8 @@ static weft_val r2_build(struct wf_metric_batch *b)
     return weft_concat(g, 2, all, 0);
 }
 
-/* 1 - error / variance. Labels that are all the same are predicted rightly or not. */
+/* 1 - error / variance. If all labels are the same, 1 or 0 depending on whether they are predicted
+ * exactly. */
 static double r2_of(double error, double variance)
 {
     if (variance > 0)

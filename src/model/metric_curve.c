@@ -1,8 +1,10 @@
-/* metric_curve.c - metrics of decisions at thresholds: counts, precision, recall, areas, "one at the other".
+/* metric_curve.c - metrics of decisions at thresholds: counts, precision, recall, areas, and one
+ * quantity at a given value of another.
  *
- * The sums are a histogram: of the labels that are positive, and of those that are not, how much weight passes exactly s of
- * the n sorted thresholds, s = 0 … n, for each label. [s][label][2], positives second. So a batch costs one pass whatever n
- * is; a count at threshold j is the sum over s > j. With several thresholds there is a result for each. */
+ * The sums are a histogram: of the labels that are positive, and of those that are not, how much
+ * weight passes exactly s of the n sorted thresholds, s = 0 … n, for each label. [s][label][2],
+ * positives second. So a batch takes one pass for any n; a count at threshold j is the sum over s >
+ * j. With several thresholds there is a result for each. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,17 +14,18 @@
 
 enum { MAX_THRESHOLDS = 1 << 20, MAX_SUMS = 1 << 24 };
 
-/* The thresholds, n in all. `even`: they are j / (n - 1), the outer ones moved outwards by epsilon where `wide`. Otherwise
- * those of the list, and where `wide` -epsilon and 1 + epsilon around them. */
+/* The thresholds, n in all. `even`: they are j / (n - 1), with the outer ones moved outwards by
+ * epsilon if `wide`. Otherwise those of the list, and if `wide` also -epsilon and 1 + epsilon
+ * around them. */
 struct cut {
     int64_t n, n_labels;
     bool even, wide;
     int64_t n_list;
     const double *list;
-    double one; /* what list points at when none was given */
+    double one; /* what list points to if none was given */
 };
 
-/* Is there a result for each threshold? */
+/* Whether there is a result for each threshold. */
 static bool is_count(int variant)
 {
     return variant < CURVE_AUC;
@@ -82,7 +85,7 @@ static const char *limit_name(int variant)
     }
 }
 
-/* The list is memory of this metric alone: it is sorted in place. */
+/* The list belongs to this metric: it is sorted in place. */
 static weft_status sort_thresholds(const struct wf_attr *list)
 {
     double *t = (double *)(uintptr_t)list->floats;
@@ -108,7 +111,7 @@ static weft_status check_auc(const struct wf_args *args)
         return wf_err(WEFT_EINVAL,
                       "summation_method=%s: must be interpolation, minoring or majoring", how);
     if (!wf_arg_int(args, "multi_label") && wf_arg_int(args, "num_labels"))
-        return wf_err(WEFT_EINVAL, "num_labels is for multi_label=true");
+        return wf_err(WEFT_EINVAL, "num_labels needs multi_label=true");
     return WEFT_OK;
 }
 
@@ -135,8 +138,7 @@ static weft_status check_columns(const struct wf_args *args, const struct wf_typ
     if (wf_arg_maybe(args, "class_id", &id) && (pred->rank < 2 || id < 0 || (n >= 0 && id >= n)))
         return wf_err(WEFT_ERANGE, "class_id=%lld: predictions have no such column", (long long)id);
     if (wf_arg_maybe(args, "top_k", &k) && (pred->rank < 2 || n < 0 || k < 1 || k > n))
-        return wf_err(WEFT_ERANGE, "top_k=%lld: predictions have no such number of columns",
-                      (long long)k);
+        return wf_err(WEFT_ERANGE, "top_k=%lld: predictions have fewer columns", (long long)k);
     return WEFT_OK;
 }
 
@@ -200,7 +202,7 @@ static weft_val above(weft_graph *g, weft_val p, double threshold)
     return wf_as(g, weft_gt(g, p, wf_const_like(g, threshold, p)), WEFT_F32);
 }
 
-/* How many of the sorted thresholds each prediction is above, f32 in its shape. */
+/* The number of sorted thresholds that each prediction is above, f32 in its shape. */
 static weft_val passed(weft_graph *g, const struct cut *c, weft_val p)
 {
     weft_val s, list;
@@ -315,7 +317,7 @@ static bool walk_next(struct walk *w)
     return true;
 }
 
-/* What f64 sums of f32 increments leave of an exact zero is a zero. */
+/* What f64 sums of f32 increments leave of an exact zero is treated as zero. */
 static double rest(double whole, double part)
 {
     double d = whole - part;
@@ -376,8 +378,8 @@ static void point_of(const char *curve, const struct walk *w, double *x, double 
     }
 }
 
-/* Between two points of a PR curve true positives grow in proportion to all positives, not the precision (Davis and
- * Goadrich). */
+/* Between two points of a PR curve true positives grow in proportion to all positives, not the
+ * precision (Davis and Goadrich). */
 static double pr_piece(double tp, double all, double tp_above, double all_above, double pos)
 {
     double dtp = tp - tp_above, slope = wf_ratio(dtp, fmax(all - all_above, 0));
@@ -416,7 +418,7 @@ static double area_of(const struct wf_args *args, struct walk *w)
     return area;
 }
 
-/* The mean over labels, by their weights where there are some. */
+/* The mean over labels, weighted if there are weights. */
 static double auc_result(const struct wf_args *args, const struct cut *c, const double *sums)
 {
     const struct wf_attr *weights = wf_arg(args, "label_weights");

@@ -1,4 +1,5 @@
-/* metric_mean.c - metrics that are a weighted mean (or sum) of values per sample: accuracies, errors, losses. */
+/* metric_mean.c - metrics that are a weighted mean (or sum) of values per sample: accuracies,
+ * errors, losses. */
 #include <math.h>
 
 #include "model/metric.h"
@@ -68,7 +69,7 @@ static void same_form(struct wf_metric_batch *b)
         misfit(b);
 }
 
-/* Class numbers without the classes' axis, i64. */
+/* Class numbers without the class axis, i64. */
 static weft_val class_numbers(struct wf_metric_batch *b)
 {
     const struct wf_type *y = wf_val_type_of(b->g, b->y);
@@ -93,8 +94,8 @@ static weft_val equal_to_best(struct wf_metric_batch *b, weft_val classes)
     return weft_eq(b->g, classes, weft_argmax(b->g, b->pred, -1, NULL));
 }
 
-/* Is the label's prediction among the k largest? Fewer than k others must be larger; where the label's own prediction is not
- * finite it is not. */
+/* Whether the label's prediction is among the k largest: fewer than k others are larger, and it is
+ * finite. */
 static weft_val in_top_k(struct wf_metric_batch *b, weft_val classes)
 {
     weft_graph *g = b->g;
@@ -140,7 +141,8 @@ static weft_val pearson(struct wf_metric_batch *b, int64_t axis)
     return wf_mean_axis(g, weft_mul(g, y, p), axis, false);
 }
 
-/* The first factor of Keras' covariance is the label less the mean of the predictions: kept, so that numbers agree. */
+/* The first factor of Keras' covariance is the label minus the mean of the predictions: kept, so
+ * that numbers agree. */
 static weft_val concordance(struct wf_metric_batch *b, int64_t axis)
 {
     weft_graph *g = b->g;
@@ -253,7 +255,7 @@ static weft_val loss_build(struct wf_metric_batch *b)
     if (wf_loss_values(b->g, kind, b->m->attr, b->y, b->pred, &v) ||
         wf_loss_ignored(b->g, kind, b->m->attr, b->y, b->pred, &mask))
         return WEFT_NIL;
-    if (mask.id) { /* what the loss leaves out counts for nothing */
+    if (mask.id) { /* what the loss ignores does not count */
         mask = wf_as(b->g, mask, WEFT_F32);
         w = w.id ? weft_mul(b->g, mask, wf_weight_like(b->g, w, mask)) : mask;
     }

@@ -1,7 +1,8 @@
 /* model.c - models: inputs, layers, calls, names.
  *
- * Each call is built at once into the design graph (inference), so that types are known and a mistake is reported where it was
- * made. The first error sticks. A name belongs to one layer or input. */
+ * Each call is immediately built into the design graph (inference), so that types are known and a
+ * mistake is reported where it was made. The first error sticks. A name belongs to one layer or
+ * input. */
 #include <stdio.h>
 
 #include "model/core.h"
@@ -106,8 +107,8 @@ static weft_status check_name(const char *name)
         ok = ok && (unsigned char)*p > ' ' && !strchr("/,\"\\*", *p) && *p != 127;
     return ok ? WEFT_OK
               : wf_err(WEFT_EINVAL,
-                       "'%.64s' is no name for a layer: 1 to %d characters without spaces, "
-                       "commas, slashes, stars, quotes",
+                       "'%.64s' is not a valid layer name: it must have 1 to %d characters and no "
+                       "spaces, commas, slashes, stars or quotes",
                        name, MAX_NAME);
 }
 
@@ -137,8 +138,8 @@ void wf_snake_case(const char *kind, char out[WF_MAX_LAYER_NAME])
     out[n] = '\0';
 }
 
-/* Gives `text`, which is the base, the first number that makes it new. Names are never given back, so that all numbers
- * below the one that was found last are taken. */
+/* Appends to `text`, which is the base, the first number that makes it new. Names are never
+ * released, so all numbers below the last one found are taken. */
 static weft_status number_name(weft_model *m, const char *base, char *text, size_t room)
 {
     int64_t i = 1;
@@ -195,8 +196,8 @@ static weft_status make_layer(weft_model *m, const char *kind, const char *attrs
     if (st)
         return st;
     if (!(row->kind.flags & WEFT_LAYER_WRAPS) != !inner.id)
-        return inner.id ? wf_err(WEFT_EINVAL, "%s: does not wrap another layer", kind)
-                        : wf_err(WEFT_EINVAL, "%s: wraps another layer: use weft_layer_wrap", kind);
+        return inner.id ? wf_err(WEFT_EINVAL, "%s: cannot wrap another layer", kind)
+                        : wf_err(WEFT_EINVAL, "%s: wraps another layer; use weft_layer_wrap", kind);
     st = wf_attr_values(&m->arena, kind, row->spec, row->n_specs, attrs, values);
     if (st)
         return st;
@@ -251,7 +252,7 @@ static weft_status add_node(weft_model *m, const struct wf_model_node *n, const 
     weft_status st = wf_grow(m->ctx, &m->nodes, &m->cap_nodes, m->n_nodes + 1, sizeof *m->nodes);
 
     if (!st && m->n_symbols + n->n_out > MAX_PARTS)
-        st = wf_err(WEFT_ELIMIT, "a model has at most %d values", MAX_PARTS);
+        st = wf_err(WEFT_ELIMIT, "a model can have at most %d values", MAX_PARTS);
     if (!st)
         st = wf_grow(m->ctx, &m->symbols, &m->cap_symbols, m->n_symbols + n->n_out,
                      sizeof *m->symbols);
@@ -275,7 +276,7 @@ static weft_status make_input(weft_model *m, const char *name, weft_dtype dtype,
     if (dtype <= WEFT_NONE || dtype >= WEFT_N_DTYPES)
         return wf_err(WEFT_EINVAL, "an input needs a dtype");
     if (rank < 0 || rank >= WEFT_MAX_RANK)
-        return wf_err(WEFT_EINVAL, "rank %d, 0 to %d without the batch are possible", rank,
+        return wf_err(WEFT_EINVAL, "rank %d; 0 to %d without the batch are supported", rank,
                       WEFT_MAX_RANK - 1);
     for (int i = 0; i < rank; i++) {
         if (dim[i] < WEFT_ANY)
@@ -313,7 +314,7 @@ static weft_status make_call(weft_model *m, weft_layer l, int n, const weft_sym 
     if (l.id <= 0 || l.id > m->n_layers)
         return wf_err(WEFT_EINVAL, "layer %d does not exist in this model", l.id);
     if (n < 1 || n > WF_MAX_IN)
-        return wf_err(WEFT_EINVAL, "layer '%s': called on %d values", wf_layer_at(m, l)->name, n);
+        return wf_err(WEFT_EINVAL, "layer '%s': called with %d inputs", wf_layer_at(m, l)->name, n);
     for (int i = 0; i < n; i++) {
         if (x[i].id <= 0 || x[i].id > m->n_symbols)
             return wf_err(WEFT_EINVAL, "layer '%s': value %d does not exist in this model",
@@ -370,7 +371,7 @@ weft_sym weft_sym_part(weft_model *m, weft_sym x, int i)
         return fail(m, wf_err(WEFT_EINVAL, "value %d does not exist in this model", x.id));
     n = &m->nodes[wf_symbol_at(m, x)->node];
     if (i < 0 || i >= n->n_out)
-        return fail(m, wf_err(WEFT_ERANGE, "'%s' gives %d values, there is no part %d",
+        return fail(m, wf_err(WEFT_ERANGE, "'%s' has %d outputs; there is no output %d",
                               weft_sym_name(m, x), n->n_out, i));
     return (weft_sym){n->first + i};
 }
@@ -382,7 +383,7 @@ weft_sym weft_model_add(weft_model *m, const char *kind, const char *attrs)
     if (m->st)
         return (weft_sym){0};
     if (!m->last.id)
-        return fail(m, wf_err(WEFT_ESTATE, "%s: a model begins with weft_input", kind));
+        return fail(m, wf_err(WEFT_ESTATE, "%s: a model must begin with weft_input", kind));
     x = weft_apply(m, kind, attrs, m->last);
     m->n_outputs = 0;
     weft_model_output(m, x);
@@ -528,7 +529,7 @@ int weft_model_freeze(weft_model *m, const char *pattern, bool frozen)
     int n_changed = 0;
 
     if (pattern[n] && pattern[n + 1])
-        return wf_err(WEFT_EINVAL, "'%.64s': a star stands at the end", pattern);
+        return wf_err(WEFT_EINVAL, "'%.64s': a star is allowed only at the end", pattern);
     for (int64_t i = 0; i < m->n_layers; i++) {
         struct wf_layer *l = &m->layers[i];
 

@@ -14,49 +14,51 @@ struct wf_weight {
     const char *regularizer, *constraint; /* text, or NULL */
     weft_layer layer;
     bool state; /* not a parameter */
-    bool dense; /* a table all of whose rows are updated, looked up or not */
+    bool dense; /* a table whose rows are all updated, looked up or not */
     int rank;
     int64_t dim[WEFT_MAX_RANK];
     weft_dtype dtype;
 };
 weft_ctx *wf_model_ctx(const weft_model *m);
-/* Whom its trainers belong to: the train layer's word, kept for it. */
+/* The owner of its trainers; used only by the train layer. */
 void *wf_model_scope(const weft_model *m);
 void wf_model_set_scope(weft_model *m, void *scope);
 int wf_model_n_weights(const weft_model *m);
 const struct wf_weight *wf_model_weight(const weft_model *m, int i);
 
-/* What one graph got from a model. Arrays live in the arena that the caller gives. */
+/* What one graph got from a model. Arrays are in the caller's arena. */
 struct wf_built {
     int n_in, n_out;
-    weft_val *in;             /* placeholders, named as the inputs */
-    weft_val *out, *out_mask; /* a mask is WEFT_NIL where there is none */
+    weft_val *in;             /* placeholders, with the names of the inputs */
+    weft_val *out, *out_mask; /* a mask is WEFT_NIL if there is none */
     int n_losses, n_updates, n_weights;
-    weft_val
-        *loss; /* scalars: regularizers (each once) and what layers added; only with training */
+    weft_val *loss;   /* scalars: regularizers (each once) and what layers added; only with
+                       * training */
     weft_val *update; /* only with training */
     int n_carries;
-    weft_val
-        *carry; /* only without training: new states of stateful layers, to run with every batch */
+    weft_val *carry;  /* only without training: new states of stateful layers, to run with every
+                       * batch */
     weft_val *weight; /* the variable of weight i of the model */
 };
-/* Adds the model's nodes to g. May be called several times for one graph (training and inference): variables and
- * placeholders are shared. */
+/* Adds the model's nodes to g. May be called several times for one graph (training and inference):
+ * variables and placeholders are shared. */
 weft_status wf_model_build(weft_model *m, weft_graph *g, bool training, struct wf_arena *arena,
                            struct wf_built *out);
 
-/* The weights that hold states of stateful layers, to be filled with zeros when a sequence begins anew: the next position
- * from i on, or -1. */
+/* The weights with states of stateful layers, to be set to zero when a new sequence begins: the
+ * next position from i on, or -1. */
 int wf_model_next_state(const weft_model *m, int i);
 
 /* ---- words with arguments -------------------------------------------------------------------- */
 
-/* "relu", "leaky_relu(0.1)", "softmax(axis=-2)"; NULL, "" and "none" give x itself (activation.c). */
+/* "relu", "leaky_relu(0.1)", "softmax(axis=-2)"; NULL, "" and "none" give x itself
+ * (activation.c). */
 weft_status wf_activation_build(weft_graph *g, const char *activation, weft_val x, weft_val *out);
-/* A scalar: what "l2(0.01)", "l1", "l1_l2(0.1,0.2)", "orthogonal" say of a value (regularizer.c). */
+/* A scalar: the penalty "l2(0.01)", "l1", "l1_l2(0.1,0.2)" or "orthogonal" of a value
+ * (regularizer.c). */
 weft_status wf_regularizer_build(weft_graph *g, const char *regularizer, weft_val x, weft_val *out);
-/* The value that a weight is to get after an update: "max_norm(2)", "non_neg", "unit_norm", "min_max_norm(0,1)"
- * (constraint.c). */
+/* The value of a weight after an update under a constraint: "max_norm(2)", "non_neg", "unit_norm",
+ * "min_max_norm(0,1)" (constraint.c). */
 weft_status wf_constraint_build(weft_graph *g, const char *constraint, weft_val w, weft_val *out);
 
 /* ---- losses (loss.c, losses.def) ------------------------------------------------------------- */
@@ -76,18 +78,21 @@ weft_status wf_loss_check(weft_ctx *ctx, const weft_model *m, const char *loss);
 /* Are its labels classes, not values? */
 bool wf_loss_has_classes(const weft_model *m, const char *loss);
 bool wf_loss_at(int i, const char **name, const char **attrs, const char **doc);
-/* Weighted sum and denominator of values, by Keras' sum_over_batch_size: values [batch, …], weight nil or broadcastable
- * [batch, …], mask nil or [batch, …]: sum = Σ values·weight·mask, count = number of values (with a mask: of valid ones). Both f32
- * scalars; the mean is divide_no_nan(sum, count). */
+/* Weighted sum and denominator of values, by Keras' sum_over_batch_size: values [batch, …], weight
+ * nil or broadcastable [batch, …], mask nil or [batch, …]: sum = Σ values·weight·mask, count =
+ * number of values (with a mask: of valid ones). Both f32 scalars; the mean is divide_no_nan(sum,
+ * count). */
 weft_status wf_loss_reduce(weft_graph *g, weft_val values, weft_val weight, weft_val mask,
                            weft_val *sum, weft_val *count);
-/* w [batch, …] in the shape of x: missing axes are added at its end, one axis of size 1 too many is dropped. */
+/* w [batch, …] in the shape of x: missing axes are added at its end, one extra axis of size 1 is
+ * dropped. */
 weft_val wf_weight_like(weft_graph *g, weft_val w, weft_val x);
 
 /* ---- metrics (metric.c, metrics.def) --------------------------------------------------------- */
 
-/* A metric accumulates sums: the graph makes the increments of one batch, the host adds them in f64, and the result is a
- * function of the sums. So metrics of shards and workers merge by adding. */
+/* A metric accumulates sums: the graph computes the increments of one batch, the host adds them in
+ * f64, and the result is a function of the sums. So metrics of shards and workers can be merged by
+ * adding. */
 struct wf_metric {
     const struct wf_metric_kind *kind;
     const char *name; /* as it is logged: "accuracy" */
@@ -105,14 +110,15 @@ weft_status wf_metric_init(const weft_model *m, struct wf_metric *out, struct wf
 /* The increments of one batch, f32 [n_state]; weight may be nil. */
 weft_status wf_metric_build(weft_graph *g, const struct wf_metric *m, weft_val y, weft_val pred,
                             weft_val weight, weft_val *sums);
-/* The weight of a batch whose predictions have a mask (either may be nil). As in Keras a mask counts in means of values per
- * sample, accuracies and losses among them, and in no other metric. */
+/* The weight of a batch whose predictions have a mask (either may be nil). As in Keras, a mask is
+ * used for means of values per sample, including accuracies and losses, and for no other metric. */
 weft_val wf_metric_weight(weft_graph *g, const struct wf_metric *m, weft_val weight, weft_val mask);
 /* Its n_results values. */
 void wf_metric_result(const struct wf_metric *m, const double *sums, double *out);
-/* What result i is logged with behind the metric's name: "", "_2" for a class, "_0.3" for a threshold. */
+/* What is appended to the metric's name for result i: "", "_2" for a class, "_0.3" for a
+ * threshold. */
 void wf_metric_suffix(const struct wf_metric *m, int i, char out[WF_METRIC_SUFFIX]);
-/* 1: larger is better, -1: smaller is, 0: nobody knows. */
+/* 1: larger is better, -1: smaller is better, 0: unknown. */
 int wf_metric_direction(const struct wf_metric *m);
 bool wf_metric_at(int i, const char **name, const char **attrs, const char **doc);
 

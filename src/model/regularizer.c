@@ -1,4 +1,4 @@
-/* regularizer.c - penalties by the names Keras has, as scalars of a graph. */
+/* regularizer.c - penalties by Keras' names, as scalars of a graph. */
 #include "graph/nn.h"
 #include "model/core.h"
 #include "weft/ops.h"
@@ -42,8 +42,10 @@ static weft_val orthogonal(weft_graph *g, weft_val w, double factor, bool rows)
     weft_val eps, norm, unit, product, diagonal, pairs;
 
     if (t->rank != 2 || n < 2) {
-        wf_graph_fail(g, wf_err(WEFT_ESHAPE, "the orthogonal regularizer needs a matrix with two "
-                                             "rows or columns at least"));
+        wf_graph_fail(
+            g,
+            wf_err(WEFT_ESHAPE,
+                   "the orthogonal regularizer needs a matrix with at least two rows or columns"));
         return WEFT_NIL;
     }
     norm = weft_norm_l2(

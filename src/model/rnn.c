@@ -1,14 +1,14 @@
-/* rnn.c - calls over time: initial and kept states, steps under a mask, outputs as Keras gives them.
+/* rnn.c - calls over time: initial and kept states, steps under a mask, outputs as in Keras.
  *
- * A step that does not count leaves the states as they are, and its output repeats the one before (zeros when none has
- * counted yet). */
+ * A step that does not count leaves the states unchanged, and its output repeats the previous one
+ * (zeros if none has counted yet). */
 #include <stdio.h>
 
 #include "model/rnn.h"
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-/* The states that the batch before left. */
+/* The states left by the previous batch. */
 static weft_status kept_states(struct wf_rnn *r)
 {
     weft_layer_call *c = r->c;
@@ -41,10 +41,10 @@ weft_status wf_rnn_begin(weft_layer_call *c, int n_states, const int64_t *size, 
                             "needs an input of rank 3, [batch, time, features], got rank %d",
                             weft_lc_rank(c, x));
     if (weft_lc_n_in(c) != 1 && weft_lc_n_in(c) != 1 + n_states)
-        return weft_lc_fail(c, WEFT_EINVAL,
-                            "it is called on a sequence, or on a sequence and %d state%s, got %d "
-                            "values",
-                            n_states, n_states == 1 ? "" : "s", weft_lc_n_in(c));
+        return weft_lc_fail(
+            c, WEFT_EINVAL,
+            "its inputs must be a sequence, or a sequence and %d state%s, got %d values", n_states,
+            n_states == 1 ? "" : "s", weft_lc_n_in(c));
     for (int i = 0; i < n_states; i++) {
         r->size[i] = size[i];
         r->init[i] = weft_lc_in(c, 1 + i);
@@ -130,7 +130,7 @@ struct scan {
     void *arg;
 };
 
-/* State n_states, where there is a mask, is the output before. */
+/* State n_states, if there is a mask, is the previous output. */
 static weft_status scan_body(weft_graph *g, void *arg, int t, const weft_val *state,
                              const weft_val *x, weft_val *new_state, weft_val *y)
 {
@@ -149,7 +149,7 @@ static weft_status scan_body(weft_graph *g, void *arg, int t, const weft_val *st
     return WEFT_OK;
 }
 
-/* The size of the outputs is known from the first step alone: it is built to look at it. */
+/* The size of the outputs is known only after the first step: it is built to find out. */
 static weft_status first_output(struct wf_rnn *r, weft_val xs, wf_rnn_step *step, void *arg,
                                 const weft_val *init, int64_t *n)
 {
@@ -207,8 +207,7 @@ static weft_status inner_step(struct wf_rnn *r, void *arg, weft_val x, const wef
         return st;
     if (call.n_out != 1 + r->n_states)
         return weft_lc_fail(r->c, WEFT_EINVAL,
-                            "its cell gives %d values, an output and %d state%s "
-                            "are needed",
+                            "its cell returns %d values; an output and %d state%s are needed",
                             call.n_out, r->n_states, r->n_states == 1 ? "" : "s");
     *y = call.out[0];
     memcpy(new_state, call.out + 1, sizeof *in * (size_t)r->n_states);
@@ -224,7 +223,7 @@ weft_status wf_layer_rnn(weft_layer_call *c)
     int n;
 
     if (!inner.id)
-        return weft_lc_fail(c, WEFT_EINVAL, "it wraps no cell");
+        return weft_lc_fail(c, WEFT_EINVAL, "it does not wrap a cell");
     n = wf_cell_states(c, inner, size);
     if (!n)
         return c->st;

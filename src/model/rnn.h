@@ -1,4 +1,4 @@
-/* rnn.h - what the files of recurrent layers share: a recurrent call, and the step of a cell. */
+/* rnn.h - shared by the files of recurrent layers: a recurrent call, and the step of a cell. */
 #ifndef WF_MODEL_RNN_H
 #define WF_MODEL_RNN_H
 
@@ -20,10 +20,10 @@ struct wf_rnn {
     bool backwards; /* from the last step to the first */
     bool flip;      /* then leave the outputs in the order of x */
     bool zero;      /* outputs of masked steps are zeros */
-    /* what an outer call asks of the one inside it */
+    /* what an outer call requests of the inner one */
     bool ask_flip, ask_zero;
-    /* what was computed, in the order of x */
-    weft_val y;                    /* [batch, time, units]; nil: only the last one is there */
+    /* results, in the order of x */
+    weft_val y;                    /* [batch, time, units]; nil: only the last one was computed */
     weft_val last;                 /* the output of the last step */
     weft_val final[WF_MAX_STATES]; /* the states after it */
     /* dropout masks that all steps of this call share */
@@ -36,7 +36,7 @@ struct wf_rnn {
     struct wf_rnn *outer;
 };
 
-/* Inputs, arguments, initial states: of the caller, kept from the batch before, or none. */
+/* Inputs, arguments, initial states: the caller's, kept from the previous batch, or none. */
 weft_status wf_rnn_begin(weft_layer_call *c, int n_states, const int64_t *size, struct wf_rnn *r);
 /* Outputs, masks and kept states from y (or last) and final. */
 weft_status wf_rnn_end(struct wf_rnn *r);
@@ -44,7 +44,8 @@ weft_status wf_rnn_end(struct wf_rnn *r);
 /* One step: from x_t and states to y and new states. */
 typedef weft_status wf_rnn_step(struct wf_rnn *r, void *arg, weft_val x, const weft_val *state,
                                 weft_val *new_state, weft_val *y);
-/* Step by step over xs [batch, time, …], under the mask; fills y, last and final. The number of steps must be known. */
+/* Step by step over xs [batch, time, …], under the mask; fills y, last and final. The number of
+ * steps must be known. */
 weft_status wf_rnn_scan(struct wf_rnn *r, weft_val xs, wf_rnn_step *step, void *arg);
 
 /* The states of a cell: their number, or 0 after an error. */
@@ -70,7 +71,8 @@ weft_status wf_cell_open(weft_layer_call *c, enum wf_cell_kind kind, int64_t n_i
 weft_val wf_cell_project(const struct wf_cell *cell, weft_val x);
 void wf_cell_step(const struct wf_cell *cell, weft_val projected, const weft_val *state,
                   weft_val *new_state);
-/* A dropout mask in the shape of `like`, [batch, n], the same for all steps of a recurrent call; nil without dropout. */
+/* A dropout mask in the shape of `like`, [batch, n], the same for all steps of a recurrent call;
+ * nil without dropout. */
 weft_val wf_cell_dropout(weft_layer_call *c, const char *attr, weft_val like);
 
 #endif

@@ -1,4 +1,4 @@
-/* summary.c - the table of a model that Keras' users know. */
+/* summary.c - the model summary, as in Keras. */
 #include <stdio.h>
 
 #include "model/core.h"
@@ -26,8 +26,8 @@ static void rule(const struct table *t, const char *left, const char *line, cons
     wf_buf_printf(t->b, "\n");
 }
 
-/* How much of the text goes on a line of this width, in bytes: up to a space where there is one. Bytes that go on a UTF-8
- * character take no room. */
+/* How much of the text fits on a line of this width, in bytes: up to a space if there is one.
+ * Continuation bytes of UTF-8 take no room. */
 static size_t fit(const char *s, int width, int *used)
 {
     size_t n = 0, space = 0;
@@ -121,7 +121,7 @@ static void put_shapes(const weft_model *m, const struct wf_model_node *n, char 
     out[at] = '\0';
 }
 
-/* "conv2d[0][0]": layer, which call of it, which of its values. */
+/* "conv2d[0][0]": layer, number of the call, number of the value. */
 static int64_t count(const struct wf_weight *w)
 {
     struct wf_type t = wf_type_of(w->dtype, w->rank, w->dim);
@@ -129,7 +129,7 @@ static int64_t count(const struct wf_weight *w)
     return wf_type_count(&t);
 }
 
-/* What is asked of every layer, found in one walk over nodes and weights. */
+/* What is needed of every layer, found in one walk over nodes and weights. */
 struct facts {
     int64_t *call;    /* by node: calls of the same layer before it */
     int64_t *next;    /* by node: the next call of the same layer, or -1 */
@@ -190,7 +190,7 @@ static void put_sources(const weft_model *m, const struct facts *f, weft_layer l
         }
 }
 
-/* Of a layer and those that it wraps. */
+/* Of a layer and those it wraps. */
 static int64_t layer_params(const weft_model *m, const struct facts *f, weft_layer l)
 {
     int64_t n = 0;
@@ -202,7 +202,7 @@ static int64_t layer_params(const weft_model *m, const struct facts *f, weft_lay
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* One input and each node called on the one before. */
+/* One input, and each node called on the previous one. */
 static bool is_chain(const weft_model *m, const struct facts *f)
 {
     for (int64_t k = 0; k < m->n_nodes; k++) {

@@ -1,5 +1,5 @@
-/* word.c - a name with arguments, as activations, initializers, regularizers and constraints are written:
- * "l2", "l2(0.01)", "truncated_normal(mean=0,stddev=0.1)". */
+/* word.c - a name with arguments, as activations, initializers, regularizers and constraints are
+ * written: "l2", "l2(0.01)", "truncated_normal(mean=0,stddev=0.1)". */
 #include <stdio.h>
 
 #include "model/core.h"
@@ -11,7 +11,7 @@ bool wf_word_none(const char *text)
     return !text || !*text || !strcmp(text, "none") || !strcmp(text, "None");
 }
 
-/* The same name but for case and underscores. */
+/* The same name, ignoring case and underscores. */
 static bool same_name(const char *a, const char *b, size_t n_b)
 {
     const char *end = b + n_b;

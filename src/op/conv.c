@@ -3,10 +3,10 @@
 
 enum {
     MAX_TAPS = INT32_MAX, /* largest window, stride, dilation or padding */
-    POOL_TAPS = 1 << 24,  /* of a pooling window, which costs a file nothing to ask for */
+    POOL_TAPS = 1 << 24,  /* of a pooling window, which a file can ask for at no cost */
 };
 
-/* Value i of a list attribute: one value may stand for all axes, none for `otherwise`. */
+/* Value i of a list attribute: one value applies to all axes, none means `otherwise`. */
 static int64_t axis_value(const struct wf_attr *list, int i, int64_t otherwise)
 {
     return list->n == 0 ? otherwise : list->ints[list->n == 1 ? 0 : i];
@@ -86,11 +86,11 @@ const char *wf_window_make(const struct wf_op *op, const struct wf_attr *attr,
     if (n < 1 || n > 3)
         return "the input must be [batch, 1 to 3 sizes, channels]";
     if (!list_fits(strides, n, 1) || !list_fits(dilations, n, 1))
-        return "strides and dilations must be 1 or more, one for each axis or one for all";
+        return "strides and dilations must be 1 or more; give one per axis, or one for all";
     if (padding == UNKNOWN)
         return "padding must be valid, same or explicit";
     if (pads->n && (padding != EXPLICIT || pads->n != 2 * n))
-        return "pads are two for each axis (before, after), with padding=explicit";
+        return "pads need two numbers per axis (before, after) and padding=explicit";
     for (int i = 0; i < pads->n; i++)
         if (pads->ints[i] < 0 || pads->ints[i] > MAX_TAPS)
             return "pads must not be negative";
@@ -123,12 +123,12 @@ const char *wf_pool_window(const struct wf_op *op, const struct wf_attr *attr,
     if (n < 1 || n > 3)
         return "the input must be [batch, 1 to 3 sizes, channels]";
     if (!window->n || !list_fits(window, n, 1))
-        return "the window must be 1 or more, one for each axis or one for all";
+        return "the window must be 1 or more; give one per axis, or one for all";
     for (int i = 0; i < n; i++)
         k[i] = axis_value(window, i, 1);
     for (int i = 0; i < n; i++)
         if (!wf_mul_i64(taps, k[i], &taps) || taps > POOL_TAPS)
-            return "a window of at most 16777216 taps is possible";
+            return "a window has at most 16777216 taps";
     /* So that every window sees at least one element. */
     for (int i = 0; i < pads->n && pads->n == 2 * n; i++)
         if (pads->ints[i] >= k[i / 2])
@@ -137,7 +137,7 @@ const char *wf_pool_window(const struct wf_op *op, const struct wf_attr *attr,
 
     for (int a = 0; !wrong && a < 3; a++)
         if (w->in[a] == 0 && w->out[a] != 0)
-            wrong = "a window over nothing";
+            wrong = "the window is empty";
     return wrong;
 }
 
@@ -151,7 +151,7 @@ void wf_conv_geom_of(const struct wf_op *op, const struct wf_attr *attr, const s
         struct wf_window *v = &g->w;
         int64_t total;
 
-        /* conv_transpose may ask for another output than the smallest: follow y. */
+        /* conv_transpose may want a larger output than the smallest: follow y. */
         v->out[a] = y->dim[1 + a - (3 - v->n)];
         if (!same)
             continue;
@@ -166,7 +166,7 @@ void wf_conv_geom_of(const struct wf_op *op, const struct wf_attr *attr, const s
 
 struct wf_resize_at wf_resize_source(bool bilinear, int64_t n_in, int64_t n_out, int64_t i)
 {
-    double at = ((double)i + 0.5) * (double)n_in / (double)n_out; /* of the sample's centre */
+    double at = ((double)i + 0.5) * (double)n_in / (double)n_out; /* of the sample's center */
     int64_t a = wf_min_i64((int64_t)at, n_in - 1);
 
     if (!bilinear)

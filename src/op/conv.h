@@ -1,7 +1,7 @@
 /* conv.h - the geometry of windows that slide over an image: convolution, pooling; and of resizing.
  *
- * One description serves 1, 2 and 3 spatial axes: sizes stand right-aligned in arrays of three, and
- * an axis that is not there has the size 1. Output o of an axis sees the inputs o * stride - lo + k
+ * One description covers 1, 2 and 3 spatial axes: sizes are right-aligned in arrays of three, and a
+ * missing axis has the size 1. Output o of an axis sees the inputs o * stride - lo + k
  * * dilation for its taps k; those outside [0, in) are padding. */
 #ifndef WF_OP_CONV_H
 #define WF_OP_CONV_H
@@ -14,8 +14,8 @@ struct wf_window {
 };
 
 /* The window of an op with the attributes strides, padding, pads and perhaps dilations, over an
- * input of type x, with k[0..n) taps along its axes. Sizes may be symbolic, taps too; then `out`
- * is, and `lo` is not set. Returns NULL, or what is wrong. */
+ * input of type x, with k[0..n) taps along its axes. Sizes and taps may be symbolic; then `out` is
+ * symbolic, and `lo` is not set. Returns NULL, or what is wrong. */
 const char *wf_window_make(const struct wf_op *op, const struct wf_attr *attr,
                            const struct wf_type *x, const int64_t *k, struct wf_window *w);
 /* The same for a pooling op, whose taps are the attribute `window`. */
@@ -28,8 +28,8 @@ struct wf_conv_geom {
     int64_t batch, c_in, c_out, groups;
 };
 
-/* The convolution from x with w to y that a call of conv, its gradients or conv_transpose speaks
- * of. All sizes are known and have been checked by the op's shape rule. */
+/* The convolution of x with w to y that a call of conv, its gradients or conv_transpose refers to.
+ * All sizes are known and have been checked by the op's shape rule. */
 void wf_conv_geom_of(const struct wf_op *op, const struct wf_attr *attr, const struct wf_type *x,
                      const struct wf_type *w, const struct wf_type *y, struct wf_conv_geom *g);
 

@@ -8,8 +8,7 @@
 #include "op/ops.def"
 #undef OP
 
-/* Output i has type t; ESHAPE when its rank or size is out of bounds (sizes that are not known
- * yet count as 1). */
+/* Output i has type t; ESHAPE if its rank or size is out of bounds (unknown sizes count as 1). */
 weft_status wf_infer_out(struct wf_infer *r, int i, const struct wf_type *t);
 /* Output i is like operand `like`, with the dtype of operand `of`. */
 weft_status wf_infer_out_like(struct wf_infer *r, int i, int like, int of);

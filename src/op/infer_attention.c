@@ -1,7 +1,7 @@
 /* infer_attention.c - shape rules of scaled dot-product attention. */
 #include "op/infer.h"
 
-/* The sizes of one call, whatever the layout. */
+/* The sizes of one call, in any layout. */
 struct sizes {
     int64_t b, h, tq, tk, d, dv;
 };
@@ -30,7 +30,7 @@ static weft_status check_mask(struct wf_infer *r, int i, weft_dtype x, const str
     if (m->dtype != WEFT_BOOL && m->dtype != x)
         return wf_infer_err(r, WEFT_EDTYPE, "the mask must be bool or %s", weft_dtype_name(x));
     if (m->rank > 4)
-        return wf_infer_err(r, WEFT_ESHAPE, "the mask's rank is over 4");
+        return wf_infer_err(r, WEFT_ESHAPE, "the mask's rank is above 4");
     for (int k = 0; k < m->rank; k++) {
         int64_t size = m->dim[m->rank - 1 - k], want = full[3 - k];
 
@@ -43,7 +43,7 @@ static weft_status check_mask(struct wf_infer *r, int i, weft_dtype x, const str
     return WEFT_OK;
 }
 
-/* q, k, v stand at inputs i, i + 1, i + 2. */
+/* q, k, v are inputs i, i + 1, i + 2. */
 static weft_status check_qkv(struct wf_infer *r, int i, struct sizes *s)
 {
     const struct wf_type *q = &r->in[i], *k = q + 1, *v = q + 2;
@@ -88,7 +88,7 @@ weft_status infer_attention(struct wf_infer *r)
     return WEFT_OK;
 }
 
-/* Input i must have this type (dtype aside) and these sizes. */
+/* Input i must have this type (except the dtype) and these sizes. */
 static weft_status check_like(struct wf_infer *r, int i, const char *name, weft_dtype dtype,
                               int rank, const int64_t *dim)
 {

@@ -4,7 +4,7 @@
 
 /* ---- convolution ----------------------------------------------------------------------------- */
 
-/* The type of conv(x, w), everything checked. */
+/* The type of conv(x, w), fully checked. */
 static weft_status conv_type(struct wf_infer *r, const struct wf_type *x, const struct wf_type *w,
                              struct wf_type *y)
 {
@@ -17,8 +17,8 @@ static weft_status conv_type(struct wf_infer *r, const struct wf_type *x, const 
         return wf_infer_err(r, WEFT_EDTYPE, "all operands must have the same float type");
     if (x->rank < 3 || x->rank > 5 || w->rank != x->rank)
         return wf_infer_err(r, WEFT_ESHAPE,
-                            "input [batch, 1 to 3 sizes, in] and kernel [as many sizes, in / "
-                            "groups, out] expected");
+                            "expected input [batch, 1 to 3 sizes, in] and kernel [as many sizes, "
+                            "in / groups, out]");
     wrong = wf_window_make(r->op, r->attr, x, w->dim, &win);
     if (wrong)
         return wf_infer_err(r, WEFT_ESHAPE, "%s", wrong);
@@ -39,7 +39,7 @@ static weft_status conv_type(struct wf_infer *r, const struct wf_type *x, const 
     return WEFT_OK;
 }
 
-/* y must be what conv(x, w) gives. */
+/* y must have the type of conv(x, w). */
 static weft_status check_conv(struct wf_infer *r, const struct wf_type *x, const struct wf_type *w,
                               const struct wf_type *y)
 {
@@ -82,7 +82,7 @@ weft_status infer_conv_grad_filter_sums(struct wf_infer *r)
 }
 
 /* The size of one axis of a transposed convolution's output, by Keras' rule. `extra` is the output
- * padding, below zero when it is not given. */
+ * padding, negative if it is not given. */
 static bool transposed_size(const char *padding, int64_t in, int64_t span, int64_t stride,
                             int64_t pads, int64_t extra, int64_t *out)
 {
@@ -112,11 +112,12 @@ weft_status infer_conv_transpose(struct wf_infer *r)
 
     if (x->rank < 3 || x->rank > 5 || w->rank != x->rank)
         return wf_infer_err(r, WEFT_ESHAPE,
-                            "input [batch, 1 to 3 sizes, in] and kernel [as many sizes, out / "
-                            "groups, in] expected");
+                            "expected input [batch, 1 to 3 sizes, in] and kernel [as many sizes, "
+                            "out / groups, in]");
     if (extra->n != 0 && extra->n != 1 && extra->n != n)
-        return wf_infer_err(r, WEFT_EINVAL, "output_padding is one for each axis, or one for all");
-    /* For strides and dilations alone: y is not known yet. */
+        return wf_infer_err(r, WEFT_EINVAL,
+                            "output_padding takes one number per axis, or one for all");
+    /* Only for strides and dilations: y is not known yet. */
     for (int i = 0; i < n; i++)
         y.dim[1 + i] = WEFT_ANY;
     y.dim[y.rank - 1] = WEFT_ANY;
@@ -129,12 +130,12 @@ weft_status infer_conv_transpose(struct wf_infer *r)
         int64_t cut = pads->n ? pads->ints[2 * i] + pads->ints[2 * i + 1] : 0;
 
         if (extra->n && (more < 0 || more >= v.stride[a]))
-            return wf_infer_err(r, WEFT_EINVAL, "output_padding must be below the stride");
+            return wf_infer_err(r, WEFT_EINVAL, "output_padding must be less than the stride");
         if (x->dim[1 + i] < 0 || v.k[a] < 0)
             continue;
         if (!wf_mul_i64(v.k[a] - 1, v.dilation[a], &span) || !wf_add_i64(span, 1, &span) ||
             !transposed_size(padding, x->dim[1 + i], span, v.stride[a], cut, more, &y.dim[1 + i]))
-            return wf_infer_err(r, WEFT_ESHAPE, "the output's size overflows or is below zero");
+            return wf_infer_err(r, WEFT_ESHAPE, "the output's size overflows or is negative");
     }
     if (w->dim[w->rank - 2] >= 0 &&
         !wf_mul_i64(w->dim[w->rank - 2], wf_in_int(r, "groups"), &y.dim[y.rank - 1]))
@@ -160,7 +161,7 @@ static weft_status pool_type(struct wf_infer *r, const struct wf_type *x, struct
     return WEFT_OK;
 }
 
-/* A place in a window fits a byte, or else 32 bits. */
+/* A position in a window fits in a byte, or otherwise in 32 bits. */
 static weft_status argmax_dtype(struct wf_infer *r, weft_dtype *out)
 {
     const struct wf_attr *window = wf_in_attr(r, "window");
@@ -264,7 +265,7 @@ static weft_status resize_type(struct wf_infer *r, const struct wf_type *x, stru
         return wf_infer_err(r, WEFT_EINVAL, "method must be nearest or bilinear");
     if ((size->n != 0) == (scale->n != 0) || (list->n != 1 && list->n != n))
         return wf_infer_err(r, WEFT_EINVAL,
-                            "size or scale must be given, one for each axis or one for all");
+                            "size or scale must be given: one per axis, or one for all");
     *y = *x;
     for (int i = 0; i < n; i++) {
         int64_t v = list->ints[list->n == 1 ? 0 : i], in = x->dim[1 + i];
@@ -272,7 +273,7 @@ static weft_status resize_type(struct wf_infer *r, const struct wf_type *x, stru
         if (v < 1)
             return wf_infer_err(r, WEFT_EINVAL, "sizes and scales must be 1 or more");
         if (in == 0)
-            return wf_infer_err(r, WEFT_ESHAPE, "nothing to sample along axis %d", 1 + i);
+            return wf_infer_err(r, WEFT_ESHAPE, "axis %d is empty: nothing to sample", 1 + i);
         if (list == size)
             y->dim[1 + i] = v;
         else if (in < 0)

@@ -6,12 +6,11 @@ weft_status infer_declared(struct wf_infer *r)
     const struct wf_attr *shape = wf_in_attr(r, "shape");
 
     if (shape->n > WEFT_MAX_RANK)
-        return wf_infer_err(r, WEFT_ESHAPE, "rank %d, at most %d is possible", shape->n,
+        return wf_infer_err(r, WEFT_ESHAPE, "rank %d; at most %d is supported", shape->n,
                             WEFT_MAX_RANK);
     for (int i = 0; i < shape->n; i++)
         if (shape->ints[i] < 0 && r->op->id != WF_OP_placeholder)
-            return wf_infer_err(r, WEFT_ESHAPE,
-                                "only a placeholder may have a size that is not known");
+            return wf_infer_err(r, WEFT_ESHAPE, "only a placeholder may have an unknown size");
     r->out[0] = wf_type_of((weft_dtype)wf_in_int(r, "dtype"), shape->n, shape->ints);
     return WEFT_OK;
 }
@@ -46,7 +45,7 @@ weft_status infer_matmul(struct wf_infer *r)
     if (st)
         return st;
     if (out.rank + 2 > WEFT_MAX_RANK)
-        return wf_infer_err(r, WEFT_ESHAPE, "rank over %d", WEFT_MAX_RANK);
+        return wf_infer_err(r, WEFT_ESHAPE, "rank above %d", WEFT_MAX_RANK);
     out.dim[out.rank++] = a->dim[a->rank - (ta ? 1 : 2)];
     out.dim[out.rank++] = b->dim[b->rank - (tb ? 2 : 1)];
     r->out[0] = out;

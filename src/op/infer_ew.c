@@ -8,7 +8,7 @@ static bool is_number(weft_dtype t)
     return wf_is_float(t) || wf_is_int(t);
 }
 
-/* Broadcast all operands from `first` on; the result has the dtype of operand `first`. */
+/* Broadcasts all operands from `first` on; the result has the dtype of operand `first`. */
 static weft_status broadcast_from(struct wf_infer *r, int first)
 {
     struct wf_type t = r->in[first];
@@ -58,7 +58,7 @@ weft_status infer_clip(struct wf_infer *r)
     return infer_unary(r);
 }
 
-/* The gradient is taken from the result, whose sign must be that of x. */
+/* The gradient is computed from the result, whose sign must be that of x. */
 weft_status infer_elu(struct wf_infer *r)
 {
     double alpha = wf_in_float(r, "alpha");
@@ -94,7 +94,7 @@ weft_status infer_binary_float(struct wf_infer *r)
     return st ? st : broadcast_from(r, 0);
 }
 
-/* The slope follows x; it must not widen it. */
+/* The slope is broadcast to x; it must not enlarge it. */
 weft_status infer_prelu(struct wf_infer *r)
 {
     weft_status st = infer_binary_float(r);

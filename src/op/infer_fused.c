@@ -62,7 +62,7 @@ weft_status infer_matmul_apply(struct wf_infer *r)
     if (st)
         return st;
     if (!wf_type_same_shape(&product[0], &r->in[0]))
-        return wf_infer_err(r, WEFT_ESHAPE, "the product has another shape than the variable");
+        return wf_infer_err(r, WEFT_ESHAPE, "the product's shape differs from the variable's");
     r->out[0] = r->in[0];
     if (r->n_out > 1)
         r->out[1] = product[1];

@@ -5,12 +5,12 @@
 static weft_status check_index_type(const struct wf_infer *r, int operand, const char *what)
 {
     if (!wf_is_int(r->in[operand].dtype))
-        return wf_infer_err(r, WEFT_EDTYPE, "%s must be integers, they are %s", what,
+        return wf_infer_err(r, WEFT_EDTYPE, "%s must be integers, not %s", what,
                             weft_dtype_name(r->in[operand].dtype));
     return WEFT_OK;
 }
 
-/* Are sizes [from, from + n) of a and [at, at + n) of b equal? */
+/* Whether sizes [from, from + n) of a and [at, at + n) of b are equal. */
 static weft_status check_same(const struct wf_infer *r, const struct wf_type *a, int from,
                               const struct wf_type *b, int at, int n, const char *what)
 {
@@ -25,13 +25,13 @@ static weft_status check_same(const struct wf_infer *r, const struct wf_type *a,
     return WEFT_OK;
 }
 
-/* A value to be added up must be a number. */
+/* A value to be summed must be numeric. */
 static weft_status check_number(const struct wf_infer *r, int operand)
 {
     weft_dtype t = r->in[operand].dtype;
 
     if (!wf_is_float(t) && !wf_is_int(t))
-        return wf_infer_err(r, WEFT_EDTYPE, "%s cannot be added up", weft_dtype_name(t));
+        return wf_infer_err(r, WEFT_EDTYPE, "%s values cannot be summed", weft_dtype_name(t));
     return WEFT_OK;
 }
 
@@ -40,7 +40,7 @@ static weft_status check_dy(struct wf_infer *r, int dy, const struct wf_type *t)
     if (r->in[dy].rank != t->rank)
         return wf_infer_err(r, WEFT_ESHAPE, "operand %d must have rank %d", dy, t->rank);
     return check_same(r, &r->in[dy], 0, t, 0, t->rank,
-                      "sizes of the addends and of the places they go to");
+                      "sizes of the addends and of their target positions");
 }
 
 /* ---- gather ---------------------------------------------------------------------------------- */
@@ -65,7 +65,7 @@ static weft_status gathered(struct wf_infer *r, int x_at, int i_at, struct wf_ty
     if (st)
         return st;
     if (x->rank - 1 + ix->rank - (int)b > WEFT_MAX_RANK)
-        return wf_infer_err(r, WEFT_ESHAPE, "the result's rank is over %d", WEFT_MAX_RANK);
+        return wf_infer_err(r, WEFT_ESHAPE, "the result's rank is above %d", WEFT_MAX_RANK);
     for (int i = 0; i < axis; i++)
         t.dim[t.rank++] = x->dim[i];
     for (int i = (int)b; i < ix->rank; i++)
@@ -121,7 +121,7 @@ static weft_status gathered_nd(struct wf_infer *r, const struct wf_type *x, int 
         return wf_infer_err(r, WEFT_ESHAPE, "the indices' last size must be known and at most %d",
                             x->rank);
     if (ix->rank - 1 + x->rank - depth > WEFT_MAX_RANK)
-        return wf_infer_err(r, WEFT_ESHAPE, "the result's rank is over %d", WEFT_MAX_RANK);
+        return wf_infer_err(r, WEFT_ESHAPE, "the result's rank is above %d", WEFT_MAX_RANK);
     for (int i = 0; i < ix->rank - 1; i++)
         t.dim[t.rank++] = ix->dim[i];
     for (int i = (int)depth; i < x->rank; i++)
@@ -157,7 +157,7 @@ weft_status infer_scatter_nd_add(struct wf_infer *r)
         to = r->in[2];
     } else {
         if (shape->n > WEFT_MAX_RANK)
-            return wf_infer_err(r, WEFT_ESHAPE, "rank %d, at most %d is possible", shape->n,
+            return wf_infer_err(r, WEFT_ESHAPE, "rank %d; at most %d is supported", shape->n,
                                 WEFT_MAX_RANK);
         for (int i = 0; i < shape->n; i++)
             if (shape->ints[i] < 0)
@@ -184,26 +184,25 @@ weft_status infer_scatter_add(struct wf_infer *r)
     if (st)
         return st;
     if (x->rank < ids->rank)
-        return wf_infer_err(r, WEFT_ESHAPE, "one row per id is needed");
+        return wf_infer_err(r, WEFT_ESHAPE, "needs one row per id");
     st = check_same(r, ids, 0, x, 0, ids->rank, "sizes of ids and rows");
     if (st)
         return st;
     to.rank = x->rank - ids->rank + 1;
     if (to.rank > WEFT_MAX_RANK)
-        return wf_infer_err(r, WEFT_ESHAPE, "the result's rank is over %d", WEFT_MAX_RANK);
+        return wf_infer_err(r, WEFT_ESHAPE, "the result's rank is above %d", WEFT_MAX_RANK);
     for (int i = 1; i < to.rank; i++)
         to.dim[i] = x->dim[ids->rank + i - 1];
     to.dim[0] = rows;
     if (has_like(r)) {
         if (r->in[2].rank != to.rank)
-            return wf_infer_err(r, WEFT_ESHAPE, "the result has rank %d, `like` %d", to.rank,
-                                r->in[2].rank);
+            return wf_infer_err(r, WEFT_ESHAPE, "the result has rank %d, but `like` has %d",
+                                to.rank, r->in[2].rank);
         st = check_same(r, &to, 1, &r->in[2], 1, to.rank - 1, "sizes of a row");
         return st ? st : wf_infer_out_like(r, 0, 2, 1);
     }
     if (rows < 0)
-        return wf_infer_err(r, WEFT_EINVAL,
-                            "the number of rows, or a value to be like, must be given");
+        return wf_infer_err(r, WEFT_EINVAL, "the number of rows, or `like`, must be given");
     return wf_infer_out(r, 0, &to);
 }
 
@@ -221,10 +220,10 @@ static weft_status taken(struct wf_infer *r, int x_at, int i_at, struct wf_type 
     if (st)
         return st;
     if (x->rank != ix->rank)
-        return wf_infer_err(r, WEFT_ESHAPE, "the indices need the rank of the operand");
+        return wf_infer_err(r, WEFT_ESHAPE, "the indices must have the operand's rank");
     for (int i = 0; i < x->rank && !st; i++)
         if (i != axis)
-            st = wf_same_dim(r, x->dim[i], ix->dim[i], "sizes beside the axis", &t.dim[i]);
+            st = wf_same_dim(r, x->dim[i], ix->dim[i], "sizes of the other axes", &t.dim[i]);
     t.dtype = x->dtype;
     *out = t;
     return st;
@@ -264,21 +263,21 @@ weft_status infer_one_hot(struct wf_infer *r)
         return wf_infer_err(r, WEFT_EINVAL, "depth %lld, dtype %s", (long long)depth,
                             weft_dtype_name(t.dtype));
     if (t.rank > WEFT_MAX_RANK)
-        return wf_infer_err(r, WEFT_ESHAPE, "rank %d, at most %d is possible", t.rank,
+        return wf_infer_err(r, WEFT_ESHAPE, "rank %d; at most %d is supported", t.rank,
                             WEFT_MAX_RANK);
     for (int i = 0, k = 0; i < t.rank; i++)
         t.dim[i] = i == axis ? depth : x->dim[k++];
     return wf_infer_out(r, 0, &t);
 }
 
-/* Values and their places, which are i32. */
+/* Values and their positions, which are i32. */
 static weft_status ordered(struct wf_infer *r, const struct wf_type *t, int64_t n)
 {
     struct wf_type places = *t;
     weft_status st;
 
     if (n > INT32_MAX)
-        return wf_infer_err(r, WEFT_ERANGE, "an axis of at most %d elements can be ordered",
+        return wf_infer_err(r, WEFT_ERANGE, "at most %d elements can be sorted along an axis",
                             INT32_MAX);
     places.dtype = WEFT_I32;
     st = wf_infer_out(r, 0, t);
@@ -294,8 +293,8 @@ weft_status infer_top_k(struct wf_infer *r)
         return wf_infer_err(r, WEFT_ESHAPE, "needs a rank of at least 1");
     n = t.dim[t.rank - 1];
     if (k < 0 || (n >= 0 && k > n))
-        return wf_infer_err(r, WEFT_ERANGE, "the %lld largest of %lld elements", (long long)k,
-                            (long long)n);
+        return wf_infer_err(r, WEFT_ERANGE, "cannot take the %lld largest of %lld elements",
+                            (long long)k, (long long)n);
     t.dim[t.rank - 1] = k;
     return ordered(r, &t, n);
 }
@@ -313,10 +312,10 @@ weft_status infer_sort(struct wf_infer *r)
 static weft_status check_table(const struct wf_infer *r, int table)
 {
     if (r->in[table].rank != 2)
-        return wf_infer_err(r, WEFT_ESHAPE, "a table has rank 2 [rows, width], not %d",
+        return wf_infer_err(r, WEFT_ESHAPE, "a table must have rank 2 [rows, width], not %d",
                             r->in[table].rank);
     if (!wf_is_float(r->in[table].dtype))
-        return wf_infer_err(r, WEFT_EDTYPE, "a table holds floats, not %s",
+        return wf_infer_err(r, WEFT_EDTYPE, "a table must hold floats, not %s",
                             weft_dtype_name(r->in[table].dtype));
     return WEFT_OK;
 }
@@ -331,7 +330,7 @@ static weft_status looked_up(struct wf_infer *r, int table, int ids, struct wf_t
     if (st)
         return st;
     if (t.rank == WEFT_MAX_RANK)
-        return wf_infer_err(r, WEFT_ESHAPE, "the result's rank is over %d", WEFT_MAX_RANK);
+        return wf_infer_err(r, WEFT_ESHAPE, "the result's rank is above %d", WEFT_MAX_RANK);
     t.dim[t.rank++] = r->in[table].dim[1];
     t.dtype = r->in[table].dtype;
     *out = t;
@@ -362,14 +361,14 @@ static weft_status check_offsets(const struct wf_infer *r, int offsets, int64_t 
     const struct wf_type *t = &r->in[offsets];
 
     if (t->dtype != WEFT_I32 && t->dtype != WEFT_I64)
-        return wf_infer_err(r, WEFT_EDTYPE, "offsets are i32 or i64");
+        return wf_infer_err(r, WEFT_EDTYPE, "offsets must be i32 or i64");
     if (t->rank != 1 || t->dim[0] == 0)
-        return wf_infer_err(r, WEFT_ESHAPE, "offsets have the shape [bags + 1]");
+        return wf_infer_err(r, WEFT_ESHAPE, "offsets must have the shape [bags + 1]");
     *bags = t->dim[0] < 0 ? WEFT_ANY : t->dim[0] - 1;
     return WEFT_OK;
 }
 
-/* The combiner, and weights [n] of the rows' type when they are there. */
+/* The combiner, and weights [n] of the rows' type if given. */
 static weft_status check_weights(const struct wf_infer *r, int weights, int64_t n, weft_dtype dtype)
 {
     const char *text = wf_attr_str(r->op, r->attr, "combiner");
@@ -383,7 +382,7 @@ static weft_status check_weights(const struct wf_infer *r, int weights, int64_t 
     if (r->in[weights].dtype != dtype)
         return wf_infer_err(r, WEFT_EDTYPE, "weights must have the type of the rows");
     if (r->in[weights].rank != 1)
-        return wf_infer_err(r, WEFT_ESHAPE, "one weight per id is needed");
+        return wf_infer_err(r, WEFT_ESHAPE, "needs one weight per id");
     return wf_same_dim(r, r->in[weights].dim[0], n, "numbers of weights and ids", &unused);
 }
 
@@ -395,7 +394,7 @@ weft_status infer_embedding_bag(struct wf_infer *r)
     if (!st)
         st = check_index_type(r, 1, "the ids");
     if (!st && r->in[1].rank != 1)
-        st = wf_infer_err(r, WEFT_ESHAPE, "the ids of all bags stand in one axis");
+        st = wf_infer_err(r, WEFT_ESHAPE, "the ids of all bags must be in one axis");
     if (!st)
         st = check_offsets(r, 2, &t.dim[0]);
     if (!st)
@@ -442,7 +441,7 @@ weft_status infer_bag_inverse(struct wf_infer *r)
     weft_status st = check_offsets(r, 0, &t.dim[0]);
 
     if (!st && !wf_is_float(t.dtype))
-        st = wf_infer_err(r, WEFT_EDTYPE, "weights are floats");
+        st = wf_infer_err(r, WEFT_EDTYPE, "weights must be floats");
     if (!st)
         st = check_weights(r, 1, r->in[1].dim[0], t.dtype);
     return st ? st : wf_infer_out(r, 0, &t);
@@ -467,14 +466,14 @@ weft_status infer_segment_offsets(struct wf_infer *r)
     int64_t bags = wf_in_int(r, "bags");
 
     if (t.dtype != WEFT_I32 && t.dtype != WEFT_I64)
-        return wf_infer_err(r, WEFT_EDTYPE, "bag numbers are i32 or i64");
+        return wf_infer_err(r, WEFT_EDTYPE, "bag numbers must be i32 or i64");
     if (r->in[0].rank != 1 || (like && r->in[1].rank < 1))
-        return wf_infer_err(r, WEFT_ESHAPE, "bag numbers stand in one axis, and `like` needs one");
+        return wf_infer_err(r, WEFT_ESHAPE,
+                            "bag numbers must be in one axis, and `like` needs one");
     if (like)
         bags = r->in[1].dim[0];
     else if (bags < 0)
-        return wf_infer_err(r, WEFT_EINVAL,
-                            "the number of bags, or a value to be like, must be given");
+        return wf_infer_err(r, WEFT_EINVAL, "the number of bags, or `like`, must be given");
     t.dim[0] = WEFT_ANY;
     if (bags >= 0 && !wf_add_i64(bags, 1, &t.dim[0]))
         return wf_infer_err(r, WEFT_ESHAPE, "the result's size overflows");

@@ -4,8 +4,10 @@
 weft_status infer_print(struct wf_infer *r)
 {
     if (wf_in_int(r, "every") < 1 || wf_in_int(r, "limit") < 0)
-        return wf_infer_err(r, WEFT_EINVAL, "every %lld must be positive, limit %lld not negative",
-                            (long long)wf_in_int(r, "every"), (long long)wf_in_int(r, "limit"));
+        return wf_infer_err(
+            r, WEFT_EINVAL,
+            "every is %lld and must be positive; limit is %lld and must not be negative",
+            (long long)wf_in_int(r, "every"), (long long)wf_in_int(r, "limit"));
     return infer_same(r);
 }
 

@@ -1,7 +1,7 @@
 /* infer_nn.c - shape rules of softmax, its losses, updates of variables and the global norm. */
 #include "op/infer.h"
 
-/* Merge the sizes of b into a: both must have the same shape. */
+/* Merges the sizes of b into a: both must have the same shape. */
 static weft_status same_shape(struct wf_infer *r, struct wf_type *a, const struct wf_type *b,
                               const char *what)
 {
@@ -101,7 +101,7 @@ weft_status infer_global_norm(struct wf_infer *r)
     r->out[0] = (struct wf_type){.dtype = WEFT_F32};
     for (int i = 0; i < r->n_in; i++) {
         if (!wf_is_float(r->in[i].dtype))
-            return wf_infer_err(r, WEFT_EDTYPE, "input %d has no float type", i);
+            return wf_infer_err(r, WEFT_EDTYPE, "input %d is not of a float type", i);
         if (r->in[i].dtype == WEFT_F64)
             r->out[0].dtype = WEFT_F64;
     }

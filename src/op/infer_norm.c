@@ -1,7 +1,7 @@
-/* infer_norm.c - shape rules of the normalisations.
+/* infer_norm.c - shape rules of the normalizations.
  *
- * Statistics are f32 (f64 for f64 inputs) whatever the type of x; scale and offset have either
- * the type of x or that of the statistics. */
+ * Statistics are f32 (f64 for f64 inputs) for any type of x; scale and offset have either the type
+ * of x or that of the statistics. */
 #include "op/infer.h"
 
 static weft_dtype stat_dtype(weft_dtype t)
@@ -18,7 +18,7 @@ static weft_status check_x(struct wf_infer *r, const struct wf_type *x, int min_
     return WEFT_OK;
 }
 
-/* Input i, if there, must have these n sizes and a type that goes with x. */
+/* Input i, if present, must have these n sizes and a type compatible with x. */
 static weft_status check_sizes(struct wf_infer *r, int i, const char *name, weft_dtype x,
                                bool is_stat, int n, const int64_t *dim)
 {
@@ -61,7 +61,7 @@ static weft_status check_dy(struct wf_infer *r)
     int64_t size;
 
     if (dy->dtype != x->dtype || dy->rank != x->rank)
-        return wf_infer_err(r, WEFT_ESHAPE, "dy must be like x");
+        return wf_infer_err(r, WEFT_ESHAPE, "dy must have the type of x");
     for (int i = 0; i < x->rank; i++) {
         weft_status st = wf_same_dim(r, dy->dim[i], x->dim[i], "sizes of dy and x", &size);
 
@@ -71,7 +71,7 @@ static weft_status check_dy(struct wf_infer *r)
     return WEFT_OK;
 }
 
-/* dgamma and dbeta: the type of gamma where there is one, otherwise that of the statistics. */
+/* dgamma and dbeta: the type of gamma if there is one, otherwise that of the statistics. */
 static struct wf_type param_grad(const struct wf_infer *r, int gamma, int n, const int64_t *dim)
 {
     bool given = gamma < r->n_in && r->in[gamma].dtype != WEFT_NONE;
@@ -117,7 +117,7 @@ weft_status infer_batch_norm_grad(struct wf_infer *r)
     return WEFT_OK;
 }
 
-/* The number of last axes that are normalised; at least one. */
+/* The number of last axes that are normalized; at least one. */
 static weft_status last_axes(struct wf_infer *r, const struct wf_type *x, int *out)
 {
     int64_t n = wf_in_int(r, "n_axes");
@@ -190,7 +190,7 @@ weft_status infer_rms_norm_grad(struct wf_infer *r)
     return infer_last_grad(r, 1);
 }
 
-/* The number of groups; WEFT_ANY when it follows from channels that are not known yet. */
+/* The number of groups; WEFT_ANY if it depends on an unknown number of channels. */
 static weft_status group_count(struct wf_infer *r, int64_t channels, int64_t *out)
 {
     int64_t n = wf_in_int(r, "groups");
@@ -204,7 +204,7 @@ static weft_status group_count(struct wf_infer *r, int64_t channels, int64_t *ou
                             "%lld groups: give a positive number, or -1 for one per channel",
                             (long long)n);
     if (channels >= 0 && channels % n)
-        return wf_infer_err(r, WEFT_ESHAPE, "%lld channels cannot be cut in %lld groups",
+        return wf_infer_err(r, WEFT_ESHAPE, "%lld channels cannot be divided into %lld groups",
                             (long long)channels, (long long)n);
     *out = n;
     return WEFT_OK;
@@ -269,7 +269,8 @@ weft_status infer_split_last(struct wf_infer *r)
     last = t.dim[t.rank - 1];
     by = parts ? parts : size;
     if (last >= 0 && last % by)
-        return wf_infer_err(r, WEFT_ESHAPE, "the last size is no multiple of %lld", (long long)by);
+        return wf_infer_err(r, WEFT_ESHAPE, "the last size is not a multiple of %lld",
+                            (long long)by);
     t.dim[t.rank - 1] = parts ? parts : last >= 0 ? last / by : by == 1 ? last : WEFT_ANY;
     t.dim[t.rank++] = size ? size : last >= 0 ? last / by : by == 1 ? last : WEFT_ANY;
     r->out[0] = t;

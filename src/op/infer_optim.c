@@ -3,7 +3,7 @@
 #include "op/optim.h"
 #include "op/schedule.h"
 
-/* The schedule, if there is one, with all its numbers and, where it takes one, its list. */
+/* The schedule, if there is one, with all its numbers and, if it takes one, its list. */
 static weft_status check_schedule(struct wf_infer *r)
 {
     const char *name = wf_attr_str(r->op, r->attr, "schedule"), *bad;
@@ -55,10 +55,10 @@ weft_status infer_apply(struct wf_infer *r)
     if (r->in[0].dtype != WEFT_F32 || r->in[1].dtype != WEFT_F32)
         return wf_infer_err(r, WEFT_EDTYPE, "variables and gradients must be f32");
     if (r->in[0].rank != r->in[1].rank)
-        return wf_infer_err(r, WEFT_ESHAPE, "a gradient has its variable's shape");
+        return wf_infer_err(r, WEFT_ESHAPE, "a gradient must have its variable's shape");
     for (int i = 0; i < r->in[0].rank; i++)
         if (r->in[1].dim[i] >= 0 && r->in[1].dim[i] != r->in[0].dim[i])
-            return wf_infer_err(r, WEFT_ESHAPE, "a gradient has its variable's shape");
+            return wf_infer_err(r, WEFT_ESHAPE, "a gradient must have its variable's shape");
     r->out[0] = r->in[0];
     return check_scalars(r, 2);
 }
@@ -73,7 +73,7 @@ weft_status infer_apply_rows(struct wf_infer *r)
     if (r->in[0].rank != 2 || dy->rank != ids->rank + 1)
         return wf_infer_err(r, WEFT_ESHAPE, "needs a table [rows, width] and rows [ids…, width]");
     if (dy->dim[dy->rank - 1] >= 0 && dy->dim[dy->rank - 1] != r->in[0].dim[1])
-        return wf_infer_err(r, WEFT_ESHAPE, "the rows have another width than the table");
+        return wf_infer_err(r, WEFT_ESHAPE, "the rows and the table differ in width");
     for (int i = 0; i < ids->rank; i++) {
         int64_t unused;
         weft_status st =

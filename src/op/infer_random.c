@@ -12,7 +12,7 @@ static weft_status shape_of(struct wf_infer *r)
         t = r->in[0];
     } else {
         if (shape->n > WEFT_MAX_RANK)
-            return wf_infer_err(r, WEFT_ESHAPE, "rank %d, at most %d is possible", shape->n,
+            return wf_infer_err(r, WEFT_ESHAPE, "rank %d; at most %d is supported", shape->n,
                                 WEFT_MAX_RANK);
         for (int i = 0; i < shape->n; i++)
             if (shape->ints[i] < 0)
@@ -43,7 +43,7 @@ weft_status infer_random_uniform(struct wf_infer *r)
     double lo = wf_in_float(r, "lo"), hi = wf_in_float(r, "hi");
 
     if (!(lo <= hi) || !isfinite(lo) || !isfinite(hi))
-        return wf_infer_err(r, WEFT_EINVAL, "[%g, %g) is no range", lo, hi);
+        return wf_infer_err(r, WEFT_EINVAL, "[%g, %g) is not a range", lo, hi);
     return float_shape(r);
 }
 
@@ -52,7 +52,8 @@ weft_status infer_random_normal(struct wf_infer *r)
     double mean = wf_in_float(r, "mean"), stddev = wf_in_float(r, "stddev");
 
     if (!isfinite(mean) || !(stddev >= 0) || !isfinite(stddev))
-        return wf_infer_err(r, WEFT_EINVAL, "mean %g and standard deviation %g", mean, stddev);
+        return wf_infer_err(r, WEFT_EINVAL, "mean %g or standard deviation %g is not valid", mean,
+                            stddev);
     return float_shape(r);
 }
 
@@ -61,7 +62,7 @@ weft_status infer_random_bernoulli(struct wf_infer *r)
     double p = wf_in_float(r, "p");
 
     if (!(p >= 0 && p <= 1))
-        return wf_infer_err(r, WEFT_EINVAL, "p %g is no probability", p);
+        return wf_infer_err(r, WEFT_EINVAL, "p %g is not a probability", p);
     return shape_of(r);
 }
 

@@ -1,4 +1,4 @@
-/* infer_reduce.c - shape rules of reductions and of ops that follow another value's shape. */
+/* infer_reduce.c - shape rules of reductions and of ops shaped like another value. */
 #include "op/infer.h"
 
 static weft_status check_size(const struct wf_infer *r, const struct wf_type *t)
@@ -138,7 +138,7 @@ weft_status infer_segment_sum(struct wf_infer *r)
     return check_size(r, &r->out[0]);
 }
 
-/* Can `small` be broadcast to `large`, as far as is known? */
+/* Whether `small` can be broadcast to `large`, as far as sizes are known. */
 static weft_status check_broadcast(struct wf_infer *r, const struct wf_type *small,
                                    const struct wf_type *large)
 {
@@ -185,7 +185,7 @@ static weft_status declared(struct wf_infer *r, weft_dtype dtype, struct wf_type
     const struct wf_attr *shape = wf_in_attr(r, "shape");
 
     if (shape->n > WEFT_MAX_RANK)
-        return wf_infer_err(r, WEFT_ESHAPE, "rank %d, at most %d is possible", shape->n,
+        return wf_infer_err(r, WEFT_ESHAPE, "rank %d; at most %d is supported", shape->n,
                             WEFT_MAX_RANK);
     for (int i = 0; i < shape->n; i++)
         if (shape->ints[i] < 0)
@@ -218,7 +218,7 @@ weft_status infer_size_of(struct wf_infer *r)
     weft_dtype t = (weft_dtype)wf_in_int(r, "dtype");
 
     if (!wf_is_float(t) && !wf_is_int(t))
-        return wf_infer_err(r, WEFT_EDTYPE, "dtype must be a number's");
+        return wf_infer_err(r, WEFT_EDTYPE, "dtype must be numeric");
     r->out[0] = (struct wf_type){.dtype = t};
     return mark_axes(r, &r->in[0], gone);
 }

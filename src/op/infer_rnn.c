@@ -17,7 +17,7 @@ static bool present(const struct wf_infer *r, int i)
 static weft_status check_rank(const struct wf_infer *r, int i, int rank, const char *what)
 {
     if (r->in[i].rank != rank)
-        return wf_infer_err(r, WEFT_ESHAPE, "%s must have rank %d, it has %d", what, rank,
+        return wf_infer_err(r, WEFT_ESHAPE, "%s must have rank %d, not %d", what, rank,
                             r->in[i].rank);
     return WEFT_OK;
 }
@@ -32,7 +32,7 @@ static weft_status check_shape(const struct wf_infer *r, const struct sizes *s, 
     if (!present(r, i))
         return WEFT_OK;
     if (r->in[i].dtype != s->dtype)
-        return wf_infer_err(r, WEFT_EDTYPE, "%s is %s, x is %s", what,
+        return wf_infer_err(r, WEFT_EDTYPE, "%s is %s, but x is %s", what,
                             weft_dtype_name(r->in[i].dtype), weft_dtype_name(s->dtype));
     if (check_rank(r, i, rank, what))
         return WEFT_ESHAPE;
@@ -54,7 +54,7 @@ static weft_status times(const struct wf_infer *r, int64_t n_units, int n, int64
     return WEFT_OK;
 }
 
-/* The number of units, from whichever size says it. */
+/* The number of units, from whichever size gives it. */
 static weft_status find_units(const struct wf_infer *r, struct sizes *s)
 {
     const int64_t said[] = {r->in[WF_RNN_R].dim[1], r->in[WF_RNN_W].dim[1]};
@@ -101,7 +101,7 @@ static weft_status check_steps(const struct wf_infer *r, struct sizes *s)
         char text[WF_TYPE_TEXT];
 
         return wf_infer_err(r, WEFT_EDTYPE,
-                            "steps are a mask bool[batch,time] or lengths i32[batch], not %s",
+                            "steps must be a mask bool[batch,time] or lengths i32[batch], not %s",
                             wf_type_text(t, text));
     }
     st = wf_same_dim(r, t->dim[0], s->n_batch, "batch sizes of x and steps", &s->n_batch);
@@ -137,7 +137,7 @@ static weft_status check_operands(const struct wf_infer *r, struct sizes *s)
         const char *act = wf_in_attr(r, "activation")->s;
 
         if (!act || (strcmp(act, "tanh") && strcmp(act, "relu")))
-            st = wf_infer_err(r, WEFT_EINVAL, "activation '%s': tanh and relu are possible",
+            st = wf_infer_err(r, WEFT_EINVAL, "activation '%s': only tanh and relu are supported",
                               act ? act : "");
     }
     return st;
@@ -154,7 +154,7 @@ static struct wf_type saved_type(const struct sizes *s, int64_t n)
     return wf_type_of(s->dtype, 3, (int64_t[]){s->n_time, s->n_batch, n});
 }
 
-/* Values kept per unit: lstm's gates; gru's z, q, n and with reset_after what q multiplies. */
+/* Values kept per unit: lstm's gates; gru's z, q, n and with reset_after also what q multiplies. */
 static int saved_gates(const struct wf_infer *r)
 {
     enum wf_rnn_kind kind = wf_rnn_kind(r->op);
@@ -194,11 +194,11 @@ static weft_status check_saved(const struct wf_infer *r, const struct sizes *s)
 
     if (!present(r, WF_RNN_Y) || (kind != WF_RNN_SIMPLE && !present(r, WF_RNN_GATES)) ||
         (kind == WF_RNN_LSTM && !present(r, WF_RNN_CELLS)))
-        return wf_infer_err(r, WEFT_EINVAL, "what the forward pass saved must be given");
+        return wf_infer_err(r, WEFT_EINVAL, "the values saved by the forward pass must be given");
     if ((kind == WF_RNN_SIMPLE && present(r, WF_RNN_GATES)) ||
         (kind != WF_RNN_LSTM &&
          (present(r, WF_RNN_C0) || present(r, WF_RNN_CELLS) || present(r, WF_RNN_DC))))
-        return wf_infer_err(r, WEFT_EINVAL, "an operand of another recurrent op was given");
+        return wf_infer_err(r, WEFT_EINVAL, "got an operand of a different recurrent op");
     st = times(r, s->n_units, saved_gates(r), &gates[2]);
     if (!st)
         st = check_shape(r, s, WF_RNN_Y, 3, sequence, "y");

@@ -1,11 +1,11 @@
-/* infer_shape.c - shape rules of ops that move or re-read elements. */
+/* infer_shape.c - shape rules of ops that move or rearrange elements. */
 #include "op/infer.h"
 #include "op/shape.h"
 
 weft_status wf_infer_out(struct wf_infer *r, int i, const struct wf_type *t)
 {
     if (t->rank < 0 || t->rank > WEFT_MAX_RANK)
-        return wf_infer_err(r, WEFT_ESHAPE, "rank %d, at most %d is possible", t->rank,
+        return wf_infer_err(r, WEFT_ESHAPE, "rank %d; at most %d is supported", t->rank,
                             WEFT_MAX_RANK);
     for (int k = 0; k < r->n_in; k++)
         if (!wf_type_fits(&r->in[k]))
@@ -33,14 +33,14 @@ static weft_status join(struct wf_infer *r, int64_t a, int64_t b, int64_t *out)
     return WEFT_OK;
 }
 
-/* Does dy (operand 0) have the shape `t` that the forward op makes of `like` (operand 1)? */
+/* Whether dy (operand 0) has the shape `t` that the forward op makes of `like` (operand 1). */
 static weft_status check_dy(struct wf_infer *r, const struct wf_type *t)
 {
     int64_t unused;
 
     if (r->in[0].rank != t->rank)
-        return wf_infer_err(r, WEFT_ESHAPE, "dy has rank %d, the op's result has %d", r->in[0].rank,
-                            t->rank);
+        return wf_infer_err(r, WEFT_ESHAPE, "dy has rank %d, but the op's result has %d",
+                            r->in[0].rank, t->rank);
     for (int i = 0; i < t->rank; i++) {
         weft_status st = wf_same_dim(r, r->in[0].dim[i], t->dim[i],
                                      "sizes of dy and of the op's result", &unused);
@@ -69,8 +69,8 @@ static weft_status axis_set(struct wf_infer *r, const char *attr, int rank, bool
     return WEFT_OK;
 }
 
-/* The size that a hole of -1 in a new shape stands for when the input has symbols: when the
- * other sizes have the same product on both sides, it is the input's one symbol. */
+/* The size that -1 in a new shape means if the input has symbols: if the other sizes have the same
+ * product on both sides, it is the input's one symbol. */
 static int64_t hole_symbol(const struct wf_type *in, int64_t rest)
 {
     int64_t known = 1, symbol = WEFT_ANY;
@@ -95,13 +95,13 @@ weft_status infer_reshape(struct wf_infer *r)
     int hole = -1;
 
     if (shape->n > WEFT_MAX_RANK)
-        return wf_infer_err(r, WEFT_ESHAPE, "rank %d, at most %d is possible", shape->n,
+        return wf_infer_err(r, WEFT_ESHAPE, "rank %d; at most %d is supported", shape->n,
                             WEFT_MAX_RANK);
     for (int i = 0; i < shape->n; i++) {
         t.dim[i] = shape->ints[i];
         if (shape->ints[i] < -1 || (shape->ints[i] == -1 && hole >= 0))
             return wf_infer_err(r, WEFT_ESHAPE,
-                                "a new shape may have one size of -1 and none below");
+                                "a new shape may have one size of -1 and no other negative size");
         if (shape->ints[i] == -1)
             hole = i;
         else if (!wf_mul_i64(rest, shape->ints[i], &rest))
@@ -136,7 +136,7 @@ weft_status infer_expand_dims(struct wf_infer *r)
     weft_status st;
 
     if (t.rank > WEFT_MAX_RANK)
-        return wf_infer_err(r, WEFT_ESHAPE, "rank %d, at most %d is possible", t.rank,
+        return wf_infer_err(r, WEFT_ESHAPE, "rank %d; at most %d is supported", t.rank,
                             WEFT_MAX_RANK);
     st = axis_set(r, "axes", t.rank, is_new);
     if (st)
@@ -158,7 +158,7 @@ weft_status infer_squeeze(struct wf_infer *r)
     for (int i = 0; i < x->rank; i++) {
         if (all && x->dim[i] < 0)
             return wf_infer_err(r, WEFT_ESHAPE,
-                                "axis %d may have any size: name the axes to take away", i);
+                                "axis %d has an unknown size: name the axes to remove", i);
         if (gone[i] && x->dim[i] >= 0 && x->dim[i] != 1)
             return wf_infer_err(r, WEFT_ESHAPE, "axis %d has size %lld, not 1", i,
                                 (long long)x->dim[i]);
@@ -201,7 +201,8 @@ weft_status infer_transpose(struct wf_infer *r)
     weft_status st;
 
     if (perm->n != 0 && perm->n != x->rank)
-        return wf_infer_err(r, WEFT_EINVAL, "perm has %d axes, the operand %d", perm->n, x->rank);
+        return wf_infer_err(r, WEFT_EINVAL, "perm has %d axes, but the operand has %d", perm->n,
+                            x->rank);
     st = axis_set(r, "perm", x->rank, seen);
     if (st)
         return st;
@@ -225,12 +226,12 @@ static weft_status joined(struct wf_infer *r, int first, int axis, struct wf_typ
                                 "operands must have the same type (operand %d is %s)", i,
                                 weft_dtype_name(x->dtype));
         if (x->rank != t.rank)
-            return wf_infer_err(r, WEFT_ESHAPE, "operand %d has rank %d, the others %d", i, x->rank,
-                                t.rank);
+            return wf_infer_err(r, WEFT_ESHAPE, "operand %d has rank %d, but the others have %d", i,
+                                x->rank, t.rank);
         for (int a = 0; a < t.rank; a++) {
             st = a == axis ? join(r, t.dim[a], x->dim[a], &t.dim[a])
                            : wf_same_dim(r, t.dim[a], x->dim[a],
-                                         "the operands' sizes beside the axis", &t.dim[a]);
+                                         "the operands' sizes along other axes", &t.dim[a]);
             if (st)
                 return st;
         }
@@ -265,7 +266,7 @@ weft_status infer_concat_part(struct wf_infer *r)
         return wf_infer_err(r, WEFT_ERANGE, "index %lld with %d references", (long long)index,
                             r->n_in - 1);
     if (t.rank != r->in[0].rank)
-        return wf_infer_err(r, WEFT_ESHAPE, "the references have another rank");
+        return wf_infer_err(r, WEFT_ESHAPE, "the references have a different rank");
     for (int i = 0; i < t.rank; i++) {
         st = wf_same_dim(r, r->in[0].dim[i], t.dim[i], "sizes of y and of the joined references",
                          &unused);
@@ -288,7 +289,7 @@ weft_status infer_stack(struct wf_infer *r)
     t = x;
     t.rank++;
     if (t.rank > WEFT_MAX_RANK)
-        return wf_infer_err(r, WEFT_ESHAPE, "rank %d, at most %d is possible", t.rank,
+        return wf_infer_err(r, WEFT_ESHAPE, "rank %d; at most %d is supported", t.rank,
                             WEFT_MAX_RANK);
     for (int i = axis; i < x.rank; i++)
         t.dim[i + 1] = x.dim[i];
@@ -311,7 +312,7 @@ weft_status infer_split(struct wf_infer *r)
         return wf_infer_err(r, WEFT_EINVAL, "%d parts with %d sizes", r->n_out, sizes->n);
     if (!sizes->n && n >= 0 && n % r->n_out)
         return wf_infer_err(r, WEFT_ESHAPE,
-                            "axis %d of size %lld does not fall into %d equal parts", axis,
+                            "axis %d of size %lld cannot be divided into %d equal parts", axis,
                             (long long)n, r->n_out);
     for (int i = 0; i < r->n_out; i++) {
         t.dim[axis] = sizes->n        ? sizes->ints[i]
@@ -326,7 +327,8 @@ weft_status infer_split(struct wf_infer *r)
             return st;
     }
     if (sizes->n && n >= 0 && sum != n)
-        return wf_infer_err(r, WEFT_ESHAPE, "the parts' sizes add up to %lld, axis %d has %lld",
+        return wf_infer_err(r, WEFT_ESHAPE,
+                            "the parts' sizes add up to %lld, but axis %d has size %lld",
                             (long long)sum, axis, (long long)n);
     return WEFT_OK;
 }
@@ -357,7 +359,7 @@ static weft_status sliced(struct wf_infer *r, const struct wf_type *x, struct wf
     struct wf_type t = *x;
 
     if (begin->n != x->rank || size->n != x->rank)
-        return wf_infer_err(r, WEFT_EINVAL, "begin and size need %d numbers, they have %d and %d",
+        return wf_infer_err(r, WEFT_EINVAL, "begin and size need %d numbers; they have %d and %d",
                             x->rank, begin->n, size->n);
     for (int i = 0; i < x->rank; i++) {
         int64_t b = begin->ints[i], n = size->ints[i], d = x->dim[i], end;
@@ -366,7 +368,7 @@ static weft_status sliced(struct wf_infer *r, const struct wf_type *x, struct wf
             return wf_infer_err(r, WEFT_ERANGE, "axis %d: begin %lld, size %lld", i, (long long)b,
                                 (long long)n);
         if (d >= 0 && end > d)
-            return wf_infer_err(r, WEFT_ERANGE, "axis %d: begin %lld, size %lld do not lie in %lld",
+            return wf_infer_err(r, WEFT_ERANGE, "axis %d: begin %lld, size %lld is outside 0..%lld",
                                 i, (long long)b, (long long)n, (long long)d);
         t.dim[i] = n >= 0 ? n : d >= 0 ? d - b : b == 0 ? d : WEFT_ANY;
     }
@@ -442,7 +444,7 @@ static weft_status padded(struct wf_infer *r, const struct wf_type *x, struct wf
         return wf_infer_err(r, WEFT_EINVAL, "mode '%.20s' is not constant, reflect or symmetric",
                             text);
     if (p->n != 2 * x->rank)
-        return wf_infer_err(r, WEFT_EINVAL, "paddings need %d numbers, there are %d", 2 * x->rank,
+        return wf_infer_err(r, WEFT_EINVAL, "paddings need %d numbers; there are %d", 2 * x->rank,
                             p->n);
     for (int i = 0; i < x->rank; i++) {
         int64_t before = p->ints[2 * i], after = p->ints[2 * i + 1], both, d = x->dim[i];
@@ -453,8 +455,8 @@ static weft_status padded(struct wf_infer *r, const struct wf_type *x, struct wf
                                 (long long)before, (long long)after);
         if (mode != WF_PAD_CONSTANT && d >= 0 && both > 0 && (before > most || after > most))
             return wf_infer_err(r, WEFT_ERANGE,
-                                "axis %d: %s padding of a size of %lld is at most %lld", i, text,
-                                (long long)d, (long long)(most < 0 ? 0 : most));
+                                "axis %d: %s padding of an axis of size %lld is at most %lld", i,
+                                text, (long long)d, (long long)(most < 0 ? 0 : most));
         t.dim[i] = WEFT_ANY;
         if (both == 0)
             t.dim[i] = d;
@@ -487,7 +489,7 @@ static weft_status tiled(struct wf_infer *r, const struct wf_type *x, struct wf_
     struct wf_type t = *x;
 
     if (repeats->n != x->rank)
-        return wf_infer_err(r, WEFT_EINVAL, "repeats need %d numbers, there are %d", x->rank,
+        return wf_infer_err(r, WEFT_EINVAL, "repeats need %d numbers; there are %d", x->rank,
                             repeats->n);
     for (int i = 0; i < x->rank; i++) {
         if (repeats->ints[i] < 0)

@@ -1,7 +1,7 @@
 /* op.c - the op table of a context, and helpers for shape rules.
  *
- * The rows of ops.def are constant; their attribute texts are parsed once per context, so that the library
- * has no mutable globals. After wf_ops_ensure the built-in part never changes. */
+ * The rows of ops.def are constant; their attribute texts are parsed once per context, so that the
+ * library has no mutable globals. After wf_ops_ensure the built-in part never changes. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@ struct registry {
     struct wf_arena arena;
     struct wf_op rows[WF_N_OPS + MAX_USER_OPS];
     _Atomic int n;
-    _Atomic bool writing; /* a registration is under way: a second one is refused, not blocked */
+    _Atomic bool writing; /* a registration is in progress: a second one is refused, not blocked */
 };
 
 static const struct wf_op builtin[WF_N_OPS] = {
@@ -126,11 +126,11 @@ static weft_status check_user_op(weft_ctx *ctx, const weft_user_op *u)
         return wf_err(WEFT_EINVAL, "weft_user_op: size %zu, this library expects %zu", u->size,
                       sizeof *u);
     if (!u->name || !*u->name || strlen(u->name) > 64)
-        return wf_err(WEFT_EINVAL, "user op: a name of 1 to 64 characters is needed");
+        return wf_err(WEFT_EINVAL, "user op: needs a name of 1 to 64 characters");
     for (const char *p = u->name; *p; p++)
         if (!((*p >= 'a' && *p <= 'z') ||
               (p > u->name && ((*p >= '0' && *p <= '9') || strchr("_.", *p)))))
-            return wf_err(WEFT_EINVAL, "user op '%s': names are [a-z][a-z0-9_.]*", u->name);
+            return wf_err(WEFT_EINVAL, "user op '%s': a name must match [a-z][a-z0-9_.]*", u->name);
     if (wf_op_find(ctx, u->name))
         return wf_err(WEFT_EEXIST, "user op '%s': the name is taken", u->name);
     if (u->n_in < 0 || u->n_in > WF_MAX_OUT || u->n_out < 1 || u->n_out > WF_MAX_OUT)
@@ -194,7 +194,7 @@ weft_status weft_op_register(weft_ctx *ctx, const weft_user_op *u)
         return st;
     r = registry_of(ctx);
     if (atomic_exchange(&r->writing, true))
-        return wf_err(WEFT_ESTATE, "user op '%s': another registration is under way", u->name);
+        return wf_err(WEFT_ESTATE, "user op '%s': another registration is in progress", u->name);
     if (atomic_load(&r->n) == WF_N_OPS + MAX_USER_OPS) {
         st = wf_err(WEFT_ELIMIT, "user op '%s': at most %d per context", u->name, MAX_USER_OPS);
         goto out;
@@ -302,11 +302,36 @@ weft_status wf_broadcast(const struct wf_infer *r, const struct wf_type *a, cons
         if (x >= 0 && y >= 0 && x != y && x != 1 && y != 1)
             return wf_infer_err(r, WEFT_ESHAPE, "cannot broadcast: sizes %lld and %lld at axis %d",
                                 (long long)x, (long long)y, i);
-        /* A known size over 1 wins over a symbol, which then must be that size or 1. */
+        /* A known size above 1 wins over a symbol, which must then be that size or 1. */
         t.dim[i] = x == y ? x : x == 1 ? y : y == 1 ? x : x > 1 ? x : y > 1 ? y : WEFT_ANY;
         if (x == 0 || y == 0)
             t.dim[i] = 0;
     }
     *out = t;
     return WEFT_OK;
+}
+
+/* ---- attributes by name ---------------------------------------------------------------------- */
+
+const struct wf_attr *wf_attr(const struct wf_op *op, const struct wf_attr *values,
+                              const char *name)
+{
+    return wf_attr_find(op->attr, op->n_attrs, values, name);
+}
+
+int64_t wf_attr_int(const struct wf_op *op, const struct wf_attr *values, const char *name)
+{
+    return wf_attr(op, values, name)->i;
+}
+
+double wf_attr_float(const struct wf_op *op, const struct wf_attr *values, const char *name)
+{
+    return wf_attr(op, values, name)->f;
+}
+
+const char *wf_attr_str(const struct wf_op *op, const struct wf_attr *values, const char *name)
+{
+    const char *s = wf_attr(op, values, name)->s;
+
+    return s ? s : "";
 }

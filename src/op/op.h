@@ -2,84 +2,35 @@
  *
  * ops.def has one row per op:
  *   OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, flags, doc)
- * The op layer turns the row's `infer` into a shape rule, the graph layer its `grad` into a gradient
- * rule (grad_table.c), the kernels layer its `ref` into the reference kernel (ref_table.c). */
+ * The op layer turns the row's `infer` into a shape rule, the graph layer its `grad` into a
+ * gradient rule (grad_table.c), the kernels layer its `ref` into the reference kernel
+ * (ref_table.c). */
 #ifndef WF_OP_H
 #define WF_OP_H
 
 #include "base/random.h"
+#include "tensor/attr.h"
 #include "tensor/tensor.h"
 
-/* ---- attributes ------------------------------------------------------------------------------ */
-
-/* A row's attrs are text: "axis:i=-1 keepdims:b=0 perm:l". Types: i integer, f number, b bool, s string,
- * l list of integers, F list of numbers, t dtype. Without "=" the attribute must be given; "l=" is an empty
- * list, "l=1" and "l=[1,1]" are others. */
-enum wf_attr_kind { WF_INT, WF_FLOAT, WF_BOOL, WF_STR, WF_INTS, WF_FLOATS, WF_DTYPE };
-
-struct wf_attr {
-    enum wf_attr_kind kind;
-    bool given;
-    int64_t i;     /* INT, BOOL, DTYPE */
-    double f;      /* FLOAT */
-    const char *s; /* STR */
-    int n;         /* INTS, FLOATS: length */
-    const int64_t *ints;
-    const double *floats;
-};
-
-#define WF_MAX_ATTRS 32
 #define WF_MAX_IN 512     /* inputs of a node that takes any number (concat, add_n) */
 #define WF_MAX_MANY 65536 /* of global_norm, which takes one for each variable */
 #define WF_MAX_OUT 64
-
-struct wf_attr_spec {
-    const char *name;
-    struct wf_attr value; /* the default; .given says whether there is one */
-};
-
-/* One attribute given to a builder. */
-struct wf_set {
-    const char *name;
-    struct wf_attr value;
-};
-
-/* What a row takes, from its text. `what` ("sum", "Dense") begins error texts. Names and defaults live in the arena. */
-weft_status wf_attr_specs(struct wf_arena *arena, const char *what, const char *text,
-                          struct wf_attr_spec spec[WF_MAX_ATTRS], int *n_specs);
-/* What is given, in its order: "axis=-1 keepdims=true perm=[1,0] dtype=f32 init=random_normal(0,0.05)", up to a character of
- * `stop`, which *end then points at. A list may be a single number, and (1,2) is [1,2]. */
-weft_status wf_attr_parse(struct wf_arena *arena, const char *what, const struct wf_attr_spec *spec,
-                          int n_specs, const char *text, const char *stop, const char **end,
-                          struct wf_set sets[WF_MAX_ATTRS], int *n_sets);
-/* A value for every spec: from the whole text (may be NULL), otherwise the default; `given` says which. EINVAL names one that
- * is missing. */
-weft_status wf_attr_values(struct wf_arena *arena, const char *what,
-                           const struct wf_attr_spec *spec, int n_specs, const char *text,
-                           struct wf_attr values[WF_MAX_ATTRS]);
-/* " name=value" that reads back; words that need no quotes get some only with `quote`. */
-void wf_attr_write(struct wf_buf *b, const char *name, const struct wf_attr *a, bool quote);
-/* Any text as a quoted string that reads back as it is. */
-void wf_attr_quote(struct wf_buf *b, const char *text);
-/* The value of a name; one that no spec has is a bug and reads as zero. */
-const struct wf_attr *wf_attr_find(const struct wf_attr_spec *spec, int n_specs,
-                                   const struct wf_attr *values, const char *name);
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 enum wf_op_flags {
     WF_EW = 1,     /* element-wise: out[i] depends on in[..][i] after broadcasting; may be fused */
-    WF_RANDOM = 2, /* draws random numbers: never folded, never merged with a twin */
+    WF_RANDOM = 2, /* draws random numbers: never folded, never merged with an equal node */
     WF_EFFECT = 4, /* changes something (variable, screen): never removed, never merged */
     WF_COMMUTES = 8,   /* binary, operands may be swapped */
     WF_VIEW = 16,      /* the output has the input's bytes in the input's order (reshape) */
     WF_INPLACE = 32,   /* the first output may overwrite the first input of the same type */
     WF_STATE_IN0 = 64, /* input 0 is a variable that is updated */
     WF_LEAF = 128,     /* placeholder, variable, constant: no kernel */
-    WF_PLANNER = 256,  /* made by passes alone, which keep its attributes right: never read or
+    WF_PLANNER = 256,  /* created only by passes, which keep its attributes valid: never read or
                         * built by name */
     WF_FAILS = 1024, /* its kernel may refuse the data of a step (ids, lengths, …), before it writes
-                        * to a variable; kernels of all other rows cannot fail */
+                      * to a variable; kernels of all other rows cannot fail */
     WF_SPREAD = 4096, /* element-wise, and its shape rule broadcasts every operand */
 };
 
@@ -89,7 +40,7 @@ typedef weft_status wf_infer_fn(struct wf_infer *);
 struct wf_op {
     const char *name;
     int n_in_min, n_in_max; /* -1: any number */
-    int n_out;              /* -1: the attribute "n" says */
+    int n_out;              /* -1: given by the attribute "n" */
     const char *attrs;
     wf_infer_fn *infer;
     unsigned flags;
@@ -100,11 +51,11 @@ struct wf_op {
     const struct weft_user_op *user; /* NULL for built-in ops */
 };
 
-/* The context's table: built-in rows, then the user's. Made on first use, by wf_ops_ensure. */
+/* The context's table: built-in rows, then the user's. Created on first use by wf_ops_ensure. */
 weft_status wf_ops_ensure(weft_ctx *ctx);
 int wf_op_count(const weft_ctx *ctx);
 const struct wf_op *wf_op_row(const weft_ctx *ctx, int id);
-/* The row of a name; NULL when there is none. */
+/* The row with this name; NULL if there is none. */
 const struct wf_op *wf_op_find(const weft_ctx *ctx, const char *name);
 /* The id of a built-in op, as WF_OP_matmul. */
 enum wf_op_id {
@@ -124,8 +75,9 @@ const char *wf_attr_str(const struct wf_op *op, const struct wf_attr *values, co
 /* ---- shape rules ----------------------------------------------------------------------------- */
 
 /* A rule reads in[] (an absent optional input has dtype WEFT_NONE) and attributes, and fills out[].
- * Sizes may be symbolic: a rule must work with them (the result of arithmetic on a symbol is WEFT_ANY) and
- * must check everything it can. It runs again with all sizes known when a plan is made. */
+ * Sizes may be symbolic: a rule must work with them (the result of arithmetic on a symbol is
+ * WEFT_ANY) and must check everything it can. It runs again with all sizes known when a plan is
+ * made. */
 struct wf_infer {
     const struct wf_op *op;
     const struct wf_attr *attr;
@@ -146,12 +98,12 @@ static inline const struct wf_attr *wf_in_attr(const struct wf_infer *r, const c
     return wf_attr(r->op, r->attr, name);
 }
 
-/* Helpers for rules. All errors say the op's name and the shapes. */
+/* Helpers for rules. All errors include the op's name and the shapes. */
 weft_status wf_infer_err(const struct wf_infer *r, weft_status st, const char *fmt, ...)
     WEFT_PRINTF(3, 4);
-/* Counts the axis from the end when negative; ERANGE when it is not an axis of `rank`. */
+/* Counts the axis from the end if negative; ERANGE if it is not an axis of `rank`. */
 weft_status wf_axis(const struct wf_infer *r, int64_t axis, int rank, int *out);
-/* The common size of two broadcast sizes; ESHAPE when they cannot be. */
+/* The common size of two broadcast sizes; ESHAPE if there is none. */
 weft_status wf_broadcast(const struct wf_infer *r, const struct wf_type *a, const struct wf_type *b,
                          struct wf_type *out);
 /* Two sizes that must be equal: the known one, or the symbol. */
@@ -160,8 +112,9 @@ weft_status wf_same_dim(const struct wf_infer *r, int64_t a, int64_t b, const ch
 
 /* ---- kernel calls ---------------------------------------------------------------------------- */
 
-/* What a kernel gets. Inputs and outputs are contiguous; an absent optional input has dtype NONE and NULL data.
- * An output never overlaps an input unless the row is WF_INPLACE or WF_VIEW and both are the same memory. */
+/* What a kernel gets. Inputs and outputs are contiguous; an absent optional input has dtype NONE
+ * and NULL data. An output never overlaps an input unless the row is WF_INPLACE or WF_VIEW and both
+ * are the same memory. */
 struct wf_call {
     weft_ctx *ctx;
     struct wf_pool *pool;
@@ -172,7 +125,7 @@ struct wf_call {
     struct wf_tensor *out;
     struct wf_rng_key rng;
     int64_t iteration; /* of updates: 1 in the first step */
-    const void *state; /* what the kernel's plan function made */
+    const void *state; /* what the kernel's plan function created */
     void *scratch; /* 64-byte aligned, as many bytes as the plan asked for; contents undefined */
 };
 typedef weft_status wf_kernel_fn(const struct wf_call *);

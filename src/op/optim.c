@@ -1,5 +1,5 @@
-/* optim.c - the optimizer table and the scalars of a step.
- * All in f64 with plain multiplications, so that every machine prepares the same bits. */
+/* optim.c - the optimizer table and the scalars of a step. All in f64 with plain multiplications,
+ * so that every machine gets the same bits. */
 #include "op/optim.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ static double own(const double *attrs, int i)
     return attrs[WF_OPTIM_ATTR_OWN + i];
 }
 
-/* ---- one function a row: own attributes in the order of the table ------------------------ */
+/* ---- one function per row: own attributes in the order of the table -------------------------- */
 
 static void prepare_sgd(const double *attrs, double lr, int64_t t, struct wf_optim_scalars *s)
 {
@@ -235,7 +235,7 @@ const struct wf_optim_row wf_optim_rows[] = {
 };
 const int wf_n_optim_rows = (int)(sizeof wf_optim_rows / sizeof wf_optim_rows[0]);
 
-/* ---- reading it -------------------------------------------------------------------------- */
+/* ---- lookup ---------------------------------------------------------------------------------- */
 
 const struct wf_optim_row *wf_optim_find(const char *name)
 {

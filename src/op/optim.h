@@ -1,9 +1,10 @@
-/* optim.h - optimizers as rows of a table, so that whoever holds the vectors needs no model code.
+/* optim.h - optimizers as rows of a table, so that whoever owns the vectors needs no model code.
  *
  * A row says which attributes an optimizer has (Keras' names and defaults), which slots it keeps
- * beside a parameter, and how its scalars are made once a step. The update itself is a kernel that
- * reads those scalars and is chosen by `form`; it works element by element on the flat vectors, so
- * any split of them gives the same bits (LAMB, which needs norms of a variable, says how below).
+ * for a parameter, and how its scalars are computed once per step. The update itself is a kernel
+ * that reads those scalars and is chosen by `form`; it works element by element on the flat
+ * vectors, so any split of them gives the same bits (LAMB, which needs norms of a variable, says
+ * how below).
  *
  * Per element, g the gradient as it comes, in Keras' order:
  *     g *= grad_scale;  g = clip(g, -clip, clip);  w -= w * decay;  then by form:
@@ -58,8 +59,8 @@ enum wf_optim_form {
     WF_OPTIM_N_FORMS
 };
 
-/* What a kernel reads: made once a step by wf_optim_prepare, in f64, rounded once to f32. A field
- * that a form does not use is zero. */
+/* What a kernel reads: computed once per step by wf_optim_prepare, in f64, rounded once to f32. A
+ * field that a form does not use is zero. */
 struct wf_optim_scalars {
     enum wf_optim_form form;
     float grad_scale; /* loss scale, denominator and norm clipping in one factor */
@@ -82,10 +83,10 @@ struct wf_optim_scalars {
 enum {
     WF_OPTIM_ATTR_LR,
     WF_OPTIM_ATTR_WEIGHT_DECAY,    /* 0: none */
-    WF_OPTIM_ATTR_CLIPNORM,        /* of each variable by itself; these three: 0 is off, and the */
-    WF_OPTIM_ATTR_GLOBAL_CLIPNORM, /* first that is on is the only one that counts */
+    WF_OPTIM_ATTR_CLIPNORM,        /* of each variable; 0: off. Of these three */
+    WF_OPTIM_ATTR_GLOBAL_CLIPNORM, /* only the first that is on is used */
     WF_OPTIM_ATTR_CLIPVALUE,
-    WF_OPTIM_ATTR_OWN /* the row's own ones follow */
+    WF_OPTIM_ATTR_OWN /* the row's own attributes follow */
 };
 
 struct wf_optim_attr {
@@ -96,14 +97,14 @@ struct wf_optim_attr {
 struct wf_optim_slot {
     const char *name;
     const char *init; /* the attribute whose value the slot starts at; NULL: zero */
-    const char *when; /* kept only when this attribute is not zero; NULL: always */
+    const char *when; /* kept only if this attribute is not zero; NULL: always */
 };
 
 struct wf_optim_row {
     const char *name;
-    int n_attrs; /* the common ones included */
+    int n_attrs; /* including the common ones */
     struct wf_optim_attr attrs[WF_OPTIM_MAX_ATTRS];
-    int n_slots; /* at most; wf_optim_slots says which are kept */
+    int n_slots; /* maximum; wf_optim_slots says which are kept */
     struct wf_optim_slot slots[WF_OPTIM_MAX_SLOTS];
     /* Fills form and the row's own scalars from attrs, t = 1 for the first step. */
     void (*prepare)(const double *attrs, double lr, int64_t t, struct wf_optim_scalars *out);
@@ -114,26 +115,24 @@ struct wf_optim_row {
 extern const struct wf_optim_row wf_optim_rows[];
 extern const int wf_n_optim_rows;
 
-const struct wf_optim_row *wf_optim_find(const char *name); /* NULL when there is none */
-int wf_optim_attr_find(const struct wf_optim_row *row,
-                       const char *name); /* -1 when there is none */
+const struct wf_optim_row *wf_optim_find(const char *name); /* NULL if there is none */
+int wf_optim_attr_find(const struct wf_optim_row *row, const char *name); /* -1 if there is none */
 void wf_optim_defaults(const struct wf_optim_row *row, double *attrs);
-/* The first attribute outside its range as text such as "beta_1 must be in [0, 1)"; NULL: all
- * good. */
+/* The first attribute outside its range as text such as "beta_1 must be in [0, 1)"; NULL: all are
+ * valid. */
 const char *wf_optim_check(const struct wf_optim_row *row, const double *attrs);
 
 /* The slots kept with these attributes, in the order the kernels take them; returns how many.
- * init[i] is the value slot i starts at, names[i] its name (either array may be NULL). */
+ * init[i] is the initial value of slot i, names[i] its name (either array may be NULL). */
 int wf_optim_slots(const struct wf_optim_row *row, const double *attrs, const char **names,
                    float *init);
 
-/* The step's scalars. lr: the learning rate after the schedule (which is asked with t - 1, as in
- * Keras). grad_scale: 1 / (loss scale * denominator), times wf_clip_scale when a norm is
- * clipped. */
+/* The step's scalars. lr: the learning rate after the schedule (which is evaluated at t - 1, as in
+ * Keras). grad_scale: 1 / (loss scale * denominator), times wf_clip_scale if a norm is clipped. */
 void wf_optim_prepare(const struct wf_optim_row *row, const double *attrs, double lr, int64_t t,
                       double grad_scale, struct wf_optim_scalars *out);
 
-/* The factor that clips a gradient of this norm to `limit`: 1 when it is short enough, NaN when the
+/* The factor that clips a gradient of this norm to `limit`: 1 if it is short enough, NaN if the
  * norm is not finite. */
 double wf_clip_scale(double norm, double limit);
 

@@ -1,5 +1,4 @@
-/* rnn.h - where the operands and results of the recurrent ops stand; graph and kernels both use
- * it. */
+/* rnn.h - positions of the operands and results of the recurrent ops, for graph and kernels. */
 #ifndef WF_OP_RNN_H
 #define WF_OP_RNN_H
 
@@ -16,7 +15,7 @@ enum wf_rnn_in {
     WF_RNN_C0,    /* [batch, units], lstm only */
     /* of the gradient ops */
     WF_RNN_Y,
-    WF_RNN_GATES, /* [time, batch, values * units]: a step of some rows lies in one piece */
+    WF_RNN_GATES, /* [time, batch, values * units]: a step of some rows is contiguous */
     WF_RNN_CELLS, /* [time, batch, units], lstm only */
     WF_RNN_DY,
     WF_RNN_DH,
@@ -37,7 +36,7 @@ enum wf_rnn_out {
     WF_SIMPLE_RNN_N_OUT = 2
 };
 
-/* Results of the gradient ops: empty (f32[0]) where they were not asked for. */
+/* Results of the gradient ops: empty (f32[0]) if they were not requested. */
 enum wf_rnn_grad_out { WF_RNN_DX, WF_RNN_DW, WF_RNN_DR, WF_RNN_DBIAS, WF_RNN_DH0, WF_RNN_DC0 };
 
 enum wf_rnn_kind { WF_RNN_LSTM, WF_RNN_GRU, WF_RNN_SIMPLE };

@@ -1,5 +1,5 @@
-/* schedule.c - the schedule table.
- * The powers and cosines are series of our own: libm's last bits differ from system to system. */
+/* schedule.c - the schedule table. Powers and cosines use our own series: libm's last bits differ
+ * between systems. */
 #include "op/schedule.h"
 
 #include <math.h>
@@ -73,7 +73,7 @@ static double cos_pi(double x)
     return sum;
 }
 
-/* ---- one function a row ------------------------------------------------------------------ */
+/* ---- one function per row -------------------------------------------------------------------- */
 
 static double constant(const double *a, const double *list, int64_t n_list, double s)
 {
@@ -150,7 +150,7 @@ static double cosine_restarts(const double *a, const double *list, int64_t n_lis
         return rate * ((1.0 - alpha) * 0.5 * power64(m_mul, i) * (1.0 + cos_pi(done - i)) + alpha);
     }
     for (; done >= period; period *= t_mul, factor *= m_mul)
-        done -= period; /* t_mul > 1: a few dozen turns at most */
+        done -= period; /* t_mul > 1: a few dozen iterations at most */
     return rate * ((1.0 - alpha) * 0.5 * factor * (1.0 + cos_pi(done / period)) + alpha);
 }
 
@@ -226,7 +226,7 @@ static bool positive_finite(double x)
     return x > 0 && x < INFINITY;
 }
 
-/* Also as the f32 that a step takes. */
+/* Also as the f32 that a step uses. */
 static bool is_rate(double x)
 {
     return x >= 0 && x < 0x1.ffffffp127;

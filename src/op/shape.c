@@ -9,7 +9,7 @@ static int64_t clamp(int64_t v, int64_t lo, int64_t hi)
 struct wf_range wf_strided_range(const int64_t *begin, const int64_t *end, int64_t stride,
                                  int64_t n)
 {
-    /* Backwards the ends lie between -1 (before the first element) and n - 1. */
+    /* With a negative stride the ends are between -1 (before the first element) and n - 1. */
     int64_t lo = stride > 0 ? 0 : -1, hi = stride > 0 ? n : n - 1;
     int64_t b = begin ? clamp(*begin < 0 ? *begin + n : *begin, lo, hi) : stride > 0 ? lo : hi;
     int64_t e = end ? clamp(*end < 0 ? *end + n : *end, lo, hi) : stride > 0 ? hi : lo;

@@ -1,5 +1,5 @@
 /* shape.h - the arithmetic of axes and indices that shape rules and kernels share, so that they
- * cannot disagree. */
+ * always agree. */
 #ifndef WF_SHAPE_H
 #define WF_SHAPE_H
 
@@ -10,8 +10,8 @@ struct wf_range {
     int64_t first, stride, count;
 };
 
-/* What begin:end:stride picks from an axis of n elements, as in NumPy: negative ends count from
- * the end, ends beyond the axis are cut, an omitted end is the axis' own. `stride` is not 0. */
+/* What begin:end:stride picks from an axis of n elements, as in NumPy: negative ends count from the
+ * end, ends beyond the axis are clamped, an omitted end is that of the axis. `stride` is not 0. */
 struct wf_range wf_strided_range(const int64_t *begin, const int64_t *end, int64_t stride,
                                  int64_t n);
 /* Axis `axis` of a strided_slice with these attributes; n is its size. */
@@ -50,7 +50,7 @@ static inline int64_t wf_type_part(const struct wf_type *t, int from, int to)
     return n;
 }
 
-/* axis, counted from the end when negative; the shape rule has checked it. */
+/* axis, counted from the end if negative; the shape rule has checked it. */
 static inline int wf_axis_of(int64_t axis, int rank)
 {
     return (int)(axis < 0 ? axis + rank : axis);

@@ -31,7 +31,8 @@ weft_status weft_dtype_parse(const char *name, weft_dtype *out)
             *out = (weft_dtype)i;
             return WEFT_OK;
         }
-    return wf_err(WEFT_EPARSE, "'%.32s' is no dtype (f32 f64 f16 bf16 i8 u8 i32 i64 bool)", name);
+    return wf_err(WEFT_EPARSE, "'%.32s' is not a dtype (f32 f64 f16 bf16 i8 u8 i32 i64 bool)",
+                  name);
 }
 
 weft_tensor weft_view(weft_dtype dtype, const void *data, int rank, const int64_t *dim)
@@ -40,7 +41,7 @@ weft_tensor weft_view(weft_dtype dtype, const void *data, int rank, const int64_
 
     for (int i = 0; i < rank && i < WEFT_MAX_RANK; i++)
         t.dim[i] = dim[i];
-    memcpy(&t.data, &data, sizeof data); /* the view is read-only where weft only reads */
+    memcpy(&t.data, &data, sizeof data); /* the view is read-only if weft only reads it */
     return t;
 }
 
@@ -247,7 +248,7 @@ void wf_set_int(void *data, weft_dtype t, int64_t i, int64_t v)
     case WEFT_I32: ((int32_t *)data)[i] = (int32_t)v; break;
     case WEFT_I64: ((int64_t *)data)[i] = v; break;
     case WEFT_F64: wf_set(data, t, i, (double)v); break;
-    default: wf_set(data, t, i, (double)(float)v); break; /* rounded once: not by way of a double */
+    default: wf_set(data, t, i, (double)(float)v); break; /* rounded once, not by way of a double */
     }
 }
 

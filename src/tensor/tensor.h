@@ -5,8 +5,9 @@
 #include "base/base.h"
 #include "weft/tensor.h"
 
-/* What is known of a value before it exists. A negative size is a symbol: WEFT_ANY, or one that a
- * placeholder introduced (two equal negative sizes below WEFT_ANY are the same number at run time). */
+/* What is known about a value before it exists. A negative size is a symbol: WEFT_ANY, or one
+ * introduced by a placeholder (two equal negative sizes below WEFT_ANY are the same number at run
+ * time). */
 struct wf_type {
     weft_dtype dtype;
     int rank;
@@ -18,9 +19,10 @@ bool wf_type_known(const struct wf_type *t);                               /* no
 bool wf_type_same_shape(const struct wf_type *a, const struct wf_type *b); /* certainly equal */
 int64_t wf_type_count(const struct wf_type *t); /* elements; -1 on overflow or a symbol */
 int64_t wf_type_bytes(const struct wf_type *t); /* likewise */
-/* Are the sizes that are known small enough to compute with? Empty axes count as 1 and any dtype as 8 bytes: an empty
- * axis hides no overflow, since kernels multiply some sizes without the others. The limit is far beyond any
- * memory, and far enough from the end of int64 for rounding up, padding and adding. */
+/* Whether the known sizes are small enough to compute with. Empty axes count as 1 and any dtype as
+ * 8 bytes: an empty axis must not hide an overflow, since kernels multiply some sizes without the
+ * others. The limit is far beyond any memory, and far enough from the end of int64 for rounding up,
+ * padding and adding. */
 bool wf_type_fits(const struct wf_type *t);
 /* "f32[32,784]"; a symbolic size prints as "?". Returns buf. */
 #define WF_TYPE_TEXT 128
@@ -35,13 +37,13 @@ static inline bool wf_is_int(weft_dtype t)
     return t == WEFT_I8 || t == WEFT_U8 || t == WEFT_I32 || t == WEFT_I64;
 }
 
-/* A typed pointer: what kernels see. */
+/* A typed pointer, as kernels see it. */
 struct wf_tensor {
     struct wf_type type;
     void *data;
 };
 
-/* One element as a double (exact for all but large i64) or as an int64, whatever the dtype. */
+/* One element as a double (exact except for large i64) or as an int64, for any dtype. */
 double wf_get(const void *data, weft_dtype t, int64_t i);
 void wf_set(void *data, weft_dtype t, int64_t i,
             double v); /* rounds to nearest; to integers: truncates, saturates */

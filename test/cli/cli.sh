@@ -37,7 +37,7 @@ want 2 "takes a whole number, not 'two'" "$WEFT" bench train --threads two
 want 2 "needs N" "$WEFT" bench train --threads
 want 0 '"workload": "softmax64"' "$WEFT" bench train --workload softmax64 --blocks 1 --steps 2 --json -
 want 0 "matmul" "$WEFT" explain small.graph --feed x=3,2 --fetch y
-want 0 "us a run" "$WEFT" explain small.graph --feed x=3,2 --fetch y --time 2
+want 0 "us per run" "$WEFT" explain small.graph --feed x=3,2 --fetch y --time 2
 want 0 '"traceEvents"' "$WEFT" explain small.graph --feed x=3,2 --fetch y --trace
 want 0 "11" "$WEFT" run small.graph --feed x=x.npy --fetch y=-
 want 0 "5" "$WEFT" run small.graph --feed x=x.npy --fetch y
@@ -48,7 +48,7 @@ want 2 "no node 'z'" "$WEFT" run small.graph --feed x=x.npy --fetch z
 want 1 "placeholder 'x'" "$WEFT" run small.graph --fetch y
 want 3 "nope.graph" "$WEFT" run nope.graph --fetch y
 want 3 "No such file" "$WEFT" run small.graph --feed x=nope.npy --fetch y
-want 3 "says 16 bytes of data, there are" "$WEFT" run small.graph --feed x=short.npy --fetch y
+want 3 "says 16 bytes of data, but there are" "$WEFT" run small.graph --feed x=short.npy --fetch y
 want 3 "Python objects" "$WEFT" run small.graph --feed x=object.npy --fetch y
 echo "weft graph 1" >empty.graph
 echo "%0 = wobble() \"a\"" >>empty.graph

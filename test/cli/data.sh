@@ -68,7 +68,7 @@ want 3 "ragged.csv: record 1" "$WEFT" data inspect ragged.csv
 want 0 "csv, 2 records, 1 left out" "$WEFT" data inspect ragged.csv --skip-bad
 : >empty.csv
 want 3 "is empty" "$WEFT" data inspect empty.csv
-want 3 "cannot open its folder" "$WEFT" data convert a.csv no/such/folder/a.csv
+want 3 "cannot open its directory" "$WEFT" data convert a.csv no/such/folder/a.csv
 
 [ $bad -eq 0 ] && echo "all as promised"
 exit $((bad > 0))

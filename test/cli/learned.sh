@@ -80,7 +80,7 @@ mkdir shipped
 cp model.safetensors shipped/
 grep -v '^checkpoint\|^save\|^log' job.yaml >shipped/job.yaml
 awk -F, 'NR == 1 { print "color,width,id,length" } NR > 1 { printf "%s,%s,%d,%d\n", NR % 7 ? $3 : "violet", $2, NR, $1 + 1 }' test.csv >shipped/new.csv
-want 0 "index,p0,p1,p2" "$WEFT" predict shipped/job.yaml --model shipped/model.safetensors --set data.test=new.csv
+want 0 "index,prediction,p_a,p_b,p_c" "$WEFT" predict shipped/job.yaml --model shipped/model.safetensors --set data.test=new.csv
 "$WEFT" predict shipped/job.yaml --model shipped/model.safetensors --set data.test=new.csv --out a.csv
 want 0 "60 records" "$WEFT" data inspect a.csv
 

@@ -78,11 +78,11 @@ done
 fresh
 want 0 "" "$WEFT" train job.yaml --log none --set train.epochs=2
 mv ckpt/ckpt-000000012 ckpt/ckpt-000000999
-want 0 "says step 999, its manifest step 12" "$WEFT" ckpt ls ckpt
-want 3 "says step 999, its manifest step 12" "$WEFT" ckpt verify ckpt
+want 0 "says step 999, its manifest says step 12" "$WEFT" ckpt ls ckpt
+want 3 "says step 999, its manifest says step 12" "$WEFT" ckpt verify ckpt
 "$WEFT" train job.yaml --log lines --set train.epochs=2 >out.txt 2>&1
-want 0 "ckpt-000000999 is damaged and skipped" cat out.txt
-want 0 "this run is done, 2 epochs of 2" cat out.txt
+want 0 "ckpt-000000999 is damaged; skipping it" cat out.txt
+want 0 "this run is complete, 2 epochs of 2" cat out.txt
 
 # history.csv may go, the run goes on; more epochs keep the earlier rows
 fresh
@@ -143,14 +143,14 @@ check "no word of what may change at any time" bash -c '! grep -q "log.steps cha
 same log/report.html page.html
 check "the page has what was trained" bash -c 'grep -q "optimizer: adam learning_rate=0.01" log/report.html && ! grep -q "sgd" log/report.html'
 cp model.safetensors kept.safetensors
-want 3 "model.0.Dense.activation changed from 'relu' to 'tanh', and this run is complete" "$WEFT" train job.yaml --log none --set model.0.Dense.activation=tanh
+want 3 "model.0.Dense.activation changed from 'relu' to 'tanh', but this run is complete" "$WEFT" train job.yaml --log none --set model.0.Dense.activation=tanh
 same model.safetensors kept.safetensors
 want 3 "train.loss changed from" "$WEFT" train job.yaml --log none --set train.loss=sparse_categorical_crossentropy
 want 0 "train.optimizer changed from 'adam learning_rate=0.01' to 'sgd momentum=0.9': ignored" "$WEFT" train job.yaml --log none --set 'train.optimizer=sgd momentum=0.9'
-want 0 "this run is done" "$WEFT" train job.yaml --log lines --set 'train.optimizer=lamb'
+want 0 "this run is complete" "$WEFT" train job.yaml --log lines --set 'train.optimizer=lamb'
 want 0 "" "$WEFT" eval job.yaml
 # the same values in other words are no change
-want 0 "this run is done" "$WEFT" train job.yaml --log lines --set 'train.optimizer={name: adam, learning_rate: 0.01}' --set data.validation_split=2e-1
+want 0 "this run is complete" "$WEFT" train job.yaml --log lines --set 'train.optimizer={name: adam, learning_rate: 0.01}' --set data.validation_split=2e-1
 check "no change is told" bash -c "! '$WEFT' train job.yaml --log lines --set 'train.optimizer={name: adam, learning_rate: 0.01}' --set data.validation_split=2e-1 2>&1 | grep changed"
 (here=$PWD && cd / && "$WEFT" train "$here/job.yaml" --log lines) >out.txt 2>&1
 check "nor from another folder" bash -c '! grep -q changed out.txt'
@@ -164,7 +164,7 @@ want 0 "" "$WEFT" report job.yaml --out again.html
 want 0 "adam learning_rate=0.02 (it was" cat again.html
 
 # weights whose meaning would be another one
-want 0 "model.0.Dense.activation was 'relu' when ckpt/ckpt-000000060 was trained, and is 'tanh' here" \
+want 0 "model.0.Dense.activation was 'relu' when ckpt/ckpt-000000060 was trained, but is 'tanh' here" \
     "$WEFT" eval job.yaml --set model.0.Dense.activation=tanh
 want 3 "the page would not describe the run" "$WEFT" report job.yaml --out again.html --set model.0.Dense.activation=tanh
 
@@ -175,10 +175,10 @@ want 1 "column 'features' of the data is nan in sample 3; clean the data; no mod
     "$WEFT" train job.yaml --log none --set data.train.path=nan.csv
 check "no model" test ! -e model.safetensors
 fresh
-want 1 "made inf" "$WEFT" train job.yaml --log none --set 'train.optimizer=sgd learning_rate=1e38'
-want 3 "gave no sample" "$WEFT" train job.yaml --log none --set data.test.skip=1000 --set checkpoint.dir=
+want 1 "produced inf" "$WEFT" train job.yaml --log none --set 'train.optimizer=sgd learning_rate=1e38'
+want 3 "returned no samples" "$WEFT" train job.yaml --log none --set data.test.skip=1000 --set checkpoint.dir=
 want 0 "" "$WEFT" train job.yaml --log none
-want 3 "evaluate: the dataset gave no sample" "$WEFT" eval job.yaml --set data.test.skip=1000
+want 3 "evaluate: the dataset returned no samples" "$WEFT" eval job.yaml --set data.test.skip=1000
 
 [ $bad -eq 0 ] && echo "all as promised"
 exit $((bad > 0))

@@ -39,7 +39,7 @@ for steps in 7 24 1000; do
     ended=$("$WEFT" train job.yaml --log lines --set checkpoint.steps=$steps 2>/dev/null | test_of)
     want 0 "$ended" "$WEFT" eval job.yaml
 done
-want 0 "this run is done, 4 epochs of 4" "$WEFT" train job.yaml --log lines
+want 0 "this run is complete, 4 epochs of 4" "$WEFT" train job.yaml --log lines
 want 0 "Epoch 5/5" "$WEFT" train job.yaml --log lines --set train.epochs=5
 
 # a callback ends it: that is an end like any other, with the best weights in the checkpoint
@@ -73,7 +73,7 @@ want 1 "the loss is nan since epoch 3, batch 1: '" "$WEFT" train job.yaml --log 
     --set 'train.optimizer=adam learning_rate=1e38' --set 'train.callbacks=[TerminateOnNaN]'
 rm -rf ckpt
 want 0 "" "$WEFT" train job.yaml --log none --set train.epochs=2 --set 'train.optimizer=sgd'
-want 1 "no checkpoint is written, the good ones stay" "$WEFT" train job.yaml --log none --set train.epochs=9 \
+want 1 "no checkpoint is written, the earlier ones are kept" "$WEFT" train job.yaml --log none --set train.epochs=9 \
     --set 'train.optimizer=sgd learning_rate=1e38'
 want 1 "the learning rate is 1e+38 now; it was 0.01" "$WEFT" train job.yaml --log lines --set train.epochs=3 \
     --set 'train.optimizer=sgd learning_rate=1e38'
@@ -85,7 +85,7 @@ check "the good checkpoints stay" test "$(ls ckpt)" = "$before"
 
 # a changed job: what cannot be gone on from is named; what can is said
 want 3 "the checkpoint logs loss, accuracy, val_loss, val_accuracy; this run logs loss, val_loss" "$WEFT" train job.yaml --set train.metrics=
-want 3 "another folder begins anew" "$WEFT" train job.yaml --set model.0.Dense.units=8
+want 3 "another directory to start a new one" "$WEFT" train job.yaml --set model.0.Dense.units=8
 want 3 "train.optimizer changed from 'sgd' to 'adam learning_rate=0.01': used from step 48 on" "$WEFT" train job.yaml --log none
 cp -r ckpt two
 # changed KEY WAS IS: from the second epoch on
@@ -111,9 +111,9 @@ check "a checkpoint when asked" test "$(ls ckpt | wc -l)" = 1
 kill -HUP $!
 wait $!
 [ $? -eq 130 ] || { echo "FAILED: exit code after SIGHUP"; bad=$((bad + 1)); }
-want 0 "the same command goes on from here" cat out.txt
+want 0 "the same command resumes from here" cat out.txt
 check "one more when it stopped" test "$(ls ckpt | wc -l)" = 2
-want 0 "a checkpoint was asked for" cat out.txt
+want 0 "checkpoint requested" cat out.txt
 
 # output that nobody reads stops the run as Ctrl-C does; a full disk behind it does not
 rm -rf ckpt
@@ -124,7 +124,7 @@ check "a checkpoint of it" test -n "$(ls ckpt)"
 rm -rf ckpt
 "$WEFT" train job.yaml --log lines >/dev/full 2>err.txt
 [ $? -eq 1 ] || { echo "FAILED: exit code of a full disk"; bad=$((bad + 1)); }
-want 0 "training goes on" cat err.txt
+want 0 "training continues" cat err.txt
 want 0 "this run is done" "$WEFT" train job.yaml --log lines
 
 # classes behind the weights given weigh 1
@@ -135,7 +135,7 @@ for weights in "[2, 3]" "[2, 3, 1]"; do
 done
 check "the same with and without the 1" cmp weights-6.txt weights-9.txt
 
-# a terminal: a bar that never wraps, colours unless NO_COLOR says otherwise, lines where TERM is dumb
+# a terminal: a bar that never wraps, colors unless NO_COLOR says otherwise, lines where TERM is dumb
 if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a machine may have no pseudo-terminals
     units=20000
     on_terminal() { env "$@" COLUMNS=40 script -qec "'$WEFT' train job.yaml --set checkpoint.dir= --set train.epochs=2 --set data.batch=1 --set model.0.Dense.units=$units" /dev/null </dev/null; }
@@ -145,10 +145,10 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a machine may h
         tr '\r' '\n' <wide.txt | grep -F "$esc[K" | grep -v val_loss | sed "s/$esc\\[[0-9;]*[a-zA-Z]//g; s/━/=/g" >painted.txt
         [ -s painted.txt ] && break
     done
-    check "a bar with colours" grep -qF "$esc[32m" wide.txt
+    check "bold and colors" grep -qF "$esc[1m" wide.txt
     check "lines that are painted over fit" awk 'length($0) > 39 { bad = 1 } END { exit bad || !NR }' painted.txt
     on_terminal TERM=xterm NO_COLOR=1 >plain.txt
-    check "no colours" bash -c "! grep -qF '$esc[32m' plain.txt"
+    check "no bold and no colors" bash -c "! grep -qF '$esc[1m' plain.txt"
     on_terminal TERM=dumb >dumb.txt
     check "no bar" bash -c "! grep -qF '$esc' dumb.txt && grep -q 'Epoch 2/2' dumb.txt"
 fi
@@ -164,10 +164,10 @@ wait $! 2>/dev/null || :
 
 # words and resources
 want 2 "--log takes one of auto bar lines json none, not 'jsno': did you mean 'json'?" "$WEFT" train job.yaml --log jsno
-want 3 "there is no 'gpu:0' here; there is: cpu" "$WEFT" train job.yaml --devices gpu:0
-want 3 "there is no 'tpu' here" "$WEFT" train job.yaml --set resources.devices=cpu,tpu
-want 1 "do not fit the context's memory limit" "$WEFT" train job.yaml --memory 4 --set model.0.Dense.units=100000 --set checkpoint.dir=
-want 3 "has a dot with no word beside it" "$WEFT" train job.yaml --set train..epochs=3
+want 3 "no device 'gpu:0' here; available: cpu" "$WEFT" train job.yaml --devices gpu:0
+want 3 "no device 'tpu' here" "$WEFT" train job.yaml --set resources.devices=cpu,tpu
+want 1 "exceed the context's memory limit" "$WEFT" train job.yaml --memory 4 --set model.0.Dense.units=100000 --set checkpoint.dir=
+want 3 "has a dot with no word next to it" "$WEFT" train job.yaml --set train..epochs=3
 sed 's/metrics: accuracy/metrics: acuracy/' job.yaml >typo.yaml
 want 3 "typo.yaml:13:12: compile: no metric 'acuracy'" "$WEFT" train typo.yaml
 rm -rf ckpt

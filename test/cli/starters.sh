@@ -2,35 +2,32 @@
 # A new user's first steps: weft init on all kinds of files, the job that it wrote trained, measured and asked; completion; the manual.
 # shellcheck source=test/support/cli.sh
 . "$SRC/test/support/cli.sh"
-fresh() { rm -rf ckpt logs; }
 
 # text as label and as features, gaps, odd names, sorted by class
 awk 'BEGIN { srand(1); print "x: y,my \"city\",n,label"
     for (i = 0; i < 200; i++) { c = i < 100; printf "%s,%s,%d,%s\n", i % 9 ? c + 0.5 * rand() : "", i % 7 ? "c" i % 3 : "", i % 5,
         c ? "yes" : "no" } }' >words.csv
-want 0 "label 'label' (a class)" "$WEFT" init words.csv --out words.yaml
+want 0 "label 'label' (a class of 2)" "$WEFT" init words.csv --out words.yaml
 want 0 "accuracy" "$WEFT" train words.yaml --log lines --set train.epochs=30
-check "a report of it" test -s logs/report.html
+check "a report of it" test -s words-logs/report.html
 accuracy=$("$WEFT" eval words.yaml --part validation --json | sed 's/.*"accuracy": \([0-9.]*\).*/\1/')
 check "both classes are validated on, and told apart ($accuracy)" awk "BEGIN { exit !($accuracy > 0.8) }"
 
 # many columns, of whole numbers
-fresh
 awk 'BEGIN { for (c = 0; c < 600; c++) printf "c%d,", c; print "label"
     for (i = 0; i < 40; i++) { for (c = 0; c < 600; c++) printf "%d,", i * c % 17; print i % 2 } }' >wide.csv
 want 0 "a class" "$WEFT" init wide.csv --out wide.yaml
 want 0 "loss" "$WEFT" train wide.yaml --log lines --set train.epochs=1
 
 # a quantity; what the label is can be said
-fresh
 awk 'BEGIN { srand(2); print "a,b,price"; for (i = 0; i < 300; i++) { x = rand(); y = rand()
     printf "%.3f,%.3f,%.3f\n", x, y, 100 * x - 20 * y } }' >price.csv
 want 2 "which column is the label" "$WEFT" init price.csv
 want 0 "(a quantity)" "$WEFT" init price.csv --label price --out price.yaml
 want 0 "mean_absolute_error" "$WEFT" train price.yaml --log lines --set train.epochs=2
 want 0 "mean_squared_error" "$WEFT" init wide.csv --task quantity --out -
-want 2 "classes count from 0" "$WEFT" init price.csv --label price --task class --out -
-want 2 "is text, which is no quantity" "$WEFT" init words.csv --task quantity --out -
+want 2 "not whole numbers: not classes" "$WEFT" init price.csv --label price --task class --out -
+want 2 "is text, which is not a quantity" "$WEFT" init words.csv --task quantity --out -
 want 2 "did you mean 'quantity'" "$WEFT" init words.csv --task quantiti --out -
 
 # rows of numbers in arrays; patterns and lists, with a comma in a folder's name, for a job that stands elsewhere
@@ -68,19 +65,19 @@ want 3 "No such file or directory" "$WEFT" init wide.csv --out none/job.yaml
 
 # asked: a table, lines of JSON, an array; a failure leaves what was there
 "$WEFT" predict price.yaml --part validation --out p.csv
-check "a row a sample" test "$(wc -l <p.csv)" = 31
+check "a row a sample" test "$(wc -l <p.csv)" = 40
 "$WEFT" predict price.yaml --part validation --out p.json
-check "a line a sample" test "$(wc -l <p.json)" = 30
-want 0 '"index": 0, "output": [' cat p.json
-want 0 "npy, 30 records" bash -c "$WEFT predict price.yaml --part validation --out p.npy && $WEFT data inspect p.npy"
+check "a line a sample" test "$(wc -l <p.json)" = 39
+want 0 ', "prediction": ' cat p.json
+want 0 "npy, 39 records" bash -c "$WEFT predict price.yaml --part validation --out p.npy && $WEFT data inspect p.npy"
 want 2 "npy needs a file" "$WEFT" predict price.yaml --part validation --format npy
 want 2 "--format takes one of csv json npy, not 'cvs': did you mean 'csv'?" "$WEFT" predict price.yaml --part train --format cvs
 want 2 "--part takes one of train validation test, not 'tset': did you mean 'test'?" "$WEFT" predict price.yaml --part tset
-want 2 "the job has no data.test; --part names another" "$WEFT" eval price.yaml
+want 2 "the job has no data.test; name a data file" "$WEFT" eval price.yaml --set data.test_split=0
 want 1 "No space left on device" "$WEFT" predict price.yaml --part train --out /dev/full
 want 3 "No such file or directory" "$WEFT" predict price.yaml --part train --out none/p.csv
 cp p.csv before.csv
-(ulimit -f 1; trap '' XFSZ; "$WEFT" predict wide.yaml --part train --out p.csv >/dev/null 2>&1)
+(ulimit -f 1; trap '' XFSZ; "$WEFT" predict price.yaml --part train --out p.csv >/dev/null 2>&1)
 cmp -s p.csv before.csv || { echo "FAILED: a failure leaves what was there"; bad=$((bad + 1)); }
 check "and nothing beside it" test ! -e p.csv.tmp
 
@@ -114,8 +111,8 @@ save: lengths.safetensors
 YAML
 want 0 "loss" "$WEFT" train lengths.yaml --log lines
 rows=(--part train --set model.outputs=rows --set train.loss=none)
-want 1 "outputs of samples differ in size; take json" "$WEFT" predict lengths.yaml "${rows[@]}" --out rows.npy
-want 1 "outputs of samples differ in size; take json" "$WEFT" predict lengths.yaml "${rows[@]}" --out rows.csv
+want 1 "outputs of samples differ in size; use --format json" "$WEFT" predict lengths.yaml "${rows[@]}" --out rows.npy
+want 1 "outputs of samples differ in size; use --format json" "$WEFT" predict lengths.yaml "${rows[@]}" --out rows.csv
 check "nothing of it is left" test ! -e rows.npy -a ! -e rows.csv
 "$WEFT" predict lengths.yaml "${rows[@]}" --out rows.json
 check "a line a sample, whatever its length" test "$(wc -l <rows.json)" = 64

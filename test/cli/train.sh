@@ -38,7 +38,7 @@ YAML
 want 0 "Epoch 6/6" "$WEFT" train job.yaml --log lines
 want 0 "accuracy" "$WEFT" eval job.yaml
 want 0 '"accuracy"' "$WEFT" eval job.yaml --json --part train
-want 0 "index,p0,p1,p2" "$WEFT" predict job.yaml
+want 0 "index,prediction,p0,p1,p2" "$WEFT" predict job.yaml
 "$WEFT" predict job.yaml --out whole.csv
 want 0 "600 records" "$WEFT" data inspect whole.csv
 want 0 "" "$WEFT" predict job.yaml --out p.npy
@@ -76,13 +76,13 @@ interrupted()
 }
 interrupted
 [ $? -eq 130 ] || { echo "FAILED: exit code after SIGINT"; bad=$((bad + 1)); }
-want 0 "the same command goes on from here" cat out.txt
+want 0 "the same command resumes from here" cat out.txt
 interrupted
-want 0 "going on from" cat out.txt
+want 0 "resuming from" cat out.txt
 rm -rf ckpt
 
 # a starter job
-want 0 "label 'kind' (a class)" "$WEFT" init flowers.csv --out start.yaml
+want 0 "label 'kind' (a class of 3)" "$WEFT" init flowers.csv --out start.yaml
 want 0 "Epoch 2/2" "$WEFT" train start.yaml --log lines --set train.epochs=2
 want 3 "exists already" "$WEFT" init flowers.csv --out start.yaml
 want 2 "did you mean 'width'" "$WEFT" init flowers.csv --label widht --out -

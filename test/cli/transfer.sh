@@ -70,7 +70,7 @@ same by_job.csv by_file.csv
 want 3 "save: file" "$WEFT" train base.yaml --log lines --set save=file/base.safetensors
 "$WEFT" train base.yaml --log lines --set save=file/base.safetensors 2>&1 | grep -q Epoch &&
     { echo "FAILED: trained in vain"; bad=$((bad + 1)); }
-want 3 "save: models is a folder, it takes a file" "$WEFT" train base.yaml --log lines --set save=models
+want 3 "save: models is a directory; it must be a file" "$WEFT" train base.yaml --log lines --set save=models
 mkdir -p pages/report.html
 want 0 "warning" "$WEFT" train base.yaml --log lines --set log.dir=pages --set save=kept.safetensors
 [ -s kept.safetensors ] || { echo "FAILED: no page, no model"; bad=$((bad + 1)); }
@@ -136,7 +136,7 @@ differ base_features.csv tuned_features.csv
 own='model={weights: {file: models/base.safetensors, by_name: true}, layers: [Dense: {units: 8, activation: tanh, name: body}, Dense: {units: 5, name: top}]}'
 want 0 "2 of 4 weights come from" "$WEFT" train base.yaml --log lines --set save= --set "$own"
 want 3 "the file has no weight 'top/kernel'" "$WEFT" train base.yaml --set save= --set "${own/, by_name: true/}"
-want 3 "no weight of a name that is wanted" "$WEFT" train base.yaml --set save= --set "${own/by_name: true/by_name: true, prefix: x\/}"
+want 3 "no weight with a requested name" "$WEFT" train base.yaml --set save= --set "${own/by_name: true/by_name: true, prefix: x\/}"
 want 3 "weight 'body/kernel' is f32[2,9] in the model and f32[2,8] in the file" \
     "$WEFT" train base.yaml --set save= --set "${own/units: 8/units: 9}"
 want 0 "1 of 5 weights come from" "$WEFT" train base.yaml --log lines --set save= \
@@ -151,9 +151,9 @@ sed 's/until: norm/untill: norm/' head.yaml >typo.yaml
 want 3 "typo.yaml:12:3: no key 'untill' in 'model', did you mean 'until'?" "$WEFT" train typo.yaml
 sed 's/name: head}/name: head, inputs: nrom}/' head.yaml >typo.yaml
 want 3 "no layer or input 'nrom' above (did you mean 'norm'?)" "$WEFT" train typo.yaml
-want 3 "exclude each other" "$WEFT" train head.yaml --set model.drop=1
-want 3 "nothing is left but the input" "$WEFT" train head.yaml --set 'model={file: models/base.safetensors, drop: 3}'
-want 3 "are about a model.file" "$WEFT" train head.yaml --set 'model={until: norm, layers: [Flatten]}'
+want 3 "cannot be combined" "$WEFT" train head.yaml --set model.drop=1
+want 3 "only the input is left" "$WEFT" train head.yaml --set 'model={file: models/base.safetensors, drop: 3}'
+want 3 "need model.file" "$WEFT" train head.yaml --set 'model={until: norm, layers: [Flatten]}'
 want 3 "points.csv" "$WEFT" train head.yaml --set model.file=points.csv
 cp points.csv fake.safetensors
 sed 's/models.base/fake/' head.yaml >typo.yaml
@@ -163,8 +163,8 @@ want 3 "every layer with weights is frozen: there is nothing to train" "$WEFT" t
 want 0 "accuracy" "$WEFT" eval base.yaml --set 'model={file: models/base.safetensors, freeze: true}' --set save=
 sed 's/,/,0,/' points.csv | sed '1s/.*/a,c,b,kind/' >wide.csv
 sed 's/points/wide/; s/a, b/a, b, c/' head.yaml >wide.yaml
-want 3 "wide.yaml:11:9: column 'x' is f32[3], the input 'x' of the file's model f32[2]" "$WEFT" train wide.yaml
-want 3 "nothing was trained yet" "$WEFT" eval base.yaml --set save=none.safetensors
+want 3 "wide.yaml:11:9: column 'x' is f32[3], but the input 'x' of the file's model is f32[2]" "$WEFT" train wide.yaml
+want 3 "nothing has been trained yet" "$WEFT" eval base.yaml --set save=none.safetensors
 want 3 "no/such: " "$WEFT" eval base.yaml --model no/such
 
 # the jobs of examples/, small

@@ -317,8 +317,8 @@ static void a_damaged_newest_checkpoint_is_gone_round_with_the_same_bits(void **
     file_put(path, bytes, n);
     free(bytes);
     expect_same(&expect, "damaged", 0);
-    assert_non_null(strstr(said.text, "is damaged and skipped"));
-    assert_non_null(strstr(said.text, "falling back to the last good checkpoint"));
+    assert_non_null(strstr(said.text, "is damaged; skipping it"));
+    assert_non_null(strstr(said.text, "falling back to the newest valid checkpoint"));
     forget();
 }
 

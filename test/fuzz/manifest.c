@@ -22,18 +22,25 @@ static void check(const struct wf_manifest *m)
         const void *bytes;
 
         (void)wf_manifest_item(d, i, &type, &bytes);
-        if (m->place[i].file < 0 || m->place[i].file >= m->n_files || wf_type_bytes(&type) < 0)
+        if (wf_type_bytes(&type) < 0 || (!m->is_part && wf_manifest_covers(m, i)))
             abort();
+        for (int64_t k = 0; k < m->place[i].n; k++) {
+            const struct wf_mf_piece *p = &m->piece[m->place[i].first + k];
+
+            if (p->file < 0 || p->file >= m->n_files || p->offset > m->files[p->file].bytes)
+                abort();
+        }
     }
 }
 
-static void parse(weft_ctx *ctx, const char *text, int64_t n)
+static void parse(weft_ctx *ctx, const char *text, int64_t n, bool part)
 {
     struct wf_manifest m, again;
     struct wf_buf a, b;
 
     wf_manifest_init(&m, ctx);
     wf_manifest_init(&again, ctx);
+    m.is_part = again.is_part = part;
     wf_buf_init(&a, ctx, 1 << 26);
     wf_buf_init(&b, ctx, 1 << 26);
     if (!wf_manifest_parse(&m, text, n)) {
@@ -57,13 +64,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx))
         abort();
     bare = weft_ctx_memory(ctx);
-    parse(ctx, (const char *)data, (int64_t)size);
+    parse(ctx, (const char *)data, (int64_t)size, false);
     wf_buf_init(&sealed, ctx, 1 << 26);
     if (size) {
         wf_buf_add(&sealed, data, (int64_t)size);
         wf_manifest_seal(&sealed);
-        if (!sealed.st)
-            parse(ctx, sealed.data, sealed.len);
+        for (int part = 0; part < 2 && !sealed.st; part++)
+            parse(ctx, sealed.data, sealed.len, part);
     }
     wf_buf_free(&sealed);
     if (weft_ctx_memory(ctx) != bare)

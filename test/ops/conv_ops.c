@@ -241,7 +241,7 @@ static const struct op_case cases[] = {
     {.op = "conv_grad_input", .n_in = 3, .in = {F32(-1, 1, 2, 4, 2), F32(-1, 1, 3, 3, 2), F32(-1, 1, 2, 5, 3)},
      .fails = WEFT_ESHAPE, .text = "sizes of the convolution's output differ (3, 4)"},
     {.op = "conv_transpose", .attrs = "strides=[2] output_padding=[2]", .n_in = 2,
-     .in = {F32(-1, 1, 2, 5, 3), F32(-1, 1, 3, 2, 3)}, .fails = WEFT_EINVAL, .text = "below the stride"},
+     .in = {F32(-1, 1, 2, 5, 3), F32(-1, 1, 3, 2, 3)}, .fails = WEFT_EINVAL, .text = "less than the stride"},
     {.op = "max_pool", .attrs = "window=[2] padding=explicit pads=[2,0]", .n_in = 1, .in = {F32(-1, 1, 2, 5, 3)},
      .fails = WEFT_ESHAPE, .text = "smaller than the window"},
     {.op = "max_pool_pick", .attrs = "window=[2]", .n_in = 2, .in = {F32(-1, 1, 1, 2, 1), IDS(U8, 9, 9, 1, 1, 1)},

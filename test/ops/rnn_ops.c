@@ -499,7 +499,7 @@ static const struct op_case cases[] = {
      .n_in = 6,
      .in = {XWR(2, 3, 2, 3, 4), ABSENT, ABSENT, F32(0, 1, 2)},
      .fails = WEFT_EDTYPE,
-     .text = "steps are a mask"},
+     .text = "steps must be a mask"},
     {.op = "simple_rnn",
      .attrs = "activation=exp",
      .n_in = 3,

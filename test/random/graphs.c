@@ -4,6 +4,7 @@
  *   graphs --seeds FROM:TO --jobs N  many seeds on several processes
  *   graphs --seed N --verbose        one seed: the graph as text, the configuration, the first difference
  *   graphs --seed N --shrink         the smallest part of it that still fails
+ *   graphs --faults FROM:TO          which share of known faults the check notices
  *   graphs --all FROM:TO             each graph of these seeds through every configuration */
 #define _DEFAULT_SOURCE
 #include <signal.h>
@@ -16,7 +17,7 @@
 #include "random/random.h"
 
 struct options {
-    int64_t from, to, all_from, all_to;
+    int64_t from, to, all_from, all_to, faults_from, faults_to;
     int jobs;
     bool verbose, shrink, cover;
     const char *program;
@@ -35,35 +36,6 @@ static enum direction direction_of(struct draw *d)
     int64_t pick = draw_int(d, 0, 11);
 
     return pick < 2 ? GRADIENTS : pick < 3 ? SAME_BITS : AGAINST_PLAIN;
-}
-
-static void show(const struct graph_case *c, const struct config *f, enum direction dir)
-{
-    char *text = NULL, buf[128];
-
-    if (!weft_graph_text(c->g, &text))
-        printf("%s", text);
-    weft_text_free(c->ctx, text);
-    for (int i = 0; i < c->n_fetches; i++)
-        printf("fetch %d: %s\n", i, weft_val_name(c->g, c->fetch[i]));
-    for (int i = 0; i < c->n_updates; i++)
-        printf("update %d: %s\n", i, weft_val_name(c->g, c->update[i]));
-    printf("sets of feeds: %d; %s; %s\n", c->n_sets, config_text(f, buf), direction_names[dir]);
-}
-
-/* The smallest graph that still fails, as text. */
-static void show_smaller(struct graph_case *c, const struct config *f, enum direction dir)
-{
-    struct graph_case small;
-    struct report r = {.failed = false};
-
-    if (!case_shrink(c, f, dir, &small))
-        return;
-    printf("\nsmaller:\n");
-    show(&small, f, dir);
-    fflush(stdout);
-    check_case(&small, f, dir, &r);
-    printf("%s\n\n", r.text);
 }
 
 /* Returns whether it failed. `config` below 0: as the seed says. */
@@ -85,9 +57,9 @@ static bool run_seed(const struct options *o, int64_t seed, int config)
         f.threads = 1;
     st = case_draw(&c, config_ctx(&f), (uint64_t)seed, dir == GRADIENTS);
     if (o->verbose)
-        show(&c, &f, dir);
+        case_show(&c, &f, dir);
     if (!st && o->shrink)
-        show_smaller(&c, &f, dir);
+        case_show_smaller(&c, &f, dir);
     if (st)
         snprintf(r.text, sizeof r.text, "drawing: %s", weft_error());
     else
@@ -107,7 +79,7 @@ static bool run_seed(const struct options *o, int64_t seed, int config)
 static void work(const struct options *o, struct worker *w)
 {
     for (; w->seed < w->end; w->seed++) {
-        alarm(60);
+        time_limit(60);
         w->n_failed += run_seed(o, w->seed, -1);
     }
     configs_end();
@@ -190,6 +162,10 @@ static bool parse(int argc, char **argv, struct options *o, int64_t *seed, int *
             o->to = o->from;
             o->cover = false;
             i++;
+        } else if (!strcmp(a, "--faults") && sscanf(v, "%lld:%lld", &from, &to) == 2) {
+            o->faults_from = from;
+            o->faults_to = to;
+            i++;
         } else if (!strcmp(a, "--seed") && *v) {
             *seed = atoll(v);
             i++;
@@ -201,7 +177,8 @@ static bool parse(int argc, char **argv, struct options *o, int64_t *seed, int *
             i++;
         } else {
             fprintf(stderr,
-                    "usage: %s [--seeds FROM:TO] [--all FROM:TO] [--jobs N] [--seed N [--config "
+                    "usage: %s [--seeds FROM:TO] [--all FROM:TO] [--faults FROM:TO] [--jobs N] "
+                    "[--seed N [--config "
                     "K]] [--verbose] [--shrink]\n",
                     argv[0]);
             return false;
@@ -228,6 +205,12 @@ int main(int argc, char **argv)
     cover_begin();
     if (!parse(argc, argv, &o, &seed, &config))
         return 2;
+    if (o.faults_to > o.faults_from) {
+        bool noticed = faults_noticed(o.faults_from, o.faults_to);
+
+        configs_end();
+        return !noticed;
+    }
     if (seed >= 0) {
         bool failed = run_seed(&o, seed, config);
 

@@ -108,7 +108,7 @@ weft_status wf_array_read_at(weft_ctx *ctx, const struct wf_array *a, int64_t at
         if (got < 0)
             return wf_file_err(got, a->path, "cannot read");
         if (!got)
-            return wf_err(WEFT_EIO, "%s: ends at byte %lld, it was longer when it was opened",
+            return wf_err(WEFT_EIO, "%s: ends at byte %lld; it was longer when it was opened",
                           a->path, (long long)(at + done));
         done += got;
     }
@@ -129,7 +129,7 @@ weft_status wf_array_open_file(weft_ctx *ctx, const char *path, struct wf_array 
     if (a->fd < 0)
         return wf_file_err(a->fd, path, "cannot open");
     *bytes = fs->size(fs->arg, a->fd);
-    return *bytes < 0 ? wf_file_err(*bytes, path, "cannot tell its size") : WEFT_OK;
+    return *bytes < 0 ? wf_file_err(*bytes, path, "cannot get its size") : WEFT_OK;
 }
 
 static void close_fd(weft_ctx *ctx, struct wf_array *a)
@@ -205,7 +205,7 @@ static weft_status open_packed(weft_ctx *ctx, struct wf_unpack *u, const weft_fi
     }
     if (!st && a->head.bytes > 64 << 20 && u->size >= 0 && a->head.bytes / ratio > u->size)
         st = wf_err(WEFT_ELIMIT,
-                    "%s: %lld bytes are said to unpack to %lld: refused as a decompression bomb",
+                    "%s: %lld bytes claim to unpack to %lld: refused as a decompression bomb",
                     a->path, (long long)u->size, (long long)a->head.bytes);
     if (!st && !(a->owned = wf_alloc(ctx, (size_t)a->head.bytes + 1)))
         st = wf_err_nomem(ctx, (size_t)a->head.bytes, a->path);
@@ -215,7 +215,7 @@ static weft_status open_packed(weft_ctx *ctx, struct wf_unpack *u, const weft_fi
         memcpy(a->owned, head + a->head.at, (size_t)have);
         st = wf_unpack_read(u, a->owned + have, a->head.bytes - have, &got);
         if (!st && got < a->head.bytes - have)
-            st = wf_err(WEFT_EPARSE, "%s: %lld bytes of data, its header says %lld", a->path,
+            st = wf_err(WEFT_EPARSE, "%s: %lld bytes of data, but its header says %lld", a->path,
                         (long long)(have + got), (long long)a->head.bytes);
         /* Reading on to the end makes the unpacker compare its checksum. */
         while (!st && got)
@@ -280,9 +280,10 @@ static weft_status settle_fortran(weft_ctx *ctx, struct wf_array *a)
     char *rows;
 
     if (h->type.rank > 2)
-        return wf_err(WEFT_ENOSUP,
-                      "%s: Fortran order and rank %d: save it with numpy.ascontiguousarray",
-                      a->path, h->type.rank);
+        return wf_err(
+            WEFT_ENOSUP,
+            "%s: Fortran order with rank %d is not supported: save it with numpy.ascontiguousarray",
+            a->path, h->type.rank);
     rows = wf_alloc(ctx, (size_t)bytes + 1);
     if (!rows)
         return wf_err_nomem(ctx, (size_t)bytes, a->path);
@@ -308,7 +309,7 @@ weft_status wf_array_settle(weft_ctx *ctx, struct wf_array *a)
     int64_t align = weft_dtype_size(h->type.dtype);
 
     if (!h->type.rank)
-        return wf_err(WEFT_ESHAPE, "%s: a single number has no rows", a->path);
+        return wf_err(WEFT_ESHAPE, "%s: a scalar has no rows", a->path);
     a->row_items = 1;
     for (int i = 1; i < h->type.rank; i++)
         if (!wf_mul_i64(a->row_items, h->type.dim[i], &a->row_items) ||
@@ -528,7 +529,7 @@ static weft_status set_columns(struct wf_ds *ds, const char *const *names)
 
         col[i] = wf_column_of(names[i], t->dtype, t->rank - 1, t->dim + 1);
         if (t->dim[0] != p->a[0].head.type.dim[0])
-            st = wf_err(WEFT_ESHAPE, "%s has %lld rows, %s has %lld", p->a[0].path,
+            st = wf_err(WEFT_ESHAPE, "%s has %lld rows, but %s has %lld", p->a[0].path,
                         (long long)p->a[0].head.type.dim[0], p->a[i].path, (long long)t->dim[0]);
     }
     if (!st)
@@ -547,7 +548,7 @@ static weft_status check_empty_rows(const struct arrays *p)
             return WEFT_OK;
     return rows <= EMPTY_ROWS
                ? WEFT_OK
-               : wf_err(WEFT_ELIMIT, "%s: %lld rows that hold no items, at most %d are taken",
+               : wf_err(WEFT_ELIMIT, "%s: %lld rows without items; at most %d are accepted",
                         p->a[0].path, (long long)rows, EMPTY_ROWS);
 }
 
@@ -591,7 +592,7 @@ weft_ds wf_ds_array_files(weft_data *d, const char *builder, int n, const weft_a
     if (weft_data_status(d))
         return (weft_ds){0};
     if (n < 1 || n > WF_COUNT(a))
-        return wf_ds_fail(d, builder, wf_err(WEFT_EINVAL, "%d files: 1 to 64 are taken", n));
+        return wf_ds_fail(d, builder, wf_err(WEFT_EINVAL, "%d files: 1 to 64 are accepted", n));
     while (!st && n_open < n) {
         char *path = files[n_open].path ? wf_arena_strdup(&d->arena, files[n_open].path) : NULL;
 

@@ -25,18 +25,18 @@ weft_status wf_idx_head(const char *p, int64_t n, int64_t total, struct wf_array
     int rank;
 
     if (n < 4 || p[0] || p[1])
-        return wf_err(WEFT_EPARSE, "no IDX file: it does not begin with two zero bytes");
+        return wf_err(WEFT_EPARSE, "not an IDX file: it does not begin with two zero bytes");
     for (int i = 0; i < WF_COUNT(idx_types); i++)
         if ((unsigned char)p[2] == idx_types[i].code) {
             h.type.dtype = idx_types[i].dtype;
             h.item = idx_types[i].item;
         }
     if (!h.item)
-        return wf_err(WEFT_EPARSE, "no IDX file: type 0x%02x (known are 08 09 0b 0c 0d 0e)",
+        return wf_err(WEFT_EPARSE, "not an IDX file: type 0x%02x (known types: 08 09 0b 0c 0d 0e)",
                       (unsigned char)p[2]);
     rank = (unsigned char)p[3];
     if (rank < 1 || rank > WEFT_MAX_RANK)
-        return wf_err(WEFT_EPARSE, "IDX of rank %d: 1 to %d are read", rank, WEFT_MAX_RANK);
+        return wf_err(WEFT_EPARSE, "IDX rank %d: 1 to %d are supported", rank, WEFT_MAX_RANK);
     h.at = 4 + 4 * rank;
     if (n < h.at)
         return wf_err(WEFT_EPARSE, "the IDX file ends in its header");
@@ -47,7 +47,7 @@ weft_status wf_idx_head(const char *p, int64_t n, int64_t total, struct wf_array
     if (wf_type_bytes(&h.type) < 0 || count < 0 || !wf_mul_i64(count, h.item, &h.bytes))
         return wf_err(WEFT_EPARSE, "the sizes in the IDX header overflow");
     if (total >= 0 && h.bytes > total - h.at)
-        return wf_err(WEFT_EPARSE, "IDX header says %lld bytes of data, there are %lld",
+        return wf_err(WEFT_EPARSE, "the IDX header says %lld bytes of data, but there are %lld",
                       (long long)h.bytes, (long long)(total - h.at));
     *out = h;
     return WEFT_OK;
@@ -90,14 +90,14 @@ weft_status weft_idx_write(weft_ctx *ctx, const char *path, const weft_tensor *t
         if (idx_types[i].dtype == t->dtype && idx_types[i].item == item)
             head[2] = idx_types[i].code;
     if (!head[2])
-        return wf_err(WEFT_EDTYPE, "%s: IDX has no %s: u8 i8 i32 f32 f64 can be written", path,
+        return wf_err(WEFT_EDTYPE, "%s: IDX has no %s: use u8, i8, i32, f32 or f64", path,
                       weft_dtype_name(t->dtype));
     if (t->rank < 1 || count < 0)
         return wf_err(WEFT_ESHAPE, "%s: IDX needs rank 1 or more", path);
     head[3] = (unsigned char)t->rank;
     for (int i = 0; i < t->rank; i++) {
         if (t->dim[i] > UINT32_MAX)
-            return wf_err(WEFT_ESHAPE, "%s: a size of %lld does not fit in IDX", path,
+            return wf_err(WEFT_ESHAPE, "%s: a size of %lld is too large for IDX", path,
                           (long long)t->dim[i]);
         for (int b = 0; b < 4; b++)
             head[4 + 4 * i + b] = (unsigned char)(t->dim[i] >> (24 - 8 * b));

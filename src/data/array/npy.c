@@ -74,7 +74,7 @@ static bool take_text(struct scan *s, char text[32])
 static weft_status take_shape(struct scan *s, struct wf_type *t)
 {
     if (!take(s, '('))
-        return wf_err(WEFT_EPARSE, "the npy header's shape is no tuple");
+        return wf_err(WEFT_EPARSE, "the npy header's shape is not a tuple");
     while (!take(s, ')')) {
         int64_t v = 0;
 
@@ -112,8 +112,10 @@ static weft_status set_type(const char *descr, struct wf_array_head *h)
         }
     }
     if (rest[0] == 'O')
-        return wf_err(WEFT_ENOSUP, "the npy array holds Python objects (a pickle): not read");
-    return wf_err(WEFT_ENOSUP, "npy dtype '%s': f2 f4 f8 i1 i2 i4 i8 u1 u2 u4 b1 are read", descr);
+        return wf_err(WEFT_ENOSUP,
+                      "the npy array holds Python objects (a pickle), which are not read");
+    return wf_err(WEFT_ENOSUP, "npy dtype '%s': supported are f2 f4 f8 i1 i2 i4 i8 u1 u2 u4 b1",
+                  descr);
 }
 
 static weft_status parse_header(struct scan *s, struct wf_array_head *h)
@@ -123,14 +125,15 @@ static weft_status parse_header(struct scan *s, struct wf_array_head *h)
     weft_status st = WEFT_OK;
 
     if (!take(s, '{'))
-        return wf_err(WEFT_EPARSE, "the npy header is no dictionary");
+        return wf_err(WEFT_EPARSE, "the npy header is not a dictionary");
     while (!st && !take(s, '}')) {
         if (!take_text(s, key) || !take(s, ':'))
             return wf_err(WEFT_EPARSE, "the npy header is malformed");
         if (!strcmp(key, "descr") && !descr) {
             descr = true;
             if (take(s, '['))
-                return wf_err(WEFT_ENOSUP, "the npy array has fields (a structured dtype)");
+                return wf_err(WEFT_ENOSUP,
+                              "the npy array has a structured dtype, which is not supported");
             st = take_text(s, text) ? set_type(text, h)
                                     : wf_err(WEFT_EPARSE, "the npy header's descr is malformed");
         } else if (!strcmp(key, "fortran_order") && !order) {
@@ -161,9 +164,9 @@ weft_status wf_npy_head(const char *p, int64_t n, int64_t total, struct wf_array
     weft_status st;
 
     if (n < 10 || memcmp(p, "\x93NUMPY", 6))
-        return wf_err(WEFT_EPARSE, "no npy file: it does not begin with \\x93NUMPY");
+        return wf_err(WEFT_EPARSE, "not an npy file: it does not begin with \\x93NUMPY");
     if (u[6] < 1 || u[6] > 3)
-        return wf_err(WEFT_ENOSUP, "npy version %d.%d: 1 to 3 are read", u[6], u[7]);
+        return wf_err(WEFT_ENOSUP, "npy version %d.%d: versions 1 to 3 are supported", u[6], u[7]);
     len = u[8] | u[9] << 8;
     if (u[6] >= 2) {
         if (n < 12)
@@ -172,7 +175,7 @@ weft_status wf_npy_head(const char *p, int64_t n, int64_t total, struct wf_array
         h.at = 12;
     }
     if (len > NPY_HEADER_MAX)
-        return wf_err(WEFT_EPARSE, "the npy header has %lld bytes, at most %d are read",
+        return wf_err(WEFT_EPARSE, "the npy header has %lld bytes; at most %d are read",
                       (long long)len, NPY_HEADER_MAX);
     if (len > n - h.at)
         return wf_err(WEFT_EPARSE, "the npy file ends in its header");
@@ -185,7 +188,7 @@ weft_status wf_npy_head(const char *p, int64_t n, int64_t total, struct wf_array
     if (count < 0 || wf_type_bytes(&h.type) < 0 || !wf_mul_i64(count, h.item, &h.bytes))
         return wf_err(WEFT_EPARSE, "the shape in the npy header overflows");
     if (total >= 0 && h.bytes > total - h.at)
-        return wf_err(WEFT_EPARSE, "the npy header says %lld bytes of data, there are %lld",
+        return wf_err(WEFT_EPARSE, "the npy header says %lld bytes of data, but there are %lld",
                       (long long)h.bytes, (long long)(total - h.at));
     if (h.type.rank < 2)
         h.fortran = false;

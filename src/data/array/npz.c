@@ -78,7 +78,7 @@ static weft_status leave_entry(const struct archive *z, const struct wf_zip_entr
     if (!st)
         st = wf_array_open_file(ctx, z->path, a, &bytes);
     if (!st && bytes != z->bytes)
-        st = wf_err(WEFT_EIO, "the file changes while it is opened");
+        st = wf_err(WEFT_EIO, "the file changed while it was being opened");
     a->head = h;
     a->at = e->at + h.at;
     return st;
@@ -124,7 +124,7 @@ static weft_status open_entries(const struct archive *z, const char *columns, co
         if (!listed(columns, e.name, name_bytes(&e)))
             continue;
         if (*n == MAX_ARRAYS) {
-            st = wf_err(WEFT_ELIMIT, "more than %d arrays: name the columns", MAX_ARRAYS);
+            st = wf_err(WEFT_ELIMIT, "more than %d arrays: list the columns to read", MAX_ARRAYS);
             break;
         }
         names[*n] = column_name(z->d, &e);
@@ -167,8 +167,9 @@ weft_ds weft_ds_npz(weft_data *d, const char *path, const char *columns, const w
         return (weft_ds){0};
     z.path = path ? wf_arena_strdup(&d->arena, path) : NULL;
     if (!z.path)
-        return wf_ds_fail(
-            d, "npz", path ? wf_err(WEFT_ENOMEM, "out of memory") : wf_err(WEFT_EINVAL, "no path"));
+        return wf_ds_fail(d, "npz",
+                          path ? wf_err(WEFT_ENOMEM, "out of memory")
+                               : wf_err(WEFT_EINVAL, "no path given"));
     st = wf_array_open_file(d->ctx, z.path, &z.file, &z.bytes);
     if (st) {
         wf_array_close(d->ctx, &z.file);
@@ -300,7 +301,7 @@ static weft_status plan_entry(const char *name, const weft_tensor *t, struct ent
     if (!st && bytes < 0)
         st = wf_err(WEFT_ESHAPE, "the shape overflows");
     if (!st && (!name[0] || strlen(name) > 1000 || strpbrk(name, "/\\")))
-        st = wf_err(WEFT_EINVAL, "not a name for an array");
+        st = wf_err(WEFT_EINVAL, "not a valid name for an array");
     if (st)
         return wf_err_wrap(st, "'%.100s'", name);
     e->bytes = e->n_head + bytes;

@@ -79,7 +79,7 @@ static weft_status read_end(const struct wf_zip *z, const char *tail, int64_t n_
     weft_status st;
 
     if (i < 0)
-        return wf_err(WEFT_EPARSE, "no zip archive, or its end is missing");
+        return wf_err(WEFT_EPARSE, "not a zip archive, or its end is missing");
     *d = (struct directory){le(end + 16, 4), le(end + 12, 4), le(end + 10, 2),
                             (uint64_t)(first + i)};
     if (i < LOCATOR_BYTES || memcmp(end - LOCATOR_BYTES, "PK\6\7", 4))
@@ -101,7 +101,7 @@ static weft_status read_directory(struct wf_zip *z, const struct directory *d)
     weft_status st = WEFT_OK;
 
     if (d->at > d->limit || d->bytes > d->limit - d->at || d->count > d->bytes / ENTRY_BYTES)
-        return wf_err(WEFT_EPARSE, "the zip directory lies outside the archive");
+        return wf_err(WEFT_EPARSE, "the zip directory is outside the archive");
     z->left = (int64_t)d->bytes;
     z->n_left = (int64_t)d->count;
     if (z->p) {
@@ -109,7 +109,7 @@ static weft_status read_directory(struct wf_zip *z, const struct directory *d)
         return WEFT_OK;
     }
     if (d->bytes > DIRECTORY_MAX)
-        return wf_err(WEFT_ELIMIT, "the zip directory has %lld bytes, at most %d are read",
+        return wf_err(WEFT_ELIMIT, "the zip directory has %lld bytes; at most %d are read",
                       (long long)d->bytes, DIRECTORY_MAX);
     z->owned = wf_alloc(z->ctx, (size_t)d->bytes + 1);
     st = z->owned ? read_at(z, d->at, z->owned, (int64_t)d->bytes)
@@ -197,7 +197,7 @@ static weft_status find_data(const struct wf_zip *z, uint64_t at, struct wf_zip_
     if (st)
         return st;
     if (memcmp(local, "PK\3\4", 4))
-        return wf_err(WEFT_EPARSE, "'%.*s': no local header where the zip directory says",
+        return wf_err(WEFT_EPARSE, "'%.*s': no local header where the zip directory points",
                       (int)e->n_name, e->name);
     skip = LOCAL_BYTES + le(local + 26, 2) + le(local + 28, 2);
     if (skip > n - at || (uint64_t)e->packed > n - at - skip)
@@ -241,8 +241,10 @@ weft_status wf_zip_next(struct wf_zip *z, struct wf_zip_entry *e, bool *more)
     if (le(p + 8, 2) & 1)
         return wf_err(WEFT_ENOSUP, "'%.*s' is encrypted", (int)n_name, e->name);
     if (method && method != 8)
-        return wf_err(WEFT_ENOSUP, "'%.*s': compression method %d: stored and deflated are read",
-                      (int)n_name, e->name, (int)method);
+        return wf_err(
+            WEFT_ENOSUP,
+            "'%.*s': compression method %d: only stored and deflated entries are supported",
+            (int)n_name, e->name, (int)method);
     if (!method && bytes != packed)
         return wf_err(WEFT_EPARSE, "'%.*s' is stored, but its two sizes differ", (int)n_name,
                       e->name);
@@ -287,7 +289,7 @@ static weft_status inflate_all(z_stream *z, const struct wf_zip_entry *e, char *
     if (rc == Z_MEM_ERROR)
         return wf_err(WEFT_ENOMEM, "inflate: out of memory");
     if (rc != Z_STREAM_END || out != e->bytes)
-        return wf_err(WEFT_EPARSE, "the compressed data is corrupt or of another length");
+        return wf_err(WEFT_EPARSE, "the compressed data is corrupt or has a different length");
     return WEFT_OK;
 }
 
@@ -299,7 +301,8 @@ static weft_status inflate_entry(const struct wf_zip_entry *e, char **owned)
     char *to, *buf;
 
     if (e->bytes / DEFLATE_BEST > e->packed + 16)
-        return wf_err(WEFT_ELIMIT, "%lld bytes cannot unpack to %lld: refused as a bomb",
+        return wf_err(WEFT_ELIMIT,
+                      "%lld bytes cannot unpack to %lld: refused as a decompression bomb",
                       (long long)e->packed, (long long)e->bytes);
     to = wf_alloc(ctx, (size_t)e->bytes + 1);
     buf = e->zip->p ? NULL : wf_alloc(ctx, PIECE_BYTES);
@@ -323,7 +326,7 @@ static weft_status inflate_entry(const struct wf_zip_entry *e, char **owned)
 static weft_status inflate_entry(const struct wf_zip_entry *e, char **owned)
 {
     (void)e, (void)owned;
-    return wf_err(WEFT_ENOSUP, "deflated, and built without zlib (Debian: zlib1g-dev)");
+    return wf_err(WEFT_ENOSUP, "deflated, but this build has no zlib (Debian: zlib1g-dev)");
 }
 #endif
 

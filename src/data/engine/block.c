@@ -637,7 +637,7 @@ weft_status wf_block_put(struct wf_block *b, int c, int64_t i, const weft_tensor
         struct wf_type got = wf_type_of(t->dtype, t->rank, t->dim);
         char want[WF_TYPE_TEXT];
 
-        return wf_err(WEFT_ESHAPE, "%s where %s is declared", wf_type_text(&got, buf),
+        return wf_err(WEFT_ESHAPE, "got %s, but %s is declared", wf_type_text(&got, buf),
                       wf_type_text(&col->type, want));
     }
     first = i * n;

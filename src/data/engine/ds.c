@@ -94,7 +94,7 @@ struct wf_ds *wf_ds_new(weft_data *d, const struct wf_ds_kind *kind, int n_in, c
         ds->in[i] = wf_ds_node(d, in[i]);
         if (!ds->in[i]) {
             wf_ds_fail(d, kind->name,
-                       wf_err(WEFT_EINVAL, "input %d is no dataset of this pipeline", i));
+                       wf_err(WEFT_EINVAL, "input %d is not a dataset of this pipeline", i));
             return NULL;
         }
     }
@@ -134,7 +134,7 @@ weft_status wf_ds_set_columns(struct wf_ds *ds, int n, const weft_column *col)
     weft_status st = WEFT_OK;
 
     if (n < 0 || n > WF_COLUMNS_MAX)
-        return wf_err(WEFT_EINVAL, "%d columns, at most %d can be taken", n, WF_COLUMNS_MAX);
+        return wf_err(WEFT_EINVAL, "%d columns; at most %d are supported", n, WF_COLUMNS_MAX);
     copy = wf_arena_alloc(a, (size_t)(n + 1) * sizeof *copy);
     if (!copy)
         return wf_err(WEFT_ENOMEM, "out of memory");
@@ -166,6 +166,34 @@ int wf_ds_find(const struct wf_ds *ds, const char *name)
         if (strcmp(ds->col[i].name, name) == 0)
             return i;
     return -1;
+}
+
+int64_t wf_ids_unknown(const struct wf_ds *ds, int col, int *from)
+{
+    (void)ds;
+    (void)col;
+    (void)from;
+    return 0;
+}
+
+int64_t wf_ds_ids(const struct wf_ds *ds, int col)
+{
+    int64_t n = WF_IDS_AS_INPUT;
+
+    while (ds && n == WF_IDS_AS_INPUT) {
+        const struct wf_ds *in = ds->n_in == 1 ? ds->in[0] : NULL;
+        int from = -1;
+
+        if (ds->kind->ids)
+            n = ds->kind->ids(ds, col, &from);
+        else if (in)
+            from = wf_ds_find(in, ds->col[col].name);
+        if (n == WF_IDS_AS_INPUT && (from < 0 || in->col[from].dtype != ds->col[col].dtype))
+            n = 0;
+        ds = in;
+        col = from;
+    }
+    return n == WF_IDS_AS_INPUT ? 0 : n;
 }
 
 weft_status wf_ds_err_column(const struct wf_ds *ds, const char *name)
@@ -222,7 +250,7 @@ weft_status weft_ds_columns(const weft_data *d, weft_ds s, int *n, const weft_co
     if (d->st)
         return weft_data_status(d);
     if (!ds)
-        return wf_err(WEFT_EINVAL, "no dataset of this pipeline");
+        return wf_err(WEFT_EINVAL, "not a dataset of this pipeline");
     *n = ds->n_cols;
     *columns = ds->col;
     return WEFT_OK;
@@ -282,7 +310,7 @@ weft_status weft_ds_text(const weft_data *d, weft_ds s, char **out)
     if (d->st)
         return weft_data_status(d);
     if (!ds)
-        return wf_err(WEFT_EINVAL, "no dataset of this pipeline");
+        return wf_err(WEFT_EINVAL, "not a dataset of this pipeline");
     key = wf_alloc_n(d->ctx, d->n + 1, sizeof *key);
     if (!key)
         return wf_err_nomem(d->ctx, (size_t)d->n * sizeof *key, "the text of a pipeline");

@@ -116,7 +116,7 @@ static weft_status open_iter(weft_iter *it, weft_data *d, const weft_iter_opts *
     if (threads < 0 || threads > 1024)
         return wf_err(WEFT_EINVAL, "iterator: threads %d is not in 1..1024", threads);
     if (o->memory < 0 || o->ahead < 0)
-        return wf_err(WEFT_EINVAL, "iterator: memory and ahead are not negative");
+        return wf_err(WEFT_EINVAL, "iterator: memory and ahead must not be negative");
     it->stage = wf_alloc_n(d->ctx, d->n + 1, sizeof *it->stage);
     if (!it->stage)
         return wf_err_nomem(d->ctx, (size_t)d->n * sizeof(int), "an iterator");
@@ -147,7 +147,7 @@ weft_status weft_iter_new(weft_data *d, weft_ds s, const weft_iter_opts *opts, w
     if (st)
         return st;
     if (!wf_ds_node(d, s))
-        return wf_err(WEFT_EINVAL, "iterator: no dataset of this pipeline");
+        return wf_err(WEFT_EINVAL, "iterator: not a dataset of this pipeline");
     it = wf_alloc(d->ctx, sizeof *it);
     if (!it)
         return wf_err_nomem(d->ctx, sizeof *it, "an iterator");

@@ -33,9 +33,9 @@ weft_status wf_pass_over(weft_data *d, weft_ds s, int threads, int64_t memory, w
         return st;
     if (!ds || ds->count == WEFT_ENDLESS || n < 0 || n > 1024 || memory < 0)
         return wf_err(WEFT_EINVAL, "%s",
-                      !ds                         ? "no dataset of this pipeline"
-                      : ds->count == WEFT_ENDLESS ? "a dataset without end"
-                                                  : "threads or memory make no sense");
+                      !ds                         ? "not a dataset of this pipeline"
+                      : ds->count == WEFT_ENDLESS ? "the dataset is endless"
+                                                  : "invalid number of threads or memory limit");
     st = wf_crew_new(d->ctx, n, &crew);
     if (!st)
         st = wf_env_new(d, memory ? memory : DEFAULT_MEMORY, crew, &env);

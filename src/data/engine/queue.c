@@ -188,7 +188,7 @@ weft_status wf_crew_new(weft_ctx *ctx, int n_threads, struct wf_crew **out)
 
             wf_crew_stop(crew);
             wf_crew_free(crew);
-            return wf_err(WEFT_ENOMEM, "cannot start thread %d of the %d of an iterator",
+            return wf_err(WEFT_ENOMEM, "cannot start thread %d of an iterator's %d threads",
                           started + 1, n_threads);
         }
         crew->n_threads++;

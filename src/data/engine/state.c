@@ -31,7 +31,7 @@ int64_t wf_get_i64(struct wf_reader *r)
     if (r->st)
         return 0;
     if (r->end - r->p < 8) {
-        fail(r, "cut off");
+        fail(r, "truncated");
         return 0;
     }
     for (int i = 0; i < 8; i++)
@@ -58,7 +58,7 @@ const char *wf_get_bytes(struct wf_reader *r, int64_t *n)
 
     *n = wf_get_range(r, 0, INT64_MAX, "a length");
     if (!r->st && *n > r->end - r->p)
-        fail(r, "cut off");
+        fail(r, "truncated");
     if (r->st) {
         *n = 0;
         return NULL;
@@ -134,7 +134,7 @@ static weft_status load_shapes(struct wf_reader *r, int64_t n, const struct wf_t
 
     *items = 0;
     if (n > (r->end - r->p) / 8 && t->rank)
-        fail(r, "cut off");
+        fail(r, "truncated");
     if (r->st)
         return r->st;
     s = wf_alloc_n(ctx, n * t->rank + 1, 8);
@@ -226,7 +226,7 @@ static weft_status load_column(struct wf_block *b, int c, struct wf_reader *r)
     }
     /* An item takes at least eight bytes of length as text, its size as a number. */
     if (!r->st && items > (r->end - r->p) / (t.dtype == WEFT_STR ? 8 : wf_item_bytes(t.dtype)))
-        fail(r, "cut off");
+        fail(r, "truncated");
     st = st ? st : r->st;
     if (!st)
         st = wf_block_col(b, c, &t, items);

@@ -92,9 +92,20 @@ static void feature_text(const struct wf_ds *ds, struct wf_buf *out)
             wf_buf_printf(out, " %.17g*%.17g", f->stats[k].shift[i], f->stats[k].scale[i]);
 }
 
-#define KIND(n)                                                 \
-    {                                                           \
-        .name = n, .apply = feature_apply, .text = feature_text \
+static int64_t feature_ids(const struct wf_ds *ds, int col, int *from)
+{
+    const struct wf_feature *f = ds->param;
+
+    for (int k = 0; k < f->n; k++)
+        if (f->col[k] == col)
+            return f->n_ids;
+    *from = col;
+    return WF_IDS_AS_INPUT;
+}
+
+#define KIND(n)                                                                     \
+    {                                                                               \
+        .name = n, .apply = feature_apply, .ids = feature_ids, .text = feature_text \
     }
 const struct wf_ds_kind wf_feature_kinds[] = {
     [WF_FEATURE_CAST] = KIND("cast"),           [WF_FEATURE_CLIP] = KIND("clip"),
@@ -155,7 +166,7 @@ static weft_status text_number(const weft_str *s, weft_dtype t, void *to, int64_
     for (; n > 0 && wf_is_space(*p); n--)
         p++;
     if (wf_is_int(t) ? !wf_parse_i64(p, n, &whole) : !wf_parse_f64(p, n, &v))
-        return wf_err(WEFT_EDATA, "'%.*s' is no number", (int)wf_min_i64(s->n, 40), s->data);
+        return wf_err(WEFT_EDATA, "'%.*s' is not a number", (int)wf_min_i64(s->n, 40), s->data);
     if (wf_is_int(t))
         wf_set_clipped(to, t, i, whole);
     else
@@ -357,7 +368,7 @@ weft_ds weft_ds_cast(weft_data *d, weft_ds s, const char *columns, weft_dtype dt
     struct wf_feature f = {.fn = cast_items, .dtype = dtype};
 
     if (dtype <= WEFT_NONE || dtype >= WEFT_N_DTYPES)
-        return wf_ds_fail(d, "cast", wf_err(WEFT_EDTYPE, "no dtype %d of numbers", (int)dtype));
+        return wf_ds_fail(d, "cast", wf_err(WEFT_EDTYPE, "dtype %d is not numeric", (int)dtype));
     return wf_ds_handle(wf_feature_new(d, s, WF_FEATURE_CAST, columns,
                                        WF_TAKES_FLOAT | WF_TAKES_INT | WF_TAKES_TEXT, &f));
 }
@@ -389,12 +400,13 @@ weft_ds weft_ds_fill(weft_data *d, weft_ds s, const char *columns, double value)
 weft_ds weft_ds_bucketize(weft_data *d, weft_ds s, const char *columns, int n,
                           const double *boundaries)
 {
-    struct wf_feature f = {.fn = bucketize_items, .dtype = WEFT_I64, .n_bounds = n};
+    struct wf_feature f = {.fn = bucketize_items, .dtype = WEFT_I64, .n_bounds = n, .n_ids = n + 1};
     weft_status st = n < 0 ? wf_err(WEFT_EINVAL, "%d boundaries", n) : WEFT_OK;
 
     for (int i = 0; i < n && !st; i++)
         if (isnan(boundaries[i]) || (i && boundaries[i] <= boundaries[i - 1]))
-            st = wf_err(WEFT_EINVAL, "boundary %d, %g, does not ascend", i, boundaries[i]);
+            st = wf_err(WEFT_EINVAL, "boundary %d, %g, is not above the one before", i,
+                        boundaries[i]);
     if (!st) {
         f.bound = wf_arena_alloc(&d->arena, (size_t)(n + 1) * sizeof *f.bound);
         st = f.bound ? WEFT_OK : wf_err(WEFT_ENOMEM, "out of memory");
@@ -409,7 +421,8 @@ weft_ds weft_ds_bucketize(weft_data *d, weft_ds s, const char *columns, int n,
 
 weft_ds weft_ds_hash(weft_data *d, weft_ds s, const char *columns, int64_t n, uint64_t seed)
 {
-    struct wf_feature f = {.fn = hash_items, .dtype = WEFT_I64, .n_buckets = n, .seed = seed};
+    struct wf_feature f = {
+        .fn = hash_items, .dtype = WEFT_I64, .n_buckets = n, .n_ids = n, .seed = seed};
 
     if (n < 1)
         return wf_ds_fail(d, "hash", wf_err(WEFT_EINVAL, "%lld buckets", (long long)n));
@@ -430,6 +443,7 @@ weft_ds weft_ds_lookup(weft_data *d, weft_ds s, const char *columns, const weft_
                     (long long)f.n_buckets);
     if (st)
         return wf_ds_fail(d, "lookup", st);
+    f.n_ids = f.n_buckets + weft_vocab_size(v);
     return wf_ds_handle(
         wf_feature_new(d, s, WF_FEATURE_LOOKUP, columns, WF_TAKES_TEXT | WF_TAKES_INT, &f));
 }
@@ -446,10 +460,10 @@ static weft_status copy_stats(struct wf_ds *ds, const weft_stats *stats, bool fi
         if (!s)
             return wf_err(WEFT_ENOENT, "no statistics of column '%s'", c->name);
         if (s->n != 1 && (c->rank < 1 || c->dim[c->rank - 1] != s->n))
-            return wf_err(
-                WEFT_ESHAPE,
-                "column '%s': statistics of %lld places, but its last axis has not this size",
-                c->name, (long long)s->n);
+            return wf_err(WEFT_ESHAPE,
+                          "column '%s': statistics of %lld elements, but its last axis does not "
+                          "have this size",
+                          c->name, (long long)s->n);
         to[k].n = s->n;
         to[k].shift = wf_arena_alloc(a, (size_t)s->n * sizeof(double));
         to[k].scale = wf_arena_alloc(a, (size_t)s->n * sizeof(double));

@@ -84,7 +84,7 @@ static weft_status add(weft_learned *l, const char *name, struct item item)
     if (!name || !*name || !wf_utf8_ok(name))
         return wf_err(WEFT_EINVAL, "learned: a name is empty or not UTF-8");
     if (find(l, name)->kind)
-        return wf_err(WEFT_EEXIST, "learned: there is an item '%s' already", name);
+        return wf_err(WEFT_EEXIST, "learned: item '%s' exists already", name);
     if (l->n >= MAX_ITEMS)
         return wf_err(WEFT_ELIMIT, "learned: more than %d items", MAX_ITEMS);
     item.name = wf_arena_strdup(&l->arena, name);
@@ -388,7 +388,7 @@ weft_status wf_learned_get_name(const json_t *j, struct wf_arena *a, weft_str *o
     weft_status st = wf_learned_get_bytes(j, a, out);
 
     if (!st && memchr(out->data, 0, (size_t)out->n))
-        st = wf_err(WEFT_EPARSE, "'%s' holds a NUL", out->data);
+        st = wf_err(WEFT_EPARSE, "'%s' contains a NUL", out->data);
     return st;
 }
 
@@ -436,7 +436,7 @@ static weft_status get_column(weft_learned *l, const json_t *j, weft_column *c)
     *c = (weft_column){.name = name.data, .rank = (int)json_array_size(shape)};
     if (!wf_learned_dtype_parse(json_object_get(j, "dtype"), &c->dtype) || !role ||
         !json_is_array(shape) || json_array_size(shape) > WEFT_MAX_RANK)
-        return wf_err(WEFT_EPARSE, "column '%s' has no dtype, role or shape that exists", c->name);
+        return wf_err(WEFT_EPARSE, "column '%s' has no valid dtype, role or shape", c->name);
     for (int k = 0; k < c->rank; k++) {
         const json_t *size = json_array_get(shape, (size_t)k);
 
@@ -449,7 +449,7 @@ static weft_status get_column(weft_learned *l, const json_t *j, weft_column *c)
             c->role = (weft_role)r;
             return WEFT_OK;
         }
-    return wf_err(WEFT_EPARSE, "column '%s': no role '%.40s'", c->name, role);
+    return wf_err(WEFT_EPARSE, "column '%s': unknown role '%.40s'", c->name, role);
 }
 
 static weft_status get_columns(weft_learned *l, const char *name, const json_t *list)
@@ -528,7 +528,7 @@ static weft_status get_item(weft_learned *l, const json_t *j)
     else if (strcmp(kind, kind_name[WEFT_LEARNED_STATS]) == 0)
         st = get_stats(l, name.data, json_object_get(j, "columns"));
     else
-        st = wf_err(WEFT_EPARSE, "no kind '%.40s'", kind);
+        st = wf_err(WEFT_EPARSE, "unknown kind '%.40s'", kind);
     return st ? wf_err_wrap(st, "item '%.80s'", name.data) : WEFT_OK;
 }
 
@@ -546,10 +546,10 @@ weft_status weft_learned_parse(weft_ctx *ctx, const char *text, int64_t n, weft_
     version = json_integer_value(json_object_get(root, "weft_learned"));
     items = json_object_get(root, "items");
     if (version > VERSION)
-        st = wf_err(WEFT_ENOSUP, "version %lld: they were written by a later weft",
+        st = wf_err(WEFT_ENOSUP, "version %lld: written by a later version of weft",
                     (long long)version);
     else if (version < 1 || !json_is_array(items))
-        st = wf_err(WEFT_EPARSE, "there is no version, or no list of items");
+        st = wf_err(WEFT_EPARSE, "the version or the list of items is missing");
     if (!st)
         st = weft_learned_new(ctx, &l);
     for (size_t i = 0; !st && i < json_array_size(items); i++)

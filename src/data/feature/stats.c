@@ -272,7 +272,7 @@ weft_status wf_stats_begin(weft_data *d, weft_ds s, const weft_stats_opts *opts,
     if (!st)
         st = weft_data_status(d);
     if (!st && !ds)
-        st = wf_err(WEFT_EINVAL, "no dataset of this pipeline");
+        st = wf_err(WEFT_EINVAL, "not a dataset of this pipeline");
     if (!st && opts && opts->columns)
         st = wf_ds_columns_named(ds, opts->columns, &number, &n);
     if (!st)
@@ -471,7 +471,7 @@ weft_status weft_stats_read(weft_ctx *ctx, const char *path, weft_stats **out)
         return st;
     st = wf_learned_json(text, n, &root);
     if (!st && json_integer_value(json_object_get(root, "weft_stats")) != 1)
-        st = wf_err(WEFT_EPARSE, "not a file of statistics, or of a later version");
+        st = wf_err(WEFT_EPARSE, "not a statistics file, or one of a later version");
     if (!st)
         st = wf_stats_get(ctx, json_object_get(root, "columns"), out);
     json_decref(root);

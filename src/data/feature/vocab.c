@@ -139,7 +139,7 @@ static weft_status add_new(weft_vocab *v, const char *s, int64_t n)
     weft_status st = add(v, s, n, true, &w);
 
     if (!st && v->n == before)
-        st = wf_err(WEFT_EEXIST, "word %lld, '%.*s', comes twice: it is word %lld already",
+        st = wf_err(WEFT_EEXIST, "word %lld, '%.*s', is a duplicate of word %lld",
                     (long long)before, (int)wf_min_i64(n, 40), s, (long long)(w - v->word));
     return st;
 }
@@ -229,10 +229,10 @@ weft_status wf_vocab_block(void *arg, const struct wf_block *b)
         if (!st)
             w->count++;
         if (!st && k->v->n > k->max_words)
-            st = wf_err(
-                WEFT_ELIMIT,
-                "more than %lld different words: allow more (weft_vocab_opts.max_words), or hash",
-                (long long)k->max_words);
+            st = wf_err(WEFT_ELIMIT,
+                        "more than %lld different words: allow more (weft_vocab_opts.max_words), "
+                        "or use hash",
+                        (long long)k->max_words);
     }
     return st;
 }
@@ -276,11 +276,11 @@ weft_status wf_vocab_begin(weft_data *d, weft_ds s, const char *column, const we
     if (!st)
         st = weft_data_status(d);
     if (!st && !ds)
-        st = wf_err(WEFT_EINVAL, "no dataset of this pipeline");
+        st = wf_err(WEFT_EINVAL, "not a dataset of this pipeline");
     if (!st && (k.column = wf_ds_find(ds, column)) < 0)
         st = wf_ds_err_column(ds, column);
     if (!st && ds->col[k.column].dtype != WEFT_STR && !wf_is_int(ds->col[k.column].dtype))
-        st = wf_err(WEFT_EDTYPE, "column '%s' has neither text nor integers", column);
+        st = wf_err(WEFT_EDTYPE, "column '%s' holds neither text nor integers", column);
     if (!st)
         st = vocab_new(d->ctx, &k.v);
     if (st)

@@ -23,11 +23,11 @@ struct listing {
 weft_status wf_file_check_plain(const char *path, const struct wf_file_info *info)
 {
     if (info->folder)
-        return wf_err(WEFT_EINVAL, "%s: is a folder, a file is needed", path);
+        return wf_err(WEFT_EINVAL, "%s: is a directory; a file is needed", path);
     if (!info->plain)
         return wf_err(WEFT_EIO,
-                      "%s: is a pipe or a device, which can be read only once, but data is read "
-                      "again for its format, its columns and each epoch: write it to a file first",
+                      "%s: is a pipe or a device, which can be read only once; data is read again "
+                      "for its format, its columns and each epoch: write it to a file first",
                       path);
     return WEFT_OK;
 }
@@ -59,11 +59,11 @@ static int add(void *arg, const char *path)
         return 0;
     rc = fs->stat(fs->arg, path, &info);
     if (rc) {
-        l->st = wf_file_err(rc, path, "cannot look at it");
+        l->st = wf_file_err(rc, path, "cannot stat");
         return rc;
     }
     if (info.folder) {
-        l->st = wf_err(WEFT_EINVAL, "%s is a folder, files are needed (\"%s/*\"?)", path, path);
+        l->st = wf_err(WEFT_EINVAL, "%s is a directory; files are needed (\"%s/*\"?)", path, path);
         return -1;
     }
     l->st = wf_file_check_plain(path, &info);

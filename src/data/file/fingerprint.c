@@ -75,7 +75,7 @@ weft_status wf_files_fingerprint(weft_ctx *ctx, const char *patterns, uint64_t *
         int rc = ctx->fs->stat(ctx->fs->arg, path, &info);
 
         if (rc)
-            st = wf_file_err(rc, path, "cannot look at it");
+            st = wf_file_err(rc, path, "cannot stat");
         if (!st) {
             path = slash ? slash + 1 : path;
             h = wf_hash64(path, strlen(path), h);

@@ -17,7 +17,7 @@ weft_status wf_dl_load(const char *const *files, const char *package, const stru
 
         if (!f) {
             dlclose(lib);
-            return wf_err(WEFT_ENOSUP, "%s has no %s: it is too old, install %s", files[0],
+            return wf_err(WEFT_ENOSUP, "%s has no %s: it is too old; install %s", files[0],
                           call[i].name, package);
         }
         memcpy((char *)calls + call[i].offset, &f, sizeof f);

@@ -44,8 +44,8 @@ static weft_status open_file(weft_ctx *ctx, const struct wf_reads *r, int64_t fi
         return WEFT_OK;
     fs->close(fs->arg, *fd);
     if (size < 0)
-        return wf_file_err(size, path, "cannot tell its size");
-    return wf_err(WEFT_EDATA, "%s: has %lld bytes, %lld when the pipeline was built", path,
+        return wf_file_err(size, path, "cannot get its size");
+    return wf_err(WEFT_EDATA, "%s: has %lld bytes, but had %lld when the pipeline was built", path,
                   (long long)size, (long long)r->size[file]);
 }
 
@@ -84,7 +84,8 @@ weft_status wf_reads_at(weft_ctx *ctx, const struct wf_reads *r, int64_t file, i
         if (got < 0)
             st = wf_file_err(got, r->files->path[file], "cannot read");
         else if (!got)
-            st = wf_err(WEFT_EDATA, "%s: ends at byte %lld, was longer when the pipeline was built",
+            st = wf_err(WEFT_EDATA,
+                        "%s: ends at byte %lld; it was longer when the pipeline was built",
                         r->files->path[file], (long long)(offset + done));
         else
             done += got;

@@ -116,7 +116,7 @@ static weft_status make_room(struct wf_stream *s, int64_t want)
     int64_t at = chunk ? s->p - chunk->data : 0, bytes;
 
     if (want > in->max_bytes)
-        return wf_err(WEFT_ELIMIT, "%s: byte %lld: a piece of more than %lld bytes", s->path,
+        return wf_err(WEFT_ELIMIT, "%s: byte %lld: a record of more than %lld bytes", s->path,
                       (long long)s->offset, (long long)in->max_bytes);
     if (chunk && at + want <= chunk->bytes)
         return WEFT_OK;
@@ -228,7 +228,7 @@ weft_status wf_text_check_ends(const char *path, const char *p, int64_t n, char 
         if (p[i] == '\r' && !quoted)
             return wf_err(WEFT_EDATA,
                           "%s: byte %lld: lines end in a carriage return alone, as on old Macs: "
-                          "write newlines first (tr '\\r' '\\n')",
+                          "convert them to newlines first (tr '\\r' '\\n')",
                           path, (long long)i);
     }
     return WEFT_OK;
@@ -273,10 +273,10 @@ weft_status wf_stream_restore(struct wf_stream *s, struct wf_reader *r)
     if (st)
         return st;
     if (!more)
-        return wf_err(WEFT_EDATA, "a position behind the last file");
+        return wf_err(WEFT_EDATA, "a position past the last file");
     st = wf_stream_skip(s, offset);
     if (!st && s->offset != offset)
-        st = wf_err(WEFT_EDATA, "%s: has %lld bytes, the saved position is at %lld", s->path,
+        st = wf_err(WEFT_EDATA, "%s: has %lld bytes, but the saved position is at %lld", s->path,
                     (long long)s->offset, (long long)offset);
     return st;
 }
@@ -309,7 +309,7 @@ weft_status wf_stream_strings(struct wf_stage *stage, int64_t want, wf_fill_fn *
 
 void wf_stream_give_up(struct wf_stage *stage, struct wf_stream *s)
 {
-    wf_log(stage->env->ctx, WEFT_LOG_WARN, "%s; the rest of the file is left out", weft_error());
+    wf_log(stage->env->ctx, WEFT_LOG_WARN, "%s; the rest of the file is skipped", weft_error());
     atomic_fetch_add_explicit(&wf_stats_of(stage->env, stage->ds)->n_skipped, 1,
                               memory_order_relaxed);
     wf_stream_pass_file(s);

@@ -120,7 +120,7 @@ static bool z_member(struct wf_unpack *u, weft_status *st)
     if (!in->any)
         return true;
     if (u->how == WEFT_COMPRESSION_ZLIB) {
-        *st = damaged(u, "bytes behind the end of the stream");
+        *st = damaged(u, "bytes after the end of the stream");
         return false;
     }
     for (; in->at < in->n && !in->raw[in->at]; in->at++)
@@ -128,7 +128,7 @@ static bool z_member(struct wf_unpack *u, weft_status *st)
     if (in->at == in->n)
         return false;
     if (in->padding || in->raw[in->at] != 0x1f) {
-        *st = damaged(u, "neither the end nor another gzip member");
+        *st = damaged(u, "expected the end or another gzip member");
         return false;
     }
     inflateReset(&in->z);
@@ -194,7 +194,7 @@ static weft_status zstd_frame(struct wf_unpack *u)
     }
     return in->n - in->at < 4 || begins_zstd(in->raw + in->at)
                ? WEFT_OK
-               : damaged(u, "neither a frame nor the end");
+               : damaged(u, "expected a frame or the end");
 }
 
 static weft_status zstd_step(struct wf_unpack *u, char *out, int64_t room, int64_t *made)
@@ -231,7 +231,7 @@ static weft_status step(struct wf_unpack *u, char *out, int64_t room, int64_t *m
     (void)out;
     (void)room;
     *made = 0;
-    return wf_err(WEFT_EBUG, "%s: no way to unpack %s", u->path, how_name(u->how));
+    return wf_err(WEFT_EBUG, "%s: cannot unpack %s", u->path, how_name(u->how));
 }
 
 static weft_status unpack(struct wf_unpack *u, char *buf, int64_t n, int64_t *got)
@@ -320,7 +320,8 @@ static weft_status find_out(struct wf_unpack *u)
     found = by_content(in->ctx, in->raw, in->n, in->eof);
     u->how = named != WEFT_COMPRESSION_AUTO ? named : found;
     if (named != WEFT_COMPRESSION_AUTO && found != named && found != WEFT_COMPRESSION_NONE)
-        return wf_err(WEFT_EDATA, "%s: holds %s, not what its name says", u->path, how_name(found));
+        return wf_err(WEFT_EDATA, "%s: contains %s, which does not match its name", u->path,
+                      how_name(found));
     return WEFT_OK;
 }
 
@@ -379,7 +380,7 @@ static weft_status open_rest(struct wf_unpack *u, const weft_file_opts *opts)
     weft_status st;
 
     if (size < 0)
-        return wf_file_err(size, u->path, "cannot tell its size");
+        return wf_file_err(size, u->path, "cannot get its size");
     u->size = size;
     u->how = opts->compression;
     /* A plain file needs room for its head only. */
@@ -493,7 +494,7 @@ static weft_status jump(struct wf_unpack *u, int64_t offset)
     int64_t rc = in->ctx->fs->seek(in->ctx->fs->arg, in->fd, offset);
 
     if (rc < 0)
-        return wf_file_err(rc, u->path, "cannot go to an earlier place");
+        return wf_file_err(rc, u->path, "cannot seek backwards");
     in->at = in->n = 0;
     in->eof = false;
     return WEFT_OK;

@@ -66,7 +66,7 @@ static weft_status size_within(const struct change *p, const struct wf_image *in
 
     if ((in->h >= 0 && y + p->h > in->h) || (in->w >= 0 && x + p->w > in->w))
         return wf_err(WEFT_ESHAPE,
-                      "a box of %lld x %lld at (%lld, %lld) in an image of %lld x %lld",
+                      "a box of %lld x %lld at (%lld, %lld) does not fit an image of %lld x %lld",
                       (long long)p->h, (long long)p->w, (long long)y, (long long)x,
                       (long long)in->h, (long long)in->w);
     return size_target(p, in, out);
@@ -78,7 +78,8 @@ static weft_status size_around(const struct change *p, const struct wf_image *in
     int64_t y = wf_max_i64(p->y, 0), x = wf_max_i64(p->x, 0);
 
     if (in->h + y > p->h || in->w + x > p->w)
-        return wf_err(WEFT_ESHAPE, "an image of %lld x %lld at (%lld, %lld) in %lld x %lld",
+        return wf_err(WEFT_ESHAPE,
+                      "an image of %lld x %lld at (%lld, %lld) does not fit %lld x %lld",
                       (long long)in->h, (long long)in->w, (long long)y, (long long)x,
                       (long long)p->h, (long long)p->w);
     return size_target(p, in, out);
@@ -99,7 +100,7 @@ static weft_status size_coloured(const struct change *p, const struct wf_image *
 {
     (void)p, (void)out;
     if (in->c >= 0 && in->c < 3)
-        return wf_err(WEFT_ESHAPE, "%d channels: it works on RGB", in->c);
+        return wf_err(WEFT_ESHAPE, "%d channels: RGB is needed", in->c);
     return WEFT_OK;
 }
 
@@ -479,7 +480,7 @@ static weft_status check_change(struct wf_ds *ds, const char *column, struct cha
     weft_status st;
 
     if (!column)
-        return wf_err(WEFT_EINVAL, "no column is named");
+        return wf_err(WEFT_EINVAL, "no column given");
     p->col = wf_ds_find(ds, column);
     if (p->col < 0)
         return wf_ds_err_column(ds, column);
@@ -488,9 +489,10 @@ static weft_status check_change(struct wf_ds *ds, const char *column, struct cha
         return st;
     c = &ds->col[p->col];
     if (c->rank != 3 || (c->dtype != WEFT_U8 && c->dtype != WEFT_F32))
-        return wf_err(WEFT_ESHAPE,
-                      "column '%s' is no image: u8 or f32 [height, width, channels], not batched",
-                      column);
+        return wf_err(
+            WEFT_ESHAPE,
+            "column '%s' is not an image: u8 or f32 [height, width, channels], not batched",
+            column);
     if (p->h < 0 || p->w < 0 || p->h > MAX_SIDE || p->w > MAX_SIDE ||
         (p->op->size == size_target && (!p->h || !p->w)))
         return wf_err(WEFT_EINVAL, "a size of %lld x %lld", (long long)p->h, (long long)p->w);
@@ -588,7 +590,7 @@ weft_ds weft_ds_image_rotate_quarters(weft_data *d, weft_ds s, const char *colum
 
 static weft_status check_finite(double v)
 {
-    return v - v == 0.0 ? WEFT_OK : wf_err(WEFT_EINVAL, "%g is no finite number", v);
+    return v - v == 0.0 ? WEFT_OK : wf_err(WEFT_EINVAL, "%g is not a finite number", v);
 }
 
 weft_ds weft_ds_image_rotate(weft_data *d, weft_ds s, const char *column, double degrees,
@@ -633,7 +635,7 @@ weft_ds weft_ds_image_grayscale(weft_data *d, weft_ds s, const char *column, int
     weft_status st = WEFT_OK;
 
     if (channels != 1 && channels != 3)
-        st = wf_err(WEFT_EINVAL, "%d channels: 1 or 3", channels);
+        st = wf_err(WEFT_EINVAL, "%d channels: must be 1 or 3", channels);
     return change_new(d, s, column, &p, st);
 }
 
@@ -644,7 +646,7 @@ weft_ds weft_ds_image_normalise(weft_data *d, weft_ds s, const char *column, dou
     weft_status st = WEFT_OK;
 
     if (n < 1 || n > 4)
-        st = wf_err(WEFT_EINVAL, "%d means: one, or one for each channel", n);
+        st = wf_err(WEFT_EINVAL, "%d means: give one, or one per channel", n);
     for (int i = 0; i < n && !st; i++) {
         if (!(std[i] > 0.0f) || mean[i] - mean[i] != 0.0f)
             st = wf_err(WEFT_EINVAL, "mean %g, deviation %g", (double)mean[i], (double)std[i]);

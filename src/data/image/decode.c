@@ -56,7 +56,8 @@ weft_status wf_image_plan(const weft_image_opts *opts, struct wf_image_plan *out
     if (opts->crop_share)
         p.share = opts->crop_share;
     if (p.channels < 0 || p.channels > 4 || p.channels == 2)
-        return wf_err(WEFT_EINVAL, "%d channels: 0 (as the file), 1, 3 or 4", p.channels);
+        return wf_err(WEFT_EINVAL, "%d channels: must be 0 (as in the file), 1, 3 or 4",
+                      p.channels);
     if (p.dtype != WEFT_U8 && p.dtype != WEFT_F32)
         return wf_err(WEFT_EDTYPE, "images are u8 or f32, not %s", weft_dtype_name(p.dtype));
     if (p.height < 0 || p.width < 0 || !p.height != !p.width || p.height > MAX_SIDE ||
@@ -64,9 +65,9 @@ weft_status wf_image_plan(const weft_image_opts *opts, struct wf_image_plan *out
         return wf_err(WEFT_EINVAL, "resize to %lld x %lld", (long long)p.height,
                       (long long)p.width);
     if (p.crop && !p.height)
-        return wf_err(WEFT_EINVAL, "a crop needs height and width to resize to");
+        return wf_err(WEFT_EINVAL, "a crop needs a height and width to resize to");
     if (!(p.share > 0 && p.share <= 1))
-        return wf_err(WEFT_EINVAL, "crop_share %g: above 0, at most 1", p.share);
+        return wf_err(WEFT_EINVAL, "crop_share %g: must be above 0 and at most 1", p.share);
     if (p.crop == WEFT_CROP_RANDOM)
         st = wf_random_box_plan(opts->random, &p);
     *out = p;
@@ -145,7 +146,7 @@ weft_status wf_image_size(const struct wf_image_plan *p, const struct wf_image_i
     bool swap = turned(p, info) && info->orientation >= 5;
 
     if (info->h > p->max_pixels / info->w)
-        return wf_err(WEFT_ELIMIT, "%lld x %lld pixels: at most %lld are decoded (max_pixels)",
+        return wf_err(WEFT_ELIMIT, "%lld x %lld pixels; at most %lld are decoded (max_pixels)",
                       (long long)info->w, (long long)info->h, (long long)p->max_pixels);
     *to = (struct wf_image){.h = p->height ? p->height
                                  : swap    ? info->w

@@ -103,8 +103,9 @@ static weft_status find_files(struct list *l, const char *dir, int32_t label, bo
     const struct wf_fs *fs = l->d->ctx->fs;
     struct list names = {.d = l->d};
     int rc;
-    weft_status st = depth < MAX_DEPTH ? names_in(dir, &names)
-                                       : wf_err(WEFT_ELIMIT, "%s: folders too deep", dir);
+    weft_status st = depth < MAX_DEPTH
+                         ? names_in(dir, &names)
+                         : wf_err(WEFT_ELIMIT, "%s: directories are nested too deep", dir);
 
     for (int64_t i = 0; i < names.n && !st; i++) {
         char path[4096];
@@ -113,7 +114,7 @@ static weft_status find_files(struct list *l, const char *dir, int32_t label, bo
         if (snprintf(path, sizeof path, "%s/%s", dir, names.path[i]) >= (int)sizeof path)
             st = wf_err(WEFT_EINVAL, "path too long: %.80s…", dir);
         else if ((rc = fs->stat(fs->arg, path, &s)))
-            st = wf_file_err(rc, path, "cannot look at it");
+            st = wf_file_err(rc, path, "cannot stat");
         else if (s.folder && recursive)
             st = find_files(l, path, label, recursive, depth + 1);
         else if (s.plain && is_image(l->d->ctx, path))
@@ -159,7 +160,7 @@ static weft_status find_classes(struct list *l, struct folder *f, bool recursive
         if (snprintf(path, sizeof path, "%s/%s", f->dir, names.path[i]) >= (int)sizeof path)
             st = wf_err(WEFT_EINVAL, "path too long: %.80s…", f->dir);
         else if ((rc = fs->stat(fs->arg, path, &s)))
-            st = wf_file_err(rc, path, "cannot look at it");
+            st = wf_file_err(rc, path, "cannot stat");
         else if (s.folder) {
             st = label_of(f, given, names.path[i], &label);
             if (!st)
@@ -168,7 +169,7 @@ static weft_status find_classes(struct list *l, struct folder *f, bool recursive
     }
     list_free(&names);
     if (!st && !f->n_classes)
-        st = wf_err(WEFT_ENOENT, "%s: no class folders in it (unlabeled takes its own files)",
+        st = wf_err(WEFT_ENOENT, "%s: has no class directories (unlabeled reads the files in it)",
                     f->dir);
     return st;
 }
@@ -224,9 +225,16 @@ static void folder_text(const struct wf_ds *ds, struct wf_buf *out)
     wf_buf_printf(out, "%s: %lld files, %d classes", f->dir, (long long)f->n, f->n_classes);
 }
 
+static int64_t folder_ids(const struct wf_ds *ds, int col, int *from)
+{
+    (void)from;
+    return ds->col[col].role == WEFT_LABEL ? ((const struct folder *)ds->param)->n_classes : 0;
+}
+
 static const struct wf_ds_kind folder_kind = {
     .name = "image_files",
     .get = folder_get,
+    .ids = folder_ids,
     .text = folder_text,
 };
 
@@ -271,9 +279,10 @@ static weft_status open_folder(weft_data *d, struct wf_ds *ds, const char *dir,
 
     f->dir = dir ? wf_arena_strdup(&d->arena, dir) : NULL;
     if (!f->dir)
-        return dir ? wf_err(WEFT_ENOMEM, "out of memory") : wf_err(WEFT_EINVAL, "no folder");
+        return dir ? wf_err(WEFT_ENOMEM, "out of memory")
+                   : wf_err(WEFT_EINVAL, "no directory given");
     if (o->label && o->label != WEFT_I32 && o->label != WEFT_I64)
-        return wf_err(WEFT_EDTYPE, "labels are i32 or i64, not %s", weft_dtype_name(o->label));
+        return wf_err(WEFT_EDTYPE, "labels must be i32 or i64, not %s", weft_dtype_name(o->label));
     f->unlabeled = o->unlabeled;
     st = copy_classes(d, f, o);
     if (!st)
@@ -322,7 +331,7 @@ weft_status weft_ds_image_classes(const weft_data *d, weft_ds s, int *n, const c
     while (ds && ds->kind != &folder_kind)
         ds = ds->n_in ? ds->in[0] : NULL;
     if (!ds)
-        return wf_err(WEFT_EINVAL, "image_classes: this dataset does not come from image_folder");
+        return wf_err(WEFT_EINVAL, "image_classes: this dataset is not from image_folder");
     *n = ((const struct folder *)ds->param)->n_classes;
     *names = ((const struct folder *)ds->param)->class;
     return WEFT_OK;

@@ -93,7 +93,7 @@ weft_status wf_jpeg_probe(const uint8_t *p, int64_t n, struct wf_image_info *out
         }
         at += 2 + len;
     }
-    return wf_err(WEFT_EPARSE, "corrupt JPEG: it ends, or begins its pixels, before its size");
+    return wf_err(WEFT_EPARSE, "corrupt JPEG: it ends, or its pixels begin, before its size");
 }
 
 #ifdef WF_HAVE_JPEG
@@ -328,7 +328,7 @@ weft_status wf_jpeg_decode(struct wf_decoder *d, const void *bytes, int64_t n, b
                            int shrink, struct wf_sink *s)
 {
     (void)d, (void)bytes, (void)n, (void)lenient, (void)shrink, (void)s;
-    return wf_err(WEFT_ENOSUP, "built without JPEG (Debian: libjpeg-dev)");
+    return wf_err(WEFT_ENOSUP, "this build has no JPEG (Debian: libjpeg-dev)");
 }
 
 void wf_jpeg_free(struct wf_decoder *d)

@@ -46,7 +46,7 @@ static weft_status read_file(struct wf_decoder *d, const char *path, weft_str *o
                       wf_errno_text(-fd));
     size = fs->size(fs->arg, fd);
     if (size < 0 || size > max)
-        st = size < 0 ? wf_err(WEFT_EIO, "not a plain file")
+        st = size < 0 ? wf_err(WEFT_EIO, "not a regular file")
                       : wf_err(WEFT_ELIMIT, "%lld bytes", (long long)size);
     if (!st)
         st = wf_grow_bytes(d->ctx, &d->file, &d->cap_file, size + 1, "an image file");
@@ -54,7 +54,8 @@ static weft_status read_file(struct wf_decoder *d, const char *path, weft_str *o
         got = fs->read(fs->arg, fd, d->file + at, size - at);
         if (got <= 0)
             st = wf_err(WEFT_EIO, "cannot read: %s",
-                        got ? wf_errno_text((int)-got) : "it has become shorter");
+                        got ? wf_errno_text((int)-got)
+                            : "it became shorter while it was being read");
         at += got;
     }
     fs->close(fs->arg, fd);
@@ -206,7 +207,7 @@ weft_ds wf_ds_decode(weft_data *d, const char *builder, weft_ds s, const char *c
     if (ds->col[p->col].dtype != WEFT_STR || ds->col[p->col].rank)
         return wf_ds_fail(
             d, builder,
-            wf_err(WEFT_EDTYPE, "column '%s' is not bytes, one text an element", column));
+            wf_err(WEFT_EDTYPE, "column '%s' does not hold bytes, one string per element", column));
     col = wf_arena_alloc(&d->arena, (size_t)ds->n_cols * sizeof *col);
     if (!col)
         return wf_ds_fail(d, builder, wf_err(WEFT_ENOMEM, "out of memory"));

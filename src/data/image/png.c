@@ -26,7 +26,7 @@ weft_status wf_png_probe(const uint8_t *p, int64_t n, struct wf_image_info *out)
     type = p[25];
     if (type > 6 || !channels[type] || !info.w || !info.h || info.w > INT32_MAX ||
         info.h > INT32_MAX)
-        return wf_err(WEFT_EPARSE, "corrupt PNG: its header makes no sense");
+        return wf_err(WEFT_EPARSE, "corrupt PNG: its header is invalid");
     info.c = channels[type];
     /* A transparent colour is an alpha channel in disguise. */
     for (int64_t at = 33; at + 12 <= n && memcmp(p + at + 4, "IDAT", 4); at += 12 + be32(p + at)) {
@@ -181,7 +181,7 @@ weft_status wf_png_decode(struct wf_decoder *d, const void *bytes, int64_t n, st
 weft_status wf_png_decode(struct wf_decoder *d, const void *bytes, int64_t n, struct wf_sink *s)
 {
     (void)d, (void)bytes, (void)n, (void)s;
-    return wf_err(WEFT_ENOSUP, "built without PNG (Debian: libpng-dev)");
+    return wf_err(WEFT_ENOSUP, "this build has no PNG (Debian: libpng-dev)");
 }
 
 #endif

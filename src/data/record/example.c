@@ -53,7 +53,7 @@ static bytes next_field(const struct wf_example_run *run, bytes p, bytes end, st
 
     p = wf_varint(p, end, &tag);
     if (!p || tag >> 3 == 0 || tag >> 3 > 0x1fffffff) {
-        *st = malformed(run, start, "a broken tag");
+        *st = malformed(run, start, "an invalid tag");
         return NULL;
     }
     f->number = (uint32_t)(tag >> 3);
@@ -63,12 +63,12 @@ static bytes next_field(const struct wf_example_run *run, bytes p, bytes end, st
         f->p = p;
         p = wf_varint(p, end, &f->v);
         if (!p)
-            *st = malformed(run, start, "a number that does not end");
+            *st = malformed(run, start, "an unterminated varint");
         return p;
     case WIRE_LEN:
         p = wf_varint(p, end, &n);
         if (!p || n > (uint64_t)(end - p)) {
-            *st = malformed(run, start, "a length beyond its surroundings");
+            *st = malformed(run, start, "a length beyond the enclosing message");
             return NULL;
         }
         break;
@@ -77,7 +77,7 @@ static bytes next_field(const struct wf_example_run *run, bytes p, bytes end, st
     default: *st = malformed(run, start, "a group or an unknown wire type"); return NULL;
     }
     if (n > (uint64_t)(end - p)) {
-        *st = malformed(run, start, "a value that is cut off");
+        *st = malformed(run, start, "a truncated value");
         return NULL;
     }
     f->p = p;
@@ -89,7 +89,7 @@ static bytes next_field(const struct wf_example_run *run, bytes p, bytes end, st
 
 static weft_status wrong_count(const struct wf_feature *f, int64_t n)
 {
-    return wf_err(WEFT_EDATA, "feature '%s': %lld%s values, %lld are declared", f->name,
+    return wf_err(WEFT_EDATA, "feature '%s': %lld%s values, but %lld are declared", f->name,
                   (long long)n, n > f->count ? " or more" : "", (long long)f->count);
 }
 
@@ -135,7 +135,7 @@ static weft_status put_floats(struct wf_example_run *run, int k, bytes p, int64_
     weft_status st;
 
     if (n_bytes % 4)
-        return malformed(run, p, "a packed list of floats that is cut off");
+        return malformed(run, p, "a truncated packed list of floats");
     st = room(run, k, n_bytes / 4, &to);
     if (st || !n_bytes)
         return st;
@@ -197,7 +197,7 @@ static weft_status put_ints(struct wf_example_run *run, int k, bytes p, int64_t 
         n = wf_varints(p, n_bytes, run->begin, run->wide, max);
     }
     if (n < 0)
-        return malformed(run, p, "a packed list of integers that is broken");
+        return malformed(run, p, "an invalid packed list of integers");
     st = room(run, k, n, &to);
     return st ? st : narrow(f, run->wide, n, to);
 }
@@ -293,7 +293,7 @@ static weft_status wrong_list(const struct wf_feature *f, enum wf_list list)
 {
     static const char *const names[] = {"nothing", "bytes", "floats", "integers"};
 
-    return wf_err(WEFT_EDATA, "feature '%s': holds %s, %s is declared", f->name, names[list],
+    return wf_err(WEFT_EDATA, "feature '%s': holds %s, but %s is declared", f->name, names[list],
                   f->type.dtype == WEFT_STR ? "str" : weft_dtype_name(f->type.dtype));
 }
 
@@ -372,11 +372,11 @@ static weft_status end_feature(struct wf_example_run *run, int k)
     if (f->count >= 0 && d->have != f->count)
         return wrong_count(f, d->have);
     if (f->steps_differ && f->type.dim[0] >= 0 && d->n_step != f->type.dim[0])
-        return wf_err(WEFT_EDATA, "feature '%s': %lld steps, %lld are declared", f->name,
+        return wf_err(WEFT_EDATA, "feature '%s': %lld steps, but %lld are declared", f->name,
                       (long long)d->n_step, (long long)f->type.dim[0]);
     if (f->count < 0 && !f->sequence && d->have % f->row)
-        return wf_err(WEFT_EDATA, "feature '%s': %lld values are no rows of %lld", f->name,
-                      (long long)d->have, (long long)f->row);
+        return wf_err(WEFT_EDATA, "feature '%s': %lld values are not a multiple of rows of %lld",
+                      f->name, (long long)d->have, (long long)f->row);
     return WEFT_OK;
 }
 

@@ -137,9 +137,9 @@ static struct seen *find(struct infer *in, const unsigned char *name, int64_t n,
     if (wf_map_get(&in->names[sequence], in->key.data, &k))
         return &in->f[k];
     if (in->n == WF_EXAMPLE_FEATURES) {
-        in->st = wf_err(WEFT_ELIMIT,
-                        "more than %d features: name those that are needed (weft_ds_example)",
-                        WF_EXAMPLE_FEATURES);
+        in->st =
+            wf_err(WEFT_ELIMIT, "more than %d features: list the ones you need (weft_ds_example)",
+                   WF_EXAMPLE_FEATURES);
         return NULL;
     }
     copy = wf_arena_strdup(in->arena, in->key.data);
@@ -255,12 +255,11 @@ static weft_status choose(const struct seen *s, weft_on_error on_error, enum wf_
             best = k;
     for (int k = 1; k < KINDS && on_error == WEFT_ON_ERROR_STOP; k++)
         if (k != best && s->of[k].n)
-            return wf_err(
-                WEFT_EDATA,
-                "record %lld: feature '%s' holds %s, but %s in record %lld: mend the file, "
-                "or leave such records out (on_error: skip)",
-                (long long)s->of[k].first, s->name, kind_name(k), kind_name(best),
-                (long long)s->of[best].first);
+            return wf_err(WEFT_EDATA,
+                          "record %lld: feature '%s' holds %s, but %s in record %lld: fix the "
+                          "file, or skip such records (on_error: skip)",
+                          (long long)s->of[k].first, s->name, kind_name(k), kind_name(best),
+                          (long long)s->of[best].first);
     *out = (enum wf_list)best;
     return WEFT_OK;
 }
@@ -323,8 +322,8 @@ static weft_status look(struct infer *in, const struct wf_example_sample *sample
     }
     if (!in->st && in->n && other >= 0 && on_error == WEFT_ON_ERROR_STOP)
         return wf_err(WEFT_EDATA,
-                      "record %lld is not a tf.train.Example, others are: mend the file, or leave "
-                      "such records out (on_error: skip)",
+                      "record %lld is not a tf.train.Example, but others are: fix the file, or "
+                      "skip such records (on_error: skip)",
                       (long long)other);
     return in->st;
 }

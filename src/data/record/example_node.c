@@ -30,7 +30,7 @@ static weft_status plan_shape(const weft_example_feature *in, struct wf_feature 
 
     if (in->rank < 0 || in->rank > WEFT_MAX_RANK || (in->sequence && in->rank < 1))
         return wf_err(WEFT_ESHAPE, "rank %d%s", in->rank,
-                      in->rank ? "" : ": a sequence has at least one axis, its steps");
+                      in->rank ? "" : ": a sequence needs at least one axis, its steps");
     f->type = wf_type_of(in->dtype, in->rank, in->dim);
     f->count = f->row = 1;
     for (int i = 0; i < in->rank; i++) {
@@ -130,7 +130,7 @@ weft_status wf_example_plan(struct wf_arena *arena, int n, const weft_example_fe
     weft_status st = WEFT_OK;
 
     if (n < 1 || n > WF_EXAMPLE_FEATURES || !features)
-        return wf_err(WEFT_EINVAL, "%d features; 1 to %d can be taken", n, WF_EXAMPLE_FEATURES);
+        return wf_err(WEFT_EINVAL, "%d features; 1 to %d are supported", n, WF_EXAMPLE_FEATURES);
     while (plan.slot_mask < 3 * (uint64_t)n)
         plan.slot_mask = plan.slot_mask * 2 + 1;
     plan.f = wf_arena_alloc(arena, (size_t)n * sizeof *plan.f);
@@ -277,7 +277,7 @@ static weft_status find_column(const struct wf_ds *in, const char *name, int *ou
         if (*out < 0)
             return wf_ds_err_column(in, name);
         if (in->col[*out].dtype != WEFT_STR || in->col[*out].rank)
-            return wf_err(WEFT_EDTYPE, "column '%s' does not hold one string an element", name);
+            return wf_err(WEFT_EDTYPE, "column '%s' does not hold one string per element", name);
         return WEFT_OK;
     }
     for (int c = 0; c < in->n_cols; c++)
@@ -287,7 +287,7 @@ static weft_status find_column(const struct wf_ds *in, const char *name, int *ou
         }
     return n_found == 1
                ? WEFT_OK
-               : wf_err(WEFT_EINVAL, "%d columns hold one string an element: name one", n_found);
+               : wf_err(WEFT_EINVAL, "%d columns hold one string per element: name one", n_found);
 }
 
 static weft_status set_columns(struct wf_ds *ds, int n, const weft_example_feature *features)

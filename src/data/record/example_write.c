@@ -192,10 +192,10 @@ static weft_status check(int n, const weft_example_value *v)
                           (int)t->dtype);
         if (count < 0 || count > INT64_MAX / 64 || (count && !t->data) ||
             (v[i].sequence && t->rank < 1))
-            return wf_err(WEFT_ESHAPE, "example: '%s': not a shape that can be written", v[i].name);
+            return wf_err(WEFT_ESHAPE, "example: '%s': its shape cannot be written", v[i].name);
         for (int64_t k = 0; k < count && t->dtype == WEFT_STR; k++)
             if (((const weft_str *)t->data)[k].n < 0)
-                return wf_err(WEFT_EINVAL, "example: '%s': a text of negative length", v[i].name);
+                return wf_err(WEFT_EINVAL, "example: '%s': a string of negative length", v[i].name);
     }
     return WEFT_OK;
 }

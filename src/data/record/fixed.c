@@ -111,7 +111,7 @@ static weft_status skip_header(const struct param *p, struct wf_stream *s)
     weft_status st = wf_stream_skip(s, p->header - s->offset);
 
     if (!st && s->offset < p->header)
-        st = wf_stream_err(s, "ends within its header of %lld bytes", (long long)p->header);
+        st = wf_stream_err(s, "ends inside its header of %lld bytes", (long long)p->header);
     return st;
 }
 
@@ -329,7 +329,7 @@ static weft_status plan(struct param *p, int64_t record_bytes, const weft_fixed_
         item = weft_dtype_size(o->dtype);
         count = wf_type_bytes(&p->type);
         if (count < 1 || (record_bytes && record_bytes != count))
-            return wf_err(WEFT_ESHAPE, "records of %lld bytes are no tensors of %lld",
+            return wf_err(WEFT_ESHAPE, "records of %lld bytes do not match tensors of %lld bytes",
                           (long long)record_bytes, (long long)count);
         record_bytes = count;
     }
@@ -379,8 +379,8 @@ static weft_status count(struct wf_ds *ds, bool *all)
         body = p->reads.size[i] - p->header - p->footer;
         if (*all && (body < 0 || body % p->bytes) && p->on_error == WEFT_ON_ERROR_STOP)
             st = wf_err(WEFT_EDATA,
-                        "%s: %lld bytes are no whole number of records of %lld (header %lld, "
-                        "footer %lld)",
+                        "%s: %lld bytes are not a whole number of records of %lld bytes (header "
+                        "%lld, footer %lld)",
                         p->files.path[i], (long long)p->reads.size[i], (long long)p->bytes,
                         (long long)p->header, (long long)p->footer);
         p->first[i + 1] = p->first[i] + wf_max_i64(body, 0) / p->bytes;

@@ -71,8 +71,9 @@ static const char *head_at(struct walk *w, int64_t offset, int64_t size, weft_st
     for (w->n = 0; w->n < want; w->n += got) {
         got = fs->pread(fs->arg, w->fd, w->buf + w->n, want - w->n, offset + w->n);
         if (got <= 0) {
-            *st = got ? wf_file_err(got, w->path, "cannot read")
-                      : wf_err(WEFT_EDATA, "%s: became shorter while it was indexed", w->path);
+            *st =
+                got ? wf_file_err(got, w->path, "cannot read")
+                    : wf_err(WEFT_EDATA, "%s: became shorter while it was being indexed", w->path);
             return NULL;
         }
     }
@@ -118,7 +119,7 @@ static weft_status walk_file(struct walk *w, int64_t max_record, enum wf_damage 
     weft_status st = WEFT_OK;
 
     if (size < 0)
-        return wf_file_err(size, w->path, "not a plain file");
+        return wf_file_err(size, w->path, "not a regular file");
     x->file_size = size;
     w->buf = wf_alloc(w->ctx, WALK_BYTES);
     if (!w->buf)
@@ -239,7 +240,7 @@ static void keep(weft_ctx *ctx, const char *kept, const struct wf_file_info *inf
         put32(p + HEAD_BYTES + 4 * i, x->len[i]);
     put32(p + 12, wf_crc32c(0, p + 16, n - 16));
     if (wf_file_write(ctx, kept, p, n))
-        wf_log(ctx, WEFT_LOG_INFO, "index not kept: %s", weft_error());
+        wf_log(ctx, WEFT_LOG_INFO, "the index is not saved: %s", weft_error());
     wf_free(ctx, p);
 }
 

@@ -258,7 +258,7 @@ static weft_status fill_block(struct wf_ds *ds, struct wf_block *b, const struct
         b->from[i] = (struct wf_origin){p->files.path[place[i].file],
                                         at[i].id - p->first[place[i].file], place[i].offset};
         if (!wf_record_head(data, &len) || len != place[i].n)
-            st = wf_block_err(b, i, wf_err(WEFT_EDATA, "its length is not as it was indexed"));
+            st = wf_block_err(b, i, wf_err(WEFT_EDATA, "its length differs from the index"));
         data += place[i].n + WF_RECORD_FRAME;
     }
     return st;
@@ -358,7 +358,7 @@ static weft_status must_be_plain(weft_ctx *ctx, const struct param *p, int64_t f
     plain = u->how == WEFT_COMPRESSION_NONE && u->size >= 0;
     wf_unpack_close(u);
     return plain ? WEFT_OK
-                 : wf_err(WEFT_ENOSUP, "%s: random access needs a plain file, not a compressed one",
+                 : wf_err(WEFT_ENOSUP, "%s: random access needs an uncompressed file",
                           p->files.path[file]);
 }
 
@@ -399,12 +399,12 @@ weft_ds weft_ds_tfrecord(weft_data *d, const char *files, const weft_tfrecord_op
         return wf_ds_fail(d, "tfrecord", st);
     if (o->index && o->files.shuffle)
         return wf_ds_fail(d, "tfrecord",
-                          wf_err(WEFT_EINVAL, "index and files.shuffle exclude each other (with an "
+                          wf_err(WEFT_EINVAL, "index and files.shuffle cannot be combined (with an "
                                               "index, weft_ds_shuffle_all shuffles records)"));
     if (o->index && o->on_error == WEFT_ON_ERROR_SKIP)
         return wf_ds_fail(d, "tfrecord",
-                          wf_err(WEFT_EINVAL, "index and skipping bad records exclude each other: "
-                                              "record i must be there for every i"));
+                          wf_err(WEFT_EINVAL, "index and skipping bad records cannot be combined: "
+                                              "every record number must exist"));
     ds = wf_ds_new(d, o->index ? &tf_index_kind : &tf_stream_kind, 0, NULL, sizeof *p);
     if (!ds)
         return wf_ds_handle(NULL);

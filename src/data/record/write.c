@@ -243,11 +243,12 @@ static weft_status choose(const char *path, const weft_record_writer_opts *o, we
                                                          : WEFT_COMPRESSION_NONE;
     }
     if (*how < WEFT_COMPRESSION_NONE || *how > WEFT_COMPRESSION_ZLIB)
-        return wf_err(WEFT_ENOSUP, "%s: TFRecords are written plain, as gzip or as zlib", path);
+        return wf_err(WEFT_ENOSUP, "%s: TFRecords can be written uncompressed, as gzip or as zlib",
+                      path);
     if (o->level < 0 || o->level > 9)
         return wf_err(WEFT_EINVAL, "%s: level %d is not in 1..9", path, o->level);
     if (o->append && *how != WEFT_COMPRESSION_NONE)
-        return wf_err(WEFT_ENOSUP, "%s: only a plain file can be appended to", path);
+        return wf_err(WEFT_ENOSUP, "%s: only an uncompressed file can be appended to", path);
 #ifndef WF_HAVE_ZLIB
     if (*how != WEFT_COMPRESSION_NONE)
         return wf_err(WEFT_ENOSUP, "%s: needs zlib, which this build lacks (package zlib1g-dev)",
@@ -268,10 +269,10 @@ static weft_status go_to_end(weft_record_writer *w)
     if (st)
         return st;
     if (damage == WF_DAMAGE_LENGTH) {
-        st = wf_err_wrap(WEFT_EDATA, "cannot append behind damage");
+        st = wf_err_wrap(WEFT_EDATA, "cannot append to a damaged file");
     } else {
         if (damage == WF_DAMAGE_CUT) {
-            wf_log(w->ctx, WEFT_LOG_WARN, "%s; it is cut off", weft_error());
+            wf_log(w->ctx, WEFT_LOG_WARN, "%s; the damaged end is removed", weft_error());
             rc = fs->truncate(fs->arg, w->fd, x.bytes);
         }
         if (rc >= 0)

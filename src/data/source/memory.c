@@ -87,7 +87,7 @@ static weft_status tensors_fill(struct wf_ds *ds, int n, const weft_column *colu
         if (t->rank < 1 || weft_tensor_count(t) < 0)
             return wf_err(WEFT_ESHAPE, "tensor %d has no first axis to cut along", i);
         if (t->dim[0] != tensors[0].dim[0])
-            return wf_err(WEFT_ESHAPE, "tensor %d has %lld rows, tensor 0 has %lld", i,
+            return wf_err(WEFT_ESHAPE, "tensor %d has %lld rows, but tensor 0 has %lld", i,
                           (long long)t->dim[0], (long long)tensors[0].dim[0]);
         p->tensor[i] = *t;
         col[i] = wf_column_of(columns[i].name, t->dtype, t->rank - 1, t->dim + 1);

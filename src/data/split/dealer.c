@@ -381,14 +381,15 @@ static weft_status from_stream(weft_dealer *a, int64_t t, int64_t l, weft_batch 
     weft_status st = WEFT_OK;
 
     if (t < a->committed)
-        return wf_err(WEFT_ESTATE, "step %lld is committed (up to %lld): a stream gives it once",
-                      (long long)t, (long long)a->committed - 1);
-    if (t - a->committed >= a->max_open)
         return wf_err(
             WEFT_ESTATE,
-            "step %lld: the %lld steps from %lld on are not committed, and no more are kept: "
-            "commit, or allow more (weft_dealer_opts.max_open)",
-            (long long)t, (long long)a->max_open, (long long)a->committed);
+            "step %lld is committed already (up to %lld): a stream returns each step once",
+            (long long)t, (long long)a->committed - 1);
+    if (t - a->committed >= a->max_open)
+        return wf_err(WEFT_ESTATE,
+                      "step %lld: the %lld steps from %lld on are not committed, and no more are "
+                      "kept: commit, or allow more (weft_dealer_opts.max_open)",
+                      (long long)t, (long long)a->max_open, (long long)a->committed);
     while (a->next <= t && !st)
         st = deal(a);
     return st ? st : cut_batch(a, kept_at(a, t)->batch, l, out);
@@ -426,7 +427,7 @@ weft_status weft_dealer_step(weft_dealer *a, int64_t t, int64_t *epoch, int64_t 
     } else {
         pthread_mutex_lock(&a->lock);
         if (t < a->committed || t >= a->next)
-            st = wf_err(WEFT_ESTATE, "step %lld is not kept: %lld to %lld are", (long long)t,
+            st = wf_err(WEFT_ESTATE, "step %lld is not kept; steps %lld to %lld are", (long long)t,
                         (long long)a->committed, (long long)a->next - 1);
         else
             at = *kept_at(a, t);
@@ -457,7 +458,7 @@ weft_status weft_dealer_commit(weft_dealer *a, int64_t t)
         return wf_err(WEFT_ERANGE, "step %lld", (long long)t);
     pthread_mutex_lock(&a->lock);
     if (!by_number(a) && t >= a->next) {
-        st = wf_err(WEFT_ESTATE, "step %lld was not dealt yet", (long long)t);
+        st = wf_err(WEFT_ESTATE, "step %lld has not been dealt yet", (long long)t);
     } else if (t >= a->committed) {
         let_go(a, t + 1);
         a->committed = t + 1;
@@ -532,7 +533,7 @@ static weft_status check_same(struct wf_reader *r, int64_t here, const char *wha
 
     if (r->st || there == here)
         return r->st;
-    return wf_err(WEFT_EINVAL, "the saved position has %s %lld, this dealer %lld", what,
+    return wf_err(WEFT_EINVAL, "the saved position has %s %lld, but this dealer has %lld", what,
                   (long long)there, (long long)here);
 }
 
@@ -617,7 +618,8 @@ static weft_status restore_stream(weft_dealer *a, struct wf_reader *r)
     a->next_epoch = wf_get_i64(r);
     a->next_number = wf_get_range(r, 0, INT64_MAX, "a number of a step");
     if (!r->st && next - a->committed > a->max_open)
-        return wf_err(WEFT_EINVAL, "the saved position keeps %lld steps, this dealer %lld at most",
+        return wf_err(WEFT_EINVAL,
+                      "the saved position keeps %lld steps; this dealer keeps at most %lld",
                       (long long)(next - a->committed), (long long)a->max_open);
     a->next = a->committed;
     while (!r->st && !st && a->next < next)

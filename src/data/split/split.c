@@ -23,7 +23,7 @@ static weft_status check_weights(const weft_split_opts *o, int n_workers, double
 
         if (!(x >= 0) || isinf(x))
             return wf_err(WEFT_EINVAL,
-                          "split: weight %d is %g, weights are finite and not negative", w, x);
+                          "split: weight %d is %g; weights must be finite and not negative", w, x);
         *sum += x;
     }
     if (!(*sum > 0) || isinf(*sum))
@@ -110,7 +110,7 @@ static weft_status check_files(int64_t n_samples, const weft_split_opts *o)
             return wf_err(WEFT_EINVAL, "split: file %lld has %lld samples", (long long)f,
                           (long long)o->file_samples[f]);
     if (sum != n_samples)
-        return wf_err(WEFT_EINVAL, "split: the files have %lld samples together, not %lld",
+        return wf_err(WEFT_EINVAL, "split: the files have %lld samples in total, not %lld",
                       (long long)sum, (long long)n_samples);
     return WEFT_OK;
 }
@@ -169,7 +169,7 @@ weft_status weft_split_plan(int64_t n_samples, int n_workers, const weft_split_o
         if (st)
             return st;
         break;
-    default: return wf_err(WEFT_EINVAL, "split: no unit %d", (int)o->by);
+    default: return wf_err(WEFT_EINVAL, "split: unit %d does not exist", (int)o->by);
     }
     if (o->by == WEFT_SPLIT_FILES && n_samples > 0)
         share_files(n_samples, n_workers, o, sum, out);
@@ -187,7 +187,7 @@ weft_status weft_split_text(weft_ctx *ctx, int n_workers, const weft_share *plan
     int64_t total = 0;
 
     if (by < WEFT_SPLIT_SAMPLES || by > WEFT_SPLIT_FILES)
-        return wf_err(WEFT_EINVAL, "split: no unit %d", (int)by);
+        return wf_err(WEFT_EINVAL, "split: unit %d does not exist", (int)by);
     for (int w = 0; w < n_workers; w++)
         total += plan[w].n;
     wf_buf_init(&b, ctx, 64 << 20);
@@ -439,7 +439,8 @@ weft_status weft_ds_holdout(weft_data *d, weft_ds s, double fraction, const weft
         st = wf_err(WEFT_EINVAL, "fraction %g is not in 0..1", fraction);
     count = weft_ds_count(d, s);
     if (!st && !(opts && opts->hashed) && (count == WEFT_UNKNOWN || count == WEFT_ENDLESS))
-        st = wf_err(WEFT_EINVAL, "the last elements of a dataset of unknown length: use hashed");
+        st = wf_err(WEFT_EINVAL,
+                    "cannot take the last elements of a dataset of unknown length: use hashed");
     if (st) {
         wf_ds_fail(d, "holdout", st);
         return st;

@@ -219,7 +219,7 @@ static weft_status set_bounds(struct wf_ds *ds, struct bucket *o, int n, const i
         if (sizes[b] < 1 || sizes[b] > 1 << 24)
             return wf_err(WEFT_EINVAL, "batch size %d is %lld", b, (long long)sizes[b]);
         if (b > 0 && b < n && bounds[b] <= bounds[b - 1])
-            return wf_err(WEFT_EINVAL, "boundaries %lld, %lld do not ascend",
+            return wf_err(WEFT_EINVAL, "boundaries %lld, %lld must ascend",
                           (long long)bounds[b - 1], (long long)bounds[b]);
         if (b < n)
             o->bound[b] = bounds[b];
@@ -239,7 +239,7 @@ static weft_status set_length_column(struct wf_ds *ds, struct bucket *o, const c
         return wf_ds_err_column(ds->in[0], name ? name : "");
     c = &ds->in[0]->col[o->column];
     if (c->rank == 0 && c->dtype != WEFT_STR && !wf_is_int(c->dtype))
-        return wf_err(WEFT_EDTYPE, "column '%s' is no integer and has no length", name);
+        return wf_err(WEFT_EDTYPE, "column '%s' is not an integer and has no length", name);
     return WEFT_OK;
 }
 

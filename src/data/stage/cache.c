@@ -341,7 +341,7 @@ static weft_status pull_memory(struct wf_stage *s, struct pass *v, int64_t want,
     while (m < n && pick[m].held && pick[m].held == pick[0].held)
         m++; /* a view of one block: nothing is copied */
     st = m ? wf_pick_block(s->env, pick, m, WF_TEXT_SHARED, &b)
-           : wf_err(WEFT_EBUG, "a complete cache has no element %lld", (long long)v->at);
+           : wf_err(WEFT_EBUG, "the complete cache has no element %lld", (long long)v->at);
     for (int64_t i = 0; i < n; i++)
         wf_held_unref(pick[i].held);
     return st ? st : deliver(s, v, b, out);
@@ -550,7 +550,7 @@ weft_ds weft_ds_cache(weft_data *d, weft_ds s, const weft_cache_opts *opts)
     if (!st && opts)
         asked = opts->in;
     if (!st && (asked < WEFT_CACHE_AUTO || asked > WEFT_CACHE_FILE))
-        st = wf_err(WEFT_EINVAL, "no place %d to keep elements", (int)asked);
+        st = wf_err(WEFT_EINVAL, "cache location %d does not exist", (int)asked);
     if (!st && asked == WEFT_CACHE_FILE && !opts->path)
         st = wf_err(WEFT_EINVAL, "a file needs a path");
     if (st)

@@ -41,10 +41,10 @@ static weft_status put_column(const weft_column *c, const struct wf_col *col, in
     int64_t n = weft_tensor_count(&t);
 
     if (t.dtype != c->dtype || t.rank != c->rank)
-        return wf_err(WEFT_EBUG, "column '%s' is not as declared", c->name);
+        return wf_err(WEFT_EBUG, "column '%s' differs from its declaration", c->name);
     for (int k = 0; k < t.rank; k++) {
         if (c->dim[k] >= 0 && t.dim[k] != c->dim[k])
-            return wf_err(WEFT_ESHAPE, "column '%s': size %lld of axis %d, declared is %lld",
+            return wf_err(WEFT_ESHAPE, "column '%s': size %lld of axis %d, but %lld is declared",
                           c->name, (long long)t.dim[k], k, (long long)c->dim[k]);
         if (!declared_fixed(c))
             wf_put_i64(out, t.dim[k]);

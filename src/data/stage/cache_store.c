@@ -86,8 +86,7 @@ void wf_cache_free(struct wf_cache_store *s)
 /* Do without: what is kept goes, and nothing more is kept. */
 static void give_up(struct wf_cache_store *s, const char *why)
 {
-    wf_log(s->ctx, WEFT_LOG_WARN, "data: %s goes on without keeping elements: %s", s->ds->name,
-           why);
+    wf_log(s->ctx, WEFT_LOG_WARN, "data: %s continues without caching: %s", s->ds->name, why);
     clear(s);
     s->in = WF_CACHE_NONE;
 }
@@ -103,7 +102,7 @@ static weft_status read_at(struct wf_cache_store *s, void *buf, int64_t n, int64
         got = fs->pread(fs->arg, s->fd, (char *)buf + at, n - at, offset + at);
         if (got <= 0)
             return got ? wf_file_err(got, s->path, "cannot read")
-                       : wf_err(WEFT_EDATA, "%s: byte %lld: cut off", s->path,
+                       : wf_err(WEFT_EDATA, "%s: byte %lld: truncated", s->path,
                                 (long long)(offset + at));
         at += got;
     }
@@ -122,13 +121,13 @@ static weft_status check_head(struct wf_cache_store *s, int64_t size)
     weft_status st;
 
     if (size < s->n_head + FOOT)
-        return damaged(s, "too short, or of another pipeline");
+        return damaged(s, "too short, or from another pipeline");
     head = wf_alloc(s->ctx, (size_t)s->n_head);
     if (!head)
         return wf_err_nomem(s->ctx, (size_t)s->n_head, "a snapshot");
     st = read_at(s, head, s->n_head, 0);
     if (!st && memcmp(head, s->head, (size_t)s->n_head) != 0)
-        st = wf_err(WEFT_EINVAL, "%s: of another pipeline, key or version", s->path);
+        st = wf_err(WEFT_EINVAL, "%s: from another pipeline, key or version", s->path);
     wf_free(s->ctx, head);
     return st;
 }
@@ -146,7 +145,7 @@ static weft_status read_table(struct wf_cache_store *s, int64_t size)
     table = foot[1];
     if (memcmp(bytes + 32, MAGIC, 8) != 0 || n < 0 || n > size / 16 || table < s->n_head ||
         table != size - FOOT - 16 * n || (uint64_t)foot[3] != wf_row_sum(s->head, s->n_head))
-        return damaged(s, "not complete, or its end is damaged");
+        return damaged(s, "incomplete, or its end is damaged");
     t = wf_alloc_n(s->ctx, n + 1, 16);
     st = t ? wf_grow(s->ctx, &s->entry, &s->cap, n, sizeof *s->entry)
            : wf_err_nomem(s->ctx, (size_t)n * 16, "a snapshot");
@@ -159,7 +158,7 @@ static weft_status read_table(struct wf_cache_store *s, int64_t size)
         s->entry[i].bytes = t[2 * i + 1];
         if (t[2 * i] < s->n_head || t[2 * i + 1] < WF_ROW_HEAD || t[2 * i + 1] > table ||
             t[2 * i] > table - t[2 * i + 1])
-            st = damaged(s, "the table of elements makes no sense");
+            st = damaged(s, "the table of elements is invalid");
     }
     wf_free(s->ctx, t);
     s->n = st ? 0 : n;
@@ -181,13 +180,13 @@ static void look_for_file(struct wf_cache_store *s, int64_t count)
     if (!st)
         st = read_table(s, size);
     if (!st && count >= 0 && s->n != count)
-        st = damaged(s, "has another number of elements");
+        st = damaged(s, "has a different number of elements");
     if (!st) {
         s->complete = true;
         return;
     }
     wf_log(s->ctx, st == WEFT_EINVAL ? WEFT_LOG_INFO : WEFT_LOG_WARN,
-           "data: snapshot is made anew: %s", weft_error());
+           "data: creating the snapshot again: %s", weft_error());
     if (s->fd < 0)
         s->fd = -1;
     clear(s);
@@ -327,18 +326,17 @@ static void decide(struct wf_cache_store *s, struct wf_env *env, int64_t count,
 static weft_status over_budget(struct wf_cache_store *s, struct wf_env *env)
 {
     if (s->strict)
-        return wf_err(
-            WEFT_ELIMIT,
-            "%lld bytes for %lld elements, more than the iterator's memory of %lld: give it "
-            "more (weft_iter_opts.memory) or cache in a file",
-            (long long)s->bytes, (long long)s->n, (long long)env->budget);
+        return wf_err(WEFT_ELIMIT,
+                      "%lld bytes for %lld elements exceed the iterator's memory of %lld: give it "
+                      "more (weft_iter_opts.memory) or cache in a file",
+                      (long long)s->bytes, (long long)s->n, (long long)env->budget);
     if (s->path) { /* from the next pass on */
         clear(s);
         s->in = WF_CACHE_FILE;
         s->filler = NULL;
         return WEFT_OK;
     }
-    give_up(s, "they do not fit the iterator's memory");
+    give_up(s, "the elements exceed the iterator's memory");
     return WEFT_OK;
 }
 
@@ -496,8 +494,9 @@ weft_status wf_cache_read(struct wf_cache_store *s, struct wf_env *env, int64_t 
     wf_chunk_unref(mem);
     pthread_mutex_lock(&s->lock);
     if (s->fd == fd) {
-        wf_log(s->ctx, WEFT_LOG_WARN, "data: %s: element %lld (byte %lld) is damaged: made anew",
-               s->path, (long long)id, (long long)offset);
+        wf_log(s->ctx, WEFT_LOG_WARN,
+               "data: %s: element %lld (byte %lld) is damaged: creating it again", s->path,
+               (long long)id, (long long)offset);
         clear(s);
         fs->unlink(fs->arg, s->path); /* so that the next process does not begin with it again */
         s->filler = NULL;

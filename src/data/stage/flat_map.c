@@ -64,7 +64,7 @@ static void inner_close(struct inner *x)
 static weft_status check_columns(const struct wf_ds *ds, const struct wf_ds *in)
 {
     if (in->n_cols != ds->n_cols)
-        return wf_err(WEFT_EINVAL, "the dataset made has %d columns, %d are declared", in->n_cols,
+        return wf_err(WEFT_EINVAL, "the dataset has %d columns, but %d are declared", in->n_cols,
                       ds->n_cols);
     for (int c = 0; c < ds->n_cols; c++) {
         struct wf_type want = wf_column_type(&ds->col[c]), got = wf_column_type(&in->col[c]);
@@ -74,7 +74,7 @@ static weft_status check_columns(const struct wf_ds *ds, const struct wf_ds *in)
         for (int k = 0; k < want.rank && fits; k++)
             fits = want.dim[k] < 0 || want.dim[k] == got.dim[k];
         if (!fits)
-            return wf_err(WEFT_ESHAPE, "column '%s' of the dataset made is %s, declared is %s",
+            return wf_err(WEFT_ESHAPE, "column '%s' of the dataset is %s, but %s is declared",
                           ds->col[c].name, wf_type_text(&got, b), wf_type_text(&want, a));
     }
     return WEFT_OK;
@@ -95,7 +95,7 @@ static weft_status call(struct wf_stage *s, struct inner *x, weft_ds *out)
     if (!st)
         st = weft_data_status(x->data);
     if (!st && !wf_ds_node(x->data, *out))
-        st = wf_err(WEFT_EINVAL, "the callback gave no dataset");
+        st = wf_err(WEFT_EINVAL, "the callback returned no dataset");
     return st;
 }
 
@@ -409,6 +409,7 @@ static const struct wf_ds_kind flat_kind = {
     .drop = flat_drop,
     .save = flat_save,
     .restore = flat_restore,
+    .ids = wf_ids_unknown,
     .text = flat_text,
 };
 

@@ -38,7 +38,8 @@ static weft_status set_pad(struct wf_ds *ds, const weft_pad_column *pad, struct 
             return wf_err(WEFT_ESHAPE, "column '%s': length %lld for axis %d of %d", pad->column,
                           (long long)pad->length[k], k, in->col[c].rank);
         if (in->col[c].dim[k] > pad->length[k])
-            return wf_err(WEFT_ESHAPE, "column '%s': axis %d has size %lld, padded to %lld",
+            return wf_err(WEFT_ESHAPE,
+                          "column '%s': axis %d has size %lld, more than the padded %lld",
                           pad->column, k, (long long)in->col[c].dim[k], (long long)pad->length[k]);
     }
     return WEFT_OK;
@@ -127,10 +128,11 @@ static weft_status padded_shape(const struct wf_block *b, int c, const struct wf
 
         for (int k = 0; k < out->rank; k++) {
             if (pad->length[k] && dim[k] > pad->length[k])
-                return wf_block_err(b, i,
-                                    wf_err(WEFT_ESHAPE,
-                                           "column '%s': axis %d has size %lld, padded to %lld",
-                                           name, k, (long long)dim[k], (long long)pad->length[k]));
+                return wf_block_err(
+                    b, i,
+                    wf_err(WEFT_ESHAPE,
+                           "column '%s': axis %d has size %lld, more than the padded %lld", name, k,
+                           (long long)dim[k], (long long)pad->length[k]));
             if (dim[k] > out->dim[k])
                 out->dim[k] = dim[k];
         }

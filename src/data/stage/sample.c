@@ -111,9 +111,8 @@ static weft_status set_weights(struct wf_ds *ds, const double *weights)
 static weft_status check(const struct wf_ds *in, int64_t n, const weft_sample_opts *o)
 {
     if (!wf_ds_addressable(in) || in->count == WEFT_ENDLESS)
-        return wf_err(
-            WEFT_EINVAL,
-            "the dataset must be addressable and end: sample before what makes it a stream");
+        return wf_err(WEFT_EINVAL, "the dataset must be addressable and finite: sample before the "
+                                   "stage that makes it a stream");
     if (n < 0)
         return wf_err(WEFT_EINVAL, "%lld elements", (long long)n);
     if (!o->replacement && n > in->count)

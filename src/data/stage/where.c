@@ -198,7 +198,7 @@ static weft_status read_opts(struct wf_ds *ds, const char *column, const weft_wh
     weft_dtype t;
 
     if (!o || (!o->n_values && !o->min && !o->max) || o->n_values < 0)
-        return wf_err(WEFT_EINVAL, "which numbers? values, min or max");
+        return wf_err(WEFT_EINVAL, "give values, min or max");
     p->col = column ? wf_ds_find(ds, column) : -1;
     if (p->col < 0)
         return wf_ds_err_column(ds, column ? column : "");

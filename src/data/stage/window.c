@@ -387,8 +387,8 @@ static weft_status count_rows(struct wf_ds *ds, const struct wf_block *b, int64_
         for (int c = 1; c < b->n_cols; c++)
             if (rows_of(&b->col[c], i) != rows)
                 return wf_err(WEFT_ESHAPE,
-                              "column '%s' has %lld rows in a batch, column '%s' %lld: they cannot "
-                              "be taken apart together",
+                              "column '%s' has %lld rows in a batch, but column '%s' has %lld: "
+                              "they cannot be unbatched together",
                               ds->col[0].name, (long long)rows, ds->col[c].name,
                               (long long)rows_of(&b->col[c], i));
         total += rows;

@@ -98,8 +98,8 @@ weft_status wf_columns_range(const struct wf_column_names *names, weft_str item,
         if (*first < 0 || *last < 0)
             return wf_columns_unknown(names, *first < 0 ? a : b);
         if (*first > *last)
-            return wf_err(WEFT_EINVAL, "'%.*s': the second column stands before the first",
-                          (int)item.n, item.data);
+            return wf_err(WEFT_EINVAL, "'%.*s': the second column is before the first", (int)item.n,
+                          item.data);
         return WEFT_OK;
     }
     return wf_columns_unknown(names, item);

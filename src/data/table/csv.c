@@ -225,7 +225,7 @@ weft_ds weft_ds_csv(weft_data *d, const char *files, const weft_csv_opts *opts)
     ds->inexact = o->on_error == WEFT_ON_ERROR_SKIP;
     if (o->index && ds->inexact)
         st = wf_err(WEFT_EINVAL,
-                    "index counts rows before they are read: bad ones cannot be skipped");
+                    "index counts rows before they are read, so bad ones cannot be skipped");
     else
         st = build(d, files, o, ds);
     if (!st && o->index_dir) {
@@ -267,7 +267,7 @@ weft_ds weft_ds_criteo(weft_data *d, const char *files, const weft_criteo_opts *
     };
 
     if (!st && (strlen(num) > 40 || strlen(cat) > 40))
-        st = wf_err(WEFT_EINVAL, "missing_num and missing_cat are numbers");
+        st = wf_err(WEFT_EINVAL, "missing_num and missing_cat must be numbers");
     if (st)
         return wf_ds_fail(d, "criteo", st);
     snprintf(defaults, sizeof defaults, "num:%s, cat:%s", num, cat);

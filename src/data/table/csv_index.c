@@ -42,7 +42,7 @@ static weft_status walk_more(struct walk *w, int64_t max_row_bytes)
     }
     if (w->n > max_row_bytes)
         return wf_err(WEFT_ELIMIT, "%s: byte %lld: the row is too long%s", w->u->path,
-                      (long long)w->start, w->scan.quoted ? ": is a quote never closed?" : "");
+                      (long long)w->start, w->scan.quoted ? ": is a quote not closed?" : "");
     st = wf_grow(w->ctx, &w->buf, &w->cap, w->n + READ_BYTES, 1);
     if (st)
         return st;
@@ -142,9 +142,9 @@ static weft_status index_file(struct wf_ds *ds, int64_t i, struct wf_csv_rows *f
         return st;
     wf_scan_init(&w.scan, &src->rows.format, ctx->simd);
     if (w.u->how != WEFT_COMPRESSION_NONE)
-        st = wf_err(WEFT_ENOSUP,
-                    "%s: rows can be found by number in plain files only, this one is compressed",
-                    files->path[i]);
+        st =
+            wf_err(WEFT_ENOSUP, "%s: an index needs uncompressed files, but this one is compressed",
+                   files->path[i]);
     else
         st = walk_file(&w, &src->rows, f);
     wf_unpack_close(w.u);
@@ -221,7 +221,7 @@ static weft_status read_at(weft_ctx *ctx, const struct wf_csv_rows *f, const cha
         if (got < 0)
             st = wf_file_err(got, path, "cannot read");
         else if (got == 0)
-            st = wf_err(WEFT_EDATA, "%s: byte %lld: the file has become shorter", path,
+            st = wf_err(WEFT_EDATA, "%s: byte %lld: the file became shorter", path,
                         (long long)offset);
         buf += got;
         n -= got;

@@ -124,6 +124,6 @@ void wf_csv_keep(const struct wf_csv_source *src, weft_ctx *ctx, const char *pat
         put(p + HEAD_BYTES + 8 * i, (uint64_t)rows->offset[i], 8);
     put(p + 12, wf_crc32c(0, p + 16, n - 16), 4);
     if (wf_file_write(ctx, kept, p, n))
-        wf_log(ctx, WEFT_LOG_INFO, "list of rows not kept: %s", weft_error());
+        wf_log(ctx, WEFT_LOG_INFO, "the row index is not saved: %s", weft_error());
     wf_free(ctx, p);
 }

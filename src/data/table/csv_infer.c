@@ -74,7 +74,7 @@ static weft_status read_head(struct wf_csv_head *h, const struct wf_csv_source *
         if (max > rows->max_row_bytes)
             return wf_err(WEFT_ELIMIT, "%s: the first rows are longer than %lld bytes%s",
                           rows->files.path[0], (long long)max,
-                          scan.quoted ? ": is a quote never closed?" : "");
+                          scan.quoted ? ": is a quote not closed?" : "");
     }
 }
 
@@ -167,7 +167,7 @@ static weft_status names_from_header(weft_data *d, const struct wf_row_format *f
 
     for (int i = 0; i < n && !st; i++) {
         if (!wf_csv_span(f, p, end, &s))
-            return wf_err(WEFT_EDATA, "the header: quotes do not match in column %d", i);
+            return wf_err(WEFT_EDATA, "header: unmatched quotes in column %d", i);
         names->name[i] = name_of(d, f, &s, i);
         st = names->name[i] ? WEFT_OK : WEFT_ENOMEM;
         p = s.next;
@@ -185,7 +185,7 @@ static weft_status find_names(const struct wf_csv_head *h, struct wf_csv_source 
 
     if (!p && (!o->names || src->rows.has_header))
         return wf_err(WEFT_EDATA, "%s has no rows%s", src->rows.files.path[0],
-                      src->rows.has_header ? ", nor a header" : ": give `names`");
+                      src->rows.has_header ? " and no header" : ": give `names`");
     if (src->rows.has_header) {
         const char *behind = wf_scan_row_end(f, p, h->end);
         int64_t n = wf_rows_chomp(p, behind - p);

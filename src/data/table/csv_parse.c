@@ -116,9 +116,9 @@ static const char *fail_quotes(struct wf_csv_out *o, int f, const char *p, const
     const char *text = wf_field_show(p, end - p, shown);
 
     if (!closing_quote(p, end, l->format.quote, &doubled))
-        return fail(o, wf_err(WEFT_EDATA, "column '%s': a quote that is never closed: %s",
+        return fail(o, wf_err(WEFT_EDATA, "column '%s': a quote is never closed: %s",
                               l->field[f].name, text));
-    return fail(o, wf_err(WEFT_EDATA, "column '%s': text behind a closing quote: %s",
+    return fail(o, wf_err(WEFT_EDATA, "column '%s': text after a closing quote: %s",
                           l->field[f].name, text));
 }
 
@@ -134,11 +134,10 @@ static const char *fail_count(struct wf_csv_out *o, int f, const char *p, const 
         if (!wf_csv_span(&o->layout->format, s.next, end, &s) || s.ends_row)
             break;
     }
-    return fail(o,
-                wf_err(WEFT_EDATA, "%d column%s where %d are expected%s%s%s", n, n == 1 ? "" : "s",
-                       o->layout->n_fields, n > o->layout->n_fields ? "" : ": no '",
-                       n > o->layout->n_fields ? "" : o->layout->field[n].name,
-                       n > o->layout->n_fields ? "" : "'"));
+    return fail(o, wf_err(WEFT_EDATA, "%d column%s; %d are expected%s%s%s", n, n == 1 ? "" : "s",
+                          o->layout->n_fields, n > o->layout->n_fields ? "" : ": no '",
+                          n > o->layout->n_fields ? "" : o->layout->field[n].name,
+                          n > o->layout->n_fields ? "" : "'"));
 }
 
 static const char *fail_value(struct wf_csv_out *o, int f, const char *p, int64_t n, bool missing)
@@ -150,14 +149,14 @@ static const char *fail_value(struct wf_csv_out *o, int f, const char *p, int64_
 
     if (missing)
         return fail(o, wf_err(WEFT_EDATA,
-                              "column '%s': the value is missing, and %s has none for that: "
+                              "column '%s': the value is missing, and %s cannot represent that: "
                               "give a default, or declare it f32",
                               field->name, type));
     if (field->kind == WF_FIELD_I64 && wf_parse_f64(p, n, &number))
         return fail(o, wf_err(WEFT_EDATA,
-                              "column '%s': '%s' is no i64: declare the column f32, f64 or str",
+                              "column '%s': '%s' is not an i64: declare the column f32, f64 or str",
                               field->name, wf_field_show(p, n, shown)));
-    return fail(o, wf_err(WEFT_EDATA, "column '%s': '%s' is no %s", field->name,
+    return fail(o, wf_err(WEFT_EDATA, "column '%s': '%s' is not a valid %s", field->name,
                           wf_field_show(p, n, shown), type));
 }
 

@@ -112,7 +112,8 @@ static weft_status check_tensor(weft_csv_writer *w, int c, const weft_tensor *t,
         same = t->dim[k + skip] == type->dim[k];
     if (same)
         return WEFT_OK;
-    return w->out.st = wf_err(WEFT_ESHAPE, "%s: column %d is not as declared", w->path, c);
+    return w->out.st =
+               wf_err(WEFT_ESHAPE, "%s: column %d differs from its declaration", w->path, c);
 }
 
 static int64_t items_of(const struct wf_type *t)

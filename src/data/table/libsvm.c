@@ -110,7 +110,7 @@ static weft_status fill_piece(struct fill *f, const struct wf_row_piece *piece)
             (struct wf_origin){piece->path, piece->record + i, piece->offset + (p - piece->p)};
         behind = wf_libsvm_parse(&src->format, p, end, &f->line);
         if (behind && src->qid && !f->line.has_qid) {
-            f->line.st = wf_err(WEFT_EDATA, "no qid:N behind the label");
+            f->line.st = wf_err(WEFT_EDATA, "no qid:N after the label");
             behind = NULL;
         }
         if (behind) {

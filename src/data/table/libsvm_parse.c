@@ -35,7 +35,7 @@ static const char *add(const struct wf_libsvm_format *f, struct wf_libsvm_line *
                        int64_t index, float value, const char *p, const char *end, const char *next)
 {
     if (!f->zero_based && index-- < 1)
-        return fail(line, p, end, "the first index is 1 (zero_based for 0)");
+        return fail(line, p, end, "indices start at 1 (set zero_based for 0)");
     if (index < 0 || field < 0)
         return fail(line, p, end, "a negative number");
     if (f->dense_width && index >= f->dense_width)
@@ -69,15 +69,15 @@ static const char *careful_item(const struct wf_libsvm_format *f, const char *p,
     part[n] = q + 1;
     if (f->fields) {
         if (n < 2 || !wf_parse_i64(part[0], part[1] - part[0] - 1, &field))
-            return fail(line, p, end, "not field:index:value");
+            return fail(line, p, end, "expected field:index:value");
     } else if (n > 2) {
-        return fail(line, p, end, "not index:value (fields for LibFFM)");
+        return fail(line, p, end, "expected index:value (set fields for LibFFM)");
     }
     if (!wf_parse_i64(part[f->fields], part[f->fields + 1] - part[f->fields] - 1, &index))
-        return fail(line, p, end, "the index is no number");
+        return fail(line, p, end, "the index is not a number");
     if (n > 1 + f->fields &&
         !wf_parse_f32(part[1 + f->fields], part[2 + f->fields] - part[1 + f->fields] - 1, &value))
-        return fail(line, p, end, "the value is no number");
+        return fail(line, p, end, "the value is not a number");
     return add(f, line, field, index, value, p, end, q);
 }
 
@@ -108,7 +108,7 @@ static const char *head(const char *p, const char *end, struct wf_libsvm_line *l
     while (q < end && !ends_token(*q))
         q++;
     if (!wf_parse_f32(p, q - p, &line->label))
-        return fail(line, p, end, "the label is no number");
+        return fail(line, p, end, "the label is not a number");
     p = q;
     while (p < end && (*p == ' ' || *p == '\t'))
         p++;
@@ -117,7 +117,7 @@ static const char *head(const char *p, const char *end, struct wf_libsvm_line *l
     for (q = p; q < end && !ends_token(*q);)
         q++;
     if (!wf_parse_i64(p + 4, q - p - 4, &line->qid))
-        return fail(line, p, end, "the qid is no number");
+        return fail(line, p, end, "the qid is not a number");
     line->has_qid = true;
     return q;
 }

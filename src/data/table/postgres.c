@@ -166,8 +166,8 @@ static weft_status check_conninfo(const struct source *src)
     if (text)
         src->f.PQfreemem(text);
     if (!parsed)
-        return wf_err(WEFT_EINVAL, "the connection string cannot be read: \"key=value key=value\" "
-                                   "or postgresql://user@host/database");
+        return wf_err(WEFT_EINVAL, "invalid connection string: write \"key=value key=value\" or "
+                                   "postgresql://user@host/database");
     src->f.PQconninfoFree(parsed);
     return WEFT_OK;
 }
@@ -424,7 +424,7 @@ static weft_status pg_restore(struct wf_stage *s, struct wf_reader *r)
     wf_text_i64(src->f.PQcmdTuples(res), &moved);
     src->f.PQclear(res);
     if (moved != id)
-        return wf_err(WEFT_EDATA, "the query has %lld rows now, the position is behind row %lld",
+        return wf_err(WEFT_EDATA, "the query has %lld rows now, but the position is after row %lld",
                       (long long)moved, (long long)id);
     t->id = id;
     return WEFT_OK;
@@ -478,7 +478,7 @@ static weft_status describe(struct wf_ds *ds, const weft_sql_opts *o, const PGre
     const char **name = NULL;
     enum wf_field_kind *kind = NULL;
     int n = src->f.PQnfields(res);
-    weft_status st = n > 0 ? WEFT_OK : wf_err(WEFT_EINVAL, "the query yields no columns");
+    weft_status st = n > 0 ? WEFT_OK : wf_err(WEFT_EINVAL, "the query returns no columns");
 
     if (!st)
         st = wf_table_alloc(ds->data, n, sizeof *name, &name);
@@ -572,9 +572,9 @@ weft_ds weft_ds_postgres(weft_data *d, const char *conninfo, const char *query,
     (void)conninfo;
     (void)query;
     (void)opts;
-    return wf_ds_fail(d, "postgres",
-                      wf_err(WEFT_ENOSUP, "this build has no PostgreSQL: build it with libpq-dev "
-                                          "installed"));
+    return wf_ds_fail(
+        d, "postgres",
+        wf_err(WEFT_ENOSUP, "this build has no PostgreSQL: install libpq-dev and build again"));
 }
 
 #endif

@@ -72,7 +72,7 @@ static weft_status more(struct state *t)
     if (st == WEFT_ELIMIT)
         return wf_err_wrap(st, "%s: record %lld (byte %lld): the row is too long%s",
                            t->stream->path, (long long)t->record, (long long)t->stream->offset,
-                           t->scan.quoted ? ": is a quote never closed?" : "");
+                           t->scan.quoted ? ": is a quote not closed?" : "");
     return st;
 }
 

@@ -27,8 +27,8 @@ weft_status wf_sql_copy(struct wf_sql_text *t, const char *p, int64_t n, weft_st
 weft_status wf_sql_null(const struct wf_field *f)
 {
     return wf_err(WEFT_EDATA,
-                  "column '%s': NULL, and %s has no value for that: give a default, or "
-                  "declare it f32",
+                  "column '%s': the value is NULL, and %s cannot represent that: give a default, "
+                  "or declare it f32",
                   f->name, wf_field_kind_name[f->kind]);
 }
 
@@ -36,8 +36,8 @@ weft_status wf_sql_mismatch(const struct wf_field *f, const char *p, int64_t n)
 {
     char shown[WF_FIELD_SHOWN];
 
-    return wf_err(WEFT_EDATA, "column '%s': '%s' is no %s", f->name, wf_field_show(p, n, shown),
-                  wf_field_kind_name[f->kind]);
+    return wf_err(WEFT_EDATA, "column '%s': '%s' is not a valid %s", f->name,
+                  wf_field_show(p, n, shown), wf_field_kind_name[f->kind]);
 }
 
 weft_status wf_sql_columns(struct wf_ds *ds, int n, const char **name,

@@ -301,7 +301,7 @@ static weft_status lite_restore(struct wf_stage *s, struct wf_reader *r)
     }
     if (!st && t->id < id)
         return wf_err(WEFT_EDATA,
-                      "%s: the query has %lld rows now, the position is behind row %lld",
+                      "%s: the query has %lld rows now, but the position is after row %lld",
                       ((struct source *)s->ds->param)->path, (long long)t->id, (long long)id);
     return st;
 }
@@ -369,7 +369,7 @@ static weft_status describe(struct wf_ds *ds, const weft_sql_opts *o, struct sta
         return st;
     n = src->f.column_count(t->stmt);
     if (n < 1)
-        return wf_err(WEFT_EINVAL, "%s: the query yields no columns", src->path);
+        return wf_err(WEFT_EINVAL, "%s: the query returns no columns", src->path);
     st = wf_table_alloc(ds->data, n, sizeof *name, &name);
     if (!st)
         st = wf_table_alloc(ds->data, n, sizeof *kind, &kind);
@@ -436,9 +436,9 @@ weft_ds weft_ds_sqlite(weft_data *d, const char *path, const char *query, const 
     (void)path;
     (void)query;
     (void)opts;
-    return wf_ds_fail(d, "sqlite",
-                      wf_err(WEFT_ENOSUP, "this build has no SQLite: build it with "
-                                          "libsqlite3-dev installed"));
+    return wf_ds_fail(
+        d, "sqlite",
+        wf_err(WEFT_ENOSUP, "this build has no SQLite: install libsqlite3-dev and build again"));
 }
 
 #endif

@@ -95,7 +95,7 @@ static weft_status declare(void *arg, int column, weft_str value)
         }
     }
     return wf_err(WEFT_EDTYPE,
-                  "types: column '%s': '%.*s' is none of f32 f64 i64 i32 i8 u8 bool str hex",
+                  "types: column '%s': '%.*s' is not one of f32 f64 i64 i32 i8 u8 bool str hex",
                   t->names.name[column], (int)value.n, value.data ? value.data : "");
 }
 
@@ -126,8 +126,8 @@ static weft_status unify(struct wf_table *t, const struct wf_columns_group *g)
             t->kind[f] = kind;
         if (wf_field_dtype(t->kind[f]) != wf_field_dtype(kind))
             return wf_err(WEFT_EDTYPE,
-                          "group '%s': column '%s' is %s, others are %s: declare one type", g->name,
-                          t->names.name[f], wf_field_kind_name[t->kind[f]],
+                          "group '%s': column '%s' is %s, but others are %s: declare one type",
+                          g->name, t->names.name[f], wf_field_kind_name[t->kind[f]],
                           wf_field_kind_name[kind]);
     }
     return WEFT_OK;
@@ -218,10 +218,10 @@ static weft_status pick_columns(struct wf_table *t, struct picked *p)
 static weft_status assign(struct wf_table *t, struct wf_row_layout *l, int f, int c, int64_t item)
 {
     if (l->field[f].col >= 0)
-        return wf_err(WEFT_EINVAL,
-                      "column '%s' is selected by itself and in a group: a field goes to "
-                      "one place only",
-                      t->names.name[f]);
+        return wf_err(
+            WEFT_EINVAL,
+            "column '%s' is selected both alone and in a group: a field can go to one place only",
+            t->names.name[f]);
     l->field[f].kind = t->kind[f];
     l->field[f].col = c;
     l->field[f].item = item;
@@ -273,7 +273,7 @@ static weft_status set_default(void *arg, int column, weft_str value)
     else
         f->has_default = wf_field_convert(f->kind, text, value.n, &f->missing);
     if (!f->has_default)
-        return wf_err(WEFT_EINVAL, "defaults: column '%s': '%s' is no %s", f->name, text,
+        return wf_err(WEFT_EINVAL, "defaults: column '%s': '%s' is not a valid %s", f->name, text,
                       wf_field_kind_name[f->kind]);
     return WEFT_OK;
 }

@@ -1,15 +1,16 @@
-/* absorb.c - a constant factor moves into the node that makes what it scales.
+/* absorb.c - moves a constant factor into the node whose result it scales.
  *
- * The cross-entropy can scale its gradient on its way. It may do so when the product is the gradient's one reader in the graph
- * as it is now, after equal nodes have become one: another reader would see the scaled gradient, too. */
+ * The cross-entropy can scale its gradient itself. It may do so if the product is the gradient's
+ * only reader in the current graph, after equal nodes have been merged: another reader would see
+ * the scaled gradient, too. */
 #include "graph/graph.h"
 
 struct absorb {
     struct wf_rewrite rw;
     const weft_graph *g;
     struct wf_uses uses;
-    double *factor;  /* per node: what its gradient is scaled by, 0: nothing */
-    int32_t *stands; /* per node: the value that takes the place of its result, or 0 */
+    double *factor;  /* per node: the factor of its gradient, 0: none */
+    int32_t *stands; /* per node: the value that replaces its result, or 0 */
 };
 
 static bool is_scalar_constant(const weft_graph *g, int32_t v)
@@ -18,7 +19,7 @@ static bool is_scalar_constant(const weft_graph *g, int32_t v)
            wf_type_count(&g->values[v].type) == 1;
 }
 
-/* Is v the gradient of a cross-entropy that nobody else reads and nothing scales yet? */
+/* Whether v is the gradient of a cross-entropy that has no other reader and no factor yet. */
 static bool can_scale(const struct absorb *a, int32_t v)
 {
     const struct wf_value *x = &a->g->values[v];

@@ -1,9 +1,10 @@
-/* fuse.c - element-wise nodes join into programs, and programs into the product that feeds them.
+/* fuse.c - joins element-wise nodes into programs, and programs into the product that feeds them.
  *
- * Nodes are visited in order and collected in clusters. A node joins the clusters of its producers when the shapes agree
- * and everybody outside who reads a member comes later than the node: the cluster runs where its last member stood.
- * A cluster has at most one anchor, a matrix product, whose epilogue the program becomes. Which ops and types a program
- * may hold is asked of the kernels (struct wf_fusing). */
+ * Nodes are visited in order and collected in clusters. A node joins the clusters of its producers
+ * if the shapes agree and every outside reader of a member comes after the node: the cluster runs
+ * at the position of its last member. A cluster has at most one anchor, a matrix product, whose
+ * epilogue the program becomes. The kernels say which ops and types a program may contain (struct
+ * wf_fusing). */
 #include "graph/graph.h"
 
 enum { MAX_MEMBERS = 32, MAX_OPERANDS = 14 };
@@ -28,7 +29,8 @@ struct fuse {
 
 /* ---- clusters -------------------------------------------------------------------------------- */
 
-/* Operands of a node that a program reads: all, or the first of broadcast_like, whose second only gives a shape. */
+/* Operands of a node that a program reads: all, or only the first of broadcast_like, whose second
+ * only gives a shape. */
 static int n_read(const struct wf_node *n)
 {
     return n->op->id == WF_OP_broadcast_like ? 1 : n->n_in;
@@ -50,7 +52,7 @@ static bool fusable(const struct fuse *f, int64_t k)
     return f->can->step(n->op, n_read(n), in, &g->values[n->first_out].type);
 }
 
-/* Can a program whose last step makes dtype `last` run behind node k? */
+/* Whether a program whose last step has dtype `last` can run after node k. */
 static bool can_anchor(const struct fuse *f, int64_t k, weft_dtype last)
 {
     const weft_graph *g = f->g;
@@ -69,7 +71,7 @@ static struct cluster *cluster_of(struct fuse *f, int64_t node)
     return f->of[node] >= 0 ? &f->clusters[f->of[node]] : NULL;
 }
 
-/* after_update[k]: does node k depend on a node that overwrites a variable? */
+/* after_update[k]: whether node k depends on a node that overwrites a variable. */
 static void follow_updates(struct fuse *f)
 {
     const weft_graph *g = f->g;
@@ -86,8 +88,8 @@ static void follow_updates(struct fuse *f)
     }
 }
 
-/* An update waits for those who read the old value. Would it wait for `c` at node k, and c for an update? Then there may be no
- * order for them. */
+/* An update waits for the readers of the old value. If it would wait for `c` at node k, and c for
+ * an update, there may be no valid order. */
 static bool waits_both_ways(const struct fuse *f, const struct cluster *c, int64_t k)
 {
     bool after = false, before = false;
@@ -102,14 +104,15 @@ static bool waits_both_ways(const struct fuse *f, const struct cluster *c, int64
     return after && before;
 }
 
-/* Does everybody outside `c` who reads one of its members come after node k? */
+/* Whether every reader of a member of `c` outside of it comes after node k. */
 static bool readers_come_later(const struct fuse *f, const struct cluster *c, int32_t id, int64_t k)
 {
     for (int m = 0; m < c->n; m++) {
         int32_t v = f->g->nodes[c->member[m]].first_out;
 
-        for (int32_t u = f->uses.first[v]; u < f->uses.first[v + 1]; u++)
-            if (f->of[f->uses.reader[u]] != id && f->uses.reader[u] < k)
+        /* Readers are in order: no more than those before k. */
+        for (int32_t u = f->uses.first[v]; u < f->uses.first[v + 1] && f->uses.reader[u] < k; u++)
+            if (f->of[f->uses.reader[u]] != id)
                 return false;
     }
     return true;
@@ -155,7 +158,7 @@ static int count_operands(const struct fuse *f, const struct cluster *c, int32_t
     return n;
 }
 
-/* Does a member compute what the anchor reads? Then the program cannot run behind it. */
+/* Whether a member computes what the anchor reads. If so, the program cannot run after it. */
 static bool feeds_anchor(const struct fuse *f, const struct cluster *c, int32_t id)
 {
     const struct wf_node *n = c->anchor >= 0 ? &f->g->nodes[c->anchor] : NULL;
@@ -166,8 +169,9 @@ static bool feeds_anchor(const struct fuse *f, const struct cluster *c, int32_t 
     return false;
 }
 
-/* Try to bring cluster `from` into cluster `to`, whose last member is node k; what stood where is undone when it does not fit.
- * The last member's result becomes the first output, for which an anchor has its own rule. */
+/* Tries to merge cluster `from` into cluster `to`, whose last member is node k; undone if it does
+ * not fit. The last member's result becomes the first output, for which an anchor has its own
+ * rule. */
 static void try_merge(struct fuse *f, int32_t to, int32_t from, int64_t k)
 {
     struct cluster *a = &f->clusters[to], *b = &f->clusters[from], merged = *a;
@@ -233,8 +237,8 @@ struct program {
     int n_steps, n_params, n_operands, n_outs;
 };
 
-/* The register of a value: an operand's (made on first sight), or that of the step that computes it. Steps are numbered
- * from MAX_OPERANDS on until the number of operands is known. */
+/* The register of a value: that of an operand (added if it is new), or of the step that computes
+ * it. Steps are numbered from MAX_OPERANDS on until the number of operands is known. */
 static int register_of(struct fuse *f, struct program *p, const struct cluster *c, int32_t id,
                        int32_t v)
 {
@@ -271,7 +275,7 @@ static void add_step(struct fuse *f, struct program *p, const struct cluster *c,
             p->params[p->n_params++] = n->attr[i].f;
 }
 
-/* Is the member's value read outside the cluster? */
+/* Whether the member's value is read outside the cluster. */
 static bool leaves_cluster(const struct fuse *f, int32_t v, int32_t id)
 {
     if (f->uses.n_fetched[v])
@@ -282,7 +286,7 @@ static bool leaves_cluster(const struct fuse *f, int32_t v, int32_t id)
     return false;
 }
 
-/* Step numbers become registers behind the operands. */
+/* Step numbers become registers after the operands. */
 static int64_t settle(int64_t reg, int n_operands)
 {
     return reg > MAX_OPERANDS ? reg - (MAX_OPERANDS + 1) + n_operands : reg;
@@ -311,7 +315,7 @@ static void make_program(struct fuse *f, struct program *p, const struct cluster
         p->outs[i] = settle(p->outs[i], p->n_operands);
 }
 
-/* The anchor's op with a program behind it, and the anchor's own attributes. */
+/* The anchor's op followed by a program, with the anchor's own attributes. */
 static weft_val build_anchored(struct fuse *f, const struct wf_node *anchor, int n_in,
                                const weft_val *in, int n_common, const struct wf_set *common)
 {

@@ -1,22 +1,23 @@
-/* join.c - products that do a second job on their way.
+/* join.c - products that do a second job as well.
  *
- * dW = Xᵀ·dY packs dY anyway, so it also makes the bias's gradient, the column sums of dY. And when dW is read by an
- * update alone, and nobody reads the old weights any more, the update is done on each finished piece of the product. */
+ * dW = Xᵀ·dY packs dY anyway, so it also computes the bias's gradient, the column sums of dY. And
+ * if only an update reads dW, and the old weights are no longer read, the update is applied to each
+ * finished piece of the product. */
 #include "graph/graph.h"
 
 struct join {
     struct wf_rewrite rw;
     const weft_graph *g;
     struct wf_uses uses;
-    int32_t *
-        last_read; /* per value: the last node that reads its bytes, views followed, updates aside */
+    int32_t *last_read; /* per value: the last node that reads its bytes, following views, without
+                         * updates */
     int32_t *product;  /* per value: the first product whose second factor shows its bytes, or -1 */
     int32_t *next;     /* per product: the next one with the same bytes, or -1 */
     int32_t *sum_of;   /* per product: the node that sums its second factor's columns, or -1 */
     int32_t *apply_of; /* per product: the update that takes it, or -1 */
     bool *gone;        /* per node: joined into a product */
     bool *fails;       /* per node: may refuse the data */
-    int64_t last_fail; /* the last node that may; a variable is not updated before it */
+    int64_t last_fail; /* the last node that may fail; a variable is not updated before it */
 };
 
 static bool is_weight_gradient(const struct join *j, int64_t k)
@@ -62,7 +63,7 @@ static void find_readers(struct join *j)
         }
 }
 
-/* Pair each sum with a product over the same matrix that comes before the sum's readers. */
+/* Pairs each sum with a product over the same matrix that comes before the sum's readers. */
 static void pair_sums(struct join *j)
 {
     const weft_graph *g = j->g;
@@ -95,8 +96,9 @@ static bool can_update_inside(const struct wf_node *a)
            0; /* it needs the whole variable's norm */
 }
 
-/* May update `a` happen where product k stands, its gradient? The product is read by nobody else; the variable is not read from
- * there on, and nothing else overwrites it before; whatever else the update reads is there. */
+/* Whether update `a` may run at product k, its gradient. The product has no other reader; the
+ * variable is not read from there on, and nothing else overwrites it before; everything else the
+ * update reads is available. */
 static bool can_move_update(const struct join *j, const struct wf_node *n, int32_t a, int32_t k)
 {
     const weft_graph *g = j->g;
@@ -112,7 +114,7 @@ static bool can_move_update(const struct join *j, const struct wf_node *n, int32
     return true;
 }
 
-/* Pair each product with the update that alone reads it. */
+/* Pairs each product with the update that is its only reader. */
 static void pair_updates(struct join *j)
 {
     const weft_graph *g = j->g;

@@ -1,8 +1,8 @@
-/* own.c - a gradient of its own for every update.
+/* own.c - gives every update a gradient of its own.
  *
- * Where gradients live in one flat vector, each in the place of its variable, a value can be the gradient of one variable only,
- * and it must be made by an instruction. One that two variables share (two biases added to the same sum), or that is a
- * constant, is copied. */
+ * If gradients are in one flat vector, each at the offset of its variable, a value can be the
+ * gradient of only one variable, and an instruction must compute it. One that two variables share
+ * (two biases added to the same sum), or that is a constant, is copied. */
 #include "graph/graph.h"
 
 /* An update that reads a copy of its gradient. */
@@ -20,7 +20,7 @@ static weft_status copy_with_own(struct wf_rewrite *rw, int64_t k)
     return wf_rewrite_copy_as(rw, n, false);
 }
 
-/* Does the gradient of update n need a copy? taken[]: values that are somebody's gradient already. */
+/* Whether the gradient of update n needs a copy. taken[]: values that are already a gradient. */
 static bool needs_own(const weft_graph *g, const struct wf_node *n, bool *taken)
 {
     int32_t root = wf_view_root(g, n->in[1]);

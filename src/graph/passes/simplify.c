@@ -1,7 +1,8 @@
 /* simplify.c - constant folding, common subexpressions and algebra, in one sweep.
  *
- * Each live node is looked at once, with its inputs already simplified. A node that is not replaced is copied. How often a
- * value is used is not known before the sweep is over: what depends on it is done afterwards (absorb.c). */
+ * Each live node is visited once, with its inputs already simplified. A node that is not replaced
+ * is copied. How often a value is used is not known until the sweep is over: what depends on it is
+ * done afterwards (absorb.c). */
 #include <math.h>
 
 #include "graph/graph.h"
@@ -31,7 +32,7 @@ static const struct wf_node *node_of(const struct simplify *s, int32_t v)
 
 /* ---- algebra --------------------------------------------------------------------------------- */
 
-/* Is v a constant all of whose elements equal x? Only scalars are looked at. */
+/* Whether v is a constant whose elements all equal x. Only scalars are checked. */
 static bool is_const(const struct simplify *s, int32_t v, double x)
 {
     const struct wf_node *n = node_of(s, v);
@@ -40,7 +41,7 @@ static bool is_const(const struct simplify *s, int32_t v, double x)
            wf_get(n->data, type_of(s, v)->dtype, 0) == x;
 }
 
-/* a op neutral = a, when a already has the result's shape. */
+/* a op neutral = a, if a already has the result's shape. */
 static int32_t drop_neutral(const struct simplify *s, const struct wf_type *out, const int32_t *in,
                             double neutral, bool both)
 {
@@ -51,8 +52,8 @@ static int32_t drop_neutral(const struct simplify *s, const struct wf_type *out,
     return 0;
 }
 
-/* Does v show the bytes of a variable that changes in the run? Such a value must not stand for one that was computed from
- * it: a fetch, or another update, would see the new bytes. */
+/* Whether v shows the bytes of a variable that changes in the run. Such a value must not replace
+ * one that was computed from it: a fetch, or another update, would see the new bytes. */
 static bool shows_updated(const struct simplify *s, int32_t v)
 {
     const struct wf_node *n = v ? node_of(s, wf_view_root(s->rw.to, v)) : NULL;
@@ -60,8 +61,8 @@ static bool shows_updated(const struct simplify *s, int32_t v)
     return n && ((n->op->flags & WF_STATE_IN0) || (n->var >= 0 && s->updated[n->var]));
 }
 
-/* The existing value that node n (with inputs in[]) equals, or 0. Views show their operand in any case; the others make bytes
- * of their own. */
+/* The existing value that node n (with inputs in[]) equals, or 0. Views always show their operand's
+ * bytes; other nodes have bytes of their own. */
 static int32_t equal_to(const struct simplify *s, const struct wf_node *n,
                         const struct wf_type *out, const int32_t *in)
 {
@@ -82,7 +83,8 @@ static int32_t equal_to(const struct simplify *s, const struct wf_node *n,
     return shows_updated(s, same) ? 0 : same;
 }
 
-/* The single element that fills all of v, when v is one element broadcast (and perhaps seen in another shape); or 0. */
+/* The single element that fills all of v, if v is one element broadcast (and possibly reshaped); or
+ * 0. */
 static int32_t splat_of(const struct simplify *s, int32_t v)
 {
     const struct wf_node *n = node_of(s, v);
@@ -96,8 +98,8 @@ static int32_t splat_of(const struct simplify *s, int32_t v)
     return 0;
 }
 
-/* The op broadcasts its operands by itself (WF_SPREAD): where one operand has the result's shape, another that is one element
- * spread out may as well be that element. Changes in[]. */
+/* The op broadcasts its operands itself (WF_SPREAD): if one operand has the result's shape, another
+ * that is one broadcast element can be replaced by that element. Changes in[]. */
 static void unspread(const struct simplify *s, const struct wf_node *n, const struct wf_type *out,
                      int32_t *in)
 {
@@ -112,7 +114,7 @@ static void unspread(const struct simplify *s, const struct wf_node *n, const st
     }
 }
 
-/* reduce_to_like with known shapes is a sum over known axes, seen in the shape asked for. */
+/* reduce_to_like with known shapes is a sum over known axes, in the requested shape. */
 static int32_t as_sum(struct simplify *s, const struct wf_node *replaced, const struct wf_type *out,
                       int32_t x)
 {
@@ -159,7 +161,7 @@ static bool foldable(const struct simplify *s, const struct wf_node *n, const in
     return true;
 }
 
-/* Compute the node and map its outputs to constants. *done stays false when its kernel declines. */
+/* Computes the node and maps its outputs to constants. *done stays false if its kernel fails. */
 static weft_status fold(struct simplify *s, const struct wf_node *n, const int32_t *in_vals,
                         bool *done)
 {
@@ -263,7 +265,7 @@ static void map_all(struct simplify *s, const struct wf_node *n, int32_t first)
         s->rw.map[n->first_out + i] = first + i;
 }
 
-/* What algebra makes of a node: *same is the value that takes its place, or 0; in[] may change. */
+/* Applies algebra to a node: *same is the value that replaces it, or 0; in[] may change. */
 static weft_status rewrite(struct simplify *s, const struct wf_node *n, int32_t *in, int32_t *same)
 {
     const struct wf_type *out = &s->rw.from->values[n->first_out].type;

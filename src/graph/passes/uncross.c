@@ -1,7 +1,8 @@
 /* uncross.c - readers of an old value that an update cannot wait for.
  *
- * An update waits for those who read the old value. Two that exchange variables would wait for each other, and a node that
- * runs after an update may read the old value all the same. Such a reader gets a copy, made before any update. */
+ * An update waits for the readers of the old value. Two updates that swap variables would wait for
+ * each other, and a node that runs after an update may still read the old value. Such a reader gets
+ * a copy, made before any update. */
 #include "graph/graph.h"
 
 struct uncross {
@@ -9,7 +10,8 @@ struct uncross {
     const weft_graph *g;
     struct wf_uses uses;
     int32_t *copy; /* per value of g: its copy in the new graph, or 0 */
-    bool *after;   /* per node of g: it runs after an update, for an operand's sake or by control */
+    bool *after;   /* per node of g: it runs after an update, because of an operand or a control
+                    * dependency */
 };
 
 static bool comes_after(const struct uncross *x, int32_t from)
@@ -31,8 +33,8 @@ static void find_after(struct uncross *x)
     }
 }
 
-/* Does node k read, as operand i, a variable that an update built before k overwrites, while that update cannot wait for k: k is
- * an update itself, or runs after one? */
+/* Whether node k reads, as operand i, a variable that an update built before k overwrites, while
+ * that update cannot wait for k: because k is an update itself, or runs after one. */
 static bool crosses(const struct uncross *x, int64_t k, int i)
 {
     const weft_graph *g = x->g;

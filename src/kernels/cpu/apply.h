@@ -1,4 +1,4 @@
-/* apply.h - what an update does, shared by the fast and the reference kernel. */
+/* apply.h - the steps of an update, shared by the fast and the reference kernel. */
 #ifndef WF_KERNELS_CPU_APPLY_H
 #define WF_KERNELS_CPU_APPLY_H
 
@@ -17,10 +17,11 @@ struct wf_apply {
 
 void wf_apply_init(struct wf_apply *a, const struct wf_op *op, const struct wf_attr *attr,
                    weft_simd level);
-/* The scalars of this step: operands `first` and `first` + 1 are the optional rate and gradient scale. */
+/* The scalars of this step: operands `first` and `first` + 1 are the optional rate and gradient
+ * scale. */
 void wf_apply_scalars(const struct wf_apply *a, const struct wf_call *c, int first,
                       struct wf_optim_scalars *out);
-/* lamb_sums: 2 * wf_norm_blocks(n) doubles, used by LAMB only. */
+/* lamb_sums: 2 * wf_norm_blocks(n) doubles, only for LAMB. */
 void wf_apply_run(const struct wf_apply *a, const struct wf_call *c, struct wf_pool *pool,
                   double *lamb_sums);
 /* scratch: wf_apply_rows_scratch bytes. */

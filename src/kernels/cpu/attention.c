@@ -1,15 +1,15 @@
-/* attention.c - how attention is cut into tasks, and the loops over blocks of keys and rows of
+/* attention.c - how attention is divided into tasks, and the loops over blocks of keys and rows of
  * queries. */
 #include "kernels/cpu/attention.h"
 
 enum {
     ALIGN = 64,
-    MAX_ROWS = 28,           /* queries of a block */
-    MAX_ROWS_CAUSAL = 14,    /* half of them is computed in vain */
-    MAX_KEYS = 256,          /* keys of a block: packed they stay in the L2 cache */
+    MAX_ROWS = 28,           /* queries per block */
+    MAX_ROWS_CAUSAL = 14,    /* half of them are computed in vain */
+    MAX_KEYS = 256,          /* keys per block: packed, they stay in the L2 cache */
     CHUNK_ROWS = 224,        /* queries that share the packing of a block of keys */
-    WHOLE_SCORES = 64 << 10, /* a head of so many scores is held whole in the gradient */
-    WANT_TASKS = 16,         /* so that several threads find work */
+    WHOLE_SCORES = 64 << 10, /* a head with up to this many scores is kept whole in the gradient */
+    WANT_TASKS = 16,         /* so that several threads have work */
     SERIAL_WORK = 64 << 10   /* multiply-adds that one thread does before another has woken up */
 };
 
@@ -37,13 +37,14 @@ static int64_t ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* n cut into as few parts of at most `most` as possible, of nearly equal size: that size. */
+/* Divides n into as few parts of at most `most` as possible, of nearly equal size; returns that
+ * size. */
 static int64_t even_part(int64_t n, int64_t most)
 {
     return n ? ceil_div(n, ceil_div(n, most)) : 1;
 }
 
-/* Is the product of a few sizes at most `limit`? Never overflows. */
+/* Whether the product of a few sizes is at most `limit`. Never overflows. */
 static bool at_most(int64_t limit, int n, const int64_t *sizes)
 {
     int64_t product = 1;
@@ -73,7 +74,8 @@ void wf_attention_plan(struct wf_attention *a, const struct wf_attention_desc *d
         per_task /= 2;
     a->chunk_q = a->rows * per_task;
     a->n_chunks_q = ceil_div(d->n_q, a->chunk_q);
-    a->ld = wf_round_up(a->keys, 16) + 16; /* rows of scores do not fall on the same cache sets */
+    a->ld = wf_round_up(a->keys, 16) + 16; /* rows of scores should not map to the same cache
+                                            * sets */
 
     a->n_pack = wf_round_up(wf_max_i64(wf_gemm_packed_b(a->gemm, wf_max_i64(d->d, d->dv), a->keys),
                                        wf_gemm_packed_b(a->gemm, a->keys, wf_max_i64(d->d, d->dv))),
@@ -103,8 +105,7 @@ static float *carve(float **at, int64_t n)
     return p;
 }
 
-/* The keys of a block that some query of rows [row, row + n_rows) sees, when the block starts at
- * `key`. */
+/* The keys of a block starting at `key` that some query of rows [row, row + n_rows) sees. */
 static int64_t seen_keys(const struct wf_attention *a, int64_t row, int64_t n_rows, int64_t key,
                          int64_t n_keys)
 {
@@ -133,7 +134,7 @@ static const float *mask_block(const struct wf_attention *a, const void *mask, i
     return buf;
 }
 
-/* C[m x n] = A[m x k] B, A as it lies, B packed with b_k rows. */
+/* C[m x n] = A[m x k] B, A in place, B packed with b_k rows. */
 static void multiply(const struct wf_attention *a, int64_t m, int64_t n, int64_t k, const float *x,
                      int64_t x_rs, int64_t x_cs, const float *b, int64_t b_k, float *c, int64_t ldc,
                      bool accumulate)
@@ -261,7 +262,7 @@ static void forward_task(void *arg, int64_t task, int thread)
                    f.lse + first);
 }
 
-/* Without keys every query attends to nothing. */
+/* Without keys no query attends to anything. */
 static void forward_empty(const struct wf_attention_desc *d, float *y, float *lse)
 {
     for (int64_t head = 0; head < d->n_b * d->n_h; head++)
@@ -289,7 +290,7 @@ struct backward {
     struct wf_attention_grad t; /* a task: of its batch item and head */
     char *scratch;
     bool want_q, want_kv;
-    int64_t n_parts; /* tasks of a head */
+    int64_t n_parts; /* tasks per head */
     int64_t b, h;
 };
 
@@ -326,8 +327,8 @@ static void pack_keys(const struct backward *w, const struct backward_scratch *s
         pack(w->a, s->k, k, d->k.st, false, n_keys, d->d);
 }
 
-/* The weights p and gradients of scores ds of rows [row, row + n_rows) for the packed keys
- * [key, key + n_keys), and their part of dq. Returns the number of keys that count. */
+/* The weights p and gradients of scores ds of rows [row, row + n_rows) for the packed keys [key,
+ * key + n_keys), and their part of dq. Returns the number of keys that count. */
 static int64_t backward_rows(const struct backward *w, const struct backward_scratch *s,
                              int64_t row, int64_t n_rows, int64_t key, int64_t n_keys, float *p,
                              float *ds)
@@ -361,9 +362,9 @@ static int64_t backward_rows(const struct backward *w, const struct backward_scr
     return n;
 }
 
-/* A head whose weights fit the cache: dk and dv are one product each for every cut of keys, over
- * all the queries that see them. Keys are cut like rows, so that where a query of a cut counts its
- * block of rows holds weights for the whole cut. */
+/* A head whose weights fit in the cache: dk and dv are one product each for every part of keys,
+ * over all the queries that see them. Keys are divided like rows, so that if a query of a part
+ * counts, its block of rows has weights for the whole part. */
 static void backward_whole(const struct backward *w, const struct backward_scratch *s)
 {
     const struct wf_attention *a = w->a;
@@ -387,8 +388,8 @@ static void backward_whole(const struct backward *w, const struct backward_scrat
     }
 }
 
-/* Queries [q0, q1) and keys [k0, k1) of the task's head, a block at a time; dq, dk and dv are summed
- * over the blocks. */
+/* Queries [q0, q1) and keys [k0, k1) of the task's head, a block at a time; dq, dk and dv are
+ * summed over the blocks. */
 static void backward_blocks(const struct backward *w, const struct backward_scratch *s, int64_t q0,
                             int64_t q1, int64_t k0, int64_t k1)
 {

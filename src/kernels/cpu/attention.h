@@ -1,15 +1,15 @@
 /* attention.h - scaled dot-product attention on the CPU, f32: y = softmax(scale q k' + mask) v.
  *
  * A task of the pool is a batch item and head, or a part of its queries (in the gradient also of
- * its keys). It walks over blocks of keys and rows of queries and holds one block of scores at a
- * time, in its thread's scratch memory; forward keeps the log-sum-exp of each query's scores,
- * from which backward makes the weights anew.
+ * its keys). It walks over blocks of keys and rows of queries and has one block of scores at a
+ * time, in its thread's scratch memory; forward keeps the log-sum-exp of each query's scores, from
+ * which backward computes the weights again.
  *
- * What holds everywhere:
+ * Invariants:
  * - q, k, v, y and their gradients are strided views: element (b, h, t, i) at b * sb + h * sh +
  *   t * st + i;
- * - a query that may attend to no key gets y = 0, lse = -inf and no gradient;
- * - the cut follows from sizes and SIMD level; bits depend on nothing else;
+ * - a query that may not attend to any key gets y = 0, lse = -inf and no gradient;
+ * - the division into tasks depends only on sizes and SIMD level, and so do the results;
  * - nothing is allocated or locked; any size may be 0. */
 #ifndef WF_KERNELS_CPU_ATTENTION_H
 #define WF_KERNELS_CPU_ATTENTION_H
@@ -30,7 +30,7 @@ struct wf_attention_rows {
     int64_t bias_ld;
     /* softmax: running maximum and sum of each row; y is scaled when the maximum grows */
     float *max, *sum;
-    bool first; /* no keys came before */
+    bool first; /* there were no keys before */
     float *y;
     int64_t y_ld, dv;
     /* gradient */
@@ -39,7 +39,7 @@ struct wf_attention_rows {
 };
 
 struct wf_attention_fns {
-    /* s = exp(scale s + bias - max), with max and sum brought up to date. */
+    /* s = exp(scale s + bias - max), and updates max and sum. */
     void (*softmax)(const struct wf_attention_rows *r);
     /* y /= sum, lse = max + log(sum). */
     void (*finish)(const struct wf_attention_rows *r, float *lse);
@@ -62,12 +62,12 @@ enum wf_attention_mask { WF_MASK_NONE, WF_MASK_BOOL, WF_MASK_F32 };
 
 struct wf_attention_desc {
     int64_t n_b, n_h, n_q, n_k, d, dv;
-    struct wf_attention_strides q, k, v, y; /* gradients stand like their values */
+    struct wf_attention_strides q, k, v, y; /* gradients have the strides of their values */
     float scale;
-    bool causal; /* query i sees keys 0..i */
-    int mask;    /* enum wf_attention_mask */
-    int64_t mask_step
-        [4]; /* elements between batch items, heads, queries, keys; 0 where it is broadcast */
+    bool causal;          /* query i sees keys 0..i */
+    int mask;             /* enum wf_attention_mask */
+    int64_t mask_step[4]; /* elements between batch items, heads, queries, keys; 0 if it is
+                           * broadcast */
 };
 
 struct wf_attention {
@@ -77,16 +77,16 @@ struct wf_attention {
     int64_t rows, keys; /* of a block of scores */
     int64_t chunk_q;    /* queries of a task */
     int64_t n_chunks_q;
-    bool split;  /* gradient: queries and keys in passes of their own, where heads are few */
-    bool whole;  /* gradient: the scores of a head are held at once, where they fit */
+    bool split;  /* gradient: queries and keys in separate passes, if there are few heads */
+    bool whole;  /* gradient: all scores of a head are kept at the same time, if they fit */
     bool serial; /* too small to be worth waking threads */
     int64_t ld;  /* of the block of scores */
     int64_t n_pack, n_score, n_row_pack, n_bias; /* floats of the parts of a thread's scratch */
     size_t thread_bytes;
 };
 
-/* Plan forward or backward for at most n_threads threads; *scratch_bytes is the scratch memory
- * run needs. */
+/* Plans forward or backward for at most n_threads threads; *scratch_bytes is the scratch memory
+ * that run needs. */
 void wf_attention_plan(struct wf_attention *a, const struct wf_attention_desc *d, weft_simd level,
                        bool backward, int n_threads, size_t *scratch_bytes);
 
@@ -95,7 +95,7 @@ void wf_attention_run(const struct wf_attention *a, struct wf_pool *pool, const 
                       const float *k, const float *v, const void *mask, float *y, float *lse,
                       void *scratch);
 
-/* dq, dk, dv from dy and what forward read and made. */
+/* dq, dk, dv from dy and the operands and results of forward. */
 struct wf_attention_grad {
     const float *dy, *q, *k, *v, *y, *lse;
     const void *mask;

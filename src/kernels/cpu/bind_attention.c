@@ -22,7 +22,7 @@ static bool all_f32(const struct wf_kplan *p, int mask)
     return p->out[0].dtype == WEFT_F32;
 }
 
-/* Which mask there is, and its steps over the last `n` axes of the scores. */
+/* The kind of mask, and its steps over the last `n` axes of the scores. */
 static int mask_kind(const struct wf_kplan *p, int i, int n, int64_t *step)
 {
     int64_t stride = 1;

@@ -11,7 +11,7 @@
 #include "kernels/kernels_index.def"
 #undef KERNEL
 
-/* Bags of a tile, and rows asked for ahead of their use. */
+/* Bags per tile, and how many rows ahead to prefetch. */
 enum { BAGS = 32, AHEAD = 8 };
 
 struct bag_state {
@@ -82,7 +82,7 @@ static weft_status check_offsets(const struct wf_call *c, const struct bag_job *
 
         if (at < last || at > s->n || (i == 0 && at != 0) || (i == s->n_bags && at != s->n))
             return wf_err(WEFT_EDATA,
-                          "%s: offset %lld at position %lld: offsets ascend from 0 to %lld",
+                          "%s: offset %lld at position %lld: offsets must ascend from 0 to %lld",
                           c->op->name, (long long)at, (long long)i, (long long)s->n);
         last = at;
     }
@@ -107,7 +107,7 @@ static float inverse(const struct bag_job *j, int64_t from, int64_t to)
     return (float)(combiner == WF_BAG_MEAN ? 1 / sum : 1 / sqrt(sum));
 }
 
-/* The row of element i, or NULL when its id is bad. */
+/* The row of element i, or NULL if its id is out of range. */
 static const float *row_of(struct bag_job *j, int64_t i)
 {
     const struct bag_state *s = j->s;

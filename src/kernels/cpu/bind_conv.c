@@ -8,7 +8,7 @@
 #include "kernels/kernels_conv.def"
 #undef KERNEL
 
-/* x, w and y are the types of the convolution that the call speaks of. */
+/* x, w and y are the types of the convolution that the call refers to. */
 static weft_status plan(struct wf_kplan *p, enum wf_conv_dir dir, const struct wf_type *x,
                         const struct wf_type *w, const struct wf_type *y)
 {

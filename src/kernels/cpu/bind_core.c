@@ -12,7 +12,7 @@ static int gemm_type(weft_dtype t)
                             : -1;
 }
 
-/* The number of matrices in a type, and whether there is one for every batch item, or one for all. */
+/* Whether a type has one matrix for every batch item, or one for all; and their number. */
 static bool batch_stride(const struct wf_type *t, const struct wf_type *y, int64_t *stride)
 {
     int64_t size = t->dim[t->rank - 2] * t->dim[t->rank - 1], n = 1, all = 1;

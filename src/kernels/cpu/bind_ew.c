@@ -1,4 +1,5 @@
-/* bind_ew.c - element-wise ops by themselves: one-step programs (prog.h), casts, sums of many, constants. */
+/* bind_ew.c - single element-wise ops: one-step programs (prog.h), casts, sums of many,
+ * constants. */
 #include "kernels/cpu/prog.h"
 
 enum { TILE = 16384, BLOCK = 1024 };
@@ -22,7 +23,7 @@ static int64_t tile_size(int64_t count, int64_t tile)
 
 /* ---- programs of one step -------------------------------------------------------------------- */
 
-/* What a register of floats holds without loss. */
+/* Whether a register of floats holds it exactly. */
 static bool fits_f32(weft_dtype t)
 {
     return t == WEFT_F32 || t == WEFT_F16 || t == WEFT_BF16 || t == WEFT_BOOL;
@@ -37,7 +38,8 @@ static struct wf_attr *slot(const struct wf_op *op, struct wf_attr *attr, const 
     return &attr[i];
 }
 
-/* The program that applies `op_id` to the first n_in operands; its numbers are p's, in the order of the row. */
+/* The program that applies `op_id` to the first n_in operands; its numbers are those of p, in the
+ * order of the row. */
 static weft_status plan_step(struct wf_kplan *p, int op_id, int n_in)
 {
     const struct wf_op *fused = wf_op_row(p->ctx, WF_OP_fused);
@@ -105,7 +107,8 @@ weft_status plan_add_n(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-/* The sum grows in a block of its own: an operand may stand twice, once where the result goes. */
+/* The sum is accumulated in a separate block: an operand may appear twice, once in the memory of
+ * the result. */
 static void add_n_tile(void *arg, int64_t tile, int thread)
 {
     const struct wf_call *c = arg;
@@ -136,7 +139,7 @@ weft_status run_add_n(const struct wf_call *c)
 
 struct cast {
     wf_cvt_fn *direct;            /* from one to the other, or NULL: */
-    wf_cvt_fn *to_f32, *from_f32; /* through f32, where that loses nothing */
+    wf_cvt_fn *to_f32, *from_f32; /* through f32, if that is exact */
     int64_t count, from_size, to_size;
 };
 

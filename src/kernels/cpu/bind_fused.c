@@ -1,4 +1,4 @@
-/* bind_fused.c - element-wise programs by themselves, and as epilogues of matrix products. */
+/* bind_fused.c - standalone element-wise programs, and programs as epilogues of matrix products. */
 #include "kernels/cpu/conv.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/prog.h"
@@ -67,7 +67,7 @@ static void epilogue(void *arg, int thread, int64_t b, int64_t row, int64_t n_ro
     const struct anchored *f = arg;
     int64_t n = f->cols, first = (b * f->rows + row) * n + col;
 
-    if (n_cols == n && ldc == n) { /* whole rows lie one after another */
+    if (n_cols == n && ldc == n) { /* whole rows are contiguous */
         wf_prog_range(f->run, thread, first, n_rows * n, c);
         return;
     }
@@ -75,8 +75,8 @@ static void epilogue(void *arg, int thread, int64_t b, int64_t row, int64_t n_ro
         wf_prog_range(f->run, thread, first + i * n, n_cols, c + i * ldc);
 }
 
-/* A product writes its result in the type it is asked for, rounding f32 sums; a convolution writes f32, and runs on widened
- * copies where its operands are halves. */
+/* A product writes its result in the requested type, rounding f32 sums; a convolution writes f32,
+ * and runs on widened copies if its operands are halves. */
 bool wf_kernel_can_anchor(const struct wf_op *op, const struct wf_attr *attr,
                           const struct wf_type *in, const struct wf_type *product, weft_dtype last)
 {
@@ -111,7 +111,7 @@ static weft_status plan_program(struct wf_kplan *p, struct anchored **out)
     return wf_prog_compile(p, p->n_in - 1, operands, true, &p->out[0], &f->prog);
 }
 
-/* The program's scratch stands behind the product's. */
+/* The program's scratch follows the product's. */
 static void add_scratch(struct wf_kplan *p, struct anchored *f)
 {
     f->prog_offset = (size_t)wf_round_up((int64_t)p->scratch_bytes, 64);

@@ -1,7 +1,7 @@
 /* bind_index.c - reading and adding by index, one_hot and order, on the functions of move.h.
  *
- * Indices are i32 or i64; other integer types are left to the reference. A bad index is found by
- * whichever tile meets it; the one that is reported is the first. */
+ * Indices are i32 or i64; other integer types are left to the reference. Any tile may find a bad
+ * index; the first one is reported. */
 #include "kernels/cpu/ew.h"
 #include "kernels/cpu/index.h"
 #include "kernels/cpu/move.h"
@@ -26,7 +26,7 @@ static weft_status nomem(const struct wf_kplan *p)
     return wf_err_nomem(p->ctx, 0, p->op->name);
 }
 
-/* Elements or rows of a tile: enough work to be worth handing out. */
+/* Elements or rows per tile: enough work to be worth distributing. */
 static int64_t per_tile(int64_t bytes)
 {
     return wf_max_i64(1, 32768 / wf_max_i64(1, bytes));
@@ -82,7 +82,7 @@ weft_status plan_embedding(struct wf_kplan *p)
     return plan_rows(p, wf_gather_dims(&p->in[0], &p->in[1], 0, 0));
 }
 
-/* A row of any length; elements without a call. */
+/* Copies a row of any length; single elements without a call. */
 static inline void copy_row(const struct wf_move_fns *f, char *to, const char *from, int64_t bytes)
 {
     if (bytes == 4)
@@ -155,7 +155,7 @@ static struct vectors vectors_of(const struct wf_type *ids, const struct wf_type
     return v;
 }
 
-/* The row that vector k names; -1 when one of its indices, *at, is bad. */
+/* The row that vector k names; -1 if one of its indices, *at, is out of range. */
 static int64_t row_of_vector(const struct vectors *v, const void *ids, int64_t k, int *at)
 {
     int64_t row = 0;
@@ -252,7 +252,7 @@ struct scatter_state {
     int ids, x;           /* operands */
     struct vectors v;
     int64_t n, n_rows, width;
-    size_t rows_at, first_at, next_at, table_at; /* in scratch; the rows of vectors stand at 0 */
+    size_t rows_at, first_at, next_at, table_at; /* in scratch; the rows of vectors are at 0 */
 };
 
 static weft_status plan_scatter(struct wf_kplan *p, int ids, int x, int64_t n, int64_t n_rows)
@@ -536,7 +536,7 @@ struct take_grad_job {
     float *dx;
 };
 
-/* One outer index; addends of one place come in the order of k. */
+/* One outer index; addends of one position come in the order of k. */
 static void take_grad_tile(void *arg, int64_t outer, int thread)
 {
     const struct take_grad_job *j = arg;

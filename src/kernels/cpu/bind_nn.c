@@ -13,7 +13,7 @@ weft_status plan_global_norm(struct wf_kplan *p);
 wf_kernel_fn run_softmax, run_softmax_grad, run_log_softmax, run_log_softmax_grad, run_sparse_xent,
     run_dense_xent, run_sigmoid_xent, run_assign, run_assign_add, run_assign_ema, run_global_norm;
 
-/* A state in the plan's arena; NULL when memory is out, with the status in *st. */
+/* A state in the plan's arena; NULL if out of memory, with the status in *st. */
 static void *new_state(struct wf_kplan *p, size_t bytes, weft_status *st)
 {
     void *s = wf_arena_alloc(p->arena, bytes);
@@ -30,7 +30,7 @@ struct rows {
     int64_t n_rows, width;
 };
 
-/* Rows along the last axis that has more than one element behind it. */
+/* Rows along the last axis that has more than one element after it. */
 weft_status plan_softmax(struct wf_kplan *p)
 {
     const struct wf_type *t = &p->out[0];
@@ -129,7 +129,7 @@ weft_status plan_sparse_xent(struct wf_kplan *p)
 
 weft_status plan_dense_xent(struct wf_kplan *p)
 {
-    bool no_class = p->in[0].dim[p->in[0].rank - 1] == 0; /* the loss is a sum of nothing */
+    bool no_class = p->in[0].dim[p->in[0].rank - 1] == 0; /* the loss is an empty sum */
     struct xent *x;
 
     return wf_kplan_all(p, WEFT_F32) && !no_class ? plan_xent(p, &x) : WEFT_ENOSUP;
@@ -195,7 +195,7 @@ weft_status run_sigmoid_xent(const struct wf_call *c)
 
 /* ---- updates of variables -------------------------------------------------------------------- */
 
-/* These serve moving averages and counters: short, hence one thread and plain loops. */
+/* These are for moving averages and counters: short, hence one thread and plain loops. */
 enum { COPY_BYTES = 1 << 18 };
 
 struct copy {

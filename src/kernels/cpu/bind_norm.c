@@ -1,4 +1,4 @@
-/* bind_norm.c - the normalisations on their row and channel kernels, f32. */
+/* bind_norm.c - the normalizations on their row and channel kernels, f32. */
 #include "kernels/cpu/norm.h"
 #include "kernels/kernels.h"
 

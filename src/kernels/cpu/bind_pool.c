@@ -1,8 +1,8 @@
 /* bind_pool.c - pooling and resizing on the CPU: f32, vectors over channels.
  *
  * A task is some rows of pixels of the result. Average pooling, resizing and their gradients are
- * weighted sums of pixels: for each axis and each place along it, a plan lists which places of the
- * other side count, and how much; the weights of a pixel are products of three. */
+ * weighted sums of pixels: for each axis and each position along it, a plan lists which positions
+ * of the other side contribute, and their weights; the weights of a pixel are products of three. */
 #include "kernels/cpu/pool_kernel.h"
 #include "kernels/kernels.h"
 #include "op/conv.h"
@@ -32,8 +32,7 @@ const struct wf_pool_fns *wf_pool_fns_of(weft_simd level)
     return &wf_pool_fns_portable;
 }
 
-/* Rows of pixels (the last spatial axis) shared out to tasks: as many as make TASK_FLOATS
- * elements. */
+/* Rows of pixels (the last spatial axis) per task: as many as make TASK_FLOATS elements. */
 static int64_t rows_of_task(int64_t row_floats)
 {
     return wf_max_i64(TASK_FLOATS / wf_max_i64(row_floats, 1), 1);
@@ -85,7 +84,7 @@ static weft_status plan_max(struct wf_kplan *p, const struct wf_type *x,
         s->apart = s->apart && s->w.stride[a] == s->w.k[a] && s->w.lo[a] == 0 &&
                    s->w.out[a] * s->w.k[a] <= s->w.in[a];
     if (back && !s->apart) {
-        /* So many windows may see one pixel. */
+        /* At most this many windows see one pixel. */
         int64_t n = 1;
 
         for (int a = 0; a < 3; a++)
@@ -166,7 +165,7 @@ weft_status run_max_pool(const struct wf_call *c)
     return WEFT_OK;
 }
 
-/* The windows that see place i of axis a: outputs [from, to). */
+/* The windows that see position i of axis a: outputs [from, to). */
 static void seen_by(const struct wf_window *w, int a, int64_t i, int64_t *from, int64_t *to)
 {
     int64_t last = i + w->lo[a];
@@ -175,7 +174,7 @@ static void seen_by(const struct wf_window *w, int a, int64_t i, int64_t *from, 
     *to = wf_min_i64(w->out[a], last / w->stride[a] + 1);
 }
 
-/* One row of dx by adding up the windows that see each pixel. */
+/* One row of dx, summed over the windows that see each pixel. */
 static void collect_row(const struct max_run *r, int64_t row)
 {
     const struct max_pool *p = r->p;
@@ -206,7 +205,7 @@ static void collect_row(const struct max_run *r, int64_t row)
     }
 }
 
-/* Rows of dx that the windows of one output row cover; the places that no window covers are
+/* Rows of dx covered by the windows of one output row; positions that no window covers are
  * cleared. */
 static void spread_rows(const struct max_run *r, int64_t n, int64_t d, int64_t h)
 {
@@ -231,8 +230,7 @@ static void spread_rows(const struct max_run *r, int64_t n, int64_t d, int64_t h
                (size_t)(line - covered) * sizeof *dx);
 }
 
-/* A row of dx: the first of its window spreads for all of them; rows beyond the windows are
- * cleared. */
+/* A row of dx: the first of its window handles all of them; rows beyond the windows are cleared. */
 static void spread_row(const struct max_run *r, int64_t row)
 {
     const struct max_pool *p = r->p;
@@ -271,7 +269,7 @@ weft_status run_max_pool_grad(const struct wf_call *c)
 
 /* ---- weighted sums: averages, resizing ------------------------------------------------------- */
 
-/* What counts for each place along one axis: entries [start[i], start[i + 1]). */
+/* The contributions to each position along one axis: entries [start[i], start[i + 1]). */
 struct axis {
     int64_t *start, *at;
     double *weight;
@@ -417,7 +415,7 @@ weft_status run_blend(const struct wf_call *c)
     return WEFT_OK;
 }
 
-/* Average: window i has a part 1 / (its taps that are not padding) of each of them. */
+/* Average: window i contributes 1 / (number of its taps that are not padding) to each of them. */
 static void avg_range(const struct wf_window *w, const char *method, int a, int64_t i,
                       int64_t *from, int64_t *to)
 {
@@ -467,7 +465,7 @@ weft_status plan_avg_pool_grad(struct wf_kplan *p)
     return plan_blend(p, &w, true, avg_grad_range, avg_grad_weight);
 }
 
-/* Resizing: a window holds the sizes only. */
+/* Resizing: the window has only the sizes. */
 static double resize_weight(const struct wf_window *w, const char *method, int a, int64_t i,
                             int64_t j)
 {

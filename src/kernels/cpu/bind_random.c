@@ -1,5 +1,5 @@
-/* bind_random.c - random ops in f32 on the vector generators, dropout, and check_numerics.
- * Element i of a result depends on the call's key and i alone; tiles are whole groups of the generator. */
+/* bind_random.c - random ops in f32 on the vector generators, dropout, and check_numerics. Element
+ * i of a result depends only on the call's key and i; tiles are whole groups of the generator. */
 #include "kernels/cpu/ew.h"
 #include "kernels/cpu/random.h"
 #include "kernels/ref/ref.h"
@@ -21,7 +21,7 @@ struct random {
     int64_t count, size;
 };
 
-/* A call with the rate it turned out to have. */
+/* A call with its actual rate. */
 struct job {
     const struct wf_call *c;
     float rate;
@@ -107,7 +107,7 @@ weft_status run_random(const struct wf_call *c)
 
 /* ---- dropout --------------------------------------------------------------------------------- */
 
-/* y = x / (1 - rate) where keep is 1, else 0. */
+/* y = x / (1 - rate) where keep is 1, otherwise 0. */
 static void drop_block(const struct random *s, float *y, const float *x, const float *keep,
                        int64_t n, float rate)
 {
@@ -225,7 +225,7 @@ weft_status plan_check_numerics(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-/* Copies, and says in a byte of scratch whether all exponents were below the highest. */
+/* Copies, and records in a byte of scratch whether all exponents are below the highest. */
 static void check_tile(void *arg, int64_t tile, int thread)
 {
     const struct wf_call *c = arg;

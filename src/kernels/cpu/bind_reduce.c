@@ -1,7 +1,8 @@
 /* bind_reduce.c - reductions on the kernels of reduce.h.
  *
- * The axes of x, neighbours of one kind joined, alternate between kept and reduced. Each reduced group is one
- * stage, [n_outer, n, n_inner] over n, the innermost first; every reduction here may be done so in stages. */
+ * The axes of x, with neighbors of the same kind joined, alternate between kept and reduced. Each
+ * reduced group is one stage, [n_outer, n, n_inner] over n, the innermost first; every reduction
+ * here can be done in such stages. */
 #include "kernels/cpu/ew.h"
 #include "kernels/cpu/reduce.h"
 #include "kernels/ref/ref.h"
@@ -20,7 +21,8 @@ struct reduce {
     int n_stages;
     struct wf_reduce_shape stage[WEFT_MAX_RANK];
     int64_t n_in, n_out;
-    /* scratch, in floats: x as f32, two results between stages, the result as f32, what the kernel wants */
+    /* scratch, in floats: x as f32, two results between stages, the result as f32, the kernel's
+     * own */
     int64_t at_x, at_between[2], at_out, at_kernel;
     wf_cvt_fn *to_f32, *from_f32; /* for half types */
     int64_t in_size;
@@ -46,7 +48,7 @@ static void gone_axes(const struct wf_kplan *p, bool gone[WEFT_MAX_RANK])
         gone[axes->ints[i] < 0 ? axes->ints[i] + x->rank : axes->ints[i]] = true;
 }
 
-/* The stages, innermost group first. Sizes of 1 belong to either kind. */
+/* The stages, innermost group first. Sizes of 1 count as either kind. */
 static void cut_stages(struct reduce *s, const struct wf_type *x, const bool gone[WEFT_MAX_RANK])
 {
     int64_t size[WEFT_MAX_RANK + 1], inner = 1;
@@ -112,7 +114,7 @@ static int64_t after(const struct reduce *s, int stage)
     return s->stage[stage].n_outer * s->stage[stage].n_inner;
 }
 
-/* Where everything stands in scratch; a multiple of 16 floats each. */
+/* Offsets in scratch; each a multiple of 16 floats. */
 static int64_t place(struct reduce *s)
 {
     int64_t at = 0, kernel = 0;
@@ -138,7 +140,7 @@ weft_status plan_reduce(struct wf_kplan *p)
     struct reduce *s;
     weft_status st;
 
-    /* An empty x, of whose other sizes nothing is known, is left to the reference. */
+    /* An empty x, whose other sizes may be anything, is left to the reference. */
     if ((t != WEFT_F32 && !half) || wf_type_count(&p->in[0]) == 0)
         return WEFT_ENOSUP;
     st = new_state(p, &s);
@@ -225,7 +227,7 @@ weft_status run_any_all(const struct wf_call *c)
     return WEFT_OK;
 }
 
-/* ---- along one axis --------------------------------------------------------------------------- */
+/* ---- along one axis -------------------------------------------------------------------------- */
 
 weft_status plan_along(struct wf_kplan *p)
 {
@@ -272,8 +274,9 @@ weft_status run_cumsum(const struct wf_call *c)
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
-/* Rows are added in f32 by blocks, and blocks in f64 (in scratch): a sum of very many small values keeps growing. A block is long
- * enough for adding it up to cost little, and a function of the shape. */
+/* Rows are added in f32 within blocks, and blocks in f64 (in scratch), so that a sum of very many
+ * small values stays accurate. A block is long enough that adding it costs little, and depends only
+ * on the shape. */
 enum { BLOCK_ROWS = 512 };
 
 struct segments {
@@ -315,7 +318,7 @@ static void clear_columns(const struct segments *s, float *y, int64_t n)
         memset(y + r * s->width, 0, (size_t)n * sizeof *y);
 }
 
-/* The sums of a block to those of the blocks before; last: all of them into y. */
+/* Adds the sums of a block to those of the blocks before; last: writes all of them to y. */
 static void add_block(const struct segments *s, float *y, double *total, int64_t n, bool first,
                       bool last)
 {
@@ -327,7 +330,7 @@ static void add_block(const struct segments *s, float *y, double *total, int64_t
         }
 }
 
-/* A tile owns columns: rows are added in their order whatever the threads. */
+/* A tile owns columns: rows are added in order for any number of threads. */
 static void segment_tile(void *arg, int64_t tile, int thread)
 {
     const struct wf_call *c = arg;

@@ -61,7 +61,7 @@ weft_status plan_rnn_grad(struct wf_kplan *p)
     return plan(p, true);
 }
 
-/* The memory of an operand; NULL when it is absent or not so far. */
+/* The memory of an operand; NULL if it is absent or there are fewer operands. */
 static void *in_data(const struct wf_call *c, int i)
 {
     return i < c->n_in && c->in[i].type.dtype != WEFT_NONE ? c->in[i].data : NULL;

@@ -99,7 +99,7 @@ weft_status plan_tile(struct wf_kplan *p)
 
 /* ---- slices ---------------------------------------------------------------------------------- */
 
-/* What a slice reads of each axis. */
+/* What a slice reads along each axis. */
 struct ranges {
     int64_t begin[WEFT_MAX_RANK], step[WEFT_MAX_RANK], size[WEFT_MAX_RANK];
 };
@@ -107,7 +107,7 @@ struct ranges {
 static void set_range(struct ranges *r, int axis, struct wf_range v)
 {
     r->begin[axis] = v.count ? v.first : 0;
-    r->step[axis] = v.count > 1 ? v.stride : 1; /* the stride of one element may be any number */
+    r->step[axis] = v.count > 1 ? v.stride : 1; /* the stride of a single element may be anything */
     r->size[axis] = v.count;
 }
 
@@ -169,7 +169,7 @@ weft_status plan_concat_part(struct wf_kplan *p)
     return plan_pick(p, r);
 }
 
-/* Zeros everywhere, then the elements: only for what plan_slice_pad declines. */
+/* Zeros everywhere, then the elements: only where plan_slice_pad declines. */
 weft_status plan_unslice(struct wf_kplan *p)
 {
     const struct wf_type *y = &p->out[0];
@@ -206,7 +206,7 @@ static struct pad_state *new_pad(struct wf_kplan *p)
     return s;
 }
 
-/* Last axes without a border are part of the one before: longer rows. */
+/* Last axes without a border are joined with the one before: longer rows. */
 static void join_last(struct pad_state *s)
 {
     for (int a = s->rank - 1; a > 0 && !s->before[a] && !s->after[a]; a--) {
@@ -244,7 +244,7 @@ weft_status plan_pad(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-/* The gradient of a slice without steps is dy with a border of zeros. */
+/* The gradient of a slice without steps is dy padded with zeros. */
 static weft_status plan_slice_pad(struct wf_kplan *p, struct ranges r)
 {
     const struct wf_type *y = &p->out[0];
@@ -274,7 +274,7 @@ weft_status plan_strided_slice_grad(struct wf_kplan *p)
     return plan_slice_pad(p, strided_ranges(p, &p->out[0]));
 }
 
-/* The middle of dy; mirrored borders add up and are left to the reference. */
+/* The middle of dy; mirrored borders must be summed and are left to the reference. */
 weft_status plan_pad_grad(struct wf_kplan *p)
 {
     const struct wf_attr *pads = wf_attr(p->op, p->attr, "paddings");
@@ -361,7 +361,7 @@ weft_status run_part(const struct wf_call *c)
 
 /* ---- the gradient of tile -------------------------------------------------------------------- */
 
-/* dx[row] = the sum of dy[row of each copy], where rows are the last axis. */
+/* dx[row] = the sum of dy[row of each copy], where rows are along the last axis. */
 struct tile_sum {
     wf_ew_fn *add;
     int rank; /* without the last axis */

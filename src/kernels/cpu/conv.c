@@ -1,4 +1,4 @@
-/* conv.c - convolution: which algorithm, and the parts that all of them share. */
+/* conv.c - convolution: the choice of the algorithm, and shared parts. */
 #include "kernels/cpu/conv_impl.h"
 
 enum { MIN_WINOGRAD_CHANNELS = 8, ADD_PIECE = 4096 };
@@ -37,8 +37,8 @@ static bool is_empty(const struct wf_conv_geom *g)
     return !g->batch || !g->c_in || !g->c_out || !wf_volume(g->w.in) || !wf_volume(g->w.out);
 }
 
-/* Winograd's 36 products replace the 144 of a tile; tiles that hang over the edge do part of it for
- * nothing. */
+/* Winograd's 36 products replace the 144 of a tile; for tiles that extend over the edge, part of
+ * the work is wasted. */
 static bool winograd_pays(const struct wf_conv_geom *g)
 {
     int64_t tiles = wf_ceil_div(g->w.out[1], 4) * wf_ceil_div(g->w.out[2], 4);
@@ -194,13 +194,13 @@ void wf_conv_add_chunks(struct wf_conv_run *r, int64_t n_chunks)
                     add_chunks_task, r);
 }
 
-/* Sizes may be anything when one of them is 0. */
+/* Sizes may be anything if one of them is 0. */
 static int64_t product(int64_t a, const int64_t n[3], int64_t b)
 {
     return a && n[0] && n[1] && n[2] && b ? a * wf_volume(n) * b : 0;
 }
 
-/* A sum over nothing is zero. */
+/* An empty sum is zero. */
 static void run_empty(struct wf_conv_run *r, float *out)
 {
     const struct wf_conv_geom *g = &r->c->d.geom;

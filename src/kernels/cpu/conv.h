@@ -1,16 +1,16 @@
 /* conv.h - convolution on the CPU, f32, channels last: forward and both gradients.
  *
- * wf_conv_plan picks an algorithm and cuts the work; wf_conv_run does it on a pool. The choice is a
- * function of the geometry and the direction, and the cuts of these and the SIMD level; bits depend
- * on nothing else. The rule, asked in this order:
+ * wf_conv_plan picks an algorithm and divides the work; wf_conv_run does it on a pool. The choice
+ * depends only on the geometry and the direction, and the division on these and the SIMD level;
+ * results depend on nothing else. The rules, tried in this order:
  *   PRODUCT    1 x 1, stride 1, no padding, no groups: a matrix product over all pixels
  *   WINOGRAD   2 axes, 3 x 3, stride 1, no dilation, no groups, at least 8 channels on both sides,
  *              at most 1024 outputs along a row, and tiles of 4 x 4 that together cover less than
  *              one and a half times the output
  *   DEPTHWISE  as many groups as input channels, more than one
  *   FEW        forward and filter gradient: at most 4 channels in, 1024 products a sum, no groups
- *   GENERAL    pixels are gathered into rows of a matrix that is multiplied with the filters; where
- *              a group has few channels on the result's side, the product is turned round
+ *   GENERAL    pixels are gathered into rows of a matrix that is multiplied with the filters; if
+ *              a group has few channels on the result's side, the product is transposed
  *
  * Sums: each element adds its products in an order fixed by the shape, filter gradients in chunks
  * of pixels whose sums are added in order. Winograd's rounding error is about three times that of
@@ -39,9 +39,9 @@ enum wf_conv_algo {
 struct wf_conv_desc {
     struct wf_conv_geom geom;
     enum wf_conv_dir dir;
-    enum wf_conv_algo algo; /* AUTO: by the rule. Another one is refused where it does not apply */
-    /* Filter gradient only: also the sums of dy over all pixels, which are the gradient of a
-     * bias. */
+    enum wf_conv_algo algo; /* AUTO: by the rules. Another one is refused if it does not apply */
+    /* Filter gradient only: also compute the sums of dy over all pixels, which are the gradient of
+     * a bias. */
     bool sums;
     /* Forward only, may be NULL: called once for each finished piece of y, seen as a matrix of
      * batch * out pixels by c_out channels: b is 0, row the first pixel. See gemm.h. */
@@ -49,20 +49,20 @@ struct wf_conv_desc {
     void *epilogue_arg;
 };
 
-/* How a convolution is done. Lives in the arena it was planned in; refers to nothing but the
+/* A planned convolution. It is in the arena it was planned in, and refers to nothing but the
  * epilogue. */
 struct wf_conv;
 
-/* n_threads bounds the pool that runs it and decides the size of the scratch memory, nothing else.
- * WEFT_ENOSUP when d->algo does not apply. */
+/* n_threads limits the pool that runs it and determines the size of the scratch memory, nothing
+ * else. WEFT_ENOSUP if d->algo does not apply. */
 weft_status wf_conv_plan(const struct wf_conv_desc *d, weft_simd level, int n_threads,
                          struct wf_arena *arena, struct wf_conv **out, size_t *scratch_bytes);
 
-/* a, b and out as the direction says. scratch is 64-byte aligned. Allocates and locks nothing. */
+/* a, b and out depend on the direction. scratch is 64-byte aligned. Allocates and locks nothing. */
 void wf_conv_run(const struct wf_conv *c, struct wf_pool *pool, const float *a, const float *b,
                  float *out, void *scratch);
 
-/* The same, and sums[c_out] of a plan that makes them. */
+/* The same, and sums[c_out] of a plan that computes them. */
 void wf_conv_run_sums(const struct wf_conv *c, struct wf_pool *pool, const float *x,
                       const float *dy, float *dw, float *sums, void *scratch);
 

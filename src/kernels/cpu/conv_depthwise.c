@@ -1,9 +1,9 @@
-/* conv_depthwise.c - convolution of each channel by itself, forward and both gradients.
+/* conv_depthwise.c - convolution of each channel separately, forward and both gradients.
  *
- * Vectors run over channels. Work goes by rows of pixels: inside a row, pixels that see all taps of
- * the row are done in one call; those at its ends, one by one with the taps that exist. Views (see
- * conv_impl.h) make the gradient of the input the same loop. The filter gradient is summed over
- * chunks of rows. */
+ * Vectors run over channels. Work is done by rows of pixels: within a row, pixels that see all taps
+ * of the row are done in one call; those at its ends one by one, with the taps that exist. Views
+ * (see conv_impl.h) make the gradient of the input the same loop. The filter gradient is summed
+ * over chunks of rows. */
 #include "kernels/cpu/conv_impl.h"
 
 enum { TASK_FLOATS = 16384, WANT_CHUNKS = 16 };
@@ -66,8 +66,8 @@ static struct row row_at(const struct wf_conv_run *r, int64_t i)
     return (struct row){v, i / v->n[1] / v->n[0], {i / v->n[1] % v->n[0], i % v->n[1]}};
 }
 
-/* The taps of a row that lie in the image: where, which of the filter, and how far along the
- * row. */
+/* The taps of a row that are in the image: where they are, which of the filter's they are, and how
+ * far along the row. */
 struct taps {
     int64_t n, *offset, *tap, *along, *one_offset, *one_tap;
     int64_t least, most; /* along the row */
@@ -100,7 +100,7 @@ static struct taps taps_of(const struct wf_conv_run *r, const struct row *row, c
     return t;
 }
 
-/* Pixels from j on that see all taps of the row; 0 when j itself does not. */
+/* Pixels from j on that see all taps of the row; 0 if j itself does not. */
 static int64_t whole_run(const struct wf_conv_view *v, const struct taps *t, int64_t n_src,
                          int64_t j)
 {
@@ -112,7 +112,7 @@ static int64_t whole_run(const struct wf_conv_view *v, const struct taps *t, int
     return wf_min_i64(v->n[2] - 1, last) - j + 1;
 }
 
-/* The taps that exist for pixel j alone. */
+/* The taps that exist for pixel j. */
 static int64_t taps_of_pixel(const struct wf_conv_view *v, const struct taps *t, int64_t n_src,
                              int64_t j)
 {
@@ -129,7 +129,7 @@ static int64_t taps_of_pixel(const struct wf_conv_view *v, const struct taps *t,
     return n;
 }
 
-/* Do one row: src has the pixels of `size`, dst those that the view names; dw is set for the filter
+/* Does one row: src has the pixels of `size`, dst those of the view; dw is set for the filter
  * gradient. */
 static void run_row(const struct wf_conv_run *r, int64_t index, const float *src,
                     const int64_t *src_size, float *dst, const int64_t *dst_size, float *dw,

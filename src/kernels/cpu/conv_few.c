@@ -2,7 +2,7 @@
  * filter gradient.
  *
  * What a few rows of output pixels see is small: it is copied once, with its padding, and then read
- * where it is, without gathering. Forward keeps a block of pixels by channels in registers over all
+ * in place, without gathering. Forward keeps a block of pixels by channels in registers over all
  * taps. The filter gradient is, for every row of pixels and every line of taps, a small product
  * whose left side is a line of the copy read with a stride of one pixel. */
 #include "kernels/cpu/conv_impl.h"
@@ -70,7 +70,7 @@ static struct part part_at(const struct wf_conv_run *r, int64_t task)
     return t;
 }
 
-/* Copy what a task sees. */
+/* Copies what a task sees. */
 static void copy_box(const struct wf_conv_run *r, const struct part *t, float *box)
 {
     const struct wf_few *p = &r->c->few;
@@ -136,14 +136,14 @@ static void forward_task(void *arg, int64_t task, int thread)
 
 /* ---- gradient of the filter ------------------------------------------------------------------ */
 
-/* Add the products of one task to dw, or begin with them. */
+/* Adds the products of one task to dw, or starts with them. */
 static void filter_part(const struct wf_conv_run *r, const struct part *t, const float *box,
                         float *dw, bool first)
 {
     const struct wf_few *p = &r->c->few;
     const struct wf_conv_geom *g = &r->c->d.geom;
     const struct wf_window *w = &g->w;
-    /* Taps that lie side by side in the box are rows of one product. */
+    /* Adjacent taps in the box are rows of one product. */
     int64_t together = w->dilation[2] == 1 ? w->k[2] * g->c_in : g->c_in;
     struct wf_gemm_block blk = {.m = together,
                                 .n = g->c_out,

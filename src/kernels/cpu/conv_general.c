@@ -2,15 +2,15 @@
  *
  * What a pixel sees (taps x channels) is gathered into one row of a matrix, a tile of pixels at a
  * time, and that matrix is multiplied with the filters: the sums over K = taps x channels run in
- * blocks of whole taps. The gradient of the input is the same with the filters turned round; with a
- * stride, its pixels fall into phases that see different taps, and each phase is a convolution of
- * its own. The gradient of the filter multiplies the gathered matrix, transposed, with dy: chunks
- * of tiles are summed apart and then added in order. Tiles, blocks and chunks follow from the shape
+ * blocks of whole taps. The gradient of the input is the same with reversed filters; with a stride,
+ * its pixels fall into phases that see different taps, and each phase is a separate convolution.
+ * The gradient of the filter multiplies the gathered matrix, transposed, with dy: chunks of tiles
+ * are summed separately and then added in order. Tiles, blocks and chunks depend only on the shape
  * and the level. */
 #include "kernels/cpu/conv_impl.h"
 
 enum {
-    MAX_ROWS = 56, /* pixels of a tile */
+    MAX_ROWS = 56, /* pixels per tile */
     MAX_ROWS_FILTER = 96,
     MAX_K = 512, /* products of a block of K */
     MAX_K_FILTER = 256,
@@ -21,12 +21,12 @@ enum {
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
-/* What one axis of a view looks like. */
+/* The geometry of one axis of a view. */
 struct axis {
     int64_t n, first, step, src_step, n_taps;
 };
 
-/* Phase p of axis a. Without lists it only counts the taps. */
+/* Phase p of axis a. Without lists, only counts the taps. */
 static struct axis axis_of(const struct wf_conv *c, int a, int64_t p, int64_t *offset, int64_t *tap)
 {
     const struct wf_window *w = &c->d.geom.w;
@@ -222,7 +222,7 @@ static void pack_task(void *arg, int64_t task, int thread)
 
 /* ---- forward, gradient of the input ---------------------------------------------------------- */
 
-/* Where a pixel of a view is. */
+/* The position of a pixel of a view. */
 struct pixel {
     int64_t image, j[3];
 };
@@ -264,7 +264,7 @@ static struct block block_at(const struct wf_general *p, int64_t n_taps, int64_t
     return b;
 }
 
-/* Gather pixels [row, row + n) of a view for a block of K of one group. */
+/* Gathers pixels [row, row + n) of a view for a block of K of one group. */
 static void gather_rows(const struct wf_conv_run *r, const struct wf_conv_view *v, int64_t row,
                         int64_t n, int64_t group, const struct block *b, float *dst)
 {
@@ -286,7 +286,7 @@ static void gather_rows(const struct wf_conv_run *r, const struct wf_conv_view *
     }
 }
 
-/* Put rows of a result, whose pixels stand apart, where they belong. */
+/* Writes rows of a result, whose pixels are not adjacent, to their positions. */
 static void scatter_rows(const struct wf_conv_run *r, const struct wf_conv_view *v, int64_t row,
                          int64_t n, const float *src, int64_t ld, int64_t col, int64_t n_cols)
 {

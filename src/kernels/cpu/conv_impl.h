@@ -1,4 +1,4 @@
-/* conv_impl.h - what the files of the convolution share: the plan, a run, and helpers. */
+/* conv_impl.h - shared by the files of the convolution: the plan, a run, and helpers. */
 #ifndef WF_KERNELS_CPU_CONV_IMPL_H
 #define WF_KERNELS_CPU_CONV_IMPL_H
 
@@ -12,9 +12,9 @@ struct wf_winograd {
     int64_t th, tw;       /* rows of tiles in an image, tiles in a row */
     int64_t strip, block; /* rows of tiles in a strip, in a block */
     int64_t n_strips;
-    int64_t per_image;     /* strips in an image; 0 when a strip holds whole images */
+    int64_t per_image;     /* strips per image; 0 if a strip contains whole images */
     int64_t c_in, c_out;   /* channels of a chunk; also the distance of transformed tiles */
-    int64_t ps_in, ps_out; /* floats between the 36 places of transformed tiles */
+    int64_t ps_in, ps_out; /* floats between the 36 elements of transformed tiles */
     int64_t ps_filter;     /* and of the filter or its gradient */
     int64_t n_chunks;      /* of strips, in the filter gradient */
 };
@@ -35,31 +35,32 @@ struct wf_general {
     const struct wf_conv_view *views;
     int64_t n_views;
     int64_t c_src, c_dst; /* channels of a group on either side */
-    bool narrow;          /* so few of the latter that products are turned round to fill vectors */
-    int64_t rows;         /* pixels of a tile */
+    bool narrow;          /* so few of the latter that products are transposed to fill vectors */
+    int64_t rows;         /* pixels per tile */
     int64_t n_tiles;      /* of all views */
     int64_t block_taps;   /* taps of a block of K, and the channels of a tap in it */
     int64_t block_c;
     int64_t ld;             /* floats between gathered rows */
-    int64_t tile_n, n_cuts; /* columns of a task */
-    int64_t n_taps; /* of all views: fewer than the filter has where an axis is below its stride */
+    int64_t tile_n, n_cuts; /* columns per task */
+    int64_t n_taps;       /* of all views: fewer than the filter has if an axis is shorter than its
+                           * stride */
     int64_t packed_group; /* floats between groups in the packed filter */
     int64_t n_chunks;     /* of pixel tiles, in the filter gradient */
 };
 
-/* conv_few.c: the source rows that some rows of output pixels see are copied, with their padding,
- * into a box of `planes` x `lines` x `width` pixels; taps are offsets in it. */
+/* conv_few.c: the source rows that some rows of output pixels see are copied, with padding, into a
+ * box of `planes` x `lines` x `width` pixels; taps are offsets in it. */
 struct wf_few {
-    int64_t rows;               /* rows of output pixels of a task */
-    int64_t per_plane, n_tasks; /* tasks in a plane of an image; in all */
+    int64_t rows;               /* rows of output pixels per task */
+    int64_t per_plane, n_tasks; /* tasks per plane of an image; total */
     int64_t lines, width;
-    int64_t k;             /* products of a sum */
+    int64_t k;             /* products per sum */
     const int64_t *offset; /* [k] */
     int64_t n_chunks;      /* of tasks, in the filter gradient */
 };
 
 /* conv_depthwise.c: rows of pixels of the views of the general convolution. With a multiplier the
- * channels of x are repeated (its gradient: added up) in scratch memory. */
+ * channels of x are repeated (in its gradient: summed) in scratch memory. */
 struct wf_depthwise {
     int64_t mult;
     int64_t n_rows, rows;      /* rows of pixels: in all views, in a task */
@@ -70,7 +71,7 @@ struct wf_depthwise {
 struct wf_conv {
     struct wf_conv_desc d;
     enum wf_conv_algo algo;
-    bool empty; /* nothing to add up, or nowhere to put it */
+    bool empty; /* nothing to sum, or no output */
     weft_simd level;
     const struct wf_gemm_fns *gemm;
     const struct wf_conv_fns *fns;
@@ -82,16 +83,16 @@ struct wf_conv {
     struct wf_depthwise depthwise;
 };
 
-/* One run. Of x, w, y one is written, through *_out. */
+/* One run. One of x, w, y is written, through *_out. */
 struct wf_conv_run {
     const struct wf_conv *c;
     struct wf_pool *pool;
     const float *x, *w, *y;
     float *x_out, *w_out, *y_out;
-    float *sums;             /* of dy, when they are wanted */
+    float *sums;             /* of dy, if requested */
     float *shared, *threads; /* scratch: for all threads, then for each */
     const float *wide;       /* depthwise: x or, */
-    float *wide_out;         /* dx with as many channels as y has */
+    float *wide_out;         /* dx with as many channels as y */
     int phase;
     int64_t n_chunks; /* being added */
 };
@@ -123,7 +124,7 @@ static inline void wf_conv_finish(const struct wf_conv_run *r, int thread, int64
 }
 
 /* Filter gradients are summed in chunks: each has a filter's floats in the shared memory, and c_out
- * more for the sums of dy when they are wanted. A single chunk goes to the result at once. */
+ * more for the sums of dy if requested. A single chunk goes directly to the result. */
 static inline int64_t wf_conv_filter_floats(const struct wf_conv_geom *g)
 {
     return wf_volume(g->w.k) * (g->c_in / g->groups) * g->c_out;
@@ -142,8 +143,8 @@ static inline float *wf_conv_chunk(const struct wf_conv_run *r, int64_t chunk, i
                         : r->w_out;
 }
 
-/* Add dy of n_rows pixels from `row` on to the chunk's sums, or begin with them: n_cols
- * channels from `col` on. */
+/* Adds dy of n_rows pixels from `row` on to the chunk's sums, or starts with them: n_cols channels
+ * from `col` on. */
 static inline void wf_conv_sum_rows(const struct wf_conv_run *r, int64_t chunk, int64_t n_chunks,
                                     bool first, int64_t row, int64_t n_rows, int64_t col,
                                     int64_t n_cols)
@@ -161,7 +162,7 @@ static inline void wf_conv_sum_rows(const struct wf_conv_run *r, int64_t chunk, 
         r->c->gemm->col_sums(sums + col, &b);
 }
 
-/* Add the chunks in order. */
+/* Adds the chunks in order. */
 void wf_conv_add_chunks(struct wf_conv_run *r, int64_t n_chunks);
 
 bool wf_winograd_fits(const struct wf_conv_geom *g);
@@ -176,7 +177,7 @@ bool wf_depthwise_fits(const struct wf_conv_geom *g);
 weft_status wf_depthwise_plan(struct wf_conv *c, struct wf_arena *arena);
 void wf_depthwise_run(struct wf_conv_run *r);
 
-/* Fill c->general.views. */
+/* Fills c->general.views. */
 weft_status wf_conv_make_views(struct wf_conv *c, struct wf_arena *arena);
 weft_status wf_general_plan(struct wf_conv *c, struct wf_arena *arena);
 void wf_general_run(struct wf_conv_run *r);

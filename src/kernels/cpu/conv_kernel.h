@@ -5,8 +5,7 @@
 #include "base/base.h"
 
 /* The source pixels that a destination pixel sees, as offsets along the three axes. Taps come in
- * rows: run[t] counts the taps from t on that follow each other along the last axis, one pixel
- * apart. */
+ * rows: run[t] counts the taps from t on that are adjacent along the last axis. */
 struct wf_conv_taps {
     int64_t n;
     const int64_t *offset[3];
@@ -46,11 +45,11 @@ struct wf_conv_fns {
     int nr; /* columns of a panel that `row` expects */
     /* y[i][c] = sum over k, in order, of x[i * step + offset[k]] w[k][c] */
     void (*row)(const struct wf_conv_row *r);
-    /* Gather what one pixel sees: for taps [from, to), n_c channels from channel c of source pixel
-     * at + offset, zeros where there is none, side by side into dst. */
+    /* Gathers what one pixel sees: for taps [from, to), n_c channels from channel c of source pixel
+     * at + offset, zeros if there is none, side by side into dst. */
     void (*gather)(float *dst, const struct wf_conv_image *src, const struct wf_conv_taps *taps,
                    int64_t from, int64_t to, const int64_t at[3], int64_t c, int64_t n_c);
-    int narrow; /* up to so many columns `dots` is the better product */
+    int narrow; /* up to this many columns `dots` is the better product */
     /* c[i][j] (+)= sum over k of a[i][k] b[j][k], in VF_N interleaved chains, which are then
      * added. */
     void (*dots)(float *c, int64_t ldc, const float *a, int64_t lda, int64_t m, const float *b,
@@ -63,13 +62,13 @@ struct wf_conv_fns {
      * one. */
     void (*expand)(float *dst, const float *src, int64_t n, int64_t mult);
     void (*fold)(float *dst, const float *src, int64_t n, int64_t mult);
-    /* Bring memory into the cache that will soon be needed. */
+    /* Prefetches memory into the cache. */
     void (*fetch)(const void *p, int64_t bytes);
     /* dst[i] += src[i] */
     void (*add)(float *dst, const float *src, int64_t n);
 };
 
-/* The pieces of a level; the portable ones where the build has no better. */
+/* The functions of a level; the portable ones if the build has nothing better. */
 const struct wf_conv_fns *wf_conv_fns_of(weft_simd level);
 
 #endif

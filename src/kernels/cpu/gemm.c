@@ -1,18 +1,19 @@
-/* gemm.c - whole matrix products: how C is cut into tiles, and the loops over them.
+/* gemm.c - whole matrix products: how C is divided into tiles, and the loops over them.
  *
- * C is cut into a grid of tiles; a tile is one task of the pool and runs down K in blocks of kc.
- * B is read in place, packed by each tile for itself, or packed once for all tiles in a phase
- * before them. Where C has too few tiles, K is cut too: the chunks leave partial products in
- * scratch memory, and a last phase adds them in order. Every cut is a function of shape, types
+ * C is divided into a grid of tiles; a tile is one task of the pool and runs over K in blocks of
+ * kc. B is read in place, packed by each tile separately, or packed once for all tiles in a phase
+ * before them. If C has too few tiles, K is divided too: the chunks leave partial products in
+ * scratch memory, and a last phase adds them in order. Every division is a function of shape, types
  * and level, never of the number of threads or of time. */
 #include "kernels/cpu/gemm.h"
 
 enum {
     ALIGN = 64,
-    MAX_KC = 512,    /* longest K block: 64 columns of B by this stay in the L2 cache */
-    PRIVATE_N = 64,  /* columns of B that a tile packs at a time */
-    PACK_SHORT = 64, /* B in one task of the packing phase: across its rows as stored, */
-    PACK_LONG = 512  /* and along them */
+    MAX_KC = 512,          /* longest K block: 64 columns of B by this stay in the L2 cache */
+    PRIVATE_N = 64,        /* columns of B that a tile packs at a time */
+    MAX_FINISH = 16 << 10, /* elements of C from which on they are handed to the epilogue */
+    PACK_SHORT = 64,       /* B in one task of the packing phase: across its rows as stored, */
+    PACK_LONG = 512        /* and along them */
 };
 
 extern const struct wf_gemm_fns wf_gemm_fns_portable;
@@ -56,8 +57,8 @@ int64_t wf_gemm_packed_a(const struct wf_gemm_fns *fns, int64_t k, int64_t m)
 /* ---- planning -------------------------------------------------------------------------------- */
 
 /* A plan is the cheapest of a few hundred under a model of the cost in cycles, a cycle being one
- * vector multiply-add. The figures were measured on Zen 4 (bench/gemm); they only have to rank
- * plans, and they are constants so that a shape has one plan everywhere. */
+ * vector multiply-add. The numbers were measured on Zen 4 (bench/gemm); they only have to rank
+ * plans, and they are constants so that a shape has the same plan everywhere. */
 #define COST_CALL 40.0 /* one register block, besides its multiply-adds */
 #define COST_C 2.0     /* a vector of C, per K block */
 #define COST_TILE 300.0
@@ -69,15 +70,19 @@ int64_t wf_gemm_packed_a(const struct wf_gemm_fns *fns, int64_t k, int64_t m)
 #define COST_PRIVATE_B 0.4
 #define COST_SHARED_B 0.8
 #define COST_REREAD_B 0.03 /* shared B, per element and tile */
-#define COST_TURN_A 0.5    /* packing A as if it were B, per element */
-#define COST_FLIP 1.0      /* turning C^T over, per element */
+#define COST_TURN_A 0.5    /* packing A like B, per element */
+#define COST_FLIP 1.0      /* transposing C^T, per element */
 #define COST_FAR_B 0.06    /* B in place but beyond the L2 cache, per element and tile */
 #define FAR_B (256 << 10)
-#define COST_REDUCE 1.0   /* a chunk's partial sum, per element */
-#define COST_OTHERS_B 1.0 /* what a thread reads of a narrow B, per element */
+#define NEAR_B (256 << 10) /* elements of packed B that stay in the L2 cache */
+#define LOW_ROWS 42        /* whole register blocks at each level but the portable one */
+#define SHORT_K 32
+#define LOW_WORK (1 << 20) /* multiply-adds of a tile that are worth handing out */
+#define COST_REDUCE 1.0    /* a chunk's partial sum, per element */
+#define COST_OTHERS_B 1.0  /* what a thread reads of a narrow B, per element */
 #define PAGE_BYTES 4096
-#define NEAR_PAGES 50        /* whose addresses a core keeps at hand */
-#define COST_FAR_PAGE 0.0006 /* a page beyond those, as a part of the tile's cost */
+#define NEAR_PAGES 50        /* whose addresses a core keeps in its TLB */
+#define COST_FAR_PAGE 0.0006 /* a page beyond those, as a fraction of the tile's cost */
 #define MIN_PER_K 5.0        /* a register block's step in K: the latency of its chains */
 
 static int64_t blocks_of_k(int64_t k)
@@ -85,8 +90,8 @@ static int64_t blocks_of_k(int64_t k)
     return wf_max_i64(ceil_div(k, MAX_KC), 1);
 }
 
-/* Do rows of a matrix, ld floats apart, crowd on few sets of the L2 cache (taken as 2048 sets of
- * 64 bytes)? n such rows are walked again and again. */
+/* Whether rows of a matrix, ld floats apart, map to few sets of the L2 cache (assumed: 2048 sets of
+ * 64 bytes). n such rows are read repeatedly. */
 static bool rows_crowd(int64_t ld, int64_t n)
 {
     int64_t apart = 1;
@@ -98,7 +103,7 @@ static bool rows_crowd(int64_t ld, int64_t n)
     return n * apart / 2048 > 4;
 }
 
-/* The multiply-adds of a tile, with what the register blocks' edges and C cost. */
+/* The multiply-adds of a tile, including the cost of partial register blocks and of C. */
 static double cost_of_sums(const struct wf_gemm *g, double m, double n)
 {
     const int64_t nr = g->fns->nr, vec = nr / 2;
@@ -115,8 +120,8 @@ static double cost_of_sums(const struct wf_gemm *g, double m, double n)
            blocks * m * (wide * 2 + rest) * COST_C;
 }
 
-/* What reading B where it lies adds to a tile: the further its rows are apart, the less the
- * hardware foresees. */
+/* The extra cost of reading B in place: the farther its rows are apart, the less the hardware
+ * prefetches. */
 static double cost_in_place(const struct wf_gemm *g)
 {
     int64_t ld = g->d.ldb;
@@ -126,8 +131,8 @@ static double cost_in_place(const struct wf_gemm *g)
     return ld >= 512 ? 1.04 : ld > 128 ? 1.02 : 1.005;
 }
 
-/* What reading the transpose of A where it lies adds: each step in K is in another row, so that a
- * register block walks over as many pages as its K block has rows, or fewer when they are short. */
+/* The extra cost of reading the transpose of A in place: each step in K is in another row, so a
+ * register block walks over as many pages as its K block has rows, or fewer if they are short. */
 static double cost_across_a(const struct wf_gemm *g)
 {
     int64_t row_bytes = wf_min_i64(g->d.lda * (int64_t)sizeof(float), PAGE_BYTES);
@@ -175,7 +180,7 @@ static int64_t batches_of_b(const struct wf_gemm_desc *d)
     return d->stride_b ? d->batch : wf_min_i64(d->batch, 1);
 }
 
-/* From start to end with that many threads. */
+/* The total cost with that many threads. */
 static double cost_with_threads(const struct wf_gemm *g, double tile, int64_t n_threads)
 {
     const struct wf_gemm_desc *d = &g->d;
@@ -192,12 +197,12 @@ static double cost_with_threads(const struct wf_gemm *g, double tile, int64_t n_
     return cost;
 }
 
-/* Where B is a weight matrix so narrow that its columns stay together, an optimizer writes it
- * between two such products, its rows shared out among the threads. A thread that reads other rows
- * than those it writes has them sent from another's cache and takes its own back to write. So what
- * a thread reads of B costs more than the reading, and a few chunks of K, each with its rows of B,
- * may be worth their sums. A thread gets tasks that follow each other, of which n_tiles_m at a time
- * read the same piece of B. */
+/* If B is a weight matrix so narrow that its columns stay together, an optimizer writes it between
+ * two such products, with its rows divided among the threads. A thread that reads rows which it
+ * does not write gets them from another's cache, and gets its own back to write. So reading B costs
+ * a thread more than the read itself, and a few chunks of K, each with its rows of B, may be worth
+ * their extra sums. A thread gets consecutive tasks, of which n_tiles_m at a time read the same
+ * piece of B. */
 static double cost_of_others(const struct wf_gemm *g, int64_t n_threads)
 {
     const struct wf_gemm_desc *d = &g->d;
@@ -209,7 +214,7 @@ static double cost_of_others(const struct wf_gemm *g, int64_t n_threads)
     return (double)(d->k * d->n) * (double)n_read / (double)n_pieces * COST_OTHERS_B;
 }
 
-/* Few threads count most, but many should find work too. */
+/* Few threads count most, but many should have work too. */
 static double cost_of_plan(const struct wf_gemm *g)
 {
     double tile = cost_of_tile(g);
@@ -218,7 +223,7 @@ static double cost_of_plan(const struct wf_gemm *g)
            cost_with_threads(g, tile, 8) + cost_of_others(g, 8);
 }
 
-/* Fill in a candidate: C in tiles of about m x n, K in n_chunks. */
+/* Fills in a candidate: C in tiles of about m x n, K in n_chunks. */
 static void cut(struct wf_gemm *g, int64_t m, int64_t n, int64_t n_chunks)
 {
     const struct wf_gemm_desc *d = &g->d;
@@ -236,7 +241,7 @@ static void cut(struct wf_gemm *g, int64_t m, int64_t n, int64_t n_chunks)
     g->n_chunks = wf_max_i64(ceil_div(d->k, g->chunk_k), 1);
 }
 
-/* Turned over, C has to be as narrow as one vector, and B is read where it lies. */
+/* To be transposed, C has to be as narrow as one vector, and B is read in place. */
 static bool can_swap(const struct wf_gemm *g)
 {
     const struct wf_gemm_desc *d = &g->d;
@@ -245,7 +250,7 @@ static bool can_swap(const struct wf_gemm *g)
            !(d->col_sums && d->trans_b);
 }
 
-/* The best way to read A and B for the cut in g. */
+/* The best way to read A and B for the division in g. */
 static double choose_reads(struct wf_gemm *g)
 {
     const struct wf_gemm_desc *d = &g->d;
@@ -285,7 +290,7 @@ static double choose_reads(struct wf_gemm *g)
     return best;
 }
 
-/* Try cuts; up to WF_GEMM_WHOLE_ROWS columns stay together. */
+/* Tries divisions; up to WF_GEMM_WHOLE_ROWS columns stay together. */
 static void choose_cut(struct wf_gemm *g)
 {
     static const int rows[] = {7, 14, 16, 21, 28, 32, 42, 56, 64, 84, 112, 128, 170, 256, 384, 512};
@@ -317,13 +322,41 @@ static void choose_cut(struct wf_gemm *g)
     *g = best;
 }
 
+/* Tasks that follow each other have the rows of A in common, or else the columns of B. */
+static bool by_rows(const struct wf_gemm *g)
+{
+    return g->read_b == WF_GEMM_SHARED && !g->d.trans_a;
+}
+
+/* Threads do not run equally fast, and each waits for the one with the last tile. Where B is packed
+ * and stays in the L2 cache, low tiles cost nothing: cut them so. Bits do not depend on it. */
+static void lower_tiles(struct wf_gemm *g)
+{
+    if (g->swap || g->n_chunks > 1 || g->tile_m <= LOW_ROWS || !by_rows(g) ||
+        g->d.k * g->d.n > NEAR_B || LOW_ROWS * g->tile_n * g->d.k < LOW_WORK)
+        return;
+    cut(g, LOW_ROWS, g->tile_n, 1);
+}
+
+/* An epilogue has work to do for each row it is handed, which counts where K is short: hand it whole
+ * rows. Bits do not depend on it. */
+static void widen_tiles(struct wf_gemm *g)
+{
+    const struct wf_gemm_desc *d = &g->d;
+
+    if (!d->epilogue || g->swap || g->n_chunks > 1 || d->k > SHORT_K || g->tile_n >= d->n ||
+        d->n > MAX_FINISH / LOW_ROWS)
+        return;
+    cut(g, wf_max_i64(g->tile_m * g->tile_n / d->n, LOW_ROWS), d->n, 1);
+}
+
 /* The distance of rows of a private copy of A: whole cache lines, an odd number of them. */
 static int64_t a_copy_ld(const struct wf_gemm *g)
 {
     return wf_round_up(g->kc, 32) + 16;
 }
 
-/* Floats of a thread's own: a copy of A, a copy of B, C^T; then C where it is narrower than f32. */
+/* Floats of each thread: a copy of A, a copy of B, C^T; then C if it is narrower than f32. */
 static int64_t a_floats(const struct wf_gemm *g)
 {
     if (g->swap || g->read_a == WF_GEMM_DIRECT)
@@ -349,7 +382,7 @@ static int64_t own_floats(const struct wf_gemm *g)
     return a_floats(g) + b_floats(g) + (g->swap ? flip_ld(g) * g->d.n : 0);
 }
 
-/* Where things lie in the scratch memory: packed B, the chunks' sums, each thread's own. */
+/* Offsets in the scratch memory: packed B, the chunks' sums, each thread's own. */
 static void lay_out(struct wf_gemm *g)
 {
     const struct wf_gemm_desc *d = &g->d;
@@ -374,6 +407,8 @@ void wf_gemm_plan(struct wf_gemm *g, const struct wf_gemm_desc *d, const struct 
 
     *g = (struct wf_gemm){.d = *d, .fns = fns, .n_threads = n_threads};
     choose_cut(g);
+    lower_tiles(g);
+    widen_tiles(g);
     tile = cost_of_tile(g);
     g->serial = cost_with_threads(g, tile, 1) <= cost_with_threads(g, tile, 2);
     lay_out(g);
@@ -463,7 +498,7 @@ static void pack_task(void *arg, int64_t task, int thread)
                      d->trans_b, wf_min_i64(most_k, d->k - k), wf_min_i64(most_n, d->n - col));
 }
 
-/* Say where a block finds A: rows of the tile, K from k. */
+/* Points a block at A: rows of the tile, K from k. */
 static void point_at_a(const struct run *r, const struct tile *t, int64_t k,
                        struct wf_gemm_block *blk)
 {
@@ -489,7 +524,7 @@ static void point_at_a(const struct run *r, const struct tile *t, int64_t k,
     }
 }
 
-/* Say where a block finds B: blk->n columns from col, K from k. */
+/* Points a block at B: blk->n columns from col, K from k. */
 static void point_at_b(const struct run *r, const struct tile *t, int64_t k, int64_t col,
                        struct wf_gemm_block *blk)
 {
@@ -515,8 +550,8 @@ static void point_at_b(const struct run *r, const struct tile *t, int64_t k, int
 }
 
 /* Where private packing will read B after this step: the next columns of the tile, its next K
- * block, or the tile beside it. Rows of B's transpose are only asked for when they follow each
- * other without a gap; long ones the hardware foresees. */
+ * block, or the next tile. Rows of B's transpose are only prefetched if they are contiguous; long
+ * ones the hardware prefetches. */
 static void hint_soon(const struct run *r, const struct tile *t, int64_t k, int64_t next_col,
                       struct wf_gemm_block *blk)
 {
@@ -542,7 +577,7 @@ static void hint_soon(const struct run *r, const struct tile *t, int64_t k, int6
     blk->soon_n = ceil_div(blk->n, 16);
 }
 
-/* A piece of C has its last sum: hand it to the epilogue, round it. */
+/* A piece of C is complete: pass it to the epilogue, round it. */
 static void finish_piece(const struct run *r, int thread, int64_t batch, int64_t row,
                          int64_t n_rows, int64_t col, int64_t n_cols, float *c, int64_t ldc)
 {
@@ -573,7 +608,7 @@ static void run_tile(const struct run *r, const struct tile *t)
     const bool partial = g->n_chunks > 1;
     const int64_t step =
         g->read_b == WF_GEMM_PRIVATE ? wf_min_i64(PRIVATE_N, g->piece_n) : g->piece_n;
-    int64_t n_done = 0;
+    int64_t n_done = 0, n_finished = 0;
 
     do {
         struct wf_gemm_block blk = {.m = t->n_rows,
@@ -595,16 +630,19 @@ static void run_tile(const struct run *r, const struct tile *t)
                 if (d->col_sums && t->row == 0)
                     sum_columns(r, t, t->col + j, &blk, n_done == 0);
             }
-            if (last && !partial && t->n_rows)
-                finish_piece(r, t->thread, t->batch, t->row, t->n_rows, t->col + i, end - i,
-                             t->c + i, t->ldc);
+            if (last && !partial && t->n_rows &&
+                (end == t->n_cols || t->n_rows * (end - n_finished) > MAX_FINISH)) {
+                finish_piece(r, t->thread, t->batch, t->row, t->n_rows, t->col + n_finished,
+                             end - n_finished, t->c + n_finished, t->ldc);
+                n_finished = end;
+            }
         }
         n_done += blk.k;
     } while (n_done < t->n_k);
 }
 
-/* The same with the roles of A and B exchanged: rows of op(A) become columns. C is narrow, so the
- * tile holds whole rows. */
+/* The same with A and B swapped: rows of op(A) become columns. C is narrow, so the tile has whole
+ * rows. */
 static void run_swapped(const struct run *r, const struct tile *t)
 {
     const struct wf_gemm *g = r->g;
@@ -653,16 +691,16 @@ static void run_swapped(const struct run *r, const struct tile *t)
         finish_piece(r, t->thread, t->batch, t->row, t->n_rows, 0, d->n, t->c, t->ldc);
 }
 
-/* Which tile a task is. A thread gets tasks that follow each other, and should find in its cache
- * what it wrote before: where B was packed for all, the rows of A and C that others of its tasks
- * have; else the columns of B, or in a weight's gradient those of C. */
+/* Which tile a task is. A thread gets consecutive tasks, and should find in its cache what it wrote
+ * before: if B was packed for all, the rows of A and C that others of its tasks use; otherwise the
+ * columns of B, or in a weight's gradient those of C. */
 static void place_tile(const struct wf_gemm *g, int64_t task, struct tile *t)
 {
-    bool by_rows = g->read_b == WF_GEMM_SHARED && !g->d.trans_a;
+    const bool rows = by_rows(g);
     int64_t n_grid = g->n_tiles_m * g->n_tiles_n, at = task % n_grid;
 
-    t->row = (by_rows ? at / g->n_tiles_n : at % g->n_tiles_m) * g->tile_m;
-    t->col = (by_rows ? at % g->n_tiles_n : at / g->n_tiles_m) * g->tile_n;
+    t->row = (rows ? at / g->n_tiles_n : at % g->n_tiles_m) * g->tile_m;
+    t->col = (rows ? at % g->n_tiles_n : at / g->n_tiles_m) * g->tile_n;
     t->chunk = task / n_grid % g->n_chunks;
     t->batch = task / n_grid / g->n_chunks;
 }
@@ -699,7 +737,7 @@ static void tile_task(void *arg, int64_t task, int thread)
         run_tile(r, &t);
 }
 
-/* Task of the last phase: add the chunks of one piece of a tile, in order. */
+/* Task of the last phase: adds the chunks of one piece of a tile, in order. */
 static void reduce_task(void *arg, int64_t task, int thread)
 {
     const struct run *r = arg;

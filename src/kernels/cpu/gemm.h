@@ -1,15 +1,15 @@
 /* gemm.h - matrix products on the CPU: C (+)= op(A) op(B), batched, with fused epilogues.
  *
- * Two doors. wf_gemm_plan/run do a whole product on a pool. struct wf_gemm_fns holds the pieces
- * they are made of (packing, single-threaded blocks) for kernels that bring their own loops:
- * convolution, recurrent nets, attention.
+ * Two interfaces: wf_gemm_plan/run do a whole product on a pool. struct wf_gemm_fns has their parts
+ * (packing, single-threaded blocks) for kernels with their own loops: convolution, recurrent nets,
+ * attention.
  *
- * What holds everywhere:
+ * Invariants:
  * - all matrices are row-major; op(A) is m x k, op(B) is k x n, C is m x n; op is the transpose
- *   when trans_a or trans_b is set, and lda, ldb are the distances between the rows as stored;
+ *   if trans_a or trans_b is set, and lda, ldb are the distances between the rows as stored;
  * - sums are f32. Each element of C adds its products in the order of k, in blocks of K, and the
- *   blocks' sums in their order. How K and C are cut follows from the sizes, distances and types in
- *   the description and from the SIMD level; bits depend on nothing else: not on the number of
+ *   blocks' sums in their order. How K and C are divided depends only on the sizes, distances and
+ *   types in the description and on the SIMD level, and so do the results: not on the number of
  *   threads, the epilogue or the addresses;
  * - nothing is read or written outside the matrices; nothing is allocated or locked;
  * - m, n, k and batch may be 0; an empty sum is 0. */
@@ -22,18 +22,17 @@ enum wf_gemm_type { WF_GEMM_F32, WF_GEMM_BF16, WF_GEMM_F16 };
 
 /* ---- the pieces ------------------------------------------------------------------------------ */
 
-/* One block: C[m x n] (+)= A[m x k] B[k x n], in the calling thread, each sum in one
- * accumulator.
+/* One block: C[m x n] (+)= A[m x k] B[k x n], in the calling thread, each sum in one accumulator.
  *
  * A: element (i, p) is a[i * a_rs + p * a_cs]; or, with a_packed, what pack_a wrote (strides
  *    unused).
- * B: packed panels as pack_b writes them, b_ps floats apart (k * nr when they were packed with
- *    this k; more when this block is a part of a longer K); or, with b_ld > 0, a plain row-major
+ * B: packed panels as pack_b writes them, b_ps floats apart (k * nr if they were packed with
+ *    this k; more if this block is a part of a longer K); or, with b_ld > 0, a plain row-major
  *    matrix.
- * C: row-major. Added to when accumulate is set, otherwise overwritten.
- * soon: what will be read after this block, brought near meanwhile. Each of the first soon_n
- *    register blocks asks for k cache lines, soon_bytes apart; each starts soon_next bytes after
- *    the one before. A hint: NULL is fine, and the lines need not exist. */
+ * C: row-major. Added to if accumulate is set, otherwise overwritten.
+ * soon: what will be read after this block, prefetched meanwhile. Each of the first soon_n
+ *    register blocks prefetches k cache lines, soon_bytes apart; each starts soon_next bytes after
+ *    the previous one. A hint: NULL is fine, and the lines need not exist. */
 struct wf_gemm_block {
     int64_t m, n, k;
     const float *a;
@@ -53,15 +52,15 @@ struct wf_gemm_fns {
     const char *name;
     int mr, nr; /* rows and columns of C in registers; nr is also the width of a panel of B */
     void (*block)(const struct wf_gemm_block *b);
-    /* Pack op(B) [k x n] into panels: panel j holds columns [j * nr, j * nr + nr) as [k][nr]
-     * floats, columns beyond n are zero. src is [k][n] with rows ld apart, or with trans [n][k].
-     * dst takes wf_gemm_packed_b(fns, k, n) floats. */
+    /* Packs op(B) [k x n] into panels: panel j has columns [j * nr, j * nr + nr) as [k][nr] floats,
+     * columns beyond n are zero. src is [k][n] with rows ld apart, or with trans [n][k]. dst takes
+     * wf_gemm_packed_b(fns, k, n) floats. */
     void (*pack_b)(float *dst, const void *src, int type, int64_t ld, bool trans, int64_t k,
                    int64_t n);
     /* The same for a part of the rows of longer panels: panels are ps floats apart in dst. */
     void (*pack_b_part)(float *dst, int64_t ps, const void *src, int type, int64_t ld, bool trans,
                         int64_t k, int64_t n);
-    /* Pack A from its transpose, src [k][m] with rows ld apart, for blocks of exactly m rows and
+    /* Packs A from its transpose, src [k][m] with rows ld apart, for blocks of exactly m rows and
      * this k: groups of at most mr rows, [k][rows of the group] floats each. dst takes
      * wf_gemm_packed_a(fns, k, m) floats. */
     void (*pack_a)(float *dst, const void *src, int type, int64_t ld, int64_t k, int64_t m);
@@ -74,15 +73,15 @@ struct wf_gemm_fns {
     /* dst [m x n] (+)= the transpose of src [n x m]; n is at most nr / 2. */
     void (*flip)(float *dst, int64_t dst_ld, const float *src, int64_t ld, int64_t m, int64_t n,
                  bool accumulate);
-    /* Sums over the k rows of B, given as in a block: dst[n], added to when accumulate is set.
-     * Rows are added in four interleaved chains, which are then added. */
+    /* Sums over the k rows of B, given as in a block: dst[n], added to if accumulate is set. Rows
+     * are added in four interleaved chains, which are then added. */
     void (*col_sums)(float *dst, const struct wf_gemm_block *b);
-    /* The yardstick: n_rounds of independent multiply-adds in registers. Returns the floating-point
-     * operations done; no kernel of this level can do more in the same time. */
+    /* A benchmark: n_rounds of independent multiply-adds in registers. Returns the number of
+     * floating-point operations; no kernel of this level can do more in the same time. */
     double (*peak_loop)(int64_t n_rounds);
 };
 
-/* The kernels of a level; the portable ones where the build has no better. */
+/* The kernels of a level; the portable ones if the build has nothing better. */
 const struct wf_gemm_fns *wf_gemm_fns_of(weft_simd level);
 
 /* Floats that pack_b and pack_a write. */
@@ -92,10 +91,10 @@ int64_t wf_gemm_packed_a(const struct wf_gemm_fns *fns, int64_t k, int64_t m);
 /* ---- whole products -------------------------------------------------------------------------- */
 
 /* Called once for each finished piece of C, still in cache: rows [row, row + n_rows) and columns
- * [col, col + n_cols) of batch item b. c points at the piece, rows ldc apart, as f32: C itself,
- * or where C is narrower a buffer that is rounded into C afterwards. Pieces cover C exactly
- * once; their cut follows from shape and level; up to WF_GEMM_WHOLE_ROWS columns a piece holds
- * whole rows. Calls with different `thread` (below the pool's size) run at the same time. */
+ * [col, col + n_cols) of batch item b. c points to the piece, rows ldc apart, as f32: C itself, or
+ * if C is narrower, a buffer that is rounded into C afterwards. Pieces cover C exactly once; their
+ * division depends on shape and level; up to WF_GEMM_WHOLE_ROWS columns a piece has whole rows.
+ * Calls with different `thread` (below the pool's size) run at the same time. */
 typedef void wf_gemm_epilogue(void *arg, int thread, int64_t b, int64_t row, int64_t n_rows,
                               int64_t col, int64_t n_cols, float *c, int64_t ldc);
 enum { WF_GEMM_WHOLE_ROWS = 128 };
@@ -115,37 +114,37 @@ struct wf_gemm_desc {
 };
 
 enum wf_gemm_read {
-    WF_GEMM_DIRECT,  /* where it lies */
-    WF_GEMM_PRIVATE, /* packed by each tile for itself, a K block at a time */
+    WF_GEMM_DIRECT,  /* in place */
+    WF_GEMM_PRIVATE, /* packed by each tile separately, a K block at a time */
     WF_GEMM_SHARED   /* packed once by all threads, before the tiles (B only) */
 };
 
-/* A plan: how C is cut. Copyable; refers to nothing but fns and the epilogue. */
+/* A plan: how C is divided. Copyable; refers to nothing but fns and the epilogue. */
 struct wf_gemm {
     struct wf_gemm_desc d;
     const struct wf_gemm_fns *fns;
     int read_a, read_b; /* enum wf_gemm_read */
-    bool swap;   /* few columns: C^T is computed, with the rows of C as columns, and turned over */
+    bool swap;   /* few columns: C^T is computed, with the rows of C as columns, and transposed */
     bool serial; /* too small to be worth waking threads */
     int64_t tile_m, tile_n, piece_n; /* of C; all but tile_m are multiples of nr */
     int64_t n_tiles_m, n_tiles_n;
     int64_t kc;                /* K block */
-    int64_t chunk_k, n_chunks; /* K is cut in chunks of whole K blocks, summed afterwards */
+    int64_t chunk_k, n_chunks; /* K is divided into chunks of whole K blocks, summed afterwards */
     int n_threads;             /* that scratch has room for */
     size_t off_parts, off_threads, thread_bytes, scratch_bytes;
 };
 
-/* Plan a product. n_threads bounds the pool that runs it and decides the size of the scratch
+/* Plans a product. n_threads limits the pool that runs it and determines the size of the scratch
  * memory, nothing else; *scratch_bytes is that size. */
 void wf_gemm_plan(struct wf_gemm *g, const struct wf_gemm_desc *d, const struct wf_gemm_fns *fns,
                   int n_threads, size_t *scratch_bytes);
 
-/* Cut a plan by hand instead, for tests and tuning: tiles of about tile_m x tile_n, about n_chunks
- * chunks of K, A and B read as said (which types and transposes must allow). */
+/* Divides a plan by hand instead, for tests and tuning: tiles of about tile_m x tile_n, about
+ * n_chunks chunks of K, A and B read as given (which types and transposes must allow). */
 void wf_gemm_recut(struct wf_gemm *g, int64_t tile_m, int64_t tile_n, int64_t n_chunks, int read_a,
                    int read_b, size_t *scratch_bytes);
 
-/* Run it. scratch is 64-byte aligned; col_sums is read only when the plan makes them. C may not
+/* Runs it. scratch is 64-byte aligned; col_sums is used only if the plan computes them. C must not
  * overlap A or B. */
 void wf_gemm_run(const struct wf_gemm *g, struct wf_pool *pool, const void *a, const void *b,
                  void *c, float *col_sums, void *scratch);

@@ -1,7 +1,7 @@
 /* index.c - indices that are checked against a size. */
 #include "kernels/cpu/index.h"
 
-/* Blocks without a branch for each index, so that the compiler can take several at once. */
+/* Blocks without a branch for each index, so that the compiler can vectorize. */
 enum { BLOCK = 256 };
 
 int64_t wf_find_bad(const void *ids, bool wide, int64_t n, int64_t size)

@@ -1,4 +1,4 @@
-/* index.h - indices as the kernels read them: i32 or i64, checked against a size. */
+/* index.h - indices for kernels: i32 or i64, checked against a size. */
 #ifndef WF_KERNELS_CPU_INDEX_H
 #define WF_KERNELS_CPU_INDEX_H
 
@@ -17,7 +17,7 @@ static inline int64_t wf_id_at(const void *ids, bool wide, int64_t i)
 /* The position of the first index outside 0..size-1 of n, or -1. */
 int64_t wf_find_bad(const void *ids, bool wide, int64_t n, int64_t size);
 
-/* The smaller of both, whichever tile comes first. */
+/* Atomic minimum: the smaller value wins, whichever tile comes first. */
 static inline void wf_lower(_Atomic int64_t *to, int64_t value)
 {
     int64_t seen = atomic_load(to);

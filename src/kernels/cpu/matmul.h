@@ -5,7 +5,8 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/kernels.h"
 
-/* Fill d from the operand types; WEFT_ENOSUP where the leading axes broadcast in a way that is no single stride. */
+/* Fills d from the operand types; WEFT_ENOSUP if the leading axes broadcast in a way that is not a
+ * single stride. */
 weft_status wf_matmul_desc(const struct wf_type *a, const struct wf_type *b,
                            const struct wf_type *y, bool trans_a, bool trans_b,
                            struct wf_gemm_desc *d);

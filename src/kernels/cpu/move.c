@@ -1,4 +1,4 @@
-/* move.c - moving elements: boxes, joins, borders and lookups cut into tiles for the pool. */
+/* move.c - moving elements: boxes, joins, borders and lookups divided into tiles for the pool. */
 #include "kernels/cpu/move.h"
 
 #include <stdlib.h>
@@ -46,8 +46,8 @@ static void swap_axes(struct wf_box *b, int i, int j)
     b->to[j] = to;
 }
 
-/* Without axes of size 1, the farthest apart in dst first, and axes that continue each other on
- * both sides made one. */
+/* Without axes of size 1, ordered by decreasing stride in dst, and with axes that are contiguous on
+ * both sides joined. */
 static void simplify(struct wf_box *b)
 {
     int n = 0;
@@ -83,8 +83,8 @@ struct box_job {
     int size, log2;
     const char *src;
     char *dst;
-    int64_t per_tile;                 /* rows a tile */
-    int64_t chunk, n_chunks;          /* of the last axis, when a row alone is large */
+    int64_t per_tile;                 /* rows per tile */
+    int64_t chunk, n_chunks;          /* of the last axis, if a row alone is large */
     int across;                       /* transposing: the axis that is contiguous in src */
     int64_t block, n_across, n_along; /* and its blocks */
 };
@@ -111,7 +111,7 @@ static int64_t count(const struct wf_box *b, int n)
     return rows;
 }
 
-/* n_runs neighbouring rows along axis `a`, `width` elements of the last axis each. */
+/* n_runs adjacent rows along axis `a`, `width` elements of the last axis each. */
 static void move_runs(const struct box_job *j, int a, int64_t n_runs, int64_t width, int64_t from,
                       int64_t to)
 {
@@ -160,7 +160,8 @@ static void run_rows(struct box_job *j, struct wf_pool *pool)
     wf_pool_for(pool, parts_of(rows, j->per_tile) * j->n_chunks, rows_tile, j);
 }
 
-/* The last axis is contiguous in dst, `across` in src: squares of them, the other axes counted. */
+/* The last axis is contiguous in dst, `across` in src: squares of them, with the other axes
+ * counted. */
 static void square_tile(void *arg, int64_t tile, int thread)
 {
     const struct box_job *j = arg;
@@ -298,8 +299,8 @@ void wf_box_tile(int rank, const int64_t *dim, const int64_t *repeats, struct wf
 struct parts_job {
     const struct wf_move_fns *f;
     int64_t n_outer, row_bytes;
-    int64_t per_tile;        /* rows a tile */
-    int64_t chunk, n_chunks; /* bytes of a row, when a row alone is large */
+    int64_t per_tile;        /* rows per tile */
+    int64_t chunk, n_chunks; /* bytes of a row, if a row alone is large */
     int n_parts;
     const void *const *from;
     void *const *to;
@@ -421,7 +422,7 @@ struct pad_job {
     int64_t n_rows, per_tile;
 };
 
-/* Where coordinate i of the output comes from along an axis of n elements; -1: from nowhere. */
+/* Where coordinate i of the output comes from along an axis of n elements; -1: padding. */
 static int64_t pad_source(const struct pad_job *j, int axis, int64_t i)
 {
     int64_t n = j->dim[axis], at = i - j->before[axis];
@@ -516,7 +517,7 @@ static int64_t id_at(const void *ids, bool wide, int64_t i)
     return wide ? ((const int64_t *)ids)[i] : ((const int32_t *)ids)[i];
 }
 
-/* The smaller of both, whichever tile comes first. */
+/* Atomic minimum: the smaller value wins, whichever tile comes first. */
 static void lower(_Atomic int64_t *to, int64_t value)
 {
     int64_t seen = atomic_load(to);
@@ -526,7 +527,7 @@ static void lower(_Atomic int64_t *to, int64_t value)
 }
 
 /* The lookups of a tile are done in units: one table for a few dozen samples. While one unit is
- * copied, the rows of the next are on their way. */
+ * copied, the rows of the next are prefetched. */
 enum { UNIT = 32, UNITS_A_TILE = 4, LINE = 64, MAX_LINES_AHEAD = 8 };
 
 struct gather_job {
@@ -549,8 +550,8 @@ static void prefetch_row(const struct wf_gather *g, int64_t i)
         __builtin_prefetch(row + b, 0, 3);
 }
 
-/* Samples [begin, end) of table t; those from next_begin of table `next` (or NULL) are asked
- * for. */
+/* Samples [begin, end) of table t; those from next_begin of table `next` (or NULL) are
+ * prefetched. */
 static void gather_unit(struct gather_job *j, int64_t t, int64_t begin, int64_t end,
                         const struct wf_gather *next, int64_t next_begin, int64_t next_end)
 {

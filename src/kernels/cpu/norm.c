@@ -1,4 +1,4 @@
-/* norm.c - normalisation of whole tensors: tiles for the pool, partial sums added in tile order. */
+/* norm.c - normalization of whole tensors: tiles for the pool, partial sums added in tile order. */
 #include "kernels/cpu/norm.h"
 
 #include <math.h>
@@ -34,8 +34,8 @@ static int64_t layer_rows(int64_t width)
     return wf_max_i64(1, TILE_ELEMENTS / wf_max_i64(1, width));
 }
 
-/* Tiles of the backward pass leave a part of dgamma and dbeta each: at most 64 of them, 32 rows at
- * least, a multiple of the four rows the kernel takes together. */
+/* Each tile of the backward pass leaves a part of dgamma and dbeta: at most 64 tiles of at least 32
+ * rows, a multiple of the four rows that the kernel does together. */
 static int64_t grad_rows(int64_t n_rows)
 {
     return wf_round_up(wf_max_i64(32, n_parts(n_rows, 64)), 4);
@@ -105,14 +105,15 @@ void wf_layer_norm_grad(const struct wf_norm_fns *f, struct wf_pool *pool,
 
 /* ---- channels: the grid of tiles --------------------------------------------------------- */
 
-/* Columns are cut at 512 so that a tile of eight rows or more stays in the first cache; the last
- * tile takes the rest as well, for a tile narrower than a vector would have to be contiguous. */
+/* Columns are divided at 512 so that a tile of eight rows or more stays in the L1 cache; the
+ * last tile takes the rest as well, because a tile narrower than a vector would have to be
+ * contiguous. */
 enum { TILE_COLUMNS = 512, MIN_TILE_ROWS = 8, MAX_TILE_ROWS = 512, WIDEST_VECTOR = 16 };
 
 struct grid {
     struct wf_chan_shape s;
     int64_t rows, n_row_tiles, n_col_tiles;
-    int64_t pattern; /* floats of one array of per-channel values, repeated where rows are narrow */
+    int64_t pattern; /* floats of one array of per-channel values, repeated if rows are narrow */
 };
 
 static struct grid grid_of(const struct wf_chan_shape *s)
@@ -126,7 +127,7 @@ static struct grid grid_of(const struct wf_chan_shape *s)
                          wf_round_up(s->n_channels * repeat, WIDEST_VECTOR)};
 }
 
-/* Where a tile stands: the part of x it covers. */
+/* The position of a tile: the part of x it covers. */
 struct place {
     int64_t outer, row_tile, at, column;
     struct wf_cols cols;
@@ -179,7 +180,7 @@ static float *array_at(const struct grid *g, float *scratch, int64_t outer, int 
     return base + (outer * N_ARRAYS + i) * g->pattern;
 }
 
-/* Repeat narrow per-channel values, so that a vector may begin at any channel. */
+/* Repeats narrow per-channel values, so that a vector may start at any channel. */
 static void repeat(const struct grid *g, int vector, float *array)
 {
     int64_t n = g->s.n_channels;
@@ -210,7 +211,7 @@ static void stats_tile(void *arg, int64_t tile, int thread)
     j->f->stats(p.cols, j->x + p.at, part, part + j->g.s.n_channels);
 }
 
-/* The channels' statistics into those of their groups. */
+/* Merges the channels' statistics into those of their groups. */
 static void merge_tile(void *arg, int64_t outer, int thread)
 {
     const struct chan_job *j = arg;

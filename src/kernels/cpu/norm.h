@@ -1,7 +1,7 @@
-/* norm.h - layer, RMS, batch, instance and group normalisation, forward and backward, f32.
+/* norm.h - layer, RMS, batch, instance and group normalization, forward and backward, f32.
  *
  * Sums over a row are f32 in a fixed order. Sums over rows are f32 within a tile of rows and f64
- * over tiles, in tile order; tiles depend on the shape alone. Conventions of `f` and `pool` as in
+ * over tiles, in tile order; tiles depend only on the shape. Conventions of `f` and `pool` as in
  * optim.h. Scratch is in floats, 64-byte aligned, its size a function of the shape. */
 #ifndef WF_KERNELS_CPU_NORM_H
 #define WF_KERNELS_CPU_NORM_H
@@ -30,7 +30,7 @@ struct wf_layer_norm_grad {
     bool rms;
     const float *x, *dy, *mean, *rstd; /* mean is not read for rms */
     const float *gamma;                /* NULL: 1 */
-    const float *add;      /* [n_rows, width] or NULL: the gradient that goes around the norm */
+    const float *add;      /* [n_rows, width] or NULL: the gradient that bypasses the norm */
     float *dx;             /* may be dy or add */
     float *dgamma, *dbeta; /* [width] or NULL */
     float *scratch;        /* wf_layer_norm_scratch floats; not needed without dgamma, dbeta */
@@ -42,7 +42,7 @@ struct wf_layer_norm_grad {
  * taken for each (outer, group) over n_rows * n_channels / n_groups elements:
  *   batch norm      [N,H,W,C]  n_outer 1, n_rows N*H*W, n_groups C
  *   instance norm   [N,H,W,C]  n_outer N, n_rows H*W,   n_groups C
- *   group norm      [N,H,W,C]  n_outer N, n_rows H*W,   n_groups as asked */
+ *   group norm      [N,H,W,C]  n_outer N, n_rows H*W,   n_groups as given */
 struct wf_chan_shape {
     int64_t n_outer, n_rows, n_channels, n_groups;
 };
@@ -50,7 +50,7 @@ struct wf_chan_shape {
 struct wf_chan_norm {
     struct wf_chan_shape shape;
     const float *x;
-    const float *mean, *var; /* [n_outer, n_groups], var biased; the moving ones at inference */
+    const float *mean, *var; /* [n_outer, n_groups], var biased; the moving ones for inference */
     float eps;
     const float *gamma, *beta; /* [n_channels]; NULL: 1, 0 */
     bool relu;                 /* y = max(y, 0) */
@@ -67,9 +67,9 @@ struct wf_chan_grad {
     const float *x, *dy, *mean, *var;
     float eps;
     const float *gamma;    /* NULL: 1 */
-    const float *y;        /* the output, when relu was fused; else NULL */
+    const float *y;        /* the output, if relu was fused; otherwise NULL */
     bool frozen;           /* mean and var are constants, not statistics of x */
-    float *dx;             /* may be dy; NULL: not wanted */
+    float *dx;             /* may be dy; NULL: not requested */
     float *dgamma, *dbeta; /* [n_channels] or NULL */
     float *scratch;
 };
@@ -86,7 +86,7 @@ struct wf_cols {
 struct wf_norm_fns {
     int vector; /* VF_N */
     void (*layer)(const struct wf_layer_norm *p, int64_t begin, int64_t end);
-    /* dgamma and dbeta of these rows go to part[2 * width] (NULL: not wanted). */
+    /* dgamma and dbeta of these rows go to part[2 * width] (NULL: not requested). */
     void (*layer_grad)(const struct wf_layer_norm_grad *p, int64_t begin, int64_t end, float *part);
     /* The means of the columns, and the sums of squared distances from them. n_rows >= 1. */
     void (*stats)(struct wf_cols s, const float *x, float *mean, float *m2);
@@ -119,7 +119,7 @@ void wf_layer_norm_grad(const struct wf_norm_fns *f, struct wf_pool *pool,
                         const struct wf_layer_norm_grad *p);
 
 int64_t wf_chan_scratch(const struct wf_chan_shape *s);
-/* mean and biased variance, [n_outer, n_groups]; of no elements 0 and 0. */
+/* mean and biased variance, [n_outer, n_groups]; 0 and 0 if there are no elements. */
 void wf_chan_stats(const struct wf_norm_fns *f, struct wf_pool *pool, const struct wf_chan_shape *s,
                    const float *x, float *mean, float *var, float *scratch);
 void wf_chan_norm(const struct wf_norm_fns *f, struct wf_pool *pool, const struct wf_chan_norm *p);

@@ -1,10 +1,10 @@
 /* onednn.c - matrix products by oneDNN 2.x or 3.x: the only file that knows the library.
  *
- * The headers decide which of the two C interfaces is compiled and so which library is asked for.
- * A context has one struct library: the functions, an engine, and a list of the primitives that
- * its plans use. The list only grows, by lock-free pushes, and holds each problem once (twice when
- * two threads plan it at the same moment); what runs is read-only but for the memory objects,
- * which each thread makes in the scratch memory of the call. */
+ * The headers decide which of the two C interfaces is compiled and so which library is loaded. A
+ * context has one struct library: the functions, an engine, and a list of the primitives that its
+ * plans use. The list only grows, by lock-free pushes, and has each problem once (twice if two
+ * threads plan it at the same moment); what runs is read-only except for the memory objects, which
+ * each thread creates in the scratch memory of the call. */
 #define _GNU_SOURCE
 #include "kernels/cpu/onednn.h"
 
@@ -26,7 +26,7 @@ wf_kernel_fn run_matmul_onednn;
     TEXT(DNNL_VERSION_MAJOR) "." TEXT(DNNL_VERSION_MINOR) "." TEXT(DNNL_VERSION_PATCH)
 #define LIBRARY_FILE "libdnnl.so." TEXT(DNNL_VERSION_MAJOR)
 
-/* ---- the functions ---------------------------------------------------------------------------- */
+/* ---- the functions --------------------------------------------------------------------------- */
 
 #define CALLS_OF_ALL(X)                        \
     X(dnnl_version)                            \
@@ -101,7 +101,7 @@ struct library {
     void *handle; /* NULL: not usable, and `why` */
     struct calls f;
     int (*omp_get_max_threads)(void);
-    void (*omp_set_num_threads)(int n); /* both NULL when the library has no threads */
+    void (*omp_set_num_threads)(int n); /* both NULL if the library has no threads */
     dnnl_engine_t engine;
     weft_simd level;
     char version[32];
@@ -109,7 +109,7 @@ struct library {
     struct product *_Atomic products;
 };
 
-/* ---- loading ---------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static void *symbol(void *handle, const char *name, size_t bytes, void *out)
 {
@@ -119,7 +119,7 @@ static void *symbol(void *handle, const char *name, size_t bytes, void *out)
     return p;
 }
 
-/* Fill in the functions; false with a reason when the library is not as we need it. */
+/* Fills in the functions; false with a reason if the library does not match. */
 static bool find_calls(struct library *lib)
 {
     const dnnl_version_t *v;
@@ -141,7 +141,7 @@ static bool find_calls(struct library *lib)
     symbol(lib->handle, "omp_set_num_threads", sizeof(void *), &lib->omp_set_num_threads);
     if (v->cpu_runtime == DNNL_RUNTIME_OMP && lib->omp_get_max_threads && lib->omp_set_num_threads)
         return true;
-    snprintf(lib->why, sizeof lib->why, "%s %s runs on threads that cannot be held to one",
+    snprintf(lib->why, sizeof lib->why, "%s %s runs on threads that cannot be limited to one",
              LIBRARY_FILE, lib->version);
     return false;
 }
@@ -155,8 +155,8 @@ static weft_simd level_of(dnnl_cpu_isa_t isa)
                                      : WEFT_SIMD_PORTABLE;
 }
 
-/* The library stays in the process once it is loaded: it and its OpenMP keep things per thread
- * that are taken down when the threads end. */
+/* The library is never unloaded: it and its OpenMP have per-thread data that is freed when the
+ * threads end. */
 static void load(struct library *lib)
 {
     bool ok;
@@ -165,7 +165,7 @@ static void load(struct library *lib)
     if (!lib->handle) {
         const char *text = dlerror();
 
-        snprintf(lib->why, sizeof lib->why, "%s", text ? text : LIBRARY_FILE " does not load");
+        snprintf(lib->why, sizeof lib->why, "%s", text ? text : LIBRARY_FILE " cannot be loaded");
         return;
     }
     ok = find_calls(lib);
@@ -173,7 +173,7 @@ static void load(struct library *lib)
         lib->level = level_of(lib->f.dnnl_get_effective_cpu_isa());
         ok = lib->f.dnnl_engine_create(&lib->engine, dnnl_cpu, 0) == dnnl_success;
         if (!ok)
-            snprintf(lib->why, sizeof lib->why, "%s makes no CPU engine", LIBRARY_FILE);
+            snprintf(lib->why, sizeof lib->why, "%s has no CPU engine", LIBRARY_FILE);
     }
     if (!ok) {
         dlclose(lib->handle);
@@ -205,7 +205,7 @@ static void unload_from(weft_ctx *ctx)
     unload(ctx, atomic_load(&ctx->library));
 }
 
-/* The context's library, usable or not; NULL when out of memory. */
+/* The context's library, usable or not; NULL if out of memory. */
 static struct library *library_of(weft_ctx *ctx)
 {
     struct library *lib = atomic_load(&ctx->library);
@@ -248,7 +248,7 @@ const char *wf_onednn_version(weft_ctx *ctx, const char **why)
     return lib && lib->handle ? lib->version : NULL;
 }
 
-/* OpenMP's number of threads belongs to the calling thread. */
+/* OpenMP's number of threads is a property of the calling thread. */
 static int hold_threads(const struct library *lib)
 {
     int n = lib->omp_get_max_threads ? lib->omp_get_max_threads() : 0;
@@ -264,9 +264,9 @@ static void release_threads(const struct library *lib, int n)
         lib->omp_set_num_threads(n);
 }
 
-/* ---- primitives ------------------------------------------------------------------------------- */
+/* ---- primitives ------------------------------------------------------------------------------ */
 
-/* The one place where the two interfaces differ: a description of the product. */
+/* The only difference between the two interfaces: a description of the product. */
 #if DNNL_VERSION_MAJOR < 3
 static dnnl_status_t describe(const struct library *lib, const struct problem *q,
                               const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
@@ -306,13 +306,13 @@ static dnnl_status_t describe(const struct library *lib, const struct problem *q
 }
 #endif
 
-/* Make the primitive of q->problem. */
+/* Creates the primitive of q->problem. */
 static dnnl_status_t make_primitive(const struct library *lib, struct product *q)
 {
     static const dnnl_query_t md_queries[] = {dnnl_query_src_md, dnnl_query_weights_md,
                                               dnnl_query_dst_md, dnnl_query_scratchpad_md};
     dnnl_primitive_attr_t attr = NULL;
-    int n_held = hold_threads(lib); /* what is chosen depends on their number */
+    int n_held = hold_threads(lib); /* the choice depends on their number */
     dnnl_status_t st = lib->f.dnnl_primitive_attr_create(&attr);
 
     if (!st)
@@ -369,12 +369,12 @@ static weft_status get_product(weft_ctx *ctx, struct library *lib, const struct 
     return WEFT_OK;
 }
 
-/* ---- plans ------------------------------------------------------------------------------------ */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 struct wf_onednn_matmul {
     const struct library *lib;
     struct wf_gemm_desc d;
-    const struct product *tile, *last; /* of tile_m rows, and of the rest; the same when all fit */
+    const struct product *tile, *last; /* for tile_m rows, and for the rest; the same if all fit */
     int64_t tile_m, n_tiles_m;
     int n_threads;
     size_t pad_bytes; /* of one thread */
@@ -390,7 +390,7 @@ struct lane {
 
 enum { TILE_M = 32, MAX_TILES = 8, SERIAL_FLOP = 1 << 19 };
 
-/* Rows of a tile. B is read anew by every tile, so there are no more than are needed to share the
+/* Rows per tile. Every tile reads B again, so there are no more tiles than needed to divide the
  * work: about 8 in all, of at least 32 rows. */
 static int64_t choose_tile_m(const struct wf_gemm_desc *d)
 {
@@ -431,7 +431,7 @@ static weft_status choose_products(weft_ctx *ctx, struct library *lib, struct wf
     return get_product(ctx, lib, &q, &p->last);
 }
 
-/* The library's name for what it does; NULL for its reference code, which is slow. */
+/* The library's name for its implementation; NULL for its reference code, which is slow. */
 static const char *implementation(const struct library *lib, const struct product *q)
 {
     const char *name = NULL;
@@ -481,13 +481,13 @@ weft_status wf_onednn_matmul_plan(weft_ctx *ctx, struct wf_arena *arena,
         return wf_err_nomem(ctx, sizeof text, "matmul");
     p->pad_bytes =
         p->tile->pad_bytes > p->last->pad_bytes ? p->tile->pad_bytes : p->last->pad_bytes;
-    p->pad_bytes = (size_t)wf_round_up((int64_t)p->pad_bytes, 4096) + 64; /* not all on one set */
+    p->pad_bytes = (size_t)wf_round_up((int64_t)p->pad_bytes, 4096) + 64; /* not all in one set */
     *scratch_bytes = (size_t)n_threads * (sizeof(struct lane) + p->pad_bytes);
     *out = p;
     return WEFT_OK;
 }
 
-/* ---- running ---------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 struct job {
     const struct wf_onednn_matmul *p;
@@ -626,7 +626,7 @@ weft_status wf_onednn_matmul_run(const struct wf_onednn_matmul *p, struct wf_poo
 
 #endif
 
-/* ---- the kernel ------------------------------------------------------------------------------- */
+/* ---- the kernel ------------------------------------------------------------------------------ */
 
 weft_status wf_onednn_plan_call(struct wf_kplan *p, const struct wf_tune_row *rows)
 {

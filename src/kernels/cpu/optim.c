@@ -1,5 +1,5 @@
 /* optim.c - optimizer updates, norms and sparse rows: tiles for the pool around the SIMD kernels.
- * Tiles are fixed by the sizes alone, and sums of tiles are added in order. */
+ * Tiles depend only on the sizes, and sums of tiles are added in order. */
 #include "kernels/cpu/optim.h"
 
 #include <math.h>
@@ -23,8 +23,8 @@ const struct wf_optim_fns *wf_optim_fns_at(weft_simd level)
 
 /* ---- dense updates ----------------------------------------------------------------------- */
 
-/* Elements a tile. Small enough to share out a 100 000-element model, large enough
- * that taking a tile costs nothing. */
+/* Elements per tile. Small enough to distribute a 100 000-element model, large enough that taking a
+ * tile costs nothing. */
 enum { UPDATE_TILE = 4 * WF_NORM_BLOCK };
 
 struct update_job {
@@ -144,9 +144,9 @@ struct sumsq_job {
     double *blocks;
 };
 
-enum { SUMSQ_TILE = 4 }; /* blocks a tile */
+enum { SUMSQ_TILE = 4 }; /* blocks per tile */
 
-/* Blocks are numbered through all spans; a tile finds its first span by walking the list. */
+/* Blocks are numbered across all spans; a tile finds its first span by walking the list. */
 static void sumsq_tile(void *arg, int64_t tile, int thread)
 {
     const struct sumsq_job *j = arg;
@@ -215,9 +215,10 @@ double wf_global_norm(const double *sq, int64_t n_spans)
 
 /* ---- sparse rows ------------------------------------------------------------------------- */
 
-enum { ROWS_TILE = 512 }; /* distinct rows a tile */
+enum { ROWS_TILE = 512 }; /* distinct rows per tile */
 
-/* A power of two at least four times n: at a quarter full nearly every first probe decides. */
+/* A power of two at least four times n: a quarter full, so that nearly every first probe
+ * succeeds. */
 static int64_t hash_size(int64_t n)
 {
     int64_t size = 16;
@@ -239,8 +240,8 @@ static int64_t id_at(const struct wf_dedupe *d, int64_t i)
                    : ((const int32_t *)d->ids)[i * d->id_stride];
 }
 
-/* A hash from id to its place among the distinct ones; -1 is free. Samples are visited in order, so
- * each chain of equal ids is in sample order. */
+/* A hash from id to its position among the distinct ones; -1 is free. Samples are visited in order,
+ * so each chain of equal ids is in sample order. */
 static void dedupe_one(struct wf_dedupe *d)
 {
     int64_t size = hash_size(d->n), n_distinct = 0;

@@ -1,11 +1,11 @@
 /* optim.h - optimizer updates, norms and sparse rows on the CPU.
  *
- * The formulas and the scalars of a step stand in op/optim.h. An update is one fused pass over
- * contiguous ranges of the flat vectors; it works element by element, so the bits do not depend on
- * how a vector is cut into ranges or on the number of threads.
+ * The formulas and the scalars of a step are in op/optim.h. An update is one fused pass over
+ * contiguous ranges of the flat vectors; it works element by element, so results do not depend on
+ * how a vector is divided into ranges or on the number of threads.
  *
- * Convention of this and the other headers of cpu/: `f` is the table of one SIMD level, taken once
- * from wf_..._fns_at(ctx->simd); functions that take a pool (which may be NULL) do their own
+ * Convention of this and the other headers of cpu/: `f` is the table of one SIMD level, obtained
+ * once from wf_..._fns_at(ctx->simd); functions that take a pool (which may be NULL) do their own
  * wf_pool_for over tiles fixed by the shape, and allocate nothing; the members of f work on one
  * range in the calling thread.
  *
@@ -32,7 +32,7 @@
  * until a negative one, added in that order. */
 struct wf_optim_table {
     float *w;                        /* [n_rows, width] */
-    float *slot[WF_OPTIM_MAX_SLOTS]; /* likewise, as many as the form keeps */
+    float *slot[WF_OPTIM_MAX_SLOTS]; /* the same, as many as the form keeps */
     int64_t width;
     const int64_t *rows;
     int64_t n;
@@ -55,7 +55,7 @@ struct wf_optim_fns {
                        float *m, float *v, double *w_sq, double *q_sq);
     void (*lamb_apply)(const struct wf_optim_scalars *k, float step, int64_t n, float *w,
                        const float *m, const float *v);
-    /* Sum of squares in f64; finite exactly when every element is. Same bits at every level. */
+    /* Sum of squares in f64; finite exactly if every element is. The same bits at every level. */
     double (*sumsq)(int64_t n, const float *x);
     /* out[width] = the sum of rows g + i*stride for i = first, next[first], ... */
     void (*sum_chain)(int64_t width, const float *g, int64_t stride, int32_t first,
@@ -69,14 +69,14 @@ const struct wf_optim_fns *wf_optim_fns_at(weft_simd level);
 
 /* ---- dense updates ----------------------------------------------------------------------- */
 
-/* One fused pass over n elements. slot[i] is NULL where the form keeps fewer. Not for LAMB. */
+/* One fused pass over n elements. slot[i] is NULL if the form keeps fewer. Not for LAMB. */
 void wf_optim_update(const struct wf_optim_fns *f, struct wf_pool *pool,
                      const struct wf_optim_scalars *k, int64_t n, float *w, const float *g,
                      float *const slot[WF_OPTIM_MAX_SLOTS]);
 
 /* LAMB on one variable (a range that begins at the variable's start or on a norm block of it).
- * wf_lamb_slots writes 2 sums a block, of w and q, into sums[2 * wf_norm_blocks(n)]; whoever holds
- * all blocks of the variable makes the ratio; wf_lamb_apply moves w. */
+ * wf_lamb_slots writes 2 sums per block, of w and q, into sums[2 * wf_norm_blocks(n)]; whoever has
+ * all blocks of the variable computes the ratio; wf_lamb_apply updates w. */
 int64_t wf_norm_blocks(int64_t n);
 void wf_lamb_slots(const struct wf_optim_fns *f, struct wf_pool *pool,
                    const struct wf_optim_scalars *k, int64_t n, float *w, const float *g, float *m,
@@ -101,7 +101,7 @@ struct wf_span {
 };
 int64_t wf_span_blocks(const struct wf_span *spans, int64_t n_spans);
 /* The sum of squares of each span, sq[n_spans], with blocks[wf_span_blocks] as scratch. One pass,
- * all blocks in parallel. A sum that is not finite tells of an element that is not finite. */
+ * all blocks in parallel. A sum that is not finite means that an element is not finite. */
 void wf_span_sumsq(const struct wf_optim_fns *f, struct wf_pool *pool, const struct wf_span *spans,
                    int64_t n_spans, double *blocks, double *sq);
 /* The norm over all spans, from their sums in order. */
@@ -109,9 +109,9 @@ double wf_global_norm(const double *sq, int64_t n_spans);
 
 /* ---- sparse rows ------------------------------------------------------------------------- */
 
-/* The ids one table was asked for. Sample i has ids[i * id_stride]. */
+/* The ids looked up in one table. Sample i has ids[i * id_stride]. */
 struct wf_dedupe {
-    const void *ids; /* int64_t when wide, else int32_t */
+    const void *ids; /* int64_t if wide, otherwise int32_t */
     bool wide;
     int64_t id_stride; /* elements */
     int64_t n;         /* samples, below 2^30 */
@@ -122,7 +122,7 @@ struct wf_dedupe {
     int32_t *first; /* [n] the first sample of each */
     int32_t *next;  /* [n] for each sample the next one of the same id, or -1 */
     int64_t n_distinct;
-    int64_t bad; /* the first sample with an id out of range (n_distinct is 0 then), or -1 */
+    int64_t bad; /* the first sample with an id out of range (n_distinct is then 0), or -1 */
 };
 
 int64_t wf_dedupe_scratch(int64_t n);

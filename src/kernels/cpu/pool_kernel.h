@@ -5,8 +5,8 @@
 #include "base/base.h"
 
 /* A row of n windows that have the same taps, [from, to) of k along each axis; tap 0 of the first
- * window is at x[at] (perhaps outside, when its taps begin later), the next window x_step floats
- * on. */
+ * window is at x[at] (possibly outside, if its taps begin later), the next window is x_step floats
+ * further. */
 struct wf_max_row {
     const float *x;
     int64_t at, x_step;
@@ -18,7 +18,7 @@ struct wf_max_row {
     uint8_t *arg; /* the tap, counted row by row over all k; may be NULL */
 };
 
-/* Windows that do not overlap: dx at each tap is dy where arg is that tap, else 0. */
+/* Windows that do not overlap: dx at each tap is dy if arg is that tap, otherwise 0. */
 struct wf_max_spread {
     float *dx;
     int64_t plane, line, k[3];
@@ -28,7 +28,7 @@ struct wf_max_spread {
 };
 
 struct wf_pool_fns {
-    /* The largest of each window; the first of equals, the first NaN. */
+    /* The largest element of each window; the first of equal ones, the first NaN. */
     void (*max)(const struct wf_max_row *r);
     void (*max_spread)(const struct wf_max_spread *r);
     /* dst[c] = sum over j, in order, of dy[j][c] where arg[j][c] == tap[j]; pixel j at
@@ -40,7 +40,7 @@ struct wf_pool_fns {
                   const float *weight, int64_t channels);
 };
 
-/* The functions of a level; the portable ones where the build has no better. */
+/* The functions of a level; the portable ones if the build has nothing better. */
 const struct wf_pool_fns *wf_pool_fns_of(weft_simd level);
 
 #endif

@@ -46,7 +46,8 @@ bool wf_kernel_can_step(const struct wf_op *op, int n_in, const struct wf_type *
     return types && (op->flags & WF_EW) && has_block_function(op);
 }
 
-/* Strides of an operand in the result's shape, neighbours merged where the operand runs on or stands still. */
+/* Strides of an operand in the result's shape, with neighboring axes merged if the operand is
+ * contiguous or constant along them. */
 static void merge_dims(struct wf_prog_operand *o, const struct wf_type *t,
                        const struct wf_type *shape)
 {
@@ -117,7 +118,7 @@ static weft_status compile_steps(struct wf_kplan *p, struct wf_prog *g)
         st->dst = g->n_operands + s;
         for (int k = 1; k <= 3; k++)
             if (i[k] >= g->n_operands + s)
-                return wf_err(WEFT_EINVAL, "program step %d reads a later one", s);
+                return wf_err(WEFT_EINVAL, "program step %d reads a later step", s);
         st->a = i[1] < 0 ? 0 : (int)i[1];
         st->b = i[2] < 0 ? 0 : (int)i[2];
         st->c = i[3] < 0 ? 0 : (int)i[3];
@@ -133,7 +134,8 @@ static bool reads(const struct wf_prog_step *s, int reg)
     return s->a == reg || s->b == reg || s->c == reg;
 }
 
-/* Which outputs are written by their step itself: those after which no operand that might share their memory is read. */
+/* Which outputs their step writes directly: those after which no operand that might share their
+ * memory is read. */
 static void place_outputs(struct wf_prog *g, const struct wf_attr *outs,
                           const struct wf_type *types, bool anchor)
 {
@@ -145,14 +147,14 @@ static void place_outputs(struct wf_prog *g, const struct wf_attr *outs,
                 reads(&g->step[s], i))
                 last_read = s;
     for (int k = 0; k < g->n_outs; k++)
-        if (outs->ints[k] < g->n_operands) /* the product itself goes out: copied at the end */
+        if (outs->ints[k] < g->n_operands) /* the product itself is an output: copied at the end */
             last_read = g->n_steps;
     for (int k = 0; k < g->n_outs; k++) {
         int reg = (int)outs->ints[k], s = reg - g->n_operands;
 
         g->out[k].reg = reg;
         g->out[k].dtype = types[k].dtype;
-        /* What the caller holds of output 0 is f32, whatever it is rounded to afterwards. */
+        /* The caller's output 0 is f32, even if it is rounded afterwards. */
         g->out[k].direct =
             s >= last_read && s >= 0 && (types[k].dtype == WEFT_F32 || (anchor && k == 0));
         if (g->out[k].direct)
@@ -160,7 +162,7 @@ static void place_outputs(struct wf_prog *g, const struct wf_attr *outs,
     }
 }
 
-/* Registers of steps that are no outputs share buffers when their lives do not overlap. */
+/* Registers of steps that are not outputs share buffers if their lifetimes do not overlap. */
 static int place_temps(struct wf_prog *g, int64_t first_buf)
 {
     int busy_until[WF_PROG_MAX_REGS], n_bufs = 0;
@@ -270,7 +272,7 @@ static void repeat(const struct wf_prog *g, float *to, int64_t n)
     g->fill(to, NULL, NULL, NULL, n, &v);
 }
 
-/* What stays the same for all blocks of a thread: scalars and short patterns. */
+/* What is the same for all blocks of a thread: scalars and short patterns. */
 static void prepare(const struct wf_prog_run *r, float *mem)
 {
     const struct wf_prog *g = r->prog;
@@ -316,7 +318,7 @@ static void gather(const struct wf_prog *g, const struct wf_prog_operand *o, con
     }
 }
 
-/* Point the operands' registers at elements [first, first + n). */
+/* Points the operands' registers to elements [first, first + n). */
 static void set_operands(const struct wf_prog_run *r, float *mem, int64_t first, int64_t n,
                          float *anchor, float **reg)
 {
@@ -362,7 +364,7 @@ static void run_block(const struct wf_prog_run *r, float *mem, int64_t first, in
             g->temp[s] >= 0 ? mem + g->temp[s] : out_at(r, (int)(-1 - g->temp[s]), first, anchor);
         p->fn(reg[p->dst], reg[p->a], reg[p->b], reg[p->c], n, p->param);
     }
-    for (int k = g->n_outs - 1; k >= 0; k--) { /* output 0 last: it may be where the anchor is */
+    for (int k = g->n_outs - 1; k >= 0; k--) { /* output 0 last: it may be in the anchor's memory */
         weft_dtype t = g->out[k].dtype;
 
         if (g->out[k].direct)
@@ -379,7 +381,7 @@ static void run_block(const struct wf_prog_run *r, float *mem, int64_t first, in
     }
 }
 
-/* How far a block may go before a long row begins again. */
+/* How far a block may reach before a long row repeats. */
 static int64_t block_length(const struct wf_prog *g, int64_t first, int64_t n)
 {
     n = wf_min_i64(n, g->block);

@@ -1,5 +1,5 @@
-/* reduce.c - reductions of whole tensors: pieces for the pool, joined in order.
- * How a tensor is cut depends on its shape alone. */
+/* reduce.c - reductions of whole tensors: pieces for the pool, joined in order. How a tensor is
+ * divided depends only on its shape. */
 #include "kernels/cpu/reduce.h"
 
 #include <math.h>
@@ -23,12 +23,12 @@ const struct wf_reduce_fns *wf_reduce_fns_at(weft_simd level)
 
 enum {
     RUN = 4096,            /* elements of a row that are summed in f32 */
-    RUNS_A_TILE = 4,       /* a longer row is cut into tiles of so many runs */
-    NARROW = 16,           /* rows up to this many elements are taken several at a time */
-    TILE_ELEMENTS = 16384, /* about what a tile should have to do */
+    RUNS_A_TILE = 4,       /* a longer row is divided into tiles of this many runs */
+    NARROW = 16,           /* rows of up to this many elements are done several at a time */
+    TILE_ELEMENTS = 16384, /* approximate work of a tile */
     MIN_ROWS = 8,
     MAX_ROWS = 1024,
-    COLUMNS = 512, /* of a tile; the last one takes the rest as well */
+    COLUMNS = 512, /* per tile; the last one takes the rest as well */
     JOIN_COLUMNS = 256
 };
 
@@ -43,7 +43,7 @@ struct job {
     struct wf_reduce_shape s;
     const float *x;
     float *out, *parts;
-    int64_t per_tile; /* outers a tile */
+    int64_t per_tile; /* outers per tile */
     int64_t rows, n_row_tiles, n_col_tiles;
     bool min, wide, exclusive, reverse, all;
     void *index;
@@ -51,7 +51,7 @@ struct job {
     uint8_t *bytes_out;
 };
 
-/* What remains after the sums: n outputs. */
+/* What remains to be done after the sums: n outputs. */
 static void finish(const struct job *j, float *out, int64_t n)
 {
     if (j->op == WF_REDUCE_MEAN)
@@ -126,7 +126,7 @@ static void reduce_rows(struct job *j, struct wf_pool *pool)
 
 /* ---- columns: n_inner > 1 ---------------------------------------------------------------- */
 
-/* rows == 0: never cut along n. */
+/* rows == 0: never divided along n. */
 static void set_grid(struct job *j, bool cut_rows)
 {
     int64_t width = wf_min_i64(j->s.n_inner, COLUMNS), size = j->s.n * j->s.n_inner;

@@ -1,9 +1,9 @@
 /* reduce.h - reductions of a contiguous tensor seen as [n_outer, n, n_inner] over n.
  *
  * Sums are f32 over small pieces in a fixed order (at most a few thousand elements), and f64 over
- * pieces, in order; pieces depend on the shape and the SIMD level alone, so the bits do not depend
- * on threads. Maximum and minimum are NaN when an element is, as in NumPy. Conventions of `f` and
- * `pool` as in optim.h; the output has [n_outer, n_inner] elements. */
+ * pieces, in order; pieces depend only on the shape and the SIMD level, so results do not depend on
+ * threads. Maximum and minimum are NaN if an element is, as in NumPy. Conventions of `f` and `pool`
+ * as in optim.h; the output has [n_outer, n_inner] elements. */
 #ifndef WF_KERNELS_CPU_REDUCE_H
 #define WF_KERNELS_CPU_REDUCE_H
 
@@ -27,11 +27,11 @@ struct wf_reduce_shape {
     int64_t n_outer, n, n_inner;
 };
 
-/* One thread, one piece. Rows of a matrix are ld apart; ld == n_cols when n_cols is below `vector`.
- * No function but any_all may be called with n or n_rows 0. */
+/* One thread, one piece. Rows of a matrix are ld apart; ld == n_cols if n_cols is below `vector`.
+ * Only any_all may be called with n or n_rows 0. */
 struct wf_reduce_fns {
     int vector;
-    /* MEAN and L2 are done as SUM and SUMSQ up to here; LOGSUMEXP has its own. */
+    /* MEAN and L2 are done as SUM and SUMSQ up to here; LOGSUMEXP is separate. */
     float (*run)(enum wf_reduce_op op, int64_t n, const float *x);
     void (*narrow_rows)(enum wf_reduce_op op, int64_t n_rows, int64_t n, const float *x,
                         float *out);
@@ -52,13 +52,13 @@ struct wf_reduce_fns {
 
 const struct wf_reduce_fns *wf_reduce_fns_at(weft_simd level);
 
-/* Scratch in floats; 0 where none is needed. */
+/* Scratch in floats; 0 if none is needed. */
 int64_t wf_reduce_scratch(enum wf_reduce_op op, const struct wf_reduce_shape *s);
 void wf_reduce(const struct wf_reduce_fns *f, struct wf_pool *pool, enum wf_reduce_op op,
                const struct wf_reduce_shape *s, const float *x, float *out, float *scratch);
 
-/* The index of the largest (smallest) element, the first of equals; of the first NaN when there is
- * one. n must be positive and below 2^31. Indices are int64_t when wide, else int32_t. */
+/* The index of the largest (smallest) element, the first of equal ones; of the first NaN if there
+ * is one. n must be positive and below 2^31. Indices are int64_t if wide, otherwise int32_t. */
 void wf_argmax(const struct wf_reduce_fns *f, struct wf_pool *pool, const struct wf_reduce_shape *s,
                const float *x, bool wide, void *out);
 void wf_argmin(const struct wf_reduce_fns *f, struct wf_pool *pool, const struct wf_reduce_shape *s,

@@ -1,17 +1,17 @@
-/* rnn.c - recurrent nets: how the work is cut, and the way forward. */
+/* rnn.c - recurrent nets: how the work is divided, and the forward pass. */
 #include "kernels/cpu/rnn_impl.h"
 
 enum {
     ALIGN = 64,
-    LINE = 16, /* floats of a cache line */
+    LINE = 16, /* floats per cache line */
     TILE_ROWS = 16,
-    WIDE_TILE_ROWS = 8,      /* where so many rows fit the registers at once */
-    BIG_TILE_ROWS = 32,      /* where the weights do not stay in the L2 cache */
+    WIDE_TILE_ROWS = 8,      /* if this many rows fit in the registers at the same time */
+    BIG_TILE_ROWS = 32,      /* if the weights do not stay in the L2 cache */
     BIG_WEIGHTS = 192 << 10, /* floats */
     SMALL_TILE_ROWS = 4,
-    SOME_TILES = 2,        /* a small batch is cut at least so */
-    WANT_TASKS = 16,       /* of the weight gradients */
-    MIN_ROW_CUT = 28,      /* their rows: below, a task reads more than it computes */
+    SOME_TILES = 2,        /* a small batch is divided at least into this many */
+    WANT_TASKS = 16,       /* for the weight gradients */
+    MIN_ROW_CUT = 28,      /* their rows: with fewer, a task reads more than it computes */
     SERIAL_WORK = 96 << 10 /* multiply-adds that one thread does before another has woken up */
 };
 
@@ -39,7 +39,7 @@ static int64_t ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* Rows of whole cache lines that do not fall on the same sets. */
+/* Rows of whole cache lines that do not map to the same sets. */
 static int64_t spread_ld(int64_t n)
 {
     n = wf_round_up(n, 16);
@@ -147,7 +147,7 @@ bool wf_rnn_plan(struct wf_rnn *p, const struct wf_rnn_desc *d, weft_simd level,
                          .fns = wf_rnn_fns_of(level),
                          .n_gates = gates[d->cell],
                          .n_parts = parts[d->cell]};
-    /* what cut() computes must not overflow: sizes beyond this are far beyond any memory */
+    /* cut() must not overflow: larger sizes are far beyond any memory */
     if (!wf_mul_i64(d->n_units + d->n_in + 64, d->n_units + 64, &n) || !wf_mul_i64(n, 64, &n) ||
         !wf_mul_i64(d->n_batch, n, &n) || !wf_mul_i64(d->n_time, n, &n))
         return false;
@@ -249,8 +249,8 @@ static int64_t gate_floats(const struct wf_rnn *p)
     return (p->d.n_units + p->d.n_in) * p->gemm->nr;
 }
 
-/* Task: one gate of one group of units. R stands first, below it W; for n of a gru W and then R,
- * as x and what multiplies R stand there in the rows. */
+/* Task: one gate of one group of units. R comes first, then W; for n of a gru W and then R, because
+ * x and what multiplies R are in that order in the rows. */
 static void pack_task(void *arg, int64_t task, int thread)
 {
     const struct wf_rnn_run *r = arg;
@@ -268,7 +268,7 @@ static void pack_task(void *arg, int64_t task, int thread)
     p->gemm->pack_b(dst_w, r->t->w + gate * p->d.n_units + u, WF_GEMM_F32, ld, false, p->d.n_in, n);
 }
 
-/* A tile on its way: its buffers, and where it is. */
+/* A tile in progress: its buffers, and its position. */
 struct way {
     const struct wf_rnn_run *r;
     struct wf_rnn_tile tile;

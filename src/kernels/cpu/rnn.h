@@ -1,12 +1,13 @@
 /* rnn.h - recurrent nets over whole sequences on the CPU, f32.
  *
- * The batch is cut into tiles of a few rows. A tile runs its whole sequence in one thread: each
- * step is one product [h | x_t] · [R; W] for a group of units, all gates at once, and the cell's
- * functions on the sums while they are in the L1 cache. Weights are packed once a call, before the
- * tiles. Backward a tile runs from the last step to the first and leaves the gradients of the sums
- * as packed panels; one product over batch and time then gives the gradients of the weights.
+ * The batch is divided into tiles of a few rows. A tile runs its whole sequence in one thread: each
+ * step is one product [h | x_t] · [R; W] for a group of units, all gates together, and the cell's
+ * functions on the sums while they are in the L1 cache. Weights are packed once per call, before
+ * the tiles. In the backward pass a tile runs from the last step to the first and leaves the
+ * gradients of the sums as packed panels; one product over batch and time then gives the gradients
+ * of the weights.
  *
- * Every cut is a function of the shape and the SIMD level; bits depend on nothing else. */
+ * Every division depends only on the shape and the SIMD level, and so do the results. */
 #ifndef WF_KERNELS_CPU_RNN_H
 #define WF_KERNELS_CPU_RNN_H
 
@@ -29,7 +30,7 @@ enum wf_rnn_flag {
 
 /* ---- the pieces: cell functions of one SIMD level -------------------------------------------- */
 
-/* One step of a group of units. Pointers stand at the first row and unit. */
+/* One step of a group of units. Pointers are to the first row and unit. */
 struct wf_rnn_step {
     int64_t n_rows, n;    /* rows of the tile, units of the group */
     int64_t n_units;      /* of the layer: the distance of gates in bias, bias1 and gates */
@@ -46,7 +47,7 @@ struct wf_rnn_step {
     int64_t y_ld, gates_ld;
 };
 
-/* The same backwards. Parts of da stand in the order i f g o; n z q and hn (gru); the one
+/* The same for the backward pass. Parts of da are in the order i f g o; n z q and hn (gru); the one
  * (simple). */
 struct wf_rnn_back {
     int64_t n_rows, n, n_units;
@@ -58,14 +59,14 @@ struct wf_rnn_back {
     int64_t gates_ld;
     const float *h_prev;
     int64_t h_prev_ld;
-    float *dh, *dc;   /* of the state after the step; becomes that before it, but for da r^T */
+    float *dh, *dc;   /* of the state after the step; becomes that before it, except for da r^T */
     const float *drh; /* of q h (gru, reset before) */
     int64_t dh_ld;
     float *da; /* per row: parts, n_units apart */
     int64_t da_ld;
-    float *panel; /* the same, rows panel_ld apart, parts panel_part; NULL: not wanted */
+    float *panel; /* the same, rows panel_ld apart, parts panel_part; NULL: not requested */
     int64_t panel_ld, panel_part;
-    float *bias; /* sums over the rows are added: parts, n_units apart; NULL: not wanted */
+    float *bias; /* sums over the rows are added: parts, n_units apart; NULL: not requested */
 };
 
 struct wf_rnn_fns {
@@ -105,7 +106,7 @@ struct wf_rnn {
 struct wf_rnn_data {
     const float *x, *w, *r, *bias, *h0, *c0;
     const uint8_t *mask; /* [batch, time] */
-    const void *lengths; /* [batch] of i32, or i64 when lengths64 */
+    const void *lengths; /* [batch] of i32, or i64 if lengths64 */
     bool lengths64;
     float *y;               /* [batch, time, units]; read by the gradient, and so are: */
     float *gates, *cells;   /* [time, batch, values * units] */
@@ -114,7 +115,7 @@ struct wf_rnn_data {
     float *dx, *dw, *dr, *dbias, *dh0, *dc0;
 };
 
-/* false: the sizes are beyond what memory can hold. */
+/* false: the sizes are beyond any memory. */
 bool wf_rnn_plan(struct wf_rnn *p, const struct wf_rnn_desc *d, weft_simd level, bool gradient,
                  int n_threads);
 /* Lengths must have been checked. */

@@ -1,12 +1,12 @@
-/* rnn_grad.c - recurrent nets: the way back.
+/* rnn_grad.c - recurrent nets: the backward pass.
  *
  * Three phases: r^T and w^T are packed; tiles run from their last step to the first and leave, for
  * each row and step, [h | x] and the gradients of the sums (da, in panels); products over all of
- * these give dw and dr. Rows and steps stand there tile by tile, step by step. */
+ * these give dw and dr. Rows and steps are ordered tile by tile, step by step. */
 #include "kernels/cpu/rnn_impl.h"
 
 enum {
-    STATE_K = 128, /* K blocks: a panel of them stays in the L1 cache */
+    STATE_K = 128, /* K blocks: a panel of one stays in the L1 cache */
     WEIGHT_K = 1024
 };
 
@@ -31,7 +31,7 @@ static int64_t n_steps(const struct wf_rnn *p)
     return p->d.n_batch * p->d.n_time;
 }
 
-/* c (+)= a b, down K in blocks of nearly equal length. */
+/* c (+)= a b, over K in blocks of nearly equal length. */
 static void product(const struct wf_rnn *p, struct wf_gemm_block b, int64_t k, int64_t most,
                     struct wf_rnn_soon *soon)
 {
@@ -90,14 +90,14 @@ static void pack_task(void *arg, int64_t task, int thread)
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
-/* A tile on its way back. */
+/* A tile in progress. */
 struct way {
     const struct wf_rnn_run *r;
     struct wf_rnn_tile tile;
     float *da, *dh, *dc, *drh; /* n_rows each */
-    float *bias;               /* sums of da, NULL: not wanted */
+    float *bias;               /* sums of da, NULL: not requested */
     float *rows;               /* [h | x | q h] of this step */
-    float *panels;             /* da of this step in panel 0; NULL: not wanted */
+    float *panels;             /* da of this step in panel 0; NULL: not requested */
     struct wf_rnn_soon soon;
     int64_t k, t, row; /* row: of the tile's first row and this step in y */
 };

@@ -35,7 +35,7 @@ static int64_t n_tiles(int64_t n_rows, int64_t width)
 /* ---- functions of rows ------------------------------------------------------------------- */
 
 struct map_job {
-    int64_t n_rows, width, out_width; /* out_width: 1 when there is one result a row */
+    int64_t n_rows, width, out_width; /* out_width: 1 if there is one result per row */
     void (*map)(int64_t, int64_t, const float *, float *);
     void (*map2)(int64_t, int64_t, const float *, const float *, float *);
     const float *x, *x2;
@@ -104,7 +104,7 @@ struct xent_job {
     _Atomic int64_t bad; /* the smallest bad row so far; n_rows: none */
 };
 
-/* The smaller of both, whichever tile comes first: the answer does not depend on the order. */
+/* Atomic minimum: the result does not depend on the order of tiles. */
 static void lower(_Atomic int64_t *to, int64_t value)
 {
     int64_t seen = atomic_load(to);

@@ -6,14 +6,14 @@
  *   WF_LEVEL_AVX512     16 floats, AVX-512 F, BW, DQ, VL
  * and the file sees the same names at each:
  *   vf   VF_N floats           vi, vu  VF_N int32_t, uint32_t       vm  a truth value per lane
- * vf, vi and vu take the C operators + - * / (vi, vu also & | ^ ~ << >> and unary -), lane by
- * lane; a cast between them reinterprets bits. Loads and stores need no alignment.
+ * vf, vi and vu take the C operators + - * / (vi, vu also & | ^ ~ << >> and unary -), lane by lane;
+ * a cast between them reinterprets bits. Loads and stores need no alignment.
  *
- * What holds everywhere:
+ * Invariants:
  * - every operation is IEEE 754 single precision, round to nearest even, except vf_fma and its
  *   relatives, which round once with AVX2 and AVX-512 and twice (product, then sum) in portable;
- *   so portable code gives the same bits on every machine, x86 or not. The sign and payload of a
- *   NaN are no part of that promise: processors differ;
+ *   so portable code gives the same bits on every machine, x86 or not. This does not include the
+ *   sign and payload of a NaN: processors differ;
  * - a function ending in n touches only the first n elements in memory (0 <= n <= VF_N);
  *   loads fill the other lanes with zero;
  * - vf_hsum adds lane i and lane i + half, halving until one lane is left. */
@@ -52,7 +52,7 @@
 
 #define WF_SIMD_INLINE static inline __attribute__((always_inline, unused))
 
-/* Wrappers stand on one line where they fit. */
+/* Wrappers are on one line if they fit. */
 /* clang-format off */
 
 typedef float vf __attribute__((vector_size(VF_N * 4)));
@@ -118,7 +118,8 @@ WF_SIMD_INLINE void vi_storen(int32_t *p, vi x, int64_t n)
 {
     _mm512_mask_storeu_epi32(p, wf_mask16(n), (__m512i)x);
 }
-/* Past the caches; p must be aligned to the vector, and wf_stream_end come before others read. */
+/* Bypasses the caches; p must be aligned to the vector, and wf_stream_end must come before others
+ * read. */
 WF_SIMD_INLINE void vf_stream(float *p, vf x) { _mm512_stream_ps(p, (__m512)x); }
 WF_SIMD_INLINE void wf_stream_end(void) { _mm_sfence(); }
 #elif defined(WF_LEVEL_AVX2)
@@ -266,7 +267,7 @@ WF_SIMD_INLINE vf vf_sqrt(vf x)
 
 /* ---- comparison, masks, selection ------------------------------------------------------ */
 
-/* Comparisons with a NaN are false, but vm_ne, which is true. */
+/* Comparisons with a NaN are false, except vm_ne, which is true. */
 #if defined(WF_LEVEL_AVX512)
 #define WF_CMP_(name, op) \
     WF_SIMD_INLINE vm name(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, op); }
@@ -295,7 +296,7 @@ WF_SIMD_INLINE vi vi_select(vm m, vi a, vi b)
 /* m ? x : 0 */
 WF_SIMD_INLINE vf vf_keep(vm m, vf x) { return (vf)_mm512_maskz_mov_ps(m, (__m512)x); }
 WF_SIMD_INLINE vi vi_keep(vm m, vi x) { return (vi)_mm512_maskz_mov_epi32(m, (__m512i)x); }
-/* Lane i is true when i < n. */
+/* Lane i is true if i < n. */
 WF_SIMD_INLINE vm vm_first(int64_t n) { return n >= VF_N ? (vm)0xffff : wf_mask16(n < 0 ? 0 : n); }
 #else
 WF_SIMD_INLINE vm vm_eq(vf a, vf b) { return (vm)(a == b); }
@@ -357,8 +358,8 @@ WF_SIMD_INLINE vf vf_copysign(vf size, vf sign)
     return (vf)(((vi)size & vi_set1(0x7fffffff)) | vi_signbit(sign));
 }
 
-/* One instruction on x86: a > b ? a : b, hence b when they are equal or either is NaN (so a
- * constant first and the data second keeps a NaN of the data). */
+/* One instruction on x86: a > b ? a : b, hence b if they are equal or either is NaN (so a constant
+ * first and the data second keeps a NaN of the data). */
 WF_SIMD_INLINE vf vf_max2(vf a, vf b)
 {
 #if defined(WF_LEVEL_AVX512)
@@ -384,7 +385,7 @@ WF_SIMD_INLINE vf vf_min2(vf a, vf b)
 #endif
 }
 
-/* NaN when either is NaN, as numpy.maximum and keras.ops.maximum; b when they are equal (so the
+/* NaN if either is NaN, as in numpy.maximum and keras.ops.maximum; b if they are equal (so the
  * maximum of +0 and -0 is the second). */
 WF_SIMD_INLINE vf vf_max(vf a, vf b) { return vf_select(vm_isnan(a), a, vf_max2(a, b)); }
 WF_SIMD_INLINE vf vf_min(vf a, vf b) { return vf_select(vm_isnan(a), a, vf_min2(a, b)); }
@@ -415,7 +416,7 @@ WF_SIMD_INLINE vi vi_round(vf x) { return (vi)_mm256_cvtps_epi32((__m256)x); }
 WF_SIMD_INLINE vi vi_trunc(vf x) { return (vi)_mm256_cvttps_epi32((__m256)x); }
 WF_SIMD_INLINE vf vf_from_vi(vi x) { return (vf)_mm256_cvtepi32_ps((__m256i)x); }
 #else
-/* Adding and taking away 2^23 leaves a whole number; from 2^23 on every float is one. */
+/* Adding and subtracting 2^23 leaves a whole number; from 2^23 on every float is one. */
 WF_SIMD_INLINE vf vf_round(vf x)
 {
     vf big = vf_copysign(vf_set1(8388608.0f), x);
@@ -436,7 +437,7 @@ WF_SIMD_INLINE vf vf_ceil(vf x)
     return vf_copysign(r + vf_keep(vm_lt(r, x), vf_set1(1.0f)), x);
 }
 WF_SIMD_INLINE vf vf_trunc(vf x) { return vf_copysign(vf_floor(vf_abs(x)), x); }
-/* vi_round and vi_trunc ask for |x| < 2^31. */
+/* vi_round and vi_trunc need |x| < 2^31. */
 WF_SIMD_INLINE vi vi_round(vf x)
 {
 #if defined(__SSE2__)
@@ -584,13 +585,13 @@ WF_SIMD_INLINE vf vf_from_bf16(vi h) { return (vf)vi_shl(h, 16); }
 WF_SIMD_INLINE vi vi_to_bf16(vf x)
 {
     vi b = (vi)x;
-    vu rounded = (vu)b + (vu)vi_set1(0x7fff) + (vu)(vi_srl(b, 16) & 1); /* a NaN may wrap round */
+    vu rounded = (vu)b + (vu)vi_set1(0x7fff) + (vu)(vi_srl(b, 16) & 1); /* a NaN may wrap around */
     vi r = vi_srl((vi)rounded, 16);
 
     return vi_select(vm_isnan(x), vi_srl(b, 16) | vi_set1(0x40), r);
 }
 
-/* IEEE half precision, likewise; too large becomes infinity. */
+/* IEEE half precision, the same way; too large becomes infinity. */
 WF_SIMD_INLINE vf vf_from_f16(vi h)
 {
 #if defined(WF_LEVEL_AVX512)

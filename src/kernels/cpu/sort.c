@@ -1,7 +1,7 @@
 /* sort.c - sorting and the k largest.
  *
- * A value and its index make one 64-bit key, the value's bits above in an order that integers know:
- * keys differ always, so any sort of them is stable. */
+ * A value and its index make one 64-bit key, with the value's bits on top in integer order: keys
+ * always differ, so any sort of them is stable. */
 #include "kernels/cpu/move.h"
 
 /* ---- keys -------------------------------------------------------------------------------- */
@@ -42,7 +42,7 @@ static void sort_small(uint64_t *key, int64_t n)
 }
 
 /* By the bytes of the value, lowest first; a byte that is the same everywhere is skipped. The
- * result is in `key` or in `other`, which is returned. */
+ * result is in `key` or in `other`; returns which. */
 static uint64_t *sort_keys(uint64_t *key, uint64_t *other, int64_t n)
 {
     int64_t count[4][DIGITS];
@@ -124,7 +124,7 @@ static void sort_row(const struct sort_job *j, int64_t row, int thread)
         put(j, x, (outer * j->n_out + i) * j->n_inner + column, sorted[i]);
 }
 
-/* The k smallest keys, kept in order while the row goes by: for small k. */
+/* The k smallest keys, kept in order while scanning the row: for small k. */
 static void select_row(const struct sort_job *j, int64_t row, int thread)
 {
     int64_t n = j->n, k = j->n_out;

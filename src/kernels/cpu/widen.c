@@ -1,6 +1,6 @@
 /* widen.c - half-precision calls on f32 kernels.
  *
- * Sums are f32 throughout; only what enters and leaves the call is rounded. */
+ * Sums are always f32; only operands and results of the call are rounded. */
 #include "kernels/cpu/widen.h"
 
 #include "kernels/cpu/ew.h"
@@ -8,7 +8,7 @@
 enum { TILE = 1 << 15 };
 
 struct place {
-    int64_t offset; /* of the f32 copy in scratch; -1: the operand is used where it is */
+    int64_t offset; /* of the f32 copy in scratch; -1: the operand is used in place */
     int64_t count;
 };
 
@@ -28,10 +28,10 @@ static bool is_half(weft_dtype t)
 
 static wf_kernel_fn run_widened;
 
-/* The wrapped call is not of one op: its row stands outside the table. */
+/* The wrapped call does not belong to one op: its row is not in the table. */
 static const struct wf_kernel widened_kernel = {-1, "widened", NULL, run_widened};
 
-/* Types with halves widened, and the places of the copies. */
+/* Types with halves widened, and the offsets of the copies. */
 static int64_t widen_types(int n, const struct wf_type *from, struct wf_type *to,
                            struct place *places, int64_t at)
 {

@@ -1,21 +1,22 @@
 /* winograd.c - 3 x 3 convolution by Winograd's F(4x4, 3x3), forward and both gradients.
  *
- * The output is cut into tiles of 4 x 4, these into strips: whole images when they are small, some
- * rows of tiles of one image otherwise. A strip is one task, done in blocks of tiles: for a block
- * and a chunk of channels the tiles are transformed, the 36 places are 36 small matrix products,
- * and the results are transformed back, all in memory that stays in the thread's cache; meanwhile
- * the pixels of the next block are fetched. The gradient of the input adds overlapping 6 x 6
- * patches: strips of an image take turns, the even ones first. The gradient of the filter is summed
- * over chunks of strips, then over the chunks. All cuts follow from the shape and the level. */
+ * The output is divided into tiles of 4 x 4, and these into strips: whole images if they are small,
+ * some rows of tiles of one image otherwise. A strip is one task, done in blocks of tiles: for a
+ * block and a chunk of channels the tiles are transformed, their 36 elements give 36 small matrix
+ * products, and the results are transformed back, all in memory that stays in the thread's cache;
+ * meanwhile the pixels of the next block are prefetched. The gradient of the input adds overlapping
+ * 6 x 6 patches: strips of an image take turns, the even ones first. The gradient of the filter is
+ * summed over chunks of strips, then over the chunks. All divisions depend only on the shape and
+ * the level. */
 #include "kernels/cpu/conv_impl.h"
 
 enum {
     PLACES = 36,
-    STRIP_TILES = 72, /* in a strip, about */
-    BLOCK_TILES = 20, /* in a block, at most, unless a row of tiles alone has more */
+    STRIP_TILES = 72, /* per strip, about */
+    BLOCK_TILES = 20, /* per block, at most, unless a single row of tiles has more */
     BLOCK_TILES_FILTER = 36,
     CHUNK_C = 64,    /* channels transformed at a time */
-    WANT_TASKS = 16, /* of the filter gradient */
+    WANT_TASKS = 16, /* for the filter gradient */
     FILTER_K = 32    /* rows of a packed panel that one task transforms */
 };
 
@@ -48,7 +49,7 @@ bool wf_winograd_fits(const struct wf_conv_geom *g)
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
-/* An odd number of cache lines, so that the 36 places of a tile fall on different sets. */
+/* An odd number of cache lines, so that the 36 elements of a tile map to different sets. */
 static int64_t spread_lines(int64_t n_floats)
 {
     return wf_round_up(n_floats, 32) + 16;
@@ -122,7 +123,8 @@ void wf_winograd_plan(struct wf_conv *c)
 struct work {
     float *in, *out; /* transformed tiles: [36][tiles][channels] */
     float *patch;    /* one tile at an edge: [36][channels] */
-    float *filter;   /* filter gradient: [36][c_in][c_out]; else taps of a piece of the filter */
+    float *filter;   /* filter gradient: [36][c_in][c_out]; otherwise taps of a piece of the
+                      * filter */
 };
 
 static struct work work_of(const struct wf_conv_run *r, int thread)
@@ -158,7 +160,7 @@ static struct rows strip_at(const struct wf_conv_run *r, int64_t i)
     return s;
 }
 
-/* Block i of a strip; beyond the strip the first block of the one after it, no rows when there is
+/* Block i of a strip; beyond the strip the first block of the next one, or no rows if there is
  * none. */
 static struct rows block_at(const struct wf_conv_run *r, int64_t strip, int64_t i)
 {
@@ -174,7 +176,7 @@ static struct rows block_at(const struct wf_conv_run *r, int64_t strip, int64_t 
     return (struct rows){s.row + i * p->block, wf_min_i64(p->block, s.n_rows - i * p->block)};
 }
 
-/* Memory that will soon be needed, fetched bit by bit between the 36 products of a block. */
+/* Memory that will soon be needed, prefetched in small parts between the 36 products of a block. */
 struct ahead {
     const char *p;
     int64_t bytes;
@@ -188,8 +190,8 @@ static void fetch_ahead(const struct wf_conv *c, const struct ahead *a, int64_t 
     c->fns->fetch(a->p + from, a->bytes * (part + 1) / n_parts - from);
 }
 
-/* One place's product in pieces of a few hundred cycles each, before which a part of what comes
- * next is fetched: the processor drops or waits for fetches beyond a dozen or two at a time. */
+/* The product of one element in pieces of a few hundred cycles each, before which a part of what
+ * comes next is prefetched: the processor drops or stalls on more than a dozen or two at a time. */
 static void multiply(const struct wf_conv *c, const struct wf_gemm_block *all, int64_t place,
                      const struct ahead *a, const struct ahead *b)
 {
@@ -213,8 +215,8 @@ static void multiply(const struct wf_conv *c, const struct wf_gemm_block *all, i
         }
 }
 
-/* The pixel rows [first, first + n) of the images that hold rows of tiles `s`, shifted by `lo`: of
- * an array with n_y rows of row_floats each. */
+/* The pixel rows [first, first + n) of the images that contain rows of tiles `s`, shifted by `lo`:
+ * of an array with n_y rows of row_floats each. */
 static struct ahead pixels_of(const struct wf_winograd *p, struct rows s, const float *data,
                               int64_t n_y, int64_t row_floats, int64_t lo, int64_t size)
 {
@@ -241,7 +243,7 @@ static struct ahead output_pixels(const struct wf_conv_run *r, struct rows s, co
     return pixels_of(&r->c->winograd, s, y, g->w.out[1], g->w.out[2] * g->c_out, 0, 4);
 }
 
-/* A box of pixels of one image, cut at the image's edges. */
+/* A box of pixels of one image, clipped at the image's edges. */
 struct box {
     int64_t y, x, h, w;     /* where it is; its size */
     int64_t y0, y1, x0, x1; /* the rows and columns of it that exist */
@@ -291,7 +293,7 @@ static void add_out(const struct wf_conv *c, float *image, int64_t rs, int64_t c
                      patch + (i * b->w + b->x0) * n, n, b->x1 - b->x0, n);
 }
 
-/* Transform the inputs of a strip: channels [c0, c0 + n). */
+/* Transforms the inputs of a strip: channels [c0, c0 + n). */
 static void transform_input(const struct wf_conv_run *r, const struct work *w, struct rows s,
                             int64_t c0, int64_t n)
 {
@@ -314,7 +316,7 @@ static void transform_input(const struct wf_conv_run *r, const struct work *w, s
     }
 }
 
-/* Transform the output gradients of a strip. */
+/* Transforms the output gradients of a strip. */
 static void transform_grad(const struct wf_conv_run *r, const struct work *w, struct rows s,
                            int64_t c0, int64_t n)
 {
@@ -371,7 +373,7 @@ static void transform_filter(struct wf_conv_run *r)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Transform back one row of tiles, the strip's row i: channels [c0, c0 + n). */
+/* Transforms back one row of tiles, the strip's row i: channels [c0, c0 + n). */
 static void transform_output_row(const struct wf_conv_run *r, const struct work *w, struct rows s,
                                  int64_t i, int64_t c0, int64_t n)
 {
@@ -396,7 +398,7 @@ static void transform_output_row(const struct wf_conv_run *r, const struct work 
 /* The transformed tiles of one side of the filter: of x or of y. */
 struct side {
     float *tiles;
-    int64_t ps, chunk, n_channels; /* floats between places, channels of a chunk and in all */
+    int64_t ps, chunk, n_channels; /* floats between elements, channels of a chunk and in total */
     void (*transform)(const struct wf_conv_run *r, const struct work *w, struct rows s, int64_t c0,
                       int64_t n);
 };
@@ -415,9 +417,9 @@ static struct side side_of_y(const struct wf_conv_run *r, const struct work *w)
     return (struct side){w->out, p->ps_out, p->c_out, r->c->d.geom.c_out, transform_grad};
 }
 
-/* The products of a block for n channels from n0 on: each place of `from` by that place of the
+/* The products of a block for n channels from n0 on: each element of `from` by that element of the
  * filter. `from` is transformed first, unless it still is from the channels before. What is ahead
- * comes near meanwhile, once a block. */
+ * is prefetched meanwhile, once per block. */
 static void sum_channels(const struct wf_conv_run *r, const struct work *w, struct rows s,
                          const struct side *from, const struct side *to, int64_t n0, int64_t n,
                          const struct ahead *write, const struct ahead *read)
@@ -481,9 +483,9 @@ static void forward_task(void *arg, int64_t task, int thread)
 
 /* ---- gradient of the input ------------------------------------------------------------------- */
 
-/* Set to zero the rows of dx that a row of tiles is the first to add to. Each adds to six rows, of
- * which two were begun by the row of tiles before it. At the ends of an odd strip two rows were
- * begun by the even strips around it. */
+/* Sets to zero the rows of dx that a row of tiles is the first to add to. Each adds to six rows, of
+ * which two were started by the previous row of tiles. At the ends of an odd strip two rows were
+ * started by the even strips around it. */
 static void clear_rows(const struct wf_conv_run *r, int64_t row)
 {
     const struct wf_winograd *p = &r->c->winograd;
@@ -586,7 +588,7 @@ static void run_grad_input(struct wf_conv_run *r)
 
 /* ---- gradient of the filter ------------------------------------------------------------------ */
 
-/* Add the products of one block to the thread's filter gradient: channels [m0, m0 + m) and [n0, n0
+/* Adds the products of one block to the thread's filter gradient: channels [m0, m0 + m) and [n0, n0
  * + n). */
 static void grad_filter_block(const struct wf_conv_run *r, int thread, struct rows s,
                               struct rows next, struct wf_gemm_block blk, int64_t m0, int64_t n0)
@@ -606,7 +608,7 @@ static void grad_filter_block(const struct wf_conv_run *r, int thread, struct ro
     }
 }
 
-/* The sums of dy of a block, just read, go to the chunk's. */
+/* Adds the sums of dy of a block, which was just read, to the chunk's. */
 static void sum_grad(const struct wf_conv_run *r, struct rows s, int64_t chunk, bool first,
                      int64_t c0, int64_t n)
 {

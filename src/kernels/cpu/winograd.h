@@ -3,10 +3,10 @@
  * A tile is 4 x 4 outputs and the 6 x 6 inputs that they see. With the points 0, ±a, ±b, ∞, where a
  * = 1/√2 and b = √2 (half the rounding error of the usual 0, ±1, ±2, ∞):
  *   y  = Aᵀ [ (G w Gᵀ) ⊙ (Bᵀ x B) ] A          forward
- *   dx = B [ (G w Gᵀ) ⊙ (A dy Aᵀ) ] Bᵀ          added up where tiles overlap
+ *   dx = B [ (G w Gᵀ) ⊙ (A dy Aᵀ) ] Bᵀ          summed where tiles overlap
  *   dw = Gᵀ [ sum over tiles (Bᵀ x B) ⊙ (A dy Aᵀ) ] G
- * The 36 places of the products stand apart: place (i, j) of a transformed tile is at [(6 i + j) *
- * ps]. All functions work on n channels, which lie side by side, and touch nothing else. */
+ * The 36 elements of the products are stored separately: element (i, j) of a transformed tile is at
+ * [(6 i + j) * ps]. All functions work on n adjacent channels, and touch nothing else. */
 #ifndef WF_KERNELS_CPU_WINOGRAD_H
 #define WF_KERNELS_CPU_WINOGRAD_H
 
@@ -27,7 +27,7 @@ struct wf_winograd_fns {
     void (*grad_filter)(float *dw, int64_t ts, const float *u, int64_t u_ps, int64_t n);
 };
 
-/* The transforms of a level; the portable ones where the build has no better. */
+/* The transforms of a level; the portable ones if the build has nothing better. */
 const struct wf_winograd_fns *wf_winograd_fns_of(weft_simd level);
 
 #endif

@@ -1,15 +1,15 @@
 /* attention.c - reference kernels of scaled dot-product attention.
  *
  * Scores are computed again wherever they are needed; nothing of size [queries, keys] is kept. A
- * query that may attend to no key gets y = 0, a log-sum-exp of -inf and no gradient. */
+ * query that may not attend to any key gets y = 0, a log-sum-exp of -inf and no gradient. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
 
 enum { CHUNK = 64 }; /* elements of a result row that are summed in one pass */
 
-/* One of q, k, v, y and their gradients: element (b, h, t, i) stands at base + b*sb + h*sh +
- * t*st + i. */
+/* One of q, k, v, y and their gradients: element (b, h, t, i) is at base + b*sb + h*sh + t*st +
+ * i. */
 struct view {
     const struct wf_tensor *t;
     int64_t base, sb, sh, st;
@@ -108,7 +108,7 @@ static void set_packed(const struct wf_call *c, struct att *a, int first, int ma
     set_common(c, a, mask);
 }
 
-/* The score of query i and key j; -inf where it may not attend. */
+/* The score of query i and key j; -inf if it may not attend. */
 static double score(const struct att *a, int64_t b, int64_t h, int64_t i, int64_t j)
 {
     double sum = 0, m = 0;
@@ -129,7 +129,7 @@ static double score(const struct att *a, int64_t b, int64_t h, int64_t i, int64_
     return sum * a->scale + m;
 }
 
-/* exp(s - lse) with nothing to attend to counting as 0. */
+/* exp(s - lse), or 0 if there is nothing to attend to. */
 static double weight(double s, double lse)
 {
     return s == -INFINITY ? 0 : exp(s - lse);

@@ -9,7 +9,7 @@ static int64_t get_int(const struct wf_tensor *t, int64_t i)
     return wf_get_int(t->data, t->type.dtype, i);
 }
 
-/* The offsets ascend from 0 to n. */
+/* Checks that the offsets ascend from 0 to n. */
 static weft_status check_offsets(const struct wf_call *c, const struct wf_tensor *offsets,
                                  int64_t n)
 {
@@ -20,14 +20,14 @@ static weft_status check_offsets(const struct wf_call *c, const struct wf_tensor
 
         if (at < last || at > n || (i == 0 && at != 0) || (i == count - 1 && at != n))
             return wf_err(WEFT_EDATA,
-                          "%s: offset %lld at position %lld: offsets ascend from 0 to %lld",
+                          "%s: offset %lld at position %lld: offsets must ascend from 0 to %lld",
                           c->op->name, (long long)at, (long long)i, (long long)n);
         last = at;
     }
     return WEFT_OK;
 }
 
-/* A call's operands, whatever the op. */
+/* The operands of a call, for any of the ops. */
 struct bags {
     const struct wf_tensor *offsets, *weights; /* weights NULL: 1 */
     enum wf_combiner combiner;
@@ -164,7 +164,7 @@ weft_status ref_segment_offsets(const struct wf_call *c)
 
         if (at < last || at >= bags)
             return wf_err(WEFT_EDATA,
-                          "%s: bag %lld at position %lld: bag numbers ascend within 0..%lld",
+                          "%s: bag %lld at position %lld: bag numbers must ascend within 0..%lld",
                           c->op->name, (long long)at, (long long)i, (long long)bags - 1);
         last = at;
     }

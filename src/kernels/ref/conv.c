@@ -1,7 +1,7 @@
 /* conv.c - reference kernels of convolution and its gradients.
  *
  * The three sums run over the same products x[n,i,ci] w[k,ci,co] dy[n,o,co] with i = o*stride - lo
- * + k*dilation: each kernel sums over what its result does not have. */
+ * + k*dilation: each kernel sums over the indices that its result does not have. */
 #include "kernels/ref/ref.h"
 #include "kernels/ref/window.h"
 

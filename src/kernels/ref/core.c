@@ -3,7 +3,7 @@
 
 weft_status ref_none(const struct wf_call *c)
 {
-    return wf_err(WEFT_EBUG, "%s is not computed", c->op->name);
+    return wf_err(WEFT_EBUG, "%s has no kernel", c->op->name);
 }
 
 weft_status ref_copy(const struct wf_call *c)

@@ -50,8 +50,8 @@ static weft_status binary(const struct wf_call *c, binary_fn *f, binary_int_fn *
     return WEFT_OK;
 }
 
-/* UNARY(name, formula in x), UNARY_P with p = an attribute, UNARY_NUM with a second formula for integers;
- * BINARY likewise in a and b. */
+/* UNARY(name, formula in x), UNARY_P with p = an attribute, UNARY_NUM with a second formula for
+ * integers; BINARY the same in a and b. */
 #define REF_KERNEL(name, call)                      \
     weft_status ref_##name(const struct wf_call *c) \
     {                                               \
@@ -155,7 +155,7 @@ UNARY(softsign, x / (1 + fabs(x)))
 UNARY(hard_sigmoid, relu6(x + 3) / 6)
 UNARY(hard_swish, x *relu6(x + 3) / 6)
 
-/* Two numbers, so not by UNARY_P. */
+/* Two numbers, so UNARY_P does not work. */
 weft_status ref_clip(const struct wf_call *c)
 {
     double lo = wf_call_float(c, "min"), hi = wf_call_float(c, "max");
@@ -174,7 +174,7 @@ weft_status ref_clip(const struct wf_call *c)
     return WEFT_OK;
 }
 
-/* ---- gradients: a is dy, b is x (or y) --------------------------------------------------------- */
+/* ---- gradients: a is dy, b is x (or y) ------------------------------------------------------- */
 
 static double gelu_tanh_slope(double x)
 {
@@ -221,7 +221,7 @@ weft_status ref_clip_grad(const struct wf_call *c)
 
 /* ---- binary ---------------------------------------------------------------------------------- */
 
-/* a - b floor(a / b), exactly; a zero takes the sign of b, as in NumPy. */
+/* a - b floor(a / b), exactly; a zero gets the sign of b, as in NumPy. */
 static double floored_mod(double a, double b)
 {
     double m = fmod(a, b);
@@ -270,7 +270,7 @@ weft_status ref_mod(const struct wf_call *c)
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-/* Copy element `from` of `src` to element `i` of `dst`, converting. */
+/* Copies element `from` of `src` to element `i` of `dst`, converting. */
 static void convert(const struct wf_tensor *dst, int64_t i, const struct wf_tensor *src,
                     int64_t from)
 {

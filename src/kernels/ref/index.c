@@ -1,6 +1,6 @@
 /* index.c - reference kernels of ops that find elements by index.
  *
- * Sums of several addends for one place run over the addends in index order, in double. */
+ * Sums of several addends for one position are in index order, in double. */
 #include "kernels/ref/ref.h"
 #include "op/shape.h"
 
@@ -16,7 +16,7 @@ static void zero(const struct wf_tensor *t)
                (size_t)wf_type_bytes(&t->type)); /* all zero bits are 0 in every dtype */
 }
 
-/* Are all of the integers in 0..n-1? */
+/* Checks that all of the integers are in 0..n-1. */
 static weft_status check_range(const struct wf_call *c, const struct wf_tensor *ids, int64_t n)
 {
     int64_t count = wf_count(ids);
@@ -43,8 +43,8 @@ static void move(const struct wf_tensor *to, int64_t i, const struct wf_tensor *
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
-/* Addends and the places they go to. The first addend of a place does the sum of all of them, in
- * double, so that little memory is needed: a later one is skipped. */
+/* Addends and their target positions. The first addend of a position computes the sum of all of
+ * them, in double, so that little memory is needed: later ones are skipped. */
 enum { COLUMNS = 256 };
 
 struct addends {
@@ -64,8 +64,8 @@ static bool is_first(const struct addends *a, int64_t k)
     return true;
 }
 
-/* The sum of elements [at, at + n) of the rows of all addends from the k-th on that share its place,
- * into [to_at, to_at + n). */
+/* The sum of elements [at, at + n) of the rows of all addends from the k-th on that share its
+ * position, into [to_at, to_at + n). */
 static void add_part(const struct addends *a, int64_t k, int64_t width, int64_t at, int64_t from_at,
                      int64_t to_at, int64_t n)
 {
@@ -105,7 +105,7 @@ static void add_rows(const struct addends *a, int64_t width, int64_t to_at, int6
     }
 }
 
-/* Places that stand in a tensor of ids from `at` on, `step` apart. */
+/* Positions in a tensor of ids from `at` on, `step` apart. */
 struct id_list {
     const struct wf_tensor *ids;
     int64_t at, step;

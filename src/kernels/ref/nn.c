@@ -5,7 +5,7 @@
 
 /* ---- softmax --------------------------------------------------------------------------------- */
 
-/* Rows along an axis: element i of row (o, s) stands at (o * n + i) * stride + s. */
+/* Rows along an axis: element i of row (o, s) is at (o * n + i) * stride + s. */
 struct rows {
     int64_t n_outer, n, stride;
 };
@@ -144,7 +144,7 @@ weft_status ref_softmax_xent(const struct wf_call *c)
             double v = ref_get(t, at + i);
 
             total += v;
-            if (v != 0) /* a class of no weight may have a logit of -inf */
+            if (v != 0) /* a class of zero weight may have a logit of -inf */
                 loss += v * (max + sum - ref_get(x, at + i));
         }
         ref_set(&c->out[0], row, loss);
@@ -171,7 +171,7 @@ weft_status ref_sigmoid_xent(const struct wf_call *c)
 
 /* ---- updates of variables, norms ------------------------------------------------------------- */
 
-/* Inputs may be the output's own memory: each element is read before it is written. */
+/* Inputs may be in the output's memory: each element is read before it is written. */
 weft_status ref_assign(const struct wf_call *c)
 {
     if (c->out[0].data != c->in[1].data && wf_type_bytes(&c->out[0].type))
@@ -204,7 +204,7 @@ weft_status ref_assign_ema(const struct wf_call *c)
     return WEFT_OK;
 }
 
-/* Blocks of 4096 elements from each tensor's start, added in order: a split over servers at
+/* Blocks of 4096 elements from each tensor's start, added in order: a split among servers at
  * multiples of 4096 gives the same bits. */
 weft_status ref_global_norm(const struct wf_call *c)
 {

@@ -1,14 +1,14 @@
-/* norm.c - reference kernels of the normalisations.
+/* norm.c - reference kernels of the normalizations.
  *
- * All of them are one thing: the elements of x fall into sets that are normalised together, and
- * each has a channel that says which scale and offset it gets. A struct norm says which element
- * belongs where; the loops over it are shared. An empty set has mean 0 and variance 0. */
+ * They all work the same way: the elements of x fall into sets that are normalized together, and
+ * each has a channel that determines its scale and offset. A struct norm says which element belongs
+ * where; the loops over it are shared. An empty set has mean 0 and variance 0. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
 
-/* Element (o, s, g, i) of [n_outer][n_space][n_groups][n_in_group]: its set is (o, g), or (g)
- * when the samples are normalised together; its channel is the position in the last `n_channels`
+/* Element (o, s, g, i) of [n_outer][n_space][n_groups][n_in_group]: its set is (o, g), or (g) if
+ * the samples are normalized together; its channel is the position in the last `n_channels`
  * elements. */
 struct norm {
     int64_t n_outer, n_space, n_groups, n_in_group, n_channels;
@@ -52,7 +52,7 @@ static int64_t set_size(const struct norm *m)
     return m->n_space * m->n_in_group;
 }
 
-/* Where the k-th element of set (o, g) stands. */
+/* The position of the k-th element of set (o, g). */
 static int64_t place(const struct norm *m, int64_t set, int64_t k)
 {
     int64_t o = set / m->n_groups, g = set % m->n_groups, s = k / m->n_in_group,
@@ -66,8 +66,8 @@ static double param(const struct wf_call *c, int i, int64_t channel, double abse
     return i < c->n_in && c->in[i].data ? ref_get(&c->in[i], channel) : absent;
 }
 
-/* y, with mean and spread of each set: spread is the variance when want_var, else 1/sqrt(var +
- * epsilon). mean_out < 0: not centred (RMS). */
+/* y, with mean and spread of each set: spread is the variance if want_var, otherwise 1/sqrt(var +
+ * epsilon). mean_out < 0: not centered (RMS). */
 static void forward(const struct wf_call *c, const struct norm *m, int mean_out, int spread_out,
                     bool want_var)
 {
@@ -99,7 +99,7 @@ static void forward(const struct wf_call *c, const struct norm *m, int mean_out,
 }
 
 /* With h = (x - mean) * rstd and g = dy * gamma:
- *   dx = rstd * (g - mean(g) - h * mean(g * h)), without mean(g) where x is not centred;
+ *   dx = rstd * (g - mean(g) - h * mean(g * h)), without mean(g) if x is not centered;
  *   dgamma = sum(dy * h), dbeta = sum(dy) over all elements of a channel. */
 static void backward(const struct wf_call *c, const struct norm *m, bool centred, bool is_var,
                      int gamma)

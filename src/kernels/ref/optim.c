@@ -1,5 +1,5 @@
-/* optim.c - reference kernels of updates: the portable optimizer functions, one thread.
- * Their formulas stand in op/optim.h and are tested against plain double code. */
+/* optim.c - reference kernels of updates: the portable optimizer functions, one thread. Their
+ * formulas are in op/optim.h and are tested against plain double code. */
 #include "kernels/cpu/apply.h"
 #include "kernels/ref/ref.h"
 

@@ -55,8 +55,8 @@ static weft_status picked(const struct wf_call *c, const struct pool *p,
     int64_t i = k < 0 || k >= p->n_k ? -1 : ref_meets(&p->w, j / p->channels % p->n_out, k);
 
     if (i < 0)
-        return wf_err(WEFT_EDATA, "%s: argmax[%lld] is %lld: no element of its window", c->op->name,
-                      (long long)j, (long long)k);
+        return wf_err(WEFT_EDATA, "%s: argmax[%lld] is %lld, which is outside its window",
+                      c->op->name, (long long)j, (long long)k);
     *out = (j / p->channels / p->n_out * p->n_in + i) * p->channels + j % p->channels;
     return WEFT_OK;
 }

@@ -1,4 +1,5 @@
-/* random.c - reference kernels of random ops: numbers are drawn in f32 (base/random.h) and converted. */
+/* random.c - reference kernels of random ops: numbers are drawn in f32 (base/random.h) and
+ * converted. */
 #include "base/random.h"
 #include "kernels/ref/ref.h"
 
@@ -53,7 +54,7 @@ weft_status wf_dropout_rate(const struct wf_call *c, int operand, float *out)
     return WEFT_OK;
 }
 
-/* In f32 as the fast kernels, so that they give the same bits there. */
+/* In f32 like the fast kernels, so that results are identical. */
 static double keep(const struct wf_tensor *x, int64_t i, bool kept, float rate)
 {
     if (!kept || rate == 1)

@@ -1,12 +1,12 @@
-/* reduce.c - reference kernels of reductions and of ops that follow another value's shape.
- * Floats are accumulated in double, integers in int64; elements are taken in index order. */
+/* reduce.c - reference kernels of reductions and of ops shaped like another value. Floats are
+ * accumulated in double, integers in int64; elements are processed in index order. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
 
-/* ---- which elements belong to which result ------------------------------------------------------ */
+/* ---- which elements belong to which result --------------------------------------------------- */
 
-/* Axes of x that stay and axes that are reduced, with their strides. */
+/* Axes of x that are kept and axes that are reduced, with their strides. */
 struct walk {
     int n_kept, n_gone;
     int64_t kept_dim[WEFT_MAX_RANK], kept_stride[WEFT_MAX_RANK];
@@ -21,7 +21,7 @@ static struct walk walk_over(const struct wf_type *x, const bool gone[WEFT_MAX_R
 
     for (int i = x->rank - 1; i >= 0; i--) {
         stride[i] = at;
-        at *= at ? x->dim[i] : 1; /* of an empty x no element is reached */
+        at *= at ? x->dim[i] : 1; /* for an empty x no element is accessed */
     }
     for (int i = 0; i < x->rank; i++)
         if (gone[i]) {
@@ -252,7 +252,8 @@ weft_status ref_logsumexp(const struct wf_call *c)
     return WEFT_OK;
 }
 
-/* The product of the others is that of all divided by x, but for zeros: beside one zero all others are 0. */
+/* The product of the others is the product of all divided by x, except for zeros: if there is one
+ * zero, all others are 0. */
 weft_status ref_prod_grad(const struct wf_call *c)
 {
     const struct wf_tensor *x = &c->in[1];
@@ -281,7 +282,7 @@ weft_status ref_prod_grad(const struct wf_call *c)
     return WEFT_OK;
 }
 
-/* ---- along one axis --------------------------------------------------------------------------- */
+/* ---- along one axis -------------------------------------------------------------------------- */
 
 static struct walk walk_axis(const struct wf_call *c)
 {
@@ -385,7 +386,7 @@ weft_status ref_segment_sum(const struct wf_call *c)
     return WEFT_OK;
 }
 
-/* ---- following a shape ------------------------------------------------------------------------ */
+/* ---- following a shape ----------------------------------------------------------------------- */
 
 weft_status ref_reduce_to_like(const struct wf_call *c)
 {

@@ -1,9 +1,9 @@
 /* rnn.c - reference kernels of the recurrent ops and their gradients.
  *
- * Batch rows are independent: each runs alone through time. A step that does not count repeats
- * state and output of the step before; before the first step that counts the state is the initial
- * one and the output zero. States are read back from what was written, so they have the precision
- * of the dtype. */
+ * Batch rows are independent: each runs separately through time. A step that does not count repeats
+ * state and output of the previous step; before the first step that counts, the state is the
+ * initial one and the output is zero. States are read back from what was written, so they have the
+ * precision of the dtype. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
@@ -37,7 +37,7 @@ static bool given(const struct seq *q, int i)
     return i < q->c->n_in && q->c->in[i].type.dtype != WEFT_NONE;
 }
 
-/* An operand's element, 0 where the operand is absent. */
+/* An operand's element, 0 if the operand is absent. */
 static double in_at(const struct seq *q, int i, int64_t at)
 {
     return given(q, i) ? ref_get(&q->c->in[i], at) : 0;
@@ -73,7 +73,7 @@ static int64_t time_of(const struct seq *q, int64_t k)
     return q->reverse ? q->n_time - 1 - k : k;
 }
 
-/* The first step of row b that counts, in the order of processing; n_time when there is none. */
+/* The first step of row b that counts, in the order of processing; n_time if there is none. */
 static int64_t first_step(const struct seq *q, int64_t b)
 {
     int64_t k = 0;
@@ -124,7 +124,7 @@ static double x_dot(const struct seq *q, int64_t b, int64_t t, int64_t j)
     return sum;
 }
 
-/* Column j of h r, h being the state before step k, times the gate q in `by` when given. */
+/* Column j of h r, where h is the state before step k, times the gate q in `by` if given. */
 static double h_dot(const struct seq *q, const struct wf_tensor *y, int64_t first, int64_t b,
                     int64_t k, int64_t j, const struct wf_tensor *by)
 {
@@ -206,7 +206,7 @@ static void simple_step(const struct seq *q, int64_t b, int64_t k, int64_t first
     }
 }
 
-/* A step that does not count: y repeats, gates are zero, the cell is carried. */
+/* A step that does not count: y repeats, gates are zero, the cell is kept. */
 static void skip_step(const struct seq *q, int64_t b, int64_t k, int64_t first)
 {
     const struct wf_tensor *y = &q->c->out[WF_RNN_OUT_Y];
@@ -265,8 +265,8 @@ weft_status ref_simple_rnn(const struct wf_call *c)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* da: the gradients of the sums before the activations, [batch, time, n_da * units]; dh, dc: of
- * the state before the step at hand, where dh and dc of the state after it came in. GRU with
+/* da: the gradients of the sums before the activations, [batch, time, n_da * units]; dh, dc:
+ * gradients of the state after the current step, replaced by those of the state before it. GRU with
  * reset_after has a fourth part: of the recurrent sum that the reset gate multiplies. */
 struct back {
     struct seq q;
@@ -304,7 +304,7 @@ static void lstm_back(struct back *s, int64_t b, int64_t k, double *da)
     }
 }
 
-/* Leaves in dh what reaches the state before the step other than through da. */
+/* Leaves in dh the gradient of the state before the step, except what comes through da. */
 static void gru_back(struct back *s, int64_t b, int64_t k, int64_t first, double *da)
 {
     int64_t n = s->q.n_units, row = saved_at(&s->q, b, time_of(&s->q, k)) * s->n_da;
@@ -346,7 +346,7 @@ static void simple_back(struct back *s, int64_t at, double *da)
     }
 }
 
-/* Which part of da belongs to gate g of r; -1 where r multiplies q h instead of h. */
+/* Which part of da belongs to gate g of r; -1 if r multiplies q h instead of h. */
 static int64_t recurrent_part(const struct back *s, int64_t g)
 {
     if (s->q.kind == WF_RNN_GRU && g == 2)

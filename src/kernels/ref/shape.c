@@ -1,4 +1,4 @@
-/* shape.c - reference kernels of ops that move elements. Moves keep the bits whatever the dtype. */
+/* shape.c - reference kernels of ops that move elements. Moves keep the bits of any dtype. */
 #include "kernels/ref/ref.h"
 #include "op/shape.h"
 
@@ -69,7 +69,7 @@ weft_status ref_reverse(const struct wf_call *c)
 
 /* ---- joining and parting --------------------------------------------------------------------- */
 
-/* Copy between `part` and elements [offset, offset + size) of an axis of `whole`. */
+/* Copies between `part` and elements [offset, offset + size) of an axis of `whole`. */
 static void copy_part(const struct wf_tensor *whole, const struct wf_tensor *part, int axis,
                       int64_t offset, bool to_whole)
 {
@@ -123,7 +123,7 @@ weft_status ref_split(const struct wf_call *c)
     return WEFT_OK;
 }
 
-/* A part with its axis of size 1 put back. */
+/* A part with its axis of size 1 restored. */
 static struct wf_tensor with_axis(const struct wf_tensor *t, int axis)
 {
     struct wf_tensor e = *t;
@@ -161,7 +161,7 @@ weft_status ref_unstack(const struct wf_call *c)
 
 /* ---- slices ---------------------------------------------------------------------------------- */
 
-/* The range of each axis of x that the call picks. */
+/* The range of each axis of x that the call selects. */
 static void slice_ranges(const struct wf_call *c, const struct wf_type *x,
                          struct wf_range range[WEFT_MAX_RANK])
 {
@@ -181,7 +181,7 @@ static void strided_ranges(const struct wf_call *c, const struct wf_type *x,
         range[a] = wf_strided_axis(c->op, c->attr, a, x->dim[a]);
 }
 
-/* Copy between `part` and the elements of `whole` that the ranges pick. */
+/* Copies between `part` and the elements of `whole` that the ranges select. */
 static void copy_ranges(const struct wf_tensor *whole, const struct wf_tensor *part,
                         const struct wf_range range[WEFT_MAX_RANK], bool to_whole)
 {
@@ -241,7 +241,7 @@ weft_status ref_strided_slice_grad(const struct wf_call *c)
 
 /* ---- borders and copies ---------------------------------------------------------------------- */
 
-/* Where element i of the padded shape comes from in x; -1: from the constant. */
+/* Where element i of the padded shape comes from in x; -1: the constant. */
 static int64_t pad_from(const struct wf_call *c, const struct wf_type *x,
                         const struct wf_type *padded, int64_t i)
 {

@@ -1,15 +1,15 @@
-/* sort.c - reference kernels of top_k and sort: a heap of places, ordered by value and then by
- * place, so that equal elements keep their order. */
+/* sort.c - reference kernels of top_k and sort: a heap of positions, ordered by value and then by
+ * position, so that equal elements keep their order. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
 #include "op/shape.h"
 
-/* One line of elements, and the places that are being ordered. */
+/* One line of elements, and the positions being sorted. */
 struct line {
     const struct wf_tensor *x;
     const struct wf_tensor *places; /* i32 */
-    int64_t x_at, places_at, step;  /* element k stands at x_at + k·step */
+    int64_t x_at, places_at, step;  /* element k is at x_at + k·step */
     bool descending;
 };
 
@@ -23,7 +23,7 @@ static void set_place(const struct line *l, int64_t k, int64_t place)
     ((int32_t *)l->places->data)[l->places_at + k * l->step] = (int32_t)place;
 }
 
-/* Does the element at place p come before that at place q? NaN is last either way. */
+/* Whether the element at position p comes before that at position q. NaN is last either way. */
 static bool before(const struct line *l, int64_t p, int64_t q)
 {
     int64_t i = l->x_at + p * l->step, j = l->x_at + q * l->step;
@@ -45,7 +45,7 @@ static bool before(const struct line *l, int64_t p, int64_t q)
     return p < q;
 }
 
-/* A heap with the last in order at its root. */
+/* A heap with the last element in order at its root. */
 static void sift(const struct line *l, int64_t at, int64_t n)
 {
     int64_t place = get_place(l, at);
@@ -61,7 +61,7 @@ static void sift(const struct line *l, int64_t at, int64_t n)
     set_place(l, at, place);
 }
 
-/* The first k places in order out of n. */
+/* The first k positions in order out of n. */
 static void order(const struct line *l, int64_t k, int64_t n)
 {
     for (int64_t i = 0; i < k; i++)

@@ -1,4 +1,5 @@
-/* window.h - which input a window meets, for the reference kernels of convolution and pooling. */
+/* window.h - which input element a window reads, for the reference kernels of convolution and
+ * pooling. */
 #ifndef WF_REF_WINDOW_H
 #define WF_REF_WINDOW_H
 
@@ -15,7 +16,7 @@ static inline int64_t ref_index(int64_t i, const int64_t n[3], int a)
     return a == 2 ? i % n[2] : a == 1 ? i / n[2] % n[1] : i / n[2] / n[1];
 }
 
-/* The input element that output o meets with tap k; -1 when that is padding. */
+/* The input element that output o reads with tap k; -1 if that is padding. */
 static inline int64_t ref_meets(const struct wf_window *w, int64_t o, int64_t k)
 {
     int64_t i = 0;
@@ -31,7 +32,7 @@ static inline int64_t ref_meets(const struct wf_window *w, int64_t o, int64_t k)
     return i;
 }
 
-/* The output that meets input i with tap k; -1 when there is none. */
+/* The output that reads input i with tap k; -1 if there is none. */
 static inline int64_t ref_met_by(const struct wf_window *w, int64_t i, int64_t k)
 {
     int64_t o = 0;

@@ -95,16 +95,17 @@ static weft_status check_keys(const weft_job *job)
     const struct wf_job_base *b = &job->base;
 
     if (b->layers && (b->layers->kind != WF_YAML_LIST || b->layers->n == 0))
-        return wf_yaml_err(&job->yaml, b->layers, WEFT_EINVAL, "model.layers is a list of layers");
+        return wf_yaml_err(&job->yaml, b->layers, WEFT_EINVAL,
+                           "model.layers must be a list of layers");
     if (!b->layers && !b->file)
         return wf_yaml_err(&job->yaml, job->model, WEFT_EINVAL,
-                           "model is a list of layers, or a map with `layers` or `file`");
+                           "model must be a list of layers, or a map with `layers` or `file`");
     if (b->until && b->drop)
         return wf_yaml_err(&job->yaml, b->until_node, WEFT_EINVAL,
-                           "model.until and model.drop exclude each other");
+                           "model.until and model.drop cannot be combined");
     if (b->until_node && !b->file)
         return wf_yaml_err(&job->yaml, b->until_node, WEFT_EINVAL,
-                           "model.until and model.drop are about a model.file");
+                           "model.until and model.drop need model.file");
     return WEFT_OK;
 }
 
@@ -270,8 +271,7 @@ static weft_status load_named(weft_job_run *run)
         &n);
 
     if (!st && n == 0)
-        st = wf_err(WEFT_ENOENT, "%s: the model has no weight of a name that is wanted of it",
-                    b->weights);
+        st = wf_err(WEFT_ENOENT, "%s: the model has no weight with a requested name", b->weights);
     if (st)
         return wf_yaml_wrap(&run->job->yaml, b->weights_node, st);
     wf_log(run->ctx, WEFT_LOG_INFO, "%d of %d weights come from %s", n,

@@ -122,8 +122,9 @@ weft_status weft_job_of_model(weft_ctx *ctx, const char *path, int n_sets, const
 
     text = st ? NULL : weft_learned_text(l, WF_LEARNED_JOB);
     if (st == WEFT_ENOENT || (!st && !text))
-        st = wf_err_wrap(st ? st : wf_err(WEFT_ENOENT, "%s: no job of it is saved", path),
-                         "this model does not carry its pipeline: give the job file, and --model");
+        st = wf_err_wrap(
+            st ? st : wf_err(WEFT_ENOENT, "%s: it has no saved job", path),
+            "this model was saved without its pipeline: give the job file, and --model");
     if (!st)
         st = model_set(ctx, path, &model);
     if (!st) {

@@ -59,22 +59,21 @@ static void note_change(void *arg, const char *key, enum wf_setting_use use, con
 
     c->t->n_changed++;
     if (use == WF_SET_START)
-        wf_log(
-            ctx, WEFT_LOG_WARN,
-            "%s changed from '%s' to '%s': ignored, a run reads it once, when it begins; another "
-            "checkpoint.dir begins one",
-            key, was, is);
+        wf_log(ctx, WEFT_LOG_WARN,
+               "%s changed from '%s' to '%s': ignored, because a run reads it only when it starts; "
+               "use another checkpoint.dir to start a new run",
+               key, was, is);
     else if (c->complete && use != WF_SET_MODEL)
         wf_log(ctx, WEFT_LOG_WARN,
-               "%s changed from '%s' to '%s': ignored, because this run is complete; a larger "
-               "train.epochs trains longer with it, another checkpoint.dir begins a new run",
+               "%s changed from '%s' to '%s': ignored, because this run is complete; raise "
+               "train.epochs to train longer with it, or use another checkpoint.dir to start a new "
+               "run",
                key, was, is);
     else if (c->complete && !*c->refused)
-        snprintf(
-            c->refused, sizeof c->refused,
-            "%s changed from '%.60s' to '%.60s', and this run is complete; a larger train.epochs "
-            "trains longer with it",
-            key, was, is);
+        snprintf(c->refused, sizeof c->refused,
+                 "%s changed from '%.60s' to '%.60s', but this run is complete; raise train.epochs "
+                 "to train longer with it",
+                 key, was, is);
     else if (!c->complete) {
         wf_log(ctx, WEFT_LOG_WARN, "%s changed from '%s' to '%s': used from step %lld on", key, was,
                is, (long long)c->step);
@@ -149,7 +148,7 @@ weft_status wf_resume_changes(weft_trainer *t, weft_ckpt *c, bool complete)
     }
     if (!st && !any && !weft_ckpt_blob_read(c, WEFT_CKPT_MODEL, &then, NULL) &&
         !weft_model_json(t->model, &now) && strcmp(then, now) != 0)
-        wf_log(ctx, WEFT_LOG_WARN, "%s was written by another model than this run's",
+        wf_log(ctx, WEFT_LOG_WARN, "%s was written by a different model than this run's",
                weft_ckpt_path(c));
     if (!st && t->learned && wf_learned_differ(t, &(struct wf_saved){.ctx = ctx, .ckpt = c}))
         wf_log(ctx, WEFT_LOG_WARN,
@@ -177,7 +176,7 @@ static void note_seen(void *arg, const char *key, enum wf_setting_use use, const
     if (use != WF_SET_MODEL)
         return;
     s->t->n_changed++;
-    wf_log(s->t->ctx, WEFT_LOG_WARN, "%s was '%s' when %s was trained, and is '%s' here", key, was,
+    wf_log(s->t->ctx, WEFT_LOG_WARN, "%s was '%s' when %s was trained, but is '%s' here", key, was,
            s->path, is);
 }
 

@@ -97,7 +97,7 @@ bool weft_job_source_key_at(int i, const char **name, const char **kind, const c
         return false;
     *name = source_keys[i].name;
     *kind = kind_names[source_keys[i].kind];
-    *help = source_keys[i].help;
+    *help = *source_keys[i].help ? source_keys[i].help : weft_format_list();
     return true;
 }
 
@@ -174,7 +174,8 @@ weft_status wf_job_read_text(const weft_job *job, const struct wf_yaml_node *n, 
             wf_buf_printf(&b, "%s%s", i ? ", " : "", one ? one : "");
         }
     } else {
-        st = wf_yaml_err(&job->yaml, n, WEFT_EINVAL, "%s takes text, or a map with `name`", what);
+        st = wf_yaml_err(&job->yaml, n, WEFT_EINVAL, "%s takes a string, or a map with `name`",
+                         what);
     }
     if (!st && (b.st || !(*out = wf_arena_strdup(a, b.data ? b.data : ""))))
         st = wf_err(WEFT_ENOMEM, "out of memory");
@@ -502,7 +503,8 @@ weft_status wf_job_attrs(const weft_job *job, const struct wf_yaml_node *map, co
     if (!map)
         return WEFT_OK;
     if (map->kind != WF_YAML_MAP)
-        return wf_yaml_err(&job->yaml, map, WEFT_EINVAL, "arguments are a map: {name: value, …}");
+        return wf_yaml_err(&job->yaml, map, WEFT_EINVAL,
+                           "arguments must be a map: {name: value, …}");
     wf_buf_init(&b, job->ctx, 1 << 20);
     for (int64_t i = 0; i < map->n && !st; i++) {
         if (skip && strcmp(map->key[i]->text, skip) == 0)
@@ -528,14 +530,15 @@ weft_status wf_job_item(const weft_job *job, const struct wf_yaml_node *item, co
         return WEFT_OK;
     }
     if (item->kind != WF_YAML_MAP || item->n != 1)
-        return wf_yaml_err(&job->yaml, item, WEFT_EINVAL,
-                           "an item is a name, or a name with arguments: \"- Dense: {units: 10}\"");
+        return wf_yaml_err(
+            &job->yaml, item, WEFT_EINVAL,
+            "an item must be a name, or a name with arguments: \"- Dense: {units: 10}\"");
     *name = item->key[0]->text;
     if (item->item[0]->kind == WF_YAML_MAP)
         *args = item->item[0];
     else if (item->item[0]->kind != WF_YAML_SCALAR || *item->item[0]->text)
         return wf_yaml_err(&job->yaml, item->item[0], WEFT_EINVAL,
-                           "the arguments of '%s' are a map: {name: value, …}", *name);
+                           "the arguments of '%s' must be a map: {name: value, …}", *name);
     return WEFT_OK;
 }
 
@@ -550,6 +553,9 @@ static weft_status check_job(weft_job *job)
     if (job->validation.node && job->validation_split > 0)
         return wf_yaml_err(&job->yaml, job->validation.node, WEFT_EINVAL,
                            "data.validation and data.validation_split exclude each other");
+    if (job->test.node && job->test_split > 0)
+        return wf_yaml_err(&job->yaml, job->test.node, WEFT_EINVAL,
+                           "data.test and data.test_split exclude each other");
     return wf_job_read_model(job);
 }
 
@@ -778,6 +784,7 @@ weft_status weft_job_context(const weft_job *job, weft_log_fn *log, void *log_ar
     static const char *const levels[] = {"auto", "portable", "avx2", "avx512"};
     weft_ctx_opts o = {.size = sizeof o,
                        .threads = (int)job->threads,
+                       .spin_us = job->spin_us ? (int)job->spin_us : WEFT_ZERO,
                        .memory_limit = job->memory_mb << 20,
                        .seed = (uint64_t)job->seed,
                        .log = log,

@@ -37,7 +37,7 @@ struct weft_job {
     struct wf_job_source train, validation, test;
     int64_t batch, shuffle_buffer;
     bool shuffle;
-    double validation_split;
+    double validation_split, test_split;
     const char *validation_by;
     struct wf_yaml_node *pipeline, *model, *callbacks;
     struct wf_job_base base;
@@ -58,7 +58,7 @@ struct weft_job {
     int64_t log_steps, log_histograms, log_images;
     double log_seconds;
     const char *kernels, *simd, *devices;
-    int64_t threads, data_threads, memory_mb;
+    int64_t threads, data_threads, spin_us, memory_mb;
 };
 
 struct weft_job_run {

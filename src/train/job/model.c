@@ -102,7 +102,7 @@ static weft_status layer_inputs(struct building *b, const struct wf_yaml_node *a
     in[0] = b->last;
     if (!list && !b->last.id)
         return wf_yaml_err(&b->run->job->yaml, args ? args : b->run->job->base.layers, WEFT_EINVAL,
-                           "the file's model has %d outputs: say `inputs` of this layer",
+                           "the file's model has %d outputs: set `inputs` of this layer",
                            weft_model_n_outputs(b->run->model));
     if (!list)
         return WEFT_OK;
@@ -158,7 +158,7 @@ static weft_status add_input(struct building *b, const struct wf_yaml_node *item
                            "Input needs a name and a shape: {name: image, shape: [28, 28, 1]}");
     for (int64_t i = 0; i < shape->n; i++) {
         if (!wf_text_i64(shape->item[i]->text, &dim[rank++]) || dim[rank - 1] < -1)
-            return wf_yaml_err(&job->yaml, shape->item[i], WEFT_EINVAL, "'%s' is no size",
+            return wf_yaml_err(&job->yaml, shape->item[i], WEFT_EINVAL, "'%s' is not a size",
                                shape->item[i]->text);
     }
     if (type && weft_dtype_parse(type->text, &dtype))
@@ -179,7 +179,7 @@ static weft_status add_outputs(struct building *b, const struct wf_yaml_node *ou
     if (outputs && outputs->kind == WF_YAML_LIST) {
         if (outputs->n < 1 || outputs->n > MAX_OUT)
             return wf_yaml_err(&b->run->job->yaml, outputs, WEFT_EINVAL,
-                               "outputs is a list of 1 to %d names", MAX_OUT);
+                               "outputs must be a list of 1 to %d names", MAX_OUT);
         n = (int)outputs->n;
         for (int i = 0; i < n && !st; i++)
             st = find_sym(b->run, outputs->item[i], b->sym, b->name, b->n, &s[i]);
@@ -260,7 +260,7 @@ static weft_status check_inputs(const weft_job_run *run)
             char a[WF_TYPE_TEXT], b[WF_TYPE_TEXT];
 
             st = wf_yaml_err(&job->yaml, job->base.file_node, WEFT_ESHAPE,
-                             "column '%s' is %s, the input '%s' of the file's model %s",
+                             "column '%s' is %s, but the input '%s' of the file's model is %s",
                              col[at].name, wf_type_text(&p, a), weft_sym_name(run->model, x),
                              wf_type_text(&q, b));
         }

@@ -68,8 +68,8 @@ static weft_status open_callbacks(weft_job_run *run)
     if (!list || (list->kind == WF_YAML_SCALAR && !*list->text))
         return WEFT_OK;
     if (list->kind != WF_YAML_LIST || list->n > WF_JOB_MAX_CALLBACKS)
-        return wf_yaml_err(&job->yaml, list, WEFT_EINVAL, "train.callbacks is a list of at most %d",
-                           WF_JOB_MAX_CALLBACKS);
+        return wf_yaml_err(&job->yaml, list, WEFT_EINVAL,
+                           "train.callbacks must be a list of at most %d", WF_JOB_MAX_CALLBACKS);
     for (int64_t i = 0; i < list->n && !st; i++) {
         struct wf_yaml_node *args = NULL;
         const char *name = NULL, *attrs = NULL;
@@ -225,7 +225,7 @@ static weft_status make_save_folder(weft_job_run *run)
     if (snprintf(folder, sizeof folder, "%s", path) >= (int)sizeof folder)
         return wf_err(WEFT_EINVAL, "save: the path is too long");
     if (run->ctx->fs->stat(run->ctx->fs->arg, path, &info) == 0 && info.folder)
-        return wf_err(WEFT_EINVAL, "save: %s is a folder, it takes a file", path);
+        return wf_err(WEFT_EINVAL, "save: %s is a directory; it must be a file", path);
     slash = strrchr(folder, '/');
     if (slash && slash > folder) {
         *slash = 0;
@@ -240,7 +240,7 @@ static weft_status save_model(weft_job_run *run)
     const char *path = given(run->job->save);
     weft_status st;
 
-    if (!path || !run->trainer->ended_in_order)
+    if (!path || !wf_life_in_order(run->trainer))
         return WEFT_OK;
     st = make_save_folder(run);
     if (st)
@@ -260,12 +260,12 @@ static weft_status check_loss(const weft_job_run *run, const weft_history *h)
     double loss = h->n_epochs ? h->value[(h->n_epochs - 1) * h->n_names] : 0;
     char plain[64];
 
-    if (isfinite(loss) || (t->interrupted && !t->ended))
+    if (isfinite(loss) || t->life == WF_LIFE_STOPPED || t->life == WF_LIFE_PAUSED)
         return WEFT_OK;
     wf_snprintf(plain, sizeof plain, "the loss is %g", isnan(loss) ? fabs(loss) : loss);
     return wf_err(WEFT_ENUMERIC, "%s%s%s%s", why ? why : plain,
                   save ? "; no model was written to " : "", save ? save : "",
-                  given(run->job->checkpoint_dir) ? "; the checkpoints are from before" : "");
+                  given(run->job->checkpoint_dir) ? "; the checkpoints are from before that" : "");
 }
 
 /* Training came to its end, and then something failed: the last checkpoint could not be written. The model is not lost for it. */
@@ -307,21 +307,21 @@ weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_
         all[n++] = opts->callbacks[i];
     st = weft_fit(
         run->trainer, run->data, run->train,
-        WEFT_OPTS(weft_fit_opts, .epochs = job->epochs, .batch = job->batch,
-                  .no_shuffle = !job->shuffle, .seed = (uint64_t)job->seed,
-                  .steps_per_epoch = job->steps_per_epoch, .validation = run->validation,
-                  .validation_freq = job->validation_freq, .n_callbacks = n, .callbacks = all,
-                  .verbose = opts ? opts->verbose : 0, .print = opts ? opts->print : NULL,
-                  .print_arg = opts ? opts->print_arg : NULL, .threads = (int)job->data_threads,
-                  .checkpoint = given(job->checkpoint_dir),
-                  .checkpoint_steps = job->checkpoint_steps,
-                  .checkpoint_seconds = job->checkpoint_seconds, .keep_last = (int)job->keep_last,
-                  .keep_best = (int)job->keep_best, .checkpoint_monitor = given(job->monitor),
-                  .keep_hours = job->keep_hours),
+        WEFT_OPTS(
+            weft_fit_opts, .epochs = job->epochs, .batch = job->batch, .no_shuffle = !job->shuffle,
+            .seed = (uint64_t)job->seed, .steps_per_epoch = job->steps_per_epoch,
+            .validation = run->validation, .validation_freq = job->validation_freq,
+            .n_callbacks = n, .callbacks = all, .verbose = opts ? opts->verbose : 0,
+            .print = opts ? opts->print : NULL, .print_arg = opts ? opts->print_arg : NULL,
+            .columns = opts ? opts->columns : NULL, .threads = (int)job->data_threads,
+            .checkpoint = given(job->checkpoint_dir), .checkpoint_steps = job->checkpoint_steps,
+            .checkpoint_seconds = job->checkpoint_seconds, .keep_last = (int)job->keep_last,
+            .keep_best = (int)job->keep_best, .checkpoint_monitor = given(job->monitor),
+            .keep_hours = job->keep_hours),
         &h);
     if (st && strncmp(weft_error(), "compile", 7) == 0)
         st = at_train_key(job, st);
-    if (st && run->trainer->ended_in_order)
+    if (st && wf_life_in_order(run->trainer))
         return save_anyway(run, st);
     if (!st)
         st = wf_job_end_log(run, h);
@@ -360,9 +360,9 @@ static weft_status load_saved(weft_job_run *run)
     if (job->base.file && !job->base.layers)
         return WEFT_OK; /* they are loaded */
     if (save || given(job->checkpoint_dir))
-        return wf_err(WEFT_ENOENT, "%s: nothing was trained yet",
+        return wf_err(WEFT_ENOENT, "%s: nothing has been trained yet",
                       save ? save : job->checkpoint_dir);
-    return wf_err(WEFT_EINVAL, "the job has no checkpoint.dir and no save to take weights from");
+    return wf_err(WEFT_EINVAL, "the job has neither checkpoint.dir nor save to read weights from");
 }
 
 weft_status weft_job_load_weights(weft_job_run *run)

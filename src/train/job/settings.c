@@ -17,6 +17,7 @@ static const struct use {
     {"train.trap_numerics", WF_SET_FREE},
     {"resources.threads", WF_SET_FREE},
     {"resources.data_threads", WF_SET_FREE},
+    {"resources.spin_us", WF_SET_FREE},
     {"resources.memory", WF_SET_FREE},
     {"model.file", WF_SET_START},
     {"model.weights", WF_SET_START},

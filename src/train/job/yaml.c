@@ -185,15 +185,15 @@ static weft_status read_node(struct reader *r, int depth, struct wf_yaml_node **
     if (!n)
         return nomem(r->y);
     if (depth > MAX_DEPTH || ++r->n_nodes > MAX_NODES)
-        return wf_yaml_err(r->y, n, WEFT_ELIMIT, "nested too deep, or too much");
+        return wf_yaml_err(r->y, n, WEFT_ELIMIT, "nested too deeply, or too large");
     *out = n;
     switch (r->event.type) {
     case YAML_SCALAR_EVENT: return read_scalar(r, n);
     case YAML_MAPPING_START_EVENT:
     case YAML_SEQUENCE_START_EVENT: return read_items(r, depth, n);
     case YAML_ALIAS_EVENT:
-        return wf_yaml_err(r->y, n, WEFT_ENOSUP, "aliases (*name) are not taken");
-    default: return wf_yaml_err(r->y, n, WEFT_EPARSE, "something else was expected here");
+        return wf_yaml_err(r->y, n, WEFT_ENOSUP, "aliases (*name) are not supported");
+    default: return wf_yaml_err(r->y, n, WEFT_EPARSE, "unexpected content here");
     }
 }
 
@@ -327,7 +327,7 @@ weft_status wf_yaml_set(struct wf_yaml *y, const char *assignment)
     memcpy(path, assignment, (size_t)(eq - assignment));
     path[eq - assignment] = 0;
     if (path[0] == '.' || eq[-1] == '.' || strstr(path, ".."))
-        return wf_err(WEFT_EINVAL, "--set: '%.60s' has a dot with no word beside it", path);
+        return wf_err(WEFT_EINVAL, "--set: '%.60s' has a dot with no word next to it", path);
     for (char *word = strtok_r(path, ".", &save); word && !st; word = strtok_r(NULL, ".", &save))
         st = step(y, *at, word, &at);
     if (!st)

@@ -173,7 +173,7 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
     if (!st && logs->n && !isfinite(logs->value[0])) {
         if (!r->warned)
             wf_log(t->ctx, WEFT_LOG_WARN,
-                   "step %lld: the loss is %g: no checkpoint is written, the good ones stay",
+                   "step %lld: the loss is %g: no checkpoint is written, the earlier ones are kept",
                    (long long)weft_trainer_step(t), logs->value[0]);
         r->warned = true;
         goto out;
@@ -245,9 +245,10 @@ static weft_status restore_callbacks(const struct wf_resume *r, struct wf_reader
         if (!st && c && c->restore && n_state)
             st = c->restore(c->arg, state, n_state);
         if (!st && !c && n_state)
-            wf_log(r->t->ctx, WEFT_LOG_WARN,
-                   "the checkpoint has the state of a callback '%.*s', which this run lacks",
-                   (int)n_name, name);
+            wf_log(
+                r->t->ctx, WEFT_LOG_WARN,
+                "the checkpoint has the state of a callback '%.*s', which this run does not have",
+                (int)n_name, name);
     }
     wf_free(r->t->ctx, used);
     return st;
@@ -573,13 +574,14 @@ static void say_where(const struct wf_resume *r, const struct wf_fit_state *s, c
 
     if (s->ended >= epochs)
         wf_log(r->t->ctx, WEFT_LOG_INFO,
-               "%s: a callback ended this run after epoch %lld; more epochs would go on", path,
-               (long long)s->epoch);
+               "%s: a callback ended this run after epoch %lld; raise the number of epochs to "
+               "continue",
+               path, (long long)s->epoch);
     else if (s->epoch >= epochs)
-        wf_log(r->t->ctx, WEFT_LOG_INFO, "%s: this run is done, %lld epochs of %lld", path,
+        wf_log(r->t->ctx, WEFT_LOG_INFO, "%s: this run is complete, %lld epochs of %lld", path,
                (long long)s->epoch, (long long)epochs);
     else
-        wf_log(r->t->ctx, WEFT_LOG_INFO, "going on from %s: epoch %lld, batch %lld", path,
+        wf_log(r->t->ctx, WEFT_LOG_INFO, "resuming from %s: epoch %lld, batch %lld", path,
                (long long)s->epoch + 1, (long long)s->batch);
 }
 
@@ -626,7 +628,7 @@ static weft_status open_writer(struct wf_resume *r, bool highest)
 
     if (st != WEFT_ELIMIT)
         return st;
-    wf_log(r->t->ctx, WEFT_LOG_WARN, "%s: training stands still while one is written",
+    wf_log(r->t->ctx, WEFT_LOG_WARN, "%s: training pauses while a checkpoint is written",
            weft_error());
     w.reserve_bytes = 0;
     w.foreground = true;
@@ -661,7 +663,7 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
         if (!st)
             say_where(r, state, weft_ckpt_path(c));
         else
-            wf_err_wrap(st, "%s does not fit this run (another folder begins anew)",
+            wf_err_wrap(st, "%s does not match this run (use another directory to start a new one)",
                         weft_ckpt_path(c));
     } else if (st == WEFT_ENOENT) {
         st = WEFT_OK; /* a first start */
@@ -679,11 +681,11 @@ bool wf_resume_due(struct wf_resume *r, bool epoch_done)
 {
     const weft_fit_opts *o = r->o;
 
-    if (r->t->save_asked) {
-        r->t->save_asked = false;
+    if (atomic_fetch_and(&r->t->asked, ~(unsigned)WF_ASK_SAVE) & WF_ASK_SAVE) {
         wf_log(r->t->ctx, r->writer ? WEFT_LOG_INFO : WEFT_LOG_WARN,
-               r->writer ? "a checkpoint was asked for: step %lld"
-                         : "step %lld: a checkpoint was asked for, but there is no folder for them",
+               r->writer
+                   ? "checkpoint requested: step %lld"
+                   : "step %lld: a checkpoint was requested, but there is no directory for it",
                (long long)weft_trainer_step(r->t));
         return r->writer != NULL;
     }

@@ -61,7 +61,7 @@ weft_status weft_evaluate(weft_trainer *t, weft_data *d, weft_ds s, const weft_e
         weft_batch_free(b);
     }
     if (!st && t->mean_weight == 0)
-        st = wf_err(WEFT_EDATA, "the dataset gave no sample");
+        st = wf_err(WEFT_EDATA, "the dataset returned no samples");
     if (!st && logs)
         *logs = wf_pass_logs(t);
     wf_pass_swap(t);
@@ -118,7 +118,8 @@ static weft_status check_rows(int n, const weft_tensor *feeds)
 {
     for (int i = 0; i < n; i++)
         if (feeds[i].rank < 1 || feeds[i].dim[0] != feeds[0].dim[0])
-            return wf_err(WEFT_ESHAPE, "a batch: its first tensor has %lld samples, tensor %d %lld",
+            return wf_err(WEFT_ESHAPE,
+                          "a batch: its first tensor has %lld samples, but tensor %d has %lld",
                           feeds[0].rank < 1 ? 0LL : (long long)feeds[0].dim[0], i,
                           feeds[i].rank < 1 ? 0LL : (long long)feeds[i].dim[0]);
     return WEFT_OK;
@@ -163,7 +164,10 @@ static weft_status on_batch(weft_trainer *t, const weft_tensor *x, const weft_te
                             const weft_tensor *w, bool fit, weft_logs *logs)
 {
     weft_tensor *feeds = NULL;
-    weft_status st = wf_batch_feeds(t, x, y, w, fit, &feeds);
+    weft_status st = wf_life_allows(t, fit ? WF_CALL_TRAIN : WF_CALL_EVALUATE);
+
+    if (!st)
+        st = wf_batch_feeds(t, x, y, w, fit, &feeds);
 
     if (st)
         return st;

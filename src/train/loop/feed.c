@@ -66,10 +66,10 @@ static weft_status find_labels(weft_trainer *t, const weft_column *col, int n, b
                 *c = k;
         next++;
         if (*c < 0 && needed)
-            return wf_err(
-                WEFT_ENOENT,
-                "the data has %d label columns, output '%s' needs one: mark it with weft_ds_role",
-                n_labels, name);
+            return wf_err(WEFT_ENOENT,
+                          "the data has %d label columns, but output '%s' needs one: mark it with "
+                          "weft_ds_role",
+                          n_labels, name);
     }
     return WEFT_OK;
 }
@@ -137,7 +137,7 @@ weft_status wf_feeding_find(weft_trainer *t, weft_data *d, weft_ds s,
     if (st)
         return st;
     if (!col)
-        return wf_err(WEFT_EINVAL, "no dataset of this pipeline");
+        return wf_err(WEFT_EINVAL, "not a dataset of this pipeline");
     f.column = wf_arena_alloc(&d->arena, (size_t)(f.n_in + t->n_out + 1) * sizeof *f.column);
     if (!f.column)
         return wf_err(WEFT_ENOMEM, "out of memory");
@@ -198,7 +198,7 @@ static weft_status fit_shape(const weft_trainer *t, int i, const weft_batch *b, 
         struct wf_type need = wf_type_of(want.dtype, want.rank, want.dim);
         char p[WF_TYPE_TEXT], q[WF_TYPE_TEXT];
 
-        return wf_err(WEFT_ESHAPE, "column '%s' is %s, the model's input '%s' %s",
+        return wf_err(WEFT_ESHAPE, "column '%s' is %s, but the model's input '%s' is %s",
                       b->column[c].name, wf_type_text(&have, p),
                       weft_sym_name(t->model, weft_model_input_at(t->model, i)),
                       wf_type_text(&need, q));

@@ -67,7 +67,8 @@ static weft_status csv_row(struct csv *c, weft_history *h, int64_t *cap)
     if (st)
         return st;
     if (!wf_text_i64(text, &epoch) || epoch < 0 || epoch > WF_MAX_EPOCH)
-        return wf_err(WEFT_EPARSE, "%s:%lld: '%s' is no epoch", c->path, (long long)c->line, text);
+        return wf_err(WEFT_EPARSE, "%s:%lld: '%s' is not an epoch", c->path, (long long)c->line,
+                      text);
     if (h->n_epochs == 0)
         h->first_epoch = epoch;
     for (int i = 0; i < h->n_names; i++) {
@@ -78,7 +79,7 @@ static weft_status csv_row(struct csv *c, weft_history *h, int64_t *cap)
                           h->n_names);
         text = field(c, &more);
         if (strcmp(text, "NA") != 0 && !wf_text_f64(text, &v))
-            return wf_err(WEFT_EPARSE, "%s:%lld: '%s' is no number", c->path, (long long)c->line,
+            return wf_err(WEFT_EPARSE, "%s:%lld: '%s' is not a number", c->path, (long long)c->line,
                           text);
         h->value[h->n_epochs * h->n_names + i] = v;
     }

@@ -47,7 +47,7 @@ static weft_status put(const struct map_graph *g, weft_sample *out, int c, const
         struct wf_type have = wf_type_of(x->dtype, x->rank, x->dim);
         char a[WF_TYPE_TEXT], b[WF_TYPE_TEXT];
 
-        st = wf_err(WEFT_ESHAPE, "column '%s' is declared as %s and came as %s", col->name,
+        st = wf_err(WEFT_ESHAPE, "column '%s' is declared as %s, but is %s", col->name,
                     wf_type_text(&t, a), wf_type_text(&have, b));
     }
     for (int64_t i = 0; !st && x->dtype == WEFT_STR && i < weft_tensor_count(x); i++) {
@@ -109,7 +109,7 @@ static weft_status check_feed(const struct wf_ds *ds, int c, const char *feed,
     if (fits)
         return WEFT_OK;
     return wf_err(have.dtype == want->dtype ? WEFT_ESHAPE : WEFT_EDTYPE,
-                  "column '%s' is %s, the feed '%s' %s%s", col->name,
+                  "column '%s' is %s, but the feed '%s' is %s%s", col->name,
                   col->dtype == WEFT_STR ? "text" : wf_type_text(&have, a), feed,
                   wf_type_text(want, b),
                   have.dtype == want->dtype && have.rank + 1 == want->rank
@@ -125,7 +125,7 @@ static weft_status find_feeds(struct map_graph *g, const struct wf_ds *ds, const
     weft_status st = inputs ? wf_ds_columns_named(ds, inputs, &named, &n) : WEFT_OK;
 
     if (!st && inputs && n != g->n_in)
-        st = wf_err(WEFT_EINVAL, "%d inputs are named, the function has %d feeds", n, g->n_in);
+        st = wf_err(WEFT_EINVAL, "%d inputs are given, but the function has %d feeds", n, g->n_in);
     for (int i = 0; i < g->n_in && !st; i++) {
         const struct wf_value *v = &graph->values[g->fn->feeds[i]];
         const char *name = graph->nodes[v->node].name;
@@ -244,7 +244,7 @@ static struct map_graph *begin(weft_data *d, weft_ds s, const weft_map_graph_opt
         return NULL;
     *o = *o ? *o : &defaults;
     if (!st && !wf_ds_node(d, s))
-        st = wf_err(WEFT_EINVAL, "no dataset of this pipeline");
+        st = wf_err(WEFT_EINVAL, "not a dataset of this pipeline");
     if (!st && !(g = wf_arena_alloc(&d->arena, sizeof *g)))
         st = err_nomem();
     if (!st) {
@@ -265,10 +265,12 @@ weft_ds weft_ds_map_graph(weft_data *d, weft_ds s, weft_fn *fn, const weft_map_g
     if (!g)
         return (weft_ds){0};
     if (!fn || fn->updates)
-        return wf_ds_fail(d, g->name,
-                          wf_err(WEFT_EINVAL, fn ? "the function changes variables: what it gives "
-                                                   "would depend on what came before"
-                                                 : "no function"));
+        return wf_ds_fail(
+            d, g->name,
+            wf_err(
+                WEFT_EINVAL,
+                fn ? "the function changes variables: its results would depend on the calls before"
+                   : "no function"));
     g->fn = fn;
     g->n_in = fn->n_feeds;
     g->n_out = fn->n_fetches;
@@ -283,14 +285,13 @@ weft_ds weft_ds_map_model(weft_data *d, weft_ds s, weft_trainer *t, const weft_m
     if (!g)
         return (weft_ds){0};
     if (opts->inputs)
-        return wf_ds_fail(d, g->name,
-                          wf_err(WEFT_EINVAL, "a model finds its inputs by their names"));
+        return wf_ds_fail(d, g->name, wf_err(WEFT_EINVAL, "a model finds its inputs by name"));
     st = wf_feeding_find(t, d, s, &(struct wf_feeding_opts){.batch = opts->batch}, &g->how);
     if (!st)
         st = wf_trainer_bind_predict(t);
     if (!st && t->bound->infer.n_carries)
-        st = wf_err(WEFT_EINVAL, "the model has stateful layers: what they give depends on what "
-                                 "came before");
+        st = wf_err(WEFT_EINVAL,
+                    "the model has stateful layers: their results depend on the calls before");
     if (st)
         return wf_ds_fail(d, g->name, st);
     for (int i = g->how.n_in; i <= g->how.n_in + t->n_out; i++)

@@ -145,7 +145,8 @@ static weft_status make_second(const struct wf_nonfinite *n, const weft_trainer 
     s->bound = NULL;
     s->parts = NULL;
     s->pending = s->drawn = 0;
-    s->in_callback = s->trap = false;
+    s->life = WF_LIFE_NEW;
+    s->trap = false;
     s->rate = n->rate;
     wf_arena_init(&s->arena, t->ctx);
     wf_arena_init(&all.arena, t->ctx);
@@ -222,13 +223,13 @@ static weft_status repeat(const struct wf_nonfinite *n, weft_trainer *s, int64_t
     for (*at = n->batch; *at < end && !st; ++*at) {
         st = weft_iter_next(it, &b);
         if (!st && !b)
-            st = wf_err(WEFT_EDATA, "the data has ended");
+            st = wf_err(WEFT_EDATA, "the data ended");
         if (!st)
             st = again(s, f, b, feeds, *at >= trapped);
         weft_batch_free(b);
         b = NULL;
         if (!st && wf_now(s->ctx) - start > MAX_NS)
-            st = wf_err(WEFT_ETIME, "it takes too long");
+            st = wf_err(WEFT_ETIME, "it took too long");
         if (st)
             break;
     }
@@ -258,11 +259,11 @@ void wf_nonfinite_find(struct wf_nonfinite *n, weft_trainer *t, const struct wf_
     if (!column &&
         st !=
             WEFT_ENUMERIC) /* not kept, another rate on the way, or a number that only a kernel saw */
-        snprintf(why, sizeof why, "%s", "train.trap_numerics=true names the op that makes it");
+        snprintf(why, sizeof why, "%s", "train.trap_numerics=true names the op that produces it");
     wf_snprintf(t->nonfinite, sizeof t->nonfinite,
                 "the loss is %g since epoch %lld, batch %lld: %s%s; %s", plain(t->mean_sum[0]),
                 (long long)at->epoch + 1, (long long)at->batch - 1,
-                batch < at->batch - 1 ? "in the batch before, " : "", why,
-                column ? "clean the data" : "a lower learning rate or clipnorm may help");
+                batch < at->batch - 1 ? "in the previous batch, " : "", why,
+                column ? "clean the data" : "try a lower learning rate or clipnorm");
     wf_log(t->ctx, WEFT_LOG_WARN, "%s", t->nonfinite);
 }

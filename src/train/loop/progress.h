@@ -8,6 +8,7 @@ struct wf_progress {
     const weft_ctx *ctx;
     int verbose;
     void (*print)(void *arg, const char *text, bool last);
+    int (*columns)(void *arg); /* NULL: lines may have any length */
     void *arg;
     int64_t epochs, batches; /* batches: WEFT_UNKNOWN until an epoch has ended */
     int64_t start, second;   /* ns: when the epoch began, and when its first step was done */

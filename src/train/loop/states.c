@@ -13,11 +13,10 @@ weft_status wf_states_init(weft_trainer *t)
         const struct wf_weight *w = wf_model_weight(t->model, i);
 
         if (t->shards > 1)
-            return wf_err(
-                WEFT_EINVAL,
-                "compile: layer '%s' is stateful: batches whose states go on cannot be cut "
-                "into %d shards",
-                layer_name(t, w), t->shards);
+            return wf_err(WEFT_EINVAL,
+                          "compile: layer '%s' is stateful: batches that carry states cannot be "
+                          "divided into %d shards",
+                          layer_name(t, w), t->shards);
         if (t->stateful && t->state_batch != w->dim[0])
             return wf_err(
                 WEFT_EINVAL,
@@ -35,9 +34,8 @@ weft_status wf_states_check(const weft_trainer *t, int64_t n)
         return WEFT_OK;
     return wf_err(
         WEFT_ESHAPE,
-        "layer '%s' is stateful with batch_size=%lld, and the batch has %lld sample%s: the "
-        "number of samples must be a multiple; drop_remainder or steps_per_epoch leave the rest "
-        "out",
+        "layer '%s' is stateful with batch_size=%lld, but the batch has %lld sample%s: the number "
+        "of samples must be a multiple; drop_remainder or steps_per_epoch drops the rest",
         t->stateful, (long long)t->state_batch, (long long)n, n == 1 ? "" : "s");
 }
 

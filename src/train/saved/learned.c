@@ -49,8 +49,7 @@ weft_status wf_learned_check(const weft_trainer *t, const struct wf_saved *s, co
     return wf_learned_differ(t, s)
                ? wf_err(WEFT_ESTATE,
                         "%s was trained with other vocabularies or statistics than this run's: "
-                        "open the "
-                        "job with weft_job_open_trained, which takes the model's",
+                        "open the job with weft_job_open_trained, which uses the model's",
                         path)
                : WEFT_OK;
 }

@@ -58,7 +58,7 @@ weft_status wf_saved_learned(const struct wf_saved *s, char **text, int64_t *n)
     if (s->ckpt)
         return weft_ckpt_blob_read(s->ckpt, WEFT_CKPT_LEARNED, text, n);
     if (i < 0)
-        return wf_err(WEFT_ENOENT, "nothing that a pipeline has learned is in it");
+        return wf_err(WEFT_ENOENT, "it contains nothing that a pipeline has learned");
     st = weft_st_type(s->file, i, NULL, &t);
     if (!st && (t.dtype != WEFT_U8 || t.rank != 1))
         st = wf_err(WEFT_EPARSE, "'%s' is not a vector of bytes", WF_SAVE_LEARNED);
@@ -204,7 +204,7 @@ static weft_status check(struct loading *l, int i, const char *name)
         return wf_err(a.dtype == b.dtype ? WEFT_ESHAPE : WEFT_EDTYPE,
                       "weight '%s' is %s in the model and %s in the %s", name, here, there,
                       place(l->s));
-    wf_log(l->t->ctx, WEFT_LOG_WARN, "weight '%s' is left out: %s in the model, %s in the %s", name,
+    wf_log(l->t->ctx, WEFT_LOG_WARN, "weight '%s' is skipped: %s in the model, %s in the %s", name,
            here, there, place(l->s));
     l->from[i] = -1;
     return WEFT_OK;

@@ -130,7 +130,7 @@ static weft_status add_metrics(weft_trainer *t, int out, const char *text, bool 
     if (n < 0)
         return err_nomem();
     if (n > MAX_METRICS - t->n_metrics)
-        return wf_err(WEFT_ELIMIT, "over %d metrics", MAX_METRICS);
+        return wf_err(WEFT_ELIMIT, "more than %d metrics", MAX_METRICS);
     for (int i = 0; i < n; i++) {
         weft_status st = spec[i] ? wf_metric_check(t->ctx, t->model, spec[i]) : WEFT_OK;
 
@@ -200,8 +200,8 @@ static weft_status find_class_output(weft_trainer *t, const char *name)
                       "weigh samples instead",
                       t->n_out > 1 ? "es are" : " is");
     return wf_err(WEFT_EINVAL,
-                  "compile: class_weights: %d outputs have classes, '%s' and '%s' among them: "
-                  "class_weights_output says which one",
+                  "compile: class_weights: %d outputs have classes, '%s' and '%s' among them: set "
+                  "class_weights_output to one of them",
                   n, name_of(t, other), name_of(t, t->class_output));
 }
 
@@ -234,7 +234,7 @@ static weft_status set_strategy(weft_trainer *t, const weft_compile_opts *o)
 
     t->dist = wf_model_scope(t->model);
     if (t->dist && o->strategy && strcmp(o->strategy, weft_dist_name(t->dist)) != 0)
-        return wf_err(WEFT_EINVAL, "compile: strategy '%s', and the model is in the scope of '%s'",
+        return wf_err(WEFT_EINVAL, "compile: strategy '%s', but the model is in the scope of '%s'",
                       o->strategy, weft_dist_name(t->dist));
     if (t->dist)
         return WEFT_OK;
@@ -338,22 +338,17 @@ _Thread_local const weft_trainer *wf_calling;
 
 void weft_trainer_stop(weft_trainer *t)
 {
-    if (wf_calling == t)
-        t->ended = true;
-    else
-        t->interrupted = true;
-    t->stop = true;
+    atomic_fetch_or(&t->asked, wf_calling == t ? WF_ASK_END : WF_ASK_INTERRUPT);
 }
 
 void weft_trainer_interrupt(weft_trainer *t)
 {
-    t->interrupted = true;
-    t->stop = true;
+    atomic_fetch_or(&t->asked, WF_ASK_INTERRUPT);
 }
 
 void weft_trainer_checkpoint(weft_trainer *t)
 {
-    t->save_asked = true;
+    atomic_fetch_or(&t->asked, WF_ASK_SAVE);
 }
 
 void weft_trainer_times(const weft_trainer *t, weft_times *epoch, weft_times *run)
@@ -366,7 +361,7 @@ void weft_trainer_times(const weft_trainer *t, weft_times *epoch, weft_times *ru
 
 bool weft_trainer_stopped(const weft_trainer *t)
 {
-    return t->stop;
+    return wf_asked(t, WF_ASK_STOP);
 }
 
 /* The rate of a step by the schedule; `rate` where there is none. */

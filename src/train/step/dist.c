@@ -11,7 +11,7 @@ static weft_status open_local(weft_dist *d)
 }
 
 static const struct wf_dist_kind kinds[] = {
-    {"local", "one replica, in this process: gradients become parameters where they were computed",
+    {"local", "one replica, in this process: gradients are applied where they were computed",
      open_local},
 };
 
@@ -94,7 +94,7 @@ weft_status weft_dist_scope(weft_dist *d, weft_model *m)
         return wf_err(WEFT_ESTATE, "the model is in the scope of another strategy ('%s')",
                       other->kind->name);
     if (wf_model_ctx(m) != d->ctx)
-        return wf_err(WEFT_EINVAL, "the model and the strategy are of different contexts");
+        return wf_err(WEFT_EINVAL, "the model and the strategy belong to different contexts");
     wf_model_set_scope(m, d);
     return WEFT_OK;
 }
@@ -140,8 +140,7 @@ static weft_status check_values(const weft_dist *d, weft_reduction how, const we
         const weft_tensor *t = i < d->n_local ? &v[i] : out;
 
         if (!same_type(t, v) || (!t->data && weft_tensor_count(t) > 0))
-            return wf_err(WEFT_ESHAPE,
-                          "reduce: %s is of another type or shape than the first value",
+            return wf_err(WEFT_ESHAPE, "reduce: %s differs from the first value in type or shape",
                           i < d->n_local ? "a value" : "the result");
     }
     return WEFT_OK;

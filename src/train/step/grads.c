@@ -129,8 +129,7 @@ weft_status weft_grads_view(weft_grads *g, const char *name, weft_tensor *out)
     if (i < 0)
         return no_gradient(g, name);
     if (g->entry[i].sparse)
-        return wf_err(WEFT_ESTATE, "the gradient of '%s' is rows: weft_grads_rows gives them",
-                      name);
+        return wf_err(WEFT_ESTATE, "the gradient of '%s' is sparse: use weft_grads_rows", name);
     *out = weft_view(WEFT_F32, g->dense + g->entry[i].offset, g->entry[i].rank, g->entry[i].dim);
     return WEFT_OK;
 }
@@ -142,7 +141,7 @@ weft_status weft_grads_rows(weft_grads *g, const char *name, weft_tensor *ids, w
     if (i < 0)
         return no_gradient(g, name);
     if (!g->entry[i].sparse)
-        return wf_err(WEFT_ESTATE, "the gradient of '%s' is whole: weft_grads_view gives it", name);
+        return wf_err(WEFT_ESTATE, "the gradient of '%s' is dense: use weft_grads_view", name);
     *ids = weft_view(WEFT_I64, g->rows[i].id, 1, &g->rows[i].n);
     *rows = weft_view(WEFT_F32, g->rows[i].row, 2, (int64_t[]){g->rows[i].n, g->entry[i].dim[1]});
     return WEFT_OK;

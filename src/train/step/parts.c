@@ -294,8 +294,8 @@ static weft_status one_part(struct wf_parts *p, int64_t n)
     weft_status st = WEFT_OK;
 
     if (h->n_groups > WF_COUNT(loss))
-        return wf_err(WEFT_ELIMIT, "%d outputs with masks, at most %d in parts", h->n_groups,
-                      WF_COUNT(loss));
+        return wf_err(WEFT_ELIMIT, "%d outputs with masks; at most %d are supported in parts",
+                      h->n_groups, WF_COUNT(loss));
     if (p->n_parts == 0) {
         wf_snapshot_save(p->start);
         p->began = true;

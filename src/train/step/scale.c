@@ -24,7 +24,7 @@ weft_status wf_scale_init(weft_trainer *t, const weft_compile_opts *o)
         return wf_err(WEFT_EINVAL, "compile: loss_scale %g is not a power of 2 in 2^-24..2^40",
                       start);
     if (o->loss_scale_steps < 0)
-        return wf_err(WEFT_EINVAL, "compile: loss_scale_steps %lld is below 1",
+        return wf_err(WEFT_EINVAL, "compile: loss_scale_steps is %lld; it must be at least 1",
                       (long long)o->loss_scale_steps);
     t->scale.growth = o->loss_scale_steps ? o->loss_scale_steps : GROWTH;
     t->scale.state[WF_SCALE] = start;
@@ -72,12 +72,11 @@ weft_status wf_scale_skip(weft_trainer *t)
     if (s[WF_SCALE] >= LEAST)
         return WEFT_OK;
     s[WF_SCALE] = LEAST;
-    return wf_err(
-        WEFT_ENUMERIC,
-        "step %lld: gradients are not finite at any loss scale, down to 2^-24 (%.0f steps "
-        "were skipped): the model makes a NaN or an infinity; precision bf16 or f32 has "
-        "the range that f16 lacks, and there trap_numerics names the op",
-        (long long)weft_trainer_step(t), s[WF_SCALE_SKIPPED]);
+    return wf_err(WEFT_ENUMERIC,
+                  "step %lld: gradients are not finite at any loss scale, down to 2^-24 (%.0f "
+                  "steps were skipped): the model produces a NaN or an infinity; precision bf16 or "
+                  "f32 has the range that f16 lacks, and there trap_numerics names the op",
+                  (long long)weft_trainer_step(t), s[WF_SCALE_SKIPPED]);
 }
 
 bool wf_scale_take(float *to, const float *from, int64_t n, float factor)

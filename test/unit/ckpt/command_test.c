@@ -199,10 +199,10 @@ static void damage_is_named(void **state)
         {"verify %d/ckpt-000000500", 3, "1 byte"},
         {"verify %d/ckpt-000000300", 0, "ok"},
         {"ls %d", 0, "         400  damaged: "},
-        {"show %d", 0, "is damaged and skipped"}, /* … and the last good one is shown */
+        {"show %d", 0, "is damaged; skipping it"}, /* … and the last good one is shown */
         {"show %d", 0, "step         300"},
-        {"show %d/ckpt-000000400", 3, "cut off"},
-        {"diff %d/ckpt-000000300 %d/ckpt-000000400", 3, "cut off"},
+        {"show %d/ckpt-000000400", 3, "truncated"},
+        {"diff %d/ckpt-000000300 %d/ckpt-000000400", 3, "truncated"},
         {"prune %d --keep-last 1 --dry-run", 0, "ckpt-000000200"},
     };
 

@@ -93,13 +93,18 @@ static void what_it_says_is_read(void **state)
     assert_int_equal(d->n_tensors, 2);
     assert_true(d->tensors[0].tensor.dtype == WEFT_F32 && d->tensors[0].tensor.dim[1] == 3);
     assert_true(d->tensors[1].tensor.rank == 0 && !d->tensors[1].tensor.data);
-    assert_true(m.place[0].hash == 0x0123456789abcdefu);
-    assert_true(m.place[2].file == 1 && m.place[2].hash == 0x0123456789abcdefu);
+    assert_true(m.place[0].n == 1 && m.place[2].n == 1);
+    assert_true(m.piece[m.place[0].first].hash == 0x0123456789abcdefu);
+    assert_true(m.piece[m.place[2].first].file == 1);
+    assert_true(m.piece[m.place[2].first].hash == 0x0123456789abcdefu);
     wf_manifest_free(&m);
     /* what a later minor version may add is passed over */
     assert_int_equal(parse_edited(*state, "\"epoch\": 3", "\"epoch\": 3, \"new\": [1, {}]", &m), 0);
     wf_manifest_free(&m);
 }
+
+/* Where w is, all of it. */
+#define WHOLE "\"file\": 0, \"xxh64\": \"0123456789abcdef\"},"
 
 static const struct edit {
     const char *from, *to, *why;
@@ -107,7 +112,7 @@ static const struct edit {
 } edits[] = {
     {"weft checkpoint", "weft model", "\"format\" is 'weft model'", WEFT_EPARSE},
     {"\"format\"", "\"formt\"", "\"format\" is missing", WEFT_EPARSE},
-    {"\"version\": 1", "\"version\": 2", "version 2", WEFT_ENOSUP},
+    {"\"version\": 1", "\"version\": 3", "version 3", WEFT_ENOSUP},
     {"\"version\": 1", "\"version\": 0", "\"version\" is 0", WEFT_EPARSE},
     {"\"version\": 1", "\"version\": \"1\"", "\"version\" is not a whole number", WEFT_EPARSE},
     {"\"step\": 12", "\"step\": -1", "\"step\" is -1", WEFT_EPARSE},
@@ -122,15 +127,15 @@ static const struct edit {
     {"0.25", "\"NaN\"", "metric 'loss'", WEFT_EPARSE},
     {"0.25", "null", "metric 'loss'", WEFT_EPARSE},
     {"0.25", "1e999", "line", WEFT_EPARSE},
-    {"{\"k\": \"v\"}", "{\"k\": 1}", "metadata 'k' is no text", WEFT_EPARSE},
+    {"{\"k\": \"v\"}", "{\"k\": 1}", "metadata 'k' is not a string", WEFT_EPARSE},
     {"{\"k\": \"v\"}", "[]", "\"metadata\" is not an object", WEFT_EPARSE},
-    {"t.safetensors", "../t", "no name for a file", WEFT_EPARSE},
-    {"t.safetensors", "/etc/passwd", "no name for a file", WEFT_EPARSE},
-    {"t.safetensors", "..", "no name for a file", WEFT_EPARSE},
-    {"t.safetensors", ".t", "no name for a file", WEFT_EPARSE},
-    {"t.safetensors", "", "no name for a file", WEFT_EPARSE},
-    {"t.safetensors", "a b", "no name for a file", WEFT_EPARSE},
-    {"t.safetensors", "manifest.json", "no name for a file", WEFT_EPARSE},
+    {"t.safetensors", "../t", "not a valid name for a file", WEFT_EPARSE},
+    {"t.safetensors", "/etc/passwd", "not a valid name for a file", WEFT_EPARSE},
+    {"t.safetensors", "..", "not a valid name for a file", WEFT_EPARSE},
+    {"t.safetensors", ".t", "not a valid name for a file", WEFT_EPARSE},
+    {"t.safetensors", "", "not a valid name for a file", WEFT_EPARSE},
+    {"t.safetensors", "a b", "not a valid name for a file", WEFT_EPARSE},
+    {"t.safetensors", "manifest.json", "not a valid name for a file", WEFT_EPARSE},
     {"t.safetensors", "u.safetensors", "listed twice", WEFT_EPARSE},
     {"pos.bin", "w", "'w' is listed twice", WEFT_EPARSE},
     {"\"name\": \"pos.bin\", \"bytes\": 4", "\"name\": \"pos.bin\", \"bytes\": -4",
@@ -139,10 +144,10 @@ static const struct edit {
     {"\"blobs\"", "\"blob\"", "\"blobs\" is missing", WEFT_EPARSE},
     {"\"bytes\": 96", "\"bytes\": -96", "\"bytes\" is -96", WEFT_EPARSE},
     {"\"bytes\": 96", "\"bytes\": 9223372036854775807", "overflow", WEFT_EPARSE},
-    {"\"f32\"", "\"f31\"", "no dtype", WEFT_EPARSE},
+    {"\"f32\"", "\"f31\"", "is not a dtype", WEFT_EPARSE},
     {"\"f32\"", "32", "\"dtype\" is not a text", WEFT_EPARSE},
-    {"[2, 3]", "[2, -3]", "something else than sizes", WEFT_EPARSE},
-    {"[2, 3]", "[2, 3.0]", "something else than sizes", WEFT_EPARSE},
+    {"[2, 3]", "[2, -3]", "something other than sizes", WEFT_EPARSE},
+    {"[2, 3]", "[2, 3.0]", "something other than sizes", WEFT_EPARSE},
     {"[2, 3]", "[4294967296, 4294967296]", "overflows", WEFT_EPARSE},
     {"[2, 3]", "[1, 1, 1, 1, 1, 1, 1, 1, 1]", "rank is 9", WEFT_EPARSE},
     {"\"file\": 0", "\"file\": 2", "\"file\" is 2", WEFT_EPARSE},
@@ -153,6 +158,52 @@ static const struct edit {
     {"\"name\": \"w\"", "\"name\": \"\xc3\"", "line", WEFT_EPARSE},
     {"\"tensors\": [", "\"tensors\": [7, ", "\"name\" is missing", WEFT_EPARSE},
     {"\"files\": [", "\"files\": [[], ", "file 0: \"name\" is missing", WEFT_EPARSE},
+    {WHOLE,
+     "\"pieces\": [{\"first\": 0, \"count\": 2, \"file\": 0, \"offset\": 64, \"xxh64\": "
+     "\"0123456789abcdef\"}, {\"first\": 3, \"count\": 3, \"file\": 0, \"offset\": 72, \"xxh64\": "
+     "\"0123456789abcdef\"}]},",
+     "'w': elements 2 to 2 are in no piece", WEFT_EPARSE},
+    {WHOLE,
+     "\"pieces\": [{\"first\": 0, \"count\": 4, \"file\": 0, \"offset\": 64, \"xxh64\": "
+     "\"0123456789abcdef\"}, {\"first\": 3, \"count\": 3, \"file\": 0, \"offset\": 80, \"xxh64\": "
+     "\"0123456789abcdef\"}]},",
+     "elements from 3 on are in two pieces", WEFT_EPARSE},
+    {WHOLE,
+     "\"pieces\": [{\"first\": 0, \"count\": 4, \"file\": 0, \"offset\": 64, \"xxh64\": "
+     "\"0123456789abcdef\"}]},",
+     "elements 4 to 5 are in no piece", WEFT_EPARSE},
+    {WHOLE,
+     "\"pieces\": [{\"first\": 0, \"count\": 7, \"file\": 0, \"offset\": 64, \"xxh64\": "
+     "\"0123456789abcdef\"}]},",
+     "has 6 elements, its pieces 7", WEFT_EPARSE},
+    {WHOLE, "\"pieces\": []},", "elements 0 to 5 are in no piece", WEFT_EPARSE},
+    {WHOLE,
+     "\"pieces\": [{\"first\": 0, \"count\": 6, \"file\": 0, \"offset\": 64, \"xxh64\": "
+     "\"0123456789abcdef\"}, {\"first\": 6, \"count\": 0, \"file\": 0, \"offset\": 64, \"xxh64\": "
+     "\"0123456789abcdef\"}]},",
+     "an empty piece at 6", WEFT_EPARSE},
+    {WHOLE,
+     "\"pieces\": [{\"first\": 0, \"count\": 6, \"file\": 0, \"offset\": 76, \"xxh64\": "
+     "\"0123456789abcdef\"}]},",
+     "is not in its file", WEFT_EPARSE},
+    {WHOLE,
+     "\"pieces\": [{\"first\": 0, \"count\": 6, \"file\": 2, \"offset\": 64, \"xxh64\": "
+     "\"0123456789abcdef\"}]},",
+     "piece 0: \"file\" is 2", WEFT_EPARSE},
+    {WHOLE,
+     "\"pieces\": [{\"first\": 0, \"count\": 6, \"file\": 0, \"offset\": -1, \"xxh64\": "
+     "\"0123456789abcdef\"}]},",
+     "\"offset\" is -1", WEFT_EPARSE},
+    {WHOLE,
+     "\"pieces\": [{\"first\": -1, \"count\": 6, \"file\": 0, \"offset\": 64, \"xxh64\": "
+     "\"0123456789abcdef\"}]},",
+     "\"first\" is -1", WEFT_EPARSE},
+    {WHOLE,
+     "\"pieces\": [{\"first\": 0, \"count\": 9223372036854775807, \"file\": 0, \"offset\": 64, "
+     "\"xxh64\": \"0123456789abcdef\"}]},",
+     "is not in its file", WEFT_EPARSE},
+    {WHOLE, "\"pieces\": 7},", "\"pieces\" is not", WEFT_EPARSE},
+    {WHOLE, "\"pieces\": [7]},", "piece 0: \"file\" is missing", WEFT_EPARSE},
     {"{\n", "[\n", "line", WEFT_EPARSE},
 };
 
@@ -171,6 +222,32 @@ static void every_edit_that_breaks_a_promise_is_refused(void **state)
         assert_int_equal(m.n_files + m.data.n_tensors, 0);
         assert_int_equal(weft_ctx_memory(ctx), memory);
     }
+}
+
+/* Two pieces in two files are one tensor. */
+static void a_tensor_may_be_in_pieces(void **state)
+{
+    struct wf_manifest m;
+
+    assert_int_equal(
+        parse_edited(*state, WHOLE,
+                     "\"pieces\": [{\"first\": 0, \"count\": 1, \"file\": 1, \"offset\": 8, "
+                     "\"xxh64\": \"0123456789abcdef\"}, {\"first\": 1, \"count\": 5, \"file\": 0, "
+                     "\"offset\": 64, \"xxh64\": \"0123456789abcdef\"}]},",
+                     &m),
+        WEFT_EPARSE); /* file 1 is too short for it */
+    assert_int_equal(
+        parse_edited(*state, WHOLE,
+                     "\"pieces\": [{\"first\": 0, \"count\": 1, \"file\": 0, \"offset\": 92, "
+                     "\"xxh64\": \"0123456789abcdef\"}, {\"first\": 1, \"count\": 5, \"file\": 0, "
+                     "\"offset\": 64, \"xxh64\": \"0123456789abcdef\"}]},",
+                     &m),
+        0);
+    assert_int_equal(m.place[0].n, 2);
+    assert_int_equal(m.piece[1].first, 1);
+    assert_int_equal(m.piece[1].offset, 64);
+    assert_int_equal(m.piece[m.place[1].first].offset, -1);
+    wf_manifest_free(&m);
 }
 
 static void a_manifest_that_is_not_sealed_is_refused(void **state)
@@ -265,6 +342,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_CTX(what_it_says_is_read),
         IN_CTX(every_edit_that_breaks_a_promise_is_refused),
+        IN_CTX(a_tensor_may_be_in_pieces),
         IN_CTX(a_manifest_that_is_not_sealed_is_refused),
         IN_CTX(numbers_read_back_as_themselves),
         IN_CTX(texts_are_escaped_and_checked),

@@ -79,32 +79,32 @@ static const struct bad {
     {"{", 0, "header"},
     {"{}x", 0, "header"},
     {"{} \x01", 0, "header"},
-    {"{\"a\":1}", 0, "no object"},
+    {"{\"a\":1}", 0, "not an object"},
     {"{\"a\":{}}", 0, "\"dtype\" is missing"},
     {"{\"\xff\":{}}", 0, "header"},
     {"{\"a\\u0000\":{}}", 0, "header"},
-    {"{\"__metadata__\":1}", 0, "\"__metadata__\" is no object"},
-    {"{\"__metadata__\":{\"k\":1}}", 0, "is no text"},
-    {"{\"__metadata__\":{\"k\":{}}}", 0, "is no text"},
+    {"{\"__metadata__\":1}", 0, "\"__metadata__\" is not an object"},
+    {"{\"__metadata__\":{\"k\":1}}", 0, "is not a string"},
+    {"{\"__metadata__\":{\"k\":{}}}", 0, "is not a string"},
     {"{\"__metadata__\":{\"k\":\"v\",\"k\":\"w\"}}", 0, "duplicate"},
     {"{" A("F32", "[1]", "0", "4") "," A("F32", "[1]", "4", "8") "}", 8, "duplicate"},
-    {"{" A("F33", "[1]", "0", "4") "}", 4, "'F33' is no dtype"},
-    {"{" A("f32", "[1]", "0", "4") "}", 4, "'f32' is no dtype"},
+    {"{" A("F33", "[1]", "0", "4") "}", 4, "'F33' is not a safetensors dtype"},
+    {"{" A("f32", "[1]", "0", "4") "}", 4, "'f32' is not a safetensors dtype"},
     {"{" A("F32", "1", "0", "4") "}", 4, "\"shape\" is not a list"},
-    {"{" A("F32", "[-1]", "0", "4") "}", 4, "something else than sizes"},
-    {"{" A("F32", "[1.0]", "0", "4") "}", 4, "something else than sizes"},
-    {"{" A("F32", "[\"1\"]", "0", "4") "}", 4, "something else than sizes"},
+    {"{" A("F32", "[-1]", "0", "4") "}", 4, "something other than sizes"},
+    {"{" A("F32", "[1.0]", "0", "4") "}", 4, "something other than sizes"},
+    {"{" A("F32", "[\"1\"]", "0", "4") "}", 4, "something other than sizes"},
     {"{" A("F32", "[18446744073709551616]", "0", "4") "}", 4, "header"},
     {"{" A("F32", "[9223372036854775807]", "0", "4") "}", 4, "overflow"},
     {"{" A("F32", "[4294967296,4294967296]", "0", "4") "}", 4, "overflows"},
     {"{" A("F32", "[4294967296,4294967296,0]", "0", "0") "}", 0, "overflows"},
     {"{" A("F32", "[4611686018427387905]", "0", "4") "}", 4, "overflow"}, /* 4·n wraps to 4 */
-    {"{" A("F32", "[2]", "0", "4") "}", 4, "do not take the 4 bytes"},
-    {"{" A("F32", "[1]", "0", "8") "}", 8, "do not take the 8 bytes"},
-    {"{" A("F32", "[0]", "0", "4") "}", 4, "do not take the 4 bytes"},
-    {"{" A("F4", "[3]", "0", "1") "}", 1, "do not take"},
-    {"{" A("F32", "[1]", "4", "0") "}", 4, "is no range"},
-    {"{" A("F32", "[1]", "-4", "0") "}", 4, "is no range"},
+    {"{" A("F32", "[2]", "0", "4") "}", 4, "do not fill the 4 bytes"},
+    {"{" A("F32", "[1]", "0", "8") "}", 8, "do not fill the 8 bytes"},
+    {"{" A("F32", "[0]", "0", "4") "}", 4, "do not fill the 4 bytes"},
+    {"{" A("F4", "[3]", "0", "1") "}", 1, "do not fill"},
+    {"{" A("F32", "[1]", "4", "0") "}", 4, "is not a range"},
+    {"{" A("F32", "[1]", "-4", "0") "}", 4, "is not a range"},
     {"{" A("F32", "[1]", "0", "4.0") "}", 4, "not two whole numbers"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "not two whole numbers"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 4,
@@ -116,9 +116,9 @@ static const struct bad {
     {"{" A("F32", "[1]", "0", "4") B("F32", "[1]", "8", "12") "}", 12, "leaves a hole from 4"},
     {"{" A("F32", "[2]", "0", "8") B("F32", "[1]", "4", "8") "}", 8, "inside one that ends at 8"},
     {"{" A("F32", "[1]", "0", "4") B("F32", "[1]", "0", "4") "}", 4, "inside one that ends at 4"},
-    {"{" A("F32", "[1]", "0", "4") "}", 5, "take 4 bytes, the file has 5"},
-    {"{" A("F32", "[2]", "0", "8") "}", 4, "take 8 bytes, the file has 4"},
-    {"{}", 1, "take 0 bytes, the file has 1"},
+    {"{" A("F32", "[1]", "0", "4") "}", 5, "take 4 bytes, but the file has 5"},
+    {"{" A("F32", "[2]", "0", "8") "}", 4, "take 8 bytes, but the file has 4"},
+    {"{}", 1, "take 0 bytes, but the file has 1"},
 };
 
 static void wrong_files_are_refused_with_a_reason(void **state)
@@ -208,7 +208,7 @@ static void odd_but_right_files_are_read(void **state)
     assert_int_equal(weft_st_metadata_at(s, 2, &key, &value), WEFT_ERANGE);
     /* dtypes and ranks that weft does not have: named, and their bytes can be had */
     assert_int_equal(weft_st_type(s, weft_st_find(s, "z"), &name, &t), WEFT_ENOSUP);
-    assert_non_null(strstr(weft_error(), "'z' is of I16"));
+    assert_non_null(strstr(weft_error(), "'z' has type I16"));
     assert_string_equal(name, "z");
     assert_int_equal(weft_st_read(s, weft_st_find(s, "z"), two, 2), 0);
     assert_true(two[0] == 3 && two[1] == 4);

@@ -305,7 +305,7 @@ static void an_old_one_that_cannot_be_deleted_is_told(void **state)
     r->gate.fail_delete = EACCES;
     assert_int_equal(save(w, 2), 0);
     assert_int_equal(weft_ckpt_writer_flush(w), WEFT_EIO);
-    assert_non_null(strstr(weft_error(), "step 2 is written, but old ones cannot be deleted"));
+    assert_non_null(strstr(weft_error(), "step 2 was written, but old ones cannot be deleted"));
     assert_int_equal(stats(w).n_saved, 2);
     assert_int_equal(stats(w).n_failed, 0);
     r->gate.fail_delete = 0;

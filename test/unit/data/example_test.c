@@ -353,7 +353,7 @@ static void of_several_kinds_the_last_counts(void **state)
     e[1] = entry("y", a);
     p = parse_wire(example(2, e), 2, xy);
     assert_int_equal(p.st, WEFT_EDATA);
-    assert_non_null(strstr(p.error, "'y': holds floats, i64 is declared"));
+    assert_non_null(strstr(p.error, "'y': holds floats, but i64 is declared"));
 }
 
 /* ---- shapes and missing values --------------------------------------------------------------- */
@@ -408,17 +408,18 @@ static void what_does_not_fit_is_an_error(void **state)
         weft_example_feature f;
         const char *text;
     } cases[] = {
-        {{.name = "i", .dtype = WEFT_I64}, "'i': 2 or more values, 1 are declared"},
-        {{.name = "i", .dtype = WEFT_I64, .rank = 1, .dim = {4}}, "'i': 3 values, 4 are declared"},
-        {{.name = "f", .dtype = WEFT_F32, .rank = 1, .dim = {2}}, "3 or more values, 2"},
-        {{.name = "f", .dtype = WEFT_F32, .rank = 1, .dim = {4}}, "3 values, 4"},
+        {{.name = "i", .dtype = WEFT_I64}, "'i': 2 or more values, but 1 are declared"},
+        {{.name = "i", .dtype = WEFT_I64, .rank = 1, .dim = {4}},
+         "'i': 3 values, but 4 are declared"},
+        {{.name = "f", .dtype = WEFT_F32, .rank = 1, .dim = {2}}, "3 or more values, but 2"},
+        {{.name = "f", .dtype = WEFT_F32, .rank = 1, .dim = {4}}, "3 values, but 4"},
         {{.name = "i", .dtype = WEFT_U8, .rank = 1, .dim = {3}}, "'i': 300 does not fit u8"},
-        {{.name = "i", .dtype = WEFT_F32, .rank = 1, .dim = {3}}, "holds integers, f32"},
-        {{.name = "f", .dtype = WEFT_I64, .rank = 1, .dim = {3}}, "holds floats, i64"},
-        {{.name = "s", .dtype = WEFT_I64, .rank = 1, .dim = {3}}, "holds bytes, i64"},
-        {{.name = "i", .dtype = WEFT_STR}, "holds integers, str"},
+        {{.name = "i", .dtype = WEFT_F32, .rank = 1, .dim = {3}}, "holds integers, but f32"},
+        {{.name = "f", .dtype = WEFT_I64, .rank = 1, .dim = {3}}, "holds floats, but i64"},
+        {{.name = "s", .dtype = WEFT_I64, .rank = 1, .dim = {3}}, "holds bytes, but i64"},
+        {{.name = "i", .dtype = WEFT_STR}, "holds integers, but str"},
         {{.name = "i", .dtype = WEFT_I64, .rank = 2, .dim = {WEFT_ANY, 2}},
-         "3 values are no rows of 2"},
+         "3 values are not a multiple of rows of 2"},
     };
 
     (void)state;

@@ -211,7 +211,7 @@ static void text_that_is_no_number_is_an_error_with_its_sample(void **state)
 
     (void)state;
     assert_int_equal(error_of(d, weft_ds_cast(d, source(d, 10), "w", WEFT_F32)), WEFT_EDATA);
-    assert_non_null(strstr(weft_error(), "'w0' is no number"));
+    assert_non_null(strstr(weft_error(), "'w0' is not a number"));
     assert_non_null(strstr(weft_error(), "sample 0"));
     weft_data_free(d);
 }
@@ -291,11 +291,16 @@ static void rows_are_cut_out_before_and_after_batching(void **state)
 
 static void slices_that_are_not_there_and_crosses_that_do_not_fit_are_refused(void **state)
 {
-    static const char *const texts[] = {
-        "no rows 2 to 4 among 3", "one item a sample",  "no rows",
-        "did you mean 'vec'",     "bucketize it first", "differ in shape",
-        "hash takes one",         "0 buckets",          "'x'",
-        "'vec' is named twice"};
+    static const char *const texts[] = {"rows 2 to 4 do not exist: there are 3",
+                                        "one item per sample",
+                                        "rows -1 to 0",
+                                        "did you mean 'vec'",
+                                        "bucketize it first",
+                                        "differ in shape",
+                                        "hash, which takes one",
+                                        "0 buckets",
+                                        "'x'",
+                                        "'vec' is named twice"};
 
     (void)state;
     for (int i = 0; i < 10; i++) {

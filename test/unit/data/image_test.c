@@ -751,8 +751,8 @@ static void builders_say_what_is_wrong(void **state)
     check_refused(crop_outside, WEFT_ESHAPE, "a box of 3 x 3 at (2, 2)");
     check_refused(batched, WEFT_ESHAPE, "not batched");
     check_refused(no_folder, WEFT_ENOENT, "nowhere");
-    check_refused(no_classes, WEFT_ENOENT, "no class folders");
-    check_refused(not_bytes, WEFT_EDTYPE, "not bytes");
+    check_refused(no_classes, WEFT_ENOENT, "no class directories");
+    check_refused(not_bytes, WEFT_EDTYPE, "does not hold bytes");
     check_refused(two_channels, WEFT_EINVAL, "2 channels");
     check_refused(other_classes, WEFT_EDATA, "'a' is not one of the 3 classes");
 }

@@ -210,18 +210,18 @@ static void damaged_texts_are_refused_by_name(void **state)
     refused("", WEFT_EPARSE, "learned values");
     refused("[]", WEFT_EPARSE, "not a JSON object");
     refused("{\"weft_learned\": 2, \"items\": []}", WEFT_ENOSUP, "later");
-    refused("{\"weft_learned\": 1}", WEFT_EPARSE, "no list");
+    refused("{\"weft_learned\": 1}", WEFT_EPARSE, "list of items is missing");
     refused(ITEM("\"kind\": \"vocabulary\", \"words\": [\"a\", \"a\"]"), WEFT_EPARSE,
-            "comes twice");
+            "is a duplicate");
     refused(ITEM("\"kind\": \"vocabulary\", \"words\": [1]"), WEFT_EPARSE, "word 0");
     refused(ITEM("\"kind\": \"vocabulary\", \"words\": [{\"hex\": \"0g\"}]"), WEFT_EPARSE,
             "hexadecimal");
-    refused(ITEM("\"kind\": \"magic\""), WEFT_EPARSE, "no kind 'magic'");
+    refused(ITEM("\"kind\": \"magic\""), WEFT_EPARSE, "unknown kind 'magic'");
     refused(ITEM("\"kind\": \"text\""), WEFT_EPARSE, "item 'v'");
     refused(
         ITEM("\"kind\": \"columns\", \"columns\": [{\"name\": \"a\", \"dtype\": \"f32\", \"role\": "
              "\"boss\", \"shape\": []}]"),
-        WEFT_EPARSE, "no role 'boss'");
+        WEFT_EPARSE, "unknown role 'boss'");
     refused(ITEM("\"kind\": \"statistics\", \"columns\": [{\"name\": \"a\", \"dtype\": \"f32\", "
                  "\"mean\": [1], \"std\": [1], \"min\": [1], \"max\": [1, 2], \"count\": [1], "
                  "\"missing\": [0]}]"),

@@ -101,7 +101,7 @@ static void zero_based_and_dense(void **s)
     expect(WEFT_OPTS(weft_libsvm_opts, .zero_based = true, .dense_width = 4),
            "1|0.5 0 0 2\n0|0 0 0 0\n1|0 9 0 0\n");
     expect(WEFT_OPTS(weft_libsvm_opts, .zero_based = true), "1|0 3|0.5 2\n0||\n1|1|9\n");
-    expect_error(NULL, "record 0 (byte 0): '0:0.5': the first index is 1");
+    expect_error(NULL, "record 0 (byte 0): '0:0.5': indices start at 1");
     put("1 5:1\n");
     expect_error(WEFT_OPTS(weft_libsvm_opts, .dense_width = 4),
                  "'5:1': the index is beyond dense_width");
@@ -115,23 +115,23 @@ static void queries_and_fields(void **s)
     expect(NULL, "2|0 1|0.5 1\n1|2|2\n");
     put("1 0:5:0.5 3:6:1\n0 1:7:2\n");
     expect(WEFT_OPTS(weft_libsvm_opts, .fields = true), "1|0 3|4 5|0.5 1\n0|1|6|2\n");
-    expect_error(NULL, "'0:5:0.5': not index:value (fields for LibFFM)");
+    expect_error(NULL, "'0:5:0.5': expected index:value (set fields for LibFFM)");
     put("1 1:2\n");
-    expect_error(WEFT_OPTS(weft_libsvm_opts, .qid = true), "no qid:N behind the label");
+    expect_error(WEFT_OPTS(weft_libsvm_opts, .qid = true), "no qid:N after the label");
 }
 
 static void malformed_lines(void **s)
 {
     static const char *const bad[][2] = {
-        {"x 1:2\n", "'x': the label is no number"},
-        {"1 a:2\n", "'a:2': the index is no number"},
-        {"1 1:b\n", "'1:b': the value is no number"},
-        {"1 1:\n", "'1:': the value is no number"},
-        {"1 :1\n", "':1': the index is no number"},
+        {"x 1:2\n", "'x': the label is not a number"},
+        {"1 a:2\n", "'a:2': the index is not a number"},
+        {"1 1:b\n", "'1:b': the value is not a number"},
+        {"1 1:\n", "'1:': the value is not a number"},
+        {"1 :1\n", "':1': the index is not a number"},
         {"1 1:2:3:4\n", "too many colons"},
-        {"1 -5:1\n", "the first index is 1"},
-        {"1 99999999999999999999:1\n", "the index is no number"},
-        {"1 qid:x 1:1\n", "the qid is no number"},
+        {"1 -5:1\n", "indices start at 1"},
+        {"1 99999999999999999999:1\n", "the index is not a number"},
+        {"1 qid:x 1:1\n", "the qid is not a number"},
     };
     int64_t n_skipped = 0;
     struct wf_buf out;

@@ -677,7 +677,7 @@ static void a_thread_that_does_not_start_is_named(void **state)
     assert_int_equal(weft_iter_new(d, table(d), WEFT_OPTS(weft_iter_opts, .threads = 3), &it),
                      WEFT_ENOMEM);
     assert_int_equal(pthread_setattr_default_np(&usual), 0);
-    assert_non_null(strstr(weft_error(), "cannot start thread 1 of the 3 of an iterator"));
+    assert_non_null(strstr(weft_error(), "cannot start thread 1 of an iterator's 3 threads"));
     pthread_attr_destroy(&usual);
     pthread_attr_destroy(&huge);
     weft_iter_free(it);

@@ -198,7 +198,7 @@ static void null_takes_defaults(void **s)
     expect(sql, WEFT_OPTS(weft_sql_opts, .defaults = "a:-1"), "1|2.5|<x>\n-1|nan|<>\n");
     expect(sql, WEFT_OPTS(weft_sql_opts, .defaults = "a:0, b:9, c:none"),
            "1|2.5|<x>\n0|9|<none>\n");
-    expect_error(conninfo, sql, NULL, "row 1: column 'a': NULL");
+    expect_error(conninfo, sql, NULL, "row 1: column 'a': the value is NULL");
 }
 
 static void errors_are_clear_and_keep_the_password(void **s)

@@ -144,7 +144,7 @@ static void null_takes_defaults(void **s)
            "1|2.5|<x>\n-1|nan|<>\n");
     expect("SELECT * FROM holes", WEFT_OPTS(weft_sql_opts, .defaults = "a:0, b:9, c:none"),
            "1|2.5|<x>\n0|9|<none>\n");
-    expect_error("SELECT a FROM holes", NULL, "row 1: column 'a': NULL");
+    expect_error("SELECT a FROM holes", NULL, "row 1: column 'a': the value is NULL");
 }
 
 static void errors_are_clear(void **s)
@@ -158,9 +158,9 @@ static void errors_are_clear(void **s)
     expect_error("DELETE FROM t", NULL, "");
     expect_error("  ;", NULL, "empty");
     expect_error("SELECT v FROM mixed", WEFT_OPTS(weft_sql_opts, .types = "v:i64"),
-                 "column 'v': '2.5' is no i64");
+                 "column 'v': '2.5' is not a valid i64");
     expect_error("SELECT name FROM t", WEFT_OPTS(weft_sql_opts, .types = "name:f32"),
-                 "'Ulm' is no f32");
+                 "'Ulm' is not a valid f32");
     expect_error("SELECT id FROM t", WEFT_OPTS(weft_sql_opts, .label = "idd"), "did you mean");
     unlink(path);
     expect_error("SELECT 1", NULL, "cannot open");

@@ -456,7 +456,7 @@ static void no_match_and_folders_are_errors(void **state)
     assert_non_null(strstr(weft_error(), "nothing-*"));
     assert_int_equal(wf_files_find(d, "no-such-folder-at-all/*", NULL, &f), WEFT_ENOENT);
     assert_int_equal(wf_files_find(d, scratch, NULL, &f), WEFT_EINVAL);
-    assert_non_null(strstr(weft_error(), "folder"));
+    assert_non_null(strstr(weft_error(), "directory"));
     assert_int_equal(wf_files_find(d, "", NULL, &f), WEFT_EINVAL);
     assert_int_equal(wf_files_find(d, NULL, NULL, &f), WEFT_EINVAL);
 }

@@ -248,7 +248,7 @@ static void wrong_feeds_are_named(void **state)
 
     (void)state;
     assert_int_equal(weft_fn_run(fn, feeds, &loss), WEFT_ESHAPE);
-    assert_string_equal(weft_error(), "feed 'x': is f32[?,20], got f32[4,21]");
+    assert_string_equal(weft_error(), "feed 'x': expected f32[?,20], got f32[4,21]");
     feeds[0] = weft_view(WEFT_I32, data, 2, (int64_t[]){4, IN});
     assert_int_equal(weft_fn_run(fn, feeds, &loss), WEFT_EDTYPE);
     feeds[0] = weft_view(WEFT_F32, data, 2, (int64_t[]){3, IN}); /* batches of 3 and 4 */

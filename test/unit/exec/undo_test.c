@@ -563,7 +563,7 @@ static void a_segment_that_does_not_exist_is_named(void **state)
 
     (void)state;
     assert_int_equal(weft_fn_segment(fn, 99, &s), WEFT_ERANGE);
-    assert_non_null(strstr(weft_error(), "segment 99 does not exist: there are 9"));
+    assert_non_null(strstr(weft_error(), "segment 99 does not exist; there are 9"));
     assert_int_equal(weft_fn_segment(fn, -1, &s), WEFT_ERANGE);
     assert_non_null(strstr(weft_error(), "segment -1 does not exist"));
     weft_fn_free(fn);

@@ -263,12 +263,12 @@ static const struct {
     weft_status st;
     const char *text;
 } mistakes[] = {
-    {"ii->i", 2, -1, WEFT_EPARSE, "position 1: the letter stands twice"},
-    {"ij->k", 2, -1, WEFT_EPARSE, "position 4: the letter stands in no operand"},
-    {"ij->ijj", 2, -1, WEFT_EPARSE, "position 6: the letter stands twice"},
-    {"ijk->i", 2, -1, WEFT_EPARSE, "position 0: the operand has another number of axes"},
-    {"i,jk->i", 1, 1, WEFT_EPARSE, "position 2: the operand has another number of axes"},
-    {"ij,jk->ik", 2, -1, WEFT_EPARSE, "position 2: there is one operand"},
+    {"ii->i", 2, -1, WEFT_EPARSE, "position 1: the letter appears twice"},
+    {"ij->k", 2, -1, WEFT_EPARSE, "position 4: the letter is not in any operand"},
+    {"ij->ijj", 2, -1, WEFT_EPARSE, "position 6: the letter appears twice"},
+    {"ijk->i", 2, -1, WEFT_EPARSE, "position 0: the operand has a different number of axes"},
+    {"i,jk->i", 1, 1, WEFT_EPARSE, "position 2: the operand has a different number of axes"},
+    {"ij,jk->ik", 2, -1, WEFT_EPARSE, "position 2: there is only one operand"},
     {"ij->ik", 2, 2, WEFT_EPARSE, "position 2: expected ','"},
     {"i,j,k->ik", 1, 1, WEFT_EPARSE, "position 3: at most two terms"},
     {"i j-k", 2, -1, WEFT_EPARSE, "position 3: expected \"->\""},
@@ -277,7 +277,7 @@ static const struct {
     {"i..->i", 1, -1, WEFT_EPARSE, "position 1: expected a letter"},
     {"i...->i", 2, -1, WEFT_EPARSE, "position 7: the result needs"},
     {"......->...", 2, -1, WEFT_EPARSE, "position 3: expected a letter"},
-    {"ij...->...", 1, -1, WEFT_EPARSE, "another number of axes"},
+    {"ij...->...", 1, -1, WEFT_EPARSE, "a different number of axes"},
     {"abcdefghi->a", 8, -1, WEFT_EPARSE, "too many letters"},
     {"ij,jk->ik", 2, 2, WEFT_OK, NULL},
 };

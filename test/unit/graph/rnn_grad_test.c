@@ -82,7 +82,7 @@ static void second_gradients_need_a_known_time(void **state)
         st = weft_grad(n.g, again, 1, &n.w, &d2);
         assert_int_equal(st, known ? WEFT_OK : WEFT_ENOSUP);
         if (!known)
-            assert_non_null(strstr(weft_error(), "need a time that is known"));
+            assert_non_null(strstr(weft_error(), "need a time size that is known"));
         weft_graph_free(n.g);
     }
 }

@@ -226,7 +226,7 @@ static void faults_of_the_body_are_reported(void **state)
         weft_status st;
         const char *text;
     } want[] = {
-        {WEFT_ESHAPE, "step 2 makes state 0 f32[1,3] of f32[3]"},
+        {WEFT_ESHAPE, "step 2 makes state 0 f32[1,3] instead of f32[3]"},
         {WEFT_EINVAL, "a new state"},
         {WEFT_EINVAL, "a y"},
         {WEFT_ENOSUP, "step 2: not on Tuesdays"},

@@ -110,16 +110,16 @@ static void malformed_text_is_named_with_its_line(void **state)
     } cases[] = {
         {"", "graph, line 1: expected 'weft graph 1"},
         {"weft graph 2\n", "line 1: expected"},
-        {"weft graph 1\n%1 = relu()", "line 2: node 1 where 0 is due"},
+        {"weft graph 1\n%1 = relu()", "line 2: found node 1, expected 0"},
         {"weft graph 1\n%0 = relu(%0) \"a\"", "line 2: %0:0 does not exist before this line"},
         {"weft graph 1\n%0 = wobble() \"a\"",
          "needs the op 'wobble', which this context does not have"},
         {"weft graph 1\n%0 = placeholder() dtype=f32 shape=[2] \"x\"\n%1 = relu(%0) \"x\"",
          "line 3: the name 'x' is taken"},
-        {"weft graph 1\n%0 = placeholder() dtype=f99 shape=[2] \"x\"", "'f99' is no dtype"},
+        {"weft graph 1\n%0 = placeholder() dtype=f99 shape=[2] \"x\"", "'f99' is not a dtype"},
         {"weft graph 1\n%0 = placeholder() dtype=f32 shape=[2,] \"x\" @/job:", "device '/job:'"},
         {"weft graph 1\n%0 = constant() dtype=f32 shape=[1000000000000] \"x\" {00}",
-         "wants 4000000000000 bytes"},
+         "needs 4000000000000 bytes"},
         {"weft graph 1\n%0 = constant() dtype=f32 shape=[1] \"x\"", "a constant without data"},
         {"weft graph 1\n%0 = variable() dtype=f32 shape=[99999999999,99999999999,99999999999] "
          "\"x\"",
@@ -167,7 +167,7 @@ static void what_only_plans_contain_is_not_read(void **state)
                  op->name);
         assert_int_equal(weft_graph_parse(ctx, text, (int64_t)strlen(text), &g), WEFT_EINVAL);
         assert_non_null(strstr(weft_error(), "line 3"));
-        assert_non_null(strstr(weft_error(), "made by planning only"));
+        assert_non_null(strstr(weft_error(), "created by planning only"));
         ok(weft_graph_new(ctx, &g));
         in[0] = in[1] = in[2] = weft_variable(g, "v", 2, (int64_t[]){2, 2}, NULL);
         (void)weft_op(g, op->name, 3, in, NULL);

@@ -455,7 +455,7 @@ static int set_up(void **state)
     if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx))
         return -1;
     for (int i = 0; i < WF_COUNT(thread_counts); i++)
-        if (wf_pool_new(ctx, thread_counts[i], &pools[thread_counts[i]]))
+        if (wf_pool_new(ctx, thread_counts[i], -1, &pools[thread_counts[i]]))
             return -1;
     return 0;
 }

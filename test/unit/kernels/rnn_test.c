@@ -566,7 +566,7 @@ static int set_up(void **state)
     if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx))
         return -1;
     for (int i = 0; i < N_POOLS; i++)
-        if (wf_pool_new(ctx, thread_counts[i], &pools[i]))
+        if (wf_pool_new(ctx, thread_counts[i], -1, &pools[i]))
             return -1;
     return 0;
 }

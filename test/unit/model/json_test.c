@@ -195,7 +195,7 @@ static void plain_layers_wrap_nothing(void **state)
     struct fixture *f = *state;
 
     weft_layer_wrap(f->m, "Dense", "units=2", weft_layer_new(f->m, "Dense", "units=2"));
-    fails_with(f->m, WEFT_EINVAL, "does not wrap", NULL);
+    fails_with(f->m, WEFT_EINVAL, "cannot wrap", NULL);
 }
 
 /* ---- malformed ------------------------------------------------------------------------------- */
@@ -220,7 +220,7 @@ static void malformed_text_is_refused(void **state)
          "'layers' must be a list"},
         {HEAD "\"layers\": [{\"name\": \"a\", \"kind\": \"Dense\", \"attrs\": 3}], \"nodes\": [], "
               "\"outputs\": []}",
-         WEFT_EPARSE, "'attrs' must be a text"},
+         WEFT_EPARSE, "'attrs' must be a string"},
         {HEAD
          "\"layers\": [{\"name\": \"a\", \"kind\": \"Dens\", \"attrs\": \"\"}], \"nodes\": [], "
          "\"outputs\": []}",

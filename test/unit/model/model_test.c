@@ -148,7 +148,7 @@ static void names_with_commas_are_refused(void **state) /* lists of names have t
     struct fixture *f = *state;
 
     weft_apply(f->m, "Dense", "units=3 name=\"a,b\"", vector(f->m, 4));
-    fails_with(f->m, WEFT_EINVAL, "'a,b' is no name for a layer", "commas", NULL);
+    fails_with(f->m, WEFT_EINVAL, "'a,b' is not a valid layer", "commas", NULL);
 }
 
 static void a_model_of_sequence_needs_an_input(void **state)

@@ -455,7 +455,7 @@ static void what_is_no_cell_is_named(void **state)
     weft_layer l = weft_layer_new(f->m, "Flatten", NULL);
 
     weft_call(f->m, weft_layer_wrap(f->m, "RNN", NULL, l), sequence(f->m, 4, 2));
-    fails_with(f->m, WEFT_EINVAL, "'flatten' is no cell", NULL);
+    fails_with(f->m, WEFT_EINVAL, "'flatten' is not a cell", NULL);
 }
 
 static void cells_that_do_not_exist_are_named(void **state)

@@ -434,7 +434,7 @@ static void check_interruptions(int accumulate)
         assert_non_null(mkdtemp(dir));
         log_text[0] = 0;
         run(dir, accumulate, stops[i], got, again);
-        assert_true(strstr(log_text, "going on from") || strstr(log_text, "this run is done"));
+        assert_true(strstr(log_text, "resuming from") || strstr(log_text, "this run is complete"));
         assert_memory_equal(weights, again, sizeof weights);
         assert_memory_equal(expect, got, sizeof got);
     }

@@ -482,7 +482,7 @@ static void what_does_not_fit_is_named(void **state)
 
     (void)state;
     refused(not_batched, &f, WEFT_ESHAPE, "batch it first");
-    refused(other_dtype, &f, WEFT_EDTYPE, "column 'x' is f64[?,6], the feed 'x' f32[?,6]");
+    refused(other_dtype, &f, WEFT_EDTYPE, "column 'x' is f64[?,6], but the feed 'x' is f32[?,6]");
     refused(other_name, &f, WEFT_ENOENT, "did you mean 'word'");
     refused(text_fed, &f, WEFT_EDTYPE, "column 'word' is text");
     refused(few_names, &f, WEFT_EINVAL, "'h' does not name the 2 outputs");

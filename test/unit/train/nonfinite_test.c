@@ -140,13 +140,14 @@ static void a_column_with_a_nan_is_named(void **state)
 static void the_op_that_overflows_is_named(void **state)
 {
     (void)state;
-    expect("sgd learning_rate=20", 1, 1, false, "the loss is inf since epoch 1, batch", "made inf");
-    expect("sgd learning_rate=20", 2, 1, false, "since epoch 1, batch", "made inf");
-    expect("sgd learning_rate=20", 1, 2, false, "since epoch", "made inf");
-    expect("sgd learning_rate=20", 1, 1, true, "since epoch 1, batch", "made inf");
-    expect("sgd learning_rate=5", 1, 1, true, "since epoch 1, batch", "made inf");
-    expect("sgd learning_rate=2", 1, 1, true, "since epoch", "made inf");
-    expect("adam learning_rate=1e37", 1, 1, false, "since epoch 1, batch 1: '", "): made inf");
+    expect("sgd learning_rate=20", 1, 1, false, "the loss is inf since epoch 1, batch",
+           "produced inf");
+    expect("sgd learning_rate=20", 2, 1, false, "since epoch 1, batch", "produced inf");
+    expect("sgd learning_rate=20", 1, 2, false, "since epoch", "produced inf");
+    expect("sgd learning_rate=20", 1, 1, true, "since epoch 1, batch", "produced inf");
+    expect("sgd learning_rate=5", 1, 1, true, "since epoch 1, batch", "produced inf");
+    expect("sgd learning_rate=2", 1, 1, true, "since epoch", "produced inf");
+    expect("adam learning_rate=1e37", 1, 1, false, "since epoch 1, batch 1: '", "): produced inf");
 }
 
 /* Half precision overflows in a layer, where the loss is scaled, too: its gradients do not count. */
@@ -205,7 +206,7 @@ static void the_op_is_found_in_a_resumed_epoch(void **state)
                     NULL));
         assert_int_equal(weft_trainer_nonfinite(j.t) != NULL, i);
         if (i)
-            assert_non_null(strstr(weft_trainer_nonfinite(j.t), "made inf"));
+            assert_non_null(strstr(weft_trainer_nonfinite(j.t), "produced inf"));
         close_job(&j);
     }
 }
@@ -251,7 +252,7 @@ static void evaluating_no_data_is_an_error(void **state)
 
     (void)state;
     assert_int_equal(weft_evaluate(j.t, j.d, none, NULL, &logs), WEFT_EDATA);
-    assert_non_null(strstr(weft_error(), "evaluate: the dataset gave no sample"));
+    assert_non_null(strstr(weft_error(), "evaluate: the dataset returned no samples"));
     assert_int_equal(logs.n, 0);
     assert_int_equal(weft_fit(j.t, j.d, j.s, WEFT_OPTS(weft_fit_opts, .validation = none), NULL),
                      WEFT_EDATA);

@@ -314,7 +314,7 @@ static void broken_histories_are_refused_with_a_place(void **state)
     assert_int_equal(weft_history_read(ctx, put("h.csv", "epoch,loss\n0,1\n1\n"), &h), WEFT_EPARSE);
     assert_non_null(strstr(weft_error(), "h.csv:3: 0 values of 1"));
     assert_int_equal(weft_history_read(ctx, put("h.csv", "epoch,loss\n0,x\n"), &h), WEFT_EPARSE);
-    assert_non_null(strstr(weft_error(), "'x' is no number"));
+    assert_non_null(strstr(weft_error(), "'x' is not a number"));
     assert_int_equal(weft_history_read(ctx, put("h.csv", "epoch,loss\none,1\n"), &h), WEFT_EPARSE);
     assert_int_equal(weft_history_read(ctx, put("h.csv", ""), &h), WEFT_EPARSE);
     assert_int_equal(weft_history_read(ctx, "/nowhere/at/all", &h), WEFT_ENOENT);

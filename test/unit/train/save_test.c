@@ -205,7 +205,7 @@ static void mismatch_names_both_shapes_and_changes_nothing(void **state)
     ok(weft_trainer_load_weights(b.t, in_dir("shape.safetensors"),
                                  WEFT_OPTS(weft_load_opts, .skip_mismatch = true), &n));
     assert_int_equal(n, 6);
-    assert_non_null(strstr(log_text, "weight 'head/kernel' is left out"));
+    assert_non_null(strstr(log_text, "weight 'head/kernel' is skipped"));
     close_net(&a);
     close_net(&b);
 }
@@ -456,7 +456,7 @@ static void mistakes_in_the_path_are_named(void **state)
     weft_callback_free(&cb);
     callback(&cb, "ModelCheckpoint filepath=\"%s\"", dir);
     assert_int_equal(cb.epoch_end(cb.arg, a.t, 0, &logs), WEFT_EINVAL);
-    assert_non_null(strstr(weft_error(), "is a folder"));
+    assert_non_null(strstr(weft_error(), "is a directory"));
     weft_callback_free(&cb);
     assert_int_equal(weft_callback_new(ctx, "ModelCheckpoint filepath=a save_freq=often", &cb),
                      WEFT_EINVAL);

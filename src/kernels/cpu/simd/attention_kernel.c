@@ -23,7 +23,7 @@ WF_SIMD_INLINE vf score(const float *s, const float *bias, int64_t j, int64_t w,
     return vf_fma(x, scale, w < VF_N ? vf_loadn(bias + j, w) : vf_load(bias + j));
 }
 
-/* The largest score, -inf when there is none; NaN when one is NaN. */
+/* The largest score, -inf if there is none; NaN if one is NaN. */
 WF_SIMD_INLINE float row_max(const float *s, const float *bias, int64_t n, vf scale)
 {
     const vf low = vf_set1(-__builtin_inff());
@@ -78,7 +78,7 @@ static void scale_row(float *y, int64_t n, float by)
     }
 }
 
-/* exp of one number, by the same instructions as in the rows. */
+/* exp of one number, with the same instructions as for the rows. */
 static float exp1(float x)
 {
     float out[VF_N];

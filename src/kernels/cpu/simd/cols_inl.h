@@ -1,6 +1,6 @@
 /* cols_inl.h - folding the rows of a matrix into one row, and loads that know the end of an array.
  *
- * The order in which rows are joined depends on the shape and the SIMD level alone: eight rows as a
+ * The order in which rows are joined depends only on the shape and the SIMD level: eight rows as a
  * tree, then onto the result so far. Rows narrower than a vector are joined VF_N at a time as one
  * flat stretch of n_cols vectors, which is then halved until one row is left. */
 #ifndef WF_KERNELS_CPU_COLS_INL_H
@@ -70,7 +70,7 @@ WF_SIMD_INLINE vf wf_term8(wf_term_fn *term, wf_join_fn *join, const void *arg, 
     return join(join(a, b), join(d, e));
 }
 
-/* out[c] = join over rows r of term(r*ld + c). n_rows >= 1; ld == n_cols when n_cols < VF_N. */
+/* out[c] = join over rows r of term(r*ld + c). n_rows >= 1; ld == n_cols if n_cols < VF_N. */
 WF_SIMD_INLINE void wf_cols_fold(wf_term_fn *term, wf_join_fn *join, const void *arg,
                                  int64_t n_rows, int64_t n_cols, int64_t ld, float *out)
 {

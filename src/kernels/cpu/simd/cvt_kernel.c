@@ -1,5 +1,5 @@
-/* cvt_kernel.c - conversions between f32 and the other dtypes, one table per level.
- * Every conversion is defined to the bit (ew.h), so all levels agree. */
+/* cvt_kernel.c - conversions between f32 and the other dtypes, one table per level. Every
+ * conversion is defined exactly (ew.h), so all levels agree. */
 #include "kernels/cpu/ew.h"
 #include "kernels/cpu/simd.h"
 
@@ -29,7 +29,7 @@
             storen(d + i, vf_loadn(s + i, n - i), n - i);            \
     }
 
-/* Plain loops, which the compiler turns into vectors where the level has the instructions. */
+/* Plain loops, which the compiler vectorizes if the level has the instructions. */
 #define EACH(fn, from, to, value)                         \
     static void fn(void *dst, const void *src, int64_t n) \
     {                                                     \

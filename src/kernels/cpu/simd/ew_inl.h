@@ -16,7 +16,7 @@
         return value;      \
     }
 
-/* Names that C or simd.h gives no shorter form for. */
+/* Names for which C or simd.h has no shorter form. */
 #define EW_ZERO vf_zero()
 #define EW_ONE vf_set1(1.0f)
 #define EW_TRUE(mask) vf_keep(mask, EW_ONE)
@@ -78,7 +78,7 @@ EW(selu)
     return vf_select(vm_gt(a, EW_ZERO), vf_set1(EW_SELU_SCALE) * a, low);
 }
 
-/* 2^v, for 1 / (1 + 2^v): v is cut to [-126, 128], where that is 1 or 0. Error 2^-25. */
+/* 2^v, for 1 / (1 + 2^v): v is clamped to [-126, 128], where that is 1 or 0. Error 2^-25. */
 WF_SIMD_INLINE vf ew_exp2_cut(vf v)
 {
     vf t, n, r, p;
@@ -100,8 +100,8 @@ WF_SIMD_INLINE vf ew_exp2_cut(vf v)
 #endif
 }
 
-/* (1 + tanh(u)) / 2 = 1 / (1 + e^-2u): one exponential, no cancellation for negative a. The constants
- * bring -2u / ln2. */
+/* (1 + tanh(u)) / 2 = 1 / (1 + e^-2u): one exponential, no cancellation for negative a. The
+ * constants give -2u / ln2. */
 #define EW_GELU_K0 -2.30220819814f /* -2 sqrt(2/pi) / ln2 */
 #define EW_GELU_K1 -0.10294323958f /* times 0.044715 */
 
@@ -144,8 +144,8 @@ EW_IS(prelu, vf_select(vm_gt(a, EW_ZERO), a, b *a))
 EW_IS(where, vf_select(EW_IF(a), b, c))
 EW_IS(mul_add, vf_fma(a, b, c))
 
-/* The remainder with x's sign, for |x / y| < 2^28: the quotient has at most 29 bits, so that its
- * product with y and the difference are exact. */
+/* The remainder with x's sign, for |x / y| < 2^28: the quotient has at most 29 bits, so its product
+ * with y and the difference are exact. */
 WF_SIMD_INLINE vd ew_fmod_core(vd x, vd y)
 {
     vd t = x / y + vd_set1(6755399441055744.0), n = t - vd_set1(6755399441055744.0);
@@ -237,8 +237,8 @@ EW(gelu_grad)
     return a * vf_fma(b, density, vnormcdf(b));
 }
 
-/* With s = 1 / (1 + e), e = e^-2u: s + x e s^2 2u'. Beyond 10 s is 0 or 1 to the last bit, and all
- * products exist. */
+/* With s = 1 / (1 + e), e = e^-2u: s + x e s^2 2u'. Beyond 10 s is exactly 0 or 1, and all products
+ * are finite. */
 EW(gelu_tanh_grad)
 {
     vf x = vf_max2(vf_set1(-10.0f), vf_min2(vf_set1(10.0f), b)), z = x * x;

@@ -2,7 +2,7 @@
 #include "kernels/cpu/ew.h"
 #include "kernels/cpu/simd/ew_inl.h"
 
-/* The number of operands and parameters is known at compile time: what is not there is not read. */
+/* The number of operands and parameters is known at compile time: absent ones are not read. */
 #define LOAD(x, k, n_in) ((n_in) > (k) ? vf_load((x) + i) : vf_zero())
 #define LOADN(x, k, n_in) ((n_in) > (k) ? vf_loadn((x) + i, n - i) : vf_zero())
 
@@ -26,7 +26,7 @@
 WF_EW_LIST(X)
 #undef X
 
-/* Powers that are products, the same value without the logarithm. */
+/* Powers that are products: the same value without the logarithm. */
 static void pow_or_product(float *dst, const float *a, const float *b, const float *c, int64_t n,
                            const float *param)
 {

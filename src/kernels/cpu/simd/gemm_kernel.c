@@ -1,9 +1,8 @@
-/* gemm_kernel.c - the inner pieces of matrix products: packing, and blocks of C held in
- * registers.
+/* gemm_kernel.c - the inner parts of matrix products: packing, and blocks of C in registers.
  *
  * Compiled once per SIMD level. A register block is up to MR rows by two vectors of columns; it
- * walks down K once, with a broadcast element of A against two vectors of B, so each element of
- * C is one chain of multiply-adds in the order of k whatever block it falls into. */
+ * walks over K once, with a broadcast element of A against two vectors of B, so each element of C
+ * is one chain of multiply-adds in the order of k, whichever block it is in. */
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/simd.h"
 
@@ -33,7 +32,7 @@ struct micro {
     float *c;
     int64_t ldc;
     bool accumulate;
-    uintptr_t soon; /* one cache line is asked for per row of B: from here, soon_bytes apart */
+    uintptr_t soon; /* one cache line is prefetched per row of B: from here, soon_bytes apart */
     int64_t soon_bytes;
     int64_t n_b, n_c; /* columns of the last vector that may be read in B, written in C */
 };
@@ -42,41 +41,80 @@ typedef void micro_fn(const struct micro *t);
 /* Two vectors; two, the last in part; one in part. */
 enum shape { WIDE, WIDE_TAIL, NARROW, N_SHAPES };
 
+/* How A lies: anyhow; each row's elements one after another; or packed. The last two save the
+ * address arithmetic of most steps in K. */
+enum walk { ANY, ALONG, PACKED, N_WALKS };
+enum { UNROLL_K = 4 };
+
 /* clang-format off: it would move UNROLL away from its loops */
 
-/* The pointers to rows of A are kept for every third row; the compiler then addresses the two
- * between with the row stride as index, which saves registers. */
-WF_SIMD_INLINE void micro(const int mr, const enum shape shape, const struct micro *t)
+/* Where row i and column p of a block of A begin. The pointers to rows are kept for every third row; the
+ * compiler then addresses the two between with the row stride as index, which saves registers. */
+struct rows {
+    const float *a[(MR + 2) / 3];
+    int64_t rs, cs;
+};
+
+WF_SIMD_INLINE struct rows rows_of(const int mr, const enum walk walk, const struct micro *t)
+{
+    struct rows r = {.rs = walk == PACKED ? 1 : t->a_rs,
+                     .cs = walk == PACKED  ? mr
+                           : walk == ALONG ? 1
+                                           : t->a_cs};
+
+    r.a[0] = t->a;
+    UNROLL for (int i = 1; i < (mr + 2) / 3; i++) r.a[i] = r.a[i - 1] + 3 * r.rs;
+    return r;
+}
+
+/* One step in K: column p of A against a row of B. */
+WF_SIMD_INLINE void step_k(const int mr, const enum shape shape, const struct rows *r, int64_t p,
+                           const float *b, int64_t n_b, vf acc[MR][2])
 {
     const int nv = shape == NARROW ? 1 : 2;
-    const int64_t k = t->k, a_rs = t->a_rs, a_cs = t->a_cs, b_rs = t->b_rs, n_b = t->n_b;
-    const uintptr_t soon_bytes = (uintptr_t)t->soon_bytes;
-    const float *b = t->b, *a[(MR + 2) / 3];
-    uintptr_t soon = t->soon;
-    vf acc[MR][2];
+    vf bv[2];
 
-    a[0] = t->a;
-    UNROLL for (int i = 1; i < (mr + 2) / 3; i++) a[i] = a[i - 1] + 3 * a_rs;
+    UNROLL for (int j = 0; j < nv; j++) bv[j] =
+        shape != WIDE && j == nv - 1 ? vf_loadn(b + j * VF_N, n_b) : vf_load(b + j * VF_N);
+    UNROLL for (int i = 0; i < mr; i++)
+    {
+        vf av = vf_load1(r->a[i / 3] + i % 3 * r->rs + p * r->cs);
+
+        UNROLL for (int j = 0; j < nv; j++) acc[i][j] = vf_fma(av, bv[j], acc[i][j]);
+    }
+}
+
+WF_SIMD_INLINE void micro(const int mr, const enum shape shape, const enum walk walk,
+                          const struct micro *t)
+{
+    const int nv = shape == NARROW ? 1 : 2, n_unroll = walk == ANY ? 1 : UNROLL_K;
+    const int64_t k = t->k, b_rs = t->b_rs, n_b = t->n_b;
+    const uintptr_t soon_bytes = (uintptr_t)t->soon_bytes;
+    const float *b = t->b;
+    uintptr_t soon = t->soon;
+    struct rows r = rows_of(mr, walk, t);
+    vf acc[MR][2];
+    int64_t p = 0;
+
     UNROLL for (int i = 0; i < mr; i++)
     {
         wf_prefetch_write(t->c + i * t->ldc);
         UNROLL for (int j = 0; j < nv; j++) acc[i][j] = vf_zero();
     }
-    for (int64_t p = 0; p < k; p++) {
-        vf bv[2];
-
-        UNROLL for (int j = 0; j < nv; j++) bv[j] =
-            shape != WIDE && j == nv - 1 ? vf_loadn(b + j * VF_N, n_b) : vf_load(b + j * VF_N);
-        UNROLL for (int i = 0; i < mr; i++)
+    for (; p + n_unroll <= k; p += n_unroll) {
+        UNROLL for (int u = 0; u < n_unroll; u++)
         {
-            vf av = vf_load1(a[i / 3] + i % 3 * a_rs);
-
-            UNROLL for (int j = 0; j < nv; j++) acc[i][j] = vf_fma(av, bv[j], acc[i][j]);
+            step_k(mr, shape, &r, u, b, n_b, acc);
+            b += b_rs;
+            wf_prefetch((const void *)soon);
+            soon += soon_bytes;
         }
+        UNROLL for (int i = 0; i < (mr + 2) / 3; i++) r.a[i] += n_unroll * r.cs;
+    }
+    for (; n_unroll > 1 && p < k; p++) {
+        step_k(mr, shape, &r, 0, b, n_b, acc);
         b += b_rs;
-        wf_prefetch((const void *)soon);
-        soon += soon_bytes;
-        UNROLL for (int i = 0; i < (mr + 2) / 3; i++) a[i] += a_cs;
+        UNROLL for (int i = 0; i < (mr + 2) / 3; i++) r.a[i] += r.cs;
     }
     UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++)
     {
@@ -98,17 +136,28 @@ WF_SIMD_INLINE void micro(const int mr, const enum shape shape, const struct mic
 #define MICRO(mr)                                          \
     static void micro_##mr##_wide(const struct micro *t)   \
     {                                                      \
-        micro(mr, WIDE, t);                                \
+        micro(mr, WIDE, ANY, t);                           \
+    }                                                      \
+    static void micro_##mr##_along(const struct micro *t)  \
+    {                                                      \
+        micro(mr, WIDE, ALONG, t);                         \
+    }                                                      \
+    static void micro_##mr##_packed(const struct micro *t) \
+    {                                                      \
+        micro(mr, WIDE, PACKED, t);                        \
     }                                                      \
     static void micro_##mr##_tail(const struct micro *t)   \
     {                                                      \
-        micro(mr, WIDE_TAIL, t);                           \
+        micro(mr, WIDE_TAIL, ANY, t);                      \
     }                                                      \
     static void micro_##mr##_narrow(const struct micro *t) \
     {                                                      \
-        micro(mr, NARROW, t);                              \
+        micro(mr, NARROW, ANY, t);                         \
     }
-#define MICRO_ROW(mr) {micro_##mr##_wide, micro_##mr##_tail, micro_##mr##_narrow},
+#define MICRO_ROW(mr)                                              \
+    {{micro_##mr##_wide, micro_##mr##_tail, micro_##mr##_narrow},  \
+     {micro_##mr##_along, micro_##mr##_tail, micro_##mr##_narrow}, \
+     {micro_##mr##_packed, micro_##mr##_tail, micro_##mr##_narrow}},
 
 /* clang-format on */
 
@@ -125,12 +174,12 @@ WF_SIMD_INLINE void micro(const int mr, const enum shape shape, const struct mic
 
 FOR_EACH_MR(MICRO)
 
-static micro_fn *const micros[MR][N_SHAPES] = {FOR_EACH_MR(MICRO_ROW)};
+static micro_fn *const micros[MR][N_WALKS][N_SHAPES] = {FOR_EACH_MR(MICRO_ROW)};
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* m rows are cut into as few groups of at most `most` as possible, of nearly equal size: the first
- * `longer` groups have one row more. */
+/* m rows are divided into as few groups of at most `most` as possible, of nearly equal size: the
+ * first `longer` groups have one more row. */
 struct groups {
     int64_t n, rows, longer;
 };
@@ -142,15 +191,15 @@ static struct groups cut_rows(int64_t m, int64_t most)
     return n ? (struct groups){n, m / n, m % n} : (struct groups){0, 0, 0};
 }
 
-/* Rows of A that are a multiple of 4 KiB apart share one set of the L1 cache, which has 8 places
- * or more: walk down no more of them at a time. Bits do not depend on it. */
+/* Rows of A that are a multiple of 4 KiB apart share one set of the L1 cache, which has 8 ways or
+ * more: walk over no more of them at a time. Results do not depend on it. */
 static int64_t most_rows(const struct wf_gemm_block *p)
 {
     return !p->a_packed && p->a_rs % 1024 == 0 && MR > 7 ? 7 : MR;
 }
 
-/* The first register blocks ask for what the caller will read; the others, and all without a hint,
- * for rows of B just ahead. */
+/* The first register blocks prefetch what the caller will read; the others, and all without a hint,
+ * the next rows of B. */
 WF_SIMD_INLINE void ask_soon(struct micro *t, const struct wf_gemm_block *p, int64_t call)
 {
     if (p->soon && call < p->soon_n) {
@@ -169,17 +218,18 @@ WF_SIMD_INLINE void step_panel(const struct wf_gemm_block *p, struct micro *t, i
     const bool plain = p->b_ld > 0;
     int64_t n = p->n - col < NR ? p->n - col : NR;
     enum shape shape = n == NR ? WIDE : n > VF_N ? WIDE_TAIL : NARROW;
+    enum walk walk = p->a_packed ? PACKED : p->a_cs == 1 ? ALONG : ANY;
 
     t->n_c = shape == NARROW ? n : n - VF_N;
     t->n_b = plain ? t->n_c : VF_N;
     t->b = p->b + (plain ? col : col / NR * p->b_ps);
     t->c = p->c + row * p->ldc + col;
     ask_soon(t, p, call);
-    micros[rows - 1][shape](t);
+    micros[rows - 1][walk][shape](t);
 }
 
-/* A group of rows meets all panels before the next group: its part of A stays in the L1 cache,
- * and B comes as one long stream. */
+/* A group of rows is multiplied with all panels before the next group: its part of A stays in the
+ * L1 cache, and B is one long stream. */
 static void block(const struct wf_gemm_block *p)
 {
     const struct groups groups = cut_rows(p->m, most_rows(p));
@@ -260,8 +310,8 @@ WF_SIMD_INLINE const void *at(const int type, const void *p, int64_t i)
     return (const char *)p + i * type_bytes(type);
 }
 
-/* Ask for what will be read soon: rows lie too far apart for the hardware to guess the next one.
- * The address may lie beyond the matrix, where asking is harmless. */
+/* Prefetches what will be read soon: rows are too far apart for the hardware to guess the next one.
+ * The address may be beyond the matrix, where prefetching is harmless. */
 WF_SIMD_INLINE void ask(const int type, const void *p, int64_t i)
 {
     wf_prefetch((const void *)((uintptr_t)p + (uintptr_t)(i * type_bytes(type))));
@@ -389,8 +439,8 @@ WF_SIMD_INLINE void pack_cols(const int type, float *dst, const void *src, int64
     }
 }
 
-/* Rows that go over all panels or groups before the next ones: so the caches and their
- * prefetchers see a few long streams at a time, whatever the distance of the rows. */
+/* Rows that go over all panels or groups before the next ones, so that the caches and prefetchers
+ * see a few long streams at a time, for any distance of the rows. */
 enum { PACK_ROWS = 8 };
 
 WF_SIMD_INLINE void pack_b_typed(const int type, float *dst, int64_t ps, const void *src,
@@ -428,7 +478,7 @@ static void pack_b(float *dst, const void *src, int type, int64_t ld, bool trans
     pack_b_part(dst, k * NR, src, type, ld, trans, k, n);
 }
 
-/* Whole vectors are stored where the next rows of the group overwrite the lanes beyond this one. */
+/* Whole vectors are stored if the next rows of the group overwrite the lanes beyond this one. */
 WF_SIMD_INLINE void pack_a_typed(const int type, float *dst, const void *src, int64_t ld, int64_t k,
                                  int64_t m)
 {

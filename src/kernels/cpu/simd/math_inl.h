@@ -1,9 +1,9 @@
-/* math_inl.h - the elementary functions on vectors: vexp vexp_neg vexpm1 vlog vlog1p vtanh
- * vsigmoid vsoftplus verf vnormcdf vsin vcos vpow.
+/* math_inl.h - the elementary functions on vectors: vexp vexp_neg vexpm1 vlog vlog1p vtanh vsigmoid
+ * vsoftplus verf vnormcdf vsin vcos vpow.
  *
- * The text is base/fmath_inl.h; here are the operations it asks for, at the level of simd.h.
+ * The functions are in base/fmath_inl.h; here are the operations it needs, at the level of simd.h.
  * A file that must give the same bits at every level defines WF_MATH_NO_FMA first: all functions
- * then follow the portable order of operations (and vpow always does). */
+ * then use the portable order of operations (and vpow always does). */
 #ifndef WF_KERNELS_CPU_SIMD_MATH_INL_H
 #define WF_KERNELS_CPU_SIMD_MATH_INL_H
 
@@ -106,7 +106,7 @@ WF_SIMD_INLINE vf vf_join(vd low, vd high)
 }
 #endif
 
-/* What fmath_inl.h asks for; see there. */
+/* What fmath_inl.h needs; see there. */
 #if defined(WF_LEVEL_AVX512)
 WF_SIMD_INLINE vf fm_split(vf x, vf *k)
 {

@@ -14,7 +14,7 @@ WF_SIMD_INLINE void copy_vector(char *dst, const char *src)
     memcpy(dst, &x, sizeof x);
 }
 
-/* At least a vector: whole vectors, the last one shifted back onto the end. */
+/* At least a vector: whole vectors, the last one shifted back to the end. */
 WF_SIMD_INLINE void copy_long(char *dst, const char *src, int64_t bytes)
 {
     int64_t i = 0;
@@ -49,7 +49,7 @@ WF_SIMD_INLINE void copy_short(char *dst, const char *src, int64_t bytes)
 static void copy_runs(int64_t n, int64_t bytes, const char *src, int64_t src_bytes, char *dst,
                       int64_t dst_bytes)
 {
-    enum { LARGE = 2048 }; /* from here the C library's copy is as fast or faster */
+    enum { LARGE = 2048 }; /* from here on the C library's copy is as fast or faster */
 
     switch (bytes) {
         RUNS_OF(4);
@@ -102,7 +102,7 @@ BLOCKED_TRANSPOSE(transpose8, plain8, uint8_t)
 BLOCKED_TRANSPOSE(transpose16, plain16, uint16_t)
 BLOCKED_TRANSPOSE(transpose64, plain64, uint64_t)
 
-/* One square of VF_N a side. Floats only by name: loads, shuffles and stores keep any bits. */
+/* One square of VF_N per side. Floats only in name: loads, shuffles and stores keep any bits. */
 WF_SIMD_INLINE void square(const float *src, int64_t src_ld, float *dst, int64_t dst_ld)
 {
     vf v[VF_N];

@@ -1,4 +1,4 @@
-/* norm_kernel.c - normalisation of one tile, at one SIMD level. */
+/* norm_kernel.c - normalization of one tile, at one SIMD level. */
 #include "kernels/cpu/norm.h"
 #include "kernels/cpu/simd/cols_inl.h"
 
@@ -136,7 +136,7 @@ WF_SIMD_INLINE void layer_grad_sums(const struct wf_layer_norm_grad *p, int64_t 
     k->avg_hat = vf_hsum(h0 + h1) / (float)n;
 }
 
-/* dx of columns c.. of n_rows rows, their parts of dgamma and dbeta added up. */
+/* dx of columns c.. of n_rows rows, with their parts of dgamma and dbeta summed. */
 WF_SIMD_INLINE void layer_grad_column(const struct wf_layer_norm_grad *p, int64_t r0, int n_rows,
                                       int64_t c, int64_t left, const struct row_consts *k,
                                       float *part)
@@ -344,8 +344,8 @@ static void add_parts(int64_t n, int64_t stride, int64_t n_cols, const float *pa
     }
 }
 
-/* Tiles' means and sums of squared distances into those of all rows; the tiles have `rows` rows
- * each, the last one those that are left of n_rows. */
+/* Merges the tiles' means and sums of squared distances into those of all rows; the tiles have
+ * `rows` rows each, the last one what is left of n_rows. */
 static void merge_stats(int64_t n_rows, int64_t rows, int64_t stride, int64_t m2_at, int64_t n_cols,
                         const float *parts, float *mean_out, float *m2_out)
 {

@@ -1,7 +1,8 @@
 /* optim_kernel.c - optimizer updates of one range, at one SIMD level.
  *
  * Each form is a step on one vector of elements; two drivers run a step over a flat range and over
- * the looked-up rows of a table. A step sees each lane by itself, so ranges may be cut anywhere. */
+ * the looked-up rows of a table. A step handles each lane separately, so ranges may be divided
+ * anywhere. */
 #include "kernels/cpu/optim.h"
 #include "kernels/cpu/simd/cols_inl.h"
 #include "kernels/cpu/simd/math_inl.h"
@@ -51,7 +52,7 @@ WF_SIMD_INLINE vf clip(vf x, vf limit)
     return vf_min2(limit, vf_max2(vf_neg(limit), x));
 }
 
-/* Unscale, clip, decay: what comes before every step. */
+/* Unscale, clip, decay: what precedes every step. */
 WF_SIMD_INLINE vf before(const struct consts *k, vf g, struct elem *e)
 {
     g = g * k->scale;
@@ -251,7 +252,7 @@ WF_SIMD_INLINE void drive_flat(step_fn *step, int n_slots, const struct wf_optim
 
 enum { ROWS_AHEAD = 16, LINE_FLOATS = 16, MAX_LINES_AHEAD = 8 };
 
-/* Ask for a row that is needed ROWS_AHEAD rows later. */
+/* Prefetches a row that is needed ROWS_AHEAD rows later. */
 WF_SIMD_INLINE void prefetch_row(const struct wf_optim_table *t, int n_slots, int64_t i)
 {
     int64_t width =

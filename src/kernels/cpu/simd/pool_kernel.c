@@ -53,7 +53,7 @@ WF_SIMD_INLINE void store(float *p, vf x, int64_t n)
 
 /* ---- maxima ---------------------------------------------------------------------------------- */
 
-/* The next candidate wins when it is larger, or the first NaN. */
+/* The next candidate wins if it is larger, or the first NaN. */
 WF_SIMD_INLINE void consider(vf *best, vi *arg, vf x, int32_t tap)
 {
     vm wins = vm_and(vm_not(vm_le(x, *best)), vm_not(vm_isnan(*best)));

@@ -1,7 +1,7 @@
 /* random_kernel.c - random arrays, a group of 64 elements at a time.
  *
- * Repeats base/random.c with VF_N lanes at once, and to the bit: no FMA, the same order of
- * operations. A lane of a group is a lane of a vector, so that no shuffling is needed. */
+ * Repeats base/random.c with VF_N lanes at a time, with identical results: no FMA, the same order
+ * of operations. A lane of a group is a lane of a vector, so no shuffling is needed. */
 #define WF_MATH_NO_FMA
 #include "kernels/cpu/random.h"
 
@@ -48,8 +48,8 @@ WF_SIMD_INLINE vi mul_wide(vi a, uint32_t m, vi *high)
 #endif
 }
 
-/* The words of VF_N lanes from lane `block` on; block is a multiple of VF_N, so that only the low word
- * of the counter differs between lanes, and never carries. */
+/* The words of VF_N lanes from lane `block` on; block is a multiple of VF_N, so only the low word
+ * of the counter differs between lanes, and it never carries. */
 WF_SIMD_INLINE void words(const uint32_t stream[4], uint64_t block, vi c[4])
 {
     uint32_t k0 = stream[0], k1 = stream[1];
@@ -71,7 +71,7 @@ WF_SIMD_INLINE void words(const uint32_t stream[4], uint64_t block, vi c[4])
     }
 }
 
-/* What a fill needs to know, once. */
+/* What a fill needs to know once. */
 struct fill {
     enum wf_random_kind kind;
     uint32_t stream[4];
@@ -87,7 +87,7 @@ WF_SIMD_INLINE vf finish(const struct fill *f, vf x)
     return f->p + f->q * x;
 }
 
-/* Replace what lies beyond two standard deviations: elements i .. i + VF_N - 1. */
+/* Replaces what is beyond two standard deviations: elements i .. i + VF_N - 1. */
 WF_SIMD_INLINE vf truncate(const struct fill *f, vf z, int64_t i)
 {
     uint32_t far = vm_bits(vm_gt(vf_abs(z), vf_set1(2.0f)));

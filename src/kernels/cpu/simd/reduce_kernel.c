@@ -177,7 +177,7 @@ static void logsumexp_cols(int64_t n_rows, int64_t n_cols, int64_t ld, const flo
 
         for (int64_t r = 1; r < n_rows; r++)
             max = vf_max(max, vf_load_to(x + r * ld + c, left));
-        /* An infinite maximum is the answer, unless there is a NaN, which is the maximum then. */
+        /* An infinite maximum is the result, unless there is a NaN, which is then the maximum. */
         base = vf_select(vm_lt(vf_abs(max), vf_set1(__builtin_inff())), max, vf_zero());
         for (int64_t r = 0; r < n_rows; r++)
             sum = sum + vexp_neg(vf_load_to(x + r * ld + c, left) - base);
@@ -194,7 +194,7 @@ struct best {
     vi index;
 };
 
-/* Take x where it is better, or the first NaN. */
+/* Takes x if it is better, or the first NaN. */
 WF_SIMD_INLINE void best_take(bool min, struct best *b, vf x, vi index)
 {
     vm better = min ? vm_lt(x, b->value) : vm_gt(x, b->value);
@@ -221,10 +221,10 @@ WF_SIMD_INLINE void put_indices(bool wide, void *out, int64_t at, vi index, int6
         put_index(wide, out, at + j, i[j]);
 }
 
-enum { N_BEST = 4 }; /* taken in turn: one alone would wait for its own result */
+enum { N_BEST = 4 }; /* used in turn: a single one would wait for its own result */
 
-/* The smallest index among the best of all lanes, each of which began with an element of its
- * own. */
+/* The smallest index among the best of all lanes, each of which started with a different
+ * element. */
 static int32_t best_lane(bool min, const struct best *b)
 {
     float value[N_BEST * VF_N];
@@ -249,8 +249,7 @@ static int32_t best_lane(bool min, const struct best *b)
     return index[k];
 }
 
-/* n > VF_N. Where a row has no more elements, the first ones are taken again: they change
- * nothing. */
+/* n > VF_N. If a row has no more elements, the first ones are used again: they change nothing. */
 WF_SIMD_INLINE int32_t arg_row(bool min, int64_t n, const float *x)
 {
     struct best b[N_BEST];

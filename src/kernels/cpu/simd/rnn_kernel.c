@@ -1,9 +1,9 @@
 /* rnn_kernel.c - the cells of recurrent nets: what happens to the sums of a step, forward and
  * backward.
  *
- * Compiled once per SIMD level. Each function walks down the rows of a tile with one vector of
- * units. A row whose step does not count carries its state, repeats its output and has no gates
- * and no gradient. */
+ * Compiled once per SIMD level. Each function walks over the rows of a tile with one vector of
+ * units. A row whose step does not count keeps its state, repeats its output and has no gates and
+ * no gradient. */
 #include "kernels/cpu/rnn.h"
 #include "kernels/cpu/simd/math_inl.h"
 
@@ -227,7 +227,8 @@ OVER_UNITS(struct wf_rnn_step, relu_step, relu_units)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* The gradient of the state after the step: what came from later steps, and this step's output. */
+/* The gradient of the state after the step: what came from later steps, plus that of this step's
+ * output. */
 WF_SIMD_INLINE vf dh_of(const struct wf_rnn_back *s, const struct lanes l, int64_t row, int64_t u)
 {
     vf dh = get(l, s->dh + row * s->dh_ld + u);
@@ -257,7 +258,7 @@ WF_SIMD_INLINE void add_bias(const struct wf_rnn_back *s, const struct lanes l, 
     }
 }
 
-/* A step that does not count: parts first .. first + n - 1 are zero, dh goes on. */
+/* A step that does not count: parts first .. first + n - 1 are zero, dh is passed on. */
 WF_SIMD_INLINE void skip_back(const struct wf_rnn_back *s, const struct lanes l, int64_t row,
                               int64_t u, int first, int n)
 {

@@ -1,9 +1,9 @@
 /* row_kernel.c - softmax and cross-entropy on rows, at one SIMD level.
  *
- * Rows are taken in groups of VF_N so that what is needed once a row (a logarithm, a division) is
- * done for the whole group in one vector. Narrow rows are transposed first: a vector then holds one
- * column of the group, and nothing is folded across lanes. Either way each row is computed by
- * itself: groups do not change bits. */
+ * Rows are done in groups of VF_N so that what is needed once per row (a logarithm, a division) is
+ * done for the whole group in one vector. Narrow rows are transposed first: a vector then has one
+ * column of the group, and nothing is folded across lanes. Either way each row is computed
+ * separately: groups do not affect results. */
 #include "kernels/cpu/rowops.h"
 #include "kernels/cpu/simd/cols_inl.h"
 #include "kernels/cpu/simd/math_inl.h"
@@ -19,7 +19,7 @@ WF_SIMD_INLINE vf load_low(const float *p, int64_t n)
 
 /* ---- passes over one row ----------------------------------------------------------------- */
 
-/* The maximum; a NaN may be lost, it comes back through exp. */
+/* The maximum; a NaN may be lost, but comes back through exp. */
 WF_SIMD_INLINE float row_max(const float *x, int64_t n)
 {
     vf m0 = vf_set1(NEG_INF), m1 = m0, m2 = m0, m3 = m0;
@@ -78,7 +78,7 @@ WF_SIMD_INLINE void row_scale(float *y, int64_t n, float by)
 
 /* ---- groups of rows ---------------------------------------------------------------------- */
 
-/* The rows of a group: maxima, sums of exp; of narrow rows also the columns. */
+/* The rows of a group: maxima, sums of exp; for narrow rows also the columns. */
 struct group {
     float max[VF_N], sum[VF_N];
     vf col[WF_NARROW];
@@ -93,7 +93,7 @@ WF_SIMD_INLINE vf narrow_max(const vf *col, int64_t width)
     return max;
 }
 
-/* The sum of exp(col - max), which take the columns' place. */
+/* The sum of exp(col - max), which replace the columns. */
 WF_SIMD_INLINE vf narrow_exp(vf *col, int64_t width, vf max)
 {
     vf sum = vf_zero();
@@ -194,7 +194,7 @@ static void logsumexp(int64_t n_rows, int64_t width, const float *x, float *out)
         group_exp(&g, n, width, x, NULL);
         max = vf_loadn(g.max, n);
         result = max + vlog(vf_loadn(g.sum, n));
-        /* An infinite maximum is the answer itself, unless the row has a NaN besides. */
+        /* An infinite maximum is itself the result, unless the row also has a NaN. */
         for (int64_t j = 0; j < n; j++)
             if (vf_abs(vf_set1(g.max[j]))[0] == __builtin_inff()) {
                 int nan = 0;
@@ -273,8 +273,8 @@ WF_SIMD_INLINE void group_factors(const struct wf_xent *p, int64_t r, int64_t n,
     vf_store(s, p->row_scale ? scale * vf_loadn(p->row_scale + r, n) : scale);
 }
 
-/* Labels of a group: those ignored become -1, those out of range too; returns the first of
- * these. */
+/* Labels of a group: those ignored or out of range become -1; returns the first one out of
+ * range. */
 WF_SIMD_INLINE int64_t group_labels(const struct wf_xent *p, int64_t r, int64_t n, int64_t *label)
 {
     int64_t bad = -1;
@@ -291,7 +291,7 @@ WF_SIMD_INLINE int64_t group_labels(const struct wf_xent *p, int64_t r, int64_t 
     return bad;
 }
 
-/* Labels of a group of narrow rows in one vector, -1 where ignored or out of range. */
+/* Labels of a group of narrow rows in one vector, -1 if ignored or out of range. */
 WF_SIMD_INLINE vi narrow_labels(const struct wf_xent *p, int64_t r, int64_t n, int64_t *bad)
 {
     int64_t label[VF_N];

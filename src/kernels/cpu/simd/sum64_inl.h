@@ -1,7 +1,8 @@
 /* sum64_inl.h - sums of f32 data in f64, with the same bits at every SIMD level.
  *
  * Element i of a run goes to lane i % 16; lanes are folded i and i + 8, then 4, 2, 1. The square of
- * an f32 is exact in f64, so it does not matter whether a level multiplies and adds in one step. */
+ * an f32 is exact in f64, so it does not matter whether a level multiplies and adds in one
+ * operation. */
 #ifndef WF_KERNELS_CPU_SUM64_INL_H
 #define WF_KERNELS_CPU_SUM64_INL_H
 

@@ -1,5 +1,5 @@
 /* trans_inl.h - transposing a square of VF_N x VF_N 32-bit elements held in VF_N vectors, and a
- * group of narrow rows into vectors of columns, so that nothing need be folded across lanes. */
+ * group of narrow rows into vectors of columns, so that nothing has to be folded across lanes. */
 #ifndef WF_KERNELS_CPU_TRANS_INL_H
 #define WF_KERNELS_CPU_TRANS_INL_H
 
@@ -72,8 +72,8 @@ WF_SIMD_INLINE void wf_transpose(vf *v)
 enum { WF_NARROW = 16 }; /* columns at most; a multiple of VF_N */
 
 /* A row's part of up to VF_N elements: in_row of them belong to the row, in_group to the group.
- * With AVX-512 a mask costs nothing; elsewhere a load may run on into the next row, but not past
- * the group: what it brings along stands in columns past the width, which nobody reads. */
+ * With AVX-512 a mask costs nothing; elsewhere a load may extend into the next row, but not past
+ * the group: the extra elements are in columns past the width, which are never read. */
 WF_SIMD_INLINE vf wf_narrow_part(const float *x, int64_t in_row, int64_t in_group)
 {
 #if defined(WF_LEVEL_AVX512)
@@ -105,7 +105,7 @@ WF_SIMD_INLINE void wf_narrow_load(vf *col, int64_t n, int64_t width, const floa
     }
 }
 
-/* And back; the columns are lost. A store may run on into the next row, whose own comes later. */
+/* And back; the columns are lost. A store may extend into the next row, which is written later. */
 WF_SIMD_INLINE void wf_narrow_store(vf *col, int64_t n, int64_t width, float *y)
 {
 #if defined(WF_LEVEL_AVX512)

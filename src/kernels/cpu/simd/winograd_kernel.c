@@ -1,8 +1,8 @@
 /* winograd_kernel.c - the transforms of Winograd convolution at one SIMD level.
  *
  * Each is a one-dimensional transform of 3, 4 or 6 vectors, first along the columns of a tile, then
- * along its rows. What the matrices are is told in winograd.h; the one-dimensional functions write
- * them out. */
+ * along its rows. The matrices are defined in winograd.h; the one-dimensional functions write them
+ * out. */
 #include "kernels/cpu/winograd.h"
 #include "kernels/cpu/simd.h"
 
@@ -109,7 +109,7 @@ WF_SIMD_INLINE void grad_filter_1d(vf r[3], const vf u[6])
 
 /* ---- two dimensions -------------------------------------------------------------------------- */
 
-/* NAME(dst, ..., n) from a body for `w` channels at offset c, w being VF_N but for the last
+/* NAME(dst, ..., n) from a body for `w` channels at offset c, with w = VF_N except for the last
  * ones. */
 #define OVER_CHANNELS(body)              \
     do {                                 \

@@ -1,13 +1,13 @@
 /* attr.c - attributes as text: what a row takes ("axis:i=-1 keepdims:b=0"), and the values given to it
- * ("axis=0 keepdims=true perm=[1,0]"). Ops and layers use the same two.
+ * ("axis=0 keepdims=true perm=[1,0]"). Ops, layers and stages of data use the same two.
  *
- * Nothing is kept but what the arena holds; a value is written only when it is whole. */
+ * Everything kept is in the arena; a value is written only when it is complete. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/number.h"
-#include "op/op.h"
+#include "tensor/attr.h"
 
 enum { MAX_LIST = 4096, MAX_WORD = 256, MAX_TEXT = 1 << 20, MAX_DEPTH = 4 };
 
@@ -42,7 +42,7 @@ static bool ends(char c)
     return c == '\0' || strchr(" \t\n,])", c);
 }
 
-/* Of the text up to the next end, leading spaces skipped. */
+/* Length of the text up to the next end, after skipping leading spaces. */
 static int64_t number_length(const char **p)
 {
     int64_t n = 0;
@@ -79,7 +79,8 @@ static int hex(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The length of a bare word: up to a space; one in parentheses belongs to it: random_normal(0, 0.05). */
+/* The length of a bare word: up to a space, but spaces in parentheses belong to it:
+ * random_normal(0, 0.05). */
 static size_t word_length(const char *p)
 {
     size_t n = 0;
@@ -93,7 +94,7 @@ static size_t word_length(const char *p)
     return depth ? strcspn(p, " \t\n") : n;
 }
 
-/* A bare word, or a quoted string in which \xx stands for a byte. */
+/* A bare word, or a quoted string in which \xx means a byte. */
 static size_t text_length(const char *p)
 {
     return *p == '"' ? strcspn(p + 1, "\"\n") : word_length(p);
@@ -140,7 +141,7 @@ static weft_status parse_bool(const char *name, const char **p, int64_t *out)
     return st ? st : bad_value(name, at, "true or false");
 }
 
-/* How many items the list at p has at most: commas up to where it ends. */
+/* The maximum number of items in the list at p: commas up to its end. */
 static int64_t list_room(const char *p)
 {
     int64_t n = 1;
@@ -159,12 +160,13 @@ static weft_status list_item(const char *name, const char **p, struct wf_attr *a
                              void *items)
 {
     if (a->n == MAX_LIST || a->n == room)
-        return wf_err(WEFT_ELIMIT, "attribute '%s': over %d items", name, MAX_LIST);
+        return wf_err(WEFT_ELIMIT, "attribute '%s': more than %d items", name, MAX_LIST);
     return a->kind == WF_INTS ? parse_int(name, p, (int64_t *)items + a->n++)
                               : parse_float(name, p, (double *)items + a->n++);
 }
 
-/* [1,2] or (1,2); brackets inside it change nothing: ((1,1),(2,2)) is 1,1,2,2. A number stands for a list of it. */
+/* [1,2] or (1,2); inner brackets are ignored: ((1,1),(2,2)) is 1,1,2,2. A single number means a
+ * list of one. */
 static weft_status parse_list(struct wf_arena *arena, const char *name, const char **p,
                               struct wf_attr *a)
 {
@@ -175,7 +177,7 @@ static weft_status parse_list(struct wf_arena *arena, const char *name, const ch
     weft_status st = WEFT_OK;
 
     if (room > MAX_LIST)
-        return wf_err(WEFT_ELIMIT, "attribute '%s': over %d items", name, MAX_LIST);
+        return wf_err(WEFT_ELIMIT, "attribute '%s': more than %d items", name, MAX_LIST);
     items = wf_arena_alloc(arena, (size_t)room * sizeof(int64_t));
     if (!items)
         return wf_err_nomem(arena->ctx, (size_t)room * sizeof(int64_t), "attribute");
@@ -251,7 +253,7 @@ static weft_status parse_value(struct wf_arena *arena, const char *name, const c
     }
 }
 
-/* ---- what a row takes ------------------------------------------------------------------------ */
+/* ---- declarations ---------------------------------------------------------------------------- */
 
 static weft_status parse_default(struct wf_arena *arena, struct wf_attr_spec *s, const char *text)
 {
@@ -293,7 +295,7 @@ weft_status wf_attr_specs(struct wf_arena *arena, const char *what, const char *
     return WEFT_OK;
 }
 
-/* ---- what is given --------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static weft_status no_attribute(const char *what, const struct wf_attr_spec *spec, int n_specs,
                                 const char *given, size_t n)
@@ -403,7 +405,7 @@ void wf_attr_quote(struct wf_buf *b, const char *s)
     wf_buf_add(b, "\"", 1);
 }
 
-/* As few digits as read back as the same number. */
+/* The fewest digits that read back as the same number. */
 static void write_float(struct wf_buf *b, double v)
 {
     char text[WF_NUMBER_TEXT];
@@ -453,27 +455,4 @@ const struct wf_attr *wf_attr_find(const struct wf_attr_spec *spec, int n_specs,
         if (!strcmp(spec[i].name, name))
             return &values[i];
     return &none;
-}
-
-const struct wf_attr *wf_attr(const struct wf_op *op, const struct wf_attr *values,
-                              const char *name)
-{
-    return wf_attr_find(op->attr, op->n_attrs, values, name);
-}
-
-int64_t wf_attr_int(const struct wf_op *op, const struct wf_attr *values, const char *name)
-{
-    return wf_attr(op, values, name)->i;
-}
-
-double wf_attr_float(const struct wf_op *op, const struct wf_attr *values, const char *name)
-{
-    return wf_attr(op, values, name)->f;
-}
-
-const char *wf_attr_str(const struct wf_op *op, const struct wf_attr *values, const char *name)
-{
-    const char *s = wf_attr(op, values, name)->s;
-
-    return s ? s : "";
 }

@@ -1,150 +1,5 @@
-/* vector.c - features that change shapes: one-hot vectors, and columns joined to one. */
+/* join.c - columns end to end as one vector. */
 #include "data/feature/feature.h"
-
-/* ---- one_hot --------------------------------------------------------------------------------- */
-
-struct one_hot {
-    int n, *col;
-    int64_t depth;
-    weft_dtype dtype;
-    bool lenient;
-};
-
-static weft_status set_ones(const struct one_hot *o, const struct wf_col *from, int64_t first,
-                            int64_t n, void *to, int64_t *bad)
-{
-    for (int64_t i = 0; i < n; i++) {
-        int64_t id = wf_get_int(from->data, from->type.dtype, first + i);
-
-        if (id >= 0 && id < o->depth) {
-            if (o->dtype == WEFT_F32)
-                ((float *)to)[i * o->depth + id] = 1;
-            else
-                wf_set(to, o->dtype, i * o->depth + id, 1);
-        } else if (!o->lenient) {
-            *bad = i;
-            return wf_err(WEFT_EDATA, "id %lld is not in 0..%lld", (long long)id,
-                          (long long)o->depth - 1);
-        }
-    }
-    return WEFT_OK;
-}
-
-/* Offsets and shapes with the new axis at the end. */
-static weft_status deepen(struct wf_block *b, const struct wf_col *from, int64_t depth,
-                          struct wf_col *to)
-{
-    int rank = from->type.rank;
-    void *p = NULL;
-    weft_status st = wf_block_alloc(b, (b->n + 1) * 8, &p);
-
-    to->offset = p;
-    if (!st)
-        st = wf_block_alloc(b, b->n * (rank + 1) * 8, &p);
-    to->shape = p;
-    for (int64_t i = 0; i <= b->n && !st; i++)
-        to->offset[i] = (from->offset[i] - from->offset[0]) * depth;
-    for (int64_t i = 0; i < b->n && !st; i++) {
-        memcpy(to->shape + i * (rank + 1), from->shape + i * rank, (size_t)rank * 8);
-        to->shape[i * (rank + 1) + rank] = depth;
-    }
-    return st;
-}
-
-static weft_status one_hot_column(struct wf_ds *ds, struct wf_block *b, int c)
-{
-    const struct one_hot *o = ds->param;
-    const struct wf_col from = b->col[c];
-    struct wf_col to = {.type = from.type};
-    int64_t n = wf_col_item_count(&from, b->n), bytes, bad = 0, i = 0;
-    weft_status st;
-
-    if (!wf_mul_i64(n, o->depth * weft_dtype_size(o->dtype), &bytes))
-        return wf_err(WEFT_ERANGE, "column '%s': %lld vectors of %lld", ds->col[c].name,
-                      (long long)n, (long long)o->depth);
-    st = wf_block_alloc(b, bytes, &to.data);
-    if (st)
-        return st;
-    memset(to.data, 0, (size_t)bytes);
-    st = set_ones(o, &from, from.offset ? from.offset[0] : 0, n, to.data, &bad);
-    if (st) {
-        while (i + 1 < b->n && wf_col_item_count(&from, i + 1) <= bad)
-            i++;
-        return wf_block_err(b, i, wf_err_wrap(st, "column '%s'", ds->col[c].name));
-    }
-    to.type.dtype = o->dtype;
-    to.type.dim[to.type.rank++] = o->depth;
-    to.cap = n * o->depth;
-    if (from.offset)
-        st = deepen(b, &from, o->depth, &to);
-    b->col[c] = to;
-    return st;
-}
-
-static weft_status one_hot_apply(struct wf_ds *ds, struct wf_worker *w, struct wf_block *in,
-                                 struct wf_block **out)
-{
-    const struct one_hot *o = ds->param;
-    weft_status st = WEFT_OK;
-
-    (void)w;
-    for (int k = 0; k < o->n && !st; k++)
-        st = one_hot_column(ds, in, o->col[k]);
-    if (st)
-        wf_block_free(in);
-    else
-        *out = in;
-    return st;
-}
-
-static void one_hot_text(const struct wf_ds *ds, struct wf_buf *out)
-{
-    const struct one_hot *o = ds->param;
-
-    wf_ds_names_text(ds, o->n, o->col, out);
-    wf_buf_printf(out, " %lld %s%s", (long long)o->depth, weft_dtype_name(o->dtype),
-                  o->lenient ? " lenient" : "");
-}
-
-static const struct wf_ds_kind one_hot_kind = {
-    .name = "one_hot", .apply = one_hot_apply, .text = one_hot_text};
-
-weft_ds weft_ds_one_hot(weft_data *d, weft_ds s, const char *columns, int64_t depth,
-                        const weft_ds_one_hot_opts *opts)
-{
-    struct wf_ds *ds = wf_ds_new(d, &one_hot_kind, 1, &s, sizeof(struct one_hot));
-    struct one_hot *o;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_ds_one_hot_opts");
-
-    if (!ds)
-        return (weft_ds){0};
-    o = ds->param;
-    o->depth = depth;
-    o->dtype = !st && opts && opts->dtype ? opts->dtype : WEFT_F32;
-    o->lenient = !st && opts && opts->lenient;
-    if (!st && (depth < 1 || depth > (int64_t)1 << 32))
-        st = wf_err(WEFT_EINVAL, "vectors of %lld", (long long)depth);
-    if (!st && (o->dtype < WEFT_NONE || o->dtype >= WEFT_N_DTYPES))
-        st = wf_err(WEFT_EDTYPE, "no dtype %d of numbers", (int)o->dtype);
-    if (!st)
-        st = wf_ds_columns_named(ds, columns, &o->col, &o->n);
-    if (!st)
-        st = wf_ds_set_columns(ds, ds->n_cols, ds->col);
-    for (int k = 0; k < o->n && !st; k++) {
-        weft_column *c = &ds->col[o->col[k]];
-
-        if (!wf_is_int(c->dtype) && c->dtype != WEFT_BOOL)
-            st = wf_err(WEFT_EDTYPE, "column '%s' has no integers", c->name);
-        else if (c->rank == WEFT_MAX_RANK)
-            st = wf_err(WEFT_ESHAPE, "column '%s' has %d axes already", c->name, c->rank);
-        else
-            c->dim[c->rank++] = depth;
-        c->dtype = o->dtype;
-    }
-    return st ? wf_ds_fail(d, "one_hot", st) : wf_ds_handle(ds);
-}
-
-/* ---- join ------------------------------------------------------------------------------------ */
 
 struct join {
     int n, *col;
@@ -276,7 +131,7 @@ static weft_status join_sizes(struct wf_ds *ds, struct join *o)
             return wf_err(WEFT_EDTYPE, "column '%s' is text", c->name);
         for (int i = 0; i < k; i++)
             if (o->col[i] == o->col[k])
-                return wf_err(WEFT_EINVAL, "column '%s' comes twice", c->name);
+                return wf_err(WEFT_EINVAL, "column '%s' is given twice", c->name);
         o->items[k] = 1;
         for (int i = ds->batched ? 1 : 0; i < c->rank; i++)
             if (c->dim[i] < 0 || !wf_mul_i64(o->items[k], c->dim[i], &o->items[k]))
@@ -337,7 +192,7 @@ weft_ds weft_ds_join(weft_data *d, weft_ds s, const char *columns, const char *n
     o = ds->param;
     o->dtype = dtype;
     st = dtype <= WEFT_NONE || dtype >= WEFT_N_DTYPES
-             ? wf_err(WEFT_EDTYPE, "no dtype %d of numbers", (int)dtype)
+             ? wf_err(WEFT_EDTYPE, "dtype %d is not numeric", (int)dtype)
              : wf_ds_columns_named(ds, columns, &o->col, &o->n);
     if (!st)
         st = join_sizes(ds, o);

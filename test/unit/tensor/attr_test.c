@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "op/op.h"
+#include "tensor/attr.h"
 
 static weft_ctx *ctx;
 static struct wf_arena arena;
