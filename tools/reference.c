@@ -319,15 +319,21 @@ static void callbacks(const char *folder)
 
 static void stages(const char *folder)
 {
-    const char *name, *attrs, *doc;
+    const char *name, *attrs, *call, *doc;
 
-    if (!open_page(folder, "stages", "Pipeline stages",
-                   "What `data.pipeline` of a job takes, in order: `- standardize: {columns: "
-                   "\"length, width\"}`.\n"
-                   "Columns are names with commas between."))
+    if (!open_page(
+            folder, "stages", "Pipeline stages",
+            "What `data.pipeline` of a job takes, in order: `- standardize: {columns: \"length, "
+            "width\"}`.\n"
+            "`weft_ds_stage` makes the same stages in C. Columns are names with commas between. "
+            "Every stage\n"
+            "of a job also takes `when`: `all`, `train` or `eval` (validation and test data); see\n"
+            "[job files](../guide/job.md#what-the-pipeline-learns)."))
         return;
-    for (int i = 0; weft_job_stage_at(i, &name, &attrs, &doc); i++)
+    for (int i = 0; weft_ds_stage_at(i, &name, &attrs, &call, &doc); i++) {
         put_kind(name, doc, attrs);
+        put("\nIn C: `%s`.\n", call);
+    }
     close_page();
 }
 
@@ -395,7 +401,7 @@ static void job_keys(const char *folder)
 
 static void sources(const char *folder)
 {
-    const char *name, *kind, *help;
+    const char *name, *kind, *takes, *help;
 
     if (!open_page(folder, "sources", "Data sources",
                    "The keys below `data.train`, `data.validation` and `data.test` of a job. A "
@@ -406,6 +412,12 @@ static void sources(const char *folder)
     put("\n| key | type | meaning |\n|---|---|---|\n");
     for (int i = 0; weft_job_source_key_at(i, &name, &kind, &help); i++) {
         put("| `%s` | %s | ", name, kind);
+        put_text(help);
+        put(" |\n");
+    }
+    put("\n## Formats\n\n| format | written to names with | takes | what |\n|---|---|---|---|\n");
+    for (int i = 0; weft_format_at(i, &name, &kind, &takes, &help); i++) {
+        put("| `%s` | %s | %s | ", name, kind, takes);
         put_text(help);
         put(" |\n");
     }

@@ -69,7 +69,7 @@ matches() {
                 return 0
         return 1
     }
-    FNR == NR { want[++n] = $0; next }
+    FILENAME == ARGV[1] { want[++n] = $0; next }
     { got[++m] = $0 }
     END {
         at = 1; skip = 0
