@@ -115,6 +115,35 @@ WEFT_API weft_status weft_job_open_source(weft_job_run *run, const char *part, w
  * in log.dir, from what is there now: the epochs of h, the present weights. */
 WEFT_API weft_status weft_job_report(weft_job_run *run, const weft_history *h, const char *path);
 
+/* ---- runs that have been ------------------------------------------------------------------------ */
+
+/* What a run left: read from its checkpoints or its log. */
+typedef struct weft_run {
+    const char *path;
+    const weft_history *history;
+    int64_t steps;  /* -1: not known */
+    double seconds; /* of training and validation; NaN: not known */
+    int n_settings; /* 0: not known */
+    const char *const *key, *const *value;
+} weft_run;
+/* path: a folder of checkpoints (the newest valid one counts), a folder with history.csv, or such a file. Times are known where
+ * the job wrote a report. */
+WEFT_API weft_status weft_run_read(weft_ctx *ctx, const char *path, weft_run **out);
+WEFT_API void weft_run_free(weft_run *r);
+/* Calls fn for each setting that is not the same in all runs, with a value for each: the default where a run does not say, NULL
+ * where its settings are not known. Left out: name, save, log and checkpoint, which change no result. */
+typedef void weft_differ_fn(void *arg, const char *key, const char *const *values);
+WEFT_API weft_status weft_runs_differ(weft_ctx *ctx, int n, const weft_run *const *runs,
+                                      weft_differ_fn *fn, void *arg);
+/* One page about several runs: what differs, the last and best values, and their curves in the same axes. names: for each run;
+ * NULL: their paths. At most 12. */
+WEFT_API weft_status weft_runs_report(weft_ctx *ctx, int n, const weft_run *const *runs,
+                                      const char *const *names, const char *path);
+/* Is more of a logged value better (1), or less (-1)? 0: nobody knows. "val_accuracy": 1. */
+WEFT_API int weft_log_direction(const char *name);
+
+/* ---- tables ------------------------------------------------------------------------------------- */
+
 /* Row i of the table of keys: "train.epochs", "int", "1", what it means; false past the end. */
 WEFT_API bool weft_job_key_at(int i, const char **path, const char **kind, const char **standard,
                               const char **help);
@@ -123,6 +152,18 @@ WEFT_API bool weft_job_source_key_at(int i, const char **name, const char **kind
                                      const char **help);
 /* Row i of the stages that data.pipeline takes, with their arguments. */
 WEFT_API bool weft_job_stage_at(int i, const char **name, const char **attrs, const char **doc);
+
+/* Row i of the losses and metrics: the name, short names between spaces (" mse "), arguments as weft_layer_kind_at has them
+ * ("delta:f=1"), one line of documentation; false past the end. */
+WEFT_API bool weft_loss_at(int i, const char **name, const char **shorts, const char **attrs,
+                           const char **doc);
+WEFT_API bool weft_metric_at(int i, const char **name, const char **shorts, const char **attrs,
+                             const char **doc);
+/* Row i of the optimizers and schedules, and its argument k with the default; false past the end. */
+WEFT_API bool weft_optimizer_at(int i, const char **name, const char **doc);
+WEFT_API bool weft_optimizer_attr_at(int i, int k, const char **name, double *value);
+WEFT_API bool weft_schedule_at(int i, const char **name, const char **doc);
+WEFT_API bool weft_schedule_attr_at(int i, int k, const char **name, double *value);
 
 #ifdef __cplusplus
 }

@@ -38,6 +38,7 @@ struct flag {
 /* For `weft man` and completion: a command prints its flags as roff, or as words. */
 #define FLAG_MAN "--print-man"
 #define FLAG_WORDS "--print-words"
+#define FLAG_VALUES "--print-values=" /* followed by the name of a flag */
 
 struct command {
     const char *name;    /* "bench train" */
@@ -103,7 +104,7 @@ bool check_word(const char *command, const char *flag, const char *word, const c
                 int n);
 
 extern const struct command command_train, command_eval, command_predict, command_summary,
-    command_keys, command_init, command_history, command_report;
+    command_keys, command_init, command_history, command_report, command_compare;
 extern const struct command command_bench_data, command_data_inspect, command_data_convert,
     command_data_stats;
 extern const struct command command_ckpt_ls, command_ckpt_show, command_ckpt_verify,

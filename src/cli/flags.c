@@ -1,4 +1,5 @@
 /* flags.c - parsing flags by table, help texts, messages. */
+#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 
@@ -150,6 +151,20 @@ static void print_words(const struct flag *flags)
     printf("--help\n");
 }
 
+/* The words of "auto|bar|lines|json|none". FILE and the like are not words, and - is not worth completing. */
+static void print_values(const struct flag *flags, const char *name)
+{
+    while (flags->name && strcmp(flags->name, name))
+        flags++;
+    for (const char *p = flags->arg && strchr(flags->arg, '|') ? flags->arg : ""; *p;) {
+        int n = (int)strcspn(p, "|");
+
+        if (islower((unsigned char)*p))
+            printf("%.*s\n", n, p);
+        p += n + (p[n] == '|');
+    }
+}
+
 int parse_flags(const struct command *c, const struct flag *flags, int argc, char **argv)
 {
     int n = 0;
@@ -157,6 +172,10 @@ int parse_flags(const struct command *c, const struct flag *flags, int argc, cha
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
             print_help(c, flags);
+            return -2;
+        }
+        if (!strncmp(argv[i], FLAG_VALUES, sizeof FLAG_VALUES - 1)) {
+            print_values(flags, argv[i] + sizeof FLAG_VALUES - 1);
             return -2;
         }
         if (!strcmp(argv[i], FLAG_MAN) || !strcmp(argv[i], FLAG_WORDS)) {

@@ -123,7 +123,7 @@ static int use_data(struct job *j, char text[PATH_MAX * 3 + 32])
     return EXIT_DONE;
 }
 
-static int open_job(struct job *j)
+int open_job(struct job *j)
 {
     char threads[64], memory[64], devices[256], model[PATH_MAX * 2 + 32], data[PATH_MAX * 3 + 32];
     const char *sets[LIST_MAX + 3];
@@ -151,6 +151,8 @@ static int open_job(struct job *j)
     if (!st)
         st = alone ? weft_job_of_model(j->boot, j->path, n, sets, &j->job)
                    : weft_job_load(j->boot, j->path, n, sets, &j->job);
+    if (!st && j->fresh && move_old_run(j->job))
+        return EXIT_FAILED;
     if (!st)
         st = weft_job_context(j->job, say, j, &j->ctx);
     if (!st)

@@ -14,6 +14,7 @@ struct job {
     weft_job *job;
     weft_job_run *run;
     bool trained; /* a model that was trained is looked at or asked */
+    bool fresh;   /* move what the run before left aside */
     bool asks;    /* data may be the second argument */
     int input;    /* standard input, kept in a file; 0: it is not asked for */
 };
@@ -39,6 +40,8 @@ struct job {
  * the model, and data where the command takes some. */
 int parse_job(const struct command *c, const struct flag *flags, struct job *j, int argc,
               char **argv);
+/* The second half: j->path and flags are set. */
+int open_job(struct job *j);
 void close_job(struct job *j);
 /* Prints the library's error. Where the file is at fault, the exit code says so. */
 int fail_job(weft_status st);
@@ -46,6 +49,8 @@ int fail_job(weft_status st);
 bool is_model(const char *path);
 /* The data of a part, or an exit code after saying why there is none. */
 int find_part(const struct job *j, const char *command, const char *part, weft_ds *out);
+/* fresh.c: moves checkpoints, log and saved model of the job aside, each with the next free number, and says so. */
+int move_old_run(const weft_job *job);
 void print_logs(const weft_logs *logs, bool json);
 
 #endif

@@ -7,12 +7,12 @@
 #include "cli.h"
 
 static const struct command *const commands[] = {
-    &command_train,        &command_eval,         &command_predict,     &command_summary,
-    &command_keys,         &command_history,      &command_report,      &command_init,
-    &command_version,      &command_doctor,       &command_bench_train, &command_bench_data,
-    &command_data_inspect, &command_data_convert, &command_data_stats,  &command_explain,
-    &command_run,          &command_ckpt_ls,      &command_ckpt_show,   &command_ckpt_verify,
-    &command_ckpt_diff,    &command_ckpt_prune,
+    &command_train,       &command_eval,         &command_predict,      &command_summary,
+    &command_keys,        &command_history,      &command_report,       &command_compare,
+    &command_init,        &command_version,      &command_doctor,       &command_bench_train,
+    &command_bench_data,  &command_data_inspect, &command_data_convert, &command_data_stats,
+    &command_explain,     &command_run,          &command_ckpt_ls,      &command_ckpt_show,
+    &command_ckpt_verify, &command_ckpt_diff,    &command_ckpt_prune,
 };
 #define N_COMMANDS ((int)(sizeof commands / sizeof *commands))
 
@@ -26,8 +26,8 @@ static void print_usage(FILE *to)
         fprintf(to, "  %-14s %s\n", commands[i]->name, commands[i]->summary);
     fprintf(
         to,
-        "\n`weft COMMAND --help` explains one; `weft man` prints the manual page, `weft completion "
-        "bash|zsh|fish`\nwhat makes the shell complete commands and flags.\n\n"
+        "\n`weft help COMMAND` explains one. `weft man` prints the manual page, `weft completion "
+        "bash|zsh|fish`\na script that makes the shell complete commands, flags and values.\n\n"
         "exit codes: 0 done, 1 the work failed, 2 the command line makes no sense,\n"
         "            3 a file is missing, unreadable or malformed, 130 stopped by Ctrl-C\n");
 }
@@ -49,17 +49,40 @@ static int matches(const struct command *c, int argc, char **argv)
     return n;
 }
 
+/* "data" of "data stats": the commands that begin with these words. Returns how many; `to` NULL: none is printed. */
+static int print_group(FILE *to, int argc, char **argv)
+{
+    int found = 0;
+
+    for (int i = 0; i < N_COMMANDS; i++) {
+        const char *p = commands[i]->name;
+        int k = 0;
+
+        while (k < argc && !strncmp(p, argv[k], strlen(argv[k])) && p[strlen(argv[k])] == ' ')
+            p += strlen(argv[k++]) + 1;
+        if (k < argc)
+            continue;
+        if (to && !found)
+            fprintf(to, "usage: weft %s COMMAND [arguments] [flags]\n\ncommands:\n", argv[0]);
+        if (to)
+            fprintf(to, "  %-14s %s\n", commands[i]->name, commands[i]->summary);
+        found++;
+    }
+    if (to && found)
+        fprintf(to, "\n`weft help %s COMMAND` explains one.\n", argv[0]);
+    return found;
+}
+
 static int unknown_command(int argc, char **argv)
 {
     const char *names[N_COMMANDS], *near;
     char two[128];
 
-    for (int i = 0; i < N_COMMANDS; i++) {
+    for (int i = 0; i < N_COMMANDS; i++)
         names[i] = commands[i]->name;
-        if (argc == 2 && strchr(names[i], ' ') && !strncmp(names[i], argv[1], strlen(argv[1])) &&
-            names[i][strlen(argv[1])] == ' ') /* "weft bench" alone: say what follows */
-            return fail(EXIT_USAGE, "`weft %s` needs another word, as in `weft %s`", argv[1],
-                        names[i]);
+    if (argc == 2 && print_group(NULL, 1, argv + 1)) { /* "weft bench" alone: say what follows */
+        print_group(stderr, 1, argv + 1);
+        return fail(EXIT_USAGE, "`weft %s` needs another word", argv[1]);
     }
     snprintf(two, sizeof two, "%s %s", argv[1], argc > 2 ? argv[2] : "");
     near = weft_nearest(two, names, N_COMMANDS);
@@ -95,17 +118,31 @@ static int print_man(void)
     return EXIT_DONE;
 }
 
-/* What may follow these words: the next word of commands, or flags. */
+/* What may follow these words: the next word of commands, flags, or the values of the flag that is last ("--log", "="). */
 static int print_completions(int argc, char **argv)
 {
+    int last = argc - 1;
+
+    if (argc && (!strcmp(argv[0], "help") || !strcmp(argv[0], "completion"))) {
+        bool shells = *argv[0] == 'c';
+
+        if (shells)
+            printf("bash\nzsh\nfish\n");
+        return shells ? EXIT_DONE : print_completions(argc - 1, argv + 1);
+    }
+    while (last > 0 && !strcmp(argv[last], "="))
+        last--;
     for (int i = 0; i < N_COMMANDS; i++) {
         int n = matches(commands[i], argc, argv);
-        char flag[] = FLAG_WORDS, *words[] = {"weft", flag, NULL};
+        char flag[256] = FLAG_WORDS, *words[] = {"weft", flag, NULL};
 
-        if (n) {
-            commands[i]->run(2, words);
-            return EXIT_DONE;
+        if (!n)
+            continue;
+        if (last >= n && !strncmp(argv[last], "--", 2) && !strchr(argv[last], '=')) {
+            snprintf(flag, sizeof flag, FLAG_VALUES "%s", argv[last] + 2);
         }
+        commands[i]->run(2, words);
+        return EXIT_DONE;
     }
     for (int i = 0; i < N_COMMANDS; i++) {
         const char *p = commands[i]->name;
@@ -116,6 +153,8 @@ static int print_completions(int argc, char **argv)
         if (k == argc)
             printf("%.*s\n", (int)strcspn(p, " "), p);
     }
+    if (!argc)
+        printf("help\nman\ncompletion\n");
     return EXIT_DONE;
 }
 
@@ -152,7 +191,7 @@ static int print_completion(int argc, char **argv)
     return fail(EXIT_USAGE, "completion: there are bash, zsh and fish, not '%s'", want);
 }
 
-/* A result that could not be written is no result. */
+/* A result that could not be written is a failure. */
 static int leave(int rc)
 {
     if ((fflush(stdout) || ferror(stdout)) && rc == EXIT_DONE)
@@ -175,6 +214,32 @@ static void settle_process(void)
     signal(SIGXFSZ, SIG_IGN);
 }
 
+/* `weft help`, `weft help train`, `weft help data` */
+static int help(int argc, char **argv)
+{
+    char flag[] = "--help", *words[] = {"weft", flag, NULL}, *all[8] = {"weft"};
+
+    if (!argc) {
+        print_usage(stdout);
+        return EXIT_DONE;
+    }
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (matches(commands[i], argc, argv))
+            return commands[i]->run(2, words);
+    if (print_group(stdout, argc, argv))
+        return EXIT_DONE;
+    for (int i = 0; i < argc && i < 6; i++)
+        all[i + 1] = argv[i];
+    return unknown_command(argc < 6 ? argc + 1 : 7, all);
+}
+
+/* "weft data --help", "weft data help": of a group of commands. */
+static bool asks_for_group(int argc, char **argv)
+{
+    return argc == 3 && print_group(NULL, 1, argv + 1) &&
+           (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h") || !strcmp(argv[2], "help"));
+}
+
 int main(int argc, char **argv)
 {
     settle_process();
@@ -182,10 +247,8 @@ int main(int argc, char **argv)
         print_usage(stderr);
         return EXIT_USAGE;
     }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
-        print_usage(stdout);
-        return EXIT_DONE;
-    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
+        return leave(help(argc - 2, argv + 2));
     if (!strcmp(argv[1], "man") && argc == 2)
         return print_man();
     if (!strcmp(argv[1], "completion"))
@@ -200,5 +263,7 @@ int main(int argc, char **argv)
         if (n)
             return leave(commands[i]->run(argc - n, argv + n));
     }
+    if (asks_for_group(argc, argv))
+        return leave(help(1, argv + 1));
     return unknown_command(argc, argv);
 }

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "compare.h"
 #include "job.h"
 
 /* ---- train ----------------------------------------------------------------------------------- */
@@ -152,22 +153,30 @@ static int train(int argc, char **argv)
     const struct flag flags[] = {
         JOB_FLAGS(j),
         {"log", FLAG_TEXT, "auto|bar|lines|json|none",
-         "a progress bar, a line an epoch, JSON lines, or nothing; auto: a bar on a terminal",
+         "a progress bar, a line per epoch, JSON lines, or nothing; auto: a bar on a terminal",
          &log},
+        {"fresh", FLAG_BOOL, NULL,
+         "start over: the old checkpoints, log and model are kept as ckpt.1, logs.1, …", &j.fresh},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     weft_callback json = {.size = sizeof json, .name = "json", .epoch_end = json_epoch};
     weft_status st;
-    int rc, verbose;
+    int rc, verbose, n;
 
     catch_signals(); /* before the data is read, which may take long */
-    rc = parse_job(&command_train, flags, &j, argc, argv);
-    if (!rc && !check_word("train", "log", log, logs, sizeof logs / sizeof *logs))
-        rc = EXIT_USAGE;
-    if (rc)
-        goto out;
+    n = parse_flags(&command_train, flags, argc, argv);
+    if (n < 0)
+        return n == -2 ? EXIT_DONE : EXIT_USAGE;
+    if (n != 1)
+        return fail(EXIT_USAGE, "train: needs a job file; `weft train --help` says more");
+    if (!check_word("train", "log", log, logs, sizeof logs / sizeof *logs))
+        return EXIT_USAGE;
+    j.path = argv[0];
     j.json = strcmp(log, "json") == 0;
     j.quiet = strcmp(log, "none") == 0;
+    rc = open_job(&j);
+    if (rc)
+        goto out;
     verbose = strcmp(log, "bar") == 0 || (strcmp(log, "auto") == 0 && screen_has_bar()) ? 1
               : j.json || j.quiet                                                       ? 0
                                                                                         : 2;
@@ -180,20 +189,21 @@ static int train(int argc, char **argv)
     rc = st ? fail_job(st) : finish(&j);
 out:
     close_job(&j);
-    return rc < 0 ? EXIT_DONE : rc;
+    return rc;
 }
 
 const struct command command_train = {
     .name = "train",
     .args = "JOB.yaml",
     .summary = "train the model of a job file",
-    .text = "With checkpoint.dir in the job, a run that was interrupted or killed goes on where "
-            "its last\n"
-            "checkpoint stands when the same command is given again, with the same bits. Ctrl-C "
-            "finishes the\n"
-            "step, writes a checkpoint and ends; a second Ctrl-C leaves at once. SIGUSR1 asks for "
-            "a checkpoint\n"
-            "while training goes on. `weft keys` lists what a job file may hold.\n",
+    .text =
+        "With checkpoint.dir in the job, a run that was stopped or killed resumes from its last "
+        "checkpoint when\n"
+        "the same command is given again, and ends with identical weights; --fresh starts "
+        "over. Ctrl-C finishes\n"
+        "the step, writes a checkpoint and exits; a second Ctrl-C exits at once. SIGUSR1 writes "
+        "a checkpoint\n"
+        "without stopping. `weft keys` lists what a job file may hold.\n",
     .run = train,
 };
 
@@ -251,6 +261,29 @@ const struct command command_eval = {
 
 /* ---- report ---------------------------------------------------------------------------------- */
 
+/* Several runs on one page. */
+static int report_runs(int n, char **paths, const char *out)
+{
+    weft_run *runs[MAX_COMPARED] = {0};
+    weft_ctx *ctx = NULL;
+    weft_status st;
+    int rc;
+
+    if (n > MAX_COMPARED)
+        return fail(EXIT_USAGE, "report: at most %d runs on one page", MAX_COMPARED);
+    st = weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx);
+    rc = st ? fail_status(st, "") : read_runs(ctx, n, paths, runs);
+    if (!rc) {
+        st = weft_runs_report(ctx, n, (const weft_run *const *)runs, (const char *const *)paths,
+                              out);
+        rc = st ? fail_status(st, "") : EXIT_DONE;
+    }
+    free_runs(n, runs);
+    weft_ctx_free(ctx);
+    return rc;
+}
+
+/* A job file, with its predictions; a folder, or several runs, only with curves. */
 static int report(int argc, char **argv)
 {
     struct job j = {.trained = true};
@@ -258,13 +291,21 @@ static int report(int argc, char **argv)
     const struct flag flags[] = {
         JOB_FLAGS(j),
         MODEL_FLAG(j),
-        {"out", FLAG_TEXT, "FILE", "where to; default report.html", &out},
+        {"out", FLAG_TEXT, "FILE", "where to write; default report.html", &out},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
+    int n = parse_flags(&command_report, flags, argc, argv), rc;
     weft_history *h = NULL;
     weft_status st;
-    int rc = parse_job(&command_report, flags, &j, argc, argv);
 
+    if (n < 0)
+        return n == -2 ? EXIT_DONE : EXIT_USAGE;
+    if (n > 1 || (n == 1 && is_model(argv[0]) && !strstr(argv[0], ".safetensors")))
+        return report_runs(n, argv, out);
+    if (n != 1)
+        return fail(EXIT_USAGE, "report: needs a job file, or several runs");
+    j.path = argv[0];
+    rc = open_job(&j);
     if (!rc) {
         st = weft_job_load_weights(j.run);
         if (!st)
@@ -275,16 +316,19 @@ static int report(int argc, char **argv)
     }
     weft_history_free(h);
     close_job(&j);
-    return rc < 0 ? EXIT_DONE : rc;
+    return rc;
 }
 
 const struct command command_report = {
     .name = "report",
-    .args = "JOB.yaml",
-    .summary = "a page about a job's run, from its newest checkpoint",
-    .text =
-        "With log.dir in the job, `weft train` leaves such a page there by itself, with the times "
-        "of its\nepochs as well.\n",
+    .args = "JOB.yaml|RUN…",
+    .summary = "write a page about a job's run, or about several runs",
+    .text = "Of one job: curves, mistakes, times and settings, from its newest checkpoint. With "
+            "log.dir in the job,\n"
+            "`weft train` leaves that page there by itself.\n"
+            "Of several runs (job files, folders of checkpoints, log folders): their curves in the "
+            "same axes, and\n"
+            "the settings that differ.\n",
     .run = report,
 };
 

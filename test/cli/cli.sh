@@ -25,7 +25,7 @@ want 0 "complete -o default -F _weft weft" "$WEFT" completion
 want 0 "convert" "$WEFT" --complete data
 want 0 "--threads" "$WEFT" --complete train
 want 2 "no command 'trian'" "$WEFT" trian
-want 2 "needs another word, as in \`weft bench train\`" "$WEFT" bench
+want 2 "needs another word" "$WEFT" bench
 want 2 "did you mean \`weft data convert\`" "$WEFT" data conver
 for c in version doctor "bench train" explain run; do
     # shellcheck disable=SC2086

@@ -454,36 +454,71 @@ static weft_status read_rows(struct wf_reader *in, weft_history *h)
     return in->st;
 }
 
-weft_status wf_resume_parse(weft_ctx *ctx, const char *blob, int64_t n, int64_t *batch,
-                            weft_history **out)
+/* Up to the states of callbacks. */
+static weft_status parse_fit(weft_ctx *ctx, struct wf_reader *in, int64_t *batch,
+                             weft_history **out)
 {
-    struct wf_reader in = {blob, blob + n, WEFT_OK};
     weft_history *h;
     weft_status st;
 
-    if (wf_get_i64(&in) != FIT_VERSION)
-        return in.st ? in.st : wf_err(WEFT_ENOSUP, "it was written by another version of weft");
+    if (wf_get_i64(in) != FIT_VERSION)
+        return in->st ? in->st : wf_err(WEFT_ENOSUP, "it was written by another version of weft");
     h = wf_alloc(ctx, sizeof *h);
     if (!h)
         return err_nomem();
     h->inside = ctx;
-    (void)wf_get_i64(&in); /* epoch */
-    *batch = wf_get_i64(&in);
+    (void)wf_get_i64(in); /* epoch */
+    *batch = wf_get_i64(in);
     for (int i = 0; i < 3; i++) /* ended, rate, given rate */
-        (void)wf_get_i64(&in);
+        (void)wf_get_i64(in);
     for (int i = 0; i < 2; i++) { /* losses and their weight; sums */
-        int64_t n_skip = wf_get_range(&in, 0, (in.end - in.p) / 8, "a number of sums");
+        int64_t n_skip = wf_get_range(in, 0, (in->end - in->p) / 8, "a number of sums");
 
         for (int64_t k = 0; k < n_skip + (i == 0); k++)
-            (void)get_f64(&in);
+            (void)get_f64(in);
     }
-    st = in.st ? in.st : read_rows(&in, h);
+    st = in->st ? in->st : read_rows(in, h);
     if (st) {
         weft_history_free(h);
         return st;
     }
     *out = h;
     return WEFT_OK;
+}
+
+weft_status wf_resume_parse(weft_ctx *ctx, const char *blob, int64_t n, int64_t *batch,
+                            weft_history **out)
+{
+    struct wf_reader in = {blob, blob + n, WEFT_OK};
+
+    return parse_fit(ctx, &in, batch, out);
+}
+
+weft_status wf_resume_callback(weft_ctx *ctx, weft_ckpt *c, const weft_callback *cb)
+{
+    char *blob = NULL;
+    int64_t n = 0, batch, n_callbacks;
+    weft_history *h = NULL;
+    weft_status st = weft_ckpt_blob_read(c, FIT_BLOB, &blob, &n);
+    struct wf_reader in = {blob, blob + n, WEFT_OK};
+
+    if (!st)
+        st = parse_fit(ctx, &in, &batch, &h);
+    n_callbacks = st ? 0 : wf_get_range(&in, 0, 4096, "a number of callbacks");
+    for (int64_t i = 0; i < n_callbacks && !st; i++) {
+        int64_t n_name, n_state;
+        const char *name = wf_get_bytes(&in, &n_name), *state = wf_get_bytes(&in, &n_state);
+
+        st = in.st;
+        if (!st && n_name == (int64_t)strlen(cb->name) &&
+            memcmp(name, cb->name, (size_t)n_name) == 0 && n_state) {
+            st = cb->restore(cb->arg, state, n_state);
+            break;
+        }
+    }
+    weft_history_free(h);
+    weft_text_free(ctx, blob);
+    return st ? wf_err_wrap(st, "%s", weft_ckpt_path(c)) : WEFT_OK;
 }
 
 weft_status wf_resume_history(weft_ctx *ctx, weft_ckpt *c, int64_t *batch, weft_history **out)

@@ -58,6 +58,8 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
 weft_status wf_resume_parse(weft_ctx *ctx, const char *blob, int64_t n, int64_t *batch,
                             weft_history **out);
 weft_status wf_resume_history(weft_ctx *ctx, weft_ckpt *c, int64_t *batch, weft_history **out);
+/* Gives a callback the state that one of its name left in a checkpoint, if there is one. */
+weft_status wf_resume_callback(weft_ctx *ctx, weft_ckpt *c, const weft_callback *cb);
 /* The same of a CSV file's text, which is cut up; name: in messages (history.c). */
 weft_status wf_history_parse(weft_ctx *ctx, const char *name, char *text, weft_history **out);
 /* Waits for what is being written. *stats: of all checkpoints of this run. */

@@ -16,6 +16,8 @@ struct wf_times_row {
 /* A callback that notes a row an epoch; checkpoints keep them. */
 weft_status wf_report_times_make(weft_ctx *ctx, weft_callback *out);
 const struct wf_times_row *wf_report_times(const weft_callback *cb, int64_t *n);
+/* The rows that a checkpoint has, where nothing was trained since. */
+weft_status wf_report_times_load(weft_ctx *ctx, const char *dir, const weft_callback *cb);
 
 /* ---- review (review.c) ----------------------------------------------------------------------- */
 
@@ -95,6 +97,9 @@ void wf_svg_bars(struct wf_buf *b, const char *title, const char *x_name, double
                  int n, const int64_t *count);
 /* Text for a page: &, <, > and quotes as entities. */
 void wf_html_text(struct wf_buf *b, const char *text);
+
+/* Everything of a page up to its heading (style.c). */
+void wf_page_begin(struct wf_buf *b, const char *title);
 
 /* ---- the page (report.c) --------------------------------------------------------------------- */
 
