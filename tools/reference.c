@@ -262,8 +262,12 @@ static void optimizers(const char *folder)
         return;
     for (int i = 0; i < wf_n_optim_rows; i++) {
         const struct wf_optim_row *r = &wf_optim_rows[i];
+        const char *name, *doc;
 
-        put("\n## %s\n\nSlots:", r->name);
+        put("\n## %s\n\n", r->name);
+        if (weft_optimizer_at(i, &name, &doc))
+            put_sentence(doc);
+        put("Slots:");
         for (int k = 0; k < r->n_slots; k++) {
             put("%s `%s`", k ? "," : "", r->slots[k].name);
             if (r->slots[k].when)
@@ -289,8 +293,11 @@ static void schedules(const char *folder)
         return;
     for (int i = 0; i < wf_n_schedule_rows; i++) {
         const struct wf_schedule_row *r = &wf_schedule_rows[i];
+        const char *name, *doc;
 
-        put("\n## %s\n", r->name);
+        put("\n## %s\n\n", r->name);
+        if (weft_schedule_at(i, &name, &doc))
+            put_sentence(doc);
         if (r->takes_list)
             put("\nTakes `boundary=100 boundary=200 value=0.1 value=0.05 value=0.01`: boundaries "
                 "that\n"

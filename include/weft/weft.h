@@ -21,7 +21,7 @@
  *   data_stage.h stages by name, with their arguments as text
  *   data_split.h sharing samples out over workers
  *   data_graph.h graph functions and models as stages
- *   sys/      for adding ops and layers, and for measuring machines */
+ *   sys/      for adding layers, losses, metrics and ops, and for measuring machines */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 
