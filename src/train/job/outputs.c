@@ -65,7 +65,7 @@ static bool names_column(const struct wf_job_stage *s, const char *column)
     const char *list = v && v->s ? v->s : "", *name;
     size_t n;
 
-    while (wf_job_next_name(&list, &name, &n))
+    while (wf_next_name(&list, &name, &n))
         if (n == strlen(column) && memcmp(name, column, n) == 0)
             return true;
     return false;
@@ -80,9 +80,9 @@ static const weft_vocab *words_of(const weft_job_run *run, const char *label, in
     for (int i = 0; i < p->n; i++) {
         const struct wf_job_stage *s = &p->stage[i];
 
-        for (int k = 0; k < s->n_items && strcmp(s->kind->name, "lookup") == 0; k++)
-            if (strcmp(s->column[k], label) == 0) {
-                v = weft_learned_vocab(run->learned, s->name[k]);
+        for (int k = 0; k < s->items.n && strcmp(s->row->name, "lookup") == 0; k++)
+            if (strcmp(s->items.column[k], label) == 0) {
+                v = weft_learned_vocab(run->learned, s->items.name[k]);
                 *first = wf_job_arg(s, s->value, "unknown")->i;
             }
     }
@@ -100,8 +100,8 @@ static void units_of(const weft_job_run *run, const char *label, weft_job_output
 
         if (!names_column(s, label))
             continue;
-        if (strcmp(s->kind->name, "standardize") == 0) {
-            const weft_stats *stats = weft_learned_stats(run->learned, s->name[0]);
+        if (strcmp(s->row->name, "standardize") == 0) {
+            const weft_stats *stats = weft_learned_stats(run->learned, s->items.name[0]);
             const weft_column_stats *c = stats ? weft_stats_find(stats, label) : NULL;
             double std = c && c->n == 1 && c->std[0] > 0 ? c->std[0] : 1;
 
@@ -109,7 +109,7 @@ static void units_of(const weft_job_run *run, const char *label, weft_job_output
                 a /= std;
                 b = (b - c->mean[0]) / std;
             }
-        } else if (strcmp(s->kind->name, "rescale") == 0) {
+        } else if (strcmp(s->row->name, "rescale") == 0) {
             a *= wf_job_arg(s, s->value, "scale")->f;
             b = b * wf_job_arg(s, s->value, "scale")->f + wf_job_arg(s, s->value, "offset")->f;
         }
@@ -138,7 +138,7 @@ static const char *listed(struct wf_arena *a, const char *list, int i)
     size_t n = 0;
 
     for (; i >= 0; i--)
-        if (!list || !wf_job_next_name(&list, &name, &n))
+        if (!list || !wf_next_name(&list, &name, &n))
             return NULL;
     return arena_copy(a, name, n);
 }

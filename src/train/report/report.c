@@ -526,7 +526,7 @@ weft_status weft_job_report(weft_job_run *run, const weft_history *h, const char
             "report: %d setting%s of the model or its data differ from those trained: the "
             "page would not describe the run",
             run->trainer->n_changed, run->trainer->n_changed == 1 ? "" : "s");
-    if (!run->trainer->trained && run->times && run->job->checkpoint_dir &&
+    if (!run->trainer->all_times.steps && run->times && run->job->checkpoint_dir &&
         *run->job->checkpoint_dir &&
         wf_report_times_load(run->ctx, run->job->checkpoint_dir, run->times))
         wf_log(run->ctx, WEFT_LOG_WARN, "report: no times of epochs: %s", weft_error());
