@@ -112,7 +112,8 @@ WEFT_API bool weft_callback_at(int i, const char **name, const char **attrs, con
  * callbacks, and a later run with the same number of epochs finds nothing to do. Called from elsewhere: as interrupt. */
 WEFT_API void weft_trainer_stop(weft_trainer *t);
 /* For signal handlers and other threads: fit returns after the present batch. With checkpoints one is written first, and a
- * later run goes on from it in the middle of the epoch. */
+ * later run resumes from it in the middle of the epoch. Called while no fit is running, it is for the next one, which
+ * returns before its first batch. */
 WEFT_API void weft_trainer_interrupt(weft_trainer *t);
 WEFT_API bool weft_trainer_stopped(const weft_trainer *t); /* by either of them */
 /* For both: a checkpoint after the present batch, besides those that are due. */
@@ -205,11 +206,11 @@ typedef struct weft_eval_opts {
     int64_t batch, steps; /* 0: 32, all */
     int threads;
 } weft_eval_opts;
-/* Loss and metrics over the dataset; *logs is borrowed from t until its next call. */
+/* Loss and metrics over the dataset; *logs is borrowed from t until its next call. WEFT_EDATA: the dataset gave no sample. */
 WEFT_API weft_status weft_evaluate(weft_trainer *t, weft_data *d, weft_ds s,
                                    const weft_eval_opts *opts, weft_logs *logs);
 
-/* One call a batch, in order: n_outputs tensors, borrowed for the call. */
+/* One call a batch, in order: n_outputs tensors, borrowed for the call. WEFT_EDATA: the dataset gave no sample. */
 typedef weft_status weft_predict_fn(void *arg, const weft_batch *batch, int n_outputs,
                                     const weft_tensor *out);
 WEFT_API weft_status weft_predict(weft_trainer *t, weft_data *d, weft_ds s,

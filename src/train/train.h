@@ -94,6 +94,8 @@ struct weft_trainer {
     } scale;
     struct wf_bound *bound;
     _Atomic bool stop;
+    _Atomic bool
+        asked; /* to stop, from outside: fit takes it up, the next one if none is running */
     _Atomic bool interrupted; /* stop because somebody outside says so: a later run goes on */
     _Atomic bool ended;       /* stop because a callback says so: the run is over */
     _Atomic bool save_asked;  /* a checkpoint after the present step */

@@ -224,17 +224,21 @@ static weft_status open_source(weft_job_run *run, const struct wf_job_source *sr
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* The share for validation, out of the training data as it is here. */
-static weft_status split(weft_job_run *run)
+/* The share for validation, out of the training data as it is here; out of `plain`, where random stages have changed the
+ * training data. */
+static weft_status split(weft_job_run *run, weft_ds plain)
 {
     const weft_job *job = run->job;
     const struct wf_yaml_node *data = wf_yaml_get(job->yaml.root, "data");
     bool random = strcmp(job->validation_by, "random") == 0;
-    weft_status st = weft_ds_holdout(
-        run->data, run->train, job->validation_split,
-        WEFT_OPTS(weft_holdout_opts, .hashed = random, .seed = random ? (uint64_t)job->seed : 0),
-        &run->train, &run->validation);
+    weft_holdout_opts o = {
+        .size = sizeof o, .hashed = random, .seed = random ? (uint64_t)job->seed : 0};
+    weft_ds rest;
+    weft_status st = weft_ds_holdout(run->data, run->train, job->validation_split, &o, &run->train,
+                                     &run->validation);
 
+    if (!st && plain.id)
+        st = weft_ds_holdout(run->data, plain, job->validation_split, &o, &rest, &run->validation);
     if (st == WEFT_EINVAL)
         st = wf_err_wrap(st, "data.validation_split (index: true tells the number of samples, "
                              "validation_by: random needs none)");
@@ -308,17 +312,24 @@ static weft_status build(weft_job_run *run, const bool *want)
     weft_ds *each[WF_N_PARTS] = {&run->train, &run->validation, &run->test};
     bool splits = want[WF_TRAIN] && job->validation_split > 0;
     int split_at = run->whole ? p->n : p->split_at; /* whole: as an earlier version learned */
+    weft_ds plain = {0}; /* the training data without random stages, until the share is taken */
     weft_status st = open_sources(run, want);
 
     for (int i = 0; i <= p->n && !st; i++) {
+        bool random = i < p->n && (p->stage[i].kind->does & WF_STAGE_RANDOM);
+
         if (splits && i == split_at)
-            st = split(run);
+            st = split(run, plain);
         if (i == p->n || st)
             break;
         if (!run->known)
             st = wf_job_learn(run, p, i, run->train);
+        if (random && splits && i < split_at && !plain.id)
+            plain = run->train;
+        else if (!random && plain.id && i < split_at && !st)
+            st = add_stage(run, &p->stage[i], WF_VALIDATION, &plain);
         for (int k = 0; k < WF_N_PARTS && !st; k++)
-            if (want[k] && each[k]->id)
+            if (want[k] && each[k]->id && (!random || (k == WF_TRAIN && !run->trained)))
                 st = add_stage(run, &p->stage[i], (enum wf_job_part)k, each[k]);
     }
     for (int k = 0; k < WF_N_PARTS && !st; k++)

@@ -10,11 +10,12 @@ enum wf_job_part { WF_TRAIN, WF_VALIDATION, WF_TEST, WF_N_PARTS };
 
 /* What a stage does, besides changing columns. */
 enum {
-    WF_STAGE_STATS = 1,  /* learns statistics of its columns */
-    WF_STAGE_WORDS = 2,  /* learns a vocabulary of each column, unless it is in a file */
-    WF_STAGE_ROWS = 4,   /* other samples than before: fewer, or stacks of them */
-    WF_STAGE_STACKS = 8, /* … of neighbors: samples chosen at random would not be neighbors */
-    WF_STAGE_READS = 16, /* leaves the columns that it names as they are; `to` alone is new */
+    WF_STAGE_STATS = 1,   /* learns statistics of its columns */
+    WF_STAGE_WORDS = 2,   /* learns a vocabulary of each column, unless it is in a file */
+    WF_STAGE_ROWS = 4,    /* other samples than before: fewer, or stacks of them */
+    WF_STAGE_STACKS = 8,  /* … of neighbors: samples chosen at random would not be neighbors */
+    WF_STAGE_RANDOM = 32, /* changes samples at random, anew in each epoch: for training alone */
+    WF_STAGE_READS = 16,  /* leaves the columns that it names as they are; `to` alone is new */
     WF_STAGE_LEARNS = WF_STAGE_STATS | WF_STAGE_WORDS
 };
 

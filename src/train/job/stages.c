@@ -112,7 +112,7 @@ static weft_ds add_cache(struct wf_job_adding *g)
 }
 static weft_ds add_flip(struct wf_job_adding *g)
 {
-    return weft_ds_image_random_flip(g->run->data, g->s, arg(g, "column")->s, true, false,
+    return weft_ds_image_random_flip(g->run->data, g->s, arg(g, "column")->s, 0.5, 0,
                                      (uint64_t)g->run->job->seed);
 }
 
@@ -198,7 +198,8 @@ static const struct wf_job_stage_kind stages[] = {
     {"filter", "column:s=label in:F=[] min:f=0 max:f=0 invert:b=0", add_filter,
      "samples whose number is one of these, or in a range", WF_STAGE_ROWS},
     {"cache", "", add_cache, "keep what was read and made so far in memory, if it fits", 0},
-    {"random_flip", "column:s=image", add_flip, "images, left and right at random", 0},
+    {"random_flip", "column:s=image", add_flip,
+     "images, left and right at random; training data alone", WF_STAGE_RANDOM},
 };
 
 bool weft_job_stage_at(int i, const char **name, const char **attrs, const char **doc)

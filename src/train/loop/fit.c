@@ -522,6 +522,8 @@ weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_op
     for (int i = 0; !st && i < f.o->n_callbacks; i++)
         st = wf_opts_check(&f.o->callbacks[i], sizeof f.o->callbacks[i], "weft_callback");
     t->stop = t->interrupted = t->ended = t->save_asked = t->ended_in_order = false;
+    if (t->asked) /* while no fit was running */
+        t->interrupted = t->stop = true;
     t->times = t->all_times = (weft_times){0};
     t->nonfinite[0] = 0;
     t->trained = false;
@@ -535,6 +537,7 @@ weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_op
         if (st)
             wf_step_drop(t);
     }
+    t->asked = false;
     t->history = NULL;
     wf_nonfinite_free(&f.nonfinite);
     weft_iter_free(f.it);

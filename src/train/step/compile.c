@@ -324,15 +324,17 @@ _Thread_local const weft_trainer *wf_calling;
 
 void weft_trainer_stop(weft_trainer *t)
 {
-    if (wf_calling == t)
-        t->ended = true;
-    else
-        t->interrupted = true;
+    if (wf_calling != t) {
+        weft_trainer_interrupt(t);
+        return;
+    }
+    t->ended = true;
     t->stop = true;
 }
 
 void weft_trainer_interrupt(weft_trainer *t)
 {
+    t->asked = true; /* first: a fit that begins now clears the others, and then looks at this */
     t->interrupted = true;
     t->stop = true;
 }
