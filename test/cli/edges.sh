@@ -16,6 +16,16 @@ want 3 "the dataset gave no sample" "$WEFT" eval job.yaml --set data.test.types=
 want 3 "the dataset gave no sample" "$WEFT" predict job.yaml --data none.csv --out none-out.csv
 check "no file of no predictions" test ! -e none-out.csv
 
+# rows that hold nothing: their number costs a file nothing, so it is bounded
+npy() { printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': ($1, 0), }" >"$2"; }
+npy 1000000000000 zero.npy
+npy 1000 few.npy
+for what in "stats" "convert"; do
+    want 1 "rows that hold no items" timeout 60 "$WEFT" data $what zero.npy $([ $what = convert ] && echo out.npy)
+done
+want 0 "1000 records" timeout 60 "$WEFT" data convert few.npy out.npy
+want 0 "" timeout 60 "$WEFT" data stats few.npy
+
 # a checkpoint whose folder was renamed is no damaged one
 last=$(ls -d ckpt/ckpt-* | tail -1)
 before=$(ls -d ckpt/ckpt-* | wc -l)
