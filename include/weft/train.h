@@ -129,7 +129,8 @@ WEFT_API bool weft_callback_at(int i, const char **name, const char **attrs, con
  * called from elsewhere, it does the same as interrupt. */
 WEFT_API void weft_trainer_stop(weft_trainer *t);
 /* For signal handlers and other threads: fit returns after the current batch. With checkpoints, one
- * is written first, and a later run resumes from it in the middle of the epoch. */
+ * is written first, and a later run resumes from it in the middle of the epoch. If no fit is
+ * running, it is for the next one, which returns before its first batch. */
 WEFT_API void weft_trainer_interrupt(weft_trainer *t);
 WEFT_API bool weft_trainer_stopped(const weft_trainer *t); /* by either of them */
 /* For both: writes a checkpoint after the current batch, in addition to those that are due. */
@@ -232,11 +233,12 @@ typedef struct weft_eval_opts {
     int64_t batch, steps; /* 0: 32, all */
     int threads;
 } weft_eval_opts;
-/* Loss and metrics over the dataset; *logs is borrowed from t until its next call. */
+/* Loss and metrics over the dataset; *logs is borrowed from t until its next call. WEFT_EDATA: the dataset gave no sample. */
 WEFT_API weft_status weft_evaluate(weft_trainer *t, weft_data *d, weft_ds s,
                                    const weft_eval_opts *opts, weft_logs *logs);
 
-/* One call per batch, in order: n_outputs tensors, borrowed for the call. */
+/* One call per batch, in order: n_outputs tensors, borrowed for the call. WEFT_EDATA: the dataset gave
+ * no sample. */
 typedef weft_status weft_predict_fn(void *arg, const weft_batch *batch, int n_outputs,
                                     const weft_tensor *out);
 WEFT_API weft_status weft_predict(weft_trainer *t, weft_data *d, weft_ds s,

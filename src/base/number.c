@@ -662,3 +662,32 @@ char *wf_g_text(double v, char buf[WF_NUMBER_TEXT])
     }
     return buf;
 }
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static const struct {
+    const char *word;
+    double value;
+} words[] = {{"nan", NAN}, {"inf", INFINITY}, {"-inf", -INFINITY}};
+
+bool wf_json_real_word(const char *word, double *out)
+{
+    for (int i = 0; i < WF_COUNT(words); i++)
+        if (!strcmp(words[i].word, word)) {
+            *out = words[i].value;
+            return true;
+        }
+    return false;
+}
+
+void wf_put_json_real(struct wf_buf *b, double v)
+{
+    char text[64];
+
+    if (!isfinite(v)) {
+        wf_buf_printf(b, "\"%s\"", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+        return;
+    }
+    wf_snprintf(text, sizeof text, "%.17g", v);
+    wf_buf_printf(b, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
+}

@@ -1,9 +1,9 @@
 /* json.c - writes JSON into capped buffers, and reads values with errors that name the key. Reading
  * refuses duplicate keys, bad UTF-8 and NUL characters (jansson does). */
 #define _GNU_SOURCE
-#include <math.h>
 #include <stdio.h>
 
+#include "base/number.h"
 #include "ckpt/ckpt.h"
 
 void wf_json_text(struct wf_buf *b, const char *s)
@@ -29,14 +29,7 @@ void wf_json_text(struct wf_buf *b, const char *s)
 
 void wf_json_real(struct wf_buf *b, double v)
 {
-    char text[64];
-
-    if (!isfinite(v)) {
-        wf_buf_printf(b, "\"%s\"", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
-        return;
-    }
-    wf_snprintf(text, sizeof text, "%.17g", v);
-    wf_buf_printf(b, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
+    wf_put_json_real(b, v);
 }
 
 weft_status wf_json_parse(const char *text, int64_t n, json_t **out)
@@ -129,13 +122,7 @@ weft_status wf_json_to_real(const json_t *v, double *out)
 
     if (json_is_number(v))
         *out = json_number_value(v);
-    else if (s && !strcmp(s, "nan"))
-        *out = NAN;
-    else if (s && !strcmp(s, "inf"))
-        *out = INFINITY;
-    else if (s && !strcmp(s, "-inf"))
-        *out = -INFINITY;
-    else
+    else if (!s || !wf_json_real_word(s, out))
         return wf_err(WEFT_EPARSE, "is not a number, \"nan\", \"inf\" or \"-inf\"");
     return WEFT_OK;
 }

@@ -183,6 +183,24 @@ static weft_status verify_newest(weft_ctx *ctx, weft_ckpt_list *l, bool all, con
     return WEFT_OK;
 }
 
+/* Is it whole, whatever its folder is called? One that was renamed has an error in the list, but no damage. */
+static weft_status is_intact(weft_ctx *ctx, const weft_ckpt_entry *e, bool *intact)
+{
+    weft_ckpt *c = NULL;
+    weft_status st = weft_ckpt_open(ctx, e->path, &c);
+
+    if (!st)
+        st = weft_ckpt_verify(c);
+    *intact = !st;
+    if (!st)
+        wf_log(ctx, WEFT_LOG_WARN,
+               "checkpoint %s is kept: it is intact, but of step %lld; rename its folder, or "
+               "delete it",
+               e->path, (long long)weft_ckpt_info(c)->step);
+    weft_ckpt_close(c);
+    return st == WEFT_ENOMEM || st == WEFT_ELIMIT ? st : WEFT_OK;
+}
+
 /* Deletes what is not kept; the list then has what is kept, or what was deleted. */
 static weft_status prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *o,
                          const char *verified, weft_ckpt_list *l, bool stays)
@@ -197,7 +215,7 @@ static weft_status prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_o
         st = weft_ckpt_retain(&o->keep, l->n, l->entry, keep);
     for (int64_t i = 0; i < l->n && !st; i++) {
         if (o->damaged && l->entry[i].error)
-            keep[i] = false;
+            st = is_intact(ctx, &l->entry[i], &keep[i]);
         /* The one just written is kept, even if there are others of later steps. */
         if (verified && !strcmp(verified, l->entry[i].path))
             keep[i] = true;

@@ -139,6 +139,8 @@ static int finish(struct job *j)
     st = weft_evaluate(weft_job_trainer(j->run), weft_job_data(j->run), test, NULL, &logs);
     if (st)
         return fail_status(st, "");
+    if (j->quiet)
+        return EXIT_DONE;
     printf(j->json ? "{\"test\": {" : "test: ");
     print_logs(&logs, j->json);
     printf(j->json ? "}}\n" : "\n");

@@ -5,23 +5,8 @@
 # shellcheck source=test/support/cli.sh
 . "$SRC/test/support/cli.sh"
 
-awk 'BEGIN { srand(3); print "a,b,kind"
-    for (i = 0; i < 120; i++) { k = i % 3; printf "%.3f,%.3f,%d\n", 1 + k + 2 * rand(), 3 - k + 2 * rand(), k } }' >data.csv
-cat >job.yaml <<'YAML'
-data:
-  train: {path: data.csv, label: kind, index: true}
-  test: {path: data.csv, label: kind}
-  pipeline: [{join: {columns: "a, b", to: features}}]
-  batch: 16
-model:
-  - Dense: {units: 16, activation: relu}
-  - Dense: {units: 3}
-train:
-  optimizer: adam learning_rate=0.01
-  loss: sparse_categorical_crossentropy from_logits=true
-  epochs: 2
-checkpoint: {dir: ckpt, steps: 4, keep_last: 1}
-YAML
+three_kinds 120 >data.csv
+{ small_job 2; printf '%s\n' 'checkpoint: {dir: ckpt, steps: 4, keep_last: 1}'; } >job.yaml
 
 # precious: a folder and a file that nothing below may touch
 plant()
@@ -142,11 +127,11 @@ done
 # two jobs with one path: one of the two models, whole
 plant
 "$WEFT" train job.yaml --log none --set save=a.safetensors --set checkpoint.dir=c1 >/dev/null 2>&1
-"$WEFT" train job.yaml --log none --set train.seed=7 --set save=b.safetensors --set checkpoint.dir=c2 >/dev/null 2>&1
+"$WEFT" train job.yaml --log none --set seed=7 --set save=b.safetensors --set checkpoint.dir=c2 >/dev/null 2>&1
 for turn in 1 2 3; do
     rm -rf c1 c2 model.safetensors
     "$WEFT" train job.yaml --log none --set save=model.safetensors --set checkpoint.dir=c1 >/dev/null 2>&1 &
-    "$WEFT" train job.yaml --log none --set train.seed=7 --set save=model.safetensors --set checkpoint.dir=c2 >/dev/null 2>&1 &
+    "$WEFT" train job.yaml --log none --set seed=7 --set save=model.safetensors --set checkpoint.dir=c2 >/dev/null 2>&1 &
     wait
     cmp -s model.safetensors a.safetensors || cmp -s model.safetensors b.safetensors ||
         { echo "FAILED: turn $turn: two jobs left neither model"; bad=$((bad + 1)); }

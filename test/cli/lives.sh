@@ -3,27 +3,8 @@
 # shellcheck source=test/support/cli.sh
 . "$SRC/test/support/cli.sh"
 
-awk 'BEGIN { srand(3); print "a,b,kind"
-    for (i = 0; i < 240; i++) { k = i % 3; printf "%.3f,%.3f,%d\n", 1 + k + 2 * rand(), 3 - k + 2 * rand(), k } }' >data.csv
-cat >job.yaml <<'YAML'
-data:
-  train: {path: data.csv, label: kind, index: true}
-  test: {path: data.csv, label: kind}
-  pipeline: [{join: {columns: "a, b", to: features}}]
-  batch: 16
-  validation_split: 0.2
-model:
-  - Dense: {units: 16, activation: relu}
-  - Dense: {units: 3}
-train:
-  optimizer: adam learning_rate=0.01
-  loss: sparse_categorical_crossentropy from_logits=true
-  metrics: accuracy
-  epochs: 3
-checkpoint: {dir: ckpt}
-log: {dir: log}
-save: model.safetensors
-YAML
+three_kinds 240 >data.csv
+{ small_job 3 yes; printf '%s\n' 'checkpoint: {dir: ckpt}' 'log: {dir: log}' 'save: model.safetensors'; } >job.yaml
 fresh() { rm -rf ckpt log model.safetensors; }
 rows() { awk 'END { print NR }' log/history.csv; }
 
@@ -70,7 +51,7 @@ for name in 'back\slash' $'new\nline' 'br{a}ce' 'a\5cb'; do
     cp data.csv "$name"
     sed 's/^  epochs: 3/  epochs: 1\n  callbacks: [{CSVLogger: {filename: rows.csv}}, {ModelCheckpoint: {filepath: "m-{epoch}.safetensors"}}]/' \
         job.yaml >"$name/job.yaml"
-    want 0 "test: loss" "$WEFT" train "$name/job.yaml" --log none
+    want 0 "test: loss" "$WEFT" train "$name/job.yaml" --log lines
     for f in rows.csv m-1.safetensors log/history.csv log/report.html; do check "$f of $name" test -s "$name/$f"; done
 done
 

@@ -12,25 +12,8 @@ begun()
     bad=$((bad + 1))
 }
 
-awk 'BEGIN { srand(3); print "a,b,kind"
-    for (i = 0; i < 480; i++) { k = i % 3; printf "%.3f,%.3f,%d\n", 1 + k + 2 * rand(), 3 - k + 2 * rand(), k } }' >data.csv
-cat >job.yaml <<'YAML'
-data:
-  train: {path: data.csv, label: kind, index: true}
-  test: {path: data.csv, label: kind}
-  pipeline: [{join: {columns: "a, b", to: features}}]
-  batch: 16
-  validation_split: 0.2
-model:
-  - Dense: {units: 16, activation: relu}
-  - Dense: {units: 3}
-train:
-  optimizer: adam learning_rate=0.01
-  loss: sparse_categorical_crossentropy from_logits=true
-  metrics: accuracy
-  epochs: 4
-checkpoint: {dir: ckpt}
-YAML
+three_kinds 480 >data.csv
+{ small_job 4 yes; printf '%s\n' 'checkpoint: {dir: ckpt}'; } >job.yaml
 test_of() { sed -n 's/^test: //p'; }
 
 # the newest checkpoint holds the weights that training ended with, whatever the rhythm
@@ -130,7 +113,7 @@ want 0 "this run is done" "$WEFT" train job.yaml --log lines
 # classes behind the weights given weigh 1
 rm -rf ckpt
 for weights in "[2, 3]" "[2, 3, 1]"; do
-    want 0 "test" "$WEFT" train job.yaml --log none --set "train.class_weights=$weights" --set checkpoint.dir=
+    want 0 "test" "$WEFT" train job.yaml --log lines --set "train.class_weights=$weights" --set checkpoint.dir=
     "$WEFT" train job.yaml --log none --set "train.class_weights=$weights" --set checkpoint.dir= >"weights-${#weights}.txt"
 done
 check "the same with and without the 1" cmp weights-6.txt weights-9.txt

@@ -29,6 +29,34 @@ check()
     "$@" >/dev/null 2>&1 || { echo "FAILED: $what"; bad=$((bad + 1)); }
 }
 
+# three_kinds N: a table of N rows of three kinds that two measures tell apart
+three_kinds()
+{
+    awk -v n="$1" 'BEGIN { srand(3); print "a,b,kind"
+        for (i = 0; i < n; i++) { k = i % 3; printf "%.3f,%.3f,%d\n", 1 + k + 2 * rand(), 3 - k + 2 * rand(), k } }'
+}
+
+# small_job EPOCHS [yes]: a job that learns data.csv, of three_kinds; yes: with validation and accuracy. Further sections may follow.
+small_job()
+{
+    cat <<YAML
+data:
+  train: {path: data.csv, label: kind, index: true}
+  test: {path: data.csv, label: kind}
+  pipeline: [{join: {columns: "a, b", to: features}}]
+  batch: 16
+${2:+  validation_split: 0.2}
+model:
+  - Dense: {units: 16, activation: relu}
+  - Dense: {units: 3}
+train:
+  optimizer: adam learning_rate=0.01
+  loss: sparse_categorical_crossentropy from_logits=true
+${2:+  metrics: accuracy}
+  epochs: $1
+YAML
+}
+
 # Files
 same()
 {

@@ -2,9 +2,9 @@
  *
  * Items are added and never changed. The JSON is a function of the items alone: no locale, no clock,
  * no addresses; parsing it and formatting the result gives the same bytes. */
-#include <math.h>
 #include <stdio.h>
 
+#include "base/number.h"
 #include "data/feature/learned.h"
 
 #define VERSION 1
@@ -248,14 +248,7 @@ void wf_learned_put_bytes(struct wf_buf *b, const char *p, int64_t n)
 
 void wf_learned_put_real(struct wf_buf *b, double v)
 {
-    char text[64];
-
-    if (!isfinite(v)) {
-        wf_buf_printf(b, "\"%s\"", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
-        return;
-    }
-    wf_snprintf(text, sizeof text, "%.17g", v);
-    wf_buf_printf(b, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
+    wf_put_json_real(b, v);
 }
 
 const char *wf_learned_dtype(weft_dtype t)
@@ -398,13 +391,7 @@ bool wf_learned_get_real(const json_t *j, double *out)
 
     if (json_is_number(j))
         *out = json_number_value(j);
-    else if (s && !strcmp(s, "nan"))
-        *out = NAN;
-    else if (s && !strcmp(s, "inf"))
-        *out = INFINITY;
-    else if (s && !strcmp(s, "-inf"))
-        *out = -INFINITY;
-    else
+    else if (!s || !wf_json_real_word(s, out))
         return false;
     return true;
 }

@@ -694,6 +694,15 @@ static void put_setting(struct wf_buf *b, const weft_job *job, const struct key 
     }
 }
 
+/* What tells whether the file is still the same. One that is not there any more is not needed any more: no line. */
+static void put_content(struct wf_buf *b, const char *key, const char *path)
+{
+    uint64_t content;
+
+    if (path && !wf_files_fingerprint(b->ctx, path, &content) && content)
+        wf_buf_printf(b, "%s%s=%016llx\n", key, WF_SET_CONTENT, (unsigned long long)content);
+}
+
 weft_status wf_job_settings(weft_ctx *ctx, const weft_job *job, char **out)
 {
     struct wf_buf b;
@@ -701,6 +710,8 @@ weft_status wf_job_settings(weft_ctx *ctx, const weft_job *job, char **out)
     wf_buf_init(&b, ctx, 64 << 20);
     for (int i = 0; i < WF_COUNT(keys); i++)
         put_setting(&b, job, &keys[i]);
+    put_content(&b, "model.file", job->base.file);
+    put_content(&b, "model.weights", job->base.weights);
     if (b.st) {
         wf_buf_free(&b);
         return wf_err_nomem(ctx, 0, "the settings of a job");

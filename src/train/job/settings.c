@@ -82,6 +82,13 @@ static weft_status cut_lines(weft_ctx *ctx, const char *text, struct lines *out)
     return WEFT_OK;
 }
 
+bool wf_setting_content(const char *key)
+{
+    size_t n = strlen(key), m = strlen(WF_SET_CONTENT);
+
+    return n > m && strcmp(key + n - m, WF_SET_CONTENT) == 0;
+}
+
 weft_status wf_settings_compare(weft_ctx *ctx, const char *then, const char *now, wf_setting_fn *fn,
                                 void *arg)
 {
@@ -94,8 +101,9 @@ weft_status wf_settings_compare(weft_ctx *ctx, const char *then, const char *now
     while (!st && (i < a.n || k < b.n)) {
         int order = i == a.n ? 1 : k == b.n ? -1 : strcmp(a.line[i].key, b.line[k].key);
         const char *key = order <= 0 ? a.line[i].key : b.line[k].key;
-        const char *was = order <= 0 ? a.line[i].value : wf_job_key_default(key);
-        const char *is = order >= 0 ? b.line[k].value : wf_job_key_default(key);
+        const char *absent = wf_setting_content(key) ? NULL : wf_job_key_default(key);
+        const char *was = order <= 0 ? a.line[i].value : absent;
+        const char *is = order >= 0 ? b.line[k].value : absent;
 
         if (was && is && strcmp(was, is) != 0 && wf_setting_use(key) != WF_SET_FREE)
             fn(arg, key, wf_setting_use(key), was, is);

@@ -7,6 +7,8 @@
 #define WF_CKPT_SETTINGS "settings.txt" /* a line a key: train.epochs=3 */
 #define WF_CKPT_JOB "job.yaml"          /* the file, with overrides and later changes as comments */
 
+#define WF_SET_CONTENT ".content" /* after the key of a file: what is in it, as a number */
+
 /* What a changed key means to a run that has begun. */
 enum wf_setting_use {
     WF_SET_TRAINING, /* how training goes on: the rest of the run uses it */
@@ -15,9 +17,10 @@ enum wf_setting_use {
     WF_SET_FREE   /* outputs, resources and how long: every command uses its own */
 };
 enum wf_setting_use wf_setting_use(const char *key);
+bool wf_setting_content(const char *key); /* does it end with WF_SET_CONTENT? */
 
 /* Calls fn for each key whose value is another one, WF_SET_FREE left out, in the order of their names. A key that is missing has
- * its default. then and now are texts as of WF_CKPT_SETTINGS. */
+ * its default, a file's content is not compared then. then and now are texts as of WF_CKPT_SETTINGS. */
 typedef void wf_setting_fn(void *arg, const char *key, enum wf_setting_use use, const char *was,
                            const char *is);
 weft_status wf_settings_compare(weft_ctx *ctx, const char *then, const char *now, wf_setting_fn *fn,

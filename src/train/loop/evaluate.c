@@ -78,7 +78,7 @@ weft_status weft_predict(weft_trainer *t, weft_data *d, weft_ds s, const weft_ev
     weft_tensor *feeds = NULL, *out = NULL;
     weft_iter *it = NULL;
     weft_batch *b = NULL;
-    int64_t steps = 0;
+    int64_t steps = 0, n_samples = 0;
     weft_status st = eval_opts(&o);
 
     if (!st)
@@ -103,8 +103,11 @@ weft_status weft_predict(weft_trainer *t, weft_data *d, weft_ds s, const weft_ev
             st = wf_run_aside(t->bound->predict, feeds, out);
         if (!st)
             st = fn(arg, b, t->n_out, out);
+        n_samples += b->n;
         weft_batch_free(b);
     }
+    if (!st && n_samples == 0)
+        st = wf_err(WEFT_EDATA, "the dataset gave no sample");
     weft_iter_free(it);
     wf_free(t->ctx, feeds);
     wf_free(t->ctx, out);

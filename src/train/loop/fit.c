@@ -559,7 +559,7 @@ weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_op
     st = wf_opts_check(opts, sizeof *opts, "weft_fit_opts");
     for (int i = 0; !st && i < f.o->n_callbacks; i++)
         st = wf_opts_check(&f.o->callbacks[i], sizeof f.o->callbacks[i], "weft_callback");
-    t->asked = 0;
+    wf_ask_begin(t);
     t->times = t->all_times = (weft_times){0};
     t->nonfinite[0] = 0;
     t->n_changed = 0;
@@ -575,6 +575,7 @@ weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_op
             wf_step_drop(t);
     }
     st = end_life(&f, st);
+    wf_ask_end(t);
     t->history = NULL;
     wf_nonfinite_free(&f.nonfinite);
     weft_iter_free(f.it);

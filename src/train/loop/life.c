@@ -76,6 +76,28 @@ bool wf_life_in_order(const weft_trainer *t)
     return t->life == WF_LIFE_COMPLETE || t->life == WF_LIFE_ENDED || t->life == WF_LIFE_UNSAVED;
 }
 
+void wf_ask(weft_trainer *t, unsigned what)
+{
+    unsigned was = atomic_load(&t->asked);
+
+    while (!atomic_compare_exchange_weak(&t->asked, &was, (was & WF_ASK_PAST ? 0 : was) | what))
+        ;
+}
+
+void wf_ask_begin(weft_trainer *t)
+{
+    unsigned was = atomic_load(&t->asked);
+
+    while (!atomic_compare_exchange_weak(&t->asked, &was,
+                                         was & WF_ASK_PAST ? 0 : was & WF_ASK_INTERRUPT))
+        ;
+}
+
+void wf_ask_end(weft_trainer *t)
+{
+    atomic_fetch_or(&t->asked, WF_ASK_PAST);
+}
+
 bool wf_asked(const weft_trainer *t, unsigned what)
 {
     return t->asked & what;

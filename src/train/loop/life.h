@@ -28,6 +28,7 @@ enum wf_ask {
     WF_ASK_END = 1,       /* a callback: training ends after this batch, for good */
     WF_ASK_INTERRUPT = 2, /* somebody outside: fit returns after this batch, a later run resumes */
     WF_ASK_SAVE = 4,      /* a checkpoint after this batch */
+    WF_ASK_PAST = 8,      /* the others were asked of a fit that has returned */
     WF_ASK_STOP = WF_ASK_END | WF_ASK_INTERRUPT
 };
 
@@ -52,6 +53,11 @@ weft_status wf_life_allows(const weft_trainer *t, enum wf_life_call call);
 /* Did the last fit come to its end by itself or by a callback, with a finite loss? */
 bool wf_life_in_order(const weft_trainer *t);
 bool wf_asked(const weft_trainer *t, unsigned what); /* any of these */
+/* From any thread, or a signal handler. What is asked while no fit is running is for the next one. */
+void wf_ask(weft_trainer *t, unsigned what);
+/* A fit begins: forgets what was asked of the one before, but for an interruption since. It ends. */
+void wf_ask_begin(weft_trainer *t);
+void wf_ask_end(weft_trainer *t);
 /* Somebody outside stopped it, and no callback ended it. */
 bool wf_interrupted(const weft_trainer *t);
 

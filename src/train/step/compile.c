@@ -338,17 +338,17 @@ _Thread_local const weft_trainer *wf_calling;
 
 void weft_trainer_stop(weft_trainer *t)
 {
-    atomic_fetch_or(&t->asked, wf_calling == t ? WF_ASK_END : WF_ASK_INTERRUPT);
+    wf_ask(t, wf_calling == t ? WF_ASK_END : WF_ASK_INTERRUPT);
 }
 
 void weft_trainer_interrupt(weft_trainer *t)
 {
-    atomic_fetch_or(&t->asked, WF_ASK_INTERRUPT);
+    wf_ask(t, WF_ASK_INTERRUPT);
 }
 
 void weft_trainer_checkpoint(weft_trainer *t)
 {
-    atomic_fetch_or(&t->asked, WF_ASK_SAVE);
+    wf_ask(t, WF_ASK_SAVE);
 }
 
 void weft_trainer_times(const weft_trainer *t, weft_times *epoch, weft_times *run)

@@ -345,6 +345,34 @@ static void floats_are_written_short_and_read_back(void **s)
     }
 }
 
+static void reals_of_json_have_words_for_what_json_lacks(void **unused)
+{
+    static const struct {
+        double v;
+        const char *text;
+    } cases[] = {{1, "1.0"},       {-0.5, "-0.5"},        {1e300, "1.0000000000000001e+300"},
+                 {NAN, "\"nan\""}, {INFINITY, "\"inf\""}, {-INFINITY, "\"-inf\""}};
+    weft_ctx *ctx;
+    double back;
+
+    (void)unused;
+    assert_int_equal(weft_ctx_new(NULL, &ctx), WEFT_OK);
+    for (int i = 0; i < WF_COUNT(cases); i++) {
+        struct wf_buf b;
+        char word[64];
+
+        wf_buf_init(&b, ctx, 1 << 10);
+        wf_put_json_real(&b, cases[i].v);
+        assert_string_equal(b.data, cases[i].text);
+        snprintf(word, sizeof word, "%.*s", (int)b.len - 2, b.data + 1);
+        assert_int_equal(wf_json_real_word(word, &back), !isfinite(cases[i].v));
+        assert_true(isfinite(cases[i].v) || same_f64(cases[i].v, back));
+        wf_buf_free(&b);
+    }
+    assert_false(wf_json_real_word("NaN", &back) || wf_json_real_word("", &back));
+    weft_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +383,7 @@ int main(void)
         cmocka_unit_test(flushing_denormals_changes_nothing),
         cmocka_unit_test(integers),
         cmocka_unit_test(floats_are_written_short_and_read_back),
+        cmocka_unit_test(reals_of_json_have_words_for_what_json_lacks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -334,13 +334,27 @@ static const struct shape empties[] = {
 static const struct wf_gemm_fns *levels[3];
 static int n_levels;
 
+/* Threads meet in the same ways at every level and with every type: the thread sanitizer sees a quarter of the cases, another one
+ * at each level. All of them run in the other builds. */
+#ifdef __SANITIZE_THREAD__
+enum { EVERY = 4 };
+#else
+enum { EVERY = 1 };
+#endif
+
+static bool is_tried(int level, int number)
+{
+    return (level + number) % EVERY == 0;
+}
+
 static void every_element_is_its_sum_in_order_of_k(void **state)
 {
     (void)state;
     for (int l = 0; l < n_levels; l++)
         for (int i = 0; i < WF_COUNT(shapes); i++)
             for (int flags = 0; flags < 16; flags++)
-                run_case(levels[l], &shapes[i], flags, 0, flags % 3 == 0, NULL);
+                if (is_tried(l, i + flags))
+                    run_case(levels[l], &shapes[i], flags, 0, flags % 3 == 0, NULL);
 }
 
 static void empty_sizes_give_zeros_and_the_epilogue(void **state)
@@ -364,7 +378,8 @@ static void halves_are_converted_and_summed_in_f32(void **state)
         for (int i = 0; i < WF_COUNT(some); i++)
             for (int t = 0; t < WF_COUNT(types); t++)
                 for (int flags = 0; flags < 16; flags++)
-                    run_case(levels[l], &some[i], flags, types[t], flags & 1, NULL);
+                    if (is_tried(l, t + flags))
+                        run_case(levels[l], &some[i], flags, types[t], flags & 1, NULL);
 }
 
 static void training_shapes_with_far_apart_rows(void **state)
@@ -394,7 +409,7 @@ static void every_cut_keeps_the_promise(void **state)
             int j = i / WF_COUNT(cuts), flags = j % 4, way = j / 4 % 6;
             struct recut re = {c[0], c[1], c[2], way % 2, way / 2};
 
-            if (re.read_b == WF_GEMM_DIRECT && flags & 2)
+            if ((re.read_b == WF_GEMM_DIRECT && flags & 2) || !is_tried(l, i))
                 continue;
             run_case(levels[l], &some[j / 24], flags | (i % 4) << 2, 0, i % 2, &re);
         }

@@ -463,6 +463,23 @@ static void check_interruptions(int accumulate)
     }
 }
 
+/* Ctrl-C may come before fit has begun: it is for this fit, and for no later one. */
+static void an_interruption_before_fit_is_not_lost(void **state)
+{
+    struct job j = open_job(WEFT_OPTS(weft_compile_opts, .optimizer = "sgd",
+                                      .loss = "sparse_categorical_crossentropy from_logits=true"));
+
+    (void)state;
+    weft_trainer_interrupt(j.t);
+    ok(weft_fit(j.t, j.d, j.s, WEFT_OPTS(weft_fit_opts, .epochs = 2, .batch = 16), NULL));
+    assert_true(weft_trainer_stopped(j.t));
+    assert_int_equal(weft_trainer_step(j.t), 0);
+    ok(weft_fit(j.t, j.d, j.s, WEFT_OPTS(weft_fit_opts, .epochs = 2, .batch = 16), NULL));
+    assert_false(weft_trainer_stopped(j.t));
+    assert_true(weft_trainer_step(j.t) > 0);
+    close_job(&j);
+}
+
 static void an_interrupted_run_ends_with_the_same_bits(void **state)
 {
     (void)state;
@@ -527,6 +544,7 @@ int main(void)
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(early_stopping_stops_and_restores_the_best),
         cmocka_unit_test(csv_logger_writes_a_row_an_epoch),
+        cmocka_unit_test(an_interruption_before_fit_is_not_lost),
         cmocka_unit_test(an_interrupted_run_ends_with_the_same_bits),
         cmocka_unit_test(so_does_one_that_adds_batches_up),
         cmocka_unit_test(a_run_that_a_callback_ended_stays_ended),

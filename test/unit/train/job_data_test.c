@@ -484,6 +484,75 @@ static void weights_with_other_learned_values_are_refused(void **state)
     shut(&o);
 }
 
+/* Sample i of the images: row i of 8 different pixels, as it was or from right to left. */
+static bool is_flipped(const unsigned char *row, int i)
+{
+    bool same = true, flipped = true;
+
+    for (int k = 0; k < 8; k++) {
+        same &= row[k] == i * 4 + k;
+        flipped &= row[k] == i * 4 + 7 - k;
+    }
+    assert_true(same || flipped);
+    return flipped;
+}
+
+/* Samples from `first` on, in order; how many are flipped. */
+static int count_flipped(const struct opened *o, const char *part, int first, int n)
+{
+    weft_data *d = weft_job_data(o->run);
+    weft_batch *b = NULL;
+    weft_iter *it = NULL;
+    weft_ds s;
+    int n_flipped = 0, at = 0;
+
+    ok(weft_job_open_part(o->run, part, &s));
+    ok(weft_iter_new(d, weft_ds_batch(d, s, 4, NULL), NULL, &it));
+    for (;;) {
+        ok(weft_iter_next(it, &b));
+        if (!b)
+            break;
+        for (int64_t i = 0; i < b->n; i++)
+            n_flipped += is_flipped((const unsigned char *)b->col[0].data + 8 * i, first + at++);
+        weft_batch_free(b);
+    }
+    assert_int_equal(at, n);
+    weft_iter_free(it);
+    return n_flipped;
+}
+
+/* Wherever the share for validation is taken: at the end, or in front of a stage that learns. */
+static void random_stages_are_for_training_alone(void **state)
+{
+    static const char *const stages[] = {"{random_flip: {column: image}}",
+                                         "{random_flip: {column: image}}, {cache: {}}",
+                                         "{copy: {column: image, to: more}}, {random_flip: "
+                                         "{column: image}}, {standardize: {columns: more}}"};
+    static unsigned char pixels[40][8];
+    weft_tensor t = weft_view(WEFT_U8, pixels, 4, (int64_t[]){40, 1, 8, 1});
+    char path[128], data[1024];
+
+    (void)state;
+    for (int i = 0; i < 40; i++)
+        for (int k = 0; k < 8; k++)
+            pixels[i][k] = (unsigned char)(i * 4 + k);
+    snprintf(path, sizeof path, "%s/image.npy", dir);
+    ok(weft_npy_write(ctx, path, &t));
+    for (int i = 0; i < 3; i++) {
+        struct opened o;
+
+        snprintf(
+            data, sizeof data,
+            "  train: {path: %s}\n  test: {path: %s}\n  validation_split: 0.25\n  pipeline: [%s]\n",
+            path, path, stages[i]);
+        ok(open_text(data, "", &o));
+        assert_in_range(count_flipped(&o, "train", 0, 30), 5, 25);
+        assert_int_equal(count_flipped(&o, "validation", 30, 10), 0);
+        assert_int_equal(count_flipped(&o, "test", 0, 40), 0);
+        shut(&o);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -496,6 +565,7 @@ int main(void)
         cmocka_unit_test(other_files_have_the_types_of_the_training_file),
         cmocka_unit_test(checkpoints_without_learned_values_are_used_as_before),
         cmocka_unit_test(weights_with_other_learned_values_are_refused),
+        cmocka_unit_test(random_stages_are_for_training_alone),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

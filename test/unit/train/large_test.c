@@ -1,10 +1,11 @@
-/* large_test.c - very many layers: the work of every stage grows with their number, not with its square.
+/* large_test.c - very many layers, columns, keys: the work grows with their number, not with its square.
  *
  * Four times the layers may take eight times the time of this thread (linear: 4, quadratic: 16), and what is too short to be
  * measured is not. Time of the thread: a loaded machine does not count. With numbers as arguments it prints the times instead. */
 #define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>
 #include <stdarg.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -161,6 +162,84 @@ static void the_work_grows_with_the_width(void **state)
     grows_with(wide, getenv("WEFT_TEST_QUICK") ? 250 : 2500);
 }
 
+/* ---- tables and job files -------------------------------------------------------------------- */
+
+static double table_seconds(weft_ctx *ctx, int n)
+{
+    char path[] = "/tmp/weft-large-XXXXXX";
+    int fd = mkstemp(path);
+    FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
+    weft_data *d;
+    weft_iter *it;
+    weft_batch *b;
+    double now;
+
+    assert_non_null(f);
+    for (int i = 0; i < n; i++)
+        fprintf(f, "%sc%d", i ? "," : "", i);
+    for (int i = 0; i < n; i++)
+        fprintf(f, "%s%d", i ? "," : "\n", i % 7);
+    fprintf(f, "\n");
+    fclose(f);
+    now = seconds();
+    ok(weft_data_new(ctx, &d));
+    ok(weft_iter_new(d, weft_ds_csv(d, path, NULL), WEFT_OPTS(weft_iter_opts, .threads = 1), &it));
+    ok(weft_iter_next(it, &b));
+    assert_non_null(b);
+    assert_int_equal(b->n_cols, n);
+    weft_batch_free(b);
+    weft_iter_free(it);
+    weft_data_free(d);
+    unlink(path);
+    return spent(&now);
+}
+
+/* Read, looked through for keys that are there twice, and refused for one that is not known. */
+static double job_seconds(weft_ctx *ctx, int n)
+{
+    size_t room = 64 + 16 * (size_t)n, at = 0;
+    char *text = malloc(room);
+    weft_job *job = NULL;
+    double now;
+
+    at += (size_t)snprintf(text + at, room - at, "data:\n  train: {path: x.csv}\nmodel:\n");
+    for (int i = 0; i < n; i++)
+        at += (size_t)snprintf(text + at, room - at, "  k%d: 1\n", i);
+    now = seconds();
+    assert_int_not_equal(weft_job_parse(ctx, "job.yaml", text, (int64_t)at, 0, NULL, &job),
+                         WEFT_OK);
+    free(text);
+    return spent(&now);
+}
+
+static void check_growth(double (*took)(weft_ctx *, int), int n)
+{
+    weft_ctx *ctx;
+    double few, many;
+
+    ok(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx));
+    few = many = INFINITY;
+    for (int i = 0; i < 3; i++) { /* the fastest of three: a cold cache is not what is measured */
+        few = fmin(few, took(ctx, n));
+        many = fmin(many, took(ctx, 4 * n));
+    }
+    if (many > SHORT_S && many > MOST_TIMES * few)
+        fail_msg("%.3f s for %d, %.3f s for %d", few, n, many, 4 * n);
+    weft_ctx_free(ctx);
+}
+
+static void the_work_grows_with_the_columns_of_a_table(void **state)
+{
+    (void)state;
+    check_growth(table_seconds, getenv("WEFT_TEST_QUICK") ? 5000 : 50000);
+}
+
+static void the_work_grows_with_the_keys_of_a_job(void **state)
+{
+    (void)state;
+    check_growth(job_seconds, getenv("WEFT_TEST_QUICK") ? 3000 : 20000);
+}
+
 static int print_times(int argc, char **argv)
 {
     weft_ctx *ctx;
@@ -187,6 +266,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_work_grows_with_the_depth),
         cmocka_unit_test(the_work_grows_with_the_width),
+        cmocka_unit_test(the_work_grows_with_the_columns_of_a_table),
+        cmocka_unit_test(the_work_grows_with_the_keys_of_a_job),
     };
 
     return argc > 1 ? print_times(argc, argv) : cmocka_run_group_tests(tests, NULL, NULL);
