@@ -73,8 +73,11 @@ int64_t wf_gemm_packed_a(const struct wf_gemm_fns *fns, int64_t k, int64_t m)
 #define COST_FLIP 1.0      /* turning C^T over, per element */
 #define COST_FAR_B 0.06    /* B in place but beyond the L2 cache, per element and tile */
 #define FAR_B (256 << 10)
-#define COST_REDUCE 1.0   /* a chunk's partial sum, per element */
-#define COST_OTHERS_B 1.0 /* what a thread reads of a narrow B, per element */
+#define NEAR_B (256 << 10) /* elements of packed B that stay in the L2 cache */
+#define LOW_ROWS 42        /* whole register blocks at each level but the portable one */
+#define LOW_WORK (1 << 20) /* multiply-adds of a tile that are worth handing out */
+#define COST_REDUCE 1.0    /* a chunk's partial sum, per element */
+#define COST_OTHERS_B 1.0  /* what a thread reads of a narrow B, per element */
 #define PAGE_BYTES 4096
 #define NEAR_PAGES 50        /* whose addresses a core keeps at hand */
 #define COST_FAR_PAGE 0.0006 /* a page beyond those, as a part of the tile's cost */
@@ -317,6 +320,22 @@ static void choose_cut(struct wf_gemm *g)
     *g = best;
 }
 
+/* Tasks that follow each other have the rows of A in common, or else the columns of B. */
+static bool by_rows(const struct wf_gemm *g)
+{
+    return g->read_b == WF_GEMM_SHARED && !g->d.trans_a;
+}
+
+/* Threads do not run equally fast, and each waits for the one with the last tile. Where B is packed
+ * and stays in the L2 cache, low tiles cost nothing: cut them so. Bits do not depend on it. */
+static void lower_tiles(struct wf_gemm *g)
+{
+    if (g->swap || g->n_chunks > 1 || g->tile_m <= LOW_ROWS || !by_rows(g) ||
+        g->d.k * g->d.n > NEAR_B || LOW_ROWS * g->tile_n * g->d.k < LOW_WORK)
+        return;
+    cut(g, LOW_ROWS, g->tile_n, 1);
+}
+
 /* The distance of rows of a private copy of A: whole cache lines, an odd number of them. */
 static int64_t a_copy_ld(const struct wf_gemm *g)
 {
@@ -374,6 +393,7 @@ void wf_gemm_plan(struct wf_gemm *g, const struct wf_gemm_desc *d, const struct 
 
     *g = (struct wf_gemm){.d = *d, .fns = fns, .n_threads = n_threads};
     choose_cut(g);
+    lower_tiles(g);
     tile = cost_of_tile(g);
     g->serial = cost_with_threads(g, tile, 1) <= cost_with_threads(g, tile, 2);
     lay_out(g);
@@ -658,11 +678,11 @@ static void run_swapped(const struct run *r, const struct tile *t)
  * have; else the columns of B, or in a weight's gradient those of C. */
 static void place_tile(const struct wf_gemm *g, int64_t task, struct tile *t)
 {
-    bool by_rows = g->read_b == WF_GEMM_SHARED && !g->d.trans_a;
+    const bool rows = by_rows(g);
     int64_t n_grid = g->n_tiles_m * g->n_tiles_n, at = task % n_grid;
 
-    t->row = (by_rows ? at / g->n_tiles_n : at % g->n_tiles_m) * g->tile_m;
-    t->col = (by_rows ? at % g->n_tiles_n : at / g->n_tiles_m) * g->tile_n;
+    t->row = (rows ? at / g->n_tiles_n : at % g->n_tiles_m) * g->tile_m;
+    t->col = (rows ? at % g->n_tiles_n : at / g->n_tiles_m) * g->tile_n;
     t->chunk = task / n_grid % g->n_chunks;
     t->batch = task / n_grid / g->n_chunks;
 }
