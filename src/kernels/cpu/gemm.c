@@ -9,10 +9,11 @@
 
 enum {
     ALIGN = 64,
-    MAX_KC = 512,    /* longest K block: 64 columns of B by this stay in the L2 cache */
-    PRIVATE_N = 64,  /* columns of B that a tile packs at a time */
-    PACK_SHORT = 64, /* B in one task of the packing phase: across its rows as stored, */
-    PACK_LONG = 512  /* and along them */
+    MAX_KC = 512,          /* longest K block: 64 columns of B by this stay in the L2 cache */
+    PRIVATE_N = 64,        /* columns of B that a tile packs at a time */
+    MAX_FINISH = 16 << 10, /* elements of C from which on they are handed to the epilogue */
+    PACK_SHORT = 64,       /* B in one task of the packing phase: across its rows as stored, */
+    PACK_LONG = 512        /* and along them */
 };
 
 extern const struct wf_gemm_fns wf_gemm_fns_portable;
@@ -75,6 +76,7 @@ int64_t wf_gemm_packed_a(const struct wf_gemm_fns *fns, int64_t k, int64_t m)
 #define FAR_B (256 << 10)
 #define NEAR_B (256 << 10) /* elements of packed B that stay in the L2 cache */
 #define LOW_ROWS 42        /* whole register blocks at each level but the portable one */
+#define SHORT_K 32
 #define LOW_WORK (1 << 20) /* multiply-adds of a tile that are worth handing out */
 #define COST_REDUCE 1.0    /* a chunk's partial sum, per element */
 #define COST_OTHERS_B 1.0  /* what a thread reads of a narrow B, per element */
@@ -336,6 +338,18 @@ static void lower_tiles(struct wf_gemm *g)
     cut(g, LOW_ROWS, g->tile_n, 1);
 }
 
+/* An epilogue has work to do for each row it is handed, which counts where K is short: hand it whole
+ * rows. Bits do not depend on it. */
+static void widen_tiles(struct wf_gemm *g)
+{
+    const struct wf_gemm_desc *d = &g->d;
+
+    if (!d->epilogue || g->swap || g->n_chunks > 1 || d->k > SHORT_K || g->tile_n >= d->n ||
+        d->n > MAX_FINISH / LOW_ROWS)
+        return;
+    cut(g, wf_max_i64(g->tile_m * g->tile_n / d->n, LOW_ROWS), d->n, 1);
+}
+
 /* The distance of rows of a private copy of A: whole cache lines, an odd number of them. */
 static int64_t a_copy_ld(const struct wf_gemm *g)
 {
@@ -394,6 +408,7 @@ void wf_gemm_plan(struct wf_gemm *g, const struct wf_gemm_desc *d, const struct 
     *g = (struct wf_gemm){.d = *d, .fns = fns, .n_threads = n_threads};
     choose_cut(g);
     lower_tiles(g);
+    widen_tiles(g);
     tile = cost_of_tile(g);
     g->serial = cost_with_threads(g, tile, 1) <= cost_with_threads(g, tile, 2);
     lay_out(g);
@@ -593,7 +608,7 @@ static void run_tile(const struct run *r, const struct tile *t)
     const bool partial = g->n_chunks > 1;
     const int64_t step =
         g->read_b == WF_GEMM_PRIVATE ? wf_min_i64(PRIVATE_N, g->piece_n) : g->piece_n;
-    int64_t n_done = 0;
+    int64_t n_done = 0, n_finished = 0;
 
     do {
         struct wf_gemm_block blk = {.m = t->n_rows,
@@ -615,9 +630,12 @@ static void run_tile(const struct run *r, const struct tile *t)
                 if (d->col_sums && t->row == 0)
                     sum_columns(r, t, t->col + j, &blk, n_done == 0);
             }
-            if (last && !partial && t->n_rows)
-                finish_piece(r, t->thread, t->batch, t->row, t->n_rows, t->col + i, end - i,
-                             t->c + i, t->ldc);
+            if (last && !partial && t->n_rows &&
+                (end == t->n_cols || t->n_rows * (end - n_finished) > MAX_FINISH)) {
+                finish_piece(r, t->thread, t->batch, t->row, t->n_rows, t->col + n_finished,
+                             end - n_finished, t->c + n_finished, t->ldc);
+                n_finished = end;
+            }
         }
         n_done += blk.k;
     } while (n_done < t->n_k);

@@ -42,41 +42,80 @@ typedef void micro_fn(const struct micro *t);
 /* Two vectors; two, the last in part; one in part. */
 enum shape { WIDE, WIDE_TAIL, NARROW, N_SHAPES };
 
+/* How A lies: anyhow; each row's elements one after another; or packed. The last two save the
+ * address arithmetic of most steps in K. */
+enum walk { ANY, ALONG, PACKED, N_WALKS };
+enum { UNROLL_K = 4 };
+
 /* clang-format off: it would move UNROLL away from its loops */
 
-/* The pointers to rows of A are kept for every third row; the compiler then addresses the two
- * between with the row stride as index, which saves registers. */
-WF_SIMD_INLINE void micro(const int mr, const enum shape shape, const struct micro *t)
+/* Where row i and column p of a block of A begin. The pointers to rows are kept for every third row; the
+ * compiler then addresses the two between with the row stride as index, which saves registers. */
+struct rows {
+    const float *a[(MR + 2) / 3];
+    int64_t rs, cs;
+};
+
+WF_SIMD_INLINE struct rows rows_of(const int mr, const enum walk walk, const struct micro *t)
+{
+    struct rows r = {.rs = walk == PACKED ? 1 : t->a_rs,
+                     .cs = walk == PACKED  ? mr
+                           : walk == ALONG ? 1
+                                           : t->a_cs};
+
+    r.a[0] = t->a;
+    UNROLL for (int i = 1; i < (mr + 2) / 3; i++) r.a[i] = r.a[i - 1] + 3 * r.rs;
+    return r;
+}
+
+/* One step in K: column p of A against a row of B. */
+WF_SIMD_INLINE void step_k(const int mr, const enum shape shape, const struct rows *r, int64_t p,
+                           const float *b, int64_t n_b, vf acc[MR][2])
 {
     const int nv = shape == NARROW ? 1 : 2;
-    const int64_t k = t->k, a_rs = t->a_rs, a_cs = t->a_cs, b_rs = t->b_rs, n_b = t->n_b;
-    const uintptr_t soon_bytes = (uintptr_t)t->soon_bytes;
-    const float *b = t->b, *a[(MR + 2) / 3];
-    uintptr_t soon = t->soon;
-    vf acc[MR][2];
+    vf bv[2];
 
-    a[0] = t->a;
-    UNROLL for (int i = 1; i < (mr + 2) / 3; i++) a[i] = a[i - 1] + 3 * a_rs;
+    UNROLL for (int j = 0; j < nv; j++) bv[j] =
+        shape != WIDE && j == nv - 1 ? vf_loadn(b + j * VF_N, n_b) : vf_load(b + j * VF_N);
+    UNROLL for (int i = 0; i < mr; i++)
+    {
+        vf av = vf_load1(r->a[i / 3] + i % 3 * r->rs + p * r->cs);
+
+        UNROLL for (int j = 0; j < nv; j++) acc[i][j] = vf_fma(av, bv[j], acc[i][j]);
+    }
+}
+
+WF_SIMD_INLINE void micro(const int mr, const enum shape shape, const enum walk walk,
+                          const struct micro *t)
+{
+    const int nv = shape == NARROW ? 1 : 2, n_unroll = walk == ANY ? 1 : UNROLL_K;
+    const int64_t k = t->k, b_rs = t->b_rs, n_b = t->n_b;
+    const uintptr_t soon_bytes = (uintptr_t)t->soon_bytes;
+    const float *b = t->b;
+    uintptr_t soon = t->soon;
+    struct rows r = rows_of(mr, walk, t);
+    vf acc[MR][2];
+    int64_t p = 0;
+
     UNROLL for (int i = 0; i < mr; i++)
     {
         wf_prefetch_write(t->c + i * t->ldc);
         UNROLL for (int j = 0; j < nv; j++) acc[i][j] = vf_zero();
     }
-    for (int64_t p = 0; p < k; p++) {
-        vf bv[2];
-
-        UNROLL for (int j = 0; j < nv; j++) bv[j] =
-            shape != WIDE && j == nv - 1 ? vf_loadn(b + j * VF_N, n_b) : vf_load(b + j * VF_N);
-        UNROLL for (int i = 0; i < mr; i++)
+    for (; p + n_unroll <= k; p += n_unroll) {
+        UNROLL for (int u = 0; u < n_unroll; u++)
         {
-            vf av = vf_load1(a[i / 3] + i % 3 * a_rs);
-
-            UNROLL for (int j = 0; j < nv; j++) acc[i][j] = vf_fma(av, bv[j], acc[i][j]);
+            step_k(mr, shape, &r, u, b, n_b, acc);
+            b += b_rs;
+            wf_prefetch((const void *)soon);
+            soon += soon_bytes;
         }
+        UNROLL for (int i = 0; i < (mr + 2) / 3; i++) r.a[i] += n_unroll * r.cs;
+    }
+    for (; n_unroll > 1 && p < k; p++) {
+        step_k(mr, shape, &r, 0, b, n_b, acc);
         b += b_rs;
-        wf_prefetch((const void *)soon);
-        soon += soon_bytes;
-        UNROLL for (int i = 0; i < (mr + 2) / 3; i++) a[i] += a_cs;
+        UNROLL for (int i = 0; i < (mr + 2) / 3; i++) r.a[i] += r.cs;
     }
     UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++)
     {
@@ -98,17 +137,28 @@ WF_SIMD_INLINE void micro(const int mr, const enum shape shape, const struct mic
 #define MICRO(mr)                                          \
     static void micro_##mr##_wide(const struct micro *t)   \
     {                                                      \
-        micro(mr, WIDE, t);                                \
+        micro(mr, WIDE, ANY, t);                           \
+    }                                                      \
+    static void micro_##mr##_along(const struct micro *t)  \
+    {                                                      \
+        micro(mr, WIDE, ALONG, t);                         \
+    }                                                      \
+    static void micro_##mr##_packed(const struct micro *t) \
+    {                                                      \
+        micro(mr, WIDE, PACKED, t);                        \
     }                                                      \
     static void micro_##mr##_tail(const struct micro *t)   \
     {                                                      \
-        micro(mr, WIDE_TAIL, t);                           \
+        micro(mr, WIDE_TAIL, ANY, t);                      \
     }                                                      \
     static void micro_##mr##_narrow(const struct micro *t) \
     {                                                      \
-        micro(mr, NARROW, t);                              \
+        micro(mr, NARROW, ANY, t);                         \
     }
-#define MICRO_ROW(mr) {micro_##mr##_wide, micro_##mr##_tail, micro_##mr##_narrow},
+#define MICRO_ROW(mr)                                              \
+    {{micro_##mr##_wide, micro_##mr##_tail, micro_##mr##_narrow},  \
+     {micro_##mr##_along, micro_##mr##_tail, micro_##mr##_narrow}, \
+     {micro_##mr##_packed, micro_##mr##_tail, micro_##mr##_narrow}},
 
 /* clang-format on */
 
@@ -125,7 +175,7 @@ WF_SIMD_INLINE void micro(const int mr, const enum shape shape, const struct mic
 
 FOR_EACH_MR(MICRO)
 
-static micro_fn *const micros[MR][N_SHAPES] = {FOR_EACH_MR(MICRO_ROW)};
+static micro_fn *const micros[MR][N_WALKS][N_SHAPES] = {FOR_EACH_MR(MICRO_ROW)};
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
@@ -169,13 +219,14 @@ WF_SIMD_INLINE void step_panel(const struct wf_gemm_block *p, struct micro *t, i
     const bool plain = p->b_ld > 0;
     int64_t n = p->n - col < NR ? p->n - col : NR;
     enum shape shape = n == NR ? WIDE : n > VF_N ? WIDE_TAIL : NARROW;
+    enum walk walk = p->a_packed ? PACKED : p->a_cs == 1 ? ALONG : ANY;
 
     t->n_c = shape == NARROW ? n : n - VF_N;
     t->n_b = plain ? t->n_c : VF_N;
     t->b = p->b + (plain ? col : col / NR * p->b_ps);
     t->c = p->c + row * p->ldc + col;
     ask_soon(t, p, call);
-    micros[rows - 1][shape](t);
+    micros[rows - 1][walk][shape](t);
 }
 
 /* A group of rows meets all panels before the next group: its part of A stays in the L1 cache,
