@@ -8,6 +8,7 @@
  * patches: strips of an image take turns, the even ones first. The gradient of the filter is summed
  * over chunks of strips, then over the chunks. All cuts follow from the shape and the level. */
 #include "kernels/cpu/conv_impl.h"
+#include "kernels/cpu/levels.h"
 
 enum {
     PLACES = 36,
@@ -19,22 +20,7 @@ enum {
     FILTER_K = 32    /* rows of a packed panel that one task transforms */
 };
 
-extern const struct wf_winograd_fns wf_winograd_fns_portable;
-#if defined(__x86_64__)
-extern const struct wf_winograd_fns wf_winograd_fns_avx2, wf_winograd_fns_avx512;
-#endif
-
-const struct wf_winograd_fns *wf_winograd_fns_of(weft_simd level)
-{
-#if defined(__x86_64__)
-    if (level == WEFT_SIMD_AVX512)
-        return &wf_winograd_fns_avx512;
-    if (level == WEFT_SIMD_AVX2)
-        return &wf_winograd_fns_avx2;
-#endif
-    (void)level;
-    return &wf_winograd_fns_portable;
-}
+WF_LEVELS(wf_winograd_fns, wf_winograd_fns_of);
 
 bool wf_winograd_fits(const struct wf_conv_geom *g)
 {
