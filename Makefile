@@ -1,5 +1,5 @@
 # The front door. CMake with Ninja is the one build (CMakePresets.json); this file only names the
-# things people do. Variables: JOBS=2 (parallel jobs), CMAKE_FLAGS=-DWEFT_ONEDNN=OFF (taken when a
+# things people do. Variables: JOBS=2 (parallel jobs), CMAKE_FLAGS=-DWEFT_TESTS=OFF (taken when a
 # build folder is configured for the first time), PREFIX and DESTDIR (install), CTEST_FLAGS,
 # BENCH_FLAGS and CHECK_FLAGS (see tools/bench --help and tools/check-formats --help).
 
@@ -18,7 +18,7 @@ test_preset = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
 # The thread sanitizer of older compilers cannot live with wide address randomisation.
 no_aslr = $$(setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: all setup demo test bench tune lint install clean debug asan tsan fuzz random check-aarch64 \
+.PHONY: all setup demo test bench lint install clean debug asan tsan fuzz random check-aarch64 \
 	check-formats docs help
 
 all:
@@ -44,9 +44,6 @@ bench: all
 	@cmake --build --preset release -j $(JOBS) --target bench-programs
 	@tools/bench train $(BENCH_FLAGS)
 	@tools/bench data $(BENCH_FLAGS)
-
-tune: all
-	@tools/tune
 
 lint:
 	@tools/lint
@@ -97,7 +94,6 @@ help:
 	@echo "make demo            setup, build, train a convolutional net on Fashion-MNIST"
 	@echo "make test            setup, build, run every test"
 	@echo "make bench           run the benchmarks and compare with other frameworks"
-	@echo "make tune            write the kernel choice table"
 	@echo "make lint            formatting, static checks, layers, headers"
 	@echo "make install         into PREFIX (default /usr/local), below DESTDIR if set"
 	@echo "make asan tsan debug build that preset and run its tests"

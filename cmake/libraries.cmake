@@ -6,8 +6,6 @@ find_package(Threads REQUIRED)
 pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(yaml REQUIRED IMPORTED_TARGET yaml-0.1)
 find_package(ZLIB)
-set(WEFT_ONEDNN AUTO CACHE STRING "use oneDNN: AUTO (when its headers are found), ON or OFF")
-set_property(CACHE WEFT_ONEDNN PROPERTY STRINGS AUTO ON OFF)
 
 set(WEFT_LINK_LIBRARIES PkgConfig::jansson PkgConfig::yaml Threads::Threads m ${CMAKE_DL_LIBS})
 set(WEFT_PC_REQUIRES jansson yaml-0.1)
@@ -52,14 +50,3 @@ weft_optional(jpeg libjpeg ON "JPEG images will not be read")
 weft_optional(png libpng ON "PNG images will not be read")
 weft_optional(sqlite sqlite3 OFF "SQLite files will not be read")
 weft_optional(pq libpq OFF "PostgreSQL tables will not be read")
-
-# oneDNN is not linked: one file is compiled against its headers and loads the library on demand.
-if(NOT WEFT_ONEDNN STREQUAL "OFF")
-    find_package(oneDNN MODULE)
-    if(oneDNN_FOUND)
-        set_source_files_properties(src/kernels/cpu/onednn.c PROPERTIES
-            COMPILE_DEFINITIONS WF_HAVE_ONEDNN INCLUDE_DIRECTORIES "${oneDNN_INCLUDE_DIR}")
-    elseif(WEFT_ONEDNN STREQUAL "ON")
-        message(FATAL_ERROR "oneDNN's headers not found (package libdnnl-dev, or -Ddnnl_DIR=...)")
-    endif()
-endif()

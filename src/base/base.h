@@ -40,8 +40,6 @@ struct weft_ctx {
     const struct wf_fs *fs;
     void *_Atomic ops; /* the op layer's table, created on first use; freed through ops_free */
     void (*_Atomic ops_free)(weft_ctx *ctx);
-    void *_Atomic library; /* libraries that kernels loaded on demand; freed through library_free */
-    void (*_Atomic library_free)(weft_ctx *ctx);
 };
 
 int64_t wf_now(const weft_ctx *ctx); /* ns, monotonic */

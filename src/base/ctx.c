@@ -136,15 +136,12 @@ weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
 void weft_ctx_free(weft_ctx *ctx)
 {
     weft_allocator mem;
-    void (*ops_free)(weft_ctx * ctx), (*library_free)(weft_ctx * ctx);
+    void (*ops_free)(weft_ctx * ctx);
 
     if (!ctx)
         return;
     ops_free = atomic_load(&ctx->ops_free);
-    library_free = atomic_load(&ctx->library_free);
     wf_pool_free(ctx->pool);
-    if (library_free)
-        library_free(ctx);
     if (ops_free)
         ops_free(ctx);
     mem = ctx->mem;

@@ -50,21 +50,6 @@ static void check_file(const char *what, const char *path, const char *package)
         printf("  %-22s missing: apt install %s\n", what, package);
 }
 
-static void check_libraries(weft_ctx *ctx)
-{
-    weft_library l;
-
-    printf("\nlibraries loaded on demand\n");
-    for (int i = 0; weft_library_find(ctx, i, &l); i++) {
-        if (l.version)
-            printf("  %-22s %s (%s)\n", l.name, l.version, l.file);
-        else if (l.file)
-            printf("  %-22s missing: apt install %s (%s)\n", l.name, l.package, l.why);
-        else
-            printf("  %-22s not built in: apt install %s and build again\n", l.name, l.package);
-    }
-}
-
 #ifdef WF_HAVE_ZLIB
 #define HAS_ZLIB true
 #else
@@ -153,7 +138,6 @@ static int run_doctor(int argc, char **argv)
            weft_simd_name(weft_ctx_simd(ctx)));
     printf("  %-22s %.1f GFLOP/s\n", "multiply-add peak", weft_fma_peak(ctx, 0.2) / 1e9);
     printf("  %-22s cpu:0\n", "devices");
-    check_libraries(ctx);
     check_readers();
     printf("\ndata\n");
     check_file("Fashion-MNIST", "/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz",

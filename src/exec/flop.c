@@ -14,7 +14,18 @@ static const struct wf_type *in_type(const weft_graph *g, const struct wf_node *
     return &g->values[i < n->n_in ? n->in[i] : 0].type;
 }
 
-static double matmul_flop(const weft_graph *g, const struct wf_node *n, int first)
+/* ---- the rules, by the names that ops.def uses ------------------------------------------------ */
+
+typedef double flop_fn(const weft_graph *g, const struct wf_node *n);
+
+static double flop_none(const weft_graph *g, const struct wf_node *n)
+{
+    (void)g;
+    (void)n;
+    return 0;
+}
+
+static double product(const weft_graph *g, const struct wf_node *n, int first)
 {
     const struct wf_type *a = in_type(g, n, first);
     bool ta = wf_node_int(n, "trans_a");
@@ -22,16 +33,47 @@ static double matmul_flop(const weft_graph *g, const struct wf_node *n, int firs
     return 2 * count(&g->values[n->first_out].type) * (double)a->dim[a->rank - (ta ? 2 : 1)];
 }
 
-/* Each weight meets each output pixel once: 2 * weights * pixels. */
-static double conv_flop(const struct wf_type *w, const struct wf_type *y)
+static double flop_matmul(const weft_graph *g, const struct wf_node *n)
 {
-    double out = y->rank ? (double)y->dim[y->rank - 1] : 1;
+    return product(g, n, 0);
+}
 
-    return out > 0 ? 2 * count(w) * count(y) / out : 0;
+static double flop_matmul_apply(const weft_graph *g, const struct wf_node *n)
+{
+    return product(g, n, 1);
+}
+
+/* Each weight meets each pixel of the smaller image once: 2 * weights * pixels. */
+static double taps(const struct wf_type *w, const struct wf_type *y)
+{
+    double channels = y->rank ? (double)y->dim[y->rank - 1] : 1;
+
+    return channels > 0 ? 2 * count(w) * count(y) / channels : 0;
+}
+
+static double flop_conv(const weft_graph *g, const struct wf_node *n)
+{
+    return taps(in_type(g, n, 1), &g->values[n->first_out].type);
+}
+
+/* Of dy and w, or of x and w. */
+static double flop_conv_grad_input(const weft_graph *g, const struct wf_node *n)
+{
+    return taps(in_type(g, n, 1), in_type(g, n, 0));
+}
+
+static double flop_conv_transpose(const weft_graph *g, const struct wf_node *n)
+{
+    return taps(in_type(g, n, 1), in_type(g, n, 0));
+}
+
+static double flop_conv_grad_filter(const weft_graph *g, const struct wf_node *n)
+{
+    return taps(&g->values[n->first_out].type, in_type(g, n, 1));
 }
 
 /* x [B,T,I], w [I,G], r [U,G]: an input and a recurrent product at each step. */
-static double rnn_flop(const weft_graph *g, const struct wf_node *n)
+static double flop_rnn(const weft_graph *g, const struct wf_node *n)
 {
     const struct wf_type *x = in_type(g, n, 0);
 
@@ -39,8 +81,8 @@ static double rnn_flop(const weft_graph *g, const struct wf_node *n)
            (count(in_type(g, n, 1)) + count(in_type(g, n, 2)));
 }
 
-/* Back through r at each step; through w and into the weights if requested. */
-static double rnn_grad_flop(const weft_graph *g, const struct wf_node *n)
+/* Back through r at each step; through w and into the weights where that is wanted. */
+static double flop_rnn_grad(const weft_graph *g, const struct wf_node *n)
 {
     const struct wf_type *x = in_type(g, n, 0);
     double dx = (double)wf_node_int(n, "need_dx"), dw = (double)wf_node_int(n, "need_dw");
@@ -50,8 +92,7 @@ static double rnn_grad_flop(const weft_graph *g, const struct wf_node *n)
 }
 
 /* Two products over the pairs of query and key that a causal mask leaves; lse is [B,H,T]. */
-static double attention_flop(const weft_graph *g, const struct wf_node *n, int q,
-                             const struct wf_type *lse)
+static double pairs(const weft_graph *g, const struct wf_node *n, int q, const struct wf_type *lse)
 {
     bool packed = n->op->id == WF_OP_attention_packed || n->op->id == WF_OP_attention_packed_grad;
     const struct wf_type *k = in_type(g, n, packed ? q : q + 1),
@@ -68,30 +109,29 @@ static double attention_flop(const weft_graph *g, const struct wf_node *n, int q
     return 2 * rows * tk * depth;
 }
 
+static double flop_attention(const weft_graph *g, const struct wf_node *n)
+{
+    return pairs(g, n, 0, &g->values[n->first_out + 1].type);
+}
+
+static double flop_attention_grad(const weft_graph *g, const struct wf_node *n)
+{
+    return 2 * pairs(g, n, 1, in_type(g, n, 5));
+}
+
+static double flop_attention_packed_grad(const weft_graph *g, const struct wf_node *n)
+{
+    return 2 * pairs(g, n, 1, in_type(g, n, 3));
+}
+
+static flop_fn *const rules[WF_N_OPS] = {
+#define OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, cast, flop, flags, doc) \
+    flop_##flop,
+#include "op/ops.def"
+#undef OP
+};
+
 double wf_flop(const weft_graph *g, const struct wf_node *n)
 {
-    const char *op = n->op->name;
-
-    if (n->op->id == WF_OP_matmul || n->op->id == WF_OP_matmul_fused ||
-        n->op->id == WF_OP_matmul_sums)
-        return matmul_flop(g, n, 0);
-    if (n->op->id == WF_OP_matmul_apply)
-        return matmul_flop(g, n, 1);
-    if (n->op->id == WF_OP_attention || n->op->id == WF_OP_attention_packed)
-        return attention_flop(g, n, 0, &g->values[n->first_out + 1].type);
-    if (n->op->id == WF_OP_attention_grad)
-        return 2 * attention_flop(g, n, 1, in_type(g, n, 5));
-    if (n->op->id == WF_OP_attention_packed_grad)
-        return 2 * attention_flop(g, n, 1, in_type(g, n, 3));
-    if (!strcmp(op, "conv") || !strcmp(op, "conv_fused"))
-        return conv_flop(in_type(g, n, 1), &g->values[n->first_out].type);
-    if (!strcmp(op, "conv_grad_input"))
-        return conv_flop(in_type(g, n, 1), in_type(g, n, 0));
-    if (!strcmp(op, "conv_grad_filter"))
-        return conv_flop(&g->values[n->first_out].type, in_type(g, n, 1));
-    if (!strcmp(op, "lstm") || !strcmp(op, "gru") || !strcmp(op, "simple_rnn"))
-        return rnn_flop(g, n);
-    if (!strcmp(op, "lstm_grad") || !strcmp(op, "gru_grad") || !strcmp(op, "simple_rnn_grad"))
-        return rnn_grad_flop(g, n);
-    return 0;
+    return n->op->user ? 0 : rules[n->op->id](g, n);
 }

@@ -73,7 +73,7 @@ static int kept_slots(const struct wf_node *n, float init[WF_OPTIM_MAX_SLOTS])
     return wf_optim_slots(row, wf_attr(n->op, n->attr, "params")->floats, NULL, init);
 }
 
-/* The variable's slots follow the operands, absent if the optimizer keeps fewer. */
+/* The variable's slots follow the operands, absent where the optimizer keeps fewer. */
 static void add_slots(const struct wf_node *n, struct wf_type *in)
 {
     float init[WF_OPTIM_MAX_SLOTS];
@@ -85,8 +85,7 @@ static void add_slots(const struct wf_node *n, struct wf_type *in)
 
 bool wf_is_update(const struct wf_node *n)
 {
-    return n->op->id == WF_OP_apply || n->op->id == WF_OP_apply_rows ||
-           n->op->id == WF_OP_matmul_apply;
+    return n->op->flags & WF_OPTIMIZER;
 }
 
 /* Operands of the call: the node's, or for an update its fixed positions and the slots. */

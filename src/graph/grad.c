@@ -6,7 +6,7 @@
 #include "weft/sys/op.h"
 
 static wf_grad_fn *const rules[WF_N_OPS] = {
-#define OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, flags, doc) grad,
+#define OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, cast, flop, flags, doc) grad,
 #include "op/ops.def"
 #undef OP
 };

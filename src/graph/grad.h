@@ -4,7 +4,8 @@
 
 #include "graph/graph.h"
 
-#define OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, flags, doc) wf_grad_fn grad;
+#define OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, cast, flop, flags, doc) \
+    wf_grad_fn grad;
 #include "op/ops.def"
 #undef OP
 

@@ -17,7 +17,7 @@ static const struct wf_kernel fast[] = {
 };
 
 static const struct wf_kernel reference[WF_N_OPS] = {
-#define OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, flags, doc) \
+#define OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, cast, flop, flags, doc) \
     {WF_OP_##name, "ref", NULL, ref},
 #include "op/ops.def"
 #undef OP

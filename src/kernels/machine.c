@@ -2,7 +2,6 @@
 #include "weft/sys/machine.h"
 
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/onednn.h"
 
 #define ROUNDS 20000
 
@@ -40,20 +39,7 @@ const char *weft_build_feature(int i)
 #elif defined(__GNUC__)
         "compiler gcc " __VERSION__,
 #endif
-        wf_onednn_built(), /* last: NULL if it is not built in */
     };
 
     return i >= 0 && i < WF_COUNT(features) ? features[i] : NULL;
-}
-
-bool weft_library_find(weft_ctx *ctx, int i, weft_library *out)
-{
-    const char *package = wf_onednn_package();
-
-    if (i != 0)
-        return false;
-    *out = (weft_library){.name = "oneDNN", .file = wf_onednn_file()};
-    out->package = package ? package : "libdnnl-dev";
-    out->version = wf_onednn_version(ctx, &out->why);
-    return true;
 }

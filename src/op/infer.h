@@ -4,7 +4,8 @@
 
 #include "op/op.h"
 
-#define OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, flags, doc) wf_infer_fn infer;
+#define OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, cast, flop, flags, doc) \
+    wf_infer_fn infer;
 #include "op/ops.def"
 #undef OP
 

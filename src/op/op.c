@@ -18,15 +18,16 @@ struct registry {
 };
 
 static const struct wf_op builtin[WF_N_OPS] = {
-#define OP(name_, in_min, in_max, out_, attrs_, infer_, grad_, ref_, flags_, doc_) \
-    {.name = #name_,                                                               \
-     .n_in_min = in_min,                                                           \
-     .n_in_max = in_max,                                                           \
-     .n_out = out_,                                                                \
-     .attrs = attrs_,                                                              \
-     .infer = infer_,                                                              \
-     .flags = flags_,                                                              \
-     .doc = doc_,                                                                  \
+#define OP(name_, in_min, in_max, out_, attrs_, infer_, grad_, ref_, cast_, flop_, flags_, doc_) \
+    {.name = #name_,                                                                             \
+     .n_in_min = in_min,                                                                         \
+     .n_in_max = in_max,                                                                         \
+     .n_out = out_,                                                                              \
+     .attrs = attrs_,                                                                            \
+     .infer = infer_,                                                                            \
+     .cast = WF_CAST_##cast_,                                                                    \
+     .flags = flags_,                                                                            \
+     .doc = doc_,                                                                                \
      .id = WF_OP_##name_},
 #include "op/ops.def"
 #undef OP
@@ -205,6 +206,7 @@ weft_status weft_op_register(weft_ctx *ctx, const weft_user_op *u)
                          .n_in_max = u->n_in,
                          .n_out = u->n_out,
                          .infer = infer_user,
+                         .cast = WF_CAST_LEAVE,
                          .flags = u->random ? WF_RANDOM : 0,
                          .doc = "user op",
                          .user = copy};

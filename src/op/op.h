@@ -1,10 +1,11 @@
 /* op.h - the door of the op layer: the table of ops, the only contract between graph and kernels.
  *
  * ops.def has one row per op:
- *   OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, flags, doc)
- * The op layer turns the row's `infer` into a shape rule, the graph layer its `grad` into a
- * gradient rule (grad_table.c), the kernels layer its `ref` into the reference kernel
- * (ref_table.c). */
+ *   OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, cast, flop, flags, doc)
+ * The op layer turns the row's `infer` into a shape rule, the graph layer its `grad` into a gradient
+ * rule (grad.c) and its `cast` into what autocast does (autocast.c), the kernels layer its `ref` into the
+ * reference kernel (choose.c), the executor its `flop` into a count of operations (flop.c). A row without one of
+ * them does not compile. */
 #ifndef WF_OP_H
 #define WF_OP_H
 
@@ -30,8 +31,17 @@ enum wf_op_flags {
     WF_PLANNER = 256,  /* created only by passes, which keep its attributes valid: never read or
                         * built by name */
     WF_FAILS = 1024, /* its kernel may refuse the data of a step (ids, lengths, …), before it writes
-                      * to a variable; kernels of all other rows cannot fail */
-    WF_SPREAD = 4096, /* element-wise, and its shape rule broadcasts every operand */
+                        * to a variable; kernels of all other rows cannot fail */
+    WF_SPREAD = 4096,    /* element-wise, and its shape rule broadcasts every operand */
+    WF_OPTIMIZER = 8192, /* a step of an optimizer: the variable's slots follow the operands */
+};
+
+/* What autocast does with the operands of an op. */
+enum wf_cast {
+    WF_CAST_FOLLOW, /* mixed operands become f32, others stay */
+    WF_CAST_HALF,   /* f32 operands become halves */
+    WF_CAST_FULL,   /* halves become f32 */
+    WF_CAST_LEAVE   /* the op says what types it takes: never touched */
 };
 
 struct wf_infer; /* below */
@@ -43,6 +53,7 @@ struct wf_op {
     int n_out;              /* -1: given by the attribute "n" */
     const char *attrs;
     wf_infer_fn *infer;
+    enum wf_cast cast;
     unsigned flags;
     const char *doc;
     int id; /* position in the table; user ops follow the built-in ones */

@@ -19,7 +19,7 @@ want 0 "commands:" "$WEFT" --help
 want 0 "weft 0" "$WEFT" version
 want 0 "weft 0" "$WEFT" --version
 want 0 "simd level" "$WEFT" doctor
-want 0 "libraries loaded on demand" "$WEFT" doctor
+want 0 "readers of data" "$WEFT" doctor
 want 0 ".SS weft data convert IN OUT" "$WEFT" man
 want 0 "complete -o default -F _weft weft" "$WEFT" completion
 want 0 "convert" "$WEFT" --complete data

@@ -19,9 +19,6 @@ diff <(cd "$SRC/include" && find . -name '*.h' | sort) \
     <(cd "$prefix/include" && find . -name '*.h' | sort) || fail "headers differ"
 foreign=$(nm -D --defined-only "$libdir/libweft.so" | awk '{print $3}' | grep -v '^weft_' || true)
 [ -z "$foreign" ] || fail "libweft.so shows symbols that are not weft_: $foreign"
-if readelf -d "$libdir/libweft.so" | grep NEEDED | grep dnnl; then
-    fail "libweft.so links oneDNN, which is loaded on demand only"
-fi
 [ "$(pkg-config --modversion weft)" = "$version" ] || fail "weft.pc has another version"
 
 mkdir "$dir/user"

@@ -1,6 +1,7 @@
 /* attention.c - how attention is divided into tasks, and the loops over blocks of keys and rows of
  * queries. */
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/levels.h"
 
 enum {
     ALIGN = 64,
@@ -13,22 +14,7 @@ enum {
     SERIAL_WORK = 64 << 10   /* multiply-adds that one thread does before another has woken up */
 };
 
-extern const struct wf_attention_fns wf_attention_fns_portable;
-#if defined(__x86_64__)
-extern const struct wf_attention_fns wf_attention_fns_avx2, wf_attention_fns_avx512;
-#endif
-
-const struct wf_attention_fns *wf_attention_fns_of(weft_simd level)
-{
-#if defined(__x86_64__)
-    if (level == WEFT_SIMD_AVX512)
-        return &wf_attention_fns_avx512;
-    if (level == WEFT_SIMD_AVX2)
-        return &wf_attention_fns_avx2;
-#endif
-    (void)level;
-    return &wf_attention_fns_portable;
-}
+WF_LEVELS(wf_attention_fns, wf_attention_fns_of);
 
 /* ---- planning -------------------------------------------------------------------------------- */
 

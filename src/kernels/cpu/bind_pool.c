@@ -1,8 +1,9 @@
 /* bind_pool.c - pooling and resizing on the CPU: f32, vectors over channels.
  *
  * A task is some rows of pixels of the result. Average pooling, resizing and their gradients are
- * weighted sums of pixels: for each axis and each position along it, a plan lists which positions
- * of the other side contribute, and their weights; the weights of a pixel are products of three. */
+ * weighted sums of pixels: for each axis and each place along it, a plan lists which places of the
+ * other side count, and how much; the weights of a pixel are products of three. */
+#include "kernels/cpu/levels.h"
 #include "kernels/cpu/pool_kernel.h"
 #include "kernels/kernels.h"
 #include "op/conv.h"
@@ -15,22 +16,7 @@
 
 enum { TASK_FLOATS = 16384, MAX_BLEND = 512 };
 
-extern const struct wf_pool_fns wf_pool_fns_portable;
-#if defined(__x86_64__)
-extern const struct wf_pool_fns wf_pool_fns_avx2, wf_pool_fns_avx512;
-#endif
-
-const struct wf_pool_fns *wf_pool_fns_of(weft_simd level)
-{
-#if defined(__x86_64__)
-    if (level == WEFT_SIMD_AVX512)
-        return &wf_pool_fns_avx512;
-    if (level == WEFT_SIMD_AVX2)
-        return &wf_pool_fns_avx2;
-#endif
-    (void)level;
-    return &wf_pool_fns_portable;
-}
+WF_LEVELS(wf_pool_fns, wf_pool_fns_of);
 
 /* Rows of pixels (the last spatial axis) per task: as many as make TASK_FLOATS elements. */
 static int64_t rows_of_task(int64_t row_floats)

@@ -1,24 +1,10 @@
 /* conv.c - convolution: the choice of the algorithm, and shared parts. */
 #include "kernels/cpu/conv_impl.h"
+#include "kernels/cpu/levels.h"
 
 enum { MIN_WINOGRAD_CHANNELS = 8, ADD_PIECE = 4096 };
 
-extern const struct wf_conv_fns wf_conv_fns_portable;
-#if defined(__x86_64__)
-extern const struct wf_conv_fns wf_conv_fns_avx2, wf_conv_fns_avx512;
-#endif
-
-const struct wf_conv_fns *wf_conv_fns_of(weft_simd level)
-{
-#if defined(__x86_64__)
-    if (level == WEFT_SIMD_AVX512)
-        return &wf_conv_fns_avx512;
-    if (level == WEFT_SIMD_AVX2)
-        return &wf_conv_fns_avx2;
-#endif
-    (void)level;
-    return &wf_conv_fns_portable;
-}
+WF_LEVELS(wf_conv_fns, wf_conv_fns_of);
 
 /* ---- the choice ------------------------------------------------------------------------------ */
 

@@ -6,6 +6,7 @@
  * scratch memory, and a last phase adds them in order. Every division is a function of shape, types
  * and level, never of the number of threads or of time. */
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/levels.h"
 
 enum {
     ALIGN = 64,
@@ -16,22 +17,7 @@ enum {
     PACK_LONG = 512        /* and along them */
 };
 
-extern const struct wf_gemm_fns wf_gemm_fns_portable;
-#if defined(__x86_64__)
-extern const struct wf_gemm_fns wf_gemm_fns_avx2, wf_gemm_fns_avx512;
-#endif
-
-const struct wf_gemm_fns *wf_gemm_fns_of(weft_simd level)
-{
-#if defined(__x86_64__)
-    if (level == WEFT_SIMD_AVX512)
-        return &wf_gemm_fns_avx512;
-    if (level == WEFT_SIMD_AVX2)
-        return &wf_gemm_fns_avx2;
-#endif
-    (void)level;
-    return &wf_gemm_fns_portable;
-}
+WF_LEVELS(wf_gemm_fns, wf_gemm_fns_of);
 
 static int64_t ceil_div(int64_t a, int64_t b)
 {

@@ -1,24 +1,10 @@
-/* move.c - moving elements: boxes, joins, borders and lookups divided into tiles for the pool. */
+/* move.c - moving elements: boxes, joins, borders and lookups cut into tiles for the pool. */
+#include "kernels/cpu/levels.h"
 #include "kernels/cpu/move.h"
 
 #include <stdlib.h>
 
-extern const struct wf_move_fns wf_move_fns_portable;
-#if defined(__x86_64__)
-extern const struct wf_move_fns wf_move_fns_avx2, wf_move_fns_avx512;
-#endif
-
-const struct wf_move_fns *wf_move_fns_at(weft_simd level)
-{
-#if defined(__x86_64__)
-    if (level == WEFT_SIMD_AVX512)
-        return &wf_move_fns_avx512;
-    if (level == WEFT_SIMD_AVX2)
-        return &wf_move_fns_avx2;
-#endif
-    (void)level;
-    return &wf_move_fns_portable;
-}
+WF_LEVELS(wf_move_fns, wf_move_fns_at);
 
 enum { TILE_BYTES = 32768 };
 

@@ -1,24 +1,10 @@
-/* norm.c - normalization of whole tensors: tiles for the pool, partial sums added in tile order. */
+/* norm.c - normalisation of whole tensors: tiles for the pool, partial sums added in tile order. */
+#include "kernels/cpu/levels.h"
 #include "kernels/cpu/norm.h"
 
 #include <math.h>
 
-extern const struct wf_norm_fns wf_norm_fns_portable;
-#if defined(__x86_64__)
-extern const struct wf_norm_fns wf_norm_fns_avx2, wf_norm_fns_avx512;
-#endif
-
-const struct wf_norm_fns *wf_norm_fns_at(weft_simd level)
-{
-#if defined(__x86_64__)
-    if (level == WEFT_SIMD_AVX512)
-        return &wf_norm_fns_avx512;
-    if (level == WEFT_SIMD_AVX2)
-        return &wf_norm_fns_avx2;
-#endif
-    (void)level;
-    return &wf_norm_fns_portable;
-}
+WF_LEVELS(wf_norm_fns, wf_norm_fns_at);
 
 static int64_t n_parts(int64_t n, int64_t size)
 {

@@ -1,25 +1,11 @@
 /* optim.c - optimizer updates, norms and sparse rows: tiles for the pool around the SIMD kernels.
- * Tiles depend only on the sizes, and sums of tiles are added in order. */
+ * Tiles are fixed by the sizes alone, and sums of tiles are added in order. */
+#include "kernels/cpu/levels.h"
 #include "kernels/cpu/optim.h"
 
 #include <math.h>
 
-extern const struct wf_optim_fns wf_optim_fns_portable;
-#if defined(__x86_64__)
-extern const struct wf_optim_fns wf_optim_fns_avx2, wf_optim_fns_avx512;
-#endif
-
-const struct wf_optim_fns *wf_optim_fns_at(weft_simd level)
-{
-#if defined(__x86_64__)
-    if (level == WEFT_SIMD_AVX512)
-        return &wf_optim_fns_avx512;
-    if (level == WEFT_SIMD_AVX2)
-        return &wf_optim_fns_avx2;
-#endif
-    (void)level;
-    return &wf_optim_fns_portable;
-}
+WF_LEVELS(wf_optim_fns, wf_optim_fns_at);
 
 /* ---- dense updates ----------------------------------------------------------------------- */
 

@@ -1,25 +1,11 @@
-/* reduce.c - reductions of whole tensors: pieces for the pool, joined in order. How a tensor is
- * divided depends only on its shape. */
+/* reduce.c - reductions of whole tensors: pieces for the pool, joined in order.
+ * How a tensor is cut depends on its shape alone. */
+#include "kernels/cpu/levels.h"
 #include "kernels/cpu/reduce.h"
 
 #include <math.h>
 
-extern const struct wf_reduce_fns wf_reduce_fns_portable;
-#if defined(__x86_64__)
-extern const struct wf_reduce_fns wf_reduce_fns_avx2, wf_reduce_fns_avx512;
-#endif
-
-const struct wf_reduce_fns *wf_reduce_fns_at(weft_simd level)
-{
-#if defined(__x86_64__)
-    if (level == WEFT_SIMD_AVX512)
-        return &wf_reduce_fns_avx512;
-    if (level == WEFT_SIMD_AVX2)
-        return &wf_reduce_fns_avx2;
-#endif
-    (void)level;
-    return &wf_reduce_fns_portable;
-}
+WF_LEVELS(wf_reduce_fns, wf_reduce_fns_at);
 
 enum {
     RUN = 4096,            /* elements of a row that are summed in f32 */

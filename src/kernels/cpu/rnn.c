@@ -1,4 +1,5 @@
-/* rnn.c - recurrent nets: how the work is divided, and the forward pass. */
+/* rnn.c - recurrent nets: how the work is cut, and the way forward. */
+#include "kernels/cpu/levels.h"
 #include "kernels/cpu/rnn_impl.h"
 
 enum {
@@ -15,22 +16,7 @@ enum {
     SERIAL_WORK = 96 << 10 /* multiply-adds that one thread does before another has woken up */
 };
 
-extern const struct wf_rnn_fns wf_rnn_fns_portable;
-#if defined(__x86_64__)
-extern const struct wf_rnn_fns wf_rnn_fns_avx2, wf_rnn_fns_avx512;
-#endif
-
-const struct wf_rnn_fns *wf_rnn_fns_of(weft_simd level)
-{
-#if defined(__x86_64__)
-    if (level == WEFT_SIMD_AVX512)
-        return &wf_rnn_fns_avx512;
-    if (level == WEFT_SIMD_AVX2)
-        return &wf_rnn_fns_avx2;
-#endif
-    (void)level;
-    return &wf_rnn_fns_portable;
-}
+WF_LEVELS(wf_rnn_fns, wf_rnn_fns_of);
 
 /* ---- planning -------------------------------------------------------------------------------- */
 

@@ -1,22 +1,8 @@
 /* rowops.c - row-wise functions: tiles of rows for the pool around the SIMD kernels. */
+#include "kernels/cpu/levels.h"
 #include "kernels/cpu/rowops.h"
 
-extern const struct wf_row_fns wf_row_fns_portable;
-#if defined(__x86_64__)
-extern const struct wf_row_fns wf_row_fns_avx2, wf_row_fns_avx512;
-#endif
-
-const struct wf_row_fns *wf_row_fns_at(weft_simd level)
-{
-#if defined(__x86_64__)
-    if (level == WEFT_SIMD_AVX512)
-        return &wf_row_fns_avx512;
-    if (level == WEFT_SIMD_AVX2)
-        return &wf_row_fns_avx2;
-#endif
-    (void)level;
-    return &wf_row_fns_portable;
-}
+WF_LEVELS(wf_row_fns, wf_row_fns_at);
 
 enum { TILE_ELEMENTS = 4096 }; /* a few microseconds of exp */
 

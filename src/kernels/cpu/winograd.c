@@ -9,6 +9,7 @@
  * summed over chunks of strips, then over the chunks. All divisions depend only on the shape and
  * the level. */
 #include "kernels/cpu/conv_impl.h"
+#include "kernels/cpu/levels.h"
 
 enum {
     PLACES = 36,
@@ -20,22 +21,7 @@ enum {
     FILTER_K = 32    /* rows of a packed panel that one task transforms */
 };
 
-extern const struct wf_winograd_fns wf_winograd_fns_portable;
-#if defined(__x86_64__)
-extern const struct wf_winograd_fns wf_winograd_fns_avx2, wf_winograd_fns_avx512;
-#endif
-
-const struct wf_winograd_fns *wf_winograd_fns_of(weft_simd level)
-{
-#if defined(__x86_64__)
-    if (level == WEFT_SIMD_AVX512)
-        return &wf_winograd_fns_avx512;
-    if (level == WEFT_SIMD_AVX2)
-        return &wf_winograd_fns_avx2;
-#endif
-    (void)level;
-    return &wf_winograd_fns_portable;
-}
+WF_LEVELS(wf_winograd_fns, wf_winograd_fns_of);
 
 bool wf_winograd_fits(const struct wf_conv_geom *g)
 {

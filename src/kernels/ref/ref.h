@@ -6,7 +6,8 @@
 
 #include "kernels/kernels.h"
 
-#define OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, flags, doc) wf_kernel_fn ref;
+#define OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, cast, flop, flags, doc) \
+    wf_kernel_fn ref;
 #include "op/ops.def"
 #undef OP
 

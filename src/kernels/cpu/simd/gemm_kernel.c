@@ -44,7 +44,7 @@ enum shape { WIDE, WIDE_TAIL, NARROW, N_SHAPES };
 /* How A lies: anyhow; each row's elements one after another; or packed. The last two save the
  * address arithmetic of most steps in K. */
 enum walk { ANY, ALONG, PACKED, N_WALKS };
-enum { UNROLL_K = 4 };
+enum { UNROLL_K = 2 }; /* more, and registers run out */
 
 /* clang-format off: it would move UNROLL away from its loops */
 

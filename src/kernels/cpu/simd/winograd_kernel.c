@@ -109,17 +109,6 @@ WF_SIMD_INLINE void grad_filter_1d(vf r[3], const vf u[6])
 
 /* ---- two dimensions -------------------------------------------------------------------------- */
 
-/* NAME(dst, ..., n) from a body for `w` channels at offset c, with w = VF_N except for the last
- * ones. */
-#define OVER_CHANNELS(body)              \
-    do {                                 \
-        int64_t c = 0;                   \
-        for (; c + VF_N <= n; c += VF_N) \
-            body(VF_N);                  \
-        if (c < n)                       \
-            body(n - c);                 \
-    } while (0)
-
 WF_SIMD_INLINE vf load(const float *p, int64_t w)
 {
     return w == VF_N ? vf_load(p) : vf_loadn(p, w);
@@ -133,183 +122,93 @@ WF_SIMD_INLINE void store(float *p, vf x, int64_t w)
         vf_storen(p, x, w);
 }
 
-WF_SIMD_INLINE void input_tile(float *v, int64_t ps, const float *x, int64_t rs, int64_t cs,
-                               int64_t w)
-{
-    vf t[6][6];
+typedef void one_d(vf *r, const vf *d);
 
-    UNROLL for (int j = 0; j < 6; j++)
+/* Where element (i, j) of a square of vectors lies: at p + i * rs + j * cs. */
+struct square {
+    int64_t rs, cs;
+};
+
+/* One vector of channels, w of whose lanes count: n_in x n_in from `from` become n_out x n_out at `to`,
+ * or are added to what is there. */
+WF_SIMD_INLINE void tile(one_d *transform, const int n_in, const int n_out, const bool add,
+                         float *to, struct square t, const float *from, struct square f, int64_t w)
+{
+    vf half[36];
+
+    UNROLL for (int j = 0; j < n_in; j++)
     {
         vf d[6], r[6];
 
-        UNROLL for (int i = 0; i < 6; i++) d[i] = load(x + i * rs + j * cs, w);
-        input_1d(r, d);
-        UNROLL for (int i = 0; i < 6; i++) t[i][j] = r[i];
+        UNROLL for (int i = 0; i < n_in; i++) d[i] = load(from + i * f.rs + j * f.cs, w);
+        transform(r, d);
+        UNROLL for (int i = 0; i < n_out; i++) half[i * n_in + j] = r[i];
     }
-    UNROLL for (int i = 0; i < 6; i++)
+    UNROLL for (int i = 0; i < n_out; i++)
     {
         vf r[6];
 
-        input_1d(r, t[i]);
-        UNROLL for (int j = 0; j < 6; j++) store(v + (6 * i + j) * ps, r[j], w);
-    }
-}
-
-static void input(float *v, int64_t v_ps, const float *x, int64_t rs, int64_t cs, int64_t n)
-{
-#define BODY(w) input_tile(v + c, v_ps, x + c, rs, cs, w)
-    OVER_CHANNELS(BODY);
-#undef BODY
-}
-
-WF_SIMD_INLINE void grad_input_tile(float *x, int64_t rs, int64_t cs, const float *v, int64_t ps,
-                                    int64_t w)
-{
-    vf t[6][6];
-
-    UNROLL for (int j = 0; j < 6; j++)
-    {
-        vf d[6], r[6];
-
-        UNROLL for (int i = 0; i < 6; i++) d[i] = load(v + (6 * i + j) * ps, w);
-        grad_input_1d(r, d);
-        UNROLL for (int i = 0; i < 6; i++) t[i][j] = r[i];
-    }
-    UNROLL for (int i = 0; i < 6; i++)
-    {
-        vf r[6];
-
-        grad_input_1d(r, t[i]);
-        UNROLL for (int j = 0; j < 6; j++)
+        transform(r, half + i * n_in);
+        UNROLL for (int j = 0; j < n_out; j++)
         {
-            float *p = x + i * rs + j * cs;
+            float *p = to + i * t.rs + j * t.cs;
 
-            store(p, vf_add(load(p, w), r[j]), w);
+            store(p, add ? vf_add(load(p, w), r[j]) : r[j], w);
         }
     }
 }
 
-static void grad_input(float *dx, int64_t rs, int64_t cs, const float *v, int64_t v_ps, int64_t n)
+/* The same for n channels. */
+WF_SIMD_INLINE void tiles(one_d *transform, const int n_in, const int n_out, const bool add,
+                          float *to, struct square t, const float *from, struct square f, int64_t n)
 {
-#define BODY(w) grad_input_tile(dx + c, rs, cs, v + c, v_ps, w)
-    OVER_CHANNELS(BODY);
-#undef BODY
+    int64_t c = 0;
+
+    for (; c + VF_N <= n; c += VF_N)
+        tile(transform, n_in, n_out, add, to + c, t, from + c, f, VF_N);
+    if (c < n)
+        tile(transform, n_in, n_out, add, to + c, t, from + c, f, n - c);
 }
 
-WF_SIMD_INLINE void output_tile(float *y, int64_t rs, int64_t cs, const float *m, int64_t ps,
-                                int64_t w)
+/* 36 places, ps apart; 9 taps, ts apart. */
+WF_SIMD_INLINE struct square places(int64_t ps)
 {
-    vf t[4][6];
+    return (struct square){6 * ps, ps};
+}
 
-    UNROLL for (int j = 0; j < 6; j++)
-    {
-        vf d[6], r[4];
+WF_SIMD_INLINE struct square taps(int64_t ts)
+{
+    return (struct square){3 * ts, ts};
+}
 
-        UNROLL for (int i = 0; i < 6; i++) d[i] = load(m + (6 * i + j) * ps, w);
-        output_1d(r, d);
-        UNROLL for (int i = 0; i < 4; i++) t[i][j] = r[i];
-    }
-    UNROLL for (int i = 0; i < 4; i++)
-    {
-        vf r[4];
+static void input(float *v, int64_t v_ps, const float *x, int64_t rs, int64_t cs, int64_t n)
+{
+    tiles(input_1d, 6, 6, false, v, places(v_ps), x, (struct square){rs, cs}, n);
+}
 
-        output_1d(r, t[i]);
-        UNROLL for (int j = 0; j < 4; j++) store(y + i * rs + j * cs, r[j], w);
-    }
+static void grad_input(float *dx, int64_t rs, int64_t cs, const float *v, int64_t v_ps, int64_t n)
+{
+    tiles(grad_input_1d, 6, 6, true, dx, (struct square){rs, cs}, v, places(v_ps), n);
 }
 
 static void output(float *y, int64_t rs, int64_t cs, const float *m, int64_t m_ps, int64_t n)
 {
-#define BODY(w) output_tile(y + c, rs, cs, m + c, m_ps, w)
-    OVER_CHANNELS(BODY);
-#undef BODY
-}
-
-WF_SIMD_INLINE void grad_output_tile(float *m, int64_t ps, const float *y, int64_t rs, int64_t cs,
-                                     int64_t w)
-{
-    vf t[6][4];
-
-    UNROLL for (int j = 0; j < 4; j++)
-    {
-        vf d[4], r[6];
-
-        UNROLL for (int i = 0; i < 4; i++) d[i] = load(y + i * rs + j * cs, w);
-        grad_output_1d(r, d);
-        UNROLL for (int i = 0; i < 6; i++) t[i][j] = r[i];
-    }
-    UNROLL for (int i = 0; i < 6; i++)
-    {
-        vf r[6];
-
-        grad_output_1d(r, t[i]);
-        UNROLL for (int j = 0; j < 6; j++) store(m + (6 * i + j) * ps, r[j], w);
-    }
+    tiles(output_1d, 6, 4, false, y, (struct square){rs, cs}, m, places(m_ps), n);
 }
 
 static void grad_output(float *m, int64_t m_ps, const float *dy, int64_t rs, int64_t cs, int64_t n)
 {
-#define BODY(w) grad_output_tile(m + c, m_ps, dy + c, rs, cs, w)
-    OVER_CHANNELS(BODY);
-#undef BODY
-}
-
-WF_SIMD_INLINE void filter_tile(float *u, int64_t ps, const float *taps, int64_t ts, int64_t w)
-{
-    vf t[6][3];
-
-    UNROLL for (int j = 0; j < 3; j++)
-    {
-        vf d[3], r[6];
-
-        UNROLL for (int i = 0; i < 3; i++) d[i] = load(taps + (3 * i + j) * ts, w);
-        filter_1d(r, d);
-        UNROLL for (int i = 0; i < 6; i++) t[i][j] = r[i];
-    }
-    UNROLL for (int i = 0; i < 6; i++)
-    {
-        vf r[6];
-
-        filter_1d(r, t[i]);
-        UNROLL for (int j = 0; j < 6; j++) store(u + (6 * i + j) * ps, r[j], w);
-    }
+    tiles(grad_output_1d, 4, 6, false, m, places(m_ps), dy, (struct square){rs, cs}, n);
 }
 
 static void filter(float *u, int64_t u_ps, const float *w, int64_t ts, int64_t n)
 {
-    const float *taps = w;
-
-#define BODY(width) filter_tile(u + c, u_ps, taps + c, ts, width)
-    OVER_CHANNELS(BODY);
-#undef BODY
-}
-
-WF_SIMD_INLINE void grad_filter_tile(float *dw, int64_t ts, const float *u, int64_t ps, int64_t w)
-{
-    vf t[3][6];
-
-    UNROLL for (int j = 0; j < 6; j++)
-    {
-        vf d[6], r[3];
-
-        UNROLL for (int i = 0; i < 6; i++) d[i] = load(u + (6 * i + j) * ps, w);
-        grad_filter_1d(r, d);
-        UNROLL for (int i = 0; i < 3; i++) t[i][j] = r[i];
-    }
-    UNROLL for (int i = 0; i < 3; i++)
-    {
-        vf r[3];
-
-        grad_filter_1d(r, t[i]);
-        UNROLL for (int j = 0; j < 3; j++) store(dw + (3 * i + j) * ts, r[j], w);
-    }
+    tiles(filter_1d, 3, 6, false, u, places(u_ps), w, taps(ts), n);
 }
 
 static void grad_filter(float *dw, int64_t ts, const float *u, int64_t u_ps, int64_t n)
 {
-#define BODY(w) grad_filter_tile(dw + c, ts, u + c, u_ps, w)
-    OVER_CHANNELS(BODY);
-#undef BODY
+    tiles(grad_filter_1d, 6, 3, false, dw, taps(ts), u, places(u_ps), n);
 }
 
 extern const struct wf_winograd_fns WF_LEVELED(wf_winograd_fns);

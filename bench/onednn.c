@@ -1,20 +1,20 @@
-/* tune.c - where does another implementation of matmul beat ours?
+/* onednn.c - our matrix products beside oneDNN's (dnnl_sgemm of version 2.x or 3.x).
  *
  * One JSON line per shape: microseconds of our product and of oneDNN's, and the ratio of ours to
  * theirs. Rounds alternate between the two and over all shapes; each round repeats a product for a
- * few milliseconds. On one thread, which is the default and what tools/tune makes the table from,
- * it is the processor time of the process, which other work on the machine disturbs less than the
- * clock on the wall; on several it is the clock. Medians; of the ratios, which are taken within a
- * round, the lower quartile too.
- *   bench/tune [--rounds N] [--only M,N,K,ops] [--threads N] */
+ * few milliseconds. Both run on one thread, in processor time of the process, which other work on
+ * the machine disturbs less than the clock on the wall. Medians; of the ratios, which are taken
+ * within a round, the lower quartile too. Built where CMake finds oneDNN; the library does not use it.
+ *   OMP_NUM_THREADS=1 bench/onednn [--rounds N] [--only M,N,K,ops] */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <oneapi/dnnl/dnnl.h>
 
-#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/gemm.h"
 
 struct product {
     const char *where; /* the workload, or grid */
@@ -61,8 +61,6 @@ enum { N_PRODUCTS = sizeof products / sizeof products[0], MAX_ROUNDS = 99 };
 
 struct timing {
     struct wf_gemm ours;
-    const struct wf_onednn_matmul *theirs;
-    const char *impl;
     float *a, *b, *c, *scratch;
     int64_t reps;
     double our_us[MAX_ROUNDS], their_us[MAX_ROUNDS], ratio[MAX_ROUNDS];
@@ -75,7 +73,7 @@ static double now_us(void)
 {
     struct timespec t;
 
-    clock_gettime(weft_ctx_threads(ctx) > 1 ? CLOCK_MONOTONIC : CLOCK_PROCESS_CPUTIME_ID, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
@@ -98,26 +96,18 @@ static struct wf_gemm_desc describe(const struct product *p)
 }
 
 /* False, with the error printed, when something is missing. */
-static bool set_up(struct timing *t, const struct product *p, struct wf_arena *arena)
+static bool set_up(struct timing *t, const struct product *p)
 {
     struct wf_gemm_desc d = describe(p);
-    int n_threads = weft_ctx_threads(ctx);
-    size_t our_bytes, their_bytes;
-    weft_status st;
+    size_t bytes;
 
-    wf_gemm_plan(&t->ours, &d, wf_gemm_fns_of(ctx->simd), n_threads, &our_bytes);
-    st = wf_onednn_matmul_plan(ctx, arena, &d, n_threads, &t->theirs, &their_bytes, &t->impl);
-    if (st) {
-        fprintf(stderr, "tune: oneDNN declines %" PRId64 ",%" PRId64 ",%" PRId64 ",%s\n", p->m,
-                p->n, p->k, p->ops);
-        return false;
-    }
+    wf_gemm_plan(&t->ours, &d, wf_gemm_fns_of(ctx->simd), 1, &bytes);
     t->a = wf_alloc_n(ctx, p->batch * p->m * p->k, sizeof(float));
     t->b = wf_alloc_n(ctx, p->batch * p->k * p->n, sizeof(float));
     t->c = wf_alloc_n(ctx, p->batch * p->m * p->n, sizeof(float));
-    t->scratch = wf_alloc(ctx, our_bytes > their_bytes ? our_bytes : their_bytes);
+    t->scratch = wf_alloc(ctx, bytes + 64);
     if (!t->a || !t->b || !t->c || !t->scratch) {
-        fprintf(stderr, "tune: out of memory\n");
+        fprintf(stderr, "onednn: out of memory\n");
         return false;
     }
     for (int64_t i = 0; i < p->batch * p->m * p->k; i++)
@@ -126,6 +116,16 @@ static bool set_up(struct timing *t, const struct product *p, struct wf_arena *a
         t->b[i] = (float)(i % 5) * 0.5f - 1.0f;
     t->reps = 1 + (int64_t)(3e8 / (2.0 * (double)(p->m * p->n * p->k * p->batch) + 1e6));
     return true;
+}
+
+static void run_theirs(const struct timing *t)
+{
+    const struct wf_gemm_desc *d = &t->ours.d;
+
+    for (int64_t i = 0; i < d->batch; i++)
+        dnnl_sgemm(d->trans_a ? 'T' : 'N', d->trans_b ? 'T' : 'N', d->m, d->n, d->k, 1,
+                   t->a + i * d->stride_a, d->lda, t->b + i * d->stride_b, d->ldb, 0,
+                   t->c + i * d->stride_c, d->ldc);
 }
 
 static double time_one(struct timing *t, bool ours)
@@ -138,7 +138,7 @@ static double time_one(struct timing *t, bool ours)
         if (ours)
             wf_gemm_run(&t->ours, ctx->pool, t->a, t->b, t->c, NULL, t->scratch);
         else
-            wf_onednn_matmul_run(t->theirs, ctx->pool, t->a, t->b, t->c, t->scratch);
+            run_theirs(t);
     }
     return (now_us() - start) / (double)t->reps;
 }
@@ -169,14 +169,15 @@ static double quantile(double *x, int n, int quarter)
 
 static void print_line(struct timing *t, const struct product *p, int n)
 {
-    printf("{\"bench\":\"tune\",\"op\":\"matmul\",\"simd\":\"%s\",\"m\":%" PRId64 ",\"n\":%" PRId64
-           ",\"k\":%" PRId64 ",\"batch\":%" PRId64
-           ",\"trans_a\":%d,\"trans_b\":%d,\"where\":\"%s\","
+    const dnnl_version_t *v = dnnl_version();
+
+    printf("{\"bench\":\"onednn\",\"simd\":\"%s\",\"m\":%" PRId64 ",\"n\":%" PRId64
+           ",\"k\":%" PRId64 ",\"batch\":%" PRId64 ",\"ops\":\"%s\",\"where\":\"%s\","
            "\"gemm_us\":%.2f,\"onednn_us\":%.2f,\"ratio\":%.3f,\"ratio_low\":%.3f,"
-           "\"impl\":\"%s\",\"threads\":%d,\"rounds\":%d}\n",
-           weft_simd_name(ctx->simd), p->m, p->n, p->k, p->batch, p->ops[0] == 't',
-           p->ops[1] == 't', p->where, quantile(t->our_us, n, 2), quantile(t->their_us, n, 2),
-           quantile(t->ratio, n, 2), quantile(t->ratio, n, 1), t->impl, weft_ctx_threads(ctx), n);
+           "\"version\":\"%d.%d.%d\",\"rounds\":%d}\n",
+           weft_simd_name(ctx->simd), p->m, p->n, p->k, p->batch, p->ops, p->where,
+           quantile(t->our_us, n, 2), quantile(t->their_us, n, 2), quantile(t->ratio, n, 2),
+           quantile(t->ratio, n, 1), v->major, v->minor, v->patch, n);
     fflush(stdout);
 }
 
@@ -201,32 +202,25 @@ static void run_all(int n_rounds)
 
 int main(int argc, char **argv)
 {
-    struct wf_arena arena;
-    const char *only = NULL, *why = NULL;
-    int n_rounds = 15, n_threads = 1;
+    const char *only = NULL;
+    int n_rounds = 15;
+    bool ok = true;
 
     for (int i = 1; i + 1 < argc; i += 2) {
         if (!strcmp(argv[i], "--rounds"))
             n_rounds = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--only"))
             only = argv[i + 1];
-        else if (!strcmp(argv[i], "--threads"))
-            n_threads = atoi(argv[i + 1]);
     }
     n_rounds = n_rounds < 1 ? 1 : n_rounds > MAX_ROUNDS ? MAX_ROUNDS : n_rounds;
-    if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = n_threads), &ctx)) {
+    if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx)) {
         fprintf(stderr, "%s\n", weft_error());
         return 1;
     }
-    wf_arena_init(&arena, ctx);
-    if (!wf_onednn_version(ctx, &why)) {
-        fprintf(stderr, "tune: oneDNN: %s\n", why);
-        n_rounds = 0;
-    }
-    for (int i = 0; i < N_PRODUCTS && n_rounds; i++)
+    for (int i = 0; i < N_PRODUCTS && ok; i++)
         if (wanted(&products[i], only))
-            set_up(&timings[i], &products[i], &arena);
-    if (n_rounds)
+            ok = set_up(&timings[i], &products[i]);
+    if (ok)
         run_all(n_rounds);
     for (int i = 0; i < N_PRODUCTS; i++) {
         wf_free(ctx, timings[i].a);
@@ -234,7 +228,6 @@ int main(int argc, char **argv)
         wf_free(ctx, timings[i].c);
         wf_free(ctx, timings[i].scratch);
     }
-    wf_arena_free(&arena);
     weft_ctx_free(ctx);
-    return n_rounds ? 0 : 3;
+    return ok ? 0 : 1;
 }
