@@ -1,14 +1,6 @@
 /* draw.c - numbers from a seed (splitmix64). */
 #include "random/random.h"
 
-struct draw draw_from(uint64_t seed, uint64_t stream)
-{
-    struct draw d = {seed * 0x9e3779b97f4a7c15u + stream * 0xd1342543de82ef95u + 1};
-
-    draw_bits(&d);
-    return d;
-}
-
 uint64_t draw_bits(struct draw *d)
 {
     uint64_t z = (d->state += 0x9e3779b97f4a7c15u);
@@ -16,6 +8,16 @@ uint64_t draw_bits(struct draw *d)
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
+}
+
+/* The seed is scrambled, not scaled: neighbours that started a step apart would draw the same numbers one draw later. */
+struct draw draw_from(uint64_t seed, uint64_t stream)
+{
+    struct draw d = {seed};
+
+    d.state = draw_bits(&d) ^ stream;
+    d.state = draw_bits(&d);
+    return d;
 }
 
 int64_t draw_int(struct draw *d, int64_t lo, int64_t hi)
@@ -45,4 +47,26 @@ const char *draw_word(struct draw *d, const char *words, char out[32])
         pick -= *words == '|';
     snprintf(out, 32, "%.*s", (int)strcspn(words, "|"), words);
     return out;
+}
+
+bool draw_overlaps(void)
+{
+    enum { N = 64 };
+
+    for (uint64_t seed = 0; seed < 100; seed++)
+        for (uint64_t other = seed + 1; other < seed + 4; other++) {
+            struct draw a = draw_from(seed, 1), b = draw_from(other, 1);
+            uint64_t x[N];
+
+            for (int i = 0; i < N; i++)
+                x[i] = draw_bits(&a);
+            for (int i = 0; i < N; i++) {
+                uint64_t y = draw_bits(&b);
+
+                for (int k = 0; k < N; k++)
+                    if (x[k] == y)
+                        return true;
+            }
+        }
+    return false;
 }
