@@ -9,14 +9,15 @@ enum { FLAGS_MAX = 64 }; /* of one command, as far as a misspelt one is compared
 
 int fail(int code, const char *fmt, ...)
 {
-    char raw[4096], text[4096];
+    char raw[4096], said[4096], text[4096];
     va_list args;
 
     va_start(args, fmt);
     vsnprintf(raw, sizeof raw, fmt, args);
     va_end(args);
     screen_finish_line();
-    fprintf(stderr, "weft: %s\n", weft_printable(raw, -1, text, sizeof text));
+    fprintf(stderr, "weft: %s\n",
+            weft_printable(job_words(raw, said, sizeof said), -1, text, sizeof text));
     return code;
 }
 
