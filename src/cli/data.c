@@ -699,7 +699,7 @@ static int stats(int argc, char **argv)
 const struct command command_data_stats = {
     .name = "data stats",
     .args = "FILE",
-    .summary = "count, mean, deviation, range and distinct values of each column",
+    .summary = "print count, mean, deviation, range and distinct values of each column",
     .text =
         "values: how many there are; missing: empty or not a number; distinct: different values "
         "of text and\n"
