@@ -1,8 +1,8 @@
 /* svg.c - curves as plain SVG inside a page, colored by the page's style so that they
  * follow light and dark. */
 #include <math.h>
-#include <stdlib.h>
 
+#include "base/number.h"
 #include "train/report/report.h"
 
 enum { WIDTH = 460, HEIGHT = 270, LEFT = 54, RIGHT = 14, TOP = 34, BOTTOM = 36 };
@@ -91,6 +91,7 @@ static int tick_digits(const struct axis *a)
 static void put_power(struct wf_buf *b, double v)
 {
     char text[32], *e;
+    int64_t power = 0;
 
     if (v == 0) {
         wf_buf_printf(b, "0");
@@ -98,11 +99,11 @@ static void put_power(struct wf_buf *b, double v)
     }
     wf_snprintf(text, sizeof text, "%.1e", v);
     e = strchr(text, 'e');
-    if (!e) {
+    if (!e || !wf_text_i64(e + 1 + (e[1] == '+'), &power)) {
         wf_buf_printf(b, "%s", text);
         return;
     }
-    wf_buf_printf(b, "%.*se%d", (int)(e - text) - (e[-1] == '0' ? 2 : 0), text, atoi(e + 1));
+    wf_buf_printf(b, "%.*se%lld", (int)(e - text) - (e[-1] == '0' ? 2 : 0), text, (long long)power);
 }
 
 static void put_tick(struct wf_buf *b, const char *anchor, double x, double y, double v,
