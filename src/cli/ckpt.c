@@ -310,7 +310,7 @@ static int run_show(int argc, char **argv)
 const struct command command_ckpt_show = {
     .name = "ckpt show",
     .args = "CHECKPOINT|FOLDER",
-    .summary = "what a checkpoint holds; of a folder, the newest",
+    .summary = "print what a checkpoint, or the newest of a folder, holds",
     .text = "  weft ckpt show run/ckpt\n  weft ckpt show run/ckpt/ckpt-000001200 --json\n",
     .run = run_show,
 };
@@ -586,7 +586,7 @@ const struct command command_ckpt_prune = {
     .name = "ckpt prune",
     .args = "FOLDER",
     .summary = "delete checkpoints that no rule keeps",
-    .text = "A checkpoint stays when any rule wants it; the newest sound one always stays, and is "
+    .text = "A checkpoint stays when any rule wants it; the newest valid one always stays, and is "
             "verified\n"
             "before anything is deleted. Refused while a job writes into the folder.\n\n"
             "  weft ckpt prune run/ckpt --keep-last 2 --keep-best 3 --monitor val_loss --dry-run\n",

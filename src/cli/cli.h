@@ -57,6 +57,9 @@ int fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The same, followed by the library's last error. The status decides the code. */
 int fail_status(weft_status st, const char *what);
 
+/* A message of the library in the words of a job file (terms.c). */
+const char *job_words(const char *text, char *out, size_t size);
+
 /* ---- measuring ------------------------------------------------------------------------------- */
 
 double wall_clock(void); /* seconds, monotonic */

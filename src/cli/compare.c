@@ -123,7 +123,9 @@ static bool values_of(const weft_history *h, const char *name, double *last, dou
 /* The last value of each run, and in the next line the best with its epoch. */
 static void put_log(const struct table *t, const char *name)
 {
-    for (int best_too = 0; best_too <= (weft_log_direction(name) != 0); best_too++) {
+    int n_lines = weft_log_direction(name) ? 2 : 1;
+
+    for (int best_too = 0; best_too < n_lines; best_too++) {
         char head[64];
 
         snprintf(head, sizeof head, best_too ? "  best of %s" : "%s", name);

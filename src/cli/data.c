@@ -24,7 +24,7 @@ struct source {
         {"types", FLAG_TEXT, "A:f32,…", "types of CSV and SQL columns; default: inferred",        \
          &(s).types},                                                                             \
         {"query", FLAG_TEXT, "SQL", "of a database; default: all of its only table", &(s).query}, \
-        {"skip-bad", FLAG_BOOL, NULL, "leave out records that cannot be read, and count them",    \
+        {"skip-bad", FLAG_BOOL, NULL, "skip records that cannot be read, and count them",         \
          &(s).skip_bad},                                                                          \
     {                                                                                             \
         "threads", FLAG_INT, "N", "threads that read; default: all cores", &(s).machine.threads   \
@@ -138,6 +138,7 @@ static void print_text(FILE *to, const weft_str *s)
 static void print_item(FILE *to, const weft_tensor *t, int64_t i, bool json)
 {
     const char *p = t->data;
+    char text[32];
 
     switch ((int)t->dtype) {
     case WEFT_STR: (json ? print_text : print_short)(to, (const weft_str *)t->data + i); break;
@@ -154,7 +155,7 @@ static void print_item(FILE *to, const weft_tensor *t, int64_t i, bool json)
         if (json && !isfinite(v))
             fputs("null", to);
         else
-            fprintf(to, t->dtype == WEFT_F64 ? "%.17g" : "%.9g", v);
+            fputs(number_text(v, t->dtype == WEFT_F32, text), to);
         break;
     }
     default: fputs("?", to);
@@ -330,7 +331,7 @@ static int inspect(int argc, char **argv)
 const struct command command_data_inspect = {
     .name = "data inspect",
     .args = "FILE",
-    .summary = "format, columns, first records and number of records of data files",
+    .summary = "show format, columns, first records and number of records of data files",
     .text =
         "FILE is a file, a pattern in quotes ('part-*.csv.gz'), several with commas between them "
         "(IDX images\n"
@@ -440,44 +441,57 @@ static weft_status count_one(void *arg, const weft_sample *in, bool *keep)
     return WEFT_OK;
 }
 
-static void print_number(double v, int64_t count)
+/* min and max of f32 columns are numbers of the file: 24.6, not 24.6000003815. */
+static void print_number(double v, int64_t count, bool single)
 {
-    if (count > 0)
-        printf(" %12.6g", v);
-    else
+    char text[32];
+
+    if (count <= 0)
         printf(" %12s", "-");
+    else if (single)
+        printf(" %12s", number_text(v, true, text));
+    else
+        printf(" %12.6g", v);
 }
 
 static void print_stats(const weft_stats *stats)
 {
     enum { SHOWN = 16 };
     char name[NAME_ROOM + 32], column[NAME_ROOM];
+    bool text = false;
 
-    printf("%-20s %10s %9s %12s %12s %12s %12s %10s\n", "column", "count", "missing", "mean", "std",
-           "min", "max", "distinct");
+    for (int i = 0; i < weft_stats_columns(stats); i++)
+        text = text || weft_stats_column(stats, i)->dtype == WEFT_STR;
+    printf("%-20s %-5s %10s %9s %12s %12s %12s %12s  %s\n", "column", "type", "values", "missing",
+           "mean", "std", "min", "max", "distinct");
     for (int i = 0; i < weft_stats_columns(stats); i++) {
         const weft_column_stats *c = weft_stats_column(stats, i);
 
         shown(c->name, column);
         for (int64_t k = 0; k < c->n && k < SHOWN; k++) {
             snprintf(name, sizeof name, c->n > 1 ? "%s[%lld]" : "%s", column, (long long)k);
-            printf("%-20s %10lld %9lld", name, (long long)c->count[k], (long long)c->n_missing[k]);
+            printf("%-20s %-5s %10lld %9lld", name, dtype_name(c->dtype), (long long)c->count[k],
+                   (long long)c->n_missing[k]);
             if (c->mean) {
-                print_number(c->mean[k], c->count[k]);
-                print_number(c->std[k], c->count[k]);
-                print_number(c->min[k], c->count[k]);
-                print_number(c->max[k], c->count[k]);
+                bool single = c->dtype == WEFT_F32;
+
+                print_number(c->mean[k], c->count[k], false);
+                print_number(c->std[k], c->count[k], false);
+                print_number(c->min[k], c->count[k], single);
+                print_number(c->max[k], c->count[k], single);
             } else {
                 printf(" %12s %12s %12s %12s", "", "", "", "");
             }
             if (c->n_distinct >= 0 && k == 0)
-                printf(" %s%lld", c->at_least ? ">= " : "", (long long)c->n_distinct);
+                printf("  %s%lld", c->at_least ? ">= " : "", (long long)c->n_distinct);
             printf("\n");
         }
         if (c->n > SHOWN)
             printf("%s[%d..%lld] are in the file that --out writes\n", column, SHOWN,
                    (long long)c->n - 1);
     }
+    if (text)
+        printf("\nof str columns: mean, std, min and max of the length in bytes\n");
 }
 
 static int stats(int argc, char **argv)
@@ -487,7 +501,7 @@ static int stats(int argc, char **argv)
     const char *out = NULL;
     const struct flag flags[] = {
         SOURCE_FLAGS(s),
-        {"out", FLAG_TEXT, "FILE.json", "write the statistics, for weft_ds_standardize", &out},
+        {"out", FLAG_TEXT, "FILE.json", "write the statistics as JSON", &out},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     int n = parse_flags(&command_data_stats, flags, argc, argv), rc;
@@ -520,7 +534,12 @@ static int stats(int argc, char **argv)
 const struct command command_data_stats = {
     .name = "data stats",
     .args = "FILE",
-    .summary = "count, missing, mean, deviation, range and distinct values of each column",
-    .text = "One pass, in bounded memory. FILE is as for `weft data inspect`.\n",
+    .summary = "print count, mean, deviation, range and distinct values of each column",
+    .text =
+        "values: how many there are; missing: empty or not a number; distinct: different values "
+        "of text and\n"
+        "integer columns. Of text, mean, std, min and max are of the length in bytes. One pass, "
+        "in bounded\n"
+        "memory. FILE is as for `weft data inspect`.\n",
     .run = stats,
 };

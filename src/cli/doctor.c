@@ -149,7 +149,6 @@ static int run_doctor(int argc, char **argv)
 const struct command command_doctor = {
     .name = "doctor",
     .args = "",
-    .summary =
-        "what is built in, what this machine has, what is missing and the package that brings it",
+    .summary = "print what is built in, what the machine has, and packages that are missing",
     .run = run_doctor,
 };

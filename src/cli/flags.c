@@ -9,14 +9,15 @@ enum { FLAGS_MAX = 64 }; /* of one command, as far as a misspelt one is compared
 
 int fail(int code, const char *fmt, ...)
 {
-    char raw[4096], text[4096];
+    char raw[4096], said[4096], text[4096];
     va_list args;
 
     va_start(args, fmt);
     vsnprintf(raw, sizeof raw, fmt, args);
     va_end(args);
     screen_finish_line();
-    fprintf(stderr, "weft: %s\n", weft_printable(raw, -1, text, sizeof text));
+    fprintf(stderr, "weft: %s\n",
+            weft_printable(job_words(raw, said, sizeof said), -1, text, sizeof text));
     return code;
 }
 
@@ -27,19 +28,40 @@ int fail_status(weft_status st, const char *what)
     return fail(input ? EXIT_INPUT : EXIT_FAILED, "%s%s%s", what, *what ? ": " : "", weft_error());
 }
 
+/* Characters of UTF-8. */
+static int text_width(const char *text)
+{
+    int n = 0;
+
+    for (; *text; text++)
+        n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
+static void flag_head(const struct flag *f, char out[64])
+{
+    snprintf(out, 64, "--%s%s%s", f->name, f->arg ? " " : "", f->arg ? f->arg : "");
+}
+
 static void print_help(const struct command *c, const struct flag *flags)
 {
+    char left[64];
+    int width = 16;
+
     printf("usage: weft %s%s%s [flags]\n\n%s\n", c->name, *c->args ? " " : "", c->args, c->summary);
     if (c->text)
         printf("\n%s", c->text);
     printf("\nflags:\n");
     for (const struct flag *f = flags; f->name; f++) {
-        char left[64];
-
-        snprintf(left, sizeof left, "--%s%s%s", f->name, f->arg ? " " : "", f->arg ? f->arg : "");
-        printf("  %-22s %s\n", left, f->help);
+        flag_head(f, left);
+        width = text_width(left) > width && text_width(left) <= 30 ? text_width(left) : width;
     }
-    printf("  %-22s %s\n", "--help", "this text");
+    for (const struct flag *f = flags; f->name; f++) {
+        flag_head(f, left);
+        printf("  %s%*s  %s\n", left, width > text_width(left) ? width - text_width(left) : 0, "",
+               f->help);
+    }
+    printf("  %-*s  %s\n", width, "--help", "print this text");
 }
 
 static int unknown_flag(const struct command *c, const struct flag *flags, const char *word)

@@ -3,7 +3,7 @@
 
 #include "cli.h"
 
-/* The log is a view of the run, its checkpoints are the truth: a log that has lost rows, or is damaged, is passed over. */
+/* The log is a view of the run, its checkpoints are the truth: a log that has lost rows, or is damaged, is ignored. */
 weft_status read_epochs(weft_ctx *ctx, const weft_job *job, weft_history **out)
 {
     const char *log = weft_job_text(job, "log.dir"), *dir = weft_job_text(job, "checkpoint.dir");
@@ -80,7 +80,7 @@ static int history(int argc, char **argv)
 {
     bool json = false;
     const struct flag flags[] = {
-        {"json", FLAG_BOOL, NULL, "an object an epoch, a line each", &json},
+        {"json", FLAG_BOOL, NULL, "print a JSON object for each epoch, one per line", &json},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     int n = parse_flags(&command_history, flags, argc, argv);
@@ -110,9 +110,9 @@ static int history(int argc, char **argv)
 const struct command command_history = {
     .name = "history",
     .args = "FOLDER|JOB.yaml",
-    .summary = "the epochs of a run, from its log or its checkpoints",
-    .text = "The folder is a job's log.dir or checkpoint.dir. Of a job file both are read, and the "
-            "one with "
-            "more\nepochs counts.\n",
+    .summary = "print the epochs of a run as a table",
+    .text = "FOLDER is the log.dir or checkpoint.dir of a job. For a job file both are read, and "
+            "the one "
+            "with more\nepochs is printed.\n",
     .run = history,
 };

@@ -12,11 +12,13 @@
 static void say(void *arg, int level, const char *line)
 {
     const struct job *j = arg;
+    char said[4096];
 
     if (level == WEFT_LOG_DEBUG || (j->quiet && level < WEFT_LOG_WARN))
         return;
     screen_finish_line();
-    fprintf(stderr, "%s%s\n", level >= WEFT_LOG_WARN ? "weft: warning: " : "", line);
+    fprintf(stderr, "%s%s\n", level >= WEFT_LOG_WARN ? "weft: warning: " : "",
+            job_words(line, said, sizeof said));
 }
 
 void close_job(struct job *j)

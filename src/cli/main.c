@@ -7,12 +7,12 @@
 #include "cli.h"
 
 static const struct command *const commands[] = {
-    &command_train,       &command_eval,         &command_predict,      &command_summary,
-    &command_keys,        &command_history,      &command_report,       &command_compare,
-    &command_init,        &command_version,      &command_doctor,       &command_bench_train,
-    &command_bench_data,  &command_data_inspect, &command_data_convert, &command_data_stats,
-    &command_explain,     &command_run,          &command_ckpt_ls,      &command_ckpt_show,
-    &command_ckpt_verify, &command_ckpt_diff,    &command_ckpt_prune,
+    &command_init,       &command_train,        &command_eval,         &command_predict,
+    &command_report,     &command_compare,      &command_history,      &command_summary,
+    &command_keys,       &command_data_inspect, &command_data_convert, &command_data_stats,
+    &command_ckpt_ls,    &command_ckpt_show,    &command_ckpt_verify,  &command_ckpt_diff,
+    &command_ckpt_prune, &command_doctor,       &command_version,      &command_bench_train,
+    &command_bench_data, &command_explain,      &command_run,
 };
 #define N_COMMANDS ((int)(sizeof commands / sizeof *commands))
 
@@ -97,7 +97,7 @@ static int unknown_command(int argc, char **argv)
 /* The manual page, from the same tables as --help. */
 static int print_man(void)
 {
-    const char *path, *kind, *standard, *help;
+    const char *path, *kind, *value, *help;
 
     printf(".TH WEFT 1 \"\" \"weft %s\"\n.SH NAME\nweft \\- trains neural networks\n.SH SYNOPSIS\n"
            ".B weft\nCOMMAND [arguments] [flags]\n.SH COMMANDS\n",
@@ -109,8 +109,8 @@ static int print_man(void)
     }
     printf(".SH JOB FILES\nKeys of the YAML file that train, eval, predict, summary and report "
            "take.\n");
-    for (int i = 0; weft_job_key_at(i, &path, &kind, &standard, &help); i++)
-        printf(".TP\n\\fB%s\\fR %s%s%s\n\\&%s\n", path, kind, *standard ? ", " : "", standard,
+    for (int i = 0; weft_job_key_at(i, &path, &kind, &value, &help); i++)
+        printf(".TP\n\\fB%s\\fR %s%s%s\n\\&%s\n", path, kind, *value ? ", default " : "", value,
                help);
     printf(".SH EXIT STATUS\n0 done, 1 the work failed, 2 the command line makes no sense, 3 a "
            "file is missing, "

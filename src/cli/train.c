@@ -385,7 +385,7 @@ static int summary(int argc, char **argv)
 const struct command command_summary = {
     .name = "summary",
     .args = "JOB.yaml|MODEL",
-    .summary = "layers, shapes and parameters of a job's model, or of a saved one",
+    .summary = "print layers, shapes and parameters of a job's model, or of a saved one",
     .text = "  weft summary job.yaml\n"
             "  weft summary model.safetensors\n",
     .run = summary,

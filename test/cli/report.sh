@@ -101,5 +101,39 @@ want 0 "report: logs3/report.html" "$WEFT" train price.yaml --log lines --set ch
 check "errors of it" grep -qF "root of the mean square" logs3/report.html
 check "no number that is none" bash -c "! grep -qi '\bnan\b' logs3/report.html"
 
+# weights that EarlyStopping restored: the page shows their epoch, now and when it is written again
+cat >best.yaml <<'YAML'
+data:
+  train: {path: two.csv, label: sick, index: true}
+  pipeline: [{lookup: {columns: sick, unknown: 0}}, {join: {columns: "a, b", to: features}}, {select: {columns: "features, sick"}}]
+  validation_split: 0.3
+  validation_by: random
+model: [{Dense: {units: 64, activation: relu}}, {Dense: {units: 1, activation: sigmoid}}]
+train:
+  optimizer: adam learning_rate=0.2
+  loss: binary_crossentropy
+  metrics: accuracy, AUC
+  epochs: 30
+  callbacks: [{EarlyStopping: {monitor: val_loss, patience: 4, restore_best_weights: true}}]
+checkpoint: {dir: ckpt4}
+log: {dir: logs4}
+YAML
+awk 'BEGIN { srand(8); print "a,b,sick"
+    for (i = 0; i < 300; i++) { s = rand() < 0.3; printf "%.3f,%.3f,%s\n", s + 1.5 * rand(), rand(), s ? "yes" : "no" } }' >two.csv
+want 0 "Restoring model weights from the end of the best epoch" "$WEFT" train best.yaml --log lines
+epoch=$("$WEFT" history ckpt4 --json | awk -F'"val_loss": ' '{ split($2, v, ","); if (NR == 1 || v[1] + 0 < best) { best = v[1] + 0; at = NR } } END { print at }')
+loss=$("$WEFT" history ckpt4 --json | sed -n "${epoch}p" | sed 's/.*"val_loss": \([0-9.e-]*\).*/\1/')
+want 0 "" "$WEFT" report best.yaml --out again.html
+for page in logs4/report.html again.html; do
+    check "$page: weights of epoch $epoch" grep -qF "The saved weights are those of epoch $epoch, the best" $page
+    check "$page: its loss of validation, $loss" grep -qF "<span class=\"soft\">val_loss</span><b>$(printf %.4g "$loss")</b>" $page
+    for text in "ROC and precision-recall" "yes: AUC 0." "false positive rate" "true: yes<br>" "predicted: no"; do
+        check "'$text' in $page" grep -qF -- "$text" $page
+    done
+done
+measured=$("$WEFT" eval best.yaml --part validation --json | sed 's/.*"auc": \([0-9.]*\).*/\1/')
+shown=$(grep -o 'yes: AUC [0-9.]*' again.html | sed 's/.* //')
+check "the area under the curve is the metric's ($shown, $measured)" awk "BEGIN { d = $shown - $measured; exit !(d * d < 0.0004) }"
+
 [ $bad -eq 0 ] && echo "all as promised"
 exit $((bad > 0))

@@ -152,7 +152,7 @@ want 3 "no device 'tpu' here" "$WEFT" train job.yaml --set resources.devices=cpu
 want 1 "exceed the context's memory limit" "$WEFT" train job.yaml --memory 4 --set model.0.Dense.units=100000 --set checkpoint.dir=
 want 3 "has a dot with no word next to it" "$WEFT" train job.yaml --set train..epochs=3
 sed 's/metrics: accuracy/metrics: acuracy/' job.yaml >typo.yaml
-want 3 "typo.yaml:13:12: compile: no metric 'acuracy'" "$WEFT" train typo.yaml
+want 3 "typo.yaml:13:12: no metric 'acuracy'" "$WEFT" train typo.yaml
 rm -rf ckpt
 want 0 '"data_wait_seconds"' "$WEFT" train job.yaml --log json --devices cpu --threads 1 --memory 1000
 want 0 '% of it waiting for data' "$WEFT" train job.yaml --log lines --set train.epochs=5

@@ -50,4 +50,7 @@ bool wf_monitor_better(const struct wf_monitor *m, double v, double than);
 /* A direction for mode "auto": an error when nobody knows. */
 weft_status wf_monitor_direction(struct wf_monitor *m, weft_trainer *t);
 
+/* Did training end with the weights of an earlier epoch (from 0), which this callback restored? */
+bool wf_early_stopping_restored(const weft_callback *cb, int64_t *epoch);
+
 #endif

@@ -22,7 +22,7 @@ struct csv_logger {
     int64_t at;    /* bytes of the file that are this run's and what is before; -1: not known */
     FILE *file;
     int n;
-    char *name[MAX_NAMES]; /* of the columns behind the epoch */
+    char *name[MAX_NAMES]; /* of the columns after the epoch */
 };
 
 static int by_name(const void *a, const void *b)

@@ -91,7 +91,8 @@ static weft_status put_place(struct wf_buf *b, const struct saver *s, const char
         return wf_err(WEFT_ENOENT, "filepath '%s': there is no '%s'; there are epoch%s", s->path,
                       name, list);
     if (spec ? !put_formatted(b, spec, v, whole) : false)
-        return wf_err(WEFT_EINVAL, "filepath '%s': ':%s' is no format of a number", s->path, spec);
+        return wf_err(WEFT_EINVAL, "filepath '%s': ':%s' is not a format of a number", s->path,
+                      spec);
     if (!spec)
         put_plain(b, v);
     return WEFT_OK;

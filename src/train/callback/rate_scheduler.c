@@ -1,6 +1,6 @@
 /* rate_scheduler.c - the callback LearningRateScheduler: the rate of each epoch, by a function of the user's or by a table.
  *
- * It keeps nothing: the rate itself stands in checkpoints, and an epoch that a run goes on with is not begun a second time. */
+ * It keeps nothing: the rate itself is in checkpoints, and an epoch that a run resumes is not begun a second time. */
 #include <math.h>
 
 #include "train/callback/callback.h"

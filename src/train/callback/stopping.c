@@ -37,7 +37,8 @@ struct early {
     int64_t patience, start_from, wait, best_epoch;
     double baseline;
     bool restore_best;
-    char *best; /* the weights of the best epoch, one after the other */
+    bool restored; /* training ended with the weights of best_epoch */
+    char *best;    /* the weights of the best epoch, one after the other */
     int64_t best_bytes;
 };
 
@@ -93,6 +94,7 @@ static weft_status early_begin(void *arg, weft_trainer *t)
 
     wf_monitor_reset(&e->monitor);
     e->wait = e->best_epoch = 0;
+    e->restored = false;
     wf_free(e->ctx, e->best);
     e->best = NULL;
     return wf_monitor_direction(&e->monitor, t);
@@ -104,6 +106,7 @@ static weft_status early_epoch(void *arg, weft_trainer *t, int64_t epoch, const 
     double v;
     weft_status st;
 
+    e->restored = false; /* a run that had ended trains on */
     if (epoch < e->start_from || !wf_monitor_value(&e->monitor, t, logs, "EarlyStopping", &v))
         return WEFT_OK;
     if (e->restore_best && !e->best) { /* the first seen is the best so far, whatever it is */
@@ -142,13 +145,25 @@ static weft_status early_end(void *arg, weft_trainer *t, const weft_logs *logs)
                       (long long)e->best_bytes, (long long)weight_bytes(t));
     wf_log(e->ctx, WEFT_LOG_INFO, "Restoring model weights from the end of the best epoch: %lld.",
            (long long)e->best_epoch + 1);
+    e->restored = true;
     return copy_weights(t, e->best, false);
+}
+
+bool wf_early_stopping_restored(const weft_callback *cb, int64_t *epoch)
+{
+    const struct early *e = cb->arg;
+
+    if (cb->train_end != early_end || !e->restored)
+        return false;
+    *epoch = e->best_epoch;
+    return true;
 }
 
 static weft_status early_save(void *arg, char **state, int64_t *n)
 {
     struct early *e = arg;
-    double v[4] = {e->monitor.best, (double)e->wait, (double)e->best_epoch, e->best != NULL};
+    double v[4] = {e->monitor.best, (double)e->wait, (double)e->best_epoch,
+                   e->best ? e->restored ? 2 : 1 : 0};
     struct wf_buf b;
 
     wf_buf_init(&b, e->ctx, (int64_t)1 << 40);
@@ -177,6 +192,7 @@ static weft_status early_restore(void *arg, const char *state, int64_t n)
     e->best_epoch = (int64_t)v[2];
     wf_free(e->ctx, e->best);
     e->best = NULL;
+    e->restored = v[3] == 2;
     if (v[3] == 0)
         return WEFT_OK;
     e->best_bytes = n - (int64_t)sizeof v;

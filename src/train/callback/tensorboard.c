@@ -2,9 +2,9 @@
  * Keras' tags, and in log_dir itself the hyper-parameters and the job's text.
  *
  * The files of a callback have one base name and a number. A checkpoint knows the number and the
- * length of each run's file, so a resumed run cuts off what was written behind the checkpoint,
- * removes later files of its own, and goes on in a new one: no step is there twice. A run that
- * begins anew tells TensorBoard to forget what earlier files of the folder hold. */
+ * length of each run's file, so a resumed run cuts off what was written after the checkpoint,
+ * removes later files of its own, and continues in a new one: no step is there twice. A run that
+ * starts over tells TensorBoard to forget what earlier files of the folder hold. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -247,12 +247,12 @@ static weft_status flush(struct board *b)
 /* ---- values ---------------------------------------------------------------------------------- */
 
 static weft_status put(struct board *b, int run, int64_t step, const char *before, const char *name,
-                       const char *behind, double v)
+                       const char *after, double v)
 {
     char tag[MAX_TAG];
     weft_status st = open_run(b, run);
 
-    snprintf(tag, sizeof tag, "%s%s%s", before, name, behind);
+    snprintf(tag, sizeof tag, "%s%s%s", before, name, after);
     return st ? st : wf_events_scalar(&b->run[run], step, tag, v);
 }
 

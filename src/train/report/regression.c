@@ -10,18 +10,6 @@
 #define MAX_POINTS 1500 /* of them in the scatter */
 #define N_BINS 31       /* odd: the middle one is around zero */
 
-static bool predicts_quantities(const weft_trainer *t)
-{
-    static const char *const words[] = {"squared", "absolute", "mse",     "mae",      "msle",
-                                        "mape",    "huber",    "logcosh", "log_cosh", "poisson"};
-    const char *loss = t->n_out == 1 ? t->loss[0] : NULL;
-
-    for (int i = 0; loss && i < WF_COUNT(words); i++)
-        if (strcasestr(loss, words[i]))
-            return true;
-    return false;
-}
-
 static double value_at(const weft_tensor *t, int64_t i)
 {
     switch (t->dtype) {
@@ -98,8 +86,8 @@ static weft_status look(void *arg, const weft_batch *b, int n_outputs, const wef
         int64_t row = i / r->width;
         struct wf_error e = {.sample = b->id ? b->id[row] : r->seen + row,
                              .which = (int)(i % r->width),
-                             .truth = value_at(y, i),
-                             .guess = value_at(&out[0], i)};
+                             .truth = value_at(y, i) * r->scale + r->offset,
+                             .guess = value_at(&out[0], i) * r->scale + r->offset};
 
         st = add_value(r, &e);
     }
@@ -110,13 +98,19 @@ static weft_status look(void *arg, const weft_batch *b, int n_outputs, const wef
 weft_status wf_regression_make(weft_job_run *run, struct wf_regression *out)
 {
     weft_trainer *t = run->trainer;
+    weft_job_output o;
     const char *part;
     weft_ds s;
     weft_status st;
 
     *out = (struct wf_regression){.ctx = run->ctx};
-    if (!predicts_quantities(t))
+    if (t->n_out != 1)
         return WEFT_OK;
+    st = weft_job_output_at(run, 0, &o);
+    if (st || o.kind != WEFT_OUTPUT_QUANTITIES)
+        return st;
+    out->scale = o.scale;
+    out->offset = o.offset;
     st = wf_report_data(run, &s, &part);
     if (st || !s.id)
         return st;
@@ -181,8 +175,13 @@ static void put_errors(struct wf_buf *b, const struct wf_regression *r)
         wf_buf_printf(b, "<tr><td>#%lld</td>", (long long)e->sample);
         if (r->width > 1)
             wf_buf_printf(b, "<td>%d</td>", e->which);
-        wf_buf_printf(b, "<td>%.5g</td><td>%.5g</td><td class=\"no\">%+.5g</td></tr>\n", e->truth,
-                      e->guess, e->guess - e->truth);
+        wf_buf_printf(b, "<td>");
+        wf_html_number(b, e->truth, 5);
+        wf_buf_printf(b, "</td><td>");
+        wf_html_number(b, e->guess, 5);
+        wf_buf_printf(b, "</td><td class=\"no\">%s", e->guess > e->truth ? "+" : "");
+        wf_html_number(b, e->guess - e->truth, 5);
+        wf_buf_printf(b, "</td></tr>\n");
     }
     wf_buf_printf(b, "</table></div>\n");
 }
@@ -194,10 +193,13 @@ void wf_regression_put(struct wf_buf *b, const struct wf_regression *r)
     if (!r->part)
         return;
     wf_buf_printf(b,
-                  "<h2>Predictions</h2><p class=\"soft\">%lld value%s of the %s data: mean error "
-                  "%.4g, mean absolute error %.4g, root of the mean square %.4g",
-                  (long long)r->n, r->n == 1 ? "" : "s", r->part, r->sum / n, r->sum_abs / n,
-                  sqrt(r->sum_square / n));
+                  "<h2>Predictions</h2><p class=\"soft\">%lld value%s of the %s data: mean error ",
+                  (long long)r->n, r->n == 1 ? "" : "s", r->part);
+    wf_html_number(b, r->sum / n, 4);
+    wf_buf_printf(b, ", mean absolute error ");
+    wf_html_number(b, r->sum_abs / n, 4);
+    wf_buf_printf(b, ", root of the mean square ");
+    wf_html_number(b, sqrt(r->sum_square / n), 4);
     wf_buf_printf(b, isfinite(wf_regression_r2(r)) ? ", R² %.4f." : ".", wf_regression_r2(r));
     if (r->n_bad)
         wf_buf_printf(b, " %lld more are not numbers.", (long long)r->n_bad);

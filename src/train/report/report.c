@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 #include <time.h>
 
+#include "train/callback/callback.h"
 #include "train/report/report.h"
 #include "weft/data_image.h"
 
@@ -21,8 +22,8 @@ struct page {
     int64_t n_times;
     struct wf_review review;
     struct wf_regression regression;
-    int n_folders; /* of classes, where the data is folders of images */
-    const char *const *folder;
+    int64_t
+        weights; /* the row of h whose weights were saved, where that is not the last; -1: it is */
 };
 
 static void text(struct page *p, const char *s)
@@ -44,26 +45,9 @@ static void put_seconds(struct page *p, double s)
         wf_buf_printf(&p->b, "%d h %02d min", (int)(s / 3600), (int)(s / 60) % 60);
 }
 
-/* The name of class i: the job's, that of its folder, or its number. */
 static void put_class(struct page *p, int i)
 {
-    const char *c = p->run->job->log_classes;
-
-    for (int k = 0; k < i && c && *c; k++) {
-        c = strchr(c, ',');
-        c = c ? c + 1 : NULL;
-    }
-    c = c ? c + strspn(c, " ") : "";
-    if (*c && *c != ',') {
-        char name[64];
-
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(c, ","), c);
-        text(p, name);
-    } else if (i < p->n_folders) {
-        text(p, p->folder[i]);
-    } else {
-        wf_buf_printf(&p->b, "%d", i);
-    }
+    wf_review_class(&p->b, &p->review, i);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -95,7 +79,7 @@ static int direction(const weft_trainer *t, const char *name)
     for (int i = 0; b && i < b->n_logs; i++)
         if (strcmp(b->log[i].name, name) == 0 && b->log[i].metric)
             return wf_metric_direction(b->log[i].metric);
-    return 0;
+    return weft_log_direction(name); /* nothing was trained here */
 }
 
 /* The last epoch that has a value; -1: none. */
@@ -105,6 +89,16 @@ static int64_t last_of(const weft_history *h, int i)
         if (!isnan(h->value[e * h->n_names + i]))
             return e;
     return -1;
+}
+
+/* The epoch of the weights that were saved, or else the last. */
+static int64_t shown_of(const struct page *p, int i)
+{
+    const weft_history *h = p->h;
+
+    if (p->weights >= 0 && i >= 0 && !isnan(h->value[p->weights * h->n_names + i]))
+        return p->weights;
+    return last_of(h, i);
 }
 
 static int64_t best_of(const weft_history *h, int i, int sign)
@@ -122,10 +116,12 @@ static int64_t best_of(const weft_history *h, int i, int sign)
 
 static void put_value_cell(struct page *p, int i, int64_t epoch)
 {
+    wf_buf_printf(&p->b, "<td>");
     if (i < 0 || epoch < 0)
-        wf_buf_printf(&p->b, "<td>–</td>");
+        wf_buf_printf(&p->b, "–");
     else
-        wf_buf_printf(&p->b, "<td>%.5g</td>", p->h->value[epoch * p->h->n_names + i]);
+        wf_html_number(&p->b, p->h->value[epoch * p->h->n_names + i], 5);
+    wf_buf_printf(&p->b, "</td>");
 }
 
 static void put_values(struct page *p)
@@ -133,7 +129,13 @@ static void put_values(struct page *p)
     const weft_history *h = p->h;
     struct wf_buf *b = &p->b;
 
-    wf_buf_printf(b, "<h2>Values</h2><div class=\"scroll\"><table><tr><th></th><th>training</th>"
+    wf_buf_printf(b, "<h2>Values</h2>");
+    if (p->weights >= 0)
+        wf_buf_printf(b,
+                      "<p class=\"soft\">Training and validation: of epoch %lld, whose weights "
+                      "were saved.</p>",
+                      (long long)(h->first_epoch + p->weights + 1));
+    wf_buf_printf(b, "<div class=\"scroll\"><table><tr><th></th><th>training</th>"
                      "<th>validation</th><th>best</th><th>epoch</th></tr>\n");
     for (int i = 0; i < h->n_names; i++) {
         int val, of;
@@ -147,8 +149,8 @@ static void put_values(struct page *p)
         wf_buf_printf(b, "<tr><td>");
         text(p, h->name[i]);
         wf_buf_printf(b, "</td>");
-        put_value_cell(p, i, last_of(h, i));
-        put_value_cell(p, val, last_of(h, val));
+        put_value_cell(p, i, shown_of(p, i));
+        put_value_cell(p, val, shown_of(p, val));
         put_value_cell(p, of, best);
         if (best >= 0)
             wf_buf_printf(b, "<td>%lld</td></tr>\n", (long long)(h->first_epoch + best + 1));
@@ -207,7 +209,7 @@ static void put_tile(struct page *p, const char *name, const char *fmt, double v
     text(p, name);
     wf_buf_printf(&p->b, "</span><b>");
     if (fmt)
-        wf_buf_printf(&p->b, "%.4g", v);
+        wf_html_number(&p->b, v, 4);
     else
         put_seconds(p, v);
     wf_buf_printf(&p->b, "</b></div>");
@@ -231,10 +233,15 @@ static void put_head(struct page *p)
     if (weft_trainer_step(p->run->trainer))
         wf_buf_printf(&p->b, ", %lld steps", (long long)weft_trainer_step(p->run->trainer));
     wf_buf_printf(&p->b, "; written %s</p>\n", date);
+    if (p->weights >= 0)
+        wf_buf_printf(&p->b,
+                      "<p class=\"soft\">The saved weights are those of epoch %lld, the best; so "
+                      "are these values:</p>\n",
+                      (long long)(h->first_epoch + p->weights + 1));
     wf_buf_printf(&p->b, "<div class=\"tiles\">");
     for (int i = 0; i < h->n_names; i++) {
         int val = find_name(h, "val_", h->name[i]);
-        int64_t e = last_of(h, i);
+        int64_t e = shown_of(p, i);
 
         if (val < 0 && e >= 0) /* the validation's, where there is one */
             put_tile(p, h->name[i], "g", h->value[e * h->n_names + i]);
@@ -326,8 +333,8 @@ static weft_status put_mistakes(struct page *p)
         return WEFT_OK;
     wf_buf_init(&png, p->run->ctx, MAX_PAGE);
     wf_buf_printf(&p->b,
-                  "<h2>Worst mistakes</h2><p class=\"soft\">Where the model gave the truth the "
-                  "least chance.</p><div class=\"mistakes\">\n");
+                  "<h2>Worst mistakes</h2><p class=\"soft\">Samples whose true class got the least "
+                  "probability; with that of the predicted class.</p><div class=\"mistakes\">\n");
     for (int i = 0; i < r->n_mistakes && !st; i++) {
         const struct wf_mistake *m = &r->mistake[i];
 
@@ -339,9 +346,9 @@ static weft_status put_mistakes(struct page *p)
             wf_base64(&p->b, png.data, png.len);
             wf_buf_printf(&p->b, "\">");
         }
-        wf_buf_printf(&p->b, "<figcaption>");
+        wf_buf_printf(&p->b, "<figcaption>true: ");
         put_class(p, m->truth);
-        wf_buf_printf(&p->b, "<br><span class=\"no\">not ");
+        wf_buf_printf(&p->b, "<br><span class=\"no\">predicted: ");
         put_class(p, m->guess);
         wf_buf_printf(&p->b,
                       "</span><br><span class=\"soft\">%.1f&nbsp;%%, #%lld</span></figcaption>"
@@ -485,14 +492,17 @@ static weft_status put_configuration(struct page *p)
 
 weft_status wf_report_write(weft_job_run *run, const weft_history *h, const char *path)
 {
-    struct page p = {.run = run, .h = h};
+    struct page p = {.run = run, .h = h, .weights = -1};
+    int64_t epoch;
     weft_status st;
 
     wf_buf_init(&p.b, run->ctx, MAX_PAGE);
     p.times = wf_report_times(run->times, &p.n_times);
-    st = wf_job_classes(run, &p.n_folders, &p.folder);
-    if (!st)
-        st = wf_review_make(run, &p.review);
+    for (int i = 0; i < run->n_callbacks; i++)
+        if (wf_early_stopping_restored(&run->callback[i], &epoch) && epoch >= h->first_epoch &&
+            epoch < h->first_epoch + h->n_epochs - 1)
+            p.weights = epoch - h->first_epoch;
+    st = wf_review_make(run, &p.review);
     if (!st)
         st = wf_regression_make(run, &p.regression);
     if (!st) {
@@ -500,7 +510,10 @@ weft_status wf_report_write(weft_job_run *run, const weft_history *h, const char
         put_curves(&p);
         put_values(&p);
         put_matrix(&p);
-        st = put_mistakes(&p);
+        if (p.review.part)
+            st = wf_review_put_curves(&p.b, &p.review);
+        if (!st)
+            st = put_mistakes(&p);
         wf_regression_put(&p.b, &p.regression);
     }
     if (!st) {
@@ -518,6 +531,24 @@ weft_status wf_report_write(weft_job_run *run, const weft_history *h, const char
     return st ? wf_err_wrap(st, "report") : WEFT_OK;
 }
 
+/* What the callbacks of the run knew when its newest checkpoint was written: times of epochs, whether the best weights were
+ * restored. A page can do without. */
+static void load_callbacks(weft_job_run *run)
+{
+    weft_ckpt *c = NULL;
+    weft_status st = weft_ckpt_open_latest(run->ctx, run->job->checkpoint_dir, &c);
+
+    for (int i = 0; i < run->n_callbacks && !st; i++) {
+        const weft_callback *cb = &run->callback[i];
+
+        if (cb == run->times || strcmp(cb->name ? cb->name : "", "EarlyStopping") == 0)
+            st = wf_resume_callback(run->ctx, c, cb);
+    }
+    weft_ckpt_close(c);
+    if (st && st != WEFT_ENOENT)
+        wf_log(run->ctx, WEFT_LOG_WARN, "report: %s", weft_error());
+}
+
 weft_status weft_job_report(weft_job_run *run, const weft_history *h, const char *path)
 {
     if (!run->trainer->all_times.steps && run->trainer->n_changed)
@@ -526,9 +557,7 @@ weft_status weft_job_report(weft_job_run *run, const weft_history *h, const char
             "report: %d setting%s of the model or its data differ from those trained: the "
             "page would not describe the run",
             run->trainer->n_changed, run->trainer->n_changed == 1 ? "" : "s");
-    if (!run->trainer->all_times.steps && run->times && run->job->checkpoint_dir &&
-        *run->job->checkpoint_dir &&
-        wf_report_times_load(run->ctx, run->job->checkpoint_dir, run->times))
-        wf_log(run->ctx, WEFT_LOG_WARN, "report: no times of epochs: %s", weft_error());
+    if (!run->trainer->all_times.steps && run->job->checkpoint_dir && *run->job->checkpoint_dir)
+        load_callbacks(run);
     return wf_report_write(run, h, path);
 }

@@ -6,6 +6,7 @@
 #include "train/report/report.h"
 
 #define MAX_SHOWN 256
+#define MAX_SCORES 1000000 /* numbers kept for curves */
 
 /* ---- which data ------------------------------------------------------------------------------ */
 
@@ -89,16 +90,9 @@ weft_status wf_report_predict(weft_job_run *run, weft_ds s, weft_predict_fn *fn,
                         arg);
 }
 
-static bool is_classifier(const weft_trainer *t)
-{
-    const char *loss = t->n_out == 1 ? t->loss[0] : NULL;
-
-    return loss && (strcasestr(loss, "crossentropy") || strcasestr(loss, "cross_entropy"));
-}
-
 /* ---- one sample ------------------------------------------------------------------------------ */
 
-/* Item i of a tensor of labels, or -1 where it is no class. */
+/* Item i of a tensor of labels, or -1 where it is not a class. */
 static int label_at(const weft_tensor *t, int64_t i)
 {
     double v = -1;
@@ -115,7 +109,7 @@ static int label_at(const weft_tensor *t, int64_t i)
     return v >= 0 && v < WF_REVIEW_CLASSES ? (int)v : -1;
 }
 
-/* The class of sample i: a number, or where the largest of a one-hot row stands. */
+/* The class of sample i: a number, or where the largest of a one-hot row is. */
 static int truth_of(const weft_tensor *y, int64_t n, int64_t i, int n_classes)
 {
     int64_t row = n ? weft_tensor_count(y) / n : 0;
@@ -138,21 +132,17 @@ static int truth_of(const weft_tensor *y, int64_t n, int64_t i, int n_classes)
 }
 
 /* Probabilities of the classes; a single output is that of class 1. */
-static void likelihood(const float *v, int n_out, bool logits, double *p)
+static void likelihood(const weft_job_output *o, const float *v, int n_out, double *p)
 {
-    double sum = 0, most = -INFINITY;
+    double sum = 0;
 
+    weft_job_output_read(o, n_out, v, n_out == 1 ? p + 1 : p);
     if (n_out == 1) {
-        double x = (double)v[0];
-
-        p[1] = logits ? 1 / (1 + exp(-x)) : x;
         p[0] = 1 - p[1];
         return;
     }
     for (int k = 0; k < n_out; k++)
-        most = fmax(most, (double)v[k]);
-    for (int k = 0; k < n_out; k++)
-        sum += p[k] = logits ? exp((double)v[k] - most) : (double)v[k];
+        sum += p[k];
     for (int k = 0; k < n_out; k++)
         p[k] = sum > 0 ? p[k] / sum : 0;
 }
@@ -162,8 +152,27 @@ static void likelihood(const float *v, int n_out, bool logits, double *p)
 struct pass {
     struct wf_review *r;
     const char *input; /* name of the model's input */
-    bool logits;
+    weft_job_output output;
 };
+
+/* For the curves, of the first samples. */
+static weft_status keep_score(struct wf_review *r, int truth, const double *p)
+{
+    int64_t n = r->n_classes;
+    weft_status st;
+
+    if (n > WF_REVIEW_CURVES || r->n_scored >= MAX_SCORES / n)
+        return WEFT_OK;
+    st = wf_grow(r->ctx, &r->score, &r->score_cap, (r->n_scored + 1) * n, sizeof *r->score);
+    if (!st)
+        st = wf_grow(r->ctx, &r->truth, &r->truth_cap, r->n_scored + 1, sizeof *r->truth);
+    if (st)
+        return st;
+    for (int k = 0; k < n; k++)
+        r->score[r->n_scored * n + k] = (float)p[k];
+    r->truth[r->n_scored++] = (uint8_t)truth;
+    return WEFT_OK;
+}
 
 static weft_status keep_mistake(struct wf_review *r, struct wf_mistake m, const weft_tensor *x,
                                 int64_t i)
@@ -210,7 +219,7 @@ static weft_status look(void *arg, const weft_batch *b, int n_outputs, const wef
         double p[WF_REVIEW_CLASSES];
         int truth = truth_of(y, b->n, i, r->n_classes), guess = 0;
 
-        likelihood((const float *)out[0].data + i * n_out, n_out, pass->logits, p);
+        likelihood(&pass->output, (const float *)out[0].data + i * n_out, n_out, p);
         if (truth < 0 || truth >= r->n_classes)
             continue;
         for (int k = 1; k < r->n_classes; k++)
@@ -218,7 +227,8 @@ static weft_status look(void *arg, const weft_batch *b, int n_outputs, const wef
         r->n++;
         r->n_right += guess == truth;
         r->confusion[truth * r->n_classes + guess]++;
-        if (guess != truth)
+        st = keep_score(r, truth, p);
+        if (!st && guess != truth)
             st = keep_mistake(r,
                               (struct wf_mistake){.sample = b->id ? b->id[i] : r->n - 1,
                                                   .truth = truth,
@@ -241,8 +251,11 @@ weft_status wf_review_make(weft_job_run *run, struct wf_review *out)
     weft_status st;
 
     *out = (struct wf_review){.ctx = run->ctx};
-    if (!is_classifier(t) || weft_model_n_inputs(t->model) < 1)
+    if (t->n_out != 1 || weft_model_n_inputs(t->model) < 1)
         return WEFT_OK;
+    st = weft_job_output_at(run, 0, &pass.output);
+    if (st || pass.output.kind != WEFT_OUTPUT_CLASSES)
+        return st;
     st = weft_sym_type(t->model, weft_model_output_at(t->model, 0), &type);
     if (!st)
         st = wf_report_data(run, &s, &part);
@@ -250,12 +263,12 @@ weft_status wf_review_make(weft_job_run *run, struct wf_review *out)
         return st;
     n_out = (int)type.dim[1];
     out->n_classes = n_out == 1 ? 2 : n_out;
+    out->class_name = pass.output.class_name;
     out->confusion =
         wf_alloc_n(run->ctx, (int64_t)out->n_classes * out->n_classes, sizeof *out->confusion);
     if (!out->confusion)
         return wf_err_nomem(run->ctx, 0, "a confusion matrix");
     pass.input = weft_sym_name(t->model, weft_model_input_at(t->model, 0));
-    pass.logits = strstr(t->loss[0], "from_logits=true") || strstr(t->loss[0], "from_logits=1");
     st = wf_report_predict(run, s, look, &pass);
     if (!st && out->n)
         out->part = part;
@@ -267,6 +280,18 @@ void wf_review_free(struct wf_review *r)
     for (int i = 0; i < r->n_mistakes; i++)
         wf_free(r->ctx, r->mistake[i].pixels);
     wf_free(r->ctx, r->confusion);
+    wf_free(r->ctx, r->score);
+    wf_free(r->ctx, r->truth);
     r->n_mistakes = 0;
     r->confusion = NULL;
+    r->score = NULL;
+    r->truth = NULL;
+}
+
+void wf_review_class(struct wf_buf *b, const struct wf_review *r, int i)
+{
+    if (r->class_name)
+        wf_html_text(b, r->class_name[i]);
+    else
+        wf_buf_printf(b, "%d", i);
 }

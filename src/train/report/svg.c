@@ -1,12 +1,23 @@
-/* svg.c - curves as plain SVG inside a page, coloured by the page's style so that they
+/* svg.c - curves as plain SVG inside a page, colored by the page's style so that they
  * follow light and dark. */
 #include <math.h>
 
+#include "base/number.h"
 #include "train/report/report.h"
 
 enum { WIDTH = 460, HEIGHT = 270, LEFT = 54, RIGHT = 14, TOP = 34, BOTTOM = 36 };
 #define MAX_MARKS 60
 #define MAX_TICKS 40 /* numbers of a damaged file may be too large for steps to move them */
+
+void wf_html_number(struct wf_buf *b, double v, int digits)
+{
+    double size = fabs(v);
+
+    if (size >= 1e4 && size < 1e9)
+        wf_buf_printf(b, "%.0f", v);
+    else
+        wf_buf_printf(b, "%.*g", digits, v);
+}
 
 void wf_html_text(struct wf_buf *b, const char *text)
 {
@@ -68,12 +79,31 @@ static double at_y(const struct axis *a, double v)
     return HEIGHT - BOTTOM - (v - a->lo) / (a->hi - a->lo) * (HEIGHT - TOP - BOTTOM);
 }
 
-/* Digits behind the point that tell ticks apart; -1: as powers of ten. */
+/* Digits after the point that tell ticks apart; -1: as powers of ten. */
 static int tick_digits(const struct axis *a)
 {
     if (a->step < 1e-4 || fmax(fabs(a->lo), fabs(a->hi)) >= 1e6)
         return -1;
     return (int)fmin(fmax(0, -floor(log10(a->step) + 1e-9)), 9);
+}
+
+/* 2e9, 1.5e-5: short enough for the margin. */
+static void put_power(struct wf_buf *b, double v)
+{
+    char text[32], *e;
+    int64_t power = 0;
+
+    if (v == 0) {
+        wf_buf_printf(b, "0");
+        return;
+    }
+    wf_snprintf(text, sizeof text, "%.1e", v);
+    e = strchr(text, 'e');
+    if (!e || !wf_text_i64(e + 1 + (e[1] == '+'), &power)) {
+        wf_buf_printf(b, "%s", text);
+        return;
+    }
+    wf_buf_printf(b, "%.*se%lld", (int)(e - text) - (e[-1] == '0' ? 2 : 0), text, (long long)power);
 }
 
 static void put_tick(struct wf_buf *b, const char *anchor, double x, double y, double v,
@@ -84,7 +114,11 @@ static void put_tick(struct wf_buf *b, const char *anchor, double x, double y, d
 
     wf_buf_printf(b, "<text class=\"tick\" text-anchor=\"%s\" x=\"%.1f\" y=\"%.1f\">", anchor, x,
                   y);
-    wf_buf_printf(b, digits < 0 ? "%.*e</text>" : "%.*f</text>", digits < 0 ? 1 : digits, shown);
+    if (digits >= 0)
+        wf_buf_printf(b, "%.*f", digits, shown);
+    else
+        put_power(b, shown);
+    wf_buf_printf(b, "</text>");
 }
 
 static void put_axes(struct wf_buf *b, const struct axis *x, const struct axis *y,
@@ -136,11 +170,15 @@ static void put_line(struct wf_buf *b, const struct wf_series *s, int64_t first,
     }
 }
 
-/* From the right: the last series first. */
-static void put_legend(struct wf_buf *b, int n, const struct wf_series *s)
+/* From the right: the last series first. What does not fit beside the title is left to the page. */
+static void put_legend(struct wf_buf *b, const char *title, int n, const struct wf_series *s)
 {
-    int x = WIDTH - RIGHT;
+    int x = WIDTH - RIGHT, width = 0;
 
+    for (int i = 0; i < n; i++)
+        width += 6 * (int)strlen(s[i].label) + 42;
+    if (width > WIDTH - RIGHT - 16 - 8 * (int)strlen(title))
+        return;
     for (int i = n - 1; i >= 0; i--) {
         x -= 6 * (int)strlen(s[i].label) + 4;
         wf_buf_printf(b, "<text class=\"name\" x=\"%d\" y=\"20\">", x);
@@ -181,7 +219,7 @@ void wf_svg_curves(struct wf_buf *b, const char *title, int64_t first, int64_t n
         put_axes(b, &x, &y, "epoch");
         for (int k = 0; k < n_series; k++)
             put_line(b, &series[k], first, n, &x, &y);
-        put_legend(b, n_series, series);
+        put_legend(b, title, n_series, series);
     } else {
         wf_buf_printf(b, "<text class=\"tick\" x=\"%d\" y=\"%d\">no finite value</text>", LEFT,
                       HEIGHT / 2);
@@ -189,7 +227,28 @@ void wf_svg_curves(struct wf_buf *b, const char *title, int64_t first, int64_t n
     wf_buf_printf(b, "</svg>\n");
 }
 
-/* With a margin, where ticks need not stand at the ends. */
+void wf_svg_unit_lines(struct wf_buf *b, const char *title, const char *x_name, bool diagonal,
+                       int n_series, const int64_t *n, const double *const *v,
+                       const char *const *looks)
+{
+    struct axis x = axis_of(0, 1, 5, false), y = x;
+
+    begin_svg(b, title, "");
+    put_axes(b, &x, &y, x_name);
+    if (diagonal)
+        wf_buf_printf(b, "<line class=\"even\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>",
+                      at_x(&x, 0), at_y(&y, 0), at_x(&x, 1), at_y(&y, 1));
+    for (int k = 0; k < n_series; k++) {
+        wf_buf_printf(b, "<path class=\"curve %s\" d=\"", looks[k]);
+        for (int64_t i = 0; i < n[k]; i++)
+            wf_buf_printf(b, "%c%.1f %.1f", i ? 'L' : 'M', at_x(&x, v[k][2 * i]),
+                          at_y(&y, v[k][2 * i + 1]));
+        wf_buf_printf(b, "\"/>");
+    }
+    wf_buf_printf(b, "</svg>\n");
+}
+
+/* With a margin, where ticks need not be at the ends. */
 static struct axis tight_axis(double lo, double hi, int ticks)
 {
     struct axis a = axis_of(lo, hi, ticks, false);

@@ -1,6 +1,5 @@
 /* times.c - what each epoch took, for the report; kept in checkpoints, so that a resumed
  * run knows them all. */
-#include "train/loop/checkpoint.h"
 #include "train/report/report.h"
 
 struct times {
@@ -103,15 +102,4 @@ const struct wf_times_row *wf_report_times(const weft_callback *cb, int64_t *n)
 
     *n = s ? s->n : 0;
     return s ? s->row : NULL;
-}
-
-weft_status wf_report_times_load(weft_ctx *ctx, const char *dir, const weft_callback *cb)
-{
-    weft_ckpt *c = NULL;
-    weft_status st = weft_ckpt_open_latest(ctx, dir, &c);
-
-    if (!st)
-        st = wf_resume_callback(ctx, c, cb);
-    weft_ckpt_close(c);
-    return st;
 }

@@ -1,0 +1,64 @@
+/* terms.c - messages of the library in the words of a job file. The library tells C programmers which call or field helps; who
+ * writes a job needs the key. test/cli/terms.sh keeps this table complete. */
+#include "cli.h"
+
+static const struct term {
+    const char *from, *to;
+} terms[] = {
+    {"add weft_ds_repeat", "lower train.steps_per_epoch"},
+    {"steps_per_epoch is needed", "train.steps_per_epoch is needed"},
+    {"mark it with weft_ds_role", "name it in data.train.label or with the stage `label`"},
+    {"allow more (weft_vocab_opts.max_words), or hash", "use the stage `hash` for this column"},
+    {"give it more (weft_iter_opts.memory) or make the buffer smaller",
+     "make data.shuffle_buffer smaller"},
+    {"give it more (weft_iter_opts.memory) or cache in a file", "leave out the stage `cache`"},
+    {"name those that are needed (weft_ds_example)", "name those that are needed in `columns`"},
+    {"a model begins with weft_input", "a model begins with Input, or with the data's columns"},
+    {"wraps another layer: use weft_layer_wrap",
+     "wraps another layer, which a job file cannot say yet"},
+    {" (one of your own must be registered with weft_layer_register)",
+     "; `weft keys layers` lists them"},
+    {": open the job with weft_job_open_trained, which takes the model's", ""},
+    {": read them from there (weft_learned_load)", ""},
+    {": batch it first (weft_ds_batch)", ""},
+    {"weft_minimize: ", ""},
+    {"weft_apply_gradients: ", ""},
+    {"compile the model again", "start over with --fresh"},
+    {"another checkpoint.dir begins a new run", "--fresh begins a new run"},
+    {": compile: ", ": "},
+    {": fit: ", ": training: "},
+};
+
+static void add(char *out, size_t size, size_t *n, const char *text, size_t len)
+{
+    for (size_t i = 0; i < len && *n + 1 < size; i++)
+        out[(*n)++] = text[i];
+    out[*n] = 0;
+}
+
+const char *job_words(const char *text, char *out, size_t size)
+{
+    size_t n = 0;
+
+    out[0] = 0;
+    if (!strncmp(text, "compile: ", 9))
+        text += 9;
+    if (!strncmp(text, "fit: ", 5)) {
+        add(out, size, &n, "training: ", 10);
+        text += 5;
+    }
+    while (*text && n + 1 < size) {
+        size_t k = 0;
+
+        while (k < sizeof terms / sizeof *terms &&
+               strncmp(text, terms[k].from, strlen(terms[k].from)) != 0)
+            k++;
+        if (k < sizeof terms / sizeof *terms) {
+            add(out, size, &n, terms[k].to, strlen(terms[k].to));
+            text += strlen(terms[k].from);
+        } else {
+            add(out, size, &n, text++, 1);
+        }
+    }
+    return out;
+}
