@@ -1,5 +1,5 @@
-/* slice.c - parts of columns along their first axis, and columns crossed into one.
- * The axis is the first one of a sample: behind the axis of samples where elements are batches. */
+/* slice.c - parts of columns along their first axis, and columns crossed into one. The axis is the
+ * first one of a sample: after the sample axis if elements are batches. */
 #include "data/feature/feature.h"
 
 /* ---- slice ----------------------------------------------------------------------------------- */
@@ -9,7 +9,7 @@ struct slice {
     int64_t first, rows; /* first < 0 counts from the end; 0 rows: all that follow */
 };
 
-/* Which rows of `length` are meant. */
+/* Which rows of `length` are selected. */
 static weft_status rows_of(const struct slice *o, int64_t length, int64_t *first, int64_t *rows)
 {
     *first = o->first < 0 ? length + o->first : o->first;
@@ -20,7 +20,7 @@ static weft_status rows_of(const struct slice *o, int64_t length, int64_t *first
     return WEFT_OK;
 }
 
-/* How an element is cut: `outer` pieces of `length` rows of `inner` items each. */
+/* How an element is sliced: `outer` pieces of `length` rows of `inner` items each. */
 struct cut {
     int64_t outer, length, inner, first, rows;
 };
@@ -46,7 +46,7 @@ static int64_t copy_rows(const struct cut *c, const char *from, int64_t item, ch
     return c->outer * c->rows * c->inner;
 }
 
-/* Offsets, shapes and items of all elements, for a result of differing sizes. */
+/* Offsets, shapes and items of all elements, for a result of varying sizes. */
 static weft_status size_elements(const struct slice *o, struct wf_block *b, struct wf_col *to,
                                  const struct wf_col *from, int axis, int64_t *n_items)
 {
@@ -144,13 +144,13 @@ static const struct wf_ds_kind slice_kind = {
 static weft_status slice_columns(struct wf_ds *ds, const struct slice *o)
 {
     int axis = ds->batched ? 1 : 0;
-    weft_status st = wf_ds_set_columns(ds, ds->n_cols, ds->col); /* a copy of our own */
+    weft_status st = wf_ds_set_columns(ds, ds->n_cols, ds->col); /* our own copy */
 
     for (int k = 0; k < o->n && !st; k++) {
         weft_column *c = &ds->col[o->col[k]];
         int64_t first, rows = 0;
 
-        for (int j = 0; j < k; j++) /* cut once more it would have other rows than were declared */
+        for (int j = 0; j < k; j++) /* sliced twice it would have other rows than declared */
             if (o->col[j] == o->col[k])
                 return wf_err(WEFT_EINVAL, "column '%s' is named twice", c->name);
         if (c->rank <= axis)
@@ -198,7 +198,7 @@ static weft_status misfit(const struct wf_ds *ds, int a, int b)
                   ds->col[b].name);
 }
 
-/* Items of column k go into the hashes of what stands before it. */
+/* Adds the items of column k to the hashes of the columns before it. */
 static void add_items(const struct wf_col *c, int64_t n, uint64_t *hash)
 {
     int64_t first = c->offset ? c->offset[0] : 0;
@@ -224,7 +224,7 @@ static bool fit_items(const struct wf_col *a, const struct wf_col *b, int64_t n)
     return true;
 }
 
-/* The crossed column, shaped as the first of its parts. */
+/* The crossed column, with the shape of its first part. */
 static weft_status cross_column(struct wf_ds *ds, struct wf_block *b, struct wf_col *to)
 {
     const struct cross *o = ds->param;

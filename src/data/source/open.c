@@ -1,4 +1,4 @@
-/* open.c - which format a file has, and a dataset with that format's defaults. */
+/* open.c - detects the format of a file, and opens it with that format's defaults. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static bool is_text(const char *p, int64_t n)
     return n > 0;
 }
 
-/* Of the first line: how often each possible delimiter occurs outside quotes; the most frequent one. */
+/* In the first line: counts each possible delimiter outside quotes; the most frequent one. */
 static char find_delimiter(const char *p, int64_t n)
 {
     static const char delimiters[] = ",\t;|";
@@ -111,7 +111,7 @@ static bool is_libsvm(const char *p, int64_t n)
     return pairs > 0;
 }
 
-/* 40 (or 39) fields with tabs, the last of eight hexadecimal digits or empty. */
+/* 40 (or 39) fields separated by tabs, the last with eight hexadecimal digits or empty. */
 static bool is_criteo(const char *p, int64_t n)
 {
     const char *end = memchr(p, '\n', (size_t)n), *last = p;
@@ -152,7 +152,7 @@ static weft_format by_content(const char *p, int64_t n)
     return find_delimiter(p, n) ? WEFT_FORMAT_CSV : WEFT_FORMAT_LINES;
 }
 
-/* A path that is no list, as the system knows it: "\," is a comma here, too. */
+/* A path that is not a list, as the system knows it: "\," is a comma here, too. */
 static const char *plain_path(struct wf_arena *a, const char *path)
 {
     char *plain = path && strstr(path, "\\,") ? wf_arena_strdup(a, path) : NULL, *to = plain;
@@ -177,7 +177,7 @@ static bool is_folder(weft_ctx *ctx, const char *path)
     return yes;
 }
 
-/* The first file that a pattern or list names, into the arena of a passing pipeline. */
+/* The first file of a pattern or list, in the arena of a temporary pipeline. */
 static weft_status first_file(weft_data *d, const char *path, const char **out)
 {
     struct wf_files files;
@@ -234,12 +234,12 @@ static weft_ds open_tfrecord(weft_data *d, const char *path, const weft_open_opt
     if (st)
         return wf_ds_fail(d, "open", st);
     if (n == 0)
-        return s; /* other records than Examples: their bytes */
+        return s; /* records that are not Examples: their bytes */
     return weft_ds_example(d, s, n, features,
                            WEFT_OPTS(weft_example_opts, .on_error = o->on_error));
 }
 
-/* Is the first line a header? It is when none of its fields is a number. */
+/* Whether the first line is a header: if none of its fields is a number. */
 static bool has_header(const char *p, int64_t n, char delimiter)
 {
     const char *end = memchr(p, '\n', (size_t)n);
@@ -281,7 +281,7 @@ static weft_ds open_csv(weft_data *d, const char *path, const weft_open_opts *o)
     return weft_ds_csv(d, path, &c);
 }
 
-/* The column that an array's file becomes. */
+/* The column for an array's file. */
 static const char *column_of(weft_data *d, const char *path)
 {
     const char *base = strrchr(path, '/');
@@ -319,7 +319,7 @@ static weft_ds open_arrays(weft_data *d, const char *path, bool idx)
                : weft_ds_npy(d, (int)files.n, list, NULL);
 }
 
-/* One npz file behind the other. */
+/* Concatenates npz files. */
 static weft_ds open_npz(weft_data *d, const char *path)
 {
     struct wf_files files;
@@ -343,8 +343,9 @@ static weft_ds open_bytes(weft_data *d, const char *path, const weft_open_opts *
         WEFT_OPTS(weft_fixed_opts, .dtype = WEFT_U8, .column = "byte", .on_error = o->on_error));
 }
 
-/* Tables and the query that reads each: names in quotes, those in them doubled; in the order of the rows' numbers, or of the
- * primary key where rows have none. A column may have the name of a row's number, but hardly all three of its names. */
+/* Tables and the query that reads each: quoted names, with inner quotes doubled; in the order of
+ * row ids, or of the primary key if rows have none. A column may have the name of the row id, but
+ * hardly all three of its names. */
 static const char table_queries[] =
     "SELECT name, 'SELECT * FROM \"' || replace(name, '\"', '\"\"') || '\" ORDER BY ' || coalesce("
     "(SELECT group_concat('\"' || replace(i.name, '\"', '\"\"') || '\"', ', ')"
@@ -355,7 +356,7 @@ static const char table_queries[] =
     " FROM sqlite_master AS m WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
     " ORDER BY name";
 
-/* The only table of a database, read by a query of its own, in the arena. */
+/* The only table of a database, read by a query for it, in the arena. */
 static weft_status only_table(weft_data *d, const char *path, char **query)
 {
     weft_data *side = NULL;

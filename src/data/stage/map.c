@@ -1,4 +1,4 @@
-/* map.c - columns chosen and named, elements changed and chosen by callbacks. */
+/* map.c - columns selected and renamed, elements changed and selected by callbacks. */
 #include <stdio.h>
 
 #include "data/stage/callback.h"
@@ -103,7 +103,7 @@ void wf_ds_names_text(const struct wf_ds *ds, int n, const int *col, struct wf_b
         wf_buf_printf(out, "%s%s", k ? "," : "", ds->col[col[k]].name);
 }
 
-/* The numbers of the columns named in a list; *n of them. */
+/* The numbers of the columns in a list; *n of them. */
 weft_status wf_ds_columns_named(const struct wf_ds *ds, const char *list, int **out, int *n)
 {
     struct wf_arena *arena = &ds->data->arena;
@@ -257,7 +257,7 @@ static weft_status map_apply(struct wf_ds *ds, struct wf_worker *w, struct wf_bl
 
 static const struct wf_ds_kind map_kind = {.name = "map", .apply = map_apply};
 
-/* Serial: all calls in order, where promises are given. */
+/* Serial: all calls in order, when promises are pulled. */
 static weft_status serial_open(struct wf_stage *s)
 {
     return wf_stage_input(s, 0, WF_IN_MADE, s->want);

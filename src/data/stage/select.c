@@ -1,5 +1,6 @@
-/* select.c - which elements, in which order: shuffle_all, repeat, take, skip, shard, enumerate, prefetch.
- * Over an addressable dataset each is arithmetic on numbers; over a stream it passes promises on. */
+/* select.c - which elements, in which order: shuffle_all, repeat, take, skip, shard, enumerate,
+ * prefetch. For an addressable dataset each is arithmetic on numbers; for a stream it passes
+ * promises on. */
 #include "data/stage/select.h"
 
 struct wf_at *wf_at_copy(struct wf_worker *w, const struct wf_at *at, int64_t n,
@@ -80,11 +81,11 @@ weft_ds weft_ds_shuffle_all(weft_data *d, weft_ds s, const weft_shuffle_opts *op
 /* ---- repeat ---------------------------------------------------------------------------------- */
 
 struct repeat {
-    int64_t times; /* 0: without end */
+    int64_t times; /* 0: endless */
 };
 
-/* The input's epoch in round `round` of epoch `epoch`. It only keys what is drawn; a position that was read may hold any number, so
- * it wraps around. */
+/* The input's epoch in round `round` of epoch `epoch`. It only affects random draws; a restored
+ * position may contain any number, so it wraps around. */
 static int64_t inner_epoch(const struct repeat *p, int64_t epoch, int64_t round)
 {
     uint64_t first = p->times ? (uint64_t)epoch * (uint64_t)p->times : (uint64_t)epoch;
@@ -119,7 +120,7 @@ struct repeat_state {
 static weft_status repeat_open(struct wf_stage *s)
 {
     s->state = wf_alloc(s->env->ctx, sizeof(struct repeat_state));
-    /* Exact, so that a round that yields nothing is seen to. */
+    /* Exact, so that an empty round is detected. */
     return s->state ? wf_stage_input(s, 0, WF_IN_EXACT, s->want)
                     : wf_env_nomem(s->env, sizeof(struct repeat_state), "repeat");
 }
@@ -148,7 +149,7 @@ static weft_status repeat_pull(struct wf_stage *s, int64_t want, struct wf_promi
                 at->given += (*out)->n;
             return st;
         }
-        /* An empty round would be followed by empty rounds for ever. */
+        /* An empty round would be followed by empty rounds forever. */
         if (at->given == 0 || (p->times && at->round + 1 >= p->times))
             return WEFT_OK;
         at->round++;
@@ -312,7 +313,7 @@ static weft_status skip_pull(struct wf_stage *s, int64_t want, struct wf_promise
     int64_t *passed = s->state, n = ((const struct cut *)s->ds->param)->n;
     weft_status st;
 
-    while (*passed < n) { /* promises that nobody makes */
+    while (*passed < n) { /* promises that are never made */
         st = wf_stage_pull(s->in[0], wf_min_i64(n - *passed, AT_ONCE), out);
         if (st || !*out)
             return st;
@@ -389,7 +390,7 @@ static void data_drop(struct wf_promise *p)
     .reset = cut_reset, .pull = kind_name##_pull, .save = wf_counted_save, .restore = cut_restore, \
     .text = cut_text
 
-/* take and skip hand their input's promises on, so they make none of their own. */
+/* take and skip pass on their input's promises, so they make none of their own. */
 static const struct wf_ds_kind take_kind = {CUT_KIND(take)};
 static const struct wf_ds_kind skip_kind = {CUT_KIND(skip)};
 static const struct wf_ds_kind shard_kind = {CUT_KIND(shard), .make = shard_make,
@@ -451,7 +452,7 @@ struct enumerate {
     int64_t first;
 };
 
-/* A column in front of b's: first, first + 1, … or one number for each `at`. Consumes b. */
+/* Adds a column before b's: first, first + 1, … or one number for each `at`. Consumes b. */
 static weft_status number(struct wf_ds *ds, struct wf_block *b, int64_t first,
                           const struct wf_at *at, struct wf_block **out)
 {
@@ -579,7 +580,7 @@ static weft_status prefetch_pull(struct wf_stage *s, int64_t want, struct wf_pro
     return wf_stage_pull(s->in[0], want, out);
 }
 
-/* How far ahead does not change what is read: it is no part of the text. */
+/* How far ahead does not change what is read, so it is not part of the text. */
 static const struct wf_ds_kind prefetch_kind = {
     .name = "prefetch",
     .get = take_get,

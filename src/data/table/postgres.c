@@ -1,8 +1,8 @@
 /* postgres.c - rows of a PostgreSQL query, fetched through a cursor.
  *
- * A connection belongs to its stage. Pulling fetches rows as text, about a megabyte at a time; what
- * they say is read when the promise is made. Waiting for the server ends early when the iterator is
- * being closed. Error texts never hold the password. */
+ * A connection belongs to its stage. Pulling fetches rows as text, about a megabyte at a time; they
+ * are parsed when the promise is made. Waiting for the server ends early if the iterator is being
+ * closed. Error texts never contain the password. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/number.h"
 #include "data/file/library.h"
@@ -66,7 +66,7 @@ static bool stopping(const struct state *t)
     return t->env && atomic_load_explicit(&t->env->stopping, memory_order_relaxed);
 }
 
-/* Append text on one line, the password starred should it be in there. */
+/* Appends text on one line, with the password starred out if it is in there. */
 static void add_text(struct wf_buf *line, const char *text, const char *pass)
 {
     size_t n = pass ? strlen(pass) : 0;
@@ -107,7 +107,7 @@ static weft_status pq_err(const struct source *src, const struct state *t, weft_
     return st;
 }
 
-/* Wait until the whole result of the command sent is there. */
+/* Waits until the whole result of the command is available. */
 static weft_status wait_result(const struct source *src, struct state *t, const char *what)
 {
     const struct calls *f = &src->f;
@@ -129,7 +129,7 @@ static weft_status wait_result(const struct source *src, struct state *t, const 
     }
 }
 
-/* Run one command; *out, if wanted, is its result. */
+/* Runs one command; *out, if requested, is its result. */
 static weft_status command(const struct source *src, struct state *t, const char *sql,
                            const char *what, PGresult **out)
 {
@@ -157,7 +157,7 @@ static weft_status command(const struct source *src, struct state *t, const char
     return st;
 }
 
-/* A conninfo that cannot be parsed is not shown: it may hold the password. */
+/* A conninfo that cannot be parsed is not shown: it may contain the password. */
 static weft_status check_conninfo(const struct source *src)
 {
     char *text = NULL;
@@ -172,16 +172,16 @@ static weft_status check_conninfo(const struct source *src)
     return WEFT_OK;
 }
 
-/* What the server remarks goes to the context's log, not to stderr. */
+/* The server's notices go to the context's log, not to stderr. */
 static void on_notice(void *arg, const char *text)
 {
     wf_log(arg, WEFT_LOG_WARN, "postgres: %.*s", (int)strcspn(text, "\n"), text);
 }
 
-/* Connect, and open the cursor. */
+/* Connects, and opens the cursor. */
 static weft_status start(const struct source *src, struct state *t)
 {
-    /* What stands in the connection string overrides what comes before it. */
+    /* The connection string overrides what comes before it. */
     const char *const keys[] = {"connect_timeout", "application_name", "dbname", NULL};
     const char *const values[] = {src->timeout, "weft", src->conninfo, NULL};
     weft_status st;
@@ -202,7 +202,7 @@ static weft_status start(const struct source *src, struct state *t)
     return st;
 }
 
-/* Ends a command that is under way, then the connection. */
+/* Ends a command in progress, then the connection. */
 static void finish(const struct source *src, struct state *t)
 {
     char text[256];
@@ -255,7 +255,7 @@ static weft_status pg_reset(struct wf_stage *s, int64_t epoch)
     return WEFT_OK;
 }
 
-/* Rows that a promise holds. */
+/* The rows of a promise. */
 struct fetched {
     PGresult *res;
     int64_t epoch, id;
@@ -402,7 +402,7 @@ static weft_status pg_save(struct wf_stage *s, struct wf_buf *out)
     return out->st;
 }
 
-/* The server steps over the rows before the position. */
+/* The server skips the rows before the position. */
 static weft_status pg_restore(struct wf_stage *s, struct wf_reader *r)
 {
     const struct source *src = s->ds->param;
@@ -434,7 +434,7 @@ static void pg_text(const struct wf_ds *ds, struct wf_buf *out)
 {
     const struct source *src = ds->param;
 
-    wf_buf_printf(out, "%s", src->query); /* the connection string may hold a password */
+    wf_buf_printf(out, "%s", src->query); /* the connection string may contain a password */
 }
 
 static const struct wf_ds_kind pg_kind = {

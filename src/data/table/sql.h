@@ -1,4 +1,4 @@
-/* sql.h - what the sources of SQL queries share: columns, missing values, text in blocks. */
+/* sql.h - shared by the sources of SQL queries: columns, missing values, text in blocks. */
 #ifndef WF_DATA_TABLE_SQL_H
 #define WF_DATA_TABLE_SQL_H
 
@@ -9,7 +9,7 @@
 struct wf_sql_text {
     struct wf_block *b;
     char *p;
-    int64_t room, n; /* left in p; copied in all */
+    int64_t room, n; /* left in p; copied in total */
 };
 weft_status wf_sql_copy(struct wf_sql_text *t, const char *p, int64_t n, weft_str *out);
 
@@ -21,7 +21,7 @@ weft_status wf_sql_mismatch(const struct wf_field *f, const char *p, int64_t n);
 weft_status wf_sql_columns(struct wf_ds *ds, int n, const char **name,
                            const enum wf_field_kind *kind, const weft_sql_opts *o,
                            struct wf_row_layout *layout);
-/* The pipeline's copy of a query, blanks and semicolons at its end dropped. */
+/* The pipeline's copy of a query, without trailing blanks and semicolons. */
 weft_status wf_sql_query(weft_data *d, const char *query, const char **out);
 
 #endif

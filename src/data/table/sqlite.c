@@ -40,7 +40,7 @@ struct state {
     bool ended;
 };
 
-/* Work between two looks at whether the iterator is being closed: well below a millisecond. */
+/* Work between two checks whether the iterator is being closed: well below a millisecond. */
 #define PROGRESS_STEPS 10000
 #define BUSY_MS 10000
 #define MAX_ROWS 4096
@@ -112,7 +112,7 @@ static bool fits(enum wf_field_kind kind, int64_t v)
     }
 }
 
-/* A number that is stored as one. False: look at it as text. */
+/* A number that is stored as one. False: treat it as text. */
 static bool stored_number(const struct source *src, sqlite3_stmt *stmt, int i, int type,
                           enum wf_field_kind kind, union wf_field_value *v)
 {
@@ -224,7 +224,7 @@ static weft_status lite_reset(struct wf_stage *s, int64_t epoch)
     return WEFT_OK;
 }
 
-/* Fill b from the next rows; b->n becomes their number. */
+/* Fills b from the next rows; b->n becomes their number. */
 static weft_status fill(struct wf_stage *s, struct wf_block *b)
 {
     struct source *src = s->ds->param;
@@ -285,7 +285,7 @@ static weft_status lite_save(struct wf_stage *s, struct wf_buf *out)
     return out->st;
 }
 
-/* The rows before the position are stepped over. */
+/* Skips the rows before the position. */
 static weft_status lite_restore(struct wf_stage *s, struct wf_reader *r)
 {
     struct state *t = s->state;
@@ -341,7 +341,7 @@ static bool holds(const char *text, const char *word)
     return false;
 }
 
-/* By the declared type as SQLite reads it; WF_FIELD_SKIP: only a value will tell. */
+/* From the declared type, by SQLite's rules; WF_FIELD_SKIP: only a value will tell. */
 static enum wf_field_kind declared_kind(const char *type)
 {
     if (!type)

@@ -412,7 +412,7 @@ static void arguments_that_make_no_sense_are_named(void **state)
         {2, "RepeatVector", "n=2", "needs an input of rank 2"},
         {2, "Cropping1D", "cropping=4", "nothing is left"},
         {3, "ZeroPadding2D", "padding=[1,2,3]", "needs 1, 2 or 4 numbers"},
-        {3, "UpSampling2D", "interpolation=cubic", "none of nearest, bilinear"},
+        {3, "UpSampling2D", "interpolation=cubic", "not one of nearest, bilinear"},
         {2, "GroupNormalization", "groups=5", "cannot be divided into 5 groups"},
         {2, "LayerNormalization", "axis=7", "axis 7 does not exist"},
         {2, "BatchNormalization", "axis=-4", "axis -4 does not exist"},

@@ -342,7 +342,7 @@ static void mistakes_are_reported_at_their_stage(void **state)
                                "", &o),
                      WEFT_EINVAL);
     assert_non_null(strstr(weft_error(), "job.yaml:7:"));
-    assert_non_null(strstr(weft_error(), "neighbors"));
+    assert_non_null(strstr(weft_error(), "neighboring"));
     shut(&o);
 }
 

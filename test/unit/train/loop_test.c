@@ -606,7 +606,7 @@ static void labels_do_not_change_their_types_in_between(void **state)
     rows[2] = weft_view(WEFT_F32, wx, 1, (int64_t[]){N});
     train(&a, 0, 8, &unused);
     assert_int_equal(weft_train_on_batch(a.t, rows, &rows[1], &rows[2], NULL), WEFT_ESTATE);
-    assert_non_null(strstr(weft_error(), "waiting"));
+    assert_non_null(strstr(weft_error(), "pending"));
     train(&a, 0, 8, &unused);
     assert_int_equal(weft_trainer_step(a.t), 1);
     assert_int_equal(weft_data_new(b.ctx, &c.d), 0);

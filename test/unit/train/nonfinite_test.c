@@ -155,10 +155,10 @@ static void the_op_that_overflows_in_f16_is_named(void **state)
 {
     (void)state;
     precision = "f16";
-    expect("sgd learning_rate=100", 1, 1, false, "the loss is nan since epoch", "made ");
-    expect("sgd learning_rate=100", 2, 1, true, "since epoch", "made ");
+    expect("sgd learning_rate=100", 1, 1, false, "the loss is nan since epoch", "produced ");
+    expect("sgd learning_rate=100", 2, 1, true, "since epoch", "produced ");
     precision = "bf16";
-    expect("sgd learning_rate=100", 1, 1, false, "since epoch", "made ");
+    expect("sgd learning_rate=100", 1, 1, false, "since epoch", "produced ");
     precision = NULL;
 }
 
@@ -169,8 +169,8 @@ static void what_was_made_in_the_batch_before_is_named(void **state)
     for (int i = 0; i < N; i++)
         for (int k = 0; k < D; k++)
             x[i][k] *= 1e6f;
-    expect("sgd learning_rate=1e38", 1, 1, false, "since epoch 1, batch 1: in the batch before, ",
-           "made ");
+    expect("sgd learning_rate=1e38", 1, 1, false, "since epoch 1, batch 1: in the previous batch, ",
+           "produced ");
 }
 
 struct stopper {
