@@ -4,26 +4,28 @@
 
 #include "train/train.h"
 
-#define WF_CKPT_SETTINGS "settings.txt" /* a line a key: train.epochs=3 */
+#define WF_CKPT_SETTINGS "settings.txt" /* one line per key: train.epochs=3 */
 #define WF_CKPT_JOB "job.yaml"          /* the file, with overrides and later changes as comments */
 
-/* What a changed key means to a run that has begun. */
+/* What a changed key means for a run that has started. */
 enum wf_setting_use {
-    WF_SET_TRAINING, /* how training goes on: the rest of the run uses it */
-    WF_SET_MODEL, /* what the weights mean: nothing that is computed from those of a complete run would be true */
-    WF_SET_START, /* read once, when a run begins */
+    WF_SET_TRAINING, /* how training continues: the rest of the run uses it */
+    WF_SET_MODEL, /* what the weights mean: for a complete run, nothing computed from them would be
+                   * valid */
+    WF_SET_START, /* read once, when a run starts */
     WF_SET_FREE   /* outputs, resources and how long: every command uses its own */
 };
 enum wf_setting_use wf_setting_use(const char *key);
 
-/* Calls fn for each key whose value is another one, WF_SET_FREE left out, in the order of their names. A key that is missing has
- * its default. then and now are texts as of WF_CKPT_SETTINGS. */
+/* Calls fn for each key whose value differs, except WF_SET_FREE, in the order of their names. A
+ * missing key has its default. then and now are texts as in WF_CKPT_SETTINGS. */
 typedef void wf_setting_fn(void *arg, const char *key, enum wf_setting_use use, const char *was,
                            const char *is);
 weft_status wf_settings_compare(weft_ctx *ctx, const char *then, const char *now, wf_setting_fn *fn,
                                 void *arg);
 
-/* job.c: the lines of a job, freed with weft_text_free; and the default of a key, "" where there is none, NULL where it is not known. */
+/* job.c: the lines of a job, freed with weft_text_free; and the default of a key, "" if there is
+ * none, NULL if the key is unknown. */
 struct weft_job;
 weft_status wf_job_settings(weft_ctx *ctx, const struct weft_job *job, char **out);
 const char *wf_job_key_default(const char *key);

@@ -1,7 +1,8 @@
-/* loop.c - the parts of a step for loops of the user's own: gradients of a batch, and a step over chosen weights. */
+/* loop.c - the parts of a step for custom training loops: gradients of a batch, and a step over
+ * chosen weights. */
 #include "train/step/halves.h"
 
-/* Batches that train_on_batch holds back belong to a step that these would cut in two. */
+/* Batches pending in train_on_batch belong to a step that these calls would split. */
 static weft_status check_pending(const weft_trainer *t, const char *who)
 {
     return t->pending == 0
