@@ -1,10 +1,11 @@
-/* softmax.c - softmax regression of a million samples of 64 numbers in ten classes, which lie in ten files: the job of softmax.yaml
- * as a program.
+/* softmax.c - softmax regression of a million samples of 64 numbers in ten classes, which lie in
+ * ten files: the job of softmax.yaml as a program.
  *
  *   softmax [--generate] [FOLDER [SAMPLES [EPOCHS]]]
  *
- * FOLDER has part-0.npz to part-9.npz and test.npz; they are made when they are not there, 264 MB for a million samples, the same
- * bytes on every machine. --generate makes them anew and does no more. */
+ * FOLDER has part-0.npz to part-9.npz and test.npz; they are made when they are not there, 264 MB
+ * for a million samples, the same bytes on every machine. --generate makes them anew and does no
+ * more. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,8 @@ static int failed(const char *what)
 
 /* ---- the slices ------------------------------------------------------------------------------ */
 
-/* Nearly normal: four pieces of a random word, added. Exact, so that every machine makes the same. */
+/* Nearly normal: four pieces of a random word, added. Exact, so that every machine makes the
+ * same. */
 static float draw(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;

@@ -1,5 +1,5 @@
-/* lives_fault.c - a resume in which any allocation or any file call fails: the model has all of the checkpoint's weights, or all of
- * its own, never some of each.
+/* lives_fault.c - a resume in which any allocation or any file call fails: the model has all of the
+ * checkpoint's weights, or all of its own, never some of each.
  * ctest-timeout: 120 */
 #define _GNU_SOURCE
 #include <setjmp.h>

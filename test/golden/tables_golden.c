@@ -1,7 +1,9 @@
-/* tables_golden.c - twenty steps of a model with an embedding by every optimizer, all rows updated (sparse: false), beside Keras.
+/* tables_golden.c - twenty steps of a model with an embedding by every optimizer, all rows updated
+ * (sparse: false), beside Keras.
  *
- * test/golden/train_table.json, written by tools/golden_tables.py, which describes the format. By steps of the trainer, in parts,
- * and by a loop of one's own; the switch is the trainer's or the layer's. */
+ * test/golden/train_table.json, written by tools/golden_tables.py, which describes the format. By
+ * steps of the trainer, in parts, and by a loop of one's own; the switch is the trainer's or the
+ * layer's. */
 #include "golden.h"
 #include "weft/loop.h"
 

@@ -1,5 +1,5 @@
-/* number_test.c - numbers in text: exact, as the C library reads them, by every path; and shortest when
- * written. */
+/* number_test.c - numbers in text: exact, as the C library reads them, by every path; and shortest
+ * when written. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

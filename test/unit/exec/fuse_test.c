@@ -1,5 +1,5 @@
-/* fuse_test.c - products with element-wise epilogues, in the shapes that are easy to get wrong: whatever is fused, the
- * numbers are those of the unfused graph. */
+/* fuse_test.c - products with element-wise epilogues, in the shapes that are easy to get wrong:
+ * whatever is fused, the numbers are those of the unfused graph. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

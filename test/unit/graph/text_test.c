@@ -1,4 +1,5 @@
-/* text_test.c - graphs as text: what is written reads back, what is malformed is named with its line. */
+/* text_test.c - graphs as text: what is written reads back, what is malformed is named with its
+ * line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -143,7 +144,8 @@ static void malformed_text_is_named_with_its_line(void **state)
     weft_ctx_free(ctx);
 }
 
-/* Files are data from strangers: what only passes make is not read, nor built by name; nor do ops change what is no variable. */
+/* Files are data from strangers: what only passes make is not read, nor built by name; nor do ops
+ * change what is no variable. */
 static void what_only_plans_contain_is_not_read(void **state)
 {
     weft_ctx *ctx;

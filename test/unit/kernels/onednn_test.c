@@ -1,5 +1,5 @@
-/* onednn_test.c - products by oneDNN: the same numbers as our own within rounding, the same bits for
- * any number of threads, nothing written beside C, and OpenMP left as it was. Where the library
+/* onednn_test.c - products by oneDNN: the same numbers as our own within rounding, the same bits
+ * for any number of threads, nothing written beside C, and OpenMP left as it was. Where the library
  * cannot be used the tests that run it are skipped, with the reason. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -167,7 +167,7 @@ static void by_gemm(struct operands *o)
     weft_ctx_free(ctx);
 }
 
-/* ---- without the library ---------------------------------------------------------------------- */
+/* ---- without the library --------------------------------------------------------------------- */
 
 static void build_and_machine_agree_on_what_is_there(void **state)
 {
@@ -239,7 +239,7 @@ static void the_table_is_matched_by_shape_level_and_transposes(void **state)
         assert_string_equal(r->impl, "onednn"); /* every name in the table is an implementation */
 }
 
-/* ---- with it ---------------------------------------------------------------------------------- */
+/* ---- with it --------------------------------------------------------------------------------- */
 
 static void results_are_those_of_our_product_within_rounding(void **state)
 {
@@ -322,7 +322,8 @@ static void openmp_threads_are_as_before_after_a_run(void **state)
     dlclose(omp);
 }
 
-/* The kernel as a plan meets it: chosen by a row, named with the version, and run through a call. */
+/* The kernel as a plan meets it: chosen by a row, named with the version, and run through a
+ * call. */
 static void a_row_of_the_table_chooses_it_and_the_name_has_the_version(void **state)
 {
     weft_ctx *ctx = context(2);

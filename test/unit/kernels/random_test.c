@@ -1,5 +1,5 @@
-/* random_test.c - Philox gives its published words; random arrays have the right moments, and the same
- * bits at every level, for any cut, on every machine. */
+/* random_test.c - Philox gives its published words; random arrays have the right moments, and the
+ * same bits at every level, for any cut, on every machine. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

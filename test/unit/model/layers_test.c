@@ -1,5 +1,5 @@
-/* layers_test.c - what golden numbers do not cover: training with randomness, frozen statistics, masks on their way, state that
- * comes from outside, arguments that make no sense, initializers. */
+/* layers_test.c - what golden numbers do not cover: training with randomness, frozen statistics,
+ * masks on their way, state that comes from outside, arguments that make no sense, initializers. */
 #include <math.h>
 #include <stdio.h>
 
@@ -16,7 +16,8 @@ struct run {
     weft_tensor out[4];
 };
 
-/* The model in a graph of its own, run once on feeds. Its outputs and masks (as f32) are fetched. */
+/* The model in a graph of its own, run once on feeds. Its outputs and masks (as f32) are
+ * fetched. */
 static void run(struct fixture *f, bool training, const weft_tensor *feeds, struct run *r)
 {
     weft_val fetch[4];

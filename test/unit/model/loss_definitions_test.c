@@ -1,8 +1,9 @@
-/* Every loss against its plain definition, written once more here in f64: values, weighted and masked means, gradients against
- * differences; and as a metric. Random data, weights, masks, sizes. */
+/* Every loss against its plain definition, written once more here in f64: values, weighted and
+ * masked means, gradients against differences; and as a metric. Random data, weights, masks,
+ * sizes. */
 #include "plain.h"
 
-/* ---- losses ------------------------------------------------------------------------------------ */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 enum form { NUMBERS, POSITIVE, BITS, SIGNS, HOT, SPREAD, CLASS };
 
@@ -488,7 +489,7 @@ static void ignored_classes(void)
     check("Perplexity ignore_class=-1", &d, 1, (double[]){exp(ratio(sum, all))});
 }
 
-/* ---- all of it --------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 RANDOM_TEST(metrics_of_losses_are_weighted_means, losses_as_metrics)
 RANDOM_TEST(ignored_classes_do_not_count, ignored_classes)

@@ -1,4 +1,5 @@
-/* model_test.c - models: names, shapes, errors where they are made, sharing, freezing, building graphs. */
+/* model_test.c - models: names, shapes, errors where they are made, sharing, freezing, building
+ * graphs. */
 #include <time.h>
 
 #include "fixture.h"

@@ -1,4 +1,5 @@
-/* What outlives one fit: callbacks that serve a second one, runs that are extended, and checkpoints that do not fit. */
+/* What outlives one fit: callbacks that serve a second one, runs that are extended, and checkpoints
+ * that do not fit. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -123,7 +124,8 @@ static int count_lines(const char *text)
 
 /* ---- a second fit ---------------------------------------------------------------------------- */
 
-/* The loss of a trained model hardly falls: a callback that remembered the first fit would end the second at once. */
+/* The loss of a trained model hardly falls: a callback that remembered the first fit would end the
+ * second at once. */
 static void early_stopping_forgets_the_fit_before(void **state)
 {
     struct job j = open_job(N, "sgd learning_rate=0.5");
@@ -310,7 +312,8 @@ static weft_status refuse(void *arg, const char *state, int64_t n)
     return WEFT_EPARSE;
 }
 
-/* Weights, step and rate of a trainer are as they were when a resume is refused, whatever the reason. */
+/* Weights, step and rate of a trainer are as they were when a resume is refused, whatever the
+ * reason. */
 static void a_resume_that_fails_leaves_the_model_alone(void **state)
 {
     char dir[] = "lives-XXXXXX", ckpt[64];

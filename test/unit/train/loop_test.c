@@ -1,5 +1,6 @@
-/* Loops of one's own: gradients and apply are train_on_batch, bit for bit, whatever the model, the optimizer and the precision;
- * averages of micro-batches are the gradient of the whole; chosen weights move and the others keep weights and slots. */
+/* Loops of one's own: gradients and apply are train_on_batch, bit for bit, whatever the model, the
+ * optimizer and the precision; averages of micro-batches are the gradient of the whole; chosen
+ * weights move and the others keep weights and slots. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,8 +35,9 @@ static weft_sym numbers(weft_model *m)
     return weft_input(m, "x", WEFT_F32, 1, (int64_t[]){6});
 }
 
-/* Whatever is in a step besides products: dropout, moving averages, regularizers of weights and of outputs, rows that were looked
- * up, with and without masks, a table that is used twice, constraints, biases whose gradients are the same value. */
+/* Whatever is in a step besides products: dropout, moving averages, regularizers of weights and of
+ * outputs, rows that were looked up, with and without masks, a table that is used twice,
+ * constraints, biases whose gradients are the same value. */
 static weft_model *build(weft_ctx *ctx, enum kind kind)
 {
     weft_model *m;
@@ -259,7 +261,8 @@ static void they_are_in_shards_mixed_precision_and_under_schedules(void **state)
 
 /* ---- averages -------------------------------------------------------------------------------- */
 
-/* Without layers that look across the batch or draw: parts of a batch average to the whole, whatever their sizes. */
+/* Without layers that look across the batch or draw: parts of a batch average to the whole,
+ * whatever their sizes. */
 static void an_average_of_parts_is_the_whole(void **state)
 {
     static const enum kind kinds[] = {EMBEDDED, TIED, ACTIVE, LIMITED, TWO_SUMS};
@@ -341,7 +344,8 @@ static void sums_and_factors_do_what_they_say(void **state)
 
 /* ---- chosen weights -------------------------------------------------------------------------- */
 
-/* Steps that leave a weight out do not move it, and it goes on afterwards as if its optimizer's state had waited. */
+/* Steps that leave a weight out do not move it, and it goes on afterwards as if its optimizer's
+ * state had waited. */
 static void chosen_weights_move_alone(void **state)
 {
     weft_compile_opts o = {.optimizer = "sgd learning_rate=0.1 momentum=0.9"};
@@ -536,7 +540,8 @@ static weft_status fail_at(void *arg, weft_trainer *t, int64_t number, const wef
     return number == *(int64_t *)arg ? WEFT_EIO : WEFT_OK;
 }
 
-/* Batches that were waiting for a step when fit failed do not get into the next one, and moving averages are as before them. */
+/* Batches that were waiting for a step when fit failed do not get into the next one, and moving
+ * averages are as before them. */
 static void a_fit_that_fails_leaves_no_batches_behind(void **state)
 {
     weft_compile_opts o = {.optimizer = "adam", .accumulate = 3};

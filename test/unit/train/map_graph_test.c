@@ -1,5 +1,6 @@
-/* Graph functions and models as stages of pipelines: columns in and out, the same results for any number of threads and from any
- * position on, beside a training step; what cannot be a pure stage is refused. */
+/* Graph functions and models as stages of pipelines: columns in and out, the same results for any
+ * number of threads and from any position on, beside a training step; what cannot be a pure stage
+ * is refused. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -343,7 +344,8 @@ static void several_iterators_share_a_model(void **state)
     close_net(&base);
 }
 
-/* Trains a head on features that data threads compute meanwhile; stops and goes on after `stop` batches if > 0. */
+/* Trains a head on features that data threads compute meanwhile; stops and goes on after `stop`
+ * batches if > 0. */
 static int64_t n_seen, stop_at;
 static weft_status stop_there(void *arg, weft_trainer *t, int64_t batch, const weft_logs *logs)
 {

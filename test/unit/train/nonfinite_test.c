@@ -1,4 +1,5 @@
-/* A loss that is NaN or infinite: the column or op that made it is named, and evaluating nothing is no result. */
+/* A loss that is NaN or infinite: the column or op that made it is named, and evaluating nothing is
+ * no result. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -150,7 +151,8 @@ static void the_op_that_overflows_is_named(void **state)
     expect("adam learning_rate=1e37", 1, 1, false, "since epoch 1, batch 1: '", "): produced inf");
 }
 
-/* Half precision overflows in a layer, where the loss is scaled, too: its gradients do not count. */
+/* Half precision overflows in a layer, where the loss is scaled, too: its gradients do not
+ * count. */
 static void the_op_that_overflows_in_f16_is_named(void **state)
 {
     (void)state;

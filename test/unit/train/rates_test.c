@@ -1,5 +1,5 @@
-/* The callback LearningRateScheduler, by a function and by a text, through interruptions; and callbacks of one's own that stop
- * training, at a batch and at an epoch. */
+/* The callback LearningRateScheduler, by a function and by a text, through interruptions; and
+ * callbacks of one's own that stop training, at a batch and at an epoch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -268,7 +268,8 @@ static void wrong_rates_are_refused(void **state)
 
 /* ---- stopping -------------------------------------------------------------------------------- */
 
-/* Without checkpoints the epoch under way ends with the batch; its logs are recorded, and training ends in good order. */
+/* Without checkpoints the epoch under way ends with the batch; its logs are recorded, and training
+ * ends in good order. */
 static void a_callback_stops_at_a_batch_and_at_an_epoch(void **state)
 {
     struct job j = open_job(NULL);
@@ -301,7 +302,8 @@ static void a_callback_stops_at_a_batch_and_at_an_epoch(void **state)
     close_job(&j);
 }
 
-/* As in Keras: an epoch that was begun has a batch and a row of its own, and more epochs go on behind it. */
+/* As in Keras: an epoch that was begun has a batch and a row of its own, and more epochs go on
+ * behind it. */
 static void a_callback_stops_when_an_epoch_begins(void **state)
 {
     char dir[64];
