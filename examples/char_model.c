@@ -4,8 +4,8 @@
  *   char_model [FILE [EPOCHS [LETTERS [TEMPERATURE [WINDOWS]]]]]
  *
  * FILE is any text; its last tenth is not trained on, and the end of what is serves as a beginning
- * to go on from. LETTERS are drawn with a TEMPERATURE: below 1 the likely ones more often, above 1
- * less. WINDOWS trains on the first so many only. */
+ * to continue from. LETTERS are drawn with a TEMPERATURE: below 1 the likely ones more often, above
+ * 1 less. WINDOWS trains on the first so many only. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static weft_ds characters(weft_data *d, const char *file)
                          WEFT_OPTS(weft_fixed_opts, .dtype = WEFT_U8, .column = "byte"));
 }
 
-/* Pieces of the text: what is read, and the character behind each. */
+/* Pieces of the text: what is read, and the character after each. */
 static weft_ds pieces(weft_data *d, weft_ds s, const weft_vocab *v)
 {
     s = weft_ds_lookup(d, s, "byte", v, NULL);

@@ -1,5 +1,5 @@
 /* loans.c - a table with words, numbers and gaps: the job of loans.yaml as a program, with a
- * logistic regression beside it.
+ * logistic regression for comparison.
  *
  *   loans [FILE [EPOCHS [ROWS]]]
  *

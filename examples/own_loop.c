@@ -1,4 +1,4 @@
-/* own_loop.c - a training loop of one's own: gradients of micro-batches, averaged, clipped by hand
+/* own_loop.c - a custom training loop: gradients of micro-batches, averaged, clipped by hand
  * and applied to chosen weights.
  *
  *   own_loop [STEPS]

@@ -83,7 +83,7 @@ static weft_status make_slice(weft_ctx *ctx, const char *path, int slice, int64_
     return st;
 }
 
-/* What is not there, or all. */
+/* What is missing, or all. */
 static weft_status generate(weft_ctx *ctx, const char *folder, int64_t samples, bool all)
 {
     char path[512];
@@ -104,7 +104,7 @@ static weft_status generate(weft_ctx *ctx, const char *folder, int64_t samples, 
 
 /* ---- training -------------------------------------------------------------------------------- */
 
-/* All files that a pattern names, one behind the other, with random access. */
+/* All files that a pattern names, one after the other, with random access. */
 static weft_ds open_files(weft_data *d, const char *folder, const char *pattern)
 {
     char path[512];

@@ -1,4 +1,4 @@
-/* user_op.c - an op of one's own: its row, shape rule, kernel and gradient, checked and trained
+/* user_op.c - a user op: its row, shape rule, kernel and gradient, checked and trained
  * with.
  *
  * The op is a soft threshold, y = sign(x) * max(|x| - t, 0), with t an attribute. A graph that uses

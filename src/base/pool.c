@@ -5,7 +5,7 @@
  * time, so that a thread's data from one step is in its cache in the next. A share's ticket holds
  * (job number, tiles left); a tile is taken by lowering the count with a compare-and-swap, by the
  * share's owner or by a thread that has finished its own. The job's description cannot change while
- * a taken tile is unfinished, so whoever holds a tile may read it. A thread that is late or asleep
+ * a taken tile is unfinished, so the holder of a tile may read it. A thread that is late or asleep
  * takes none, and no one waits for it. Idle threads spin for a bounded time and then sleep on a
  * futex; no lock is ever taken. */
 #define _GNU_SOURCE

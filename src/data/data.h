@@ -10,8 +10,8 @@
  *
  *   get   for addressable nodes: the elements with given numbers, as a pure function. No state at
  *         all: the position of an iterator over an addressable node is one number.
- *   pull  for streams: a stage (struct wf_stage, a node running in an iterator) returns a promise of
- *         up to `want` elements; fulfilling the promise (wf_promise_make) is the pure part.
+ *   pull  for streams: a stage (struct wf_stage, a node running in an iterator) returns a promise
+ *         of up to `want` elements; fulfilling the promise (wf_promise_make) is the pure part.
  *
  * A node that only changes content, element by element, has `apply` and gets both for free. Queues
  * (queue.c) pull promises in order under a lock and make them on the iterator's threads. */

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How runs end: by themselves, by a callback, by a signal, by a loss that is no number, by output that nobody reads; what is in the
+# How runs end: by themselves, by a callback, by a signal, by a loss that is not finite, by output without a reader; what is in the
 # newest checkpoint then, and what the same command does next.
 # shellcheck source=test/support/cli.sh
 . "$SRC/test/support/cli.sh"
@@ -65,7 +65,7 @@ want 3 "there is no 'val_acuracy' to monitor, did you mean 'val_accuracy'" "$WEF
 want 3 "callback 'EarlyStopping': there is no 'val_lss' to monitor, did you mean 'val_loss'?" "$WEFT" train job.yaml --log none \
     --set 'train.callbacks=[{EarlyStopping: {monitor: val_lss}}]'
 
-# a loss that is no number: no good checkpoint is lost to it
+# a loss that is not finite: no good checkpoint is lost to it
 rm -rf ckpt
 want 0 "" "$WEFT" train job.yaml --log none --set train.epochs=2
 before=$(ls ckpt)
@@ -115,7 +115,7 @@ want 0 "the same command goes on from here" cat out.txt
 check "one more when it stopped" test "$(ls ckpt | wc -l)" = 2
 want 0 "checkpoint requested" cat out.txt
 
-# output that nobody reads stops the run as Ctrl-C does; a full disk behind it does not
+# output without a reader stops the run as Ctrl-C does; a full disk does not
 rm -rf ckpt
 ("$WEFT" train job.yaml --log lines --set train.epochs=1000000 2>err.txt; echo $? >rc.txt) | head -1 >/dev/null
 want 0 "nobody reads the output: stopped after step" cat err.txt
@@ -127,7 +127,7 @@ rm -rf ckpt
 want 0 "training goes on" cat err.txt
 want 0 "this run is complete" "$WEFT" train job.yaml --log lines
 
-# classes behind the weights given weigh 1
+# classes beyond the given weights have weight 1
 rm -rf ckpt
 for weights in "[2, 3]" "[2, 3, 1]"; do
     want 0 "test" "$WEFT" train job.yaml --log none --set "train.class_weights=$weights" --set checkpoint.dir=
@@ -135,7 +135,7 @@ for weights in "[2, 3]" "[2, 3, 1]"; do
 done
 check "the same with and without the 1" cmp weights-6.txt weights-9.txt
 
-# a terminal: a bar that never wraps, colours unless NO_COLOR says otherwise, lines where TERM is dumb
+# a terminal: a bar that never wraps, colors unless NO_COLOR says otherwise, lines where TERM is dumb
 if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a machine may have no pseudo-terminals
     units=20000
     on_terminal() { env "$@" COLUMNS=40 script -qec "'$WEFT' train job.yaml --set checkpoint.dir= --set train.epochs=2 --set data.batch=1 --set model.0.Dense.units=$units" /dev/null </dev/null; }
@@ -145,10 +145,10 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a machine may h
         tr '\r' '\n' <wide.txt | grep -F "$esc[K" | grep -v val_loss | sed "s/$esc\\[[0-9;]*[a-zA-Z]//g; s/━/=/g" >painted.txt
         [ -s painted.txt ] && break
     done
-    check "a bar with colours" grep -qF "$esc[32m" wide.txt
+    check "a bar with colors" grep -qF "$esc[32m" wide.txt
     check "lines that are painted over fit" awk 'length($0) > 39 { bad = 1 } END { exit bad || !NR }' painted.txt
     on_terminal TERM=xterm NO_COLOR=1 >plain.txt
-    check "no colours" bash -c "! grep -qF '$esc[32m' plain.txt"
+    check "no colors" bash -c "! grep -qF '$esc[32m' plain.txt"
     on_terminal TERM=dumb >dumb.txt
     check "no bar" bash -c "! grep -qF '$esc' dumb.txt && grep -q 'Epoch 2/2' dumb.txt"
 fi

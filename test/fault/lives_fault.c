@@ -32,7 +32,7 @@ static void copy_weights(weft_trainer *t, float *to)
     }
 }
 
-/* Fits to so many epochs with a fault; the weights before and after, where there is a trainer. */
+/* Fits up to this epoch with a fault; the weights before and after, if there is a trainer. */
 static weft_status fit(int epochs, struct counting *c, struct faultfs *f, int64_t alloc_at,
                        int64_t file_at, float *before, float *after, bool *hit)
 {

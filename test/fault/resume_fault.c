@@ -169,7 +169,7 @@ static weft_status train(weft_ctx *ctx, struct result *out)
     return st;
 }
 
-/* With a disk of that kind; the counts begin anew. */
+/* With a disk of that kind; the counts start again. */
 static weft_status train_on(int64_t kill, int64_t full, struct result *out)
 {
     struct wf_fs fs = wf_fs_posix;

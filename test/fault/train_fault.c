@@ -1,5 +1,5 @@
 /* train_fault.c - every allocation of reading a job, building it and training fails in turn, and
- * every file call of its checkpoints: a clear status, nothing leaked, and a run that goes on with
+ * every file call of its checkpoints: a clear status, nothing leaked, and a run that resumes with
  * the same bits.
  * ctest-timeout: 300 */
 #define _GNU_SOURCE

@@ -8,22 +8,28 @@
  *         {.op = "mul", .n_in = 2, .in = {F32(-1, 1, 3, 5), F32(-2, 2, 5)}},
  *         {.op = "sum", .attrs = "axes=[0] keepdims=true", .n_in = 1, .in = {F32(-1, 1, 1000, 3)}},
  *         {.op = "gather", .n_in = 2, .in = {F32(-1, 1, 7, 3), IDS(I64, 0, 6, 4)}},
- *         {.op = "add", .n_in = 2, .in = {F32(-1, 1, 3), F32(-1, 1, 4)}, .fails = WEFT_ESHAPE, .text = "broadcast"},
- *         {.op = "relu", .n_in = 1, .in = {DATA(WEFT_F32, ((double[]){-1, 2}), 2)}, .want = (double[]){0, 2}, .n_want = 2},
+ *         {.op = "add", .n_in = 2, .in = {F32(-1, 1, 3), F32(-1, 1, 4)}, .fails = WEFT_ESHAPE,
+ *          .text = "broadcast"},
+ *         {.op = "relu", .n_in = 1, .in = {DATA(WEFT_F32, ((double[]){-1, 2}), 2)},
+ *          .want = (double[]){0, 2}, .n_want = 2},
  *     };
- *     int main(int argc, char **argv) { return op_main(argc, argv, "my ops", cases, OP_COUNT(cases)); }
+ *     int main(int argc, char **argv)
+ *     {
+ *         return op_main(argc, argv, "my ops", cases, OP_COUNT(cases));
+ *     }
  *
  * An argument of the program runs only the rows whose line contains it; "--bench [WORD]" times them
  * instead, one JSON line for each SIMD level with 1 and 2 threads; "--save FOLDER" writes their
  * graphs. What is checked for each row:
- *   1. the shape rule, with the sizes given and with every size symbolic; the reference kernel runs; inputs
- *      are left alone; nothing is written beyond the outputs; in place gives the same bits where the row says so;
- *      the results are .want, when it is given (first output)
- *   2. every SIMD level of this CPU against the reference (.tol, relative to 1 + |value|), values and gradients
+ *   1. the shape rule, with the given sizes and with every size symbolic; the reference kernel runs;
+ *      inputs are not changed; nothing is written beyond the outputs; in place gives the same bits if
+ *      the row allows it; the results are .want, if it is given (first output)
+ *   2. every SIMD level of this CPU against the reference (.tol, relative to 1 + |value|), values and
+ *      gradients
  *   3. 1, 2, 3 and 7 threads: the same bits
- *   4. gradients of a weighted sum of the float outputs against central differences in f64, with reference
- *      kernels, on symbolic sizes; static sizes agree
- *   5. second gradients likewise
+ *   4. gradients of a weighted sum of the float outputs against central differences in f64, with
+ *      reference kernels, on symbolic sizes; static sizes agree
+ *   5. the same for second gradients
  *   6. the executor, with all passes and with none: the interpreter's outputs and gradients
  *   7. f64, f16 and bf16 in place of f32, against f64 on the same (rounded) inputs
  * A row with .fails checks that building or running fails with this status and that the text

@@ -394,7 +394,7 @@ weft_ds weft_ds_bucketize(weft_data *d, weft_ds s, const char *columns, int n,
 
     for (int i = 0; i < n && !st; i++)
         if (isnan(boundaries[i]) || (i && boundaries[i] <= boundaries[i - 1]))
-            st = wf_err(WEFT_EINVAL, "boundary %d, %g, is not above the one before", i,
+            st = wf_err(WEFT_EINVAL, "boundary %d, %g, is not above the previous one", i,
                         boundaries[i]);
     if (!st) {
         f.bound = wf_arena_alloc(&d->arena, (size_t)(n + 1) * sizeof *f.bound);

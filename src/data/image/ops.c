@@ -211,7 +211,7 @@ void wf_image_rotate(const struct wf_image *from, double degrees, float fill,
         }
 }
 
-/* ---- colours --------------------------------------------------------------------------------- */
+/* ---- colors ---------------------------------------------------------------------------------- */
 
 /* Color channels, without alpha. */
 static int colours(int c)

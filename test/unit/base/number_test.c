@@ -136,8 +136,8 @@ static void random_digits_read_as_strtof_does(void **s)
     }
 }
 
-/* Midpoints between neighbouring floats and doubles, written out in full, and the texts just beside
- * them. */
+/* Midpoints between neighboring floats and doubles, written out in full, and the texts right next
+ * to them. */
 static void midpoints_round_to_even(void **s)
 {
     char text[1200];

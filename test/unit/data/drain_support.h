@@ -71,7 +71,7 @@ static inline void drain_all(weft_data *d, weft_ds s, int threads, struct draine
     weft_iter_free(it);
 }
 
-/* After `k` elements the position is saved; another iterator goes on from there. */
+/* After `k` elements the position is saved; another iterator continues from there. */
 static inline void check_resumed(weft_ctx *ctx, weft_data *d, weft_ds s, int threads, int64_t k,
                                  const struct drained *whole)
 {

@@ -133,7 +133,7 @@ static void the_usual_ones_have_fixed_shapes(void **state)
     assert_string_equal(logged, "");
 }
 
-/* Fields that nobody knows, at every level: passed over, as protobuf does. */
+/* Unknown fields, at every level: skipped, as protobuf does. */
 static void unknown_fields_are_passed_over(void **state)
 {
     struct wire feature = floats(1, (float[]){2}), e, map = {.n = 0}, r[3] = {usual(0), usual(1)};
@@ -161,7 +161,7 @@ static void unknown_fields_are_passed_over(void **state)
     assert_int_equal(f.n, 3);
 }
 
-/* One record with another kind of list, wherever it is: an error that names both, or left out and
+/* One record with another kind of list, wherever it is: an error that names both, or skipped and
  * counted. */
 static void a_mistyped_record_is_named_or_left_out(void **state)
 {

@@ -182,7 +182,7 @@ static void a_file_cut_anywhere_is_an_error(void **state)
     }
 }
 
-/* Most changes are noticed; none reads what is not there (sanitizers look on) or leaks. */
+/* Most changes are noticed; none reads out of bounds (sanitizers check) or leaks. */
 static void flipped_bits_do_no_harm(void **state)
 {
     static const char *const files[] = {"rgb420.jpg", "progressive.jpg", "la.png",

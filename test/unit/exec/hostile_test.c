@@ -222,7 +222,7 @@ static void try_line(struct tried *x, const struct text *t, int at, const char *
     x->n_ran += ran > 0;
 }
 
-/* Where " name=" begins in the line, in front of the node's name; its value ends at *end. */
+/* Where " name=" begins in the line, before the node's name; its value ends at *end. */
 static const char *find_attr(const char *line, const char *name, const char **end)
 {
     char key[80];

@@ -267,7 +267,7 @@ static weft_status refuse(const struct wf_call *c)
     return wf_err(WEFT_EDATA, "%s: refused", c->op->name);
 }
 
-/* What trapped numerics find: the kernel has written, then its result is no number. */
+/* What trapped numerics find: the kernel has written, then its result is not finite. */
 static weft_status (*real_run)(const struct wf_call *);
 static weft_status spoil(const struct wf_call *c)
 {

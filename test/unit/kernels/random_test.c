@@ -144,7 +144,7 @@ static void every_part_of_the_key_matters(void **state)
     }
 }
 
-/* Mean, variance, skewness, kurtosis, and the correlation of neighbours at several distances. */
+/* Mean, variance, skewness, kurtosis, and the correlation of neighbors at several distances. */
 static void moments(const float *x, int n, double m[4], double *corr)
 {
     double mean = 0;

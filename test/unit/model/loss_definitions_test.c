@@ -444,7 +444,7 @@ static void losses_as_metrics(void)
         return; /* no metric; the metric has the other sign */
     shape(&d, below(2), 2 + below(4), l->labels == CLASS);
     fill(&d, l);
-    /* the margin's "are all labels bits" is asked for each batch */
+    /* the margin's "are all labels bits" is computed for each batch */
     for (int64_t i = 0; i < n_labels(&d) && l->labels == SIGNS; i += d.y_row)
         d.y[i] = -1;
     y_wide = d.y_row / d.t;

@@ -1,4 +1,4 @@
-/* fit, evaluate, predict: what they compute, log, stop at; and runs that go on where they were
+/* fit, evaluate, predict: what they compute, log, stop at; and runs that resume where they were
  * interrupted. */
 #define _GNU_SOURCE
 #include <setjmp.h>

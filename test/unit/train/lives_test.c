@@ -233,7 +233,7 @@ static void train_to(const char *dir, int epochs, bool append)
     close_job(&j);
 }
 
-/* What a run of so many epochs in one go writes. */
+/* What an uninterrupted run of this many epochs writes. */
 static void expect_table(int epochs, char *out, size_t size)
 {
     char dir[] = "lives-XXXXXX", path[64];
@@ -295,7 +295,7 @@ static void rows_of_other_runs_stay_in_a_table_that_is_appended_to(void **state)
     fputs("epoch,loss,val_loss\n0,7,NA\n", f);
     fclose(f);
     train_to(dir, 3, true);
-    assert_int_equal(truncate(path, 40), 0); /* behind the other run's row */
+    assert_int_equal(truncate(path, 40), 0); /* after the other run's row */
     train_to(dir, 4, true);
     text = read_text(path);
     assert_ptr_equal(strstr(text, "epoch,loss,val_loss\n0,7,NA\n"), text);

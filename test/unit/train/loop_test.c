@@ -1,4 +1,4 @@
-/* Loops of one's own: gradients and apply are train_on_batch, bit for bit, whatever the model, the
+/* Custom loops: gradients and apply are train_on_batch, bit for bit, whatever the model, the
  * optimizer and the precision; averages of micro-batches are the gradient of the whole; chosen
  * weights move and the others keep weights and slots. */
 #include <setjmp.h>
@@ -344,7 +344,7 @@ static void sums_and_factors_do_what_they_say(void **state)
 
 /* ---- chosen weights -------------------------------------------------------------------------- */
 
-/* Steps that leave a weight out do not move it, and it goes on afterwards as if its optimizer's
+/* Steps that leave a weight out do not move it, and it continues afterwards as if its optimizer's
  * state had waited. */
 static void chosen_weights_move_alone(void **state)
 {
@@ -411,7 +411,7 @@ static void many_choices_are_made_and_forgotten(void **state)
 
 /* ---- what is random or kept ------------------------------------------------------------------ */
 
-/* Each call draws anew, and a program that begins again draws the same. */
+/* Each call draws new numbers, and a program that begins again draws the same. */
 static void dropout_differs_between_calls(void **state)
 {
     weft_compile_opts o = {.optimizer = "sgd"};
@@ -492,7 +492,7 @@ static void what_does_not_belong_together_is_refused(void **state)
 
 /* ---- steps that stay what they are ----------------------------------------------------------- */
 
-/* A batch without samples is a step of the gradient 0, not of the one before. */
+/* A batch without samples is a step of the gradient 0, not of the previous one. */
 static void a_batch_without_samples_moves_nothing(void **state)
 {
     (void)state;

@@ -518,7 +518,7 @@ static weft_status measure(void *arg, weft_trainer *t, int64_t batch, const weft
     return WEFT_OK;
 }
 
-/* What a callback measures is no part of the epoch that it looks at. */
+/* What a callback measures is not part of the epoch that it looks at. */
 static void measuring_in_a_callback_leaves_the_epoch_alone(void **state)
 {
     weft_model *m = one_layer("units=1 activation=sigmoid");

@@ -137,7 +137,7 @@ static void a_column_with_a_nan_is_named(void **state)
            "since epoch 1, batch 0:", "column 'w' of the data is -inf in sample 5");
 }
 
-/* The rate makes each update a little larger than the one before, until a product overflows. */
+/* The rate makes each update a little larger than the previous one, until a product overflows. */
 static void the_op_that_overflows_is_named(void **state)
 {
     (void)state;

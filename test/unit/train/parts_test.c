@@ -1,5 +1,5 @@
 /* Steps in parts: logical shards and accumulated batches give what whole steps give, regularizers
- * count once, moving averages are merged, and the bits depend on the number of parts alone. */
+ * count once, moving averages are merged, and results depend only on the number of parts. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

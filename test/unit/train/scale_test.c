@@ -405,7 +405,7 @@ static void clipping_comes_after_dividing(void **state)
     }
 }
 
-/* ---- loops of one's own ---------------------------------------------------------------------- */
+/* ---- custom loops ---------------------------------------------------------------------------- */
 
 static void own_loops_skip_as_steps_do(void **state)
 {

@@ -1,5 +1,5 @@
-/* Stateful recurrent layers in training: states go on from batch to batch, over accumulated ones
- * too, until they are reset; a batch of another size and logical shards are refused. */
+/* Stateful recurrent layers in training: states carry over from batch to batch, over accumulated
+ * ones too, until they are reset; a batch of another size and logical shards are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -91,7 +91,7 @@ static void states_go_on_until_they_are_reset(void **state)
     }
 }
 
-/* A trainer that has never run, and a model without states: nothing to do is no error. */
+/* A trainer that has never run, and a model without states: nothing to do is not an error. */
 static void a_reset_needs_nothing(void **state)
 {
     struct world w = open_world("LSTM", LSTM, (weft_compile_opts){.optimizer = "sgd"});
