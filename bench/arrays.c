@@ -1,5 +1,6 @@
-/* arrays.c - how fast are shuffled images from IDX files? Images a second through idx, full shuffle, / 255, batch 128: of CPU
- * time of one thread doing all the work, and of wall time with two threads. One JSON line each, the median of nine epochs.
+/* arrays.c - how fast are shuffled images from IDX files? Images a second through idx, full
+ * shuffle, / 255, batch 128: of CPU time of one thread doing all the work, and of wall time with
+ * two threads. One JSON line each, the median of nine epochs.
  *
  *   bench/arrays IMAGES LABELS */
 #define _GNU_SOURCE

@@ -1,5 +1,5 @@
-/* attention.c - how fast is attention, beside a large matrix product in the same run? One JSON
- * line a case: name, threads, level, median time in microseconds forward and backward, GFLOP/s
+/* attention.c - how fast is attention, compared with a large matrix product in the same run? One
+ * JSON line a case: name, threads, level, median time in microseconds forward and backward, GFLOP/s
  * of the products that the mask leaves (backward: five of them), and the fraction of the large
  * product's rate. Usage: attention [threads] [level]. */
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* ew.c - how fast are the element-wise functions? Nanoseconds per element of each code at each level,
- * on blocks that stay in the first-level cache. One JSON line per code and level.
+/* ew.c - how fast are the element-wise functions? Nanoseconds per element of each code at each
+ * level, on blocks that stay in the first-level cache. One JSON line per code and level.
  *
  *   bench/ew [NAME...]     only these codes */
 #define _GNU_SOURCE

@@ -1,7 +1,8 @@
-/* fit.c - what does fit add to a training step? mlp-s (784 -> 128 ReLU -> 10, batch 128, Adam) by weft_fit from memory: batches in
- * order (borrowed), shuffled, and with a checkpoint every 100 steps, on the disk and in memory (/dev/shm); beside the same graph run by weft_fn_run in a bare
- * loop. All alternate; one JSON line each with the medians over the blocks: microseconds a step, and that over the bare step of
- * the same block.
+/* fit.c - what does fit add to a training step? mlp-s (784 -> 128 ReLU -> 10, batch 128, Adam) by
+ * weft_fit from memory: batches in order (borrowed), shuffled, and with a checkpoint every 100
+ * steps, on the disk and in memory (/dev/shm); compared with the same graph run by weft_fn_run in a
+ * bare loop. All alternate; one JSON line each with the medians over the blocks: microseconds a
+ * step, and that over the bare step of the same block.
  *
  *   bench/fit [BLOCKS] */
 #define _GNU_SOURCE

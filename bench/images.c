@@ -1,6 +1,7 @@
-/* images.c - what does an image cost? CPU microseconds an image on one thread: libjpeg alone (rows thrown away), decoding and
- * resizing straight to f32, and the whole pipeline (folder, shuffle, decode, batch 32). One JSON line each; the three
- * alternate, and the median of five rounds is printed.
+/* images.c - what does an image cost? CPU microseconds an image on one thread: libjpeg alone (rows
+ * thrown away), decoding and resizing straight to f32, and the whole pipeline (folder, shuffle,
+ * decode, batch 32). One JSON line each; the three alternate, and the median of five rounds is
+ * printed.
  *
  *   bench/images DIR [SIDE]     class folders of JPEGs; resized to SIDE x SIDE, by default 224 */
 #define _GNU_SOURCE

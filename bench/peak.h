@@ -1,4 +1,5 @@
-/* peak.h - the yardstick of the benchmark programs: the multiply-add rate, and the clock it is taken by. */
+/* peak.h - the yardstick of the benchmark programs: the multiply-add rate, and the clock it is
+ * taken by. */
 #ifndef WEFT_BENCH_PEAK_H
 #define WEFT_BENCH_PEAK_H
 

@@ -136,8 +136,8 @@ struct sparse {
     struct wf_optim_scalars k;
     struct wf_dedupe d[TABLES];
     struct wf_optim_table t[TABLES];
-    int32_t
-        *ids; /* [32, SAMPLES, TABLES]: another batch each call, so that rows come from memory */
+    int32_t *ids; /* [32, SAMPLES, TABLES]: another batch each call, so that rows come from
+                   * memory */
     int batch;
 };
 

@@ -1,10 +1,11 @@
-/* char_model.c - a model of text, character by character: the job of char_model.yaml as a program, which then writes some text
- * of its own.
+/* char_model.c - a model of text, character by character: the job of char_model.yaml as a program,
+ * which then writes some text of its own.
  *
  *   char_model [FILE [EPOCHS [LETTERS [TEMPERATURE [WINDOWS]]]]]
  *
- * FILE is any text; its last tenth is not trained on, and the end of what is serves as a beginning to go on from. LETTERS are
- * drawn with a TEMPERATURE: below 1 the likely ones more often, above 1 less. WINDOWS trains on the first so many only. */
+ * FILE is any text; its last tenth is not trained on, and the end of what is serves as a beginning
+ * to continue from. LETTERS are drawn with a TEMPERATURE: below 1 the likely ones more often, above
+ * 1 less. WINDOWS trains on the first so many only. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static weft_ds characters(weft_data *d, const char *file)
                          WEFT_OPTS(weft_fixed_opts, .dtype = WEFT_U8, .column = "byte"));
 }
 
-/* Pieces of the text: what is read, and the character behind each. */
+/* Pieces of the text: what is read, and the character after each. */
 static weft_ds pieces(weft_data *d, weft_ds s, const weft_vocab *v)
 {
     s = weft_ds_lookup(d, s, "byte", v, NULL);
@@ -76,7 +77,8 @@ static double draw(uint64_t *state)
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-/* An id with probability proportional to exp(logit / temperature); not 0, which stands for no character. */
+/* An id with probability proportional to exp(logit / temperature); not 0, which stands for no
+ * character. */
 static int64_t choose(const float *logit, int64_t n, double temperature, uint64_t *state)
 {
     double top = logit[1], sum = 0, at;

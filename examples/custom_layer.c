@@ -1,7 +1,9 @@
-/* custom_layer.c - a layer of one's own: a gate, y = x * sigmoid(x . kernel + bias), used beside weft's layers.
+/* custom_layer.c - a custom layer: a gate, y = x * sigmoid(x . kernel + bias), used with weft's
+ * layers.
  *
- * Its row says its arguments, its function how a call becomes graph nodes; weights, regularizers, shapes, the table and saving
- * come from weft. A model that uses it is saved as JSON; a reader that has not registered it refuses the file and names it. */
+ * Its row says its arguments, its function how a call becomes graph nodes; weights, regularizers,
+ * shapes, the table and saving come from weft. A model that uses it is saved as JSON; a reader that
+ * has not registered it refuses the file and names it. */
 #include <stdio.h>
 #include <string.h>
 

@@ -2,7 +2,8 @@
  *
  *   fashion [FOLDER [EPOCHS [SAMPLES]]]
  *
- * FOLDER holds the four IDX files (Debian package dataset-fashion-mnist); SAMPLES trains on the first so many only. */
+ * FOLDER holds the four IDX files (Debian package dataset-fashion-mnist); SAMPLES trains on the
+ * first so many only. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -2,8 +2,9 @@
  *
  *   graph_mlp [FOLDER] [EPOCHS]
  *
- * FOLDER holds the four idx files (gzipped), by default where Debian's dataset-fashion-mnist puts them. Shows how to build
- * a graph, take gradients, compile functions that share parameters, and run them. */
+ * FOLDER holds the four idx files (gzipped), by default where Debian's dataset-fashion-mnist puts
+ * them. Shows how to build a graph, take gradients, compile functions that share parameters, and
+ * run them. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

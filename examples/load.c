@@ -1,8 +1,10 @@
-/* load.c - a time series, from a week of hours to the day that follows: the job of load.yaml as a program.
+/* load.c - a time series, from a week of hours to the day that follows: the job of load.yaml as a
+ * program.
  *
  *   load [FILE [EPOCHS [HOURS]]]
  *
- * FILE has a column `load`, of which the first HOURS are read: eight tenths to train on, one to validate on, one to test with. */
+ * FILE has a column `load`, of which the first HOURS are read: eight tenths to train on, one to
+ * validate on, one to test with. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,9 +1,10 @@
-/* loans.c - a table with words, numbers and gaps: the job of loans.yaml as a program, with a logistic regression beside it.
+/* loans.c - a table with words, numbers and gaps: the job of loans.yaml as a program, with a
+ * logistic regression for comparison.
  *
  *   loans [FILE [EPOCHS [ROWS]]]
  *
- * FILE has the columns of examples/data/loans.csv, of which ROWS are read: seven tenths to train on, one to validate on, two to
- * test with. */
+ * FILE has the columns of examples/data/loans.csv, of which ROWS are read: seven tenths to train
+ * on, one to validate on, two to test with. */
 #include <stdio.h>
 #include <stdlib.h>
 

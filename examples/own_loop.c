@@ -1,9 +1,11 @@
-/* own_loop.c - a training loop of one's own: gradients of micro-batches, averaged, clipped by hand and applied to chosen weights.
+/* own_loop.c - a custom training loop: gradients of micro-batches, averaged, clipped by hand
+ * and applied to chosen weights.
  *
  *   own_loop [STEPS]
  *
- * Points on three arms of a spiral are told apart by a small net. First the head is trained alone, then everything; each step
- * is the mean of four micro-batches. The strategy decides who computes them: with `local` this process, one after the other. */
+ * Points on three arms of a spiral are told apart by a small net. First the head is trained alone,
+ * then everything; each step is the mean of four micro-batches. The strategy decides who computes
+ * them: with `local` this process, one after the other. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -85,7 +87,8 @@ static weft_status replica_step(void *arg, int replica)
     return weft_grads_average(MICROS, (const weft_grads *const *)l->micro, &l->replica);
 }
 
-/* The length of a gradient, all weights together; each is a tensor that a program may look at and change. */
+/* The length of a gradient, all weights together; each is a tensor that a program may look at and
+ * change. */
 static double length_of(weft_grads *g)
 {
     double sum = 0;

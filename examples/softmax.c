@@ -1,10 +1,11 @@
-/* softmax.c - softmax regression of a million samples of 64 numbers in ten classes, which lie in ten files: the job of softmax.yaml
- * as a program.
+/* softmax.c - softmax regression of a million samples of 64 numbers in ten classes, which lie in
+ * ten files: the job of softmax.yaml as a program.
  *
  *   softmax [--generate] [FOLDER [SAMPLES [EPOCHS]]]
  *
- * FOLDER has part-0.npz to part-9.npz and test.npz; they are made when they are not there, 264 MB for a million samples, the same
- * bytes on every machine. --generate makes them anew and does no more. */
+ * FOLDER has part-0.npz to part-9.npz and test.npz; they are made when they are not there, 264 MB
+ * for a million samples, the same bytes on every machine. --generate makes them anew and does no
+ * more. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,8 @@ static int failed(const char *what)
 
 /* ---- the slices ------------------------------------------------------------------------------ */
 
-/* Nearly normal: four pieces of a random word, added. Exact, so that every machine makes the same. */
+/* Nearly normal: four pieces of a random word, added. Exact, so that every machine makes the
+ * same. */
 static float draw(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -81,7 +83,7 @@ static weft_status make_slice(weft_ctx *ctx, const char *path, int slice, int64_
     return st;
 }
 
-/* What is not there, or all. */
+/* What is missing, or all. */
 static weft_status generate(weft_ctx *ctx, const char *folder, int64_t samples, bool all)
 {
     char path[512];
@@ -102,7 +104,7 @@ static weft_status generate(weft_ctx *ctx, const char *folder, int64_t samples, 
 
 /* ---- training -------------------------------------------------------------------------------- */
 
-/* All files that a pattern names, one behind the other, with random access. */
+/* All files that a pattern names, one after the other, with random access. */
 static weft_ds open_files(weft_data *d, const char *folder, const char *pattern)
 {
     char path[512];

@@ -1,11 +1,12 @@
-/* transfer.c - transfer learning in C: a base is trained on half of the classes of Fashion-MNIST and saved; its layers are frozen, and
- * a new head learns the other half from their features; then everything is fine-tuned with a small learning rate.
+/* transfer.c - transfer learning in C: a base is trained on half of the classes of Fashion-MNIST
+ * and saved; its layers are frozen, and a new head learns the other half from their features; then
+ * everything is fine-tuned with a small learning rate.
  *
  *   transfer [FOLDER [EPOCHS [SAMPLES [OUT]]]]
  *
- * FOLDER holds the four IDX files (Debian package dataset-fashion-mnist); SAMPLES reads only the first so many. OUT (default:
- * transfer-run) gets the saved models and the event files: tensorboard --logdir OUT. The jobs transfer_base.yaml, transfer.yaml
- * and transfer_tune.yaml do the same. */
+ * FOLDER holds the four IDX files (Debian package dataset-fashion-mnist); SAMPLES reads only the
+ * first so many. OUT (default: transfer-run) gets the saved models and the event files: tensorboard
+ * --logdir OUT. The jobs transfer_base.yaml, transfer.yaml and transfer_tune.yaml do the same. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,7 +115,8 @@ static weft_status base(const struct program *p, const char *path)
 
 /* ---- the head: classes 5 to 9 ---------------------------------------------------------------- */
 
-/* The saved model up to its layer "features", with a new head where asked for; everything of the file is frozen. */
+/* The saved model up to its layer "features", with a new head where asked for; everything of the
+ * file is frozen. */
 static weft_status cut(const struct program *p, const char *path, bool head, weft_model **m)
 {
     weft_model *whole = NULL;

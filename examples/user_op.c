@@ -1,7 +1,8 @@
-/* user_op.c - an op of one's own: its row, shape rule, kernel and gradient, checked and trained with.
+/* user_op.c - a user op: its row, shape rule, kernel and gradient, checked and trained
+ * with.
  *
- * The op is a soft threshold, y = sign(x) * max(|x| - t, 0), with t an attribute. A graph that uses it can be saved; a
- * context that has not registered it refuses the file and names it. */
+ * The op is a soft threshold, y = sign(x) * max(|x| - t, 0), with t an attribute. A graph that uses
+ * it can be saved; a context that has not registered it refuses the file and names it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

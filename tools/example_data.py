@@ -6,7 +6,7 @@ usage: example_data.py [--out FOLDER]     (default: examples/data beside this sc
 Python's own library only, seeded: every run writes the same bytes.
 
 loans.csv, 6000 rows: was a loan paid back? The truth is a rule plus chance, and the rule is not a sum of its columns:
-  - the monthly payment beside the monthly income matters only above about a third;
+  - the ratio of monthly payment to monthly income matters only above about a third;
   - young and old people default more often than those between;
   - purpose and home count together: a business from a rented flat is a risk, a car for somebody who lives with the family is not;
   - regions differ, and in some of them short employment counts twice;

@@ -21,7 +21,7 @@ from PIL import Image
 
 
 def picture(h, w, c, seed):
-    """Smooth colours with some noise, as photographs have."""
+    """Smooth colors with some noise, as photographs have."""
     r = np.random.default_rng(seed)
     y, x = np.mgrid[0:h, 0:w]
     waves = [np.sin(x * (0.1 + 0.07 * k) + k) + np.cos(y * (0.13 + 0.05 * k) - k) for k in range(c)]

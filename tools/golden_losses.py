@@ -241,7 +241,7 @@ def list_of(result, kwargs):
 
 
 def run_metric(text, cls, kwargs, batches):
-    keras.utils.clear_session()  # numbers behind names begin anew
+    keras.utils.clear_session()  # numbers after names start again
     m, case, results = cls(**kwargs), dict(metric=text, batches=[]), []
     for names in batches:
         y, p, w = (names.split() + [None])[:3]

@@ -210,7 +210,7 @@ WEFT_API weft_status weft_ckpt_prune(weft_ctx *ctx, const char *dir,
 typedef struct weft_ckpt_writer weft_ckpt_writer;
 
 typedef enum weft_ckpt_busy {
-    WEFT_CKPT_WAIT, /* a save waits for the one before it */
+    WEFT_CKPT_WAIT, /* a save waits for the previous one */
     WEFT_CKPT_SKIP  /* a save is skipped (and counted) while the previous one is being written */
 } weft_ckpt_busy;
 

@@ -1,18 +1,20 @@
-/* data.h - the door of the data layer, and what its files share.
+/* data.h - the door of the data layer, and shared by its files.
  *
- * A pipeline is an array of nodes (struct wf_ds): a kind, inputs, parameters, the columns it yields. Elements
- * move in blocks: n elements, column by column, so that a stage works on many at a time.
+ * A pipeline is an array of nodes (struct wf_ds): a kind, inputs, parameters, the columns it
+ * yields. Elements move in blocks: n elements, column by column, so that a stage works on many at a
+ * time.
  *
- * Work is cut in two. What depends on the position (which record comes next) is serial and cheap; what depends on the content
- * (check, parse, decode, stack) is pure and may happen on any thread, later. So there are two ways to get elements:
+ * Work has two parts. What depends on the position (which record comes next) is serial and cheap;
+ * what depends on the content (check, parse, decode, stack) is pure and may happen later, on any
+ * thread. So there are two ways to get elements:
  *
- *   get   for addressable nodes: the elements of given numbers, as a pure function. No state at all: the
- *         position of an iterator over an addressable node is one number.
- *   pull  for streams: a stage (struct wf_stage, a node running in an iterator) gives a promise of up to `want` elements;
- *         making the promise true (wf_promise_make) is the pure part.
+ *   get   for addressable nodes: the elements with given numbers, as a pure function. No state at
+ *         all: the position of an iterator over an addressable node is one number.
+ *   pull  for streams: a stage (struct wf_stage, a node running in an iterator) returns a promise
+ *         of up to `want` elements; fulfilling the promise (wf_promise_make) is the pure part.
  *
- * A node that only changes content, element by element, has `apply` and gets both for nothing.
- * Queues (queue.c) pull promises in order under a lock and make them on the iterator's threads. */
+ * A node that only changes content, element by element, has `apply` and gets both for free. Queues
+ * (queue.c) pull promises in order under a lock and make them on the iterator's threads. */
 #ifndef WF_DATA_H
 #define WF_DATA_H
 
@@ -31,7 +33,8 @@ struct wf_promise;
 
 /* ---- memory (block.c) ------------------------------------------------------------------------ */
 
-/* Reference-counted memory of an iterator. Freed chunks are kept for the next request of their size. */
+/* Reference-counted memory of an iterator. Freed chunks are kept for later requests of the same
+ * size. */
 struct wf_chunk {
     _Atomic int refs;
     int size_class;
@@ -41,21 +44,21 @@ struct wf_chunk {
     char *data; /* 64-byte aligned, contents undefined */
 };
 #define WF_CHUNK_CLASSES 320 /* eight sizes an octave, from 256 bytes */
-/* NULL when out of memory; wf_env_nomem then gives the status. */
+/* NULL if out of memory; wf_env_nomem then returns the status. */
 struct wf_chunk *wf_chunk_new(struct wf_env *env, int64_t bytes);
 struct wf_chunk *wf_chunk_ref(struct wf_chunk *s);
 void wf_chunk_unref(struct wf_chunk *s); /* NULL is fine */
 
-/* Which sample: the pass, and its number in the source. Keys augmentation. */
+/* Which sample: the pass, and its number in the source. Augmentation depends on it. */
 struct wf_at {
     int64_t epoch, id;
 };
 
-/* One column of a block. Elements of a fixed shape lie one after the other; elements of differing shapes have
- * offsets and shapes. Strings are weft_str views of bytes in the block's chunks. */
+/* One column of a block. Elements of a fixed shape are contiguous; elements of different shapes
+ * have offsets and shapes. Strings are weft_str views of bytes in the block's chunks. */
 struct wf_col {
-    struct wf_type type; /* of one element; WEFT_ANY only where offset is set */
-    void *data;          /* items, in memory of one of the block's chunks or borrowed for good */
+    struct wf_type type; /* of one element; WEFT_ANY only if offset is set */
+    void *data;          /* items, in memory of one of the block's chunks or borrowed permanently */
     int64_t *offset;     /* NULL, or n + 1 positions in items; the first need not be 0 */
     int64_t *shape;      /* with offset: rank sizes for each element */
     int64_t cap;         /* with offset: items of room */
@@ -72,14 +75,14 @@ struct wf_block {
     int n_cols;
     struct wf_col *col;
     struct wf_at *at;       /* n */
-    struct wf_origin *from; /* n, or NULL where nobody knows */
+    struct wf_origin *from; /* n, or NULL if unknown */
     struct wf_at *sample;   /* of a block of one batch: its samples; NULL otherwise */
     int64_t n_samples;
     struct wf_chunk **keep;
     int64_t n_keep, cap_keep;
 };
 
-int64_t wf_item_bytes(weft_dtype t); /* as weft_dtype_size, WEFT_STR included */
+int64_t wf_item_bytes(weft_dtype t); /* as weft_dtype_size, including WEFT_STR */
 int64_t wf_col_item_count(const struct wf_col *c, int64_t n); /* items of the first n elements */
 
 /* A block of n elements with n_cols empty columns and `at` zero. */
@@ -87,35 +90,37 @@ weft_status wf_block_new(struct wf_env *env, int n_cols, int64_t n, struct wf_bl
 void wf_block_free(struct wf_block *b);
 /* Memory that lives as long as the block; contents undefined. */
 weft_status wf_block_alloc(struct wf_block *b, int64_t bytes, void **out);
-/* Make column c of a fixed type, or of a type with WEFT_ANY sizes: then with offset and shape arrays (not filled) and room
- * for n_items items in all. */
+/* Creates column c of a fixed type, or of a type with WEFT_ANY sizes: then with offset and shape
+ * arrays (not filled) and room for n_items items in total. */
 weft_status wf_block_col(struct wf_block *b, int c, const struct wf_type *type, int64_t n_items);
-/* Keep a chunk alive with the block (takes a reference of its own). */
+/* Keeps a chunk alive with the block (takes its own reference). */
 weft_status wf_block_keep(struct wf_block *b, struct wf_chunk *s);
-/* Keep alive what n other blocks keep, each chunk once. */
+/* Keeps alive what n other blocks keep, each chunk once. */
 weft_status wf_block_keep_all(struct wf_block *b, int64_t n, struct wf_block *const *in);
 /* b keeps what `other` keeps, and other's own memory. */
 weft_status wf_block_keep_all_of(struct wf_block *b, const struct wf_block *other);
 bool wf_type_fixed(const struct wf_type *t); /* no size is WEFT_ANY */
 /* Elements [first, first + n) as a view that keeps b's chunks. */
 weft_status wf_block_slice(struct wf_block *b, int64_t first, int64_t n, struct wf_block **out);
-/* One block of all, in order; the inputs are freed, also on failure. One input is returned as it is. */
+/* Joins blocks in order; the inputs are freed, also on failure. A single input is returned
+ * unchanged. */
 weft_status wf_block_concat(struct wf_env *env, int n, struct wf_block **in, struct wf_block **out);
 /* Elements pick[0..n) of b, copied (bytes of strings are shared). */
 weft_status wf_block_gather(struct wf_block *b, const int64_t *pick, int64_t n,
                             struct wf_block **out);
-/* Put one element's tensor into a column while a block is being filled in order: for columns of any kind.
- * For columns with offsets: grows as needed. */
+/* Puts one element's tensor into a column while a block is being filled in order: for any column.
+ * Columns with offsets grow as needed. */
 weft_status wf_block_put(struct wf_block *b, int c, int64_t i, const weft_tensor *t);
 /* A view of element i of column c. */
 weft_tensor wf_col_element(const struct wf_col *c, int64_t i);
 int64_t wf_block_bytes(const struct wf_block *b);
 /* Room for `from`, zeroed. */
 weft_status wf_block_origins(struct wf_block *b);
-/* Put "part-0.tfrecord: record 17 (byte 5312): " in front of the present error text. Returns st. */
+/* Puts "part-0.tfrecord: record 17 (byte 5312): " before the current error text. Returns st. */
 weft_status wf_block_err(const struct wf_block *b, int64_t i, weft_status st);
-/* Elements stacked n_each at a time (the last may have fewer): one axis more. Columns of differing shapes: an error that names the
- * column, or with `ragged` values and offsets, each such column followed by its offsets. Consumes b. */
+/* Stacks elements, n_each at a time (the last may have fewer): one more axis. Columns of different
+ * shapes: an error that names the column, or with `ragged` values and offsets, each such column
+ * followed by its offsets. Consumes b. */
 weft_status wf_block_stack(struct wf_block *b, int64_t n_each, bool ragged, struct wf_ds *ds,
                            struct wf_block **out);
 /* Only the elements with keep[i]; consumes b, also on failure. */
@@ -123,7 +128,8 @@ weft_status wf_block_filter(struct wf_block *b, const bool *keep, struct wf_bloc
 
 /* ---- state: what is saved (state.c) ---------------------------------------------------------- */
 
-/* Writing goes into a wf_buf, whose first failure sticks; reading checks every length and sticks likewise. */
+/* Writing goes into a wf_buf, whose first failure sticks; reading checks every length, and its
+ * first failure sticks too. */
 struct wf_reader {
     const char *p, *end;
     weft_status st;
@@ -131,7 +137,7 @@ struct wf_reader {
 void wf_put_i64(struct wf_buf *b, int64_t v);
 void wf_put_bytes(struct wf_buf *b, const void *bytes, int64_t n); /* length, then bytes */
 int64_t wf_get_i64(struct wf_reader *r);                           /* 0 after a failure */
-/* An i64 that must lie in [lo, hi]. */
+/* An i64 that must be in [lo, hi]. */
 int64_t wf_get_range(struct wf_reader *r, int64_t lo, int64_t hi, const char *what);
 const char *wf_get_bytes(struct wf_reader *r,
                          int64_t *n); /* borrowed from the state; NULL after a failure */
@@ -145,19 +151,20 @@ weft_status wf_block_load(struct wf_env *env, const struct wf_ds *ds, struct wf_
 
 struct wf_ds_kind {
     const char *name;
-    /* Addressable: a block of the n elements with these numbers (0 <= id < count) in these epochs. Pure, on any thread.
-     * The block's `at` says where each sample comes from: a source sets {epoch, its own number}; the others pass on their
-     * input's. */
+    /* Addressable: a block of the n elements with these numbers (0 <= id < count) in these epochs.
+     * Pure, on any thread. The block's `at` says where each sample comes from: a source sets
+     * {epoch, its own number}; other nodes pass on their input's. */
     weft_status (*get)(struct wf_ds *ds, struct wf_worker *w, const struct wf_at *at, int64_t n,
                        struct wf_block **out);
-    /* Content only: consumes `in` (also on failure). As many elements as came in, unless the node is `inexact`. */
+    /* Content only: consumes `in` (also on failure). The number of elements stays the same, unless
+     * the node is `inexact`. */
     weft_status (*apply)(struct wf_ds *ds, struct wf_worker *w, struct wf_block *in,
                          struct wf_block **out);
-    /* Streams. open: make s->state; inputs with wf_stage_input. reset: to the beginning of a pass (called before
-     * the first pull, and by repeat). pull: a promise of 1..want elements (exactly that many unless inexact), NULL at the end.
-     * make: fulfil a promise that pull gave; pure. It frees p->data, and sets p->in[i] to NULL for each input that it made,
-     * also on failure. save and restore: the position, exactly. One thread at a time calls
-     * everything but make. */
+    /* Streams. open: make s->state; inputs with wf_stage_input. reset: to the beginning of a pass
+     * (called before the first pull, and by repeat). pull: a promise of 1..want elements (exactly
+     * that many unless inexact), NULL at the end. make: fulfills a promise returned by pull; pure.
+     * It frees p->data, and sets p->in[i] to NULL for each input that it made, also on failure.
+     * save and restore: the position, exactly. One thread at a time calls everything but make. */
     weft_status (*open)(struct wf_stage *s);
     void (*close)(struct wf_stage *s);
     weft_status (*reset)(struct wf_stage *s, int64_t epoch);
@@ -166,9 +173,9 @@ struct wf_ds_kind {
     void (*drop)(struct wf_promise *p); /* frees p->data of a promise that will not be made */
     weft_status (*save)(struct wf_stage *s, struct wf_buf *out);
     weft_status (*restore)(struct wf_stage *s, struct wf_reader *r);
-    /* Per-thread scratch of get/apply/make, made on first use: see wf_scratch. */
+    /* Per-thread scratch of get/apply/make, created on first use: see wf_scratch. */
     void (*scratch_free)(struct wf_ds *ds, void *scratch);
-    /* The node's own resources (open files, maps). Parameters live in the pipeline's arena. */
+    /* Frees the node's own resources (open files, maps). Parameters are in the pipeline's arena. */
     void (*free)(struct wf_ds *ds);
     /* How many ids (0 to n - 1) column `col` may hold: 0 when that is not known, WF_IDS_AS_INPUT for as many as column *from of
      * in[0]. NULL: as the column of the same name of its only input. */
@@ -188,9 +195,10 @@ struct wf_ds {
     int n_cols;
     weft_column *col;
     int64_t count;    /* or WEFT_UNKNOWN, WEFT_ENDLESS */
-    bool addressable; /* get (or apply over an addressable input) works; ask wf_ds_addressable */
+    bool addressable; /* get (or apply over an addressable input) works; use wf_ds_addressable */
     bool inexact;     /* this node may yield fewer or more elements than a promise says */
-    bool heavy;       /* its saved state holds data: saved only when asked, not with every block */
+    bool heavy;       /* its saved state contains data: saved only on request, not with every
+                       * block */
     bool batched;     /* the first axis of an element counts samples */
     bool reordered;   /* element i is another one in another epoch, here or at an input */
     bool unordered;   /* promises of this node may be fulfilled in any order */
@@ -206,21 +214,23 @@ struct weft_data {
     char *error;
 };
 
-/* A new node with zeroed parameters of this size; columns, count and batched as in[0], addressable if in[0] is and the
- * kind has get or apply.
- * NULL when the pipeline has failed, an input is the null handle, or memory is short; the pipeline then keeps the error. */
+/* A new node with zeroed parameters of this size; columns, count and batched as in[0], addressable
+ * if in[0] is and the kind has get or apply. NULL if the pipeline has failed, an input is the null
+ * handle, or out of memory; the pipeline then keeps the error. */
 struct wf_ds *wf_ds_new(weft_data *d, const struct wf_ds_kind *kind, int n_in, const weft_ds *in,
                         size_t param_bytes);
 static inline bool wf_ds_addressable(const struct wf_ds *ds)
 {
     return ds->addressable && !ds->inexact;
 }
-/* Make the error that was just set (wf_err) the pipeline's, prefixed by the builder's name; returns the null handle. */
+/* Makes the error that was just set (wf_err) the pipeline's, prefixed by the builder's name;
+ * returns the null handle. */
 weft_ds wf_ds_fail(weft_data *d, const char *builder, weft_status st);
 weft_ds wf_ds_handle(const struct wf_ds *ds);            /* {0} for NULL */
-struct wf_ds *wf_ds_node(const weft_data *d, weft_ds s); /* NULL when it is none */
+struct wf_ds *wf_ds_node(const weft_data *d, weft_ds s); /* NULL if it is not valid */
 #define WF_COLUMNS_MAX (1 << 20)
-/* Columns copied into the arena; checks names (not empty, no duplicates, no commas), dtypes and ranks. */
+/* Columns copied into the arena; checks names (not empty, no duplicates, no commas), dtypes and
+ * ranks. */
 weft_status wf_ds_set_columns(struct wf_ds *ds, int n, const weft_column *col);
 int wf_ds_find(const struct wf_ds *ds, const char *name); /* index or -1 */
 #define WF_IDS_AS_INPUT (-1)
@@ -230,12 +240,13 @@ int64_t wf_ids_unknown(const struct wf_ds *ds, int col,
                        int *from); /* for kinds that change values */
 weft_status wf_ds_err_column(const struct wf_ds *ds,
                              const char *name); /* "no column 'x' (there are …; did you mean …)" */
-/* A list of names with commas into its parts, blanks trimmed; their number, -1 when too many or too long. */
+/* Splits a list of names separated by commas, trimming blanks; returns their number, -1 if too many
+ * or too long. */
 #define WF_NAME_MAX 256
 int wf_names_split(const char *list, char names[][WF_NAME_MAX], int max);
-/* The numbers of the columns that a list names, in the pipeline's arena. */
+/* The numbers of the columns in a list, in the pipeline's arena. */
 weft_status wf_ds_columns_named(const struct wf_ds *ds, const char *list, int **out, int *n);
-/* And back: their names, with commas. */
+/* And back: their names, separated by commas. */
 void wf_ds_names_text(const struct wf_ds *ds, int n, const int *col, struct wf_buf *out);
 struct wf_type wf_column_type(const weft_column *c);
 weft_column wf_column_of(const char *name, weft_dtype dtype, int rank, const int64_t *dim);
@@ -244,14 +255,14 @@ weft_status wf_opts_check(const void *opts, size_t size, const char *name);
 
 /* ---- learning (learned.c, fingerprint.c) ----------------------------------------------------- */
 
-/* Moves the vocabulary or statistics of a name; *moved: whether there were any. `from` is only freed after
- * that. */
+/* Moves the vocabulary or statistics with this name; *moved: whether there were any. Afterwards
+ * `from` may only be freed. */
 weft_status wf_learned_move(weft_learned *to, weft_learned *from, const char *name, bool *moved);
 /* weft_learned_from; *bad: the item that could not be learned, or -1: the pass failed. */
 weft_status wf_learned_from(weft_learned *l, weft_data *d, weft_ds s, int n, const weft_learn *what,
                             int *bad);
-/* A number that tells whether files are those of an earlier day: of their names without folders, sizes
- * and content, of large files by samples of it. 0 for a folder. */
+/* A number that tells whether files are the same as before: from their names without directories,
+ * sizes and content (for large files samples of it). 0 for a directory. */
 weft_status wf_files_fingerprint(weft_ctx *ctx, const char *patterns, uint64_t *out);
 
 /* ---- running (stage.c, queue.c, iter.c) ------------------------------------------------------ */
@@ -260,12 +271,13 @@ struct wf_stats {
     _Atomic int64_t n_elements, n_bytes, n_skipped, busy_ns, wait_ns;
 };
 
-/* What the stages of an iterator share. Lives as long as its maker and every chunk in it want. */
+/* Shared by the stages of an iterator. Lives as long as its creator and every chunk in it. */
 struct wf_env {
     _Atomic int64_t refs;
     weft_ctx *ctx;
     weft_data *data;
-    int64_t n_nodes; /* of the pipeline when the iterator was made: more may be built meanwhile */
+    int64_t n_nodes; /* of the pipeline when the iterator was created: more may be built
+                      * meanwhile */
     int64_t budget;
     _Atomic int64_t bytes;  /* of live chunks */
     struct wf_stats *stats; /* by node id */
@@ -274,18 +286,19 @@ struct wf_env {
     struct wf_chunk *free_chunks[WF_CHUNK_CLASSES];
     int64_t free_bytes;
     struct wf_worker *workers; /* idle ones */
-    _Atomic bool stopping; /* the iterator is being freed: a pull that waits for others gives up */
+    _Atomic bool stopping;     /* the iterator is being freed: a waiting pull gives up */
 };
-/* For the nodes of `data`. A part of another iterator (a dataset made on the way) shares its crew. */
+/* For the nodes of `data`. An inner iterator (a dataset created by flat_map) shares the crew of the
+ * outer one. */
 weft_status wf_env_new(weft_data *data, int64_t budget, struct wf_crew *crew, struct wf_env **out);
 void wf_env_unref(struct wf_env *env); /* NULL is fine */
-/* By its maker: the scratch of its workers goes now, the rest with the last chunk. */
+/* Called by its creator: frees the scratch of its workers now, the rest with the last chunk. */
 void wf_env_close(struct wf_env *env);
 /* The element of a block of one as a batch that owns the block. */
 weft_status wf_batch_of(struct wf_block *b, const struct wf_ds *ds, weft_batch **out);
 weft_status wf_env_nomem(struct wf_env *env, int64_t bytes, const char *what);
 
-/* Row at[i].id of n becomes row i (gather.c); convert: for rows that are not copied as they lie. */
+/* Row at[i].id of n becomes row i (gather.c); convert: for rows that are not simply copied. */
 struct wf_gather {
     const char *base;
     int64_t row, out; /* bytes of a row there, and here */
@@ -297,7 +310,8 @@ struct wf_gather {
 };
 void wf_rows_gather(const struct wf_env *env, const struct wf_gather *g);
 
-/* A source of arrays none of which is read from a file: rows are there without waiting (array.c). */
+/* Whether a source of arrays reads none from a file: rows are available without waiting
+ * (array.c). */
 bool wf_arrays_in_memory(const struct wf_ds *ds);
 
 /* One of the threads that do pure work. */
@@ -307,7 +321,7 @@ struct wf_worker {
     int64_t nested_ns;
     struct wf_worker *next;
 };
-/* An idle worker, or a new one; NULL when out of memory. */
+/* An idle worker, or a new one; NULL if out of memory. */
 struct wf_worker *wf_worker_take(struct wf_env *env);
 void wf_worker_give(struct wf_worker *w);
 /* The node's scratch on this thread; NULL until wf_scratch_set. */
@@ -318,8 +332,8 @@ static inline struct wf_stats *wf_stats_of(struct wf_env *env, const struct wf_d
     return &env->stats[ds->id];
 }
 
-/* A node running in an iterator. Its memory outlives its closing while promises of it exist; its state does not, so make
- * looks at ds, env and the promise alone. */
+/* A node running in an iterator. Its memory outlives its closing while it has promises; its state
+ * does not, so make may only use ds, env and the promise. */
 struct wf_stage {
     _Atomic int refs;
     const struct wf_ds_kind *kind; /* ds->kind, or one of the engine's own */
@@ -329,7 +343,7 @@ struct wf_stage {
     struct wf_stage **in;
     void *state; /* the kind's, freed by close */
     bool inexact, heavy, unordered;
-    int64_t want; /* how many elements the consumer will usually ask for: a hint, 0 unknown */
+    int64_t want; /* how many elements the consumer will usually request: a hint, 0 if unknown */
 };
 
 struct wf_promise {
@@ -341,50 +355,55 @@ struct wf_promise {
 };
 
 /* How a stage consumes its input.
- * WF_IN_EXACT: promises must hold as many elements as they say (an inexact input is made first, and cut).
- * WF_IN_ANY: promises are passed on.
- * WF_IN_MADE: the stage looks into blocks while it pulls: the input is made ahead by the iterator's threads. */
+ *   WF_IN_EXACT: promises must have as many elements as they say (an inexact input is made first,
+ *     and split).
+ *   WF_IN_ANY: promises are passed on.
+ *   WF_IN_MADE: the stage reads blocks while it pulls: the input is made ahead by the iterator's
+ *     threads. */
 enum wf_in { WF_IN_ANY, WF_IN_EXACT, WF_IN_MADE };
-/* Open ds->in[i] for stage s, into s->in[i]; `want` elements will usually be asked for. */
+/* Opens ds->in[i] for stage s, into s->in[i]; `want` elements will usually be requested. */
 weft_status wf_stage_input(struct wf_stage *s, int i, enum wf_in how, int64_t want);
-/* Open any node, as interleave does for datasets made on the way. */
+/* Opens any node, as interleave does for inner datasets. */
 weft_status wf_stage_open(struct wf_env *env, struct wf_ds *ds, enum wf_in how, int64_t want,
                           struct wf_stage **out);
 void wf_stage_close(struct wf_stage *s); /* and its inputs; NULL is fine */
 weft_status wf_stage_reset(struct wf_stage *s, int64_t epoch);
 weft_status wf_stage_pull(struct wf_stage *s, int64_t want, struct wf_promise **out);
-/* Pull and make at once, on the calling thread: for WF_IN_MADE inputs. *out is NULL at the end. */
+/* Pulls and makes immediately, on the calling thread: for WF_IN_MADE inputs. *out is NULL at the
+ * end. */
 weft_status wf_stage_next(struct wf_stage *s, int64_t want, struct wf_block **out);
 weft_status wf_stage_save(struct wf_stage *s, struct wf_buf *out); /* with its inputs */
 weft_status wf_stage_restore(struct wf_stage *s, struct wf_reader *r);
 
-/* A promise of n elements by stage s; takes the inputs over. NULL when out of memory (the inputs are dropped then). */
+/* A promise of n elements by stage s; takes ownership of the inputs. NULL if out of memory (the
+ * inputs are then dropped). */
 struct wf_promise *wf_promise_new(struct wf_stage *s, int64_t n, int n_in, struct wf_promise **in,
                                   void *data);
-/* A promise that is already true. Takes the block over, also when it returns NULL. */
+/* A promise that is already fulfilled. Takes ownership of the block, also if it returns NULL. */
 struct wf_promise *wf_promise_made(struct wf_stage *s, struct wf_block *b);
 extern const struct wf_ds_kind wf_queue_kind; /* queue.c: makes its input ahead */
 /* The block promised; consumes p, also on failure. */
 weft_status wf_promise_make(struct wf_promise *p, struct wf_worker *w, struct wf_block **out);
 void wf_promise_drop(struct wf_promise *p);
-/* For stages that put several promises of an exact input together. gather: pulls until n elements are promised or the input ends,
- * and promises them by stage s with the parts as inputs (NULL at the end); *got is their number. make_inputs: all parts, made
- * and joined to one block. */
+/* For stages that combine several promises of an exact input. gather: pulls until n elements are
+ * promised or the input ends, and promises them by stage s with the parts as inputs (NULL at the
+ * end); *got is their number. make_inputs: makes all parts and joins them into one block. */
 weft_status wf_promise_gather(struct wf_stage *s, int64_t n, struct wf_promise **out, int64_t *got);
 weft_status wf_promise_gather_from(struct wf_stage *s, struct wf_stage *in, int64_t n,
                                    struct wf_promise **out, int64_t *got);
 weft_status wf_promise_make_inputs(struct wf_promise *p, struct wf_worker *w,
                                    struct wf_block **out);
-/* For nodes over several inputs with the same columns: checks that, and makes sizes that differ WEFT_ANY. */
+/* For nodes over several inputs with the same columns: checks that, and sets sizes that differ to
+ * WEFT_ANY. */
 weft_status wf_ds_join_inputs(struct wf_ds *ds);
 
 /* The crew of an iterator: threads that serve its queues. */
 weft_status wf_crew_new(weft_ctx *ctx, int n_threads, struct wf_crew **out);
 void wf_crew_stop(
-    struct wf_crew *crew); /* its threads end; before the stages are closed; NULL is fine */
-void wf_crew_free(struct wf_crew *crew);      /* after they are */
+    struct wf_crew *crew); /* ends its threads; before the stages are closed; NULL is fine */
+void wf_crew_free(struct wf_crew *crew);      /* after the stages are closed */
 int wf_crew_size(const struct wf_crew *crew); /* threads; 0: consumers do all work */
-/* Of a queue: the elements it may work ahead; 0 leaves it adaptive. */
+/* For a queue: how many elements it may work ahead; 0: adaptive. */
 void wf_queue_set_ahead(struct wf_stage *s, int64_t n);
 
 /* The elements of an addressable node. */
@@ -393,7 +412,7 @@ weft_status wf_ds_get_block(struct wf_ds *ds, struct wf_worker *w, const struct 
 
 /* ---- orders (permute.c) ---------------------------------------------------------------------- */
 
-/* A uniform permutation of 0..n-1 chosen by (seed, epoch): where position i goes. O(1) memory. */
+/* A uniform permutation of 0..n-1 chosen by (seed, epoch): maps position i. O(1) memory. */
 struct wf_permutation {
     uint64_t n;
     int half_bits;

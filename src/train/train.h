@@ -1,4 +1,4 @@
-/* train.h - what the files of the train layer share. */
+/* train.h - shared by the files of the train layer. */
 #ifndef WF_TRAIN_H
 #define WF_TRAIN_H
 
@@ -15,18 +15,18 @@
 struct wf_log_slot {
     const char *name;
     const struct wf_metric *metric; /* NULL: a mean, weighted by samples */
-    int64_t at;                     /* metrics: place in the sums. Means: fetch number */
-    int result;                     /* metrics: which of its results; they follow each other */
+    int64_t at;                     /* metrics: position in the sums. Means: fetch number */
+    int result;                     /* metrics: which of its results; they are adjacent */
 };
 
-/* A metric as it was asked for. */
+/* A metric as requested. */
 struct wf_metric_spec {
     int out;
     bool weighted;
     const char *text;
 };
 
-/* The graph of a trainer and its functions; made when the labels' types are known. */
+/* The graph of a trainer and its functions; built when the labels' types are known. */
 struct wf_bound {
     struct wf_arena arena;
     weft_graph *graph;
@@ -36,21 +36,22 @@ struct wf_bound {
     struct wf_type *label_type; /* one for each output that has a loss or a metric */
     weft_val *label, weight, rate;
     weft_fn *fit, *predict, *constrain;
-    weft_fn *test[2];         /* of data without and with weights; NULL: not asked for yet */
-    struct wf_halves *halves; /* gradients and updates by themselves; NULL: nobody asked yet */
-    /* The loss of training: all of it, by groups that have the same denominator, and what depends on weights alone (nil: none). */
+    weft_fn *test[2];         /* for data without and with weights; NULL: not needed yet */
+    struct wf_halves *halves; /* gradients and updates separately; NULL: not needed yet */
+    /* The loss of training: all of it, by groups with the same denominator, and what depends only
+     * on weights (nil: none). */
     weft_val total, fixed;
     int n_groups;
     struct wf_group {
-        weft_val loss, weight; /* the mean, and how much the batch counts */
+        weft_val loss, weight; /* the mean, and the weight of the batch */
     } * group;
     int *mean_group;     /* by mean: the group of that output */
     weft_val *fetch_fit; /* means and sums of training */
     int n_feeds_fit, n_feeds_test;
-    int n_means;    /* fetches in front: the loss, then the outputs' where there are several */
-    int64_t n_sums; /* of the fetch behind them */
+    int n_means;    /* the first fetches: the loss, then the outputs' if there are several */
+    int64_t n_sums; /* of the fetch after them */
     struct wf_metric *metric; /* those of the trainer */
-    int n_logs, n_extra;      /* of each pass; of training besides: names behind the others */
+    int n_logs, n_extra;      /* of each pass; in training also: names after the others */
     struct wf_log_slot *log;
     const char **log_name, **val_name;
 };
@@ -60,7 +61,7 @@ enum {
     WF_SCALE,             /* what the loss is multiplied by */
     WF_SCALE_GOOD,        /* steps since it changed */
     WF_SCALE_SKIPPED,     /* steps skipped so far */
-    WF_SCALE_SKIPPED_NOW, /* in the pass under way */
+    WF_SCALE_SKIPPED_NOW, /* in the current pass */
     WF_SCALE_STATE
 };
 
@@ -90,19 +91,19 @@ struct weft_trainer {
     double *loss_weight;
     int n_metrics;
     struct wf_metric_spec *metric;     /* by output, the weighted ones after the others */
-    int n_class_weights, class_output; /* and the output that they are for */
+    int n_class_weights, class_output; /* and the output they apply to */
     float *class_weights;
     int shards, accumulate;
-    int pending;            /* batches added up since the last update */
-    const char *stateful;   /* a layer whose states go on from batch to batch; NULL: none */
-    int64_t state_batch;    /* the samples of each batch then */
-    int drawn;              /* parts computed since the last update: each draws by its number */
-    struct wf_parts *parts; /* NULL: steps are whole */
+    int pending;            /* batches accumulated since the last update */
+    const char *stateful;   /* a layer whose states carry over from batch to batch; NULL: none */
+    int64_t state_batch;    /* the samples of each batch in this case */
+    int drawn;              /* parts computed since the last update: random numbers depend on it */
+    struct wf_parts *parts; /* NULL: steps are not split */
     weft_dtype precision;
-    bool trap, dense; /* dense: all tables are updated whole */
+    bool trap, dense; /* dense: all rows of all tables are updated */
     struct {
         bool off;
-        int64_t growth;               /* good steps in a row that double it */
+        int64_t growth;               /* good steps in a row after which it doubles */
         double state[WF_SCALE_STATE]; /* what checkpoints keep */
     } scale;
     struct wf_bound *bound;
@@ -119,10 +120,10 @@ struct weft_trainer {
      * at epoch_end */
     const weft_tensor *feeds;
     int64_t n_fed;
-    const weft_history *history; /* of the fit under way, the epochs of its checkpoint first */
+    const weft_history *history; /* of the current fit, the epochs of its checkpoint first */
     weft_times times, all_times;
-    char
-        nonfinite[384]; /* of the last fit: since when its loss is not finite, and why; "": it is */
+    char nonfinite[384]; /* of the last fit: since when its loss is not finite, and why; "": it is
+                          * finite */
     /* of a job, for checkpoints: its settings and its file (settings.h); NULL: none */
     const char *settings, *job_text;
     char *recorded;   /* the file as it was trained with, later changes included; NULL: job_text */
@@ -139,74 +140,81 @@ extern _Thread_local const weft_trainer *wf_calling;
 
 /* ---- bind.c ---------------------------------------------------------------------------------- */
 
-/* Make the graph and the functions for labels of these types (sizes below the batch axis may be symbolic); n_out of them, dtype
- * WEFT_NONE where an output needs none. Does nothing when they are there already; a change of types keeps the weights. */
+/* Builds the graph and the functions for labels of these types (sizes after the batch axis may be
+ * symbolic); n_out of them, dtype WEFT_NONE if an output needs none. Does nothing if they exist
+ * already; a change of types keeps the weights. */
 weft_status wf_trainer_bind(weft_trainer *t, const struct wf_type *labels, bool weighted);
-/* The same for data that the model is measured with: it may have weights, or none, whatever it was trained with. */
+/* The same for evaluation data: it may have weights, or none, independently of the training
+ * data. */
 weft_status wf_trainer_bind_test(weft_trainer *t, const struct wf_type *labels, bool weighted);
 /* Only what prediction needs. */
 weft_status wf_trainer_bind_predict(weft_trainer *t);
 void wf_bound_free(struct wf_bound *b);
 bool wf_output_needs_label(const weft_trainer *t, int out);
-/* Feeds in the order that all share: inputs, labels, weight, rate. */
+/* Feeds in the common order: inputs, labels, weight, rate. */
 int wf_list_feeds(weft_trainer *t, struct wf_bound *b, weft_val *feeds, bool rate);
-/* Are all rows of a table to be updated, and not only those that were looked up? */
+/* Whether all rows of a table are updated, not only those that were looked up. */
 bool wf_weight_dense(const weft_trainer *t, int weight);
-/* A function that brings weights back within their constraints, after a step; weights: by number in the model, NULL: all. *out is
- * NULL when none has one. */
+/* A function that applies the constraints of weights after a step; weights: by number in the model,
+ * NULL: all. *out is NULL if there are none. */
 weft_status wf_make_constraints(weft_trainer *t, struct wf_bound *b, const bool *weights,
                                 weft_fn **out);
 
 /* ---- step.c ---------------------------------------------------------------------------------- */
 
-/* Sums of a pass: cleared, added to by steps, and made logs. */
+/* Sums of a pass: cleared, accumulated by steps, and turned into logs. */
 void wf_pass_begin(weft_trainer *t);
-/* Between a pass and one aside: a callback of fit may measure the model while an epoch adds up. */
+/* Switches between a pass and a nested one: a callback of fit may evaluate the model during an
+ * epoch. */
 void wf_pass_swap(weft_trainer *t);
-/* One batch of n samples. feeds: inputs, labels, [weight], and room for the rate, which is added here. */
+/* One batch of n samples. feeds: inputs, labels, [weight], and room for the rate, which is added
+ * here. */
 weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n);
 weft_status wf_step_test(weft_trainer *t, weft_tensor *feeds, int64_t n, bool weighted);
-/* Runs a function that may change state (constraints, states of stateful layers) and is no training step. */
+/* Runs a function that may change state (constraints, states of stateful layers) but is not a
+ * training step. */
 weft_status wf_run_aside(weft_fn *fn, const weft_tensor *feeds, weft_tensor *out);
 /* Parts of wf_step_fit. */
 void wf_step_clear(weft_trainer *t);
 void wf_step_add_up(weft_trainer *t, int64_t n);
-/* The end of an epoch: what was added up and not applied is applied. */
+/* The end of an epoch: applies what was accumulated and not applied. */
 weft_status wf_step_flush(weft_trainer *t);
-/* Training failed between two batches: what was added up and not applied is forgotten. */
+/* Training failed between two batches: discards what was accumulated and not applied. */
 void wf_step_drop(weft_trainer *t);
-/* The logs so far, borrowed from t; those of training have the loss scale as well, where there is one. */
+/* The logs so far, borrowed from t; those of training include the loss scale, if there is one. */
 weft_logs wf_pass_logs(weft_trainer *t);
 weft_logs wf_train_logs(weft_trainer *t);
 
 /* ---- scale.c --------------------------------------------------------------------------------- */
 
 weft_status wf_scale_init(weft_trainer *t, const weft_compile_opts *o);
-/* Does the graph compute in f16, and may the loss be scaled? */
+/* Whether the graph computes in f16, and the loss may be scaled. */
 bool wf_scale_needed(const weft_trainer *t, const weft_graph *g);
 float wf_scale_now(const weft_trainer *t);
-/* A step was done; a step was skipped, because a gradient is not finite: an error when no scale would help. */
+/* A step was done; a step was skipped, because a gradient is not finite: an error if no scale would
+ * help. */
 void wf_scale_good(weft_trainer *t);
 weft_status wf_scale_skip(weft_trainer *t);
-/* to = factor · from; are all finite? */
+/* to = factor · from; returns whether all are finite. */
 bool wf_scale_take(float *to, const float *from, int64_t n, float factor);
 
 /* ---- states.c -------------------------------------------------------------------------------- */
 
-/* Looks for stateful layers, and whether they can be trained as compiled. */
+/* Finds stateful layers, and checks whether they can be trained as compiled. */
 weft_status wf_states_init(weft_trainer *t);
-/* May a batch have n samples? */
+/* Checks whether a batch may have n samples. */
 weft_status wf_states_check(const weft_trainer *t, int64_t n);
 
 /* ---- evaluate.c ------------------------------------------------------------------------------ */
 
-/* A batch by hand as feeds (with room for the rate), checked and the trainer bound to it; freed with wf_free. */
+/* A single batch as feeds (with room for the rate), checked and with the trainer bound to it; freed
+ * with wf_free. */
 weft_status wf_batch_feeds(weft_trainer *t, const weft_tensor *x, const weft_tensor *y,
                            const weft_tensor *w, bool fit, weft_tensor **out);
 
 /* ---- parts.c --------------------------------------------------------------------------------- */
 
-/* Are steps computed in parts: logical shards, or batches added up? */
+/* Whether steps are computed in parts: logical shards, or accumulated batches. */
 static inline bool wf_in_parts(const weft_trainer *t)
 {
     return t->shards > 1 || t->accumulate > 1;
@@ -214,9 +222,10 @@ static inline bool wf_in_parts(const weft_trainer *t)
 struct weft_grads; /* grads.h */
 weft_status wf_parts_new(weft_trainer *t, struct wf_parts **out);
 void wf_parts_free(struct wf_parts *p);
-/* The parts of a batch, added to those before. When it fails, all of them are forgotten and state is as the first found it. */
+/* The parts of a batch, added to those before. If it fails, all of them are discarded and state is
+ * restored. */
 weft_status wf_parts_batch(struct wf_parts *p, const weft_tensor *feeds, int64_t n);
-/* The parts so far never were. */
+/* Discards the parts so far. */
 void wf_parts_forget(struct wf_parts *p);
 /* The gradient of the mean over all parts so far; the next part is a first one. */
 weft_status wf_parts_mean(struct wf_parts *p, struct weft_grads **out);
@@ -230,10 +239,10 @@ struct wf_feeding {
     int n_in, n_labels;
     int *column; /* inputs, labels (-1: none), weight (-1: none) */
     bool weighted;
-    weft_ds ds; /* with casts where dtypes differ, and batched */
+    weft_ds ds; /* with casts if dtypes differ, and batched */
 };
-/* Looks for the columns, casts and batches (and shuffles, if asked and possible) what is not batched. with_labels: an error
- * when one is missing. */
+/* Finds the columns, casts and batches (and shuffles, if requested and possible) what is not
+ * batched. with_labels: an error if one is missing. */
 struct wf_feeding_opts {
     int64_t batch;
     bool shuffle, with_labels;
@@ -244,10 +253,10 @@ weft_status wf_feeding_find(weft_trainer *t, weft_data *d, weft_ds s,
 /* Types of the labels, for binding. */
 void wf_feeding_labels(const weft_trainer *t, const weft_data *d, const struct wf_feeding *f,
                        struct wf_type *out);
-/* The tensors of a batch in feed order; sizes of one that the model lacks or adds are taken as the model has them. */
+/* The tensors of a batch in feed order; axes of size 1 are added or removed to match the model. */
 weft_status wf_feeding_batch(const weft_trainer *t, const struct wf_feeding *f, const weft_batch *b,
                              weft_tensor *feeds);
-/* Threads that should read ahead: none when batches are rows of memory. */
+/* Threads that should read ahead: none if batches are rows of memory. */
 int wf_feeding_threads(const weft_data *d, weft_ds s, int asked);
 
 #endif

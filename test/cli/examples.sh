@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The examples' job files at small size: they learn more than their baselines, say what their programs say, and go on after
+# The examples' job files at small size: they learn more than their baselines, say what their programs say, and resume after
 # being killed with the same bits.
 # ctest-timeout: 300
 set -u

@@ -105,7 +105,7 @@ want 0 "4 of 4 vocabularies and statistics come from" "$WEFT" train job.yaml --l
 "$WEFT" predict tuned.safetensors --data test.csv --out now.csv
 same whole.csv now.csv
 
-# a run that goes on takes what its checkpoint has learned, and says that the data is another
+# a resumed run takes what its checkpoint has learned, and says that the data is another
 cp kept.csv flowers.csv
 rm -rf ckpt
 "$WEFT" train job.yaml --log none --set train.epochs=6 && "$WEFT" predict job.yaml --out six.csv
@@ -122,7 +122,7 @@ want 0 "data.train is not the data that" "$WEFT" train job.yaml --log lines --se
 # … as it does with more of it, between two epochs
 flowers 9 100 | tail -n +2 >>flowers.csv
 want 0 "data.train is not the data that" "$WEFT" train job.yaml --log lines --set train.epochs=5
-check "it goes on with the checkpoint's words" "$WEFT" predict job.yaml
+check "it continues with the checkpoint's words" "$WEFT" predict job.yaml
 
 [ "$bad" -eq 0 ] && echo "all as promised"
 exit $((bad > 0))

@@ -56,7 +56,7 @@ plant
 mkdir ckpt
 ln -s ../nowhere ckpt/.lock
 want 3 "it is a symbolic link" "$WEFT" train job.yaml --log none
-check "nothing was made behind the lock" test ! -e nowhere
+check "nothing was created through the lock" test ! -e nowhere
 
 # save:, at the place itself and under the temporary names of old
 for name in model.safetensors model.safetensors.tmp; do

@@ -65,7 +65,7 @@ want 3 "says step 999, its manifest says step 12" "$WEFT" ckpt verify ckpt
 want 0 "ckpt-000000999 is damaged; skipping it" cat out.txt
 want 0 "this run is complete, 2 epochs of 2" cat out.txt
 
-# history.csv may go, the run goes on; more epochs keep the earlier rows
+# history.csv may go, the run resumes; more epochs keep the earlier rows
 fresh
 "$WEFT" train job.yaml --log none --set train.epochs=5 >/dev/null 2>&1
 cp log/history.csv all.csv
@@ -136,7 +136,7 @@ check "no change is told" bash -c "! '$WEFT' train job.yaml --log lines --set 't
 (here=$PWD && cd / && "$WEFT" train "$here/job.yaml" --log lines) >out.txt 2>&1
 check "nor from another folder" bash -c '! grep -q changed out.txt'
 
-# a run that goes on: used from there on, and the page says so for good
+# a resumed run: used from there on, and the page says so for good
 want 0 "train.optimizer changed from 'adam learning_rate=0.01' to 'adam learning_rate=0.02': used from step 36 on" \
     "$WEFT" train job.yaml --log none --set train.epochs=4 --set 'train.optimizer=adam learning_rate=0.02'
 want 0 "" "$WEFT" train job.yaml --log none --set train.epochs=5 --set 'train.optimizer=adam learning_rate=0.02'

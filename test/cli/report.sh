@@ -27,7 +27,7 @@ log: {dir: logs, classes: [setosa, "x&y", third], steps: 2}
 YAML
 job=jobs/job.yaml
 want 0 "report: jobs/logs/report.html" "$WEFT" train $job --log lines
-check "model files beside the job" test -f jobs/best/1.safetensors
+check "model files next to the job" test -f jobs/best/1.safetensors
 cp jobs/logs/history.csv whole.csv
 for f in jobs/logs/events.* jobs/logs/train/events.* jobs/logs/validation/events.*; do
     check "event file $f" test -s "$f"

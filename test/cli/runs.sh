@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How runs end: by themselves, by a callback, by a signal, by a loss that is no number, by output that nobody reads; what is in the
+# How runs end: by themselves, by a callback, by a signal, by a loss that is not finite, by output without a reader; what is in the
 # newest checkpoint then, and what the same command does next.
 # shellcheck source=test/support/cli.sh
 . "$SRC/test/support/cli.sh"
@@ -48,7 +48,7 @@ want 3 "there is no 'val_acuracy' to monitor, did you mean 'val_accuracy'" "$WEF
 want 3 "callback 'EarlyStopping': there is no 'val_lss' to monitor, did you mean 'val_loss'?" "$WEFT" train job.yaml --log none \
     --set 'train.callbacks=[{EarlyStopping: {monitor: val_lss}}]'
 
-# a loss that is no number: no good checkpoint is lost to it
+# a loss that is not finite: no good checkpoint is lost to it
 rm -rf ckpt
 want 0 "" "$WEFT" train job.yaml --log none --set train.epochs=2
 before=$(ls ckpt)
@@ -98,7 +98,7 @@ want 0 "the same command resumes from here" cat out.txt
 check "one more when it stopped" test "$(ls ckpt | wc -l)" = 2
 want 0 "checkpoint requested" cat out.txt
 
-# output that nobody reads stops the run as Ctrl-C does; a full disk behind it does not
+# output without a reader stops the run as Ctrl-C does; a full disk does not
 rm -rf ckpt
 ("$WEFT" train job.yaml --log lines --set train.epochs=1000000 2>err.txt; echo $? >rc.txt) | head -1 >/dev/null
 want 0 "nobody reads the output: stopped after step" cat err.txt
@@ -110,7 +110,7 @@ rm -rf ckpt
 want 0 "training continues" cat err.txt
 want 0 "this run is done" "$WEFT" train job.yaml --log lines
 
-# classes behind the weights given weigh 1
+# classes beyond the given weights have weight 1
 rm -rf ckpt
 for weights in "[2, 3]" "[2, 3, 1]"; do
     want 0 "test" "$WEFT" train job.yaml --log lines --set "train.class_weights=$weights" --set checkpoint.dir=

@@ -79,7 +79,7 @@ want 3 "No such file or directory" "$WEFT" predict price.yaml --part train --out
 cp p.csv before.csv
 (ulimit -f 1; trap '' XFSZ; "$WEFT" predict price.yaml --part train --out p.csv >/dev/null 2>&1)
 cmp -s p.csv before.csv || { echo "FAILED: a failure leaves what was there"; bad=$((bad + 1)); }
-check "and nothing beside it" test ! -e p.csv.tmp
+check "and nothing else" test ! -e p.csv.tmp
 
 # several outputs
 cat >two.yaml <<'YAML'

@@ -5,8 +5,8 @@
 # shellcheck source=test/support/cli.sh
 . "$SRC/test/support/cli.sh"
 
-# Flowers of three kinds: two measures, a colour that helps.
-awk 'BEGIN { srand(3); print "length,width,colour,kind"
+# Flowers of three kinds: two measures, a color that helps.
+awk 'BEGIN { srand(3); print "length,width,color,kind"
     for (i = 0; i < 600; i++) { k = i % 3; printf "%.3f,%.3f,%s,%d\n", 1 + k + rand(), 3 - k + rand(), \
         rand() < 0.8 ? substr("redblufir", 3 * k + 1, 3) : "red", k } }' >flowers.csv
 cat >job.yaml <<'YAML'
@@ -16,10 +16,10 @@ data:
   train: {path: flowers.csv, label: kind, index: true}
   test: {path: flowers.csv, label: kind}
   pipeline:
-    - lookup: {columns: colour}
-    - one_hot: {columns: colour, depth: 4}
+    - lookup: {columns: color}
+    - one_hot: {columns: color, depth: 4}
     - standardize: {columns: "length, width"}
-    - join: {columns: "length, width, colour", to: features}
+    - join: {columns: "length, width, color", to: features}
   batch: 16
   validation_split: 0.2
 model:
@@ -97,7 +97,7 @@ want 3 "takes a whole number, not 'many'" "$WEFT" train job.yaml --set data.batc
 want 3 "no key 'optimzer'" "$WEFT" train job.yaml --set train.optimzer=sgd
 want 3 "is text: add \`lookup\`" "$WEFT" train job.yaml --set data.pipeline=
 want 3 "no column 'knd', did you mean 'kind'" "$WEFT" train job.yaml --set data.train.label=knd
-want 3 "no column 'lenght', did you mean 'length'" "$WEFT" train job.yaml --set 'data.pipeline.0={lookup: {columns: "colour, lenght"}}'
+want 3 "no column 'lenght', did you mean 'length'" "$WEFT" train job.yaml --set 'data.pipeline.0={lookup: {columns: "color, lenght"}}'
 want 3 "no key 'tak' in 'data.train', did you mean 'take'" "$WEFT" train job.yaml --set data.train.tak=3
 want 3 "data.train.channels is 4294967299, not in 1..1e+06" "$WEFT" train job.yaml --set data.train.channels=4294967299
 want 3 "there is nothing to cut" "$WEFT" train job.yaml --set 'data.pipeline.0={slice: {columns: length}}'

@@ -124,7 +124,7 @@ rm -rf ckpt
 want 3 "head.yaml:11:9: models/base.safetensors: cannot open" "$WEFT" train head.yaml --set save=other.safetensors
 mv elsewhere.safetensors models/base.safetensors
 
-# fine-tuning goes on from the saved model, frozen layers freed
+# fine-tuning continues from the saved model, frozen layers freed
 want 0 "Trainable params: 18 " "$WEFT" summary head.yaml --set 'model={file: models/head.safetensors}'
 want 0 "Trainable params: 58 " "$WEFT" summary head.yaml --set 'model={file: models/head.safetensors, freeze: false}'
 want 0 "8 of 8 weights come from" "$WEFT" train head.yaml --log lines --set checkpoint.dir= --set save=tuned.safetensors \

@@ -119,7 +119,7 @@ static weft_ctx *new_ctx(struct sample_log *log, bool faults)
     return ctx;
 }
 
-/* The newest sound checkpoint, which must be one that was saved, bit for bit; -1: none. */
+/* The newest valid checkpoint, which must be one that was saved, bit for bit; -1: none. */
 static int64_t newest(const char *dir, const char *what, int64_t at)
 {
     weft_ctx *ctx = new_ctx(NULL, false);
@@ -289,7 +289,8 @@ static void a_full_disk_at_every_write_keeps_the_old_and_says_so(void **state)
     }
 }
 
-/* The disk is full for one save, then not: training goes on, and later checkpoints are written. */
+/* The disk is full for one save, then not: training continues, and later checkpoints are
+ * written. */
 static void a_failed_save_does_not_stop_training(void **state)
 {
     struct sample_log log = {{0}};
@@ -418,7 +419,7 @@ static void each_call_of_a_restore_may_fail(void **state)
             assert_int_equal(st, 0);
             n = disk.n_calls;
         }
-        if (!st) { /* of the last step or the one before, as a whole */
+        if (!st) { /* of the last step or the previous one, as a whole */
             int64_t step = weft_ckpt_info(c)->step;
 
             sample_make(&s, step);

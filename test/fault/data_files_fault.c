@@ -1,5 +1,5 @@
-/* data_files_fault.c - every allocation of building and running pipelines over arrays and images fails in turn.
- * Whatever fails: a status that says so, and nothing leaked. */
+/* data_files_fault.c - every allocation of building and running pipelines over arrays and images
+ * fails in turn. Whatever fails: a status that says so, and nothing leaked. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
-/* engine_fault.c - every allocation of building, differentiating, planning and running fails in turn.
- * Whatever fails: a clear status, nothing leaked, and the next try with enough memory works. */
+/* engine_fault.c - every allocation of building, differentiating, planning and running fails in
+ * turn. Whatever fails: a clear status, nothing leaked, and the next try with enough memory
+ * works. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

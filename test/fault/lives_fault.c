@@ -1,5 +1,5 @@
-/* lives_fault.c - a resume in which any allocation or any file call fails: the model has all of the checkpoint's weights, or all of
- * its own, never some of each.
+/* lives_fault.c - a resume in which any allocation or any file call fails: the model has all of the
+ * checkpoint's weights, or all of its own, never some of each.
  * ctest-timeout: 120 */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -32,7 +32,7 @@ static void copy_weights(weft_trainer *t, float *to)
     }
 }
 
-/* Fits to so many epochs with a fault; the weights before and after, where there is a trainer. */
+/* Fits up to this epoch with a fault; the weights before and after, if there is a trainer. */
 static weft_status fit(int epochs, struct counting *c, struct faultfs *f, int64_t alloc_at,
                        int64_t file_at, float *before, float *after, bool *hit)
 {

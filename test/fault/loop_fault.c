@@ -1,6 +1,7 @@
-/* loop_fault.c - every allocation of a loop of one's own fails in turn: a strategy, gradients (whole and in shards, dense and as rows),
- * their sums and averages, updates of all and of chosen weights, schedulers of the rate, states. A clear status, nothing leaked, and
- * what was there before is there afterwards. */
+/* loop_fault.c - every allocation of a custom loop fails in turn: a strategy, gradients
+ * (whole and in shards, dense and as rows), their sums and averages, updates of all and of chosen
+ * weights, schedulers of the rate, states. A clear status, nothing leaked, and what was there
+ * before is there afterwards. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* model_fault.c - every allocation of making a model, its table, its JSON, reading it back and building its graphs fails in turn.
- * Whatever fails: a clear status, nothing leaked. */
+/* model_fault.c - every allocation of making a model, its table, its JSON, reading it back and
+ * building its graphs fails in turn. Whatever fails: a clear status, nothing leaked. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* records_fault.c - every allocation and every file call fails in turn while records are written, indexed,
- * read and parsed: a clear status or the same elements, and nothing leaked. */
+/* records_fault.c - every allocation and every file call fails in turn while records are written,
+ * indexed, read and parsed: a clear status or the same elements, and nothing leaked. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,7 @@
-/* resume_fault.c - a training that is killed at every file call that changes something, killed again, and then left alone, ends
- * with the same losses and weights, bit for bit, as one that nobody disturbed; so does one whose disk is full from any write on,
- * and one whose newest checkpoint is damaged.
+/* resume_fault.c - a training that is killed at every file call that changes something, killed
+ * again, and then left alone, ends with the same losses and weights, bit for bit, as one that
+ * nobody disturbed; so does one whose disk is full from any write on, and one whose newest
+ * checkpoint is damaged.
  * ctest-timeout: 120 */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -168,7 +169,7 @@ static weft_status train(weft_ctx *ctx, struct result *out)
     return st;
 }
 
-/* With a disk of that kind; the counts begin anew. */
+/* With a disk of that kind; the counts start again. */
 static weft_status train_on(int64_t kill, int64_t full, struct result *out)
 {
     struct wf_fs fs = wf_fs_posix;

@@ -1,5 +1,5 @@
-/* sequence_fault.c - every allocation of a recurrent model with attention, its loss and its metrics fails in turn. Whatever fails:
- * a clear status, nothing leaked. */
+/* sequence_fault.c - every allocation of a recurrent model with attention, its loss and its metrics
+ * fails in turn. Whatever fails: a clear status, nothing leaked. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

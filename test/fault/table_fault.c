@@ -1,5 +1,6 @@
-/* table_fault.c - reading and writing tables while every allocation, then every file call, fails in turn.
- * Whatever fails: a clear status, nothing leaked, a file being replaced as it was, and the next try works. */
+/* table_fault.c - reading and writing tables while every allocation, then every file call, fails in
+ * turn. Whatever fails: a clear status, nothing leaked, a file being replaced as it was, and the
+ * next try works. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <setjmp.h>

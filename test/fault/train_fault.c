@@ -1,5 +1,6 @@
-/* train_fault.c - every allocation of reading a job, building it and training fails in turn, and every file call of its
- * checkpoints: a clear status, nothing leaked, and a run that goes on with the same bits.
+/* train_fault.c - every allocation of reading a job, building it and training fails in turn, and
+ * every file call of its checkpoints: a clear status, nothing leaked, and a run that resumes with
+ * the same bits.
  * ctest-timeout: 300 */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -71,7 +72,8 @@ static void make_job(const char *checkpoint)
              checkpoint ? "}\n" : "");
 }
 
-/* The same on a part of a saved model, some of it frozen, with a new head; half of the rows; the result saved. */
+/* The same on a part of a saved model, some of it frozen, with a new head; half of the rows; the
+ * result saved. */
 static void make_transfer(const char *checkpoint)
 {
     snprintf(job_text, sizeof job_text,
@@ -98,7 +100,8 @@ static void make_transfer(const char *checkpoint)
              checkpoint ? checkpoint : "", checkpoint ? "}\n" : "");
 }
 
-/* In f16 with a scale that is too large at first, weights of classes, metrics in a list, data that is validated with without weights. */
+/* In f16 with a scale that is too large at first, weights of classes, metrics in a list, data that
+ * is validated with without weights. */
 static void make_halves(const char *checkpoint)
 {
     snprintf(job_text, sizeof job_text,
@@ -315,7 +318,8 @@ static void every_allocation_of_a_model_in_a_pipeline_fails_in_turn(void **state
     }
 }
 
-/* A file seam whose n-th call fails; training has threads that write and read, so it counts atomically. */
+/* A file seam whose n-th call fails; training has threads that write and read, so it counts
+ * atomically. */
 static _Atomic int64_t n_calls, fail_at;
 
 static bool fails(void)
@@ -355,8 +359,8 @@ static int bad_mkdir_at(void *arg, int dir, const char *name, int mode)
     return fails() ? -13 : wf_fs_posix.mkdir_at(arg, dir, name, mode);
 }
 
-/* Whatever file call of the checkpoints fails, training ends well or with a status; started again it ends with the bits of an
- * undisturbed run. */
+/* Whatever file call of the checkpoints fails, training ends well or with a status; started again
+ * it ends with the bits of an undisturbed run. */
 static void file_calls(void (*make)(const char *checkpoint))
 {
     bool quick = getenv("WEFT_TEST_QUICK") != NULL, done = false;

@@ -1,4 +1,5 @@
-/* arrays.c - array files for comparison with NumPy; see tools/check-formats. Each command reads IN and writes OUT.
+/* arrays.c - array files for comparison with NumPy; see tools/check-formats. Each command reads IN
+ * and writes OUT.
  *
  *   arrays npy IN OUT    a whole array
  *   arrays rows IN OUT   the same, row by row through a dataset

@@ -1,6 +1,7 @@
 /* records.c - TFRecord files of Examples for comparison with TensorFlow; see tools/check-formats.
  *
- *   records write FILE      records 0..N-1 of the formula below, as Examples, plain or packed by the name
+ *   records write FILE      records 0..N-1 of the formula below, as Examples, plain or packed by
+ *                           the name
  *   records sequence FILE   the same as SequenceExamples
  *   records dump FILE       what weft reads in such a file: a line of JSON a record
  *   records dump-sequence FILE

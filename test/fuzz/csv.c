@@ -26,7 +26,7 @@ struct reader {
     struct wf_field_place place[N_FIELDS];
     struct wf_csv_out out;
     struct row row;
-    char *text[64]; /* room that was asked for */
+    char *text[64]; /* requested room */
     int n_text;
 };
 

@@ -1,4 +1,5 @@
-/* graph_run.c - saved graphs from anybody, planned and run: whatever reads must run or end with a status. */
+/* graph_run.c - saved graphs from anybody, planned and run: whatever reads must run or end with a
+ * status. */
 #include <stdint.h>
 #include <stdlib.h>
 

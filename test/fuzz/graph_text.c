@@ -1,4 +1,5 @@
-/* graph_text.c - the reader of saved graphs, on anything. What reads must print, and read back as itself. */
+/* graph_text.c - the reader of saved graphs, on anything. What reads must print, and read back as
+ * itself. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* image.c - JPEG and PNG decoding, on anything: an error, or exactly the pixels that the head promised. The first byte chooses
- * options. */
+/* image.c - JPEG and PNG decoding, on anything: an error, or exactly the pixels that the head
+ * promised. The first byte chooses options. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -15,7 +15,8 @@ static void check(bool good)
         abort();
 }
 
-/* Whatever can be made is built, on shapes that fit many; sums are evaluated where there are few. */
+/* Whatever can be made is built, on shapes that fit many; sums are evaluated where there are
+ * few. */
 static void try_metric(weft_ctx *ctx, const char *text, int rank)
 {
     struct wf_type t = wf_type_of(WEFT_F32, rank, (int64_t[]){WEFT_ANY, 3});

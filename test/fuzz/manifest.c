@@ -1,5 +1,5 @@
 /* manifest.c - the reader of manifests, on anything: as it is, and with the closing checksum put
- * behind it. What reads keeps its promises, and its text reads back as itself. */
+ * after it. What reads keeps its promises, and its text reads back as itself. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* model_json.c - the reader of architectures, on anything. What reads must print, and read back as itself; and it must become
- * a graph, in training too, or say why not. */
+/* model_json.c - the reader of architectures, on anything. What reads must print, and read back as
+ * itself; and it must become a graph, in training too, or say why not. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* model_load.c - model files from anybody: the architecture in it is built and compiled, its weights are loaded, and it
- * predicts; its weights are also offered to a model that is already there. A status is fine. */
+/* model_load.c - model files from anybody: the architecture in it is built and compiled, its
+ * weights are loaded, and it predicts; its weights are also offered to a model that is already
+ * there. A status is fine. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* model_run.c - architectures from anybody, compiled and trained for a batch: what reads must run or end with a status. */
+/* model_run.c - architectures from anybody, compiled and trained for a batch: what reads must run
+ * or end with a status. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Two samples of small numbers in the shape of the symbol; unknown sizes are 2. False where that is too much. */
+/* Two samples of small numbers in the shape of the symbol; unknown sizes are 2. False where that is
+ * too much. */
 static bool sample(const weft_model *m, weft_sym x, weft_tensor *out)
 {
     int64_t bytes;

@@ -1,4 +1,5 @@
-/* npy.c - the reader of .npy files, on anything. What reads must be written and read back as itself. */
+/* npy.c - the reader of .npy files, on anything. What reads must be written and read back as
+ * itself. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* npz.c - zip archives of arrays, on anything: every entry that is accepted is read through to its last byte,
- * and says the same in memory and in a file. */
+/* npz.c - zip archives of arrays, on anything: every entry that is accepted is read through to its
+ * last byte, and says the same in memory and in a file. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>

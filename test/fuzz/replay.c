@@ -3,10 +3,10 @@
  * Linked with each fuzzer in ordinary builds, with any compiler: every file named on the command
  * line, and every file of every folder named there, is one input. The empty input is always tried
  * first. A folder that does not exist holds nothing; a file that cannot be read is a failure.
- * -search=S: for S seconds of this process' time inputs are changed at random (bits, bytes, numbers,
- * pieces cut out, doubled, moved from one to another) and tried; the same ones each time unless
- * FUZZ_SEED is set. One that fails is left in the file fuzz-failed. libFuzzer (make fuzz) searches
- * better, led by what the code does. */
+ * -search=S: for S seconds of this process' time inputs are changed at random (bits, bytes,
+ * numbers, pieces cut out, doubled, moved from one to another) and tried; the same ones each time
+ * unless FUZZ_SEED is set. One that fails is left in the file fuzz-failed. libFuzzer (make fuzz)
+ * searches better, led by what the code does. */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
 #include <fcntl.h>

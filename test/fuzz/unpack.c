@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (st2)
             abort();
         st2 = read_all(u, b, 7, &m);
-        /* How much comes out in front of damage may depend on the room there was. */
+        /* How much comes out before damage may depend on the room there was. */
         if (st != st2 || (!st && n != m) || memcmp(a, b, (size_t)(n < m ? n : m)))
             abort();
         if (!st && !wf_unpack_seek(u, n / 2) && u->n_out == n / 2) {

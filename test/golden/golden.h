@@ -1,5 +1,6 @@
-/* golden.h - what the golden tests share: the files of numbers, the generator of inputs and weights,
- * the comparison, and the ways to run. tools/golden.py describes the generator and writes the files.
+/* golden.h - what the golden tests share: the files of numbers, the generator of inputs and
+ * weights, the comparison, and the ways to run. tools/golden.py describes the generator and writes
+ * the files.
  *
  * A failed comparison names the case, the tensor, the worst element and how far it is off. */
 #ifndef WF_TEST_GOLDEN_H
@@ -32,7 +33,7 @@
             fail_msg("%s: %s", #call, weft_error()); \
     } while (0)
 
-/* ---- ways to run ------------------------------------------------------------------------------ */
+/* ---- ways to run ----------------------------------------------------------------------------- */
 
 struct variant {
     const char *name;
@@ -78,7 +79,7 @@ static inline int list_trials(int n_cases, const char *const *names, void (*test
     return n;
 }
 
-/* ---- files ------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static inline json_t *read_golden(const char *name)
 {
@@ -102,7 +103,7 @@ static inline const char *string_of(const json_t *j, const char *key)
     return s;
 }
 
-/* ---- the generator ------------------------------------------------------------------------------ */
+/* ---- the generator --------------------------------------------------------------------------- */
 
 static inline uint32_t stream_of(const char *scope, const char *name)
 {
@@ -153,7 +154,7 @@ static inline weft_tensor make_tensor(const char *scope, const json_t *spec)
     return t;
 }
 
-/* ---- comparing ---------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 /* The largest difference, relative to the largest element expected, must be within the tolerance.
  * Returns it. */

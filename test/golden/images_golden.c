@@ -1,4 +1,5 @@
-/* Images against TensorFlow's numbers (tools/golden_images.py): decoding, resizing, and tf.image's operations. */
+/* Images against TensorFlow's numbers (tools/golden_images.py): decoding, resizing, and tf.image's
+ * operations. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

@@ -17,7 +17,7 @@ struct layer {
     int n_updates;
 };
 
-/* ---- the layers -------------------------------------------------------------------------------- */
+/* ---- the layers ------------------------------------------------------------------------------ */
 
 static void batch_norm_training(struct layer *l)
 {
@@ -258,7 +258,7 @@ enum { N_LAYERS = sizeof layers / sizeof *layers };
 /* Relative to the largest element. */
 #define TOLERANCE 1e-5
 
-/* ---- the test ---------------------------------------------------------------------------------- */
+/* ---- the test -------------------------------------------------------------------------------- */
 
 struct run {
     const char *name;

@@ -1,8 +1,9 @@
-/* losses_golden.c - losses and metrics against Keras: values, weighted means and gradients of losses, results of metrics
- * after one and after several batches.
+/* losses_golden.c - losses and metrics against Keras: values, weighted means and gradients of
+ * losses, results of metrics after one and after several batches.
  *
- * test/golden/losses.json and metrics.json, written by tools/golden_losses.py, which describes them. Every case runs with
- * the batch's size unknown while the graph is built, and with all sizes known. */
+ * test/golden/losses.json and metrics.json, written by tools/golden_losses.py, which describes
+ * them. Every case runs with the batch's size unknown while the graph is built, and with all sizes
+ * known. */
 #include "golden.h"
 #include "model/metric.h"
 
@@ -112,7 +113,7 @@ static void check_all(const char *file, bool sizes_known,
     json_decref(h.file);
 }
 
-/* ---- losses ------------------------------------------------------------------------------------ */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 static void check_loss(struct holder *h, const json_t *c)
 {
@@ -166,7 +167,7 @@ static void losses_agree_with_keras_at_known_sizes(void **state)
     check_losses(true);
 }
 
-/* ---- metrics ----------------------------------------------------------------------------------- */
+/* ---- metrics --------------------------------------------------------------------------------- */
 
 static struct wf_type type_of_tensor(const weft_tensor *t, bool known)
 {

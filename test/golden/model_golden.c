@@ -1,7 +1,9 @@
-/* model_golden.c - layers of models against Keras: values in inference and training, gradients of inputs and weights, new state.
+/* model_golden.c - layers of models against Keras: values in inference and training, gradients of
+ * inputs and weights, new state.
  *
- * test/golden/model_*.json, written by tools/golden_layers.py, names the cases. Each is a model of one layer; a mask comes from a
- * layer of our own. Values and gradients are compared within TOLERANCE of each tensor's largest element. */
+ * test/golden/model_*.json, written by tools/golden_layers.py, names the cases. Each is a model of
+ * one layer; a mask comes from a layer of our own. Values and gradients are compared within
+ * TOLERANCE of each tensor's largest element. */
 #include "golden.h"
 
 #include "model/model.h"

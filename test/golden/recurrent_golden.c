@@ -1,5 +1,6 @@
-/* recurrent_golden.c - recurrent, attention and embedding layers as small models against Keras: outputs, and the gradients
- * of weights and inputs. Weights are given in Keras' order, so that the order is checked too.
+/* recurrent_golden.c - recurrent, attention and embedding layers as small models against Keras:
+ * outputs, and the gradients of weights and inputs. Weights are given in Keras' order, so that the
+ * order is checked too.
  *
  * test/golden/recurrent.json, written by tools/golden_recurrent.py, which describes it. */
 #include "golden.h"
@@ -254,7 +255,8 @@ static void check_case(weft_ctx *ctx, const json_t *c, bool time_known, const st
     wf_arena_free(&arena);
 }
 
-/* Built step by step, such a layer must know how many there are; so must folded axes and windows. */
+/* Built step by step, such a layer must know how many there are; so must folded axes and
+ * windows. */
 static bool needs_time(const char *name)
 {
     static const char *const words[] = {"activation", "cell", "hard_sigmoid",

@@ -1,7 +1,9 @@
-/* tables_golden.c - twenty steps of a model with an embedding by every optimizer, all rows updated (sparse: false), beside Keras.
+/* tables_golden.c - twenty steps of a model with an embedding by every optimizer, all rows updated
+ * (sparse: false), beside Keras.
  *
- * test/golden/train_table.json, written by tools/golden_tables.py, which describes the format. By steps of the trainer, in parts,
- * and by a loop of one's own; the switch is the trainer's or the layer's. */
+ * test/golden/train_table.json, written by tools/golden_tables.py, which describes the format. By
+ * steps of the trainer, in parts, and by a custom loop; the switch is the trainer's or the
+ * layer's. */
 #include "golden.h"
 #include "weft/loop.h"
 
@@ -64,7 +66,7 @@ static void set_weights(const struct net *n, weft_trainer *t)
     }
 }
 
-/* how: 0 the trainer's switch, 1 the layer's, 2 in two parts, 3 a loop of one's own. */
+/* how: 0 the trainer's switch, 1 the layer's, 2 in two parts, 3 a custom loop. */
 static void check_run(weft_ctx *ctx, const struct net *n, const json_t *run, int how)
 {
     const json_t *losses = json_object_get(run, "losses"), *final = json_object_get(run, "final");

@@ -1,7 +1,9 @@
-/* train_golden.c - twenty training steps of a small CNN and a small LSTM from Keras' weights: losses and final weights.
+/* train_golden.c - twenty training steps of a small CNN and a small LSTM from Keras' weights:
+ * losses and final weights.
  *
- * test/golden/train_*.json, written by tools/golden_train.py, which describes the format. Here model, loss and optimizer
- * meet in one graph, without the trainer: what is off here is off below it. */
+ * test/golden/train_*.json, written by tools/golden_train.py, which describes the format. Here
+ * model, loss and optimizer meet in one graph, without the trainer: what is off here is off below
+ * it. */
 #include "golden.h"
 #include "model/model.h"
 

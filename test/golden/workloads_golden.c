@@ -21,7 +21,7 @@ struct net {
     weft_val logits, loss;
 };
 
-/* ---- pieces ------------------------------------------------------------------------------------ */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 static weft_val feed(struct net *n, const char *name)
 {
@@ -74,7 +74,7 @@ static void classify(struct net *n, weft_val logits)
     n->loss = weft_loss_sparse_softmax_xent(n->g, logits, feed(n, "labels"), NULL);
 }
 
-/* ---- models ------------------------------------------------------------------------------------ */
+/* ---- models ---------------------------------------------------------------------------------- */
 
 static void softmax64(struct net *n)
 {
@@ -199,17 +199,18 @@ static const struct {
 };
 enum { N_MODELS = sizeof models / sizeof *models };
 
-/* Relative to the largest element; measured 2e-6 at most, Winograd's sums of 72 products included. */
+/* Relative to the largest element; measured 2e-6 at most, Winograd's sums of 72 products
+ * included. */
 #define TOLERANCE 1e-5
 /* Of the ten losses. Measured 1e-7 with SGD and Adagrad; rows of an embedding that are not summed
- * before they are squared would be 1e-6 off. With Adam 3e-6: Keras keeps 0.999 in f32, which moves the
- * first steps by 1e-5 of their length. */
+ * before they are squared would be 1e-6 off. With Adam 3e-6: Keras keeps 0.999 in f32, which moves
+ * the first steps by 1e-5 of their length. */
 static double loss_tolerance(const char *optimizer)
 {
     return strcmp(optimizer, "adam") ? 5e-7 : 1e-5;
 }
 
-/* ---- the test ---------------------------------------------------------------------------------- */
+/* ---- the test -------------------------------------------------------------------------------- */
 
 static weft_fn *compile(struct net *n, int n_fetches, const weft_val *fetches, int n_updates,
                         const weft_val *updates)

@@ -189,7 +189,7 @@ static const struct op_case cases[] = {
     {.op = "resize_grad", .attrs = "size=[5,3] method=bilinear", .n_in = 2, .no_grad = 2,
      .in = {F32(-1, 1, 1, 5, 3, 2), F32(0, 1, 1, 3, 4, 2)}},
 
-    /* whole vectors and what is left of them, several tasks: the fast kernels beside the
+    /* whole vectors and what is left of them, several tasks: the fast kernels compared with the
      * definition */
     {.op = "conv", .n_in = 2, .in = {F32(-1, 1, 3, 14, 14, 32), F32(-1, 1, 3, 3, 32, 40)}, BIG, .tol = 3e-5},
     {.op = "conv_grad_input", .attrs = "padding=same", .n_in = 3, BIG, .tol = 3e-5,

@@ -1,5 +1,5 @@
-/* ew_ops.c - element-wise ops: rows for every op; shapes odd, empty, scalar, broadcast and large; values at the
- * edges against numbers from NumPy and Keras. */
+/* ew_ops.c - element-wise ops: rows for every op; shapes odd, empty, scalar, broadcast and large;
+ * values at the edges against numbers from NumPy and Keras. */
 #include <math.h>
 
 #include "ops/harness.h"

@@ -1,4 +1,5 @@
-/* harness.h - the op table test: one row says how to build an op and what to feed it; the harness does the rest.
+/* harness.h - the op table test: one row says how to build an op and what to feed it; the harness
+ * does the rest.
  *
  * A test file is a table and a main:
  *
@@ -7,24 +8,32 @@
  *         {.op = "mul", .n_in = 2, .in = {F32(-1, 1, 3, 5), F32(-2, 2, 5)}},
  *         {.op = "sum", .attrs = "axes=[0] keepdims=true", .n_in = 1, .in = {F32(-1, 1, 1000, 3)}},
  *         {.op = "gather", .n_in = 2, .in = {F32(-1, 1, 7, 3), IDS(I64, 0, 6, 4)}},
- *         {.op = "add", .n_in = 2, .in = {F32(-1, 1, 3), F32(-1, 1, 4)}, .fails = WEFT_ESHAPE, .text = "broadcast"},
- *         {.op = "relu", .n_in = 1, .in = {DATA(WEFT_F32, ((double[]){-1, 2}), 2)}, .want = (double[]){0, 2}, .n_want = 2},
+ *         {.op = "add", .n_in = 2, .in = {F32(-1, 1, 3), F32(-1, 1, 4)}, .fails = WEFT_ESHAPE,
+ *          .text = "broadcast"},
+ *         {.op = "relu", .n_in = 1, .in = {DATA(WEFT_F32, ((double[]){-1, 2}), 2)},
+ *          .want = (double[]){0, 2}, .n_want = 2},
  *     };
- *     int main(int argc, char **argv) { return op_main(argc, argv, "my ops", cases, OP_COUNT(cases)); }
+ *     int main(int argc, char **argv)
+ *     {
+ *         return op_main(argc, argv, "my ops", cases, OP_COUNT(cases));
+ *     }
  *
- * An argument of the program runs only the rows whose line contains it; "--bench [WORD]" times them instead, one
- * JSON line for each SIMD level with 1 and 2 threads; "--save FOLDER" writes their graphs. What is checked for each row:
- *   1. the shape rule, with the sizes given and with every size symbolic; the reference kernel runs; inputs
- *      are left alone; nothing is written beyond the outputs; in place gives the same bits where the row says so;
- *      the results are .want, when it is given (first output)
- *   2. every SIMD level of this CPU against the reference (.tol, relative to 1 + |value|), values and gradients
+ * An argument of the program runs only the rows whose line contains it; "--bench [WORD]" times them
+ * instead, one JSON line for each SIMD level with 1 and 2 threads; "--save FOLDER" writes their
+ * graphs. What is checked for each row:
+ *   1. the shape rule, with the given sizes and with every size symbolic; the reference kernel runs;
+ *      inputs are not changed; nothing is written beyond the outputs; in place gives the same bits if
+ *      the row allows it; the results are .want, if it is given (first output)
+ *   2. every SIMD level of this CPU against the reference (.tol, relative to 1 + |value|), values and
+ *      gradients
  *   3. 1, 2, 3 and 7 threads: the same bits
- *   4. gradients of a weighted sum of the float outputs against central differences in f64, with reference
- *      kernels, on symbolic sizes; static sizes agree
- *   5. second gradients likewise
+ *   4. gradients of a weighted sum of the float outputs against central differences in f64, with
+ *      reference kernels, on symbolic sizes; static sizes agree
+ *   5. the same for second gradients
  *   6. the executor, with all passes and with none: the interpreter's outputs and gradients
  *   7. f64, f16 and bf16 in place of f32, against f64 on the same (rounded) inputs
- * A row with .fails checks that building or running fails with this status and that the text contains .text. */
+ * A row with .fails checks that building or running fails with this status and that the text
+ * contains .text. */
 #ifndef OPS_HARNESS_H
 #define OPS_HARNESS_H
 
@@ -34,9 +43,10 @@
 #define OP_COUNT(cases) ((int)(sizeof(cases) / sizeof((cases)[0])))
 
 enum op_fill {
-    OP_UNIFORM,  /* in [lo, hi); integers inclusive of hi; bools 0 or 1 */
-    OP_DISTINCT, /* evenly spaced between lo and hi, shuffled: no ties (max, sort, pooling) */
-    OP_SMOOTH, /* uniform, but not near a multiple of 1/2: away from the corners of relu, round, … */
+    OP_UNIFORM,   /* in [lo, hi); integers inclusive of hi; bools 0 or 1 */
+    OP_DISTINCT,  /* evenly spaced between lo and hi, shuffled: no ties (max, sort, pooling) */
+    OP_SMOOTH,    /* uniform, but not near a multiple of 1/2: away from the corners of relu, round,
+                   * … */
     OP_SORTED,    /* uniform, then ascending (segment ids, lengths) */
     OP_ROWS_SUM1, /* positive, each row (last axis) sums to 1 */
     OP_GIVEN      /* .data */
@@ -64,18 +74,19 @@ struct op_input {
 struct op_case {
     const char *op,
         *attrs; /* attributes as text: "axis=-1 keepdims=true perm=[1,0] dtype=f32 mode=same" */
-    /* or a function that builds it (a builder of weft/ops.h, a composition); returns the first output */
+    /* or a function that builds it (a builder of weft/ops.h, a composition); returns the first
+     * output */
     weft_val (*build)(weft_graph *g, const weft_val *in);
     const char *name; /* with .build: what the row is called */
     int n_in;
     struct op_input in[OP_MAX_IN];
     unsigned no_grad; /* bit i: no gradient for input i is expected */
     unsigned flags;
-    double tol;      /* 0: 1e-5 */
-    double tol_grad; /* finite differences; 0: 1e-6 */
-    double tol_half; /* factor on the tolerance of step 7; 0: 1 */
-    const char *
-        impl; /* the fast kernel that f32 calls of the op must choose; NULL: any, the reference too */
+    double tol;         /* 0: 1e-5 */
+    double tol_grad;    /* finite differences; 0: 1e-6 */
+    double tol_half;    /* factor on the tolerance of step 7; 0: 1 */
+    const char *impl;   /* the fast kernel that f32 calls of the op must choose; NULL: any, the
+                         * reference too */
     const double *want; /* the values of the first output, from an independent source */
     int64_t n_want;
     double tol_want; /* 0: 1e-6 */
@@ -110,7 +121,7 @@ struct op_case {
 /* Run the rows, each as one test of cmocka. Returns the number of failures. */
 int op_main(int argc, char **argv, const char *group, const struct op_case *cases, int n);
 
-/* ---- the interpreter: an independent way to run a graph ---------------------------------------- */
+/* ---- the interpreter: an independent way to run a graph -------------------------------------- */
 
 /* Every value of the run, indexed by value id; data is NULL for what was not needed. */
 struct op_run {
@@ -120,15 +131,16 @@ struct op_run {
 };
 
 struct op_run_opts {
-    bool fast; /* the kernels of the context's SIMD level instead of the reference */
-    bool
-        in_place; /* the first output in the memory of (a copy of) the first input where the row allows it */
+    bool fast;     /* the kernels of the context's SIMD level instead of the reference */
+    bool in_place; /* the first output in the memory of (a copy of) the first input where the row
+                    * allows it */
     struct wf_rng_key rng; /* .node is set by the run */
     const char *op, *impl; /* f32 calls of this op must choose this kernel; NULL: any */
 };
 
-/* Run the nodes that `fetch` depends on, node by node. feeds[i] is the value of placeholder (or variable)
- * feed[i]. The graph may belong to another context. Freed with op_run_free, also after an error. */
+/* Run the nodes that `fetch` depends on, node by node. feeds[i] is the value of placeholder (or
+ * variable) feed[i]. The graph may belong to another context. Freed with op_run_free, also after an
+ * error. */
 weft_status op_run(weft_ctx *ctx, const weft_graph *g, int n_feed, const weft_val *feed,
                    const struct wf_tensor *feeds, int n_fetch, const weft_val *fetch,
                    const struct op_run_opts *opts, struct op_run *out);

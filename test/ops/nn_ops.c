@@ -1,4 +1,4 @@
-/* nn_ops.c - the op table test of softmax and its losses, normalisations, attention and updates
+/* nn_ops.c - the op table test of softmax and its losses, normalizations, attention and updates
  * of variables. */
 #include "ops/harness.h"
 #include "weft/ops_nn.h"
@@ -707,7 +707,7 @@ static const struct op_case cases[] = {
      .n_in = 2,
      .in = {F32(-1, 1, 33), F32(-1, 1, 33)},
      .flags = OP_NO_GRAD},
-    {.name = "assign to what is no variable",
+    {.name = "assign to what is not a variable",
      .build = build_assign_to_value,
      .n_in = 2,
      .in = {F32(-1, 1, 3), F32(-1, 1, 3)},

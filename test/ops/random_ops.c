@@ -1,5 +1,5 @@
-/* random_ops.c - random ops: bits that do not depend on level or threads, moments, dropout and its gradient; print
- * and check_numerics. */
+/* random_ops.c - random ops: bits that do not depend on level or threads, moments, dropout and its
+ * gradient; print and check_numerics. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -208,7 +208,7 @@ static const struct op_case cases[] = {
     {.op = "check_numerics", .n_in = 1, .in = {IDS(I32, 0, 1, 3)}, .fails = WEFT_EDTYPE},
 };
 
-/* ---- properties that one row cannot say --------------------------------------------------------- */
+/* ---- properties that one row cannot say ------------------------------------------------------ */
 
 #define N 20000
 

@@ -4,7 +4,8 @@
 #include "ops/harness.h"
 #include "weft/ops_reduce.h"
 
-/* Every kind of axes: all, last, first, middle, several, kept; of scalars, empty ones and ones of several tiles. */
+/* Every kind of axes: all, last, first, middle, several, kept; of scalars, empty ones and ones of
+ * several tiles. */
 #define REDUCE(op_, fill, lo, hi, ...)                                                         \
     {.op = op_, .n_in = 1, .in = {fill(lo, hi, 3, 7)}, __VA_ARGS__},                           \
         {.op = op_, .n_in = 1, .in = {fill(lo, hi)}, __VA_ARGS__},                             \

@@ -445,7 +445,7 @@ static const struct op_case cases[] = {
     {BUILT(build_lstm), .n_in = 7,
      .in = {XWR(2, 3, 2, 3, 4), ABSENT, VEC(2, 3), IDS(I32, 0, 0, 2), VEC(2, 3)}, ONCE},
 
-    /* sizes that are no multiple of a vector, of a panel, of a tile */
+    /* sizes that are not multiples of a vector, of a panel, of a tile */
     {BUILT(build_lstm), .n_in = 7,
      .in = {XWR(37, 3, 19, 45, 4), VEC(180), VEC(37, 45), IDS(I32, 0, 3, 37), VEC(37, 45)}, LONG},
     {BUILT(build_lstm_reverse), .n_in = 7,

@@ -1,4 +1,5 @@
-/* counting.c - an allocator for tests: counts, and fails on demand. Any number of threads may use it. */
+/* counting.c - an allocator for tests: counts, and fails on demand. Any number of threads may use
+ * it. */
 #define _GNU_SOURCE
 #include "counting.h"
 

@@ -18,14 +18,14 @@ enum faultfs_kind { FAULTFS_CREATE, FAULTFS_RENAME, FAULTFS_DIRTY };
 
 struct faultfs {
     struct wf_fs fs;
-    int64_t n_calls; /* so far */
-    int64_t
-        n_writes; /* of them, those that need room on the disk: creating, making folders, writing */
-    int64_t fail_at; /* the call (1, 2, …) that fails; 0: none */
-    int64_t full_at; /* the writing call from which on the disk is full */
-    int error;       /* errno of fail_at; 0: EIO */
-    bool sticky;     /* all that follow fail, too */
-    bool read_only;  /* whatever changes something fails with EROFS */
+    int64_t n_calls;  /* so far */
+    int64_t n_writes; /* of them, those that need room on the disk: creating, making folders,
+                       * writing */
+    int64_t fail_at;  /* the call (1, 2, …) that fails; 0: none */
+    int64_t full_at;  /* the writing call from which on the disk is full */
+    int error;        /* errno of fail_at; 0: EIO */
+    bool sticky;      /* all that follow fail, too */
+    bool read_only;   /* whatever changes something fails with EROFS */
     int64_t kill_at;
     bool lose;
     bool real_sync;

@@ -1,4 +1,4 @@
-/* guarded.c - memory for tests that ends at a page nobody may touch. */
+/* guarded.c - memory for tests that ends at a protected page. */
 #define _GNU_SOURCE
 #include "support/guarded.h"
 

@@ -1,4 +1,4 @@
-/* guarded.h - memory for tests that ends at a page nobody may touch. */
+/* guarded.h - memory for tests that ends at a protected page. */
 #ifndef WEFT_TEST_GUARDED_H
 #define WEFT_TEST_GUARDED_H
 
@@ -7,7 +7,7 @@
 struct guarded {
     char *map;
     size_t map_bytes;
-    void *p; /* the memory; a byte behind it ends the test */
+    void *p; /* the memory; a byte past it ends the test */
 };
 
 /* Zeroed. It ends at the page whatever its size, so p is aligned as `bytes` is. */

@@ -1,5 +1,5 @@
-/* locale.c - any test program under another locale: with WEFT_TEST_LOCALE=NAME in the environment it
- * starts as a host program that called setlocale(LC_ALL, NAME) before it used weft. */
+/* locale.c - any test program under another locale: with WEFT_TEST_LOCALE=NAME in the environment
+ * it starts as a host program that called setlocale(LC_ALL, NAME) before it used weft. */
 #define _GNU_SOURCE
 #include "support/locale.h"
 

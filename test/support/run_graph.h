@@ -1,9 +1,10 @@
 /* run_graph.h - plans and runs whatever graph it is given: what a stranger's file may ask for.
  *
- * Every feed gets small numbers, unknown sizes become 2. The last values are fetched and everything that
- * changes a variable is run, with the reference kernels, with the fast ones, and with passes off; then
- * gradients, where there are any. A status is fine; a crash is what the caller looks for. Feeds and work are
- * bounded, so that a huge graph is refused by the context's memory limit or left out. */
+ * Every feed gets small numbers, unknown sizes become 2. The last values are fetched and everything
+ * that changes a variable is run, with the reference kernels, with the fast ones, and with passes
+ * off; then gradients, where there are any. A status is fine; a crash is what the caller looks for.
+ * Feeds and work are bounded, so that a huge graph is refused by the context's memory limit or left
+ * out. */
 #ifndef WEFT_TEST_RUN_GRAPH_H
 #define WEFT_TEST_RUN_GRAPH_H
 

@@ -1,4 +1,5 @@
-/* ulps.h - how far a float is from what it should be, and some functions in double to compare with. */
+/* ulps.h - how far a float is from what it should be, and some functions in double to compare
+ * with. */
 #ifndef WEFT_TEST_ULPS_H
 #define WEFT_TEST_ULPS_H
 

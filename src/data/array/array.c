@@ -1,13 +1,15 @@
-/* array.c - arrays in files as datasets: reading, conversion of items, and the node that gives rows.
+/* array.c - arrays in files as datasets: reading, conversion of items, and the node that returns
+ * rows.
  *
- * A row comes from memory that stays as long as the node, or is read from the open file. Nothing is mapped: touching a
- * page behind the end of a file that somebody cut kills the process, and a read only fails. */
+ * A row comes from memory that lives as long as the node, or is read from the open file. Nothing is
+ * mapped: accessing a page past the end of a truncated file kills the process, while a read only
+ * fails. */
 #include <fcntl.h>
 
 #include "data/array/array.h"
 
-#define PIECE_BYTES ((int64_t)1 << 20) /* read at a time where items are converted */
-#define EMPTY_ROWS (1 << 20)           /* at most, where no column holds anything */
+#define PIECE_BYTES ((int64_t)1 << 20) /* read at a time if items are converted */
+#define EMPTY_ROWS (1 << 20)           /* at most, if all columns are empty */
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
@@ -82,7 +84,7 @@ void wf_array_convert_all(const struct wf_array_head *h, const char *src, void *
         stride[i] = step;
         step *= h->type.dim[i];
     }
-    /* Row-major order of the results; `at` follows in the file. */
+    /* Row-major order in the result; `at` follows in the file. */
     for (int64_t i = 0; i < n; i++) {
         wf_array_convert(h, src + at, 1, (char *)dst + i * size);
         for (int k = h->type.rank - 1; k >= 0; k--) {
@@ -187,8 +189,8 @@ static weft_status open_plain(weft_ctx *ctx, wf_head_fn *parse, int64_t *room, s
     return wf_array_load(ctx, a, room);
 }
 
-/* The head comes first and says how much there will be: exactly that is allocated, unless it is more than such a file can
- * hold or than the limits allow. */
+/* The head comes first and says how much there will be: exactly that is allocated, unless it is
+ * more than such a file can contain or than the limits allow. */
 static weft_status open_packed(weft_ctx *ctx, struct wf_unpack *u, const weft_file_opts *opts,
                                wf_head_fn *parse, struct wf_array *a)
 {
@@ -217,7 +219,7 @@ static weft_status open_packed(weft_ctx *ctx, struct wf_unpack *u, const weft_fi
         if (!st && got < a->head.bytes - have)
             st = wf_err(WEFT_EPARSE, "%s: %lld bytes of data, but its header says %lld", a->path,
                         (long long)(have + got), (long long)a->head.bytes);
-        /* Reading on to the end makes the unpacker compare its checksum. */
+        /* Reading to the end makes the unpacker verify its checksum. */
         while (!st && got)
             st = wf_unpack_read(u, head, WF_HEAD_MAX, &got);
         a->data = a->owned;
@@ -254,7 +256,7 @@ void wf_array_close(weft_ctx *ctx, struct wf_array *a)
     *a = (struct wf_array){.fd = -1};
 }
 
-/* A Fortran array of rank 2 in row-major order, into `rows`: one column of it after the other. */
+/* A Fortran array of rank 2 in row-major order, into `rows`, column by column. */
 static weft_status turn_rows(weft_ctx *ctx, const struct wf_array *a, char *rows)
 {
     const struct wf_array_head *h = &a->head;
@@ -398,7 +400,7 @@ static void gather(const struct wf_array *a, const struct wf_at *at, const struc
     wf_rows_gather(b->env, &g);
 }
 
-/* Rows that follow each other in the file, from row `first` on, converted. */
+/* Consecutive rows in the file, from row `first` on, converted. */
 static weft_status read_converted(weft_ctx *ctx, const struct wf_array *a, int64_t first, int64_t n,
                                   char *to)
 {
@@ -443,7 +445,7 @@ static weft_status get_column(struct wf_ds *ds, const struct wf_array *a, bool v
 
     if (view && a->view) {
         b->col[c].type = type;
-        /* Blocks do not say const; nobody writes into a column that is given. */
+        /* Blocks are not const, but columns are never written to after they are returned. */
         b->col[c].data =
             (void *)(uintptr_t)(a->data + (b->n ? at[0].id * a->row_items * a->head.item : 0));
         return WEFT_OK;
@@ -538,7 +540,7 @@ static weft_status set_columns(struct wf_ds *ds, const char *const *names)
     return st;
 }
 
-/* A file of a few bytes may claim any number of rows that hold nothing: reading them would not end. */
+/* A file of a few bytes may claim any number of empty rows: reading them would not end. */
 static weft_status check_empty_rows(const struct arrays *p)
 {
     int64_t rows = p->a[0].head.type.dim[0];

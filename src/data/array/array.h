@@ -1,7 +1,8 @@
-/* array.h - arrays in files: what the readers of IDX, npy and npz share.
+/* array.h - arrays in files: shared by the readers of IDX, npy and npz.
  *
- * A head says what lies where in a file; it is only made by a parser that has checked it against the number of bytes
- * there are. Items are little-endian or big-endian, of weft's dtypes or of small integers that become larger ones. */
+ * A head says what is where in a file; it is only created by a parser that has checked it against
+ * the size of the file. Items are little-endian or big-endian, of weft's dtypes or of small
+ * integers that become larger ones. */
 #ifndef WF_DATA_ARRAY_ARRAY_H
 #define WF_DATA_ARRAY_ARRAY_H
 
@@ -9,62 +10,66 @@
 #include "weft/data_array.h"
 
 struct wf_array_head {
-    struct wf_type type; /* of the whole array, as weft gives it */
+    struct wf_type type; /* of the whole array, as a weft type */
     int item;            /* bytes of an item in the file */
-    bool is_unsigned;    /* where the dtype is wider than the item */
+    bool is_unsigned;    /* if the dtype is wider than the item */
     bool big;            /* big-endian */
     bool fortran;        /* the first axis varies fastest */
     int64_t at, bytes;   /* of the data in the file */
 };
 
-/* Parse the first n bytes of a file of `total` bytes (-1: not known). */
+/* Parses the first n bytes of a file of `total` bytes (-1: unknown). */
 typedef weft_status wf_head_fn(const char *p, int64_t n, int64_t total, struct wf_array_head *out);
 wf_head_fn wf_idx_head, wf_npy_head;
-#define WF_HEAD_MAX 10240 /* bytes that hold any head */
+#define WF_HEAD_MAX 10240 /* enough bytes for any head */
 
-/* An npy head for this type; `room` bytes at p, WF_HEAD_MAX suffice. Returns its length, a multiple of 64. */
+/* An npy head for this type; `room` bytes at p, WF_HEAD_MAX suffice. Returns its length, a multiple
+ * of 64. */
 weft_status wf_npy_head_write(const weft_tensor *t, char *p, int *n);
 
-/* Whether items lie in memory as weft wants them. */
+/* Whether items in the file are already in weft's format. */
 bool wf_array_native(const struct wf_array_head *h);
-/* n items at src, as they are in the file, to weft's. */
+/* Converts n items at src, as in the file, to weft's format. */
 void wf_array_convert(const struct wf_array_head *h, const char *src, int64_t n, void *dst);
-/* The whole array, of any order, to row-major items of weft's. */
+/* Converts the whole array, of any order, to row-major items in weft's format. */
 void wf_array_convert_all(const struct wf_array_head *h, const char *src, void *dst);
 
-/* An array that is open: in memory, or in a file that is read as rows are asked for. */
+/* An open array: in memory, or in a file that is read as rows are requested. */
 struct wf_array {
     struct wf_array_head head;
     const char *path;
     const char *data;  /* the first item; NULL: it is in the file */
     int64_t row_items; /* of an element */
-    char *owned;       /* what data lies in; NULL: somebody else's memory */
+    char *owned;       /* memory that data is in; NULL: owned by somebody else */
     int64_t at;        /* of the first item in the file */
-    int fd;            /* of the file, -1 when the array is in memory */
-    bool view;         /* rows can be given without copying */
+    int fd;            /* of the file, -1 if the array is in memory */
+    bool view;         /* rows can be returned without copying */
 };
 
-/* Open a file that holds one array. A plain one is read into memory if it fits *room, which becomes less; else rows are
- * read from it. NULL: whatever it takes, or an error. Compressed ones are always unpacked into memory. The path is
- * borrowed; opts may be NULL. */
+/* Opens a file with one array. An uncompressed one is read into memory if it fits in *room, which
+ * is reduced; otherwise rows are read from it. room NULL: always into memory, or an error.
+ * Compressed ones are always unpacked into memory. The path is borrowed; opts may be NULL. */
 weft_status wf_array_open(weft_ctx *ctx, const char *path, const weft_file_opts *opts,
                           wf_head_fn *parse, int64_t *room, struct wf_array *out);
-/* The same in steps: a plain file alone, and the bytes it has; then, with head and `at` set, its items. close is needed
- * after a failure, too. */
+/* The same in steps: first only an uncompressed file, and its size; then, with head and `at` set,
+ * its items. close is needed after a failure, too. */
 weft_status wf_array_open_file(weft_ctx *ctx, const char *path, struct wf_array *a, int64_t *bytes);
 weft_status wf_array_load(weft_ctx *ctx, struct wf_array *a, int64_t *room);
-/* Whether so many bytes are read into memory: there is room, and the context's limit allows it. */
+/* Whether this many bytes may be read into memory: there is room, and the context's limit allows
+ * it. */
 bool wf_array_fits(const weft_ctx *ctx, int64_t bytes, int64_t room);
-/* n bytes at an offset of the file; WEFT_EIO when it has become shorter. From any thread. */
+/* n bytes at an offset of the file; WEFT_EIO if it became shorter. From any thread. */
 weft_status wf_array_read_at(weft_ctx *ctx, const struct wf_array *a, int64_t at, void *to,
                              int64_t n);
 void wf_array_close(weft_ctx *ctx, struct wf_array *a);
-/* Make ready for reading rows: those of a Fortran array (of rank 2 at most) are put in order, in memory. */
+/* Prepares for reading rows: those of a Fortran array (of rank 2 at most) are reordered in
+ * memory. */
 weft_status wf_array_settle(weft_ctx *ctx, struct wf_array *a);
 /* A whole file, converted, in memory that weft_array_free frees. */
 weft_status wf_array_read(weft_ctx *ctx, const char *path, wf_head_fn *parse, weft_tensor *out);
 
-/* A node over n settled arrays with the same number of rows, a column each; takes them over, also on failure. */
+/* A node over n prepared arrays with the same number of rows, one column each; takes ownership of
+ * them, also on failure. */
 weft_ds wf_ds_arrays(weft_data *d, const char *builder, int n, const char *const *names,
                      struct wf_array *a);
 /* The same from files. */
@@ -98,11 +103,11 @@ weft_status wf_zip_open_file(struct wf_zip *z, weft_ctx *ctx, const struct wf_ar
                              int64_t n);
 void wf_zip_close(struct wf_zip *z); /* zeroed is fine */
 weft_status wf_zip_next(struct wf_zip *z, struct wf_zip_entry *e, bool *more);
-/* The bytes of an entry, checked. Of a stored one in memory: where they lie; else in memory of its own, *owned, freed with
- * wf_free. */
+/* The bytes of an entry, verified. For a stored one in memory: in place; otherwise in memory of its
+ * own, *owned, freed with wf_free. */
 weft_status wf_zip_read(const struct wf_zip_entry *e, const char **data, char **owned);
-/* The same without giving them, and without memory for them: a stored entry of a file. `head` becomes its first bytes, at
- * most n_head. */
+/* Verifies a stored entry of a file without returning it, and without memory for it. `head` gets
+ * its first bytes, at most n_head. */
 weft_status wf_zip_check(const struct wf_zip_entry *e, char *head, int64_t n_head);
 uint32_t wf_crc32(uint32_t crc, const void *p, int64_t n);
 
@@ -111,7 +116,8 @@ weft_status wf_npz_array(const struct wf_zip_entry *e, struct wf_array *a);
 
 /* ---- writing (output.c) ---------------------------------------------------------------------- */
 
-/* A file that appears whole or not at all: written beside its place, synced, renamed. The first failure sticks. */
+/* A file that appears completely or not at all: written to a temporary name, synced, renamed. The
+ * first failure sticks. */
 struct wf_output {
     weft_ctx *ctx;
     const char *path;
@@ -124,6 +130,6 @@ struct wf_output {
 void wf_output_open(struct wf_output *o, weft_ctx *ctx, const char *path);
 void wf_output_put(struct wf_output *o, const void *p, int64_t n);
 weft_status wf_output_close(
-    struct wf_output *o); /* and the file is there, or an error is returned */
+    struct wf_output *o); /* then the file exists, or an error is returned */
 
 #endif

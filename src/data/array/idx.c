@@ -1,4 +1,5 @@
-/* idx.c - IDX files (the format of MNIST): a magic number with type and rank, sizes, items, all big-endian. */
+/* idx.c - IDX files (the format of MNIST): a magic number with type and rank, sizes, items, all
+ * big-endian. */
 #include "data/array/array.h"
 #include "weft/data_array.h"
 

@@ -1,11 +1,11 @@
-/* npy.c - NumPy's array files, versions 1 to 3. The header is a Python literal; of that language only what NumPy writes is
- * read. Object arrays (pickles) are refused. */
+/* npy.c - NumPy's array files, versions 1 to 3. The header is a Python literal; only what NumPy
+ * writes is supported. Object arrays (pickles) are refused. */
 #include <stdio.h>
 
 #include "data/array/array.h"
 #include "weft/data_array.h"
 
-#define NPY_HEADER_MAX 10000 /* as NumPy's own reader */
+#define NPY_HEADER_MAX 10000 /* as in NumPy's own reader */
 
 static const struct npy_type {
     char kind;
@@ -85,7 +85,7 @@ static weft_status take_shape(struct scan *s, struct wf_type *t)
         for (; s->p < s->end && wf_is_digit(*s->p); s->p++)
             if (!wf_mul_i64(v, 10, &v) || !wf_add_i64(v, *s->p - '0', &v))
                 return wf_err(WEFT_EPARSE, "a size in the npy header overflows");
-        take(s, 'L'); /* Python 2 wrote so */
+        take(s, 'L'); /* written by Python 2 */
         t->dim[t->rank++] = v;
         if (!take(s, ',') && s->p < s->end && *s->p != ')')
             return wf_err(WEFT_EPARSE, "the npy header's shape is malformed");

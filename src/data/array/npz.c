@@ -1,11 +1,12 @@
-/* npz.c - zip archives of npy files: each entry a column. Deflated entries are unpacked into memory; stored ones
- * are read into memory where there is room, else row by row from the archive. */
+/* npz.c - zip archives of npy files: each entry a column. Deflated entries are unpacked into
+ * memory; stored ones are read into memory if there is room, otherwise row by row from the
+ * archive. */
 #include "data/array/array.h"
 
 #define MAX_ARRAYS 64
 #define LOCAL_MAX_BYTES 256 /* a header without its name */
 
-/* Of an entry's name, without ".npy". */
+/* Length of an entry's name, without ".npy". */
 static size_t name_bytes(const struct wf_zip_entry *e)
 {
     int64_t n = e->n_name;
@@ -13,7 +14,7 @@ static size_t name_bytes(const struct wf_zip_entry *e)
     return (size_t)(n > 4 && !memcmp(e->name + n - 4, ".npy", 4) ? n - 4 : n);
 }
 
-/* That name in the arena. NULL: no memory. */
+/* That name in the arena. NULL: out of memory. */
 static char *column_name(weft_data *d, const struct wf_zip_entry *e)
 {
     size_t n = name_bytes(e);
@@ -24,7 +25,7 @@ static char *column_name(weft_data *d, const struct wf_zip_entry *e)
     return name;
 }
 
-/* Whether `name` is in a list with commas; a NULL list holds everything. */
+/* Whether `name` is in a list separated by commas; a NULL list contains everything. */
 static bool listed(const char *list, const char *name, size_t n)
 {
     if (!list)
@@ -63,7 +64,7 @@ struct archive {
     int64_t bytes, max_ratio;
 };
 
-/* A stored entry that stays in the file: checked, with a descriptor of its own. */
+/* A stored entry that stays in the file: verified, with a descriptor of its own. */
 static weft_status leave_entry(const struct archive *z, const struct wf_zip_entry *e,
                                struct wf_array *a)
 {
@@ -135,7 +136,7 @@ static weft_status open_entries(const struct archive *z, const char *columns, co
     return st;
 }
 
-/* Every column that was asked for must be there. */
+/* Every requested column must exist. */
 static weft_status check_listed(const char *columns, int n, const char *const *names)
 {
     for (const char *c = columns; c && *c;) {
@@ -204,8 +205,8 @@ static char *put_le(char *p, uint64_t v, int n)
     return p;
 }
 
-/* What local header and directory have in common, from "version needed" to the length of the name. Sizes always stand in the
- * zip64 field, so that one form serves all. */
+/* What local header and directory have in common, from "version needed" to the length of the name.
+ * Sizes are always in the zip64 field, so that there is only one form. */
 static char *put_common(char *p, const struct entry_out *e, size_t n_name)
 {
     p = put_le(p, 45, 2);         /* version needed: 4.5, zip64 */
@@ -227,7 +228,8 @@ static void put_local(struct wf_output *o, struct entry_out *e, const char *name
     e->at = o->bytes;
     memcpy(p, "PK\3\4", 4);
     p = put_common(p + 4, e, n_name);
-    /* A second extra field fills up, so that the array begins at a multiple of 64: others can map it. */
+    /* A second extra field pads, so that the array begins at a multiple of 64: others can map
+     * it. */
     pad = (64 - (e->at + 30 + (int64_t)n_name + 4 + 20 + 4) % 64) % 64;
     p = put_le(p, 20 + 4 + (uint64_t)pad, 2);
     wf_output_put(o, buf, p - buf);

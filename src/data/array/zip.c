@@ -1,12 +1,13 @@
-/* zip.c - zip archives in memory or in a file: the central directory, entries that are stored or deflated, zip64.
- * Every offset and length is checked against the archive before it is used; contents against their CRC. */
+/* zip.c - zip archives in memory or in a file: the central directory, stored or deflated entries,
+ * zip64. Every offset and length is checked against the archive before it is used; contents against
+ * their CRC. */
 #include "data/array/array.h"
 
 #ifdef WF_HAVE_ZLIB
 #include <zlib.h>
 #endif
 
-/* Deflate packs at best 258 bytes into two bits. */
+/* At best, deflate packs 258 bytes into two bits. */
 #define DEFLATE_BEST 1032
 
 static uint64_t le(const char *p, int n)
@@ -68,7 +69,7 @@ struct directory {
     uint64_t at, bytes, count, limit;
 };
 
-/* What the end record says; `tail` holds the last bytes of the archive, from `first` on. */
+/* The contents of the end record; `tail` has the last bytes of the archive, from `first` on. */
 static weft_status read_end(const struct wf_zip *z, const char *tail, int64_t n_tail,
                             struct directory *d)
 {
@@ -156,7 +157,7 @@ void wf_zip_close(struct wf_zip *z)
     *z = (struct wf_zip){0};
 }
 
-/* Sizes that did not fit in 32 bits stand in an extra field, in this order. */
+/* Sizes that do not fit in 32 bits are in an extra field, in this order. */
 static bool zip64_sizes(const char *x, int64_t n, uint64_t *bytes, uint64_t *packed, uint64_t *at)
 {
     uint64_t *field[] = {bytes, packed, at};
@@ -186,7 +187,7 @@ static bool zip64_sizes(const char *x, int64_t n, uint64_t *bytes, uint64_t *pac
     return *bytes != UINT32_MAX && *packed != UINT32_MAX && *at != UINT32_MAX;
 }
 
-/* The data behind the entry's local header. */
+/* The data after the entry's local header. */
 static weft_status find_data(const struct wf_zip *z, uint64_t at, struct wf_zip_entry *e)
 {
     uint64_t n = (uint64_t)z->n, skip;
@@ -253,7 +254,7 @@ weft_status wf_zip_next(struct wf_zip *z, struct wf_zip_entry *e, bool *more)
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
-/* The packed bytes from `at` on, as many as come at a time: in memory where they lie, else in buf. */
+/* The packed bytes from `at` on, a piece at a time: in place if in memory, otherwise in buf. */
 static weft_status next_piece(const struct wf_zip_entry *e, int64_t at, char *buf, const char **p,
                               int64_t *n)
 {
@@ -275,7 +276,7 @@ static weft_status inflate_all(z_stream *z, const struct wf_zip_entry *e, char *
 
             if (st)
                 return st;
-            /* zlib declares its input as not const; it does not write there. */
+            /* zlib declares its input as non-const, but does not write to it. */
             z->next_in = (unsigned char *)(uintptr_t)p;
             z->avail_in = (unsigned)n;
             in += n;

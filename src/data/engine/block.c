@@ -1,5 +1,5 @@
-/* block.c - memory of iterators, and blocks of elements in it.
- * A chunk is written by whoever made it, before anybody else sees it; afterwards it is only read. */
+/* block.c - memory of iterators, and blocks of elements in it. A chunk is written by its creator
+ * before anyone else sees it; afterwards it is only read. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 
 #define FIRST_OCTAVE 8 /* 256 bytes */
 
-/* The class whose size is the smallest not below `bytes`, and that size. */
+/* The smallest class whose size is at least `bytes`, and that size. */
 static int size_class(int64_t bytes, int64_t *size)
 {
     int octave = FIRST_OCTAVE, step;
@@ -142,7 +142,7 @@ weft_status wf_block_new(struct wf_env *env, int n_cols, int64_t n, struct wf_bl
     b->n_cols = n_cols;
     b->col = (void *)(p + sizeof *b);
     b->keep = (void *)(p + sizeof *b + (size_t)n_cols * sizeof(struct wf_col));
-    b->keep[0] = s; /* the block lives in its first chunk */
+    b->keep[0] = s; /* the block is in its first chunk */
     b->n_keep = 1;
     b->cap_keep = KEEP_INSIDE;
     b->at = (void *)(p + head);
@@ -337,7 +337,7 @@ weft_status wf_block_slice(struct wf_block *b, int64_t first, int64_t n, struct 
     return WEFT_OK;
 }
 
-/* The type of column c over all blocks: a size that differs becomes WEFT_ANY. */
+/* The type of column c over all blocks: sizes that differ become WEFT_ANY. */
 static weft_status joint_type(int n, struct wf_block **in, int c, struct wf_type *out)
 {
     *out = in[0]->col[c].type;
@@ -353,7 +353,8 @@ static weft_status joint_type(int n, struct wf_block **in, int c, struct wf_type
     return WEFT_OK;
 }
 
-/* Element sizes of src behind those of dst, which holds `at` elements. Items are not moved. */
+/* Appends the element sizes of src to those of dst, which has `at` elements. Items are not
+ * moved. */
 static void join_shapes(struct wf_col *dst, int64_t at, const struct wf_col *src, int64_t n)
 {
     int rank = dst->type.rank;
@@ -415,7 +416,7 @@ static int by_address(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Parts of one block share their chunks, so each is sought out once. */
+/* Parts of one block share their chunks, so each is added once. */
 weft_status wf_block_keep_all(struct wf_block *b, int64_t n, struct wf_block *const *in)
 {
     struct wf_chunk **all;
@@ -592,7 +593,7 @@ static weft_status grow_items(struct wf_block *b, struct wf_col *col, int64_t ne
     return WEFT_OK;
 }
 
-/* Items come with their bytes: those of strings are copied into the block. */
+/* Copies items; for strings, also their bytes into the block. */
 static weft_status copy_items(struct wf_block *b, void *dst, const weft_tensor *t, int64_t n)
 {
     const weft_str *from = t->data;

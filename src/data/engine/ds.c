@@ -1,5 +1,5 @@
-/* ds.c - pipelines as recipes: nodes, columns, text.
- * A node is changed only by the builder that makes it; iterators read it from many threads. */
+/* ds.c - pipelines as recipes: nodes, columns, text. A node is changed only by its builder;
+ * iterators read it from many threads. */
 #include <stdio.h>
 
 #include "data/data.h"
@@ -272,7 +272,7 @@ bool weft_ds_addressable(const weft_data *d, weft_ds s)
     return ds && wf_ds_addressable(ds);
 }
 
-/* Lines are numbered as they are printed, so that equal pipelines give equal text. */
+/* Lines are numbered as they are printed, so that equal pipelines have equal text. */
 static void print_node(const struct wf_ds *ds, struct wf_map *seen, char (*key)[24], int64_t *line,
                        struct wf_buf *out)
 {

@@ -1,12 +1,12 @@
-/* gather.c - rows that lie scattered in memory, side by side in a batch. */
+/* gather.c - gathers rows scattered in memory into a batch. */
 #include "data/data.h"
 
 #define TILE ((int64_t)16 << 10) /* bytes */
-#define AHEAD 8                  /* rows that are asked for before their turn */
+#define AHEAD 8                  /* rows that are prefetched */
 
 struct tiles {
     const struct wf_gather *g;
-    int64_t rows; /* of a tile */
+    int64_t rows; /* per tile */
 };
 
 static void gather_tile(void *arg, int64_t tile, int thread)
@@ -33,8 +33,7 @@ void wf_rows_gather(const struct wf_env *env, const struct wf_gather *g)
 {
     struct tiles t = {g, wf_max_i64(TILE / wf_max_i64(g->row, 1), 1)};
 
-    /* Where consumers do all work, the pool's threads have nothing else to do than to wait for this
-     * batch. */
+    /* If consumers do all work, the pool's threads have nothing else to do than this batch. */
     wf_pool_for(wf_crew_size(env->crew) ? NULL : env->ctx->pool, (g->n + t.rows - 1) / t.rows,
                 gather_tile, &t);
 }

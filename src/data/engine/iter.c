@@ -16,7 +16,7 @@ struct weft_iter {
     int n_stages, *stage; /* node ids, sources first */
     int64_t first_ns, waited_ns;
     bool warned;
-    bool fresh;    /* nothing was asked for since the pass began */
+    bool fresh;    /* nothing has been requested since the pass began */
     int64_t epoch; /* of that pass */
     weft_status st;
     char *error;
@@ -56,7 +56,8 @@ static void worker_free(struct wf_worker *w)
     wf_free(w->env->ctx, w);
 }
 
-/* The workers' scratch belongs to nodes, so it goes when the iterator does, not with the last chunk. */
+/* The workers' scratch belongs to nodes, so it is freed with the iterator, not with the last
+ * chunk. */
 static void workers_free(struct wf_env *env)
 {
     while (env->workers) {
@@ -181,7 +182,7 @@ void weft_iter_free(weft_iter *it)
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-/* The element of a block of one as a batch, which lives in the block's memory. */
+/* The element of a block of one as a batch, which is in the block's memory. */
 weft_status wf_batch_of(struct wf_block *b, const struct wf_ds *ds, weft_batch **out)
 {
     bool batched = ds->batched && b->sample;
@@ -302,7 +303,7 @@ weft_status weft_iter_reset(weft_iter *it, int64_t epoch)
     weft_status st;
 
     if (it->fresh && it->epoch == epoch && !it->st)
-        return WEFT_OK; /* what was read ahead is right */
+        return WEFT_OK; /* what was read ahead is valid */
     st = wf_stage_reset(it->root, epoch);
     it->fresh = !st;
     it->epoch = epoch;
@@ -420,7 +421,7 @@ weft_status weft_iter_restore(weft_iter *it, const char *state, int64_t n)
     if (!st && r.p != r.end)
         st = wf_err(WEFT_EPARSE, "saved position: %lld bytes too many", (long long)(r.end - r.p));
     if (st)
-        return fail(it, st); /* the iterator may stand anywhere now */
+        return fail(it, st); /* the iterator may be anywhere now */
     forget_error(it);
     return WEFT_OK;
 }

@@ -1,7 +1,7 @@
 /* permute.c - orders and choices as pure functions of seeds.
  *
- * The permutation is a Feistel network over the smallest even number of bits that holds n, walked until it falls below
- * n again; each walk takes less than four rounds of it on average. */
+ * The permutation is a Feistel network over the smallest even number of bits that can represent n,
+ * applied until the result is below n; this takes fewer than four applications on average. */
 #include "base/philox.h"
 #include "data/data.h"
 
@@ -20,7 +20,7 @@ void wf_permutation_init(struct wf_permutation *p, int64_t n, uint64_t seed, int
     wf_philox(ctr, key, p->key + 4);
 }
 
-/* 32 bits that look random, from 32 bits and a key. */
+/* 32 pseudorandom bits from 32 bits and a key. */
 static inline uint32_t mix(uint32_t x, uint32_t key)
 {
     x ^= key;

@@ -49,7 +49,7 @@ static int64_t items_of(const struct wf_type *t)
     return n;
 }
 
-/* The type of column c over all picks: a size that differs becomes WEFT_ANY. */
+/* The type of column c over all picks: sizes that differ become WEFT_ANY. */
 static weft_status joint_type(const struct wf_pick *pick, int64_t n, int c, struct wf_type *out)
 {
     *out = pick[0].held->block->col[c].type;
@@ -104,7 +104,7 @@ static void gather_varying(struct wf_col *dst, int c, const struct wf_pick *pick
     }
 }
 
-/* The bytes of n items of text move into memory of the block's own. */
+/* Moves the bytes of n items of text into the block's own memory. */
 static weft_status own_text(struct wf_block *b, struct wf_col *col, int64_t n)
 {
     weft_str *s = col->data;
@@ -215,7 +215,8 @@ static weft_status gather_places(struct wf_block *b, const struct wf_pick *pick)
     return st;
 }
 
-/* A run of one block's elements as a view, in memory of env: the block may be another's. */
+/* A run of one block's elements as a view, in memory of env: the block may belong to another
+ * env. */
 static weft_status view_run(struct wf_env *env, const struct wf_block *from, int64_t first,
                             int64_t n, struct wf_block **out)
 {
@@ -490,7 +491,7 @@ static bool sparse(const struct wf_held *h)
     return h && h->n_used * 3 < h->block->n * 2;
 }
 
-/* Copy the elements at slots list[0..n) into a block of their own. */
+/* Copies the elements at slots list[0..n) into a new block. */
 static weft_status move_slots(struct wf_slots *s, const int64_t *list, int64_t n)
 {
     struct wf_pick pick[PIECE];
@@ -513,14 +514,14 @@ static weft_status move_slots(struct wf_slots *s, const int64_t *list, int64_t n
     return WEFT_OK;
 }
 
-/* A batch is copied and saved by itself: only a block of one knows its samples. */
+/* A batch is copied and saved separately: only a block of one knows its samples. */
 static int64_t piece(const struct wf_pick *pick)
 {
     return pick->held && pick->held->block->sample ? 1 : PIECE;
 }
 
-/* Each copied element leaves a block that was less than two thirds in use, so that between two
- * times at least about as many elements leave the buffer as are copied here. */
+/* Each copied element leaves a block that was less than two thirds in use, so between two calls at
+ * least about as many elements leave the buffer as are copied here. */
 weft_status wf_slots_tidy(struct wf_slots *s)
 {
     int64_t list[PIECE], n = 0;

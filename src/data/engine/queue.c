@@ -1,11 +1,13 @@
-/* queue.c - working ahead: promises are pulled in order, one thread at a time, and made by all threads at once.
+/* queue.c - working ahead: promises are pulled in order, one thread at a time, and made by all
+ * threads in parallel.
  *
- * A queue is a stage behind another. It hands out elements in the order they were pulled (unless the input is
- * unordered), and any number at a time: blocks are cut as the consumer asks, which is also how a stage that does not know how many
- * elements it will yield becomes exact. Who waits for an element works on its queue meanwhile if nobody else does,
- * so that any number of threads, also none, makes progress.
+ * A queue is a stage after another. It returns elements in the order they were pulled (unless the
+ * input is unordered), and any number at a time: blocks are split as the consumer requests, which
+ * is also how a stage that does not know how many elements it will yield becomes exact. A consumer
+ * that waits for an element works on its queue meanwhile if no one else does, so that any number of
+ * threads, including none, makes progress.
  *
- * One lock guards all queues of an iterator; it is held for bookkeeping only. */
+ * One lock guards all queues of an iterator; it is held only for bookkeeping. */
 #include "data/data.h"
 
 #define MAX_AHEAD 64
@@ -17,22 +19,22 @@ struct slot {
     struct wf_block *block;
     weft_status st;
     char *error;
-    struct wf_buf before; /* where the input stood before the pull; unless the input is heavy */
+    struct wf_buf before; /* the position of the input before the pull, unless the input is heavy */
 };
 
 struct queue {
     struct wf_stage *stage;
     struct queue *next, *prev; /* of the crew */
     struct slot slot[MAX_AHEAD];
-    int64_t head, tail; /* slots [head, tail) hold elements; slot i stands at i % MAX_AHEAD */
+    int64_t head, tail; /* slots [head, tail) hold elements; slot i is at i % MAX_AHEAD */
     int64_t depth;      /* at most that many */
     bool adaptive;
-    bool pulling;          /* somebody is in the input's pull (or moves it) */
+    bool pulling;          /* a thread is in the input's pull (or moves it) */
     bool ended;            /* the input has no more, or failed */
     bool held;             /* no new pulls */
-    int64_t grain;         /* elements a pull asks for */
+    int64_t grain;         /* elements requested per pull */
     int64_t skip;          /* elements to drop first: a restored position within a block */
-    struct wf_block *part; /* the block being handed out, from element part_at on */
+    struct wf_block *part; /* the block being returned, from element part_at on */
     int64_t part_at;
     struct wf_buf part_before;
     weft_status st; /* the failure that ended it, once delivered */
@@ -60,7 +62,7 @@ static bool can_pull(const struct queue *q)
 {
     const struct wf_env *env = q->stage->env;
 
-    /* A held queue belongs to the one who holds it: nothing else of it may be looked at. */
+    /* A held queue belongs to its holder: nothing else of it may be accessed. */
     return !q->held && !q->pulling && !q->ended && q->tail - q->head < q->depth &&
            (q->tail == q->head ||
             atomic_load_explicit(&env->bytes, memory_order_relaxed) < env->budget);
@@ -72,7 +74,8 @@ static void slot_fail(struct queue *q, struct slot *s, weft_status st)
     s->error = wf_strdup(q->stage->env->ctx, weft_error());
 }
 
-/* Pull a promise, with the input's position before it. Called without the lock, by the one who set `pulling`. */
+/* Pulls a promise, with the input's position before it. Called without the lock, by the thread that
+ * set `pulling`. */
 static weft_status pull(struct queue *q, struct slot *s, struct wf_promise **out)
 {
     struct wf_stage *in = q->stage->in[0];
@@ -83,14 +86,14 @@ static weft_status pull(struct queue *q, struct slot *s, struct wf_promise **out
         s->before.len = 0;
         s->before.st = WEFT_OK;
         st = wf_stage_save(in, &s->before);
-        s->before.st = st; /* what was saved of it is not to be used */
+        s->before.st = st; /* the saved position must not be used */
         if (st)
             return st;
     }
     return wf_stage_pull(in, q->grain, out);
 }
 
-/* Pull once and make what was promised. The lock is held on entry and on return. */
+/* Pulls once and makes what was promised. The lock is held on entry and on return. */
 static void work_once(struct wf_crew *crew, struct queue *q)
 {
     struct slot *s = slot_at(q, q->tail);
@@ -222,7 +225,7 @@ void wf_crew_free(struct wf_crew *crew)
 
 /* ---- the stage ------------------------------------------------------------------------------- */
 
-/* Elements to pull at once: batches one by one, samples in blocks of about a quarter of a megabyte. */
+/* Elements per pull: batches one by one, samples in blocks of about a quarter of a megabyte. */
 static int64_t choose_grain(const struct wf_stage *s)
 {
     enum { MOST = 1024, UNKNOWN_SIZE = 4096, BLOCK = 256 << 10 };
@@ -282,7 +285,7 @@ void wf_queue_set_ahead(struct wf_stage *s, int64_t n)
     pthread_mutex_unlock(&s->env->crew->lock);
 }
 
-/* No pull and no making is under way, and none begins. The lock is held. */
+/* Waits until no pull or make is in progress, and prevents new ones. The lock is held. */
 static void hold(struct wf_crew *crew, struct queue *q)
 {
     bool busy = true;
@@ -313,7 +316,7 @@ static void slot_clear(struct queue *q, struct slot *s)
     s->state = SLOT_EMPTY;
 }
 
-/* Forget everything made. The queue is held. */
+/* Discards everything made. The queue is held. */
 static void clear(struct queue *q)
 {
     for (int i = 0; i < MAX_AHEAD; i++)
@@ -384,7 +387,7 @@ static struct slot *ready_slot(struct queue *q)
     return NULL;
 }
 
-/* Take the oldest block into q->part. *end when there is none. The lock is held. */
+/* Takes the oldest block into q->part. *end if there is none. The lock is held. */
 static weft_status take(struct wf_crew *crew, struct queue *q, bool *end)
 {
     struct wf_stats *stats = wf_stats_of(q->stage->env, q->stage->ds);
@@ -398,7 +401,8 @@ static weft_status take(struct wf_crew *crew, struct queue *q, bool *end)
             *end = true;
             break;
         }
-        /* Never leave it to an idle thread: that may turn to a queue that waits for the one we are pulling for. */
+        /* Never leave it to an idle thread: that may turn to a queue that waits for the one we are
+         * pulling for. */
         if (can_pull(q)) {
             work_once(crew, q);
             continue;
@@ -496,7 +500,8 @@ static weft_status queue_pull(struct wf_stage *s, int64_t want, struct wf_promis
 
 enum { SAVED_POSITION, SAVED_DATA };
 
-/* Light input: where it stood before the oldest block that is not wholly delivered, and how much of that block is. */
+/* Light input: its position before the oldest block that is not fully delivered, and how much of
+ * that block is. */
 static weft_status save_position(struct queue *q, struct wf_buf *out)
 {
     struct wf_crew *crew = q->stage->env->crew;
@@ -520,7 +525,7 @@ static weft_status save_position(struct queue *q, struct wf_buf *out)
     }
     wf_put_i64(out, SAVED_POSITION);
     wf_put_i64(out, skip);
-    if (before && before->st) /* the pull failed before it knew where the input stands */
+    if (before && before->st) /* the pull failed before the position of the input was known */
         out->st = wf_err(before->st, "a saved position: out of memory");
     if (before) {
         wf_put_bytes(out, before->data, before->len);
@@ -528,7 +533,7 @@ static weft_status save_position(struct queue *q, struct wf_buf *out)
         pthread_mutex_unlock(&crew->lock);
         return out->st;
     }
-    q->pulling = true; /* nobody moves the input while it is saved */
+    q->pulling = true; /* the input does not move while it is saved */
     pthread_mutex_unlock(&crew->lock);
     {
         struct wf_buf now;
@@ -547,7 +552,8 @@ static weft_status save_position(struct queue *q, struct wf_buf *out)
     return st ? st : out->st;
 }
 
-/* Heavy input: all that is made and not delivered, and where the input stands now. The queue is held. */
+/* Heavy input: everything made but not delivered, and the current position of the input. The queue
+ * is held. */
 static weft_status save_data(struct queue *q, struct wf_buf *out)
 {
     int64_t n = q->part && q->part_at < q->part->n;

@@ -1,7 +1,8 @@
-/* stack.c - elements of a block stacked into batches: one axis more, without copying where shapes are equal. */
+/* stack.c - elements of a block stacked into batches: one more axis, without copying if shapes are
+ * equal. */
 #include "data/data.h"
 
-/* Element sizes are equal after all: forget the offsets. */
+/* Element sizes are equal after all: drop the offsets. */
 static bool now_fixed(struct wf_col *col, int64_t n)
 {
     int rank = col->type.rank;
@@ -47,7 +48,7 @@ static weft_status err_shapes(const struct wf_block *b, const struct wf_col *col
     return wf_err(WEFT_EBUG, "column '%s' is not stacked", name);
 }
 
-/* Values end to end, and their offsets as a column of its own. Only leading sizes may differ. */
+/* Values end to end, and their offsets as a separate column. Only leading sizes may differ. */
 static weft_status make_ragged(struct wf_block *v, int64_t n, struct wf_col *col,
                                struct wf_col *offsets, const char *name)
 {
@@ -125,7 +126,7 @@ static bool all_fixed(const struct wf_block *b)
     return true;
 }
 
-/* Several full stacks of elements of fixed shapes: they lie as they should already. */
+/* Several full stacks of elements of fixed shapes: they are already in the right order. */
 static weft_status stack_even(struct wf_block *b, int64_t n_each, struct wf_ds *ds,
                               struct wf_block **out)
 {

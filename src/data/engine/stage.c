@@ -1,6 +1,6 @@
-/* stage.c - nodes running in an iterator: opening, pulling, promises.
- * The engine's own kinds: `index` walks an addressable node by number, `apply` passes promises on and
- * changes their content when they are made. */
+/* stage.c - nodes running in an iterator: opening, pulling, promises. The engine's own kinds:
+ * `index` walks an addressable node by number, `apply` passes promises on and changes their content
+ * when they are made. */
 #include "data/data.h"
 
 /* ---- workers --------------------------------------------------------------------------------- */
@@ -47,7 +47,7 @@ void wf_scratch_set(struct wf_worker *w, const struct wf_ds *ds, void *scratch)
 
 /* ---- pure work, timed ------------------------------------------------------------------------ */
 
-/* A node's busy time is what it takes without the nodes it calls. */
+/* A node's busy time excludes that of the nodes it calls. */
 struct timing {
     int64_t start, outer_nested;
 };
@@ -147,7 +147,7 @@ weft_status wf_promise_make(struct wf_promise *p, struct wf_worker *w, struct wf
     weft_status st = s->kind->make(p, w, &made);
 
     time_end(w, t, s->ds, s->kind == s->ds->kind && !st ? made : NULL);
-    p->data = NULL; /* make has used it up */
+    p->data = NULL; /* consumed by make */
     wf_promise_drop(p);
     if (!st)
         *out = made;
@@ -255,7 +255,8 @@ weft_status wf_promise_make_inputs(struct wf_promise *p, struct wf_worker *w, st
     return st;
 }
 
-/* The promise of a made block hangs on a stage of its own kind, which follows the promise in memory. */
+/* The promise of a made block needs a stage of its own kind, which follows the promise in
+ * memory. */
 struct made_promise {
     struct wf_promise promise;
     struct wf_stage stage;
@@ -447,7 +448,7 @@ static weft_status stage_new(struct wf_env *env, const struct wf_ds_kind *kind, 
     return WEFT_OK;
 }
 
-/* The stage as it is, before a queue may be put behind it. */
+/* The stage itself, before a queue may be put after it. */
 static weft_status open_plain(struct wf_env *env, struct wf_ds *ds, int64_t want,
                               struct wf_stage **out)
 {
@@ -566,8 +567,8 @@ weft_status wf_stage_next(struct wf_stage *s, int64_t want, struct wf_block **ou
     return st;
 }
 
-/* A stage writes its own part, then its inputs theirs. A queue writes its input's as it stood for the oldest element not
- * yet delivered, so it does that itself. */
+/* A stage writes its own part, then its inputs theirs. A queue writes its input's position for the
+ * oldest element not yet delivered, so it does that itself. */
 weft_status wf_stage_save(struct wf_stage *s, struct wf_buf *out)
 {
     weft_status st = s->kind->save ? s->kind->save(s, out) : WEFT_OK;

@@ -126,7 +126,7 @@ static weft_status load_type(struct wf_reader *r, struct wf_type *t, bool *varie
     return r->st;
 }
 
-/* Shapes into col, whose data comes later; the total of items. */
+/* Reads shapes into col, whose data comes later; returns the total number of items. */
 static weft_status load_shapes(struct wf_reader *r, int64_t n, const struct wf_type *t,
                                int64_t **shape, weft_ctx *ctx, int64_t *items)
 {
@@ -224,7 +224,7 @@ static weft_status load_column(struct wf_block *b, int c, struct wf_reader *r)
             if (!wf_mul_i64(items, t.dim[k], &items))
                 fail(r, "a column too large");
     }
-    /* An item takes at least eight bytes of length as text, its size as a number. */
+    /* An item takes at least eight bytes of length if it is text, its size if it is a number. */
     if (!r->st && items > (r->end - r->p) / (t.dtype == WEFT_STR ? 8 : wf_item_bytes(t.dtype)))
         fail(r, "truncated");
     st = st ? st : r->st;

@@ -1,5 +1,5 @@
 /* feature.c - columns changed item by item: casts, ranges, buckets, hashes, lookups,
- * standardisation. Whole blocks at a time, no allocation an item. */
+ * standardization. Whole blocks at a time, no allocation per item. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -142,7 +142,7 @@ struct wf_ds *wf_feature_new(weft_data *d, weft_ds s, int kind, const char *colu
     *f = *param;
     st = wf_ds_columns_named(ds, columns, &f->col, &f->n);
     if (!st)
-        st = wf_ds_set_columns(ds, ds->n_cols, ds->col); /* a copy of our own */
+        st = wf_ds_set_columns(ds, ds->n_cols, ds->col); /* our own copy */
     for (int k = 0; k < f->n && !st; k++) {
         st = check_dtype(&ds->col[f->col[k]], takes);
         if (f->dtype)
@@ -405,7 +405,7 @@ weft_ds weft_ds_bucketize(weft_data *d, weft_ds s, const char *columns, int n,
 
     for (int i = 0; i < n && !st; i++)
         if (isnan(boundaries[i]) || (i && boundaries[i] <= boundaries[i - 1]))
-            st = wf_err(WEFT_EINVAL, "boundary %d, %g, is not above the one before", i,
+            st = wf_err(WEFT_EINVAL, "boundary %d, %g, is not above the previous one", i,
                         boundaries[i]);
     if (!st) {
         f.bound = wf_arena_alloc(&d->arena, (size_t)(n + 1) * sizeof *f.bound);
@@ -448,7 +448,7 @@ weft_ds weft_ds_lookup(weft_data *d, weft_ds s, const char *columns, const weft_
         wf_feature_new(d, s, WF_FEATURE_LOOKUP, columns, WF_TAKES_TEXT | WF_TAKES_INT, &f));
 }
 
-/* The numbers of a column, if its elements have places for them. */
+/* The numbers of a column, if its elements have the right number of items. */
 static weft_status copy_stats(struct wf_ds *ds, const weft_stats *stats, bool filling,
                               const struct wf_feature *f, struct wf_feature_stats *to)
 {

@@ -5,13 +5,13 @@
 #include "data/data.h"
 #include "weft/data_feature.h"
 
-/* Items of column k of the list, one to one. A failure names the item in *bad. */
+/* Items of column k of the list, one to one. On failure *bad is the item. */
 struct wf_feature;
 typedef weft_status wf_items_fn(const struct wf_feature *f, int k, const void *from, weft_dtype t,
                                 int64_t n, void *to, int64_t *bad);
 struct wf_feature {
     int n, *col;      /* which columns */
-    weft_dtype dtype; /* of the result; WEFT_NONE: as it was */
+    weft_dtype dtype; /* of the result; WEFT_NONE: unchanged */
     wf_items_fn *fn;
     double low, high;
     uint64_t seed;
@@ -21,7 +21,7 @@ struct wf_feature {
     double *bound;
     const weft_vocab *vocab;
     const struct wf_feature_stats { /* for each column: */
-        int64_t n;                  /* a period of items, and numbers for each place in it */
+        int64_t n;                  /* a period of items, and numbers for each position in it */
         double *shift, *scale;
     } * stats;
 };
@@ -37,9 +37,9 @@ enum {
     WF_FEATURE_STANDARDIZE,
     WF_FEATURE_FILL_MEAN
 };
-/* What columns may be. */
+/* Which columns are accepted. */
 enum { WF_TAKES_FLOAT = 1, WF_TAKES_INT = 2, WF_TAKES_TEXT = 4 };
-/* A node that does f to the columns named; checks their dtypes. NULL after a failure, which the
+/* A node that applies f to the named columns; checks their dtypes. NULL on failure, which the
  * pipeline keeps. */
 struct wf_ds *wf_feature_new(weft_data *d, weft_ds s, int kind, const char *columns, int takes,
                              const struct wf_feature *f);
@@ -49,13 +49,13 @@ typedef weft_status wf_pass_fn(void *arg, const struct wf_block *b);
 weft_status wf_pass_over(weft_data *d, weft_ds s, int threads, int64_t memory, wf_pass_fn *fn,
                          void *arg);
 
-/* What a pass collects, in three steps, so that one pass may serve many: begin with the dataset that
- * will be read, a block at a time (a wf_pass_fn), end. */
+/* What a pass collects, in three steps, so that one pass can serve several collectors: begin with
+ * the dataset that will be read, one block at a time (a wf_pass_fn), end. */
 weft_status wf_stats_begin(weft_data *d, weft_ds s, const weft_stats_opts *opts, weft_stats **out);
 weft_status wf_stats_block(void *stats, const struct wf_block *b);
 void wf_stats_end(weft_stats *s);
 struct wf_counting {
-    weft_vocab *v; /* freed by whoever began, unless end took it */
+    weft_vocab *v; /* freed by the caller of begin, unless end took it */
     int column;
     int64_t max_words;
 };

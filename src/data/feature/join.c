@@ -3,13 +3,13 @@
 
 struct join {
     int n, *col;
-    int64_t *items; /* of an element of each */
+    int64_t *items; /* per element of each */
     int64_t total;
-    int to, *rest; /* place of the vector, and which columns come out beside it */
+    int to, *rest; /* position of the vector, and which other columns are kept */
     weft_dtype dtype;
 };
 
-/* Row by row: the items of each column after those of the one before. */
+/* Row by row: the items of each column after those of the previous one. */
 static void join_rows(const struct join *o, const struct wf_block *in, int64_t rows, void *to)
 {
     int64_t at = 0;
@@ -33,7 +33,7 @@ static void join_rows(const struct join *o, const struct wf_block *in, int64_t r
     }
 }
 
-/* The column of vectors; of batched elements one row each, and as many rows as the first column
+/* The column of vectors; for batched elements one row each, and as many rows as the first column
  * has. */
 static weft_status vector_column(struct wf_ds *ds, struct wf_block *in, struct wf_col *to)
 {
@@ -118,7 +118,7 @@ static void join_text(const struct wf_ds *ds, struct wf_buf *out)
 
 static const struct wf_ds_kind join_kind = {.name = "join", .apply = join_apply, .text = join_text};
 
-/* Items of an element of each column, the axis of samples left out. */
+/* Items per element of each column, without the sample axis. */
 static weft_status join_sizes(struct wf_ds *ds, struct join *o)
 {
     o->items = wf_arena_alloc(&ds->data->arena, (size_t)(o->n + 1) * 8);
@@ -142,8 +142,8 @@ static weft_status join_sizes(struct wf_ds *ds, struct join *o)
     return WEFT_OK;
 }
 
-/* Columns that come out: the vector in place of the first one joined, the others but those
- * joined. */
+/* The resulting columns: the vector in place of the first joined column, and the columns that are
+ * not joined. */
 static weft_status join_columns(struct wf_ds *ds, struct join *o, const char *name)
 {
     struct wf_arena *a = &ds->data->arena;

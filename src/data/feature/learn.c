@@ -1,4 +1,4 @@
-/* learn.c - many vocabularies and statistics out of one pass over a dataset. */
+/* learn.c - many vocabularies and statistics from one pass over a dataset. */
 #include "data/feature/feature.h"
 #include "data/feature/learned.h"
 
@@ -43,7 +43,7 @@ static weft_status end(const weft_learn *what, struct learner *l, weft_vocab **v
     return WEFT_OK;
 }
 
-/* All of them, or none. */
+/* Adds all of them, or none. */
 static weft_status add(weft_learned *l, int n, const weft_learn *what, struct learner *each)
 {
     int64_t before = wf_learned_n(l);
@@ -54,7 +54,7 @@ static weft_status add(weft_learned *l, int n, const weft_learn *what, struct le
         weft_vocab *v = NULL;
 
         st = end(&what[i], &each[i], &v);
-        each[i].stats = NULL; /* whoever adds has it */
+        each[i].stats = NULL; /* owned by the list now */
         if (st)
             weft_stats_free(stats);
         else

@@ -25,7 +25,7 @@ struct item {
 struct weft_learned {
     weft_ctx *ctx;
     struct wf_arena arena;
-    struct wf_map by_name; /* numbers; of n or more: the item was taken away again */
+    struct wf_map by_name; /* numbers; n or more: the item was removed again */
     struct item *item;
     int64_t n, cap;
 };
@@ -152,7 +152,7 @@ weft_status wf_learned_move(weft_learned *to, weft_learned *from, const char *na
         return WEFT_OK;
     st = add(to, name, *i);
     if (!st) {
-        i->vocab = NULL; /* an item without anything: `from` is not used any more */
+        i->vocab = NULL; /* an item without contents: `from` is no longer used */
         i->stats = NULL;
         *moved = true;
     }
@@ -221,7 +221,7 @@ static bool is_text(const char *p, int64_t n)
 
 void wf_learned_put_bytes(struct wf_buf *b, const char *p, int64_t n)
 {
-    int64_t plain = 0; /* bytes before i that need no escape and are not written yet */
+    int64_t plain = 0; /* bytes before i that need no escape and have not been written */
 
     if (!is_text(p, n)) {
         wf_buf_printf(b, "{\"hex\": \"");

@@ -1,4 +1,4 @@
-/* learned.h - values in the JSON of what was learned, both ways. */
+/* learned.h - values in the JSON of what was learned: writing and reading. */
 #ifndef WF_DATA_FEATURE_LEARNED_H
 #define WF_DATA_FEATURE_LEARNED_H
 
@@ -7,20 +7,20 @@
 #include "data/data.h"
 #include "weft/data_learned.h"
 
-/* How many items there are; and those from number n on taken away again. */
+/* The number of items; and removing those from number n on. */
 int64_t wf_learned_n(const weft_learned *l);
 void wf_learned_cut(weft_learned *l, int64_t n);
 
-/* Bytes as a JSON string, or {"hex": "00ff"} where they are not UTF-8 or hold a NUL. */
+/* Bytes as a JSON string, or {"hex": "00ff"} if they are not UTF-8 or contain a NUL. */
 void wf_learned_put_bytes(struct wf_buf *b, const char *p, int64_t n);
-/* A number that reads back as the same bits, whatever the locale; NaN and infinities as strings. */
+/* A number that reads back exactly, in any locale; NaN and infinities as strings. */
 void wf_learned_put_real(struct wf_buf *b, double v);
-const char *wf_learned_dtype(weft_dtype t); /* "text" of WEFT_STR */
+const char *wf_learned_dtype(weft_dtype t); /* "text" for WEFT_STR */
 
-/* Bytes are copied into the arena, with a NUL after them; a name has none in it. */
+/* Bytes are copied into the arena, NUL-terminated; a name must not contain a NUL. */
 weft_status wf_learned_get_bytes(const json_t *j, struct wf_arena *a, weft_str *out);
 weft_status wf_learned_get_name(const json_t *j, struct wf_arena *a, weft_str *out);
-/* False: it is not that. */
+/* False if it is not that. */
 bool wf_learned_get_real(const json_t *j, double *out);
 bool wf_learned_dtype_parse(const json_t *j, weft_dtype *out);
 /* The text as a JSON object; WEFT_EPARSE names line and column. */

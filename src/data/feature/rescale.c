@@ -1,5 +1,5 @@
 /* rescale.c - columns of numbers multiplied, shifted and converted, a whole block at a time.
- * Bits do not depend on the SIMD level: a multiplication and an addition, never fused. */
+ * Results do not depend on the SIMD level: a multiplication and an addition, never fused. */
 #include "data/data.h"
 #include "weft/data_feature.h"
 
@@ -98,7 +98,7 @@ static void convert(const weft_ctx *ctx, const struct rescale *p, const void *fr
     }
 }
 
-/* One column of a block anew; offsets of a cut block begin at 0 again. */
+/* Replaces one column of a block; offsets of a sliced block start at 0 again. */
 static weft_status rescale_column(struct wf_block *b, const struct rescale *p, struct wf_col *c)
 {
     const struct wf_col from = *c;
@@ -182,7 +182,7 @@ weft_ds weft_ds_rescale(weft_data *d, weft_ds s, const char *columns, double sca
     if (!st && (scale - scale != 0.0 || offset - offset != 0.0))
         st = wf_err(WEFT_EINVAL, "scale %g, offset %g", scale, offset);
     if (!st)
-        st = wf_ds_set_columns(ds, ds->n_cols, ds->col); /* a copy of our own */
+        st = wf_ds_set_columns(ds, ds->n_cols, ds->col); /* our own copy */
     for (int i = 0; i < p->n && !st; i++) {
         weft_column *c = &ds->col[p->col[i]];
 

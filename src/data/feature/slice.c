@@ -7,7 +7,7 @@ struct slice {
     int64_t first, rows; /* first < 0 counts from the end; 0 rows: all that follow */
 };
 
-/* Which rows of `length` are meant. */
+/* Which rows of `length` are selected. */
 static weft_status rows_of(const struct slice *o, int64_t length, int64_t *first, int64_t *rows)
 {
     *first = o->first < 0 ? length + o->first : o->first;
@@ -18,7 +18,7 @@ static weft_status rows_of(const struct slice *o, int64_t length, int64_t *first
     return WEFT_OK;
 }
 
-/* How an element is cut: `outer` pieces of `length` rows of `inner` items each. */
+/* How an element is sliced: `outer` pieces of `length` rows of `inner` items each. */
 struct cut {
     int64_t outer, length, inner, first, rows;
 };
@@ -44,7 +44,7 @@ static int64_t copy_rows(const struct cut *c, const char *from, int64_t item, ch
     return c->outer * c->rows * c->inner;
 }
 
-/* Offsets, shapes and items of all elements, for a result of differing sizes. */
+/* Offsets, shapes and items of all elements, for a result of varying sizes. */
 static weft_status size_elements(const struct slice *o, struct wf_block *b, struct wf_col *to,
                                  const struct wf_col *from, int axis, int64_t *n_items)
 {
@@ -142,13 +142,13 @@ static const struct wf_ds_kind slice_kind = {
 static weft_status slice_columns(struct wf_ds *ds, const struct slice *o)
 {
     int axis = ds->batched ? 1 : 0;
-    weft_status st = wf_ds_set_columns(ds, ds->n_cols, ds->col); /* a copy of our own */
+    weft_status st = wf_ds_set_columns(ds, ds->n_cols, ds->col); /* our own copy */
 
     for (int k = 0; k < o->n && !st; k++) {
         weft_column *c = &ds->col[o->col[k]];
         int64_t first, rows = 0;
 
-        for (int j = 0; j < k; j++) /* cut once more it would have other rows than were declared */
+        for (int j = 0; j < k; j++) /* sliced twice it would have other rows than declared */
             if (o->col[j] == o->col[k])
                 return wf_err(WEFT_EINVAL, "column '%s' is named twice", c->name);
         if (c->rank <= axis)

@@ -1,9 +1,9 @@
 /* stats.c - statistics of columns in one pass, and as JSON files.
  *
- * Elements are summed in groups of GROUP, counted from the first, whatever blocks they come in:
- * differences from a shift (the mean so far, or the first value), so that little is lost; groups
- * are merged in order by the formula of Chan, Golub and LeVeque. So the result depends on the
- * elements and their order alone. */
+ * Elements are summed in groups of GROUP, counted from the first, regardless of blocks, as
+ * differences from a shift (the mean so far, or the first value), so that little precision is lost;
+ * groups are merged in order by the formula of Chan, Golub and LeVeque. So the result depends only
+ * on the elements and their order. */
 #include <math.h>
 
 #include "data/feature/feature.h"
@@ -14,11 +14,11 @@
 #define MAX_FILE ((int64_t)256 << 20)
 #define MAX_COLUMNS (1 << 20) /* of a file */
 
-/* One set of numbers while it is being made. */
+/* One set of numbers while it is being computed. */
 struct set {
     int64_t count, n_missing;
     double mean, m2, min, max;
-    int64_t g_count; /* of the present group: */
+    int64_t g_count; /* of the current group: */
     double shift, sum, sum2;
 };
 
@@ -122,7 +122,7 @@ static inline void add_value(struct set *s, double x)
     s->max = x > s->max ? x : s->max;
 }
 
-/* The group's sums go into the total. */
+/* Adds the group's sums to the total. */
 static void close_group(struct set *s)
 {
     double n = (double)s->g_count, all, mean, m2, delta;
@@ -161,7 +161,7 @@ static weft_status see(weft_stats *s, struct column *c, uint64_t hash)
         c->n_seen = 0;
         for (int64_t k = 0; k < n_old; k++)
             if (old[k])
-                see(s, c, old[k]); /* room for all: no memory is asked for */
+                see(s, c, old[k]); /* room for all: nothing is allocated */
         wf_free(s->ctx, old);
     }
     mask = (uint64_t)c->n_slots - 1;
@@ -253,8 +253,7 @@ void wf_stats_end(weft_stats *s)
     }
 }
 
-/* Places of the last axis, where there is one of a fixed size; the axis of samples does not
- * count. */
+/* Size of the last axis, if it is fixed; the sample axis does not count. */
 static int64_t places(const weft_column *c, bool batched)
 {
     if (c->dtype == WEFT_STR || c->rank <= (batched ? 1 : 0) || c->dim[c->rank - 1] < 1)

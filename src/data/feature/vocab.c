@@ -1,5 +1,5 @@
-/* vocab.c - vocabularies: words with numbers, given, read from a file, or counted in the data.
- * A vocabulary does not change once it is made, so any number of threads may look words up. */
+/* vocab.c - vocabularies: words with numbers, given, read from a file, or counted in the data. A
+ * vocabulary does not change once it is created, so any number of threads may look up words. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -47,7 +47,7 @@ void weft_vocab_free(weft_vocab *v)
     wf_free(v->ctx, v);
 }
 
-/* Where a word stands, or where it would go. */
+/* The slot of a word, or where it would go. */
 static int32_t *find_slot(const weft_vocab *v, const char *s, int64_t n, uint64_t hash)
 {
     uint64_t mask = (uint64_t)v->n_slots - 1, i = hash & mask;
@@ -75,7 +75,7 @@ static weft_status make_slots(weft_vocab *v, int64_t n_slots)
     return WEFT_OK;
 }
 
-/* The word's entry, made if it is not there: a copy of its bytes, or they are borrowed. */
+/* The word's entry, added if it is missing: with a copy of its bytes, or borrowed. */
 static weft_status add(weft_vocab *v, const char *s, int64_t n, bool copy, struct word **out)
 {
     uint64_t hash = wf_hash64(s, (size_t)n, 0);

@@ -1,8 +1,8 @@
-/* files.c - which files a source reads: patterns become a list, once, when the source is built.
+/* files.c - the files a source reads: patterns become a list once, when the source is built.
  *
- * Keeps true: the list is a function of the patterns and of the folder's content, never of the
- * order in which the file system names its files; no file stands in it twice, and none is a
- * folder. */
+ * Invariants: the list depends only on the patterns and the directory's contents, never on the
+ * order in which the file system lists its files; no file is in it twice, and none is a
+ * directory. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,8 +15,8 @@ struct listing {
     struct wf_map seen;
     const char **path;
     int64_t n, cap;
-    int64_t n_matched; /* of the present pattern, those listed before included */
-    bool literal;      /* the present pattern is the name of a file */
+    int64_t n_matched; /* of the current pattern, including those listed before */
+    bool literal;      /* the current pattern is the name of a file */
     weft_status st;
 };
 
@@ -32,7 +32,8 @@ weft_status wf_file_check_plain(const char *path, const struct wf_file_info *inf
     return WEFT_OK;
 }
 
-/* What weft keeps beside data files (index.c, csv_index_file.c): not data, unless it is named. */
+/* Files that weft keeps next to data files (index.c, csv_index_file.c): not data, unless named
+ * explicitly. */
 static bool kept_beside(const char *path)
 {
     static const char *const ends[] = {".weftidx", ".weftrows"};
@@ -176,7 +177,7 @@ void wf_files_text(const struct wf_files *f, struct wf_buf *out)
 {
     uint64_t h = 0;
 
-    /* Names without their folders: a state may be restored where the files lie elsewhere. */
+    /* Names without directories: a state may be restored where the files are elsewhere. */
     for (int64_t i = 0; i < f->n; i++)
         h = wf_hash64(base_name(f->path[i]), strlen(base_name(f->path[i])), h);
     wf_buf_printf(out, "%s", f->n ? base_name(f->path[0]) : "");

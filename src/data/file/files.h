@@ -1,8 +1,8 @@
-/* files.h - lists of files, and files as streams of bytes: what every source of files stands on.
+/* files.h - lists of files, and files as streams of bytes: the basis of all file sources.
  *
  * A stream goes through a list of files in this epoch's order, unpacks what is compressed, and
- * shows a window: bytes that lie one after the other in one chunk. Nothing is copied out of it: a
- * record or line in the window is kept by keeping the chunk. A pull typically reads like this:
+ * shows a window: contiguous bytes in one chunk. Nothing is copied out of it: a record or line in
+ * the window is kept by keeping the chunk. A pull typically reads like this:
  *
  *   for (;;) {
  *       st = wf_stream_need(s, HEAD);             // window: s->p[0 .. s->n)
@@ -16,13 +16,13 @@
  *       }
  *       if (s->n < HEAD)
  *           return wf_stream_err(s, "truncated"); // "part-0.tfrecord: byte 5312: truncated"
- *       ... look at s->p; need again for a length; more while a delimiter is missing ...
+ *       ... read s->p; need again for a length; more while a delimiter is missing ...
  *       if (s->chunk != kept)                     // before a call that may move the window
  *           wf_block_keep(block, kept = s->chunk);
  *       wf_stream_take(s, n);                     // the window begins n bytes later
  *   }
  *
- * need and more may move the window into another chunk: hold positions relative to s->p across
+ * need and more may move the window into another chunk: keep positions relative to s->p across
  * them, not pointers. Bytes of a kept chunk that were once in a window never change again. One
  * thread at a time uses a stream. */
 #ifndef WF_DATA_FILE_FILES_H
@@ -35,40 +35,40 @@
 
 struct wf_files {
     int64_t n;
-    const char **path; /* as patterns and names order them; in the pipeline's arena */
+    const char **path; /* in the order of patterns and names; in the pipeline's arena */
     weft_file_opts opts;
 };
 
 /* The files that `patterns` name (see weft/data_file.h). opts may be NULL. */
 weft_status wf_files_find(weft_data *d, const char *patterns, const weft_file_opts *opts,
                           struct wf_files *out);
-/* An error that says what to do unless it is a plain file: what is read once, a pipe, would be empty
- * the second time, and opening one may wait forever. */
+/* An error that says what to do unless it is a regular file: a pipe can be read only once and would
+ * be empty the second time, and opening one may block forever. */
 weft_status wf_file_check_plain(const char *path, const struct wf_file_info *info);
-/* The list as text, for wf_ds_kind.text: the names, the options that matter for the order. */
+/* The list as text, for wf_ds_kind.text: the names, and the options that affect the order. */
 void wf_files_text(const struct wf_files *f, struct wf_buf *out);
 
 /* ---- one file, unpacked ---------------------------------------------------------------------- */
 
 struct wf_unpack {
     const char *path;     /* borrowed */
-    weft_compression how; /* found or forced; never AUTO */
-    int64_t size;         /* bytes of the file as it lies on disk */
-    int64_t n_in, n_out;  /* bytes read from the file, and handed out */
+    weft_compression how; /* detected or given; never AUTO */
+    int64_t size;         /* bytes of the file on disk */
+    int64_t n_in, n_out;  /* bytes read from the file, and returned */
     struct wf_unpack_inside *in;
 };
 /* opts may be NULL. WEFT_ENOSUP names the library that this build lacks. */
 weft_status wf_unpack_open(weft_ctx *ctx, const char *path, const weft_file_opts *opts,
                            struct wf_unpack **out);
-/* The next bytes, as many as fit n; *got < n only at the end. Damage is an error that names the
- * byte of the file; what was read before stays valid. */
+/* The next bytes, up to n; *got < n only at the end. Damage is an error that names the byte of the
+ * file; what was read before stays valid. */
 weft_status wf_unpack_read(struct wf_unpack *u, void *buf, int64_t n, int64_t *got);
-/* Go on at this offset of the content; beyond the end: at the end. */
+/* Continues at this offset of the content; beyond the end: at the end. */
 weft_status wf_unpack_seek(struct wf_unpack *u, int64_t offset);
 void wf_unpack_close(struct wf_unpack *u); /* NULL is fine */
 
-/* The first bytes of a file's content, at most max: for looking at it when a source is built. *data
- * is NUL-terminated and freed with wf_free; *whole tells whether that is all of it. */
+/* The first bytes of a file's content, at most max, for inspecting it when a source is built. *data
+ * is NUL-terminated and freed with wf_free; *whole says whether that is all of it. */
 weft_status wf_unpack_head(weft_ctx *ctx, const char *path, const weft_file_opts *opts, int64_t max,
                            char **data, int64_t *n, bool *whole);
 
@@ -77,7 +77,7 @@ weft_status wf_unpack_head(weft_ctx *ctx, const char *path, const weft_file_opts
 struct wf_reads {
     const struct wf_files *files;
     int64_t *size;   /* of each file when the pipeline was built: the owner fills it in */
-    _Atomic int *fd; /* descriptor + 1, 0: not open yet; NULL when there are too many files */
+    _Atomic int *fd; /* descriptor + 1, 0: not open yet; NULL if there are too many files */
 };
 /* Tables in the pipeline's arena; files is borrowed. */
 weft_status wf_reads_init(weft_data *d, const struct wf_files *files, struct wf_reads *out);
@@ -88,76 +88,79 @@ void wf_reads_free(weft_ctx *ctx, struct wf_reads *r); /* closes; zeroed is fine
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-#define WF_CHUNK_BYTES (1 << 20) /* of a chunk, unless something longer must be contiguous */
+#define WF_CHUNK_BYTES (1 << 20) /* per chunk, unless something longer must be contiguous */
 
 struct wf_stream {
-    /* The window and where it stands. Read these; only the calls below change them. */
+    /* The window and its position. Read these; only the calls below change them. */
     const char *p; /* the window: n bytes of the content, unpacked */
     int64_t n;
-    struct wf_chunk *chunk; /* that holds it; the stream's reference. NULL while no file is open */
-    bool ended;             /* the file has nothing behind the window */
+    struct wf_chunk *chunk; /* that contains it; the stream's reference. NULL while no file is
+                             * open */
+    bool ended;             /* the file has nothing after the window */
     int64_t offset;         /* of p in the unpacked content of the file */
-    const char *path;       /* of the present file; lives as long as the pipeline */
+    const char *path;       /* of the current file; lives as long as the pipeline */
     int64_t file;           /* its number in the list */
-    int64_t size;           /* of a plain file when it was opened; -1: compressed, or not known */
+    int64_t size;           /* of an uncompressed file when it was opened; -1: compressed, or
+                             * unknown */
     struct wf_stream_inside *in;
 };
 
 /* A stream over `files` (borrowed), before the first file of epoch 0. max_bytes: the longest window
- * that will be made, above which need and more return WEFT_ELIMIT; 0: 1 GiB. Bytes read from disk
- * are counted in stats, if not NULL. */
+ * allowed, beyond which need and more return WEFT_ELIMIT; 0: 1 GiB. Bytes read from disk are
+ * counted in stats, if not NULL. */
 weft_status wf_stream_open(struct wf_env *env, const struct wf_files *files, int64_t max_bytes,
                            struct wf_stats *stats, struct wf_stream **out);
 void wf_stream_close(struct wf_stream *s); /* NULL is fine */
 
 /* Back to before the first file, in the order of this epoch. */
 void wf_stream_reset(struct wf_stream *s, int64_t epoch);
-/* Close the present file, whatever is left of it, and open the next; *more is false behind the
- * last. An error opening a file leaves the stream before it: asking again tries again. */
+/* Closes the current file, whatever is left of it, and opens the next; *more is false past the
+ * last. If opening a file fails, the stream stays before it: calling again tries again. */
 weft_status wf_stream_next_file(struct wf_stream *s, bool *more);
-/* Leave out the rest of the present file; when none is open, as after an error opening it, the
- * next. */
+/* Skips the rest of the current file; if none is open, as after an error opening it, the next
+ * one. */
 void wf_stream_pass_file(struct wf_stream *s);
 
-/* Make the window at least n bytes long, or as long as the file has bytes (then `ended`). It may
- * become longer. */
+/* Makes the window at least n bytes long, or as long as what is left of the file (then `ended`). It
+ * may become longer. */
 weft_status wf_stream_need_slow(struct wf_stream *s, int64_t n);
 static inline weft_status wf_stream_need(struct wf_stream *s, int64_t n)
 {
     return s->n >= n || s->ended ? WEFT_OK : wf_stream_need_slow(s, n);
 }
-/* Make the window longer by at least one byte, or `ended`. The cost of repeated calls is linear in
- * the bytes seen. */
+/* Makes the window longer by at least one byte, or sets `ended`. The cost of repeated calls is
+ * linear in the bytes seen. */
 weft_status wf_stream_more(struct wf_stream *s);
-/* Drop n <= s->n bytes at the front of the window. */
+/* Drops n <= s->n bytes at the front of the window. */
 static inline void wf_stream_take(struct wf_stream *s, int64_t n)
 {
     s->p += n;
     s->n -= n;
     s->offset += n;
 }
-/* Go n bytes on, also beyond the window (in a plain file: without reading them). Fewer when the
- * file ends before. */
+/* Skips n bytes, also beyond the window (in an uncompressed file: without reading them). Fewer if
+ * the file ends before. */
 weft_status wf_stream_skip(struct wf_stream *s, int64_t n);
 
-/* WEFT_EDATA when p[0..n), the beginning of a text or all of it, has lines that end in a carriage return alone: no newline
- * but carriage returns, one of them not the last byte. Those within quotes (0: there are none) do not count. */
+/* WEFT_EDATA if p[0..n), the beginning of a text or all of it, has lines that end in a carriage
+ * return alone: no newline but carriage returns, one of them not the last byte. Those within quotes
+ * (0: there are none) do not count. */
 weft_status wf_text_check_ends(const char *path, const char *p, int64_t n, char quote);
 
 /* WEFT_EDATA with "path: byte offset: text". */
 weft_status wf_stream_err(const struct wf_stream *s, const char *fmt, ...) WEFT_PRINTF(2, 3);
 
 /* The position: epoch, which file of its order, and the offset in it. restore opens the file and
- * goes there (compressed: by unpacking up to there). */
+ * seeks there (if compressed, by unpacking up to there). */
 void wf_stream_save(const struct wf_stream *s, struct wf_buf *out);
 weft_status wf_stream_restore(struct wf_stream *s, struct wf_reader *r);
 
 /* ---- sources of strings over a stream -------------------------------------------------------- */
 
-#define WF_PULL_MAX 16384 /* strings of a promise */
+#define WF_PULL_MAX 16384 /* strings per promise */
 
 /* A block of one column of strings, filled by fill(stage, b, want), which sets b->n, b->at, b->from
- * and keeps the chunks. *out is NULL when it filled in none. */
+ * and keeps the chunks. *out is NULL if there were none. */
 typedef weft_status wf_fill_fn(struct wf_stage *stage, struct wf_block *b, int64_t want);
 weft_status wf_stream_strings(struct wf_stage *stage, int64_t want, wf_fill_fn *fill,
                               struct wf_block **out);
@@ -168,13 +171,14 @@ static inline bool wf_may_skip(weft_on_error policy, weft_status st)
     return policy == WEFT_ON_ERROR_SKIP &&
            (st == WEFT_EDATA || st == WEFT_EIO || st == WEFT_ENOENT);
 }
-/* Leave out what is left of the present file (or the one that does not open): says so in the log,
- * with the present error text, and counts one. */
+/* Skips the rest of the current file (or the one that cannot be opened): logs the current error
+ * text, and counts one. */
 void wf_stream_give_up(struct wf_stage *stage, struct wf_stream *s);
 
 /* ---- records in streams ---------------------------------------------------------------------- */
 
-/* Where a source of records stands: the state of its stage, saved and restored alike by all of them. */
+/* The position of a record source: the state of its stage, saved and restored the same way by all
+ * of them. */
 struct wf_records {
     struct wf_stream *s;
     int64_t epoch, id; /* of the next record, counted over all files of the pass */

@@ -1,16 +1,16 @@
-/* fingerprint.c - whether files are what they were, told without reading all of them.
+/* fingerprint.c - whether files have changed, without reading all of them.
  *
- * A file of up to 1 MiB is read whole; of a larger one 64 pieces at even distances are, the first and
- * the last bytes among them. Of many files fewer pieces each: 1024 at most of all, and of more files
- * than that names and sizes alone. Appended, removed and most changed rows are seen; a change between
- * the pieces that keeps the size is not. */
+ * A file of up to 1 MiB is read completely; of a larger one, 64 evenly spaced pieces are read,
+ * including the first and the last bytes. With many files there are fewer pieces per file: at most
+ * 1024 in total, and for more files than that only names and sizes. Appended, removed and most
+ * changed rows are detected; a change between the pieces that keeps the size is not. */
 #include <fcntl.h>
 
 #include "data/feature/feature.h"
 #include "data/file/files.h"
 
 #define PIECE (16 << 10)
-#define N_PIECES 64     /* of a file, at most */
+#define N_PIECES 64     /* per file, at most */
 #define ALL_PIECES 1024 /* of all files */
 
 static weft_status hash_piece(weft_ctx *ctx, int fd, const char *path, int64_t at, int64_t n,
@@ -24,7 +24,7 @@ static weft_status hash_piece(weft_ctx *ctx, int fd, const char *path, int64_t a
         if (k < 0)
             return wf_file_err(k, path, "cannot read");
         if (k == 0)
-            break; /* it became shorter meanwhile: another fingerprint, as it should be */
+            break; /* it became shorter meanwhile: the fingerprint differs, as it should */
         got += k;
     }
     *h = wf_hash64(room, (size_t)got, *h);

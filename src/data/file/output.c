@@ -1,5 +1,5 @@
-/* output.c - files that appear whole or not at all, written in pieces through the file seam. What is no plain file (a pipe, a
- * device) is written in place: it must not be replaced. */
+/* output.c - files that appear completely or not at all, written in pieces through the file seam.
+ * What is not a regular file (a pipe, a device) is written in place: it must not be replaced. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 

@@ -1,8 +1,7 @@
-/* reads.c - files read at any place, from any thread at once.
+/* reads.c - files read at any offset, by several threads at the same time.
  *
- * Keeps true: a file is open at most once while there are few of them, and not for longer than a
- * call when there are many; one whose size is no longer what the pipeline was built for is
- * refused. */
+ * Invariants: a file is open at most once if there are few of them, and not for longer than a call
+ * if there are many; one whose size has changed since the pipeline was built is refused. */
 #include <fcntl.h>
 
 #include "data/file/files.h"
@@ -49,7 +48,7 @@ static weft_status open_file(weft_ctx *ctx, const struct wf_reads *r, int64_t fi
                   (long long)size, (long long)r->size[file]);
 }
 
-/* An open descriptor; closed by the caller when the table keeps none. */
+/* An open descriptor; closed by the caller if the table keeps none. */
 static weft_status borrow(weft_ctx *ctx, const struct wf_reads *r, int64_t file, int *fd)
 {
     int known = r->fd ? atomic_load(&r->fd[file]) : 0, none = 0;

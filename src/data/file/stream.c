@@ -1,8 +1,8 @@
 /* stream.c - files, one after the other, as windows of contiguous bytes in chunks.
  *
- * Keeps true: a byte that was in a window of a chunk somebody else keeps is never written again;
- * damage is reported only after every byte in front of it was handed out; a length somebody asks
- * for is not allocated before the file has shown that it has as much. */
+ * Invariants: a byte that was in a window of a chunk kept elsewhere is never written again; damage
+ * is reported only after every byte before it was returned; a requested length is not allocated
+ * until the file has shown that it has as many bytes. */
 #include <stdio.h>
 
 #include "data/file/files.h"
@@ -16,10 +16,10 @@ struct wf_stream_inside {
     int64_t max_bytes;
     int64_t epoch;
     struct wf_permutation order;
-    int64_t turn; /* files of this epoch that were opened or passed */
+    int64_t turn; /* files of this epoch that were opened or skipped */
     struct wf_unpack *u;
-    int64_t n_counted; /* bytes of u that stats know of */
-    weft_status st;    /* damage found behind the window, reported when it is reached */
+    int64_t n_counted; /* bytes of u already counted in stats */
+    weft_status st;    /* damage found after the window, reported when it is reached */
     char error[512];
 };
 
@@ -40,7 +40,7 @@ weft_status wf_stream_open(struct wf_env *env, const struct wf_files *files, int
     return WEFT_OK;
 }
 
-/* No file is open; the chunk, if there is one, goes on behind the window. */
+/* No file is open; the chunk, if there is one, can be continued after the window. */
 static void close_file(struct wf_stream *s)
 {
     wf_unpack_close(s->in->u);
@@ -108,7 +108,7 @@ void wf_stream_pass_file(struct wf_stream *s)
 
 /* ---- the window ------------------------------------------------------------------------------ */
 
-/* Let the chunk have room for a window of `want` bytes, and for at least one byte more than now. */
+/* Makes room in the chunk for a window of `want` bytes, and for at least one byte more than now. */
 static weft_status make_room(struct wf_stream *s, int64_t want)
 {
     struct wf_stream_inside *in = s->in;
@@ -170,7 +170,8 @@ weft_status wf_stream_need_slow(struct wf_stream *s, int64_t n)
     while (s->n < n && !s->ended) {
         if (in->st)
             return wf_err(in->st, "%s", in->error);
-        /* A plain file has what its size says; an unpacked one shows it by and by. */
+        /* An uncompressed file has as many bytes as its size says; for a compressed one this
+         * becomes known gradually. */
         likely = s->size >= 0 ? s->size - s->offset : 2 * s->n + WF_CHUNK_BYTES;
         want = wf_min_i64(n, wf_max_i64(likely, s->n + 1));
         st = make_room(s, want);

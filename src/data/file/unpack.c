@@ -1,7 +1,7 @@
-/* unpack.c - one file read from front to back, unpacked on the way: plain, gzip, zlib or zstd.
+/* unpack.c - reads one file from front to back, unpacking it: uncompressed, gzip, zlib or zstd.
  *
- * Keeps true: memory does not depend on the file; a stream that breaks off is an error, never an
- * end; what a file unpacks to is bounded by its size times a ratio. */
+ * Invariants: memory does not depend on the file; a truncated stream is an error, never an end;
+ * what a file unpacks to is bounded by its size times a ratio. */
 #include <fcntl.h>
 #include <stdio.h>
 
@@ -14,22 +14,22 @@
 
 #include "data/file/files.h"
 
-#define HEAD_BYTES 4096         /* looked at to find out what a file is */
+#define HEAD_BYTES 4096         /* read to detect the format of a file */
 #define RAW_BYTES (256 << 10)   /* read at a time from a compressed file */
-#define BOMB_BYTES (64ll << 20) /* less than this is no bomb, whatever the ratio */
+#define BOMB_BYTES (64ll << 20) /* less than this is not a bomb, at any ratio */
 #define RATIO 2000
 
 struct wf_unpack_inside {
     weft_ctx *ctx;
     int fd;
     int64_t max_ratio;
-    char *raw; /* bytes of the file that were not unpacked yet: raw[at..n) */
+    char *raw; /* bytes of the file that have not been unpacked yet: raw[at..n) */
     int64_t at, n, cap;
-    bool eof;     /* the file has nothing behind raw */
+    bool eof;     /* the file has nothing after raw */
     bool between; /* no member or frame has begun since the last one ended */
     bool any;     /* one was seen */
     bool pending; /* the last call filled its output: there may be more without new input */
-    bool padding; /* zeros behind the last gzip member */
+    bool padding; /* zeros after the last gzip member */
 #ifdef WF_HAVE_ZLIB
     z_stream z;
     bool z_open;
@@ -90,8 +90,8 @@ static weft_status z_begin(weft_ctx *ctx, const char *path, z_stream *z, weft_co
     return WEFT_OK;
 }
 
-/* Whether these first bytes of a file unpack as zlib. The two bytes of the magic alone also begin
- * some plain files: a TFRecord of 376 bytes, a text with "x^2". */
+/* Whether these first bytes of a file unpack as zlib. The two bytes of the magic number alone also
+ * begin some uncompressed files: a TFRecord of 376 bytes, a text with "x^2". */
 static bool looks_zlib(weft_ctx *ctx, const char *p, int64_t n, bool whole)
 {
     unsigned char out[1024];
@@ -112,7 +112,7 @@ static bool looks_zlib(weft_ctx *ctx, const char *p, int64_t n, bool whole)
     return rc == Z_STREAM_END || ((rc == Z_OK || rc == Z_BUF_ERROR) && !whole);
 }
 
-/* Before a member: true when one begins here, false at the end or with *st. */
+/* Before a member: true if one begins here, false at the end or with *st. */
 static bool z_member(struct wf_unpack *u, weft_status *st)
 {
     struct wf_unpack_inside *in = u->in;
@@ -165,7 +165,7 @@ static weft_status z_step(struct wf_unpack *u, char *out, int64_t room, int64_t 
 
 /* ---- zstd ------------------------------------------------------------------------------------ */
 
-/* A zstd frame, or a skippable one in front of it. */
+/* A zstd frame, or a skippable one before it. */
 static bool begins_zstd(const char *p)
 {
     return !memcmp(p, "\x28\xb5\x2f\xfd", 4) ||
@@ -173,7 +173,8 @@ static bool begins_zstd(const char *p)
 }
 
 #ifdef WF_HAVE_ZSTD
-/* Before a frame: the library may also take frames of its own early versions, whose damage it does not always see. */
+/* Before a frame: the library may also accept frames of its own early versions, whose damage it
+ * does not always detect. */
 static weft_status zstd_frame(struct wf_unpack *u)
 {
     struct wf_unpack_inside *in = u->in;
@@ -301,7 +302,7 @@ static weft_compression by_content(weft_ctx *ctx, const char *p, int64_t n, bool
     return WEFT_COMPRESSION_NONE;
 }
 
-/* Read the head of the file into raw and say what it is. */
+/* Reads the head of the file into raw and detects the format. */
 static weft_status find_out(struct wf_unpack *u)
 {
     struct wf_unpack_inside *in = u->in;
@@ -371,7 +372,7 @@ static void close_codec(struct wf_unpack_inside *in)
     (void)in;
 }
 
-/* What follows opening the descriptor. */
+/* What follows after opening the descriptor. */
 static weft_status open_rest(struct wf_unpack *u, const weft_file_opts *opts)
 {
     struct wf_unpack_inside *in = u->in;
@@ -383,7 +384,7 @@ static weft_status open_rest(struct wf_unpack *u, const weft_file_opts *opts)
         return wf_file_err(size, u->path, "cannot get its size");
     u->size = size;
     u->how = opts->compression;
-    /* A plain file needs room for its head only. */
+    /* An uncompressed file needs room only for its head. */
     in->cap =
         u->how == WEFT_COMPRESSION_AUTO || u->how == WEFT_COMPRESSION_NONE ? HEAD_BYTES : RAW_BYTES;
     in->raw = wf_alloc(in->ctx, (size_t)in->cap);
@@ -487,7 +488,7 @@ weft_status wf_unpack_read(struct wf_unpack *u, void *buf, int64_t n, int64_t *g
     return u->how == WEFT_COMPRESSION_NONE ? read_plain(u, buf, n, got) : unpack(u, buf, n, got);
 }
 
-/* Move the descriptor; what was read ahead is void. */
+/* Moves the descriptor; what was read ahead is discarded. */
 static weft_status jump(struct wf_unpack *u, int64_t offset)
 {
     struct wf_unpack_inside *in = u->in;
@@ -547,7 +548,7 @@ weft_status wf_unpack_head(weft_ctx *ctx, const char *path, const weft_file_opts
 
     if (st)
         return st;
-    /* One byte more tells whether there is more; it becomes the NUL. */
+    /* One more byte tells whether there is more; it becomes the NUL. */
     if (u->how == WEFT_COMPRESSION_NONE)
         max = wf_min_i64(max, u->size);
     p = wf_alloc(ctx, (size_t)max + 1);

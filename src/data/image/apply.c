@@ -1,5 +1,6 @@
-/* apply.c - image transformations as nodes: one kind, a row of a table for each operation.
- * An operation says what size comes out, and fills it. Random ones draw from (seed, epoch, sample, a number of their own). */
+/* apply.c - image transformations as nodes: one kind, a row of a table for each operation. An
+ * operation gives the size of its result, and computes it. Random ones draw from (seed, epoch,
+ * sample, a salt of their own). */
 #include "data/image/image.h"
 
 #define MAX_SIDE 65536
@@ -13,7 +14,7 @@ struct change {
     int64_t y, x, h, w;
     bool left_right, up_down, antialias;
     weft_image_filter filter;
-    int count; /* quarters, channels, numbers in mean */
+    int count; /* quarters, channels, or numbers in mean */
     double a, b, c, d;
     uint64_t seed;
     float scale[4], shift[4];
@@ -29,12 +30,12 @@ struct tools {
 
 struct op {
     const char *name;
-    /* The size of the result for an image of this size; a size that is not known is WEFT_ANY. `out` comes as a copy of `in` with
-     * the result's dtype. NULL: the same. */
+    /* The size of the result for an image of this size; an unknown size is WEFT_ANY. `out` comes as
+     * a copy of `in` with the result's dtype. NULL: the same. */
     weft_status (*size)(const struct change *p, const struct wf_image *in, struct wf_image *out);
     weft_status (*run)(const struct change *p, struct tools *t, const struct wf_image *in,
                        struct wf_at at, const struct wf_image *out);
-    uint32_t salt; /* of random ones; draws are salt, salt + 1, … */
+    uint32_t salt; /* for random ones; draws are salt, salt + 1, … */
 };
 
 static uint64_t draw(const struct change *p, struct wf_at at, uint32_t k)
@@ -388,7 +389,7 @@ static weft_status result_size(const struct change *p, const struct wf_image *in
     return p->op->size ? p->op->size(p, in, out) : WEFT_OK;
 }
 
-/* Room for all results; where they differ in size, with their shapes. */
+/* Room for all results; with their shapes if they differ in size. */
 static weft_status make_column(struct wf_ds *ds, struct wf_block *b, const struct wf_col *from)
 {
     const struct change *p = ds->param;
@@ -484,7 +485,7 @@ static weft_status check_change(struct wf_ds *ds, const char *column, struct cha
     p->col = wf_ds_find(ds, column);
     if (p->col < 0)
         return wf_ds_err_column(ds, column);
-    st = wf_ds_set_columns(ds, ds->n_cols, ds->col); /* a copy of our own */
+    st = wf_ds_set_columns(ds, ds->n_cols, ds->col); /* our own copy */
     if (st)
         return st;
     c = &ds->col[p->col];

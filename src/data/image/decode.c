@@ -1,5 +1,5 @@
-/* decode.c - from encoded bytes to pixels in their place: which part is decoded, at which scale, and what happens to
- * its rows. */
+/* decode.c - from encoded bytes to pixels: which part is decoded, at which scale, and what happens
+ * to its rows. */
 #include <math.h>
 
 #include "base/fmath.h"
@@ -201,7 +201,7 @@ static weft_status run_format(struct wf_decoder *d, const struct wf_image_plan *
     return wf_png_decode(d, bytes, n, s);
 }
 
-/* How far libjpeg may shrink while decoding: what is left must not be smaller than what is wanted. */
+/* How far libjpeg may shrink while decoding: the result must not be smaller than requested. */
 static int shrink_of(const struct wf_image_plan *p, const struct wf_image_info *info,
                      const struct wf_box *box)
 {
@@ -224,7 +224,7 @@ static struct wf_box shrunk(const struct wf_image_info *info, struct wf_box b, i
     return s;
 }
 
-/* An image that must be turned is decoded whole first. */
+/* An image that must be rotated is decoded completely first. */
 static weft_status decode_turned(struct wf_decoder *d, const struct wf_image_plan *p,
                                  const struct wf_image_info *info, const void *bytes, int64_t n,
                                  struct wf_at at, const struct wf_image *to)

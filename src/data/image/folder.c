@@ -1,5 +1,5 @@
-/* folder.c - a folder for each class: the list of files is made when the dataset is built; what is in them is read by
- * the decoding node behind it. */
+/* folder.c - a directory for each class: the list of files is made when the dataset is built; their
+ * contents are read by the decoding node after it. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +21,7 @@ struct folder {
     bool unlabeled, paths;
 };
 
-/* A list that grows while folders are read. */
+/* A list that grows while directories are read. */
 struct list {
     weft_data *d;
     int64_t n, cap, cap_label;
@@ -52,7 +52,7 @@ static weft_status add_name(struct list *l, const char *path, int32_t label)
     return WEFT_OK;
 }
 
-/* The names in a folder, sorted; those that begin with a dot are left out. */
+/* The names in a directory, sorted, without those that begin with a dot. */
 static weft_status names_in(const char *dir, struct list *out)
 {
     DIR *handle = opendir(dir);
@@ -78,7 +78,7 @@ static void list_free(struct list *l)
     wf_free(l->d->ctx, l->label);
 }
 
-/* Names that promise an image are believed until the file is read; others are looked into. */
+/* Names with an image suffix are trusted until the file is read; other files are inspected. */
 static bool is_image(weft_ctx *ctx, const char *path)
 {
     const char *dot = strrchr(path, '.');
@@ -124,7 +124,8 @@ static weft_status find_files(struct list *l, const char *dir, int32_t label, bo
     return st;
 }
 
-/* The label of a class folder: its place among the classes given, or among the folders seen. */
+/* The label of a class directory: its position among the given classes, or among the directories
+ * seen. */
 static weft_status label_of(struct folder *f, bool given, const char *name, int *out)
 {
     if (!given) {

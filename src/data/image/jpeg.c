@@ -1,7 +1,9 @@
-/* jpeg.c - JPEG, through libjpeg (libjpeg-turbo): rows of a box of the image, at full, half, quarter or eighth scale.
+/* jpeg.c - JPEG, through libjpeg (libjpeg-turbo): rows of a box of the image, at full, half,
+ * quarter or eighth scale.
  *
- * Whatever libjpeg calls corrupt is an error here, warnings included, unless the caller is lenient: a truncated file
- * would otherwise train as grey. The decompressor is made once a thread and used again. */
+ * Whatever libjpeg calls corrupt is an error here, including warnings, unless the caller is
+ * lenient: a truncated file would otherwise be trained on as gray. The decompressor is created once
+ * per thread and reused. */
 #include <setjmp.h>
 #include <stdio.h>
 
@@ -18,7 +20,7 @@ static int64_t be16(const uint8_t *p)
     return p[0] << 8 | p[1];
 }
 
-/* The orientation in an APP1 segment's EXIF data; 1 when there is none. */
+/* The orientation in an APP1 segment's EXIF data; 1 if there is none. */
 static int exif_orientation(const uint8_t *p, int64_t n)
 {
     bool big;
@@ -100,12 +102,12 @@ weft_status wf_jpeg_probe(const uint8_t *p, int64_t n, struct wf_image_info *out
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* Progressive files may hold any number of scans, each as much work as an image. */
+/* Progressive files may have any number of scans, each as much work as an image. */
 #define MAX_SCANS 100
-#define N_ROWS 16 /* asked for at a time */
+#define N_ROWS 16 /* requested at a time */
 
 struct jpeg {
-    struct jpeg_decompress_struct c; /* first: libjpeg hands back its address */
+    struct jpeg_decompress_struct c; /* first: libjpeg returns its address */
     struct jpeg_error_mgr err;
     struct jpeg_progress_mgr progress;
     jmp_buf jump;
@@ -144,7 +146,7 @@ static void no_output(j_common_ptr c)
     (void)c;
 }
 
-/* False when libjpeg could not allocate. */
+/* False if libjpeg could not allocate. */
 static bool create(struct jpeg *j)
 {
     j->c.err = jpeg_std_error(&j->err);
@@ -188,7 +190,7 @@ void wf_jpeg_free(struct wf_decoder *d)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* A row of CMYK, as printers mean it or (Adobe) inverted, to RGB or grey in place. */
+/* A row of CMYK, normal or (Adobe) inverted, to RGB or gray in place. */
 static void from_cmyk(uint8_t *row, int64_t n, bool inverted, int c)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -237,8 +239,9 @@ static weft_status begin(struct jpeg *j, const struct rows *r)
     return WEFT_OK;
 }
 
-/* Leave out columns and rows outside the box. Returns the column the rows then begin with. A few more are decoded than
- * wanted: at a border of what is decoded, chroma would be interpolated differently. */
+/* Skips columns and rows outside the box. Returns the column at which the rows then begin. A few
+ * more are decoded than needed: at a border of the decoded part, chroma would be interpolated
+ * differently. */
 static int64_t crop(struct jpeg_decompress_struct *c, const struct wf_box *box)
 {
     const int64_t margin = 8;
@@ -268,9 +271,10 @@ static weft_status read_rows(struct jpeg *j, const struct rows *r)
         return st;
     left = s->box.x - crop(c, &s->box);
     stride = (int64_t)c->output_width * c->output_components;
-    /* Straight into the result, where a row of it is what libjpeg gives. */
+    /* Directly into the result, if a row of it has the format of libjpeg's. */
     direct = !s->resizer && s->to.dtype == WEFT_U8 && !cmyk && s->box.w == (int64_t)c->output_width;
-    /* libjpeg-turbo writes rows that are aligned around the cache, and they are read at once: so none is. */
+    /* libjpeg-turbo writes aligned rows past the cache, but they are read immediately: so use
+     * unaligned ones. */
     apart = wf_round_up(stride, 64) + 64;
     if (!direct) {
         st = wf_grow_bytes(r->d->ctx, &r->d->rows, &r->d->cap_rows, N_ROWS * apart + 64, "JPEG");
@@ -290,7 +294,7 @@ static weft_status read_rows(struct jpeg *j, const struct rows *r)
         }
         y += got;
     }
-    /* The end of a file is looked at only by those who read up to it. */
+    /* The end of a file is checked only if it was read up to there. */
     if (s->box.y + s->box.h == whole)
         jpeg_finish_decompress(c);
     else
@@ -298,7 +302,7 @@ static weft_status read_rows(struct jpeg *j, const struct rows *r)
     return WEFT_OK;
 }
 
-/* libjpeg may jump back into this one. */
+/* libjpeg may longjmp back into this function. */
 static weft_status guarded(struct jpeg *j, const struct rows *r)
 {
     if (setjmp(j->jump))

@@ -1,5 +1,5 @@
-/* node.c - decoding as a node: paths or encoded bytes in a text column become pixels.
- * Images of a fixed size are decoded straight to their place in the block. */
+/* node.c - decoding as a node: paths or encoded bytes in a text column become pixels. Images of a
+ * fixed size are decoded directly into the block. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ static void decode_scratch_free(struct wf_ds *ds, void *d)
     wf_decoder_free(d);
 }
 
-/* A whole file into the decoder's memory. `path` is NUL-terminated: folders make it so. */
+/* Reads a whole file into the decoder's memory. `path` is NUL-terminated: folder.c ensures that. */
 static weft_status read_file(struct wf_decoder *d, const char *path, weft_str *out)
 {
     const int64_t max = (int64_t)1 << 30;
@@ -63,13 +63,13 @@ static weft_status read_file(struct wf_decoder *d, const char *path, weft_str *o
     return st;
 }
 
-/* What is done with one image; the column is WEFT_ANY-shaped or fixed. */
+/* What is done with one image; the column has a WEFT_ANY shape or a fixed one. */
 struct one {
     struct wf_ds *ds;
     struct wf_decoder *d;
     struct wf_block *b;
     struct wf_type type;
-    int64_t row; /* items of an image, where they are all equal */
+    int64_t row; /* items per image, if they are all equal */
 };
 
 static weft_status decode_one(const struct one *o, const weft_str *s, int64_t i, struct wf_env *env)
@@ -104,7 +104,7 @@ static weft_status decode_one(const struct one *o, const weft_str *s, int64_t i,
     return st;
 }
 
-/* Errors that are the file's own, not the machine's. */
+/* Errors of the file, not of the machine. */
 static bool may_skip(weft_status st)
 {
     return st == WEFT_EPARSE || st == WEFT_ENOENT || st == WEFT_EIO || st == WEFT_ELIMIT;

@@ -1,4 +1,5 @@
-/* ops.c - operations on the pixels of one image: moving them, changing their colours. Pure: from one memory to another. */
+/* ops.c - operations on the pixels of one image: moving them, changing their colors. Pure: from one
+ * memory to another. */
 #include "base/fmath.h"
 #include "data/image/pixels.h"
 
@@ -52,7 +53,7 @@ void wf_image_pad(const struct wf_image *from, int64_t y, int64_t x, float value
     }
 }
 
-/* n pixels of `bytes` each to consecutive places, from places `step` apart. */
+/* n pixels of `bytes` each to consecutive positions, from positions `step` apart. */
 WF_PIXELS void copy_pixels(char *to, const char *from, int64_t step, int64_t n, int64_t bytes)
 {
     for (int64_t i = 0; i < n; i++, to += bytes, from += step)
@@ -61,7 +62,7 @@ WF_PIXELS void copy_pixels(char *to, const char *from, int64_t step, int64_t n, 
 
 static void copy_row(char *to, const char *from, int64_t step, int64_t n, int64_t bytes)
 {
-    switch (bytes) { /* of a size that is known, copies are instructions and not calls */
+    switch (bytes) { /* copies of a known size are instructions, not calls */
     case 1: copy_pixels(to, from, step, n, 1); break;
     case 3: copy_pixels(to, from, step, n, 3); break;
     case 4: copy_pixels(to, from, step, n, 4); break;
@@ -125,7 +126,7 @@ static int64_t floor_of(float v)
     return (float)i > v ? i - 1 : i;
 }
 
-/* One pixel between four; outside the image there is `fill`. */
+/* One pixel interpolated between four; outside the image there is `fill`. */
 static void blend_slow(const struct wf_image *m, int64_t y, int64_t x, float fy, float fx,
                        float fill, float out[4])
 {
@@ -147,7 +148,7 @@ WF_PIXELS wf_v4 load_pixel(const struct wf_image *m, int64_t y, int64_t x)
                                : wf_load_floats((const float *)(const void *)p);
 }
 
-/* The same where all four lie inside, and four values from the last one on. */
+/* The same if all four are inside, with four values from the last one on. */
 WF_PIXELS void blend_fast(const struct wf_image *m, int64_t y, int64_t x, float fy, float fx,
                           float out[4])
 {
@@ -161,7 +162,7 @@ WF_PIXELS void blend_fast(const struct wf_image *m, int64_t y, int64_t x, float 
     memcpy(out, &a, sizeof a);
 }
 
-/* What rotating needs to know at every pixel. */
+/* What rotation needs at every pixel. */
 struct turning {
     const struct wf_image *from;
     float c, s, my, mx, fill;
@@ -210,9 +211,9 @@ void wf_image_rotate(const struct wf_image *from, double degrees, float fill,
         }
 }
 
-/* ---- colours --------------------------------------------------------------------------------- */
+/* ---- colors ---------------------------------------------------------------------------------- */
 
-/* Channels that hold colour: not alpha. */
+/* Color channels, without alpha. */
 static int colours(int c)
 {
     return c == 2 || c == 4 ? c - 1 : c;
@@ -247,8 +248,8 @@ static float min3(const float *p)
     return m < p[2] ? m : p[2];
 }
 
-/* With hue and value kept, the distance of each channel from the largest is proportional to the saturation; which is one at
- * most. */
+/* With hue and value fixed, the distance of each channel from the largest is proportional to the
+ * saturation, which is at most one. */
 static void change_saturation(float *p, int64_t n, int c, float factor)
 {
     for (int64_t i = 0; i < n; i++, p += c) {
@@ -309,7 +310,7 @@ static void change_brightness(float *p, int64_t n, int c, float add)
             p[i * c + k] += add;
 }
 
-/* Back to levels that exist, as if each change were made alone, but not rounded. */
+/* Back to valid levels, as if each change were made separately, but not rounded. */
 static void clip_all(float *p, int64_t n)
 {
     int64_t i = 0;
@@ -353,7 +354,7 @@ void wf_image_colour(const struct wf_image *from, const struct wf_colour *c, flo
         wf_to_levels(p, items, to->data);
 }
 
-/* One pixel's grey, at every channel of the result. */
+/* One pixel's gray value, in every channel of the result. */
 static void put_grey(const struct wf_image *to, int64_t i, float r, float g, float b)
 {
     float v = 0.2989f * r + 0.587f * g + 0.114f * b;

@@ -1,4 +1,5 @@
-/* pixels.h - levels and floats, a few at a time: what resizing and the operations on pixels share. */
+/* pixels.h - levels and floats, a few at a time: shared by resizing and the operations on
+ * pixels. */
 #ifndef WF_DATA_IMAGE_PIXELS_H
 #define WF_DATA_IMAGE_PIXELS_H
 
@@ -36,7 +37,7 @@ WF_PIXELS wf_v4 wf_load_floats(const float *p)
     return v;
 }
 
-/* n levels to floats, and back: as wf_level. */
+/* n levels to floats, and back as by wf_level. */
 WF_PIXELS void wf_from_levels(const uint8_t *from, int64_t n, float *to)
 {
     int64_t i = 0;
@@ -58,7 +59,7 @@ WF_PIXELS void wf_to_levels(const float *from, int64_t n, uint8_t *to)
     const __m128 half = _mm_set1_ps(0.5f), top = _mm_set1_ps(255.0f), zero = _mm_setzero_ps();
 
     for (; i + 8 <= n; i += 8) {
-        /* max gives its second operand when the first is NaN. */
+        /* max returns its second operand if the first is NaN. */
         __m128 x = _mm_min_ps(_mm_max_ps(_mm_loadu_ps(from + i), zero), top);
         __m128 y = _mm_min_ps(_mm_max_ps(_mm_loadu_ps(from + i + 4), zero), top);
         __m128i b = _mm_packs_epi32(_mm_cvttps_epi32(_mm_add_ps(x, half)),

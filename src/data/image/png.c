@@ -1,4 +1,5 @@
-/* png.c - PNG, through libpng: rows of 8-bit grey, grey and alpha, RGB or RGBA. 16-bit levels are scaled to 8. */
+/* png.c - PNG, through libpng: rows of 8-bit gray, gray and alpha, RGB or RGBA. 16-bit levels are
+ * scaled to 8. */
 #include <setjmp.h>
 #include <stdio.h>
 
@@ -28,7 +29,7 @@ weft_status wf_png_probe(const uint8_t *p, int64_t n, struct wf_image_info *out)
         info.h > INT32_MAX)
         return wf_err(WEFT_EPARSE, "corrupt PNG: its header is invalid");
     info.c = channels[type];
-    /* A transparent colour is an alpha channel in disguise. */
+    /* A transparent color is an alpha channel in disguise. */
     for (int64_t at = 33; at + 12 <= n && memcmp(p + at + 4, "IDAT", 4); at += 12 + be32(p + at)) {
         if (!memcmp(p + at + 4, "tRNS", 4) && (info.c & 1)) {
             info.c++;
@@ -74,7 +75,8 @@ static void on_read(png_structp png, png_bytep to, size_t n)
     s->n -= (int64_t)n;
 }
 
-/* Ask libpng for c channels of 8 bits; grey of a colour image is made from 3 by us. Returns what rows will have. */
+/* Asks libpng for c channels of 8 bits; gray of a color image is computed from 3 by us. Returns the
+ * number of channels in rows. */
 static int set_form(struct source *s, int c)
 {
     int colour = png_get_color_type(s->png, s->info);
@@ -101,7 +103,7 @@ static void to_grey(uint8_t *row, int64_t n)
                           0.114f * (float)row[3 * i + 2]);
 }
 
-/* Row y of the image has arrived. */
+/* Row y of the image is complete. */
 static void give(struct wf_sink *s, int64_t y, uint8_t *row, int64_t w, int got)
 {
     if (y < s->box.y || y >= s->box.y + s->box.h)

@@ -1,8 +1,9 @@
 /* resize.c - resizing, separable, one pass over the source.
  *
- * Each row of the source is resized along x into a ring of a few rows; a row of the result is a blend of rows of the ring,
- * written straight to its place. Bits do not depend on the SIMD level: the vector forms do the same multiplications and
- * additions, in the same order, without fusing any. */
+ * Each row of the source is resized along x into a ring of a few rows; a row of the result is a
+ * blend of rows of the ring, written directly to the result. Results do not depend on the SIMD
+ * level: the vector versions do the same multiplications and additions, in the same order, without
+ * fusing any. */
 #include <math.h>
 
 #include "data/image/pixels.h"
@@ -37,7 +38,7 @@ void wf_resizer_free(struct wf_resizer *r)
     *r = (struct wf_resizer){0};
 }
 
-/* Memory for `need` items in place of a smaller block; contents are lost. */
+/* Replaces a smaller block by memory for `need` items; contents are lost. */
 static weft_status renew(weft_ctx *ctx, void *array_ptr, int64_t *cap, int64_t need, size_t size)
 {
     void **p = array_ptr;
@@ -63,7 +64,7 @@ static void set_two_taps(struct wf_taps *t)
 
         t->first[i] = wf_min_i64(wf_max_i64((int64_t)below, 0), t->n_in - 1);
         t->second[i] = wf_min_i64(wf_max_i64((int64_t)ceilf(at), 0), t->n_in - 1);
-        /* At the border both taps are one pixel: its neighbour does not matter then. */
+        /* At the border both taps are the same pixel: its neighbor does not matter. */
         t->weight[i] = t->first[i] == t->second[i] ? 0.0f : at - below;
     }
 }
@@ -81,7 +82,8 @@ static void set_nearest(struct wf_taps *t)
     }
 }
 
-/* A triangle as wide as a pixel of the result covers; weights sum to one. second[] is the last tap. */
+/* A triangle as wide as the area of a pixel of the result; weights sum to one. second[] is the last
+ * tap. */
 static void set_triangle(struct wf_taps *t, double scale, double reach)
 {
     for (int64_t i = 0; i < t->n_out; i++) {
@@ -114,7 +116,7 @@ static weft_status taps_set(weft_ctx *ctx, struct wf_taps *t, int64_t n_in, int6
 
     if (t->n_in == n_in && t->n_out == n_out && t->filter == filter && t->antialias == antialias)
         return WEFT_OK;
-    t->n_in = 0; /* not valid until all is filled in */
+    t->n_in = 0; /* not valid until everything is filled in */
     st = renew(ctx, &t->first, &cap, n_out, sizeof *t->first);
     if (!st)
         st = renew(ctx, &t->second, &t->cap, n_out, sizeof *t->second);
@@ -148,7 +150,7 @@ weft_status wf_resizer_set(struct wf_resizer *r, int64_t h, int64_t w, int c,
     r->c = c;
     r->to = *to;
     r->next_in = r->next_out = 0;
-    /* Vector stores may write three values beyond a row. */
+    /* Vector stores may write three values past a row. */
     if (!st)
         st = renew(r->ctx, &r->ring, &r->cap_ring, r->n_ring * r->row + 8, sizeof *r->ring);
     if (!st)
@@ -188,8 +190,8 @@ static void x_plain(const struct wf_taps *t, int c, const void *row, weft_dtype 
     }
 }
 
-/* Results for which the pixel behind the first tap and two items more lie within the row, and after which at least four are
- * still to come: vector code may read and write beyond its pixel there. */
+/* Results for which the pixel after the first tap and two more items are within the row, and which
+ * are followed by at least four more: there vector code may read and write past its pixel. */
 static int64_t x_inside(const struct wf_taps *t, int c)
 {
     int64_t n = wf_max_i64(0, t->n_out - 4);
@@ -239,7 +241,7 @@ WF_PIXELS void x_many_bytes(const struct wf_taps *t, int c, const uint8_t *row, 
 }
 
 #ifdef HAVE_AVX2
-/* RGB, two results at a time: both taps of one are six bytes in a row. */
+/* RGB, two results at a time: both taps of one are six contiguous bytes. */
 TARGET_AVX2 static void x_two_rgb_avx2(const struct wf_taps *t, const uint8_t *row, int64_t n,
                                        float *out)
 {

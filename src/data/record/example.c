@@ -1,15 +1,15 @@
 /* example.c - the wire format of Examples, parsed straight into columns.
  *
- * Example and SequenceExample share their shape on the wire: field 1 is a map from names to
+ * Example and SequenceExample have the same structure on the wire: field 1 is a map from names to
  * Features (features, context), field 2 a map from names to lists of Features (feature_lists). A
- * Feature holds one of three lists. Writers lay a record out like the one before it. So each entry
- * of a map is first tried as what everybody writes (key, value, one packed list, each filling the
- * one around it) under the name that stood at this place last time; whatever is not like that goes
- * through the general parser, which takes all that protobuf allows.
+ * Feature has one of three lists. Writers usually lay out all records alike. So each entry of a map
+ * is first tried in the common form (key, value, one packed list, each filling the enclosing one)
+ * under the name that was at this position last time; anything else goes through the general
+ * parser, which accepts everything that protobuf allows.
  *
- * Keeps true: no byte outside the record is read; nothing is allocated for a record but room in
- * columns of differing lengths, which doubles; what a list holds is checked against the declared
- * shape before it is written. */
+ * Invariants: no byte outside the record is read; nothing is allocated for a record except room in
+ * columns of varying lengths, which doubles; the contents of a list are checked against the
+ * declared shape before they are written. */
 #include "data/record/example.h"
 #include "data/record/varint.h"
 
@@ -17,10 +17,10 @@ typedef const unsigned char *bytes;
 
 /* Where a feature's values go. */
 struct wf_example_dest {
-    char *data;     /* items of the column; of a fixed shape: of the present element */
+    char *data;     /* items of the column; for a fixed shape: of the current element */
     int64_t cap;    /* items of room from `data` on */
-    int64_t at;     /* items in front of the present element, when lengths differ */
-    int64_t have;   /* items of the present element so far */
+    int64_t at;     /* items before the current element, if lengths vary */
+    int64_t have;   /* items of the current element so far */
     int64_t n_step; /* of a sequence: steps, and items of each */
     int64_t step;
     int64_t seen; /* the last element that had this feature, + 1 */
@@ -44,7 +44,7 @@ struct field {
     uint64_t v; /* of WIRE_VARINT */
 };
 
-/* The field at p; the place behind it, or NULL with *st. */
+/* The field at p; returns the position after it, or NULL with *st. */
 static bytes next_field(const struct wf_example_run *run, bytes p, bytes end, struct field *f,
                         weft_status *st)
 {
@@ -93,7 +93,7 @@ static weft_status wrong_count(const struct wf_feature *f, int64_t n)
                   (long long)n, n > f->count ? " or more" : "", (long long)f->count);
 }
 
-/* Room for n items more; *to is where they go. */
+/* Room for n more items; *to is where they go. */
 static weft_status room(struct wf_example_run *run, int k, int64_t n, char **to)
 {
     const struct wf_feature *f = &run->plan->f[k];
@@ -239,8 +239,8 @@ static weft_status put_field(struct wf_example_run *run, int k, const struct fie
     }
 }
 
-/* What a Feature holds: of several kinds of lists the last counts. *from is the first of the lists
- * that count. */
+/* The contents of a Feature: of several kinds of lists the last counts. *from is the first of the
+ * lists that count. */
 static weft_status last_list(const struct wf_example_run *run, bytes p, bytes end,
                              enum wf_list *list, bytes *from)
 {
@@ -261,8 +261,8 @@ static weft_status last_list(const struct wf_example_run *run, bytes p, bytes en
     return WEFT_OK;
 }
 
-/* A Feature: its values go to feature k behind the `start` items that are there. *list is the kind
- * that came before, and becomes the kind it holds; lists of one kind are joined. */
+/* A Feature: its values go to feature k after the `start` items already there. *list is the kind
+ * that came before, and is set to the kind it has; lists of one kind are joined. */
 static weft_status parse_feature(struct wf_example_run *run, int k, bytes p, bytes end,
                                  int64_t start, enum wf_list *list)
 {
@@ -346,7 +346,7 @@ static int find(const struct wf_example *plan, bytes key, int64_t n, bool sequen
     }
 }
 
-/* Feature k begins anew in this element: of a key that comes twice the last counts. */
+/* Feature k starts again in this element: if a key occurs twice, the last one counts. */
 static void begin_feature(struct wf_example_run *run, int k)
 {
     struct wf_example_dest *d = &run->dest[k];
@@ -380,7 +380,7 @@ static weft_status end_feature(struct wf_example_run *run, int k)
     return WEFT_OK;
 }
 
-/* An entry of a map, in whatever form. */
+/* An entry of a map, in any form. */
 static weft_status parse_entry(struct wf_example_run *run, bytes p, bytes end, bool sequence,
                                int *found)
 {
@@ -419,7 +419,7 @@ static weft_status parse_entry(struct wf_example_run *run, bytes p, bytes end, b
 
 /* ---- the usual way --------------------------------------------------------------------------- */
 
-/* The n bytes behind this tag and their length, when they lie within `end`; else NULL. */
+/* The n bytes after this tag and their length, if they are before `end`; otherwise NULL. */
 static inline bytes enter(bytes p, bytes end, unsigned tag, int64_t *n)
 {
     int64_t v;
@@ -445,8 +445,8 @@ static inline bool same_name(const struct wf_feature *f, bytes key, int64_t n)
     return f->name_n == n && !memcmp(f->name, key, (size_t)n);
 }
 
-/* An entry laid out as usual, of a feature that is no sequence; *done is false when it is not, and
- * nothing has happened. */
+/* An entry in the usual layout, of a feature that is not a sequence; *done is false if it is not,
+ * and nothing has happened. */
 static inline weft_status usual_entry(struct wf_example_run *run, bytes p, bytes end,
                                       int16_t *guess, bool *done)
 {
@@ -510,7 +510,7 @@ static weft_status parse_map(struct wf_example_run *run, bytes p, bytes end, boo
     return st;
 }
 
-/* Values for what the record did not have. */
+/* Values for features that the record does not have. */
 static weft_status fill_missing(struct wf_example_run *run)
 {
     for (int k = 0; k < run->plan->n; k++) {
@@ -538,7 +538,7 @@ static weft_status fill_missing(struct wf_example_run *run)
     return WEFT_OK;
 }
 
-/* Close element i in the columns of differing lengths. */
+/* Closes element i in the columns of varying lengths. */
 static void end_element(struct wf_example_run *run, int64_t i, bool empty)
 {
     for (int k = 0; k < run->plan->n; k++) {
@@ -631,7 +631,7 @@ weft_status wf_example_begin(struct wf_example_run *run, struct wf_block *b)
     for (int k = 0; k < run->plan->n && !st; k++) {
         const struct wf_feature *f = &run->plan->f[k];
         struct wf_example_dest *d = &run->dest[k];
-        /* About what the last block needed. */
+        /* About as much as the last block needed. */
         int64_t cap = wf_max_i64(d->at + d->at / 4, 4 * b->n);
 
         st = wf_block_col(b, k, &f->type, cap);

@@ -9,22 +9,22 @@
 /* Field numbers of the lists in a Feature. */
 enum wf_list { WF_LIST_NONE, WF_LIST_BYTES, WF_LIST_FLOAT, WF_LIST_INT64 };
 
-/* What becomes of one feature. */
+/* How one feature is read. */
 struct wf_feature {
     const char *name;
     int64_t name_n;
     enum wf_list list;
     struct wf_type type; /* of the column */
     int64_t item;        /* bytes of an item */
-    int64_t count;       /* items of a fixed shape; -1: differs */
-    int64_t row;         /* items of a row: the sizes behind the one that differs */
+    int64_t count;       /* items of a fixed shape; -1: varies */
+    int64_t row;         /* items of a row: the sizes after the one that varies */
     bool sequence;
-    bool steps_differ;   /* a sequence whose steps have a length that differs between elements */
+    bool steps_differ;   /* a sequence whose steps have a length that varies between elements */
     const char *missing; /* n_missing items, or NULL */
     int64_t n_missing;
 };
 
-/* Features to look for, with a table to find them by name. */
+/* Features to read, with a table to find them by name. */
 struct wf_example {
     int n, n_sequence;
     struct wf_feature *f;
@@ -32,19 +32,18 @@ struct wf_example {
     uint64_t slot_mask;
 };
 
-/* Make the plan in `arena`; checks names, dtypes, shapes, missing values. */
+/* Creates the plan in `arena`; checks names, dtypes, shapes, missing values. */
 weft_status wf_example_plan(struct wf_arena *arena, int n, const weft_example_feature *features,
                             struct wf_example *out);
 
-/* A block being filled, and what the parser remembers from record to record; one for each
- * thread. */
+/* A block being filled, and what the parser remembers from record to record; one per thread. */
 #define WF_EXAMPLE_ORDER 256
 struct wf_example_run {
     const struct wf_example *plan;
     struct wf_block *b;
     struct wf_example_dest *dest;       /* by feature */
-    int16_t order[2][WF_EXAMPLE_ORDER]; /* which feature stood there in the last record; -1: none */
-    int64_t *wide;                      /* integers on their way to a narrower type */
+    int16_t order[2][WF_EXAMPLE_ORDER]; /* which feature was there in the last record; -1: none */
+    int64_t *wide;                      /* integers before conversion to a narrower type */
     int64_t cap_wide;
     int64_t i, n_seen;          /* the element being filled, and how many features it has */
     const unsigned char *begin; /* of its bytes */
@@ -52,17 +51,18 @@ struct wf_example_run {
 weft_status wf_example_run_new(weft_ctx *ctx, const struct wf_example *plan,
                                struct wf_example_run **out);
 void wf_example_run_free(weft_ctx *ctx, struct wf_example_run *run);
-/* Make the columns of block b (one a feature), for b->n elements. */
+/* Creates the columns of block b (one per feature), for b->n elements. */
 weft_status wf_example_begin(struct wf_example_run *run, struct wf_block *b);
-/* Parse one record into element i; called for 0, 1, 2, … . After a failure the element is empty
- * where it can be, and the next may be parsed. Strings are views of the bytes given. */
+/* Parses one record into element i; called for 0, 1, 2, … . After a failure the element is empty if
+ * possible, and the next may be parsed. Strings are views of the given bytes. */
 weft_status wf_example_parse(struct wf_example_run *run, int64_t i, const char *bytes, int64_t n);
 
 #define WF_EXAMPLE_FEATURES 10000 /* at most */
 
-/* The features of a file's Examples, from its first records, in the arena of d; *n is 0 when none of them is an Example
- * with features, and the log says so. Records that are damaged, no Examples among others, or hold another kind of list
- * than most, are an error that names the first; with WEFT_ON_ERROR_SKIP they are left out. */
+/* The features of a file's Examples, from its first records, in the arena of d; *n is 0 if none of
+ * them is an Example with features, and the log says so. Records that are damaged, are not Examples
+ * while others are, or have another kind of list than most, are an error that names the first; with
+ * WEFT_ON_ERROR_SKIP they are skipped. */
 weft_status wf_example_infer(weft_data *d, const char *files, weft_on_error on_error, int *n,
                              weft_example_feature **out);
 /* The same from given records. */

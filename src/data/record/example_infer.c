@@ -1,12 +1,13 @@
-/* example_infer.c - which features the Examples of a file have, from its first records.
- * A feature that is in every record with the same number of values has a fixed shape; any other has a variable length. */
+/* example_infer.c - which features the Examples of a file have, from its first records. A feature
+ * that is in every record with the same number of values has a fixed shape; any other has a
+ * variable length. */
 #include "data/record/example.h"
 #include "data/record/varint.h"
 
 #define RECORDS 100
 #define KINDS (WF_LIST_INT64 + 1)
 
-/* What was seen of one feature: for each kind of list by itself. */
+/* What was seen of one feature, for each kind of list separately. */
 struct seen {
     const char *name;
     bool sequence;
@@ -25,8 +26,8 @@ struct infer {
     struct wf_buf key;      /* a name, terminated */
     int64_t records;        /* that are Examples */
     int64_t at;             /* the record being looked at */
-    bool noting;            /* else only: is it an Example? */
-    weft_status st;         /* no memory, too many features */
+    bool noting;            /* otherwise only: is it an Example? */
+    weft_status st;         /* out of memory, too many features */
 };
 
 /* ---- the wire -------------------------------------------------------------------------------- */
@@ -37,7 +38,7 @@ struct field {
     int64_t n;
 };
 
-/* The next field of [*p, end); false at the end or when it is malformed (*p is then NULL). */
+/* The next field of [*p, end); false at the end or if it is malformed (*p is then NULL). */
 static bool next_field(const unsigned char **p, const unsigned char *end, struct field *out)
 {
     static const int skip[8] = {0, 8, 0, -1, -1, 4, -1, -1};
@@ -98,7 +99,8 @@ static int64_t count_values(const unsigned char *p, int64_t n, enum wf_list list
     return p ? count : -1;
 }
 
-/* A Feature: its kind of list and number of values. Fields that are not known are passed over, as protobuf does. */
+/* A Feature: its kind of list and number of values. Unknown fields are skipped, as protobuf
+ * does. */
 static bool read_feature(const unsigned char *p, int64_t n, enum wf_list *list, int64_t *count)
 {
     const unsigned char *end = p + n;
@@ -122,7 +124,7 @@ static bool read_feature(const unsigned char *p, int64_t n, enum wf_list *list, 
 
 /* ---- collecting ------------------------------------------------------------------------------ */
 
-/* The feature of this name, a new one if need be. NULL with in->st. */
+/* The feature with this name, a new one if necessary. NULL with in->st. */
 static struct seen *find(struct infer *in, const unsigned char *name, int64_t n, bool sequence)
 {
     int64_t k;
@@ -165,7 +167,7 @@ static void note(const struct infer *in, struct seen *s, enum wf_list list, int6
     s->of[list].most = wf_max_i64(s->of[list].most, count);
 }
 
-/* A FeatureList: one Feature a step. */
+/* A FeatureList: one Feature per step. */
 static bool read_steps(const struct infer *in, struct seen *s, const unsigned char *p, int64_t n)
 {
     const unsigned char *end = p + n;
@@ -245,7 +247,8 @@ static const char *kind_name(int list)
     return names[list];
 }
 
-/* The kind of list that most records have. One record of another kind is an error, unless such records are left out. */
+/* The kind of list that most records have. One record of another kind is an error, unless such
+ * records are skipped. */
 static weft_status choose(const struct seen *s, weft_on_error on_error, enum wf_list *out)
 {
     int best = WF_LIST_NONE;
@@ -302,7 +305,7 @@ static weft_status describe_all(struct infer *in, weft_on_error on_error, int *n
     return st;
 }
 
-/* All records; one that is not an Example among others that are is an error, or left out. */
+/* All records; one that is not an Example while others are is an error, or skipped. */
 static weft_status look(struct infer *in, const struct wf_example_sample *sample,
                         weft_on_error on_error)
 {

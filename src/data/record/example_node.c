@@ -1,4 +1,4 @@
-/* example_node.c - the node that parses Examples, and the plan it parses by. */
+/* example_node.c - the node that parses Examples, and its plan. */
 #include <stdio.h>
 
 #include "data/record/example.h"
@@ -52,7 +52,7 @@ static weft_status plan_shape(const weft_example_feature *in, struct wf_feature 
     return WEFT_OK;
 }
 
-/* Missing values as they will be copied: of a fixed shape, all of them. */
+/* Missing values in the form in which they will be copied: for a fixed shape, all of them. */
 static weft_status plan_missing(struct wf_arena *arena, const weft_example_feature *in,
                                 struct wf_feature *f)
 {
@@ -105,7 +105,7 @@ static weft_status plan_feature(struct wf_arena *arena, const weft_example_featu
     return plan_missing(arena, in, f);
 }
 
-/* Enter feature k into the table of names. */
+/* Enters feature k into the table of names. */
 static weft_status enter_name(struct wf_example *plan, int k)
 {
     const struct wf_feature *f = &plan->f[k];

@@ -200,7 +200,7 @@ static weft_status check(int n, const weft_example_value *v)
     return WEFT_OK;
 }
 
-/* Append to `out`. */
+/* Appends to `out`. */
 static weft_status encode(int n, const weft_example_value *v, struct wf_buf *out)
 {
     weft_status st = check(n, v);

@@ -1,7 +1,7 @@
 /* fixed.c - the source of records of a fixed length: bytes, or numbers of either byte order.
  *
- * Plain files are addressable: where record i lies follows from the sizes of the files. Packed ones
- * are a stream; pull cuts it, decoding happens when the promise is made. */
+ * Uncompressed files are addressable: the position of record i follows from the sizes of the files.
+ * Compressed ones are a stream; pull splits it, decoding happens when the promise is made. */
 #include "data/file/files.h"
 #include "weft/data_record.h"
 
@@ -10,8 +10,8 @@ struct param {
     weft_on_error on_error;
     int64_t bytes, header, footer;
     struct wf_type type; /* of the column */
-    int swap;            /* bytes of an item to turn round, 0: none */
-    int64_t *first;      /* when addressable: number of each file's first record, then of all */
+    int swap;            /* bytes of an item to reverse, 0: none */
+    int64_t *first;      /* if addressable: number of each file's first record, then of all */
     struct wf_reads reads;
 };
 
@@ -28,7 +28,7 @@ static void turn_round(char *p, int64_t n_bytes, int item)
         }
 }
 
-/* Bools must be 0 or 1, whatever was in the file. */
+/* Bools must be 0 or 1, whatever the file contains. */
 static void finish(const struct param *p, char *data, int64_t n)
 {
     if (p->swap)
@@ -37,7 +37,7 @@ static void finish(const struct param *p, char *data, int64_t n)
         data[i] = data[i] != 0;
 }
 
-/* A column of n numbers from records that lie where `text` says; consumes in. */
+/* A column of n numbers from records at the positions in `text`; consumes in. */
 static weft_status decode(struct wf_ds *ds, struct wf_block *in, struct wf_block **out)
 {
     const struct param *p = ds->param;
@@ -90,7 +90,7 @@ static weft_status skip_header(const struct param *p, struct wf_stream *s)
     return st;
 }
 
-/* Whether a whole record lies at the front of the window, with the footer behind it. */
+/* Whether a whole record is at the front of the window, followed by the footer. */
 static weft_status next_record(const struct param *p, struct wf_records *t, bool *found)
 {
     struct wf_stream *s = t->s;
@@ -260,7 +260,7 @@ static const struct wf_ds_kind fixed_get_kind = {
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-/* What a record is. */
+/* The format of a record. */
 static weft_status plan(struct param *p, int64_t record_bytes, const weft_fixed_opts *o)
 {
     int64_t item = 1, count;
@@ -289,7 +289,7 @@ static weft_status plan(struct param *p, int64_t record_bytes, const weft_fixed_
     return WEFT_OK;
 }
 
-/* Look at one file: its size, and whether records in it can be read from any place. */
+/* Inspects one file: its size, and whether records in it can be read at any offset. */
 static weft_status look(weft_ctx *ctx, const struct wf_files *files, int64_t i, int64_t *size)
 {
     struct wf_unpack *u;
@@ -302,7 +302,7 @@ static weft_status look(weft_ctx *ctx, const struct wf_files *files, int64_t i, 
     return WEFT_OK;
 }
 
-/* Count the records of all files, when they are plain; *all says so. */
+/* Counts the records of all files, if they are uncompressed; *all says so. */
 static weft_status count(struct wf_ds *ds, bool *all)
 {
     struct param *p = ds->param;

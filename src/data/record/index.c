@@ -1,10 +1,10 @@
-/* index.c - where the records of a TFRecord file lie, found once and kept in a file.
+/* index.c - the positions of the records of a TFRecord file, found once and saved in a file.
  *
- * Keeps true: an index that is used belongs to the file as it is now (size, time of change) and is
- * whole (CRC); one that cannot be kept costs time, never a failure.
+ * Invariants: an index that is used matches the current file (size, modification time) and is
+ * complete (CRC); one that cannot be saved costs time, but is never a failure.
  *
- * The file: "WEFTIDX\n", u32 version, u32 CRC32C of all that follows, i64 size and i64 time of
- * change (ns) of the indexed file, i64 number of records, u32 length of each. Little-endian. */
+ * The file: "WEFTIDX\n", u32 version, u32 CRC32C of all that follows, i64 size and i64 modification
+ * time (ns) of the indexed file, i64 number of records, u32 length of each. Little-endian. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ int64_t wf_record_index_at(const struct wf_record_index *x, int64_t i, int64_t *
     return at;
 }
 
-/* Fill in what follows from the lengths. */
+/* Fills in what follows from the lengths. */
 static weft_status anchors(weft_ctx *ctx, struct wf_record_index *x, const char *path)
 {
     x->anchor = wf_alloc_n(ctx, x->n / WF_RECORD_ANCHOR + 1, sizeof *x->anchor);
@@ -184,7 +184,7 @@ static void put64(char *p, int64_t v)
     put32(p + 4, (uint32_t)((uint64_t)v >> 32));
 }
 
-/* Whether p[0..n) is an index of this file; then its lengths are in x. */
+/* Whether p[0..n) is an index of this file; if so, its lengths are in x. */
 static bool read_index(weft_ctx *ctx, const char *p, int64_t n, const struct wf_file_info *info,
                        struct wf_record_index *x)
 {
@@ -260,7 +260,7 @@ weft_status wf_record_index_get(weft_ctx *ctx, const char *path, const char *dir
     st = wf_record_walk(ctx, path, max_record, NULL, &x);
     if (st)
         return st;
-    /* A file that changed meanwhile is looked at again next time. */
+    /* A file that changed meanwhile is indexed again next time. */
     if (can_keep && !ctx->fs->stat(ctx->fs->arg, path, &after) && after.size == before.size &&
         after.mtime_ns == before.mtime_ns && after.size == x.file_size)
         keep(ctx, kept, &after, &x);

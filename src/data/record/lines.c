@@ -1,7 +1,7 @@
 /* lines.c - the source of lines of text.
  *
- * Finding the ends is all there is to do, so pull does it, and a promise is true when it is given.
- * A line is a view of the chunk it was read into. */
+ * Finding the line ends is all the work, so pull does it, and a promise is already fulfilled when
+ * it is returned. A line is a view of the chunk it was read into. */
 #include "data/file/files.h"
 #include "weft/data_record.h"
 
@@ -30,8 +30,8 @@ static weft_status too_long(const struct param *p, const struct wf_records *t)
                   (long long)p->max_line);
 }
 
-/* Bring the next line to the front of the window: n bytes of text, `all` with its end. *all is 0 at
- * the end of the file. */
+/* Brings the next line to the front of the window: n bytes of text, `all` including its end. *all
+ * is 0 at the end of the file. */
 static weft_status next_line(const struct param *p, struct wf_records *t, int64_t *n, int64_t *all)
 {
     struct wf_stream *s = t->s;
@@ -66,7 +66,7 @@ static weft_status next_line(const struct param *p, struct wf_records *t, int64_
     return *n > p->max_line ? too_long(p, t) : WEFT_OK;
 }
 
-/* Go behind the end of a line of any length. */
+/* Skips past the end of a line of any length. */
 static weft_status pass_line(struct wf_stream *s)
 {
     for (;;) {
@@ -89,7 +89,7 @@ static bool wanted(const struct param *p, int64_t line, const char *text, int64_
     return !p->comment_n || n < p->comment_n || memcmp(text, p->comment, (size_t)p->comment_n) != 0;
 }
 
-/* After `st`: pass over the line, or over the file, when that is the policy. */
+/* After `st`: skips the line, or the file, if that is the policy. */
 static weft_status give_up(struct wf_stage *stage, weft_status st)
 {
     const struct param *p = stage->ds->param;

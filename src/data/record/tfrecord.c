@@ -1,15 +1,15 @@
 /* tfrecord.c - the source of TFRecord files, as a stream or, with an index, addressable.
  *
- * Pull hops from length to length (each checked by its CRC, before it is believed); the CRC of the
- * data is checked when a promise is made, on any thread. Keeps true: a record's bytes are in one
- * chunk, with the CRC of the data behind them. */
+ * Pull hops from length to length (each verified by its CRC before it is used); the CRC of the data
+ * is verified when a promise is made, on any thread. Invariant: a record's bytes are in one chunk,
+ * followed by the CRC of the data. */
 #include "data/record/record.h"
 
 struct param {
     struct wf_files files;
     weft_on_error on_error;
     int64_t max_record;
-    struct wf_record_index *index; /* one a file, or NULL */
+    struct wf_record_index *index; /* one per file, or NULL */
     int64_t *first;                /* with index: number of each file's first record, then of all */
     struct wf_reads reads;
 };
@@ -40,7 +40,7 @@ static int64_t find_bad(const weft_str *r, int64_t i, int64_t n)
     return n;
 }
 
-/* Check the data of all records; consumes b. Bad ones are an error, or left out. */
+/* Verifies the data of all records; consumes b. Bad ones are an error, or skipped. */
 static weft_status check(struct wf_ds *ds, struct wf_block *b, struct wf_block **out)
 {
     const struct param *p = ds->param;
@@ -86,8 +86,8 @@ static weft_status bad_record(const struct wf_records *t, const char *what)
                   (long long)t->s->offset, what);
 }
 
-/* Bring the next record, whole, to the front of the window; *n is the length of its data, -1 at the
- * end of the file. */
+/* Brings the next record, complete, to the front of the window; *n is the length of its data, -1 at
+ * the end of the file. */
 static weft_status next_record(const struct param *p, struct wf_records *t, int64_t *n)
 {
     struct wf_stream *s = t->s;
@@ -135,7 +135,7 @@ static weft_status pull_into(struct wf_stage *stage, struct wf_block *b, int64_t
             wf_stream_take(s, n + WF_RECORD_FRAME);
             continue;
         }
-        /* What came before an error is handed over first; the next pull meets it again. */
+        /* What came before an error is returned first; the next pull meets it again. */
         if (st && b->n)
             return WEFT_OK;
         if (wf_may_skip(p->on_error, st)) {
@@ -174,7 +174,7 @@ static struct place find(const struct param *p, int64_t id)
     return at;
 }
 
-/* Read the frames of all places into `to`, neighbours in one go. */
+/* Reads the frames at all positions into `to`, adjacent ones in one read. */
 static weft_status read_all(weft_ctx *ctx, const struct param *p, const struct place *at, int64_t n,
                             char *to)
 {
@@ -293,8 +293,7 @@ static const struct wf_ds_kind tf_index_kind = {
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-/* An index of a compressed file would say where records lie in content that cannot be read from
- * there. */
+/* An index of a compressed file would have positions in content that cannot be read from there. */
 static weft_status must_be_plain(weft_ctx *ctx, const struct param *p, int64_t file)
 {
     struct wf_unpack *u;

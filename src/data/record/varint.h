@@ -1,8 +1,8 @@
 /* varint.h - the numbers of the protobuf wire: lengths and packed lists of integers.
  *
- * A byte without its high bit ends a number. Packed numbers are found by looking at the ends of up
- * to 64 bytes at once, and each is then taken out of the eight bytes that end with it: no loop over
- * bytes, no branch on the length, and nothing is read behind the list. */
+ * A byte without its high bit ends a number. Packed numbers are found by checking the high bits of
+ * up to 64 bytes at a time, and each is then extracted from the eight bytes that end with it: no
+ * loop over bytes, no branch on the length, and nothing is read past the list. */
 #ifndef WF_DATA_RECORD_VARINT_H
 #define WF_DATA_RECORD_VARINT_H
 
@@ -13,7 +13,7 @@
 #include <emmintrin.h>
 #endif
 
-/* One number of at most ten bytes; NULL when it does not end before `end`. Bits above 64 are
+/* One number of at most ten bytes; NULL if it does not end before `end`. Bits above 64 are
  * dropped. */
 static inline const unsigned char *wf_varint(const unsigned char *p, const unsigned char *end,
                                              uint64_t *v)
@@ -65,8 +65,8 @@ static inline uint64_t wf_varint_join(uint64_t w)
     return (w & 0x0fffffffull) | ((w & 0x0fffffff00000000ull) >> 4);
 }
 
-/* All numbers of p[0..n), at most `max`. Returns how many, max + 1 when there are more, -1 when the
- * last does not end or one is too long. At least 7 bytes from `begin` on lie in front of p. */
+/* All numbers of p[0..n), at most `max`. Returns how many, max + 1 if there are more, -1 if the
+ * last does not end or one is too long. There must be at least 7 bytes from `begin` before p. */
 static inline int64_t wf_varints(const unsigned char *p, int64_t n, const unsigned char *begin,
                                  int64_t *out, int64_t max)
 {

@@ -1,7 +1,7 @@
 /* write.c - the writer of TFRecord files.
  *
- * Keeps true: a plain file holds whole records whenever a call has returned, also after a write
- * failed: what was written of a record that did not fit is cut off again. */
+ * Invariant: an uncompressed file has only complete records whenever a call returns, even after a
+ * write failed: an incomplete record is removed again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,12 +21,12 @@ struct weft_record_writer {
     int fd;
     weft_compression how;
     int64_t n_records;
-    char *buf; /* plain: whole records; packed: what the packer made */
+    char *buf; /* uncompressed: complete records; compressed: output of the compressor */
     int64_t n;
-    int64_t n_file; /* bytes of the file that are safe: whole records, or all that was written */
+    int64_t n_file; /* bytes of the file that are safe: complete records, or all that was written */
     weft_status st; /* the first failure, with its text */
     char error[512];
-    struct wf_buf example; /* room for encoding */
+    struct wf_buf example; /* scratch for encoding */
 #ifdef WF_HAVE_ZLIB
     z_stream z;
     bool z_open;
@@ -62,7 +62,7 @@ static weft_status write_bytes(weft_record_writer *w, const char *p, int64_t n)
     return WEFT_OK;
 }
 
-/* Cut off what a failed write left behind the last whole record. */
+/* Removes what a failed write left after the last complete record. */
 static void cut(weft_record_writer *w)
 {
     const struct wf_fs *fs = w->ctx->fs;
@@ -106,7 +106,7 @@ static weft_status z_begin(weft_record_writer *w, int level)
     return WEFT_OK;
 }
 
-/* Pack n bytes; then, if asked, flush or finish. */
+/* Compresses n bytes; then flushes or finishes, if requested. */
 static weft_status z_put(weft_record_writer *w, const char *p, int64_t n, int flush)
 {
     weft_status st = WEFT_OK;
@@ -257,7 +257,7 @@ static weft_status choose(const char *path, const weft_record_writer_opts *o, we
     return WEFT_OK;
 }
 
-/* Stand behind the last whole record of what is there. */
+/* Moves after the last complete record of an existing file. */
 static weft_status go_to_end(weft_record_writer *w)
 {
     const struct wf_fs *fs = w->ctx->fs;

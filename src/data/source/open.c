@@ -1,4 +1,4 @@
-/* open.c - which format a file has, and a dataset with that format's defaults. */
+/* open.c - detects the format of a file, and opens it with that format's defaults. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <sys/stat.h>

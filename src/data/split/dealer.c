@@ -1,8 +1,8 @@
 /* dealer.c - the samples of training steps: shard (t, l) of every global batch.
  *
- * Over an addressable dataset a shard is a pure function of its numbers; threads may prepare
- * what is announced, which changes nothing but the time. Over a stream an iterator is the one
- * reader; what it dealt is kept until it is committed. */
+ * For an addressable dataset a shard is a pure function of its numbers; threads may prepare
+ * announced shards, which only saves time. For a stream an iterator is the only reader; what it
+ * dealt is kept until it is committed. */
 #include <pthread.h>
 
 #include "data/data.h"
@@ -39,7 +39,7 @@ struct weft_dealer {
     bool drop_remainder;
     pthread_mutex_t lock;
     int64_t committed;  /* steps below it are done */
-    struct wf_env *env; /* of shards computed, or restored */
+    struct wf_env *env; /* for shards computed, or restored */
     /* addressable */
     pthread_cond_t work, done;
     struct task task[PREPARED];
@@ -48,9 +48,9 @@ struct weft_dealer {
     pthread_t *thread;
     /* a stream */
     weft_iter *it;
-    int64_t next; /* step that the reader deals next; those from `committed` on are kept */
+    int64_t next; /* the step that the reader deals next; those from `committed` on are kept */
     int64_t next_epoch, next_number;
-    struct dealt *kept; /* step t stands at t % max_open */
+    struct dealt *kept; /* step t is at t % max_open */
 };
 
 /* ---- numbers --------------------------------------------------------------------------------- */
@@ -89,7 +89,7 @@ static weft_status locate(const weft_dealer *a, int64_t t, struct dealt *at, int
     return WEFT_OK;
 }
 
-/* Samples [*first, *first + *m) of a batch of n: below 2^56, the product fits. */
+/* Samples [*first, *first + *m) of a batch of n: below 2^56, so the product fits. */
 static void cut(const weft_dealer *a, int64_t n, int64_t l, int64_t *first, int64_t *m)
 {
     *first = l * n / a->n_shards;
@@ -98,7 +98,7 @@ static void cut(const weft_dealer *a, int64_t n, int64_t l, int64_t *first, int6
 
 /* ---- addressable ----------------------------------------------------------------------------- */
 
-/* m consecutive samples; for none, the first one is read for the sake of its columns. */
+/* m consecutive samples; if there are none, the first one is read for its columns. */
 static weft_status read_samples(weft_dealer *a, int64_t epoch, int64_t first, int64_t m,
                                 struct wf_block **out)
 {
@@ -140,7 +140,7 @@ static weft_status compute(weft_dealer *a, int64_t t, int64_t l, weft_batch **ou
     if (st)
         return st;
     cut(a, n, l, &first, &m);
-    /* An empty shard may stand behind the last sample. */
+    /* An empty shard may be after the last sample. */
     first = wf_min_i64(first, n - 1) + at.number * a->n;
     st = read_samples(a, at.epoch, first, m, &b);
     if (!st)
@@ -210,7 +210,7 @@ static void task_clear(weft_dealer *a, struct task *k)
     *k = (struct task){.state = TASK_FREE};
 }
 
-/* A free place, or that of a shard of an earlier step which nobody came for; NULL when all are
+/* A free task, or that of a shard of an earlier step which was never requested; NULL if all are
  * busy. */
 static struct task *room_for(weft_dealer *a, int64_t t)
 {
@@ -238,7 +238,7 @@ weft_status weft_dealer_ahead(weft_dealer *a, int64_t t, int64_t l)
                       (long long)a->n_shards);
     if (!a->n_threads ||
         atomic_load_explicit(&a->env->bytes, memory_order_relaxed) > a->env->budget)
-        return WEFT_OK; /* a stream's iterator works ahead by itself */
+        return WEFT_OK; /* a stream's iterator works ahead itself */
     pthread_mutex_lock(&a->lock);
     k = find_task(a, t, l) ? NULL : room_for(a, t);
     if (k) {
@@ -249,7 +249,7 @@ weft_status weft_dealer_ahead(weft_dealer *a, int64_t t, int64_t l)
     return WEFT_OK;
 }
 
-/* What was prepared of a shard, if anything: *found. */
+/* What was prepared for a shard, if anything: *found. */
 static weft_status take_prepared(weft_dealer *a, int64_t t, int64_t l, bool *found,
                                  weft_batch **out)
 {
@@ -311,7 +311,7 @@ static weft_status deal(weft_dealer *a)
     return WEFT_OK;
 }
 
-/* Rows [first, first + m) of a column of a batch; of a ragged one also its offsets, from 0. */
+/* Rows [first, first + m) of a column of a batch; for a ragged one also its offsets, from 0. */
 static weft_status cut_column(struct wf_block *v, const struct wf_block *b, int c, bool ragged,
                               int64_t first, int64_t m)
 {
@@ -526,7 +526,7 @@ weft_status weft_dealer_save(weft_dealer *a, char **state, int64_t *n)
     return st;
 }
 
-/* Numbers that must be the same here and there. */
+/* Numbers that must match the saved ones. */
 static weft_status check_same(struct wf_reader *r, int64_t here, const char *what)
 {
     int64_t there = wf_get_i64(r);
@@ -554,7 +554,7 @@ static weft_status check_text(weft_dealer *a, struct wf_reader *r)
     return st;
 }
 
-/* A kept batch has as many rows as samples, in every column. */
+/* Whether a kept batch has as many rows as samples, in every column. */
 static bool check_rows(const weft_dealer *a, const struct wf_block *b)
 {
     int c = 0;

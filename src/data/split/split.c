@@ -1,5 +1,5 @@
-/* split.c - plans that share samples out over workers, and the split into training and
- * validation data.
+/* split.c - plans that divide samples among workers, and the split into training and validation
+ * data.
  *
  * A plan is exact arithmetic on counts: its parts are contiguous, in order, and cover everything
  * once. */
@@ -55,7 +55,7 @@ static void share_units(int64_t n, int n_workers, const weft_split_opts *o, doub
     for (int w = 0; w < n_workers; w++) {
         out[w].n_units = wf_min_i64(whole_part(n, o->weights[w], sum, &rest), left);
         left -= out[w].n_units;
-        out[w].first = 0; /* becomes 1 for those that got one more */
+        out[w].first = 0; /* set to 1 for those that got one more */
     }
     while (left > 0) {
         int best = -1;
@@ -68,7 +68,7 @@ static void share_units(int64_t n, int n_workers, const weft_split_opts *o, doub
                 best = w;
             }
         }
-        if (best < 0) { /* rounding left more than one a worker: begin again */
+        if (best < 0) { /* rounding left more than one per worker: start again */
             for (int w = 0; w < n_workers; w++)
                 out[w].first = 0;
             continue;
@@ -79,7 +79,7 @@ static void share_units(int64_t n, int n_workers, const weft_split_opts *o, doub
     }
 }
 
-/* By files: each goes to the worker in whose ideal range of samples its middle lies. */
+/* By files: each goes to the worker whose ideal range of samples contains its middle. */
 static void share_files(int64_t n_samples, int n_workers, const weft_split_opts *o, double sum,
                         weft_share *out)
 {
@@ -130,7 +130,7 @@ static void place(int64_t n_samples, int n_workers, const weft_split_opts *o, we
             for (int64_t f = unit; f < unit + out[w].n_units; f++)
                 n += o->file_samples[f];
         } else if (o->by == WEFT_SPLIT_BATCHES) {
-            /* Only the last batch is short; no product beyond it is formed. */
+            /* Only the last batch is short; the product is not computed beyond it. */
             n = out[w].n_units > (n_samples - sample) / o->batch ? n_samples - sample
                                                                  : out[w].n_units * o->batch;
         }
@@ -288,7 +288,7 @@ static void holdout_text(const struct wf_ds *ds, struct wf_buf *out)
 static const struct wf_ds_kind chosen_kind = {
     .name = "holdout", .get = chosen_get, .text = holdout_text};
 
-/* Streams: elements are numbered while they are pulled and left out when they are made. */
+/* Streams: elements are numbered when they are pulled and dropped when they are made. */
 static weft_status hashed_open(struct wf_stage *s)
 {
     s->state = wf_alloc(s->env->ctx, sizeof(int64_t));
@@ -409,14 +409,13 @@ static weft_ds holdout_node(weft_data *d, weft_ds s, const struct wf_ds_kind *ki
     return wf_ds_handle(ds);
 }
 
-/* The threshold of a 64-bit word for a probability; all words lie below that of 1, as nearly as
- * matters. */
+/* The threshold of a 64-bit word for a probability; that of 1 is above practically all words. */
 static uint64_t threshold(double p)
 {
     return p >= 1 ? UINT64_MAX : (uint64_t)(p * 0x1p64);
 }
 
-/* What is left for training, as Keras counts: floor(n (1 - fraction)), the difference and the
+/* What is left for training, as in Keras: floor(n (1 - fraction)), with the difference and the
  * product rounded as doubles. */
 static int64_t count_rest(int64_t n, double fraction)
 {

@@ -8,7 +8,7 @@ struct batch {
     bool drop_remainder, ragged;
 };
 
-/* Batches [at.id], each of one epoch. A run of consecutive full batches is read at once. */
+/* Batches [at.id], each of one epoch. A run of consecutive full batches is read together. */
 static weft_status batch_get(struct wf_ds *ds, struct wf_worker *w, const struct wf_at *at,
                              int64_t n, struct wf_block **out)
 {
@@ -113,7 +113,7 @@ static bool varies(const weft_column *c)
     return false;
 }
 
-/* The columns of a batch: one axis more; a ragged one is followed by its offsets. */
+/* The columns of a batch: one more axis; a ragged one is followed by its offsets. */
 static weft_status batch_columns(struct wf_ds *ds, const struct batch *p)
 {
     struct wf_arena *a = &ds->data->arena;

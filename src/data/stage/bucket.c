@@ -1,13 +1,13 @@
-/* bucket.c - batches of elements of like length. Bucket b takes lengths in [bound[b - 1],
+/* bucket.c - batches of elements of similar length. Bucket b takes lengths in [bound[b - 1],
  * bound[b]); a batch comes when its bucket is full, and at the end what is left, in the order of
- * buckets. Which element goes where depends on the order of the input alone. */
+ * buckets. Which element goes where depends only on the order of the input. */
 #include "data/stage/pad.h"
 #include "data/engine/pick.h"
 
 struct bucket {
     int column, n_bounds;
     int64_t *bound, *size; /* n_bounds, n_bounds + 1 */
-    int64_t *first;        /* slot that a bucket begins with */
+    int64_t *first;        /* first slot of each bucket */
     int64_t n_slots;
     bool drop_remainder;
     struct wf_padding pad;
@@ -64,7 +64,7 @@ static weft_status bucket_reset(struct wf_stage *s, int64_t epoch)
     return wf_stage_reset(s->in[0], epoch);
 }
 
-/* The first size of an element; of a scalar its value, of text its bytes. */
+/* The first size of an element; for a scalar its value, for text its bytes. */
 static int64_t length_of(const struct wf_col *c, int64_t i)
 {
     weft_tensor t = wf_col_element(c, i);

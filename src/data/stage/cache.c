@@ -1,9 +1,9 @@
-/* cache.c - cache and snapshot: elements are made once and kept (cache_store.h).
+/* cache.c - cache and snapshot: elements are produced once and kept (cache_store.h).
  *
- * What stands before the node is always run as for epoch 0, so that an element does not depend
- * on when it was kept; its sample carries the epoch in which it is read. Over an addressable
- * input each element is kept when it is first asked for. Over a stream a whole pass fills the
- * store in order, and only a complete one is read from. */
+ * The stages before the node always run as for epoch 0, so that an element does not depend on when
+ * it was stored; its sample has the epoch in which it is read. For an addressable input each
+ * element is stored when it is first requested. For a stream a whole pass fills the store in order,
+ * and only a complete one is read from. */
 #include <stdio.h>
 
 #include "data/data.h"
@@ -15,7 +15,7 @@ static weft_status named(const struct wf_ds *ds, weft_status st)
     return wf_err_wrap(st, "%s", ds->name);
 }
 
-/* The store as it stands. */
+/* The current state of the store. */
 struct view {
     bool complete;
     enum wf_cache_in in;
@@ -39,8 +39,8 @@ struct wanted {
     int64_t n;
     int64_t *id;          /* of the elements, which may repeat */
     struct wf_pick *pick; /* held is NULL until found */
-    struct wf_at *at;     /* room for n */
-    int64_t *missing;     /* room for n */
+    struct wf_at *at;     /* scratch for n */
+    int64_t *missing;     /* scratch for n */
 };
 
 static weft_status wanted_new(struct wf_env *env, const struct wf_at *at, int64_t n,
@@ -68,7 +68,7 @@ static void wanted_free(struct wf_env *env, struct wanted *q)
     wf_free(env->ctx, q->missing);
 }
 
-/* Elements [i, i + m) of the list are those of block b, which is taken over, also on failure. */
+/* Elements [i, i + m) of the list are those of block b; takes ownership of b, also on failure. */
 static weft_status found(struct wanted *q, int64_t i, int64_t m, struct wf_block *b)
 {
     struct wf_held *h = NULL;
@@ -80,7 +80,7 @@ static weft_status found(struct wanted *q, int64_t i, int64_t m, struct wf_block
     return st;
 }
 
-/* Runs of neighbours from the file. */
+/* Runs of adjacent elements from the file. */
 static weft_status find_in_file(struct wf_ds *ds, struct wf_env *env, struct wanted *q)
 {
     struct wf_cache_store *store = ds->param;
@@ -103,7 +103,7 @@ static weft_status find_in_file(struct wf_ds *ds, struct wf_env *env, struct wan
     return st;
 }
 
-/* The rest from the input, as for epoch 0; and kept. */
+/* The rest from the input, as for epoch 0, and stored. */
 static weft_status find_missing(struct wf_ds *ds, struct wf_worker *w, struct wanted *q)
 {
     struct wf_cache_store *store = ds->param;
@@ -170,7 +170,7 @@ static weft_status cache_get(struct wf_ds *ds, struct wf_worker *w, const struct
 /* ---- in passes ------------------------------------------------------------------------------- */
 
 struct pass {
-    struct wf_stage *in; /* ours alone: the engine neither saves nor closes it */
+    struct wf_stage *in; /* ours only: the engine neither saves nor closes it */
     int64_t epoch, at;   /* the next element */
     int64_t read;        /* elements read from the input in this pass */
     bool kept;           /* read from the store, not from the input */
@@ -200,7 +200,7 @@ static weft_status pass_open(struct wf_stage *s)
     return st;
 }
 
-/* What this pass has kept so far is no use to anybody else. */
+/* What this pass has stored so far is of no use to others. */
 static void stop_filling(struct wf_stage *s, struct pass *v)
 {
     struct wf_cache_store *store = store_of(s);
@@ -227,8 +227,8 @@ static void pass_close(struct wf_stage *s)
     wf_free(s->env->ctx, v);
 }
 
-/* From the first element: out of a complete store, else from the input, filling it if nobody
- * else does. */
+/* From the first element: from a complete store, otherwise from the input, filling the store if no
+ * one else does. */
 static weft_status begin(struct wf_stage *s, struct pass *v)
 {
     struct wf_cache_store *store = store_of(s);
@@ -270,7 +270,7 @@ struct kept_rows {
     int64_t bytes, epoch;
 };
 
-/* Rows of the file: read and checked here, taken apart when the promise is made. */
+/* Rows of the file: read and verified here, decoded when the promise is made. */
 static weft_status pull_rows(struct wf_stage *s, struct pass *v, int64_t want,
                              struct wf_promise **out)
 {
@@ -282,7 +282,7 @@ static weft_status pull_rows(struct wf_stage *s, struct pass *v, int64_t want,
 
     if (st)
         return st;
-    if (!got) { /* damaged: read the input again, up to here without handing it out */
+    if (!got) { /* damaged: read the input again, discarding everything up to here */
         st = begin(s, v);
         return st;
     }
@@ -347,8 +347,8 @@ static weft_status pull_memory(struct wf_stage *s, struct pass *v, int64_t want,
     return st ? st : deliver(s, v, b, out);
 }
 
-/* The next block of the input, kept if this pass fills the store; *out is NULL when it was all
- * passed over. */
+/* The next block of the input, stored if this pass fills the store; *out is NULL if all of it was
+ * skipped. */
 static weft_status pull_input(struct wf_stage *s, struct pass *v, int64_t want, bool *end,
                               struct wf_promise **out)
 {
@@ -437,7 +437,7 @@ static weft_status pass_restore(struct wf_stage *s, struct wf_reader *r)
     v->kept = look(store_of(s)).complete;
     if (v->kept)
         return WEFT_OK;
-    if (kept) /* there is no store here: read the input up to where the reader stood */
+    if (kept) /* there is no store here: read the input up to the reader's position */
         return begin(s, v);
     v->read = read;
     return wf_stage_restore(v->in, &in);
@@ -488,7 +488,7 @@ static const struct wf_ds_kind snapshot_kind = {
 
 /* ---- builders -------------------------------------------------------------------------------- */
 
-/* What a file begins with: magic, version, the text of what stands before the node, and a key. */
+/* The beginning of a file: magic, version, the text of the stages before the node, and a key. */
 static weft_status set_head(weft_data *d, weft_ds s, const char *key, struct wf_cache_store *store)
 {
     struct wf_buf b;

@@ -1,5 +1,5 @@
-/* cache_row.c - elements as checked bytes. Reading trusts nothing: every length is checked against
- * what is left. */
+/* cache_row.c - elements as checksummed bytes. Reading trusts nothing: every length is checked
+ * against what is left. */
 #include "data/stage/cache_row.h"
 
 uint64_t wf_row_sum(const void *bytes, int64_t n)
@@ -112,7 +112,7 @@ static weft_status bad_row(void)
     return wf_err(WEFT_EPARSE, "a stored row does not have the columns of this dataset");
 }
 
-/* One column of a row: its sizes, how many items, and its bytes passed over. */
+/* One column of a row: its sizes and number of items; its bytes are skipped. */
 static weft_status read_column(struct wf_reader *r, const weft_column *c, int64_t *dim,
                                int64_t *items, const char **bytes)
 {
@@ -147,7 +147,7 @@ static weft_status read_head(struct wf_reader *r, struct wf_at *at, int64_t *n_s
     return WEFT_OK;
 }
 
-/* The reader of one row, and the position behind it. */
+/* A reader for one row, and the position after it. */
 static weft_status next_row(const char **p, const char *end, struct wf_reader *r)
 {
     int64_t m;

@@ -1,4 +1,5 @@
-/* cache_store.c - elements kept by number, in memory or in a file. See cache_store.h for the file's layout. */
+/* cache_store.c - elements kept by number, in memory or in a file. See cache_store.h for the file's
+ * layout. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ static void close_fd(struct wf_cache_store *s, int fd)
 static void drop_temporary(struct wf_cache_store *s)
 {
     if (s->file.fd >= 0)
-        (void)wf_newfile_close(&s->file, WEFT_ESTATE, true); /* given up: it goes */
+        (void)wf_newfile_close(&s->file, WEFT_ESTATE, true); /* failed: remove it */
 }
 
 /* A reader may be in the middle of the old file: it stays open until the end. */
@@ -45,7 +46,7 @@ static void retire_fd(struct wf_cache_store *s)
     s->fd = -1;
 }
 
-/* The lock is held, or nobody else is there. */
+/* The lock is held, or there is no other user. */
 static void clear(struct wf_cache_store *s)
 {
     for (int64_t i = 0; i < s->cap; i++) {
@@ -83,7 +84,7 @@ void wf_cache_free(struct wf_cache_store *s)
     pthread_mutex_destroy(&s->lock);
 }
 
-/* Do without: what is kept goes, and nothing more is kept. */
+/* Continues without: drops what is stored, and stores nothing more. */
 static void give_up(struct wf_cache_store *s, const char *why)
 {
     wf_log(s->ctx, WEFT_LOG_WARN, "data: %s continues without caching: %s", s->ds->name, why);
@@ -114,7 +115,7 @@ static weft_status damaged(const struct wf_cache_store *s, const char *what)
     return wf_err(WEFT_EDATA, "%s: %s", s->path, what);
 }
 
-/* The head must be ours, byte for byte; a sum of it stands at the end. */
+/* The head must match ours, byte for byte; its checksum is at the end. */
 static weft_status check_head(struct wf_cache_store *s, int64_t size)
 {
     char *head;
@@ -165,7 +166,7 @@ static weft_status read_table(struct wf_cache_store *s, int64_t size)
     return st;
 }
 
-/* Use the file that is there, if it is ours and whole. The lock is held. */
+/* Uses an existing file, if it is ours and complete. The lock is held. */
 static void look_for_file(struct wf_cache_store *s, int64_t count)
 {
     const struct wf_fs *fs = s->ctx->fs;
@@ -242,7 +243,7 @@ static weft_status begin_file(struct wf_cache_store *s)
     return write_all(s, s->head, s->n_head);
 }
 
-/* Rows of the elements that are missing, written at once. The lock is held. */
+/* Rows of the missing elements, in one write. The lock is held. */
 static weft_status put_rows(struct wf_cache_store *s, const struct wf_block *b, const int64_t *id)
 {
     struct wf_buf buf;
@@ -268,7 +269,7 @@ static weft_status put_rows(struct wf_cache_store *s, const struct wf_block *b, 
     return st;
 }
 
-/* A copy of the elements in memory of our own. The lock is not held: threads copy at once. */
+/* A copy of the elements in our own memory. The lock is not held: threads copy in parallel. */
 static weft_status copy_block(struct wf_cache_store *s, const struct wf_block *b,
                               struct wf_held **out)
 {
@@ -303,7 +304,7 @@ static void put_block(struct wf_cache_store *s, struct wf_held *h, const int64_t
     }
 }
 
-/* Where to keep elements, now that one knows what they take. The lock is held. */
+/* Decides where to store elements, once their size is known. The lock is held. */
 static void decide(struct wf_cache_store *s, struct wf_env *env, int64_t count,
                    const struct wf_block *b)
 {
@@ -315,7 +316,7 @@ static void decide(struct wf_cache_store *s, struct wf_env *env, int64_t count,
         s->in = WF_CACHE_MEMORY;
     else
         s->in = s->path && count != WEFT_ENDLESS ? WF_CACHE_FILE : WF_CACHE_NONE;
-    if (s->in == WF_CACHE_MEMORY) /* what was wished for is nothing to tell */
+    if (s->in == WF_CACHE_MEMORY) /* what was requested need not be logged */
         wf_log(s->ctx, WEFT_LOG_DEBUG, "data: cache: in memory (of %.3g MB)",
                (double)env->budget * 1e-6);
     else
@@ -381,7 +382,7 @@ weft_status wf_cache_put(struct wf_cache_store *s, struct wf_env *env, int64_t c
     if (st)
         return st;
     pthread_mutex_lock(&s->lock);
-    if (!s->complete && s->in == in) /* nobody has decided otherwise meanwhile */
+    if (!s->complete && s->in == in) /* the decision has not changed meanwhile */
         st = put(s, env, b, h, id);
     pthread_mutex_unlock(&s->lock);
     wf_held_unref(h);
@@ -421,7 +422,7 @@ void wf_cache_complete(struct wf_cache_store *s)
     pthread_mutex_lock(&s->lock);
     if (!s->complete && s->in != WF_CACHE_NONE) {
         if (s->in == WF_CACHE_UNDECIDED)
-            s->in = WF_CACHE_MEMORY; /* nothing came: nothing to decide */
+            s->in = WF_CACHE_MEMORY; /* there were no elements: nothing to decide */
         if (s->in == WF_CACHE_FILE && finish_file(s))
             give_up(s, weft_error());
         s->complete = s->in != WF_CACHE_NONE;
@@ -444,7 +445,7 @@ void wf_cache_pick(struct wf_cache_store *s, const int64_t *id, int64_t n, struc
     pthread_mutex_unlock(&s->lock);
 }
 
-/* The place of a run of rows, and the file it is in. */
+/* The position of a run of rows, and its file. */
 static int64_t find_run(struct wf_cache_store *s, int64_t id, int64_t n, int64_t *offset,
                         int64_t *bytes)
 {
@@ -498,7 +499,7 @@ weft_status wf_cache_read(struct wf_cache_store *s, struct wf_env *env, int64_t 
                "data: %s: element %lld (byte %lld) is damaged: creating it again", s->path,
                (long long)id, (long long)offset);
         clear(s);
-        fs->unlink(fs->arg, s->path); /* so that the next process does not begin with it again */
+        fs->unlink(fs->arg, s->path); /* so that the next process does not start with it again */
         s->filler = NULL;
     }
     pthread_mutex_unlock(&s->lock);

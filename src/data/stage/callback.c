@@ -14,7 +14,7 @@ weft_status wf_filling_begin(struct wf_filling *f, struct wf_env *env, struct wf
         struct wf_type t = wf_column_type(&ds->col[c]);
 
         st = wf_block_col(f->block, c, &t, 0);
-        if (!st && wf_type_fixed(&t)) /* what a callback leaves out is zero */
+        if (!st && wf_type_fixed(&t)) /* what a callback does not set is zero */
             memset(f->block->col[c].data, 0,
                    (size_t)(wf_col_item_count(&f->block->col[c], n) * wf_item_bytes(t.dtype)));
     }
@@ -24,7 +24,7 @@ weft_status wf_filling_begin(struct wf_filling *f, struct wf_env *env, struct wf
     return st;
 }
 
-/* Close sample i: columns of free shape must have got one. */
+/* Closes sample i: columns of free shape must have been given one. */
 static weft_status close_sample(struct wf_filling *f)
 {
     for (int c = 0; c < f->ds->n_cols && f->n > 0; c++)

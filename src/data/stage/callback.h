@@ -10,19 +10,19 @@ struct wf_filling {
     struct wf_ds *ds;
     struct wf_block *block;
     int64_t n;  /* samples begun */
-    char *text; /* room for bytes of text that is not used yet */
+    char *text; /* room for text that is not used yet */
     int64_t n_text;
 };
 weft_status wf_filling_begin(struct wf_filling *f, struct wf_env *env, struct wf_ds *ds, int64_t n);
-/* The next sample's places; what the callback left undone in the one before is an error. */
+/* The next sample; what the callback did not set in the previous one is an error. */
 weft_status wf_filling_next(struct wf_filling *f, struct wf_at at);
-/* The block of f->n samples; frees it when st is a failure, which it returns. */
+/* The block of f->n samples; frees it if st is a failure, which it returns. */
 weft_status wf_filling_end(struct wf_filling *f, weft_status st, struct wf_block **out);
 
 /* A view of element i, for reading; col has room for b->n_cols tensors. */
 weft_sample wf_sample_of(const struct wf_block *b, int64_t i, weft_tensor *col);
 
-/* Rows of tensors as elements: a view where the numbers are consecutive, else gathered. */
+/* Rows of tensors as elements: a view if the numbers are consecutive, otherwise gathered. */
 weft_status wf_rows_get(struct wf_ds *ds, struct wf_worker *w, const weft_tensor *rows,
                         const struct wf_at *at, int64_t n, struct wf_block **out);
 

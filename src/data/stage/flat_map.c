@@ -1,10 +1,8 @@
-/* flat_map.c - each element becomes a dataset; their elements follow each other, or come in
- * turn.
+/* flat_map.c - each element becomes a dataset; their elements come one after the other, or in turn.
  *
- * `cycle` datasets are open at once. A turn takes up to `block` elements of one; when it ends,
- * the next element of the input takes its place. The datasets live in pipelines of their own, so
- * what they yield is copied before it goes on, and is numbered anew. Their threads are the
- * iterator's. */
+ * `cycle` datasets are open at the same time. A turn takes up to `block` elements of one; when it
+ * ends, the next element of the input takes its place. The datasets are in pipelines of their own,
+ * so what they yield is copied and renumbered. Their threads are the iterator's. */
 #include "data/stage/callback.h"
 #include "data/data.h"
 #include "data/engine/pick.h"
@@ -15,14 +13,14 @@ struct flat {
     int64_t cycle, block;
 };
 
-/* A dataset made on the way. Blocks that were taken from it keep its pipeline alive. */
+/* An inner dataset. Blocks that were taken from it keep its pipeline alive. */
 struct inner {
     _Atomic int refs;
     weft_ctx *ctx;
     weft_data *data;
     struct wf_env *env;
     struct wf_stage *stage;
-    struct wf_block *element; /* of the input, that it was made of */
+    struct wf_block *element; /* the element of the input that it was made from */
     struct wf_cursor cur;
 };
 
@@ -46,7 +44,7 @@ static void inner_unref(void *arg)
     wf_free(x->ctx, x);
 }
 
-/* No more will be read from it. */
+/* Nothing more will be read from it. */
 static void inner_close(struct inner *x)
 {
     if (!x)
@@ -99,7 +97,7 @@ static weft_status call(struct wf_stage *s, struct inner *x, weft_ds *out)
     return st;
 }
 
-/* The dataset of one element, which is taken over, also on failure. */
+/* The dataset of one element; takes ownership of the element, also on failure. */
 static weft_status inner_open(struct wf_stage *s, struct wf_block *element, struct inner **out)
 {
     const struct flat *o = s->ds->param;
@@ -134,7 +132,7 @@ static weft_status inner_open(struct wf_stage *s, struct wf_block *element, stru
     return WEFT_OK;
 }
 
-/* An element at x's cursor; *more is false when x has ended. */
+/* Makes sure there is an element at x's cursor; *more is false if x has ended. */
 static weft_status inner_need(struct inner *x, int64_t want, bool *more)
 {
     weft_status st = wf_cursor_need(&x->cur, x->stage, want, more);
@@ -259,7 +257,7 @@ static weft_status find_turn(struct wf_stage *s, struct flats *v, int64_t want, 
         }
         inner_close(x);
         v->slot[v->turn] = NULL;
-        /* What ended within its turn gives the turn away; what had nothing to give is replaced. */
+        /* One that ended within its turn passes the turn on; one that was empty is replaced. */
         if (v->taken)
             next_turn(o, v);
         empty = 0;

@@ -54,7 +54,7 @@ static weft_status map_apply(struct wf_ds *ds, struct wf_worker *w, struct wf_bl
 static const struct wf_ds_kind map_kind = {
     .name = "map", .apply = map_apply, .ids = wf_ids_unknown};
 
-/* Serial: all calls in order, where promises are given. */
+/* Serial: all calls in order, when promises are pulled. */
 static weft_status serial_open(struct wf_stage *s)
 {
     return wf_stage_input(s, 0, WF_IN_MADE, s->want);

@@ -1,5 +1,5 @@
-/* mix.c - several datasets as one: in turn, or drawn by weights. Which dataset comes next is a
- * function of what ended before it and, for draws, of (seed, epoch, number of the draw). */
+/* mix.c - several datasets as one: in turn, or drawn by weights. Which dataset comes next depends
+ * only on what has ended and, for draws, on (seed, epoch, number of the draw). */
 #include <math.h>
 
 #include "data/data.h"
@@ -75,7 +75,7 @@ static weft_status mix_reset(struct wf_stage *s, int64_t epoch)
     return st;
 }
 
-/* An input by weight among those that have not ended. */
+/* Draws an input by weight among those that have not ended. */
 static int drawn(const struct wf_stage *s, struct mixing *v)
 {
     const struct mix *o = s->ds->param;

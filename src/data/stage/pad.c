@@ -1,4 +1,4 @@
-/* pad.c - padded batches, and batches of elements of like length. */
+/* pad.c - padded batches, and batches of elements of similar length. */
 #include <stdio.h>
 
 #include "data/stage/pad.h"
@@ -153,7 +153,7 @@ static void fill(void *data, weft_dtype t, int64_t n, const struct wf_pad_col *p
         *(weft_str *)data = pad->text;
     else
         wf_set(data, t, 0, pad->value);
-    /* Doubling copies: the filled part is copied behind itself. */
+    /* Doubling copies: the filled part is copied after itself. */
     for (size_t done = 1; done < (size_t)n;) {
         size_t m = done < (size_t)n - done ? done : (size_t)n - done;
 

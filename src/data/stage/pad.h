@@ -1,4 +1,4 @@
-/* pad.h - batches of elements of differing shapes, padded to a common one. */
+/* pad.h - batches of elements of different shapes, padded to a common one. */
 #ifndef WF_DATA_STAGE_PAD_H
 #define WF_DATA_STAGE_PAD_H
 
@@ -14,9 +14,8 @@ struct wf_padding {
         bool lengths;                  /* followed by a column of lengths */
     } * col;
 };
-/* From what a user gave: checks, copies into the arena, and sets the columns of ds: one axis of
- * n (or WEFT_ANY) more, sizes that differ become fixed where a length is given, "name:length"
- * columns. */
+/* From the user's options: checks, copies into the arena, and sets the columns of ds: one more axis
+ * of n (or WEFT_ANY), sizes that vary become fixed if a length is given, "name:length" columns. */
 weft_status wf_padding_init(struct wf_ds *ds, int n_pads, const weft_pad_column *pads, bool lengths,
                             int64_t n, struct wf_padding *out);
 void wf_padding_text(const struct wf_padding *p, struct wf_buf *out);

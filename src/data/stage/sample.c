@@ -12,7 +12,7 @@ struct sample {
     double *upto; /* sums of weights, or NULL */
 };
 
-/* The first element whose sum of weights lies above a point of [0, sum). */
+/* The first element whose cumulative weight is above a point of [0, sum). */
 static int64_t by_weight(const double *upto, int64_t count, uint64_t word)
 {
     double at = (double)(word >> 11) * 0x1p-53 * upto[count - 1];

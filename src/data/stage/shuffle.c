@@ -1,9 +1,8 @@
 /* shuffle.c - the shuffle buffer.
  *
- * The next element is drawn from a buffer of n and replaced by the next of the input; draw
- * number i of a pass is a function of (seed, epoch, i). Over an addressable input the buffer
- * holds numbers, and elements are read when they are due. Over a stream it holds elements, in
- * slots (pick.h). */
+ * The next element is drawn from a buffer of n and replaced by the next of the input; draw number i
+ * of a pass is a function of (seed, epoch, i). For an addressable input the buffer holds numbers,
+ * and elements are read when they are needed. For a stream it holds elements, in slots (pick.h). */
 #include "data/data.h"
 #include "data/engine/pick.h"
 
@@ -24,7 +23,7 @@ struct buffer {
     /* over a stream */
     struct wf_slots slots;
     struct wf_cursor in;
-    int64_t bytes; /* that came in while filling */
+    int64_t bytes; /* bytes read while filling */
 };
 
 static bool by_number(const struct wf_stage *s)
@@ -60,7 +59,7 @@ static weft_status buffer_open(struct wf_stage *s)
         st = wf_slots_init(&b->slots, s->env, b->cap);
         return st ? st : wf_stage_input(s, 0, WF_IN_MADE, 0);
     }
-    s->n_in = 0; /* elements are read by number: the input need not run */
+    s->n_in = 0; /* elements are read by number: the input does not run */
     b->id = wf_alloc_n(ctx, b->cap, sizeof *b->id);
     return b->id ? WEFT_OK : wf_env_nomem(s->env, bytes, "a buffer");
 }
@@ -126,7 +125,7 @@ static weft_status fill_slots(struct wf_stage *s, struct buffer *b)
     return st;
 }
 
-/* The element that follows takes the place of the one drawn, or the last of the buffer does. */
+/* The next element takes the slot of the one drawn, or the last of the buffer does. */
 static weft_status replace(struct wf_stage *s, struct buffer *b, int64_t j)
 {
     bool more = !b->ended;

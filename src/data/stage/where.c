@@ -1,7 +1,8 @@
-/* where.c - elements chosen by the number in one of their columns.
+/* where.c - elements selected by the number in one of their columns.
  *
- * Over an addressable dataset that is the same in every epoch, the numbers of the chosen elements are found in one pass when the
- * pipeline is built: the result is addressable, too, and can be shuffled whole. Elsewhere elements are looked at as they come. */
+ * For an addressable dataset that is the same in every epoch, the numbers of the selected elements
+ * are found in one pass when the pipeline is built: the result is addressable, too, and can be
+ * fully shuffled. Otherwise elements are checked as they come. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -34,7 +35,7 @@ static double number_at(const weft_tensor *t)
 
 static bool wanted(const struct where *p, double v)
 {
-    bool yes = v >= p->min && v <= p->max; /* NaN is in no range */
+    bool yes = v >= p->min && v <= p->max; /* NaN is not in any range */
 
     if (p->n_in) {
         int lo = 0, hi = p->n_in;
@@ -128,7 +129,8 @@ static weft_status chosen_get(struct wf_ds *ds, struct wf_worker *w, const struc
 static const struct wf_ds_kind chosen_kind = {
     .name = "where", .get = chosen_get, .text = where_text, .free = where_free};
 
-/* Is element i the same one in every epoch? What stands before a cache is run as for epoch 0. */
+/* Whether element i is the same one in every epoch. The stages before a cache run as for epoch
+ * 0. */
 static bool fixed(const struct wf_ds *ds)
 {
     static const char *const changing[] = {"shuffle_all", "sample"}, *const kept[] = {"cache",

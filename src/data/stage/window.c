@@ -1,8 +1,8 @@
-/* window.c - windows over neighbouring elements, and batches taken apart again.
+/* window.c - windows over neighboring elements, and unbatching.
  *
- * Window k has elements k * shift + j * stride, j < size. Over an addressable input with known
- * length a window is computed from its number; over a stream the elements that windows to come
- * still need are held. */
+ * Window k has elements k * shift + j * stride, j < size. For an addressable input with known
+ * length a window is computed from its number; for a stream the elements that later windows still
+ * need are held. */
 #include "data/data.h"
 #include "data/engine/pick.h"
 
@@ -11,7 +11,7 @@ struct window {
     bool drop_remainder;
 };
 
-/* Elements from a window's first to behind its last. */
+/* Elements from a window's first to past its last. */
 static int64_t span(const struct window *o)
 {
     return (o->size - 1) * o->stride + 1;
@@ -29,8 +29,7 @@ static int64_t window_length(const struct window *o, int64_t first, int64_t coun
     return first < count ? wf_min_i64(o->size, (count - first - 1) / o->stride + 1) : 0;
 }
 
-/* Blocks of whole windows and of single short ones, stacked and joined. lengths[i] elements
- * each. */
+/* Blocks of full windows and of single short ones, stacked and joined. lengths[i] elements each. */
 static weft_status stack_windows(struct wf_ds *ds, struct wf_block *b, const int64_t *length,
                                  int64_t n, struct wf_block **out)
 {
@@ -93,9 +92,9 @@ out:
 
 struct windows {
     struct wf_cursor in;
-    int64_t start;        /* number of the element that the next window begins with */
+    int64_t start;        /* number of the first element of the next window */
     int64_t base, n, cap; /* elements base .. base + n - 1 are held */
-    struct wf_pick *held; /* cap of them; the first stands at head */
+    struct wf_pick *held; /* cap of them; the first is at head */
     int64_t head;
     bool ended;
 };
@@ -159,7 +158,7 @@ static weft_status push_back(struct wf_stage *s, struct windows *v, struct wf_he
     return WEFT_OK;
 }
 
-/* Hold elements start .. start + span - 1, or as many as there are. */
+/* Holds elements start .. start + span - 1, or as many as there are. */
 static weft_status gather_span(struct wf_stage *s, struct windows *v)
 {
     const struct window *o = s->ds->param;
@@ -185,7 +184,7 @@ static weft_status gather_span(struct wf_stage *s, struct windows *v)
     return st;
 }
 
-/* One window at the back of p; *length is 0 at the end. */
+/* Appends one window to p; *length is 0 at the end. */
 static weft_status pick_window(struct wf_stage *s, struct windows *v, struct wf_picks *p,
                                int64_t *length)
 {
@@ -411,7 +410,7 @@ static bool rows_alike(const struct wf_col *c, int64_t n, int64_t *dim)
     return true;
 }
 
-/* The rows of all batches lie one after the other already: only their description changes. */
+/* The rows of all batches are already contiguous: only their description changes. */
 static weft_status unstack_column(const struct wf_block *b, int c, struct wf_block *v)
 {
     const struct wf_col *src = &b->col[c];
@@ -515,7 +514,7 @@ static weft_status unbatch_reset(struct wf_stage *s, int64_t epoch)
     return wf_stage_reset(s->in[0], epoch);
 }
 
-/* A batch at a time: it usually has more rows than anybody wants. */
+/* One batch at a time: it usually has more rows than requested. */
 static weft_status unbatch_pull(struct wf_stage *s, int64_t want, struct wf_promise **out)
 {
     struct wf_promise *in = NULL;

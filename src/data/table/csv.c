@@ -47,7 +47,7 @@ weft_status wf_csv_fill_piece(struct wf_csv_fill *f, const struct wf_row_piece *
     const char *p = piece->p, *end = p + piece->bytes;
     weft_status st = src->has_text && piece->chunk ? wf_block_keep(f->b, piece->chunk) : WEFT_OK;
 
-    f->out.text_bytes = 0; /* room for text is asked for piece by piece */
+    f->out.text_bytes = 0; /* room for text is allocated piece by piece */
     for (int64_t i = 0; i < piece->n_rows && !st; i++, f->id++) {
         const char *behind;
 

@@ -1,13 +1,13 @@
 /* csv_index.c - rows of CSV files by number.
  *
- * One pass over the files notes where every 16th row begins; a row is then found by reading the
- * piece of text that it stands in. Files are plain and are not to change while the source is in
- * use: what was cut off since is an error. */
+ * One pass over the files records where every 16th row begins; a row is then found by reading the
+ * piece of text that contains it. Files must be uncompressed and must not change while the source
+ * is in use: if one became shorter, that is an error. */
 #include <fcntl.h>
 
 #include "data/table/csv.h"
 
-#define KEEP_OPEN 256 /* files, beyond which each read opens its file again */
+#define KEEP_OPEN 256 /* with more files, each read opens its file again */
 #define READ_BYTES (1 << 20)
 
 struct wf_csv_index {
@@ -23,12 +23,12 @@ struct walk {
     struct wf_unpack *u;
     char *buf;
     int64_t cap, n;     /* bytes in buf */
-    int64_t pos, start; /* of the present range in buf; of buf[0] in the file */
+    int64_t pos, start; /* of the current range in buf; of buf[0] in the file */
     bool ended;
     struct wf_scan scan;
 };
 
-/* More text behind buf[n), the range moved to the front. */
+/* Reads more text after buf[n), after moving the range to the front. */
 static weft_status walk_more(struct walk *w, int64_t max_row_bytes)
 {
     int64_t got;
@@ -54,7 +54,7 @@ static weft_status walk_more(struct walk *w, int64_t max_row_bytes)
     return WEFT_OK;
 }
 
-/* Scan up to `want` rows of the range at pos; they are then in w->scan. */
+/* Scans up to `want` rows of the range at pos; they are then in w->scan. */
 static weft_status walk_rows(struct walk *w, int64_t want, int64_t max_row_bytes)
 {
     weft_status st = WEFT_OK;
@@ -232,7 +232,7 @@ static weft_status read_at(weft_ctx *ctx, const struct wf_csv_rows *f, const cha
     return st;
 }
 
-/* Which file holds row `id`. */
+/* The file that contains row `id`. */
 static const struct wf_csv_rows *file_of(const struct wf_csv_index *x, int64_t id)
 {
     int64_t lo = 0, hi = x->n_files - 1;
@@ -248,7 +248,7 @@ static const struct wf_csv_rows *file_of(const struct wf_csv_index *x, int64_t i
     return &x->file[lo];
 }
 
-/* Rows id to id + n of one file; *chunk is used again where nobody keeps it. */
+/* Rows id to id + n of one file; *chunk is reused if it is not kept elsewhere. */
 static weft_status get_run(struct wf_csv_fill *f, const struct wf_csv_rows *file, const char *path,
                            int64_t row, int64_t n, struct wf_chunk **chunk)
 {
@@ -281,7 +281,7 @@ static weft_status get_run(struct wf_csv_fill *f, const struct wf_csv_rows *file
     return wf_csv_fill_piece(f, &piece);
 }
 
-/* How many of at[0..n) follow each other in one file; not more text than a few stores. */
+/* How many of at[0..n) are consecutive in one file; limited to a few stores of text. */
 static int64_t run_length(const struct wf_csv_rows *file, const struct wf_at *at, int64_t n)
 {
     int64_t m = 1;

@@ -1,12 +1,13 @@
-/* csv_index_file.c - lists of where rows stand, kept for the next process.
+/* csv_index_file.c - row indexes, saved for the next process.
  *
- * Keeps true: a list that is used belongs to the file as it is now (size, time of change), was made
- * by the same rules (delimiter, quote, comment, header) and is whole (CRC); one that cannot be kept
- * costs time, never a failure.
+ * Invariants: an index that is used matches the current file (size, modification time), was made by
+ * the same rules (delimiter, quote, comment, header) and is complete (CRC); one that cannot be
+ * saved costs time, but is never a failure.
  *
- * The file: "WEFTROWS", u32 version, u32 CRC32C of all that follows; i64 size and i64 time of change
- * (ns) of the table; delimiter, quote, comment and whether there is a header, a byte each, and four
- * zeros; i64 rows; then an i64 offset for every 16th row and for the end. Little-endian. */
+ * The file: "WEFTROWS", u32 version, u32 CRC32C of all that follows; i64 size and i64
+ * modification time (ns) of the table; delimiter, quote, comment and whether there is a header,
+ * one byte each, and four zeros; i64 rows; then an i64 offset for every 16th row and for the end.
+ * Little-endian. */
 #include <stdio.h>
 
 #include "data/table/csv.h"
@@ -15,7 +16,7 @@
 #define MAGIC "WEFTROWS"
 #define VERSION 1
 #define HEAD_BYTES 48
-#define WORTH_BYTES (16 << 20) /* a smaller file is read again in no time */
+#define WORTH_BYTES (16 << 20) /* a smaller file is scanned again quickly */
 
 static bool path_of(const struct wf_csv_source *src, const char *path, char *out, int n)
 {
@@ -33,7 +34,7 @@ static void put(char *p, uint64_t v, int n)
         p[i] = (char)(v >> (8 * i));
 }
 
-/* What must be equal for a list to be of use, behind the CRC. */
+/* What must match for an index to be used, after the CRC. */
 static void put_key(const struct wf_csv_source *src, const struct wf_file_info *info, char *p)
 {
     const struct wf_row_format *f = &src->rows.format;

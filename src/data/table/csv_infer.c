@@ -1,11 +1,11 @@
-/* csv_infer.c - what the first rows of the first file tell: names, how many columns, their
+/* csv_infer.c - inferred from the first rows of the first file: names, number of columns, their
  * types. */
 #include <stdio.h>
 
 #include "data/table/csv.h"
 #include "base/number.h"
 
-/* What the values of a column were so far. */
+/* What kind of values a column has had so far. */
 enum seen { SEEN_NOTHING = 0, SEEN_INT = 1, SEEN_FLOAT = 2, SEEN_TEXT = 4, SEEN_MISSING = 8 };
 
 static bool missing_word(const struct wf_row_layout *l, weft_str s)
@@ -42,7 +42,8 @@ static enum wf_field_kind kind_of(unsigned seen)
 
 /* ---- the head of the first file -------------------------------------------------------------- */
 
-/* Read until n_rows rows are whole, or enough was read and some are. h->end is behind the last. */
+/* Reads until n_rows rows are complete, or enough was read and some are. h->end is past the
+ * last. */
 static weft_status read_head(struct wf_csv_head *h, const struct wf_csv_source *src, int64_t n_rows)
 {
     const struct wf_row_source *rows = &src->rows;
@@ -78,7 +79,7 @@ static weft_status read_head(struct wf_csv_head *h, const struct wf_csv_source *
     }
 }
 
-/* The next row in the head, empty lines and comments left out; NULL behind the last. */
+/* The next row in the head, skipping empty lines and comments; NULL past the end. */
 static const char *next_row(const struct wf_row_format *f, const char *p, const char *end)
 {
     while (p < end && wf_scan_no_row(f, p, end))
@@ -132,7 +133,8 @@ static weft_status names_numbered(weft_data *d, int n, struct wf_column_names *n
     return st;
 }
 
-/* A field without a name is called by its place, "c3". Blanks around a name are not part of it. */
+/* A field without a name is named after its position, "c3". Blanks around a name are not part of
+ * it. */
 static const char *name_of(weft_data *d, const struct wf_row_format *f, const struct wf_csv_span *s,
                            int i)
 {

@@ -1,9 +1,9 @@
-/* csv_parse.c - one row of a CSV file into its places.
+/* csv_parse.c - parses one row of a CSV file into its columns.
  *
- * Numbers that are plain and whose field ends where it should are read in one go; whatever is not
- * so (quotes, spaces, missing values, many digits, the last bytes of the text) goes through
- * `careful_field`, which alone decides what is an error. Both give the same values. Pure: no state
- * but what is written into the places. */
+ * Plain numbers whose field ends right after them are read in one go; everything else (quotes,
+ * spaces, missing values, many digits, the last bytes of the text) goes through `careful_field`,
+ * which alone decides what is an error. Both give the same values. Pure: no state except the
+ * output. */
 #include "data/table/csv_parse.h"
 #include "base/number.h"
 
@@ -13,8 +13,8 @@
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-/* Behind the closing quote of the quoted text at p, or NULL. *doubled tells of doubled quotes
- * within. */
+/* Returns the position after the closing quote of the quoted text at p, or NULL. *doubled: whether
+ * it contains doubled quotes. */
 static const char *closing_quote(const char *p, const char *end, char quote, bool *doubled)
 {
     *doubled = false;
@@ -30,7 +30,7 @@ static const char *closing_quote(const char *p, const char *end, char quote, boo
     }
 }
 
-/* The first delimiter or newline at or behind p, or end. */
+/* The first delimiter or newline at or after p, or end. */
 static const char *text_end(const char *p, const char *end, char delimiter)
 {
 #if defined(__SSE2__)
@@ -49,7 +49,7 @@ static const char *text_end(const char *p, const char *end, char delimiter)
     return p;
 }
 
-/* p is behind the text of a field: what follows? False when it is more text. */
+/* p is after the text of a field. False if more text follows. */
 static bool field_ends(const struct wf_row_format *f, const char *p, const char *end,
                        struct wf_csv_span *out)
 {
@@ -82,7 +82,7 @@ bool wf_csv_span(const struct wf_row_format *f, const char *p, const char *end,
     }
     q = text_end(p, end, f->delimiter);
     if (q > p && q[-1] == '\r' && (q == end || *q == '\n'))
-        q--; /* it belongs to the end of the line */
+        q--; /* it is part of the line end */
     out->n = q - p;
     return field_ends(f, q, end, out);
 }
@@ -122,8 +122,7 @@ static const char *fail_quotes(struct wf_csv_out *o, int f, const char *p, const
                           l->field[f].name, text));
 }
 
-/* The row ended before column f + 1, or has more than all; p is the field behind the last good
- * one. */
+/* The row ended before column f + 1, or has too many; p is the field after the last good one. */
 static const char *fail_count(struct wf_csv_out *o, int f, const char *p, const char *end)
 {
     struct wf_csv_span s = {.next = p};
@@ -197,7 +196,7 @@ static bool own_text(struct wf_csv_out *o, struct wf_csv_span *s, const char *en
     return true;
 }
 
-/* Any field. Returns what stands behind it. */
+/* Any field. Returns the position after it. */
 static const char *careful_field(struct wf_csv_out *o, int f, const char *p, const char *end,
                                  int64_t r)
 {
@@ -296,14 +295,14 @@ static const char *run_i64(struct wf_csv_out *o, const struct wf_field_run *run,
     return p;
 }
 
-/* Eight hexadecimal digits, as hashed categories have them. */
+/* Eight hexadecimal digits, as in hashed categories. */
 static const char *fast_hex8(const char *p, int64_t *out)
 {
     uint64_t x = wf_load_le64(p);
     uint64_t letter = x & WF_EVERY_BYTE(0x40); /* 'a'..'f', 'A'..'F' have it, digits do not */
     uint64_t low = x & WF_EVERY_BYTE(0x0f);
     uint64_t seven = letter >> 6;               /* 1 for each letter */
-    uint64_t above = low + WF_EVERY_BYTE(0x06); /* digits: 6..15 when 0..9; letters 1..6: 7..12 */
+    uint64_t above = low + WF_EVERY_BYTE(0x06); /* digits: 6..15 if 0..9; letters 1..6: 7..12 */
 
     /* A digit has 0x30 above its low half, which is at most 9; a letter 0x40 or 0x60, and 1 to
      * 6. */

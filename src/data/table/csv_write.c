@@ -1,5 +1,5 @@
 /* csv_write.c - tables to CSV files. What is written reads back as the same values; the file
- * appears whole or not at all. */
+ * appears completely or not at all. */
 #include <math.h>
 
 #include "data/array/array.h"
@@ -43,7 +43,7 @@ static void put(weft_csv_writer *w, const char *p, int64_t n)
 static bool needs_quotes(const weft_csv_writer *w, const char *p, int64_t n)
 {
     if (n == 0)
-        return w->n_fields == 1; /* an empty line would be no row */
+        return w->n_fields == 1; /* an empty line would not be a row */
     for (int64_t i = 0; i < n; i++)
         if (p[i] == w->delimiter || p[i] == '"' || p[i] == '\n' || p[i] == '\r')
             return true;
@@ -102,7 +102,7 @@ static void put_item(weft_csv_writer *w, weft_dtype dtype, const void *data, int
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* That a tensor is what its column declares, behind `skip` axes. */
+/* Checks that a tensor matches its column's declaration, after `skip` axes. */
 static weft_status check_tensor(weft_csv_writer *w, int c, const weft_tensor *t, int skip)
 {
     const struct wf_type *type = &w->type[c];
@@ -275,7 +275,7 @@ void weft_csv_writer_free(weft_csv_writer *w)
     if (!w)
         return;
     if (!w->out.st)
-        w->out.st = WEFT_ECANCEL; /* so that what was written does not take the file's place */
+        w->out.st = WEFT_ECANCEL; /* so that what was written does not replace the file */
     wf_output_close(&w->out);
     release(w);
 }

@@ -1,5 +1,5 @@
-/* field.h - the fields of a table's rows: their kinds, their values, and where they go. CSV files,
- * LibSVM files and SQL queries share it. */
+/* field.h - the fields of a table's rows: their kinds, their values, and where they go. Shared by
+ * CSV files, LibSVM files and SQL queries. */
 #ifndef WF_DATA_TABLE_FIELD_H
 #define WF_DATA_TABLE_FIELD_H
 
@@ -23,7 +23,7 @@ enum wf_field_kind {
 extern const char *const wf_field_kind_name[WF_FIELD_N_KINDS];
 weft_dtype wf_field_dtype(enum wf_field_kind k);
 
-/* One value, as a default or on its way. */
+/* One value, e.g. a default. */
 union wf_field_value {
     double f;
     int64_t i;
@@ -34,15 +34,15 @@ struct wf_field {
     const char *name;
     enum wf_field_kind kind;
     int col;      /* that it goes to; -1: none */
-    int64_t item; /* its place in the column's element */
+    int64_t item; /* its position in the column's element */
     bool has_default;
     union wf_field_value missing; /* the default */
 };
 
-/* Fields of one kind that follow each other. */
+/* Consecutive fields of one kind. */
 struct wf_field_run {
     enum wf_field_kind kind;
-    int first, last; /* behind the last */
+    int first, last; /* past the last */
 };
 
 struct wf_row_layout {
@@ -52,7 +52,7 @@ struct wf_row_layout {
     int n_runs;
     struct wf_field_run *run;
     int n_missing;
-    weft_str *missing; /* words for missing values, apart from the empty one */
+    weft_str *missing; /* words for missing values, besides the empty one */
     bool careful;      /* one of them could be a number: no shortcuts */
 };
 
@@ -60,10 +60,10 @@ struct wf_row_layout {
 struct wf_field_place {
     char *data;
     int64_t stride;
-    char stop; /* the byte behind the field */
+    char stop; /* the byte after the field */
 };
 
-/* A value of this kind from text (spaces around numbers are dropped). False when it is none. Text
+/* A value of this kind from text (spaces around numbers are dropped). False if it is not one. Text
  * is borrowed. */
 bool wf_field_convert(enum wf_field_kind kind, const char *p, int64_t n, union wf_field_value *out);
 void wf_field_store(enum wf_field_kind kind, const union wf_field_value *v, char *to);

@@ -4,7 +4,7 @@
 #include "weft/data_table.h"
 
 struct source {
-    struct wf_row_source rows; /* first: rows.c finds it there */
+    struct wf_row_source rows; /* first: rows.c expects it there */
     struct wf_libsvm_format format;
     bool qid;
     int qid_col, field_col, index_col, value_col, dense_col; /* -1: none; the label is column 0 */
@@ -12,7 +12,7 @@ struct source {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* A block being filled, and the items of its present line. */
+/* A block being filled, and the items of its current line. */
 struct fill {
     struct source *src;
     struct wf_ds *ds;

@@ -1,4 +1,4 @@
-/* libsvm_parse.c - lines of LibSVM files. What is plain is read in one go; the rest token by
+/* libsvm_parse.c - lines of LibSVM files. Plain items are read in one go; the rest token by
  * token. */
 #include "data/table/field.h"
 #include "data/table/libsvm.h"
@@ -30,7 +30,7 @@ static const char *fail(struct wf_libsvm_line *line, const char *p, const char *
     return NULL;
 }
 
-/* One more item; the number of its feature as the file has it. */
+/* Adds one item; the feature's number is as in the file. */
 static const char *add(const struct wf_libsvm_format *f, struct wf_libsvm_line *line, int64_t field,
                        int64_t index, float value, const char *p, const char *end, const char *next)
 {

@@ -1,8 +1,8 @@
 /* postgres.c - rows of a PostgreSQL query, fetched through a cursor.
  *
- * A connection belongs to its stage. Pulling fetches rows as text, about a megabyte at a time; what
- * they say is read when the promise is made. Waiting for the server ends early when the iterator is
- * being closed. Error texts never hold the password. */
+ * A connection belongs to its stage. Pulling fetches rows as text, about a megabyte at a time; they
+ * are parsed when the promise is made. Waiting for the server ends early if the iterator is being
+ * closed. Error texts never contain the password. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/number.h"
 #include "data/file/library.h"
@@ -100,7 +100,7 @@ static weft_status pq_err(const struct source *src, const struct state *t, weft_
     return st;
 }
 
-/* Wait until the whole result of the command sent is there. */
+/* Waits until the whole result of the command is available. */
 static weft_status wait_result(const struct source *src, struct state *t, const char *what)
 {
     const struct calls *f = &src->f;
@@ -122,7 +122,7 @@ static weft_status wait_result(const struct source *src, struct state *t, const 
     }
 }
 
-/* Run one command; *out, if wanted, is its result. */
+/* Runs one command; *out, if requested, is its result. */
 static weft_status command(const struct source *src, struct state *t, const char *sql,
                            const char *what, PGresult **out)
 {
@@ -150,7 +150,7 @@ static weft_status command(const struct source *src, struct state *t, const char
     return st;
 }
 
-/* A conninfo that cannot be parsed is not shown: it may hold the password. */
+/* A conninfo that cannot be parsed is not shown: it may contain the password. */
 static weft_status check_conninfo(const struct source *src)
 {
     char *text = NULL;
@@ -165,16 +165,16 @@ static weft_status check_conninfo(const struct source *src)
     return WEFT_OK;
 }
 
-/* What the server remarks goes to the context's log, not to stderr. */
+/* The server's notices go to the context's log, not to stderr. */
 static void on_notice(void *arg, const char *text)
 {
     wf_log(arg, WEFT_LOG_WARN, "postgres: %.*s", (int)strcspn(text, "\n"), text);
 }
 
-/* Connect, and open the cursor. */
+/* Connects, and opens the cursor. */
 static weft_status start(const struct source *src, struct state *t)
 {
-    /* What stands in the connection string overrides what comes before it. */
+    /* The connection string overrides what comes before it. */
     const char *const keys[] = {"connect_timeout", "application_name", "dbname", NULL};
     const char *const values[] = {src->timeout, "weft", src->conninfo, NULL};
     weft_status st;

@@ -1,15 +1,15 @@
-/* rows.c - pulling rows from text files. The stream stands at the beginning of a line between two
- * pulls; `record` and `id` count the rows before it. */
+/* rows.c - pulling rows from text files. Between two pulls, the stream is at the beginning of a
+ * line; `record` and `id` count the rows before it. */
 #include "data/table/rows.h"
 
 struct state {
     struct wf_stream *stream;
     struct wf_scan scan;
-    int64_t record; /* rows of the present file before the window */
+    int64_t record; /* rows of the current file before the window */
     int64_t epoch, id;
 };
 
-/* Text that a promise may hold: blocks of long rows have fewer of them. */
+/* Maximum text of a promise: blocks of long rows have fewer of them. */
 #define RANGE_BYTES (8 << 20)
 
 static struct wf_row_source *source_of(const struct wf_stage *s)
@@ -64,7 +64,7 @@ weft_status wf_rows_reset(struct wf_stage *s, int64_t epoch)
     return WEFT_OK;
 }
 
-/* A window that cannot grow: most often a quote that nobody closed. */
+/* A window that cannot grow: most often an unclosed quote. */
 static weft_status more(struct state *t)
 {
     weft_status st = wf_stream_more(t->stream);
@@ -76,8 +76,8 @@ static weft_status more(struct state *t)
     return st;
 }
 
-/* Scan behind the first `skip` bytes of the window until `want` rows are whole, the file ends, or,
- * when some rows are whole, the window does. */
+/* Scans after the first `skip` bytes of the window until `want` rows are complete, the file ends,
+ * or, if some rows are complete, the window does. */
 static weft_status scan_window(struct state *t, int64_t skip, int64_t want)
 {
     wf_scan_begin(&t->scan);
@@ -93,7 +93,7 @@ static weft_status scan_window(struct state *t, int64_t skip, int64_t want)
     return WEFT_OK;
 }
 
-/* The header stands where the first row would be. *n becomes the bytes up to behind it. */
+/* The header is where the first row would be. *n is set to the bytes up to its end. */
 static weft_status check_header(const struct wf_row_source *src, struct state *t, int64_t *n)
 {
     struct wf_stream *s = t->stream;
@@ -116,7 +116,7 @@ static weft_status check_header(const struct wf_row_source *src, struct state *t
     return WEFT_OK;
 }
 
-/* Old line ends would make one row of the file. The window is made longer only if it looks so. */
+/* Old line ends would make the file one row. The window is extended only if that seems likely. */
 static weft_status check_ends(const struct wf_row_source *src, struct state *t)
 {
     enum { ENOUGH = 64 << 10 };
@@ -132,7 +132,7 @@ static weft_status check_ends(const struct wf_row_source *src, struct state *t)
     return st;
 }
 
-/* Byte order mark and header are taken together: a stream at offset 0 has them before it. */
+/* Byte order mark and header are consumed together: a stream at offset 0 has them before it. */
 static weft_status begin_file(const struct wf_row_source *src, struct state *t)
 {
     int64_t n;
@@ -152,7 +152,7 @@ static weft_status begin_file(const struct wf_row_source *src, struct state *t)
     return WEFT_OK;
 }
 
-/* The window is not empty and stands at the beginning of a line; or *end. */
+/* The window is not empty and at the beginning of a line; or *end. */
 static weft_status next_window(const struct wf_row_source *src, struct state *t, bool *end)
 {
     struct wf_stream *s = t->stream;

@@ -1,8 +1,8 @@
-/* rows.h - text files as streams of rows: what CSV and LibSVM share.
+/* rows.h - text files as streams of rows: shared by CSV and LibSVM.
  *
- * Pulling finds the end of the n-th row (scan.h); a promise is a list of pieces of text, each whole
- * rows of one file in one chunk. What the rows say is read when the promise is made, by the kind's
- * own `make`. */
+ * Pulling finds the end of the n-th row (scan.h); a promise is a list of pieces of text, each with
+ * complete rows of one file in one chunk. The rows are parsed when the promise is made, by the
+ * kind's own `make`. */
 #ifndef WF_DATA_TABLE_ROWS_H
 #define WF_DATA_TABLE_ROWS_H
 
@@ -20,7 +20,7 @@ struct wf_row_source {
 };
 
 struct wf_row_piece {
-    struct wf_chunk *chunk; /* NULL: memory of somebody else */
+    struct wf_chunk *chunk; /* NULL: memory owned by somebody else */
     const char *p;
     int64_t bytes, n_rows;
     const char *path;

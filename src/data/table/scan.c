@@ -1,8 +1,8 @@
 /* scan.c - finding the ends of rows, 64 bytes at a time.
  *
- * First one bit for each newline and quote of a stretch (the part that differs by instruction set),
- * then the bits are walked through. Words without quotes, comments and short lines, which is nearly
- * all there is, only count their bits. */
+ * First one bit is computed for each newline and quote (the part that differs by instruction set),
+ * then the bits are walked through. For words without quotes, comments and short lines, which is
+ * nearly all of them, the bits are only counted. */
 #include "data/table/scan.h"
 
 #if defined(__x86_64__)
@@ -91,7 +91,7 @@ static bool line_counts(const struct wf_row_format *f, const char *line, int64_t
     return !f->comment || line[0] != f->comment;
 }
 
-/* Every newline and quote of a word in turn. True when the row wanted is whole. */
+/* Handles every newline and quote of a word in turn. True if the last requested row is complete. */
 static bool walk_word(struct wf_scan *s, const char *p, int64_t base, uint64_t newline,
                       uint64_t quote, int64_t want)
 {
@@ -121,7 +121,7 @@ static bool walk_word(struct wf_scan *s, const char *p, int64_t base, uint64_t n
     return false;
 }
 
-/* A word may be counted instead of walked when none of its lines is shorter than two bytes. */
+/* A word may be counted instead of walked if none of its lines is shorter than two bytes. */
 static inline bool has_short_line(const struct wf_scan *s, int64_t base, uint64_t newline)
 {
     uint64_t before = s->line == base ? 3 : s->line == base - 1 ? 1 : 0;

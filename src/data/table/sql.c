@@ -1,4 +1,4 @@
-/* sql.c - what the sources of SQL queries share. */
+/* sql.c - shared by the sources of SQL queries. */
 #include "data/table/sql.h"
 
 #define TEXT_BYTES (64 << 10)

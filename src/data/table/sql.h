@@ -1,4 +1,4 @@
-/* sql.h - what the sources of SQL queries share: columns, missing values, text in blocks. */
+/* sql.h - shared by the sources of SQL queries: columns, missing values, text in blocks. */
 #ifndef WF_DATA_TABLE_SQL_H
 #define WF_DATA_TABLE_SQL_H
 
@@ -47,7 +47,7 @@ weft_ds wf_sql_new(weft_data *d, const struct wf_ds_kind *kind, const struct wf_
 struct wf_sql_text {
     struct wf_block *b;
     char *p;
-    int64_t room, n; /* left in p; copied in all */
+    int64_t room, n; /* left in p; copied in total */
 };
 weft_status wf_sql_copy(struct wf_sql_text *t, const char *p, int64_t n, weft_str *out);
 

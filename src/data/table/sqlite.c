@@ -38,7 +38,7 @@ struct state {
     sqlite3_stmt *stmt;
 };
 
-/* Work between two looks at whether the iterator is being closed: well below a millisecond. */
+/* Work between two checks whether the iterator is being closed: well below a millisecond. */
 #define PROGRESS_STEPS 10000
 #define BUSY_MS 10000
 #define MAX_ROWS 4096
@@ -111,7 +111,7 @@ static bool fits(enum wf_field_kind kind, int64_t v)
     }
 }
 
-/* A number that is stored as one. False: look at it as text. */
+/* A number that is stored as one. False: treat it as text. */
 static bool stored_number(const struct source *src, sqlite3_stmt *stmt, int i, int type,
                           enum wf_field_kind kind, union wf_field_value *v)
 {
@@ -292,7 +292,7 @@ static bool holds(const char *text, const char *word)
     return false;
 }
 
-/* By the declared type as SQLite reads it; WF_FIELD_SKIP: only a value will tell. */
+/* From the declared type, by SQLite's rules; WF_FIELD_SKIP: only a value will tell. */
 static enum wf_field_kind declared_kind(const char *type)
 {
     if (!type)

@@ -1,4 +1,4 @@
-/* table.c - from what a user says about a table to the columns of a dataset. */
+/* table.c - from a table's options to the columns of a dataset. */
 #include <math.h>
 
 #include "data/table/table.h"
@@ -30,7 +30,7 @@ const char *wf_table_text(weft_data *d, const char *p, int64_t n)
 
 /* ---- groups and types ------------------------------------------------------------------------ */
 
-/* Add the columns that `list` names to a group. */
+/* Adds the columns in `list` to a group. */
 static weft_status add_members(struct wf_table *t, struct wf_columns_group *g, weft_str list,
                                bool *taken)
 {
@@ -110,7 +110,7 @@ weft_status wf_table_begin(struct wf_table *t)
     return st ? st : wf_columns_each(&t->names, t->types, declare, t);
 }
 
-/* One kind for all members: where it was inferred, i64 gives way to f32. */
+/* One kind for all members: if it was inferred, i64 becomes f32. */
 static weft_status unify(struct wf_table *t, const struct wf_columns_group *g)
 {
     enum wf_field_kind kind = t->kind[g->member[0]];
@@ -155,8 +155,8 @@ static weft_status pick(struct wf_table *t, struct picked *p, int field, int gro
     return WEFT_OK;
 }
 
-/* All columns in the order of the file that are not yet picked, groups where their first member
- * is. */
+/* All columns in the order of the file that are not yet picked, groups at the position of their
+ * first member. */
 static weft_status pick_rest(struct wf_table *t, struct picked *p)
 {
     int *group_of = NULL;
@@ -268,7 +268,7 @@ static weft_status set_default(void *arg, int column, weft_str value)
         return value.data ? WEFT_ENOMEM
                           : wf_err(WEFT_EINVAL, "defaults: column '%s' has no value", f->name);
     if (f->kind ==
-        WF_FIELD_HEX) /* values that no hexadecimal text has are the point of a default */
+        WF_FIELD_HEX) /* the point of a default is a value that no hexadecimal text has */
         f->has_default = wf_field_convert(WF_FIELD_I64, text, value.n, &f->missing);
     else
         f->has_default = wf_field_convert(f->kind, text, value.n, &f->missing);
@@ -278,7 +278,7 @@ static weft_status set_default(void *arg, int column, weft_str value)
     return WEFT_OK;
 }
 
-/* Fields of one kind that follow each other become runs. */
+/* Consecutive fields of one kind become runs. */
 static weft_status make_runs(weft_data *d, struct wf_row_layout *l)
 {
     weft_status st = wf_table_alloc(d, l->n_fields, sizeof *l->run, &l->run);

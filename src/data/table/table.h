@@ -1,12 +1,12 @@
-/* table.h - from the options of a table source to its columns: types, groups, defaults, roles. CSV
- * files and SQL queries share it. */
+/* table.h - from the options of a table source to its columns: types, groups, defaults, roles.
+ * Shared by CSV files and SQL queries. */
 #ifndef WF_DATA_TABLE_TABLE_H
 #define WF_DATA_TABLE_TABLE_H
 
 #include "data/table/field.h"
 #include "data/table/columns.h"
 
-/* What the user said, and the columns of the table. */
+/* The user's options, and the columns of the table. */
 struct wf_table {
     weft_data *d;
     struct wf_column_names names; /* all columns, in the order of the file */
@@ -21,9 +21,9 @@ weft_status wf_table_begin(struct wf_table *t);
 /* With every kind known: the columns of ds, and the fields of its rows. Memory is the
  * pipeline's. */
 weft_status wf_table_finish(struct wf_table *t, struct wf_ds *ds, struct wf_row_layout *layout);
-/* The memory of a pipeline, with an error text when there is none. */
+/* Memory of a pipeline, with an error text if there is none. */
 weft_status wf_table_alloc(weft_data *d, int64_t n, size_t size, void *out);
-const char *wf_table_text(weft_data *d, const char *p, int64_t n); /* NULL when out of memory */
+const char *wf_table_text(weft_data *d, const char *p, int64_t n); /* NULL if out of memory */
 
 /* Where the rows of a block go. */
 weft_status wf_table_places(const struct wf_row_layout *layout, struct wf_block *b,

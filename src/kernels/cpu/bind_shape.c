@@ -206,7 +206,7 @@ static struct pad_state *new_pad(struct wf_kplan *p)
     return s;
 }
 
-/* Last axes without a border are joined with the one before: longer rows. */
+/* Last axes without a border are joined with the previous axis: longer rows. */
 static void join_last(struct pad_state *s)
 {
     for (int a = s->rank - 1; a > 0 && !s->before[a] && !s->after[a]; a--) {

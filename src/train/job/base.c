@@ -1,13 +1,13 @@
-/* base.c - models of jobs that begin with a file: a saved model, whole or up to a layer, with new layers on it; weights by
- * name; and which layers are frozen.
+/* base.c - models of jobs that start from a file: a saved model, complete or up to a layer, with
+ * new layers on top; weights by name; and which layers are frozen.
  *
- * A run that goes on from its own checkpoint needs the file no more: its architecture is in the checkpoint (base.json), and the
- * weights are the checkpoint's. */
+ * A run that resumes from its own checkpoint no longer needs the file: its architecture is in the
+ * checkpoint (base.json), and the weights are the checkpoint's. */
 
 #include "train/job/job.h"
 #include "train/saved/load.h"
 
-/* What freeze says of all layers: 1 true, 0 false, -1: it names layers. */
+/* What freeze says about all layers: 1 true, 0 false, -1: it names layers. */
 static int for_all(const struct wf_yaml_node *n)
 {
     static const char *const words[] = {"false", "no", "off", "true", "yes", "on"};
@@ -136,7 +136,7 @@ weft_status wf_job_read_model(weft_job *job)
 
 /* ---- the file's model ------------------------------------------------------------------------ */
 
-/* Does the run go on from a checkpoint? Then *json is the base that it knows, or NULL. */
+/* Whether the run resumes from a checkpoint. If so, *json is the base stored in it, or NULL. */
 static weft_status look_back(weft_job_run *run, char **json)
 {
     const char *dir = run->job->checkpoint_dir;
@@ -148,7 +148,7 @@ static weft_status look_back(weft_job_run *run, char **json)
         return WEFT_OK;
     st = weft_ckpt_open_latest(run->ctx, dir, &c);
     if (st == WEFT_ENOENT)
-        return WEFT_OK; /* a first start */
+        return WEFT_OK; /* the first start */
     run->goes_on = !st;
     if (!st)
         st = weft_ckpt_blob_read(c, WF_CKPT_BASE, json, NULL);

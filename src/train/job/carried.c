@@ -1,10 +1,11 @@
-/* carried.c - the part of a job that a model carries with it, so that the file alone can be asked: how
- * the data is read, the pipeline, loss and metrics. As YAML in one line, among the learned values. */
+/* carried.c - the part of a job that is saved with a model, so that the file alone is enough for
+ * predictions: how the data is read, the pipeline, loss and metrics. As YAML in one line, among the
+ * learned values. */
 #include <stdio.h>
 
 #include "train/job/data.h"
 
-#define NO_PATH "the training data" /* in place of its path, which is nobody's business elsewhere */
+#define NO_PATH "the training data" /* instead of its path, which should not be published */
 
 /* A word that means the same without quotes. */
 static bool is_plain(const struct wf_yaml_node *n)
@@ -56,7 +57,7 @@ static void put_node(struct wf_buf *b, const struct wf_yaml_node *n)
     wf_buf_add(b, map ? "}" : "]", 1);
 }
 
-/* The source of the training data, without where it is. */
+/* The source of the training data, without its location. */
 static void put_source(struct wf_buf *b, const struct wf_yaml_node *n)
 {
     wf_buf_printf(b, "{path: \"%s\"", NO_PATH);
@@ -102,7 +103,7 @@ weft_status wf_job_carry(weft_job_run *run)
     return st;
 }
 
-/* model={file: "path"}, which sees the file as the process does. */
+/* model={file: "path"}, with the path relative to the process. */
 static weft_status model_set(weft_ctx *ctx, const char *path, struct wf_buf *b)
 {
     wf_buf_init(b, ctx, 1 << 16);
@@ -131,7 +132,7 @@ weft_status weft_job_of_model(weft_ctx *ctx, const char *path, int n_sets, const
         all[0] = model.data;
         for (int i = 0; i < n_sets; i++)
             all[i + 1] = sets[i];
-        /* a name without a folder: paths count from the process's own */
+        /* a name without a directory: paths start from the process's own */
         st = weft_job_parse(ctx, "model", text, (int64_t)strlen(text), n_sets + 1, all, out);
     }
     wf_buf_free(&model);

@@ -1,12 +1,13 @@
-/* changes.c - what is not as it was when a checkpoint was written: named key by key, taken up or ignored, and recorded, so that the
- * files of a run describe what was trained. */
+/* changes.c - what has changed since a checkpoint was written: reported key by key, used or
+ * ignored, and recorded, so that the files of a run describe what was trained. */
 #include <stdio.h>
 
 #include "train/job/job.h"
 #include "train/saved/learned.h"
 #include "train/job/settings.h"
 
-/* What is compared when a run goes on: not an error, but nothing to be silent about, as the bits depend on all of it. */
+/* What is compared when a run resumes: a difference is not an error, but is reported, because
+ * results depend on it. */
 void wf_resume_describe(const weft_trainer *t, char (*text)[256], weft_ckpt_pair *pair)
 {
     static const char *const key[WF_N_DESCRIBED] = {"optimizer", "loss", "shards", "accumulate",
@@ -27,7 +28,7 @@ void wf_resume_describe(const weft_trainer *t, char (*text)[256], weft_ckpt_pair
 
 /* ---- what has changed ------------------------------------------------------------------------ */
 
-/* A trainer that no job made: what a checkpoint says of it. */
+/* A trainer without a job: what a checkpoint says about it. */
 static void warn_of_described(weft_trainer *t, weft_ckpt *c)
 {
     const weft_ckpt_data *info = weft_ckpt_info(c);
@@ -47,7 +48,7 @@ struct changes {
     weft_trainer *t;
     int64_t step;
     bool complete;
-    char refused[256];   /* the first that a complete run cannot have */
+    char refused[256];   /* the first one that is not possible for a complete run */
     struct wf_buf notes; /* comments for the file of the run */
 };
 
@@ -87,7 +88,8 @@ static void note_change(void *arg, const char *key, enum wf_setting_use use, con
     }
 }
 
-/* The text of the run's file: this command's, the notes of earlier changes, and the new ones. A complete run's is as it was. */
+/* The text of the run's file: this command's, the notes of earlier changes, and the new ones. For a
+ * complete run it is unchanged. */
 static weft_status record_text(const struct changes *c, char *then)
 {
     weft_trainer *t = c->t;

@@ -72,7 +72,7 @@ bool weft_job_key_at(int i, const char **path, const char **kind, const char **s
 
     while (model < WF_COUNT(keys) && strcmp(keys[model].path, "model") != 0)
         model++;
-    if (i > model && i <= model + WF_COUNT(model_keys)) { /* they stand behind `model` */
+    if (i > model && i <= model + WF_COUNT(model_keys)) { /* they come after `model` */
         const struct model_key *k = &model_keys[i - model - 1];
 
         *path = k->path;
@@ -148,7 +148,7 @@ weft_status wf_job_read_bool(const weft_job *job, const struct wf_yaml_node *n, 
                        n->kind == WF_YAML_SCALAR ? n->text : wf_yaml_kind_name(n));
 }
 
-/* Text; a map with `name` reads as "name key=value …", a list as its items with commas. */
+/* Text; a map with `name` reads as "name key=value …", a list as its items separated by commas. */
 weft_status wf_job_read_text(const weft_job *job, const struct wf_yaml_node *n, const char *what,
                              const char **out)
 {
@@ -252,7 +252,7 @@ weft_status wf_job_unknown_key(const weft_job *job, const struct wf_yaml_node *k
                        *section ? " in '" : "", section, *section ? "'" : "", list);
 }
 
-/* The names that may stand in a section ("" is the top), each once. */
+/* The names allowed in a section ("" is the top), each once. */
 static int names_of(const char *section, const char **names, char (*room)[32])
 {
     size_t len = strlen(section);
@@ -289,14 +289,15 @@ static const struct key *find_key(const char *path)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The job's folder as it stands in such a list. */
+/* The job's directory as it appears in such a list. */
 static void put_dir(struct wf_buf *b, const char *dir)
 {
     for (; *dir; dir++)
         wf_buf_printf(b, "%s%c", *dir == ',' ? "\\" : "", *dir);
 }
 
-/* A list of paths with commas ("\\," within a name), each counted from the job's folder. */
+/* A list of paths separated by commas ("\\," within a name), each relative to the job's
+ * directory. */
 static const char *source_paths(const weft_job *job, const char *list)
 {
     const char *full = NULL;
@@ -427,7 +428,7 @@ static weft_status read_section(weft_job *job, const char *section, const struct
     return st;
 }
 
-/* Standard values, by the same rules as given ones. */
+/* Default values, by the same rules as given ones. */
 static weft_status set_standards(weft_job *job)
 {
     weft_status st = WEFT_OK;
@@ -467,7 +468,7 @@ const char *wf_job_path(const weft_job *job, const char *path)
 
 /* ---- items with arguments -------------------------------------------------------------------- */
 
-/* May it be given to a list of attributes as it is? */
+/* Whether it can be passed unquoted in a list of attributes. */
 static bool is_plain(const char *text)
 {
     for (const char *p = text; *p; p++)
@@ -588,7 +589,7 @@ const char *wf_job_key_default(const char *key)
     return k ? k->standard : "";
 }
 
-/* One line; a value of several lines is written in one. */
+/* One line; a value of several lines is written as one. */
 static void put_line(struct wf_buf *b, const char *path, const char *value)
 {
     wf_buf_printf(b, "%s=", path);
@@ -657,7 +658,7 @@ static const struct wf_yaml_node *node_at(const weft_job *job, const char *path)
     return n;
 }
 
-/* The value of a key, a default like a given one; paths as the file has them, wherever the command is given. */
+/* The value of a key, including defaults; paths as in the file, wherever the command runs. */
 static void put_setting(struct wf_buf *b, const weft_job *job, const struct key *k)
 {
     const void *at = (const char *)job + k->offset;

@@ -1,4 +1,4 @@
-/* job.h - what the files of jobs share. */
+/* job.h - shared by the files of jobs. */
 #ifndef WF_TRAIN_JOB_JOB_H
 #define WF_TRAIN_JOB_JOB_H
 
@@ -18,7 +18,7 @@ struct wf_job_source {
     int64_t height, width, channels, skip, take;
 };
 
-/* The model, where it is a map: model.def. */
+/* The model, if it is a map: model.def. */
 struct wf_job_base {
     struct wf_yaml_node *file_node, *until_node, *freeze, *layers, *outputs;
     const struct wf_yaml_node *weights_node;
@@ -30,7 +30,7 @@ struct wf_job_base {
 struct weft_job {
     weft_ctx *ctx;
     struct wf_yaml yaml;
-    const char *dir;  /* of the file: relative paths count from there */
+    const char *dir;  /* of the file: relative paths start from there */
     const char *text; /* of the file, with overrides as comments at its end */
     const char *name;
     int64_t seed;
@@ -68,7 +68,7 @@ struct weft_job_run {
     weft_ds train, validation, test;
     weft_model *model;
     weft_trainer *trainer;
-    char *base_json;   /* the architecture of model.file, as it was when the run began */
+    char *base_json;   /* the architecture of model.file when the run started */
     int n_base_layers; /* the model's first layers, which come from it */
     char *settings;    /* as lines, for checkpoints: settings.h */
     bool goes_on;      /* from a checkpoint of its own */
@@ -78,22 +78,23 @@ struct weft_job_run {
     /* The data: data.c, learned.c */
     struct wf_job_plan *plan;
     weft_learned *learned;    /* vocabularies and statistics that the pipeline uses, and more */
-    const char *learned_from; /* the checkpoint or file that they were read from, or NULL */
+    const char *learned_from; /* the checkpoint or file they were read from, or NULL */
     bool known;               /* they were read, and nothing is learned again */
     bool whole;        /* learned by an earlier version: from the share for validation, too */
-    bool trained;      /* opened with a trained model: parts are opened when they are asked for */
+    bool trained;      /* opened with a trained model: parts are opened on demand */
     bool data_changed; /* since then */
     bool opened[3];
 };
 
-/* The arguments of a YAML map as attribute text: "units=128 activation=relu strides=[2,2]", in the job's arena. skip: a key to leave
- * out, or NULL. */
+/* The arguments of a YAML map as attribute text: "units=128 activation=relu strides=[2,2]", in the
+ * job's arena. skip: a key to omit, or NULL. */
 weft_status wf_job_attrs(const weft_job *job, const struct wf_yaml_node *map, const char *skip,
                          const char **out);
-/* "- name", "- name: {…}" or "- name: value" (first argument): the word and its arguments' node (NULL: none). */
+/* "- name", "- name: {…}" or "- name: value" (first argument): the word and the node of its
+ * arguments (NULL: none). */
 weft_status wf_job_item(const weft_job *job, const struct wf_yaml_node *item, const char **name,
                         struct wf_yaml_node **args);
-/* Values, with what they are for in messages (job.c). A list reads as text with commas. */
+/* Values, with their purpose for messages (job.c). A list reads as text separated by commas. */
 weft_status wf_job_read_number(const weft_job *job, const struct wf_yaml_node *n, const char *what,
                                double min, double max, bool whole, double *out);
 weft_status wf_job_read_bool(const weft_job *job, const struct wf_yaml_node *n, const char *what,
@@ -102,22 +103,22 @@ weft_status wf_job_read_text(const weft_job *job, const struct wf_yaml_node *n, 
                              const char **out);
 weft_status wf_job_unknown_key(const weft_job *job, const struct wf_yaml_node *key,
                                const char *section, const char *const *names, int n);
-/* A path of the file as the process sees it. */
+/* A path of the file, relative to the process. */
 const char *wf_job_path(const weft_job *job, const char *path);
 
 /* data.c: the sources with their pipeline. */
 weft_status wf_job_open_data(weft_job_run *run);
-/* The columns behind the pipeline, of the training data; also where that is not opened. */
+/* The columns of the training data after the pipeline, even if it is not opened. */
 weft_status wf_job_columns(const weft_job_run *run, int *n, const weft_column **col);
-/* The names of the classes, where the training data is a folder of images; else none. */
+/* The names of the classes, if the training data is a directory of images; otherwise none. */
 weft_status wf_job_classes(const weft_job_run *run, int *n, const char *const **name);
-/* log.c: the callbacks of log.dir, and what is written when training has ended. */
+/* log.c: the callbacks of log.dir, and what is written when training ends. */
 weft_status wf_job_open_log(weft_job_run *run);
 weft_status wf_job_begin_log(const weft_job_run *run);
 weft_status wf_job_end_log(weft_job_run *run, const weft_history *h);
 /* model.c */
 weft_status wf_job_open_model(weft_job_run *run);
-/* base.c: the keys below `model`; the model of a file; what is frozen; the weights it begins with. */
+/* base.c: the keys below `model`; the model of a file; what is frozen; the initial weights. */
 weft_status wf_job_read_model(weft_job *job);
 weft_status wf_job_open_base(weft_job_run *run);
 weft_status wf_job_freeze(weft_job_run *run);

@@ -1,4 +1,4 @@
-/* log.c - what a job leaves in log.dir: history.csv, event files, and a page about the run. */
+/* log.c - what a job writes to log.dir: history.csv, event files, and a page about the run. */
 #include <stdio.h>
 
 #include "ckpt/ckpt.h"
@@ -75,7 +75,7 @@ weft_status wf_job_begin_log(const weft_job_run *run)
     return st ? wf_err_wrap(st, "log.dir") : WEFT_OK;
 }
 
-/* A page that cannot be written is no reason to lose a training that went well. */
+/* Failing to write a page is not a reason to lose a successful training. */
 weft_status wf_job_end_log(weft_job_run *run, const weft_history *h)
 {
     char path[WF_CKPT_PATH];

@@ -1,13 +1,13 @@
-/* model.c - the model of a job: a list of layers, one after the other, or with named inputs. Inputs come from the data's
- * feature columns unless the list begins with Input. Where it begins with a file's model (base.c), the list goes on from that
- * model's end. */
+/* model.c - the model of a job: a list of layers, one after the other, or with named inputs. Inputs
+ * come from the data's feature columns unless the list begins with Input. If it begins with a
+ * file's model (base.c), the list continues from that model's end. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/number.h"
 #include "train/job/job.h"
 
-/* The inputs that the feature columns suggest. */
+/* The inputs derived from the feature columns. */
 static weft_status inputs_from_data(weft_job_run *run, weft_sym *last)
 {
     const weft_column *col;
@@ -30,11 +30,11 @@ static weft_status inputs_from_data(weft_job_run *run, weft_sym *last)
                 "out with data.train.columns",
                 col[i].name);
         if (dtype == WEFT_U8 || dtype == WEFT_F64)
-            dtype = WEFT_F32; /* images, doubles: converted while they are read */
+            dtype = WEFT_F32; /* images, doubles: converted when they are read */
         for (int k = 0; k < rank; k++)
             dim[k] = col[i].dim[k];
         if (rank == 2 && dtype == WEFT_F32 && col[i].dtype == WEFT_U8)
-            dim[rank++] = 1; /* grey images get their channel axis */
+            dim[rank++] = 1; /* gray images get their channel axis */
         *last = weft_input(run->model, col[i].name, dtype, rank, dim);
         n_features++;
     }
@@ -58,7 +58,7 @@ static weft_status not_above(const weft_job_run *run, const struct wf_yaml_node 
                        near ? "'?)" : "");
 }
 
-/* The layer or input of a name. */
+/* The layer or input with this name. */
 static weft_status find_sym(weft_job_run *run, const struct wf_yaml_node *n, const weft_sym *made,
                             const char *const *names, int n_made, weft_sym *out)
 {
@@ -91,7 +91,7 @@ struct building {
     weft_sym last;
 };
 
-/* The inputs of a layer: those it names, or what the one above gave. */
+/* The inputs of a layer: those it names, or the result of the one above. */
 static weft_status layer_inputs(struct building *b, const struct wf_yaml_node *args, weft_sym *in,
                                 int max, int *n)
 {
@@ -193,7 +193,7 @@ static weft_status add_outputs(struct building *b, const struct wf_yaml_node *ou
     return weft_model_status(b->run->model);
 }
 
-/* The layers of the list, behind the end of the file's model or the data's columns. */
+/* The layers of the list, after the end of the file's model or the data's columns. */
 static weft_status add_layers(struct building *b, const struct wf_yaml_node *list)
 {
     weft_job_run *run = b->run;
@@ -226,7 +226,7 @@ static weft_status add_layers(struct building *b, const struct wf_yaml_node *lis
     return st;
 }
 
-/* Does the data fit the inputs of a model that was made for other data? */
+/* Whether the data matches the inputs of a model that was made for other data. */
 static weft_status check_inputs(const weft_job_run *run)
 {
     const weft_job *job = run->job;
@@ -249,7 +249,7 @@ static weft_status check_inputs(const weft_job_run *run)
                 at = c;
         st = weft_sym_type(run->model, x, &type);
         if (at < 0 || st)
-            continue; /* named when batches are asked for */
+            continue; /* named when batches are requested */
         for (int k = 0; k < col[at].rank; k++)
             have = have < 0 || col[at].dim[k] < 0 ? -1 : have * col[at].dim[k];
         for (int k = 1; k < type.rank; k++)

@@ -1,4 +1,4 @@
-/* run.c - a job made ready and run. */
+/* run.c - prepares and runs a job. */
 #include <math.h>
 #include <stdio.h>
 
@@ -7,7 +7,8 @@
 #include "train/saved/learned.h"
 #include "train/job/settings.h"
 
-/* A path with places for numbers, {epoch:02d}: braces of the job's folder are none. */
+/* A path with placeholders for numbers, {epoch:02d}: braces in the job's directory are not
+ * placeholders. */
 static const char *path_with_places(const weft_job *job, const char *path)
 {
     struct wf_arena *arena = (struct wf_arena *)&job->yaml.arena;
@@ -28,7 +29,8 @@ static const char *path_with_places(const weft_job *job, const char *path)
     return full;
 }
 
-/* The arguments of a callback; paths among them count from the job's folder, as all of a job. */
+/* The arguments of a callback; paths among them are relative to the job's directory, like all paths
+ * of a job. */
 static weft_status callback_attrs(const weft_job *job, const struct wf_yaml_node *args,
                                   const char **out)
 {
@@ -97,7 +99,7 @@ static const char *given(const char *text)
     return text && *text ? text : NULL;
 }
 
-/* Puts the place of the key that a message of weft_compile is about in front of it. */
+/* Puts the position of the key that a message of weft_compile is about before it. */
 static weft_status at_train_key(const weft_job *job, weft_status st)
 {
     static const char *const keys[] = {"schedule", "optimizer", "metric", "class_weights", "loss"};
@@ -211,7 +213,8 @@ const weft_learned *weft_job_learned(const weft_job_run *run)
     return run->learned;
 }
 
-/* The folder of the file that `save` names, made before training: what cannot be written is told before hours are spent. */
+/* The directory of the file named by `save`, created before training: if it cannot be written, that
+ * is reported before hours are spent. */
 static weft_status make_save_folder(weft_job_run *run)
 {
     const char *path = given(run->job->save);
@@ -234,7 +237,7 @@ static weft_status make_save_folder(weft_job_run *run)
     return st ? wf_err_wrap(st, "save") : WEFT_OK;
 }
 
-/* What `save` asks for. A run that was interrupted leaves the file of an earlier one as it is. */
+/* Writes what `save` asks for. An interrupted run does not replace the file of an earlier one. */
 static weft_status save_model(weft_job_run *run)
 {
     const char *path = given(run->job->save);
@@ -252,7 +255,8 @@ static weft_status save_model(weft_job_run *run)
     return WEFT_OK;
 }
 
-/* A run that ended with a loss that is not finite has failed, whoever ended it. One that was interrupted is not over. */
+/* A run that ended with a loss that is not finite has failed, whoever ended it. An interrupted one
+ * is not over. */
 static weft_status check_loss(const weft_job_run *run, const weft_history *h)
 {
     const weft_trainer *t = run->trainer;
@@ -268,7 +272,8 @@ static weft_status check_loss(const weft_job_run *run, const weft_history *h)
                   given(run->job->checkpoint_dir) ? "; the checkpoints are from before that" : "");
 }
 
-/* Training came to its end, and then something failed: the last checkpoint could not be written. The model is not lost for it. */
+/* Training completed, and then something failed: the last checkpoint could not be written. The
+ * model is saved anyway. */
 static weft_status save_anyway(weft_job_run *run, weft_status st)
 {
     const char *path = given(run->job->save);
@@ -341,7 +346,7 @@ bool weft_job_has_checkpoints(const weft_job_run *run)
     return given(run->job->checkpoint_dir) != NULL;
 }
 
-/* Where there is no checkpoint: the model that was saved, or the one that the job begins with. */
+/* If there is no checkpoint: the saved model, or the one that the job starts from. */
 static weft_status load_saved(weft_job_run *run)
 {
     const weft_job *job = run->job;

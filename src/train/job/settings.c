@@ -3,7 +3,8 @@
 
 #include "train/job/settings.h"
 
-/* The first row whose name is the key, or begins it, decides; others are about training. */
+/* The first row whose name is the key, or a prefix of it, decides; all others are about
+ * training. */
 static const struct use {
     const char *name;
     enum wf_setting_use use;
@@ -44,7 +45,7 @@ struct line {
 };
 
 struct lines {
-    char *text; /* cut up */
+    char *text; /* split in place */
     int64_t n;
     struct line *line; /* by key */
 };

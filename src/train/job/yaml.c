@@ -1,4 +1,4 @@
-/* yaml.c - libyaml's events into a tree. What it refuses, it refuses with line and column. */
+/* yaml.c - libyaml's events into a tree. Errors have line and column. */
 #define _GNU_SOURCE
 #include "train/job/yaml.h"
 
@@ -60,7 +60,7 @@ static struct wf_yaml_node *new_node(struct wf_yaml *y, enum wf_yaml_kind kind, 
     return n;
 }
 
-/* Room in the arena for one more item; the old array is left behind. */
+/* Room in the arena for one more item; the old array is abandoned. */
 static bool add_item(struct wf_yaml *y, struct wf_yaml_node *n, struct wf_yaml_node *key,
                      struct wf_yaml_node *item)
 {
@@ -131,7 +131,7 @@ static weft_status read_scalar(struct reader *r, struct wf_yaml_node *n)
     return WEFT_OK;
 }
 
-/* A key of a map; `seen` holds those before it. */
+/* A key of a map; `seen` has those before it. */
 static weft_status read_key(struct reader *r, int depth, struct wf_map *seen,
                             struct wf_yaml_node **out)
 {
@@ -173,7 +173,7 @@ static weft_status read_items(struct reader *r, int depth, struct wf_yaml_node *
     return st;
 }
 
-/* The node that the present event begins. */
+/* The node that the current event begins. */
 static weft_status read_node(struct reader *r, int depth, struct wf_yaml_node **out)
 {
     yaml_mark_t mark = r->event.start_mark;
@@ -257,7 +257,7 @@ static void forget_places(struct wf_yaml_node *n)
     }
 }
 
-/* The text behind '=' as a tree in y's arena. */
+/* The text after '=' as a tree in y's arena. */
 static weft_status parse_value(struct wf_yaml *y, const char *text, struct wf_yaml_node **out)
 {
     struct reader r = {.y = y};
@@ -281,7 +281,7 @@ static weft_status parse_value(struct wf_yaml *y, const char *text, struct wf_ya
     return st;
 }
 
-/* The child of a name or number, made where a map lacks it. */
+/* The child with this name or number, added to a map if missing. */
 static weft_status step(struct wf_yaml *y, struct wf_yaml_node *at, const char *word,
                         struct wf_yaml_node ***out)
 {
@@ -296,7 +296,7 @@ static weft_status step(struct wf_yaml *y, struct wf_yaml_node *at, const char *
         *out = &at->item[i];
         return WEFT_OK;
     }
-    if (at->kind == WF_YAML_SCALAR) { /* a value gives way to a map */
+    if (at->kind == WF_YAML_SCALAR) { /* a value is replaced by a map */
         at->kind = WF_YAML_MAP;
         at->text = "";
     }

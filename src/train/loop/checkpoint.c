@@ -1,6 +1,7 @@
-/* checkpoint.c - a checkpoint of fit: weights, optimizer slots and step; where the data stands; the sums of the epoch under way, the
- * history, the learning rate and the callbacks' state. Everything that the next step depends on, so that a killed run, started
- * again, gives the same bits as one that was not. */
+/* checkpoint.c - a checkpoint of fit: weights, optimizer slots and step; the position in the data;
+ * the sums of the current epoch, the history, the learning rate and the callbacks' state.
+ * Everything that the next step depends on, so that a killed run resumes with exactly the results
+ * of an uninterrupted one. */
 #include <math.h>
 #include <stdio.h>
 
@@ -219,8 +220,8 @@ out:
 
 /* ---- and read back --------------------------------------------------------------------------- */
 
-/* States go to callbacks of their names, in order. One that this run lacks is passed over; one that
- * is new begins anew. */
+/* States go to the callbacks with their names, in order. One that this run does not have is
+ * skipped; a new callback starts without one. */
 static weft_status restore_callbacks(const struct wf_resume *r, struct wf_reader *in)
 {
     int64_t n = wf_get_range(in, 0, 4096, "a number of callbacks");
@@ -263,7 +264,7 @@ static void list_names(const weft_history *h, char *text, size_t size)
         at += (size_t)snprintf(text + at, size - at, "%s%s", i ? ", " : "", h->name[i]);
 }
 
-/* What is logged must be what was logged: sums of the epoch and rows of the history have their places. */
+/* The logged names must match: sums of the epoch and rows of the history are stored by position. */
 static weft_status check_names(const weft_history *here, const weft_history *saved)
 {
     char a[256], b[256];
@@ -278,14 +279,14 @@ static weft_status check_names(const weft_history *here, const weft_history *sav
     return wf_err(WEFT_EINVAL, "the checkpoint logs %s; this run logs %s", a, b);
 }
 
-/* What a checkpoint holds, read and checked before any of it is put into the running model: a checkpoint that does not fit
- * changes nothing there. */
+/* The contents of a checkpoint, read and checked before any of it is put into the running model: a
+ * checkpoint that does not match changes nothing there. */
 struct checked {
     weft_ckpt *c;
     float rate, given_rate;
-    struct wf_reader sums, callbacks; /* of the fit state, where they begin */
+    struct wf_reader sums, callbacks; /* of the fit state: where they begin */
     char *fit, *position;             /* blobs */
-    char *stage;                      /* the tensors; NULL: no memory for them twice */
+    char *stage;                      /* the tensors; NULL: not enough memory for a second copy */
     bool complete;                    /* nothing is left to train */
 };
 
@@ -296,7 +297,7 @@ static void free_checked(const struct wf_resume *r, struct checked *k)
     wf_free(r->t->ctx, k->stage);
 }
 
-/* The rows of the history, into that of the fit which begins. */
+/* The rows of the history, into that of the new fit. */
 static weft_status read_history(struct wf_fit_state *s, struct wf_reader *in,
                                 weft_status (*add_epoch)(void *arg, const double *row), void *arg)
 {
@@ -325,7 +326,8 @@ static weft_status read_history(struct wf_fit_state *s, struct wf_reader *in,
     return st;
 }
 
-/* The state of fit: its place and history into *s, which belongs to the fit that begins; the rest is noted. */
+/* The state of fit: its position and history into *s, which belongs to the new fit; the rest is
+ * kept for later. */
 static weft_status read_fit(const struct wf_resume *r, struct wf_fit_state *s, struct wf_reader *in,
                             struct checked *k,
                             weft_status (*add_epoch)(void *arg, const double *row), void *arg)
@@ -333,7 +335,7 @@ static weft_status read_fit(const struct wf_resume *r, struct wf_fit_state *s, s
     const struct wf_bound *b = r->t->bound;
     weft_status st;
 
-    (void)wf_get_i64(in); /* the version: looked at by wf_resume_parse */
+    (void)wf_get_i64(in); /* the version: checked by wf_resume_parse */
     s->epoch = wf_get_range(in, 0, WF_MAX_EPOCH, "an epoch");
     s->batch = wf_get_range(in, 0, INT64_MAX / 2, "a batch");
     s->ended = wf_get_range(in, 0, WF_MAX_EPOCH, "a number of epochs");
@@ -351,7 +353,8 @@ static weft_status read_fit(const struct wf_resume *r, struct wf_fit_state *s, s
     return st;
 }
 
-/* Tensor i into memory of its type. Of a complete run nobody needs the slots: those of another optimizer are left alone. */
+/* Tensor i into memory of its type. A complete run does not need the slots: those of another
+ * optimizer are skipped. */
 static weft_status load_one(const struct wf_resume *r, const struct checked *k, int64_t i,
                             const weft_tensor *to)
 {
@@ -365,7 +368,8 @@ static weft_status load_one(const struct wf_resume *r, const struct checked *k, 
     return WEFT_OK;
 }
 
-/* All tensors into memory beside the model's. Where there is none for that, their types alone are compared now. */
+/* Reads all tensors into separate memory. If there is not enough, only their types are compared
+ * now. */
 static weft_status stage_tensors(const struct wf_resume *r, struct checked *k)
 {
     int64_t bytes = 0;
@@ -385,7 +389,8 @@ static weft_status stage_tensors(const struct wf_resume *r, struct checked *k)
     return st;
 }
 
-/* From here on nothing fails but reading tensors that could not be staged, of a checkpoint verified a moment ago. */
+/* From here on nothing can fail except reading tensors that could not be staged, from a checkpoint
+ * that was just verified. */
 static weft_status commit(const struct wf_resume *r, struct checked *k)
 {
     weft_trainer *t = r->t;
@@ -413,7 +418,7 @@ static weft_status commit(const struct wf_resume *r, struct checked *k)
     (void)wf_get_i64(&in);
     for (int64_t i = 0; i < b->n_sums; i++)
         t->sums[i] = get_f64(&in);
-    /* the rate goes on as it stood, unless the user gives another one than then */
+    /* the rate continues unchanged, unless the user now gives another one */
     if (k->given_rate == r->given_rate)
         t->rate = t->used_rate = k->rate;
     else if (!t->scheduled)
@@ -423,7 +428,7 @@ static weft_status commit(const struct wf_resume *r, struct checked *k)
     return WEFT_OK;
 }
 
-/* The names and rows behind the sums. */
+/* The names and rows after the sums. */
 static weft_status read_rows(struct wf_reader *in, weft_history *h)
 {
     weft_ctx *ctx = h->inside;
@@ -533,7 +538,7 @@ weft_status wf_resume_history(weft_ctx *ctx, weft_ckpt *c, int64_t *batch, weft_
     return st ? wf_err_wrap(st, "%s", weft_ckpt_path(c)) : WEFT_OK;
 }
 
-/* Does a fit state (of this version) leave anything to train? */
+/* Whether a fit state (of this version) leaves anything to train. */
 static bool is_complete(const struct wf_resume *r, const char *fit, int64_t n)
 {
     struct wf_reader in = {fit, fit + n, WEFT_OK};
@@ -546,7 +551,7 @@ static bool is_complete(const struct wf_resume *r, const char *fit, int64_t n)
     return !in.st && (epoch >= epochs || ended >= epochs);
 }
 
-/* Everything that may fail, first; the callbacks last of it, as theirs may cut files. */
+/* First everything that may fail; the callbacks last, because they may truncate files. */
 static weft_status check(struct wf_resume *r, struct checked *k, struct wf_fit_state *s,
                          weft_status (*add_epoch)(void *arg, const double *row), void *arg)
 {
@@ -571,7 +576,7 @@ static weft_status check(struct wf_resume *r, struct checked *k, struct wf_fit_s
     if (!st && !k->complete) {
         st = weft_iter_restore(s->it, k->position, n);
         if (st == WEFT_EINVAL && s->batch == 0 && r->t->data_changed)
-            st = WEFT_OK; /* the next epoch begins with the data as it is now */
+            st = WEFT_OK; /* the next epoch starts with the data as it is now */
     }
     return st ? st : restore_callbacks(r, &k->callbacks);
 }
@@ -593,7 +598,8 @@ static weft_status restore(struct wf_resume *r, weft_ckpt *c, struct wf_fit_stat
     return st;
 }
 
-/* Of a snapshot: reserved beforehand, so that the first save stalls no longer than the others. */
+/* Bytes of a snapshot: reserved in advance, so that the first save stalls no longer than the
+ * others. */
 static int64_t tensor_bytes(const struct wf_resume *r)
 {
     int64_t bytes = 0;
@@ -620,7 +626,7 @@ static void say_where(const struct wf_resume *r, const struct wf_fit_state *s, c
                (long long)s->epoch + 1, (long long)s->batch);
 }
 
-/* What "best" is about, and which way. */
+/* Which value decides what is best, and in which direction. */
 static weft_status find_monitor(struct wf_resume *r, const weft_history *h, bool *highest)
 {
     struct wf_monitor m = {.sign = 0};
@@ -648,7 +654,7 @@ static weft_status find_monitor(struct wf_resume *r, const weft_history *h, bool
                   near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "", list);
 }
 
-/* Without memory for a copy, checkpoints are written in training's time. */
+/* Without memory for a copy, checkpoints are written synchronously. */
 static weft_status open_writer(struct wf_resume *r, bool highest)
 {
     const weft_fit_opts *o = r->o;
@@ -701,7 +707,7 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
             wf_err_wrap(st, "%s does not match this run (use another directory to start a new one)",
                         weft_ckpt_path(c));
     } else if (st == WEFT_ENOENT) {
-        st = WEFT_OK; /* a first start */
+        st = WEFT_OK; /* the first start */
     }
     weft_ckpt_close(c);
     if (!st)

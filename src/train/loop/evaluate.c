@@ -1,4 +1,4 @@
-/* evaluate.c - evaluate, predict, and single batches by hand; weights by name. */
+/* evaluate.c - evaluate, predict, and single batches; weights by name. */
 #include "train/train.h"
 
 /* ---- datasets -------------------------------------------------------------------------------- */
@@ -116,7 +116,8 @@ weft_status weft_predict(weft_trainer *t, weft_data *d, weft_ds s, const weft_ev
 
 /* ---- batches by hand ------------------------------------------------------------------------- */
 
-/* Rows are cut and counted by the first input's: everything that is fed has as many. */
+/* Rows are sliced and counted by those of the first input: everything that is fed must have as
+ * many. */
 static weft_status check_rows(int n, const weft_tensor *feeds)
 {
     for (int i = 0; i < n; i++)

@@ -1,4 +1,5 @@
-/* feed.c - which columns of a dataset feed which input, label and weight; and how batches become feeds. */
+/* feed.c - which columns of a dataset feed which input, label and weight; and how batches become
+ * feeds. */
 #include "train/train.h"
 #include "weft/data_feature.h"
 
@@ -10,7 +11,7 @@ static weft_column *columns_of(weft_data *d, weft_ds s, int *n)
     return ds ? ds->col : NULL;
 }
 
-/* The number of columns of a role, and the first of them. */
+/* The number of columns with a role, and the first of them. */
 static int count_role(const weft_column *col, int n, weft_role role, int *first)
 {
     int found = 0;
@@ -61,7 +62,7 @@ static weft_status find_labels(weft_trainer *t, const weft_column *col, int n, b
         if (!wf_output_needs_label(t, i))
             continue;
         *c = find_column(col, n, name, WEFT_LABEL);
-        for (int k = 0, seen = 0; k < n && *c < 0; k++) /* else in order */
+        for (int k = 0, seen = 0; k < n && *c < 0; k++) /* otherwise in order */
             if (col[k].role == WEFT_LABEL && seen++ == next)
                 *c = k;
         next++;
@@ -74,7 +75,7 @@ static weft_status find_labels(weft_trainer *t, const weft_column *col, int n, b
     return WEFT_OK;
 }
 
-/* What dtype an input or label wants of a column. */
+/* The dtype that an input or label needs. */
 static weft_dtype wanted(weft_trainer *t, const struct wf_feeding *f, int i, weft_dtype have)
 {
     weft_tensor type;
@@ -90,7 +91,7 @@ static weft_dtype wanted(weft_trainer *t, const struct wf_feeding *f, int i, wef
                                                                    : have;
 }
 
-/* A stage that converts what has another dtype. */
+/* A stage that converts columns of another dtype. */
 static weft_status cast_columns(weft_trainer *t, weft_data *d, struct wf_feeding *f)
 {
     for (int i = 0; i < f->n_in + t->n_out + 1; i++) {
@@ -175,7 +176,7 @@ void wf_feeding_labels(const weft_trainer *t, const weft_data *d, const struct w
     }
 }
 
-/* The same items under the model's shape: axes of size 1 may be missing or too many. */
+/* The same items in the model's shape: axes of size 1 may be missing or extra. */
 static weft_status fit_shape(const weft_trainer *t, int i, const weft_batch *b, int c,
                              weft_tensor *x)
 {
@@ -225,8 +226,8 @@ weft_status wf_feeding_batch(const weft_trainer *t, const struct wf_feeding *f, 
     return st;
 }
 
-/* Rows of memory, in order or gathered, with their numbers scaled: that takes less than a thread costs that disturbs the
- * pool's. */
+/* Rows of memory, in order or gathered, with their numbers scaled: this costs less than a thread
+ * that competes with the pool's. */
 static bool is_cheap(const struct wf_ds *ds)
 {
     static const char *const cheap[] = {"tensors", "batch",  "take",        "skip",    "shard",
@@ -240,15 +241,15 @@ static bool is_cheap(const struct wf_ds *ds)
     return false;
 }
 
-/* Does any of it have to be moved or made? In order, rows of memory are views. */
+/* Whether anything has to be moved or computed. In order, rows of memory are views. */
 static bool has_work(const struct wf_ds *ds)
 {
     return strcmp(ds->kind->name, "shuffle_all") == 0 || strcmp(ds->kind->name, "rescale") == 0 ||
            (ds->n_in && has_work(ds->in[0]));
 }
 
-/* A thread that reads ahead hides what it does behind the step, if there is a core for it. Where the pool has them all, cheap
- * work is done between steps, by the pool. */
+/* A thread that reads ahead overlaps its work with the step, if there is a core for it. If the pool
+ * uses all cores, cheap work is done between steps, by the pool. */
 int wf_feeding_threads(const weft_data *d, weft_ds s, int asked)
 {
     const struct wf_ds *ds = wf_ds_node(d, s);

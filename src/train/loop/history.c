@@ -12,12 +12,12 @@
 
 struct csv {
     const char *path;
-    char *p; /* the next line, cut up as it is read */
+    char *p; /* the next line, split as it is read */
     char separator;
     int64_t line;
 };
 
-/* The next field of a line; *more when the line goes on. */
+/* The next field of a line; *more if there are more. */
 static char *field(struct csv *c, bool *more)
 {
     char *begin = c->p;
@@ -131,7 +131,7 @@ static weft_status from_checkpoints(weft_ctx *ctx, const char *dir, weft_history
 
     if (!st)
         st = wf_resume_history(ctx, c, &batch, &h);
-    if (!st && batch > 0) { /* the epoch under way, as far as it went */
+    if (!st && batch > 0) { /* the current epoch, as far as it went */
         double *row = h->value + h->n_epochs * h->n_names;
 
         for (int i = 0; i < h->n_names; i++)

@@ -1,4 +1,5 @@
-/* loop.c - the parts of a step for loops of the user's own: gradients of a batch, and a step over chosen weights. */
+/* loop.c - the parts of a step for custom training loops: gradients of a batch, and a step over
+ * chosen weights. */
 #include "train/step/halves.h"
 
 /* Batches that train_on_batch holds back belong to a step that these would cut in two. */

@@ -1,7 +1,9 @@
-/* map_graph.c - graph functions and models as stages of a pipeline, over the callbacks of data's map.
+/* map_graph.c - graph functions and models as stages of a pipeline, over the callbacks of data's
+ * map.
  *
- * A function has one slab, so its runs are one at a time: its lock keeps the threads of all iterators in turn, and results are
- * copied out before it is let go. A stage keeps nothing from one batch to the next. */
+ * A function has one slab, so it runs one batch at a time: its lock serializes the threads of all
+ * iterators, and results are copied out before it is released. A stage keeps nothing from one batch
+ * to the next. */
 #include <stdio.h>
 
 #include "train/train.h"
@@ -117,7 +119,7 @@ static weft_status check_feed(const struct wf_ds *ds, int c, const char *feed,
                       : "");
 }
 
-/* Which columns feed the function, by the order of a list or by name. */
+/* Which columns feed the function, in the order of a list or by name. */
 static weft_status find_feeds(struct map_graph *g, const struct wf_ds *ds, const char *inputs)
 {
     const weft_graph *graph = g->fn->graph;
@@ -169,7 +171,7 @@ static bool is_fed(const struct map_graph *g, int c)
     return false;
 }
 
-/* The columns of the result: those of s with the fetches in place of (or behind) what was fed. */
+/* The columns of the result: those of s with the fetches in place of (or after) what was fed. */
 static weft_status lay_out(struct map_graph *g, const struct wf_ds *ds, struct wf_arena *a,
                            const weft_map_graph_opts *o)
 {
@@ -233,7 +235,7 @@ static weft_ds build(weft_data *d, weft_ds s, struct map_graph *g, const weft_ma
                        WEFT_OPTS(weft_map_opts, .name = g->name));
 }
 
-/* A new stage over s; NULL after a failure, which the pipeline keeps. */
+/* A new stage over s; NULL on failure, which the pipeline keeps. */
 static struct map_graph *begin(weft_data *d, weft_ds s, const weft_map_graph_opts **o)
 {
     static const weft_map_graph_opts defaults = {.size = sizeof defaults};

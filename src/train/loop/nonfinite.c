@@ -1,18 +1,20 @@
-/* nonfinite.c - which column or op made the first NaN or infinity of a loss.
+/* nonfinite.c - which column or op produced the first NaN or infinity of a loss.
  *
- * By the time a loss is seen, the step has changed the weights, and the number may even have been made by the gradients of an
- * earlier step. So the state is kept when an epoch begins, and the batches since are computed once more from it by a trainer of
- * its own: the same bits, this time with every op looked at. The trainer that fits is not touched. */
+ * When the loss is known, the step has already changed the weights, and the cause may even be the
+ * gradients of an earlier step. So the state is saved when an epoch begins, and the batches since
+ * are computed again from it by a second trainer: the same bits, this time with every op checked.
+ * The trainer of the fit is not affected. */
 #include <math.h>
 #include <stdio.h>
 
 #include "train/step/halves.h"
 #include "train/loop/nonfinite.h"
 
-#define MAX_COPY ((int64_t)64 << 20)      /* of a state that is kept */
-#define MAX_NS ((int64_t)60 * 1000000000) /* that computing again may take */
-/* The last batches, in which every op is looked at: the loss of one may come from the update before. In f16 gradients that
- * overflow are no mistake of the step before, which was skipped. */
+#define MAX_COPY ((int64_t)64 << 20)      /* of a saved state */
+#define MAX_NS ((int64_t)60 * 1000000000) /* maximum time for computing again */
+/* The last batches, in which every op is checked: the loss of one may come from the previous
+ * update. In f16, gradients that overflow are not a mistake of the previous step, which was
+ * skipped. */
 #define TRAPPED 2
 
 /* ---- keeping the state ----------------------------------------------------------------------- */
@@ -30,7 +32,7 @@ static void list_state(struct wf_nonfinite *n, weft_trainer *t)
         n->copy = wf_alloc(t->ctx, (size_t)n->bytes + 1);
 }
 
-/* The tensors of `all` out of or into the copy. */
+/* Copies the tensors of `all` to or from the copy. */
 static void copy_state(const struct wf_resume *all, char *copy, bool out)
 {
     for (int64_t i = 0; i < all->n_tensors; i++) {
@@ -48,7 +50,7 @@ static void copy_state(const struct wf_resume *all, char *copy, bool out)
 void wf_nonfinite_keep(struct wf_nonfinite *n, weft_trainer *t, const struct wf_fit_state *at,
                        weft_iter *it)
 {
-    if (n->looked || t->trap) /* a trainer that traps says it by itself */
+    if (n->looked || t->trap) /* a trainer that traps reports it itself */
         return;
     if (!n->listed)
         list_state(n, t);
@@ -74,7 +76,7 @@ void wf_nonfinite_free(struct wf_nonfinite *n)
     wf_arena_free(&n->all.arena);
 }
 
-/* A NaN has no sign for those who read it. */
+/* Drops the sign of a NaN, for display. */
 static double plain(double v)
 {
     return isnan(v) ? fabs(v) : v;
@@ -95,7 +97,7 @@ static int64_t find_value(const weft_tensor *x, double *v)
     return -1;
 }
 
-/* Says of the batch's columns that are fed which has such a value. */
+/* Which of the batch's fed columns has such a value. */
 static bool find_column(const weft_trainer *t, const struct wf_feeding *f, const weft_batch *b,
                         char *text, size_t size)
 {
@@ -120,7 +122,7 @@ static bool find_column(const weft_trainer *t, const struct wf_feeding *f, const
 
 /* ---- once more ------------------------------------------------------------------------------- */
 
-/* It borrows from the trainer that it was made of. */
+/* It borrows from the trainer that it was made from. */
 static void free_second(weft_trainer *s)
 {
     if (!s)
@@ -131,7 +133,7 @@ static void free_second(weft_trainer *s)
     wf_free(s->ctx, s);
 }
 
-/* A trainer with the settings of t, its own variables, and the state that was kept. */
+/* A trainer with the settings of t, its own variables, and the saved state. */
 static weft_status make_second(const struct wf_nonfinite *n, const weft_trainer *t,
                                weft_trainer **out)
 {
@@ -171,7 +173,7 @@ static weft_status make_second(const struct wf_nonfinite *n, const weft_trainer 
     return st;
 }
 
-/* All functions of a step look at what their ops make. */
+/* All functions of a step check the results of their ops. */
 static weft_status trap_all(weft_trainer *s)
 {
     struct wf_halves *h = NULL;
@@ -257,8 +259,8 @@ void wf_nonfinite_find(struct wf_nonfinite *n, weft_trainer *t, const struct wf_
         snprintf(why, sizeof why, "%s", weft_error());
     }
     if (!column &&
-        st !=
-            WEFT_ENUMERIC) /* not kept, another rate on the way, or a number that only a kernel saw */
+        st != WEFT_ENUMERIC) /* not saved, another rate meanwhile, or a value that only a kernel
+                              * saw */
         snprintf(why, sizeof why, "%s", "train.trap_numerics=true names the op that produces it");
     wf_snprintf(t->nonfinite, sizeof t->nonfinite,
                 "the loss is %g since epoch %lld, batch %lld: %s%s; %s", plain(t->mean_sum[0]),

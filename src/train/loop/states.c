@@ -1,4 +1,5 @@
-/* states.c - stateful recurrent layers: their states go on from batch to batch until they are reset. */
+/* states.c - stateful recurrent layers: their states carry over from batch to batch until they are
+ * reset. */
 #include "train/callback/callback.h"
 
 static const char *layer_name(const weft_trainer *t, const struct wf_weight *w)

@@ -1,5 +1,5 @@
-/* learned.c - what a pipeline has learned goes with the model: a trainer keeps it as text, checkpoints and
- * saved models hold that text, and it is read back from them. */
+/* learned.c - what a pipeline has learned is saved with the model: a trainer keeps it as text,
+ * which is stored in checkpoints and saved models, and read back from them. */
 #include "train/saved/learned.h"
 
 weft_status weft_trainer_set_learned(weft_trainer *t, const weft_learned *l)

@@ -4,10 +4,10 @@
 
 #include "train/saved/load.h"
 
-/* Was the model saved with other learned values than the trainer's? One that was saved without any was
- * not. */
+/* Whether the model was saved with other learned values than the trainer's. False if it was saved
+ * without any. */
 bool wf_learned_differ(const weft_trainer *t, const struct wf_saved *s);
-/* The same as an error: weights are right only with the values they were trained with. */
+/* The same as an error: weights are correct only with the values they were trained with. */
 weft_status wf_learned_check(const weft_trainer *t, const struct wf_saved *s, const char *path);
 
 #endif

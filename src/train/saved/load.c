@@ -1,5 +1,5 @@
-/* load.c - a model and its weights from where they were left: a safetensors file, a checkpoint, another trainer. Nothing is
- * changed in a trainer before every weight was looked at. */
+/* load.c - loads a model and its weights from a safetensors file, a checkpoint, or another trainer.
+ * Nothing in a trainer is changed before every weight was checked. */
 #include <stdio.h>
 
 #include "train/saved/save.h"
@@ -88,7 +88,7 @@ static int64_t n_tensors(const struct wf_saved *s)
                      : weft_trainer_n_weights(s->trainer);
 }
 
-/* The name of tensor i; "" for what is no weight: the optimizer's slots, what was learned. */
+/* The name of tensor i; "" for what is not a weight: the optimizer's slots, what was learned. */
 static const char *name_of(const struct wf_saved *s, int64_t i)
 {
     const weft_ckpt_tensor *c = s->ckpt ? &weft_ckpt_info(s->ckpt)->tensors[i] : NULL;
@@ -99,7 +99,7 @@ static const char *name_of(const struct wf_saved *s, int64_t i)
         return c->section && strcmp(c->section, "slot") == 0 ? "" : c->name;
     if (s->trainer)
         return weft_trainer_weight_name(s->trainer, (int)i);
-    (void)weft_st_type(s->file, i, &name, &type); /* the name is there whatever the dtype */
+    (void)weft_st_type(s->file, i, &name, &type); /* the name is set for any dtype */
     return strcmp(name, WF_SAVE_LEARNED) == 0 ? "" : name;
 }
 
@@ -181,7 +181,7 @@ static weft_status missing(const struct loading *l, const char *name)
     return st;
 }
 
-/* Do shapes fit? A mismatch is left out with a warning where that is asked for. */
+/* Whether shapes match. A mismatch is skipped with a warning if requested. */
 static weft_status check(struct loading *l, int i, const char *name)
 {
     char here[WF_TYPE_TEXT], there[WF_TYPE_TEXT];
@@ -210,7 +210,7 @@ static weft_status check(struct loading *l, int i, const char *name)
     return WEFT_OK;
 }
 
-/* Strict loading takes all that is there, too. */
+/* Strict loading must also use everything that is there. */
 static weft_status nothing_left(const struct loading *l)
 {
     for (int64_t k = 0; k < n_tensors(l->s); k++) {

@@ -1,5 +1,5 @@
-/* save.c - a model and its weights as one safetensors file, which any reader of that format
- * opens: the architecture is in its metadata under "weft.model". What the pipeline has learned is a
+/* save.c - a model and its weights as one safetensors file, which any reader of that format can
+ * open: the architecture is in its metadata under "weft.model". What the pipeline has learned is a
  * vector of bytes, "weft.learned": vocabularies may be larger than a header. */
 #include <stdio.h>
 

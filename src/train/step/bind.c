@@ -1,5 +1,5 @@
-/* bind.c - a trainer's graph: the model twice (training and inference), losses, metrics, updates, and the functions over
- * them. It is made when the labels' types are known. */
+/* bind.c - a trainer's graph: the model twice (training and inference), losses, metrics, updates,
+ * and the functions over them. It is built when the labels' types are known. */
 #include <stdio.h>
 
 #include "train/step/bind.h"
@@ -38,7 +38,8 @@ bool wf_output_needs_label(const weft_trainer *t, int out)
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* The mean of an output's loss over the batch; *valid: how many values count where there is a mask, otherwise nil. */
+/* The mean of an output's loss over the batch; *valid: how many values count if there is a mask,
+ * otherwise nil. */
 static weft_status output_loss(weft_trainer *t, struct wf_bound *b, const struct wf_built *m,
                                bool weighted, int out, weft_val *mean, weft_val *valid)
 {
@@ -81,7 +82,8 @@ static weft_val first_of_each(weft_graph *g, weft_val x)
     return x;
 }
 
-/* A term of the loss goes to the group with its denominator: samples (group 0) for all that have no mask. */
+/* A term of the loss goes to the group with its denominator: samples (group 0) for all without a
+ * mask. */
 static int add_term(struct wf_bound *b, weft_val mean, weft_val valid)
 {
     int at = valid.id ? b->n_groups++ : 0;
@@ -92,14 +94,14 @@ static int add_term(struct wf_bound *b, weft_val mean, weft_val valid)
     return at;
 }
 
-/* Does anything that is fed reach v? */
+/* Whether v depends on anything that is fed. */
 static bool is_fed(struct wf_bound *b, weft_val v)
 {
     const weft_graph *g = b->graph;
     bool *need = v.id && !g->st ? wf_alloc_n(g->ctx, g->n_nodes, sizeof *need) : NULL, fed = true;
 
     if (!need)
-        return true; /* without memory building fails soon */
+        return true; /* building will soon fail without memory */
     need[g->values[v.id].node] = true;
     fed = false;
     for (int64_t k = g->values[v.id].node; k >= 0 && !fed; k--) {
@@ -112,8 +114,8 @@ static bool is_fed(struct wf_bound *b, weft_val v)
     return fed;
 }
 
-/* What layers add to the loss: it counts with the samples, or once a step when it depends on weights alone. Group 0 goes when
- * nothing is in it. */
+/* Losses added by layers: they count per sample, or once per step if they depend only on weights.
+ * Group 0 is removed if it is empty. */
 static void finish_groups(struct wf_bound *b)
 {
     weft_graph *g = b->graph;
@@ -138,7 +140,7 @@ static void finish_groups(struct wf_bound *b)
         g, weft_ones_like(g, weft_cast(g, first_of_each(g, b->train.in[0]), WEFT_F32)), NULL);
 }
 
-/* The total of one mode, and the outputs' means behind it. */
+/* The total of one mode, followed by the outputs' means. */
 static weft_status build_losses(weft_trainer *t, struct wf_bound *b, const struct wf_built *m,
                                 bool weighted, weft_val *means)
 {
@@ -201,7 +203,7 @@ static void make_weight(struct wf_bound *b)
     b->weight = weft_placeholder(b->graph, "sample_weight", WEFT_F32, 1, (int64_t[]){WEFT_ANY});
 }
 
-/* Outputs may be calls of one layer: the second label of a name gets a number. */
+/* Outputs may be calls of one layer: a second label with the same name gets a number. */
 static const char *label_name(weft_trainer *t, struct wf_bound *b, int out)
 {
     const char *name = wf_output_name(t, out);
@@ -263,7 +265,7 @@ bool wf_weight_dense(const weft_trainer *t, int weight)
     return t->dense || wf_model_weight(t->model, weight)->dense;
 }
 
-/* weft_minimize, but the gradients of these tables are whole. */
+/* weft_minimize, but with dense gradients for these tables. */
 static weft_status minimize(struct wf_bound *b, weft_val loss, const weft_optim *optim, int n,
                             const weft_val *vars, const bool *dense, weft_val *up, int *n_up)
 {
@@ -273,7 +275,7 @@ static weft_status minimize(struct wf_bound *b, weft_val loss, const weft_optim 
 
     for (int i = 0; i < n && !st; i++)
         if (dense[i] && grads[i].id)
-            grads[i] = weft_stop_gradient(g, grads[i]); /* no rows are seen behind it */
+            grads[i] = weft_stop_gradient(g, grads[i]); /* hides the rows */
     if (!st)
         st = weft_apply_gradients(g, optim, n, vars, grads, up);
     for (int i = 0; i < n && !st; i++)
@@ -283,7 +285,7 @@ static weft_status minimize(struct wf_bound *b, weft_val loss, const weft_optim 
                              : st;
 }
 
-/* Parameters that are trained, and all that happens in a step. */
+/* Trained parameters, and everything that happens in a step. */
 static weft_status make_updates(weft_trainer *t, struct wf_bound *b, weft_val loss, int *n_updates,
                                 weft_val **updates)
 {
@@ -348,7 +350,7 @@ weft_status wf_make_constraints(weft_trainer *t, struct wf_bound *b, const bool 
         b->graph, WEFT_OPTS(weft_fn_opts, .n_updates = n, .updates = up, .share = b->fit), out);
 }
 
-/* Loss and metrics of data with or without weights, as the model is used. */
+/* Loss and metrics of data with or without weights, in inference. */
 static weft_status make_test(weft_trainer *t, struct wf_bound *b, bool weighted)
 {
     weft_val *mem =
@@ -445,7 +447,8 @@ static bool make_pass(struct wf_bound *b, size_t n, struct wf_sums *p)
     return p->mean_sum && p->sums && p->log_value;
 }
 
-/* Room for the sums of two passes and for a step's fetches. The trainer's own stays as it is when there is none. */
+/* Room for the sums of two passes and for a step's fetches. On failure the trainer's own is
+ * unchanged. */
 static weft_status make_room(weft_trainer *t, struct wf_bound *b)
 {
     size_t n = (size_t)(b->n_means + 2 + t->n_out);
@@ -466,7 +469,7 @@ static weft_fn *any_fn(const struct wf_bound *b)
     return b->fit ? b->fit : b->predict;
 }
 
-/* The values that the trainer had before. */
+/* The trainer's previous values. */
 static weft_status keep_weights(weft_trainer *t, struct wf_bound *to)
 {
     weft_status st = WEFT_OK;
@@ -521,7 +524,7 @@ static weft_status bind(weft_trainer *t, const struct wf_type *labels, bool weig
         wf_bound_free(b);
         return wf_err_wrap(st, "compile");
     }
-    wf_parts_free(t->parts); /* they belong to the graph before */
+    wf_parts_free(t->parts); /* they belong to the previous graph */
     t->parts = NULL;
     wf_bound_free(t->bound);
     t->bound = b;

@@ -1,4 +1,4 @@
-/* bind.h - what the files that make a trainer's graph share. */
+/* bind.h - shared by the files that build a trainer's graph. */
 #ifndef WF_TRAIN_STEP_BIND_H
 #define WF_TRAIN_STEP_BIND_H
 
@@ -10,7 +10,8 @@ char *wf_join(struct wf_arena *a, const char *x, const char *y);
 
 /* ---- bind_logs.c ----------------------------------------------------------------------------- */
 
-/* The rows of the logs, each with a name of its own: losses, then metrics, whose places in the sums are decided. */
+/* The rows of the logs, each with a unique name: losses, then metrics, whose positions in the sums
+ * are set. */
 weft_status wf_make_logs(weft_trainer *t, struct wf_bound *b);
 /* The sums of all metrics as one vector. */
 weft_status wf_build_metrics(weft_trainer *t, struct wf_bound *b, const struct wf_built *m,
@@ -20,8 +21,8 @@ weft_status wf_build_metrics(weft_trainer *t, struct wf_bound *b, const struct w
 
 /* The labels of an output, in the shape that its weights need. */
 weft_val wf_bound_label(const weft_trainer *t, struct wf_bound *b, int out);
-/* The weight of each label: that of its sample, where it has one, and in training the class's as well; nil: all weigh 1. As in
- * Keras, classes weigh alike when a model is measured. */
+/* The weight of each label: that of its sample, if it has one, and in training also that of its
+ * class; nil: all are 1. As in Keras, class weights are not used in evaluation. */
 weft_val wf_sample_weights(const weft_trainer *t, struct wf_bound *b, const struct wf_built *m,
                            bool weighted, int out);
 

@@ -25,7 +25,7 @@ const char *wf_output_name(const weft_trainer *t, int out)
     return weft_sym_name(t->model, weft_model_output_at(t->model, out));
 }
 
-/* Names of training and of validation stand side by side in logs. */
+/* Names of training and of validation appear together in logs. */
 static bool is_taken(const struct wf_bound *b, const char *name, const char *val_name)
 {
     for (int i = 0; i < b->n_logs; i++)
@@ -35,8 +35,8 @@ static bool is_taken(const struct wf_bound *b, const char *name, const char *val
     return false;
 }
 
-/* A new row of the logs; with several outputs metrics and losses carry the output's name. As in Keras, a name that is taken
- * gets a number: auc, auc_1. */
+/* A new row of the logs; with several outputs, metrics and losses have the output's name. As in
+ * Keras, duplicate names get a number: auc, auc_1. */
 static struct wf_log_slot *add_log(weft_trainer *t, struct wf_bound *b, int out, const char *name)
 {
     struct wf_log_slot *slot = &b->log[b->n_logs];
@@ -113,7 +113,7 @@ static weft_status log_metric(weft_trainer *t, struct wf_bound *b, int i)
     return WEFT_OK;
 }
 
-/* Behind the others, of training alone. */
+/* After the others, only in training. */
 static weft_status log_scale(weft_trainer *t, struct wf_bound *b)
 {
     int n = b->n_logs;

@@ -1,4 +1,4 @@
-/* bind_weights.c - what a label weighs: its sample's weight, and that of its class. */
+/* bind_weights.c - the weight of a label: its sample's weight, and that of its class. */
 #include "train/step/bind.h"
 
 static bool has_classes(const weft_trainer *t, int out)
@@ -6,8 +6,8 @@ static bool has_classes(const weft_trainer *t, int out)
     return t->n_class_weights > 0 && t->class_output == out;
 }
 
-/* Binary labels [batch, time] of predictions [batch, time, 1] get that axis: a loss is the mean over the last one, and each label
- * has a weight of its own. */
+/* Binary labels [batch, time] of predictions [batch, time, 1] get that axis: a loss is the mean
+ * over the last one, and each label has its own weight. */
 weft_val wf_bound_label(const weft_trainer *t, struct wf_bound *b, int out)
 {
     weft_val y = b->label[out];
@@ -21,7 +21,7 @@ weft_val wf_bound_label(const weft_trainer *t, struct wf_bound *b, int out)
     return weft_expand_dims(b->graph, y, -1);
 }
 
-/* The weights of all classes: those past the ones given weigh 1. */
+/* The weights of all classes: 1 for those beyond the given ones. */
 static weft_val class_table(const weft_trainer *t, weft_graph *g, int64_t n_classes)
 {
     int64_t given = t->n_class_weights, rest = n_classes - given;
@@ -63,11 +63,11 @@ static weft_val weights_of_classes(const weft_trainer *t, struct wf_bound *b,
     if (weft_val_type(g, m->out[out], &pred))
         return WEFT_NIL;
     n = pred.rank > 1 ? pred.dim[pred.rank - 1] : 1;
-    n = n < 2 ? 2 : n; /* one output tells two classes apart */
+    n = n < 2 ? 2 : n; /* one output distinguishes two classes */
     n = n < t->n_class_weights ? t->n_class_weights : n;
     table = class_table(t, g, n);
     y = class_numbers(g, wf_bound_label(t, b, out), pred.rank);
-    /* A label that is no class (one that the loss ignores) weighs 1. */
+    /* A label that is not a class (one that the loss ignores) has weight 1. */
     known = weft_logical_and(g, weft_ge(g, y, wf_const_like(g, 0, y)),
                              weft_lt(g, y, wf_const_like(g, (double)n, y)));
     y = weft_gather(g, table, weft_where(g, known, y, wf_const_like(g, 0, y)), NULL);

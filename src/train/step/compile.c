@@ -1,4 +1,5 @@
-/* compile.c - a trainer's settings: optimizer, losses, metrics, all checked before anything is built. */
+/* compile.c - a trainer's settings: optimizer, losses, metrics, all checked before anything is
+ * built. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ static weft_status err_nomem(void)
     return wf_err(WEFT_ENOMEM, "compile: out of memory");
 }
 
-/* How far it is to the separator: one in brackets or quotes is none. */
+/* The distance to the separator, ignoring those in brackets or quotes. */
 static size_t part_length(const char *text, char separator)
 {
     size_t n = 0;
@@ -28,7 +29,8 @@ static size_t part_length(const char *text, char separator)
     return n;
 }
 
-/* "a; b; c" into its trimmed parts; an empty part is NULL. Their number, or -1 when memory is short. */
+/* Splits "a; b; c" into its trimmed parts; an empty part is NULL. Returns their number, or -1 if
+ * out of memory. */
 static int split(struct wf_arena *a, const char *text, char separator, const char **out, int max)
 {
     int n = 0;
@@ -55,7 +57,7 @@ static int split(struct wf_arena *a, const char *text, char separator, const cha
     return n;
 }
 
-/* One text for each output; a single one stands for all. */
+/* One text per output; a single one applies to all. */
 static weft_status per_output(weft_trainer *t, const char *text, const char *what, const char **out)
 {
     int n = split(&t->arena, text, ';', out, t->n_out);
@@ -121,7 +123,7 @@ static weft_status set_losses(weft_trainer *t, const weft_compile_opts *o)
 
 enum { MAX_METRICS = 256 };
 
-/* The metrics of one output, "mse, AUC curve=PR", behind those that are there. */
+/* Appends the metrics of one output, "mse, AUC curve=PR". */
 static weft_status add_metrics(weft_trainer *t, int out, const char *text, bool weighted)
 {
     const char *spec[MAX_METRICS];
@@ -169,7 +171,7 @@ static const char *name_of(const weft_trainer *t, int out)
     return weft_sym_name(t->model, weft_model_output_at(t->model, out));
 }
 
-/* The output that class weights are for: the one whose labels are classes, or the one that is named. */
+/* The output that class weights apply to: the one whose labels are classes, or the named one. */
 static weft_status find_class_output(weft_trainer *t, const char *name)
 {
     int n = 0, other = -1;
@@ -364,7 +366,7 @@ bool weft_trainer_stopped(const weft_trainer *t)
     return wf_asked(t, WF_ASK_STOP);
 }
 
-/* The rate of a step by the schedule; `rate` where there is none. */
+/* The rate of a step by the schedule; `rate` if there is none. */
 static double rate_at(const weft_trainer *t, int64_t step, float rate)
 {
     const struct wf_schedule_row *row = t->scheduled ? wf_schedule_find(t->optim.schedule) : NULL;

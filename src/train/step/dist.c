@@ -1,4 +1,4 @@
-/* dist.c - strategies: the table, the handle, and what does not depend on the member. */
+/* dist.c - strategies: the table, the handle, and what does not depend on the strategy. */
 #include "train/step/dist.h"
 #include "train/step/grads.h"
 
@@ -103,7 +103,7 @@ weft_status weft_dist_dataset(weft_dist *d, weft_data *data, weft_ds s, weft_ds 
 {
     weft_status st = weft_data_status(data);
 
-    (void)d; /* the replicas of this process are all there are */
+    (void)d; /* there are no replicas but those of this process */
     if (!st)
         *out = s;
     return st;

@@ -15,7 +15,7 @@ struct wf_dist_kind {
     const char *name, *doc;
     weft_status (*open)(weft_dist *d); /* fills in the replicas */
 };
-/* WEFT_ENOENT with the nearest name when there is none. */
+/* WEFT_ENOENT with the nearest name if there is none. */
 weft_status wf_dist_find(const char *name, const struct wf_dist_kind **out);
 
 #endif

@@ -1,4 +1,4 @@
-/* grads.c - gradients as values: made, looked at, added, averaged. */
+/* grads.c - gradients as values: created, inspected, added, averaged. */
 #include <math.h>
 
 #include "train/step/grads.h"

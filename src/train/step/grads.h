@@ -1,4 +1,5 @@
-/* grads.h - gradients as values: a flat vector of the dense ones, ids and rows of the sparse ones. */
+/* grads.h - gradients as values: a flat vector of the dense ones, ids and rows of the sparse
+ * ones. */
 #ifndef WF_TRAIN_STEP_GRADS_H
 #define WF_TRAIN_STEP_GRADS_H
 
@@ -12,7 +13,7 @@ struct wf_grad_entry {
     bool sparse;
     int rank;
     int64_t dim[WEFT_MAX_RANK];
-    int64_t count, offset; /* dense: floats, and where they begin */
+    int64_t count, offset; /* dense: number of floats, and their offset */
 };
 
 struct wf_grad_rows {
@@ -30,14 +31,14 @@ struct weft_grads {
     float *dense;
     struct wf_grad_rows *rows; /* by entry */
     double weight;
-    bool bad; /* some of it is not finite: looked at where the loss is scaled */
+    bool bad; /* some of it is not finite: checked if the loss is scaled */
 };
 
 weft_status wf_grads_new(weft_ctx *ctx, int n, const struct wf_grad_entry *entry, weft_grads **out);
 /* The same weights, of the same shapes and kinds. */
 bool wf_grads_fit(const weft_grads *g, int n, const struct wf_grad_entry *entry);
 void wf_grads_clear(weft_grads *g);
-/* Rows behind those that are there; ids i32 or i64 of any shape, rows [ids…, width]. */
+/* Appends rows; ids i32 or i64 of any shape, rows [ids…, width]. */
 weft_status wf_grads_append(weft_grads *g, int i, const weft_tensor *ids, const weft_tensor *rows);
 /* to += factor · from, without the weights; sparse rows are appended. */
 weft_status wf_grads_add_scaled(weft_grads *to, const weft_grads *from, float factor);

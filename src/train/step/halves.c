@@ -1,7 +1,8 @@
-/* halves.c - a step in two halves: functions that give gradients, and functions that apply them.
+/* halves.c - a step in two halves: functions that compute gradients, and functions that apply them.
  *
- * The first half fetches the gradient of every weight as it comes, dense or as the rows that were looked up; so it can be added
- * to others before it is used. The second half is the optimizer over placeholders. Both share the trainer's variables. */
+ * The first half fetches the gradient of every weight, dense or as the rows that were looked up, so
+ * that it can be added to others before it is used. The second half is the optimizer over
+ * placeholders. Both share the trainer's variables. */
 #include <stdio.h>
 
 #include "train/step/halves.h"
@@ -33,7 +34,8 @@ void wf_halves_free(struct wf_halves *h)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* While halves are made: all trainable weights, and their gradients by group (the regularizers' behind them). */
+/* While halves are built: all trainable weights, and their gradients by group (followed by the
+ * regularizers'). */
 struct making {
     weft_trainer *t;
     struct wf_bound *b;
@@ -101,7 +103,8 @@ static weft_status differentiate(struct making *k)
     return st;
 }
 
-/* Rows are kept as such when nothing else adds to the gradient of that weight, and those alone are to be updated. */
+/* Rows are kept as such if nothing else adds to the gradient of that weight, and only those are to
+ * be updated. */
 static bool all_lookups(struct making *k, int i)
 {
     weft_val ids, rows;
@@ -147,7 +150,7 @@ static weft_status list_entries(struct making *k)
     return weft_graph_status(k->b->graph);
 }
 
-/* The gradients of group g behind n fetches. */
+/* Appends the gradients of group g to n fetches. */
 static weft_status list_fetches(struct making *k, int g, struct wf_half *half, weft_val *fetch,
                                 int n)
 {
@@ -208,7 +211,7 @@ static weft_status make_regularize(struct making *k, weft_val *fetch)
         &half->fn);
 }
 
-/* Placeholders for what updates are made of. */
+/* Placeholders for the inputs of updates. */
 static weft_status make_placeholders(struct making *k)
 {
     struct wf_halves *h = k->h;
@@ -373,7 +376,7 @@ static weft_status make_update(weft_trainer *t, struct wf_halves *h, struct wf_u
     return st;
 }
 
-/* The update of these entries: one that is kept, or a new one in place of the oldest. */
+/* The update of these entries: a cached one, or a new one in place of the oldest. */
 static weft_status find_update(weft_trainer *t, struct wf_halves *h, const bool *chosen,
                                struct wf_update **out)
 {

@@ -1,21 +1,24 @@
-/* parts.c - a step in several parts: logical shards of a batch, or batches whose gradients are added before an update.
+/* parts.c - a step in several parts: logical shards of a batch, or batches whose gradients are
+ * added before an update.
  *
- * Part l computes the gradient of its loss times its weight: its number of samples, or of valid values where an output is
- * masked. Losses that are divided by different numbers are groups with gradients of their own. The parts of a group are added
- * along a fixed binary tree over their numbers and divided once by the total weight; then the groups are added, and the gradient of
- * the regularizers once. So the result does not depend on who computes which part. Rows that were looked up follow each other in
- * the order of the parts. State that is no parameter (moving averages) starts each part as the step found it, and becomes the mean
- * of what the parts made of it, weighted by samples; states of recurrent layers go on from batch to batch. A step that fails, or is
- * skipped because a gradient is not finite, leaves all state as it found it.
+ * Part l computes the gradient of its loss times its weight: its number of samples, or of valid
+ * values if an output is masked. Losses with different denominators are groups with separate
+ * gradients. The parts of a group are added along a fixed binary tree over their numbers and
+ * divided once by the total weight; then the groups are added, and the gradient of the regularizers
+ * once. So the result does not depend on where a part is computed. Looked-up rows are in the order
+ * of the parts. State that is not a parameter (moving averages) starts each part with its value
+ * from before the step, and becomes the mean of the parts' results, weighted by samples; states of
+ * recurrent layers carry over from batch to batch. A step that fails, or is skipped because a
+ * gradient is not finite, leaves all state unchanged.
  *
- * A trainer whose steps are whole has one part and one group: the mean itself. */
+ * A trainer whose steps are not split has one part and one group: the mean itself. */
 #include "train/step/halves.h"
 
 #define LEVELS 40
 
 /* The sums of one group. */
 struct tree {
-    weft_grads *level[LEVELS]; /* level k: the sum of 2^k parts, where `full` has bit k */
+    weft_grads *level[LEVELS]; /* level k: the sum of 2^k parts, if `full` has bit k */
     uint64_t full;
     double weight; /* of all parts so far */
 };
@@ -29,13 +32,13 @@ struct wf_parts {
     int64_t n_parts, n_rows;
     int n_states; /* state variables */
     weft_tensor *state;
-    float *before;  /* their bits before the step, one after the other; */
-    double *merged; /* and the weighted sums of what the parts left */
+    float *before;  /* their values before the step, one after the other */
+    double *merged; /* and the weighted sums of the parts' results */
     int64_t n_state_items;
     weft_tensor *feeds;
-    double *batch; /* sums of the batch under way: means, groups' losses, groups' weights */
+    double *batch; /* sums of the current batch: means, groups' losses, groups' weights */
     double *sums;  /* and of its metrics */
-    struct wf_snapshot *start; /* all state that the parts write, as the step found it */
+    struct wf_snapshot *start; /* all state that the parts write, from before the step */
     bool began;                /* the step has begun: start is filled */
     float scale;               /* of the loss, while a part runs */
 };
@@ -62,8 +65,8 @@ void wf_parts_free(struct wf_parts *p)
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* State that is averaged: floating-point, of layers that are trained. States of recurrent layers are not: batches follow each
- * other, and shards of a batch are refused. */
+/* State that is averaged: floating-point, of trained layers. Not the states of recurrent layers:
+ * batches follow each other, and shards of a batch are refused. */
 static weft_status list_states(struct wf_parts *p)
 {
     weft_trainer *t = p->t;
@@ -132,7 +135,7 @@ weft_status wf_parts_new(weft_trainer *t, struct wf_parts **out)
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* The gradient in `carry`, that of one more part, goes into the tree. */
+/* Adds the gradient in `carry`, that of one more part, to the tree. */
 static weft_status push(struct wf_parts *p, struct tree *tree)
 {
     weft_grads *other;
@@ -161,7 +164,8 @@ static weft_status push(struct wf_parts *p, struct tree *tree)
     return WEFT_OK;
 }
 
-/* What is left in the tree, from its small end (the parts with the highest numbers), into its last full level, which is given. */
+/* Sums what is left in the tree, from its small end (the parts with the highest numbers), into its
+ * last full level, which is returned. */
 static weft_status sum_up(struct tree *tree, weft_grads **out)
 {
     weft_grads *sum = NULL;
@@ -229,7 +233,7 @@ static void forget(struct wf_parts *p)
 
 /* ---- logs ------------------------------------------------------------------------------------ */
 
-/* Means of the parts, by weight, so that those of the batch come out. */
+/* Means of the parts, weighted, so that the result is that of the batch. */
 static void log_part(struct wf_parts *p, const double *group_loss, const double *group_weight)
 {
     const struct wf_bound *b = p->t->bound;
@@ -286,7 +290,8 @@ static void cut(struct wf_parts *p, const weft_tensor *feeds, int64_t first, int
     }
 }
 
-/* One part of n samples, whose feeds are cut. The first group comes last: it changes the layers' states. */
+/* One part of n samples, whose feeds are sliced. The first group comes last: it changes the layers'
+ * states. */
 static weft_status one_part(struct wf_parts *p, int64_t n)
 {
     struct wf_halves *h = p->h;
@@ -416,7 +421,7 @@ weft_status wf_parts_mean(struct wf_parts *p, weft_grads **out)
 weft_status wf_parts_apply(struct wf_parts *p)
 {
     bool began = p->began;
-    weft_status st = wf_parts_mean(p, &p->mean); /* of batches without samples: 0 */
+    weft_status st = wf_parts_mean(p, &p->mean); /* for batches without samples: 0 */
 
     if (st)
         return st;

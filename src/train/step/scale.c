@@ -1,8 +1,10 @@
-/* scale.c - loss scaling, for models that compute in f16: the loss is multiplied before gradients are made of it, so that small
- * ones stay above f16's smallest number, and gradients are divided by the same in f32.
+/* scale.c - loss scaling, for models that compute in f16: the loss is multiplied before gradients
+ * are computed, so that small ones stay above f16's smallest number, and gradients are divided by
+ * the same factor in f32.
  *
- * The scale is a power of 2, so dividing is exact. It follows what happens, as Keras' LossScaleOptimizer has it: a step with a
- * gradient that is not finite is skipped and halves it, so many good steps in a row double it. */
+ * The scale is a power of 2, so dividing is exact. It adapts like Keras' LossScaleOptimizer: a step
+ * with a gradient that is not finite is skipped and halves it, a number of good steps in a row
+ * doubles it. */
 #include <math.h>
 
 #include "train/train.h"
@@ -31,7 +33,7 @@ weft_status wf_scale_init(weft_trainer *t, const weft_compile_opts *o)
     return WEFT_OK;
 }
 
-/* Does anything but a cast make an f16? */
+/* Whether anything but a cast produces an f16. */
 bool wf_scale_needed(const weft_trainer *t, const weft_graph *g)
 {
     for (int64_t k = 0; k < g->n_nodes && !t->scale.off; k++) {

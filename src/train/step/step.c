@@ -1,4 +1,4 @@
-/* step.c - one batch: run, add up, log. Nothing here allocates. */
+/* step.c - one batch: run, accumulate, log. Nothing here allocates. */
 #include <math.h>
 
 #include "train/train.h"
@@ -26,7 +26,7 @@ void wf_pass_swap(weft_trainer *t)
     t->aside = now;
 }
 
-/* Adds a step's results to the pass: means count by samples, as Keras' epoch averages do. */
+/* Adds a step's results to the pass: means are weighted by samples, as in Keras' epoch averages. */
 void wf_step_add_up(weft_trainer *t, int64_t n)
 {
     const struct wf_bound *b = t->bound;
@@ -54,7 +54,8 @@ static weft_status step_in_parts(weft_trainer *t, const weft_tensor *feeds, int6
     weft_status st = t->parts ? WEFT_OK : wf_parts_new(t, &t->parts);
 
     if (t->pending == 0)
-        t->drawn = 0; /* a step draws the same, whatever gradients were looked at before it */
+        t->drawn = 0; /* a step draws the same numbers, whatever gradients were computed before
+                       * it */
     if (!st)
         st = wf_parts_batch(t->parts, feeds, n);
     if (st) {

@@ -1,4 +1,5 @@
-/* attrs.c - "axis=-1 perm=[1,0] dtype=f32" to a node. Written apart from the library's reader on purpose. */
+/* attrs.c - "axis=-1 perm=[1,0] dtype=f32" to a node. Written apart from the library's reader on
+ * purpose. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
-/* bench.c - rows as a benchmark: the time of one call of the row's op at every SIMD level, one JSON object a line.
- * Values and scratch are made once; what is timed is the kernel as a plan would call it. */
+/* bench.c - rows as a benchmark: the time of one call of the row's op at every SIMD level, one JSON
+ * object a line. Values and scratch are made once; what is timed is the kernel as a plan would call
+ * it. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
-/* executor.c - the row through the executor: passes, plan, memory and run loop against the interpreter. */
+/* executor.c - the row through the executor: passes, plan, memory and run loop against the
+ * interpreter. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -10,7 +10,8 @@
 
 #include "ops/lib/row.h"
 
-/* Elements of an input tried by finite differences; of a large one few, each costs runs of the whole graph. */
+/* Elements of an input tried by finite differences; of a large one few, each costs runs of the
+ * whole graph. */
 #define MAX_POSITIONS 16
 #define MAX_POSITIONS_LARGE 2
 #define LARGE 1000
@@ -605,7 +606,7 @@ static void check_values(const struct row *r, const struct wf_tensor *feeds)
     weft_graph_free(b.g);
 }
 
-/* ---- a row ------------------------------------------------------------------------------------ */
+/* ---- a row ----------------------------------------------------------------------------------- */
 
 void row_data(struct row *r)
 {

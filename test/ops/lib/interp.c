@@ -1,4 +1,4 @@
-/* interp.c - runs a graph node by node, every value in memory of its own with a guard behind it.
+/* interp.c - runs a graph node by node, every value in memory of its own with a guard after it.
  * No plan, no reuse, no passes: slow and hard to get wrong. */
 #include "kernels/kernels.h"
 #include "ops/harness.h"

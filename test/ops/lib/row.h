@@ -1,4 +1,5 @@
-/* row.h - what the parts of the harness share: a row with its data, and a graph with the row's op in it. */
+/* row.h - what the parts of the harness share: a row with its data, and a graph with the row's op
+ * in it. */
 #ifndef OPS_LIB_ROW_H
 #define OPS_LIB_ROW_H
 
@@ -6,7 +7,8 @@
 
 #define N_THREAD_COUNTS 4
 
-/* Contexts of every level and number of threads (1, 2, 3, 7); NULL for levels that the CPU lacks. */
+/* Contexts of every level and number of threads (1, 2, 3, 7); NULL for levels that the CPU
+ * lacks. */
 struct contexts {
     weft_ctx *ctx[WEFT_SIMD_AVX512 + 1][N_THREAD_COUNTS];
     weft_ctx *base; /* portable, one thread: where graphs are built and references run */
@@ -30,7 +32,8 @@ struct built {
 /* A graph with the op; f32 replaced by `floats`; every size unknown when `symbolic`. */
 weft_status row_build(const struct row *r, weft_ctx *ctx, weft_dtype floats, bool symbolic,
                       struct built *b);
-/* b->loss = a weighted sum of the float outputs, whose known types are given; b->grad its gradients. */
+/* b->loss = a weighted sum of the float outputs, whose known types are given; b->grad its
+ * gradients. */
 weft_status row_differentiate(const struct row *r, struct built *b,
                               const struct wf_type *out_types);
 
@@ -38,7 +41,8 @@ weft_status row_differentiate(const struct row *r, struct built *b,
 #define MUST(row, ok, ...) row_must(row, ok, __FILE__, __LINE__, __VA_ARGS__)
 void row_must(const struct row *r, bool ok, const char *file, int line, const char *fmt, ...)
     WEFT_PRINTF(5, 6);
-/* Shapes are equal and elements are near (within tol, relative to 1 + |want|), or have the same bits. */
+/* Shapes are equal and elements are near (within tol, relative to 1 + |want|), or have the same
+ * bits. */
 void row_compare(const struct row *r, const char *what, const struct wf_tensor *a,
                  const struct wf_tensor *want, double tol);
 void row_compare_bits(const struct row *r, const char *what, const struct wf_tensor *a,
@@ -56,7 +60,8 @@ void row_check_executor(const struct row *r, weft_ctx *ctx, const struct wf_tens
 void row_check(struct row *r);
 /* Time the row's op and print a line per level. */
 void row_bench(struct row *r);
-/* Write the row's graph with its gradients into the folder, where it is small: a corpus for fuzzers. */
+/* Write the row's graph with its gradients into the folder, where it is small: a corpus for
+ * fuzzers. */
 void row_save(const struct row *r, const char *folder);
 
 #endif

@@ -1,4 +1,5 @@
-/* save.c - the graph of a row with its gradients as a file: corpora for the fuzzers of saved graphs. */
+/* save.c - the graph of a row with its gradients as a file: corpora for the fuzzers of saved
+ * graphs. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* cpu_test.c - a SIMD level is chosen only where the CPU has every instruction set it is compiled for. */
+/* cpu_test.c - a SIMD level is chosen only where the CPU has every instruction set it is compiled
+ * for. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

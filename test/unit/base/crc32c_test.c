@@ -1,4 +1,5 @@
-/* CRC32C: the published values, and the instruction against the table for every length and place. */
+/* CRC32C: the published values, and the instruction against the table for every length and
+ * place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* number_test.c - numbers in text: exact, as the C library reads them, by every path; and shortest when
- * written. */
+/* number_test.c - numbers in text: exact, as the C library reads them, by every path; and shortest
+ * when written. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -136,8 +136,8 @@ static void random_digits_read_as_strtof_does(void **s)
     }
 }
 
-/* Midpoints between neighbouring floats and doubles, written out in full, and the texts just beside
- * them. */
+/* Midpoints between neighboring floats and doubles, written out in full, and the texts right next
+ * to them. */
 static void midpoints_round_to_even(void **s)
 {
     char text[1200];

@@ -1,4 +1,5 @@
-/* Text of files made fit for a terminal: nothing that speaks to it is left, what is printable stays. */
+/* Text of files made fit for a terminal: nothing that speaks to it is left, what is printable
+ * stays. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

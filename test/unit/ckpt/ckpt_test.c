@@ -297,7 +297,7 @@ static int64_t find_bytes(const char *in, int64_t n, const char *text)
     for (int64_t i = 0; i + len <= n; i++)
         if (!memcmp(in + i, text, (size_t)len))
             return i;
-    fail_msg("'%s' is not there", text);
+    fail_msg("'%s' is missing", text);
     return -1;
 }
 
@@ -535,7 +535,7 @@ static void pruning_never_deletes_the_last_good_one(void **state)
 
     for (int i = 1; i <= 4; i++)
         save(r, i, WEFT_OPTS(weft_ckpt_writer_opts, .keep_last = WEFT_CKPT_ALL));
-    for (int i = 3; i <= 4; i++) { /* their manifests are sound, their data is not */
+    for (int i = 3; i <= 4; i++) { /* their manifests are valid, their data is not */
         snprintf(path, sizeof path, "%s/ckpt-00000000%d/%s", r->dir, i, the_shard);
         file_put(path, "x", 1);
     }

@@ -20,7 +20,7 @@ struct row {
     const char *what;
     weft_ckpt_policy policy;
     const char *keep; /* a letter for each: '+' stays, '-' goes; shorter: fewer entries */
-    const char *odd;  /* 'x' an error, '=' the step of the one before, 'n' NaN, '0' no metric */
+    const char *odd;  /* 'x' an error, '=' the previous one's step, 'n' NaN, '0' no metric */
 };
 
 static const struct row rows[] = {
@@ -113,7 +113,7 @@ static void the_table(void **state)
     }
 }
 
-/* Whatever the policy and the entries: the newest sound one stays, and the damaged. */
+/* Whatever the policy and the entries: the newest valid one stays, and the damaged. */
 static void the_newest_sound_one_always_stays(void **state)
 {
     uint64_t seed = 1;

@@ -1,4 +1,4 @@
-/* writer_test.c - the thread that writes while training goes on: snapshots are copies, one at a
+/* writer_test.c - the thread that writes while training continues: snapshots are copies, one at a
  * time, failures are told once, counters count. The seam lets a test hold the disk still. */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -176,7 +176,7 @@ static void a_save_returns_while_the_disk_stands_still(void **state)
     gate_set(&r->gate, true);
     sample_make(&s, 1);
     assert_int_equal(weft_ckpt_save(w, &s.data), 0);
-    memset(&s, 0xee, sizeof s); /* training goes on in the same memory */
+    memset(&s, 0xee, sizeof s); /* training continues in the same memory */
     gate_wait(&r->gate);
     assert_int_equal(stats(w).n_saved, 0);
     assert_int_equal(weft_ckpt_open_latest(r->ctx, r->dir, &c), WEFT_ENOENT); /* not to be seen */

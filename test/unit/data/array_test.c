@@ -1,4 +1,5 @@
-/* Arrays in files: IDX, npy and npz as datasets, written and read back; heads that lie are refused. */
+/* Arrays in files: IDX, npy and npz as datasets, written and read back; heads that lie are
+ * refused. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -453,7 +454,8 @@ static void fortran_rows_come_from_the_file(void **state)
     }
 }
 
-/* Cut while it is being read: rows that were read into memory stay, those in the file are an error, never a signal. */
+/* Cut while it is being read: rows that were read into memory stay, those in the file are an error,
+ * never a signal. */
 static void a_file_that_shrinks_is_an_error(void **state)
 {
     float *x = filled(WEFT_F32, N * 5);

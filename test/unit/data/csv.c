@@ -294,7 +294,8 @@ static void errors_name_file_record_byte_column_and_text(void **s)
     expect_error(put("a.csv", "a,b\n1,2\n\"3\"x,4\n"), NULL,
                  "column 'a': text after a closing quote");
     expect_error(put("a.csv", "a\n99999999999999999999\n"),
-                 WEFT_OPTS(weft_csv_opts, .types = "a:i64"), "'99999999999999999999' is not an i64");
+                 WEFT_OPTS(weft_csv_opts, .types = "a:i64"),
+                 "'99999999999999999999' is not an i64");
     expect_error(put("a.csv", "a\n300\n"), WEFT_OPTS(weft_csv_opts, .types = "a:u8"),
                  "'300' is not a valid u8");
 }

@@ -80,7 +80,7 @@ static void stop(weft_data *d, weft_dealer *a)
     weft_data_free(d);
 }
 
-/* The samples of shard (t, l) behind those of the step before it; checks that both columns
+/* The samples of shard (t, l) after those of the previous step; checks that both columns
  * belong together. */
 static int64_t take(weft_dealer *a, int64_t t, int64_t l, int64_t *k, int64_t n)
 {

@@ -1,5 +1,5 @@
-/* drain_support.h - the elements of a pipeline as bytes, and the check that they are the same for any number of threads and
- * from any saved position. */
+/* drain_support.h - the elements of a pipeline as bytes, and the check that they are the same for
+ * any number of threads and from any saved position. */
 #ifndef DRAIN_SUPPORT_H
 #define DRAIN_SUPPORT_H
 
@@ -71,7 +71,7 @@ static inline void drain_all(weft_data *d, weft_ds s, int threads, struct draine
     weft_iter_free(it);
 }
 
-/* After `k` elements the position is saved; another iterator goes on from there. */
+/* After `k` elements the position is saved; another iterator continues from there. */
 static inline void check_resumed(weft_ctx *ctx, weft_data *d, weft_ds s, int threads, int64_t k,
                                  const struct drained *whole)
 {
@@ -102,7 +102,8 @@ static inline void check_resumed(weft_ctx *ctx, weft_data *d, weft_ds s, int thr
     free(rest.bytes);
 }
 
-/* The same elements with 0, 1 and 3 threads, and from positions at the beginning, within and at the end. Returns their number. */
+/* The same elements with 0, 1 and 3 threads, and from positions at the beginning, within and at the
+ * end. Returns their number. */
 static inline int64_t check_same_everywhere(weft_ctx *ctx, weft_data *d, weft_ds s)
 {
     static const int threads[] = {WEFT_ZERO, 1, 3};

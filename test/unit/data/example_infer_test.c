@@ -1,4 +1,5 @@
-/* The columns of TFRecord files of Examples, found out from the first records: also when some of them are odd. */
+/* The columns of TFRecord files of Examples, found out from the first records: also when some of
+ * them are odd. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -132,7 +133,7 @@ static void the_usual_ones_have_fixed_shapes(void **state)
     assert_string_equal(logged, "");
 }
 
-/* Fields that nobody knows, at every level: passed over, as protobuf does. */
+/* Unknown fields, at every level: skipped, as protobuf does. */
 static void unknown_fields_are_passed_over(void **state)
 {
     struct wire feature = floats(1, (float[]){2}), e, map = {.n = 0}, r[3] = {usual(0), usual(1)};
@@ -160,7 +161,8 @@ static void unknown_fields_are_passed_over(void **state)
     assert_int_equal(f.n, 3);
 }
 
-/* One record with another kind of list, wherever it is: an error that names both, or left out and counted. */
+/* One record with another kind of list, wherever it is: an error that names both, or skipped and
+ * counted. */
 static void a_mistyped_record_is_named_or_left_out(void **state)
 {
     (void)state;
@@ -255,7 +257,8 @@ static void an_empty_feature_has_no_fixed_shape(void **state)
     assert_string_equal(f.columns, "b i64[?]");
 }
 
-/* Thousands of features are columns; more than can be taken is an error, not one column of bytes. */
+/* Thousands of features are columns; more than can be taken is an error, not one column of
+ * bytes. */
 static void very_many_features(void **state)
 {
     static const int counts[] = {4097, 10000, 10001};

@@ -1,4 +1,5 @@
-/* Images: folders, damaged files, resizing at every SIMD level, random transformations that follow the sample. */
+/* Images: folders, damaged files, resizing at every SIMD level, random transformations that follow
+ * the sample. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -181,7 +182,7 @@ static void a_file_cut_anywhere_is_an_error(void **state)
     }
 }
 
-/* Most changes are noticed; none reads what is not there (sanitizers look on) or leaks. */
+/* Most changes are noticed; none reads out of bounds (sanitizers check) or leaks. */
 static void flipped_bits_do_no_harm(void **state)
 {
     static const char *const files[] = {"rgb420.jpg", "progressive.jpg", "la.png",
@@ -366,7 +367,8 @@ static unsigned char *encode(int64_t height, int64_t width, int h, int v, bool p
     return out;
 }
 
-/* Boxes of an image, each decoded alone, are the same as those boxes of the whole image, at every scale. */
+/* Boxes of an image, each decoded alone, are the same as those boxes of the whole image, at every
+ * scale. */
 static void check_boxes(struct wf_decoder *dec, const void *bytes, int64_t n, int64_t h, int64_t w,
                         int shrink)
 {

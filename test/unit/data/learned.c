@@ -1,5 +1,5 @@
-/* What a pipeline has learned: items by name, as JSON with the same bits, whatever the locale; damaged
- * and later texts are refused. */
+/* What a pipeline has learned: items by name, as JSON with the same bits, whatever the locale;
+ * damaged and later texts are refused. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

@@ -570,7 +570,8 @@ static weft_status first_of_batch(void *arg, const weft_sample *in, weft_sample 
     return WEFT_OK;
 }
 
-/* The memory of what a map reads is used again for what is read ahead; the numbers of its samples are not among it. */
+/* The memory of what a map reads is used again for what is read ahead; the numbers of its samples
+ * are not among it. */
 static void a_mapped_batch_keeps_the_numbers_of_its_samples(void **state)
 {
     static const weft_column one = {.name = "first", .dtype = WEFT_I64};

@@ -17,7 +17,7 @@ static uint64_t rnd(void)
     return state ^= state << 17;
 }
 
-/* All rows by the plain definition: ends[] behind each. */
+/* All rows by the plain definition: ends[] after each. */
 static int plain_rows(const struct wf_row_format *f, const char *p, const char *end, int64_t *ends)
 {
     const char *start = p;

@@ -1,4 +1,4 @@
-/* sqlite.c - rows of SQLite queries. Skipped with a message where SQLite is not there. */
+/* sqlite.c - rows of SQLite queries. Skipped with a message if SQLite is missing. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <setjmp.h>

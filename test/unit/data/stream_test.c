@@ -335,7 +335,7 @@ static void a_flipped_bit_is_an_error_or_changes_nothing(void **state)
             put_file(packings[i].name, packed, n);
             st = read_all(in_scratch(packings[i].name), out, &got);
             packed[bit / 8] ^= (char)(1 << bit % 8);
-            /* zlib's own check is weak: changes of +1, -2, +1 in neighbours escape it. */
+            /* zlib's own check is weak: changes of +1, -2, +1 in neighbors escape it. */
             if (st == WEFT_OK && packings[i].how != WEFT_COMPRESSION_ZLIB) {
                 assert_int_equal(got, sizeof text);
                 assert_memory_equal(out, text, sizeof text);

@@ -446,7 +446,7 @@ static void one_pipeline(uint64_t seed, int n_restores)
                 fail_at(d, seed, at, "save failed");
             epoch2 = epoch;
             phase = "after saving";
-            /* Saving disturbs nothing, and another process goes on with the same elements. */
+            /* Saving disturbs nothing, and another process continues with the same elements. */
             m = drain(d, it, seed, at, MOST, &epoch, prints, n, NULL);
             if (m != n)
                 fail_at(d, seed, m, "too few elements after saving");

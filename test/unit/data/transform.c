@@ -242,7 +242,7 @@ static void elements_are_kept_by_the_number_in_a_column(void **state)
                       WEFT_OPTS(weft_where_opts, .n_values = 1, .values = &(double){99}));
     assert_int_equal(weft_ds_count(d, w), 0);
 
-    /* behind an order that changes each epoch they are found as they come */
+    /* after an order that changes each epoch they are found as they come */
     w = weft_ds_where(d, weft_ds_shuffle_all(d, random_access(d, 100), NULL), "k",
                       WEFT_OPTS(weft_where_opts, .max = &five));
     it = iterate(d, w, 1);
@@ -636,7 +636,7 @@ static void a_snapshot_is_read_by_later_pipelines_and_mended_when_damaged(void *
         snprintf(path, sizeof path, "%s/snapshot-%d", folder, i);
         assert_int_equal(made(i, path, "1"), 200);
         assert_int_equal(made(i, path, "1"), 0);
-        assert_int_equal(made(i, path, "2"), 200); /* another key: made anew */
+        assert_int_equal(made(i, path, "2"), 200); /* another key: created again */
         assert_non_null(strstr(logged, "from another pipeline"));
         assert_int_equal(made(i, path, "2"), 0);
         damage(path, -3, false); /* its end */

@@ -1,5 +1,5 @@
-/* cast_test.c - every dtype to every other at the edges of their ranges: the rule of weft_cast, by the
- * plain definition, by the fast kernels at each SIMD level, and inside fused programs. */
+/* cast_test.c - every dtype to every other at the edges of their ranges: the rule of weft_cast, by
+ * the plain definition, by the fast kernels at each SIMD level, and inside fused programs. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

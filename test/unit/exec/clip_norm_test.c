@@ -1,4 +1,5 @@
-/* clip_norm_test.c - the global norm of very many variables: more than an ordinary op has inputs. */
+/* clip_norm_test.c - the global norm of very many variables: more than an ordinary op has
+ * inputs. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-/* conv_sizes_test.c - convolutions of small sizes: an axis smaller than the stride, the window or the
- * dilation. Every kind, padding and number of axes; outputs and both gradients of the fast kernels
- * are those of the plain definition. */
+/* conv_sizes_test.c - convolutions of small sizes: an axis smaller than the stride, the window or
+ * the dilation. Every kind, padding and number of axes; outputs and both gradients of the fast
+ * kernels are those of the plain definition. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* fn_test.c - functions: planning, running, sharing, and what they promise about bits and memory. */
+/* fn_test.c - functions: planning, running, sharing, and what they promise about bits and
+ * memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -511,7 +512,8 @@ static void a_strategy_sees_every_point_of_a_step(void **state)
     drop(&n);
 }
 
-/* One value that is the gradient of two variables, and a constant one: the flat vector has each in its place. */
+/* One value that is the gradient of two variables, and a constant one: the flat vector has each in
+ * its place. */
 static void shared_and_constant_gradients_are_in_the_flat_vector(void **state)
 {
     static float fixed[IN];

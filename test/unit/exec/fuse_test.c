@@ -1,5 +1,5 @@
-/* fuse_test.c - products with element-wise epilogues, in the shapes that are easy to get wrong: whatever is fused, the
- * numbers are those of the unfused graph. */
+/* fuse_test.c - products with element-wise epilogues, in the shapes that are easy to get wrong:
+ * whatever is fused, the numbers are those of the unfused graph. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -63,7 +63,7 @@ static void compare(build_fn *build)
     weft_ctx_free(ctx);
 }
 
-/* The product is read again beside what its epilogue makes of it. */
+/* The product is read again besides its epilogue. */
 static int product_goes_out(weft_graph *g, weft_val x, weft_val w, weft_val *out)
 {
     weft_val y = weft_matmul(g, x, w, NULL);
@@ -86,7 +86,7 @@ static int gradient_of_a_scale(weft_graph *g, weft_val x, weft_val w, weft_val *
     return 3;
 }
 
-/* What feeds the product is read again behind it, as a state kept by a mask is. */
+/* What feeds the product is read again after it, as a state kept by a mask is. */
 static int operand_is_read_again(weft_graph *g, weft_val x, weft_val w, weft_val *out)
 {
     weft_val h = weft_tanh(g, x), y = weft_softsign(g, weft_add(g, weft_matmul(g, h, w, NULL), x));

@@ -1,4 +1,5 @@
-/* gradcheck_test.c - the public gradient check: finds right gradients right, and wrong ones wrong. */
+/* gradcheck_test.c - the public gradient check: finds right gradients right, and wrong ones
+ * wrong. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -103,7 +104,8 @@ static void a_wrong_gradient_is_named(void **state)
     assert_true(r.worst > 1e-3);
 }
 
-/* One value as two operands of an op whose gradient is taken from an expansion: it counts once for each. */
+/* One value as two operands of an op whose gradient is taken from an expansion: it counts once for
+ * each. */
 static void a_value_that_is_two_operands_gets_both_gradients_once(void **state)
 {
     static const struct {

@@ -1,12 +1,14 @@
 /* hostile_test.c - saved graphs with one thing changed, planned and run.
  *
- * The corpus of the fuzzer graph_run has every op of the table in a graph that runs. Each attribute of each node
- * is set to the extremes of its kind, each size, rank and dtype of each leaf to those of sizes, ranks and dtypes, each operand
- * to another value or to none. Whatever still reads is planned and run with both backends under a memory limit:
- * it ends with a status, whatever the file says. The sanitizers see the rest.
+ * The corpus of the fuzzer graph_run has every op of the table in a graph that runs. Each attribute
+ * of each node is set to the extremes of its kind, each size, rank and dtype of each leaf to those
+ * of sizes, ranks and dtypes, each operand to another value or to none. Whatever still reads is
+ * planned and run with both backends under a memory limit: it ends with a status, whatever the file
+ * says. The sanitizers see the rest.
  *
- * Usage: hostile_test [EVERY [FIRST [WORD]]]; one case in EVERY is tried (default 23, with a sanitizer 97), of the files whose
- * names contain WORD. The case being tried is in hostile-case.graph, also after a crash.
+ * Usage: hostile_test [EVERY [FIRST [WORD]]]; one case in EVERY is tried (default 23, with a
+ * sanitizer 97), of the files whose names contain WORD. The case being tried is in
+ * hostile-case.graph, also after a crash.
  * ctest-timeout: 300 */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -220,7 +222,7 @@ static void try_line(struct tried *x, const struct text *t, int at, const char *
     x->n_ran += ran > 0;
 }
 
-/* Where " name=" begins in the line, in front of the node's name; its value ends at *end. */
+/* Where " name=" begins in the line, before the node's name; its value ends at *end. */
 static const char *find_attr(const char *line, const char *name, const char **end)
 {
     char key[80];

@@ -1,5 +1,6 @@
-/* outside_test.c - what a step leaves alone: the C library's heap and the caller's floating-point mode.
- * Allocations are counted from outside, by taking the place of malloc, so that libraries below weft count too. */
+/* outside_test.c - what a step leaves alone: the C library's heap and the caller's floating-point
+ * mode. Allocations are counted from outside, by taking the place of malloc, so that libraries
+ * below weft count too. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

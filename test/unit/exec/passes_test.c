@@ -1,7 +1,9 @@
-/* passes_test.c - whatever the passes make of a graph, its numbers are those of the plain definitions without any pass.
+/* passes_test.c - whatever the passes make of a graph, its numbers are those of the plain
+ * definitions without any pass.
  *
- * Each case builds a graph; it runs three steps with the reference kernels and without passes, then with every subset of
- * passes, with and without flat gradients. Fetches of each step and the variables afterwards must agree. */
+ * Each case builds a graph; it runs three steps with the reference kernels and without passes, then
+ * with every subset of passes, with and without flat gradients. Fetches of each step and the
+ * variables afterwards must agree. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -233,7 +235,8 @@ static void a_loss_that_is_used_twice_keeps_its_gradient(void **state)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Leaves that are built after nodes which become programs, products with epilogues, sums and constants. */
+/* Leaves that are built after nodes which become programs, products with epilogues, sums and
+ * constants. */
 static void taken_names(struct net *n)
 {
     weft_graph *g = n->g;
@@ -530,7 +533,8 @@ static void old_product_and_new(struct net *n)
     n->update[n->n_updates++] = up;
 }
 
-/* Two updates of one variable happen in the order they were built, though the gradient is there before. */
+/* Two updates of one variable happen in the order they were built, though the gradient is there
+ * before. */
 static void assign_then_apply(struct net *n)
 {
     weft_graph *g = n->g;
@@ -768,7 +772,8 @@ static void variables_can_be_exchanged(void **state)
 
 /* ---- new values ------------------------------------------------------------------------------ */
 
-/* A variable is what it was before the updates, also for those who run after them; the new value is the update's output. */
+/* A variable is what it was before the updates, also for those who run after them; the new value is
+ * the update's output. */
 static void waiting_for_an_update_does_not_change_what_is_read(void **state)
 {
     (void)state;

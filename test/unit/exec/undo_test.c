@@ -1,6 +1,6 @@
-/* undo_test.c - a step that fails changes nothing: each instruction is made to fail in turn, by its own hand and by the
- * strategy's, and parameters, slots, state and step number must be as before; the next step then gives the bits that it
- * gives without the failure. */
+/* undo_test.c - a step that fails changes nothing: each instruction is made to fail in turn, by its
+ * own hand and by the strategy's, and parameters, slots, state and step number must be as before;
+ * the next step then gives the bits that it gives without the failure. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -85,7 +85,8 @@ static weft_val batch_norm(struct net *n, weft_val x)
     return y;
 }
 
-/* A counter whose new value a lookup reads: written before something that may fail, whatever the order. */
+/* A counter whose new value a lookup reads: written before something that may fail, whatever the
+ * order. */
 static weft_val counted(struct net *n, weft_val x)
 {
     weft_val count = weft_variable(n->g, "count", 1, (int64_t[]){1},
@@ -266,7 +267,7 @@ static weft_status refuse(const struct wf_call *c)
     return wf_err(WEFT_EDATA, "%s: refused", c->op->name);
 }
 
-/* What trapped numerics find: the kernel has written, then its result is no number. */
+/* What trapped numerics find: the kernel has written, then its result is not finite. */
 static weft_status (*real_run)(const struct wf_call *);
 static weft_status spoil(const struct wf_call *c)
 {
@@ -334,7 +335,8 @@ static void a_trapped_number_changes_nothing(void **state)
                     20);
 }
 
-/* Updates come last, but only where something after them may fail: a plain net still updates inside its products. */
+/* Updates come last, but only where something after them may fail: a plain net still updates inside
+ * its products. */
 static void products_still_update_their_weights(void **state)
 {
     struct net plain = make(&kinds[0]), user = make(&kinds[1]);

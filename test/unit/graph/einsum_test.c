@@ -1,4 +1,5 @@
-/* einsum_test.c - weft_einsum against plain loops over all labels, with known and symbolic sizes. */
+/* einsum_test.c - weft_einsum against plain loops over all labels, with known and symbolic
+ * sizes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* optim_test.c - optimizers and schedules as text: what they mean, and which mistakes are refused. */
+/* optim_test.c - optimizers and schedules as text: what they mean, and which mistakes are
+ * refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

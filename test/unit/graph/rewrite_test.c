@@ -1,5 +1,5 @@
-/* rewrite_test.c - what every pass keeps: numbers of variables and feeds, types; and what it leaves behind: no dead node, no
- * name that could be taken. And who reads what. */
+/* rewrite_test.c - what every pass keeps: numbers of variables and feeds, types; and what it leaves
+ * behind: no dead node, no name that could be taken. And who reads what. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* text_test.c - graphs as text: what is written reads back, what is malformed is named with its line. */
+/* text_test.c - graphs as text: what is written reads back, what is malformed is named with its
+ * line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -124,8 +125,8 @@ static void malformed_text_is_named_with_its_line(void **state)
         {"weft graph 1\n%0 = variable() dtype=f32 shape=[99999999999,99999999999,99999999999] "
          "\"x\"",
          "overflows"},
-        {"weft graph 1\n%0 = placeholder() dtype=f32 shape=[2] colour=3 \"x\"",
-         "has no attribute 'colour'"},
+        {"weft graph 1\n%0 = placeholder() dtype=f32 shape=[2] color=3 \"x\"",
+         "has no attribute 'color'"},
         {"weft graph 1\n%0 = placeholder() dtype=f32 shape=[1,2,3,4,5,6,7,8,9] \"x\"", "rank 9"},
     };
     weft_ctx *ctx;
@@ -143,7 +144,8 @@ static void malformed_text_is_named_with_its_line(void **state)
     weft_ctx_free(ctx);
 }
 
-/* Files are data from strangers: what only passes make is not read, nor built by name; nor do ops change what is no variable. */
+/* Files are data from strangers: what only passes make is not read, nor built by name; nor do ops
+ * change what is not a variable. */
 static void what_only_plans_contain_is_not_read(void **state)
 {
     weft_ctx *ctx;

@@ -354,7 +354,7 @@ static void portable_bits_are_the_same_on_every_machine(void **state)
     assert_int_equal(sum, 0xf68b48f8);
 }
 
-/* Pages that nobody may touch stand on both sides of the block. */
+/* Protected pages are on both sides of the block. */
 static void nothing_beyond_the_block_is_touched_and_any_cut_gives_the_same_bits(void **state)
 {
     int64_t page = sysconf(_SC_PAGESIZE);

@@ -302,7 +302,7 @@ static void keras_numbers_after_three_steps(void **state)
         }
 }
 
-/* Four steps in f64 beside those of the kernels. */
+/* Four steps in f64 compared with those of the kernels. */
 static void run_plain(const struct wf_optim_row *row, const double *attrs, int64_t n,
                       const float *w, float *const *g, double scale, struct plain *p)
 {

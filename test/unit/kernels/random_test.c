@@ -1,5 +1,5 @@
-/* random_test.c - Philox gives its published words; random arrays have the right moments, and the same
- * bits at every level, for any cut, on every machine. */
+/* random_test.c - Philox gives its published words; random arrays have the right moments, and the
+ * same bits at every level, for any cut, on every machine. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -144,7 +144,7 @@ static void every_part_of_the_key_matters(void **state)
     }
 }
 
-/* Mean, variance, skewness, kurtosis, and the correlation of neighbours at several distances. */
+/* Mean, variance, skewness, kurtosis, and the correlation of neighbors at several distances. */
 static void moments(const float *x, int n, double m[4], double *corr)
 {
     double mean = 0;

@@ -83,7 +83,7 @@ static double unit(void)
     return (double)(random_bits >> 8) / (1 << 23) - 1;
 }
 
-/* Memory with a guard behind it, full of NaN. */
+/* Memory with a guard after it, full of NaN. */
 static float *guarded(int64_t n)
 {
     unsigned char *p = wf_alloc(ctx, (size_t)n * sizeof(float) + GUARD);

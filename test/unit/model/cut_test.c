@@ -1,5 +1,5 @@
-/* cut_test.c - a part of a model as a model of its own: what leads to a layer stays, with its names; the rest goes; mistakes are
- * named. */
+/* cut_test.c - a part of a model as a model of its own: what leads to a layer stays, with its
+ * names; the rest goes; mistakes are named. */
 #include "fixture.h"
 
 #include "weft/ops.h"

@@ -1,4 +1,5 @@
-/* fixture.h - what the tests of models share: a context, an empty model, an empty graph; nothing may be left behind. */
+/* fixture.h - what the tests of models share: a context, an empty model, an empty graph; nothing
+ * may be left behind. */
 #ifndef WF_TEST_MODEL_FIXTURE_H
 #define WF_TEST_MODEL_FIXTURE_H
 

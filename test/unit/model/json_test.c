@@ -1,4 +1,5 @@
-/* json_test.c - architectures as JSON: what is written reads back, custom kinds too; what does not fit is named. */
+/* json_test.c - architectures as JSON: what is written reads back, custom kinds too; what does not
+ * fit is named. */
 #include "fixture.h"
 
 #include "weft/ops.h"

@@ -1,5 +1,5 @@
-/* layers_test.c - what golden numbers do not cover: training with randomness, frozen statistics, masks on their way, state that
- * comes from outside, arguments that make no sense, initializers. */
+/* layers_test.c - what golden numbers do not cover: training with randomness, frozen statistics,
+ * masks on their way, state that comes from outside, arguments that make no sense, initializers. */
 #include <math.h>
 #include <stdio.h>
 
@@ -16,7 +16,8 @@ struct run {
     weft_tensor out[4];
 };
 
-/* The model in a graph of its own, run once on feeds. Its outputs and masks (as f32) are fetched. */
+/* The model in a graph of its own, run once on feeds. Its outputs and masks (as f32) are
+ * fetched. */
 static void run(struct fixture *f, bool training, const weft_tensor *feeds, struct run *r)
 {
     weft_val fetch[4];
@@ -412,7 +413,7 @@ static void arguments_that_make_no_sense_are_named(void **state)
         {2, "RepeatVector", "n=2", "needs an input of rank 2"},
         {2, "Cropping1D", "cropping=4", "nothing is left"},
         {3, "ZeroPadding2D", "padding=[1,2,3]", "needs 1, 2 or 4 numbers"},
-        {3, "UpSampling2D", "interpolation=cubic", "none of nearest, bilinear"},
+        {3, "UpSampling2D", "interpolation=cubic", "not one of nearest, bilinear"},
         {2, "GroupNormalization", "groups=5", "cannot be divided into 5 groups"},
         {2, "LayerNormalization", "axis=7", "axis 7 does not exist"},
         {2, "BatchNormalization", "axis=-4", "axis -4 does not exist"},

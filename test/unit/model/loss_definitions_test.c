@@ -1,8 +1,9 @@
-/* Every loss against its plain definition, written once more here in f64: values, weighted and masked means, gradients against
- * differences; and as a metric. Random data, weights, masks, sizes. */
+/* Every loss against its plain definition, written once more here in f64: values, weighted and
+ * masked means, gradients against differences; and as a metric. Random data, weights, masks,
+ * sizes. */
 #include "plain.h"
 
-/* ---- losses ------------------------------------------------------------------------------------ */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 enum form { NUMBERS, POSITIVE, BITS, SIGNS, HOT, SPREAD, CLASS };
 
@@ -443,7 +444,7 @@ static void losses_as_metrics(void)
         return; /* no metric; the metric has the other sign */
     shape(&d, below(2), 2 + below(4), l->labels == CLASS);
     fill(&d, l);
-    /* the margin's "are all labels bits" is asked for each batch */
+    /* the margin's "are all labels bits" is computed for each batch */
     for (int64_t i = 0; i < n_labels(&d) && l->labels == SIGNS; i += d.y_row)
         d.y[i] = -1;
     y_wide = d.y_row / d.t;
@@ -488,7 +489,7 @@ static void ignored_classes(void)
     check("Perplexity ignore_class=-1", &d, 1, (double[]){exp(ratio(sum, all))});
 }
 
-/* ---- all of it --------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 RANDOM_TEST(metrics_of_losses_are_weighted_means, losses_as_metrics)
 RANDOM_TEST(ignored_classes_do_not_count, ignored_classes)

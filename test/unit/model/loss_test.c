@@ -1,4 +1,5 @@
-/* Losses: names, arguments, what fits, masks, and the logits behind a softmax. Numbers are in test/golden. */
+/* Losses: names, arguments, what fits, masks, and the logits of a softmax. Numbers are in
+ * test/golden. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

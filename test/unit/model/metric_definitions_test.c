@@ -1,8 +1,9 @@
-/* Every metric against its plain definition, written once more here in f64: random data, options, weights, batches of different
- * sizes, ties, scores that equal a threshold, classes that do not occur. Those that are means of losses: loss_definitions_test.c. */
+/* Every metric against its plain definition, written once more here in f64: random data, options,
+ * weights, batches of different sizes, ties, scores that equal a threshold, classes that do not
+ * occur. Those that are means of losses: loss_definitions_test.c. */
 #include "plain.h"
 
-/* ---- accuracies -------------------------------------------------------------------------------- */
+/* ---- accuracies ------------------------------------------------------------------------------ */
 
 static int64_t best(const double *v, int64_t n)
 {
@@ -53,13 +54,14 @@ static void accuracies(void)
     check(spec, &d, 1, (double[]){ratio(in_top, all)});
 }
 
-/* ---- decisions at thresholds ------------------------------------------------------------------- */
+/* ---- decisions at thresholds ----------------------------------------------------------------- */
 
 struct counts {
     double tp, fp, tn, fn;
 };
 
-/* Of scores above a threshold; class: of one column (-1: all); used: which scores count (NULL: all). */
+/* Of scores above a threshold; class: of one column (-1: all); used: which scores count (NULL:
+ * all). */
 static struct counts count(const struct data *d, double threshold, int64_t class, const bool *used)
 {
     struct counts c = {0};
@@ -261,7 +263,7 @@ static void areas(void)
     check(spec, &d, 1, &want);
 }
 
-/* ---- F scores ---------------------------------------------------------------------------------- */
+/* ---- F scores -------------------------------------------------------------------------------- */
 
 static double f_of(double tp, double fp, double fn, double beta)
 {
@@ -321,7 +323,7 @@ static void f_scores(void)
     check(spec, &d, average ? 1 : (int)d.c, want);
 }
 
-/* ---- intersection over union ------------------------------------------------------------------- */
+/* ---- intersection over union ----------------------------------------------------------------- */
 
 static void overlaps(void)
 {
@@ -358,7 +360,7 @@ static void overlaps(void)
     check(spec, &d, 1, &one);
 }
 
-/* ---- regression -------------------------------------------------------------------------------- */
+/* ---- regression ------------------------------------------------------------------------------ */
 
 static void explained(void)
 {
@@ -450,7 +452,7 @@ static void correlations(void)
     check("Sum", &d, 1, &total);
 }
 
-/* ---- all of it --------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 RANDOM_TEST(accuracies_are_shares_of_right_answers, accuracies)
 RANDOM_TEST(counts_and_rates_are_those_of_each_threshold, at_thresholds)

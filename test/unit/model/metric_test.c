@@ -378,7 +378,8 @@ static void counts_of_many_labels_are_right(void **state)
     free(w);
 }
 
-/* e to the cross-entropy: 4 when all of four classes are alike, 1 / p of the geometric mean else. */
+/* e to the cross-entropy: 4 when all of four classes are alike, 1 / p of the geometric mean
+ * else. */
 static void perplexity_is_the_number_of_classes_in_doubt(void **state)
 {
     struct wf_type ty = wf_type_of(WEFT_I32, 1, (int64_t[]){WEFT_ANY}),

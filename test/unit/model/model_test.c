@@ -1,4 +1,5 @@
-/* model_test.c - models: names, shapes, errors where they are made, sharing, freezing, building graphs. */
+/* model_test.c - models: names, shapes, errors where they are made, sharing, freezing, building
+ * graphs. */
 #include <time.h>
 
 #include "fixture.h"
@@ -237,7 +238,7 @@ static void frozen_layers_are_not_trained(void **state)
     assert_false(trainable(f->g, b.weight[0]));
     assert_true(trainable(f->g, b.weight[2]));
     assert_false(trainable(f->g, b.weight[4]));
-    assert_int_equal(b.n_losses, 0); /* as in Keras, only trained weights are penalised */
+    assert_int_equal(b.n_losses, 0); /* as in Keras, only trained weights are penalized */
     assert_int_equal(weft_model_freeze(f->m, "*", false), 3);
     assert_false(weft_layer_frozen(f->m, weft_model_layer_at(f->m, 0)));
     assert_int_equal(weft_model_freeze(f->m, "heads", true), WEFT_ENOENT);

@@ -1,5 +1,5 @@
-/* plain.h - what the tests of metrics and losses against their plain definitions share: random data, and a metric run over it in
- * batches of random sizes. */
+/* plain.h - what the tests of metrics and losses against their plain definitions share: random
+ * data, and a metric run over it in batches of random sizes. */
 #ifndef TEST_MODEL_PLAIN_H
 #define TEST_MODEL_PLAIN_H
 
@@ -51,7 +51,7 @@ static inline double real(void) /* in [0, 1), exact in f32 */
     return (double)(draw() >> 7 & 0xfffff) / (1 << 20);
 }
 
-/* ---- data -------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 /* Labels and predictions [n, …] as numbers, and what a label weighs. */
 struct data {
@@ -103,7 +103,7 @@ static inline int64_t n_scores(const struct data *d)
     return d->n * d->p_row;
 }
 
-/* ---- running a metric -------------------------------------------------------------------------- */
+/* ---- running a metric ------------------------------------------------------------------------ */
 
 static inline void *as_type(weft_dtype t, const double *v, int64_t n)
 {

@@ -1,5 +1,5 @@
-/* Recurrent layers, cells, wrappers, attention, embeddings: weights, shapes, masks, kept states, dropout, errors. Numbers
- * are in test/golden. */
+/* Recurrent layers, cells, wrappers, attention, embeddings: weights, shapes, masks, kept states,
+ * dropout, errors. Numbers are in test/golden. */
 #include "fixture.h"
 
 #include <math.h>
@@ -52,7 +52,7 @@ static int count_ops(const weft_graph *g, const char *op)
     return n;
 }
 
-/* ---- weights and shapes -------------------------------------------------------------------------- */
+/* ---- weights and shapes ---------------------------------------------------------------------- */
 
 static void weights_have_keras_names_and_order(void **state)
 {
@@ -166,7 +166,7 @@ static void an_embedding_updates_the_rows_looked_up(void **state)
     assert_int_equal(count_ops(f->g, "apply_rows"), 1);
 }
 
-/* ---- masks --------------------------------------------------------------------------------------- */
+/* ---- masks ----------------------------------------------------------------------------------- */
 
 static void masks_go_as_far_as_in_keras(void **state)
 {
@@ -191,7 +191,7 @@ static void masks_go_as_far_as_in_keras(void **state)
     assert_int_equal(b.out_mask[4].id, 0);
 }
 
-/* ---- kept states --------------------------------------------------------------------------------- */
+/* ---- kept states ----------------------------------------------------------------------------- */
 
 static void run_part(weft_fn *fn, const float *x, int64_t time, float *out)
 {
@@ -246,7 +246,7 @@ static void training_updates_kept_states(void **state)
     assert_true(wf_model_weight(f->m, wf_model_next_state(f->m, 0))->state);
 }
 
-/* ---- dropout ------------------------------------------------------------------------------------- */
+/* ---- dropout --------------------------------------------------------------------------------- */
 
 static void steps_share_their_dropout(void **state)
 {
@@ -306,7 +306,7 @@ static void attention_drops_scores_in_training_only(void **state)
     assert_int_equal(count_ops(f->g, "dropout"), 2);
 }
 
-/* ---- one op or many ------------------------------------------------------------------------------ */
+/* ---- one op or many -------------------------------------------------------------------------- */
 
 static void usual_layers_are_one_op(void **state)
 {
@@ -347,7 +347,7 @@ static void every_step_alike_at_any_number_of_steps(void **state)
     weft_fn_free(fn);
 }
 
-/* ---- saving -------------------------------------------------------------------------------------- */
+/* ---- saving ---------------------------------------------------------------------------------- */
 
 static void wrappers_and_cells_read_back(void **state)
 {
@@ -375,7 +375,7 @@ static void wrappers_and_cells_read_back(void **state)
     weft_model_free(again);
 }
 
-/* ---- errors -------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static void wrong_arguments_are_told(void **state)
 {

@@ -127,7 +127,8 @@ static void no_number_of_any_row_may_be_nan_or_infinite(void **state)
     }
 }
 
-/* Nadam's product is made anew each step; it must agree with the running one, and end at zero. */
+/* Nadam's product is computed again each step; it must agree with the running one, and end at
+ * zero. */
 static void nadam_needs_no_state(void **state)
 {
     const struct wf_optim_row *row = wf_optim_find("nadam");

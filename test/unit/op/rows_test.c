@@ -38,7 +38,8 @@ static bool full_operands(const struct wf_op *op, int n_in, struct wf_type *in)
     return false;
 }
 
-/* A pass reads one element in place of a tensor full of it where, and only where, the row says so. */
+/* A pass reads one element in place of a tensor full of it where, and only where, the row says
+ * so. */
 static void the_spread_flag_is_what_the_shape_rule_does(void **state)
 {
     weft_ctx *ctx = NULL;

@@ -1,4 +1,5 @@
-/* attr_test.c - attributes as text: what a row takes, what is given to it, and what is said when they do not fit. */
+/* attr_test.c - attributes as text: what a row takes, what is given to it, and what is said when
+ * they do not fit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Strategies: the table, the scope of models, one replica that runs and reduces; the wrong ones are named. */
+/* Strategies: the table, the scope of models, one replica that runs and reduces; the wrong ones are
+ * named. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,7 +74,8 @@ static void a_name_that_is_wrong_is_answered_with_the_nearest(void **state)
     weft_model_free(m);
 }
 
-/* A model in a scope gives its trainers the strategy; a second scope and another name are errors. */
+/* A model in a scope gives its trainers the strategy; a second scope and another name are
+ * errors. */
 static void a_model_is_in_one_scope(void **state)
 {
     weft_model *m = model(), *other = model();
@@ -166,7 +168,8 @@ static void values_are_reduced_and_types_checked(void **state)
     weft_dist_free(d);
 }
 
-/* With one replica the sum and the mean of gradients are copies, which a trainer applies with the same bits. */
+/* With one replica the sum and the mean of gradients are copies, which a trainer applies with the
+ * same bits. */
 static void gradients_are_reduced(void **state)
 {
     float x[4][2] = {{1, 2}, {3, -1}, {0, 1}, {-2, 2}}, y[4] = {1, 2, 3, 4}, kernel[2][2];
@@ -203,7 +206,8 @@ static void gradients_are_reduced(void **state)
     weft_dist_free(d);
 }
 
-/* What a strategy with several replicas in a process is given: values are added in order, a mean is over all replicas. */
+/* What a strategy with several replicas in a process is given: values are added in order, a mean is
+ * over all replicas. */
 static void values_of_several_replicas_are_added(void **state)
 {
     float f[3][2] = {{1, 2}, {3, 4}, {5, 9}}, to[2] = {0};

@@ -426,7 +426,8 @@ static void resumed_run_writes_no_step_twice(void **state)
 }
 
 /* A clock that moves on by a tenth of a second each time it is asked. */
-/* A callback that serves several fits: later epochs belong to the same curves; from epoch 0 on a run begins anew. */
+/* A callback that serves several fits: later epochs belong to the same curves; from epoch 0 on a
+ * run starts again. */
 static void a_second_fit_adds_its_epochs_or_begins_anew(void **state)
 {
     struct net n = open_net();

@@ -1,6 +1,7 @@
-/* failed_step_test.c - a training step that fails changes nothing: whole steps, logical shards and accumulated batches,
- * with a bad sample at each place in turn. Parameters, optimizer slots, moving averages, states of recurrent layers, the step
- * number are as before, and what follows has the bits of a run without the failure. */
+/* failed_step_test.c - a training step that fails changes nothing: whole steps, logical shards and
+ * accumulated batches, with a bad sample at each place in turn. Parameters, optimizer slots, moving
+ * averages, states of recurrent layers, the step number are as before, and what follows has the
+ * bits of a run without the failure. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

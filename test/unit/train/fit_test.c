@@ -1,4 +1,5 @@
-/* fit, evaluate, predict: what they compute, log, stop at; and runs that go on where they were interrupted. */
+/* fit, evaluate, predict: what they compute, log, stop at; and runs that resume where they were
+ * interrupted. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -409,7 +410,8 @@ static weft_status stop_at(void *arg, weft_trainer *t, int64_t batch, const weft
 
 #define EPOCHS 4
 
-/* Trains, being stopped at batch `stop` (0: never), and started again until it is done; history and weights. */
+/* Trains, being stopped at batch `stop` (0: never), and started again until it is done; history and
+ * weights. */
 static void run(const char *dir, int accumulate, int64_t stop, double *history, float *weights)
 {
     bool done = false;

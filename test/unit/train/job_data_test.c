@@ -1,5 +1,5 @@
-/* The data of a job: the share for validation is taken first, the training part alone is learned from,
- * in one pass, and what was learned is used for all parts. */
+/* The data of a job: the share for validation is taken first, the training part alone is learned
+ * from, in one pass, and what was learned is used for all parts. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -378,7 +378,7 @@ static void mistakes_are_reported_at_their_stage(void **state)
                                "", &o),
                      WEFT_EINVAL);
     assert_non_null(strstr(weft_error(), "job.yaml:7:"));
-    assert_non_null(strstr(weft_error(), "neighbors"));
+    assert_non_null(strstr(weft_error(), "neighboring"));
     shut(&o);
 }
 
@@ -421,7 +421,8 @@ static void other_files_have_the_types_of_the_training_file(void **state)
     shut(&o);
 }
 
-/* A checkpoint as earlier versions wrote it: said clearly, and learned as they did, from all of data.train. */
+/* A checkpoint as earlier versions wrote it: said clearly, and learned as they did, from all of
+ * data.train. */
 static void checkpoints_without_learned_values_are_used_as_before(void **state)
 {
     static const char data[] = "  train: {path: rows.csv, label: y, index: true}\n"

@@ -1,4 +1,5 @@
-/* What outlives one fit: callbacks that serve a second one, runs that are extended, and checkpoints that do not fit. */
+/* What outlives one fit: callbacks that serve a second one, runs that are extended, and checkpoints
+ * that do not fit. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -123,7 +124,8 @@ static int count_lines(const char *text)
 
 /* ---- a second fit ---------------------------------------------------------------------------- */
 
-/* The loss of a trained model hardly falls: a callback that remembered the first fit would end the second at once. */
+/* The loss of a trained model hardly falls: a callback that remembered the first fit would end the
+ * second at once. */
 static void early_stopping_forgets_the_fit_before(void **state)
 {
     struct job j = open_job(N, "sgd learning_rate=0.5");
@@ -231,7 +233,7 @@ static void train_to(const char *dir, int epochs, bool append)
     close_job(&j);
 }
 
-/* What a run of so many epochs in one go writes. */
+/* What an uninterrupted run of this many epochs writes. */
 static void expect_table(int epochs, char *out, size_t size)
 {
     char dir[] = "lives-XXXXXX", path[64];
@@ -293,7 +295,7 @@ static void rows_of_other_runs_stay_in_a_table_that_is_appended_to(void **state)
     fputs("epoch,loss,val_loss\n0,7,NA\n", f);
     fclose(f);
     train_to(dir, 3, true);
-    assert_int_equal(truncate(path, 40), 0); /* behind the other run's row */
+    assert_int_equal(truncate(path, 40), 0); /* after the other run's row */
     train_to(dir, 4, true);
     text = read_text(path);
     assert_ptr_equal(strstr(text, "epoch,loss,val_loss\n0,7,NA\n"), text);
@@ -310,7 +312,8 @@ static weft_status refuse(void *arg, const char *state, int64_t n)
     return WEFT_EPARSE;
 }
 
-/* Weights, step and rate of a trainer are as they were when a resume is refused, whatever the reason. */
+/* Weights, step and rate of a trainer are as they were when a resume is refused, whatever the
+ * reason. */
 static void a_resume_that_fails_leaves_the_model_alone(void **state)
 {
     char dir[] = "lives-XXXXXX", ckpt[64];

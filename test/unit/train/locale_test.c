@@ -1,5 +1,5 @@
-/* locale_test.c - a host program that called setlocale: graphs, optimizers, jobs, logs, saved models,
- * checkpoints, statistics and reports are the same bytes as in the C locale. */
+/* locale_test.c - a host program that called setlocale: graphs, optimizers, jobs, logs, saved
+ * models, checkpoints, statistics and reports are the same bytes as in the C locale. */
 #define _GNU_SOURCE
 #include <locale.h>
 #include <setjmp.h>
@@ -204,7 +204,8 @@ static void same_bytes(const char *folder, const char *name)
     free(text[1]);
 }
 
-/* Times differ from run to run: numbers become one sign, so that only how they are written counts. */
+/* Times differ from run to run: numbers become one sign, so that only how they are written
+ * counts. */
 static void same_but_for_numbers(const char *folder, const char *name)
 {
     char command[640];

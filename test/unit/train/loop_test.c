@@ -1,5 +1,6 @@
-/* Loops of one's own: gradients and apply are train_on_batch, bit for bit, whatever the model, the optimizer and the precision;
- * averages of micro-batches are the gradient of the whole; chosen weights move and the others keep weights and slots. */
+/* Custom loops: gradients and apply are train_on_batch, bit for bit, whatever the model, the
+ * optimizer and the precision; averages of micro-batches are the gradient of the whole; chosen
+ * weights move and the others keep weights and slots. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,8 +35,9 @@ static weft_sym numbers(weft_model *m)
     return weft_input(m, "x", WEFT_F32, 1, (int64_t[]){6});
 }
 
-/* Whatever is in a step besides products: dropout, moving averages, regularizers of weights and of outputs, rows that were looked
- * up, with and without masks, a table that is used twice, constraints, biases whose gradients are the same value. */
+/* Whatever is in a step besides products: dropout, moving averages, regularizers of weights and of
+ * outputs, rows that were looked up, with and without masks, a table that is used twice,
+ * constraints, biases whose gradients are the same value. */
 static weft_model *build(weft_ctx *ctx, enum kind kind)
 {
     weft_model *m;
@@ -259,7 +261,8 @@ static void they_are_in_shards_mixed_precision_and_under_schedules(void **state)
 
 /* ---- averages -------------------------------------------------------------------------------- */
 
-/* Without layers that look across the batch or draw: parts of a batch average to the whole, whatever their sizes. */
+/* Without layers that look across the batch or draw: parts of a batch average to the whole,
+ * whatever their sizes. */
 static void an_average_of_parts_is_the_whole(void **state)
 {
     static const enum kind kinds[] = {EMBEDDED, TIED, ACTIVE, LIMITED, TWO_SUMS};
@@ -341,7 +344,8 @@ static void sums_and_factors_do_what_they_say(void **state)
 
 /* ---- chosen weights -------------------------------------------------------------------------- */
 
-/* Steps that leave a weight out do not move it, and it goes on afterwards as if its optimizer's state had waited. */
+/* Steps that leave a weight out do not move it, and it continues afterwards as if its optimizer's
+ * state had waited. */
 static void chosen_weights_move_alone(void **state)
 {
     weft_compile_opts o = {.optimizer = "sgd learning_rate=0.1 momentum=0.9"};
@@ -407,7 +411,7 @@ static void many_choices_are_made_and_forgotten(void **state)
 
 /* ---- what is random or kept ------------------------------------------------------------------ */
 
-/* Each call draws anew, and a program that begins again draws the same. */
+/* Each call draws new numbers, and a program that begins again draws the same. */
 static void dropout_differs_between_calls(void **state)
 {
     weft_compile_opts o = {.optimizer = "sgd"};
@@ -488,7 +492,7 @@ static void what_does_not_belong_together_is_refused(void **state)
 
 /* ---- steps that stay what they are ----------------------------------------------------------- */
 
-/* A batch without samples is a step of the gradient 0, not of the one before. */
+/* A batch without samples is a step of the gradient 0, not of the previous one. */
 static void a_batch_without_samples_moves_nothing(void **state)
 {
     (void)state;
@@ -536,7 +540,8 @@ static weft_status fail_at(void *arg, weft_trainer *t, int64_t number, const wef
     return number == *(int64_t *)arg ? WEFT_EIO : WEFT_OK;
 }
 
-/* Batches that were waiting for a step when fit failed do not get into the next one, and moving averages are as before them. */
+/* Batches that were waiting for a step when fit failed do not get into the next one, and moving
+ * averages are as before them. */
 static void a_fit_that_fails_leaves_no_batches_behind(void **state)
 {
     weft_compile_opts o = {.optimizer = "adam", .accumulate = 3};
@@ -606,7 +611,7 @@ static void labels_do_not_change_their_types_in_between(void **state)
     rows[2] = weft_view(WEFT_F32, wx, 1, (int64_t[]){N});
     train(&a, 0, 8, &unused);
     assert_int_equal(weft_train_on_batch(a.t, rows, &rows[1], &rows[2], NULL), WEFT_ESTATE);
-    assert_non_null(strstr(weft_error(), "waiting"));
+    assert_non_null(strstr(weft_error(), "pending"));
     train(&a, 0, 8, &unused);
     assert_int_equal(weft_trainer_step(a.t), 1);
     assert_int_equal(weft_data_new(b.ctx, &c.d), 0);

@@ -1,5 +1,6 @@
-/* Graph functions and models as stages of pipelines: columns in and out, the same results for any number of threads and from any
- * position on, beside a training step; what cannot be a pure stage is refused. */
+/* Graph functions and models as stages of pipelines: columns in and out, the same results for any
+ * number of threads and from any position on, during a training step; what cannot be a pure stage
+ * is refused. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -163,7 +164,7 @@ static void results_stand_in_place_of_what_was_fed(void **state)
         assert_int_equal(b->n, at < 100 ? 10 : 3);
         assert_int_equal(b->id[0], at);
         in = weft_view(WEFT_F32, x[at], 2, (int64_t[]){b->n, D});
-        ok(weft_fn_run(f.fn, &in, out)); /* nothing is read ahead: nobody else runs it */
+        ok(weft_fn_run(f.fn, &in, out)); /* nothing is read ahead: nothing else runs it */
         assert_memory_equal(b->col[0].data, out[0].data, (size_t)weft_tensor_bytes(&out[0]));
         assert_memory_equal(b->col[1].data, out[1].data, (size_t)weft_tensor_bytes(&out[1]));
         assert_memory_equal(b->col[2].data, &y[at], (size_t)b->n * sizeof y[0]);
@@ -190,7 +191,7 @@ static uint64_t print_of(const weft_batch *b, uint64_t h)
     return h;
 }
 
-/* The prints of all batches of two epochs, going on from a saved position after each n. */
+/* The prints of all batches of two epochs, continuing from a saved position after each n. */
 static void prints(struct fun *f, int threads, int every, uint64_t out[64])
 {
     weft_data *d;
@@ -343,7 +344,8 @@ static void several_iterators_share_a_model(void **state)
     close_net(&base);
 }
 
-/* Trains a head on features that data threads compute meanwhile; stops and goes on after `stop` batches if > 0. */
+/* Trains a head on features that data threads compute meanwhile; stops and resumes after `stop`
+ * batches if > 0. */
 static int64_t n_seen, stop_at;
 static weft_status stop_there(void *arg, weft_trainer *t, int64_t batch, const weft_logs *logs)
 {

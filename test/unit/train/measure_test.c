@@ -1,4 +1,5 @@
-/* What a trainer measures: lists of metrics, their names in logs, weights of samples and classes. */
+/* What a trainer measures: lists of metrics, their names in logs, weights of samples and
+ * classes. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -87,7 +88,7 @@ static weft_tensor xs(void)
     return weft_view(WEFT_F32, x, 2, (int64_t[]){N, D});
 }
 
-/* ---- lists and names --------------------------------------------------------------------------- */
+/* ---- lists and names ------------------------------------------------------------------------- */
 
 static void a_list_of_thresholds_is_one_argument_and_several_results(void **state)
 {
@@ -250,7 +251,7 @@ static void wrong_metrics_are_told_by_compile(void **state)
     weft_model_free(m);
 }
 
-/* ---- weights of classes ------------------------------------------------------------------------ */
+/* ---- weights of classes ---------------------------------------------------------------------- */
 
 static const double class_weight[] = {0.5, 3};
 
@@ -449,9 +450,10 @@ static void class_weights_that_fit_no_output_are_told(void **state)
     weft_model_free(m);
 }
 
-/* ---- weights of samples ------------------------------------------------------------------------ */
+/* ---- weights of samples ---------------------------------------------------------------------- */
 
-/* Training, validation and evaluation each have weights or none, and the numbers are those of that data. */
+/* Training, validation and evaluation each have weights or none, and the numbers are those of that
+ * data. */
 static void data_to_measure_with_may_have_weights_or_none(void **state)
 {
     weft_model *m = one_layer("units=1 activation=sigmoid");
@@ -516,7 +518,7 @@ static weft_status measure(void *arg, weft_trainer *t, int64_t batch, const weft
     return WEFT_OK;
 }
 
-/* What a callback measures is no part of the epoch that it looks at. */
+/* What a callback measures is not part of the epoch that it looks at. */
 static void measuring_in_a_callback_leaves_the_epoch_alone(void **state)
 {
     weft_model *m = one_layer("units=1 activation=sigmoid");

@@ -1,4 +1,5 @@
-/* A loss that is NaN or infinite: the column or op that made it is named, and evaluating nothing is no result. */
+/* A loss that is NaN or infinite: the column or op that made it is named, and evaluating nothing is
+ * no result. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -136,7 +137,7 @@ static void a_column_with_a_nan_is_named(void **state)
            "since epoch 1, batch 0:", "column 'w' of the data is -inf in sample 5");
 }
 
-/* The rate makes each update a little larger than the one before, until a product overflows. */
+/* The rate makes each update a little larger than the previous one, until a product overflows. */
 static void the_op_that_overflows_is_named(void **state)
 {
     (void)state;
@@ -150,15 +151,16 @@ static void the_op_that_overflows_is_named(void **state)
     expect("adam learning_rate=1e37", 1, 1, false, "since epoch 1, batch 1: '", "): produced inf");
 }
 
-/* Half precision overflows in a layer, where the loss is scaled, too: its gradients do not count. */
+/* Half precision overflows in a layer, where the loss is scaled, too: its gradients do not
+ * count. */
 static void the_op_that_overflows_in_f16_is_named(void **state)
 {
     (void)state;
     precision = "f16";
-    expect("sgd learning_rate=100", 1, 1, false, "the loss is nan since epoch", "made ");
-    expect("sgd learning_rate=100", 2, 1, true, "since epoch", "made ");
+    expect("sgd learning_rate=100", 1, 1, false, "the loss is nan since epoch", "produced ");
+    expect("sgd learning_rate=100", 2, 1, true, "since epoch", "produced ");
     precision = "bf16";
-    expect("sgd learning_rate=100", 1, 1, false, "since epoch", "made ");
+    expect("sgd learning_rate=100", 1, 1, false, "since epoch", "produced ");
     precision = NULL;
 }
 
@@ -169,8 +171,8 @@ static void what_was_made_in_the_batch_before_is_named(void **state)
     for (int i = 0; i < N; i++)
         for (int k = 0; k < D; k++)
             x[i][k] *= 1e6f;
-    expect("sgd learning_rate=1e38", 1, 1, false, "since epoch 1, batch 1: in the batch before, ",
-           "made ");
+    expect("sgd learning_rate=1e38", 1, 1, false, "since epoch 1, batch 1: in the previous batch, ",
+           "produced ");
 }
 
 struct stopper {

@@ -1,5 +1,6 @@
-/* opts_test.c - options of another size, as from a program compiled with another version, are refused
- * by every call that takes options, and nothing but their size is read: the block given is that small. */
+/* opts_test.c - options of another size, as from a program compiled with another version, are
+ * refused by every call that takes options, and nothing but their size is read: the block given is
+ * that small. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

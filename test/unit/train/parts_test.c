@@ -1,5 +1,5 @@
-/* Steps in parts: logical shards and accumulated batches give what whole steps give, regularizers count once, moving
- * averages are merged, and the bits depend on the number of parts alone. */
+/* Steps in parts: logical shards and accumulated batches give what whole steps give, regularizers
+ * count once, moving averages are merged, and results depend only on the number of parts. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -147,7 +147,8 @@ static void dropout_differs_between_shards_and_repeats(void **state)
     assert_memory_equal(a, b, sizeof a);
 }
 
-/* With one batch of all samples in equal shards, the mean of the shards' means is the batch's mean. */
+/* With one batch of all samples in equal shards, the mean of the shards' means is the batch's
+ * mean. */
 static void moving_averages_are_merged(void **state)
 {
     float k[D * 5], whole[5], parts[5];

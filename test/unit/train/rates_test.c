@@ -1,5 +1,5 @@
-/* The callback LearningRateScheduler, by a function and by a text, through interruptions; and callbacks of one's own that stop
- * training, at a batch and at an epoch. */
+/* The callback LearningRateScheduler, by a function and by a text, through interruptions; and
+ * custom callbacks that stop training, at a batch and at an epoch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -268,7 +268,8 @@ static void wrong_rates_are_refused(void **state)
 
 /* ---- stopping -------------------------------------------------------------------------------- */
 
-/* Without checkpoints the epoch under way ends with the batch; its logs are recorded, and training ends in good order. */
+/* Without checkpoints the epoch under way ends with the batch; its logs are recorded, and training
+ * ends in good order. */
 static void a_callback_stops_at_a_batch_and_at_an_epoch(void **state)
 {
     struct job j = open_job(NULL);
@@ -288,7 +289,7 @@ static void a_callback_stops_at_a_batch_and_at_an_epoch(void **state)
     assert_int_equal(w.ends, 1);
     assert_true(weft_trainer_stopped(j.t));
     weft_history_free(h);
-    w = (struct watch){.stop_step = -1, .stop_epoch = 3}; /* the trainer goes on where it stands */
+    w = (struct watch){.stop_step = -1, .stop_epoch = 3}; /* the trainer continues where it is */
     assert_int_equal(weft_fit(j.t, j.d, j.s,
                               WEFT_OPTS(weft_fit_opts, .epochs = EPOCHS, .batch = 8,
                                         .n_callbacks = 1, .callbacks = &cb),
@@ -301,7 +302,8 @@ static void a_callback_stops_at_a_batch_and_at_an_epoch(void **state)
     close_job(&j);
 }
 
-/* As in Keras: an epoch that was begun has a batch and a row of its own, and more epochs go on behind it. */
+/* As in Keras: an epoch that was begun has a batch and a row of its own, and more epochs follow
+ * it. */
 static void a_callback_stops_when_an_epoch_begins(void **state)
 {
     char dir[64];

@@ -59,7 +59,8 @@ static const char *put(const char *name, const char *text)
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
-/* Numbers that steps of one do not move, or whose span is over the largest number: a few ticks, and an end. */
+/* Numbers that steps of one do not move, or whose span is over the largest number: a few ticks, and
+ * an end. */
 static void axes_of_any_numbers_have_an_end(void **state)
 {
     static const double spans[][2] = {

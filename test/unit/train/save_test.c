@@ -227,7 +227,7 @@ static void damaged_and_foreign_files_are_refused_with_a_reason(void **state)
                      WEFT_EPARSE);
     f = fopen(in_dir("text.safetensors"), "w");
     assert_non_null(f);
-    fputs("this is no model", f);
+    fputs("this is not a model", f);
     fclose(f);
     assert_int_equal(weft_model_load(ctx, in_dir("text.safetensors"), &m), WEFT_EPARSE);
     ok(weft_st_write(ctx, in_dir("bare.safetensors"), 1, (const char *[]){"w"}, &one, 0, NULL,
@@ -456,14 +456,14 @@ static void mistakes_in_the_path_are_named(void **state)
     weft_callback_free(&cb);
     callback(&cb, "ModelCheckpoint filepath=\"%s\"", dir);
     assert_int_equal(cb.epoch_end(cb.arg, a.t, 0, &logs), WEFT_EINVAL);
-    assert_non_null(strstr(weft_error(), "is a directory"));
+    assert_non_null(strstr(weft_error(), "is a folder"));
     weft_callback_free(&cb);
     assert_int_equal(weft_callback_new(ctx, "ModelCheckpoint filepath=a save_freq=often", &cb),
                      WEFT_EINVAL);
     close_net(&a);
 }
 
-/* ---- layers of one's own --------------------------------------------------------------------- */
+/* ---- custom layers --------------------------------------------------------------------------- */
 
 static weft_status double_it(weft_layer_call *c)
 {
@@ -541,7 +541,7 @@ static void learned_values_travel_with_the_model(void **state)
     m = open_net(ctx, "units=3 name=head");
     ok(weft_trainer_load_weights(m.t, in_dir("learned.safetensors"), NULL, NULL));
     close_net(&m);
-    /* a run that goes on with other values hears of it */
+    /* a run that resumes with other values is told */
     m = open_net(ctx, "units=3 name=head");
     ok(weft_learned_add_text(l, "more", "values"));
     ok(weft_trainer_set_learned(m.t, l));

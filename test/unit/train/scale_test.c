@@ -1,4 +1,5 @@
-/* Loss scaling in f16: what vanishes without it, what is skipped and stays as it was, and how the scale moves. */
+/* Loss scaling in f16: what vanishes without it, what is skipped and stays as it was, and how the
+ * scale moves. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -108,7 +109,7 @@ static weft_status step(struct world *w, int first, int n, weft_logs *logs)
     return weft_train_on_batch(w->t, in, &label, NULL, logs);
 }
 
-/* ---- small gradients --------------------------------------------------------------------------- */
+/* ---- small gradients ------------------------------------------------------------------------- */
 
 static weft_grads *gradients(struct world *w)
 {
@@ -120,7 +121,8 @@ static weft_grads *gradients(struct world *w)
     return g;
 }
 
-/* How many elements are 0 that are none in f32; and the largest difference, by the largest element of each weight. */
+/* How many elements are 0 that are none in f32; and the largest difference, by the largest element
+ * of each weight. */
 static void compare(weft_grads *g, weft_grads *exact, double *lost, double *apart)
 {
     int64_t n = 0, gone = 0;
@@ -225,7 +227,7 @@ static void wrong_scales_are_told(void **state)
     weft_model_free(m);
 }
 
-/* ---- skipped steps ----------------------------------------------------------------------------- */
+/* ---- skipped steps --------------------------------------------------------------------------- */
 
 /* The bits of all weights and states. */
 static size_t snapshot(struct world *w, char *out)
@@ -242,8 +244,8 @@ static size_t snapshot(struct world *w, char *out)
     return at;
 }
 
-/* A run whose first step is skipped ends as one that begins with the scale after it: neither weights, slots, averages nor the
- * step's number remember it. */
+/* A run whose first step is skipped ends as one that begins with the scale after it: neither
+ * weights, slots, averages nor the step's number remember it. */
 static void a_skipped_step_changes_nothing(void **state)
 {
     static char before[1 << 20], after[1 << 20];
@@ -334,7 +336,8 @@ static void states_of_recurrent_layers_stay_too(void **state)
     weft_model_free(m);
 }
 
-/* Gradients that are no numbers at any scale are an error in the end, not steps that are skipped for ever. */
+/* Gradients that are no numbers at any scale are an error in the end, not steps that are skipped
+ * for ever. */
 static void gradients_that_no_scale_helps_are_an_error(void **state)
 {
     struct world w = open_world(1, (weft_compile_opts){.precision = "f16"});
@@ -402,7 +405,7 @@ static void clipping_comes_after_dividing(void **state)
     }
 }
 
-/* ---- loops of one's own ------------------------------------------------------------------------ */
+/* ---- custom loops ---------------------------------------------------------------------------- */
 
 static void own_loops_skip_as_steps_do(void **state)
 {
@@ -442,7 +445,7 @@ static void own_loops_skip_as_steps_do(void **state)
     close_world(&b);
 }
 
-/* ---- fit and checkpoints ----------------------------------------------------------------------- */
+/* ---- fit and checkpoints --------------------------------------------------------------------- */
 
 static void print(void *arg, const char *line, bool last)
 {
@@ -472,7 +475,8 @@ static weft_status interrupt(void *arg, weft_trainer *t, int64_t n, const weft_l
     return WEFT_OK;
 }
 
-/* A run that is interrupted after every few batches, steps that are skipped among them, ends with the bits of one that is not. */
+/* A run that is interrupted after every few batches, steps that are skipped among them, ends with
+ * the bits of one that is not. */
 static void the_scale_resumes(void **state)
 {
     static char bits[2][1 << 20];

@@ -1,5 +1,6 @@
-/* What a step in parts has to get right: denominators under masks and weights, rows that were looked up, penalties, class weights,
- * several outputs, clipping. Each case is trained whole and in parts, and must end at the same weights and the same logged loss. */
+/* What a step in parts has to get right: denominators under masks and weights, rows that were
+ * looked up, penalties, class weights, several outputs, clipping. Each case is trained whole and in
+ * parts, and must end at the same weights and the same logged loss. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -245,7 +246,8 @@ static void parts_end_where_whole_steps_end(void **state)
     }
 }
 
-/* A momentum is kept for rows that are looked up and rests for the others; without one, rows and a whole table are the same. */
+/* A momentum is kept for rows that are looked up and rests for the others; without one, rows and a
+ * whole table are the same. */
 static void rows_in_parts_are_what_a_dense_gradient_is(void **state)
 {
     static struct result sparse, dense;
@@ -334,7 +336,8 @@ static void run_interrupted(const char *dir, int batches, struct result *r)
     }
 }
 
-/* Steps of two batches in three shards each: an interruption in the middle of one waits for its end. */
+/* Steps of two batches in three shards each: an interruption in the middle of one waits for its
+ * end. */
 static void interrupted_runs_in_parts_end_with_the_same_bits(void **state)
 {
     static struct result whole, again;

@@ -1,5 +1,5 @@
-/* Stateful recurrent layers in training: states go on from batch to batch, over accumulated ones too, until they are reset; a batch of
- * another size and logical shards are refused. */
+/* Stateful recurrent layers in training: states carry over from batch to batch, over accumulated
+ * ones too, until they are reset; a batch of another size and logical shards are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -91,7 +91,7 @@ static void states_go_on_until_they_are_reset(void **state)
     }
 }
 
-/* A trainer that has never run, and a model without states: nothing to do is no error. */
+/* A trainer that has never run, and a model without states: nothing to do is not an error. */
 static void a_reset_needs_nothing(void **state)
 {
     struct world w = open_world("LSTM", LSTM, (weft_compile_opts){.optimizer = "sgd"});
@@ -118,7 +118,8 @@ static void a_reset_needs_nothing(void **state)
     close_world(&plain);
 }
 
-/* Epochs over frozen weights log the same loss when each begins with zeros, and another when states go on. */
+/* Epochs over frozen weights log the same loss when each begins with zeros, and another when states
+ * go on. */
 static void a_callback_resets_them_each_epoch(void **state)
 {
     double loss[2][2];
@@ -152,7 +153,8 @@ static void a_callback_resets_them_each_epoch(void **state)
     assert_true(loss[0][0] == loss[1][0]);
 }
 
-/* Accumulated batches: the states of the second are those that the first left, and the update is that of the average gradient. */
+/* Accumulated batches: the states of the second are those that the first left, and the update is
+ * that of the average gradient. */
 static void accumulated_batches_follow_each_other(void **state)
 {
     struct world a = open_world(
