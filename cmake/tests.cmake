@@ -107,7 +107,7 @@ endforeach()
 # Tests of text formats run once more in a program that called setlocale for a decimal comma
 # (test/support/locale.c); test/support/locales.sh makes the locales, and all are skipped where it cannot.
 set(WEFT_TEXT_TESTS
-    "^unit/(base/(number|format)|op/|graph/text|model/(json|model|layers|loss|metric|summary)_|ckpt/|\
+    "^unit/(base/(number|format)|op/|tensor/|graph/text|model/(json|model|layers|loss|metric|summary)_|ckpt/|\
 data/(array|csv|feature|libsvm|rows|split|sqlite|text|transform)|train/(events|fit|loop|rates|report|save|states))")
 string(REPLACE "\n" "" WEFT_TEXT_TESTS "${WEFT_TEXT_TESTS}")
 set(locales ${PROJECT_BINARY_DIR}/test/locales)

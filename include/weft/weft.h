@@ -18,6 +18,7 @@
  *   data_array.h, data_image.h, data_feature.h: arrays and images in files, columns prepared for a model
  *   data_record.h, data_table.h records, tables, databases; data_open.h files of a format to be found out
  *   data_learned.h vocabularies and statistics that travel with a model
+ *   data_stage.h stages by name, with their arguments as text
  *   data_split.h sharing samples out over workers
  *   data_graph.h graph functions and models as stages
  *   sys/      for people who add ops and measure machines */
@@ -37,6 +38,7 @@
 #include "weft/data_open.h"
 #include "weft/data_record.h"
 #include "weft/data_split.h"
+#include "weft/data_stage.h"
 #include "weft/data_table.h"
 #include "weft/dist.h"
 #include "weft/fn.h"

@@ -168,6 +168,34 @@ int wf_ds_find(const struct wf_ds *ds, const char *name)
     return -1;
 }
 
+int64_t wf_ids_unknown(const struct wf_ds *ds, int col, int *from)
+{
+    (void)ds;
+    (void)col;
+    (void)from;
+    return 0;
+}
+
+int64_t wf_ds_ids(const struct wf_ds *ds, int col)
+{
+    int64_t n = WF_IDS_AS_INPUT;
+
+    while (ds && n == WF_IDS_AS_INPUT) {
+        const struct wf_ds *in = ds->n_in == 1 ? ds->in[0] : NULL;
+        int from = -1;
+
+        if (ds->kind->ids)
+            n = ds->kind->ids(ds, col, &from);
+        else if (in)
+            from = wf_ds_find(in, ds->col[col].name);
+        if (n == WF_IDS_AS_INPUT && (from < 0 || in->col[from].dtype != ds->col[col].dtype))
+            n = 0;
+        ds = in;
+        col = from;
+    }
+    return n == WF_IDS_AS_INPUT ? 0 : n;
+}
+
 weft_status wf_ds_err_column(const struct wf_ds *ds, const char *name)
 {
     enum { SHOWN = 12 };

@@ -104,8 +104,15 @@ static void cross_text(const struct wf_ds *ds, struct wf_buf *out)
                   (long long)o->n_buckets, (unsigned long long)o->seed);
 }
 
+/* The crossed column is the last. */
+static int64_t cross_ids(const struct wf_ds *ds, int col, int *from)
+{
+    *from = col;
+    return col == ds->n_cols - 1 ? ((const struct cross *)ds->param)->n_buckets : WF_IDS_AS_INPUT;
+}
+
 static const struct wf_ds_kind cross_kind = {
-    .name = "cross", .apply = cross_apply, .text = cross_text};
+    .name = "cross", .apply = cross_apply, .ids = cross_ids, .text = cross_text};
 
 static weft_status cross_columns(struct wf_ds *ds, const struct cross *o, const char *name)
 {

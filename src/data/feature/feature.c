@@ -92,9 +92,20 @@ static void feature_text(const struct wf_ds *ds, struct wf_buf *out)
             wf_buf_printf(out, " %.17g*%.17g", f->stats[k].shift[i], f->stats[k].scale[i]);
 }
 
-#define KIND(n)                                                 \
-    {                                                           \
-        .name = n, .apply = feature_apply, .text = feature_text \
+static int64_t feature_ids(const struct wf_ds *ds, int col, int *from)
+{
+    const struct wf_feature *f = ds->param;
+
+    for (int k = 0; k < f->n; k++)
+        if (f->col[k] == col)
+            return f->n_ids;
+    *from = col;
+    return WF_IDS_AS_INPUT;
+}
+
+#define KIND(n)                                                                     \
+    {                                                                               \
+        .name = n, .apply = feature_apply, .ids = feature_ids, .text = feature_text \
     }
 const struct wf_ds_kind wf_feature_kinds[] = {
     [WF_FEATURE_CAST] = KIND("cast"),           [WF_FEATURE_CLIP] = KIND("clip"),
@@ -389,7 +400,7 @@ weft_ds weft_ds_fill(weft_data *d, weft_ds s, const char *columns, double value)
 weft_ds weft_ds_bucketize(weft_data *d, weft_ds s, const char *columns, int n,
                           const double *boundaries)
 {
-    struct wf_feature f = {.fn = bucketize_items, .dtype = WEFT_I64, .n_bounds = n};
+    struct wf_feature f = {.fn = bucketize_items, .dtype = WEFT_I64, .n_bounds = n, .n_ids = n + 1};
     weft_status st = n < 0 ? wf_err(WEFT_EINVAL, "%d boundaries", n) : WEFT_OK;
 
     for (int i = 0; i < n && !st; i++)
@@ -409,7 +420,8 @@ weft_ds weft_ds_bucketize(weft_data *d, weft_ds s, const char *columns, int n,
 
 weft_ds weft_ds_hash(weft_data *d, weft_ds s, const char *columns, int64_t n, uint64_t seed)
 {
-    struct wf_feature f = {.fn = hash_items, .dtype = WEFT_I64, .n_buckets = n, .seed = seed};
+    struct wf_feature f = {
+        .fn = hash_items, .dtype = WEFT_I64, .n_buckets = n, .n_ids = n, .seed = seed};
 
     if (n < 1)
         return wf_ds_fail(d, "hash", wf_err(WEFT_EINVAL, "%lld buckets", (long long)n));
@@ -430,6 +442,7 @@ weft_ds weft_ds_lookup(weft_data *d, weft_ds s, const char *columns, const weft_
                     (long long)f.n_buckets);
     if (st)
         return wf_ds_fail(d, "lookup", st);
+    f.n_ids = f.n_buckets + weft_vocab_size(v);
     return wf_ds_handle(
         wf_feature_new(d, s, WF_FEATURE_LOOKUP, columns, WF_TAKES_TEXT | WF_TAKES_INT, &f));
 }

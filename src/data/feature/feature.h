@@ -16,6 +16,7 @@ struct wf_feature {
     double low, high;
     uint64_t seed;
     int64_t n_buckets;
+    int64_t n_ids; /* ids that it makes: 0 to n_ids - 1; 0: other numbers than ids */
     int n_bounds;
     double *bound;
     const weft_vocab *vocab;

@@ -147,9 +147,21 @@ static void rescale_text(const struct wf_ds *ds, struct wf_buf *out)
     wf_buf_printf(out, " * %.17g + %.17g %s", p->scale, p->offset, weft_dtype_name(p->dtype));
 }
 
+static int64_t rescale_ids(const struct wf_ds *ds, int col, int *from)
+{
+    const struct rescale *p = ds->param;
+
+    for (int k = 0; k < p->n; k++)
+        if (p->col[k] == col)
+            return 0;
+    *from = col;
+    return WF_IDS_AS_INPUT;
+}
+
 static const struct wf_ds_kind rescale_kind = {
     .name = "rescale",
     .apply = rescale_apply,
+    .ids = rescale_ids,
     .text = rescale_text,
 };
 

@@ -224,9 +224,16 @@ static void folder_text(const struct wf_ds *ds, struct wf_buf *out)
     wf_buf_printf(out, "%s: %lld files, %d classes", f->dir, (long long)f->n, f->n_classes);
 }
 
+static int64_t folder_ids(const struct wf_ds *ds, int col, int *from)
+{
+    (void)from;
+    return ds->col[col].role == WEFT_LABEL ? ((const struct folder *)ds->param)->n_classes : 0;
+}
+
 static const struct wf_ds_kind folder_kind = {
     .name = "image_files",
     .get = folder_get,
+    .ids = folder_ids,
     .text = folder_text,
 };
 

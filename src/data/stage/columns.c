@@ -47,9 +47,16 @@ static void columns_text(const struct wf_ds *ds, struct wf_buf *out)
     }
 }
 
+static int64_t columns_ids(const struct wf_ds *ds, int col, int *from)
+{
+    *from = ((const struct columns *)ds->param)->from[col];
+    return WF_IDS_AS_INPUT;
+}
+
 static const struct wf_ds_kind select_kind = {
     .name = "select",
     .apply = columns_apply,
+    .ids = columns_ids,
     .text = columns_text,
 };
 

@@ -409,6 +409,7 @@ static const struct wf_ds_kind flat_kind = {
     .drop = flat_drop,
     .save = flat_save,
     .restore = flat_restore,
+    .ids = wf_ids_unknown,
     .text = flat_text,
 };
 

@@ -51,7 +51,8 @@ static weft_status map_apply(struct wf_ds *ds, struct wf_worker *w, struct wf_bl
     return st;
 }
 
-static const struct wf_ds_kind map_kind = {.name = "map", .apply = map_apply};
+static const struct wf_ds_kind map_kind = {
+    .name = "map", .apply = map_apply, .ids = wf_ids_unknown};
 
 /* Serial: all calls in order, where promises are given. */
 static weft_status serial_open(struct wf_stage *s)
@@ -91,6 +92,7 @@ static const struct wf_ds_kind serial_map_kind = {
     .open = serial_open,
     .reset = serial_reset,
     .pull = serial_pull,
+    .ids = wf_ids_unknown,
 };
 
 weft_ds weft_ds_map(weft_data *d, weft_ds s, int n_columns, const weft_column *columns,

@@ -15,29 +15,47 @@ static weft_status err_nomem(void)
     return wf_err(WEFT_ENOMEM, "out of memory");
 }
 
-bool wf_job_next_name(const char **at, const char **name, size_t *n)
-{
-    const char *p = *at;
+/* ---- the plan -------------------------------------------------------------------------------- */
 
-    do {
-        p += strspn(p, " ,");
-        *name = p;
-        p += strcspn(p, ",");
-        *n = (size_t)(p - *name);
-    } while (*p && !*n);
-    while (*n && (*name)[*n - 1] == ' ')
-        --*n;
-    *at = p;
-    return *n > 0;
+bool weft_job_stage_at(int i, const char **name, const char **attrs, const char **doc)
+{
+    return weft_ds_stage_at(i, name, attrs, NULL, doc);
 }
 
-/* ---- the plan -------------------------------------------------------------------------------- */
+/* The arguments of a stage of a job: the row's, and `when`. */
+static weft_status read_args(weft_job_run *run, struct wf_job_stage *s, const char *args)
+{
+    static const char *const words[] = {"all", "train", "eval"};
+    struct wf_arena *a = &run->data->arena;
+    bool train = s->row->flags & WF_STAGE_TRAIN;
+    size_t room = strlen(s->row->attrs) + 16;
+    char *attrs = wf_arena_alloc(a, room);
+    const char *when;
+    weft_status st;
+
+    s->spec = wf_arena_alloc(a, WF_MAX_ATTRS * sizeof *s->spec);
+    s->value = wf_arena_alloc(a, WF_MAX_ATTRS * sizeof *s->value);
+    if (!attrs || !s->spec || !s->value)
+        return err_nomem();
+    snprintf(attrs, room, "%s when:s=%s", s->row->attrs, train ? "train" : "all");
+    st = wf_attr_specs(a, s->row->name, attrs, s->spec, &s->n_specs);
+    if (!st)
+        st = wf_attr_values(a, s->row->name, s->spec, s->n_specs, args, s->value);
+    if (st)
+        return st;
+    when = wf_job_arg(s, s->value, "when")->s;
+    for (int i = 0; i < WF_COUNT(words); i++)
+        if (strcmp(words[i], when) == 0) {
+            s->when = (enum wf_job_when)i;
+            return WEFT_OK;
+        }
+    return wf_err(WEFT_EINVAL, "%s: when is all, train or eval, not '%s'", s->row->name, when);
+}
 
 static weft_status read_stage(weft_job_run *run, struct wf_job_plan *p, int i,
                               const struct wf_yaml_node *item)
 {
     struct wf_job_stage *s = &p->stage[i];
-    struct wf_arena *a = &run->data->arena;
     struct wf_yaml_node *args = NULL;
     const char *name = NULL, *attrs = NULL;
     weft_status st = wf_job_item(run->job, item, &name, &args);
@@ -45,19 +63,13 @@ static weft_status read_stage(weft_job_run *run, struct wf_job_plan *p, int i,
     s->item = item;
     s->pass = -1;
     if (!st)
-        st = wf_job_find_stage(run->job, item, name, &s->kind);
-    if (!st)
         st = wf_job_attrs(run->job, args, NULL, &attrs);
     if (st)
         return st;
-    s->spec = wf_arena_alloc(a, WF_MAX_ATTRS * sizeof *s->spec);
-    s->value = wf_arena_alloc(a, WF_MAX_ATTRS * sizeof *s->value);
-    if (!s->spec || !s->value)
-        return err_nomem();
-    st = wf_attr_specs(a, name, s->kind->attrs, s->spec, &s->n_specs);
+    st = wf_stage_find(name, &s->row);
     if (!st)
-        st = wf_attr_values(a, name, s->spec, s->n_specs, attrs, s->value);
-    if (!st && (s->kind->does & WF_STAGE_LEARNS))
+        st = read_args(run, s, attrs);
+    if (!st)
         st = wf_job_name_items(run, p, i);
     return st ? wf_yaml_wrap(&run->job->yaml, item, st) : WEFT_OK;
 }
@@ -66,9 +78,9 @@ static weft_status read_stage(weft_job_run *run, struct wf_job_plan *p, int i,
 static bool needs_pass(const struct wf_job_stage *s)
 {
     const struct wf_attr *file =
-        s->kind->does & WF_STAGE_WORDS ? wf_job_arg(s, s->value, "vocabulary") : NULL;
+        s->row->flags & WF_STAGE_WORDS ? wf_job_arg(s, s->value, "vocabulary") : NULL;
 
-    return (s->kind->does & WF_STAGE_LEARNS) && !(file && file->s && *file->s);
+    return (s->row->flags & WF_STAGE_LEARNS) && !(file && file->s && *file->s);
 }
 
 static bool any_in(struct wf_map *set, const char *list)
@@ -78,7 +90,7 @@ static bool any_in(struct wf_map *set, const char *list)
     size_t n;
     int64_t i;
 
-    while (wf_job_next_name(&list, &p, &n)) {
+    while (wf_next_name(&list, &p, &n)) {
         snprintf(name, sizeof name, "%.*s", (int)n, p);
         if (n >= sizeof name || wf_map_get(set, name, &i))
             return true;
@@ -92,12 +104,12 @@ static weft_status add_touched(weft_job_run *run, const struct wf_job_stage *s, 
     static const char *const keys[] = {"to", "column", "columns"};
     weft_status st = WEFT_OK;
 
-    for (int k = 0; k < ((s->kind->does & WF_STAGE_READS) ? 1 : WF_COUNT(keys)); k++) {
+    for (int k = 0; k < ((s->row->flags & WF_STAGE_READS) ? 1 : WF_COUNT(keys)); k++) {
         const struct wf_attr *v = wf_job_arg(s, s->value, keys[k]);
         const char *list = v && v->s ? v->s : "", *p;
         size_t n;
 
-        while (!st && wf_job_next_name(&list, &p, &n)) {
+        while (!st && wf_next_name(&list, &p, &n)) {
             char *name = wf_arena_alloc(&run->data->arena, n + 1);
 
             if (!name)
@@ -109,7 +121,15 @@ static weft_status add_touched(weft_job_run *run, const struct wf_job_stage *s, 
     return st;
 }
 
-/* Which stages learn in one pass: those behind the first of a group whose columns nothing has touched
+/* Must the share for validation have been taken? Batches are not cut, and what is for one part only and changes how many samples
+ * there are needs its part. */
+static bool comes_after(const struct wf_job_stage *s)
+{
+    return (s->row->flags & WF_STAGE_AFTER) ||
+           (s->when != WF_WHEN_ALL && (s->row->flags & WF_STAGE_ROWS));
+}
+
+/* Which stages learn in one pass: those after the first of a group whose columns nothing has touched
  * since, and that see the same samples. */
 static weft_status plan_passes(weft_job_run *run, struct wf_job_plan *p)
 {
@@ -118,7 +138,7 @@ static weft_status plan_passes(weft_job_run *run, struct wf_job_plan *p)
     weft_status st = WEFT_OK;
 
     wf_map_init(&touched, run->ctx);
-    p->split_at = p->n;
+    p->learns_at = p->after_at = p->n;
     for (int i = 0; i < p->n && !st; i++) {
         struct wf_job_stage *s = &p->stage[i];
 
@@ -129,13 +149,16 @@ static weft_status plan_passes(weft_job_run *run, struct wf_job_plan *p)
                 group = i;
             }
             s->pass = group;
-            p->split_at = p->split_at < p->n ? p->split_at : i;
+            p->learns_at = p->learns_at < p->n ? p->learns_at : i;
         }
-        if (s->kind->does & WF_STAGE_ROWS)
+        if (p->after_at == p->n && comes_after(s))
+            p->after_at = i;
+        if (s->row->flags & WF_STAGE_ROWS)
             group = -1;
         st = add_touched(run, s, &touched);
     }
     wf_map_free(&touched);
+    p->split_at = p->learns_at < p->after_at ? p->learns_at : p->after_at;
     return st;
 }
 
@@ -147,13 +170,15 @@ static weft_status check_split(const weft_job_run *run, const struct wf_job_plan
     if (!(job->validation_split > 0) || strcmp(job->validation_by, "random") != 0)
         return WEFT_OK;
     for (int i = p->split_at; i < p->n; i++)
-        if (p->stage[i].kind->does & WF_STAGE_STACKS)
+        if (p->stage[i].row->flags & WF_STAGE_STACKS)
             return wf_yaml_err(
                 &job->yaml, p->stage[i].item, WEFT_EINVAL,
-                "%s stacks neighbors, and `%s` in front of it learns from samples that "
+                "%s stacks neighbors, and `%s` in front of it %s samples that "
                 "data.validation_by: random would choose one by one: take validation_by: last, or "
                 "data.validation",
-                p->stage[i].kind->name, p->stage[p->split_at].kind->name);
+                p->stage[i].row->name, p->stage[p->split_at].row->name,
+                p->split_at == p->learns_at ? "learns from"
+                                            : "changes which samples there are, of");
     return WEFT_OK;
 }
 
@@ -224,17 +249,28 @@ static weft_status open_source(weft_job_run *run, const struct wf_job_source *sr
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* The share for validation, out of the training data as it is here. */
-static weft_status split(weft_job_run *run)
+static weft_status hold_out(weft_job_run *run, weft_ds s, weft_ds *rest, weft_ds *held)
+{
+    const weft_job *job = run->job;
+    bool random = strcmp(job->validation_by, "random") == 0;
+
+    return weft_ds_holdout(
+        run->data, s, job->validation_split,
+        WEFT_OPTS(weft_holdout_opts, .hashed = random, .seed = random ? (uint64_t)job->seed : 0),
+        rest, held);
+}
+
+/* The share for validation, out of the training data as it is here; `others`: as it is without the stages for training alone,
+ * which are as many samples, or {0} when there are none of those. */
+static weft_status split(weft_job_run *run, weft_ds others)
 {
     const weft_job *job = run->job;
     const struct wf_yaml_node *data = wf_yaml_get(job->yaml.root, "data");
-    bool random = strcmp(job->validation_by, "random") == 0;
-    weft_status st = weft_ds_holdout(
-        run->data, run->train, job->validation_split,
-        WEFT_OPTS(weft_holdout_opts, .hashed = random, .seed = random ? (uint64_t)job->seed : 0),
-        &run->train, &run->validation);
+    weft_ds rest;
+    weft_status st = hold_out(run, run->train, &run->train, &run->validation);
 
+    if (!st && others.id)
+        st = hold_out(run, others, &rest, &run->validation);
     if (st == WEFT_EINVAL)
         st = wf_err_wrap(st, "data.validation_split (index: true tells the number of samples, "
                              "validation_by: random needs none)");
@@ -242,45 +278,62 @@ static weft_status split(weft_job_run *run)
 }
 
 /* The list without labels that data to be predicted lacks; "" when none is left. */
-static weft_status leave_out_labels(struct wf_job_adding *g, struct wf_attr *v)
+static weft_status leave_out_labels(weft_job_run *run, weft_ds s, struct wf_attr *v)
 {
-    const struct wf_ds *ds = wf_ds_node(g->run->data, g->s);
+    const struct wf_ds *ds = wf_ds_node(run->data, s);
     const char *list = v->s, *p;
     struct wf_buf b;
     size_t n;
 
-    wf_buf_init(&b, g->run->ctx, 1 << 20);
-    while (wf_job_next_name(&list, &p, &n)) {
+    wf_buf_init(&b, run->ctx, 1 << 20);
+    while (wf_next_name(&list, &p, &n)) {
         char name[WF_NAME_MAX];
 
         snprintf(name, sizeof name, "%.*s", (int)n, p);
-        if (n < sizeof name && wf_ds_find(ds, name) < 0 && wf_job_may_lack(g->run, name))
+        if (n < sizeof name && wf_ds_find(ds, name) < 0 && wf_job_may_lack(run, name))
             continue;
         wf_buf_printf(&b, "%s%.*s", b.len ? ", " : "", (int)n, p);
     }
-    v->s = b.st ? NULL : wf_arena_strdup(&g->run->data->arena, b.data ? b.data : "");
+    v->s = b.st ? NULL : wf_arena_strdup(&run->data->arena, b.data ? b.data : "");
     wf_buf_free(&b);
     return v->s ? WEFT_OK : err_nomem();
+}
+
+static bool is_for(const struct wf_job_stage *stage, enum wf_job_part part)
+{
+    return stage->when == WF_WHEN_ALL || (stage->when == WF_WHEN_TRAIN) == (part == WF_TRAIN);
 }
 
 static weft_status add_stage(weft_job_run *run, const struct wf_job_stage *stage,
                              enum wf_job_part part, weft_ds *s)
 {
-    struct wf_job_adding g = {.run = run, .s = *s, .stage = stage};
-    struct wf_attr *columns;
+    static const char *const suffixes[WF_N_PARTS] = {NULL, ".validation", ".test"};
+    struct wf_attr value[WF_MAX_ATTRS], *columns;
+    struct wf_adding a = {.d = run->data,
+                          .s = *s,
+                          .row = stage->row,
+                          .n_specs = stage->n_specs,
+                          .spec = stage->spec,
+                          .value = value,
+                          .learned = run->learned,
+                          .items = stage->items,
+                          .learned_from = run->learned_from,
+                          .seed = (uint64_t)run->job->seed,
+                          .dir = run->job->dir,
+                          .suffix = suffixes[part]};
     weft_status st = WEFT_OK;
 
-    memcpy(g.value, stage->value, sizeof g.value);
-    columns = (struct wf_attr *)wf_job_arg(stage, g.value, "columns");
-    if (part == WF_TEST && run->trained && columns && columns->s) {
-        const char *before = columns->s;
-
-        st = leave_out_labels(&g, columns);
-        if (!st && *before && !*columns->s)
+    if (!is_for(stage, part))
+        return WEFT_OK;
+    memcpy(value, stage->value, sizeof value);
+    columns = (struct wf_attr *)wf_job_arg(stage, value, "columns");
+    if (part == WF_TEST && run->trained && columns->s && *columns->s) {
+        st = leave_out_labels(run, *s, columns);
+        if (!st && !*columns->s)
             return WEFT_OK;
     }
     if (!st) {
-        *s = stage->kind->add(&g);
+        *s = stage->row->add(&a);
         st = weft_data_status(run->data);
     }
     return st ? wf_yaml_wrap(&run->job->yaml, stage->item, st) : WEFT_OK;
@@ -300,26 +353,44 @@ static weft_status open_sources(weft_job_run *run, const bool *want)
     return st;
 }
 
+/* Stage i for all parts that there are. Before the split, *others is the training data without stages for training alone, from
+ * the first such stage on: validation samples come from it. */
+static weft_status add_to_parts(weft_job_run *run, const bool *want, int i, bool before_split,
+                                weft_ds *others)
+{
+    const struct wf_job_stage *stage = &run->plan->stage[i];
+    weft_ds *each[WF_N_PARTS] = {&run->train, &run->validation, &run->test};
+    weft_status st = WEFT_OK;
+
+    if (before_split && stage->when != WF_WHEN_ALL && !others->id)
+        *others = run->train;
+    for (int k = 0; k < WF_N_PARTS && !st; k++)
+        if (want[k] && each[k]->id)
+            st = add_stage(run, stage, (enum wf_job_part)k, each[k]);
+    if (!st && before_split && others->id)
+        st = add_stage(run, stage, WF_VALIDATION, others);
+    return st;
+}
+
 /* The parts that are wanted, from their sources through all stages. */
 static weft_status build(weft_job_run *run, const bool *want)
 {
     const struct wf_job_plan *p = run->plan;
-    const weft_job *job = run->job;
-    weft_ds *each[WF_N_PARTS] = {&run->train, &run->validation, &run->test};
-    bool splits = want[WF_TRAIN] && job->validation_split > 0;
-    int split_at = run->whole ? p->n : p->split_at; /* whole: as an earlier version learned */
+    bool splits = want[WF_TRAIN] && run->job->validation_split > 0;
+    /* whole: as an earlier version learned */
+    int split_at = run->whole ? p->after_at : p->split_at;
+    weft_ds others = {0};
     weft_status st = open_sources(run, want);
 
     for (int i = 0; i <= p->n && !st; i++) {
         if (splits && i == split_at)
-            st = split(run);
+            st = split(run, others);
         if (i == p->n || st)
             break;
         if (!run->known)
             st = wf_job_learn(run, p, i, run->train);
-        for (int k = 0; k < WF_N_PARTS && !st; k++)
-            if (want[k] && each[k]->id)
-                st = add_stage(run, &p->stage[i], (enum wf_job_part)k, each[k]);
+        if (!st)
+            st = add_to_parts(run, want, i, splits && i < split_at, &others);
     }
     for (int k = 0; k < WF_N_PARTS && !st; k++)
         run->opened[k] = run->opened[k] || want[k];

@@ -3,57 +3,32 @@
 #ifndef WF_TRAIN_JOB_DATA_H
 #define WF_TRAIN_JOB_DATA_H
 
+#include "data/stage/stages.h"
 #include "train/job/job.h"
-#include "weft/data_feature.h"
 
 enum wf_job_part { WF_TRAIN, WF_VALIDATION, WF_TEST, WF_N_PARTS };
 
-/* What a stage does, besides changing columns. */
-enum {
-    WF_STAGE_STATS = 1,  /* learns statistics of its columns */
-    WF_STAGE_WORDS = 2,  /* learns a vocabulary of each column, unless it is in a file */
-    WF_STAGE_ROWS = 4,   /* other samples than before: fewer, or stacks of them */
-    WF_STAGE_STACKS = 8, /* … of neighbors: samples chosen at random would not be neighbors */
-    WF_STAGE_READS = 16, /* leaves the columns that it names as they are; `to` alone is new */
-    WF_STAGE_LEARNS = WF_STAGE_STATS | WF_STAGE_WORDS
-};
-
-/* A stage being added to one part. */
-struct wf_job_stage;
-struct wf_job_adding {
-    weft_job_run *run;
-    weft_ds s;
-    const struct wf_job_stage *stage;
-    struct wf_attr value[WF_MAX_ATTRS];
-};
-
-/* A row of the table (stages.c). */
-struct wf_job_stage_kind {
-    const char *name, *attrs;
-    weft_ds (*add)(struct wf_job_adding *g);
-    const char *doc;
-    int does;
-};
-weft_status wf_job_find_stage(const weft_job *job, const struct wf_yaml_node *at, const char *name,
-                              const struct wf_job_stage_kind **out);
+/* Which parts a stage is for: the attribute `when` that every stage of a job has. */
+enum wf_job_when { WF_WHEN_ALL, WF_WHEN_TRAIN, WF_WHEN_EVAL };
 
 /* A stage of the plan. */
 struct wf_job_stage {
-    const struct wf_job_stage_kind *kind;
+    const struct wf_stage_row *row;
+    enum wf_job_when when;
     const struct wf_yaml_node *item;
     int n_specs;
     struct wf_attr_spec *spec;
     struct wf_attr *value;
-    /* What it learns: the items' names, and the column of each (statistics: all columns, as a list). */
-    int n_items;
-    const char **name, **column;
+    struct wf_stage_items items; /* what it learns */
     int pass; /* what it learns is learned in front of this stage, in one pass with others; -1: none */
 };
 
 struct wf_job_plan {
     int n;
     struct wf_job_stage *stage;
-    int split_at; /* the share for validation is taken in front of this stage */
+    int split_at;  /* the share for validation is taken before this stage */
+    int learns_at; /* the first stage that learns from a pass; n: none does */
+    int after_at;  /* the first stage that must come after it; n: none must */
 };
 
 static inline const struct wf_attr *wf_job_arg(const struct wf_job_stage *s,
@@ -61,9 +36,6 @@ static inline const struct wf_attr *wf_job_arg(const struct wf_job_stage *s,
 {
     return wf_attr_find(s->spec, s->n_specs, value, name);
 }
-
-/* The next name of a list with commas, blanks around it left out; false past the end. */
-bool wf_job_next_name(const char **at, const char **name, size_t *n);
 
 /* learned.c */
 

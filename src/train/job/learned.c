@@ -22,8 +22,8 @@ static int times_named(const struct wf_job_plan *p, int stage, int item, const c
     int times = 0;
 
     for (int i = 0; i <= stage; i++)
-        for (int k = 0; k < (i < stage ? p->stage[i].n_items : item); k++) {
-            const char *other = p->stage[i].name[k];
+        for (int k = 0; k < (i < stage ? p->stage[i].items.n : item); k++) {
+            const char *other = p->stage[i].items.name[k];
 
             times +=
                 strncmp(other, name, len) == 0 && (!other[len] || !strncmp(other + len, " #", 2));
@@ -31,80 +31,25 @@ static int times_named(const struct wf_job_plan *p, int stage, int item, const c
     return times;
 }
 
-/* Item k of stage i: its name from what it is about. The second of a name is "… #2". */
-static weft_status name_item(weft_job_run *run, struct wf_job_plan *p, int i, int k,
-                             struct wf_buf *b)
-{
-    struct wf_job_stage *s = &p->stage[i];
-    int times = b->st ? 0 : times_named(p, i, k, b->data);
-
-    if (times)
-        wf_buf_printf(b, " #%d", times + 1);
-    s->name[k] = b->st ? NULL : wf_arena_strdup(&run->data->arena, b->data);
-    wf_buf_free(b);
-    return s->name[k] ? WEFT_OK : err_nomem();
-}
-
-static weft_status name_words(weft_job_run *run, struct wf_job_plan *p, int i, const char *list)
-{
-    struct wf_job_stage *s = &p->stage[i];
-    int64_t top = wf_job_arg(s, s->value, "top")->i;
-    const char *name;
-    size_t n;
-    weft_status st = WEFT_OK;
-
-    while (!st && wf_job_next_name(&list, &name, &n)) {
-        struct wf_buf b;
-        char *column = wf_arena_alloc(&run->data->arena, n + 1);
-
-        if (!column)
-            return err_nomem();
-        memcpy(column, name, n);
-        wf_buf_init(&b, run->ctx, 1 << 16);
-        wf_buf_printf(&b, "%s %s", s->kind->name, column);
-        if (top)
-            wf_buf_printf(&b, " top=%lld", (long long)top);
-        s->column[s->n_items] = column;
-        st = name_item(run, p, i, s->n_items, &b);
-        s->n_items += !st;
-    }
-    return st;
-}
-
-static weft_status name_stats(weft_job_run *run, struct wf_job_plan *p, int i, const char *list)
-{
-    struct wf_job_stage *s = &p->stage[i];
-    struct wf_buf b;
-    const char *name;
-    size_t n;
-    weft_status st;
-
-    s->column[0] = list;
-    wf_buf_init(&b, run->ctx, 1 << 20);
-    wf_buf_printf(&b, "%s ", s->kind->name);
-    for (bool first = true; wf_job_next_name(&list, &name, &n); first = false)
-        wf_buf_printf(&b, "%s%.*s", first ? "" : ",", (int)n, name);
-    st = name_item(run, p, i, 0, &b);
-    s->n_items = !st;
-    return st;
-}
-
 weft_status wf_job_name_items(weft_job_run *run, struct wf_job_plan *p, int i)
 {
     struct wf_job_stage *s = &p->stage[i];
-    const char *list = wf_job_arg(s, s->value, "columns")->s, *at = list, *name;
-    size_t n, n_names = 0;
+    struct wf_arena *a = &run->data->arena;
+    weft_status st = wf_stage_items(a, s->row, s->spec, s->n_specs, s->value, &s->items);
 
-    while (wf_job_next_name(&at, &name, &n))
-        n_names++;
-    if (!n_names)
-        return wf_err(WEFT_EINVAL, "%s: '%s' names no column", s->kind->name, list);
-    s->name = wf_arena_alloc(&run->data->arena, (n_names + 1) * sizeof *s->name);
-    s->column = wf_arena_alloc(&run->data->arena, (n_names + 1) * sizeof *s->column);
-    if (!s->name || !s->column)
-        return err_nomem();
-    return s->kind->does & WF_STAGE_STATS ? name_stats(run, p, i, list)
-                                          : name_words(run, p, i, list);
+    for (int k = 0; k < s->items.n && !st; k++) { /* the second of a name is "... #2" */
+        int times = times_named(p, i, k, s->items.name[k]);
+        size_t room = strlen(s->items.name[k]) + 16;
+        char *name = times ? wf_arena_alloc(a, room) : NULL;
+
+        if (times && !name)
+            return err_nomem();
+        if (times) {
+            snprintf(name, room, "%s #%d", s->items.name[k], times + 1);
+            s->items.name[k] = name;
+        }
+    }
+    return st;
 }
 
 /* ---- learned before -------------------------------------------------------------------------- */
@@ -221,10 +166,10 @@ static weft_status take_from_base(weft_job_run *run)
     if (st == WEFT_ENOENT)
         return WEFT_OK; /* of an earlier version; or there is no file, which is said elsewhere */
     for (int i = 0; i < p->n && !st; i++)
-        for (int k = 0; k < p->stage[i].n_items && !st; k++) {
+        for (int k = 0; k < p->stage[i].items.n && !st; k++) {
             bool moved = false;
 
-            st = wf_learned_move(run->learned, base, p->stage[i].name[k], &moved);
+            st = wf_learned_move(run->learned, base, p->stage[i].items.name[k], &moved);
             n += moved;
             n_all++;
         }
@@ -261,14 +206,14 @@ static weft_status read_words(weft_job_run *run, const struct wf_job_stage *s)
     const char *file = wf_job_path(run->job, wf_job_arg(s, s->value, "vocabulary")->s);
     weft_status st = WEFT_OK;
 
-    for (int k = 0; k < s->n_items && !st; k++) {
+    for (int k = 0; k < s->items.n && !st; k++) {
         weft_vocab *v = NULL;
 
-        if (is_learned(run, s->name[k]))
+        if (is_learned(run, s->items.name[k]))
             continue;
         st = weft_vocab_read(run->ctx, file, &v);
         if (!st)
-            st = weft_learned_add_vocab(run->learned, s->name[k], v);
+            st = weft_learned_add_vocab(run->learned, s->items.name[k], v);
     }
     return st;
 }
@@ -282,18 +227,18 @@ static int list_items(const weft_job_run *run, int i, weft_learn *what, int *whe
     for (int j = i; j < p->n; j++) {
         const struct wf_job_stage *s = &p->stage[j];
 
-        for (int k = 0; k < s->n_items && s->pass == i; k++) {
-            if (is_learned(run, s->name[k]))
+        for (int k = 0; k < s->items.n && s->pass == i; k++) {
+            if (is_learned(run, s->items.name[k]))
                 continue; /* by the model that this one begins with */
             n++;
             if (!what)
                 continue;
             where[n - 1] = j;
-            what[n - 1] = (weft_learn){.name = s->name[k],
-                                       .kind = s->kind->does & WF_STAGE_STATS ? WEFT_LEARNED_STATS
+            what[n - 1] = (weft_learn){.name = s->items.name[k],
+                                       .kind = s->row->flags & WF_STAGE_STATS ? WEFT_LEARNED_STATS
                                                                               : WEFT_LEARNED_VOCAB,
-                                       .columns = s->column[k]};
-            if (s->kind->does & WF_STAGE_WORDS)
+                                       .columns = s->items.column[k]};
+            if (s->row->flags & WF_STAGE_WORDS)
                 what[n - 1].top = wf_job_arg(s, s->value, "top")->i;
         }
     }
@@ -308,10 +253,10 @@ weft_status wf_job_learn(weft_job_run *run, const struct wf_job_plan *p, int i, 
     int *where;
     weft_status st = WEFT_OK;
 
-    if ((here->kind->does & WF_STAGE_LEARNS) && here->pass < 0) {
+    if ((here->row->flags & WF_STAGE_LEARNS) && here->pass < 0) {
         st = read_words(run, here);
         return st ? wf_yaml_wrap(&run->job->yaml, here->item,
-                                 wf_err_wrap(st, "%s", here->kind->name))
+                                 wf_err_wrap(st, "%s", here->row->name))
                   : WEFT_OK;
     }
     if (!n)
@@ -327,7 +272,7 @@ weft_status wf_job_learn(weft_job_run *run, const struct wf_job_plan *p, int i, 
     }
     wf_free(run->ctx, what);
     wf_free(run->ctx, where);
-    return st ? wf_yaml_wrap(&run->job->yaml, here->item, wf_err_wrap(st, "%s", here->kind->name))
+    return st ? wf_yaml_wrap(&run->job->yaml, here->item, wf_err_wrap(st, "%s", here->row->name))
               : WEFT_OK;
 }
 
@@ -420,10 +365,10 @@ bool wf_job_may_lack(const weft_job_run *run, const char *column)
     for (int i = 0; i < p->n; i++) {
         const char *list, *name;
 
-        if (strcmp(p->stage[i].kind->name, "label") != 0)
+        if (strcmp(p->stage[i].row->name, "label") != 0)
             continue;
         list = wf_job_arg(&p->stage[i], p->stage[i].value, "columns")->s;
-        while (wf_job_next_name(&list, &name, &m))
+        while (wf_next_name(&list, &name, &m))
             if (m == len && memcmp(name, column, len) == 0)
                 return true;
     }
@@ -488,7 +433,7 @@ static weft_status labels_there(weft_job_run *run, int n, const weft_column *col
     size_t m;
 
     wf_buf_init(&b, run->ctx, 1 << 20);
-    while (wf_job_next_name(&at, &p, &m)) {
+    while (wf_next_name(&at, &p, &m)) {
         char name[WF_NAME_MAX];
         bool there = false;
 

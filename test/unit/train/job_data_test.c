@@ -293,7 +293,7 @@ static void one_pass_gives_the_bits_of_many(void **state)
 
 static void any_number_of_vocabularies(void **state)
 {
-    enum { COLUMNS = 150 };
+    enum { COLUMNS = 300 };
     static char data[1 << 15];
     FILE *f = create("wide.csv");
     size_t at;
@@ -317,8 +317,44 @@ static void any_number_of_vocabularies(void **state)
     }
     fclose(f);
     ok(open_text(data, "", &o));
-    assert_non_null(weft_learned_vocab(weft_job_learned(o.run), "lookup c149"));
+    assert_non_null(weft_learned_vocab(weft_job_learned(o.run), "lookup c299"));
     shut(&o);
+}
+
+static void one_hot_is_as_deep_as_the_vocabulary(void **state)
+{
+    struct opened o;
+    weft_ds part;
+    const weft_column *col;
+    int n;
+
+    (void)state;
+    put_rows();
+    for (int unknown = 0; unknown < 3; unknown++) {
+        char data[512];
+
+        snprintf(data, sizeof data,
+                 "  train: {path: rows.csv, label: y, index: true}\n"
+                 "  %s\n"
+                 "  pipeline:\n"
+                 "    - lookup: {columns: word, unknown: %d}\n"
+                 "    - rename: {column: word, to: w}\n"
+                 "    - one_hot: {columns: w}\n"
+                 "    - standardize: {columns: x}\n"
+                 "    - join: {columns: \"x, w\"}\n",
+                 unknown ? "validation_split: 0.1" : "batch: 8", unknown);
+        ok(open_text(data, "", &o));
+        ok(weft_job_open_part(o.run, "train", &part));
+        ok(weft_ds_columns(weft_job_data(o.run), part, &n, &col));
+        assert_string_equal(col[0].name, "features");
+        assert_int_equal(col[0].dim[0], 1 + unknown + (unknown ? 90 : 100));
+        if (unknown) { /* held-out rows have other words */
+            ok(weft_job_open_part(o.run, "validation", &part));
+            ok(weft_ds_columns(weft_job_data(o.run), part, &n, &col));
+            assert_int_equal(col[0].dim[0], 1 + unknown + 90);
+        }
+        shut(&o);
+    }
 }
 
 static void mistakes_are_reported_at_their_stage(void **state)
@@ -455,6 +491,7 @@ int main(void)
         cmocka_unit_test(a_pass_over_the_training_data_is_made_once),
         cmocka_unit_test(one_pass_gives_the_bits_of_many),
         cmocka_unit_test(any_number_of_vocabularies),
+        cmocka_unit_test(one_hot_is_as_deep_as_the_vocabulary),
         cmocka_unit_test(mistakes_are_reported_at_their_stage),
         cmocka_unit_test(other_files_have_the_types_of_the_training_file),
         cmocka_unit_test(checkpoints_without_learned_values_are_used_as_before),
