@@ -18,9 +18,7 @@ struct source {
 };
 
 #define SOURCE_FLAGS(s)                                                                           \
-    {"format", FLAG_TEXT, "NAME",                                                                 \
-     "tfrecord csv criteo libsvm lines idx npy npz images sqlite; default: found out",            \
-     &(s).format},                                                                                \
+    {"format", FLAG_TEXT, "NAME", weft_format_list(), &(s).format},                               \
         {"columns", FLAG_TEXT, "A,B", "only these columns", &(s).columns},                        \
         {"label", FLAG_TEXT, "NAME", "the label column", &(s).label},                             \
         {"types", FLAG_TEXT, "A:f32,…", "types of CSV and SQL columns; default: inferred",        \
@@ -342,182 +340,10 @@ const struct command command_data_inspect = {
 
 /* ---- convert --------------------------------------------------------------------------------- */
 
-/* Where elements go. */
-struct sink {
-    const char *path;
-    enum { TO_TFRECORD, TO_CSV, TO_NPY, TO_NPZ, TO_IDX } kind;
-    weft_record_writer *records;
-    weft_csv_writer *csv;
-    weft_example_value *values;
-    /* arrays are collected whole */
-    char **data;
-    int64_t *bytes, *cap;
-    int n_cols;
-    const weft_column *col;
-    int64_t n;
-};
-
-static bool ends_with(const char *s, const char *end)
-{
-    size_t a = strlen(s), b = strlen(end);
-
-    return a >= b && strcmp(s + a - b, end) == 0;
-}
-
-static int choose_sink(struct sink *k, const char *path)
-{
-    static const struct {
-        const char *end;
-        int kind;
-    } ends[] = {{".tfrecord", TO_TFRECORD},
-                {".tfrecord.gz", TO_TFRECORD},
-                {".tfrecords", TO_TFRECORD},
-                {".tfrecord.zlib", TO_TFRECORD},
-                {".csv", TO_CSV},
-                {".tsv", TO_CSV},
-                {".npy", TO_NPY},
-                {".npz", TO_NPZ},
-                {".idx", TO_IDX}};
-
-    k->path = path;
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends_with(path, ends[i].end)) {
-            k->kind = ends[i].kind;
-            return EXIT_DONE;
-        }
-    return fail(
-        EXIT_USAGE,
-        "data convert: the name '%s' tells no format: .tfrecord, .tfrecord.gz, .csv, .tsv, .npy, "
-        ".npz or .idx",
-        path);
-}
-
-static int check_arrays(const struct sink *k)
-{
-    if ((k->kind == TO_NPY || k->kind == TO_IDX) && k->n_cols != 1)
-        return fail(EXIT_USAGE,
-                    "data convert: %s holds one column, there are %d: choose with --columns",
-                    k->path, k->n_cols);
-    for (int c = 0; c < k->n_cols; c++) {
-        if (k->col[c].dtype == WEFT_STR)
-            return fail(EXIT_USAGE, "data convert: column '%s' is text, which %s cannot hold",
-                        k->col[c].name, k->path);
-        for (int i = 0; i < k->col[c].rank; i++)
-            if (k->col[c].dim[i] < 0)
-                return fail(EXIT_USAGE,
-                            "data convert: column '%s' has elements of differing shapes",
-                            k->col[c].name);
-    }
-    return EXIT_DONE;
-}
-
-static int open_sink(struct sink *k, weft_ctx *ctx, int n_cols, const weft_column *col)
-{
-    weft_status st = WEFT_OK;
-    size_t n = (size_t)n_cols + 1;
-
-    k->n_cols = n_cols;
-    k->col = col;
-    k->values = calloc(n, sizeof *k->values);
-    k->data = calloc(n, sizeof *k->data);
-    k->bytes = calloc(n, sizeof *k->bytes);
-    k->cap = calloc(n, sizeof *k->cap);
-    if (!k->values || !k->data || !k->bytes || !k->cap)
-        return fail(EXIT_FAILED, "out of memory");
-    if (k->kind == TO_TFRECORD)
-        st = weft_record_writer_new(ctx, k->path, NULL, &k->records);
-    else if (k->kind == TO_CSV)
-        st = weft_csv_writer_new(
-            ctx, k->path, n_cols, col,
-            WEFT_OPTS(weft_csv_writer_opts, .delimiter = ends_with(k->path, ".tsv") ? '\t' : ','),
-            &k->csv);
-    else
-        return check_arrays(k);
-    return st ? fail_status(st, "") : EXIT_DONE;
-}
-
-static weft_status append(struct sink *k, int c, const weft_tensor *t)
-{
-    int64_t n = weft_tensor_bytes(t);
-
-    if (k->bytes[c] + n > k->cap[c]) {
-        int64_t cap = (k->bytes[c] + n) * 2 + 4096;
-        char *more = realloc(k->data[c], (size_t)cap);
-
-        if (!more)
-            return WEFT_ENOMEM;
-        k->data[c] = more;
-        k->cap[c] = cap;
-    }
-    if (n)
-        memcpy(k->data[c] + k->bytes[c], t->data, (size_t)n);
-    k->bytes[c] += n;
-    return WEFT_OK;
-}
-
-static weft_status put(struct sink *k, const weft_batch *b)
-{
-    weft_status st = WEFT_OK;
-
-    k->n++;
-    if (k->kind == TO_CSV)
-        return weft_csv_writer_add(k->csv, b->col);
-    for (int c = 0; c < k->n_cols && !st; c++) {
-        if (k->kind == TO_TFRECORD)
-            k->values[c] = (weft_example_value){.name = k->col[c].name, .tensor = b->col[c]};
-        else
-            st = append(k, c, &b->col[c]);
-    }
-    return st || k->kind != TO_TFRECORD
-               ? st
-               : weft_record_writer_example(k->records, k->n_cols, k->values);
-}
-
-/* Writes what is left, and closes; after a failure only lets go. */
-static weft_status close_sink(struct sink *k, weft_ctx *ctx, weft_status st)
-{
-    weft_tensor *t = calloc((size_t)k->n_cols + 1, sizeof *t);
-    const char **names = calloc((size_t)k->n_cols + 1, sizeof *names);
-
-    for (int c = 0; c < k->n_cols && t && names && k->data; c++) {
-        t[c] =
-            (weft_tensor){.dtype = k->col[c].dtype, .rank = k->col[c].rank + 1, .data = k->data[c]};
-        t[c].dim[0] = k->n;
-        memcpy(t[c].dim + 1, k->col[c].dim, (size_t)k->col[c].rank * sizeof t[c].dim[0]);
-        names[c] = k->col[c].name;
-    }
-    if (!st && (!t || !names))
-        st = WEFT_ENOMEM;
-    if (!st && k->kind == TO_NPY)
-        st = weft_npy_write(ctx, k->path, t);
-    else if (!st && k->kind == TO_IDX)
-        st = weft_idx_write(ctx, k->path, t);
-    else if (!st && k->kind == TO_NPZ)
-        st = weft_npz_write(ctx, k->path, k->n_cols, names, t);
-    if (k->csv && !st)
-        st = weft_csv_writer_close(k->csv);
-    else
-        weft_csv_writer_free(k->csv);
-    if (k->records) {
-        weft_status closed = weft_record_writer_close(k->records);
-
-        st = st ? st : closed;
-    }
-    for (int c = 0; c < k->n_cols && k->data; c++)
-        free(k->data[c]);
-    free(k->values);
-    free(k->data);
-    free(k->bytes);
-    free(k->cap);
-    free(t);
-    free(names);
-    return st;
-}
-
 static int convert(int argc, char **argv)
 {
     struct source s = {0};
-    struct sink k = {0};
+    weft_file_writer *w = NULL;
     struct progress p;
     const struct flag flags[] = {
         SOURCE_FLAGS(s),
@@ -534,29 +360,38 @@ static int convert(int argc, char **argv)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (n != 2)
         return fail(EXIT_USAGE, "data convert: needs what to read and what to write");
-    rc = choose_sink(&k, argv[1]);
-    if (!rc)
-        rc = open_source(&s, argv[0]);
+    if (weft_format_written(argv[1]) == WEFT_FORMAT_UNKNOWN)
+        return fail(EXIT_USAGE,
+                    "data convert: the name '%s' tells no format; see `weft data convert --help`",
+                    argv[1]);
+    rc = open_source(&s, argv[0]);
     if (!rc && weft_ds_columns(s.data, s.ds, &n_cols, &col))
         rc = fail_status(WEFT_EINVAL, "");
-    if (!rc)
-        rc = open_sink(&k, s.ctx, n_cols, col);
+    if (!rc) {
+        st = weft_file_writer_new(s.ctx, argv[1], n_cols, col, &w);
+        if (st) /* columns that the format cannot hold: others can be chosen with --columns */
+            rc = st == WEFT_EINVAL
+                     ? fail(EXIT_USAGE, "data convert: %s; choose with --columns", weft_error())
+                     : fail_status(st, "");
+    }
     if (rc) {
-        close_sink(&k, s.ctx, WEFT_EINVAL);
         close_source(&s);
         return rc;
     }
     st = weft_iter_new(s.data, s.ds, NULL, &it);
     progress_begin(&p, "converting", weft_ds_count(s.data, s.ds));
     while (!st && !(st = weft_iter_next(it, &b)) && b) {
-        st = put(&k, b);
+        st = weft_file_writer_add(w, b->col);
         weft_batch_free(b);
         progress_add(&p, 1);
     }
     progress_end(&p);
     n = it ? (int)skipped(it) : 0;
     weft_iter_free(it);
-    st = close_sink(&k, s.ctx, st);
+    if (st)
+        weft_file_writer_free(w);
+    else
+        st = weft_file_writer_close(w);
     if (st)
         rc = fail_status(st, argv[0]);
     else

@@ -1,57 +1,78 @@
 /* open.c - which format a file has, and a dataset with that format's defaults. */
 #define _GNU_SOURCE
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
-#include "base/number.h"
-#include "data/record/example.h"
 #include "data/file/files.h"
-#include "data/record/record.h"
-#include "weft/data_array.h"
-#include "weft/data_image.h"
-#include "weft/data_open.h"
-#include "weft/data_record.h"
-#include "weft/data_table.h"
+#include "data/source/formats.h"
 
-#define HEAD_BYTES (64 << 10)
-
-static const char *const names[WEFT_N_FORMATS] = {
-    "unknown", "tfrecord", "csv", "criteo", "libsvm", "lines",
-    "idx",     "npy",      "npz", "images", "sqlite", "bytes",
+static const struct wf_format formats[] = {
+#define FORMAT(name, suffixes, takes, looks, writes, doc) \
+    {#name, suffixes, takes, doc, looks, wf_open_##name, writes},
+#include "data/source/formats.def"
+#undef FORMAT
 };
+
+/* Those that have a constant come first, in its order. */
+enum {
+#define FORMAT(name, suffixes, takes, looks, writes, doc) ROW_##name,
+#include "data/source/formats.def"
+#undef FORMAT
+};
+_Static_assert(ROW_tfrecord + 1 == WEFT_FORMAT_TFRECORD && ROW_csv + 1 == WEFT_FORMAT_CSV &&
+                   ROW_images + 1 == WEFT_FORMAT_IMAGES && ROW_bytes + 1 == WEFT_FORMAT_BYTES,
+               "formats.def is in the order of weft_format");
+
+const struct wf_format *wf_format_row(weft_format f)
+{
+    int i = (int)f - 1;
+
+    return i >= 0 && i < WF_COUNT(formats) ? &formats[i] : NULL;
+}
+
+bool weft_format_at(int i, const char **name, const char **suffixes, const char **takes,
+                    const char **doc)
+{
+    if (i < 0 || i >= WF_COUNT(formats))
+        return false;
+    if (name)
+        *name = formats[i].name;
+    if (suffixes)
+        *suffixes = formats[i].sink ? formats[i].suffixes : "";
+    if (takes)
+        *takes = formats[i].takes;
+    if (doc)
+        *doc = formats[i].doc;
+    return true;
+}
+
+const char *weft_format_list(void)
+{
+    return ""
+#define FORMAT(name, suffixes, takes, looks, writes, doc) #name " "
+#include "data/source/formats.def"
+#undef FORMAT
+           "(default: by content)";
+}
 
 const char *weft_format_name(weft_format f)
 {
-    return f >= 0 && f < WEFT_N_FORMATS ? names[f] : names[0];
+    const struct wf_format *row = wf_format_row(f);
+
+    return row ? row->name : "unknown";
 }
 
 weft_format weft_format_parse(const char *name)
 {
-    for (int f = 1; f < WEFT_N_FORMATS; f++)
-        if (strcmp(names[f], name) == 0)
-            return (weft_format)f;
+    for (int i = 0; i < WF_COUNT(formats); i++)
+        if (strcmp(formats[i].name, name) == 0)
+            return (weft_format)(i + 1);
     return WEFT_FORMAT_UNKNOWN;
 }
 
 /* ---- telling by the first bytes -------------------------------------------------------------- */
 
-static bool is_tfrecord(const char *p, int64_t n)
-{
-    int64_t bytes;
-
-    return n >= WF_RECORD_HEAD && wf_record_head(p, &bytes);
-}
-
-static bool is_idx(const char *p, int64_t n)
-{
-    static const char types[] = {0x08, 0x09, 0x0b, 0x0c, 0x0d, 0x0e};
-
-    return n >= 8 && p[0] == 0 && p[1] == 0 && memchr(types, p[2], sizeof types) && p[3] >= 1 &&
-           p[3] <= WEFT_MAX_RANK;
-}
-
-static bool is_text(const char *p, int64_t n)
+bool wf_looks_text(const char *p, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)p[i];
@@ -62,98 +83,23 @@ static bool is_text(const char *p, int64_t n)
     return n > 0;
 }
 
-/* Of the first line: how often each possible delimiter occurs outside quotes; the most frequent one. */
-static char find_delimiter(const char *p, int64_t n)
-{
-    static const char delimiters[] = ",\t;|";
-    int count[4] = {0}, best = 0;
-    bool quoted = false;
-
-    for (int64_t i = 0; i < n && (p[i] != '\n' || quoted); i++) {
-        const char *d = p[i] ? strchr(delimiters, p[i]) : NULL;
-
-        if (p[i] == '"')
-            quoted = !quoted;
-        else if (d && !quoted)
-            count[d - delimiters]++;
-    }
-    for (int k = 1; k < 4; k++)
-        if (count[k] > count[best])
-            best = k;
-    return count[best] ? delimiters[best] : 0;
-}
-
-/* "-1 3:0.5 7:1": a number, then pairs. */
-static bool is_libsvm(const char *p, int64_t n)
-{
-    int64_t i = 0, pairs = 0;
-
-    while (i < n && (wf_is_digit(p[i]) || strchr("+-.eE", p[i])))
-        i++;
-    if (i == 0)
-        return false;
-    while (i < n && p[i] != '\n' && p[i] != '#') {
-        int64_t start;
-
-        while (i < n && (p[i] == ' ' || p[i] == '\t' || p[i] == '\r'))
-            i++;
-        start = i;
-        while (i < n && (wf_is_digit(p[i]) || (i == start && !strncmp(p + i, "qid", 3))))
-            i += p[i] == 'q' ? 3 : 1;
-        if (i >= n || p[i] == '\n' || p[i] == '#')
-            break;
-        if (p[i] != ':')
-            return false;
-        pairs++;
-        while (i < n && !wf_is_space(p[i]))
-            i++;
-    }
-    return pairs > 0;
-}
-
-/* 40 (or 39) fields with tabs, the last of eight hexadecimal digits or empty. */
-static bool is_criteo(const char *p, int64_t n)
-{
-    const char *end = memchr(p, '\n', (size_t)n), *last = p;
-    int tabs = 0;
-
-    end = end ? end : p + n;
-    for (const char *q = p; q < end; q++)
-        if (*q == '\t') {
-            tabs++;
-            last = q + 1;
-        }
-    if (tabs != 39 && tabs != 38)
-        return false;
-    for (const char *q = last; q < end && *q != '\r'; q++)
-        if (!wf_is_xdigit(*q))
-            return false;
-    return !wf_is_alpha(p[0]);
-}
-
 static weft_format by_content(const char *p, int64_t n)
 {
-    if (n >= 16 && memcmp(p, "SQLite format 3", 16) == 0)
-        return WEFT_FORMAT_SQLITE;
-    if (n >= 6 && memcmp(p, "\x93NUMPY", 6) == 0)
-        return WEFT_FORMAT_NPY;
-    if (n >= 4 && memcmp(p, "PK\x03\x04", 4) == 0)
-        return WEFT_FORMAT_NPZ;
-    if (is_tfrecord(p, n))
-        return WEFT_FORMAT_TFRECORD;
-    if (is_idx(p, n))
-        return WEFT_FORMAT_IDX;
-    if (!is_text(p, n))
-        return WEFT_FORMAT_UNKNOWN;
-    if (is_criteo(p, n))
-        return WEFT_FORMAT_CRITEO;
-    if (is_libsvm(p, n))
-        return WEFT_FORMAT_LIBSVM;
-    return find_delimiter(p, n) ? WEFT_FORMAT_CSV : WEFT_FORMAT_LINES;
+    int best = 0;
+    weft_format found = WEFT_FORMAT_UNKNOWN;
+
+    for (int i = 0; i < WF_COUNT(formats); i++) {
+        int sure = formats[i].looks ? formats[i].looks(p, n) : 0;
+
+        if (sure > best) {
+            best = sure;
+            found = (weft_format)(i + 1);
+        }
+    }
+    return found;
 }
 
-/* A path that is no list, as the system knows it: "\," is a comma here, too. */
-static const char *plain_path(struct wf_arena *a, const char *path)
+const char *wf_plain_path(struct wf_arena *a, const char *path)
 {
     char *plain = path && strstr(path, "\\,") ? wf_arena_strdup(a, path) : NULL, *to = plain;
 
@@ -172,13 +118,12 @@ static bool is_folder(weft_ctx *ctx, const char *path)
     bool yes;
 
     wf_arena_init(&a, ctx);
-    yes = stat(plain_path(&a, path), &s) == 0 && S_ISDIR(s.st_mode);
+    yes = stat(wf_plain_path(&a, path), &s) == 0 && S_ISDIR(s.st_mode);
     wf_arena_free(&a);
     return yes;
 }
 
-/* The first file that a pattern or list names, into the arena of a passing pipeline. */
-static weft_status first_file(weft_data *d, const char *path, const char **out)
+weft_status wf_first_file(weft_data *d, const char *path, const char **out)
 {
     struct wf_files files;
     weft_status st = wf_files_find(d, path, NULL, &files);
@@ -203,16 +148,16 @@ weft_status weft_format_of(weft_ctx *ctx, const char *path, weft_format *out)
     }
     st = weft_data_new(ctx, &d);
     if (!st)
-        st = first_file(d, path, &file);
+        st = wf_first_file(d, path, &file);
     if (!st)
-        st = wf_unpack_head(ctx, file, NULL, HEAD_BYTES, &head, &n, &whole);
+        st = wf_unpack_head(ctx, file, NULL, WF_HEAD_BYTES, &head, &n, &whole);
     if (!st && n == 0)
         st = wf_err(WEFT_EPARSE, "%s: the file is empty", file);
     if (!st) {
         *out = by_content(head, n);
         if (*out == WEFT_FORMAT_UNKNOWN)
-            st = wf_err(WEFT_EPARSE,
-                        "%s: neither TFRecord, CSV, LibSVM, IDX, npy, npz, SQLite nor text", file);
+            st = wf_err(WEFT_EPARSE, "%s: its content is of no known format, nor text: %s", file,
+                        weft_format_list());
     }
     wf_free(ctx, head);
     weft_data_free(d);
@@ -221,231 +166,57 @@ weft_status weft_format_of(weft_ctx *ctx, const char *path, weft_format *out)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static weft_ds open_tfrecord(weft_data *d, const char *path, const weft_open_opts *o)
+static bool takes(const struct wf_format *f, const char *option)
 {
-    weft_ds s = weft_ds_tfrecord(
-        d, path, WEFT_OPTS(weft_tfrecord_opts, .index = o->index, .on_error = o->on_error));
-    weft_example_feature *features = NULL;
-    int n = 0;
-    weft_status st = weft_data_status(d);
+    size_t n = strlen(option);
 
-    if (!st)
-        st = wf_example_infer(d, path, o->on_error, &n, &features);
-    if (st)
-        return wf_ds_fail(d, "open", st);
-    if (n == 0)
-        return s; /* other records than Examples: their bytes */
-    return weft_ds_example(d, s, n, features,
-                           WEFT_OPTS(weft_example_opts, .on_error = o->on_error));
+    for (const char *p = f->takes; (p = strstr(p, option)); p += n)
+        if ((p == f->takes || p[-1] == ' ') && (p[n] == ' ' || !p[n]))
+            return true;
+    return false;
 }
 
-/* Is the first line a header? It is when none of its fields is a number. */
-static bool has_header(const char *p, int64_t n, char delimiter)
+/* An option that would be ignored is a mistake. */
+static weft_status check_options(const struct wf_format *f, const weft_open_opts *o)
 {
-    const char *end = memchr(p, '\n', (size_t)n);
+    const struct {
+        const char *name;
+        bool given;
+    } option[] = {{"types", o->types != NULL},
+                  {"query", o->query != NULL},
+                  {"index", o->index},
+                  {"height", o->height != 0},
+                  {"width", o->width != 0},
+                  {"channels", o->channels != 0},
+                  {"classes", o->n_classes != 0},
+                  {"on_error", o->on_error != WEFT_ON_ERROR_STOP}};
 
-    end = end ? end : p + n;
-    while (p < end) {
-        const char *q = memchr(p, delimiter, (size_t)(end - p));
-        const char *last = q ? q : end;
-        double v;
-
-        while (p < last && wf_is_space(*p))
-            p++;
-        if (p < last && last[-1] == '\r')
-            last--;
-        if (wf_parse_f64(p, last - p, &v))
-            return false;
-        p = q ? q + 1 : end;
-    }
-    return true;
-}
-
-static weft_ds open_csv(weft_data *d, const char *path, const weft_open_opts *o)
-{
-    weft_csv_opts c = {
-        .size = sizeof c, .types = o->types, .index = o->index, .on_error = o->on_error};
-    const char *file = NULL;
-    char *head = NULL;
-    int64_t n = 0;
-    bool whole;
-    weft_status st = first_file(d, path, &file);
-
-    if (!st)
-        st = wf_unpack_head(d->ctx, file, NULL, HEAD_BYTES, &head, &n, &whole);
-    if (st)
-        return wf_ds_fail(d, "csv", st);
-    c.delimiter = find_delimiter(head, n);
-    c.no_header = !has_header(head, n, c.delimiter ? c.delimiter : ',');
-    wf_free(d->ctx, head);
-    return weft_ds_csv(d, path, &c);
-}
-
-/* The column that an array's file becomes. */
-static const char *column_of(weft_data *d, const char *path)
-{
-    const char *base = strrchr(path, '/');
-    char *stem = wf_arena_strdup(&d->arena, base ? base + 1 : path), *dot;
-
-    if (!stem)
-        return NULL;
-    if (strstr(stem, "image"))
-        return "image";
-    if (strstr(stem, "label"))
-        return "label";
-    dot = strchr(stem, '.');
-    if (dot && dot != stem)
-        *dot = 0;
-    return stem;
-}
-
-static weft_ds open_arrays(weft_data *d, const char *path, bool idx)
-{
-    struct wf_files files;
-    weft_array_file *list;
-    weft_status st = wf_files_find(d, path, NULL, &files);
-
-    if (st)
-        return wf_ds_fail(d, idx ? "idx" : "npy", st);
-    list = wf_arena_alloc(&d->arena, (size_t)files.n * sizeof *list);
-    if (!list)
-        return wf_ds_fail(d, "open", wf_err(WEFT_ENOMEM, "out of memory"));
-    for (int64_t i = 0; i < files.n; i++) {
-        list[i] = (weft_array_file){column_of(d, files.path[i]), files.path[i]};
-        if (!list[i].column)
-            return wf_ds_fail(d, "open", wf_err(WEFT_ENOMEM, "out of memory"));
-    }
-    return idx ? weft_ds_idx(d, (int)files.n, list, NULL)
-               : weft_ds_npy(d, (int)files.n, list, NULL);
-}
-
-/* One npz file behind the other. */
-static weft_ds open_npz(weft_data *d, const char *path)
-{
-    struct wf_files files;
-    weft_ds *each;
-    weft_status st = wf_files_find(d, path, NULL, &files);
-
-    if (st)
-        return wf_ds_fail(d, "npz", st);
-    each = wf_arena_alloc(&d->arena, (size_t)files.n * sizeof *each);
-    if (!each)
-        return wf_ds_fail(d, "open", wf_err(WEFT_ENOMEM, "out of memory"));
-    for (int64_t i = 0; i < files.n; i++)
-        each[i] = weft_ds_npz(d, files.path[i], NULL, NULL);
-    return files.n == 1 ? each[0] : weft_ds_concat(d, (int)files.n, each);
-}
-
-static weft_ds open_bytes(weft_data *d, const char *path, const weft_open_opts *o)
-{
-    return weft_ds_fixed(
-        d, path, 0,
-        WEFT_OPTS(weft_fixed_opts, .dtype = WEFT_U8, .column = "byte", .on_error = o->on_error));
-}
-
-/* Tables and the query that reads each: names in quotes, those in them doubled; in the order of the rows' numbers, or of the
- * primary key where rows have none. A column may have the name of a row's number, but hardly all three of its names. */
-static const char table_queries[] =
-    "SELECT name, 'SELECT * FROM \"' || replace(name, '\"', '\"\"') || '\" ORDER BY ' || coalesce("
-    "(SELECT group_concat('\"' || replace(i.name, '\"', '\"\"') || '\"', ', ')"
-    " FROM pragma_index_info(m.name) AS i),"
-    "(SELECT w.word FROM (SELECT 1 AS k, 'rowid' AS word UNION SELECT 2, '_rowid_' UNION"
-    " SELECT 3, 'oid') AS w WHERE w.word NOT IN"
-    " (SELECT lower(c.name) FROM pragma_table_info(m.name) AS c) ORDER BY w.k LIMIT 1)) AS query"
-    " FROM sqlite_master AS m WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
-    " ORDER BY name";
-
-/* The only table of a database, read by a query of its own, in the arena. */
-static weft_status only_table(weft_data *d, const char *path, char **query)
-{
-    weft_data *side = NULL;
-    weft_iter *it = NULL;
-    weft_batch *b = NULL;
-    char list[512] = "";
-    int n = 0;
-    size_t at = 0;
-    weft_status st = weft_data_new(d->ctx, &side);
-
-    if (!st)
-        st = weft_iter_new(side, weft_ds_sqlite(side, path, table_queries, NULL),
-                           WEFT_OPTS(weft_iter_opts, .threads = WEFT_ZERO), &it);
-    while (!st && !(st = weft_iter_next(it, &b)) && b) {
-        const weft_str *name = b->col[0].data, *text = b->col[1].data;
-
-        if (n++ == 0) {
-            *query = wf_arena_alloc(&d->arena, (size_t)text->n + 1);
-            if (*query && text->n)
-                memcpy(*query, text->data, (size_t)text->n);
-            st = *query ? WEFT_OK : wf_err_nomem(d->ctx, (size_t)text->n, "a query");
-        }
-        if (at < sizeof list)
-            at += (size_t)snprintf(list + at, sizeof list - at, "%s%.*s", n > 1 ? ", " : "",
-                                   (int)name->n, name->data);
-        weft_batch_free(b);
-    }
-    weft_iter_free(it);
-    weft_data_free(side);
-    if (st)
-        return st;
-    if (n == 1)
-        return WEFT_OK;
-    return n ? wf_err(WEFT_EINVAL, "%s has %d tables (%s): give a query", path, n, list)
-             : wf_err(WEFT_EINVAL, "%s has no table", path);
-}
-
-static weft_ds open_sqlite(weft_data *d, const char *path, const weft_open_opts *o)
-{
-    char *query = NULL;
-    weft_status st = o->query ? WEFT_OK : only_table(d, path, &query);
-
-    if (st)
-        return wf_ds_fail(d, "sqlite", st);
-    return weft_ds_sqlite(d, path, o->query ? o->query : query,
-                          WEFT_OPTS(weft_sql_opts, .types = o->types));
-}
-
-static weft_ds open_format(weft_data *d, const char *path, weft_format f, const weft_open_opts *o)
-{
-    switch (f) {
-    case WEFT_FORMAT_TFRECORD: return open_tfrecord(d, path, o);
-    case WEFT_FORMAT_CSV: return open_csv(d, path, o);
-    case WEFT_FORMAT_CRITEO:
-        return weft_ds_criteo(
-            d, path, WEFT_OPTS(weft_criteo_opts, .index = o->index, .on_error = o->on_error));
-    case WEFT_FORMAT_LIBSVM:
-        return weft_ds_libsvm(d, path, WEFT_OPTS(weft_libsvm_opts, .on_error = o->on_error));
-    case WEFT_FORMAT_LINES:
-        return weft_ds_lines(d, path, WEFT_OPTS(weft_lines_opts, .on_error = o->on_error));
-    case WEFT_FORMAT_IDX: return open_arrays(d, path, true);
-    case WEFT_FORMAT_NPY: return open_arrays(d, path, false);
-    case WEFT_FORMAT_NPZ: return open_npz(d, path);
-    case WEFT_FORMAT_IMAGES:
-        return weft_ds_image_folder(
-            d, plain_path(&d->arena, path),
-            WEFT_OPTS(weft_image_opts, .height = o->height, .width = o->width,
-                      .channels = o->channels ? o->channels
-                                  : o->height ? 3
-                                              : 0,
-                      .on_error = o->on_error, .n_classes = o->n_classes, .classes = o->classes));
-    case WEFT_FORMAT_SQLITE: return open_sqlite(d, plain_path(&d->arena, path), o);
-    case WEFT_FORMAT_BYTES: return open_bytes(d, path, o);
-    default: return wf_ds_fail(d, "open", wf_err(WEFT_EINVAL, "format %d does not exist", (int)f));
-    }
+    for (int i = 0; i < WF_COUNT(option); i++)
+        if (option[i].given && !takes(f, option[i].name))
+            return wf_err(WEFT_EINVAL,
+                          "the format %s does not take the option %s; it takes columns label "
+                          "weight%s%s",
+                          f->name, option[i].name, *f->takes ? " " : "", f->takes);
+    return WEFT_OK;
 }
 
 weft_ds weft_ds_open(weft_data *d, const char *path, const weft_open_opts *opts)
 {
     static const weft_open_opts defaults = {.size = sizeof defaults};
     const weft_open_opts *o = opts ? opts : &defaults;
+    const struct wf_format *row;
     weft_ds s;
     weft_status st = wf_opts_check(opts, sizeof *opts, "weft_open_opts");
     weft_format f = st ? WEFT_FORMAT_UNKNOWN : o->format;
 
     if (!st && f == WEFT_FORMAT_UNKNOWN)
         st = weft_format_of(d->ctx, path, &f);
+    row = st ? NULL : wf_format_row(f);
+    if (!st)
+        st = row ? check_options(row, o) : wf_err(WEFT_EINVAL, "format %d does not exist", (int)f);
     if (st)
         return wf_ds_fail(d, "open", st);
-    s = open_format(d, path, f, o);
+    s = row->open(d, path, o);
     if (o->columns)
         s = weft_ds_select(d, s, o->columns);
     if (o->label)

@@ -97,7 +97,7 @@ bool weft_job_source_key_at(int i, const char **name, const char **kind, const c
         return false;
     *name = source_keys[i].name;
     *kind = kind_names[source_keys[i].kind];
-    *help = source_keys[i].help;
+    *help = *source_keys[i].help ? source_keys[i].help : weft_format_list();
     return true;
 }
 
