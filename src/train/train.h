@@ -5,6 +5,7 @@
 #include "data/data.h"
 #include "exec/exec.h"
 #include "model/model.h"
+#include "train/loop/life.h"
 #include "weft/autocast.h"
 #include "weft/ops.h"
 #include "weft/optim.h"
@@ -93,11 +94,8 @@ struct weft_trainer {
         double state[WF_SCALE_STATE]; /* what checkpoints keep */
     } scale;
     struct wf_bound *bound;
-    _Atomic bool stop;
-    _Atomic bool interrupted; /* stop because somebody outside says so: a later run goes on */
-    _Atomic bool ended;       /* stop because a callback says so: the run is over */
-    _Atomic bool save_asked;  /* a checkpoint after the present step */
-    bool in_callback;         /* of fit; the caller's thread alone looks at it */
+    enum wf_life life;      /* of its fit; the caller's thread alone looks at it */
+    _Atomic unsigned asked; /* of its fit: bits of wf_ask */
     /* sums of the pass under way */
     double *mean_sum, mean_weight, *sums;
     double *log_value;
@@ -116,15 +114,12 @@ struct weft_trainer {
     /* of a job, for checkpoints: its settings and its file (settings.h); NULL: none */
     const char *settings, *job_text;
     char *recorded;   /* the file as it was trained with, later changes included; NULL: job_text */
-    bool trained;     /* the last fit trained something */
     int n_changed;    /* settings that are not those of the checkpoint it began with */
     const char *base; /* for checkpoints: the architecture that the model began with, or NULL */
     char *
         learned; /* what the pipeline learned, as JSON, for checkpoints and saved models; or NULL */
     int64_t n_learned;
     bool data_changed; /* since the checkpoint that the run goes on from, which was said */
-    bool
-        ended_in_order; /* the last fit came to its end, by itself or by a callback, with a sound loss */
 };
 
 /* The trainer whose callback this thread is in, or NULL (compile.c). */

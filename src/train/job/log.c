@@ -83,7 +83,7 @@ weft_status wf_job_end_log(weft_job_run *run, const weft_history *h)
 
     if (!run->times || h->n_epochs == 0)
         return WEFT_OK;
-    if (!run->trainer->trained && run->trainer->n_changed) {
+    if (!run->trainer->all_times.steps && run->trainer->n_changed) {
         wf_log(run->ctx, WEFT_LOG_INFO, "no report: nothing was trained with these settings");
         return WEFT_OK;
     }

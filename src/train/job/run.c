@@ -240,7 +240,7 @@ static weft_status save_model(weft_job_run *run)
     const char *path = given(run->job->save);
     weft_status st;
 
-    if (!path || !run->trainer->ended_in_order)
+    if (!path || !wf_life_in_order(run->trainer))
         return WEFT_OK;
     st = make_save_folder(run);
     if (st)
@@ -260,7 +260,7 @@ static weft_status check_loss(const weft_job_run *run, const weft_history *h)
     double loss = h->n_epochs ? h->value[(h->n_epochs - 1) * h->n_names] : 0;
     char plain[64];
 
-    if (isfinite(loss) || (t->interrupted && !t->ended))
+    if (isfinite(loss) || t->life == WF_LIFE_STOPPED || t->life == WF_LIFE_PAUSED)
         return WEFT_OK;
     wf_snprintf(plain, sizeof plain, "the loss is %g", isnan(loss) ? fabs(loss) : loss);
     return wf_err(WEFT_ENUMERIC, "%s%s%s%s", why ? why : plain,
@@ -321,7 +321,7 @@ weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_
         &h);
     if (st && strncmp(weft_error(), "compile", 7) == 0)
         st = at_train_key(job, st);
-    if (st && run->trainer->ended_in_order)
+    if (st && wf_life_in_order(run->trainer))
         return save_anyway(run, st);
     if (!st)
         st = wf_job_end_log(run, h);

@@ -679,8 +679,7 @@ bool wf_resume_due(struct wf_resume *r, bool epoch_done)
 {
     const weft_fit_opts *o = r->o;
 
-    if (r->t->save_asked) {
-        r->t->save_asked = false;
+    if (atomic_fetch_and(&r->t->asked, ~(unsigned)WF_ASK_SAVE) & WF_ASK_SAVE) {
         wf_log(r->t->ctx, r->writer ? WEFT_LOG_INFO : WEFT_LOG_WARN,
                r->writer ? "a checkpoint was asked for: step %lld"
                          : "step %lld: a checkpoint was asked for, but there is no folder for them",

@@ -163,7 +163,10 @@ static weft_status on_batch(weft_trainer *t, const weft_tensor *x, const weft_te
                             const weft_tensor *w, bool fit, weft_logs *logs)
 {
     weft_tensor *feeds = NULL;
-    weft_status st = wf_batch_feeds(t, x, y, w, fit, &feeds);
+    weft_status st = wf_life_allows(t, fit ? WF_CALL_TRAIN : WF_CALL_EVALUATE);
+
+    if (!st)
+        st = wf_batch_feeds(t, x, y, w, fit, &feeds);
 
     if (st)
         return st;

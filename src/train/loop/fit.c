@@ -24,9 +24,8 @@ struct fit {
     struct wf_resume resume;
     struct wf_nonfinite nonfinite;
     struct wf_fit_state at;
-    bool did;    /* anything: otherwise the newest checkpoint says it all */
-    bool over;   /* no further epoch */
-    bool paused; /* interrupted, and saved: the rest belongs to the run that goes on */
+    int64_t done;     /* steps and epochs; 0: the newest checkpoint says it all */
+    enum wf_life end; /* how it comes to its end; WF_LIFE_TRAINING: it has not yet */
 };
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
@@ -39,7 +38,6 @@ static weft_status call(struct fit *f, enum when when, int64_t number, const wef
     weft_status st = WEFT_OK;
 
     wf_calling = f->t;
-    f->t->in_callback = true;
     for (int i = 0; i < f->o->n_callbacks && !st; i++) {
         const weft_callback *c = &f->o->callbacks[i];
 
@@ -53,7 +51,6 @@ static weft_status call(struct fit *f, enum when when, int64_t number, const wef
         if (st)
             wf_err_wrap(st, "callback '%s'", c->name ? c->name : "?");
     }
-    f->t->in_callback = false;
     wf_calling = outer;
     return st;
 }
@@ -173,7 +170,7 @@ static weft_status after_step(struct fit *f, bool seen)
     bool paint = wf_progress_due(&f->progress);
     weft_status st = WEFT_OK;
 
-    f->did = f->t->trained = true;
+    f->done++;
     if (seen || paint) {
         weft_logs logs = wf_train_logs(f->t);
 
@@ -198,7 +195,8 @@ static weft_status train_batches(struct fit *f)
 
     /* batches that are added up belong to one step, and a step is finished; an epoch that callbacks saw begin has a batch, so
      * that a run that goes on does not begin it again */
-    while (!st && (!t->stop || t->pending || f->at.batch == 0) && (!steps || f->at.batch < steps)) {
+    while (!st && (!wf_asked(t, WF_ASK_STOP) || t->pending || f->at.batch == 0) &&
+           (!steps || f->at.batch < steps)) {
         st = weft_iter_next(f->it, &b);
         if (st || !b)
             break;
@@ -219,7 +217,7 @@ static weft_status train_batches(struct fit *f)
         t->feeds = NULL;
         weft_batch_free(b);
     }
-    if (!st && steps && f->at.batch < steps && !t->stop)
+    if (!st && steps && f->at.batch < steps && !wf_asked(t, WF_ASK_STOP))
         wf_log(t->ctx, WEFT_LOG_WARN,
                "fit: the data ended after %lld of %lld batches of epoch %lld; add weft_ds_repeat",
                (long long)f->at.batch, (long long)steps, (long long)f->at.epoch + 1);
@@ -303,10 +301,9 @@ static weft_status leave(struct fit *f)
 {
     const weft_trainer *t = f->t;
 
-    f->over = true;
-    f->paused = !t->ended;
+    f->end = wf_asked(t, WF_ASK_END) ? WF_LIFE_ENDED : WF_LIFE_PAUSED;
     sum_times(f);
-    if (!f->resume.writer || !f->paused || !f->did)
+    if (!f->resume.writer || f->end != WF_LIFE_PAUSED || !f->done)
         return WEFT_OK;
     if (f->at.batch == 0)
         return checkpoint_between(f, f->at.epoch, 0);
@@ -337,7 +334,7 @@ static weft_status one_epoch(struct fit *f, bool resumed)
     weft_logs logs;
     weft_status st = WEFT_OK;
 
-    if (!resumed && t->stop) {
+    if (!resumed && wf_asked(t, WF_ASK_STOP)) {
         f->at.batch = 0;
         t->times = (weft_times){0};
         return leave(f);
@@ -362,7 +359,7 @@ static weft_status one_epoch(struct fit *f, bool resumed)
         return st;
     if (f->at.batch == 0)
         return wf_err(WEFT_EDATA, "fit: the dataset gave no batch");
-    if (t->interrupted && !t->ended && f->resume.writer)
+    if (wf_interrupted(t) && f->resume.writer)
         return leave(f);
     st = epoch_logs(f, &logs);
     sum_times(f);
@@ -372,7 +369,7 @@ static weft_status one_epoch(struct fit *f, bool resumed)
     f->progress.skipped = t->times.skipped;
     f->progress.val_skipped = t->times.val_skipped;
     wf_progress_epoch_end(&f->progress, f->at.batch, &logs);
-    f->did = true;
+    f->done++;
     st = history_add(f, f->value);
     return st ? st : call(f, EPOCH_END, f->at.epoch, &logs);
 }
@@ -381,13 +378,16 @@ static weft_status one_epoch(struct fit *f, bool resumed)
 static weft_status after_epoch(struct fit *f, int64_t epochs)
 {
     const weft_trainer *t = f->t;
+    bool last = f->at.epoch + 1 >= epochs;
 
-    if (f->over)
+    if (f->end != WF_LIFE_TRAINING)
         return WEFT_OK;
-    f->over = t->stop;
-    f->paused = f->over && !t->ended && f->at.epoch + 1 < epochs;
-    if (!f->resume.writer || t->ended || f->at.epoch + 1 >= epochs ||
-        !(f->paused || wf_resume_due(&f->resume, true)))
+    if (wf_asked(t, WF_ASK_END))
+        f->end = WF_LIFE_ENDED;
+    else if (wf_asked(t, WF_ASK_INTERRUPT))
+        f->end = last ? WF_LIFE_STOPPED : WF_LIFE_PAUSED;
+    if (!f->resume.writer || f->end == WF_LIFE_ENDED || last ||
+        !(f->end == WF_LIFE_PAUSED || wf_resume_due(&f->resume, true)))
         return WEFT_OK;
     return checkpoint_between(f, f->at.epoch + 1, 0);
 }
@@ -466,11 +466,44 @@ static int64_t batches_of_epoch(const struct fit *f)
     return n == WEFT_ENDLESS ? WEFT_UNKNOWN : n;
 }
 
+/* From the last epoch to the state in which it leaves the trainer: train_end, the last checkpoint. */
+static weft_status close_fit(struct fit *f, int64_t epochs)
+{
+    weft_trainer *t = f->t;
+    weft_logs last = {0, NULL, NULL};
+    weft_status st = wf_life_move(t, WF_LIFE_CLOSING);
+
+    if (f->end == WF_LIFE_TRAINING)
+        f->end = wf_interrupted(t) ? WF_LIFE_STOPPED : WF_LIFE_COMPLETE;
+    if (f->history->n_epochs)
+        last = (weft_logs){f->n_logs, f->name, f->value};
+    if ((f->end == WF_LIFE_COMPLETE || f->end == WF_LIFE_ENDED) && f->history->n_epochs &&
+        !isfinite(f->value[0]))
+        f->end = WF_LIFE_DIVERGED;
+    if (!st)
+        st = call(f, TRAIN_END, 0, &last);
+    /* with the weights that callbacks left */
+    if (!st && f->resume.writer && f->done && f->end != WF_LIFE_PAUSED)
+        st = checkpoint_between(f, f->at.epoch, wf_asked(t, WF_ASK_END) ? epochs : 0);
+    return st;
+}
+
+/* The state of the trainer after fit: as it came to its end, unless something failed. */
+static weft_status end_life(struct fit *f, weft_status st)
+{
+    weft_trainer *t = f->t;
+    bool in_order =
+        t->life == WF_LIFE_CLOSING && (f->end == WF_LIFE_COMPLETE || f->end == WF_LIFE_ENDED);
+
+    if (st)
+        return wf_life_move(t, in_order ? WF_LIFE_UNSAVED : WF_LIFE_FAILED) ? WEFT_EBUG : st;
+    return wf_life_move(t, f->end);
+}
+
 static weft_status run(struct fit *f)
 {
     const weft_fit_opts *o = f->o;
     int64_t epochs = o->epochs ? o->epochs : 1;
-    weft_logs last = {0, NULL, NULL};
     int64_t start = wf_now(f->t->ctx);
     weft_status st;
 
@@ -484,22 +517,16 @@ static weft_status run(struct fit *f)
     if (!st && f->history->n_epochs)
         memcpy(f->value, f->history->value + (f->history->n_epochs - 1) * f->n_logs,
                (size_t)f->n_logs * sizeof *f->value);
-    f->over = f->at.ended >= epochs;
-    for (bool resumed = f->at.batch > 0; f->at.epoch < epochs && !st && !f->over;
+    if (f->at.ended >= epochs) /* an earlier run: by a callback */
+        f->end = WF_LIFE_COMPLETE;
+    for (bool resumed = f->at.batch > 0; f->at.epoch < epochs && !st && f->end == WF_LIFE_TRAINING;
          f->at.epoch++, resumed = false) {
         st = one_epoch(f, resumed);
         if (!st)
             st = after_epoch(f, epochs);
     }
-    if (!st) {
-        if (f->history->n_epochs)
-            last = (weft_logs){f->n_logs, f->name, f->value};
-        f->t->ended_in_order = !f->paused && (f->t->ended || !f->t->interrupted) &&
-                               (!f->history->n_epochs || isfinite(f->value[0]));
-        st = call(f, TRAIN_END, 0, &last);
-    }
-    if (!st && f->resume.writer && f->did && !f->paused) /* with the weights that callbacks left */
-        st = checkpoint_between(f, f->at.epoch, f->t->ended ? epochs : 0);
+    if (!st)
+        st = close_fit(f, epochs);
     if (f->resume.t) {
         weft_ckpt_stats s;
         weft_status closed = wf_resume_end(&f->resume, &s);
@@ -516,25 +543,32 @@ weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_op
                      weft_history **history)
 {
     static const weft_fit_opts defaults = {.size = sizeof defaults};
-    struct fit f = {.t = t, .d = d, .o = opts ? opts : &defaults};
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_fit_opts");
+    struct fit f = {.t = t, .d = d, .o = opts ? opts : &defaults, .end = WF_LIFE_TRAINING};
+    weft_status st = wf_life_allows(t, WF_CALL_FIT);
 
+    if (!st)
+        st = wf_life_move(t, WF_LIFE_OPENING);
+    if (st)
+        return st;
+    st = wf_opts_check(opts, sizeof *opts, "weft_fit_opts");
     for (int i = 0; !st && i < f.o->n_callbacks; i++)
         st = wf_opts_check(&f.o->callbacks[i], sizeof f.o->callbacks[i], "weft_callback");
-    t->stop = t->interrupted = t->ended = t->save_asked = t->ended_in_order = false;
+    t->asked = 0;
     t->times = t->all_times = (weft_times){0};
     t->nonfinite[0] = 0;
-    t->trained = false;
     t->n_changed = 0;
     if (!st)
         st = open_data(&f, s);
     if (!st)
         st = open_rest(&f);
+    if (!st)
+        st = wf_life_move(t, WF_LIFE_TRAINING);
     if (!st) {
         st = run(&f);
         if (st)
             wf_step_drop(t);
     }
+    st = end_life(&f, st);
     t->history = NULL;
     wf_nonfinite_free(&f.nonfinite);
     weft_iter_free(f.it);

@@ -2,10 +2,12 @@
 #include "train/step/halves.h"
 
 /* Batches that train_on_batch holds back belong to a step that these would cut in two. */
-static weft_status check_pending(const weft_trainer *t, const char *who)
+static weft_status check_life(const weft_trainer *t, enum wf_life_call call, const char *who)
 {
-    return t->pending == 0
-               ? WEFT_OK
+    weft_status st = wf_life_allows(t, call);
+
+    return st || t->pending == 0
+               ? st
                : wf_err(WEFT_ESTATE, "%s: %d of %d batches of a step (accumulate) are waiting", who,
                         t->pending, t->accumulate);
 }
@@ -14,7 +16,7 @@ weft_status weft_trainer_gradients(weft_trainer *t, const weft_tensor *x, const 
                                    const weft_tensor *w, weft_grads **grads, weft_logs *logs)
 {
     weft_tensor *feeds = NULL;
-    weft_status st = check_pending(t, "gradients");
+    weft_status st = check_life(t, WF_CALL_GRADIENTS, "gradients");
 
     if (!st)
         st = wf_batch_feeds(t, x, y, w, true, &feeds);
@@ -95,7 +97,7 @@ weft_status weft_trainer_apply(weft_trainer *t, const weft_grads *g, const weft_
     weft_status st = wf_opts_check(opts, sizeof *opts, "weft_apply_opts");
 
     if (!st)
-        st = check_pending(t, "apply");
+        st = check_life(t, WF_CALL_APPLY, "apply");
     if (!st && (!t->bound || !t->bound->fit))
         st = wf_err(WEFT_ESTATE, "apply: the trainer has not seen a batch with labels yet");
     if (!st)

@@ -145,7 +145,8 @@ static weft_status make_second(const struct wf_nonfinite *n, const weft_trainer 
     s->bound = NULL;
     s->parts = NULL;
     s->pending = s->drawn = 0;
-    s->in_callback = s->trap = false;
+    s->life = WF_LIFE_NEW;
+    s->trap = false;
     s->rate = n->rate;
     wf_arena_init(&s->arena, t->ctx);
     wf_arena_init(&all.arena, t->ctx);

@@ -570,7 +570,7 @@ weft_status wf_report_write(weft_job_run *run, const weft_history *h, const char
 
 weft_status weft_job_report(weft_job_run *run, const weft_history *h, const char *path)
 {
-    if (!run->trainer->trained && run->trainer->n_changed)
+    if (!run->trainer->all_times.steps && run->trainer->n_changed)
         return wf_err(
             WEFT_EINVAL,
             "report: %d setting%s of the model or its data differ from those trained: the "

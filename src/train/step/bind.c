@@ -545,17 +545,19 @@ static bool same_labels(const weft_trainer *t, const struct wf_type *labels)
 
 weft_status wf_trainer_bind(weft_trainer *t, const struct wf_type *labels, bool weighted)
 {
+    weft_status st;
+
     if (same_labels(t, labels) && t->bound->weighted == weighted)
         return WEFT_OK;
     if (t->bound && t->bound->fit && weft_fn_step(t->bound->fit) > 0)
         return wf_err(WEFT_ESTATE,
                       "labels or weights of another type than this trainer was trained with: "
                       "compile the model again");
-    if (t->bound && t->bound->fit && (t->pending || t->in_callback)) /* they hold on to the graph */
-        return wf_err(WEFT_ESTATE, "labels or weights of another type, while %s",
-                      t->pending ? "batches of a step (accumulate) are waiting"
-                                 : "fit is under way with those it began with");
-    return bind(t, labels, weighted);
+    if (t->bound && t->bound->fit && t->pending) /* they hold on to the graph */
+        return wf_err(WEFT_ESTATE, "labels or weights of another type, while batches of a step "
+                                   "(accumulate) are waiting");
+    st = t->bound && t->bound->fit ? wf_life_allows(t, WF_CALL_BIND) : WEFT_OK;
+    return st ? st : bind(t, labels, weighted);
 }
 
 weft_status wf_trainer_bind_test(weft_trainer *t, const struct wf_type *labels, bool weighted)

@@ -324,22 +324,17 @@ _Thread_local const weft_trainer *wf_calling;
 
 void weft_trainer_stop(weft_trainer *t)
 {
-    if (wf_calling == t)
-        t->ended = true;
-    else
-        t->interrupted = true;
-    t->stop = true;
+    atomic_fetch_or(&t->asked, wf_calling == t ? WF_ASK_END : WF_ASK_INTERRUPT);
 }
 
 void weft_trainer_interrupt(weft_trainer *t)
 {
-    t->interrupted = true;
-    t->stop = true;
+    atomic_fetch_or(&t->asked, WF_ASK_INTERRUPT);
 }
 
 void weft_trainer_checkpoint(weft_trainer *t)
 {
-    t->save_asked = true;
+    atomic_fetch_or(&t->asked, WF_ASK_SAVE);
 }
 
 void weft_trainer_times(const weft_trainer *t, weft_times *epoch, weft_times *run)
@@ -352,7 +347,7 @@ void weft_trainer_times(const weft_trainer *t, weft_times *epoch, weft_times *ru
 
 bool weft_trainer_stopped(const weft_trainer *t)
 {
-    return t->stop;
+    return wf_asked(t, WF_ASK_STOP);
 }
 
 /* The rate of a step by the schedule; `rate` where there is none. */

@@ -1,0 +1,58 @@
+/* life.h - the life of a trainer's fit: one state, the moves between states, and the calls that each state allows.
+ *
+ * Requests from outside (callbacks, signal handlers, other threads) are not states: they are bits that fit looks at between
+ * two steps. */
+#ifndef WF_TRAIN_LOOP_LIFE_H
+#define WF_TRAIN_LOOP_LIFE_H
+
+#include "weft/train.h"
+
+enum wf_life {
+    WF_LIFE_NEW,      /* no fit yet */
+    WF_LIFE_OPENING,  /* fit opens its data and makes its graph */
+    WF_LIFE_TRAINING, /* steps, validation, checkpoints, callbacks */
+    WF_LIFE_CLOSING,  /* no further step: train_end, the last checkpoint */
+    /* How the last fit came to its end: */
+    WF_LIFE_COMPLETE, /* all epochs are done */
+    WF_LIFE_ENDED,    /* a callback ended it for good */
+    WF_LIFE_DIVERGED, /* as one of these, with a loss that is not finite */
+    WF_LIFE_STOPPED,  /* somebody outside stopped it when nothing was left to do */
+    WF_LIFE_PAUSED,   /* likewise, and a later run does the rest */
+    WF_LIFE_UNSAVED,  /* complete or ended, and then train_end or the last checkpoint failed */
+    WF_LIFE_FAILED,
+    WF_N_LIVES
+};
+
+/* What is asked of a fit. */
+enum wf_ask {
+    WF_ASK_END = 1,       /* a callback: training ends after this batch, for good */
+    WF_ASK_INTERRUPT = 2, /* somebody outside: fit returns after this batch, a later run resumes */
+    WF_ASK_SAVE = 4,      /* a checkpoint after this batch */
+    WF_ASK_STOP = WF_ASK_END | WF_ASK_INTERRUPT
+};
+
+/* What a caller wants to do with the trainer. Everything else is allowed in every state. */
+enum wf_life_call {
+    WF_CALL_FIT,
+    WF_CALL_TRAIN,     /* train_on_batch */
+    WF_CALL_GRADIENTS, /* of a batch */
+    WF_CALL_APPLY,     /* gradients */
+    WF_CALL_BIND,      /* labels of another type than the graph was made for */
+    WF_CALL_EVALUATE,  /* evaluate, predict, and the same of a batch */
+    WF_N_CALLS
+};
+
+const char *wf_life_name(enum wf_life life);
+/* May the state be followed by another? */
+bool wf_life_follows(enum wf_life from, enum wf_life to);
+/* The next state. One that may not follow is a bug of fit: WEFT_EBUG. */
+weft_status wf_life_move(weft_trainer *t, enum wf_life to);
+/* WEFT_ESTATE with the reason when the state does not allow the call. */
+weft_status wf_life_allows(const weft_trainer *t, enum wf_life_call call);
+/* Did the last fit come to its end by itself or by a callback, with a finite loss? */
+bool wf_life_in_order(const weft_trainer *t);
+bool wf_asked(const weft_trainer *t, unsigned what); /* any of these */
+/* Somebody outside stopped it, and no callback ended it. */
+bool wf_interrupted(const weft_trainer *t);
+
+#endif
