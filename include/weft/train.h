@@ -176,7 +176,7 @@ typedef struct weft_fit_opts {
     int64_t steps_per_epoch; /* 0: the dataset's. Needed for an endless one */
     weft_ds validation;      /* of the same pipeline */
     double
-        validation_split; /* the last part of the samples, before shuffling; the first floor(n (1 - split)) are trained on */
+        validation_split; /* the last part of the samples, before shuffling; the first floor(n (1 - split)) are trained on. Not of a dataset whose order differs between epochs */
     int64_t validation_batch, validation_steps, validation_freq; /* 0: as batch, all, 1 */
     int n_callbacks;
     weft_callback *callbacks; /* called in order; not freed */

@@ -192,6 +192,7 @@ struct wf_ds {
     bool inexact;     /* this node may yield fewer or more elements than a promise says */
     bool heavy;       /* its saved state holds data: saved only when asked, not with every block */
     bool batched;     /* the first axis of an element counts samples */
+    bool reordered;   /* element i is another one in another epoch, here or at an input */
     bool unordered;   /* promises of this node may be fulfilled in any order */
 };
 

@@ -65,6 +65,8 @@ static void inherit(struct wf_ds *ds)
     ds->count = in->inexact ? WEFT_UNKNOWN : in->count;
     ds->addressable = wf_ds_addressable(in) && (ds->kind->get || ds->kind->apply);
     ds->batched = in->batched;
+    for (int i = 0; i < ds->n_in; i++)
+        ds->reordered = ds->reordered || ds->in[i]->reordered;
     ds->n_cols = in->n_cols;
     ds->col = in->col;
 }

@@ -417,6 +417,7 @@ weft_ds weft_ds_fixed(weft_data *d, const char *files, int64_t record_bytes,
     if (st)
         return wf_ds_fail(d, "fixed", st);
     ds->addressable = plain && !o->files.shuffle;
+    ds->reordered = o->files.shuffle;
     ds->count = ds->addressable ? p->first[p->files.n] : WEFT_UNKNOWN;
     if (!ds->addressable)
         ds->kind = &fixed_stream_kind;

@@ -250,5 +250,6 @@ weft_ds weft_ds_lines(weft_data *d, const char *files, const weft_lines_opts *op
     if (!st)
         st = wf_ds_set_columns(ds, 1, &col);
     ds->count = WEFT_UNKNOWN;
+    ds->reordered = o->files.shuffle;
     return st ? wf_ds_fail(d, "lines", st) : wf_ds_handle(ds);
 }

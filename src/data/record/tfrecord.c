@@ -418,6 +418,7 @@ weft_ds weft_ds_tfrecord(weft_data *d, const char *files, const weft_tfrecord_op
     col = wf_column_of(o->column ? o->column : "record", WEFT_STR, 0, NULL);
     st = wf_ds_set_columns(ds, 1, &col);
     ds->count = WEFT_UNKNOWN;
+    ds->reordered = o->files.shuffle;
     ds->inexact = p->on_error == WEFT_ON_ERROR_SKIP;
     if (!st && o->index)
         st = make_index(ds, o->index_dir);

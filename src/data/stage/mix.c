@@ -313,6 +313,7 @@ weft_ds weft_ds_sample_from(weft_data *d, int n, const weft_ds *s, const double 
         o->weight[i] = weights ? weights[i] : 1;
     o->seed = opts ? opts->seed : 0;
     o->stop_at_first = opts && opts->stop_at_first_end;
+    ds->reordered = true;
     if (ds->count != WEFT_ENDLESS && (o->stop_at_first || weights))
         ds->count = WEFT_UNKNOWN; /* where it stops depends on the draws, or on weights of zero */
     return wf_ds_handle(ds);

@@ -146,5 +146,6 @@ weft_ds weft_ds_sample(weft_data *d, weft_ds s, int64_t n, const weft_sample_opt
     if (st)
         return wf_ds_fail(d, "sample", st);
     ds->count = n;
+    ds->reordered = ds->reordered || !o->same_each_epoch;
     return wf_ds_handle(ds);
 }

@@ -313,5 +313,6 @@ weft_ds weft_ds_shuffle(weft_data *d, weft_ds s, int64_t n, const weft_shuffle_o
     *o = (struct shuffle){n, opts ? opts->seed : 0, opts && opts->same_each_epoch};
     ds->addressable = false;
     ds->heavy = true;
+    ds->reordered = ds->reordered || !o->same_each_epoch;
     return wf_ds_handle(ds);
 }

@@ -56,5 +56,6 @@ weft_ds weft_ds_shuffle_all(weft_data *d, weft_ds s, const weft_shuffle_opts *op
         return wf_ds_fail(d, "shuffle_all", st);
     if (opts)
         *(struct shuffle *)ds->param = (struct shuffle){opts->seed, opts->same_each_epoch};
+    ds->reordered = ds->reordered || !(opts && opts->same_each_epoch);
     return wf_ds_handle(ds);
 }

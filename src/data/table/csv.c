@@ -222,6 +222,7 @@ weft_ds weft_ds_csv(weft_data *d, const char *files, const weft_csv_opts *opts)
         return wf_ds_handle(NULL);
     src = ds->param;
     ds->count = WEFT_UNKNOWN;
+    ds->reordered = o->files.shuffle;
     ds->inexact = o->on_error == WEFT_ON_ERROR_SKIP;
     if (o->index && ds->inexact)
         st = wf_err(WEFT_EINVAL,

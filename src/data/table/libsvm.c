@@ -220,6 +220,7 @@ weft_ds weft_ds_libsvm(weft_data *d, const char *files, const weft_libsvm_opts *
     if (!ds)
         return wf_ds_handle(NULL);
     ds->inexact = o->on_error == WEFT_ON_ERROR_SKIP;
+    ds->reordered = o->files.shuffle;
     st = build(d, files, o, ds);
     return st ? wf_ds_fail(d, "libsvm", st) : wf_ds_handle(ds);
 }

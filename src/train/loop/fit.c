@@ -402,9 +402,15 @@ static weft_status open_data(struct fit *f, weft_ds s)
         .batch = o->batch, .shuffle = !o->no_shuffle, .with_labels = true, .seed = o->seed};
     struct wf_feeding_opts test = {.batch = o->validation_batch ? o->validation_batch : o->batch,
                                    .with_labels = true};
+    const struct wf_ds *ds = wf_ds_node(f->d, s);
     weft_status st = WEFT_OK;
 
-    if (o->validation_split != 0 && !val.id)
+    if (o->validation_split != 0 && !val.id && ds && ds->reordered)
+        st =
+            wf_err(WEFT_EINVAL, "validation_split: the dataset has another order in each epoch, so "
+                                "that samples held out in one would be trained on in another; hold "
+                                "out first (weft_ds_holdout), or let fit shuffle");
+    else if (o->validation_split != 0 && !val.id)
         st = weft_ds_holdout(f->d, s, o->validation_split, NULL, &s, &val);
     if (!st)
         st = wf_feeding_find(f->t, f->d, s, &train, &f->train);

@@ -161,6 +161,29 @@ static void validation_split_takes_the_last_samples(void **state)
     close_job(&j);
 }
 
+/* What is held out in one epoch would be trained on in the next. */
+static void validation_split_is_refused_where_the_order_changes(void **state)
+{
+    struct job j = open_job(COMPILE);
+    const weft_fit_opts *split = WEFT_OPTS(weft_fit_opts, .batch = 32, .validation_split = 0.25);
+    weft_ds all = weft_ds_shuffle_all(j.d, j.s, NULL);
+    weft_ds changing[] = {all, weft_ds_take(j.d, all, 100),
+                          weft_ds_shuffle(j.d, j.s, 50, WEFT_OPTS(weft_shuffle_opts, .seed = 1)),
+                          weft_ds_sample(j.d, j.s, 100, NULL)};
+    weft_ds fixed[] = {
+        weft_ds_shuffle_all(j.d, j.s, WEFT_OPTS(weft_shuffle_opts, .same_each_epoch = true)),
+        weft_ds_cache(j.d, all, NULL)};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(weft_fit(j.t, j.d, changing[i], split, NULL), WEFT_EINVAL);
+        assert_non_null(strstr(weft_error(), "another order in each epoch"));
+    }
+    for (int i = 0; i < 2; i++)
+        ok(weft_fit(j.t, j.d, fixed[i], split, NULL));
+    close_job(&j);
+}
+
 /* The epoch's loss is the mean over samples: a short last batch weighs less. */
 static void epoch_average_weighs_batches_by_samples(void **state)
 {
@@ -495,6 +518,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fit_learns_and_logs_every_epoch),
         cmocka_unit_test(validation_split_takes_the_last_samples),
+        cmocka_unit_test(validation_split_is_refused_where_the_order_changes),
         cmocka_unit_test(epoch_average_weighs_batches_by_samples),
         cmocka_unit_test(sample_weights_scale_the_loss),
         cmocka_unit_test(class_weights_count_in_training_alone),
