@@ -38,33 +38,26 @@ static const char *const library[] = {"libpq.so.5", "libpq.so", NULL};
 /* ---- a connection ---------------------------------------------------------------------------- */
 
 struct source {
+    struct wf_sql sql;
     weft_ctx *ctx;
     struct calls f;
-    const char *conninfo, *query;
+    const char *conninfo;
     const char *declare; /* the command that opens the cursor */
     char timeout[16];
     bool *is_bytes; /* by field: bytea */
-    struct wf_row_layout layout;
 };
 
 struct state {
+    struct wf_sql_state sql;
     PGconn *conn;
     bool connected; /* once */
-    struct wf_env *env;
-    int64_t epoch, id;
-    int64_t fetch; /* rows of the next fetch */
-    bool ended;
+    int64_t fetch;  /* rows of the next fetch */
 };
 
 #define FIRST_FETCH 256
 #define MOST_FETCH 65536
 #define FETCH_BYTES (1 << 20)
 #define LOOK_MS 100
-
-static bool stopping(const struct state *t)
-{
-    return t->env && atomic_load_explicit(&t->env->stopping, memory_order_relaxed);
-}
 
 /* Append text on one line, the password starred should it be in there. */
 static void add_text(struct wf_buf *line, const char *text, const char *pass)
@@ -120,7 +113,7 @@ static weft_status wait_result(const struct source *src, struct state *t, const 
             return pq_err(src, t, WEFT_EIO, what, f->PQerrorMessage(t->conn));
         if (!flush && !f->PQisBusy(t->conn))
             return WEFT_OK;
-        if (stopping(t))
+        if (wf_sql_stopping(&t->sql))
             return wf_err(WEFT_ECANCEL, "%s: the query was interrupted", what);
         if (flush)
             p.events |= POLLOUT;
@@ -203,8 +196,10 @@ static weft_status start(const struct source *src, struct state *t)
 }
 
 /* Ends a command that is under way, then the connection. */
-static void finish(const struct source *src, struct state *t)
+static void finish(const struct wf_sql *sql, void *state)
 {
+    const struct source *src = (const struct source *)sql;
+    struct state *t = state;
     char text[256];
     PGcancel *cancel;
 
@@ -222,38 +217,6 @@ static void finish(const struct source *src, struct state *t)
 }
 
 /* ---- the stage ------------------------------------------------------------------------------- */
-
-static weft_status pg_open(struct wf_stage *s)
-{
-    struct state *t = wf_alloc(s->env->ctx, sizeof *t);
-
-    if (!t)
-        return wf_env_nomem(s->env, sizeof *t, s->ds->name);
-    t->env = s->env;
-    s->state = t;
-    return WEFT_OK;
-}
-
-static void pg_close(struct wf_stage *s)
-{
-    struct state *t = s->state;
-
-    if (t)
-        finish(s->ds->param, t);
-    wf_free(s->env->ctx, t);
-    s->state = NULL;
-}
-
-static weft_status pg_reset(struct wf_stage *s, int64_t epoch)
-{
-    struct state *t = s->state;
-
-    finish(s->ds->param, t);
-    t->epoch = epoch;
-    t->id = 0;
-    t->ended = false;
-    return WEFT_OK;
-}
 
 /* Rows that a promise holds. */
 struct fetched {
@@ -281,13 +244,13 @@ static weft_status pg_pull(struct wf_stage *s, int64_t want, struct wf_promise *
     weft_status st = WEFT_OK;
 
     *out = NULL;
-    if (t->ended)
+    if (t->sql.ended)
         return WEFT_OK;
     if (!t->conn)
         st = start(src, t);
     snprintf(sql, sizeof sql, "FETCH FORWARD %lld FROM weft",
              (long long)wf_min_i64(want, t->fetch ? t->fetch : FIRST_FETCH));
-    snprintf(what, sizeof what, "row %lld", (long long)t->id);
+    snprintf(what, sizeof what, "row %lld", (long long)t->sql.id);
     if (!st)
         st = command(src, t, sql, what, &res);
     if (st)
@@ -295,13 +258,13 @@ static weft_status pg_pull(struct wf_stage *s, int64_t want, struct wf_promise *
     n = src->f.PQntuples(res);
     got = n ? wf_alloc(s->env->ctx, sizeof *got) : NULL;
     if (!got) {
-        t->ended = n == 0;
+        t->sql.ended = n == 0;
         src->f.PQclear(res);
         return n ? wf_env_nomem(s->env, sizeof *got, s->ds->name) : WEFT_OK;
     }
     adapt(src, t, res, n);
-    *got = (struct fetched){res, t->epoch, t->id};
-    t->id += n;
+    *got = (struct fetched){res, t->sql.epoch, t->sql.id};
+    t->sql.id += n;
     *out = wf_promise_new(s, n, 0, NULL, got);
     if (*out)
         return WEFT_OK;
@@ -342,18 +305,15 @@ static weft_status copy_bytes(struct wf_sql_text *text, const char *p, int64_t n
 static weft_status put_value(const struct source *src, const PGresult *res, int row, int i,
                              struct wf_sql_text *text, char *to)
 {
-    const struct wf_field *f = &src->layout.field[i];
+    const struct wf_field *f = &src->sql.layout.field[i];
     const char *p = src->f.PQgetvalue(res, row, i);
     int64_t n = src->f.PQgetlength(res, row, i);
     union wf_field_value v = {.s = {"", 0}};
     weft_status st = WEFT_OK;
 
-    if (src->f.PQgetisnull(res, row, i)) {
-        if (!f->has_default && f->kind != WF_FIELD_STR)
-            return wf_sql_null(f);
-        if (f->has_default)
-            v = f->missing;
-    } else if (f->kind == WF_FIELD_STR) {
+    if (src->f.PQgetisnull(res, row, i))
+        return wf_sql_null(f, to);
+    if (f->kind == WF_FIELD_STR) {
         st = src->is_bytes[i] ? copy_bytes(text, p, n, &v.s) : wf_sql_copy(text, p, n, &v.s);
     } else if (!wf_field_convert(f->kind, p, n, &v)) {
         return wf_sql_mismatch(f, p, n);
@@ -373,11 +333,11 @@ static weft_status pg_make(struct wf_promise *p, struct wf_worker *w, struct wf_
     weft_status st = wf_table_block(p->stage->ds, w->env, p->n, false, &b);
 
     if (!st)
-        st = wf_table_places(&src->layout, b, &place);
+        st = wf_table_places(&src->sql.layout, b, &place);
     text = (struct wf_sql_text){.b = b};
     for (int64_t r = 0; r < p->n && !st; r++) {
         b->at[r] = (struct wf_at){got->epoch, got->id + r};
-        for (int i = 0; i < src->layout.n_fields && !st; i++)
+        for (int i = 0; i < src->sql.layout.n_fields && !st; i++)
             st = put_value(src, got->res, (int)r, i, &text, place[i].data + r * place[i].stride);
         if (st)
             wf_err_wrap(st, "row %lld", (long long)(got->id + r));
@@ -393,25 +353,15 @@ static weft_status pg_make(struct wf_promise *p, struct wf_worker *w, struct wf_
 
 /* ---- position -------------------------------------------------------------------------------- */
 
-static weft_status pg_save(struct wf_stage *s, struct wf_buf *out)
-{
-    struct state *t = s->state;
-
-    wf_put_i64(out, t->epoch);
-    wf_put_i64(out, t->id);
-    return out->st;
-}
-
 /* The server steps over the rows before the position. */
 static weft_status pg_restore(struct wf_stage *s, struct wf_reader *r)
 {
     const struct source *src = s->ds->param;
     struct state *t = s->state;
-    int64_t epoch = wf_get_i64(r), id = wf_get_range(r, 0, INT64_MAX, "a row number");
     PGresult *res = NULL;
     char sql[64];
-    int64_t moved = 0;
-    weft_status st = r->st ? r->st : pg_reset(s, epoch);
+    int64_t moved = 0, id = 0;
+    weft_status st = wf_sql_position(s, r, &id);
 
     if (st || id == 0)
         return st;
@@ -424,9 +374,8 @@ static weft_status pg_restore(struct wf_stage *s, struct wf_reader *r)
     wf_text_i64(src->f.PQcmdTuples(res), &moved);
     src->f.PQclear(res);
     if (moved != id)
-        return wf_err(WEFT_EDATA, "the query has %lld rows now, the position is behind row %lld",
-                      (long long)moved, (long long)id);
-    t->id = id;
+        return wf_sql_too_few(moved, id);
+    t->sql.id = id;
     return WEFT_OK;
 }
 
@@ -434,18 +383,18 @@ static void pg_text(const struct wf_ds *ds, struct wf_buf *out)
 {
     const struct source *src = ds->param;
 
-    wf_buf_printf(out, "%s", src->query); /* the connection string may hold a password */
+    wf_buf_printf(out, "%s", src->sql.query); /* the connection string may hold a password */
 }
 
 static const struct wf_ds_kind pg_kind = {
     .name = "postgres",
-    .open = pg_open,
-    .close = pg_close,
-    .reset = pg_reset,
+    .open = wf_sql_open,
+    .close = wf_sql_close,
+    .reset = wf_sql_reset,
     .pull = pg_pull,
     .make = pg_make,
     .drop = pg_drop,
-    .save = pg_save,
+    .save = wf_sql_save,
     .restore = pg_restore,
     .text = pg_text,
 };
@@ -494,30 +443,27 @@ static weft_status describe(struct wf_ds *ds, const weft_sql_opts *o, const PGre
         kind[i] = kind_of(src->f.PQftype(res, i));
         src->is_bytes[i] = src->f.PQftype(res, i) == BYTEA;
     }
-    return st ? st : wf_sql_columns(ds, n, name, kind, o, &src->layout);
+    return st ? st : wf_sql_columns(ds, n, name, kind, o, &src->sql.layout);
 }
 
-static weft_status read_query(weft_data *d, const char *query, struct source *src)
+static weft_status declare_cursor(weft_data *d, struct source *src)
 {
     static const char before[] = "DECLARE weft NO SCROLL CURSOR FOR ";
     char *text = NULL;
-    weft_status st = wf_sql_query(d, query, &src->query);
+    weft_status st = wf_table_alloc(d, (int64_t)(sizeof before + strlen(src->sql.query)), 1, &text);
 
-    if (!st)
-        st = wf_table_alloc(d, (int64_t)(sizeof before + strlen(src->query)), 1, &text);
     if (st)
         return st;
     memcpy(text, before, sizeof before - 1);
-    strcpy(text + sizeof before - 1, src->query);
+    strcpy(text + sizeof before - 1, src->sql.query);
     src->declare = text;
     return WEFT_OK;
 }
 
-static weft_status build(struct wf_ds *ds, const char *conninfo, const char *query,
-                         const weft_sql_opts *o)
+static weft_status build(struct wf_ds *ds, const char *conninfo, const weft_sql_opts *o)
 {
     struct source *src = ds->param;
-    struct state t = {0};
+    struct state t = {.conn = NULL};
     PGresult *res = NULL;
     weft_status st = wf_dl_load(library, "libpq5", call_list, WF_COUNT(call_list), &src->f);
 
@@ -527,15 +473,10 @@ static weft_status build(struct wf_ds *ds, const char *conninfo, const char *que
     src->conninfo = wf_table_text(ds->data, conninfo, (int64_t)strlen(conninfo));
     if (!src->conninfo)
         return WEFT_ENOMEM;
-    if (o->name) {
-        ds->name = wf_table_text(ds->data, o->name, (int64_t)strlen(o->name));
-        if (!ds->name)
-            return WEFT_ENOMEM;
-    }
     snprintf(src->timeout, sizeof src->timeout, "%d", o->connect_s > 0 ? o->connect_s : 10);
     st = check_conninfo(src);
     if (!st)
-        st = read_query(ds->data, query, src);
+        st = declare_cursor(ds->data, src);
     if (!st)
         st = start(src, &t);
     if (!st)
@@ -544,24 +485,16 @@ static weft_status build(struct wf_ds *ds, const char *conninfo, const char *que
         st = describe(ds, o, res);
     if (res)
         src->f.PQclear(res);
-    finish(src, &t);
+    finish(&src->sql, &t);
     return st;
 }
 
 weft_ds weft_ds_postgres(weft_data *d, const char *conninfo, const char *query,
                          const weft_sql_opts *opts)
 {
-    weft_sql_opts none = {.size = sizeof none};
-    struct wf_ds *ds;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_sql_opts");
+    static const struct wf_sql_calls calls = {sizeof(struct state), finish};
 
-    if (st)
-        return wf_ds_fail(d, "postgres", st);
-    ds = wf_ds_new(d, &pg_kind, 0, NULL, sizeof(struct source));
-    if (!ds)
-        return wf_ds_handle(NULL);
-    st = build(ds, conninfo, query, opts ? opts : &none);
-    return st ? wf_ds_fail(d, "postgres", st) : wf_ds_handle(ds);
+    return wf_sql_new(d, &pg_kind, &calls, sizeof(struct source), conninfo, query, opts, build);
 }
 
 #else /* no headers when this was built */

@@ -27,17 +27,15 @@ static const char *const library[] = {"libsqlite3.so.0", "libsqlite3.so", NULL};
 /* ---- a query --------------------------------------------------------------------------------- */
 
 struct source {
+    struct wf_sql sql;
     struct calls f;
-    const char *path, *query;
-    struct wf_row_layout layout;
+    const char *path;
 };
 
 struct state {
+    struct wf_sql_state sql;
     sqlite3 *db;
     sqlite3_stmt *stmt;
-    struct wf_env *env;
-    int64_t epoch, id;
-    bool ended;
 };
 
 /* Work between two looks at whether the iterator is being closed: well below a millisecond. */
@@ -48,9 +46,7 @@ struct state {
 
 static int on_progress(void *arg)
 {
-    struct state *t = arg;
-
-    return t->env && atomic_load_explicit(&t->env->stopping, memory_order_relaxed);
+    return wf_sql_stopping(&((struct state *)arg)->sql);
 }
 
 static weft_status lite_err(const struct source *src, struct state *t, weft_status st,
@@ -68,15 +64,18 @@ static weft_status start(const struct source *src, struct state *t)
         return lite_err(src, t, WEFT_ENOENT, "cannot open");
     src->f.busy_timeout(t->db, BUSY_MS);
     src->f.progress_handler(t->db, PROGRESS_STEPS, on_progress, t);
-    if (src->f.prepare_v2(t->db, src->query, -1, &t->stmt, &tail))
+    if (src->f.prepare_v2(t->db, src->sql.query, -1, &t->stmt, &tail))
         return lite_err(src, t, WEFT_EINVAL, "the query");
     if (!t->stmt || (tail && *tail))
         return wf_err(WEFT_EINVAL, "%s: the query must be one statement", src->path);
     return WEFT_OK;
 }
 
-static void finish(const struct source *src, struct state *t)
+static void finish(const struct wf_sql *sql, void *state)
 {
+    const struct source *src = (const struct source *)sql;
+    struct state *t = state;
+
     if (t->stmt)
         src->f.finalize(t->stmt);
     if (t->db)
@@ -95,7 +94,7 @@ static weft_status step(const struct source *src, struct state *t, bool *row)
         return WEFT_OK;
     if (rc == SQLITE_INTERRUPT)
         return wf_err(WEFT_ECANCEL, "%s: the query was interrupted", src->path);
-    snprintf(what, sizeof what, "row %lld", (long long)t->id);
+    snprintf(what, sizeof what, "row %lld", (long long)t->sql.id);
     return lite_err(src, t, WEFT_EIO, what);
 }
 
@@ -151,14 +150,8 @@ static weft_status put_value(const struct source *src, sqlite3_stmt *stmt, int i
     const char *p;
     int64_t n;
 
-    if (type == SQLITE_NULL) {
-        if (!f->has_default && f->kind == WF_FIELD_STR)
-            v.s = (weft_str){"", 0};
-        else if (!f->has_default)
-            return wf_sql_null(f);
-        wf_field_store(f->kind, f->has_default ? &f->missing : &v, to);
-        return WEFT_OK;
-    }
+    if (type == SQLITE_NULL)
+        return wf_sql_null(f, to);
     if (!stored_number(src, stmt, i, type, f->kind, &v)) {
         weft_status st = WEFT_OK;
 
@@ -180,49 +173,17 @@ static weft_status put_value(const struct source *src, sqlite3_stmt *stmt, int i
 static weft_status put_row(const struct source *src, struct state *t, struct wf_sql_text *text,
                            const struct wf_field_place *place, int64_t r)
 {
-    for (int i = 0; i < src->layout.n_fields; i++) {
-        weft_status st = put_value(src, t->stmt, i, &src->layout.field[i], text,
+    for (int i = 0; i < src->sql.layout.n_fields; i++) {
+        weft_status st = put_value(src, t->stmt, i, &src->sql.layout.field[i], text,
                                    place[i].data + r * place[i].stride);
 
         if (st)
-            return wf_err_wrap(st, "%s: row %lld", src->path, (long long)t->id);
+            return wf_err_wrap(st, "%s: row %lld", src->path, (long long)t->sql.id);
     }
     return WEFT_OK;
 }
 
 /* ---- the stage ------------------------------------------------------------------------------- */
-
-static weft_status lite_open(struct wf_stage *s)
-{
-    struct state *t = wf_alloc(s->env->ctx, sizeof *t);
-
-    if (!t)
-        return wf_env_nomem(s->env, sizeof *t, s->ds->name);
-    t->env = s->env;
-    s->state = t;
-    return WEFT_OK;
-}
-
-static void lite_close(struct wf_stage *s)
-{
-    struct state *t = s->state;
-
-    if (t)
-        finish(s->ds->param, t);
-    wf_free(s->env->ctx, t);
-    s->state = NULL;
-}
-
-static weft_status lite_reset(struct wf_stage *s, int64_t epoch)
-{
-    struct state *t = s->state;
-
-    finish(s->ds->param, t);
-    t->epoch = epoch;
-    t->id = 0;
-    t->ended = false;
-    return WEFT_OK;
-}
 
 /* Fill b from the next rows; b->n becomes their number. */
 static weft_status fill(struct wf_stage *s, struct wf_block *b)
@@ -232,7 +193,7 @@ static weft_status fill(struct wf_stage *s, struct wf_block *b)
     struct wf_field_place *place = NULL;
     struct wf_sql_text text = {.b = b};
     int64_t r = 0, most = b->n;
-    weft_status st = wf_table_places(&src->layout, b, &place);
+    weft_status st = wf_table_places(&src->sql.layout, b, &place);
 
     while (!st && r < most && text.n < BLOCK_TEXT) {
         bool row;
@@ -241,13 +202,13 @@ static weft_status fill(struct wf_stage *s, struct wf_block *b)
         if (st)
             break;
         if (!row) {
-            t->ended = true;
+            t->sql.ended = true;
             break;
         }
         st = put_row(src, t, &text, place, r);
-        b->at[r] = (struct wf_at){t->epoch, t->id};
+        b->at[r] = (struct wf_at){t->sql.epoch, t->sql.id};
         r++;
-        t->id++;
+        t->sql.id++;
     }
     b->n = r;
     return st;
@@ -260,7 +221,7 @@ static weft_status lite_pull(struct wf_stage *s, int64_t want, struct wf_promise
     weft_status st = WEFT_OK;
 
     *out = NULL;
-    if (t->ended)
+    if (t->sql.ended)
         return WEFT_OK;
     if (!t->stmt)
         st = start(s->ds->param, t);
@@ -276,33 +237,23 @@ static weft_status lite_pull(struct wf_stage *s, int64_t want, struct wf_promise
     return *out ? WEFT_OK : WEFT_ENOMEM;
 }
 
-static weft_status lite_save(struct wf_stage *s, struct wf_buf *out)
-{
-    struct state *t = s->state;
-
-    wf_put_i64(out, t->epoch);
-    wf_put_i64(out, t->id);
-    return out->st;
-}
-
 /* The rows before the position are stepped over. */
 static weft_status lite_restore(struct wf_stage *s, struct wf_reader *r)
 {
+    const struct source *src = s->ds->param;
     struct state *t = s->state;
-    int64_t epoch = wf_get_i64(r), id = wf_get_range(r, 0, INT64_MAX, "a row number");
-    weft_status st = r->st ? r->st : lite_reset(s, epoch);
+    int64_t id = 0;
     bool row = true;
+    weft_status st = wf_sql_position(s, r, &id);
 
     if (!st && id > 0)
-        st = start(s->ds->param, t);
-    while (!st && t->id < id && row) {
-        st = step(s->ds->param, t, &row);
-        t->id += row;
+        st = start(src, t);
+    while (!st && t->sql.id < id && row) {
+        st = step(src, t, &row);
+        t->sql.id += row;
     }
-    if (!st && t->id < id)
-        return wf_err(WEFT_EDATA,
-                      "%s: the query has %lld rows now, the position is behind row %lld",
-                      ((struct source *)s->ds->param)->path, (long long)t->id, (long long)id);
+    if (!st && t->sql.id < id)
+        st = wf_err_wrap(wf_sql_too_few(t->sql.id, id), "%s", src->path);
     return st;
 }
 
@@ -310,16 +261,16 @@ static void lite_text(const struct wf_ds *ds, struct wf_buf *out)
 {
     const struct source *src = ds->param;
 
-    wf_buf_printf(out, "%s: %s", src->path, src->query);
+    wf_buf_printf(out, "%s: %s", src->path, src->sql.query);
 }
 
 static const struct wf_ds_kind lite_kind = {
     .name = "sqlite",
-    .open = lite_open,
-    .close = lite_close,
-    .reset = lite_reset,
+    .open = wf_sql_open,
+    .close = wf_sql_close,
+    .reset = wf_sql_reset,
     .pull = lite_pull,
-    .save = lite_save,
+    .save = wf_sql_save,
     .restore = lite_restore,
     .text = lite_text,
 };
@@ -387,14 +338,13 @@ static weft_status describe(struct wf_ds *ds, const weft_sql_opts *o, struct sta
                       : type == SQLITE_FLOAT || type == SQLITE_NULL ? WF_FIELD_F32
                                                                     : WF_FIELD_STR;
     }
-    return st ? st : wf_sql_columns(ds, n, name, kind, o, &src->layout);
+    return st ? st : wf_sql_columns(ds, n, name, kind, o, &src->sql.layout);
 }
 
-static weft_status build(struct wf_ds *ds, const char *path, const char *query,
-                         const weft_sql_opts *o)
+static weft_status build(struct wf_ds *ds, const char *path, const weft_sql_opts *o)
 {
     struct source *src = ds->param;
-    struct state t = {0};
+    struct state t = {.db = NULL};
     weft_status st = wf_dl_load(library, "libsqlite3-0", call_list, WF_COUNT(call_list), &src->f);
 
     if (st)
@@ -402,31 +352,16 @@ static weft_status build(struct wf_ds *ds, const char *path, const char *query,
     src->path = wf_table_text(ds->data, path, (int64_t)strlen(path));
     if (!src->path)
         return WEFT_ENOMEM;
-    if (o->name) {
-        ds->name = wf_table_text(ds->data, o->name, (int64_t)strlen(o->name));
-        if (!ds->name)
-            return WEFT_ENOMEM;
-    }
-    st = wf_sql_query(ds->data, query, &src->query);
-    if (!st)
-        st = describe(ds, o, &t);
-    finish(src, &t);
+    st = describe(ds, o, &t);
+    finish(&src->sql, &t);
     return st;
 }
 
 weft_ds weft_ds_sqlite(weft_data *d, const char *path, const char *query, const weft_sql_opts *opts)
 {
-    weft_sql_opts none = {.size = sizeof none};
-    struct wf_ds *ds;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_sql_opts");
+    static const struct wf_sql_calls calls = {sizeof(struct state), finish};
 
-    if (st)
-        return wf_ds_fail(d, "sqlite", st);
-    ds = wf_ds_new(d, &lite_kind, 0, NULL, sizeof(struct source));
-    if (!ds)
-        return wf_ds_handle(NULL);
-    st = build(ds, path, query, opts ? opts : &none);
-    return st ? wf_ds_fail(d, "sqlite", st) : wf_ds_handle(ds);
+    return wf_sql_new(d, &lite_kind, &calls, sizeof(struct source), path, query, opts, build);
 }
 
 #else /* no headers when this was built */
