@@ -180,6 +180,16 @@ struct wf_records {
     int64_t epoch, id; /* of the next record, counted over all files of the pass */
     int64_t record;    /* in its file */
 };
+weft_status wf_records_open(struct wf_stage *stage, const struct wf_files *files,
+                            int64_t max_bytes);
+void wf_records_close(struct wf_stage *stage);
+weft_status wf_records_reset(struct wf_stage *stage, int64_t epoch);
+/* A promise of strings whose block is its data; what makes it true takes the block over. NULL at the end. */
+weft_status wf_records_pull(struct wf_stage *stage, int64_t want, wf_fill_fn *fill,
+                            struct wf_promise **out);
+void wf_records_drop(struct wf_promise *promise);
+/* Which of n files holds record id, by the number of the first record of each. */
+int64_t wf_records_file(const int64_t *first, int64_t n, int64_t id);
 weft_status wf_records_save(struct wf_stage *stage, struct wf_buf *out);
 weft_status wf_records_restore(struct wf_stage *stage, struct wf_reader *r);
 

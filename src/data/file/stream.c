@@ -317,6 +317,72 @@ void wf_stream_give_up(struct wf_stage *stage, struct wf_stream *s)
 
 /* ---- records in streams ---------------------------------------------------------------------- */
 
+weft_status wf_records_open(struct wf_stage *stage, const struct wf_files *files, int64_t max_bytes)
+{
+    struct wf_records *t = wf_alloc(stage->env->ctx, sizeof *t);
+
+    if (!t)
+        return wf_err_nomem(stage->env->ctx, sizeof *t, stage->ds->name);
+    stage->state = t;
+    return wf_stream_open(stage->env, files, max_bytes, wf_stats_of(stage->env, stage->ds), &t->s);
+}
+
+void wf_records_close(struct wf_stage *stage)
+{
+    struct wf_records *t = stage->state;
+
+    if (!t)
+        return;
+    wf_stream_close(t->s);
+    wf_free(stage->env->ctx, t);
+}
+
+weft_status wf_records_reset(struct wf_stage *stage, int64_t epoch)
+{
+    struct wf_records *t = stage->state;
+
+    wf_stream_reset(t->s, epoch);
+    t->epoch = epoch;
+    t->id = t->record = 0;
+    return WEFT_OK;
+}
+
+weft_status wf_records_pull(struct wf_stage *stage, int64_t want, wf_fill_fn *fill,
+                            struct wf_promise **out)
+{
+    struct wf_block *b;
+    weft_status st = wf_stream_strings(stage, want, fill, &b);
+
+    *out = NULL;
+    if (st || !b)
+        return st;
+    *out = wf_promise_new(stage, b->n, 0, NULL, b);
+    if (*out)
+        return WEFT_OK;
+    wf_block_free(b);
+    return wf_env_nomem(stage->env, sizeof **out, stage->ds->name);
+}
+
+void wf_records_drop(struct wf_promise *promise)
+{
+    wf_block_free(promise->data);
+}
+
+int64_t wf_records_file(const int64_t *first, int64_t n, int64_t id)
+{
+    int64_t lo = 0, hi = n;
+
+    while (hi - lo > 1) {
+        int64_t mid = lo + (hi - lo) / 2;
+
+        if (first[mid] <= id)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
 weft_status wf_records_save(struct wf_stage *stage, struct wf_buf *out)
 {
     const struct wf_records *t = stage->state;

@@ -77,33 +77,8 @@ static weft_status decode(struct wf_ds *ds, struct wf_block *in, struct wf_block
 static weft_status fixed_open(struct wf_stage *stage)
 {
     const struct param *p = stage->ds->param;
-    struct wf_records *t = wf_alloc(stage->env->ctx, sizeof *t);
 
-    if (!t)
-        return wf_err_nomem(stage->env->ctx, sizeof *t, "fixed");
-    stage->state = t;
-    return wf_stream_open(stage->env, &p->files, p->bytes + p->footer + 1,
-                          wf_stats_of(stage->env, stage->ds), &t->s);
-}
-
-static void fixed_close(struct wf_stage *stage)
-{
-    struct wf_records *t = stage->state;
-
-    if (!t)
-        return;
-    wf_stream_close(t->s);
-    wf_free(stage->env->ctx, t);
-}
-
-static weft_status fixed_reset(struct wf_stage *stage, int64_t epoch)
-{
-    struct wf_records *t = stage->state;
-
-    wf_stream_reset(t->s, epoch);
-    t->epoch = epoch;
-    t->id = t->record = 0;
-    return WEFT_OK;
+    return wf_records_open(stage, &p->files, p->bytes + p->footer + 1);
 }
 
 static weft_status skip_header(const struct param *p, struct wf_stream *s)
@@ -165,24 +140,13 @@ static weft_status pull_into(struct wf_stage *stage, struct wf_block *b, int64_t
     return st;
 }
 
+/* Large records: a promise of a few chunks. */
 static weft_status fixed_pull(struct wf_stage *stage, int64_t want, struct wf_promise **out)
 {
     const struct param *p = stage->ds->param;
-    struct wf_block *b;
-    weft_status st;
 
-    /* Large records: a promise of a few chunks. */
     want = wf_min_i64(want, wf_max_i64(1, 4 * WF_CHUNK_BYTES / p->bytes));
-    st = wf_stream_strings(stage, want, pull_into, &b);
-    *out = NULL;
-    if (st || !b)
-        return st;
-    *out = wf_promise_new(stage, b->n, 0, NULL, b);
-    if (!*out) {
-        wf_block_free(b);
-        return wf_env_nomem(stage->env, sizeof **out, "fixed");
-    }
-    return WEFT_OK;
+    return wf_records_pull(stage, want, pull_into, out);
 }
 
 static weft_status fixed_make(struct wf_promise *promise, struct wf_worker *w,
@@ -195,28 +159,7 @@ static weft_status fixed_make(struct wf_promise *promise, struct wf_worker *w,
     return decode(promise->stage->ds, b, out);
 }
 
-static void fixed_drop(struct wf_promise *promise)
-{
-    wf_block_free(promise->data);
-}
-
 /* ---- at any place ---------------------------------------------------------------------------- */
-
-/* The file that holds record id. */
-static int64_t file_of(const struct param *p, int64_t id)
-{
-    int64_t lo = 0, hi = p->files.n;
-
-    while (hi - lo > 1) {
-        int64_t mid = lo + (hi - lo) / 2;
-
-        if (p->first[mid] <= id)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return lo;
-}
 
 /* Read the records of these numbers one behind the other, neighbours in one go. */
 static weft_status read_all(struct wf_block *b, const struct param *p, const struct wf_at *at,
@@ -225,7 +168,8 @@ static weft_status read_all(struct wf_block *b, const struct param *p, const str
     weft_status st = WEFT_OK;
 
     for (int64_t i = 0, j; i < n && !st; i = j) {
-        int64_t file = file_of(p, at[i].id), record = at[i].id - p->first[file];
+        int64_t file = wf_records_file(p->first, p->files.n, at[i].id),
+                record = at[i].id - p->first[file];
         int64_t offset = p->header + record * p->bytes;
 
         for (j = i; j < n && at[j].id == at[i].id + (j - i) && at[j].id < p->first[file + 1]; j++) {
@@ -297,11 +241,11 @@ static void fixed_text(const struct wf_ds *ds, struct wf_buf *out)
 static const struct wf_ds_kind fixed_stream_kind = {
     .name = "fixed",
     .open = fixed_open,
-    .close = fixed_close,
-    .reset = fixed_reset,
+    .close = wf_records_close,
+    .reset = wf_records_reset,
     .pull = fixed_pull,
     .make = fixed_make,
-    .drop = fixed_drop,
+    .drop = wf_records_drop,
     .save = wf_records_save,
     .restore = wf_records_restore,
     .text = fixed_text,

@@ -15,37 +15,12 @@ struct param {
     int64_t comment_n, header, max_line;
 };
 
+/* Room for a line of the greatest length, and for telling that it is longer. */
 static weft_status lines_open(struct wf_stage *stage)
 {
     const struct param *p = stage->ds->param;
-    struct wf_records *t = wf_alloc(stage->env->ctx, sizeof *t);
 
-    if (!t)
-        return wf_err_nomem(stage->env->ctx, sizeof *t, "lines");
-    stage->state = t;
-    /* Room for a line of the greatest length, and for telling that it is longer. */
-    return wf_stream_open(stage->env, &p->files, p->max_line + 16,
-                          wf_stats_of(stage->env, stage->ds), &t->s);
-}
-
-static void lines_close(struct wf_stage *stage)
-{
-    struct wf_records *t = stage->state;
-
-    if (!t)
-        return;
-    wf_stream_close(t->s);
-    wf_free(stage->env->ctx, t);
-}
-
-static weft_status lines_reset(struct wf_stage *stage, int64_t epoch)
-{
-    struct wf_records *t = stage->state;
-
-    wf_stream_reset(t->s, epoch);
-    t->epoch = epoch;
-    t->id = t->record = 0;
-    return WEFT_OK;
+    return wf_records_open(stage, &p->files, p->max_line + 16);
 }
 
 static weft_status too_long(const struct param *p, const struct wf_records *t)
@@ -211,8 +186,8 @@ static void lines_text(const struct wf_ds *ds, struct wf_buf *out)
 static const struct wf_ds_kind lines_kind = {
     .name = "lines",
     .open = lines_open,
-    .close = lines_close,
-    .reset = lines_reset,
+    .close = wf_records_close,
+    .reset = wf_records_reset,
     .pull = lines_pull,
     .save = wf_records_save,
     .restore = wf_records_restore,

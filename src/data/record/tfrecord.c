@@ -76,33 +76,8 @@ static weft_status check(struct wf_ds *ds, struct wf_block *b, struct wf_block *
 static weft_status tf_open(struct wf_stage *stage)
 {
     const struct param *p = stage->ds->param;
-    struct wf_records *t = wf_alloc(stage->env->ctx, sizeof *t);
 
-    if (!t)
-        return wf_err_nomem(stage->env->ctx, sizeof *t, "tfrecord");
-    stage->state = t;
-    return wf_stream_open(stage->env, &p->files, p->max_record + WF_RECORD_FRAME,
-                          wf_stats_of(stage->env, stage->ds), &t->s);
-}
-
-static void tf_close(struct wf_stage *stage)
-{
-    struct wf_records *t = stage->state;
-
-    if (!t)
-        return;
-    wf_stream_close(t->s);
-    wf_free(stage->env->ctx, t);
-}
-
-static weft_status tf_reset(struct wf_stage *stage, int64_t epoch)
-{
-    struct wf_records *t = stage->state;
-
-    wf_stream_reset(t->s, epoch);
-    t->epoch = epoch;
-    t->id = t->record = 0;
-    return WEFT_OK;
+    return wf_records_open(stage, &p->files, p->max_record + WF_RECORD_FRAME);
 }
 
 static weft_status bad_record(const struct wf_records *t, const char *what)
@@ -173,18 +148,7 @@ static weft_status pull_into(struct wf_stage *stage, struct wf_block *b, int64_t
 
 static weft_status tf_pull(struct wf_stage *stage, int64_t want, struct wf_promise **out)
 {
-    struct wf_block *b;
-    weft_status st = wf_stream_strings(stage, want, pull_into, &b);
-
-    *out = NULL;
-    if (st || !b)
-        return st;
-    *out = wf_promise_new(stage, b->n, 0, NULL, b);
-    if (!*out) {
-        wf_block_free(b);
-        return wf_env_nomem(stage->env, sizeof **out, "tfrecord");
-    }
-    return WEFT_OK;
+    return wf_records_pull(stage, want, pull_into, out);
 }
 
 static weft_status tf_make(struct wf_promise *promise, struct wf_worker *w, struct wf_block **out)
@@ -196,11 +160,6 @@ static weft_status tf_make(struct wf_promise *promise, struct wf_worker *w, stru
     return check(promise->stage->ds, b, out);
 }
 
-static void tf_drop(struct wf_promise *promise)
-{
-    wf_block_free(promise->data);
-}
-
 /* ---- with an index --------------------------------------------------------------------------- */
 
 struct place {
@@ -209,20 +168,9 @@ struct place {
 
 static struct place find(const struct param *p, int64_t id)
 {
-    int64_t lo = 0, hi = p->files.n;
-    struct place at;
+    struct place at = {.file = wf_records_file(p->first, p->files.n, id)};
 
-    /* The last file whose first record is not behind id. */
-    while (hi - lo > 1) {
-        int64_t mid = lo + (hi - lo) / 2;
-
-        if (p->first[mid] <= id)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    at.file = lo;
-    at.offset = wf_record_index_at(&p->index[lo], id - p->first[lo], &at.n);
+    at.offset = wf_record_index_at(&p->index[at.file], id - p->first[at.file], &at.n);
     return at;
 }
 
@@ -326,11 +274,11 @@ static void tf_text(const struct wf_ds *ds, struct wf_buf *out)
 static const struct wf_ds_kind tf_stream_kind = {
     .name = "tfrecord",
     .open = tf_open,
-    .close = tf_close,
-    .reset = tf_reset,
+    .close = wf_records_close,
+    .reset = wf_records_reset,
     .pull = tf_pull,
     .make = tf_make,
-    .drop = tf_drop,
+    .drop = wf_records_drop,
     .save = wf_records_save,
     .restore = wf_records_restore,
     .text = tf_text,
