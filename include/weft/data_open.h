@@ -26,16 +26,17 @@ typedef enum weft_format {
 WEFT_API const char *weft_format_name(weft_format f); /* "tfrecord"; "unknown" when there is none */
 WEFT_API weft_format
 weft_format_parse(const char *name); /* WEFT_FORMAT_UNKNOWN when there is none */
-/* Row i of the table of formats, which is format i + 1; false past the end. suffixes: of names that weft_file_writer_new writes in
- * it, with blanks between them, "" for none. takes: the options of weft_open_opts that it takes besides columns, label and
- * weight. Any may be NULL. */
+/* Row i of the table of formats, which is format i + 1; false past the end. suffixes: of names
+ * that weft_file_writer_new writes in it, with blanks between them, "" for none. takes: the
+ * options of weft_open_opts that it takes besides columns, label and weight. Any may be NULL. */
 WEFT_API bool weft_format_at(int i, const char **name, const char **suffixes, const char **takes,
                              const char **doc);
 /* The names of all formats with blanks between them, for help texts. */
 WEFT_API const char *weft_format_list(void);
 
-/* What a file holds, told by its first bytes (unpacked), and by its name only where those leave it open. `path` may be a
- * pattern or a list: the first file counts. A folder of class folders is WEFT_FORMAT_IMAGES. */
+/* What a file holds, told by its first bytes (unpacked), and by its name only where those leave
+ * it open. `path` may be a pattern or a list: the first file counts. A folder of class folders
+ * is WEFT_FORMAT_IMAGES. */
 WEFT_API weft_status weft_format_of(weft_ctx *ctx, const char *path, weft_format *out);
 
 typedef struct weft_open_opts {
@@ -46,8 +47,8 @@ typedef struct weft_open_opts {
     const char *weight;  /* … weights */
     const char *types;   /* of CSV and SQL columns, see data_table.h */
     const char *query;   /* SQLite: NULL: all of the only table */
-    bool
-        index; /* random access where it takes an index (CSV, TFRecord); what has it anyway takes it, too */
+    /* Random access where it takes an index (CSV, TFRecord); what has it anyway takes it, too. */
+    bool index;
     int64_t height, width; /* images: resize to this */
     int channels; /* images: 1 grey, 3 RGB, 4 RGBA; 0: 3 where they are resized, else as the file */
     weft_on_error on_error;
@@ -55,7 +56,8 @@ typedef struct weft_open_opts {
     const char *const *classes;
 } weft_open_opts;
 
-/* An option that the format does not take is WEFT_EINVAL. Element by element, with each format's defaults:
+/* An option that the format does not take is WEFT_EINVAL. Element by element, with each format's
+ * defaults:
  *   tfrecord  tf.train.Example: features and their types from the first records
  *   csv       header and delimiter found out, types inferred
  *   idx, npy  one file, or several with commas between: columns are named by the files ("train-images-idx3-ubyte.gz"
@@ -68,8 +70,9 @@ WEFT_API weft_ds weft_ds_open(weft_data *d, const char *path, const weft_open_op
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Elements into a file of the format that the end of its name tells: .tfrecord (.gz, .zlib) as tf.train.Example, .csv, .tsv, .npz, and
- * for one column .npy and .idx. Arrays are collected in memory and written by close. */
+/* Elements into a file of the format that the end of its name tells: .tfrecord (.gz, .zlib) as
+ * tf.train.Example, .csv, .tsv, .npz, and for one column .npy and .idx. Arrays are collected in
+ * memory and written by close. */
 typedef struct weft_file_writer weft_file_writer;
 /* WEFT_FORMAT_UNKNOWN when the name tells none. */
 WEFT_API weft_format weft_format_written(const char *path);
@@ -78,7 +81,8 @@ WEFT_API weft_status weft_file_writer_new(weft_ctx *ctx, const char *path, int n
                                           const weft_column *columns, weft_file_writer **out);
 /* One element: a tensor for each column, in their order. */
 WEFT_API weft_status weft_file_writer_add(weft_file_writer *w, const weft_tensor *col);
-/* Completes the file and frees w, also after a failure. free: without completing it; NULL is fine. */
+/* Completes the file and frees w, also after a failure. free: without completing it; NULL is
+ * fine. */
 WEFT_API weft_status weft_file_writer_close(weft_file_writer *w);
 WEFT_API void weft_file_writer_free(weft_file_writer *w);
 

@@ -65,8 +65,8 @@ typedef struct weft_holdout_opts {
  * in f64 as Keras does for validation_split, *held the others. Contiguous: the last ones are held out; the count must be known. Hashed: of an
  * addressable dataset exactly that many are chosen by a seeded permutation, and come in its
  * order; of a stream each element is held out with that probability, and both keep the stream's
- * order. The choice depends on seed and number alone, never on the epoch: hold out before a shuffle, as after it a number is
- * another sample in each epoch. */
+ * order. The choice depends on seed and number alone, never on the epoch: hold out before a
+ * shuffle, as after it a number is another sample in each epoch. */
 WEFT_API weft_status weft_ds_holdout(weft_data *d, weft_ds s, double fraction,
                                      const weft_holdout_opts *opts, weft_ds *rest, weft_ds *held);
 

@@ -80,9 +80,9 @@ WEFT_API double weft_logs_get(const weft_logs *logs, const char *name); /* NaN w
 /* All functions may be NULL. Epochs and batches count from 0. A failure ends training with that status. A callback that has
  * state gives it to checkpoints, so that a resumed run goes on as if nothing had happened. A callback may serve one fit after
  * the other: train_begin is called first, before a checkpoint's state is restored, and must forget the fit before. The
- * built-in ones do; only ModelCheckpoint remembers its best value, as the file that holds it is still there. A callback may
- * measure the model (evaluate, predict), read and set weights; fit, train_on_batch, gradients and apply are WEFT_ESTATE while
- * fit is under way. */
+ * built-in ones do; only ModelCheckpoint remembers its best value, as the file that holds it is still there.
+ * A callback may measure the model (evaluate, predict), read and set weights; fit, train_on_batch,
+ * gradients and apply are WEFT_ESTATE while fit is under way. */
 typedef struct weft_callback {
     size_t size;
     void *arg;
@@ -175,8 +175,9 @@ typedef struct weft_fit_opts {
     uint64_t seed;           /* of that shuffle */
     int64_t steps_per_epoch; /* 0: the dataset's. Needed for an endless one */
     weft_ds validation;      /* of the same pipeline */
-    double
-        validation_split; /* the last part of the samples, before shuffling; the first floor(n (1 - split)) are trained on. Not of a dataset whose order differs between epochs */
+    /* The last part of the samples, before shuffling; the first floor(n (1 - split)) are trained
+     * on. Not of a dataset whose order differs between epochs. */
+    double validation_split;
     int64_t validation_batch, validation_steps, validation_freq; /* 0: as batch, all, 1 */
     int n_callbacks;
     weft_callback *callbacks; /* called in order; not freed */

@@ -42,8 +42,8 @@ struct wf_files {
 /* The files that `patterns` name (see weft/data_file.h). opts may be NULL. */
 weft_status wf_files_find(weft_data *d, const char *patterns, const weft_file_opts *opts,
                           struct wf_files *out);
-/* An error that says what to do unless it is a plain file: what is read once, a pipe, would be empty
- * the second time, and opening one may wait forever. */
+/* An error that says what to do unless it is a plain file: what is read once, a pipe, would be
+ * empty the second time, and opening one may wait forever. */
 weft_status wf_file_check_plain(const char *path, const struct wf_file_info *info);
 /* The list as text, for wf_ds_kind.text: the names, the options that matter for the order. */
 void wf_files_text(const struct wf_files *f, struct wf_buf *out);
@@ -140,8 +140,9 @@ static inline void wf_stream_take(struct wf_stream *s, int64_t n)
  * file ends before. */
 weft_status wf_stream_skip(struct wf_stream *s, int64_t n);
 
-/* WEFT_EDATA when p[0..n), the beginning of a text or all of it, has lines that end in a carriage return alone: no newline
- * but carriage returns, one of them not the last byte. Those within quotes (0: there are none) do not count. */
+/* WEFT_EDATA when p[0..n), the beginning of a text or all of it, has lines that end in a
+ * carriage return alone: no newline but carriage returns, one of them not the last byte. Those
+ * within quotes (0: there are none) do not count. */
 weft_status wf_text_check_ends(const char *path, const char *p, int64_t n, char quote);
 
 /* WEFT_EDATA with "path: byte offset: text". */
@@ -174,7 +175,8 @@ void wf_stream_give_up(struct wf_stage *stage, struct wf_stream *s);
 
 /* ---- records in streams ---------------------------------------------------------------------- */
 
-/* Where a source of records stands: the state of its stage, saved and restored alike by all of them. */
+/* Where a source of records stands: the state of its stage, saved and restored alike by all of
+ * them. */
 struct wf_records {
     struct wf_stream *s;
     int64_t epoch, id; /* of the next record, counted over all files of the pass */
@@ -184,7 +186,8 @@ weft_status wf_records_open(struct wf_stage *stage, const struct wf_files *files
                             int64_t max_bytes);
 void wf_records_close(struct wf_stage *stage);
 weft_status wf_records_reset(struct wf_stage *stage, int64_t epoch);
-/* A promise of strings whose block is its data; what makes it true takes the block over. NULL at the end. */
+/* A promise of strings whose block is its data; what makes it true takes the block over. NULL at
+ * the end. */
 weft_status wf_records_pull(struct wf_stage *stage, int64_t want, wf_fill_fn *fill,
                             struct wf_promise **out);
 void wf_records_drop(struct wf_promise *promise);

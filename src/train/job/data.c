@@ -1,10 +1,10 @@
 /* data.c - the data of a job: one plan of it, and its parts built by that plan.
  *
- * The order is: sources, the stages up to the first that learns, the share for validation, what the
- * stages learn from the training part alone and in as few passes as can be, the other stages. So no
- * held-out sample has a part in what training sees. What was learned before (by the checkpoint that a
- * run goes on from, by the model that is evaluated) is not learned again: then parts are opened when
- * they are asked for, and the training data may be gone. */
+ * The order is: sources, the stages up to the first that learns, the share for validation, what
+ * the stages learn from the training part alone and in as few passes as can be, the other
+ * stages. So no held-out sample has a part in what training sees. What was learned before (by
+ * the checkpoint that a run goes on from, by the model that is evaluated) is not learned again:
+ * then parts are opened when they are asked for, and the training data may be gone. */
 #include <stdio.h>
 
 #include "train/job/data.h"
@@ -121,16 +121,16 @@ static weft_status add_touched(weft_job_run *run, const struct wf_job_stage *s, 
     return st;
 }
 
-/* Must the share for validation have been taken? Batches are not cut, and what is for one part only and changes how many samples
- * there are needs its part. */
+/* Must the share for validation have been taken? Batches are not cut, and what is for one part
+ * only and changes how many samples there are needs its part. */
 static bool comes_after(const struct wf_job_stage *s)
 {
     return (s->row->flags & WF_STAGE_AFTER) ||
            (s->when != WF_WHEN_ALL && (s->row->flags & WF_STAGE_ROWS));
 }
 
-/* Which stages learn in one pass: those after the first of a group whose columns nothing has touched
- * since, and that see the same samples. */
+/* Which stages learn in one pass: those after the first of a group whose columns nothing has
+ * touched since, and that see the same samples. */
 static weft_status plan_passes(weft_job_run *run, struct wf_job_plan *p)
 {
     struct wf_map touched;
@@ -260,8 +260,8 @@ static weft_status hold_out(weft_job_run *run, weft_ds s, weft_ds *rest, weft_ds
         rest, held);
 }
 
-/* The share for validation, out of the training data as it is here; `others`: as it is without the stages for training alone,
- * which are as many samples, or {0} when there are none of those. */
+/* The share for validation, out of the training data as it is here; `others`: as it is without
+ * the stages for training alone, which are as many samples, or {0} when there are none of those. */
 static weft_status split(weft_job_run *run, weft_ds others)
 {
     const weft_job *job = run->job;
@@ -353,8 +353,8 @@ static weft_status open_sources(weft_job_run *run, const bool *want)
     return st;
 }
 
-/* Stage i for all parts that there are. Before the split, *others is the training data without stages for training alone, from
- * the first such stage on: validation samples come from it. */
+/* Stage i for all parts that there are. Before the split, *others is the training data without
+ * stages for training alone, from the first such stage on: validation samples come from it. */
 static weft_status add_to_parts(weft_job_run *run, const bool *want, int i, bool before_split,
                                 weft_ds *others)
 {
