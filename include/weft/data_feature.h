@@ -56,8 +56,9 @@ typedef struct weft_ds_one_hot_opts {
     weft_dtype dtype; /* WEFT_NONE: f32 */
     bool lenient;     /* ids outside 0..depth-1 give zeros instead of an error */
 } weft_ds_one_hot_opts;
-/* Integers become vectors of `depth`: an axis more, 1 at the id, 0 elsewhere. depth 0: as many as there are ids, where the
- * pipeline tells: after lookup, hash, cross or bucketize, and for the labels of a folder of images. */
+/* Integers become vectors of `depth`: an axis more, 1 at the id, 0 elsewhere. depth 0: as many as
+ * there are ids, where the pipeline tells: after lookup, hash, cross or bucketize, and for the
+ * labels of a folder of images. */
 WEFT_API weft_ds weft_ds_one_hot(weft_data *d, weft_ds s, const char *columns, int64_t depth,
                                  const weft_ds_one_hot_opts *opts);
 /* Joins columns of fixed shapes end to end into one vector `name`, in place of the first of them;

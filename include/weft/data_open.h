@@ -47,8 +47,8 @@ typedef struct weft_open_opts {
     const char *weight;  /* … weights */
     const char *types;   /* of CSV and SQL columns, see data_table.h */
     const char *query;   /* SQLite: NULL: all of the only table */
-    bool
-        index; /* random access where it takes an index (CSV, TFRecord); what has it anyway takes it, too */
+    /* Random access where it takes an index (CSV, TFRecord); what has it anyway takes it, too. */
+    bool index;
     int64_t height, width; /* images: resize to this */
     int channels; /* images: 1 gray, 3 RGB, 4 RGBA; 0: 3 if they are resized, otherwise as in the
                    * file */
@@ -57,7 +57,8 @@ typedef struct weft_open_opts {
     const char *const *classes;
 } weft_open_opts;
 
-/* An option that the format does not take is WEFT_EINVAL. Element by element, with each format's defaults:
+/* An option that the format does not take is WEFT_EINVAL. Element by element, with each format's
+ * defaults:
  *   tfrecord  tf.train.Example: features and their types from the first records
  *   csv       header and delimiter detected, types inferred
  *   idx, npy  one file, or several separated by commas: columns are named after the files
@@ -70,8 +71,9 @@ WEFT_API weft_ds weft_ds_open(weft_data *d, const char *path, const weft_open_op
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Elements into a file of the format that the end of its name tells: .tfrecord (.gz, .zlib) as tf.train.Example, .csv, .tsv, .npz, and
- * for one column .npy and .idx. Arrays are collected in memory and written by close. */
+/* Elements into a file of the format that the end of its name tells: .tfrecord (.gz, .zlib) as
+ * tf.train.Example, .csv, .tsv, .npz, and for one column .npy and .idx. Arrays are collected in
+ * memory and written by close. */
 typedef struct weft_file_writer weft_file_writer;
 /* WEFT_FORMAT_UNKNOWN when the name tells none. */
 WEFT_API weft_format weft_format_written(const char *path);
@@ -80,7 +82,8 @@ WEFT_API weft_status weft_file_writer_new(weft_ctx *ctx, const char *path, int n
                                           const weft_column *columns, weft_file_writer **out);
 /* One element: a tensor for each column, in their order. */
 WEFT_API weft_status weft_file_writer_add(weft_file_writer *w, const weft_tensor *col);
-/* Completes the file and frees w, also after a failure. free: without completing it; NULL is fine. */
+/* Completes the file and frees w, also after a failure. free: without completing it; NULL is
+ * fine. */
 WEFT_API weft_status weft_file_writer_close(weft_file_writer *w);
 WEFT_API void weft_file_writer_free(weft_file_writer *w);
 

@@ -92,9 +92,9 @@ WEFT_API double weft_logs_get(const weft_logs *logs, const char *name); /* NaN i
 /* All functions may be NULL. Epochs and batches count from 0. A failure ends training with that status. A callback that has
  * state gives it to checkpoints, so that a resumed run goes on as if nothing had happened. A callback may serve one fit after
  * the other: train_begin is called first, before a checkpoint's state is restored, and must forget the fit before. The
- * built-in ones do; only ModelCheckpoint remembers its best value, as the file that holds it is still there. A callback may
- * measure the model (evaluate, predict), read and set weights; fit, train_on_batch, gradients and apply are WEFT_ESTATE while
- * fit is under way. */
+ * built-in ones do; only ModelCheckpoint remembers its best value, as the file that holds it is still there.
+ * A callback may measure the model (evaluate, predict), read and set weights; fit, train_on_batch,
+ * gradients and apply are WEFT_ESTATE while fit is under way. */
 typedef struct weft_callback {
     size_t size;
     void *arg;

@@ -177,8 +177,9 @@ struct wf_ds_kind {
     void (*scratch_free)(struct wf_ds *ds, void *scratch);
     /* Frees the node's own resources (open files, maps). Parameters are in the pipeline's arena. */
     void (*free)(struct wf_ds *ds);
-    /* How many ids (0 to n - 1) column `col` may hold: 0 when that is not known, WF_IDS_AS_INPUT for as many as column *from of
-     * in[0]. NULL: as the column of the same name of its only input. */
+    /* How many ids (0 to n - 1) column `col` may hold: 0 when that is not known, WF_IDS_AS_INPUT
+     * for as many as column *from of in[0]. NULL: as the column of the same name of its only
+     * input. */
     int64_t (*ids)(const struct wf_ds *ds, int col, int *from);
     /* Its parameters as text, for printing and for telling whether a saved state belongs here. */
     void (*text)(const struct wf_ds *ds, struct wf_buf *out);
@@ -234,7 +235,8 @@ struct wf_ds *wf_ds_node(const weft_data *d, weft_ds s); /* NULL if it is not va
 weft_status wf_ds_set_columns(struct wf_ds *ds, int n, const weft_column *col);
 int wf_ds_find(const struct wf_ds *ds, const char *name); /* index or -1 */
 #define WF_IDS_AS_INPUT (-1)
-/* How many ids a column may hold, as lookup, hash, cross, bucketize or the classes of a folder made them; 0: not known. */
+/* How many ids a column may hold, as lookup, hash, cross, bucketize or the classes of a folder
+ * made them; 0: not known. */
 int64_t wf_ds_ids(const struct wf_ds *ds, int col);
 int64_t wf_ids_unknown(const struct wf_ds *ds, int col,
                        int *from); /* for kinds that change values */

@@ -4,9 +4,9 @@
 
 #include "tensor/tensor.h"
 
-/* A row's attrs are text: "axis:i=-1 keepdims:b=0 perm:l". Types: i integer, f number, b bool, s string,
- * l list of integers, F list of numbers, t dtype. Without "=" the attribute must be given; "l=" is an empty
- * list, "l=1" and "l=[1,1]" are others. */
+/* A row's attrs are text: "axis:i=-1 keepdims:b=0 perm:l". Types: i integer, f number, b bool, s
+ * string, l list of integers, F list of numbers, t dtype. Without "=" the attribute must be
+ * given; "l=" is an empty list, "l=1" and "l=[1,1]" are others. */
 enum wf_attr_kind { WF_INT, WF_FLOAT, WF_BOOL, WF_STR, WF_INTS, WF_FLOATS, WF_DTYPE };
 
 struct wf_attr {
@@ -33,16 +33,18 @@ struct wf_set {
     struct wf_attr value;
 };
 
-/* What a row takes, from its text. `what` ("sum", "Dense") begins error texts. Names and defaults live in the arena. */
+/* What a row takes, from its text. `what` ("sum", "Dense") begins error texts. Names and
+ * defaults live in the arena. */
 weft_status wf_attr_specs(struct wf_arena *arena, const char *what, const char *text,
                           struct wf_attr_spec spec[WF_MAX_ATTRS], int *n_specs);
-/* What is given, in its order: "axis=-1 keepdims=true perm=[1,0] dtype=f32 init=random_normal(0,0.05)", up to a character of
- * `stop`, which *end then points at. A list may be a single number, and (1,2) is [1,2]. */
+/* What is given, in its order: "axis=-1 keepdims=true perm=[1,0] dtype=f32
+ * init=random_normal(0,0.05)", up to a character of `stop`, which *end then points at. A list
+ * may be a single number, and (1,2) is [1,2]. */
 weft_status wf_attr_parse(struct wf_arena *arena, const char *what, const struct wf_attr_spec *spec,
                           int n_specs, const char *text, const char *stop, const char **end,
                           struct wf_set sets[WF_MAX_ATTRS], int *n_sets);
-/* A value for every spec: from the whole text (may be NULL), otherwise the default; `given` says which. EINVAL names one that
- * is missing. */
+/* A value for every spec: from the whole text (may be NULL), otherwise the default; `given` says
+ * which. EINVAL names one that is missing. */
 weft_status wf_attr_values(struct wf_arena *arena, const char *what,
                            const struct wf_attr_spec *spec, int n_specs, const char *text,
                            struct wf_attr values[WF_MAX_ATTRS]);

@@ -1,4 +1,5 @@
-/* sink.c - elements into files of arrays: npy and idx have one column, npz has all. They are collected whole. */
+/* sink.c - elements into files of arrays: npy and idx have one column, npz has all. They are
+ * collected whole. */
 #include "data/source/formats.h"
 #include "weft/data_array.h"
 

@@ -123,7 +123,8 @@ static int64_t one_hot_ids(const struct wf_ds *ds, int col, int *from)
 static const struct wf_ds_kind one_hot_kind = {
     .name = "one_hot", .apply = one_hot_apply, .ids = one_hot_ids, .text = one_hot_text};
 
-/* Column k of the list: its depth, as it is given (0: as many ids as it may hold), and its shape. */
+/* Column k of the list: its depth, as it is given (0: as many ids as it may hold), and its
+ * shape. */
 static weft_status deepen_column(struct wf_ds *ds, int k, int64_t depth)
 {
     struct one_hot *o = ds->param;

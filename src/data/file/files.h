@@ -188,7 +188,8 @@ weft_status wf_records_open(struct wf_stage *stage, const struct wf_files *files
                             int64_t max_bytes);
 void wf_records_close(struct wf_stage *stage);
 weft_status wf_records_reset(struct wf_stage *stage, int64_t epoch);
-/* A promise of strings whose block is its data; what makes it true takes the block over. NULL at the end. */
+/* A promise of strings whose block is its data; what makes it true takes the block over. NULL at
+ * the end. */
 weft_status wf_records_pull(struct wf_stage *stage, int64_t want, wf_fill_fn *fill,
                             struct wf_promise **out);
 void wf_records_drop(struct wf_promise *promise);

@@ -5,7 +5,8 @@
 #include "data/data.h"
 #include "weft/data_open.h"
 
-/* How sure the first bytes make: a magic number, a structure, a kind of text. 0: it is not this format. */
+/* How sure the first bytes make: a magic number, a structure, a kind of text. 0: it is not this
+ * format. */
 enum { WF_LOOKS_MAGIC = 100, WF_LOOKS_SURE = 80, WF_LOOKS_LIKELY = 60, WF_LOOKS_TEXT = 20 };
 typedef int wf_looks_fn(const char *head, int64_t n);
 typedef weft_ds wf_open_fn(weft_data *d, const char *path, const weft_open_opts *o);

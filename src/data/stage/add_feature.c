@@ -136,7 +136,8 @@ static bool in_list(const char *list, const char *column)
     return false;
 }
 
-/* Each column has words of its own. The list may lack columns that this part of the data has not. */
+/* Each column has words of its own. The list may lack columns that this part of the data has
+ * not. */
 weft_ds wf_add_lookup(struct wf_adding *a)
 {
     int64_t n_unknown = wf_arg_int(a, "unknown");

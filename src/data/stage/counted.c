@@ -1,5 +1,5 @@
-/* counted.c - what stages share that choose elements by their numbers: a request that is changed, and a state that is one
- * number, the elements of the input that have passed. */
+/* counted.c - what stages share that choose elements by their numbers: a request that is
+ * changed, and a state that is one number, the elements of the input that have passed. */
 #include "data/stage/counted.h"
 
 struct wf_at *wf_at_copy(struct wf_worker *w, const struct wf_at *at, int64_t n,

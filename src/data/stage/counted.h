@@ -4,7 +4,8 @@
 
 #include "data/data.h"
 
-/* The numbers of a request, to be changed; in *chunk, which the caller lets go of. NULL when out of memory. */
+/* The numbers of a request, to be changed; in *chunk, which the caller lets go of. NULL when out
+ * of memory. */
 struct wf_at *wf_at_copy(struct wf_worker *w, const struct wf_at *at, int64_t n,
                          struct wf_chunk **chunk);
 /* For stages whose state is one block of memory. */

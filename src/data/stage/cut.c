@@ -1,5 +1,5 @@
-/* cut.c - part of a dataset by numbers: take, skip, shard.
- * Over an addressable dataset each is arithmetic on numbers; over a stream it passes promises on. */
+/* cut.c - part of a dataset by numbers: take, skip, shard. Over an addressable dataset each is
+ * arithmetic on numbers; over a stream it passes promises on. */
 #include "data/stage/counted.h"
 
 struct cut {

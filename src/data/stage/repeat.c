@@ -5,8 +5,8 @@ struct repeat {
     int64_t times; /* 0: without end */
 };
 
-/* The input's epoch in round `round` of epoch `epoch`. It only keys what is drawn; a position that was read may hold any number, so
- * it wraps around. */
+/* The input's epoch in round `round` of epoch `epoch`. It only keys what is drawn; a position
+ * that was read may hold any number, so it wraps around. */
 static int64_t inner_epoch(const struct repeat *p, int64_t epoch, int64_t round)
 {
     uint64_t first = p->times ? (uint64_t)epoch * (uint64_t)p->times : (uint64_t)epoch;

@@ -1,4 +1,5 @@
-/* stages.h - stages as rows of a table: what builders of rows share, and what jobs need to know of a row. */
+/* stages.h - stages as rows of a table: what builders of rows share, and what jobs need to know
+ * of a row. */
 #ifndef WF_DATA_STAGE_STAGES_H
 #define WF_DATA_STAGE_STAGES_H
 
@@ -61,7 +62,8 @@ const struct wf_stage_row *wf_stage_row_at(int i); /* NULL past the end */
 const char *wf_stage_code_at(int i, const char **reason);
 /* The row of a name; an error names the nearest one. */
 weft_status wf_stage_find(const char *name, const struct wf_stage_row **out);
-/* What a stage of this row with these values learns: names of the items, and their columns, in the arena. */
+/* What a stage of this row with these values learns: names of the items, and their columns, in
+ * the arena. */
 weft_status wf_stage_items(struct wf_arena *arena, const struct wf_stage_row *row,
                            const struct wf_attr_spec *spec, int n_specs,
                            const struct wf_attr *value, struct wf_stage_items *out);
@@ -103,9 +105,11 @@ static inline uint64_t wf_arg_seed(const struct wf_adding *a)
 
     return seed == -1 ? a->seed : (uint64_t)seed;
 }
-/* Which of `words` (with blanks between them) an attribute is: 0, 1, ...; -1 after a failure, which the pipeline keeps. */
+/* Which of `words` (with blanks between them) an attribute is: 0, 1, ...; -1 after a failure,
+ * which the pipeline keeps. */
 int wf_arg_word(const struct wf_adding *a, const char *name, const char *words);
-/* A file that the stage writes; NULL when it is not given, or memory is short, which the pipeline keeps. */
+/* A file that the stage writes; NULL when it is not given, or memory is short, which the
+ * pipeline keeps. */
 const char *wf_arg_output(const struct wf_adding *a, const char *name);
 
 #endif

@@ -58,7 +58,8 @@ static weft_status zip_open(struct wf_stage *s)
     return st;
 }
 
-/* Each input of the promise is a gathered promise of one of ours. An input that ends early ends the zip. */
+/* Each input of the promise is a gathered promise of one of ours. An input that ends early ends
+ * the zip. */
 static weft_status zip_pull(struct wf_stage *s, int64_t want, struct wf_promise **out)
 {
     struct wf_promise *in[ZIP_MAX];

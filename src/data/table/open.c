@@ -8,7 +8,8 @@
 
 /* ---- telling by the first bytes -------------------------------------------------------------- */
 
-/* Of the first line: how often each possible delimiter occurs outside quotes; the most frequent one. */
+/* Of the first line: how often each possible delimiter occurs outside quotes; the most frequent
+ * one. */
 static char find_delimiter(const char *p, int64_t n)
 {
     static const char delimiters[] = ",\t;|";
@@ -152,8 +153,9 @@ weft_ds wf_open_libsvm(weft_data *d, const char *path, const weft_open_opts *o)
     return weft_ds_libsvm(d, path, WEFT_OPTS(weft_libsvm_opts, .on_error = o->on_error));
 }
 
-/* Tables and the query that reads each: names in quotes, those in them doubled; in the order of the rows' numbers, or of the
- * primary key where rows have none. A column may have the name of a row's number, but hardly all three of its names. */
+/* Tables and the query that reads each: names in quotes, those in them doubled; in the order of
+ * the rows' numbers, or of the primary key where rows have none. A column may have the name of a
+ * row's number, but hardly all three of its names. */
 static const char table_queries[] =
     "SELECT name, 'SELECT * FROM \"' || replace(name, '\"', '\"\"') || '\" ORDER BY ' || coalesce("
     "(SELECT group_concat('\"' || replace(i.name, '\"', '\"\"') || '\"', ', ')"

@@ -31,7 +31,8 @@ weft_status wf_sql_open(struct wf_stage *s);
 void wf_sql_close(struct wf_stage *s);
 weft_status wf_sql_reset(struct wf_stage *s, int64_t epoch);
 weft_status wf_sql_save(struct wf_stage *s, struct wf_buf *out);
-/* The position as it was saved, and the stage at the beginning of that epoch: the caller steps over the rows before *id. */
+/* The position as it was saved, and the stage at the beginning of that epoch: the caller steps
+ * over the rows before *id. */
 weft_status wf_sql_position(struct wf_stage *s, struct wf_reader *r, int64_t *id);
 weft_status wf_sql_too_few(int64_t n, int64_t id); /* rows for the position */
 

@@ -123,16 +123,16 @@ static weft_status add_touched(weft_job_run *run, const struct wf_job_stage *s, 
     return st;
 }
 
-/* Must the share for validation have been taken? Batches are not cut, and what is for one part only and changes how many samples
- * there are needs its part. */
+/* Must the share for validation have been taken? Batches are not cut, and what is for one part
+ * only and changes how many samples there are needs its part. */
 static bool comes_after(const struct wf_job_stage *s)
 {
     return (s->row->flags & WF_STAGE_AFTER) ||
            (s->when != WF_WHEN_ALL && (s->row->flags & WF_STAGE_ROWS));
 }
 
-/* Which stages learn in one pass: those after the first of a group whose columns nothing has touched
- * since, and that see the same samples. */
+/* Which stages learn in one pass: those after the first of a group whose columns nothing has
+ * touched since, and that see the same samples. */
 static weft_status plan_passes(weft_job_run *run, struct wf_job_plan *p)
 {
     struct wf_map touched;
@@ -394,8 +394,8 @@ static weft_status open_sources(weft_job_run *run, const bool *want)
     return st;
 }
 
-/* Stage i for all parts that there are. Before the split, *others is the training data without stages for training alone, from
- * the first such stage on: validation samples come from it. */
+/* Stage i for all parts that there are. Before the split, *others is the training data without
+ * stages for training alone, from the first such stage on: validation samples come from it. */
 static weft_status add_to_parts(weft_job_run *run, const bool *want, int i, bool before_split,
                                 weft_ds *others)
 {

@@ -164,7 +164,8 @@ static weft_status checkpoint_between(struct fit *f, int64_t next_epoch, int64_t
     return wf_resume_save(&f->resume, &next, &logs);
 }
 
-/* What happens after a step, besides the step: callbacks, which may ask for a checkpoint; progress, checkpoints. */
+/* What happens after a step, besides the step: callbacks, which may ask for a checkpoint;
+ * progress, checkpoints. */
 static weft_status after_step(struct fit *f, bool seen)
 {
     bool paint = wf_progress_due(&f->progress);
@@ -193,8 +194,8 @@ static weft_status train_batches(struct fit *f)
     weft_batch *b = NULL;
     weft_status st = WEFT_OK;
 
-    /* batches that are added up belong to one step, and a step is finished; an epoch that callbacks saw begin has a batch, so
-     * that a run that goes on does not begin it again */
+    /* batches that are added up belong to one step, and a step is finished; an epoch that
+     * callbacks saw begin has a batch, so that a run that goes on does not begin it again */
     while (!st && (!wf_asked(t, WF_ASK_STOP) || t->pending || f->at.batch == 0) &&
            (!steps || f->at.batch < steps)) {
         st = weft_iter_next(f->it, &b);
@@ -254,7 +255,8 @@ static weft_status timed_batches(struct fit *f)
     return st;
 }
 
-/* The epoch's times into those of the run. A checkpoint written between epochs counts in the next one. */
+/* The epoch's times into those of the run. A checkpoint written between epochs counts in the
+ * next one. */
 static void sum_times(struct fit *f)
 {
     weft_times *e = &f->t->times, *all = &f->t->all_times;
@@ -296,7 +298,8 @@ static weft_status epoch_logs(struct fit *f, weft_logs *out)
     return st;
 }
 
-/* A run that was stopped before the epoch began, or interrupted in its middle: the rest belongs to the one that goes on. */
+/* A run that was stopped before the epoch began, or interrupted in its middle: the rest belongs
+ * to the one that goes on. */
 static weft_status leave(struct fit *f)
 {
     const weft_trainer *t = f->t;
@@ -326,7 +329,8 @@ static void warn_skipped(const struct fit *f)
                (long long)f->at.epoch + 1, (long long)e->skipped, (long long)e->val_skipped);
 }
 
-/* From where the state stands to the end of the epoch. A run that was stopped leaves the state in the middle. */
+/* From where the state stands to the end of the epoch. A run that was stopped leaves the state
+ * in the middle. */
 static weft_status one_epoch(struct fit *f, bool resumed)
 {
     weft_trainer *t = f->t;
@@ -472,7 +476,8 @@ static int64_t batches_of_epoch(const struct fit *f)
     return n == WEFT_ENDLESS ? WEFT_UNKNOWN : n;
 }
 
-/* From the last epoch to the state in which it leaves the trainer: train_end, the last checkpoint. */
+/* From the last epoch to the state in which it leaves the trainer: train_end, the last
+ * checkpoint. */
 static weft_status close_fit(struct fit *f, int64_t epochs)
 {
     weft_trainer *t = f->t;

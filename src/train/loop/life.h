@@ -1,7 +1,8 @@
-/* life.h - the life of a trainer's fit: one state, the moves between states, and the calls that each state allows.
+/* life.h - the life of a trainer's fit: one state, the moves between states, and the calls that
+ * each state allows.
  *
- * Requests from outside (callbacks, signal handlers, other threads) are not states: they are bits that fit looks at between
- * two steps. */
+ * Requests from outside (callbacks, signal handlers, other threads) are not states: they are
+ * bits that fit looks at between two steps. */
 #ifndef WF_TRAIN_LOOP_LIFE_H
 #define WF_TRAIN_LOOP_LIFE_H
 

@@ -1,5 +1,5 @@
-/* The table of formats: each has a name and a doc, what is written is found out and read back, and an option that a format does
- * not take is an error. */
+/* The table of formats: each has a name and a doc, what is written is found out and read back,
+ * and an option that a format does not take is an error. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* The life of a fit: every call in every state, every way to come to an end, and every move between two states. */
+/* The life of a fit: every call in every state, every way to come to an end, and every move
+ * between two states. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

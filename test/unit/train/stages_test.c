@@ -1,5 +1,6 @@
-/* Every stage of the table: by its name in C and in a job it is what its typed function gives; and every function of the headers
- * that makes a dataset of a dataset is a row, or has a reason not to be. */
+/* Every stage of the table: by its name in C and in a job it is what its typed function gives;
+ * and every function of the headers that makes a dataset of a dataset is a row, or has a reason
+ * not to be. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
