@@ -37,35 +37,6 @@ static enum direction direction_of(struct draw *d)
     return pick < 2 ? GRADIENTS : pick < 3 ? SAME_BITS : AGAINST_PLAIN;
 }
 
-static void show(const struct graph_case *c, const struct config *f, enum direction dir)
-{
-    char *text = NULL, buf[128];
-
-    if (!weft_graph_text(c->g, &text))
-        printf("%s", text);
-    weft_text_free(c->ctx, text);
-    for (int i = 0; i < c->n_fetches; i++)
-        printf("fetch %d: %s\n", i, weft_val_name(c->g, c->fetch[i]));
-    for (int i = 0; i < c->n_updates; i++)
-        printf("update %d: %s\n", i, weft_val_name(c->g, c->update[i]));
-    printf("sets of feeds: %d; %s; %s\n", c->n_sets, config_text(f, buf), direction_names[dir]);
-}
-
-/* The smallest graph that still fails, as text. */
-static void show_smaller(struct graph_case *c, const struct config *f, enum direction dir)
-{
-    struct graph_case small;
-    struct report r = {.failed = false};
-
-    if (!case_shrink(c, f, dir, &small))
-        return;
-    printf("\nsmaller:\n");
-    show(&small, f, dir);
-    fflush(stdout);
-    check_case(&small, f, dir, &r);
-    printf("%s\n\n", r.text);
-}
-
 /* Returns whether it failed. `config` below 0: as the seed says. */
 static bool run_seed(const struct options *o, int64_t seed, int config)
 {
@@ -85,9 +56,9 @@ static bool run_seed(const struct options *o, int64_t seed, int config)
         f.threads = 1;
     st = case_draw(&c, config_ctx(&f), (uint64_t)seed, dir == GRADIENTS);
     if (o->verbose)
-        show(&c, &f, dir);
+        case_show(&c, &f, dir);
     if (!st && o->shrink)
-        show_smaller(&c, &f, dir);
+        case_show_smaller(&c, &f, dir);
     if (st)
         snprintf(r.text, sizeof r.text, "drawing: %s", weft_error());
     else

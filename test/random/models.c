@@ -3,6 +3,7 @@
  *   models                           what the tests run
  *   models --seeds FROM:TO           many seeds
  *   models --seed N --verbose        one seed, with its model
+ *   models --seed N --shrink         the smallest part of its training graph that still fails
  *
  * A seed draws a model, a configuration and what is compared: the training function against the plain definition; or two
  * trainings that must give the same bits (other threads, once more, through JSON, through a file). */
@@ -17,6 +18,7 @@
 #include "train/train.h"
 
 enum { N_BATCHES = 3 };
+enum { VERBOSE = 1, SHRINK = 2 }; /* what is printed of one seed */
 
 /* ---- data --------------------------------------------------------------------------------------- */
 
@@ -307,14 +309,13 @@ static weft_status as_case(weft_trainer *t, const struct recipe *r, const struct
 }
 
 static weft_status against_plain_model(const struct recipe *r, const struct config *f,
-                                       uint64_t seed, bool verbose, struct report *out)
+                                       uint64_t seed, unsigned look, struct report *out)
 {
     struct recipe whole = *r;
     struct batch b[N_BATCHES] = {{.x = {{.data = NULL}}}};
     struct graph_case c = {.n_feeds = 0};
     weft_model *m = NULL;
     weft_trainer *t = NULL;
-    char *text = NULL;
     weft_status st;
 
     whole.shards = 0;
@@ -327,9 +328,10 @@ static weft_status against_plain_model(const struct recipe *r, const struct conf
         st = weft_train_on_batch(t, b[0].x, b[0].y, NULL, NULL); /* makes the function */
     if (!st) {
         st = as_case(t, &whole, b, seed, &c);
-        if (!st && verbose && !weft_graph_text(c.g, &text))
-            printf("%s", text);
-        weft_text_free(t->ctx, text);
+        if (!st && (look & VERBOSE))
+            case_show(&c, f, AGAINST_PLAIN);
+        if (!st && (look & SHRINK))
+            case_show_smaller(&c, f, AGAINST_PLAIN);
         if (!st)
             st = check_case(&c, f, AGAINST_PLAIN, out);
         else if (st == WEFT_ELIMIT)
@@ -361,7 +363,7 @@ static void cover_kinds(const struct recipe *r, struct shared *s)
                 s->drawn[k] = true;
 }
 
-static bool run_seed(const char *program, int64_t seed, bool verbose, struct shared *s)
+static bool run_seed(const char *program, int64_t seed, unsigned look, struct shared *s)
 {
     struct draw d = draw_from((uint64_t)seed, 20);
     struct config f = config_draw(&d);
@@ -377,14 +379,14 @@ static bool run_seed(const char *program, int64_t seed, bool verbose, struct sha
         return false;
     cover_kinds(&r, s);
     s->n_models++;
-    if (verbose)
+    if (look)
         recipe_show(&r, stdout);
     if (plain)
-        against_plain_model(&r, &f, (uint64_t)seed, verbose, &out);
+        against_plain_model(&r, &f, (uint64_t)seed, look, &out);
     else
         same_training(&r, &f, (uint64_t)seed, &out);
     if (out.failed)
-        printf("seed %lld: %s\n  %s; %s\n  replay: %s --seed %lld --verbose\n", (long long)seed,
+        printf("seed %lld: %s\n  %s; %s\n  replay: %s --seed %lld --shrink\n", (long long)seed,
                out.text, plain ? "plain definition" : "same bits", config_text(&f, buf), program,
                (long long)seed);
     fflush(stdout);
@@ -404,7 +406,7 @@ static void run_seeds(const char *program, int64_t from, int64_t to, struct shar
         if (pid == 0) {
             for (; s->seed < to; s->seed++) {
                 alarm(60);
-                s->n_failed += run_seed(program, s->seed, false, s);
+                s->n_failed += run_seed(program, s->seed, 0, s);
             }
             configs_end();
             _exit(0);
@@ -445,7 +447,8 @@ static int uncovered(const struct shared *s)
 
 int main(int argc, char **argv)
 {
-    bool quick = getenv("WEFT_TEST_QUICK") != NULL, verbose = false, cover = !quick;
+    bool quick = getenv("WEFT_TEST_QUICK") != NULL, cover = !quick;
+    unsigned look = 0;
     struct shared *s =
         mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     long long from = 0, to = quick ? 100 : 800, seed = -1;
@@ -455,7 +458,9 @@ int main(int argc, char **argv)
         const char *v = i + 1 < argc ? argv[i + 1] : "";
 
         if (!strcmp(argv[i], "--verbose")) {
-            verbose = true;
+            look |= VERBOSE;
+        } else if (!strcmp(argv[i], "--shrink")) {
+            look |= SHRINK;
         } else if (!strcmp(argv[i], "--seeds") && sscanf(v, "%lld:%lld", &from, &to) == 2) {
             cover = false;
             i++;
@@ -463,12 +468,13 @@ int main(int argc, char **argv)
             seed = atoll(v);
             i++;
         } else {
-            fprintf(stderr, "usage: %s [--seeds FROM:TO] [--seed N] [--verbose]\n", argv[0]);
+            fprintf(stderr, "usage: %s [--seeds FROM:TO] [--seed N] [--verbose] [--shrink]\n",
+                    argv[0]);
             return 2;
         }
     }
     if (seed >= 0) {
-        bool failed = run_seed(argv[0], seed, verbose, s);
+        bool failed = run_seed(argv[0], seed, look, s);
 
         configs_end();
         printf("seed %lld: %s\n", seed, failed ? "FAILED" : "ok");

@@ -265,17 +265,6 @@ static void shake(struct plain *p, struct wf_tensor *x, weft_dtype t, double siz
     }
 }
 
-/* For the sake of comparisons with 0. */
-static void snap(struct plain *p, struct wf_tensor *x, weft_dtype t, double size)
-{
-    double *v = x->data, small = p->noise * size * float_of[t].unit;
-    int64_t n = x->type.dtype == WEFT_F64 && p->snaps ? wf_count(x) : 0;
-
-    for (int64_t i = 0; i < n; i++)
-        if (fabs(v[i]) <= small && draw_one_in(&p->draw, 2))
-            v[i] = 0;
-}
-
 static void shake_slot(struct plain *p, float *v, int64_t n)
 {
     for (int64_t i = 0; i < n && p->noise > 0; i++)
@@ -435,6 +424,7 @@ static weft_status run_update(struct plain *p, const struct wf_node *n, const st
     if (leaf->var < 0)
         return wf_err(WEFT_EBUG, "'%s' updates '%s', which is not a variable", n->name, leaf->name);
     in[0] = p->var[leaf->var];
+    plain_ties(p, n - p->g->nodes, &in[1].type, in);
     if (is_apply(n)) {
         st = run_apply(p, n, in, leaf->var);
     } else {
@@ -470,7 +460,7 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
                          .in = in_type,
                          .out = out_type};
     struct wf_tensor *out = &p->val[n->first_out];
-    double most = 0;
+    bool moves;
     weft_status st;
 
     for (int i = 0; i < n->n_in; i++)
@@ -486,17 +476,16 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
         out[i].data = room_for(p, &out[i].type);
     }
     st = call_ref(p, n, attr, n->n_in, in, out);
-    if (st || !(p->noise > 0) || !rounds(p, n, in))
+    if (st || !(p->noise > 0))
         return st;
-    shake_operands(p, n, in);
+    moves = rounds(p, n, in);
+    if (moves)
+        shake_operands(p, n, in);
+    plain_ties(p, n - p->g->nodes, out_type, in);
     st = call_ref(p, n, attr, n->n_in, in, out);
-    for (int i = 0; i < n->n_in; i++)
-        most = fmax(most, n->in[i] ? largest(&in[i]) : 0);
-    for (int i = 0; i < n->n_out && !st; i++)
-        if (out[i].type.dtype == WEFT_F64) {
+    for (int i = 0; i < n->n_out && moves && !st; i++)
+        if (out[i].type.dtype == WEFT_F64)
             shake(p, &out[i], p->g->values[n->first_out + i].type.dtype, inner_size(n, in));
-            snap(p, &out[i], p->g->values[n->first_out + i].type.dtype, most);
-        }
     return st;
 }
 
@@ -563,32 +552,40 @@ static double sum_of(const struct wf_tensor *t)
     return sum;
 }
 
-weft_status plain_run(struct plain *p, int n_feeds, const weft_val *feed, const weft_tensor *feeds,
-                      int n_roots, const weft_val *roots)
+weft_status plain_run_all(struct plain *p, int n, int n_feeds, const weft_val *feed,
+                          const weft_tensor *feeds, int n_roots, const weft_val *roots)
 {
     const weft_graph *g = p->g;
     bool *live = wf_arena_alloc(&p->arena, (size_t)g->n_nodes + 1), updates = false;
     weft_status st = WEFT_OK;
 
     mark_needed(g, n_roots, roots, live);
-    for (int64_t v = 0; v < g->n_values; v++)
-        p->val[v].data = NULL;
+    for (int j = 0; j < n; j++)
+        for (int64_t v = 0; v < g->n_values; v++)
+            p[j].val[v].data = NULL;
     for (int64_t k = 0; k < g->n_nodes && !st; k++) {
         const weft_tensor *f = NULL;
 
         for (int i = 0; i < n_feeds; i++)
             if (g->values[feed[i].id].node == k)
                 f = &feeds[i];
-        if (live[k])
-            st = plain_node(p, k, f);
+        for (int j = 0; j < n && live[k] && !st; j++)
+            st = plain_node(&p[j], k, f);
         updates |= live[k] && (g->nodes[k].op->flags & WF_STATE_IN0);
     }
-    for (int64_t v = 1; v < g->n_values && !st && !p->saw_odd; v++)
-        p->saw_odd =
-            p->val[v].data && wf_is_float(p->val[v].type.dtype) && !isfinite(sum_of(&p->val[v]));
-    if (!st && updates)
-        p->step++;
+    for (int j = 0; j < n && !st; j++) {
+        for (int64_t v = 1; v < g->n_values && !p[j].saw_odd; v++)
+            p[j].saw_odd = p[j].val[v].data && wf_is_float(p[j].val[v].type.dtype) &&
+                           !isfinite(sum_of(&p[j].val[v]));
+        p[j].step += updates;
+    }
     return st;
+}
+
+weft_status plain_run(struct plain *p, int n_feeds, const weft_val *feed, const weft_tensor *feeds,
+                      int n_roots, const weft_val *roots)
+{
+    return plain_run_all(p, 1, n_feeds, feed, feeds, n_roots, roots);
 }
 
 struct wf_tensor plain_fetch(const struct plain *p, weft_val v)

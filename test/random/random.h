@@ -36,9 +36,10 @@ struct plain {
     bool wide;        /* floats are computed as f64 */
     double noise;     /* > 0: every rounding moves by up to so many units of the value's type */
     bool unbounded;   /* what the value's type cannot hold does not become infinite */
-    bool snaps;       /* what may be nothing but rounding is sometimes exactly 0 */
     struct draw draw; /* of the noise */
-    int64_t n_values; /* room in val */
+    const struct plain *peers;          /* the noisy runs, this one among them */
+    int n_peers, number;                /* and which of them this is */
+    int64_t n_values;                   /* room in val */
     struct wf_tensor *val;              /* per value; data NULL: not computed */
     struct wf_tensor *var;              /* per variable of the graph: its present value */
     float *(*slot)[WF_OPTIM_MAX_SLOTS]; /* per variable */
@@ -58,10 +59,18 @@ weft_status plain_node(struct plain *p, int64_t k, const weft_tensor *feed);
 /* One run: everything that the roots need, then the step counts up when something was updated. */
 weft_status plain_run(struct plain *p, int n_feeds, const weft_val *feed, const weft_tensor *feeds,
                       int n_roots, const weft_val *roots);
+/* The same by several runs, node by node: each node by all of them before the next. */
+weft_status plain_run_all(struct plain *p, int n, int n_feeds, const weft_val *feed,
+                          const weft_tensor *feeds, int n_roots, const weft_val *roots);
 /* What a fetch sees: variables (and views of them) after the updates. */
 struct wf_tensor plain_fetch(const struct plain *p, weft_val v);
 /* The value whose bytes v shows. */
 int32_t plain_root(const weft_graph *g, int32_t v);
+
+/* ---- ties.c: decisions that rounding may turn -------------------------------------------------- */
+
+/* Moves operands of node k, whose result has the shape of `out`, to one side or the other where the peers leave it open. */
+void plain_ties(struct plain *p, int64_t k, const struct wf_type *out, struct wf_tensor *in);
 
 /* ---- gen.c: one graph --------------------------------------------------------------------------- */
 
@@ -174,11 +183,15 @@ extern const char *const direction_names[N_DIRECTIONS];
 weft_status check_case(struct graph_case *c, const struct config *config, enum direction dir,
                        struct report *r);
 
+/* Prints, for each value of the case, the element that differs most from the plain definition when the value is fetched. */
+void check_values(const struct graph_case *c, const struct config *f);
+
 /* ---- shrink.c ------------------------------------------------------------------------------------ */
 
-/* A smaller case that fails in the same configuration, in *out; false when it cannot be made to fail again. */
-bool case_shrink(struct graph_case *c, const struct config *f, enum direction dir,
-                 struct graph_case *out);
+/* The graph as text, what is fetched, how it is run. */
+void case_show(const struct graph_case *c, const struct config *f, enum direction dir);
+/* The same of a smaller case that fails in the same configuration, where there is one. */
+void case_show_smaller(struct graph_case *c, const struct config *f, enum direction dir);
 
 /* ---- cover.c ------------------------------------------------------------------------------------- */
 

@@ -195,8 +195,8 @@ static bool attempt(struct shrink *s, bool *flag, bool value)
     return false;
 }
 
-bool case_shrink(struct graph_case *c, const struct config *f, enum direction dir,
-                 struct graph_case *out)
+static bool shrink_case(struct graph_case *c, const struct config *f, enum direction dir,
+                        struct graph_case *out)
 {
     struct shrink s = {.c = c, .f = f, .dir = dir, .cut = calloc((size_t)c->g->n_nodes + 1, 1)};
     bool any = true, *live = calloc((size_t)c->g->n_nodes + 1, 1), ok;
@@ -230,4 +230,37 @@ bool case_shrink(struct graph_case *c, const struct config *f, enum direction di
     free(s.cut);
     free(live);
     return ok;
+}
+
+/* ---- showing ------------------------------------------------------------------------------------ */
+
+void case_show(const struct graph_case *c, const struct config *f, enum direction dir)
+{
+    char *text = NULL, buf[128];
+
+    if (!weft_graph_text(c->g, &text))
+        printf("%s", text);
+    weft_text_free(c->ctx, text);
+    for (int i = 0; i < c->n_fetches; i++)
+        printf("fetch %d: %s\n", i, weft_val_name(c->g, c->fetch[i]));
+    for (int i = 0; i < c->n_updates; i++)
+        printf("update %d: %s\n", i, weft_val_name(c->g, c->update[i]));
+    printf("sets of feeds: %d; %s; %s\n", c->n_sets, config_text(f, buf), direction_names[dir]);
+}
+
+void case_show_smaller(struct graph_case *c, const struct config *f, enum direction dir)
+{
+    struct graph_case small;
+    struct report r = {.failed = false};
+
+    if (!shrink_case(c, f, dir, &small))
+        return;
+    printf("\nsmaller:\n");
+    case_show(&small, f, dir);
+    fflush(stdout);
+    check_case(&small, f, dir, &r);
+    printf("%s\n", r.text);
+    if (dir == AGAINST_PLAIN)
+        check_values(&small, f);
+    printf("\n");
 }

@@ -1,0 +1,226 @@
+/* ties.c - decisions that rounding may turn: comparisons of values that are equal but for rounding, and their like.
+ *
+ * The noisy runs of a case go node by node together. Where an op decides by a number (is x > 0, is a = b, which whole number
+ * is below x) and the runs show that this number lies no farther from the place where the decision turns than its own error,
+ * the element is undecided: some runs get it on this side, some on the other, some exactly there. What has no error (all runs
+ * have the same number) is decided, however close it is. */
+#include <float.h>
+#include <math.h>
+
+#include "random/random.h"
+
+enum tie_kind {
+    AT,       /* operand `operand` at one of the numbers of `at` */
+    PAIR,     /* operand 0 at operand 1 */
+    WHOLE,    /* operand 0 at whole numbers */
+    HALF,     /* operand 0 between whole numbers */
+    QUOTIENT, /* operand 0 at multiples of operand 1 */
+    LIMITS,   /* operand 1 at the attributes min and max */
+    TO_TYPE, /* operand 0: at 0 when the result is a bool, at whole numbers when it is an integer */
+};
+
+static const struct tie {
+    const char *op;
+    enum tie_kind kind;
+    int operand, n_at;
+    double at[2];
+} ties[] = {
+    {"eq", PAIR, 0, 0, {0}},
+    {"ne", PAIR, 0, 0, {0}},
+    {"lt", PAIR, 0, 0, {0}},
+    {"le", PAIR, 0, 0, {0}},
+    {"gt", PAIR, 0, 0, {0}},
+    {"ge", PAIR, 0, 0, {0}},
+    {"cast", TO_TYPE, 0, 0, {0}},
+    {"floor", WHOLE, 0, 0, {0}},
+    {"ceil", WHOLE, 0, 0, {0}},
+    {"round", HALF, 0, 0, {0}},
+    {"mod", QUOTIENT, 0, 0, {0}},
+    {"clip_grad", LIMITS, 1, 0, {0}},
+    {"sign", AT, 0, 1, {0}},
+    {"div", AT, 1, 1, {0}},
+    {"pow", AT, 0, 1, {0}},
+    {"reciprocal", AT, 0, 1, {0}},
+    {"rsqrt", AT, 0, 1, {0}},
+    {"sqrt", AT, 0, 1, {0}},
+    {"log", AT, 0, 1, {0}},
+    {"log1p", AT, 0, 1, {-1}},
+    {"relu_grad", AT, 1, 1, {0}},
+    {"relu6_grad", AT, 1, 2, {0, 6}},
+    {"leaky_relu_grad", AT, 1, 1, {0}},
+    {"elu_grad", AT, 1, 1, {0}},
+    {"selu_grad", AT, 1, 1, {0}},
+    {"hard_sigmoid_grad", AT, 1, 2, {-3, 3}},
+    {"hard_swish_grad", AT, 1, 2, {-3, 3}},
+    {"apply", AT, 1, 1, {0}}, /* some optimizers go by the sign of the gradient */
+    {"apply_rows", AT, 1, 1, {0}},
+};
+
+static const struct tie *tie_of(const struct wf_op *op)
+{
+    static signed char known[WF_N_OPS]; /* 0: not looked up yet, -1: none, else its number + 1 */
+
+    if (op->id >= WF_N_OPS)
+        return NULL;
+    for (int i = 0; i < WF_COUNT(ties) && !known[op->id]; i++)
+        if (!strcmp(op->name, ties[i].op))
+            known[op->id] = (signed char)(i + 1);
+    if (!known[op->id])
+        known[op->id] = -1;
+    return known[op->id] > 0 ? &ties[known[op->id] - 1] : NULL;
+}
+
+/* The element of t that broadcasts to element e of the shape `to`. */
+static int64_t spread_index(const struct wf_type *t, const struct wf_type *to, int64_t e)
+{
+    int64_t at = 0, stride = 1;
+
+    for (int i = to->rank - 1; i >= 0; i--) {
+        int64_t k = to->dim[i] ? e % to->dim[i] : 0;
+        int own = i - (to->rank - t->rank);
+
+        e = to->dim[i] ? e / to->dim[i] : 0;
+        if (own < 0)
+            continue;
+        at += t->dim[own] == 1 ? 0 : k * stride;
+        stride *= t->dim[own];
+    }
+    return at;
+}
+
+static double element(const struct wf_tensor *t, int64_t e)
+{
+    return wf_get(t->data, t->type.dtype, e);
+}
+
+/* The number nearest to x where the decision turns; other: the second operand's element. */
+static double turn(const struct tie *t, const double *at, int n_at, double x, double other)
+{
+    double best = at[0];
+
+    switch (t->kind) {
+    case PAIR: return other;
+    case WHOLE: return rint(x);
+    case HALF: return floor(x) + 0.5;
+    case QUOTIENT: return rint(x / other) * other;
+    default:
+        for (int i = 1; i < n_at; i++)
+            if (fabs(x - at[i]) < fabs(x - best))
+                best = at[i];
+        return best;
+    }
+}
+
+/* Which side run p takes: -1, 0 (exactly there) or 1. Some runs take one for all elements. */
+static int side(struct plain *p, int64_t node, int64_t e)
+{
+    if (p->number < 3)
+        return p->number - 1;
+    if (p->number < 6)
+        return (int)((uint64_t)(e + node + p->number) % 3) - 1;
+    return (int)draw_int(&p->draw, -1, 1);
+}
+
+struct decision {
+    const struct tie *tie;
+    struct tie as; /* TO_TYPE and LIMITS as one of the others */
+    double at[2];
+    int n_at;
+    bool spread; /* the second operand broadcasts with the first */
+};
+
+static bool find_decision(const struct wf_node *n, weft_dtype out, struct decision *d)
+{
+    const struct tie *t = tie_of(n->op);
+
+    if (!t || !n->in[t->operand])
+        return false;
+    *d = (struct decision){.as = *t, .at = {t->at[0], t->at[1]}, .n_at = t->n_at};
+    d->tie = &d->as;
+    if (t->kind == TO_TYPE) {
+        if (wf_is_float(out))
+            return false;
+        d->as.kind = out == WEFT_BOOL ? AT : WHOLE;
+        d->n_at = 1;
+    } else if (t->kind == LIMITS) {
+        d->as.kind = AT;
+        d->at[0] = wf_node_float(n, "min");
+        d->at[1] = wf_node_float(n, "max");
+        d->n_at = 2;
+    }
+    d->spread = t->kind == PAIR || t->kind == QUOTIENT;
+    return true;
+}
+
+/* How far operand x of run p is from where the decision turns. */
+static double distance(const struct plain *p, const struct wf_node *n, const struct decision *d,
+                       int64_t e, int64_t e_other)
+{
+    double x = element(&p->val[n->in[d->tie->operand]], e);
+    double other = d->spread ? element(&p->val[n->in[1]], e_other) : 0;
+
+    return x - turn(d->tie, d->at, d->n_at, x, other);
+}
+
+/* Is the element undecided? Then *width is how far apart the runs are from the turn. */
+static bool undecided(const struct plain *p, const struct wf_node *n, const struct decision *d,
+                      int64_t e, int64_t e_other, double *width)
+{
+    double lo = INFINITY, hi = -INFINITY;
+
+    for (int k = 0; k < p->n_peers; k++) {
+        double x = distance(&p->peers[k], n, d, e, e_other);
+
+        if (!isfinite(x))
+            return false;
+        lo = fmin(lo, x);
+        hi = fmax(hi, x);
+    }
+    *width = fmax(fabs(lo), fabs(hi));
+    return lo < hi && lo - 3 * (hi - lo) <= 0 && hi + 3 * (hi - lo) >= 0;
+}
+
+/* Operands of unequal shapes: the first is spread out, so that each element of the result can be decided by itself. */
+static struct wf_tensor spread_out(struct plain *p, const struct wf_tensor *x,
+                                   const struct wf_type *to)
+{
+    struct wf_tensor t = {*to, NULL};
+    int64_t n;
+
+    t.type.dtype = WEFT_F64;
+    n = wf_count(&t);
+    t.data = wf_arena_alloc(&p->arena, (size_t)n * sizeof(double) + 8);
+    for (int64_t e = 0; e < n; e++)
+        ((double *)t.data)[e] = element(x, spread_index(&x->type, to, e));
+    return t;
+}
+
+void plain_ties(struct plain *p, int64_t k, const struct wf_type *out, struct wf_tensor *in)
+{
+    const struct wf_node *n = &p->g->nodes[k];
+    struct wf_tensor x = {.data = NULL};
+    struct decision d;
+    struct wf_type shape;
+
+    if (p->n_peers < 2 || !find_decision(n, p->g->values[n->first_out].type.dtype, &d))
+        return;
+    if (in[d.tie->operand].type.dtype != WEFT_F64)
+        return;
+    shape = d.spread ? *out : in[d.tie->operand].type;
+    for (int64_t e = 0; e < wf_type_count(&shape); e++) {
+        int64_t a = d.spread ? spread_index(&in[0].type, &shape, e) : e;
+        int64_t b = d.spread ? spread_index(&in[1].type, &shape, e) : 0;
+        double width, v, other;
+
+        if (!undecided(p, n, &d, a, b, &width))
+            continue;
+        if (!x.data)
+            x = spread_out(p, &in[d.tie->operand], &shape);
+        v = ((double *)x.data)[e];
+        other = d.spread ? element(&in[1], b) : 0;
+        ((double *)x.data)[e] =
+            turn(d.tie, d.at, d.n_at, v, other) + side(p, k, e) * fmax(width, DBL_MIN);
+    }
+    if (x.data)
+        in[d.tie->operand] = x;
+}
