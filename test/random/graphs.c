@@ -4,6 +4,7 @@
  *   graphs --seeds FROM:TO --jobs N  many seeds on several processes
  *   graphs --seed N --verbose        one seed: the graph as text, the configuration, the first difference
  *   graphs --seed N --shrink         the smallest part of it that still fails
+ *   graphs --faults FROM:TO          which share of known faults the check notices
  *   graphs --all FROM:TO             each graph of these seeds through every configuration */
 #define _DEFAULT_SOURCE
 #include <signal.h>
@@ -16,7 +17,7 @@
 #include "random/random.h"
 
 struct options {
-    int64_t from, to, all_from, all_to;
+    int64_t from, to, all_from, all_to, faults_from, faults_to;
     int jobs;
     bool verbose, shrink, cover;
     const char *program;
@@ -78,7 +79,7 @@ static bool run_seed(const struct options *o, int64_t seed, int config)
 static void work(const struct options *o, struct worker *w)
 {
     for (; w->seed < w->end; w->seed++) {
-        alarm(60);
+        time_limit(60);
         w->n_failed += run_seed(o, w->seed, -1);
     }
     configs_end();
@@ -161,6 +162,10 @@ static bool parse(int argc, char **argv, struct options *o, int64_t *seed, int *
             o->to = o->from;
             o->cover = false;
             i++;
+        } else if (!strcmp(a, "--faults") && sscanf(v, "%lld:%lld", &from, &to) == 2) {
+            o->faults_from = from;
+            o->faults_to = to;
+            i++;
         } else if (!strcmp(a, "--seed") && *v) {
             *seed = atoll(v);
             i++;
@@ -172,7 +177,8 @@ static bool parse(int argc, char **argv, struct options *o, int64_t *seed, int *
             i++;
         } else {
             fprintf(stderr,
-                    "usage: %s [--seeds FROM:TO] [--all FROM:TO] [--jobs N] [--seed N [--config "
+                    "usage: %s [--seeds FROM:TO] [--all FROM:TO] [--faults FROM:TO] [--jobs N] "
+                    "[--seed N [--config "
                     "K]] [--verbose] [--shrink]\n",
                     argv[0]);
             return false;
@@ -199,6 +205,12 @@ int main(int argc, char **argv)
     cover_begin();
     if (!parse(argc, argv, &o, &seed, &config))
         return 2;
+    if (o.faults_to > o.faults_from) {
+        bool noticed = faults_noticed(o.faults_from, o.faults_to);
+
+        configs_end();
+        return !noticed;
+    }
     if (seed >= 0) {
         bool failed = run_seed(&o, seed, config);
 

@@ -405,7 +405,7 @@ static void run_seeds(const char *program, int64_t from, int64_t to, struct shar
         pid = fork();
         if (pid == 0) {
             for (; s->seed < to; s->seed++) {
-                alarm(60);
+                time_limit(60);
                 s->n_failed += run_seed(program, s->seed, 0, s);
             }
             configs_end();

@@ -190,18 +190,11 @@ static const struct {
     {"lstm", 1, false},
     {"gru", 1, false},
     {"simple_rnn", 1, true},
-    {"batch_norm_grad", 32, true},
-    {"group_norm_grad", 32, true},
-    {"layer_norm_grad", 1, true},
-    {"rms_norm_grad", 1, true},
     {"softmax_grad", 1, true},
     {"log_softmax_grad", 1, true},
     {"attention_grad", 1, true},
     {"attention_packed_grad", 1, true},
     {"lstm_grad", 1, true},
-    {"batch_norm", 32, true},
-    {"layer_norm", 32, true},
-    {"group_norm", 32, true},
     {"gelu", 1, true},
     {"gelu_grad", 1, true},
     {"gelu_tanh", 1, true},
@@ -209,6 +202,28 @@ static const struct {
     {"gru_grad", 1, true},
     {"simple_rnn_grad", 1, true},
 };
+
+/* Norms: what they subtract are sums over rows or columns, so that an element's error is that of the largest it is summed with;
+ * how much of it comes out, the op itself says. Their results are relative to the numbers gamma and beta. */
+static const struct {
+    const char *op;
+    int n_summed; /* its first operands */
+    enum { ROWS, COLUMNS, WHOLE_TENSOR } along;
+    int first_result; /* the first operand that says how large the result is; 0: none */
+} norm_ops[] = {
+    {"batch_norm", 1, COLUMNS, 1},           {"layer_norm", 1, ROWS, 1},
+    {"group_norm", 1, WHOLE_TENSOR, 1},      {"batch_norm_grad", 2, COLUMNS, 0},
+    {"layer_norm_grad", 2, ROWS, 0},         {"rms_norm_grad", 2, ROWS, 0},
+    {"group_norm_grad", 2, WHOLE_TENSOR, 0},
+};
+
+static int norm_of(const struct wf_op *op)
+{
+    for (int i = 0; i < WF_COUNT(norm_ops); i++)
+        if (!strcmp(op->name, norm_ops[i].op))
+            return i;
+    return -1;
+}
 
 static bool among(const char *word, const char *const *words, int n)
 {
@@ -284,7 +299,10 @@ static double largest(const struct wf_tensor *t)
 static double inner_size(const struct wf_node *n, const struct wf_tensor *in)
 {
     double size = 0;
+    int norm = norm_of(n->op);
 
+    for (int k = norm >= 0 ? norm_ops[norm].first_result : 0; k > 0 && k < n->n_in; k++)
+        size += n->in[k] ? largest(&in[k]) : 1;
     for (int i = 0; i < WF_COUNT(absolute_ops); i++)
         if (!strcmp(n->op->name, absolute_ops[i].op)) {
             size = absolute_ops[i].size;
@@ -294,13 +312,44 @@ static double inner_size(const struct wf_node *n, const struct wf_tensor *in)
     return size;
 }
 
+/* Moves each element by the error of the largest in its row of n_axes axes, its column or all of x. */
+static void shake_summed(struct plain *p, struct wf_tensor *x, weft_dtype t, int along,
+                         int64_t n_axes)
+{
+    double *v = x->data, most[4096] = {0};
+    int64_t n = wf_count(x), width = 1, groups;
+    bool fits;
+
+    for (int i = x->type.rank - 1; i >= 0 && n_axes > 0; i--, n_axes--)
+        width *= x->type.dim[i];
+    groups = along == ROWS ? n / (width ? width : 1) : along == COLUMNS ? width : 1;
+    fits = groups <= WF_COUNT(most);
+
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t i = 0; i < n; i++) {
+            int64_t k = !fits || along == WHOLE_TENSOR ? 0 : along == ROWS ? i / width : i % width;
+
+            if (pass == 0)
+                most[k] = fmax(most[k], fabs(v[i]));
+            else
+                v[i] += draw_real(&p->draw, -p->noise, p->noise) * most[k] * float_of[t].unit;
+        }
+}
+
 /* Copies of the float operands, moved. */
 static void shake_operands(struct plain *p, const struct wf_node *n, struct wf_tensor *in)
 {
+    int norm = norm_of(n->op);
+
     for (int i = n->op->flags & WF_STATE_IN0 ? 1 : 0; i < n->n_in; i++)
         if (n->in[i] && in[i].type.dtype == WEFT_F64) {
+            weft_dtype t = p->g->values[n->in[i]].type.dtype;
+
             in[i] = adopt(p, &in[i].type, in[i].data);
-            shake(p, &in[i], p->g->values[n->in[i]].type.dtype, 0);
+            shake(p, &in[i], t, 0);
+            if (norm >= 0 && i < norm_ops[norm].n_summed)
+                shake_summed(p, &in[i], t, norm_ops[norm].along,
+                             norm_ops[norm].along == ROWS ? wf_node_int(n, "n_axes") : 1);
         }
 }
 
@@ -449,6 +498,26 @@ static weft_status run_update(struct plain *p, const struct wf_node *n, const st
     return st;
 }
 
+/* Before the call: one element of an operand is missing. */
+static void drop_operand(struct plain *p, const struct fault *f, struct wf_tensor *in)
+{
+    struct wf_tensor *x = &in[f->at];
+
+    *x = adopt(p, &x->type, x->data);
+    wf_set(x->data, x->type.dtype, f->element, 0);
+}
+
+/* After it: one element, or all, are off. */
+static void spoil_result(const struct fault *f, struct wf_tensor *out)
+{
+    struct wf_tensor *x = &out[f->at];
+    int64_t from = f->kind == ELEMENT ? f->element : 0;
+    int64_t to = f->kind == ELEMENT ? f->element + 1 : wf_count(x);
+
+    for (int64_t e = from; e < to; e++)
+        wf_set(x->data, x->type.dtype, e, wf_get(x->data, x->type.dtype, e) * (1 + f->by));
+}
+
 static weft_status run_op(struct plain *p, const struct wf_node *n, const struct wf_attr *attr,
                           struct wf_tensor *in)
 {
@@ -460,7 +529,7 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
                          .in = in_type,
                          .out = out_type};
     struct wf_tensor *out = &p->val[n->first_out];
-    bool moves;
+    bool moves, is_faulty = p->fault && n == &p->g->nodes[p->fault->node];
     weft_status st;
 
     for (int i = 0; i < n->n_in; i++)
@@ -475,7 +544,11 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
             return wf_err(WEFT_ELIMIT, "too large for a random test");
         out[i].data = room_for(p, &out[i].type);
     }
+    if (is_faulty && p->fault->kind == DROPPED)
+        drop_operand(p, p->fault, in);
     st = call_ref(p, n, attr, n->n_in, in, out);
+    if (!st && is_faulty && p->fault->kind != DROPPED)
+        spoil_result(p->fault, out);
     if (st || !(p->noise > 0))
         return st;
     moves = rounds(p, n, in);

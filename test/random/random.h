@@ -28,6 +28,19 @@ const char *draw_word(struct draw *d, const char *words, char out[32]);
 
 /* ---- plain.c: the plain definition ------------------------------------------------------------- */
 
+/* A fault of a kernel, to see whether the check notices it. */
+struct fault {
+    enum {
+        ELEMENT,
+        FACTOR,
+        DROPPED,
+        N_FAULTS
+    } kind; /* one element of the result; all; one of an operand is 0 */
+    int64_t node, element;
+    int at;    /* which result or operand */
+    double by; /* relative */
+};
+
 /* What a run of a graph knows. Values, variables and slots are owned by the arena. */
 struct plain {
     weft_ctx *ctx;
@@ -45,6 +58,7 @@ struct plain {
     float *(*slot)[WF_OPTIM_MAX_SLOTS]; /* per variable */
     int64_t n_vars;
     const struct wf_tensor *frozen; /* per value: what stop_gradient passes on; NULL: its operand */
+    const struct fault *fault;      /* NULL: none */
     bool saw_odd;                   /* a value was NaN or infinite */
     int64_t step;
     int shard;
@@ -176,6 +190,8 @@ struct report {
     char text[1024];
 };
 
+void report_fail(struct report *r, const char *fmt, ...) WEFT_PRINTF(2, 3);
+
 enum direction { AGAINST_PLAIN, SAME_BITS, GRADIENTS, N_DIRECTIONS };
 extern const char *const direction_names[N_DIRECTIONS];
 
@@ -183,11 +199,25 @@ extern const char *const direction_names[N_DIRECTIONS];
 weft_status check_case(struct graph_case *c, const struct config *config, enum direction dir,
                        struct report *r);
 
+/* The plain definition with this fault in place of the engine; *changed: it makes more than a few roundings. */
+weft_status check_fault(struct graph_case *c, const struct fault *fault, bool *changed,
+                        struct report *r);
 /* Prints, for each value of the case, the element that differs most from the plain definition when the value is fetched. */
 void check_values(const struct graph_case *c, const struct config *f);
 
+/* ---- gradients.c -------------------------------------------------------------------------------- */
+
+weft_status check_gradients(struct graph_case *c, struct report *r);
+
+/* ---- faults.c ----------------------------------------------------------------------------------- */
+
+/* Puts faults into the graphs of these seeds and prints which share of them the check notices; false: too few. */
+bool faults_noticed(int64_t from, int64_t to);
+
 /* ---- shrink.c ------------------------------------------------------------------------------------ */
 
+/* A signal ends the process when it computes for so long, or waits for thirty times as long: a machine may be busy. */
+void time_limit(int seconds);
 /* The graph as text, what is fetched, how it is run. */
 void case_show(const struct graph_case *c, const struct config *f, enum direction dir);
 /* The same of a smaller case that fails in the same configuration, where there is one. */

@@ -3,6 +3,7 @@
  * Each try runs in a process of its own, because a failure may be a crash. */
 #define _DEFAULT_SOURCE
 #include <stdlib.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -159,6 +160,14 @@ static bool smaller(const struct shrink *s, struct graph_case *to)
     return to->n_fetches + to->n_updates > 0 || s->dir == GRADIENTS;
 }
 
+void time_limit(int seconds)
+{
+    struct itimerval cpu = {.it_value = {.tv_sec = seconds}};
+
+    setitimer(ITIMER_PROF, &cpu, NULL);
+    alarm(30 * (unsigned)seconds);
+}
+
 static bool still_fails(const struct shrink *s)
 {
     int status = 0;
@@ -170,7 +179,7 @@ static bool still_fails(const struct shrink *s)
         struct graph_case to;
         struct report r = {.failed = false};
 
-        alarm(20);
+        time_limit(20);
         if (!freopen("/dev/null", "w", stderr) || !smaller(s, &to) ||
             check_case(&to, s->f, s->dir, &r))
             _exit(0);
