@@ -1,5 +1,6 @@
 /* config.c - the ways to run a graph. */
 #include "random/random.h"
+#include "weft/sys/op.h"
 
 /* Every combination of passes with fast kernels; and each other dimension by itself. */
 static const struct config fixed[] = {
@@ -72,6 +73,48 @@ static struct {
 } contexts[MAX_CONTEXTS];
 static int n_contexts;
 
+static weft_status blend_infer(const weft_op_call *call, const weft_tensor *in, weft_tensor *out)
+{
+    (void)call;
+    out[0] = in[0];
+    return in[0].dtype == in[1].dtype && in[0].rank == in[1].rank ? WEFT_OK : WEFT_ESHAPE;
+}
+
+/* a * b + by */
+static weft_status blend_run(const weft_op_call *call, const weft_tensor *in, weft_tensor *out)
+{
+    double by = weft_op_call_float(call, "by");
+
+    for (int64_t i = 0; i < weft_tensor_count(&out[0]); i++) {
+        double a = wf_get(in[0].data, in[0].dtype, i), b = wf_get(in[1].data, in[1].dtype, i);
+
+        wf_set(out[0].data, out[0].dtype, i, a * b + by);
+    }
+    return WEFT_OK;
+}
+
+static weft_status blend_grad(weft_graph *g, const weft_val *in, const weft_val *out,
+                              const weft_val *dout, weft_val *din)
+{
+    (void)out;
+    for (int i = 0; i < 2 && dout[0].id; i++)
+        din[i] = weft_op(g, "mul", 2, (weft_val[]){dout[0], in[1 - i]}, "");
+    return weft_graph_status(g);
+}
+
+/* An op of the user's in every context. */
+static weft_status add_user_op(weft_ctx *ctx)
+{
+    return weft_op_register(ctx, &(weft_user_op){.size = sizeof(weft_user_op),
+                                                 .name = "random.blend",
+                                                 .n_in = 2,
+                                                 .n_out = 1,
+                                                 .attrs = "by:f=0",
+                                                 .infer = blend_infer,
+                                                 .run = blend_run,
+                                                 .grad = blend_grad});
+}
+
 weft_ctx *config_ctx(const struct config *c)
 {
     weft_simd simd = c->simd > weft_simd_best() ? weft_simd_best() : c->simd;
@@ -83,7 +126,8 @@ weft_ctx *config_ctx(const struct config *c)
     if (n_contexts == MAX_CONTEXTS ||
         weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = c->threads, .simd = simd,
                                .kernels = c->kernels, .seed = 7),
-                     &contexts[n_contexts].ctx))
+                     &contexts[n_contexts].ctx) ||
+        add_user_op(contexts[n_contexts].ctx))
         return NULL;
     contexts[n_contexts].threads = c->threads;
     contexts[n_contexts].simd = simd;

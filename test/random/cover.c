@@ -36,8 +36,10 @@ void cover_graph(const weft_graph *g, bool planned)
 {
     for (int64_t k = 0; k < g->n_nodes; k++) {
         const struct wf_node *n = &g->nodes[k];
-        struct op_cover *c = &cover[n->op->id];
+        struct op_cover *c = &cover[n->op->user ? 0 : n->op->id];
 
+        if (n->op->user)
+            continue;
         if (planned) {
             c->planned++;
             continue;

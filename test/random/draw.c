@@ -1,14 +1,6 @@
 /* draw.c - numbers from a seed (splitmix64). */
 #include "random/random.h"
 
-struct draw draw_from(uint64_t seed, uint64_t stream)
-{
-    struct draw d = {seed * 0x9e3779b97f4a7c15u + stream * 0xd1342543de82ef95u + 1};
-
-    draw_bits(&d);
-    return d;
-}
-
 uint64_t draw_bits(struct draw *d)
 {
     uint64_t z = (d->state += 0x9e3779b97f4a7c15u);
@@ -16,6 +8,16 @@ uint64_t draw_bits(struct draw *d)
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
+}
+
+/* The seed is scrambled, not scaled: neighbours that started a step apart would draw the same numbers one draw later. */
+struct draw draw_from(uint64_t seed, uint64_t stream)
+{
+    struct draw d = {seed};
+
+    d.state = draw_bits(&d) ^ stream;
+    d.state = draw_bits(&d);
+    return d;
 }
 
 int64_t draw_int(struct draw *d, int64_t lo, int64_t hi)

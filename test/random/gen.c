@@ -137,6 +137,18 @@ static void forgive(struct gen *g)
     g->g->error[0] = '\0';
 }
 
+bool gen_fail(struct gen *g, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(g->broken, sizeof g->broken, fmt, args);
+    va_end(args);
+    forgive(g);
+    gen_settle(g);
+    return false;
+}
+
 bool gen_take(struct gen *g, weft_val v)
 {
     if (!v.id || g->g->st) {
@@ -536,6 +548,17 @@ static void draw_controls(struct gen *g)
     }
 }
 
+/* Now and then some ops, and perhaps the gradients, are built in mixed precision. */
+static void draw_policy(struct gen *g)
+{
+    if (g->smooth || g->main_type != WEFT_F32)
+        return;
+    if (g->g->n_autocast && draw_one_in(&g->d, 6))
+        weft_autocast_pop(g->g);
+    else if (!g->g->n_autocast && draw_one_in(&g->d, 150))
+        weft_autocast_push(g->g, draw_one_in(&g->d, 3) ? WEFT_F16 : WEFT_BF16);
+}
+
 weft_status case_draw(struct graph_case *c, weft_ctx *ctx, uint64_t seed, bool smooth)
 {
     struct gen g = {.c = c, .d = draw_from(seed, 1), .smooth = smooth};
@@ -553,6 +576,7 @@ weft_status case_draw(struct graph_case *c, weft_ctx *ctx, uint64_t seed, bool s
     for (int64_t i = 0, tries = 0; i < n_ops && tries < 4 * n_ops; tries++) {
         const struct rule *r = rule_draw(&g.d);
 
+        draw_policy(&g);
         i += r->draw(&g, r->op);
     }
     if (draw_one_in(&g.d, 4))
@@ -566,7 +590,7 @@ weft_status case_draw(struct graph_case *c, weft_ctx *ctx, uint64_t seed, bool s
     check_sets(&g);
     for (int64_t k = 0; k < c->g->n_nodes; k++)
         c->random |= (c->g->nodes[k].op->flags & WF_RANDOM) != 0;
-    return weft_graph_status(c->g);
+    return g.broken[0] ? wf_err(WEFT_EBUG, "%s", g.broken) : weft_graph_status(c->g);
 }
 
 void case_free(struct graph_case *c)

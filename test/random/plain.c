@@ -203,18 +203,24 @@ static const struct {
     {"simple_rnn_grad", 1, true},
 };
 
-/* Norms: what they subtract are sums over rows or columns, so that an element's error is that of the largest it is summed with;
- * how much of it comes out, the op itself says. Their results are relative to the numbers gamma and beta. */
+/* Norms: what they subtract are sums over rows or columns, so that an element's error is that of the largest it is summed with.
+ * Kernels may multiply before they subtract: the first result's error is that of an operand times gamma times the reciprocal
+ * deviation. */
 static const struct {
     const char *op;
     int n_summed; /* its first operands */
     enum { ROWS, COLUMNS, WHOLE_TENSOR } along;
-    int first_result; /* the first operand that says how large the result is; 0: none */
+    int gamma, beta;  /* operands; 0: there is none */
+    int deviation;    /* operand, or below 0: result -deviation */
+    bool is_variance; /* it is the variance instead of the reciprocal deviation */
 } norm_ops[] = {
-    {"batch_norm", 1, COLUMNS, 1},           {"layer_norm", 1, ROWS, 1},
-    {"group_norm", 1, WHOLE_TENSOR, 1},      {"batch_norm_grad", 2, COLUMNS, 0},
-    {"layer_norm_grad", 2, ROWS, 0},         {"rms_norm_grad", 2, ROWS, 0},
-    {"group_norm_grad", 2, WHOLE_TENSOR, 0},
+    {"batch_norm", 1, COLUMNS, 1, 2, -2, true},
+    {"layer_norm", 1, ROWS, 1, 2, -2, false},
+    {"group_norm", 1, WHOLE_TENSOR, 1, 2, -2, true},
+    {"batch_norm_grad", 2, COLUMNS, 4, 0, 3, true},
+    {"layer_norm_grad", 2, ROWS, 4, 0, 3, false},
+    {"rms_norm_grad", 2, ROWS, 3, 0, 2, false},
+    {"group_norm_grad", 2, WHOLE_TENSOR, 4, 0, 3, true},
 };
 
 static int norm_of(const struct wf_op *op)
@@ -295,19 +301,45 @@ static double largest(const struct wf_tensor *t)
     return most;
 }
 
-/* How large the numbers are that the op subtracts inside; 0: it does not. */
-static double inner_size(const struct wf_node *n, const struct wf_tensor *in)
+static double least(const struct wf_tensor *t)
+{
+    double v = INFINITY;
+
+    for (int64_t i = 0; i < wf_count(t); i++)
+        v = fmin(v, wf_get(t->data, t->type.dtype, i));
+    return v;
+}
+
+static double norm_size(int norm, const struct wf_node *n, const struct wf_tensor *in,
+                        const struct wf_tensor *out)
+{
+    int d = norm_ops[norm].deviation, gamma = norm_ops[norm].gamma, beta = norm_ops[norm].beta;
+    const struct wf_tensor *deviation = d < 0 ? &out[-d] : &in[d];
+    double size = largest(&in[0]);
+
+    if (norm_ops[norm].is_variance)
+        size /= sqrt(fmax(least(deviation), 0) + wf_node_float(n, "epsilon"));
+    else
+        size *= largest(deviation);
+    if (gamma < n->n_in && n->in[gamma])
+        size *= largest(&in[gamma]);
+    return size + (beta && beta < n->n_in && n->in[beta] ? largest(&in[beta]) : 0);
+}
+
+/* How large the numbers are that the op subtracts inside for result i; 0: it does not. */
+static double inner_size(const struct wf_node *n, const struct wf_tensor *in,
+                         const struct wf_tensor *out, int i)
 {
     double size = 0;
     int norm = norm_of(n->op);
 
-    for (int k = norm >= 0 ? norm_ops[norm].first_result : 0; k > 0 && k < n->n_in; k++)
-        size += n->in[k] ? largest(&in[k]) : 1;
-    for (int i = 0; i < WF_COUNT(absolute_ops); i++)
-        if (!strcmp(n->op->name, absolute_ops[i].op)) {
-            size = absolute_ops[i].size;
-            for (int k = 0; k < n->n_in && absolute_ops[i].operands; k++)
-                size *= fmax(1, largest(&in[k]));
+    if (norm >= 0)
+        return i ? 0 : norm_size(norm, n, in, out);
+    for (int k = 0; k < WF_COUNT(absolute_ops); k++)
+        if (!strcmp(n->op->name, absolute_ops[k].op)) {
+            size = absolute_ops[k].size;
+            for (int m = 0; m < n->n_in && absolute_ops[k].operands; m++)
+                size *= fmax(1, largest(&in[m]));
         }
     return size;
 }
@@ -558,7 +590,7 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
     st = call_ref(p, n, attr, n->n_in, in, out);
     for (int i = 0; i < n->n_out && moves && !st; i++)
         if (out[i].type.dtype == WEFT_F64)
-            shake(p, &out[i], p->g->values[n->first_out + i].type.dtype, inner_size(n, in));
+            shake(p, &out[i], p->g->values[n->first_out + i].type.dtype, inner_size(n, in, out, i));
     return st;
 }
 

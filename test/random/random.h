@@ -123,6 +123,7 @@ struct gen {
     bool whole;              /* leaves are small whole numbers */
     bool smooth;             /* for finite differences: no corners, no whole numbers */
     int64_t n_done;          /* nodes already computed */
+    char broken[256];        /* a builder gave something wrong */
 };
 
 enum kind { FLOATS = 1, INTS = 2, BOOLS = 4, NUMBERS = 3, ANYTHING = 7, INDEX = 8 };
@@ -148,6 +149,8 @@ weft_val gen_op(struct gen *g, const char *op, int n_in, const weft_val *in, con
     WEFT_PRINTF(5, 6);
 /* Computes what was built by others (weft_grad, …) and puts v into the pool. */
 bool gen_take(struct gen *g, weft_val v);
+/* The case fails with this text. Returns false. */
+bool gen_fail(struct gen *g, const char *fmt, ...) WEFT_PRINTF(2, 3);
 bool gen_settle(struct gen *g); /* computes all new nodes; false when one failed */
 
 /* ---- rules*.c: how an op is drawn ---------------------------------------------------------------- */

@@ -168,6 +168,15 @@ const struct rule rules[] = {
     {"simple_rnn", draw_rnn, 2, NULL},
     {"", draw_derivative, 20, NULL}, /* no ops of their own */
     {"", draw_dense, 16, NULL},
+    {"", draw_splat, 4, NULL},
+    {"", draw_chain, 3, NULL},
+    {"", draw_random_twins, 1, NULL},
+    {"", draw_scaled_backprop, 2, NULL},
+    {"", draw_exchange, 3, NULL},
+    {"", draw_shown, 3, NULL},
+    {"", draw_einsum, 4, NULL},
+    {"", draw_scan, 2, NULL},
+    {"", draw_user, 3, NULL},
 
     {"placeholder", NULL, 0, "leaves"},
     {"variable", NULL, 0, "leaves"},

@@ -1,0 +1,385 @@
+/* rules_passes.c - graphs that a pass must look at twice: what its guards are for, drawn often enough to be met. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "random/rules.h"
+#include "weft/einsum.h"
+#include "weft/scan.h"
+
+/* An element-wise op of two values that were spread out first, one of them perhaps seen in another shape. */
+bool draw_splat(struct gen *g, const char *op)
+{
+    weft_val like = gen_any(g, FLOATS, 1, 3), in[2], pair[2];
+    struct wf_type t;
+    int64_t turned[WEFT_MAX_RANK];
+    char shape[160], word[32];
+
+    (void)op;
+    if (!like.id)
+        return false;
+    t = *gen_type(g, like);
+    for (int i = 0; i < t.rank; i++)
+        turned[i] = t.dim[t.rank - 1 - i];
+    for (int i = 0; i < 2; i++) {
+        pair[0] = gen_spread(g, t.dtype, like);
+        pair[1] = like;
+        in[i] = pair[0].id ? gen_op(g, "broadcast_like", 2, pair, "%s", "") : WEFT_NIL;
+        if (!in[i].id)
+            return false;
+    }
+    if (draw_one_in(&g->d, 2) && !(g->batch[0] && t.dim[0] == g->batch[0])) {
+        in[0] = gen_op(g, "reshape", 1, in, "shape=%s", rule_list(t.rank, turned, shape));
+        in[1] = gen_typed(g, t.dtype, t.rank, turned);
+    }
+    return in[0].id && in[1].id &&
+           gen_op(g, draw_word(&g->d, "add|sub|mul|max", word), 2, in, "%s", "").id;
+}
+
+/* A long chain of element-wise ops over values of one shape: more of them, and more operands, than a program holds. */
+bool draw_chain(struct gen *g, const char *op)
+{
+    weft_val in[2] = {gen_any(g, FLOATS, 0, 2), WEFT_NIL};
+    struct wf_type t;
+    int n = (int)draw_int(&g->d, 6, 44), n_pool = g->n_pool;
+    bool unary = draw_one_in(&g->d, 3);
+    char word[32];
+
+    (void)op;
+    if (!in[0].id || g->large || wf_type_count(gen_type(g, in[0])) > 200 || !draw_one_in(&g->d, 4))
+        return false;
+    t = *gen_type(g, in[0]);
+    for (int i = 0; i < n && in[0].id; i++) {
+        if (unary) {
+            in[0] = gen_op(g, draw_word(&g->d, "sin|tanh|neg|relu|abs", word), 1, in, "%s", "");
+            continue;
+        }
+        in[1] =
+            i < 20 && wf_is_float(t.dtype) && !(g->batch[0] && t.rank && t.dim[0] == g->batch[0])
+                ? gen_variable(g, t.dtype, t.rank, t.dim, t.dtype != WEFT_F32)
+                : gen_like(g, in[0]);
+        if (!in[1].id || !gen_settle(g))
+            break;
+        in[0] = gen_op(g, draw_word(&g->d, "add|sub|min|max", word), 2, in, "%s", "");
+        if (!draw_one_in(&g->d, 8))
+            g->n_pool = g->n_pool < n_pool ? g->n_pool : n_pool; /* nobody else reads it */
+    }
+    return in[0].id && gen_take(g, in[0]);
+}
+
+/* The same random node twice: two draws, not one. */
+bool draw_random_twins(struct gen *g, const char *op)
+{
+    weft_val in[2];
+    char word[32];
+    int64_t n = gen_size(g);
+
+    (void)op;
+    if (g->smooth)
+        return false;
+    draw_word(&g->d, "random_uniform|random_normal", word);
+    for (int i = 0; i < 2; i++) {
+        in[i] = gen_op(g, word, 0, NULL, "shape=[%lld] dtype=%s", (long long)n,
+                       weft_dtype_name(g->main_type));
+        if (!in[i].id)
+            return false;
+    }
+    return gen_op(g, "sub", 2, in, "%s", "").id;
+}
+
+/* The gradient that a scaled cross-entropy gives beside the loss, scaled once more. */
+bool draw_scaled_backprop(struct gen *g, const char *op)
+{
+    weft_val in[2] = {gen_any(g, FLOATS, 1, 4)}, x;
+    const struct wf_type *t;
+
+    (void)op;
+    if (!in[0].id)
+        return false;
+    t = gen_type(g, in[0]);
+    if (t->dim[t->rank - 1] < 1)
+        return false;
+    in[1] = gen_ids(g, 0, t->dim[t->rank - 1] - 1, t->rank - 1, t->dim);
+    if (!in[1].id)
+        return false;
+    x = gen_op(g, "sparse_softmax_xent", 2, in, "%s", draw_one_in(&g->d, 2) ? "scale=0.5" : "");
+    if (!x.id)
+        return false;
+    in[0] = (weft_val){x.id + 1};
+    in[1] = rule_scalar(g, gen_type(g, in[0])->dtype, draw_real(&g->d, 0.1, 2));
+    for (int i = 0; i < g->n_pool; i++) /* only the product reads it, as a rule */
+        if (g->pool[i].id == in[0].id && !draw_one_in(&g->d, 4))
+            g->pool[i--] = g->pool[--g->n_pool];
+    return gen_op(g, "mul", 2, in, "%s", "").id;
+}
+
+/* ---- variables that change ---------------------------------------------------------------------- */
+
+static bool has_update(const struct gen *g, weft_val var)
+{
+    for (int i = 0; i < g->c->n_updates; i++)
+        if (plain_root(g->g, wf_val_node(g->g, g->c->update[i])->in[0]) == var.id)
+            return true;
+    return false;
+}
+
+static bool add_assign(struct gen *g, weft_val var, weft_val value)
+{
+    weft_val in[2] = {var, value}, u;
+
+    if (g->c->n_updates == MAX_UPDATES || has_update(g, var))
+        return false;
+    u = gen_op(g, "assign", 2, in, "%s", "");
+    if (u.id)
+        g->c->update[g->c->n_updates++] = u;
+    return u.id;
+}
+
+/* Two variables exchange their values, seen as they are or through something that shows the same bytes; and somebody who runs
+ * after an update reads the old value all the same. */
+bool draw_exchange(struct gen *g, const char *op)
+{
+    int64_t dim[2] = {draw_int(&g->d, 1, 4), draw_int(&g->d, 1, 4)};
+    weft_val v[2], as[2], u, late;
+
+    (void)op;
+    if (g->smooth || g->c->n_updates + 2 > MAX_UPDATES)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        v[i] = gen_variable(g, WEFT_F32, 2, dim, true);
+        if (!v[i].id || !gen_settle(g))
+            return false;
+        as[i] = v[i];
+        if (draw_one_in(&g->d, 3)) {
+            char word[32];
+
+            as[i] = gen_op(g, draw_word(&g->d, "identity|neg|tanh", word), 1, &v[i], "%s", "");
+        }
+    }
+    if (!as[0].id || !as[1].id || !add_assign(g, v[0], as[1]))
+        return false;
+    u = g->c->update[g->c->n_updates - 1];
+    if (draw_one_in(&g->d, 2) && g->c->n_fetches < MAX_FETCHES) {
+        weft_val in[2] = {draw_one_in(&g->d, 2) ? u : v[1], v[0]};
+
+        late = gen_op(g, "sub", 2, in, "%s", "");
+        if (late.id && in[0].id != u.id)
+            weft_control(g->g, late, u);
+        if (late.id)
+            g->c->fetch[g->c->n_fetches++] = late;
+    }
+    return !draw_one_in(&g->d, 3) || add_assign(g, v[1], as[0]);
+}
+
+/* What equals a variable but has bytes of its own, fetched while the variable changes. */
+bool draw_shown(struct gen *g, const char *op)
+{
+    int64_t dim[3] = {1, draw_int(&g->d, 1, 3), draw_int(&g->d, 1, 3)};
+    weft_val v, in[2], x = WEFT_NIL;
+
+    (void)op;
+    if (g->smooth || g->c->n_fetches == MAX_FETCHES)
+        return false;
+    v = gen_variable(g, WEFT_F32, 3, dim, true);
+    if (!v.id || !gen_settle(g))
+        return false;
+    in[0] = v;
+    switch (draw_int(&g->d, 0, 4)) {
+    case 0:
+        in[1] = gen_typed(g, WEFT_F32, 2, dim + 1);
+        x = in[1].id ? gen_op(g, "reduce_to_like", 2, in, "%s", "") : x;
+        break;
+    case 1:
+        in[1] = rule_scalar(g, WEFT_F32, 0);
+        x = gen_op(g, "add", 2, in, "%s", "");
+        break;
+    case 2:
+        in[1] = rule_scalar(g, WEFT_F32, 1);
+        x = gen_op(g, "mul", 2, in, "%s", "");
+        break;
+    case 3:
+        in[1] = v;
+        x = gen_op(g, "broadcast_like", 2, in, "%s", "");
+        break;
+    default: x = gen_op(g, "reshape", 1, in, "shape=%s", "[-1]");
+    }
+    if (!x.id)
+        return false;
+    g->c->fetch[g->c->n_fetches++] = x;
+    in[0] = gen_typed(g, WEFT_F32, 3, dim);
+    return in[0].id && in[0].id != v.id && add_assign(g, v, in[0]);
+}
+
+/* ---- scan, user ops ----------------------------------------------------------------------------- */
+
+struct body {
+    struct gen *g;
+    weft_val w;
+};
+
+static weft_status scan_body(weft_graph *g, void *arg, int t, const weft_val *state,
+                             const weft_val *x, weft_val *new_state, weft_val *y)
+{
+    struct body *b = arg;
+    weft_val s;
+
+    (void)t;
+    s = weft_op(g, "mul", 2, (weft_val[]){x[0], b->w}, "");
+    s = weft_op(g, "add", 2, (weft_val[]){s, state[0]}, "");
+    new_state[0] = weft_op(g, "tanh", 1, &s, "");
+    y[0] = weft_op(g, "mul", 2, (weft_val[]){new_state[0], x[0]}, "");
+    return weft_graph_status(g);
+}
+
+bool draw_scan(struct gen *g, const char *op)
+{
+    weft_val x = gen_any(g, FLOATS, 1, 3), init, final, y;
+    struct body b = {.g = g};
+    struct wf_type t, step;
+    int axis;
+
+    (void)op;
+    if (!x.id)
+        return false;
+    t = step = *gen_type(g, x);
+    axis = (int)draw_int(&g->d, 0, t.rank - 1);
+    if (t.dim[axis] < 1 || t.dim[axis] > 6 || (g->batch[0] && t.dim[0] == g->batch[0] && !axis))
+        return false;
+    step.rank--;
+    for (int i = axis; i < step.rank; i++)
+        step.dim[i] = t.dim[i + 1];
+    init = gen_typed(g, t.dtype, step.rank, step.dim);
+    b.w = gen_typed(g, t.dtype, 0, step.dim);
+    if (!init.id || !b.w.id)
+        return false;
+    weft_scan(g->g, (int)t.dim[axis], 1, &init, 1, &x, 1, scan_body, &b,
+              WEFT_OPTS(weft_scan_opts, .axis = draw_one_in(&g->d, 2) ? axis : axis - t.rank,
+                        .reverse = draw_one_in(&g->d, 2)),
+              &final, &y);
+    return gen_take(g, y) && gen_take(g, final);
+}
+
+bool draw_user(struct gen *g, const char *op)
+{
+    weft_val in[2] = {gen_any(g, FLOATS, 0, 4)};
+
+    (void)op;
+    if (!in[0].id)
+        return false;
+    in[1] = gen_like(g, in[0]);
+    return in[1].id && gen_op(g, "random.blend", 2, in, "by=%g", draw_real(&g->d, -1, 1)).id;
+}
+
+/* ---- einsum ------------------------------------------------------------------------------------- */
+
+enum { MAX_LETTERS = 6 };
+
+/* Axes of one operand by letter; -1: not there. */
+struct einsum {
+    int64_t size[MAX_LETTERS];
+    int n_axes[3], axis[3][MAX_LETTERS]; /* letters of both operands and the result */
+};
+
+static void add_letters(struct gen *g, struct einsum *e, int which, unsigned set)
+{
+    for (int l = 0; l < MAX_LETTERS; l++)
+        if (set >> l & 1) {
+            int at = (int)draw_int(&g->d, 0, e->n_axes[which]++);
+
+            for (int i = e->n_axes[which] - 1; i > at; i--)
+                e->axis[which][i] = e->axis[which][i - 1];
+            e->axis[which][at] = l;
+        }
+}
+
+/* Element of operand `which` at these indices of the letters. */
+static int64_t einsum_index(const struct einsum *e, int which, const int64_t *index)
+{
+    int64_t at = 0;
+
+    for (int i = 0; i < e->n_axes[which]; i++)
+        at = at * e->size[e->axis[which][i]] + index[e->axis[which][i]];
+    return at;
+}
+
+/* The sum written out, to compare with: einsum has no op of its own that the plain definition would know. */
+static bool einsum_is_right(const struct gen *g, const struct einsum *e, const weft_val *in,
+                            weft_val out)
+{
+    const struct wf_tensor *t = &g->c->first.val[out.id];
+    int64_t n = wf_count(t), index[MAX_LETTERS] = {0}, total = 1;
+    double *sum = calloc((size_t)n + 1, sizeof *sum), *size = calloc((size_t)n + 1, sizeof *size);
+    bool ok = true;
+
+    for (int l = 0; l < MAX_LETTERS; l++)
+        total *= e->size[l];
+    for (int64_t k = 0; k < total; k++) {
+        double x = 1;
+        int64_t at = einsum_index(e, 2, index);
+
+        for (int i = 0; i < 2 && in[i].id; i++) {
+            const struct wf_tensor *o = &g->c->first.val[in[i].id];
+
+            x *= wf_get(o->data, o->type.dtype, einsum_index(e, i, index));
+        }
+        sum[at] += x;
+        size[at] += fabs(x);
+        for (int l = MAX_LETTERS - 1; l >= 0 && ++index[l] == e->size[l]; l--)
+            index[l] = 0;
+    }
+    for (int64_t k = 0; k < n; k++) {
+        double unit = t->type.dtype == WEFT_F64    ? 0x1p-50
+                      : t->type.dtype == WEFT_F32  ? 0x1p-20
+                      : t->type.dtype == WEFT_BF16 ? 0x1p-6
+                                                   : 0x1p-8;
+        double got = wf_get(t->data, t->type.dtype, k);
+
+        ok &= !isfinite(got) || !isfinite(sum[k]) || fabs(got - sum[k]) <= unit * (size[k] + 1e-6);
+    }
+    free(sum);
+    free(size);
+    return ok;
+}
+
+bool draw_einsum(struct gen *g, const char *op)
+{
+    struct einsum e = {.size = {1, 1, 1, 1, 1, 1}};
+    unsigned a = (unsigned)draw_int(&g->d, 1, 63), b = (unsigned)draw_int(&g->d, 1, 63), r;
+    bool single = draw_one_in(&g->d, 5);
+    char text[3][16] = {"", "", ""}, equation[64];
+    weft_dtype t = gen_float(g);
+    weft_val in[2] = {WEFT_NIL, WEFT_NIL}, out;
+
+    (void)op;
+    a &= (unsigned)draw_bits(&g->d) | (unsigned)draw_bits(&g->d);
+    b = single ? 0 : b & ((unsigned)draw_bits(&g->d) | (unsigned)draw_bits(&g->d));
+    r = (a | b) & (unsigned)draw_bits(&g->d) & 63;
+    for (int l = 0; l < MAX_LETTERS; l++)
+        e.size[l] = (a | b) >> l & 1 ? draw_int(&g->d, 1, 4) : 1;
+    add_letters(g, &e, 0, a);
+    add_letters(g, &e, 1, b);
+    add_letters(g, &e, 2, r);
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < e.n_axes[i]; k++)
+            text[i][k] = (char)("abXijK"[e.axis[i][k]]);
+    for (int i = 0; i < (single ? 1 : 2); i++) {
+        int64_t dim[MAX_LETTERS];
+
+        for (int k = 0; k < e.n_axes[i]; k++)
+            dim[k] = e.size[e.axis[i][k]];
+        if (e.n_axes[i] && dim[0] == g->batch[0])
+            return false; /* a symbolic size may be another in the next set, the letter's other axis not */
+        in[i] = gen_typed(g, t, e.n_axes[i], dim);
+        if (!in[i].id)
+            return false;
+    }
+    snprintf(equation, sizeof equation, single ? "%s%s->%s" : "%s,%s->%s", text[0], text[1],
+             text[2]);
+    out = weft_einsum(g->g, equation, in[0], in[1]);
+    if (!out.id)
+        return gen_fail(g, "einsum \"%s\": %s", equation, g->g->error);
+    if (!gen_take(g, out))
+        return false;
+    if (!einsum_is_right(g, &e, in, out))
+        return gen_fail(g, "einsum \"%s\" gives other numbers than its sum", equation);
+    return true;
+}
