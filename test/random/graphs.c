@@ -191,9 +191,9 @@ int main(int argc, char **argv)
 {
     bool quick = getenv("WEFT_TEST_QUICK") != NULL;
     struct options o = {.from = 0,
-                        .to = quick ? 400 : 4000,
+                        .to = quick ? 300 : 3000,
                         .all_from = 0,
-                        .all_to = quick ? 5 : 40,
+                        .all_to = quick ? 4 : 30,
                         .jobs = 1,
                         .cover = !quick,
                         .program = argv[0]};

@@ -28,8 +28,12 @@ bool draw_splat(struct gen *g, const char *op)
             return false;
     }
     if (draw_one_in(&g->d, 2) && !(g->batch[0] && t.dim[0] == g->batch[0])) {
-        in[0] = gen_op(g, "reshape", 1, in, "shape=%s", rule_list(t.rank, turned, shape));
-        in[1] = gen_typed(g, t.dtype, t.rank, turned);
+        bool flat = draw_one_in(&g->d, 3);
+        int64_t all = wf_type_count(&t);
+
+        in[0] = gen_op(g, "reshape", 1, in, "shape=%s",
+                       flat ? "[-1]" : rule_list(t.rank, turned, shape));
+        in[1] = gen_typed(g, t.dtype, flat ? 1 : t.rank, flat ? &all : turned);
     }
     return in[0].id && in[1].id &&
            gen_op(g, draw_word(&g->d, "add|sub|mul|max", word), 2, in, "%s", "").id;
@@ -105,7 +109,12 @@ bool draw_scaled_backprop(struct gen *g, const char *op)
     if (!x.id)
         return false;
     in[0] = (weft_val){x.id + 1};
-    in[1] = rule_scalar(g, gen_type(g, in[0])->dtype, draw_real(&g->d, 0.1, 2));
+    in[1] = rule_scalar(g, gen_type(g, in[0])->dtype,
+                        draw_one_in(&g->d, 6) ? 0 : draw_real(&g->d, 0.1, 2));
+    if (draw_one_in(&g->d, 4))
+        in[1] = gen_op(g, "reshape", 1, &in[1], "shape=%s", "[1,1,1,1,1]");
+    if (!in[1].id)
+        return false;
     for (int i = 0; i < g->n_pool; i++) /* only the product reads it, as a rule */
         if (g->pool[i].id == in[0].id && !draw_one_in(&g->d, 4))
             g->pool[i--] = g->pool[--g->n_pool];
@@ -134,40 +143,57 @@ static bool add_assign(struct gen *g, weft_val var, weft_val value)
     return u.id;
 }
 
-/* Two variables exchange their values, seen as they are or through something that shows the same bytes; and somebody who runs
- * after an update reads the old value all the same. */
+/* What the other variable gets: the value itself, seen in the other's shape, or something computed from it. */
+static weft_val handed_over(struct gen *g, weft_val v, const int64_t *dim)
+{
+    char word[32], shape[160];
+
+    if (draw_one_in(&g->d, 3))
+        v = gen_op(g, draw_word(&g->d, "identity|neg|tanh", word), 1, &v, "%s", "");
+    if (v.id && gen_type(g, v)->dim[0] != dim[0])
+        v = gen_op(g, "reshape", 1, &v, "shape=%s", rule_list(2, dim, shape));
+    return v;
+}
+
+/* Somebody who runs after update u, for an operand's sake or by control, and reads the old value of v all the same. */
+static void read_late(struct gen *g, weft_val u, weft_val v, weft_val other)
+{
+    bool control = draw_one_in(&g->d, 2);
+    weft_val in[2] = {control ? other : u, v}, late;
+
+    if (!control && draw_one_in(&g->d, 2))
+        in[0] = gen_op(g, "tanh", 1, &u, "%s", "");
+    late = in[0].id ? gen_op(g, "sub", 2, in, "%s", "") : WEFT_NIL;
+    if (!late.id || g->c->n_fetches == MAX_FETCHES)
+        return;
+    if (control)
+        weft_control(g->g, late, u);
+    g->c->fetch[g->c->n_fetches++] = late;
+}
+
+/* Two variables exchange their values. */
 bool draw_exchange(struct gen *g, const char *op)
 {
-    int64_t dim[2] = {draw_int(&g->d, 1, 4), draw_int(&g->d, 1, 4)};
-    weft_val v[2], as[2], u, late;
+    int64_t dim[2] = {draw_int(&g->d, 1, 4), draw_int(&g->d, 1, 4)}, turned[2] = {dim[1], dim[0]};
+    bool same = draw_one_in(&g->d, 2);
+    const int64_t *shape[2] = {dim, same ? dim : turned};
+    weft_val v[2], as[2];
 
     (void)op;
     if (g->smooth || g->c->n_updates + 2 > MAX_UPDATES)
         return false;
     for (int i = 0; i < 2; i++) {
-        v[i] = gen_variable(g, WEFT_F32, 2, dim, true);
+        v[i] = gen_variable(g, WEFT_F32, 2, shape[i], true);
         if (!v[i].id || !gen_settle(g))
             return false;
-        as[i] = v[i];
-        if (draw_one_in(&g->d, 3)) {
-            char word[32];
-
-            as[i] = gen_op(g, draw_word(&g->d, "identity|neg|tanh", word), 1, &v[i], "%s", "");
-        }
     }
+    for (int i = 0; i < 2; i++)
+        as[i] = handed_over(g, v[i], shape[1 - i]);
     if (!as[0].id || !as[1].id || !add_assign(g, v[0], as[1]))
         return false;
-    u = g->c->update[g->c->n_updates - 1];
-    if (draw_one_in(&g->d, 2) && g->c->n_fetches < MAX_FETCHES) {
-        weft_val in[2] = {draw_one_in(&g->d, 2) ? u : v[1], v[0]};
-
-        late = gen_op(g, "sub", 2, in, "%s", "");
-        if (late.id && in[0].id != u.id)
-            weft_control(g->g, late, u);
-        if (late.id)
-            g->c->fetch[g->c->n_fetches++] = late;
-    }
-    return !draw_one_in(&g->d, 3) || add_assign(g, v[1], as[0]);
+    if (draw_one_in(&g->d, 2))
+        read_late(g, g->c->update[g->c->n_updates - 1], v[0], as[1]);
+    return draw_one_in(&g->d, 3) || add_assign(g, v[1], as[0]);
 }
 
 /* What equals a variable but has bytes of its own, fetched while the variable changes. */
@@ -265,7 +291,9 @@ bool draw_user(struct gen *g, const char *op)
     (void)op;
     if (!in[0].id)
         return false;
-    in[1] = gen_like(g, in[0]);
+    if (draw_one_in(&g->d, 6))
+        in[0] = rule_scalar(g, gen_type(g, in[0])->dtype, 0.75);
+    in[1] = draw_one_in(&g->d, 4) ? in[0] : gen_like(g, in[0]);
     return in[1].id && gen_op(g, "random.blend", 2, in, "by=%g", draw_real(&g->d, -1, 1)).id;
 }
 
