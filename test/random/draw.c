@@ -48,3 +48,25 @@ const char *draw_word(struct draw *d, const char *words, char out[32])
     snprintf(out, 32, "%.*s", (int)strcspn(words, "|"), words);
     return out;
 }
+
+bool draw_overlaps(void)
+{
+    enum { N = 64 };
+
+    for (uint64_t seed = 0; seed < 100; seed++)
+        for (uint64_t other = seed + 1; other < seed + 4; other++) {
+            struct draw a = draw_from(seed, 1), b = draw_from(other, 1);
+            uint64_t x[N];
+
+            for (int i = 0; i < N; i++)
+                x[i] = draw_bits(&a);
+            for (int i = 0; i < N; i++) {
+                uint64_t y = draw_bits(&b);
+
+                for (int k = 0; k < N; k++)
+                    if (x[k] == y)
+                        return true;
+            }
+        }
+    return false;
+}

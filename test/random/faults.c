@@ -111,5 +111,5 @@ bool faults_noticed(int64_t from, int64_t to)
         all.n += by_kind[i].n;
         all.noticed += by_kind[i].noticed;
     }
-    return all.noticed * 100 >= all.n * 90;
+    return all.n > 0 && all.noticed * 100 >= all.n * 90;
 }

@@ -191,7 +191,7 @@ int main(int argc, char **argv)
 {
     bool quick = getenv("WEFT_TEST_QUICK") != NULL;
     struct options o = {.from = 0,
-                        .to = quick ? 300 : 3000,
+                        .to = quick ? 300 : 2600,
                         .all_from = 0,
                         .all_to = quick ? 4 : 30,
                         .jobs = 1,
@@ -223,8 +223,16 @@ int main(int argc, char **argv)
     for (int64_t s = o.all_from; s < o.all_to; s++)
         for (int i = 0; i < n_configs(); i++)
             n_failed += run_seed(&o, s, i);
+    if (o.cover && !faults_noticed(0, 30)) {
+        printf("too few faults are noticed\n");
+        n_failed++;
+    }
     configs_end();
     clock_gettime(CLOCK_MONOTONIC, &b);
+    if (o.cover && draw_overlaps()) {
+        printf("neighboring seeds draw the same numbers\n");
+        n_failed++;
+    }
     if (o.cover && !weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx)) {
         n_failed += cover_report(ctx, stdout);
         weft_ctx_free(ctx);

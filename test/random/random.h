@@ -20,6 +20,7 @@ struct draw {
 };
 struct draw draw_from(uint64_t seed, uint64_t stream);
 uint64_t draw_bits(struct draw *d);
+bool draw_overlaps(void); /* do neighboring seeds draw the same numbers? */
 int64_t draw_int(struct draw *d, int64_t lo, int64_t hi); /* both ends included */
 double draw_real(struct draw *d, double lo, double hi);
 bool draw_one_in(struct draw *d, int n);

@@ -90,7 +90,7 @@ bool draw_random_twins(struct gen *g, const char *op)
     return gen_op(g, "sub", 2, in, "%s", "").id;
 }
 
-/* The gradient that a scaled cross-entropy gives beside the loss, scaled once more. */
+/* What a cross-entropy, perhaps a scaled one, gives (loss or gradient), scaled once more. */
 bool draw_scaled_backprop(struct gen *g, const char *op)
 {
     weft_val in[2] = {gen_any(g, FLOATS, 1, 4)}, x;
@@ -108,7 +108,7 @@ bool draw_scaled_backprop(struct gen *g, const char *op)
     x = gen_op(g, "sparse_softmax_xent", 2, in, "%s", draw_one_in(&g->d, 2) ? "scale=0.5" : "");
     if (!x.id)
         return false;
-    in[0] = (weft_val){x.id + 1};
+    in[0] = (weft_val){x.id + !draw_one_in(&g->d, 3)};
     in[1] = rule_scalar(g, gen_type(g, in[0])->dtype,
                         draw_one_in(&g->d, 6) ? 0 : draw_real(&g->d, 0.1, 2));
     if (draw_one_in(&g->d, 4))
