@@ -170,6 +170,8 @@ const struct rule rules[] = {
     {"", draw_dense, 16, NULL},
     {"", draw_splat, 4, NULL},
     {"", draw_chain, 3, NULL},
+    {"", draw_alike, 3, NULL},
+    {"", draw_residual, 3, NULL},
     {"", draw_random_twins, 1, NULL},
     {"", draw_scaled_backprop, 2, NULL},
     {"", draw_exchange, 3, NULL},

@@ -36,7 +36,7 @@ bool draw_splat(struct gen *g, const char *op)
         in[1] = gen_typed(g, t.dtype, flat ? 1 : t.rank, flat ? &all : turned);
     }
     return in[0].id && in[1].id &&
-           gen_op(g, draw_word(&g->d, "add|sub|mul|max", word), 2, in, "%s", "").id;
+           gen_op(g, draw_word(&g->d, "add|sub|mul|max|add_n|tanh_grad", word), 2, in, "%s", "").id;
 }
 
 /* A long chain of element-wise ops over values of one shape: more of them, and more operands, than a program holds. */
@@ -68,6 +68,54 @@ bool draw_chain(struct gen *g, const char *op)
             g->n_pool = g->n_pool < n_pool ? g->n_pool : n_pool; /* nobody else reads it */
     }
     return in[0].id && gen_take(g, in[0]);
+}
+
+/* A product whose operand is added to it again: f(x) w + f(x), w square. */
+bool draw_residual(struct gen *g, const char *op)
+{
+    weft_val in[2] = {gen_any(g, FLOATS, 2, 3)}, y;
+    int64_t k;
+    char word[32];
+
+    (void)op;
+    if (!in[0].id)
+        return false;
+    k = gen_type(g, in[0])->dim[gen_type(g, in[0])->rank - 1];
+    if (k > 40)
+        return false;
+    y = gen_op(g, draw_word(&g->d, "relu|tanh|neg|square", word), 1, in, "%s", "");
+    in[0] = y;
+    in[1] = y.id ? gen_typed(g, gen_type(g, y)->dtype, 2, (int64_t[]){k, k}) : WEFT_NIL;
+    if (!in[1].id)
+        return false;
+    in[0] = gen_op(g, "matmul", 2, in, "%s", "");
+    in[1] = y;
+    return in[0].id && gen_op(g, draw_word(&g->d, "add|mul|sub", word), 2, in, "%s", "").id;
+}
+
+/* Nodes that differ in their op or an attribute only. */
+bool draw_alike(struct gen *g, const char *op)
+{
+    weft_val x = gen_any(g, FLOATS, 0, 3), in[6];
+    int n = (int)draw_int(&g->d, 2, 6), n_pool = g->n_pool;
+    bool ops = draw_one_in(&g->d, 2);
+    char word[32];
+
+    (void)op;
+    if (!x.id)
+        return false;
+    for (int i = 0; i < n; i++) {
+        if (ops)
+            in[i] = gen_op(g, draw_word(&g->d, "sin|cos|neg|relu|abs|tanh|sigmoid|erf", word), 1,
+                           &x, "%s", "");
+        else
+            in[i] =
+                gen_op(g, "leaky_relu", 1, &x, "alpha=%g", 0.125 * (double)draw_int(&g->d, 0, 9));
+        if (!in[i].id)
+            return false;
+    }
+    g->n_pool = n_pool < g->n_pool ? n_pool : g->n_pool;
+    return gen_op(g, "add_n", n, in, "%s", "").id;
 }
 
 /* The same random node twice: two draws, not one. */
@@ -201,6 +249,7 @@ bool draw_shown(struct gen *g, const char *op)
 {
     int64_t dim[3] = {1, draw_int(&g->d, 1, 3), draw_int(&g->d, 1, 3)};
     weft_val v, in[2], x = WEFT_NIL;
+    char word[32];
 
     (void)op;
     if (g->smooth || g->c->n_fetches == MAX_FETCHES)
@@ -224,7 +273,7 @@ bool draw_shown(struct gen *g, const char *op)
         break;
     case 3:
         in[1] = v;
-        x = gen_op(g, "broadcast_like", 2, in, "%s", "");
+        x = gen_op(g, draw_word(&g->d, "broadcast_like|reduce_to_like", word), 2, in, "%s", "");
         break;
     default: x = gen_op(g, "reshape", 1, in, "shape=%s", "[-1]");
     }
