@@ -172,6 +172,7 @@ const struct rule rules[] = {
     {"", draw_chain, 3, NULL},
     {"", draw_alike, 3, NULL},
     {"", draw_residual, 3, NULL},
+    {"", draw_column_sums, 3, NULL},
     {"", draw_random_twins, 1, NULL},
     {"", draw_scaled_backprop, 2, NULL},
     {"", draw_exchange, 3, NULL},

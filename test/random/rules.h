@@ -27,8 +27,8 @@ rule_fn draw_gather, draw_gather_nd, draw_scatter_nd, draw_scatter, draw_take_al
 rule_fn draw_random, draw_dropout, draw_look, draw_assign, draw_derivative;
 
 /* rules_passes.c */
-rule_fn draw_splat, draw_chain, draw_alike, draw_residual, draw_random_twins, draw_scaled_backprop,
-    draw_exchange, draw_shown, draw_einsum, draw_scan, draw_user;
+rule_fn draw_splat, draw_chain, draw_alike, draw_residual, draw_column_sums, draw_random_twins,
+    draw_scaled_backprop, draw_exchange, draw_shown, draw_einsum, draw_scan, draw_user;
 
 /* Some axes of a rank, each at most once, some counted from the end: "[0,-1]". */
 const char *rule_axes(struct gen *g, int rank, char buf[160]);

@@ -93,6 +93,36 @@ bool draw_residual(struct gen *g, const char *op)
     return in[0].id && gen_op(g, draw_word(&g->d, "add|mul|sub", word), 2, in, "%s", "").id;
 }
 
+/* A product and sums of its second factor, as a weight's and its bias's gradients are, or nearly so. */
+bool draw_column_sums(struct gen *g, const char *op)
+{
+    weft_val x = gen_any(g, FLOATS, 2, 3), in[2] = {WEFT_NIL, x}, out[2] = {WEFT_NIL, WEFT_NIL};
+    bool ta = !draw_one_in(&g->d, 4), tb = draw_one_in(&g->d, 4), sum_first = draw_one_in(&g->d, 2);
+    int64_t k = draw_int(&g->d, 1, 4), inner;
+    char word[32];
+
+    (void)op;
+    if (x.id && gen_type(g, x)->rank == 3) /* the product sees it as a matrix */
+        in[1] = gen_op(g, "reshape", 1, &x, "shape=[-1,%lld]", (long long)gen_type(g, x)->dim[2]);
+    if (!in[1].id)
+        return false;
+    inner = gen_type(g, in[1])->dim[tb ? 1 : 0];
+    in[0] = gen_typed(g, gen_type(g, in[1])->dtype, 2,
+                      ta ? (int64_t[]){inner, k} : (int64_t[]){k, inner});
+    if (!in[0].id)
+        return false;
+    for (int i = 0; i < 2; i++)
+        out[i] = (i == 0) == sum_first ? gen_op(g, "sum", 1, &in[1], "axes=%s keepdims=%s",
+                                                draw_word(&g->d, "[0]|[0]|[-2]|[1]|[-1]", word),
+                                                draw_one_in(&g->d, 4) ? "true" : "false")
+                                       : gen_op(g, "matmul", 2, in, "trans_a=%s trans_b=%s",
+                                                ta ? "true" : "false", tb ? "true" : "false");
+    for (int i = 0; i < 2 && g->c->n_fetches < MAX_FETCHES && !g->smooth; i++)
+        if (out[i].id)
+            g->c->fetch[g->c->n_fetches++] = out[i];
+    return out[0].id && out[1].id;
+}
+
 /* Nodes that differ in their op or an attribute only. */
 bool draw_alike(struct gen *g, const char *op)
 {
