@@ -258,7 +258,7 @@ static void optimizers(const char *folder)
                    "update. At most one\n"
                    "of `clipnorm`, `global_clipnorm` and `clipvalue` may be given; 0 is off. A "
                    "slot is a vector the\n"
-                   "optimizer keeps beside each parameter. `src/op/optim.h` has the formulas."))
+                   "optimizer keeps with each parameter. `src/op/optim.h` has the formulas."))
         return;
     for (int i = 0; i < wf_n_optim_rows; i++) {
         const struct wf_optim_row *r = &wf_optim_rows[i];

@@ -4,8 +4,8 @@
  * A job's tiles are cut into one share per thread, the same tiles for the same thread each time, so that what a thread
  * worked on in one step is in its own cache in the next. A share's ticket holds (job number, tiles left); a tile is
  * taken by lowering the count with a compare-and-swap, by the share's owner or by a thread that has finished its own.
- * The job's description cannot change while a taken tile is unfinished, so whoever holds a tile may read it. A thread
- * that is late or asleep takes none, and nobody waits for it.
+ * The job's description cannot change while a taken tile is unfinished, so the thread that holds a tile may
+ * read it. A thread that is late or asleep takes none, and no one waits for it.
  * Idle threads, and a caller that waits for the last tiles, spin for a bounded time and then sleep on a
  * futex; no lock is ever taken. */
 #define _GNU_SOURCE

@@ -9,7 +9,7 @@
  *   shards.c       tensors into the shards of a checkpoint
  *   save.c         one checkpoint, from memory to its folder
  *   parts.c        one checkpoint, written by several processes
- *   open.c         reading and verifying one, finding the newest that is sound
+ *   open.c         reading and verifying one, finding the newest valid one
  *   list.c         which are there, the lock, what killed writers left
  *   retain.c       which to keep, deleting the others
  *   writer.c       the thread          diff.c    comparing two */

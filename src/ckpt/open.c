@@ -409,7 +409,7 @@ weft_status weft_ckpt_blob_read(weft_ckpt *c, const char *name, char **data, int
         return wf_err(WEFT_ENOENT, "%s: no blob '%.80s'", c->path, name);
     bytes = d->blobs[i - d->n_tensors].bytes;
     st = open_shard(c, pieces_of(c, i)->file, &s);
-    if (!st && bytes > wf_st_size(s)) /* before memory is asked for: nothing is believed */
+    if (!st && bytes > wf_st_size(s)) /* before allocating: nothing is believed */
         st = wf_err(WEFT_EPARSE, "%s: blob '%.80s' has %lld bytes, more than its file", c->path,
                     name, (long long)bytes);
     if (!st && !(p = wf_alloc(c->ctx, (size_t)bytes + 1)))

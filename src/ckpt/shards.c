@@ -88,7 +88,7 @@ static weft_status plan(struct wf_shards *s)
     return name_files(s);
 }
 
-/* The item's pieces, behind those of the manifest so far. */
+/* The item's pieces, after those of the manifest so far. */
 static void note_pieces(struct wf_manifest *m, const struct wf_shard_item *it)
 {
     int64_t size = weft_dtype_size(it->st.type.dtype), count = wf_type_count(&it->st.type);

@@ -39,7 +39,7 @@ static bool is_ours(const char *dir, const char *name, const char *const *ours)
     return false;
 }
 
-/* Files of ours, and of others, in a folder; -1: it is not there. */
+/* Files of ours, and of others, in a folder; -1: it does not exist. */
 static int count_files(const char *dir, const char *const *ours, int *n_others)
 {
     DIR *d = opendir(dir);
@@ -116,7 +116,7 @@ static int move_files(const struct old *o)
     return rc;
 }
 
-/* A folder in one move where it holds nothing else, which is whole or not at all. */
+/* A folder in one move where it holds nothing else, completely or not at all. */
 static int move_old(const struct old *o)
 {
     int others = 0;

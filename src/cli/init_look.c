@@ -144,7 +144,7 @@ struct tally {
     int64_t n_at_cap; /* values when the set was full */
     int64_t n_dates, n_words;
     double min, max, last;
-    bool rising; /* each one more than the one before */
+    bool rising; /* each one more than the previous one */
 };
 
 static double number_at(const weft_tensor *t, int64_t i)

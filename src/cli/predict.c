@@ -542,7 +542,7 @@ static int choose_format(struct predict *p)
                             p->out);
 }
 
-/* The file: a temporary one beside it, so that a failure leaves what was there. */
+/* The file: a temporary one next to it, so that a failure leaves what was there. */
 static int open_predict(struct predict *p)
 {
     struct stat info;

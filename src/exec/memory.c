@@ -11,7 +11,7 @@ static int32_t root_of(const struct wf_plan *p, int32_t v)
     return v;
 }
 
-/* May the output of node n live where its input i does? Only if nobody reads that memory afterwards. */
+/* May the output of node n live where its input i does? Only if nothing reads that memory afterwards. */
 static bool can_overwrite(const struct wf_plan *p, const struct wf_node *n, int i, int64_t at,
                           const int64_t *last)
 {

@@ -132,7 +132,7 @@ struct weft_trainer {
     char *
         learned; /* what the pipeline learned, as JSON, for checkpoints and saved models; or NULL */
     int64_t n_learned;
-    bool data_changed; /* since the checkpoint that the run goes on from, which was said */
+    bool data_changed; /* since the checkpoint that the run resumes from; a warning said so */
 };
 
 /* The trainer whose callback this thread is in, or NULL (compile.c). */

@@ -33,7 +33,7 @@ check "the next number" test -d ckpt.2 -a -d logs.2 -a -e model.2.safetensors
 want 2 "--log takes one of" "$WEFT" train job.yaml --fresh --log jsno
 check "a mistake moves nothing" test -d ckpt -a ! -e ckpt.3
 
-# a run that goes on is not moved away
+# a running job is not moved away
 "$WEFT" train job.yaml --log lines --set train.epochs=1000000 --set checkpoint.steps=1 >out.txt 2>&1 &
 for _ in $(seq 100); do grep -q "Epoch 6" out.txt && break; sleep 0.1; done
 want 1 "another process trains in" "$WEFT" train job.yaml --fresh --log none

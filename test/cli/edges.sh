@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Edges of the commands: no data, no output, files and folders that were changed behind a run's back.
+# Edges of the commands: no data, no output, files and folders that changed since a run started.
 # shellcheck source=test/support/cli.sh
 . "$SRC/test/support/cli.sh"
 

@@ -30,7 +30,7 @@ static struct faultfs disk, calm;
 /* Set: steps are saved in two parts, as two processes would. */
 static bool in_parts;
 
-/* Odd tensors are cut in two; the others go whole to one part or the other. */
+/* Odd tensors are split; the others go whole to one part or the other. */
 static weft_status save_in_parts(weft_ctx *ctx, const char *dir, const weft_ckpt_data *d)
 {
     weft_ckpt_data rest = *d;

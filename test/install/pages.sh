@@ -1,6 +1,6 @@
 #!/bin/bash
 # The programs in README and guide compile and run against an installed weft as the pages say, without
-# LD_LIBRARY_PATH, and the jobs beside them print the same numbers.
+# LD_LIBRARY_PATH, and the jobs next to them print the same numbers.
 # ctest-timeout: 240
 set -eu
 dir=$(mktemp -d)

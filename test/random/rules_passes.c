@@ -65,7 +65,7 @@ bool draw_chain(struct gen *g, const char *op)
             break;
         in[0] = gen_op(g, draw_word(&g->d, "add|sub|min|max", word), 2, in, "%s", "");
         if (!draw_one_in(&g->d, 8))
-            g->n_pool = g->n_pool < n_pool ? g->n_pool : n_pool; /* nobody else reads it */
+            g->n_pool = g->n_pool < n_pool ? g->n_pool : n_pool; /* nothing else reads it */
     }
     return in[0].id && gen_take(g, in[0]);
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Every relative link of the documentation leads to a file, its anchor to a heading, and every path of
-# the source tree that stands in `code` exists. Nothing is fetched.
+# the source tree written as `code` exists. Nothing is fetched.
 #
 #   SRC=. test/tools/links.sh [FILE.md ...]
 set -u

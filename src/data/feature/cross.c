@@ -13,7 +13,7 @@ static weft_status misfit(const struct wf_ds *ds, int a, int b)
                   ds->col[b].name);
 }
 
-/* Items of column k go into the hashes of what stands before it. */
+/* Items of column k go into the hashes of the columns before it. */
 static void add_items(const struct wf_col *c, int64_t n, uint64_t *hash)
 {
     int64_t first = c->offset ? c->offset[0] : 0;

@@ -161,7 +161,7 @@ static weft_status fixed_make(struct wf_promise *promise, struct wf_worker *w,
 
 /* ---- at any place ---------------------------------------------------------------------------- */
 
-/* Read the records of these numbers one behind the other, neighbours in one go. */
+/* Read the records of these numbers one after the other, neighbors in one read. */
 static weft_status read_all(struct wf_block *b, const struct param *p, const struct wf_at *at,
                             int64_t n, char *to)
 {

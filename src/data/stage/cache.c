@@ -537,7 +537,7 @@ static weft_ds store_node(weft_data *d, weft_ds s, const struct wf_ds_kind *kind
         return wf_ds_fail(d, kind->name, st);
     ds->addressable = wf_ds_addressable(ds->in[0]) && ds->count != WEFT_ENDLESS;
     ds->heavy = !ds->addressable;
-    ds->reordered = false; /* what stands before it is run as for epoch 0 */
+    ds->reordered = false; /* what is before it runs as for epoch 0 */
     return wf_ds_handle(ds);
 }
 

@@ -5,7 +5,7 @@ struct enumerate {
     int64_t first;
 };
 
-/* A column in front of b's: first, first + 1, … or one number for each `at`. Consumes b. */
+/* A column before b's: first, first + 1, … or one number for each `at`. Consumes b. */
 static weft_status number(struct wf_ds *ds, struct wf_block *b, int64_t first,
                           const struct wf_at *at, struct wf_block **out)
 {

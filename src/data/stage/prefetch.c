@@ -30,7 +30,7 @@ static weft_status prefetch_pull(struct wf_stage *s, int64_t want, struct wf_pro
     return wf_stage_pull(s->in[0], want, out);
 }
 
-/* How far ahead does not change what is read: it is no part of the text. */
+/* How far ahead does not change what is read: it is not part of the text. */
 static const struct wf_ds_kind prefetch_kind = {
     .name = "prefetch",
     .get = prefetch_get,

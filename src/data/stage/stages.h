@@ -58,7 +58,7 @@ struct wf_adding {
 };
 
 const struct wf_stage_row *wf_stage_row_at(int i); /* NULL past the end */
-/* Reasons of functions that are no rows; NULL past the end. */
+/* Reasons of functions that are not rows; NULL past the end. */
 const char *wf_stage_code_at(int i, const char **reason);
 /* The row of a name; an error names the nearest one. */
 weft_status wf_stage_find(const char *name, const struct wf_stage_row **out);

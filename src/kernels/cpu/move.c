@@ -1,4 +1,4 @@
-/* move.c - moving elements: boxes, joins, borders and lookups cut into tiles for the pool. */
+/* move.c - moving elements: boxes, joins, borders and lookups split into tiles for the pool. */
 #include "kernels/cpu/levels.h"
 #include "kernels/cpu/move.h"
 

@@ -1,4 +1,4 @@
-/* norm.c - normalisation of whole tensors: tiles for the pool, partial sums added in tile order. */
+/* norm.c - normalization of whole tensors: tiles for the pool, partial sums added in tile order. */
 #include "kernels/cpu/levels.h"
 #include "kernels/cpu/norm.h"
 

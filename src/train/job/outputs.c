@@ -131,7 +131,7 @@ static const char *arena_copy(struct wf_arena *a, const char *text, size_t n)
     return copy;
 }
 
-/* Class i of log.classes, a list with commas; NULL: it is not there. */
+/* Class i of log.classes, a list with commas; NULL: there is none. */
 static const char *listed(struct wf_arena *a, const char *list, int i)
 {
     const char *name = NULL;

@@ -56,7 +56,7 @@ bool wf_life_in_order(const weft_trainer *t);
 bool wf_asked(const weft_trainer *t, unsigned what); /* any of these */
 /* From any thread, or a signal handler. What is asked while no fit is running is for the next one. */
 void wf_ask(weft_trainer *t, unsigned what);
-/* A fit begins: forgets what was asked of the one before, but for an interruption since. It ends. */
+/* A fit begins: forgets what was asked of the previous one, but for an interruption since. It ends. */
 void wf_ask_begin(weft_trainer *t);
 void wf_ask_end(weft_trainer *t);
 /* Somebody outside stopped it, and no callback ended it. */

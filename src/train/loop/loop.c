@@ -2,7 +2,7 @@
  * chosen weights. */
 #include "train/step/halves.h"
 
-/* Batches that train_on_batch holds back belong to a step that these would cut in two. */
+/* Batches that train_on_batch holds back belong to a step that these would split. */
 static weft_status check_life(const weft_trainer *t, enum wf_life_call call, const char *who)
 {
     weft_status st = wf_life_allows(t, call);

@@ -1,4 +1,4 @@
-/* custom_loss_test.c - losses and metrics of one's own: trained with, saved, loaded, and named when they are missing. */
+/* custom_loss_test.c - custom losses and metrics: trained with, saved, loaded, and named when they are missing. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

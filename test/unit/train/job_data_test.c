@@ -522,7 +522,7 @@ static int count_flipped(const struct opened *o, const char *part, int first, in
     return n_flipped;
 }
 
-/* Wherever the share for validation is taken: at the end, or in front of a stage that learns. */
+/* Wherever the share for validation is taken: at the end, or before a stage that learns. */
 static void random_stages_are_for_training_alone(void **state)
 {
     static const char *const stages[] = {"{random_flip: {column: image}}",

@@ -81,7 +81,7 @@ static void a_wide_terminal_shows_all(void **state)
     char text[4096];
 
     (void)state;
-    for (int width = 0; width <= 200; width += 200) { /* 0: nobody knows */
+    for (int width = 0; width <= 200; width += 200) { /* 0: unknown */
         paint(&s, width, 500, text);
         assert_non_null(strstr(text, "val_mean_absolute_error: 13.2500"));
         assert_non_null(strstr(text, "accuracy: 0.8750"));

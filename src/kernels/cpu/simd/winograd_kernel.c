@@ -130,7 +130,7 @@ struct square {
 };
 
 /* One vector of channels, w of whose lanes count: n_in x n_in from `from` become n_out x n_out at `to`,
- * or are added to what is there. */
+ * or are added to the old contents. */
 WF_SIMD_INLINE void tile(one_d *transform, const int n_in, const int n_out, const bool add,
                          float *to, struct square t, const float *from, struct square f, int64_t w)
 {
