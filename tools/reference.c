@@ -485,7 +485,7 @@ static void put_count(int min, int max)
 static const char *gradient_word(int op)
 {
     static const char *const rules[] = {
-#define OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, flags, doc) #grad,
+#define OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, cast, flop, flags, doc) #grad,
 #include "op/ops.def"
 #undef OP
     };

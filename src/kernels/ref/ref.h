@@ -21,7 +21,7 @@ static inline void ref_set(const struct wf_tensor *t, int64_t i, double v)
 }
 
 /* The offset in `t`, broadcast to the shape of `to`, of the element at linear index `i` of `to`. */
-int64_t ref_broadcast_index(const struct wf_type *t, const struct wf_type *to, int64_t i);
+int64_t wf_ref_broadcast_index(const struct wf_type *t, const struct wf_type *to, int64_t i);
 
 /* The rate of a dropout: operand `operand` if present, otherwise the attribute; EDATA if it is not
  * in 0..1. */
