@@ -218,19 +218,19 @@ weft_status wf_grad_expanded(struct wf_grad *r, const weft_val *expanded_outputs
 
 /* ---- rules of the core ops ------------------------------------------------------------------- */
 
-weft_status no_grad_leaf(struct wf_grad *r)
+weft_status wf_no_grad_leaf(struct wf_grad *r)
 {
     (void)r;
     return WEFT_OK;
 }
 
-weft_status no_grad_stop(struct wf_grad *r)
+weft_status wf_no_grad_stop(struct wf_grad *r)
 {
     (void)r;
     return WEFT_OK; /* that is its purpose */
 }
 
-weft_status grad_identity(struct wf_grad *r)
+weft_status wf_grad_identity(struct wf_grad *r)
 {
     r->din[0] = r->dout[0];
     return WEFT_OK;
@@ -256,7 +256,7 @@ static bool is_shared_weight(const weft_graph *g, weft_val a, weft_val b)
 
 /* Y = op(A)·op(B):  dA = dY·op(B)ᵀ and dB = op(A)ᵀ·dY, each transposed back where A or B was;
  * axes that were broadcast are summed away. */
-weft_status grad_matmul(struct wf_grad *r)
+weft_status wf_grad_matmul(struct wf_grad *r)
 {
     bool ta = wf_grad_int(r, "trans_a"), tb = wf_grad_int(r, "trans_b");
     weft_val a = r->in[0], b = r->in[1], dy = r->dout[0];

@@ -1,4 +1,4 @@
-/* grad_attention.c - gradient rules of scaled dot-product attention.
+/* wf_grad_attention.c - gradient rules of scaled dot-product attention.
  *
  * The fused gradient serves the ordinary case. A gradient of the log-sum-exp or of an additive
  * mask, and second gradients, go through an expansion that holds the scores: products,
@@ -108,7 +108,7 @@ static bool needs_scores(const struct wf_grad *r, int mask)
                              wf_val_type_of(r->g, r->in[mask])->dtype != WEFT_BOOL);
 }
 
-weft_status grad_attention(struct wf_grad *r)
+weft_status wf_grad_attention(struct wf_grad *r)
 {
     weft_graph *g = r->g;
     double scale = wf_grad_float(r, "scale");
@@ -137,7 +137,7 @@ weft_status grad_attention(struct wf_grad *r)
 
 /* y and lse are functions of q, k and v: the expansion computes them again, and nothing flows to
  * them. */
-weft_status grad_attention_grad(struct wf_grad *r)
+weft_status wf_grad_attention_grad(struct wf_grad *r)
 {
     struct att a = att_of(r, r->in[1], heads_first(r));
     weft_val outs[3] = {{0}};
@@ -157,7 +157,7 @@ static void unpack(weft_graph *g, weft_val qkv, weft_val out[3])
         out[i] = weft_output(g, first, i);
 }
 
-weft_status grad_attention_packed(struct wf_grad *r)
+weft_status wf_grad_attention_packed(struct wf_grad *r)
 {
     weft_graph *g = r->g;
     double scale = wf_grad_float(r, "scale");
@@ -180,7 +180,7 @@ weft_status grad_attention_packed(struct wf_grad *r)
     return g->st;
 }
 
-weft_status grad_attention_packed_grad(struct wf_grad *r)
+weft_status wf_grad_attention_packed_grad(struct wf_grad *r)
 {
     weft_graph *g = r->g;
     struct att a = att_of(r, r->in[1], false);

@@ -1,4 +1,4 @@
-/* grad_conv.c - gradient rules of convolution, pooling and resizing.
+/* wf_grad_conv.c - gradient rules of convolution, pooling and resizing.
  *
  * conv(x, w) is linear in x and in w, and so are its two gradients in their operands: the three are
  * each other's rules, to any order. */
@@ -33,7 +33,7 @@ static weft_val grad_filter(const struct wf_grad *r, weft_val x, weft_val dy, we
     return build_alike(r, WF_OP_conv_grad_filter, 3, (weft_val[]){x, dy, w});
 }
 
-weft_status grad_conv(struct wf_grad *r)
+weft_status wf_grad_conv(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] = grad_input(r, r->dout[0], r->in[1], r->in[0]);
@@ -42,7 +42,7 @@ weft_status grad_conv(struct wf_grad *r)
     return r->g->st;
 }
 
-weft_status grad_conv_grad_input(struct wf_grad *r)
+weft_status wf_grad_conv_grad_input(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] = conv(r, r->dout[0], r->in[1]);
@@ -51,7 +51,7 @@ weft_status grad_conv_grad_input(struct wf_grad *r)
     return r->g->st;
 }
 
-weft_status grad_conv_grad_filter(struct wf_grad *r)
+weft_status wf_grad_conv_grad_filter(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] = grad_input(r, r->in[1], r->dout[0], r->in[0]);
@@ -60,7 +60,7 @@ weft_status grad_conv_grad_filter(struct wf_grad *r)
     return r->g->st;
 }
 
-weft_status grad_conv_transpose(struct wf_grad *r)
+weft_status wf_grad_conv_transpose(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] = conv(r, r->dout[0], r->in[1]);
@@ -69,7 +69,7 @@ weft_status grad_conv_transpose(struct wf_grad *r)
     return r->g->st;
 }
 
-weft_status grad_max_pool(struct wf_grad *r)
+weft_status wf_grad_max_pool(struct wf_grad *r)
 {
     if (r->dout[0].id)
         r->din[0] =
@@ -77,14 +77,14 @@ weft_status grad_max_pool(struct wf_grad *r)
     return r->g->st;
 }
 
-weft_status grad_max_pool_grad(struct wf_grad *r)
+weft_status wf_grad_max_pool_grad(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] = build_alike(r, WF_OP_max_pool_pick, 2, (weft_val[]){r->dout[0], r->in[1]});
     return r->g->st;
 }
 
-weft_status grad_max_pool_pick(struct wf_grad *r)
+weft_status wf_grad_max_pool_pick(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] =
@@ -92,26 +92,26 @@ weft_status grad_max_pool_pick(struct wf_grad *r)
     return r->g->st;
 }
 
-weft_status grad_avg_pool(struct wf_grad *r)
+weft_status wf_grad_avg_pool(struct wf_grad *r)
 {
     r->din[0] = build_alike(r, WF_OP_avg_pool_grad, 2, (weft_val[]){r->dout[0], r->in[0]});
     return r->g->st;
 }
 
-weft_status grad_avg_pool_grad(struct wf_grad *r)
+weft_status wf_grad_avg_pool_grad(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] = build_alike(r, WF_OP_avg_pool, 1, &r->dout[0]);
     return r->g->st;
 }
 
-weft_status grad_resize(struct wf_grad *r)
+weft_status wf_grad_resize(struct wf_grad *r)
 {
     r->din[0] = build_alike(r, WF_OP_resize_grad, 2, (weft_val[]){r->dout[0], r->in[0]});
     return r->g->st;
 }
 
-weft_status grad_resize_grad(struct wf_grad *r)
+weft_status wf_grad_resize_grad(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] = build_alike(r, WF_OP_resize, 1, &r->dout[0]);

@@ -39,7 +39,7 @@ static weft_val zero_where_not(weft_graph *g, weft_val cond, weft_val a)
 }
 
 /* Nothing reaches the inputs: the op is flat, or has no float input. */
-weft_status grad_zero(struct wf_grad *r)
+weft_status wf_grad_zero(struct wf_grad *r)
 {
     (void)r;
     return WEFT_OK;
@@ -49,7 +49,7 @@ weft_status grad_zero(struct wf_grad *r)
 
 /* RULE(name, dx in terms of g, x, y, dy). */
 #define RULE(name, expr)                                       \
-    weft_status grad_##name(struct wf_grad *r)                 \
+    weft_status wf_grad_##name(struct wf_grad *r)              \
     {                                                          \
         weft_graph *g = r->g;                                  \
         weft_val x = r->in[0], y = r->out[0], dy = r->dout[0]; \
@@ -112,7 +112,7 @@ RULE(clip, clip_grad(r, dy, x))
 
 /* RULE2(name, for dy, for x), in terms of gr (arriving here), dy and x (y where the op takes y). */
 #define RULE2(name, d_dy, d_x)                                 \
-    weft_status grad_##name##_grad(struct wf_grad *r)          \
+    weft_status wf_grad_##name##_grad(struct wf_grad *r)       \
     {                                                          \
         weft_graph *g = r->g;                                  \
         weft_val dy = r->in[0], x = r->in[1], gr = r->dout[0]; \
@@ -214,7 +214,7 @@ RULE2(softsign, SAME(softsign), mul(g, mul(g, gr, dy), softsign_curve(g, x)))
 
 /* BINARY_RULE(name, for a, for b): in terms of a, b, y, dy; each is summed to its operand's shape. */
 #define BINARY_RULE(name, d_a, d_b)                                          \
-    weft_status grad_##name(struct wf_grad *r)                               \
+    weft_status wf_grad_##name(struct wf_grad *r)                            \
     {                                                                        \
         weft_graph *g = r->g;                                                \
         weft_val a = r->in[0], b = r->in[1], y = r->out[0], dy = r->dout[0]; \
@@ -266,7 +266,7 @@ BINARY_RULE(pow, mul(g, dy, pow_slope(g, a, b)), mul(g, dy, mul(g, y, log_or_zer
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-weft_status grad_where(struct wf_grad *r)
+weft_status wf_grad_where(struct wf_grad *r)
 {
     weft_graph *g = r->g;
     weft_val cond = r->in[0], dy = r->dout[0], zero = wf_const_like(g, 0, dy);
@@ -278,7 +278,7 @@ weft_status grad_where(struct wf_grad *r)
     return g->st;
 }
 
-weft_status grad_cast(struct wf_grad *r)
+weft_status wf_grad_cast(struct wf_grad *r)
 {
     weft_dtype from = wf_val_type_of(r->g, r->in[0])->dtype;
     struct wf_set sets[] = {WF_SET_DTYPE("dtype", from)};
@@ -288,7 +288,7 @@ weft_status grad_cast(struct wf_grad *r)
     return r->g->st;
 }
 
-weft_status grad_add_n(struct wf_grad *r)
+weft_status wf_grad_add_n(struct wf_grad *r)
 {
     for (int i = 0; i < r->n_in; i++)
         r->din[i] = r->dout[0];

@@ -7,15 +7,15 @@
 #include "op/shape.h"
 
 /* The indices are integers: nothing flows back. */
-weft_status no_grad_index(struct wf_grad *r)
+weft_status wf_no_grad_index(struct wf_grad *r)
 {
     (void)r;
     return WEFT_OK;
 }
 
-weft_status no_grad_one_hot(struct wf_grad *r)
+weft_status wf_no_grad_one_hot(struct wf_grad *r)
 {
-    return no_grad_index(r);
+    return wf_no_grad_index(r);
 }
 
 static weft_val three(weft_graph *g, int op_id, weft_val a, weft_val b, weft_val c)
@@ -33,7 +33,7 @@ static weft_val with_gather_attrs(struct wf_grad *r, int op_id, int n_in, const 
     return wf_build(r->g, op_id, n_in, in, 2, sets);
 }
 
-weft_status grad_gather(struct wf_grad *r)
+weft_status wf_grad_gather(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] = with_gather_attrs(r, WF_OP_gather_grad, 3,
@@ -41,28 +41,28 @@ weft_status grad_gather(struct wf_grad *r)
     return r->g->st;
 }
 
-weft_status grad_gather_grad(struct wf_grad *r)
+weft_status wf_grad_gather_grad(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] = with_gather_attrs(r, WF_OP_gather, 2, (weft_val[]){r->dout[0], r->in[1]});
     return r->g->st;
 }
 
-weft_status grad_gather_nd(struct wf_grad *r)
+weft_status wf_grad_gather_nd(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] = three(r->g, WF_OP_scatter_nd_add, r->in[1], r->dout[0], r->in[0]);
     return r->g->st;
 }
 
-weft_status grad_scatter_nd_add(struct wf_grad *r)
+weft_status wf_grad_scatter_nd_add(struct wf_grad *r)
 {
     if (r->need[1])
         r->din[1] = wf_binary(r->g, WF_OP_gather_nd, r->dout[0], r->in[0]);
     return r->g->st;
 }
 
-weft_status grad_scatter_add(struct wf_grad *r)
+weft_status wf_grad_scatter_add(struct wf_grad *r)
 {
     if (r->need[1])
         r->din[1] = wf_binary(r->g, WF_OP_gather, r->dout[0], r->in[0]);
@@ -78,14 +78,14 @@ static weft_val take_back(weft_graph *g, weft_val dy, weft_val indices, weft_val
     return wf_build(g, WF_OP_take_along_grad, 3, (weft_val[]){dy, indices, x}, 1, sets);
 }
 
-weft_status grad_take_along(struct wf_grad *r)
+weft_status wf_grad_take_along(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] = take_back(r->g, r->dout[0], r->in[1], r->in[0], wf_grad_int(r, "axis"));
     return r->g->st;
 }
 
-weft_status grad_take_along_grad(struct wf_grad *r)
+weft_status wf_grad_take_along_grad(struct wf_grad *r)
 {
     struct wf_set sets[] = {WF_SET_INT("axis", wf_grad_int(r, "axis"))};
 
@@ -95,14 +95,14 @@ weft_status grad_take_along_grad(struct wf_grad *r)
     return r->g->st;
 }
 
-weft_status grad_top_k(struct wf_grad *r)
+weft_status wf_grad_top_k(struct wf_grad *r)
 {
     if (r->dout[0].id)
         r->din[0] = take_back(r->g, r->dout[0], r->out[1], r->in[0], -1);
     return r->g->st;
 }
 
-weft_status grad_sort(struct wf_grad *r)
+weft_status wf_grad_sort(struct wf_grad *r)
 {
     if (r->dout[0].id)
         r->din[0] = take_back(r->g, r->dout[0], r->out[1], r->in[0], wf_grad_int(r, "axis"));
@@ -111,14 +111,14 @@ weft_status grad_sort(struct wf_grad *r)
 
 /* ---- embeddings ------------------------------------------------------------------------------ */
 
-weft_status grad_embedding(struct wf_grad *r)
+weft_status wf_grad_embedding(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] = three(r->g, WF_OP_embedding_grad, r->in[1], r->dout[0], r->in[0]);
     return r->g->st;
 }
 
-weft_status grad_embedding_grad(struct wf_grad *r)
+weft_status wf_grad_embedding_grad(struct wf_grad *r)
 {
     if (r->need[1])
         r->din[1] = wf_binary(r->g, WF_OP_embedding, r->dout[0], r->in[0]);
@@ -170,7 +170,7 @@ static bool wants_weights(const struct wf_grad *r, int w)
     return r->n_in > w && r->in[w].id && r->need[w];
 }
 
-weft_status grad_bag_reduce(struct wf_grad *r)
+weft_status wf_grad_bag_reduce(struct wf_grad *r)
 {
     weft_val w = r->n_in > 2 ? r->in[2] : WEFT_NIL;
 
@@ -182,7 +182,7 @@ weft_status grad_bag_reduce(struct wf_grad *r)
     return grad_weights(r, 2, expand_reduce(r, r->in[0], r->in[1], w));
 }
 
-weft_status grad_embedding_bag(struct wf_grad *r)
+weft_status wf_grad_embedding_bag(struct wf_grad *r)
 {
     weft_val w = r->n_in > 3 ? r->in[3] : WEFT_NIL, rows;
 
@@ -198,7 +198,7 @@ weft_status grad_embedding_bag(struct wf_grad *r)
 }
 
 /* x[j] = w[j] · (inverse·y)[bag of j] */
-weft_status grad_bag_spread(struct wf_grad *r)
+weft_status wf_grad_bag_spread(struct wf_grad *r)
 {
     weft_val w = r->n_in > 3 ? r->in[3] : WEFT_NIL, inverse, rows;
 
@@ -214,7 +214,7 @@ weft_status grad_bag_spread(struct wf_grad *r)
 }
 
 /* v = 1/Σw: dw[j] = -v²·dv;  v = 1/√Σw²: dw[j] = -w[j]·v³·dv, of the bag that j lies in. */
-weft_status grad_bag_inverse(struct wf_grad *r)
+weft_status wf_grad_bag_inverse(struct wf_grad *r)
 {
     weft_val v = r->out[0], d = r->dout[0], offsets = r->in[0], w = r->in[1];
     enum wf_combiner c = WF_BAG_SUM;

@@ -4,7 +4,7 @@
 #include "graph/grad.h"
 
 /* The gradient is looked at as well. */
-weft_status grad_check_numerics(struct wf_grad *r)
+weft_status wf_grad_check_numerics(struct wf_grad *r)
 {
     char text[256];
     struct wf_set sets[] = {WF_SET_STR("message", text)};

@@ -40,7 +40,7 @@ static weft_val as_column(weft_graph *g, weft_val x, int rank)
 
 /* ---- softmax --------------------------------------------------------------------------------- */
 
-weft_status grad_softmax(struct wf_grad *r)
+weft_status wf_grad_softmax(struct wf_grad *r)
 {
     r->din[0] = along(r->g, WF_OP_softmax_grad, 2, (weft_val[]){r->dout[0], r->out[0]},
                       wf_grad_int(r, "axis"));
@@ -49,7 +49,7 @@ weft_status grad_softmax(struct wf_grad *r)
 
 /* dx = y (dy - Σ dy y).  For u = the gradient of dx:
  *   to dy: y (u - Σ u y);   to y: u (dy - Σ dy y) - dy Σ u y. */
-weft_status grad_softmax_grad(struct wf_grad *r)
+weft_status wf_grad_softmax_grad(struct wf_grad *r)
 {
     weft_graph *g = r->g;
     int64_t axis = wf_grad_int(r, "axis");
@@ -65,7 +65,7 @@ weft_status grad_softmax_grad(struct wf_grad *r)
     return g->st;
 }
 
-weft_status grad_log_softmax(struct wf_grad *r)
+weft_status wf_grad_log_softmax(struct wf_grad *r)
 {
     r->din[0] = along(r->g, WF_OP_log_softmax_grad, 2, (weft_val[]){r->dout[0], r->out[0]},
                       wf_grad_int(r, "axis"));
@@ -73,7 +73,7 @@ weft_status grad_log_softmax(struct wf_grad *r)
 }
 
 /* dx = dy - exp(y) Σ dy.  To dy: u - Σ u exp(y);  to y: -u exp(y) Σ dy. */
-weft_status grad_log_softmax_grad(struct wf_grad *r)
+weft_status wf_grad_log_softmax_grad(struct wf_grad *r)
 {
     weft_graph *g = r->g;
     int64_t axis = wf_grad_int(r, "axis");
@@ -88,7 +88,7 @@ weft_status grad_log_softmax_grad(struct wf_grad *r)
 
 /* p = softmax(x + mask), l its log-sum-exp: dx = p (dp - Σ dp p) + dl p; where p is 0 nothing
  * flows. */
-weft_status grad_masked_softmax(struct wf_grad *r)
+weft_status wf_grad_masked_softmax(struct wf_grad *r)
 {
     weft_graph *g = r->g;
     weft_val dx = WEFT_NIL;
@@ -121,7 +121,7 @@ static weft_val counted(struct wf_grad *r)
 
 /* loss = -log_softmax(x)[label], whose gradient is the backprop output at scale 1;
  * backprop = scale (softmax(x) - one_hot), whose gradient is that of a softmax. */
-weft_status grad_sparse_softmax_xent(struct wf_grad *r)
+weft_status wf_grad_sparse_softmax_xent(struct wf_grad *r)
 {
     weft_graph *g = r->g;
     weft_val x = r->in[0], b = r->out[1], dx = WEFT_NIL;
@@ -153,7 +153,7 @@ weft_status grad_sparse_softmax_xent(struct wf_grad *r)
 /* loss = -Σ t log_softmax(x), backprop = softmax(x) Σt - t.
  * With u = the gradient of backprop, p = softmax(x):
  *   to x: dloss backprop + Σt p (u - Σ u p);   to t: -dloss log_softmax(x) + Σ u p - u. */
-weft_status grad_softmax_xent(struct wf_grad *r)
+weft_status wf_grad_softmax_xent(struct wf_grad *r)
 {
     weft_graph *g = r->g;
     weft_val x = r->in[0], t = r->in[1], u = r->dout[1], dx = WEFT_NIL, dt = WEFT_NIL;
@@ -182,7 +182,7 @@ weft_status grad_softmax_xent(struct wf_grad *r)
     return g->st;
 }
 
-weft_status grad_sigmoid_xent(struct wf_grad *r)
+weft_status wf_grad_sigmoid_xent(struct wf_grad *r)
 {
     weft_graph *g = r->g;
     weft_val x = r->in[0], t = r->in[1], dy = r->dout[0];
@@ -200,7 +200,7 @@ weft_status grad_sigmoid_xent(struct wf_grad *r)
 /* ---- norms ----------------------------------------------------------------------------------- */
 
 /* d sqrt(Σ x²) = x / norm; where the norm is 0 so is x, and the gradient is taken as 0. */
-weft_status grad_global_norm(struct wf_grad *r)
+weft_status wf_grad_global_norm(struct wf_grad *r)
 {
     weft_graph *g = r->g;
     weft_val tiny = wf_const_like(g, 1e-30, r->out[0]);

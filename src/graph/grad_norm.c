@@ -203,7 +203,7 @@ static int rank_of(const struct wf_grad *r, int i)
     return wf_val_type_of(r->g, r->in[i])->rank;
 }
 
-weft_status grad_batch_norm(struct wf_grad *r)
+weft_status wf_grad_batch_norm(struct wf_grad *r)
 {
     double epsilon = wf_grad_float(r, "epsilon");
     struct view v = batch_view(rank_of(r, 0), epsilon);
@@ -212,14 +212,14 @@ weft_status grad_batch_norm(struct wf_grad *r)
     return norm_rule(r, &v, WF_OP_batch_norm_grad, 1, sets);
 }
 
-weft_status grad_batch_norm_grad(struct wf_grad *r)
+weft_status wf_grad_batch_norm_grad(struct wf_grad *r)
 {
     struct view v = batch_view(rank_of(r, 1), wf_grad_float(r, "epsilon"));
 
     return norm_grad_rule(r, &v);
 }
 
-weft_status grad_layer_norm(struct wf_grad *r)
+weft_status wf_grad_layer_norm(struct wf_grad *r)
 {
     int64_t n_axes = wf_grad_int(r, "n_axes");
     struct view v = last_view(rank_of(r, 0), (int)n_axes, true, wf_grad_float(r, "epsilon"));
@@ -228,14 +228,14 @@ weft_status grad_layer_norm(struct wf_grad *r)
     return norm_rule(r, &v, WF_OP_layer_norm_grad, 1, sets);
 }
 
-weft_status grad_layer_norm_grad(struct wf_grad *r)
+weft_status wf_grad_layer_norm_grad(struct wf_grad *r)
 {
     struct view v = last_view(rank_of(r, 1), (int)wf_grad_int(r, "n_axes"), true, 0);
 
     return norm_grad_rule(r, &v);
 }
 
-weft_status grad_rms_norm(struct wf_grad *r)
+weft_status wf_grad_rms_norm(struct wf_grad *r)
 {
     int64_t n_axes = wf_grad_int(r, "n_axes");
     struct view v = last_view(rank_of(r, 0), (int)n_axes, false, wf_grad_float(r, "epsilon"));
@@ -244,14 +244,14 @@ weft_status grad_rms_norm(struct wf_grad *r)
     return norm_rule(r, &v, WF_OP_rms_norm_grad, 1, sets);
 }
 
-weft_status grad_rms_norm_grad(struct wf_grad *r)
+weft_status wf_grad_rms_norm_grad(struct wf_grad *r)
 {
     struct view v = last_view(rank_of(r, 1), (int)wf_grad_int(r, "n_axes"), false, 0);
 
     return norm_grad_rule(r, &v);
 }
 
-weft_status grad_group_norm(struct wf_grad *r)
+weft_status wf_grad_group_norm(struct wf_grad *r)
 {
     int64_t groups = wf_grad_int(r, "groups");
     double epsilon = wf_grad_float(r, "epsilon");
@@ -261,7 +261,7 @@ weft_status grad_group_norm(struct wf_grad *r)
     return norm_rule(r, &v, WF_OP_group_norm_grad, 2, sets);
 }
 
-weft_status grad_group_norm_grad(struct wf_grad *r)
+weft_status wf_grad_group_norm_grad(struct wf_grad *r)
 {
     struct view v =
         group_view(rank_of(r, 1), wf_grad_int(r, "groups"), wf_grad_float(r, "epsilon"));

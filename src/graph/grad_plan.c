@@ -1,13 +1,13 @@
 /* grad_plan.c - ops that have no gradient because of what they are. */
 #include "graph/grad.h"
 
-weft_status no_grad_update(struct wf_grad *r)
+weft_status wf_no_grad_update(struct wf_grad *r)
 {
     return wf_err(WEFT_ENOSUP, "%s changes a variable: take gradients of the value before it",
                   r->op->name);
 }
 
-weft_status no_grad_plan(struct wf_grad *r)
+weft_status wf_no_grad_plan(struct wf_grad *r)
 {
     return wf_err(WEFT_ENOSUP, "%s exists only in plans, after differentiation", r->op->name);
 }

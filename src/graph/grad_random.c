@@ -9,14 +9,14 @@ static weft_val dropped(struct wf_grad *r, weft_val dy, weft_val kept, weft_val 
     return wf_build(r->g, WF_OP_dropout_grad, 3, (weft_val[]){dy, kept, rate}, 1, sets);
 }
 
-weft_status grad_dropout(struct wf_grad *r)
+weft_status wf_grad_dropout(struct wf_grad *r)
 {
     if (r->need[0] && r->dout[0].id)
         r->din[0] = dropped(r, r->dout[0], r->out[1], r->n_in > 1 ? r->in[1] : WEFT_NIL);
     return r->g->st;
 }
 
-weft_status grad_dropout_grad(struct wf_grad *r)
+weft_status wf_grad_dropout_grad(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] = dropped(r, r->dout[0], r->in[1], r->n_in > 2 ? r->in[2] : WEFT_NIL);

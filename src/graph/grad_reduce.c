@@ -15,14 +15,14 @@ weft_val wf_broadcast_like(weft_graph *g, weft_val x, weft_val like)
     return wf_binary(g, WF_OP_broadcast_like, x, like);
 }
 
-weft_status grad_reduce_to_like(struct wf_grad *r)
+weft_status wf_grad_reduce_to_like(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] = wf_broadcast_like(r->g, r->dout[0], r->in[0]);
     return r->g->st;
 }
 
-weft_status grad_broadcast_like(struct wf_grad *r)
+weft_status wf_grad_broadcast_like(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] = wf_reduce_to_like(r->g, r->dout[0], r->in[0]);
@@ -86,14 +86,14 @@ static weft_val div(weft_graph *g, weft_val a, weft_val b)
     return wf_binary(g, WF_OP_div, a, b);
 }
 
-weft_status grad_sum(struct wf_grad *r)
+weft_status wf_grad_sum(struct wf_grad *r)
 {
     r->din[0] = wf_broadcast_like(r->g, kept(r, r->dout[0]), r->in[0]);
     return r->g->st;
 }
 
 /* Half types cannot hold large counts: they divide in f32. */
-weft_status grad_mean(struct wf_grad *r)
+weft_status wf_grad_mean(struct wf_grad *r)
 {
     weft_graph *g = r->g;
     weft_dtype t = wf_val_type_of(g, r->in[0])->dtype, wide = t == WEFT_F64 ? t : WEFT_F32;
@@ -110,7 +110,7 @@ weft_status grad_mean(struct wf_grad *r)
 }
 
 /* Of largest and smallest: equal ones share the gradient evenly. */
-weft_status grad_reduce_max(struct wf_grad *r)
+weft_status wf_grad_reduce_max(struct wf_grad *r)
 {
     weft_graph *g = r->g;
     weft_val chosen = wf_binary(g, WF_OP_eq, r->in[0], kept(r, r->out[0])), share;
@@ -122,7 +122,7 @@ weft_status grad_reduce_max(struct wf_grad *r)
     return g->st;
 }
 
-weft_status grad_prod(struct wf_grad *r)
+weft_status wf_grad_prod(struct wf_grad *r)
 {
     const struct wf_attr *axes = wf_attr(r->op, r->attr, "axes");
     struct wf_set sets[] = {WF_SET_INTS("axes", axes->n, axes->ints)};
@@ -134,7 +134,7 @@ weft_status grad_prod(struct wf_grad *r)
 
 /* out = dy p with p_i the product of the x_j, j != i. For dy: sum of gr p. For x_k: the others' terms
  * have x_k as a factor, so (sum of gr out - gr_k out_k) / x_k; elements of 0 are not supported here. */
-weft_status grad_prod_grad(struct wf_grad *r)
+weft_status wf_grad_prod_grad(struct wf_grad *r)
 {
     weft_graph *g = r->g;
     const struct wf_attr *axes = wf_attr(r->op, r->attr, "axes");
@@ -155,14 +155,14 @@ weft_status grad_prod_grad(struct wf_grad *r)
     return g->st;
 }
 
-weft_status grad_norm_l1(struct wf_grad *r)
+weft_status wf_grad_norm_l1(struct wf_grad *r)
 {
     r->din[0] = mul(r->g, kept(r, r->dout[0]), wf_unary(r->g, WF_OP_sign, r->in[0]));
     return r->g->st;
 }
 
 /* x / y, and 0 at the origin. */
-weft_status grad_norm_l2(struct wf_grad *r)
+weft_status wf_grad_norm_l2(struct wf_grad *r)
 {
     weft_graph *g = r->g;
     weft_val y = r->out[0], zero = wf_binary(g, WF_OP_eq, y, wf_const_like(g, 0, y)), safe;
@@ -172,7 +172,7 @@ weft_status grad_norm_l2(struct wf_grad *r)
     return g->st;
 }
 
-weft_status grad_logsumexp(struct wf_grad *r)
+weft_status wf_grad_logsumexp(struct wf_grad *r)
 {
     weft_graph *g = r->g;
     weft_val p = wf_unary(g, WF_OP_exp, wf_binary(g, WF_OP_sub, r->in[0], kept(r, r->out[0])));
@@ -182,7 +182,7 @@ weft_status grad_logsumexp(struct wf_grad *r)
 }
 
 /* What x_i was added to is what comes after it: the same sum from the other end. */
-weft_status grad_cumsum(struct wf_grad *r)
+weft_status wf_grad_cumsum(struct wf_grad *r)
 {
     struct wf_set sets[] = {WF_SET_INT("axis", wf_grad_int(r, "axis")),
                             WF_SET_BOOL("exclusive", wf_grad_int(r, "exclusive")),
@@ -192,7 +192,7 @@ weft_status grad_cumsum(struct wf_grad *r)
     return r->g->st;
 }
 
-weft_status grad_segment_sum(struct wf_grad *r)
+weft_status wf_grad_segment_sum(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] = wf_binary(r->g, WF_OP_gather, r->dout[0], r->in[1]);

@@ -1,4 +1,4 @@
-/* grad_rnn.c - gradient rules of the recurrent ops.
+/* wf_grad_rnn.c - gradient rules of the recurrent ops.
  *
  * First gradients are one op. Second gradients, and first ones that arrive at the saved gates or
  * cells, unroll the sequence into primitives and differentiate those; the number of steps must be
@@ -261,7 +261,7 @@ static int set_attrs(const struct wf_grad *r, struct wf_set *sets)
     return n;
 }
 
-weft_status grad_rnn(struct wf_grad *r)
+weft_status wf_grad_rnn(struct wf_grad *r)
 {
     static const int from[] = {WF_RNN_X, WF_RNN_W, WF_RNN_R, WF_RNN_BIAS, WF_RNN_H0, WF_RNN_C0};
     enum wf_rnn_kind kind = wf_rnn_kind(r->op);
@@ -298,7 +298,7 @@ weft_status grad_rnn(struct wf_grad *r)
 /* The gradient op again from primitives: unroll the forward op, differentiate it with the
  * cotangents as values, and differentiate the result. What the forward op saved follows from its
  * operands and is taken as that, so no gradient goes there. */
-weft_status grad_rnn_grad(struct wf_grad *r)
+weft_status wf_grad_rnn_grad(struct wf_grad *r)
 {
     static const int from[] = {WF_RNN_X, WF_RNN_W, WF_RNN_R, WF_RNN_BIAS, WF_RNN_H0, WF_RNN_C0};
     bool need[WF_RNN_C0 + 1], lstm = wf_rnn_kind(r->op) == WF_RNN_LSTM;

@@ -17,20 +17,20 @@ weft_val wf_expand_axes(weft_graph *g, weft_val x, int n, const int64_t *axes, i
     return wf_build(g, WF_OP_expand_dims, 1, &x, 1, sets);
 }
 
-weft_status grad_reshape(struct wf_grad *r)
+weft_status wf_grad_reshape(struct wf_grad *r)
 {
     r->din[0] = wf_binary(r->g, WF_OP_reshape_like, r->dout[0], r->in[0]);
     return r->g->st;
 }
 
-weft_status grad_reshape_like(struct wf_grad *r)
+weft_status wf_grad_reshape_like(struct wf_grad *r)
 {
     if (r->need[0])
         r->din[0] = wf_binary(r->g, WF_OP_reshape_like, r->dout[0], r->in[0]);
     return r->g->st;
 }
 
-weft_status grad_transpose(struct wf_grad *r)
+weft_status wf_grad_transpose(struct wf_grad *r)
 {
     const struct wf_attr *perm = wf_attr(r->op, r->attr, "perm");
     int64_t inverse[WEFT_MAX_RANK] = {0};
@@ -72,47 +72,47 @@ static weft_status backward(struct wf_grad *r, int forward_op)
     return r->g->st;
 }
 
-weft_status grad_slice(struct wf_grad *r)
+weft_status wf_grad_slice(struct wf_grad *r)
 {
     return forward(r, WF_OP_slice_grad);
 }
 
-weft_status grad_slice_grad(struct wf_grad *r)
+weft_status wf_grad_slice_grad(struct wf_grad *r)
 {
     return backward(r, WF_OP_slice);
 }
 
-weft_status grad_strided_slice(struct wf_grad *r)
+weft_status wf_grad_strided_slice(struct wf_grad *r)
 {
     return forward(r, WF_OP_strided_slice_grad);
 }
 
-weft_status grad_strided_slice_grad(struct wf_grad *r)
+weft_status wf_grad_strided_slice_grad(struct wf_grad *r)
 {
     return backward(r, WF_OP_strided_slice);
 }
 
-weft_status grad_pad(struct wf_grad *r)
+weft_status wf_grad_pad(struct wf_grad *r)
 {
     return forward(r, WF_OP_pad_grad);
 }
 
-weft_status grad_pad_grad(struct wf_grad *r)
+weft_status wf_grad_pad_grad(struct wf_grad *r)
 {
     return backward(r, WF_OP_pad);
 }
 
-weft_status grad_tile(struct wf_grad *r)
+weft_status wf_grad_tile(struct wf_grad *r)
 {
     return forward(r, WF_OP_tile_grad);
 }
 
-weft_status grad_tile_grad(struct wf_grad *r)
+weft_status wf_grad_tile_grad(struct wf_grad *r)
 {
     return backward(r, WF_OP_tile);
 }
 
-weft_status grad_reverse(struct wf_grad *r)
+weft_status wf_grad_reverse(struct wf_grad *r)
 {
     return backward(r, WF_OP_reverse);
 }
@@ -138,17 +138,17 @@ static weft_status join_douts(struct wf_grad *r, int op_id)
     return r->g->st;
 }
 
-weft_status grad_split(struct wf_grad *r)
+weft_status wf_grad_split(struct wf_grad *r)
 {
     return join_douts(r, WF_OP_concat);
 }
 
-weft_status grad_unstack(struct wf_grad *r)
+weft_status wf_grad_unstack(struct wf_grad *r)
 {
     return join_douts(r, WF_OP_stack);
 }
 
-weft_status grad_stack(struct wf_grad *r)
+weft_status wf_grad_stack(struct wf_grad *r)
 {
     return wf_unstack_all(r->g, r->dout[0], r->n_in, (int)wf_grad_int(r, "axis"), r->din);
 }
@@ -171,7 +171,7 @@ static weft_status concat_parts(struct wf_grad *r, int64_t axis)
 
 /* Where all sizes along the axis are known: one split, or one slice when a single part is
  * wanted. Otherwise each part finds its offset from the operands when a plan is made. */
-weft_status grad_concat(struct wf_grad *r)
+weft_status wf_grad_concat(struct wf_grad *r)
 {
     int64_t sizes[WF_MAX_IN], axis = wf_grad_int(r, "axis"), offset = 0;
     int rank = wf_val_type_of(r->g, r->in[0])->rank, n_need = 0, one = 0;
@@ -195,7 +195,7 @@ weft_status grad_concat(struct wf_grad *r)
 }
 
 /* The part goes back to its place among zeros. */
-weft_status grad_concat_part(struct wf_grad *r)
+weft_status wf_grad_concat_part(struct wf_grad *r)
 {
     struct wf_set sets[] = {WF_SET_INT("axis", wf_grad_int(r, "axis"))};
     weft_val parts[WF_MAX_IN];

@@ -1,4 +1,4 @@
-/* infer_attention.c - shape rules of scaled dot-product attention. */
+/* wf_infer_attention.c - shape rules of scaled dot-product attention. */
 #include "op/infer.h"
 
 /* The sizes of one call, whatever the layout. */
@@ -72,7 +72,7 @@ static weft_status check_qkv(struct wf_infer *r, int i, struct sizes *s)
     return st;
 }
 
-weft_status infer_attention(struct wf_infer *r)
+weft_status wf_infer_attention(struct wf_infer *r)
 {
     struct sizes s = {0};
     weft_status st = check_qkv(r, 0, &s);
@@ -106,7 +106,7 @@ static weft_status check_like(struct wf_infer *r, int i, const char *name, weft_
     return WEFT_OK;
 }
 
-weft_status infer_attention_grad(struct wf_infer *r)
+weft_status wf_infer_attention_grad(struct wf_infer *r)
 {
     struct sizes s = {0};
     struct wf_type y = r->in[1];
@@ -139,7 +139,7 @@ static weft_status check_packed(struct wf_infer *r, int i, struct sizes *s)
     return WEFT_OK;
 }
 
-weft_status infer_attention_packed(struct wf_infer *r)
+weft_status wf_infer_attention_packed(struct wf_infer *r)
 {
     struct sizes s = {0};
     weft_dtype x = r->in[0].dtype;
@@ -152,7 +152,7 @@ weft_status infer_attention_packed(struct wf_infer *r)
     return st;
 }
 
-weft_status infer_attention_packed_grad(struct wf_infer *r)
+weft_status wf_infer_attention_packed_grad(struct wf_infer *r)
 {
     struct sizes s = {0};
     weft_dtype x = r->in[1].dtype, stat = x == WEFT_F64 ? WEFT_F64 : WEFT_F32;
@@ -170,7 +170,7 @@ weft_status infer_attention_packed_grad(struct wf_infer *r)
     return st;
 }
 
-weft_status infer_masked_softmax(struct wf_infer *r)
+weft_status wf_infer_masked_softmax(struct wf_infer *r)
 {
     const struct wf_type *x = &r->in[0];
     bool masked = r->n_in > 1 && r->in[1].dtype != WEFT_NONE;

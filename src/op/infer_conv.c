@@ -1,4 +1,4 @@
-/* infer_conv.c - shape rules of convolution, pooling and resizing. */
+/* wf_infer_conv.c - shape rules of convolution, pooling and resizing. */
 #include "op/conv.h"
 #include "op/infer.h"
 
@@ -56,24 +56,24 @@ static weft_status check_conv(struct wf_infer *r, const struct wf_type *x, const
     return st;
 }
 
-weft_status infer_conv(struct wf_infer *r)
+weft_status wf_infer_conv(struct wf_infer *r)
 {
     return conv_type(r, &r->in[0], &r->in[1], &r->out[0]);
 }
 
-weft_status infer_conv_grad_input(struct wf_infer *r)
+weft_status wf_infer_conv_grad_input(struct wf_infer *r)
 {
     r->out[0] = r->in[2];
     return check_conv(r, &r->in[2], &r->in[1], &r->in[0]);
 }
 
-weft_status infer_conv_grad_filter(struct wf_infer *r)
+weft_status wf_infer_conv_grad_filter(struct wf_infer *r)
 {
     r->out[0] = r->in[2];
     return check_conv(r, &r->in[0], &r->in[2], &r->in[1]);
 }
 
-weft_status infer_conv_grad_filter_sums(struct wf_infer *r)
+weft_status wf_infer_conv_grad_filter_sums(struct wf_infer *r)
 {
     r->out[0] = r->in[2];
     r->out[1] =
@@ -101,7 +101,7 @@ static bool transposed_size(const char *padding, int64_t in, int64_t span, int64
     return *out >= 0;
 }
 
-weft_status infer_conv_transpose(struct wf_infer *r)
+weft_status wf_infer_conv_transpose(struct wf_infer *r)
 {
     const struct wf_type *x = &r->in[0], *w = &r->in[1];
     const struct wf_attr *extra = wf_in_attr(r, "output_padding"), *pads = wf_in_attr(r, "pads");
@@ -201,7 +201,7 @@ static weft_status check_argmax(struct wf_infer *r, const struct wf_type *x,
     return st;
 }
 
-weft_status infer_max_pool(struct wf_infer *r)
+weft_status wf_infer_max_pool(struct wf_infer *r)
 {
     weft_status st = pool_type(r, &r->in[0], &r->out[0]);
     weft_dtype t = WEFT_U8;
@@ -215,7 +215,7 @@ weft_status infer_max_pool(struct wf_infer *r)
     return WEFT_OK;
 }
 
-weft_status infer_max_pool_grad(struct wf_infer *r)
+weft_status wf_infer_max_pool_grad(struct wf_infer *r)
 {
     weft_status st = check_argmax(r, &r->in[2], &r->in[1]);
 
@@ -227,19 +227,19 @@ weft_status infer_max_pool_grad(struct wf_infer *r)
     return st;
 }
 
-weft_status infer_max_pool_pick(struct wf_infer *r)
+weft_status wf_infer_max_pool_pick(struct wf_infer *r)
 {
     r->out[0] = r->in[1];
     r->out[0].dtype = r->in[0].dtype;
     return check_argmax(r, &r->in[0], &r->in[1]);
 }
 
-weft_status infer_avg_pool(struct wf_infer *r)
+weft_status wf_infer_avg_pool(struct wf_infer *r)
 {
     return pool_type(r, &r->in[0], &r->out[0]);
 }
 
-weft_status infer_avg_pool_grad(struct wf_infer *r)
+weft_status wf_infer_avg_pool_grad(struct wf_infer *r)
 {
     r->out[0] = r->in[1];
     if (r->in[0].dtype != r->in[1].dtype)
@@ -283,12 +283,12 @@ static weft_status resize_type(struct wf_infer *r, const struct wf_type *x, stru
     return WEFT_OK;
 }
 
-weft_status infer_resize(struct wf_infer *r)
+weft_status wf_infer_resize(struct wf_infer *r)
 {
     return resize_type(r, &r->in[0], &r->out[0]);
 }
 
-weft_status infer_resize_grad(struct wf_infer *r)
+weft_status wf_infer_resize_grad(struct wf_infer *r)
 {
     struct wf_type want;
     int64_t d;

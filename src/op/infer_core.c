@@ -1,7 +1,7 @@
 /* infer_core.c - shape rules of leaves, identities and matrix products. */
 #include "op/infer.h"
 
-weft_status infer_declared(struct wf_infer *r)
+weft_status wf_infer_declared(struct wf_infer *r)
 {
     const struct wf_attr *shape = wf_in_attr(r, "shape");
 
@@ -16,13 +16,13 @@ weft_status infer_declared(struct wf_infer *r)
     return WEFT_OK;
 }
 
-weft_status infer_same(struct wf_infer *r)
+weft_status wf_infer_same(struct wf_infer *r)
 {
     r->out[0] = r->in[0];
     return WEFT_OK;
 }
 
-weft_status infer_matmul(struct wf_infer *r)
+weft_status wf_infer_matmul(struct wf_infer *r)
 {
     const struct wf_type *a = &r->in[0], *b = &r->in[1];
     bool ta = wf_in_int(r, "trans_a"), tb = wf_in_int(r, "trans_b");

@@ -33,7 +33,7 @@ static weft_status same_dtype(struct wf_infer *r)
     return WEFT_OK;
 }
 
-weft_status infer_unary(struct wf_infer *r)
+weft_status wf_infer_unary(struct wf_infer *r)
 {
     if (!is_number(r->in[0].dtype))
         return wf_infer_err(r, WEFT_EDTYPE, "needs numbers (cast it)");
@@ -41,7 +41,7 @@ weft_status infer_unary(struct wf_infer *r)
     return WEFT_OK;
 }
 
-weft_status infer_unary_float(struct wf_infer *r)
+weft_status wf_infer_unary_float(struct wf_infer *r)
 {
     if (!wf_is_float(r->in[0].dtype))
         return wf_infer_err(r, WEFT_EDTYPE, "needs a float type (cast it)");
@@ -49,34 +49,34 @@ weft_status infer_unary_float(struct wf_infer *r)
     return WEFT_OK;
 }
 
-weft_status infer_clip(struct wf_infer *r)
+weft_status wf_infer_clip(struct wf_infer *r)
 {
     double lo = wf_in_float(r, "min"), hi = wf_in_float(r, "max");
 
     if (!(lo <= hi))
         return wf_infer_err(r, WEFT_EINVAL, "min %g is above max %g", lo, hi);
-    return infer_unary(r);
+    return wf_infer_unary(r);
 }
 
 /* The gradient is taken from the result, whose sign must be that of x. */
-weft_status infer_elu(struct wf_infer *r)
+weft_status wf_infer_elu(struct wf_infer *r)
 {
     double alpha = wf_in_float(r, "alpha");
 
     if (!(alpha >= 0))
         return wf_infer_err(r, WEFT_EINVAL, "alpha %g must not be negative", alpha);
-    return infer_unary_float(r);
+    return wf_infer_unary_float(r);
 }
 
-weft_status infer_is_finite(struct wf_infer *r)
+weft_status wf_infer_is_finite(struct wf_infer *r)
 {
-    weft_status st = infer_unary_float(r);
+    weft_status st = wf_infer_unary_float(r);
 
     r->out[0].dtype = WEFT_BOOL;
     return st;
 }
 
-weft_status infer_binary(struct wf_infer *r)
+weft_status wf_infer_binary(struct wf_infer *r)
 {
     weft_status st = same_dtype(r);
 
@@ -85,7 +85,7 @@ weft_status infer_binary(struct wf_infer *r)
     return st ? st : broadcast_from(r, 0);
 }
 
-weft_status infer_binary_float(struct wf_infer *r)
+weft_status wf_infer_binary_float(struct wf_infer *r)
 {
     weft_status st = same_dtype(r);
 
@@ -95,9 +95,9 @@ weft_status infer_binary_float(struct wf_infer *r)
 }
 
 /* The slope follows x; it must not widen it. */
-weft_status infer_prelu(struct wf_infer *r)
+weft_status wf_infer_prelu(struct wf_infer *r)
 {
-    weft_status st = infer_binary_float(r);
+    weft_status st = wf_infer_binary_float(r);
 
     if (st)
         return st;
@@ -111,7 +111,7 @@ weft_status infer_prelu(struct wf_infer *r)
 }
 
 /* (dy, x): the same shape. */
-weft_status infer_pair(struct wf_infer *r)
+weft_status wf_infer_pair(struct wf_infer *r)
 {
     struct wf_type t = r->in[0];
     weft_status st = same_dtype(r);
@@ -127,7 +127,7 @@ weft_status infer_pair(struct wf_infer *r)
     return st;
 }
 
-weft_status infer_compare(struct wf_infer *r)
+weft_status wf_infer_compare(struct wf_infer *r)
 {
     weft_status st = same_dtype(r);
 
@@ -137,7 +137,7 @@ weft_status infer_compare(struct wf_infer *r)
     return st;
 }
 
-weft_status infer_logical(struct wf_infer *r)
+weft_status wf_infer_logical(struct wf_infer *r)
 {
     for (int i = 0; i < r->n_in; i++)
         if (r->in[i].dtype != WEFT_BOOL)
@@ -145,7 +145,7 @@ weft_status infer_logical(struct wf_infer *r)
     return broadcast_from(r, 0);
 }
 
-weft_status infer_where(struct wf_infer *r)
+weft_status wf_infer_where(struct wf_infer *r)
 {
     if (r->in[0].dtype != WEFT_BOOL)
         return wf_infer_err(r, WEFT_EDTYPE, "the condition must be bool (compare, or cast)");
@@ -154,7 +154,7 @@ weft_status infer_where(struct wf_infer *r)
     return broadcast_from(r, 1);
 }
 
-weft_status infer_cast(struct wf_infer *r)
+weft_status wf_infer_cast(struct wf_infer *r)
 {
     r->out[0] = r->in[0];
     r->out[0].dtype = (weft_dtype)wf_in_int(r, "dtype");
@@ -165,7 +165,7 @@ weft_status infer_cast(struct wf_infer *r)
     return WEFT_OK;
 }
 
-weft_status infer_add_n(struct wf_infer *r)
+weft_status wf_infer_add_n(struct wf_infer *r)
 {
     struct wf_type t = r->in[0];
     weft_status st = same_dtype(r);

@@ -1,4 +1,4 @@
-/* infer_fused.c - shape rules of the ops that only plans contain. */
+/* wf_infer_fused.c - shape rules of the ops that only plans contain. */
 #include "op/infer.h"
 
 static weft_status fill_outputs(struct wf_infer *r, const struct wf_type *shape)
@@ -15,7 +15,7 @@ static weft_status fill_outputs(struct wf_infer *r, const struct wf_type *shape)
     return WEFT_OK;
 }
 
-weft_status infer_fused(struct wf_infer *r)
+weft_status wf_infer_fused(struct wf_infer *r)
 {
     const struct wf_attr *shape = wf_in_attr(r, "shape");
     struct wf_type t = wf_type_of(WEFT_F32, shape->n, shape->ints);
@@ -31,25 +31,25 @@ static weft_status after(struct wf_infer *r, wf_infer_fn *anchor)
     return st ? st : fill_outputs(r, &t);
 }
 
-weft_status infer_matmul_fused(struct wf_infer *r)
+weft_status wf_infer_matmul_fused(struct wf_infer *r)
 {
-    return after(r, infer_matmul);
+    return after(r, wf_infer_matmul);
 }
 
-weft_status infer_conv_fused(struct wf_infer *r)
+weft_status wf_infer_conv_fused(struct wf_infer *r)
 {
-    return after(r, infer_conv);
+    return after(r, wf_infer_conv);
 }
 
-weft_status infer_matmul_sums(struct wf_infer *r)
+weft_status wf_infer_matmul_sums(struct wf_infer *r)
 {
-    weft_status st = infer_matmul(r);
+    weft_status st = wf_infer_matmul(r);
 
     r->out[1] = wf_type_of(r->in[1].dtype, 1, &r->in[1].dim[r->in[1].rank - 1]);
     return st;
 }
 
-weft_status infer_matmul_apply(struct wf_infer *r)
+weft_status wf_infer_matmul_apply(struct wf_infer *r)
 {
     struct wf_type product[2];
     struct wf_infer m = *r;
@@ -58,7 +58,7 @@ weft_status infer_matmul_apply(struct wf_infer *r)
     m.in = r->in + 1;
     m.n_in = 2;
     m.out = product;
-    st = infer_matmul_sums(&m);
+    st = wf_infer_matmul_sums(&m);
     if (st)
         return st;
     if (!wf_type_same_shape(&product[0], &r->in[0]))

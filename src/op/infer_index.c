@@ -86,7 +86,7 @@ static weft_status grad_of_rows(struct wf_infer *r, const struct wf_type *t)
     return st ? st : wf_infer_out_like(r, 0, 2, 0);
 }
 
-weft_status infer_gather(struct wf_infer *r)
+weft_status wf_infer_gather(struct wf_infer *r)
 {
     struct wf_type t;
     weft_status st = gathered(r, 0, 1, &t);
@@ -94,7 +94,7 @@ weft_status infer_gather(struct wf_infer *r)
     return st ? st : wf_infer_out(r, 0, &t);
 }
 
-weft_status infer_gather_grad(struct wf_infer *r)
+weft_status wf_infer_gather_grad(struct wf_infer *r)
 {
     struct wf_type t;
     weft_status st = gathered(r, 2, 1, &t);
@@ -130,7 +130,7 @@ static weft_status gathered_nd(struct wf_infer *r, const struct wf_type *x, int 
     return WEFT_OK;
 }
 
-weft_status infer_gather_nd(struct wf_infer *r)
+weft_status wf_infer_gather_nd(struct wf_infer *r)
 {
     struct wf_type t;
     weft_status st = gathered_nd(r, &r->in[0], 1, &t);
@@ -145,7 +145,7 @@ static bool has_like(const struct wf_infer *r)
     return r->n_in > 2 && r->in[2].dtype != WEFT_NONE;
 }
 
-weft_status infer_scatter_nd_add(struct wf_infer *r)
+weft_status wf_infer_scatter_nd_add(struct wf_infer *r)
 {
     const struct wf_attr *shape = wf_in_attr(r, "shape");
     struct wf_type to, t;
@@ -172,7 +172,7 @@ weft_status infer_scatter_nd_add(struct wf_infer *r)
     return st ? st : wf_infer_out(r, 0, &to);
 }
 
-weft_status infer_scatter_add(struct wf_infer *r)
+weft_status wf_infer_scatter_add(struct wf_infer *r)
 {
     const struct wf_type *ids = &r->in[0], *x = &r->in[1];
     struct wf_type to = {.dtype = x->dtype};
@@ -230,7 +230,7 @@ static weft_status taken(struct wf_infer *r, int x_at, int i_at, struct wf_type 
     return st;
 }
 
-weft_status infer_take_along(struct wf_infer *r)
+weft_status wf_infer_take_along(struct wf_infer *r)
 {
     struct wf_type t;
     weft_status st = taken(r, 0, 1, &t);
@@ -238,7 +238,7 @@ weft_status infer_take_along(struct wf_infer *r)
     return st ? st : wf_infer_out(r, 0, &t);
 }
 
-weft_status infer_take_along_grad(struct wf_infer *r)
+weft_status wf_infer_take_along_grad(struct wf_infer *r)
 {
     struct wf_type t;
     weft_status st = taken(r, 2, 1, &t);
@@ -248,7 +248,7 @@ weft_status infer_take_along_grad(struct wf_infer *r)
 
 /* ---- one_hot, top_k, sort -------------------------------------------------------------------- */
 
-weft_status infer_one_hot(struct wf_infer *r)
+weft_status wf_infer_one_hot(struct wf_infer *r)
 {
     const struct wf_type *x = &r->in[0];
     int64_t depth = wf_in_int(r, "depth");
@@ -285,7 +285,7 @@ static weft_status ordered(struct wf_infer *r, const struct wf_type *t, int64_t 
     return st ? st : wf_infer_out(r, 1, &places);
 }
 
-weft_status infer_top_k(struct wf_infer *r)
+weft_status wf_infer_top_k(struct wf_infer *r)
 {
     struct wf_type t = r->in[0];
     int64_t k = wf_in_int(r, "k"), n;
@@ -300,7 +300,7 @@ weft_status infer_top_k(struct wf_infer *r)
     return ordered(r, &t, n);
 }
 
-weft_status infer_sort(struct wf_infer *r)
+weft_status wf_infer_sort(struct wf_infer *r)
 {
     int axis;
     weft_status st = wf_axis(r, wf_in_int(r, "axis"), r->in[0].rank, &axis);
@@ -338,7 +338,7 @@ static weft_status looked_up(struct wf_infer *r, int table, int ids, struct wf_t
     return WEFT_OK;
 }
 
-weft_status infer_embedding(struct wf_infer *r)
+weft_status wf_infer_embedding(struct wf_infer *r)
 {
     struct wf_type t;
     weft_status st = looked_up(r, 0, 1, &t);
@@ -346,7 +346,7 @@ weft_status infer_embedding(struct wf_infer *r)
     return st ? st : wf_infer_out(r, 0, &t);
 }
 
-weft_status infer_embedding_grad(struct wf_infer *r)
+weft_status wf_infer_embedding_grad(struct wf_infer *r)
 {
     struct wf_type t;
     weft_status st = looked_up(r, 2, 0, &t);
@@ -387,7 +387,7 @@ static weft_status check_weights(const struct wf_infer *r, int weights, int64_t 
     return wf_same_dim(r, r->in[weights].dim[0], n, "numbers of weights and ids", &unused);
 }
 
-weft_status infer_embedding_bag(struct wf_infer *r)
+weft_status wf_infer_embedding_bag(struct wf_infer *r)
 {
     struct wf_type t = {.dtype = r->in[0].dtype, .rank = 2};
     weft_status st = check_table(r, 0);
@@ -404,7 +404,7 @@ weft_status infer_embedding_bag(struct wf_infer *r)
     return st ? st : wf_infer_out(r, 0, &t);
 }
 
-weft_status infer_bag_reduce(struct wf_infer *r)
+weft_status wf_infer_bag_reduce(struct wf_infer *r)
 {
     struct wf_type t = {.dtype = r->in[0].dtype, .rank = 2};
     weft_status st = check_table(r, 0);
@@ -417,7 +417,7 @@ weft_status infer_bag_reduce(struct wf_infer *r)
     return st ? st : wf_infer_out(r, 0, &t);
 }
 
-weft_status infer_bag_spread(struct wf_infer *r)
+weft_status wf_infer_bag_spread(struct wf_infer *r)
 {
     struct wf_type t = {.dtype = r->in[0].dtype, .rank = 2};
     int64_t bags, unused;
@@ -436,7 +436,7 @@ weft_status infer_bag_spread(struct wf_infer *r)
     return st ? st : wf_infer_out(r, 0, &t);
 }
 
-weft_status infer_bag_inverse(struct wf_infer *r)
+weft_status wf_infer_bag_inverse(struct wf_infer *r)
 {
     struct wf_type t = {.dtype = r->in[1].dtype, .rank = 1};
     weft_status st = check_offsets(r, 0, &t.dim[0]);
@@ -448,7 +448,7 @@ weft_status infer_bag_inverse(struct wf_infer *r)
     return st ? st : wf_infer_out(r, 0, &t);
 }
 
-weft_status infer_bag_segments(struct wf_infer *r)
+weft_status wf_infer_bag_segments(struct wf_infer *r)
 {
     struct wf_type t = {.dtype = r->in[0].dtype, .rank = 1};
     int64_t bags;
@@ -460,7 +460,7 @@ weft_status infer_bag_segments(struct wf_infer *r)
     return st ? st : wf_infer_out(r, 0, &t);
 }
 
-weft_status infer_segment_offsets(struct wf_infer *r)
+weft_status wf_infer_segment_offsets(struct wf_infer *r)
 {
     struct wf_type t = {.dtype = r->in[0].dtype, .rank = 1};
     bool like = r->n_in > 1 && r->in[1].dtype != WEFT_NONE;

@@ -16,7 +16,7 @@ static weft_status same_shape(struct wf_infer *r, struct wf_type *a, const struc
     return WEFT_OK;
 }
 
-weft_status infer_softmax(struct wf_infer *r)
+weft_status wf_infer_softmax(struct wf_infer *r)
 {
     int axis;
 
@@ -26,9 +26,9 @@ weft_status infer_softmax(struct wf_infer *r)
     return wf_axis(r, wf_in_int(r, "axis"), r->in[0].rank, &axis);
 }
 
-weft_status infer_softmax_grad(struct wf_infer *r)
+weft_status wf_infer_softmax_grad(struct wf_infer *r)
 {
-    weft_status st = infer_softmax(r);
+    weft_status st = wf_infer_softmax(r);
 
     if (st)
         return st;
@@ -50,7 +50,7 @@ static weft_status xent_outputs(struct wf_infer *r)
     return WEFT_OK;
 }
 
-weft_status infer_sparse_softmax_xent(struct wf_infer *r)
+weft_status wf_infer_sparse_softmax_xent(struct wf_infer *r)
 {
     weft_status st = xent_outputs(r);
 
@@ -64,7 +64,7 @@ weft_status infer_sparse_softmax_xent(struct wf_infer *r)
     return st;
 }
 
-weft_status infer_softmax_xent(struct wf_infer *r)
+weft_status wf_infer_softmax_xent(struct wf_infer *r)
 {
     weft_status st = xent_outputs(r);
 
@@ -78,14 +78,14 @@ weft_status infer_softmax_xent(struct wf_infer *r)
     return st;
 }
 
-weft_status infer_sigmoid_xent(struct wf_infer *r)
+weft_status wf_infer_sigmoid_xent(struct wf_infer *r)
 {
     if (!wf_is_float(r->in[0].dtype) || r->in[0].dtype != r->in[1].dtype)
         return wf_infer_err(r, WEFT_EDTYPE, "logits and targets must have the same float type");
     return wf_broadcast(r, &r->in[0], &r->in[1], &r->out[0]);
 }
 
-weft_status infer_assign(struct wf_infer *r)
+weft_status wf_infer_assign(struct wf_infer *r)
 {
     if (r->in[0].dtype != r->in[1].dtype)
         return wf_infer_err(r, WEFT_EDTYPE,
@@ -96,7 +96,7 @@ weft_status infer_assign(struct wf_infer *r)
     return same_shape(r, &r->out[0], &r->in[1], "sizes of variable and value");
 }
 
-weft_status infer_global_norm(struct wf_infer *r)
+weft_status wf_infer_global_norm(struct wf_infer *r)
 {
     r->out[0] = (struct wf_type){.dtype = WEFT_F32};
     for (int i = 0; i < r->n_in; i++) {

@@ -79,7 +79,7 @@ static struct wf_type param_grad(const struct wf_infer *r, int gamma, int n, con
     return wf_type_of(given ? r->in[gamma].dtype : stat_dtype(r->in[1].dtype), n, dim);
 }
 
-weft_status infer_batch_norm(struct wf_infer *r)
+weft_status wf_infer_batch_norm(struct wf_infer *r)
 {
     const struct wf_type *x = &r->in[0];
     weft_status st = check_x(r, x, 2);
@@ -96,7 +96,7 @@ weft_status infer_batch_norm(struct wf_infer *r)
     return WEFT_OK;
 }
 
-weft_status infer_batch_norm_grad(struct wf_infer *r)
+weft_status wf_infer_batch_norm_grad(struct wf_infer *r)
 {
     const struct wf_type *x = &r->in[1];
     weft_status st = check_x(r, x, 2);
@@ -170,22 +170,22 @@ static weft_status infer_last_grad(struct wf_infer *r, int n_stats)
     return WEFT_OK;
 }
 
-weft_status infer_layer_norm(struct wf_infer *r)
+weft_status wf_infer_layer_norm(struct wf_infer *r)
 {
     return infer_last(r, 2);
 }
 
-weft_status infer_layer_norm_grad(struct wf_infer *r)
+weft_status wf_infer_layer_norm_grad(struct wf_infer *r)
 {
     return infer_last_grad(r, 2);
 }
 
-weft_status infer_rms_norm(struct wf_infer *r)
+weft_status wf_infer_rms_norm(struct wf_infer *r)
 {
     return infer_last(r, 1);
 }
 
-weft_status infer_rms_norm_grad(struct wf_infer *r)
+weft_status wf_infer_rms_norm_grad(struct wf_infer *r)
 {
     return infer_last_grad(r, 1);
 }
@@ -210,7 +210,7 @@ static weft_status group_count(struct wf_infer *r, int64_t channels, int64_t *ou
     return WEFT_OK;
 }
 
-weft_status infer_group_norm(struct wf_infer *r)
+weft_status wf_infer_group_norm(struct wf_infer *r)
 {
     const struct wf_type *x = &r->in[0];
     int64_t c, groups = 0;
@@ -231,7 +231,7 @@ weft_status infer_group_norm(struct wf_infer *r)
     return WEFT_OK;
 }
 
-weft_status infer_group_norm_grad(struct wf_infer *r)
+weft_status wf_infer_group_norm_grad(struct wf_infer *r)
 {
     const struct wf_type *x = &r->in[1];
     int64_t c, stat[2] = {0};
@@ -257,7 +257,7 @@ weft_status infer_group_norm_grad(struct wf_infer *r)
     return WEFT_OK;
 }
 
-weft_status infer_split_last(struct wf_infer *r)
+weft_status wf_infer_split_last(struct wf_infer *r)
 {
     int64_t parts = wf_in_int(r, "parts"), size = wf_in_int(r, "size"), last, by;
     struct wf_type t = r->in[0];

@@ -50,7 +50,7 @@ static weft_status check_scalars(struct wf_infer *r, int from)
     return check_optimizer(r);
 }
 
-weft_status infer_apply(struct wf_infer *r)
+weft_status wf_infer_apply(struct wf_infer *r)
 {
     if (r->in[0].dtype != WEFT_F32 || r->in[1].dtype != WEFT_F32)
         return wf_infer_err(r, WEFT_EDTYPE, "variables and gradients must be f32");
@@ -63,7 +63,7 @@ weft_status infer_apply(struct wf_infer *r)
     return check_scalars(r, 2);
 }
 
-weft_status infer_apply_rows(struct wf_infer *r)
+weft_status wf_infer_apply_rows(struct wf_infer *r)
 {
     const struct wf_type *ids = &r->in[1], *dy = &r->in[2];
 

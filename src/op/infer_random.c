@@ -38,7 +38,7 @@ static weft_status float_shape(struct wf_infer *r)
     return st;
 }
 
-weft_status infer_random_uniform(struct wf_infer *r)
+weft_status wf_infer_random_uniform(struct wf_infer *r)
 {
     double lo = wf_in_float(r, "lo"), hi = wf_in_float(r, "hi");
 
@@ -47,7 +47,7 @@ weft_status infer_random_uniform(struct wf_infer *r)
     return float_shape(r);
 }
 
-weft_status infer_random_normal(struct wf_infer *r)
+weft_status wf_infer_random_normal(struct wf_infer *r)
 {
     double mean = wf_in_float(r, "mean"), stddev = wf_in_float(r, "stddev");
 
@@ -56,7 +56,7 @@ weft_status infer_random_normal(struct wf_infer *r)
     return float_shape(r);
 }
 
-weft_status infer_random_bernoulli(struct wf_infer *r)
+weft_status wf_infer_random_bernoulli(struct wf_infer *r)
 {
     double p = wf_in_float(r, "p");
 
@@ -78,7 +78,7 @@ static weft_status check_rate(struct wf_infer *r, int operand)
     return WEFT_OK;
 }
 
-weft_status infer_dropout(struct wf_infer *r)
+weft_status wf_infer_dropout(struct wf_infer *r)
 {
     const struct wf_attr *shared = wf_in_attr(r, "shared_axes");
     weft_status st = check_rate(r, 1);
@@ -99,7 +99,7 @@ weft_status infer_dropout(struct wf_infer *r)
     return WEFT_OK;
 }
 
-weft_status infer_dropout_grad(struct wf_infer *r)
+weft_status wf_infer_dropout_grad(struct wf_infer *r)
 {
     const struct wf_type *dy = &r->in[0], *kept = &r->in[1];
     weft_status st = check_rate(r, 2);

@@ -1,4 +1,4 @@
-/* infer_reduce.c - shape rules of reductions and of ops that follow another value's shape. */
+/* wf_infer_reduce.c - shape rules of reductions and of ops that follow another value's shape. */
 #include "op/infer.h"
 
 static weft_status check_size(const struct wf_infer *r, const struct wf_type *t)
@@ -49,28 +49,28 @@ static weft_status reduce_axes(struct wf_infer *r)
     return st ? st : reduced(r, gone, r->in[0].dtype);
 }
 
-weft_status infer_reduce(struct wf_infer *r)
+weft_status wf_infer_reduce(struct wf_infer *r)
 {
     if (!wf_is_float(r->in[0].dtype) && !wf_is_int(r->in[0].dtype))
         return wf_infer_err(r, WEFT_EDTYPE, "needs numbers (cast it)");
     return reduce_axes(r);
 }
 
-weft_status infer_reduce_float(struct wf_infer *r)
+weft_status wf_infer_reduce_float(struct wf_infer *r)
 {
     if (!wf_is_float(r->in[0].dtype))
         return wf_infer_err(r, WEFT_EDTYPE, "needs a float type (cast it)");
     return reduce_axes(r);
 }
 
-weft_status infer_reduce_bool(struct wf_infer *r)
+weft_status wf_infer_reduce_bool(struct wf_infer *r)
 {
     if (r->in[0].dtype != WEFT_BOOL)
         return wf_infer_err(r, WEFT_EDTYPE, "needs bool (compare, or cast)");
     return reduce_axes(r);
 }
 
-weft_status infer_prod_grad(struct wf_infer *r)
+weft_status wf_infer_prod_grad(struct wf_infer *r)
 {
     const struct wf_type *dy = &r->in[0], *x = &r->in[1];
     bool gone[WEFT_MAX_RANK];
@@ -89,7 +89,7 @@ weft_status infer_prod_grad(struct wf_infer *r)
     return st;
 }
 
-weft_status infer_arg(struct wf_infer *r)
+weft_status wf_infer_arg(struct wf_infer *r)
 {
     bool gone[WEFT_MAX_RANK] = {false};
     int a;
@@ -106,7 +106,7 @@ weft_status infer_arg(struct wf_infer *r)
     return reduced(r, gone, WEFT_I64);
 }
 
-weft_status infer_cumsum(struct wf_infer *r)
+weft_status wf_infer_cumsum(struct wf_infer *r)
 {
     int a;
 
@@ -116,7 +116,7 @@ weft_status infer_cumsum(struct wf_infer *r)
     return wf_axis(r, wf_in_int(r, "axis"), r->in[0].rank, &a);
 }
 
-weft_status infer_segment_sum(struct wf_infer *r)
+weft_status wf_infer_segment_sum(struct wf_infer *r)
 {
     const struct wf_type *x = &r->in[0], *ids = &r->in[1];
     int64_t n = wf_in_int(r, "n_segments"), d;
@@ -164,7 +164,7 @@ static weft_status like(struct wf_infer *r, const struct wf_type *t)
     return check_size(r, &r->out[0]);
 }
 
-weft_status infer_reduce_to_like(struct wf_infer *r)
+weft_status wf_infer_reduce_to_like(struct wf_infer *r)
 {
     weft_status st = check_broadcast(r, &r->in[1], &r->in[0]);
 
@@ -173,7 +173,7 @@ weft_status infer_reduce_to_like(struct wf_infer *r)
     return st ? st : like(r, &r->in[1]);
 }
 
-weft_status infer_broadcast_like(struct wf_infer *r)
+weft_status wf_infer_broadcast_like(struct wf_infer *r)
 {
     weft_status st = check_broadcast(r, &r->in[0], &r->in[1]);
 
@@ -197,7 +197,7 @@ static weft_status declared(struct wf_infer *r, weft_dtype dtype, struct wf_type
     return check_size(r, out);
 }
 
-weft_status infer_broadcast_to(struct wf_infer *r)
+weft_status wf_infer_broadcast_to(struct wf_infer *r)
 {
     struct wf_type t;
     weft_status st = declared(r, r->in[0].dtype, &t);
@@ -207,12 +207,12 @@ weft_status infer_broadcast_to(struct wf_infer *r)
     return st ? st : like(r, &t);
 }
 
-weft_status infer_full(struct wf_infer *r)
+weft_status wf_infer_full(struct wf_infer *r)
 {
     return declared(r, (weft_dtype)wf_in_int(r, "dtype"), &r->out[0]);
 }
 
-weft_status infer_size_of(struct wf_infer *r)
+weft_status wf_infer_size_of(struct wf_infer *r)
 {
     bool gone[WEFT_MAX_RANK];
     weft_dtype t = (weft_dtype)wf_in_int(r, "dtype");

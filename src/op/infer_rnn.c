@@ -1,4 +1,4 @@
-/* infer_rnn.c - shape rules of the recurrent ops and their gradients. */
+/* wf_infer_rnn.c - shape rules of the recurrent ops and their gradients. */
 #include "op/infer.h"
 #include "op/rnn.h"
 
@@ -162,7 +162,7 @@ static int saved_gates(const struct wf_infer *r)
     return kind == WF_RNN_LSTM ? 4 : kind == WF_RNN_GRU ? (wf_in_int(r, "reset_after") ? 4 : 3) : 0;
 }
 
-weft_status infer_rnn(struct wf_infer *r)
+weft_status wf_infer_rnn(struct wf_infer *r)
 {
     enum wf_rnn_kind kind = wf_rnn_kind(r->op);
     struct sizes s;
@@ -215,7 +215,7 @@ static weft_status check_saved(const struct wf_infer *r, const struct sizes *s)
     return st;
 }
 
-weft_status infer_rnn_grad(struct wf_infer *r)
+weft_status wf_infer_rnn_grad(struct wf_infer *r)
 {
     static const struct {
         int out, in;

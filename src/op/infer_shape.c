@@ -87,7 +87,7 @@ static int64_t hole_symbol(const struct wf_type *in, int64_t rest)
     return n_symbols == 1 && known == rest && rest > 0 ? symbol : WEFT_ANY;
 }
 
-weft_status infer_reshape(struct wf_infer *r)
+weft_status wf_infer_reshape(struct wf_infer *r)
 {
     const struct wf_attr *shape = wf_in_attr(r, "shape");
     struct wf_type t = {.dtype = r->in[0].dtype, .rank = shape->n};
@@ -117,7 +117,7 @@ weft_status infer_reshape(struct wf_infer *r)
     return wf_infer_out(r, 0, &t);
 }
 
-weft_status infer_reshape_like(struct wf_infer *r)
+weft_status wf_infer_reshape_like(struct wf_infer *r)
 {
     int64_t a = wf_type_count(&r->in[0]), b = wf_type_count(&r->in[1]);
 
@@ -128,7 +128,7 @@ weft_status infer_reshape_like(struct wf_infer *r)
     return WEFT_OK;
 }
 
-weft_status infer_expand_dims(struct wf_infer *r)
+weft_status wf_infer_expand_dims(struct wf_infer *r)
 {
     const struct wf_attr *axes = wf_in_attr(r, "axes");
     struct wf_type t = {.dtype = r->in[0].dtype, .rank = r->in[0].rank + axes->n};
@@ -146,7 +146,7 @@ weft_status infer_expand_dims(struct wf_infer *r)
     return wf_infer_out(r, 0, &t);
 }
 
-weft_status infer_squeeze(struct wf_infer *r)
+weft_status wf_infer_squeeze(struct wf_infer *r)
 {
     const struct wf_type *x = &r->in[0];
     struct wf_type t = {.dtype = x->dtype};
@@ -169,7 +169,7 @@ weft_status infer_squeeze(struct wf_infer *r)
     return WEFT_OK;
 }
 
-weft_status infer_flatten(struct wf_infer *r)
+weft_status wf_infer_flatten(struct wf_infer *r)
 {
     const struct wf_type *x = &r->in[0];
     int64_t axis = wf_in_int(r, "axis"), n = 1;
@@ -192,7 +192,7 @@ weft_status infer_flatten(struct wf_infer *r)
     return wf_infer_out(r, 0, &t);
 }
 
-weft_status infer_transpose(struct wf_infer *r)
+weft_status wf_infer_transpose(struct wf_infer *r)
 {
     const struct wf_attr *perm = wf_in_attr(r, "perm");
     const struct wf_type *x = &r->in[0];
@@ -239,7 +239,7 @@ static weft_status joined(struct wf_infer *r, int first, int axis, struct wf_typ
     return WEFT_OK;
 }
 
-weft_status infer_concat(struct wf_infer *r)
+weft_status wf_infer_concat(struct wf_infer *r)
 {
     struct wf_type t;
     int axis;
@@ -250,7 +250,7 @@ weft_status infer_concat(struct wf_infer *r)
     return st ? st : wf_infer_out(r, 0, &t);
 }
 
-weft_status infer_concat_part(struct wf_infer *r)
+weft_status wf_infer_concat_part(struct wf_infer *r)
 {
     int64_t index = wf_in_int(r, "index"), unused;
     struct wf_type t;
@@ -275,7 +275,7 @@ weft_status infer_concat_part(struct wf_infer *r)
     return wf_infer_out_like(r, 0, 1 + (int)index, 0);
 }
 
-weft_status infer_stack(struct wf_infer *r)
+weft_status wf_infer_stack(struct wf_infer *r)
 {
     struct wf_type t, x;
     int axis;
@@ -296,7 +296,7 @@ weft_status infer_stack(struct wf_infer *r)
     return wf_infer_out(r, 0, &t);
 }
 
-weft_status infer_split(struct wf_infer *r)
+weft_status wf_infer_split(struct wf_infer *r)
 {
     const struct wf_attr *sizes = wf_in_attr(r, "sizes");
     struct wf_type t = r->in[0];
@@ -331,7 +331,7 @@ weft_status infer_split(struct wf_infer *r)
     return WEFT_OK;
 }
 
-weft_status infer_unstack(struct wf_infer *r)
+weft_status wf_infer_unstack(struct wf_infer *r)
 {
     const struct wf_type *x = &r->in[0];
     struct wf_type t = {.dtype = x->dtype};
@@ -374,7 +374,7 @@ static weft_status sliced(struct wf_infer *r, const struct wf_type *x, struct wf
     return WEFT_OK;
 }
 
-weft_status infer_slice(struct wf_infer *r)
+weft_status wf_infer_slice(struct wf_infer *r)
 {
     struct wf_type t;
     weft_status st = sliced(r, &r->in[0], &t);
@@ -382,7 +382,7 @@ weft_status infer_slice(struct wf_infer *r)
     return st ? st : wf_infer_out(r, 0, &t);
 }
 
-weft_status infer_slice_grad(struct wf_infer *r)
+weft_status wf_infer_slice_grad(struct wf_infer *r)
 {
     struct wf_type t;
     weft_status st = sliced(r, &r->in[1], &t);
@@ -415,7 +415,7 @@ static weft_status strided(struct wf_infer *r, const struct wf_type *x, struct w
     return WEFT_OK;
 }
 
-weft_status infer_strided_slice(struct wf_infer *r)
+weft_status wf_infer_strided_slice(struct wf_infer *r)
 {
     struct wf_type t;
     weft_status st = strided(r, &r->in[0], &t);
@@ -423,7 +423,7 @@ weft_status infer_strided_slice(struct wf_infer *r)
     return st ? st : wf_infer_out(r, 0, &t);
 }
 
-weft_status infer_strided_slice_grad(struct wf_infer *r)
+weft_status wf_infer_strided_slice_grad(struct wf_infer *r)
 {
     struct wf_type t;
     weft_status st = strided(r, &r->in[1], &t);
@@ -465,7 +465,7 @@ static weft_status padded(struct wf_infer *r, const struct wf_type *x, struct wf
     return WEFT_OK;
 }
 
-weft_status infer_pad(struct wf_infer *r)
+weft_status wf_infer_pad(struct wf_infer *r)
 {
     struct wf_type t;
     weft_status st = padded(r, &r->in[0], &t);
@@ -473,7 +473,7 @@ weft_status infer_pad(struct wf_infer *r)
     return st ? st : wf_infer_out(r, 0, &t);
 }
 
-weft_status infer_pad_grad(struct wf_infer *r)
+weft_status wf_infer_pad_grad(struct wf_infer *r)
 {
     struct wf_type t;
     weft_status st = padded(r, &r->in[1], &t);
@@ -502,7 +502,7 @@ static weft_status tiled(struct wf_infer *r, const struct wf_type *x, struct wf_
     return WEFT_OK;
 }
 
-weft_status infer_tile(struct wf_infer *r)
+weft_status wf_infer_tile(struct wf_infer *r)
 {
     struct wf_type t;
     weft_status st = tiled(r, &r->in[0], &t);
@@ -510,7 +510,7 @@ weft_status infer_tile(struct wf_infer *r)
     return st ? st : wf_infer_out(r, 0, &t);
 }
 
-weft_status infer_tile_grad(struct wf_infer *r)
+weft_status wf_infer_tile_grad(struct wf_infer *r)
 {
     struct wf_type t;
     weft_status st = tiled(r, &r->in[1], &t);
@@ -518,7 +518,7 @@ weft_status infer_tile_grad(struct wf_infer *r)
     return st ? st : check_dy(r, &t);
 }
 
-weft_status infer_reverse(struct wf_infer *r)
+weft_status wf_infer_reverse(struct wf_infer *r)
 {
     bool set[WEFT_MAX_RANK] = {false};
     weft_status st = axis_set(r, "axes", r->in[0].rank, set);

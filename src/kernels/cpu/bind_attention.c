@@ -4,13 +4,13 @@
 #include "kernels/cpu/attention.h"
 #include "kernels/kernels.h"
 
-weft_status plan_attention(struct wf_kplan *p);
-weft_status plan_attention_grad(struct wf_kplan *p);
-weft_status plan_attention_packed(struct wf_kplan *p);
-weft_status plan_attention_packed_grad(struct wf_kplan *p);
-weft_status plan_masked_softmax(struct wf_kplan *p);
-wf_kernel_fn run_attention, run_attention_grad, run_attention_packed, run_attention_packed_grad,
-    run_masked_softmax;
+weft_status wf_plan_attention(struct wf_kplan *p);
+weft_status wf_plan_attention_grad(struct wf_kplan *p);
+weft_status wf_plan_attention_packed(struct wf_kplan *p);
+weft_status wf_plan_attention_packed_grad(struct wf_kplan *p);
+weft_status wf_plan_masked_softmax(struct wf_kplan *p);
+wf_kernel_fn wf_run_attention, wf_run_attention_grad, wf_run_attention_packed,
+    wf_run_attention_packed_grad, wf_run_masked_softmax;
 
 /* ---- descriptions ---------------------------------------------------------------------------- */
 
@@ -96,22 +96,22 @@ static weft_status plan_packed(struct wf_kplan *p, const struct wf_type *qkv, in
     return plan_desc(p, &d, mask, backward);
 }
 
-weft_status plan_attention(struct wf_kplan *p)
+weft_status wf_plan_attention(struct wf_kplan *p)
 {
     return plan_plain(p, 0, 3, false);
 }
 
-weft_status plan_attention_grad(struct wf_kplan *p)
+weft_status wf_plan_attention_grad(struct wf_kplan *p)
 {
     return plan_plain(p, 1, 6, true);
 }
 
-weft_status plan_attention_packed(struct wf_kplan *p)
+weft_status wf_plan_attention_packed(struct wf_kplan *p)
 {
     return plan_packed(p, &p->in[0], 1, false);
 }
 
-weft_status plan_attention_packed_grad(struct wf_kplan *p)
+weft_status wf_plan_attention_packed_grad(struct wf_kplan *p)
 {
     return plan_packed(p, &p->in[1], 4, true);
 }
@@ -123,14 +123,14 @@ static const void *mask_of(const struct wf_call *c, int i)
     return i < c->n_in ? c->in[i].data : NULL;
 }
 
-weft_status run_attention(const struct wf_call *c)
+weft_status wf_run_attention(const struct wf_call *c)
 {
     wf_attention_run(c->state, c->pool, c->in[0].data, c->in[1].data, c->in[2].data, mask_of(c, 3),
                      c->out[0].data, c->out[1].data, c->scratch);
     return WEFT_OK;
 }
 
-weft_status run_attention_grad(const struct wf_call *c)
+weft_status wf_run_attention_grad(const struct wf_call *c)
 {
     struct wf_attention_grad t = {c->in[0].data,  c->in[1].data, c->in[2].data, c->in[3].data,
                                   c->in[4].data,  c->in[5].data, mask_of(c, 6), c->out[0].data,
@@ -140,7 +140,7 @@ weft_status run_attention_grad(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status run_attention_packed(const struct wf_call *c)
+weft_status wf_run_attention_packed(const struct wf_call *c)
 {
     const struct wf_attention *a = c->state;
     const float *q = c->in[0].data;
@@ -151,7 +151,7 @@ weft_status run_attention_packed(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status run_attention_packed_grad(const struct wf_call *c)
+weft_status wf_run_attention_packed_grad(const struct wf_call *c)
 {
     const struct wf_attention *a = c->state;
     const float *q = c->in[1].data;
@@ -183,7 +183,7 @@ struct masked {
     char *scratch;
 };
 
-weft_status plan_masked_softmax(struct wf_kplan *p)
+weft_status wf_plan_masked_softmax(struct wf_kplan *p)
 {
     const struct wf_type *x = &p->in[0];
     int64_t step[WEFT_MAX_RANK];
@@ -264,7 +264,7 @@ static void masked_tile(void *arg, int64_t tile, int thread)
     }
 }
 
-weft_status run_masked_softmax(const struct wf_call *c)
+weft_status wf_run_masked_softmax(const struct wf_call *c)
 {
     struct masked m = *(const struct masked *)c->state;
 

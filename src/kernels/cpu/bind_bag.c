@@ -57,17 +57,17 @@ static weft_status plan_bag(struct wf_kplan *p, int ids, int offsets, int weight
     return WEFT_OK;
 }
 
-weft_status plan_embedding_bag(struct wf_kplan *p)
+weft_status wf_plan_embedding_bag(struct wf_kplan *p)
 {
     return plan_bag(p, 1, 2, 3, p->in[1].dim[0]);
 }
 
-weft_status plan_bag_reduce(struct wf_kplan *p)
+weft_status wf_plan_bag_reduce(struct wf_kplan *p)
 {
     return plan_bag(p, -1, 1, 2, p->in[0].dim[0]);
 }
 
-weft_status plan_bag_spread(struct wf_kplan *p)
+weft_status wf_plan_bag_spread(struct wf_kplan *p)
 {
     return plan_bag(p, -1, 1, 3, p->out[0].dim[0]);
 }
@@ -173,7 +173,7 @@ static struct bag_job job_of(const struct wf_call *c)
     };
 }
 
-weft_status run_bag(const struct wf_call *c)
+weft_status wf_run_bag(const struct wf_call *c)
 {
     const struct bag_state *s = c->state;
     struct bag_job j = job_of(c);
@@ -211,7 +211,7 @@ static void spread_tile(void *arg, int64_t tile, int thread)
     }
 }
 
-weft_status run_bag_spread(const struct wf_call *c)
+weft_status wf_run_bag_spread(const struct wf_call *c)
 {
     const struct bag_state *s = c->state;
     struct bag_job j = job_of(c);

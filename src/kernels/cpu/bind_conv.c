@@ -27,38 +27,38 @@ static weft_status plan(struct wf_kplan *p, enum wf_conv_dir dir, const struct w
     return WEFT_OK;
 }
 
-weft_status plan_conv(struct wf_kplan *p)
+weft_status wf_plan_conv(struct wf_kplan *p)
 {
     return plan(p, WF_CONV_FORWARD, &p->in[0], &p->in[1], &p->out[0]);
 }
 
-weft_status plan_conv_grad_input(struct wf_kplan *p)
+weft_status wf_plan_conv_grad_input(struct wf_kplan *p)
 {
     return plan(p, WF_CONV_GRAD_INPUT, &p->out[0], &p->in[1], &p->in[0]);
 }
 
-weft_status plan_conv_grad_filter(struct wf_kplan *p)
+weft_status wf_plan_conv_grad_filter(struct wf_kplan *p)
 {
     return plan(p, WF_CONV_GRAD_FILTER, &p->in[0], &p->out[0], &p->in[1]);
 }
 
-weft_status plan_conv_grad_filter_sums(struct wf_kplan *p)
+weft_status wf_plan_conv_grad_filter_sums(struct wf_kplan *p)
 {
-    return plan_conv_grad_filter(p);
+    return wf_plan_conv_grad_filter(p);
 }
 
-weft_status plan_conv_transpose(struct wf_kplan *p)
+weft_status wf_plan_conv_transpose(struct wf_kplan *p)
 {
     return plan(p, WF_CONV_GRAD_INPUT, &p->out[0], &p->in[1], &p->in[0]);
 }
 
-weft_status run_conv(const struct wf_call *c)
+weft_status wf_run_conv(const struct wf_call *c)
 {
     wf_conv_run(c->state, c->pool, c->in[0].data, c->in[1].data, c->out[0].data, c->scratch);
     return WEFT_OK;
 }
 
-weft_status run_conv_grad_filter_sums(const struct wf_call *c)
+weft_status wf_run_conv_grad_filter_sums(const struct wf_call *c)
 {
     wf_conv_run_sums(c->state, c->pool, c->in[0].data, c->in[1].data, c->out[0].data,
                      c->out[1].data, c->scratch);

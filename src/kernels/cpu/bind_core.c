@@ -1,8 +1,8 @@
 /* bind_core.c - matmul on our own matrix product. */
 #include "kernels/cpu/matmul.h"
 
-weft_status plan_matmul(struct wf_kplan *p);
-wf_kernel_fn run_matmul;
+weft_status wf_plan_matmul(struct wf_kplan *p);
+wf_kernel_fn wf_run_matmul;
 
 static int gemm_type(weft_dtype t)
 {
@@ -59,7 +59,7 @@ weft_status wf_matmul_desc(const struct wf_type *a, const struct wf_type *b,
     return WEFT_OK;
 }
 
-weft_status plan_matmul(struct wf_kplan *p)
+weft_status wf_plan_matmul(struct wf_kplan *p)
 {
     struct wf_gemm_desc d;
     struct wf_gemm *g;
@@ -76,7 +76,7 @@ weft_status plan_matmul(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-weft_status run_matmul(const struct wf_call *c)
+weft_status wf_run_matmul(const struct wf_call *c)
 {
     wf_gemm_run(c->state, c->pool, c->in[0].data, c->in[1].data, c->out[0].data, NULL, c->scratch);
     return WEFT_OK;

@@ -3,12 +3,12 @@
 
 enum { TILE = 16384, BLOCK = 1024 };
 
-weft_status plan_ew(struct wf_kplan *p);
-weft_status plan_broadcast(struct wf_kplan *p);
-weft_status plan_add_n(struct wf_kplan *p);
-weft_status plan_cast(struct wf_kplan *p);
-weft_status plan_fill(struct wf_kplan *p);
-wf_kernel_fn run_add_n, run_cast, run_fill;
+weft_status wf_plan_ew(struct wf_kplan *p);
+weft_status wf_plan_broadcast(struct wf_kplan *p);
+weft_status wf_plan_add_n(struct wf_kplan *p);
+weft_status wf_plan_cast(struct wf_kplan *p);
+weft_status wf_plan_fill(struct wf_kplan *p);
+wf_kernel_fn wf_run_add_n, wf_run_cast, wf_run_fill;
 
 static int64_t n_tiles(int64_t count)
 {
@@ -73,12 +73,12 @@ static weft_status plan_step(struct wf_kplan *p, int op_id, int n_in)
     return WEFT_OK;
 }
 
-weft_status plan_ew(struct wf_kplan *p)
+weft_status wf_plan_ew(struct wf_kplan *p)
 {
     return plan_step(p, p->op->id, p->n_in);
 }
 
-weft_status plan_broadcast(struct wf_kplan *p)
+weft_status wf_plan_broadcast(struct wf_kplan *p)
 {
     return plan_step(p, WF_OP_identity, 1);
 }
@@ -90,7 +90,7 @@ struct add_n {
     int64_t count;
 };
 
-weft_status plan_add_n(struct wf_kplan *p)
+weft_status wf_plan_add_n(struct wf_kplan *p)
 {
     struct add_n *s;
 
@@ -124,7 +124,7 @@ static void add_n_tile(void *arg, int64_t tile, int thread)
     }
 }
 
-weft_status run_add_n(const struct wf_call *c)
+weft_status wf_run_add_n(const struct wf_call *c)
 {
     const struct add_n *s = c->state;
 
@@ -186,7 +186,7 @@ static wf_cvt_fn *int_cast(weft_dtype from, weft_dtype to)
     }
 }
 
-weft_status plan_cast(struct wf_kplan *p)
+weft_status wf_plan_cast(struct wf_kplan *p)
 {
     weft_dtype from = p->in[0].dtype, to = p->out[0].dtype;
     const struct wf_cvt_fns *cvt = wf_cvt_fns_of(p->ctx->simd);
@@ -232,7 +232,7 @@ static void cast_tile(void *arg, int64_t tile, int thread)
     }
 }
 
-weft_status run_cast(const struct wf_call *c)
+weft_status wf_run_cast(const struct wf_call *c)
 {
     const struct cast *s = c->state;
 
@@ -247,7 +247,7 @@ struct fill {
     char pattern[64]; /* the element, repeated */
 };
 
-weft_status plan_fill(struct wf_kplan *p)
+weft_status wf_plan_fill(struct wf_kplan *p)
 {
     double v = p->op->id == WF_OP_zeros_like  ? 0
                : p->op->id == WF_OP_ones_like ? 1
@@ -277,7 +277,7 @@ static void fill_tile(void *arg, int64_t tile, int thread)
     memcpy(to + at, s->pattern, (size_t)(bytes - at));
 }
 
-weft_status run_fill(const struct wf_call *c)
+weft_status wf_run_fill(const struct wf_call *c)
 {
     const struct fill *s = c->state;
 

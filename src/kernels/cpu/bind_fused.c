@@ -3,12 +3,12 @@
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/prog.h"
 
-weft_status plan_fused(struct wf_kplan *p);
-weft_status plan_matmul_fused(struct wf_kplan *p);
-weft_status plan_conv_fused(struct wf_kplan *p);
-wf_kernel_fn run_fused, run_matmul_fused, run_conv_fused;
+weft_status wf_plan_fused(struct wf_kplan *p);
+weft_status wf_plan_matmul_fused(struct wf_kplan *p);
+weft_status wf_plan_conv_fused(struct wf_kplan *p);
+wf_kernel_fn wf_run_fused, wf_run_matmul_fused, wf_run_conv_fused;
 
-weft_status plan_fused(struct wf_kplan *p)
+weft_status wf_plan_fused(struct wf_kplan *p)
 {
     struct wf_prog *g;
     weft_status st = wf_prog_compile(p, p->n_in, p->in, false, &p->out[0], &g);
@@ -40,7 +40,7 @@ static void fused_tile(void *arg, int64_t tile, int thread)
     wf_prog_range(r, thread, first, wf_min_i64(WF_PROG_TILE, r->prog->count - first), NULL);
 }
 
-weft_status run_fused(const struct wf_call *c)
+weft_status wf_run_fused(const struct wf_call *c)
 {
     const struct wf_prog *g = c->state;
     struct wf_prog_run r;
@@ -120,7 +120,7 @@ static void add_scratch(struct wf_kplan *p, struct anchored *f)
     p->state = f;
 }
 
-weft_status plan_matmul_fused(struct wf_kplan *p)
+weft_status wf_plan_matmul_fused(struct wf_kplan *p)
 {
     struct anchored *f = NULL;
     struct wf_gemm_desc d;
@@ -140,7 +140,7 @@ weft_status plan_matmul_fused(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-weft_status run_matmul_fused(const struct wf_call *c)
+weft_status wf_run_matmul_fused(const struct wf_call *c)
 {
     const struct anchored *f = c->state;
 
@@ -149,7 +149,7 @@ weft_status run_matmul_fused(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status plan_conv_fused(struct wf_kplan *p)
+weft_status wf_plan_conv_fused(struct wf_kplan *p)
 {
     struct wf_conv_desc d = {.dir = WF_CONV_FORWARD, .epilogue = epilogue};
     struct anchored *f = NULL;
@@ -171,7 +171,7 @@ weft_status plan_conv_fused(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-weft_status run_conv_fused(const struct wf_call *c)
+weft_status wf_run_conv_fused(const struct wf_call *c)
 {
     const struct anchored *f = c->state;
 

@@ -71,13 +71,13 @@ static weft_status plan_rows(struct wf_kplan *p, struct wf_gather_dims d)
     return WEFT_OK;
 }
 
-weft_status plan_gather(struct wf_kplan *p)
+weft_status wf_plan_gather(struct wf_kplan *p)
 {
     return plan_rows(p, wf_gather_dims(&p->in[0], &p->in[1], wf_kplan_int(p, "axis"),
                                        wf_kplan_int(p, "batch_dims")));
 }
 
-weft_status plan_embedding(struct wf_kplan *p)
+weft_status wf_plan_embedding(struct wf_kplan *p)
 {
     return plan_rows(p, wf_gather_dims(&p->in[0], &p->in[1], 0, 0));
 }
@@ -119,7 +119,7 @@ static void gather_tile(void *arg, int64_t tile, int thread)
     }
 }
 
-weft_status run_gather(const struct wf_call *c)
+weft_status wf_run_gather(const struct wf_call *c)
 {
     const struct gather_state *s = c->state;
     int64_t pairs = s->d.batch * s->d.outer, bad;
@@ -197,7 +197,7 @@ struct gather_nd_job {
     _Atomic int64_t bad;
 };
 
-weft_status plan_gather_nd(struct wf_kplan *p)
+weft_status wf_plan_gather_nd(struct wf_kplan *p)
 {
     const struct wf_type *x = &p->in[0], *ids = &p->in[1];
     struct gather_nd_state *s;
@@ -233,7 +233,7 @@ static void gather_nd_tile(void *arg, int64_t tile, int thread)
     }
 }
 
-weft_status run_gather_nd(const struct wf_call *c)
+weft_status wf_run_gather_nd(const struct wf_call *c)
 {
     const struct gather_nd_state *s = c->state;
     struct gather_nd_job j = {s, c->in[0].data, c->in[1].data, c->out[0].data, INT64_MAX};
@@ -280,18 +280,18 @@ static weft_status plan_scatter(struct wf_kplan *p, int ids, int x, int64_t n, i
     return WEFT_OK;
 }
 
-weft_status plan_scatter_add(struct wf_kplan *p)
+weft_status wf_plan_scatter_add(struct wf_kplan *p)
 {
     return plan_scatter(p, 0, 1, wf_type_count(&p->in[0]), p->out[0].dim[0]);
 }
 
-weft_status plan_embedding_grad(struct wf_kplan *p)
+weft_status wf_plan_embedding_grad(struct wf_kplan *p)
 {
-    return plan_scatter_add(p);
+    return wf_plan_scatter_add(p);
 }
 
 /* Without batch and outer axes: whole rows. */
-weft_status plan_gather_grad_rows(struct wf_kplan *p)
+weft_status wf_plan_gather_grad_rows(struct wf_kplan *p)
 {
     struct wf_gather_dims d = wf_gather_dims(&p->out[0], &p->in[1], wf_kplan_int(p, "axis"),
                                              wf_kplan_int(p, "batch_dims"));
@@ -301,7 +301,7 @@ weft_status plan_gather_grad_rows(struct wf_kplan *p)
     return plan_scatter(p, 1, 0, d.k, d.n);
 }
 
-weft_status plan_scatter_nd_add(struct wf_kplan *p)
+weft_status wf_plan_scatter_nd_add(struct wf_kplan *p)
 {
     const struct wf_type *ids = &p->in[0], *y = &p->out[0];
     struct vectors v = vectors_of(ids, y);
@@ -331,7 +331,7 @@ static weft_status rows_of_vectors(const struct wf_call *c, const struct scatter
     return WEFT_OK;
 }
 
-weft_status run_scatter(const struct wf_call *c)
+weft_status wf_run_scatter(const struct wf_call *c)
 {
     const struct scatter_state *s = c->state;
     char *scratch = c->scratch;
@@ -376,7 +376,7 @@ struct gather_grad_job {
     float *dx;
 };
 
-weft_status plan_gather_grad(struct wf_kplan *p)
+weft_status wf_plan_gather_grad(struct wf_kplan *p)
 {
     struct gather_grad_state *s;
 
@@ -413,7 +413,7 @@ static void gather_grad_tile(void *arg, int64_t pair, int thread)
     }
 }
 
-weft_status run_gather_grad(const struct wf_call *c)
+weft_status wf_run_gather_grad(const struct wf_call *c)
 {
     const struct gather_grad_state *s = c->state;
     struct gather_grad_job j = {s, c->in[0].data, c->in[1].data, c->out[0].data};
@@ -466,12 +466,12 @@ static weft_status plan_take(struct wf_kplan *p, const struct wf_type *x, const 
     return WEFT_OK;
 }
 
-weft_status plan_take_along(struct wf_kplan *p)
+weft_status wf_plan_take_along(struct wf_kplan *p)
 {
     return plan_take(p, &p->in[0], &p->in[1]);
 }
 
-weft_status plan_take_along_grad(struct wf_kplan *p)
+weft_status wf_plan_take_along_grad(struct wf_kplan *p)
 {
     return p->in[0].dtype == WEFT_F32 ? plan_take(p, &p->out[0], &p->in[1]) : WEFT_ENOSUP;
 }
@@ -519,7 +519,7 @@ static void take_tile(void *arg, int64_t tile, int thread)
     }
 }
 
-weft_status run_take_along(const struct wf_call *c)
+weft_status wf_run_take_along(const struct wf_call *c)
 {
     const struct take_state *s = c->state;
     struct take_job j = {s, c->in[0].data, c->in[1].data, c->out[0].data, INT64_MAX};
@@ -553,7 +553,7 @@ static void take_grad_tile(void *arg, int64_t outer, int thread)
         }
 }
 
-weft_status run_take_along_grad(const struct wf_call *c)
+weft_status wf_run_take_along_grad(const struct wf_call *c)
 {
     const struct take_state *s = c->state;
     struct take_grad_job j = {s, c->in[0].data, c->in[1].data, c->out[0].data};
@@ -575,7 +575,7 @@ struct one_hot_state {
     uint64_t on, off;
 };
 
-weft_status plan_one_hot(struct wf_kplan *p)
+weft_status wf_plan_one_hot(struct wf_kplan *p)
 {
     const struct wf_type *y = &p->out[0];
     int axis = wf_axis_of(wf_kplan_int(p, "axis"), y->rank);
@@ -597,7 +597,7 @@ weft_status plan_one_hot(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-weft_status run_one_hot(const struct wf_call *c)
+weft_status wf_run_one_hot(const struct wf_call *c)
 {
     const struct one_hot_state *s = c->state;
     int64_t bad = wf_one_hot(c->pool, s->size, s->outer, s->depth, s->inner, c->in[0].data, s->wide,
@@ -633,12 +633,12 @@ static weft_status plan_order(struct wf_kplan *p, int axis)
     return WEFT_OK;
 }
 
-weft_status plan_top_k(struct wf_kplan *p)
+weft_status wf_plan_top_k(struct wf_kplan *p)
 {
     return plan_order(p, p->in[0].rank - 1);
 }
 
-weft_status plan_sort(struct wf_kplan *p)
+weft_status wf_plan_sort(struct wf_kplan *p)
 {
     weft_status st = plan_order(p, wf_axis_of(wf_kplan_int(p, "axis"), p->in[0].rank));
 
@@ -647,7 +647,7 @@ weft_status plan_sort(struct wf_kplan *p)
     return st;
 }
 
-weft_status run_top_k(const struct wf_call *c)
+weft_status wf_run_top_k(const struct wf_call *c)
 {
     const struct order_state *s = c->state;
 
@@ -657,7 +657,7 @@ weft_status run_top_k(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status run_sort(const struct wf_call *c)
+weft_status wf_run_sort(const struct wf_call *c)
 {
     const struct order_state *s = c->state;
 

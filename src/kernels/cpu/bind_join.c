@@ -2,11 +2,11 @@
 #include "kernels/cpu/apply.h"
 #include "kernels/cpu/matmul.h"
 
-weft_status plan_matmul_sums(struct wf_kplan *p);
-weft_status plan_matmul_apply(struct wf_kplan *p);
-wf_kernel_fn run_matmul_sums, run_matmul_apply;
+weft_status wf_plan_matmul_sums(struct wf_kplan *p);
+weft_status wf_plan_matmul_apply(struct wf_kplan *p);
+wf_kernel_fn wf_run_matmul_sums, wf_run_matmul_apply;
 
-weft_status plan_matmul_sums(struct wf_kplan *p)
+weft_status wf_plan_matmul_sums(struct wf_kplan *p)
 {
     struct wf_gemm_desc d;
     struct wf_gemm *g;
@@ -24,7 +24,7 @@ weft_status plan_matmul_sums(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-weft_status run_matmul_sums(const struct wf_call *c)
+weft_status wf_run_matmul_sums(const struct wf_call *c)
 {
     wf_gemm_run(c->state, c->pool, c->in[0].data, c->in[1].data, c->out[0].data, c->out[1].data,
                 c->scratch);
@@ -69,7 +69,7 @@ static void update_piece(void *arg, int thread, int64_t b, int64_t row, int64_t 
     }
 }
 
-weft_status plan_matmul_apply(struct wf_kplan *p)
+weft_status wf_plan_matmul_apply(struct wf_kplan *p)
 {
     struct joined *f = wf_arena_alloc(p->arena, sizeof *f);
     struct wf_gemm_desc d;
@@ -92,7 +92,7 @@ weft_status plan_matmul_apply(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-weft_status run_matmul_apply(const struct wf_call *c)
+weft_status wf_run_matmul_apply(const struct wf_call *c)
 {
     const struct joined *f = c->state;
 

@@ -3,15 +3,16 @@
 #include "kernels/cpu/rowops.h"
 #include "kernels/kernels.h"
 
-weft_status plan_softmax(struct wf_kplan *p);
-weft_status plan_sparse_xent(struct wf_kplan *p);
-weft_status plan_dense_xent(struct wf_kplan *p);
-weft_status plan_sigmoid_xent(struct wf_kplan *p);
-weft_status plan_assign(struct wf_kplan *p);
-weft_status plan_assign_f32(struct wf_kplan *p);
-weft_status plan_global_norm(struct wf_kplan *p);
-wf_kernel_fn run_softmax, run_softmax_grad, run_log_softmax, run_log_softmax_grad, run_sparse_xent,
-    run_dense_xent, run_sigmoid_xent, run_assign, run_assign_add, run_assign_ema, run_global_norm;
+weft_status wf_plan_softmax(struct wf_kplan *p);
+weft_status wf_plan_sparse_xent(struct wf_kplan *p);
+weft_status wf_plan_dense_xent(struct wf_kplan *p);
+weft_status wf_plan_sigmoid_xent(struct wf_kplan *p);
+weft_status wf_plan_assign(struct wf_kplan *p);
+weft_status wf_plan_assign_f32(struct wf_kplan *p);
+weft_status wf_plan_global_norm(struct wf_kplan *p);
+wf_kernel_fn wf_run_softmax, wf_run_softmax_grad, wf_run_log_softmax, wf_run_log_softmax_grad,
+    wf_run_sparse_xent, wf_run_dense_xent, wf_run_sigmoid_xent, wf_run_assign, wf_run_assign_add,
+    wf_run_assign_ema, wf_run_global_norm;
 
 /* A state in the plan's arena; NULL when memory is out, with the status in *st. */
 static void *new_state(struct wf_kplan *p, size_t bytes, weft_status *st)
@@ -31,7 +32,7 @@ struct rows {
 };
 
 /* Rows along the last axis that has more than one element behind it. */
-weft_status plan_softmax(struct wf_kplan *p)
+weft_status wf_plan_softmax(struct wf_kplan *p)
 {
     const struct wf_type *t = &p->out[0];
     int64_t axis = wf_kplan_int(p, "axis");
@@ -54,7 +55,7 @@ weft_status plan_softmax(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-weft_status run_softmax(const struct wf_call *c)
+weft_status wf_run_softmax(const struct wf_call *c)
 {
     const struct rows *r = c->state;
 
@@ -62,7 +63,7 @@ weft_status run_softmax(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status run_log_softmax(const struct wf_call *c)
+weft_status wf_run_log_softmax(const struct wf_call *c)
 {
     const struct rows *r = c->state;
 
@@ -70,7 +71,7 @@ weft_status run_log_softmax(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status run_softmax_grad(const struct wf_call *c)
+weft_status wf_run_softmax_grad(const struct wf_call *c)
 {
     const struct rows *r = c->state;
 
@@ -79,7 +80,7 @@ weft_status run_softmax_grad(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status run_log_softmax_grad(const struct wf_call *c)
+weft_status wf_run_log_softmax_grad(const struct wf_call *c)
 {
     const struct rows *r = c->state;
 
@@ -110,7 +111,7 @@ static weft_status plan_xent(struct wf_kplan *p, struct xent **out)
     return WEFT_OK;
 }
 
-weft_status plan_sparse_xent(struct wf_kplan *p)
+weft_status wf_plan_sparse_xent(struct wf_kplan *p)
 {
     struct xent *x;
     weft_status st;
@@ -127,7 +128,7 @@ weft_status plan_sparse_xent(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-weft_status plan_dense_xent(struct wf_kplan *p)
+weft_status wf_plan_dense_xent(struct wf_kplan *p)
 {
     bool no_class = p->in[0].dim[p->in[0].rank - 1] == 0; /* the loss is a sum of nothing */
     struct xent *x;
@@ -135,7 +136,7 @@ weft_status plan_dense_xent(struct wf_kplan *p)
     return wf_kplan_all(p, WEFT_F32) && !no_class ? plan_xent(p, &x) : WEFT_ENOSUP;
 }
 
-weft_status run_sparse_xent(const struct wf_call *c)
+weft_status wf_run_sparse_xent(const struct wf_call *c)
 {
     const struct xent *x = c->state;
     struct wf_xent call = x->call;
@@ -153,7 +154,7 @@ weft_status run_sparse_xent(const struct wf_call *c)
                   (long long)call.width - 1);
 }
 
-weft_status run_dense_xent(const struct wf_call *c)
+weft_status wf_run_dense_xent(const struct wf_call *c)
 {
     const struct xent *x = c->state;
     struct wf_xent call = x->call;
@@ -166,7 +167,7 @@ weft_status run_dense_xent(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status plan_sigmoid_xent(struct wf_kplan *p)
+weft_status wf_plan_sigmoid_xent(struct wf_kplan *p)
 {
     weft_status st;
     struct rows *r;
@@ -180,7 +181,7 @@ weft_status plan_sigmoid_xent(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-weft_status run_sigmoid_xent(const struct wf_call *c)
+weft_status wf_run_sigmoid_xent(const struct wf_call *c)
 {
     const struct rows *r = c->state;
     struct wf_sigmoid_xent call = {.n = r->width,
@@ -213,13 +214,13 @@ static void copy_tile(void *arg, int64_t tile, int thread)
     memcpy(c->to + at, c->from + at, (size_t)wf_min_i64(COPY_BYTES, c->n - at));
 }
 
-weft_status plan_assign(struct wf_kplan *p)
+weft_status wf_plan_assign(struct wf_kplan *p)
 {
     (void)p;
     return WEFT_OK;
 }
 
-weft_status run_assign(const struct wf_call *c)
+weft_status wf_run_assign(const struct wf_call *c)
 {
     struct copy copy = {c->out[0].data, c->in[1].data, wf_type_bytes(&c->out[0].type)};
 
@@ -228,12 +229,12 @@ weft_status run_assign(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status plan_assign_f32(struct wf_kplan *p)
+weft_status wf_plan_assign_f32(struct wf_kplan *p)
 {
     return wf_kplan_all(p, WEFT_F32) ? WEFT_OK : WEFT_ENOSUP;
 }
 
-weft_status run_assign_add(const struct wf_call *c)
+weft_status wf_run_assign_add(const struct wf_call *c)
 {
     const float *v = c->in[0].data, *x = c->in[1].data;
     float *out = c->out[0].data;
@@ -244,7 +245,7 @@ weft_status run_assign_add(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status run_assign_ema(const struct wf_call *c)
+weft_status wf_run_assign_ema(const struct wf_call *c)
 {
     const float *v = c->in[0].data, *x = c->in[1].data;
     double momentum = wf_call_float(c, "momentum");
@@ -263,7 +264,7 @@ struct norm {
     int64_t n_blocks;
 };
 
-weft_status plan_global_norm(struct wf_kplan *p)
+weft_status wf_plan_global_norm(struct wf_kplan *p)
 {
     struct norm *s;
     int64_t n_blocks = 0;
@@ -282,7 +283,7 @@ weft_status plan_global_norm(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-weft_status run_global_norm(const struct wf_call *c)
+weft_status wf_run_global_norm(const struct wf_call *c)
 {
     const struct norm *s = c->state;
     double *blocks = c->scratch, *sq = blocks + s->n_blocks;

@@ -2,14 +2,14 @@
 #include "kernels/cpu/norm.h"
 #include "kernels/kernels.h"
 
-weft_status plan_layer_norm(struct wf_kplan *p);
-weft_status plan_layer_norm_grad(struct wf_kplan *p);
-weft_status plan_batch_norm(struct wf_kplan *p);
-weft_status plan_batch_norm_grad(struct wf_kplan *p);
-weft_status plan_group_norm(struct wf_kplan *p);
-weft_status plan_group_norm_grad(struct wf_kplan *p);
-wf_kernel_fn run_layer_norm, run_layer_norm_grad, run_rms_norm, run_rms_norm_grad, run_chan_norm,
-    run_chan_norm_grad;
+weft_status wf_plan_layer_norm(struct wf_kplan *p);
+weft_status wf_plan_layer_norm_grad(struct wf_kplan *p);
+weft_status wf_plan_batch_norm(struct wf_kplan *p);
+weft_status wf_plan_batch_norm_grad(struct wf_kplan *p);
+weft_status wf_plan_group_norm(struct wf_kplan *p);
+weft_status wf_plan_group_norm_grad(struct wf_kplan *p);
+wf_kernel_fn wf_run_layer_norm, wf_run_layer_norm_grad, wf_run_rms_norm, wf_run_rms_norm_grad,
+    wf_run_chan_norm, wf_run_chan_norm_grad;
 
 struct norm {
     const struct wf_norm_fns *fns;
@@ -61,7 +61,7 @@ static weft_status plan_rows(struct wf_kplan *p, const struct wf_type *x, struct
     return WEFT_OK;
 }
 
-weft_status plan_layer_norm(struct wf_kplan *p)
+weft_status wf_plan_layer_norm(struct wf_kplan *p)
 {
     struct norm *s;
     weft_status st = plan_rows(p, &p->in[0], &s);
@@ -71,7 +71,7 @@ weft_status plan_layer_norm(struct wf_kplan *p)
     return st;
 }
 
-weft_status plan_layer_norm_grad(struct wf_kplan *p)
+weft_status wf_plan_layer_norm_grad(struct wf_kplan *p)
 {
     struct norm *s;
     weft_status st = plan_rows(p, &p->in[1], &s);
@@ -81,7 +81,7 @@ weft_status plan_layer_norm_grad(struct wf_kplan *p)
     return st;
 }
 
-weft_status run_layer_norm(const struct wf_call *c)
+weft_status wf_run_layer_norm(const struct wf_call *c)
 {
     const struct norm *s = c->state;
 
@@ -98,7 +98,7 @@ weft_status run_layer_norm(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status run_rms_norm(const struct wf_call *c)
+weft_status wf_run_rms_norm(const struct wf_call *c)
 {
     const struct norm *s = c->state;
 
@@ -114,7 +114,7 @@ weft_status run_rms_norm(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status run_layer_norm_grad(const struct wf_call *c)
+weft_status wf_run_layer_norm_grad(const struct wf_call *c)
 {
     const struct norm *s = c->state;
 
@@ -133,7 +133,7 @@ weft_status run_layer_norm_grad(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status run_rms_norm_grad(const struct wf_call *c)
+weft_status wf_run_rms_norm_grad(const struct wf_call *c)
 {
     const struct norm *s = c->state;
 
@@ -168,27 +168,27 @@ static weft_status plan_channels(struct wf_kplan *p, const struct wf_type *x, bo
     return WEFT_OK;
 }
 
-weft_status plan_batch_norm(struct wf_kplan *p)
+weft_status wf_plan_batch_norm(struct wf_kplan *p)
 {
     return plan_channels(p, &p->in[0], true);
 }
 
-weft_status plan_batch_norm_grad(struct wf_kplan *p)
+weft_status wf_plan_batch_norm_grad(struct wf_kplan *p)
 {
     return plan_channels(p, &p->in[1], true);
 }
 
-weft_status plan_group_norm(struct wf_kplan *p)
+weft_status wf_plan_group_norm(struct wf_kplan *p)
 {
     return plan_channels(p, &p->in[0], false);
 }
 
-weft_status plan_group_norm_grad(struct wf_kplan *p)
+weft_status wf_plan_group_norm_grad(struct wf_kplan *p)
 {
     return plan_channels(p, &p->in[1], false);
 }
 
-weft_status run_chan_norm(const struct wf_call *c)
+weft_status wf_run_chan_norm(const struct wf_call *c)
 {
     const struct norm *s = c->state;
     float *mean = c->out[1].data, *var = c->out[2].data;
@@ -207,7 +207,7 @@ weft_status run_chan_norm(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status run_chan_norm_grad(const struct wf_call *c)
+weft_status wf_run_chan_norm_grad(const struct wf_call *c)
 {
     const struct norm *s = c->state;
 

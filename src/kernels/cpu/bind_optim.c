@@ -1,9 +1,9 @@
 /* bind_optim.c - updates of variables on the optimizer kernels. */
 #include "kernels/cpu/apply.h"
 
-weft_status plan_apply(struct wf_kplan *p);
-weft_status plan_apply_rows(struct wf_kplan *p);
-wf_kernel_fn run_apply, run_apply_rows;
+weft_status wf_plan_apply(struct wf_kplan *p);
+weft_status wf_plan_apply_rows(struct wf_kplan *p);
+wf_kernel_fn wf_run_apply, wf_run_apply_rows;
 
 void wf_apply_init(struct wf_apply *a, const struct wf_op *op, const struct wf_attr *attr,
                    weft_simd level)
@@ -106,25 +106,25 @@ static weft_status plan_update(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-weft_status plan_apply(struct wf_kplan *p)
+weft_status wf_plan_apply(struct wf_kplan *p)
 {
     p->scratch_bytes = (size_t)wf_norm_blocks(wf_type_count(&p->in[0])) * 2 * sizeof(double);
     return plan_update(p);
 }
 
-weft_status plan_apply_rows(struct wf_kplan *p)
+weft_status wf_plan_apply_rows(struct wf_kplan *p)
 {
     p->scratch_bytes = wf_apply_rows_scratch(wf_type_count(&p->in[1]));
     return plan_update(p);
 }
 
-weft_status run_apply(const struct wf_call *c)
+weft_status wf_run_apply(const struct wf_call *c)
 {
     wf_apply_run(c->state, c, c->pool, c->scratch);
     return WEFT_OK;
 }
 
-weft_status run_apply_rows(const struct wf_call *c)
+weft_status wf_run_apply_rows(const struct wf_call *c)
 {
     return wf_apply_rows_run(c->state, c, c->pool, c->scratch);
 }

@@ -97,12 +97,12 @@ static weft_status plan_max(struct wf_kplan *p, const struct wf_type *x,
     return WEFT_OK;
 }
 
-weft_status plan_max_pool(struct wf_kplan *p)
+weft_status wf_plan_max_pool(struct wf_kplan *p)
 {
     return plan_max(p, &p->in[0], &p->out[1], false);
 }
 
-weft_status plan_max_pool_grad(struct wf_kplan *p)
+weft_status wf_plan_max_pool_grad(struct wf_kplan *p)
 {
     return plan_max(p, &p->out[0], &p->in[1], true);
 }
@@ -155,7 +155,7 @@ static void max_task(void *arg, int64_t task, int thread)
         max_row(r, row);
 }
 
-weft_status run_max_pool(const struct wf_call *c)
+weft_status wf_run_max_pool(const struct wf_call *c)
 {
     const struct max_pool *p = c->state;
     struct max_run r = {
@@ -259,7 +259,7 @@ static void max_grad_task(void *arg, int64_t task, int thread)
             collect_row(r, row);
 }
 
-weft_status run_max_pool_grad(const struct wf_call *c)
+weft_status wf_run_max_pool_grad(const struct wf_call *c)
 {
     const struct max_pool *p = c->state;
     struct max_run r = {.p = p, .in = c->in[0].data, .arg = c->in[1].data, .out = c->out[0].data};
@@ -407,7 +407,7 @@ static void blend_task(void *arg, int64_t task, int thread)
         blend_row(r, row);
 }
 
-weft_status run_blend(const struct wf_call *c)
+weft_status wf_run_blend(const struct wf_call *c)
 {
     const struct blend *b = c->state;
     struct blend_run r = {.b = b, .src = c->in[0].data, .dst = c->out[0].data};
@@ -451,7 +451,7 @@ static double avg_grad_weight(const struct wf_window *w, const char *method, int
     return avg_weight(w, method, a, j, i);
 }
 
-weft_status plan_avg_pool(struct wf_kplan *p)
+weft_status wf_plan_avg_pool(struct wf_kplan *p)
 {
     struct wf_window w;
 
@@ -459,7 +459,7 @@ weft_status plan_avg_pool(struct wf_kplan *p)
     return plan_blend(p, &w, false, avg_range, avg_weight);
 }
 
-weft_status plan_avg_pool_grad(struct wf_kplan *p)
+weft_status wf_plan_avg_pool_grad(struct wf_kplan *p)
 {
     struct wf_window w;
 
@@ -512,14 +512,14 @@ static struct wf_window sizes(const struct wf_type *x, const struct wf_type *y)
     return w;
 }
 
-weft_status plan_resize(struct wf_kplan *p)
+weft_status wf_plan_resize(struct wf_kplan *p)
 {
     struct wf_window w = sizes(&p->in[0], &p->out[0]);
 
     return plan_blend(p, &w, false, resize_range, resize_weight);
 }
 
-weft_status plan_resize_grad(struct wf_kplan *p)
+weft_status wf_plan_resize_grad(struct wf_kplan *p)
 {
     struct wf_window w = sizes(&p->out[0], &p->in[0]);
 

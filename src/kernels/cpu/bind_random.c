@@ -6,11 +6,11 @@
 
 enum { TILE = 16384, BLOCK = 1024 };
 
-weft_status plan_random(struct wf_kplan *p);
-weft_status plan_dropout(struct wf_kplan *p);
-weft_status plan_dropout_grad(struct wf_kplan *p);
-weft_status plan_check_numerics(struct wf_kplan *p);
-wf_kernel_fn run_random, run_dropout, run_dropout_grad, run_check_numerics;
+weft_status wf_plan_random(struct wf_kplan *p);
+weft_status wf_plan_dropout(struct wf_kplan *p);
+weft_status wf_plan_dropout_grad(struct wf_kplan *p);
+weft_status wf_plan_check_numerics(struct wf_kplan *p);
+wf_kernel_fn wf_run_random, wf_run_dropout, wf_run_dropout_grad, wf_run_check_numerics;
 
 struct random {
     const struct wf_random_fns *f;
@@ -49,7 +49,7 @@ static weft_status new_state(struct wf_kplan *p, struct random **out)
 
 /* ---- random values --------------------------------------------------------------------------- */
 
-weft_status plan_random(struct wf_kplan *p)
+weft_status wf_plan_random(struct wf_kplan *p)
 {
     struct random *s;
     weft_status st = new_state(p, &s);
@@ -97,7 +97,7 @@ static void random_tile(void *arg, int64_t tile, int thread)
     }
 }
 
-weft_status run_random(const struct wf_call *c)
+weft_status wf_run_random(const struct wf_call *c)
 {
     const struct random *s = c->state;
 
@@ -120,7 +120,7 @@ static void drop_block(const struct random *s, float *y, const float *x, const f
     s->ew->fn[WF_EW_where](y, keep, left > 0 ? scaled : zero, zero, n, NULL);
 }
 
-weft_status plan_dropout(struct wf_kplan *p)
+weft_status wf_plan_dropout(struct wf_kplan *p)
 {
     struct random *s;
     weft_status st;
@@ -152,7 +152,7 @@ static void dropout_tile(void *arg, int64_t tile, int thread)
     }
 }
 
-weft_status run_dropout(const struct wf_call *c)
+weft_status wf_run_dropout(const struct wf_call *c)
 {
     const struct random *s = c->state;
     struct job j = {c, 0};
@@ -163,7 +163,7 @@ weft_status run_dropout(const struct wf_call *c)
     return st;
 }
 
-weft_status plan_dropout_grad(struct wf_kplan *p)
+weft_status wf_plan_dropout_grad(struct wf_kplan *p)
 {
     struct random *s;
     weft_status st;
@@ -193,7 +193,7 @@ static void dropout_grad_tile(void *arg, int64_t tile, int thread)
     }
 }
 
-weft_status run_dropout_grad(const struct wf_call *c)
+weft_status wf_run_dropout_grad(const struct wf_call *c)
 {
     const struct random *s = c->state;
     struct job j = {c, 0};
@@ -210,7 +210,7 @@ struct check {
     int64_t count;
 };
 
-weft_status plan_check_numerics(struct wf_kplan *p)
+weft_status wf_plan_check_numerics(struct wf_kplan *p)
 {
     struct check *s;
 
@@ -242,7 +242,7 @@ static void check_tile(void *arg, int64_t tile, int thread)
     ((uint8_t *)c->scratch)[tile] = bad != 0;
 }
 
-weft_status run_check_numerics(const struct wf_call *c)
+weft_status wf_run_check_numerics(const struct wf_call *c)
 {
     const struct check *s = c->state;
     const uint32_t *x = c->in[0].data;

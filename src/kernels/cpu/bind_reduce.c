@@ -8,11 +8,11 @@
 
 enum { TILE = 16384, COLUMNS = 256 };
 
-weft_status plan_reduce(struct wf_kplan *p);
-weft_status plan_any_all(struct wf_kplan *p);
-weft_status plan_along(struct wf_kplan *p);
-weft_status plan_segment_sum(struct wf_kplan *p);
-wf_kernel_fn run_reduce, run_any_all, run_arg, run_cumsum, run_segment_sum;
+weft_status wf_plan_reduce(struct wf_kplan *p);
+weft_status wf_plan_any_all(struct wf_kplan *p);
+weft_status wf_plan_along(struct wf_kplan *p);
+weft_status wf_plan_segment_sum(struct wf_kplan *p);
+wf_kernel_fn wf_run_reduce, wf_run_any_all, wf_run_arg, wf_run_cumsum, wf_run_segment_sum;
 
 struct reduce {
     const struct wf_reduce_fns *f;
@@ -131,7 +131,7 @@ static int64_t place(struct reduce *s)
     return at + kernel;
 }
 
-weft_status plan_reduce(struct wf_kplan *p)
+weft_status wf_plan_reduce(struct wf_kplan *p)
 {
     weft_dtype t = p->in[0].dtype;
     bool gone[WEFT_MAX_RANK], half = t == WEFT_F16 || t == WEFT_BF16;
@@ -174,7 +174,7 @@ static void widen_tile(void *arg, int64_t tile, int thread)
               wf_min_i64(TILE, s->n_in - first));
 }
 
-weft_status run_reduce(const struct wf_call *c)
+weft_status wf_run_reduce(const struct wf_call *c)
 {
     const struct reduce *s = c->state;
     float *mem = c->scratch, *to = NULL;
@@ -200,7 +200,7 @@ weft_status run_reduce(const struct wf_call *c)
 
 /* ---- booleans -------------------------------------------------------------------------------- */
 
-weft_status plan_any_all(struct wf_kplan *p)
+weft_status wf_plan_any_all(struct wf_kplan *p)
 {
     bool gone[WEFT_MAX_RANK];
     struct reduce *s;
@@ -217,7 +217,7 @@ weft_status plan_any_all(struct wf_kplan *p)
     return s->n_stages == 1 ? WEFT_OK : WEFT_ENOSUP;
 }
 
-weft_status run_any_all(const struct wf_call *c)
+weft_status wf_run_any_all(const struct wf_call *c)
 {
     const struct reduce *s = c->state;
 
@@ -227,7 +227,7 @@ weft_status run_any_all(const struct wf_call *c)
 
 /* ---- along one axis --------------------------------------------------------------------------- */
 
-weft_status plan_along(struct wf_kplan *p)
+weft_status wf_plan_along(struct wf_kplan *p)
 {
     const struct wf_type *x = &p->in[0];
     int64_t axis = wf_kplan_int(p, "axis");
@@ -253,7 +253,7 @@ weft_status plan_along(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-weft_status run_arg(const struct wf_call *c)
+weft_status wf_run_arg(const struct wf_call *c)
 {
     const struct reduce *s = c->state;
 
@@ -262,7 +262,7 @@ weft_status run_arg(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status run_cumsum(const struct wf_call *c)
+weft_status wf_run_cumsum(const struct wf_call *c)
 {
     const struct reduce *s = c->state;
 
@@ -282,7 +282,7 @@ struct segments {
     bool wide;
 };
 
-weft_status plan_segment_sum(struct wf_kplan *p)
+weft_status wf_plan_segment_sum(struct wf_kplan *p)
 {
     const struct wf_type *x = &p->in[0];
     struct segments *s;
@@ -351,7 +351,7 @@ static void segment_tile(void *arg, int64_t tile, int thread)
     }
 }
 
-weft_status run_segment_sum(const struct wf_call *c)
+weft_status wf_run_segment_sum(const struct wf_call *c)
 {
     const struct segments *s = c->state;
 

@@ -3,9 +3,9 @@
 #include "kernels/kernels.h"
 #include "op/rnn.h"
 
-weft_status plan_rnn(struct wf_kplan *p);
-weft_status plan_rnn_grad(struct wf_kplan *p);
-wf_kernel_fn run_rnn, run_rnn_grad;
+weft_status wf_plan_rnn(struct wf_kplan *p);
+weft_status wf_plan_rnn_grad(struct wf_kplan *p);
+wf_kernel_fn wf_run_rnn, wf_run_rnn_grad;
 
 static bool present(const struct wf_kplan *p, int i)
 {
@@ -51,12 +51,12 @@ static weft_status plan(struct wf_kplan *p, bool gradient)
     return WEFT_OK;
 }
 
-weft_status plan_rnn(struct wf_kplan *p)
+weft_status wf_plan_rnn(struct wf_kplan *p)
 {
     return plan(p, false);
 }
 
-weft_status plan_rnn_grad(struct wf_kplan *p)
+weft_status wf_plan_rnn_grad(struct wf_kplan *p)
 {
     return plan(p, true);
 }
@@ -98,7 +98,7 @@ static weft_status operands(const struct wf_call *c, struct wf_rnn_data *t)
     return WEFT_OK;
 }
 
-weft_status run_rnn(const struct wf_call *c)
+weft_status wf_run_rnn(const struct wf_call *c)
 {
     enum wf_rnn_kind kind = wf_rnn_kind(c->op);
     struct wf_rnn_data t;
@@ -124,7 +124,7 @@ static float *out_data(const struct wf_call *c, int i)
     return i < c->n_out && wf_count(&c->out[i]) ? c->out[i].data : NULL;
 }
 
-weft_status run_rnn_grad(const struct wf_call *c)
+weft_status wf_run_rnn_grad(const struct wf_call *c)
 {
     struct wf_rnn_data t;
     weft_status st = operands(c, &t);

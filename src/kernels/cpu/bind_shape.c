@@ -48,7 +48,7 @@ static struct box_state *new_box(struct wf_kplan *p)
     return s;
 }
 
-weft_status run_box(const struct wf_call *c)
+weft_status wf_run_box(const struct wf_call *c)
 {
     const struct box_state *s = c->state;
 
@@ -59,7 +59,7 @@ weft_status run_box(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status plan_transpose(struct wf_kplan *p)
+weft_status wf_plan_transpose(struct wf_kplan *p)
 {
     const struct wf_attr *a = wf_attr(p->op, p->attr, "perm");
     struct box_state *s = new_box(p);
@@ -73,7 +73,7 @@ weft_status plan_transpose(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-weft_status plan_reverse(struct wf_kplan *p)
+weft_status wf_plan_reverse(struct wf_kplan *p)
 {
     const struct wf_attr *axes = wf_attr(p->op, p->attr, "axes");
     struct box_state *s = new_box(p);
@@ -87,7 +87,7 @@ weft_status plan_reverse(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-weft_status plan_tile(struct wf_kplan *p)
+weft_status wf_plan_tile(struct wf_kplan *p)
 {
     struct box_state *s = new_box(p);
 
@@ -145,17 +145,17 @@ static weft_status plan_pick(struct wf_kplan *p, struct ranges r)
     return WEFT_OK;
 }
 
-weft_status plan_slice(struct wf_kplan *p)
+weft_status wf_plan_slice(struct wf_kplan *p)
 {
     return plan_pick(p, slice_ranges(p, &p->in[0]));
 }
 
-weft_status plan_strided_slice(struct wf_kplan *p)
+weft_status wf_plan_strided_slice(struct wf_kplan *p)
 {
     return plan_pick(p, strided_ranges(p, &p->in[0]));
 }
 
-weft_status plan_concat_part(struct wf_kplan *p)
+weft_status wf_plan_concat_part(struct wf_kplan *p)
 {
     const struct wf_type *part = &p->out[0];
     int axis = wf_axis_of(wf_kplan_int(p, "axis"), part->rank);
@@ -170,7 +170,7 @@ weft_status plan_concat_part(struct wf_kplan *p)
 }
 
 /* Zeros everywhere, then the elements: only for what plan_slice_pad declines. */
-weft_status plan_unslice(struct wf_kplan *p)
+weft_status wf_plan_unslice(struct wf_kplan *p)
 {
     const struct wf_type *y = &p->out[0];
     struct ranges r = strided_ranges(p, y);
@@ -217,7 +217,7 @@ static void join_last(struct pad_state *s)
     }
 }
 
-weft_status run_pad(const struct wf_call *c)
+weft_status wf_run_pad(const struct wf_call *c)
 {
     const struct pad_state *s = c->state;
 
@@ -226,7 +226,7 @@ weft_status run_pad(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status plan_pad(struct wf_kplan *p)
+weft_status wf_plan_pad(struct wf_kplan *p)
 {
     const struct wf_attr *pads = wf_attr(p->op, p->attr, "paddings");
     struct pad_state *s = new_pad(p);
@@ -264,18 +264,18 @@ static weft_status plan_slice_pad(struct wf_kplan *p, struct ranges r)
     return WEFT_OK;
 }
 
-weft_status plan_slice_grad(struct wf_kplan *p)
+weft_status wf_plan_slice_grad(struct wf_kplan *p)
 {
     return plan_slice_pad(p, slice_ranges(p, &p->out[0]));
 }
 
-weft_status plan_strided_slice_grad(struct wf_kplan *p)
+weft_status wf_plan_strided_slice_grad(struct wf_kplan *p)
 {
     return plan_slice_pad(p, strided_ranges(p, &p->out[0]));
 }
 
 /* The middle of dy; mirrored borders add up and are left to the reference. */
-weft_status plan_pad_grad(struct wf_kplan *p)
+weft_status wf_plan_pad_grad(struct wf_kplan *p)
 {
     const struct wf_attr *pads = wf_attr(p->op, p->attr, "paddings");
     enum wf_pad_mode mode = WF_PAD_CONSTANT;
@@ -317,27 +317,27 @@ static weft_status plan_parts(struct wf_kplan *p, const struct wf_type *whole, i
     return WEFT_OK;
 }
 
-weft_status plan_concat(struct wf_kplan *p)
+weft_status wf_plan_concat(struct wf_kplan *p)
 {
     return plan_parts(p, &p->out[0], p->n_in, p->in, false);
 }
 
-weft_status plan_stack(struct wf_kplan *p)
+weft_status wf_plan_stack(struct wf_kplan *p)
 {
     return plan_parts(p, &p->out[0], p->n_in, p->in, true);
 }
 
-weft_status plan_split(struct wf_kplan *p)
+weft_status wf_plan_split(struct wf_kplan *p)
 {
     return plan_parts(p, &p->in[0], p->n_out, p->out, false);
 }
 
-weft_status plan_unstack(struct wf_kplan *p)
+weft_status wf_plan_unstack(struct wf_kplan *p)
 {
     return plan_parts(p, &p->in[0], p->n_out, p->out, true);
 }
 
-weft_status run_join(const struct wf_call *c)
+weft_status wf_run_join(const struct wf_call *c)
 {
     const struct parts_state *s = c->state;
     const void *parts[WF_MAX_IN];
@@ -348,7 +348,7 @@ weft_status run_join(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status run_part(const struct wf_call *c)
+weft_status wf_run_part(const struct wf_call *c)
 {
     const struct parts_state *s = c->state;
     void *parts[WF_MAX_OUT];
@@ -369,7 +369,7 @@ struct tile_sum {
     int64_t width, n_rows, n_copies, rows_per_tile, last_repeats;
 };
 
-weft_status plan_tile_grad(struct wf_kplan *p)
+weft_status wf_plan_tile_grad(struct wf_kplan *p)
 {
     const struct wf_attr *repeats = wf_attr(p->op, p->attr, "repeats");
     const struct wf_type *x = &p->out[0];
@@ -432,7 +432,7 @@ static void tile_sum_tile(void *arg, int64_t tile, int thread)
     }
 }
 
-weft_status run_tile_grad(const struct wf_call *c)
+weft_status wf_run_tile_grad(const struct wf_call *c)
 {
     const struct tile_sum *s = c->state;
     struct tile_sum_job j = {s, c->in[0].data, c->out[0].data};

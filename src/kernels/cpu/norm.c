@@ -306,7 +306,7 @@ void wf_chan_norm(const struct wf_norm_fns *f, struct wf_pool *pool, const struc
 
 /* ---- channels: backward ------------------------------------------------------------------ */
 
-static void grad_mean(void *arg, int64_t outer, int thread)
+static void wf_grad_mean(void *arg, int64_t outer, int thread)
 {
     const struct chan_job *j = arg;
     const struct wf_chan_grad *p = j->grad;
@@ -411,7 +411,7 @@ void wf_chan_grad(const struct wf_norm_fns *f, struct wf_pool *pool, const struc
 
     if (!p->shape.n_channels)
         return;
-    wf_pool_for(pool, p->shape.n_outer, grad_mean, &j);
+    wf_pool_for(pool, p->shape.n_outer, wf_grad_mean, &j);
     wf_pool_for(pool, n_grid_tiles(&j.g), grad_sums_tile, &j);
     wf_pool_for(pool, p->shape.n_outer, grad_arrays, &j);
     if (p->dx)

@@ -10,8 +10,8 @@
 
 #include "kernels/cpu/matmul.h"
 
-weft_status plan_matmul_onednn(struct wf_kplan *p);
-wf_kernel_fn run_matmul_onednn;
+weft_status wf_plan_matmul_onednn(struct wf_kplan *p);
+wf_kernel_fn wf_run_matmul_onednn;
 
 #ifdef WF_HAVE_ONEDNN
 
@@ -650,12 +650,12 @@ weft_status wf_onednn_plan_call(struct wf_kplan *p, const struct wf_tune_row *ro
     return st;
 }
 
-weft_status plan_matmul_onednn(struct wf_kplan *p)
+weft_status wf_plan_matmul_onednn(struct wf_kplan *p)
 {
     return wf_onednn_plan_call(p, wf_tune_rows);
 }
 
-weft_status run_matmul_onednn(const struct wf_call *c)
+weft_status wf_run_matmul_onednn(const struct wf_call *c)
 {
     return wf_onednn_matmul_run(c->state, c->pool, c->in[0].data, c->in[1].data, c->out[0].data,
                                 c->scratch);

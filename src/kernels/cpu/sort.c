@@ -164,7 +164,7 @@ static void sort_tile(void *arg, int64_t tile, int thread)
     }
 }
 
-static void run_sort(struct sort_job *j, struct wf_pool *pool)
+static void wf_run_sort(struct sort_job *j, struct wf_pool *pool)
 {
     int64_t rows = j->n_outer * j->n_inner;
 
@@ -190,7 +190,7 @@ void wf_sort(struct wf_pool *pool, enum wf_sort_type type, bool descending, int6
                          .indices = indices,
                          .scratch = scratch};
 
-    run_sort(&j, pool);
+    wf_run_sort(&j, pool);
 }
 
 void wf_top_k(struct wf_pool *pool, enum wf_sort_type type, int64_t n_rows, int64_t n, int64_t k,
@@ -208,5 +208,5 @@ void wf_top_k(struct wf_pool *pool, enum wf_sort_type type, int64_t n_rows, int6
                          .indices = indices,
                          .scratch = scratch};
 
-    run_sort(&j, pool);
+    wf_run_sort(&j, pool);
 }

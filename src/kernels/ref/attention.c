@@ -233,7 +233,7 @@ static void backward(const struct att *a)
         grad_kv_row(a, row / a->n_k / a->n_h, row / a->n_k % a->n_h, row % a->n_k);
 }
 
-weft_status ref_attention(const struct wf_call *c)
+weft_status wf_ref_attention(const struct wf_call *c)
 {
     struct att a;
 
@@ -243,7 +243,7 @@ weft_status ref_attention(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_attention_grad(const struct wf_call *c)
+weft_status wf_ref_attention_grad(const struct wf_call *c)
 {
     struct att a;
 
@@ -258,7 +258,7 @@ weft_status ref_attention_grad(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_attention_packed(const struct wf_call *c)
+weft_status wf_ref_attention_packed(const struct wf_call *c)
 {
     struct att a;
 
@@ -268,7 +268,7 @@ weft_status ref_attention_packed(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_attention_packed_grad(const struct wf_call *c)
+weft_status wf_ref_attention_packed_grad(const struct wf_call *c)
 {
     struct att a;
 
@@ -283,7 +283,7 @@ weft_status ref_attention_packed_grad(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_masked_softmax(const struct wf_call *c)
+weft_status wf_ref_masked_softmax(const struct wf_call *c)
 {
     const struct wf_type *t = &c->in[0].type;
     const struct wf_tensor *mask = c->n_in > 1 && c->in[1].data ? &c->in[1] : NULL;
@@ -297,7 +297,7 @@ weft_status ref_masked_softmax(const struct wf_call *c)
         for (int pass = 0; pass < 3; pass++)
             for (int64_t j = 0; j < n_k; j++) {
                 double m =
-                    mask ? ref_get(mask, ref_broadcast_index(&mask->type, t, row * n_k + j)) : 0;
+                    mask ? ref_get(mask, wf_ref_broadcast_index(&mask->type, t, row * n_k + j)) : 0;
                 double s = ref_get(&c->in[0], row * n_k + j);
 
                 if (j >= n || (mask && mask->type.dtype == WEFT_BOOL && m == 0))

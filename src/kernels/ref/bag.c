@@ -82,7 +82,7 @@ static void reduce(const struct bags *b, const struct wf_tensor *x, const struct
     }
 }
 
-weft_status ref_embedding_bag(const struct wf_call *c)
+weft_status wf_ref_embedding_bag(const struct wf_call *c)
 {
     const struct wf_tensor *table = &c->in[0], *ids = &c->in[1];
     struct bags b = bags_of(c, 2, 3);
@@ -99,7 +99,7 @@ weft_status ref_embedding_bag(const struct wf_call *c)
     return st;
 }
 
-weft_status ref_bag_reduce(const struct wf_call *c)
+weft_status wf_ref_bag_reduce(const struct wf_call *c)
 {
     struct bags b = bags_of(c, 1, 2);
     weft_status st = check_offsets(c, b.offsets, c->in[0].type.dim[0]);
@@ -109,7 +109,7 @@ weft_status ref_bag_reduce(const struct wf_call *c)
     return st;
 }
 
-weft_status ref_bag_spread(const struct wf_call *c)
+weft_status wf_ref_bag_spread(const struct wf_call *c)
 {
     const struct wf_tensor *y = &c->in[0], *x = &c->out[0];
     struct bags b = bags_of(c, 1, 3);
@@ -127,7 +127,7 @@ weft_status ref_bag_spread(const struct wf_call *c)
     return st;
 }
 
-weft_status ref_bag_inverse(const struct wf_call *c)
+weft_status wf_ref_bag_inverse(const struct wf_call *c)
 {
     struct bags b = bags_of(c, 0, 1);
     weft_status st = check_offsets(c, b.offsets, c->in[1].type.dim[0]);
@@ -137,7 +137,7 @@ weft_status ref_bag_inverse(const struct wf_call *c)
     return st;
 }
 
-weft_status ref_bag_segments(const struct wf_call *c)
+weft_status wf_ref_bag_segments(const struct wf_call *c)
 {
     const struct wf_tensor *offsets = &c->in[0], *y = &c->out[0];
     int64_t bags = offsets->type.dim[0] - 1;
@@ -149,7 +149,7 @@ weft_status ref_bag_segments(const struct wf_call *c)
     return st;
 }
 
-weft_status ref_segment_offsets(const struct wf_call *c)
+weft_status wf_ref_segment_offsets(const struct wf_call *c)
 {
     const struct wf_tensor *segments = &c->in[0], *y = &c->out[0];
     int64_t n = wf_count(segments), bags = y->type.dim[0] - 1, last = 0;

@@ -82,7 +82,7 @@ static struct wf_conv_geom geom(const struct wf_call *c, const struct wf_tensor 
     return g;
 }
 
-weft_status ref_conv(const struct wf_call *c)
+weft_status wf_ref_conv(const struct wf_call *c)
 {
     const struct wf_tensor *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
     struct wf_conv_geom g = geom(c, x, w, y);
@@ -91,7 +91,7 @@ weft_status ref_conv(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_conv_grad_input(const struct wf_call *c)
+weft_status wf_ref_conv_grad_input(const struct wf_call *c)
 {
     const struct wf_tensor *dy = &c->in[0], *w = &c->in[1], *dx = &c->out[0];
     struct wf_conv_geom g = geom(c, dx, w, dy);
@@ -100,7 +100,7 @@ weft_status ref_conv_grad_input(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_conv_grad_filter(const struct wf_call *c)
+weft_status wf_ref_conv_grad_filter(const struct wf_call *c)
 {
     const struct wf_tensor *x = &c->in[0], *dy = &c->in[1], *dw = &c->out[0];
     struct wf_conv_geom g = geom(c, x, dw, dy);
@@ -109,7 +109,7 @@ weft_status ref_conv_grad_filter(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_conv_grad_filter_sums(const struct wf_call *c)
+weft_status wf_ref_conv_grad_filter_sums(const struct wf_call *c)
 {
     const struct wf_tensor *dy = &c->in[1];
     int64_t n = wf_count(&c->out[1]), n_pixels = n ? wf_count(dy) / n : 0;
@@ -121,10 +121,10 @@ weft_status ref_conv_grad_filter_sums(const struct wf_call *c)
             sum += ref_get(dy, p * n + i);
         ref_set(&c->out[1], i, sum);
     }
-    return ref_conv_grad_filter(c);
+    return wf_ref_conv_grad_filter(c);
 }
 
-weft_status ref_conv_transpose(const struct wf_call *c)
+weft_status wf_ref_conv_transpose(const struct wf_call *c)
 {
     const struct wf_tensor *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
     struct wf_conv_geom g = geom(c, y, w, x);

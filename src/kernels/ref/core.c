@@ -1,19 +1,19 @@
 /* core.c - reference kernels of leaves, copies and matrix products. */
 #include "kernels/ref/ref.h"
 
-weft_status ref_none(const struct wf_call *c)
+weft_status wf_ref_none(const struct wf_call *c)
 {
     return wf_err(WEFT_EBUG, "%s is not computed", c->op->name);
 }
 
-weft_status ref_copy(const struct wf_call *c)
+weft_status wf_ref_copy(const struct wf_call *c)
 {
     if (c->out[0].data != c->in[0].data && wf_type_bytes(&c->out[0].type))
         memcpy(c->out[0].data, c->in[0].data, (size_t)wf_type_bytes(&c->out[0].type));
     return WEFT_OK;
 }
 
-int64_t ref_broadcast_index(const struct wf_type *t, const struct wf_type *to, int64_t i)
+int64_t wf_ref_broadcast_index(const struct wf_type *t, const struct wf_type *to, int64_t i)
 {
     int64_t at = 0, stride = 1;
 
@@ -35,7 +35,7 @@ static struct wf_type batch_of(const struct wf_type *t)
     return b;
 }
 
-weft_status ref_matmul(const struct wf_call *c)
+weft_status wf_ref_matmul(const struct wf_call *c)
 {
     const struct wf_tensor *a = &c->in[0], *b = &c->in[1], *y = &c->out[0];
     bool ta = wf_call_int(c, "trans_a"), tb = wf_call_int(c, "trans_b");
@@ -44,8 +44,8 @@ weft_status ref_matmul(const struct wf_call *c)
     struct wf_type ba = batch_of(&a->type), bb = batch_of(&b->type), by = batch_of(&y->type);
 
     for (int64_t s = 0; s < wf_type_count(&by); s++) {
-        int64_t a0 = ref_broadcast_index(&ba, &by, s) * m * k,
-                b0 = ref_broadcast_index(&bb, &by, s) * k * n;
+        int64_t a0 = wf_ref_broadcast_index(&ba, &by, s) * m * k,
+                b0 = wf_ref_broadcast_index(&bb, &by, s) * k * n;
 
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = 0; j < n; j++) {

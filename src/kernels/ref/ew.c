@@ -39,8 +39,8 @@ static weft_status binary(const struct wf_call *c, binary_fn *f, binary_int_fn *
     int64_t n = wf_type_count(to);
 
     for (int64_t i = 0; i < n; i++) {
-        int64_t ia = plain_a ? i : ref_broadcast_index(&c->in[0].type, to, i);
-        int64_t ib = plain_b ? i : ref_broadcast_index(&c->in[1].type, to, i);
+        int64_t ia = plain_a ? i : wf_ref_broadcast_index(&c->in[0].type, to, i);
+        int64_t ib = plain_b ? i : wf_ref_broadcast_index(&c->in[1].type, to, i);
 
         if (fi && !wf_is_float(c->in[0].type.dtype))
             set_int(&c->out[0], i, fi(get_int(&c->in[0], ia), get_int(&c->in[1], ib)));
@@ -52,10 +52,10 @@ static weft_status binary(const struct wf_call *c, binary_fn *f, binary_int_fn *
 
 /* UNARY(name, formula in x), UNARY_P with p = an attribute, UNARY_NUM with a second formula for integers;
  * BINARY likewise in a and b. */
-#define REF_KERNEL(name, call)                      \
-    weft_status ref_##name(const struct wf_call *c) \
-    {                                               \
-        return call;                                \
+#define REF_KERNEL(name, call)                         \
+    weft_status wf_ref_##name(const struct wf_call *c) \
+    {                                                  \
+        return call;                                   \
     }
 #define UNARY_F(name, expr)                    \
     static double f_##name(double x, double p) \
@@ -156,7 +156,7 @@ UNARY(hard_sigmoid, relu6(x + 3) / 6)
 UNARY(hard_swish, x *relu6(x + 3) / 6)
 
 /* Two numbers, so not by UNARY_P. */
-weft_status ref_clip(const struct wf_call *c)
+weft_status wf_ref_clip(const struct wf_call *c)
 {
     double lo = wf_call_float(c, "min"), hi = wf_call_float(c, "max");
     int64_t n = wf_count(&c->out[0]);
@@ -206,7 +206,7 @@ BINARY(softsign_grad, a / ((1 + fabs(b)) * (1 + fabs(b))))
 BINARY(hard_sigmoid_grad, b > -3 && b < 3 ? a / 6 : 0)
 BINARY(hard_swish_grad, b <= -3 ? 0 : b >= 3 ? a : a * (2 * b + 3) / 6)
 
-weft_status ref_clip_grad(const struct wf_call *c)
+weft_status wf_ref_clip_grad(const struct wf_call *c)
 {
     double lo = wf_call_float(c, "min"), hi = wf_call_float(c, "max");
     int64_t n = wf_count(&c->out[0]);
@@ -258,7 +258,7 @@ BINARY_NUM(logical_xor, (a != 0) != (b != 0), !a != !b)
 BINARY_F(mod, floored_mod(a, b))
 BINARY_I(mod, floored_mod_int(a, b))
 
-weft_status ref_mod(const struct wf_call *c)
+weft_status wf_ref_mod(const struct wf_call *c)
 {
     int64_t n = wf_count(&c->in[1]);
 
@@ -280,21 +280,21 @@ static void convert(const struct wf_tensor *dst, int64_t i, const struct wf_tens
         set_int(dst, i, get_int(src, from));
 }
 
-weft_status ref_where(const struct wf_call *c)
+weft_status wf_ref_where(const struct wf_call *c)
 {
     const struct wf_type *to = &c->out[0].type;
     int64_t n = wf_type_count(to);
 
     for (int64_t i = 0; i < n; i++) {
-        bool yes = get_int(&c->in[0], ref_broadcast_index(&c->in[0].type, to, i));
+        bool yes = get_int(&c->in[0], wf_ref_broadcast_index(&c->in[0].type, to, i));
         const struct wf_tensor *src = &c->in[yes ? 1 : 2];
 
-        convert(&c->out[0], i, src, ref_broadcast_index(&src->type, to, i));
+        convert(&c->out[0], i, src, wf_ref_broadcast_index(&src->type, to, i));
     }
     return WEFT_OK;
 }
 
-weft_status ref_cast(const struct wf_call *c)
+weft_status wf_ref_cast(const struct wf_call *c)
 {
     int64_t n = wf_count(&c->out[0]);
 
@@ -303,7 +303,7 @@ weft_status ref_cast(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_add_n(const struct wf_call *c)
+weft_status wf_ref_add_n(const struct wf_call *c)
 {
     int64_t n = wf_count(&c->out[0]);
     bool floats = wf_is_float(c->out[0].type.dtype);

@@ -133,19 +133,19 @@ static weft_status scatter_rows(const struct wf_call *c, const struct wf_tensor 
     return WEFT_OK;
 }
 
-weft_status ref_scatter_add(const struct wf_call *c)
+weft_status wf_ref_scatter_add(const struct wf_call *c)
 {
     return scatter_rows(c, &c->in[0], &c->in[1]);
 }
 
-weft_status ref_embedding_grad(const struct wf_call *c)
+weft_status wf_ref_embedding_grad(const struct wf_call *c)
 {
     return scatter_rows(c, &c->in[0], &c->in[1]);
 }
 
 /* ---- gather ---------------------------------------------------------------------------------- */
 
-weft_status ref_gather(const struct wf_call *c)
+weft_status wf_ref_gather(const struct wf_call *c)
 {
     const struct wf_tensor *ids = &c->in[1];
     struct wf_gather_dims d = wf_gather_dims(&c->in[0].type, &ids->type, wf_call_int(c, "axis"),
@@ -163,7 +163,7 @@ weft_status ref_gather(const struct wf_call *c)
     return st;
 }
 
-weft_status ref_gather_grad(const struct wf_call *c)
+weft_status wf_ref_gather_grad(const struct wf_call *c)
 {
     const struct wf_tensor *ids = &c->in[1];
     struct wf_gather_dims d = wf_gather_dims(&c->out[0].type, &ids->type, wf_call_int(c, "axis"),
@@ -184,7 +184,7 @@ weft_status ref_gather_grad(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_embedding(const struct wf_call *c)
+weft_status wf_ref_embedding(const struct wf_call *c)
 {
     const struct wf_tensor *table = &c->in[0], *ids = &c->in[1];
     int64_t n = wf_count(ids), width = table->type.dim[1];
@@ -232,7 +232,7 @@ static struct id_vectors vectors_of(const struct wf_tensor *ids, const struct wf
     return (struct id_vectors){ids, into, ids->type.dim[ids->type.rank - 1]};
 }
 
-weft_status ref_gather_nd(const struct wf_call *c)
+weft_status wf_ref_gather_nd(const struct wf_call *c)
 {
     const struct wf_type *x = &c->in[0].type, *ix = &c->in[1].type;
     struct id_vectors v = vectors_of(&c->in[1], x);
@@ -244,7 +244,7 @@ weft_status ref_gather_nd(const struct wf_call *c)
     return st;
 }
 
-weft_status ref_scatter_nd_add(const struct wf_call *c)
+weft_status wf_ref_scatter_nd_add(const struct wf_call *c)
 {
     const struct wf_type *y = &c->out[0].type, *ix = &c->in[0].type;
     struct id_vectors v = vectors_of(&c->in[0], y);
@@ -261,7 +261,7 @@ weft_status ref_scatter_nd_add(const struct wf_call *c)
 
 /* ---- take_along ------------------------------------------------------------------------------ */
 
-weft_status ref_take_along(const struct wf_call *c)
+weft_status wf_ref_take_along(const struct wf_call *c)
 {
     const struct wf_type *x = &c->in[0].type, *ix = &c->in[1].type;
     int axis = wf_axis_of(wf_call_int(c, "axis"), x->rank);
@@ -275,7 +275,7 @@ weft_status ref_take_along(const struct wf_call *c)
     return st;
 }
 
-weft_status ref_take_along_grad(const struct wf_call *c)
+weft_status wf_ref_take_along_grad(const struct wf_call *c)
 {
     const struct wf_tensor *dy = &c->in[0], *ids = &c->in[1], *dx = &c->out[0];
     int axis = wf_axis_of(wf_call_int(c, "axis"), dx->type.rank);
@@ -303,7 +303,7 @@ weft_status ref_take_along_grad(const struct wf_call *c)
 
 /* ---- one_hot --------------------------------------------------------------------------------- */
 
-weft_status ref_one_hot(const struct wf_call *c)
+weft_status wf_ref_one_hot(const struct wf_call *c)
 {
     const struct wf_tensor *ids = &c->in[0], *y = &c->out[0];
     int axis = wf_axis_of(wf_call_int(c, "axis"), y->type.rank);

@@ -4,7 +4,7 @@
 
 #include "kernels/ref/ref.h"
 
-weft_status ref_print(const struct wf_call *c)
+weft_status wf_ref_print(const struct wf_call *c)
 {
     char line[1024], type[WF_TYPE_TEXT];
     const struct wf_tensor *x = &c->in[0];
@@ -29,7 +29,7 @@ weft_status ref_print(const struct wf_call *c)
         }
         wf_log(c->ctx, WEFT_LOG_INFO, "%s", line);
     }
-    return ref_copy(c);
+    return wf_ref_copy(c);
 }
 
 weft_status wf_numeric_error(const struct wf_call *c, int64_t i)
@@ -51,12 +51,12 @@ weft_status wf_numeric_error(const struct wf_call *c, int64_t i)
                   ref_get(&c->in[0], i));
 }
 
-weft_status ref_check_numerics(const struct wf_call *c)
+weft_status wf_ref_check_numerics(const struct wf_call *c)
 {
     int64_t n = wf_count(&c->in[0]);
 
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(ref_get(&c->in[0], i)))
             return wf_numeric_error(c, i);
-    return ref_copy(c);
+    return wf_ref_copy(c);
 }

@@ -43,7 +43,7 @@ static double log_sum(const struct wf_tensor *x, int64_t at, int64_t n, int64_t 
     return log(sum); /* cppcheck-suppress invalidFunctionArg ; of no elements: -inf, as wanted */
 }
 
-weft_status ref_log_softmax(const struct wf_call *c)
+weft_status wf_ref_log_softmax(const struct wf_call *c)
 {
     struct rows r = rows_of(c);
     bool take_exp = c->op->id == WF_OP_softmax;
@@ -61,12 +61,12 @@ weft_status ref_log_softmax(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_softmax(const struct wf_call *c)
+weft_status wf_ref_softmax(const struct wf_call *c)
 {
-    return ref_log_softmax(c);
+    return wf_ref_log_softmax(c);
 }
 
-weft_status ref_softmax_grad(const struct wf_call *c)
+weft_status wf_ref_softmax_grad(const struct wf_call *c)
 {
     struct rows r = rows_of(c);
 
@@ -84,7 +84,7 @@ weft_status ref_softmax_grad(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_log_softmax_grad(const struct wf_call *c)
+weft_status wf_ref_log_softmax_grad(const struct wf_call *c)
 {
     struct rows r = rows_of(c);
 
@@ -104,7 +104,7 @@ weft_status ref_log_softmax_grad(const struct wf_call *c)
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-weft_status ref_sparse_softmax_xent(const struct wf_call *c)
+weft_status wf_ref_sparse_softmax_xent(const struct wf_call *c)
 {
     const struct wf_tensor *x = &c->in[0], *labels = &c->in[1];
     int64_t n_classes = x->type.dim[x->type.rank - 1], n_rows = wf_count(labels);
@@ -131,7 +131,7 @@ weft_status ref_sparse_softmax_xent(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_softmax_xent(const struct wf_call *c)
+weft_status wf_ref_softmax_xent(const struct wf_call *c)
 {
     const struct wf_tensor *x = &c->in[0], *t = &c->in[1];
     int64_t n_classes = x->type.dim[x->type.rank - 1], n_rows = wf_count(&c->out[0]);
@@ -155,14 +155,14 @@ weft_status ref_softmax_xent(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_sigmoid_xent(const struct wf_call *c)
+weft_status wf_ref_sigmoid_xent(const struct wf_call *c)
 {
     const struct wf_type *to = &c->out[0].type;
     int64_t n = wf_type_count(to);
 
     for (int64_t i = 0; i < n; i++) {
-        double x = ref_get(&c->in[0], ref_broadcast_index(&c->in[0].type, to, i));
-        double t = ref_get(&c->in[1], ref_broadcast_index(&c->in[1].type, to, i));
+        double x = ref_get(&c->in[0], wf_ref_broadcast_index(&c->in[0].type, to, i));
+        double t = ref_get(&c->in[1], wf_ref_broadcast_index(&c->in[1].type, to, i));
 
         ref_set(&c->out[0], i, (x > 0 ? x : 0) - x * t + log1p(exp(-fabs(x))));
     }
@@ -172,14 +172,14 @@ weft_status ref_sigmoid_xent(const struct wf_call *c)
 /* ---- updates of variables, norms ------------------------------------------------------------- */
 
 /* Inputs may be the output's own memory: each element is read before it is written. */
-weft_status ref_assign(const struct wf_call *c)
+weft_status wf_ref_assign(const struct wf_call *c)
 {
     if (c->out[0].data != c->in[1].data && wf_type_bytes(&c->out[0].type))
         memmove(c->out[0].data, c->in[1].data, (size_t)wf_type_bytes(&c->out[0].type));
     return WEFT_OK;
 }
 
-weft_status ref_assign_add(const struct wf_call *c)
+weft_status wf_ref_assign_add(const struct wf_call *c)
 {
     int64_t n = wf_count(&c->out[0]);
     weft_dtype t = c->out[0].type.dtype;
@@ -194,7 +194,7 @@ weft_status ref_assign_add(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_assign_ema(const struct wf_call *c)
+weft_status wf_ref_assign_ema(const struct wf_call *c)
 {
     int64_t n = wf_count(&c->out[0]);
     double m = wf_call_float(c, "momentum");
@@ -206,7 +206,7 @@ weft_status ref_assign_ema(const struct wf_call *c)
 
 /* Blocks of 4096 elements from each tensor's start, added in order: a split over servers at
  * multiples of 4096 gives the same bits. */
-weft_status ref_global_norm(const struct wf_call *c)
+weft_status wf_ref_global_norm(const struct wf_call *c)
 {
     double total = 0;
 

@@ -159,7 +159,7 @@ static void backward_params(const struct wf_call *c, const struct norm *m, bool 
     }
 }
 
-weft_status ref_batch_norm(const struct wf_call *c)
+weft_status wf_ref_batch_norm(const struct wf_call *c)
 {
     struct norm m = batch_sets(&c->in[0].type);
 
@@ -167,7 +167,7 @@ weft_status ref_batch_norm(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_batch_norm_grad(const struct wf_call *c)
+weft_status wf_ref_batch_norm_grad(const struct wf_call *c)
 {
     struct norm m = batch_sets(&c->in[1].type);
 
@@ -176,7 +176,7 @@ weft_status ref_batch_norm_grad(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_layer_norm(const struct wf_call *c)
+weft_status wf_ref_layer_norm(const struct wf_call *c)
 {
     struct norm m = last_sets(&c->in[0].type, wf_call_int(c, "n_axes"));
 
@@ -184,7 +184,7 @@ weft_status ref_layer_norm(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_layer_norm_grad(const struct wf_call *c)
+weft_status wf_ref_layer_norm_grad(const struct wf_call *c)
 {
     struct norm m = last_sets(&c->in[1].type, wf_call_int(c, "n_axes"));
 
@@ -193,7 +193,7 @@ weft_status ref_layer_norm_grad(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_rms_norm(const struct wf_call *c)
+weft_status wf_ref_rms_norm(const struct wf_call *c)
 {
     struct norm m = last_sets(&c->in[0].type, wf_call_int(c, "n_axes"));
 
@@ -201,7 +201,7 @@ weft_status ref_rms_norm(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_rms_norm_grad(const struct wf_call *c)
+weft_status wf_ref_rms_norm_grad(const struct wf_call *c)
 {
     struct norm m = last_sets(&c->in[1].type, wf_call_int(c, "n_axes"));
 
@@ -210,7 +210,7 @@ weft_status ref_rms_norm_grad(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_group_norm(const struct wf_call *c)
+weft_status wf_ref_group_norm(const struct wf_call *c)
 {
     struct norm m = group_sets(&c->in[0].type, wf_call_int(c, "groups"));
 
@@ -218,7 +218,7 @@ weft_status ref_group_norm(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_group_norm_grad(const struct wf_call *c)
+weft_status wf_ref_group_norm_grad(const struct wf_call *c)
 {
     struct norm m = group_sets(&c->in[1].type, wf_call_int(c, "groups"));
 

@@ -3,22 +3,22 @@
 #include "kernels/cpu/apply.h"
 #include "kernels/ref/ref.h"
 
-weft_status plan_ref_apply(struct wf_kplan *p);
-weft_status plan_ref_apply_rows(struct wf_kplan *p);
+weft_status wf_plan_ref_apply(struct wf_kplan *p);
+weft_status wf_plan_ref_apply_rows(struct wf_kplan *p);
 
-weft_status plan_ref_apply(struct wf_kplan *p)
+weft_status wf_plan_ref_apply(struct wf_kplan *p)
 {
     p->scratch_bytes = (size_t)wf_norm_blocks(wf_type_count(&p->in[0])) * 2 * sizeof(double);
     return WEFT_OK;
 }
 
-weft_status plan_ref_apply_rows(struct wf_kplan *p)
+weft_status wf_plan_ref_apply_rows(struct wf_kplan *p)
 {
     p->scratch_bytes = wf_apply_rows_scratch(wf_type_count(&p->in[1]));
     return WEFT_OK;
 }
 
-weft_status ref_apply(const struct wf_call *c)
+weft_status wf_ref_apply(const struct wf_call *c)
 {
     struct wf_apply a;
 
@@ -27,7 +27,7 @@ weft_status ref_apply(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_apply_rows(const struct wf_call *c)
+weft_status wf_ref_apply_rows(const struct wf_call *c)
 {
     struct wf_apply a;
 
@@ -36,27 +36,27 @@ weft_status ref_apply_rows(const struct wf_call *c)
 }
 
 /* Plans of reference kernels are made without fusion. */
-weft_status ref_fused(const struct wf_call *c)
+weft_status wf_ref_fused(const struct wf_call *c)
 {
     return wf_err(WEFT_ENOSUP, "%s: a step of the program has no kernel", c->op->name);
 }
 
-weft_status ref_matmul_fused(const struct wf_call *c)
+weft_status wf_ref_matmul_fused(const struct wf_call *c)
 {
-    return ref_fused(c);
+    return wf_ref_fused(c);
 }
 
-weft_status ref_conv_fused(const struct wf_call *c)
+weft_status wf_ref_conv_fused(const struct wf_call *c)
 {
-    return ref_fused(c);
+    return wf_ref_fused(c);
 }
 
-weft_status ref_matmul_sums(const struct wf_call *c)
+weft_status wf_ref_matmul_sums(const struct wf_call *c)
 {
-    return ref_fused(c);
+    return wf_ref_fused(c);
 }
 
-weft_status ref_matmul_apply(const struct wf_call *c)
+weft_status wf_ref_matmul_apply(const struct wf_call *c)
 {
-    return ref_fused(c);
+    return wf_ref_fused(c);
 }

@@ -19,7 +19,7 @@ static struct pool pool_of(const struct wf_call *c, const struct wf_tensor *x)
     return p;
 }
 
-weft_status ref_max_pool(const struct wf_call *c)
+weft_status wf_ref_max_pool(const struct wf_call *c)
 {
     const struct wf_tensor *x = &c->in[0], *y = &c->out[0];
     struct pool p = pool_of(c, x);
@@ -61,7 +61,7 @@ static weft_status picked(const struct wf_call *c, const struct pool *p,
     return WEFT_OK;
 }
 
-weft_status ref_max_pool_grad(const struct wf_call *c)
+weft_status wf_ref_max_pool_grad(const struct wf_call *c)
 {
     const struct wf_tensor *dy = &c->in[0], *argmax = &c->in[1], *dx = &c->out[0];
     struct pool p = pool_of(c, dx);
@@ -88,7 +88,7 @@ weft_status ref_max_pool_grad(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_max_pool_pick(const struct wf_call *c)
+weft_status wf_ref_max_pool_pick(const struct wf_call *c)
 {
     const struct wf_tensor *y = &c->out[0];
     struct pool p = pool_of(c, &c->in[0]);
@@ -113,7 +113,7 @@ static int64_t count_in_window(const struct pool *p, int64_t o)
     return n;
 }
 
-weft_status ref_avg_pool(const struct wf_call *c)
+weft_status wf_ref_avg_pool(const struct wf_call *c)
 {
     const struct wf_tensor *x = &c->in[0], *y = &c->out[0];
     struct pool p = pool_of(c, x);
@@ -133,7 +133,7 @@ weft_status ref_avg_pool(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_avg_pool_grad(const struct wf_call *c)
+weft_status wf_ref_avg_pool_grad(const struct wf_call *c)
 {
     const struct wf_tensor *dy = &c->in[0], *dx = &c->out[0];
     struct pool p = pool_of(c, dx);
@@ -184,7 +184,7 @@ static double share(const struct resize *r, int a, int64_t o, int64_t i)
     return (s.a == i ? 1 - s.f : 0) + (s.b == i ? s.f : 0);
 }
 
-weft_status ref_resize(const struct wf_call *c)
+weft_status wf_ref_resize(const struct wf_call *c)
 {
     const struct wf_tensor *x = &c->in[0], *y = &c->out[0];
     struct resize r = resize_of(c, &x->type, &y->type);
@@ -223,7 +223,7 @@ static void readers(const struct resize *r, int a, int64_t i, int64_t *first, in
     *last = wf_min_i64((int64_t)((double)(i + 2) * ratio) + 1, r->out[a] - 1);
 }
 
-weft_status ref_resize_grad(const struct wf_call *c)
+weft_status wf_ref_resize_grad(const struct wf_call *c)
 {
     const struct wf_tensor *dy = &c->in[0], *dx = &c->out[0];
     struct resize r = resize_of(c, &dx->type, &dy->type);

@@ -17,25 +17,25 @@ static weft_status fill(const struct wf_call *c, enum wf_random_kind kind, const
     return WEFT_OK;
 }
 
-weft_status ref_random_uniform(const struct wf_call *c)
+weft_status wf_ref_random_uniform(const struct wf_call *c)
 {
     return fill(c, WF_RANDOM_UNIFORM,
                 (float[]){(float)wf_call_float(c, "lo"), (float)wf_call_float(c, "hi")});
 }
 
-weft_status ref_random_normal(const struct wf_call *c)
+weft_status wf_ref_random_normal(const struct wf_call *c)
 {
     return fill(c, WF_RANDOM_NORMAL,
                 (float[]){(float)wf_call_float(c, "mean"), (float)wf_call_float(c, "stddev")});
 }
 
-weft_status ref_random_truncated_normal(const struct wf_call *c)
+weft_status wf_ref_random_truncated_normal(const struct wf_call *c)
 {
     return fill(c, WF_RANDOM_TRUNCATED_NORMAL,
                 (float[]){(float)wf_call_float(c, "mean"), (float)wf_call_float(c, "stddev")});
 }
 
-weft_status ref_random_bernoulli(const struct wf_call *c)
+weft_status wf_ref_random_bernoulli(const struct wf_call *c)
 {
     return fill(c, WF_RANDOM_BERNOULLI, (float[]){(float)wf_call_float(c, "p")});
 }
@@ -67,13 +67,13 @@ static void apply(const struct wf_call *c, const struct wf_tensor *kept, float r
     int64_t n = wf_count(&c->in[0]);
 
     for (int64_t i = 0; i < n; i++) {
-        int64_t k = ref_broadcast_index(&kept->type, &c->in[0].type, i);
+        int64_t k = wf_ref_broadcast_index(&kept->type, &c->in[0].type, i);
 
         ref_set(&c->out[0], i, keep(&c->in[0], i, ref_get(kept, k) != 0, rate));
     }
 }
 
-weft_status ref_dropout(const struct wf_call *c)
+weft_status wf_ref_dropout(const struct wf_call *c)
 {
     const struct wf_tensor *kept = &c->out[1];
     int64_t n = wf_count(kept);
@@ -93,7 +93,7 @@ weft_status ref_dropout(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_dropout_grad(const struct wf_call *c)
+weft_status wf_ref_dropout_grad(const struct wf_call *c)
 {
     float rate = 0;
     weft_status st = wf_dropout_rate(c, 2, &rate);

@@ -185,42 +185,42 @@ static int64_t highest(weft_dtype t)
                            : INT64_MAX;
 }
 
-weft_status ref_sum(const struct wf_call *c)
+weft_status wf_ref_sum(const struct wf_call *c)
 {
     return reduce(c, 0, plus, 0, plus_int);
 }
 
-weft_status ref_prod(const struct wf_call *c)
+weft_status wf_ref_prod(const struct wf_call *c)
 {
     return reduce(c, 1, times, 1, times_int);
 }
 
-weft_status ref_reduce_max(const struct wf_call *c)
+weft_status wf_ref_reduce_max(const struct wf_call *c)
 {
     return reduce(c, -INFINITY, larger, lowest(c->in[0].type.dtype), larger_int);
 }
 
-weft_status ref_reduce_min(const struct wf_call *c)
+weft_status wf_ref_reduce_min(const struct wf_call *c)
 {
     return reduce(c, INFINITY, smaller, highest(c->in[0].type.dtype), smaller_int);
 }
 
-weft_status ref_any(const struct wf_call *c)
+weft_status wf_ref_any(const struct wf_call *c)
 {
     return reduce(c, 0, larger, 0, larger_int);
 }
 
-weft_status ref_all(const struct wf_call *c)
+weft_status wf_ref_all(const struct wf_call *c)
 {
     return reduce(c, 1, smaller, 1, smaller_int);
 }
 
-weft_status ref_norm_l1(const struct wf_call *c)
+weft_status wf_ref_norm_l1(const struct wf_call *c)
 {
     return reduce(c, 0, plus_abs, 0, NULL);
 }
 
-weft_status ref_mean(const struct wf_call *c)
+weft_status wf_ref_mean(const struct wf_call *c)
 {
     struct walk w = walk_axes(c);
 
@@ -229,7 +229,7 @@ weft_status ref_mean(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_norm_l2(const struct wf_call *c)
+weft_status wf_ref_norm_l2(const struct wf_call *c)
 {
     struct walk w = walk_axes(c);
 
@@ -238,7 +238,7 @@ weft_status ref_norm_l2(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_logsumexp(const struct wf_call *c)
+weft_status wf_ref_logsumexp(const struct wf_call *c)
 {
     struct walk w = walk_axes(c);
 
@@ -253,7 +253,7 @@ weft_status ref_logsumexp(const struct wf_call *c)
 }
 
 /* The product of the others is that of all divided by x, but for zeros: beside one zero all others are 0. */
-weft_status ref_prod_grad(const struct wf_call *c)
+weft_status wf_ref_prod_grad(const struct wf_call *c)
 {
     const struct wf_tensor *x = &c->in[1];
     bool gone[WEFT_MAX_RANK];
@@ -319,17 +319,17 @@ static weft_status arg(const struct wf_call *c, bool max)
     return WEFT_OK;
 }
 
-weft_status ref_argmax(const struct wf_call *c)
+weft_status wf_ref_argmax(const struct wf_call *c)
 {
     return arg(c, true);
 }
 
-weft_status ref_argmin(const struct wf_call *c)
+weft_status wf_ref_argmin(const struct wf_call *c)
 {
     return arg(c, false);
 }
 
-weft_status ref_cumsum(const struct wf_call *c)
+weft_status wf_ref_cumsum(const struct wf_call *c)
 {
     struct walk w = walk_axis(c);
     bool exclusive = wf_call_int(c, "exclusive"), reverse = wf_call_int(c, "reverse");
@@ -356,7 +356,7 @@ weft_status ref_cumsum(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_segment_sum(const struct wf_call *c)
+weft_status wf_ref_segment_sum(const struct wf_call *c)
 {
     const struct wf_tensor *x = &c->in[0], *ids = &c->in[1], *y = &c->out[0];
     int64_t n = x->type.dim[0], m = y->type.dim[0], width = m ? wf_count(y) / m : 0;
@@ -387,7 +387,7 @@ weft_status ref_segment_sum(const struct wf_call *c)
 
 /* ---- following a shape ------------------------------------------------------------------------ */
 
-weft_status ref_reduce_to_like(const struct wf_call *c)
+weft_status wf_ref_reduce_to_like(const struct wf_call *c)
 {
     const struct wf_type *x = &c->in[0].type, *to = &c->out[0].type;
     bool gone[WEFT_MAX_RANK] = {false};
@@ -399,19 +399,19 @@ weft_status ref_reduce_to_like(const struct wf_call *c)
     return reduce_walk(c, &w, 0, plus, 0, plus_int);
 }
 
-weft_status ref_broadcast(const struct wf_call *c)
+weft_status wf_ref_broadcast(const struct wf_call *c)
 {
     int64_t n = wf_count(&c->out[0]), size = weft_dtype_size(c->out[0].type.dtype);
 
     for (int64_t i = 0; i < n; i++)
         memcpy((char *)c->out[0].data + i * size,
                (const char *)c->in[0].data +
-                   ref_broadcast_index(&c->in[0].type, &c->out[0].type, i) * size,
+                   wf_ref_broadcast_index(&c->in[0].type, &c->out[0].type, i) * size,
                (size_t)size);
     return WEFT_OK;
 }
 
-weft_status ref_size_of(const struct wf_call *c)
+weft_status wf_ref_size_of(const struct wf_call *c)
 {
     const struct wf_type *x = &c->in[0].type;
     bool gone[WEFT_MAX_RANK];
@@ -433,17 +433,17 @@ static weft_status set_all(const struct wf_call *c, double v)
     return WEFT_OK;
 }
 
-weft_status ref_zeros(const struct wf_call *c)
+weft_status wf_ref_zeros(const struct wf_call *c)
 {
     return set_all(c, 0);
 }
 
-weft_status ref_ones(const struct wf_call *c)
+weft_status wf_ref_ones(const struct wf_call *c)
 {
     return set_all(c, 1);
 }
 
-weft_status ref_full(const struct wf_call *c)
+weft_status wf_ref_full(const struct wf_call *c)
 {
     return set_all(c, wf_call_float(c, "value"));
 }

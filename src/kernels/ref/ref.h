@@ -19,7 +19,7 @@ static inline void ref_set(const struct wf_tensor *t, int64_t i, double v)
 }
 
 /* The offset in `t`, broadcast to the shape of `to`, of the element at linear index `i` of `to`. */
-int64_t ref_broadcast_index(const struct wf_type *t, const struct wf_type *to, int64_t i);
+int64_t wf_ref_broadcast_index(const struct wf_type *t, const struct wf_type *to, int64_t i);
 
 /* The rate of a dropout: operand `operand` when it is there, else the attribute; EDATA when it is not in 0..1. */
 weft_status wf_dropout_rate(const struct wf_call *c, int operand, float *out);

@@ -9,7 +9,7 @@
 #include "kernels/ref/ref.h"
 #include "op/rnn.h"
 
-weft_status plan_ref_rnn_grad(struct wf_kplan *p);
+weft_status wf_plan_ref_rnn_grad(struct wf_kplan *p);
 
 struct seq {
     const struct wf_call *c;
@@ -248,17 +248,17 @@ static weft_status forward(const struct wf_call *c, step_fn *step)
     return WEFT_OK;
 }
 
-weft_status ref_lstm(const struct wf_call *c)
+weft_status wf_ref_lstm(const struct wf_call *c)
 {
     return forward(c, lstm_step);
 }
 
-weft_status ref_gru(const struct wf_call *c)
+weft_status wf_ref_gru(const struct wf_call *c)
 {
     return forward(c, gru_step);
 }
 
-weft_status ref_simple_rnn(const struct wf_call *c)
+weft_status wf_ref_simple_rnn(const struct wf_call *c)
 {
     return forward(c, simple_step);
 }
@@ -485,7 +485,7 @@ static bool scratch_doubles(const struct wf_type *x, const struct wf_type *r, in
            wf_mul_i64(n, sizeof(double), &rows) && (*out = n, true);
 }
 
-weft_status plan_ref_rnn_grad(struct wf_kplan *p)
+weft_status wf_plan_ref_rnn_grad(struct wf_kplan *p)
 {
     enum wf_rnn_kind kind = wf_rnn_kind(p->op);
     bool reset_after = kind == WF_RNN_GRU && wf_kplan_int(p, "reset_after");
@@ -497,7 +497,7 @@ weft_status plan_ref_rnn_grad(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-weft_status ref_rnn_grad(const struct wf_call *c)
+weft_status wf_ref_rnn_grad(const struct wf_call *c)
 {
     struct back s = {.q = seq_of(c)};
     weft_status st = check_lengths(&s.q);

@@ -34,7 +34,7 @@ static int64_t ravel(const struct wf_type *t, const int64_t at[WEFT_MAX_RANK])
     return i;
 }
 
-weft_status ref_transpose(const struct wf_call *c)
+weft_status wf_ref_transpose(const struct wf_call *c)
 {
     const struct wf_attr *perm = wf_call_attr(c, "perm");
     const struct wf_type *x = &c->in[0].type, *y = &c->out[0].type;
@@ -49,7 +49,7 @@ weft_status ref_transpose(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_reverse(const struct wf_call *c)
+weft_status wf_ref_reverse(const struct wf_call *c)
 {
     const struct wf_attr *axes = wf_call_attr(c, "axes");
     const struct wf_type *y = &c->out[0].type;
@@ -88,7 +88,7 @@ static void copy_part(const struct wf_tensor *whole, const struct wf_tensor *par
     }
 }
 
-weft_status ref_concat(const struct wf_call *c)
+weft_status wf_ref_concat(const struct wf_call *c)
 {
     int axis = wf_axis_of(wf_call_int(c, "axis"), c->out[0].type.rank);
     int64_t offset = 0;
@@ -100,7 +100,7 @@ weft_status ref_concat(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_concat_part(const struct wf_call *c)
+weft_status wf_ref_concat_part(const struct wf_call *c)
 {
     int axis = wf_axis_of(wf_call_int(c, "axis"), c->in[0].type.rank);
     int64_t index = wf_call_int(c, "index"), offset = 0;
@@ -111,7 +111,7 @@ weft_status ref_concat_part(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_split(const struct wf_call *c)
+weft_status wf_ref_split(const struct wf_call *c)
 {
     int axis = wf_axis_of(wf_call_int(c, "axis"), c->in[0].type.rank);
     int64_t offset = 0;
@@ -135,7 +135,7 @@ static struct wf_tensor with_axis(const struct wf_tensor *t, int axis)
     return e;
 }
 
-weft_status ref_stack(const struct wf_call *c)
+weft_status wf_ref_stack(const struct wf_call *c)
 {
     int axis = wf_axis_of(wf_call_int(c, "axis"), c->out[0].type.rank);
 
@@ -147,7 +147,7 @@ weft_status ref_stack(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_unstack(const struct wf_call *c)
+weft_status wf_ref_unstack(const struct wf_call *c)
 {
     int axis = wf_axis_of(wf_call_int(c, "axis"), c->in[0].type.rank);
 
@@ -201,7 +201,7 @@ static void copy_ranges(const struct wf_tensor *whole, const struct wf_tensor *p
     }
 }
 
-weft_status ref_slice(const struct wf_call *c)
+weft_status wf_ref_slice(const struct wf_call *c)
 {
     struct wf_range range[WEFT_MAX_RANK];
 
@@ -210,7 +210,7 @@ weft_status ref_slice(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_slice_grad(const struct wf_call *c)
+weft_status wf_ref_slice_grad(const struct wf_call *c)
 {
     struct wf_range range[WEFT_MAX_RANK];
 
@@ -220,7 +220,7 @@ weft_status ref_slice_grad(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_strided_slice(const struct wf_call *c)
+weft_status wf_ref_strided_slice(const struct wf_call *c)
 {
     struct wf_range range[WEFT_MAX_RANK];
 
@@ -229,7 +229,7 @@ weft_status ref_strided_slice(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_strided_slice_grad(const struct wf_call *c)
+weft_status wf_ref_strided_slice_grad(const struct wf_call *c)
 {
     struct wf_range range[WEFT_MAX_RANK];
 
@@ -259,7 +259,7 @@ static int64_t pad_from(const struct wf_call *c, const struct wf_type *x,
     return ravel(x, at);
 }
 
-weft_status ref_pad(const struct wf_call *c)
+weft_status wf_ref_pad(const struct wf_call *c)
 {
     int64_t n = wf_count(&c->out[0]);
 
@@ -274,7 +274,7 @@ weft_status ref_pad(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status ref_pad_grad(const struct wf_call *c)
+weft_status wf_ref_pad_grad(const struct wf_call *c)
 {
     int64_t n = wf_count(&c->in[0]);
 
@@ -299,7 +299,7 @@ static int64_t tile_from(const struct wf_type *x, const struct wf_type *tiled, i
     return ravel(x, at);
 }
 
-weft_status ref_tile(const struct wf_call *c)
+weft_status wf_ref_tile(const struct wf_call *c)
 {
     int64_t n = wf_count(&c->out[0]);
 
@@ -330,7 +330,7 @@ static double sum_copies(const struct wf_call *c, int64_t i)
     return sum;
 }
 
-weft_status ref_tile_grad(const struct wf_call *c)
+weft_status wf_ref_tile_grad(const struct wf_call *c)
 {
     int64_t n = wf_count(&c->out[0]);
 

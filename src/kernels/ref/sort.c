@@ -103,13 +103,13 @@ static void order_axis(const struct wf_call *c, int axis, bool descending)
         }
 }
 
-weft_status ref_top_k(const struct wf_call *c)
+weft_status wf_ref_top_k(const struct wf_call *c)
 {
     order_axis(c, c->in[0].type.rank - 1, true);
     return WEFT_OK;
 }
 
-weft_status ref_sort(const struct wf_call *c)
+weft_status wf_ref_sort(const struct wf_call *c)
 {
     order_axis(c, wf_axis_of(wf_call_int(c, "axis"), c->in[0].type.rank),
                wf_call_int(c, "descending"));

@@ -15,7 +15,7 @@
 #include "kernels/cpu/onednn.h"
 #include "weft/sys/machine.h"
 
-wf_kernel_fn run_matmul_onednn;
+wf_kernel_fn wf_run_matmul_onednn;
 
 struct shape {
     int64_t m, n, k, batch;
@@ -367,7 +367,7 @@ static void a_row_of_the_table_chooses_it_and_the_name_has_the_version(void **st
     call.state = p.state;
     call.scratch = wf_alloc(ctx, p.scratch_bytes);
     assert_non_null(call.scratch);
-    assert_int_equal(run_matmul_onednn(&call), 0);
+    assert_int_equal(wf_run_matmul_onednn(&call), 0);
     by_gemm(&o);
     for (int i = 0; i < 18; i++)
         assert_true(fabs((double)c[i] - (double)o.c[i]) < 1e-5);
