@@ -490,8 +490,8 @@ static const char *gradient_word(int op)
 #undef OP
     };
 
-    return !strncmp(rules[op], "no_grad", 7) ? ""
-           : !strcmp(rules[op], "grad_zero") ? "zero"
+    return !strncmp(rules[op], "wf_no_grad", 10) ? ""
+           : !strcmp(rules[op], "wf_grad_zero") ? "zero"
                                              : "yes";
 }
 
