@@ -115,7 +115,7 @@ static weft_status no_loss(const weft_model *m, const char *text)
     near = weft_nearest(given, names, n);
     return near ? wf_err(WEFT_ENOENT, "no loss '%s' (did you mean '%s'?)", given, near)
                 : wf_err(WEFT_ENOENT,
-                         "no loss '%s' (one of your own must be registered with "
+                         "no loss '%s' (register your own with "
                          "weft_loss_register)",
                          given);
 }

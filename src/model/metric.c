@@ -56,7 +56,7 @@ static weft_status no_metric(const weft_model *m, const char *text)
     near = weft_nearest(given, names, n);
     return near ? wf_err(WEFT_ENOENT, "no metric '%s' (did you mean '%s'?)", given, near)
                 : wf_err(WEFT_ENOENT,
-                         "no metric '%s' (one of your own must be registered with "
+                         "no metric '%s' (register your own with "
                          "weft_metric_register)",
                          given);
 }

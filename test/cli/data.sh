@@ -58,7 +58,7 @@ want 3 "no file matches" "$WEFT" data inspect missing.csv
 want 2 "no format 'cvs'" "$WEFT" data inspect a.csv --format cvs
 want 2 "did you mean --columns" "$WEFT" data inspect a.csv --colums age
 want 3 "no column 'agee', did you mean 'age'" "$WEFT" data inspect a.csv --columns agee
-want 2 "does not tell the format: use .tfrecord" "$WEFT" data convert a.csv a.xls
+want 2 "tells no format; see `weft data convert --help`" "$WEFT" data convert a.csv a.xls
 want 2 "is text" "$WEFT" data convert a.csv name.npy --columns name
 want 2 "needs what to read and what to write" "$WEFT" data convert a.csv
 head -c 100 a.tfrecord >cut.tfrecord

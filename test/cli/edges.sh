@@ -12,16 +12,16 @@ out=$("$WEFT" train job.yaml --log none 2>&1) || { echo "FAILED: train"; bad=$((
 
 # no samples: an error for predict as for eval, and no file
 head -1 data.csv >none.csv
-want 3 "the dataset gave no sample" "$WEFT" eval job.yaml --set data.test.types="a:f32,b:f32,kind:i32" --data none.csv
-want 3 "the dataset gave no sample" "$WEFT" predict job.yaml --data none.csv --out none-out.csv
+want 3 "the dataset returned no samples" "$WEFT" eval job.yaml --set data.test.types="a:f32,b:f32,kind:i32" --data none.csv
+want 3 "the dataset returned no samples" "$WEFT" predict job.yaml --data none.csv --out none-out.csv
 check "no file of no predictions" test ! -e none-out.csv
 
 # rows that hold nothing: their number costs a file nothing, so it is bounded
 npy() { printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': ($1, 0), }" >"$2"; }
 npy 1000000000000 zero.npy
 npy 1000 few.npy
-want 1 "rows that hold no items" timeout 60 "$WEFT" data stats zero.npy
-want 1 "rows that hold no items" timeout 60 "$WEFT" data convert zero.npy out.npy
+want 1 "rows without items" timeout 60 "$WEFT" data stats zero.npy
+want 1 "rows without items" timeout 60 "$WEFT" data convert zero.npy out.npy
 want 0 "1000 records" timeout 60 "$WEFT" data convert few.npy out.npy
 want 0 "" timeout 60 "$WEFT" data stats few.npy
 

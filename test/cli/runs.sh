@@ -108,7 +108,7 @@ rm -rf ckpt
 "$WEFT" train job.yaml --log lines >/dev/full 2>err.txt
 [ $? -eq 1 ] || { echo "FAILED: exit code of a full disk"; bad=$((bad + 1)); }
 want 0 "training continues" cat err.txt
-want 0 "this run is done" "$WEFT" train job.yaml --log lines
+want 0 "this run is complete" "$WEFT" train job.yaml --log lines
 
 # classes beyond the given weights have weight 1
 rm -rf ckpt

@@ -30,7 +30,7 @@ weft_status wf_sql_null(const struct wf_field *f, char *to)
 
     if (!f->has_default && f->kind != WF_FIELD_STR)
         return wf_err(WEFT_EDATA,
-                      "column '%s': NULL, and %s has no value for that: give a default, or "
+                      "column '%s': the value is NULL, which %s cannot hold: give a default, or "
                       "declare it f32",
                       f->name, wf_field_kind_name[f->kind]);
     wf_field_store(f->kind, f->has_default ? &f->missing : &v, to);

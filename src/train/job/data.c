@@ -180,7 +180,7 @@ static weft_status check_split(const weft_job_run *run, const struct wf_job_plan
         if (p->stage[i].row->flags & WF_STAGE_STACKS)
             return wf_yaml_err(
                 &job->yaml, p->stage[i].item, WEFT_EINVAL,
-                "%s stacks neighbors, and `%s` in front of it %s samples that "
+                "%s stacks neighboring samples, and `%s` before it %s samples that "
                 "data.validation_by: random would choose one by one: take validation_by: last, or "
                 "data.validation",
                 p->stage[i].row->name, p->stage[p->split_at].row->name,

@@ -107,7 +107,7 @@ weft_status weft_predict(weft_trainer *t, weft_data *d, weft_ds s, const weft_ev
         weft_batch_free(b);
     }
     if (!st && n_samples == 0)
-        st = wf_err(WEFT_EDATA, "the dataset gave no sample");
+        st = wf_err(WEFT_EDATA, "the dataset returned no samples");
     weft_iter_free(it);
     wf_free(t->ctx, feeds);
     wf_free(t->ctx, out);

@@ -558,7 +558,7 @@ weft_status wf_trainer_bind(weft_trainer *t, const struct wf_type *labels, bool 
                       "compile the model again");
     if (t->bound && t->bound->fit && t->pending) /* they hold on to the graph */
         return wf_err(WEFT_ESTATE, "labels or weights of another type, while batches of a step "
-                                   "(accumulate) are waiting");
+                                   "(accumulate) are pending");
     st = t->bound && t->bound->fit ? wf_life_allows(t, WF_CALL_BIND) : WEFT_OK;
     return st ? st : bind(t, labels, weighted);
 }

@@ -176,7 +176,7 @@ static const struct edit {
      "\"pieces\": [{\"first\": 0, \"count\": 7, \"file\": 0, \"offset\": 64, \"xxh64\": "
      "\"0123456789abcdef\"}]},",
      "has 6 elements, its pieces 7", WEFT_EPARSE},
-    {WHOLE, "\"pieces\": []},", "elements 0 to 5 are in no piece", WEFT_EPARSE},
+    {WHOLE, "\"pieces\": []},", "'w' is in no piece", WEFT_EPARSE},
     {WHOLE,
      "\"pieces\": [{\"first\": 0, \"count\": 6, \"file\": 0, \"offset\": 64, \"xxh64\": "
      "\"0123456789abcdef\"}, {\"first\": 6, \"count\": 0, \"file\": 0, \"offset\": 64, \"xxh64\": "

@@ -297,7 +297,7 @@ static void slices_that_are_not_there_and_crosses_that_do_not_fit_are_refused(vo
                                         "did you mean 'vec'",
                                         "bucketize it first",
                                         "differ in shape",
-                                        "hash, which takes one",
+                                        "hash takes one",
                                         "0 buckets",
                                         "'x'",
                                         "'vec' is named twice"};
