@@ -1,4 +1,4 @@
-/* onednn.c - our matrix products beside oneDNN's (dnnl_sgemm of version 2.x or 3.x).
+/* onednn.c - our matrix products next to oneDNN's (dnnl_sgemm of version 2.x or 3.x).
  *
  * One JSON line per shape: microseconds of our product and of oneDNN's, and the ratio of ours to
  * theirs. Rounds alternate between the two and over all shapes; each round repeats a product for a

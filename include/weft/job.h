@@ -112,7 +112,7 @@ WEFT_API void weft_job_output_read(const weft_job_output *o, int64_t n, const fl
  * a batch of the part has in its id. {0}: the job has no such data. */
 WEFT_API weft_status weft_job_open_source(weft_job_run *run, const char *part, weft_ds *out);
 /* Writes the page about a run (curves, mistakes, timings, configuration) that weft_job_fit leaves
- * in log.dir, from what is there now: the epochs of h, the present weights. */
+ * in log.dir, from the current state: the epochs of h, the current weights. */
 WEFT_API weft_status weft_job_report(weft_job_run *run, const weft_history *h, const char *path);
 
 /* ---- runs that have been ------------------------------------------------------------------------ */
@@ -139,7 +139,7 @@ WEFT_API weft_status weft_runs_differ(weft_ctx *ctx, int n, const weft_run *cons
  * NULL: their paths. At most 12. */
 WEFT_API weft_status weft_runs_report(weft_ctx *ctx, int n, const weft_run *const *runs,
                                       const char *const *names, const char *path);
-/* Is more of a logged value better (1), or less (-1)? 0: nobody knows. "val_accuracy": 1. */
+/* Is more of a logged value better (1), or less (-1)? 0: unknown. "val_accuracy": 1. */
 WEFT_API int weft_log_direction(const char *name);
 
 /* ---- tables ------------------------------------------------------------------------------------- */

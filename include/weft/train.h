@@ -90,7 +90,7 @@ typedef struct weft_logs {
 WEFT_API double weft_logs_get(const weft_logs *logs, const char *name); /* NaN if there is none */
 
 /* All functions may be NULL. Epochs and batches count from 0. A failure ends training with that status. A callback that has
- * state gives it to checkpoints, so that a resumed run goes on as if nothing had happened. A callback may serve one fit after
+ * state gives it to checkpoints, so that a resumed run continues as if nothing had happened. A callback may serve one fit after
  * the other: train_begin is called first, before a checkpoint's state is restored, and must forget the fit before. The
  * built-in ones do; only ModelCheckpoint remembers its best value, as the file that holds it is still there.
  * A callback may measure the model (evaluate, predict), read and set weights; fit, train_on_batch,
@@ -272,7 +272,7 @@ WEFT_API weft_status weft_trainer_set_weight(weft_trainer *t, const char *name,
  *   weft_compile(m, WEFT_OPTS(weft_compile_opts, .like = "model.safetensors"), &t);
  *   weft_trainer_load_weights(t, "model.safetensors", NULL, NULL);
  *
- * weft_compile(m, NULL, &t) is enough for predictions. The file appears whole or not at all. It does
+ * weft_compile(m, NULL, &t) is enough for predictions. The file appears completely or not at all. It does
  * not hold the optimizer's state: checkpoints do. */
 WEFT_API weft_status weft_trainer_save(weft_trainer *t, const char *path);
 /* The architecture of such a file. */

@@ -17,7 +17,7 @@
  *   data.h    datasets: pipelines that feed a trainer
  *   data_array.h, data_image.h, data_feature.h: arrays and images in files, columns prepared for a model
  *   data_record.h, data_table.h records, tables, databases; data_open.h files of a format to be found out
- *   data_learned.h vocabularies and statistics that travel with a model
+ *   data_learned.h vocabularies and statistics that are saved with a model
  *   data_stage.h stages by name, with their arguments as text
  *   data_split.h sharing samples out over workers
  *   data_graph.h graph functions and models as stages
