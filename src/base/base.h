@@ -68,6 +68,8 @@ void wf_log(const weft_ctx *ctx, int level, const char *fmt, ...) WEFT_PRINTF(3,
 /* Zeroed, 64-byte aligned; large blocks start on a huge page. NULL if out of memory or over the
  * limit. */
 void *wf_alloc(weft_ctx *ctx, size_t bytes);
+/* The same with undefined contents, for memory that is overwritten at once. */
+void *wf_alloc_raw(weft_ctx *ctx, size_t bytes);
 void wf_free(weft_ctx *ctx, void *p);
 /* n * size with an overflow check; NULL on overflow. */
 void *wf_alloc_n(weft_ctx *ctx, int64_t n, size_t size);

@@ -216,7 +216,7 @@ static bool charge(weft_ctx *ctx, int64_t bytes)
     return true;
 }
 
-void *wf_alloc(weft_ctx *ctx, size_t bytes)
+void *wf_alloc_raw(weft_ctx *ctx, size_t bytes)
 {
     /* The head of a huge block takes a whole huge page before it, so that the data is aligned. */
     size_t align = bytes >= 2 * HUGE_PAGE ? HUGE_PAGE : HEAD;
@@ -230,9 +230,18 @@ void *wf_alloc(weft_ctx *ctx, size_t bytes)
         atomic_fetch_sub_explicit(&ctx->mem_used, (int64_t)total, memory_order_relaxed);
         return NULL;
     }
-    memset(p, 0, total);
+    memset(p, 0, HEAD);
     ((struct head *)(void *)p)->bytes = total;
     return p + HEAD;
+}
+
+void *wf_alloc(weft_ctx *ctx, size_t bytes)
+{
+    void *p = wf_alloc_raw(ctx, bytes);
+
+    if (p)
+        memset(p, 0, bytes);
+    return p;
 }
 
 void wf_free(weft_ctx *ctx, void *p)

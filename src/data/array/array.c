@@ -154,7 +154,7 @@ weft_status wf_array_load(weft_ctx *ctx, struct wf_array *a, int64_t *room)
 
     if (room && !wf_array_fits(ctx, bytes, *room))
         return WEFT_OK;
-    a->owned = wf_alloc(ctx, (size_t)bytes + 1);
+    a->owned = wf_alloc_raw(ctx, (size_t)bytes + 1);
     if (!a->owned)
         return wf_err_nomem(ctx, (size_t)bytes, a->path);
     st = wf_array_read_at(ctx, a, a->at, a->owned, bytes);
@@ -209,7 +209,7 @@ static weft_status open_packed(weft_ctx *ctx, struct wf_unpack *u, const weft_fi
         st = wf_err(WEFT_ELIMIT,
                     "%s: %lld bytes claim to unpack to %lld: refused as a decompression bomb",
                     a->path, (long long)u->size, (long long)a->head.bytes);
-    if (!st && !(a->owned = wf_alloc(ctx, (size_t)a->head.bytes + 1)))
+    if (!st && !(a->owned = wf_alloc_raw(ctx, (size_t)a->head.bytes + 1)))
         st = wf_err_nomem(ctx, (size_t)a->head.bytes, a->path);
     if (!st) {
         int64_t have = wf_min_i64(n - a->head.at, a->head.bytes);
