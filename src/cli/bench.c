@@ -19,12 +19,19 @@ struct result {
 /* FNV-1a over the bits: two runs agree in it exactly when they agree in every parameter. */
 static uint64_t hash_params(weft_fn *fn)
 {
-    int64_t n;
-    const unsigned char *p = (const unsigned char *)weft_fn_params(fn, &n);
     uint64_t h = 14695981039346656037u;
 
-    for (int64_t i = 0; i < n * (int64_t)sizeof(float); i++)
-        h = (h ^ p[i]) * 1099511628211u;
+    for (int64_t k = 0; k < weft_fn_n_segments(fn); k++) {
+        weft_segment seg;
+        weft_tensor t;
+        const unsigned char *p;
+
+        if (weft_fn_segment(fn, k, &seg) || weft_fn_view(fn, seg.name, &t))
+            return 0;
+        p = t.data;
+        for (int64_t i = 0; i < weft_tensor_bytes(&t); i++)
+            h = (h ^ p[i]) * 1099511628211u;
+    }
     return h;
 }
 

@@ -83,12 +83,11 @@ static weft_status timed_runs(weft_fn *fn, struct wf_plan *p, const weft_tensor 
         return st;
     }
     wf_snapshot_save(before);
-    fn->current = NULL;
-    st = wf_fn_run_plan(fn, p, full, WF_ALL, false); /* warm up */
+    st = wf_fn_run_plan(fn, p, full, false); /* warm up */
     for (int64_t i = 0; i < p->n_instr; i++)
         p->instr[i].time_ns = 0;
     for (int r = 0; r < runs && !st; r++)
-        st = wf_fn_run_plan(fn, p, full, WF_ALL, true);
+        st = wf_fn_run_plan(fn, p, full, true);
     wf_snapshot_restore(before);
     wf_snapshot_free(before);
     free_feeds(fn, feeds, full);
@@ -125,7 +124,7 @@ weft_status weft_fn_explain(weft_fn *fn, const weft_tensor *feeds, const weft_ex
     }
     wf_buf_printf(&b, "memory: slab %lld, scratch %lld, parameters %lld, state %lld bytes\n",
                   (long long)p->slab_bytes, (long long)p->scratch_bytes,
-                  (long long)(fn->store->n_params * (int64_t)sizeof(float)),
+                  (long long)wf_store_bytes(fn->store),
                   (long long)fn->store->n_state);
     wf_buf_printf(&b, "work: %.6g Mflop in products; planned in %.3f ms\n", p->flop / 1e6,
                   p->plan_ms);
@@ -187,7 +186,7 @@ weft_status weft_fn_plan_info(weft_fn *fn, const weft_tensor *feeds, weft_plan_i
                             .n_instructions = p->n_instr,
                             .slab_bytes = p->slab_bytes,
                             .scratch_bytes = p->scratch_bytes,
-                            .param_bytes = fn->store->n_params * (int64_t)sizeof(float),
+                            .param_bytes = wf_store_bytes(fn->store),
                             .flop = p->flop,
                             .plan_ms = p->plan_ms,
                             .fingerprint = p->fingerprint};

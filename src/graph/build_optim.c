@@ -263,13 +263,11 @@ static weft_val build_update(weft_graph *g, const weft_optim *o, weft_val var, w
     return wf_build(g, WF_OP_apply, 4, (weft_val[]){var, grad, o->learning_rate, scale}, 4, sets);
 }
 
-/* limit / max(norm, limit): 1 for a short gradient. */
 static weft_val clip_scale(weft_graph *g, int n, const weft_val *grads, double limit)
 {
-    weft_val norm = weft_op(g, "global_norm", n, grads, NULL), most = weft_scalar(g, limit);
-    weft_val longer = weft_op(g, "max", 2, (weft_val[]){norm, most}, NULL);
+    struct wf_set sets[] = {WF_SET_FLOAT("limit", limit)};
 
-    return weft_op(g, "div", 2, (weft_val[]){most, longer}, NULL);
+    return wf_build(g, WF_OP_clip_factor, n, grads, 1, sets);
 }
 
 weft_status weft_apply_gradients(weft_graph *g, const weft_optim *o, int n, const weft_val *vars,

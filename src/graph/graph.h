@@ -212,6 +212,7 @@ struct wf_rewrite {
     int32_t *map;
     int32_t *in; /* scratch for the mapped inputs of one node */
     bool *live;  /* per old node: needed by the roots */
+    int32_t *root; /* per root: the new value if it is not the mapped one, or 0; NULL: all are */
 };
 /* Starts a rewrite of what `roots` (value ids) need: data, control dependencies and updates of
  * state. */
@@ -306,8 +307,10 @@ weft_status wf_pass_join(const weft_graph *g, bool all_fail, int n_roots, int32_
                          weft_graph **out);
 /* If updates read each other's variables, the later one reads a copy. *out is NULL if none do. */
 weft_status wf_pass_uncross(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
-/* For gradients in one flat vector: no two updates share one, and none is a constant. */
-weft_status wf_pass_own(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
+/* Roots from `first` on are gradients that go into flat vectors: each gets a value of its own that
+ * an instruction computes. */
+weft_status wf_pass_own(const weft_graph *g, int n_roots, int32_t *roots, int first,
+                        weft_graph **out);
 /* What the kernels can run as one program: queried by the pass, answered by the kernels' tables. */
 struct wf_fusing {
     /* Whether this op can be a step of a program, with operands and a result of these types. */

@@ -552,6 +552,7 @@ static weft_status finish_weights(struct wf_builder *b)
         if (st)
             return wf_err_wrap(st, "weight '%s'", w->name);
         b->losses[b->n_losses++] = loss;
+        b->n_penalties++;
     }
     return WEFT_OK;
 }
@@ -572,6 +573,7 @@ static weft_status collect(const struct wf_builder *b, const weft_val *val, cons
     struct wf_built r = {.n_in = weft_model_n_inputs(m),
                          .n_out = (int)m->n_outputs,
                          .n_losses = (int)b->n_losses,
+                         .n_penalties = b->n_penalties,
                          .n_updates = (int)b->n_updates,
                          .n_carries = (int)b->n_carries,
                          .n_weights = (int)m->n_weights};

@@ -67,6 +67,7 @@ struct wf_builder {
     weft_model *m;
     weft_graph *g;
     bool training;
+    int n_penalties;
     int64_t n_losses, cap_losses, n_updates, cap_updates, cap_weights;
     weft_val *losses, *updates;
     weft_val *weights; /* by weight; none until it is used */

@@ -35,6 +35,18 @@ weft_status wf_ref_apply_rows(const struct wf_call *c)
     return wf_apply_rows_run(&a, c, NULL, c->scratch);
 }
 
+weft_status wf_ref_clip_factor(const struct wf_call *c)
+{
+    wf_clip_factor(c, wf_optim_fns_at(WEFT_SIMD_PORTABLE), NULL);
+    return WEFT_OK;
+}
+
+weft_status wf_ref_penalty_grad(const struct wf_call *c)
+{
+    wf_penalty_gradient(c, wf_optim_fns_at(WEFT_SIMD_PORTABLE), NULL);
+    return WEFT_OK;
+}
+
 /* Plans of reference kernels are made without fusion. */
 weft_status wf_ref_fused(const struct wf_call *c)
 {

@@ -37,28 +37,23 @@ static weft_status add_slots(struct wf_resume *r, int64_t *cap)
     weft_fn *fn = r->t->bound->fit;
     weft_status st = WEFT_OK;
 
-    for (int k = 0; k < WF_OPTIM_MAX_SLOTS && !st; k++) {
-        int64_t n;
-        float *slot = weft_fn_slot(fn, k, &n);
-
-        for (int64_t i = 0; i < weft_fn_n_segments(fn) && slot && !st; i++) {
+    for (int k = 0; k < WF_OPTIM_MAX_SLOTS && !st; k++)
+        for (int64_t i = 0; i < weft_fn_n_segments(fn) && !st; i++) {
             weft_segment seg;
-            weft_tensor t = {.dtype = WEFT_F32};
+            weft_tensor t;
             char *name;
 
             st = weft_fn_segment(fn, i, &seg);
             if (st)
                 return st;
+            if (weft_fn_slot(fn, i, k, &t))
+                continue; /* it has none */
             name = wf_arena_alloc(&r->arena, strlen(seg.name) + 16);
             if (!name)
                 return err_nomem();
             snprintf(name, strlen(seg.name) + 16, "%s:slot%d", seg.name, k);
-            t.rank = seg.rank;
-            memcpy(t.dim, seg.dim, (size_t)seg.rank * sizeof t.dim[0]);
-            t.data = slot + seg.offset;
             st = add_tensor(r, cap, name, "slot", &t);
         }
-    }
     return st;
 }
 

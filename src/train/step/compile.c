@@ -321,7 +321,6 @@ void weft_trainer_free(weft_trainer *t)
 {
     if (!t)
         return;
-    wf_parts_free(t->parts);
     wf_bound_free(t->bound);
     wf_free(t->ctx, t->recorded);
     if (t->owns_dist)

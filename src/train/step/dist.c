@@ -2,7 +2,7 @@
 #include "train/step/dist.h"
 #include "train/step/grads.h"
 
-/* ---- the table ------------------------------------------------------------------------------- */
+/* ---- local ----------------------------------------------------------------------------------- */
 
 static weft_status open_local(weft_dist *d)
 {
@@ -10,10 +10,72 @@ static weft_status open_local(weft_dist *d)
     return WEFT_OK;
 }
 
+static weft_status compute_local(weft_dist *d, struct wf_work *w, int64_t first, int64_t n)
+{
+    weft_status st = WEFT_OK;
+
+    (void)d;
+    for (int64_t k = first; k < first + n && !st; k++) {
+        struct wf_given given;
+
+        st = wf_work_compute(w, 0, k, NULL, &given);
+        if (!st)
+            st = wf_work_put(w, k, &given);
+    }
+    return st;
+}
+
+static weft_status apply_local(weft_dist *d, struct wf_work *w)
+{
+    struct wf_contribution *mean;
+    weft_status st = wf_work_mean(w, &mean);
+
+    (void)d;
+    if (st)
+        return st;
+    st = wf_work_update(w, mean, NULL);
+    if (!st)
+        wf_work_take_state(w, mean);
+    wf_tree_give(&w->tree, mean);
+    return st;
+}
+
 static const struct wf_dist_kind kinds[] = {
-    {"local", "one replica, in this process: gradients are applied where they were computed",
-     open_local},
+    {"local", "one replica, in this process: gradients are applied where they were computed", true,
+     open_local, NULL, compute_local, apply_local},
 };
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+weft_status wf_dist_batch(weft_trainer *t, struct wf_work *w, const weft_tensor *feeds, int64_t n,
+                          int64_t first)
+{
+    weft_status st = wf_work_batch(w, feeds, n, first, t->drawn);
+
+    if (!st)
+        st = t->dist->kind->compute(t->dist, w, first, t->shards);
+    if (!st)
+        st = wf_work_end_batch(w);
+    if (st) {
+        wf_work_drop(w);
+        return st;
+    }
+    t->drawn += t->shards;
+    return WEFT_OK;
+}
+
+weft_status wf_dist_apply(weft_trainer *t, struct wf_work *w)
+{
+    weft_status st = t->dist->kind->apply(t->dist, w);
+
+    if (st)
+        wf_work_drop(w);
+    else
+        t->drawn = 0;
+    return st;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
 
 bool weft_dist_at(int i, const char **name, const char **doc)
 {
@@ -67,8 +129,11 @@ weft_status weft_dist_open(weft_ctx *ctx, const char *strategy, weft_dist **out)
 
 void weft_dist_free(weft_dist *d)
 {
-    if (d)
-        wf_free(d->ctx, d);
+    if (!d)
+        return;
+    if (d->kind && d->kind->close)
+        d->kind->close(d);
+    wf_free(d->ctx, d);
 }
 
 const char *weft_dist_name(const weft_dist *d)
