@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "random/random.h"
+#include "support/gradients.h"
 
 const char *const direction_names[N_DIRECTIONS] = {"plain definition", "same bits", "gradients"};
 
@@ -141,7 +142,7 @@ static void add_store(const struct graph_case *c, const weft_fn *fn, struct resu
 
         add_item(r, 'v', 0, (int)i, 0, &seg->type, wf_store_data(s, seg));
         for (int k = 0; k < seg->n_slots; k++)
-            add_item(r, 's', 0, (int)i, k, &seg->type, s->slot[k] + seg->offset);
+            add_item(r, 's', 0, (int)i, k, &seg->type, wf_store_slot(s, seg, k));
     }
 }
 
@@ -149,16 +150,22 @@ static weft_status run_fn(const struct graph_case *c, const struct config *f, st
 {
     weft_graph *read = NULL;
     weft_tensor out[MAX_FETCHES];
+    weft_gradient gradients[MAX_UPDATES];
+    int n_gradients = 0;
     weft_fn *fn = NULL;
     weft_status st = f->text ? through_text(c, c->ctx, &read) : WEFT_OK;
 
+    if (!st && f->flat)
+        n_gradients = gradients_of_updates(read ? read : c->g, c->n_updates, c->update, MAX_UPDATES,
+                                           gradients);
     if (!st)
         st = weft_fn_new(read ? read : c->g,
                          WEFT_OPTS(weft_fn_opts, .n_feeds = c->n_feeds, .feeds = c->feed,
                                    .n_fetches = c->n_fetches, .fetches = c->fetch,
                                    .n_updates = c->n_updates, .updates = c->update,
                                    .passes_off = f->passes_off, .reference_kernels = f->reference,
-                                   .flat_gradients = f->flat, .max_plans = f->max_plans),
+                                   .max_plans = f->max_plans, .n_gradients = n_gradients,
+                                   .gradients = gradients),
                          &fn);
     if (!st)
         st = set_variables(c, fn);
