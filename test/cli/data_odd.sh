@@ -115,7 +115,7 @@ want 0 "4 training and 2 validation records could not be read" cat skiplog/repor
 rm -rf skiplog
 want 0 '"skipped_records": 2, "val_skipped_records": 1' "$WEFT" train skip.yaml --log json
 rm -rf skiplog
-want 0 "epoch 1: 2 training and 1 validation records could not be read and were left out" "$WEFT" train skip.yaml --log json
+want 0 "epoch 1: 2 training and 1 validation records could not be read and were skipped" "$WEFT" train skip.yaml --log json
 sed -i 's/, on_error: skip//' skip.yaml
 want 3 "some.csv: record 40" "$WEFT" train skip.yaml
 
