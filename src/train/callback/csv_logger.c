@@ -110,8 +110,8 @@ static void put_history(struct csv_logger *c, const weft_history *h, int64_t bef
                 &(weft_logs){h->n_names, (const char *const *)h->name, h->value + e * h->n_names});
 }
 
-/* Opened with the first row. What the checkpoint does not know is cut off. The history is the truth and the file a view of it: one
- * that is missing or too short is written again. */
+/* Opened with the first row. What the checkpoint does not know is cut off. The history is the truth
+ * and the file a view of it: one that is missing or too short is written again. */
 static weft_status open_file(struct csv_logger *c, const weft_trainer *t, int64_t epoch)
 {
     const weft_history *h = t->history;

@@ -695,7 +695,7 @@ static void put_setting(struct wf_buf *b, const weft_job *job, const struct key 
     }
 }
 
-/* What tells whether the file is still the same. One that is missing is not needed any more: no line. */
+/* What shows whether the file is still the same. A missing file is no longer needed: no line. */
 static void put_content(struct wf_buf *b, const char *key, const char *path)
 {
     uint64_t content;

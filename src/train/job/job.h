@@ -71,7 +71,7 @@ struct weft_job_run {
     char *base_json;   /* the architecture of model.file when the run started */
     int n_base_layers; /* the model's first layers, which come from it */
     char *settings;    /* as lines, for checkpoints: settings.h */
-    bool goes_on;      /* from a checkpoint of its own */
+    bool resumes;      /* from a checkpoint of its own */
     int n_callbacks;
     weft_callback callback[WF_JOB_MAX_CALLBACKS + 4]; /* the job's, then those of log.dir */
     const weft_callback *times;                       /* the one that collects for the report */

@@ -1,4 +1,4 @@
-/* style.c - how pages look: one style for light and dark, wide screens and phones. */
+/* style.c - the style of HTML pages: light and dark, for wide screens and phones. */
 #include "train/report/report.h"
 
 static const char style[] =
