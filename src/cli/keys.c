@@ -1,4 +1,5 @@
-/* keys.c - weft keys: what a job file may hold, from the library's tables; all of it, one table, or one word with its arguments. */
+/* keys.c - weft keys: what a job file may contain, from the library's tables: everything, one
+ * table, or one word with its arguments. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <unistd.h>
@@ -9,7 +10,7 @@
 struct row {
     const char *name, *shorts, *attrs, *doc;
     const char *kind, *value; /* of keys: the type and the default */
-    char made[512];           /* attrs, where they had to be written */
+    char made[512];           /* attrs, where they had to be composed */
 };
 
 /* ---- the tables ------------------------------------------------------------------------------ */
@@ -153,7 +154,7 @@ static int columns(void)
     return n < 40 ? 40 : n;
 }
 
-/* Words from column `at` on, in lines that begin at column `indent`. */
+/* Prints words starting at column `at`; further lines start at column `indent`. */
 static void put_words(const char *text, int at, int indent)
 {
     int width = columns() - 1;
@@ -218,7 +219,7 @@ static void put_table(const struct table *t)
         put_row(&r);
 }
 
-/* One word, whole. */
+/* One word with all its arguments. */
 static void put_one(const struct table *t, const struct row *r)
 {
     const char *at = r->attrs ? r->attrs : "";
@@ -239,7 +240,7 @@ static void put_one(const struct table *t, const struct row *r)
         if (!any)
             printf("\n  %-28s %-8s %s\n", "argument", "type", "default");
         printf("  %-28s %-8s %s\n", a.name, type_name(a.type),
-               a.required ? "(must be given)"
+               a.required ? "(required)"
                : *a.value ? a.value
                           : "none");
         if (!any || (a.required && !strstr(first, "must")))
@@ -256,7 +257,7 @@ static void put_one(const struct table *t, const struct row *r)
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* Case and underscores do not count: mean_squared_error is MeanSquaredError. */
+/* Case and underscores are ignored: mean_squared_error is MeanSquaredError. */
 static bool same_word(const char *a, const char *b)
 {
     for (;;) {
@@ -279,7 +280,7 @@ static bool is_row(const struct row *r, const char *word)
     return same_word(r->name, word) || (r->shorts && strcasestr(r->shorts, between));
 }
 
-/* "train" is a section of keys: "train.epochs" and the others. */
+/* "train" is a section: "train.epochs" and other keys. */
 static int put_section(const char *word)
 {
     struct row r = {0};
@@ -322,7 +323,7 @@ static int find_word(const char *word)
     if (found)
         return EXIT_DONE;
     near = weft_nearest(word, names, n);
-    return fail(EXIT_USAGE, "keys: nothing is called '%s'%s%s%s", word,
+    return fail(EXIT_USAGE, "keys: no entry named '%s'%s%s%s", word,
                 near ? ", did you mean '" : "; `weft keys` lists all words", near ? near : "",
                 near ? "'?" : "");
 }
@@ -349,7 +350,7 @@ static int keys(int argc, char **argv)
 const struct command command_keys = {
     .name = "keys",
     .args = "[WORD]",
-    .summary = "list what a job file may hold: keys, stages, layers, losses and their arguments",
+    .summary = "list what a job file may contain: keys, stages, layers, losses and their arguments",
     .text =
         "  weft keys Dense           one layer, stage, loss, metric, optimizer, schedule or "
         "callback\n"

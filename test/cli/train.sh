@@ -84,7 +84,7 @@ rm -rf ckpt
 # a starter job
 want 0 "label 'kind' (a class of 3)" "$WEFT" init flowers.csv --out start.yaml
 want 0 "Epoch 2/2" "$WEFT" train start.yaml --log lines --set train.epochs=2
-want 3 "exists already" "$WEFT" init flowers.csv --out start.yaml
+want 3 "already exists" "$WEFT" init flowers.csv --out start.yaml
 want 2 "did you mean 'width'" "$WEFT" init flowers.csv --label widht --out -
 want 0 "mean_squared_error" "$WEFT" init flowers.csv --label width --out -
 rm -rf ckpt
