@@ -63,32 +63,47 @@ static void set_base(struct board *b)
              host, (long)getpid());
 }
 
+/* Nothing of ours is at the path: no file, or a link, which is never followed. */
+static bool is_absent(int64_t rc)
+{
+    return rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP;
+}
+
+static weft_status truncate_to(const struct board *b, const char *path, int64_t bytes)
+{
+    const struct wf_fs *fs = b->ctx->fs;
+    int fd = fs->open(fs->arg, path, O_RDWR | O_NOFOLLOW, 0);
+    int64_t rc = fd, size;
+
+    if (is_absent(fd))
+        return WEFT_OK;
+    if (fd >= 0) {
+        size = rc = fs->size(fs->arg, fd);
+        if (size > bytes)
+            rc = fs->truncate(fs->arg, fd, bytes);
+        fs->close(fs->arg, fd);
+    }
+    return rc < 0 ? wf_file_err(rc, path, "cannot truncate") : WEFT_OK;
+}
+
 /* Removes what the checkpoint does not include: the end of the file, and later files. */
 static weft_status settle(struct board *b, int run, int64_t number, int64_t bytes)
 {
     const struct wf_fs *fs = b->ctx->fs;
     char path[WF_CKPT_PATH];
     weft_status st = path_of(b, run, number, path);
-    int fd, rc = 0;
+    int rc = 0;
 
     b->number[run] = number;
     if (!st && bytes > 0) {
-        fd = fs->open(fs->arg, path, O_RDWR | O_NOFOLLOW, 0);
-        if (fd >= 0) {
-            if (fs->size(fs->arg, fd) > bytes)
-                rc = fs->truncate(fs->arg, fd, bytes);
-            fs->close(fs->arg, fd);
-        }
-        if (rc < 0)
-            return wf_file_err(rc, path, "cannot truncate");
+        st = truncate_to(b, path, bytes);
         b->number[run]++;
     }
-    for (int64_t i = b->number[run]; !st; i++) {
+    for (int64_t i = b->number[run]; !st && !rc; i++) {
         st = path_of(b, run, i, path);
-        if (st || fs->unlink(fs->arg, path) < 0)
-            break;
+        rc = st ? 0 : fs->unlink(fs->arg, path);
     }
-    return st;
+    return !st && rc && !is_absent(rc) ? wf_file_err(rc, path, "cannot delete") : st;
 }
 
 /* No link is followed below the directory the user named: a run's directory must be a real one. */
@@ -109,7 +124,7 @@ static weft_status check_folder(const struct board *b, int run)
     fs->close(fs->arg, dir);
     if (!rc && !info.folder)
         return wf_err(WEFT_EIO, "%s/%s: exists but is not a directory", b->dir, name);
-    return WEFT_OK;
+    return rc && rc != -ENOENT ? wf_file_err(rc, b->dir, "cannot read") : WEFT_OK;
 }
 
 static weft_status open_run(struct board *b, int run)
@@ -117,6 +132,7 @@ static weft_status open_run(struct board *b, int run)
     char path[WF_CKPT_PATH];
     struct wf_file_info info;
     weft_status st;
+    int rc;
 
     if (b->run[run].file)
         return WEFT_OK;
@@ -125,9 +141,12 @@ static weft_status open_run(struct board *b, int run)
         return st;
     for (;; b->number[run]++) {
         st = path_of(b, run, b->number[run], path);
-        if (st || b->ctx->fs->stat(b->ctx->fs->arg, path, &info) < 0)
+        rc = st ? 0 : b->ctx->fs->stat(b->ctx->fs->arg, path, &info);
+        if (st || rc < 0)
             break;
     }
+    if (!st && rc != -ENOENT) /* a file that may exist is not overwritten */
+        st = wf_file_err(rc, path, "cannot create");
     if (!st)
         st = wf_events_open(&b->run[run], b->ctx, path, wf_wall);
     if (!st && !b->resumed && !b->later)
