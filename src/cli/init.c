@@ -142,7 +142,10 @@ static void write_head(FILE *f, const struct look *k, const char *path)
     fprintf(f, "\n    label: ");
     put_text(f, k->col[k->label].name);
     fprintf(f, "\n");
-    if (k->format == WEFT_FORMAT_CSV || k->format == WEFT_FORMAT_TFRECORD)
+    if (k->n_unlabeled && k->col[k->label].dtype == WEFT_STR)
+        fprintf(f, "    on_error: skip           # %lld samples have no label\n",
+                (long long)k->n_unlabeled);
+    else if (k->format == WEFT_FORMAT_CSV || k->format == WEFT_FORMAT_TFRECORD)
         fprintf(f, "    index: true              # random access: full shuffle\n");
     if (k->format == WEFT_FORMAT_IMAGES)
         fprintf(f, "    height: 64               # all images become this size\n    width: 64\n");
@@ -231,9 +234,6 @@ static void write_label(FILE *f, const struct look *k)
         put_text(f, col->name);
         fprintf(f, ", min: %.9g}   # %lld samples have no label\n", k->min,
                 (long long)k->n_unlabeled);
-    } else if (k->n_unlabeled) {
-        fprintf(f, "    # %lld samples have no label: they are a class of their own, \"\"\n",
-                (long long)k->n_unlabeled);
     }
     if (k->classes && floating)
         put_stage(f, "cast", col->name, "dtype: i64}        # 0.0, 1.0 as classes");
@@ -258,9 +258,9 @@ static void write_category(FILE *f, const struct look *k, int i)
         snprintf(text, sizeof text, "top: %lld}", (long long)n);
     n = n > INIT_TOP ? INIT_TOP : n;
     put_stage(f, "lookup", k->col[i].name, n == INIT_TOP || !k->all_rows ? text : NULL);
-    snprintf(text, sizeof text, "depth: %lld}   # %lld values, and 0 for any other",
-             (long long)n + 1, (long long)n);
-    put_stage(f, "one_hot", k->col[i].name, text);
+    fprintf(f, "    - one_hot: {columns: ");
+    put_text(f, k->col[i].name);
+    fprintf(f, "}   # %lld values, and 0 for any other\n", (long long)n);
 }
 
 /* Comma-separated names of columns with a use. gaps: only floating-point columns. */

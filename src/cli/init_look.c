@@ -452,7 +452,7 @@ static int count_labels(struct look *k)
             k->max = k->n_labels == 1 ? v : fmax(k->max, v);
             k->whole = k->whole && v == floor(v);
         }
-        if (text || !isnan(v)) /* text without letters is a class, too */
+        if (text ? s->n > 0 : !isnan(v))
             ok = count_class(k, text ? (s->data ? s->data : "") : NULL, text ? s->n : 0, v);
         weft_batch_free(b);
     }

@@ -194,29 +194,54 @@ static void put_arguments(const char *attrs, int indent)
     }
 }
 
-static void put_row(const struct row *r)
-{
-    enum { NAME = 26 };
-    char left[128];
+/* Columns of a table: as wide as their longest text, up to a limit. */
+struct widths {
+    int name, kind, value;
+};
 
+static int wider(int width, const char *text, int most)
+{
+    int n = text ? (int)strlen(text) : 0;
+
+    return n > most ? most : n > width ? n : width;
+}
+
+static struct widths table_widths(const struct table *t)
+{
+    struct widths w = {0};
+    struct row r = {0};
+
+    for (int i = 0; t->at(i, &r); i++) {
+        w.name = wider(w.name, r.name, 40);
+        w.kind = wider(w.kind, r.kind, 12);
+        w.value = wider(w.value, r.value, 12);
+        r = (struct row){0};
+    }
+    return w;
+}
+
+static void put_row(const struct row *r, const struct widths *w)
+{
+    int at = 3 + w->name + (r->kind ? w->kind + w->value + 2 : 0), n;
+
+    n = printf("  %-*s ", w->name, r->name);
     if (r->kind)
-        snprintf(left, sizeof left, "  %-26s %-8s %-12s", r->name, r->kind,
-                 r->value ? r->value : "");
-    else
-        snprintf(left, sizeof left, "  %-*s", NAME, r->name);
-    printf("%s ", left);
-    put_words(r->doc, (int)strlen(left) + 1, r->kind ? 51 : NAME + 3);
+        n += printf("%-*s %-*s ", w->kind, r->kind, w->value, r->value ? r->value : "");
+    put_words(r->doc, n, at);
     if (r->attrs)
         put_arguments(r->attrs, 6);
 }
 
 static void put_table(const struct table *t)
 {
+    struct widths w = table_widths(t);
     struct row r = {0};
 
     printf("%s:\n", t->title);
-    for (int i = 0; t->at(i, &r); i++)
-        put_row(&r);
+    for (int i = 0; t->at(i, &r); i++) {
+        put_row(&r, &w);
+        r = (struct row){0};
+    }
 }
 
 /* One word with all its arguments. */
@@ -283,13 +308,14 @@ static bool is_row(const struct row *r, const char *word)
 /* "train" is a section: "train.epochs" and other keys. */
 static int put_section(const char *word)
 {
+    struct widths w = table_widths(&tables[0]);
     struct row r = {0};
     size_t n = strlen(word);
     int found = 0;
 
     for (int i = 0; key_at(i, &r); i++)
         if (!strncmp(r.name, word, n) && r.name[n] == '.') {
-            put_row(&r);
+            put_row(&r, &w);
             found++;
         }
     return found;

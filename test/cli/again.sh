@@ -80,7 +80,15 @@ want 2 "did you mean 'Dense'?" "$WEFT" keys Densee
 for text in "kernel_initializer=glorot_uniform" "patience=0" "beta_1=0.9" "curve=ROC" "delta=1" "to=features"; do
     want 0 "$text" "$WEFT" keys
 done
-check "keys fit 100 columns" bash -c "! '$WEFT' keys | sed 's/[^ -~]/x/g' | grep -qE '^.{130}'"
+check "keys fit 100 columns" bash -c "! '$WEFT' keys | sed 's/[^ -~]/x/g' | grep -qE '^.{101}'"
+for table in losses metrics stages layers; do
+    "$WEFT" keys $table >table.txt
+    check "keys $table: texts start in one column" awk '/^  [^ ]/ { match($0, /^  [^ ]+ +/); if (w && RLENGTH != w) bad = 1; w = RLENGTH }
+        END { exit bad || !w }' table.txt
+done
+"$WEFT" keys train >table.txt
+check "keys train: texts start in one column" awk '/^  [^ ]/ { match($0, /^  [^ ]+ +/); if (w && RLENGTH != w) bad = 1; w = RLENGTH }
+    END { exit bad || !w }' table.txt
 
 # help and completion
 want 0 "data stats" "$WEFT" data --help

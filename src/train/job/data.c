@@ -54,6 +54,49 @@ static weft_status read_args(weft_job_run *run, struct wf_job_stage *s, const ch
     return wf_err(WEFT_EINVAL, "%s: when must be all, train or eval, not '%s'", s->row->name, when);
 }
 
+/* Whether an argument of the stage is text. */
+static bool takes_text(const struct wf_stage_row *row, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *p = row->attrs; *p; p += strspn(p, " ")) {
+        if (strncmp(p, name, n) == 0 && p[n] == ':')
+            return p[n + 1] == 's';
+        p += strcspn(p, " ");
+    }
+    return false;
+}
+
+/* The arguments of a stage as attributes. Text may be given as a list: columns: [a, b]. */
+static weft_status stage_attrs(const weft_job *job, const struct wf_stage_row *row,
+                               const struct wf_yaml_node *args, const char **out)
+{
+    struct wf_arena *arena = (struct wf_arena *)&job->yaml.arena;
+    struct wf_yaml_node map, *copy;
+    weft_status st = WEFT_OK;
+
+    if (!args)
+        return wf_job_attrs(job, NULL, NULL, out);
+    map = *args;
+    map.item = wf_arena_alloc(arena, (size_t)(map.n + 1) * sizeof *map.item);
+    if (!map.item)
+        return err_nomem();
+    for (int64_t i = 0; i < map.n && !st; i++) {
+        map.item[i] = args->item[i];
+        if (args->item[i]->kind != WF_YAML_LIST || !takes_text(row, args->key[i]->text))
+            continue;
+        map.item[i] = copy = wf_arena_alloc(arena, sizeof *copy);
+        if (!copy)
+            return err_nomem();
+        *copy = (struct wf_yaml_node){.kind = WF_YAML_SCALAR,
+                                      .quoted = true,
+                                      .line = args->item[i]->line,
+                                      .column = args->item[i]->column};
+        st = wf_job_read_text(job, args->item[i], args->key[i]->text, &copy->text);
+    }
+    return st ? st : wf_job_attrs(job, &map, NULL, out);
+}
+
 static weft_status read_stage(weft_job_run *run, struct wf_job_plan *p, int i,
                               const struct wf_yaml_node *item)
 {
@@ -64,13 +107,15 @@ static weft_status read_stage(weft_job_run *run, struct wf_job_plan *p, int i,
 
     s->item = item;
     s->pass = -1;
-    if (!st)
-        st = wf_job_attrs(run->job, args, NULL, &attrs);
     if (st)
         return st;
     st = wf_stage_find(name, &s->row);
-    if (!st)
-        st = read_args(run, s, attrs);
+    if (st)
+        return wf_yaml_wrap(&run->job->yaml, item, st);
+    st = stage_attrs(run->job, s->row, args, &attrs);
+    if (st)
+        return st;
+    st = read_args(run, s, attrs);
     if (!st)
         st = wf_job_name_items(run, p, i);
     return st ? wf_yaml_wrap(&run->job->yaml, item, st) : WEFT_OK;
@@ -247,6 +292,7 @@ static weft_status open_source(weft_job_run *run, const struct wf_job_source *sr
     st = wf_job_source_like_training(run, src, &o);
     if (st)
         return wf_yaml_wrap(&job->yaml, src->node, st);
+    run->data->empty_labels = run->trained && !skip; /* such data may be predicted */
     *out = weft_ds_open(run->data, src->path, &o);
     if (src->skip)
         *out = weft_ds_skip(run->data, *out, src->skip);
