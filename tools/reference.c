@@ -104,6 +104,7 @@ static const char *type_word(char type)
     case 'l': return "list of integers";
     case 'F': return "list of numbers";
     case 't': return "dtype";
+    case 'L': return "layer";
     default: return "value";
     }
 }
@@ -183,10 +184,17 @@ static void layers(const char *folder)
             "used\n"
             "unless it is given. [Words](words.md) lists activations, initializers, regularizers "
             "and\n"
-            "constraints. A layer of your own: `weft/sys/layer.h`, `examples/custom_layer.c`."))
+            "constraints. Wrappers take another layer: in a job\n"
+            "`- Bidirectional: {layer: {LSTM: {units: 8}}}`, in C `weft_layer_wrap`. A layer of "
+            "your own:\n"
+            "`weft/sys/layer.h`, `examples/custom_layer.c`."))
         return;
-    for (int i = 0; weft_layer_kind_at(i, &name, &attrs, &doc); i++)
-        put_kind(name, doc, attrs);
+    for (int i = 0; weft_layer_kind_at(i, &name, &attrs, &doc); i++) {
+        char with_layer[512];
+
+        snprintf(with_layer, sizeof with_layer, "layer:L %s", attrs);
+        put_kind(name, doc, weft_layer_kind_wraps(i) ? with_layer : attrs);
+    }
     close_page();
 }
 

@@ -29,7 +29,13 @@ static bool stage_at(int i, struct row *r)
 }
 static bool layer_at(int i, struct row *r)
 {
-    return weft_layer_kind_at(i, &r->name, &r->attrs, &r->doc);
+    if (!weft_layer_kind_at(i, &r->name, &r->attrs, &r->doc))
+        return false;
+    if (weft_layer_kind_wraps(i)) {
+        snprintf(r->made, sizeof r->made, "layer:L %s", r->attrs);
+        r->attrs = r->made;
+    }
+    return true;
 }
 static bool loss_at(int i, struct row *r)
 {
@@ -141,6 +147,7 @@ static const char *type_name(char type)
     case 'l': return "ints";
     case 'F': return "numbers";
     case 't': return "dtype";
+    case 'L': return "layer";
     default: return "value";
     }
 }

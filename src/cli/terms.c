@@ -17,7 +17,7 @@ static const struct term {
     {"a model must begin with weft_input",
      "a model must begin with Input, or with the data's columns"},
     {"wraps another layer; use weft_layer_wrap",
-     "wraps another layer, which a job file cannot say yet"},
+     "wraps another layer: give it as an argument, `layer: {LSTM: {units: 8}}`"},
     {" (register your own with weft_layer_register)", "; `weft keys layers` lists them"},
     {" (register your own with weft_loss_register)", "; `weft keys losses` lists them"},
     {" (register your own with weft_metric_register)", "; `weft keys metrics` lists them"},

@@ -87,7 +87,7 @@ struct weft_job_run {
 };
 
 /* The arguments of a YAML map as attribute text: "units=128 activation=relu strides=[2,2]", in the
- * job's arena. skip: a key to omit, or NULL. */
+ * job's arena. skip: keys to omit, separated by blanks, or NULL. */
 weft_status wf_job_attrs(const weft_job *job, const struct wf_yaml_node *map, const char *skip,
                          const char **out);
 /* "- name", "- name: {…}" or "- name: value" (first argument): the word and the node of its
