@@ -202,10 +202,20 @@ static double total_seconds(const struct page *p)
     return s;
 }
 
+/* A name that may be broken after its underscores. */
+static void breakable(struct page *p, const char *name)
+{
+    for (; *name; name++) {
+        text(p, (const char[]){*name, 0});
+        if (*name == '_')
+            wf_buf_printf(&p->b, "<wbr>");
+    }
+}
+
 static void put_tile(struct page *p, const char *name, const char *fmt, double v)
 {
     wf_buf_printf(&p->b, "<div class=\"tile\"><span class=\"soft\">");
-    text(p, name);
+    breakable(p, name);
     wf_buf_printf(&p->b, "</span><b>");
     if (fmt)
         wf_html_number(&p->b, v, 4);
