@@ -126,7 +126,7 @@ loss=$("$WEFT" history ckpt4 --json | sed -n "${epoch}p" | sed 's/.*"val_loss": 
 want 0 "" "$WEFT" report best.yaml --out again.html
 for page in logs4/report.html again.html; do
     check "$page: weights of epoch $epoch" grep -qF "The saved weights are those of the best epoch, $epoch;" $page
-    check "$page: its loss of validation, $loss" grep -qF "<span class=\"soft\">val_loss</span><b>$(printf %.4g "$loss")</b>" $page
+    check "$page: its loss of validation, $loss" grep -qF "<span class=\"soft\">val_<wbr>loss</span><b>$(printf %.4g "$loss")</b>" $page
     for text in "ROC and precision-recall" "yes: AUC 0." "false positive rate" "true: yes<br>" "predicted: no"; do
         check "'$text' in $page" grep -qF -- "$text" $page
     done
