@@ -148,7 +148,13 @@ WEFT_API weft_val weft_attention_packed(weft_graph *g, weft_val qkv,
 
 /* Nodes that change a variable when their function runs: list them in its updates. The result is
  * the variable's new value; everything else in the run reads the old one (so two updates can swap
- * variables), except nodes that depend on the update itself. Types and shapes must be the same. */
+ * variables), except nodes that depend on the update itself. Types and shapes must be the same.
+ *
+ * Several updates of one variable in one run are applied in the order in which they were built,
+ * whatever their order in the function's updates; each one starts from the value that the previous
+ * one left. There is one exception: an update whose new value is needed by a node that may fail
+ * (a lookup, weft_check_numerics) is applied before updates without such a node. weft_control sets
+ * the order in any case. */
 WEFT_API weft_val weft_assign(weft_graph *g, weft_val variable, weft_val value);
 WEFT_API weft_val weft_assign_add(weft_graph *g, weft_val variable, weft_val value);
 /* variable * momentum + value * (1 - momentum), a moving average. */

@@ -113,9 +113,9 @@ void wf_st_range(const weft_st *st, int64_t i, int64_t *begin, int64_t *end);
 int wf_st_fd(const weft_st *st);
 int64_t wf_st_size(const weft_st *st);
 
-/* Writes header and data; items may be in any order. part: NULL, or room for 1 + the items' n_parts,
- * which become the header and the parts of the items in the order of the file; items then point to
- * theirs. */
+/* Writes header and data; items may be in any order. part: NULL, or room for 1 + the items'
+ * n_parts, which become the header and the parts of the items in the order of the file; items then
+ * point to theirs. */
 struct wf_st_item {
     const char *name;
     struct wf_type type;
@@ -147,8 +147,8 @@ struct wf_mf_place {
     int64_t first, n; /* pieces, by rising elements */
 };
 
-/* Everything is in the arena. data.tensors[i] consists of the pieces of place[i], data.blobs[i] of those
- * of place[n_tensors + i]: to a shard, a blob is a vector of u8. */
+/* Everything is in the arena. data.tensors[i] consists of the pieces of place[i], data.blobs[i] of
+ * those of place[n_tensors + i]: to a shard, a blob is a vector of u8. */
 struct wf_manifest {
     struct wf_arena mem;
     weft_ckpt_data data;

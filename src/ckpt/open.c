@@ -278,8 +278,9 @@ static weft_status find_piece(weft_ckpt *c, int64_t i, const struct wf_mf_piece 
     return st;
 }
 
-/* Items [first, first + count) of a piece, which has all of them. Its checksum is compared, so all of it is
- * read: into `to` where all is wanted, otherwise by chunks of which `to` gets its share. */
+/* Items [first, first + count) of a piece, which has all of them. Its checksum is compared, so all
+ * of it is read: into `to` where all is wanted, otherwise by chunks of which `to` gets its
+ * share. */
 static weft_status read_piece(weft_ckpt *c, int64_t i, const struct wf_mf_piece *p, int64_t first,
                               int64_t count, int64_t size, char *to, char *chunk)
 {

@@ -211,6 +211,7 @@ struct weft_data {
     struct wf_ds **ds; /* [1..n] */
     int64_t n, cap;
     int64_t array_room; /* bytes of array files that may still be read into memory */
+    bool empty_labels;  /* labels of text may be empty: data for a trained model */
     weft_status st;
     char *error;
 };

@@ -27,6 +27,11 @@ bool weft_layer_kind_at(int i, const char **name, const char **attrs, const char
     return true;
 }
 
+bool weft_layer_kind_wraps(int i)
+{
+    return i >= 0 && i < WF_COUNT(builtin) && builtin[i].flags & WEFT_LAYER_WRAPS;
+}
+
 static const weft_layer_kind *find_kind(const weft_model *m, const char *name)
 {
     for (int64_t i = 0; i < m->n_user; i++)

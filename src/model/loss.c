@@ -142,7 +142,8 @@ static const char *fitting_crossentropy(const struct wf_type *y, const struct wf
     return "categoricalcrossentropy";
 }
 
-/* Row and arguments of a text. y and pred may be NULL: then "crossentropy" is taken for the categorical one. */
+/* Row and arguments of a text. y and pred may be NULL: then "crossentropy" is taken for the
+ * categorical one. */
 static weft_status parse(const weft_model *m, struct wf_arena *arena, const char *text,
                          const struct wf_type *y, const struct wf_type *pred,
                          const struct wf_loss_kind **kind, struct wf_attr attr[WF_MAX_ATTRS])

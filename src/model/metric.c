@@ -73,8 +73,8 @@ bool wf_metric_is_reserved(const char *word)
            !strcmp(word, "skippedsteps");
 }
 
-/* "accuracy" and "acc" are the kind that fits the shapes: Keras' rule. Predictions that are integers are classes already and
- * are compared with the labels. */
+/* "accuracy" and "acc" are the kind that fits the shapes: Keras' rule. Predictions that are
+ * integers are classes already and are compared with the labels. */
 static void fit_accuracy(char word[WF_MAX_KIND_NAME], const struct wf_type *y,
                          const struct wf_type *p)
 {

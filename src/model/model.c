@@ -112,8 +112,9 @@ static weft_status check_name(const char *name)
                        name, MAX_NAME);
 }
 
-/* "MaxPooling2D" -> "max_pooling2d", "ReLU" -> "re_lu": Keras' two rules, one after the other. An underscore goes before a
- * capital that begins a small word, then between a small letter and a capital. */
+/* "MaxPooling2D" -> "max_pooling2d", "ReLU" -> "re_lu": Keras' two rules, one after the other. An
+ * underscore goes before a capital that begins a small word, then between a small letter and a
+ * capital. */
 void wf_snake_case(const char *kind, char out[WF_MAX_LAYER_NAME])
 {
     char words[MAX_NAME];

@@ -2,10 +2,10 @@
  *
  * ops.def has one row per op:
  *   OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, cast, flop, flags, doc)
- * The op layer turns the row's `infer` into a shape rule, the graph layer its `grad` into a gradient
- * rule (grad.c) and its `cast` into what autocast does (autocast.c), the kernels layer its `ref` into the
- * reference kernel (choose.c), the executor its `flop` into a count of operations (flop.c). A row without one of
- * them does not compile. */
+ * The op layer turns the row's `infer` into a shape rule, the graph layer its `grad` into a
+ * gradient rule (grad.c) and its `cast` into what autocast does (autocast.c), the kernels layer its
+ * `ref` into the reference kernel (choose.c), the executor its `flop` into a count of operations
+ * (flop.c). A row without one of them does not compile. */
 #ifndef WF_OP_H
 #define WF_OP_H
 

@@ -1,5 +1,5 @@
-/* attr.c - attributes as text: what a row takes ("axis:i=-1 keepdims:b=0"), and the values given to it
- * ("axis=0 keepdims=true perm=[1,0]"). Ops, layers and stages of data use the same two.
+/* attr.c - attributes as text: what a row takes ("axis:i=-1 keepdims:b=0"), and the values given to
+ * it ("axis=0 keepdims=true perm=[1,0]"). Ops, layers and stages of data use the same two.
  *
  * Everything kept is in the arena; a value is written only when it is complete. */
 #define _GNU_SOURCE

@@ -2,7 +2,7 @@
 #include "random/random.h"
 #include "weft/sys/op.h"
 
-/* Every combination of passes with fast kernels; and each other dimension by itself. */
+/* Every combination of passes with fast kernels, and each other dimension by itself. */
 static const struct config fixed[] = {
     {.name = "reference", .reference = true, .passes_off = WEFT_PASS_ALL, .threads = 1},
     {.name = "reference, passes", .reference = true, .threads = 1},
@@ -62,7 +62,7 @@ char *config_text(const struct config *c, char buf[128])
     return buf;
 }
 
-/* ---- contexts ----------------------------------------------------------------------------------- */
+/* ---- contexts -------------------------------------------------------------------------------- */
 
 enum { MAX_CONTEXTS = 24 };
 static struct {
@@ -102,7 +102,7 @@ static weft_status blend_grad(weft_graph *g, const weft_val *in, const weft_val 
     return weft_graph_status(g);
 }
 
-/* An op of the user's in every context. */
+/* A user-defined op, registered in every context. */
 static weft_status add_user_op(weft_ctx *ctx)
 {
     return weft_op_register(ctx, &(weft_user_op){.size = sizeof(weft_user_op),

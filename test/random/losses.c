@@ -40,7 +40,7 @@ static weft_val scaled(struct gen *g, weft_val x)
     return gen_op(g, "mul", 2, in, "%s", "");
 }
 
-/* The sum of some terms, some of them twice (the nodes too). */
+/* The sum of some terms, some of them twice (as separate nodes, too). */
 static weft_val draw_loss(struct gen *g)
 {
     int n = (int)draw_int(&g->d, 1, 3);
@@ -59,7 +59,7 @@ static weft_val draw_loss(struct gen *g)
             weft_val y = term_of(g, x);
 
             if (k + 1 < times)
-                g->d = again; /* the same nodes once more */
+                g->d = again; /* draw the same nodes again */
             y = y.id ? scaled(g, y) : y;
             in[0] = loss;
             in[1] = y;
@@ -70,7 +70,7 @@ static weft_val draw_loss(struct gen *g)
     return loss;
 }
 
-/* ---- optimizers --------------------------------------------------------------------------------- */
+/* ---- optimizers ------------------------------------------------------------------------------ */
 
 static void draw_numbers(struct gen *g, const struct wf_optim_row *row, char *text, size_t room)
 {
@@ -95,7 +95,7 @@ static void draw_numbers(struct gen *g, const struct wf_optim_row *row, char *te
         if (value >= 0)
             at += snprintf(text + at, room - (size_t)at, " %s=%g", name, value);
         if (value > 0 && i >= WF_OPTIM_ATTR_CLIPNORM && i <= WF_OPTIM_ATTR_CLIPVALUE)
-            i = WF_OPTIM_ATTR_CLIPVALUE; /* one kind of clipping */
+            i = WF_OPTIM_ATTR_CLIPVALUE; /* only one kind of clipping */
     }
 }
 

@@ -1,8 +1,9 @@
-/* plain.c - the plain definition of a graph: one loop over its nodes, each reference kernel on memory of its own.
+/* plain.c - the plain definition of a graph: one loop over its nodes, each reference kernel with
+ * its own memory.
  *
- * Readers of a variable see its value at the start of the run, whatever the order; an update works on a copy. With `wide`
- * every float is an f64, and `noise` moves the operands and results of whatever rounds by a random part of the rounding
- * error of the type that the graph says. */
+ * Readers of a variable see its value at the start of the run, whatever the order; an update works
+ * on a copy. With `wide` every float is an f64, and `noise` moves the operands and results of ops
+ * that round by a random part of the rounding error of the graph's type. */
 #include <float.h>
 #include <math.h>
 
@@ -19,7 +20,7 @@ int32_t plain_root(const weft_graph *g, int32_t v)
     return v;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void grow(struct plain *p)
 {
@@ -68,7 +69,7 @@ static weft_dtype type_here(const struct plain *p, weft_dtype t)
     return p->wide && wf_is_float(t) ? WEFT_F64 : t;
 }
 
-/* Memory for a value of the type, aligned as kernels want it. */
+/* Memory for a value of the type, aligned as kernels need it. */
 static void *room_for(struct plain *p, const struct wf_type *t)
 {
     char *m = wf_arena_alloc(&p->arena, (size_t)wf_type_bytes(t) + 128);
@@ -101,7 +102,7 @@ weft_status plain_set_var(struct plain *p, int64_t var, const struct wf_tensor *
     return WEFT_OK;
 }
 
-/* ---- noise -------------------------------------------------------------------------------------- */
+/* ---- noise ----------------------------------------------------------------------------------- */
 
 static const struct {
     double unit, least, most; /* half an ulp of 1, the smallest step, the largest number */
@@ -112,7 +113,7 @@ static const struct {
     [WEFT_BF16] = {0x1p-8, 0x1p-133, 0x1.fep127},
 };
 
-/* Ops whose result is the same whoever computes it: moves, choices, comparisons. */
+/* Ops whose result does not depend on rounding: moves, choices, comparisons. */
 static const char *const exact_ops[] = {
     "neg",          "abs",
     "sign",         "floor",
@@ -146,7 +147,7 @@ static const char *const exact_ops[] = {
     "placeholder",  "size_of",
 };
 
-/* Sums and products of whole numbers round nothing. */
+/* Sums and products of integers do not round. */
 static const char *const whole_ops[] = {
     "add",
     "sub",
@@ -172,10 +173,11 @@ static const char *const whole_ops[] = {
     "assign_add",
 };
 
-/* Ops that subtract large numbers inside: their error is relative to those, not to the result. */
+/* Ops that subtract large numbers internally: their error is relative to those, not to the
+ * result. */
 static const struct {
     const char *op;
-    double size;   /* of what is subtracted */
+    double size;   /* of the numbers subtracted */
     bool operands; /* times the largest element of each operand */
 } absolute_ops[] = {
     {"sparse_softmax_xent", 1, false},
@@ -203,16 +205,16 @@ static const struct {
     {"simple_rnn_grad", 1, true},
 };
 
-/* Norms: what they subtract are sums over rows or columns, so that an element's error is that of the largest it is summed with.
- * Kernels may multiply before they subtract: the first result's error is that of an operand times gamma times the reciprocal
- * deviation. */
+/* Norms subtract sums over rows or columns, so an element's error is that of the largest element it
+ * is summed with. Kernels may multiply before they subtract: the first result's error is that of an
+ * operand times gamma times the reciprocal deviation. */
 static const struct {
     const char *op;
-    int n_summed; /* its first operands */
+    int n_summed; /* of its first operands */
     enum { ROWS, COLUMNS, WHOLE_TENSOR } along;
-    int gamma, beta;  /* operands; 0: there is none */
+    int gamma, beta;  /* operands; 0: none */
     int deviation;    /* operand, or below 0: result -deviation */
-    bool is_variance; /* it is the variance instead of the reciprocal deviation */
+    bool is_variance; /* variance instead of reciprocal deviation */
 } norm_ops[] = {
     {"batch_norm", 1, COLUMNS, 1, 2, -2, true},
     {"layer_norm", 1, ROWS, 1, 2, -2, false},
@@ -270,8 +272,8 @@ static bool all_whole(const struct wf_tensor *t, double most)
     return true;
 }
 
-/* Moves each element by up to `noise` units of type t of its own size and `size`, a part of it the same for all. What t cannot
- * hold becomes infinite. */
+/* Moves each element by up to `noise` units of type t of its own size and `size`; part of the move
+ * is the same for all. Values that t cannot represent become infinite. */
 static void shake(struct plain *p, struct wf_tensor *x, weft_dtype t, double size)
 {
     double *v = x->data, common = draw_real(&p->draw, -p->noise, p->noise) / 2;
@@ -326,7 +328,7 @@ static double norm_size(int norm, const struct wf_node *n, const struct wf_tenso
     return size + (beta && beta < n->n_in && n->in[beta] ? largest(&in[beta]) : 0);
 }
 
-/* How large the numbers are that the op subtracts inside for result i; 0: it does not. */
+/* The size of the numbers that the op subtracts internally for result i; 0: none. */
 static double inner_size(const struct wf_node *n, const struct wf_tensor *in,
                          const struct wf_tensor *out, int i)
 {
@@ -344,7 +346,8 @@ static double inner_size(const struct wf_node *n, const struct wf_tensor *in,
     return size;
 }
 
-/* Moves each element by the error of the largest in its row of n_axes axes, its column or all of x. */
+/* Moves each element by the error of the largest element in its row of n_axes axes, its column, or
+ * all of x. */
 static void shake_summed(struct plain *p, struct wf_tensor *x, weft_dtype t, int along,
                          int64_t n_axes)
 {
@@ -368,7 +371,7 @@ static void shake_summed(struct plain *p, struct wf_tensor *x, weft_dtype t, int
         }
 }
 
-/* Copies of the float operands, moved. */
+/* Copies of the float operands, with noise. */
 static void shake_operands(struct plain *p, const struct wf_node *n, struct wf_tensor *in)
 {
     int norm = norm_of(n->op);
@@ -406,7 +409,7 @@ static bool rounds(const struct plain *p, const struct wf_node *n, const struct 
     return false;
 }
 
-/* ---- nodes -------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static bool is_apply(const struct wf_node *n)
 {
@@ -453,7 +456,7 @@ static weft_status call_ref(struct plain *p, const struct wf_node *n, const stru
     return kernel->run(&c);
 }
 
-/* An optimizer's update: in f32 in any case, with the slots of the variable. */
+/* An optimizer's update: always in f32, with the variable's slots. */
 static weft_status run_apply(struct plain *p, const struct wf_node *n, struct wf_tensor *in,
                              int64_t var)
 {
@@ -526,11 +529,11 @@ static weft_status run_update(struct plain *p, const struct wf_node *n, const st
     }
     if (!st && p->noise > 0 && rounding_of(n->op) != EXACT)
         shake(p, &p->val[n->first_out], p->g->values[n->first_out].type.dtype,
-              largest(&in[0])); /* what is subtracted may leave little */
+              largest(&in[0])); /* the subtraction may leave little */
     return st;
 }
 
-/* Before the call: one element of an operand is missing. */
+/* Before the call: drops one element of an operand. */
 static void drop_operand(struct plain *p, const struct fault *f, struct wf_tensor *in)
 {
     struct wf_tensor *x = &in[f->at];
@@ -539,7 +542,7 @@ static void drop_operand(struct plain *p, const struct fault *f, struct wf_tenso
     wf_set(x->data, x->type.dtype, f->element, 0);
 }
 
-/* After it: one element, or all, are off. */
+/* After the call: makes one element, or all, wrong. */
 static void spoil_result(const struct fault *f, struct wf_tensor *out)
 {
     struct wf_tensor *x = &out[f->at];
@@ -629,7 +632,7 @@ weft_status plain_node(struct plain *p, int64_t k, const weft_tensor *feed)
     return WEFT_OK;
 }
 
-/* ---- runs --------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 static void mark_needed(const weft_graph *g, int n_roots, const weft_val *roots, bool *live)
 {
@@ -647,7 +650,7 @@ static void mark_needed(const weft_graph *g, int n_roots, const weft_val *roots,
     }
 }
 
-/* Not finite when an element is not. */
+/* NaN or infinite if an element is. */
 static double sum_of(const struct wf_tensor *t)
 {
     double sum = 0;

@@ -1,4 +1,5 @@
-/* rules.c - the table: one row for each op of the public table. The test fails when an op has none. */
+/* rules.c - the table: one row for each op of the public table. The test fails if an op has
+ * none. */
 #include "random/rules.h"
 
 const struct rule rules[] = {
@@ -218,7 +219,7 @@ const struct rule rules[] = {
     {"conv_fused", NULL, 0, "plans"},
     {"matmul_sums", NULL, 0, "plans"},
     {"matmul_apply", NULL, 0, "plans"},
-    {"conv_grad_filter_sums", NULL, 0, "nobody yet"},
+    {"conv_grad_filter_sums", NULL, 0, "nothing yet"},
 };
 const int n_rules = WF_COUNT(rules);
 

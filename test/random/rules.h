@@ -1,4 +1,5 @@
-/* rules.h - how each family of ops is drawn. A rule builds one node (and operands it lacks) and returns whether it could. */
+/* rules.h - how each family of ops is drawn. A rule builds one node (and missing operands) and
+ * returns whether it could. */
 #ifndef RANDOM_RULES_H
 #define RANDOM_RULES_H
 

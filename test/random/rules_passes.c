@@ -1,4 +1,5 @@
-/* rules_passes.c - graphs that a pass must look at twice: what its guards are for, drawn often enough to be met. */
+/* rules_passes.c - graphs that are difficult for a pass, drawn often enough to exercise the guards
+ * of passes. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -6,7 +7,7 @@
 #include "weft/einsum.h"
 #include "weft/scan.h"
 
-/* An element-wise op of two values that were spread out first, one of them perhaps seen in another shape. */
+/* An element-wise op of two values that were broadcast first, one of them perhaps reshaped. */
 bool draw_splat(struct gen *g, const char *op)
 {
     weft_val like = gen_any(g, FLOATS, 1, 3), in[2], pair[2];
@@ -39,7 +40,8 @@ bool draw_splat(struct gen *g, const char *op)
            gen_op(g, draw_word(&g->d, "add|sub|mul|max|add_n|tanh_grad", word), 2, in, "%s", "").id;
 }
 
-/* A long chain of element-wise ops over values of one shape: more of them, and more operands, than a program holds. */
+/* A long chain of element-wise ops over values of one shape: more ops and operands than a program
+ * can hold. */
 bool draw_chain(struct gen *g, const char *op)
 {
     weft_val in[2] = {gen_any(g, FLOATS, 0, 2), WEFT_NIL};
@@ -70,7 +72,7 @@ bool draw_chain(struct gen *g, const char *op)
     return in[0].id && gen_take(g, in[0]);
 }
 
-/* A product whose operand is added to it again: f(x) w + f(x), w square. */
+/* A product whose operand is added to it: f(x) w + f(x), w square. */
 bool draw_residual(struct gen *g, const char *op)
 {
     weft_val in[2] = {gen_any(g, FLOATS, 2, 3)}, y;
@@ -93,7 +95,8 @@ bool draw_residual(struct gen *g, const char *op)
     return in[0].id && gen_op(g, draw_word(&g->d, "add|mul|sub", word), 2, in, "%s", "").id;
 }
 
-/* A product and sums of its second factor, as a weight's and its bias's gradients are, or nearly so. */
+/* A product and sums of its second factor, like the gradients of a weight and its bias, or
+ * similar. */
 bool draw_column_sums(struct gen *g, const char *op)
 {
     weft_val x = gen_any(g, FLOATS, 2, 3), in[2] = {WEFT_NIL, x}, out[2] = {WEFT_NIL, WEFT_NIL};
@@ -123,7 +126,7 @@ bool draw_column_sums(struct gen *g, const char *op)
     return out[0].id && out[1].id;
 }
 
-/* Nodes that differ in their op or an attribute only. */
+/* Nodes that differ only in their op or an attribute. */
 bool draw_alike(struct gen *g, const char *op)
 {
     weft_val x = gen_any(g, FLOATS, 0, 3), in[6];
@@ -168,7 +171,7 @@ bool draw_random_twins(struct gen *g, const char *op)
     return gen_op(g, "sub", 2, in, "%s", "").id;
 }
 
-/* What a cross-entropy, perhaps a scaled one, gives (loss or gradient), scaled once more. */
+/* The result of a cross-entropy, perhaps a scaled one (loss or gradient), scaled again. */
 bool draw_scaled_backprop(struct gen *g, const char *op)
 {
     weft_val in[2] = {gen_any(g, FLOATS, 1, 4)}, x;
@@ -193,13 +196,13 @@ bool draw_scaled_backprop(struct gen *g, const char *op)
         in[1] = gen_op(g, "reshape", 1, &in[1], "shape=%s", "[1,1,1,1,1]");
     if (!in[1].id)
         return false;
-    for (int i = 0; i < g->n_pool; i++) /* only the product reads it, as a rule */
+    for (int i = 0; i < g->n_pool; i++) /* usually only the product reads it */
         if (g->pool[i].id == in[0].id && !draw_one_in(&g->d, 4))
             g->pool[i--] = g->pool[--g->n_pool];
     return gen_op(g, "mul", 2, in, "%s", "").id;
 }
 
-/* ---- variables that change ---------------------------------------------------------------------- */
+/* ---- variables that change ------------------------------------------------------------------- */
 
 static bool has_update(const struct gen *g, weft_val var)
 {
@@ -221,7 +224,8 @@ static bool add_assign(struct gen *g, weft_val var, weft_val value)
     return u.id;
 }
 
-/* What the other variable gets: the value itself, seen in the other's shape, or something computed from it. */
+/* The new value of the other variable: the value itself, reshaped, or something computed from
+ * it. */
 static weft_val handed_over(struct gen *g, weft_val v, const int64_t *dim)
 {
     char word[32], shape[160];
@@ -233,7 +237,8 @@ static weft_val handed_over(struct gen *g, weft_val v, const int64_t *dim)
     return v;
 }
 
-/* Somebody who runs after update u, for an operand's sake or by control, and reads the old value of v all the same. */
+/* A node that runs after update u, because of an operand or by control, but reads the old value of
+ * v. */
 static void read_late(struct gen *g, weft_val u, weft_val v, weft_val other)
 {
     bool control = draw_one_in(&g->d, 2);
@@ -274,7 +279,7 @@ bool draw_exchange(struct gen *g, const char *op)
     return draw_one_in(&g->d, 3) || add_assign(g, v[1], as[0]);
 }
 
-/* What equals a variable but has bytes of its own, fetched while the variable changes. */
+/* A value equal to a variable, with its own memory, fetched while the variable changes. */
 bool draw_shown(struct gen *g, const char *op)
 {
     int64_t dim[3] = {1, draw_int(&g->d, 1, 3), draw_int(&g->d, 1, 3)};
@@ -314,7 +319,7 @@ bool draw_shown(struct gen *g, const char *op)
     return in[0].id && in[0].id != v.id && add_assign(g, v, in[0]);
 }
 
-/* ---- scan, user ops ----------------------------------------------------------------------------- */
+/* ---- scan, user ops -------------------------------------------------------------------------- */
 
 struct body {
     struct gen *g;
@@ -376,11 +381,11 @@ bool draw_user(struct gen *g, const char *op)
     return in[1].id && gen_op(g, "random.blend", 2, in, "by=%g", draw_real(&g->d, -1, 1)).id;
 }
 
-/* ---- einsum ------------------------------------------------------------------------------------- */
+/* ---- einsum ---------------------------------------------------------------------------------- */
 
 enum { MAX_LETTERS = 6 };
 
-/* Axes of one operand by letter; -1: not there. */
+/* Axes of one operand by letter; -1: none. */
 struct einsum {
     int64_t size[MAX_LETTERS];
     int n_axes[3], axis[3][MAX_LETTERS]; /* letters of both operands and the result */
@@ -408,7 +413,8 @@ static int64_t einsum_index(const struct einsum *e, int which, const int64_t *in
     return at;
 }
 
-/* The sum written out, to compare with: einsum has no op of its own that the plain definition would know. */
+/* The sum written out, to compare with: einsum is not an op, so the plain definition does not know
+ * it. */
 static bool einsum_is_right(const struct gen *g, const struct einsum *e, const weft_val *in,
                             weft_val out)
 {
@@ -474,7 +480,8 @@ bool draw_einsum(struct gen *g, const char *op)
         for (int k = 0; k < e.n_axes[i]; k++)
             dim[k] = e.size[e.axis[i][k]];
         if (e.n_axes[i] && dim[0] == g->batch[0])
-            return false; /* a symbolic size may be another in the next set, the letter's other axis not */
+            return false; /* a symbolic size may change in the next set, the letter's other axis
+                           * does not */
         in[i] = gen_typed(g, t, e.n_axes[i], dim);
         if (!in[i].id)
             return false;
@@ -487,6 +494,6 @@ bool draw_einsum(struct gen *g, const char *op)
     if (!gen_take(g, out))
         return false;
     if (!einsum_is_right(g, &e, in, out))
-        return gen_fail(g, "einsum \"%s\" gives other numbers than its sum", equation);
+        return gen_fail(g, "einsum \"%s\" differs from its sum written out", equation);
     return true;
 }

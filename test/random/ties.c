@@ -1,9 +1,11 @@
-/* ties.c - decisions that rounding may turn: comparisons of values that are equal but for rounding, and their like.
+/* ties.c - decisions that rounding may change, such as comparisons of values that are equal except
+ * for rounding.
  *
- * The noisy runs of a case go node by node together. Where an op decides by a number (is x > 0, is a = b, which whole number
- * is below x) and the runs show that this number lies no farther from the place where the decision turns than its own error,
- * the element is undecided: some runs get it on this side, some on the other, some exactly there. What has no error (all runs
- * have the same number) is decided, however close it is. */
+ * The noisy runs of a case are computed node by node in lockstep. If an op decides by a number (is
+ * x > 0, is a = b, which integer is below x) and the runs show that the number is no farther from
+ * the decision's threshold than its own error, the element is undecided: some runs put it on one
+ * side, some on the other, some exactly on the threshold. A number without error (the same in all
+ * runs) is decided, however close it is. */
 #include <float.h>
 #include <math.h>
 
@@ -12,11 +14,11 @@
 enum tie_kind {
     AT,       /* operand `operand` at one of the numbers of `at` */
     PAIR,     /* operand 0 at operand 1 */
-    WHOLE,    /* operand 0 at whole numbers */
-    HALF,     /* operand 0 between whole numbers */
+    WHOLE,    /* operand 0 at integers */
+    HALF,     /* operand 0 halfway between integers */
     QUOTIENT, /* operand 0 at multiples of operand 1 */
     LIMITS,   /* operand 1 at the attributes min and max */
-    TO_TYPE, /* operand 0: at 0 when the result is a bool, at whole numbers when it is an integer */
+    TO_TYPE,  /* operand 0: at 0 for a bool result, at integers for an integer result */
 };
 
 static const struct tie {
@@ -52,7 +54,7 @@ static const struct tie {
     {"selu_grad", AT, 1, 1, {0}},
     {"hard_sigmoid_grad", AT, 1, 2, {-3, 3}},
     {"hard_swish_grad", AT, 1, 2, {-3, 3}},
-    {"apply", AT, 1, 1, {0}}, /* some optimizers go by the sign of the gradient */
+    {"apply", AT, 1, 1, {0}}, /* some optimizers use the sign of the gradient */
     {"apply_rows", AT, 1, 1, {0}},
 };
 
@@ -93,7 +95,7 @@ static double element(const struct wf_tensor *t, int64_t e)
     return wf_get(t->data, t->type.dtype, e);
 }
 
-/* The number nearest to x where the decision turns; other: the second operand's element. */
+/* The threshold nearest to x; other: the second operand's element. */
 static double turn(const struct tie *t, const double *at, int n_at, double x, double other)
 {
     double best = at[0];
@@ -111,7 +113,8 @@ static double turn(const struct tie *t, const double *at, int n_at, double x, do
     }
 }
 
-/* Which side run p takes: -1, 0 (exactly there) or 1. Some runs take one for all elements. */
+/* Which side run p takes: -1, 0 (exactly on the threshold) or 1. Some runs use one side for all
+ * elements. */
 static int side(struct plain *p, int64_t node, int64_t e)
 {
     if (p->number < 3)
@@ -152,7 +155,7 @@ static bool find_decision(const struct wf_node *n, weft_dtype out, struct decisi
     return true;
 }
 
-/* How far operand x of run p is from where the decision turns. */
+/* The distance of operand x of run p from the threshold. */
 static double distance(const struct plain *p, const struct wf_node *n, const struct decision *d,
                        int64_t e, int64_t e_other)
 {
@@ -162,7 +165,8 @@ static double distance(const struct plain *p, const struct wf_node *n, const str
     return x - turn(d->tie, d->at, d->n_at, x, other);
 }
 
-/* Is the element undecided? Then *width is how far apart the runs are from the turn. */
+/* Whether the element is undecided; if so, *width is the spread of the runs around the
+ * threshold. */
 static bool undecided(const struct plain *p, const struct wf_node *n, const struct decision *d,
                       int64_t e, int64_t e_other, double *width)
 {
@@ -180,7 +184,8 @@ static bool undecided(const struct plain *p, const struct wf_node *n, const stru
     return lo < hi && lo - 3 * (hi - lo) <= 0 && hi + 3 * (hi - lo) >= 0;
 }
 
-/* Operands of unequal shapes: the first is spread out, so that each element of the result can be decided by itself. */
+/* Operands of different shapes: the first is broadcast, so that each element of the result can be
+ * decided by itself. */
 static struct wf_tensor spread_out(struct plain *p, const struct wf_tensor *x,
                                    const struct wf_type *to)
 {

@@ -1,7 +1,7 @@
 /* learned.c - what a pipeline has learned, as an ordered set of named items, and as JSON.
  *
- * Items are added and never changed. The JSON is a function of the items alone: no locale, no clock,
- * no addresses; parsing it and formatting the result gives the same bytes. */
+ * Items are added and never changed. The JSON is a function of the items alone: no locale, no
+ * clock, no addresses; parsing it and formatting the result gives the same bytes. */
 #include <stdio.h>
 
 #include "base/number.h"

@@ -146,6 +146,11 @@ static const char *fail_value(struct wf_csv_out *o, int f, const char *p, int64_
     char shown[WF_FIELD_SHOWN];
     double number;
 
+    if (missing && field->kind == WF_FIELD_STR)
+        return fail(o, wf_err(WEFT_EDATA,
+                              "column '%s': the label is missing: give a default, or skip such "
+                              "records (on_error)",
+                              field->name));
     if (missing)
         return fail(o, wf_err(WEFT_EDATA,
                               "column '%s': the value is missing, and %s cannot represent that: "
@@ -221,7 +226,8 @@ static const char *careful_field(struct wf_csv_out *o, int f, const char *p, con
         wf_field_store(field->kind, &field->missing, to);
         return s.next;
     }
-    if ((missing && field->kind != WF_FIELD_STR) || !wf_field_convert(field->kind, s.p, s.n, &v))
+    if ((missing && (field->kind != WF_FIELD_STR || field->needed)) ||
+        !wf_field_convert(field->kind, s.p, s.n, &v))
         return fail_value(o, f, s.p, s.n, missing);
     wf_field_store(field->kind, &v, to);
     return s.next;

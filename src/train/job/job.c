@@ -493,6 +493,19 @@ static void put_value(struct wf_buf *b, const struct wf_yaml_node *n)
     }
 }
 
+/* Whether a text of words separated by blanks has this one. */
+static bool has_word(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *p = words; p && *p; p += strspn(p, " ")) {
+        if (strcspn(p, " ") == n && strncmp(p, word, n) == 0)
+            return true;
+        p += strcspn(p, " ");
+    }
+    return false;
+}
+
 weft_status wf_job_attrs(const weft_job *job, const struct wf_yaml_node *map, const char *skip,
                          const char **out)
 {
@@ -508,7 +521,7 @@ weft_status wf_job_attrs(const weft_job *job, const struct wf_yaml_node *map, co
                            "arguments must be a map: {name: value, …}");
     wf_buf_init(&b, job->ctx, 1 << 20);
     for (int64_t i = 0; i < map->n && !st; i++) {
-        if (skip && strcmp(map->key[i]->text, skip) == 0)
+        if (has_word(skip, map->key[i]->text))
             continue;
         if (map->item[i]->kind == WF_YAML_MAP)
             st = wf_yaml_err(&job->yaml, map->item[i], WEFT_EINVAL, "'%s' takes a value, not a map",
@@ -695,7 +708,7 @@ static void put_setting(struct wf_buf *b, const weft_job *job, const struct key 
     }
 }
 
-/* What tells whether the file is still the same. One that is missing is not needed any more: no line. */
+/* What shows whether the file is still the same. A missing file is no longer needed: no line. */
 static void put_content(struct wf_buf *b, const char *key, const char *path)
 {
     uint64_t content;

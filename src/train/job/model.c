@@ -117,23 +117,53 @@ static weft_status layer_inputs(struct building *b, const struct wf_yaml_node *a
     return st;
 }
 
+/* The layer of an item. A wrapper has another one as its argument `layer` (RNN: also `cell`):
+ * {Bidirectional: {layer: {LSTM: {units: 8}}}}. The depth is bounded by the YAML reader. */
+static weft_status make_layer(weft_job_run *run, const struct wf_yaml_node *item, bool inner,
+                              weft_layer *out, struct wf_yaml_node **args)
+{
+    const weft_job *job = run->job;
+    const char *kind = NULL, *attrs = NULL;
+    const struct wf_yaml_node *wrapped;
+    weft_layer within = {0};
+    weft_status st = wf_job_item(job, item, &kind, args);
+
+    if (st)
+        return st;
+    wrapped = wf_yaml_get(*args, "layer");
+    if (!wrapped && strcmp(kind, "RNN") == 0)
+        wrapped = wf_yaml_get(*args, "cell");
+    if (wrapped) {
+        struct wf_yaml_node *unused;
+
+        st = make_layer(run, wrapped, true, &within, &unused);
+    }
+    if (!st)
+        st = wf_job_attrs(job, *args, wrapped ? "inputs layer cell" : (inner ? NULL : "inputs"),
+                          &attrs);
+    if (st)
+        return st;
+    *out = wrapped ? weft_layer_wrap(run->model, kind, attrs, within)
+                   : weft_layer_new(run->model, kind, attrs);
+    st = weft_model_status(run->model);
+    return st ? wf_yaml_wrap(&job->yaml, item, st) : WEFT_OK;
+}
+
 static weft_status add_layer(struct building *b, const struct wf_yaml_node *item)
 {
     enum { MAX_IN = 64 };
     const weft_job *job = b->run->job;
     struct wf_yaml_node *args = NULL;
-    const char *kind = NULL, *attrs = NULL;
+    weft_layer layer = {0};
     weft_sym in[MAX_IN];
     int n = 0;
-    weft_status st = wf_job_item(job, item, &kind, &args);
+    weft_status st = make_layer(b->run, item, false, &layer, &args);
 
-    if (!st)
-        st = wf_job_attrs(job, args, "inputs", &attrs);
     if (!st)
         st = layer_inputs(b, args, in, MAX_IN, &n);
     if (st)
         return st;
-    b->last = weft_apply_n(b->run->model, kind, attrs, n, in);
+    b->last = weft_call_n(b->run->model, layer, n, in);
     st = weft_model_status(b->run->model);
     if (st)
         return wf_yaml_wrap(&job->yaml, item, st);

@@ -1,12 +1,13 @@
-/* outputs.c - what the outputs of a job's model mean: classes with names and probabilities, or quantities in the units of
- * their label. The loss says which; names and units come from what the pipeline did to the label. */
+/* outputs.c - what the outputs of a job's model mean: classes with names and probabilities, or
+ * values in the units of their label. The loss decides which; names and units come from what the
+ * pipeline did to the label. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
 
 #include "train/job/data.h"
 
-#define MAX_CLASSES 65536 /* that get names */
+#define MAX_CLASSES 65536 /* with names */
 
 /* ---- what the loss says ---------------------------------------------------------------------- */
 
@@ -38,7 +39,7 @@ static weft_output_kind kind_of(const char *loss, int64_t width)
 
 /* ---- the label ------------------------------------------------------------------------------- */
 
-/* The label of output i: that of its name, or else the label of the same number. */
+/* The label of output i: the one with its name, or else the label with the same index. */
 static const char *label_of(const weft_job_run *run, int i)
 {
     const weft_column *col;
@@ -71,7 +72,7 @@ static bool names_column(const struct wf_job_stage *s, const char *column)
     return false;
 }
 
-/* The words of the label, where a stage looks them up; *first: the id of the first. */
+/* The words of the label, if a stage looks them up; *first: the id of the first word. */
 static const weft_vocab *words_of(const weft_job_run *run, const char *label, int64_t *first)
 {
     const struct wf_job_plan *p = run->plan;
@@ -89,7 +90,7 @@ static const weft_vocab *words_of(const weft_job_run *run, const char *label, in
     return v;
 }
 
-/* The pipeline's y = a * label + b, turned around. */
+/* Inverts the pipeline's y = a * label + b. */
 static void units_of(const weft_job_run *run, const char *label, weft_job_output *out)
 {
     const struct wf_job_plan *p = run->plan;
@@ -131,7 +132,7 @@ static const char *arena_copy(struct wf_arena *a, const char *text, size_t n)
     return copy;
 }
 
-/* Class i of log.classes, a list with commas; NULL: there is none. */
+/* Class i of log.classes, a comma-separated list; NULL if there is none. */
 static const char *listed(struct wf_arena *a, const char *list, int i)
 {
     const char *name = NULL;
@@ -169,7 +170,7 @@ static weft_status name_classes(const weft_job_run *run, weft_job_output *out)
         if (!name[i] && v && i < first)
             name[i] = "(unknown)";
         if (!name[i] && v && i - first < weft_vocab_size(v))
-            name[i] = weft_vocab_word(v, i - first).data; /* which a NUL follows */
+            name[i] = weft_vocab_word(v, i - first).data; /* followed by a NUL */
         snprintf(number, sizeof number, "%d", i);
         if (!name[i])
             name[i] = arena_copy(a, number, strlen(number));
@@ -198,7 +199,7 @@ weft_status weft_job_output_at(const weft_job_run *run, int i, weft_job_output *
     if (t->loss[i] && width > 0 && width <= INT32_MAX) {
         o.kind = kind_of(t->loss[i], width);
         if (o.kind == WEFT_OUTPUT_CLASSES && type.rank != 2)
-            o.kind = WEFT_OUTPUT_PROBABILITIES; /* of every step of a sequence, say */
+            o.kind = WEFT_OUTPUT_PROBABILITIES; /* e.g. of every step of a sequence */
         o.n_classes = (int)width;
         o.logits = strstr(t->loss[i], "from_logits=true") || strstr(t->loss[i], "from_logits=1");
         o.binary = strcasestr(t->loss[i], "binary") || strcasestr(t->loss[i], "bce");
