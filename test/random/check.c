@@ -486,7 +486,7 @@ static void compare_repeated(const struct graph_case *c, const struct results *a
     int n = c->n_fetches, last = (runs_of(c) - 1) * n;
     struct results first = *a, again = *a;
 
-    if (c->n_updates)
+    if (c->n_updates || c->waits)
         return;
     first.n = again.n = n;
     again.item = a->item + last;

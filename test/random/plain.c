@@ -506,7 +506,9 @@ static weft_status run_update(struct plain *p, const struct wf_node *n, const st
         return wf_err(WEFT_EBUG, "'%s' updates '%s', which is not a variable", n->name, leaf->name);
     in[0] = p->var[leaf->var];
     plain_ties(p, n - p->g->nodes, &in[1].type, in);
-    if (is_apply(n)) {
+    if (n->op->id == WF_OP_apply && !wf_type_same_shape(&in[0].type, &in[1].type)) {
+        return wf_err(WEFT_ESHAPE, "'%s': a gradient of another shape", n->name);
+    } else if (is_apply(n)) {
         st = run_apply(p, n, in, leaf->var);
     } else {
         struct wf_type in_type[2] = {in[0].type, in[1].type};

@@ -177,6 +177,8 @@ const struct rule rules[] = {
     {"", draw_scaled_backprop, 2, NULL},
     {"", draw_exchange, 3, NULL},
     {"", draw_shown, 3, NULL},
+    {"", draw_awaited, 4, NULL},
+    {"", draw_twice, 3, NULL},
     {"", draw_einsum, 4, NULL},
     {"", draw_scan, 2, NULL},
     {"", draw_user, 3, NULL},

@@ -30,6 +30,9 @@ rule_fn draw_random, draw_dropout, draw_look, draw_assign, draw_derivative;
 rule_fn draw_splat, draw_chain, draw_alike, draw_residual, draw_column_sums, draw_random_twins,
     draw_scaled_backprop, draw_exchange, draw_shown, draw_einsum, draw_scan, draw_user;
 
+/* rules_updates.c */
+rule_fn draw_awaited, draw_twice;
+
 /* Some axes of a rank, each at most once, some counted from the end: "[0,-1]". */
 const char *rule_axes(struct gen *g, int rank, char buf[160]);
 const char *rule_list(int n, const int64_t *x, char buf[160]);
