@@ -104,7 +104,7 @@ struct graph_case {
     bool random;           /* draws random numbers */
     bool has_batch;        /* a symbolic size */
     bool smooth;           /* drawn for finite differences */
-    bool waits;            /* an update that is not among update[] runs because a node waits for it */
+    bool waits;            /* a node waits for an update that is not among update[] */
     struct wf_tensor *var; /* the variables' first values */
 };
 
