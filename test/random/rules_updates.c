@@ -1,6 +1,7 @@
 /* rules_updates.c - updates that passes and the order of execution must get right: updates that run only because another node
  * waits for them, and several updates of one variable. */
 #include "random/rules.h"
+#include "weft/optim.h"
 
 /* A new state variable of this type. */
 static weft_val new_state(struct gen *g, const struct wf_type *t)
@@ -203,5 +204,87 @@ bool draw_twice(struct gen *g, const char *op)
         if (v.id && draw_one_in(&g->d, 2))
             fetch(g, unseen(g, draw_word(&g->d, "tanh|neg", word), 1, &v));
     }
+    return true;
+}
+
+/* ---- updates by products ------------------------------------------------------------------------ */
+
+/* A learning rate that is computed here, or none. */
+static weft_val new_rate(struct gen *g)
+{
+    int64_t none = 0;
+    weft_val in[2];
+
+    if (!draw_one_in(&g->d, 3))
+        return WEFT_NIL;
+    in[0] = gen_ids_typed(g, WEFT_F32, 1, 2, false, 0, &none);
+    in[1] = rule_scalar(g, WEFT_F32, 0.125);
+    return in[0].id && in[1].id ? unseen(g, "mul", 2, in) : WEFT_NIL;
+}
+
+/* Reads the variable after its gradient was built: by itself, or with the sums of columns, which the product may compute. */
+static void read_weights(struct gen *g, weft_val w, weft_val sums)
+{
+    weft_val in[2] = {w, sums};
+    char word[32];
+
+    if (sums.id && !draw_one_in(&g->d, 3))
+        fetch(g, unseen(g, draw_word(&g->d, "sub|mul", word), 2, in));
+    else
+        fetch(g, unseen(g, draw_word(&g->d, "neg|tanh", word), 1, in));
+}
+
+/* The weights of a layer, stepped by a product: with the sums of its columns, readers of the old weights and of the product,
+ * updates of what the product reads, another update of the weights. */
+bool draw_trained_product(struct gen *g, const char *op)
+{
+    weft_val dy = gen_any(g, FLOATS, 2, 2), in[2], w, product, sums = WEFT_NIL, up, other;
+    int64_t dim[2] = {draw_int(&g->d, 1, 4)};
+    weft_optim o;
+
+    (void)op;
+    if (!dy.id || g->smooth || gen_type(g, dy)->dtype != WEFT_F32 ||
+        g->c->n_updates + 3 > MAX_UPDATES)
+        return false;
+    dim[1] = gen_type(g, dy)->dim[1];
+    w = gen_variable(g, WEFT_F32, 2, dim, false);
+    in[0] = w.id && gen_settle(g)
+                ? gen_typed(g, WEFT_F32, 2, (int64_t[]){gen_type(g, dy)->dim[0], dim[0]})
+                : WEFT_NIL;
+    in[1] = dy;
+    if (!in[0].id)
+        return false;
+    if (draw_one_in(&g->d, 3) && wf_val_node(g->g, in[0])->op->id == WF_OP_variable &&
+        !wf_node_int(wf_val_node(g->g, in[0]), "trainable")) {
+        other = unseen(g, "assign_add", 2, (weft_val[]){in[0], in[0]});
+        if (other.id)
+            g->c->update[g->c->n_updates++] = other;
+        if (other.id && draw_one_in(&g->d, 2)) /* something that may fail waits for it */
+            fetch(g, unseen(g, "check_numerics", 1, &other));
+    }
+    product = gen_op(g, "matmul", 2, in, "trans_a=%s", "true");
+    if (!product.id)
+        return false;
+    if (!draw_one_in(&g->d, 4)) /* nothing else reads it */
+        g->n_pool -= g->n_pool && g->pool[g->n_pool - 1].id == product.id;
+    if (!draw_one_in(&g->d, 3))
+        sums = gen_op(g, "sum", 1, &dy, "axes=%s", "[0]");
+    if (draw_one_in(&g->d, 3))
+        read_weights(g, w, sums);
+    if (weft_optim_init(&o, "sgd", "learning_rate=0.125"))
+        return false;
+    o.learning_rate = new_rate(g);
+    if (draw_one_in(&g->d, 8)) {
+        other = unseen(g, "assign_add", 2, (weft_val[]){w, w});
+        if (other.id)
+            g->c->update[g->c->n_updates++] = other;
+    }
+    if (weft_apply_gradients(g->g, &o, 1, &w, &product, &up))
+        return gen_take(g, WEFT_NIL);
+    if (!gen_settle(g))
+        return false;
+    g->c->update[g->c->n_updates++] = up;
+    if (draw_one_in(&g->d, 3))
+        read_weights(g, w, sums);
     return true;
 }
