@@ -105,8 +105,7 @@ static bool can_move_update(const struct join *j, const struct wf_node *n, int32
     const weft_graph *g = j->g;
     int32_t var = n->in[0];
 
-    if (wf_uses_count(&j->uses, n->in[1]) != 1 ||
-        g->nodes[g->values[var].node].op->id != WF_OP_variable || j->last_read[var] >= k ||
+    if (wf_uses_count(&j->uses, n->in[1]) != 1 || j->last_read[var] >= k ||
         j->uses.first_update[var] != a || j->uses.reader[j->uses.first[var + 1] - 1] != a)
         return false;
     for (int i = 2; i < n->n_in; i++)
