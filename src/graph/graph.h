@@ -233,7 +233,8 @@ weft_status wf_rewrite_end(struct wf_rewrite *rw, weft_status st, int n_roots, i
 
 /* ---- who reads what (uses.c) ----------------------------------------------------------------- */
 
-/* live[node]: whether the roots need it. */
+/* live[node]: whether the roots need it. In a graph made by a pass that is also every node with an
+ * effect: the pass copied it because the roots needed it, perhaps by way of a node that it replaced. */
 void wf_live_nodes(const weft_graph *g, int n_roots, const int32_t *roots, bool *live);
 
 /* The value whose bytes v shows, following views. */

@@ -4,15 +4,15 @@
 #include <stdlib.h>
 
 #include "random/random.h"
-#include "support/gradients.h"
 
 const char *const direction_names[N_DIRECTIONS] = {"plain definition", "same bits", "gradients"};
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* All results of a sequence of runs: fetches of each run, then variables and slots. */
+/* All results of a sequence of runs: fetches of each run, then variables and slots, and the
+ * gradients of the last run if they are outputs of the function. */
 struct item {
-    char what; /* f(etch), v(ariable), s(lot) */
+    char what; /* f(etch), v(ariable), s(lot), g(radient) */
     int run, index, slot;
     struct wf_tensor t;
 };
@@ -31,7 +31,7 @@ static int runs_of(const struct graph_case *c)
 static void results_init(struct results *r, const struct graph_case *c, struct wf_arena *arena)
 {
     r->arena = arena;
-    r->cap = runs_of(c) * c->n_fetches + 4 * (int)c->g->n_vars + 1;
+    r->cap = runs_of(c) * c->n_fetches + (2 + WF_OPTIM_MAX_SLOTS) * (int)c->g->n_vars + 1;
     r->n = 0;
     r->item = wf_arena_alloc(arena, sizeof *r->item * (size_t)r->cap);
 }
@@ -57,6 +57,8 @@ static void item_text(const struct graph_case *c, const struct item *it, char bu
                  weft_val_name(c->g, v), wf_val_node(c->g, v)->op->name);
     else if (it->what == 'v')
         snprintf(buf, 256, "variable '%.100s'", weft_val_name(c->g, v));
+    else if (it->what == 'g')
+        snprintf(buf, 256, "gradient of '%.100s'", weft_val_name(c->g, v));
     else
         snprintf(buf, 256, "slot %d of '%.100s'", it->slot, weft_val_name(c->g, v));
 }
@@ -74,6 +76,30 @@ static void add_state(const struct graph_case *c, const struct plain *p, struct 
                 f32.dtype = WEFT_F32;
                 add_item(r, 's', 0, (int)i, k, &f32, p->slot[i][k]);
             }
+    }
+}
+
+/* The first step of an optimizer on variable i, or NULL. */
+static const struct wf_node *first_step(const struct graph_case *c, int64_t i)
+{
+    const struct wf_node *first = NULL;
+
+    for (int k = 0; k < c->n_updates; k++) {
+        const struct wf_node *n = wf_val_node(c->g, c->update[k]);
+
+        if (n->op->id == WF_OP_apply && n->in[0] == c->g->vars[i] && (!first || n < first))
+            first = n;
+    }
+    return first;
+}
+
+static void add_gradients(const struct graph_case *c, const struct plain *p, struct results *r)
+{
+    for (int64_t i = 0; c->flat && i < c->g->n_vars; i++) {
+        const struct wf_node *n = first_step(c, i);
+
+        if (n)
+            add_item(r, 'g', 0, (int)i, 0, &p->val[n->in[1]].type, p->val[n->in[1]].data);
     }
 }
 
@@ -98,8 +124,10 @@ static weft_status run_plain(const struct graph_case *c, struct plain *p, int n,
                 add_item(&r[j], 'f', run, i, 0, &t.type, t.data);
             }
     }
-    for (int j = 0; j < n && !st; j++)
+    for (int j = 0; j < n && !st; j++) {
         add_state(c, &p[j], &r[j]);
+        add_gradients(c, &p[j], &r[j]);
+    }
     return st;
 }
 
@@ -144,6 +172,9 @@ static void add_store(const struct graph_case *c, const weft_fn *fn, struct resu
         for (int k = 0; k < seg->n_slots; k++)
             add_item(r, 's', 0, (int)i, k, &seg->type, wf_store_slot(s, seg, k));
     }
+    for (int64_t i = 0; c->flat && i < c->g->n_vars; i++)
+        if (first_step(c, i))
+            add_item(r, 'g', 0, (int)i, 0, &s->seg[i].type, fn->grads + s->seg[i].offset);
 }
 
 static weft_status run_fn(const struct graph_case *c, const struct config *f, struct results *r)
@@ -155,9 +186,12 @@ static weft_status run_fn(const struct graph_case *c, const struct config *f, st
     weft_fn *fn = NULL;
     weft_status st = f->text ? through_text(c, c->ctx, &read) : WEFT_OK;
 
-    if (!st && f->flat)
-        n_gradients = gradients_of_updates(read ? read : c->g, c->n_updates, c->update, MAX_UPDATES,
-                                           gradients);
+    for (int64_t i = 0; c->flat && i < c->g->n_vars; i++) {
+        const struct wf_node *n = first_step(c, i);
+
+        if (n)
+            gradients[n_gradients++] = (weft_gradient){{n->in[0]}, {n->in[1]}, 0};
+    }
     if (!st)
         st = weft_fn_new(read ? read : c->g,
                          WEFT_OPTS(weft_fn_opts, .n_feeds = c->n_feeds, .feeds = c->feed,
@@ -494,7 +528,7 @@ static void compare_repeated(const struct graph_case *c, const struct results *a
     int n = c->n_fetches, last = (runs_of(c) - 1) * n;
     struct results first = *a, again = *a;
 
-    if (c->n_updates)
+    if (c->n_updates || c->waits)
         return;
     first.n = again.n = n;
     again.item = a->item + last;
@@ -548,6 +582,7 @@ weft_status check_case(struct graph_case *c, const struct config *f, enum direct
 {
     r->failed = false;
     r->text[0] = '\0';
+    c->flat = f->flat;
     cover_graph(c->g, false);
     switch (dir) {
     case SAME_BITS: return same_bits(c, f, r);

@@ -75,9 +75,13 @@ static int n_contexts;
 
 static weft_status blend_infer(const weft_op_call *call, const weft_tensor *in, weft_tensor *out)
 {
+    bool same = in[0].dtype == in[1].dtype && in[0].rank == in[1].rank;
+
     (void)call;
     out[0] = in[0];
-    return in[0].dtype == in[1].dtype && in[0].rank == in[1].rank ? WEFT_OK : WEFT_ESHAPE;
+    for (int i = 0; i < in[0].rank && same; i++)
+        same = in[0].dim[i] == in[1].dim[i] || in[0].dim[i] == WEFT_ANY || in[1].dim[i] == WEFT_ANY;
+    return same ? WEFT_OK : WEFT_ESHAPE;
 }
 
 /* a * b + by */

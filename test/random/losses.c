@@ -150,12 +150,15 @@ static bool add_updates(struct gen *g, weft_val loss)
     struct graph_case *c = g->c;
     weft_val vars[MAX_UPDATES], grads[MAX_UPDATES], updates[MAX_UPDATES];
     int n = some_variables(g, vars, MAX_UPDATES - c->n_updates);
+    bool early = draw_one_in(&g->d, 2); /* the learning rate is built before the gradients */
     weft_optim o;
     weft_status st;
 
-    if (!n || !draw_optimizer(g, &o) || weft_grad(g->g, loss, n, vars, grads))
+    if (!n || (early && !draw_optimizer(g, &o)) || weft_grad(g->g, loss, n, vars, grads))
         return gen_take(g, WEFT_NIL);
     gen_settle(g);
+    if (!early && !draw_optimizer(g, &o))
+        return gen_take(g, WEFT_NIL);
     st = weft_apply_gradients(g->g, &o, n, vars, grads, updates);
     if (st)
         return gen_take(g, WEFT_NIL);

@@ -282,6 +282,8 @@ static void shake(struct plain *p, struct wf_tensor *x, weft_dtype t, double siz
     for (int64_t i = 0; i < n; i++) {
         double r = common + draw_real(&p->draw, -p->noise, p->noise);
 
+        if (!isfinite(v[i])) /* nothing was rounded */
+            continue;
         v[i] += r * ((fabs(v[i]) + size) * float_of[t].unit + float_of[t].least);
         if (fabs(v[i]) > float_of[t].most && !p->unbounded)
             v[i] = copysign(INFINITY, v[i]);
@@ -294,12 +296,32 @@ static void shake_slot(struct plain *p, float *v, int64_t n)
         v[i] *= (float)(1 + draw_real(&p->draw, -p->noise, p->noise) * 0x1p-24);
 }
 
+/* The slot z of ftrl after a step from weights w: z contains (n^p - n_before^p) w / lr, a difference of powers that may be close
+ * to each other, so that its error is relative to n^p w / lr. op: the operands and slots of the step. */
+static void shake_ftrl(struct plain *p, const struct wf_node *n, const struct wf_tensor *w,
+                       const struct wf_tensor *op)
+{
+    const double *params = wf_attr(n->op, n->attr, "params")->floats;
+    const float *sum = op[n->op->n_in_max].data;
+    float *z = op[n->op->n_in_max + 1].data;
+    double lr = op[2].data ? wf_get(op[2].data, op[2].type.dtype, 0) : params[WF_OPTIM_ATTR_LR];
+    double power = -params[WF_OPTIM_ATTR_OWN];
+
+    for (int64_t i = 0; i < wf_count(w); i++)
+        z[i] += (float)(draw_real(&p->draw, -p->noise, p->noise) * float_of[WEFT_F32].unit *
+                        pow((double)sum[i], power) * wf_get(w->data, w->type.dtype, i) / lr);
+}
+
+/* Of the finite elements: the log-sum-exp of a row without keys is infinite, and no error comes of it. */
 static double largest(const struct wf_tensor *t)
 {
     double most = 0;
 
-    for (int64_t i = 0; t->data && wf_is_float(t->type.dtype) && i < wf_count(t); i++)
-        most = fmax(most, fabs(wf_get(t->data, t->type.dtype, i)));
+    for (int64_t i = 0; t->data && wf_is_float(t->type.dtype) && i < wf_count(t); i++) {
+        double v = fabs(wf_get(t->data, t->type.dtype, i));
+
+        most = isfinite(v) ? fmax(most, v) : most;
+    }
     return most;
 }
 
@@ -495,6 +517,8 @@ static weft_status run_apply(struct plain *p, const struct wf_node *n, struct wf
         p->val[n->first_out] = p->var[var] = adopt(p, &out.type, out.data);
     for (int k = 0; k < kept; k++)
         shake_slot(p, p->slot[var][k], wf_count(&out));
+    if (!st && p->noise > 0 && n->op->id == WF_OP_apply && !strcmp(row->name, "ftrl"))
+        shake_ftrl(p, n, &in[0], op);
     return st;
 }
 
@@ -509,7 +533,9 @@ static weft_status run_update(struct plain *p, const struct wf_node *n, const st
         return wf_err(WEFT_EBUG, "'%s' updates '%s', which is not a variable", n->name, leaf->name);
     in[0] = p->var[leaf->var];
     plain_ties(p, n - p->g->nodes, &in[1].type, in);
-    if (is_apply(n)) {
+    if (n->op->id == WF_OP_apply && !wf_type_same_shape(&in[0].type, &in[1].type)) {
+        return wf_err(WEFT_ESHAPE, "'%s': a gradient of another shape", n->name);
+    } else if (is_apply(n)) {
         st = run_apply(p, n, in, leaf->var);
     } else {
         struct wf_type in_type[2] = {in[0].type, in[1].type};
@@ -553,6 +579,26 @@ static void spoil_result(const struct fault *f, struct wf_tensor *out)
         wf_set(x->data, x->type.dtype, e, wf_get(x->data, x->type.dtype, e) * (1 + f->by));
 }
 
+/* A product of two f32 matrices with its sums in f32, in order: what a long sum of numbers of one sign loses is not like noise on
+ * its operands, but always on the same side. */
+static void product_in_order(const struct wf_node *n, const struct wf_tensor *in,
+                             struct wf_tensor *out)
+{
+    bool ta = wf_node_int(n, "trans_a"), tb = wf_node_int(n, "trans_b");
+    int64_t m = out->type.dim[0], cols = out->type.dim[1], inner = in[0].type.dim[ta ? 0 : 1];
+    const double *a = in[0].data, *b = in[1].data;
+
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < cols; j++) {
+            float sum = 0;
+
+            for (int64_t k = 0; k < inner; k++)
+                sum = fmaf((float)a[ta ? k * m + i : i * inner + k],
+                           (float)b[tb ? j * inner + k : k * cols + j], sum);
+            ((double *)out->data)[i * cols + j] = (double)sum;
+        }
+}
+
 static weft_status run_op(struct plain *p, const struct wf_node *n, const struct wf_attr *attr,
                           struct wf_tensor *in)
 {
@@ -591,6 +637,9 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
         shake_operands(p, n, in);
     plain_ties(p, n - p->g->nodes, out_type, in);
     st = call_ref(p, n, attr, n->n_in, in, out);
+    if (!st && n->op->id == WF_OP_matmul && p->number == 0 && in[0].type.rank == 2 &&
+        in[1].type.rank == 2 && p->g->values[n->first_out].type.dtype == WEFT_F32)
+        product_in_order(n, in, out);
     for (int i = 0; i < n->n_out && moves && !st; i++)
         if (out[i].type.dtype == WEFT_F64)
             shake(p, &out[i], p->g->values[n->first_out + i].type.dtype, inner_size(n, in, out, i));

@@ -106,6 +106,8 @@ struct graph_case {
     bool random;           /* draws random numbers */
     bool has_batch;        /* a symbolic size */
     bool smooth;           /* drawn for finite differences */
+    bool flat;             /* run with flat gradients, which are compared as well */
+    bool waits;            /* a node waits for an update that is not among update[] */
     struct wf_tensor *var; /* the variables' first values */
 };
 

@@ -95,18 +95,42 @@ bool draw_residual(struct gen *g, const char *op)
     return in[0].id && gen_op(g, draw_word(&g->d, "add|mul|sub", word), 2, in, "%s", "").id;
 }
 
+/* x as a matrix: as it is, in other sizes, or with its first axes merged. */
+static weft_val as_matrix(struct gen *g, weft_val x)
+{
+    struct wf_type t = *gen_type(g, x);
+    bool batch = g->batch[0] && t.dim[0] == g->batch[0];
+
+    if (t.rank == 1)
+        return gen_op(g, "reshape", 1, &x, "shape=[%s]", draw_one_in(&g->d, 4) ? "-1,1" : "1,-1");
+    if (t.rank == 2 && (batch || !draw_one_in(&g->d, 3)))
+        return x;
+    return gen_op(g, "reshape", 1, &x, "shape=[-1,%lld]",
+                  (long long)t.dim[t.rank == 2 ? 0 : t.rank - 1]);
+}
+
+static weft_val some_sum(struct gen *g, weft_val x)
+{
+    static const char *const axes[] = {"", "", "axes=[0]|axes=[0]|axes=[-2]|axes=[1]|axes=[-1]",
+                                       "axes=[0,1]|axes=[1,0]|axes=[-3,-2]|axes=[0]|axes=[0,2]"};
+    char word[32];
+
+    return gen_op(g, "sum", 1, &x, "%s keepdims=%s",
+                  draw_word(&g->d, axes[gen_type(g, x)->rank], word),
+                  draw_one_in(&g->d, 4) ? "true" : "false");
+}
+
 /* A product and sums of its second factor, like the gradients of a weight and its bias, or
  * similar. */
 bool draw_column_sums(struct gen *g, const char *op)
 {
-    weft_val x = gen_any(g, FLOATS, 2, 3), in[2] = {WEFT_NIL, x}, out[2] = {WEFT_NIL, WEFT_NIL};
-    bool ta = !draw_one_in(&g->d, 4), tb = draw_one_in(&g->d, 4), sum_first = draw_one_in(&g->d, 2);
+    weft_val x = gen_any(g, FLOATS, 1, 3), in[2], out[3];
+    bool ta = !draw_one_in(&g->d, 4), tb = draw_one_in(&g->d, 4);
+    int n = draw_one_in(&g->d, 3) ? 3 : 2, product = (int)draw_int(&g->d, 0, n - 1);
     int64_t k = draw_int(&g->d, 1, 4), inner;
-    char word[32];
 
     (void)op;
-    if (x.id && gen_type(g, x)->rank == 3) /* the product sees it as a matrix */
-        in[1] = gen_op(g, "reshape", 1, &x, "shape=[-1,%lld]", (long long)gen_type(g, x)->dim[2]);
+    in[1] = x.id ? as_matrix(g, x) : WEFT_NIL;
     if (!in[1].id)
         return false;
     inner = gen_type(g, in[1])->dim[tb ? 1 : 0];
@@ -114,41 +138,76 @@ bool draw_column_sums(struct gen *g, const char *op)
                       ta ? (int64_t[]){inner, k} : (int64_t[]){k, inner});
     if (!in[0].id)
         return false;
-    for (int i = 0; i < 2; i++)
-        out[i] = (i == 0) == sum_first ? gen_op(g, "sum", 1, &in[1], "axes=%s keepdims=%s",
-                                                draw_word(&g->d, "[0]|[0]|[-2]|[1]|[-1]", word),
-                                                draw_one_in(&g->d, 4) ? "true" : "false")
-                                       : gen_op(g, "matmul", 2, in, "trans_a=%s trans_b=%s",
-                                                ta ? "true" : "false", tb ? "true" : "false");
-    for (int i = 0; i < 2 && g->c->n_fetches < MAX_FETCHES && !g->smooth; i++)
-        if (out[i].id)
+    for (int i = 0; i < n; i++) {
+        out[i] = i == product ? gen_op(g, "matmul", 2, in, "trans_a=%s trans_b=%s",
+                                       ta ? "true" : "false", tb ? "true" : "false")
+                              : some_sum(g, draw_one_in(&g->d, 2) ? x : in[1]);
+        if (!out[i].id)
+            return false;
+        if (g->c->n_fetches < MAX_FETCHES && !g->smooth)
             g->c->fetch[g->c->n_fetches++] = out[i];
-    return out[0].id && out[1].id;
+    }
+    return true;
 }
 
-/* Nodes that differ only in their op or an attribute. */
+/* One of some nodes that differ in their op, an attribute of each kind, or the number of operands. */
+static weft_val one_alike(struct gen *g, int kind, weft_val x)
+{
+    weft_val many[6] = {x, x, x, x, x, x};
+    char word[32];
+
+    switch (kind) {
+    case 0:
+        return gen_op(g, draw_word(&g->d, "sin|cos|neg|relu|abs|tanh|sigmoid|erf", word), 1, &x,
+                      "%s", "");
+    case 1: return gen_op(g, "leaky_relu", 1, &x, "alpha=%g", 0.125 * (double)draw_int(&g->d, 0, 9));
+    case 2: return gen_op(g, "cumsum", 1, &x, "axis=%d", (int)draw_int(&g->d, -3, 2));
+    case 3:
+        return gen_op(g, "reverse", 1, &x, "axes=[%s]",
+                      draw_word(&g->d, "0|1|2|0,1|1,2|0,2|0,1,2|-1|-2", word));
+    case 4: return gen_op(g, "add_n", (int)draw_int(&g->d, 1, 6), many, "%s", "");
+    default:
+        return gen_op(g, "avg_pool", 1, &x, "window=[2] stride=[1] padding=%s",
+                      draw_word(&g->d, "valid|same", word));
+    }
+}
+
+/* Nodes that differ only in their op, an attribute or an operand. */
 bool draw_alike(struct gen *g, const char *op)
 {
-    weft_val x = gen_any(g, FLOATS, 0, 3), in[6];
-    int n = (int)draw_int(&g->d, 2, 6), n_pool = g->n_pool;
-    bool ops = draw_one_in(&g->d, 2);
-    char word[32];
+    int kind = (int)draw_int(&g->d, 0, 5), n = (int)draw_int(&g->d, 2, 6), n_pool = g->n_pool;
+    bool same_shape = kind < 5;
+    weft_val x = gen_any(g, FLOATS, kind < 2 || kind == 4 ? 0 : 3, 3), in[6];
 
     (void)op;
     if (!x.id)
         return false;
     for (int i = 0; i < n; i++) {
-        if (ops)
-            in[i] = gen_op(g, draw_word(&g->d, "sin|cos|neg|relu|abs|tanh|sigmoid|erf", word), 1,
-                           &x, "%s", "");
-        else
-            in[i] =
-                gen_op(g, "leaky_relu", 1, &x, "alpha=%g", 0.125 * (double)draw_int(&g->d, 0, 9));
+        in[i] = one_alike(g, kind, x);
+        if (!in[i].id)
+            return false;
+        if (!same_shape && g->c->n_fetches < MAX_FETCHES && !g->smooth)
+            g->c->fetch[g->c->n_fetches++] = in[i];
+    }
+    if (!same_shape)
+        return true;
+    g->n_pool = n_pool < g->n_pool ? n_pool : g->n_pool;
+    return gen_op(g, "add_n", n, in, "%s", "").id;
+}
+
+/* More constants than folding takes. */
+bool draw_many_constants(struct gen *g, const char *op)
+{
+    weft_val in[24];
+    int n = (int)draw_int(&g->d, 14, 24);
+
+    (void)op;
+    for (int i = 0; i < n; i++) {
+        in[i] = rule_scalar(g, g->main_type, 0.25 * (double)draw_int(&g->d, -8, 8));
         if (!in[i].id)
             return false;
     }
-    g->n_pool = n_pool < g->n_pool ? n_pool : g->n_pool;
-    return gen_op(g, "add_n", n, in, "%s", "").id;
+    return gen_op(g, draw_one_in(&g->d, 2) ? "add_n" : "stack", n, in, "%s", "").id;
 }
 
 /* The same random node twice: two draws, not one. */

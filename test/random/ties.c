@@ -200,6 +200,47 @@ static struct wf_tensor spread_out(struct plain *p, const struct wf_tensor *x,
     return t;
 }
 
+/* argmin and argmax: an element whose difference from the best one, which is that of the first run, is no larger than the
+ * difference's error may be the best as well. */
+static void arg_ties(struct plain *p, int64_t k, struct wf_tensor *in)
+{
+    const struct wf_node *n = &p->g->nodes[k];
+    const struct wf_tensor *first = &p->peers[0].val[n->in[0]];
+    int axis = (int)wf_node_int(n, "axis");
+    int64_t inner = 1, size;
+    bool min = !strcmp(n->op->name, "argmin");
+    struct wf_tensor x = {.data = NULL};
+
+    axis += axis < 0 ? first->type.rank : 0;
+    size = first->type.dim[axis];
+    for (int i = axis + 1; i < first->type.rank; i++)
+        inner *= first->type.dim[i];
+    for (int64_t e = 0; e < wf_count(first); e++) {
+        int64_t row = e / inner / size * size * inner + e % inner, best = row;
+        double lo = INFINITY, hi = -INFINITY;
+
+        for (int64_t i = 1; i < size; i++) {
+            double a = element(first, row + i * inner), b = element(first, best);
+
+            best = (min ? a < b : a > b) ? row + i * inner : best;
+        }
+        for (int j = 0; j < p->n_peers; j++) {
+            const struct wf_tensor *t = &p->peers[j].val[n->in[0]];
+
+            lo = fmin(lo, element(t, e) - element(t, best));
+            hi = fmax(hi, element(t, e) - element(t, best));
+        }
+        if (e == best || !(lo < hi && lo - 3 * (hi - lo) <= 0 && hi + 3 * (hi - lo) >= 0))
+            continue;
+        if (!x.data)
+            x = spread_out(p, &in[0], &in[0].type);
+        ((double *)x.data)[e] =
+            ((double *)x.data)[best] + side(p, k, e) * fmax(fmax(fabs(lo), fabs(hi)), DBL_MIN);
+    }
+    if (x.data)
+        in[0] = x;
+}
+
 void plain_ties(struct plain *p, int64_t k, const struct wf_type *out, struct wf_tensor *in)
 {
     const struct wf_node *n = &p->g->nodes[k];
@@ -207,6 +248,9 @@ void plain_ties(struct plain *p, int64_t k, const struct wf_type *out, struct wf
     struct decision d;
     struct wf_type shape;
 
+    if (p->n_peers > 1 && (n->op->id == WF_OP_argmin || n->op->id == WF_OP_argmax) &&
+        in[0].type.dtype == WEFT_F64)
+        arg_ties(p, k, in);
     if (p->n_peers < 2 || !find_decision(n, p->g->values[n->first_out].type.dtype, &d))
         return;
     if (in[d.tie->operand].type.dtype != WEFT_F64)
