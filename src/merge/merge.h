@@ -115,9 +115,9 @@ void wf_tree_free(struct wf_tree *t);
 /* A cleared contribution to fill; it goes back by wf_tree_put or wf_tree_give. */
 weft_status wf_tree_take(struct wf_tree *t, struct wf_contribution **out);
 void wf_tree_give(struct wf_tree *t, struct wf_contribution *c);
-/* One shard (level 0) or the sum of a complete subtree; NULL: absent. WEFT_EEXIST if a part of it
- * was already put: nothing changes, and c stays the caller's. Otherwise c belongs to the tree, even
- * after a failure. */
+/* One shard (level 0) or the sum of a complete subtree; NULL: absent. c belongs to the tree
+ * afterwards, even after a failure. WEFT_EEXIST if a part of it was already put: nothing
+ * changes. */
 weft_status wf_tree_put(struct wf_tree *t, int level, int64_t index, struct wf_contribution *c);
 /* The sum of all; those that were not put are absent. *out: NULL if all are, otherwise the
  * caller's, to be given back. The tree is empty afterwards. */

@@ -81,9 +81,11 @@ weft_status wf_tree_put(struct wf_tree *t, int level, int64_t index, struct wf_c
     weft_status st;
 
     for (int64_t i = 0; i < t->n_nodes; i++)
-        if (covers(&t->node[i], level, index))
+        if (covers(&t->node[i], level, index)) {
+            wf_tree_give(t, c);
             return wf_err(WEFT_EEXIST, "a contribution of shard %lld was already added",
                           (long long)(index << level));
+        }
     st = wf_grow(t->ctx, &t->node, &t->cap_nodes, t->n_nodes + 1, sizeof *t->node);
     while (!st && level < 62) {
         int64_t other = find(t, level, index ^ 1);

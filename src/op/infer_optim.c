@@ -90,17 +90,13 @@ weft_status wf_infer_clip_factor(struct wf_infer *r)
 {
     if (!(wf_in_float(r, "limit") > 0))
         return wf_infer_err(r, WEFT_EINVAL, "the limit must be positive");
-    for (int i = 0; i < r->n_in; i++)
-        if (r->in[i].dtype != WEFT_F32)
-            return wf_infer_err(r, WEFT_EDTYPE, "gradients must be f32");
-    r->out[0] = (struct wf_type){.dtype = WEFT_F32};
-    return WEFT_OK;
+    return wf_infer_global_norm(r);
 }
 
 weft_status wf_infer_penalty_grad(struct wf_infer *r)
 {
-    if (r->in[0].dtype != WEFT_F32)
-        return wf_infer_err(r, WEFT_EDTYPE, "weights must be f32");
+    if (!wf_is_float(r->in[0].dtype))
+        return wf_infer_err(r, WEFT_EDTYPE, "a weight must be of a float type");
     if (wf_in_float(r, "orthogonal") != 0 && r->in[0].rank != 2)
         return wf_infer_err(r, WEFT_ESHAPE, "an orthogonal penalty needs a matrix");
     r->out[0] = r->in[0];

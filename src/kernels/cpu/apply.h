@@ -29,10 +29,4 @@ size_t wf_apply_rows_scratch(int64_t n_ids);
 weft_status wf_apply_rows_run(const struct wf_apply *a, const struct wf_call *c,
                               struct wf_pool *pool, void *scratch);
 
-/* The kernels of clip_factor and penalty_grad, at a level and on a pool. */
-struct wf_optim_fns;
-void wf_clip_factor(const struct wf_call *c, const struct wf_optim_fns *f, struct wf_pool *pool);
-void wf_penalty_gradient(const struct wf_call *c, const struct wf_optim_fns *f,
-                         struct wf_pool *pool);
-
 #endif

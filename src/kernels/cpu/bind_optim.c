@@ -138,6 +138,8 @@ weft_status wf_plan_clip_factor(struct wf_kplan *p)
 {
     int64_t n_blocks = 0;
 
+    if (!wf_kplan_all(p, WEFT_F32))
+        return WEFT_ENOSUP;
     for (int i = 0; i < p->n_in; i++)
         n_blocks += wf_norm_blocks(wf_type_count(&p->in[i]));
     p->scratch_bytes =
@@ -145,21 +147,17 @@ weft_status wf_plan_clip_factor(struct wf_kplan *p)
     return WEFT_OK;
 }
 
-void wf_clip_factor(const struct wf_call *c, const struct wf_optim_fns *f, struct wf_pool *pool)
+weft_status wf_run_clip_factor(const struct wf_call *c)
 {
     double *sq = c->scratch;
     struct wf_span *spans = (struct wf_span *)(void *)(sq + c->n_in);
 
     for (int i = 0; i < c->n_in; i++)
         spans[i] = (struct wf_span){c->in[i].data, wf_count(&c->in[i])};
-    wf_span_sumsq(f, pool, spans, c->n_in, (double *)(void *)(spans + c->n_in), sq);
+    wf_span_sumsq(wf_optim_fns_at(c->ctx->simd), c->pool, spans, c->n_in,
+                  (double *)(void *)(spans + c->n_in), sq);
     *(float *)c->out[0].data =
         (float)wf_clip_scale(wf_global_norm(sq, c->n_in), wf_call_float(c, "limit"));
-}
-
-weft_status wf_run_clip_factor(const struct wf_call *c)
-{
-    wf_clip_factor(c, wf_optim_fns_at(c->ctx->simd), c->pool);
     return WEFT_OK;
 }
 
@@ -167,14 +165,15 @@ weft_status wf_plan_penalty_grad(struct wf_kplan *p)
 {
     const struct wf_type *t = &p->in[0];
 
+    if (!wf_kplan_all(p, WEFT_F32))
+        return WEFT_ENOSUP;
     if (wf_kplan_float(p, "orthogonal") != 0)
         p->scratch_bytes =
             (size_t)wf_orthogonal_scratch(t->dim[0], t->dim[1]) * sizeof(float);
     return WEFT_OK;
 }
 
-void wf_penalty_gradient(const struct wf_call *c, const struct wf_optim_fns *f,
-                         struct wf_pool *pool)
+weft_status wf_run_penalty_grad(const struct wf_call *c)
 {
     struct wf_penalty p = {wf_call_float(c, "l1"), wf_call_float(c, "l2"),
                            wf_call_float(c, "orthogonal"), wf_call_int(c, "columns") != 0};
@@ -184,13 +183,8 @@ void wf_penalty_gradient(const struct wf_call *c, const struct wf_optim_fns *f,
 
     for (int64_t i = 0; i < n; i++)
         g[i] = 0;
-    wf_penalty_add(f, &p, n, c->in[0].data, g);
+    wf_penalty_add(wf_optim_fns_at(c->ctx->simd), &p, n, c->in[0].data, g);
     if (p.orthogonal != 0)
-        wf_orthogonal_add(pool, &p, t->dim[0], t->dim[1], c->in[0].data, g, c->scratch);
-}
-
-weft_status wf_run_penalty_grad(const struct wf_call *c)
-{
-    wf_penalty_gradient(c, wf_optim_fns_at(c->ctx->simd), c->pool);
+        wf_orthogonal_add(c->pool, &p, t->dim[0], t->dim[1], c->in[0].data, g, c->scratch);
     return WEFT_OK;
 }

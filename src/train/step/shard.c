@@ -230,9 +230,12 @@ weft_status wf_work_put(struct wf_work *w, int64_t number, struct wf_given *give
 
     pthread_mutex_lock(&w->lock);
     st = wf_tree_put(&w->tree, 0, number, given->c);
-    if (!st)
+    if (st)
+        wf_tree_give(&w->log_tree, given->logs);
+    else
         st = wf_tree_put(&w->log_tree, 0, number - w->first, given->logs);
     pthread_mutex_unlock(&w->lock);
+    *given = (struct wf_given){.c = NULL};
     return st;
 }
 

@@ -79,7 +79,7 @@ struct wf_given {
 };
 weft_status wf_work_compute(struct wf_work *w, int replica, int64_t number,
                             const struct wf_hooks *hooks, struct wf_given *out);
-/* Adds it to the step. Any thread, any order. */
+/* Adds it to the step, whose it is afterwards. Any thread, any order. */
 weft_status wf_work_put(struct wf_work *w, int64_t number, struct wf_given *given);
 void wf_work_give(struct wf_work *w, struct wf_given *given);
 /* All shards of the batch were put: its logs are added to those of the pass. */

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "base/base.h"
+#include "support/gradients.h"
 #include "weft/weft.h"
 
 enum { MAX = 8 };
@@ -59,6 +61,8 @@ static void run(build_fn *build, unsigned off, bool ref, bool flat)
     struct net n = {.g = NULL};
     weft_tensor out[MAX] = {{.data = NULL}};
     weft_ctx *ctx = NULL;
+    weft_gradient gradients[WF_COUNT(n.update)];
+    int n_gradients;
     weft_fn *fn = NULL;
 
     assert_int_equal(weft_ctx_new(NULL, &ctx), WEFT_OK);
@@ -66,10 +70,13 @@ static void run(build_fn *build, unsigned off, bool ref, bool flat)
     n.v = filled(n.g, "v", 1);
     n.w = filled(n.g, "w", 2);
     build(&n);
+    n_gradients =
+        flat ? gradients_of_updates(n.g, n.n_updates, n.update, WF_COUNT(gradients), gradients) : 0;
     if (weft_fn_new(n.g,
                     WEFT_OPTS(weft_fn_opts, .n_fetches = n.n_fetches, .fetches = n.fetch,
                               .n_updates = n.n_updates, .updates = n.update, .passes_off = off,
-                              .reference_kernels = ref, .flat_gradients = flat),
+                              .reference_kernels = ref, .n_gradients = n_gradients,
+                              .gradients = gradients),
                     &fn) ||
         weft_fn_run(fn, NULL, out))
         fail_msg("%s", weft_error());

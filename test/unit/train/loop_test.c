@@ -303,7 +303,7 @@ static int64_t n_distinct(int samples)
         bool seen = false;
 
         for (int k = 0; k < i; k++)
-            seen |= ids[0][k] == ids[0][i];
+            seen |= ids[k / T][k % T] == ids[i / T][i % T];
         n += !seen;
     }
     return n;
