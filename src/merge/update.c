@@ -21,6 +21,11 @@ enum wf_clip wf_rules_clip(const struct wf_rules *r)
                                                          : WF_CLIP_NONE;
 }
 
+static int64_t divisor(int64_t a, int64_t b)
+{
+    return b ? divisor(b, a % b) : a;
+}
+
 static weft_status check_piece(const struct wf_rules *r, const struct wf_piece *p)
 {
     const struct wf_var *v = p->var >= 0 && p->var < r->n_vars ? &r->var[p->var] : NULL;
@@ -28,8 +33,10 @@ static weft_status check_piece(const struct wf_rules *r, const struct wf_piece *
 
     if (!v || p->first < 0 || p->n < 0 || p->first + p->n > v->count)
         return wf_err(WEFT_EBUG, "a piece lies outside of its variable");
-    if (v->table)
-        unit *= v->dim[1]; /* whole rows in whole blocks */
+    if (v->table) /* whole rows in whole blocks */
+        unit = WF_NORM_BLOCK / divisor(WF_NORM_BLOCK, v->dim[1]) * v->dim[1];
+    if (p->n == 0)
+        return WEFT_OK;
     if (p->first % unit != 0 || (p->n % unit != 0 && p->first + p->n != v->count))
         return wf_err(WEFT_EBUG, "a piece of '%s' does not lie on blocks", v->name);
     if (p->n != v->count && (wf_weight_whole(&v->penalty, &v->constraint) ||

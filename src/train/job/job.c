@@ -186,7 +186,7 @@ weft_status wf_job_read_text(const weft_job *job, const struct wf_yaml_node *n, 
 static weft_status read_strategy(const weft_job *job, const struct wf_yaml_node *n,
                                  const struct key *k, const char **out)
 {
-    const struct wf_dist_kind *kind;
+    const weft_strategy *kind;
 
     if (n->kind != WF_YAML_SCALAR)
         return wf_yaml_err(&job->yaml, n, WEFT_EINVAL, "%s takes a name, not %s", k->path,

@@ -144,7 +144,7 @@ weft_status weft_trainer_apply(weft_trainer *t, const weft_grads *g, const weft_
         st = chosen ? choose(w, opts->only, chosen) : wf_err_nomem(t->ctx, 0, "a choice");
     }
     if (!st)
-        st = wf_work_update(w, g->c, chosen);
+        st = wf_work_step(w, g->c, chosen);
     if (!st)
         t->drawn = 0;
     wf_free(t->ctx, chosen);

@@ -179,7 +179,7 @@ static weft_status trap_all(weft_trainer *s)
     s->trap = true;
     st = wf_work_get(s, &w);
     if (!st)
-        st = wf_work_prepare(w, 1);
+        st = weft_work_replicas(w, 1);
     if (!st)
         wf_fn_trap(w->replica[0].fn, true);
     return st;

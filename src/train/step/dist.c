@@ -4,45 +4,48 @@
 
 /* ---- local ----------------------------------------------------------------------------------- */
 
-static weft_status open_local(weft_dist *d)
+static weft_status open_local(weft_ctx *ctx, void *arg, void **self, int *replicas, int *local,
+                              int *first)
 {
-    d->n_replicas = d->n_local = 1;
+    (void)ctx;
+    (void)arg;
+    *self = NULL;
+    *replicas = *local = 1;
+    *first = 0;
     return WEFT_OK;
 }
 
-static weft_status compute_local(weft_dist *d, struct wf_work *w, int64_t first, int64_t n)
+static weft_status compute_local(void *self, weft_work *w, int64_t t, int64_t first, int64_t n)
 {
     weft_status st = WEFT_OK;
 
-    (void)d;
+    (void)self;
+    (void)t;
     for (int64_t k = first; k < first + n && !st; k++) {
-        struct wf_given given;
+        weft_given given;
 
-        st = wf_work_compute(w, 0, k, NULL, &given);
+        st = weft_work_compute(w, 0, k, &given);
         if (!st)
-            st = wf_work_put(w, k, &given);
+            st = weft_work_put(w, k, &given);
     }
     return st;
 }
 
-static weft_status apply_local(weft_dist *d, struct wf_work *w)
+static weft_status apply_local(void *self, weft_work *w, int64_t t)
 {
-    struct wf_contribution *mean;
-    weft_status st = wf_work_mean(w, &mean);
-
-    (void)d;
-    if (st)
-        return st;
-    st = wf_work_update(w, mean, NULL);
-    if (!st)
-        wf_work_take_state(w, mean);
-    wf_tree_give(&w->tree, mean);
-    return st;
+    (void)self;
+    (void)t;
+    return weft_work_update(w);
 }
 
-static const struct wf_dist_kind kinds[] = {
-    {"local", "one replica, in this process: gradients are applied where they were computed", true,
-     open_local, NULL, compute_local, apply_local},
+static const weft_strategy kinds[] = {
+    {.size = sizeof kinds[0],
+     .name = "local",
+     .doc = "one replica, in this process: gradients are applied where they were computed",
+     .fused = true,
+     .open = open_local,
+     .compute = compute_local,
+     .apply = apply_local},
 };
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -50,10 +53,11 @@ static const struct wf_dist_kind kinds[] = {
 weft_status wf_dist_batch(weft_trainer *t, struct wf_work *w, const weft_tensor *feeds, int64_t n,
                           int64_t first)
 {
+    weft_dist *d = t->dist;
     weft_status st = wf_work_batch(w, feeds, n, first, t->drawn);
 
     if (!st)
-        st = t->dist->kind->compute(t->dist, w, first, t->shards);
+        st = d->kind.compute(d->self, w, weft_trainer_step(t), first, t->shards);
     if (!st)
         st = wf_work_end_batch(w);
     if (st) {
@@ -66,13 +70,16 @@ weft_status wf_dist_batch(weft_trainer *t, struct wf_work *w, const weft_tensor 
 
 weft_status wf_dist_apply(weft_trainer *t, struct wf_work *w)
 {
-    weft_status st = t->dist->kind->apply(t->dist, w);
+    weft_dist *d = t->dist;
+    int64_t step = weft_trainer_step(t);
+    weft_status st = d->kind.apply(d->self, w, step);
 
-    if (st)
+    if (st) {
         wf_work_drop(w);
-    else
-        t->drawn = 0;
-    return st;
+        return st;
+    }
+    t->drawn = 0;
+    return d->kind.commit ? d->kind.commit(d->self, w, step) : WEFT_OK;
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -86,7 +93,7 @@ bool weft_dist_at(int i, const char **name, const char **doc)
     return true;
 }
 
-weft_status wf_dist_find(const char *name, const struct wf_dist_kind **out)
+weft_status wf_dist_find(const char *name, const weft_strategy **out)
 {
     const char *names[WF_COUNT(kinds)], *near;
 
@@ -104,41 +111,50 @@ weft_status wf_dist_find(const char *name, const struct wf_dist_kind **out)
 
 /* ---- the handle ------------------------------------------------------------------------------ */
 
-weft_status weft_dist_open(weft_ctx *ctx, const char *strategy, weft_dist **out)
+weft_status weft_dist_open_with(weft_ctx *ctx, const weft_strategy *s, void *arg, weft_dist **out)
 {
-    const struct wf_dist_kind *kind;
     weft_dist *d;
-    weft_status st = wf_dist_find(strategy ? strategy : "local", &kind);
+    weft_status st = wf_opts_check(s, sizeof *s, "weft_strategy");
 
+    if (!st && (!s || !s->name || !s->open || !s->compute || !s->apply))
+        st = wf_err(WEFT_EINVAL, "weft_strategy: needs a name, open, compute and apply");
     if (st)
         return st;
     d = wf_alloc(ctx, sizeof *d);
     if (!d)
         return wf_err_nomem(ctx, sizeof *d, "a strategy");
     d->ctx = ctx;
-    d->kind = kind;
-    st = kind->open(d);
+    d->kind = *s;
+    st = s->open(ctx, arg, &d->self, &d->n_replicas, &d->n_local, &d->first);
     if (st) {
-        wf_err_wrap(st, "strategy '%s'", kind->name);
-        weft_dist_free(d);
+        wf_err_wrap(st, "strategy '%s'", s->name);
+        wf_free(ctx, d);
         return st;
     }
     *out = d;
     return WEFT_OK;
 }
 
+weft_status weft_dist_open(weft_ctx *ctx, const char *strategy, weft_dist **out)
+{
+    const weft_strategy *kind;
+    weft_status st = wf_dist_find(strategy ? strategy : "local", &kind);
+
+    return st ? st : weft_dist_open_with(ctx, kind, NULL, out);
+}
+
 void weft_dist_free(weft_dist *d)
 {
     if (!d)
         return;
-    if (d->kind && d->kind->close)
-        d->kind->close(d);
+    if (d->kind.close)
+        d->kind.close(d->self);
     wf_free(d->ctx, d);
 }
 
 const char *weft_dist_name(const weft_dist *d)
 {
-    return d->kind->name;
+    return d->kind.name;
 }
 
 int weft_dist_replicas(const weft_dist *d)
@@ -157,7 +173,7 @@ weft_status weft_dist_scope(weft_dist *d, weft_model *m)
 
     if (other && other != d)
         return wf_err(WEFT_ESTATE, "the model is in the scope of another strategy ('%s')",
-                      other->kind->name);
+                      other->kind.name);
     if (wf_model_ctx(m) != d->ctx)
         return wf_err(WEFT_EINVAL, "the model and the strategy belong to different contexts");
     wf_model_set_scope(m, d);
@@ -180,7 +196,7 @@ weft_status weft_dist_run(weft_dist *d, weft_replica_fn *fn, void *arg)
 
     for (int i = 0; i < d->n_local && !st; i++)
         st = fn(arg, d->first + i);
-    return st ? wf_err_wrap(st, "strategy '%s'", d->kind->name) : WEFT_OK;
+    return st ? wf_err_wrap(st, "strategy '%s'", d->kind.name) : WEFT_OK;
 }
 
 /* ---- reducing -------------------------------------------------------------------------------- */

@@ -1,12 +1,12 @@
 /* shard.c - one shard of a step as a contribution, and what becomes of the sum of all. */
-#include "train/step/work.h"
+#include "train/step/dist.h"
 
 /* ---- one shard ------------------------------------------------------------------------------- */
 
 weft_status wf_work_batch(struct wf_work *w, const weft_tensor *feeds, int64_t n, int64_t first,
                           int64_t key)
 {
-    weft_status st = wf_work_prepare(w, 1);
+    weft_status st = weft_work_replicas(w, 1);
 
     if (st)
         return st;
@@ -61,7 +61,6 @@ static void begin_state(struct wf_work *w, struct wf_replica *r)
         return;
     }
     memcpy(r->state, s->state, (size_t)s->n_state);
-    memcpy(r->params, s->params, (size_t)s->n_params * sizeof *s->params);
 }
 
 static double scalar(const struct wf_replica *r, int fetch)
@@ -108,19 +107,15 @@ static void take_logs(const struct wf_work *w, const struct wf_replica *r, int64
         sums[w->log_metrics + i] = (double)((const float *)r->fetch[w->at_metrics].data)[i];
 }
 
-/* Gradients of a scaled loss: divided by the scale, and checked. */
-static void unscale(const struct wf_work *w, float scale, struct wf_contribution *c)
+/* Rows of a scaled loss: divided by the scale, and checked. */
+static void unscale_rows(const struct wf_work *w, float scale, struct wf_contribution *c)
 {
     const struct wf_rules *r = &w->rules;
 
-    for (int k = 0; k < r->n_groups; k++)
-        for (int v = 0; v < r->n_vars; v++) {
-            struct wf_rows *rows = &c->rows[k * r->n_vars + v];
-            float *g = r->var[v].table ? rows->row : c->dense + k * r->n_dense + r->var[v].offset;
-            int64_t n = r->var[v].table ? rows->n * r->var[v].dim[1] : r->var[v].count;
-
-            c->finite &= wf_scale_take(g, g, n, 1 / scale);
-        }
+    for (int64_t i = 0; i < (int64_t)r->n_groups * r->n_vars; i++)
+        if (c->rows[i].n)
+            c->finite &= wf_scale_take(c->rows[i].row, c->rows[i].row,
+                                       c->rows[i].n * r->var[i % r->n_vars].dim[1], 1 / scale);
 }
 
 static weft_status take_rows(const struct wf_work *w, const struct wf_replica *r,
@@ -143,12 +138,12 @@ static weft_status take_rows(const struct wf_work *w, const struct wf_replica *r
 }
 
 /* Room for what a shard gives. */
-static weft_status take_room(struct wf_work *w, struct wf_given *out)
+static weft_status take_room(struct wf_work *w, weft_given *out)
 {
     weft_status st;
 
     pthread_mutex_lock(&w->lock);
-    st = wf_tree_take(&w->tree, &out->c);
+    st = wf_tree_take(&w->tree, &out->gradients);
     if (!st)
         st = wf_tree_take(&w->log_tree, &out->logs);
     pthread_mutex_unlock(&w->lock);
@@ -169,73 +164,120 @@ static void clear_unreached(const struct wf_work *w, struct wf_contribution *c)
     }
 }
 
-static weft_status run(struct wf_work *w, struct wf_replica *r, int64_t l, int64_t n,
-                       const struct wf_hooks *hooks, struct wf_given *out)
+/* A run tells the strategy. */
+struct told {
+    struct wf_work *w;
+    int64_t step, number;
+    float scale;
+    struct wf_contribution *to;
+};
+
+static weft_range range_of(const struct wf_work *w, int32_t segment, int group)
 {
-    struct wf_run at = {.step = weft_trainer_step(w->t),
-                        .shard = (int)(w->key + l),
-                        .base = {r->params, out->c->dense, r->state},
-                        .hooks = hooks};
+    const struct wf_store *s = w->b->fit->store;
+    const struct wf_segment *seg = &s->seg[s->by_number[segment]];
+
+    return (weft_range){seg->name, seg->offset, seg->count, group};
+}
+
+static weft_status on_need(void *arg, int32_t segment)
+{
+    const struct told *t = arg;
+    const weft_dist *d = t->w->t->dist;
+    weft_range range = range_of(t->w, segment, 0);
+
+    return range.offset < 0 ? WEFT_OK : d->kind.need(d->self, &range, t->step, t->number);
+}
+
+static weft_status on_ready(void *arg, int32_t segment, int32_t group)
+{
+    const struct told *t = arg;
+    const weft_dist *d = t->w->t->dist;
+    weft_range range = range_of(t->w, segment, group);
+    float *g = t->to->dense + group * t->w->rules.n_dense + range.offset;
+
+    if (t->scale != 0) /* that of a scaled loss: divided by the scale, and checked */
+        t->to->finite &= wf_scale_take(g, g, range.count, 1 / t->scale);
+    if (!d->kind.ready)
+        return WEFT_OK;
+    return d->kind.ready(d->self, &range, t->step, t->number, t->to->dense, NULL);
+}
+
+static weft_status run(struct wf_work *w, struct wf_replica *r, int64_t number, int64_t n,
+                       weft_given *out)
+{
+    const weft_strategy *s = &w->t->dist->kind;
+    struct told told = {w, weft_trainer_step(w->t), number, w->scale.id ? r->scale : 0,
+                        out->gradients};
+    struct wf_hooks hooks = {&told, s->need ? on_need : NULL,
+                             s->ready || w->scale.id ? on_ready : NULL};
+    struct wf_run at = {.step = told.step,
+                        .shard = (int)(w->key + number - w->first),
+                        .base = {r->params, out->gradients->dense, r->state},
+                        .hooks = hooks.need || hooks.ready ? &hooks : NULL};
     weft_status st;
 
     begin_state(w, r);
-    clear_unreached(w, out->c);
+    clear_unreached(w, out->gradients);
     for (int i = 0; i < w->n_fetches; i++)
         r->fetch[i] = (weft_tensor){.data = NULL};
     st = wf_fn_run_at(r->fn, &at, r->feeds, r->fetch);
     if (!st)
-        st = take_rows(w, r, out->c);
+        st = take_rows(w, r, out->gradients);
     if (st)
         return st;
     if (w->scale.id)
-        unscale(w, r->scale, out->c);
-    take_sums(w, r, n, out->c->sums);
+        unscale_rows(w, r->scale, out->gradients);
+    take_sums(w, r, n, out->gradients->sums);
     take_logs(w, r, n, out->logs->sums);
     return WEFT_OK;
 }
 
-weft_status wf_work_compute(struct wf_work *w, int replica, int64_t number,
-                            const struct wf_hooks *hooks, struct wf_given *out)
+weft_status weft_work_compute(weft_work *w, int replica, int64_t number, weft_given *out)
 {
     struct wf_replica *r = &w->replica[replica];
     int64_t l = number - w->first, shards = w->t->shards;
     int64_t from = l * w->n / shards, n = (l + 1) * w->n / shards - from;
     weft_status st;
 
-    *out = (struct wf_given){.c = NULL};
+    *out = (weft_given){.gradients = NULL};
+    if (replica < 0 || replica >= w->n_replicas || l < 0 || l >= shards)
+        return wf_err(WEFT_ERANGE, "shard %lld of this batch, replica %d", (long long)l, replica);
     if (n == 0)
         return WEFT_OK;
     st = take_room(w, out);
     if (!st) {
         cut(w, r, from, n);
-        st = run(w, r, l, n, hooks, out);
+        st = run(w, r, number, n, out);
     }
     if (st)
-        wf_work_give(w, out);
+        weft_work_give(w, out);
     return st;
 }
 
-void wf_work_give(struct wf_work *w, struct wf_given *given)
+void weft_work_give(struct wf_work *w, weft_given *given)
 {
     pthread_mutex_lock(&w->lock);
-    wf_tree_give(&w->tree, given->c);
+    wf_tree_give(&w->tree, given->gradients);
     wf_tree_give(&w->log_tree, given->logs);
     pthread_mutex_unlock(&w->lock);
-    *given = (struct wf_given){.c = NULL};
+    *given = (weft_given){.gradients = NULL};
 }
 
-weft_status wf_work_put(struct wf_work *w, int64_t number, struct wf_given *given)
+weft_status weft_work_put(struct wf_work *w, int64_t number, weft_given *given)
 {
+    uint64_t mode = wf_fpmode_enter(w->ctx->flush_denormals);
     weft_status st;
 
     pthread_mutex_lock(&w->lock);
-    st = wf_tree_put(&w->tree, 0, number, given->c);
+    st = wf_tree_put(&w->tree, 0, number, given->gradients);
     if (st)
         wf_tree_give(&w->log_tree, given->logs);
     else
         st = wf_tree_put(&w->log_tree, 0, number - w->first, given->logs);
     pthread_mutex_unlock(&w->lock);
-    *given = (struct wf_given){.c = NULL};
+    wf_fpmode_leave(mode);
+    *given = (weft_given){.gradients = NULL};
     return st;
 }
 
@@ -244,6 +286,7 @@ weft_status wf_work_put(struct wf_work *w, int64_t number, struct wf_given *give
 weft_status wf_work_mean(struct wf_work *w, struct wf_contribution **out)
 {
     struct wf_contribution *sum = NULL;
+    uint64_t mode = wf_fpmode_enter(w->ctx->flush_denormals);
     weft_status st = wf_tree_sum(&w->tree, &sum);
 
     if (!st && !sum) { /* no samples: the gradient is 0 */
@@ -253,6 +296,7 @@ weft_status wf_work_mean(struct wf_work *w, struct wf_contribution **out)
     }
     if (!st)
         st = wf_merge_mean(w->merge, sum, w->now.params);
+    wf_fpmode_leave(mode);
     if (st) {
         wf_tree_give(&w->tree, sum);
         return st;
@@ -361,7 +405,7 @@ static weft_status trapped_step(struct wf_work *w, const struct wf_contribution 
     return st;
 }
 
-weft_status wf_work_update(struct wf_work *w, const struct wf_contribution *mean,
+weft_status wf_work_step(struct wf_work *w, const struct wf_contribution *mean,
                            const bool *chosen)
 {
     weft_trainer *t = w->t;
@@ -381,10 +425,29 @@ weft_status wf_work_update(struct wf_work *w, const struct wf_contribution *mean
     wf_fpmode_leave(mode);
     if (st)
         return st;
-    weft_fn_set_step(w->b->fit, at + 1);
-    if (w->b->scaled)
-        wf_scale_good(t);
+    wf_work_done(w);
     return WEFT_OK;
+}
+
+void wf_work_done(struct wf_work *w)
+{
+    weft_fn_set_step(w->b->fit, weft_trainer_step(w->t) + 1);
+    if (w->b->scaled)
+        wf_scale_good(w->t);
+}
+
+weft_status weft_work_update(weft_work *w)
+{
+    struct wf_contribution *mean;
+    weft_status st = wf_work_mean(w, &mean);
+
+    if (st)
+        return st;
+    st = wf_work_step(w, mean, NULL);
+    if (!st)
+        wf_work_take_state(w, mean);
+    wf_tree_give(&w->tree, mean);
+    return st;
 }
 
 void wf_work_constrain(struct wf_work *w)

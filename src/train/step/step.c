@@ -51,7 +51,7 @@ static bool is_fused(const weft_trainer *t)
 {
     const double *number = t->optim.number;
 
-    return t->dist->kind->fused && t->shards == 1 && t->accumulate == 1 && !t->bound->scaled &&
+    return t->dist->kind.fused && t->shards == 1 && t->accumulate == 1 && !t->bound->scaled &&
            number[WF_OPTIM_ATTR_CLIPNORM] == 0 && number[WF_OPTIM_ATTR_GLOBAL_CLIPNORM] == 0;
 }
 

@@ -8,7 +8,6 @@ void wf_work_free(struct wf_work *w)
     for (int i = 0; i < w->n_replicas; i++) {
         weft_fn_free(w->replica[i].fn);
         wf_free(w->ctx, w->replica[i].state);
-        wf_free(w->ctx, w->replica[i].params);
         wf_free(w->ctx, w->replica[i].fetch);
         wf_free(w->ctx, w->replica[i].feeds);
     }
@@ -314,22 +313,15 @@ static weft_status list_fetches(struct wf_work *w)
     return st ? st : weft_graph_status(b->graph);
 }
 
-static weft_status new_replica(struct wf_work *w, bool own, struct wf_replica *r)
+static weft_status new_replica(struct wf_work *w, struct wf_replica *r)
 {
     struct wf_bound *b = w->b;
     weft_val *feeds = get(w, b->n_feeds_fit + 1, sizeof *feeds);
-    weft_status st = WEFT_OK;
 
     r->fetch = wf_alloc_n(w->ctx, w->n_fetches + 1, sizeof *r->fetch);
     r->feeds = wf_alloc_n(w->ctx, b->n_feeds_fit + 2, sizeof *r->feeds);
-    if (own) {
-        r->state = wf_alloc(w->ctx, (size_t)b->fit->store->n_state + 1);
-        r->params = wf_alloc_n(w->ctx, b->fit->store->n_params + 1, sizeof *r->params);
-    }
-    if (!feeds || !r->fetch || !r->feeds || (own && (!r->state || !r->params)))
-        st = err_nomem(w);
-    if (st)
-        return st;
+    if (!feeds || !r->fetch || !r->feeds)
+        return err_nomem(w);
     feeds[wf_list_feeds(w->t, b, feeds, false)] = w->scale;
     return weft_fn_new(b->graph,
                        WEFT_OPTS(weft_fn_opts, .n_feeds = b->n_feeds_test + b->scaled,
@@ -340,12 +332,31 @@ static weft_status new_replica(struct wf_work *w, bool own, struct wf_replica *r
                        &r->fn);
 }
 
+/* Several replicas have state of their own: the trainer's stays as it is while they compute. */
+static weft_status own_state(struct wf_work *w)
+{
+    if (w->t->stateful && w->n_replicas > 1)
+        return wf_err(WEFT_EINVAL,
+                      "layer '%s' is stateful: its batches follow each other, and %d replicas "
+                      "cannot compute them",
+                      w->t->stateful, w->n_replicas);
+    for (int i = 0; i < w->n_replicas && w->n_replicas > 1; i++) {
+        struct wf_replica *r = &w->replica[i];
+
+        if (!r->state)
+            r->state = wf_alloc(w->ctx, (size_t)w->b->fit->store->n_state + 1);
+        if (!r->state)
+            return err_nomem(w);
+    }
+    return WEFT_OK;
+}
+
 static weft_status make_function(struct wf_work *w)
 {
     struct wf_bound *b = w->b;
     weft_status st;
 
-    if (w->ready)
+    if (w->made)
         return WEFT_OK;
     if (b->scaled)
         w->scale = weft_placeholder(b->graph, "scale:loss", WEFT_F32, 0, NULL);
@@ -354,23 +365,21 @@ static weft_status make_function(struct wf_work *w)
     st = list_fetches(w);
     if (w->t->precision != WEFT_F32)
         weft_autocast_pop(b->graph);
-    w->ready = !st;
+    w->made = !st;
     return st;
 }
 
-weft_status wf_work_prepare(struct wf_work *w, int n_replicas)
+weft_status weft_work_replicas(weft_work *w, int n_replicas)
 {
     int64_t cap = w->n_replicas;
     weft_status st = make_function(w);
 
     if (!st && n_replicas > w->n_replicas)
         st = wf_grow(w->ctx, &w->replica, &cap, n_replicas, sizeof *w->replica);
-    while (!st && w->n_replicas < n_replicas) {
-        bool own = w->n_replicas > 0;
-
-        w->n_replicas++;
-        st = new_replica(w, own, &w->replica[w->n_replicas - 1]);
-    }
+    while (!st && w->n_replicas < n_replicas)
+        st = new_replica(w, &w->replica[w->n_replicas++]);
+    if (!st)
+        st = own_state(w);
     if (!st && !w->start)
         st = wf_snapshot_new(1, &w->replica[0].fn, false, &w->start);
     return st ? wf_err_wrap(st, "gradients") : WEFT_OK;

@@ -8,13 +8,14 @@
 
 #include "merge/merge.h"
 #include "train/train.h"
+#include "weft/sys/strategy.h"
 
 /* What computes shards: a function with memory of its own. */
 struct wf_replica {
     weft_fn *fn;
     weft_tensor *fetch, *feeds;
-    char *state; /* its own copy of all state; NULL: it works on the trainer's */
-    float *params; /* likewise */
+    char *state;   /* its own copy of all state; NULL: it works on the trainer's */
+    float *params; /* that it reads, borrowed; NULL: the trainer's */
     float scale;   /* of the loss */
 };
 
@@ -37,7 +38,7 @@ struct wf_work {
     struct wf_merge *merge;
     struct wf_tree tree;
     /* The gradient function: fetches, and what it leaves where. */
-    bool ready;
+    bool made;
     weft_val scale;                   /* fed after the others: of the loss; nil: it is not scaled */
     int at_metrics, at_loss, at_weight, at_penalty, n_fetches; /* fetches; -1: none */
     int *at_rows;  /* [n_groups][n_vars]: of ids, rows follow; -1: none */
@@ -67,21 +68,9 @@ struct wf_work {
 /* The work of the trainer's graph; created on first use. */
 weft_status wf_work_get(weft_trainer *t, struct wf_work **out);
 void wf_work_free(struct wf_work *w);
-/* Creates the gradient function and replicas up to this number. */
-weft_status wf_work_prepare(struct wf_work *w, int n_replicas);
-
 /* Shards of this batch may be computed: `first` is the number of its first one. */
 weft_status wf_work_batch(struct wf_work *w, const weft_tensor *feeds, int64_t n, int64_t first,
                           int64_t key);
-/* What a shard of the batch gives. Different replicas may work at the same time. */
-struct wf_given {
-    struct wf_contribution *c, *logs; /* NULL: the shard has no samples */
-};
-weft_status wf_work_compute(struct wf_work *w, int replica, int64_t number,
-                            const struct wf_hooks *hooks, struct wf_given *out);
-/* Adds it to the step, whose it is afterwards. Any thread, any order. */
-weft_status wf_work_put(struct wf_work *w, int64_t number, struct wf_given *given);
-void wf_work_give(struct wf_work *w, struct wf_given *given);
 /* All shards of the batch were put: its logs are added to those of the pass. */
 weft_status wf_work_end_batch(struct wf_work *w);
 /* The step is abandoned: state is as before it. */
@@ -92,8 +81,10 @@ weft_status wf_work_mean(struct wf_work *w, struct wf_contribution **out);
 void wf_work_take_state(struct wf_work *w, const struct wf_contribution *c);
 /* One step of the optimizer over the chosen variables, NULL: all. Skipped if the loss is scaled and
  * a gradient is not finite. */
-weft_status wf_work_update(struct wf_work *w, const struct wf_contribution *mean,
+weft_status wf_work_step(struct wf_work *w, const struct wf_contribution *mean,
                            const bool *chosen);
+/* The parameters are at the next version: the step counts. */
+void wf_work_done(struct wf_work *w);
 /* The constraints alone, after an update by the trainer's own function. */
 void wf_work_constrain(struct wf_work *w);
 
