@@ -29,6 +29,8 @@ struct weft_ctx {
     _Atomic int64_t mem_used, mem_peak;
     int64_t mem_limit;
     struct wf_pool *pool;
+    int n_groups; /* of cores: the devices cpu:0, cpu:1, … */
+    int spin_us;  /* of pools, as for wf_pool_new */
     weft_simd simd;
     weft_kernels kernels;
     uint64_t seed;
@@ -44,6 +46,10 @@ struct weft_ctx {
 
 int64_t wf_now(const weft_ctx *ctx); /* ns, monotonic */
 int wf_usable_cpus(void);            /* number of CPUs this thread may run on; at least 1 */
+/* Keeps this thread, and pools that it creates, on the k-th of n groups of the CPUs it may run on.
+ * Does nothing if there are fewer CPUs than groups. */
+void wf_use_group(int k, int n);
+#define WF_MAX_GROUPS 64
 
 /* Instruction sets: what this CPU (and its system) supports, what a level is compiled for, and the
  * highest level that needs nothing else. */

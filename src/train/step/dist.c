@@ -46,6 +46,14 @@ static const weft_strategy kinds[] = {
      .open = open_local,
      .compute = compute_local,
      .apply = apply_local},
+    {.size = sizeof kinds[0],
+     .name = "mirrored",
+     .doc = "a replica on each of the devices, which are groups of cores: devices=cpu:0,cpu:1",
+     .open = wf_mirrored_open,
+     .close = wf_mirrored_close,
+     .compute = wf_mirrored_compute,
+     .run = wf_mirrored_run,
+     .apply = apply_local},
 };
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -194,7 +202,9 @@ weft_status weft_dist_run(weft_dist *d, weft_replica_fn *fn, void *arg)
 {
     weft_status st = WEFT_OK;
 
-    for (int i = 0; i < d->n_local && !st; i++)
+    if (d->kind.run)
+        st = d->kind.run(d->self, fn, arg);
+    for (int i = 0; i < d->n_local && !st && !d->kind.run; i++)
         st = fn(arg, d->first + i);
     return st ? wf_err_wrap(st, "strategy '%s'", d->kind.name) : WEFT_OK;
 }

@@ -235,8 +235,9 @@ static void keep(weft_trainer *t, const weft_history *h, struct result *r)
         r->log[r->n_logs++] = h->value[i];
 }
 
-/* strategy NULL: local. */
-static struct result train(const struct setting *c, const weft_strategy *strategy, void *arg)
+/* strategy NULL: by name. */
+static struct result train_on(const struct setting *c, const weft_strategy *strategy, void *arg,
+                              const char *name, const char *devices)
 {
     struct result r = {.st = WEFT_OK};
     weft_ctx *ctx;
@@ -246,8 +247,10 @@ static struct result train(const struct setting *c, const weft_strategy *strateg
     weft_data *d;
     weft_history *h = NULL;
 
-    assert_int_equal(
-        weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = c->threads, .seed = 3), &ctx), 0);
+    assert_int_equal(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = c->threads, .seed = 3,
+                                            .devices = devices),
+                                  &ctx),
+                     0);
     assert_int_equal(weft_model_new(ctx, NULL, &m), 0);
     c->model->build(m, weft_input(m, "x", WEFT_F32, 1, (int64_t[]){F}),
                     weft_input(m, "ids", WEFT_I32, 1, (int64_t[]){T}),
@@ -260,7 +263,8 @@ static struct result train(const struct setting *c, const weft_strategy *strateg
                      WEFT_OPTS(weft_compile_opts, .optimizer = c->optimizer, .loss = c->model->loss,
                                .metrics = c->model->n_labels == 1 ? "accuracy" : NULL,
                                .precision = c->precision, .shards = c->shards,
-                               .accumulate = c->accumulate, .no_sparse = c->dense),
+                               .accumulate = c->accumulate, .no_sparse = c->dense,
+                               .strategy = name),
                      &t))
         fail_msg("%s: %s", c->model->name, weft_error());
     assert_int_equal(weft_data_new(ctx, &d), 0);
@@ -274,6 +278,11 @@ static struct result train(const struct setting *c, const weft_strategy *strateg
     weft_dist_free(dist);
     weft_ctx_free(ctx);
     return r;
+}
+
+static struct result train(const struct setting *c, const weft_strategy *strategy, void *arg)
+{
+    return train_on(c, strategy, arg, NULL, NULL);
 }
 
 static void compare(const struct result *a, const struct result *b, const char *who,
@@ -300,7 +309,11 @@ static void one_case(uint64_t seed)
                          .n_updaters = (int)(1 + seed / 8 % 5)};
     struct result local = train(&c, NULL, NULL), unfused = train(&c, &unfused_strategy, NULL);
     struct result scrambled = train(&c, &scramble_strategy, &s);
+    struct result mirrored = train_on(&c, NULL, NULL, "mirrored",
+                                      seed % 3 ? "cpu:0,cpu:1" : "cpu:0, cpu:1, cpu:2");
 
+    compare(&local, &mirrored, "mirrored", text);
+    free(mirrored.bytes);
     compare(&local, &unfused, "local without fused updates", text);
     compare(&local, &scrambled, "scramble", text);
     if (s.bad || s.n_ready == 0)
