@@ -1,9 +1,9 @@
 /* parts.c - one checkpoint, written by several processes.
  *
- * Parts go into the temporary folder of the checkpoint, each writer's into files of its own. What a
- * writer wrote is told by a manifest of its part, a text that travels to whoever began. Committing
- * believes none of them: it looks whether the pieces cover every tensor, each element once, and
- * whether the files are there. The manifest of the whole comes last, then the rename. */
+ * Parts go into the temporary directory of the checkpoint, each writer's into files of its own.
+ * Each writer returns a manifest of its part as text, which is sent to the process that began the
+ * checkpoint. Committing trusts none of them: it checks that the pieces cover every tensor, each
+ * element once, and that the files exist. The manifest of the whole comes last, then the rename. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

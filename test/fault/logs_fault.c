@@ -1,6 +1,6 @@
 /* logs_fault.c - every file call on the logs of a run (CSVLogger, TensorBoard, the report) fails in
- * turn: the error names the file, no file is left incomplete, and the next run resumes and ends with
- * identical weights and logs.
+ * turn: the error names the file, no file is left incomplete, and the next run resumes and ends
+ * with identical weights and logs.
  * ctest-timeout: 300 */
 #define _GNU_SOURCE
 #include <setjmp.h>

@@ -1,8 +1,5 @@
 /* folder.c - a directory for each class: the list of files is made when the dataset is built; their
  * contents are read by the decoding node after it. */
-#define _GNU_SOURCE
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,24 +49,34 @@ static weft_status add_name(struct list *l, const char *path, int32_t label)
     return WEFT_OK;
 }
 
+struct naming {
+    struct list *out;
+    weft_status st;
+};
+
+static int note_name(void *arg, const char *name)
+{
+    struct naming *n = arg;
+
+    if (name[0] != '.')
+        n->st = add_name(n->out, name, 0);
+    return n->st != WEFT_OK;
+}
+
 /* The names in a directory, sorted, without those that begin with a dot. */
 static weft_status names_in(const char *dir, struct list *out)
 {
-    DIR *handle = opendir(dir);
-    struct dirent *e;
-    weft_status st = WEFT_OK;
+    const struct wf_fs *fs = out->d->ctx->fs;
+    struct naming n = {.out = out};
+    int rc = fs->list(fs->arg, dir, note_name, &n);
 
-    if (!handle)
-        return wf_file_err(-errno, dir, "cannot open");
-    while (!st && (errno = 0, e = readdir(handle)))
-        if (e->d_name[0] != '.')
-            st = add_name(out, e->d_name, 0);
-    if (!st && errno)
-        st = wf_err(WEFT_EIO, "%s: cannot read: %s", dir, wf_errno_text(errno));
-    closedir(handle);
-    if (!st && out->n)
+    if (n.st)
+        return n.st;
+    if (rc)
+        return wf_file_err(rc, dir, "cannot read");
+    if (out->n)
         qsort(out->path, (size_t)out->n, sizeof *out->path, by_name);
-    return st;
+    return WEFT_OK;
 }
 
 static void list_free(struct list *l)

@@ -257,7 +257,7 @@ static void ex_text(const struct wf_ds *ds, struct wf_buf *out)
                       p->plan.f[k].sequence ? " sequence" : "");
     }
     if (p->on_error == WEFT_ON_ERROR_SKIP)
-        wf_buf_printf(out, ", bad ones left out");
+        wf_buf_printf(out, ", bad ones skipped");
 }
 
 static const struct wf_ds_kind ex_kind = {

@@ -235,7 +235,7 @@ static void fixed_text(const struct wf_ds *ds, struct wf_buf *out)
     if (p->type.dtype != WEFT_STR)
         wf_buf_printf(out, " as %s%s", p->swap ? "big-endian " : "", wf_type_text(&p->type, type));
     if (p->on_error == WEFT_ON_ERROR_SKIP)
-        wf_buf_printf(out, ", torn ends left out");
+        wf_buf_printf(out, ", torn ends skipped");
 }
 
 static const struct wf_ds_kind fixed_stream_kind = {

@@ -180,7 +180,7 @@ static void lines_text(const struct wf_ds *ds, struct wf_buf *out)
     if (p->header)
         wf_buf_printf(out, ", %lld of header", (long long)p->header);
     if (p->on_error == WEFT_ON_ERROR_SKIP)
-        wf_buf_printf(out, ", long ones left out");
+        wf_buf_printf(out, ", long ones skipped");
 }
 
 static const struct wf_ds_kind lines_kind = {

@@ -268,7 +268,7 @@ static void tf_text(const struct wf_ds *ds, struct wf_buf *out)
     if (p->index)
         wf_buf_printf(out, ", %lld records by index", (long long)ds->count);
     if (p->on_error == WEFT_ON_ERROR_SKIP)
-        wf_buf_printf(out, ", bad ones left out");
+        wf_buf_printf(out, ", bad ones skipped");
 }
 
 static const struct wf_ds_kind tf_stream_kind = {

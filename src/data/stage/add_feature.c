@@ -105,7 +105,7 @@ static weft_ds not_learned(const struct wf_adding *a, const char *item)
     return wf_ds_fail(a->d, a->row->name,
                       wf_err(WEFT_EINVAL,
                              "%s has not learned '%s': the stage is new or was changed since; "
-                             "train anew with another checkpoint.dir",
+                             "train again with another checkpoint.dir",
                              a->learned_from ? a->learned_from : "the training data", item));
 }
 

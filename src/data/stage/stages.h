@@ -67,7 +67,7 @@ weft_status wf_stage_find(const char *name, const struct wf_stage_row **out);
 weft_status wf_stage_items(struct wf_arena *arena, const struct wf_stage_row *row,
                            const struct wf_attr_spec *spec, int n_specs,
                            const struct wf_attr *value, struct wf_stage_items *out);
-/* The next name of a list with commas, blanks around it left out; false past the end. */
+/* The next name of a comma-separated list, without blanks around it; false past the end. */
 bool wf_next_name(const char **at, const char **name, size_t *n);
 
 /* ---- for builders ---------------------------------------------------------------------------- */

@@ -210,7 +210,7 @@ static weft_status check(struct loading *l, int i, const char *name)
     return WEFT_OK;
 }
 
-/* Strict loading must also use everything that is there. */
+/* Strict loading must also use all weights of the source. */
 static weft_status nothing_left(const struct loading *l)
 {
     for (int64_t k = 0; k < n_tensors(l->s); k++) {
