@@ -234,15 +234,15 @@ const struct rule *rule_find(const char *op)
     return NULL;
 }
 
-const struct rule *rule_draw(struct draw *d)
+const struct rule *rule_draw(struct draw *d, bool passes)
 {
     int64_t total = 0, at;
 
     for (int i = 0; i < n_rules; i++)
-        total += rules[i].weight;
+        total += passes && *rules[i].op ? 0 : rules[i].weight;
     at = draw_int(d, 0, total - 1);
     for (int i = 0; i < n_rules; i++) {
-        at -= rules[i].weight;
+        at -= passes && *rules[i].op ? 0 : rules[i].weight;
         if (at < 0)
             return &rules[i];
     }
