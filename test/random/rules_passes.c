@@ -227,35 +227,78 @@ bool draw_random_twins(struct gen *g, const char *op)
     return gen_op(g, "sub", 2, in, "%s", "").id;
 }
 
+/* A node whose second result a factor may be taken for: the gradient of a cross-entropy, or what attention says about its rows. */
+static weft_val two_results(struct gen *g)
+{
+    weft_val in[3] = {gen_any(g, FLOATS, 1, 4)};
+    const struct wf_type *t;
+
+    if (!in[0].id)
+        return WEFT_NIL;
+    t = gen_type(g, in[0]);
+    if (t->rank == 4 && draw_one_in(&g->d, 2)) {
+        in[1] = in[2] = in[0];
+        return gen_op(g, "attention", 3, in, "scale=%s", "1");
+    }
+    if (t->dim[t->rank - 1] < 1)
+        return WEFT_NIL;
+    in[1] = gen_ids(g, 0, t->dim[t->rank - 1] - 1, t->rank - 1, t->dim);
+    return in[1].id ? gen_op(g, "sparse_softmax_xent", 2, in, "%s",
+                             draw_one_in(&g->d, 3) ? "scale=0.5" : "")
+                    : WEFT_NIL;
+}
+
+/* What it is multiplied by: a scalar, perhaps of a higher rank, or a constant of as many elements. */
+static weft_val factor_of(struct gen *g, weft_val x)
+{
+    struct wf_type t = *gen_type(g, x);
+    weft_val c = rule_scalar(g, t.dtype, draw_one_in(&g->d, 4) ? 0 : draw_real(&g->d, 0.1, 2));
+    char shape[160];
+
+    if (!c.id || draw_one_in(&g->d, 2))
+        return c;
+    if (t.rank == 0 || (g->batch[0] && t.dim[0] == g->batch[0]) || draw_one_in(&g->d, 2))
+        return gen_op(g, "reshape", 1, &c, "shape=%s", "[1,1,1,1,1]");
+    c = gen_op(g, "broadcast_to", 1, &c, "shape=%s", rule_list(t.rank, t.dim, shape));
+    return c.id ? gen_op(g, "cumsum", 1, &c, "axis=-1") : c;
+}
+
 /* What a cross-entropy, perhaps a scaled one, gives (loss or gradient), scaled once more. */
 bool draw_scaled_backprop(struct gen *g, const char *op)
 {
-    weft_val in[2] = {gen_any(g, FLOATS, 1, 4)}, x;
-    const struct wf_type *t;
+    weft_val x = two_results(g), in[2];
 
     (void)op;
-    if (!in[0].id)
-        return false;
-    t = gen_type(g, in[0]);
-    if (t->dim[t->rank - 1] < 1)
-        return false;
-    in[1] = gen_ids(g, 0, t->dim[t->rank - 1] - 1, t->rank - 1, t->dim);
-    if (!in[1].id)
-        return false;
-    x = gen_op(g, "sparse_softmax_xent", 2, in, "%s", draw_one_in(&g->d, 2) ? "scale=0.5" : "");
     if (!x.id)
         return false;
     in[0] = (weft_val){x.id + !draw_one_in(&g->d, 3)};
-    in[1] = rule_scalar(g, gen_type(g, in[0])->dtype,
-                        draw_one_in(&g->d, 6) ? 0 : draw_real(&g->d, 0.1, 2));
-    if (draw_one_in(&g->d, 4))
-        in[1] = gen_op(g, "reshape", 1, &in[1], "shape=%s", "[1,1,1,1,1]");
+    in[1] = factor_of(g, in[0]);
     if (!in[1].id)
         return false;
     for (int i = 0; i < g->n_pool; i++) /* only the product reads it, as a rule */
         if (g->pool[i].id == in[0].id && !draw_one_in(&g->d, 4))
             g->pool[i--] = g->pool[--g->n_pool];
+    if (draw_one_in(&g->d, 4) && !gen_op(g, "tanh", 1, in, "%s", "").id)
+        return false;
     return gen_op(g, "mul", 2, in, "%s", "").id;
+}
+
+/* x + 0 or x * 1, where the number may have a higher rank than x. */
+bool draw_neutral(struct gen *g, const char *op)
+{
+    bool product = draw_one_in(&g->d, 2);
+    int at = (int)draw_int(&g->d, 0, 1);
+    weft_val in[2], x = gen_any(g, FLOATS, 0, 3), one;
+    char word[32];
+
+    (void)op;
+    one = x.id ? rule_scalar(g, gen_type(g, x)->dtype, product) : x;
+    if (one.id && !draw_one_in(&g->d, 3))
+        one = gen_op(g, "reshape", 1, &one, "shape=[%s]",
+                     draw_word(&g->d, "1|1,1|1,1,1|1,1,1,1", word));
+    in[at] = x;
+    in[1 - at] = one;
+    return one.id && gen_op(g, product ? "mul" : "add", 2, in, "%s", "").id;
 }
 
 /* ---- variables that change ---------------------------------------------------------------------- */
