@@ -11,7 +11,7 @@ bool draw_splat(struct gen *g, const char *op)
 {
     weft_val like = gen_any(g, FLOATS, 1, 3), in[2], pair[2];
     struct wf_type t;
-    int64_t turned[WEFT_MAX_RANK];
+    int64_t turned[WEFT_MAX_RANK], ones[] = {1, 1, 1};
     char shape[160], word[32];
 
     (void)op;
@@ -22,6 +22,10 @@ bool draw_splat(struct gen *g, const char *op)
         turned[i] = t.dim[t.rank - 1 - i];
     for (int i = 0; i < 2; i++) {
         pair[0] = gen_spread(g, t.dtype, like);
+        if (draw_one_in(&g->d, 3)) { /* one element of the same rank */
+            pair[0] = rule_scalar(g, t.dtype, draw_real(&g->d, -2, 2));
+            pair[0] = gen_op(g, "reshape", 1, pair, "shape=%s", rule_list(t.rank, ones, shape));
+        }
         pair[1] = like;
         in[i] = pair[0].id ? gen_op(g, "broadcast_like", 2, pair, "%s", "") : WEFT_NIL;
         if (!in[i].id)
@@ -472,9 +476,9 @@ bool draw_user(struct gen *g, const char *op)
     (void)op;
     if (!in[0].id)
         return false;
-    if (draw_one_in(&g->d, 6))
+    if (draw_one_in(&g->d, 3))
         in[0] = rule_scalar(g, gen_type(g, in[0])->dtype, 0.75);
-    in[1] = draw_one_in(&g->d, 4) ? in[0] : gen_like(g, in[0]);
+    in[1] = draw_one_in(&g->d, 3) ? in[0] : gen_like(g, in[0]);
     return in[1].id && gen_op(g, "random.blend", 2, in, "by=%g", draw_real(&g->d, -1, 1)).id;
 }
 
