@@ -170,7 +170,7 @@ const struct rule rules[] = {
     {"", draw_dense, 16, NULL},
     {"", draw_splat, 4, NULL},
     {"", draw_chain, 3, NULL},
-    {"", draw_alike, 4, NULL},
+    {"", draw_alike, 6, NULL},
     {"", draw_residual, 3, NULL},
     {"", draw_column_sums, 4, NULL},
     {"", draw_random_twins, 1, NULL},

@@ -154,34 +154,38 @@ bool draw_column_sums(struct gen *g, const char *op)
 /* One of some nodes that differ in their op, an attribute of each kind, or the number of operands. */
 static weft_val one_alike(struct gen *g, int kind, weft_val x)
 {
-    weft_val many[6] = {x, x, x, x, x, x};
+    weft_val many[16];
     char word[32];
+
+    for (int i = 0; i < WF_COUNT(many); i++)
+        many[i] = x;
 
     switch (kind) {
     case 0:
         return gen_op(g, draw_word(&g->d, "sin|cos|neg|relu|abs|tanh|sigmoid|erf", word), 1, &x,
                       "%s", "");
-    case 1: return gen_op(g, "leaky_relu", 1, &x, "alpha=%g", 0.125 * (double)draw_int(&g->d, 0, 9));
+    case 1:
+        return gen_op(g, "leaky_relu", 1, &x, "alpha=%g", 0.03125 * (double)draw_int(&g->d, 0, 40));
     case 2: return gen_op(g, "cumsum", 1, &x, "axis=%d", (int)draw_int(&g->d, -3, 2));
     case 3:
         return gen_op(g, "reverse", 1, &x, "axes=[%s]",
                       draw_word(&g->d, "0|1|2|0,1|1,2|0,2|0,1,2|-1|-2", word));
-    case 4: return gen_op(g, "add_n", (int)draw_int(&g->d, 1, 6), many, "%s", "");
+    case 4: return gen_op(g, "add_n", (int)draw_int(&g->d, 1, WF_COUNT(many)), many, "%s", "");
     default:
-        return gen_op(g, "avg_pool", 1, &x, "window=[2] stride=[1] padding=%s",
-                      draw_word(&g->d, "valid|same", word));
+        return gen_op(g, "avg_pool", 1, &x, "window=[%d] strides=[1] padding=%s",
+                      (int)draw_int(&g->d, 2, 5), draw_word(&g->d, "valid|same", word));
     }
 }
 
 /* Nodes that are nearly equal. */
 bool draw_alike(struct gen *g, const char *op)
 {
-    int kind = (int)draw_int(&g->d, 0, 5), n = (int)draw_int(&g->d, 2, 6), n_pool = g->n_pool;
+    int kind = (int)draw_int(&g->d, 0, 5), n = (int)draw_int(&g->d, 2, 16), n_pool = g->n_pool;
     bool same_shape = kind < 5;
-    weft_val x = gen_any(g, FLOATS, kind < 2 || kind == 4 ? 0 : 3, 3), in[6];
+    weft_val x = gen_any(g, FLOATS, kind < 2 || kind == 4 ? 0 : 3, 3), in[16];
 
     (void)op;
-    if (!x.id)
+    if (!x.id || wf_type_count(gen_type(g, x)) > 1000)
         return false;
     for (int i = 0; i < n; i++) {
         in[i] = one_alike(g, kind, x);
