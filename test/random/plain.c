@@ -661,6 +661,26 @@ static void sum_in_order(const struct wf_node *n, const struct wf_tensor *in, st
     }
 }
 
+/* The means of columns in the same way, and the variances around them. */
+static void means_in_order(const struct wf_tensor *in, struct wf_tensor *mean, struct wf_tensor *var)
+{
+    int64_t cols = wf_count(mean), n = cols ? wf_count(in) / cols : 0;
+    const double *x = in->data;
+
+    for (int64_t c = 0; c < cols && n > 0; c++) {
+        float sum = 0;
+        double square = 0;
+
+        for (int64_t i = 0; i < n; i++)
+            sum += (float)x[i * cols + c];
+        sum /= (float)n;
+        for (int64_t i = 0; i < n; i++)
+            square += (x[i * cols + c] - (double)sum) * (x[i * cols + c] - (double)sum);
+        ((double *)mean->data)[c] = (double)sum;
+        ((double *)var->data)[c] = square / (double)n;
+    }
+}
+
 static weft_status run_op(struct plain *p, const struct wf_node *n, const struct wf_attr *attr,
                           struct wf_tensor *in)
 {
@@ -705,6 +725,9 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
     if (!st && (n->op->id == WF_OP_sum || n->op->id == WF_OP_reduce_to_like) && p->number == 0 &&
         p->g->values[n->first_out].type.dtype == WEFT_F32)
         sum_in_order(n, in, out);
+    if (!st && n->op->id == WF_OP_batch_norm && p->number == 0 &&
+        p->g->values[n->first_out].type.dtype == WEFT_F32)
+        means_in_order(&in[0], &out[1], &out[2]);
     for (int i = 0; i < n->n_out && moves && !st; i++)
         if (out[i].type.dtype == WEFT_F64)
             shake(p, &out[i], p->g->values[n->first_out + i].type.dtype, inner_size(n, in, out, i));

@@ -348,7 +348,20 @@ static void read_late(struct gen *g, weft_val u, weft_val v, weft_val other)
 {
     bool control = draw_one_in(&g->d, 2);
     weft_val in[2] = {control ? other : u, v}, late;
+    char shape[160];
 
+    if (draw_one_in(&g->d, 3)) { /* in other sizes, which matter to who reads them */
+        const int64_t *dim = gen_type(g, v)->dim;
+
+        late = gen_op(g, "reshape", 1, &v, "shape=%s",
+                      rule_list(2, (int64_t[]){dim[1], dim[0]}, shape));
+        late = late.id ? gen_op(g, "sum", 1, &late, "axes=%s", "[0]") : late;
+        if (late.id && g->c->n_fetches < MAX_FETCHES) {
+            weft_control(g->g, late, u);
+            g->c->fetch[g->c->n_fetches++] = late;
+        }
+        return;
+    }
     if (!control && draw_one_in(&g->d, 2))
         in[0] = gen_op(g, "tanh", 1, &u, "%s", "");
     late = in[0].id ? gen_op(g, "sub", 2, in, "%s", "") : WEFT_NIL;
