@@ -115,9 +115,9 @@ static weft_val some_sum(struct gen *g, weft_val x)
 {
     static const char *const axes[] = {"", "", "axes=[0]|axes=[0]|axes=[-2]|axes=[1]|axes=[-1]",
                                        "axes=[0,1]|axes=[1,0]|axes=[-3,-2]|axes=[0]|axes=[0,2]"};
-    char word[32];
+    char word[32], name[32];
 
-    return gen_op(g, "sum", 1, &x, "%s keepdims=%s",
+    return gen_op(g, draw_word(&g->d, "sum|sum|sum|mean", name), 1, &x, "%s keepdims=%s",
                   draw_word(&g->d, axes[gen_type(g, x)->rank], word),
                   draw_one_in(&g->d, 4) ? "true" : "false");
 }
