@@ -37,9 +37,17 @@ static const struct wf_op builtin[WF_N_OPS] = {
 
 static weft_status parse_attrs(struct wf_arena *arena, struct wf_op *op)
 {
-    weft_status st = wf_attr_specs(arena, op->name, op->attrs, op->attr, &op->n_attrs);
+    struct wf_attr_spec spec[WF_MAX_ATTRS], *own;
+    weft_status st = wf_attr_specs(arena, op->name, op->attrs, spec, &op->n_attrs);
+    size_t bytes = sizeof *own * (size_t)op->n_attrs;
 
-    return wf_err_wrap(st, "op table");
+    if (st)
+        return wf_err_wrap(st, "op table");
+    op->attr = own = wf_arena_alloc(arena, bytes + 1);
+    if (!own)
+        return wf_err_nomem(arena->ctx, bytes, "op table");
+    memcpy(own, spec, bytes);
+    return WEFT_OK;
 }
 
 static void registry_free(weft_ctx *ctx)

@@ -58,7 +58,7 @@ struct wf_op {
     const char *doc;
     int id; /* position in the table; user ops follow the built-in ones */
     int n_attrs;
-    struct wf_attr_spec attr[WF_MAX_ATTRS];
+    const struct wf_attr_spec *attr; /* parsed from attrs, in the registry's arena */
     const struct weft_user_op *user; /* NULL for built-in ops */
 };
 

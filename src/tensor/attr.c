@@ -282,12 +282,13 @@ weft_status wf_attr_specs(struct wf_arena *arena, const char *what, const char *
     for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
         char *colon = strchr(w, ':'), *eq = strchr(w, '=');
         struct wf_attr_spec *s = &spec[*n_specs];
+        enum wf_attr_kind kind;
 
-        if (*n_specs == WF_MAX_ATTRS || !colon || !kind_of(colon[1], &s->value.kind) ||
+        if (*n_specs == WF_MAX_ATTRS || !colon || !kind_of(colon[1], &kind) ||
             (colon[2] && eq != colon + 2))
             return wf_err(WEFT_EPARSE, "%s: attribute text '%s' is malformed", what, w);
         *colon = '\0';
-        s->name = w;
+        *s = (struct wf_attr_spec){.name = w, .value.kind = kind};
         if (eq && parse_default(arena, s, eq + 1))
             return wf_err_wrap(WEFT_EPARSE, "%s", what);
         ++*n_specs;

@@ -567,6 +567,7 @@ weft_status case_draw(struct graph_case *c, weft_ctx *ctx, uint64_t seed, bool s
     struct gen g = {.c = c, .d = draw_from(seed, 1), .smooth = smooth};
     weft_status st;
     int64_t n_ops;
+    bool passes;
 
     *c = (struct graph_case){.ctx = ctx, .smooth = smooth};
     st = weft_graph_new(ctx, &c->g);
@@ -576,8 +577,9 @@ weft_status case_draw(struct graph_case *c, weft_ctx *ctx, uint64_t seed, bool s
     plain_init(&c->first, ctx, c->g);
     open_case(&g, seed);
     n_ops = draw_int(&g.d, 2, draw_one_in(&g.d, 4) ? 30 : 12);
+    passes = draw_one_in(&g.d, 3);
     for (int64_t i = 0, tries = 0; i < n_ops && tries < 4 * n_ops; tries++) {
-        const struct rule *r = rule_draw(&g.d);
+        const struct rule *r = rule_draw(&g.d, passes && !draw_one_in(&g.d, 4));
 
         draw_policy(&g);
         i += r->draw(&g, r->op);

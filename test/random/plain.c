@@ -296,6 +296,28 @@ static void shake_slot(struct plain *p, float *v, int64_t n)
         v[i] *= (float)(1 + draw_real(&p->draw, -p->noise, p->noise) * 0x1p-24);
 }
 
+/* Centered rmsprop divides by sqrt(v - a^2 + eps), the mean square less the squared mean: the error of the difference is relative to
+ * v. w: the weights before the step, new: after it; m: the momentum before it, or NULL. */
+static void shake_rmsprop(struct plain *p, const struct wf_node *n, const struct wf_tensor *w,
+                          const float *m, const struct wf_tensor *op, int kept, float *new)
+{
+    const double *params = wf_attr(n->op, n->attr, "params")->floats;
+    const struct wf_tensor *slot = &op[n->op->n_in_max];
+    double momentum = params[WF_OPTIM_ATTR_OWN + 1], eps = params[WF_OPTIM_ATTR_OWN + 2];
+
+    for (int64_t i = 0; i < wf_count(w); i++) {
+        double v = (double)((float *)slot[0].data)[i], a = (double)((float *)slot[kept - 1].data)[i];
+        double step = m ? (double)((float *)slot[1].data)[i] - momentum * (double)m[i]
+                        : wf_get(w->data, w->type.dtype, i) - (double)new[i];
+        double by = draw_real(&p->draw, -p->noise, p->noise) * float_of[WEFT_F32].unit * v / 2 /
+                    fmax(v - a * a + eps, eps) * step;
+
+        new[i] -= (float)by;
+        if (m)
+            ((float *)slot[1].data)[i] += (float)by;
+    }
+}
+
 /* The slot z of ftrl after a step from weights w: z contains (n^p - n_before^p) w / lr, a difference of powers that may be close
  * to each other, so that its error is relative to n^p w / lr. op: the operands and slots of the step. */
 static void shake_ftrl(struct plain *p, const struct wf_node *n, const struct wf_tensor *w,
@@ -486,7 +508,8 @@ static weft_status run_apply(struct plain *p, const struct wf_node *n, struct wf
     const struct wf_optim_row *row = wf_optim_find(wf_attr_str(n->op, n->attr, "optimizer"));
     float init[WF_OPTIM_MAX_SLOTS];
     int kept = wf_optim_slots(row, wf_attr(n->op, n->attr, "params")->floats, NULL, init);
-    bool wide = p->wide;
+    bool wide = p->wide, centered;
+    const float *m = NULL;
     weft_status st;
 
     for (int i = 0; i < n->n_in; i++) {
@@ -512,7 +535,14 @@ static weft_status run_apply(struct plain *p, const struct wf_node *n, struct wf
         s->data = p->slot[var][k];
     }
     out = op[0];
+    centered = p->noise > 0 && n->op->id == WF_OP_apply && !strcmp(row->name, "rmsprop") &&
+               wf_attr(n->op, n->attr, "params")->floats[WF_OPTIM_ATTR_OWN + 3] != 0;
+    if (centered && kept == 3)
+        m = memcpy(room_for(p, &op[0].type), p->slot[var][1],
+                   (size_t)wf_type_bytes(&op[0].type));
     st = call_ref(p, n, n->attr, n->op->n_in_max + WF_OPTIM_MAX_SLOTS, op, &out);
+    if (!st && centered)
+        shake_rmsprop(p, n, &in[0], m, op, kept, out.data);
     if (!st)
         p->val[n->first_out] = p->var[var] = adopt(p, &out.type, out.data);
     for (int k = 0; k < kept; k++)
@@ -599,6 +629,61 @@ static void product_in_order(const struct wf_node *n, const struct wf_tensor *in
         }
 }
 
+/* Whether a sum reduces axis i of its operand. */
+static bool reduces(const struct wf_node *n, const struct wf_type *t, const struct wf_type *to,
+                    int i)
+{
+    const struct wf_attr *axes = n->op->id == WF_OP_sum ? wf_attr(n->op, n->attr, "axes") : NULL;
+    int lead = t->rank - to->rank;
+
+    if (!axes) /* reduce_to_like */
+        return i < lead || (to->dim[i - lead] == 1 && t->dim[i] != 1);
+    for (int k = 0; k < axes->n; k++)
+        if (axes->ints[k] == i || axes->ints[k] == i - t->rank)
+            return true;
+    return axes->n == 0;
+}
+
+/* A sum of f32 in f32, in order, for the same reason. */
+static void sum_in_order(const struct wf_node *n, const struct wf_tensor *in, struct wf_tensor *out)
+{
+    const struct wf_type *t = &in->type;
+    const double *x = in->data;
+    double *sum = out->data;
+
+    memset(sum, 0, sizeof *sum * (size_t)wf_count(out));
+    for (int64_t e = 0; e < wf_count(in); e++) {
+        int64_t rest = e, at = 0, stride = 1;
+
+        for (int i = t->rank - 1; i >= 0; rest /= t->dim[i--])
+            if (!reduces(n, t, &out->type, i)) {
+                at += rest % t->dim[i] * stride;
+                stride *= t->dim[i];
+            }
+        sum[at] = (double)((float)sum[at] + (float)x[e]);
+    }
+}
+
+/* The means of columns in the same way, and the variances around them. */
+static void means_in_order(const struct wf_tensor *in, struct wf_tensor *mean, struct wf_tensor *var)
+{
+    int64_t cols = wf_count(mean), n = cols ? wf_count(in) / cols : 0;
+    const double *x = in->data;
+
+    for (int64_t c = 0; c < cols && n > 0; c++) {
+        float sum = 0;
+        double square = 0;
+
+        for (int64_t i = 0; i < n; i++)
+            sum += (float)x[i * cols + c];
+        sum /= (float)n;
+        for (int64_t i = 0; i < n; i++)
+            square += (x[i * cols + c] - (double)sum) * (x[i * cols + c] - (double)sum);
+        ((double *)mean->data)[c] = (double)sum;
+        ((double *)var->data)[c] = square / (double)n;
+    }
+}
+
 static weft_status run_op(struct plain *p, const struct wf_node *n, const struct wf_attr *attr,
                           struct wf_tensor *in)
 {
@@ -621,7 +706,7 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
         return st;
     for (int i = 0; i < n->n_out; i++) {
         out[i].type = out_type[i];
-        if (wf_type_bytes(&out[i].type) < 0 || wf_type_bytes(&out[i].type) > 1 << 26)
+        if (wf_type_bytes(&out[i].type) < 0 || wf_type_bytes(&out[i].type) > 1 << 22)
             return wf_err(WEFT_ELIMIT, "too large for a random test");
         out[i].data = room_for(p, &out[i].type);
     }
@@ -640,6 +725,12 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
     if (!st && n->op->id == WF_OP_matmul && p->number == 0 && in[0].type.rank == 2 &&
         in[1].type.rank == 2 && p->g->values[n->first_out].type.dtype == WEFT_F32)
         product_in_order(n, in, out);
+    if (!st && (n->op->id == WF_OP_sum || n->op->id == WF_OP_reduce_to_like) && p->number == 0 &&
+        p->g->values[n->first_out].type.dtype == WEFT_F32)
+        sum_in_order(n, in, out);
+    if (!st && n->op->id == WF_OP_batch_norm && p->number == 0 &&
+        p->g->values[n->first_out].type.dtype == WEFT_F32)
+        means_in_order(&in[0], &out[1], &out[2]);
     for (int i = 0; i < n->n_out && moves && !st; i++)
         if (out[i].type.dtype == WEFT_F64)
             shake(p, &out[i], p->g->values[n->first_out + i].type.dtype, inner_size(n, in, out, i));

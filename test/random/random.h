@@ -170,8 +170,8 @@ struct rule {
 extern const struct rule rules[];
 extern const int n_rules;
 const struct rule *rule_find(const char *op);
-/* Picks an op by weight. */
-const struct rule *rule_draw(struct draw *d);
+/* An op by weight; passes: only among the rules that are made for passes. */
+const struct rule *rule_draw(struct draw *d, bool passes);
 bool draws_losses(struct gen *g); /* losses.c: a loss, gradients and perhaps updates */
 
 /* ---- config.c: the ways to run --------------------------------------------------------------- */

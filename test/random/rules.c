@@ -171,17 +171,18 @@ const struct rule rules[] = {
     {"", draw_dense, 16, NULL},
     {"", draw_splat, 4, NULL},
     {"", draw_chain, 3, NULL},
-    {"", draw_alike, 4, NULL},
+    {"", draw_alike, 6, NULL},
     {"", draw_residual, 3, NULL},
     {"", draw_column_sums, 4, NULL},
     {"", draw_random_twins, 1, NULL},
-    {"", draw_scaled_backprop, 4, NULL},
+    {"", draw_scaled_backprop, 5, NULL},
     {"", draw_exchange, 3, NULL},
     {"", draw_shown, 3, NULL},
     {"", draw_awaited, 4, NULL},
     {"", draw_twice, 3, NULL},
     {"", draw_trained_product, 4, NULL},
     {"", draw_many_constants, 1, NULL},
+    {"", draw_neutral, 2, NULL},
     {"", draw_einsum, 4, NULL},
     {"", draw_scan, 2, NULL},
     {"", draw_user, 3, NULL},
@@ -235,15 +236,15 @@ const struct rule *rule_find(const char *op)
     return NULL;
 }
 
-const struct rule *rule_draw(struct draw *d)
+const struct rule *rule_draw(struct draw *d, bool passes)
 {
     int64_t total = 0, at;
 
     for (int i = 0; i < n_rules; i++)
-        total += rules[i].weight;
+        total += passes && *rules[i].op ? 0 : rules[i].weight;
     at = draw_int(d, 0, total - 1);
     for (int i = 0; i < n_rules; i++) {
-        at -= rules[i].weight;
+        at -= passes && *rules[i].op ? 0 : rules[i].weight;
         if (at < 0)
             return &rules[i];
     }

@@ -12,7 +12,7 @@ bool draw_splat(struct gen *g, const char *op)
 {
     weft_val like = gen_any(g, FLOATS, 1, 3), in[2], pair[2];
     struct wf_type t;
-    int64_t turned[WEFT_MAX_RANK];
+    int64_t turned[WEFT_MAX_RANK], ones[] = {1, 1, 1};
     char shape[160], word[32];
 
     (void)op;
@@ -23,6 +23,10 @@ bool draw_splat(struct gen *g, const char *op)
         turned[i] = t.dim[t.rank - 1 - i];
     for (int i = 0; i < 2; i++) {
         pair[0] = gen_spread(g, t.dtype, like);
+        if (draw_one_in(&g->d, 3)) { /* one element of the same rank */
+            pair[0] = rule_scalar(g, t.dtype, draw_real(&g->d, -2, 2));
+            pair[0] = gen_op(g, "reshape", 1, pair, "shape=%s", rule_list(t.rank, ones, shape));
+        }
         pair[1] = like;
         in[i] = pair[0].id ? gen_op(g, "broadcast_like", 2, pair, "%s", "") : WEFT_NIL;
         if (!in[i].id)
@@ -113,9 +117,9 @@ static weft_val some_sum(struct gen *g, weft_val x)
 {
     static const char *const axes[] = {"", "", "axes=[0]|axes=[0]|axes=[-2]|axes=[1]|axes=[-1]",
                                        "axes=[0,1]|axes=[1,0]|axes=[-3,-2]|axes=[0]|axes=[0,2]"};
-    char word[32];
+    char word[32], name[32];
 
-    return gen_op(g, "sum", 1, &x, "%s keepdims=%s",
+    return gen_op(g, draw_word(&g->d, "sum|sum|sum|mean", name), 1, &x, "%s keepdims=%s",
                   draw_word(&g->d, axes[gen_type(g, x)->rank], word),
                   draw_one_in(&g->d, 4) ? "true" : "false");
 }
@@ -153,34 +157,38 @@ bool draw_column_sums(struct gen *g, const char *op)
 /* One of some nodes that differ in their op, an attribute of each kind, or the number of operands. */
 static weft_val one_alike(struct gen *g, int kind, weft_val x)
 {
-    weft_val many[6] = {x, x, x, x, x, x};
+    weft_val many[16];
     char word[32];
+
+    for (int i = 0; i < WF_COUNT(many); i++)
+        many[i] = x;
 
     switch (kind) {
     case 0:
         return gen_op(g, draw_word(&g->d, "sin|cos|neg|relu|abs|tanh|sigmoid|erf", word), 1, &x,
                       "%s", "");
-    case 1: return gen_op(g, "leaky_relu", 1, &x, "alpha=%g", 0.125 * (double)draw_int(&g->d, 0, 9));
+    case 1:
+        return gen_op(g, "leaky_relu", 1, &x, "alpha=%g", 0.03125 * (double)draw_int(&g->d, 0, 40));
     case 2: return gen_op(g, "cumsum", 1, &x, "axis=%d", (int)draw_int(&g->d, -3, 2));
     case 3:
         return gen_op(g, "reverse", 1, &x, "axes=[%s]",
                       draw_word(&g->d, "0|1|2|0,1|1,2|0,2|0,1,2|-1|-2", word));
-    case 4: return gen_op(g, "add_n", (int)draw_int(&g->d, 1, 6), many, "%s", "");
+    case 4: return gen_op(g, "add_n", (int)draw_int(&g->d, 1, WF_COUNT(many)), many, "%s", "");
     default:
-        return gen_op(g, "avg_pool", 1, &x, "window=[2] stride=[1] padding=%s",
-                      draw_word(&g->d, "valid|same", word));
+        return gen_op(g, "avg_pool", 1, &x, "window=[%d] strides=[1] padding=%s",
+                      (int)draw_int(&g->d, 2, 5), draw_word(&g->d, "valid|same", word));
     }
 }
 
 /* Nodes that differ only in their op, an attribute or an operand. */
 bool draw_alike(struct gen *g, const char *op)
 {
-    int kind = (int)draw_int(&g->d, 0, 5), n = (int)draw_int(&g->d, 2, 6), n_pool = g->n_pool;
+    int kind = (int)draw_int(&g->d, 0, 5), n = (int)draw_int(&g->d, 2, 16), n_pool = g->n_pool;
     bool same_shape = kind < 5;
-    weft_val x = gen_any(g, FLOATS, kind < 2 || kind == 4 ? 0 : 3, 3), in[6];
+    weft_val x = gen_any(g, FLOATS, kind < 2 || kind == 4 ? 0 : 3, 3), in[16];
 
     (void)op;
-    if (!x.id)
+    if (!x.id || wf_type_count(gen_type(g, x)) > 1000)
         return false;
     for (int i = 0; i < n; i++) {
         in[i] = one_alike(g, kind, x);
@@ -230,38 +238,81 @@ bool draw_random_twins(struct gen *g, const char *op)
     return gen_op(g, "sub", 2, in, "%s", "").id;
 }
 
-/* The result of a cross-entropy, perhaps a scaled one (loss or gradient), scaled again. */
-bool draw_scaled_backprop(struct gen *g, const char *op)
+/* A node whose second result a factor may be taken for: the gradient of a cross-entropy, or what attention says about its rows. */
+static weft_val two_results(struct gen *g)
 {
-    weft_val in[2] = {gen_any(g, FLOATS, 1, 4)}, x;
+    weft_val in[3] = {gen_any(g, FLOATS, 1, 4)};
     const struct wf_type *t;
 
-    (void)op;
     if (!in[0].id)
-        return false;
+        return WEFT_NIL;
     t = gen_type(g, in[0]);
+    if (t->rank == 4 && draw_one_in(&g->d, 2)) {
+        in[1] = in[2] = in[0];
+        return gen_op(g, "attention", 3, in, "scale=%s", "1");
+    }
     if (t->dim[t->rank - 1] < 1)
-        return false;
+        return WEFT_NIL;
     in[1] = gen_ids(g, 0, t->dim[t->rank - 1] - 1, t->rank - 1, t->dim);
-    if (!in[1].id)
-        return false;
-    x = gen_op(g, "sparse_softmax_xent", 2, in, "%s", draw_one_in(&g->d, 2) ? "scale=0.5" : "");
+    return in[1].id ? gen_op(g, "sparse_softmax_xent", 2, in, "%s",
+                             draw_one_in(&g->d, 3) ? "scale=0.5" : "")
+                    : WEFT_NIL;
+}
+
+/* What it is multiplied by: a scalar, perhaps of a higher rank, or a constant of as many elements. */
+static weft_val factor_of(struct gen *g, weft_val x)
+{
+    struct wf_type t = *gen_type(g, x);
+    weft_val c = rule_scalar(g, t.dtype, draw_one_in(&g->d, 4) ? 0 : draw_real(&g->d, 0.1, 2));
+    char shape[160];
+
+    if (!c.id || draw_one_in(&g->d, 2))
+        return c;
+    if (t.rank == 0 || (g->batch[0] && t.dim[0] == g->batch[0]) || draw_one_in(&g->d, 2))
+        return gen_op(g, "reshape", 1, &c, "shape=%s", "[1,1,1,1,1]");
+    c = gen_op(g, "broadcast_to", 1, &c, "shape=%s", rule_list(t.rank, t.dim, shape));
+    return c.id ? gen_op(g, "cumsum", 1, &c, "axis=-1") : c;
+}
+
+/* What a cross-entropy, perhaps a scaled one, gives (loss or gradient), scaled once more. */
+bool draw_scaled_backprop(struct gen *g, const char *op)
+{
+    weft_val x = two_results(g), in[2];
+
+    (void)op;
     if (!x.id)
         return false;
     in[0] = (weft_val){x.id + !draw_one_in(&g->d, 3)};
-    in[1] = rule_scalar(g, gen_type(g, in[0])->dtype,
-                        draw_one_in(&g->d, 6) ? 0 : draw_real(&g->d, 0.1, 2));
-    if (draw_one_in(&g->d, 4))
-        in[1] = gen_op(g, "reshape", 1, &in[1], "shape=%s", "[1,1,1,1,1]");
+    in[1] = factor_of(g, in[0]);
     if (!in[1].id)
         return false;
     for (int i = 0; i < g->n_pool; i++) /* usually only the product reads it */
         if (g->pool[i].id == in[0].id && !draw_one_in(&g->d, 4))
             g->pool[i--] = g->pool[--g->n_pool];
+    if (draw_one_in(&g->d, 4) && !gen_op(g, "tanh", 1, in, "%s", "").id)
+        return false;
     return gen_op(g, "mul", 2, in, "%s", "").id;
 }
 
-/* ---- variables that change ------------------------------------------------------------------- */
+/* x + 0 or x * 1, where the number may have a higher rank than x. */
+bool draw_neutral(struct gen *g, const char *op)
+{
+    bool product = draw_one_in(&g->d, 2);
+    int at = (int)draw_int(&g->d, 0, 1);
+    weft_val in[2], x = gen_any(g, FLOATS, 0, 3), one;
+    char word[32];
+
+    (void)op;
+    one = x.id ? rule_scalar(g, gen_type(g, x)->dtype, product) : x;
+    if (one.id && !draw_one_in(&g->d, 3))
+        one = gen_op(g, "reshape", 1, &one, "shape=[%s]",
+                     draw_word(&g->d, "1|1,1|1,1,1|1,1,1,1", word));
+    in[at] = x;
+    in[1 - at] = one;
+    return one.id && gen_op(g, product ? "mul" : "add", 2, in, "%s", "").id;
+}
+
+/* ---- variables that change ---------------------------------------------------------------------- */
 
 static bool has_update(const struct gen *g, weft_val var)
 {
@@ -302,7 +353,20 @@ static void read_late(struct gen *g, weft_val u, weft_val v, weft_val other)
 {
     bool control = draw_one_in(&g->d, 2);
     weft_val in[2] = {control ? other : u, v}, late;
+    char shape[160];
 
+    if (draw_one_in(&g->d, 3)) { /* in other sizes, which matter to who reads them */
+        const int64_t *dim = gen_type(g, v)->dim;
+
+        late = gen_op(g, "reshape", 1, &v, "shape=%s",
+                      rule_list(2, (int64_t[]){dim[1], dim[0]}, shape));
+        late = late.id ? gen_op(g, "sum", 1, &late, "axes=%s", "[0]") : late;
+        if (late.id && g->c->n_fetches < MAX_FETCHES) {
+            weft_control(g->g, late, u);
+            g->c->fetch[g->c->n_fetches++] = late;
+        }
+        return;
+    }
     if (!control && draw_one_in(&g->d, 2))
         in[0] = gen_op(g, "tanh", 1, &u, "%s", "");
     late = in[0].id ? gen_op(g, "sub", 2, in, "%s", "") : WEFT_NIL;
@@ -434,9 +498,9 @@ bool draw_user(struct gen *g, const char *op)
     (void)op;
     if (!in[0].id)
         return false;
-    if (draw_one_in(&g->d, 6))
+    if (draw_one_in(&g->d, 3))
         in[0] = rule_scalar(g, gen_type(g, in[0])->dtype, 0.75);
-    in[1] = draw_one_in(&g->d, 4) ? in[0] : gen_like(g, in[0]);
+    in[1] = draw_one_in(&g->d, 3) ? in[0] : gen_like(g, in[0]);
     return in[1].id && gen_op(g, "random.blend", 2, in, "by=%g", draw_real(&g->d, -1, 1)).id;
 }
 

@@ -150,17 +150,21 @@ static weft_val written(struct gen *g, weft_val v, weft_val before)
     return gen_like(g, v);
 }
 
-/* A value that equals what an update left, or is computed from it, fetched. */
-static void look_between(struct gen *g, weft_val u)
+/* A value that equals what an update left, or is computed from it (and from `slow`, which comes late), fetched. */
+static void look_at(struct gen *g, weft_val u, weft_val slow)
 {
     weft_val in[2] = {u, rule_scalar(g, gen_type(g, u)->dtype, draw_one_in(&g->d, 2))};
     bool one = in[1].id && gen_max_abs(g, in[1]) == 1;
     char word[32];
 
-    switch (draw_int(&g->d, 0, 3)) {
+    switch (draw_int(&g->d, 0, 4)) {
     case 0: fetch(g, unseen(g, draw_word(&g->d, "tanh|neg|identity", word), 1, in)); break;
     case 1: fetch(g, in[1].id ? unseen(g, one ? "mul" : "add", 2, in) : WEFT_NIL); break;
     case 2: fetch(g, u); break;
+    case 3:
+        in[1] = slow;
+        fetch(g, slow.id ? unseen(g, "mul", 2, in) : WEFT_NIL);
+        break;
     default: break;
     }
 }
@@ -171,7 +175,7 @@ bool draw_twice(struct gen *g, const char *op)
     int64_t dim[2] = {draw_int(&g->d, 1, 4), draw_int(&g->d, 1, 4)};
     struct wf_type t = wf_type_of(WEFT_F32, 2, dim);
     int n = (int)draw_int(&g->d, 2, 3);
-    weft_val in[2], u = WEFT_NIL, other = WEFT_NIL;
+    weft_val in[2], u[3] = {WEFT_NIL}, other = WEFT_NIL, slow = WEFT_NIL;
     char word[32];
 
     (void)op;
@@ -183,20 +187,20 @@ bool draw_twice(struct gen *g, const char *op)
     if (draw_one_in(&g->d, 2)) { /* an update of another variable that has to wait for a reader */
         other = new_state(g, &t);
         in[1] = other.id ? gen_like(g, other) : WEFT_NIL;
-        u = in[1].id ? unseen(g, "assign", 2, (weft_val[]){other, in[1]}) : WEFT_NIL;
-        if (u.id)
-            g->c->update[g->c->n_updates++] = u;
+        slow = in[1].id ? unseen(g, "assign", 2, (weft_val[]){other, in[1]}) : WEFT_NIL;
+        if (slow.id)
+            g->c->update[g->c->n_updates++] = slow;
     }
     in[1] = WEFT_NIL;
     for (int i = 0; i < n; i++) {
         if (!in[1].id || !draw_one_in(&g->d, 3))
-            in[1] = written(g, in[0], u); /* else the same once more */
-        u = in[1].id ? unseen(g, draw_word(&g->d, "assign|assign_add|assign_add", word), 2, in)
-                     : WEFT_NIL;
-        if (!u.id)
+            in[1] = written(g, in[0], i ? u[i - 1] : slow); /* else the same once more */
+        u[i] = in[1].id ? unseen(g, draw_word(&g->d, "assign|assign_add|assign_add", word), 2, in)
+                        : WEFT_NIL;
+        if (!u[i].id)
             return false;
-        g->c->update[g->c->n_updates++] = u;
-        look_between(g, u);
+        g->c->update[g->c->n_updates++] = u[i];
+        look_at(g, u[draw_int(&g->d, 0, i)], slow);
     }
     for (int i = 0; i < 2; i++) { /* readers of the old values, built late */
         weft_val v = i ? other : in[0];
@@ -239,12 +243,13 @@ static void read_weights(struct gen *g, weft_val w, weft_val sums)
 bool draw_trained_product(struct gen *g, const char *op)
 {
     weft_val dy = gen_any(g, FLOATS, 2, 2), in[2], w, product, sums = WEFT_NIL, up, other;
+    weft_val again = WEFT_NIL;
     int64_t dim[2] = {draw_int(&g->d, 1, 4)};
     weft_optim o;
 
     (void)op;
     if (!dy.id || g->smooth || gen_type(g, dy)->dtype != WEFT_F32 ||
-        g->c->n_updates + 3 > MAX_UPDATES)
+        g->c->n_updates + 4 > MAX_UPDATES)
         return false;
     dim[1] = gen_type(g, dy)->dim[1];
     w = gen_variable(g, WEFT_F32, 2, dim, false);
@@ -254,17 +259,31 @@ bool draw_trained_product(struct gen *g, const char *op)
     in[1] = dy;
     if (!in[0].id)
         return false;
-    if (draw_one_in(&g->d, 3) && wf_val_node(g->g, in[0])->op->id == WF_OP_variable &&
-        !wf_node_int(wf_val_node(g->g, in[0]), "trainable")) {
+    if (draw_one_in(&g->d, 3) && !(g->batch[0] && gen_type(g, in[0])->dim[0] == g->batch[0])) {
+        struct wf_type t = *gen_type(g, in[0]);
+
+        in[0] = new_state(g, &t);
+        if (!in[0].id)
+            return false;
         other = unseen(g, "assign_add", 2, (weft_val[]){in[0], in[0]});
         if (other.id)
             g->c->update[g->c->n_updates++] = other;
         if (other.id && draw_one_in(&g->d, 2)) /* something that may fail waits for it */
             fetch(g, unseen(g, "check_numerics", 1, &other));
+        if (other.id &&
+            draw_one_in(&g->d, 2)) { /* the product reads the result, which is overwritten */
+            again = in[0];
+            in[0] = other;
+        }
     }
     product = gen_op(g, "matmul", 2, in, "trans_a=%s", "true");
     if (!product.id)
         return false;
+    if (again.id) {
+        other = unseen(g, "assign_add", 2, (weft_val[]){again, again});
+        if (other.id)
+            g->c->update[g->c->n_updates++] = other;
+    }
     if (!draw_one_in(&g->d, 4)) /* nothing else reads it */
         g->n_pool -= g->n_pool && g->pool[g->n_pool - 1].id == product.id;
     if (!draw_one_in(&g->d, 3))

@@ -113,14 +113,12 @@ static double turn(const struct tie *t, const double *at, int n_at, double x, do
     }
 }
 
-/* Which side run p takes: -1, 0 (exactly on the threshold) or 1. Some runs use one side for all
- * elements. */
-static int side(struct plain *p, int64_t node, int64_t e)
+/* Which side run p takes: -1, 0 (exactly there) or 1. Three runs take one for all elements, the others one by chance: whatever is
+ * regular, elements that are summed with weights which cancel may have in common. */
+static int side(struct plain *p)
 {
     if (p->number < 3)
         return p->number - 1;
-    if (p->number < 6)
-        return (int)((uint64_t)(e + node + p->number) % 3) - 1;
     return (int)draw_int(&p->draw, -1, 1);
 }
 
@@ -235,7 +233,7 @@ static void arg_ties(struct plain *p, int64_t k, struct wf_tensor *in)
         if (!x.data)
             x = spread_out(p, &in[0], &in[0].type);
         ((double *)x.data)[e] =
-            ((double *)x.data)[best] + side(p, k, e) * fmax(fmax(fabs(lo), fabs(hi)), DBL_MIN);
+            ((double *)x.data)[best] + side(p) * fmax(fmax(fabs(lo), fabs(hi)), DBL_MIN);
     }
     if (x.data)
         in[0] = x;
@@ -268,7 +266,7 @@ void plain_ties(struct plain *p, int64_t k, const struct wf_type *out, struct wf
         v = ((double *)x.data)[e];
         other = d.spread ? element(&in[1], b) : 0;
         ((double *)x.data)[e] =
-            turn(d.tie, d.at, d.n_at, v, other) + side(p, k, e) * fmax(width, DBL_MIN);
+            turn(d.tie, d.at, d.n_at, v, other) + side(p) * fmax(width, DBL_MIN);
     }
     if (x.data)
         in[d.tie->operand] = x;

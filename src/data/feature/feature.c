@@ -195,8 +195,7 @@ static weft_status cast_items(const struct wf_feature *f, int k, const void *fro
             st = text_number((const weft_str *)from + i, f->dtype, to, i);
         }
     } else if (!wf_is_float(t) && !wf_is_float(f->dtype)) {
-        for (int64_t i = 0; i < n; i++)
-            wf_set_clipped(to, f->dtype, i, wf_get_int(from, t, i));
+        wf_convert_ints(from, t, n, to, f->dtype);
     } else {
         for (int64_t i = 0; i < n; i++)
             wf_set(to, f->dtype, i, wf_get(from, t, i));

@@ -81,8 +81,7 @@ static void convert(const weft_ctx *ctx, const struct rescale *p, const void *fr
                                               : ((const float *)from)[i] * scale;
     } else if (p->scale == 1.0 && p->offset == 0.0 && !wf_is_float(dtype) &&
                !wf_is_float(p->dtype)) {
-        for (int64_t i = 0; i < n; i++)
-            wf_set_clipped(to, p->dtype, i, wf_get_int(from, dtype, i));
+        wf_convert_ints(from, dtype, n, to, p->dtype);
     } else if (p->dtype == WEFT_F64) {
         for (int64_t i = 0; i < n; i++) {
             double v = wf_get(from, dtype, i) * p->scale;
