@@ -104,7 +104,12 @@ typedef struct weft_job_output {
      * the label. */
     double scale, offset;
 } weft_job_output;
-WEFT_API weft_status weft_job_output_at(const weft_job_run *run, int i, weft_job_output *out);
+WEFT_API weft_status weft_job_output_at_sized(const weft_job_run *run, int i, size_t size,
+                                              weft_job_output *out); /* size: sizeof *out */
+static inline weft_status weft_job_output_at(const weft_job_run *run, int i, weft_job_output *out)
+{
+    return weft_job_output_at_sized(run, i, sizeof *out, out);
+}
 /* n values of an output (of whole samples) as people read them: probabilities for logits, quantities in the label's own units. */
 WEFT_API void weft_job_output_read(const weft_job_output *o, int64_t n, const float *values,
                                    double *out);

@@ -115,13 +115,23 @@ typedef struct weft_callback {
  *   "LearningRateScheduler epochs=[10,20] rates=[0.1,0.01,0.001]"
  *   "CSVLogger filename=log.csv", "TerminateOnNaN", "TensorBoard log_dir=logs"
  *   "ModelCheckpoint filepath=model-{epoch:02d}-{val_loss:.3f}.safetensors save_best_only=true" */
-WEFT_API weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_callback *out);
+WEFT_API weft_status weft_callback_new_sized(weft_ctx *ctx, const char *spec, size_t size,
+                                             weft_callback *out); /* size: sizeof *out */
+static inline weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_callback *out)
+{
+    return weft_callback_new_sized(ctx, spec, sizeof *out, out);
+}
 WEFT_API void weft_callback_free(weft_callback *cb);
 /* LearningRateScheduler with your own function: called at the beginning of an epoch (from 0) with
  * the current rate, it returns the rate for the epoch. Not with a schedule. */
 typedef double weft_rate_fn(void *arg, int64_t epoch, double rate);
-WEFT_API weft_status weft_callback_rate(weft_ctx *ctx, weft_rate_fn *fn, void *arg,
-                                        weft_callback *out);
+WEFT_API weft_status weft_callback_rate_sized(weft_ctx *ctx, weft_rate_fn *fn, void *arg,
+                                              size_t size, weft_callback *out);
+static inline weft_status weft_callback_rate(weft_ctx *ctx, weft_rate_fn *fn, void *arg,
+                                             weft_callback *out)
+{
+    return weft_callback_rate_sized(ctx, fn, arg, sizeof *out, out);
+}
 WEFT_API bool weft_callback_at(int i, const char **name, const char **attrs, const char **doc);
 
 /* For callbacks: training ends for good after the current batch, as in Keras: the epoch ends with

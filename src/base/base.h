@@ -19,6 +19,19 @@ weft_status wf_err_wrap(weft_status st, const char *fmt, ...) WEFT_PRINTF(2, 3);
 void wf_err_set(const char *text);
 weft_status wf_errv(weft_status st, const char *fmt, va_list args);
 
+/* ---- structs that begin with their size (opts.c) ------------------------------------------------ */
+
+/* Copies the caller's struct `name` over zeros; `today` is the size of `copy`, which is all defaults
+ * if opts is NULL, and on failure. A smaller struct, of a program compiled against an older header, is
+ * taken as far as it goes; a larger one is WEFT_EINVAL. Read only the copy afterwards. */
+weft_status wf_opts_take(void *copy, size_t today, const void *opts, const char *name);
+/* Element i of the caller's array, whose elements are as large as the first says. */
+weft_status wf_opts_take_at(void *copy, size_t today, const void *array, int64_t i,
+                            const char *name);
+/* The other way: writes a result of today's size to the caller's struct of `size` bytes, as far as it
+ * goes. */
+weft_status wf_opts_give(void *out, size_t size, const void *full, size_t today, const char *name);
+
 /* ---- context --------------------------------------------------------------------------------- */
 
 struct wf_pool;

@@ -84,46 +84,44 @@ static weft_status check_devices(const char *list)
 
 weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
 {
-    static const weft_ctx_opts defaults = {.size = sizeof defaults};
+    weft_ctx_opts o;
     weft_allocator mem = {libc_alloc, libc_free, NULL};
-    const weft_ctx_opts *o = opts ? opts : &defaults;
     weft_ctx *ctx;
     weft_simd simd = WEFT_SIMD_PORTABLE;
-    weft_status st;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_ctx_opts");
 
-    if (o->size != sizeof *o)
-        return wf_err(WEFT_EINVAL, "weft_ctx_opts: size %zu, this library expects %zu", o->size,
-                      sizeof *o);
-    if (o->threads < 0 || o->threads > 1024)
-        return wf_err(WEFT_EINVAL, "context: threads %d is not in 0..1024", o->threads);
-    if (o->spin_us != WEFT_ZERO && (o->spin_us < 0 || o->spin_us > 1000000))
-        return wf_err(WEFT_EINVAL, "context: spin_us %d is not in 0..1000000", o->spin_us);
-    st = choose_simd(o, &simd);
-    if (!st)
-        st = check_devices(o->devices);
     if (st)
         return st;
-    if (o->allocator)
-        mem = *o->allocator;
+    if (o.threads < 0 || o.threads > 1024)
+        return wf_err(WEFT_EINVAL, "context: threads %d is not in 0..1024", o.threads);
+    if (o.spin_us != WEFT_ZERO && (o.spin_us < 0 || o.spin_us > 1000000))
+        return wf_err(WEFT_EINVAL, "context: spin_us %d is not in 0..1000000", o.spin_us);
+    st = choose_simd(&o, &simd);
+    if (!st)
+        st = check_devices(o.devices);
+    if (st)
+        return st;
+    if (o.allocator)
+        mem = *o.allocator;
     ctx = mem.alloc(mem.arg, sizeof *ctx, 64);
     if (!ctx)
         return wf_err(WEFT_ENOMEM, "context: out of memory");
     memset(ctx, 0, sizeof *ctx);
     ctx->mem = mem;
-    ctx->mem_limit = o->memory_limit;
+    ctx->mem_limit = o.memory_limit;
     ctx->simd = simd;
-    ctx->kernels = o->kernels;
-    ctx->seed = o->seed;
-    ctx->flush_denormals = o->flush_denormals;
-    ctx->log = o->log;
-    ctx->log_arg = o->log_arg;
-    ctx->now_ns = o->now_ns ? o->now_ns : system_now;
-    ctx->now_arg = o->now_arg;
+    ctx->kernels = o.kernels;
+    ctx->seed = o.seed;
+    ctx->flush_denormals = o.flush_denormals;
+    ctx->log = o.log;
+    ctx->log_arg = o.log_arg;
+    ctx->now_ns = o.now_ns ? o.now_ns : system_now;
+    ctx->now_arg = o.now_arg;
     ctx->fs = &wf_fs_posix;
-    st = wf_pool_new(ctx, o->threads ? o->threads : wf_usable_cpus(),
-                     o->spin_us == WEFT_ZERO ? 0
-                     : o->spin_us            ? o->spin_us
-                                             : -1,
+    st = wf_pool_new(ctx, o.threads ? o.threads : wf_usable_cpus(),
+                     o.spin_us == WEFT_ZERO ? 0
+                     : o.spin_us            ? o.spin_us
+                                            : -1,
                      &ctx->pool);
     if (st) {
         weft_ctx_free(ctx);

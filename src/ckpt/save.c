@@ -80,9 +80,6 @@ weft_status wf_ckpt_check(weft_ctx *ctx, const weft_ckpt_data *d)
     struct wf_map seen[3]; /* tensors and blobs are in the same shards */
     weft_status st = WEFT_OK;
 
-    if (d->size != sizeof *d)
-        return wf_err(WEFT_EINVAL, "weft_ckpt_data: size %zu, this library expects %zu", d->size,
-                      sizeof *d);
     if (d->step < 0 || d->epoch < 0 || d->time_ns < 0)
         return wf_err(WEFT_EINVAL,
                       "checkpoint: step %lld, epoch %lld, time %lld: none may be negative",

@@ -252,8 +252,6 @@ weft_status wf_ds_columns_named(const struct wf_ds *ds, const char *list, int **
 void wf_ds_names_text(const struct wf_ds *ds, int n, const int *col, struct wf_buf *out);
 struct wf_type wf_column_type(const weft_column *c);
 weft_column wf_column_of(const char *name, weft_dtype dtype, int rank, const int64_t *dim);
-/* Checks an options struct's size field; NULL is fine. */
-weft_status wf_opts_check(const void *opts, size_t size, const char *name);
 
 /* ---- learning (learned.c, fingerprint.c) ----------------------------------------------------- */
 

@@ -231,18 +231,6 @@ weft_column wf_column_of(const char *name, weft_dtype dtype, int rank, const int
     return c;
 }
 
-weft_status wf_opts_check(const void *opts, size_t size, const char *name)
-{
-    size_t got;
-
-    if (!opts)
-        return WEFT_OK;
-    memcpy(&got, opts, sizeof got);
-    if (got != size)
-        return wf_err(WEFT_EINVAL, "%s: size %zu, this library expects %zu", name, got, size);
-    return WEFT_OK;
-}
-
 /* ---- what a user may ask --------------------------------------------------------------------- */
 
 weft_status weft_ds_columns(const weft_data *d, weft_ds s, int *n, const weft_column **columns)

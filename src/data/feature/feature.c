@@ -433,9 +433,10 @@ weft_ds weft_ds_hash(weft_data *d, weft_ds s, const char *columns, int64_t n, ui
 weft_ds weft_ds_lookup(weft_data *d, weft_ds s, const char *columns, const weft_vocab *v,
                        const weft_lookup_opts *opts)
 {
+    weft_lookup_opts o;
     struct wf_feature f = {.fn = lookup_items, .dtype = WEFT_I64, .vocab = v};
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_lookup_opts");
-    int64_t n = opts && !st ? opts->n_unknown : 0;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_lookup_opts");
+    int64_t n = o.n_unknown;
 
     f.n_buckets = n == WEFT_ZERO ? 0 : n ? n : 1;
     if (!st && (!v || f.n_buckets < 0))

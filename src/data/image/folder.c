@@ -308,21 +308,21 @@ static weft_status open_folder(weft_data *d, struct wf_ds *ds, const char *dir,
 
 weft_ds weft_ds_image_folder(weft_data *d, const char *dir, const weft_image_opts *opts)
 {
-    static const weft_image_opts defaults = {.size = sizeof defaults};
+    weft_image_opts o;
     struct wf_ds *ds = wf_ds_new(d, &folder_kind, 0, NULL, sizeof(struct folder));
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_image_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_image_opts");
     weft_ds s;
 
     if (!ds)
         return (weft_ds){0};
     if (!st)
-        st = open_folder(d, ds, dir, opts ? opts : &defaults);
+        st = open_folder(d, ds, dir, &o);
     if (st)
         return wf_ds_fail(d, "image_folder", st);
     s = wf_ds_handle(ds);
-    if (opts && opts->shuffle)
-        s = weft_ds_shuffle_all(d, s, WEFT_OPTS(weft_shuffle_opts, .seed = opts->seed));
-    return wf_ds_decode(d, "image_folder", s, "image", opts, true);
+    if (o.shuffle)
+        s = weft_ds_shuffle_all(d, s, WEFT_OPTS(weft_shuffle_opts, .seed = o.seed));
+    return wf_ds_decode(d, "image_folder", s, "image", &o, true);
 }
 
 weft_status weft_ds_image_classes(const weft_data *d, weft_ds s, int *n, const char *const **names)

@@ -335,9 +335,8 @@ static weft_status count(struct wf_ds *ds, bool *all)
 weft_ds weft_ds_fixed(weft_data *d, const char *files, int64_t record_bytes,
                       const weft_fixed_opts *opts)
 {
-    static const weft_fixed_opts defaults = {.size = sizeof defaults};
-    const weft_fixed_opts *o = opts ? opts : &defaults;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_fixed_opts");
+    weft_fixed_opts o;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_fixed_opts");
     struct wf_ds *ds = st ? NULL : wf_ds_new(d, &fixed_get_kind, 0, NULL, sizeof(struct param));
     struct param *p;
     weft_column col;
@@ -346,22 +345,22 @@ weft_ds weft_ds_fixed(weft_data *d, const char *files, int64_t record_bytes,
     if (!ds)
         return st ? wf_ds_fail(d, "fixed", st) : wf_ds_handle(NULL);
     p = ds->param;
-    st = plan(p, record_bytes, o);
+    st = plan(p, record_bytes, &o);
     if (!st)
-        st = wf_files_find(d, files, &o->files, &p->files);
+        st = wf_files_find(d, files, &o.files, &p->files);
     if (!st)
         st = count(ds, &plain);
     if (st)
         return wf_ds_fail(d, "fixed", st);
-    col = wf_column_of(o->column                   ? o->column
+    col = wf_column_of(o.column                    ? o.column
                        : p->type.dtype == WEFT_STR ? "record"
                                                    : "value",
                        p->type.dtype, p->type.rank, p->type.dim);
     st = wf_ds_set_columns(ds, 1, &col);
     if (st)
         return wf_ds_fail(d, "fixed", st);
-    ds->addressable = plain && !o->files.shuffle;
-    ds->reordered = o->files.shuffle;
+    ds->addressable = plain && !o.files.shuffle;
+    ds->reordered = o.files.shuffle;
     ds->count = ds->addressable ? p->first[p->files.n] : WEFT_UNKNOWN;
     if (!ds->addressable)
         ds->kind = &fixed_stream_kind;

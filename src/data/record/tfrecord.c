@@ -334,9 +334,8 @@ static weft_status make_index(struct wf_ds *ds, const char *dir)
 
 weft_ds weft_ds_tfrecord(weft_data *d, const char *files, const weft_tfrecord_opts *opts)
 {
-    static const weft_tfrecord_opts defaults = {.size = sizeof defaults};
-    const weft_tfrecord_opts *o = opts ? opts : &defaults;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_tfrecord_opts");
+    weft_tfrecord_opts o;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_tfrecord_opts");
     weft_column col;
     struct wf_files list;
     struct wf_ds *ds;
@@ -344,30 +343,30 @@ weft_ds weft_ds_tfrecord(weft_data *d, const char *files, const weft_tfrecord_op
 
     if (st)
         return wf_ds_fail(d, "tfrecord", st);
-    if (o->index && o->files.shuffle)
+    if (o.index && o.files.shuffle)
         return wf_ds_fail(d, "tfrecord",
                           wf_err(WEFT_EINVAL, "index and files.shuffle cannot be combined (with an "
                                               "index, weft_ds_shuffle_all shuffles records)"));
-    if (o->index && o->on_error == WEFT_ON_ERROR_SKIP)
+    if (o.index && o.on_error == WEFT_ON_ERROR_SKIP)
         return wf_ds_fail(d, "tfrecord",
                           wf_err(WEFT_EINVAL, "index and skipping bad records cannot be combined: "
                                               "every record number must exist"));
-    ds = wf_ds_new(d, o->index ? &tf_index_kind : &tf_stream_kind, 0, NULL, sizeof *p);
+    ds = wf_ds_new(d, o.index ? &tf_index_kind : &tf_stream_kind, 0, NULL, sizeof *p);
     if (!ds)
         return wf_ds_handle(NULL);
-    st = wf_files_find(d, files, &o->files, &list);
+    st = wf_files_find(d, files, &o.files, &list);
     if (st)
         return wf_ds_fail(d, "tfrecord", st);
     p = ds->param;
     p->files = list;
-    p->on_error = o->on_error;
-    p->max_record = o->max_record > 0 ? o->max_record : WF_RECORD_MAX;
-    col = wf_column_of(o->column ? o->column : "record", WEFT_STR, 0, NULL);
+    p->on_error = o.on_error;
+    p->max_record = o.max_record > 0 ? o.max_record : WF_RECORD_MAX;
+    col = wf_column_of(o.column ? o.column : "record", WEFT_STR, 0, NULL);
     st = wf_ds_set_columns(ds, 1, &col);
     ds->count = WEFT_UNKNOWN;
-    ds->reordered = o->files.shuffle;
+    ds->reordered = o.files.shuffle;
     ds->inexact = p->on_error == WEFT_ON_ERROR_SKIP;
-    if (!st && o->index)
-        st = make_index(ds, o->index_dir);
+    if (!st && o.index)
+        st = make_index(ds, o.index_dir);
     return st ? wf_ds_fail(d, "tfrecord", st) : wf_ds_handle(ds);
 }

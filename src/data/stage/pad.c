@@ -362,13 +362,12 @@ static const struct wf_ds_kind padded_kind = {
 
 weft_ds weft_ds_padded_batch(weft_data *d, weft_ds s, int64_t n, const weft_padded_batch_opts *opts)
 {
-    static const weft_padded_batch_opts defaults = {.size = sizeof defaults};
-    const weft_padded_batch_opts *o = opts ? opts : &defaults;
+    weft_padded_batch_opts o;
     struct wf_ds *ds;
     struct padded *p;
     int64_t count;
     bool full;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_padded_batch_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_padded_batch_opts");
 
     if (!st && n < 1)
         st = wf_err(WEFT_EINVAL, "a batch of %lld", (long long)n);
@@ -379,15 +378,15 @@ weft_ds weft_ds_padded_batch(weft_data *d, weft_ds s, int64_t n, const weft_padd
         return (weft_ds){0};
     p = ds->param;
     p->n = n;
-    p->drop_remainder = o->drop_remainder;
+    p->drop_remainder = o.drop_remainder;
     count = ds->count;
-    full = o->drop_remainder || count == WEFT_ENDLESS || (count >= 0 && count % n == 0);
-    st = wf_padding_init(ds, o->n_pads, o->pads, o->lengths, full ? n : WEFT_ANY, &p->pad);
+    full = o.drop_remainder || count == WEFT_ENDLESS || (count >= 0 && count % n == 0);
+    st = wf_padding_init(ds, o.n_pads, o.pads, o.lengths, full ? n : WEFT_ANY, &p->pad);
     if (st)
         return wf_ds_fail(d, "padded_batch", st);
     ds->addressable = wf_ds_addressable(ds->in[0]) && count >= 0;
     if (count >= 0 && count != WEFT_ENDLESS)
-        ds->count = count / n + (!o->drop_remainder && count % n > 0);
+        ds->count = count / n + (!o.drop_remainder && count % n > 0);
     ds->batched = true;
     return wf_ds_handle(ds);
 }

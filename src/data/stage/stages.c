@@ -259,8 +259,7 @@ static weft_status learn(struct wf_adding *a, weft_learned *l)
 weft_ds weft_ds_stage(weft_data *d, weft_ds s, const char *stage, const char *args,
                       const weft_stage_opts *opts)
 {
-    static const weft_stage_opts defaults = {.size = sizeof defaults};
-    const weft_stage_opts *o = opts ? opts : &defaults;
+    weft_stage_opts o;
     struct wf_attr_spec spec[WF_MAX_ATTRS];
     struct wf_attr value[WF_MAX_ATTRS];
     struct wf_adding a = {.d = d, .s = s, .spec = spec, .value = value};
@@ -268,7 +267,7 @@ weft_ds weft_ds_stage(weft_data *d, weft_ds s, const char *stage, const char *ar
 
     if (st)
         return (weft_ds){0};
-    st = wf_opts_check(opts, sizeof *opts, "weft_stage_opts");
+    st = wf_opts_take(&o, sizeof o, opts, "weft_stage_opts");
     if (!st)
         st = wf_stage_find(stage ? stage : "", &a.row);
     if (st)
@@ -279,9 +278,9 @@ weft_ds weft_ds_stage(weft_data *d, weft_ds s, const char *stage, const char *ar
         st = wf_attr_values(&d->arena, stage, spec, a.n_specs, args, value);
     if (st)
         return wf_ds_fail(d, "stage", st);
-    a.learned = o->learned;
-    a.seed = o->seed;
-    a.dir = o->dir;
-    st = learn(&a, o->learned);
+    a.learned = o.learned;
+    a.seed = o.seed;
+    a.dir = o.dir;
+    st = learn(&a, o.learned);
     return st ? wf_ds_fail(d, stage, st) : a.row->add(&a);
 }

@@ -61,7 +61,8 @@ static weft_status find_kind(const char *name, const struct wf_callback_kind **o
                   near ? near : "", near ? "'?" : "");
 }
 
-weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_callback *out)
+weft_status weft_callback_new_sized(weft_ctx *ctx, const char *spec, size_t size,
+                                    weft_callback *out)
 {
     struct wf_callback_args a = {.ctx = ctx};
     const struct wf_callback_kind *kind = NULL;
@@ -89,17 +90,21 @@ weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_callback *ou
     if (st)
         return wf_err_wrap(st, "%s", kind->name);
     made.name = kind->name;
-    *out = made;
-    return WEFT_OK;
+    st = wf_opts_give(out, size, &made, sizeof made, "weft_callback");
+    if (st && made.free)
+        made.free(made.arg);
+    return st;
 }
 
 void weft_callback_free(weft_callback *cb)
 {
-    if (!cb)
+    weft_callback c;
+
+    if (!cb || !cb->size || wf_opts_take(&c, sizeof c, cb, "weft_callback"))
         return;
-    if (cb->free)
-        cb->free(cb->arg);
-    memset(cb, 0, sizeof *cb);
+    if (c.free)
+        c.free(c.arg);
+    memset(cb, 0, cb->size);
 }
 
 /* ---- monitoring a value ---------------------------------------------------------------------- */

@@ -93,9 +93,10 @@ static weft_status choose(const struct wf_halves *h, const char *only, bool *cho
 
 weft_status weft_trainer_apply(weft_trainer *t, const weft_grads *g, const weft_apply_opts *opts)
 {
+    weft_apply_opts o;
     struct wf_halves *h = NULL;
     bool *chosen = NULL;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_apply_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_apply_opts");
 
     if (!st)
         st = check_life(t, WF_CALL_APPLY, "apply");
@@ -106,9 +107,9 @@ weft_status weft_trainer_apply(weft_trainer *t, const weft_grads *g, const weft_
     if (!st && !wf_grads_fit(g, h->n, h->entry))
         st = wf_err(WEFT_EINVAL,
                     "apply: these gradients belong to other weights than the trainer's");
-    if (!st && opts && opts->only) {
+    if (!st && o.only) {
         chosen = wf_alloc_n(t->ctx, h->n + 1, sizeof *chosen);
-        st = chosen ? choose(h, opts->only, chosen) : wf_err_nomem(t->ctx, 0, "a choice");
+        st = chosen ? choose(h, o.only, chosen) : wf_err_nomem(t->ctx, 0, "a choice");
     }
     if (!st)
         st = wf_halves_apply(t, h, g, chosen);

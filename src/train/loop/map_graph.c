@@ -236,21 +236,20 @@ static weft_ds build(weft_data *d, weft_ds s, struct map_graph *g, const weft_ma
 }
 
 /* A new stage over s; NULL on failure, which the pipeline keeps. */
-static struct map_graph *begin(weft_data *d, weft_ds s, const weft_map_graph_opts **o)
+static struct map_graph *begin(weft_data *d, weft_ds s, const weft_map_graph_opts *opts,
+                               weft_map_graph_opts *o)
 {
-    static const weft_map_graph_opts defaults = {.size = sizeof defaults};
     struct map_graph *g = NULL;
-    weft_status st = wf_opts_check(*o, sizeof **o, "weft_map_graph_opts");
+    weft_status st = wf_opts_take(o, sizeof *o, opts, "weft_map_graph_opts");
 
     if (weft_data_status(d))
         return NULL;
-    *o = *o ? *o : &defaults;
     if (!st && !wf_ds_node(d, s))
         st = wf_err(WEFT_EINVAL, "not a dataset of this pipeline");
     if (!st && !(g = wf_arena_alloc(&d->arena, sizeof *g)))
         st = err_nomem();
     if (!st) {
-        g->name = wf_arena_strdup(&d->arena, (*o)->name ? (*o)->name : "map_graph");
+        g->name = wf_arena_strdup(&d->arena, o->name ? o->name : "map_graph");
         st = g->name ? WEFT_OK : err_nomem();
     }
     if (st) {
@@ -262,7 +261,8 @@ static struct map_graph *begin(weft_data *d, weft_ds s, const weft_map_graph_opt
 
 weft_ds weft_ds_map_graph(weft_data *d, weft_ds s, weft_fn *fn, const weft_map_graph_opts *opts)
 {
-    struct map_graph *g = begin(d, s, &opts);
+    weft_map_graph_opts o;
+    struct map_graph *g = begin(d, s, opts, &o);
 
     if (!g)
         return (weft_ds){0};
@@ -276,19 +276,20 @@ weft_ds weft_ds_map_graph(weft_data *d, weft_ds s, weft_fn *fn, const weft_map_g
     g->fn = fn;
     g->n_in = fn->n_feeds;
     g->n_out = fn->n_fetches;
-    return build(d, s, g, opts);
+    return build(d, s, g, &o);
 }
 
 weft_ds weft_ds_map_model(weft_data *d, weft_ds s, weft_trainer *t, const weft_map_graph_opts *opts)
 {
-    struct map_graph *g = begin(d, s, &opts);
+    weft_map_graph_opts o;
+    struct map_graph *g = begin(d, s, opts, &o);
     weft_status st;
 
     if (!g)
         return (weft_ds){0};
-    if (opts->inputs)
+    if (o.inputs)
         return wf_ds_fail(d, g->name, wf_err(WEFT_EINVAL, "a model finds its inputs by name"));
-    st = wf_feeding_find(t, d, s, &(struct wf_feeding_opts){.batch = opts->batch}, &g->how);
+    st = wf_feeding_find(t, d, s, &(struct wf_feeding_opts){.batch = o.batch}, &g->how);
     if (!st)
         st = wf_trainer_bind_predict(t);
     if (!st && t->bound->infer.n_carries)
@@ -303,5 +304,5 @@ weft_ds weft_ds_map_model(weft_data *d, weft_ds s, weft_trainer *t, const weft_m
     g->n_in = g->how.n_in;
     g->in = g->how.column;
     g->n_out = t->n_out;
-    return build(d, g->how.ds, g, opts);
+    return build(d, g->how.ds, g, &o);
 }

@@ -262,14 +262,11 @@ static weft_status copy(const struct loading *l, int *n_loaded)
 weft_status wf_saved_weights(const struct wf_saved *s, weft_trainer *t, const weft_load_opts *opts,
                              int64_t n_layers, int *n_loaded)
 {
-    static const weft_load_opts defaults = {.size = sizeof defaults};
-    struct loading l = {.t = t,
-                        .s = s,
-                        .o = opts ? opts : &defaults,
-                        .n_layers = n_layers,
-                        .n = weft_trainer_n_weights(t)};
+    weft_load_opts given;
+    struct loading l = {
+        .t = t, .s = s, .o = &given, .n_layers = n_layers, .n = weft_trainer_n_weights(t)};
     int n = 0;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_load_opts");
+    weft_status st = wf_opts_take(&given, sizeof given, opts, "weft_load_opts");
 
     if (st)
         return st;

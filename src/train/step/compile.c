@@ -287,17 +287,15 @@ static weft_status set_all(weft_trainer *t, weft_compile_opts *o)
 
 weft_status weft_compile(weft_model *m, const weft_compile_opts *opts, weft_trainer **out)
 {
-    weft_compile_opts o = {.size = sizeof o};
+    weft_compile_opts o;
     weft_ctx *ctx = wf_model_ctx(m);
     weft_trainer *t;
     weft_status st = weft_model_status(m);
 
     if (!st)
-        st = wf_opts_check(opts, sizeof *opts, "weft_compile_opts");
+        st = wf_opts_take(&o, sizeof o, opts, "weft_compile_opts");
     if (st)
         return st;
-    if (opts)
-        o = *opts;
     if (weft_model_n_outputs(m) == 0)
         return wf_err(WEFT_EINVAL, "compile: the model has no output");
     t = wf_alloc(ctx, sizeof *t);
