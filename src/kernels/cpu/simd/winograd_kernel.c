@@ -129,8 +129,8 @@ struct square {
     int64_t rs, cs;
 };
 
-/* One vector of channels, w of whose lanes count: n_in x n_in from `from` become n_out x n_out at `to`,
- * or are added to the old contents. */
+/* One vector of channels, w of whose lanes count: n_in x n_in from `from` become n_out x n_out at
+ * `to`, or are added to the old contents. */
 WF_SIMD_INLINE void tile(one_d *transform, const int n_in, const int n_out, const bool add,
                          float *to, struct square t, const float *from, struct square f, int64_t w)
 {
