@@ -87,9 +87,9 @@ WEFT_API const char *weft_version(void);
  * explicit zero for the fields whose comment names it. C++: T o = {}; o.size = sizeof o;
  *
  * Structs that begin with their size only grow at their end. A program that was compiled against an
- * older header works with a newer library: the fields that its structs lack have their defaults, and
- * results are written as far as they fit. A struct that is larger than the library's, from a newer
- * header, is WEFT_EINVAL. The elements of an array of such structs all have the same size. */
+ * older header works with a newer library: the fields that its structs lack have their defaults,
+ * and results are written as far as they fit. A struct that is larger than the library's, from a
+ * newer header, is WEFT_EINVAL. The elements of an array of such structs all have the same size. */
 #define WEFT_OPTS(type, ...) (&(type){.size = sizeof(type), __VA_ARGS__})
 #define WEFT_ZERO (-0x7fff0000)
 
@@ -135,9 +135,9 @@ typedef struct weft_ctx_opts {
     bool flush_denormals; /* treat denormals as zero in all kernels, on every thread */
     const char *devices;  /* to compute on, with commas: "cpu". NULL: what there is, the cpu.
                            * WEFT_ENOENT names one that does not exist */
-    int spin_us; /* how long an idle thread of the pool, or a caller that waits for one, looks for work
-                  * before it sleeps, in microseconds. 0: 2000. WEFT_ZERO: it sleeps at once, which is
-                  * right where several processes share the cores */
+    int spin_us; /* how long an idle thread of the pool, or a caller that waits for one, looks for
+                  * work before it sleeps, in microseconds. 0: 2000. WEFT_ZERO: it sleeps at once,
+                  * which is right where several processes share the cores */
 } weft_ctx_opts;
 
 /* A context owns a thread pool and the seams. Several threads may use it at the same time. Free
