@@ -214,6 +214,14 @@ static bool charge(weft_ctx *ctx, int64_t bytes)
     return true;
 }
 
+static void *refuse(weft_ctx *ctx, size_t bytes)
+{
+    int64_t n = bytes > (size_t)PTRDIFF_MAX ? PTRDIFF_MAX : (int64_t)bytes;
+
+    atomic_store_explicit(&ctx->mem_refused, n, memory_order_relaxed);
+    return NULL;
+}
+
 void *wf_alloc_raw(weft_ctx *ctx, size_t bytes)
 {
     /* The head of a huge block takes a whole huge page before it, so that the data is aligned. */
@@ -222,11 +230,11 @@ void *wf_alloc_raw(weft_ctx *ctx, size_t bytes)
     char *p;
 
     if (bytes > (size_t)PTRDIFF_MAX - HUGE_PAGE || !charge(ctx, (int64_t)total))
-        return NULL;
+        return refuse(ctx, bytes);
     p = ctx->mem.alloc(ctx->mem.arg, total, align);
     if (!p) {
         atomic_fetch_sub_explicit(&ctx->mem_used, (int64_t)total, memory_order_relaxed);
-        return NULL;
+        return refuse(ctx, bytes);
     }
     memset(p, 0, HEAD);
     ((struct head *)(void *)p)->bytes = total;
@@ -260,7 +268,7 @@ void *wf_alloc_n(weft_ctx *ctx, int64_t n, size_t size)
     int64_t bytes;
 
     if (!wf_mul_i64(n, (int64_t)size, &bytes))
-        return NULL;
+        return refuse(ctx, SIZE_MAX);
     return wf_alloc(ctx, (size_t)bytes);
 }
 
@@ -297,7 +305,9 @@ weft_status wf_grow(weft_ctx *ctx, void *array_ptr, int64_t *cap, int64_t need, 
 
 weft_status wf_err_nomem(weft_ctx *ctx, size_t bytes, const char *what)
 {
-    if (ctx->mem_limit > 0 && weft_ctx_memory(ctx) + (int64_t)bytes > ctx->mem_limit)
+    if (!bytes)
+        bytes = (size_t)atomic_load_explicit(&ctx->mem_refused, memory_order_relaxed);
+    if (ctx->mem_limit > 0 && (int64_t)bytes > ctx->mem_limit - weft_ctx_memory(ctx))
         return wf_err(WEFT_ELIMIT,
                       "%s: %zu bytes exceed the context's memory limit (%lld of %lld in use)", what,
                       bytes, (long long)weft_ctx_memory(ctx), (long long)ctx->mem_limit);

@@ -121,15 +121,14 @@ static weft_status check_writer(const char *writer)
 static weft_status check_piece(const weft_ckpt_piece *p)
 {
     int64_t count;
+    weft_status st;
 
     if (!p->name || !wf_utf8_ok(p->name) || !strcmp(p->name, "__metadata__"))
         return wf_err(WEFT_EINVAL, "a piece: '%.80s' cannot be the name of a tensor",
                       p->name ? p->name : "");
-    if (!wf_st_dtype(p->whole.dtype))
-        return wf_err(WEFT_EDTYPE, "tensor '%.80s': a checkpoint cannot hold %s", p->name,
-                      weft_dtype_name(p->whole.dtype));
-    if (weft_tensor_bytes(&p->whole) < 0)
-        return wf_err(WEFT_ESHAPE, "tensor '%.80s': its shape is not known or overflows", p->name);
+    st = wf_st_check(p->name, p->whole.dtype, weft_tensor_bytes(&p->whole));
+    if (st)
+        return st;
     count = weft_tensor_count(&p->whole);
     if (p->first < 0 || p->count < 0 || p->first > count - p->count || (p->count == 0 && count > 0))
         return wf_err(WEFT_ERANGE,

@@ -181,7 +181,8 @@ static weft_status verify_newest(weft_ctx *ctx, weft_ckpt_list *l, bool all, con
     return WEFT_OK;
 }
 
-/* Is it whole, whatever its folder is called? One that was renamed has an error in the list, but no damage. */
+/* Is it whole, whatever its folder is called? One that was renamed has an error in the list, but no
+ * damage. */
 static weft_status is_intact(weft_ctx *ctx, const weft_ckpt_entry *e, bool *intact)
 {
     weft_ckpt *c = NULL;

@@ -43,11 +43,9 @@ static weft_status check_tensor(struct wf_map *seen, const weft_ckpt_tensor *t)
         return wf_err(WEFT_EINVAL, "a tensor cannot be named '__metadata__'");
     if (t->section && !wf_utf8_ok(t->section))
         return wf_err(WEFT_EINVAL, "tensor '%.80s': its section is not UTF-8", t->name);
-    if (!wf_st_dtype(t->tensor.dtype))
-        return wf_err(WEFT_EDTYPE, "tensor '%.80s': a checkpoint cannot hold %s", t->name,
-                      weft_dtype_name(t->tensor.dtype));
-    if (bytes < 0)
-        return wf_err(WEFT_ESHAPE, "tensor '%.80s': its shape is not known or overflows", t->name);
+    st = wf_st_check(t->name, t->tensor.dtype, bytes);
+    if (st)
+        return st;
     if (bytes && !t->tensor.data)
         return wf_err(WEFT_EINVAL, "tensor '%.80s' has no data", t->name);
     return WEFT_OK;

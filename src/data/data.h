@@ -84,6 +84,10 @@ struct wf_block {
 
 int64_t wf_item_bytes(weft_dtype t); /* as weft_dtype_size, including WEFT_STR */
 int64_t wf_col_item_count(const struct wf_col *c, int64_t n); /* items of the first n elements */
+/* Gives column c of b memory for its items in another dtype; *from is the column as it was, *items
+ * where its *n items are. The offsets of a slice start at 0 again. */
+weft_status wf_col_renew(struct wf_block *b, struct wf_col *c, weft_dtype dtype,
+                         struct wf_col *from, const void **items, int64_t *n);
 
 /* A block of n elements with n_cols empty columns and `at` zero. */
 weft_status wf_block_new(struct wf_env *env, int n_cols, int64_t n, struct wf_block **out);

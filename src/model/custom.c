@@ -1,4 +1,5 @@
-/* custom.c - losses and metrics that a user registered in a model, as rows like those of the tables.
+/* custom.c - losses and metrics that a user registered in a model, as rows like those of the
+ * tables.
  *
  * Rows live in the model's arena: a trainer, which the model outlives, may point to them. */
 #include <stdio.h>
@@ -84,7 +85,8 @@ weft_val weft_loss_fail(weft_loss_call *c, weft_status st, const char *fmt, ...)
     return WEFT_NIL;
 }
 
-/* The user's function on a call. It must give a value or fail, and it may do no harm by doing neither. */
+/* The user's function on a call. It must give a value or fail, and it may do no harm by doing
+ * neither. */
 static weft_val run(weft_loss_call *c, weft_val (*build)(weft_loss_call *c))
 {
     weft_val v = build(c);

@@ -40,18 +40,17 @@ static const weft_layer_kind *find_kind(const weft_model *m, const char *name)
 
 static weft_status unknown(const weft_model *m, const char *name)
 {
-    const char *names[WF_COUNT(builtin) + 64], *near;
+    const char *names[WF_COUNT(builtin) + 64];
+    struct wf_hint hint;
     int n = 0;
 
     for (int i = 0; i < WF_COUNT(builtin); i++)
         names[n++] = builtin[i].name;
     for (int64_t i = 0; i < m->n_user && i < 64; i++)
         names[n++] = m->user_kinds[i].name;
-    near = weft_nearest(name, names, n);
-    return near
-               ? wf_err(WEFT_ENOENT, "no layer type '%.64s' (did you mean '%s'?)", name, near)
-               : wf_err(WEFT_ENOENT,
-                        "no layer type '%.64s' (register your own with weft_layer_register)", name);
+    hint = wf_did_you_mean(name, names, n);
+    return wf_err(WEFT_ENOENT, "no layer type '%.64s'%s", name,
+                  *hint.text ? hint.text : " (register your own with weft_layer_register)");
 }
 
 static weft_status make_row(weft_model *m, const weft_layer_kind *kind,

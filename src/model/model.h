@@ -64,13 +64,14 @@ weft_status wf_constraint_build(weft_graph *g, const char *constraint, weft_val 
 /* ---- losses (loss.c, losses.def) ------------------------------------------------------------- */
 
 /* m: whose registered losses are found, too; NULL: only those of the table.
- * A loss is named as in Keras, with its arguments after it: "SparseCategoricalCrossentropy from_logits=true", "mse",
- * "huber delta=2". Values per sample (or per sample and leading axes), before weights and reduction: *values has the shape of
- * pred without its last axis. Follows Keras' squeezing, smoothing, clipping. */
+ * A loss is named as in Keras, with its arguments after it: "SparseCategoricalCrossentropy
+ * from_logits=true", "mse", "huber delta=2". Values per sample (or per sample and leading axes),
+ * before weights and reduction: *values has the shape of pred without its last axis. Follows Keras'
+ * squeezing, smoothing, clipping. */
 weft_status wf_loss_build(const weft_model *m, weft_graph *g, const char *loss, weft_val y,
                           weft_val pred, weft_val *values);
-/* Which of the values count, bool in their shape: only where the loss leaves some out (ignore_class), otherwise nil. To be
- * combined with the mask of wf_loss_reduce. */
+/* Which of the values count, bool in their shape: only where the loss leaves some out
+ * (ignore_class), otherwise nil. To be combined with the mask of wf_loss_reduce. */
 weft_status wf_loss_mask(const weft_model *m, weft_graph *g, const char *loss, weft_val y,
                          weft_val pred, weft_val *mask);
 /* Does it exist, are its arguments right? */
@@ -103,8 +104,9 @@ struct wf_metric {
 enum { WF_METRIC_SUFFIX = 32 };
 /* Is there such a metric, and are its arguments right, as far as that does not depend on shapes? */
 weft_status wf_metric_check(weft_ctx *ctx, const weft_model *m, const char *spec);
-/* spec: "accuracy", "AUC num_thresholds=200 curve=PR name=auc_pr". "accuracy" and "acc" become the kind that fits the shapes
- * of labels and predictions, as in Keras 3. Registered metrics of m are found, too; NULL: only those of the table. */
+/* spec: "accuracy", "AUC num_thresholds=200 curve=PR name=auc_pr". "accuracy" and "acc" become the
+ * kind that fits the shapes of labels and predictions, as in Keras 3. Registered metrics of m are
+ * found, too; NULL: only those of the table. */
 weft_status wf_metric_init(const weft_model *m, struct wf_metric *out, struct wf_arena *arena,
                            const char *spec, const struct wf_type *y, const struct wf_type *pred);
 /* The increments of one batch, f32 [n_state]; weight may be nil. */

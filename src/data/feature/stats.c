@@ -469,7 +469,7 @@ weft_status weft_stats_read(weft_ctx *ctx, const char *path, weft_stats **out)
 
     if (st)
         return st;
-    st = wf_learned_json(text, n, &root);
+    st = wf_json_parse(text, n, &root);
     if (!st && json_integer_value(json_object_get(root, "weft_stats")) != 1)
         st = wf_err(WEFT_EPARSE, "not a statistics file, or one of a later version");
     if (!st)

@@ -47,7 +47,7 @@ static weft_status add_name(struct list *l, const char *path, int32_t label)
     l->path[l->n] = wf_arena_strdup(&l->d->arena, path);
     l->label[l->n] = label;
     if (!l->path[l->n])
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(l->d->ctx, 0, "the pipeline");
     l->n++;
     return WEFT_OK;
 }
@@ -152,7 +152,7 @@ static weft_status find_classes(struct list *l, struct folder *f, bool recursive
     if (!given)
         f->class = wf_arena_alloc(&l->d->arena, (size_t)(names.n + 1) * sizeof *f->class);
     if (!st && !f->class)
-        st = wf_err(WEFT_ENOMEM, "out of memory");
+        st = wf_err_nomem(l->d->ctx, 0, "the pipeline");
     for (int64_t i = 0; i < names.n && !st; i++) {
         char path[4096];
         struct wf_file_info s;
@@ -246,7 +246,7 @@ static weft_status settle(struct list *l, struct folder *f)
     f->path = wf_arena_alloc(&l->d->arena, (size_t)(l->n + 1) * sizeof *f->path);
     f->label = wf_arena_alloc(&l->d->arena, (size_t)(l->n + 1) * sizeof *f->label);
     if (!f->path || !f->label)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(l->d->ctx, 0, "the pipeline");
     if (l->n) {
         memcpy(f->path, l->path, (size_t)l->n * sizeof *f->path);
         memcpy(f->label, l->label, (size_t)l->n * sizeof *f->label);
@@ -263,10 +263,10 @@ static weft_status copy_classes(weft_data *d, struct folder *f, const weft_image
     for (int i = 0; i < o->n_classes && f->class; i++) {
         f->class[i] = wf_arena_strdup(&d->arena, o->classes[i]);
         if (!f->class[i])
-            return wf_err(WEFT_ENOMEM, "out of memory");
+            return wf_err_nomem(d->ctx, 0, "the pipeline");
     }
     f->n_classes = o->n_classes;
-    return f->class ? WEFT_OK : wf_err(WEFT_ENOMEM, "out of memory");
+    return f->class ? WEFT_OK : wf_err_nomem(d->ctx, 0, "the pipeline");
 }
 
 static weft_status open_folder(weft_data *d, struct wf_ds *ds, const char *dir,
@@ -280,7 +280,7 @@ static weft_status open_folder(weft_data *d, struct wf_ds *ds, const char *dir,
 
     f->dir = dir ? wf_arena_strdup(&d->arena, dir) : NULL;
     if (!f->dir)
-        return dir ? wf_err(WEFT_ENOMEM, "out of memory")
+        return dir ? wf_err_nomem(d->ctx, 0, "the pipeline")
                    : wf_err(WEFT_EINVAL, "no directory given");
     if (o->label && o->label != WEFT_I32 && o->label != WEFT_I64)
         return wf_err(WEFT_EDTYPE, "labels must be i32 or i64, not %s", weft_dtype_name(o->label));

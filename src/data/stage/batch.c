@@ -122,7 +122,7 @@ static weft_status batch_columns(struct wf_ds *ds, const struct batch *p)
     int n = 0;
 
     if (!col)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
     for (int c = 0; c < ds->n_cols; c++) {
         weft_column x = ds->in[0]->col[c];
 
@@ -132,7 +132,7 @@ static weft_status batch_columns(struct wf_ds *ds, const struct batch *p)
             int64_t m = full ? p->n + 1 : WEFT_ANY;
 
             if (!name)
-                return wf_err(WEFT_ENOMEM, "out of memory");
+                return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
             snprintf(name, len, "%s:offsets", x.name);
             x.dim[0] = WEFT_ANY;
             col[n++] = x;

@@ -214,7 +214,7 @@ static weft_status set_bounds(struct wf_ds *ds, struct bucket *o, int n, const i
     o->size = wf_arena_alloc(a, (size_t)(n + 1) * 8);
     o->first = wf_arena_alloc(a, (size_t)(n + 1) * 8);
     if (!o->bound || !o->size || !o->first)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
     for (int b = 0; b <= n; b++) {
         if (sizes[b] < 1 || sizes[b] > 1 << 24)
             return wf_err(WEFT_EINVAL, "batch size %d is %lld", b, (long long)sizes[b]);

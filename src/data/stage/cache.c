@@ -512,7 +512,7 @@ static weft_status set_head(weft_data *d, weft_ds s, const char *key, struct wf_
         store->n_head = b.len;
     }
     wf_buf_free(&b);
-    return copy ? WEFT_OK : wf_err(WEFT_ENOMEM, "out of memory");
+    return copy ? WEFT_OK : wf_err_nomem(d->ctx, 0, "the pipeline");
 }
 
 static weft_ds store_node(weft_data *d, weft_ds s, const struct wf_ds_kind *kind,
@@ -531,7 +531,7 @@ static weft_ds store_node(weft_data *d, weft_ds s, const struct wf_ds_kind *kind
         st = set_head(d, s, key, store);
     if (!st && path) {
         store->path = wf_arena_strdup(&d->arena, path);
-        st = store->path ? WEFT_OK : wf_err(WEFT_ENOMEM, "out of memory");
+        st = store->path ? WEFT_OK : wf_err_nomem(d->ctx, 0, "the pipeline");
     }
     if (st)
         return wf_ds_fail(d, kind->name, st);

@@ -113,7 +113,7 @@ weft_ds weft_ds_map(weft_data *d, weft_ds s, int n_columns, const weft_column *c
     if (n_columns)
         st = wf_ds_set_columns(ds, n_columns, columns);
     if (o.name && !(ds->name = wf_arena_strdup(&d->arena, o.name)))
-        st = wf_err(WEFT_ENOMEM, "out of memory");
+        st = wf_err_nomem(d->ctx, 0, "the pipeline");
     if (o.unordered) {
         ds->unordered = true;
         ds->addressable = false;

@@ -309,7 +309,7 @@ weft_ds weft_ds_sample_from(weft_data *d, int n, const weft_ds *s, const double 
     o = ds->param;
     o->weight = wf_arena_alloc(&d->arena, (size_t)n * sizeof *o->weight);
     if (!o->weight)
-        return wf_ds_fail(d, "sample_from", wf_err(WEFT_ENOMEM, "out of memory"));
+        return wf_ds_fail(d, "sample_from", wf_err_nomem(d->ctx, 0, "the pipeline"));
     for (int i = 0; i < n; i++)
         o->weight[i] = weights ? weights[i] : 1;
     o->seed = given.seed;

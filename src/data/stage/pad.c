@@ -27,7 +27,7 @@ static weft_status set_pad(struct wf_ds *ds, const weft_pad_column *pad, struct 
     if (pad->text) {
         to->text.data = wf_arena_strdup(&ds->data->arena, pad->text);
         if (!to->text.data)
-            return wf_err(WEFT_ENOMEM, "out of memory");
+            return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
         to->text.n = (int64_t)strlen(pad->text);
     }
     for (int k = 0; k < WEFT_MAX_RANK; k++) {
@@ -73,7 +73,7 @@ static weft_status padded_columns(struct wf_ds *ds, struct wf_padding *p, int64_
         snprintf(name, sizeof name, "%s:length", in->col[c].name);
         col[m] = wf_column_of(wf_arena_strdup(&ds->data->arena, name), WEFT_I64, 1, &n);
         if (!col[m++].name)
-            st = wf_err(WEFT_ENOMEM, "out of memory");
+            st = wf_err_nomem(ctx, 0, "the pipeline");
     }
     if (!st)
         st = wf_ds_set_columns(ds, m, col);
@@ -90,7 +90,7 @@ weft_status wf_padding_init(struct wf_ds *ds, int n_pads, const weft_pad_column 
     out->n_cols = in->n_cols;
     out->col = wf_arena_alloc(&ds->data->arena, (size_t)(in->n_cols + 1) * sizeof *out->col);
     if (!out->col)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
     for (int i = 0; i < n_pads && !st; i++)
         st = set_pad(ds, &pads[i], out);
     for (int c = 0; c < in->n_cols; c++)

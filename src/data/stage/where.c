@@ -214,7 +214,7 @@ static weft_status read_opts(struct wf_ds *ds, const char *column, const weft_wh
     p->n_in = o->n_values;
     p->in = wf_arena_alloc(&ds->data->arena, (size_t)(p->n_in + 1) * sizeof *p->in);
     if (!p->in)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
     for (int i = 0; i < p->n_in; i++)
         p->in[i] = o->values[i];
     qsort(p->in, (size_t)p->n_in, sizeof *p->in, by_value);

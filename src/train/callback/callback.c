@@ -47,7 +47,7 @@ bool weft_callback_at(int i, const char **name, const char **attrs, const char *
 
 static weft_status find_kind(const char *name, const struct wf_callback_kind **out)
 {
-    const char *names[WF_COUNT(kinds)], *near;
+    const char *names[WF_COUNT(kinds)];
 
     for (int i = 0; i < WF_COUNT(kinds); i++) {
         names[i] = kinds[i].name;
@@ -56,9 +56,8 @@ static weft_status find_kind(const char *name, const struct wf_callback_kind **o
             return WEFT_OK;
         }
     }
-    near = weft_nearest(name, names, WF_COUNT(kinds));
-    return wf_err(WEFT_ENOENT, "no callback '%s'%s%s%s", name, near ? ", did you mean '" : "",
-                  near ? near : "", near ? "'?" : "");
+    return wf_err(WEFT_ENOENT, "no callback '%s'%s", name,
+                  wf_did_you_mean(name, names, WF_COUNT(kinds)).text);
 }
 
 weft_status weft_callback_new_sized(weft_ctx *ctx, const char *spec, size_t size,
@@ -156,9 +155,8 @@ weft_status wf_monitor_direction(struct wf_monitor *m, weft_trainer *t)
     if (!m->sign && b && !is_logged(b, name)) {
         const char *near = weft_nearest(name, b->log_name, b->n_logs);
 
-        return wf_err(WEFT_EINVAL, "there is no '%s' to monitor%s%s%s%s", m->name,
-                      near ? ", did you mean '" : "", near && name != m->name ? "val_" : "",
-                      near ? near : "", near ? "'?" : "");
+        return wf_err(WEFT_EINVAL, "there is no '%s' to monitor%s", m->name,
+                      wf_hint_of(name != m->name ? "val_" : "", near).text);
     }
     if (!m->sign)
         return wf_err(WEFT_EINVAL,

@@ -1,5 +1,6 @@
-/* outputs.c - what the outputs of a job's model mean: classes with names and probabilities, or quantities in the units of
- * their label. The loss says which; names and units come from what the pipeline did to the label. */
+/* outputs.c - what the outputs of a job's model mean: classes with names and probabilities, or
+ * quantities in the units of their label. The loss says which; names and units come from what the
+ * pipeline did to the label. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>

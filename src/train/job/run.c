@@ -49,16 +49,16 @@ static weft_status callback_attrs(const weft_job *job, const struct wf_yaml_node
                 continue;
             copy = wf_arena_alloc(arena, sizeof *copy);
             if (!copy)
-                return wf_err(WEFT_ENOMEM, "out of memory");
+                return wf_err_nomem(job->ctx, 0, "the job");
             *copy = *args->item[i];
             copy->text = strcmp(paths[k], "filepath") == 0 ? path_with_places(job, copy->text)
                                                            : wf_job_path(job, copy->text);
             if (!copy->text)
-                return wf_err(WEFT_ENOMEM, "out of memory");
+                return wf_err_nomem(job->ctx, 0, "the job");
             map.item[i] = copy;
         }
     }
-    return map.item ? wf_job_attrs(job, &map, NULL, out) : wf_err(WEFT_ENOMEM, "out of memory");
+    return map.item ? wf_job_attrs(job, &map, NULL, out) : wf_err_nomem(job->ctx, 0, "the job");
 }
 
 static weft_status open_callbacks(weft_job_run *run)

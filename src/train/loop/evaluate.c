@@ -24,7 +24,7 @@ weft_status weft_evaluate(weft_trainer *t, weft_data *d, weft_ds s, const weft_e
     weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_eval_opts");
 
     if (!st && !labels)
-        st = wf_err(WEFT_ENOMEM, "out of memory");
+        st = wf_err_nomem(d->ctx, 0, "labels");
     if (!st)
         st = wf_feeding_find(t, d, s,
                              &(struct wf_feeding_opts){.batch = o.batch, .with_labels = true}, &f);

@@ -434,7 +434,7 @@ static weft_status open_rest(struct fit *f)
     weft_status st;
 
     if (!labels)
-        return wf_err(WEFT_ENOMEM, "fit: out of memory");
+        return wf_err_nomem(f->t->ctx, 0, "fit");
     wf_feeding_labels(t, f->d, &f->train, labels);
     st = wf_trainer_bind(t, labels, f->train.weighted);
     if (!st && f->has_val)

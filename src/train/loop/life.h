@@ -54,9 +54,11 @@ weft_status wf_life_allows(const weft_trainer *t, enum wf_life_call call);
 /* Did the last fit come to its end by itself or by a callback, with a finite loss? */
 bool wf_life_in_order(const weft_trainer *t);
 bool wf_asked(const weft_trainer *t, unsigned what); /* any of these */
-/* From any thread, or a signal handler. What is asked while no fit is running is for the next one. */
+/* From any thread, or a signal handler. What is asked while no fit is running is for the next
+ * one. */
 void wf_ask(weft_trainer *t, unsigned what);
-/* A fit begins: forgets what was asked of the previous one, but for an interruption since. It ends. */
+/* A fit begins: forgets what was asked of the previous one, but for an interruption since. It
+ * ends. */
 void wf_ask_begin(weft_trainer *t);
 void wf_ask_end(weft_trainer *t);
 /* Somebody outside stopped it, and no callback ended it. */

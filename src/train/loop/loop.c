@@ -44,17 +44,15 @@ weft_status weft_trainer_gradients(weft_trainer *t, const weft_tensor *x, const 
 
 static weft_status no_weight(const struct wf_halves *h, const char *word)
 {
-    const char **names = wf_alloc_n(h->ctx, h->n + 1, sizeof *names), *near = NULL;
-    weft_status st;
+    const char **names = wf_alloc_n(h->ctx, h->n + 1, sizeof *names);
+    struct wf_hint hint = {""};
 
     for (int i = 0; i < h->n && names; i++)
         names[i] = h->entry[i].name;
     if (names)
-        near = weft_nearest(word, names, h->n);
-    st = wf_err(WEFT_ENOENT, "apply: no trained weight '%s'%s%s%s", word,
-                near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+        hint = wf_did_you_mean(word, names, h->n);
     wf_free(h->ctx, names);
-    return st;
+    return wf_err(WEFT_ENOENT, "apply: no trained weight '%s'%s", word, hint.text);
 }
 
 /* "a/kernel, b*" into the entries that it names. */

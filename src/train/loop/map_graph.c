@@ -93,11 +93,6 @@ static weft_status map_batch(void *arg, const weft_sample *in, weft_sample *out)
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-static weft_status err_nomem(void)
-{
-    return wf_err(WEFT_ENOMEM, "out of memory");
-}
-
 static weft_status check_feed(const struct wf_ds *ds, int c, const char *feed,
                               const struct wf_type *want)
 {
@@ -181,7 +176,7 @@ static weft_status lay_out(struct map_graph *g, const struct wf_ds *ds, struct w
     weft_status st = WEFT_OK;
 
     if (!names)
-        return err_nomem();
+        return wf_err_nomem(a->ctx, 0, "the pipeline");
     if (o->outputs)
         n_names = wf_names_split(o->outputs, names, g->n_out);
     if (o->outputs && n_names != g->n_out)
@@ -216,7 +211,9 @@ static weft_status alloc(struct map_graph *g, struct wf_arena *a, int n_cols)
     g->col = wf_arena_alloc(a, n * sizeof *g->col);
     g->feeds = wf_arena_alloc(a, n_feeds * sizeof *g->feeds);
     g->fetches = wf_arena_alloc(a, (size_t)(g->n_out + 1) * sizeof *g->fetches);
-    return g->in && g->from && g->col && g->feeds && g->fetches ? WEFT_OK : err_nomem();
+    return g->in && g->from && g->col && g->feeds && g->fetches
+               ? WEFT_OK
+               : wf_err_nomem(a->ctx, 0, "the pipeline");
 }
 
 static weft_ds build(weft_data *d, weft_ds s, struct map_graph *g, const weft_map_graph_opts *o)
@@ -247,10 +244,10 @@ static struct map_graph *begin(weft_data *d, weft_ds s, const weft_map_graph_opt
     if (!st && !wf_ds_node(d, s))
         st = wf_err(WEFT_EINVAL, "not a dataset of this pipeline");
     if (!st && !(g = wf_arena_alloc(&d->arena, sizeof *g)))
-        st = err_nomem();
+        st = wf_err_nomem(d->ctx, 0, "the pipeline");
     if (!st) {
         g->name = wf_arena_strdup(&d->arena, o->name ? o->name : "map_graph");
-        st = g->name ? WEFT_OK : err_nomem();
+        st = g->name ? WEFT_OK : wf_err_nomem(d->ctx, 0, "the pipeline");
     }
     if (st) {
         wf_ds_fail(d, "map_graph", st);

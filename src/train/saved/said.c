@@ -1,4 +1,5 @@
-/* said.c - what weft_compile was told (optimizer, losses, metrics), kept as text in saved models and read back from them. */
+/* said.c - what weft_compile was told (optimizer, losses, metrics), kept as text in saved models
+ * and read back from them. */
 #include "base/number.h"
 #include "train/saved/load.h"
 #include "train/saved/save.h"

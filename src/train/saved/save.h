@@ -9,7 +9,8 @@
 
 /* Keeps what weft_compile was told (said.c). */
 weft_status wf_said_keep(weft_trainer *t, const weft_compile_opts *o);
-/* Settings that o does not give are those the model at o->like was compiled with; texts live in arena. */
+/* Settings that o does not give are those the model at o->like was compiled with; texts live in
+ * arena. */
 weft_status wf_said_fill(weft_ctx *ctx, struct wf_arena *arena, int n_out, weft_compile_opts *o);
 /* The metadata key of a setting: "weft.loss". */
 const char *wf_said_key(enum wf_said which);

@@ -26,7 +26,7 @@ bool weft_dist_at(int i, const char **name, const char **doc)
 
 weft_status wf_dist_find(const char *name, const struct wf_dist_kind **out)
 {
-    const char *names[WF_COUNT(kinds)], *near;
+    const char *names[WF_COUNT(kinds)];
 
     for (int i = 0; i < WF_COUNT(kinds); i++) {
         names[i] = kinds[i].name;
@@ -35,9 +35,8 @@ weft_status wf_dist_find(const char *name, const struct wf_dist_kind **out)
             return WEFT_OK;
         }
     }
-    near = weft_nearest(name, names, WF_COUNT(kinds));
-    return wf_err(WEFT_ENOENT, "no strategy '%s'%s%s%s", name, near ? ", did you mean '" : "",
-                  near ? near : "", near ? "'?" : "");
+    return wf_err(WEFT_ENOENT, "no strategy '%s'%s", name,
+                  wf_did_you_mean(name, names, WF_COUNT(kinds)).text);
 }
 
 /* ---- the handle ------------------------------------------------------------------------------ */

@@ -109,17 +109,15 @@ bool weft_grads_sparse(const weft_grads *g, const char *name)
 
 static weft_status no_gradient(const weft_grads *g, const char *name)
 {
-    const char **names = wf_alloc_n(g->ctx, g->n + 1, sizeof *names), *near = NULL;
-    weft_status st;
+    const char **names = wf_alloc_n(g->ctx, g->n + 1, sizeof *names);
+    struct wf_hint hint = {""};
 
     for (int i = 0; i < g->n && names; i++)
         names[i] = g->entry[i].name;
     if (names)
-        near = weft_nearest(name, names, g->n);
-    st = wf_err(WEFT_ENOENT, "no gradient of '%s'%s%s%s", name, near ? ", did you mean '" : "",
-                near ? near : "", near ? "'?" : "");
+        hint = wf_did_you_mean(name, names, g->n);
     wf_free(g->ctx, names);
-    return st;
+    return wf_err(WEFT_ENOENT, "no gradient of '%s'%s", name, hint.text);
 }
 
 weft_status weft_grads_view(weft_grads *g, const char *name, weft_tensor *out)

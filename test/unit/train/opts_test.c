@@ -1,9 +1,9 @@
 /* opts_test.c - every call that takes a struct that begins with its size.
  *
- * A program that was compiled against an older header gives fewer bytes: they are taken, the rest is
- * as if it were zero, and no byte after them is touched (they end at a protected page). More bytes
- * than today's, from a newer header, and no size at all are refused. The last test reads the public
- * headers: a struct with a size that is not in the table here is an error. */
+ * A program that was compiled against an older header gives fewer bytes: they are taken, the rest
+ * is as if it were zero, and no byte after them is touched (they end at a protected page). More
+ * bytes than today's, from a newer header, and no size at all are refused. The last test reads the
+ * public headers: a struct with a size that is not in the table here is an error. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
