@@ -86,14 +86,15 @@ static weft_status bad_record(const struct wf_records *t, const char *what)
                   (long long)t->s->offset, what);
 }
 
-/* Brings the next record, complete, to the front of the window; *n is the length of its data, -1 at
- * the end of the file. */
-static weft_status next_record(const struct param *p, struct wf_records *t, int64_t *n)
+/* Brings the next record, complete, to the front of the window. */
+static weft_status next_record(const void *param, const struct wf_records *t, struct wf_record *out)
 {
+    const struct param *p = param;
+    int64_t *n = &out->n;
     struct wf_stream *s = t->s;
     weft_status st = wf_stream_need(s, WF_RECORD_FRAME);
 
-    *n = -1;
+    *out = (struct wf_record){WF_RECORD_HEAD, -1, WF_RECORD_FRAME - WF_RECORD_HEAD};
     if (st || !s->n)
         return st;
     if (s->n < WF_RECORD_FRAME)
@@ -113,37 +114,8 @@ static weft_status next_record(const struct param *p, struct wf_records *t, int6
 static weft_status pull_into(struct wf_stage *stage, struct wf_block *b, int64_t want)
 {
     const struct param *p = stage->ds->param;
-    struct wf_records *t = stage->state;
-    struct wf_stream *s = t->s;
-    struct wf_chunk *kept = NULL;
-    weft_str *r = b->col[0].data;
-    int64_t n;
-    bool more = true;
-    weft_status st = WEFT_OK;
 
-    for (b->n = 0; b->n < want && more && !st;) {
-        st = next_record(p, t, &n);
-        if (!st && n < 0) {
-            st = wf_stream_next_file(s, &more);
-            t->record = 0;
-        } else if (!st) {
-            if (s->chunk != kept)
-                st = wf_block_keep(b, kept = s->chunk);
-            r[b->n] = (weft_str){s->p + WF_RECORD_HEAD, n};
-            b->at[b->n] = (struct wf_at){t->epoch, t->id++};
-            b->from[b->n++] = (struct wf_origin){s->path, t->record++, s->offset};
-            wf_stream_take(s, n + WF_RECORD_FRAME);
-            continue;
-        }
-        /* What came before an error is returned first; the next pull meets it again. */
-        if (st && b->n)
-            return WEFT_OK;
-        if (wf_may_skip(p->on_error, st)) {
-            wf_stream_give_up(stage, s);
-            st = WEFT_OK;
-        }
-    }
-    return st;
+    return wf_records_fill(stage, b, want, p->on_error, next_record);
 }
 
 static weft_status tf_pull(struct wf_stage *stage, int64_t want, struct wf_promise **out)
