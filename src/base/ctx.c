@@ -129,46 +129,44 @@ static weft_status check_devices(const char *list, int *n_groups)
 
 weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
 {
-    static const weft_ctx_opts defaults = {.size = sizeof defaults};
+    weft_ctx_opts o;
     weft_allocator mem = {libc_alloc, libc_free, NULL};
-    const weft_ctx_opts *o = opts ? opts : &defaults;
     weft_ctx *ctx;
     weft_simd simd = WEFT_SIMD_PORTABLE;
     int n_groups = 1;
-    weft_status st;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_ctx_opts");
 
-    if (o->size != sizeof *o)
-        return wf_err(WEFT_EINVAL, "weft_ctx_opts: size %zu, this library expects %zu", o->size,
-                      sizeof *o);
-    if (o->threads < 0 || o->threads > 1024)
-        return wf_err(WEFT_EINVAL, "context: threads %d is not in 0..1024", o->threads);
-    if (o->spin_us != WEFT_ZERO && (o->spin_us < 0 || o->spin_us > 1000000))
-        return wf_err(WEFT_EINVAL, "context: spin_us %d is not in 0..1000000", o->spin_us);
-    st = choose_simd(o, &simd);
-    if (!st)
-        st = check_devices(o->devices, &n_groups);
     if (st)
         return st;
-    if (o->allocator)
-        mem = *o->allocator;
+    if (o.threads < 0 || o.threads > 1024)
+        return wf_err(WEFT_EINVAL, "context: threads %d is not in 0..1024", o.threads);
+    if (o.spin_us != WEFT_ZERO && (o.spin_us < 0 || o.spin_us > 1000000))
+        return wf_err(WEFT_EINVAL, "context: spin_us %d is not in 0..1000000", o.spin_us);
+    st = choose_simd(&o, &simd);
+    if (!st)
+        st = check_devices(o.devices, &n_groups);
+    if (st)
+        return st;
+    if (o.allocator)
+        mem = *o.allocator;
     ctx = mem.alloc(mem.arg, sizeof *ctx, 64);
     if (!ctx)
         return wf_err(WEFT_ENOMEM, "context: out of memory");
     memset(ctx, 0, sizeof *ctx);
     ctx->mem = mem;
-    ctx->mem_limit = o->memory_limit;
+    ctx->mem_limit = o.memory_limit;
     ctx->simd = simd;
     ctx->n_groups = n_groups;
-    ctx->spin_us = o->spin_us == WEFT_ZERO ? 0 : o->spin_us ? o->spin_us : -1;
-    ctx->kernels = o->kernels;
-    ctx->seed = o->seed;
-    ctx->flush_denormals = o->flush_denormals;
-    ctx->log = o->log;
-    ctx->log_arg = o->log_arg;
-    ctx->now_ns = o->now_ns ? o->now_ns : system_now;
-    ctx->now_arg = o->now_arg;
+    ctx->spin_us = o.spin_us == WEFT_ZERO ? 0 : o.spin_us ? o.spin_us : -1;
+    ctx->kernels = o.kernels;
+    ctx->seed = o.seed;
+    ctx->flush_denormals = o.flush_denormals;
+    ctx->log = o.log;
+    ctx->log_arg = o.log_arg;
+    ctx->now_ns = o.now_ns ? o.now_ns : system_now;
+    ctx->now_arg = o.now_arg;
     ctx->fs = &wf_fs_posix;
-    st = wf_pool_new(ctx, o->threads ? o->threads : wf_usable_cpus(), ctx->spin_us, &ctx->pool);
+    st = wf_pool_new(ctx, o.threads ? o.threads : wf_usable_cpus(), ctx->spin_us, &ctx->pool);
     if (st) {
         weft_ctx_free(ctx);
         return st;
@@ -260,6 +258,14 @@ static bool charge(weft_ctx *ctx, int64_t bytes)
     return true;
 }
 
+static void *refuse(weft_ctx *ctx, size_t bytes)
+{
+    int64_t n = bytes > (size_t)PTRDIFF_MAX ? PTRDIFF_MAX : (int64_t)bytes;
+
+    atomic_store_explicit(&ctx->mem_refused, n, memory_order_relaxed);
+    return NULL;
+}
+
 void *wf_alloc_raw(weft_ctx *ctx, size_t bytes)
 {
     /* The head of a huge block takes a whole huge page before it, so that the data is aligned. */
@@ -268,11 +274,11 @@ void *wf_alloc_raw(weft_ctx *ctx, size_t bytes)
     char *p;
 
     if (bytes > (size_t)PTRDIFF_MAX - HUGE_PAGE || !charge(ctx, (int64_t)total))
-        return NULL;
+        return refuse(ctx, bytes);
     p = ctx->mem.alloc(ctx->mem.arg, total, align);
     if (!p) {
         atomic_fetch_sub_explicit(&ctx->mem_used, (int64_t)total, memory_order_relaxed);
-        return NULL;
+        return refuse(ctx, bytes);
     }
     memset(p, 0, HEAD);
     ((struct head *)(void *)p)->bytes = total;
@@ -306,7 +312,7 @@ void *wf_alloc_n(weft_ctx *ctx, int64_t n, size_t size)
     int64_t bytes;
 
     if (!wf_mul_i64(n, (int64_t)size, &bytes))
-        return NULL;
+        return refuse(ctx, SIZE_MAX);
     return wf_alloc(ctx, (size_t)bytes);
 }
 
@@ -343,7 +349,9 @@ weft_status wf_grow(weft_ctx *ctx, void *array_ptr, int64_t *cap, int64_t need, 
 
 weft_status wf_err_nomem(weft_ctx *ctx, size_t bytes, const char *what)
 {
-    if (ctx->mem_limit > 0 && weft_ctx_memory(ctx) + (int64_t)bytes > ctx->mem_limit)
+    if (!bytes)
+        bytes = (size_t)atomic_load_explicit(&ctx->mem_refused, memory_order_relaxed);
+    if (ctx->mem_limit > 0 && (int64_t)bytes > ctx->mem_limit - weft_ctx_memory(ctx))
         return wf_err(WEFT_ELIMIT,
                       "%s: %zu bytes exceed the context's memory limit (%lld of %lld in use)", what,
                       bytes, (long long)weft_ctx_memory(ctx), (long long)ctx->mem_limit);

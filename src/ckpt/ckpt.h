@@ -16,8 +16,7 @@
 #ifndef WF_CKPT_H
 #define WF_CKPT_H
 
-#include <jansson.h>
-
+#include "base/json.h"
 #include "tensor/tensor.h"
 #include "weft/ckpt.h"
 
@@ -94,7 +93,6 @@ void wf_json_real(struct wf_buf *b, double v);
 
 /* Strict reading: each returns WEFT_EPARSE with a text that names `key`. Texts are borrowed from
  * the JSON. */
-weft_status wf_json_parse(const char *text, int64_t n, json_t **out);
 weft_status wf_json_int(const json_t *o, const char *key, int64_t lo, int64_t hi, int64_t *out);
 weft_status wf_json_str(const json_t *o, const char *key, const char **out);
 weft_status wf_json_hex(const json_t *o, const char *key, uint64_t *out); /* 16 hex digits */
@@ -108,6 +106,8 @@ weft_status wf_json_to_real(const json_t *v, double *out);
 #define WF_ST_HEADER_MAX 100000000
 
 const char *wf_st_dtype(weft_dtype t); /* "F32"; NULL if safetensors has none */
+/* Whether a tensor of this dtype and so many bytes (negative: a size is unknown) can be saved. */
+weft_status wf_st_check(const char *name, weft_dtype dtype, int64_t bytes);
 /* The bytes of tensor i in the file: [begin, end). The whole data begins at the first. */
 void wf_st_range(const weft_st *st, int64_t i, int64_t *begin, int64_t *end);
 int wf_st_fd(const weft_st *st);

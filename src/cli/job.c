@@ -21,7 +21,7 @@ static void say(void *arg, int level, const char *line)
             job_words(line, said, sizeof said));
 }
 
-void close_job(struct job *j)
+int close_job(struct job *j, int rc)
 {
     weft_job_close(j->run);
     weft_ctx_free(j->ctx);
@@ -29,6 +29,7 @@ void close_job(struct job *j)
     weft_ctx_free(j->boot);
     if (j->input > 0)
         close(j->input);
+    return rc < 0 ? EXIT_DONE : rc;
 }
 
 /* The exit code for a file that is at fault. */

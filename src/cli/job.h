@@ -42,7 +42,8 @@ int parse_job(const struct command *c, const struct flag *flags, struct job *j, 
               char **argv);
 /* The second half: j->path and the flags are set. */
 int open_job(struct job *j);
-void close_job(struct job *j);
+/* Closes the job and returns the command's exit code: rc, which parse_job may have left at -1. */
+int close_job(struct job *j, int rc);
 /* Prints the library's error. The exit code tells whether the file is at fault. */
 int fail_job(weft_status st);
 /* Whether it is a saved model or a directory of checkpoints, not a job. */

@@ -639,8 +639,7 @@ static int predict(int argc, char **argv)
     rc = !st ? EXIT_DONE : *p.why ? fail(EXIT_FAILED, "predict: %s", p.why) : fail_job(st);
 out:
     rc = close_predict(&p, rc);
-    close_job(&j);
-    return rc < 0 ? EXIT_DONE : rc;
+    return close_job(&j, rc);
 }
 
 const struct command command_predict = {

@@ -189,8 +189,7 @@ static int train(int argc, char **argv)
     running = NULL;
     rc = st ? fail_job(st) : finish(&j);
 out:
-    close_job(&j);
-    return rc;
+    return close_job(&j, rc);
 }
 
 const struct command command_train = {
@@ -241,8 +240,7 @@ static int eval(int argc, char **argv)
     print_logs(&logs, j.json);
     printf(j.json ? "}\n" : "\n");
 out:
-    close_job(&j);
-    return rc < 0 ? EXIT_DONE : rc;
+    return close_job(&j, rc);
 }
 
 const struct command command_eval = {
@@ -313,8 +311,7 @@ static int report(int argc, char **argv)
         rc = st ? fail_job(st) : EXIT_DONE;
     }
     weft_history_free(h);
-    close_job(&j);
-    return rc;
+    return close_job(&j, rc);
 }
 
 const struct command command_report = {
@@ -372,8 +369,7 @@ static int summary(int argc, char **argv)
     rc = parse_job(&command_summary, flags, &j, argc, argv);
     if (!rc)
         rc = print_summary(j.ctx, weft_job_model(j.run));
-    close_job(&j);
-    return rc < 0 ? EXIT_DONE : rc;
+    return close_job(&j, rc);
 }
 
 const struct command command_summary = {

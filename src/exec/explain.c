@@ -101,15 +101,13 @@ weft_status weft_fn_explain(weft_fn *fn, const weft_tensor *feeds, const weft_ex
     struct wf_plan *p;
     struct wf_buf b;
     int64_t total = 0;
-    weft_status st = WEFT_OK;
+    weft_explain_opts o;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_explain_opts");
 
-    if (opts && opts->size != sizeof *opts)
-        st = wf_err(WEFT_EINVAL, "weft_explain_opts: size %zu, this library expects %zu",
-                    opts->size, sizeof *opts);
     if (!st)
         st = wf_fn_plan(fn, feeds, &p);
-    if (!st && opts)
-        runs = opts->time_runs;
+    if (!st)
+        runs = o.time_runs;
     if (!st && runs > 0)
         st = timed_runs(fn, p, feeds, runs);
     if (st)
@@ -174,21 +172,18 @@ weft_status weft_fn_trace(weft_fn *fn, const weft_tensor *feeds, char **out)
 
 weft_status weft_fn_plan_info(weft_fn *fn, const weft_tensor *feeds, weft_plan_info *out)
 {
+    weft_plan_info info;
     struct wf_plan *p;
     weft_status st = wf_fn_plan(fn, feeds, &p);
 
-    if (!st && out->size != sizeof *out)
-        st = wf_err(WEFT_EINVAL, "weft_plan_info: size %zu, this library expects %zu", out->size,
-                    sizeof *out);
     if (st)
         return st;
-    *out = (weft_plan_info){.size = sizeof *out,
-                            .n_instructions = p->n_instr,
+    info = (weft_plan_info){.n_instructions = p->n_instr,
                             .slab_bytes = p->slab_bytes,
                             .scratch_bytes = p->scratch_bytes,
                             .param_bytes = wf_store_bytes(fn->store),
                             .flop = p->flop,
                             .plan_ms = p->plan_ms,
                             .fingerprint = p->fingerprint};
-    return WEFT_OK;
+    return wf_opts_give(out, out->size, &info, sizeof info, "weft_plan_info");
 }

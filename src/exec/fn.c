@@ -41,12 +41,8 @@ static weft_status check_feeds_complete(const weft_fn *fn)
 
 static weft_status check_opts(weft_graph *g, const weft_fn_opts *o)
 {
-    weft_status st;
+    weft_status st = weft_graph_status(g);
 
-    if (!o || o->size != sizeof *o)
-        return wf_err(WEFT_EINVAL,
-                      "weft_fn_opts: must be given, with its size set (use WEFT_OPTS)");
-    st = weft_graph_status(g);
     if (!st)
         st = check_values(g, o->n_feeds, o->feeds, "feeds", true);
     if (!st)
@@ -159,11 +155,16 @@ static bool changes_state(const weft_graph *g)
     return false;
 }
 
-weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *o, weft_fn **out)
+weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *opts, weft_fn **out)
 {
-    weft_status st = check_opts(g, o);
+    weft_fn_opts copy;
+    const weft_fn_opts *o = &copy;
+    weft_status st = opts ? wf_opts_take(&copy, sizeof copy, opts, "weft_fn_opts")
+                          : wf_err(WEFT_EINVAL, "weft_fn_opts: must be given");
     weft_fn *fn;
 
+    if (!st)
+        st = check_opts(g, o);
     if (st)
         return st;
     fn = wf_alloc(g->ctx, sizeof *fn);

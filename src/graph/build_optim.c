@@ -36,14 +36,13 @@ static int next_number(const char **at, char name[48], double *value)
 
 static weft_status unknown(const char *what, const char *word, const char *const *words, int n)
 {
-    const char *near = weft_nearest(word, words, n);
     char all[512] = "";
     int at = 0;
 
     for (int i = 0; i < n && at < (int)sizeof all - 32; i++)
         at += snprintf(all + at, sizeof all - (size_t)at, " %.30s", words[i]);
-    return wf_err(WEFT_ENOENT, "no %s '%s'%s%s%s; there are:%s", what, word,
-                  near ? ", did you mean '" : "", near ? near : "", near ? "'" : "", all);
+    return wf_err(WEFT_ENOENT, "no %s '%s'%s (there are:%s)", what, word,
+                  wf_did_you_mean(word, words, n).text, all);
 }
 
 weft_status weft_optim_init(weft_optim *o, const char *name, const char *numbers)

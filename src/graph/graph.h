@@ -162,8 +162,8 @@ weft_val wf_expand_axes(weft_graph *g, weft_val x, int n, const int64_t *axes, i
 weft_val wf_const_like(weft_graph *g, double v, weft_val like);
 /* Whether v is a valid value of g. If not, sets the sticky error (naming `what`). */
 bool wf_check_val(weft_graph *g, weft_val v, const char *what);
-/* Options of another size are from another version: the sticky error (naming `what`) is set. */
-bool wf_check_opts(weft_graph *g, size_t size, size_t expected, const char *what);
+/* wf_opts_take with the sticky error. */
+bool wf_take_opts(weft_graph *g, void *copy, size_t today, const void *opts, const char *name);
 
 /* ---- gradient rules -------------------------------------------------------------------------- */
 

@@ -300,28 +300,25 @@ static weft_status variable_of(struct wf_builder *b, int64_t i, weft_val *out)
 weft_val weft_lc_weight(weft_layer_call *c, const char *name, int rank, const int64_t *dim,
                         const weft_weight_opts *opts)
 {
-    static const weft_weight_opts defaults = {.size = sizeof defaults};
-    const weft_weight_opts *o = opts ? opts : &defaults;
+    weft_weight_opts o;
     weft_model *m = c->b->m;
     char full[MAX_FULL_NAME];
     weft_val v = WEFT_NIL;
-    weft_status st = WEFT_OK;
+    weft_status st;
     int64_t i = 0;
 
     if (c->b->g->st || c->st)
         return WEFT_NIL;
-    if (o->size != sizeof *o)
-        st = wf_err(WEFT_EINVAL, "weft_weight_opts: size %zu, this library expects %zu", o->size,
-                    sizeof *o);
-    else if (snprintf(full, sizeof full, "%s%s/%s", layer_of(c)->name, c->path, name) >=
-             MAX_FULL_NAME)
+    st = wf_opts_take(&o, sizeof o, opts, "weft_weight_opts");
+    if (!st &&
+        snprintf(full, sizeof full, "%s%s/%s", layer_of(c)->name, c->path, name) >= MAX_FULL_NAME)
         st = wf_err(WEFT_ELIMIT, "the name of weight '%.32s' is too long", name);
     if (!st && wf_map_get(&m->weight_names, full, &i)) {
-        if (check_again(c, &m->weights[i]->is, rank, dim, o->dtype ? o->dtype : WEFT_F32))
+        if (check_again(c, &m->weights[i]->is, rank, dim, o.dtype ? o.dtype : WEFT_F32))
             return WEFT_NIL;
     } else if (!st) {
         i = m->n_weights;
-        st = new_weight(c, full, rank, dim, o);
+        st = new_weight(c, full, rank, dim, &o);
     }
     if (!st)
         st = variable_of(c->b, i, &v);

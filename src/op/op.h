@@ -31,7 +31,7 @@ enum wf_op_flags {
     WF_PLANNER = 256,  /* created only by passes, which keep its attributes valid: never read or
                         * built by name */
     WF_FAILS = 1024, /* its kernel may refuse the data of a step (ids, lengths, …), before it writes
-                        * to a variable; kernels of all other rows cannot fail */
+                      * to a variable; kernels of all other rows cannot fail */
     WF_SPREAD = 4096,    /* element-wise, and its shape rule broadcasts every operand */
     WF_OPTIMIZER = 8192, /* a step of an optimizer: the variable's slots follow the operands */
 };

@@ -301,16 +301,14 @@ weft_status wf_attr_specs(struct wf_arena *arena, const char *what, const char *
 static weft_status no_attribute(const char *what, const struct wf_attr_spec *spec, int n_specs,
                                 const char *given, size_t n)
 {
-    const char *names[WF_MAX_ATTRS], *near;
+    const char *names[WF_MAX_ATTRS];
     char word[33];
 
     for (int i = 0; i < n_specs; i++)
         names[i] = spec[i].name;
     snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), given);
-    near = weft_nearest(word, names, n_specs);
-    return near ? wf_err(WEFT_ENOENT, "%s: has no attribute '%s' (did you mean '%s'?)", what, word,
-                         near)
-                : wf_err(WEFT_ENOENT, "%s: has no attribute '%s'", what, word);
+    return wf_err(WEFT_ENOENT, "%s: has no attribute '%s'%s", what, word,
+                  wf_did_you_mean(word, names, n_specs).text);
 }
 
 static bool is_space(char c, const char *stop)

@@ -224,7 +224,6 @@ const struct rule rules[] = {
     {"conv_fused", NULL, 0, "plans"},
     {"matmul_sums", NULL, 0, "plans"},
     {"matmul_apply", NULL, 0, "plans"},
-    {"conv_grad_filter_sums", NULL, 0, "nothing yet"},
 };
 const int n_rules = WF_COUNT(rules);
 

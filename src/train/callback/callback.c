@@ -47,7 +47,7 @@ bool weft_callback_at(int i, const char **name, const char **attrs, const char *
 
 static weft_status find_kind(const char *name, const struct wf_callback_kind **out)
 {
-    const char *names[WF_COUNT(kinds)], *near;
+    const char *names[WF_COUNT(kinds)];
 
     for (int i = 0; i < WF_COUNT(kinds); i++) {
         names[i] = kinds[i].name;
@@ -56,12 +56,12 @@ static weft_status find_kind(const char *name, const struct wf_callback_kind **o
             return WEFT_OK;
         }
     }
-    near = weft_nearest(name, names, WF_COUNT(kinds));
-    return wf_err(WEFT_ENOENT, "no callback '%s'%s%s%s", name, near ? ", did you mean '" : "",
-                  near ? near : "", near ? "'?" : "");
+    return wf_err(WEFT_ENOENT, "no callback '%s'%s", name,
+                  wf_did_you_mean(name, names, WF_COUNT(kinds)).text);
 }
 
-weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_callback *out)
+weft_status weft_callback_new_sized(weft_ctx *ctx, const char *spec, size_t size,
+                                    weft_callback *out)
 {
     struct wf_callback_args a = {.ctx = ctx};
     const struct wf_callback_kind *kind = NULL;
@@ -89,17 +89,21 @@ weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_callback *ou
     if (st)
         return wf_err_wrap(st, "%s", kind->name);
     made.name = kind->name;
-    *out = made;
-    return WEFT_OK;
+    st = wf_opts_give(out, size, &made, sizeof made, "weft_callback");
+    if (st && made.free)
+        made.free(made.arg);
+    return st;
 }
 
 void weft_callback_free(weft_callback *cb)
 {
-    if (!cb)
+    weft_callback c;
+
+    if (!cb || !cb->size || wf_opts_take(&c, sizeof c, cb, "weft_callback"))
         return;
-    if (cb->free)
-        cb->free(cb->arg);
-    memset(cb, 0, sizeof *cb);
+    if (c.free)
+        c.free(c.arg);
+    memset(cb, 0, cb->size);
 }
 
 /* ---- monitoring a value ---------------------------------------------------------------------- */
@@ -151,9 +155,8 @@ weft_status wf_monitor_direction(struct wf_monitor *m, weft_trainer *t)
     if (!m->sign && b && !is_logged(b, name)) {
         const char *near = weft_nearest(name, b->log_name, b->n_logs);
 
-        return wf_err(WEFT_EINVAL, "there is no '%s' to monitor%s%s%s%s", m->name,
-                      near ? ", did you mean '" : "", near && name != m->name ? "val_" : "",
-                      near ? near : "", near ? "'?" : "");
+        return wf_err(WEFT_EINVAL, "there is no '%s' to monitor%s", m->name,
+                      wf_hint_of(name != m->name ? "val_" : "", near).text);
     }
     if (!m->sign)
         return wf_err(WEFT_EINVAL,

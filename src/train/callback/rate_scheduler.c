@@ -85,7 +85,8 @@ static weft_status make(weft_ctx *ctx, struct scheduler **s, weft_callback *out)
     return WEFT_OK;
 }
 
-weft_status weft_callback_rate(weft_ctx *ctx, weft_rate_fn *fn, void *arg, weft_callback *out)
+weft_status weft_callback_rate_sized(weft_ctx *ctx, weft_rate_fn *fn, void *arg, size_t size,
+                                     weft_callback *out)
 {
     weft_callback made = {.size = sizeof made, .name = "LearningRateScheduler"};
     struct scheduler *s;
@@ -95,8 +96,10 @@ weft_status weft_callback_rate(weft_ctx *ctx, weft_rate_fn *fn, void *arg, weft_
         return st;
     s->fn = fn;
     s->arg = arg;
-    *out = made;
-    return WEFT_OK;
+    st = wf_opts_give(out, size, &made, sizeof made, "weft_callback");
+    if (st)
+        free_scheduler(s);
+    return st;
 }
 
 static weft_status copy_steps(struct scheduler *s, const struct wf_attr *epochs,

@@ -12,11 +12,6 @@
 
 #define TEST_SALT 0x9e3779b97f4a7c15u /* seed of the test part's selection */
 
-static weft_status err_nomem(void)
-{
-    return wf_err(WEFT_ENOMEM, "out of memory");
-}
-
 /* ---- the plan -------------------------------------------------------------------------------- */
 
 bool weft_job_stage_at(int i, const char **name, const char **attrs, const char **doc)
@@ -38,7 +33,7 @@ static weft_status read_args(weft_job_run *run, struct wf_job_stage *s, const ch
     s->spec = wf_arena_alloc(a, WF_MAX_ATTRS * sizeof *s->spec);
     s->value = wf_arena_alloc(a, WF_MAX_ATTRS * sizeof *s->value);
     if (!attrs || !s->spec || !s->value)
-        return err_nomem();
+        return wf_err_nomem(run->ctx, 0, "the job");
     snprintf(attrs, room, "%s when:s=%s", s->row->attrs, train ? "train" : "all");
     st = wf_attr_specs(a, s->row->name, attrs, s->spec, &s->n_specs);
     if (!st)
@@ -80,14 +75,14 @@ static weft_status stage_attrs(const weft_job *job, const struct wf_stage_row *r
     map = *args;
     map.item = wf_arena_alloc(arena, (size_t)(map.n + 1) * sizeof *map.item);
     if (!map.item)
-        return err_nomem();
+        return wf_err_nomem(arena->ctx, 0, "the pipeline");
     for (int64_t i = 0; i < map.n && !st; i++) {
         map.item[i] = args->item[i];
         if (args->item[i]->kind != WF_YAML_LIST || !takes_text(row, args->key[i]->text))
             continue;
         map.item[i] = copy = wf_arena_alloc(arena, sizeof *copy);
         if (!copy)
-            return err_nomem();
+            return wf_err_nomem(arena->ctx, 0, "the pipeline");
         *copy = (struct wf_yaml_node){.kind = WF_YAML_SCALAR,
                                       .quoted = true,
                                       .line = args->item[i]->line,
@@ -160,7 +155,7 @@ static weft_status add_touched(weft_job_run *run, const struct wf_job_stage *s, 
             char *name = wf_arena_alloc(&run->data->arena, n + 1);
 
             if (!name)
-                return err_nomem();
+                return wf_err_nomem(run->ctx, 0, "the job");
             memcpy(name, p, n);
             st = wf_map_put(set, name, 1);
         }
@@ -243,7 +238,7 @@ static weft_status make_plan(weft_job_run *run)
     weft_status st = WEFT_OK;
 
     if (!p)
-        return err_nomem();
+        return wf_err_nomem(run->ctx, 0, "the job");
     run->plan = p;
     if (none)
         return WEFT_OK;
@@ -252,7 +247,7 @@ static weft_status make_plan(weft_job_run *run)
                            "data.pipeline must be a list of stages");
     p->stage = wf_arena_alloc(&run->data->arena, (size_t)(list->n + 1) * sizeof *p->stage);
     if (!p->stage)
-        return err_nomem();
+        return wf_err_nomem(run->ctx, 0, "the job");
     for (; p->n < list->n && !st; p->n++)
         st = read_stage(run, p, p->n, list->item[p->n]);
     if (!st)
@@ -372,7 +367,7 @@ static weft_status leave_out_labels(weft_job_run *run, weft_ds s, struct wf_attr
     }
     v->s = b.st ? NULL : wf_arena_strdup(&run->data->arena, b.data ? b.data : "");
     wf_buf_free(&b);
-    return v->s ? WEFT_OK : err_nomem();
+    return v->s ? WEFT_OK : wf_err_nomem(run->ctx, 0, "the job");
 }
 
 static bool is_for(const struct wf_job_stage *stage, enum wf_job_part part)

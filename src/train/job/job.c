@@ -178,7 +178,7 @@ weft_status wf_job_read_text(const weft_job *job, const struct wf_yaml_node *n, 
                          what);
     }
     if (!st && (b.st || !(*out = wf_arena_strdup(a, b.data ? b.data : ""))))
-        st = wf_err(WEFT_ENOMEM, "out of memory");
+        st = wf_err_nomem(job->ctx, 0, "the job");
     wf_buf_free(&b);
     return st;
 }
@@ -200,7 +200,7 @@ static weft_status read_strategy(const weft_job *job, const struct wf_yaml_node 
 static weft_status read_words(const weft_job *job, const struct wf_yaml_node *n,
                               const struct key *k, const char **out)
 {
-    const char *words[16], *near;
+    const char *words[16];
     char copy[256], *save = NULL;
     int n_words = 0;
 
@@ -212,10 +212,11 @@ static weft_status read_words(const weft_job *job, const struct wf_yaml_node *n,
             return WEFT_OK;
         }
     }
-    near = n->kind == WF_YAML_SCALAR ? weft_nearest(n->text, words, n_words) : NULL;
-    return wf_yaml_err(&job->yaml, n, WEFT_EINVAL, "%s takes one of %s, not '%s'%s%s%s", k->path,
+    if (n->kind != WF_YAML_SCALAR)
+        n_words = 0;
+    return wf_yaml_err(&job->yaml, n, WEFT_EINVAL, "%s takes one of %s, not '%s'%s", k->path,
                        k->standard, n->kind == WF_YAML_SCALAR ? n->text : wf_yaml_kind_name(n),
-                       near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+                       wf_did_you_mean(n_words ? n->text : "", words, n_words).text);
 }
 
 static weft_status read_nums(weft_job *job, const struct wf_yaml_node *n, const struct key *k)
@@ -227,7 +228,7 @@ static weft_status read_nums(weft_job *job, const struct wf_yaml_node *n, const 
     job->class_weights =
         wf_arena_alloc(&job->yaml.arena, (size_t)(n->n + 1) * sizeof *job->class_weights);
     if (!job->class_weights)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(job->ctx, 0, "the job");
     job->n_class_weights = n->n;
     for (int64_t i = 0; i < n->n && !st; i++)
         st = wf_job_read_number(job, n->item[i], k->path, 0, 0, false, &job->class_weights[i]);
@@ -239,15 +240,15 @@ static weft_status read_nums(weft_job *job, const struct wf_yaml_node *n, const 
 weft_status wf_job_unknown_key(const weft_job *job, const struct wf_yaml_node *key,
                                const char *section, const char *const *names, int n)
 {
-    const char *near = weft_nearest(key->text, names, n);
+    struct wf_hint hint = wf_did_you_mean(key->text, names, n);
     char list[512] = "";
     size_t at = 0;
 
     for (int i = 0; i < n && at < sizeof list - 1; i++)
         at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? " " : "", names[i]);
-    if (near)
-        return wf_yaml_err(&job->yaml, key, WEFT_ENOENT, "no key '%s'%s%s%s, did you mean '%s'?",
-                           key->text, *section ? " in '" : "", section, *section ? "'" : "", near);
+    if (*hint.text)
+        return wf_yaml_err(&job->yaml, key, WEFT_ENOENT, "no key '%s'%s%s%s%s", key->text,
+                           *section ? " in '" : "", section, *section ? "'" : "", hint.text);
     return wf_yaml_err(&job->yaml, key, WEFT_ENOENT, "no key '%s'%s%s%s; there are: %s", key->text,
                        *section ? " in '" : "", section, *section ? "'" : "", list);
 }
@@ -444,7 +445,7 @@ static weft_status set_standards(weft_job *job)
             snprintf(first, sizeof first, "%.*s", (int)strcspn(n.text, " "), n.text);
             n.text = wf_arena_strdup(&job->yaml.arena, first);
             if (!n.text)
-                return wf_err(WEFT_ENOMEM, "out of memory");
+                return wf_err_nomem(job->ctx, 0, "the job");
         }
         st = read_value(job, &keys[i], &n);
     }
@@ -530,7 +531,7 @@ weft_status wf_job_attrs(const weft_job *job, const struct wf_yaml_node *map, co
         put_value(&b, map->item[i]);
     }
     if (!st && (b.st || !(*out = wf_arena_strdup(a, b.data ? b.data : ""))))
-        st = wf_err(WEFT_ENOMEM, "out of memory");
+        st = wf_err_nomem(job->ctx, 0, "the job");
     wf_buf_free(&b);
     return st;
 }

@@ -10,11 +10,6 @@
 #include "train/saved/load.h"
 #include "weft/data_image.h"
 
-static weft_status err_nomem(void)
-{
-    return wf_err(WEFT_ENOMEM, "out of memory");
-}
-
 /* ---- names ----------------------------------------------------------------------------------- */
 
 static int times_named(const struct wf_job_plan *p, int stage, int item, const char *name)
@@ -44,7 +39,7 @@ weft_status wf_job_name_items(weft_job_run *run, struct wf_job_plan *p, int i)
         char *name = times ? wf_arena_alloc(a, room) : NULL;
 
         if (times && !name)
-            return err_nomem();
+            return wf_err_nomem(run->ctx, 0, "the job");
         if (times) {
             snprintf(name, room, "%s #%d", s->items.name[k], times + 1);
             s->items.name[k] = name;
@@ -96,7 +91,7 @@ static weft_status take(weft_job_run *run, const struct wf_saved *from, const ch
         return wf_err_wrap(st, "%s", path);
     run->known = true;
     run->learned_from = wf_arena_strdup(&run->data->arena, path);
-    return run->learned_from ? WEFT_OK : err_nomem();
+    return run->learned_from ? WEFT_OK : wf_err_nomem(run->ctx, 0, "the job");
 }
 
 /* The newest checkpoint whose manifest and learned values are valid: all checkpoints of a run
@@ -268,7 +263,7 @@ weft_status wf_job_learn(weft_job_run *run, const struct wf_job_plan *p, int i, 
         st = wf_learned_from(run->learned, run->data, s, n, what, &bad);
         here = &p->stage[bad >= 0 ? where[bad] : i];
     } else {
-        st = err_nomem();
+        st = wf_err_nomem(run->ctx, 0, "the job");
     }
     wf_free(run->ctx, what);
     wf_free(run->ctx, where);
@@ -288,7 +283,7 @@ static weft_status learn_classes(weft_job_run *run)
         return WEFT_OK;
     word = wf_alloc_n(run->ctx, n + 1, sizeof *word);
     if (!word)
-        return err_nomem();
+        return wf_err_nomem(run->ctx, 0, "the job");
     for (int i = 0; i < n; i++)
         word[i] = (weft_str){name[i], (int64_t)strlen(name[i])};
     st = weft_vocab_new(run->ctx, n, word, &v);
@@ -417,7 +412,7 @@ static weft_status types_of_training(weft_job_run *run, const char *path, int n,
     }
     if (!st && b.len) {
         *out = b.st ? NULL : wf_arena_strdup(&run->data->arena, b.data);
-        st = *out ? WEFT_OK : err_nomem();
+        st = *out ? WEFT_OK : wf_err_nomem(run->ctx, 0, "the job");
     }
     wf_buf_free(&b);
     wf_map_free(&number);
@@ -444,7 +439,7 @@ static weft_status labels_there(weft_job_run *run, int n, const weft_column *col
     }
     *list = b.st || !b.len ? NULL : wf_arena_strdup(&run->data->arena, b.data);
     wf_buf_free(&b);
-    return b.st || (b.len && !*list) ? err_nomem() : WEFT_OK;
+    return b.st || (b.len && !*list) ? wf_err_nomem(run->ctx, 0, "the job") : WEFT_OK;
 }
 
 /* The columns that had a role in training and that this file has, if the job does not name them. */
@@ -462,7 +457,7 @@ static weft_status labels_of_training(weft_job_run *run, int n, const weft_colum
                 wf_buf_printf(&b, "%s%s", b.len ? ", " : "", col[i].name);
     *list = b.st || !b.len ? NULL : wf_arena_strdup(&run->data->arena, b.data);
     wf_buf_free(&b);
-    return b.st || (b.len && !*list) ? err_nomem() : WEFT_OK;
+    return b.st || (b.len && !*list) ? wf_err_nomem(run->ctx, 0, "the job") : WEFT_OK;
 }
 
 /* Inspects the columns of the file without reading its rows. */
@@ -502,7 +497,7 @@ weft_status wf_job_classes(const weft_job_run *run, int *n, const char *const **
     for (int i = 0; i < *n && list; i++)
         list[i] = weft_vocab_word(v, i).data; /* followed by a NUL */
     *name = list;
-    return list ? WEFT_OK : err_nomem();
+    return list ? WEFT_OK : wf_err_nomem(run->ctx, 0, "the job");
 }
 
 weft_status wf_job_source_like_training(weft_job_run *run, const struct wf_job_source *src,

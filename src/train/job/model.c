@@ -45,17 +45,15 @@ static weft_status inputs_from_data(weft_job_run *run, weft_sym *last)
 static weft_status not_above(const weft_job_run *run, const struct wf_yaml_node *n)
 {
     enum { MAX = 256 };
-    const char *names[MAX], *near;
+    const char *names[MAX];
     int k = 0;
 
     for (int i = 0; i < weft_model_n_inputs(run->model) && k < MAX; i++)
         names[k++] = weft_sym_name(run->model, weft_model_input_at(run->model, i));
     for (int i = 0; i < weft_model_n_layers(run->model) && k < MAX; i++)
         names[k++] = weft_layer_name(run->model, weft_model_layer_at(run->model, i));
-    near = weft_nearest(n->text, names, k);
-    return wf_yaml_err(&run->job->yaml, n, WEFT_ENOENT, "no layer or input '%s' above%s%s%s",
-                       n->text, near ? " (did you mean '" : "", near ? near : "",
-                       near ? "'?)" : "");
+    return wf_yaml_err(&run->job->yaml, n, WEFT_ENOENT, "no layer or input '%s' above%s", n->text,
+                       wf_did_you_mean(n->text, names, k).text);
 }
 
 /* The layer or input with this name. */

@@ -181,7 +181,8 @@ static weft_status name_classes(const weft_job_run *run, weft_job_output *out)
     return name ? WEFT_OK : wf_err_nomem(run->ctx, 0, "names of classes");
 }
 
-weft_status weft_job_output_at(const weft_job_run *run, int i, weft_job_output *out)
+weft_status weft_job_output_at_sized(const weft_job_run *run, int i, size_t size,
+                                     weft_job_output *out)
 {
     const weft_trainer *t = run->trainer;
     weft_job_output o = {.size = sizeof o, .scale = 1};
@@ -210,9 +211,7 @@ weft_status weft_job_output_at(const weft_job_run *run, int i, weft_job_output *
         st = name_classes(run, &o);
     if (o.kind == WEFT_OUTPUT_QUANTITIES && o.label)
         units_of(run, o.label, &o);
-    if (!st)
-        *out = o;
-    return st;
+    return st ? st : wf_opts_give(out, size, &o, sizeof o, "weft_job_output");
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -229,10 +228,15 @@ static void softmax(int64_t n, const float *v, double *p)
         p[k] /= sum;
 }
 
-void weft_job_output_read(const weft_job_output *o, int64_t n, const float *v, double *out)
+void weft_job_output_read(const weft_job_output *output, int64_t n, const float *v, double *out)
 {
-    bool probable = o->kind == WEFT_OUTPUT_CLASSES || o->kind == WEFT_OUTPUT_PROBABILITIES;
+    weft_job_output taken, *o = &taken;
+    bool probable;
 
+    wf_opts_take(o, sizeof *o, output, "weft_job_output"); /* a bad size: as nothing is known */
+    if (output->size < offsetof(weft_job_output, offset) + sizeof o->offset)
+        o->scale = 1; /* of a header without units */
+    probable = o->kind == WEFT_OUTPUT_CLASSES || o->kind == WEFT_OUTPUT_PROBABILITIES;
     if (probable && o->logits && !o->binary && o->n_classes > 0 && n % o->n_classes == 0) {
         for (int64_t i = 0; i < n; i += o->n_classes)
             softmax(o->n_classes, v + i, out + i);

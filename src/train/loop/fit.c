@@ -434,7 +434,7 @@ static weft_status open_rest(struct fit *f)
     weft_status st;
 
     if (!labels)
-        return wf_err(WEFT_ENOMEM, "fit: out of memory");
+        return wf_err_nomem(f->t->ctx, 0, "fit");
     wf_feeding_labels(t, f->d, &f->train, labels);
     st = wf_trainer_bind(t, labels, f->train.weighted);
     if (!st && f->has_val)
@@ -549,20 +549,35 @@ static weft_status run(struct fit *f)
     return st;
 }
 
+/* Copies the options and the callbacks, which are as large as the caller's header says. */
+static weft_status take_opts(weft_ctx *ctx, const weft_fit_opts *opts, weft_fit_opts *o)
+{
+    weft_status st = wf_opts_take(o, sizeof *o, opts, "weft_fit_opts");
+    const weft_callback *theirs = o->callbacks;
+
+    o->callbacks = NULL;
+    if (st || o->n_callbacks <= 0)
+        return st;
+    o->callbacks = wf_alloc_n(ctx, o->n_callbacks, sizeof *o->callbacks);
+    if (!o->callbacks)
+        return wf_err_nomem(ctx, 0, "callbacks");
+    for (int i = 0; i < o->n_callbacks && !st; i++)
+        st = wf_opts_take_at(&o->callbacks[i], sizeof *o->callbacks, theirs, i, "weft_callback");
+    return st;
+}
+
 weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_opts *opts,
                      weft_history **history)
 {
-    static const weft_fit_opts defaults = {.size = sizeof defaults};
-    struct fit f = {.t = t, .d = d, .o = opts ? opts : &defaults, .end = WF_LIFE_TRAINING};
+    weft_fit_opts o;
+    struct fit f = {.t = t, .d = d, .o = &o, .end = WF_LIFE_TRAINING};
     weft_status st = wf_life_allows(t, WF_CALL_FIT);
 
     if (!st)
         st = wf_life_move(t, WF_LIFE_OPENING);
     if (st)
         return st;
-    st = wf_opts_check(opts, sizeof *opts, "weft_fit_opts");
-    for (int i = 0; !st && i < f.o->n_callbacks; i++)
-        st = wf_opts_check(&f.o->callbacks[i], sizeof f.o->callbacks[i], "weft_callback");
+    st = take_opts(t->ctx, opts, &o);
     wf_ask_begin(t);
     t->times = t->all_times = (weft_times){0};
     t->nonfinite[0] = 0;
@@ -587,6 +602,7 @@ weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_op
     wf_free(t->ctx, f.feeds);
     wf_free(t->ctx, f.name);
     wf_free(t->ctx, f.value);
+    wf_free(t->ctx, o.callbacks);
     if (!st && history)
         *history = f.history;
     else

@@ -76,17 +76,15 @@ weft_status weft_trainer_gradients(weft_trainer *t, const weft_tensor *x, const 
 static weft_status no_weight(const struct wf_work *w, const char *word)
 {
     int n = w->rules.n_vars;
-    const char **names = wf_alloc_n(w->ctx, n + 1, sizeof *names), *near = NULL;
-    weft_status st;
+    const char **names = wf_alloc_n(w->ctx, n + 1, sizeof *names);
+    struct wf_hint hint = {""};
 
     for (int i = 0; i < n && names; i++)
         names[i] = w->rules.var[i].name;
     if (names)
-        near = weft_nearest(word, names, n);
-    st = wf_err(WEFT_ENOENT, "apply: no trained weight '%s'%s%s%s", word,
-                near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+        hint = wf_did_you_mean(word, names, n);
     wf_free(w->ctx, names);
-    return st;
+    return wf_err(WEFT_ENOENT, "apply: no trained weight '%s'%s", word, hint.text);
 }
 
 /* "a/kernel, b*" into the variables that it names. */
@@ -126,9 +124,10 @@ static weft_status choose(const struct wf_work *w, const char *only, bool *chose
 
 weft_status weft_trainer_apply(weft_trainer *t, const weft_grads *g, const weft_apply_opts *opts)
 {
+    weft_apply_opts o;
     struct wf_work *w = NULL;
     bool *chosen = NULL;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_apply_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_apply_opts");
 
     if (!st)
         st = check_life(t, WF_CALL_APPLY, "apply");
@@ -139,9 +138,9 @@ weft_status weft_trainer_apply(weft_trainer *t, const weft_grads *g, const weft_
     if (!st && !wf_grads_fit(g, &w->rules))
         st = wf_err(WEFT_EINVAL,
                     "apply: these gradients belong to other weights than the trainer's");
-    if (!st && opts && opts->only) {
+    if (!st && o.only) {
         chosen = wf_alloc_n(t->ctx, w->rules.n_vars + 1, sizeof *chosen);
-        st = chosen ? choose(w, opts->only, chosen) : wf_err_nomem(t->ctx, 0, "a choice");
+        st = chosen ? choose(w, o.only, chosen) : wf_err_nomem(t->ctx, 0, "a choice");
     }
     if (!st)
         st = wf_work_step(w, g->c, chosen);

@@ -5,11 +5,6 @@
 #include "train/step/bind.h"
 #include "train/step/work.h"
 
-static weft_status err_nomem(void)
-{
-    return wf_err(WEFT_ENOMEM, "out of memory");
-}
-
 void wf_bound_free(struct wf_bound *b)
 {
     weft_ctx *ctx;
@@ -167,7 +162,9 @@ static weft_status new_bound(weft_trainer *t, struct wf_bound **out)
     b->label_type = wf_arena_alloc(&b->arena, n * sizeof *b->label_type);
     b->group = wf_arena_alloc(&b->arena, n * sizeof *b->group);
     b->mean_group = wf_arena_alloc(&b->arena, n * sizeof *b->mean_group);
-    st = b->label && b->label_type && b->group && b->mean_group ? WEFT_OK : err_nomem();
+    st = b->label && b->label_type && b->group && b->mean_group
+             ? WEFT_OK
+             : wf_err_nomem(t->ctx, 0, "the training step");
     if (!st)
         st = weft_graph_new(t->ctx, &b->graph);
     if (st) {
@@ -208,7 +205,7 @@ static weft_status make_labels(weft_trainer *t, struct wf_bound *b, const struct
             continue;
         name = label_name(t, b, i);
         if (!name)
-            return err_nomem();
+            return wf_err_nomem(t->ctx, 0, "the training step");
         b->label[i] =
             weft_placeholder(b->graph, name, labels[i].dtype, labels[i].rank, labels[i].dim);
     }
@@ -256,7 +253,7 @@ static weft_status find_gradients(weft_trainer *t, struct wf_bound *b)
     b->trained = wf_arena_alloc(&b->arena, cap * sizeof *b->trained);
     b->gradient = wf_arena_alloc(&b->arena, cap * sizeof *b->gradient);
     if (!var || !b->trained || !b->gradient)
-        return err_nomem();
+        return wf_err_nomem(t->ctx, 0, "the training step");
     for (int i = 0; i < b->train.n_weights; i++) {
         const struct wf_weight *w = wf_model_weight(t->model, i);
 
@@ -311,7 +308,7 @@ static weft_status make_updates(weft_trainer *t, struct wf_bound *b, int *n_upda
     weft_status st = WEFT_OK;
 
     if (!vars || !grads || !up)
-        return err_nomem();
+        return wf_err_nomem(t->ctx, 0, "the training step");
     if (!t->scheduled) {
         b->rate = weft_placeholder(b->graph, "learning_rate", WEFT_F32, 0, NULL);
         optim.learning_rate = b->rate;
@@ -343,7 +340,7 @@ static weft_status make_test(weft_trainer *t, struct wf_bound *b, bool weighted)
                  wf_alloc_n(t->ctx, b->infer.n_in + 3 * t->n_out + 8 + b->n_means + 1, sizeof *mem),
              *feeds = mem, *fetch = mem + b->infer.n_in + t->n_out + 2;
     int n_feeds;
-    weft_status st = mem ? WEFT_OK : err_nomem();
+    weft_status st = mem ? WEFT_OK : wf_err_nomem(t->ctx, 0, "the training step");
 
     if (!st && weighted && !b->weight.id)
         make_weight(b);
@@ -373,7 +370,7 @@ static weft_status make_fit(weft_trainer *t, struct wf_bound *b)
     weft_status st;
 
     if (!feeds || !fit)
-        return err_nomem();
+        return wf_err_nomem(t->ctx, 0, "the training step");
     b->n_groups = 1;
     st = build_losses(t, b, &b->train, b->weighted, fit);
     if (!st && b->n_sums > 0)
@@ -442,7 +439,7 @@ static weft_status make_room(weft_trainer *t, struct wf_bound *b)
     struct wf_sums pass[2];
 
     if (!fetch || !make_pass(b, n, &pass[0]) || !make_pass(b, n, &pass[1]))
-        return err_nomem();
+        return wf_err_nomem(t->ctx, 0, "the training step");
     t->fetch = fetch;
     t->aside = pass[0];
     wf_pass_swap(t);

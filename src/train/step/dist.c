@@ -103,7 +103,7 @@ bool weft_dist_at(int i, const char **name, const char **doc)
 
 weft_status wf_dist_find(const char *name, const weft_strategy **out)
 {
-    const char *names[WF_COUNT(kinds)], *near;
+    const char *names[WF_COUNT(kinds)];
 
     for (int i = 0; i < WF_COUNT(kinds); i++) {
         names[i] = kinds[i].name;
@@ -112,19 +112,19 @@ weft_status wf_dist_find(const char *name, const weft_strategy **out)
             return WEFT_OK;
         }
     }
-    near = weft_nearest(name, names, WF_COUNT(kinds));
-    return wf_err(WEFT_ENOENT, "no strategy '%s'%s%s%s", name, near ? ", did you mean '" : "",
-                  near ? near : "", near ? "'?" : "");
+    return wf_err(WEFT_ENOENT, "no strategy '%s'%s", name,
+                  wf_did_you_mean(name, names, WF_COUNT(kinds)).text);
 }
 
 /* ---- the handle ------------------------------------------------------------------------------ */
 
 weft_status weft_dist_open_with(weft_ctx *ctx, const weft_strategy *s, void *arg, weft_dist **out)
 {
+    weft_strategy kind;
     weft_dist *d;
-    weft_status st = wf_opts_check(s, sizeof *s, "weft_strategy");
+    weft_status st = wf_opts_take(&kind, sizeof kind, s, "weft_strategy");
 
-    if (!st && (!s || !s->name || !s->open || !s->compute || !s->apply))
+    if (!st && (!kind.name || !kind.open || !kind.compute || !kind.apply))
         st = wf_err(WEFT_EINVAL, "weft_strategy: needs a name, open, compute and apply");
     if (st)
         return st;
@@ -132,10 +132,10 @@ weft_status weft_dist_open_with(weft_ctx *ctx, const weft_strategy *s, void *arg
     if (!d)
         return wf_err_nomem(ctx, sizeof *d, "a strategy");
     d->ctx = ctx;
-    d->kind = *s;
-    st = s->open(ctx, arg, &d->self, &d->n_replicas, &d->n_local, &d->first);
+    d->kind = kind;
+    st = kind.open(ctx, arg, &d->self, &d->n_replicas, &d->n_local, &d->first);
     if (st) {
-        wf_err_wrap(st, "strategy '%s'", s->name);
+        wf_err_wrap(st, "strategy '%s'", kind.name);
         wf_free(ctx, d);
         return st;
     }

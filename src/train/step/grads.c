@@ -108,17 +108,15 @@ bool weft_grads_sparse(const weft_grads *g, const char *name)
 static weft_status no_gradient(const weft_grads *g, const char *name)
 {
     int n = g->rules.n_vars;
-    const char **names = wf_alloc_n(g->ctx, n + 1, sizeof *names), *near = NULL;
-    weft_status st;
+    const char **names = wf_alloc_n(g->ctx, n + 1, sizeof *names);
+    struct wf_hint hint = {""};
 
     for (int i = 0; i < n && names; i++)
         names[i] = g->rules.var[i].name;
     if (names)
-        near = weft_nearest(name, names, n);
-    st = wf_err(WEFT_ENOENT, "no gradient of '%s'%s%s%s", name, near ? ", did you mean '" : "",
-                near ? near : "", near ? "'?" : "");
+        hint = wf_did_you_mean(name, names, n);
     wf_free(g->ctx, names);
-    return st;
+    return wf_err(WEFT_ENOENT, "no gradient of '%s'%s", name, hint.text);
 }
 
 weft_status weft_grads_view(weft_grads *g, const char *name, weft_tensor *out)
