@@ -133,7 +133,7 @@ typedef struct weft_ctx_opts {
     int64_t (*now_ns)(void *arg); /* a monotonic clock; NULL: the system's */
     void *now_arg;
     bool flush_denormals; /* treat denormals as zero in all kernels, on every thread */
-    const char *devices;  /* to compute on, with commas: "cpu", or groups of its cores for strategies
+    const char *devices; /* to compute on, with commas: "cpu", or groups of its cores for strategies
                            * that use several devices: "cpu:0, cpu:1". NULL: the cpu. WEFT_ENOENT
                            * names one that does not exist */
     int spin_us; /* how long an idle thread of the pool, or a caller that waits for one, looks for

@@ -35,7 +35,7 @@ struct wf_store {
     struct wf_segment *seg;
     int64_t n_seg;
     struct wf_map by_name; /* the number of the segment */
-    int32_t *by_number; /* flat ones: the segment of each number */
+    int32_t *by_number;    /* flat ones: the segment of each number */
     int32_t n_flat;
     float *params;
     float *slot[WF_OPTIM_MAX_SLOTS];
@@ -80,8 +80,8 @@ struct wf_loc {
 
 /* Where a run finds and leaves what outlives it. */
 struct wf_base {
-    float *params;  /* only read, unless the function updates parameters */
-    float *grads;   /* [n_groups][n_params]: what weft_fn_opts.gradients names */
+    float *params; /* only read, unless the function updates parameters */
+    float *grads;  /* [n_groups][n_params]: what weft_fn_opts.gradients names */
     char *state;
 };
 
@@ -126,8 +126,8 @@ struct wf_plan {
     int64_t slab_bytes, scratch_bytes;
     struct wf_range *undo;
     int64_t undo_at, undo_bytes; /* where their copies are in the slab */
-    int64_t bytes; /* of the slab, with scratch and copies */
-    const char *bound_slab; /* what the tensors point into */
+    int64_t bytes;               /* of the slab, with scratch and copies */
+    const char *bound_slab;      /* what the tensors point into */
     struct wf_base bound;
     double flop, plan_ms;
     uint64_t fingerprint, last_used;
@@ -140,9 +140,9 @@ struct weft_fn {
     struct wf_store *store;
     struct wf_pool *pool;
     int n_feeds, n_fetches, n_updates, n_gradients, max_plans, n_plans;
-    int n_groups;            /* of gradients */
-    int32_t *feeds, *roots;  /* roots: fetches, updates, gradients */
-    struct wf_grad_out {     /* of each gradient: where it goes */
+    int n_groups;           /* of gradients */
+    int32_t *feeds, *roots; /* roots: fetches, updates, gradients */
+    struct wf_grad_out {    /* of each gradient: where it goes */
         int32_t segment, group;
     } * grad_out;
     weft_fn_opts opts;
@@ -155,7 +155,7 @@ struct weft_fn {
     int shard;
     char *slab;
     int64_t slab_bytes;
-    bool updates; /* a run counts as a step */
+    bool updates;         /* a run counts as a step */
     pthread_mutex_t lock; /* for callers whose threads take turns; a run itself takes no lock */
 };
 

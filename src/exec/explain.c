@@ -122,8 +122,7 @@ weft_status weft_fn_explain(weft_fn *fn, const weft_tensor *feeds, const weft_ex
     }
     wf_buf_printf(&b, "memory: slab %lld, scratch %lld, parameters %lld, state %lld bytes\n",
                   (long long)p->slab_bytes, (long long)p->scratch_bytes,
-                  (long long)wf_store_bytes(fn->store),
-                  (long long)fn->store->n_state);
+                  (long long)wf_store_bytes(fn->store), (long long)fn->store->n_state);
     wf_buf_printf(&b, "work: %.6g Mflop in products; planned in %.3f ms\n", p->flop / 1e6,
                   p->plan_ms);
     if (runs)

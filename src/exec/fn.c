@@ -473,8 +473,8 @@ static weft_status hand_out(weft_fn *fn, struct wf_plan *p, const weft_tensor *f
     for (int i = 0; i < fn->n_fetches; i++) {
         const struct wf_type *t = &p->graph->values[p->roots[i]].type;
         const struct wf_loc *l = &p->loc[p->root[p->roots[i]]];
-        void *data = l->place == WF_FEED ? feeds[l->offset].data
-                                         : wf_plan_address(p, fn, p->roots[i]);
+        void *data =
+            l->place == WF_FEED ? feeds[l->offset].data : wf_plan_address(p, fn, p->roots[i]);
         weft_tensor v = weft_view(t->dtype, data, t->rank, t->dim);
 
         if (fetches[i].data)

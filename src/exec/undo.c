@@ -145,8 +145,8 @@ static void note_segment(struct wf_snapshot *s, const struct wf_segment *seg, in
     if (*noted)
         return;
     *noted = true;
-    s->range[s->n++] = (struct wf_range){
-        place, slot, seg->number, offset, wf_type_bytes(&seg->type), s->bytes};
+    s->range[s->n++] =
+        (struct wf_range){place, slot, seg->number, offset, wf_type_bytes(&seg->type), s->bytes};
     s->bytes += wf_round_up(wf_type_bytes(&seg->type), 64);
 }
 

@@ -209,8 +209,8 @@ weft_status wf_contribution_add(struct wf_pool *pool, struct wf_contribution *to
                         r->n_groups * r->n_dense};
 
     for (int64_t i = 0; i < n_lists(r); i++) { /* first what may fail */
-        weft_status st = wf_rows_add(to->ctx, &to->rows[i], &from->rows[i],
-                                     r->var[i % r->n_vars].dim[1], 1);
+        weft_status st =
+            wf_rows_add(to->ctx, &to->rows[i], &from->rows[i], r->var[i % r->n_vars].dim[1], 1);
 
         if (st)
             return st;

@@ -164,7 +164,7 @@ struct wf_merge {
     struct wf_piece *piece;
     int64_t n_blocks;
     struct wf_merge_block *block; /* of all dense pieces */
-    int64_t *first_block;   /* by variable, and the end */
+    int64_t *first_block;         /* by variable, and the end */
     struct wf_partial *partial;
     int64_t n_partials, cap_partials;
     float *scale, *scratch;

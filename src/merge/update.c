@@ -39,8 +39,8 @@ static weft_status check_piece(const struct wf_rules *r, const struct wf_piece *
         return WEFT_OK;
     if (p->first % unit != 0 || (p->n % unit != 0 && p->first + p->n != v->count))
         return wf_err(WEFT_EBUG, "a piece of '%s' does not lie on blocks", v->name);
-    if (p->n != v->count && (wf_weight_whole(&v->penalty, &v->constraint) ||
-                             (v->table && v->constraint.kind)))
+    if (p->n != v->count &&
+        (wf_weight_whole(&v->penalty, &v->constraint) || (v->table && v->constraint.kind)))
         return wf_err(WEFT_EBUG, "'%s' cannot be cut", v->name);
     return WEFT_OK;
 }
@@ -66,8 +66,8 @@ static weft_status list_blocks(struct wf_merge *m)
         const struct wf_piece *p = &m->piece[i];
 
         for (int64_t k = 0; k < p->n && !r->var[p->var].table; k += WF_NORM_BLOCK)
-            m->block[m->n_blocks++] =
-                (struct wf_merge_block){i, (int32_t)wf_min_i64(WF_NORM_BLOCK, p->n - k), p->first + k};
+            m->block[m->n_blocks++] = (struct wf_merge_block){
+                i, (int32_t)wf_min_i64(WF_NORM_BLOCK, p->n - k), p->first + k};
     }
     return wf_grow(m->ctx, &m->partial, &m->cap_partials, n + 1, sizeof *m->partial);
 }
@@ -426,8 +426,8 @@ static void update_block(void *arg, int64_t i, int thread)
                            &m->partial[i].a, &m->partial[i].b);
         return;
     }
-    m->fns->update[k.form](&k, b->n, w, j->mean->dense + at, moved(slot[0], at),
-                           moved(slot[1], at), moved(slot[2], at));
+    m->fns->update[k.form](&k, b->n, w, j->mean->dense + at, moved(slot[0], at), moved(slot[1], at),
+                           moved(slot[2], at));
     wf_constrain_each(&m->rules->var[var].constraint, b->n, w);
 }
 
@@ -553,7 +553,7 @@ static void constrain_whole(struct wf_merge *m, const struct wf_step *step, stru
         if (var->table)
             wf_constrain_each(&var->constraint, var->count, v->table[p->var].w);
         wf_constrain_whole(m->pool, &var->constraint, var->rank, var->dim,
-                               var->table ? v->table[p->var].w : v->params + p->at);
+                           var->table ? v->table[p->var].w : v->params + p->at);
     }
 }
 
@@ -564,8 +564,7 @@ void wf_merge_constrain(struct wf_merge *m, const struct wf_step *step, struct w
         int var = m->piece[b->piece].var;
 
         if (is_chosen(step, var))
-            wf_constrain_each(&m->rules->var[var].constraint, b->n,
-                              v->params + block_place(m, b));
+            wf_constrain_each(&m->rules->var[var].constraint, b->n, v->params + block_place(m, b));
     }
     constrain_whole(m, step, v);
 }

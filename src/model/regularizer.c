@@ -44,10 +44,10 @@ weft_status wf_regularizer_parse(struct wf_arena *arena, const char *regularizer
     if (st)
         return st;
     mode = wf_word_arg(&a, "mode")->s;
-    *out = mode ? (struct wf_penalty){.orthogonal = wf_word_arg(&a, "factor")->f,
-                                      .columns = strcmp(mode, "columns") == 0}
-                : (struct wf_penalty){.l1 = wf_word_arg(&a, "l1")->f,
-                                      .l2 = wf_word_arg(&a, "l2")->f};
+    *out =
+        mode ? (struct wf_penalty){.orthogonal = wf_word_arg(&a, "factor")->f,
+                                   .columns = strcmp(mode, "columns") == 0}
+             : (struct wf_penalty){.l1 = wf_word_arg(&a, "l1")->f, .l2 = wf_word_arg(&a, "l2")->f};
     return WEFT_OK;
 }
 

@@ -176,8 +176,7 @@ static void deal(struct scramble *s, const struct wf_rules *r, uint64_t seed, st
 
             if (to->n == MAX_PIECES)
                 abort();
-            to->piece[to->n++] =
-                (struct wf_piece){v, at, n, var->table ? 0 : var->offset + at};
+            to->piece[to->n++] = (struct wf_piece){v, at, n, var->table ? 0 : var->offset + at};
         }
     }
 }
@@ -239,8 +238,7 @@ static weft_status apply(void *self, weft_work *w, int64_t t)
 {
     struct scramble *s = self;
     struct updater *u = calloc(MAX_UPDATERS, sizeof *u);
-    struct wf_step step = {
-        .iteration = t + 1, .has_rate = w->b->rate.id != 0, .rate = w->t->rate};
+    struct wf_step step = {.iteration = t + 1, .has_rate = w->b->rate.id != 0, .rate = w->t->rate};
     struct wf_contribution *sum = NULL;
     weft_status st = count(self);
 

@@ -168,8 +168,7 @@ weft_status wf_plan_penalty_grad(struct wf_kplan *p)
     if (!wf_kplan_all(p, WEFT_F32))
         return WEFT_ENOSUP;
     if (wf_kplan_float(p, "orthogonal") != 0)
-        p->scratch_bytes =
-            (size_t)wf_orthogonal_scratch(t->dim[0], t->dim[1]) * sizeof(float);
+        p->scratch_bytes = (size_t)wf_orthogonal_scratch(t->dim[0], t->dim[1]) * sizeof(float);
     return WEFT_OK;
 }
 

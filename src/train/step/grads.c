@@ -165,17 +165,17 @@ static weft_status add_scaled(weft_grads *to, const weft_grads *from, float fact
 
     for (int i = 0; i < r->n_vars; i++) { /* first what may fail */
         struct wf_rows *rows = &to->c->rows[i];
-        weft_status st = from->c->rows[i].n ? wf_rows_reserve(to->ctx, rows,
-                                                              rows->n + from->c->rows[i].n,
-                                                              r->var[i].dim[1])
-                                            : WEFT_OK;
+        weft_status st =
+            from->c->rows[i].n
+                ? wf_rows_reserve(to->ctx, rows, rows->n + from->c->rows[i].n, r->var[i].dim[1])
+                : WEFT_OK;
 
         if (st)
             return st;
     }
     for (int i = 0; i < r->n_vars; i++) {
-        weft_status st = wf_rows_add(to->ctx, &to->c->rows[i], &from->c->rows[i],
-                                     r->var[i].dim[1], factor);
+        weft_status st =
+            wf_rows_add(to->ctx, &to->c->rows[i], &from->c->rows[i], r->var[i].dim[1], factor);
 
         if (st)
             return st;

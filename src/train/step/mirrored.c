@@ -21,11 +21,11 @@ struct mirrored {
     struct replica *replica;
     pthread_mutex_t lock;
     pthread_cond_t start, done;
-    uint64_t job;     /* number of the last job */
-    int n_working;    /* replicas that have not finished it */
-    int n_ready;      /* replicas that have their pool */
+    uint64_t job;  /* number of the last job */
+    int n_working; /* replicas that have not finished it */
+    int n_ready;   /* replicas that have their pool */
     bool stop;
-    weft_work *w;     /* the job: shards [next, end) are left */
+    weft_work *w; /* the job: shards [next, end) are left */
     int64_t next, end;
     weft_replica_fn *fn; /* or a function of the user's, once for each replica */
     void *arg;

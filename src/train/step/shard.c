@@ -366,9 +366,9 @@ static weft_status check_finite(const struct wf_work *w, const struct wf_contrib
 {
     for (int v = 0; v < w->rules.n_vars; v++) {
         const struct wf_var *var = &w->rules.var[v];
-        const float *x = mean           ? mean->dense + var->offset
-                         : var->table   ? w->now.table[v].w
-                                        : w->now.params + var->offset;
+        const float *x = mean         ? mean->dense + var->offset
+                         : var->table ? w->now.table[v].w
+                                      : w->now.params + var->offset;
         int64_t n = var->count;
 
         if (mean && var->table) {
@@ -405,15 +405,12 @@ static weft_status trapped_step(struct wf_work *w, const struct wf_contribution 
     return st;
 }
 
-weft_status wf_work_step(struct wf_work *w, const struct wf_contribution *mean,
-                           const bool *chosen)
+weft_status wf_work_step(struct wf_work *w, const struct wf_contribution *mean, const bool *chosen)
 {
     weft_trainer *t = w->t;
     int64_t at = weft_trainer_step(t);
-    struct wf_step step = {.iteration = at + 1,
-                           .has_rate = w->b->rate.id != 0,
-                           .rate = t->rate,
-                           .chosen = chosen};
+    struct wf_step step = {
+        .iteration = at + 1, .has_rate = w->b->rate.id != 0, .rate = t->rate, .chosen = chosen};
     uint64_t mode;
     weft_status st;
 

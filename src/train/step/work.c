@@ -157,8 +157,8 @@ static weft_status make_rules(struct wf_work *w)
     w->sum_state = r->n_sums = w->log_means = r->n_groups + 1;
     w->log_losses = w->log_means + b->n_means;
     w->log_metrics = w->log_losses + r->n_groups;
-    w->log_rules = (struct wf_rules){.n_groups = r->n_groups, .whole = r->whole,
-                                     .n_sums = w->log_metrics + b->n_sums};
+    w->log_rules = (struct wf_rules){
+        .n_groups = r->n_groups, .whole = r->whole, .n_sums = w->log_metrics + b->n_sums};
     st = list_vars(w);
     if (!st)
         st = list_merged(w);

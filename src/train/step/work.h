@@ -39,7 +39,7 @@ struct wf_work {
     struct wf_tree tree;
     /* The gradient function: fetches, and what it leaves where. */
     bool made;
-    weft_val scale;                   /* fed after the others: of the loss; nil: it is not scaled */
+    weft_val scale; /* fed after the others: of the loss; nil: it is not scaled */
     int at_metrics, at_loss, at_weight, at_penalty, n_fetches; /* fetches; -1: none */
     int *at_rows;  /* [n_groups][n_vars]: of ids, rows follow; -1: none */
     bool *reached; /* [n_groups][n_vars]: the gradient is written */
@@ -81,8 +81,7 @@ weft_status wf_work_mean(struct wf_work *w, struct wf_contribution **out);
 void wf_work_take_state(struct wf_work *w, const struct wf_contribution *c);
 /* One step of the optimizer over the chosen variables, NULL: all. Skipped if the loss is scaled and
  * a gradient is not finite. */
-weft_status wf_work_step(struct wf_work *w, const struct wf_contribution *mean,
-                           const bool *chosen);
+weft_status wf_work_step(struct wf_work *w, const struct wf_contribution *mean, const bool *chosen);
 /* The parameters are at the next version: the step counts. */
 void wf_work_done(struct wf_work *w);
 /* The constraints alone, after an update by the trainer's own function. */

@@ -106,9 +106,9 @@ static weft_val sum_all(weft_graph *g, weft_val x)
 static void run(struct net *n, unsigned off, bool ref, bool flat, struct result *r)
 {
     weft_gradient gradients[WF_COUNT(n->update)];
-    int n_gradients = flat ? gradients_of_updates(n->g, n->n_updates, n->update,
-                                                  WF_COUNT(gradients), gradients)
-                           : 0;
+    int n_gradients =
+        flat ? gradients_of_updates(n->g, n->n_updates, n->update, WF_COUNT(gradients), gradients)
+             : 0;
     weft_fn *fn = NULL;
     float *params;
 
@@ -719,8 +719,10 @@ static void hooks_are_told_the_number_of_the_segment(void **state)
     assert_int_equal(weft_graph_new(ctx, &n.g), WEFT_OK);
     empty = weft_square(n.g, filled(n.g, "empty", 0, 1));
     w = filled(n.g, "w", 3, 1);
-    assert_int_equal(weft_grad(n.g, weft_add(n.g, sum_all(n.g, empty), sum_all(n.g, weft_square(n.g, w))), 1, &w, &grad),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_grad(n.g, weft_add(n.g, sum_all(n.g, empty), sum_all(n.g, weft_square(n.g, w))), 1, &w,
+                  &grad),
+        WEFT_OK);
     assert_int_equal(
         weft_fn_new(n.g,
                     WEFT_OPTS(weft_fn_opts, .n_gradients = 1,

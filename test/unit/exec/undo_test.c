@@ -168,7 +168,8 @@ static weft_fn *train_fn(struct net *n, const weft_fn_opts *more)
     o.n_updates = n->n_updates;
     o.updates = n->update;
     if (o.n_gradients) { /* all */
-        o.n_gradients = gradients_of_updates(n->g, n->n_updates, n->update, WF_COUNT(gradients), gradients);
+        o.n_gradients =
+            gradients_of_updates(n->g, n->n_updates, n->update, WF_COUNT(gradients), gradients);
         o.gradients = gradients;
     }
     ok(weft_fn_new(n->g, &o, &fn));

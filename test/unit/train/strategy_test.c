@@ -150,13 +150,21 @@ static uint64_t draw(uint64_t *s, uint64_t n)
 
 static struct setting draw_setting(uint64_t seed)
 {
-    static const char *const optimizers[] = {
-        "sgd learning_rate=0.05", "sgd learning_rate=0.05 momentum=0.9",
-        "sgd learning_rate=0.05 momentum=0.9 nesterov=1", "rmsprop learning_rate=0.01",
-        "rmsprop learning_rate=0.01 momentum=0.5 centered=1", "adam learning_rate=0.01",
-        "adam learning_rate=0.01 amsgrad=1", "adamw learning_rate=0.01", "adamax", "nadam",
-        "adagrad learning_rate=0.05", "adadelta learning_rate=0.5", "ftrl learning_rate=0.05",
-        "lion learning_rate=0.002", "lamb learning_rate=0.01"};
+    static const char *const optimizers[] = {"sgd learning_rate=0.05",
+                                             "sgd learning_rate=0.05 momentum=0.9",
+                                             "sgd learning_rate=0.05 momentum=0.9 nesterov=1",
+                                             "rmsprop learning_rate=0.01",
+                                             "rmsprop learning_rate=0.01 momentum=0.5 centered=1",
+                                             "adam learning_rate=0.01",
+                                             "adam learning_rate=0.01 amsgrad=1",
+                                             "adamw learning_rate=0.01",
+                                             "adamax",
+                                             "nadam",
+                                             "adagrad learning_rate=0.05",
+                                             "adadelta learning_rate=0.5",
+                                             "ftrl learning_rate=0.05",
+                                             "lion learning_rate=0.002",
+                                             "lamb learning_rate=0.01"};
     static const char *const clips[] = {"", "", " clipvalue=0.02", " clipnorm=0.1",
                                         " global_clipnorm=0.2"};
     static const int shards[] = {1, 1, 2, 3, 4, 7, 8};
@@ -247,10 +255,10 @@ static struct result train_on(const struct setting *c, const weft_strategy *stra
     weft_data *d;
     weft_history *h = NULL;
 
-    assert_int_equal(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = c->threads, .seed = 3,
-                                            .devices = devices),
-                                  &ctx),
-                     0);
+    assert_int_equal(
+        weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = c->threads, .seed = 3, .devices = devices),
+                     &ctx),
+        0);
     assert_int_equal(weft_model_new(ctx, NULL, &m), 0);
     c->model->build(m, weft_input(m, "x", WEFT_F32, 1, (int64_t[]){F}),
                     weft_input(m, "ids", WEFT_I32, 1, (int64_t[]){T}),
@@ -268,8 +276,8 @@ static struct result train_on(const struct setting *c, const weft_strategy *stra
                      &t))
         fail_msg("%s: %s", c->model->name, weft_error());
     assert_int_equal(weft_data_new(ctx, &d), 0);
-    r.st = weft_fit(t, d, dataset(d, c),
-                    WEFT_OPTS(weft_fit_opts, .epochs = 2, .batch = c->batch), &h);
+    r.st =
+        weft_fit(t, d, dataset(d, c), WEFT_OPTS(weft_fit_opts, .epochs = 2, .batch = c->batch), &h);
     keep(t, h, &r);
     weft_history_free(h);
     weft_trainer_free(t);
@@ -304,13 +312,12 @@ static void one_case(uint64_t seed)
 {
     struct setting c = draw_setting(seed);
     const char *text = text_of(&c, seed);
-    struct scramble s = {.seed = seed,
-                         .n_stores = (int)(1 + seed % 8),
-                         .n_updaters = (int)(1 + seed / 8 % 5)};
+    struct scramble s = {
+        .seed = seed, .n_stores = (int)(1 + seed % 8), .n_updaters = (int)(1 + seed / 8 % 5)};
     struct result local = train(&c, NULL, NULL), unfused = train(&c, &unfused_strategy, NULL);
     struct result scrambled = train(&c, &scramble_strategy, &s);
-    struct result mirrored = train_on(&c, NULL, NULL, "mirrored",
-                                      seed % 3 ? "cpu:0,cpu:1" : "cpu:0, cpu:1, cpu:2");
+    struct result mirrored =
+        train_on(&c, NULL, NULL, "mirrored", seed % 3 ? "cpu:0,cpu:1" : "cpu:0, cpu:1, cpu:2");
 
     compare(&local, &mirrored, "mirrored", text);
     free(mirrored.bytes);
