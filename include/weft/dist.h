@@ -45,8 +45,8 @@ WEFT_API weft_status weft_dist_scope(weft_dist *d, weft_model *m);
 /* The part of a dataset that this process reads. */
 WEFT_API weft_status weft_dist_dataset(weft_dist *d, weft_data *data, weft_ds s, weft_ds *out);
 
-/* Calls fn for each replica of this process, in order, or at the same time if each has a thread of
- * its own (mirrored); replicas are numbered across all processes. The first failure is returned. */
+/* Calls fn for each replica of this process, in order; replicas are numbered across all processes.
+ * The first failure ends it. A trainer that fn uses computes its shards with all of them. */
 typedef weft_status weft_replica_fn(void *arg, int replica);
 WEFT_API weft_status weft_dist_run(weft_dist *d, weft_replica_fn *fn, void *arg);
 

@@ -63,9 +63,6 @@ typedef struct weft_strategy {
     /* All shards of step t are computed: brings the parameters to version t + 1 (weft_work_update),
      * or promises it. */
     weft_status (*apply)(void *self, weft_work *w, int64_t t);
-    /* May be NULL: one after the other. Calls fn once for each replica of this process, in its
-     * thread: weft_dist_run. */
-    weft_status (*run)(void *self, weft_replica_fn *fn, void *arg);
     /* May be NULL. Step t is done: its samples and the state besides the parameters are final. It
      * counts even if this fails; the status is passed on. */
     weft_status (*commit)(void *self, weft_work *w, int64_t t);

@@ -52,7 +52,6 @@ static const weft_strategy kinds[] = {
      .open = wf_mirrored_open,
      .close = wf_mirrored_close,
      .compute = wf_mirrored_compute,
-     .run = wf_mirrored_run,
      .apply = apply_local},
 };
 
@@ -202,9 +201,7 @@ weft_status weft_dist_run(weft_dist *d, weft_replica_fn *fn, void *arg)
 {
     weft_status st = WEFT_OK;
 
-    if (d->kind.run)
-        st = d->kind.run(d->self, fn, arg);
-    for (int i = 0; i < d->n_local && !st && !d->kind.run; i++)
+    for (int i = 0; i < d->n_local && !st; i++)
         st = fn(arg, d->first + i);
     return st ? wf_err_wrap(st, "strategy '%s'", d->kind.name) : WEFT_OK;
 }

@@ -12,13 +12,11 @@ struct weft_dist {
     int n_replicas, n_local, first; /* all, those of this process, and the number of its first */
 };
 
-/* mirrored.c: replicas on groups of cores. run: a function of the user's, once in each replica's
- * thread. */
+/* mirrored.c: replicas on groups of cores. */
 weft_status wf_mirrored_open(weft_ctx *ctx, void *arg, void **self, int *replicas, int *local,
                              int *first);
 void wf_mirrored_close(void *self);
 weft_status wf_mirrored_compute(void *self, weft_work *w, int64_t t, int64_t first, int64_t n);
-weft_status wf_mirrored_run(void *self, weft_replica_fn *fn, void *arg);
 
 /* A row of the table; WEFT_ENOENT with the nearest name if there is none. */
 weft_status wf_dist_find(const char *name, const weft_strategy **out);

@@ -27,8 +27,6 @@ struct mirrored {
     bool stop;
     weft_work *w; /* the job: shards [next, end) are left */
     int64_t next, end;
-    weft_replica_fn *fn; /* or a function of the user's, once for each replica */
-    void *arg;
     weft_status st;
     char text[512]; /* the error of the first that failed */
 };
@@ -91,10 +89,7 @@ static void *live(void *arg)
             break;
         seen = m->job;
         pthread_mutex_unlock(&m->lock);
-        if (m->fn)
-            fail(m, m->fn(m->arg, r->number));
-        else
-            compute_shards(r);
+        compute_shards(r);
         pthread_mutex_lock(&m->lock);
         if (--m->n_working == 0)
             pthread_cond_signal(&m->done);
@@ -206,17 +201,7 @@ weft_status wf_mirrored_compute(void *self, weft_work *w, int64_t t, int64_t fir
     if (st)
         return st;
     m->w = w;
-    m->fn = NULL;
     m->next = first;
     m->end = first + n;
-    return run_all(m);
-}
-
-weft_status wf_mirrored_run(void *self, weft_replica_fn *fn, void *arg)
-{
-    struct mirrored *m = self;
-
-    m->fn = fn;
-    m->arg = arg;
     return run_all(m);
 }
