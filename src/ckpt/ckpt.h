@@ -106,7 +106,7 @@ weft_status wf_json_to_real(const json_t *v, double *out);
 #define WF_ST_HEADER_MAX 100000000
 
 const char *wf_st_dtype(weft_dtype t); /* "F32"; NULL if safetensors has none */
-/* Whether a tensor of this dtype and so many bytes (negative: a size is unknown) can be saved. */
+/* Whether a tensor of this dtype and size (negative: unknown) can be saved. */
 weft_status wf_st_check(const char *name, weft_dtype dtype, int64_t bytes);
 /* The bytes of tensor i in the file: [begin, end). The whole data begins at the first. */
 void wf_st_range(const weft_st *st, int64_t i, int64_t *begin, int64_t *end);

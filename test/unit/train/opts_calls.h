@@ -833,7 +833,7 @@ struct call {
     size_t today;
     weft_status (*call)(const void *p);
     const void *proto; /* what must be given, its size left 0; NULL: nothing */
-    size_t least;      /* so many bytes hold it */
+    size_t least;      /* its bytes up to there */
     bool required;     /* NULL is refused */
 };
 
