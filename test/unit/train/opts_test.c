@@ -218,7 +218,7 @@ static void plan_info_fits_the_callers_struct(void **state)
     weft_status st;
 
     (void)state;
-    function_open(&f, NULL, &st);
+    function_open(&f, &st);
     ok(st);
     ok(weft_fn_plan_info(f.fn, &f.feed, &all));
     assert_true(all.n_instructions > 0 && all.fingerprint);
