@@ -704,7 +704,8 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
         return st;
     for (int i = 0; i < n->n_out; i++) {
         out[i].type = out_type[i];
-        if (wf_type_bytes(&out[i].type) < 0 || wf_type_bytes(&out[i].type) > 1 << 22)
+        if (wf_type_bytes(&out[i].type) < 0 ||
+            wf_type_bytes(&out[i].type) > (p->wide ? 1 << 26 : 1 << 22))
             return wf_err(WEFT_ELIMIT, "too large for a random test");
         out[i].data = room_for(p, &out[i].type);
     }
