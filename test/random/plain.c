@@ -306,7 +306,8 @@ static void shake_rmsprop(struct plain *p, const struct wf_node *n, const struct
     double momentum = params[WF_OPTIM_ATTR_OWN + 1], eps = params[WF_OPTIM_ATTR_OWN + 2];
 
     for (int64_t i = 0; i < wf_count(w); i++) {
-        double v = (double)((float *)slot[0].data)[i], a = (double)((float *)slot[kept - 1].data)[i];
+        double v = (double)((float *)slot[0].data)[i],
+               a = (double)((float *)slot[kept - 1].data)[i];
         double step = m ? (double)((float *)slot[1].data)[i] - momentum * (double)m[i]
                         : wf_get(w->data, w->type.dtype, i) - (double)new[i];
         double by = draw_real(&p->draw, -p->noise, p->noise) * float_of[WEFT_F32].unit * v / 2 /
@@ -538,8 +539,7 @@ static weft_status run_apply(struct plain *p, const struct wf_node *n, struct wf
     centered = p->noise > 0 && n->op->id == WF_OP_apply && !strcmp(row->name, "rmsprop") &&
                wf_attr(n->op, n->attr, "params")->floats[WF_OPTIM_ATTR_OWN + 3] != 0;
     if (centered && kept == 3)
-        m = memcpy(room_for(p, &op[0].type), p->slot[var][1],
-                   (size_t)wf_type_bytes(&op[0].type));
+        m = memcpy(room_for(p, &op[0].type), p->slot[var][1], (size_t)wf_type_bytes(&op[0].type));
     st = call_ref(p, n, n->attr, n->op->n_in_max + WF_OPTIM_MAX_SLOTS, op, &out);
     if (!st && centered)
         shake_rmsprop(p, n, &in[0], m, op, kept, out.data);
@@ -665,7 +665,8 @@ static void sum_in_order(const struct wf_node *n, const struct wf_tensor *in, st
 }
 
 /* The means of columns in the same way, and the variances around them. */
-static void means_in_order(const struct wf_tensor *in, struct wf_tensor *mean, struct wf_tensor *var)
+static void means_in_order(const struct wf_tensor *in, struct wf_tensor *mean,
+                           struct wf_tensor *var)
 {
     int64_t cols = wf_count(mean), n = cols ? wf_count(in) / cols : 0;
     const double *x = in->data;
@@ -706,7 +707,8 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
         return st;
     for (int i = 0; i < n->n_out; i++) {
         out[i].type = out_type[i];
-        if (wf_type_bytes(&out[i].type) < 0 || wf_type_bytes(&out[i].type) > 1 << 22)
+        if (wf_type_bytes(&out[i].type) < 0 ||
+            wf_type_bytes(&out[i].type) > (p->wide ? 1 << 26 : 1 << 22))
             return wf_err(WEFT_ELIMIT, "too large for a random test");
         out[i].data = room_for(p, &out[i].type);
     }

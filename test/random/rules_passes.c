@@ -543,13 +543,15 @@ static bool einsum_is_right(const struct gen *g, const struct einsum *e, const w
 {
     const struct wf_tensor *t = &g->c->first.val[out.id];
     int64_t n = wf_count(t), index[MAX_LETTERS] = {0}, total = 1;
-    double *sum = calloc((size_t)n + 1, sizeof *sum), *size = calloc((size_t)n + 1, sizeof *size);
+    double *size = calloc((size_t)n + 1, sizeof *size);
+    long double *sum =
+        calloc((size_t)n + 1, sizeof *sum); /* more exact than the f64 it is compared with */
     bool ok = true;
 
     for (int l = 0; l < MAX_LETTERS; l++)
         total *= e->size[l];
     for (int64_t k = 0; k < total; k++) {
-        double x = 1;
+        long double x = 1;
         int64_t at = einsum_index(e, 2, index);
 
         for (int i = 0; i < 2 && in[i].id; i++) {
@@ -558,7 +560,7 @@ static bool einsum_is_right(const struct gen *g, const struct einsum *e, const w
             x *= wf_get(o->data, o->type.dtype, einsum_index(e, i, index));
         }
         sum[at] += x;
-        size[at] += fabs(x);
+        size[at] += fabs((double)x);
         for (int l = MAX_LETTERS - 1; l >= 0 && ++index[l] == e->size[l]; l--)
             index[l] = 0;
     }
@@ -569,7 +571,8 @@ static bool einsum_is_right(const struct gen *g, const struct einsum *e, const w
                                                    : 0x1p-8;
         double got = wf_get(t->data, t->type.dtype, k);
 
-        ok &= !isfinite(got) || !isfinite(sum[k]) || fabs(got - sum[k]) <= unit * (size[k] + 1e-6);
+        ok &= !isfinite(got) || !isfinite((double)sum[k]) ||
+              fabsl(got - sum[k]) <= unit * (size[k] + 1e-6);
     }
     free(sum);
     free(size);
