@@ -144,7 +144,7 @@ static weft_status make_model(const struct recipe *r, weft_ctx *ctx, enum way wa
  * is about. */
 static bool is_untrainable(weft_status st)
 {
-    return st == WEFT_EINVAL && strstr(weft_error(), "does not depend on any of the variables");
+    return st == WEFT_EINVAL && strstr(weft_error(), "does not depend on any trained weight");
 }
 
 static weft_status compile(const struct recipe *r, weft_model *m, weft_trainer **out)

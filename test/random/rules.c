@@ -219,6 +219,8 @@ const struct rule rules[] = {
     {"simple_rnn_grad", NULL, 0, "gradients"},
     {"apply", NULL, 0, "optimizers"},
     {"apply_rows", NULL, 0, "optimizers"},
+    {"clip_factor", NULL, 0, "optimizers"},
+    {"penalty_grad", NULL, 0, "models"},
     {"fused", NULL, 0, "plans"},
     {"matmul_fused", NULL, 0, "plans"},
     {"conv_fused", NULL, 0, "plans"},

@@ -780,6 +780,8 @@ weft_status weft_job_parse(weft_ctx *ctx, const char *name, const char *text, in
         weft_job_free(job);
         return st;
     }
+    if (job->shards == 0) /* recorded as what it means, so that a change of devices is noticed */
+        job->shards = wf_dist_count(job->strategy, job->devices);
     *out = job;
     return WEFT_OK;
 }

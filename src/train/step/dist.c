@@ -115,6 +115,16 @@ weft_status wf_dist_find(const char *name, const weft_strategy **out)
                   wf_did_you_mean(name, names, WF_COUNT(kinds)).text);
 }
 
+int wf_dist_count(const char *strategy, const char *devices)
+{
+    int n = 1;
+
+    if (strategy && strcmp(strategy, "mirrored") == 0)
+        for (; devices && *devices; devices++)
+            n += *devices == ',';
+    return n;
+}
+
 /* ---- the handle ------------------------------------------------------------------------------ */
 
 weft_status weft_dist_open_with(weft_ctx *ctx, const weft_strategy *s, void *arg, weft_dist **out)

@@ -18,6 +18,9 @@ weft_status wf_mirrored_open(weft_ctx *ctx, void *arg, void **self, int *replica
 void wf_mirrored_close(void *self);
 weft_status wf_mirrored_compute(void *self, weft_work *w, int64_t t, int64_t first, int64_t n);
 
+/* How many replicas a strategy of the table has with these devices (weft_ctx_opts). */
+int wf_dist_count(const char *strategy, const char *devices);
+
 /* A row of the table; WEFT_ENOENT with the nearest name if there is none. */
 weft_status wf_dist_find(const char *name, const weft_strategy **out);
 
