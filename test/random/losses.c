@@ -145,6 +145,15 @@ static int some_variables(struct gen *g, weft_val *vars, int cap)
     return kept;
 }
 
+/* Some of the weights are penalized. */
+static void add_penalties(struct gen *g, int n, const weft_val *vars, weft_val *grads)
+{
+    for (int i = 0; i < n; i++)
+        if (grads[i].id && draw_one_in(&g->d, 6))
+            grads[i] =
+                weft_add(g->g, grads[i], weft_op(g->g, "penalty_grad", 1, &vars[i], "l2=0.25"));
+}
+
 static bool add_updates(struct gen *g, weft_val loss)
 {
     struct graph_case *c = g->c;
@@ -156,6 +165,7 @@ static bool add_updates(struct gen *g, weft_val loss)
 
     if (!n || (early && !draw_optimizer(g, &o)) || weft_grad(g->g, loss, n, vars, grads))
         return gen_take(g, WEFT_NIL);
+    add_penalties(g, n, vars, grads);
     gen_settle(g);
     if (!early && !draw_optimizer(g, &o))
         return gen_take(g, WEFT_NIL);
