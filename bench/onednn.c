@@ -4,7 +4,8 @@
  * theirs. Rounds alternate between the two and over all shapes; each round repeats a product for a
  * few milliseconds. Both run on one thread, in processor time of the process, which other work on
  * the machine disturbs less than the clock on the wall. Medians; of the ratios, which are taken
- * within a round, the lower quartile too. Built where CMake finds oneDNN; the library does not use it.
+ * within a round, the lower quartile too. Built where CMake finds oneDNN; the library does not use
+ * it.
  *   OMP_NUM_THREADS=1 bench/onednn [--rounds N] [--only M,N,K,ops] */
 #define _GNU_SOURCE
 #include <inttypes.h>

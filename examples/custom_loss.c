@@ -1,8 +1,8 @@
 /* custom_loss.c - a loss and a metric of your own.
  *
- * Delivery times: to promise too little is worse than to promise too much. The loss counts minutes of
- * delay more than minutes of waiting, the metric is the share of orders that arrive in time. Both are
- * registered in the model and then used by name; a saved model remembers the names. */
+ * Delivery times: to promise too little is worse than to promise too much. The loss counts minutes
+ * of delay more than minutes of waiting, the metric is the share of orders that arrive in time.
+ * Both are registered in the model and then used by name; a saved model remembers the names. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,8 +11,8 @@
 
 enum { N_ORDERS = 2000, N_FEATURES = 3 };
 
-/* late * (y - p) where the prediction is too small, p - y elsewhere: the slope decides which share of
- * orders arrives in time, late / (late + 1). */
+/* late * (y - p) where the prediction is too small, p - y elsewhere: the slope decides which share
+ * of orders arrives in time, late / (late + 1). */
 static weft_val build_promise(weft_loss_call *c)
 {
     weft_graph *g = weft_loss_graph(c);

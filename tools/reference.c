@@ -1,8 +1,10 @@
-/* reference.c - writes docs/reference from the tables of the library: layers, losses, metrics, optimizers, job keys, ops.
+/* reference.c - writes docs/reference from the tables of the library: layers, losses, metrics,
+ * optimizers, job keys, ops.
  *
  *   reference FOLDER
  *
- * Pages are a pure function of the tables: test/tools/reference.sh writes them again and compares. `make docs` runs it. */
+ * Pages are a pure function of the tables: test/tools/reference.sh writes them again and compares.
+ * `make docs` runs it. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +30,8 @@ static void put(const char *fmt, ...)
     va_end(args);
 }
 
-/* Text inside a table or a paragraph: what Markdown would take for markup is escaped, outside of `code`. */
+/* Text inside a table or a paragraph: what Markdown would take for markup is escaped, outside of
+ * `code`. */
 static void put_text(const char *text)
 {
     bool code = false;
@@ -41,7 +44,8 @@ static void put_text(const char *text)
     }
 }
 
-/* Does it begin with a word, which a sentence writes large, and not with a formula such as x * y or f(x)? */
+/* Does it begin with a word, which a sentence writes large, and not with a formula such as x * y or
+ * f(x)? */
 static bool begins_with_word(const char *text)
 {
     size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz");
@@ -100,6 +104,7 @@ static const char *type_word(char type)
     case 'l': return "list of integers";
     case 'F': return "list of numbers";
     case 't': return "dtype";
+    case 'L': return "layer";
     default: return "value";
     }
 }
@@ -179,10 +184,17 @@ static void layers(const char *folder)
             "used\n"
             "unless it is given. [Words](words.md) lists activations, initializers, regularizers "
             "and\n"
-            "constraints. A layer of your own: `weft/sys/layer.h`, `examples/custom_layer.c`."))
+            "constraints. Wrappers take another layer: in a job\n"
+            "`- Bidirectional: {layer: {LSTM: {units: 8}}}`, in C `weft_layer_wrap`. A layer of "
+            "your own:\n"
+            "`weft/sys/layer.h`, `examples/custom_layer.c`."))
         return;
-    for (int i = 0; weft_layer_kind_at(i, &name, &attrs, &doc); i++)
-        put_kind(name, doc, attrs);
+    for (int i = 0; weft_layer_kind_at(i, &name, &attrs, &doc); i++) {
+        char with_layer[512];
+
+        snprintf(with_layer, sizeof with_layer, "layer:L %s", attrs);
+        put_kind(name, doc, weft_layer_kind_wraps(i) ? with_layer : attrs);
+    }
     close_page();
 }
 
@@ -491,8 +503,8 @@ static const char *gradient_word(int op)
     };
 
     return !strncmp(rules[op], "wf_no_grad", 10) ? ""
-           : !strcmp(rules[op], "wf_grad_zero") ? "zero"
-                                             : "yes";
+           : !strcmp(rules[op], "wf_grad_zero")  ? "zero"
+                                                 : "yes";
 }
 
 static weft_status ops(const char *folder)

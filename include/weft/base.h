@@ -84,7 +84,12 @@ WEFT_API const char *weft_version(void);
 
 /* Options read like keywords: weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 2), &ctx). An
  * omitted field is zero, and zero means the default; NULL means all defaults. WEFT_ZERO is an
- * explicit zero for the fields whose comment names it. C++: T o = {}; o.size = sizeof o; */
+ * explicit zero for the fields whose comment names it. C++: T o = {}; o.size = sizeof o;
+ *
+ * Structs that begin with their size only grow at their end. A program that was compiled against an
+ * older header works with a newer library: the fields that its structs lack have their defaults,
+ * and results are written as far as they fit. A struct that is larger than the library's, from a
+ * newer header, is WEFT_EINVAL. The elements of an array of such structs all have the same size. */
 #define WEFT_OPTS(type, ...) (&(type){.size = sizeof(type), __VA_ARGS__})
 #define WEFT_ZERO (-0x7fff0000)
 
@@ -128,11 +133,12 @@ typedef struct weft_ctx_opts {
     int64_t (*now_ns)(void *arg); /* a monotonic clock; NULL: the system's */
     void *now_arg;
     bool flush_denormals; /* treat denormals as zero in all kernels, on every thread */
-    const char *devices;  /* to compute on, with commas: "cpu". NULL: what there is, the cpu.
-                           * WEFT_ENOENT names one that does not exist */
-    int spin_us; /* how long an idle thread of the pool, or a caller that waits for one, looks for work
-                  * before it sleeps, in microseconds. 0: 2000. WEFT_ZERO: it sleeps at once, which is
-                  * right where several processes share the cores */
+    const char *devices; /* to compute on, with commas: "cpu", or groups of its cores for strategies
+                           * that use several devices: "cpu:0, cpu:1". NULL: the cpu. WEFT_ENOENT
+                           * names one that does not exist */
+    int spin_us; /* how long an idle thread of the pool, or a caller that waits for one, looks for
+                  * work before it sleeps, in microseconds. 0: 2000. WEFT_ZERO: it sleeps at once,
+                  * which is right where several processes share the cores */
 } weft_ctx_opts;
 
 /* A context owns a thread pool and the seams. Several threads may use it at the same time. Free

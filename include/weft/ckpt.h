@@ -133,8 +133,8 @@ WEFT_API int64_t weft_ckpt_find(const weft_ckpt *c, const char *name);
  * (WEFT_EDTYPE, WEFT_ESHAPE). The checksum is compared: on WEFT_EPARSE the memory holds garbage.
  * Without memory (data NULL) only the type is compared. */
 WEFT_API weft_status weft_ckpt_read(weft_ckpt *c, int64_t i, const weft_tensor *into);
-/* Elements [first, first + count) of tensor i, in row-major order: what one of several processes needs
- * of it. Checksums are compared: of the pieces that hold them, of 64 MiB each. */
+/* Elements [first, first + count) of tensor i, in row-major order: what one of several processes
+ * needs of it. Checksums are compared: of the pieces that hold them, of 64 MiB each. */
 WEFT_API weft_status weft_ckpt_read_range(weft_ckpt *c, int64_t i, int64_t first, int64_t count,
                                           void *to);
 /* The same by name: WEFT_ENOENT with the nearest name. */
@@ -260,10 +260,11 @@ WEFT_API void weft_ckpt_writer_stats(weft_ckpt_writer *w, weft_ckpt_stats *out);
 
 /* ---- several writers ------------------------------------------------------------------------- */
 
-/* A checkpoint that several processes write into one folder, which all of them see. One of them begins it
- * and hands its name to the others; each writes its part and gives back a text; whoever began puts the
- * texts together and commits. Until then there is no checkpoint: a writer that dies leaves nothing but a
- * temporary folder, and its part can be written again under another writer's name.
+/* A checkpoint that several processes write into one folder, which all of them see. One of them
+ * begins it and hands its name to the others; each writes its part and gives back a text; whoever
+ * began puts the texts together and commits. Until then there is no checkpoint: a writer that dies
+ * leaves nothing but a temporary folder, and its part can be written again under another writer's
+ * name.
  *
  *   weft_ckpt_begin(ctx, dir, step, &b);                             the chief
  *   weft_ckpt_part_write(ctx, dir, weft_ckpt_build_name(b), ...)     every process, any time later
@@ -293,19 +294,21 @@ typedef struct weft_ckpt_part {
     int64_t shard_bytes, piece_bytes; /* as in weft_ckpt_writer_opts */
 } weft_ckpt_part;
 
-/* Takes the lock of the folder (WEFT_ESTATE: another writer has it) and makes the temporary folder. */
+/* Takes the lock of the folder (WEFT_ESTATE: another writer has it) and makes the temporary
+ * folder. */
 WEFT_API weft_status weft_ckpt_begin(weft_ctx *ctx, const char *dir, int64_t step,
                                      weft_ckpt_build **out);
 /* "ckpt-000001234". */
 WEFT_API const char *weft_ckpt_build_name(const weft_ckpt_build *b);
-/* Writes the files of a part, syncs them and reads them back. *text is what commit wants of it: JSON,
- * freed with weft_text_free. WEFT_ENOENT: the checkpoint was given up, or committed. */
+/* Writes the files of a part, syncs them and reads them back. *text is what commit wants of it:
+ * JSON, freed with weft_text_free. WEFT_ENOENT: the checkpoint was given up, or committed. */
 WEFT_API weft_status weft_ckpt_part_write(weft_ctx *ctx, const char *dir, const char *name,
                                           const weft_ckpt_part *part, char **text);
-/* Puts the parts together. data: step (that of begin), epoch, seed, metrics and so on, the list of the
- * tensors (their data is not looked at) and no blobs. Every tensor must be in the parts, each element
- * in one piece, and no other; every blob in one part; the files in place, as long as the texts say. Other files of the temporary folder, left by writers that
- * died, are removed. On failure there is no checkpoint, and commit may be called again. */
+/* Puts the parts together. data: step (that of begin), epoch, seed, metrics and so on, the list of
+ * the tensors (their data is not looked at) and no blobs. Every tensor must be in the parts, each
+ * element in one piece, and no other; every blob in one part; the files in place, as long as the
+ * texts say. Other files of the temporary folder, left by writers that died, are removed. On
+ * failure there is no checkpoint, and commit may be called again. */
 WEFT_API weft_status weft_ckpt_commit(weft_ckpt_build *b, int64_t n_parts, const char *const *texts,
                                       const weft_ckpt_data *data);
 /* Lets the lock go; what was not committed is removed. NULL is fine. */

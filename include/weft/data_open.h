@@ -26,9 +26,9 @@ typedef enum weft_format {
 WEFT_API const char *weft_format_name(weft_format f); /* "tfrecord"; "unknown" when there is none */
 WEFT_API weft_format
 weft_format_parse(const char *name); /* WEFT_FORMAT_UNKNOWN when there is none */
-/* Row i of the table of formats, which is format i + 1; false past the end. suffixes: of names that weft_file_writer_new writes in
- * it, with blanks between them, "" for none. takes: the options of weft_open_opts that it takes besides columns, label and
- * weight. Any may be NULL. */
+/* Row i of the table of formats, which is format i + 1; false past the end. suffixes: of names that
+ * weft_file_writer_new writes in it, with blanks between them, "" for none. takes: the options of
+ * weft_open_opts that it takes besides columns, label and weight. Any may be NULL. */
 WEFT_API bool weft_format_at(int i, const char **name, const char **suffixes, const char **takes,
                              const char **doc);
 /* The names of all formats with blanks between them, for help texts. */

@@ -22,7 +22,8 @@ extern "C" {
  *
  * Lists of columns are separated by commas; "n0..n12" is every column from n0 to n12 in the order
  * of the file, "*" every column that is not named elsewhere in the list. A column can also be given
- * by its number: "#3", from 0.
+ * by its number: "#3", from 0. A comma in the header's name of a column, with blanks after it,
+ * becomes an underscore: "income, monthly" is income_monthly.
  *
  * Types. Without `types` a column is i64 if all its values in the first `infer_rows` rows of the
  * first file (those of its first MiB) are integers, f32 if all are numbers (or integers with some
@@ -34,7 +35,8 @@ extern "C" {
  *
  * Missing values: empty, or one of `missing`. They get the column's default: "age:0, city:unknown,
  * n0..n12:-1". Without a default, a missing f32 or f64 is NaN, a missing integer is an error, and
- * missing text stays as it is. Text is missing only if empty.
+ * missing text stays empty, except in a `label`, where it is an error. Text is missing only if
+ * empty.
  *
  * Groups stack columns of one dtype into one: "num = n0..n12; cat = c0..c25" gives num f32[13] and
  * cat i64[26]. If types were inferred and differ, i64 becomes f32. */

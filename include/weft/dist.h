@@ -12,7 +12,9 @@
  * weft_fit does this itself. A program that uses only these calls works with any strategy: it asks
  * for the number of replicas and never assumes it. A strategy is chosen by name, here, in
  * weft_compile_opts, or as train.strategy of a job; weft_dist_at lists them. `local`: one replica,
- * in this process; nothing is sent. A handle may be used by one thread at a time. */
+ * in this process; nothing is sent. `mirrored`: one for each of the context's devices. With the
+ * same number of shards all of them give the same bits. A handle may be used by one thread at a
+ * time. weft/sys/strategy.h is for strategies of your own. */
 #ifndef WEFT_DIST_H
 #define WEFT_DIST_H
 
@@ -44,7 +46,7 @@ WEFT_API weft_status weft_dist_scope(weft_dist *d, weft_model *m);
 WEFT_API weft_status weft_dist_dataset(weft_dist *d, weft_data *data, weft_ds s, weft_ds *out);
 
 /* Calls fn for each replica of this process, in order; replicas are numbered across all processes.
- * The first failure ends it. */
+ * The first failure ends it. A trainer that fn uses computes its shards with all of them. */
 typedef weft_status weft_replica_fn(void *arg, int replica);
 WEFT_API weft_status weft_dist_run(weft_dist *d, weft_replica_fn *fn, void *arg);
 

@@ -24,6 +24,13 @@ enum weft_pass {
     WEFT_PASS_ALL = 15
 };
 
+/* A gradient that a run leaves in a flat vector (weft_fn_gradients), at the offset of its
+ * variable. Those of different groups are in vectors of their own. */
+typedef struct weft_gradient {
+    weft_val var, grad; /* a trainable f32 variable; an f32 value of its shape */
+    int group;
+} weft_gradient;
+
 typedef struct weft_fn_opts {
     size_t size;
     int n_feeds;
@@ -38,10 +45,9 @@ typedef struct weft_fn_opts {
     bool reference_kernels;  /* use the plain definitions instead of the fast kernels: slow */
     bool trap_numerics;      /* fail with WEFT_ENUMERIC at the first op that produces a NaN or an
                               * infinity */
-    bool flat_gradients; /* keep gradients of variables in one flat vector (weft_fn_gradients) */
-    const struct weft_strategy *strategy; /* sys/strategy.h; copied. NULL: updates are applied here,
-                                           * immediately */
     int max_plans; /* number of plans kept, the least recently used is dropped first; 0: 8 */
+    int n_gradients;
+    const weft_gradient *gradients; /* one for each variable and group, at most */
 } weft_fn_opts;
 
 WEFT_API weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *opts, weft_fn **out);
@@ -70,7 +76,8 @@ WEFT_API weft_status weft_fn_view(weft_fn *fn, const char *name, weft_tensor *ou
 /* Resets everything to its initial values. */
 WEFT_API weft_status weft_fn_reset(weft_fn *fn);
 
-/* The flat vectors. A segment is the range of a trainable variable in them. */
+/* The flat vectors. A segment is the range of a trainable variable in them; segments are ordered by
+ * first use. A table that is only looked up has memory of its own: its offset is -1. */
 typedef struct weft_segment {
     const char *name;
     int64_t offset, count; /* elements; offsets are multiples of 16 */
@@ -80,9 +87,10 @@ typedef struct weft_segment {
 WEFT_API int64_t weft_fn_n_segments(const weft_fn *fn);
 WEFT_API weft_status weft_fn_segment(const weft_fn *fn, int64_t i, weft_segment *out);
 WEFT_API float *weft_fn_params(weft_fn *fn, int64_t *count);
-WEFT_API float *weft_fn_slot(weft_fn *fn, int slot,
-                             int64_t *count);                   /* NULL if no optimizer keeps it */
-WEFT_API float *weft_fn_gradients(weft_fn *fn, int64_t *count); /* NULL without flat_gradients */
+/* The optimizer's k-th slot of segment i; WEFT_ENOENT if it keeps none. */
+WEFT_API weft_status weft_fn_slot(weft_fn *fn, int64_t i, int k, weft_tensor *out);
+/* The gradients of group 0, then those of the others; NULL without opts.gradients. */
+WEFT_API float *weft_fn_gradients(weft_fn *fn, int64_t *count);
 
 /* ---- introspection --------------------------------------------------------------------------- */
 

@@ -84,12 +84,13 @@ WEFT_API bool weft_job_has_checkpoints(const weft_job_run *run); /* whether the 
 /* Loads the weights of the job's newest checkpoint; if it has none, those of the file named by
  * `save`, or of the model file that the job is based on. */
 WEFT_API weft_status weft_job_load_weights(weft_job_run *run);
-/* What an output of the model means. The loss says what kind it is: a cross-entropy makes classes, a squared or absolute
- * error, Huber and the like make quantities. Names of classes are those of log.classes, of the folders of images, or
- * the words that a `lookup` of the label has learned. */
+/* What an output of the model means. The loss says what kind it is: a cross-entropy makes classes,
+ * a squared or absolute error, Huber and the like make quantities. Names of classes are those of
+ * log.classes, of the folders of images, or the words that a `lookup` of the label has learned. */
 typedef enum weft_output_kind {
-    WEFT_OUTPUT_VALUES, /* nothing is known of it */
-    WEFT_OUTPUT_CLASSES, /* one class a sample: n_classes values, or one, which is about class 1 of two */
+    WEFT_OUTPUT_VALUES,  /* nothing is known of it */
+    WEFT_OUTPUT_CLASSES, /* one class a sample: n_classes values, or one, which is about class 1 of
+                          * two */
     WEFT_OUTPUT_PROBABILITIES, /* independent ones, or one class for each step of a sequence */
     WEFT_OUTPUT_QUANTITIES
 } weft_output_kind;
@@ -100,22 +101,28 @@ typedef struct weft_job_output {
     int n_classes;
     const char *const *class_name; /* n_classes of them, or NULL; borrowed from the run */
     const char *label;             /* the column that it predicts, or NULL; borrowed */
-    /* Of quantities: prediction * scale + offset is in the label's own units, where the pipeline standardizes or rescales
-     * the label. */
+    /* Of quantities: prediction * scale + offset is in the label's own units, where the pipeline
+     * standardizes or rescales the label. */
     double scale, offset;
 } weft_job_output;
-WEFT_API weft_status weft_job_output_at(const weft_job_run *run, int i, weft_job_output *out);
-/* n values of an output (of whole samples) as people read them: probabilities for logits, quantities in the label's own units. */
+WEFT_API weft_status weft_job_output_at_sized(const weft_job_run *run, int i, size_t size,
+                                              weft_job_output *out); /* size: sizeof *out */
+static inline weft_status weft_job_output_at(const weft_job_run *run, int i, weft_job_output *out)
+{
+    return weft_job_output_at_sized(run, i, sizeof *out, out);
+}
+/* n values of an output (of whole samples) as people read them: probabilities for logits,
+ * quantities in the label's own units. */
 WEFT_API void weft_job_output_read(const weft_job_output *o, int64_t n, const float *values,
                                    double *out);
-/* The samples of a part as its source has them, before the pipeline, in the source's order: sample i is the one whose number
- * a batch of the part has in its id. {0}: the job has no such data. */
+/* The samples of a part as its source has them, before the pipeline, in the source's order: sample
+ * i is the one whose number a batch of the part has in its id. {0}: the job has no such data. */
 WEFT_API weft_status weft_job_open_source(weft_job_run *run, const char *part, weft_ds *out);
 /* Writes the page about a run (curves, mistakes, timings, configuration) that weft_job_fit leaves
  * in log.dir, from the current state: the epochs of h, the current weights. */
 WEFT_API weft_status weft_job_report(weft_job_run *run, const weft_history *h, const char *path);
 
-/* ---- runs that have been ------------------------------------------------------------------------ */
+/* ---- runs that have been --------------------------------------------------------------------- */
 
 /* What a run left: read from its checkpoints or its log. */
 typedef struct weft_run {
@@ -126,23 +133,24 @@ typedef struct weft_run {
     int n_settings; /* 0: not known */
     const char *const *key, *const *value;
 } weft_run;
-/* path: a folder of checkpoints (the newest valid one counts), a folder with history.csv, or such a file. Times are known where
- * the job wrote a report. */
+/* path: a folder of checkpoints (the newest valid one counts), a folder with history.csv, or such a
+ * file. Times are known where the job wrote a report. */
 WEFT_API weft_status weft_run_read(weft_ctx *ctx, const char *path, weft_run **out);
 WEFT_API void weft_run_free(weft_run *r);
-/* Calls fn for each setting that is not the same in all runs, with a value for each: the default where a run does not say, NULL
- * where its settings are not known. Left out: name, save, log and checkpoint, which change no result. */
+/* Calls fn for each setting that is not the same in all runs, with a value for each: the default
+ * where a run does not say, NULL where its settings are not known. Left out: name, save, log and
+ * checkpoint, which change no result. */
 typedef void weft_differ_fn(void *arg, const char *key, const char *const *values);
 WEFT_API weft_status weft_runs_differ(weft_ctx *ctx, int n, const weft_run *const *runs,
                                       weft_differ_fn *fn, void *arg);
-/* One page about several runs: what differs, the last and best values, and their curves in the same axes. names: for each run;
- * NULL: their paths. At most 12. */
+/* One page about several runs: what differs, the last and best values, and their curves in the same
+ * axes. names: for each run; NULL: their paths. At most 12. */
 WEFT_API weft_status weft_runs_report(weft_ctx *ctx, int n, const weft_run *const *runs,
                                       const char *const *names, const char *path);
 /* Is more of a logged value better (1), or less (-1)? 0: unknown. "val_accuracy": 1. */
 WEFT_API int weft_log_direction(const char *name);
 
-/* ---- tables ------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 /* Row i of the table of keys: "train.epochs", "int", "1", what it means; false past the end. */
 WEFT_API bool weft_job_key_at(int i, const char **path, const char **kind, const char **standard,
@@ -153,13 +161,15 @@ WEFT_API bool weft_job_source_key_at(int i, const char **name, const char **kind
 /* Row i of the stages that data.pipeline takes, with their arguments. */
 WEFT_API bool weft_job_stage_at(int i, const char **name, const char **attrs, const char **doc);
 
-/* Row i of the losses and metrics: the name, short names between spaces (" mse "), arguments as weft_layer_kind_at has them
+/* Row i of the losses and metrics: the name, short names between spaces (" mse "), arguments as
+ * weft_layer_kind_at has them
  * ("delta:f=1"), one line of documentation; false past the end. */
 WEFT_API bool weft_loss_at(int i, const char **name, const char **shorts, const char **attrs,
                            const char **doc);
 WEFT_API bool weft_metric_at(int i, const char **name, const char **shorts, const char **attrs,
                              const char **doc);
-/* Row i of the optimizers and schedules, and its argument k with the default; false past the end. */
+/* Row i of the optimizers and schedules, and its argument k with the default; false past the
+ * end. */
 WEFT_API bool weft_optimizer_at(int i, const char **name, const char **doc);
 WEFT_API bool weft_optimizer_attr_at(int i, int k, const char **name, double *value);
 WEFT_API bool weft_schedule_at(int i, const char **name, const char **doc);

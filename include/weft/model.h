@@ -137,6 +137,8 @@ WEFT_API weft_status weft_model_parse(weft_ctx *ctx, const char *json, int64_t n
 /* The table of layer types, for help texts and completion: row i's name, arguments ("units:i
  * activation:s=linear …") and one line of documentation; false past the end. */
 WEFT_API bool weft_layer_kind_at(int i, const char **name, const char **attrs, const char **doc);
+/* Whether row i is a wrapper, which needs another layer (weft_layer_wrap). */
+WEFT_API bool weft_layer_kind_wraps(int i);
 
 #ifdef __cplusplus
 }

@@ -147,8 +147,10 @@ WEFT_API weft_val weft_attention_packed(weft_graph *g, weft_val qkv,
 /* ---- updates of variables -------------------------------------------------------------------- */
 
 /* Nodes that change a variable when their function runs: list them in its updates. The result is
- * the variable's new value; everything else in the run reads the old one (so two updates can swap
- * variables), except nodes that depend on the update itself. Types and shapes must be the same. */
+ * the variable's new value; whatever reads the variable itself reads its value from before the run
+ * (so two updates can swap variables). Several updates of one variable run in the order in which
+ * they were built, whatever their order in the function's updates; each starts from the value that
+ * the previous one left. Types and shapes must be the same. */
 WEFT_API weft_val weft_assign(weft_graph *g, weft_val variable, weft_val value);
 WEFT_API weft_val weft_assign_add(weft_graph *g, weft_val variable, weft_val value);
 /* variable * momentum + value * (1 - momentum), a moving average. */

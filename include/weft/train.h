@@ -67,9 +67,9 @@ typedef struct weft_compile_opts {
      * the other rows also move, by momentum, decaying moments and weight decay. This costs a pass
      * over the table in each step. For one layer: Embedding's sparse=false. */
     bool no_sparse;
-    /* A saved model (weft_trainer_save): the optimizer with its schedule, the losses with their weights
-     * and the metrics that are not given here are those it was compiled with. Losses and metrics of
-     * your own must be registered first (weft/sys/loss.h). */
+    /* A saved model (weft_trainer_save): the optimizer with its schedule, the losses with their
+     * weights and the metrics that are not given here are those it was compiled with. Losses and
+     * metrics of your own must be registered first (weft/sys/loss.h). */
     const char *like;
 } weft_compile_opts;
 
@@ -89,11 +89,12 @@ typedef struct weft_logs {
 } weft_logs;
 WEFT_API double weft_logs_get(const weft_logs *logs, const char *name); /* NaN if there is none */
 
-/* All functions may be NULL. Epochs and batches count from 0. A failure ends training with that status. A callback that has
- * state gives it to checkpoints, so that a resumed run continues as if nothing had happened. A callback may serve one fit after
- * the other: train_begin is called first, before a checkpoint's state is restored, and must forget the fit before. The
- * built-in ones do; only ModelCheckpoint remembers its best value, as the file that holds it is still there.
- * A callback may measure the model (evaluate, predict), read and set weights; fit, train_on_batch,
+/* All functions may be NULL. Epochs and batches count from 0. A failure ends training with that
+ * status. A callback that has state gives it to checkpoints, so that a resumed run continues as if
+ * nothing had happened. A callback may serve one fit after the other: train_begin is called first,
+ * before a checkpoint's state is restored, and must forget the fit before. The built-in ones do;
+ * only ModelCheckpoint remembers its best value, as the file that holds it is still there. A
+ * callback may measure the model (evaluate, predict), read and set weights; fit, train_on_batch,
  * gradients and apply are WEFT_ESTATE while fit is under way. */
 typedef struct weft_callback {
     size_t size;
@@ -115,13 +116,23 @@ typedef struct weft_callback {
  *   "LearningRateScheduler epochs=[10,20] rates=[0.1,0.01,0.001]"
  *   "CSVLogger filename=log.csv", "TerminateOnNaN", "TensorBoard log_dir=logs"
  *   "ModelCheckpoint filepath=model-{epoch:02d}-{val_loss:.3f}.safetensors save_best_only=true" */
-WEFT_API weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_callback *out);
+WEFT_API weft_status weft_callback_new_sized(weft_ctx *ctx, const char *spec, size_t size,
+                                             weft_callback *out); /* size: sizeof *out */
+static inline weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_callback *out)
+{
+    return weft_callback_new_sized(ctx, spec, sizeof *out, out);
+}
 WEFT_API void weft_callback_free(weft_callback *cb);
 /* LearningRateScheduler with your own function: called at the beginning of an epoch (from 0) with
  * the current rate, it returns the rate for the epoch. Not with a schedule. */
 typedef double weft_rate_fn(void *arg, int64_t epoch, double rate);
-WEFT_API weft_status weft_callback_rate(weft_ctx *ctx, weft_rate_fn *fn, void *arg,
-                                        weft_callback *out);
+WEFT_API weft_status weft_callback_rate_sized(weft_ctx *ctx, weft_rate_fn *fn, void *arg,
+                                              size_t size, weft_callback *out);
+static inline weft_status weft_callback_rate(weft_ctx *ctx, weft_rate_fn *fn, void *arg,
+                                             weft_callback *out)
+{
+    return weft_callback_rate_sized(ctx, fn, arg, sizeof *out, out);
+}
 WEFT_API bool weft_callback_at(int i, const char **name, const char **attrs, const char **doc);
 
 /* For callbacks: training ends for good after the current batch, as in Keras: the epoch ends with
@@ -195,8 +206,8 @@ typedef struct weft_fit_opts {
     uint64_t seed;           /* for that shuffle */
     int64_t steps_per_epoch; /* 0: the dataset's. Required for an endless one */
     weft_ds validation;      /* of the same pipeline */
-    /* The last part of the samples, before shuffling; the first floor(n (1 - split)) are trained on.
-     * Not for a dataset whose order differs between epochs. */
+    /* The last part of the samples, before shuffling; the first floor(n (1 - split)) are trained
+     * on. Not for a dataset whose order differs between epochs. */
     double validation_split;
     int64_t validation_batch, validation_steps, validation_freq; /* 0: as batch, all, 1 */
     int n_callbacks;
@@ -218,8 +229,9 @@ typedef struct weft_fit_opts {
     bool no_resume;    /* start a new run; checkpoints of an earlier run in the directory are an
                         * error */
     double keep_hours; /* > 0: and one every so many hours */
-    /* Columns of the terminal that `print` writes to, asked for every line of a bar (print_arg is passed): metrics and
-     * the bar are shortened until the line fits. NULL, or 0: lines of any length. */
+    /* Columns of the terminal that `print` writes to, asked for every line of a bar (print_arg is
+     * passed): metrics and the bar are shortened until the line fits. NULL, or 0: lines of any
+     * length. */
     int (*columns)(void *arg);
 } weft_fit_opts;
 
@@ -233,12 +245,13 @@ typedef struct weft_eval_opts {
     int64_t batch, steps; /* 0: 32, all */
     int threads;
 } weft_eval_opts;
-/* Loss and metrics over the dataset; *logs is borrowed from t until its next call. WEFT_EDATA: the dataset gave no sample. */
+/* Loss and metrics over the dataset; *logs is borrowed from t until its next call. WEFT_EDATA: the
+ * dataset gave no sample. */
 WEFT_API weft_status weft_evaluate(weft_trainer *t, weft_data *d, weft_ds s,
                                    const weft_eval_opts *opts, weft_logs *logs);
 
-/* One call per batch, in order: n_outputs tensors, borrowed for the call. WEFT_EDATA: the dataset gave
- * no sample. */
+/* One call per batch, in order: n_outputs tensors, borrowed for the call. WEFT_EDATA: the dataset
+ * gave no sample. */
 typedef weft_status weft_predict_fn(void *arg, const weft_batch *batch, int n_outputs,
                                     const weft_tensor *out);
 WEFT_API weft_status weft_predict(weft_trainer *t, weft_data *d, weft_ds s,
@@ -272,8 +285,8 @@ WEFT_API weft_status weft_trainer_set_weight(weft_trainer *t, const char *name,
  *   weft_compile(m, WEFT_OPTS(weft_compile_opts, .like = "model.safetensors"), &t);
  *   weft_trainer_load_weights(t, "model.safetensors", NULL, NULL);
  *
- * weft_compile(m, NULL, &t) is enough for predictions. The file appears completely or not at all. It does
- * not hold the optimizer's state: checkpoints do. */
+ * weft_compile(m, NULL, &t) is enough for predictions. The file appears completely or not at all.
+ * It does not hold the optimizer's state: checkpoints do. */
 WEFT_API weft_status weft_trainer_save(weft_trainer *t, const char *path);
 /* The architecture of such a file. */
 WEFT_API weft_status weft_model_load(weft_ctx *ctx, const char *path, weft_model **out);

@@ -15,8 +15,10 @@
  *   dist.h    strategies: who computes what
  *   ckpt.h    safetensors files and checkpoints
  *   data.h    datasets: pipelines that feed a trainer
- *   data_array.h, data_image.h, data_feature.h: arrays and images in files, columns prepared for a model
- *   data_record.h, data_table.h records, tables, databases; data_open.h files of a format to be found out
+ *   data_array.h, data_image.h arrays and images in files
+ *   data_feature.h columns prepared for a model
+ *   data_record.h, data_table.h records, tables, databases
+ *   data_open.h files of a format to be found out
  *   data_learned.h vocabularies and statistics that are saved with a model
  *   data_stage.h stages by name, with their arguments as text
  *   data_split.h sharing samples out over workers

@@ -19,6 +19,29 @@ weft_status wf_err_wrap(weft_status st, const char *fmt, ...) WEFT_PRINTF(2, 3);
 void wf_err_set(const char *text);
 weft_status wf_errv(weft_status st, const char *fmt, va_list args);
 
+/* ", did you mean 'near'?" for the one of `words` that is nearest to `word`; "" if none is near:
+ *   wf_err(WEFT_ENOENT, "no stage '%s'%s", name, wf_did_you_mean(name, names, n).text) */
+struct wf_hint {
+    char text[80];
+};
+struct wf_hint wf_did_you_mean(const char *word, const char *const *words, int n_words);
+/* The same for a word that was found; NULL: "". */
+struct wf_hint wf_hint_of(const char *prefix, const char *near);
+
+/* ---- structs that begin with their size (opts.c) --------------------------------------------- */
+
+/* Copies the caller's struct `name` over zeros; `today` is the size of `copy`, which is all
+ * defaults if opts is NULL, and on failure. A smaller struct, of a program compiled against an
+ * older header, is taken as far as it goes; a larger one is WEFT_EINVAL. Read only the copy
+ * afterwards. */
+weft_status wf_opts_take(void *copy, size_t today, const void *opts, const char *name);
+/* Element i of the caller's array, whose elements are as large as the first says. */
+weft_status wf_opts_take_at(void *copy, size_t today, const void *array, int64_t i,
+                            const char *name);
+/* The other way: writes a result of today's size to the caller's struct of `size` bytes, as far as
+ * it goes. */
+weft_status wf_opts_give(void *out, size_t size, const void *full, size_t today, const char *name);
+
 /* ---- context --------------------------------------------------------------------------------- */
 
 struct wf_pool;
@@ -27,8 +50,11 @@ struct wf_fs;
 struct weft_ctx {
     weft_allocator mem;
     _Atomic int64_t mem_used, mem_peak;
+    _Atomic int64_t mem_refused; /* bytes of the last allocation that failed */
     int64_t mem_limit;
     struct wf_pool *pool;
+    int n_groups; /* of cores: the devices cpu:0, cpu:1, … */
+    int spin_us;  /* of pools, as for wf_pool_new */
     weft_simd simd;
     weft_kernels kernels;
     uint64_t seed;
@@ -44,6 +70,10 @@ struct weft_ctx {
 
 int64_t wf_now(const weft_ctx *ctx); /* ns, monotonic */
 int wf_usable_cpus(void);            /* number of CPUs this thread may run on; at least 1 */
+/* Keeps this thread, and pools that it creates, on the k-th of n groups of the CPUs it may run on.
+ * Does nothing if there are fewer CPUs than groups. */
+void wf_use_group(int k, int n);
+#define WF_MAX_GROUPS 64
 
 /* Instruction sets: what this CPU (and its system) supports, what a level is compiled for, and the
  * highest level that needs nothing else. */
@@ -77,7 +107,8 @@ char *wf_strdup(weft_ctx *ctx, const char *s);
 /* Grows an array to hold at least `need` items, by doubling. *cap is updated; the new part is
  * zero. */
 weft_status wf_grow(weft_ctx *ctx, void *array_ptr, int64_t *cap, int64_t need, size_t size);
-/* The status for a failed wf_alloc: ENOMEM or ELIMIT, with text naming `what`. */
+/* The status for a failed allocation: ENOMEM or ELIMIT, with text naming `what`. bytes 0: those of
+ * the context's last failed one. */
 weft_status wf_err_nomem(weft_ctx *ctx, size_t bytes, const char *what);
 
 /* Checked arithmetic: false on overflow or negative result. */

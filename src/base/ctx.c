@@ -49,6 +49,23 @@ int wf_usable_cpus(void)
     return 1;
 }
 
+void wf_use_group(int k, int n)
+{
+    cpu_set_t all, group;
+    int count, at = 0;
+
+    CPU_ZERO(&group);
+    if (sched_getaffinity(0, sizeof all, &all) || (count = CPU_COUNT(&all)) < n)
+        return;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all)) {
+            if (at >= k * count / n && at < (k + 1) * count / n)
+                CPU_SET(cpu, &group);
+            at++;
+        }
+    sched_setaffinity(0, sizeof group, &group); /* a hint: training works anywhere */
+}
+
 static weft_status choose_simd(const weft_ctx_opts *o, weft_simd *out)
 {
     weft_simd best = weft_simd_best(), want = o->simd;
@@ -64,67 +81,92 @@ static weft_status choose_simd(const weft_ctx_opts *o, weft_simd *out)
     return WEFT_OK;
 }
 
-/* There is one device: the processor. */
-static weft_status check_devices(const char *list)
+/* One device of a list: "cpu" or "cpu:N", N below WF_MAX_GROUPS; -1: another. */
+static int device_number(const char *name)
 {
-    static const char *const known[] = {"cpu", "cpu:0"};
+    int n = 0;
 
+    if (strcmp(name, "cpu") == 0)
+        return 0;
+    if (strncmp(name, "cpu:", 4) != 0 || !wf_is_digit(name[4]))
+        return -1;
+    for (const char *p = name + 4; *p; p++) {
+        if (!wf_is_digit(*p) || n >= WF_MAX_GROUPS)
+            return -1;
+        n = n * 10 + (*p - '0');
+    }
+    return n < WF_MAX_GROUPS ? n : -1;
+}
+
+/* Devices are groups of cores: "cpu" is all of them, "cpu:0, cpu:1" two halves. */
+static weft_status check_devices(const char *list, int *n_groups)
+{
+    uint64_t seen = 0;
+
+    *n_groups = 0;
     while (list && *list) {
         size_t n = strcspn(list, ","), skip = strspn(list, " ");
         char name[64];
+        int k;
 
         snprintf(name, sizeof name, "%.*s", (int)(n - (skip < n ? skip : n)), list + skip);
         name[strcspn(name, " ")] = 0;
-        if (strcmp(name, known[0]) != 0 && strcmp(name, known[1]) != 0)
+        k = device_number(name);
+        if (k < 0)
             return wf_err(WEFT_ENOENT, "devices: no device '%s' here; available: cpu", name);
+        if (seen >> k & 1)
+            return wf_err(WEFT_EINVAL, "devices: '%s' is listed twice", name);
+        seen |= (uint64_t)1 << k;
+        ++*n_groups;
         list += n + (list[n] == ',');
     }
+    *n_groups = *n_groups ? *n_groups : 1;
+    if (seen >> *n_groups)
+        return wf_err(WEFT_EINVAL, "devices: %d groups of cores are cpu:0 to cpu:%d", *n_groups,
+                      *n_groups - 1);
     return WEFT_OK;
 }
 
 weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
 {
-    static const weft_ctx_opts defaults = {.size = sizeof defaults};
+    weft_ctx_opts o;
     weft_allocator mem = {libc_alloc, libc_free, NULL};
-    const weft_ctx_opts *o = opts ? opts : &defaults;
     weft_ctx *ctx;
     weft_simd simd = WEFT_SIMD_PORTABLE;
-    weft_status st;
+    int n_groups = 1;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_ctx_opts");
 
-    if (o->size != sizeof *o)
-        return wf_err(WEFT_EINVAL, "weft_ctx_opts: size %zu, this library expects %zu", o->size,
-                      sizeof *o);
-    if (o->threads < 0 || o->threads > 1024)
-        return wf_err(WEFT_EINVAL, "context: threads %d is not in 0..1024", o->threads);
-    if (o->spin_us != WEFT_ZERO && (o->spin_us < 0 || o->spin_us > 1000000))
-        return wf_err(WEFT_EINVAL, "context: spin_us %d is not in 0..1000000", o->spin_us);
-    st = choose_simd(o, &simd);
-    if (!st)
-        st = check_devices(o->devices);
     if (st)
         return st;
-    if (o->allocator)
-        mem = *o->allocator;
+    if (o.threads < 0 || o.threads > 1024)
+        return wf_err(WEFT_EINVAL, "context: threads %d is not in 0..1024", o.threads);
+    if (o.spin_us != WEFT_ZERO && (o.spin_us < 0 || o.spin_us > 1000000))
+        return wf_err(WEFT_EINVAL, "context: spin_us %d is not in 0..1000000", o.spin_us);
+    st = choose_simd(&o, &simd);
+    if (!st)
+        st = check_devices(o.devices, &n_groups);
+    if (st)
+        return st;
+    if (o.allocator)
+        mem = *o.allocator;
     ctx = mem.alloc(mem.arg, sizeof *ctx, 64);
     if (!ctx)
         return wf_err(WEFT_ENOMEM, "context: out of memory");
     memset(ctx, 0, sizeof *ctx);
     ctx->mem = mem;
-    ctx->mem_limit = o->memory_limit;
+    ctx->mem_limit = o.memory_limit;
     ctx->simd = simd;
-    ctx->kernels = o->kernels;
-    ctx->seed = o->seed;
-    ctx->flush_denormals = o->flush_denormals;
-    ctx->log = o->log;
-    ctx->log_arg = o->log_arg;
-    ctx->now_ns = o->now_ns ? o->now_ns : system_now;
-    ctx->now_arg = o->now_arg;
+    ctx->n_groups = n_groups;
+    ctx->spin_us = o.spin_us == WEFT_ZERO ? 0 : o.spin_us ? o.spin_us : -1;
+    ctx->kernels = o.kernels;
+    ctx->seed = o.seed;
+    ctx->flush_denormals = o.flush_denormals;
+    ctx->log = o.log;
+    ctx->log_arg = o.log_arg;
+    ctx->now_ns = o.now_ns ? o.now_ns : system_now;
+    ctx->now_arg = o.now_arg;
     ctx->fs = &wf_fs_posix;
-    st = wf_pool_new(ctx, o->threads ? o->threads : wf_usable_cpus(),
-                     o->spin_us == WEFT_ZERO ? 0
-                     : o->spin_us            ? o->spin_us
-                                             : -1,
-                     &ctx->pool);
+    st = wf_pool_new(ctx, o.threads ? o.threads : wf_usable_cpus(), ctx->spin_us, &ctx->pool);
     if (st) {
         weft_ctx_free(ctx);
         return st;
@@ -216,6 +258,14 @@ static bool charge(weft_ctx *ctx, int64_t bytes)
     return true;
 }
 
+static void *refuse(weft_ctx *ctx, size_t bytes)
+{
+    int64_t n = bytes > (size_t)PTRDIFF_MAX ? PTRDIFF_MAX : (int64_t)bytes;
+
+    atomic_store_explicit(&ctx->mem_refused, n, memory_order_relaxed);
+    return NULL;
+}
+
 void *wf_alloc_raw(weft_ctx *ctx, size_t bytes)
 {
     /* The head of a huge block takes a whole huge page before it, so that the data is aligned. */
@@ -224,11 +274,11 @@ void *wf_alloc_raw(weft_ctx *ctx, size_t bytes)
     char *p;
 
     if (bytes > (size_t)PTRDIFF_MAX - HUGE_PAGE || !charge(ctx, (int64_t)total))
-        return NULL;
+        return refuse(ctx, bytes);
     p = ctx->mem.alloc(ctx->mem.arg, total, align);
     if (!p) {
         atomic_fetch_sub_explicit(&ctx->mem_used, (int64_t)total, memory_order_relaxed);
-        return NULL;
+        return refuse(ctx, bytes);
     }
     memset(p, 0, HEAD);
     ((struct head *)(void *)p)->bytes = total;
@@ -262,7 +312,7 @@ void *wf_alloc_n(weft_ctx *ctx, int64_t n, size_t size)
     int64_t bytes;
 
     if (!wf_mul_i64(n, (int64_t)size, &bytes))
-        return NULL;
+        return refuse(ctx, SIZE_MAX);
     return wf_alloc(ctx, (size_t)bytes);
 }
 
@@ -299,7 +349,9 @@ weft_status wf_grow(weft_ctx *ctx, void *array_ptr, int64_t *cap, int64_t need, 
 
 weft_status wf_err_nomem(weft_ctx *ctx, size_t bytes, const char *what)
 {
-    if (ctx->mem_limit > 0 && weft_ctx_memory(ctx) + (int64_t)bytes > ctx->mem_limit)
+    if (!bytes)
+        bytes = (size_t)atomic_load_explicit(&ctx->mem_refused, memory_order_relaxed);
+    if (ctx->mem_limit > 0 && (int64_t)bytes > ctx->mem_limit - weft_ctx_memory(ctx))
         return wf_err(WEFT_ELIMIT,
                       "%s: %zu bytes exceed the context's memory limit (%lld of %lld in use)", what,
                       bytes, (long long)weft_ctx_memory(ctx), (long long)ctx->mem_limit);

@@ -2,8 +2,8 @@
  *
  * The directory is opened once, following links in the path that the user gave; everything in it is
  * done relative to that descriptor and follows no link. A temporary file is named .NAME.<16 hex
- * digits>.tmp, is always newly created, and is locked as long as its writer lives: whoever gets the
- * lock of such a file may delete it. */
+ * digits>.tmp, is always newly created, and is locked as long as its writer lives: a process that
+ * gets the lock of such a file may delete it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -84,8 +84,8 @@ static int note_temporary(void *arg, const char *entry)
     return 0;
 }
 
-/* Only regular files whose lock is free. What cannot be inspected or locked is kept: somebody else
- * may need it. */
+/* Only regular files whose lock is free. What cannot be inspected or locked is kept: another
+ * process may need it. */
 static void remove_if_dead(const struct wf_newfile *f, const char *entry)
 {
     const struct wf_fs *fs = f->ctx->fs;
@@ -131,7 +131,7 @@ static int create(struct wf_newfile *f)
     fd = fs->open_at(fs->arg, f->dir, f->tmp, O_RDWR | O_CREAT | O_EXCL, 0666);
     if (fd < 0)
         return fd;
-    rc = fs->lock(fs->arg, fd); /* without locks on this file system nobody sweeps either */
+    rc = fs->lock(fs->arg, fd); /* if the file system has no locks, nothing is swept either */
     if (rc == -EWOULDBLOCK || (!rc && fs->stat_at(fs->arg, f->dir, f->tmp, &info) == -ENOENT)) {
         fs->close(fs->arg, fd); /* a sweeper was faster than our lock */
         return -EEXIST;

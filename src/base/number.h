@@ -31,8 +31,8 @@ static inline bool wf_text_f64(const char *text, double *out)
 {
     return wf_parse_f64(text, (int64_t)strlen(text), out);
 }
-/* A number as a JSON value, with 17 digits and a point or exponent; what JSON has no number for is "nan", "inf" or "-inf" in quotes.
- * And such a word back; false for any other. */
+/* A number as a JSON value, with 17 digits and a point or exponent; what JSON has no number for is
+ * "nan", "inf" or "-inf" in quotes. And such a word back; false for any other. */
 void wf_put_json_real(struct wf_buf *b, double v);
 bool wf_json_real_word(const char *word, double *out);
 /* w * 10^e, rounded once. */

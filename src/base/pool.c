@@ -1,13 +1,13 @@
 /* pool.c - the thread pool: a caller submits tiles, each thread takes its share, then helps the
  * others.
  *
- * A job's tiles are cut into one share per thread, the same tiles for the same thread each time, so that what a thread
- * worked on in one step is in its own cache in the next. A share's ticket holds (job number, tiles left); a tile is
- * taken by lowering the count with a compare-and-swap, by the share's owner or by a thread that has finished its own.
- * The job's description cannot change while a taken tile is unfinished, so the thread that holds a tile may
- * read it. A thread that is late or asleep takes none, and no one waits for it.
- * Idle threads, and a caller that waits for the last tiles, spin for a bounded time and then sleep on a
- * futex; no lock is ever taken. */
+ * A job's tiles are cut into one share per thread, the same tiles for the same thread each time, so
+ * that what a thread worked on in one step is in its own cache in the next. A share's ticket holds
+ * (job number, tiles left); a tile is taken by lowering the count with a compare-and-swap, by the
+ * share's owner or by a thread that has finished its own. The job's description cannot change while
+ * a taken tile is unfinished, so the thread that holds a tile may read it. A thread that is late or
+ * asleep takes none, and no one waits for it. Idle threads, and a caller that waits for the last
+ * tiles, spin for a bounded time and then sleep on a futex; no lock is ever taken. */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <pthread.h>
@@ -21,8 +21,9 @@
 
 #include "base/base.h"
 
-/* Long enough to stay awake between the steps of a training loop, and to be seen by the scheduler as a
- * thread that needs a core of its own. Where processes share cores it only burns their time: spin_us 0. */
+/* Long enough to stay awake between the steps of a training loop, and to be seen by the scheduler
+ * as a thread that needs a core of its own. Where processes share cores it only burns their time:
+ * spin_us 0. */
 #define DEFAULT_SPIN_US 2000
 enum { SPINS_BEFORE_CLOCK = 200, SPINS_BETWEEN_CLOCK = 16, SPINS_BEFORE_YIELD = 1000 };
 
@@ -80,8 +81,8 @@ static void futex_wake_all(_Atomic uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* A bounded spin: for about spin_ns from the first call on. The clock is asked only after a while, since
- * most waits are short. */
+/* A bounded spin: for about spin_ns from the first call on. The clock is asked only after a while,
+ * since most waits are short. */
 struct spin {
     int n;
     int64_t until;
@@ -121,8 +122,8 @@ static int64_t share_begin(const struct wf_pool *p, int owner)
     return p->n_tiles * owner / p->n_threads;
 }
 
-/* Counts a finished tile of a job of n_tiles. The job may be over as soon as it is counted, so nothing of
- * its description is read afterwards. */
+/* Counts a finished tile of a job of n_tiles. The job may be over as soon as it is counted, so
+ * nothing of its description is read afterwards. */
 static void finish_tile(struct wf_pool *p, int64_t n_tiles)
 {
     if (atomic_fetch_add(&p->n_done, 1) + 1 == n_tiles && atomic_load(&p->caller_sleeps)) {
@@ -287,7 +288,8 @@ static bool is_done(struct wf_pool *p, int64_t n_tiles)
     return atomic_load(&p->n_done) >= n_tiles;
 }
 
-/* Until other threads have finished their tiles. As workers do: announce, look again, then sleep. */
+/* Until other threads have finished their tiles. As workers do: announce, look again, then
+ * sleep. */
 static void wait_for_tiles(struct wf_pool *p, int64_t n_tiles)
 {
     struct spin spin = {0};

@@ -129,6 +129,8 @@ const char *weft_nearest(const char *word, const char *const *words, int n_words
     const char *best = NULL;
     int best_d = (int)strlen(word) / 3 + 2;
 
+    if (strlen(word) > WORD_MAX)
+        return NULL;
     for (int i = 0; i < n_words; i++) {
         int d = edit_distance(word, words[i]);
 
@@ -138,6 +140,20 @@ const char *weft_nearest(const char *word, const char *const *words, int n_words
         }
     }
     return best;
+}
+
+struct wf_hint wf_hint_of(const char *prefix, const char *near)
+{
+    struct wf_hint h = {""};
+
+    if (near)
+        wf_snprintf(h.text, sizeof h.text, ", did you mean '%s%s'?", prefix, near);
+    return h;
+}
+
+struct wf_hint wf_did_you_mean(const char *word, const char *const *words, int n_words)
+{
+    return wf_hint_of("", weft_nearest(word, words, n_words));
 }
 
 /* FNV-1a with a final avalanche: short keys, no adversary (the map's keys come from one

@@ -16,8 +16,7 @@
 #ifndef WF_CKPT_H
 #define WF_CKPT_H
 
-#include <jansson.h>
-
+#include "base/json.h"
 #include "tensor/tensor.h"
 #include "weft/ckpt.h"
 
@@ -94,7 +93,6 @@ void wf_json_real(struct wf_buf *b, double v);
 
 /* Strict reading: each returns WEFT_EPARSE with a text that names `key`. Texts are borrowed from
  * the JSON. */
-weft_status wf_json_parse(const char *text, int64_t n, json_t **out);
 weft_status wf_json_int(const json_t *o, const char *key, int64_t lo, int64_t hi, int64_t *out);
 weft_status wf_json_str(const json_t *o, const char *key, const char **out);
 weft_status wf_json_hex(const json_t *o, const char *key, uint64_t *out); /* 16 hex digits */
@@ -108,14 +106,16 @@ weft_status wf_json_to_real(const json_t *v, double *out);
 #define WF_ST_HEADER_MAX 100000000
 
 const char *wf_st_dtype(weft_dtype t); /* "F32"; NULL if safetensors has none */
+/* Whether a tensor of this dtype and size (negative: unknown) can be saved. */
+weft_status wf_st_check(const char *name, weft_dtype dtype, int64_t bytes);
 /* The bytes of tensor i in the file: [begin, end). The whole data begins at the first. */
 void wf_st_range(const weft_st *st, int64_t i, int64_t *begin, int64_t *end);
 int wf_st_fd(const weft_st *st);
 int64_t wf_st_size(const weft_st *st);
 
-/* Writes header and data; items may be in any order. part: NULL, or room for 1 + the items' n_parts,
- * which become the header and the parts of the items in the order of the file; items then point to
- * theirs. */
+/* Writes header and data; items may be in any order. part: NULL, or room for 1 + the items'
+ * n_parts, which become the header and the parts of the items in the order of the file; items then
+ * point to theirs. */
 struct wf_st_item {
     const char *name;
     struct wf_type type;
@@ -147,8 +147,8 @@ struct wf_mf_place {
     int64_t first, n; /* pieces, by rising elements */
 };
 
-/* Everything is in the arena. data.tensors[i] consists of the pieces of place[i], data.blobs[i] of those
- * of place[n_tensors + i]: to a shard, a blob is a vector of u8. */
+/* Everything is in the arena. data.tensors[i] consists of the pieces of place[i], data.blobs[i] of
+ * those of place[n_tensors + i]: to a shard, a blob is a vector of u8. */
 struct wf_manifest {
     struct wf_arena mem;
     weft_ckpt_data data;

@@ -1,8 +1,9 @@
 /* manifest.c - manifest.json, written and read.
  *
  * Its last member is the checksum of all text before it, and it holds the checksum of every byte of
- * the files: who trusts the manifest can trust the rest. A parsed manifest names only plain files of
- * its own folder, each once; names are unique; the pieces of a tensor cover it, each element once. */
+ * the files: who trusts the manifest can trust the rest. A parsed manifest names only plain files
+ * of its own folder, each once; names are unique; the pieces of a tensor cover it, each element
+ * once. */
 #include <stdio.h>
 
 #include "ckpt/ckpt.h"

@@ -278,8 +278,9 @@ static weft_status find_piece(weft_ckpt *c, int64_t i, const struct wf_mf_piece 
     return st;
 }
 
-/* Items [first, first + count) of a piece, which has all of them. Its checksum is compared, so all of it is
- * read: into `to` where all is wanted, otherwise by chunks of which `to` gets its share. */
+/* Items [first, first + count) of a piece, which has all of them. Its checksum is compared, so all
+ * of it is read: into `to` where all is wanted, otherwise by chunks of which `to` gets its
+ * share. */
 static weft_status read_piece(weft_ckpt *c, int64_t i, const struct wf_mf_piece *p, int64_t first,
                               int64_t count, int64_t size, char *to, char *chunk)
 {
@@ -383,7 +384,8 @@ weft_status weft_ckpt_load(weft_ckpt *c, const char *name, const weft_tensor *in
 {
     const weft_ckpt_data *d = &c->m.data;
     int64_t i = weft_ckpt_find(c, name), n = wf_min_i64(d->n_tensors, 4096);
-    const char **words, *near = NULL;
+    const char **words;
+    struct wf_hint hint = {""};
 
     if (i >= 0)
         return weft_ckpt_read(c, i, into);
@@ -391,10 +393,9 @@ weft_status weft_ckpt_load(weft_ckpt *c, const char *name, const weft_tensor *in
     for (int64_t k = 0; k < n && words; k++)
         words[k] = d->tensors[k].name;
     if (words)
-        near = weft_nearest(name, words, (int)n);
+        hint = wf_did_you_mean(name, words, (int)n);
     wf_free(c->ctx, words);
-    return wf_err(WEFT_ENOENT, "%s: no tensor '%.80s'%s%s%s", c->path, name,
-                  near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return wf_err(WEFT_ENOENT, "%s: no tensor '%.80s'%s", c->path, name, hint.text);
 }
 
 weft_status weft_ckpt_blob_read(weft_ckpt *c, const char *name, char **data, int64_t *n)

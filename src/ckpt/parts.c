@@ -1,9 +1,9 @@
 /* parts.c - one checkpoint, written by several processes.
  *
- * Parts go into the temporary folder of the checkpoint, each writer's into files of its own. What a
- * writer wrote is told by a manifest of its part, a text that travels to whoever began. Committing
- * believes none of them: it looks whether the pieces cover every tensor, each element once, and
- * whether the files are there. The manifest of the whole comes last, then the rename. */
+ * Parts go into the temporary directory of the checkpoint, each writer's into files of its own.
+ * Each writer returns a manifest of its part as text, which is sent to the process that began the
+ * checkpoint. Committing trusts none of them: it checks that the pieces cover every tensor, each
+ * element once, and that the files exist. The manifest of the whole comes last, then the rename. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -121,15 +121,14 @@ static weft_status check_writer(const char *writer)
 static weft_status check_piece(const weft_ckpt_piece *p)
 {
     int64_t count;
+    weft_status st;
 
     if (!p->name || !wf_utf8_ok(p->name) || !strcmp(p->name, "__metadata__"))
         return wf_err(WEFT_EINVAL, "a piece: '%.80s' cannot be the name of a tensor",
                       p->name ? p->name : "");
-    if (!wf_st_dtype(p->whole.dtype))
-        return wf_err(WEFT_EDTYPE, "tensor '%.80s': a checkpoint cannot hold %s", p->name,
-                      weft_dtype_name(p->whole.dtype));
-    if (weft_tensor_bytes(&p->whole) < 0)
-        return wf_err(WEFT_ESHAPE, "tensor '%.80s': its shape is not known or overflows", p->name);
+    st = wf_st_check(p->name, p->whole.dtype, weft_tensor_bytes(&p->whole));
+    if (st)
+        return st;
     count = weft_tensor_count(&p->whole);
     if (p->first < 0 || p->count < 0 || p->first > count - p->count || (p->count == 0 && count > 0))
         return wf_err(WEFT_ERANGE,
@@ -291,37 +290,36 @@ static weft_status write_part(struct wf_shards *s, const weft_ckpt_part *part, c
 }
 
 weft_status weft_ckpt_part_write(weft_ctx *ctx, const char *dir, const char *name,
-                                 const weft_ckpt_part *part, char **text)
+                                 const weft_ckpt_part *given, char **text)
 {
     char tmp[WF_CKPT_NAME + 8], path[WF_CKPT_PATH], prefix[WRITER_MAX + 8];
     struct wf_manifest m;
     struct wf_shards s = {.ctx = ctx, .m = &m, .dir = path, .prefix = prefix};
+    weft_ckpt_part part;
     int64_t step, attempt;
-    weft_status st;
+    weft_status st = wf_opts_take(&part, sizeof part, given, "weft_ckpt_part");
 
-    if (part->size != sizeof *part)
-        return wf_err(WEFT_EINVAL, "weft_ckpt_part: size %zu, this library expects %zu", part->size,
-                      sizeof *part);
-    st = check_writer(part->writer);
+    if (!st)
+        st = check_writer(part.writer);
     if (!st && !wf_ckpt_name_parse(name, &step, &attempt))
         st = wf_err(WEFT_EINVAL, "'%.80s' is not the name of a checkpoint", name);
     if (st)
         return st;
     snprintf(tmp, sizeof tmp, WF_CKPT_TMP "%s", name);
-    snprintf(prefix, sizeof prefix, "part-%s", part->writer);
+    snprintf(prefix, sizeof prefix, "part-%s", part.writer);
     st = wf_ckpt_join(path, dir, tmp);
     if (!st)
         st = wf_ckpt_open_dir(ctx, path, &s.fd);
     if (st)
         return st;
-    s.shard_bytes = part->shard_bytes;
-    s.piece_bytes = part->piece_bytes;
+    s.shard_bytes = part.shard_bytes;
+    s.piece_bytes = part.piece_bytes;
     wf_manifest_init(&m, ctx);
     m.data.step = step;
-    st = write_part(&s, part, text);
+    st = write_part(&s, &part, text);
     wf_manifest_free(&m);
     ctx->fs->close(ctx->fs->arg, s.fd);
-    return wf_err_wrap(st, "part '%s' of %s", part->writer, name);
+    return wf_err_wrap(st, "part '%s' of %s", part.writer, name);
 }
 
 /* ---- committing ------------------------------------------------------------------------------ */
@@ -636,10 +634,13 @@ weft_status weft_ckpt_commit(weft_ckpt_build *b, int64_t n_parts, const char *co
                              const weft_ckpt_data *data)
 {
     struct joining j = {.b = b};
-    weft_status st;
+    weft_ckpt_data d;
+    weft_status st = wf_opts_take(&d, sizeof d, data, "weft_ckpt_data");
 
-    if (b->committed)
-        return wf_err(WEFT_ESTATE, "%s is committed already", b->name);
+    if (!st && b->committed)
+        st = wf_err(WEFT_ESTATE, "%s is committed already", b->name);
+    if (st)
+        return st;
     wf_manifest_init(&j.m, b->ctx);
     wf_map_init(&j.names, b->ctx);
     wf_map_init(&j.files, b->ctx);
@@ -650,11 +651,11 @@ weft_status weft_ckpt_commit(weft_ckpt_build *b, int64_t n_parts, const char *co
     }
     for (; j.n_parts < n_parts; j.n_parts++)
         wf_manifest_init(&j.part[j.n_parts], b->ctx);
-    st = take_data(&j, data);
+    st = take_data(&j, &d);
     if (!st)
         st = parse_parts(&j, texts);
     if (!st)
-        st = join(&j, data);
+        st = join(&j, &d);
     if (!st)
         st = check_files(&j);
     if (!st)

@@ -12,9 +12,6 @@
 
 static weft_status check_policy(const weft_ckpt_policy *p)
 {
-    if (p->size && p->size != sizeof *p)
-        return wf_err(WEFT_EINVAL, "weft_ckpt_policy: size %zu, this library expects %zu", p->size,
-                      sizeof *p);
     if ((p->keep_last < 0 && p->keep_last != WEFT_CKPT_ALL && p->keep_last != (int)WEFT_ZERO) ||
         p->keep_best < 0 || isnan(p->keep_hours) || p->keep_hours < 0)
         return wf_err(WEFT_EINVAL, "keep: last %d, best %d, hours %g: none may be negative",
@@ -83,19 +80,20 @@ static void keep_hours(double hours, int64_t n, const weft_ckpt_entry *e, bool *
 weft_status weft_ckpt_retain(const weft_ckpt_policy *policy, int64_t n,
                              const weft_ckpt_entry *entry, bool *keep)
 {
-    static const weft_ckpt_policy defaults = {.size = sizeof defaults};
-    const weft_ckpt_policy *p = policy ? policy : &defaults;
-    weft_status st = check_policy(p);
+    weft_ckpt_policy p;
+    weft_status st = wf_opts_take(&p, sizeof p, policy, "weft_ckpt_policy");
 
+    if (!st)
+        st = check_policy(&p);
     if (st)
         return st;
     for (int64_t i = 0; i < n; i++)
         keep[i] = entry[i].error != NULL;
-    keep_last(p->keep_last, n, entry, keep);
-    if (p->keep_best > 0)
-        keep_best(p, n, entry, keep);
-    if (p->keep_hours > 0)
-        keep_hours(p->keep_hours, n, entry, keep);
+    keep_last(p.keep_last, n, entry, keep);
+    if (p.keep_best > 0)
+        keep_best(&p, n, entry, keep);
+    if (p.keep_hours > 0)
+        keep_hours(p.keep_hours, n, entry, keep);
     return WEFT_OK;
 }
 
@@ -183,7 +181,8 @@ static weft_status verify_newest(weft_ctx *ctx, weft_ckpt_list *l, bool all, con
     return WEFT_OK;
 }
 
-/* Is it whole, whatever its folder is called? One that was renamed has an error in the list, but no damage. */
+/* Is it whole, whatever its folder is called? One that was renamed has an error in the list, but no
+ * damage. */
 static weft_status is_intact(weft_ctx *ctx, const weft_ckpt_entry *e, bool *intact)
 {
     weft_ckpt *c = NULL;
@@ -260,25 +259,25 @@ weft_status wf_ckpt_prune_after(weft_ctx *ctx, const char *dir, const weft_ckpt_
 weft_status weft_ckpt_prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *opts,
                             weft_ckpt_list **deleted)
 {
-    static const weft_ckpt_prune_opts defaults = {.size = sizeof defaults};
-    const weft_ckpt_prune_opts *o = opts ? opts : &defaults;
+    weft_ckpt_prune_opts o;
     const struct wf_fs *fs = ctx->fs;
     int fd = -1;
-    weft_status st;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_ckpt_prune_opts");
 
-    if (o->size != sizeof *o)
-        return wf_err(WEFT_EINVAL, "weft_ckpt_prune_opts: size %zu, this library expects %zu",
-                      o->size, sizeof *o);
-    if (o->keep.keep_best > 0 && !o->monitor)
-        return wf_err(WEFT_EINVAL, "keep_best needs the name of a metric (monitor)");
-    if (!o->dry_run) {
+    if (!st && o.keep.keep_best > 0 && !o.monitor)
+        st = wf_err(WEFT_EINVAL, "keep_best needs the name of a metric (monitor)");
+    if (st)
+        return st;
+    if (!o.keep.size)
+        o.keep.size = sizeof o.keep;
+    if (!o.dry_run) {
         st = wf_ckpt_lock(ctx, dir, &fd);
         if (!st)
             st = wf_ckpt_sweep(ctx, dir);
         if (st)
             goto out;
     }
-    st = wf_ckpt_prune(ctx, dir, o, deleted);
+    st = wf_ckpt_prune(ctx, dir, &o, deleted);
 out:
     if (fd >= 0)
         fs->close(fs->arg, fd);

@@ -67,6 +67,16 @@ const char *wf_st_dtype(weft_dtype t)
     return NULL;
 }
 
+weft_status wf_st_check(const char *name, weft_dtype dtype, int64_t bytes)
+{
+    if (!wf_st_dtype(dtype))
+        return wf_err(WEFT_EDTYPE, "tensor '%.80s': safetensors has no %s", name,
+                      weft_dtype_name(dtype));
+    if (bytes < 0)
+        return wf_err(WEFT_ESHAPE, "tensor '%.80s': its shape is not known or overflows", name);
+    return WEFT_OK;
+}
+
 static const struct dtype *dtype_of(const char *name)
 {
     for (int i = 0; i < WF_COUNT(dtypes); i++)

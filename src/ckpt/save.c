@@ -43,11 +43,9 @@ static weft_status check_tensor(struct wf_map *seen, const weft_ckpt_tensor *t)
         return wf_err(WEFT_EINVAL, "a tensor cannot be named '__metadata__'");
     if (t->section && !wf_utf8_ok(t->section))
         return wf_err(WEFT_EINVAL, "tensor '%.80s': its section is not UTF-8", t->name);
-    if (!wf_st_dtype(t->tensor.dtype))
-        return wf_err(WEFT_EDTYPE, "tensor '%.80s': a checkpoint cannot hold %s", t->name,
-                      weft_dtype_name(t->tensor.dtype));
-    if (bytes < 0)
-        return wf_err(WEFT_ESHAPE, "tensor '%.80s': its shape is not known or overflows", t->name);
+    st = wf_st_check(t->name, t->tensor.dtype, bytes);
+    if (st)
+        return st;
     if (bytes && !t->tensor.data)
         return wf_err(WEFT_EINVAL, "tensor '%.80s' has no data", t->name);
     return WEFT_OK;
@@ -80,9 +78,6 @@ weft_status wf_ckpt_check(weft_ctx *ctx, const weft_ckpt_data *d)
     struct wf_map seen[3]; /* tensors and blobs are in the same shards */
     weft_status st = WEFT_OK;
 
-    if (d->size != sizeof *d)
-        return wf_err(WEFT_EINVAL, "weft_ckpt_data: size %zu, this library expects %zu", d->size,
-                      sizeof *d);
     if (d->step < 0 || d->epoch < 0 || d->time_ns < 0)
         return wf_err(WEFT_EINVAL,
                       "checkpoint: step %lld, epoch %lld, time %lld: none may be negative",

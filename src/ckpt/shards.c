@@ -1,7 +1,7 @@
 /* shards.c - tensors into the shards of a checkpoint.
  *
- * Every item goes to one file, in order; a file is closed when the next item would make it too large.
- * Long items are hashed in pieces, so that a reader of a range need not read all of them. */
+ * Every item goes to one file, in order; a file is closed when the next item would make it too
+ * large. Long items are hashed in pieces, so that a reader of a range need not read all of them. */
 #include <stdio.h>
 
 #include "ckpt/ckpt.h"

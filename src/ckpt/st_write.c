@@ -24,15 +24,13 @@ static weft_status check_items(int64_t n, struct wf_st_item *const *order)
 {
     for (int64_t i = 0; i < n; i++) {
         const struct wf_st_item *t = order[i];
+        weft_status st;
 
         if (!strcmp(t->name, "__metadata__"))
             return wf_err(WEFT_EINVAL, "a tensor cannot be named '__metadata__'");
-        if (!wf_st_dtype(t->type.dtype))
-            return wf_err(WEFT_EDTYPE, "tensor '%.80s': safetensors has no %s", t->name,
-                          weft_dtype_name(t->type.dtype));
-        if (wf_type_bytes(&t->type) < 0)
-            return wf_err(WEFT_ESHAPE, "tensor '%.80s': its shape is not known or overflows",
-                          t->name);
+        st = wf_st_check(t->name, t->type.dtype, wf_type_bytes(&t->type));
+        if (st)
+            return st;
         if (!t->data && wf_type_bytes(&t->type))
             return wf_err(WEFT_EINVAL, "tensor '%.80s' has no data", t->name);
     }

@@ -51,7 +51,8 @@ static weft_status write_and_prune(weft_ckpt_writer *w, const weft_ckpt_data *d,
 {
     const weft_ckpt_prune_opts prune = {
         .size = sizeof prune,
-        .keep = {.keep_last = w->o.keep_last,
+        .keep = {.size = sizeof prune.keep,
+                 .keep_last = w->o.keep_last,
                  .keep_best = w->o.keep_best,
                  .keep_highest = w->o.keep_highest,
                  .keep_hours = w->o.keep_hours},
@@ -275,9 +276,6 @@ static weft_status check_opts(const weft_ckpt_writer_opts *o)
                                    .keep_best = o->keep_best,
                                    .keep_hours = o->keep_hours};
 
-    if (o->size != sizeof *o)
-        return wf_err(WEFT_EINVAL, "weft_ckpt_writer_opts: size %zu, this library expects %zu",
-                      o->size, sizeof *o);
     if (o->keep_best > 0 && !o->monitor)
         return wf_err(WEFT_EINVAL, "keep_best needs the name of a metric (monitor)");
     if (o->shard_bytes < 0 || o->reserve_bytes < 0 || o->copy_limit < 0)
@@ -317,24 +315,25 @@ static weft_status start_thread(weft_ckpt_writer *w)
 weft_status weft_ckpt_writer_new(weft_ctx *ctx, const char *dir, const weft_ckpt_writer_opts *opts,
                                  weft_ckpt_writer **out)
 {
-    static const weft_ckpt_writer_opts defaults = {.size = sizeof defaults};
-    const weft_ckpt_writer_opts *o = opts ? opts : &defaults;
+    weft_ckpt_writer_opts o;
     weft_ckpt_writer *w;
-    weft_status st = check_opts(o);
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_ckpt_writer_opts");
 
+    if (!st)
+        st = check_opts(&o);
     if (st)
         return st;
     w = wf_alloc(ctx, sizeof *w);
     if (!w)
         return wf_err_nomem(ctx, sizeof *w, "checkpoint writer");
     w->ctx = ctx;
-    w->o = *o;
+    w->o = o;
     w->lock_fd = -1;
     w->stats.last_step = -1;
     wf_arena_init(&w->mem, ctx);
     w->dir = wf_strdup(ctx, dir);
-    w->monitor = o->monitor ? wf_strdup(ctx, o->monitor) : NULL;
-    if (!w->dir || (o->monitor && !w->monitor)) {
+    w->monitor = o.monitor ? wf_strdup(ctx, o.monitor) : NULL;
+    if (!w->dir || (o.monitor && !w->monitor)) {
         st = wf_err_nomem(ctx, strlen(dir), "checkpoint writer");
         goto out;
     }
@@ -347,9 +346,9 @@ weft_status weft_ckpt_writer_new(weft_ctx *ctx, const char *dir, const weft_ckpt
         st = wf_ckpt_sweep(ctx, dir);
     if (!st && !(w->chunk = wf_alloc(ctx, (size_t)WF_CKPT_CHUNK)))
         st = wf_err_nomem(ctx, (size_t)WF_CKPT_CHUNK, "checkpoint writer");
-    if (!st && !o->foreground)
-        st = reserve(w, o->reserve_bytes);
-    if (!st && !o->foreground)
+    if (!st && !o.foreground)
+        st = reserve(w, o.reserve_bytes);
+    if (!st && !o.foreground)
         st = start_thread(w);
     if (st)
         goto out;
@@ -416,11 +415,12 @@ weft_status weft_ckpt_save(weft_ckpt_writer *w, const weft_ckpt_data *data)
     int64_t begin = wf_now(w->ctx), waited = 0, took;
     weft_ckpt_data d;
     bool skip;
-    weft_status st = wf_ckpt_check(w->ctx, data);
+    weft_status st = wf_opts_take(&d, sizeof d, data, "weft_ckpt_data");
 
+    if (!st)
+        st = wf_ckpt_check(w->ctx, &d);
     if (st)
         return st;
-    d = *data;
     if (!d.time_ns)
         d.time_ns = wf_ckpt_wall_time();
     pthread_mutex_lock(&w->mutex);

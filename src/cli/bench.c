@@ -16,15 +16,22 @@ struct result {
     weft_plan_info plan;
 };
 
-/* FNV-1a over the bits: two runs agree in it exactly when they agree in every parameter. */
+/* FNV-1a over the bits: equal for two runs if and only if all parameters are identical. */
 static uint64_t hash_params(weft_fn *fn)
 {
-    int64_t n;
-    const unsigned char *p = (const unsigned char *)weft_fn_params(fn, &n);
     uint64_t h = 14695981039346656037u;
 
-    for (int64_t i = 0; i < n * (int64_t)sizeof(float); i++)
-        h = (h ^ p[i]) * 1099511628211u;
+    for (int64_t k = 0; k < weft_fn_n_segments(fn); k++) {
+        weft_segment seg;
+        weft_tensor t;
+        const unsigned char *p;
+
+        if (weft_fn_segment(fn, k, &seg) || weft_fn_view(fn, seg.name, &t))
+            return 0;
+        p = t.data;
+        for (int64_t i = 0; i < weft_tensor_bytes(&t); i++)
+            h = (h ^ p[i]) * 1099511628211u;
+    }
     return h;
 }
 
@@ -42,7 +49,7 @@ static weft_status steps(weft_fn *fn, const struct workload *w, int n, float *lo
     return st;
 }
 
-/* n steps a block; 0: as many as fill about 0.3 s, after a warm-up. */
+/* n steps per block; 0: as many as take about 0.3 s, after a warm-up. */
 static weft_status measure(weft_fn *fn, const struct workload *w, int blocks, int n,
                            struct result *r)
 {
@@ -141,15 +148,16 @@ static int run(int argc, char **argv)
     const struct flag flags[] = {
         {"workload", FLAG_TEXT, "NAME|all",
          "softmax64 mlp-s mlp-l cnn lstm widedeep gpt-s, or all (default)", &workload},
-        {"threads", FLAG_INT, "N", "threads of the pool; default: all cores", &m.threads},
-        {"blocks", FLAG_INT, "N", "measured blocks of about 0.3 s, the median counts; default 9",
+        {"threads", FLAG_INT, "N", "number of threads; default: all cores", &m.threads},
+        {"blocks", FLAG_INT, "N", "measured blocks of about 0.3 s; reports the median; default 9",
          &blocks},
         {"steps", FLAG_INT, "N",
-         "exactly N steps a block, no warm-up: for comparing bits (params_hash)", &n_steps},
-        {"kernels", FLAG_TEXT, "best|portable", "portable ones give the same bits on every machine",
-         &m.kernels},
+         "exactly N steps per block, no warm-up: to compare results bit for bit (params_hash)",
+         &n_steps},
+        {"kernels", FLAG_TEXT, "best|portable",
+         "portable kernels give identical results on every machine", &m.kernels},
         {"simd", FLAG_TEXT, "LEVEL", "auto, portable, avx2 or avx512", &m.simd},
-        {"json", FLAG_TEXT, "FILE|-", "one JSON object a line", &json},
+        {"json", FLAG_TEXT, "FILE|-", "write JSON, one object per line", &json},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     FILE *to = stdout;
@@ -173,9 +181,9 @@ static int run(int argc, char **argv)
         weft_ctx_free(ctx);
         return fail(EXIT_INPUT, "cannot write %s", json);
     }
-    peak = n_steps
-               ? 0
-               : weft_fma_peak(ctx, 0.3); /* a fixed number of steps is about bits and start-up */
+    peak =
+        n_steps ? 0 : weft_fma_peak(ctx, 0.3); /* a fixed number of steps is for comparing bits and
+                                           * start-up */
     if (!json && peak > 0)
         printf("%d threads, %s, multiply-add peak %.1f GFLOP/s\n", weft_ctx_threads(ctx),
                weft_simd_name(weft_ctx_simd(ctx)), peak / 1e9);
@@ -201,9 +209,8 @@ const struct command command_bench_train = {
     .name = "bench train",
     .args = "",
     .summary = "measure training steps of the benchmark workloads",
-    .text = "Data is synthetic and in memory; a step is forward, backward and update. The number "
-            "reported is\n"
-            "the median over blocks of steps after a warm-up, and its distance from the machine's\n"
-            "multiply-add peak, which is measured first.\n",
+    .text = "Data is synthetic and in memory; a step is forward, backward and update. The result "
+            "is the\nmedian over blocks of steps after a warm-up, also as a percentage of the "
+            "machine's\nmultiply-add peak, which is measured first.\n",
     .run = run,
 };

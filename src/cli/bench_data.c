@@ -1,4 +1,4 @@
-/* bench_data.c - weft bench data: how many records a second a pipeline yields. */
+/* bench_data.c - weft bench data: how many records per second a pipeline yields. */
 #define _GNU_SOURCE
 #include <sys/resource.h>
 
@@ -69,13 +69,13 @@ static const struct pipeline {
     {"tfrecord", tfrecord, "tf.train.Example records, parsed, batches of 1024"},
     {"criteo", criteo, "the same rows as CSV, batches of 1024"},
     {"idx", idx, "28x28 images in IDX files, full shuffle, /255, batches of 128"},
-    {"jpeg", jpeg, "JPEG folders, shuffle, decode, resize to 224x224, batches of 32"},
+    {"jpeg", jpeg, "JPEG directories, shuffle, decode, resize to 224x224, batches of 32"},
 };
 #define N_PIPELINES ((int)(sizeof pipelines / sizeof *pipelines))
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-/* Every byte of the batch is there; this looks at the first of each page, as a reader would. */
+/* Reads the first byte of each page of the batch, as a consumer would. */
 static int64_t touch(const weft_batch *b)
 {
     int64_t sum = 0;
@@ -154,13 +154,13 @@ static int run(int argc, char **argv)
     int blocks = 5, threads = 2, n, done = 0;
     bool stages = false;
     const struct flag flags[] = {
-        {"dir", FLAG_TEXT, "DIR", "the folder with the files", &dir},
+        {"dir", FLAG_TEXT, "DIR", "the directory with the files", &dir},
         {"pipeline", FLAG_TEXT, "NAME", "tfrecord, criteo, idx or jpeg; default: all", &only},
-        {"threads", FLAG_INT, "N", "threads that read ahead; default 2", &threads},
-        {"blocks", FLAG_INT, "N", "measured epochs, the median counts; default 5", &blocks},
+        {"threads", FLAG_INT, "N", "number of threads that read ahead; default 2", &threads},
+        {"blocks", FLAG_INT, "N", "measured epochs; reports the median; default 5", &blocks},
         {"simd", FLAG_TEXT, "LEVEL", "auto, portable, avx2 or avx512", &m.simd},
-        {"stages", FLAG_BOOL, NULL, "also print where the time went", &stages},
-        {"json", FLAG_TEXT, "FILE|-", "one JSON object a line", &json},
+        {"stages", FLAG_BOOL, NULL, "also print the time of each stage", &stages},
+        {"json", FLAG_TEXT, "FILE|-", "write JSON, one object per line", &json},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     FILE *to = stdout;
@@ -218,8 +218,7 @@ const struct command command_bench_data = {
     .args = "",
     .summary = "measure input pipelines over files",
     .text =
-        "The folder holds what the pipelines read: *.tfrecord, *.csv, images.idx, labels.idx, and "
-        "jpeg/ with a\n"
-        "folder for each class. A block is one pass; every byte of each batch is made.\n",
+        "The directory contains what the pipelines read: *.tfrecord, *.csv, images.idx, "
+        "labels.idx, and\njpeg/ with a directory for each class. A block is one complete pass.\n",
     .run = run,
 };

@@ -1,4 +1,4 @@
-/* ckpt.c - weft ckpt ls, show, verify, diff, prune: looking at checkpoints, clearing them up. */
+/* ckpt.c - weft ckpt ls, show, verify, diff, prune: inspect and clean up checkpoints. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <time.h>
@@ -19,7 +19,7 @@ static int open_ctx(weft_ctx **ctx)
     return st ? fail_status(st, "") : EXIT_DONE;
 }
 
-/* A checkpoint, or the newest sound one of a folder of them. */
+/* A checkpoint, or the newest valid one in a directory of them. */
 static int open_path(weft_ctx *ctx, const char *path, weft_ckpt **out)
 {
     weft_status st = weft_ckpt_open(ctx, path, out);
@@ -54,12 +54,12 @@ static void json_number(double v)
         printf("null");
 }
 
-/* Names and values of a file, for a terminal: control characters would speak to it. */
+/* Names and values from a file, made safe for a terminal: control characters are escaped. */
 #define PLAIN 256
 static const char *plain(const char *s, char buf[PLAIN])
 {
     weft_printable(s, -1, buf, PLAIN - 3);
-    if (strlen(s) > strlen(buf)) /* cut; what was escaped is longer than it was */
+    if (strlen(s) > strlen(buf)) /* truncated: escaping made it longer */
         strcat(buf, "...");
     return buf;
 }
@@ -154,8 +154,8 @@ static int run_ls(int argc, char **argv)
     const char *monitor = NULL;
     bool json = false;
     const struct flag flags[] = {
-        {"monitor", FLAG_TEXT, "METRIC", "show this metric, too", &monitor},
-        {"json", FLAG_BOOL, NULL, "one JSON list", &json},
+        {"monitor", FLAG_TEXT, "METRIC", "also show this metric", &monitor},
+        {"json", FLAG_BOOL, NULL, "print one JSON list", &json},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     weft_ckpt_list *l = NULL;
@@ -166,7 +166,7 @@ static int run_ls(int argc, char **argv)
     if (n < 0)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (n != 1)
-        return fail(EXIT_USAGE, "ckpt ls: needs the folder of the checkpoints");
+        return fail(EXIT_USAGE, "ckpt ls: needs the directory of the checkpoints");
     rc = open_ctx(&ctx);
     if (rc)
         return rc;
@@ -186,7 +186,7 @@ static int run_ls(int argc, char **argv)
 
 const struct command command_ckpt_ls = {
     .name = "ckpt ls",
-    .args = "FOLDER",
+    .args = "DIR",
     .summary = "list the checkpoints of a run",
     .text = "  weft ckpt ls run/ckpt --monitor val_loss\n",
     .run = run_ls,
@@ -284,7 +284,7 @@ static int run_show(int argc, char **argv)
 {
     bool json = false;
     const struct flag flags[] = {
-        {"json", FLAG_BOOL, NULL, "one JSON object", &json},
+        {"json", FLAG_BOOL, NULL, "print one JSON object", &json},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     weft_ckpt *c = NULL;
@@ -294,7 +294,7 @@ static int run_show(int argc, char **argv)
     if (n < 0)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (n != 1)
-        return fail(EXIT_USAGE, "ckpt show: needs a checkpoint, or a folder of them");
+        return fail(EXIT_USAGE, "ckpt show: needs a checkpoint, or a directory of them");
     rc = open_ctx(&ctx);
     if (!rc)
         rc = open_path(ctx, argv[0], &c);
@@ -309,8 +309,8 @@ static int run_show(int argc, char **argv)
 
 const struct command command_ckpt_show = {
     .name = "ckpt show",
-    .args = "CHECKPOINT|FOLDER",
-    .summary = "print what a checkpoint, or the newest of a folder, holds",
+    .args = "CHECKPOINT|DIR",
+    .summary = "print the contents of a checkpoint, or of the newest one in a directory",
     .text = "  weft ckpt show run/ckpt\n  weft ckpt show run/ckpt/ckpt-000001200 --json\n",
     .run = run_show,
 };
@@ -323,7 +323,7 @@ struct verdicts {
     int64_t n, n_bad;
 };
 
-/* error: what a list of the folder says of it, or NULL. */
+/* error: what the directory's list says about it, or NULL. */
 static void verify_one(struct verdicts *v, const char *path, const char *error)
 {
     weft_ckpt *c = NULL;
@@ -359,7 +359,7 @@ static int verify_path(struct verdicts *v, const char *path)
     weft_status st = weft_ckpt_open(v->ctx, path, &c);
 
     weft_ckpt_close(c);
-    if (st != WEFT_ENOENT) { /* a checkpoint, sound or not */
+    if (st != WEFT_ENOENT) { /* a checkpoint, valid or not */
         verify_one(v, path, NULL);
         return EXIT_DONE;
     }
@@ -378,7 +378,7 @@ static int run_verify(int argc, char **argv)
 {
     struct verdicts v = {.ctx = NULL};
     const struct flag flags[] = {
-        {"json", FLAG_BOOL, NULL, "one JSON list", &v.json},
+        {"json", FLAG_BOOL, NULL, "print one JSON list", &v.json},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     int rc, n = parse_flags(&command_ckpt_verify, flags, argc, argv);
@@ -386,7 +386,7 @@ static int run_verify(int argc, char **argv)
     if (n < 0)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (n < 1)
-        return fail(EXIT_USAGE, "ckpt verify: needs a checkpoint, or a folder of them");
+        return fail(EXIT_USAGE, "ckpt verify: needs a checkpoint, or a directory of them");
     rc = open_ctx(&v.ctx);
     if (!rc && v.json)
         printf("[");
@@ -400,9 +400,9 @@ static int run_verify(int argc, char **argv)
 
 const struct command command_ckpt_verify = {
     .name = "ckpt verify",
-    .args = "CHECKPOINT|FOLDER...",
-    .summary = "read checkpoints whole and compare every checksum",
-    .text = "Exit code 3 when one is damaged, or when there is none.\n",
+    .args = "CHECKPOINT|DIR...",
+    .summary = "read checkpoints completely and verify every checksum",
+    .text = "Exit code 3 if one is damaged or there is none.\n",
     .run = run_verify,
 };
 
@@ -450,7 +450,7 @@ static void diff_text(weft_ckpt *a, weft_ckpt *b, int64_t n, const weft_ckpt_del
         else if (all || d[i].change != WEFT_CKPT_SAME)
             printf("%-8s %s\n", changes[d[i].change], name);
     }
-    printf("%lld of %lld tensors are the same (step %lld, step %lld)\n", (long long)n_same,
+    printf("%lld of %lld tensors are identical (step %lld, step %lld)\n", (long long)n_same,
            (long long)n, (long long)weft_ckpt_info(a)->step, (long long)weft_ckpt_info(b)->step);
 }
 
@@ -458,8 +458,8 @@ static int run_diff(int argc, char **argv)
 {
     bool json = false, all = false;
     const struct flag flags[] = {
-        {"all", FLAG_BOOL, NULL, "list tensors that are the same, too", &all},
-        {"json", FLAG_BOOL, NULL, "one JSON list, all tensors", &json},
+        {"all", FLAG_BOOL, NULL, "also list identical tensors", &all},
+        {"json", FLAG_BOOL, NULL, "print all tensors as one JSON list", &json},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     weft_ckpt *c[2] = {NULL, NULL};
@@ -503,8 +503,8 @@ const struct command command_ckpt_diff = {
     .name = "ckpt diff",
     .args = "A B",
     .summary = "compare two checkpoints tensor by tensor",
-    .text = "A and B are checkpoints, or folders of them (the newest is taken).\n"
-            "Exit code 1 when they differ.\n",
+    .text = "A and B are checkpoints, or directories of them (the newest is used).\n"
+            "Exit code 1 if they differ.\n",
     .run = run_diff,
 };
 
@@ -541,12 +541,13 @@ static int run_prune(int argc, char **argv)
     const struct flag flags[] = {
         {"keep-last", FLAG_INT, "N", "keep the newest N", &last},
         {"keep-best", FLAG_INT, "N", "keep the N best by --monitor", &o.keep.keep_best},
-        {"monitor", FLAG_TEXT, "METRIC", "the metric of --keep-best", &o.monitor},
-        {"highest", FLAG_BOOL, NULL, "best is the highest, not the lowest", &o.keep.keep_highest},
+        {"monitor", FLAG_TEXT, "METRIC", "the metric for --keep-best", &o.monitor},
+        {"highest", FLAG_BOOL, NULL, "the highest value is the best, not the lowest",
+         &o.keep.keep_highest},
         {"keep-hours", FLAG_TEXT, "H", "keep one every H hours", &hours},
-        {"damaged", FLAG_BOOL, NULL, "verify all, delete those that are damaged", &o.damaged},
-        {"dry-run", FLAG_BOOL, NULL, "say what would be deleted, delete nothing", &o.dry_run},
-        {"json", FLAG_BOOL, NULL, "what is deleted as one JSON list", &json},
+        {"damaged", FLAG_BOOL, NULL, "verify all checkpoints and delete damaged ones", &o.damaged},
+        {"dry-run", FLAG_BOOL, NULL, "print what would be deleted, delete nothing", &o.dry_run},
+        {"json", FLAG_BOOL, NULL, "print deleted checkpoints as one JSON list", &json},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     weft_ckpt_list *gone = NULL;
@@ -557,13 +558,13 @@ static int run_prune(int argc, char **argv)
     if (n < 0)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (n != 1)
-        return fail(EXIT_USAGE, "ckpt prune: needs the folder of the checkpoints");
+        return fail(EXIT_USAGE, "ckpt prune: needs the directory of the checkpoints");
     if (hours)
         rc = parse_hours(hours, &o.keep.keep_hours);
     if (rc)
         return rc;
     if (last < 0 && !o.keep.keep_best && !hours && !o.damaged)
-        return fail(EXIT_USAGE, "ckpt prune: say what to keep (--keep-last N), or --damaged");
+        return fail(EXIT_USAGE, "ckpt prune: give what to keep (--keep-last N), or --damaged");
     if (o.keep.keep_best && !o.monitor)
         return fail(EXIT_USAGE, "ckpt prune: --keep-best needs --monitor METRIC");
     o.keep.keep_last = last > 0                                  ? last
@@ -584,11 +585,11 @@ static int run_prune(int argc, char **argv)
 
 const struct command command_ckpt_prune = {
     .name = "ckpt prune",
-    .args = "FOLDER",
+    .args = "DIR",
     .summary = "delete checkpoints that no rule keeps",
-    .text = "A checkpoint stays when any rule wants it; the newest valid one always stays, and is "
-            "verified\n"
-            "before anything is deleted. Refused while a job writes into the folder.\n\n"
-            "  weft ckpt prune run/ckpt --keep-last 2 --keep-best 3 --monitor val_loss --dry-run\n",
+    .text =
+        "A checkpoint is kept if any rule keeps it. The newest valid one is always kept, and is\n"
+        "verified before anything is deleted. Refused while a job writes into the directory.\n\n"
+        "  weft ckpt prune run/ckpt --keep-last 2 --keep-best 3 --monitor val_loss --dry-run\n",
     .run = run_prune,
 };

@@ -9,11 +9,12 @@
 
 #include <weft/weft.h>
 
-/* Exit codes, documented in `weft --help`. 128 and more are left to signals and to failures worth a retry. */
+/* Exit codes, documented in `weft --help`. 128 and above are left to signals and to failures worth
+ * a retry. */
 enum {
     EXIT_DONE = 0,
     EXIT_FAILED = 1,    /* the work failed: the message says why */
-    EXIT_USAGE = 2,     /* the command line made no sense */
+    EXIT_USAGE = 2,     /* the command line was invalid */
     EXIT_INPUT = 3,     /* a file was missing, unreadable or malformed */
     EXIT_STOPPED = 130, /* stopped by Ctrl-C: the same command resumes */
 };
@@ -30,7 +31,7 @@ struct text_list {
 struct flag {
     const char *name; /* without the dashes */
     enum flag_kind kind;
-    const char *arg; /* how its value is called in the help; NULL for FLAG_BOOL */
+    const char *arg; /* name of its value in the help; NULL for FLAG_BOOL */
     const char *help;
     void *to;
 };
@@ -48,8 +49,8 @@ struct command {
     int (*run)(int argc, char **argv);
 };
 
-/* Parses flags anywhere among argv[1..]; positional arguments are moved to the front of argv. Returns their number,
- * or -1 after printing what is wrong, or -2 after printing the help. */
+/* Parses flags anywhere in argv[1..]; positional arguments are moved to the front of argv. Returns
+ * their number, -1 after printing an error, or -2 after printing the help. */
 int parse_flags(const struct command *c, const struct flag *flags, int argc, char **argv);
 
 /* Prints "weft: " and the text to stderr, and returns the exit code. */
@@ -57,7 +58,7 @@ int fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The same, followed by the library's last error. The status decides the code. */
 int fail_status(weft_status st, const char *what);
 
-/* A message of the library in the words of a job file (terms.c). */
+/* A library message in the terms of a job file (terms.c). */
 const char *job_words(const char *text, char *out, size_t size);
 
 /* ---- measuring ------------------------------------------------------------------------------- */
@@ -73,7 +74,7 @@ const char *number_text(double v, bool single, char buf[32]);
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-/* How far a command is, on stderr when that is a terminal. total <= 0: not known. */
+/* Progress of a command, on stderr if that is a terminal. total <= 0: unknown. */
 struct progress {
     const char *what;
     int64_t total, done;
@@ -86,23 +87,24 @@ void progress_end(struct progress *p);
 
 /* ---- histories ------------------------------------------------------------------------------- */
 
-/* The epochs of a job's run, from its log or its checkpoints, whichever knows more (history.c). */
+/* The epochs of a job's run, from its log or its checkpoints, whichever has more (history.c). */
 weft_status read_epochs(weft_ctx *ctx, const weft_job *job, weft_history **out);
 
 /* ---- the screen ------------------------------------------------------------------------------ */
 
-/* Is standard output a terminal that can repaint a line? */
+/* Whether standard output is a terminal that can repaint a line. */
 bool screen_has_bar(void);
-int screen_columns(void); /* of the terminal as it is now; 80 where nobody knows */
-/* Text with colors (unless NO_COLOR is set), cut to the terminal's width unless it is the last of its line.
- * False, with errno: it could not be written. */
+int screen_columns(void); /* current width of the terminal; 80 if unknown */
+/* Prints text with colors (unless NO_COLOR is set), truncated to the terminal's width unless it is
+ * the last of its line. Returns false, with errno, if it could not be written. */
 bool screen_print(const char *text, bool last);
-/* The same into memory: no line over so many columns (0: any), escape sequences not counted. */
+/* The same into memory: no line over `columns` columns (0: no limit), escape sequences not
+ * counted. */
 int64_t screen_fit(const char *text, int columns, bool colors, char *out, int64_t size);
-/* Ends a line that was painted to be painted over, so that a message is not glued to it; flushes. */
+/* Ends a line that would be repainted, so that a message starts on a new line; flushes. */
 void screen_finish_line(void);
 
-/* One of the words of a list, or false after saying what is wrong and which is near. */
+/* Finds a word in a list; returns false after printing an error with the nearest word. */
 bool check_word(const char *command, const char *flag, const char *word, const char *const *words,
                 int n);
 

@@ -1,4 +1,4 @@
-/* compare.c - weft compare: runs side by side. */
+/* compare.c - weft compare: compares runs. */
 #include <math.h>
 
 #include "compare.h"
@@ -10,7 +10,7 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Of a job file: its checkpoints, which know most, or else its log. */
+/* For a job file: its checkpoints, which have the most information, or else its log. */
 static weft_status read_job_run(weft_ctx *ctx, const char *path, weft_run **out)
 {
     weft_job *job = NULL;
@@ -23,7 +23,8 @@ static weft_status read_job_run(weft_ctx *ctx, const char *path, weft_run **out)
     if (st && job && log && *log)
         st = weft_run_read(ctx, log, out);
     if (st && job && !(dir && *dir) && !(log && *log)) {
-        fail(EXIT_INPUT, "%s has neither log.dir nor checkpoint.dir: its runs leave nothing", path);
+        fail(EXIT_INPUT, "%s has neither log.dir nor checkpoint.dir: its runs leave no history",
+             path);
         st = WEFT_ENOENT;
     }
     weft_job_free(job);
@@ -68,7 +69,7 @@ static int find_log(const weft_history *h, const char *name)
     return -1;
 }
 
-/* Text in a column; one that is too long keeps its end or its beginning. */
+/* Text in a column; if it is too long, its end or its start is kept. */
 static void put_cell(const struct table *t, const char *text, bool keep_end)
 {
     int n = (int)strlen(text), room = t->width - 2;
@@ -94,11 +95,11 @@ static void put_setting(void *arg, const char *key, const char *const *values)
     for (int i = 0; i < t->n && fits; i++)
         put_cell(t, values[i] ? values[i] : "?", false);
     printf("\n");
-    for (int i = 0; i < t->n && !fits; i++) /* long ones have lines of their own */
+    for (int i = 0; i < t->n && !fits; i++) /* long values get lines of their own */
         printf("  %s: %s\n", t->name[i], values[i] ? values[i] : "?");
 }
 
-/* The last value that is a number, and the best of all epochs; false: there is none. */
+/* The last finite value, and the best of all epochs; false if there is none. */
 static bool values_of(const weft_history *h, const char *name, double *last, double *best,
                       int64_t *epoch)
 {
@@ -120,7 +121,7 @@ static bool values_of(const weft_history *h, const char *name, double *last, dou
     return any;
 }
 
-/* The last value of each run, and in the next line the best with its epoch. */
+/* The last value of each run, and on the next line the best one with its epoch. */
 static void put_log(const struct table *t, const char *name)
 {
     int n_lines = weft_log_direction(name) ? 2 : 1;
@@ -246,8 +247,7 @@ static int compare(int argc, char **argv)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (n < 1 || n > MAX_COMPARED)
         return fail(EXIT_USAGE,
-                    "compare: needs from 1 to %d runs: job files, folders of checkpoints or log "
-                    "folders",
+                    "compare: needs 1 to %d runs: job files, checkpoint or log directories",
                     MAX_COMPARED);
     st = weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx);
     rc = st ? fail_status(st, "") : read_runs(ctx, n, argv, runs);
@@ -266,11 +266,11 @@ static int compare(int argc, char **argv)
 const struct command command_compare = {
     .name = "compare",
     .args = "RUN…",
-    .summary = "set runs side by side: last and best values, time, settings that differ",
+    .summary = "compare runs: last and best values, times, settings that differ",
     .text = "  weft compare job.yaml ckpt.1 ckpt.2\n"
             "\n"
-            "RUN is a job file, a folder of checkpoints or a log folder. Only checkpoints know the "
-            "settings.\n"
-            "`weft report RUN…` writes a page with the curves of several runs in one picture.\n",
+            "RUN is a job file, a checkpoint directory or a log directory. Only checkpoints "
+            "contain the\nsettings. `weft report RUN…` writes a page with the curves of all runs "
+            "in one plot.\n",
     .run = compare,
 };

@@ -1,4 +1,4 @@
-/* compare.h - runs that were made, for compare and report. */
+/* compare.h - finished runs, for compare and report. */
 #ifndef WEFT_CLI_COMPARE_H
 #define WEFT_CLI_COMPARE_H
 
@@ -6,7 +6,8 @@
 
 enum { MAX_COMPARED = 12 };
 
-/* Job files, folders of checkpoints or log folders; an exit code after saying which cannot be read. */
+/* Opens job files, checkpoint directories or log directories; returns an exit code after reporting
+ * one that cannot be read. */
 int read_runs(weft_ctx *ctx, int n, char **paths, weft_run **runs);
 void free_runs(int n, weft_run **runs);
 

@@ -1,4 +1,4 @@
-/* data.c - weft data: look into data files, convert them, compute statistics. */
+/* data.c - weft data: inspect and convert data files, compute statistics. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdatomic.h>
@@ -17,17 +17,19 @@ struct source {
     weft_format found;
 };
 
-#define SOURCE_FLAGS(s)                                                                           \
-    {"format", FLAG_TEXT, "NAME", weft_format_list(), &(s).format},                               \
-        {"columns", FLAG_TEXT, "A,B", "only these columns", &(s).columns},                        \
-        {"label", FLAG_TEXT, "NAME", "the label column", &(s).label},                             \
-        {"types", FLAG_TEXT, "A:f32,…", "types of CSV and SQL columns; default: inferred",        \
-         &(s).types},                                                                             \
-        {"query", FLAG_TEXT, "SQL", "of a database; default: all of its only table", &(s).query}, \
-        {"skip-bad", FLAG_BOOL, NULL, "skip records that cannot be read, and count them",         \
-         &(s).skip_bad},                                                                          \
-    {                                                                                             \
-        "threads", FLAG_INT, "N", "threads that read; default: all cores", &(s).machine.threads   \
+#define SOURCE_FLAGS(s)                                                                         \
+    {"format", FLAG_TEXT, "NAME", weft_format_list(), &(s).format},                             \
+        {"columns", FLAG_TEXT, "A,B", "read only these columns", &(s).columns},                 \
+        {"label", FLAG_TEXT, "NAME", "the label column", &(s).label},                           \
+        {"types", FLAG_TEXT, "A:f32,…", "types of CSV and SQL columns; default: inferred",      \
+         &(s).types},                                                                           \
+        {"query", FLAG_TEXT, "SQL", "query of a database; default: all rows of its only table", \
+         &(s).query},                                                                           \
+        {"skip-bad", FLAG_BOOL, NULL, "skip and count records that cannot be read",             \
+         &(s).skip_bad},                                                                        \
+    {                                                                                           \
+        "threads", FLAG_INT, "N", "number of reading threads; default: all cores",              \
+            &(s).machine.threads                                                                \
     }
 
 static void close_source(struct source *s)
@@ -95,14 +97,14 @@ static const char *shape_text(const weft_column *c, char buf[128])
     return buf;
 }
 
-/* A name of the data, for a terminal. */
+/* A name from the data, made safe for a terminal. */
 #define NAME_ROOM 1024
 static const char *shown(const char *name, char buf[NAME_ROOM])
 {
     return weft_printable(name, -1, buf, NAME_ROOM);
 }
 
-/* Bytes as text for a terminal; long ones are cut. */
+/* Bytes as text for a terminal; long values are truncated. */
 static void print_short(FILE *to, const weft_str *s)
 {
     enum { MOST = 40 };
@@ -118,7 +120,7 @@ static void print_short(FILE *to, const weft_str *s)
     fprintf(to, s->n > MOST ? "\"… (%lld bytes)" : "\"", (long long)s->n);
 }
 
-/* The same whole, as JSON. */
+/* The same in full, as JSON. */
 static void print_text(FILE *to, const weft_str *s)
 {
     fputc('"', to);
@@ -127,7 +129,8 @@ static void print_text(FILE *to, const weft_str *s)
 
         if (c == '"' || c == '\\')
             fprintf(to, "\\%c", c);
-        else if (c < 0x20 || c >= 0x7f) /* bytes, not always UTF-8: the code point of that number */
+        else if (c < 0x20 || c >= 0x7f) /* bytes need not be UTF-8: written as the code point of
+                                         * that number */
             fprintf(to, "\\u%04x", c);
         else
             fputc(c, to);
@@ -215,7 +218,7 @@ static void print_columns_json(int n, const weft_column *col)
     printf("]");
 }
 
-/* Elements of a dataset whose number is not known: by reading it once. */
+/* Counts the elements of a dataset by reading it once. */
 static weft_status count_elements(struct source *s, int64_t *n, int64_t *bad)
 {
     weft_iter *it = NULL;
@@ -281,7 +284,7 @@ static int inspect(int argc, char **argv)
         SOURCE_FLAGS(s),
         {"records", FLAG_INT, "N", "show the first N; default 5", &most},
         {"no-count", FLAG_BOOL, NULL, "do not read the whole file to count its records", &no_count},
-        {"json", FLAG_BOOL, NULL, "one JSON object", &json},
+        {"json", FLAG_BOOL, NULL, "print one JSON object", &json},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     int n = parse_flags(&command_data_inspect, flags, argc, argv), n_cols, rc;
@@ -293,7 +296,7 @@ static int inspect(int argc, char **argv)
     if (n < 0)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (n != 1)
-        return fail(EXIT_USAGE, "data inspect: needs one file, folder or pattern");
+        return fail(EXIT_USAGE, "data inspect: needs one file, directory or pattern");
     rc = open_source(&s, argv[0]);
     if (rc) {
         close_source(&s);
@@ -316,7 +319,7 @@ static int inspect(int argc, char **argv)
         printf("%s: %s, ", shown(argv[0], name), weft_format_name(s.found));
         printf(count >= 0 ? "%lld records" : "records not counted", (long long)count);
         if (bad)
-            printf(", %lld left out", (long long)bad);
+            printf(", %lld skipped", (long long)bad);
         printf("%s\n\n", weft_ds_addressable(s.data, s.ds) ? ", random access" : "");
         print_columns(n_cols, col);
         if (most)
@@ -332,10 +335,8 @@ const struct command command_data_inspect = {
     .name = "data inspect",
     .args = "FILE",
     .summary = "show format, columns, first records and number of records of data files",
-    .text =
-        "FILE is a file, a pattern in quotes ('part-*.csv.gz'), several with commas between them "
-        "(IDX images\n"
-        "and labels), or a folder with a folder of images for each class.\n",
+    .text = "FILE is a file, a quoted pattern ('part-*.csv.gz'), several separated by commas (IDX "
+            "images and\nlabels), or a directory with one subdirectory of images per class.\n",
     .run = inspect,
 };
 
@@ -360,17 +361,18 @@ static int convert(int argc, char **argv)
     if (n < 0)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (n != 2)
-        return fail(EXIT_USAGE, "data convert: needs what to read and what to write");
+        return fail(EXIT_USAGE, "data convert: needs an input and an output file");
     if (weft_format_written(argv[1]) == WEFT_FORMAT_UNKNOWN)
-        return fail(EXIT_USAGE,
-                    "data convert: the name '%s' tells no format; see `weft data convert --help`",
-                    argv[1]);
+        return fail(
+            EXIT_USAGE,
+            "data convert: '%s' does not end in a known format; see `weft data convert --help`",
+            argv[1]);
     rc = open_source(&s, argv[0]);
     if (!rc && weft_ds_columns(s.data, s.ds, &n_cols, &col))
         rc = fail_status(WEFT_EINVAL, "");
     if (!rc) {
         st = weft_file_writer_new(s.ctx, argv[1], n_cols, col, &w);
-        if (st) /* columns that the format cannot hold: others can be chosen with --columns */
+        if (st) /* the format cannot store some columns: choose others with --columns */
             rc = st == WEFT_EINVAL
                      ? fail(EXIT_USAGE, "data convert: %s; choose with --columns", weft_error())
                      : fail_status(st, "");
@@ -399,7 +401,7 @@ static int convert(int argc, char **argv)
         printf("%s: %lld records in %.1f s%s", shown(argv[1], name), (long long)p.done, p.seconds,
                n ? "" : "\n");
     if (!st && n)
-        printf(", %d left out\n", n);
+        printf(", %d skipped\n", n);
     close_source(&s);
     return rc;
 }
@@ -409,15 +411,14 @@ const struct command command_data_convert = {
     .args = "IN OUT",
     .summary = "write data files in another format",
     .text =
-        "The name of OUT tells its format: .tfrecord (.gz, .zlib) of tf.train.Example, .csv, .tsv, "
-        ".npz, and for\n"
-        "one column .npy or .idx. IN is as for `weft data inspect`.\n",
+        "The extension of OUT sets its format: .tfrecord (.gz, .zlib) of tf.train.Example, .csv, "
+        ".tsv,\n.npz, and .npy or .idx for a single column. IN is as for `weft data inspect`.\n",
     .run = convert,
 };
 
 /* ---- stats ----------------------------------------------------------------------------------- */
 
-/* A filter that lets everything through and counts it, for the progress bar; called by several threads. */
+/* A filter that passes and counts everything, for the progress bar; called by several threads. */
 struct counter {
     struct progress progress;
     _Atomic int64_t seen;
@@ -441,7 +442,7 @@ static weft_status count_one(void *arg, const weft_sample *in, bool *keep)
     return WEFT_OK;
 }
 
-/* min and max of f32 columns are numbers of the file: 24.6, not 24.6000003815. */
+/* min and max of f32 columns are printed as in the file: 24.6, not 24.6000003815. */
 static void print_number(double v, int64_t count, bool single)
 {
     char text[32];
@@ -491,7 +492,7 @@ static void print_stats(const weft_stats *stats)
                    (long long)c->n - 1);
     }
     if (text)
-        printf("\nof str columns: mean, std, min and max of the length in bytes\n");
+        printf("\nstr columns: mean, std, min and max are of the length in bytes\n");
 }
 
 static int stats(int argc, char **argv)
@@ -512,7 +513,7 @@ static int stats(int argc, char **argv)
     if (n < 0)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (n != 1)
-        return fail(EXIT_USAGE, "data stats: needs one file, folder or pattern");
+        return fail(EXIT_USAGE, "data stats: needs one file, directory or pattern");
     rc = open_source(&s, argv[0]);
     if (!rc) {
         progress_begin(&counter.progress, "reading", weft_ds_count(s.data, s.ds));
@@ -534,12 +535,10 @@ static int stats(int argc, char **argv)
 const struct command command_data_stats = {
     .name = "data stats",
     .args = "FILE",
-    .summary = "print count, mean, deviation, range and distinct values of each column",
+    .summary = "print count, mean, standard deviation, range and distinct values of each column",
     .text =
-        "values: how many there are; missing: empty or not a number; distinct: different values "
-        "of text and\n"
-        "integer columns. Of text, mean, std, min and max are of the length in bytes. One pass, "
-        "in bounded\n"
-        "memory. FILE is as for `weft data inspect`.\n",
+        "values: number of values; missing: empty or not a number; distinct: number of different "
+        "values\nof text and integer columns. For text, mean, std, min and max are of the length "
+        "in bytes.\nReads the data once, in bounded memory. FILE is as for `weft data inspect`.\n",
     .run = stats,
 };

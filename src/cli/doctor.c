@@ -1,4 +1,4 @@
-/* doctor.c - weft version, weft doctor: what is built in, what this machine has, what is missing. */
+/* doctor.c - weft version, weft doctor: what is built in, what the machine has, what is missing. */
 #include <dlfcn.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -81,7 +81,7 @@ static void check_file(const char *what, const char *path, const char *package)
 #define HAS_PQ false
 #endif
 
-/* Readers of files that may be lacking in a build, and the libraries that some of them load. */
+/* File readers that a build may lack, and the libraries that some of them load. */
 static void check_readers(void)
 {
     static const struct {
@@ -96,7 +96,7 @@ static void check_readers(void)
         {"PostgreSQL", "libpq-dev", "libpq.so.5", HAS_PQ},
     };
 
-    printf("\nreaders of data\n");
+    printf("\ndata readers\n");
     for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
         void *lib = readers[i].file ? dlopen(readers[i].file, RTLD_LAZY) : NULL;
 
@@ -149,6 +149,6 @@ static int run_doctor(int argc, char **argv)
 const struct command command_doctor = {
     .name = "doctor",
     .args = "",
-    .summary = "print what is built in, what the machine has, and packages that are missing",
+    .summary = "print what is built in, what the machine has, and which packages are missing",
     .run = run_doctor,
 };

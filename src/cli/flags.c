@@ -5,7 +5,7 @@
 
 #include "cli.h"
 
-enum { FLAGS_MAX = 64 }; /* of one command, as far as a misspelt one is compared */
+enum { FLAGS_MAX = 64 }; /* per command; used to suggest a flag for a misspelled one */
 
 int fail(int code, const char *fmt, ...)
 {
@@ -28,7 +28,7 @@ int fail_status(weft_status st, const char *what)
     return fail(input ? EXIT_INPUT : EXIT_FAILED, "%s%s%s", what, *what ? ": " : "", weft_error());
 }
 
-/* Characters of UTF-8. */
+/* Number of UTF-8 characters. */
 static int text_width(const char *text)
 {
     int n = 0;
@@ -110,7 +110,7 @@ static int store(const struct command *c, const struct flag *f, const char *valu
     case FLAG_TEXT: *(const char **)f->to = value; return 0;
     case FLAG_LIST:
         if (list->n == LIST_MAX) {
-            fail(EXIT_USAGE, "%s: --%s is given over %d times", c->name, f->name, LIST_MAX);
+            fail(EXIT_USAGE, "%s: --%s is given more than %d times", c->name, f->name, LIST_MAX);
             return -1;
         }
         list->item[list->n++] = value;
@@ -128,7 +128,7 @@ static int store(const struct command *c, const struct flag *f, const char *valu
     return 0;
 }
 
-/* One flag at argv[*i], with "=value" or its value in the next place. */
+/* One flag at argv[*i], as "--flag=value" or with its value in the next argument. */
 static int parse_one(const struct command *c, const struct flag *flags, int argc, char **argv,
                      int *i)
 {
@@ -155,12 +155,26 @@ static int parse_one(const struct command *c, const struct flag *flags, int argc
     return store(c, f, eq ? eq + 1 : argv[++*i]);
 }
 
+/* Lines of text as roff: a line that begins with . or ' is not a request. */
+static void print_roff(const char *text)
+{
+    while (*text) {
+        int n = (int)strcspn(text, "\n");
+
+        printf("%s%.*s\n", *text == '.' || *text == '\'' ? "\\&" : "", n, text);
+        text += n + (text[n] == '\n');
+    }
+}
+
 /* The same table for the manual page (roff), and as words for completion. */
 static void print_man(const struct command *c, const struct flag *flags)
 {
     printf(".SS weft %s %s\n%s.\n", c->name, c->args, c->summary);
-    if (c->text)
-        printf(".PP\n.nf\n%s.fi\n", c->text);
+    if (c->text) {
+        printf(".PP\n.nf\n");
+        print_roff(c->text);
+        printf(".fi\n");
+    }
     for (const struct flag *f = flags; f->name; f++)
         printf(".TP\n\\fB\\-\\-%s\\fR%s%s\n%s\n", f->name, f->arg ? " " : "", f->arg ? f->arg : "",
                f->help);
@@ -173,7 +187,8 @@ static void print_words(const struct flag *flags)
     printf("--help\n");
 }
 
-/* The words of "auto|bar|lines|json|none". FILE and the like are not words, and - is not worth completing. */
+/* The words of "auto|bar|lines|json|none". Placeholders like FILE are not words, and - is not worth
+ * completing. */
 static void print_values(const struct flag *flags, const char *name)
 {
     while (flags->name && strcmp(flags->name, name))

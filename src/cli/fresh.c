@@ -1,7 +1,8 @@
-/* fresh.c - weft train --fresh: what the run before left is moved aside, never removed.
+/* fresh.c - weft train --fresh: moves the files of the previous run aside, never deletes them.
  *
- * Checkpoints, the log and the saved model get the same number: ckpt.1, logs.1, model.1.safetensors. Only what weft writes is
- * moved: other files in these folders stay where they are. */
+ * Checkpoints, the log and the saved model get the same number: ckpt.1, logs.1,
+ * model.1.safetensors. Only files that weft writes are moved: other files in these directories
+ * stay. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +22,7 @@ static const char *const of_events[] = {"events.out.tfevents.*", NULL};
 
 static int count_files(const char *dir, const char *const *ours, int *n_others);
 
-/* "train/" is a folder of event files, not just one of that name. */
+/* "train/" matches a directory of event files, not any directory with that name. */
 static bool is_ours(const char *dir, const char *name, const char *const *ours)
 {
     for (; *ours; ours++) {
@@ -39,7 +40,7 @@ static bool is_ours(const char *dir, const char *name, const char *const *ours)
     return false;
 }
 
-/* Files of ours, and of others, in a folder; -1: it does not exist. */
+/* Number of our files, and of others, in a directory; -1 if it does not exist. */
 static int count_files(const char *dir, const char *const *ours, int *n_others)
 {
     DIR *d = opendir(dir);
@@ -60,7 +61,7 @@ static int count_files(const char *dir, const char *const *ours, int *n_others)
     return n;
 }
 
-/* "model.safetensors" with a number: "model.1.safetensors"; of a folder "ckpt.1". */
+/* "model.safetensors" with a number: "model.1.safetensors"; a directory: "ckpt.1". */
 static void numbered(const char *path, bool folder, int number, char out[PATH_MAX])
 {
     const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
@@ -76,10 +77,11 @@ struct old {
     const char *key, *path;
     const char *const *ours; /* NULL: a file */
     char real[PATH_MAX], to[PATH_MAX];
-    bool shared; /* the folder is another one's, too */
+    bool shared; /* the directory is also used by another key */
 };
 
-/* Is there something to move? A path without its last slash and without links. */
+/* Whether there is something to move. Resolves the path without its last slash and without
+ * links. */
 static bool is_there(struct old *o)
 {
     struct stat info;
@@ -98,7 +100,7 @@ static int move_files(const struct old *o)
     int rc = EXIT_DONE;
 
     if (mkdir(o->to, 0777) && !(errno == EEXIST && o->shared))
-        return fail(EXIT_FAILED, "--fresh: cannot make %s: %s", o->to, strerror(errno));
+        return fail(EXIT_FAILED, "--fresh: cannot create %s: %s", o->to, strerror(errno));
     d = opendir(o->real);
     while (d && !rc && (e = readdir(d)) != NULL) {
         char from[PATH_MAX + 300], to[PATH_MAX + 300];
@@ -116,7 +118,7 @@ static int move_files(const struct old *o)
     return rc;
 }
 
-/* A folder in one move where it holds nothing else, completely or not at all. */
+/* Moves a directory in one step if it contains nothing else. */
 static int move_old(const struct old *o)
 {
     int others = 0;
@@ -130,7 +132,7 @@ static int move_old(const struct old *o)
                                   : EXIT_DONE;
 }
 
-/* Does another process write there? Its lock is on the folder's .lock. */
+/* Whether another process writes there: it holds a lock on the directory's .lock. */
 static bool is_in_use(const char *dir)
 {
     char path[PATH_MAX + 8];
@@ -172,16 +174,16 @@ int move_old_run(const weft_job *job)
             }
     }
     if (any && taken)
-        return fail(EXIT_FAILED, "--fresh: no free number for the old run beside %s", old[0].path);
+        return fail(EXIT_FAILED, "--fresh: no free number for the old run next to %s", old[0].path);
     if (there[0] && is_in_use(old[0].real))
-        return fail(EXIT_FAILED, "--fresh: another process trains in %s", old[0].path);
+        return fail(EXIT_FAILED, "--fresh: another process is training in %s", old[0].path);
     for (int i = 0; i < N && !rc; i++) {
         const char *name = there[i] ? strrchr(old[i].to, '/') + 1 : NULL;
 
         if (there[i])
             rc = move_old(&old[i]);
         if (there[i] && !rc)
-            fprintf(stderr, "%s of the run before: now %s\n", old[i].key, name);
+            fprintf(stderr, "%s of the previous run: now %s\n", old[i].key, name);
     }
     return rc;
 }

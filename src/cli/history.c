@@ -3,7 +3,8 @@
 
 #include "cli.h"
 
-/* The log is a view of the run, its checkpoints are the truth: a log that has lost rows, or is damaged, is ignored. */
+/* Checkpoints are authoritative, the log is a view of the run: a log that is damaged or has lost
+ * rows is ignored. */
 weft_status read_epochs(weft_ctx *ctx, const weft_job *job, weft_history **out)
 {
     const char *log = weft_job_text(job, "log.dir"), *dir = weft_job_text(job, "checkpoint.dir");
@@ -19,8 +20,9 @@ weft_status read_epochs(weft_ctx *ctx, const weft_job *job, weft_history **out)
     *out = saved && (!logged || saved->n_epochs > logged->n_epochs) ? saved : logged;
     weft_history_free(*out == saved ? logged : saved);
     if (!log && !dir)
-        fprintf(stderr,
-                "weft: the job has neither log.dir nor checkpoint.dir: its runs leave nothing\n");
+        fprintf(
+            stderr,
+            "weft: the job has neither log.dir nor checkpoint.dir: its runs leave no history\n");
     return st;
 }
 
@@ -91,7 +93,7 @@ static int history(int argc, char **argv)
     if (n < 0)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (n != 1)
-        return fail(EXIT_USAGE, "history: needs a folder or a job file");
+        return fail(EXIT_USAGE, "history: needs a directory or a job file");
     st = weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx);
     if (!st)
         st = ends_with(argv[0], ".yaml") || ends_with(argv[0], ".yml")
@@ -109,10 +111,9 @@ static int history(int argc, char **argv)
 
 const struct command command_history = {
     .name = "history",
-    .args = "FOLDER|JOB.yaml",
+    .args = "DIR|JOB.yaml",
     .summary = "print the epochs of a run as a table",
-    .text = "FOLDER is the log.dir or checkpoint.dir of a job. For a job file both are read, and "
-            "the one "
-            "with more\nepochs is printed.\n",
+    .text = "DIR is the log.dir or checkpoint.dir of a job. For a job file both are read, and the "
+            "one with\nmore epochs is printed.\n",
     .run = history,
 };

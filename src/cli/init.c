@@ -1,4 +1,5 @@
-/* init.c - weft init: a starter job for a data file that it has looked at. Comments in the job say why it is as it is. */
+/* init.c - weft init: inspects a data file and writes a starter job. Comments in the job explain
+ * its choices. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -7,9 +8,9 @@
 
 #include "init.h"
 
-/* Classes with fewer samples may be missing in the part that is trained on. */
+/* Classes with fewer samples may be missing in the training part. */
 enum { FEW = 20 };
-/* The largest class has so many times the samples of the smallest: weigh them. */
+/* Classes are weighted if the largest has this many times the samples of the smallest. */
 static const double IMBALANCED = 4;
 static const double MAX_WEIGHT = 10; /* of one class among many */
 
@@ -30,7 +31,7 @@ static void put_text(FILE *f, const char *text)
     fputc('"', f);
 }
 
-/* A comment has one line, whatever the data holds. */
+/* A comment is one line, whatever the data contains. */
 static void put_comment(FILE *f, const char *text)
 {
     char plain[512];
@@ -40,7 +41,7 @@ static void put_comment(FILE *f, const char *text)
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
-/* Escaped as a part of a list of paths. */
+/* Escaped as part of a list of paths. */
 static void put_path(FILE *f, const char *path, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -50,7 +51,7 @@ static void put_path(FILE *f, const char *path, size_t n)
     }
 }
 
-/* A folder as seen from another, both from the root and without links: "../data/", or nothing for the same. */
+/* A directory as seen from another, both absolute and without links: "../data/", or "" if equal. */
 static void put_relative(FILE *f, const char *to, const char *from)
 {
     size_t common = 0, i = 0;
@@ -73,7 +74,8 @@ static void put_relative(FILE *f, const char *to, const char *from)
     }
 }
 
-/* One file or pattern: its folder seen from the job's. A pattern in the folder's name stays as it is, from the root. */
+/* One file or pattern: its directory relative to the job's. A pattern in the directory's name stays
+ * absolute. */
 static void put_one(FILE *f, const char *path, size_t n, const char *job_dir)
 {
     char folder[PATH_MAX], real[PATH_MAX];
@@ -93,14 +95,15 @@ static void put_one(FILE *f, const char *path, size_t n, const char *job_dir)
     }
 }
 
-/* The file, or the patterns with commas between, as the job sees them. To be freed; NULL: no memory. */
+/* The file, or the comma-separated patterns, as seen from the job. The caller frees it; NULL: out
+ * of memory. */
 static char *paths_for(const char *list, const char *job_dir)
 {
     char *text = NULL, *full = realpath(list, NULL);
     size_t n;
     FILE *f = open_memstream(&text, &n);
 
-    if (f && full) { /* a file or folder, whatever its name */
+    if (f && full) { /* a file or directory, whatever its name */
         char *slash = strrchr(full, '/');
 
         *slash = 0;
@@ -129,17 +132,21 @@ static char *paths_for(const char *list, const char *job_dir)
 
 static void write_head(FILE *f, const struct look *k, const char *path)
 {
-    fprintf(f, "# A starter job: `weft train` trains it, `weft keys` lists all that it may hold.\n"
-               "seed: 1\n"
-               "data:\n"
-               "  train:\n"
-               "    path: ");
+    fprintf(f,
+            "# A starter job: `weft train` trains it, `weft keys` lists all keys it may contain.\n"
+            "seed: 1\n"
+            "data:\n"
+            "  train:\n"
+            "    path: ");
     put_text(f, path);
     fprintf(f, "\n    label: ");
     put_text(f, k->col[k->label].name);
     fprintf(f, "\n");
-    if (k->format == WEFT_FORMAT_CSV || k->format == WEFT_FORMAT_TFRECORD)
-        fprintf(f, "    index: true              # random access: shuffled whole\n");
+    if (k->n_unlabeled && k->col[k->label].dtype == WEFT_STR)
+        fprintf(f, "    on_error: skip           # %lld samples have no label\n",
+                (long long)k->n_unlabeled);
+    else if (k->format == WEFT_FORMAT_CSV || k->format == WEFT_FORMAT_TFRECORD)
+        fprintf(f, "    index: true              # random access: full shuffle\n");
     if (k->format == WEFT_FORMAT_IMAGES)
         fprintf(f, "    height: 64               # all images become this size\n    width: 64\n");
 }
@@ -150,18 +157,18 @@ static void write_split(FILE *f, const struct look *k)
 
     fprintf(f,
             "  batch: %d\n"
-            "  test_split: %-14s # never trained on: `weft train` measures it at the end\n"
+            "  test_split: %-14s # never trained on; measured at the end of training\n"
             "  validation_split: %-8s # of the rest, measured after each epoch\n"
             "  validation_by: random      # the file may be sorted\n",
             k->n_labels < 1000 ? 32 : 64, share, share);
 }
 
-/* Why a column is left out. */
+/* Why a column is not used. */
 static void write_left_out(FILE *f, const struct look *k, int i)
 {
     const struct column_look *c = &k->look[i];
 
-    fprintf(f, "    # left out: ");
+    fprintf(f, "    # not used: ");
     put_text(f, k->col[i].name);
     switch (c->use) {
     case OUT_ID:
@@ -173,17 +180,19 @@ static void write_left_out(FILE *f, const struct look *k, int i)
     case OUT_DATE:
         fprintf(f, ", a date or time (");
         put_comment(f, c->example);
-        fprintf(f, "): no stage reads those; add columns of numbers (month, days since …)");
+        fprintf(f, "): no stage reads dates; add numeric columns (month, days since …)");
         break;
     case OUT_TEXT:
-        fprintf(f, ", free text of about %.0f words: a model of a table cannot read it", c->words);
+        fprintf(f, ", free text of about %.0f words, which this model cannot use", c->words);
         break;
     case OUT_CONSTANT:
         fprintf(f, ", which is always ");
         put_comment(f, c->example);
         break;
     case OUT_EMPTY: fprintf(f, ", which is empty"); break;
-    case OUT_NAME: fprintf(f, ": a name with a comma cannot be in a list of columns"); break;
+    case OUT_NAME:
+        fprintf(f, ": its name has a comma, which a list of columns cannot contain");
+        break;
     default: fprintf(f, ": neither a number, a text nor a row of numbers");
     }
     fprintf(f, "\n");
@@ -204,7 +213,7 @@ static bool has_few(const struct look *k)
     return false;
 }
 
-/* Units of the model's output. A looked-up class that only held-out samples may have is class 0. */
+/* Units of the model's output. Class 0 is for classes that only held-out samples may have. */
 static int64_t n_units(const struct look *k)
 {
     return k->classes ? k->n_classes + (k->looked_up && has_few(k)) : 1;
@@ -225,20 +234,17 @@ static void write_label(FILE *f, const struct look *k)
         put_text(f, col->name);
         fprintf(f, ", min: %.9g}   # %lld samples have no label\n", k->min,
                 (long long)k->n_unlabeled);
-    } else if (k->n_unlabeled) {
-        fprintf(f, "    # %lld samples have no label: they are a class of their own, \"\"\n",
-                (long long)k->n_unlabeled);
     }
     if (k->classes && floating)
         put_stage(f, "cast", col->name, "dtype: i64}        # 0.0, 1.0 as classes");
     if (k->classes && k->looked_up && has_few(k))
         put_stage(f, "lookup", col->name,
-                  "unknown: 1}  # classes as ids; 0: one that the training part lacks");
+                  "unknown: 1}  # classes as ids; 0: not in the training part");
     else if (k->classes && k->looked_up)
         put_stage(f, "lookup", col->name, "unknown: 0}     # classes as ids");
 }
 
-/* The words of a category, and what one_hot makes of them. */
+/* lookup and one_hot of a category. */
 static void write_category(FILE *f, const struct look *k, int i)
 {
     const struct column_look *c = &k->look[i];
@@ -252,12 +258,12 @@ static void write_category(FILE *f, const struct look *k, int i)
         snprintf(text, sizeof text, "top: %lld}", (long long)n);
     n = n > INIT_TOP ? INIT_TOP : n;
     put_stage(f, "lookup", k->col[i].name, n == INIT_TOP || !k->all_rows ? text : NULL);
-    snprintf(text, sizeof text, "depth: %lld}   # %lld values, and 0 for any other",
-             (long long)n + 1, (long long)n);
-    put_stage(f, "one_hot", k->col[i].name, text);
+    fprintf(f, "    - one_hot: {columns: ");
+    put_text(f, k->col[i].name);
+    fprintf(f, "}   # %lld values, and 0 for any other\n", (long long)n);
 }
 
-/* Names of columns of a use, with commas. gaps: only those of floating-point numbers. */
+/* Comma-separated names of columns with a use. gaps: only floating-point columns. */
 static char *list_columns(const struct look *k, bool numbers, bool categories, bool gaps)
 {
     char *text = NULL;
@@ -333,12 +339,13 @@ static void write_output(FILE *f, const struct look *k)
     } else if (k->classes) {
         fprintf(f, "  - Dense: {units: %lld}\n", (long long)n_units(k));
     } else {
-        fprintf(f,
-                "  - Dense: {units: 1}\n"
-                "  - Rescaling: {scale: %s, offset: %s}   # deviation and mean of the label: "
-                "predictions are in its units\n",
-                number_text(k->std > 0 ? (double)(float)k->std : 1, true, std),
-                number_text((double)(float)k->mean, true, mean));
+        fprintf(
+            f,
+            "  - Dense: {units: 1}\n"
+            "  - Rescaling: {scale: %s, offset: %s}   # standard deviation and mean of the label: "
+            "predictions are in its units\n",
+            number_text(k->std > 0 ? (double)(float)k->std : 1, true, std),
+            number_text((double)(float)k->mean, true, mean));
     }
 }
 
@@ -363,7 +370,7 @@ static void write_images(FILE *f, const struct look *k, const weft_column *image
     write_output(f, k);
 }
 
-/* Samples / (classes * samples of the class), where classes are of very different sizes. */
+/* Weights are samples / (classes * samples of the class), if class sizes differ a lot. */
 static void write_class_weights(FILE *f, const struct look *k)
 {
     int64_t least = INT64_MAX, most = 0;
@@ -382,14 +389,14 @@ static void write_class_weights(FILE *f, const struct look *k)
         fprintf(f, "%s%.3g", i ? ", " : "",
                 fmin((double)k->n_labels / ((double)k->n_seen * (double)k->seen[i].n),
                      k->n_seen > 2 ? MAX_WEIGHT : INFINITY));
-    fprintf(f, "]   # a class has from %lld to %lld samples: rare ones count more\n",
-            (long long)least, (long long)most);
+    fprintf(f, "]   # classes have %lld to %lld samples: rare ones count more\n", (long long)least,
+            (long long)most);
 }
 
 static void write_train(FILE *f, const struct look *k, const char *stem)
 {
-    int64_t epochs = 3000 * 64 / k->n_labels; /* some thousand steps, whatever the size */
-    bool plain = strcmp(stem, "job") == 0;    /* others have folders of their own names */
+    int64_t epochs = 3000 * 64 / k->n_labels; /* a few thousand steps, whatever the size */
+    bool plain = strcmp(stem, "job") == 0;    /* other names get directories of their own */
     char dir[NAME_MAX + 16];
 
     fprintf(f,
@@ -407,7 +414,7 @@ static void write_train(FILE *f, const struct look *k, const char *stem)
     write_class_weights(f, k);
     fprintf(f,
             "  epochs: %lld\n"
-            "  callbacks:                 # enough when validation gets no better\n"
+            "  callbacks:                 # stop when validation stops improving\n"
             "    - EarlyStopping: {monitor: val_loss, patience: 10, restore_best_weights: true}\n"
             "checkpoint:\n"
             "  dir: ",
@@ -416,8 +423,9 @@ static void write_train(FILE *f, const struct look *k, const char *stem)
                                        : epochs));
     snprintf(dir, sizeof dir, "%s%sckpt", plain ? "" : stem, plain ? "" : "-");
     put_text(f, dir);
-    fprintf(f, "   # stopped or killed, the same command resumes from here; --fresh starts over\n");
-    fprintf(f, "  seconds: 30                # one every so often, and one at the end\n");
+    fprintf(f,
+            "   # the same command resumes from here after a stop or crash; --fresh starts over\n");
+    fprintf(f, "  seconds: 30                # how often; also at the end\n");
     fprintf(f, "log:\n  dir: ");
     snprintf(dir, sizeof dir, "%s%slogs", plain ? "" : stem, plain ? "" : "-");
     put_text(f, dir);
@@ -426,7 +434,7 @@ static void write_train(FILE *f, const struct look *k, const char *stem)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* The whole job as text, to be freed. */
+/* The whole job as text; the caller frees it. */
 static int make_job(const struct look *k, const char *path, const char *stem, char **out)
 {
     const weft_column *image = NULL;
@@ -443,7 +451,7 @@ static int make_job(const struct look *k, const char *path, const char *stem, ch
     }
     if (!image && !row)
         rc = fail(EXIT_INPUT,
-                  "init: beside '%s' there is no column of numbers, text or images to learn from",
+                  "init: no column of numbers, text or images besides '%s' to learn from",
                   k->col[k->label].name);
     if (!rc)
         write_head(f, k, path);
@@ -485,7 +493,7 @@ static void print_result(const struct look *k, const char *out)
     printf(")");
     for (int i = 0; i < k->n; i++)
         if (k->look[i].use >= OUT_ID)
-            printf("%s%s (%s)", n++ ? ", " : "; left out: ",
+            printf("%s%s (%s)", n++ ? ", " : "; not used: ",
                    weft_printable(k->col[i].name, -1, name, sizeof name), why[k->look[i].use]);
     printf("; now: weft train %s\n", out);
 }
@@ -512,7 +520,7 @@ static int write_job(const struct look *k, const char *path, const char *out)
     f = rc ? NULL : standard ? stdout : fopen(out, "wx");
     if (!rc && !f)
         rc = errno == EEXIST
-                 ? fail(EXIT_INPUT, "init: %s exists already; --out names another file", out)
+                 ? fail(EXIT_INPUT, "init: %s already exists; choose another file with --out", out)
                  : fail(EXIT_INPUT, "init: cannot write %s: %s", out, strerror(errno));
     if (!rc && (fputs(text, f) < 0 || (standard ? fflush(f) : fclose(f))))
         rc = fail(EXIT_FAILED, "init: cannot write %s", out);
@@ -527,9 +535,10 @@ static int init(int argc, char **argv)
     static const char *const tasks[] = {"class", "quantity"};
     const char *label = NULL, *out = "job.yaml", *task = NULL;
     const struct flag flags[] = {
-        {"label", FLAG_TEXT, "NAME", "the column to predict; default: one with a usual name",
-         &label},
-        {"task", FLAG_TEXT, "class|quantity", "what the label is; default: as it looks", &task},
+        {"label", FLAG_TEXT, "NAME",
+         "the column to predict; default: a column with a common label name", &label},
+        {"task", FLAG_TEXT, "class|quantity", "what the label is; default: derived from its values",
+         &task},
         {"out", FLAG_TEXT, "FILE|-", "the job to write; default job.yaml", &out},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
@@ -539,7 +548,7 @@ static int init(int argc, char **argv)
     if (n < 0)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (n != 1)
-        return fail(EXIT_USAGE, "init: needs a data file, a pattern or a folder of images");
+        return fail(EXIT_USAGE, "init: needs a data file, a pattern or a directory of images");
     if (task && !check_word("init", "task", task, tasks, 2))
         return EXIT_USAGE;
     rc = look_at(&k, argv[0], label, task);
@@ -553,10 +562,9 @@ const struct command command_init = {
     .name = "init",
     .args = "FILE",
     .summary = "write a starter job for a data file",
-    .text = "FILE is a table with a label column, IDX images and labels with a comma between, or a "
-            "folder with a\n"
-            "folder of images for each class. The job has a pipeline, a model and metrics that fit "
-            "the data;\n"
-            "identifiers, dates and free text are left out. Comments in it say why.\n",
+    .text = "FILE is a table with a label column, IDX images and labels separated by a comma, or "
+            "a directory\nwith one subdirectory of images per class. The job has a pipeline, a "
+            "model and metrics that fit\nthe data; identifiers, dates and free text are not used. "
+            "Comments in the job explain its choices.\n",
     .run = init,
 };

@@ -1,4 +1,5 @@
-/* init_look.c - what the columns of a data file are: numbers, categories, identifiers, dates, texts; classes or quantities. */
+/* init_look.c - finds out what the columns of a data file are: numbers, categories, identifiers,
+ * dates, texts; classes or quantities. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <math.h>
@@ -7,7 +8,7 @@
 
 /* ---- different values ------------------------------------------------------------------------ */
 
-/* Hashes of values; 0 is an empty place. */
+/* Hashes of values; 0 is an empty slot. */
 struct set {
     uint64_t *slot;
     int64_t n, size;
@@ -44,7 +45,7 @@ static bool set_grow(struct set *s)
     return true;
 }
 
-/* False: no memory. */
+/* Returns false if out of memory. */
 static bool set_add(struct set *s, uint64_t h)
 {
     int64_t at;
@@ -121,7 +122,7 @@ bool is_date(const char *s, int64_t n)
     if (n_years + n_days + n_months < 3 || n_years > 1)
         return false;
     if (!n_years && !(strchr(s, '/') || strchr(s, '.')))
-        return false; /* 1-2-3 is not one */
+        return false; /* not a date: 1-2-3 */
     while (i < n && (s[i] == ' ' || s[i] == 'T' || s[i] == ','))
         i++;
     return i == n || is_time(s + i, n - i);
@@ -138,13 +139,13 @@ static bool is_date_number(double v)
 
 /* ---- one pass over the columns --------------------------------------------------------------- */
 
-/* What is counted of a column. */
+/* Counters of a column. */
 struct tally {
     struct set set;
-    int64_t n_at_cap; /* values when the set was full */
+    int64_t n_at_cap; /* values when the set became full */
     int64_t n_dates, n_words;
     double min, max, last;
-    bool rising; /* each one more than the previous one */
+    bool rising; /* each value is one more than the previous one */
 };
 
 static double number_at(const weft_tensor *t, int64_t i)
@@ -218,7 +219,7 @@ static bool tally_number(struct column_look *c, struct tally *t, double v, int64
     return tally_hash(c, t, hash_of(&v, sizeof v), cap);
 }
 
-/* Does the name say that it is a key? */
+/* Whether the name suggests a key. */
 static bool is_id_name(const char *name)
 {
     static const char *const names[] = {"id", "index", "uuid", "guid", "key", "rowid", "no", "nr"};
@@ -267,7 +268,7 @@ static bool is_image(const weft_column *c)
     return c->dtype == WEFT_U8 && (c->rank == 2 || c->rank == 3);
 }
 
-/* What can be said of a column before anything of it is read; USE_LABEL: that it must be read. */
+/* What is known about a column before reading it; USE_LABEL: it must be read. */
 static enum use judge_type(const weft_column *c)
 {
     if (is_image(c))
@@ -371,11 +372,12 @@ static int find_label(struct look *k, const char *name)
             }
     for (int i = 0; i < k->n && at + 1 < sizeof list; i++)
         at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", k->col[i].name);
-    return fail(EXIT_USAGE, "init: which column is the label? Say --label NAME; there are: %s%s",
+    return fail(EXIT_USAGE,
+                "init: cannot tell which column is the label; use --label NAME with one of: %s%s",
                 list, at >= sizeof list ? "…" : "");
 }
 
-/* Counts a value of the label; false: no memory. */
+/* Counts a value of the label; returns false if out of memory. */
 static bool count_class(struct look *k, const char *text, int64_t n, double value)
 {
     struct class_look *more;
@@ -405,7 +407,7 @@ static bool count_class(struct look *k, const char *text, int64_t n, double valu
     return true;
 }
 
-/* The class of most samples first; of equally many the lesser word, as vocabularies have it. */
+/* The class with the most samples first; ties are sorted by word, as in vocabularies. */
 static int by_count(const void *a, const void *b)
 {
     const struct class_look *x = a, *y = b;
@@ -450,7 +452,7 @@ static int count_labels(struct look *k)
             k->max = k->n_labels == 1 ? v : fmax(k->max, v);
             k->whole = k->whole && v == floor(v);
         }
-        if (text || !isnan(v)) /* text without a letter is a class, too */
+        if (text ? s->n > 0 : !isnan(v))
             ok = count_class(k, text ? (s->data ? s->data : "") : NULL, text ? s->n : 0, v);
         weft_batch_free(b);
     }
@@ -462,7 +464,7 @@ static int count_labels(struct look *k)
     return st ? fail_status(st, "") : EXIT_DONE;
 }
 
-/* Class or quantity, and how its classes are numbered. */
+/* Decides between class and quantity, and how the classes are numbered. */
 static int judge_label(struct look *k, const char *task)
 {
     const weft_column *col = &k->col[k->label];
@@ -475,29 +477,30 @@ static int judge_label(struct look *k, const char *task)
         usual = usual || !strcasecmp(col->name, *u);
     k->classes = text || (k->whole && k->n_seen <= (usual ? INIT_CLASSES : 20));
     if (task && text && strcmp(task, "class"))
-        return fail(EXIT_USAGE, "init: '%s' is text, which is not a quantity", col->name);
+        return fail(EXIT_USAGE, "init: '%s' is text, not a quantity", col->name);
     if (task)
         k->classes = !strcmp(task, "class");
     if (!k->classes)
         return EXIT_DONE;
     if (!k->whole && !text)
-        return fail(EXIT_USAGE,
-                    "init: '%s' has values from %g to %g that are not whole numbers: not classes",
-                    col->name, k->min, k->max);
+        return fail(
+            EXIT_USAGE,
+            "init: '%s' has values from %g to %g that are not integers, so they are not classes",
+            col->name, k->min, k->max);
     if (k->n_seen > INIT_CLASSES || (text && k->n_labels >= 20 && 2 * k->n_seen > k->n_labels))
         return fail(EXIT_INPUT,
                     "init: '%s' has %s%d different values in %lld samples, too many for classes; "
-                    "--label names another column%s",
+                    "choose another column with --label%s",
                     col->name, k->n_seen > INIT_CLASSES ? "over " : "",
                     k->n_seen > INIT_CLASSES ? INIT_CLASSES : k->n_seen, (long long)k->n_labels,
-                    text ? "" : ", --task quantity predicts the number");
+                    text ? "" : ", or predict the number with --task quantity");
     if (k->n_seen == 1)
-        return fail(EXIT_INPUT, "init: all samples have the same '%s': there is nothing to learn",
+        return fail(EXIT_INPUT, "init: '%s' is the same in all samples: there is nothing to learn",
                     col->name);
     k->n_classes = k->n_seen;
     k->looked_up = text || k->min != 0 || k->max != k->n_seen - 1;
     if (k->looked_up && !text && k->min >= 0 && k->max < INIT_CLASSES && k->max < 2 * k->n_seen &&
-        usual) { /* numbers of classes of which some are not in the file */
+        usual) { /* numbered classes, some of which are not in the file */
         k->looked_up = false;
         k->n_classes = (int64_t)k->max + 1;
     }
@@ -526,21 +529,20 @@ int look_at(struct look *k, const char *path, const char *label, const char *tas
     if (st)
         return fail_status(st, "");
     if (k->n > INIT_MAX_COLUMNS)
-        return fail(EXIT_FAILED, "init: %d columns are too many for a starter job (at most %d)",
+        return fail(EXIT_FAILED, "init: %d columns are too many for a starter job; the limit is %d",
                     k->n, INIT_MAX_COLUMNS);
     rc = find_label(k, label);
     if (rc)
         return rc;
     if (strchr(k->col[k->label].name, ','))
-        return fail(EXIT_INPUT, "init: the name of the label '%s' has a comma; give it another",
+        return fail(EXIT_INPUT, "init: the label's name '%s' has a comma; rename the column",
                     k->col[k->label].name);
     k->look = calloc((size_t)k->n + 1, sizeof *k->look);
     if (!k->look)
         return fail(EXIT_FAILED, "init: out of memory");
     rc = count_labels(k);
     if (!rc && !k->n_labels)
-        rc = fail(EXIT_INPUT, "init: %s: there is no sample with a '%s'", path,
-                  k->col[k->label].name);
+        rc = fail(EXIT_INPUT, "init: %s: no sample has a '%s'", path, k->col[k->label].name);
     if (!rc)
         rc = judge_label(k, task);
     return rc ? rc : look_at_columns(k);

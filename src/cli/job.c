@@ -21,7 +21,7 @@ static void say(void *arg, int level, const char *line)
             job_words(line, said, sizeof said));
 }
 
-void close_job(struct job *j)
+int close_job(struct job *j, int rc)
 {
     weft_job_close(j->run);
     weft_ctx_free(j->ctx);
@@ -29,9 +29,10 @@ void close_job(struct job *j)
     weft_ctx_free(j->boot);
     if (j->input > 0)
         close(j->input);
+    return rc < 0 ? EXIT_DONE : rc;
 }
 
-/* Where the file is at fault, the exit code says so. */
+/* The exit code for a file that is at fault. */
 int fail_job(weft_status st)
 {
     if (st == WEFT_EINVAL || st == WEFT_ERANGE || st == WEFT_EDTYPE || st == WEFT_ESHAPE)
@@ -39,7 +40,7 @@ int fail_job(weft_status st)
     return fail_status(st, "");
 }
 
-/* A saved model or a folder of checkpoints, not a job. */
+/* Whether it is a saved model or a directory of checkpoints, not a job. */
 bool is_model(const char *path)
 {
     static const char ending[] = ".safetensors";
@@ -50,7 +51,7 @@ bool is_model(const char *path)
            (stat(path, &info) == 0 && S_ISDIR(info.st_mode));
 }
 
-/* A saved model in place of the job's, and nothing of its checkpoints. */
+/* Uses a saved model instead of the job's, and none of its checkpoints. */
 static int use_model(struct job *j, char text[PATH_MAX * 2 + 32])
 {
     char path[PATH_MAX];
@@ -73,7 +74,8 @@ static int use_model(struct job *j, char text[PATH_MAX * 2 + 32])
     return EXIT_DONE;
 }
 
-/* Standard input as a file that can be opened and read again; it has no name and vanishes with the process. */
+/* Copies standard input to a file that can be read repeatedly; it has no name and vanishes with the
+ * process. */
 static int keep_input(struct job *j, char path[PATH_MAX])
 {
     const char *tmp = getenv("TMPDIR");
@@ -91,13 +93,13 @@ static int keep_input(struct job *j, char path[PATH_MAX])
         if (fwrite(block, 1, n, to) != n)
             break;
     if (!to || ferror(stdin) || ferror(to) || fclose(to))
-        return fail(EXIT_FAILED, "cannot keep standard input in %s: %s", tmp && *tmp ? tmp : "/tmp",
+        return fail(EXIT_FAILED, "cannot save standard input in %s: %s", tmp && *tmp ? tmp : "/tmp",
                     strerror(errno));
     snprintf(path, PATH_MAX, "/proc/self/fd/%d", j->input);
     return EXIT_DONE;
 }
 
-/* The data as a value of the job, with its path as the process sees it. */
+/* The data as a value of the job, with its path relative to the process. */
 static int use_data(struct job *j, char text[PATH_MAX * 3 + 32])
 {
     bool standard = strcmp(j->data, "-") == 0;
@@ -115,7 +117,7 @@ static int use_data(struct job *j, char text[PATH_MAX * 3 + 32])
     for (const char *p = path; *p; p++) {
         if (*p == '"' || *p == '\\')
             text[n++] = '\\';
-        if (*p == ',') /* of a list of paths */
+        if (*p == ',') /* in a list of paths */
             n += (size_t)sprintf(text + n, "\\\\");
         text[n++] = *p;
     }
@@ -129,12 +131,12 @@ int open_job(struct job *j)
 {
     char threads[64], memory[64], devices[256], model[PATH_MAX * 2 + 32], data[PATH_MAX * 3 + 32];
     const char *sets[LIST_MAX + 3];
-    bool alone = j->trained && is_model(j->path); /* a model, which carries its job */
+    bool alone = j->trained && is_model(j->path); /* a model, which contains its job */
     int n;
     weft_status st = weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &j->boot);
 
     if (alone && j->model)
-        return fail(EXIT_USAGE, "--model goes with a job file; %s is a model", j->path);
+        return fail(EXIT_USAGE, "--model needs a job file; %s is a model", j->path);
     if (j->data && use_data(j, data))
         return EXIT_INPUT;
     if (j->model && use_model(j, model))
@@ -175,7 +177,7 @@ int parse_job(const struct command *c, const struct flag *flags, struct job *j, 
     if (n == 2 && j->asks && !j->data)
         j->data = argv[1];
     else if (n != 1)
-        return fail(EXIT_USAGE, "%s: needs a job file%s; `weft %s --help` says more", c->name,
+        return fail(EXIT_USAGE, "%s: needs a job file%s; see `weft %s --help`", c->name,
                     j->asks ? " or a model, and may take one data file" : "", c->name);
     j->path = argv[0];
     return open_job(j);
@@ -191,7 +193,7 @@ void print_logs(const weft_logs *logs, bool json)
             printf("%s%s: %.4f", i ? " - " : "", logs->name[i], logs->value[i]);
 }
 
-/* The data of a part, after saying why there is none. */
+/* The data of a part; reports an error if there is none. */
 int find_part(const struct job *j, const char *command, const char *part, weft_ds *out)
 {
     static const char *const parts[] = {"train", "validation", "test"};
@@ -204,7 +206,7 @@ int find_part(const struct job *j, const char *command, const char *part, weft_d
         return fail_job(st);
     return out->id ? EXIT_DONE
                    : fail(EXIT_USAGE,
-                          "%s: the job has no data.%s; name a data file, or another part with "
+                          "%s: the job has no data.%s; give a data file, or another part with "
                           "--part",
                           command, part);
 }

@@ -1,4 +1,5 @@
-/* keys.c - weft keys: what a job file may hold, from the library's tables; all of it, one table, or one word with its arguments. */
+/* keys.c - weft keys: what a job file may contain, from the library's tables: everything, one
+ * table, or one word with its arguments. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <unistd.h>
@@ -9,7 +10,7 @@
 struct row {
     const char *name, *shorts, *attrs, *doc;
     const char *kind, *value; /* of keys: the type and the default */
-    char made[512];           /* attrs, where they had to be written */
+    char made[512];           /* attrs, where they had to be composed */
 };
 
 /* ---- the tables ------------------------------------------------------------------------------ */
@@ -28,7 +29,13 @@ static bool stage_at(int i, struct row *r)
 }
 static bool layer_at(int i, struct row *r)
 {
-    return weft_layer_kind_at(i, &r->name, &r->attrs, &r->doc);
+    if (!weft_layer_kind_at(i, &r->name, &r->attrs, &r->doc))
+        return false;
+    if (weft_layer_kind_wraps(i)) {
+        snprintf(r->made, sizeof r->made, "layer:L %s", r->attrs);
+        r->attrs = r->made;
+    }
+    return true;
 }
 static bool loss_at(int i, struct row *r)
 {
@@ -140,6 +147,7 @@ static const char *type_name(char type)
     case 'l': return "ints";
     case 'F': return "numbers";
     case 't': return "dtype";
+    case 'L': return "layer";
     default: return "value";
     }
 }
@@ -153,7 +161,7 @@ static int columns(void)
     return n < 40 ? 40 : n;
 }
 
-/* Words from column `at` on, in lines that begin at column `indent`. */
+/* Prints words starting at column `at`; further lines start at column `indent`. */
 static void put_words(const char *text, int at, int indent)
 {
     int width = columns() - 1;
@@ -193,32 +201,57 @@ static void put_arguments(const char *attrs, int indent)
     }
 }
 
-static void put_row(const struct row *r)
-{
-    enum { NAME = 26 };
-    char left[128];
+/* Columns of a table: as wide as their longest text, up to a limit. */
+struct widths {
+    int name, kind, value;
+};
 
+static int wider(int width, const char *text, int most)
+{
+    int n = text ? (int)strlen(text) : 0;
+
+    return n > most ? most : n > width ? n : width;
+}
+
+static struct widths table_widths(const struct table *t)
+{
+    struct widths w = {0};
+    struct row r = {0};
+
+    for (int i = 0; t->at(i, &r); i++) {
+        w.name = wider(w.name, r.name, 40);
+        w.kind = wider(w.kind, r.kind, 12);
+        w.value = wider(w.value, r.value, 12);
+        r = (struct row){0};
+    }
+    return w;
+}
+
+static void put_row(const struct row *r, const struct widths *w)
+{
+    int at = 3 + w->name + (r->kind ? w->kind + w->value + 2 : 0), n;
+
+    n = printf("  %-*s ", w->name, r->name);
     if (r->kind)
-        snprintf(left, sizeof left, "  %-26s %-8s %-12s", r->name, r->kind,
-                 r->value ? r->value : "");
-    else
-        snprintf(left, sizeof left, "  %-*s", NAME, r->name);
-    printf("%s ", left);
-    put_words(r->doc, (int)strlen(left) + 1, r->kind ? 51 : NAME + 3);
+        n += printf("%-*s %-*s ", w->kind, r->kind, w->value, r->value ? r->value : "");
+    put_words(r->doc, n, at);
     if (r->attrs)
         put_arguments(r->attrs, 6);
 }
 
 static void put_table(const struct table *t)
 {
+    struct widths w = table_widths(t);
     struct row r = {0};
 
     printf("%s:\n", t->title);
-    for (int i = 0; t->at(i, &r); i++)
-        put_row(&r);
+    for (int i = 0; t->at(i, &r); i++) {
+        put_row(&r, &w);
+        r = (struct row){0};
+    }
 }
 
-/* One word, whole. */
+/* One word with all its arguments. */
 static void put_one(const struct table *t, const struct row *r)
 {
     const char *at = r->attrs ? r->attrs : "";
@@ -239,7 +272,7 @@ static void put_one(const struct table *t, const struct row *r)
         if (!any)
             printf("\n  %-28s %-8s %s\n", "argument", "type", "default");
         printf("  %-28s %-8s %s\n", a.name, type_name(a.type),
-               a.required ? "(must be given)"
+               a.required ? "(required)"
                : *a.value ? a.value
                           : "none");
         if (!any || (a.required && !strstr(first, "must")))
@@ -256,7 +289,7 @@ static void put_one(const struct table *t, const struct row *r)
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* Case and underscores do not count: mean_squared_error is MeanSquaredError. */
+/* Case and underscores are ignored: mean_squared_error is MeanSquaredError. */
 static bool same_word(const char *a, const char *b)
 {
     for (;;) {
@@ -279,16 +312,17 @@ static bool is_row(const struct row *r, const char *word)
     return same_word(r->name, word) || (r->shorts && strcasestr(r->shorts, between));
 }
 
-/* "train" is a section of keys: "train.epochs" and the others. */
+/* "train" is a section: "train.epochs" and other keys. */
 static int put_section(const char *word)
 {
+    struct widths w = table_widths(&tables[0]);
     struct row r = {0};
     size_t n = strlen(word);
     int found = 0;
 
     for (int i = 0; key_at(i, &r); i++)
         if (!strncmp(r.name, word, n) && r.name[n] == '.') {
-            put_row(&r);
+            put_row(&r, &w);
             found++;
         }
     return found;
@@ -322,7 +356,7 @@ static int find_word(const char *word)
     if (found)
         return EXIT_DONE;
     near = weft_nearest(word, names, n);
-    return fail(EXIT_USAGE, "keys: nothing is called '%s'%s%s%s", word,
+    return fail(EXIT_USAGE, "keys: no entry named '%s'%s%s%s", word,
                 near ? ", did you mean '" : "; `weft keys` lists all words", near ? near : "",
                 near ? "'?" : "");
 }
@@ -349,7 +383,7 @@ static int keys(int argc, char **argv)
 const struct command command_keys = {
     .name = "keys",
     .args = "[WORD]",
-    .summary = "list what a job file may hold: keys, stages, layers, losses and their arguments",
+    .summary = "list what a job file may contain: keys, stages, layers, losses and their arguments",
     .text =
         "  weft keys Dense           one layer, stage, loss, metric, optimizer, schedule or "
         "callback\n"

@@ -28,11 +28,11 @@ static void print_usage(FILE *to)
         to,
         "\n`weft help COMMAND` explains one. `weft man` prints the manual page, `weft completion "
         "bash|zsh|fish`\na script that makes the shell complete commands, flags and values.\n\n"
-        "exit codes: 0 done, 1 the work failed, 2 the command line makes no sense,\n"
+        "exit codes: 0 done, 1 the work failed, 2 the command line is invalid,\n"
         "            3 a file is missing, unreadable or malformed, 130 stopped by Ctrl-C\n");
 }
 
-/* Does argv start with the words of the command's name? Returns how many words it has, or 0. */
+/* How many words of argv match the command's name: all of them, or 0. */
 static int matches(const struct command *c, int argc, char **argv)
 {
     const char *p = c->name;
@@ -49,7 +49,8 @@ static int matches(const struct command *c, int argc, char **argv)
     return n;
 }
 
-/* "data" of "data stats": the commands that begin with these words. Returns how many; `to` NULL: none is printed. */
+/* Prints the commands that begin with these words ("data" for "data stats") and returns how many
+ * there are. `to` NULL: prints nothing. */
 static int print_group(FILE *to, int argc, char **argv)
 {
     int found = 0;
@@ -82,7 +83,7 @@ static int unknown_command(int argc, char **argv)
         names[i] = commands[i]->name;
     if (argc == 2 && print_group(NULL, 1, argv + 1)) { /* "weft bench" alone: say what follows */
         print_group(stderr, 1, argv + 1);
-        return fail(EXIT_USAGE, "`weft %s` needs another word", argv[1]);
+        return fail(EXIT_USAGE, "`weft %s` needs a subcommand", argv[1]);
     }
     snprintf(two, sizeof two, "%s %s", argv[1], argc > 2 ? argv[2] : "");
     near = weft_nearest(two, names, N_COMMANDS);
@@ -112,13 +113,14 @@ static int print_man(void)
     for (int i = 0; weft_job_key_at(i, &path, &kind, &value, &help); i++)
         printf(".TP\n\\fB%s\\fR %s%s%s\n\\&%s\n", path, kind, *value ? ", default " : "", value,
                help);
-    printf(".SH EXIT STATUS\n0 done, 1 the work failed, 2 the command line makes no sense, 3 a "
+    printf(".SH EXIT STATUS\n0 done, 1 the work failed, 2 the command line is invalid, 3 a "
            "file is missing, "
            "unreadable or malformed, 130 stopped by Ctrl-C.\n");
     return EXIT_DONE;
 }
 
-/* What may follow these words: the next word of commands, flags, or the values of the flag that is last ("--log", "="). */
+/* What may follow these words: subcommands, flags, or the values of the last flag ("--log",
+ * "="). */
 static int print_completions(int argc, char **argv)
 {
     int last = argc - 1;
@@ -158,7 +160,7 @@ static int print_completions(int argc, char **argv)
     return EXIT_DONE;
 }
 
-/* Shells ask `weft --complete` what may follow, so that these never grow old. */
+/* Shells ask `weft --complete` what may follow, so these scripts never become outdated. */
 static const struct shell {
     const char *name, *script;
 } shells[] = {
@@ -188,20 +190,20 @@ static int print_completion(int argc, char **argv)
     for (int i = 0; i < n; i++)
         if (!strcmp(want, shells[i].name))
             return fputs(shells[i].script, stdout) < 0 ? EXIT_FAILED : EXIT_DONE;
-    return fail(EXIT_USAGE, "completion: there are bash, zsh and fish, not '%s'", want);
+    return fail(EXIT_USAGE, "completion: '%s' is not one of bash, zsh and fish", want);
 }
 
-/* A result that could not be written is a failure. */
+/* Output that could not be written is a failure. */
 static int leave(int rc)
 {
     if ((fflush(stdout) || ferror(stdout)) && rc == EXIT_DONE)
-        return fail(EXIT_FAILED, "standard output cannot be written");
+        return fail(EXIT_FAILED, "cannot write to standard output");
     return rc;
 }
 
-/* What the process is started with. A closed standard stream (`>&-`) becomes /dev/null: otherwise the first file that is
- * opened would take its number, and messages would be written into that file. A file over the limit of its size (`ulimit
- * -f`) is an error of the write, with a message, not a signal that kills. */
+/* Sets up the process. A closed standard stream (`>&-`) becomes /dev/null: otherwise the first file
+ * opened would take its number, and messages would be written into that file. Exceeding the file
+ * size limit (`ulimit -f`) is a write error with a message, not a signal that kills the process. */
 static void settle_process(void)
 {
     int fd;
@@ -233,7 +235,7 @@ static int help(int argc, char **argv)
     return unknown_command(argc < 6 ? argc + 1 : 7, all);
 }
 
-/* "weft data --help", "weft data help": of a group of commands. */
+/* "weft data --help", "weft data help": help for a group of commands. */
 static bool asks_for_group(int argc, char **argv)
 {
     return argc == 3 && print_group(NULL, 1, argv + 1) &&

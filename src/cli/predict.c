@@ -1,4 +1,4 @@
-/* predict.c - weft predict: classes with their probabilities, or quantities, for each sample of data. */
+/* predict.c - weft predict: classes with their probabilities, or quantities, for each sample. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +10,8 @@
 
 #include "job.h"
 
-/* The values of a column of the source, found by the numbers of samples: read along with them, or, where samples come in another
- * order (a part that was chosen at random), all in memory. */
+/* The values of a source column by sample number: read along with the samples, or, if samples come
+ * in another order (a randomly chosen part), all kept in memory. */
 struct ids {
     const char *column;
     weft_data *data;
@@ -20,28 +20,28 @@ struct ids {
     weft_batch *batch;
     int64_t row;
     int col;
-    char *text;    /* in memory: all values, printed, */
-    int64_t *ends; /* where that of a number begins and ends; -1: there is none */
+    char *text;    /* in memory: all values, as printed */
+    int64_t *ends; /* start and end of each value in text; -1: missing */
     int64_t n;
 };
 
 struct predict {
     const char *format, *out;
-    /* what is written, and put in place when it is whole; "" where it is not a plain file */
+    /* the temporary file, renamed when complete; "" if it is not a regular file */
     char tmp[PATH_MAX + 64];
     FILE *file;
     const weft_model *model;
     bool raw;
     int n_outputs;
-    weft_job_output *output; /* what each means */
+    weft_job_output *output; /* what each output means */
     struct ids ids;
-    double *values; /* of a sample's output, as people read them */
+    double *values; /* of a sample's output, as printed */
     int64_t n_values;
     /* npy: all rows, collected */
     float *data;
     int64_t n, cap, row;
     weft_tensor shape;
-    int64_t line, width; /* width: values of a line */
+    int64_t line, width; /* width: values per line */
     char why[256];       /* what went wrong here */
 };
 
@@ -103,7 +103,7 @@ static void put_text(struct predict *p, const char *text, int64_t n)
     (strcmp(p->format, "json") ? put_csv : put_quoted)(p->file, text, n);
 }
 
-/* Probabilities with six digits; what was computed in f32 with as many as it has. */
+/* Probabilities with six digits; f32 results with as many digits as they have. */
 static void put_number(struct predict *p, double v, weft_output_kind kind)
 {
     bool json = strcmp(p->format, "json") == 0;
@@ -152,7 +152,7 @@ static int open_ids(struct predict *p, struct job *j, const char *part)
                     near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     if (col[s->col].rank)
-        return fail(EXIT_USAGE, "predict: --id: column '%s' has more than one value a sample",
+        return fail(EXIT_USAGE, "predict: --id: column '%s' has more than one value per sample",
                     s->column);
     s->data = d;
     s->ds = weft_ds_batch(d, ds, 1024, WEFT_OPTS(weft_batch_opts, .ragged = true));
@@ -222,7 +222,7 @@ static weft_status keep_ids(struct predict *p)
     return st;
 }
 
-/* Moves on to the sample of this number. */
+/* Advances to the sample with this number. */
 static weft_status seek_id(struct predict *p, int64_t number, bool *found)
 {
     struct ids *s = &p->ids;
@@ -268,7 +268,7 @@ static weft_status put_id(struct predict *p, const weft_batch *b, int64_t i)
     if (st)
         return st;
     if (number >= s->n || s->ends[2 * number] < 0)
-        return predict_err(p, WEFT_EDATA, "--id: the data has changed while it was read");
+        return predict_err(p, WEFT_EDATA, "--id: the data changed while it was read");
     fwrite(s->text + s->ends[2 * number], 1,
            (size_t)(s->ends[2 * number + 1] - s->ends[2 * number]), p->file);
     return WEFT_OK;
@@ -276,7 +276,8 @@ static weft_status put_id(struct predict *p, const weft_batch *b, int64_t i)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* "p_setosa", or "p0" where classes have no names; of several outputs their names in front. */
+/* "p_setosa", or "p0" if classes have no names; with several outputs, prefixed by the output's
+ * name. */
 static void put_p_head(struct predict *p, int k, int64_t i)
 {
     char head[512], number[24];
@@ -318,7 +319,7 @@ static void put_head(struct predict *p, int64_t n, const weft_tensor *out)
     fprintf(p->file, "\n");
 }
 
-/* Probability of class i, of the values of a sample. */
+/* Probability of class i, from the values of a sample. */
 static double chance(const struct predict *p, int k, int64_t width, int i)
 {
     if (width == 1 && p->output[k].n_classes == 2)
@@ -436,10 +437,10 @@ static weft_status put_row(struct predict *p, int64_t i, const weft_batch *b,
     return st;
 }
 
-/* Tables and arrays have rows of one length. */
+/* Tables and arrays need rows of one length. */
 static weft_status misfit(struct predict *p)
 {
-    return predict_err(p, WEFT_ESHAPE, "outputs of samples differ in size; use --format json");
+    return predict_err(p, WEFT_ESHAPE, "outputs differ in size between samples; use --format json");
 }
 
 static weft_status collect(struct predict *p, int64_t n, const weft_tensor *out)
@@ -482,7 +483,7 @@ static weft_status put_batch(void *arg, const weft_batch *b, int n_outputs, cons
     if (!b->n)
         return WEFT_OK;
     if (strcmp(p->format, "npy") == 0 && n_outputs != 1)
-        return predict_err(p, WEFT_ENOSUP, "npy holds one output; use csv or json for several");
+        return predict_err(p, WEFT_ENOSUP, "npy stores one output; use csv or json for several");
     if (strcmp(p->format, "npy") == 0)
         return collect(p, b->n, out);
     for (int k = 0; k < n_outputs; k++)
@@ -496,13 +497,14 @@ static weft_status put_batch(void *arg, const weft_batch *b, int n_outputs, cons
         st = put_row(p, i, b, out);
     errno = 0;
     return st                ? st
-           : ferror(p->file) ? predict_err(p, WEFT_EIO, "the output cannot be written")
+           : ferror(p->file) ? predict_err(p, WEFT_EIO, "cannot write the output")
                              : WEFT_OK;
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* A new file of its own beside p->out: neither a link that lies there nor another job's file is written to. */
+/* Creates a new file next to p->out: neither an existing link nor another job's file is written
+ * to. */
 static void open_beside(struct predict *p)
 {
     const char *slash = strrchr(p->out, '/');
@@ -537,12 +539,12 @@ static int choose_format(struct predict *p)
         p->format = "csv"; /* a pipe, a device */
     return p->format ? EXIT_DONE
                      : fail(EXIT_USAGE,
-                            "predict: the name '%s' does not tell the format: use .csv, .json, "
+                            "predict: cannot tell the format from the name '%s': use .csv, .json, "
                             ".jsonl or .npy, or --format csv|json|npy",
                             p->out);
 }
 
-/* The file: a temporary one next to it, so that a failure leaves what was there. */
+/* Opens a temporary file next to the output, so that a failure leaves the old file unchanged. */
 static int open_predict(struct predict *p)
 {
     struct stat info;
@@ -600,15 +602,14 @@ static int predict(int argc, char **argv)
         JOB_FLAGS(j),
         DATA_FLAG(j),
         MODEL_FLAG(j),
-        {"part", FLAG_TEXT, "train|validation|test", "which of the job's data; default test",
+        {"part", FLAG_TEXT, "train|validation|test", "which part of the job's data; default test",
          &part},
-        {"out", FLAG_TEXT, "FILE|-", "where to write: .csv, .json, .jsonl or .npy; default -",
-         &p.out},
-        {"format", FLAG_TEXT, "csv|json|npy", "instead of what the name of --out says; for - csv",
-         &p.format},
-        {"id", FLAG_TEXT, "COLUMN", "begin lines with this column of the data, not with a number",
+        {"out", FLAG_TEXT, "FILE|-", "output file: .csv, .json, .jsonl or .npy; default -", &p.out},
+        {"format", FLAG_TEXT, "csv|json|npy",
+         "output format; default: from the name of --out, csv for -", &p.format},
+        {"id", FLAG_TEXT, "COLUMN", "start lines with this column of the data instead of a number",
          &p.ids.column},
-        {"raw", FLAG_BOOL, NULL, "the model's outputs as they are: logits, scaled targets", &p.raw},
+        {"raw", FLAG_BOOL, NULL, "print the model's raw outputs: logits, scaled targets", &p.raw},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     weft_ds s;
@@ -638,14 +639,13 @@ static int predict(int argc, char **argv)
     rc = !st ? EXIT_DONE : *p.why ? fail(EXIT_FAILED, "predict: %s", p.why) : fail_job(st);
 out:
     rc = close_predict(&p, rc);
-    close_job(&j);
-    return rc < 0 ? EXIT_DONE : rc;
+    return close_job(&j, rc);
 }
 
 const struct command command_predict = {
     .name = "predict",
     .args = "JOB.yaml|MODEL [DATA|-]",
-    .summary = "write what a job's newest checkpoint, or a saved model, predicts for data",
+    .summary = "predict data with a job's newest checkpoint or a saved model",
     .text = "  weft predict job.yaml new.csv                 class and probabilities, or the "
             "quantity\n"
             "  weft predict job.yaml new.csv --id customer --out predictions.csv\n"

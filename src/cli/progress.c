@@ -1,4 +1,4 @@
-/* progress.c - how far a long command is: a bar that rewrites itself on a terminal, silence elsewhere. */
+/* progress.c - progress of a long command: a bar on a terminal, nothing elsewhere. */
 #define _GNU_SOURCE
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-/* run.c - weft run, weft explain: a saved graph, or a workload, computed or explained. */
+/* run.c - weft run, weft explain: compute or explain a saved graph or a workload. */
 #define _GNU_SOURCE
 #include <math.h>
 
@@ -13,8 +13,8 @@ struct job {
     weft_fn *fn;
     weft_val feed[MAX_IO], fetch[MAX_IO];
     weft_tensor data[MAX_IO], result[MAX_IO];
-    const char *to[MAX_IO]; /* where a fetch goes */
-    bool from_file[MAX_IO]; /* whose memory a feed's data is */
+    const char *to[MAX_IO]; /* where each fetch is written */
+    bool from_file[MAX_IO]; /* whether a feed's data is owned by a file */
     int n_feeds, n_fetches;
 };
 
@@ -30,7 +30,7 @@ static void job_free(struct job *j)
     weft_ctx_free(j->ctx);
 }
 
-/* "name=rest": cuts the item; NULL when there is no '='. */
+/* "name=rest": splits the item; NULL if there is no '='. */
 static char *cut(char *item)
 {
     char *eq = strrchr(item, '=');
@@ -71,7 +71,7 @@ static int add_feed(struct job *j, const char *text, bool shapes)
         rc = fail(EXIT_USAGE, "--feed takes name=%s, not '%s'",
                   shapes ? "SHAPE or name=FILE.npy" : "FILE.npy", text);
     else if (j->n_feeds == MAX_IO)
-        rc = fail(EXIT_USAGE, "over %d feeds", MAX_IO);
+        rc = fail(EXIT_USAGE, "more than %d feeds", MAX_IO);
     if (!rc)
         rc = find_value(j, item, &j->feed[j->n_feeds]);
     if (!rc && shapes && strspn(rest, "0123456789,") == strlen(rest)) {
@@ -81,7 +81,7 @@ static int add_feed(struct job *j, const char *text, bool shapes)
             d->dim[d->rank++] = strtoll(p, &p, 10);
         d->data = weft_tensor_bytes(d) >= 0 ? calloc(1, (size_t)weft_tensor_bytes(d) + 1) : NULL;
         if (!d->data)
-            rc = fail(EXIT_USAGE, "--feed %s: that shape is too large", text);
+            rc = fail(EXIT_USAGE, "--feed %s: the shape is too large", text);
     } else if (!rc) {
         j->from_file[j->n_feeds] = true;
         rc = weft_npy_read(j->ctx, rest, d) ? fail(EXIT_INPUT, "%s", weft_error()) : EXIT_DONE;
@@ -99,7 +99,7 @@ static int add_fetch(struct job *j, const char *text)
     int rc;
 
     if (!item || j->n_fetches == MAX_IO)
-        return fail(EXIT_USAGE, "over %d fetches", MAX_IO);
+        return fail(EXIT_USAGE, "more than %d fetches", MAX_IO);
     cut(item);
     rc = find_value(j, item, &j->fetch[j->n_fetches]);
     j->to[j->n_fetches] = eq ? eq + 1 : "-";
@@ -148,7 +148,7 @@ static double element(const weft_tensor *t, int64_t i)
     }
 }
 
-/* One row a line, elements separated by spaces. */
+/* One row per line, elements separated by spaces. */
 static void print_tensor(const weft_tensor *t)
 {
     int64_t n = weft_tensor_count(t), row = t->rank ? t->dim[t->rank - 1] : 1;
@@ -167,10 +167,10 @@ static int run(int argc, char **argv)
         {"feed", FLAG_LIST, "NAME=FILE.npy", "the value of a placeholder; once for each", &feeds},
         {"fetch", FLAG_LIST, "NAME=FILE.npy|-",
          "a value to compute, into a file or printed; NAME:1 is a second output", &fetches},
-        {"threads", FLAG_INT, "N", "threads of the pool; default: all cores", &m.threads},
+        {"threads", FLAG_INT, "N", "number of threads; default: all cores", &m.threads},
         {"memory", FLAG_INT, "MB", "memory limit", &m.memory_mb},
-        {"kernels", FLAG_TEXT, "best|portable", "portable ones give the same bits on every machine",
-         &m.kernels},
+        {"kernels", FLAG_TEXT, "best|portable",
+         "portable kernels give identical results on every machine", &m.kernels},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     struct job j = {0};
@@ -243,10 +243,10 @@ static int explain(int argc, char **argv)
         {"fetch", FLAG_LIST, "NAME", "a value to compute", &fetches},
         {"time", FLAG_INT, "N", "run N times and print the time of each instruction", &runs},
         {"trace", FLAG_BOOL, NULL,
-         "one run as Chrome trace JSON instead (chrome://tracing, Perfetto)", &trace},
-        {"threads", FLAG_INT, "N", "threads of the pool; default: all cores", &m.threads},
-        {"kernels", FLAG_TEXT, "best|portable", "portable ones give the same bits on every machine",
-         &m.kernels},
+         "write one run as Chrome trace JSON instead (chrome://tracing, Perfetto)", &trace},
+        {"threads", FLAG_INT, "N", "number of threads; default: all cores", &m.threads},
+        {"kernels", FLAG_TEXT, "best|portable",
+         "portable kernels give identical results on every machine", &m.kernels},
         {"simd", FLAG_TEXT, "LEVEL", "auto, portable, avx2 or avx512", &m.simd},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };

@@ -1,5 +1,5 @@
-/* screen.c - progress on a terminal: lines that are repainted never wrap, colors only where they are wanted, messages begin
- * on a line of their own, and a reader that went away is noticed. */
+/* screen.c - progress on a terminal: repainted lines never wrap, colors are used only where wanted,
+ * messages start on a line of their own, and a reader that went away is noticed. */
 #include <errno.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -13,9 +13,9 @@ bool screen_has_bar(void)
     return isatty(STDOUT_FILENO) && term && *term && strcmp(term, "dumb") != 0;
 }
 
-static bool unfinished; /* the cursor is in a line that was painted to be painted over */
+static bool unfinished; /* the cursor is in a line that will be repainted */
 
-/* Columns of the terminal as it is now: it may have been resized since the last line. */
+/* Current width of the terminal: it may have been resized since the last line. */
 int screen_columns(void)
 {
     const char *columns = getenv("COLUMNS");
@@ -26,7 +26,7 @@ int screen_columns(void)
     return columns && atoi(columns) > 0 ? atoi(columns) : 80;
 }
 
-/* Is the byte the first of a character? Those that follow one in UTF-8 begin with 10. */
+/* Whether the byte is the first of a character: UTF-8 continuation bytes begin with bits 10. */
 static bool begins_character(char c)
 {
     return ((unsigned char)c & 0xc0) != 0x80;
@@ -66,7 +66,8 @@ bool screen_print(const char *text, bool last)
     bool colors = !no_color || !*no_color;
     char line[4096];
 
-    /* one that stays may wrap; one that is painted over may not: its beginning would stay on the screen */
+    /* A line that stays may wrap. One that is repainted may not: its start would stay on the
+     * screen. */
     screen_fit(text, last ? 0 : screen_columns() - 1, colors, line, sizeof line);
     if (*line)
         unfinished = line[strlen(line) - 1] != '\n';

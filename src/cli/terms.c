@@ -1,5 +1,6 @@
-/* terms.c - messages of the library in the words of a job file. The library tells C programmers which call or field helps; who
- * writes a job needs the key. test/cli/terms.sh keeps this table complete. */
+/* terms.c - library messages in the terms of a job file. The library names the call or field that
+ * helps a C programmer; the author of a job needs the key. test/cli/terms.sh keeps this table
+ * complete. */
 #include "cli.h"
 
 static const struct term {
@@ -11,12 +12,12 @@ static const struct term {
     {"allow more (weft_vocab_opts.max_words), or use hash", "use the stage `hash` for this column"},
     {"give it more (weft_iter_opts.memory) or make the buffer smaller",
      "make data.shuffle_buffer smaller"},
-    {"give it more (weft_iter_opts.memory) or cache in a file", "leave out the stage `cache`"},
+    {"give it more (weft_iter_opts.memory) or cache in a file", "remove the stage `cache`"},
     {"list the ones you need (weft_ds_example)", "list the ones you need in `columns`"},
     {"a model must begin with weft_input",
      "a model must begin with Input, or with the data's columns"},
     {"wraps another layer; use weft_layer_wrap",
-     "wraps another layer, which a job file cannot say yet"},
+     "wraps another layer: give it as an argument, `layer: {LSTM: {units: 8}}`"},
     {" (register your own with weft_layer_register)", "; `weft keys layers` lists them"},
     {" (register your own with weft_loss_register)", "; `weft keys losses` lists them"},
     {" (register your own with weft_metric_register)", "; `weft keys metrics` lists them"},

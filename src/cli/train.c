@@ -14,7 +14,7 @@
 
 /* ---- train ----------------------------------------------------------------------------------- */
 
-/* The trainer that Ctrl-C stops. The second Ctrl-C leaves at once. */
+/* The trainer that Ctrl-C stops. A second Ctrl-C exits immediately. */
 static weft_trainer *_Atomic running;
 static volatile sig_atomic_t interrupted;
 static bool unread, unwritten; /* standard output is closed, or its disk is full */
@@ -32,7 +32,7 @@ static void on_signal(int sig)
     weft_trainer_interrupt(t);
 }
 
-/* Before training begins and after it has ended there is nothing to write. */
+/* Before training begins and after it has ended there is no checkpoint to write. */
 static void on_ask(int sig)
 {
     weft_trainer *t = running;
@@ -42,7 +42,7 @@ static void on_ask(int sig)
         weft_trainer_checkpoint(t);
 }
 
-/* Ctrl-C, the end of the terminal, a polite kill; SIGUSR1 asks for a checkpoint. nohup is heeded. */
+/* Ctrl-C, a closed terminal, SIGTERM; SIGUSR1 requests a checkpoint. nohup is respected. */
 static void catch_signals(void)
 {
     signal(SIGINT, on_signal);
@@ -53,7 +53,7 @@ static void catch_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* Output that nobody reads any more ends the run as Ctrl-C does; a full disk under it does not. */
+/* Closed standard output ends the run like Ctrl-C; a full disk does not. */
 static void check_written(bool ok)
 {
     if (ok || unread || unwritten)
@@ -63,8 +63,7 @@ static void check_written(bool ok)
     if (unread && running)
         weft_trainer_interrupt(running);
     if (unwritten)
-        fprintf(stderr,
-                "weft: warning: standard output cannot be written: %s; training continues\n",
+        fprintf(stderr, "weft: warning: cannot write to standard output: %s; training continues\n",
                 strerror(errno));
 }
 
@@ -80,7 +79,7 @@ static int columns(void *arg)
     return screen_columns();
 }
 
-/* One JSON object an epoch. */
+/* One JSON object per epoch. */
 static weft_status json_epoch(void *arg, weft_trainer *t, int64_t epoch, const weft_logs *logs)
 {
     weft_times times;
@@ -100,7 +99,7 @@ static weft_status json_epoch(void *arg, weft_trainer *t, int64_t epoch, const w
     return WEFT_OK;
 }
 
-/* One line about where the time went. */
+/* One line about where the time was spent. */
 static void print_times(const weft_trainer *t)
 {
     weft_times all;
@@ -111,7 +110,7 @@ static void print_times(const weft_trainer *t)
     if (!all.steps || !(s > 0))
         return;
     screen_finish_line();
-    fprintf(stderr, "%lld steps in %.3g s, %.1f %% of it waiting for data", (long long)all.steps, s,
+    fprintf(stderr, "%lld steps in %.3g s, %.1f %% waiting for data", (long long)all.steps, s,
             100 * all.wait_s / s);
     if (all.checkpoints)
         fprintf(stderr, ", %.1f %% for %lld checkpoint%s", 100 * all.stall_s / s,
@@ -130,7 +129,7 @@ static int finish(struct job *j)
         print_times(t);
     if (interrupted || unread)
         return fail(unread ? EXIT_FAILED : EXIT_STOPPED, "%sstopped after step %lld%s",
-                    unread ? "nobody reads the output: " : "", (long long)weft_trainer_step(t),
+                    unread ? "standard output was closed: " : "", (long long)weft_trainer_step(t),
                     weft_job_has_checkpoints(j->run)
                         ? "; the same command resumes from here"
                         : "; without checkpoint.dir in the job, the next run starts over");
@@ -158,7 +157,7 @@ static int train(int argc, char **argv)
          "a progress bar, a line per epoch, JSON lines, or nothing; auto: a bar on a terminal",
          &log},
         {"fresh", FLAG_BOOL, NULL,
-         "start over: the old checkpoints, log and model are kept as ckpt.1, logs.1, …", &j.fresh},
+         "start over; the old checkpoints, log and model are kept as ckpt.1, logs.1, …", &j.fresh},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     weft_callback json = {.size = sizeof json, .name = "json", .epoch_end = json_epoch};
@@ -170,7 +169,7 @@ static int train(int argc, char **argv)
     if (n < 0)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (n != 1)
-        return fail(EXIT_USAGE, "train: needs a job file; `weft train --help` says more");
+        return fail(EXIT_USAGE, "train: needs a job file; see `weft train --help`");
     if (!check_word("train", "log", log, logs, sizeof logs / sizeof *logs))
         return EXIT_USAGE;
     j.path = argv[0];
@@ -190,8 +189,7 @@ static int train(int argc, char **argv)
     running = NULL;
     rc = st ? fail_job(st) : finish(&j);
 out:
-    close_job(&j);
-    return rc;
+    return close_job(&j, rc);
 }
 
 const struct command command_train = {
@@ -199,13 +197,10 @@ const struct command command_train = {
     .args = "JOB.yaml",
     .summary = "train the model of a job file",
     .text =
-        "With checkpoint.dir in the job, a run that was stopped or killed resumes from its last "
-        "checkpoint when\n"
-        "the same command is given again, and ends with identical weights; --fresh starts "
-        "over. Ctrl-C finishes\n"
-        "the step, writes a checkpoint and exits; a second Ctrl-C exits at once. SIGUSR1 writes "
-        "a checkpoint\n"
-        "without stopping. `weft keys` lists what a job file may hold.\n",
+        "If the job has checkpoint.dir, the same command resumes a stopped or killed run from its "
+        "last\ncheckpoint, and ends with identical weights; --fresh starts over. Ctrl-C finishes "
+        "the step,\nwrites a checkpoint and exits; a second Ctrl-C exits immediately. SIGUSR1 "
+        "writes a checkpoint\nwithout stopping. `weft keys` lists what a job file may contain.\n",
     .run = train,
 };
 
@@ -219,9 +214,9 @@ static int eval(int argc, char **argv)
         JOB_FLAGS(j),
         DATA_FLAG(j),
         MODEL_FLAG(j),
-        {"part", FLAG_TEXT, "train|validation|test", "which of the job's data; default test",
+        {"part", FLAG_TEXT, "train|validation|test", "which part of the job's data; default test",
          &part},
-        {"json", FLAG_BOOL, NULL, "one JSON object", &j.json},
+        {"json", FLAG_BOOL, NULL, "print one JSON object", &j.json},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     weft_logs logs;
@@ -245,8 +240,7 @@ static int eval(int argc, char **argv)
     print_logs(&logs, j.json);
     printf(j.json ? "}\n" : "\n");
 out:
-    close_job(&j);
-    return rc < 0 ? EXIT_DONE : rc;
+    return close_job(&j, rc);
 }
 
 const struct command command_eval = {
@@ -285,7 +279,7 @@ static int report_runs(int n, char **paths, const char *out)
     return rc;
 }
 
-/* A job file, with its predictions; a folder, or several runs, only with curves. */
+/* A job file: with its predictions. A directory or several runs: only curves. */
 static int report(int argc, char **argv)
 {
     struct job j = {.trained = true};
@@ -293,7 +287,7 @@ static int report(int argc, char **argv)
     const struct flag flags[] = {
         JOB_FLAGS(j),
         MODEL_FLAG(j),
-        {"out", FLAG_TEXT, "FILE", "where to write; default report.html", &out},
+        {"out", FLAG_TEXT, "FILE", "output file; default report.html", &out},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     int n = parse_flags(&command_report, flags, argc, argv), rc;
@@ -317,20 +311,17 @@ static int report(int argc, char **argv)
         rc = st ? fail_job(st) : EXIT_DONE;
     }
     weft_history_free(h);
-    close_job(&j);
-    return rc;
+    return close_job(&j, rc);
 }
 
 const struct command command_report = {
     .name = "report",
     .args = "JOB.yaml|RUN…",
-    .summary = "write a page about a job's run, or about several runs",
-    .text = "Of one job: curves, mistakes, times and settings, from its newest checkpoint. With "
-            "log.dir in the job,\n"
-            "`weft train` leaves that page there by itself.\n"
-            "Of several runs (job files, folders of checkpoints, log folders): their curves in the "
-            "same axes, and\n"
-            "the settings that differ.\n",
+    .summary = "write an HTML report of a job's run, or of several runs",
+    .text = "One job: curves, mistakes, times and settings, from its newest checkpoint. If the job "
+            "has\nlog.dir, `weft train` writes this report there.\n"
+            "Several runs (job files, checkpoint or log directories): their curves in shared axes, "
+            "and the\nsettings that differ.\n",
     .run = report,
 };
 
@@ -378,8 +369,7 @@ static int summary(int argc, char **argv)
     rc = parse_job(&command_summary, flags, &j, argc, argv);
     if (!rc)
         rc = print_summary(j.ctx, weft_job_model(j.run));
-    close_job(&j);
-    return rc < 0 ? EXIT_DONE : rc;
+    return close_job(&j, rc);
 }
 
 const struct command command_summary = {

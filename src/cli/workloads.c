@@ -26,7 +26,7 @@ static double uniform(uint64_t *s)
     return ((double)(next_random(s) >> 11) + 0.5) * 0x1p-53;
 }
 
-/* Declares a placeholder and makes its data: normal floats, or whole numbers below `below`. */
+/* Declares a placeholder and creates its data: normal floats, or integers below `below`. */
 static weft_val feed(struct workload *w, const char *name, weft_dtype t, int rank,
                      const int64_t *dim, int64_t below)
 {

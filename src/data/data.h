@@ -84,6 +84,10 @@ struct wf_block {
 
 int64_t wf_item_bytes(weft_dtype t); /* as weft_dtype_size, including WEFT_STR */
 int64_t wf_col_item_count(const struct wf_col *c, int64_t n); /* items of the first n elements */
+/* Gives column c of b memory for its items in another dtype; *from is the column as it was, *items
+ * where its *n items are. The offsets of a slice start at 0 again. */
+weft_status wf_col_renew(struct wf_block *b, struct wf_col *c, weft_dtype dtype,
+                         struct wf_col *from, const void **items, int64_t *n);
 
 /* A block of n elements with n_cols empty columns and `at` zero. */
 weft_status wf_block_new(struct wf_env *env, int n_cols, int64_t n, struct wf_block **out);
@@ -211,6 +215,7 @@ struct weft_data {
     struct wf_ds **ds; /* [1..n] */
     int64_t n, cap;
     int64_t array_room; /* bytes of array files that may still be read into memory */
+    bool empty_labels;  /* labels of text may be empty: data for a trained model */
     weft_status st;
     char *error;
 };
@@ -252,8 +257,6 @@ weft_status wf_ds_columns_named(const struct wf_ds *ds, const char *list, int **
 void wf_ds_names_text(const struct wf_ds *ds, int n, const int *col, struct wf_buf *out);
 struct wf_type wf_column_type(const weft_column *c);
 weft_column wf_column_of(const char *name, weft_dtype dtype, int rank, const int64_t *dim);
-/* Checks an options struct's size field; NULL is fine. */
-weft_status wf_opts_check(const void *opts, size_t size, const char *name);
 
 /* ---- learning (learned.c, fingerprint.c) ----------------------------------------------------- */
 

@@ -10,7 +10,7 @@
 #include "graph/graph.h"
 #include "kernels/kernels.h"
 #include "op/optim.h"
-#include "weft/sys/strategy.h"
+#include "weft/fn.h"
 
 /* ---- the store: variables of a graph --------------------------------------------------------- */
 
@@ -19,11 +19,13 @@ struct wf_segment {
     struct wf_type type;
     int64_t offset; /* params: in elements, a multiple of 16; state: in bytes, a multiple of 64 */
     int64_t count;
-    bool flat;                  /* trainable f32: lives in params; otherwise in state */
-    int32_t number;             /* flat: its number among those, as for weft_fn_segment */
+    bool flat;                  /* trainable f32: a parameter; otherwise in state */
+    bool table;                 /* a parameter that is only looked up: not in params */
+    int32_t number;             /* flat: its number among those, by first use */
     const struct wf_node *node; /* in the store's graph: initializer */
     int n_slots;                /* slot vectors it uses, and their initial values */
     float slot_init[WF_OPTIM_MAX_SLOTS];
+    float *data, *slot[WF_OPTIM_MAX_SLOTS]; /* tables: their own memory */
 };
 
 struct wf_store {
@@ -33,9 +35,11 @@ struct wf_store {
     struct wf_segment *seg;
     int64_t n_seg;
     struct wf_map by_name; /* the number of the segment */
-    float *params, *grads;
+    int32_t *by_number;    /* flat ones: the segment of each number */
+    int32_t n_flat;
+    float *params;
     float *slot[WF_OPTIM_MAX_SLOTS];
-    int64_t n_params; /* elements of params, each slot and grads */
+    int64_t n_params; /* elements of params and of each slot */
     char *state;
     int64_t n_state; /* bytes */
     int64_t step;    /* runs with updates so far */
@@ -54,7 +58,9 @@ void *wf_store_data(const struct wf_store *s, const struct wf_segment *seg);
 /* Makes sure that the segment has `n` slots; new ones start at init[k], existing ones keep their
  * contents. */
 weft_status wf_store_slots(struct wf_store *s, struct wf_segment *seg, int n, const float *init);
-weft_status wf_store_grads(struct wf_store *s);
+int64_t wf_store_bytes(const struct wf_store *s); /* of all parameters */
+/* The k-th slot of a parameter, NULL if it has none. */
+float *wf_store_slot(const struct wf_store *s, const struct wf_segment *seg, int k);
 
 /* Initial values of one variable: a function of seed, name and initializer only. */
 weft_status wf_init_variable(weft_ctx *ctx, const struct wf_node *n, const struct wf_type *t,
@@ -62,13 +68,30 @@ weft_status wf_init_variable(weft_ctx *ctx, const struct wf_node *n, const struc
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-enum wf_place { WF_NOWHERE, WF_SLAB, WF_FEED, WF_CONST, WF_PARAM, WF_STATE, WF_GRAD };
+enum wf_place { WF_NOWHERE, WF_SLAB, WF_FEED, WF_CONST, WF_PARAM, WF_TABLE, WF_STATE, WF_GRAD };
 
 struct wf_loc {
     enum wf_place place;
-    int64_t offset;   /* bytes into slab, params, state, grads; FEED: its number */
+    int64_t offset;   /* bytes into slab, params, state, gradients of a group; FEED: its number */
     const void *data; /* CONST */
-    int32_t segment;  /* PARAM, GRAD: number among the flat ones */
+    int32_t segment;  /* PARAM, TABLE, GRAD: number among the flat ones */
+    int32_t group;    /* GRAD */
+};
+
+/* Where a run finds and leaves what outlives it. */
+struct wf_base {
+    float *params; /* only read, unless the function updates parameters */
+    float *grads;  /* [n_groups][n_params]: what weft_fn_opts.gradients names */
+    char *state;
+};
+
+/* What a run tells while it goes on. Called by the thread that runs. */
+struct wf_hooks {
+    void *arg;
+    /* Parameter `segment` is about to be read for the first time. */
+    weft_status (*need)(void *arg, int32_t segment);
+    /* The gradient of `segment` in `group` is complete. */
+    weft_status (*ready)(void *arg, int32_t segment, int32_t group);
 };
 
 struct wf_instr {
@@ -79,24 +102,18 @@ struct wf_instr {
     double flop;
     int64_t time_ns; /* filled by timed runs */
     int32_t node;    /* in plan->graph */
-    bool is_update;  /* of a parameter: left to the strategy if there is one */
+    bool is_update;  /* of a parameter, by an optimizer */
     bool fails;      /* may refuse the data of a step; all others cannot fail */
     int first_undo,
         n_undo; /* what it overwrites and a later failure restores: a range of plan->undo */
-    /* Points for strategies: the first instruction that reads these segments, or that completes
-     * their gradient. */
+    /* Points for hooks: the first instruction that reads these segments, or that completes their
+     * gradient. */
     int first_need, n_need, first_ready, n_ready; /* ranges of plan->needs and plan->readies */
-};
-
-/* A feed that an update reads: copied into the slab after the rest was computed. */
-struct wf_kept {
-    int64_t instr;
-    int operand, feed;
-    int64_t at, bytes;
 };
 
 struct wf_plan {
     weft_ctx *ctx;
+    struct wf_pool *pool;
     struct wf_arena arena;
     weft_graph *graph; /* after all passes, types known */
     struct wf_type *feed_types;
@@ -104,14 +121,14 @@ struct wf_plan {
     int64_t n_instr;
     struct wf_loc *loc;       /* per value */
     int32_t *root;            /* per value: the value whose memory it is in */
-    int32_t *roots;           /* fetches, then updates, as values of graph */
-    int32_t *needs, *readies; /* segment numbers */
+    int32_t *roots;           /* fetches, updates, gradients, as values of graph */
+    int32_t *needs, *readies; /* segment numbers; readies: number and group */
     int64_t slab_bytes, scratch_bytes;
     struct wf_range *undo;
     int64_t undo_at, undo_bytes; /* where their copies are in the slab */
-    struct wf_kept *kept;        /* feeds that updates read after the call that provided them */
-    int64_t n_kept, kept_at, kept_bytes;
-    const char *bound_slab; /* the slab the tensors point into */
+    int64_t bytes;               /* of the slab, with scratch and copies */
+    const char *bound_slab;      /* what the tensors point into */
+    struct wf_base bound;
     double flop, plan_ms;
     uint64_t fingerprint, last_used;
     bool has_random;
@@ -121,32 +138,34 @@ struct weft_fn {
     weft_ctx *ctx;
     weft_graph *graph;
     struct wf_store *store;
-    int n_feeds, n_fetches, n_updates, max_plans, n_plans;
-    int32_t *feeds, *roots; /* roots: fetches, then updates */
+    struct wf_pool *pool;
+    int n_feeds, n_fetches, n_updates, n_gradients, max_plans, n_plans;
+    int n_groups;           /* of gradients */
+    int32_t *feeds, *roots; /* roots: fetches, updates, gradients */
+    struct wf_grad_out {    /* of each gradient: where it goes */
+        int32_t segment, group;
+    } * grad_out;
     weft_fn_opts opts;
     struct wf_plan **plans;
-    struct wf_plan *current; /* the plan of the last run */
-    weft_strategy strategy;
-    bool has_strategy;
     uint64_t clock;
+    struct wf_base base;
+    float *grads; /* the function's own, where the caller gives none */
+    const struct wf_hooks *hooks;
+    int64_t step; /* of the run under way: random numbers and optimizers depend on it */
     int shard;
     char *slab;
     int64_t slab_bytes;
-    bool updates;               /* a run counts as a step */
-    struct wf_snapshot *before; /* the state that computing overwrites, as it was when the step
-                                 * began */
-    bool is_open;               /* a step has begun: weft_fn_compute without weft_fn_finish */
+    bool updates;         /* a run counts as a step */
     pthread_mutex_t lock; /* for callers whose threads take turns; a run itself takes no lock */
 };
 
 weft_status wf_plan_new(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **out);
 void wf_plan_free(struct wf_plan *p);
-/* Points all tensors into the function's slab and the store. */
+/* Points all tensors into the function's slab and its bases. */
 void wf_plan_bind(struct wf_plan *p, weft_fn *fn);
+/* Where a value is; NULL: it is fed. */
+void *wf_plan_address(const struct wf_plan *p, const weft_fn *fn, int32_t v);
 void wf_plan_feed(struct wf_plan *p, const weft_tensor *feeds);
-/* Copies the feeds that updates read: weft_fn_update comes after the call that provided them. */
-void wf_plan_keep(struct wf_plan *p, const weft_fn *fn, const weft_tensor *feeds);
-
 /* Order of execution (node numbers) and memory. */
 weft_status wf_plan_order(struct wf_plan *p, bool all_fail, int32_t **order, int64_t *n);
 weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order, int64_t n);
@@ -174,17 +193,12 @@ struct wf_snapshot;
 weft_status wf_snapshot_new(int n_fns, weft_fn *const *fns, bool params, struct wf_snapshot **out);
 void wf_snapshot_save(struct wf_snapshot *s);
 void wf_snapshot_restore(const struct wf_snapshot *s);
+/* Restores only the variable at this offset of the state vector. */
+void wf_snapshot_load(const struct wf_snapshot *s, int64_t offset);
 void wf_snapshot_free(struct wf_snapshot *s);
 
 /* Floating-point operations of a node's products, by the direct algorithm. */
 double wf_flop(const weft_graph *g, const struct wf_node *n);
-
-/* What a walk through the instructions does. */
-enum wf_phase {
-    WF_ALL,     /* everything */
-    WF_COMPUTE, /* all but updates of parameters */
-    WF_UPDATE,  /* only those */
-};
 
 /* Sets trap_numerics from the next run on, with existing plans: they were not made for a failing
  * step, so a failure leaves variables half updated. For functions whose variables are not needed
@@ -196,7 +210,20 @@ weft_status wf_fn_slots(weft_fn *fn);
 
 /* The plan for these feeds, cached or new. */
 weft_status wf_fn_plan(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **out);
-weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds,
-                           enum wf_phase phase, bool timed);
+weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, bool timed);
+
+/* One run that is not a step of the store: for shard `shard` of step `step`, with these bases (a
+ * NULL one is the store's or the function's own). Nothing of the store changes but what the bases
+ * name. */
+struct wf_run {
+    int64_t step;
+    int shard;
+    struct wf_base base;
+    const struct wf_hooks *hooks; /* NULL: none */
+};
+weft_status wf_fn_run_at(weft_fn *fn, const struct wf_run *at, const weft_tensor *feeds,
+                         weft_tensor *fetches);
+/* Runs on this pool from the next plan on; the context's otherwise. */
+void wf_fn_set_pool(weft_fn *fn, struct wf_pool *pool);
 
 #endif

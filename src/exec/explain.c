@@ -83,12 +83,11 @@ static weft_status timed_runs(weft_fn *fn, struct wf_plan *p, const weft_tensor 
         return st;
     }
     wf_snapshot_save(before);
-    fn->current = NULL;
-    st = wf_fn_run_plan(fn, p, full, WF_ALL, false); /* warm up */
+    st = wf_fn_run_plan(fn, p, full, false); /* warm up */
     for (int64_t i = 0; i < p->n_instr; i++)
         p->instr[i].time_ns = 0;
     for (int r = 0; r < runs && !st; r++)
-        st = wf_fn_run_plan(fn, p, full, WF_ALL, true);
+        st = wf_fn_run_plan(fn, p, full, true);
     wf_snapshot_restore(before);
     wf_snapshot_free(before);
     free_feeds(fn, feeds, full);
@@ -102,15 +101,13 @@ weft_status weft_fn_explain(weft_fn *fn, const weft_tensor *feeds, const weft_ex
     struct wf_plan *p;
     struct wf_buf b;
     int64_t total = 0;
-    weft_status st = WEFT_OK;
+    weft_explain_opts o;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_explain_opts");
 
-    if (opts && opts->size != sizeof *opts)
-        st = wf_err(WEFT_EINVAL, "weft_explain_opts: size %zu, this library expects %zu",
-                    opts->size, sizeof *opts);
     if (!st)
         st = wf_fn_plan(fn, feeds, &p);
-    if (!st && opts)
-        runs = opts->time_runs;
+    if (!st)
+        runs = o.time_runs;
     if (!st && runs > 0)
         st = timed_runs(fn, p, feeds, runs);
     if (st)
@@ -125,8 +122,7 @@ weft_status weft_fn_explain(weft_fn *fn, const weft_tensor *feeds, const weft_ex
     }
     wf_buf_printf(&b, "memory: slab %lld, scratch %lld, parameters %lld, state %lld bytes\n",
                   (long long)p->slab_bytes, (long long)p->scratch_bytes,
-                  (long long)(fn->store->n_params * (int64_t)sizeof(float)),
-                  (long long)fn->store->n_state);
+                  (long long)wf_store_bytes(fn->store), (long long)fn->store->n_state);
     wf_buf_printf(&b, "work: %.6g Mflop in products; planned in %.3f ms\n", p->flop / 1e6,
                   p->plan_ms);
     if (runs)
@@ -175,21 +171,18 @@ weft_status weft_fn_trace(weft_fn *fn, const weft_tensor *feeds, char **out)
 
 weft_status weft_fn_plan_info(weft_fn *fn, const weft_tensor *feeds, weft_plan_info *out)
 {
+    weft_plan_info info;
     struct wf_plan *p;
     weft_status st = wf_fn_plan(fn, feeds, &p);
 
-    if (!st && out->size != sizeof *out)
-        st = wf_err(WEFT_EINVAL, "weft_plan_info: size %zu, this library expects %zu", out->size,
-                    sizeof *out);
     if (st)
         return st;
-    *out = (weft_plan_info){.size = sizeof *out,
-                            .n_instructions = p->n_instr,
+    info = (weft_plan_info){.n_instructions = p->n_instr,
                             .slab_bytes = p->slab_bytes,
                             .scratch_bytes = p->scratch_bytes,
-                            .param_bytes = fn->store->n_params * (int64_t)sizeof(float),
+                            .param_bytes = wf_store_bytes(fn->store),
                             .flop = p->flop,
                             .plan_ms = p->plan_ms,
                             .fingerprint = p->fingerprint};
-    return WEFT_OK;
+    return wf_opts_give(out, out->size, &info, sizeof info, "weft_plan_info");
 }

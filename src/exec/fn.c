@@ -41,18 +41,21 @@ static weft_status check_feeds_complete(const weft_fn *fn)
 
 static weft_status check_opts(weft_graph *g, const weft_fn_opts *o)
 {
-    weft_status st;
+    weft_status st = weft_graph_status(g);
 
-    if (!o || o->size != sizeof *o)
-        return wf_err(WEFT_EINVAL,
-                      "weft_fn_opts: must be given, with its size set (use WEFT_OPTS)");
-    st = weft_graph_status(g);
     if (!st)
         st = check_values(g, o->n_feeds, o->feeds, "feeds", true);
     if (!st)
         st = check_values(g, o->n_fetches, o->fetches, "fetches", false);
     if (!st)
         st = check_values(g, o->n_updates, o->updates, "updates", false);
+    for (int i = 0; i < o->n_gradients && !st; i++) {
+        const weft_gradient *r = &o->gradients[i];
+
+        st = check_values(g, 2, (weft_val[]){r->var, r->grad}, "gradients", false);
+        if (!st && r->group < 0)
+            st = wf_err(WEFT_EINVAL, "function: a gradient of group %d", r->group);
+    }
     return st;
 }
 
@@ -60,7 +63,7 @@ static weft_status check_opts(weft_graph *g, const weft_fn_opts *o)
  * them. */
 static weft_status copy_graph(weft_fn *fn, weft_graph *g, const weft_fn_opts *o)
 {
-    int n = o->n_fetches + o->n_updates, all = n + o->n_feeds;
+    int n = o->n_fetches + o->n_updates + o->n_gradients, all = n + o->n_feeds;
     int32_t *roots = wf_alloc_n(fn->ctx, all + 1, sizeof *roots);
     weft_status st;
 
@@ -72,6 +75,8 @@ static weft_status copy_graph(weft_fn *fn, weft_graph *g, const weft_fn_opts *o)
         roots[i] = o->fetches[i].id;
     for (int i = 0; i < o->n_updates; i++)
         roots[o->n_fetches + i] = o->updates[i].id;
+    for (int i = 0; i < o->n_gradients; i++)
+        roots[o->n_fetches + o->n_updates + i] = o->gradients[i].grad.id;
     for (int i = 0; i < o->n_feeds; i++)
         roots[n + i] = o->feeds[i].id;
     st = wf_pass_copy(g, all, roots, &fn->graph);
@@ -106,6 +111,42 @@ static weft_status number_variables(weft_fn *fn)
     return WEFT_OK;
 }
 
+/* Which segment each gradient belongs to. */
+static weft_status place_gradients(weft_fn *fn, const weft_graph *g, const weft_fn_opts *o)
+{
+    const struct wf_store *s = fn->store;
+    bool *taken;
+
+    for (int i = 0; i < o->n_gradients; i++)
+        fn->n_groups = (int)wf_max_i64(fn->n_groups, o->gradients[i].group + 1);
+    fn->grad_out = wf_alloc_n(fn->ctx, o->n_gradients + 1, sizeof *fn->grad_out);
+    taken = wf_alloc_n(fn->ctx, (int64_t)fn->n_groups * s->n_flat + 1, sizeof *taken);
+    for (int i = 0; i < o->n_gradients && fn->grad_out && taken; i++) {
+        const weft_gradient *r = &o->gradients[i];
+        const struct wf_node *var = wf_val_node(g, r->var);
+        const struct wf_type *t = &g->values[r->grad.id].type;
+        const struct wf_segment *seg =
+            var->op->id == WF_OP_variable ? wf_store_find(s, var->name) : NULL;
+        weft_status st = WEFT_OK;
+
+        if (!seg || !seg->flat || seg->table)
+            st = wf_err(WEFT_EINVAL, "gradient %d: '%s' is not in the flat vectors", i, var->name);
+        else if (t->dtype != WEFT_F32 || t->rank != seg->type.rank)
+            st = wf_err(WEFT_ESHAPE, "the gradient of '%s' does not have its type", var->name);
+        else if (taken[r->group * s->n_flat + seg->number])
+            st = wf_err(WEFT_EEXIST, "two gradients of '%s' in group %d", var->name, r->group);
+        if (st) {
+            wf_free(fn->ctx, taken);
+            return st;
+        }
+        taken[r->group * s->n_flat + seg->number] = true;
+        fn->grad_out[i] = (struct wf_grad_out){seg->number, r->group};
+    }
+    wf_free(fn->ctx, taken);
+    return taken && fn->grad_out ? WEFT_OK
+                                 : wf_err_nomem(fn->ctx, sizeof *fn->grad_out, "function");
+}
+
 static bool changes_state(const weft_graph *g)
 {
     for (int64_t k = 0; k < g->n_nodes; k++)
@@ -114,11 +155,16 @@ static bool changes_state(const weft_graph *g)
     return false;
 }
 
-weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *o, weft_fn **out)
+weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *opts, weft_fn **out)
 {
-    weft_status st = check_opts(g, o);
+    weft_fn_opts copy;
+    const weft_fn_opts *o = &copy;
+    weft_status st = opts ? wf_opts_take(&copy, sizeof copy, opts, "weft_fn_opts")
+                          : wf_err(WEFT_EINVAL, "weft_fn_opts: must be given");
     weft_fn *fn;
 
+    if (!st)
+        st = check_opts(g, o);
     if (st)
         return st;
     fn = wf_alloc(g->ctx, sizeof *fn);
@@ -130,6 +176,8 @@ weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *o, weft_fn **out)
     fn->n_feeds = o->n_feeds;
     fn->n_fetches = o->n_fetches;
     fn->n_updates = o->n_updates;
+    fn->n_gradients = o->n_gradients;
+    fn->pool = g->ctx->pool;
     fn->max_plans = o->max_plans > 0 ? o->max_plans : DEFAULT_PLANS;
     fn->plans = wf_alloc_n(g->ctx, fn->max_plans, sizeof *fn->plans);
     st = fn->plans ? copy_graph(fn, g, o) : wf_err_nomem(g->ctx, sizeof *fn->plans, "function");
@@ -141,27 +189,13 @@ weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *o, weft_fn **out)
         st = wf_store_new(g, &fn->store);
     if (!st && o->share)
         st = number_variables(fn);
-    if (!st && o->strategy) {
-        if (o->strategy->size != sizeof fn->strategy)
-            st = wf_err(WEFT_EINVAL, "weft_strategy: size %zu, this library expects %zu",
-                        o->strategy->size, sizeof fn->strategy);
-        fn->strategy = *o->strategy;
-        fn->has_strategy = true;
-        fn->opts.flat_gradients = true;
-    }
-    if (!st && fn->opts.flat_gradients)
-        st = wf_store_grads(fn->store);
+    if (!st)
+        st = place_gradients(fn, g, o);
     if (st) {
         weft_fn_free(fn);
         return st;
     }
     fn->updates = changes_state(fn->graph);
-    if (fn->strategy.init)
-        st = fn->strategy.init(fn->strategy.arg, fn);
-    if (st) {
-        weft_fn_free(fn);
-        return st;
-    }
     *out = fn;
     return WEFT_OK;
 }
@@ -178,7 +212,8 @@ void weft_fn_free(weft_fn *fn)
     wf_free(fn->ctx, fn->feeds);
     wf_free(fn->ctx, fn->roots);
     wf_free(fn->ctx, fn->slab);
-    wf_snapshot_free(fn->before);
+    wf_free(fn->ctx, fn->grad_out);
+    wf_free(fn->ctx, fn->grads);
     pthread_mutex_destroy(&fn->lock);
     wf_free(fn->ctx, fn);
 }
@@ -216,7 +251,7 @@ static bool plan_fits(const weft_fn *fn, const struct wf_plan *p, const weft_ten
 
 static weft_status ensure_slab(weft_fn *fn, const struct wf_plan *p)
 {
-    int64_t bytes = p->kept_at + p->kept_bytes;
+    int64_t bytes = p->bytes;
     char *slab;
 
     if (bytes <= fn->slab_bytes && fn->slab)
@@ -235,7 +270,6 @@ static weft_status ensure_slab(weft_fn *fn, const struct wf_plan *p)
                            "largest tensor '%s' (%lld bytes)", name, (long long)most);
     }
     wf_free(fn->ctx, fn->slab);
-    fn->current = NULL; /* its results are gone */
     fn->slab = slab;
     fn->slab_bytes = bytes;
     return WEFT_OK;
@@ -252,6 +286,24 @@ static int cache_place(weft_fn *fn)
         if (fn->plans[i]->last_used < fn->plans[oldest]->last_used)
             oldest = i;
     return oldest;
+}
+
+/* The bases of the next run: the given ones, otherwise the store's and the function's own. */
+static weft_status set_base(weft_fn *fn, const struct wf_base *b)
+{
+    struct wf_base base = {.params = b && b->params ? b->params : fn->store->params,
+                           .grads = b && b->grads ? b->grads : fn->grads,
+                           .state = b && b->state ? b->state : fn->store->state};
+
+    if (fn->n_gradients && !base.grads) {
+        int64_t n = fn->n_groups * fn->store->n_params;
+
+        base.grads = fn->grads = wf_alloc_n(fn->ctx, n + 1, sizeof *fn->grads);
+        if (!fn->grads)
+            return wf_err_nomem(fn->ctx, (size_t)n * sizeof *fn->grads, "gradient vector");
+    }
+    fn->base = base;
+    return WEFT_OK;
 }
 
 weft_status wf_fn_plan(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **out)
@@ -278,8 +330,6 @@ weft_status wf_fn_plan(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **o
             return st;
         }
         at = cache_place(fn);
-        if (at < fn->n_plans && fn->plans[at] == fn->current)
-            fn->current = NULL;
         if (at < fn->n_plans)
             wf_plan_free(fn->plans[at]);
         else
@@ -287,10 +337,15 @@ weft_status wf_fn_plan(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **o
         fn->plans[at] = p;
     }
     p->last_used = ++fn->clock;
-    if (p->bound_slab != fn->slab)
-        wf_plan_bind(p, fn);
+    st = set_base(fn, NULL);
     *out = p;
-    return WEFT_OK;
+    return st;
+}
+
+static void bind(weft_fn *fn, struct wf_plan *p)
+{
+    if (p->bound_slab != fn->slab || memcmp(&p->bound, &fn->base, sizeof p->bound) != 0)
+        wf_plan_bind(p, fn);
 }
 
 weft_status weft_fn_prepare(weft_fn *fn, const weft_tensor *feeds)
@@ -325,44 +380,39 @@ void wf_fn_trap(weft_fn *fn, bool on)
     fn->opts.trap_numerics = on;
 }
 
-/* Tells the strategy before an instruction reads parameters, and after it has completed
- * gradients. */
+/* Tells hooks before an instruction reads parameters, and after it has completed gradients. */
 static weft_status ask(weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in)
 {
-    const weft_strategy *s = &fn->strategy;
+    const struct wf_hooks *h = fn->hooks;
+    weft_status st = WEFT_OK;
 
-    for (int i = 0; s->need && i < in->n_need; i++) {
-        weft_status st = s->need(s->arg, fn, p->needs[in->first_need + i], fn->store->step);
-
-        if (st)
-            return st;
-    }
-    return WEFT_OK;
+    for (int i = 0; h->need && i < in->n_need && !st; i++)
+        st = h->need(h->arg, p->needs[in->first_need + i]);
+    return st;
 }
 
 static weft_status tell(weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in)
 {
-    const weft_strategy *s = &fn->strategy;
+    const struct wf_hooks *h = fn->hooks;
+    weft_status st = WEFT_OK;
 
-    for (int i = 0; s->ready && i < in->n_ready; i++) {
-        weft_status st =
-            s->ready(s->arg, fn, p->readies[in->first_ready + i], fn->store->step, fn->shard);
+    for (int i = 0; h->ready && i < in->n_ready && !st; i++) {
+        const int32_t *ready = &p->readies[2 * (in->first_ready + i)];
 
-        if (st)
-            return st;
+        st = h->ready(h->arg, ready[0], ready[1]);
     }
-    return WEFT_OK;
+    return st;
 }
 
 static weft_status run_instr(weft_fn *fn, struct wf_plan *p, struct wf_instr *in)
 {
-    weft_status st = fn->has_strategy ? ask(fn, p, in) : WEFT_OK;
+    weft_status st = fn->hooks ? ask(fn, p, in) : WEFT_OK;
 
     if (st)
         return st;
-    in->call.rng.step = (uint64_t)fn->store->step;
+    in->call.rng.step = (uint64_t)fn->step;
     in->call.rng.shard = (uint32_t)fn->shard;
-    in->call.iteration = fn->store->step + 1;
+    in->call.iteration = fn->step + 1;
     st = in->run(&in->call);
     if (st && !in->fails) /* what it has written cannot be restored */
         st = wf_err_wrap(WEFT_EBUG, "a kernel that cannot fail has failed");
@@ -370,37 +420,29 @@ static weft_status run_instr(weft_fn *fn, struct wf_plan *p, struct wf_instr *in
         st = trap(in);
     if (st)
         return wf_err_wrap(st, "'%s' (%s)", in->name, in->call.op->name);
-    return fn->has_strategy ? tell(fn, p, in) : WEFT_OK;
-}
-
-static bool in_phase(const struct wf_instr *in, enum wf_phase phase)
-{
-    return phase == WF_ALL || in->is_update == (phase == WF_UPDATE);
+    return fn->hooks ? tell(fn, p, in) : WEFT_OK;
 }
 
 /* Instruction `failed` failed: restores what it and those before it have overwritten. */
-static void roll_back(weft_fn *fn, const struct wf_plan *p, int64_t failed, enum wf_phase phase)
+static void roll_back(weft_fn *fn, const struct wf_plan *p, int64_t failed)
 {
     for (int64_t i = failed; i >= 0; i--)
-        if (p->instr[i].n_undo && in_phase(&p->instr[i], phase))
+        if (p->instr[i].n_undo)
             wf_undo_restore(fn, p, &p->instr[i]);
 }
 
-weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds,
-                           enum wf_phase phase, bool timed)
+static weft_status run_instrs(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, bool timed)
 {
     uint64_t mode = wf_fpmode_enter(fn->ctx->flush_denormals);
     weft_status st = WEFT_OK;
     int64_t i;
 
-    if (feeds)
-        wf_plan_feed(p, feeds);
+    bind(fn, p);
+    wf_plan_feed(p, feeds);
     for (i = 0; i < p->n_instr && !st; i++) {
         struct wf_instr *in = &p->instr[i];
         int64_t start = timed ? wf_now(fn->ctx) : 0;
 
-        if (!in_phase(in, phase))
-            continue;
         if (in->n_undo)
             wf_undo_save(fn, p, in);
         st = run_instr(fn, p, in);
@@ -408,26 +450,21 @@ weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *fe
             in->time_ns += wf_now(fn->ctx) - start;
     }
     if (st)
-        roll_back(fn, p, i - 1, phase);
+        roll_back(fn, p, i - 1);
     wf_fpmode_leave(mode);
-    if (!st && phase == WF_ALL && fn->updates)
-        fn->store->step++;
     return st;
 }
 
-static void *fetch_data(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, int32_t v)
+weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, bool timed)
 {
-    struct wf_loc l = p->loc[p->root[v]];
+    weft_status st;
 
-    switch (l.place) {
-    case WF_SLAB: return fn->slab + l.offset;
-    case WF_PARAM: return (char *)fn->store->params + l.offset;
-    case WF_STATE: return fn->store->state + l.offset;
-    case WF_GRAD: return (char *)fn->store->grads + l.offset;
-    case WF_CONST: return (void *)(uintptr_t)l.data;
-    case WF_FEED: return feeds[l.offset].data;
-    default: return NULL;
-    }
+    fn->step = fn->store->step;
+    fn->hooks = NULL;
+    st = run_instrs(fn, p, feeds, timed);
+    if (!st && fn->updates)
+        fn->store->step++;
+    return st;
 }
 
 static weft_status hand_out(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds,
@@ -435,7 +472,10 @@ static weft_status hand_out(weft_fn *fn, struct wf_plan *p, const weft_tensor *f
 {
     for (int i = 0; i < fn->n_fetches; i++) {
         const struct wf_type *t = &p->graph->values[p->roots[i]].type;
-        weft_tensor v = weft_view(t->dtype, fetch_data(fn, p, feeds, p->roots[i]), t->rank, t->dim);
+        const struct wf_loc *l = &p->loc[p->root[p->roots[i]]];
+        void *data =
+            l->place == WF_FEED ? feeds[l->offset].data : wf_plan_address(p, fn, p->roots[i]);
+        weft_tensor v = weft_view(t->dtype, data, t->rank, t->dim);
 
         if (fetches[i].data)
             memcpy(fetches[i].data, v.data, (size_t)wf_type_bytes(t));
@@ -460,90 +500,53 @@ static weft_status check_fetches(weft_fn *fn, struct wf_plan *p, const weft_tens
     return WEFT_OK;
 }
 
-static weft_status run_phase(weft_fn *fn, const weft_tensor *feeds, weft_tensor *fetches,
-                             enum wf_phase phase)
+static weft_status prepare_run(weft_fn *fn, const weft_tensor *feeds, const weft_tensor *fetches,
+                               struct wf_plan **p)
 {
-    struct wf_plan *p;
-    weft_status st = wf_fn_plan(fn, feeds, &p);
+    weft_status st = wf_fn_plan(fn, feeds, p);
 
     for (int i = 0; i < fn->n_feeds && !st; i++)
         if (!feeds[i].data && weft_tensor_count(&feeds[i]) > 0)
             st = wf_err(WEFT_EINVAL, "feed '%s' has no data",
                         wf_val_node(fn->graph, (weft_val){fn->feeds[i]})->name);
-    if (!st)
-        st = check_fetches(fn, p, fetches);
-    if (!st)
-        st = wf_fn_run_plan(fn, p, feeds, phase, false);
-    fn->current = st || phase != WF_COMPUTE ? NULL : p;
-    return st ? st : hand_out(fn, p, feeds, fetches);
+    return st ? st : check_fetches(fn, *p, fetches);
 }
 
 weft_status weft_fn_run(weft_fn *fn, const weft_tensor *feeds, weft_tensor *fetches)
 {
-    weft_status st;
+    struct wf_plan *p;
+    weft_status st = prepare_run(fn, feeds, fetches, &p);
 
-    if (!fn->has_strategy)
-        return run_phase(fn, feeds, fetches, WF_ALL);
-    st = weft_fn_compute(fn, fn->shard, feeds, fetches);
-    return st ? st : weft_fn_finish(fn);
+    if (!st)
+        st = wf_fn_run_plan(fn, p, feeds, false);
+    return st ? st : hand_out(fn, p, feeds, fetches);
 }
 
-/* A step of several calls begins: saves the state that they overwrite. */
-static weft_status open_step(weft_fn *fn)
+weft_status wf_fn_run_at(weft_fn *fn, const struct wf_run *at, const weft_tensor *feeds,
+                         weft_tensor *fetches)
 {
-    weft_status st = fn->before ? WEFT_OK : wf_snapshot_new(1, &fn, false, &fn->before);
+    int shard = fn->shard;
+    struct wf_plan *p;
+    weft_status st = prepare_run(fn, feeds, fetches, &p);
 
-    if (st || fn->is_open)
-        return st;
-    wf_snapshot_save(fn->before);
-    fn->is_open = true;
-    return WEFT_OK;
-}
-
-/* The step has failed: restores the state from before it. */
-static weft_status abandon(weft_fn *fn, weft_status st)
-{
-    if (fn->is_open)
-        wf_snapshot_restore(fn->before);
-    fn->is_open = false;
-    fn->current = NULL;
-    return st;
-}
-
-weft_status weft_fn_compute(weft_fn *fn, int shard, const weft_tensor *feeds, weft_tensor *fetches)
-{
-    weft_status st = open_step(fn);
-
+    if (!st)
+        st = set_base(fn, &at->base);
     if (st)
         return st;
+    fn->step = at->step;
+    fn->shard = at->shard;
+    fn->hooks = at->hooks;
+    st = run_instrs(fn, p, feeds, false);
+    if (!st)
+        st = hand_out(fn, p, feeds, fetches);
     fn->shard = shard;
-    st = run_phase(fn, feeds, fetches, WF_COMPUTE);
-    if (st)
-        return abandon(fn, st);
-    wf_plan_keep(fn->current, fn, feeds);
-    return WEFT_OK;
-}
-
-weft_status weft_fn_update(weft_fn *fn)
-{
-    if (!fn->current)
-        return wf_err(WEFT_ESTATE, "weft_fn_update: this step has computed nothing yet");
-    return wf_fn_run_plan(fn, fn->current, NULL, WF_UPDATE, false);
-}
-
-weft_status weft_fn_finish(weft_fn *fn)
-{
-    const weft_strategy *s = &fn->strategy;
-    weft_status st = s->apply ? s->apply(s->arg, fn, fn->store->step) : weft_fn_update(fn);
-
-    if (st)
-        return abandon(fn, st);
-    fn->is_open = false;
-    if (s->commit)
-        st = s->commit(s->arg, fn, fn->store->step);
-    if (fn->updates) /* the parameters are at the next version, even if commit fails */
-        fn->store->step++;
+    fn->hooks = NULL;
     return st;
+}
+
+void wf_fn_set_pool(weft_fn *fn, struct wf_pool *pool)
+{
+    fn->pool = pool;
 }
 
 int64_t weft_fn_step(const weft_fn *fn)
@@ -622,30 +625,29 @@ weft_status weft_fn_reset(weft_fn *fn)
 
 int64_t weft_fn_n_segments(const weft_fn *fn)
 {
-    int64_t n = 0;
-
-    for (int64_t i = 0; i < fn->store->n_seg; i++)
-        n += fn->store->seg[i].flat;
-    return n;
+    return fn->store->n_flat;
 }
 
-weft_status weft_fn_segment(const weft_fn *fn, int64_t want, weft_segment *out)
+static weft_status find_segment(const weft_fn *fn, int64_t i, const struct wf_segment **out)
 {
-    const struct wf_store *s = fn->store;
-    int64_t at = 0;
+    if (i < 0 || i >= fn->store->n_flat)
+        return wf_err(WEFT_ERANGE, "segment %lld does not exist; there are %d", (long long)i,
+                      fn->store->n_flat);
+    *out = &fn->store->seg[fn->store->by_number[i]];
+    return WEFT_OK;
+}
 
-    for (int64_t i = 0; i < s->n_seg && want >= 0; i++) {
-        const struct wf_segment *g = &s->seg[i];
+weft_status weft_fn_segment(const weft_fn *fn, int64_t i, weft_segment *out)
+{
+    const struct wf_segment *g = NULL;
+    weft_status st = find_segment(fn, i, &g);
 
-        if (!g->flat || at++ < want)
-            continue;
-        *out = (weft_segment){
-            .name = g->name, .offset = g->offset, .count = g->count, .rank = g->type.rank};
-        memcpy(out->dim, g->type.dim, sizeof out->dim);
-        return WEFT_OK;
-    }
-    return wf_err(WEFT_ERANGE, "segment %lld does not exist; there are %lld", (long long)want,
-                  (long long)weft_fn_n_segments(fn));
+    if (st)
+        return st;
+    *out = (weft_segment){
+        .name = g->name, .offset = g->offset, .count = g->count, .rank = g->type.rank};
+    memcpy(out->dim, g->type.dim, sizeof out->dim);
+    return WEFT_OK;
 }
 
 float *weft_fn_params(weft_fn *fn, int64_t *count)
@@ -654,14 +656,22 @@ float *weft_fn_params(weft_fn *fn, int64_t *count)
     return fn->store->params;
 }
 
-float *weft_fn_slot(weft_fn *fn, int slot, int64_t *count)
+weft_status weft_fn_slot(weft_fn *fn, int64_t i, int k, weft_tensor *out)
 {
-    *count = fn->store->n_params;
-    return slot >= 0 && slot < WF_OPTIM_MAX_SLOTS ? fn->store->slot[slot] : NULL;
+    const struct wf_segment *g = NULL;
+    weft_status st = find_segment(fn, i, &g);
+    float *slot = st ? NULL : wf_store_slot(fn->store, g, k);
+
+    if (st)
+        return st;
+    if (!slot)
+        return wf_err(WEFT_ENOENT, "'%s' has no slot %d", g->name, k);
+    *out = weft_view(WEFT_F32, slot, g->type.rank, g->type.dim);
+    return WEFT_OK;
 }
 
 float *weft_fn_gradients(weft_fn *fn, int64_t *count)
 {
-    *count = fn->store->n_params;
-    return fn->store->grads;
+    *count = fn->n_groups * fn->store->n_params;
+    return set_base(fn, NULL) ? NULL : fn->grads;
 }

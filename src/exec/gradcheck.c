@@ -171,8 +171,7 @@ weft_status weft_grad_check(weft_graph *g, weft_val loss, int n_feeds, const wef
                             const weft_tensor *data, int n_vars, const weft_val *vars,
                             const weft_grad_check_opts *opts, weft_grad_check_result *out)
 {
-    static const weft_grad_check_opts defaults = {.size = sizeof defaults};
-    const weft_grad_check_opts *o = opts ? opts : &defaults;
+    weft_grad_check_opts o;
     struct check c = {
         .ctx = g->ctx, .n_feeds = n_feeds, .n_vars = n_vars ? n_vars : weft_trainable(g, 0, NULL)};
     double tolerance = 0;
@@ -180,11 +179,10 @@ weft_status weft_grad_check(weft_graph *g, weft_val loss, int n_feeds, const wef
     weft_val *all = NULL;
     weft_status st = weft_graph_status(g);
 
-    if (!st && o->size != sizeof *o)
-        st = wf_err(WEFT_EINVAL, "weft_grad_check_opts: size %zu, this library expects %zu",
-                    o->size, sizeof *o);
     if (!st)
-        tolerance = o->tolerance ? o->tolerance : 1e-5;
+        st = wf_opts_take(&o, sizeof o, opts, "weft_grad_check_opts");
+    if (!st)
+        tolerance = o.tolerance ? o.tolerance : 1e-5;
     if (!st && n_vars == 0) {
         all = wf_alloc_n(g->ctx, c.n_vars + 1, sizeof *all);
         if (!all)
@@ -197,7 +195,7 @@ weft_status weft_grad_check(weft_graph *g, weft_val loss, int n_feeds, const wef
     if (!st)
         st = prepare(&c, g, loss, feeds, vars);
     if (!st)
-        st = run_check(&c, o, &r);
+        st = run_check(&c, &o, &r);
     settle_name(g, &r);
     if (!st && out)
         *out = r;

@@ -41,17 +41,21 @@ static weft_status place_leaves(struct wf_plan *p, weft_fn *fn)
         struct wf_loc *l = &p->loc[n->first_out];
 
         if (n->op->id == WF_OP_constant) {
-            *l = (struct wf_loc){WF_CONST, 0, n->data, -1};
+            *l = (struct wf_loc){WF_CONST, 0, n->data, -1, 0};
         } else if (n->op->id == WF_OP_variable) {
             const struct wf_segment *seg = wf_store_segment(fn->store, n);
 
             if (!seg)
                 return wf_err(WEFT_EBUG, "variable '%s' has no number", n->name);
-            *l = seg->flat ? (struct wf_loc){WF_PARAM, seg->offset * (int64_t)sizeof(float), NULL,
-                                             seg->number}
-                           : (struct wf_loc){WF_STATE, seg->offset, NULL, -1};
+            if (seg->table)
+                *l = (struct wf_loc){WF_TABLE, 0, NULL, seg->number, 0};
+            else if (seg->flat)
+                *l = (struct wf_loc){WF_PARAM, seg->offset * (int64_t)sizeof(float), NULL,
+                                     seg->number, 0};
+            else
+                *l = (struct wf_loc){WF_STATE, seg->offset, NULL, -1, 0};
         } else if (n->feed >= 0) {
-            *l = (struct wf_loc){WF_FEED, n->feed, NULL, -1};
+            *l = (struct wf_loc){WF_FEED, n->feed, NULL, -1, 0};
         } else if ((n->op->flags & (WF_VIEW | WF_STATE_IN0)) && n->in[0]) {
             p->root[n->first_out] = root_of(p, n->in[0]);
         }
@@ -59,26 +63,21 @@ static weft_status place_leaves(struct wf_plan *p, weft_fn *fn)
     return WEFT_OK;
 }
 
-/* A gradient that an update of a flat variable takes as a whole lives in the flat gradient vector: that of the variable's first
- * update, where it has several. */
-static weft_status place_gradients(struct wf_plan *p, weft_fn *fn)
+/* A gradient of opts.gradients lives at its variable's offset; wf_pass_own has given each a value of
+ * its own. */
+static weft_status place_gradients(struct wf_plan *p, const weft_fn *fn)
 {
-    const weft_graph *g = p->graph;
-    bool *taken = wf_arena_alloc(&p->arena, (size_t)g->n_values);
+    const int32_t *grad = p->roots + fn->n_fetches + fn->n_updates;
 
-    if (!taken)
-        return wf_err_nomem(p->ctx, (size_t)g->n_values, "plan");
-    for (int64_t k = 0; fn->opts.flat_gradients && k < g->n_nodes; k++) {
-        const struct wf_node *n = &g->nodes[k];
-        int32_t r, var;
+    for (int i = 0; i < fn->n_gradients; i++) {
+        const struct wf_grad_out *o = &fn->grad_out[i];
+        const struct wf_segment *seg = &fn->store->seg[fn->store->by_number[o->segment]];
+        int32_t r = root_of(p, grad[i]);
 
-        if (n->op->id != WF_OP_apply)
-            continue;
-        var = root_of(p, n->in[0]);
-        r = root_of(p, n->in[1]);
-        if (p->loc[var].place == WF_PARAM && p->loc[r].place == WF_NOWHERE && !taken[var])
-            p->loc[r] = (struct wf_loc){WF_GRAD, p->loc[var].offset, NULL, p->loc[var].segment};
-        taken[var] = true;
+        if (p->loc[r].place != WF_NOWHERE)
+            return wf_err(WEFT_EBUG, "the gradient of '%s' is not a value of its own", seg->name);
+        p->loc[r] = (struct wf_loc){WF_GRAD, seg->offset * (int64_t)sizeof(float), NULL, o->segment,
+                                    o->group};
     }
     return WEFT_OK;
 }
@@ -151,7 +150,7 @@ weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order,
     for (int32_t v = 1; v < g->n_values; v++)
         if (p->root[v] == v && p->loc[v].place == WF_NOWHERE)
             p->loc[v].place = WF_SLAB;
-    find_lives(p, order, n, first, last, fn->n_fetches + fn->n_updates);
+    find_lives(p, order, n, first, last, fn->n_fetches + fn->n_updates + fn->n_gradients);
     share_in_place(p, order, n, first, last);
     for (int32_t v = 1; v < g->n_values; v++)
         if (p->root[v] == v && p->loc[v].place == WF_SLAB && first[v] >= 0) {

@@ -1,7 +1,7 @@
 /* order.c - the order in which the nodes of a plan run.
  *
  * Nodes run in the order they were built, except that an update of a variable waits until everything that reads the
- * old value, and everything that may fail, has run. */
+ * old value, and everything that may fail, has run. No reader of the old value depends on the update (uncross.c). */
 #include "exec/exec.h"
 
 /* Node numbers, the lowest first. */
@@ -26,11 +26,8 @@ struct order {
         int32_t node, next;
     } * waits;
     int64_t n_waits;
-    struct heap ready[2];   /* those that need not wait any more: for this round, for the next */
-    int64_t at;             /* the node of this round that was emitted last */
-    int64_t *first_operand; /* per node: the number of its first operand among all */
-    bool *late; /* per operand: its node depends on the update of what it reads, and reads the new
-                 * value */
+    struct heap ready[2]; /* those that need not wait any more: for this round, for the next */
+    int64_t at;           /* the node of this round that was emitted last */
 };
 
 /* An update that nothing fallible depends on waits for everything that may fail: a failing step
@@ -111,7 +108,7 @@ static void count_reader(struct order *o, int64_t k, int i, int by)
 {
     int32_t v = wf_value_read(o->g, &o->g->nodes[k], i);
 
-    if (!v || o->late[o->first_operand[k] + i])
+    if (!v)
         return;
     o->n_readers[v] += by;
     if (o->n_readers[v] == 0)
@@ -131,65 +128,6 @@ static void emit(struct order *o, int64_t k)
     for (int i = 0; i < n->n_in; i++)
         count_reader(o, k, i, -1);
     release(o, &o->after_node[k]);
-}
-
-/* Whether node k depends on a marked one. */
-static bool follows(const struct order *o, int64_t k, const bool *marked)
-{
-    const struct wf_node *n = &o->g->nodes[k];
-
-    for (int i = 0; i < n->n_in; i++)
-        if (n->in[i] && marked[o->g->values[n->in[i]].node])
-            return true;
-    for (int i = 0; i < n->n_ctrl; i++)
-        if (marked[n->ctrl[i]])
-            return true;
-    return false;
-}
-
-/* The readers of v, up to node `last`, that depend on update u. marked[]: scratch. */
-static void mark_late(struct order *o, int64_t u, int32_t v, int64_t last, bool *marked)
-{
-    memset(marked, 0, (size_t)o->g->n_nodes);
-    marked[u] = true;
-    for (int64_t k = u + 1; k <= last; k++) {
-        marked[k] = follows(o, k, marked);
-        for (int i = 0; i < o->g->nodes[k].n_in; i++)
-            o->late[o->first_operand[k] + i] |=
-                marked[k] && wf_value_read(o->g, &o->g->nodes[k], i) == v;
-    }
-}
-
-/* Whatever depends on an update reads the new value; the update does not wait for it. Such readers
- * are rare. */
-static weft_status find_late(struct wf_plan *p, struct order *o)
-{
-    const weft_graph *g = o->g;
-    bool *after = wf_arena_alloc(&p->arena, 2 * (size_t)g->n_nodes + 1);
-    int64_t *last = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *last), n = 0;
-
-    o->first_operand = wf_arena_alloc(&p->arena, (size_t)(g->n_nodes + 1) * sizeof n);
-    for (int64_t k = 0; o->first_operand && k < g->n_nodes; k++) {
-        o->first_operand[k] = n;
-        n += g->nodes[k].n_in;
-    }
-    o->late = wf_arena_alloc(&p->arena, (size_t)n + 1);
-    if (!after || !last || !o->first_operand || !o->late)
-        return wf_err_nomem(p->ctx, (size_t)g->n_values * sizeof *last, "plan");
-    for (int64_t k = 0; k < g->n_nodes; k++) {
-        bool follow = follows(o, k, after);
-
-        after[k] = follow || (g->nodes[k].op->flags & WF_STATE_IN0);
-        for (int i = 0; follow && i < g->nodes[k].n_in; i++)
-            last[wf_value_read(g, &g->nodes[k], i)] = k;
-    }
-    for (int64_t k = 0; k < g->n_nodes; k++) {
-        int32_t v = wf_value_updated(g, &g->nodes[k]);
-
-        if (v && last[v] > k)
-            mark_late(o, k, v, last[v], after + g->n_nodes);
-    }
-    return WEFT_OK;
 }
 
 static void count_readers(struct order *o)
@@ -271,8 +209,6 @@ weft_status wf_plan_order(struct wf_plan *p, bool all_fail, int32_t **order, int
 
     if (!st)
         st = find_fails(&o, all_fail);
-    if (!st)
-        st = find_late(p, &o);
     if (st)
         return st;
     count_readers(&o);

@@ -48,7 +48,7 @@ static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
         st = wf_pass_uncross(p->graph, n_roots, p->roots, &to);
     if (!st && to)
         st = next_graph(&p->graph, st, to);
-    if (!st && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels && !fn->opts.flat_gradients) {
+    if (!st && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels) {
         st = wf_pass_join(p->graph, fn->opts.trap_numerics, n_roots, p->roots, &to);
         st = next_graph(&p->graph, st, to);
     }
@@ -56,8 +56,8 @@ static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
         st = wf_pass_fuse(p->graph, &can, n_roots, p->roots, &to);
         st = next_graph(&p->graph, st, to);
     }
-    if (!st && fn->opts.flat_gradients) {
-        st = wf_pass_own(p->graph, n_roots, p->roots, &to);
+    if (!st && fn->n_gradients) {
+        st = wf_pass_own(p->graph, n_roots, p->roots, n_roots - fn->n_gradients, &to);
         st = next_graph(&p->graph, st, to);
     }
     return st;
@@ -108,7 +108,7 @@ static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct
                           .attr = n->attr,
                           .n_in = n_in,
                           .n_out = n->n_out,
-                          .n_threads = wf_pool_size(p->ctx->pool)};
+                          .n_threads = wf_pool_size(p->pool)};
     const struct wf_kernel *kernel;
     weft_status st;
 
@@ -137,7 +137,7 @@ static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct
                              .flop = wf_flop(g, n),
                              .is_update = wf_is_update(n)};
     out->call = (struct wf_call){.ctx = p->ctx,
-                                 .pool = p->ctx->pool,
+                                 .pool = p->pool,
                                  .op = n->op,
                                  .attr = n->attr,
                                  .n_in = n_in,
@@ -165,7 +165,7 @@ static bool is_empty(const struct wf_plan *p, const struct wf_node *n)
 {
     for (int i = 0; i < n->n_out; i++)
         if (wf_type_count(&p->graph->values[n->first_out + i].type) != 0 ||
-            p->loc[p->root[n->first_out + i]].place == WF_GRAD) /* a strategy is told about it */
+            p->loc[p->root[n->first_out + i]].place == WF_GRAD) /* hooks are told about it */
             return false;
     return !(n->op->flags & (WF_EFFECT | WF_STATE_IN0));
 }
@@ -217,7 +217,7 @@ weft_status wf_fn_slots(weft_fn *fn)
     return ensure_slots(fn->graph, NULL, fn->store);
 }
 
-/* ---- points for strategies ------------------------------------------------------------------- */
+/* ---- points for hooks ------------------------------------------------------------------------ */
 
 /* For each segment: the first instruction that reads it, and the one that completes its
  * gradient. */
@@ -227,7 +227,7 @@ static weft_status find_points(struct wf_plan *p, weft_fn *fn)
     bool *seen = wf_arena_alloc(&p->arena, (size_t)n_seg + 1);
 
     p->needs = wf_arena_alloc(&p->arena, sizeof *p->needs * (size_t)(n_seg + 1));
-    p->readies = wf_arena_alloc(&p->arena, sizeof *p->readies * (size_t)(n_seg + 1));
+    p->readies = wf_arena_alloc(&p->arena, sizeof *p->readies * 2 * (size_t)(fn->n_gradients + 1));
     if (!seen || !p->needs || !p->readies)
         return wf_err_nomem(p->ctx, (size_t)n_seg, "plan");
     for (int64_t i = 0; i < p->n_instr; i++) {
@@ -238,7 +238,7 @@ static weft_status find_points(struct wf_plan *p, weft_fn *fn)
         in->first_ready = (int)n_ready;
         for (int k = 0; k < n->n_in; k++) {
             struct wf_loc l = n->in[k] ? p->loc[p->root[n->in[k]]] : (struct wf_loc){0};
-            int64_t s = l.place == WF_PARAM ? l.segment : -1;
+            int64_t s = l.place == WF_PARAM || l.place == WF_TABLE ? l.segment : -1;
 
             if (s >= 0 && !seen[s] && !wf_is_update(n)) {
                 seen[s] = true;
@@ -247,39 +247,14 @@ static weft_status find_points(struct wf_plan *p, weft_fn *fn)
         }
         for (int k = 0; k < n->n_out; k++) {
             struct wf_loc l = p->loc[p->root[n->first_out + k]];
-            int64_t s = l.place == WF_GRAD ? l.segment : -1;
 
-            if (s >= 0)
-                p->readies[n_ready++] = (int32_t)s;
+            if (l.place != WF_GRAD)
+                continue;
+            p->readies[2 * n_ready] = l.segment;
+            p->readies[2 * n_ready++ + 1] = l.group;
         }
         in->n_need = (int)n_need - in->first_need;
         in->n_ready = (int)n_ready - in->first_ready;
-    }
-    return WEFT_OK;
-}
-
-/* The feeds that updates read. */
-static weft_status find_kept(struct wf_plan *p)
-{
-    int64_t n = 0;
-
-    for (int64_t i = 0; i < p->n_instr; i++)
-        n += p->instr[i].is_update ? p->graph->nodes[p->instr[i].node].n_in : 0;
-    p->kept = wf_arena_alloc(&p->arena, sizeof *p->kept * (size_t)(n + 1));
-    if (!p->kept)
-        return wf_err_nomem(p->ctx, sizeof *p->kept * (size_t)n, "plan");
-    for (int64_t i = 0; i < p->n_instr; i++) {
-        const struct wf_node *u = &p->graph->nodes[p->instr[i].node];
-
-        for (int k = 0; p->instr[i].is_update && k < u->n_in; k++) {
-            const struct wf_loc *l = u->in[k] ? &p->loc[p->root[u->in[k]]] : NULL;
-            int64_t bytes = wf_type_bytes(&p->graph->values[u->in[k]].type);
-
-            if (!l || l->place != WF_FEED)
-                continue;
-            p->kept[p->n_kept++] = (struct wf_kept){i, k, (int)l->offset, p->kept_bytes, bytes};
-            p->kept_bytes += wf_round_up(bytes, 64);
-        }
     }
     return WEFT_OK;
 }
@@ -295,7 +270,7 @@ static void flatten_roots(struct wf_plan *p)
 
 static weft_status plan_all(struct wf_plan *p, weft_fn *fn, const weft_tensor *feeds)
 {
-    int n_roots = fn->n_fetches + fn->n_updates;
+    int n_roots = fn->n_fetches + fn->n_updates + fn->n_gradients;
     int32_t *order;
     int64_t n;
     weft_status st;
@@ -328,11 +303,9 @@ static weft_status plan_all(struct wf_plan *p, weft_fn *fn, const weft_tensor *f
     if (!st)
         st = wf_plan_undo(p, fn->opts.trap_numerics);
     if (!st)
-        st = find_kept(p);
-    if (!st)
         st = find_points(p, fn);
     p->undo_at = wf_round_up(wf_round_up(p->slab_bytes, 64) + p->scratch_bytes, 64);
-    p->kept_at = p->undo_at + p->undo_bytes;
+    p->bytes = p->undo_at + p->undo_bytes;
     return st;
 }
 
@@ -346,6 +319,7 @@ weft_status wf_plan_new(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **
     if (!p)
         return wf_err_nomem(ctx, sizeof *p, "plan");
     p->ctx = ctx;
+    p->pool = fn->pool;
     wf_arena_init(&p->arena, ctx);
     p->fingerprint = wf_hash64("weft plan 1", 11, (uint64_t)ctx->simd);
     st = plan_all(p, fn, feeds);
@@ -369,15 +343,16 @@ void wf_plan_free(struct wf_plan *p)
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
-static void *address(const struct wf_plan *p, weft_fn *fn, int32_t v)
+void *wf_plan_address(const struct wf_plan *p, const weft_fn *fn, int32_t v)
 {
     struct wf_loc l = p->loc[p->root[v]];
 
     switch (l.place) {
     case WF_SLAB: return fn->slab + l.offset;
-    case WF_PARAM: return (char *)fn->store->params + l.offset;
-    case WF_STATE: return fn->store->state + l.offset;
-    case WF_GRAD: return (char *)fn->store->grads + l.offset;
+    case WF_PARAM: return (char *)fn->base.params + l.offset;
+    case WF_TABLE: return fn->store->seg[fn->store->by_number[l.segment]].data;
+    case WF_STATE: return fn->base.state + l.offset;
+    case WF_GRAD: return (char *)(fn->base.grads + l.group * fn->store->n_params) + l.offset;
     case WF_CONST: return (void *)(uintptr_t)l.data;
     default: return NULL; /* feeds come with each run */
     }
@@ -386,12 +361,13 @@ static void *address(const struct wf_plan *p, weft_fn *fn, int32_t v)
 static void bind_slots(const struct wf_plan *p, weft_fn *fn, const struct wf_node *n,
                        struct wf_tensor *in)
 {
-    int64_t offset = p->loc[p->root[n->in[0]]].offset;
+    const struct wf_store *s = fn->store;
+    const struct wf_segment *seg = &s->seg[s->by_number[p->loc[p->root[n->in[0]]].segment]];
 
     for (int k = 0; k < WF_OPTIM_MAX_SLOTS; k++) {
         struct wf_tensor *t = &in[n->op->n_in_max + k];
 
-        t->data = t->type.dtype == WEFT_NONE ? NULL : (char *)fn->store->slot[k] + offset;
+        t->data = t->type.dtype == WEFT_NONE ? NULL : wf_store_slot(s, seg, k);
     }
 }
 
@@ -403,14 +379,15 @@ void wf_plan_bind(struct wf_plan *p, weft_fn *fn)
         struct wf_tensor *tin = (struct wf_tensor *)(uintptr_t)in->call.in;
 
         for (int k = 0; k < n->n_in; k++)
-            tin[k].data = n->in[k] ? address(p, fn, n->in[k]) : NULL;
+            tin[k].data = n->in[k] ? wf_plan_address(p, fn, n->in[k]) : NULL;
         for (int k = 0; k < n->n_out; k++)
-            in->call.out[k].data = address(p, fn, n->first_out + k);
+            in->call.out[k].data = wf_plan_address(p, fn, n->first_out + k);
         if (wf_is_update(n))
             bind_slots(p, fn, n, tin);
         in->call.scratch = fn->slab + wf_round_up(p->slab_bytes, 64);
     }
     p->bound_slab = fn->slab;
+    p->bound = fn->base;
 }
 
 void wf_plan_feed(struct wf_plan *p, const weft_tensor *feeds)
@@ -425,16 +402,5 @@ void wf_plan_feed(struct wf_plan *p, const weft_tensor *feeds)
             if (l && l->place == WF_FEED)
                 ((struct wf_tensor *)(uintptr_t)in->call.in)[k].data = feeds[l->offset].data;
         }
-    }
-}
-
-void wf_plan_keep(struct wf_plan *p, const weft_fn *fn, const weft_tensor *feeds)
-{
-    for (int64_t i = 0; i < p->n_kept; i++) {
-        const struct wf_kept *k = &p->kept[i];
-        char *copy = fn->slab + p->kept_at + k->at;
-
-        memcpy(copy, feeds[k->feed].data, (size_t)k->bytes);
-        ((struct wf_tensor *)(uintptr_t)p->instr[k->instr].call.in)[k->operand].data = copy;
     }
 }

@@ -8,27 +8,35 @@
 
 /* Bytes of a store that an update writes. */
 struct wf_range {
-    enum wf_place place; /* WF_PARAM or WF_STATE */
+    enum wf_place place; /* WF_PARAM, WF_TABLE or WF_STATE */
     int slot;            /* of a parameter's optimizer state; -1: the variable itself */
+    int32_t segment;     /* of a parameter: its number */
     int64_t offset, bytes;
     int64_t at; /* of their copy */
 };
 
-static char *range_data(const struct wf_store *s, const struct wf_range *r)
+static char *range_data(const struct wf_store *s, const struct wf_base *b, const struct wf_range *r)
 {
+    const struct wf_segment *seg;
+
     if (r->place == WF_STATE)
-        return s->state + r->offset;
-    return (char *)(r->slot < 0 ? s->params : s->slot[r->slot]) + r->offset;
+        return b->state + r->offset;
+    if (r->place == WF_PARAM && r->slot < 0)
+        return (char *)b->params + r->offset;
+    seg = &s->seg[s->by_number[r->segment]];
+    return r->slot < 0 ? (char *)seg->data : (char *)wf_store_slot(s, seg, r->slot);
 }
 
-static void save(const struct wf_store *s, const struct wf_range *r, char *copy)
+static void save(const struct wf_store *s, const struct wf_base *b, const struct wf_range *r,
+                 char *copy)
 {
-    memcpy(copy + r->at, range_data(s, r), (size_t)r->bytes);
+    memcpy(copy + r->at, range_data(s, b, r), (size_t)r->bytes);
 }
 
-static void restore(const struct wf_store *s, const struct wf_range *r, const char *copy)
+static void restore(const struct wf_store *s, const struct wf_base *b, const struct wf_range *r,
+                    const char *copy)
 {
-    memcpy(range_data(s, r), copy + r->at, (size_t)r->bytes);
+    memcpy(range_data(s, b, r), copy + r->at, (size_t)r->bytes);
 }
 
 /* ---- one run --------------------------------------------------------------------------------- */
@@ -54,11 +62,11 @@ static weft_status find_fails(struct wf_plan *p, bool all_fail)
     return st;
 }
 
-static void add_range(struct wf_plan *p, struct wf_instr *in, enum wf_place place, int slot,
-                      int64_t offset, int64_t bytes)
+static void add_range(struct wf_plan *p, struct wf_instr *in, struct wf_loc l, int slot,
+                      int64_t bytes)
 {
     p->undo[in->first_undo + in->n_undo++] =
-        (struct wf_range){place, slot, offset, bytes, p->undo_bytes};
+        (struct wf_range){l.place, slot, l.segment, l.offset, bytes, p->undo_bytes};
     p->undo_bytes += wf_round_up(bytes, 64);
 }
 
@@ -70,10 +78,10 @@ static void add_ranges(struct wf_plan *p, struct wf_instr *in, int first)
     int64_t bytes = wf_type_bytes(&p->graph->values[n->in[0]].type);
 
     in->first_undo = first;
-    add_range(p, in, l.place, -1, l.offset, bytes);
+    add_range(p, in, l, -1, bytes);
     for (int k = 0; in->is_update && k < WF_OPTIM_MAX_SLOTS; k++)
         if (in->call.in[n->op->n_in_max + k].type.dtype != WEFT_NONE)
-            add_range(p, in, l.place, k, l.offset, bytes);
+            add_range(p, in, l, k, bytes);
 }
 
 weft_status wf_plan_undo(struct wf_plan *p, bool all_fail)
@@ -108,13 +116,13 @@ weft_status wf_plan_undo(struct wf_plan *p, bool all_fail)
 void wf_undo_save(const weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in)
 {
     for (int u = 0; u < in->n_undo; u++)
-        save(fn->store, &p->undo[in->first_undo + u], fn->slab + p->undo_at);
+        save(fn->store, &fn->base, &p->undo[in->first_undo + u], fn->slab + p->undo_at);
 }
 
 void wf_undo_restore(const weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in)
 {
     for (int u = in->n_undo - 1; u >= 0; u--)
-        restore(fn->store, &p->undo[in->first_undo + u], fn->slab + p->undo_at);
+        restore(fn->store, &fn->base, &p->undo[in->first_undo + u], fn->slab + p->undo_at);
 }
 
 /* ---- several runs ---------------------------------------------------------------------------- */
@@ -129,7 +137,7 @@ struct wf_snapshot {
 
 static void note_segment(struct wf_snapshot *s, const struct wf_segment *seg, int slot)
 {
-    enum wf_place place = seg->flat ? WF_PARAM : WF_STATE;
+    enum wf_place place = seg->table ? WF_TABLE : seg->flat ? WF_PARAM : WF_STATE;
     int64_t offset = seg->flat ? seg->offset * (int64_t)sizeof(float) : seg->offset;
 
     bool *noted = &s->noted[(seg - s->store->seg) * (1 + WF_OPTIM_MAX_SLOTS) + 1 + slot];
@@ -137,12 +145,12 @@ static void note_segment(struct wf_snapshot *s, const struct wf_segment *seg, in
     if (*noted)
         return;
     *noted = true;
-    s->range[s->n++] = (struct wf_range){place, slot, offset, wf_type_bytes(&seg->type), s->bytes};
+    s->range[s->n++] =
+        (struct wf_range){place, slot, seg->number, offset, wf_type_bytes(&seg->type), s->bytes};
     s->bytes += wf_round_up(wf_type_bytes(&seg->type), 64);
 }
 
-/* What the updates of fn write: everything, or without `params` only what is not left to
- * strategies. */
+/* What the updates of fn write: everything, or without `params` only what optimizers do not. */
 static void note_writes(struct wf_snapshot *s, const weft_fn *fn, bool params)
 {
     const weft_graph *g = fn->graph;
@@ -202,18 +210,36 @@ weft_status wf_snapshot_new(int n_fns, weft_fn *const *fns, bool params, struct 
     return WEFT_OK;
 }
 
+static struct wf_base own_base(const struct wf_store *s)
+{
+    return (struct wf_base){.params = s->params, .state = s->state};
+}
+
 void wf_snapshot_save(struct wf_snapshot *s)
 {
+    struct wf_base base = own_base(s->store);
+
     for (int64_t i = 0; i < s->n; i++)
-        save(s->store, &s->range[i], s->copy);
+        save(s->store, &base, &s->range[i], s->copy);
     s->step = s->store->step;
 }
 
 void wf_snapshot_restore(const struct wf_snapshot *s)
 {
+    struct wf_base base = own_base(s->store);
+
     for (int64_t i = 0; i < s->n; i++)
-        restore(s->store, &s->range[i], s->copy);
+        restore(s->store, &base, &s->range[i], s->copy);
     s->store->step = s->step;
+}
+
+void wf_snapshot_load(const struct wf_snapshot *s, int64_t offset)
+{
+    struct wf_base base = own_base(s->store);
+
+    for (int64_t i = 0; i < s->n; i++)
+        if (s->range[i].place == WF_STATE && s->range[i].offset == offset)
+            restore(s->store, &base, &s->range[i], s->copy);
 }
 
 void wf_snapshot_free(struct wf_snapshot *s)

@@ -17,12 +17,15 @@ static weft_val cast_to(weft_graph *g, weft_val x, weft_dtype t)
 void wf_autocast(weft_graph *g, const struct wf_op *op, int n_in, const weft_val *in, weft_val *out)
 {
     enum wf_cast class = op->cast;
+    weft_dtype half = g->autocast; /* for products: that of an operand which is a half already */
     bool any_half = false, any_full = false;
 
     for (int i = 0; i < n_in; i++) {
         weft_dtype t = wf_val_type_of(g, in[i])->dtype;
 
         out[i] = in[i];
+        if (is_half(t))
+            half = t;
         any_half |= is_half(t);
         any_full |= t == WEFT_F32;
     }
@@ -30,7 +33,7 @@ void wf_autocast(weft_graph *g, const struct wf_op *op, int n_in, const weft_val
         weft_dtype t = wf_val_type_of(g, in[i])->dtype;
 
         if (class == WF_CAST_HALF && t == WEFT_F32)
-            out[i] = cast_to(g, in[i], g->autocast);
+            out[i] = cast_to(g, in[i], half);
         else if (is_half(t) &&
                  (class == WF_CAST_FULL || (class == WF_CAST_FOLLOW && any_half && any_full)))
             out[i] = cast_to(g, in[i], WEFT_F32);

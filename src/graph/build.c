@@ -81,12 +81,11 @@ bool wf_check_val(weft_graph *g, weft_val v, const char *what)
     return false;
 }
 
-bool wf_check_opts(weft_graph *g, size_t size, size_t expected, const char *what)
+bool wf_take_opts(weft_graph *g, void *copy, size_t today, const void *opts, const char *name)
 {
-    if (g->st || size == expected)
-        return !g->st;
-    fail(g, wf_err(WEFT_EINVAL, "%s: size %zu, this library expects %zu", what, size, expected));
-    return false;
+    if (!g->st)
+        wf_graph_fail(g, wf_opts_take(copy, today, opts, name));
+    return !g->st;
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -581,22 +580,24 @@ static const char *const init_names[] = {
 weft_val weft_variable(weft_graph *g, const char *name, int rank, const int64_t *dim,
                        const weft_variable_opts *opts)
 {
-    static const weft_variable_opts defaults = {.size = sizeof defaults};
-    const weft_variable_opts *o = opts ? opts : &defaults;
-    weft_init_kind init = o->size == sizeof *o ? o->init : (weft_init_kind)-1;
+    weft_variable_opts o;
+    weft_init_kind init;
 
-    if (g->st || !shape_ok(g, rank, dim, name ? name : "variable"))
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_variable_opts") ||
+        !shape_ok(g, rank, dim, name ? name : "variable"))
         return WEFT_NIL;
+    init = o.init;
     if ((int)init < 0 || init >= WF_COUNT(init_names))
-        return fail(g, wf_err(WEFT_EINVAL, "variable '%s': invalid options", name ? name : ""));
+        return fail(g, wf_err(WEFT_EINVAL, "variable '%s': initializer %d does not exist",
+                              name ? name : "", (int)init));
     if (init == WEFT_INIT_DEFAULT)
         init = rank >= 2 ? WEFT_INIT_GLOROT_UNIFORM : WEFT_INIT_ZEROS;
     struct wf_set sets[] = {
-        WF_SET_DTYPE("dtype", o->dtype ? o->dtype : WEFT_F32),
+        WF_SET_DTYPE("dtype", o.dtype ? o.dtype : WEFT_F32),
         WF_SET_INTS("shape", rank, dim),
-        WF_SET_BOOL("trainable", !o->not_trainable),
+        WF_SET_BOOL("trainable", !o.not_trainable),
         WF_SET_STR("init", init_names[init]),
-        WF_SET_FLOATS("init_params", 2, ((double[]){o->a, o->b})),
+        WF_SET_FLOATS("init_params", 2, ((double[]){o.a, o.b})),
     };
     return leaf(g, WF_OP_variable, name, WF_COUNT(sets), sets);
 }
@@ -788,10 +789,10 @@ weft_val weft_stop_gradient(weft_graph *g, weft_val x)
 
 weft_val weft_matmul(weft_graph *g, weft_val a, weft_val b, const weft_matmul_opts *opts)
 {
-    if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "weft_matmul_opts"))
+    weft_matmul_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_matmul_opts"))
         return WEFT_NIL;
-    struct wf_set sets[] = {WF_SET_BOOL("trans_a", opts && opts->trans_a),
-                            WF_SET_BOOL("trans_b", opts && opts->trans_b)};
+    struct wf_set sets[] = {WF_SET_BOOL("trans_a", o.trans_a), WF_SET_BOOL("trans_b", o.trans_b)};
 
     return wf_build(g, WF_OP_matmul, 2, (weft_val[]){a, b}, 2, sets);
 }

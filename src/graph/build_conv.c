@@ -65,27 +65,27 @@ static int n_pads(weft_padding padding, int n)
 
 weft_val weft_conv(weft_graph *g, weft_val x, weft_val w, const weft_conv_opts *opts)
 {
-    static const weft_conv_opts defaults = {.size = sizeof defaults};
-    const weft_conv_opts *o = opts ? opts : &defaults;
+    weft_conv_opts o;
     int64_t strides[3], dilations[3], pads[6];
     const char *wrong;
     int n;
 
-    if (!spatial(g, x, "conv", &n) || !wf_check_val(g, w, "conv"))
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_conv_opts") || !spatial(g, x, "conv", &n) ||
+        !wf_check_val(g, w, "conv"))
         return WEFT_NIL;
-    if (o->size != sizeof *o || o->padding < 0 || o->padding >= WF_COUNT(padding_names))
-        return refuse(g, "conv", "invalid options");
-    spread(o->strides, n, 1, strides);
-    spread(o->dilations, n, 1, dilations);
-    wrong = pads_of(g, o->padding, o->pads, w, n, dilations, pads);
+    if (o.padding < 0 || o.padding >= WF_COUNT(padding_names))
+        return refuse(g, "conv", "this padding does not exist");
+    spread(o.strides, n, 1, strides);
+    spread(o.dilations, n, 1, dilations);
+    wrong = pads_of(g, o.padding, o.pads, w, n, dilations, pads);
     if (wrong)
         return refuse(g, "conv", wrong);
     struct wf_set sets[] = {
         WF_SET_INTS("strides", n, strides),
         WF_SET_INTS("dilations", n, dilations),
-        WF_SET_STR("padding", padding_names[o->padding]),
-        WF_SET_INTS("pads", n_pads(o->padding, n), pads),
-        WF_SET_INT("groups", o->groups ? o->groups : 1),
+        WF_SET_STR("padding", padding_names[o.padding]),
+        WF_SET_INTS("pads", n_pads(o.padding, n), pads),
+        WF_SET_INT("groups", o.groups ? o.groups : 1),
     };
 
     return wf_build(g, WF_OP_conv, 2, (weft_val[]){x, w}, WF_COUNT(sets), sets);
@@ -93,16 +93,14 @@ weft_val weft_conv(weft_graph *g, weft_val x, weft_val w, const weft_conv_opts *
 
 weft_val weft_depthwise_conv(weft_graph *g, weft_val x, weft_val w, const weft_conv_opts *opts)
 {
-    weft_conv_opts o = {.size = sizeof o};
+    weft_conv_opts o;
     const struct wf_type *t;
     int64_t shape[5];
     int n;
 
-    if (!wf_check_opts(g, opts ? opts->size : sizeof o, sizeof o, "depthwise_conv") ||
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_conv_opts") ||
         !spatial(g, x, "depthwise_conv", &n) || !wf_check_val(g, w, "depthwise_conv"))
         return WEFT_NIL;
-    if (opts)
-        o = *opts;
     t = wf_val_type_of(g, w);
     if (o.groups)
         return refuse(g, "depthwise_conv", "groups cannot be set: each channel is a group");
@@ -127,33 +125,33 @@ weft_val weft_separable_conv(weft_graph *g, weft_val x, weft_val depthwise, weft
 weft_val weft_conv_transpose(weft_graph *g, weft_val x, weft_val w,
                              const weft_conv_transpose_opts *opts)
 {
-    static const weft_conv_transpose_opts defaults = {.size = sizeof defaults};
-    const weft_conv_transpose_opts *o = opts ? opts : &defaults;
+    weft_conv_transpose_opts o;
     int64_t strides[3], dilations[3], pads[6], extra[3] = {0};
     const char *wrong;
     int n, n_extra = 0;
 
-    if (!spatial(g, x, "conv_transpose", &n) || !wf_check_val(g, w, "conv_transpose"))
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_conv_transpose_opts") ||
+        !spatial(g, x, "conv_transpose", &n) || !wf_check_val(g, w, "conv_transpose"))
         return WEFT_NIL;
-    if (o->size != sizeof *o || o->padding < 0 || o->padding >= WEFT_PAD_CAUSAL)
-        return refuse(g, "conv_transpose", "invalid options");
-    spread(o->strides, n, 1, strides);
-    spread(o->dilations, n, 1, dilations);
-    spread(o->output_padding, n, 0, extra);
+    if (o.padding < 0 || o.padding >= WEFT_PAD_CAUSAL)
+        return refuse(g, "conv_transpose", "the padding must be valid, same or explicit");
+    spread(o.strides, n, 1, strides);
+    spread(o.dilations, n, 1, dilations);
+    spread(o.output_padding, n, 0, extra);
     for (int i = 0; i < n; i++) {
         n_extra = extra[i] ? n : n_extra;
         extra[i] = extra[i] == WEFT_ZERO ? 0 : extra[i];
     }
-    wrong = pads_of(g, o->padding, o->pads, w, n, dilations, pads);
+    wrong = pads_of(g, o.padding, o.pads, w, n, dilations, pads);
     if (wrong)
         return refuse(g, "conv_transpose", wrong);
     struct wf_set sets[] = {
         WF_SET_INTS("strides", n, strides),
         WF_SET_INTS("dilations", n, dilations),
-        WF_SET_STR("padding", padding_names[o->padding]),
-        WF_SET_INTS("pads", n_pads(o->padding, n), pads),
+        WF_SET_STR("padding", padding_names[o.padding]),
+        WF_SET_INTS("pads", n_pads(o.padding, n), pads),
         WF_SET_INTS("output_padding", n_extra, extra),
-        WF_SET_INT("groups", o->groups ? o->groups : 1),
+        WF_SET_INT("groups", o.groups ? o.groups : 1),
     };
 
     return wf_build(g, WF_OP_conv_transpose, 2, (weft_val[]){x, w}, WF_COUNT(sets), sets);
@@ -161,27 +159,26 @@ weft_val weft_conv_transpose(weft_graph *g, weft_val x, weft_val w,
 
 static weft_val pool(weft_graph *g, int op_id, weft_val x, const weft_pool_opts *opts)
 {
-    static const weft_pool_opts defaults = {.size = sizeof defaults};
-    const weft_pool_opts *o = opts ? opts : &defaults;
+    weft_pool_opts o;
     const char *name = op_id == WF_OP_max_pool ? "max_pool" : "avg_pool", *wrong;
     int64_t window[3], strides[3], pads[6];
     int n;
 
-    if (!spatial(g, x, name, &n))
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_pool_opts") || !spatial(g, x, name, &n))
         return WEFT_NIL;
-    if (o->size != sizeof *o || o->padding < 0 || o->padding >= WEFT_PAD_CAUSAL)
-        return refuse(g, name, "invalid options");
-    spread(o->window, n, 2, window);
+    if (o.padding < 0 || o.padding >= WEFT_PAD_CAUSAL)
+        return refuse(g, name, "the padding must be valid, same or explicit");
+    spread(o.window, n, 2, window);
     for (int i = 0; i < n; i++)
-        strides[i] = o->strides[i] ? o->strides[i] : o->strides[0] ? o->strides[0] : window[i];
-    wrong = pads_of(g, o->padding, o->pads, x, n, NULL, pads);
+        strides[i] = o.strides[i] ? o.strides[i] : o.strides[0] ? o.strides[0] : window[i];
+    wrong = pads_of(g, o.padding, o.pads, x, n, NULL, pads);
     if (wrong)
         return refuse(g, name, wrong);
     struct wf_set sets[] = {
         WF_SET_INTS("window", n, window),
         WF_SET_INTS("strides", n, strides),
-        WF_SET_STR("padding", padding_names[o->padding]),
-        WF_SET_INTS("pads", n_pads(o->padding, n), pads),
+        WF_SET_STR("padding", padding_names[o.padding]),
+        WF_SET_INTS("pads", n_pads(o.padding, n), pads),
     };
 
     return wf_build(g, op_id, 1, &x, WF_COUNT(sets), sets);
@@ -199,16 +196,16 @@ weft_val weft_avg_pool(weft_graph *g, weft_val x, const weft_pool_opts *opts)
 
 static weft_val global_pool(weft_graph *g, int op_id, weft_val x, const weft_global_pool_opts *opts)
 {
+    weft_global_pool_opts o;
     static const int64_t axes[] = {1, 2, 3};
     int n;
 
-    if (!spatial(g, x, "global pooling", &n))
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_global_pool_opts") ||
+        !spatial(g, x, "global pooling", &n))
         return WEFT_NIL;
-    if (opts && opts->size != sizeof *opts)
-        return refuse(g, "global pooling", "invalid options");
     struct wf_set sets[] = {
         WF_SET_INTS("axes", n, axes),
-        WF_SET_BOOL("keepdims", opts && opts->keepdims),
+        WF_SET_BOOL("keepdims", o.keepdims),
     };
 
     return wf_build(g, op_id, 1, &x, WF_COUNT(sets), sets);
@@ -226,20 +223,20 @@ weft_val weft_global_avg_pool(weft_graph *g, weft_val x, const weft_global_pool_
 
 weft_val weft_resize(weft_graph *g, weft_val x, const weft_resize_opts *opts)
 {
+    weft_resize_opts o;
     int64_t list[3];
     int n;
 
-    if (!spatial(g, x, "resize", &n))
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_resize_opts") || !spatial(g, x, "resize", &n))
         return WEFT_NIL;
-    if (!opts || opts->size != sizeof *opts || opts->method < 0 ||
-        opts->method > WEFT_RESIZE_BILINEAR)
-        return refuse(g, "resize", "invalid options");
-    if ((opts->to[0] != 0) == (opts->scale[0] != 0))
+    if (o.method < 0 || o.method > WEFT_RESIZE_BILINEAR)
+        return refuse(g, "resize", "the method must be nearest or bilinear");
+    if ((o.to[0] != 0) == (o.scale[0] != 0))
         return refuse(g, "resize", "give the new sizes or a scale");
-    spread(opts->to[0] ? opts->to : opts->scale, n, 1, list);
+    spread(o.to[0] ? o.to : o.scale, n, 1, list);
     struct wf_set sets[] = {
-        WF_SET_INTS(opts->to[0] ? "size" : "scale", n, list),
-        WF_SET_STR("method", opts->method == WEFT_RESIZE_BILINEAR ? "bilinear" : "nearest"),
+        WF_SET_INTS(o.to[0] ? "size" : "scale", n, list),
+        WF_SET_STR("method", o.method == WEFT_RESIZE_BILINEAR ? "bilinear" : "nearest"),
     };
 
     return wf_build(g, WF_OP_resize, 1, &x, WF_COUNT(sets), sets);

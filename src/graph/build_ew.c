@@ -88,23 +88,26 @@ static weft_val with_alpha(weft_graph *g, int op_id, weft_val x, double alpha, d
 
 weft_val weft_leaky_relu(weft_graph *g, weft_val x, const weft_leaky_relu_opts *opts)
 {
-    if (!wf_check_opts(g, opts ? opts->size : sizeof *opts, sizeof *opts, "weft_leaky_relu_opts"))
+    weft_leaky_relu_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_leaky_relu_opts"))
         return WEFT_NIL;
-    return with_alpha(g, WF_OP_leaky_relu, x, opts ? opts->alpha : 0, 0.2);
+    return with_alpha(g, WF_OP_leaky_relu, x, o.alpha, 0.2);
 }
 
 weft_val weft_elu(weft_graph *g, weft_val x, const weft_elu_opts *opts)
 {
-    if (!wf_check_opts(g, opts ? opts->size : sizeof *opts, sizeof *opts, "weft_elu_opts"))
+    weft_elu_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_elu_opts"))
         return WEFT_NIL;
-    return with_alpha(g, WF_OP_elu, x, opts ? opts->alpha : 0, 1);
+    return with_alpha(g, WF_OP_elu, x, o.alpha, 1);
 }
 
 weft_val weft_gelu(weft_graph *g, weft_val x, const weft_gelu_opts *opts)
 {
-    if (!wf_check_opts(g, opts ? opts->size : sizeof *opts, sizeof *opts, "weft_gelu_opts"))
+    weft_gelu_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_gelu_opts"))
         return WEFT_NIL;
-    return wf_unary(g, opts && opts->approximate ? WF_OP_gelu_tanh : WF_OP_gelu, x);
+    return wf_unary(g, o.approximate ? WF_OP_gelu_tanh : WF_OP_gelu, x);
 }
 
 weft_val weft_where(weft_graph *g, weft_val cond, weft_val a, weft_val b)

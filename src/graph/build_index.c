@@ -8,15 +8,6 @@ static weft_val fail(weft_graph *g, weft_status st)
     return WEFT_NIL;
 }
 
-static bool size_ok(weft_graph *g, size_t got, size_t want, const char *what)
-{
-    if (got == want)
-        return true;
-    wf_graph_fail(g, wf_err(WEFT_EINVAL, "%s: options of %zu bytes, this library expects %zu", what,
-                            got, want));
-    return false;
-}
-
 /* Axes whose default is the last one. */
 static int64_t axis_or_last(int axis)
 {
@@ -25,10 +16,10 @@ static int64_t axis_or_last(int axis)
 
 weft_val weft_gather(weft_graph *g, weft_val x, weft_val indices, const weft_gather_opts *opts)
 {
-    if (opts && !size_ok(g, opts->size, sizeof *opts, "gather"))
+    weft_gather_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_gather_opts"))
         return WEFT_NIL;
-    struct wf_set sets[] = {WF_SET_INT("axis", opts ? opts->axis : 0),
-                            WF_SET_INT("batch_dims", opts ? opts->batch_dims : 0)};
+    struct wf_set sets[] = {WF_SET_INT("axis", o.axis), WF_SET_INT("batch_dims", o.batch_dims)};
 
     return wf_build(g, WF_OP_gather, 2, (weft_val[]){x, indices}, 2, sets);
 }
@@ -75,18 +66,17 @@ weft_val weft_scatter_nd_add_like(weft_graph *g, weft_val indices, weft_val upda
 
 weft_val weft_one_hot(weft_graph *g, weft_val ids, int64_t depth, const weft_one_hot_opts *opts)
 {
-    static const weft_one_hot_opts defaults = {.size = sizeof defaults};
-    const weft_one_hot_opts *o = opts ? opts : &defaults;
+    weft_one_hot_opts o;
 
-    if (!size_ok(g, o->size, sizeof *o, "one_hot"))
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_one_hot_opts"))
         return WEFT_NIL;
     struct wf_set sets[] = {
         WF_SET_INT("depth", depth),
-        WF_SET_INT("axis", axis_or_last(o->axis)),
-        WF_SET_DTYPE("dtype", o->dtype ? o->dtype : WEFT_F32),
-        WF_SET_FLOAT("on", o->on == 0 ? 1 : o->on),
-        WF_SET_FLOAT("off", o->off),
-        WF_SET_BOOL("allow_outside", o->allow_outside),
+        WF_SET_INT("axis", axis_or_last(o.axis)),
+        WF_SET_DTYPE("dtype", o.dtype ? o.dtype : WEFT_F32),
+        WF_SET_FLOAT("on", o.on == 0 ? 1 : o.on),
+        WF_SET_FLOAT("off", o.off),
+        WF_SET_BOOL("allow_outside", o.allow_outside),
     };
 
     return wf_build(g, WF_OP_one_hot, 1, &ids, WF_COUNT(sets), sets);
@@ -104,10 +94,11 @@ weft_val weft_top_k(weft_graph *g, weft_val x, int64_t k, weft_val *indices)
 
 weft_val weft_sort(weft_graph *g, weft_val x, const weft_sort_opts *opts)
 {
-    if (opts && !size_ok(g, opts->size, sizeof *opts, "sort"))
+    weft_sort_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_sort_opts"))
         return WEFT_NIL;
-    struct wf_set sets[] = {WF_SET_INT("axis", axis_or_last(opts ? opts->axis : 0)),
-                            WF_SET_BOOL("descending", opts && opts->descending)};
+    struct wf_set sets[] = {WF_SET_INT("axis", axis_or_last(o.axis)),
+                            WF_SET_BOOL("descending", o.descending)};
 
     return wf_build(g, WF_OP_sort, 1, &x, 2, sets);
 }
@@ -130,17 +121,16 @@ weft_val weft_embedding_bag(weft_graph *g, weft_val table, weft_val ids, weft_va
         [WEFT_COMBINER_SUM] = "sum",
         [WEFT_COMBINER_SQRTN] = "sqrtn",
     };
-    static const weft_embedding_bag_opts defaults = {.size = sizeof defaults};
-    const weft_embedding_bag_opts *o = opts ? opts : &defaults;
+    weft_embedding_bag_opts o;
 
-    if (!size_ok(g, o->size, sizeof *o, "embedding_bag"))
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_embedding_bag_opts"))
         return WEFT_NIL;
-    if ((unsigned)o->combiner >= WF_COUNT(names))
+    if ((unsigned)o.combiner >= WF_COUNT(names))
         return fail(
-            g, wf_err(WEFT_EINVAL, "embedding_bag: combiner %d does not exist", (int)o->combiner));
-    struct wf_set sets[] = {WF_SET_STR("combiner", names[o->combiner])};
+            g, wf_err(WEFT_EINVAL, "embedding_bag: combiner %d does not exist", (int)o.combiner));
+    struct wf_set sets[] = {WF_SET_STR("combiner", names[o.combiner])};
 
-    return wf_build(g, WF_OP_embedding_bag, 4, (weft_val[]){table, ids, offsets, o->weights}, 1,
+    return wf_build(g, WF_OP_embedding_bag, 4, (weft_val[]){table, ids, offsets, o.weights}, 1,
                     sets);
 }
 

@@ -4,11 +4,12 @@
 
 weft_val weft_print(weft_graph *g, weft_val x, const char *message, const weft_print_opts *opts)
 {
-    if (!wf_check_opts(g, opts ? opts->size : sizeof *opts, sizeof *opts, "weft_print_opts"))
+    weft_print_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_print_opts"))
         return WEFT_NIL;
     struct wf_set sets[] = {WF_SET_STR("message", message),
-                            WF_SET_INT("every", opts && opts->every ? opts->every : 1),
-                            WF_SET_INT("limit", opts && opts->limit ? opts->limit : 10)};
+                            WF_SET_INT("every", o.every ? o.every : 1),
+                            WF_SET_INT("limit", o.limit ? o.limit : 10)};
     return wf_build(g, WF_OP_print, 1, &x, 3, sets);
 }
 

@@ -38,11 +38,11 @@ weft_val weft_log_softmax(weft_graph *g, weft_val x, int axis)
 
 weft_val weft_masked_softmax(weft_graph *g, weft_val x, const weft_masked_softmax_opts *opts)
 {
-    if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "masked_softmax"))
+    weft_masked_softmax_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_masked_softmax_opts"))
         return WEFT_NIL;
-    struct wf_set sets[] = {WF_SET_BOOL("causal", opts && opts->causal)};
-    return wf_build(g, WF_OP_masked_softmax, 2, (weft_val[]){x, opts ? opts->mask : WEFT_NIL}, 1,
-                    sets);
+    struct wf_set sets[] = {WF_SET_BOOL("causal", o.causal)};
+    return wf_build(g, WF_OP_masked_softmax, 2, (weft_val[]){x, o.mask}, 1, sets);
 }
 
 /* ---- losses ---------------------------------------------------------------------------------- */
@@ -50,11 +50,11 @@ weft_val weft_masked_softmax(weft_graph *g, weft_val x, const weft_masked_softma
 weft_val weft_sparse_softmax_xent(weft_graph *g, weft_val logits, weft_val labels,
                                   const weft_sparse_softmax_xent_opts *opts)
 {
-    if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "sparse_softmax_xent"))
+    weft_sparse_softmax_xent_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_sparse_softmax_xent_opts"))
         return WEFT_NIL;
-    struct wf_set sets[] = {
-        WF_SET_BOOL("ignore", opts && opts->ignore),
-        WF_SET_INT("ignore_index", opts && opts->ignore ? opts->ignore_index : -1)};
+    struct wf_set sets[] = {WF_SET_BOOL("ignore", o.ignore),
+                            WF_SET_INT("ignore_index", o.ignore ? o.ignore_index : -1)};
     return wf_build(g, WF_OP_sparse_softmax_xent, 2, (weft_val[]){logits, labels}, 2, sets);
 }
 
@@ -76,11 +76,15 @@ static weft_val mean_all(weft_graph *g, weft_val x)
 weft_val weft_loss_sparse_softmax_xent(weft_graph *g, weft_val logits, weft_val labels,
                                        const weft_sparse_softmax_xent_opts *opts)
 {
-    weft_val loss = weft_sparse_softmax_xent(g, logits, labels, opts), keep, n;
+    weft_sparse_softmax_xent_opts o;
+    weft_val loss, keep, n;
 
-    if (g->st || !opts || !opts->ignore)
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_sparse_softmax_xent_opts"))
+        return WEFT_NIL;
+    loss = weft_sparse_softmax_xent(g, logits, labels, &o);
+    if (g->st || !o.ignore)
         return mean_all(g, loss);
-    keep = wf_binary(g, WF_OP_ne, labels, wf_const_like(g, (double)opts->ignore_index, labels));
+    keep = wf_binary(g, WF_OP_ne, labels, wf_const_like(g, (double)o.ignore_index, labels));
     n = wf_unary(g, WF_OP_sum, wf_cast_like(g, keep, loss));
     n = wf_binary(g, WF_OP_max, n, wf_const_like(g, 1, n));
     return wf_binary(g, WF_OP_div, wf_unary(g, WF_OP_sum, loss), n);
@@ -137,23 +141,21 @@ weft_val weft_l2_loss(weft_graph *g, int n, const weft_val *values)
 weft_val weft_attention(weft_graph *g, weft_val q, weft_val k, weft_val v,
                         const weft_attention_opts *opts)
 {
-    if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "attention"))
+    weft_attention_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_attention_opts"))
         return WEFT_NIL;
-    struct wf_set sets[] = {WF_SET_STR("layout", opts && opts->time_first ? "bthd" : "bhtd"),
-                            WF_SET_BOOL("causal", opts && opts->causal),
-                            WF_SET_FLOAT("scale", opts ? opts->scale : 0)};
-    return wf_build(g, WF_OP_attention, 4, (weft_val[]){q, k, v, opts ? opts->mask : WEFT_NIL}, 3,
-                    sets);
+    struct wf_set sets[] = {WF_SET_STR("layout", o.time_first ? "bthd" : "bhtd"),
+                            WF_SET_BOOL("causal", o.causal), WF_SET_FLOAT("scale", o.scale)};
+    return wf_build(g, WF_OP_attention, 4, (weft_val[]){q, k, v, o.mask}, 3, sets);
 }
 
 weft_val weft_attention_packed(weft_graph *g, weft_val qkv, const weft_attention_opts *opts)
 {
-    if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "attention_packed"))
+    weft_attention_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_attention_opts"))
         return WEFT_NIL;
-    struct wf_set sets[] = {WF_SET_BOOL("causal", opts && opts->causal),
-                            WF_SET_FLOAT("scale", opts ? opts->scale : 0)};
-    return wf_build(g, WF_OP_attention_packed, 2, (weft_val[]){qkv, opts ? opts->mask : WEFT_NIL},
-                    2, sets);
+    struct wf_set sets[] = {WF_SET_BOOL("causal", o.causal), WF_SET_FLOAT("scale", o.scale)};
+    return wf_build(g, WF_OP_attention_packed, 2, (weft_val[]){qkv, o.mask}, 2, sets);
 }
 
 /* ---- updates of variables -------------------------------------------------------------------- */

@@ -33,17 +33,18 @@ weft_val weft_batch_norm(weft_graph *g, weft_val x, weft_val gamma, weft_val bet
                          weft_val moving_mean, weft_val moving_var,
                          const weft_batch_norm_opts *opts)
 {
+    weft_batch_norm_opts o;
     double epsilon, momentum;
     weft_val y, updates[2];
 
-    if ((opts && !wf_check_opts(g, opts->size, sizeof *opts, "batch_norm")) ||
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_batch_norm_opts") ||
         !wf_check_val(g, x, "batch_norm"))
         return WEFT_NIL;
-    epsilon = option(opts ? opts->epsilon : 0, 1e-3);
-    momentum = option(opts ? opts->momentum : 0, 0.99);
+    epsilon = option(o.epsilon, 1e-3);
+    momentum = option(o.momentum, 0.99);
     struct wf_set sets[] = {WF_SET_FLOAT("epsilon", epsilon)};
 
-    if (!opts || !opts->training) {
+    if (!o.training) {
         if (!wf_check_val(g, moving_mean, "batch_norm: moving_mean") ||
             !wf_check_val(g, moving_var, "batch_norm: moving_var"))
             return WEFT_NIL;
@@ -56,47 +57,50 @@ weft_val weft_batch_norm(weft_graph *g, weft_val x, weft_val gamma, weft_val bet
     updates[1] = weft_assign_ema(g, moving_var, weft_output(g, y, 2), momentum);
     if (g->st)
         return WEFT_NIL;
-    if (opts->updates)
-        memcpy(opts->updates, updates, sizeof updates);
+    if (o.updates)
+        memcpy(o.updates, updates, sizeof updates);
     return y;
 }
 
 weft_val weft_layer_norm(weft_graph *g, weft_val x, weft_val gamma, weft_val beta,
                          const weft_layer_norm_opts *opts)
 {
-    if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "layer_norm"))
+    weft_layer_norm_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_layer_norm_opts"))
         return WEFT_NIL;
-    struct wf_set sets[] = {WF_SET_INT("n_axes", opts && opts->n_axes ? opts->n_axes : 1),
-                            WF_SET_FLOAT("epsilon", option(opts ? opts->epsilon : 0, 1e-3))};
+    struct wf_set sets[] = {WF_SET_INT("n_axes", o.n_axes ? o.n_axes : 1),
+                            WF_SET_FLOAT("epsilon", option(o.epsilon, 1e-3))};
     return wf_build(g, WF_OP_layer_norm, 3, (weft_val[]){x, gamma, beta}, 2, sets);
 }
 
 weft_val weft_rms_norm(weft_graph *g, weft_val x, weft_val gamma, const weft_rms_norm_opts *opts)
 {
-    if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "rms_norm"))
+    weft_rms_norm_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_rms_norm_opts"))
         return WEFT_NIL;
-    struct wf_set sets[] = {WF_SET_INT("n_axes", opts && opts->n_axes ? opts->n_axes : 1),
-                            WF_SET_FLOAT("epsilon", option(opts ? opts->epsilon : 0, 1e-6))};
+    struct wf_set sets[] = {WF_SET_INT("n_axes", o.n_axes ? o.n_axes : 1),
+                            WF_SET_FLOAT("epsilon", option(o.epsilon, 1e-6))};
     return wf_build(g, WF_OP_rms_norm, 2, (weft_val[]){x, gamma}, 2, sets);
 }
 
 weft_val weft_group_norm(weft_graph *g, weft_val x, weft_val gamma, weft_val beta,
                          const weft_group_norm_opts *opts)
 {
-    if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "group_norm"))
+    weft_group_norm_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_group_norm_opts"))
         return WEFT_NIL;
-    struct wf_set sets[] = {WF_SET_INT("groups", opts && opts->groups ? opts->groups : 32),
-                            WF_SET_FLOAT("epsilon", option(opts ? opts->epsilon : 0, 1e-3))};
+    struct wf_set sets[] = {WF_SET_INT("groups", o.groups ? o.groups : 32),
+                            WF_SET_FLOAT("epsilon", option(o.epsilon, 1e-3))};
     return wf_build(g, WF_OP_group_norm, 3, (weft_val[]){x, gamma, beta}, 2, sets);
 }
 
 weft_val weft_instance_norm(weft_graph *g, weft_val x, weft_val gamma, weft_val beta,
                             const weft_instance_norm_opts *opts)
 {
-    weft_group_norm_opts o = {.size = sizeof o, .groups = -1};
+    weft_instance_norm_opts o;
 
-    if (opts && !wf_check_opts(g, opts->size, sizeof *opts, "instance_norm"))
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_instance_norm_opts"))
         return WEFT_NIL;
-    o.epsilon = opts ? opts->epsilon : 0;
-    return weft_group_norm(g, x, gamma, beta, &o);
+    return weft_group_norm(g, x, gamma, beta,
+                           WEFT_OPTS(weft_group_norm_opts, .groups = -1, .epsilon = o.epsilon));
 }

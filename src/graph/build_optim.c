@@ -36,14 +36,13 @@ static int next_number(const char **at, char name[48], double *value)
 
 static weft_status unknown(const char *what, const char *word, const char *const *words, int n)
 {
-    const char *near = weft_nearest(word, words, n);
     char all[512] = "";
     int at = 0;
 
     for (int i = 0; i < n && at < (int)sizeof all - 32; i++)
         at += snprintf(all + at, sizeof all - (size_t)at, " %.30s", words[i]);
-    return wf_err(WEFT_ENOENT, "no %s '%s'%s%s%s; there are:%s", what, word,
-                  near ? ", did you mean '" : "", near ? near : "", near ? "'" : "", all);
+    return wf_err(WEFT_ENOENT, "no %s '%s'%s (there are:%s)", what, word,
+                  wf_did_you_mean(word, words, n).text, all);
 }
 
 weft_status weft_optim_init(weft_optim *o, const char *name, const char *numbers)
@@ -263,13 +262,11 @@ static weft_val build_update(weft_graph *g, const weft_optim *o, weft_val var, w
     return wf_build(g, WF_OP_apply, 4, (weft_val[]){var, grad, o->learning_rate, scale}, 4, sets);
 }
 
-/* limit / max(norm, limit): 1 for a short gradient. */
 static weft_val clip_scale(weft_graph *g, int n, const weft_val *grads, double limit)
 {
-    weft_val norm = weft_op(g, "global_norm", n, grads, NULL), most = weft_scalar(g, limit);
-    weft_val longer = weft_op(g, "max", 2, (weft_val[]){norm, most}, NULL);
+    struct wf_set sets[] = {WF_SET_FLOAT("limit", limit)};
 
-    return weft_op(g, "div", 2, (weft_val[]){most, longer}, NULL);
+    return wf_build(g, WF_OP_clip_factor, n, grads, 1, sets);
 }
 
 weft_status weft_apply_gradients(weft_graph *g, const weft_optim *o, int n, const weft_val *vars,

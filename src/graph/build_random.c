@@ -15,16 +15,15 @@ static bool rank_ok(weft_graph *g, int rank, const char *what)
 static weft_val random_op(weft_graph *g, int op_id, int n, const char *name_a, double a,
                           const char *name_b, double b, const weft_random_opts *opts)
 {
-    static const weft_random_opts scalar = {.size = sizeof scalar};
-    const weft_random_opts *o = opts ? opts : &scalar;
-    if (!wf_check_opts(g, o->size, sizeof *o, "weft_random_opts") ||
-        !rank_ok(g, o->rank, "weft_random_opts"))
+    weft_random_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_random_opts") ||
+        !rank_ok(g, o.rank, "weft_random_opts"))
         return WEFT_NIL;
-    struct wf_set sets[] = {WF_SET_DTYPE("dtype", o->dtype ? o->dtype : WEFT_F32),
+    struct wf_set sets[] = {WF_SET_DTYPE("dtype", o.dtype ? o.dtype : WEFT_F32),
                             WF_SET_FLOAT(name_a, a), WF_SET_FLOAT(name_b, b),
-                            WF_SET_INTS("shape", o->rank, o->dim)};
-    if (o->like.id)
-        return wf_build(g, op_id, 1, &o->like, 1 + n, sets);
+                            WF_SET_INTS("shape", o.rank, o.dim)};
+    if (o.like.id)
+        return wf_build(g, op_id, 1, &o.like, 1 + n, sets);
     sets[1 + n] = sets[3];
     return wf_build(g, op_id, 0, NULL, 2 + n, sets);
 }
@@ -52,12 +51,11 @@ weft_val weft_random_bernoulli(weft_graph *g, double p, const weft_random_opts *
 
 weft_val weft_dropout(weft_graph *g, weft_val x, double rate, const weft_dropout_opts *opts)
 {
-    static const weft_dropout_opts defaults = {.size = sizeof defaults};
-    const weft_dropout_opts *o = opts ? opts : &defaults;
-    if (!wf_check_opts(g, o->size, sizeof *o, "weft_dropout_opts") ||
-        !rank_ok(g, o->n_shared, "weft_dropout_opts"))
+    weft_dropout_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_dropout_opts") ||
+        !rank_ok(g, o.n_shared, "weft_dropout_opts"))
         return WEFT_NIL;
     struct wf_set sets[] = {WF_SET_FLOAT("rate", rate),
-                            WF_SET_INTS("shared_axes", o->n_shared, o->shared_axes)};
-    return wf_build(g, WF_OP_dropout, 2, (weft_val[]){x, o->rate}, 2, sets);
+                            WF_SET_INTS("shared_axes", o.n_shared, o.shared_axes)};
+    return wf_build(g, WF_OP_dropout, 2, (weft_val[]){x, o.rate}, 2, sets);
 }

@@ -13,13 +13,12 @@ static bool axes_ok(weft_graph *g, int n, const char *what)
 
 static weft_val reduce(weft_graph *g, int op_id, weft_val x, const weft_reduce_opts *opts)
 {
-    static const weft_reduce_opts all = {.size = sizeof all};
-    const weft_reduce_opts *o = opts ? opts : &all;
-    if (!wf_check_opts(g, o->size, sizeof *o, "weft_reduce_opts") ||
-        !axes_ok(g, o->n_axes, "weft_reduce_opts"))
+    weft_reduce_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_reduce_opts") ||
+        !axes_ok(g, o.n_axes, "weft_reduce_opts"))
         return WEFT_NIL;
-    struct wf_set sets[] = {WF_SET_INTS("axes", o->n_axes, o->axes),
-                            WF_SET_BOOL("keepdims", o->keepdims)};
+    struct wf_set sets[] = {WF_SET_INTS("axes", o.n_axes, o.axes),
+                            WF_SET_BOOL("keepdims", o.keepdims)};
     return wf_build(g, op_id, 1, &x, 2, sets);
 }
 
@@ -42,10 +41,10 @@ REDUCE(logsumexp)
 
 static weft_val arg(weft_graph *g, int op_id, weft_val x, int axis, const weft_arg_opts *opts)
 {
-    if (!wf_check_opts(g, opts ? opts->size : sizeof *opts, sizeof *opts, "weft_arg_opts"))
+    weft_arg_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_arg_opts"))
         return WEFT_NIL;
-    struct wf_set sets[] = {WF_SET_INT("axis", axis),
-                            WF_SET_BOOL("keepdims", opts && opts->keepdims)};
+    struct wf_set sets[] = {WF_SET_INT("axis", axis), WF_SET_BOOL("keepdims", o.keepdims)};
     return wf_build(g, op_id, 1, &x, 2, sets);
 }
 
@@ -61,11 +60,11 @@ weft_val weft_argmin(weft_graph *g, weft_val x, int axis, const weft_arg_opts *o
 
 weft_val weft_cumsum(weft_graph *g, weft_val x, int axis, const weft_cumsum_opts *opts)
 {
-    if (!wf_check_opts(g, opts ? opts->size : sizeof *opts, sizeof *opts, "weft_cumsum_opts"))
+    weft_cumsum_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_cumsum_opts"))
         return WEFT_NIL;
-    struct wf_set sets[] = {WF_SET_INT("axis", axis),
-                            WF_SET_BOOL("exclusive", opts && opts->exclusive),
-                            WF_SET_BOOL("reverse", opts && opts->reverse)};
+    struct wf_set sets[] = {WF_SET_INT("axis", axis), WF_SET_BOOL("exclusive", o.exclusive),
+                            WF_SET_BOOL("reverse", o.reverse)};
     return wf_build(g, WF_OP_cumsum, 1, &x, 3, sets);
 }
 
@@ -96,13 +95,12 @@ weft_val weft_reduce_to_like(weft_graph *g, weft_val x, weft_val like)
 
 weft_val weft_size_of(weft_graph *g, weft_val x, const weft_size_of_opts *opts)
 {
-    static const weft_size_of_opts all = {.size = sizeof all};
-    const weft_size_of_opts *o = opts ? opts : &all;
-    if (!wf_check_opts(g, o->size, sizeof *o, "weft_size_of_opts") ||
-        !axes_ok(g, o->n_axes, "weft_size_of_opts"))
+    weft_size_of_opts o;
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_size_of_opts") ||
+        !axes_ok(g, o.n_axes, "weft_size_of_opts"))
         return WEFT_NIL;
-    struct wf_set sets[] = {WF_SET_INTS("axes", o->n_axes, o->axes),
-                            WF_SET_DTYPE("dtype", o->dtype ? o->dtype : WEFT_F32)};
+    struct wf_set sets[] = {WF_SET_INTS("axes", o.n_axes, o.axes),
+                            WF_SET_DTYPE("dtype", o.dtype ? o.dtype : WEFT_F32)};
     return wf_build(g, WF_OP_size_of, 1, &x, 2, sets);
 }
 

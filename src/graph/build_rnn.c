@@ -33,29 +33,29 @@ static bool pick_steps(weft_graph *g, const char *what, weft_val lengths, weft_v
 
 weft_val weft_lstm(weft_graph *g, weft_val x, weft_val w, weft_val r, const weft_lstm_opts *opts)
 {
-    static const weft_lstm_opts defaults = {.size = sizeof defaults};
-    const weft_lstm_opts *o = opts ? opts : &defaults;
-    struct wf_set sets[] = {WF_SET_BOOL("reverse", o->reverse)};
-    weft_val in[] = {x, w, r, o->bias, o->h0, WEFT_NIL, o->c0};
+    weft_lstm_opts o;
 
-    if (o->size != sizeof *o)
-        return refuse(g, "lstm", "invalid options");
-    if (!pick_steps(g, "lstm", o->lengths, o->mask, &in[WF_RNN_STEPS]))
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_lstm_opts"))
+        return WEFT_NIL;
+    struct wf_set sets[] = {WF_SET_BOOL("reverse", o.reverse)};
+    weft_val in[] = {x, w, r, o.bias, o.h0, WEFT_NIL, o.c0};
+
+    if (!pick_steps(g, "lstm", o.lengths, o.mask, &in[WF_RNN_STEPS]))
         return WEFT_NIL;
     return wf_build(g, WF_OP_lstm, WF_COUNT(in), in, WF_COUNT(sets), sets);
 }
 
 weft_val weft_gru(weft_graph *g, weft_val x, weft_val w, weft_val r, const weft_gru_opts *opts)
 {
-    static const weft_gru_opts defaults = {.size = sizeof defaults};
-    const weft_gru_opts *o = opts ? opts : &defaults;
-    struct wf_set sets[] = {WF_SET_BOOL("reverse", o->reverse),
-                            WF_SET_BOOL("reset_after", !o->reset_before)};
-    weft_val in[] = {x, w, r, o->bias, o->h0, WEFT_NIL};
+    weft_gru_opts o;
 
-    if (o->size != sizeof *o)
-        return refuse(g, "gru", "invalid options");
-    if (!pick_steps(g, "gru", o->lengths, o->mask, &in[WF_RNN_STEPS]))
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_gru_opts"))
+        return WEFT_NIL;
+    struct wf_set sets[] = {WF_SET_BOOL("reverse", o.reverse),
+                            WF_SET_BOOL("reset_after", !o.reset_before)};
+    weft_val in[] = {x, w, r, o.bias, o.h0, WEFT_NIL};
+
+    if (!pick_steps(g, "gru", o.lengths, o.mask, &in[WF_RNN_STEPS]))
         return WEFT_NIL;
     return wf_build(g, WF_OP_gru, WF_COUNT(in), in, WF_COUNT(sets), sets);
 }
@@ -63,15 +63,17 @@ weft_val weft_gru(weft_graph *g, weft_val x, weft_val w, weft_val r, const weft_
 weft_val weft_simple_rnn(weft_graph *g, weft_val x, weft_val w, weft_val r,
                          const weft_simple_rnn_opts *opts)
 {
-    static const weft_simple_rnn_opts defaults = {.size = sizeof defaults};
-    const weft_simple_rnn_opts *o = opts ? opts : &defaults;
-    struct wf_set sets[] = {WF_SET_BOOL("reverse", o->reverse),
-                            WF_SET_STR("activation", o->act == WEFT_RNN_RELU ? "relu" : "tanh")};
-    weft_val in[] = {x, w, r, o->bias, o->h0, WEFT_NIL};
+    weft_simple_rnn_opts o;
 
-    if (o->size != sizeof *o || (o->act != WEFT_RNN_TANH && o->act != WEFT_RNN_RELU))
-        return refuse(g, "simple_rnn", "invalid options");
-    if (!pick_steps(g, "simple_rnn", o->lengths, o->mask, &in[WF_RNN_STEPS]))
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_simple_rnn_opts"))
+        return WEFT_NIL;
+    struct wf_set sets[] = {WF_SET_BOOL("reverse", o.reverse),
+                            WF_SET_STR("activation", o.act == WEFT_RNN_RELU ? "relu" : "tanh")};
+    weft_val in[] = {x, w, r, o.bias, o.h0, WEFT_NIL};
+
+    if (o.act != WEFT_RNN_TANH && o.act != WEFT_RNN_RELU)
+        return refuse(g, "simple_rnn", "the activation must be tanh or relu");
+    if (!pick_steps(g, "simple_rnn", o.lengths, o.mask, &in[WF_RNN_STEPS]))
         return WEFT_NIL;
     return wf_build(g, WF_OP_simple_rnn, WF_COUNT(in), in, WF_COUNT(sets), sets);
 }

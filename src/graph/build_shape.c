@@ -295,14 +295,15 @@ weft_val weft_pad(weft_graph *g, weft_val x, int rank, const int64_t *paddings,
                   const weft_pad_opts *opts)
 {
     static const char *const modes[] = {"constant", "reflect", "symmetric"};
-    static const weft_pad_opts defaults = {.size = sizeof defaults};
-    const weft_pad_opts *o = opts ? opts : &defaults;
+    weft_pad_opts o;
 
-    if (rank < 0 || rank > WEFT_MAX_RANK || o->size != sizeof *o ||
-        (unsigned)o->mode >= WF_COUNT(modes))
-        return fail(g, wf_err(WEFT_EINVAL, "pad: invalid rank %d or options", rank));
+    if (!wf_take_opts(g, &o, sizeof o, opts, "weft_pad_opts"))
+        return WEFT_NIL;
+    if (rank < 0 || rank > WEFT_MAX_RANK || (unsigned)o.mode >= WF_COUNT(modes))
+        return fail(
+            g, wf_err(WEFT_EINVAL, "pad: rank %d or mode %d does not exist", rank, (int)o.mode));
     struct wf_set sets[] = {WF_SET_INTS("paddings", 2 * rank, paddings),
-                            WF_SET_STR("mode", modes[o->mode]), WF_SET_FLOAT("value", o->value)};
+                            WF_SET_STR("mode", modes[o.mode]), WF_SET_FLOAT("value", o.value)};
 
     return wf_build(g, WF_OP_pad, 1, &x, WF_COUNT(sets), sets);
 }

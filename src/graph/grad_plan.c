@@ -7,6 +7,11 @@ weft_status wf_no_grad_update(struct wf_grad *r)
                   r->op->name);
 }
 
+weft_status wf_no_grad_step(struct wf_grad *r)
+{
+    return wf_err(WEFT_ENOSUP, "%s is a part of updates and has no gradient", r->op->name);
+}
+
 weft_status wf_no_grad_plan(struct wf_grad *r)
 {
     return wf_err(WEFT_ENOSUP, "%s exists only in plans, after differentiation", r->op->name);

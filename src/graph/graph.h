@@ -162,8 +162,8 @@ weft_val wf_expand_axes(weft_graph *g, weft_val x, int n, const int64_t *axes, i
 weft_val wf_const_like(weft_graph *g, double v, weft_val like);
 /* Whether v is a valid value of g. If not, sets the sticky error (naming `what`). */
 bool wf_check_val(weft_graph *g, weft_val v, const char *what);
-/* Options of another size are from another version: the sticky error (naming `what`) is set. */
-bool wf_check_opts(weft_graph *g, size_t size, size_t expected, const char *what);
+/* wf_opts_take with the sticky error. */
+bool wf_take_opts(weft_graph *g, void *copy, size_t today, const void *opts, const char *name);
 
 /* ---- gradient rules -------------------------------------------------------------------------- */
 
@@ -212,6 +212,7 @@ struct wf_rewrite {
     int32_t *map;
     int32_t *in; /* scratch for the mapped inputs of one node */
     bool *live;  /* per old node: needed by the roots */
+    int32_t *root; /* per root: the new value if it is not the mapped one, or 0; NULL: all are */
 };
 /* Starts a rewrite of what `roots` (value ids) need: data, control dependencies and updates of
  * state. */
@@ -232,7 +233,8 @@ weft_status wf_rewrite_end(struct wf_rewrite *rw, weft_status st, int n_roots, i
 
 /* ---- who reads what (uses.c) ----------------------------------------------------------------- */
 
-/* live[node]: whether the roots need it. */
+/* live[node]: whether the roots need it. In a graph made by a pass that is also every node with an
+ * effect: the pass copied it because the roots needed it, perhaps by way of a node that it replaced. */
 void wf_live_nodes(const weft_graph *g, int n_roots, const int32_t *roots, bool *live);
 
 /* The value whose bytes v shows, following views. */
@@ -306,8 +308,10 @@ weft_status wf_pass_join(const weft_graph *g, bool all_fail, int n_roots, int32_
                          weft_graph **out);
 /* If updates read each other's variables, the later one reads a copy. *out is NULL if none do. */
 weft_status wf_pass_uncross(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
-/* For gradients in one flat vector: no two updates share one, and none is a constant. */
-weft_status wf_pass_own(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
+/* Roots from `first` on are gradients that go into flat vectors: each gets a value of its own that
+ * an instruction computes. */
+weft_status wf_pass_own(const weft_graph *g, int n_roots, int32_t *roots, int first,
+                        weft_graph **out);
 /* What the kernels can run as one program: queried by the pass, answered by the kernels' tables. */
 struct wf_fusing {
     /* Whether this op can be a step of a program, with operands and a result of these types. */

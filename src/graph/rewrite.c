@@ -172,7 +172,7 @@ weft_status wf_rewrite_end(struct wf_rewrite *rw, weft_status st, int n_roots, i
     if (!st)
         st = copy_control(rw);
     for (int i = 0; i < n_roots && !st; i++)
-        roots[i] = roots[i] ? rw->map[roots[i]] : 0;
+        roots[i] = rw->root && rw->root[i] ? rw->root[i] : roots[i] ? rw->map[roots[i]] : 0;
     if (!st)
         st = drop_dead(rw->to, n_roots, roots);
     if (!st)

@@ -109,9 +109,8 @@ weft_status weft_scan(weft_graph *g, int n_steps, int n_state, const weft_val *i
                       const weft_val *xs, int n_ys, weft_scan_fn *body, void *arg,
                       const weft_scan_opts *opts, weft_val *final, weft_val *ys)
 {
-    struct scan s = {
-        n_steps, n_state, n_xs, n_ys, opts ? opts->axis : 0, opts && opts->reverse, body,
-        arg,     NULL,    NULL, NULL};
+    weft_scan_opts o;
+    struct scan s = {n_steps, n_state, n_xs, n_ys, 0, false, body, arg, NULL, NULL, NULL};
     weft_val *mem = NULL;
     weft_status st = weft_graph_status(g);
 
@@ -119,11 +118,13 @@ weft_status weft_scan(weft_graph *g, int n_steps, int n_state, const weft_val *i
         final[i] = WEFT_NIL;
     for (int i = 0; i < n_ys; i++)
         ys[i] = WEFT_NIL;
-    if (!st && opts && opts->size != sizeof *opts)
-        st = wf_err(WEFT_EINVAL, "scan: options of %zu bytes, this library expects %zu", opts->size,
-                    sizeof *opts);
     if (!st)
+        st = wf_opts_take(&o, sizeof o, opts, "weft_scan_opts");
+    if (!st) {
+        s.axis = o.axis;
+        s.reverse = o.reverse;
         st = check(g, &s, init, xs);
+    }
     if (st)
         goto out;
     mem = wf_alloc_n(g->ctx, (int64_t)n_steps * (n_xs + n_ys + 1) + 2 * n_state + 1, sizeof *mem);

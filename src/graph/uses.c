@@ -9,6 +9,8 @@ void wf_live_nodes(const weft_graph *g, int n_roots, const int32_t *roots, bool 
     for (int i = 0; i < n_roots; i++)
         if (roots[i])
             live[g->values[roots[i]].node] = true;
+    for (int64_t k = 0; g->by_number && k < g->n_nodes; k++)
+        live[k] |= (g->nodes[k].op->flags & (WF_EFFECT | WF_LEAF)) == WF_EFFECT;
     /* One backward sweep: a node's inputs and control dependencies come before it. */
     for (int64_t k = g->n_nodes - 1; k >= 0; k--) {
         const struct wf_node *n = &g->nodes[k];

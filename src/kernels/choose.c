@@ -41,6 +41,19 @@ bool wf_kplan_all(const struct wf_kplan *p, weft_dtype t)
     return true;
 }
 
+void *wf_kplan_state(struct wf_kplan *p, size_t bytes)
+{
+    void *s = wf_arena_alloc(p->arena, bytes);
+
+    p->state = s;
+    return s;
+}
+
+weft_status wf_kplan_nomem(const struct wf_kplan *p)
+{
+    return wf_err_nomem(p->ctx, 0, p->op->name);
+}
+
 /* The first kernel of the table that accepts the call; *out stays NULL if none does. The table also
  * has the reference kernels that need scratch memory, for their plan. */
 static weft_status choose_listed(struct wf_kplan *p, bool ref_only, const struct wf_kernel **out)

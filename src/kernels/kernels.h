@@ -51,6 +51,10 @@ bool wf_kernel_can_anchor(const struct wf_op *op, const struct wf_attr *attr,
 
 /* Whether all operands have dtype t (except absent ones). */
 bool wf_kplan_all(const struct wf_kplan *p, weft_dtype t);
+/* The kernel's state in the plan's arena, zeroed; NULL: out of memory, and wf_kplan_nomem is the
+ * status. */
+void *wf_kplan_state(struct wf_kplan *p, size_t bytes);
+weft_status wf_kplan_nomem(const struct wf_kplan *p);
 
 static inline int64_t wf_kplan_int(const struct wf_kplan *p, const char *name)
 {

@@ -300,28 +300,25 @@ static weft_status variable_of(struct wf_builder *b, int64_t i, weft_val *out)
 weft_val weft_lc_weight(weft_layer_call *c, const char *name, int rank, const int64_t *dim,
                         const weft_weight_opts *opts)
 {
-    static const weft_weight_opts defaults = {.size = sizeof defaults};
-    const weft_weight_opts *o = opts ? opts : &defaults;
+    weft_weight_opts o;
     weft_model *m = c->b->m;
     char full[MAX_FULL_NAME];
     weft_val v = WEFT_NIL;
-    weft_status st = WEFT_OK;
+    weft_status st;
     int64_t i = 0;
 
     if (c->b->g->st || c->st)
         return WEFT_NIL;
-    if (o->size != sizeof *o)
-        st = wf_err(WEFT_EINVAL, "weft_weight_opts: size %zu, this library expects %zu", o->size,
-                    sizeof *o);
-    else if (snprintf(full, sizeof full, "%s%s/%s", layer_of(c)->name, c->path, name) >=
-             MAX_FULL_NAME)
+    st = wf_opts_take(&o, sizeof o, opts, "weft_weight_opts");
+    if (!st &&
+        snprintf(full, sizeof full, "%s%s/%s", layer_of(c)->name, c->path, name) >= MAX_FULL_NAME)
         st = wf_err(WEFT_ELIMIT, "the name of weight '%.32s' is too long", name);
     if (!st && wf_map_get(&m->weight_names, full, &i)) {
-        if (check_again(c, &m->weights[i]->is, rank, dim, o->dtype ? o->dtype : WEFT_F32))
+        if (check_again(c, &m->weights[i]->is, rank, dim, o.dtype ? o.dtype : WEFT_F32))
             return WEFT_NIL;
     } else if (!st) {
         i = m->n_weights;
-        st = new_weight(c, full, rank, dim, o);
+        st = new_weight(c, full, rank, dim, &o);
     }
     if (!st)
         st = variable_of(c->b, i, &v);
@@ -552,6 +549,7 @@ static weft_status finish_weights(struct wf_builder *b)
         if (st)
             return wf_err_wrap(st, "weight '%s'", w->name);
         b->losses[b->n_losses++] = loss;
+        b->n_penalties++;
     }
     return WEFT_OK;
 }
@@ -572,6 +570,7 @@ static weft_status collect(const struct wf_builder *b, const weft_val *val, cons
     struct wf_built r = {.n_in = weft_model_n_inputs(m),
                          .n_out = (int)m->n_outputs,
                          .n_losses = (int)b->n_losses,
+                         .n_penalties = b->n_penalties,
                          .n_updates = (int)b->n_updates,
                          .n_carries = (int)b->n_carries,
                          .n_weights = (int)m->n_weights};

@@ -1,6 +1,5 @@
 /* constraint.c - constraints on weights, applied after an update, by Keras' names. */
 #include "model/core.h"
-#include "weft/ops.h"
 
 static const struct wf_word constraints[] = {
     {"max_norm", "max_value:f=2 axis:l=0"},
@@ -27,45 +26,36 @@ weft_status wf_constraint_check(struct wf_arena *arena, const char *text)
     return parse(arena, text, &a);
 }
 
-/* w scaled to the norm `wanted` along `axis`, within 1e-7. */
-static weft_val with_norm(weft_graph *g, weft_val w, weft_val norm, weft_val wanted)
-{
-    return weft_mul(g, w, weft_div(g, wanted, weft_add(g, norm, wf_const_like(g, 1e-7, norm))));
-}
-
-weft_status wf_constraint_build(weft_graph *g, const char *constraint, weft_val w, weft_val *out)
+weft_status wf_constraint_parse(struct wf_arena *arena, const char *constraint, int rank,
+                                struct wf_constraint *out)
 {
     struct wf_word_args a;
-    weft_reduce_opts along = {.size = sizeof along, .keepdims = true};
     const struct wf_attr *axis;
-    weft_val norm, kept;
-    double min, max, rate;
-    weft_status st = weft_graph_status(g);
+    weft_status st = parse(arena, constraint, &a);
 
-    if (!st)
-        st = parse(&g->arena, constraint, &a);
     if (st)
         return st;
-    axis = wf_word_arg(&a, "axis");
+    *out = (struct wf_constraint){.kind = WF_CONSTRAINT_NORM, .max = 1, .rate = 1};
     if (a.row == &constraints[3]) {
-        *out = weft_relu(g, w);
-        return weft_graph_status(g);
+        out->kind = WF_CONSTRAINT_NON_NEG;
+        return WEFT_OK;
     }
-    along.n_axes = axis->n;
-    for (int i = 0; i < axis->n; i++)
-        along.axes[i] = axis->ints[i];
-    norm = weft_sqrt(g, weft_sum(g, weft_square(g, w), &along));
-    if (a.row == &constraints[2]) {
-        *out = with_norm(g, w, norm, weft_ones_like(g, norm));
-        return weft_graph_status(g);
+    if (a.row == &constraints[2])
+        out->kind = WF_CONSTRAINT_UNIT;
+    else
+        out->max = wf_word_arg(&a, "max_value")->f;
+    if (a.row == &constraints[1]) {
+        out->min = wf_word_arg(&a, "min_value")->f;
+        out->rate = wf_word_arg(&a, "rate")->f;
     }
-    min = a.row == &constraints[1] ? wf_word_arg(&a, "min_value")->f : 0;
-    rate = a.row == &constraints[1] ? wf_word_arg(&a, "rate")->f : 1;
-    max = wf_word_arg(&a, "max_value")->f;
-    kept = weft_clip(g, norm, min, max);
-    if (rate != 1)
-        kept = weft_add(g, weft_mul(g, kept, wf_const_like(g, rate, kept)),
-                        weft_mul(g, norm, wf_const_like(g, 1 - rate, norm)));
-    *out = with_norm(g, w, norm, kept);
-    return weft_graph_status(g);
+    axis = wf_word_arg(&a, "axis");
+    for (int i = 0; i < axis->n; i++) {
+        int64_t k = axis->ints[i] < 0 ? axis->ints[i] + rank : axis->ints[i];
+
+        if (k < 0 || k >= rank)
+            return wf_err(WEFT_ERANGE, "constraint: axis %lld of a weight of rank %d",
+                          (long long)axis->ints[i], rank);
+        out->axes[out->n_axes++] = k;
+    }
+    return WEFT_OK;
 }

@@ -24,7 +24,8 @@ enum { WF_SPEC_NAME, WF_SPEC_TRAINABLE, WF_N_COMMON_SPECS };
  * as the model. */
 weft_status wf_kind_find(weft_model *m, const char *name, const struct wf_layer_row **out);
 
-/* Layers, losses and metrics that a user registered, for a model that is a part of it (custom.c). */
+/* Layers, losses and metrics that a user registered, for a model that is a part of it
+ * (custom.c). */
 weft_status wf_user_kinds_copy(const weft_model *from, weft_model *to);
 
 enum { WF_MAX_LAYER_NAME = 128 };
@@ -67,6 +68,7 @@ struct wf_builder {
     weft_model *m;
     weft_graph *g;
     bool training;
+    int n_penalties;
     int64_t n_losses, cap_losses, n_updates, cap_updates, cap_weights;
     weft_val *losses, *updates;
     weft_val *weights; /* by weight; none until it is used */
@@ -173,7 +175,8 @@ struct wf_word_args {
     struct wf_attr value[WF_MAX_ATTRS];
 };
 extern const struct wf_words wf_activations, wf_initializers, wf_regularizers, wf_constraints;
-/* Names are compared without regard to case and underscores, so that Keras' class names work too. */
+/* Names are compared without regard to case and underscores, so that Keras' class names work
+ * too. */
 weft_status wf_word_parse(const struct wf_words *t, struct wf_arena *arena, const char *text,
                           struct wf_word_args *out);
 static inline const struct wf_attr *wf_word_arg(const struct wf_word_args *a, const char *name)

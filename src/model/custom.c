@@ -1,4 +1,5 @@
-/* custom.c - losses and metrics that a user registered in a model, as rows like those of the tables.
+/* custom.c - losses and metrics that a user registered in a model, as rows like those of the
+ * tables.
  *
  * Rows live in the model's arena: a trainer, which the model outlives, may point to them. */
 #include <stdio.h>
@@ -84,7 +85,8 @@ weft_val weft_loss_fail(weft_loss_call *c, weft_status st, const char *fmt, ...)
     return WEFT_NIL;
 }
 
-/* The user's function on a call. It must give a value or fail, and it may do no harm by doing neither. */
+/* The user's function on a call. It must give a value or fail, and it may do no harm by doing
+ * neither. */
 static weft_val run(weft_loss_call *c, weft_val (*build)(weft_loss_call *c))
 {
     weft_val v = build(c);
@@ -177,18 +179,14 @@ int wf_user_metric_names(const weft_model *m, int room, const char **names)
 
 /* ---- registering ----------------------------------------------------------------------------- */
 
-/* Size, name, arguments and function of a kind; word: its name as it is looked up. */
-static weft_status check_kind(weft_model *m, const char *what, size_t size, size_t ours,
-                              const char *name, const char *attrs, bool has_build,
-                              char word[WF_MAX_KIND_NAME])
+/* Name, arguments and function of a kind; word: its name as it is looked up. */
+static weft_status check_kind(weft_model *m, const char *what, const char *name, const char *attrs,
+                              bool has_build, char word[WF_MAX_KIND_NAME])
 {
     struct wf_attr_spec spec[WF_MAX_ATTRS] = {0};
     const char *rest;
     int n;
 
-    if (size != ours)
-        return wf_err(WEFT_EINVAL, "weft_%s_kind: size %zu, this library expects %zu", what, size,
-                      ours);
     if (!name || !*name || strlen(name) >= WF_MAX_KIND_NAME || strpbrk(name, " \t,;=\"\\") ||
         !wf_kind_word(name, word, &rest))
         return wf_err(WEFT_EINVAL,
@@ -200,14 +198,15 @@ static weft_status check_kind(weft_model *m, const char *what, size_t size, size
     return wf_attr_specs(&m->arena, name, attrs ? attrs : "", spec, &n);
 }
 
-weft_status weft_loss_register(weft_model *m, const weft_loss_kind *kind)
+weft_status weft_loss_register(weft_model *m, const weft_loss_kind *given)
 {
     char word[WF_MAX_KIND_NAME];
-    weft_loss_kind *copy;
+    weft_loss_kind taken, *kind = &taken, *copy;
     struct wf_loss_kind *row;
-    weft_status st = check_kind(m, "loss", kind->size, sizeof *kind, kind->name, kind->attrs,
-                                kind->build != NULL, word);
+    weft_status st = wf_opts_take(kind, sizeof *kind, given, "weft_loss_kind");
 
+    if (!st)
+        st = check_kind(m, "loss", kind->name, kind->attrs, kind->build != NULL, word);
     if (st)
         return st;
     if (kind->labels < WEFT_LABELS_VALUES || kind->labels > WEFT_LABELS_NUMBERS)
@@ -251,14 +250,15 @@ static weft_status check_metric(const weft_metric_kind *kind)
     return WEFT_OK;
 }
 
-weft_status weft_metric_register(weft_model *m, const weft_metric_kind *kind)
+weft_status weft_metric_register(weft_model *m, const weft_metric_kind *given)
 {
     char word[WF_MAX_KIND_NAME], log_name[WF_MAX_LAYER_NAME];
-    weft_metric_kind *copy;
+    weft_metric_kind taken, *kind = &taken, *copy;
     struct wf_metric_kind *row;
-    weft_status st = check_kind(m, "metric", kind->size, sizeof *kind, kind->name, kind->attrs,
-                                kind->build != NULL, word);
+    weft_status st = wf_opts_take(kind, sizeof *kind, given, "weft_metric_kind");
 
+    if (!st)
+        st = check_kind(m, "metric", kind->name, kind->attrs, kind->build != NULL, word);
     if (!st)
         st = check_metric(kind);
     if (st)

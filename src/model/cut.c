@@ -203,22 +203,20 @@ static weft_status copy(struct cut *c, int n_ends, const weft_sym *end)
 
 weft_status weft_model_cut(const weft_model *m, const weft_cut_opts *opts, weft_model **out)
 {
-    static const weft_cut_opts defaults = {.size = sizeof defaults};
-    const weft_cut_opts *o = opts ? opts : &defaults;
+    weft_cut_opts o;
     struct cut c = {.from = m};
     weft_sym end[MAX_ENDS];
     int n_ends = 1;
     weft_status st = weft_model_status(m);
 
-    if (!st && o->size != sizeof *o)
-        st = wf_err(WEFT_EINVAL, "weft_cut_opts: size %zu, this library expects %zu", o->size,
-                    sizeof *o);
-    if (!st && (o->drop < 0 || (o->until && o->drop)))
+    if (!st)
+        st = wf_opts_take(&o, sizeof o, opts, "weft_cut_opts");
+    if (!st && (o.drop < 0 || (o.until && o.drop)))
         st = wf_err(WEFT_EINVAL, "say which layers to end at (until), or how many to drop");
     if (!st)
-        st = o->until  ? named_ends(m, o->until, end, &n_ends)
-             : o->drop ? back(m, o->drop, end)
-                       : all_ends(m, end, &n_ends);
+        st = o.until  ? named_ends(m, o.until, end, &n_ends)
+             : o.drop ? back(m, o.drop, end)
+                      : all_ends(m, end, &n_ends);
     if (!st)
         st = weft_model_new(m->ctx, WEFT_OPTS(weft_model_opts, .name = m->name), &c.to);
     if (st)

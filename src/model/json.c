@@ -154,17 +154,14 @@ static weft_status check_keys(const json_t *o, const char *what, const char *con
         n++;
     json_object_foreach((json_t *)(uintptr_t)o, key, value)
     {
-        const char *near;
         int i = 0;
 
         while (i < n && strcmp(keys[i], key))
             i++;
         if (i < n)
             continue;
-        near = weft_nearest(key, keys, n);
-        return near ? wf_err(WEFT_EPARSE, "%s: unknown key '%.32s' (did you mean '%s'?)", what, key,
-                             near)
-                    : wf_err(WEFT_EPARSE, "%s: unknown key '%.32s'", what, key);
+        return wf_err(WEFT_EPARSE, "%s: unknown key '%.32s'%s", what, key,
+                      wf_did_you_mean(key, keys, n).text);
     }
     return WEFT_OK;
 }

@@ -27,6 +27,11 @@ bool weft_layer_kind_at(int i, const char **name, const char **attrs, const char
     return true;
 }
 
+bool weft_layer_kind_wraps(int i)
+{
+    return i >= 0 && i < WF_COUNT(builtin) && builtin[i].flags & WEFT_LAYER_WRAPS;
+}
+
 static const weft_layer_kind *find_kind(const weft_model *m, const char *name)
 {
     for (int64_t i = 0; i < m->n_user; i++)
@@ -40,18 +45,17 @@ static const weft_layer_kind *find_kind(const weft_model *m, const char *name)
 
 static weft_status unknown(const weft_model *m, const char *name)
 {
-    const char *names[WF_COUNT(builtin) + 64], *near;
+    const char *names[WF_COUNT(builtin) + 64];
+    struct wf_hint hint;
     int n = 0;
 
     for (int i = 0; i < WF_COUNT(builtin); i++)
         names[n++] = builtin[i].name;
     for (int64_t i = 0; i < m->n_user && i < 64; i++)
         names[n++] = m->user_kinds[i].name;
-    near = weft_nearest(name, names, n);
-    return near
-               ? wf_err(WEFT_ENOENT, "no layer type '%.64s' (did you mean '%s'?)", name, near)
-               : wf_err(WEFT_ENOENT,
-                        "no layer type '%.64s' (register your own with weft_layer_register)", name);
+    hint = wf_did_you_mean(name, names, n);
+    return wf_err(WEFT_ENOENT, "no layer type '%.64s'%s", name,
+                  *hint.text ? hint.text : " (register your own with weft_layer_register)");
 }
 
 static weft_status make_row(weft_model *m, const weft_layer_kind *kind,
@@ -91,20 +95,20 @@ weft_status wf_kind_find(weft_model *m, const char *name, const struct wf_layer_
     return kind ? make_row(m, kind, out) : unknown(m, name);
 }
 
-weft_status weft_layer_register(weft_model *m, const weft_layer_kind *kind)
+weft_status weft_layer_register(weft_model *m, const weft_layer_kind *given)
 {
-    weft_status st;
+    weft_layer_kind kind;
+    weft_status st = wf_opts_take(&kind, sizeof kind, given, "weft_layer_kind");
 
-    if (kind->size != sizeof *kind)
-        return wf_err(WEFT_EINVAL, "weft_layer_kind: size %zu, this library expects %zu",
-                      kind->size, sizeof *kind);
-    if (!kind->name || !*kind->name || strlen(kind->name) > 64 || !kind->build)
+    if (st)
+        return st;
+    if (!kind.name || !*kind.name || strlen(kind.name) > 64 || !kind.build)
         return wf_err(WEFT_EINVAL, "a layer kind needs a name of 1 to 64 characters and a build "
                                    "function");
-    if (find_kind(m, kind->name))
-        return wf_err(WEFT_EEXIST, "layer kind '%s': the name is taken", kind->name);
+    if (find_kind(m, kind.name))
+        return wf_err(WEFT_EEXIST, "layer kind '%s': the name is taken", kind.name);
     st = wf_grow(m->ctx, &m->user_kinds, &m->cap_user, m->n_user + 1, sizeof *m->user_kinds);
     if (!st)
-        m->user_kinds[m->n_user++] = *kind;
+        m->user_kinds[m->n_user++] = kind;
     return st;
 }

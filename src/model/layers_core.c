@@ -41,7 +41,7 @@ weft_val wf_lc_finish(weft_layer_call *c, weft_val y, int64_t n)
 
 int wf_lc_choice(weft_layer_call *c, const char *attr, int n, const char *const *words)
 {
-    const char *given = weft_lc_text(c, attr), *near;
+    const char *given = weft_lc_text(c, attr);
     char list[256] = "";
     int at = 0;
 
@@ -50,12 +50,8 @@ int wf_lc_choice(weft_layer_call *c, const char *attr, int n, const char *const 
             return i;
         at += snprintf(list + at, sizeof list - (size_t)at, "%s%s", i ? ", " : "", words[i]);
     }
-    near = weft_nearest(given, words, n);
-    if (near)
-        weft_lc_fail(c, WEFT_EINVAL, "%s '%.32s' is not one of %s (did you mean '%s'?)", attr,
-                     given, list, near);
-    else
-        weft_lc_fail(c, WEFT_EINVAL, "%s '%.32s' is not one of %s", attr, given, list);
+    weft_lc_fail(c, WEFT_EINVAL, "%s '%.32s' is not one of %s%s", attr, given, list,
+                 wf_did_you_mean(given, words, n).text);
     return -1;
 }
 

@@ -105,19 +105,17 @@ bool wf_loss_at(int i, const char **name, const char **attrs, const char **doc)
 
 static weft_status no_loss(const weft_model *m, const char *text)
 {
-    const char *names[WF_COUNT(kinds) + 64], *near;
+    const char *names[WF_COUNT(kinds) + 64];
+    struct wf_hint hint;
     char given[WF_MAX_KIND_NAME];
     int n = wf_user_loss_names(m, 64, names);
 
     snprintf(given, sizeof given, "%.*s", (int)strcspn(text, " \t"), text);
     for (int i = 0; i < WF_COUNT(kinds); i++)
         names[n++] = kinds[i].name;
-    near = weft_nearest(given, names, n);
-    return near ? wf_err(WEFT_ENOENT, "no loss '%s' (did you mean '%s'?)", given, near)
-                : wf_err(WEFT_ENOENT,
-                         "no loss '%s' (register your own with "
-                         "weft_loss_register)",
-                         given);
+    hint = wf_did_you_mean(given, names, n);
+    return wf_err(WEFT_ENOENT, "no loss '%s'%s", given,
+                  *hint.text ? hint.text : " (register your own with weft_loss_register)");
 }
 
 /* Is it the word for whichever cross-entropy fits the shapes? */
@@ -142,7 +140,8 @@ static const char *fitting_crossentropy(const struct wf_type *y, const struct wf
     return "categoricalcrossentropy";
 }
 
-/* Row and arguments of a text. y and pred may be NULL: then "crossentropy" is taken for the categorical one. */
+/* Row and arguments of a text. y and pred may be NULL: then "crossentropy" is taken for the
+ * categorical one. */
 static weft_status parse(const weft_model *m, struct wf_arena *arena, const char *text,
                          const struct wf_type *y, const struct wf_type *pred,
                          const struct wf_loss_kind **kind, struct wf_attr attr[WF_MAX_ATTRS])

@@ -75,7 +75,7 @@ weft_status wf_loss_values(weft_graph *g, const struct wf_loss_kind *kind,
 weft_status wf_loss_ignored(weft_graph *g, const struct wf_loss_kind *kind,
                             const struct wf_attr *attr, weft_val y, weft_val pred, weft_val *mask);
 
-/* ---- registered by users (custom.c) ----------------------------------------------------------- */
+/* ---- registered by users (custom.c) ---------------------------------------------------------- */
 
 const struct wf_loss_kind *wf_user_loss_of(const weft_model *m, const char *word);
 /* Names, at most `room` of them; how many. */
@@ -86,8 +86,8 @@ int wf_user_metric_names(const weft_model *m, int room, const char **names);
 
 /* Rows of ranks that differ by one and end in 1 are squeezed or expanded as Keras does. */
 void wf_fit_ranks(weft_graph *g, weft_val *a, weft_val *b);
-/* Labels and predictions of one float type and rank; WEFT_LABELS_NUMBERS: labels as integers without the
- * axis of classes. `what` is named in errors. */
+/* Labels and predictions of one float type and rank; WEFT_LABELS_NUMBERS: labels as integers
+ * without the axis of classes. `what` is named in errors. */
 weft_status wf_fit_labels(weft_graph *g, const char *what, int labels, weft_val *y, weft_val *pred);
 /* x as dtype t; x itself when it has it. */
 weft_val wf_as(weft_graph *g, weft_val x, weft_dtype t);

@@ -46,19 +46,17 @@ bool wf_metric_at(int i, const char **name, const char **attrs, const char **doc
 
 static weft_status no_metric(const weft_model *m, const char *text)
 {
-    const char *names[WF_COUNT(kinds) + 64], *near;
+    const char *names[WF_COUNT(kinds) + 64];
+    struct wf_hint hint;
     char given[WF_MAX_KIND_NAME];
     int n = wf_user_metric_names(m, 64, names);
 
     snprintf(given, sizeof given, "%.*s", (int)strcspn(text, " \t"), text);
     for (int i = 0; i < WF_COUNT(kinds); i++)
         names[n++] = kinds[i].name;
-    near = weft_nearest(given, names, n);
-    return near ? wf_err(WEFT_ENOENT, "no metric '%s' (did you mean '%s'?)", given, near)
-                : wf_err(WEFT_ENOENT,
-                         "no metric '%s' (register your own with "
-                         "weft_metric_register)",
-                         given);
+    hint = wf_did_you_mean(given, names, n);
+    return wf_err(WEFT_ENOENT, "no metric '%s'%s", given,
+                  *hint.text ? hint.text : " (register your own with weft_metric_register)");
 }
 
 static bool any_accuracy(const char *word)
@@ -73,8 +71,8 @@ bool wf_metric_is_reserved(const char *word)
            !strcmp(word, "skippedsteps");
 }
 
-/* "accuracy" and "acc" are the kind that fits the shapes: Keras' rule. Predictions that are integers are classes already and
- * are compared with the labels. */
+/* "accuracy" and "acc" are the kind that fits the shapes: Keras' rule. Predictions that are
+ * integers are classes already and are compared with the labels. */
 static void fit_accuracy(char word[WF_MAX_KIND_NAME], const struct wf_type *y,
                          const struct wf_type *p)
 {

@@ -13,12 +13,12 @@ enum { MAX_NAME = WF_MAX_LAYER_NAME, MAX_PARTS = 100000 };
 
 weft_status weft_model_new(weft_ctx *ctx, const weft_model_opts *opts, weft_model **out)
 {
+    weft_model_opts o;
     weft_model *m;
-    weft_status st;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_model_opts");
 
-    if (opts && opts->size != sizeof *opts)
-        return wf_err(WEFT_EINVAL, "weft_model_opts: size %zu, this library expects %zu",
-                      opts->size, sizeof *opts);
+    if (st)
+        return st;
     m = wf_alloc(ctx, sizeof *m);
     if (!m)
         return wf_err_nomem(ctx, sizeof *m, "model");
@@ -28,7 +28,7 @@ weft_status weft_model_new(weft_ctx *ctx, const weft_model_opts *opts, weft_mode
     wf_map_init(&m->numbers, ctx);
     wf_map_init(&m->weight_names, ctx);
     m->design.m = m;
-    m->name = wf_arena_strdup(&m->arena, opts && opts->name ? opts->name : "model");
+    m->name = wf_arena_strdup(&m->arena, o.name ? o.name : "model");
     st = m->name ? weft_graph_new(ctx, &m->design.g) : wf_err_nomem(ctx, 0, "model");
     if (st) {
         weft_model_free(m);
@@ -112,8 +112,9 @@ static weft_status check_name(const char *name)
                        name, MAX_NAME);
 }
 
-/* "MaxPooling2D" -> "max_pooling2d", "ReLU" -> "re_lu": Keras' two rules, one after the other. An underscore goes before a
- * capital that begins a small word, then between a small letter and a capital. */
+/* "MaxPooling2D" -> "max_pooling2d", "ReLU" -> "re_lu": Keras' two rules, one after the other. An
+ * underscore goes before a capital that begins a small word, then between a small letter and a
+ * capital. */
 void wf_snake_case(const char *kind, char out[WF_MAX_LAYER_NAME])
 {
     char words[MAX_NAME];
@@ -470,17 +471,15 @@ const char *weft_sym_name(const weft_model *m, weft_sym x)
 
 static weft_status no_layer(const weft_model *m, const char *name)
 {
-    const char *near = NULL, *names[256];
+    const char *names[256];
     int n = 0;
 
     while (n < m->n_layers && n < WF_COUNT(names)) {
         names[n] = m->layers[n].name;
         n++;
     }
-    near = weft_nearest(name, names, n);
-    return near ? wf_err(WEFT_ENOENT, "model '%s' has no layer '%.64s' (did you mean '%s'?)",
-                         m->name, name, near)
-                : wf_err(WEFT_ENOENT, "model '%s' has no layer '%.64s'", m->name, name);
+    return wf_err(WEFT_ENOENT, "model '%s' has no layer '%.64s'%s", m->name, name,
+                  wf_did_you_mean(name, names, n).text);
 }
 
 weft_status weft_model_layer(const weft_model *m, const char *name, weft_layer *out)

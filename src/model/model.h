@@ -3,6 +3,7 @@
 #define WF_MODEL_H
 
 #include "graph/graph.h"
+#include "op/weight.h"
 #include "weft/model.h"
 #include "weft/sys/layer.h"
 
@@ -32,8 +33,9 @@ struct wf_built {
     weft_val *in;             /* placeholders, with the names of the inputs */
     weft_val *out, *out_mask; /* a mask is WEFT_NIL if there is none */
     int n_losses, n_updates, n_weights;
-    weft_val *loss;   /* scalars: regularizers (each once) and what layers added; only with
-                       * training */
+    weft_val *loss;   /* scalars: what layers added, then the regularizers of weights (each once);
+                       * only with training */
+    int n_penalties;  /* how many of them are regularizers */
     weft_val *update; /* only with training */
     int n_carries;
     weft_val *carry;  /* only without training: new states of stateful layers, to run with every
@@ -57,20 +59,25 @@ weft_status wf_activation_build(weft_graph *g, const char *activation, weft_val 
 /* A scalar: the penalty "l2(0.01)", "l1", "l1_l2(0.1,0.2)" or "orthogonal" of a value
  * (regularizer.c). */
 weft_status wf_regularizer_build(weft_graph *g, const char *regularizer, weft_val x, weft_val *out);
-/* The value of a weight after an update under a constraint: "max_norm(2)", "non_neg", "unit_norm",
+/* The same as numbers, for whoever updates weights. */
+weft_status wf_regularizer_parse(struct wf_arena *arena, const char *regularizer,
+                                 struct wf_penalty *out);
+/* What holds for a weight of this rank after each update: "max_norm(2)", "non_neg", "unit_norm",
  * "min_max_norm(0,1)" (constraint.c). */
-weft_status wf_constraint_build(weft_graph *g, const char *constraint, weft_val w, weft_val *out);
+weft_status wf_constraint_parse(struct wf_arena *arena, const char *constraint, int rank,
+                                struct wf_constraint *out);
 
 /* ---- losses (loss.c, losses.def) ------------------------------------------------------------- */
 
-/* m: whose registered losses are found, too; NULL: only those of the table.
- * A loss is named as in Keras, with its arguments after it: "SparseCategoricalCrossentropy from_logits=true", "mse",
- * "huber delta=2". Values per sample (or per sample and leading axes), before weights and reduction: *values has the shape of
- * pred without its last axis. Follows Keras' squeezing, smoothing, clipping. */
+/* m: whose registered losses are found, too; NULL: only those of the table. A loss is named as in
+ * Keras, with its arguments after it: "SparseCategoricalCrossentropy from_logits=true", "mse",
+ * "huber delta=2". Values per sample (or per sample and leading axes), before weights and
+ * reduction: *values has the shape of pred without its last axis. Follows Keras' squeezing,
+ * smoothing, clipping. */
 weft_status wf_loss_build(const weft_model *m, weft_graph *g, const char *loss, weft_val y,
                           weft_val pred, weft_val *values);
-/* Which of the values count, bool in their shape: only where the loss leaves some out (ignore_class), otherwise nil. To be
- * combined with the mask of wf_loss_reduce. */
+/* Which of the values count, bool in their shape: only where the loss leaves some out
+ * (ignore_class), otherwise nil. To be combined with the mask of wf_loss_reduce. */
 weft_status wf_loss_mask(const weft_model *m, weft_graph *g, const char *loss, weft_val y,
                          weft_val pred, weft_val *mask);
 /* Does it exist, are its arguments right? */
@@ -103,8 +110,9 @@ struct wf_metric {
 enum { WF_METRIC_SUFFIX = 32 };
 /* Is there such a metric, and are its arguments right, as far as that does not depend on shapes? */
 weft_status wf_metric_check(weft_ctx *ctx, const weft_model *m, const char *spec);
-/* spec: "accuracy", "AUC num_thresholds=200 curve=PR name=auc_pr". "accuracy" and "acc" become the kind that fits the shapes
- * of labels and predictions, as in Keras 3. Registered metrics of m are found, too; NULL: only those of the table. */
+/* spec: "accuracy", "AUC num_thresholds=200 curve=PR name=auc_pr". "accuracy" and "acc" become the
+ * kind that fits the shapes of labels and predictions, as in Keras 3. Registered metrics of m are
+ * found, too; NULL: only those of the table. */
 weft_status wf_metric_init(const weft_model *m, struct wf_metric *out, struct wf_arena *arena,
                            const char *spec, const struct wf_type *y, const struct wf_type *pred);
 /* The increments of one batch, f32 [n_state]; weight may be nil. */

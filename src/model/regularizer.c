@@ -34,6 +34,23 @@ weft_status wf_regularizer_check(struct wf_arena *arena, const char *text)
     return parse(arena, text, &a);
 }
 
+weft_status wf_regularizer_parse(struct wf_arena *arena, const char *regularizer,
+                                 struct wf_penalty *out)
+{
+    struct wf_word_args a;
+    const char *mode;
+    weft_status st = parse(arena, regularizer, &a);
+
+    if (st)
+        return st;
+    mode = wf_word_arg(&a, "mode")->s;
+    *out =
+        mode ? (struct wf_penalty){.orthogonal = wf_word_arg(&a, "factor")->f,
+                                   .columns = strcmp(mode, "columns") == 0}
+             : (struct wf_penalty){.l1 = wf_word_arg(&a, "l1")->f, .l2 = wf_word_arg(&a, "l2")->f};
+    return WEFT_OK;
+}
+
 /* factor * the mean of |cosine| over all pairs of rows (or columns). */
 static weft_val orthogonal(weft_graph *g, weft_val w, double factor, bool rows)
 {

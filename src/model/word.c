@@ -35,16 +35,15 @@ static const struct wf_word *row_at(const struct wf_words *t, int i)
 
 static weft_status unknown(const struct wf_words *t, const char *text, size_t n)
 {
-    const char *names[MAX_NAMES], *near;
+    const char *names[MAX_NAMES];
     char word[64];
     int n_names = t->n_rows < MAX_NAMES ? t->n_rows : MAX_NAMES;
 
     for (int i = 0; i < n_names; i++)
         names[i] = row_at(t, i)->name;
     snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), text);
-    near = weft_nearest(word, names, n_names);
-    return near ? wf_err(WEFT_ENOENT, "no %s '%s' (did you mean '%s'?)", t->what, word, near)
-                : wf_err(WEFT_ENOENT, "no %s '%s'", t->what, word);
+    return wf_err(WEFT_ENOENT, "no %s '%s'%s", t->what, word,
+                  wf_did_you_mean(word, names, n_names).text);
 }
 
 /* "0,0.05" or "mean=0,stddev=0.05" as attribute text; a list in brackets is one argument. */

@@ -9,6 +9,10 @@
 #include "op/ops.def"
 #undef OP
 
+/* The attribute `shape` as a type: no size may be unknown. ESHAPE or EDTYPE names what is wrong. */
+weft_status wf_infer_sizes(const struct wf_infer *r, weft_dtype dtype, struct wf_type *out);
+/* ESHAPE if a value of type t would be too large (unknown sizes count as 1). */
+weft_status wf_infer_fits(const struct wf_infer *r, const struct wf_type *t);
 /* Output i has type t; ESHAPE if its rank or size is out of bounds (unknown sizes count as 1). */
 weft_status wf_infer_out(struct wf_infer *r, int i, const struct wf_type *t);
 /* Output i is like operand `like`, with the dtype of operand `of`. */

@@ -73,14 +73,6 @@ weft_status wf_infer_conv_grad_filter(struct wf_infer *r)
     return check_conv(r, &r->in[0], &r->in[2], &r->in[1]);
 }
 
-weft_status wf_infer_conv_grad_filter_sums(struct wf_infer *r)
-{
-    r->out[0] = r->in[2];
-    r->out[1] =
-        wf_type_of(r->in[1].dtype, 1, &r->in[2].dim[r->in[2].rank > 0 ? r->in[2].rank - 1 : 0]);
-    return check_conv(r, &r->in[0], &r->in[2], &r->in[1]);
-}
-
 /* The size of one axis of a transposed convolution's output, by Keras' rule. `extra` is the output
  * padding, negative if it is not given. */
 static bool transposed_size(const char *padding, int64_t in, int64_t span, int64_t stride,

@@ -5,12 +5,11 @@ weft_status wf_infer_declared(struct wf_infer *r)
 {
     const struct wf_attr *shape = wf_in_attr(r, "shape");
 
+    if (r->op->id != WF_OP_placeholder)
+        return wf_infer_sizes(r, (weft_dtype)wf_in_int(r, "dtype"), &r->out[0]);
     if (shape->n > WEFT_MAX_RANK)
         return wf_infer_err(r, WEFT_ESHAPE, "rank %d; at most %d is supported", shape->n,
                             WEFT_MAX_RANK);
-    for (int i = 0; i < shape->n; i++)
-        if (shape->ints[i] < 0 && r->op->id != WF_OP_placeholder)
-            return wf_infer_err(r, WEFT_ESHAPE, "only a placeholder may have an unknown size");
     r->out[0] = wf_type_of((weft_dtype)wf_in_int(r, "dtype"), shape->n, shape->ints);
     return WEFT_OK;
 }

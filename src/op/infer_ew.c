@@ -19,10 +19,8 @@ static weft_status broadcast_from(struct wf_infer *r, int first)
         if (st)
             return st;
     }
-    if (wf_type_known(&t) && wf_type_bytes(&t) < 0)
-        return wf_infer_err(r, WEFT_ESHAPE, "the result's size overflows");
     r->out[0] = t;
-    return WEFT_OK;
+    return wf_infer_fits(r, &t);
 }
 
 static weft_status same_dtype(struct wf_infer *r)
@@ -160,9 +158,7 @@ weft_status wf_infer_cast(struct wf_infer *r)
     r->out[0].dtype = (weft_dtype)wf_in_int(r, "dtype");
     if (r->out[0].dtype <= WEFT_NONE || r->out[0].dtype >= WEFT_N_DTYPES)
         return wf_infer_err(r, WEFT_EDTYPE, "dtype %d does not exist", (int)r->out[0].dtype);
-    if (wf_type_known(&r->out[0]) && wf_type_bytes(&r->out[0]) < 0)
-        return wf_infer_err(r, WEFT_ESHAPE, "the result's size overflows");
-    return WEFT_OK;
+    return wf_infer_fits(r, &r->out[0]);
 }
 
 weft_status wf_infer_add_n(struct wf_infer *r)

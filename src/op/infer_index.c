@@ -147,7 +147,6 @@ static bool has_like(const struct wf_infer *r)
 
 weft_status wf_infer_scatter_nd_add(struct wf_infer *r)
 {
-    const struct wf_attr *shape = wf_in_attr(r, "shape");
     struct wf_type to, t;
     weft_status st = check_number(r, 1);
 
@@ -156,14 +155,9 @@ weft_status wf_infer_scatter_nd_add(struct wf_infer *r)
     if (has_like(r)) {
         to = r->in[2];
     } else {
-        if (shape->n > WEFT_MAX_RANK)
-            return wf_infer_err(r, WEFT_ESHAPE, "rank %d; at most %d is supported", shape->n,
-                                WEFT_MAX_RANK);
-        for (int i = 0; i < shape->n; i++)
-            if (shape->ints[i] < 0)
-                return wf_infer_err(r, WEFT_ESHAPE, "size %lld of the result's axis %d",
-                                    (long long)shape->ints[i], i);
-        to = wf_type_of(r->in[1].dtype, shape->n, shape->ints);
+        st = wf_infer_sizes(r, r->in[1].dtype, &to);
+        if (st)
+            return st;
     }
     to.dtype = r->in[1].dtype;
     st = gathered_nd(r, &to, 0, &t);

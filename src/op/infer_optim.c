@@ -85,3 +85,20 @@ weft_status wf_infer_apply_rows(struct wf_infer *r)
     r->out[0] = r->in[0];
     return check_scalars(r, 3);
 }
+
+weft_status wf_infer_clip_factor(struct wf_infer *r)
+{
+    if (!(wf_in_float(r, "limit") > 0))
+        return wf_infer_err(r, WEFT_EINVAL, "the limit must be positive");
+    return wf_infer_global_norm(r);
+}
+
+weft_status wf_infer_penalty_grad(struct wf_infer *r)
+{
+    if (!wf_is_float(r->in[0].dtype))
+        return wf_infer_err(r, WEFT_EDTYPE, "a weight must be of a float type");
+    if (wf_in_float(r, "orthogonal") != 0 && r->in[0].rank != 2)
+        return wf_infer_err(r, WEFT_ESHAPE, "an orthogonal penalty needs a matrix");
+    r->out[0] = r->in[0];
+    return WEFT_OK;
+}

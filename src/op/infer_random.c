@@ -5,28 +5,15 @@
 
 static weft_status shape_of(struct wf_infer *r)
 {
-    const struct wf_attr *shape = wf_in_attr(r, "shape");
-    struct wf_type t = {0};
+    weft_dtype dtype = (weft_dtype)wf_in_int(r, "dtype");
 
-    if (r->n_in) {
-        t = r->in[0];
-    } else {
-        if (shape->n > WEFT_MAX_RANK)
-            return wf_infer_err(r, WEFT_ESHAPE, "rank %d; at most %d is supported", shape->n,
-                                WEFT_MAX_RANK);
-        for (int i = 0; i < shape->n; i++)
-            if (shape->ints[i] < 0)
-                return wf_infer_err(r, WEFT_ESHAPE, "size %lld at axis %d",
-                                    (long long)shape->ints[i], i);
-        t = wf_type_of(WEFT_F32, shape->n, shape->ints);
-    }
-    t.dtype = (weft_dtype)wf_in_int(r, "dtype");
-    if (t.dtype <= WEFT_NONE || t.dtype >= WEFT_N_DTYPES)
-        return wf_infer_err(r, WEFT_EDTYPE, "dtype %d does not exist", (int)t.dtype);
-    if (wf_type_known(&t) && wf_type_bytes(&t) < 0)
-        return wf_infer_err(r, WEFT_ESHAPE, "the size overflows");
-    r->out[0] = t;
-    return WEFT_OK;
+    if (!r->n_in)
+        return wf_infer_sizes(r, dtype, &r->out[0]);
+    if (dtype <= WEFT_NONE || dtype >= WEFT_N_DTYPES)
+        return wf_infer_err(r, WEFT_EDTYPE, "dtype %d does not exist", (int)dtype);
+    r->out[0] = r->in[0];
+    r->out[0].dtype = dtype;
+    return wf_infer_fits(r, &r->out[0]);
 }
 
 static weft_status float_shape(struct wf_infer *r)

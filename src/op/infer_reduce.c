@@ -1,13 +1,6 @@
 /* wf_infer_reduce.c - shape rules of reductions and of ops shaped like another value. */
 #include "op/infer.h"
 
-static weft_status check_size(const struct wf_infer *r, const struct wf_type *t)
-{
-    if (wf_type_known(t) && wf_type_bytes(t) < 0)
-        return wf_infer_err(r, WEFT_ESHAPE, "the result's size overflows");
-    return WEFT_OK;
-}
-
 /* gone[a]: axis a of x is reduced. */
 static weft_status mark_axes(const struct wf_infer *r, const struct wf_type *x,
                              bool gone[WEFT_MAX_RANK])
@@ -38,7 +31,7 @@ static weft_status reduced(struct wf_infer *r, const bool gone[WEFT_MAX_RANK], w
         if (!gone[i] || keep)
             t.dim[t.rank++] = gone[i] ? 1 : r->in[0].dim[i];
     r->out[0] = t;
-    return check_size(r, &t);
+    return wf_infer_fits(r, &t);
 }
 
 static weft_status reduce_axes(struct wf_infer *r)
@@ -135,7 +128,7 @@ weft_status wf_infer_segment_sum(struct wf_infer *r)
         return st;
     r->out[0] = *x;
     r->out[0].dim[0] = n;
-    return check_size(r, &r->out[0]);
+    return wf_infer_fits(r, &r->out[0]);
 }
 
 /* Whether `small` can be broadcast to `large`, as far as sizes are known. */
@@ -161,7 +154,7 @@ static weft_status like(struct wf_infer *r, const struct wf_type *t)
 {
     r->out[0] = *t;
     r->out[0].dtype = r->in[0].dtype;
-    return check_size(r, &r->out[0]);
+    return wf_infer_fits(r, &r->out[0]);
 }
 
 weft_status wf_infer_reduce_to_like(struct wf_infer *r)
@@ -180,27 +173,10 @@ weft_status wf_infer_broadcast_like(struct wf_infer *r)
     return st ? st : like(r, &r->in[1]);
 }
 
-static weft_status declared(struct wf_infer *r, weft_dtype dtype, struct wf_type *out)
-{
-    const struct wf_attr *shape = wf_in_attr(r, "shape");
-
-    if (shape->n > WEFT_MAX_RANK)
-        return wf_infer_err(r, WEFT_ESHAPE, "rank %d; at most %d is supported", shape->n,
-                            WEFT_MAX_RANK);
-    for (int i = 0; i < shape->n; i++)
-        if (shape->ints[i] < 0)
-            return wf_infer_err(r, WEFT_ESHAPE, "size %lld at axis %d", (long long)shape->ints[i],
-                                i);
-    if (dtype <= WEFT_NONE || dtype >= WEFT_N_DTYPES)
-        return wf_infer_err(r, WEFT_EDTYPE, "dtype %d does not exist", (int)dtype);
-    *out = wf_type_of(dtype, shape->n, shape->ints);
-    return check_size(r, out);
-}
-
 weft_status wf_infer_broadcast_to(struct wf_infer *r)
 {
     struct wf_type t;
-    weft_status st = declared(r, r->in[0].dtype, &t);
+    weft_status st = wf_infer_sizes(r, r->in[0].dtype, &t);
 
     if (!st)
         st = check_broadcast(r, &r->in[0], &t);
@@ -209,7 +185,7 @@ weft_status wf_infer_broadcast_to(struct wf_infer *r)
 
 weft_status wf_infer_full(struct wf_infer *r)
 {
-    return declared(r, (weft_dtype)wf_in_int(r, "dtype"), &r->out[0]);
+    return wf_infer_sizes(r, (weft_dtype)wf_in_int(r, "dtype"), &r->out[0]);
 }
 
 weft_status wf_infer_size_of(struct wf_infer *r)

@@ -2,18 +2,42 @@
 #include "op/infer.h"
 #include "op/shape.h"
 
+weft_status wf_infer_fits(const struct wf_infer *r, const struct wf_type *t)
+{
+    return wf_type_fits(t) ? WEFT_OK : wf_infer_err(r, WEFT_ESHAPE, "the result's size overflows");
+}
+
+weft_status wf_infer_sizes(const struct wf_infer *r, weft_dtype dtype, struct wf_type *out)
+{
+    const struct wf_attr *shape = wf_in_attr(r, "shape");
+
+    if (shape->n > WEFT_MAX_RANK)
+        return wf_infer_err(r, WEFT_ESHAPE, "rank %d; at most %d is supported", shape->n,
+                            WEFT_MAX_RANK);
+    for (int i = 0; i < shape->n; i++)
+        if (shape->ints[i] < 0)
+            return wf_infer_err(r, WEFT_ESHAPE, "size %lld at axis %d: it must be known here",
+                                (long long)shape->ints[i], i);
+    if (dtype <= WEFT_NONE || dtype >= WEFT_N_DTYPES)
+        return wf_infer_err(r, WEFT_EDTYPE, "dtype %d does not exist", (int)dtype);
+    *out = wf_type_of(dtype, shape->n, shape->ints);
+    return wf_infer_fits(r, out);
+}
+
 weft_status wf_infer_out(struct wf_infer *r, int i, const struct wf_type *t)
 {
+    weft_status st;
+
     if (t->rank < 0 || t->rank > WEFT_MAX_RANK)
         return wf_infer_err(r, WEFT_ESHAPE, "rank %d; at most %d is supported", t->rank,
                             WEFT_MAX_RANK);
     for (int k = 0; k < r->n_in; k++)
         if (!wf_type_fits(&r->in[k]))
             return wf_infer_err(r, WEFT_ESHAPE, "the size of operand %d overflows", k);
-    if (!wf_type_fits(t))
-        return wf_infer_err(r, WEFT_ESHAPE, "the result's size overflows");
-    r->out[i] = *t;
-    return WEFT_OK;
+    st = wf_infer_fits(r, t);
+    if (!st)
+        r->out[i] = *t;
+    return st;
 }
 
 weft_status wf_infer_out_like(struct wf_infer *r, int i, int like, int of)

@@ -37,9 +37,17 @@ static const struct wf_op builtin[WF_N_OPS] = {
 
 static weft_status parse_attrs(struct wf_arena *arena, struct wf_op *op)
 {
-    weft_status st = wf_attr_specs(arena, op->name, op->attrs, op->attr, &op->n_attrs);
+    struct wf_attr_spec spec[WF_MAX_ATTRS], *own;
+    weft_status st = wf_attr_specs(arena, op->name, op->attrs, spec, &op->n_attrs);
+    size_t bytes = sizeof *own * (size_t)op->n_attrs;
 
-    return wf_err_wrap(st, "op table");
+    if (st)
+        return wf_err_wrap(st, "op table");
+    op->attr = own = wf_arena_alloc(arena, bytes + 1);
+    if (!own)
+        return wf_err_nomem(arena->ctx, bytes, "op table");
+    memcpy(own, spec, bytes);
+    return WEFT_OK;
 }
 
 static void registry_free(weft_ctx *ctx)
@@ -123,9 +131,6 @@ const struct wf_op *wf_op_find(const weft_ctx *ctx, const char *name)
 
 static weft_status check_user_op(weft_ctx *ctx, const weft_user_op *u)
 {
-    if (u->size != sizeof *u)
-        return wf_err(WEFT_EINVAL, "weft_user_op: size %zu, this library expects %zu", u->size,
-                      sizeof *u);
     if (!u->name || !*u->name || strlen(u->name) > 64)
         return wf_err(WEFT_EINVAL, "user op: needs a name of 1 to 64 characters");
     for (const char *p = u->name; *p; p++)
@@ -182,42 +187,44 @@ weft_status wf_user_op_run(const struct wf_call *c)
     return c->op->user->run(&call, in, out);
 }
 
-weft_status weft_op_register(weft_ctx *ctx, const weft_user_op *u)
+weft_status weft_op_register(weft_ctx *ctx, const weft_user_op *given)
 {
     struct registry *r;
     struct wf_op *op;
-    weft_user_op *copy;
+    weft_user_op u, *copy;
     weft_status st = wf_ops_ensure(ctx);
 
     if (!st)
-        st = check_user_op(ctx, u);
+        st = wf_opts_take(&u, sizeof u, given, "weft_user_op");
+    if (!st)
+        st = check_user_op(ctx, &u);
     if (st)
         return st;
     r = registry_of(ctx);
     if (atomic_exchange(&r->writing, true))
-        return wf_err(WEFT_ESTATE, "user op '%s': another registration is in progress", u->name);
+        return wf_err(WEFT_ESTATE, "user op '%s': another registration is in progress", u.name);
     if (atomic_load(&r->n) == WF_N_OPS + MAX_USER_OPS) {
-        st = wf_err(WEFT_ELIMIT, "user op '%s': at most %d per context", u->name, MAX_USER_OPS);
+        st = wf_err(WEFT_ELIMIT, "user op '%s': at most %d per context", u.name, MAX_USER_OPS);
         goto out;
     }
     op = &r->rows[atomic_load(&r->n)];
     copy = wf_arena_alloc(&r->arena, sizeof *copy);
-    *op = (struct wf_op){.n_in_min = u->n_in,
-                         .n_in_max = u->n_in,
-                         .n_out = u->n_out,
+    *op = (struct wf_op){.n_in_min = u.n_in,
+                         .n_in_max = u.n_in,
+                         .n_out = u.n_out,
                          .infer = infer_user,
                          .cast = WF_CAST_LEAVE,
-                         .flags = u->random ? WF_RANDOM : 0,
+                         .flags = u.random ? WF_RANDOM : 0,
                          .doc = "user op",
                          .user = copy};
-    op->name = wf_arena_strdup(&r->arena, u->name);
-    op->attrs = wf_arena_strdup(&r->arena, u->attrs ? u->attrs : "");
+    op->name = wf_arena_strdup(&r->arena, u.name);
+    op->attrs = wf_arena_strdup(&r->arena, u.attrs ? u.attrs : "");
     op->id = atomic_load(&r->n);
     if (!copy || !op->name || !op->attrs) {
         st = wf_err_nomem(ctx, sizeof *copy, "user op");
         goto out;
     }
-    *copy = *u;
+    *copy = u;
     copy->name = op->name;
     copy->attrs = op->attrs;
     st = parse_attrs(&r->arena, op);

@@ -2,10 +2,10 @@
  *
  * ops.def has one row per op:
  *   OP(name, n_in_min, n_in_max, n_out, attrs, infer, grad, ref, cast, flop, flags, doc)
- * The op layer turns the row's `infer` into a shape rule, the graph layer its `grad` into a gradient
- * rule (grad.c) and its `cast` into what autocast does (autocast.c), the kernels layer its `ref` into the
- * reference kernel (choose.c), the executor its `flop` into a count of operations (flop.c). A row without one of
- * them does not compile. */
+ * The op layer turns the row's `infer` into a shape rule, the graph layer its `grad` into a
+ * gradient rule (grad.c) and its `cast` into what autocast does (autocast.c), the kernels layer its
+ * `ref` into the reference kernel (choose.c), the executor its `flop` into a count of operations
+ * (flop.c). A row without one of them does not compile. */
 #ifndef WF_OP_H
 #define WF_OP_H
 
@@ -31,7 +31,7 @@ enum wf_op_flags {
     WF_PLANNER = 256,  /* created only by passes, which keep its attributes valid: never read or
                         * built by name */
     WF_FAILS = 1024, /* its kernel may refuse the data of a step (ids, lengths, …), before it writes
-                        * to a variable; kernels of all other rows cannot fail */
+                      * to a variable; kernels of all other rows cannot fail */
     WF_SPREAD = 4096,    /* element-wise, and its shape rule broadcasts every operand */
     WF_OPTIMIZER = 8192, /* a step of an optimizer: the variable's slots follow the operands */
 };
@@ -58,7 +58,7 @@ struct wf_op {
     const char *doc;
     int id; /* position in the table; user ops follow the built-in ones */
     int n_attrs;
-    struct wf_attr_spec attr[WF_MAX_ATTRS];
+    const struct wf_attr_spec *attr; /* parsed from attrs, in the registry's arena */
     const struct weft_user_op *user; /* NULL for built-in ops */
 };
 

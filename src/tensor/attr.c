@@ -1,5 +1,5 @@
-/* attr.c - attributes as text: what a row takes ("axis:i=-1 keepdims:b=0"), and the values given to it
- * ("axis=0 keepdims=true perm=[1,0]"). Ops, layers and stages of data use the same two.
+/* attr.c - attributes as text: what a row takes ("axis:i=-1 keepdims:b=0"), and the values given to
+ * it ("axis=0 keepdims=true perm=[1,0]"). Ops, layers and stages of data use the same two.
  *
  * Everything kept is in the arena; a value is written only when it is complete. */
 #define _GNU_SOURCE
@@ -282,12 +282,13 @@ weft_status wf_attr_specs(struct wf_arena *arena, const char *what, const char *
     for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
         char *colon = strchr(w, ':'), *eq = strchr(w, '=');
         struct wf_attr_spec *s = &spec[*n_specs];
+        enum wf_attr_kind kind;
 
-        if (*n_specs == WF_MAX_ATTRS || !colon || !kind_of(colon[1], &s->value.kind) ||
+        if (*n_specs == WF_MAX_ATTRS || !colon || !kind_of(colon[1], &kind) ||
             (colon[2] && eq != colon + 2))
             return wf_err(WEFT_EPARSE, "%s: attribute text '%s' is malformed", what, w);
         *colon = '\0';
-        s->name = w;
+        *s = (struct wf_attr_spec){.name = w, .value.kind = kind};
         if (eq && parse_default(arena, s, eq + 1))
             return wf_err_wrap(WEFT_EPARSE, "%s", what);
         ++*n_specs;
@@ -300,16 +301,14 @@ weft_status wf_attr_specs(struct wf_arena *arena, const char *what, const char *
 static weft_status no_attribute(const char *what, const struct wf_attr_spec *spec, int n_specs,
                                 const char *given, size_t n)
 {
-    const char *names[WF_MAX_ATTRS], *near;
+    const char *names[WF_MAX_ATTRS];
     char word[33];
 
     for (int i = 0; i < n_specs; i++)
         names[i] = spec[i].name;
     snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), given);
-    near = weft_nearest(word, names, n_specs);
-    return near ? wf_err(WEFT_ENOENT, "%s: has no attribute '%s' (did you mean '%s'?)", what, word,
-                         near)
-                : wf_err(WEFT_ENOENT, "%s: has no attribute '%s'", what, word);
+    return wf_err(WEFT_ENOENT, "%s: has no attribute '%s'%s", what, word,
+                  wf_did_you_mean(word, names, n_specs).text);
 }
 
 static bool is_space(char c, const char *stop)

@@ -262,3 +262,13 @@ void wf_set_clipped(void *data, weft_dtype t, int64_t i, int64_t v)
     }
     wf_set_int(data, t, i, v);
 }
+
+void wf_convert_ints(const void *from, weft_dtype t, int64_t n, void *to, weft_dtype to_type)
+{
+    if (t == WEFT_U8 && to_type == WEFT_I32) /* labels of images */
+        for (int64_t i = 0; i < n; i++)
+            ((int32_t *)to)[i] = ((const uint8_t *)from)[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            wf_set_clipped(to, to_type, i, wf_get_int(from, t, i));
+}

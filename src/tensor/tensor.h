@@ -50,6 +50,8 @@ void wf_set(void *data, weft_dtype t, int64_t i,
 int64_t wf_get_int(const void *data, weft_dtype t, int64_t i);
 void wf_set_int(void *data, weft_dtype t, int64_t i, int64_t v);     /* to integers: wraps around */
 void wf_set_clipped(void *data, weft_dtype t, int64_t i, int64_t v); /* to integers: saturates */
+/* n integers or bools of type t as those of type to_type, saturated. */
+void wf_convert_ints(const void *from, weft_dtype t, int64_t n, void *to, weft_dtype to_type);
 
 float wf_f16_to_f32(uint16_t h);
 uint16_t wf_f32_to_f16(float f); /* to nearest even */

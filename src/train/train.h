@@ -35,12 +35,14 @@ struct wf_bound {
     bool scaled;                /* it computes in f16, and the loss is scaled (scale.c) */
     struct wf_type *label_type; /* one for each output that has a loss or a metric */
     weft_val *label, weight, rate;
-    weft_fn *fit, *predict, *constrain;
+    weft_fn *fit, *predict;
     weft_fn *test[2];         /* for data without and with weights; NULL: not needed yet */
-    struct wf_halves *halves; /* gradients and updates separately; NULL: not needed yet */
-    /* The loss of training: all of it, by groups with the same denominator, and what depends only
-     * on weights (nil: none). */
-    weft_val total, fixed;
+    struct wf_work *work;     /* steps as contributions; NULL: not needed yet */
+    int n_trained, *trained;  /* weights that are trained: their numbers in the model */
+    weft_val *gradient;       /* of each: that of `data`, nil: none */
+    /* The loss of training: all of it, without penalties on weights, by groups with the same
+     * denominator, and the penalties (nil: none). */
+    weft_val total, data, penalty;
     int n_groups;
     struct wf_group {
         weft_val loss, weight; /* the mean, and the weight of the batch */
@@ -97,8 +99,7 @@ struct weft_trainer {
     int pending;            /* batches accumulated since the last update */
     const char *stateful;   /* a layer whose states carry over from batch to batch; NULL: none */
     int64_t state_batch;    /* the samples of each batch in this case */
-    int drawn;              /* parts computed since the last update: random numbers depend on it */
-    struct wf_parts *parts; /* NULL: steps are not split */
+    int drawn;              /* shards since the last update: random numbers depend on it */
     weft_dtype precision;
     bool trap, dense; /* dense: all rows of all tables are updated */
     struct {
@@ -155,10 +156,6 @@ bool wf_output_needs_label(const weft_trainer *t, int out);
 int wf_list_feeds(weft_trainer *t, struct wf_bound *b, weft_val *feeds, bool rate);
 /* Whether all rows of a table are updated, not only those that were looked up. */
 bool wf_weight_dense(const weft_trainer *t, int weight);
-/* A function that applies the constraints of weights after a step; weights: by number in the model,
- * NULL: all. *out is NULL if there are none. */
-weft_status wf_make_constraints(weft_trainer *t, struct wf_bound *b, const bool *weights,
-                                weft_fn **out);
 
 /* ---- step.c ---------------------------------------------------------------------------------- */
 
@@ -211,26 +208,6 @@ weft_status wf_states_check(const weft_trainer *t, int64_t n);
  * with wf_free. */
 weft_status wf_batch_feeds(weft_trainer *t, const weft_tensor *x, const weft_tensor *y,
                            const weft_tensor *w, bool fit, weft_tensor **out);
-
-/* ---- parts.c --------------------------------------------------------------------------------- */
-
-/* Whether steps are computed in parts: logical shards, or accumulated batches. */
-static inline bool wf_in_parts(const weft_trainer *t)
-{
-    return t->shards > 1 || t->accumulate > 1;
-}
-struct weft_grads; /* grads.h */
-weft_status wf_parts_new(weft_trainer *t, struct wf_parts **out);
-void wf_parts_free(struct wf_parts *p);
-/* The parts of a batch, added to those before. If it fails, all of them are discarded and state is
- * restored. */
-weft_status wf_parts_batch(struct wf_parts *p, const weft_tensor *feeds, int64_t n);
-/* Discards the parts so far. */
-void wf_parts_forget(struct wf_parts *p);
-/* The gradient of the mean over all parts so far; the next part is a first one. */
-weft_status wf_parts_mean(struct wf_parts *p, struct weft_grads **out);
-/* The same, applied. */
-weft_status wf_parts_apply(struct wf_parts *p);
 
 /* ---- feed.c ---------------------------------------------------------------------------------- */
 

@@ -20,7 +20,7 @@ want 0 "accuracy" "$WEFT" train job.yaml --fresh --log lines # the first run: no
 check "nothing was moved" test ! -e ckpt.1
 cp model.safetensors first.safetensors
 echo mine >logs/notes.txt
-want 0 "checkpoint.dir of the run before: now ckpt.1" "$WEFT" train job.yaml --fresh --log none --set "train.optimizer=adam learning_rate=0.1" --set train.epochs=6
+want 0 "checkpoint.dir of the previous run: now ckpt.1" "$WEFT" train job.yaml --fresh --log none --set "train.optimizer=adam learning_rate=0.1" --set train.epochs=6
 check "the old model is kept" cmp first.safetensors model.1.safetensors
 check "the old log is kept" grep -q "^3," logs.1/history.csv
 check "files of others stay" grep -q mine logs/notes.txt
@@ -36,7 +36,7 @@ check "a mistake moves nothing" test -d ckpt -a ! -e ckpt.3
 # a running job is not moved away
 "$WEFT" train job.yaml --log lines --set train.epochs=1000000 --set checkpoint.steps=1 >out.txt 2>&1 &
 for _ in $(seq 100); do grep -q "Epoch 6" out.txt && break; sleep 0.1; done
-want 1 "another process trains in" "$WEFT" train job.yaml --fresh --log none
+want 1 "another process is training in" "$WEFT" train job.yaml --fresh --log none
 kill -INT $!
 wait $! 2>/dev/null
 check "it is where it was" test ! -e ckpt.3
@@ -55,7 +55,7 @@ check "epochs of both" grep -qE '^epochs +4 +6' table.txt
 check "what is the same is not shown" bash -c "! grep -q 'data.batch\|train.loss' table.txt"
 want 0 '"train.epochs": "6"' "$WEFT" compare ckpt.1 ckpt.2 --json
 want 3 "nothing" "$WEFT" compare nothing
-want 2 "needs from 1 to 12 runs" "$WEFT" compare
+want 2 "needs 1 to 12 runs" "$WEFT" compare
 want 0 "" "$WEFT" report ckpt.1 ckpt.2 logs.1 --out page.html
 for text in "Runs compared" "ckpt.1" "logs.1" "learning_rate=0.1" "val_accuracy" 'class="curve run1"' "Settings that differ"; do
     check "'$text' in the page" grep -qF -- "$text" page.html
@@ -67,7 +67,7 @@ want 0 "" "$WEFT" report job.yaml --out job.html
 check "times are those of the checkpoint" grep -qF "waiting for data" job.html
 
 # words
-want 0 "units                        int      (must be given)" "$WEFT" keys Dense
+want 0 "units                        int      (required)" "$WEFT" keys Dense
 want 0 "train.optimizer: adam learning_rate=0.001" "$WEFT" keys adam
 want 0 "MeanSquaredError: a metric" "$WEFT" keys mse
 want 0 "MeanSquaredError: a loss" "$WEFT" keys mean_squared_error
@@ -80,7 +80,15 @@ want 2 "did you mean 'Dense'?" "$WEFT" keys Densee
 for text in "kernel_initializer=glorot_uniform" "patience=0" "beta_1=0.9" "curve=ROC" "delta=1" "to=features"; do
     want 0 "$text" "$WEFT" keys
 done
-check "keys fit 100 columns" bash -c "! '$WEFT' keys | sed 's/[^ -~]/x/g' | grep -qE '^.{130}'"
+check "keys fit 100 columns" bash -c "! '$WEFT' keys | sed 's/[^ -~]/x/g' | grep -qE '^.{101}'"
+for table in losses metrics stages layers; do
+    "$WEFT" keys $table >table.txt
+    check "keys $table: texts start in one column" awk '/^  [^ ]/ { match($0, /^  [^ ]+ +/); if (w && RLENGTH != w) bad = 1; w = RLENGTH }
+        END { exit bad || !w }' table.txt
+done
+"$WEFT" keys train >table.txt
+check "keys train: texts start in one column" awk '/^  [^ ]/ { match($0, /^  [^ ]+ +/); if (w && RLENGTH != w) bad = 1; w = RLENGTH }
+    END { exit bad || !w }' table.txt
 
 # help and completion
 want 0 "data stats" "$WEFT" data --help
@@ -88,7 +96,7 @@ want 0 "data stats" "$WEFT" help data
 want 0 "usage: weft train JOB.yaml" "$WEFT" help train
 want 0 "usage: weft data stats" "$WEFT" help data stats
 want 2 "did you mean \`weft train\`" "$WEFT" help trian
-want 2 "needs another word" "$WEFT" bench
+want 2 "needs a subcommand" "$WEFT" bench
 want 2 "bench data" "$WEFT" bench
 want 0 "lines" "$WEFT" --complete train job.yaml --log
 PATH=$(dirname "$WEFT"):$PATH

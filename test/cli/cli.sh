@@ -19,13 +19,13 @@ want 0 "commands:" "$WEFT" --help
 want 0 "weft 0" "$WEFT" version
 want 0 "weft 0" "$WEFT" --version
 want 0 "simd level" "$WEFT" doctor
-want 0 "readers of data" "$WEFT" doctor
+want 0 "data readers" "$WEFT" doctor
 want 0 ".SS weft data convert IN OUT" "$WEFT" man
 want 0 "complete -o default -F _weft weft" "$WEFT" completion
 want 0 "convert" "$WEFT" --complete data
 want 0 "--threads" "$WEFT" --complete train
 want 2 "no command 'trian'" "$WEFT" trian
-want 2 "needs another word" "$WEFT" bench
+want 2 "needs a subcommand" "$WEFT" bench
 want 2 "did you mean \`weft data convert\`" "$WEFT" data conver
 for c in version doctor "bench train" explain run; do
     # shellcheck disable=SC2086

@@ -58,14 +58,14 @@ want 3 "no file matches" "$WEFT" data inspect missing.csv
 want 2 "no format 'cvs'" "$WEFT" data inspect a.csv --format cvs
 want 2 "did you mean --columns" "$WEFT" data inspect a.csv --colums age
 want 3 "no column 'agee', did you mean 'age'" "$WEFT" data inspect a.csv --columns agee
-want 2 "tells no format; see `weft data convert --help`" "$WEFT" data convert a.csv a.xls
+want 2 "does not end in a known format; see `weft data convert --help`" "$WEFT" data convert a.csv a.xls
 want 2 "is text" "$WEFT" data convert a.csv name.npy --columns name
-want 2 "needs what to read and what to write" "$WEFT" data convert a.csv
+want 2 "needs an input and an output file" "$WEFT" data convert a.csv
 head -c 100 a.tfrecord >cut.tfrecord
 want 3 "cut.tfrecord: record" "$WEFT" data inspect cut.tfrecord
 printf 'a,b\n1,2\n3\n4,5\n' >ragged.csv
 want 3 "ragged.csv: record 1" "$WEFT" data inspect ragged.csv
-want 0 "csv, 2 records, 1 left out" "$WEFT" data inspect ragged.csv --skip-bad
+want 0 "csv, 2 records, 1 skipped" "$WEFT" data inspect ragged.csv --skip-bad
 : >empty.csv
 want 3 "is empty" "$WEFT" data inspect empty.csv
 want 3 "cannot open its directory" "$WEFT" data convert a.csv no/such/folder/a.csv

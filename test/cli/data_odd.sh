@@ -115,9 +115,31 @@ want 0 "4 training and 2 validation records could not be read" cat skiplog/repor
 rm -rf skiplog
 want 0 '"skipped_records": 2, "val_skipped_records": 1' "$WEFT" train skip.yaml --log json
 rm -rf skiplog
-want 0 "epoch 1: 2 training and 1 validation records could not be read and were left out" "$WEFT" train skip.yaml --log json
+want 0 "epoch 1: 2 training and 1 validation records could not be read and were skipped" "$WEFT" train skip.yaml --log json
 sed -i 's/, on_error: skip//' skip.yaml
 want 3 "some.csv: record 40" "$WEFT" train skip.yaml
+
+# text labels: an empty one is an error, or skipped; it is not a class
+printf 'a,b,kind\n1,2,x\n2,2,\n3,1,y\n4,1,x\n' >gaps.csv
+cat >gaps.yaml <<'YAML'
+data: {train: {path: gaps.csv, label: kind}, pipeline: [{lookup: {columns: kind, unknown: 0}}, {join: {columns: [a, b], to: x}}], batch: 2}
+model: [{Dense: {units: 2}}]
+train: {loss: sparse_categorical_crossentropy from_logits=true}
+YAML
+want 3 "column 'kind': the label is missing: give a default, or skip such records" "$WEFT" train gaps.yaml --log lines
+want 0 "1 training and 0 validation records could not be read and were skipped" "$WEFT" train gaps.yaml --log lines --set data.train.on_error=skip
+
+# lists of columns as YAML lists: the same weights as with text
+for columns in '[a, b]' '"a, b"'; do
+    "$WEFT" train gaps.yaml --log lines --set data.train.on_error=skip --set "data.pipeline=[{standardize: {columns: $columns}}, {lookup: {columns: [kind], unknown: 0}}, {join: {columns: $columns, to: x}}]" 2>/dev/null | grep -o 'loss: .*'
+done >losses.txt
+check "columns as a list and as text" test "$(sort -u losses.txt | wc -l)" = 1 -a "$(wc -l <losses.txt)" = 2
+want 3 "attribute 'buckets': expected an integer" "$WEFT" train gaps.yaml --set 'data.pipeline=[{hash: {columns: a, buckets: [1, 2]}}]'
+
+# a comma in the name of a column
+printf '"income, monthly",b,y\n1,2,0\n3,4,1\n2,2,0\n3,1,1\n' >comma.csv
+want 0 "income_monthly" "$WEFT" data inspect comma.csv
+want 0 'columns: "income_monthly, b"' "$WEFT" init comma.csv --label y --out -
 
 [ $bad -eq 0 ] && echo "all as promised"
 exit $((bad > 0))

@@ -96,7 +96,7 @@ same whole.json now.json
 want 3 "0 label columns" "$WEFT" eval shipped/model.safetensors --data shipped/new.csv
 want 2 "the job has no data.test" "$WEFT" predict shipped/model.safetensors
 want 3 "no file matches" "$WEFT" predict shipped/model.safetensors --data shipped/new.csv --part train
-want 2 "--model goes with a job file" "$WEFT" predict shipped/model.safetensors --model model.safetensors
+want 2 "--model needs a job file" "$WEFT" predict shipped/model.safetensors --model model.safetensors
 
 # another job that begins with the model keeps what its weights were trained with
 grep -v red kept.csv >few.csv

@@ -147,7 +147,7 @@ want 0 "adam learning_rate=0.02 (it was" cat again.html
 # weights whose meaning would be another one
 want 0 "model.0.Dense.activation was 'relu' when ckpt/ckpt-000000060 was trained, but is 'tanh' here" \
     "$WEFT" eval job.yaml --set model.0.Dense.activation=tanh
-want 3 "the page would not describe the run" "$WEFT" report job.yaml --out again.html --set model.0.Dense.activation=tanh
+want 3 "the report would not describe the run" "$WEFT" report job.yaml --out again.html --set model.0.Dense.activation=tanh
 
 # ---- numbers
 fresh

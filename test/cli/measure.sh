@@ -38,7 +38,7 @@ rm -rf ckpt logs
 
 # mistakes, before any data is read
 sed 's/AUC curve/ACU curve/' job.yaml >typo.yaml
-want 3 "typo.yaml:15:12: no metric 'ACU' (did you mean 'AUC'?)" "$WEFT" train typo.yaml
+want 3 "typo.yaml:15:12: no metric 'ACU', did you mean 'AUC'?" "$WEFT" train typo.yaml
 want 3 "did you mean 'Precision'" "$WEFT" train job.yaml --set 'train.metrics="accuracy, Precisoin"'
 want 3 "thresholds=2: must be in [0, 1]" "$WEFT" train job.yaml --set 'train.metrics="Precision thresholds=[0.1,2]"'
 want 3 "weigh samples instead" "$WEFT" train job.yaml --set train.loss=mse

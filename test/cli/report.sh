@@ -45,7 +45,7 @@ want 0 "val_accuracy" "$WEFT" history jobs/logs
 [ "$("$WEFT" history jobs/ckpt --json | wc -l)" = 5 ] || { echo "FAILED: five epochs of checkpoints"; bad=$((bad + 1)); }
 want 0 '"epoch": 5' "$WEFT" history jobs/ckpt --json
 want 3 "No such file" "$WEFT" history nothing
-want 2 "needs a folder" "$WEFT" history
+want 2 "needs a directory" "$WEFT" history
 echo "a,b" >odd.csv
 want 3 "its first column is not 'epoch'" "$WEFT" history odd.csv
 want 0 "" "$WEFT" report $job --out page.html
@@ -86,8 +86,8 @@ log: {dir: logs2}
 YAML
 want 0 "report: logs2/report.html" "$WEFT" train price.yaml --log lines
 page=logs2/report.html
-for text in "predicted against true" "predicted less true" "60 values of the validation data" "validation, R²" "Largest errors" \
-    'class="bar"' 'class="even"' "learning_rate" "Checkpoints held training up for"; do
+for text in "predicted against true" "predicted minus true" "60 values of the validation data" "validation, R²" "Largest errors" \
+    'class="bar"' 'class="even"' "learning_rate" "Training waited for checkpoints for"; do
     check "'$text' in the page" grep -qF -- "$text" $page
 done
 check "no matrix of quantities" bash -c "! grep -q 'Confusion matrix' $page"
@@ -98,7 +98,7 @@ check "the page's mean absolute error is the run's" grep -qF "mean absolute erro
 # a truth that does not vary has no R²
 awk 'BEGIN { print "x,y,price"; for (i = 0; i < 40; i++) printf "%d,%d,5\n", i, i % 7 }' >price.csv
 want 0 "report: logs3/report.html" "$WEFT" train price.yaml --log lines --set checkpoint.dir= --set log.dir=logs3
-check "errors of it" grep -qF "root of the mean square" logs3/report.html
+check "errors of it" grep -qF "root mean square error" logs3/report.html
 check "no number that is none" bash -c "! grep -qi '\bnan\b' logs3/report.html"
 
 # weights that EarlyStopping restored: the page shows their epoch, now and when it is written again
@@ -125,8 +125,8 @@ epoch=$("$WEFT" history ckpt4 --json | awk -F'"val_loss": ' '{ split($2, v, ",")
 loss=$("$WEFT" history ckpt4 --json | sed -n "${epoch}p" | sed 's/.*"val_loss": \([0-9.e-]*\).*/\1/')
 want 0 "" "$WEFT" report best.yaml --out again.html
 for page in logs4/report.html again.html; do
-    check "$page: weights of epoch $epoch" grep -qF "The saved weights are those of epoch $epoch, the best" $page
-    check "$page: its loss of validation, $loss" grep -qF "<span class=\"soft\">val_loss</span><b>$(printf %.4g "$loss")</b>" $page
+    check "$page: weights of epoch $epoch" grep -qF "The saved weights are those of the best epoch, $epoch;" $page
+    check "$page: its loss of validation, $loss" grep -qF "<span class=\"soft\">val_<wbr>loss</span><b>$(printf %.4g "$loss")</b>" $page
     for text in "ROC and precision-recall" "yes: AUC 0." "false positive rate" "true: yes<br>" "predicted: no"; do
         check "'$text' in $page" grep -qF -- "$text" $page
     done

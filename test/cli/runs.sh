@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# How runs end: by themselves, by a callback, by a signal, by a loss that is not finite, by output without a reader; what is in the
-# newest checkpoint then, and what the same command does next.
+# How runs end: by themselves, by a callback, by a signal, by a loss that is not finite, by closed output; what the newest
+# checkpoint then contains, and what the same command does next.
 # shellcheck source=test/support/cli.sh
 . "$SRC/test/support/cli.sh"
 
-# begun FILE: waits until the run that writes there has come to its first epoch, however long that takes
+# begun FILE: waits until the run that writes there has reached its first epoch
 begun()
 {
     for _ in {1..600}; do grep -q Epoch "$1" && return; sleep 0.1; done
@@ -16,7 +16,7 @@ three_kinds 480 >data.csv
 { small_job 4 yes; printf '%s\n' 'checkpoint: {dir: ckpt}'; } >job.yaml
 test_of() { sed -n 's/^test: //p'; }
 
-# the newest checkpoint holds the weights that training ended with, whatever the rhythm
+# the newest checkpoint contains the weights that training ended with, however often checkpoints are written
 for steps in 7 24 1000; do
     rm -rf ckpt
     ended=$("$WEFT" train job.yaml --log lines --set checkpoint.steps=$steps 2>/dev/null | test_of)
@@ -25,7 +25,7 @@ done
 want 0 "this run is complete, 4 epochs of 4" "$WEFT" train job.yaml --log lines
 want 0 "Epoch 5/5" "$WEFT" train job.yaml --log lines --set train.epochs=5
 
-# a callback ends it: that is an end like any other, with the best weights in the checkpoint
+# a callback ends the run: a normal end, with the best weights in the checkpoint
 rm -rf ckpt
 early='train.callbacks=[{EarlyStopping: {monitor: val_loss, patience: 1, min_delta: 9, restore_best_weights: true}}]'
 "$WEFT" train job.yaml --log lines --set "$early" --set train.epochs=9 >out.txt 2>&1
@@ -66,7 +66,7 @@ want 1 "no model was written to bad.safetensors; the checkpoints are from before
 check "no model of such a run" test ! -e bad.safetensors
 check "the good checkpoints stay" test "$(ls ckpt)" = "$before"
 
-# a changed job: what cannot be gone on from is named; what can is said
+# a changed job: the run is refused or resumes, and the difference is reported
 want 3 "the checkpoint logs loss, accuracy, val_loss, val_accuracy; this run logs loss, val_loss" "$WEFT" train job.yaml --set train.metrics=
 want 3 "another directory to start a new one" "$WEFT" train job.yaml --set model.0.Dense.units=8
 want 3 "train.optimizer changed from 'sgd' to 'adam learning_rate=0.01': used from step 48 on" "$WEFT" train job.yaml --log none
@@ -83,7 +83,7 @@ changed train.shards 1 2
 changed train.accumulate 1 3
 changed train.precision f32 bf16
 
-# signals: SIGUSR1 asks for a checkpoint, the end of a terminal is as Ctrl-C
+# signals: SIGUSR1 requests a checkpoint, closing the terminal is like Ctrl-C
 rm -rf ckpt
 : >out.txt
 "$WEFT" train job.yaml --log lines --set train.epochs=1000000 --set checkpoint.steps=1000000000 >>out.txt 2>&1 &
@@ -98,10 +98,10 @@ want 0 "the same command resumes from here" cat out.txt
 check "one more when it stopped" test "$(ls ckpt | wc -l)" = 2
 want 0 "checkpoint requested" cat out.txt
 
-# output without a reader stops the run as Ctrl-C does; a full disk does not
+# closed output stops the run like Ctrl-C; a full disk does not
 rm -rf ckpt
 ("$WEFT" train job.yaml --log lines --set train.epochs=1000000 2>err.txt; echo $? >rc.txt) | head -1 >/dev/null
-want 0 "nobody reads the output: stopped after step" cat err.txt
+want 0 "standard output was closed: stopped after step" cat err.txt
 check "a checkpoint of it" test -n "$(ls ckpt)"
 [ "$(cat rc.txt)" = 1 ] || { echo "FAILED: exit code without a reader"; bad=$((bad + 1)); }
 rm -rf ckpt
@@ -136,7 +136,7 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a machine may h
     check "no bar" bash -c "! grep -qF '$esc' dumb.txt && grep -q 'Epoch 2/2' dumb.txt"
 fi
 
-# one run a folder
+# one run per directory
 rm -rf ckpt
 : >out.txt
 "$WEFT" train job.yaml --log lines --set train.epochs=1000000 --set checkpoint.seconds=1000 >>out.txt 2>&1 &
@@ -155,7 +155,7 @@ sed 's/metrics: accuracy/metrics: acuracy/' job.yaml >typo.yaml
 want 3 "typo.yaml:13:12: no metric 'acuracy'" "$WEFT" train typo.yaml
 rm -rf ckpt
 want 0 '"data_wait_seconds"' "$WEFT" train job.yaml --log json --devices cpu --threads 1 --memory 1000
-want 0 '% of it waiting for data' "$WEFT" train job.yaml --log lines --set train.epochs=5
+want 0 '% waiting for data' "$WEFT" train job.yaml --log lines --set train.epochs=5
 
 [ $bad -eq 0 ] && echo "all as promised"
 exit $((bad > 0))

@@ -26,8 +26,8 @@ want 2 "which column is the label" "$WEFT" init price.csv
 want 0 "(a quantity)" "$WEFT" init price.csv --label price --out price.yaml
 want 0 "mean_absolute_error" "$WEFT" train price.yaml --log lines --set train.epochs=2
 want 0 "mean_squared_error" "$WEFT" init wide.csv --task quantity --out -
-want 2 "not whole numbers: not classes" "$WEFT" init price.csv --label price --task class --out -
-want 2 "is text, which is not a quantity" "$WEFT" init words.csv --task quantity --out -
+want 2 "not integers, so they are not classes" "$WEFT" init price.csv --label price --task class --out -
+want 2 "is text, not a quantity" "$WEFT" init words.csv --task quantity --out -
 want 2 "did you mean 'quantity'" "$WEFT" init words.csv --task quantiti --out -
 
 # rows of numbers in arrays; patterns and lists, with a comma in a folder's name, for a job that stands elsewhere
@@ -48,7 +48,7 @@ done
 sed 's/path: .*/path: "p1.csv, p2.csv"/' other/both.yaml >"a,b/job.yaml"
 want 0 "mean_absolute_error" "$WEFT" train "a,b/job.yaml" --log lines --set train.epochs=1 --set checkpoint.dir= --set log.dir=
 printf '1 1:2 3:4\n0 2:1\n' >sparse.libsvm
-want 3 "no column of numbers, text or images to learn from" "$WEFT" init sparse.libsvm --out -
+want 3 "no column of numbers, text or images besides" "$WEFT" init sparse.libsvm --out -
 
 # files that are no data
 : >empty.csv
@@ -56,11 +56,11 @@ printf 'a,b,label\n' >head.csv
 head -c 3000 /dev/urandom >noise.csv
 mkdir folder folder/one
 want 3 "the file is empty" "$WEFT" init empty.csv --out -
-want 3 "there is no sample with a 'label'" "$WEFT" init head.csv --out -
+want 3 "no sample has a 'label'" "$WEFT" init head.csv --out -
 want 3 "noise.csv" "$WEFT" init noise.csv --out -
 want 3 "no file matches" "$WEFT" init nothing.csv --out -
 want 3 "folder" "$WEFT" init folder --out -
-want 3 "wide.yaml exists already; --out names another file" "$WEFT" init wide.csv --out wide.yaml
+want 3 "wide.yaml already exists; choose another file with --out" "$WEFT" init wide.csv --out wide.yaml
 want 3 "No such file or directory" "$WEFT" init wide.csv --out none/job.yaml
 
 # asked: a table, lines of JSON, an array; a failure leaves what was there
@@ -73,7 +73,7 @@ want 0 "npy, 39 records" bash -c "$WEFT predict price.yaml --part validation --o
 want 2 "npy needs a file" "$WEFT" predict price.yaml --part validation --format npy
 want 2 "--format takes one of csv json npy, not 'cvs': did you mean 'csv'?" "$WEFT" predict price.yaml --part train --format cvs
 want 2 "--part takes one of train validation test, not 'tset': did you mean 'test'?" "$WEFT" predict price.yaml --part tset
-want 2 "the job has no data.test; name a data file" "$WEFT" eval price.yaml --set data.test_split=0
+want 2 "the job has no data.test; give a data file" "$WEFT" eval price.yaml --set data.test_split=0
 want 1 "No space left on device" "$WEFT" predict price.yaml --part train --out /dev/full
 want 3 "No such file or directory" "$WEFT" predict price.yaml --part train --out none/p.csv
 cp p.csv before.csv
@@ -95,7 +95,7 @@ YAML
 want 0 "loss" "$WEFT" train two.yaml --log lines
 want 0 "index,price_0,other_0,other_1" "$WEFT" predict two.yaml --part train
 want 0 '"output": {"price": [' "$WEFT" predict two.yaml --part train --format json
-want 1 "npy holds one output" "$WEFT" predict two.yaml --part train --out two.npy
+want 1 "npy stores one output" "$WEFT" predict two.yaml --part train --out two.npy
 
 # samples of several lengths: no table, no array, but lines of JSON
 awk 'BEGIN { for (i = 0; i < 64; i++) print i % 2, (i < 32 ? "1:2 3:4" : "1:1 2:3 4:1 5:1") }' >lengths.libsvm
@@ -111,8 +111,8 @@ save: lengths.safetensors
 YAML
 want 0 "loss" "$WEFT" train lengths.yaml --log lines
 rows=(--part train --set model.outputs=rows --set train.loss=none)
-want 1 "outputs of samples differ in size; use --format json" "$WEFT" predict lengths.yaml "${rows[@]}" --out rows.npy
-want 1 "outputs of samples differ in size; use --format json" "$WEFT" predict lengths.yaml "${rows[@]}" --out rows.csv
+want 1 "outputs differ in size between samples; use --format json" "$WEFT" predict lengths.yaml "${rows[@]}" --out rows.npy
+want 1 "outputs differ in size between samples; use --format json" "$WEFT" predict lengths.yaml "${rows[@]}" --out rows.csv
 check "nothing of it is left" test ! -e rows.npy -a ! -e rows.csv
 "$WEFT" predict lengths.yaml "${rows[@]}" --out rows.json
 check "a line a sample, whatever its length" test "$(wc -l <rows.json)" = 64
@@ -135,7 +135,7 @@ PATH=$(dirname "$WEFT"):$PATH
 want 0 "summary" bash -c 'source <(weft completion bash); COMP_WORDS=(weft su); COMP_CWORD=1; _weft; echo "${COMPREPLY[@]}"'
 command -v fish >/dev/null && want 0 "--devices" fish -c 'weft completion fish | source; complete -C "weft train job.yaml --de"'
 command -v zsh >/dev/null && want 0 "" zsh -f -c 'weft completion zsh >_weft && zsh -n _weft'
-want 2 "there are bash, zsh and fish, not 'tcsh'" "$WEFT" completion tcsh
+want 2 "'tcsh' is not one of bash, zsh and fish" "$WEFT" completion tcsh
 want 0 "checkpoint.keep_hours" "$WEFT" man
 if command -v man >/dev/null; then
     "$WEFT" man >weft.1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# weft train and its family: a job trained, measured, asked; mistakes in the file; killed at any time and started again with the
-# same bits.
+# weft train, eval, predict: a job is trained, evaluated and used; mistakes in the file; a run killed at any time resumes and
+# ends with identical weights.
 # ctest-timeout: 240
 # shellcheck source=test/support/cli.sh
 . "$SRC/test/support/cli.sh"
@@ -34,7 +34,7 @@ train:
 checkpoint: {dir: ckpt, steps: 5}
 YAML
 
-# train, measure, ask
+# train, evaluate, predict
 want 0 "Epoch 6/6" "$WEFT" train job.yaml --log lines
 want 0 "accuracy" "$WEFT" eval job.yaml
 want 0 '"accuracy"' "$WEFT" eval job.yaml --json --part train
@@ -49,7 +49,7 @@ rm -rf ckpt
 "$WEFT" train job.yaml --log json >log.json
 [ "$(grep -c '"epoch"' log.json)" = 6 ] || { echo "FAILED: six JSON lines"; bad=$((bad + 1)); }
 
-# killed at any time, started again: the same bits
+# killed at any time and resumed: identical weights
 "$WEFT" predict job.yaml --out again.csv
 same whole.csv again.csv
 rm -rf ckpt
@@ -63,9 +63,9 @@ want 0 "" "$WEFT" train job.yaml --log none
 "$WEFT" predict job.yaml --out killed.csv
 same whole.csv killed.csv
 
-# Ctrl-C: the step ends, a checkpoint is written, the same command goes on
+# Ctrl-C: the step ends, a checkpoint is written, the same command resumes
 rm -rf ckpt
-# interrupted: Ctrl-C once it has come to its first epoch, however long that takes
+# interrupted: Ctrl-C after it has reached its first epoch
 interrupted()
 {
     : >out.txt
@@ -84,7 +84,7 @@ rm -rf ckpt
 # a starter job
 want 0 "label 'kind' (a class of 3)" "$WEFT" init flowers.csv --out start.yaml
 want 0 "Epoch 2/2" "$WEFT" train start.yaml --log lines --set train.epochs=2
-want 3 "exists already" "$WEFT" init flowers.csv --out start.yaml
+want 3 "already exists" "$WEFT" init flowers.csv --out start.yaml
 want 2 "did you mean 'width'" "$WEFT" init flowers.csv --label widht --out -
 want 0 "mean_squared_error" "$WEFT" init flowers.csv --label width --out -
 rm -rf ckpt

@@ -144,13 +144,13 @@ want 0 "1 of 5 weights come from" "$WEFT" train base.yaml --log lines --set save
 
 # mistakes
 sed 's/until: norm/until: nrm/' head.yaml >typo.yaml
-want 3 "typo.yaml:12:10: cut: model 'model' has no layer 'nrm' (did you mean 'norm'?)" "$WEFT" train typo.yaml
+want 3 "typo.yaml:12:10: cut: model 'model' has no layer 'nrm', did you mean 'norm'?" "$WEFT" train typo.yaml
 sed 's/freeze: true/freeze: [body, nrm]/' head.yaml >typo.yaml
-want 3 "typo.yaml:13:18: model 'model' has no layer 'nrm' (did you mean 'norm'?)" "$WEFT" train typo.yaml
+want 3 "typo.yaml:13:18: model 'model' has no layer 'nrm', did you mean 'norm'?" "$WEFT" train typo.yaml
 sed 's/until: norm/untill: norm/' head.yaml >typo.yaml
 want 3 "typo.yaml:12:3: no key 'untill' in 'model', did you mean 'until'?" "$WEFT" train typo.yaml
 sed 's/name: head}/name: head, inputs: nrom}/' head.yaml >typo.yaml
-want 3 "no layer or input 'nrom' above (did you mean 'norm'?)" "$WEFT" train typo.yaml
+want 3 "no layer or input 'nrom' above, did you mean 'norm'?" "$WEFT" train typo.yaml
 want 3 "cannot be combined" "$WEFT" train head.yaml --set model.drop=1
 want 3 "only the input is left" "$WEFT" train head.yaml --set 'model={file: models/base.safetensors, drop: 3}'
 want 3 "need model.file" "$WEFT" train head.yaml --set 'model={until: norm, layers: [Flatten]}'

@@ -1,5 +1,6 @@
-/* custom_loss_fault.c - custom losses and metrics, registered, compiled, saved and loaded again, with every allocation and
- * every file call failing in turn: a status with a text, no leak, no crash. */
+/* custom_loss_fault.c - custom losses and metrics, registered, compiled, saved and loaded again,
+ * with every allocation and every file call failing in turn: a status with a text, no leak, no
+ * crash. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

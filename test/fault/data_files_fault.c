@@ -1,6 +1,7 @@
 /* data_files_fault.c - every allocation of building and running pipelines over arrays and images
  * fails in turn. Whatever fails: a status that says so, and nothing leaked. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@
 #include <weft/weft.h>
 
 #include "../support/counting.h"
+#include "base/base.h"
 
 static char folder[] = "fault-XXXXXX";
 static char npy[64], npz[64], idx[64];
@@ -122,9 +124,37 @@ static void allocations_of_images_may_fail(void **state)
     fail_each(images, true);
 }
 
+static int bad_list(void *arg, const char *path, int (*each)(void *, const char *), void *each_arg)
+{
+    (void)arg;
+    (void)path;
+    (void)each;
+    (void)each_arg;
+    return -EIO;
+}
+
+static void listing_a_directory_of_images_may_fail(void **state)
+{
+    struct wf_fs fs = wf_fs_posix;
+    weft_ctx *ctx;
+    weft_data *d;
+
+    (void)state;
+    fs.list = bad_list;
+    assert_int_equal(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx), 0);
+    ctx->fs = &fs;
+    assert_int_equal(weft_data_new(ctx, &d), 0);
+    assert_int_equal(images(d), WEFT_EIO);
+    assert_non_null(strstr(weft_error(), "golden/data: cannot read: Input/output error"));
+    weft_data_free(d);
+    ctx->fs = &wf_fs_posix;
+    weft_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(listing_a_directory_of_images_may_fail),
         cmocka_unit_test(allocations_of_arrays_may_fail),
         cmocka_unit_test(allocations_of_images_may_fail),
     };

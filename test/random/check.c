@@ -1,4 +1,4 @@
-/* check.c - runs a case and compares it with the truth. */
+/* check.c - runs a case and compares it with the expected results. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,11 +7,12 @@
 
 const char *const direction_names[N_DIRECTIONS] = {"plain definition", "same bits", "gradients"};
 
-/* ---- results ------------------------------------------------------------------------------------ */
+/* ---- results --------------------------------------------------------------------------------- */
 
-/* Everything that a sequence of runs gives: fetches of each run, then variables and slots. */
+/* All results of a sequence of runs: fetches of each run, then variables and slots, and the
+ * gradients of the last run if they are outputs of the function. */
 struct item {
-    char what; /* f(etch), v(ariable), s(lot) */
+    char what; /* f(etch), v(ariable), s(lot), g(radient) */
     int run, index, slot;
     struct wf_tensor t;
 };
@@ -30,7 +31,7 @@ static int runs_of(const struct graph_case *c)
 static void results_init(struct results *r, const struct graph_case *c, struct wf_arena *arena)
 {
     r->arena = arena;
-    r->cap = runs_of(c) * c->n_fetches + 4 * (int)c->g->n_vars + 1;
+    r->cap = runs_of(c) * c->n_fetches + (2 + WF_OPTIM_MAX_SLOTS) * (int)c->g->n_vars + 1;
     r->n = 0;
     r->item = wf_arena_alloc(arena, sizeof *r->item * (size_t)r->cap);
 }
@@ -56,11 +57,13 @@ static void item_text(const struct graph_case *c, const struct item *it, char bu
                  weft_val_name(c->g, v), wf_val_node(c->g, v)->op->name);
     else if (it->what == 'v')
         snprintf(buf, 256, "variable '%.100s'", weft_val_name(c->g, v));
+    else if (it->what == 'g')
+        snprintf(buf, 256, "gradient of '%.100s'", weft_val_name(c->g, v));
     else
         snprintf(buf, 256, "slot %d of '%.100s'", it->slot, weft_val_name(c->g, v));
 }
 
-/* ---- the truth ---------------------------------------------------------------------------------- */
+/* ---- expected results ------------------------------------------------------------------------ */
 
 static void add_state(const struct graph_case *c, const struct plain *p, struct results *r)
 {
@@ -76,7 +79,31 @@ static void add_state(const struct graph_case *c, const struct plain *p, struct 
     }
 }
 
-/* n runs of the whole sequence together, each with results of its own. */
+/* The first step of an optimizer on variable i, or NULL. */
+static const struct wf_node *first_step(const struct graph_case *c, int64_t i)
+{
+    const struct wf_node *first = NULL;
+
+    for (int k = 0; k < c->n_updates; k++) {
+        const struct wf_node *n = wf_val_node(c->g, c->update[k]);
+
+        if (n->op->id == WF_OP_apply && n->in[0] == c->g->vars[i] && (!first || n < first))
+            first = n;
+    }
+    return first;
+}
+
+static void add_gradients(const struct graph_case *c, const struct plain *p, struct results *r)
+{
+    for (int64_t i = 0; c->flat && i < c->g->n_vars; i++) {
+        const struct wf_node *n = first_step(c, i);
+
+        if (n)
+            add_item(r, 'g', 0, (int)i, 0, &p->val[n->in[1]].type, p->val[n->in[1]].data);
+    }
+}
+
+/* Runs the whole sequence n times in lockstep, each with its own results. */
 static weft_status run_plain(const struct graph_case *c, struct plain *p, int n, struct results *r)
 {
     weft_val roots[MAX_FETCHES + MAX_UPDATES];
@@ -97,14 +124,16 @@ static weft_status run_plain(const struct graph_case *c, struct plain *p, int n,
                 add_item(&r[j], 'f', run, i, 0, &t.type, t.data);
             }
     }
-    for (int j = 0; j < n && !st; j++)
+    for (int j = 0; j < n && !st; j++) {
         add_state(c, &p[j], &r[j]);
+        add_gradients(c, &p[j], &r[j]);
+    }
     return st;
 }
 
-/* ---- the thing under test ----------------------------------------------------------------------- */
+/* ---- actual results -------------------------------------------------------------------------- */
 
-/* The graph as it comes back from text; nodes and values keep their numbers. */
+/* The graph after saving and reading it as text; nodes and values keep their numbers. */
 static weft_status through_text(const struct graph_case *c, weft_ctx *ctx, weft_graph **out)
 {
     char *text = NULL;
@@ -141,24 +170,36 @@ static void add_store(const struct graph_case *c, const weft_fn *fn, struct resu
 
         add_item(r, 'v', 0, (int)i, 0, &seg->type, wf_store_data(s, seg));
         for (int k = 0; k < seg->n_slots; k++)
-            add_item(r, 's', 0, (int)i, k, &seg->type, s->slot[k] + seg->offset);
+            add_item(r, 's', 0, (int)i, k, &seg->type, wf_store_slot(s, seg, k));
     }
+    for (int64_t i = 0; c->flat && i < c->g->n_vars; i++)
+        if (first_step(c, i))
+            add_item(r, 'g', 0, (int)i, 0, &s->seg[i].type, fn->grads + s->seg[i].offset);
 }
 
 static weft_status run_fn(const struct graph_case *c, const struct config *f, struct results *r)
 {
     weft_graph *read = NULL;
     weft_tensor out[MAX_FETCHES];
+    weft_gradient gradients[MAX_UPDATES];
+    int n_gradients = 0;
     weft_fn *fn = NULL;
     weft_status st = f->text ? through_text(c, c->ctx, &read) : WEFT_OK;
 
+    for (int64_t i = 0; c->flat && i < c->g->n_vars; i++) {
+        const struct wf_node *n = first_step(c, i);
+
+        if (n)
+            gradients[n_gradients++] = (weft_gradient){{n->in[0]}, {n->in[1]}, 0};
+    }
     if (!st)
         st = weft_fn_new(read ? read : c->g,
                          WEFT_OPTS(weft_fn_opts, .n_feeds = c->n_feeds, .feeds = c->feed,
                                    .n_fetches = c->n_fetches, .fetches = c->fetch,
                                    .n_updates = c->n_updates, .updates = c->update,
                                    .passes_off = f->passes_off, .reference_kernels = f->reference,
-                                   .flat_gradients = f->flat, .max_plans = f->max_plans),
+                                   .max_plans = f->max_plans, .n_gradients = n_gradients,
+                                   .gradients = gradients),
                          &fn);
     if (!st)
         st = set_variables(c, fn);
@@ -181,7 +222,7 @@ static weft_status run_fn(const struct graph_case *c, const struct config *f, st
     return st;
 }
 
-/* ---- comparing ---------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 void report_fail(struct report *r, const char *fmt, ...)
 {
@@ -193,21 +234,21 @@ void report_fail(struct report *r, const char *fmt, ...)
     va_end(args);
 }
 
-/* The same items in the same order, of the same types. */
+/* The same items in the same order, with the same types. */
 static bool same_layout(const struct graph_case *c, const struct results *a,
                         const struct results *b, struct report *r)
 {
     char ta[WF_TYPE_TEXT], tb[WF_TYPE_TEXT], what[256];
 
     if (a->n != b->n) {
-        report_fail(r, "%d results instead of %d", b->n, a->n);
+        report_fail(r, "got %d results, expected %d", b->n, a->n);
         return false;
     }
     for (int i = 0; i < a->n; i++)
         if (a->item[i].t.type.dtype != b->item[i].t.type.dtype ||
             !wf_type_same_shape(&a->item[i].t.type, &b->item[i].t.type)) {
             item_text(c, &a->item[i], what);
-            report_fail(r, "%s: is %s, must be %s", what, wf_type_text(&b->item[i].t.type, tb),
+            report_fail(r, "%s: type %s, expected %s", what, wf_type_text(&b->item[i].t.type, tb),
                         wf_type_text(&a->item[i].t.type, ta));
             return false;
         }
@@ -243,7 +284,7 @@ static bool any_far(const struct results *want, const struct results *got)
     return false;
 }
 
-/* What the noisy runs say of one element: do they agree, and on what? */
+/* What the noisy runs say about one element: whether they agree, and on what. */
 struct spread {
     double lo, hi;
     bool settled; /* all finite, or all the same infinity or NaN */
@@ -266,7 +307,7 @@ static struct spread spread_of(const struct results *noisy, int n, int item, int
     return s;
 }
 
-/* Is an element outside what rounding explains? */
+/* Whether an element is outside of what rounding explains. */
 static bool is_wrong(const struct spread *s, double want, double got, weft_dtype t, bool odd)
 {
     double slack;
@@ -274,13 +315,14 @@ static bool is_wrong(const struct spread *s, double want, double got, weft_dtype
     if (want == got || (isnan(want) && isnan(got)) || !s->settled)
         return false;
     if (odd && !(isfinite(want) && isfinite(got)))
-        return false; /* how NaN spreads is not promised: 0 times NaN where there is only padding */
+        return false; /* how NaN spreads is not specified: 0 times NaN where there is only
+                       * padding */
     if (!wf_is_float(t))
         return s->lo == s->hi;
     if (!isfinite(s->lo) || !isfinite(s->hi)) /* all runs agree on NaN or infinity */
         return isfinite(got) && !isfinite(want);
     if (isnan(want) || isinf(want))
-        return false; /* an overflow of the narrow type inside */
+        return false; /* an overflow of the narrow type inside the op */
     slack = 3 * (s->hi - s->lo) + 8 * unit_of(t) * fabs(want) +
             (t == WEFT_F16   ? 0x1p-23
              : t == WEFT_F64 ? 0
@@ -314,8 +356,8 @@ static void compare_noisy(const struct graph_case *c, const struct results *want
             }
             if (is_wrong(&s, x, y, a->type.dtype, odd)) {
                 item_text(c, &want->item[i], what);
-                report_fail(r, "%s, element %lld: %.9g, must be %.9g (between %.9g and %.9g)", what,
-                            (long long)e, y, x, s.lo, s.hi);
+                report_fail(r, "%s, element %lld: got %.9g, expected %.9g (between %.9g and %.9g)",
+                            what, (long long)e, y, x, s.lo, s.hi);
             }
         }
     }
@@ -346,7 +388,7 @@ static weft_status against_plain(struct graph_case *c, const struct config *f, s
     results_init(&want, c, &p.arena);
     results_init(&got, c, &p.arena);
     st = run_plain(c, &p, 1, &want);
-    if (st) { /* such as an index that only a later step makes */
+    if (st) { /* e.g. an index that only a later step computes */
         plain_free(&p);
         return WEFT_OK;
     }
@@ -397,9 +439,9 @@ weft_status check_fault(struct graph_case *c, const struct fault *fault, bool *c
     return st;
 }
 
-/* ---- looking at one case ------------------------------------------------------------------------ */
+/* ---- looking at one case --------------------------------------------------------------------- */
 
-/* The element of a whose value differs most from that of b, in units of its size; -1: none does. */
+/* The element of a that differs most from b, relative to its size; -1: none differs. */
 static int64_t farthest(const struct wf_tensor *a, const struct wf_tensor *b)
 {
     int64_t at = -1;
@@ -455,7 +497,7 @@ void check_values(const struct graph_case *c, const struct config *f)
         show_value(&one, f, v);
 }
 
-/* ---- the same bits ------------------------------------------------------------------------------ */
+/* ---- the same bits --------------------------------------------------------------------------- */
 
 static bool same_element(const struct wf_tensor *a, const struct wf_tensor *b, int64_t i)
 {
@@ -480,17 +522,17 @@ static void compare_bits(const struct graph_case *c, const struct results *a,
             }
 }
 
-/* The last run has the feeds of the first: without updates nothing may differ. */
+/* The last run has the feeds of the first: without updates all results must be equal. */
 static void compare_repeated(const struct graph_case *c, const struct results *a, struct report *r)
 {
     int n = c->n_fetches, last = (runs_of(c) - 1) * n;
     struct results first = *a, again = *a;
 
-    if (c->n_updates)
+    if (c->n_updates || c->waits)
         return;
     first.n = again.n = n;
     again.item = a->item + last;
-    compare_bits(c, &first, &again, "the same feeds again", r);
+    compare_bits(c, &first, &again, "repeated feeds", r);
 }
 
 /* The same graph in a context with another number of threads. */
@@ -540,6 +582,7 @@ weft_status check_case(struct graph_case *c, const struct config *f, enum direct
 {
     r->failed = false;
     r->text[0] = '\0';
+    c->flat = f->flat;
     cover_graph(c->g, false);
     switch (dir) {
     case SAME_BITS: return same_bits(c, f, r);

@@ -2,7 +2,7 @@
 #include "random/random.h"
 #include "weft/sys/op.h"
 
-/* Every combination of passes with fast kernels; and each other dimension by itself. */
+/* Every combination of passes with fast kernels, and each other dimension by itself. */
 static const struct config fixed[] = {
     {.name = "reference", .reference = true, .passes_off = WEFT_PASS_ALL, .threads = 1},
     {.name = "reference, passes", .reference = true, .threads = 1},
@@ -62,7 +62,7 @@ char *config_text(const struct config *c, char buf[128])
     return buf;
 }
 
-/* ---- contexts ----------------------------------------------------------------------------------- */
+/* ---- contexts -------------------------------------------------------------------------------- */
 
 enum { MAX_CONTEXTS = 24 };
 static struct {
@@ -75,9 +75,13 @@ static int n_contexts;
 
 static weft_status blend_infer(const weft_op_call *call, const weft_tensor *in, weft_tensor *out)
 {
+    bool same = in[0].dtype == in[1].dtype && in[0].rank == in[1].rank;
+
     (void)call;
     out[0] = in[0];
-    return in[0].dtype == in[1].dtype && in[0].rank == in[1].rank ? WEFT_OK : WEFT_ESHAPE;
+    for (int i = 0; i < in[0].rank && same; i++)
+        same = in[0].dim[i] == in[1].dim[i] || in[0].dim[i] == WEFT_ANY || in[1].dim[i] == WEFT_ANY;
+    return same ? WEFT_OK : WEFT_ESHAPE;
 }
 
 /* a * b + by */
@@ -102,7 +106,7 @@ static weft_status blend_grad(weft_graph *g, const weft_val *in, const weft_val 
     return weft_graph_status(g);
 }
 
-/* An op of the user's in every context. */
+/* A user-defined op, registered in every context. */
 static weft_status add_user_op(weft_ctx *ctx)
 {
     return weft_op_register(ctx, &(weft_user_op){.size = sizeof(weft_user_op),

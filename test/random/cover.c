@@ -1,4 +1,5 @@
-/* cover.c - which ops and attributes were drawn. Shared between processes: workers count, the parent reports. */
+/* cover.c - which ops and attributes were drawn. Shared between processes: workers count, the
+ * parent reports. */
 #define _DEFAULT_SOURCE
 #include <sys/mman.h>
 
@@ -57,7 +58,7 @@ void cover_graph(const weft_graph *g, bool planned)
     }
 }
 
-/* Attributes that the graphs of this test cannot vary. */
+/* Attributes that this test's graphs cannot vary. */
 static bool is_excused(const char *op, const char *attr)
 {
     static const char *const excused[][2] = {
@@ -86,15 +87,15 @@ int cover_report(weft_ctx *ctx, FILE *out)
         const struct rule *r = rule_find(op->name);
         const struct op_cover *c = &cover[id];
         bool plan = r && r->made_by && !strcmp(r->made_by, "plans"),
-             nobody = r && r->made_by && !strcmp(r->made_by, "nobody yet");
+             unused = r && r->made_by && !strcmp(r->made_by, "nothing yet");
 
         if (!r)
             fprintf(out, "op '%s' is not covered: give it a row in test/random/rules.c\n",
                     op->name);
-        else if (!nobody && (plan ? c->planned : c->drawn) == 0)
-            fprintf(out, "op '%s' was in no %s\n", op->name, plan ? "plan" : "graph");
-        missing += !r || (!nobody && (plan ? c->planned : c->drawn) == 0);
-        /* What gradients make has the attributes of the op that was drawn. */
+        else if (!unused && (plan ? c->planned : c->drawn) == 0)
+            fprintf(out, "op '%s' never occurred in a %s\n", op->name, plan ? "plan" : "graph");
+        missing += !r || (!unused && (plan ? c->planned : c->drawn) == 0);
+        /* Ops made by gradients have the attributes of the op that was drawn. */
         for (int i = 0; r && r->draw && i < op->n_attrs; i++)
             if (c->drawn && !c->varied[i] && !is_excused(op->name, op->attr[i].name)) {
                 fprintf(out, "op '%s': attribute '%s' always had the same value\n", op->name,

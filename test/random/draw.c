@@ -10,7 +10,8 @@ uint64_t draw_bits(struct draw *d)
     return z ^ (z >> 31);
 }
 
-/* The seed is scrambled, not scaled: neighbors that started a step apart would draw the same numbers one draw later. */
+/* The seed is scrambled, not scaled: otherwise neighboring seeds would draw the same numbers, one
+ * draw apart. */
 struct draw draw_from(uint64_t seed, uint64_t stream)
 {
     struct draw d = {seed};

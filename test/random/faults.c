@@ -1,8 +1,11 @@
-/* faults.c - does the check notice what is wrong? Known faults are put into single ops of random graphs.
+/* faults.c - measures whether the check detects faults: known faults are put into single ops of
+ * random graphs.
  *
- * The faulty program is the plain definition with one op whose result is a little off. Faults whose effect on every result is
- * that of a few roundings are not counted: nobody could tell them from rounding. Nor are graphs with halves, whose roundings are as large as most of the
- * faults. With WEFT_TEST_MISSED in the environment each fault that is missed is printed. */
+ * The faulty program is the plain definition with one op whose result is slightly wrong. Faults
+ * whose effect on every result is no larger than a few roundings are not counted: no check could
+ * tell them from rounding. Graphs with halves are not counted either, because their rounding errors
+ * are as large as most of the faults. If WEFT_TEST_MISSED is set in the environment, each
+ * undetected fault is printed. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -29,7 +32,8 @@ static bool can_spoil(const struct wf_tensor *t)
     return t->data && wf_is_float(t->type.dtype) && wf_count(t) > 0;
 }
 
-/* A random element of one result, or operand, of a random node; false: this one cannot have the fault. */
+/* Picks a random element of one result or operand of a random node; false: this node cannot have
+ * the fault. */
 static bool draw_fault(const struct graph_case *c, struct draw *d, int kind, struct fault *f)
 {
     int64_t k = draw_int(d, 0, c->g->n_nodes - 1);

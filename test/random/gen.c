@@ -1,14 +1,16 @@
-/* gen.c - one random graph: a pool of values that grows op by op, computed as they are built.
+/* gen.c - one random graph: a pool of values that grows op by op; values are computed as they are
+ * built.
  *
- * What is drawn depends on the values so far (their sizes, whether they are finite), so every op of the graph can be run. */
+ * What is drawn depends on the values so far (their sizes, whether they are finite), so every op of
+ * the graph can be run. */
 #include <math.h>
 #include <stdarg.h>
 
 #include "random/random.h"
 
-/* ---- names -------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
-/* Names that passes, ops and models use themselves, and some that are only strange. */
+/* Names that passes, ops and models use themselves, and some that are merely unusual. */
 static const char *const odd_names[] = {
     "fused",
     "matmul",
@@ -63,7 +65,7 @@ static const char *fresh_name(struct gen *g, char buf[320])
     return buf;
 }
 
-/* ---- looking at values -------------------------------------------------------------------------- */
+/* ---- looking at values ----------------------------------------------------------------------- */
 
 const struct wf_type *gen_type(const struct gen *g, weft_val v)
 {
@@ -79,7 +81,7 @@ double gen_max_abs(const struct gen *g, weft_val v)
     for (int64_t i = 0; i < n; i++) {
         double x = fabs(wf_get(t->data, t->type.dtype, i));
 
-        most = x <= most ? most : x; /* a NaN stays */
+        most = x <= most ? most : x; /* a NaN stays NaN */
     }
     return most;
 }
@@ -91,9 +93,9 @@ static bool of_kind(weft_dtype t, unsigned kinds)
            ((kinds & INDEX) && (t == WEFT_I32 || t == WEFT_I64));
 }
 
-/* ---- building ----------------------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------------------- */
 
-/* Finite and not huge; now and then others may stay too. */
+/* Finite and not huge; other values are kept now and then. */
 static bool worth_keeping(struct gen *g, weft_val v)
 {
     double most = wf_is_float(gen_type(g, v)->dtype) ? gen_max_abs(g, v) : 0;
@@ -130,7 +132,7 @@ bool gen_settle(struct gen *g)
     return ok;
 }
 
-/* A builder failed: the graph goes on as if it had not been called. */
+/* A builder failed: the graph continues as if it had not been called. */
 static void forgive(struct gen *g)
 {
     g->g->st = WEFT_OK;
@@ -191,7 +193,7 @@ weft_val gen_op(struct gen *g, const char *op, int n_in, const weft_val *in, con
     return out;
 }
 
-/* ---- leaves ------------------------------------------------------------------------------------- */
+/* ---- leaves ---------------------------------------------------------------------------------- */
 
 int64_t gen_size(struct gen *g)
 {
@@ -327,7 +329,7 @@ static weft_val new_constant(struct gen *g, weft_dtype t, int rank, const int64_
 
     if (count_of(rank, dim) == 1 && wf_is_float(t) && draw_one_in(&g->d, 2))
         wf_set(data, t, 0, special[draw_int(&g->d, 0, WF_COUNT(special) - 1)]);
-    else if (draw_one_in(&g->d, 6)) /* one number everywhere */
+    else if (draw_one_in(&g->d, 6)) /* the same number everywhere */
         for (int64_t i = 0; i < weft_tensor_count(&view); i++)
             wf_set(data, t, i, wf_is_float(t) && draw_one_in(&g->d, 9) ? 0.75 : 1);
     return weft_constant(g->g, &view);
@@ -373,7 +375,7 @@ weft_val gen_ids(struct gen *g, int64_t lo, int64_t hi, int rank, const int64_t 
     return gen_ids_typed(g, draw_one_in(&g->d, 2) ? WEFT_I32 : WEFT_I64, lo, hi, false, rank, dim);
 }
 
-/* ---- asking for values -------------------------------------------------------------------------- */
+/* ---- asking for values ----------------------------------------------------------------------- */
 
 static weft_val random_leaf(struct gen *g, unsigned kinds, int min_rank, int max_rank)
 {
@@ -396,7 +398,7 @@ static weft_val random_leaf(struct gen *g, unsigned kinds, int min_rank, int max
     return gen_leaf(g, t, rank, dim);
 }
 
-/* Recent values more often than old ones. */
+/* Prefers recent values. */
 static weft_val from_pool(struct gen *g)
 {
     int64_t a, b;
@@ -472,14 +474,15 @@ weft_val gen_spread(struct gen *g, weft_dtype t, weft_val v)
     return gen_typed(g, t, s.rank - drop, s.dim + drop);
 }
 
-/* ---- the whole graph ---------------------------------------------------------------------------- */
+/* ---- the whole graph ------------------------------------------------------------------------- */
 
 static void open_case(struct gen *g, uint64_t seed)
 {
     static const weft_dtype mains[] = {WEFT_F64, WEFT_F16, WEFT_BF16};
     struct graph_case *c = g->c;
 
-    /* Rules round constants to the type of their operands: gradients in halves are not exact in f64 either. */
+    /* Gradient rules round constants to the type of their operands: gradients in halves are not
+     * exact in f64 either. */
     g->main_type = draw_one_in(&g->d, 8) && !g->smooth ? mains[draw_int(&g->d, 0, 2)] : WEFT_F32;
     g->large = draw_one_in(&g->d, 24);
     g->whole = draw_one_in(&g->d, 4) && !g->smooth;
@@ -505,7 +508,7 @@ static void draw_fetches(struct gen *g)
     }
 }
 
-/* Sets whose sizes the graph cannot have are dropped. */
+/* Drops feed sets whose sizes the graph cannot have. */
 static void check_sets(struct gen *g)
 {
     struct graph_case *c = g->c;
@@ -564,6 +567,7 @@ weft_status case_draw(struct graph_case *c, weft_ctx *ctx, uint64_t seed, bool s
     struct gen g = {.c = c, .d = draw_from(seed, 1), .smooth = smooth};
     weft_status st;
     int64_t n_ops;
+    bool passes;
 
     *c = (struct graph_case){.ctx = ctx, .smooth = smooth};
     st = weft_graph_new(ctx, &c->g);
@@ -573,8 +577,9 @@ weft_status case_draw(struct graph_case *c, weft_ctx *ctx, uint64_t seed, bool s
     plain_init(&c->first, ctx, c->g);
     open_case(&g, seed);
     n_ops = draw_int(&g.d, 2, draw_one_in(&g.d, 4) ? 30 : 12);
+    passes = draw_one_in(&g.d, 3);
     for (int64_t i = 0, tries = 0; i < n_ops && tries < 4 * n_ops; tries++) {
-        const struct rule *r = rule_draw(&g.d);
+        const struct rule *r = rule_draw(&g.d, passes && !draw_one_in(&g.d, 4));
 
         draw_policy(&g);
         i += r->draw(&g, r->op);

@@ -101,8 +101,8 @@ static weft_status build_gradients(struct graph_case *c, weft_val *grads, int *n
 
 /* Finite differences of the loss in one direction. */
 struct slopes {
-    double at, wide, fine; /* the loss; slopes over a wide and over a fine step to both sides */
-    double wide_corner, fine_corner; /* slope to the right less slope to the left */
+    double at, wide, fine;           /* the loss; central slopes over a wide and a fine step */
+    double wide_corner, fine_corner; /* right slope minus left slope */
 };
 
 static weft_status find_slopes(const struct graph_case *c, const struct plain *base,
@@ -122,9 +122,10 @@ static weft_status find_slopes(const struct graph_case *c, const struct plain *b
     return WEFT_OK;
 }
 
-/* Can the differences tell whether `slope` is right? Not where there is a corner or a jump between the points: the two
- * differences disagree. And not where there is a corner at the very place: the slopes to the right and to the left differ by
- * as much over the fine step as over the wide one, where those of a smooth function differ by a quarter. */
+/* Whether the differences can tell if `slope` is right. They cannot if there is a corner or a jump
+ * between the points: then the two differences disagree. They also cannot if there is a corner
+ * exactly at the point: then the slopes to the right and to the left differ as much over the fine
+ * step as over the wide one, while those of a smooth function differ by a quarter. */
 static bool is_smooth(const struct slopes *s, double slope)
 {
     if (!isfinite(s->wide) || !isfinite(s->fine) || fabs(s->at) > 1e4)

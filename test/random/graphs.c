@@ -2,7 +2,7 @@
  *
  *   graphs                           what the tests run
  *   graphs --seeds FROM:TO --jobs N  many seeds on several processes
- *   graphs --seed N --verbose        one seed: the graph as text, the configuration, the first difference
+ *   graphs --seed N --verbose        one seed: graph as text, configuration, first difference
  *   graphs --seed N --shrink         the smallest part of it that still fails
  *   graphs --faults FROM:TO          which share of known faults the check notices
  *   graphs --all FROM:TO             each graph of these seeds through every configuration */
@@ -23,7 +23,7 @@ struct options {
     const char *program;
 };
 
-/* Where a worker is, for the parent to see when it dies. */
+/* The current seed of a worker; the parent reads it if the worker dies. */
 struct worker {
     pid_t pid;
     volatile int64_t seed, end;
@@ -38,7 +38,7 @@ static enum direction direction_of(struct draw *d)
     return pick < 2 ? GRADIENTS : pick < 3 ? SAME_BITS : AGAINST_PLAIN;
 }
 
-/* Returns whether it failed. `config` below 0: as the seed says. */
+/* Returns whether it failed. `config` below 0: the seed chooses it. */
 static bool run_seed(const struct options *o, int64_t seed, int config)
 {
     struct draw d = draw_from((uint64_t)seed, 2);
@@ -92,7 +92,7 @@ static void start(const struct options *o, struct worker *w)
     fflush(stdout);
     pid = fork();
     if (pid > 0)
-        w->pid = pid; /* shared: the child must not write it */
+        w->pid = pid; /* shared memory: the child must not write it */
     if (pid == 0) {
         work(o, w);
         fflush(stdout);
@@ -100,7 +100,8 @@ static void start(const struct options *o, struct worker *w)
     }
 }
 
-/* Seeds in ranges on `jobs` processes; one that dies is reported, and its range goes on behind the seed. */
+/* Runs ranges of seeds on `jobs` processes. If one dies, its seed is reported and its range resumes
+ * after that seed. */
 static int64_t run_seeds(const struct options *o)
 {
     struct worker *w = mmap(NULL, sizeof *w * (size_t)o->jobs, PROT_READ | PROT_WRITE,
@@ -124,7 +125,7 @@ static int64_t run_seeds(const struct options *o)
                 continue;
             running--;
             if (WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status))) {
-                printf("seed %lld: ended by signal %d\n  replay: %s --seed %lld --shrink\n",
+                printf("seed %lld: killed by signal %d\n  replay: %s --seed %lld --shrink\n",
                        (long long)w[i].seed, WIFSIGNALED(status) ? WTERMSIG(status) : 0, o->program,
                        (long long)w[i].seed);
                 w[i].n_failed++;
@@ -224,7 +225,7 @@ int main(int argc, char **argv)
         for (int i = 0; i < n_configs(); i++)
             n_failed += run_seed(&o, s, i);
     if (o.cover && !faults_noticed(0, 30)) {
-        printf("too few faults are noticed\n");
+        printf("too few faults are detected\n");
         n_failed++;
     }
     configs_end();

@@ -137,7 +137,7 @@ static void choose(struct draw *d, const char *from, char *to, size_t room)
     to[n] = '\0';
 }
 
-/* ---- building ----------------------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------------------- */
 
 static weft_layer layer_of(weft_model *m, const struct recipe_step *s)
 {
@@ -187,12 +187,12 @@ weft_status recipe_build(const struct recipe *r, weft_ctx *ctx, weft_model **out
     return st;
 }
 
-/* ---- drawing ------------------------------------------------------------------------------------ */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 struct drawing {
     struct recipe *r;
     struct draw d;
-    weft_tensor type[2 + MAX_STEPS]; /* of each value, the batch first */
+    weft_tensor type[2 + MAX_STEPS]; /* of each value, including the batch */
 };
 
 static void draw_input(struct drawing *g, int i)
@@ -219,7 +219,7 @@ static bool same_sample(const weft_tensor *a, const weft_tensor *b)
     return true;
 }
 
-/* Fills in a step for a value at hand; false when no value fits. */
+/* Fills in a step that uses an existing value; false if no value fits. */
 static bool draw_step(struct drawing *g, struct recipe_step *s)
 {
     const struct layer_rule *rule = &layer_rules[draw_int(&g->d, 0, n_layer_rules - 1)];
@@ -243,14 +243,14 @@ static bool draw_step(struct drawing *g, struct recipe_step *s)
         for (int v = 0; v < n; v++)
             if (same_sample(&g->type[v], &g->type[x]) && draw_one_in(&g->d, 2))
                 s->in[k] = v;
-    for (int k = 0; k < g->r->n_steps && rule->n_in == 1; k++) /* the same layer once more */
+    for (int k = 0; k < g->r->n_steps && rule->n_in == 1; k++) /* may call the same layer again */
         if (g->r->step[k].n_in == 1 && g->r->step[k].shares < 0 && draw_one_in(&g->d, 12) &&
             same_sample(&g->type[g->r->step[k].in[0]], &g->type[x]))
             s->shares = k;
     return true;
 }
 
-/* Does the recipe build with the new last step? Then its type is known. */
+/* Whether the recipe builds with the new last step; then its type is known. */
 static bool last_builds(struct drawing *g, weft_ctx *ctx)
 {
     weft_sym value[2 + MAX_STEPS];

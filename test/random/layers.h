@@ -1,4 +1,5 @@
-/* layers.h - random models: a recipe of layers and calls, which builds the same model in any context. */
+/* layers.h - random models: a recipe of layers and calls, which builds the same model in any
+ * context. */
 #ifndef RANDOM_LAYERS_H
 #define RANDOM_LAYERS_H
 
@@ -7,22 +8,22 @@
 
 enum { MAX_STEPS = 16, MAX_ENDS = 2, MAX_TEXT = 256 };
 
-/* How a kind of layer is drawn. Texts may have choices: "units={1|3} use_bias={true|false}". */
+/* How a kind of layer is drawn. Texts may contain choices: "units={1|3} use_bias={true|false}". */
 struct layer_rule {
     const char *kind, *attrs;
     int min_rank, max_rank; /* of a sample */
     int n_in;
-    bool ids;          /* takes whole numbers */
+    bool ids;          /* takes integers */
     const char *inner; /* wrappers: "Dense units=3" */
-    const char *why;   /* not drawn by itself: why */
+    const char *why;   /* why it is not drawn by itself */
 };
 extern const struct layer_rule layer_rules[];
 extern const int n_layer_rules;
 
-/* A call: of a new layer, or of that of an earlier step. */
+/* A call of a new layer, or of the layer of an earlier step. */
 struct recipe_step {
     char kind[32], attrs[MAX_TEXT], inner[32], inner_attrs[MAX_TEXT];
-    int shares; /* step whose layer is called again, or -1 */
+    int shares; /* the step whose layer is called again, or -1 */
     int n_in, in[3];
 };
 

@@ -40,7 +40,7 @@ static weft_val scaled(struct gen *g, weft_val x)
     return gen_op(g, "mul", 2, in, "%s", "");
 }
 
-/* The sum of some terms, some of them twice (the nodes too). */
+/* The sum of some terms, some of them twice (as separate nodes, too). */
 static weft_val draw_loss(struct gen *g)
 {
     int n = (int)draw_int(&g->d, 1, 3);
@@ -59,7 +59,7 @@ static weft_val draw_loss(struct gen *g)
             weft_val y = term_of(g, x);
 
             if (k + 1 < times)
-                g->d = again; /* the same nodes once more */
+                g->d = again; /* draw the same nodes again */
             y = y.id ? scaled(g, y) : y;
             in[0] = loss;
             in[1] = y;
@@ -70,7 +70,7 @@ static weft_val draw_loss(struct gen *g)
     return loss;
 }
 
-/* ---- optimizers --------------------------------------------------------------------------------- */
+/* ---- optimizers ------------------------------------------------------------------------------ */
 
 static void draw_numbers(struct gen *g, const struct wf_optim_row *row, char *text, size_t room)
 {
@@ -95,7 +95,7 @@ static void draw_numbers(struct gen *g, const struct wf_optim_row *row, char *te
         if (value >= 0)
             at += snprintf(text + at, room - (size_t)at, " %s=%g", name, value);
         if (value > 0 && i >= WF_OPTIM_ATTR_CLIPNORM && i <= WF_OPTIM_ATTR_CLIPVALUE)
-            i = WF_OPTIM_ATTR_CLIPVALUE; /* one kind of clipping */
+            i = WF_OPTIM_ATTR_CLIPVALUE; /* only one kind of clipping */
     }
 }
 
@@ -145,17 +145,30 @@ static int some_variables(struct gen *g, weft_val *vars, int cap)
     return kept;
 }
 
+/* Some of the weights are penalized. */
+static void add_penalties(struct gen *g, int n, const weft_val *vars, weft_val *grads)
+{
+    for (int i = 0; i < n; i++)
+        if (grads[i].id && draw_one_in(&g->d, 6))
+            grads[i] =
+                weft_add(g->g, grads[i], weft_op(g->g, "penalty_grad", 1, &vars[i], "l2=0.25"));
+}
+
 static bool add_updates(struct gen *g, weft_val loss)
 {
     struct graph_case *c = g->c;
     weft_val vars[MAX_UPDATES], grads[MAX_UPDATES], updates[MAX_UPDATES];
     int n = some_variables(g, vars, MAX_UPDATES - c->n_updates);
+    bool early = draw_one_in(&g->d, 2); /* the learning rate is built before the gradients */
     weft_optim o;
     weft_status st;
 
-    if (!n || !draw_optimizer(g, &o) || weft_grad(g->g, loss, n, vars, grads))
+    if (!n || (early && !draw_optimizer(g, &o)) || weft_grad(g->g, loss, n, vars, grads))
         return gen_take(g, WEFT_NIL);
+    add_penalties(g, n, vars, grads);
     gen_settle(g);
+    if (!early && !draw_optimizer(g, &o))
+        return gen_take(g, WEFT_NIL);
     st = weft_apply_gradients(g->g, &o, n, vars, grads, updates);
     if (st)
         return gen_take(g, WEFT_NIL);

@@ -1,12 +1,13 @@
-/* models.c - random models, trained three steps: the program.
+/* models.c - random models, trained for three steps: the program.
  *
  *   models                           what the tests run
  *   models --seeds FROM:TO           many seeds
  *   models --seed N --verbose        one seed, with its model
  *   models --seed N --shrink         the smallest part of its training graph that still fails
  *
- * A seed draws a model, a configuration and what is compared: the training function against the plain definition; or two
- * trainings that must give the same bits (other threads, once more, through JSON, through a file). */
+ * A seed chooses a model, a configuration and what is compared: the training function against the
+ * plain definition, or two trainings that must give identical results (other thread counts,
+ * repeated, through JSON, through a file). */
 #define _DEFAULT_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -18,9 +19,9 @@
 #include "train/train.h"
 
 enum { N_BATCHES = 3 };
-enum { VERBOSE = 1, SHRINK = 2 }; /* what is printed of one seed */
+enum { VERBOSE = 1, SHRINK = 2 }; /* what is printed about one seed */
 
-/* ---- data --------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 struct batch {
     weft_tensor x[2], y[MAX_ENDS];
@@ -41,7 +42,7 @@ static void fill_input(struct draw *d, const weft_tensor *sample, int64_t n, wef
             ((float *)out->data)[i] = (float)draw_real(d, -1, 1);
 }
 
-/* Labels that the loss can use: whole classes, one-hot rows, 0 and 1, or numbers. */
+/* Labels that the loss can use: class numbers, one-hot rows, 0 and 1, or numbers. */
 static void fill_label(struct draw *d, const char *loss, const weft_tensor *p, int64_t n,
                        weft_tensor *y)
 {
@@ -97,11 +98,11 @@ static void free_batches(const struct recipe *r, struct batch *b)
     }
 }
 
-/* ---- training ----------------------------------------------------------------------------------- */
+/* ---- training -------------------------------------------------------------------------------- */
 
 enum way { AS_IS, JSON, FILE_, N_WAYS };
 
-/* Everything a training gives, as numbers. */
+/* All results of a training, as numbers. */
 struct numbers {
     double *v;
     int64_t n, cap;
@@ -120,7 +121,7 @@ static void add_tensor(struct numbers *out, const weft_tensor *t)
         add_number(out, wf_get(t->data, t->dtype, i));
 }
 
-/* The model as it is, or as it comes back from JSON. */
+/* The model, directly or through JSON. */
 static weft_status make_model(const struct recipe *r, weft_ctx *ctx, enum way way, weft_model **out)
 {
     weft_model *m = NULL;
@@ -139,10 +140,11 @@ static weft_status make_model(const struct recipe *r, weft_ctx *ctx, enum way wa
     return st;
 }
 
-/* A model whose outputs do not depend on its weights cannot be trained: not what this test is about. */
+/* A model whose outputs do not depend on its weights cannot be trained; that is not what this test
+ * is about. */
 static bool is_untrainable(weft_status st)
 {
-    return st == WEFT_EINVAL && strstr(weft_error(), "does not depend on any of the variables");
+    return st == WEFT_EINVAL && strstr(weft_error(), "does not depend on any trained weight");
 }
 
 static weft_status compile(const struct recipe *r, weft_model *m, weft_trainer **out)
@@ -153,7 +155,7 @@ static weft_status compile(const struct recipe *r, weft_model *m, weft_trainer *
                         out);
 }
 
-/* Weights through a file and back into a new trainer: what it predicts must be the same. */
+/* Saves weights to a file and loads them into a new trainer: its predictions must be identical. */
 static weft_status predict(weft_trainer *t, const struct recipe *r, const struct batch *b,
                            enum way way, struct numbers *out)
 {
@@ -222,11 +224,11 @@ static bool same_number(double a, double b)
     return a == b || (a != a && b != b);
 }
 
-/* Two trainings that must not differ in a bit. */
+/* Two trainings that must give identical results. */
 static weft_status same_training(const struct recipe *r, const struct config *f, uint64_t seed,
                                  struct report *out)
 {
-    static const char *const way_names[N_WAYS] = {"once more", "through JSON", "through a file"};
+    static const char *const way_names[N_WAYS] = {"repeated", "through JSON", "through a file"};
     static const int threads[] = {1, 2, 3, 7};
     struct draw d = draw_from(seed, 23);
     enum way way = (enum way)draw_int(&d, 0, N_WAYS - 1);
@@ -243,7 +245,7 @@ static weft_status same_training(const struct recipe *r, const struct config *f,
     out->failed = st && !is_untrainable(st);
     if (!st && !out->failed && a.n != b.n) {
         out->failed = true;
-        snprintf(out->text, sizeof out->text, "%s: %lld numbers instead of %lld", way_names[way],
+        snprintf(out->text, sizeof out->text, "%s: %lld numbers, expected %lld", way_names[way],
                  (long long)b.n, (long long)a.n);
     }
     for (int64_t i = 0; !st && i < a.n && !out->failed; i++)
@@ -257,7 +259,7 @@ static weft_status same_training(const struct recipe *r, const struct config *f,
     return WEFT_OK;
 }
 
-/* ---- against the plain definition --------------------------------------------------------------- */
+/* ---- against the plain definition ------------------------------------------------------------ */
 
 /* The training function's graph as a case. */
 static weft_status as_case(weft_trainer *t, const struct recipe *r, const struct batch *b,
@@ -271,7 +273,7 @@ static weft_status as_case(weft_trainer *t, const struct recipe *r, const struct
     *c = (struct graph_case){.ctx = t->ctx, .seed = seed, .n_sets = N_BATCHES};
     if (fn->n_feeds > MAX_FEEDS || fn->n_fetches > MAX_FETCHES || fn->n_updates > MAX_UPDATES)
         return WEFT_ELIMIT;
-    st = weft_graph_text(fn->graph, &text); /* a graph of its own, with variables of its own */
+    st = weft_graph_text(fn->graph, &text); /* a copy with its own variables */
     if (!st)
         st = weft_graph_parse(t->ctx, text, (int64_t)strlen(text), &c->g);
     weft_text_free(t->ctx, text);
@@ -325,7 +327,7 @@ static weft_status against_plain_model(const struct recipe *r, const struct conf
     if (!st)
         st = compile(&whole, m, &t);
     if (!st)
-        st = weft_train_on_batch(t, b[0].x, b[0].y, NULL, NULL); /* makes the function */
+        st = weft_train_on_batch(t, b[0].x, b[0].y, NULL, NULL); /* creates the function */
     if (!st) {
         st = as_case(t, &whole, b, seed, &c);
         if (!st && (look & VERBOSE))
@@ -348,7 +350,7 @@ static weft_status against_plain_model(const struct recipe *r, const struct conf
     return WEFT_OK;
 }
 
-/* ---- seeds -------------------------------------------------------------------------------------- */
+/* ---- seeds ----------------------------------------------------------------------------------- */
 
 struct shared {
     volatile int64_t seed, n_failed, n_models;
@@ -393,7 +395,7 @@ static bool run_seed(const char *program, int64_t seed, unsigned look, struct sh
     return out.failed;
 }
 
-/* In a process of its own, again after each crash. */
+/* Runs in a child process, which is restarted after each crash. */
 static void run_seeds(const char *program, int64_t from, int64_t to, struct shared *s)
 {
     s->seed = from;
@@ -415,7 +417,7 @@ static void run_seeds(const char *program, int64_t from, int64_t to, struct shar
             return;
         if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
             continue;
-        printf("seed %lld: ended by signal %d\n  replay: %s --seed %lld --verbose\n",
+        printf("seed %lld: killed by signal %d\n  replay: %s --seed %lld --verbose\n",
                (long long)s->seed, WIFSIGNALED(status) ? WTERMSIG(status) : 0, program,
                (long long)s->seed);
         s->n_failed++;
@@ -437,7 +439,7 @@ static int uncovered(const struct shared *s)
         if (k == n_layer_rules)
             printf("layer '%s' is not covered: give it a row in test/random/layers.c\n", name);
         else if (!layer_rules[k].why && !s->drawn[k])
-            printf("layer '%s' was in no model\n", name);
+            printf("layer '%s' never occurred in a model\n", name);
         else
             continue;
         missing++;

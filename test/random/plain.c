@@ -1,8 +1,9 @@
-/* plain.c - the plain definition of a graph: one loop over its nodes, each reference kernel on memory of its own.
+/* plain.c - the plain definition of a graph: one loop over its nodes, each reference kernel with
+ * its own memory.
  *
- * Readers of a variable see its value at the start of the run, whatever the order; an update works on a copy. With `wide`
- * every float is an f64, and `noise` moves the operands and results of whatever rounds by a random part of the rounding
- * error of the type that the graph says. */
+ * Readers of a variable see its value at the start of the run, whatever the order; an update works
+ * on a copy. With `wide` every float is an f64, and `noise` moves the operands and results of ops
+ * that round by a random part of the rounding error of the graph's type. */
 #include <float.h>
 #include <math.h>
 
@@ -19,7 +20,7 @@ int32_t plain_root(const weft_graph *g, int32_t v)
     return v;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void grow(struct plain *p)
 {
@@ -68,7 +69,7 @@ static weft_dtype type_here(const struct plain *p, weft_dtype t)
     return p->wide && wf_is_float(t) ? WEFT_F64 : t;
 }
 
-/* Memory for a value of the type, aligned as kernels want it. */
+/* Memory for a value of the type, aligned as kernels need it. */
 static void *room_for(struct plain *p, const struct wf_type *t)
 {
     char *m = wf_arena_alloc(&p->arena, (size_t)wf_type_bytes(t) + 128);
@@ -101,7 +102,7 @@ weft_status plain_set_var(struct plain *p, int64_t var, const struct wf_tensor *
     return WEFT_OK;
 }
 
-/* ---- noise -------------------------------------------------------------------------------------- */
+/* ---- noise ----------------------------------------------------------------------------------- */
 
 static const struct {
     double unit, least, most; /* half an ulp of 1, the smallest step, the largest number */
@@ -112,7 +113,7 @@ static const struct {
     [WEFT_BF16] = {0x1p-8, 0x1p-133, 0x1.fep127},
 };
 
-/* Ops whose result is the same whoever computes it: moves, choices, comparisons. */
+/* Ops whose result does not depend on rounding: moves, choices, comparisons. */
 static const char *const exact_ops[] = {
     "neg",          "abs",
     "sign",         "floor",
@@ -146,7 +147,7 @@ static const char *const exact_ops[] = {
     "placeholder",  "size_of",
 };
 
-/* Sums and products of whole numbers round nothing. */
+/* Sums and products of integers do not round. */
 static const char *const whole_ops[] = {
     "add",
     "sub",
@@ -172,10 +173,11 @@ static const char *const whole_ops[] = {
     "assign_add",
 };
 
-/* Ops that subtract large numbers inside: their error is relative to those, not to the result. */
+/* Ops that subtract large numbers internally: their error is relative to those, not to the
+ * result. */
 static const struct {
     const char *op;
-    double size;   /* of what is subtracted */
+    double size;   /* of the numbers subtracted */
     bool operands; /* times the largest element of each operand */
 } absolute_ops[] = {
     {"sparse_softmax_xent", 1, false},
@@ -203,16 +205,16 @@ static const struct {
     {"simple_rnn_grad", 1, true},
 };
 
-/* Norms: what they subtract are sums over rows or columns, so that an element's error is that of the largest it is summed with.
- * Kernels may multiply before they subtract: the first result's error is that of an operand times gamma times the reciprocal
- * deviation. */
+/* Norms subtract sums over rows or columns, so an element's error is that of the largest element it
+ * is summed with. Kernels may multiply before they subtract: the first result's error is that of an
+ * operand times gamma times the reciprocal deviation. */
 static const struct {
     const char *op;
-    int n_summed; /* its first operands */
+    int n_summed; /* of its first operands */
     enum { ROWS, COLUMNS, WHOLE_TENSOR } along;
-    int gamma, beta;  /* operands; 0: there is none */
+    int gamma, beta;  /* operands; 0: none */
     int deviation;    /* operand, or below 0: result -deviation */
-    bool is_variance; /* it is the variance instead of the reciprocal deviation */
+    bool is_variance; /* variance instead of reciprocal deviation */
 } norm_ops[] = {
     {"batch_norm", 1, COLUMNS, 1, 2, -2, true},
     {"layer_norm", 1, ROWS, 1, 2, -2, false},
@@ -270,8 +272,8 @@ static bool all_whole(const struct wf_tensor *t, double most)
     return true;
 }
 
-/* Moves each element by up to `noise` units of type t of its own size and `size`, a part of it the same for all. What t cannot
- * hold becomes infinite. */
+/* Moves each element by up to `noise` units of type t of its own size and `size`; part of the move
+ * is the same for all. Values that t cannot represent become infinite. */
 static void shake(struct plain *p, struct wf_tensor *x, weft_dtype t, double size)
 {
     double *v = x->data, common = draw_real(&p->draw, -p->noise, p->noise) / 2;
@@ -280,6 +282,8 @@ static void shake(struct plain *p, struct wf_tensor *x, weft_dtype t, double siz
     for (int64_t i = 0; i < n; i++) {
         double r = common + draw_real(&p->draw, -p->noise, p->noise);
 
+        if (!isfinite(v[i])) /* nothing was rounded */
+            continue;
         v[i] += r * ((fabs(v[i]) + size) * float_of[t].unit + float_of[t].least);
         if (fabs(v[i]) > float_of[t].most && !p->unbounded)
             v[i] = copysign(INFINITY, v[i]);
@@ -292,12 +296,55 @@ static void shake_slot(struct plain *p, float *v, int64_t n)
         v[i] *= (float)(1 + draw_real(&p->draw, -p->noise, p->noise) * 0x1p-24);
 }
 
+/* Centered rmsprop divides by sqrt(v - a^2 + eps), the mean square less the squared mean: the error of the difference is relative to
+ * v. w: the weights before the step, new: after it; m: the momentum before it, or NULL. */
+static void shake_rmsprop(struct plain *p, const struct wf_node *n, const struct wf_tensor *w,
+                          const float *m, const struct wf_tensor *op, int kept, float *new)
+{
+    const double *params = wf_attr(n->op, n->attr, "params")->floats;
+    const struct wf_tensor *slot = &op[n->op->n_in_max];
+    double momentum = params[WF_OPTIM_ATTR_OWN + 1], eps = params[WF_OPTIM_ATTR_OWN + 2];
+
+    for (int64_t i = 0; i < wf_count(w); i++) {
+        double v = (double)((float *)slot[0].data)[i],
+               a = (double)((float *)slot[kept - 1].data)[i];
+        double step = m ? (double)((float *)slot[1].data)[i] - momentum * (double)m[i]
+                        : wf_get(w->data, w->type.dtype, i) - (double)new[i];
+        double by = draw_real(&p->draw, -p->noise, p->noise) * float_of[WEFT_F32].unit * v / 2 /
+                    fmax(v - a * a + eps, eps) * step;
+
+        new[i] -= (float)by;
+        if (m)
+            ((float *)slot[1].data)[i] += (float)by;
+    }
+}
+
+/* The slot z of ftrl after a step from weights w: z contains (n^p - n_before^p) w / lr, a difference of powers that may be close
+ * to each other, so that its error is relative to n^p w / lr. op: the operands and slots of the step. */
+static void shake_ftrl(struct plain *p, const struct wf_node *n, const struct wf_tensor *w,
+                       const struct wf_tensor *op)
+{
+    const double *params = wf_attr(n->op, n->attr, "params")->floats;
+    const float *sum = op[n->op->n_in_max].data;
+    float *z = op[n->op->n_in_max + 1].data;
+    double lr = op[2].data ? wf_get(op[2].data, op[2].type.dtype, 0) : params[WF_OPTIM_ATTR_LR];
+    double power = -params[WF_OPTIM_ATTR_OWN];
+
+    for (int64_t i = 0; i < wf_count(w); i++)
+        z[i] += (float)(draw_real(&p->draw, -p->noise, p->noise) * float_of[WEFT_F32].unit *
+                        pow((double)sum[i], power) * wf_get(w->data, w->type.dtype, i) / lr);
+}
+
+/* Of the finite elements: the log-sum-exp of a row without keys is infinite, and no error comes of it. */
 static double largest(const struct wf_tensor *t)
 {
     double most = 0;
 
-    for (int64_t i = 0; t->data && wf_is_float(t->type.dtype) && i < wf_count(t); i++)
-        most = fmax(most, fabs(wf_get(t->data, t->type.dtype, i)));
+    for (int64_t i = 0; t->data && wf_is_float(t->type.dtype) && i < wf_count(t); i++) {
+        double v = fabs(wf_get(t->data, t->type.dtype, i));
+
+        most = isfinite(v) ? fmax(most, v) : most;
+    }
     return most;
 }
 
@@ -326,7 +373,7 @@ static double norm_size(int norm, const struct wf_node *n, const struct wf_tenso
     return size + (beta && beta < n->n_in && n->in[beta] ? largest(&in[beta]) : 0);
 }
 
-/* How large the numbers are that the op subtracts inside for result i; 0: it does not. */
+/* The size of the numbers that the op subtracts internally for result i; 0: none. */
 static double inner_size(const struct wf_node *n, const struct wf_tensor *in,
                          const struct wf_tensor *out, int i)
 {
@@ -344,7 +391,8 @@ static double inner_size(const struct wf_node *n, const struct wf_tensor *in,
     return size;
 }
 
-/* Moves each element by the error of the largest in its row of n_axes axes, its column or all of x. */
+/* Moves each element by the error of the largest element in its row of n_axes axes, its column, or
+ * all of x. */
 static void shake_summed(struct plain *p, struct wf_tensor *x, weft_dtype t, int along,
                          int64_t n_axes)
 {
@@ -368,7 +416,7 @@ static void shake_summed(struct plain *p, struct wf_tensor *x, weft_dtype t, int
         }
 }
 
-/* Copies of the float operands, moved. */
+/* Copies of the float operands, with noise. */
 static void shake_operands(struct plain *p, const struct wf_node *n, struct wf_tensor *in)
 {
     int norm = norm_of(n->op);
@@ -406,7 +454,7 @@ static bool rounds(const struct plain *p, const struct wf_node *n, const struct 
     return false;
 }
 
-/* ---- nodes -------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static bool is_apply(const struct wf_node *n)
 {
@@ -453,7 +501,7 @@ static weft_status call_ref(struct plain *p, const struct wf_node *n, const stru
     return kernel->run(&c);
 }
 
-/* An optimizer's update: in f32 in any case, with the slots of the variable. */
+/* An optimizer's update: always in f32, with the variable's slots. */
 static weft_status run_apply(struct plain *p, const struct wf_node *n, struct wf_tensor *in,
                              int64_t var)
 {
@@ -461,7 +509,8 @@ static weft_status run_apply(struct plain *p, const struct wf_node *n, struct wf
     const struct wf_optim_row *row = wf_optim_find(wf_attr_str(n->op, n->attr, "optimizer"));
     float init[WF_OPTIM_MAX_SLOTS];
     int kept = wf_optim_slots(row, wf_attr(n->op, n->attr, "params")->floats, NULL, init);
-    bool wide = p->wide;
+    bool wide = p->wide, centered;
+    const float *m = NULL;
     weft_status st;
 
     for (int i = 0; i < n->n_in; i++) {
@@ -487,11 +536,19 @@ static weft_status run_apply(struct plain *p, const struct wf_node *n, struct wf
         s->data = p->slot[var][k];
     }
     out = op[0];
+    centered = p->noise > 0 && n->op->id == WF_OP_apply && !strcmp(row->name, "rmsprop") &&
+               wf_attr(n->op, n->attr, "params")->floats[WF_OPTIM_ATTR_OWN + 3] != 0;
+    if (centered && kept == 3)
+        m = memcpy(room_for(p, &op[0].type), p->slot[var][1], (size_t)wf_type_bytes(&op[0].type));
     st = call_ref(p, n, n->attr, n->op->n_in_max + WF_OPTIM_MAX_SLOTS, op, &out);
+    if (!st && centered)
+        shake_rmsprop(p, n, &in[0], m, op, kept, out.data);
     if (!st)
         p->val[n->first_out] = p->var[var] = adopt(p, &out.type, out.data);
     for (int k = 0; k < kept; k++)
         shake_slot(p, p->slot[var][k], wf_count(&out));
+    if (!st && p->noise > 0 && n->op->id == WF_OP_apply && !strcmp(row->name, "ftrl"))
+        shake_ftrl(p, n, &in[0], op);
     return st;
 }
 
@@ -506,7 +563,9 @@ static weft_status run_update(struct plain *p, const struct wf_node *n, const st
         return wf_err(WEFT_EBUG, "'%s' updates '%s', which is not a variable", n->name, leaf->name);
     in[0] = p->var[leaf->var];
     plain_ties(p, n - p->g->nodes, &in[1].type, in);
-    if (is_apply(n)) {
+    if (n->op->id == WF_OP_apply && !wf_type_same_shape(&in[0].type, &in[1].type)) {
+        return wf_err(WEFT_ESHAPE, "'%s': a gradient of another shape", n->name);
+    } else if (is_apply(n)) {
         st = run_apply(p, n, in, leaf->var);
     } else {
         struct wf_type in_type[2] = {in[0].type, in[1].type};
@@ -526,11 +585,11 @@ static weft_status run_update(struct plain *p, const struct wf_node *n, const st
     }
     if (!st && p->noise > 0 && rounding_of(n->op) != EXACT)
         shake(p, &p->val[n->first_out], p->g->values[n->first_out].type.dtype,
-              largest(&in[0])); /* what is subtracted may leave little */
+              largest(&in[0])); /* the subtraction may leave little */
     return st;
 }
 
-/* Before the call: one element of an operand is missing. */
+/* Before the call: drops one element of an operand. */
 static void drop_operand(struct plain *p, const struct fault *f, struct wf_tensor *in)
 {
     struct wf_tensor *x = &in[f->at];
@@ -539,7 +598,7 @@ static void drop_operand(struct plain *p, const struct fault *f, struct wf_tenso
     wf_set(x->data, x->type.dtype, f->element, 0);
 }
 
-/* After it: one element, or all, are off. */
+/* After the call: makes one element, or all, wrong. */
 static void spoil_result(const struct fault *f, struct wf_tensor *out)
 {
     struct wf_tensor *x = &out[f->at];
@@ -548,6 +607,82 @@ static void spoil_result(const struct fault *f, struct wf_tensor *out)
 
     for (int64_t e = from; e < to; e++)
         wf_set(x->data, x->type.dtype, e, wf_get(x->data, x->type.dtype, e) * (1 + f->by));
+}
+
+/* A product of two f32 matrices with its sums in f32, in order: what a long sum of numbers of one sign loses is not like noise on
+ * its operands, but always on the same side. */
+static void product_in_order(const struct wf_node *n, const struct wf_tensor *in,
+                             struct wf_tensor *out)
+{
+    bool ta = wf_node_int(n, "trans_a"), tb = wf_node_int(n, "trans_b");
+    int64_t m = out->type.dim[0], cols = out->type.dim[1], inner = in[0].type.dim[ta ? 0 : 1];
+    const double *a = in[0].data, *b = in[1].data;
+
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < cols; j++) {
+            float sum = 0;
+
+            for (int64_t k = 0; k < inner; k++)
+                sum = fmaf((float)a[ta ? k * m + i : i * inner + k],
+                           (float)b[tb ? j * inner + k : k * cols + j], sum);
+            ((double *)out->data)[i * cols + j] = (double)sum;
+        }
+}
+
+/* Whether a sum reduces axis i of its operand. */
+static bool reduces(const struct wf_node *n, const struct wf_type *t, const struct wf_type *to,
+                    int i)
+{
+    const struct wf_attr *axes = n->op->id == WF_OP_sum ? wf_attr(n->op, n->attr, "axes") : NULL;
+    int lead = t->rank - to->rank;
+
+    if (!axes) /* reduce_to_like */
+        return i < lead || (to->dim[i - lead] == 1 && t->dim[i] != 1);
+    for (int k = 0; k < axes->n; k++)
+        if (axes->ints[k] == i || axes->ints[k] == i - t->rank)
+            return true;
+    return axes->n == 0;
+}
+
+/* A sum of f32 in f32, in order, for the same reason. */
+static void sum_in_order(const struct wf_node *n, const struct wf_tensor *in, struct wf_tensor *out)
+{
+    const struct wf_type *t = &in->type;
+    const double *x = in->data;
+    double *sum = out->data;
+
+    memset(sum, 0, sizeof *sum * (size_t)wf_count(out));
+    for (int64_t e = 0; e < wf_count(in); e++) {
+        int64_t rest = e, at = 0, stride = 1;
+
+        for (int i = t->rank - 1; i >= 0; rest /= t->dim[i--])
+            if (!reduces(n, t, &out->type, i)) {
+                at += rest % t->dim[i] * stride;
+                stride *= t->dim[i];
+            }
+        sum[at] = (double)((float)sum[at] + (float)x[e]);
+    }
+}
+
+/* The means of columns in the same way, and the variances around them. */
+static void means_in_order(const struct wf_tensor *in, struct wf_tensor *mean,
+                           struct wf_tensor *var)
+{
+    int64_t cols = wf_count(mean), n = cols ? wf_count(in) / cols : 0;
+    const double *x = in->data;
+
+    for (int64_t c = 0; c < cols && n > 0; c++) {
+        float sum = 0;
+        double square = 0;
+
+        for (int64_t i = 0; i < n; i++)
+            sum += (float)x[i * cols + c];
+        sum /= (float)n;
+        for (int64_t i = 0; i < n; i++)
+            square += (x[i * cols + c] - (double)sum) * (x[i * cols + c] - (double)sum);
+        ((double *)mean->data)[c] = (double)sum;
+        ((double *)var->data)[c] = square / (double)n;
+    }
 }
 
 static weft_status run_op(struct plain *p, const struct wf_node *n, const struct wf_attr *attr,
@@ -572,7 +707,8 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
         return st;
     for (int i = 0; i < n->n_out; i++) {
         out[i].type = out_type[i];
-        if (wf_type_bytes(&out[i].type) < 0 || wf_type_bytes(&out[i].type) > 1 << 26)
+        if (wf_type_bytes(&out[i].type) < 0 ||
+            wf_type_bytes(&out[i].type) > (p->wide ? 1 << 26 : 1 << 22))
             return wf_err(WEFT_ELIMIT, "too large for a random test");
         out[i].data = room_for(p, &out[i].type);
     }
@@ -588,6 +724,15 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
         shake_operands(p, n, in);
     plain_ties(p, n - p->g->nodes, out_type, in);
     st = call_ref(p, n, attr, n->n_in, in, out);
+    if (!st && n->op->id == WF_OP_matmul && p->number == 0 && in[0].type.rank == 2 &&
+        in[1].type.rank == 2 && p->g->values[n->first_out].type.dtype == WEFT_F32)
+        product_in_order(n, in, out);
+    if (!st && (n->op->id == WF_OP_sum || n->op->id == WF_OP_reduce_to_like) && p->number == 0 &&
+        p->g->values[n->first_out].type.dtype == WEFT_F32)
+        sum_in_order(n, in, out);
+    if (!st && n->op->id == WF_OP_batch_norm && p->number == 0 &&
+        p->g->values[n->first_out].type.dtype == WEFT_F32)
+        means_in_order(&in[0], &out[1], &out[2]);
     for (int i = 0; i < n->n_out && moves && !st; i++)
         if (out[i].type.dtype == WEFT_F64)
             shake(p, &out[i], p->g->values[n->first_out + i].type.dtype, inner_size(n, in, out, i));
@@ -629,7 +774,7 @@ weft_status plain_node(struct plain *p, int64_t k, const weft_tensor *feed)
     return WEFT_OK;
 }
 
-/* ---- runs --------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 static void mark_needed(const weft_graph *g, int n_roots, const weft_val *roots, bool *live)
 {
@@ -647,7 +792,7 @@ static void mark_needed(const weft_graph *g, int n_roots, const weft_val *roots,
     }
 }
 
-/* Not finite when an element is not. */
+/* NaN or infinite if an element is. */
 static double sum_of(const struct wf_tensor *t)
 {
     double sum = 0;

@@ -1,10 +1,11 @@
 /* random.h - random graphs against the plain definition.
  *
- * A seed decides everything: the graph (gen.c, rules*.c), the way it is run (config.c) and what is compared (check.c).
- * The truth is one loop over the nodes that calls each reference kernel on memory of its own (plain.c): no plan, no pass,
- * no order of execution, no reuse of memory. Where a run differs from the truth by more than a few roundings, the truth is
- * computed again several times in f64 with every rounding replaced by noise (check.c); a result that no such run comes
- * near is wrong, and one that they do not agree on is not compared. */
+ * A seed determines everything: the graph (gen.c, rules*.c), how it is run (config.c) and what is
+ * compared (check.c). The expected results come from one loop over the nodes that calls each
+ * reference kernel with its own memory (plain.c): no plan, no pass, no order of execution, no reuse
+ * of memory. If a run differs from that by more than a few roundings, the expected results are
+ * computed again several times in f64, with every rounding replaced by noise (check.c). A result
+ * that is far from all of these runs is wrong; one on which they disagree is not compared. */
 #ifndef RANDOM_RANDOM_H
 #define RANDOM_RANDOM_H
 
@@ -13,49 +14,49 @@
 #include "exec/exec.h"
 #include "weft/weft.h"
 
-/* ---- draw.c: numbers from a seed --------------------------------------------------------------- */
+/* ---- draw.c: numbers from a seed ------------------------------------------------------------- */
 
 struct draw {
     uint64_t state;
 };
 struct draw draw_from(uint64_t seed, uint64_t stream);
 uint64_t draw_bits(struct draw *d);
-bool draw_overlaps(void); /* do neighboring seeds draw the same numbers? */
+bool draw_overlaps(void); /* whether neighboring seeds draw the same numbers */
 int64_t draw_int(struct draw *d, int64_t lo, int64_t hi); /* both ends included */
 double draw_real(struct draw *d, double lo, double hi);
 bool draw_one_in(struct draw *d, int n);
 /* One of the words of a text such as "valid|same". */
 const char *draw_word(struct draw *d, const char *words, char out[32]);
 
-/* ---- plain.c: the plain definition ------------------------------------------------------------- */
+/* ---- plain.c: the plain definition ----------------------------------------------------------- */
 
-/* A fault of a kernel, to see whether the check notices it. */
+/* A fault in a kernel, to see whether the check detects it. */
 struct fault {
     enum {
         ELEMENT,
         FACTOR,
         DROPPED,
         N_FAULTS
-    } kind; /* one element of the result; all; one of an operand is 0 */
+    } kind; /* one element of the result wrong; all wrong; one of an operand is 0 */
     int64_t node, element;
     int at;    /* which result or operand */
     double by; /* relative */
 };
 
-/* What a run of a graph knows. Values, variables and slots are owned by the arena. */
+/* The state of a run of a graph. The arena owns values, variables and slots. */
 struct plain {
     weft_ctx *ctx;
     const weft_graph *g;
     struct wf_arena arena;
     bool wide;        /* floats are computed as f64 */
-    double noise;     /* > 0: every rounding moves by up to so many units of the value's type */
-    bool unbounded;   /* what the value's type cannot hold does not become infinite */
+    double noise;     /* > 0: every rounding moves by up to this many units of the value's type */
+    bool unbounded;   /* values out of the type's range do not become infinite */
     struct draw draw; /* of the noise */
-    const struct plain *peers;          /* the noisy runs, this one among them */
-    int n_peers, number;                /* and which of them this is */
+    const struct plain *peers;          /* the noisy runs, including this one */
+    int n_peers, number;                /* number: index of this run */
     int64_t n_values;                   /* room in val */
     struct wf_tensor *val;              /* per value; data NULL: not computed */
-    struct wf_tensor *var;              /* per variable of the graph: its present value */
+    struct wf_tensor *var;              /* per variable of the graph: its current value */
     float *(*slot)[WF_OPTIM_MAX_SLOTS]; /* per variable */
     int64_t n_vars;
     const struct wf_tensor *frozen; /* per value: what stop_gradient passes on; NULL: its operand */
@@ -69,25 +70,26 @@ void plain_init(struct plain *p, weft_ctx *ctx, const weft_graph *g);
 void plain_free(struct plain *p);
 /* The variable's value, copied (and widened). The graph may have grown since plain_init. */
 weft_status plain_set_var(struct plain *p, int64_t var, const struct wf_tensor *value);
-/* Computes node k; its inputs are there. feed: the value of a placeholder. */
+/* Computes node k; its inputs have been computed. feed: the value of a placeholder. */
 weft_status plain_node(struct plain *p, int64_t k, const weft_tensor *feed);
-/* One run: everything that the roots need, then the step counts up when something was updated. */
+/* One run: everything the roots need; the step counter increases if something was updated. */
 weft_status plain_run(struct plain *p, int n_feeds, const weft_val *feed, const weft_tensor *feeds,
                       int n_roots, const weft_val *roots);
-/* The same by several runs, node by node: each node by all of them before the next. */
+/* Several runs in lockstep: each node by all of them before the next node. */
 weft_status plain_run_all(struct plain *p, int n, int n_feeds, const weft_val *feed,
                           const weft_tensor *feeds, int n_roots, const weft_val *roots);
-/* What a fetch sees: variables (and views of them) after the updates. */
+/* What a fetch returns: variables (and views of them) after the updates. */
 struct wf_tensor plain_fetch(const struct plain *p, weft_val v);
-/* The value whose bytes v shows. */
+/* The value whose memory v shows. */
 int32_t plain_root(const weft_graph *g, int32_t v);
 
-/* ---- ties.c: decisions that rounding may turn -------------------------------------------------- */
+/* ---- ties.c: decisions that rounding may turn ------------------------------------------------ */
 
-/* Moves operands of node k, whose result has the shape of `out`, to one side or the other where the peers leave it open. */
+/* Moves operands of node k, whose result has the shape of `out`, to one side or the other where the
+ * peers disagree. */
 void plain_ties(struct plain *p, int64_t k, const struct wf_type *out, struct wf_tensor *in);
 
-/* ---- gen.c: one graph --------------------------------------------------------------------------- */
+/* ---- gen.c: one graph ------------------------------------------------------------------------ */
 
 enum { MAX_FEEDS = 24, MAX_FETCHES = 24, MAX_UPDATES = 48, MAX_SETS = 3, MAX_POOL = 128 };
 
@@ -104,14 +106,16 @@ struct graph_case {
     bool random;           /* draws random numbers */
     bool has_batch;        /* a symbolic size */
     bool smooth;           /* drawn for finite differences */
+    bool flat;             /* run with flat gradients, which are compared as well */
+    bool waits;            /* a node waits for an update that is not among update[] */
     struct wf_tensor *var; /* the variables' first values */
 };
 
-/* 0, or the status of a builder that failed though it should not have. */
+/* 0, or the status of a builder that should not have failed. */
 weft_status case_draw(struct graph_case *c, weft_ctx *ctx, uint64_t seed, bool smooth);
 void case_free(struct graph_case *c);
 
-/* While a graph is drawn. */
+/* State while a graph is drawn. */
 struct gen {
     struct graph_case *c;
     weft_graph *g;
@@ -121,21 +125,21 @@ struct gen {
     int n_pool, n_names;
     int64_t batch[MAX_SETS]; /* the symbolic size in each set; batch[0] 0: none */
     bool large;              /* a few sizes are large enough for several tiles */
-    bool whole;              /* leaves are small whole numbers */
-    bool smooth;             /* for finite differences: no corners, no whole numbers */
+    bool whole;              /* leaves are small integers */
+    bool smooth;             /* for finite differences: no corners, no integers */
     int64_t n_done;          /* nodes already computed */
-    char broken[256];        /* a builder gave something wrong */
+    char broken[256];        /* the error of a builder that gave a wrong result */
 };
 
 enum kind { FLOATS = 1, INTS = 2, BOOLS = 4, NUMBERS = 3, ANYTHING = 7, INDEX = 8 };
 
-/* For rules. A nil value means: nothing fits, try something else. */
+/* For rules. A nil value means that nothing fits: try something else. */
 weft_val gen_any(struct gen *g, unsigned kinds, int min_rank, int max_rank);
 weft_val gen_typed(struct gen *g, weft_dtype t, int rank, const int64_t *dim);
 weft_val gen_like(struct gen *g, weft_val v);                 /* same type and sizes */
 weft_val gen_spread(struct gen *g, weft_dtype t, weft_val v); /* broadcasts with v */
 weft_val gen_leaf(struct gen *g, weft_dtype t, int rank, const int64_t *dim);
-/* A new feed or constant of whole numbers in [lo, hi]. */
+/* A new feed or constant of integers in [lo, hi]. */
 weft_val gen_ids(struct gen *g, int64_t lo, int64_t hi, int rank, const int64_t *dim);
 weft_val gen_ids_typed(struct gen *g, weft_dtype t, int64_t lo, int64_t hi, bool sorted, int rank,
                        const int64_t *dim);
@@ -145,31 +149,32 @@ weft_dtype gen_float(struct gen *g);
 const struct wf_type *gen_type(const struct gen *g,
                                weft_val v); /* with its sizes in the first set */
 double gen_max_abs(const struct gen *g, weft_val v);
-/* Build, compute and put into the pool all float, integer and bool results; nil when it does not fit. */
+/* Builds, computes and adds all float, integer and bool results to the pool; nil if it does not
+ * fit. */
 weft_val gen_op(struct gen *g, const char *op, int n_in, const weft_val *in, const char *fmt, ...)
     WEFT_PRINTF(5, 6);
-/* Computes what was built by others (weft_grad, …) and puts v into the pool. */
+/* Computes nodes built by others (weft_grad, ...) and adds v to the pool. */
 bool gen_take(struct gen *g, weft_val v);
-/* The case fails with this text. Returns false. */
+/* Fails the case with this text. Returns false. */
 bool gen_fail(struct gen *g, const char *fmt, ...) WEFT_PRINTF(2, 3);
-bool gen_settle(struct gen *g); /* computes all new nodes; false when one failed */
+bool gen_settle(struct gen *g); /* computes all new nodes; false if one failed */
 
-/* ---- rules*.c: how an op is drawn ---------------------------------------------------------------- */
+/* ---- rules*.c: how an op is drawn ------------------------------------------------------------ */
 
 struct rule {
     const char *op;
     bool (*draw)(struct gen *g, const char *op); /* NULL: made by gradients, optimizers or plans */
     int weight;
-    const char *made_by; /* for those: who makes it */
+    const char *made_by; /* for those: what makes it */
 };
 extern const struct rule rules[];
 extern const int n_rules;
 const struct rule *rule_find(const char *op);
-/* An op by weight. */
-const struct rule *rule_draw(struct draw *d);
+/* An op by weight; passes: only among the rules that are made for passes. */
+const struct rule *rule_draw(struct draw *d, bool passes);
 bool draws_losses(struct gen *g); /* losses.c: a loss, gradients and perhaps updates */
 
-/* ---- config.c: the ways to run ------------------------------------------------------------------- */
+/* ---- config.c: the ways to run --------------------------------------------------------------- */
 
 struct config {
     const char *name;
@@ -187,7 +192,7 @@ weft_ctx *config_ctx(const struct config *c); /* kept until configs_end */
 void configs_end(void);
 char *config_text(const struct config *c, char buf[128]);
 
-/* ---- check.c ------------------------------------------------------------------------------------- */
+/* ---- check.c --------------------------------------------------------------------------------- */
 
 struct report {
     bool failed;
@@ -203,31 +208,35 @@ extern const char *const direction_names[N_DIRECTIONS];
 weft_status check_case(struct graph_case *c, const struct config *config, enum direction dir,
                        struct report *r);
 
-/* The plain definition with this fault in place of the engine; *changed: it makes more than a few roundings. */
+/* Uses the plain definition with this fault instead of the engine; *changed: the effect is larger
+ * than a few roundings. */
 weft_status check_fault(struct graph_case *c, const struct fault *fault, bool *changed,
                         struct report *r);
-/* Prints, for each value of the case, the element that differs most from the plain definition when the value is fetched. */
+/* Prints, for each value of the case, the element that differs most from the plain definition when
+ * the value is fetched. */
 void check_values(const struct graph_case *c, const struct config *f);
 
-/* ---- gradients.c -------------------------------------------------------------------------------- */
+/* ---- gradients.c ----------------------------------------------------------------------------- */
 
 weft_status check_gradients(struct graph_case *c, struct report *r);
 
-/* ---- faults.c ----------------------------------------------------------------------------------- */
+/* ---- faults.c -------------------------------------------------------------------------------- */
 
-/* Puts faults into the graphs of these seeds and prints which share of them the check notices; false: too few. */
+/* Puts faults into the graphs of these seeds and prints how many the check detects; false: too
+ * few. */
 bool faults_noticed(int64_t from, int64_t to);
 
-/* ---- shrink.c ------------------------------------------------------------------------------------ */
+/* ---- shrink.c -------------------------------------------------------------------------------- */
 
-/* A signal ends the process when it computes for so long, or waits for thirty times as long: a machine may be busy. */
+/* A signal ends the process after this much computing time, or thirty times as much waiting time:
+ * the machine may be busy. */
 void time_limit(int seconds);
 /* The graph as text, what is fetched, how it is run. */
 void case_show(const struct graph_case *c, const struct config *f, enum direction dir);
-/* The same of a smaller case that fails in the same configuration, where there is one. */
+/* The same for a smaller case that fails in the same configuration, if there is one. */
 void case_show_smaller(struct graph_case *c, const struct config *f, enum direction dir);
 
-/* ---- cover.c ------------------------------------------------------------------------------------- */
+/* ---- cover.c --------------------------------------------------------------------------------- */
 
 void cover_begin(void); /* before any process is started */
 void cover_graph(const weft_graph *g, bool planned);

@@ -1,4 +1,5 @@
-/* rules.h - how each family of ops is drawn. A rule builds one node (and operands it lacks) and returns whether it could. */
+/* rules.h - how each family of ops is drawn. A rule builds one node (and missing operands) and
+ * returns whether it could. */
 #ifndef RANDOM_RULES_H
 #define RANDOM_RULES_H
 
@@ -28,7 +29,11 @@ rule_fn draw_random, draw_dropout, draw_look, draw_assign, draw_derivative;
 
 /* rules_passes.c */
 rule_fn draw_splat, draw_chain, draw_alike, draw_residual, draw_column_sums, draw_random_twins,
-    draw_scaled_backprop, draw_exchange, draw_shown, draw_einsum, draw_scan, draw_user;
+    draw_scaled_backprop, draw_exchange, draw_shown, draw_many_constants, draw_neutral, draw_einsum,
+    draw_scan, draw_user;
+
+/* rules_updates.c */
+rule_fn draw_awaited, draw_twice, draw_trained_product;
 
 /* Some axes of a rank, each at most once, some counted from the end: "[0,-1]". */
 const char *rule_axes(struct gen *g, int rank, char buf[160]);

@@ -1,4 +1,5 @@
-/* rules_misc.c - drawing random numbers, looks at values, plain updates, derivatives in the middle of a graph. */
+/* rules_misc.c - draws random numbers, print and check_numerics, plain updates, and derivatives in
+ * the middle of a graph. */
 #include <math.h>
 
 #include "random/rules.h"
@@ -65,7 +66,7 @@ static bool is_updated(const struct gen *g, weft_val var)
     return false;
 }
 
-/* A variable of its own that is assigned. Others read its old value, the new one, or both. */
+/* A new variable that is assigned. Other nodes read its old value, the new one, or both. */
 bool draw_assign(struct gen *g, const char *op)
 {
     struct graph_case *c = g->c;
@@ -97,7 +98,8 @@ bool draw_assign(struct gen *g, const char *op)
     return true;
 }
 
-/* d out / d value with a drawn cotangent, as one more value of the pool: gradients of gradients come of it. */
+/* d out / d value with a drawn cotangent, as another value of the pool: this leads to gradients of
+ * gradients. */
 bool draw_derivative(struct gen *g, const char *op)
 {
     weft_val out = gen_any(g, FLOATS, 0, 6), with, dout, d = WEFT_NIL;

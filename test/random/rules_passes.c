@@ -1,4 +1,5 @@
-/* rules_passes.c - graphs that a pass must look at twice: what its guards are for, drawn often enough to be met. */
+/* rules_passes.c - graphs that are difficult for a pass, drawn often enough to exercise the guards
+ * of passes. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -6,12 +7,12 @@
 #include "weft/einsum.h"
 #include "weft/scan.h"
 
-/* An element-wise op of two values that were spread out first, one of them perhaps seen in another shape. */
+/* An element-wise op of two values that were broadcast first, one of them perhaps reshaped. */
 bool draw_splat(struct gen *g, const char *op)
 {
     weft_val like = gen_any(g, FLOATS, 1, 3), in[2], pair[2];
     struct wf_type t;
-    int64_t turned[WEFT_MAX_RANK];
+    int64_t turned[WEFT_MAX_RANK], ones[] = {1, 1, 1};
     char shape[160], word[32];
 
     (void)op;
@@ -22,6 +23,10 @@ bool draw_splat(struct gen *g, const char *op)
         turned[i] = t.dim[t.rank - 1 - i];
     for (int i = 0; i < 2; i++) {
         pair[0] = gen_spread(g, t.dtype, like);
+        if (draw_one_in(&g->d, 3)) { /* one element of the same rank */
+            pair[0] = rule_scalar(g, t.dtype, draw_real(&g->d, -2, 2));
+            pair[0] = gen_op(g, "reshape", 1, pair, "shape=%s", rule_list(t.rank, ones, shape));
+        }
         pair[1] = like;
         in[i] = pair[0].id ? gen_op(g, "broadcast_like", 2, pair, "%s", "") : WEFT_NIL;
         if (!in[i].id)
@@ -39,7 +44,8 @@ bool draw_splat(struct gen *g, const char *op)
            gen_op(g, draw_word(&g->d, "add|sub|mul|max|add_n|tanh_grad", word), 2, in, "%s", "").id;
 }
 
-/* A long chain of element-wise ops over values of one shape: more of them, and more operands, than a program holds. */
+/* A long chain of element-wise ops over values of one shape: more ops and operands than a program
+ * can hold. */
 bool draw_chain(struct gen *g, const char *op)
 {
     weft_val in[2] = {gen_any(g, FLOATS, 0, 2), WEFT_NIL};
@@ -70,7 +76,7 @@ bool draw_chain(struct gen *g, const char *op)
     return in[0].id && gen_take(g, in[0]);
 }
 
-/* A product whose operand is added to it again: f(x) w + f(x), w square. */
+/* A product whose operand is added to it: f(x) w + f(x), w square. */
 bool draw_residual(struct gen *g, const char *op)
 {
     weft_val in[2] = {gen_any(g, FLOATS, 2, 3)}, y;
@@ -93,17 +99,42 @@ bool draw_residual(struct gen *g, const char *op)
     return in[0].id && gen_op(g, draw_word(&g->d, "add|mul|sub", word), 2, in, "%s", "").id;
 }
 
-/* A product and sums of its second factor, as a weight's and its bias's gradients are, or nearly so. */
+/* x as a matrix: as it is, in other sizes, or with its first axes merged. */
+static weft_val as_matrix(struct gen *g, weft_val x)
+{
+    struct wf_type t = *gen_type(g, x);
+    bool batch = g->batch[0] && t.dim[0] == g->batch[0];
+
+    if (t.rank == 1)
+        return gen_op(g, "reshape", 1, &x, "shape=[%s]", draw_one_in(&g->d, 4) ? "-1,1" : "1,-1");
+    if (t.rank == 2 && (batch || !draw_one_in(&g->d, 3)))
+        return x;
+    return gen_op(g, "reshape", 1, &x, "shape=[-1,%lld]",
+                  (long long)t.dim[t.rank == 2 ? 0 : t.rank - 1]);
+}
+
+static weft_val some_sum(struct gen *g, weft_val x)
+{
+    static const char *const axes[] = {"", "", "axes=[0]|axes=[0]|axes=[-2]|axes=[1]|axes=[-1]",
+                                       "axes=[0,1]|axes=[1,0]|axes=[-3,-2]|axes=[0]|axes=[0,2]"};
+    char word[32], name[32];
+
+    return gen_op(g, draw_word(&g->d, "sum|sum|sum|mean", name), 1, &x, "%s keepdims=%s",
+                  draw_word(&g->d, axes[gen_type(g, x)->rank], word),
+                  draw_one_in(&g->d, 4) ? "true" : "false");
+}
+
+/* A product and sums of its second factor, like the gradients of a weight and its bias, or
+ * similar. */
 bool draw_column_sums(struct gen *g, const char *op)
 {
-    weft_val x = gen_any(g, FLOATS, 2, 3), in[2] = {WEFT_NIL, x}, out[2] = {WEFT_NIL, WEFT_NIL};
-    bool ta = !draw_one_in(&g->d, 4), tb = draw_one_in(&g->d, 4), sum_first = draw_one_in(&g->d, 2);
+    weft_val x = gen_any(g, FLOATS, 1, 3), in[2], out[3];
+    bool ta = !draw_one_in(&g->d, 4), tb = draw_one_in(&g->d, 4);
+    int n = draw_one_in(&g->d, 3) ? 3 : 2, product = (int)draw_int(&g->d, 0, n - 1);
     int64_t k = draw_int(&g->d, 1, 4), inner;
-    char word[32];
 
     (void)op;
-    if (x.id && gen_type(g, x)->rank == 3) /* the product sees it as a matrix */
-        in[1] = gen_op(g, "reshape", 1, &x, "shape=[-1,%lld]", (long long)gen_type(g, x)->dim[2]);
+    in[1] = x.id ? as_matrix(g, x) : WEFT_NIL;
     if (!in[1].id)
         return false;
     inner = gen_type(g, in[1])->dim[tb ? 1 : 0];
@@ -111,41 +142,80 @@ bool draw_column_sums(struct gen *g, const char *op)
                       ta ? (int64_t[]){inner, k} : (int64_t[]){k, inner});
     if (!in[0].id)
         return false;
-    for (int i = 0; i < 2; i++)
-        out[i] = (i == 0) == sum_first ? gen_op(g, "sum", 1, &in[1], "axes=%s keepdims=%s",
-                                                draw_word(&g->d, "[0]|[0]|[-2]|[1]|[-1]", word),
-                                                draw_one_in(&g->d, 4) ? "true" : "false")
-                                       : gen_op(g, "matmul", 2, in, "trans_a=%s trans_b=%s",
-                                                ta ? "true" : "false", tb ? "true" : "false");
-    for (int i = 0; i < 2 && g->c->n_fetches < MAX_FETCHES && !g->smooth; i++)
-        if (out[i].id)
+    for (int i = 0; i < n; i++) {
+        out[i] = i == product ? gen_op(g, "matmul", 2, in, "trans_a=%s trans_b=%s",
+                                       ta ? "true" : "false", tb ? "true" : "false")
+                              : some_sum(g, draw_one_in(&g->d, 2) ? x : in[1]);
+        if (!out[i].id)
+            return false;
+        if (g->c->n_fetches < MAX_FETCHES && !g->smooth)
             g->c->fetch[g->c->n_fetches++] = out[i];
-    return out[0].id && out[1].id;
+    }
+    return true;
 }
 
-/* Nodes that differ in their op or an attribute only. */
-bool draw_alike(struct gen *g, const char *op)
+/* One of some nodes that differ in their op, an attribute of each kind, or the number of operands. */
+static weft_val one_alike(struct gen *g, int kind, weft_val x)
 {
-    weft_val x = gen_any(g, FLOATS, 0, 3), in[6];
-    int n = (int)draw_int(&g->d, 2, 6), n_pool = g->n_pool;
-    bool ops = draw_one_in(&g->d, 2);
+    weft_val many[16];
     char word[32];
 
+    for (int i = 0; i < WF_COUNT(many); i++)
+        many[i] = x;
+
+    switch (kind) {
+    case 0:
+        return gen_op(g, draw_word(&g->d, "sin|cos|neg|relu|abs|tanh|sigmoid|erf", word), 1, &x,
+                      "%s", "");
+    case 1:
+        return gen_op(g, "leaky_relu", 1, &x, "alpha=%g", 0.03125 * (double)draw_int(&g->d, 0, 40));
+    case 2: return gen_op(g, "cumsum", 1, &x, "axis=%d", (int)draw_int(&g->d, -3, 2));
+    case 3:
+        return gen_op(g, "reverse", 1, &x, "axes=[%s]",
+                      draw_word(&g->d, "0|1|2|0,1|1,2|0,2|0,1,2|-1|-2", word));
+    case 4: return gen_op(g, "add_n", (int)draw_int(&g->d, 1, WF_COUNT(many)), many, "%s", "");
+    default:
+        return gen_op(g, "avg_pool", 1, &x, "window=[%d] strides=[1] padding=%s",
+                      (int)draw_int(&g->d, 2, 5), draw_word(&g->d, "valid|same", word));
+    }
+}
+
+/* Nodes that differ only in their op, an attribute or an operand. */
+bool draw_alike(struct gen *g, const char *op)
+{
+    int kind = (int)draw_int(&g->d, 0, 5), n = (int)draw_int(&g->d, 2, 16), n_pool = g->n_pool;
+    bool same_shape = kind < 5;
+    weft_val x = gen_any(g, FLOATS, kind < 2 || kind == 4 ? 0 : 3, 3), in[16];
+
     (void)op;
-    if (!x.id)
+    if (!x.id || wf_type_count(gen_type(g, x)) > 1000)
         return false;
     for (int i = 0; i < n; i++) {
-        if (ops)
-            in[i] = gen_op(g, draw_word(&g->d, "sin|cos|neg|relu|abs|tanh|sigmoid|erf", word), 1,
-                           &x, "%s", "");
-        else
-            in[i] =
-                gen_op(g, "leaky_relu", 1, &x, "alpha=%g", 0.125 * (double)draw_int(&g->d, 0, 9));
+        in[i] = one_alike(g, kind, x);
+        if (!in[i].id)
+            return false;
+        if (!same_shape && g->c->n_fetches < MAX_FETCHES && !g->smooth)
+            g->c->fetch[g->c->n_fetches++] = in[i];
+    }
+    if (!same_shape)
+        return true;
+    g->n_pool = n_pool < g->n_pool ? n_pool : g->n_pool;
+    return gen_op(g, "add_n", n, in, "%s", "").id;
+}
+
+/* More constants than folding takes. */
+bool draw_many_constants(struct gen *g, const char *op)
+{
+    weft_val in[24];
+    int n = (int)draw_int(&g->d, 14, 24);
+
+    (void)op;
+    for (int i = 0; i < n; i++) {
+        in[i] = rule_scalar(g, g->main_type, 0.25 * (double)draw_int(&g->d, -8, 8));
         if (!in[i].id)
             return false;
     }
-    g->n_pool = n_pool < g->n_pool ? n_pool : g->n_pool;
-    return gen_op(g, "add_n", n, in, "%s", "").id;
+    return gen_op(g, draw_one_in(&g->d, 2) ? "add_n" : "stack", n, in, "%s", "").id;
 }
 
 /* The same random node twice: two draws, not one. */
@@ -168,35 +238,78 @@ bool draw_random_twins(struct gen *g, const char *op)
     return gen_op(g, "sub", 2, in, "%s", "").id;
 }
 
+/* A node whose second result a factor may be taken for: the gradient of a cross-entropy, or what attention says about its rows. */
+static weft_val two_results(struct gen *g)
+{
+    weft_val in[3] = {gen_any(g, FLOATS, 1, 4)};
+    const struct wf_type *t;
+
+    if (!in[0].id)
+        return WEFT_NIL;
+    t = gen_type(g, in[0]);
+    if (t->rank == 4 && draw_one_in(&g->d, 2)) {
+        in[1] = in[2] = in[0];
+        return gen_op(g, "attention", 3, in, "scale=%s", "1");
+    }
+    if (t->dim[t->rank - 1] < 1)
+        return WEFT_NIL;
+    in[1] = gen_ids(g, 0, t->dim[t->rank - 1] - 1, t->rank - 1, t->dim);
+    return in[1].id ? gen_op(g, "sparse_softmax_xent", 2, in, "%s",
+                             draw_one_in(&g->d, 3) ? "scale=0.5" : "")
+                    : WEFT_NIL;
+}
+
+/* What it is multiplied by: a scalar, perhaps of a higher rank, or a constant of as many elements. */
+static weft_val factor_of(struct gen *g, weft_val x)
+{
+    struct wf_type t = *gen_type(g, x);
+    weft_val c = rule_scalar(g, t.dtype, draw_one_in(&g->d, 4) ? 0 : draw_real(&g->d, 0.1, 2));
+    char shape[160];
+
+    if (!c.id || draw_one_in(&g->d, 2))
+        return c;
+    if (t.rank == 0 || (g->batch[0] && t.dim[0] == g->batch[0]) || draw_one_in(&g->d, 2))
+        return gen_op(g, "reshape", 1, &c, "shape=%s", "[1,1,1,1,1]");
+    c = gen_op(g, "broadcast_to", 1, &c, "shape=%s", rule_list(t.rank, t.dim, shape));
+    return c.id ? gen_op(g, "cumsum", 1, &c, "axis=-1") : c;
+}
+
 /* What a cross-entropy, perhaps a scaled one, gives (loss or gradient), scaled once more. */
 bool draw_scaled_backprop(struct gen *g, const char *op)
 {
-    weft_val in[2] = {gen_any(g, FLOATS, 1, 4)}, x;
-    const struct wf_type *t;
+    weft_val x = two_results(g), in[2];
 
     (void)op;
-    if (!in[0].id)
-        return false;
-    t = gen_type(g, in[0]);
-    if (t->dim[t->rank - 1] < 1)
-        return false;
-    in[1] = gen_ids(g, 0, t->dim[t->rank - 1] - 1, t->rank - 1, t->dim);
-    if (!in[1].id)
-        return false;
-    x = gen_op(g, "sparse_softmax_xent", 2, in, "%s", draw_one_in(&g->d, 2) ? "scale=0.5" : "");
     if (!x.id)
         return false;
     in[0] = (weft_val){x.id + !draw_one_in(&g->d, 3)};
-    in[1] = rule_scalar(g, gen_type(g, in[0])->dtype,
-                        draw_one_in(&g->d, 6) ? 0 : draw_real(&g->d, 0.1, 2));
-    if (draw_one_in(&g->d, 4))
-        in[1] = gen_op(g, "reshape", 1, &in[1], "shape=%s", "[1,1,1,1,1]");
+    in[1] = factor_of(g, in[0]);
     if (!in[1].id)
         return false;
-    for (int i = 0; i < g->n_pool; i++) /* only the product reads it, as a rule */
+    for (int i = 0; i < g->n_pool; i++) /* usually only the product reads it */
         if (g->pool[i].id == in[0].id && !draw_one_in(&g->d, 4))
             g->pool[i--] = g->pool[--g->n_pool];
+    if (draw_one_in(&g->d, 4) && !gen_op(g, "tanh", 1, in, "%s", "").id)
+        return false;
     return gen_op(g, "mul", 2, in, "%s", "").id;
+}
+
+/* x + 0 or x * 1, where the number may have a higher rank than x. */
+bool draw_neutral(struct gen *g, const char *op)
+{
+    bool product = draw_one_in(&g->d, 2);
+    int at = (int)draw_int(&g->d, 0, 1);
+    weft_val in[2], x = gen_any(g, FLOATS, 0, 3), one;
+    char word[32];
+
+    (void)op;
+    one = x.id ? rule_scalar(g, gen_type(g, x)->dtype, product) : x;
+    if (one.id && !draw_one_in(&g->d, 3))
+        one = gen_op(g, "reshape", 1, &one, "shape=[%s]",
+                     draw_word(&g->d, "1|1,1|1,1,1|1,1,1,1", word));
+    in[at] = x;
+    in[1 - at] = one;
+    return one.id && gen_op(g, product ? "mul" : "add", 2, in, "%s", "").id;
 }
 
 /* ---- variables that change ---------------------------------------------------------------------- */
@@ -221,7 +334,8 @@ static bool add_assign(struct gen *g, weft_val var, weft_val value)
     return u.id;
 }
 
-/* What the other variable gets: the value itself, seen in the other's shape, or something computed from it. */
+/* The new value of the other variable: the value itself, reshaped, or something computed from
+ * it. */
 static weft_val handed_over(struct gen *g, weft_val v, const int64_t *dim)
 {
     char word[32], shape[160];
@@ -233,12 +347,26 @@ static weft_val handed_over(struct gen *g, weft_val v, const int64_t *dim)
     return v;
 }
 
-/* Somebody who runs after update u, for an operand's sake or by control, and reads the old value of v all the same. */
+/* A node that runs after update u, because of an operand or by control, but reads the old value of
+ * v. */
 static void read_late(struct gen *g, weft_val u, weft_val v, weft_val other)
 {
     bool control = draw_one_in(&g->d, 2);
     weft_val in[2] = {control ? other : u, v}, late;
+    char shape[160];
 
+    if (draw_one_in(&g->d, 3)) { /* in other sizes, which matter to who reads them */
+        const int64_t *dim = gen_type(g, v)->dim;
+
+        late = gen_op(g, "reshape", 1, &v, "shape=%s",
+                      rule_list(2, (int64_t[]){dim[1], dim[0]}, shape));
+        late = late.id ? gen_op(g, "sum", 1, &late, "axes=%s", "[0]") : late;
+        if (late.id && g->c->n_fetches < MAX_FETCHES) {
+            weft_control(g->g, late, u);
+            g->c->fetch[g->c->n_fetches++] = late;
+        }
+        return;
+    }
     if (!control && draw_one_in(&g->d, 2))
         in[0] = gen_op(g, "tanh", 1, &u, "%s", "");
     late = in[0].id ? gen_op(g, "sub", 2, in, "%s", "") : WEFT_NIL;
@@ -274,7 +402,7 @@ bool draw_exchange(struct gen *g, const char *op)
     return draw_one_in(&g->d, 3) || add_assign(g, v[1], as[0]);
 }
 
-/* What equals a variable but has bytes of its own, fetched while the variable changes. */
+/* A value equal to a variable, with its own memory, fetched while the variable changes. */
 bool draw_shown(struct gen *g, const char *op)
 {
     int64_t dim[3] = {1, draw_int(&g->d, 1, 3), draw_int(&g->d, 1, 3)};
@@ -314,7 +442,7 @@ bool draw_shown(struct gen *g, const char *op)
     return in[0].id && in[0].id != v.id && add_assign(g, v, in[0]);
 }
 
-/* ---- scan, user ops ----------------------------------------------------------------------------- */
+/* ---- scan, user ops -------------------------------------------------------------------------- */
 
 struct body {
     struct gen *g;
@@ -370,17 +498,17 @@ bool draw_user(struct gen *g, const char *op)
     (void)op;
     if (!in[0].id)
         return false;
-    if (draw_one_in(&g->d, 6))
+    if (draw_one_in(&g->d, 3))
         in[0] = rule_scalar(g, gen_type(g, in[0])->dtype, 0.75);
-    in[1] = draw_one_in(&g->d, 4) ? in[0] : gen_like(g, in[0]);
+    in[1] = draw_one_in(&g->d, 3) ? in[0] : gen_like(g, in[0]);
     return in[1].id && gen_op(g, "random.blend", 2, in, "by=%g", draw_real(&g->d, -1, 1)).id;
 }
 
-/* ---- einsum ------------------------------------------------------------------------------------- */
+/* ---- einsum ---------------------------------------------------------------------------------- */
 
 enum { MAX_LETTERS = 6 };
 
-/* Axes of one operand by letter; -1: not there. */
+/* Axes of one operand by letter; -1: none. */
 struct einsum {
     int64_t size[MAX_LETTERS];
     int n_axes[3], axis[3][MAX_LETTERS]; /* letters of both operands and the result */
@@ -408,19 +536,22 @@ static int64_t einsum_index(const struct einsum *e, int which, const int64_t *in
     return at;
 }
 
-/* The sum written out, to compare with: einsum has no op of its own that the plain definition would know. */
+/* The sum written out, to compare with: einsum is not an op, so the plain definition does not know
+ * it. */
 static bool einsum_is_right(const struct gen *g, const struct einsum *e, const weft_val *in,
                             weft_val out)
 {
     const struct wf_tensor *t = &g->c->first.val[out.id];
     int64_t n = wf_count(t), index[MAX_LETTERS] = {0}, total = 1;
-    double *sum = calloc((size_t)n + 1, sizeof *sum), *size = calloc((size_t)n + 1, sizeof *size);
+    double *size = calloc((size_t)n + 1, sizeof *size);
+    long double *sum =
+        calloc((size_t)n + 1, sizeof *sum); /* more exact than the f64 it is compared with */
     bool ok = true;
 
     for (int l = 0; l < MAX_LETTERS; l++)
         total *= e->size[l];
     for (int64_t k = 0; k < total; k++) {
-        double x = 1;
+        long double x = 1;
         int64_t at = einsum_index(e, 2, index);
 
         for (int i = 0; i < 2 && in[i].id; i++) {
@@ -429,7 +560,7 @@ static bool einsum_is_right(const struct gen *g, const struct einsum *e, const w
             x *= wf_get(o->data, o->type.dtype, einsum_index(e, i, index));
         }
         sum[at] += x;
-        size[at] += fabs(x);
+        size[at] += fabs((double)x);
         for (int l = MAX_LETTERS - 1; l >= 0 && ++index[l] == e->size[l]; l--)
             index[l] = 0;
     }
@@ -440,7 +571,8 @@ static bool einsum_is_right(const struct gen *g, const struct einsum *e, const w
                                                    : 0x1p-8;
         double got = wf_get(t->data, t->type.dtype, k);
 
-        ok &= !isfinite(got) || !isfinite(sum[k]) || fabs(got - sum[k]) <= unit * (size[k] + 1e-6);
+        ok &= !isfinite(got) || !isfinite((double)sum[k]) ||
+              fabsl(got - sum[k]) <= unit * (size[k] + 1e-6);
     }
     free(sum);
     free(size);
@@ -474,7 +606,8 @@ bool draw_einsum(struct gen *g, const char *op)
         for (int k = 0; k < e.n_axes[i]; k++)
             dim[k] = e.size[e.axis[i][k]];
         if (e.n_axes[i] && dim[0] == g->batch[0])
-            return false; /* a symbolic size may be another in the next set, the letter's other axis not */
+            return false; /* a symbolic size may change in the next set, the letter's other axis
+                           * does not */
         in[i] = gen_typed(g, t, e.n_axes[i], dim);
         if (!in[i].id)
             return false;
@@ -487,6 +620,6 @@ bool draw_einsum(struct gen *g, const char *op)
     if (!gen_take(g, out))
         return false;
     if (!einsum_is_right(g, &e, in, out))
-        return gen_fail(g, "einsum \"%s\" gives other numbers than its sum", equation);
+        return gen_fail(g, "einsum \"%s\" differs from its sum written out", equation);
     return true;
 }

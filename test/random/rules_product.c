@@ -6,7 +6,7 @@ static const char *yes_no(struct gen *g)
     return draw_one_in(&g->d, 2) ? "true" : "false";
 }
 
-/* A value with these two last sizes and leading ones that broadcast with `lead`. */
+/* A value with these last two sizes, and leading sizes that broadcast with `lead`. */
 static weft_val matrix(struct gen *g, weft_dtype t, int n_lead, const int64_t *lead, int64_t m,
                        int64_t n, bool trans)
 {
@@ -30,7 +30,7 @@ bool draw_matmul(struct gen *g, const char *op)
     if (!in[0].id)
         return false;
     t = *gen_type(g, in[0]);
-    if (swap) { /* the value at hand is the second factor */
+    if (swap) { /* the given value is the second factor */
         k = tb ? t.dim[t.rank - 1] : t.dim[t.rank - 2];
         in[1] = in[0];
         in[0] = matrix(g, t.dtype, t.rank - 2, t.dim, n, k, ta);
@@ -45,7 +45,7 @@ bool draw_matmul(struct gen *g, const char *op)
         .id;
 }
 
-/* What networks are made of: activation(x w + b), w and b variables. */
+/* What networks consist of: activation(x w + b), w and b variables. */
 bool draw_dense(struct gen *g, const char *op)
 {
     weft_val x = gen_any(g, FLOATS, 2, 3), in[2];
@@ -69,7 +69,7 @@ bool draw_dense(struct gen *g, const char *op)
            gen_op(g, draw_word(&g->d, "relu|tanh|gelu|identity", word), 1, in, "%s", "").id;
 }
 
-/* ---- windows ------------------------------------------------------------------------------------ */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 struct window {
     int64_t k[3], stride[3], dilation[3], pads[6];
@@ -195,7 +195,7 @@ bool draw_pool(struct gen *g, const char *op)
         .id;
 }
 
-/* What max_pool found, read from another value. */
+/* The positions max_pool found, read from another value. */
 bool draw_pool_pick(struct gen *g, const char *op)
 {
     weft_val x = image(g), in[2], first;
@@ -233,7 +233,7 @@ bool draw_resize(struct gen *g, const char *op)
         .id;
 }
 
-/* ---- attention and recurrence ------------------------------------------------------------------- */
+/* ---- attention and recurrence ---------------------------------------------------------------- */
 
 static weft_val attention_mask(struct gen *g, weft_dtype t, int64_t b, int64_t h, int64_t tq,
                                int64_t tk)

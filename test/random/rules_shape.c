@@ -1,4 +1,4 @@
-/* rules_shape.c - drawing ops that move elements or see them in another shape. */
+/* rules_shape.c - draws ops that move elements or change the shape. */
 #include "random/rules.h"
 
 const char *rule_axes(struct gen *g, int rank, char buf[160])
@@ -30,7 +30,7 @@ static bool starts_with_batch(const struct gen *g, const struct wf_type *t)
     return g->batch[0] && t->rank > 0 && t->dim[0] == g->batch[0];
 }
 
-/* The sizes' prime factors dealt out anew. */
+/* The prime factors of the sizes, redistributed. */
 static int reshaped(struct gen *g, const struct wf_type *t, int64_t *dim)
 {
     int from = starts_with_batch(g, t) ? 1 : 0, rank = (int)draw_int(&g->d, from, 4 + from);
@@ -153,7 +153,7 @@ bool draw_concat(struct gen *g, const char *op)
     return gen_op(g, op, n, in, "axis=%d", draw_one_in(&g->d, 4) ? axis - t.rank : axis).id;
 }
 
-/* (what two values gave when they were joined, those values) */
+/* (the result of joining two values, those values) */
 bool draw_concat_part(struct gen *g, const char *op)
 {
     weft_val in[3] = {WEFT_NIL, gen_any(g, ANYTHING, 1, 5), WEFT_NIL};
@@ -292,7 +292,7 @@ bool draw_axes(struct gen *g, const char *op) /* reverse */
     return x.id && gen_op(g, op, 1, &x, "axes=%s", rule_axes(g, gen_type(g, x)->rank, a)).id;
 }
 
-/* x with some sizes of 1, and what it spreads to. */
+/* x with some sizes of 1, and the shape it broadcasts to. */
 bool draw_broadcast(struct gen *g, const char *op)
 {
     weft_val in[2] = {WEFT_NIL, gen_any(g, ANYTHING, 0, 6)};

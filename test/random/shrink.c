@@ -1,6 +1,7 @@
-/* shrink.c - a smaller graph that fails too: roots are dropped, nodes become feeds of the values they had.
+/* shrink.c - finds a smaller graph that also fails: roots are dropped, nodes become feeds of the
+ * values they had.
  *
- * Each try runs in a process of its own, because a failure may be a crash. */
+ * Each try runs in its own process, because a failure may be a crash. */
 #define _DEFAULT_SOURCE
 #include <stdlib.h>
 #include <sys/time.h>
@@ -13,7 +14,7 @@ struct shrink {
     struct graph_case *c;
     const struct config *f;
     enum direction dir;
-    bool *cut; /* per node of c->g: becomes feeds */
+    bool *cut; /* per node of c->g: replaced by feeds */
     bool fetch[MAX_FETCHES], update[MAX_UPDATES];
 };
 
@@ -70,7 +71,7 @@ static weft_val as_feed(struct graph_case *to, const struct plain *sets, int n_s
     return out;
 }
 
-/* Copies the live nodes; false when that is not possible. */
+/* Copies the live nodes; false if that is not possible. */
 static bool copy_nodes(const struct shrink *s, const bool *live, const struct plain *sets,
                        struct graph_case *to, int32_t *map)
 {
@@ -115,7 +116,7 @@ static bool copy_nodes(const struct shrink *s, const bool *live, const struct pl
     return true;
 }
 
-/* The case with what is cut and dropped; its memory is never freed (the process ends). */
+/* The case without what is cut and dropped; its memory is never freed (the process ends). */
 static bool smaller(const struct shrink *s, struct graph_case *to)
 {
     const struct graph_case *c = s->c;
@@ -190,7 +191,7 @@ static bool still_fails(const struct shrink *s)
     return !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* Tries one change; it stays when the case still fails. */
+/* Tries one change; it is kept if the case still fails. */
 static bool attempt(struct shrink *s, bool *flag, bool value)
 {
     bool old = *flag;
@@ -241,7 +242,7 @@ static bool shrink_case(struct graph_case *c, const struct config *f, enum direc
     return ok;
 }
 
-/* ---- showing ------------------------------------------------------------------------------------ */
+/* ---- showing --------------------------------------------------------------------------------- */
 
 void case_show(const struct graph_case *c, const struct config *f, enum direction dir)
 {

@@ -1,9 +1,11 @@
-/* ties.c - decisions that rounding may turn: comparisons of values that are equal but for rounding, and their like.
+/* ties.c - decisions that rounding may change, such as comparisons of values that are equal except
+ * for rounding.
  *
- * The noisy runs of a case go node by node together. Where an op decides by a number (is x > 0, is a = b, which whole number
- * is below x) and the runs show that this number lies no farther from the place where the decision turns than its own error,
- * the element is undecided: some runs get it on this side, some on the other, some exactly there. What has no error (all runs
- * have the same number) is decided, however close it is. */
+ * The noisy runs of a case are computed node by node in lockstep. If an op decides by a number (is
+ * x > 0, is a = b, which integer is below x) and the runs show that the number is no farther from
+ * the decision's threshold than its own error, the element is undecided: some runs put it on one
+ * side, some on the other, some exactly on the threshold. A number without error (the same in all
+ * runs) is decided, however close it is. */
 #include <float.h>
 #include <math.h>
 
@@ -12,11 +14,11 @@
 enum tie_kind {
     AT,       /* operand `operand` at one of the numbers of `at` */
     PAIR,     /* operand 0 at operand 1 */
-    WHOLE,    /* operand 0 at whole numbers */
-    HALF,     /* operand 0 between whole numbers */
+    WHOLE,    /* operand 0 at integers */
+    HALF,     /* operand 0 halfway between integers */
     QUOTIENT, /* operand 0 at multiples of operand 1 */
     LIMITS,   /* operand 1 at the attributes min and max */
-    TO_TYPE, /* operand 0: at 0 when the result is a bool, at whole numbers when it is an integer */
+    TO_TYPE,  /* operand 0: at 0 for a bool result, at integers for an integer result */
 };
 
 static const struct tie {
@@ -52,7 +54,7 @@ static const struct tie {
     {"selu_grad", AT, 1, 1, {0}},
     {"hard_sigmoid_grad", AT, 1, 2, {-3, 3}},
     {"hard_swish_grad", AT, 1, 2, {-3, 3}},
-    {"apply", AT, 1, 1, {0}}, /* some optimizers go by the sign of the gradient */
+    {"apply", AT, 1, 1, {0}}, /* some optimizers use the sign of the gradient */
     {"apply_rows", AT, 1, 1, {0}},
 };
 
@@ -93,7 +95,7 @@ static double element(const struct wf_tensor *t, int64_t e)
     return wf_get(t->data, t->type.dtype, e);
 }
 
-/* The number nearest to x where the decision turns; other: the second operand's element. */
+/* The threshold nearest to x; other: the second operand's element. */
 static double turn(const struct tie *t, const double *at, int n_at, double x, double other)
 {
     double best = at[0];
@@ -111,13 +113,12 @@ static double turn(const struct tie *t, const double *at, int n_at, double x, do
     }
 }
 
-/* Which side run p takes: -1, 0 (exactly there) or 1. Some runs take one for all elements. */
-static int side(struct plain *p, int64_t node, int64_t e)
+/* Which side run p takes: -1, 0 (exactly there) or 1. Three runs take one for all elements, the others one by chance: whatever is
+ * regular, elements that are summed with weights which cancel may have in common. */
+static int side(struct plain *p)
 {
     if (p->number < 3)
         return p->number - 1;
-    if (p->number < 6)
-        return (int)((uint64_t)(e + node + p->number) % 3) - 1;
     return (int)draw_int(&p->draw, -1, 1);
 }
 
@@ -152,7 +153,7 @@ static bool find_decision(const struct wf_node *n, weft_dtype out, struct decisi
     return true;
 }
 
-/* How far operand x of run p is from where the decision turns. */
+/* The distance of operand x of run p from the threshold. */
 static double distance(const struct plain *p, const struct wf_node *n, const struct decision *d,
                        int64_t e, int64_t e_other)
 {
@@ -162,7 +163,8 @@ static double distance(const struct plain *p, const struct wf_node *n, const str
     return x - turn(d->tie, d->at, d->n_at, x, other);
 }
 
-/* Is the element undecided? Then *width is how far apart the runs are from the turn. */
+/* Whether the element is undecided; if so, *width is the spread of the runs around the
+ * threshold. */
 static bool undecided(const struct plain *p, const struct wf_node *n, const struct decision *d,
                       int64_t e, int64_t e_other, double *width)
 {
@@ -180,7 +182,8 @@ static bool undecided(const struct plain *p, const struct wf_node *n, const stru
     return lo < hi && lo - 3 * (hi - lo) <= 0 && hi + 3 * (hi - lo) >= 0;
 }
 
-/* Operands of unequal shapes: the first is spread out, so that each element of the result can be decided by itself. */
+/* Operands of different shapes: the first is broadcast, so that each element of the result can be
+ * decided by itself. */
 static struct wf_tensor spread_out(struct plain *p, const struct wf_tensor *x,
                                    const struct wf_type *to)
 {
@@ -195,6 +198,47 @@ static struct wf_tensor spread_out(struct plain *p, const struct wf_tensor *x,
     return t;
 }
 
+/* argmin and argmax: an element whose difference from the best one, which is that of the first run, is no larger than the
+ * difference's error may be the best as well. */
+static void arg_ties(struct plain *p, int64_t k, struct wf_tensor *in)
+{
+    const struct wf_node *n = &p->g->nodes[k];
+    const struct wf_tensor *first = &p->peers[0].val[n->in[0]];
+    int axis = (int)wf_node_int(n, "axis");
+    int64_t inner = 1, size;
+    bool min = !strcmp(n->op->name, "argmin");
+    struct wf_tensor x = {.data = NULL};
+
+    axis += axis < 0 ? first->type.rank : 0;
+    size = first->type.dim[axis];
+    for (int i = axis + 1; i < first->type.rank; i++)
+        inner *= first->type.dim[i];
+    for (int64_t e = 0; e < wf_count(first); e++) {
+        int64_t row = e / inner / size * size * inner + e % inner, best = row;
+        double lo = INFINITY, hi = -INFINITY;
+
+        for (int64_t i = 1; i < size; i++) {
+            double a = element(first, row + i * inner), b = element(first, best);
+
+            best = (min ? a < b : a > b) ? row + i * inner : best;
+        }
+        for (int j = 0; j < p->n_peers; j++) {
+            const struct wf_tensor *t = &p->peers[j].val[n->in[0]];
+
+            lo = fmin(lo, element(t, e) - element(t, best));
+            hi = fmax(hi, element(t, e) - element(t, best));
+        }
+        if (e == best || !(lo < hi && lo - 3 * (hi - lo) <= 0 && hi + 3 * (hi - lo) >= 0))
+            continue;
+        if (!x.data)
+            x = spread_out(p, &in[0], &in[0].type);
+        ((double *)x.data)[e] =
+            ((double *)x.data)[best] + side(p) * fmax(fmax(fabs(lo), fabs(hi)), DBL_MIN);
+    }
+    if (x.data)
+        in[0] = x;
+}
+
 void plain_ties(struct plain *p, int64_t k, const struct wf_type *out, struct wf_tensor *in)
 {
     const struct wf_node *n = &p->g->nodes[k];
@@ -202,6 +246,9 @@ void plain_ties(struct plain *p, int64_t k, const struct wf_type *out, struct wf
     struct decision d;
     struct wf_type shape;
 
+    if (p->n_peers > 1 && (n->op->id == WF_OP_argmin || n->op->id == WF_OP_argmax) &&
+        in[0].type.dtype == WEFT_F64)
+        arg_ties(p, k, in);
     if (p->n_peers < 2 || !find_decision(n, p->g->values[n->first_out].type.dtype, &d))
         return;
     if (in[d.tie->operand].type.dtype != WEFT_F64)
@@ -219,7 +266,7 @@ void plain_ties(struct plain *p, int64_t k, const struct wf_type *out, struct wf
         v = ((double *)x.data)[e];
         other = d.spread ? element(&in[1], b) : 0;
         ((double *)x.data)[e] =
-            turn(d.tie, d.at, d.n_at, v, other) + side(p, k, e) * fmax(width, DBL_MIN);
+            turn(d.tie, d.at, d.n_at, v, other) + side(p) * fmax(width, DBL_MIN);
     }
     if (x.data)
         in[d.tie->operand] = x;

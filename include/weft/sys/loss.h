@@ -8,9 +8,9 @@
  *   weft_compile(m, WEFT_OPTS(weft_compile_opts, .loss = "asymmetric over=3",
  *                             .metrics = "within tolerance=0.5"), &t);
  *
- * Gradients, sample weights, masks, shards and logging work as for built-in kinds. The function must
- * be made of differentiable ops where gradients are wanted, and it must give the same nodes each time
- * it is called. examples/custom_loss.c is a complete program. */
+ * Gradients, sample weights, masks, shards and logging work as for built-in kinds. The function
+ * must be made of differentiable ops where gradients are wanted, and it must give the same nodes
+ * each time it is called. examples/custom_loss.c is a complete program. */
 #ifndef WEFT_SYS_LOSS_H
 #define WEFT_SYS_LOSS_H
 
@@ -58,7 +58,8 @@ typedef struct weft_metric_kind {
 
 /* For this model alone, and for models cut from it. The struct is copied, its strings are not.
  * WEFT_EEXIST: the name is taken. Compiling with a name that is not registered is an error that
- * names it; so is compiling like a saved model (weft_compile_opts.like) that was trained with it. */
+ * names it; so is compiling like a saved model (weft_compile_opts.like) that was trained with
+ * it. */
 WEFT_API weft_status weft_loss_register(weft_model *m, const weft_loss_kind *kind);
 WEFT_API weft_status weft_metric_register(weft_model *m, const weft_metric_kind *kind);
 

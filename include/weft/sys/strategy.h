@@ -1,53 +1,97 @@
-/* weft/sys/strategy.h - for authors of distribution strategies: how gradients become parameter
- * updates.
+/* weft/sys/strategy.h - for authors of distribution strategies: how the shards of a step are
+ * computed, and how their gradients become parameters.
  *
- * The run loop sees a strategy as five functions and does not know whether a network exists. A step
- * t is computed in L logical shards; for each the loop runs forward and backward, asking for
- * parameters before their first use and handing over gradients as they are completed, from the end
- * of the flat vector to its beginning. Without a strategy the loop applies the updates itself, as
- * soon as the old value is no longer needed. */
+ * A step t is computed in shards, numbered from 0: with L logical shards and `accumulate` batches
+ * a step, shard l of batch a has the number a L + l. What a shard gives (gradients of sums, their
+ * denominators, sums of state and logs) is a contribution; contributions are added along one
+ * binary tree over their numbers, whoever computes them. So a strategy decides where shards are
+ * computed and where ranges of the parameters are updated, never what the result is.
+ *
+ * The training loop calls, for each step: compute once a batch, then apply, then commit. All of
+ * them by the thread that trains; compute may use other threads, each with a replica of its own.
+ * need and ready are called by the thread that computes the shard. If any call fails, the step is
+ * abandoned: parameters, state and step number are as before it, and its contributions are dropped.
+ *
+ * weft/dist.h is what users of strategies see. */
 #ifndef WEFT_SYS_STRATEGY_H
 #define WEFT_SYS_STRATEGY_H
 
-#include "weft/fn.h"
+#include "weft/dist.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* All are called by the thread that runs the function; any may be NULL. If init, need, ready or
- * apply fails, the call returns that status and the step ends: state written by its shards is
- * restored, and the next weft_fn_compute starts the step again. */
+/* A trainer's steps, as a strategy sees them; borrowed. */
+typedef struct wf_work weft_work;
+
+/* Elements [offset, offset + count) of the flat vectors: all of one trained variable. */
+typedef struct weft_range {
+    const char *name; /* of the variable */
+    int64_t offset, count;
+    int group; /* of gradients: losses with different denominators have vectors of their own */
+} weft_range;
+
+/* What one shard gives; absent (both NULL) if the shard has no samples. */
+typedef struct weft_given {
+    struct wf_contribution *gradients, *logs;
+} weft_given;
+
 typedef struct weft_strategy {
     size_t size;
-    void *arg;
-    /* Called once, when the function is created. */
-    weft_status (*init)(void *arg, weft_fn *fn);
-    /* Segment `segment` (weft_fn_segment) is about to be read for the first time in step t: return
-     * when it is at that version. */
-    weft_status (*need)(void *arg, weft_fn *fn, int64_t segment, int64_t t);
-    /* The gradient of `segment` for shard l of step t is complete in weft_fn_gradients: it may be
-     * sent now. */
-    weft_status (*ready)(void *arg, weft_fn *fn, int64_t segment, int64_t t, int shard);
-    /* All shards of step t are computed: bring the parameters to version t + 1, or promise it. A
-     * local strategy calls weft_fn_update here. */
-    weft_status (*apply)(void *arg, weft_fn *fn, int64_t t);
-    /* Step t is done: its samples and the state besides the parameters are final. The parameters
-     * are already at version t + 1, so the step counts even if this fails; the status is passed
-     * on. */
-    weft_status (*commit)(void *arg, weft_fn *fn, int64_t t);
+    const char *name, *doc;
+    /* Steps that are not split, and of which nobody needs the whole gradient, may be updated by the
+     * function that computes them: none of the calls below is made for them. */
+    bool fused;
+    /* Opens the strategy: *replicas in all processes, *local of them in this one, which are numbered
+     * from *first on. arg: as given to weft_dist_open_with. */
+    weft_status (*open)(weft_ctx *ctx, void *arg, void **self, int *replicas, int *local,
+                        int *first);
+    void (*close)(void *self); /* may be NULL */
+    /* Computes those of the n shards from number `first` on that belong to this process, each once,
+     * in any order: weft_work_compute, then weft_work_put or whatever the strategy does with
+     * contributions. */
+    weft_status (*compute)(void *self, weft_work *w, int64_t t, int64_t first, int64_t n);
+    /* May be NULL. The range of the parameters is about to be read for the first time by shard
+     * `number`: return when it is at version t. */
+    weft_status (*need)(void *self, const weft_range *range, int64_t t, int64_t number);
+    /* May be NULL. The gradient of the range is complete in the contribution's memory (gradients,
+     * at group and offset), and does not change afterwards: it may be read until the contribution
+     * is put or given back. event: when the bytes are really there; NULL: now. */
+    weft_status (*ready)(void *self, const weft_range *range, int64_t t, int64_t number,
+                         const float *gradients, void *event);
+    /* All shards of step t are computed: brings the parameters to version t + 1 (weft_work_update),
+     * or promises it. */
+    weft_status (*apply)(void *self, weft_work *w, int64_t t);
+    /* May be NULL. Step t is done: its samples and the state besides the parameters are final. It
+     * counts even if this fails; the status is passed on. */
+    weft_status (*commit)(void *self, weft_work *w, int64_t t);
 } weft_strategy;
 
-/* Computes shard `shard` of the current step: everything except the updates of parameters.
- * feeds[i].data is borrowed for the call; what the updates read of them is copied. A failure ends
- * the step and changes nothing. */
-WEFT_API weft_status weft_fn_compute(weft_fn *fn, int shard, const weft_tensor *feeds,
-                                     weft_tensor *fetches);
-/* Runs the optimizer on the contents of weft_fn_gradients, once, on this machine. WEFT_ESTATE if
- * nothing was computed in this step. */
-WEFT_API weft_status weft_fn_update(weft_fn *fn);
-/* Calls apply and commit, and moves on to the next step. */
-WEFT_API weft_status weft_fn_finish(weft_fn *fn);
+/* Opens a strategy that is not in the table; it is copied. */
+WEFT_API weft_status weft_dist_open_with(weft_ctx *ctx, const weft_strategy *s, void *arg,
+                                         weft_dist **out);
+
+/* ---- for compute ----------------------------------------------------------------------------- */
+
+/* Makes sure that there are n replicas in this process. They read the trainer's parameters; each of
+ * several has its own copy of the other state. By one thread. WEFT_EINVAL for several replicas of a
+ * model whose states carry over from batch to batch. */
+WEFT_API weft_status weft_work_replicas(weft_work *w, int n);
+/* Computes shard `number` of the current batch. Threads may do this at the same time, each with
+ * another replica. *out is owned: put, or given back. */
+WEFT_API weft_status weft_work_compute(weft_work *w, int replica, int64_t number, weft_given *out);
+/* Adds a contribution to the step's tree in this process, whose it is afterwards. By any thread, in
+ * any order; one that was already added is WEFT_EEXIST and changes nothing. */
+WEFT_API weft_status weft_work_put(weft_work *w, int64_t number, weft_given *given);
+/* Gives it back unused. */
+WEFT_API void weft_work_give(weft_work *w, weft_given *given);
+
+/* ---- for apply ------------------------------------------------------------------------------- */
+
+/* The sum of all contributions, divided; penalties; then clipping, optimizer and constraints on the
+ * trainer's parameters, and its merged state. By the thread that trains. */
+WEFT_API weft_status weft_work_update(weft_work *w);
 
 #ifdef __cplusplus
 }

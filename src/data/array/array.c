@@ -599,7 +599,7 @@ weft_ds wf_ds_array_files(weft_data *d, const char *builder, int n, const weft_a
         char *path = files[n_open].path ? wf_arena_strdup(&d->arena, files[n_open].path) : NULL;
 
         if (!path) {
-            st = files[n_open].path ? wf_err(WEFT_ENOMEM, "out of memory")
+            st = files[n_open].path ? wf_err_nomem(d->ctx, 0, "the pipeline")
                                     : wf_err(WEFT_EINVAL, "file %d has no path", n_open);
             break;
         }

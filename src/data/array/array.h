@@ -40,7 +40,7 @@ struct wf_array {
     const char *path;
     const char *data;  /* the first item; NULL: it is in the file */
     int64_t row_items; /* of an element */
-    char *owned;       /* memory that data is in; NULL: owned by somebody else */
+    char *owned;       /* memory that data is in; NULL: not owned */
     int64_t at;        /* of the first item in the file */
     int fd;            /* of the file, -1 if the array is in memory */
     bool view;         /* rows can be returned without copying */

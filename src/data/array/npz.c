@@ -129,7 +129,7 @@ static weft_status open_entries(const struct archive *z, const char *columns, co
             break;
         }
         names[*n] = column_name(z->d, &e);
-        st = names[*n] ? open_entry(z, &e, &a[*n]) : wf_err(WEFT_ENOMEM, "out of memory");
+        st = names[*n] ? open_entry(z, &e, &a[*n]) : wf_err_nomem(z->d->ctx, 0, "the pipeline");
         *n += !st;
     }
     wf_zip_close(&walk);
@@ -169,7 +169,7 @@ weft_ds weft_ds_npz(weft_data *d, const char *path, const char *columns, const w
     z.path = path ? wf_arena_strdup(&d->arena, path) : NULL;
     if (!z.path)
         return wf_ds_fail(d, "npz",
-                          path ? wf_err(WEFT_ENOMEM, "out of memory")
+                          path ? wf_err_nomem(d->ctx, 0, "the pipeline")
                                : wf_err(WEFT_EINVAL, "no path given"));
     st = wf_array_open_file(d->ctx, z.path, &z.file, &z.bytes);
     if (st) {

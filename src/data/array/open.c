@@ -51,11 +51,11 @@ static weft_ds open_arrays(weft_data *d, const char *path, bool idx)
         return wf_ds_fail(d, idx ? "idx" : "npy", st);
     list = wf_arena_alloc(&d->arena, (size_t)files.n * sizeof *list);
     if (!list)
-        return wf_ds_fail(d, "open", wf_err(WEFT_ENOMEM, "out of memory"));
+        return wf_ds_fail(d, "open", wf_err_nomem(d->ctx, 0, "the pipeline"));
     for (int64_t i = 0; i < files.n; i++) {
         list[i] = (weft_array_file){column_of(d, files.path[i]), files.path[i]};
         if (!list[i].column)
-            return wf_ds_fail(d, "open", wf_err(WEFT_ENOMEM, "out of memory"));
+            return wf_ds_fail(d, "open", wf_err_nomem(d->ctx, 0, "the pipeline"));
     }
     return idx ? weft_ds_idx(d, (int)files.n, list, NULL)
                : weft_ds_npy(d, (int)files.n, list, NULL);
@@ -85,7 +85,7 @@ weft_ds wf_open_npz(weft_data *d, const char *path, const weft_open_opts *o)
         return wf_ds_fail(d, "npz", st);
     each = wf_arena_alloc(&d->arena, (size_t)files.n * sizeof *each);
     if (!each)
-        return wf_ds_fail(d, "open", wf_err(WEFT_ENOMEM, "out of memory"));
+        return wf_ds_fail(d, "open", wf_err_nomem(d->ctx, 0, "the pipeline"));
     for (int64_t i = 0; i < files.n; i++)
         each[i] = weft_ds_npz(d, files.path[i], NULL, NULL);
     return files.n == 1 ? each[0] : weft_ds_concat(d, (int)files.n, each);

@@ -222,6 +222,32 @@ weft_status wf_block_alloc(struct wf_block *b, int64_t bytes, void **out)
     return WEFT_OK;
 }
 
+weft_status wf_col_renew(struct wf_block *b, struct wf_col *c, weft_dtype dtype,
+                         struct wf_col *from, const void **items, int64_t *n)
+{
+    int64_t first = c->offset ? c->offset[0] : 0;
+    void *to = NULL, *offset = NULL;
+    weft_status st;
+
+    *from = *c;
+    *n = wf_col_item_count(c, b->n);
+    *items = (const char *)c->data + first * wf_item_bytes(c->type.dtype);
+    st = wf_block_alloc(b, *n * wf_item_bytes(dtype), &to);
+    if (!st && first)
+        st = wf_block_alloc(b, (b->n + 1) * 8, &offset);
+    if (st)
+        return st;
+    c->type.dtype = dtype;
+    c->data = to;
+    c->cap = *n;
+    if (first) {
+        c->offset = offset;
+        for (int64_t i = 0; i <= b->n; i++)
+            c->offset[i] = from->offset[i] - first;
+    }
+    return WEFT_OK;
+}
+
 bool wf_type_fixed(const struct wf_type *t)
 {
     for (int i = 0; i < t->rank; i++)

@@ -106,7 +106,7 @@ struct wf_ds *wf_ds_new(weft_data *d, const struct wf_ds_kind *kind, int n_in, c
     d->ds[ds->id] = ds;
     return ds;
 nomem:
-    wf_ds_fail(d, kind->name, wf_err(WEFT_ENOMEM, "out of memory"));
+    wf_ds_fail(d, kind->name, wf_err_nomem(d->ctx, 0, "the pipeline"));
     return NULL;
 }
 
@@ -139,7 +139,7 @@ weft_status wf_ds_set_columns(struct wf_ds *ds, int n, const weft_column *col)
         return wf_err(WEFT_EINVAL, "%d columns; at most %d are supported", n, WF_COLUMNS_MAX);
     copy = wf_arena_alloc(a, (size_t)(n + 1) * sizeof *copy);
     if (!copy)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
     wf_map_init(&names, ds->data->ctx);
     for (int i = 0; i < n && !st; i++) {
         st = check_column(&col[i]);
@@ -148,7 +148,7 @@ weft_status wf_ds_set_columns(struct wf_ds *ds, int n, const weft_column *col)
         copy[i] = col[i];
         copy[i].name = wf_arena_strdup(a, col[i].name);
         if (!copy[i].name)
-            st = wf_err(WEFT_ENOMEM, "out of memory");
+            st = wf_err_nomem(ds->data->ctx, 0, "the pipeline");
         else if (wf_map_get(&names, copy[i].name, NULL))
             st = wf_err(WEFT_EEXIST, "two columns are named '%s'", copy[i].name);
         else
@@ -202,7 +202,7 @@ weft_status wf_ds_err_column(const struct wf_ds *ds, const char *name)
 {
     enum { SHOWN = 12 };
     char list[512] = "";
-    const char *names[256], *near;
+    const char *names[256];
     int n = ds->n_cols < 256 ? ds->n_cols : 256;
     size_t at = 0;
 
@@ -211,10 +211,8 @@ weft_status wf_ds_err_column(const struct wf_ds *ds, const char *name)
         if (i < SHOWN && at < sizeof list)
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i]);
     }
-    near = weft_nearest(name, names, n);
-    return wf_err(WEFT_ENOENT, "no column '%s'%s%s%s (there are %s%s)", name,
-                  near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "", list,
-                  ds->n_cols > SHOWN ? ", …" : "");
+    return wf_err(WEFT_ENOENT, "no column '%s'%s (there are %s%s)", name,
+                  wf_did_you_mean(name, names, n).text, list, ds->n_cols > SHOWN ? ", …" : "");
 }
 
 struct wf_type wf_column_type(const weft_column *c)
@@ -229,18 +227,6 @@ weft_column wf_column_of(const char *name, weft_dtype dtype, int rank, const int
     for (int k = 0; k < rank; k++)
         c.dim[k] = dim[k];
     return c;
-}
-
-weft_status wf_opts_check(const void *opts, size_t size, const char *name)
-{
-    size_t got;
-
-    if (!opts)
-        return WEFT_OK;
-    memcpy(&got, opts, sizeof got);
-    if (got != size)
-        return wf_err(WEFT_EINVAL, "%s: size %zu, this library expects %zu", name, got, size);
-    return WEFT_OK;
 }
 
 /* ---- what a user may ask --------------------------------------------------------------------- */

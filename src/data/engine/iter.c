@@ -139,12 +139,12 @@ static weft_status open_iter(weft_iter *it, weft_data *d, const weft_iter_opts *
 
 weft_status weft_iter_new(weft_data *d, weft_ds s, const weft_iter_opts *opts, weft_iter **out)
 {
-    static const weft_iter_opts defaults = {.size = sizeof defaults};
+    weft_iter_opts o;
     weft_iter *it;
     weft_status st = weft_data_status(d);
 
     if (!st)
-        st = wf_opts_check(opts, sizeof *opts, "weft_iter_opts");
+        st = wf_opts_take(&o, sizeof o, opts, "weft_iter_opts");
     if (st)
         return st;
     if (!wf_ds_node(d, s))
@@ -153,7 +153,7 @@ weft_status weft_iter_new(weft_data *d, weft_ds s, const weft_iter_opts *opts, w
     if (!it)
         return wf_err_nomem(d->ctx, sizeof *it, "an iterator");
     it->ds = wf_ds_node(d, s);
-    st = open_iter(it, d, opts ? opts : &defaults);
+    st = open_iter(it, d, &o);
     if (st) {
         weft_iter_free(it);
         return st;

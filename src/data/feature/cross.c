@@ -119,7 +119,7 @@ static weft_status cross_columns(struct wf_ds *ds, const struct cross *o, const 
     weft_column *col = wf_arena_alloc(&ds->data->arena, (size_t)(ds->n_cols + 1) * sizeof *col);
 
     if (!col)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
     if (ds->n_cols)
         memcpy(col, ds->col, (size_t)ds->n_cols * sizeof *col);
     for (int k = 0; k < o->n; k++) {

@@ -29,30 +29,17 @@ static weft_status apply_column(struct wf_ds *ds, struct wf_block *b, int k)
 {
     const struct wf_feature *f = ds->param;
     struct wf_col *c = &b->col[f->col[k]];
-    const struct wf_col from = *c;
-    weft_dtype t = f->dtype ? f->dtype : from.type.dtype;
-    int64_t n = wf_col_item_count(&from, b->n), first = from.offset ? from.offset[0] : 0, bad = 0;
-    void *to = NULL, *offset = NULL;
-    weft_status st = wf_block_alloc(b, n * wf_item_bytes(t), &to);
+    struct wf_col from;
+    const void *items;
+    int64_t n, bad = 0;
+    weft_status st = wf_col_renew(b, c, f->dtype ? f->dtype : c->type.dtype, &from, &items, &n);
 
-    if (!st && first)
-        st = wf_block_alloc(b, (b->n + 1) * 8, &offset);
     if (st)
         return st;
-    st = f->fn(f, k, (const char *)from.data + first * wf_item_bytes(from.type.dtype),
-               from.type.dtype, n, to, &bad);
-    if (st)
-        return wf_block_err(b, element_of(b, &from, bad),
-                            wf_err_wrap(st, "column '%s'", ds->col[f->col[k]].name));
-    c->type.dtype = t;
-    c->data = to;
-    c->cap = n;
-    if (first) {
-        c->offset = offset;
-        for (int64_t i = 0; i <= b->n; i++)
-            c->offset[i] = from.offset[i] - first;
-    }
-    return WEFT_OK;
+    st = f->fn(f, k, items, from.type.dtype, n, c->data, &bad);
+    return st ? wf_block_err(b, element_of(b, &from, bad),
+                             wf_err_wrap(st, "column '%s'", ds->col[f->col[k]].name))
+              : WEFT_OK;
 }
 
 static weft_status feature_apply(struct wf_ds *ds, struct wf_worker *w, struct wf_block *in,
@@ -195,8 +182,7 @@ static weft_status cast_items(const struct wf_feature *f, int k, const void *fro
             st = text_number((const weft_str *)from + i, f->dtype, to, i);
         }
     } else if (!wf_is_float(t) && !wf_is_float(f->dtype)) {
-        for (int64_t i = 0; i < n; i++)
-            wf_set_clipped(to, f->dtype, i, wf_get_int(from, t, i));
+        wf_convert_ints(from, t, n, to, f->dtype);
     } else {
         for (int64_t i = 0; i < n; i++)
             wf_set(to, f->dtype, i, wf_get(from, t, i));
@@ -409,7 +395,7 @@ weft_ds weft_ds_bucketize(weft_data *d, weft_ds s, const char *columns, int n,
                         boundaries[i]);
     if (!st) {
         f.bound = wf_arena_alloc(&d->arena, (size_t)(n + 1) * sizeof *f.bound);
-        st = f.bound ? WEFT_OK : wf_err(WEFT_ENOMEM, "out of memory");
+        st = f.bound ? WEFT_OK : wf_err_nomem(d->ctx, 0, "the pipeline");
     }
     if (st)
         return wf_ds_fail(d, "bucketize", st);
@@ -433,9 +419,10 @@ weft_ds weft_ds_hash(weft_data *d, weft_ds s, const char *columns, int64_t n, ui
 weft_ds weft_ds_lookup(weft_data *d, weft_ds s, const char *columns, const weft_vocab *v,
                        const weft_lookup_opts *opts)
 {
+    weft_lookup_opts o;
     struct wf_feature f = {.fn = lookup_items, .dtype = WEFT_I64, .vocab = v};
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_lookup_opts");
-    int64_t n = opts && !st ? opts->n_unknown : 0;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_lookup_opts");
+    int64_t n = o.n_unknown;
 
     f.n_buckets = n == WEFT_ZERO ? 0 : n ? n : 1;
     if (!st && (!v || f.n_buckets < 0))
@@ -468,7 +455,7 @@ static weft_status copy_stats(struct wf_ds *ds, const weft_stats *stats, bool fi
         to[k].shift = wf_arena_alloc(a, (size_t)s->n * sizeof(double));
         to[k].scale = wf_arena_alloc(a, (size_t)s->n * sizeof(double));
         if (!to[k].shift || !to[k].scale)
-            return wf_err(WEFT_ENOMEM, "out of memory");
+            return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
         for (int64_t i = 0; i < s->n; i++) {
             to[k].shift[i] = s->mean[i];
             to[k].scale[i] = filling || !(s->std[i] > 0) ? 1 : 1 / s->std[i];
@@ -494,7 +481,7 @@ static weft_ds with_stats(weft_data *d, weft_ds s, int kind, const char *columns
     to = wf_arena_alloc(&d->arena, (size_t)(p->n + 1) * sizeof *to);
     p->stats = to;
     st = to ? copy_stats(ds, stats, kind == WF_FEATURE_FILL_MEAN, p, to)
-            : wf_err(WEFT_ENOMEM, "out of memory");
+            : wf_err_nomem(d->ctx, 0, "the pipeline");
     return st ? wf_ds_fail(d, wf_feature_kinds[kind].name, st) : wf_ds_handle(ds);
 }
 

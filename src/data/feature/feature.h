@@ -51,7 +51,7 @@ weft_status wf_pass_over(weft_data *d, weft_ds s, int threads, int64_t memory, w
 
 /* What a pass collects, in three steps, so that one pass can serve several collectors: begin with
  * the dataset that will be read, one block at a time (a wf_pass_fn), end. */
-weft_status wf_stats_begin(weft_data *d, weft_ds s, const weft_stats_opts *opts, weft_stats **out);
+weft_status wf_stats_begin(weft_data *d, weft_ds s, const weft_stats_opts *o, weft_stats **out);
 weft_status wf_stats_block(void *stats, const struct wf_block *b);
 void wf_stats_end(weft_stats *s);
 struct wf_counting {
@@ -59,10 +59,10 @@ struct wf_counting {
     int column;
     int64_t max_words;
 };
-weft_status wf_vocab_begin(weft_data *d, weft_ds s, const char *column, const weft_vocab_opts *opts,
+weft_status wf_vocab_begin(weft_data *d, weft_ds s, const char *column, const weft_vocab_opts *o,
                            struct wf_counting *out);
 weft_status wf_vocab_block(void *counting, const struct wf_block *b);
-weft_status wf_vocab_end(struct wf_counting *k, const weft_vocab_opts *opts, weft_vocab **out);
+weft_status wf_vocab_end(struct wf_counting *k, const weft_vocab_opts *o, weft_vocab **out);
 
 /* The hash of weft_ds_hash; an integer as its eight bytes. */
 uint64_t wf_hash_int(int64_t v, uint64_t seed);

@@ -123,7 +123,7 @@ static weft_status join_sizes(struct wf_ds *ds, struct join *o)
 {
     o->items = wf_arena_alloc(&ds->data->arena, (size_t)(o->n + 1) * 8);
     if (!o->items)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
     for (int k = 0; k < o->n; k++) {
         const weft_column *c = &ds->in[0]->col[o->col[k]];
 
@@ -153,7 +153,7 @@ static weft_status join_columns(struct wf_ds *ds, struct join *o, const char *na
 
     o->rest = wf_arena_alloc(a, (size_t)(in->n_cols + 1) * sizeof *o->rest);
     if (!col || !o->rest)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
     for (int k = 0; k < o->n; k++)
         first = o->col[k] < first ? o->col[k] : first;
     for (int c = 0; c < in->n_cols; c++) {

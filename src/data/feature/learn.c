@@ -31,7 +31,7 @@ static weft_status begin(weft_data *d, weft_ds s, const weft_learn *what, struct
         return wf_stats_begin(d, s, WEFT_OPTS(weft_stats_opts, .columns = what->columns),
                               &l->stats);
     if (what->kind == WEFT_LEARNED_VOCAB)
-        return wf_vocab_begin(d, s, what->columns, NULL, &l->words);
+        return wf_vocab_begin(d, s, what->columns, WEFT_OPTS(weft_vocab_opts), &l->words);
     return wf_err(WEFT_EINVAL, "learned: '%s' is neither a vocabulary nor statistics", what->name);
 }
 

@@ -1,7 +1,7 @@
 /* learned.c - what a pipeline has learned, as an ordered set of named items, and as JSON.
  *
- * Items are added and never changed. The JSON is a function of the items alone: no locale, no clock,
- * no addresses; parsing it and formatting the result gives the same bytes. */
+ * Items are added and never changed. The JSON is a function of the items alone: no locale, no
+ * clock, no addresses; parsing it and formatting the result gives the same bytes. */
 #include <stdio.h>
 
 #include "base/number.h"
@@ -329,24 +329,6 @@ weft_status weft_learned_format(const weft_learned *l, char **text, int64_t *n)
 
 /* ---- values in ------------------------------------------------------------------------------- */
 
-weft_status wf_learned_json(const char *text, int64_t n, json_t **out)
-{
-    json_error_t e;
-    wf_locale plain = wf_plain_locale_enter();
-    json_t *root = json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, &e);
-
-    wf_plain_locale_leave(plain);
-    if (!root)
-        return wf_err(json_error_code(&e) == json_error_out_of_memory ? WEFT_ENOMEM : WEFT_EPARSE,
-                      "line %d, column %d: %s", e.line, e.column, e.text);
-    if (!json_is_object(root)) {
-        json_decref(root);
-        return wf_err(WEFT_EPARSE, "is not a JSON object");
-    }
-    *out = root;
-    return WEFT_OK;
-}
-
 static int hex_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
@@ -526,7 +508,7 @@ weft_status weft_learned_parse(weft_ctx *ctx, const char *text, int64_t n, weft_
     int64_t version;
     weft_status st = n > MAX_TEXT ? wf_err(WEFT_ELIMIT, "%lld bytes, more than %lld", (long long)n,
                                            (long long)MAX_TEXT)
-                                  : wf_learned_json(text, n, &root);
+                                  : wf_json_parse(text, n, &root);
 
     if (st)
         return wf_err_wrap(st, "learned values");

@@ -2,8 +2,7 @@
 #ifndef WF_DATA_FEATURE_LEARNED_H
 #define WF_DATA_FEATURE_LEARNED_H
 
-#include <jansson.h>
-
+#include "base/json.h"
 #include "data/data.h"
 #include "weft/data_learned.h"
 
@@ -23,8 +22,6 @@ weft_status wf_learned_get_name(const json_t *j, struct wf_arena *a, weft_str *o
 /* False if it is not that. */
 bool wf_learned_get_real(const json_t *j, double *out);
 bool wf_learned_dtype_parse(const json_t *j, weft_dtype *out);
-/* The text as a JSON object; WEFT_EPARSE names line and column. */
-weft_status wf_learned_json(const char *text, int64_t n, json_t **out);
 
 /* Statistics as a list of columns (stats.c). */
 void wf_stats_put(const weft_stats *s, struct wf_buf *b);

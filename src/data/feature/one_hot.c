@@ -148,15 +148,16 @@ static weft_status deepen_column(struct wf_ds *ds, int k, int64_t depth)
 weft_ds weft_ds_one_hot(weft_data *d, weft_ds s, const char *columns, int64_t depth,
                         const weft_ds_one_hot_opts *opts)
 {
+    weft_ds_one_hot_opts given;
     struct wf_ds *ds = wf_ds_new(d, &one_hot_kind, 1, &s, sizeof(struct one_hot));
     struct one_hot *o;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_ds_one_hot_opts");
+    weft_status st = wf_opts_take(&given, sizeof given, opts, "weft_ds_one_hot_opts");
 
     if (!ds)
         return (weft_ds){0};
     o = ds->param;
-    o->dtype = !st && opts && opts->dtype ? opts->dtype : WEFT_F32;
-    o->lenient = !st && opts && opts->lenient;
+    o->dtype = !st && given.dtype ? given.dtype : WEFT_F32;
+    o->lenient = !st && given.lenient;
     if (!st && (depth < 0 || depth > (int64_t)1 << 32))
         st = wf_err(WEFT_EINVAL, "vectors of %lld", (long long)depth);
     if (!st && (o->dtype < WEFT_NONE || o->dtype >= WEFT_N_DTYPES))

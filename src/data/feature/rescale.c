@@ -81,8 +81,7 @@ static void convert(const weft_ctx *ctx, const struct rescale *p, const void *fr
                                               : ((const float *)from)[i] * scale;
     } else if (p->scale == 1.0 && p->offset == 0.0 && !wf_is_float(dtype) &&
                !wf_is_float(p->dtype)) {
-        for (int64_t i = 0; i < n; i++)
-            wf_set_clipped(to, p->dtype, i, wf_get_int(from, dtype, i));
+        wf_convert_ints(from, dtype, n, to, p->dtype);
     } else if (p->dtype == WEFT_F64) {
         for (int64_t i = 0; i < n; i++) {
             double v = wf_get(from, dtype, i) * p->scale;
@@ -98,29 +97,16 @@ static void convert(const weft_ctx *ctx, const struct rescale *p, const void *fr
     }
 }
 
-/* Replaces one column of a block; offsets of a sliced block start at 0 again. */
 static weft_status rescale_column(struct wf_block *b, const struct rescale *p, struct wf_col *c)
 {
-    const struct wf_col from = *c;
-    int64_t n = wf_col_item_count(&from, b->n), first = from.offset ? from.offset[0] : 0;
-    void *to = NULL, *offset = NULL;
-    weft_status st = wf_block_alloc(b, n * weft_dtype_size(p->dtype), &to);
+    struct wf_col from;
+    const void *items;
+    int64_t n;
+    weft_status st = wf_col_renew(b, c, p->dtype, &from, &items, &n);
 
-    if (!st && first)
-        st = wf_block_alloc(b, (b->n + 1) * 8, &offset);
-    if (st)
-        return st;
-    convert(b->env->ctx, p, (char *)from.data + first * weft_dtype_size(from.type.dtype),
-            from.type.dtype, n, to);
-    c->type.dtype = p->dtype;
-    c->data = to;
-    c->cap = n;
-    if (first) {
-        c->offset = offset;
-        for (int64_t i = 0; i <= b->n; i++)
-            c->offset[i] = from.offset[i] - first;
-    }
-    return WEFT_OK;
+    if (!st)
+        convert(b->env->ctx, p, items, from.type.dtype, n, c->data);
+    return st;
 }
 
 static weft_status rescale_apply(struct wf_ds *ds, struct wf_worker *w, struct wf_block *in,

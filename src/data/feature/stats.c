@@ -261,23 +261,21 @@ static int64_t places(const weft_column *c, bool batched)
     return c->dim[c->rank - 1];
 }
 
-weft_status wf_stats_begin(weft_data *d, weft_ds s, const weft_stats_opts *opts, weft_stats **out)
+weft_status wf_stats_begin(weft_data *d, weft_ds s, const weft_stats_opts *o, weft_stats **out)
 {
     struct wf_ds *ds = wf_ds_node(d, s);
     weft_stats *v = NULL;
     int *number = NULL, n = ds ? ds->n_cols : 0;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_stats_opts");
+    weft_status st = weft_data_status(d);
 
-    if (!st)
-        st = weft_data_status(d);
     if (!st && !ds)
         st = wf_err(WEFT_EINVAL, "not a dataset of this pipeline");
-    if (!st && opts && opts->columns)
-        st = wf_ds_columns_named(ds, opts->columns, &number, &n);
+    if (!st && o->columns)
+        st = wf_ds_columns_named(ds, o->columns, &number, &n);
     if (!st)
         st = stats_new(d->ctx, n, &v);
     if (!st)
-        v->max_distinct = opts && opts->max_distinct > 0 ? opts->max_distinct : MAX_DISTINCT;
+        v->max_distinct = o->max_distinct > 0 ? o->max_distinct : MAX_DISTINCT;
     for (int i = 0; i < n && !st; i++) {
         const weft_column *c = &ds->col[number ? number[i] : i];
 
@@ -296,12 +294,15 @@ weft_status wf_stats_begin(weft_data *d, weft_ds s, const weft_stats_opts *opts,
 
 weft_status weft_ds_stats(weft_data *d, weft_ds s, const weft_stats_opts *opts, weft_stats **out)
 {
+    weft_stats_opts o;
     weft_stats *v = NULL;
-    weft_status st = wf_stats_begin(d, s, opts, &v);
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_stats_opts");
 
+    if (!st)
+        st = wf_stats_begin(d, s, &o, &v);
     if (st)
         return st;
-    st = wf_pass_over(d, s, opts ? opts->threads : 0, opts ? opts->memory : 0, wf_stats_block, v);
+    st = wf_pass_over(d, s, o.threads, o.memory, wf_stats_block, v);
     if (st) {
         weft_stats_free(v);
         return wf_err_wrap(st, "statistics");
@@ -468,7 +469,7 @@ weft_status weft_stats_read(weft_ctx *ctx, const char *path, weft_stats **out)
 
     if (st)
         return st;
-    st = wf_learned_json(text, n, &root);
+    st = wf_json_parse(text, n, &root);
     if (!st && json_integer_value(json_object_get(root, "weft_stats")) != 1)
         st = wf_err(WEFT_EPARSE, "not a statistics file, or one of a later version");
     if (!st)

@@ -256,25 +256,23 @@ static weft_status keep_best(weft_vocab *v, const weft_vocab_opts *o)
 
     if (n)
         qsort(v->word, (size_t)n, sizeof *v->word, by_count);
-    if (o && o->top > 0 && o->top < n)
+    if (o->top > 0 && o->top < n)
         n = o->top;
-    while (o && n > 0 && v->word[n - 1].count < o->min_count)
+    while (n > 0 && v->word[n - 1].count < o->min_count)
         n--;
     v->n = n;
     return v->n_slots ? make_slots(v, v->n_slots) : WEFT_OK;
 }
 
-weft_status wf_vocab_begin(weft_data *d, weft_ds s, const char *column, const weft_vocab_opts *opts,
+weft_status wf_vocab_begin(weft_data *d, weft_ds s, const char *column, const weft_vocab_opts *o,
                            struct wf_counting *out)
 {
     const struct wf_ds *ds = wf_ds_node(d, s);
     struct wf_counting k = {.max_words = MAX_WORDS};
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_vocab_opts");
+    weft_status st = weft_data_status(d);
 
-    if (!st && opts && opts->max_words)
-        k.max_words = opts->max_words;
-    if (!st)
-        st = weft_data_status(d);
+    if (o->max_words)
+        k.max_words = o->max_words;
     if (!st && !ds)
         st = wf_err(WEFT_EINVAL, "not a dataset of this pipeline");
     if (!st && (k.column = wf_ds_find(ds, column)) < 0)
@@ -289,9 +287,9 @@ weft_status wf_vocab_begin(weft_data *d, weft_ds s, const char *column, const we
     return WEFT_OK;
 }
 
-weft_status wf_vocab_end(struct wf_counting *k, const weft_vocab_opts *opts, weft_vocab **out)
+weft_status wf_vocab_end(struct wf_counting *k, const weft_vocab_opts *o, weft_vocab **out)
 {
-    weft_status st = keep_best(k->v, opts);
+    weft_status st = keep_best(k->v, o);
 
     if (st)
         return wf_err_wrap(st, "vocabulary");
@@ -303,13 +301,16 @@ weft_status wf_vocab_end(struct wf_counting *k, const weft_vocab_opts *opts, wef
 weft_status weft_vocab_count(weft_data *d, weft_ds s, const char *column,
                              const weft_vocab_opts *opts, weft_vocab **out)
 {
+    weft_vocab_opts o;
     struct wf_counting k = {.v = NULL};
-    weft_status st = wf_vocab_begin(d, s, column, opts, &k);
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_vocab_opts");
 
+    if (!st)
+        st = wf_vocab_begin(d, s, column, &o, &k);
     if (st)
         return st;
-    st = wf_pass_over(d, s, opts ? opts->threads : 0, opts ? opts->memory : 0, wf_vocab_block, &k);
-    st = st ? wf_err_wrap(st, "vocabulary") : wf_vocab_end(&k, opts, out);
+    st = wf_pass_over(d, s, o.threads, o.memory, wf_vocab_block, &k);
+    st = st ? wf_err_wrap(st, "vocabulary") : wf_vocab_end(&k, &o, out);
     weft_vocab_free(k.v);
     return st;
 }

@@ -193,6 +193,17 @@ weft_status wf_records_reset(struct wf_stage *stage, int64_t epoch);
 weft_status wf_records_pull(struct wf_stage *stage, int64_t want, wf_fill_fn *fill,
                             struct wf_promise **out);
 void wf_records_drop(struct wf_promise *promise);
+/* The next record is at the front of the window: `head` bytes, its own n, `tail` bytes. n < 0: the
+ * file has no more. */
+struct wf_record {
+    int64_t head, n, tail;
+};
+typedef weft_status wf_record_fn(const void *param, const struct wf_records *t,
+                                 struct wf_record *out);
+/* Fills b with up to `want` records as `next` finds them, from one file after the other. What came
+ * before an error is returned first; the next call meets it again. */
+weft_status wf_records_fill(struct wf_stage *stage, struct wf_block *b, int64_t want,
+                            weft_on_error on_error, wf_record_fn *next);
 /* Which of n files holds record id, by the number of the first record of each. */
 int64_t wf_records_file(const int64_t *first, int64_t n, int64_t id);
 weft_status wf_records_save(struct wf_stage *stage, struct wf_buf *out);

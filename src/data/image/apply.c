@@ -531,13 +531,14 @@ static weft_ds change_new(weft_data *d, weft_ds s, const char *column, const str
 weft_ds weft_ds_image_resize(weft_data *d, weft_ds s, const char *column, int64_t height,
                              int64_t width, const weft_image_resize_opts *opts)
 {
+    weft_image_resize_opts o;
     struct change p = {.op = &op_resize, .h = height, .w = width};
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_image_resize_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_image_resize_opts");
 
-    if (!st && opts) {
-        p.filter = opts->filter;
-        p.antialias = opts->antialias;
-        p.dtype = opts->dtype;
+    if (!st) {
+        p.filter = o.filter;
+        p.antialias = o.antialias;
+        p.dtype = o.dtype;
     }
     return change_new(d, s, column, &p, st);
 }
@@ -670,14 +671,15 @@ weft_ds weft_ds_image_random_resized_crop(weft_data *d, weft_ds s, const char *c
                                           int64_t height, int64_t width,
                                           const weft_random_crop_opts *opts)
 {
+    weft_random_crop_opts o;
     struct change p = {.op = &op_random_box, .h = height, .w = width};
-    weft_status st = wf_random_box_plan(opts, &p.box);
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_random_crop_opts");
 
+    if (!st)
+        st = wf_random_box_plan(&o, &p.box);
     p.seed = p.box.seed;
-    if (opts) {
-        p.filter = opts->filter;
-        p.antialias = opts->antialias;
-    }
+    p.filter = o.filter;
+    p.antialias = o.antialias;
     return change_new(d, s, column, &p, st);
 }
 
@@ -706,15 +708,16 @@ weft_ds weft_ds_image_random_rotate(weft_data *d, weft_ds s, const char *column,
 weft_ds weft_ds_image_random_colour(weft_data *d, weft_ds s, const char *column,
                                     const weft_jitter_opts *opts)
 {
+    weft_jitter_opts o;
     struct change p = {.op = &op_random_colour};
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_jitter_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_jitter_opts");
 
-    if (!st && opts) {
-        p.seed = opts->seed;
-        p.a = opts->brightness;
-        p.b = opts->contrast;
-        p.c = opts->saturation;
-        p.d = opts->hue;
+    if (!st) {
+        p.seed = o.seed;
+        p.a = o.brightness;
+        p.b = o.contrast;
+        p.c = o.saturation;
+        p.d = o.hue;
         if (p.a < 0 || p.d < 0)
             st = wf_err(WEFT_EINVAL, "a negative range");
         else if (!(st = check_finite(p.a + p.d)) && !(st = check_share(p.b)))

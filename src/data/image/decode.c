@@ -12,17 +12,18 @@ enum salts { SALT_BOX = 0x1a6e0000 };
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-weft_status wf_random_box_plan(const weft_random_crop_opts *o, struct wf_image_plan *p)
+weft_status wf_random_box_plan(const weft_random_crop_opts *opts, struct wf_image_plan *p)
 {
-    weft_status st = wf_opts_check(o, sizeof *o, "weft_random_crop_opts");
+    weft_random_crop_opts o;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_random_crop_opts");
 
     if (st)
         return st;
-    p->seed = o ? o->seed : 0;
-    p->min_area = o && o->min_area ? o->min_area : 0.08;
-    p->max_area = o && o->max_area ? o->max_area : 1.0;
-    p->min_ratio = o && o->min_ratio ? o->min_ratio : 3.0 / 4.0;
-    p->max_ratio = o && o->max_ratio ? o->max_ratio : 4.0 / 3.0;
+    p->seed = o.seed;
+    p->min_area = o.min_area ? o.min_area : 0.08;
+    p->max_area = o.max_area ? o.max_area : 1.0;
+    p->min_ratio = o.min_ratio ? o.min_ratio : 3.0 / 4.0;
+    p->max_ratio = o.max_ratio ? o.max_ratio : 4.0 / 3.0;
     if (!(p->min_area > 0 && p->min_area <= p->max_area && p->max_area <= 1) ||
         !(p->min_ratio > 0 && p->min_ratio <= p->max_ratio && p->max_ratio < 1e3))
         return wf_err(WEFT_EINVAL, "a random crop of area %g to %g, ratio %g to %g", p->min_area,
@@ -32,29 +33,30 @@ weft_status wf_random_box_plan(const weft_random_crop_opts *o, struct wf_image_p
 
 weft_status wf_image_plan(const weft_image_opts *opts, struct wf_image_plan *out)
 {
+    weft_image_opts o;
     struct wf_image_plan p = {.dtype = WEFT_U8, .max_pixels = MAX_PIXELS, .share = 1.0};
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_image_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_image_opts");
 
-    if (st || !opts) {
+    if (st) {
         *out = p;
         return st;
     }
-    p.channels = opts->channels;
-    p.height = opts->height;
-    p.width = opts->width;
-    p.filter = opts->filter;
-    p.antialias = opts->antialias;
-    p.full_decode = opts->full_decode;
-    p.exif = opts->exif;
-    p.lenient = opts->lenient;
-    p.skip = opts->on_error == WEFT_ON_ERROR_SKIP;
-    p.crop = opts->crop;
-    if (opts->dtype)
-        p.dtype = opts->dtype;
-    if (opts->max_pixels)
-        p.max_pixels = opts->max_pixels;
-    if (opts->crop_share)
-        p.share = opts->crop_share;
+    p.channels = o.channels;
+    p.height = o.height;
+    p.width = o.width;
+    p.filter = o.filter;
+    p.antialias = o.antialias;
+    p.full_decode = o.full_decode;
+    p.exif = o.exif;
+    p.lenient = o.lenient;
+    p.skip = o.on_error == WEFT_ON_ERROR_SKIP;
+    p.crop = o.crop;
+    if (o.dtype)
+        p.dtype = o.dtype;
+    if (o.max_pixels)
+        p.max_pixels = o.max_pixels;
+    if (o.crop_share)
+        p.share = o.crop_share;
     if (p.channels < 0 || p.channels > 4 || p.channels == 2)
         return wf_err(WEFT_EINVAL, "%d channels: must be 0 (as in the file), 1, 3 or 4",
                       p.channels);
@@ -69,7 +71,7 @@ weft_status wf_image_plan(const weft_image_opts *opts, struct wf_image_plan *out
     if (!(p.share > 0 && p.share <= 1))
         return wf_err(WEFT_EINVAL, "crop_share %g: must be above 0 and at most 1", p.share);
     if (p.crop == WEFT_CROP_RANDOM)
-        st = wf_random_box_plan(opts->random, &p);
+        st = wf_random_box_plan(o.random, &p);
     *out = p;
     return st;
 }

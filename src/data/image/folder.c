@@ -1,8 +1,5 @@
 /* folder.c - a directory for each class: the list of files is made when the dataset is built; their
  * contents are read by the decoding node after it. */
-#define _GNU_SOURCE
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,29 +44,39 @@ static weft_status add_name(struct list *l, const char *path, int32_t label)
     l->path[l->n] = wf_arena_strdup(&l->d->arena, path);
     l->label[l->n] = label;
     if (!l->path[l->n])
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(l->d->ctx, 0, "the pipeline");
     l->n++;
     return WEFT_OK;
+}
+
+struct naming {
+    struct list *out;
+    weft_status st;
+};
+
+static int note_name(void *arg, const char *name)
+{
+    struct naming *n = arg;
+
+    if (name[0] != '.')
+        n->st = add_name(n->out, name, 0);
+    return n->st != WEFT_OK;
 }
 
 /* The names in a directory, sorted, without those that begin with a dot. */
 static weft_status names_in(const char *dir, struct list *out)
 {
-    DIR *handle = opendir(dir);
-    struct dirent *e;
-    weft_status st = WEFT_OK;
+    const struct wf_fs *fs = out->d->ctx->fs;
+    struct naming n = {.out = out};
+    int rc = fs->list(fs->arg, dir, note_name, &n);
 
-    if (!handle)
-        return wf_file_err(-errno, dir, "cannot open");
-    while (!st && (errno = 0, e = readdir(handle)))
-        if (e->d_name[0] != '.')
-            st = add_name(out, e->d_name, 0);
-    if (!st && errno)
-        st = wf_err(WEFT_EIO, "%s: cannot read: %s", dir, wf_errno_text(errno));
-    closedir(handle);
-    if (!st && out->n)
+    if (n.st)
+        return n.st;
+    if (rc)
+        return wf_file_err(rc, dir, "cannot read");
+    if (out->n)
         qsort(out->path, (size_t)out->n, sizeof *out->path, by_name);
-    return st;
+    return WEFT_OK;
 }
 
 static void list_free(struct list *l)
@@ -152,7 +159,7 @@ static weft_status find_classes(struct list *l, struct folder *f, bool recursive
     if (!given)
         f->class = wf_arena_alloc(&l->d->arena, (size_t)(names.n + 1) * sizeof *f->class);
     if (!st && !f->class)
-        st = wf_err(WEFT_ENOMEM, "out of memory");
+        st = wf_err_nomem(l->d->ctx, 0, "the pipeline");
     for (int64_t i = 0; i < names.n && !st; i++) {
         char path[4096];
         struct wf_file_info s;
@@ -246,7 +253,7 @@ static weft_status settle(struct list *l, struct folder *f)
     f->path = wf_arena_alloc(&l->d->arena, (size_t)(l->n + 1) * sizeof *f->path);
     f->label = wf_arena_alloc(&l->d->arena, (size_t)(l->n + 1) * sizeof *f->label);
     if (!f->path || !f->label)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(l->d->ctx, 0, "the pipeline");
     if (l->n) {
         memcpy(f->path, l->path, (size_t)l->n * sizeof *f->path);
         memcpy(f->label, l->label, (size_t)l->n * sizeof *f->label);
@@ -263,10 +270,10 @@ static weft_status copy_classes(weft_data *d, struct folder *f, const weft_image
     for (int i = 0; i < o->n_classes && f->class; i++) {
         f->class[i] = wf_arena_strdup(&d->arena, o->classes[i]);
         if (!f->class[i])
-            return wf_err(WEFT_ENOMEM, "out of memory");
+            return wf_err_nomem(d->ctx, 0, "the pipeline");
     }
     f->n_classes = o->n_classes;
-    return f->class ? WEFT_OK : wf_err(WEFT_ENOMEM, "out of memory");
+    return f->class ? WEFT_OK : wf_err_nomem(d->ctx, 0, "the pipeline");
 }
 
 static weft_status open_folder(weft_data *d, struct wf_ds *ds, const char *dir,
@@ -280,7 +287,7 @@ static weft_status open_folder(weft_data *d, struct wf_ds *ds, const char *dir,
 
     f->dir = dir ? wf_arena_strdup(&d->arena, dir) : NULL;
     if (!f->dir)
-        return dir ? wf_err(WEFT_ENOMEM, "out of memory")
+        return dir ? wf_err_nomem(d->ctx, 0, "the pipeline")
                    : wf_err(WEFT_EINVAL, "no directory given");
     if (o->label && o->label != WEFT_I32 && o->label != WEFT_I64)
         return wf_err(WEFT_EDTYPE, "labels must be i32 or i64, not %s", weft_dtype_name(o->label));
@@ -308,21 +315,21 @@ static weft_status open_folder(weft_data *d, struct wf_ds *ds, const char *dir,
 
 weft_ds weft_ds_image_folder(weft_data *d, const char *dir, const weft_image_opts *opts)
 {
-    static const weft_image_opts defaults = {.size = sizeof defaults};
+    weft_image_opts o;
     struct wf_ds *ds = wf_ds_new(d, &folder_kind, 0, NULL, sizeof(struct folder));
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_image_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_image_opts");
     weft_ds s;
 
     if (!ds)
         return (weft_ds){0};
     if (!st)
-        st = open_folder(d, ds, dir, opts ? opts : &defaults);
+        st = open_folder(d, ds, dir, &o);
     if (st)
         return wf_ds_fail(d, "image_folder", st);
     s = wf_ds_handle(ds);
-    if (opts && opts->shuffle)
-        s = weft_ds_shuffle_all(d, s, WEFT_OPTS(weft_shuffle_opts, .seed = opts->seed));
-    return wf_ds_decode(d, "image_folder", s, "image", opts, true);
+    if (o.shuffle)
+        s = weft_ds_shuffle_all(d, s, WEFT_OPTS(weft_shuffle_opts, .seed = o.seed));
+    return wf_ds_decode(d, "image_folder", s, "image", &o, true);
 }
 
 weft_status weft_ds_image_classes(const weft_data *d, weft_ds s, int *n, const char *const **names)

@@ -148,7 +148,7 @@ weft_ds wf_ds_decode(weft_data *d, const char *builder, weft_ds s, const char *c
                      const weft_image_opts *opts, bool from_file);
 
 /* The box of a random crop in an image, and the corresponding part of a plan. */
-weft_status wf_random_box_plan(const weft_random_crop_opts *o, struct wf_image_plan *p);
+weft_status wf_random_box_plan(const weft_random_crop_opts *opts, struct wf_image_plan *p);
 struct wf_box wf_random_box(int64_t h, int64_t w, const struct wf_image_plan *p, struct wf_at at);
 
 /* ---- operations on pixels (ops.c) ------------------------------------------------------------ */

@@ -210,7 +210,7 @@ weft_ds wf_ds_decode(weft_data *d, const char *builder, weft_ds s, const char *c
             wf_err(WEFT_EDTYPE, "column '%s' does not hold bytes, one string per element", column));
     col = wf_arena_alloc(&d->arena, (size_t)ds->n_cols * sizeof *col);
     if (!col)
-        return wf_ds_fail(d, builder, wf_err(WEFT_ENOMEM, "out of memory"));
+        return wf_ds_fail(d, builder, wf_err_nomem(d->ctx, 0, "the pipeline"));
     memcpy(col, ds->col, (size_t)ds->n_cols * sizeof *col);
     role = col[p->col].role;
     col[p->col] = wf_image_column(col[p->col].name, &p->plan);

@@ -257,7 +257,7 @@ static void ex_text(const struct wf_ds *ds, struct wf_buf *out)
                       p->plan.f[k].sequence ? " sequence" : "");
     }
     if (p->on_error == WEFT_ON_ERROR_SKIP)
-        wf_buf_printf(out, ", bad ones left out");
+        wf_buf_printf(out, ", bad ones skipped");
 }
 
 static const struct wf_ds_kind ex_kind = {
@@ -312,6 +312,7 @@ static weft_status set_columns(struct wf_ds *ds, int n, const weft_example_featu
 weft_ds weft_ds_example(weft_data *d, weft_ds s, int n, const weft_example_feature *features,
                         const weft_example_opts *opts)
 {
+    weft_example_opts o;
     struct wf_ds *ds = wf_ds_new(d, &ex_kind, 1, &s, sizeof(struct param));
     struct param *p;
     weft_status st;
@@ -319,16 +320,16 @@ weft_ds weft_ds_example(weft_data *d, weft_ds s, int n, const weft_example_featu
     if (!ds)
         return wf_ds_handle(NULL);
     p = ds->param;
-    st = wf_opts_check(opts, sizeof *opts, "weft_example_opts");
+    st = wf_opts_take(&o, sizeof o, opts, "weft_example_opts");
     if (!st)
-        st = find_column(ds->in[0], opts ? opts->column : NULL, &p->column);
+        st = find_column(ds->in[0], o.column, &p->column);
     if (!st)
         st = wf_example_plan(&d->arena, n, features, &p->plan);
     if (!st)
         st = set_columns(ds, n, features);
     if (st)
         return wf_ds_fail(d, "example", st);
-    p->on_error = opts ? opts->on_error : WEFT_ON_ERROR_STOP;
+    p->on_error = o.on_error;
     ds->inexact = ds->inexact || p->on_error == WEFT_ON_ERROR_SKIP;
     return wf_ds_handle(ds);
 }

@@ -91,15 +91,16 @@ static weft_status skip_header(const struct param *p, struct wf_stream *s)
 }
 
 /* Whether a whole record is at the front of the window, followed by the footer. */
-static weft_status next_record(const struct param *p, struct wf_records *t, bool *found)
+static weft_status next_record(const void *param, const struct wf_records *t, struct wf_record *out)
 {
+    const struct param *p = param;
     struct wf_stream *s = t->s;
     weft_status st = s->path && s->offset < p->header ? skip_header(p, s) : WEFT_OK;
 
     if (!st)
         st = wf_stream_need(s, p->bytes + p->footer);
-    *found = !st && s->n >= p->bytes + p->footer;
-    if (st || *found || !s->path || s->n == p->footer)
+    *out = (struct wf_record){0, !st && s->n >= p->bytes + p->footer ? p->bytes : -1, 0};
+    if (st || out->n >= 0 || !s->path || s->n == p->footer)
         return st;
     return wf_err(WEFT_EDATA, "%s: record %lld (byte %lld): truncated: %lld bytes of %lld", s->path,
                   (long long)t->record, (long long)s->offset,
@@ -109,35 +110,8 @@ static weft_status next_record(const struct param *p, struct wf_records *t, bool
 static weft_status pull_into(struct wf_stage *stage, struct wf_block *b, int64_t want)
 {
     const struct param *p = stage->ds->param;
-    struct wf_records *t = stage->state;
-    struct wf_stream *s = t->s;
-    struct wf_chunk *kept = NULL;
-    weft_str *text = b->col[0].data;
-    bool more = true, found;
-    weft_status st = WEFT_OK;
 
-    for (b->n = 0; b->n < want && more && !st;) {
-        st = next_record(p, t, &found);
-        if (!st && !found) {
-            st = wf_stream_next_file(s, &more);
-            t->record = 0;
-        } else if (!st) {
-            if (s->chunk != kept)
-                st = wf_block_keep(b, kept = s->chunk);
-            text[b->n] = (weft_str){s->p, p->bytes};
-            b->at[b->n] = (struct wf_at){t->epoch, t->id++};
-            b->from[b->n++] = (struct wf_origin){s->path, t->record++, s->offset};
-            wf_stream_take(s, p->bytes);
-            continue;
-        }
-        if (st && b->n)
-            return WEFT_OK;
-        if (wf_may_skip(p->on_error, st)) {
-            wf_stream_give_up(stage, s);
-            st = WEFT_OK;
-        }
-    }
-    return st;
+    return wf_records_fill(stage, b, want, p->on_error, next_record);
 }
 
 /* Large records: a promise of a few chunks. */
@@ -235,7 +209,7 @@ static void fixed_text(const struct wf_ds *ds, struct wf_buf *out)
     if (p->type.dtype != WEFT_STR)
         wf_buf_printf(out, " as %s%s", p->swap ? "big-endian " : "", wf_type_text(&p->type, type));
     if (p->on_error == WEFT_ON_ERROR_SKIP)
-        wf_buf_printf(out, ", torn ends left out");
+        wf_buf_printf(out, ", torn ends skipped");
 }
 
 static const struct wf_ds_kind fixed_stream_kind = {
@@ -335,9 +309,8 @@ static weft_status count(struct wf_ds *ds, bool *all)
 weft_ds weft_ds_fixed(weft_data *d, const char *files, int64_t record_bytes,
                       const weft_fixed_opts *opts)
 {
-    static const weft_fixed_opts defaults = {.size = sizeof defaults};
-    const weft_fixed_opts *o = opts ? opts : &defaults;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_fixed_opts");
+    weft_fixed_opts o;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_fixed_opts");
     struct wf_ds *ds = st ? NULL : wf_ds_new(d, &fixed_get_kind, 0, NULL, sizeof(struct param));
     struct param *p;
     weft_column col;
@@ -346,22 +319,22 @@ weft_ds weft_ds_fixed(weft_data *d, const char *files, int64_t record_bytes,
     if (!ds)
         return st ? wf_ds_fail(d, "fixed", st) : wf_ds_handle(NULL);
     p = ds->param;
-    st = plan(p, record_bytes, o);
+    st = plan(p, record_bytes, &o);
     if (!st)
-        st = wf_files_find(d, files, &o->files, &p->files);
+        st = wf_files_find(d, files, &o.files, &p->files);
     if (!st)
         st = count(ds, &plain);
     if (st)
         return wf_ds_fail(d, "fixed", st);
-    col = wf_column_of(o->column                   ? o->column
+    col = wf_column_of(o.column                    ? o.column
                        : p->type.dtype == WEFT_STR ? "record"
                                                    : "value",
                        p->type.dtype, p->type.rank, p->type.dim);
     st = wf_ds_set_columns(ds, 1, &col);
     if (st)
         return wf_ds_fail(d, "fixed", st);
-    ds->addressable = plain && !o->files.shuffle;
-    ds->reordered = o->files.shuffle;
+    ds->addressable = plain && !o.files.shuffle;
+    ds->reordered = o.files.shuffle;
     ds->count = ds->addressable ? p->first[p->files.n] : WEFT_UNKNOWN;
     if (!ds->addressable)
         ds->kind = &fixed_stream_kind;

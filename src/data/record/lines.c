@@ -180,7 +180,7 @@ static void lines_text(const struct wf_ds *ds, struct wf_buf *out)
     if (p->header)
         wf_buf_printf(out, ", %lld of header", (long long)p->header);
     if (p->on_error == WEFT_ON_ERROR_SKIP)
-        wf_buf_printf(out, ", long ones left out");
+        wf_buf_printf(out, ", long ones skipped");
 }
 
 static const struct wf_ds_kind lines_kind = {
@@ -196,9 +196,8 @@ static const struct wf_ds_kind lines_kind = {
 
 weft_ds weft_ds_lines(weft_data *d, const char *files, const weft_lines_opts *opts)
 {
-    static const weft_lines_opts defaults = {.size = sizeof defaults};
-    const weft_lines_opts *o = opts ? opts : &defaults;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_lines_opts");
+    weft_lines_opts o;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_lines_opts");
     struct wf_ds *ds = st ? NULL : wf_ds_new(d, &lines_kind, 0, NULL, sizeof(struct param));
     struct param *p;
     weft_column col;
@@ -206,25 +205,25 @@ weft_ds weft_ds_lines(weft_data *d, const char *files, const weft_lines_opts *op
     if (!ds)
         return st ? wf_ds_fail(d, "lines", st) : wf_ds_handle(NULL);
     p = ds->param;
-    if (o->header < 0 || o->max_line < 0 || o->max_line > INT64_MAX / 4)
-        st = wf_err(WEFT_EINVAL, "header %lld, max_line %lld", (long long)o->header,
-                    (long long)o->max_line);
+    if (o.header < 0 || o.max_line < 0 || o.max_line > INT64_MAX / 4)
+        st = wf_err(WEFT_EINVAL, "header %lld, max_line %lld", (long long)o.header,
+                    (long long)o.max_line);
     if (!st)
-        st = wf_files_find(d, files, &o->files, &p->files);
-    if (!st && o->comment) {
-        p->comment = wf_arena_strdup(&d->arena, o->comment);
-        p->comment_n = (int64_t)strlen(o->comment);
+        st = wf_files_find(d, files, &o.files, &p->files);
+    if (!st && o.comment) {
+        p->comment = wf_arena_strdup(&d->arena, o.comment);
+        p->comment_n = (int64_t)strlen(o.comment);
         if (!p->comment)
-            st = wf_err_nomem(d->ctx, strlen(o->comment), "lines");
+            st = wf_err_nomem(d->ctx, strlen(o.comment), "lines");
     }
-    p->on_error = o->on_error;
-    p->skip_empty = o->skip_empty;
-    p->header = o->header;
-    p->max_line = o->max_line ? o->max_line : MAX_LINE;
-    col = wf_column_of(o->column ? o->column : "line", WEFT_STR, 0, NULL);
+    p->on_error = o.on_error;
+    p->skip_empty = o.skip_empty;
+    p->header = o.header;
+    p->max_line = o.max_line ? o.max_line : MAX_LINE;
+    col = wf_column_of(o.column ? o.column : "line", WEFT_STR, 0, NULL);
     if (!st)
         st = wf_ds_set_columns(ds, 1, &col);
     ds->count = WEFT_UNKNOWN;
-    ds->reordered = o->files.shuffle;
+    ds->reordered = o.files.shuffle;
     return st ? wf_ds_fail(d, "lines", st) : wf_ds_handle(ds);
 }

@@ -86,14 +86,15 @@ static weft_status bad_record(const struct wf_records *t, const char *what)
                   (long long)t->s->offset, what);
 }
 
-/* Brings the next record, complete, to the front of the window; *n is the length of its data, -1 at
- * the end of the file. */
-static weft_status next_record(const struct param *p, struct wf_records *t, int64_t *n)
+/* Brings the next record, complete, to the front of the window. */
+static weft_status next_record(const void *param, const struct wf_records *t, struct wf_record *out)
 {
+    const struct param *p = param;
+    int64_t *n = &out->n;
     struct wf_stream *s = t->s;
     weft_status st = wf_stream_need(s, WF_RECORD_FRAME);
 
-    *n = -1;
+    *out = (struct wf_record){WF_RECORD_HEAD, -1, WF_RECORD_FRAME - WF_RECORD_HEAD};
     if (st || !s->n)
         return st;
     if (s->n < WF_RECORD_FRAME)
@@ -113,37 +114,8 @@ static weft_status next_record(const struct param *p, struct wf_records *t, int6
 static weft_status pull_into(struct wf_stage *stage, struct wf_block *b, int64_t want)
 {
     const struct param *p = stage->ds->param;
-    struct wf_records *t = stage->state;
-    struct wf_stream *s = t->s;
-    struct wf_chunk *kept = NULL;
-    weft_str *r = b->col[0].data;
-    int64_t n;
-    bool more = true;
-    weft_status st = WEFT_OK;
 
-    for (b->n = 0; b->n < want && more && !st;) {
-        st = next_record(p, t, &n);
-        if (!st && n < 0) {
-            st = wf_stream_next_file(s, &more);
-            t->record = 0;
-        } else if (!st) {
-            if (s->chunk != kept)
-                st = wf_block_keep(b, kept = s->chunk);
-            r[b->n] = (weft_str){s->p + WF_RECORD_HEAD, n};
-            b->at[b->n] = (struct wf_at){t->epoch, t->id++};
-            b->from[b->n++] = (struct wf_origin){s->path, t->record++, s->offset};
-            wf_stream_take(s, n + WF_RECORD_FRAME);
-            continue;
-        }
-        /* What came before an error is returned first; the next pull meets it again. */
-        if (st && b->n)
-            return WEFT_OK;
-        if (wf_may_skip(p->on_error, st)) {
-            wf_stream_give_up(stage, s);
-            st = WEFT_OK;
-        }
-    }
-    return st;
+    return wf_records_fill(stage, b, want, p->on_error, next_record);
 }
 
 static weft_status tf_pull(struct wf_stage *stage, int64_t want, struct wf_promise **out)
@@ -268,7 +240,7 @@ static void tf_text(const struct wf_ds *ds, struct wf_buf *out)
     if (p->index)
         wf_buf_printf(out, ", %lld records by index", (long long)ds->count);
     if (p->on_error == WEFT_ON_ERROR_SKIP)
-        wf_buf_printf(out, ", bad ones left out");
+        wf_buf_printf(out, ", bad ones skipped");
 }
 
 static const struct wf_ds_kind tf_stream_kind = {
@@ -334,9 +306,8 @@ static weft_status make_index(struct wf_ds *ds, const char *dir)
 
 weft_ds weft_ds_tfrecord(weft_data *d, const char *files, const weft_tfrecord_opts *opts)
 {
-    static const weft_tfrecord_opts defaults = {.size = sizeof defaults};
-    const weft_tfrecord_opts *o = opts ? opts : &defaults;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_tfrecord_opts");
+    weft_tfrecord_opts o;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_tfrecord_opts");
     weft_column col;
     struct wf_files list;
     struct wf_ds *ds;
@@ -344,30 +315,30 @@ weft_ds weft_ds_tfrecord(weft_data *d, const char *files, const weft_tfrecord_op
 
     if (st)
         return wf_ds_fail(d, "tfrecord", st);
-    if (o->index && o->files.shuffle)
+    if (o.index && o.files.shuffle)
         return wf_ds_fail(d, "tfrecord",
                           wf_err(WEFT_EINVAL, "index and files.shuffle cannot be combined (with an "
                                               "index, weft_ds_shuffle_all shuffles records)"));
-    if (o->index && o->on_error == WEFT_ON_ERROR_SKIP)
+    if (o.index && o.on_error == WEFT_ON_ERROR_SKIP)
         return wf_ds_fail(d, "tfrecord",
                           wf_err(WEFT_EINVAL, "index and skipping bad records cannot be combined: "
                                               "every record number must exist"));
-    ds = wf_ds_new(d, o->index ? &tf_index_kind : &tf_stream_kind, 0, NULL, sizeof *p);
+    ds = wf_ds_new(d, o.index ? &tf_index_kind : &tf_stream_kind, 0, NULL, sizeof *p);
     if (!ds)
         return wf_ds_handle(NULL);
-    st = wf_files_find(d, files, &o->files, &list);
+    st = wf_files_find(d, files, &o.files, &list);
     if (st)
         return wf_ds_fail(d, "tfrecord", st);
     p = ds->param;
     p->files = list;
-    p->on_error = o->on_error;
-    p->max_record = o->max_record > 0 ? o->max_record : WF_RECORD_MAX;
-    col = wf_column_of(o->column ? o->column : "record", WEFT_STR, 0, NULL);
+    p->on_error = o.on_error;
+    p->max_record = o.max_record > 0 ? o.max_record : WF_RECORD_MAX;
+    col = wf_column_of(o.column ? o.column : "record", WEFT_STR, 0, NULL);
     st = wf_ds_set_columns(ds, 1, &col);
     ds->count = WEFT_UNKNOWN;
-    ds->reordered = o->files.shuffle;
+    ds->reordered = o.files.shuffle;
     ds->inexact = p->on_error == WEFT_ON_ERROR_SKIP;
-    if (!st && o->index)
-        st = make_index(ds, o->index_dir);
+    if (!st && o.index)
+        st = make_index(ds, o.index_dir);
     return st ? wf_ds_fail(d, "tfrecord", st) : wf_ds_handle(ds);
 }

@@ -322,15 +322,14 @@ static weft_status writer_open(weft_record_writer *w, const char *path,
 weft_status weft_record_writer_new(weft_ctx *ctx, const char *path,
                                    const weft_record_writer_opts *opts, weft_record_writer **out)
 {
-    static const weft_record_writer_opts defaults = {.size = sizeof defaults};
-    const weft_record_writer_opts *o = opts ? opts : &defaults;
+    weft_record_writer_opts o;
     weft_record_writer *w;
     weft_compression how;
-    weft_status st = path ? wf_opts_check(opts, sizeof *opts, "weft_record_writer_opts")
+    weft_status st = path ? wf_opts_take(&o, sizeof o, opts, "weft_record_writer_opts")
                           : wf_err(WEFT_EINVAL, "no file given (NULL)");
 
     if (!st)
-        st = choose(path, o, &how);
+        st = choose(path, &o, &how);
     if (st)
         return st;
     w = wf_alloc(ctx, sizeof *w);
@@ -339,7 +338,7 @@ weft_status weft_record_writer_new(weft_ctx *ctx, const char *path,
     w->ctx = ctx;
     w->fd = -1;
     w->how = how;
-    st = writer_open(w, path, o);
+    st = writer_open(w, path, &o);
     if (st) {
         writer_free(w);
         return st;

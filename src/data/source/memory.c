@@ -80,7 +80,7 @@ static weft_status tensors_fill(struct wf_ds *ds, int n, const weft_column *colu
     p->tensor = wf_arena_alloc(&ds->data->arena, (size_t)n * sizeof *p->tensor);
     col = wf_arena_alloc(&ds->data->arena, (size_t)n * sizeof *col);
     if (!p->tensor || !col)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
     for (int i = 0; i < n; i++) {
         const weft_tensor *t = &tensors[i];
 

@@ -202,26 +202,25 @@ static weft_status check_options(const struct wf_format *f, const weft_open_opts
 
 weft_ds weft_ds_open(weft_data *d, const char *path, const weft_open_opts *opts)
 {
-    static const weft_open_opts defaults = {.size = sizeof defaults};
-    const weft_open_opts *o = opts ? opts : &defaults;
+    weft_open_opts o;
     const struct wf_format *row;
     weft_ds s;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_open_opts");
-    weft_format f = st ? WEFT_FORMAT_UNKNOWN : o->format;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_open_opts");
+    weft_format f = st ? WEFT_FORMAT_UNKNOWN : o.format;
 
     if (!st && f == WEFT_FORMAT_UNKNOWN)
         st = weft_format_of(d->ctx, path, &f);
     row = st ? NULL : wf_format_row(f);
     if (!st)
-        st = row ? check_options(row, o) : wf_err(WEFT_EINVAL, "format %d does not exist", (int)f);
+        st = row ? check_options(row, &o) : wf_err(WEFT_EINVAL, "format %d does not exist", (int)f);
     if (st)
         return wf_ds_fail(d, "open", st);
-    s = row->open(d, path, o);
-    if (o->columns)
-        s = weft_ds_select(d, s, o->columns);
-    if (o->label)
-        s = weft_ds_role(d, s, o->label, WEFT_LABEL);
-    if (o->weight)
-        s = weft_ds_role(d, s, o->weight, WEFT_WEIGHT);
+    s = row->open(d, path, &o);
+    if (o.columns)
+        s = weft_ds_select(d, s, o.columns);
+    if (o.label)
+        s = weft_ds_role(d, s, o.label, WEFT_LABEL);
+    if (o.weight)
+        s = weft_ds_role(d, s, o.weight, WEFT_WEIGHT);
     return s;
 }

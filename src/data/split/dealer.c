@@ -687,13 +687,8 @@ static weft_status start_reader(weft_dealer *a, const weft_dealer_opts *o)
 
 static weft_status check_opts(const weft_dealer_opts *o)
 {
-    weft_status st = wf_opts_check(o, sizeof *o, "weft_dealer_opts");
-
-    if (st)
-        return st;
-    if (!o || o->batch < 1 || o->batch > MAX_BATCH)
-        return wf_err(WEFT_EINVAL, "dealer: batches of %lld samples",
-                      o ? (long long)o->batch : 0ll);
+    if (o->batch < 1 || o->batch > MAX_BATCH)
+        return wf_err(WEFT_EINVAL, "dealer: batches of %lld samples", (long long)o->batch);
     if (o->shards < 0 || o->shards > MAX_SHARDS || o->memory < 0 || o->max_open < 0 ||
         o->max_open > 1 << 20 || (o->threads < 0 && o->threads != WEFT_ZERO) || o->threads > 1024)
         return wf_err(WEFT_EINVAL, "dealer: %lld shards, %d threads, %lld bytes, %lld steps",
@@ -702,17 +697,21 @@ static weft_status check_opts(const weft_dealer_opts *o)
     return WEFT_OK;
 }
 
-weft_status weft_dealer_new(weft_data *d, weft_ds s, const weft_dealer_opts *o, weft_dealer **out)
+weft_status weft_dealer_new(weft_data *d, weft_ds s, const weft_dealer_opts *opts,
+                            weft_dealer **out)
 {
+    weft_dealer_opts o;
     weft_ds batches;
     weft_dealer *a;
-    weft_status st = check_opts(o);
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_dealer_opts");
 
+    if (!st)
+        st = check_opts(&o);
     if (st)
         return st;
     batches = weft_ds_batch(
-        d, s, o->batch,
-        WEFT_OPTS(weft_batch_opts, .drop_remainder = o->drop_remainder, .ragged = true));
+        d, s, o.batch,
+        WEFT_OPTS(weft_batch_opts, .drop_remainder = o.drop_remainder, .ragged = true));
     st = weft_data_status(d);
     if (st)
         return st;
@@ -726,17 +725,17 @@ weft_status weft_dealer_new(weft_data *d, weft_ds s, const weft_dealer_opts *o, 
     a->ctx = d->ctx;
     a->samples = wf_ds_node(d, s);
     a->batches = wf_ds_node(d, batches);
-    a->n = o->batch;
-    a->n_shards = o->shards ? o->shards : 1;
-    a->drop_remainder = o->drop_remainder;
-    a->epoch = o->epoch;
-    st = wf_env_new(d, o->memory ? o->memory : DEFAULT_MEMORY, NULL, &a->env);
+    a->n = o.batch;
+    a->n_shards = o.shards ? o.shards : 1;
+    a->drop_remainder = o.drop_remainder;
+    a->epoch = o.epoch;
+    st = wf_env_new(d, o.memory ? o.memory : DEFAULT_MEMORY, NULL, &a->env);
     if (!st && wf_ds_addressable(a->samples))
-        st = start_threads(a, o->threads == WEFT_ZERO ? 0
-                              : o->threads            ? o->threads
-                                                      : weft_ctx_threads(d->ctx));
+        st = start_threads(a, o.threads == WEFT_ZERO ? 0
+                              : o.threads            ? o.threads
+                                                     : weft_ctx_threads(d->ctx));
     else if (!st)
-        st = start_reader(a, o);
+        st = start_reader(a, &o);
     if (st) {
         weft_dealer_free(a);
         return st;

@@ -143,39 +143,38 @@ static void place(int64_t n_samples, int n_workers, const weft_split_opts *o, we
 weft_status weft_split_plan(int64_t n_samples, int n_workers, const weft_split_opts *opts,
                             weft_share *out)
 {
-    static const weft_split_opts defaults = {.size = sizeof defaults};
-    const weft_split_opts *o = opts ? opts : &defaults;
+    weft_split_opts o;
     int64_t n_units = n_samples;
     double sum;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_split_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_split_opts");
 
     if (st)
         return st;
     if (n_samples < 0 || n_workers < 1)
         return wf_err(WEFT_EINVAL, "split: %lld samples over %d workers", (long long)n_samples,
                       n_workers);
-    st = check_weights(o, n_workers, &sum);
+    st = check_weights(&o, n_workers, &sum);
     if (st)
         return st;
-    switch (o->by) {
+    switch (o.by) {
     case WEFT_SPLIT_SAMPLES: break;
     case WEFT_SPLIT_BATCHES:
-        if (o->batch < 1)
-            return wf_err(WEFT_EINVAL, "split: by batches of %lld samples", (long long)o->batch);
-        n_units = n_samples / o->batch + (n_samples % o->batch > 0);
+        if (o.batch < 1)
+            return wf_err(WEFT_EINVAL, "split: by batches of %lld samples", (long long)o.batch);
+        n_units = n_samples / o.batch + (n_samples % o.batch > 0);
         break;
     case WEFT_SPLIT_FILES:
-        st = check_files(n_samples, o);
+        st = check_files(n_samples, &o);
         if (st)
             return st;
         break;
-    default: return wf_err(WEFT_EINVAL, "split: unit %d does not exist", (int)o->by);
+    default: return wf_err(WEFT_EINVAL, "split: unit %d does not exist", (int)o.by);
     }
-    if (o->by == WEFT_SPLIT_FILES && n_samples > 0)
-        share_files(n_samples, n_workers, o, sum, out);
+    if (o.by == WEFT_SPLIT_FILES && n_samples > 0)
+        share_files(n_samples, n_workers, &o, sum, out);
     else
-        share_units(o->by == WEFT_SPLIT_FILES ? o->n_files : n_units, n_workers, o, sum, out);
-    place(n_samples, n_workers, o, out);
+        share_units(o.by == WEFT_SPLIT_FILES ? o.n_files : n_units, n_workers, &o, sum, out);
+    place(n_samples, n_workers, &o, out);
     return WEFT_OK;
 }
 
@@ -425,19 +424,20 @@ static int64_t count_rest(int64_t n, double fraction)
 weft_status weft_ds_holdout(weft_data *d, weft_ds s, double fraction, const weft_holdout_opts *opts,
                             weft_ds *rest, weft_ds *held)
 {
+    weft_holdout_opts o;
     struct holdout h = {0};
     weft_ds a, b;
     int64_t count, n_held;
     weft_status st = weft_data_status(d);
 
     if (!st)
-        st = wf_opts_check(opts, sizeof *opts, "weft_holdout_opts");
-    if (!st && opts)
-        h.seed = opts->seed;
+        st = wf_opts_take(&o, sizeof o, opts, "weft_holdout_opts");
+    if (!st)
+        h.seed = o.seed;
     if (!st && !(fraction >= 0 && fraction <= 1))
         st = wf_err(WEFT_EINVAL, "fraction %g is not in 0..1", fraction);
     count = weft_ds_count(d, s);
-    if (!st && !(opts && opts->hashed) && (count == WEFT_UNKNOWN || count == WEFT_ENDLESS))
+    if (!st && !o.hashed && (count == WEFT_UNKNOWN || count == WEFT_ENDLESS))
         st = wf_err(WEFT_EINVAL,
                     "cannot take the last elements of a dataset of unknown length: use hashed");
     if (st) {
@@ -445,7 +445,7 @@ weft_status weft_ds_holdout(weft_data *d, weft_ds s, double fraction, const weft
         return st;
     }
     n_held = count >= 0 && count != WEFT_ENDLESS ? count - count_rest(count, fraction) : 0;
-    if (!(opts && opts->hashed)) {
+    if (!o.hashed) {
         a = weft_ds_take(d, s, count - n_held);
         b = weft_ds_skip(d, s, count - n_held);
     } else if (weft_ds_addressable(d, s) && count != WEFT_ENDLESS) {

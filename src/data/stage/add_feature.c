@@ -3,7 +3,7 @@
 
 static const char *columns(const struct wf_adding *a)
 {
-    return wf_arg_text(a, "columns");
+    return wf_stage_arg_text(a, "columns");
 }
 
 weft_ds wf_add_select(struct wf_adding *a)
@@ -13,12 +13,12 @@ weft_ds wf_add_select(struct wf_adding *a)
 
 weft_ds wf_add_rename(struct wf_adding *a)
 {
-    return weft_ds_rename(a->d, a->s, wf_arg_text(a, "column"), wf_arg_text(a, "to"));
+    return weft_ds_rename(a->d, a->s, wf_stage_arg_text(a, "column"), wf_stage_arg_text(a, "to"));
 }
 
 weft_ds wf_add_copy(struct wf_adding *a)
 {
-    return weft_ds_copy(a->d, a->s, wf_arg_text(a, "column"), wf_arg_text(a, "to"));
+    return weft_ds_copy(a->d, a->s, wf_stage_arg_text(a, "column"), wf_stage_arg_text(a, "to"));
 }
 
 weft_ds wf_add_label(struct wf_adding *a)
@@ -38,18 +38,19 @@ weft_ds wf_add_feature(struct wf_adding *a)
 
 weft_ds wf_add_rescale(struct wf_adding *a)
 {
-    return weft_ds_rescale(a->d, a->s, columns(a), wf_arg_float(a, "scale"),
-                           wf_arg_float(a, "offset"), wf_arg_dtype(a, "dtype"));
+    return weft_ds_rescale(a->d, a->s, columns(a), wf_stage_arg_float(a, "scale"),
+                           wf_stage_arg_float(a, "offset"), wf_stage_arg_dtype(a, "dtype"));
 }
 
 weft_ds wf_add_cast(struct wf_adding *a)
 {
-    return weft_ds_cast(a->d, a->s, columns(a), wf_arg_dtype(a, "dtype"));
+    return weft_ds_cast(a->d, a->s, columns(a), wf_stage_arg_dtype(a, "dtype"));
 }
 
 weft_ds wf_add_clip(struct wf_adding *a)
 {
-    return weft_ds_clip(a->d, a->s, columns(a), wf_arg_float(a, "low"), wf_arg_float(a, "high"));
+    return weft_ds_clip(a->d, a->s, columns(a), wf_stage_arg_float(a, "low"),
+                        wf_stage_arg_float(a, "high"));
 }
 
 weft_ds wf_add_log1p(struct wf_adding *a)
@@ -59,43 +60,45 @@ weft_ds wf_add_log1p(struct wf_adding *a)
 
 weft_ds wf_add_fill(struct wf_adding *a)
 {
-    return weft_ds_fill(a->d, a->s, columns(a), wf_arg_float(a, "value"));
+    return weft_ds_fill(a->d, a->s, columns(a), wf_stage_arg_float(a, "value"));
 }
 
 weft_ds wf_add_bucketize(struct wf_adding *a)
 {
-    const struct wf_attr *b = wf_arg(a, "boundaries");
+    const struct wf_attr *b = wf_stage_arg(a, "boundaries");
 
     return weft_ds_bucketize(a->d, a->s, columns(a), b->n, b->floats);
 }
 
 weft_ds wf_add_hash(struct wf_adding *a)
 {
-    return weft_ds_hash(a->d, a->s, columns(a), wf_arg_int(a, "buckets"),
-                        (uint64_t)wf_arg_int(a, "seed"));
+    return weft_ds_hash(a->d, a->s, columns(a), wf_stage_arg_int(a, "buckets"),
+                        (uint64_t)wf_stage_arg_int(a, "seed"));
 }
 
 weft_ds wf_add_cross(struct wf_adding *a)
 {
-    return weft_ds_cross(a->d, a->s, columns(a), wf_arg_int(a, "buckets"),
-                         (uint64_t)wf_arg_int(a, "seed"), wf_arg_text(a, "to"));
+    return weft_ds_cross(a->d, a->s, columns(a), wf_stage_arg_int(a, "buckets"),
+                         (uint64_t)wf_stage_arg_int(a, "seed"), wf_stage_arg_text(a, "to"));
 }
 
 weft_ds wf_add_slice(struct wf_adding *a)
 {
-    return weft_ds_slice(a->d, a->s, columns(a), wf_arg_int(a, "first"), wf_arg_int(a, "n"));
+    return weft_ds_slice(a->d, a->s, columns(a), wf_stage_arg_int(a, "first"),
+                         wf_stage_arg_int(a, "n"));
 }
 
 weft_ds wf_add_one_hot(struct wf_adding *a)
 {
-    return weft_ds_one_hot(a->d, a->s, columns(a), wf_arg_int(a, "depth"),
-                           WEFT_OPTS(weft_ds_one_hot_opts, .dtype = wf_arg_dtype(a, "dtype"),
-                                     .lenient = wf_arg_bool(a, "lenient")));
+    return weft_ds_one_hot(a->d, a->s, columns(a), wf_stage_arg_int(a, "depth"),
+                           WEFT_OPTS(weft_ds_one_hot_opts, .dtype = wf_stage_arg_dtype(a, "dtype"),
+                                     .lenient = wf_stage_arg_bool(a, "lenient")));
 }
 
 weft_ds wf_add_join(struct wf_adding *a)
 {
-    return weft_ds_join(a->d, a->s, columns(a), wf_arg_text(a, "to"), wf_arg_dtype(a, "dtype"));
+    return weft_ds_join(a->d, a->s, columns(a), wf_stage_arg_text(a, "to"),
+                        wf_stage_arg_dtype(a, "dtype"));
 }
 
 /* ---- with what was learned ------------------------------------------------------------------- */
@@ -105,7 +108,7 @@ static weft_ds not_learned(const struct wf_adding *a, const char *item)
     return wf_ds_fail(a->d, a->row->name,
                       wf_err(WEFT_EINVAL,
                              "%s has not learned '%s': the stage is new or was changed since; "
-                             "train anew with another checkpoint.dir",
+                             "train again with another checkpoint.dir",
                              a->learned_from ? a->learned_from : "the training data", item));
 }
 
@@ -140,7 +143,7 @@ static bool in_list(const char *list, const char *column)
  * not. */
 weft_ds wf_add_lookup(struct wf_adding *a)
 {
-    int64_t n_unknown = wf_arg_int(a, "unknown");
+    int64_t n_unknown = wf_stage_arg_int(a, "unknown");
     weft_ds s = a->s;
 
     for (int i = 0; i < a->items.n && !weft_data_status(a->d); i++) {

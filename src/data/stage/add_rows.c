@@ -4,101 +4,103 @@
 /* Samples by the number in a column. */
 weft_ds wf_add_filter(struct wf_adding *a)
 {
-    const struct wf_attr *in = wf_arg(a, "in"), *min = wf_arg(a, "min"), *max = wf_arg(a, "max");
+    const struct wf_attr *in = wf_stage_arg(a, "in"), *min = wf_stage_arg(a, "min"),
+                         *max = wf_stage_arg(a, "max");
 
-    return weft_ds_where(a->d, a->s, wf_arg_text(a, "column"),
+    return weft_ds_where(a->d, a->s, wf_stage_arg_text(a, "column"),
                          WEFT_OPTS(weft_where_opts, .n_values = in->given ? in->n : 0,
                                    .values = in->floats, .min = min->given ? &min->f : NULL,
                                    .max = max->given ? &max->f : NULL,
-                                   .others = wf_arg_bool(a, "invert")));
+                                   .others = wf_stage_arg_bool(a, "invert")));
 }
 
 weft_ds wf_add_take(struct wf_adding *a)
 {
-    return weft_ds_take(a->d, a->s, wf_arg_int(a, "n"));
+    return weft_ds_take(a->d, a->s, wf_stage_arg_int(a, "n"));
 }
 
 weft_ds wf_add_skip(struct wf_adding *a)
 {
-    return weft_ds_skip(a->d, a->s, wf_arg_int(a, "n"));
+    return weft_ds_skip(a->d, a->s, wf_stage_arg_int(a, "n"));
 }
 
 weft_ds wf_add_shard(struct wf_adding *a)
 {
-    return weft_ds_shard(a->d, a->s, wf_arg_int(a, "n"), wf_arg_int(a, "i"));
+    return weft_ds_shard(a->d, a->s, wf_stage_arg_int(a, "n"), wf_stage_arg_int(a, "i"));
 }
 
 weft_ds wf_add_sample(struct wf_adding *a)
 {
-    const struct wf_attr *weights = wf_arg(a, "weights");
+    const struct wf_attr *weights = wf_stage_arg(a, "weights");
     int64_t n = weft_ds_count(a->d, a->s);
 
     if (weights->n && weights->n != n)
         return wf_ds_fail(
             a->d, "sample",
             wf_err(WEFT_EINVAL, "%d weights for %lld elements", weights->n, (long long)n));
-    return weft_ds_sample(a->d, a->s, wf_arg_int(a, "n"),
-                          WEFT_OPTS(weft_sample_opts, .seed = wf_arg_seed(a),
-                                    .replacement = wf_arg_bool(a, "replacement"),
+    return weft_ds_sample(a->d, a->s, wf_stage_arg_int(a, "n"),
+                          WEFT_OPTS(weft_sample_opts, .seed = wf_stage_arg_seed(a),
+                                    .replacement = wf_stage_arg_bool(a, "replacement"),
                                     .weights = weights->n ? weights->floats : NULL,
-                                    .same_each_epoch = wf_arg_bool(a, "same_each_epoch")));
+                                    .same_each_epoch = wf_stage_arg_bool(a, "same_each_epoch")));
 }
 
 weft_ds wf_add_repeat(struct wf_adding *a)
 {
-    return weft_ds_repeat(a->d, a->s, wf_arg_int(a, "times"));
+    return weft_ds_repeat(a->d, a->s, wf_stage_arg_int(a, "times"));
 }
 
 weft_ds wf_add_shuffle(struct wf_adding *a)
 {
-    return weft_ds_shuffle(a->d, a->s, wf_arg_int(a, "buffer"),
-                           WEFT_OPTS(weft_shuffle_opts, .seed = wf_arg_seed(a),
-                                     .same_each_epoch = wf_arg_bool(a, "same_each_epoch")));
+    return weft_ds_shuffle(a->d, a->s, wf_stage_arg_int(a, "buffer"),
+                           WEFT_OPTS(weft_shuffle_opts, .seed = wf_stage_arg_seed(a),
+                                     .same_each_epoch = wf_stage_arg_bool(a, "same_each_epoch")));
 }
 
 weft_ds wf_add_shuffle_all(struct wf_adding *a)
 {
-    return weft_ds_shuffle_all(a->d, a->s,
-                               WEFT_OPTS(weft_shuffle_opts, .seed = wf_arg_seed(a),
-                                         .same_each_epoch = wf_arg_bool(a, "same_each_epoch")));
+    return weft_ds_shuffle_all(
+        a->d, a->s,
+        WEFT_OPTS(weft_shuffle_opts, .seed = wf_stage_arg_seed(a),
+                  .same_each_epoch = wf_stage_arg_bool(a, "same_each_epoch")));
 }
 
 weft_ds wf_add_enumerate(struct wf_adding *a)
 {
-    return weft_ds_enumerate(a->d, a->s, wf_arg_int(a, "first"));
+    return weft_ds_enumerate(a->d, a->s, wf_stage_arg_int(a, "first"));
 }
 
 /* ---- stacks ---------------------------------------------------------------------------------- */
 
 weft_ds wf_add_window(struct wf_adding *a)
 {
-    return weft_ds_window(a->d, a->s, wf_arg_int(a, "size"),
-                          WEFT_OPTS(weft_window_opts, .shift = wf_arg_int(a, "shift"),
-                                    .stride = wf_arg_int(a, "stride"),
-                                    .drop_remainder = wf_arg_bool(a, "drop_remainder")));
+    return weft_ds_window(a->d, a->s, wf_stage_arg_int(a, "size"),
+                          WEFT_OPTS(weft_window_opts, .shift = wf_stage_arg_int(a, "shift"),
+                                    .stride = wf_stage_arg_int(a, "stride"),
+                                    .drop_remainder = wf_stage_arg_bool(a, "drop_remainder")));
 }
 
 weft_ds wf_add_batch(struct wf_adding *a)
 {
-    return weft_ds_batch(a->d, a->s, wf_arg_int(a, "size"),
+    return weft_ds_batch(a->d, a->s, wf_stage_arg_int(a, "size"),
                          WEFT_OPTS(weft_batch_opts,
-                                   .drop_remainder = wf_arg_bool(a, "drop_remainder"),
-                                   .ragged = wf_arg_bool(a, "ragged")));
+                                   .drop_remainder = wf_stage_arg_bool(a, "drop_remainder"),
+                                   .ragged = wf_stage_arg_bool(a, "ragged")));
 }
 
 /* What fills the columns named, in the pipeline's arena. */
 static weft_status read_pads(const struct wf_adding *a, weft_padded_batch_opts *o)
 {
-    const struct wf_attr *length = wf_arg(a, "length");
+    const struct wf_attr *length = wf_stage_arg(a, "length");
     const struct wf_ds *ds = wf_ds_node(a->d, a->s);
-    const char *list = wf_arg_text(a, "columns"), *text = wf_arg_text(a, "text");
+    const char *list = wf_stage_arg_text(a, "columns"), *text = wf_stage_arg_text(a, "text");
     weft_pad_column *pad;
     int *col, n;
     weft_status st;
 
     *o = (weft_padded_batch_opts){.size = sizeof *o,
-                                  .drop_remainder = wf_arg_bool(a, "drop_remainder"),
-                                  .lengths = wf_arg_bool(a, "lengths")};
+                                  .drop_remainder = wf_stage_arg_bool(a, "drop_remainder"),
+                                  .lengths = wf_stage_arg_bool(a, "lengths")};
     if (length->n > WEFT_MAX_RANK)
         return wf_err(WEFT_EINVAL, "length: %d sizes, at most %d can be given", length->n,
                       WEFT_MAX_RANK);
@@ -112,7 +114,7 @@ static weft_status read_pads(const struct wf_adding *a, weft_padded_batch_opts *
         return wf_err_nomem(a->d->ctx, (size_t)n * sizeof *pad, "padding");
     for (int i = 0; i < n; i++) {
         pad[i] = (weft_pad_column){.column = ds->col[col[i]].name,
-                                   .value = wf_arg_float(a, "value"),
+                                   .value = wf_stage_arg_float(a, "value"),
                                    .text = *text ? text : NULL};
         for (int k = 0; k < length->n; k++)
             pad[i].length[k] = length->ints[k];
@@ -128,12 +130,12 @@ weft_ds wf_add_padded_batch(struct wf_adding *a)
     weft_status st = read_pads(a, &o);
 
     return st ? wf_ds_fail(a->d, "padded_batch", st)
-              : weft_ds_padded_batch(a->d, a->s, wf_arg_int(a, "size"), &o);
+              : weft_ds_padded_batch(a->d, a->s, wf_stage_arg_int(a, "size"), &o);
 }
 
 weft_ds wf_add_bucket_by_length(struct wf_adding *a)
 {
-    const struct wf_attr *bounds = wf_arg(a, "bounds"), *sizes = wf_arg(a, "sizes");
+    const struct wf_attr *bounds = wf_stage_arg(a, "bounds"), *sizes = wf_stage_arg(a, "sizes");
     weft_padded_batch_opts o;
     weft_status st = read_pads(a, &o);
 
@@ -141,7 +143,7 @@ weft_ds wf_add_bucket_by_length(struct wf_adding *a)
         st = wf_err(WEFT_EINVAL, "%d bounds need %d sizes, not %d", bounds->n, bounds->n + 1,
                     sizes->n);
     return st ? wf_ds_fail(a->d, "bucket_by_length", st)
-              : weft_ds_bucket_by_length(a->d, a->s, wf_arg_text(a, "column"), bounds->n,
+              : weft_ds_bucket_by_length(a->d, a->s, wf_stage_arg_text(a, "column"), bounds->n,
                                          bounds->ints, sizes->ints, &o);
 }
 
@@ -154,8 +156,8 @@ weft_ds wf_add_unbatch(struct wf_adding *a)
 
 weft_ds wf_add_cache(struct wf_adding *a)
 {
-    int in = wf_arg_word(a, "in", "auto memory file");
-    const char *path = wf_arg_output(a, "path");
+    int in = wf_stage_arg_word(a, "in", "auto memory file");
+    const char *path = wf_stage_arg_output(a, "path");
 
     return in < 0
                ? (weft_ds){0}
@@ -165,7 +167,7 @@ weft_ds wf_add_cache(struct wf_adding *a)
 
 weft_ds wf_add_snapshot(struct wf_adding *a)
 {
-    const char *path = wf_arg_output(a, "path"), *key = wf_arg_text(a, "key");
+    const char *path = wf_stage_arg_output(a, "path"), *key = wf_stage_arg_text(a, "key");
 
     return weft_ds_snapshot(a->d, a->s, path,
                             WEFT_OPTS(weft_snapshot_opts, .key = *key ? key : NULL));
@@ -173,5 +175,5 @@ weft_ds wf_add_snapshot(struct wf_adding *a)
 
 weft_ds wf_add_prefetch(struct wf_adding *a)
 {
-    return weft_ds_prefetch(a->d, a->s, wf_arg_int(a, "n"));
+    return weft_ds_prefetch(a->d, a->s, wf_stage_arg_int(a, "n"));
 }

@@ -122,7 +122,7 @@ static weft_status batch_columns(struct wf_ds *ds, const struct batch *p)
     int n = 0;
 
     if (!col)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
     for (int c = 0; c < ds->n_cols; c++) {
         weft_column x = ds->in[0]->col[c];
 
@@ -132,7 +132,7 @@ static weft_status batch_columns(struct wf_ds *ds, const struct batch *p)
             int64_t m = full ? p->n + 1 : WEFT_ANY;
 
             if (!name)
-                return wf_err(WEFT_ENOMEM, "out of memory");
+                return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
             snprintf(name, len, "%s:offsets", x.name);
             x.dim[0] = WEFT_ANY;
             col[n++] = x;
@@ -152,9 +152,10 @@ static weft_status batch_columns(struct wf_ds *ds, const struct batch *p)
 
 weft_ds weft_ds_batch(weft_data *d, weft_ds s, int64_t n, const weft_batch_opts *opts)
 {
+    weft_batch_opts o;
     struct wf_ds *ds = wf_ds_new(d, &batch_kind, 1, &s, sizeof(struct batch));
     struct batch *p;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_batch_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_batch_opts");
 
     if (!ds)
         return (weft_ds){0};
@@ -164,8 +165,8 @@ weft_ds weft_ds_batch(weft_data *d, weft_ds s, int64_t n, const weft_batch_opts 
         return wf_ds_fail(d, "batch", st);
     p = ds->param;
     p->n = n;
-    p->drop_remainder = opts && opts->drop_remainder;
-    p->ragged = opts && opts->ragged;
+    p->drop_remainder = o.drop_remainder;
+    p->ragged = o.ragged;
     ds->batched = true;
     if (ds->count != WEFT_UNKNOWN && ds->count != WEFT_ENDLESS)
         ds->count = p->drop_remainder ? ds->count / n : (ds->count + n - 1) / n;

@@ -214,7 +214,7 @@ static weft_status set_bounds(struct wf_ds *ds, struct bucket *o, int n, const i
     o->size = wf_arena_alloc(a, (size_t)(n + 1) * 8);
     o->first = wf_arena_alloc(a, (size_t)(n + 1) * 8);
     if (!o->bound || !o->size || !o->first)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
     for (int b = 0; b <= n; b++) {
         if (sizes[b] < 1 || sizes[b] > 1 << 24)
             return wf_err(WEFT_EINVAL, "batch size %d is %lld", b, (long long)sizes[b]);
@@ -247,11 +247,10 @@ weft_ds weft_ds_bucket_by_length(weft_data *d, weft_ds s, const char *column, in
                                  const int64_t *bounds, const int64_t *batch_sizes,
                                  const weft_padded_batch_opts *opts)
 {
-    static const weft_padded_batch_opts defaults = {.size = sizeof defaults};
-    const weft_padded_batch_opts *o = opts ? opts : &defaults;
+    weft_padded_batch_opts o;
     struct wf_ds *ds;
     struct bucket *p;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_padded_batch_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_padded_batch_opts");
 
     if (!st && (n_bounds < 0 || n_bounds > 65536))
         st = wf_err(WEFT_EINVAL, "%d boundaries", n_bounds);
@@ -261,12 +260,12 @@ weft_ds weft_ds_bucket_by_length(weft_data *d, weft_ds s, const char *column, in
     if (!ds)
         return (weft_ds){0};
     p = ds->param;
-    p->drop_remainder = o->drop_remainder;
+    p->drop_remainder = o.drop_remainder;
     st = set_length_column(ds, p, column);
     if (!st)
         st = set_bounds(ds, p, n_bounds, bounds, batch_sizes);
     if (!st)
-        st = wf_padding_init(ds, o->n_pads, o->pads, o->lengths, WEFT_ANY, &p->pad);
+        st = wf_padding_init(ds, o.n_pads, o.pads, o.lengths, WEFT_ANY, &p->pad);
     if (st)
         return wf_ds_fail(d, "bucket_by_length", st);
     ds->addressable = false;

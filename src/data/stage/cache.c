@@ -512,7 +512,7 @@ static weft_status set_head(weft_data *d, weft_ds s, const char *key, struct wf_
         store->n_head = b.len;
     }
     wf_buf_free(&b);
-    return copy ? WEFT_OK : wf_err(WEFT_ENOMEM, "out of memory");
+    return copy ? WEFT_OK : wf_err_nomem(d->ctx, 0, "the pipeline");
 }
 
 static weft_ds store_node(weft_data *d, weft_ds s, const struct wf_ds_kind *kind,
@@ -531,7 +531,7 @@ static weft_ds store_node(weft_data *d, weft_ds s, const struct wf_ds_kind *kind
         st = set_head(d, s, key, store);
     if (!st && path) {
         store->path = wf_arena_strdup(&d->arena, path);
-        st = store->path ? WEFT_OK : wf_err(WEFT_ENOMEM, "out of memory");
+        st = store->path ? WEFT_OK : wf_err_nomem(d->ctx, 0, "the pipeline");
     }
     if (st)
         return wf_ds_fail(d, kind->name, st);
@@ -543,32 +543,31 @@ static weft_ds store_node(weft_data *d, weft_ds s, const struct wf_ds_kind *kind
 
 weft_ds weft_ds_cache(weft_data *d, weft_ds s, const weft_cache_opts *opts)
 {
+    weft_cache_opts o;
     static const enum wf_cache_in in[] = {WF_CACHE_UNDECIDED, WF_CACHE_MEMORY, WF_CACHE_FILE};
     struct wf_cache_store store = {0};
-    weft_cache_in asked = WEFT_CACHE_AUTO;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_cache_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_cache_opts");
 
-    if (!st && opts)
-        asked = opts->in;
-    if (!st && (asked < WEFT_CACHE_AUTO || asked > WEFT_CACHE_FILE))
-        st = wf_err(WEFT_EINVAL, "cache location %d does not exist", (int)asked);
-    if (!st && asked == WEFT_CACHE_FILE && !opts->path)
+    if (!st && (o.in < WEFT_CACHE_AUTO || o.in > WEFT_CACHE_FILE))
+        st = wf_err(WEFT_EINVAL, "cache location %d does not exist", (int)o.in);
+    if (!st && o.in == WEFT_CACHE_FILE && !o.path)
         st = wf_err(WEFT_EINVAL, "a file needs a path");
     if (st)
         return wf_ds_fail(d, "cache", st);
-    store.asked = in[asked];
-    store.strict = asked == WEFT_CACHE_MEMORY;
-    return store_node(d, s, &cache_kind, &store, opts ? opts->path : NULL, "");
+    store.asked = in[o.in];
+    store.strict = o.in == WEFT_CACHE_MEMORY;
+    return store_node(d, s, &cache_kind, &store, o.path, "");
 }
 
 weft_ds weft_ds_snapshot(weft_data *d, weft_ds s, const char *path, const weft_snapshot_opts *opts)
 {
+    weft_snapshot_opts o;
     struct wf_cache_store store = {.asked = WF_CACHE_FILE, .stays = true};
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_snapshot_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_snapshot_opts");
 
     if (!st && (!path || !*path))
         st = wf_err(WEFT_EINVAL, "no path");
     if (st)
         return wf_ds_fail(d, "snapshot", st);
-    return store_node(d, s, &snapshot_kind, &store, path, opts && opts->key ? opts->key : "");
+    return store_node(d, s, &snapshot_kind, &store, path, o.key ? o.key : "");
 }

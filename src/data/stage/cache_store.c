@@ -92,7 +92,7 @@ static void give_up(struct wf_cache_store *s, const char *why)
     s->in = WF_CACHE_NONE;
 }
 
-/* ---- a file that is there -------------------------------------------------------------------- */
+/* ---- an existing file ------------------------------------------------------------------------ */
 
 static weft_status read_at(struct wf_cache_store *s, void *buf, int64_t n, int64_t offset)
 {

@@ -71,7 +71,7 @@ static struct wf_ds *columns_new(weft_data *d, weft_ds s)
     p = ds->param;
     p->from = wf_arena_alloc(&d->arena, (size_t)(ds->n_cols + 1) * sizeof *p->from);
     if (!p->from || wf_ds_set_columns(ds, ds->n_cols, ds->col)) {
-        wf_ds_fail(d, "select", wf_err(WEFT_ENOMEM, "out of memory"));
+        wf_ds_fail(d, "select", wf_err_nomem(d->ctx, 0, "the pipeline"));
         return NULL;
     }
     for (int c = 0; c < ds->n_cols; c++)
@@ -115,7 +115,7 @@ weft_status wf_ds_columns_named(const struct wf_ds *ds, const char *list, int **
     int *number = wf_arena_alloc(arena, (size_t)(max + 1) * sizeof *number);
 
     if (!names || !number)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
     if (!list)
         return wf_err(WEFT_EINVAL, "no columns are named");
     *n = wf_names_split(list, names, max);
@@ -146,7 +146,7 @@ weft_ds weft_ds_select(weft_data *d, weft_ds s, const char *columns)
         return wf_ds_fail(d, "select", st);
     col = wf_arena_alloc(&d->arena, (size_t)n * sizeof *col);
     if (!col)
-        return wf_ds_fail(d, "select", wf_err(WEFT_ENOMEM, "out of memory"));
+        return wf_ds_fail(d, "select", wf_err_nomem(d->ctx, 0, "the pipeline"));
     for (int i = 0; i < n; i++)
         col[i] = ds->in[0]->col[p->from[i]];
     st = wf_ds_set_columns(ds, n, col);
@@ -181,7 +181,7 @@ weft_ds weft_ds_copy(weft_data *d, weft_ds s, const char *column, const char *na
     if (c < 0)
         return wf_ds_fail(d, "copy", wf_ds_err_column(ds, column));
     if (!col)
-        return wf_ds_fail(d, "copy", wf_err(WEFT_ENOMEM, "out of memory"));
+        return wf_ds_fail(d, "copy", wf_err_nomem(d->ctx, 0, "the pipeline"));
     memcpy(col, ds->col, (size_t)n * sizeof *col);
     col[n] = col[c];
     col[n].name = name;

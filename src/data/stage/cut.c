@@ -72,7 +72,7 @@ static weft_status skip_pull(struct wf_stage *s, int64_t want, struct wf_promise
     int64_t *passed = s->state, n = ((const struct cut *)s->ds->param)->n;
     weft_status st;
 
-    while (*passed < n) { /* promises that nobody makes */
+    while (*passed < n) { /* promises that are never made */
         st = wf_stage_pull(s->in[0], wf_min_i64(n - *passed, AT_ONCE), out);
         if (st || !*out)
             return st;

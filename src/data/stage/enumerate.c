@@ -106,7 +106,7 @@ weft_ds weft_ds_enumerate(weft_data *d, weft_ds s, int64_t first)
     ((struct enumerate *)ds->param)->first = first;
     col = wf_arena_alloc(&d->arena, (size_t)(ds->n_cols + 1) * sizeof *col);
     if (!col)
-        return wf_ds_fail(d, "enumerate", wf_err(WEFT_ENOMEM, "out of memory"));
+        return wf_ds_fail(d, "enumerate", wf_err_nomem(d->ctx, 0, "the pipeline"));
     col[0] = wf_column_of("index", WEFT_I64, 0, NULL);
     memcpy(col + 1, ds->col, (size_t)ds->n_cols * sizeof *col);
     st = wf_ds_set_columns(ds, ds->n_cols + 1, col);

@@ -414,11 +414,12 @@ static const struct wf_ds_kind flat_kind = {
 weft_ds weft_ds_interleave(weft_data *d, weft_ds s, int n_columns, const weft_column *columns,
                            weft_inner_fn *fn, void *arg, const weft_interleave_opts *opts)
 {
+    weft_interleave_opts given;
     struct wf_ds *ds;
     struct flat *o;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_interleave_opts");
-    int64_t cycle = opts && opts->cycle_length ? opts->cycle_length : 4;
-    int64_t block = opts && opts->block_length ? opts->block_length : 1;
+    weft_status st = wf_opts_take(&given, sizeof given, opts, "weft_interleave_opts");
+    int64_t cycle = given.cycle_length ? given.cycle_length : 4;
+    int64_t block = given.block_length ? given.block_length : 1;
 
     if (!st && (cycle < 1 || cycle > 4096 || block < 1 || !fn))
         st = wf_err(WEFT_EINVAL, "%lld datasets at a time, blocks of %lld%s", (long long)cycle,

@@ -98,24 +98,23 @@ static const struct wf_ds_kind serial_map_kind = {
 weft_ds weft_ds_map(weft_data *d, weft_ds s, int n_columns, const weft_column *columns,
                     weft_map_fn *fn, void *arg, const weft_map_opts *opts)
 {
-    static const weft_map_opts defaults = {.size = sizeof defaults};
-    const weft_map_opts *o = opts ? opts : &defaults;
+    weft_map_opts o;
     struct wf_ds *ds;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_map_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_map_opts");
 
     if (st)
         return wf_ds_fail(d, "map", st);
-    ds = wf_ds_new(d, o->serial ? &serial_map_kind : &map_kind, 1, &s, sizeof(struct map));
+    ds = wf_ds_new(d, o.serial ? &serial_map_kind : &map_kind, 1, &s, sizeof(struct map));
     if (!ds)
         return (weft_ds){0};
     if (!fn)
         return wf_ds_fail(d, "map", wf_err(WEFT_EINVAL, "no callback"));
-    *(struct map *)ds->param = (struct map){fn, arg, o->serial};
+    *(struct map *)ds->param = (struct map){fn, arg, o.serial};
     if (n_columns)
         st = wf_ds_set_columns(ds, n_columns, columns);
-    if (o->name && !(ds->name = wf_arena_strdup(&d->arena, o->name)))
-        st = wf_err(WEFT_ENOMEM, "out of memory");
-    if (o->unordered) {
+    if (o.name && !(ds->name = wf_arena_strdup(&d->arena, o.name)))
+        st = wf_err_nomem(d->ctx, 0, "the pipeline");
+    if (o.unordered) {
         ds->unordered = true;
         ds->addressable = false;
     }

@@ -288,10 +288,11 @@ weft_ds weft_ds_interleave_n(weft_data *d, int n, const weft_ds *s, int64_t bloc
 weft_ds weft_ds_sample_from(weft_data *d, int n, const weft_ds *s, const double *weights,
                             const weft_sample_from_opts *opts)
 {
+    weft_sample_from_opts given;
     struct wf_ds *ds;
     struct mix *o;
     double sum = 0;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_sample_from_opts");
+    weft_status st = wf_opts_take(&given, sizeof given, opts, "weft_sample_from_opts");
 
     for (int i = 0; i < n && !st && weights; i++) {
         if (!(weights[i] >= 0) || isinf(weights[i]))
@@ -308,11 +309,11 @@ weft_ds weft_ds_sample_from(weft_data *d, int n, const weft_ds *s, const double 
     o = ds->param;
     o->weight = wf_arena_alloc(&d->arena, (size_t)n * sizeof *o->weight);
     if (!o->weight)
-        return wf_ds_fail(d, "sample_from", wf_err(WEFT_ENOMEM, "out of memory"));
+        return wf_ds_fail(d, "sample_from", wf_err_nomem(d->ctx, 0, "the pipeline"));
     for (int i = 0; i < n; i++)
         o->weight[i] = weights ? weights[i] : 1;
-    o->seed = opts ? opts->seed : 0;
-    o->stop_at_first = opts && opts->stop_at_first_end;
+    o->seed = given.seed;
+    o->stop_at_first = given.stop_at_first_end;
     ds->reordered = true;
     if (ds->count != WEFT_ENDLESS && (o->stop_at_first || weights))
         ds->count = WEFT_UNKNOWN; /* where it stops depends on the draws, or on weights of zero */

@@ -27,7 +27,7 @@ static weft_status set_pad(struct wf_ds *ds, const weft_pad_column *pad, struct 
     if (pad->text) {
         to->text.data = wf_arena_strdup(&ds->data->arena, pad->text);
         if (!to->text.data)
-            return wf_err(WEFT_ENOMEM, "out of memory");
+            return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
         to->text.n = (int64_t)strlen(pad->text);
     }
     for (int k = 0; k < WEFT_MAX_RANK; k++) {
@@ -73,7 +73,7 @@ static weft_status padded_columns(struct wf_ds *ds, struct wf_padding *p, int64_
         snprintf(name, sizeof name, "%s:length", in->col[c].name);
         col[m] = wf_column_of(wf_arena_strdup(&ds->data->arena, name), WEFT_I64, 1, &n);
         if (!col[m++].name)
-            st = wf_err(WEFT_ENOMEM, "out of memory");
+            st = wf_err_nomem(ctx, 0, "the pipeline");
     }
     if (!st)
         st = wf_ds_set_columns(ds, m, col);
@@ -90,7 +90,7 @@ weft_status wf_padding_init(struct wf_ds *ds, int n_pads, const weft_pad_column 
     out->n_cols = in->n_cols;
     out->col = wf_arena_alloc(&ds->data->arena, (size_t)(in->n_cols + 1) * sizeof *out->col);
     if (!out->col)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
     for (int i = 0; i < n_pads && !st; i++)
         st = set_pad(ds, &pads[i], out);
     for (int c = 0; c < in->n_cols; c++)
@@ -362,13 +362,12 @@ static const struct wf_ds_kind padded_kind = {
 
 weft_ds weft_ds_padded_batch(weft_data *d, weft_ds s, int64_t n, const weft_padded_batch_opts *opts)
 {
-    static const weft_padded_batch_opts defaults = {.size = sizeof defaults};
-    const weft_padded_batch_opts *o = opts ? opts : &defaults;
+    weft_padded_batch_opts o;
     struct wf_ds *ds;
     struct padded *p;
     int64_t count;
     bool full;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_padded_batch_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_padded_batch_opts");
 
     if (!st && n < 1)
         st = wf_err(WEFT_EINVAL, "a batch of %lld", (long long)n);
@@ -379,15 +378,15 @@ weft_ds weft_ds_padded_batch(weft_data *d, weft_ds s, int64_t n, const weft_padd
         return (weft_ds){0};
     p = ds->param;
     p->n = n;
-    p->drop_remainder = o->drop_remainder;
+    p->drop_remainder = o.drop_remainder;
     count = ds->count;
-    full = o->drop_remainder || count == WEFT_ENDLESS || (count >= 0 && count % n == 0);
-    st = wf_padding_init(ds, o->n_pads, o->pads, o->lengths, full ? n : WEFT_ANY, &p->pad);
+    full = o.drop_remainder || count == WEFT_ENDLESS || (count >= 0 && count % n == 0);
+    st = wf_padding_init(ds, o.n_pads, o.pads, o.lengths, full ? n : WEFT_ANY, &p->pad);
     if (st)
         return wf_ds_fail(d, "padded_batch", st);
     ds->addressable = wf_ds_addressable(ds->in[0]) && count >= 0;
     if (count >= 0 && count != WEFT_ENDLESS)
-        ds->count = count / n + (!o->drop_remainder && count % n > 0);
+        ds->count = count / n + (!o.drop_remainder && count % n > 0);
     ds->batched = true;
     return wf_ds_handle(ds);
 }

@@ -127,24 +127,22 @@ static weft_status check(const struct wf_ds *in, int64_t n, const weft_sample_op
 
 weft_ds weft_ds_sample(weft_data *d, weft_ds s, int64_t n, const weft_sample_opts *opts)
 {
-    static const weft_sample_opts defaults = {.size = sizeof defaults};
-    const weft_sample_opts *o = opts ? opts : &defaults;
+    weft_sample_opts o;
     struct wf_ds *ds;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_sample_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_sample_opts");
 
     if (st)
         return wf_ds_fail(d, "sample", st);
     ds = wf_ds_new(d, &sample_kind, 1, &s, sizeof(struct sample));
     if (!ds)
         return (weft_ds){0};
-    *(struct sample *)ds->param =
-        (struct sample){o->seed, o->replacement, o->same_each_epoch, NULL};
-    st = check(ds->in[0], n, o);
-    if (!st && o->weights)
-        st = set_weights(ds, o->weights);
+    *(struct sample *)ds->param = (struct sample){o.seed, o.replacement, o.same_each_epoch, NULL};
+    st = check(ds->in[0], n, &o);
+    if (!st && o.weights)
+        st = set_weights(ds, o.weights);
     if (st)
         return wf_ds_fail(d, "sample", st);
     ds->count = n;
-    ds->reordered = ds->reordered || !o->same_each_epoch;
+    ds->reordered = ds->reordered || !o.same_each_epoch;
     return wf_ds_handle(ds);
 }

@@ -297,9 +297,10 @@ static const struct wf_ds_kind buffer_kind = {
 
 weft_ds weft_ds_shuffle(weft_data *d, weft_ds s, int64_t n, const weft_shuffle_opts *opts)
 {
+    weft_shuffle_opts given;
     struct wf_ds *ds;
     struct shuffle *o;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_shuffle_opts");
+    weft_status st = wf_opts_take(&given, sizeof given, opts, "weft_shuffle_opts");
 
     if (!st && n < 1)
         st = wf_err(WEFT_EINVAL, "a buffer of %lld elements", (long long)n);
@@ -309,7 +310,7 @@ weft_ds weft_ds_shuffle(weft_data *d, weft_ds s, int64_t n, const weft_shuffle_o
     if (!ds)
         return (weft_ds){0};
     o = ds->param;
-    *o = (struct shuffle){n, opts ? opts->seed : 0, opts && opts->same_each_epoch};
+    *o = (struct shuffle){n, given.seed, given.same_each_epoch};
     ds->addressable = false;
     ds->heavy = true;
     ds->reordered = ds->reordered || !o->same_each_epoch;

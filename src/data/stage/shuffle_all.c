@@ -42,8 +42,9 @@ static const struct wf_ds_kind shuffle_all_kind = {
 
 weft_ds weft_ds_shuffle_all(weft_data *d, weft_ds s, const weft_shuffle_opts *opts)
 {
+    weft_shuffle_opts o;
     struct wf_ds *ds = wf_ds_new(d, &shuffle_all_kind, 1, &s, sizeof(struct shuffle));
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_shuffle_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_shuffle_opts");
 
     if (!ds)
         return (weft_ds){0};
@@ -54,8 +55,7 @@ weft_ds weft_ds_shuffle_all(weft_data *d, weft_ds s, const weft_shuffle_opts *op
         st = wf_err(WEFT_EINVAL, "the dataset has no end: shuffle before repeat");
     if (st)
         return wf_ds_fail(d, "shuffle_all", st);
-    if (opts)
-        *(struct shuffle *)ds->param = (struct shuffle){opts->seed, opts->same_each_epoch};
-    ds->reordered = ds->reordered || !(opts && opts->same_each_epoch);
+    *(struct shuffle *)ds->param = (struct shuffle){o.seed, o.same_each_epoch};
+    ds->reordered = ds->reordered || !o.same_each_epoch;
     return wf_ds_handle(ds);
 }

@@ -61,7 +61,7 @@ bool weft_ds_stage_at(int i, const char **name, const char **attrs, const char *
 
 weft_status wf_stage_find(const char *name, const struct wf_stage_row **out)
 {
-    const char *names[WF_COUNT(rows)], *near;
+    const char *names[WF_COUNT(rows)];
 
     for (int i = 0; i < WF_COUNT(rows); i++) {
         names[i] = rows[i].name;
@@ -70,9 +70,8 @@ weft_status wf_stage_find(const char *name, const struct wf_stage_row **out)
             return WEFT_OK;
         }
     }
-    near = weft_nearest(name, names, WF_COUNT(rows));
-    return wf_err(WEFT_ENOENT, "no stage '%.64s'%s%s%s", name, near ? ", did you mean '" : "",
-                  near ? near : "", near ? "'?" : "");
+    return wf_err(WEFT_ENOENT, "no stage '%.64s'%s", name,
+                  wf_did_you_mean(name, names, WF_COUNT(rows)).text);
 }
 
 /* ---- what a stage learns --------------------------------------------------------------------- */
@@ -159,9 +158,9 @@ weft_status wf_stage_items(struct wf_arena *arena, const struct wf_stage_row *ro
 
 /* ---- for builders ---------------------------------------------------------------------------- */
 
-int wf_arg_word(const struct wf_adding *a, const char *name, const char *words)
+int wf_stage_arg_word(const struct wf_adding *a, const char *name, const char *words)
 {
-    const char *given = wf_arg_text(a, name);
+    const char *given = wf_stage_arg_text(a, name);
     size_t len = strlen(given), n;
     int i = 0;
 
@@ -192,9 +191,9 @@ static const char *path_of(const struct wf_adding *a, const char *path, const ch
     return full;
 }
 
-const char *wf_arg_output(const struct wf_adding *a, const char *name)
+const char *wf_stage_arg_output(const struct wf_adding *a, const char *name)
 {
-    const char *path = path_of(a, wf_arg_text(a, name), a->suffix ? a->suffix : "");
+    const char *path = path_of(a, wf_stage_arg_text(a, name), a->suffix ? a->suffix : "");
 
     return path && *path ? path : NULL;
 }
@@ -210,7 +209,7 @@ static bool is_learned(const weft_learned *l, const char *name)
 static weft_status learn_missing(struct wf_adding *a, weft_learned *l)
 {
     const struct wf_stage_items *items = &a->items;
-    const char *file = path_of(a, wf_arg_text(a, "vocabulary"), "");
+    const char *file = path_of(a, wf_stage_arg_text(a, "vocabulary"), "");
     weft_learn *what;
     int n = 0, bad;
     weft_status st = file ? WEFT_OK : WEFT_ENOMEM;
@@ -233,7 +232,7 @@ static weft_status learn_missing(struct wf_adding *a, weft_learned *l)
                                  .kind = a->row->flags & WF_STAGE_STATS ? WEFT_LEARNED_STATS
                                                                         : WEFT_LEARNED_VOCAB,
                                  .columns = items->column[k],
-                                 .top = wf_arg_int(a, "top")};
+                                 .top = wf_stage_arg_int(a, "top")};
     }
     if (!st && n)
         st = wf_learned_from(l, a->d, a->s, n, what, &bad);
@@ -259,8 +258,7 @@ static weft_status learn(struct wf_adding *a, weft_learned *l)
 weft_ds weft_ds_stage(weft_data *d, weft_ds s, const char *stage, const char *args,
                       const weft_stage_opts *opts)
 {
-    static const weft_stage_opts defaults = {.size = sizeof defaults};
-    const weft_stage_opts *o = opts ? opts : &defaults;
+    weft_stage_opts o;
     struct wf_attr_spec spec[WF_MAX_ATTRS];
     struct wf_attr value[WF_MAX_ATTRS];
     struct wf_adding a = {.d = d, .s = s, .spec = spec, .value = value};
@@ -268,7 +266,7 @@ weft_ds weft_ds_stage(weft_data *d, weft_ds s, const char *stage, const char *ar
 
     if (st)
         return (weft_ds){0};
-    st = wf_opts_check(opts, sizeof *opts, "weft_stage_opts");
+    st = wf_opts_take(&o, sizeof o, opts, "weft_stage_opts");
     if (!st)
         st = wf_stage_find(stage ? stage : "", &a.row);
     if (st)
@@ -279,9 +277,9 @@ weft_ds weft_ds_stage(weft_data *d, weft_ds s, const char *stage, const char *ar
         st = wf_attr_values(&d->arena, stage, spec, a.n_specs, args, value);
     if (st)
         return wf_ds_fail(d, "stage", st);
-    a.learned = o->learned;
-    a.seed = o->seed;
-    a.dir = o->dir;
-    st = learn(&a, o->learned);
+    a.learned = o.learned;
+    a.seed = o.seed;
+    a.dir = o.dir;
+    st = learn(&a, o.learned);
     return st ? wf_ds_fail(d, stage, st) : a.row->add(&a);
 }

@@ -67,49 +67,49 @@ weft_status wf_stage_find(const char *name, const struct wf_stage_row **out);
 weft_status wf_stage_items(struct wf_arena *arena, const struct wf_stage_row *row,
                            const struct wf_attr_spec *spec, int n_specs,
                            const struct wf_attr *value, struct wf_stage_items *out);
-/* The next name of a list with commas, blanks around it left out; false past the end. */
+/* The next name of a comma-separated list, without blanks around it; false past the end. */
 bool wf_next_name(const char **at, const char **name, size_t *n);
 
 /* ---- for builders ---------------------------------------------------------------------------- */
 
-static inline const struct wf_attr *wf_arg(const struct wf_adding *a, const char *name)
+static inline const struct wf_attr *wf_stage_arg(const struct wf_adding *a, const char *name)
 {
     return wf_attr_find(a->spec, a->n_specs, a->value, name);
 }
-static inline int64_t wf_arg_int(const struct wf_adding *a, const char *name)
+static inline int64_t wf_stage_arg_int(const struct wf_adding *a, const char *name)
 {
-    return wf_arg(a, name)->i;
+    return wf_stage_arg(a, name)->i;
 }
-static inline bool wf_arg_bool(const struct wf_adding *a, const char *name)
+static inline bool wf_stage_arg_bool(const struct wf_adding *a, const char *name)
 {
-    return wf_arg(a, name)->i != 0;
+    return wf_stage_arg(a, name)->i != 0;
 }
-static inline double wf_arg_float(const struct wf_adding *a, const char *name)
+static inline double wf_stage_arg_float(const struct wf_adding *a, const char *name)
 {
-    return wf_arg(a, name)->f;
+    return wf_stage_arg(a, name)->f;
 }
-static inline const char *wf_arg_text(const struct wf_adding *a, const char *name)
+static inline const char *wf_stage_arg_text(const struct wf_adding *a, const char *name)
 {
-    const char *s = wf_arg(a, name)->s;
+    const char *s = wf_stage_arg(a, name)->s;
 
     return s ? s : "";
 }
-static inline weft_dtype wf_arg_dtype(const struct wf_adding *a, const char *name)
+static inline weft_dtype wf_stage_arg_dtype(const struct wf_adding *a, const char *name)
 {
-    return (weft_dtype)wf_arg(a, name)->i;
+    return (weft_dtype)wf_stage_arg(a, name)->i;
 }
 /* The attribute `seed`, or the run's. */
-static inline uint64_t wf_arg_seed(const struct wf_adding *a)
+static inline uint64_t wf_stage_arg_seed(const struct wf_adding *a)
 {
-    int64_t seed = wf_arg(a, "seed")->i;
+    int64_t seed = wf_stage_arg(a, "seed")->i;
 
     return seed == -1 ? a->seed : (uint64_t)seed;
 }
 /* Which of `words` (with blanks between them) an attribute is: 0, 1, ...; -1 after a failure,
  * which the pipeline keeps. */
-int wf_arg_word(const struct wf_adding *a, const char *name, const char *words);
+int wf_stage_arg_word(const struct wf_adding *a, const char *name, const char *words);
 /* A file that the stage writes; NULL when it is not given, or memory is short, which the
  * pipeline keeps. */
-const char *wf_arg_output(const struct wf_adding *a, const char *name);
+const char *wf_stage_arg_output(const struct wf_adding *a, const char *name);
 
 #endif

@@ -199,7 +199,7 @@ static weft_status read_opts(struct wf_ds *ds, const char *column, const weft_wh
     struct where *p = ds->param;
     weft_dtype t;
 
-    if (!o || (!o->n_values && !o->min && !o->max) || o->n_values < 0)
+    if ((!o->n_values && !o->min && !o->max) || o->n_values < 0 || (o->n_values && !o->values))
         return wf_err(WEFT_EINVAL, "give values, min or max");
     p->col = column ? wf_ds_find(ds, column) : -1;
     if (p->col < 0)
@@ -214,7 +214,7 @@ static weft_status read_opts(struct wf_ds *ds, const char *column, const weft_wh
     p->n_in = o->n_values;
     p->in = wf_arena_alloc(&ds->data->arena, (size_t)(p->n_in + 1) * sizeof *p->in);
     if (!p->in)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(ds->data->ctx, 0, "the pipeline");
     for (int i = 0; i < p->n_in; i++)
         p->in[i] = o->values[i];
     qsort(p->in, (size_t)p->n_in, sizeof *p->in, by_value);
@@ -223,17 +223,18 @@ static weft_status read_opts(struct wf_ds *ds, const char *column, const weft_wh
 
 weft_ds weft_ds_where(weft_data *d, weft_ds s, const char *column, const weft_where_opts *opts)
 {
+    weft_where_opts o;
     const struct wf_ds *from = wf_ds_node(d, s);
     bool by_number = from && wf_ds_addressable(from) && from->count != WEFT_ENDLESS && fixed(from);
     struct wf_ds *ds;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_where_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_where_opts");
 
     if (st)
         return wf_ds_fail(d, "where", st);
     ds = wf_ds_new(d, by_number ? &chosen_kind : &stream_kind, 1, &s, sizeof(struct where));
     if (!ds)
         return (weft_ds){0};
-    st = read_opts(ds, column, opts);
+    st = read_opts(ds, column, &o);
     if (!st && by_number)
         st = find_chosen(d, s, column, ds->param);
     if (st)

@@ -337,17 +337,18 @@ static weft_status window_columns(struct wf_ds *ds)
 
 weft_ds weft_ds_window(weft_data *d, weft_ds s, int64_t size, const weft_window_opts *opts)
 {
+    weft_window_opts given;
     struct window o = {size, size, 1, false};
     struct wf_ds *ds;
     int64_t last;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_window_opts");
+    weft_status st = wf_opts_take(&given, sizeof given, opts, "weft_window_opts");
 
-    if (!st && opts)
-        o.drop_remainder = opts->drop_remainder;
-    if (!st && opts && opts->shift)
-        o.shift = opts->shift;
-    if (!st && opts && opts->stride)
-        o.stride = opts->stride;
+    if (!st)
+        o.drop_remainder = given.drop_remainder;
+    if (!st && given.shift)
+        o.shift = given.shift;
+    if (!st && given.stride)
+        o.stride = given.stride;
     if (!st && (size < 1 || o.shift < 1 || o.stride < 1 || !wf_mul_i64(size, o.stride, &last) ||
                 last > (int64_t)1 << 40 || o.shift > (int64_t)1 << 40))
         st = wf_err(WEFT_EINVAL, "size %lld, shift %lld, stride %lld", (long long)size,

@@ -147,7 +147,7 @@ weft_ds weft_ds_zip(weft_data *d, int n, const weft_ds *s)
         n_cols += ds->in[i]->n_cols;
     col = wf_arena_alloc(&d->arena, (size_t)(n_cols + 1) * sizeof *col);
     if (!col)
-        return wf_ds_fail(d, "zip", wf_err(WEFT_ENOMEM, "out of memory"));
+        return wf_ds_fail(d, "zip", wf_err_nomem(d->ctx, 0, "the pipeline"));
     for (int i = 0; i < n; i++) {
         const struct wf_ds *in = ds->in[i];
 

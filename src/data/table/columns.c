@@ -70,15 +70,15 @@ int wf_columns_find_group(const struct wf_column_names *names, weft_str name)
 weft_status wf_columns_unknown(const struct wf_column_names *names, weft_str name)
 {
     char word[128];
-    const char *near = NULL;
+    struct wf_hint hint = {""};
 
     if ((size_t)name.n < sizeof word) {
         memcpy(word, name.data, (size_t)name.n);
         word[name.n] = 0;
-        near = weft_nearest(word, names->name, names->n);
+        hint = wf_did_you_mean(word, names->name, names->n);
     }
-    return wf_err(WEFT_ENOENT, "no column '%.*s'%s%s%s", (int)wf_min_i64(name.n, 60), name.data,
-                  near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    return wf_err(WEFT_ENOENT, "no column '%.*s'%s", (int)wf_min_i64(name.n, 60), name.data,
+                  hint.text);
 }
 
 weft_status wf_columns_range(const struct wf_column_names *names, weft_str item, int *first,

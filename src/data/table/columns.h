@@ -26,7 +26,7 @@ struct wf_column_names {
 /* A column by name or "#3"; -1 if there is none. */
 int wf_columns_find(const struct wf_column_names *names, weft_str name);
 int wf_columns_find_group(const struct wf_column_names *names, weft_str name);
-/* "no column 'x' (did you mean 'y'?)" */
+/* "no column 'x', did you mean 'y'?" */
 weft_status wf_columns_unknown(const struct wf_column_names *names, weft_str name);
 /* "a" or "a..c": columns *first to *last, including the last. */
 weft_status wf_columns_range(const struct wf_column_names *names, weft_str item, int *first,

@@ -209,31 +209,30 @@ static weft_status build(weft_data *d, const char *files, const weft_csv_opts *o
 
 weft_ds weft_ds_csv(weft_data *d, const char *files, const weft_csv_opts *opts)
 {
-    weft_csv_opts none = {.size = sizeof none};
-    const weft_csv_opts *o = opts ? opts : &none;
+    weft_csv_opts o;
     struct wf_csv_source *src;
     struct wf_ds *ds;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_csv_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_csv_opts");
 
     if (st)
         return wf_ds_fail(d, "csv", st);
-    ds = wf_ds_new(d, o->index ? &csv_index_kind : &csv_kind, 0, NULL, sizeof *src);
+    ds = wf_ds_new(d, o.index ? &csv_index_kind : &csv_kind, 0, NULL, sizeof *src);
     if (!ds)
         return wf_ds_handle(NULL);
     src = ds->param;
     ds->count = WEFT_UNKNOWN;
-    ds->reordered = o->files.shuffle;
-    ds->inexact = o->on_error == WEFT_ON_ERROR_SKIP;
-    if (o->index && ds->inexact)
+    ds->reordered = o.files.shuffle;
+    ds->inexact = o.on_error == WEFT_ON_ERROR_SKIP;
+    if (o.index && ds->inexact)
         st = wf_err(WEFT_EINVAL,
                     "index counts rows before they are read, so bad ones cannot be skipped");
     else
-        st = build(d, files, o, ds);
-    if (!st && o->index_dir) {
-        src->index_dir = wf_table_text(d, o->index_dir, (int64_t)strlen(o->index_dir));
+        st = build(d, files, &o, ds);
+    if (!st && o.index_dir) {
+        src->index_dir = wf_table_text(d, o.index_dir, (int64_t)strlen(o.index_dir));
         st = src->index_dir ? WEFT_OK : WEFT_ENOMEM;
     }
-    if (!st && o->index) {
+    if (!st && o.index) {
         st = wf_csv_index_new(ds, &src->index, &ds->count);
         ds->addressable = true;
     }
@@ -242,29 +241,28 @@ weft_ds weft_ds_csv(weft_data *d, const char *files, const weft_csv_opts *opts)
 
 weft_ds weft_ds_criteo(weft_data *d, const char *files, const weft_criteo_opts *opts)
 {
-    weft_criteo_opts none = {.size = sizeof none};
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_criteo_opts");
-    const weft_criteo_opts *o = opts && !st ? opts : &none;
+    weft_criteo_opts o;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_criteo_opts");
     static const char *const names =
         "label,i0,i1,i2,i3,i4,i5,i6,i7,i8,i9,i10,i11,i12,h0,h1,h2,h3,h4,h5,h6,h7,h8,h9,h10,h11,h12,"
         "h13,h14,h15,h16,h17,h18,h19,h20,h21,h22,h23,h24,h25";
     char defaults[160];
-    const char *num = o->missing_num ? o->missing_num : "nan";
-    const char *cat = o->missing_cat ? o->missing_cat : "-1";
+    const char *num = o.missing_num ? o.missing_num : "nan";
+    const char *cat = o.missing_cat ? o.missing_cat : "-1";
     weft_csv_opts csv = {
         .size = sizeof csv,
-        .files = o->files,
+        .files = o.files,
         .delimiter = '\t',
         .no_quotes = true,
         .no_header = true,
-        .names = o->no_label ? strchr(names, ',') + 1 : names,
-        .label = o->no_label ? NULL : "label",
-        .types = o->no_label ? "num:f32, cat:hex" : "label:i64, num:f32, cat:hex",
+        .names = o.no_label ? strchr(names, ',') + 1 : names,
+        .label = o.no_label ? NULL : "label",
+        .types = o.no_label ? "num:f32, cat:hex" : "label:i64, num:f32, cat:hex",
         .groups = "num = i0..i12; cat = h0..h25",
         .missing = "",
         .defaults = defaults,
-        .index = o->index,
-        .on_error = o->on_error,
+        .index = o.index,
+        .on_error = o.on_error,
     };
 
     if (!st && (strlen(num) > 40 || strlen(cat) > 40))

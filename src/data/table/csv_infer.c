@@ -133,6 +133,27 @@ static weft_status names_numbered(weft_data *d, int n, struct wf_column_names *n
     return st;
 }
 
+/* Lists of columns are separated by commas, so a name cannot have one: "income, monthly" becomes
+ * "income_monthly". */
+static void replace_commas(weft_data *d, char *name)
+{
+    char *to = name;
+    char *old = strchr(name, ',') ? wf_strdup(d->ctx, name) : NULL;
+
+    for (const char *p = name; *p; p++) {
+        bool comma = *p == ',';
+
+        *to++ = comma ? '_' : *p;
+        if (comma)
+            p += strspn(p + 1, " \t");
+    }
+    *to = 0;
+    if (old)
+        wf_log(d->ctx, WEFT_LOG_INFO, "csv: column '%s' is named '%s' here, without the comma", old,
+               name);
+    wf_free(d->ctx, old);
+}
+
 /* A field without a name is named after its position, "c3". Blanks around a name are not part of
  * it. */
 static const char *name_of(weft_data *d, const struct wf_row_format *f, const struct wf_csv_span *s,
@@ -157,6 +178,7 @@ static const char *name_of(weft_data *d, const struct wf_row_format *f, const st
         copy[wf_csv_undouble(p, n, f->quote, copy)] = 0;
     else
         memcpy(copy, p, (size_t)n);
+    replace_commas(d, copy);
     return copy;
 }
 

@@ -146,6 +146,11 @@ static const char *fail_value(struct wf_csv_out *o, int f, const char *p, int64_
     char shown[WF_FIELD_SHOWN];
     double number;
 
+    if (missing && field->kind == WF_FIELD_STR)
+        return fail(o, wf_err(WEFT_EDATA,
+                              "column '%s': the label is missing: give a default, or skip such "
+                              "records (on_error)",
+                              field->name));
     if (missing)
         return fail(o, wf_err(WEFT_EDATA,
                               "column '%s': the value is missing, and %s cannot represent that: "
@@ -221,7 +226,8 @@ static const char *careful_field(struct wf_csv_out *o, int f, const char *p, con
         wf_field_store(field->kind, &field->missing, to);
         return s.next;
     }
-    if ((missing && field->kind != WF_FIELD_STR) || !wf_field_convert(field->kind, s.p, s.n, &v))
+    if ((missing && (field->kind != WF_FIELD_STR || field->needed)) ||
+        !wf_field_convert(field->kind, s.p, s.n, &v))
         return fail_value(o, f, s.p, s.n, missing);
     wf_field_store(field->kind, &v, to);
     return s.next;
@@ -235,65 +241,32 @@ static const char *run_careful(struct wf_csv_out *o, const struct wf_field_run *
     return p;
 }
 
-static const char *run_f32(struct wf_csv_out *o, const struct wf_field_run *run, const char *p,
-                           const char *end, int64_t r)
-{
-    for (int f = run->first; f < run->last; f++) {
-        const struct wf_field_place *to = &o->place[f];
-        const char *q;
-        float v;
-
-        if (end - p >= WF_NUMBER_SLACK && (q = wf_fast_f32(p, &v)) && *q == to->stop) {
-            memcpy(to->data + r * to->stride, &v, sizeof v);
-            p = q + 1;
-            continue;
-        }
-        p = careful_field(o, f, p, end, r);
-        if (!p)
-            return NULL;
+/* A run of fields of one kind: fast where a number is followed by its delimiter, careful
+ * otherwise. */
+#define RUN(name, type, fast)                                                                    \
+    static const char *name(struct wf_csv_out *o, const struct wf_field_run *run, const char *p, \
+                            const char *end, int64_t r)                                          \
+    {                                                                                            \
+        for (int f = run->first; f < run->last; f++) {                                           \
+            const struct wf_field_place *to = &o->place[f];                                      \
+            const char *q;                                                                       \
+            type v;                                                                              \
+                                                                                                 \
+            if (end - p >= WF_NUMBER_SLACK && (q = fast(p, &v)) && *q == to->stop) {             \
+                memcpy(to->data + r * to->stride, &v, sizeof v);                                 \
+                p = q + 1;                                                                       \
+                continue;                                                                        \
+            }                                                                                    \
+            p = careful_field(o, f, p, end, r);                                                  \
+            if (!p)                                                                              \
+                return NULL;                                                                     \
+        }                                                                                        \
+        return p;                                                                                \
     }
-    return p;
-}
 
-static const char *run_f64(struct wf_csv_out *o, const struct wf_field_run *run, const char *p,
-                           const char *end, int64_t r)
-{
-    for (int f = run->first; f < run->last; f++) {
-        const struct wf_field_place *to = &o->place[f];
-        const char *q;
-        double v;
-
-        if (end - p >= WF_NUMBER_SLACK && (q = wf_fast_f64(p, &v)) && *q == to->stop) {
-            memcpy(to->data + r * to->stride, &v, sizeof v);
-            p = q + 1;
-            continue;
-        }
-        p = careful_field(o, f, p, end, r);
-        if (!p)
-            return NULL;
-    }
-    return p;
-}
-
-static const char *run_i64(struct wf_csv_out *o, const struct wf_field_run *run, const char *p,
-                           const char *end, int64_t r)
-{
-    for (int f = run->first; f < run->last; f++) {
-        const struct wf_field_place *to = &o->place[f];
-        const char *q;
-        int64_t v;
-
-        if (end - p >= WF_NUMBER_SLACK && (q = wf_fast_i64(p, &v)) && *q == to->stop) {
-            memcpy(to->data + r * to->stride, &v, sizeof v);
-            p = q + 1;
-            continue;
-        }
-        p = careful_field(o, f, p, end, r);
-        if (!p)
-            return NULL;
-    }
-    return p;
-}
+RUN(run_f32, float, wf_fast_f32)
+RUN(run_f64, double, wf_fast_f64)
+RUN(run_i64, int64_t, wf_fast_i64)
 
 /* Eight hexadecimal digits, as in hashed categories. */
 static const char *fast_hex8(const char *p, int64_t *out)

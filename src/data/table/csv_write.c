@@ -212,8 +212,9 @@ weft_status weft_csv_writer_new(weft_ctx *ctx, const char *path, int n_cols,
                                 const weft_column *columns, const weft_csv_writer_opts *opts,
                                 weft_csv_writer **out)
 {
+    weft_csv_writer_opts o;
     weft_csv_writer *w;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_csv_writer_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_csv_writer_opts");
 
     if (st)
         return st;
@@ -223,19 +224,19 @@ weft_status weft_csv_writer_new(weft_ctx *ctx, const char *path, int n_cols,
     w->ctx = ctx;
     w->out = (struct wf_output){.ctx = ctx, .fd = -1};
     w->first = true;
-    w->delimiter = (char)(opts && opts->delimiter ? opts->delimiter : ',');
+    w->delimiter = (char)(o.delimiter ? o.delimiter : ',');
     w->missing = "";
     w->path = wf_strdup(ctx, path);
     w->buf = wf_alloc(ctx, BUFFER_BYTES);
-    if (opts && opts->missing)
-        w->missing = w->missing_text = wf_strdup(ctx, opts->missing);
+    if (o.missing)
+        w->missing = w->missing_text = wf_strdup(ctx, o.missing);
     if (!w->path || !w->buf || !w->missing)
         st = wf_err_nomem(ctx, BUFFER_BYTES, path);
     if (!st)
         st = set_columns(w, n_cols, columns);
     if (!st) {
         wf_output_open(&w->out, ctx, w->path);
-        if (!w->out.st && !(opts && opts->no_header))
+        if (!w->out.st && !o.no_header)
             put_header(w, columns);
         st = w->out.st;
     }

@@ -36,6 +36,7 @@ struct wf_field {
     int col;      /* that it goes to; -1: none */
     int64_t item; /* its position in the column's element */
     bool has_default;
+    bool needed;                  /* text that must not be empty: a label */
     union wf_field_value missing; /* the default */
 };
 

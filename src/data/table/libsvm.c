@@ -209,18 +209,17 @@ static weft_status build(weft_data *d, const char *files, const weft_libsvm_opts
 
 weft_ds weft_ds_libsvm(weft_data *d, const char *files, const weft_libsvm_opts *opts)
 {
-    weft_libsvm_opts none = {.size = sizeof none};
-    const weft_libsvm_opts *o = opts ? opts : &none;
+    weft_libsvm_opts o;
     struct wf_ds *ds;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_libsvm_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_libsvm_opts");
 
     if (st)
         return wf_ds_fail(d, "libsvm", st);
     ds = wf_ds_new(d, &libsvm_kind, 0, NULL, sizeof(struct source));
     if (!ds)
         return wf_ds_handle(NULL);
-    ds->inexact = o->on_error == WEFT_ON_ERROR_SKIP;
-    ds->reordered = o->files.shuffle;
-    st = build(d, files, o, ds);
+    ds->inexact = o.on_error == WEFT_ON_ERROR_SKIP;
+    ds->reordered = o.files.shuffle;
+    st = build(d, files, &o, ds);
     return st ? wf_ds_fail(d, "libsvm", st) : wf_ds_handle(ds);
 }

@@ -124,8 +124,11 @@ static bool has_header(const char *p, int64_t n, char delimiter)
 
 weft_ds wf_open_csv(weft_data *d, const char *path, const weft_open_opts *o)
 {
-    weft_csv_opts c = {
-        .size = sizeof c, .types = o->types, .index = o->index, .on_error = o->on_error};
+    weft_csv_opts c = {.size = sizeof c,
+                       .types = o->types,
+                       .label = o->label,
+                       .index = o->index,
+                       .on_error = o->on_error};
     const char *file = NULL;
     char *head = NULL;
     int64_t n = 0;

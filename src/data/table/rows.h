@@ -20,7 +20,7 @@ struct wf_row_source {
 };
 
 struct wf_row_piece {
-    struct wf_chunk *chunk; /* NULL: memory owned by somebody else */
+    struct wf_chunk *chunk; /* NULL: memory that is not owned */
     const char *p;
     int64_t bytes, n_rows;
     const char *path;

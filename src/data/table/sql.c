@@ -146,11 +146,10 @@ weft_ds wf_sql_new(weft_data *d, const struct wf_ds_kind *kind, const struct wf_
                    size_t bytes, const char *where, const char *query, const weft_sql_opts *opts,
                    wf_sql_build_fn *build)
 {
-    weft_sql_opts none = {.size = sizeof none};
-    const weft_sql_opts *o = opts ? opts : &none;
+    weft_sql_opts o;
     struct wf_ds *ds;
     struct wf_sql *src;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_sql_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_sql_opts");
 
     if (st)
         return wf_ds_fail(d, kind->name, st);
@@ -159,13 +158,13 @@ weft_ds wf_sql_new(weft_data *d, const struct wf_ds_kind *kind, const struct wf_
         return wf_ds_handle(NULL);
     src = ds->param;
     src->calls = calls;
-    if (o->name) {
-        ds->name = wf_table_text(d, o->name, (int64_t)strlen(o->name));
+    if (o.name) {
+        ds->name = wf_table_text(d, o.name, (int64_t)strlen(o.name));
         st = ds->name ? WEFT_OK : WEFT_ENOMEM;
     }
     if (!st)
         st = copy_query(d, query, &src->query);
     if (!st)
-        st = build(ds, where, o);
+        st = build(ds, where, &o);
     return st ? wf_ds_fail(d, kind->name, st) : wf_ds_handle(ds);
 }

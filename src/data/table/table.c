@@ -342,6 +342,12 @@ weft_status wf_table_finish(struct wf_table *t, struct wf_ds *ds, struct wf_row_
         st = set_roles(ds, t->weight, WEFT_WEIGHT);
     if (!st)
         st = set_roles(ds, t->label, WEFT_LABEL);
+    for (int f = 0; f < l->n_fields && !st; f++) {
+        struct wf_field *field = &l->field[f];
+
+        field->needed = field->col >= 0 && ds->col[field->col].role == WEFT_LABEL &&
+                        field->kind == WF_FIELD_STR && !t->d->empty_labels;
+    }
     return st ? st : make_runs(t->d, l);
 }
 

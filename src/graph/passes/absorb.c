@@ -19,7 +19,7 @@ static bool is_scalar_constant(const weft_graph *g, int32_t v)
            wf_type_count(&g->values[v].type) == 1;
 }
 
-/* Whether v is the gradient of a cross-entropy that has no other reader and no factor yet. */
+/* Whether v is the gradient of a cross-entropy that has one reader and no factor. */
 static bool can_scale(const struct absorb *a, int32_t v)
 {
     const struct wf_value *x = &a->g->values[v];
@@ -27,7 +27,7 @@ static bool can_scale(const struct absorb *a, int32_t v)
 
     return loss->op->id == WF_OP_sparse_softmax_xent && x->index == 1 &&
            x->type.dtype == WEFT_F32 && wf_uses_count(&a->uses, v) == 1 &&
-           a->factor[x->node] == 0 && wf_node_float(loss, "scale") == 1;
+           wf_node_float(loss, "scale") == 1;
 }
 
 static void find_factors(struct absorb *a)

@@ -254,7 +254,7 @@ static int register_of(struct fuse *f, struct program *p, const struct cluster *
         return MAX_OPERANDS + 1 + step;
     }
     for (int i = 0; i < p->n_operands; i++)
-        if (p->operand[i] == v && !(c->anchor >= 0 && i == 0))
+        if (p->operand[i] == v) /* never the first one of an anchor, which is 0 */
             return i;
     p->operand[p->n_operands] = v;
     return p->n_operands++;

@@ -42,7 +42,7 @@ static bool sums_columns(const weft_graph *g, const struct wf_node *n)
     for (int i = 0; i < axes->n; i++)
         if (axes->ints[i] == rank - 1 || axes->ints[i] == -1)
             return false;
-    return g->values[n->in[0]].type.dtype == WEFT_F32;
+    return true;
 }
 
 static void find_readers(struct join *j)
@@ -98,18 +98,21 @@ static bool can_update_inside(const struct wf_node *a)
 
 /* Whether update `a` may run at product k, its gradient. The product has no other reader; the
  * variable is not read from there on, and nothing else overwrites it before; everything else the
- * update reads is available. */
+ * update reads is available. No update built before the product overwrites what it reads: such an
+ * update waits for it, and it would wait, as an update, for what may fail after that one. */
 static bool can_move_update(const struct join *j, const struct wf_node *n, int32_t a, int32_t k)
 {
     const weft_graph *g = j->g;
     int32_t var = n->in[0];
 
-    if (wf_uses_count(&j->uses, n->in[1]) != 1 ||
-        g->nodes[g->values[var].node].op->id != WF_OP_variable || j->last_read[var] >= k ||
+    if (wf_uses_count(&j->uses, n->in[1]) != 1 || j->last_read[var] >= k ||
         j->uses.first_update[var] != a || j->uses.reader[j->uses.first[var + 1] - 1] != a)
         return false;
     for (int i = 2; i < n->n_in; i++)
         if (n->in[i] && g->values[n->in[i]].node >= k)
+            return false;
+    for (int i = 0; i < 2; i++)
+        if (j->uses.first_update[wf_value_read(g, &g->nodes[k], i)] < k)
             return false;
     return true;
 }

@@ -43,11 +43,11 @@ static bool is_const(const struct simplify *s, int32_t v, double x)
 
 /* a op neutral = a, if a already has the result's shape. */
 static int32_t drop_neutral(const struct simplify *s, const struct wf_type *out, const int32_t *in,
-                            double neutral, bool both)
+                            double neutral)
 {
     if (is_const(s, in[1], neutral) && wf_type_same_shape(type_of(s, in[0]), out))
         return in[0];
-    if (both && is_const(s, in[0], neutral) && wf_type_same_shape(type_of(s, in[1]), out))
+    if (is_const(s, in[0], neutral) && wf_type_same_shape(type_of(s, in[1]), out))
         return in[1];
     return 0;
 }
@@ -76,8 +76,8 @@ static int32_t equal_to(const struct simplify *s, const struct wf_node *n,
     case WF_OP_reshape_like: return same_shape ? in[0] : 0;
     case WF_OP_reduce_to_like:
     case WF_OP_broadcast_like: same = same_shape ? in[0] : 0; break;
-    case WF_OP_add: same = drop_neutral(s, out, in, 0, true); break;
-    case WF_OP_mul: same = drop_neutral(s, out, in, 1, true); break;
+    case WF_OP_add: same = drop_neutral(s, out, in, 0); break;
+    case WF_OP_mul: same = drop_neutral(s, out, in, 1); break;
     default: return 0;
     }
     return shows_updated(s, same) ? 0 : same;
@@ -146,8 +146,7 @@ static int32_t as_sum(struct simplify *s, const struct wf_node *replaced, const 
 
 static bool foldable(const struct simplify *s, const struct wf_node *n, const int32_t *in)
 {
-    if (n->n_in == 0 || n->op->user ||
-        (n->op->flags & (WF_RANDOM | WF_EFFECT | WF_LEAF | WF_STATE_IN0)))
+    if (n->n_in == 0 || n->op->user || (n->op->flags & (WF_RANDOM | WF_EFFECT)))
         return false;
     for (int i = 0; i < n->n_in; i++)
         if (in[i] && node_of(s, in[i])->op->id != WF_OP_constant)
@@ -222,7 +221,7 @@ static bool same_attr(const struct wf_attr *a, const struct wf_attr *b)
 
 static bool mergeable(const struct wf_node *n)
 {
-    return n->n_ctrl == 0 && !(n->op->flags & (WF_RANDOM | WF_EFFECT | WF_STATE_IN0)) &&
+    return n->n_ctrl == 0 && !(n->op->flags & (WF_RANDOM | WF_EFFECT)) &&
            (n->op->id != WF_OP_constant || wf_attr(n->op, n->attr, "shape")->n == 0);
 }
 

@@ -12,7 +12,7 @@
 static weft_status plan(struct wf_kplan *p, enum wf_conv_dir dir, const struct wf_type *x,
                         const struct wf_type *w, const struct wf_type *y)
 {
-    struct wf_conv_desc d = {.dir = dir, .sums = p->op->id == WF_OP_conv_grad_filter_sums};
+    struct wf_conv_desc d = {.dir = dir};
     struct wf_conv *c;
     weft_status st;
 
@@ -42,11 +42,6 @@ weft_status wf_plan_conv_grad_filter(struct wf_kplan *p)
     return plan(p, WF_CONV_GRAD_FILTER, &p->in[0], &p->out[0], &p->in[1]);
 }
 
-weft_status wf_plan_conv_grad_filter_sums(struct wf_kplan *p)
-{
-    return wf_plan_conv_grad_filter(p);
-}
-
 weft_status wf_plan_conv_transpose(struct wf_kplan *p)
 {
     return plan(p, WF_CONV_GRAD_INPUT, &p->out[0], &p->in[1], &p->in[0]);
@@ -55,12 +50,5 @@ weft_status wf_plan_conv_transpose(struct wf_kplan *p)
 weft_status wf_run_conv(const struct wf_call *c)
 {
     wf_conv_run(c->state, c->pool, c->in[0].data, c->in[1].data, c->out[0].data, c->scratch);
-    return WEFT_OK;
-}
-
-weft_status wf_run_conv_grad_filter_sums(const struct wf_call *c)
-{
-    wf_conv_run_sums(c->state, c->pool, c->in[0].data, c->in[1].data, c->out[0].data,
-                     c->out[1].data, c->scratch);
     return WEFT_OK;
 }

@@ -59,7 +59,7 @@ weft_status wf_matmul_desc(const struct wf_type *a, const struct wf_type *b,
     return WEFT_OK;
 }
 
-weft_status wf_plan_matmul(struct wf_kplan *p)
+weft_status wf_matmul_plan(struct wf_kplan *p, bool sums)
 {
     struct wf_gemm_desc d;
     struct wf_gemm *g;
@@ -68,12 +68,17 @@ weft_status wf_plan_matmul(struct wf_kplan *p)
 
     if (st)
         return st;
-    g = wf_arena_alloc(p->arena, sizeof *g);
+    g = wf_kplan_state(p, sizeof *g);
     if (!g)
-        return wf_err_nomem(p->ctx, sizeof *g, "matmul");
+        return wf_kplan_nomem(p);
+    d.col_sums = sums;
     wf_gemm_plan(g, &d, wf_gemm_fns_of(p->ctx->simd), p->n_threads, &p->scratch_bytes);
-    p->state = g;
     return WEFT_OK;
+}
+
+weft_status wf_plan_matmul(struct wf_kplan *p)
+{
+    return wf_matmul_plan(p, false);
 }
 
 weft_status wf_run_matmul(const struct wf_call *c)

@@ -13,19 +13,6 @@
 #include "kernels/kernels_index.def"
 #undef KERNEL
 
-static void *new_state(struct wf_kplan *p, size_t bytes)
-{
-    void *s = wf_arena_alloc(p->arena, bytes);
-
-    p->state = s;
-    return s;
-}
-
-static weft_status nomem(const struct wf_kplan *p)
-{
-    return wf_err_nomem(p->ctx, 0, p->op->name);
-}
-
 /* Elements or rows per tile: enough work to be worth distributing. */
 static int64_t per_tile(int64_t bytes)
 {
@@ -60,9 +47,9 @@ static weft_status plan_rows(struct wf_kplan *p, struct wf_gather_dims d)
 
     if (!wf_fast_ids(p->in[1].dtype))
         return WEFT_ENOSUP;
-    s = new_state(p, sizeof *s);
+    s = wf_kplan_state(p, sizeof *s);
     if (!s)
-        return nomem(p);
+        return wf_kplan_nomem(p);
     s->f = wf_move_fns_at(p->ctx->simd);
     s->d = d;
     s->wide = p->in[1].dtype == WEFT_I64;
@@ -204,9 +191,9 @@ weft_status wf_plan_gather_nd(struct wf_kplan *p)
 
     if (!wf_fast_ids(ids->dtype))
         return WEFT_ENOSUP;
-    s = new_state(p, sizeof *s);
+    s = wf_kplan_state(p, sizeof *s);
     if (!s)
-        return nomem(p);
+        return wf_kplan_nomem(p);
     s->f = wf_move_fns_at(p->ctx->simd);
     s->v = vectors_of(ids, x);
     s->n = wf_type_part(ids, 0, ids->rank - 1);
@@ -262,9 +249,9 @@ static weft_status plan_scatter(struct wf_kplan *p, int ids, int x, int64_t n, i
 
     if (!wf_fast_ids(p->in[ids].dtype) || p->in[x].dtype != WEFT_F32 || n >= 1 << 30)
         return WEFT_ENOSUP;
-    s = new_state(p, sizeof *s);
+    s = wf_kplan_state(p, sizeof *s);
     if (!s)
-        return nomem(p);
+        return wf_kplan_nomem(p);
     s->f = wf_optim_fns_at(p->ctx->simd);
     s->wide = p->in[ids].dtype == WEFT_I64;
     s->ids = ids;
@@ -382,9 +369,9 @@ weft_status wf_plan_gather_grad(struct wf_kplan *p)
 
     if (!wf_fast_ids(p->in[1].dtype) || p->in[0].dtype != WEFT_F32)
         return WEFT_ENOSUP;
-    s = new_state(p, sizeof *s);
+    s = wf_kplan_state(p, sizeof *s);
     if (!s)
-        return nomem(p);
+        return wf_kplan_nomem(p);
     s->add = wf_ew_fns_of(p->ctx->simd)->fn[WF_EW_add];
     s->d = wf_gather_dims(&p->out[0], &p->in[1], wf_kplan_int(p, "axis"),
                           wf_kplan_int(p, "batch_dims"));
@@ -451,9 +438,9 @@ static weft_status plan_take(struct wf_kplan *p, const struct wf_type *x, const 
 
     if (!wf_fast_ids(ids->dtype))
         return WEFT_ENOSUP;
-    s = new_state(p, sizeof *s);
+    s = wf_kplan_state(p, sizeof *s);
     if (!s)
-        return nomem(p);
+        return wf_kplan_nomem(p);
     *s = (struct take_state){
         .outer = wf_type_part(x, 0, axis),
         .n = x->dim[axis],
@@ -583,9 +570,9 @@ weft_status wf_plan_one_hot(struct wf_kplan *p)
 
     if (!wf_fast_ids(p->in[0].dtype))
         return WEFT_ENOSUP;
-    s = new_state(p, sizeof *s);
+    s = wf_kplan_state(p, sizeof *s);
     if (!s)
-        return nomem(p);
+        return wf_kplan_nomem(p);
     s->size = (int)weft_dtype_size(y->dtype);
     s->outer = wf_type_part(y, 0, axis);
     s->depth = y->dim[axis];
@@ -621,9 +608,9 @@ static weft_status plan_order(struct wf_kplan *p, int axis)
 
     if (x->dtype != WEFT_F32 && x->dtype != WEFT_I32)
         return WEFT_ENOSUP;
-    s = new_state(p, sizeof *s);
+    s = wf_kplan_state(p, sizeof *s);
     if (!s)
-        return nomem(p);
+        return wf_kplan_nomem(p);
     s->type = x->dtype == WEFT_F32 ? WF_SORT_F32 : WF_SORT_I32;
     s->outer = wf_type_part(x, 0, axis);
     s->n = x->dim[axis];

@@ -8,20 +8,7 @@ wf_kernel_fn wf_run_matmul_sums, wf_run_matmul_apply;
 
 weft_status wf_plan_matmul_sums(struct wf_kplan *p)
 {
-    struct wf_gemm_desc d;
-    struct wf_gemm *g;
-    weft_status st = wf_matmul_desc(&p->in[0], &p->in[1], &p->out[0], wf_kplan_int(p, "trans_a"),
-                                    wf_kplan_int(p, "trans_b"), &d);
-
-    if (st)
-        return st;
-    g = wf_arena_alloc(p->arena, sizeof *g);
-    if (!g)
-        return wf_err_nomem(p->ctx, sizeof *g, "matmul");
-    d.col_sums = true;
-    wf_gemm_plan(g, &d, wf_gemm_fns_of(p->ctx->simd), p->n_threads, &p->scratch_bytes);
-    p->state = g;
-    return WEFT_OK;
+    return wf_matmul_plan(p, true);
 }
 
 weft_status wf_run_matmul_sums(const struct wf_call *c)

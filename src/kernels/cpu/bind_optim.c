@@ -1,9 +1,12 @@
 /* bind_optim.c - updates of variables on the optimizer kernels. */
 #include "kernels/cpu/apply.h"
+#include "kernels/cpu/weight.h"
 
 weft_status wf_plan_apply(struct wf_kplan *p);
 weft_status wf_plan_apply_rows(struct wf_kplan *p);
-wf_kernel_fn wf_run_apply, wf_run_apply_rows;
+weft_status wf_plan_clip_factor(struct wf_kplan *p);
+weft_status wf_plan_penalty_grad(struct wf_kplan *p);
+wf_kernel_fn wf_run_apply, wf_run_apply_rows, wf_run_clip_factor, wf_run_penalty_grad;
 
 void wf_apply_init(struct wf_apply *a, const struct wf_op *op, const struct wf_attr *attr,
                    weft_simd level)
@@ -127,4 +130,60 @@ weft_status wf_run_apply(const struct wf_call *c)
 weft_status wf_run_apply_rows(const struct wf_call *c)
 {
     return wf_apply_rows_run(c->state, c, c->pool, c->scratch);
+}
+
+/* ---- what updates need besides --------------------------------------------------------------- */
+
+weft_status wf_plan_clip_factor(struct wf_kplan *p)
+{
+    int64_t n_blocks = 0;
+
+    if (!wf_kplan_all(p, WEFT_F32))
+        return WEFT_ENOSUP;
+    for (int i = 0; i < p->n_in; i++)
+        n_blocks += wf_norm_blocks(wf_type_count(&p->in[i]));
+    p->scratch_bytes =
+        (size_t)(n_blocks + p->n_in) * sizeof(double) + (size_t)p->n_in * sizeof(struct wf_span);
+    return WEFT_OK;
+}
+
+weft_status wf_run_clip_factor(const struct wf_call *c)
+{
+    double *sq = c->scratch;
+    struct wf_span *spans = (struct wf_span *)(void *)(sq + c->n_in);
+
+    for (int i = 0; i < c->n_in; i++)
+        spans[i] = (struct wf_span){c->in[i].data, wf_count(&c->in[i])};
+    wf_span_sumsq(wf_optim_fns_at(c->ctx->simd), c->pool, spans, c->n_in,
+                  (double *)(void *)(spans + c->n_in), sq);
+    *(float *)c->out[0].data =
+        (float)wf_clip_scale(wf_global_norm(sq, c->n_in), wf_call_float(c, "limit"));
+    return WEFT_OK;
+}
+
+weft_status wf_plan_penalty_grad(struct wf_kplan *p)
+{
+    const struct wf_type *t = &p->in[0];
+
+    if (!wf_kplan_all(p, WEFT_F32))
+        return WEFT_ENOSUP;
+    if (wf_kplan_float(p, "orthogonal") != 0)
+        p->scratch_bytes = (size_t)wf_orthogonal_scratch(t->dim[0], t->dim[1]) * sizeof(float);
+    return WEFT_OK;
+}
+
+weft_status wf_run_penalty_grad(const struct wf_call *c)
+{
+    struct wf_penalty p = {wf_call_float(c, "l1"), wf_call_float(c, "l2"),
+                           wf_call_float(c, "orthogonal"), wf_call_int(c, "columns") != 0};
+    const struct wf_type *t = &c->in[0].type;
+    int64_t n = wf_count(&c->in[0]);
+    float *g = c->out[0].data;
+
+    for (int64_t i = 0; i < n; i++)
+        g[i] = 0;
+    wf_penalty_add(wf_optim_fns_at(c->ctx->simd), &p, n, c->in[0].data, g);
+    if (p.orthogonal != 0)
+        wf_orthogonal_add(c->pool, &p, t->dim[0], t->dim[1], c->in[0].data, g, c->scratch);
+    return WEFT_OK;
 }

@@ -9,19 +9,6 @@
 #include "kernels/kernels_shape.def"
 #undef KERNEL
 
-static void *new_state(struct wf_kplan *p, size_t bytes)
-{
-    void *s = wf_arena_alloc(p->arena, bytes);
-
-    p->state = s;
-    return s;
-}
-
-static weft_status nomem(const struct wf_kplan *p)
-{
-    return wf_err_nomem(p->ctx, 0, p->op->name);
-}
-
 static int size_of(weft_dtype t)
 {
     return (int)weft_dtype_size(t);
@@ -39,7 +26,7 @@ struct box_state {
 
 static struct box_state *new_box(struct wf_kplan *p)
 {
-    struct box_state *s = new_state(p, sizeof *s);
+    struct box_state *s = wf_kplan_state(p, sizeof *s);
 
     if (s) {
         s->f = wf_move_fns_at(p->ctx->simd);
@@ -66,7 +53,7 @@ weft_status wf_plan_transpose(struct wf_kplan *p)
     int perm[WEFT_MAX_RANK], rank = p->in[0].rank;
 
     if (!s)
-        return nomem(p);
+        return wf_kplan_nomem(p);
     for (int i = 0; i < rank; i++)
         perm[i] = a->n ? wf_axis_of(a->ints[i], rank) : rank - 1 - i;
     wf_box_transpose(rank, p->in[0].dim, perm, &s->box);
@@ -80,7 +67,7 @@ weft_status wf_plan_reverse(struct wf_kplan *p)
     bool reversed[WEFT_MAX_RANK] = {false};
 
     if (!s)
-        return nomem(p);
+        return wf_kplan_nomem(p);
     for (int i = 0; i < axes->n; i++)
         reversed[wf_axis_of(axes->ints[i], p->in[0].rank)] = true;
     wf_box_reverse(p->in[0].rank, p->in[0].dim, reversed, &s->box, &s->src_at);
@@ -92,7 +79,7 @@ weft_status wf_plan_tile(struct wf_kplan *p)
     struct box_state *s = new_box(p);
 
     if (!s)
-        return nomem(p);
+        return wf_kplan_nomem(p);
     wf_box_tile(p->in[0].rank, p->in[0].dim, wf_attr(p->op, p->attr, "repeats")->ints, &s->box);
     return WEFT_OK;
 }
@@ -140,7 +127,7 @@ static weft_status plan_pick(struct wf_kplan *p, struct ranges r)
     struct box_state *s = new_box(p);
 
     if (!s)
-        return nomem(p);
+        return wf_kplan_nomem(p);
     wf_box_slice(x->rank, x->dim, r.begin, r.step, r.size, &s->box, &s->src_at);
     return WEFT_OK;
 }
@@ -177,7 +164,7 @@ weft_status wf_plan_unslice(struct wf_kplan *p)
     struct box_state *s = new_box(p);
 
     if (!s)
-        return nomem(p);
+        return wf_kplan_nomem(p);
     s->n_zeros = wf_type_count(y);
     wf_box_unslice(y->rank, y->dim, r.begin, r.step, r.size, &s->box, &s->dst_at);
     return WEFT_OK;
@@ -195,7 +182,7 @@ struct pad_state {
 
 static struct pad_state *new_pad(struct wf_kplan *p)
 {
-    struct pad_state *s = new_state(p, sizeof *s);
+    struct pad_state *s = wf_kplan_state(p, sizeof *s);
 
     if (s) {
         s->f = wf_move_fns_at(p->ctx->simd);
@@ -232,7 +219,7 @@ weft_status wf_plan_pad(struct wf_kplan *p)
     struct pad_state *s = new_pad(p);
 
     if (!s)
-        return nomem(p);
+        return wf_kplan_nomem(p);
     wf_pad_mode_parse(wf_attr_str(p->op, p->attr, "mode"), &s->mode);
     wf_set(&s->value, p->out[0].dtype, 0, wf_kplan_float(p, "value"));
     for (int a = 0; a < s->rank; a++) {
@@ -255,7 +242,7 @@ static weft_status plan_slice_pad(struct wf_kplan *p, struct ranges r)
             return WEFT_ENOSUP;
     s = new_pad(p);
     if (!s)
-        return nomem(p);
+        return wf_kplan_nomem(p);
     for (int a = 0; a < y->rank; a++) {
         s->before[a] = r.begin[a];
         s->after[a] = y->dim[a] - r.begin[a] - r.size[a];
@@ -305,10 +292,10 @@ static weft_status plan_parts(struct wf_kplan *p, const struct wf_type *whole, i
 {
     int axis = wf_axis_of(wf_kplan_int(p, "axis"), whole->rank);
     int64_t inner = wf_type_part(whole, axis + 1, whole->rank) * size_of(whole->dtype);
-    struct parts_state *s = new_state(p, sizeof *s + sizeof s->bytes[0] * (size_t)n);
+    struct parts_state *s = wf_kplan_state(p, sizeof *s + sizeof s->bytes[0] * (size_t)n);
 
     if (!s)
-        return nomem(p);
+        return wf_kplan_nomem(p);
     s->f = wf_move_fns_at(p->ctx->simd);
     s->n_outer = wf_type_part(whole, 0, axis);
     s->n = n;
@@ -377,9 +364,9 @@ weft_status wf_plan_tile_grad(struct wf_kplan *p)
 
     if (p->in[0].dtype != WEFT_F32 || x->rank == 0)
         return WEFT_ENOSUP;
-    s = new_state(p, sizeof *s);
+    s = wf_kplan_state(p, sizeof *s);
     if (!s)
-        return nomem(p);
+        return wf_kplan_nomem(p);
     s->add = wf_ew_fns_of(p->ctx->simd)->fn[WF_EW_add];
     s->rank = x->rank - 1;
     s->width = x->dim[s->rank];

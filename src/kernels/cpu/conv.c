@@ -68,10 +68,8 @@ static void plan_product(struct wf_conv *c, int n_threads, size_t *scratch)
 {
     const struct wf_conv_geom *g = &c->d.geom;
     int64_t n_pixels = g->batch * wf_volume(g->w.out);
-    struct wf_gemm_desc d = {.batch = 1,
-                             .col_sums = c->d.sums,
-                             .epilogue = c->d.epilogue,
-                             .epilogue_arg = c->d.epilogue_arg};
+    struct wf_gemm_desc d = {
+        .batch = 1, .epilogue = c->d.epilogue, .epilogue_arg = c->d.epilogue_arg};
 
     switch (c->d.dir) {
     case WF_CONV_FORWARD:
@@ -108,7 +106,6 @@ weft_status wf_conv_plan(const struct wf_conv_desc *d, weft_simd level, int n_th
     c->d = *d;
     if (d->dir != WF_CONV_FORWARD)
         c->d.epilogue = NULL;
-    c->d.sums = d->sums && d->dir == WF_CONV_GRAD_FILTER;
     c->level = level;
     c->gemm = wf_gemm_fns_of(level);
     c->fns = wf_conv_fns_of(level);
@@ -153,30 +150,25 @@ const char *wf_conv_algo_name(const struct wf_conv *c)
     return names[c->algo];
 }
 
-/* Task: a piece of the filter's floats or, after those, of the sums. */
+/* Task: a piece of the filter's floats. */
 static void add_chunks_task(void *arg, int64_t task, int thread)
 {
     const struct wf_conv_run *r = arg;
-    int64_t n = wf_conv_filter_floats(&r->c->d.geom), n_pieces = wf_ceil_div(n, ADD_PIECE);
-    int64_t stride = wf_conv_chunk_floats(r->c, r->n_chunks) / r->n_chunks;
-    int64_t from = task < n_pieces ? task * ADD_PIECE : n + (task - n_pieces) * ADD_PIECE;
-    int64_t count = wf_min_i64(ADD_PIECE, (task < n_pieces ? n : stride) - from);
-    float *dst = task < n_pieces ? r->w_out + from : r->sums + from - n;
+    int64_t n = wf_conv_filter_floats(&r->c->d.geom), from = task * ADD_PIECE;
+    int64_t count = wf_min_i64(ADD_PIECE, n - from);
+    float *dst = r->w_out + from;
 
     (void)thread;
     memcpy(dst, r->shared + from, (size_t)count * sizeof *dst);
     for (int64_t i = 1; i < r->n_chunks; i++)
-        r->c->fns->add(dst, r->shared + i * stride + from, count);
+        r->c->fns->add(dst, r->shared + i * n + from, count);
 }
 
 void wf_conv_add_chunks(struct wf_conv_run *r, int64_t n_chunks)
 {
-    const struct wf_conv_geom *g = &r->c->d.geom;
-    int64_t n_sums = r->c->d.sums ? wf_ceil_div(g->c_out, ADD_PIECE) : 0;
-
     r->n_chunks = n_chunks;
     if (n_chunks > 1)
-        wf_pool_for(r->pool, wf_ceil_div(wf_conv_filter_floats(g), ADD_PIECE) + n_sums,
+        wf_pool_for(r->pool, wf_ceil_div(wf_conv_filter_floats(&r->c->d.geom), ADD_PIECE),
                     add_chunks_task, r);
 }
 
@@ -199,11 +191,6 @@ static void run_empty(struct wf_conv_run *r, float *out)
     }
     if (n)
         memset(out, 0, (size_t)n * sizeof *out);
-    if (r->c->d.sums && g->c_out) {
-        memset(r->sums, 0, (size_t)g->c_out * sizeof(float));
-        if (n_pixels)
-            wf_conv_sum_rows(r, 0, 1, true, 0, n_pixels, 0, g->c_out);
-    }
     if (n && r->c->d.dir == WF_CONV_FORWARD)
         wf_conv_finish(r, 0, 0, n_pixels, 0, g->c_out);
 }
@@ -211,13 +198,7 @@ static void run_empty(struct wf_conv_run *r, float *out)
 void wf_conv_run(const struct wf_conv *c, struct wf_pool *pool, const float *a, const float *b,
                  float *out, void *scratch)
 {
-    wf_conv_run_sums(c, pool, a, b, out, NULL, scratch);
-}
-
-void wf_conv_run_sums(const struct wf_conv *c, struct wf_pool *pool, const float *a, const float *b,
-                      float *out, float *sums, void *scratch)
-{
-    struct wf_conv_run r = {.c = c, .pool = pool, .sums = sums, .shared = scratch};
+    struct wf_conv_run r = {.c = c, .pool = pool, .shared = scratch};
 
     r.threads = r.shared + c->shared_floats;
     switch (c->d.dir) {
@@ -240,7 +221,7 @@ void wf_conv_run_sums(const struct wf_conv *c, struct wf_pool *pool, const float
     if (c->empty)
         run_empty(&r, out);
     else if (c->algo == WF_CONV_PRODUCT)
-        wf_gemm_run(&c->product, pool, a, b, out, sums, scratch);
+        wf_gemm_run(&c->product, pool, a, b, out, NULL, scratch);
     else if (c->algo == WF_CONV_WINOGRAD)
         wf_winograd_run(&r);
     else if (c->algo == WF_CONV_DEPTHWISE)

@@ -40,9 +40,6 @@ struct wf_conv_desc {
     struct wf_conv_geom geom;
     enum wf_conv_dir dir;
     enum wf_conv_algo algo; /* AUTO: by the rules. Another one is refused if it does not apply */
-    /* Filter gradient only: also compute the sums of dy over all pixels, which are the gradient of
-     * a bias. */
-    bool sums;
     /* Forward only, may be NULL: called once for each finished piece of y, seen as a matrix of
      * batch * out pixels by c_out channels: b is 0, row the first pixel. See gemm.h. */
     wf_gemm_epilogue *epilogue;
@@ -61,10 +58,6 @@ weft_status wf_conv_plan(const struct wf_conv_desc *d, weft_simd level, int n_th
 /* a, b and out depend on the direction. scratch is 64-byte aligned. Allocates and locks nothing. */
 void wf_conv_run(const struct wf_conv *c, struct wf_pool *pool, const float *a, const float *b,
                  float *out, void *scratch);
-
-/* The same, and sums[c_out] of a plan that computes them. */
-void wf_conv_run_sums(const struct wf_conv *c, struct wf_pool *pool, const float *x,
-                      const float *dy, float *dw, float *sums, void *scratch);
 
 /* "winograd", "general", … */
 const char *wf_conv_algo_name(const struct wf_conv *c);

@@ -208,11 +208,8 @@ static void filter_task(void *arg, int64_t chunk, int thread)
     float *dw = wf_conv_chunk(r, chunk, p->n_chunks);
 
     memset(dw, 0, (size_t)n * sizeof *dw);
-    for (int64_t i = from; i < to; i++) {
+    for (int64_t i = from; i < to; i++)
         run_row(r, i, r->wide, g->w.in, (float *)r->y, g->w.out, dw, thread);
-        wf_conv_sum_rows(r, chunk, p->n_chunks, i == from, i * g->w.out[2], g->w.out[2], 0,
-                         g->c_out);
-    }
 }
 
 /* Tasks: the pixels of one row of x or dx, from few channels to many or back. */

@@ -167,7 +167,6 @@ static void filter_task(void *arg, int64_t chunk, int thread)
 {
     const struct wf_conv_run *r = arg;
     const struct wf_few *p = &r->c->few;
-    const struct wf_conv_geom *g = &r->c->d.geom;
     int64_t from = chunk * p->n_tasks / p->n_chunks, to = (chunk + 1) * p->n_tasks / p->n_chunks;
     float *box = wf_conv_thread(r, thread);
 
@@ -176,8 +175,6 @@ static void filter_task(void *arg, int64_t chunk, int thread)
 
         copy_box(r, &t, box);
         filter_part(r, &t, box, wf_conv_chunk(r, chunk, p->n_chunks), i == from);
-        wf_conv_sum_rows(r, chunk, p->n_chunks, i == from, t.pixel, t.n_rows * g->w.out[2], 0,
-                         g->c_out);
     }
 }
 

@@ -407,9 +407,6 @@ static void filter_task(void *arg, int64_t task, int thread)
                                 .b_ld = g->c_out,
                                 .ldc = g->c_out};
 
-    for (int64_t i = from; i < to && i_block == 0; i++)
-        wf_conv_sum_rows(r, chunk, p->n_chunks, i == from, i * p->rows,
-                         wf_min_i64(p->rows, v->n_pixels - i * p->rows), col, blk.n);
     if (p->narrow) {
         narrow_filter(r, from, to, group, &b, dw, thread);
         return;

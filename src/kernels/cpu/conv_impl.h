@@ -89,7 +89,6 @@ struct wf_conv_run {
     struct wf_pool *pool;
     const float *x, *w, *y;
     float *x_out, *w_out, *y_out;
-    float *sums;             /* of dy, if requested */
     float *shared, *threads; /* scratch: for all threads, then for each */
     const float *wide;       /* depthwise: x or, */
     float *wide_out;         /* dx with as many channels as y */
@@ -123,8 +122,8 @@ static inline void wf_conv_finish(const struct wf_conv_run *r, int thread, int64
                     r->y_out + row * d->geom.c_out + col, d->geom.c_out);
 }
 
-/* Filter gradients are summed in chunks: each has a filter's floats in the shared memory, and c_out
- * more for the sums of dy if requested. A single chunk goes directly to the result. */
+/* Filter gradients are summed in chunks: each has a filter's floats in the shared memory. A single
+ * chunk goes directly to the result. */
 static inline int64_t wf_conv_filter_floats(const struct wf_conv_geom *g)
 {
     return wf_volume(g->w.k) * (g->c_in / g->groups) * g->c_out;
@@ -132,34 +131,12 @@ static inline int64_t wf_conv_filter_floats(const struct wf_conv_geom *g)
 
 static inline int64_t wf_conv_chunk_floats(const struct wf_conv *c, int64_t n_chunks)
 {
-    int64_t n = wf_conv_filter_floats(&c->d.geom) + (c->d.sums ? c->d.geom.c_out : 0);
-
-    return n_chunks > 1 ? n_chunks * n : 0;
+    return n_chunks > 1 ? n_chunks * wf_conv_filter_floats(&c->d.geom) : 0;
 }
 
 static inline float *wf_conv_chunk(const struct wf_conv_run *r, int64_t chunk, int64_t n_chunks)
 {
-    return n_chunks > 1 ? r->shared + wf_conv_chunk_floats(r->c, n_chunks) / n_chunks * chunk
-                        : r->w_out;
-}
-
-/* Adds dy of n_rows pixels from `row` on to the chunk's sums, or starts with them: n_cols channels
- * from `col` on. */
-static inline void wf_conv_sum_rows(const struct wf_conv_run *r, int64_t chunk, int64_t n_chunks,
-                                    bool first, int64_t row, int64_t n_rows, int64_t col,
-                                    int64_t n_cols)
-{
-    const struct wf_conv_geom *g = &r->c->d.geom;
-    float *sums =
-        n_chunks > 1 ? wf_conv_chunk(r, chunk, n_chunks) + wf_conv_filter_floats(g) : r->sums;
-    struct wf_gemm_block b = {.n = n_cols,
-                              .k = n_rows,
-                              .b = r->y + row * g->c_out + col,
-                              .b_ld = g->c_out,
-                              .accumulate = !first};
-
-    if (r->c->d.sums)
-        r->c->gemm->col_sums(sums + col, &b);
+    return n_chunks > 1 ? r->shared + wf_conv_filter_floats(&r->c->d.geom) * chunk : r->w_out;
 }
 
 /* Adds the chunks in order. */

@@ -324,8 +324,8 @@ static void lower_tiles(struct wf_gemm *g)
     cut(g, LOW_ROWS, g->tile_n, 1);
 }
 
-/* An epilogue has work to do for each row it is handed, which counts where K is short: hand it whole
- * rows. Bits do not depend on it. */
+/* An epilogue has work to do for each row it is handed, which counts where K is short: hand it
+ * whole rows. Bits do not depend on it. */
 static void widen_tiles(struct wf_gemm *g)
 {
     const struct wf_gemm_desc *d = &g->d;

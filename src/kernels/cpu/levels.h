@@ -1,7 +1,8 @@
-/* levels.h - the one choice among the kernels of a family that are compiled once per SIMD level (cpu/simd).
+/* levels.h - the one choice among the kernels of a family that are compiled once per SIMD level
+ * (cpu/simd).
  *
- * WF_LEVELS(wf_gemm_fns, wf_gemm_fns_of) defines wf_gemm_fns_of(level), which returns the level's table
- * struct wf_gemm_fns, the portable one where the build has no better. */
+ * WF_LEVELS(wf_gemm_fns, wf_gemm_fns_of) defines wf_gemm_fns_of(level), which returns the level's
+ * table struct wf_gemm_fns, the portable one where the build has no better. */
 #ifndef WF_KERNELS_CPU_LEVELS_H
 #define WF_KERNELS_CPU_LEVELS_H
 

@@ -10,5 +10,7 @@
 weft_status wf_matmul_desc(const struct wf_type *a, const struct wf_type *b,
                            const struct wf_type *y, bool trans_a, bool trans_b,
                            struct wf_gemm_desc *d);
+/* The product of the first two operands as p's state; sums: with those of its columns. */
+weft_status wf_matmul_plan(struct wf_kplan *p, bool sums);
 
 #endif

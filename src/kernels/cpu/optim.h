@@ -60,6 +60,12 @@ struct wf_optim_fns {
     /* out[width] = the sum of rows g + i*stride for i = first, next[first], ... */
     void (*sum_chain)(int64_t width, const float *g, int64_t stride, int32_t first,
                       const int32_t *next, float *out);
+    /* to += from; to *= factor; to += factor * from, the product rounded first. */
+    void (*add)(int64_t n, float *to, const float *from);
+    void (*scale)(int64_t n, float *to, float factor);
+    void (*add_scaled)(int64_t n, float *to, const float *from, float factor);
+    /* g += l1 sign(w) + l2 w, the sum rounded first. */
+    void (*add_penalty)(int64_t n, float l1, float l2, const float *w, float *g);
     /* out[width] += those rows, one after the other. */
     void (*add_chain)(int64_t width, const float *g, int64_t stride, int32_t first,
                       const int32_t *next, float *out);

@@ -5,18 +5,6 @@ enum { BLOCK = 1024, SHORT_PERIOD = 512, MARK_FLOATS = 16 };
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
-static int find_code(const char *name)
-{
-    if (!strcmp(name, "identity"))
-        return WF_EW_copy;
-    if (!strncmp(name, "logical_", 8) && strcmp(name, "logical_not")) /* and, or, xor */
-        name += 8;
-    for (int i = 0; i < WF_EW_COUNT; i++)
-        if (!strcmp(wf_ew_info[i].name, name))
-            return i;
-    return -1;
-}
-
 static bool prog_type(weft_dtype t)
 {
     return t == WEFT_F32 || t == WEFT_BF16 || t == WEFT_F16 || t == WEFT_BOOL;
@@ -25,7 +13,7 @@ static bool prog_type(weft_dtype t)
 /* The op's numbers must be the block function's parameters, in order. */
 static bool has_block_function(const struct wf_op *op)
 {
-    int code = find_code(op->name), n_floats = 0;
+    int code = wf_ew_code_of(op->id), n_floats = 0;
 
     for (int i = 0; i < op->n_attrs; i++)
         n_floats += op->attr[i].value.kind == WF_FLOAT;
@@ -109,7 +97,7 @@ static weft_status compile_steps(struct wf_kplan *p, struct wf_prog *g)
     for (int s = 0; s < g->n_steps; s++) {
         const int64_t *i = &prog->ints[5 * s];
         const struct wf_op *op = wf_op_row(p->ctx, (int)i[0]);
-        int code = op ? find_code(op->name) : -1;
+        int code = op ? wf_ew_code_of(op->id) : -1;
         struct wf_prog_step *st = &g->step[s];
 
         if (code < 0)

@@ -400,7 +400,6 @@ WF_SIMD_INLINE vi vi_min(vi a, vi b) { return vi_select(vm_gti(a, b), b, a); }
 WF_SIMD_INLINE vf vf_round(vf x) { return WF_ROUND_(x, _MM_FROUND_TO_NEAREST_INT); }
 WF_SIMD_INLINE vf vf_floor(vf x) { return WF_ROUND_(x, _MM_FROUND_TO_NEG_INF); }
 WF_SIMD_INLINE vf vf_ceil(vf x) { return WF_ROUND_(x, _MM_FROUND_TO_POS_INF); }
-WF_SIMD_INLINE vf vf_trunc(vf x) { return WF_ROUND_(x, _MM_FROUND_TO_ZERO); }
 #undef WF_ROUND_
 WF_SIMD_INLINE vi vi_round(vf x) { return (vi)_mm512_cvtps_epi32((__m512)x); }
 WF_SIMD_INLINE vi vi_trunc(vf x) { return (vi)_mm512_cvttps_epi32((__m512)x); }
@@ -410,7 +409,6 @@ WF_SIMD_INLINE vf vf_from_vi(vi x) { return (vf)_mm512_cvtepi32_ps((__m512i)x); 
 WF_SIMD_INLINE vf vf_round(vf x) { return WF_ROUND_(x, _MM_FROUND_TO_NEAREST_INT); }
 WF_SIMD_INLINE vf vf_floor(vf x) { return WF_ROUND_(x, _MM_FROUND_TO_NEG_INF); }
 WF_SIMD_INLINE vf vf_ceil(vf x) { return WF_ROUND_(x, _MM_FROUND_TO_POS_INF); }
-WF_SIMD_INLINE vf vf_trunc(vf x) { return WF_ROUND_(x, _MM_FROUND_TO_ZERO); }
 #undef WF_ROUND_
 WF_SIMD_INLINE vi vi_round(vf x) { return (vi)_mm256_cvtps_epi32((__m256)x); }
 WF_SIMD_INLINE vi vi_trunc(vf x) { return (vi)_mm256_cvttps_epi32((__m256)x); }
@@ -436,7 +434,6 @@ WF_SIMD_INLINE vf vf_ceil(vf x)
 
     return vf_copysign(r + vf_keep(vm_lt(r, x), vf_set1(1.0f)), x);
 }
-WF_SIMD_INLINE vf vf_trunc(vf x) { return vf_copysign(vf_floor(vf_abs(x)), x); }
 /* vi_round and vi_trunc need |x| < 2^31. */
 WF_SIMD_INLINE vi vi_round(vf x)
 {

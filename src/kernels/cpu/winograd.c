@@ -279,50 +279,60 @@ static void add_out(const struct wf_conv *c, float *image, int64_t rs, int64_t c
                      patch + (i * b->w + b->x0) * n, n, b->x1 - b->x0, n);
 }
 
-/* Transforms the inputs of a strip: channels [c0, c0 + n). */
+/* One side of the convolution as its tiles are read: images of rows by columns of channels, of
+ * which a tile is `size` by `size` pixels, and where its transform goes. */
+struct reading {
+    const float *image;
+    int64_t rows, columns, channels;
+    int64_t size, lo_y, lo_x; /* what is padded before the first pixel */
+    void (*fn)(float *to, int64_t to_ps, const float *from, int64_t rs, int64_t cs, int64_t n);
+    float *to;
+    int64_t to_ps, to_ld;
+};
+
+/* Transforms the tiles of a strip: channels [c0, c0 + n). */
+static void transform(const struct wf_conv_run *r, const struct work *w, struct rows s, int64_t c0,
+                      int64_t n, const struct reading *d)
+{
+    const struct wf_winograd *p = &r->c->winograd;
+    int64_t cs = d->channels, rs = d->columns * cs;
+
+    for (int64_t t = 0; t < s.n_rows * p->tw; t++) {
+        int64_t row = s.row + t / p->tw, image = row / p->th;
+        const float *x = d->image + image * d->rows * rs + c0;
+        struct box b = box_at(row % p->th * 4 - d->lo_y, t % p->tw * 4 - d->lo_x, d->size, d->rows,
+                              d->columns);
+
+        if (whole(&b)) {
+            d->fn(d->to + t * d->to_ld, d->to_ps, x + b.y * rs + b.x * cs, rs, cs, n);
+        } else {
+            copy_in(w->patch, &b, x, rs, cs, n);
+            d->fn(d->to + t * d->to_ld, d->to_ps, w->patch, d->size * n, n, n);
+        }
+    }
+}
+
 static void transform_input(const struct wf_conv_run *r, const struct work *w, struct rows s,
                             int64_t c0, int64_t n)
 {
     const struct wf_winograd *p = &r->c->winograd;
     const struct wf_conv_geom *g = &r->c->d.geom;
-    int64_t cs = g->c_in, rs = g->w.in[2] * cs;
 
-    for (int64_t t = 0; t < s.n_rows * p->tw; t++) {
-        int64_t row = s.row + t / p->tw, image = row / p->th;
-        const float *x = r->x + image * g->w.in[1] * rs + c0;
-        struct box b = box_at(row % p->th * 4 - g->w.lo[1], t % p->tw * 4 - g->w.lo[2], 6,
-                              g->w.in[1], g->w.in[2]);
-
-        if (whole(&b)) {
-            p->fns->input(w->in + t * p->c_in, p->ps_in, x + b.y * rs + b.x * cs, rs, cs, n);
-        } else {
-            copy_in(w->patch, &b, x, rs, cs, n);
-            p->fns->input(w->in + t * p->c_in, p->ps_in, w->patch, 6 * n, n, n);
-        }
-    }
+    transform(r, w, s, c0, n,
+              &(struct reading){r->x, g->w.in[1], g->w.in[2], g->c_in, 6, g->w.lo[1], g->w.lo[2],
+                                p->fns->input, w->in, p->ps_in, p->c_in});
 }
 
-/* Transforms the output gradients of a strip. */
+/* The same for the output gradients. */
 static void transform_grad(const struct wf_conv_run *r, const struct work *w, struct rows s,
                            int64_t c0, int64_t n)
 {
     const struct wf_winograd *p = &r->c->winograd;
     const struct wf_conv_geom *g = &r->c->d.geom;
-    int64_t cs = g->c_out, rs = g->w.out[2] * cs;
 
-    for (int64_t t = 0; t < s.n_rows * p->tw; t++) {
-        int64_t row = s.row + t / p->tw, image = row / p->th;
-        const float *dy = r->y + image * g->w.out[1] * rs + c0;
-        struct box b = box_at(row % p->th * 4, t % p->tw * 4, 4, g->w.out[1], g->w.out[2]);
-
-        if (whole(&b)) {
-            p->fns->grad_output(w->out + t * p->c_out, p->ps_out, dy + b.y * rs + b.x * cs, rs, cs,
-                                n);
-        } else {
-            copy_in(w->patch, &b, dy, rs, cs, n);
-            p->fns->grad_output(w->out + t * p->c_out, p->ps_out, w->patch, 4 * n, n, n);
-        }
-    }
+    transform(r, w, s, c0, n,
+              &(struct reading){r->y, g->w.out[1], g->w.out[2], g->c_out, 4, 0, 0,
+                                p->fns->grad_output, w->out, p->ps_out, p->c_out});
 }
 
 /* Task: transform FILTER_K rows of one panel of the packed filter. */
@@ -594,20 +604,6 @@ static void grad_filter_block(const struct wf_conv_run *r, int thread, struct ro
     }
 }
 
-/* Adds the sums of dy of a block, which was just read, to the chunk's. */
-static void sum_grad(const struct wf_conv_run *r, struct rows s, int64_t chunk, bool first,
-                     int64_t c0, int64_t n)
-{
-    const struct wf_window *w = &r->c->d.geom.w;
-    const struct wf_winograd *p = &r->c->winograd;
-    int64_t last = s.row + s.n_rows - 1;
-    int64_t from = s.row / p->th * w->out[1] + s.row % p->th * 4;
-    int64_t to = last / p->th * w->out[1] + wf_min_i64(last % p->th * 4 + 4, w->out[1]);
-
-    wf_conv_sum_rows(r, chunk, p->n_chunks, first, from * w->out[2], (to - from) * w->out[2], c0,
-                     n);
-}
-
 /* One chunk of strips for one pair of channel chunks. */
 static void grad_filter_task(void *arg, int64_t task, int thread)
 {
@@ -633,8 +629,6 @@ static void grad_filter_task(void *arg, int64_t task, int thread)
             struct rows s = block_at(r, i, j);
 
             grad_filter_block(r, thread, s, block_at(r, i, j + 1), blk, m0, n0);
-            if (m0 == 0)
-                sum_grad(r, s, chunk, !blk.accumulate, n0, blk.n);
             blk.accumulate = true;
         }
     }

@@ -109,21 +109,6 @@ weft_status wf_ref_conv_grad_filter(const struct wf_call *c)
     return WEFT_OK;
 }
 
-weft_status wf_ref_conv_grad_filter_sums(const struct wf_call *c)
-{
-    const struct wf_tensor *dy = &c->in[1];
-    int64_t n = wf_count(&c->out[1]), n_pixels = n ? wf_count(dy) / n : 0;
-
-    for (int64_t i = 0; i < n; i++) {
-        double sum = 0;
-
-        for (int64_t p = 0; p < n_pixels; p++)
-            sum += ref_get(dy, p * n + i);
-        ref_set(&c->out[1], i, sum);
-    }
-    return wf_ref_conv_grad_filter(c);
-}
-
 weft_status wf_ref_conv_transpose(const struct wf_call *c)
 {
     const struct wf_tensor *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];

@@ -9,30 +9,30 @@ static const struct wf_callback_kind kinds[] = {
      "monitor:s=val_loss min_delta:f=0 patience:i=0 mode:s=auto baseline:f=nan "
      "restore_best_weights:b=0 "
      "start_from_epoch:i=0",
-     wf_early_stopping_make, "stop when a value has not become better for some epochs"},
+     wf_early_stopping_make, "stop when a value has not improved for some epochs"},
     {"ReduceLROnPlateau",
      "monitor:s=val_loss factor:f=0.1 patience:i=10 mode:s=auto min_delta:f=0.0001 cooldown:i=0 "
      "min_lr:f=0",
-     wf_plateau_make, "lower the learning rate when a value stops becoming better"},
+     wf_plateau_make, "lower the learning rate when a value stops improving"},
     {"LearningRateScheduler", "epochs:l= rates:F= factor:f=nan every:i=1 min_lr:f=0 verbose:i=0",
      wf_rate_scheduler_make,
-     "set the learning rate when an epoch begins: rates between epochs, or a factor"},
+     "set the learning rate at the start of an epoch: rates for ranges of epochs, or a factor"},
     {"CSVLogger", "filename:s separator:s=comma append:b=0", wf_csv_logger_make,
-     "write a row of logs an epoch"},
+     "write one row of logs per epoch"},
     {"ModelCheckpoint",
      "filepath:s monitor:s=val_loss verbose:i=0 save_best_only:b=0 save_weights_only:b=0 "
      "mode:s=auto "
      "save_freq:s=epoch initial_value_threshold:f=nan min_delta:f=0",
      wf_model_checkpoint_make,
-     "save the model, after each epoch, some batches, or when it is best"},
+     "save the model after each epoch, every N batches, or when it is the best so far"},
     {"TensorBoard",
      "log_dir:s=logs histogram_freq:i=0 write_graph:b=1 write_images:b=0 update_freq:s=epoch "
      "write_steps_per_second:b=0 update_seconds:f=0 input_images:i=0",
      wf_tensorboard_make, "write event files for TensorBoard"},
     {"ResetStates", "", wf_reset_states_make,
-     "begin each epoch with the states of stateful layers at zero"},
+     "reset the states of stateful layers at the start of each epoch"},
     {"TerminateOnNaN", "", wf_nan_make,
-     "end training after a batch whose loss is not finite; the run has failed"},
+     "stop training when the loss of a batch is NaN or infinite; the run has failed"},
 };
 
 bool weft_callback_at(int i, const char **name, const char **attrs, const char **doc)
@@ -47,7 +47,7 @@ bool weft_callback_at(int i, const char **name, const char **attrs, const char *
 
 static weft_status find_kind(const char *name, const struct wf_callback_kind **out)
 {
-    const char *names[WF_COUNT(kinds)], *near;
+    const char *names[WF_COUNT(kinds)];
 
     for (int i = 0; i < WF_COUNT(kinds); i++) {
         names[i] = kinds[i].name;
@@ -56,12 +56,12 @@ static weft_status find_kind(const char *name, const struct wf_callback_kind **o
             return WEFT_OK;
         }
     }
-    near = weft_nearest(name, names, WF_COUNT(kinds));
-    return wf_err(WEFT_ENOENT, "no callback '%s'%s%s%s", name, near ? ", did you mean '" : "",
-                  near ? near : "", near ? "'?" : "");
+    return wf_err(WEFT_ENOENT, "no callback '%s'%s", name,
+                  wf_did_you_mean(name, names, WF_COUNT(kinds)).text);
 }
 
-weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_callback *out)
+weft_status weft_callback_new_sized(weft_ctx *ctx, const char *spec, size_t size,
+                                    weft_callback *out)
 {
     struct wf_callback_args a = {.ctx = ctx};
     const struct wf_callback_kind *kind = NULL;
@@ -73,7 +73,7 @@ weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_callback *ou
     spec += strspn(spec, " ");
     n = strcspn(spec, " ");
     if (n == 0 || n >= sizeof name)
-        return wf_err(WEFT_EINVAL, "a callback's name, not '%.40s'", spec);
+        return wf_err(WEFT_EINVAL, "'%.40s' is not the name of a callback", spec);
     memcpy(name, spec, n);
     name[n] = 0;
     st = find_kind(name, &kind);
@@ -89,17 +89,21 @@ weft_status weft_callback_new(weft_ctx *ctx, const char *spec, weft_callback *ou
     if (st)
         return wf_err_wrap(st, "%s", kind->name);
     made.name = kind->name;
-    *out = made;
-    return WEFT_OK;
+    st = wf_opts_give(out, size, &made, sizeof made, "weft_callback");
+    if (st && made.free)
+        made.free(made.arg);
+    return st;
 }
 
 void weft_callback_free(weft_callback *cb)
 {
-    if (!cb)
+    weft_callback c;
+
+    if (!cb || !cb->size || wf_opts_take(&c, sizeof c, cb, "weft_callback"))
         return;
-    if (cb->free)
-        cb->free(cb->arg);
-    memset(cb, 0, sizeof *cb);
+    if (c.free)
+        c.free(c.arg);
+    memset(cb, 0, cb->size);
 }
 
 /* ---- monitoring a value ---------------------------------------------------------------------- */
@@ -151,13 +155,13 @@ weft_status wf_monitor_direction(struct wf_monitor *m, weft_trainer *t)
     if (!m->sign && b && !is_logged(b, name)) {
         const char *near = weft_nearest(name, b->log_name, b->n_logs);
 
-        return wf_err(WEFT_EINVAL, "there is no '%s' to monitor%s%s%s%s", m->name,
-                      near ? ", did you mean '" : "", near && name != m->name ? "val_" : "",
-                      near ? near : "", near ? "'?" : "");
+        return wf_err(WEFT_EINVAL, "there is no '%s' to monitor%s", m->name,
+                      wf_hint_of(name != m->name ? "val_" : "", near).text);
     }
     if (!m->sign)
         return wf_err(WEFT_EINVAL,
-                      "whether a larger '%s' is better is not known: say mode=min or max", m->name);
+                      "cannot tell whether a larger '%s' is better: set mode=min or mode=max",
+                      m->name);
     return WEFT_OK;
 }
 

@@ -1,13 +1,14 @@
-/* callback.h - built-in callbacks: a row says what one takes and how it is made. */
+/* callback.h - built-in callbacks: one table row gives a callback's arguments and how to create
+ * it. */
 #ifndef WF_TRAIN_CALLBACK_CALLBACK_H
 #define WF_TRAIN_CALLBACK_CALLBACK_H
 
 #include "train/train.h"
 
-/* A callback being made from its text. */
+/* A callback being created from its text. */
 struct wf_callback_args {
     weft_ctx *ctx;
-    struct wf_arena arena; /* until it is made */
+    struct wf_arena arena; /* until it is created */
     int n_specs;
     struct wf_attr_spec spec[WF_MAX_ATTRS];
     struct wf_attr value[WF_MAX_ATTRS];
@@ -33,24 +34,27 @@ weft_status wf_nan_make(const struct wf_callback_args *a, weft_callback *out);
 
 /* ---- monitoring a value ---------------------------------------------------------------------- */
 
-/* Is it better than before? The direction is "min", "max", or found from the value's name. */
+/* Tracks whether a value improves. The direction is "min", "max", or derived from the value's
+ * name. */
 struct wf_monitor {
     char name[64];
-    int sign; /* 1: larger is better; -1: smaller is; 0: not known yet */
+    int sign; /* 1: larger is better; -1: smaller is better; 0: not known yet */
     double min_delta, best;
     bool warned;
 };
 weft_status wf_monitor_init(struct wf_monitor *m, const struct wf_callback_args *a);
-/* Nothing has been seen yet: a fit begins. */
+/* Forgets all values seen so far: a new fit begins. */
 void wf_monitor_reset(struct wf_monitor *m);
-/* The monitored value; false when the logs lack it, which is said once in the log. */
+/* The monitored value. Returns false, and warns once in the log, when the logs do not contain
+ * it. */
 bool wf_monitor_value(struct wf_monitor *m, weft_trainer *t, const weft_logs *logs, const char *who,
                       double *v);
 bool wf_monitor_better(const struct wf_monitor *m, double v, double than);
-/* A direction for mode "auto": an error when nobody knows. */
+/* Finds the direction for mode "auto"; an error if the value's name does not tell. */
 weft_status wf_monitor_direction(struct wf_monitor *m, weft_trainer *t);
 
-/* Did training end with the weights of an earlier epoch (from 0), which this callback restored? */
+/* Whether training ended with the weights of an earlier epoch (from 0), restored by this
+ * callback. */
 bool wf_early_stopping_restored(const weft_callback *cb, int64_t *epoch);
 
 #endif

@@ -1,26 +1,28 @@
-/* csv_logger.c - the callback CSVLogger: a row an epoch, the epoch counted from 0, names sorted. */
-#define _GNU_SOURCE
+/* csv_logger.c - the callback CSVLogger: one row per epoch, epochs counted from 0, names sorted.
+ *
+ * The file has only complete rows whenever a call returns, even one that failed. */
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
+#include "base/append.h"
 #include "base/number.h"
 #include "train/callback/callback.h"
 #include "train/loop/checkpoint.h"
 
 #define MAX_NAMES 256
+#define MAX_TEXT ((int64_t)64 << 20)
 
 struct csv_logger {
     weft_ctx *ctx;
     char *path;
     char separator;
     bool append;
-    int64_t start; /* where the rows of this run begin: append leaves what is before */
-    int64_t at;    /* bytes of the file that are this run's and what is before; -1: not known */
-    FILE *file;
+    int64_t start; /* where the rows of this run begin: append keeps what comes before */
+    int64_t at;    /* bytes of the file up to this run's last row; -1: unknown */
+    struct wf_append file;
+    struct wf_buf text; /* to be written */
     int n;
     char *name[MAX_NAMES]; /* of the columns after the epoch */
 };
@@ -37,10 +39,16 @@ static void forget_names(struct csv_logger *c)
     c->n = 0;
 }
 
-static weft_status cannot_write(const struct csv_logger *c)
+/* Writes c->text as one piece. */
+static weft_status write_text(struct csv_logger *c)
 {
-    return wf_err(errno == ENOSPC ? WEFT_ENOSPC : WEFT_EIO, "%s: cannot write: %s", c->path,
-                  wf_errno_text(errno));
+    weft_status st = c->text.st ? wf_err(c->text.st, "CSVLogger: a row is too large") : WEFT_OK;
+
+    if (!st)
+        st = wf_append_add(&c->file, c->text.data, c->text.len);
+    c->text.len = 0;
+    c->text.st = WEFT_OK;
+    return st;
 }
 
 static bool has_validation(const weft_logs *logs)
@@ -61,7 +69,7 @@ static bool add_name(struct csv_logger *c, const char *prefix, const char *name)
     return true;
 }
 
-/* The columns: what the first row has, and room for validation that comes in later epochs. */
+/* The columns: those of the first row, and validation values that may come in later epochs. */
 static weft_status choose_names(struct csv_logger *c, const weft_logs *logs)
 {
     bool ok = true;
@@ -80,29 +88,26 @@ static weft_status choose_names(struct csv_logger *c, const weft_logs *logs)
 
 static void put_head(struct csv_logger *c)
 {
-    fprintf(c->file, "epoch");
+    wf_buf_printf(&c->text, "epoch");
     for (int i = 0; i < c->n; i++)
-        fprintf(c->file, "%c%s", c->separator, c->name[i]);
-    fputc('\n', c->file);
+        wf_buf_printf(&c->text, "%c%s", c->separator, c->name[i]);
+    wf_buf_printf(&c->text, "\n");
 }
 
 static void put_row(struct csv_logger *c, int64_t epoch, const weft_logs *logs)
 {
-    fprintf(c->file, "%lld", (long long)epoch);
+    wf_buf_printf(&c->text, "%lld", (long long)epoch);
     for (int i = 0; i < c->n; i++) {
         double v = weft_logs_get(logs, c->name[i]);
         char text[WF_NUMBER_TEXT];
 
         wf_snprintf(text, sizeof text, "%.17g", v);
-        if (isnan(v))
-            fprintf(c->file, "%cNA", c->separator);
-        else
-            fprintf(c->file, "%c%s", c->separator, text);
+        wf_buf_printf(&c->text, "%c%s", c->separator, isnan(v) ? "NA" : text);
     }
-    fputc('\n', c->file);
+    wf_buf_printf(&c->text, "\n");
 }
 
-/* The rows of a resumed run, from the history that its checkpoint brought, up to an epoch. */
+/* The rows of a resumed run up to an epoch, from the history in its checkpoint. */
 static void put_history(struct csv_logger *c, const weft_history *h, int64_t before)
 {
     for (int64_t e = 0; e < h->n_epochs && h->first_epoch + e < before; e++)
@@ -110,70 +115,74 @@ static void put_history(struct csv_logger *c, const weft_history *h, int64_t bef
                 &(weft_logs){h->n_names, (const char *const *)h->name, h->value + e * h->n_names});
 }
 
-/* Opened with the first row. What the checkpoint does not know is cut off. The history is the truth and the file a view of it: one
- * that is missing or too short is written again. */
-static weft_status open_file(struct csv_logger *c, const weft_trainer *t, int64_t epoch)
+/* Removes rows that are not in the checkpoint, and writes missing ones again: the history is
+ * authoritative, the file a view of it. */
+static weft_status settle(struct csv_logger *c, const weft_history *h, int64_t epoch)
 {
-    const weft_history *h = t->history;
-    int fd = wf_file_open_out(c->ctx, c->path, O_RDWR | O_CREAT, 0666);
-    off_t size;
-    bool whole;
+    int64_t size = c->file.size;
+    bool whole = c->at >= 0 && size >= c->at;
+    weft_status st;
 
-    if (fd < 0)
-        return wf_file_err(fd, c->path, "cannot write");
-    c->file = fdopen(fd, "r+");
-    if (!c->file) {
-        c->ctx->fs->close(c->ctx->fs->arg, fd);
-        return cannot_write(c);
-    }
-    if (fseeko(c->file, 0, SEEK_END) || (size = ftello(c->file)) < 0) {
-        if (errno != ESPIPE)
-            return cannot_write(c);
-        put_head(c); /* a pipe, a terminal */
-        return WEFT_OK;
-    }
-    whole = c->at >= 0 && size >= c->at;
     if (!whole && c->start > size)
         c->start = 0;
     if (!whole && c->at > 0)
         wf_log(c->ctx, WEFT_LOG_WARN,
-               "CSVLogger: %s has %lld bytes, and had %lld when the checkpoint was written: its "
+               "CSVLogger: %s has %lld bytes, but had %lld when the checkpoint was written: its "
                "rows are written again from the checkpoint",
                c->path, (long long)size, (long long)c->at);
     size = whole ? c->at : c->start;
-    if (ftruncate(fileno(c->file), size) || fseeko(c->file, size, SEEK_SET))
-        return cannot_write(c);
+    st = wf_append_cut(&c->file, size);
+    if (st)
+        return st;
     if (size == 0)
         put_head(c);
     if (!whole && h)
         put_history(c, h, epoch);
-    return fflush(c->file) || ferror(c->file) ? cannot_write(c) : WEFT_OK;
+    return write_text(c);
+}
+
+/* Called before the first row is written. */
+static weft_status open_file(struct csv_logger *c, const weft_trainer *t, int64_t epoch)
+{
+    weft_status st = wf_append_open(&c->file, c->ctx, c->path);
+
+    if (st)
+        return st;
+    if (c->file.size < 0) { /* a pipe, a terminal */
+        put_head(c);
+        st = write_text(c);
+    } else {
+        st = settle(c, t->history, epoch);
+    }
+    if (st)
+        (void)wf_append_close(&c->file);
+    return st;
 }
 
 static weft_status csv_begin(void *arg, weft_trainer *t)
 {
     struct csv_logger *c = arg;
     struct wf_file_info info;
+    int rc = -ENOENT;
 
     (void)t;
-    if (c->file)
-        fclose(c->file);
-    c->file = NULL;
+    (void)wf_append_close(&c->file);
     forget_names(c);
-    c->start = 0;
-    if (c->append && c->ctx->fs->stat(c->ctx->fs->arg, c->path, &info) == 0)
-        c->start = info.size;
-    c->at = c->start;
+    if (c->append)
+        rc = c->ctx->fs->stat(c->ctx->fs->arg, c->path, &info);
+    if (rc && rc != -ENOENT)
+        return wf_file_err(rc, c->path, "cannot append");
+    c->at = c->start = rc ? 0 : info.size;
     return WEFT_OK;
 }
 
-/* Names and the file, when there is a first row to write. */
+/* Chooses the names and opens the file when there is a first row to write. */
 static weft_status get_ready(struct csv_logger *c, const weft_trainer *t, int64_t epoch,
                              const weft_logs *logs)
 {
     weft_status st = c->n ? WEFT_OK : choose_names(c, logs);
 
-    return st || c->file ? st : open_file(c, t, epoch);
+    return st || c->file.ctx ? st : open_file(c, t, epoch);
 }
 
 static weft_status csv_epoch(void *arg, weft_trainer *t, int64_t epoch, const weft_logs *logs)
@@ -184,30 +193,27 @@ static weft_status csv_epoch(void *arg, weft_trainer *t, int64_t epoch, const we
     if (st)
         return st;
     put_row(c, epoch, logs);
-    return fflush(c->file) || ferror(c->file) ? cannot_write(c) : WEFT_OK;
+    return write_text(c);
 }
 
-/* A run that found nothing to do looks after its file, too. */
+/* A run that had nothing left to train also repairs its file. */
 static weft_status csv_end(void *arg, weft_trainer *t, const weft_logs *logs)
 {
     struct csv_logger *c = arg;
     weft_status st = WEFT_OK;
 
-    if (!c->file && t->history && t->history->n_epochs && logs->n)
+    if (!c->file.ctx && t->history && t->history->n_epochs && logs->n)
         st = get_ready(c, t, WF_MAX_EPOCH, logs);
-    if (st || !c->file)
+    if (st || !c->file.ctx)
         return st;
-    c->at = ftello(c->file);
-    if (fclose(c->file))
-        st = wf_err(WEFT_EIO, "%s: cannot close: %s", c->path, wf_errno_text(errno));
-    c->file = NULL;
-    return st;
+    c->at = c->file.size;
+    return wf_append_close(&c->file);
 }
 
 static weft_status csv_save(void *arg, char **state, int64_t *n)
 {
     struct csv_logger *c = arg;
-    int64_t v[2] = {c->file ? ftello(c->file) : c->at, c->start};
+    int64_t v[2] = {c->file.ctx ? c->file.size : c->at, c->start};
 
     *state = wf_alloc(c->ctx, sizeof v);
     if (!*state)
@@ -217,7 +223,7 @@ static weft_status csv_save(void *arg, char **state, int64_t *n)
     return WEFT_OK;
 }
 
-/* Earlier versions kept the length alone, and -1 after the end of training. */
+/* Earlier versions saved only the length, and -1 after the end of training. */
 static weft_status csv_restore(void *arg, const char *state, int64_t n)
 {
     struct csv_logger *c = arg;
@@ -227,7 +233,7 @@ static weft_status csv_restore(void *arg, const char *state, int64_t n)
         return wf_err(WEFT_EPARSE, "the saved state of CSVLogger has %lld bytes", (long long)n);
     memcpy(v, state, (size_t)n);
     if (v[1] < 0 || v[0] < -1)
-        return wf_err(WEFT_EPARSE, "the saved state of CSVLogger has %lld bytes from %lld on",
+        return wf_err(WEFT_EPARSE, "the saved state of CSVLogger has %lld bytes starting at %lld",
                       (long long)v[0], (long long)v[1]);
     c->at = v[0];
     if (n == sizeof v)
@@ -239,8 +245,8 @@ static void csv_free(void *arg)
 {
     struct csv_logger *c = arg;
 
-    if (c->file)
-        fclose(c->file);
+    (void)wf_append_close(&c->file);
+    wf_buf_free(&c->text);
     forget_names(c);
     wf_free(c->ctx, c->path);
     wf_free(c->ctx, c);
@@ -254,6 +260,7 @@ weft_status wf_csv_logger_make(const struct wf_callback_args *a, weft_callback *
     if (!c)
         return wf_err_nomem(a->ctx, sizeof *c, "a callback");
     c->ctx = a->ctx;
+    wf_buf_init(&c->text, a->ctx, MAX_TEXT);
     c->append = wf_cb_arg(a, "append")->i;
     c->separator = strcmp(separator, "comma") == 0 ? ','
                    : strcmp(separator, "tab") == 0 ? '\t'

@@ -1,6 +1,5 @@
-/* events.c - event files. Numbers of fields are those of event.proto, summary.proto,
- * tensor.proto and the plugins' messages; a value is a tensor with the name of the plugin that
- * shows it. */
+/* events.c - event files. Field numbers are those of event.proto, summary.proto, tensor.proto and
+ * the plugins' messages. A value is a tensor with the name of the plugin that shows it. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -53,7 +52,7 @@ weft_status wf_event_write(struct wf_events *e)
     weft_status st = e->event.st;
 
     if (st)
-        return wf_err(st, "an event: memory is short, or it is over %lld bytes",
+        return wf_err(st, "an event: out of memory, or larger than %lld bytes",
                       (long long)MAX_EVENT);
     st = weft_record_writer_add(e->file, e->event.data, e->event.len);
     if (!st)
@@ -118,7 +117,7 @@ weft_status wf_events_start(struct wf_events *e, int64_t step)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* An event with one value, open for its tensor's data. */
+/* Starts an event with one value; the tensor's data is still to be added. */
 struct value {
     int64_t summary, value, tensor;
 };
@@ -148,7 +147,7 @@ static struct value begin_value(struct wf_events *e, int64_t step, const char *t
     return v;
 }
 
-/* content: a message of the plugin's own, or NULL. */
+/* content: a plugin-specific message, or NULL */
 static weft_status end_value(struct wf_events *e, struct value v, const char *plugin, int class,
                              const struct wf_buf *content)
 {
@@ -235,7 +234,7 @@ weft_status wf_events_images(struct wf_events *e, int64_t step, const char *tag,
     weft_status st = WEFT_OK;
 
     if (!pixels)
-        return wf_err_nomem(e->ctx, (size_t)(p->h * p->w * p->c), "a picture");
+        return wf_err_nomem(e->ctx, (size_t)(p->h * p->w * p->c), "an image");
     wf_buf_init(&png, e->ctx, MAX_EVENT);
     at = begin_value(e, step, tag, DT_STRING, 1, (int64_t[]){n + 2});
     snprintf(text, sizeof text, "%lld", (long long)p->w);
@@ -262,7 +261,7 @@ static weft_status put_hparams(struct wf_events *e, const char *tag, const struc
 {
     struct value at = begin_value(e, 0, tag, DT_FLOAT, 1, (int64_t[]){0});
 
-    return content->st ? wf_err(content->st, "hyper-parameters: out of memory")
+    return content->st ? wf_err(content->st, "hyperparameters: out of memory")
                        : end_value(e, at, "hparams", CLASS_TENSOR, content);
 }
 

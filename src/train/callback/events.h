@@ -1,8 +1,8 @@
-/* events.h - event files, which TensorBoard shows: scalars, histograms, pictures, text, the
- * graph, hyper-parameters.
+/* events.h - TensorBoard event files: scalars, histograms, images, text, the graph,
+ * hyperparameters.
  *
- * A file is a TFRecord file of Event messages; a folder of them is one run. Tags and steps are
- * as the caller says. Nothing is on the disk for certain before a flush. */
+ * A file is a TFRecord file of Event messages; a directory of them is one run. The caller chooses
+ * tags and steps. Data is only guaranteed to be on disk after a flush. */
 #ifndef WF_TRAIN_CALLBACK_EVENTS_H
 #define WF_TRAIN_CALLBACK_EVENTS_H
 
@@ -14,38 +14,38 @@ struct wf_events {
     weft_ctx *ctx;
     weft_record_writer *file;
     int64_t bytes;        /* of the file, flushed or not */
-    struct wf_buf event;  /* the one being made */
+    struct wf_buf event;  /* the event being built */
     double (*wall)(void); /* seconds since 1970 */
 };
 
-/* Makes the folder if need be and begins the file. */
+/* Creates the directory if needed and starts the file. */
 weft_status wf_events_open(struct wf_events *e, weft_ctx *ctx, const char *path,
                            double (*wall)(void));
 weft_status wf_events_flush(struct wf_events *e);
-/* Closes; a file that is not open is fine. */
+/* Does nothing if the file is not open. */
 weft_status wf_events_close(struct wf_events *e);
-double wf_wall(void); /* the system's clock */
+double wf_wall(void); /* the system clock */
 
-/* What earlier files of the run hold from this step on no longer counts. */
+/* TensorBoard ignores what earlier files of the run contain from this step on. */
 weft_status wf_events_start(struct wf_events *e, int64_t step);
 weft_status wf_events_scalar(struct wf_events *e, int64_t step, const char *tag, double v);
-/* 30 buckets of equal width over the finite values. f32 only; other tensors are left out. */
+/* 30 buckets of equal width over the finite values. f32 only; other tensors are skipped. */
 weft_status wf_events_histogram(struct wf_events *e, int64_t step, const char *tag,
                                 const weft_tensor *t);
-/* n pictures of one size; values[i] are dtype. */
+/* n images of one size; values[i] has elements of dtype. */
 weft_status wf_events_images(struct wf_events *e, int64_t step, const char *tag,
                              const struct wf_picture *p, weft_dtype dtype, int n,
                              const void *const *values);
 /* Markdown. */
 weft_status wf_events_text(struct wf_events *e, int64_t step, const char *tag, const char *text);
 
-/* A hyper-parameter: a number, or a text. */
+/* A hyperparameter: a number or a text. */
 struct wf_hparam {
-    const char *name, *text; /* text NULL: the number */
+    const char *name, *text; /* NULL: the number is used */
     double number;
 };
-/* What sessions have in common: names and kinds of the parameters, and which values of which
- * runs ("train") to show beside them. */
+/* What all sessions share: names and types of the hyperparameters, and the metrics (tags in runs
+ * such as "train") to show with them. */
 struct wf_metric_place {
     const char *run, *tag;
 };

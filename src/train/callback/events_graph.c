@@ -1,5 +1,5 @@
-/* events_graph.c - a model as the graph that TensorBoard draws: one node for each op of its
- * inference graph, in the scope of its layer, so that layers fold and unfold. */
+/* events_graph.c - a model as the graph TensorBoard draws: one node for each op of its inference
+ * graph, in the scope of its layer, so that layers can be collapsed and expanded. */
 #include <stdio.h>
 
 #include "train/callback/events.h"

@@ -1,6 +1,6 @@
-/* model_checkpoint.c - the callback ModelCheckpoint: the model as a file after each epoch or
- * every so many batches, all of them or only when a value has become better. Names have places
- * for numbers, as in Python: model-{epoch:02d}-{val_loss:.2f}.safetensors. */
+/* model_checkpoint.c - the callback ModelCheckpoint: saves the model to a file after each epoch or
+ * every N batches, always or only when a value has improved. File names may contain numbers,
+ * formatted as in Python: model-{epoch:02d}-{val_loss:.2f}.safetensors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ struct saver {
     char *path;
     struct wf_monitor monitor;
     bool best_only, weights_only, verbose;
-    int64_t every;         /* batches; 0: epochs */
+    int64_t every;         /* batches; 0: once per epoch */
     int64_t epoch, n_seen; /* batches since the last file */
 };
 
@@ -36,7 +36,7 @@ static void put_plain(struct wf_buf *b, double v)
     wf_buf_printf(b, "%s", text);
 }
 
-/* v by a format of Python's: [0][width][.digits][d|f|e|g]; false when it is none. */
+/* Formats v by a Python format: [0][width][.digits][d|f|e|g]; returns false if it is not one. */
 static bool put_formatted(struct wf_buf *b, const char *spec, double v, bool whole)
 {
     bool zero = *spec == '0';
@@ -91,14 +91,13 @@ static weft_status put_place(struct wf_buf *b, const struct saver *s, const char
         return wf_err(WEFT_ENOENT, "filepath '%s': there is no '%s'; there are epoch%s", s->path,
                       name, list);
     if (spec ? !put_formatted(b, spec, v, whole) : false)
-        return wf_err(WEFT_EINVAL, "filepath '%s': ':%s' is not a format of a number", s->path,
-                      spec);
+        return wf_err(WEFT_EINVAL, "filepath '%s': ':%s' is not a number format", s->path, spec);
     if (!spec)
         put_plain(b, v);
     return WEFT_OK;
 }
 
-/* The path with numbers in its places. */
+/* The path with its placeholders replaced by numbers. */
 static weft_status make_path(const struct saver *s, int64_t batch, const weft_logs *logs,
                              struct wf_buf *b)
 {
@@ -107,11 +106,11 @@ static weft_status make_path(const struct saver *s, int64_t batch, const weft_lo
     for (const char *p = s->path; *p && !st;) {
         const char *end = *p == '{' ? strchr(p, '}') : NULL;
 
-        if ((*p == '{' || *p == '}') && p[1] == *p) { /* {{ is a brace */
+        if ((*p == '{' || *p == '}') && p[1] == *p) { /* {{ is a literal brace */
             wf_buf_add(b, p, 1);
             p += 2;
         } else if (*p == '{' && !end) {
-            st = wf_err(WEFT_EINVAL, "filepath '%s': a { without its }", s->path);
+            st = wf_err(WEFT_EINVAL, "filepath '%s': a { without a }", s->path);
         } else if (end) {
             st = put_place(b, s, p + 1, (size_t)(end - p - 1), batch, logs);
             p = end + 1;
@@ -124,7 +123,7 @@ static weft_status make_path(const struct saver *s, int64_t batch, const weft_lo
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* Says what happens, and whether a file is to be written. */
+/* Logs what happens, and returns whether to write a file. */
 static bool decide(struct saver *s, weft_trainer *t, const weft_logs *logs, const char *path)
 {
     struct wf_monitor *m = &s->monitor;
@@ -138,7 +137,7 @@ static bool decide(struct saver *s, weft_trainer *t, const weft_logs *logs, cons
         return true;
     }
     if (!wf_monitor_value(m, t, logs, "ModelCheckpoint", &v))
-        return true; /* said once; better a file too many than none */
+        return true; /* warned once; one file too many is better than none */
     before = isnan(m->best) ? m->sign > 0 ? -INFINITY : INFINITY : m->best;
     better = wf_monitor_better(m, v, m->best);
     if (s->verbose && better)
@@ -160,7 +159,7 @@ static weft_status make_parent(weft_ctx *ctx, char *path)
     weft_status st = WEFT_OK;
 
     if (ctx->fs->stat(ctx->fs->arg, path, &info) == 0 && info.folder)
-        return wf_err(WEFT_EINVAL, "filepath '%s' is a folder: the name of a file is needed", path);
+        return wf_err(WEFT_EINVAL, "filepath '%s' is a directory: give the name of a file", path);
     if (!slash || slash == path)
         return WEFT_OK;
     *slash = 0;

@@ -1,6 +1,5 @@
-/* proto.h - messages on the protobuf wire, written into a growing buffer. Fields are written in
- * the order of the calls; a message inside another is opened and closed. Failures stick to the
- * buffer. */
+/* proto.h - protobuf messages, written into a growing buffer. Fields are written in the order of
+ * the calls; a message inside another is opened and closed. Errors stay in the buffer. */
 #ifndef WF_TRAIN_CALLBACK_PROTO_H
 #define WF_TRAIN_CALLBACK_PROTO_H
 
@@ -71,14 +70,14 @@ static inline void wf_pb_text(struct wf_buf *b, int field, const char *text)
     wf_pb_bytes(b, field, text, (int64_t)strlen(text));
 }
 
-/* Opens a message; close it with what this returns. */
+/* Opens a message; pass the result to the call that closes it. */
 static inline int64_t wf_pb_open(struct wf_buf *b, int field)
 {
     wf_pb_raw(b, (uint64_t)field << 3 | 2);
     return b->len;
 }
 
-/* The length goes in front: what was written moves up by its size. */
+/* The length comes first: the message moves up by the size of its length. */
 static inline void wf_pb_close(struct wf_buf *b, int64_t at)
 {
     int64_t n = b->len - at, end;

@@ -1,6 +1,8 @@
-/* rate_scheduler.c - the callback LearningRateScheduler: the rate of each epoch, by a function of the user's or by a table.
+/* rate_scheduler.c - the callback LearningRateScheduler: sets the rate of each epoch from a user
+ * function or a table.
  *
- * It keeps nothing: the rate itself is in checkpoints, and an epoch that a run resumes is not begun a second time. */
+ * It has no state of its own: checkpoints contain the rate, and epoch_begin is not called again for
+ * an epoch that a run resumes. */
 #include <math.h>
 
 #include "train/callback/callback.h"
@@ -10,10 +12,10 @@ struct scheduler {
     weft_rate_fn *fn;
     void *arg;
     bool verbose;
-    /* the function of a text: steps, or a factor every so many epochs */
+    /* built from text: steps, or a factor every `every` epochs */
     int n_epochs;
     int64_t *epoch;
-    double *rate; /* n_epochs + 1 of them */
+    double *rate; /* n_epochs + 1 values */
     double factor, min_lr;
     int64_t every;
 };
@@ -54,10 +56,11 @@ static weft_status begin_epoch(void *arg, weft_trainer *t, int64_t epoch)
 static weft_status begin_training(void *arg, weft_trainer *t)
 {
     (void)arg;
-    return t->scheduled ? wf_err(WEFT_ESTATE,
-                                 "the learning rate follows the schedule '%s': have one of the two",
-                                 t->optim.schedule)
-                        : WEFT_OK;
+    return t->scheduled
+               ? wf_err(WEFT_ESTATE,
+                        "the learning rate follows the schedule '%s': use only one of the two",
+                        t->optim.schedule)
+               : WEFT_OK;
 }
 
 static void free_scheduler(void *arg)
@@ -82,18 +85,21 @@ static weft_status make(weft_ctx *ctx, struct scheduler **s, weft_callback *out)
     return WEFT_OK;
 }
 
-weft_status weft_callback_rate(weft_ctx *ctx, weft_rate_fn *fn, void *arg, weft_callback *out)
+weft_status weft_callback_rate_sized(weft_ctx *ctx, weft_rate_fn *fn, void *arg, size_t size,
+                                     weft_callback *out)
 {
     weft_callback made = {.size = sizeof made, .name = "LearningRateScheduler"};
     struct scheduler *s;
-    weft_status st = fn ? make(ctx, &s, &made) : wf_err(WEFT_EINVAL, "a rate needs its function");
+    weft_status st = fn ? make(ctx, &s, &made) : wf_err(WEFT_EINVAL, "no rate function given");
 
     if (st)
         return st;
     s->fn = fn;
     s->arg = arg;
-    *out = made;
-    return WEFT_OK;
+    st = wf_opts_give(out, size, &made, sizeof made, "weft_callback");
+    if (st)
+        free_scheduler(s);
+    return st;
 }
 
 static weft_status copy_steps(struct scheduler *s, const struct wf_attr *epochs,
@@ -116,7 +122,8 @@ static weft_status copy_steps(struct scheduler *s, const struct wf_attr *epochs,
     for (int i = 0; i < epochs->n; i++) {
         s->epoch[i] = epochs->ints[i];
         if (s->epoch[i] <= (i ? s->epoch[i - 1] : 0))
-            return wf_err(WEFT_EINVAL, "epochs must grow from 1 on, got %lld after %lld",
+            return wf_err(WEFT_EINVAL,
+                          "epochs must be increasing and at least 1, got %lld after %lld",
                           (long long)s->epoch[i], (long long)(i ? s->epoch[i - 1] : 0));
     }
     return WEFT_OK;
@@ -137,10 +144,10 @@ weft_status wf_rate_scheduler_make(const struct wf_callback_args *a, weft_callba
     s->min_lr = wf_cb_arg(a, "min_lr")->f;
     s->fn = rates->n ? by_steps : by_factor;
     if (!rates->n && !epochs->n && isnan(s->factor))
-        st = wf_err(WEFT_EINVAL, "say rates (with epochs), or a factor (with every)");
+        st = wf_err(WEFT_EINVAL, "give rates (with epochs) or a factor (with every)");
     else if (rates->n || epochs->n)
         st = isnan(s->factor) ? copy_steps(s, epochs, rates)
-                              : wf_err(WEFT_EINVAL, "rates and factor exclude each other");
+                              : wf_err(WEFT_EINVAL, "give either rates or a factor, not both");
     else if (!(s->factor > 0) || !isfinite(s->factor) || s->every < 1)
         st = wf_err(WEFT_EINVAL, "factor %g every %lld epochs", s->factor, (long long)s->every);
     if (st) {

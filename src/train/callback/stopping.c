@@ -38,7 +38,7 @@ struct early {
     double baseline;
     bool restore_best;
     bool restored; /* training ended with the weights of best_epoch */
-    char *best;    /* the weights of the best epoch, one after the other */
+    char *best;    /* the weights of the best epoch, concatenated */
     int64_t best_bytes;
 };
 
@@ -106,10 +106,10 @@ static weft_status early_epoch(void *arg, weft_trainer *t, int64_t epoch, const 
     double v;
     weft_status st;
 
-    e->restored = false; /* a run that had ended trains on */
+    e->restored = false; /* a run that had ended is trained further */
     if (epoch < e->start_from || !wf_monitor_value(&e->monitor, t, logs, "EarlyStopping", &v))
         return WEFT_OK;
-    if (e->restore_best && !e->best) { /* the first seen is the best so far, whatever it is */
+    if (e->restore_best && !e->best) { /* the first weights are the best so far */
         st = keep_best(e, t);
         if (st)
             return st;
@@ -185,7 +185,7 @@ static weft_status early_restore(void *arg, const char *state, int64_t n)
     double v[4];
 
     if (n < (int64_t)sizeof v)
-        return wf_err(WEFT_EPARSE, "the saved state of EarlyStopping is cut off");
+        return wf_err(WEFT_EPARSE, "the saved state of EarlyStopping is truncated");
     memcpy(v, state, sizeof v);
     e->monitor.best = v[0];
     e->wait = (int64_t)v[1];

@@ -1,10 +1,10 @@
-/* tensorboard.c - the callback TensorBoard: runs log_dir/train and log_dir/validation with
- * Keras' tags, and in log_dir itself the hyper-parameters and the job's text.
+/* tensorboard.c - the callback TensorBoard: the runs log_dir/train and log_dir/validation with
+ * Keras' tags, and hyperparameters and the job's text in log_dir itself.
  *
- * The files of a callback have one base name and a number. A checkpoint knows the number and the
- * length of each run's file, so a resumed run cuts off what was written after the checkpoint,
- * removes later files of its own, and continues in a new one: no step is there twice. A run that
- * starts over tells TensorBoard to forget what earlier files of the folder hold. */
+ * All files of a callback share a base name and are numbered. A checkpoint contains the number and
+ * the length of each run's file, so a resumed run truncates what was written after the checkpoint,
+ * removes later files of its own, and continues in a new file: no step appears twice. A run that
+ * starts over tells TensorBoard to ignore what earlier files in the directory contain. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -29,10 +29,10 @@ static const char *const run_dir[N_RUNS] = {"", "train/", "validation/"};
 struct board {
     weft_ctx *ctx;
     char *dir, base[BASE_TEXT];
-    int64_t every, histogram_freq; /* every: batches; 0: epochs */
-    double seconds;                /* at least so often, too; 0: no */
+    int64_t every, histogram_freq; /* every: batches; 0: once per epoch */
+    double seconds;                /* also at least this often; 0: no limit */
     bool graph, weight_images, speed, resumed, opened, described;
-    bool later; /* the fit began with a later epoch than the first */
+    bool later; /* the fit started at an epoch after the first */
     int64_t input_images;
     const char *job_text;
     int64_t batch_size, epochs;
@@ -63,35 +63,50 @@ static void set_base(struct board *b)
              host, (long)getpid());
 }
 
-/* What the checkpoint does not know is taken away: the file's end, and files after it. */
+/* Nothing of ours is at the path: no file, or a link, which is never followed. */
+static bool is_absent(int64_t rc)
+{
+    return rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP;
+}
+
+static weft_status truncate_to(const struct board *b, const char *path, int64_t bytes)
+{
+    const struct wf_fs *fs = b->ctx->fs;
+    int fd = fs->open(fs->arg, path, O_RDWR | O_NOFOLLOW, 0);
+    int64_t rc = fd, size;
+
+    if (is_absent(fd))
+        return WEFT_OK;
+    if (fd >= 0) {
+        size = rc = fs->size(fs->arg, fd);
+        if (size > bytes)
+            rc = fs->truncate(fs->arg, fd, bytes);
+        fs->close(fs->arg, fd);
+    }
+    return rc < 0 ? wf_file_err(rc, path, "cannot truncate") : WEFT_OK;
+}
+
+/* Removes what the checkpoint does not include: the end of the file, and later files. */
 static weft_status settle(struct board *b, int run, int64_t number, int64_t bytes)
 {
     const struct wf_fs *fs = b->ctx->fs;
     char path[WF_CKPT_PATH];
     weft_status st = path_of(b, run, number, path);
-    int fd, rc = 0;
+    int rc = 0;
 
     b->number[run] = number;
     if (!st && bytes > 0) {
-        fd = fs->open(fs->arg, path, O_RDWR | O_NOFOLLOW, 0);
-        if (fd >= 0) {
-            if (fs->size(fs->arg, fd) > bytes)
-                rc = fs->truncate(fs->arg, fd, bytes);
-            fs->close(fs->arg, fd);
-        }
-        if (rc < 0)
-            return wf_file_err(rc, path, "cannot cut");
+        st = truncate_to(b, path, bytes);
         b->number[run]++;
     }
-    for (int64_t i = b->number[run]; !st; i++) {
+    for (int64_t i = b->number[run]; !st && !rc; i++) {
         st = path_of(b, run, i, path);
-        if (st || fs->unlink(fs->arg, path) < 0)
-            break;
+        rc = st ? 0 : fs->unlink(fs->arg, path);
     }
-    return st;
+    return !st && rc && !is_absent(rc) ? wf_file_err(rc, path, "cannot delete") : st;
 }
 
-/* Below the folder that the user named no link is followed: the folder of a run must be one. */
+/* No link is followed below the directory the user named: a run's directory must be a real one. */
 static weft_status check_folder(const struct board *b, int run)
 {
     const struct wf_fs *fs = b->ctx->fs;
@@ -100,7 +115,7 @@ static weft_status check_folder(const struct board *b, int run)
     int rc, dir = fs->open(fs->arg, b->dir, O_RDONLY | O_DIRECTORY, 0);
 
     snprintf(name, sizeof name, "%.*s", (int)strcspn(run_dir[run], "/"), run_dir[run]);
-    if (dir < 0 || !*name) { /* not there yet, or the named folder itself */
+    if (dir < 0 || !*name) { /* does not exist yet, or is the named directory itself */
         if (dir >= 0)
             fs->close(fs->arg, dir);
         return WEFT_OK;
@@ -109,7 +124,7 @@ static weft_status check_folder(const struct board *b, int run)
     fs->close(fs->arg, dir);
     if (!rc && !info.folder)
         return wf_err(WEFT_EIO, "%s/%s: exists but is not a directory", b->dir, name);
-    return WEFT_OK;
+    return rc && rc != -ENOENT ? wf_file_err(rc, b->dir, "cannot read") : WEFT_OK;
 }
 
 static weft_status open_run(struct board *b, int run)
@@ -117,6 +132,7 @@ static weft_status open_run(struct board *b, int run)
     char path[WF_CKPT_PATH];
     struct wf_file_info info;
     weft_status st;
+    int rc;
 
     if (b->run[run].file)
         return WEFT_OK;
@@ -125,9 +141,12 @@ static weft_status open_run(struct board *b, int run)
         return st;
     for (;; b->number[run]++) {
         st = path_of(b, run, b->number[run], path);
-        if (st || b->ctx->fs->stat(b->ctx->fs->arg, path, &info) < 0)
+        rc = st ? 0 : b->ctx->fs->stat(b->ctx->fs->arg, path, &info);
+        if (st || rc < 0)
             break;
     }
+    if (!st && rc != -ENOENT) /* a file that may exist is not overwritten */
+        st = wf_file_err(rc, path, "cannot create");
     if (!st)
         st = wf_events_open(&b->run[run], b->ctx, path, wf_wall);
     if (!st && !b->resumed && !b->later)
@@ -135,7 +154,7 @@ static weft_status open_run(struct board *b, int run)
     return st;
 }
 
-/* The numbers that tell runs apart, the same names for every run. */
+/* The settings that tell runs apart; the names are the same for every run. */
 static int list_hparams(const struct board *b, const weft_trainer *t, struct wf_hparam p[8])
 {
     char text[32];
@@ -152,7 +171,7 @@ static int list_hparams(const struct board *b, const weft_trainer *t, struct wf_
     p[5] = (struct wf_hparam){.name = "accumulate", .number = t->accumulate};
     p[6] = (struct wf_hparam){.name = "batch", .number = (double)b->batch_size};
     p[7] = (struct wf_hparam){.name = "epochs", .number = (double)b->epochs};
-    return b->batch_size ? 8 : 6; /* a job tells the last two */
+    return b->batch_size ? 8 : 6; /* the last two come from a job */
 }
 
 static weft_status put_hparams(struct board *b, const weft_trainer *t)
@@ -164,7 +183,7 @@ static weft_status put_hparams(struct board *b, const weft_trainer *t)
                                    p);
 }
 
-/* With the first epoch, when it is known what is logged. */
+/* After the first epoch, when the names of the logs are known. */
 static weft_status put_experiment(struct board *b, const weft_trainer *t, const weft_logs *logs)
 {
     struct wf_hparam p[8];
@@ -177,7 +196,7 @@ static weft_status put_experiment(struct board *b, const weft_trainer *t, const 
     b->described = true;
     m = wf_alloc_n(b->ctx, logs->n + 1, sizeof *m);
     tag = wf_alloc_n(b->ctx, logs->n + 1, sizeof *tag);
-    st = m && tag ? WEFT_OK : wf_err_nomem(b->ctx, 0, "hyper-parameters");
+    st = m && tag ? WEFT_OK : wf_err_nomem(b->ctx, 0, "hyperparameters");
     for (int i = 0; i < logs->n && !st; i++) {
         bool val = strncmp(logs->name[i], "val_", 4) == 0;
 
@@ -212,7 +231,7 @@ static weft_status put_job(struct board *b)
     return st;
 }
 
-/* With the first value: what describes the run. */
+/* Describes the run, before its first value. */
 static weft_status open_board(struct board *b, weft_trainer *t)
 {
     weft_status st;
@@ -256,7 +275,8 @@ static weft_status put(struct board *b, int run, int64_t step, const char *befor
     return st ? st : wf_events_scalar(&b->run[run], step, tag, v);
 }
 
-/* A weight as one grey picture: all axes but the last down, the last across. */
+/* A weight as one gray image: all axes but the last from top to bottom, the last from left to
+ * right. */
 static weft_status put_weight_image(struct board *b, int64_t step, const char *tag,
                                     const weft_tensor *w)
 {
@@ -322,7 +342,7 @@ static weft_status board_begin(void *arg, weft_trainer *t)
     (void)t;
     if (!*b->base)
         set_base(b);
-    for (int i = 0; i < N_RUNS; i++) { /* of a fit that failed */
+    for (int i = 0; i < N_RUNS; i++) { /* still open after a failed fit */
         if (b->run[i].file)
             b->number[i]++;
         (void)wf_events_close(&b->run[i]);
@@ -337,7 +357,7 @@ static weft_status board_epoch_begin(void *arg, weft_trainer *t, int64_t epoch)
     struct board *b = arg;
 
     b->epoch = epoch;
-    if (!b->opened) /* initial_epoch: what earlier files hold belongs to the same curves */
+    if (!b->opened) /* initial_epoch: earlier files belong to the same curves */
         b->later = epoch > 0;
     return open_board(b, t);
 }
@@ -455,13 +475,13 @@ static weft_status board_restore(void *arg, const char *state, int64_t n)
                base, &epoch, &number[0], &bytes[0], &number[1], &bytes[1], &number[2],
                &bytes[2]) != 8 ||
         strchr(base, '/'))
-        return wf_err(WEFT_EPARSE, "the saved state of TensorBoard makes no sense");
+        return wf_err(WEFT_EPARSE, "the saved state of TensorBoard is invalid");
     strcpy(b->base, base);
     b->epoch = epoch;
     b->resumed = true;
     for (int i = 0; i < N_RUNS && !st; i++)
         st = number[i] < 0 || bytes[i] < 0
-                 ? wf_err(WEFT_EPARSE, "the saved state of TensorBoard makes no sense")
+                 ? wf_err(WEFT_EPARSE, "the saved state of TensorBoard is invalid")
                  : settle(b, i, number[i], bytes[i]);
     return st;
 }
@@ -514,7 +534,7 @@ weft_status wf_tensorboard_make(const struct wf_callback_args *a, weft_callback 
         st = wf_err(WEFT_EINVAL, "update_freq '%s' is not epoch, batch or a number of batches",
                     freq);
     else if (!wf_png_there() && (b->weight_images || b->input_images))
-        st = wf_err(WEFT_ENOSUP, "pictures need libpng, which this build lacks");
+        st = wf_err(WEFT_ENOSUP, "images need libpng, which this build does not have");
     else if (b->histogram_freq < 0 || b->input_images < 0 || !(b->seconds >= 0))
         st = wf_err(WEFT_EINVAL, "histogram_freq %lld, input_images %lld",
                     (long long)b->histogram_freq, (long long)b->input_images);

@@ -4,8 +4,8 @@
 
 #include "train/callback/callback.h"
 
-/* Texts to show, and the numbers of the run: borrowed until training ends. cb: one made as
- * "TensorBoard …". */
+/* The job's text and settings to show; borrowed until training ends. cb: created as "TensorBoard
+ * ...". */
 weft_status wf_tensorboard_describe(weft_callback *cb, const char *job_text, int64_t batch,
                                     int64_t epochs);
 

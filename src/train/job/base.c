@@ -149,7 +149,7 @@ static weft_status look_back(weft_job_run *run, char **json)
     st = weft_ckpt_open_latest(run->ctx, dir, &c);
     if (st == WEFT_ENOENT)
         return WEFT_OK; /* the first start */
-    run->goes_on = !st;
+    run->resumes = !st;
     if (!st)
         st = weft_ckpt_blob_read(c, WF_CKPT_BASE, json, NULL);
     weft_ckpt_close(c);
@@ -287,7 +287,7 @@ weft_status wf_job_load_base(weft_job_run *run)
     weft_status st = WEFT_OK;
 
     run->trainer->base = run->base_json;
-    if (run->goes_on)
+    if (run->resumes)
         return WEFT_OK;
     if (b->file) {
         st = wf_saved_open(run->ctx, b->file, &from);

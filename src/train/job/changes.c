@@ -61,8 +61,8 @@ static void note_change(void *arg, const char *key, enum wf_setting_use use, con
     c->t->n_changed++;
     if (use == WF_SET_START && wf_setting_content(key))
         wf_log(ctx, WEFT_LOG_WARN,
-               "the content of %.*s changed: ignored, because a run reads it only when it starts; use "
-               "another checkpoint.dir to start a new run",
+               "the content of %.*s changed: ignored, because a run reads it only when it starts; "
+               "use another checkpoint.dir to start a new run",
                (int)(strlen(key) - strlen(WF_SET_CONTENT)), key);
     else if (use == WF_SET_START)
         wf_log(ctx, WEFT_LOG_WARN,

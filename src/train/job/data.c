@@ -1,21 +1,16 @@
-/* data.c - the data of a job: one plan of it, and its parts built by that plan.
+/* data.c - the data of a job: one plan, and the parts built from it.
  *
- * The order is: sources, the stages up to the first that learns, the shares for test and validation, what the
- * stages learn from the training part alone and in as few passes as can be, the other stages. So no
- * held-out sample has a part in what training sees. What was learned before (by the checkpoint that a
- * run goes on from, by the model that is evaluated) is not learned again: then parts are opened when
- * they are asked for, and the training data may be gone. */
+ * The order is: sources, the stages up to the first one that learns, the test and validation
+ * shares, what the stages learn (from the training part only, in as few passes as possible), the
+ * other stages. So no held-out sample affects training. What was learned before (in the checkpoint
+ * a run resumes from, or in the model being evaluated) is not learned again: then parts are opened
+ * on demand, and the training data may be missing. */
 #include <stdio.h>
 
 #include "train/job/data.h"
 #include "weft/data_split.h"
 
-#define TEST_SALT 0x9e3779b97f4a7c15u /* of the seed that chooses the test part */
-
-static weft_status err_nomem(void)
-{
-    return wf_err(WEFT_ENOMEM, "out of memory");
-}
+#define TEST_SALT 0x9e3779b97f4a7c15u /* seed of the test part's selection */
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
@@ -24,7 +19,7 @@ bool weft_job_stage_at(int i, const char **name, const char **attrs, const char 
     return weft_ds_stage_at(i, name, attrs, NULL, doc);
 }
 
-/* The arguments of a stage of a job: the row's, and `when`. */
+/* The arguments of a stage in a job: those of its row, plus `when`. */
 static weft_status read_args(weft_job_run *run, struct wf_job_stage *s, const char *args)
 {
     static const char *const words[] = {"all", "train", "eval"};
@@ -38,7 +33,7 @@ static weft_status read_args(weft_job_run *run, struct wf_job_stage *s, const ch
     s->spec = wf_arena_alloc(a, WF_MAX_ATTRS * sizeof *s->spec);
     s->value = wf_arena_alloc(a, WF_MAX_ATTRS * sizeof *s->value);
     if (!attrs || !s->spec || !s->value)
-        return err_nomem();
+        return wf_err_nomem(run->ctx, 0, "the job");
     snprintf(attrs, room, "%s when:s=%s", s->row->attrs, train ? "train" : "all");
     st = wf_attr_specs(a, s->row->name, attrs, s->spec, &s->n_specs);
     if (!st)
@@ -51,7 +46,50 @@ static weft_status read_args(weft_job_run *run, struct wf_job_stage *s, const ch
             s->when = (enum wf_job_when)i;
             return WEFT_OK;
         }
-    return wf_err(WEFT_EINVAL, "%s: when is all, train or eval, not '%s'", s->row->name, when);
+    return wf_err(WEFT_EINVAL, "%s: when must be all, train or eval, not '%s'", s->row->name, when);
+}
+
+/* Whether an argument of the stage is text. */
+static bool takes_text(const struct wf_stage_row *row, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *p = row->attrs; *p; p += strspn(p, " ")) {
+        if (strncmp(p, name, n) == 0 && p[n] == ':')
+            return p[n + 1] == 's';
+        p += strcspn(p, " ");
+    }
+    return false;
+}
+
+/* The arguments of a stage as attributes. Text may be given as a list: columns: [a, b]. */
+static weft_status stage_attrs(const weft_job *job, const struct wf_stage_row *row,
+                               const struct wf_yaml_node *args, const char **out)
+{
+    struct wf_arena *arena = (struct wf_arena *)&job->yaml.arena;
+    struct wf_yaml_node map, *copy;
+    weft_status st = WEFT_OK;
+
+    if (!args)
+        return wf_job_attrs(job, NULL, NULL, out);
+    map = *args;
+    map.item = wf_arena_alloc(arena, (size_t)(map.n + 1) * sizeof *map.item);
+    if (!map.item)
+        return wf_err_nomem(arena->ctx, 0, "the pipeline");
+    for (int64_t i = 0; i < map.n && !st; i++) {
+        map.item[i] = args->item[i];
+        if (args->item[i]->kind != WF_YAML_LIST || !takes_text(row, args->key[i]->text))
+            continue;
+        map.item[i] = copy = wf_arena_alloc(arena, sizeof *copy);
+        if (!copy)
+            return wf_err_nomem(arena->ctx, 0, "the pipeline");
+        *copy = (struct wf_yaml_node){.kind = WF_YAML_SCALAR,
+                                      .quoted = true,
+                                      .line = args->item[i]->line,
+                                      .column = args->item[i]->column};
+        st = wf_job_read_text(job, args->item[i], args->key[i]->text, &copy->text);
+    }
+    return st ? st : wf_job_attrs(job, &map, NULL, out);
 }
 
 static weft_status read_stage(weft_job_run *run, struct wf_job_plan *p, int i,
@@ -64,19 +102,21 @@ static weft_status read_stage(weft_job_run *run, struct wf_job_plan *p, int i,
 
     s->item = item;
     s->pass = -1;
-    if (!st)
-        st = wf_job_attrs(run->job, args, NULL, &attrs);
     if (st)
         return st;
     st = wf_stage_find(name, &s->row);
-    if (!st)
-        st = read_args(run, s, attrs);
+    if (st)
+        return wf_yaml_wrap(&run->job->yaml, item, st);
+    st = stage_attrs(run->job, s->row, args, &attrs);
+    if (st)
+        return st;
+    st = read_args(run, s, attrs);
     if (!st)
         st = wf_job_name_items(run, p, i);
     return st ? wf_yaml_wrap(&run->job->yaml, item, st) : WEFT_OK;
 }
 
-/* Does it take a pass over the data to learn what the stage learns? */
+/* Whether the stage needs a pass over the data to learn. */
 static bool needs_pass(const struct wf_job_stage *s)
 {
     const struct wf_attr *file =
@@ -100,7 +140,7 @@ static bool any_in(struct wf_map *set, const char *list)
     return false;
 }
 
-/* The columns that are others behind the stage than in front of it. */
+/* The columns that the stage changes. */
 static weft_status add_touched(weft_job_run *run, const struct wf_job_stage *s, struct wf_map *set)
 {
     static const char *const keys[] = {"to", "column", "columns"};
@@ -115,7 +155,7 @@ static weft_status add_touched(weft_job_run *run, const struct wf_job_stage *s, 
             char *name = wf_arena_alloc(&run->data->arena, n + 1);
 
             if (!name)
-                return err_nomem();
+                return wf_err_nomem(run->ctx, 0, "the job");
             memcpy(name, p, n);
             st = wf_map_put(set, name, 1);
         }
@@ -123,16 +163,16 @@ static weft_status add_touched(weft_job_run *run, const struct wf_job_stage *s, 
     return st;
 }
 
-/* Must the share for validation have been taken? Batches are not cut, and what is for one part
- * only and changes how many samples there are needs its part. */
+/* Whether the validation share must be taken before this stage: batches cannot be split, and a
+ * stage that applies to one part only and changes the number of samples needs that part. */
 static bool comes_after(const struct wf_job_stage *s)
 {
     return (s->row->flags & WF_STAGE_AFTER) ||
            (s->when != WF_WHEN_ALL && (s->row->flags & WF_STAGE_ROWS));
 }
 
-/* Which stages learn in one pass: those after the first of a group whose columns nothing has
- * touched since, and that see the same samples. */
+/* Finds the stages that learn in one pass: those after the first of a group whose columns have not
+ * been changed since, and that see the same samples. */
 static weft_status plan_passes(weft_job_run *run, struct wf_job_plan *p)
 {
     struct wf_map touched;
@@ -169,7 +209,8 @@ static bool splits_training(const weft_job *job)
     return job->validation_split > 0 || job->test_split > 0;
 }
 
-/* Neighbors are stacked from all samples, or from those of one part: never from a random choice. */
+/* Neighboring samples are stacked within all samples or within one part, never from a random
+ * choice. */
 static weft_status check_split(const weft_job_run *run, const struct wf_job_plan *p)
 {
     const weft_job *job = run->job;
@@ -178,14 +219,14 @@ static weft_status check_split(const weft_job_run *run, const struct wf_job_plan
         return WEFT_OK;
     for (int i = p->split_at; i < p->n; i++)
         if (p->stage[i].row->flags & WF_STAGE_STACKS)
-            return wf_yaml_err(
-                &job->yaml, p->stage[i].item, WEFT_EINVAL,
-                "%s stacks neighboring samples, and `%s` before it %s samples that "
-                "data.validation_by: random would choose one by one: take validation_by: last, or "
-                "data.validation",
-                p->stage[i].row->name, p->stage[p->split_at].row->name,
-                p->split_at == p->learns_at ? "learns from"
-                                            : "changes which samples there are, of");
+            return wf_yaml_err(&job->yaml, p->stage[i].item, WEFT_EINVAL,
+                               "%s stacks neighboring samples, but `%s` before it %s, so "
+                               "data.validation_by: random would pick samples one by one: use "
+                               "validation_by: last or data.validation",
+                               p->stage[i].row->name, p->stage[p->split_at].row->name,
+                               p->split_at == p->learns_at
+                                   ? "learns from the training samples"
+                                   : "changes the number of samples of one part");
     return WEFT_OK;
 }
 
@@ -197,7 +238,7 @@ static weft_status make_plan(weft_job_run *run)
     weft_status st = WEFT_OK;
 
     if (!p)
-        return err_nomem();
+        return wf_err_nomem(run->ctx, 0, "the job");
     run->plan = p;
     if (none)
         return WEFT_OK;
@@ -206,7 +247,7 @@ static weft_status make_plan(weft_job_run *run)
                            "data.pipeline must be a list of stages");
     p->stage = wf_arena_alloc(&run->data->arena, (size_t)(list->n + 1) * sizeof *p->stage);
     if (!p->stage)
-        return err_nomem();
+        return wf_err_nomem(run->ctx, 0, "the job");
     for (; p->n < list->n && !st; p->n++)
         st = read_stage(run, p, p->n, list->item[p->n]);
     if (!st)
@@ -246,6 +287,7 @@ static weft_status open_source(weft_job_run *run, const struct wf_job_source *sr
     st = wf_job_source_like_training(run, src, &o);
     if (st)
         return wf_yaml_wrap(&job->yaml, src->node, st);
+    run->data->empty_labels = run->trained && !skip; /* such data may be predicted */
     *out = weft_ds_open(run->data, src->path, &o);
     if (src->skip)
         *out = weft_ds_skip(run->data, *out, src->skip);
@@ -257,7 +299,7 @@ static weft_status open_source(weft_job_run *run, const struct wf_job_source *sr
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* A share of *from, which keeps the rest. Shares of two keys are chosen independently. */
+/* Takes a share of *from, which keeps the rest. The shares of two keys are chosen independently. */
 static weft_status hold_out(weft_job_run *run, const char *key, double share, uint64_t salt,
                             weft_ds *from, weft_ds *out)
 {
@@ -271,15 +313,15 @@ static weft_status hold_out(weft_job_run *run, const char *key, double share, ui
 
     if (st == WEFT_EINVAL)
         st = wf_err_wrap(st,
-                         "data.%s (index: true tells the number of samples, validation_by: random "
-                         "needs none)",
+                         "data.%s (set index: true to know the number of samples, or "
+                         "validation_by: random, which does not need it)",
                          key);
     return st ? wf_yaml_wrap(&job->yaml, wf_yaml_get(data, key), st) : WEFT_OK;
 }
 
-/* The shares for test and validation, out of the training data as it is here: the test part does not depend on
- * validation_split. `others`: the same samples without the stages for training alone, from which the shares come then;
- * {0}: there are no such stages. */
+/* Takes the test and validation shares out of the training data as it is at this point. The test
+ * part does not depend on validation_split. `others`: the same samples without the train-only
+ * stages, from which the shares are then taken; {0}: there are no such stages. */
 static weft_status split(weft_job_run *run, weft_ds others)
 {
     const weft_job *job = run->job;
@@ -306,7 +348,7 @@ static weft_status split(weft_job_run *run, weft_ds others)
     return st;
 }
 
-/* The list without labels that data to be predicted lacks; "" when none is left. */
+/* The list without labels that are missing in data to be predicted; "" if none is left. */
 static weft_status leave_out_labels(weft_job_run *run, weft_ds s, struct wf_attr *v)
 {
     const struct wf_ds *ds = wf_ds_node(run->data, s);
@@ -325,7 +367,7 @@ static weft_status leave_out_labels(weft_job_run *run, weft_ds s, struct wf_attr
     }
     v->s = b.st ? NULL : wf_arena_strdup(&run->data->arena, b.data ? b.data : "");
     wf_buf_free(&b);
-    return v->s ? WEFT_OK : err_nomem();
+    return v->s ? WEFT_OK : wf_err_nomem(run->ctx, 0, "the job");
 }
 
 static bool is_for(const struct wf_job_stage *stage, enum wf_job_part part)
@@ -333,7 +375,7 @@ static bool is_for(const struct wf_job_stage *stage, enum wf_job_part part)
     return stage->when == WF_WHEN_ALL || (stage->when == WF_WHEN_TRAIN) == (part == WF_TRAIN);
 }
 
-/* Is the stage about a label that this part does not have? */
+/* Whether the stage only concerns a label that this part does not have. */
 static bool lacks_label(const weft_job_run *run, const struct wf_job_stage *stage, weft_ds s)
 {
     const struct wf_attr *column = wf_job_arg(stage, stage->value, "column");
@@ -367,7 +409,7 @@ static weft_status add_stage(weft_job_run *run, const struct wf_job_stage *stage
     memcpy(value, stage->value, sizeof value);
     columns = (struct wf_attr *)wf_job_arg(stage, value, "columns");
     if (part == WF_TEST && run->trained && lacks_label(run, stage, *s))
-        return WEFT_OK; /* a filter of the label, which data to be predicted does not have */
+        return WEFT_OK; /* filters on the label, which data to be predicted lacks */
     if (part == WF_TEST && run->trained && columns && columns->s && *columns->s) {
         st = leave_out_labels(run, *s, columns);
         if (!st && !*columns->s)
@@ -394,8 +436,8 @@ static weft_status open_sources(weft_job_run *run, const bool *want)
     return st;
 }
 
-/* Stage i for all parts that there are. Before the split, *others is the training data without
- * stages for training alone, from the first such stage on: validation samples come from it. */
+/* Adds stage i to all parts. Before the split, *others is the training data without train-only
+ * stages, starting with the first such stage: validation samples are taken from it. */
 static weft_status add_to_parts(weft_job_run *run, const bool *want, int i, bool before_split,
                                 weft_ds *others)
 {
@@ -413,12 +455,12 @@ static weft_status add_to_parts(weft_job_run *run, const bool *want, int i, bool
     return st;
 }
 
-/* The parts that are wanted, from their sources through all stages. */
+/* The requested parts, from their sources through all stages. */
 static weft_status build(weft_job_run *run, const bool *want)
 {
     const struct wf_job_plan *p = run->plan;
     bool splits = want[WF_TRAIN] && splits_training(run->job);
-    /* whole: as an earlier version learned */
+    /* whole: as earlier versions learned */
     int split_at = run->whole ? p->after_at : p->split_at;
     weft_ds others = {0};
     weft_status st = open_sources(run, want);
@@ -524,6 +566,6 @@ weft_ds weft_job_dataset(const weft_job_run *run, const char *part)
 {
     weft_ds s = {0};
 
-    /* Opening a part for the first time changes nothing that the caller saw. */
+    /* Opening a part for the first time does not change anything the caller has seen. */
     return weft_job_open_part((weft_job_run *)run, part, &s) ? (weft_ds){0} : s;
 }

@@ -178,7 +178,7 @@ weft_status wf_job_read_text(const weft_job *job, const struct wf_yaml_node *n, 
                          what);
     }
     if (!st && (b.st || !(*out = wf_arena_strdup(a, b.data ? b.data : ""))))
-        st = wf_err(WEFT_ENOMEM, "out of memory");
+        st = wf_err_nomem(job->ctx, 0, "the job");
     wf_buf_free(&b);
     return st;
 }
@@ -186,7 +186,7 @@ weft_status wf_job_read_text(const weft_job *job, const struct wf_yaml_node *n, 
 static weft_status read_strategy(const weft_job *job, const struct wf_yaml_node *n,
                                  const struct key *k, const char **out)
 {
-    const struct wf_dist_kind *kind;
+    const weft_strategy *kind;
 
     if (n->kind != WF_YAML_SCALAR)
         return wf_yaml_err(&job->yaml, n, WEFT_EINVAL, "%s takes a name, not %s", k->path,
@@ -200,7 +200,7 @@ static weft_status read_strategy(const weft_job *job, const struct wf_yaml_node 
 static weft_status read_words(const weft_job *job, const struct wf_yaml_node *n,
                               const struct key *k, const char **out)
 {
-    const char *words[16], *near;
+    const char *words[16];
     char copy[256], *save = NULL;
     int n_words = 0;
 
@@ -212,10 +212,11 @@ static weft_status read_words(const weft_job *job, const struct wf_yaml_node *n,
             return WEFT_OK;
         }
     }
-    near = n->kind == WF_YAML_SCALAR ? weft_nearest(n->text, words, n_words) : NULL;
-    return wf_yaml_err(&job->yaml, n, WEFT_EINVAL, "%s takes one of %s, not '%s'%s%s%s", k->path,
+    if (n->kind != WF_YAML_SCALAR)
+        n_words = 0;
+    return wf_yaml_err(&job->yaml, n, WEFT_EINVAL, "%s takes one of %s, not '%s'%s", k->path,
                        k->standard, n->kind == WF_YAML_SCALAR ? n->text : wf_yaml_kind_name(n),
-                       near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+                       wf_did_you_mean(n_words ? n->text : "", words, n_words).text);
 }
 
 static weft_status read_nums(weft_job *job, const struct wf_yaml_node *n, const struct key *k)
@@ -227,7 +228,7 @@ static weft_status read_nums(weft_job *job, const struct wf_yaml_node *n, const 
     job->class_weights =
         wf_arena_alloc(&job->yaml.arena, (size_t)(n->n + 1) * sizeof *job->class_weights);
     if (!job->class_weights)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(job->ctx, 0, "the job");
     job->n_class_weights = n->n;
     for (int64_t i = 0; i < n->n && !st; i++)
         st = wf_job_read_number(job, n->item[i], k->path, 0, 0, false, &job->class_weights[i]);
@@ -239,15 +240,15 @@ static weft_status read_nums(weft_job *job, const struct wf_yaml_node *n, const 
 weft_status wf_job_unknown_key(const weft_job *job, const struct wf_yaml_node *key,
                                const char *section, const char *const *names, int n)
 {
-    const char *near = weft_nearest(key->text, names, n);
+    struct wf_hint hint = wf_did_you_mean(key->text, names, n);
     char list[512] = "";
     size_t at = 0;
 
     for (int i = 0; i < n && at < sizeof list - 1; i++)
         at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? " " : "", names[i]);
-    if (near)
-        return wf_yaml_err(&job->yaml, key, WEFT_ENOENT, "no key '%s'%s%s%s, did you mean '%s'?",
-                           key->text, *section ? " in '" : "", section, *section ? "'" : "", near);
+    if (*hint.text)
+        return wf_yaml_err(&job->yaml, key, WEFT_ENOENT, "no key '%s'%s%s%s%s", key->text,
+                           *section ? " in '" : "", section, *section ? "'" : "", hint.text);
     return wf_yaml_err(&job->yaml, key, WEFT_ENOENT, "no key '%s'%s%s%s; there are: %s", key->text,
                        *section ? " in '" : "", section, *section ? "'" : "", list);
 }
@@ -444,7 +445,7 @@ static weft_status set_standards(weft_job *job)
             snprintf(first, sizeof first, "%.*s", (int)strcspn(n.text, " "), n.text);
             n.text = wf_arena_strdup(&job->yaml.arena, first);
             if (!n.text)
-                return wf_err(WEFT_ENOMEM, "out of memory");
+                return wf_err_nomem(job->ctx, 0, "the job");
         }
         st = read_value(job, &keys[i], &n);
     }
@@ -493,6 +494,19 @@ static void put_value(struct wf_buf *b, const struct wf_yaml_node *n)
     }
 }
 
+/* Whether a text of words separated by blanks has this one. */
+static bool has_word(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *p = words; p && *p; p += strspn(p, " ")) {
+        if (strcspn(p, " ") == n && strncmp(p, word, n) == 0)
+            return true;
+        p += strcspn(p, " ");
+    }
+    return false;
+}
+
 weft_status wf_job_attrs(const weft_job *job, const struct wf_yaml_node *map, const char *skip,
                          const char **out)
 {
@@ -508,7 +522,7 @@ weft_status wf_job_attrs(const weft_job *job, const struct wf_yaml_node *map, co
                            "arguments must be a map: {name: value, …}");
     wf_buf_init(&b, job->ctx, 1 << 20);
     for (int64_t i = 0; i < map->n && !st; i++) {
-        if (skip && strcmp(map->key[i]->text, skip) == 0)
+        if (has_word(skip, map->key[i]->text))
             continue;
         if (map->item[i]->kind == WF_YAML_MAP)
             st = wf_yaml_err(&job->yaml, map->item[i], WEFT_EINVAL, "'%s' takes a value, not a map",
@@ -517,7 +531,7 @@ weft_status wf_job_attrs(const weft_job *job, const struct wf_yaml_node *map, co
         put_value(&b, map->item[i]);
     }
     if (!st && (b.st || !(*out = wf_arena_strdup(a, b.data ? b.data : ""))))
-        st = wf_err(WEFT_ENOMEM, "out of memory");
+        st = wf_err_nomem(job->ctx, 0, "the job");
     wf_buf_free(&b);
     return st;
 }
@@ -695,7 +709,7 @@ static void put_setting(struct wf_buf *b, const weft_job *job, const struct key 
     }
 }
 
-/* What tells whether the file is still the same. One that is missing is not needed any more: no line. */
+/* What shows whether the file is still the same. A missing file is no longer needed: no line. */
 static void put_content(struct wf_buf *b, const char *key, const char *path)
 {
     uint64_t content;
@@ -766,6 +780,8 @@ weft_status weft_job_parse(weft_ctx *ctx, const char *name, const char *text, in
         weft_job_free(job);
         return st;
     }
+    if (job->shards == 0) /* recorded as what it means, so that a change of devices is noticed */
+        job->shards = wf_dist_count(job->strategy, job->devices);
     *out = job;
     return WEFT_OK;
 }

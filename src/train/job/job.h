@@ -71,7 +71,7 @@ struct weft_job_run {
     char *base_json;   /* the architecture of model.file when the run started */
     int n_base_layers; /* the model's first layers, which come from it */
     char *settings;    /* as lines, for checkpoints: settings.h */
-    bool goes_on;      /* from a checkpoint of its own */
+    bool resumes;      /* from a checkpoint of its own */
     int n_callbacks;
     weft_callback callback[WF_JOB_MAX_CALLBACKS + 4]; /* the job's, then those of log.dir */
     const weft_callback *times;                       /* the one that collects for the report */
@@ -87,7 +87,7 @@ struct weft_job_run {
 };
 
 /* The arguments of a YAML map as attribute text: "units=128 activation=relu strides=[2,2]", in the
- * job's arena. skip: a key to omit, or NULL. */
+ * job's arena. skip: keys to omit, separated by blanks, or NULL. */
 weft_status wf_job_attrs(const weft_job *job, const struct wf_yaml_node *map, const char *skip,
                          const char **out);
 /* "- name", "- name: {…}" or "- name: value" (first argument): the word and the node of its

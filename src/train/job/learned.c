@@ -1,18 +1,14 @@
-/* learned.c - what the pipeline of a job learns, and from where it is read when it was learned before.
+/* learned.c - what the pipeline of a job learns, and where it is read from if it was learned
+ * before.
  *
- * Items are named by what their stage does and to which columns, so that they are found again by the
- * job that made them: "standardize length,width", "lookup city top=100". */
+ * Items are named after what their stage does and to which columns, so that the job that made them
+ * finds them again: "standardize length,width", "lookup city top=100". */
 #include <stdio.h>
 
 #include "ckpt/ckpt.h"
 #include "train/job/data.h"
 #include "train/saved/load.h"
 #include "weft/data_image.h"
-
-static weft_status err_nomem(void)
-{
-    return wf_err(WEFT_ENOMEM, "out of memory");
-}
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -43,7 +39,7 @@ weft_status wf_job_name_items(weft_job_run *run, struct wf_job_plan *p, int i)
         char *name = times ? wf_arena_alloc(a, room) : NULL;
 
         if (times && !name)
-            return err_nomem();
+            return wf_err_nomem(run->ctx, 0, "the job");
         if (times) {
             snprintf(name, room, "%s #%d", s->items.name[k], times + 1);
             s->items.name[k] = name;
@@ -62,8 +58,8 @@ static bool learns(const struct wf_job_plan *p)
     return false;
 }
 
-/* Takes what is there. A model of an earlier version, or of a program, has nothing: as before, it is
- * learned from all of the training data as that is today. */
+/* Takes what is available. A model written by an earlier version or by a C program has nothing: as
+ * before, everything is learned from all of the current training data. */
 static weft_status take(weft_job_run *run, const struct wf_saved *from, const char *path)
 {
     char *text = NULL;
@@ -77,7 +73,7 @@ static weft_status take(weft_job_run *run, const struct wf_saved *from, const ch
         st = weft_learned_parse(run->ctx, text, n, &run->learned);
     weft_text_free(run->ctx, text);
     if (!st && !weft_learned_columns(run->learned, WF_LEARNED_COLUMNS, &n_cols)) {
-        weft_learned_free(run->learned); /* not of a job */
+        weft_learned_free(run->learned); /* not from a job */
         run->learned = NULL;
         st = WEFT_ENOENT;
     }
@@ -95,12 +91,12 @@ static weft_status take(weft_job_run *run, const struct wf_saved *from, const ch
         return wf_err_wrap(st, "%s", path);
     run->known = true;
     run->learned_from = wf_arena_strdup(&run->data->arena, path);
-    return run->learned_from ? WEFT_OK : err_nomem();
+    return run->learned_from ? WEFT_OK : wf_err_nomem(run->ctx, 0, "the job");
 }
 
-/* The newest checkpoint whose manifest and learned values are sound: all of a run hold the same. That
- * all are damaged is said by whoever takes their weights; but nothing is learned anew because one could
- * not be read just now. */
+/* The newest checkpoint whose manifest and learned values are valid: all checkpoints of a run
+ * contain the same. If all of them are damaged, the code that loads the weights reports it; nothing
+ * is learned again because a file could not be read just now. */
 static weft_status look_at_checkpoints(weft_job_run *run, const char *dir, bool *found)
 {
     struct wf_ckpt_name *name = NULL;
@@ -119,7 +115,7 @@ static weft_status look_at_checkpoints(weft_job_run *run, const char *dir, bool 
             st = take(run, &from, path);
         wf_saved_close(&from);
         *found = !st;
-        if (st && st != WEFT_ENOMEM && st != WEFT_ELIMIT) { /* the one before */
+        if (st && st != WEFT_ENOMEM && st != WEFT_ELIMIT) { /* try the previous one */
             damaged = damaged == WEFT_EPARSE ? st : damaged;
             st = WEFT_OK;
         }
@@ -152,8 +148,8 @@ static bool is_learned(const weft_job_run *run, const char *name)
     return weft_learned_vocab(run->learned, name) || weft_learned_stats(run->learned, name);
 }
 
-/* Weights of another model's file come with the words and statistics that they were trained with, where
- * this job has the same stages; the rest is learned. */
+/* Weights from another model's file come with the vocabularies and statistics they were trained
+ * with, if this job has the same stages; the rest is learned. */
 static weft_status take_from_base(weft_job_run *run)
 {
     const struct wf_job_plan *p = run->plan;
@@ -163,7 +159,7 @@ static weft_status take_from_base(weft_job_run *run)
     weft_status st = weft_learned_load(run->ctx, path, &base);
 
     if (st == WEFT_ENOENT)
-        return WEFT_OK; /* of an earlier version; or there is no file, which is said elsewhere */
+        return WEFT_OK; /* written by an earlier version, or missing: reported elsewhere */
     for (int i = 0; i < p->n && !st; i++)
         for (int k = 0; k < p->stage[i].items.n && !st; k++) {
             bool moved = false;
@@ -217,7 +213,7 @@ static weft_status read_words(weft_job_run *run, const struct wf_job_stage *s)
     return st;
 }
 
-/* The items of the stages that learn in front of stage i; where[]: their stages. */
+/* The items of the stages that learn before stage i; where[]: their stages. */
 static int list_items(const weft_job_run *run, int i, weft_learn *what, int *where)
 {
     const struct wf_job_plan *p = run->plan;
@@ -228,7 +224,7 @@ static int list_items(const weft_job_run *run, int i, weft_learn *what, int *whe
 
         for (int k = 0; k < s->items.n && s->pass == i; k++) {
             if (is_learned(run, s->items.name[k]))
-                continue; /* by the model that this one begins with */
+                continue; /* comes from the model this one starts with */
             n++;
             if (!what)
                 continue;
@@ -267,7 +263,7 @@ weft_status wf_job_learn(weft_job_run *run, const struct wf_job_plan *p, int i, 
         st = wf_learned_from(run->learned, run->data, s, n, what, &bad);
         here = &p->stage[bad >= 0 ? where[bad] : i];
     } else {
-        st = err_nomem();
+        st = wf_err_nomem(run->ctx, 0, "the job");
     }
     wf_free(run->ctx, what);
     wf_free(run->ctx, where);
@@ -287,7 +283,7 @@ static weft_status learn_classes(weft_job_run *run)
         return WEFT_OK;
     word = wf_alloc_n(run->ctx, n + 1, sizeof *word);
     if (!word)
-        return err_nomem();
+        return wf_err_nomem(run->ctx, 0, "the job");
     for (int i = 0; i < n; i++)
         word[i] = (weft_str){name[i], (int64_t)strlen(name[i])};
     st = weft_vocab_new(run->ctx, n, word, &v);
@@ -297,7 +293,7 @@ static weft_status learn_classes(weft_job_run *run)
     return st;
 }
 
-/* What the training data's files are. A run that goes on with others is told so. */
+/* The fingerprint of the training data's files. Warns when a run resumes with other data. */
 static weft_status look_at_files(weft_job_run *run)
 {
     const char *then = weft_learned_text(run->learned, WF_LEARNED_FINGERPRINT);
@@ -373,8 +369,8 @@ bool wf_job_may_lack(const weft_job_run *run, const char *column)
     return false;
 }
 
-/* What a CSV file infers of its first rows gives way to what training took the column for, where its
- * values can be read so: whole numbers as any, numbers as floating-point or text. */
+/* The type a CSV file's first rows suggest is replaced by the type used in training, if the values
+ * can be read that way: integers as any type, numbers as floating-point or text. */
 static const char *wider(weft_dtype here, weft_dtype training)
 {
     if (here == training || here == WEFT_STR)
@@ -386,7 +382,7 @@ static const char *wider(weft_dtype here, weft_dtype training)
     return here == WEFT_I64 ? weft_dtype_name(training) : NULL;
 }
 
-/* Types of columns that training took for something wider, as weft_csv_opts.types has them. */
+/* Types of columns that had a wider type in training, in the format of weft_csv_opts.types. */
 static weft_status types_of_training(weft_job_run *run, const char *path, int n,
                                      const weft_column *col, const char **out)
 {
@@ -416,14 +412,14 @@ static weft_status types_of_training(weft_job_run *run, const char *path, int n,
     }
     if (!st && b.len) {
         *out = b.st ? NULL : wf_arena_strdup(&run->data->arena, b.data);
-        st = *out ? WEFT_OK : err_nomem();
+        st = *out ? WEFT_OK : wf_err_nomem(run->ctx, 0, "the job");
     }
     wf_buf_free(&b);
     wf_map_free(&number);
     return st;
 }
 
-/* A list of names without the labels that the columns lack; NULL when none is left. */
+/* A list of names without the labels that are missing in the columns; NULL if none is left. */
 static weft_status labels_there(weft_job_run *run, int n, const weft_column *col, const char **list)
 {
     const char *at = *list, *p;
@@ -443,10 +439,10 @@ static weft_status labels_there(weft_job_run *run, int n, const weft_column *col
     }
     *list = b.st || !b.len ? NULL : wf_arena_strdup(&run->data->arena, b.data);
     wf_buf_free(&b);
-    return b.st || (b.len && !*list) ? err_nomem() : WEFT_OK;
+    return b.st || (b.len && !*list) ? wf_err_nomem(run->ctx, 0, "the job") : WEFT_OK;
 }
 
-/* The columns of a role in training that this file has, where the job does not say which. */
+/* The columns that had a role in training and that this file has, if the job does not name them. */
 static weft_status labels_of_training(weft_job_run *run, int n, const weft_column *col,
                                       weft_role role, const char **list)
 {
@@ -461,10 +457,10 @@ static weft_status labels_of_training(weft_job_run *run, int n, const weft_colum
                 wf_buf_printf(&b, "%s%s", b.len ? ", " : "", col[i].name);
     *list = b.st || !b.len ? NULL : wf_arena_strdup(&run->data->arena, b.data);
     wf_buf_free(&b);
-    return b.st || (b.len && !*list) ? err_nomem() : WEFT_OK;
+    return b.st || (b.len && !*list) ? wf_err_nomem(run->ctx, 0, "the job") : WEFT_OK;
 }
 
-/* Looks at the columns as the file shows them, without reading its rows. */
+/* Inspects the columns of the file without reading its rows. */
 static weft_status look_at_csv(weft_job_run *run, const struct wf_job_source *src,
                                weft_open_opts *o)
 {
@@ -499,9 +495,9 @@ weft_status wf_job_classes(const weft_job_run *run, int *n, const char *const **
     *n = v ? (int)weft_vocab_size(v) : 0;
     list = wf_arena_alloc(&run->data->arena, (size_t)(*n + 1) * sizeof *list);
     for (int i = 0; i < *n && list; i++)
-        list[i] = weft_vocab_word(v, i).data; /* which a NUL follows */
+        list[i] = weft_vocab_word(v, i).data; /* followed by a NUL */
     *name = list;
-    return list ? WEFT_OK : err_nomem();
+    return list ? WEFT_OK : wf_err_nomem(run->ctx, 0, "the job");
 }
 
 weft_status wf_job_source_like_training(weft_job_run *run, const struct wf_job_source *src,

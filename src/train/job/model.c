@@ -45,17 +45,15 @@ static weft_status inputs_from_data(weft_job_run *run, weft_sym *last)
 static weft_status not_above(const weft_job_run *run, const struct wf_yaml_node *n)
 {
     enum { MAX = 256 };
-    const char *names[MAX], *near;
+    const char *names[MAX];
     int k = 0;
 
     for (int i = 0; i < weft_model_n_inputs(run->model) && k < MAX; i++)
         names[k++] = weft_sym_name(run->model, weft_model_input_at(run->model, i));
     for (int i = 0; i < weft_model_n_layers(run->model) && k < MAX; i++)
         names[k++] = weft_layer_name(run->model, weft_model_layer_at(run->model, i));
-    near = weft_nearest(n->text, names, k);
-    return wf_yaml_err(&run->job->yaml, n, WEFT_ENOENT, "no layer or input '%s' above%s%s%s",
-                       n->text, near ? " (did you mean '" : "", near ? near : "",
-                       near ? "'?)" : "");
+    return wf_yaml_err(&run->job->yaml, n, WEFT_ENOENT, "no layer or input '%s' above%s", n->text,
+                       wf_did_you_mean(n->text, names, k).text);
 }
 
 /* The layer or input with this name. */
@@ -117,23 +115,53 @@ static weft_status layer_inputs(struct building *b, const struct wf_yaml_node *a
     return st;
 }
 
+/* The layer of an item. A wrapper has another one as its argument `layer` (RNN: also `cell`):
+ * {Bidirectional: {layer: {LSTM: {units: 8}}}}. The depth is bounded by the YAML reader. */
+static weft_status make_layer(weft_job_run *run, const struct wf_yaml_node *item, bool inner,
+                              weft_layer *out, struct wf_yaml_node **args)
+{
+    const weft_job *job = run->job;
+    const char *kind = NULL, *attrs = NULL;
+    const struct wf_yaml_node *wrapped;
+    weft_layer within = {0};
+    weft_status st = wf_job_item(job, item, &kind, args);
+
+    if (st)
+        return st;
+    wrapped = wf_yaml_get(*args, "layer");
+    if (!wrapped && strcmp(kind, "RNN") == 0)
+        wrapped = wf_yaml_get(*args, "cell");
+    if (wrapped) {
+        struct wf_yaml_node *unused;
+
+        st = make_layer(run, wrapped, true, &within, &unused);
+    }
+    if (!st)
+        st = wf_job_attrs(job, *args, wrapped ? "inputs layer cell" : (inner ? NULL : "inputs"),
+                          &attrs);
+    if (st)
+        return st;
+    *out = wrapped ? weft_layer_wrap(run->model, kind, attrs, within)
+                   : weft_layer_new(run->model, kind, attrs);
+    st = weft_model_status(run->model);
+    return st ? wf_yaml_wrap(&job->yaml, item, st) : WEFT_OK;
+}
+
 static weft_status add_layer(struct building *b, const struct wf_yaml_node *item)
 {
     enum { MAX_IN = 64 };
     const weft_job *job = b->run->job;
     struct wf_yaml_node *args = NULL;
-    const char *kind = NULL, *attrs = NULL;
+    weft_layer layer = {0};
     weft_sym in[MAX_IN];
     int n = 0;
-    weft_status st = wf_job_item(job, item, &kind, &args);
+    weft_status st = make_layer(b->run, item, false, &layer, &args);
 
-    if (!st)
-        st = wf_job_attrs(job, args, "inputs", &attrs);
     if (!st)
         st = layer_inputs(b, args, in, MAX_IN, &n);
     if (st)
         return st;
-    b->last = weft_apply_n(b->run->model, kind, attrs, n, in);
+    b->last = weft_call_n(b->run->model, layer, n, in);
     st = weft_model_status(b->run->model);
     if (st)
         return wf_yaml_wrap(&job->yaml, item, st);

@@ -1,12 +1,13 @@
-/* outputs.c - what the outputs of a job's model mean: classes with names and probabilities, or quantities in the units of
- * their label. The loss says which; names and units come from what the pipeline did to the label. */
+/* outputs.c - what the outputs of a job's model mean: classes with names and probabilities, or
+ * values in the units of their label. The loss decides which; names and units come from what the
+ * pipeline did to the label. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
 
 #include "train/job/data.h"
 
-#define MAX_CLASSES 65536 /* that get names */
+#define MAX_CLASSES 65536 /* with names */
 
 /* ---- what the loss says ---------------------------------------------------------------------- */
 
@@ -38,7 +39,7 @@ static weft_output_kind kind_of(const char *loss, int64_t width)
 
 /* ---- the label ------------------------------------------------------------------------------- */
 
-/* The label of output i: that of its name, or else the label of the same number. */
+/* The label of output i: the one with its name, or else the label with the same index. */
 static const char *label_of(const weft_job_run *run, int i)
 {
     const weft_column *col;
@@ -71,7 +72,7 @@ static bool names_column(const struct wf_job_stage *s, const char *column)
     return false;
 }
 
-/* The words of the label, where a stage looks them up; *first: the id of the first. */
+/* The words of the label, if a stage looks them up; *first: the id of the first word. */
 static const weft_vocab *words_of(const weft_job_run *run, const char *label, int64_t *first)
 {
     const struct wf_job_plan *p = run->plan;
@@ -89,7 +90,7 @@ static const weft_vocab *words_of(const weft_job_run *run, const char *label, in
     return v;
 }
 
-/* The pipeline's y = a * label + b, turned around. */
+/* Inverts the pipeline's y = a * label + b. */
 static void units_of(const weft_job_run *run, const char *label, weft_job_output *out)
 {
     const struct wf_job_plan *p = run->plan;
@@ -131,7 +132,7 @@ static const char *arena_copy(struct wf_arena *a, const char *text, size_t n)
     return copy;
 }
 
-/* Class i of log.classes, a list with commas; NULL: there is none. */
+/* Class i of log.classes, a comma-separated list; NULL if there is none. */
 static const char *listed(struct wf_arena *a, const char *list, int i)
 {
     const char *name = NULL;
@@ -169,7 +170,7 @@ static weft_status name_classes(const weft_job_run *run, weft_job_output *out)
         if (!name[i] && v && i < first)
             name[i] = "(unknown)";
         if (!name[i] && v && i - first < weft_vocab_size(v))
-            name[i] = weft_vocab_word(v, i - first).data; /* which a NUL follows */
+            name[i] = weft_vocab_word(v, i - first).data; /* followed by a NUL */
         snprintf(number, sizeof number, "%d", i);
         if (!name[i])
             name[i] = arena_copy(a, number, strlen(number));
@@ -180,7 +181,8 @@ static weft_status name_classes(const weft_job_run *run, weft_job_output *out)
     return name ? WEFT_OK : wf_err_nomem(run->ctx, 0, "names of classes");
 }
 
-weft_status weft_job_output_at(const weft_job_run *run, int i, weft_job_output *out)
+weft_status weft_job_output_at_sized(const weft_job_run *run, int i, size_t size,
+                                     weft_job_output *out)
 {
     const weft_trainer *t = run->trainer;
     weft_job_output o = {.size = sizeof o, .scale = 1};
@@ -198,7 +200,7 @@ weft_status weft_job_output_at(const weft_job_run *run, int i, weft_job_output *
     if (t->loss[i] && width > 0 && width <= INT32_MAX) {
         o.kind = kind_of(t->loss[i], width);
         if (o.kind == WEFT_OUTPUT_CLASSES && type.rank != 2)
-            o.kind = WEFT_OUTPUT_PROBABILITIES; /* of every step of a sequence, say */
+            o.kind = WEFT_OUTPUT_PROBABILITIES; /* e.g. of every step of a sequence */
         o.n_classes = (int)width;
         o.logits = strstr(t->loss[i], "from_logits=true") || strstr(t->loss[i], "from_logits=1");
         o.binary = strcasestr(t->loss[i], "binary") || strcasestr(t->loss[i], "bce");
@@ -209,9 +211,7 @@ weft_status weft_job_output_at(const weft_job_run *run, int i, weft_job_output *
         st = name_classes(run, &o);
     if (o.kind == WEFT_OUTPUT_QUANTITIES && o.label)
         units_of(run, o.label, &o);
-    if (!st)
-        *out = o;
-    return st;
+    return st ? st : wf_opts_give(out, size, &o, sizeof o, "weft_job_output");
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -228,10 +228,15 @@ static void softmax(int64_t n, const float *v, double *p)
         p[k] /= sum;
 }
 
-void weft_job_output_read(const weft_job_output *o, int64_t n, const float *v, double *out)
+void weft_job_output_read(const weft_job_output *output, int64_t n, const float *v, double *out)
 {
-    bool probable = o->kind == WEFT_OUTPUT_CLASSES || o->kind == WEFT_OUTPUT_PROBABILITIES;
+    weft_job_output taken, *o = &taken;
+    bool probable;
 
+    wf_opts_take(o, sizeof *o, output, "weft_job_output"); /* a bad size: as nothing is known */
+    if (output->size < offsetof(weft_job_output, offset) + sizeof o->offset)
+        o->scale = 1; /* of a header without units */
+    probable = o->kind == WEFT_OUTPUT_CLASSES || o->kind == WEFT_OUTPUT_PROBABILITIES;
     if (probable && o->logits && !o->binary && o->n_classes > 0 && n % o->n_classes == 0) {
         for (int64_t i = 0; i < n; i += o->n_classes)
             softmax(o->n_classes, v + i, out + i);

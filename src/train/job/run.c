@@ -49,16 +49,16 @@ static weft_status callback_attrs(const weft_job *job, const struct wf_yaml_node
                 continue;
             copy = wf_arena_alloc(arena, sizeof *copy);
             if (!copy)
-                return wf_err(WEFT_ENOMEM, "out of memory");
+                return wf_err_nomem(job->ctx, 0, "the job");
             *copy = *args->item[i];
             copy->text = strcmp(paths[k], "filepath") == 0 ? path_with_places(job, copy->text)
                                                            : wf_job_path(job, copy->text);
             if (!copy->text)
-                return wf_err(WEFT_ENOMEM, "out of memory");
+                return wf_err_nomem(job->ctx, 0, "the job");
             map.item[i] = copy;
         }
     }
-    return map.item ? wf_job_attrs(job, &map, NULL, out) : wf_err(WEFT_ENOMEM, "out of memory");
+    return map.item ? wf_job_attrs(job, &map, NULL, out) : wf_err_nomem(job->ctx, 0, "the job");
 }
 
 static weft_status open_callbacks(weft_job_run *run)
@@ -290,14 +290,15 @@ static weft_status save_anyway(weft_job_run *run, weft_status st)
 
 weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_history **history)
 {
+    weft_job_fit_opts o;
     const weft_job *job = run->job;
     weft_callback all[2 * WF_JOB_MAX_CALLBACKS + 4];
     weft_history *h = NULL;
     int n = 0;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_job_fit_opts");
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_job_fit_opts");
 
-    if (!st && opts && opts->n_callbacks > WF_JOB_MAX_CALLBACKS)
-        st = wf_err(WEFT_EINVAL, "%d callbacks", opts->n_callbacks);
+    if (!st && o.n_callbacks > WF_JOB_MAX_CALLBACKS)
+        st = wf_err(WEFT_EINVAL, "%d callbacks", o.n_callbacks);
     if (!st)
         st = wf_job_check_trained(run);
     if (!st)
@@ -308,17 +309,18 @@ weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_
         return st;
     for (int i = 0; i < run->n_callbacks; i++)
         all[n++] = run->callback[i];
-    for (int i = 0; opts && i < opts->n_callbacks; i++)
-        all[n++] = opts->callbacks[i];
+    for (int i = 0; i < o.n_callbacks && !st; i++)
+        st = wf_opts_take_at(&all[n++], sizeof *all, o.callbacks, i, "weft_callback");
+    if (st)
+        return st;
     st = weft_fit(
         run->trainer, run->data, run->train,
         WEFT_OPTS(
             weft_fit_opts, .epochs = job->epochs, .batch = job->batch, .no_shuffle = !job->shuffle,
             .seed = (uint64_t)job->seed, .steps_per_epoch = job->steps_per_epoch,
             .validation = run->validation, .validation_freq = job->validation_freq,
-            .n_callbacks = n, .callbacks = all, .verbose = opts ? opts->verbose : 0,
-            .print = opts ? opts->print : NULL, .print_arg = opts ? opts->print_arg : NULL,
-            .columns = opts ? opts->columns : NULL, .threads = (int)job->data_threads,
+            .n_callbacks = n, .callbacks = all, .verbose = o.verbose, .print = o.print,
+            .print_arg = o.print_arg, .columns = o.columns, .threads = (int)job->data_threads,
             .checkpoint = given(job->checkpoint_dir), .checkpoint_steps = job->checkpoint_steps,
             .checkpoint_seconds = job->checkpoint_seconds, .keep_last = (int)job->keep_last,
             .keep_best = (int)job->keep_best, .checkpoint_monitor = given(job->monitor),

@@ -18,10 +18,11 @@ enum wf_setting_use {
     WF_SET_FREE   /* outputs, resources and how long: every command uses its own */
 };
 enum wf_setting_use wf_setting_use(const char *key);
-bool wf_setting_content(const char *key); /* does it end with WF_SET_CONTENT? */
+bool wf_setting_content(const char *key); /* whether it ends with WF_SET_CONTENT */
 
-/* Calls fn for each key whose value is another one, WF_SET_FREE left out, in the order of their names. A key that is missing has
- * its default, a file's content is not compared then. then and now are texts as of WF_CKPT_SETTINGS. */
+/* Calls fn for each key whose value differs, except WF_SET_FREE keys, sorted by name. A missing key
+ * has its default, and the content of a file that is missing on one side is not compared. then and
+ * now have the format of WF_CKPT_SETTINGS. */
 typedef void wf_setting_fn(void *arg, const char *key, enum wf_setting_use use, const char *was,
                            const char *is);
 weft_status wf_settings_compare(weft_ctx *ctx, const char *then, const char *now, wf_setting_fn *fn,

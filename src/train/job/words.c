@@ -1,5 +1,5 @@
-/* words.c - the words of train.loss, train.metrics, train.optimizer and train.schedule, for help texts: rows of the tables that
- * compiling uses. */
+/* words.c - the words of train.loss, train.metrics, train.optimizer and train.schedule, for help
+ * texts: rows of the tables that compiling uses. */
 #include <stdio.h>
 
 #include "base/base.h"

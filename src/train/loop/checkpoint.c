@@ -15,11 +15,6 @@
 
 /* ---- what is saved --------------------------------------------------------------------------- */
 
-static weft_status err_nomem(void)
-{
-    return wf_err(WEFT_ENOMEM, "checkpoint: out of memory");
-}
-
 static weft_status add_tensor(struct wf_resume *r, int64_t *cap, const char *name,
                               const char *section, const weft_tensor *tensor)
 {
@@ -37,28 +32,23 @@ static weft_status add_slots(struct wf_resume *r, int64_t *cap)
     weft_fn *fn = r->t->bound->fit;
     weft_status st = WEFT_OK;
 
-    for (int k = 0; k < WF_OPTIM_MAX_SLOTS && !st; k++) {
-        int64_t n;
-        float *slot = weft_fn_slot(fn, k, &n);
-
-        for (int64_t i = 0; i < weft_fn_n_segments(fn) && slot && !st; i++) {
+    for (int k = 0; k < WF_OPTIM_MAX_SLOTS && !st; k++)
+        for (int64_t i = 0; i < weft_fn_n_segments(fn) && !st; i++) {
             weft_segment seg;
-            weft_tensor t = {.dtype = WEFT_F32};
+            weft_tensor t;
             char *name;
 
             st = weft_fn_segment(fn, i, &seg);
             if (st)
                 return st;
+            if (weft_fn_slot(fn, i, k, &t))
+                continue; /* it has none */
             name = wf_arena_alloc(&r->arena, strlen(seg.name) + 16);
             if (!name)
-                return err_nomem();
+                return wf_err_nomem(r->t->ctx, 0, "checkpoint");
             snprintf(name, strlen(seg.name) + 16, "%s:slot%d", seg.name, k);
-            t.rank = seg.rank;
-            memcpy(t.dim, seg.dim, (size_t)seg.rank * sizeof t.dim[0]);
-            t.data = slot + seg.offset;
             st = add_tensor(r, cap, name, "slot", &t);
         }
-    }
     return st;
 }
 
@@ -168,7 +158,7 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
     struct wf_buf fit;
     char *position = NULL;
     int64_t n_position = 0;
-    weft_status st = metric ? WEFT_OK : err_nomem();
+    weft_status st = metric ? WEFT_OK : wf_err_nomem(r->t->ctx, 0, "checkpoint");
 
     wf_buf_init(&fit, t->ctx, (int64_t)1 << 40);
     if (!st && logs->n && !isfinite(logs->value[0])) {
@@ -226,7 +216,7 @@ static weft_status restore_callbacks(const struct wf_resume *r, struct wf_reader
 {
     int64_t n = wf_get_range(in, 0, 4096, "a number of callbacks");
     bool *used = wf_alloc_n(r->t->ctx, r->o->n_callbacks + 1, sizeof *used);
-    weft_status st = used ? in->st : err_nomem();
+    weft_status st = used ? in->st : wf_err_nomem(r->t->ctx, 0, "checkpoint");
 
     for (int64_t i = 0; i < n && !st; i++) {
         int64_t n_name, n_state;
@@ -316,7 +306,7 @@ static weft_status read_history(struct wf_fit_state *s, struct wf_reader *in,
         return in->st;
     row = wf_alloc_n(ctx, n_names + 1, sizeof *row);
     if (!row)
-        return err_nomem();
+        return wf_err_nomem(ctx, 0, "checkpoint");
     for (int64_t e = 0; e < n_epochs && !st; e++) {
         for (int64_t i = 0; i < n_names; i++)
             row[i] = get_f64(in);
@@ -437,14 +427,14 @@ static weft_status read_rows(struct wf_reader *in, weft_history *h)
 
     h->name = in->st ? NULL : wf_alloc_n(ctx, n + 1, sizeof *h->name);
     if (!h->name)
-        return in->st ? in->st : err_nomem();
+        return in->st ? in->st : wf_err_nomem(ctx, 0, "checkpoint");
     for (; h->n_names < n && !in->st; h->n_names++) {
         int64_t len;
         const char *text = wf_get_bytes(in, &len);
         char *name = in->st ? NULL : wf_alloc(ctx, (size_t)len + 1);
 
         if (!name)
-            return in->st ? in->st : err_nomem();
+            return in->st ? in->st : wf_err_nomem(ctx, 0, "checkpoint");
         memcpy(name, text, (size_t)len);
         h->name[h->n_names] = name;
     }
@@ -452,7 +442,7 @@ static weft_status read_rows(struct wf_reader *in, weft_history *h)
     h->n_epochs = wf_get_range(in, 0, (in->end - in->p) / 8 / (n ? n : 1), "a number of epochs");
     value = in->st ? NULL : wf_alloc_n(ctx, (h->n_epochs + 1) * n + 1, sizeof *value);
     if (!value)
-        return in->st ? in->st : err_nomem();
+        return in->st ? in->st : wf_err_nomem(ctx, 0, "checkpoint");
     for (int64_t i = 0; i < h->n_epochs * n; i++)
         value[i] = get_f64(in);
     h->value = value;
@@ -470,7 +460,7 @@ static weft_status parse_fit(weft_ctx *ctx, struct wf_reader *in, int64_t *batch
         return in->st ? in->st : wf_err(WEFT_ENOSUP, "it was written by another version of weft");
     h = wf_alloc(ctx, sizeof *h);
     if (!h)
-        return err_nomem();
+        return wf_err_nomem(ctx, 0, "checkpoint");
     h->inside = ctx;
     (void)wf_get_i64(in); /* epoch */
     *batch = wf_get_i64(in);
@@ -630,7 +620,7 @@ static void say_where(const struct wf_resume *r, const struct wf_fit_state *s, c
 static weft_status find_monitor(struct wf_resume *r, const weft_history *h, bool *highest)
 {
     struct wf_monitor m = {.sign = 0};
-    const char *const *names = (const char *const *)h->name, *near;
+    const char *const *names = (const char *const *)h->name;
     char list[256];
     weft_status st;
 
@@ -640,7 +630,6 @@ static weft_status find_monitor(struct wf_resume *r, const weft_history *h, bool
     for (int i = 0; i < h->n_names && !r->monitor; i++)
         r->monitor = strcmp(names[i], "val_loss") == 0 ? names[i] : NULL;
     r->monitor = r->monitor ? r->monitor : "loss";
-    near = weft_nearest(r->monitor, names, h->n_names);
     list_names(h, list, sizeof list);
     for (int i = 0; i < h->n_names; i++) {
         if (strcmp(names[i], r->monitor) != 0)
@@ -650,8 +639,8 @@ static weft_status find_monitor(struct wf_resume *r, const weft_history *h, bool
         *highest = m.sign > 0;
         return st;
     }
-    return wf_err(WEFT_EINVAL, "there is no '%s' to monitor%s%s%s; there are %s", r->monitor,
-                  near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "", list);
+    return wf_err(WEFT_EINVAL, "there is no '%s' to monitor%s (there are %s)", r->monitor,
+                  wf_did_you_mean(r->monitor, names, h->n_names).text, list);
 }
 
 /* Without memory for a copy, checkpoints are written synchronously. */

@@ -3,16 +3,6 @@
 
 /* ---- datasets -------------------------------------------------------------------------------- */
 
-static weft_status eval_opts(const weft_eval_opts **o)
-{
-    static const weft_eval_opts defaults = {.size = sizeof defaults};
-    weft_status st = wf_opts_check(*o, sizeof **o, "weft_eval_opts");
-
-    if (!*o)
-        *o = &defaults;
-    return st;
-}
-
 static weft_status open_iter(weft_data *d, const struct wf_feeding *f, const weft_eval_opts *o,
                              weft_iter **out)
 {
@@ -24,20 +14,20 @@ static weft_status open_iter(weft_data *d, const struct wf_feeding *f, const wef
 weft_status weft_evaluate(weft_trainer *t, weft_data *d, weft_ds s, const weft_eval_opts *opts,
                           weft_logs *logs)
 {
-    const weft_eval_opts *o = opts;
+    weft_eval_opts o;
     struct wf_feeding f;
     struct wf_type *labels = wf_arena_alloc(&d->arena, (size_t)t->n_out * sizeof *labels);
     weft_tensor *feeds = NULL;
     weft_iter *it = NULL;
     weft_batch *b = NULL;
     int64_t steps = 0;
-    weft_status st = eval_opts(&o);
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_eval_opts");
 
     if (!st && !labels)
-        st = wf_err(WEFT_ENOMEM, "out of memory");
+        st = wf_err_nomem(d->ctx, 0, "labels");
     if (!st)
         st = wf_feeding_find(t, d, s,
-                             &(struct wf_feeding_opts){.batch = o->batch, .with_labels = true}, &f);
+                             &(struct wf_feeding_opts){.batch = o.batch, .with_labels = true}, &f);
     if (st)
         return wf_err_wrap(st, "evaluate");
     wf_feeding_labels(t, d, &f, labels);
@@ -47,11 +37,11 @@ weft_status weft_evaluate(weft_trainer *t, weft_data *d, weft_ds s, const weft_e
     if (!st && !feeds)
         st = wf_err_nomem(t->ctx, 0, "evaluate");
     if (!st)
-        st = open_iter(d, &f, o, &it);
+        st = open_iter(d, &f, &o, &it);
     wf_pass_swap(t);
     if (!st)
         wf_pass_begin(t);
-    while (!st && (!o->steps || steps++ < o->steps)) {
+    while (!st && (!o.steps || steps++ < o.steps)) {
         st = weft_iter_next(it, &b);
         if (st || !b)
             break;
@@ -73,24 +63,24 @@ weft_status weft_evaluate(weft_trainer *t, weft_data *d, weft_ds s, const weft_e
 weft_status weft_predict(weft_trainer *t, weft_data *d, weft_ds s, const weft_eval_opts *opts,
                          weft_predict_fn *fn, void *arg)
 {
-    const weft_eval_opts *o = opts;
+    weft_eval_opts o;
     struct wf_feeding f;
     weft_tensor *feeds = NULL, *out = NULL;
     weft_iter *it = NULL;
     weft_batch *b = NULL;
     int64_t steps = 0, n_samples = 0;
-    weft_status st = eval_opts(&o);
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_eval_opts");
 
     if (!st)
-        st = wf_feeding_find(t, d, s, &(struct wf_feeding_opts){.batch = o->batch}, &f);
+        st = wf_feeding_find(t, d, s, &(struct wf_feeding_opts){.batch = o.batch}, &f);
     if (!st)
         st = wf_trainer_bind_predict(t);
     if (st)
         return wf_err_wrap(st, "predict");
     feeds = wf_alloc_n(t->ctx, f.n_in + t->n_out + 1, sizeof *feeds);
     out = wf_alloc_n(t->ctx, t->n_out, sizeof *out);
-    st = feeds && out ? open_iter(d, &f, o, &it) : wf_err_nomem(t->ctx, 0, "predict");
-    while (!st && (!o->steps || steps++ < o->steps)) {
+    st = feeds && out ? open_iter(d, &f, &o, &it) : wf_err_nomem(t->ctx, 0, "predict");
+    while (!st && (!o.steps || steps++ < o.steps)) {
         st = weft_iter_next(it, &b);
         if (st || !b)
             break;

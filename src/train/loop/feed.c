@@ -141,7 +141,7 @@ weft_status wf_feeding_find(weft_trainer *t, weft_data *d, weft_ds s,
         return wf_err(WEFT_EINVAL, "not a dataset of this pipeline");
     f.column = wf_arena_alloc(&d->arena, (size_t)(f.n_in + t->n_out + 1) * sizeof *f.column);
     if (!f.column)
-        return wf_err(WEFT_ENOMEM, "out of memory");
+        return wf_err_nomem(d->ctx, 0, "the columns of the model");
     st = find_inputs(t, col, n, &f);
     if (!st)
         st = find_labels(t, col, n, opts->with_labels, &f);

@@ -24,8 +24,8 @@ struct fit {
     struct wf_resume resume;
     struct wf_nonfinite nonfinite;
     struct wf_fit_state at;
-    int64_t done;     /* steps and epochs; 0: the newest checkpoint says it all */
-    enum wf_life end; /* how it comes to its end; WF_LIFE_TRAINING: it has not yet */
+    int64_t done;     /* steps and epochs of this run; 0: the newest checkpoint is current */
+    enum wf_life end; /* how the run ended; WF_LIFE_TRAINING: it is still running */
 };
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
@@ -55,7 +55,7 @@ static weft_status call(struct fit *f, enum when when, int64_t number, const wef
     return st;
 }
 
-static bool anybody_sees_batches(const struct fit *f)
+static bool any_batch_callback(const struct fit *f)
 {
     for (int i = 0; i < f->o->n_callbacks; i++)
         if (f->o->callbacks[i].batch_end)
@@ -137,7 +137,7 @@ static weft_status validate(struct fit *f)
         steps++;
     }
     if (!st && steps == 0)
-        st = wf_err(WEFT_EDATA, "the dataset gave no batch");
+        st = wf_err(WEFT_EDATA, "the dataset has no batches");
     if (st)
         return wf_err_wrap(st, "validation");
     logs = wf_pass_logs(t);
@@ -152,7 +152,7 @@ static weft_status checkpoint(struct fit *f)
     return wf_resume_save(&f->resume, &f->at, &logs);
 }
 
-/* A checkpoint between two epochs, with the logs of the one that has ended. */
+/* A checkpoint between two epochs, with the logs of the epoch that just ended. */
 static weft_status checkpoint_between(struct fit *f, int64_t next_epoch, int64_t ended)
 {
     struct wf_fit_state next = f->at;
@@ -164,8 +164,8 @@ static weft_status checkpoint_between(struct fit *f, int64_t next_epoch, int64_t
     return wf_resume_save(&f->resume, &next, &logs);
 }
 
-/* What happens after a step, besides the step: callbacks, which may ask for a checkpoint;
- * progress, checkpoints. */
+/* Everything that follows a step: callbacks (which may request a checkpoint), progress,
+ * checkpoints. */
 static weft_status after_step(struct fit *f, bool seen)
 {
     bool paint = wf_progress_due(&f->progress);
@@ -181,7 +181,7 @@ static weft_status after_step(struct fit *f, bool seen)
             wf_progress_step(&f->progress, f->at.batch, &logs);
     }
     if (st || f->t->pending || f->at.batch == f->progress.batches ||
-        !wf_resume_due(&f->resume, false)) /* behind the last one, validation comes first */
+        !wf_resume_due(&f->resume, false)) /* after the last batch, validation comes first */
         return st;
     return checkpoint(f);
 }
@@ -190,12 +190,13 @@ static weft_status train_batches(struct fit *f)
 {
     weft_trainer *t = f->t;
     int64_t steps = f->o->steps_per_epoch;
-    bool seen = anybody_sees_batches(f);
+    bool seen = any_batch_callback(f);
     weft_batch *b = NULL;
     weft_status st = WEFT_OK;
 
-    /* batches that are added up belong to one step, and a step is finished; an epoch that
-     * callbacks saw begin has a batch, so that a run that goes on does not begin it again */
+    /* Accumulated batches belong to one step, and a started step is always finished. An epoch
+     * whose epoch_begin was called trains at least one batch, so that a resumed run does not call
+     * it again. */
     while (!st && (!wf_asked(t, WF_ASK_STOP) || t->pending || f->at.batch == 0) &&
            (!steps || f->at.batch < steps)) {
         st = weft_iter_next(f->it, &b);
@@ -225,7 +226,7 @@ static weft_status train_batches(struct fit *f)
     return st;
 }
 
-/* Records that the stages of an iterator have left out since it was made. */
+/* Records that the stages of an iterator have skipped since it was created. */
 static int64_t skipped(const weft_iter *it)
 {
     weft_stage_stats stats;
@@ -237,7 +238,7 @@ static int64_t skipped(const weft_iter *it)
     return n;
 }
 
-/* train_batches, and what it took. */
+/* train_batches, and how long it took. */
 static weft_status timed_batches(struct fit *f)
 {
     weft_times *times = &f->t->times;
@@ -255,8 +256,8 @@ static weft_status timed_batches(struct fit *f)
     return st;
 }
 
-/* The epoch's times into those of the run. A checkpoint written between epochs counts in the
- * next one. */
+/* Adds the epoch's times to those of the run. A checkpoint written between epochs counts in the
+ * next epoch. */
 static void sum_times(struct fit *f)
 {
     weft_times *e = &f->t->times, *all = &f->t->all_times;
@@ -277,7 +278,7 @@ static void sum_times(struct fit *f)
     all->val_skipped += e->val_skipped;
 }
 
-/* The logs of the epoch: training, then validation where it is this epoch's turn. */
+/* The logs of the epoch: training, then validation if this epoch is validated. */
 static weft_status epoch_logs(struct fit *f, weft_logs *out)
 {
     int64_t every = f->o->validation_freq ? f->o->validation_freq : 1;
@@ -298,8 +299,8 @@ static weft_status epoch_logs(struct fit *f, weft_logs *out)
     return st;
 }
 
-/* A run that was stopped before the epoch began, or interrupted in its middle: the rest belongs
- * to the one that goes on. */
+/* The run was stopped before the epoch began, or interrupted in the middle of it: the resumed run
+ * trains the rest. */
 static weft_status leave(struct fit *f)
 {
     const weft_trainer *t = f->t;
@@ -316,7 +317,7 @@ static weft_status leave(struct fit *f)
                : checkpoint(f);
 }
 
-/* The first time that records are left out: a run that is not watched must say so, too. */
+/* Warns the first time records are skipped, even when no progress is shown. */
 static void warn_skipped(const struct fit *f)
 {
     const weft_times *e = &f->t->times, *all = &f->t->all_times;
@@ -325,12 +326,12 @@ static void warn_skipped(const struct fit *f)
         e->skipped + e->val_skipped == all->skipped + all->val_skipped)
         wf_log(f->t->ctx, WEFT_LOG_WARN,
                "epoch %lld: %lld training and %lld validation records could not be read and were "
-               "left out (on_error: skip)",
+               "skipped (on_error: skip)",
                (long long)f->at.epoch + 1, (long long)e->skipped, (long long)e->val_skipped);
 }
 
-/* From where the state stands to the end of the epoch. A run that was stopped leaves the state
- * in the middle. */
+/* Trains from the current batch to the end of the epoch. A stopped run leaves the state in the
+ * middle of the epoch. */
 static weft_status one_epoch(struct fit *f, bool resumed)
 {
     weft_trainer *t = f->t;
@@ -353,7 +354,7 @@ static weft_status one_epoch(struct fit *f, bool resumed)
     }
     if (st)
         return st;
-    if (resumed || !endless || f->at.epoch == f->o->initial_epoch) /* the place is known */
+    if (resumed || !endless || f->at.epoch == f->o->initial_epoch) /* position known */
         wf_nonfinite_keep(&f->nonfinite, t, &f->at, resumed ? f->it : NULL);
     wf_progress_epoch(&f->progress, f->at.epoch);
     st = timed_batches(f);
@@ -362,7 +363,7 @@ static weft_status one_epoch(struct fit *f, bool resumed)
     if (st)
         return st;
     if (f->at.batch == 0)
-        return wf_err(WEFT_EDATA, "fit: the dataset gave no batch");
+        return wf_err(WEFT_EDATA, "fit: the dataset has no batches");
     if (wf_interrupted(t) && f->resume.writer)
         return leave(f);
     st = epoch_logs(f, &logs);
@@ -378,7 +379,7 @@ static weft_status one_epoch(struct fit *f, bool resumed)
     return st ? st : call(f, EPOCH_END, f->at.epoch, &logs);
 }
 
-/* Is that all? If not, a checkpoint between the epochs, when one is due. */
+/* Decides whether the run ends here; if not, saves a checkpoint between the epochs when due. */
 static weft_status after_epoch(struct fit *f, int64_t epochs)
 {
     const weft_trainer *t = f->t;
@@ -410,10 +411,9 @@ static weft_status open_data(struct fit *f, weft_ds s)
     weft_status st = WEFT_OK;
 
     if (o->validation_split != 0 && !val.id && ds && ds->reordered)
-        st =
-            wf_err(WEFT_EINVAL, "validation_split: the dataset has another order in each epoch, so "
-                                "that samples held out in one would be trained on in another; hold "
-                                "out first (weft_ds_holdout), or let fit shuffle");
+        st = wf_err(WEFT_EINVAL, "validation_split: the dataset is reordered in each epoch, so "
+                                 "samples held out in one epoch would be trained on in another; "
+                                 "hold out first (weft_ds_holdout), or let fit shuffle");
     else if (o->validation_split != 0 && !val.id)
         st = weft_ds_holdout(f->d, s, o->validation_split, NULL, &s, &val);
     if (!st)
@@ -421,8 +421,8 @@ static weft_status open_data(struct fit *f, weft_ds s)
     if (!st && val.id) {
         f->has_val = true;
         st = wf_feeding_find(f->t, f->d, val, &test, &f->val);
-        if (!st && wf_ds_node(f->d, f->val.ds)->count == 0) /* told before an epoch is spent */
-            st = wf_err(WEFT_EDATA, "validation: the dataset gave no batch");
+        if (!st && wf_ds_node(f->d, f->val.ds)->count == 0) /* before an epoch is spent */
+            st = wf_err(WEFT_EDATA, "validation: the dataset has no batches");
     }
     return st ? wf_err_wrap(st, "fit") : WEFT_OK;
 }
@@ -434,7 +434,7 @@ static weft_status open_rest(struct fit *f)
     weft_status st;
 
     if (!labels)
-        return wf_err(WEFT_ENOMEM, "fit: out of memory");
+        return wf_err_nomem(f->t->ctx, 0, "fit");
     wf_feeding_labels(t, f->d, &f->train, labels);
     st = wf_trainer_bind(t, labels, f->train.weighted);
     if (!st && f->has_val)
@@ -476,8 +476,7 @@ static int64_t batches_of_epoch(const struct fit *f)
     return n == WEFT_ENDLESS ? WEFT_UNKNOWN : n;
 }
 
-/* From the last epoch to the state in which it leaves the trainer: train_end, the last
- * checkpoint. */
+/* After the last epoch: train_end, the last checkpoint, and the state the trainer ends in. */
 static weft_status close_fit(struct fit *f, int64_t epochs)
 {
     weft_trainer *t = f->t;
@@ -493,13 +492,13 @@ static weft_status close_fit(struct fit *f, int64_t epochs)
         f->end = WF_LIFE_DIVERGED;
     if (!st)
         st = call(f, TRAIN_END, 0, &last);
-    /* with the weights that callbacks left */
+    /* after train_end, which may have changed the weights */
     if (!st && f->resume.writer && f->done && f->end != WF_LIFE_PAUSED)
         st = checkpoint_between(f, f->at.epoch, wf_asked(t, WF_ASK_END) ? epochs : 0);
     return st;
 }
 
-/* The state of the trainer after fit: as it came to its end, unless something failed. */
+/* The state of the trainer after fit: how the run ended, or that it failed. */
 static weft_status end_life(struct fit *f, weft_status st)
 {
     weft_trainer *t = f->t;
@@ -519,7 +518,7 @@ static weft_status run(struct fit *f)
     weft_status st;
 
     if (!o->steps_per_epoch && wf_ds_node(f->d, f->train.ds)->count == WEFT_ENDLESS)
-        return wf_err(WEFT_EINVAL, "fit: the dataset has no end: steps_per_epoch is needed");
+        return wf_err(WEFT_EINVAL, "fit: the dataset is endless: steps_per_epoch is needed");
     wf_progress_init(&f->progress, f->t->ctx, o, batches_of_epoch(f));
     f->at = (struct wf_fit_state){.epoch = o->initial_epoch, .it = f->it, .history = f->history};
     st = call(f, TRAIN_BEGIN, 0, NULL);
@@ -528,7 +527,7 @@ static weft_status run(struct fit *f)
     if (!st && f->history->n_epochs)
         memcpy(f->value, f->history->value + (f->history->n_epochs - 1) * f->n_logs,
                (size_t)f->n_logs * sizeof *f->value);
-    if (f->at.ended >= epochs) /* an earlier run: by a callback */
+    if (f->at.ended >= epochs) /* a callback ended an earlier run */
         f->end = WF_LIFE_COMPLETE;
     for (bool resumed = f->at.batch > 0; f->at.epoch < epochs && !st && f->end == WF_LIFE_TRAINING;
          f->at.epoch++, resumed = false) {
@@ -550,20 +549,35 @@ static weft_status run(struct fit *f)
     return st;
 }
 
+/* Copies the options and the callbacks, which are as large as the caller's header says. */
+static weft_status take_opts(weft_ctx *ctx, const weft_fit_opts *opts, weft_fit_opts *o)
+{
+    weft_status st = wf_opts_take(o, sizeof *o, opts, "weft_fit_opts");
+    const weft_callback *theirs = o->callbacks;
+
+    o->callbacks = NULL;
+    if (st || o->n_callbacks <= 0)
+        return st;
+    o->callbacks = wf_alloc_n(ctx, o->n_callbacks, sizeof *o->callbacks);
+    if (!o->callbacks)
+        return wf_err_nomem(ctx, 0, "callbacks");
+    for (int i = 0; i < o->n_callbacks && !st; i++)
+        st = wf_opts_take_at(&o->callbacks[i], sizeof *o->callbacks, theirs, i, "weft_callback");
+    return st;
+}
+
 weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_opts *opts,
                      weft_history **history)
 {
-    static const weft_fit_opts defaults = {.size = sizeof defaults};
-    struct fit f = {.t = t, .d = d, .o = opts ? opts : &defaults, .end = WF_LIFE_TRAINING};
+    weft_fit_opts o;
+    struct fit f = {.t = t, .d = d, .o = &o, .end = WF_LIFE_TRAINING};
     weft_status st = wf_life_allows(t, WF_CALL_FIT);
 
     if (!st)
         st = wf_life_move(t, WF_LIFE_OPENING);
     if (st)
         return st;
-    st = wf_opts_check(opts, sizeof *opts, "weft_fit_opts");
-    for (int i = 0; !st && i < f.o->n_callbacks; i++)
-        st = wf_opts_check(&f.o->callbacks[i], sizeof f.o->callbacks[i], "weft_callback");
+    st = take_opts(t->ctx, opts, &o);
     wf_ask_begin(t);
     t->times = t->all_times = (weft_times){0};
     t->nonfinite[0] = 0;
@@ -588,6 +602,7 @@ weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_op
     wf_free(t->ctx, f.feeds);
     wf_free(t->ctx, f.name);
     wf_free(t->ctx, f.value);
+    wf_free(t->ctx, o.callbacks);
     if (!st && history)
         *history = f.history;
     else

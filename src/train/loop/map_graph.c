@@ -93,11 +93,6 @@ static weft_status map_batch(void *arg, const weft_sample *in, weft_sample *out)
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-static weft_status err_nomem(void)
-{
-    return wf_err(WEFT_ENOMEM, "out of memory");
-}
-
 static weft_status check_feed(const struct wf_ds *ds, int c, const char *feed,
                               const struct wf_type *want)
 {
@@ -181,7 +176,7 @@ static weft_status lay_out(struct map_graph *g, const struct wf_ds *ds, struct w
     weft_status st = WEFT_OK;
 
     if (!names)
-        return err_nomem();
+        return wf_err_nomem(a->ctx, 0, "the pipeline");
     if (o->outputs)
         n_names = wf_names_split(o->outputs, names, g->n_out);
     if (o->outputs && n_names != g->n_out)
@@ -216,7 +211,9 @@ static weft_status alloc(struct map_graph *g, struct wf_arena *a, int n_cols)
     g->col = wf_arena_alloc(a, n * sizeof *g->col);
     g->feeds = wf_arena_alloc(a, n_feeds * sizeof *g->feeds);
     g->fetches = wf_arena_alloc(a, (size_t)(g->n_out + 1) * sizeof *g->fetches);
-    return g->in && g->from && g->col && g->feeds && g->fetches ? WEFT_OK : err_nomem();
+    return g->in && g->from && g->col && g->feeds && g->fetches
+               ? WEFT_OK
+               : wf_err_nomem(a->ctx, 0, "the pipeline");
 }
 
 static weft_ds build(weft_data *d, weft_ds s, struct map_graph *g, const weft_map_graph_opts *o)
@@ -236,22 +233,21 @@ static weft_ds build(weft_data *d, weft_ds s, struct map_graph *g, const weft_ma
 }
 
 /* A new stage over s; NULL on failure, which the pipeline keeps. */
-static struct map_graph *begin(weft_data *d, weft_ds s, const weft_map_graph_opts **o)
+static struct map_graph *begin(weft_data *d, weft_ds s, const weft_map_graph_opts *opts,
+                               weft_map_graph_opts *o)
 {
-    static const weft_map_graph_opts defaults = {.size = sizeof defaults};
     struct map_graph *g = NULL;
-    weft_status st = wf_opts_check(*o, sizeof **o, "weft_map_graph_opts");
+    weft_status st = wf_opts_take(o, sizeof *o, opts, "weft_map_graph_opts");
 
     if (weft_data_status(d))
         return NULL;
-    *o = *o ? *o : &defaults;
     if (!st && !wf_ds_node(d, s))
         st = wf_err(WEFT_EINVAL, "not a dataset of this pipeline");
     if (!st && !(g = wf_arena_alloc(&d->arena, sizeof *g)))
-        st = err_nomem();
+        st = wf_err_nomem(d->ctx, 0, "the pipeline");
     if (!st) {
-        g->name = wf_arena_strdup(&d->arena, (*o)->name ? (*o)->name : "map_graph");
-        st = g->name ? WEFT_OK : err_nomem();
+        g->name = wf_arena_strdup(&d->arena, o->name ? o->name : "map_graph");
+        st = g->name ? WEFT_OK : wf_err_nomem(d->ctx, 0, "the pipeline");
     }
     if (st) {
         wf_ds_fail(d, "map_graph", st);
@@ -262,7 +258,8 @@ static struct map_graph *begin(weft_data *d, weft_ds s, const weft_map_graph_opt
 
 weft_ds weft_ds_map_graph(weft_data *d, weft_ds s, weft_fn *fn, const weft_map_graph_opts *opts)
 {
-    struct map_graph *g = begin(d, s, &opts);
+    weft_map_graph_opts o;
+    struct map_graph *g = begin(d, s, opts, &o);
 
     if (!g)
         return (weft_ds){0};
@@ -276,19 +273,20 @@ weft_ds weft_ds_map_graph(weft_data *d, weft_ds s, weft_fn *fn, const weft_map_g
     g->fn = fn;
     g->n_in = fn->n_feeds;
     g->n_out = fn->n_fetches;
-    return build(d, s, g, opts);
+    return build(d, s, g, &o);
 }
 
 weft_ds weft_ds_map_model(weft_data *d, weft_ds s, weft_trainer *t, const weft_map_graph_opts *opts)
 {
-    struct map_graph *g = begin(d, s, &opts);
+    weft_map_graph_opts o;
+    struct map_graph *g = begin(d, s, opts, &o);
     weft_status st;
 
     if (!g)
         return (weft_ds){0};
-    if (opts->inputs)
+    if (o.inputs)
         return wf_ds_fail(d, g->name, wf_err(WEFT_EINVAL, "a model finds its inputs by name"));
-    st = wf_feeding_find(t, d, s, &(struct wf_feeding_opts){.batch = opts->batch}, &g->how);
+    st = wf_feeding_find(t, d, s, &(struct wf_feeding_opts){.batch = o.batch}, &g->how);
     if (!st)
         st = wf_trainer_bind_predict(t);
     if (!st && t->bound->infer.n_carries)
@@ -303,5 +301,5 @@ weft_ds weft_ds_map_model(weft_data *d, weft_ds s, weft_trainer *t, const weft_m
     g->n_in = g->how.n_in;
     g->in = g->how.column;
     g->n_out = t->n_out;
-    return build(d, g->how.ds, g, opts);
+    return build(d, g->how.ds, g, &o);
 }

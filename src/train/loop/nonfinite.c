@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "train/step/halves.h"
+#include "train/step/work.h"
 #include "train/loop/nonfinite.h"
 
 #define MAX_COPY ((int64_t)64 << 20)      /* of a saved state */
@@ -127,7 +127,6 @@ static void free_second(weft_trainer *s)
 {
     if (!s)
         return;
-    wf_parts_free(s->parts);
     wf_bound_free(s->bound);
     wf_arena_free(&s->arena);
     wf_free(s->ctx, s);
@@ -145,7 +144,6 @@ static weft_status make_second(const struct wf_nonfinite *n, const weft_trainer 
         return wf_err_nomem(t->ctx, sizeof *s, "a trainer");
     *s = *t;
     s->bound = NULL;
-    s->parts = NULL;
     s->pending = s->drawn = 0;
     s->life = WF_LIFE_NEW;
     s->trap = false;
@@ -153,8 +151,6 @@ static weft_status make_second(const struct wf_nonfinite *n, const weft_trainer 
     wf_arena_init(&s->arena, t->ctx);
     wf_arena_init(&all.arena, t->ctx);
     st = wf_trainer_bind(s, t->bound->label_type, t->bound->weighted);
-    if (!st && t->parts)
-        st = wf_parts_new(s, &s->parts);
     if (!st)
         st = wf_resume_list(&all);
     if (!st && all.n_tensors != n->all.n_tensors)
@@ -176,20 +172,16 @@ static weft_status make_second(const struct wf_nonfinite *n, const weft_trainer 
 /* All functions of a step check the results of their ops. */
 static weft_status trap_all(weft_trainer *s)
 {
-    struct wf_halves *h = NULL;
+    struct wf_work *w;
     weft_status st;
 
     wf_fn_trap(s->bound->fit, true);
-    if (!s->parts) /* steps are whole */
-        return WEFT_OK;
-    st = wf_halves_get(s, &h);
-    for (int i = 0; !st && i < h->n_groups; i++)
-        wf_fn_trap(h->half[i].fn, true);
-    if (!st && h->regularize.fn)
-        wf_fn_trap(h->regularize.fn, true);
-    for (int i = 0; !st && i < WF_MAX_UPDATES; i++)
-        if (h->update[i].fn)
-            wf_fn_trap(h->update[i].fn, true);
+    s->trap = true;
+    st = wf_work_get(s, &w);
+    if (!st)
+        st = weft_work_replicas(w, 1);
+    if (!st)
+        wf_fn_trap(w->replica[0].fn, true);
     return st;
 }
 

@@ -1,10 +1,11 @@
-/* progress.c - the progress bar that people know:
+/* progress.c - the progress bar:
  *
  *   Epoch 3/10
  *    120/469 ━━━━━──────────────── 2s 8ms/step - accuracy: 0.9123 - loss: 0.2711
  *
- * verbose 1 rewrites its line with \r and colors; verbose 2 prints one line an epoch. A bar's line fits the terminal: first
- * names of metrics are shortened, then the bar, then digits, then metrics are left out, losses last. */
+ * verbose 1 rewrites its line with \r and colors; verbose 2 prints one line per epoch. The line is
+ * fitted to the terminal: first metric names are shortened, then the bar, then digits, then metrics
+ * are dropped, losses last. */
 #include <math.h>
 #include <stdio.h>
 
@@ -18,7 +19,7 @@ struct line {
     size_t n;
 };
 
-/* How much a line shows, from all to the least. */
+/* How much a line shows, from everything to the minimum. */
 static const struct style {
     int cells, digits;
     bool short_names, losses_only, no_step, percent;
@@ -105,7 +106,7 @@ static void add_seconds(struct line *l, double s)
         add(l, "%lds", n);
 }
 
-/* Seconds a step, of those of this run; the first, which also plans, does not count. */
+/* Seconds per step, over the steps of this run; the first one also plans and does not count. */
 static double step_seconds(const struct wf_progress *p, int64_t now)
 {
     if (p->done > 1)
@@ -123,7 +124,7 @@ static void add_step(struct line *l, double s)
         add(l, " %.0fus/step", s * 1e6);
 }
 
-/* "val_mean_absolute_error" as "val_mae", "binary_accuracy" as "bin_acc". */
+/* "val_mean_absolute_error" becomes "val_mae", "binary_accuracy" becomes "bin_acc". */
 static void add_short_name(struct line *l, const char *name)
 {
     int n_words = 1;
@@ -159,7 +160,7 @@ static void add_logs(struct line *l, const weft_logs *logs, const struct style *
         double v = logs->value[i];
         bool skipped = strcmp(name, "skipped_steps") == 0;
 
-        /* of f16's loss scale a line shows what one should know: that steps were skipped */
+        /* f16's loss scale: only skipped steps are shown */
         if (strcmp(name, "loss_scale") == 0 || (skipped && v == 0) ||
             (style->losses_only && !is_loss(name)))
             continue;
@@ -177,7 +178,7 @@ static void add_logs(struct line *l, const weft_logs *logs, const struct style *
     }
 }
 
-/* Cells that are done and that are not differ without colors, too. */
+/* Finished and unfinished cells look different even without colors. */
 static void add_bar(struct line *l, const struct wf_progress *p, int64_t done,
                     const struct style *style)
 {
@@ -205,7 +206,7 @@ static void add_bar(struct line *l, const struct wf_progress *p, int64_t done,
     add(l, "\033[0m ");
 }
 
-/* Columns that a line takes on a screen: characters of UTF-8, without \r and escape sequences. */
+/* Columns a line takes on the screen: UTF-8 characters, without \r and escape sequences. */
 static int columns_of(const char *text)
 {
     int n = 0;
@@ -240,7 +241,7 @@ static void compose(struct line *l, const struct wf_progress *p, int64_t done, d
         add(l, " - val_skipped_records: %lld", (long long)p->val_skipped);
 }
 
-/* The line that shows most and fits. */
+/* The most detailed line that fits. */
 static void fit_line(struct line *l, const struct wf_progress *p, int64_t done, double seconds,
                      double each, const weft_logs *logs)
 {

@@ -1,4 +1,4 @@
-/* progress.h - what fit says while it runs, in Keras' form. */
+/* progress.h - what fit prints while it runs, in Keras' format. */
 #ifndef WF_TRAIN_LOOP_PROGRESS_H
 #define WF_TRAIN_LOOP_PROGRESS_H
 
@@ -11,16 +11,16 @@ struct wf_progress {
     int (*columns)(void *arg); /* NULL: lines may have any length */
     void *arg;
     int64_t epochs, batches; /* batches: WEFT_UNKNOWN until an epoch has ended */
-    int64_t start, second;   /* ns: when the epoch began, and when its first step was done */
+    int64_t start, second;   /* ns: start of the epoch, and end of its first step */
     int64_t painted, done;
     int width;                    /* of the line on the screen */
-    int64_t skipped, val_skipped; /* records left out in this epoch, shown when it ends */
+    int64_t skipped, val_skipped; /* records skipped in this epoch, shown at its end */
 };
 
 void wf_progress_init(struct wf_progress *p, const weft_ctx *ctx, const weft_fit_opts *o,
                       int64_t batches);
 void wf_progress_epoch(struct wf_progress *p, int64_t epoch);
-/* Is it time to paint again? Cheap. */
+/* Whether it is time to repaint. Cheap. */
 bool wf_progress_due(struct wf_progress *p);
 void wf_progress_step(struct wf_progress *p, int64_t done, const weft_logs *logs);
 void wf_progress_epoch_end(struct wf_progress *p, int64_t done, const weft_logs *logs);

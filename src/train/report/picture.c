@@ -1,4 +1,4 @@
-/* picture.c - tensors as pictures. */
+/* picture.c - tensors as images. */
 #include <math.h>
 
 #include "train/report/picture.h"
@@ -48,7 +48,8 @@ void wf_picture_pixels(const struct wf_picture *p, weft_dtype dtype, const void 
     }
 }
 
-/* A block is written at or before the place of its first pixel: what is still to be read stays. */
+/* A block is written at or before the position of its first pixel, so it does not overwrite pixels
+ * that are still to be read. */
 void wf_picture_shrink(struct wf_picture *p, uint8_t *pixels, int64_t max)
 {
     int64_t by = (wf_max_i64(p->h, p->w) + max - 1) / max, h = p->h, w = p->w, c = p->c;
@@ -62,7 +63,7 @@ void wf_picture_shrink(struct wf_picture *p, uint8_t *pixels, int64_t max)
 
         for (int64_t k = 0; k < by * by; k++) {
             if (y + k / by >= h || x + k % by >= w)
-                continue; /* a side shorter than a block */
+                continue; /* a side is shorter than a block */
             sum += pixels[((y + k / by) * w + x + k % by) * c + i % c];
             n++;
         }
@@ -89,11 +90,11 @@ weft_status wf_png_encode(const struct wf_picture *p, const uint8_t *pixels, str
     weft_status st = WEFT_OK;
 
     if (!room)
-        return wf_err_nomem(b->ctx, n, "a picture");
+        return wf_err_nomem(b->ctx, n, "an image");
     if (png_image_write_to_memory(&image, room, &n, 0, pixels, 0, NULL))
         wf_buf_add(b, room, (int64_t)n);
     else
-        st = wf_err(WEFT_EINVAL, "a picture as PNG: %s", image.message);
+        st = wf_err(WEFT_EINVAL, "cannot encode PNG: %s", image.message);
     png_image_free(&image);
     wf_free(b->ctx, room);
     return st ? st : b->st;
@@ -109,7 +110,7 @@ weft_status wf_png_encode(const struct wf_picture *p, const uint8_t *pixels, str
     (void)p;
     (void)pixels;
     (void)b;
-    return wf_err(WEFT_ENOSUP, "pictures need libpng, which this build lacks");
+    return wf_err(WEFT_ENOSUP, "images need libpng, which this build does not have");
 }
 #endif
 

@@ -1,14 +1,15 @@
-/* regression.c - what a model that predicts quantities says of data it was not trained on: predicted against true,
- * residuals, and the largest errors. Sums are over all values; pictures over the first ones. */
+/* regression.c - how well a regression model predicts data it was not trained on: predicted against
+ * true values, residuals, and the largest errors. Sums are over all values, plots over the first
+ * ones. */
 #define _GNU_SOURCE
 #include <math.h>
 
 #include "train/report/report.h"
 
-#define MAX_WIDTH 16    /* quantities of a sample; more is a picture or a sequence */
-#define MAX_KEPT 200000 /* values, for the pictures */
-#define MAX_POINTS 1500 /* of them in the scatter */
-#define N_BINS 31       /* odd: the middle one is around zero */
+#define MAX_WIDTH 16    /* values per sample; more is an image or a sequence */
+#define MAX_KEPT 200000 /* values kept for the plots */
+#define MAX_POINTS 1500 /* points in the scatter plot */
+#define N_BINS 31       /* odd: the middle bin is centered on zero */
 
 static double value_at(const weft_tensor *t, int64_t i)
 {
@@ -54,7 +55,7 @@ static weft_status add_value(struct wf_regression *r, const struct wf_error *e)
     r->sum_abs += fabs(d);
     r->sum_square += d * d;
     r->sum += d;
-    shift = e->truth - r->mean; /* of the truth, and its squares around it: Welford */
+    shift = e->truth - r->mean; /* Welford: mean of the truth and squared deviations from it */
     r->mean += shift / (double)r->n;
     r->spread += shift * (e->truth - r->mean);
     keep_error(r, *e);
@@ -144,7 +145,7 @@ static void put_scatter(struct wf_buf *b, const struct wf_regression *r)
     wf_buf_printf(b, "</div>\n");
 }
 
-/* Bins around zero; the outermost hold what lies beyond. */
+/* Bins centered on zero; the outermost ones also count what lies beyond them. */
 static void put_histogram(struct wf_buf *b, const struct wf_regression *r)
 {
     double most = 0, width;
@@ -159,7 +160,7 @@ static void put_histogram(struct wf_buf *b, const struct wf_regression *r)
         count[(int)fmin(fmax(at, 0), N_BINS - 1)]++;
     }
     wf_buf_printf(b, "<div class=\"card\">");
-    wf_svg_bars(b, "errors", "predicted less true", -width * N_BINS / 2, width, N_BINS, count);
+    wf_svg_bars(b, "errors", "predicted minus true", -width * N_BINS / 2, width, N_BINS, count);
     wf_buf_printf(b, "</div>\n");
 }
 
@@ -198,11 +199,11 @@ void wf_regression_put(struct wf_buf *b, const struct wf_regression *r)
     wf_html_number(b, r->sum / n, 4);
     wf_buf_printf(b, ", mean absolute error ");
     wf_html_number(b, r->sum_abs / n, 4);
-    wf_buf_printf(b, ", root of the mean square ");
+    wf_buf_printf(b, ", root mean square error ");
     wf_html_number(b, sqrt(r->sum_square / n), 4);
     wf_buf_printf(b, isfinite(wf_regression_r2(r)) ? ", R² %.4f." : ".", wf_regression_r2(r));
     if (r->n_bad)
-        wf_buf_printf(b, " %lld more are not numbers.", (long long)r->n_bad);
+        wf_buf_printf(b, " %lld more are NaN or infinite.", (long long)r->n_bad);
     wf_buf_printf(b, "</p><div class=\"grid\">\n");
     put_scatter(b, r);
     put_histogram(b, r);

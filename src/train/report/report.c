@@ -1,5 +1,5 @@
-/* report.c - the page about a run: one HTML file without scripts and without anything from
- * elsewhere, for light and dark, wide screens and phones. */
+/* report.c - the report of a run: one self-contained HTML file without scripts, for light and dark
+ * mode, wide screens and phones. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "weft/data_image.h"
 
 #define MAX_PAGE ((int64_t)64 << 20)
-#define MAX_ROWS 12 /* of a table before it is folded */
+#define MAX_ROWS 12 /* table rows before the rest is folded away */
 
 struct page {
     struct wf_buf b;
@@ -22,8 +22,7 @@ struct page {
     int64_t n_times;
     struct wf_review review;
     struct wf_regression regression;
-    int64_t
-        weights; /* the row of h whose weights were saved, where that is not the last; -1: it is */
+    int64_t weights; /* the row of h whose weights were saved; -1: the last row */
 };
 
 static void text(struct page *p, const char *s)
@@ -68,7 +67,7 @@ static bool is_validation(const char *name)
     return strncmp(name, "val_", 4) == 0;
 }
 
-/* 1: larger is better; -1: smaller; 0: nobody knows. */
+/* 1: larger is better; -1: smaller is better; 0: unknown */
 static int direction(const weft_trainer *t, const char *name)
 {
     const struct wf_bound *b = t->bound;
@@ -82,7 +81,7 @@ static int direction(const weft_trainer *t, const char *name)
     return weft_log_direction(name); /* nothing was trained here */
 }
 
-/* The last epoch that has a value; -1: none. */
+/* The last epoch that has a value; -1 if none has. */
 static int64_t last_of(const weft_history *h, int i)
 {
     for (int64_t e = h->n_epochs - 1; e >= 0 && i >= 0; e--)
@@ -91,7 +90,7 @@ static int64_t last_of(const weft_history *h, int i)
     return -1;
 }
 
-/* The epoch of the weights that were saved, or else the last. */
+/* The epoch whose weights were saved, or else the last one. */
 static int64_t shown_of(const struct page *p, int i)
 {
     const weft_history *h = p->h;
@@ -132,8 +131,8 @@ static void put_values(struct page *p)
     wf_buf_printf(b, "<h2>Values</h2>");
     if (p->weights >= 0)
         wf_buf_printf(b,
-                      "<p class=\"soft\">Training and validation: of epoch %lld, whose weights "
-                      "were saved.</p>",
+                      "<p class=\"soft\">Training and validation values are those of epoch %lld, "
+                      "whose weights were saved.</p>",
                       (long long)(h->first_epoch + p->weights + 1));
     wf_buf_printf(b, "<div class=\"scroll\"><table><tr><th></th><th>training</th>"
                      "<th>validation</th><th>best</th><th>epoch</th></tr>\n");
@@ -203,10 +202,20 @@ static double total_seconds(const struct page *p)
     return s;
 }
 
+/* A name that may be broken after its underscores. */
+static void breakable(struct page *p, const char *name)
+{
+    for (; *name; name++) {
+        text(p, (const char[]){*name, 0});
+        if (*name == '_')
+            wf_buf_printf(&p->b, "<wbr>");
+    }
+}
+
 static void put_tile(struct page *p, const char *name, const char *fmt, double v)
 {
     wf_buf_printf(&p->b, "<div class=\"tile\"><span class=\"soft\">");
-    text(p, name);
+    breakable(p, name);
     wf_buf_printf(&p->b, "</span><b>");
     if (fmt)
         wf_html_number(&p->b, v, 4);
@@ -235,7 +244,7 @@ static void put_head(struct page *p)
     wf_buf_printf(&p->b, "; written %s</p>\n", date);
     if (p->weights >= 0)
         wf_buf_printf(&p->b,
-                      "<p class=\"soft\">The saved weights are those of epoch %lld, the best; so "
+                      "<p class=\"soft\">The saved weights are those of the best epoch, %lld; so "
                       "are these values:</p>\n",
                       (long long)(h->first_epoch + p->weights + 1));
     wf_buf_printf(&p->b, "<div class=\"tiles\">");
@@ -243,7 +252,7 @@ static void put_head(struct page *p)
         int val = find_name(h, "val_", h->name[i]);
         int64_t e = shown_of(p, i);
 
-        if (val < 0 && e >= 0) /* the validation's, where there is one */
+        if (val < 0 && e >= 0) /* the validation value, if there is one */
             put_tile(p, h->name[i], "g", h->value[e * h->n_names + i]);
     }
     if (p->review.part &&
@@ -309,7 +318,7 @@ static void put_matrix(struct page *p)
     wf_buf_printf(
         &p->b,
         "<h2>Confusion matrix</h2><p class=\"soft\">%lld of %lld samples of the %s data are "
-        "right. Rows: what a sample is; columns: what the model says.</p>"
+        "correct. Rows: true class; columns: predicted class.</p>"
         "<div class=\"scroll\"><table class=\"matrix%s\"><tr><th></th>",
         (long long)r->n_right, (long long)r->n, r->part, r->n_classes > 14 ? " many" : "");
     for (int k = 0; k < r->n_classes; k++) {
@@ -332,9 +341,10 @@ static weft_status put_mistakes(struct page *p)
     if (!r->n_mistakes)
         return WEFT_OK;
     wf_buf_init(&png, p->run->ctx, MAX_PAGE);
-    wf_buf_printf(&p->b,
-                  "<h2>Worst mistakes</h2><p class=\"soft\">Samples whose true class got the least "
-                  "probability; with that of the predicted class.</p><div class=\"mistakes\">\n");
+    wf_buf_printf(
+        &p->b, "<h2>Worst mistakes</h2><p class=\"soft\">Samples whose true class got the lowest "
+               "probability, shown with the probability of the predicted class.</p><div "
+               "class=\"mistakes\">\n");
     for (int i = 0; i < r->n_mistakes && !st; i++) {
         const struct wf_mistake *m = &r->mistake[i];
 
@@ -376,10 +386,10 @@ static void put_times_row(struct page *p, const struct wf_times_row *r)
 }
 
 static const char times_head[] = "<div class=\"scroll\"><table><tr><th>epoch</th><th>steps</th><th>"
-                                 "training</th><th>a step</th><th>waiting for data</th>"
+                                 "training</th><th>per step</th><th>waiting for data</th>"
                                  "<th>validation</th></tr>\n";
 
-/* Of this process: a run that was resumed does not know of those before. */
+/* Counts this process only: a resumed run does not know what earlier runs skipped. */
 static void put_skipped(struct page *p)
 {
     weft_times all;
@@ -388,7 +398,7 @@ static void put_skipped(struct page *p)
     if (all.skipped || all.val_skipped)
         wf_buf_printf(&p->b,
                       " <strong>%lld training and %lld validation records could not be read and "
-                      "were left out</strong> (on_error: skip), over all epochs.",
+                      "were skipped</strong> (on_error: skip), over all epochs.",
                       (long long)all.skipped, (long long)all.val_skipped);
 }
 
@@ -407,12 +417,12 @@ static void put_times(struct page *p)
     }
     wf_buf_printf(&p->b, "<h2>Time</h2><p>");
     put_seconds(p, total_seconds(p));
-    wf_buf_printf(&p->b, " in all; a step took ");
+    wf_buf_printf(&p->b, " in total; a step took ");
     put_seconds(p, all.steps ? all.train_s / (double)all.steps : 0);
     wf_buf_printf(&p->b, " on average, of which %.1f %% was waiting for data.",
                   all.train_s > 0 ? 100 * all.wait_s / all.train_s : 0);
     if (all.stall_s > 0) {
-        wf_buf_printf(&p->b, " Checkpoints held training up for ");
+        wf_buf_printf(&p->b, " Training waited for checkpoints for ");
         put_seconds(p, all.stall_s);
         wf_buf_printf(&p->b, ".");
     }
@@ -431,7 +441,7 @@ static void put_times(struct page *p)
 
 /* ---- configuration --------------------------------------------------------------------------- */
 
-/* "model name : …" of the first processor, where the system tells. */
+/* "model name : ..." of the first processor, if the system provides it. */
 static void put_cpu(struct page *p)
 {
     FILE *f = fopen("/proc/cpuinfo", "r");
@@ -467,12 +477,11 @@ static weft_status put_configuration(struct page *p)
                   "</td></tr><tr><td>processor</td><td>",
                   weft_version());
     put_cpu(p);
-    wf_buf_printf(
-        &p->b,
-        "</td></tr><tr><td>threads, kernels</td><td>%d, %s</td></tr><tr><td>memory at most"
-        "</td><td>%.1f MB</td></tr>",
-        weft_ctx_threads(ctx), weft_simd_name(weft_ctx_simd(ctx)),
-        (double)weft_ctx_memory_peak(ctx) / 1e6);
+    wf_buf_printf(&p->b,
+                  "</td></tr><tr><td>threads, kernels</td><td>%d, %s</td></tr><tr><td>peak memory"
+                  "</td><td>%.1f MB</td></tr>",
+                  weft_ctx_threads(ctx), weft_simd_name(weft_ctx_simd(ctx)),
+                  (double)weft_ctx_memory_peak(ctx) / 1e6);
     if (uname(&os) == 0) {
         wf_buf_printf(&p->b, "<tr><td>system</td><td>");
         text(p, os.sysname);
@@ -531,8 +540,8 @@ weft_status wf_report_write(weft_job_run *run, const weft_history *h, const char
     return st ? wf_err_wrap(st, "report") : WEFT_OK;
 }
 
-/* What the callbacks of the run knew when its newest checkpoint was written: times of epochs, whether the best weights were
- * restored. A page can do without. */
+/* Loads what the run's callbacks knew when its newest checkpoint was written: times of epochs,
+ * whether the best weights were restored. The page can be written without it. */
 static void load_callbacks(weft_job_run *run)
 {
     weft_ckpt *c = NULL;
@@ -554,8 +563,8 @@ weft_status weft_job_report(weft_job_run *run, const weft_history *h, const char
     if (!run->trainer->all_times.steps && run->trainer->n_changed)
         return wf_err(
             WEFT_EINVAL,
-            "report: %d setting%s of the model or its data differ from those trained: the "
-            "page would not describe the run",
+            "report: %d setting%s of the model or its data changed since training: the report "
+            "would not describe the run",
             run->trainer->n_changed, run->trainer->n_changed == 1 ? "" : "s");
     if (!run->trainer->all_times.steps && run->job->checkpoint_dir && *run->job->checkpoint_dir)
         load_callbacks(run);

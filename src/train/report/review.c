@@ -1,12 +1,12 @@
-/* review.c - what a trained classifier says of data it was not trained on: a confusion
- * matrix, and the mistakes it was most sure of, with their pictures. */
+/* review.c - how well a trained classifier does on data it was not trained on: a confusion matrix,
+ * and the mistakes it was most sure of, with their images. */
 #define _GNU_SOURCE
 #include <math.h>
 
 #include "train/report/report.h"
 
 #define MAX_SHOWN 256
-#define MAX_SCORES 1000000 /* numbers kept for curves */
+#define MAX_SCORES 1000000 /* probabilities kept for the curves */
 
 /* ---- which data ------------------------------------------------------------------------------ */
 
@@ -22,7 +22,7 @@ weft_status wf_report_data(weft_job_run *run, weft_ds *out, const char **part)
     return weft_job_open_part(run, *part, out);
 }
 
-/* The states of stateful layers out of or into the trainer. */
+/* Copies the states of stateful layers out of or into the trainer. */
 static weft_status copy_states(weft_trainer *t, char *p, bool out)
 {
     weft_status st = WEFT_OK;
@@ -57,7 +57,8 @@ static int64_t states_bytes(weft_trainer *t)
     return bytes;
 }
 
-/* A stateful model sees the data from its beginning, in whole batches; then its states are again what training left. */
+/* A stateful model sees the data from its start, in full batches; afterwards its states are
+ * restored. */
 static weft_status predict_stateful(weft_job_run *run, weft_ds s, weft_predict_fn *fn, void *arg)
 {
     weft_trainer *t = run->trainer;
@@ -92,7 +93,7 @@ weft_status wf_report_predict(weft_job_run *run, weft_ds s, weft_predict_fn *fn,
 
 /* ---- one sample ------------------------------------------------------------------------------ */
 
-/* Item i of a tensor of labels, or -1 where it is not a class. */
+/* Item i of a label tensor, or -1 if it is not a class. */
 static int label_at(const weft_tensor *t, int64_t i)
 {
     double v = -1;
@@ -109,7 +110,7 @@ static int label_at(const weft_tensor *t, int64_t i)
     return v >= 0 && v < WF_REVIEW_CLASSES ? (int)v : -1;
 }
 
-/* The class of sample i: a number, or where the largest of a one-hot row is. */
+/* The class of sample i: a number, or the index of the largest value of a one-hot row. */
 static int truth_of(const weft_tensor *y, int64_t n, int64_t i, int n_classes)
 {
     int64_t row = n ? weft_tensor_count(y) / n : 0;
@@ -131,7 +132,7 @@ static int truth_of(const weft_tensor *y, int64_t n, int64_t i, int n_classes)
     return best;
 }
 
-/* Probabilities of the classes; a single output is that of class 1. */
+/* Probabilities of the classes; a single output is the probability of class 1. */
 static void likelihood(const weft_job_output *o, const float *v, int n_out, double *p)
 {
     double sum = 0;
@@ -155,7 +156,7 @@ struct pass {
     weft_job_output output;
 };
 
-/* For the curves, of the first samples. */
+/* Keeps the first samples for the curves. */
 static weft_status keep_score(struct wf_review *r, int truth, const double *p)
 {
     int64_t n = r->n_classes;
@@ -185,7 +186,7 @@ static weft_status keep_mistake(struct wf_review *r, struct wf_mistake m, const 
     if (r->pictures && x) {
         m.pixels = wf_alloc(r->ctx, (size_t)n);
         if (!m.pixels)
-            return wf_err_nomem(r->ctx, (size_t)n, "a picture");
+            return wf_err_nomem(r->ctx, (size_t)n, "an image");
         wf_picture_pixels(&r->picture, x->dtype,
                           (const char *)x->data + i * n * weft_dtype_size(x->dtype), m.pixels);
         r->shown = r->picture;

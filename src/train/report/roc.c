@@ -1,10 +1,11 @@
-/* roc.c - ROC and precision-recall curves of a classifier: of class 1 of two, or of each class against the rest. */
+/* roc.c - ROC and precision-recall curves of a classifier: of class 1 of two, or of each class
+ * against the rest. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "train/report/report.h"
 
-#define MAX_POINTS 200 /* of a curve on the page */
+#define MAX_POINTS 200 /* per curve on the page */
 
 struct scored {
     float score;
@@ -13,7 +14,7 @@ struct scored {
 
 /* One class against the rest. */
 struct curve {
-    double *roc, *pr; /* points x, y by turns */
+    double *roc, *pr; /* points, x and y alternately */
     int64_t n;
     double auc, average_precision;
 };
@@ -25,7 +26,7 @@ static int by_score(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Thresholds from the highest score down; samples of one score are taken together. */
+/* From the highest threshold down; samples with equal scores are taken together. */
 static void make_curve(struct scored *s, int64_t n, struct curve *c)
 {
     int64_t n_positive = 0, tp = 0, fp = 0, every = n / MAX_POINTS + 1;
@@ -63,7 +64,7 @@ static void make_curve(struct scored *s, int64_t n, struct curve *c)
     }
 }
 
-/* Both kinds of samples must be there. */
+/* The curves need samples of both kinds. */
 static bool can_be_drawn(const struct wf_review *r, int class)
 {
     int64_t n = 0;

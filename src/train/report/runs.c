@@ -1,4 +1,5 @@
-/* runs.c - what runs left, read back and set side by side: settings that differ, last and best values, curves in one picture. */
+/* runs.c - finished runs, read back and compared: settings that differ, last and best values,
+ * curves in one plot. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdlib.h>
@@ -7,14 +8,14 @@
 #include "train/loop/checkpoint.h"
 #include "train/report/report.h"
 
-#define MAX_RUNS 12 /* of a page: colors that can be told apart */
+#define MAX_RUNS 12 /* per page: colors that can be told apart */
 #define MAX_PAGE ((int64_t)64 << 20)
 
 /* A run with what it owns. */
 struct whole_run {
     weft_run run;
     weft_ctx *ctx;
-    char *path, *settings; /* settings: cut up */
+    char *path, *settings; /* settings: split into lines */
     const char **key, **value;
 };
 
@@ -49,7 +50,7 @@ static weft_status cut_settings(struct whole_run *r)
     return WEFT_OK;
 }
 
-/* What the newest checkpoint says, besides the history. */
+/* What the newest checkpoint contains besides the history. */
 static weft_status read_checkpoint(struct whole_run *r, weft_ckpt *c)
 {
     const struct wf_times_row *row;
@@ -331,7 +332,7 @@ static weft_status put_overlay(struct page *p, const char *name)
     return WEFT_OK;
 }
 
-/* Is this the first run that logs it? */
+/* Whether this is the first run that has the log. */
 static bool is_new_log(const struct page *p, int run, const char *name)
 {
     for (int i = 0; i < run; i++)
@@ -366,7 +367,8 @@ weft_status weft_runs_report(weft_ctx *ctx, int n, const weft_run *const *runs,
     weft_status st;
 
     if (n < 1 || n > MAX_RUNS)
-        return wf_err(WEFT_EINVAL, "%d runs on one page, not from 1 to %d", n, MAX_RUNS);
+        return wf_err(WEFT_EINVAL, "cannot compare %d runs on one page: the limit is 1 to %d", n,
+                      MAX_RUNS);
     for (int i = 0; i < n; i++)
         paths[i] = runs[i]->path;
     wf_buf_init(&p.b, ctx, MAX_PAGE);
@@ -382,7 +384,7 @@ weft_status weft_runs_report(weft_ctx *ctx, int n, const weft_run *const *runs,
         put_table_head(&p, "Settings that differ");
         st = weft_runs_differ(ctx, n, runs, put_setting, &p);
         wf_buf_printf(&p.b, "</table></div>\n%s</body></html>\n",
-                      p.n_rows ? "" : "<p class=\"soft\">none that is known</p>");
+                      p.n_rows ? "" : "<p class=\"soft\">none are known</p>");
     }
     if (!st)
         st = p.b.st ? wf_err(p.b.st, "the page is too large") : WEFT_OK;

@@ -1,4 +1,4 @@
-/* style.c - how pages look: one style for light and dark, wide screens and phones. */
+/* style.c - the style of HTML pages: light and dark, for wide screens and phones. */
 #include "train/report/report.h"
 
 static const char style[] =
@@ -57,7 +57,16 @@ static const char style[] =
     "[class*=' run']{stroke:var(--run)}[class*=' run'].mark,.key{fill:var(--run)}"
     ".key{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.35em;"
     "background:var(--run)}td.text{white-space:normal;max-width:22rem;text-align:left}"
-    "@media(max-width:600px){body{padding:.7rem}.tile{flex:1 1 40%}th,td{padding:.2rem .4rem}}";
+    "@media(prefers-color-scheme:dark){.run0{--run:#6ea8fe}.run1{--run:#ff9a62}.run2{--run:#69db7c}"
+    ".run3{--run:#e599f7}.run4{--run:#ffd43b}.run5{--run:#3bc9db}.run6{--run:#faa2c1}"
+    ".run7{--run:#b197fc}.run8{--run:#c0eb75}.run9{--run:#ced4da}.run10{--run:#d2a679}"
+    ".run11{--run:#20c997}}"
+    "@media(max-width:600px){body{padding:.7rem}.tile{flex:1 1 40%}th,td{padding:.2rem .4rem}"
+    "td .soft{display:block;white-space:normal}.scroll table{border-collapse:separate;"
+    "border-spacing:0}.matrix td,.matrix th{border-width:0 1px 1px 0}.scroll th:first-child,"
+    ".scroll td:first-child{position:sticky;left:0;"
+    "background:var(--bg)}svg{overflow:visible}svg .tick,svg .name{font-size:14px}"
+    "svg .title{font-size:16px}}";
 
 void wf_page_begin(struct wf_buf *b, const char *title)
 {

@@ -1,5 +1,5 @@
-/* svg.c - curves as plain SVG inside a page, colored by the page's style so that they
- * follow light and dark. */
+/* svg.c - curves as plain SVG inside a page, colored by the page's style so that they follow light
+ * and dark mode. */
 #include <math.h>
 
 #include "base/number.h"
@@ -7,7 +7,7 @@
 
 enum { WIDTH = 460, HEIGHT = 270, LEFT = 54, RIGHT = 14, TOP = 34, BOTTOM = 36 };
 #define MAX_MARKS 60
-#define MAX_TICKS 40 /* numbers of a damaged file may be too large for steps to move them */
+#define MAX_TICKS 40 /* values from a damaged file may be too large for a step to change them */
 
 void wf_html_number(struct wf_buf *b, double v, int digits)
 {
@@ -36,7 +36,7 @@ struct axis {
     double lo, hi, step;
 };
 
-/* Are both the same but for rounding? Ticks between them would not be told apart by their numbers. */
+/* Whether both are equal except for rounding: tick labels between them would all look the same. */
 static bool flat(double lo, double hi)
 {
     return !(hi - lo > 1e-12 * fmax(fabs(lo), fabs(hi))) || !(hi - lo > 1e-300);
@@ -51,7 +51,7 @@ static struct axis axis_of(double lo, double hi, int ticks, bool whole)
     if (flat(lo, hi)) {
         double pad = fabs(lo) > 1e-290 ? fabs(lo) * 0.1 : 1;
 
-        if (whole) /* a single epoch is in the middle */
+        if (whole) /* a single epoch is centered */
             pad = fmax(0.5, fabs(lo) * 1e-9);
         lo -= pad;
         hi += pad;
@@ -79,7 +79,7 @@ static double at_y(const struct axis *a, double v)
     return HEIGHT - BOTTOM - (v - a->lo) / (a->hi - a->lo) * (HEIGHT - TOP - BOTTOM);
 }
 
-/* Digits after the point that tell ticks apart; -1: as powers of ten. */
+/* Digits after the decimal point that make tick labels differ; -1: use powers of ten. */
 static int tick_digits(const struct axis *a)
 {
     if (a->step < 1e-4 || fmax(fabs(a->lo), fabs(a->hi)) >= 1e6)
@@ -170,7 +170,8 @@ static void put_line(struct wf_buf *b, const struct wf_series *s, int64_t first,
     }
 }
 
-/* From the right: the last series first. What does not fit beside the title is left to the page. */
+/* From the right: the last series first. Names that do not fit next to the title are left to the
+ * page's legend. */
 static void put_legend(struct wf_buf *b, const char *title, int n, const struct wf_series *s)
 {
     int x = WIDTH - RIGHT, width = 0;
@@ -248,7 +249,7 @@ void wf_svg_unit_lines(struct wf_buf *b, const char *title, const char *x_name, 
     wf_buf_printf(b, "</svg>\n");
 }
 
-/* With a margin, where ticks need not be at the ends. */
+/* With a margin; ticks need not be at the ends. */
 static struct axis tight_axis(double lo, double hi, int ticks)
 {
     struct axis a = axis_of(lo, hi, ticks, false);
@@ -296,7 +297,7 @@ void wf_svg_bars(struct wf_buf *b, const char *title, const char *x_name, double
     struct axis x = axis_of(lo, lo + n * width, 6, false), y;
     int64_t most = 1;
 
-    x.lo = lo; /* bars reach from edge to edge */
+    x.lo = lo; /* bars go from edge to edge */
     x.hi = lo + n * width;
     for (int i = 0; i < n; i++)
         most = count[i] > most ? count[i] : most;

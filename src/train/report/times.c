@@ -1,5 +1,5 @@
-/* times.c - what each epoch took, for the report; kept in checkpoints, so that a resumed
- * run knows them all. */
+/* times.c - how long each epoch took, for the report; saved in checkpoints, so that a resumed run
+ * has the times of all epochs. */
 #include "train/report/report.h"
 
 struct times {

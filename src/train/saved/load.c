@@ -167,18 +167,17 @@ static bool wanted(const struct loading *l, int i)
 static weft_status missing(const struct loading *l, const char *name)
 {
     int64_t n = n_tensors(l->s);
-    const char **names = wf_alloc_n(l->t->ctx, n + 1, sizeof *names), *near;
-    weft_status st;
+    const char **names = wf_alloc_n(l->t->ctx, n + 1, sizeof *names);
+    struct wf_hint hint;
 
     if (!names)
         return wf_err_nomem(l->t->ctx, 0, "names of weights");
     for (int64_t i = 0; i < n; i++)
         names[i] = name_of(l->s, i);
-    near = weft_nearest(name, names, (int)n);
-    st = wf_err(WEFT_ENOENT, "the %s has no weight '%s'%s%s%s; by_name loads those it has",
-                place(l->s), name, near ? " (it has '" : "", near ? near : "", near ? "')" : "");
+    hint = wf_did_you_mean(name, names, (int)n);
     wf_free(l->t->ctx, names);
-    return st;
+    return wf_err(WEFT_ENOENT, "the %s has no weight '%s'%s (by_name loads those it has)",
+                  place(l->s), name, hint.text);
 }
 
 /* Whether shapes match. A mismatch is skipped with a warning if requested. */
@@ -210,7 +209,7 @@ static weft_status check(struct loading *l, int i, const char *name)
     return WEFT_OK;
 }
 
-/* Strict loading must also use everything that is there. */
+/* Strict loading must also use all weights of the source. */
 static weft_status nothing_left(const struct loading *l)
 {
     for (int64_t k = 0; k < n_tensors(l->s); k++) {
@@ -262,14 +261,11 @@ static weft_status copy(const struct loading *l, int *n_loaded)
 weft_status wf_saved_weights(const struct wf_saved *s, weft_trainer *t, const weft_load_opts *opts,
                              int64_t n_layers, int *n_loaded)
 {
-    static const weft_load_opts defaults = {.size = sizeof defaults};
-    struct loading l = {.t = t,
-                        .s = s,
-                        .o = opts ? opts : &defaults,
-                        .n_layers = n_layers,
-                        .n = weft_trainer_n_weights(t)};
+    weft_load_opts given;
+    struct loading l = {
+        .t = t, .s = s, .o = &given, .n_layers = n_layers, .n = weft_trainer_n_weights(t)};
     int n = 0;
-    weft_status st = wf_opts_check(opts, sizeof *opts, "weft_load_opts");
+    weft_status st = wf_opts_take(&given, sizeof given, opts, "weft_load_opts");
 
     if (st)
         return st;

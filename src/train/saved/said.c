@@ -1,4 +1,4 @@
-/* said.c - what weft_compile was told (optimizer, losses, metrics), kept as text in saved models and read back from them. */
+/* said.c - the arguments of weft_compile (optimizer, losses, metrics) as text in saved models. */
 #include "base/number.h"
 #include "train/saved/load.h"
 #include "train/saved/save.h"

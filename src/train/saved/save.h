@@ -7,9 +7,10 @@
 #define WF_SAVE_MODEL "weft.model"     /* the key of the architecture */
 #define WF_SAVE_LEARNED "weft.learned" /* the tensor with what the pipeline has learned: u8 */
 
-/* Keeps what weft_compile was told (said.c). */
+/* Stores the arguments of weft_compile (said.c). */
 weft_status wf_said_keep(weft_trainer *t, const weft_compile_opts *o);
-/* Settings that o does not give are those the model at o->like was compiled with; texts live in arena. */
+/* Fills settings missing in o with those the model at o->like was compiled with; texts live in
+ * arena. */
 weft_status wf_said_fill(weft_ctx *ctx, struct wf_arena *arena, int n_out, weft_compile_opts *o);
 /* The metadata key of a setting: "weft.loss". */
 const char *wf_said_key(enum wf_said which);

@@ -3,12 +3,7 @@
 #include <stdio.h>
 
 #include "train/step/bind.h"
-#include "train/step/halves.h"
-
-static weft_status err_nomem(void)
-{
-    return wf_err(WEFT_ENOMEM, "out of memory");
-}
+#include "train/step/work.h"
 
 void wf_bound_free(struct wf_bound *b)
 {
@@ -17,8 +12,7 @@ void wf_bound_free(struct wf_bound *b)
     if (!b)
         return;
     ctx = b->arena.ctx;
-    weft_fn_free(b->constrain);
-    wf_halves_free(b->halves);
+    wf_work_free(b->work);
     weft_fn_free(b->predict);
     weft_fn_free(b->test[0]);
     weft_fn_free(b->test[1]);
@@ -94,40 +88,17 @@ static int add_term(struct wf_bound *b, weft_val mean, weft_val valid)
     return at;
 }
 
-/* Whether v depends on anything that is fed. */
-static bool is_fed(struct wf_bound *b, weft_val v)
-{
-    const weft_graph *g = b->graph;
-    bool *need = v.id && !g->st ? wf_alloc_n(g->ctx, g->n_nodes, sizeof *need) : NULL, fed = true;
-
-    if (!need)
-        return true; /* building will soon fail without memory */
-    need[g->values[v.id].node] = true;
-    fed = false;
-    for (int64_t k = g->values[v.id].node; k >= 0 && !fed; k--) {
-        fed = need[k] && g->nodes[k].op->id == WF_OP_placeholder;
-        for (int i = 0; need[k] && i < g->nodes[k].n_in; i++)
-            if (g->nodes[k].in[i])
-                need[g->values[g->nodes[k].in[i]].node] = true;
-    }
-    wf_free(g->ctx, need);
-    return fed;
-}
-
-/* Losses added by layers: they count per sample, or once per step if they depend only on weights.
- * Group 0 is removed if it is empty. */
+/* Losses added by layers count per sample; penalties on weights once per step. Group 0 is removed if
+ * it is empty. */
 static void finish_groups(struct wf_bound *b)
 {
     weft_graph *g = b->graph;
+    int n_data = b->train.n_losses - b->train.n_penalties;
 
-    for (int i = 0; i < b->train.n_losses; i++) {
-        weft_val v = b->train.loss[i];
-
-        if (is_fed(b, v))
-            add_term(b, v, WEFT_NIL);
-        else
-            b->fixed = b->fixed.id ? weft_add(g, b->fixed, v) : v;
-    }
+    for (int i = 0; i < n_data; i++)
+        add_term(b, b->train.loss[i], WEFT_NIL);
+    for (int i = n_data; i < b->train.n_losses; i++)
+        b->penalty = b->penalty.id ? weft_add(g, b->penalty, b->train.loss[i]) : b->train.loss[i];
     if (!b->group[0].loss.id && b->n_groups > 1) {
         memmove(b->group, b->group + 1, (size_t)--b->n_groups * sizeof *b->group);
         for (int i = 0; i < b->n_means; i++)
@@ -166,8 +137,12 @@ static weft_status build_losses(weft_trainer *t, struct wf_bound *b, const struc
             b->mean_group[n] = group;
         n += t->n_out > 1;
     }
-    for (int i = 0; i < b->train.n_losses; i++) /* regularizers count in evaluation too */
-        total = total.id ? weft_add(g, total, b->train.loss[i]) : b->train.loss[i];
+    for (int i = 0; i <= b->train.n_losses; i++) { /* regularizers count in evaluation too */
+        if (m == &b->train && i == b->train.n_losses - b->train.n_penalties)
+            b->data = total;
+        if (i < b->train.n_losses)
+            total = total.id ? weft_add(g, total, b->train.loss[i]) : b->train.loss[i];
+    }
     means[0] = total.id ? total : weft_scalar(g, 0);
     return weft_graph_status(g);
 }
@@ -187,7 +162,9 @@ static weft_status new_bound(weft_trainer *t, struct wf_bound **out)
     b->label_type = wf_arena_alloc(&b->arena, n * sizeof *b->label_type);
     b->group = wf_arena_alloc(&b->arena, n * sizeof *b->group);
     b->mean_group = wf_arena_alloc(&b->arena, n * sizeof *b->mean_group);
-    st = b->label && b->label_type && b->group && b->mean_group ? WEFT_OK : err_nomem();
+    st = b->label && b->label_type && b->group && b->mean_group
+             ? WEFT_OK
+             : wf_err_nomem(t->ctx, 0, "the training step");
     if (!st)
         st = weft_graph_new(t->ctx, &b->graph);
     if (st) {
@@ -228,7 +205,7 @@ static weft_status make_labels(weft_trainer *t, struct wf_bound *b, const struct
             continue;
         name = label_name(t, b, i);
         if (!name)
-            return err_nomem();
+            return wf_err_nomem(t->ctx, 0, "the training step");
         b->label[i] =
             weft_placeholder(b->graph, name, labels[i].dtype, labels[i].rank, labels[i].dim);
     }
@@ -265,57 +242,88 @@ bool wf_weight_dense(const weft_trainer *t, int weight)
     return t->dense || wf_model_weight(t->model, weight)->dense;
 }
 
-/* weft_minimize, but with dense gradients for these tables. */
-static weft_status minimize(struct wf_bound *b, weft_val loss, const weft_optim *optim, int n,
-                            const weft_val *vars, const bool *dense, weft_val *up, int *n_up)
+/* The weights that are trained, and the gradients of their mean loss: what reaches them of the data,
+ * and their penalty. */
+static weft_status find_gradients(weft_trainer *t, struct wf_bound *b)
 {
-    weft_graph *g = b->graph;
-    weft_val *grads = wf_arena_alloc(&b->arena, (size_t)n * sizeof *grads);
-    weft_status st = grads ? weft_grad(g, loss, n, vars, grads) : err_nomem();
-
-    for (int i = 0; i < n && !st; i++)
-        if (dense[i] && grads[i].id)
-            grads[i] = weft_stop_gradient(g, grads[i]); /* hides the rows */
-    if (!st)
-        st = weft_apply_gradients(g, optim, n, vars, grads, up);
-    for (int i = 0; i < n && !st; i++)
-        if (up[i].id)
-            up[(*n_up)++] = up[i];
-    return !st && *n_up == 0 ? wf_err(WEFT_EINVAL, "the loss does not depend on any trained weight")
-                             : st;
-}
-
-/* Trained parameters, and everything that happens in a step. */
-static weft_status make_updates(weft_trainer *t, struct wf_bound *b, weft_val loss, int *n_updates,
-                                weft_val **updates)
-{
-    int n_weights = b->train.n_weights, n = 0, made = 0;
-    size_t cap = (size_t)(n_weights + b->train.n_updates) * 2 + 8;
-    weft_val *vars = wf_arena_alloc(&b->arena, cap * sizeof *vars);
-    weft_val *up = wf_arena_alloc(&b->arena, cap * sizeof *up);
-    bool *dense = wf_arena_alloc(&b->arena, cap * sizeof *dense), any = false;
-    weft_optim optim = t->optim;
+    size_t cap = (size_t)b->train.n_weights + 1;
+    weft_val *var = wf_arena_alloc(&b->arena, cap * sizeof *var);
     weft_status st = WEFT_OK;
 
-    if (!vars || !up || !dense)
-        return err_nomem();
-    for (int i = 0; i < n_weights; i++) {
+    b->trained = wf_arena_alloc(&b->arena, cap * sizeof *b->trained);
+    b->gradient = wf_arena_alloc(&b->arena, cap * sizeof *b->gradient);
+    if (!var || !b->trained || !b->gradient)
+        return wf_err_nomem(t->ctx, 0, "the training step");
+    for (int i = 0; i < b->train.n_weights; i++) {
         const struct wf_weight *w = wf_model_weight(t->model, i);
 
         if (w->state || weft_layer_frozen(t->model, w->layer))
             continue;
-        any |= dense[n] = wf_weight_dense(t, i);
-        vars[n++] = b->train.weight[i];
+        var[b->n_trained] = b->train.weight[i];
+        b->trained[b->n_trained++] = i;
     }
+    if (b->n_trained && b->data.id)
+        st = weft_grad(b->graph, b->data, b->n_trained, var, b->gradient);
+    return st;
+}
+
+static weft_val penalty_gradient(weft_graph *g, weft_val w, const struct wf_penalty *p)
+{
+    struct wf_set sets[] = {WF_SET_FLOAT("l1", p->l1), WF_SET_FLOAT("l2", p->l2),
+                            WF_SET_FLOAT("orthogonal", p->orthogonal),
+                            WF_SET_BOOL("columns", p->columns)};
+
+    return wf_build(g, WF_OP_penalty_grad, 1, &w, 4, sets);
+}
+
+/* The gradient of trained weight k as an update takes it. */
+static weft_status whole_gradient(weft_trainer *t, struct wf_bound *b, int k, weft_val *out)
+{
+    const struct wf_weight *w = wf_model_weight(t->model, b->trained[k]);
+    weft_val grad = b->gradient[k], more;
+    struct wf_penalty p;
+    weft_status st = WEFT_OK;
+
+    if (w->regularizer) {
+        st = wf_regularizer_parse(&b->arena, w->regularizer, &p);
+        more = st ? WEFT_NIL : penalty_gradient(b->graph, b->train.weight[b->trained[k]], &p);
+        grad = grad.id ? weft_add(b->graph, grad, more) : more;
+    }
+    if (!st && grad.id && wf_weight_dense(t, b->trained[k]))
+        grad = weft_stop_gradient(b->graph, grad); /* hides the rows */
+    *out = grad;
+    return st;
+}
+
+/* Trained parameters, and everything that happens in a step. */
+static weft_status make_updates(weft_trainer *t, struct wf_bound *b, int *n_updates,
+                                weft_val **updates)
+{
+    size_t cap = (size_t)(b->n_trained + b->train.n_updates) + 1;
+    weft_val *vars = wf_arena_alloc(&b->arena, cap * sizeof *vars);
+    weft_val *grads = wf_arena_alloc(&b->arena, cap * sizeof *grads);
+    weft_val *up = wf_arena_alloc(&b->arena, cap * sizeof *up);
+    weft_optim optim = t->optim;
+    int made = 0;
+    weft_status st = WEFT_OK;
+
+    if (!vars || !grads || !up)
+        return wf_err_nomem(t->ctx, 0, "the training step");
     if (!t->scheduled) {
         b->rate = weft_placeholder(b->graph, "learning_rate", WEFT_F32, 0, NULL);
         optim.learning_rate = b->rate;
     }
-    if (n && any)
-        st = minimize(b, loss, &optim, n, vars, dense, up, &made);
-    else if (n)
-        st = weft_minimize(b->graph, loss, &optim, n, vars, (int)cap - b->train.n_updates, up,
-                           &made);
+    for (int i = 0; i < b->n_trained && !st; i++) {
+        vars[i] = b->train.weight[b->trained[i]];
+        st = whole_gradient(t, b, i, &grads[i]);
+    }
+    if (!st)
+        st = weft_apply_gradients(b->graph, &optim, b->n_trained, vars, grads, up);
+    for (int i = 0; i < b->n_trained && !st; i++)
+        if (up[i].id)
+            up[made++] = up[i];
+    if (!st && b->n_trained && made == 0)
+        st = wf_err(WEFT_EINVAL, "the loss does not depend on any trained weight");
     if (st)
         return st;
     for (int i = 0; i < b->train.n_updates; i++)
@@ -325,31 +333,6 @@ static weft_status make_updates(weft_trainer *t, struct wf_bound *b, weft_val lo
     return WEFT_OK;
 }
 
-weft_status wf_make_constraints(weft_trainer *t, struct wf_bound *b, const bool *weights,
-                                weft_fn **out)
-{
-    weft_val *up = wf_arena_alloc(&b->arena, (size_t)(b->train.n_weights + 1) * sizeof *up);
-    int n = 0;
-    weft_status st = WEFT_OK;
-
-    if (!up)
-        return err_nomem();
-    for (int i = 0; i < b->train.n_weights && !st; i++) {
-        const struct wf_weight *w = wf_model_weight(t->model, i);
-        weft_val v = b->train.weight[i];
-
-        if (!w->constraint || !*w->constraint || weft_layer_frozen(t->model, w->layer) ||
-            (weights && !weights[i]))
-            continue;
-        st = wf_constraint_build(b->graph, w->constraint, v, &v);
-        up[n++] = weft_assign(b->graph, b->train.weight[i], v);
-    }
-    if (st || n == 0)
-        return st;
-    return weft_fn_new(
-        b->graph, WEFT_OPTS(weft_fn_opts, .n_updates = n, .updates = up, .share = b->fit), out);
-}
-
 /* Loss and metrics of data with or without weights, in inference. */
 static weft_status make_test(weft_trainer *t, struct wf_bound *b, bool weighted)
 {
@@ -357,7 +340,7 @@ static weft_status make_test(weft_trainer *t, struct wf_bound *b, bool weighted)
                  wf_alloc_n(t->ctx, b->infer.n_in + 3 * t->n_out + 8 + b->n_means + 1, sizeof *mem),
              *feeds = mem, *fetch = mem + b->infer.n_in + t->n_out + 2;
     int n_feeds;
-    weft_status st = mem ? WEFT_OK : err_nomem();
+    weft_status st = mem ? WEFT_OK : wf_err_nomem(t->ctx, 0, "the training step");
 
     if (!st && weighted && !b->weight.id)
         make_weight(b);
@@ -387,7 +370,7 @@ static weft_status make_fit(weft_trainer *t, struct wf_bound *b)
     weft_status st;
 
     if (!feeds || !fit)
-        return err_nomem();
+        return wf_err_nomem(t->ctx, 0, "the training step");
     b->n_groups = 1;
     st = build_losses(t, b, &b->train, b->weighted, fit);
     if (!st && b->n_sums > 0)
@@ -396,7 +379,9 @@ static weft_status make_fit(weft_trainer *t, struct wf_bound *b)
         return st;
     b->fetch_fit = fit;
     b->total = fit[0];
-    st = make_updates(t, b, fit[0], &n_updates, &updates);
+    st = find_gradients(t, b);
+    if (!st)
+        st = make_updates(t, b, &n_updates, &updates);
     if (st)
         return st;
     b->n_feeds_fit = wf_list_feeds(t, b, feeds, true);
@@ -422,9 +407,7 @@ static weft_status make_functions(weft_trainer *t, struct wf_bound *b)
         st = make_test(t, b, b->weighted);
     if (!st)
         finish_groups(b);
-    if (!st)
-        st = weft_graph_status(b->graph);
-    return st ? st : wf_make_constraints(t, b, NULL, &b->constrain);
+    return st ? st : weft_graph_status(b->graph);
 }
 
 static weft_status make_predict(struct wf_bound *b)
@@ -456,7 +439,7 @@ static weft_status make_room(weft_trainer *t, struct wf_bound *b)
     struct wf_sums pass[2];
 
     if (!fetch || !make_pass(b, n, &pass[0]) || !make_pass(b, n, &pass[1]))
-        return err_nomem();
+        return wf_err_nomem(t->ctx, 0, "the training step");
     t->fetch = fetch;
     t->aside = pass[0];
     wf_pass_swap(t);
@@ -524,8 +507,6 @@ static weft_status bind(weft_trainer *t, const struct wf_type *labels, bool weig
         wf_bound_free(b);
         return wf_err_wrap(st, "compile");
     }
-    wf_parts_free(t->parts); /* they belong to the previous graph */
-    t->parts = NULL;
     wf_bound_free(t->bound);
     t->bound = b;
     return WEFT_OK;

@@ -3,11 +3,6 @@
 
 #include "train/step/bind.h"
 
-static weft_status err_nomem(void)
-{
-    return wf_err(WEFT_ENOMEM, "out of memory");
-}
-
 /* ---- names ----------------------------------------------------------------------------------- */
 
 char *wf_join(struct wf_arena *a, const char *x, const char *y)
@@ -76,7 +71,7 @@ static weft_status init_metrics(weft_trainer *t, struct wf_bound *b, int *n_resu
 {
     b->metric = wf_arena_alloc(&b->arena, (size_t)(t->n_metrics + 1) * sizeof *b->metric);
     if (!b->metric)
-        return err_nomem();
+        return wf_err_nomem(t->ctx, 0, "the training step");
     for (int i = 0; i < t->n_metrics; i++) {
         int out = t->metric[i].out;
         struct wf_type y = type_of(b->graph, wf_bound_label(t, b, out)),
@@ -104,7 +99,7 @@ static weft_status log_metric(weft_trainer *t, struct wf_bound *b, int i)
         name = wf_join(&b->arena, m->name, suffix);
         slot = name ? add_log(t, b, t->metric[i].out, name) : NULL;
         if (!slot)
-            return err_nomem();
+            return wf_err_nomem(t->ctx, 0, "the training step");
         slot->metric = m;
         slot->at = b->n_sums;
         slot->result = k;
@@ -119,7 +114,7 @@ static weft_status log_scale(weft_trainer *t, struct wf_bound *b)
     int n = b->n_logs;
 
     if (!add_log(t, b, -1, "loss_scale") || !add_log(t, b, -1, "skipped_steps"))
-        return err_nomem();
+        return wf_err_nomem(t->ctx, 0, "the training step");
     b->n_extra = b->n_logs - n;
     b->n_logs = n;
     return WEFT_OK;
@@ -138,14 +133,14 @@ weft_status wf_make_logs(weft_trainer *t, struct wf_bound *b)
     b->log_name = wf_arena_alloc(&b->arena, n * sizeof *b->log_name);
     b->val_name = wf_arena_alloc(&b->arena, n * sizeof *b->val_name);
     if (!b->log || !b->log_name || !b->val_name || !add_log(t, b, -1, "loss"))
-        return err_nomem();
+        return wf_err_nomem(t->ctx, 0, "the training step");
     b->n_means = 1;
     for (int i = 0; i < t->n_out && t->n_out > 1; i++)
         if (t->loss[i]) {
             struct wf_log_slot *slot = add_log(t, b, i, "loss");
 
             if (!slot)
-                return err_nomem();
+                return wf_err_nomem(t->ctx, 0, "the training step");
             slot->at = b->n_means++;
         }
     for (int i = 0; i < t->n_metrics && !st; i++)
@@ -160,7 +155,7 @@ weft_status wf_build_metrics(weft_trainer *t, struct wf_bound *b, const struct w
 {
     weft_graph *g = b->graph;
     weft_val *sums = wf_alloc_n(t->ctx, t->n_metrics, sizeof *sums);
-    weft_status st = sums ? WEFT_OK : err_nomem();
+    weft_status st = sums ? WEFT_OK : wf_err_nomem(t->ctx, 0, "the training step");
 
     for (int i = 0; i < t->n_metrics && !st; i++) {
         const struct wf_metric *metric = &b->metric[i];

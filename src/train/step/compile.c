@@ -9,11 +9,6 @@
 #include "train/step/dist.h"
 #include "train/train.h"
 
-static weft_status err_nomem(void)
-{
-    return wf_err(WEFT_ENOMEM, "compile: out of memory");
-}
-
 /* The distance to the separator, ignoring those in brackets or quotes. */
 static size_t part_length(const char *text, char separator)
 {
@@ -63,7 +58,7 @@ static weft_status per_output(weft_trainer *t, const char *text, const char *wha
     int n = split(&t->arena, text, ';', out, t->n_out);
 
     if (n < 0)
-        return err_nomem();
+        return wf_err_nomem(t->ctx, 0, "compile");
     for (int i = n; i < t->n_out && n == 1; i++)
         out[i] = out[0];
     if (n > 1 && n != t->n_out)
@@ -109,7 +104,7 @@ static weft_status set_losses(weft_trainer *t, const weft_compile_opts *o)
     t->loss = wf_arena_alloc(&t->arena, n * sizeof *t->loss);
     t->loss_weight = wf_arena_alloc(&t->arena, n * sizeof *t->loss_weight);
     if (!t->loss || !t->loss_weight)
-        return err_nomem();
+        return wf_err_nomem(t->ctx, 0, "compile");
     st = per_output(t, o->loss, "losses", t->loss);
     for (int i = 0; i < t->n_out && !st; i++) {
         t->loss_weight[i] = o->loss_weights ? o->loss_weights[i] : 1;
@@ -130,7 +125,7 @@ static weft_status add_metrics(weft_trainer *t, int out, const char *text, bool 
     int n = split(&t->arena, text, ',', spec, MAX_METRICS);
 
     if (n < 0)
-        return err_nomem();
+        return wf_err_nomem(t->ctx, 0, "compile");
     if (n > MAX_METRICS - t->n_metrics)
         return wf_err(WEFT_ELIMIT, "more than %d metrics", MAX_METRICS);
     for (int i = 0; i < n; i++) {
@@ -154,7 +149,7 @@ static weft_status set_metrics(weft_trainer *t, const weft_compile_opts *o)
 
     t->metric = wf_arena_alloc(&t->arena, MAX_METRICS * sizeof *t->metric);
     if (!plain || !weighted || !t->metric)
-        return err_nomem();
+        return wf_err_nomem(t->ctx, 0, "compile");
     st = per_output(t, o->metrics, "lists of metrics", plain);
     if (!st)
         st = per_output(t, o->weighted_metrics, "lists of metrics", weighted);
@@ -219,7 +214,7 @@ static weft_status set_class_weights(weft_trainer *t, const weft_compile_opts *o
     t->class_weights =
         wf_arena_alloc(&t->arena, (size_t)o->n_class_weights * sizeof *t->class_weights);
     if (!t->class_weights)
-        return err_nomem();
+        return wf_err_nomem(t->ctx, 0, "compile");
     for (int i = 0; i < o->n_class_weights; i++) {
         if (!(o->class_weights[i] >= 0) || !isfinite((float)o->class_weights[i]))
             return wf_err(WEFT_EINVAL, "compile: class weight %d is %g", i, o->class_weights[i]);
@@ -287,17 +282,15 @@ static weft_status set_all(weft_trainer *t, weft_compile_opts *o)
 
 weft_status weft_compile(weft_model *m, const weft_compile_opts *opts, weft_trainer **out)
 {
-    weft_compile_opts o = {.size = sizeof o};
+    weft_compile_opts o;
     weft_ctx *ctx = wf_model_ctx(m);
     weft_trainer *t;
     weft_status st = weft_model_status(m);
 
     if (!st)
-        st = wf_opts_check(opts, sizeof *opts, "weft_compile_opts");
+        st = wf_opts_take(&o, sizeof o, opts, "weft_compile_opts");
     if (st)
         return st;
-    if (opts)
-        o = *opts;
     if (weft_model_n_outputs(m) == 0)
         return wf_err(WEFT_EINVAL, "compile: the model has no output");
     t = wf_alloc(ctx, sizeof *t);
@@ -321,7 +314,6 @@ void weft_trainer_free(weft_trainer *t)
 {
     if (!t)
         return;
-    wf_parts_free(t->parts);
     wf_bound_free(t->bound);
     wf_free(t->ctx, t->recorded);
     if (t->owns_dist)

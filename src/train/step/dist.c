@@ -2,18 +2,94 @@
 #include "train/step/dist.h"
 #include "train/step/grads.h"
 
-/* ---- the table ------------------------------------------------------------------------------- */
+/* ---- local ----------------------------------------------------------------------------------- */
 
-static weft_status open_local(weft_dist *d)
+static weft_status open_local(weft_ctx *ctx, void *arg, void **self, int *replicas, int *local,
+                              int *first)
 {
-    d->n_replicas = d->n_local = 1;
+    (void)ctx;
+    (void)arg;
+    *self = NULL;
+    *replicas = *local = 1;
+    *first = 0;
     return WEFT_OK;
 }
 
-static const struct wf_dist_kind kinds[] = {
-    {"local", "one replica, in this process: gradients are applied where they were computed",
-     open_local},
+static weft_status compute_local(void *self, weft_work *w, int64_t t, int64_t first, int64_t n)
+{
+    weft_status st = WEFT_OK;
+
+    (void)self;
+    (void)t;
+    for (int64_t k = first; k < first + n && !st; k++) {
+        weft_given given;
+
+        st = weft_work_compute(w, 0, k, &given);
+        if (!st)
+            st = weft_work_put(w, k, &given);
+    }
+    return st;
+}
+
+static weft_status apply_local(void *self, weft_work *w, int64_t t)
+{
+    (void)self;
+    (void)t;
+    return weft_work_update(w);
+}
+
+static const weft_strategy kinds[] = {
+    {.size = sizeof kinds[0],
+     .name = "local",
+     .doc = "one replica, in this process: gradients are applied where they were computed",
+     .fused = true,
+     .open = open_local,
+     .compute = compute_local,
+     .apply = apply_local},
+    {.size = sizeof kinds[0],
+     .name = "mirrored",
+     .doc = "a replica on each of the devices, which are groups of cores: devices=cpu:0,cpu:1",
+     .open = wf_mirrored_open,
+     .close = wf_mirrored_close,
+     .compute = wf_mirrored_compute,
+     .apply = apply_local},
 };
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+weft_status wf_dist_batch(weft_trainer *t, struct wf_work *w, const weft_tensor *feeds, int64_t n,
+                          int64_t first)
+{
+    weft_dist *d = t->dist;
+    weft_status st = wf_work_batch(w, feeds, n, first, t->drawn);
+
+    if (!st)
+        st = d->kind.compute(d->self, w, weft_trainer_step(t), first, t->shards);
+    if (!st)
+        st = wf_work_end_batch(w);
+    if (st) {
+        wf_work_drop(w);
+        return st;
+    }
+    t->drawn += t->shards;
+    return WEFT_OK;
+}
+
+weft_status wf_dist_apply(weft_trainer *t, struct wf_work *w)
+{
+    weft_dist *d = t->dist;
+    int64_t step = weft_trainer_step(t);
+    weft_status st = d->kind.apply(d->self, w, step);
+
+    if (st) {
+        wf_work_drop(w);
+        return st;
+    }
+    t->drawn = 0;
+    return d->kind.commit ? d->kind.commit(d->self, w, step) : WEFT_OK;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
 
 bool weft_dist_at(int i, const char **name, const char **doc)
 {
@@ -24,9 +100,9 @@ bool weft_dist_at(int i, const char **name, const char **doc)
     return true;
 }
 
-weft_status wf_dist_find(const char *name, const struct wf_dist_kind **out)
+weft_status wf_dist_find(const char *name, const weft_strategy **out)
 {
-    const char *names[WF_COUNT(kinds)], *near;
+    const char *names[WF_COUNT(kinds)];
 
     for (int i = 0; i < WF_COUNT(kinds); i++) {
         names[i] = kinds[i].name;
@@ -35,19 +111,30 @@ weft_status wf_dist_find(const char *name, const struct wf_dist_kind **out)
             return WEFT_OK;
         }
     }
-    near = weft_nearest(name, names, WF_COUNT(kinds));
-    return wf_err(WEFT_ENOENT, "no strategy '%s'%s%s%s", name, near ? ", did you mean '" : "",
-                  near ? near : "", near ? "'?" : "");
+    return wf_err(WEFT_ENOENT, "no strategy '%s'%s", name,
+                  wf_did_you_mean(name, names, WF_COUNT(kinds)).text);
+}
+
+int wf_dist_count(const char *strategy, const char *devices)
+{
+    int n = 1;
+
+    if (strategy && strcmp(strategy, "mirrored") == 0)
+        for (; devices && *devices; devices++)
+            n += *devices == ',';
+    return n;
 }
 
 /* ---- the handle ------------------------------------------------------------------------------ */
 
-weft_status weft_dist_open(weft_ctx *ctx, const char *strategy, weft_dist **out)
+weft_status weft_dist_open_with(weft_ctx *ctx, const weft_strategy *s, void *arg, weft_dist **out)
 {
-    const struct wf_dist_kind *kind;
+    weft_strategy kind;
     weft_dist *d;
-    weft_status st = wf_dist_find(strategy ? strategy : "local", &kind);
+    weft_status st = wf_opts_take(&kind, sizeof kind, s, "weft_strategy");
 
+    if (!st && (!kind.name || !kind.open || !kind.compute || !kind.apply))
+        st = wf_err(WEFT_EINVAL, "weft_strategy: needs a name, open, compute and apply");
     if (st)
         return st;
     d = wf_alloc(ctx, sizeof *d);
@@ -55,25 +142,36 @@ weft_status weft_dist_open(weft_ctx *ctx, const char *strategy, weft_dist **out)
         return wf_err_nomem(ctx, sizeof *d, "a strategy");
     d->ctx = ctx;
     d->kind = kind;
-    st = kind->open(d);
+    st = kind.open(ctx, arg, &d->self, &d->n_replicas, &d->n_local, &d->first);
     if (st) {
-        wf_err_wrap(st, "strategy '%s'", kind->name);
-        weft_dist_free(d);
+        wf_err_wrap(st, "strategy '%s'", kind.name);
+        wf_free(ctx, d);
         return st;
     }
     *out = d;
     return WEFT_OK;
 }
 
+weft_status weft_dist_open(weft_ctx *ctx, const char *strategy, weft_dist **out)
+{
+    const weft_strategy *kind;
+    weft_status st = wf_dist_find(strategy ? strategy : "local", &kind);
+
+    return st ? st : weft_dist_open_with(ctx, kind, NULL, out);
+}
+
 void weft_dist_free(weft_dist *d)
 {
-    if (d)
-        wf_free(d->ctx, d);
+    if (!d)
+        return;
+    if (d->kind.close)
+        d->kind.close(d->self);
+    wf_free(d->ctx, d);
 }
 
 const char *weft_dist_name(const weft_dist *d)
 {
-    return d->kind->name;
+    return d->kind.name;
 }
 
 int weft_dist_replicas(const weft_dist *d)
@@ -92,7 +190,7 @@ weft_status weft_dist_scope(weft_dist *d, weft_model *m)
 
     if (other && other != d)
         return wf_err(WEFT_ESTATE, "the model is in the scope of another strategy ('%s')",
-                      other->kind->name);
+                      other->kind.name);
     if (wf_model_ctx(m) != d->ctx)
         return wf_err(WEFT_EINVAL, "the model and the strategy belong to different contexts");
     wf_model_set_scope(m, d);
@@ -115,7 +213,7 @@ weft_status weft_dist_run(weft_dist *d, weft_replica_fn *fn, void *arg)
 
     for (int i = 0; i < d->n_local && !st; i++)
         st = fn(arg, d->first + i);
-    return st ? wf_err_wrap(st, "strategy '%s'", d->kind->name) : WEFT_OK;
+    return st ? wf_err_wrap(st, "strategy '%s'", d->kind.name) : WEFT_OK;
 }
 
 /* ---- reducing -------------------------------------------------------------------------------- */

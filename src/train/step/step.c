@@ -1,7 +1,8 @@
 /* step.c - one batch: run, accumulate, log. Nothing here allocates. */
 #include <math.h>
 
-#include "train/train.h"
+#include "train/step/dist.h"
+#include "train/step/work.h"
 
 void wf_pass_begin(weft_trainer *t)
 {
@@ -44,20 +45,26 @@ void wf_step_clear(weft_trainer *t)
         t->fetch[i] = (weft_tensor){.data = NULL};
 }
 
-static weft_status constrain(weft_trainer *t)
+/* Whether the trainer's own function computes and updates in one run: nobody needs the whole
+ * gradient. */
+static bool is_fused(const weft_trainer *t)
 {
-    return t->bound->constrain ? wf_run_aside(t->bound->constrain, NULL, NULL) : WEFT_OK;
+    const double *number = t->optim.number;
+
+    return t->dist->kind.fused && t->shards == 1 && t->accumulate == 1 && !t->bound->scaled &&
+           number[WF_OPTIM_ATTR_CLIPNORM] == 0 && number[WF_OPTIM_ATTR_GLOBAL_CLIPNORM] == 0;
 }
 
-static weft_status step_in_parts(weft_trainer *t, const weft_tensor *feeds, int64_t n)
+static weft_status step_in_shards(weft_trainer *t, const weft_tensor *feeds, int64_t n)
 {
-    weft_status st = t->parts ? WEFT_OK : wf_parts_new(t, &t->parts);
+    struct wf_work *w;
+    weft_status st = wf_work_get(t, &w);
 
     if (t->pending == 0)
         t->drawn = 0; /* a step draws the same numbers, whatever gradients were computed before
                        * it */
     if (!st)
-        st = wf_parts_batch(t->parts, feeds, n);
+        st = wf_dist_batch(t, w, feeds, n, (int64_t)t->pending * t->shards);
     if (st) {
         t->pending = 0;
         return st;
@@ -67,35 +74,42 @@ static weft_status step_in_parts(weft_trainer *t, const weft_tensor *feeds, int6
 
 weft_status wf_step_flush(weft_trainer *t)
 {
-    if (!t->parts || t->pending == 0)
+    struct wf_work *w;
+    weft_status st;
+
+    if (t->pending == 0)
         return WEFT_OK;
     t->pending = 0;
-    return wf_parts_apply(t->parts);
+    st = wf_work_get(t, &w);
+    return st ? st : wf_dist_apply(t, w);
 }
 
 void wf_step_drop(weft_trainer *t)
 {
     t->pending = 0;
-    if (t->parts)
-        wf_parts_forget(t->parts);
+    if (t->bound && t->bound->work)
+        wf_work_drop(t->bound->work);
 }
 
 weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n)
 {
     struct wf_bound *b = t->bound;
+    struct wf_work *w;
     weft_status st = wf_states_check(t, n);
 
     if (st)
         return st;
     t->used_rate = t->rate;
-    if (wf_in_parts(t) || b->scaled)
-        return step_in_parts(t, feeds, n);
+    if (!is_fused(t))
+        return step_in_shards(t, feeds, n);
     if (b->rate.id)
         feeds[b->n_feeds_fit - 1] = (weft_tensor){.dtype = WEFT_F32, .data = &t->rate};
     wf_step_clear(t);
-    st = weft_fn_run(b->fit, feeds, t->fetch);
+    st = wf_work_get(t, &w); /* may fail: before anything changes */
     if (!st)
-        st = constrain(t);
+        st = weft_fn_run(b->fit, feeds, t->fetch);
+    if (!st && w->constrained)
+        wf_work_constrain(w);
     if (!st) {
         t->drawn = 0;
         wf_step_add_up(t, n);

@@ -1,5 +1,5 @@
-/* parts_test.c - checkpoints that several processes write, and ranges that several read: whatever the
- * cut, the tensors are the same; whatever is missing, twice or damaged is found and named. */
+/* parts_test.c - checkpoints that several processes write, and ranges that several read: whatever
+ * the cut, the tensors are the same; whatever is missing, twice or damaged is found and named. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -354,7 +354,8 @@ static void what_does_not_fit_is_refused(void **state)
     refused(r, nothing, "'count[0:1]' is not a tensor of this checkpoint");
 }
 
-/* A part that was written once more, by another process, after its writer died; the dead one's files go. */
+/* A part that was written once more, by another process, after its writer died; the dead one's
+ * files go. */
 static void a_dead_writer_is_replaced(void **state)
 {
     struct room *r = *state;

@@ -1,8 +1,8 @@
 /* Random pipelines over files and memory against their plain definition: lists. Each seed draws a
  * source (with odd line ends, quotes, a byte order mark, empty and one-record files, huge fields),
  * a few transformations and an end; the elements of two epochs are compared with what the lists
- * say, for several numbers of threads, and from positions saved at random moments. ctest-timeout:
- * 300 */
+ * say, for several numbers of threads, and from positions saved at random moments.
+ * ctest-timeout: 300 */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

@@ -153,12 +153,36 @@ static void convolutions_are_widened(void **state)
     weft_ctx_free(ctx);
 }
 
+/* Einsum sums one operand in f32 before the product; the other one stays as it is. */
+static void halves_of_another_type_keep_theirs(void **state)
+{
+    weft_ctx *ctx;
+    weft_graph *g;
+    weft_val a, b, y;
+    weft_tensor t;
+
+    (void)state;
+    ok(weft_ctx_new(NULL, &ctx));
+    ok(weft_graph_new(ctx, &g));
+    a = weft_placeholder(g, "a", WEFT_BF16, 1, (int64_t[]){2});
+    b = weft_placeholder(g, "b", WEFT_BF16, 3, (int64_t[]){3, 2, 4});
+    weft_autocast_push(g, WEFT_F16);
+    y = weft_einsum(g, "b,abX->X", a, b);
+    weft_autocast_pop(g);
+    ok(weft_graph_status(g));
+    ok(weft_val_type(g, y, &t));
+    assert_int_equal(t.dtype, WEFT_BF16);
+    weft_graph_free(g);
+    weft_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bf16_trains_near_f32),
         cmocka_unit_test(f16_trains_near_f32),
         cmocka_unit_test(convolutions_are_widened),
+        cmocka_unit_test(halves_of_another_type_keep_theirs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,8 @@
 
 #include <weft/weft.h>
 
+#include "support/gradients.h"
+
 enum { N = 1300, WIDTH = 3 };
 
 static weft_val updates[N];
@@ -49,13 +51,16 @@ static void check(weft_graph *g, weft_val x, weft_val loss, bool ref, bool flat,
 {
     float value = 5, want = 2 / sqrtf((float)N * WIDTH);
     weft_tensor feed = weft_view(WEFT_F32, &value, 0, NULL), out = {.data = NULL}, before, after;
+    static weft_gradient gradients[N];
     weft_fn *fn = NULL;
     float was[WIDTH];
+    int n_gradients = flat ? gradients_of_updates(g, N, updates, N, gradients) : 0;
 
     ok(weft_fn_new(g,
                    WEFT_OPTS(weft_fn_opts, .n_feeds = 1, .feeds = &x, .n_fetches = 1,
                              .fetches = &loss, .n_updates = N, .updates = updates,
-                             .reference_kernels = ref, .flat_gradients = flat, .passes_off = off),
+                             .reference_kernels = ref, .passes_off = off,
+                             .n_gradients = n_gradients, .gradients = gradients),
                    &fn));
     ok(weft_fn_view(fn, "v1234", &before));
     memcpy(was, before.data, sizeof was);

@@ -1,4 +1,5 @@
-/* flop_test.c - a plan counts the operations of all its products, also of those that passes have joined with others. */
+/* flop_test.c - a plan counts the operations of all its products, also of those that passes have
+ * joined with others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -8,10 +8,11 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include <weft/sys/strategy.h>
 #include <weft/weft.h>
 
 #include "../../support/counting.h"
+#include "exec/exec.h"
+#include "support/gradients.h"
 
 enum { IN = 20, HID = 33, OUT = 7 };
 
@@ -386,7 +387,9 @@ static void variables_are_read_and_written_by_name(void **state)
 static void gradients_lie_in_the_flat_vector_when_asked(void **state)
 {
     struct net n = make(NULL);
+    weft_gradient gradients[8];
     weft_fn *fn = NULL, *plain = train_fn(&n, 0, false);
+    int n_gradients = gradients_of_updates(n.g, n.n_updates, n.updates, 8, gradients);
     int64_t count;
     double sum = 0;
     float *g;
@@ -395,8 +398,10 @@ static void gradients_lie_in_the_flat_vector_when_asked(void **state)
     ok(weft_fn_new(n.g,
                    WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){n.x, n.t},
                              .n_fetches = 1, .fetches = &n.loss, .n_updates = n.n_updates,
-                             .updates = n.updates, .flat_gradients = true),
+                             .updates = n.updates, .n_gradients = n_gradients,
+                             .gradients = gradients),
                    &fn));
+    assert_int_equal(n_gradients, 4);
     for (int i = 0; i < 3; i++)
         assert_true(step(fn, 16) == step(plain, 16));
     g = weft_fn_gradients(fn, &count);
@@ -409,106 +414,93 @@ static void gradients_lie_in_the_flat_vector_when_asked(void **state)
     drop(&n);
 }
 
-/* ---- strategies ------------------------------------------------------------------------------ */
+/* ---- shards ---------------------------------------------------------------------------------- */
 
-/* Two logical shards, whose gradients are added before one update. */
-struct shards {
-    float sum[4096];
-    bool needed[8];
-    int n_need, n_ready, n_commit;
-    int64_t last_ready;
+/* What hooks see of one run. */
+struct seen {
+    weft_fn *fn;
+    const float *grads;
+    float copy[4096];
+    bool needed[8], ready[8];
+    int n_need, n_ready, fail_at;
+    int32_t last_ready;
 };
 
-static weft_status on_need(void *arg, weft_fn *fn, int64_t segment, int64_t t)
+static weft_status on_need(void *arg, int32_t segment)
 {
-    struct shards *s = arg;
+    struct seen *s = arg;
 
-    (void)fn;
-    (void)t;
+    assert_false(s->needed[segment]);
     s->needed[segment] = true;
-    s->n_need++;
-    return WEFT_OK;
+    return ++s->n_need + s->n_ready == s->fail_at ? WEFT_EPEER : WEFT_OK;
 }
 
-static weft_status on_ready(void *arg, weft_fn *fn, int64_t segment, int64_t t, int shard)
+static weft_status on_ready(void *arg, int32_t segment, int32_t group)
 {
-    struct shards *s = arg;
+    struct seen *s = arg;
     weft_segment seg;
-    int64_t count;
-    float *g = weft_fn_gradients(fn, &count);
 
-    (void)t;
-    (void)shard;
-    ok(weft_fn_segment(fn, segment, &seg));
+    assert_int_equal(group, 0);
+    assert_false(s->ready[segment]);
+    ok(weft_fn_segment(s->fn, segment, &seg));
     assert_true(s->needed[segment] || seg.rank == 1);
-    for (int64_t i = 0; i < seg.count; i++)
-        s->sum[seg.offset + i] += g[seg.offset + i];
-    s->n_ready++;
+    memcpy(s->copy + seg.offset, s->grads + seg.offset, (size_t)seg.count * sizeof(float));
+    s->ready[segment] = true;
     s->last_ready = segment;
-    return WEFT_OK;
+    return ++s->n_ready + s->n_need == s->fail_at ? WEFT_EPEER : WEFT_OK;
 }
 
-static weft_status on_apply(void *arg, weft_fn *fn, int64_t t)
+/* One run with bases of the caller's. */
+static weft_status run_shard(weft_fn *fn, struct seen *s, float *params, float *grads)
 {
-    struct shards *s = arg;
-    int64_t count;
-    float *g = weft_fn_gradients(fn, &count);
+    struct wf_hooks hooks = {s, on_need, on_ready};
+    struct wf_run at = {.step = 5, .shard = 1, .base = {params, grads, NULL}, .hooks = &hooks};
+    weft_tensor feeds[2] = {weft_view(WEFT_F32, data, 2, (int64_t[]){16, IN}),
+                            weft_view(WEFT_F32, target, 2, (int64_t[]){16, OUT})};
+    weft_tensor loss = {.data = NULL};
+    int fail_at = s->fail_at;
 
-    (void)t;
-    memcpy(g, s->sum, (size_t)count * sizeof *g);
-    memset(s->sum, 0, sizeof s->sum);
-    return weft_fn_update(fn);
+    *s = (struct seen){.fn = fn, .grads = grads, .fail_at = fail_at};
+    return wf_fn_run_at(fn, &at, feeds, &loss);
 }
 
-static weft_status on_commit(void *arg, weft_fn *fn, int64_t t)
-{
-    struct shards *s = arg;
-
-    assert_int_equal(weft_fn_step(fn), t);
-    s->n_commit++;
-    return WEFT_OK;
-}
-
-static void a_strategy_sees_every_point_of_a_step(void **state)
+/* Gradients go to the caller's memory, parameters are read from it, and each range is final when
+ * its hook is called. */
+static void a_run_reads_and_writes_where_it_is_told(void **state)
 {
     struct net n = make(NULL);
-    weft_fn *whole = train_fn(&n, 0, false), *fn = NULL;
-    static struct shards s;
-    weft_strategy strategy = {sizeof strategy, &s, NULL, on_need, on_ready, on_apply, on_commit};
-    float *a, *b;
+    weft_gradient gradients[8];
+    int n_gradients = gradients_of_updates(n.g, n.n_updates, n.updates, 8, gradients);
+    weft_fn *plain = train_fn(&n, 0, false), *fn = NULL;
+    static float params[4096], grads[2][4096];
+    static struct seen s;
+    float *own;
     int64_t count;
 
     (void)state;
-    memset(&s, 0, sizeof s);
     ok(weft_fn_new(n.g,
                    WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){n.x, n.t},
-                             .n_fetches = 1, .fetches = &n.loss, .n_updates = n.n_updates,
-                             .updates = n.updates, .strategy = &strategy),
+                             .n_fetches = 1, .fetches = &n.loss, .share = plain,
+                             .n_gradients = n_gradients, .gradients = gradients),
                    &fn));
-    for (int t = 0; t < 3; t++) {
-        step(whole, 32);
-        for (int l = 0; l < 2; l++) {
-            weft_tensor feeds[2] = {
-                weft_view(WEFT_F32, data + l * 16 * IN, 2, (int64_t[]){16, IN}),
-                weft_view(WEFT_F32, target + l * 16 * OUT, 2, (int64_t[]){16, OUT})};
-            weft_tensor loss = {.data = NULL};
-
-            ok(weft_fn_compute(fn, l, feeds, &loss));
-        }
-        ok(weft_fn_finish(fn));
-    }
-    assert_int_equal(s.n_need, 3 * 2 * 4);
-    assert_int_equal(s.n_ready, 3 * 2 * 4);
-    assert_int_equal(s.n_commit, 3);
-    assert_int_equal(weft_fn_step(fn), 3);
+    own = weft_fn_params(plain, &count);
+    memcpy(params, own, (size_t)count * sizeof *params);
+    ok(run_shard(fn, &s, NULL, grads[0]));
+    assert_int_equal(s.n_need, 4);
+    assert_int_equal(s.n_ready, 4);
     assert_true(s.last_ready <= 1); /* the first layer's gradients come last */
-    a = weft_fn_params(whole, &count);
-    b = weft_fn_params(fn, &count);
-    for (int64_t i = 0; i < count;
-         i++) /* the sum over two halves is the sum over the whole, but for rounding */
-        assert_float_equal(a[i], b[i], 2e-3f);
-    weft_fn_free(whole);
+    assert_memory_equal(s.copy, grads[0], (size_t)count * sizeof(float));
+    for (int64_t i = 0; i < count; i++)
+        own[i] = 0; /* the store is not read now */
+    ok(run_shard(fn, &s, params, grads[1]));
+    assert_memory_equal(grads[0], grads[1], (size_t)count * sizeof(float));
+    assert_int_equal(weft_fn_step(fn), 0);
+    for (int k = 1; k <= 8; k++) {
+        s.fail_at = k;
+        assert_int_equal(run_shard(fn, &s, params, grads[1]), WEFT_EPEER);
+    }
     weft_fn_free(fn);
+    weft_fn_free(plain);
     drop(&n);
 }
 
@@ -522,6 +514,7 @@ static void shared_and_constant_gradients_are_in_the_flat_vector(void **state)
     weft_fn *fn;
     weft_optim o;
     weft_val x, v[3], grad[3], updates[3];
+    weft_gradient gradients[3];
     weft_tensor feed = weft_view(WEFT_F32, data, 1, (int64_t[]){IN}), out = {.data = NULL};
     weft_tensor value = weft_view(WEFT_F32, fixed, 1, (int64_t[]){IN});
     int64_t count;
@@ -541,10 +534,12 @@ static void shared_and_constant_gradients_are_in_the_flat_vector(void **state)
     grad[2] = weft_constant(g, &value);
     ok(weft_optim_init(&o, "sgd", "learning_rate=1"));
     ok(weft_apply_gradients(g, &o, 3, v, grad, updates));
+    for (int i = 0; i < 3; i++)
+        gradients[i] = (weft_gradient){v[i], grad[i], 0};
     ok(weft_fn_new(g,
                    WEFT_OPTS(weft_fn_opts, .n_feeds = 1, .feeds = &x, .n_fetches = 1,
                              .fetches = &grad[0], .n_updates = 3, .updates = updates,
-                             .flat_gradients = true),
+                             .n_gradients = 3, .gradients = gradients),
                    &fn));
     ok(weft_fn_run(fn, &feed, &out));
     flat = weft_fn_gradients(fn, &count);
@@ -581,7 +576,7 @@ int main(void)
         cmocka_unit_test(functions_share_parameters),
         cmocka_unit_test(variables_are_read_and_written_by_name),
         cmocka_unit_test(gradients_lie_in_the_flat_vector_when_asked),
-        cmocka_unit_test(a_strategy_sees_every_point_of_a_step),
+        cmocka_unit_test(a_run_reads_and_writes_where_it_is_told),
         cmocka_unit_test(shared_and_constant_gradients_are_in_the_flat_vector),
     };
 

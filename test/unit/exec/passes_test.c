@@ -15,7 +15,8 @@
 
 #include <cmocka.h>
 
-#include "weft/sys/strategy.h"
+#include "exec/exec.h"
+#include "support/gradients.h"
 #include "weft/weft.h"
 
 enum { MAX = 8, STEPS = 3, MAX_BYTES = 1 << 16 };
@@ -104,6 +105,10 @@ static weft_val sum_all(weft_graph *g, weft_val x)
 
 static void run(struct net *n, unsigned off, bool ref, bool flat, struct result *r)
 {
+    weft_gradient gradients[WF_COUNT(n->update)];
+    int n_gradients =
+        flat ? gradients_of_updates(n->g, n->n_updates, n->update, WF_COUNT(gradients), gradients)
+             : 0;
     weft_fn *fn = NULL;
     float *params;
 
@@ -111,7 +116,8 @@ static void run(struct net *n, unsigned off, bool ref, bool flat, struct result 
                     WEFT_OPTS(weft_fn_opts, .n_feeds = n->n_feeds, .feeds = n->feed,
                               .n_fetches = n->n_fetches, .fetches = n->fetch,
                               .n_updates = n->n_updates, .updates = n->update, .passes_off = off,
-                              .reference_kernels = ref, .flat_gradients = flat),
+                              .reference_kernels = ref, .n_gradients = n_gradients,
+                              .gradients = gradients),
                     &fn))
         fail_msg("passes off %u, flat %d: %s", off, flat, weft_error());
     for (int s = 0; s < STEPS; s++) {
@@ -683,46 +689,51 @@ static void shared_variables_are_matched_and_checked_when_the_function_is_made(v
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
-static weft_status note_need(void *arg, weft_fn *fn, int64_t segment, int64_t t)
+static weft_status note_need(void *arg, int32_t segment)
 {
-    (void)fn;
-    (void)t;
     ((int64_t *)arg)[0] = segment;
     return WEFT_OK;
 }
 
-static weft_status note_ready(void *arg, weft_fn *fn, int64_t segment, int64_t t, int shard)
+static weft_status note_ready(void *arg, int32_t segment, int32_t group)
 {
-    (void)fn;
-    (void)t;
-    (void)shard;
     ((int64_t *)arg)[1] = segment;
+    ((int64_t *)arg)[2] = group;
     return WEFT_OK;
 }
 
 /* An empty variable starts where the next one does. */
-static void a_strategy_is_told_the_number_of_the_segment(void **state)
+static void hooks_are_told_the_number_of_the_segment(void **state)
 {
-    int64_t told[2] = {-1, -1};
-    weft_strategy strategy = {
-        .size = sizeof strategy, .arg = told, .need = note_need, .ready = note_ready};
+    int64_t told[3] = {-1, -1, -1};
+    struct wf_hooks hooks = {told, note_need, note_ready};
+    struct wf_run at = {.hooks = &hooks};
     struct net n = {.n_feeds = 0};
     weft_ctx *ctx = NULL;
     weft_fn *fn = NULL;
+    weft_val empty, w, grad;
+    weft_segment seg;
 
     (void)state;
     assert_int_equal(weft_ctx_new(NULL, &ctx), WEFT_OK);
     assert_int_equal(weft_graph_new(ctx, &n.g), WEFT_OK);
-    filled(n.g, "empty", 0, 1);
-    minimize(&n, sum_all(n.g, weft_square(n.g, filled(n.g, "w", 3, 1))));
-    assert_int_equal(weft_fn_new(n.g,
-                                 WEFT_OPTS(weft_fn_opts, .n_updates = n.n_updates,
-                                           .updates = n.update, .strategy = &strategy),
-                                 &fn),
-                     WEFT_OK);
-    assert_int_equal(weft_fn_run(fn, NULL, NULL), WEFT_OK);
-    assert_int_equal(told[0], 1);
-    assert_int_equal(told[1], 1);
+    empty = weft_square(n.g, filled(n.g, "empty", 0, 1));
+    w = filled(n.g, "w", 3, 1);
+    assert_int_equal(
+        weft_grad(n.g, weft_add(n.g, sum_all(n.g, empty), sum_all(n.g, weft_square(n.g, w))), 1, &w,
+                  &grad),
+        WEFT_OK);
+    assert_int_equal(
+        weft_fn_new(n.g,
+                    WEFT_OPTS(weft_fn_opts, .n_gradients = 1,
+                              .gradients = &(weft_gradient){.var = w, .grad = grad, .group = 2}),
+                    &fn),
+        WEFT_OK);
+    assert_int_equal(wf_fn_run_at(fn, &at, NULL, NULL), WEFT_OK);
+    assert_int_equal(weft_fn_segment(fn, told[0], &seg), WEFT_OK);
+    assert_string_equal(seg.name, "w");
+    assert_int_equal(told[1], told[0]);
+    assert_int_equal(told[2], 2);
     weft_fn_free(fn);
     weft_graph_free(n.g);
     weft_ctx_free(ctx);
@@ -820,7 +831,7 @@ int main(void)
         cmocka_unit_test(dead_nodes_join_no_program),
         cmocka_unit_test(what_reads_a_variable_sees_it_before_its_update),
         cmocka_unit_test(control_dependencies_outlive_passes),
-        cmocka_unit_test(a_strategy_is_told_the_number_of_the_segment),
+        cmocka_unit_test(hooks_are_told_the_number_of_the_segment),
         cmocka_unit_test(variables_can_be_exchanged),
         cmocka_unit_test(waiting_for_an_update_does_not_change_what_is_read),
         cmocka_unit_test(shared_variables_are_matched_and_checked_when_the_function_is_made),

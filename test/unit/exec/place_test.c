@@ -1,4 +1,5 @@
-/* place_test.c - places in the slab: the same as by the plain definition, each at the lowest offset that is free while it lives. */
+/* place_test.c - places in the slab: the same as by the plain definition, each at the lowest offset
+ * that is free while it lives. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,15 +66,16 @@ static void random_lives_are_placed_as_defined(void **state)
             int64_t first = rand() % n;
 
             l[i] = (struct wf_lifetime){.value = i + 1,
-                                    .first = first,
-                                    .last = first + rand() % length,
-                                    .bytes = 64 * (1 + rand() % n_sizes)};
+                                        .first = first,
+                                        .last = first + rand() % length,
+                                        .bytes = 64 * (1 + rand() % n_sizes)};
         }
         check(l, n);
     }
 }
 
-/* As a chain of layers has them: what is computed forward is needed backward, in the opposite order. */
+/* As a chain of layers has them: what is computed forward is needed backward, in the opposite
+ * order. */
 static void nested_lives_are_placed_as_defined(void **state)
 {
     static struct wf_lifetime l[MOST];
@@ -83,9 +85,9 @@ static void nested_lives_are_placed_as_defined(void **state)
         int32_t k = i / 2;
 
         l[i] = (struct wf_lifetime){.value = i + 1,
-                                .first = i % 2 ? MOST - k : k,
-                                .last = i % 2 ? MOST - k + 1 : MOST - k,
-                                .bytes = 64 * (1 + k % 5)};
+                                    .first = i % 2 ? MOST - k : k,
+                                    .last = i % 2 ? MOST - k + 1 : MOST - k,
+                                    .bytes = 64 * (1 + k % 5)};
     }
     check(l, MOST);
 }

@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include "exec/exec.h"
+#include "support/gradients.h"
+#include "support/store_bytes.h"
 #include "weft/sys/op.h"
 #include "weft/weft.h"
 
@@ -155,6 +157,7 @@ static struct net make(const struct kind *kind)
 static weft_fn *train_fn(struct net *n, const weft_fn_opts *more)
 {
     weft_fn_opts o = *more;
+    weft_gradient gradients[WF_COUNT(n->update)];
     weft_fn *fn = NULL;
 
     o.size = sizeof o;
@@ -164,6 +167,11 @@ static weft_fn *train_fn(struct net *n, const weft_fn_opts *more)
     o.fetches = &n->loss;
     o.n_updates = n->n_updates;
     o.updates = n->update;
+    if (o.n_gradients) { /* all */
+        o.n_gradients =
+            gradients_of_updates(n->g, n->n_updates, n->update, WF_COUNT(gradients), gradients);
+        o.gradients = gradients;
+    }
     ok(weft_fn_new(n->g, &o, &fn));
     return fn;
 }
@@ -206,25 +214,12 @@ struct kept {
     int64_t step;
 };
 
-static size_t put(char *to, const void *from, size_t n)
-{
-    if (to && from)
-        memcpy(to, from, n);
-    return from ? n : 0;
-}
-
 static struct kept keep(const weft_fn *fn)
 {
-    const struct wf_store *s = fn->store;
-    size_t flat = (size_t)s->n_params * sizeof(float);
-    struct kept k = {.bytes = malloc((1 + WF_OPTIM_MAX_SLOTS) * flat + (size_t)s->n_state + 1),
-                     .step = s->step};
+    struct kept k = {.step = fn->store->step};
 
+    k.bytes = store_bytes(fn->store, &k.n);
     assert_non_null(k.bytes);
-    k.n += put(k.bytes + k.n, s->params, flat);
-    k.n += put(k.bytes + k.n, s->state, (size_t)s->n_state);
-    for (int i = 0; i < WF_OPTIM_MAX_SLOTS; i++)
-        k.n += put(k.bytes + k.n, s->slot[i], flat);
     return k;
 }
 
@@ -322,7 +317,7 @@ static void a_failed_instruction_changes_nothing(void **state)
         assert_true(fail_each(&kinds[i], WEFT_OPTS(weft_fn_opts, .max_plans = 0), refuse) >= 2);
         fail_each(&kinds[i], WEFT_OPTS(weft_fn_opts, .passes_off = WEFT_PASS_ALL), refuse);
         fail_each(&kinds[i], WEFT_OPTS(weft_fn_opts, .reference_kernels = true), refuse);
-        fail_each(&kinds[i], WEFT_OPTS(weft_fn_opts, .flat_gradients = true), refuse);
+        fail_each(&kinds[i], WEFT_OPTS(weft_fn_opts, .n_gradients = 1), refuse);
     }
 }
 
@@ -403,137 +398,6 @@ static void bad_ids_and_labels_change_nothing(void **state)
     drop(&n);
 }
 
-/* ---- strategies ------------------------------------------------------------------------------ */
-
-/* Fails at its k-th call. */
-struct failing {
-    int calls, fail_at;
-    bool update;
-};
-
-static weft_status count_call(struct failing *f)
-{
-    return ++f->calls == f->fail_at ? wf_err(WEFT_EPEER, "call %d fails", f->calls) : WEFT_OK;
-}
-
-static weft_status on_need(void *arg, weft_fn *fn, int64_t segment, int64_t t)
-{
-    (void)fn;
-    (void)segment;
-    (void)t;
-    return count_call(arg);
-}
-
-static weft_status on_ready(void *arg, weft_fn *fn, int64_t segment, int64_t t, int shard)
-{
-    (void)fn;
-    (void)segment;
-    (void)t;
-    (void)shard;
-    return count_call(arg);
-}
-
-static weft_status on_apply(void *arg, weft_fn *fn, int64_t t)
-{
-    weft_status st = count_call(arg);
-
-    (void)t;
-    return st ? st : weft_fn_update(fn);
-}
-
-static weft_status shards(weft_fn *fn)
-{
-    weft_tensor feeds[3], loss = {.data = NULL};
-    weft_status st;
-
-    feeds_of(feeds);
-    st = weft_fn_compute(fn, 0, feeds, &loss);
-    if (!st)
-        st = weft_fn_compute(fn, 1, feeds, &loss);
-    return st ? st : weft_fn_finish(fn);
-}
-
-static void a_failing_strategy_changes_nothing(void **state)
-{
-    struct net n = make(&kinds[3]);
-    struct failing f = {.fail_at = -1};
-    weft_strategy s = {sizeof s, &f, NULL, on_need, on_ready, on_apply, NULL};
-    weft_fn *fn = train_fn(&n, WEFT_OPTS(weft_fn_opts, .strategy = &s));
-    struct kept before;
-    int n_calls;
-
-    (void)state;
-    ok(shards(fn));
-    n_calls = f.calls;
-    assert_true(n_calls > 20);
-    before = keep(fn);
-    for (int k = 1; k <= n_calls; k++) {
-        f = (struct failing){.fail_at = k};
-        assert_int_equal(shards(fn), WEFT_EPEER);
-        assert_unchanged(fn, &before, "strategy", "call", k);
-        assert_int_equal(weft_fn_update(fn), WEFT_ESTATE);
-    }
-    free(before.bytes);
-    weft_fn_free(fn);
-    drop(&n);
-}
-
-/* Feeds are lent for the call: what updates read of them is copied. */
-static void updates_do_not_read_feeds_of_an_earlier_call(void **state)
-{
-    struct net n = make(&kinds[0]), m = make(&kinds[0]);
-    weft_fn *lent = train_fn(&n, WEFT_OPTS(weft_fn_opts, .flat_gradients = true));
-    weft_fn *kept = train_fn(&m, WEFT_OPTS(weft_fn_opts, .flat_gradients = true));
-    weft_tensor feeds[3], loss = {.data = NULL};
-    struct kept a, b;
-
-    (void)state;
-    feeds_of(feeds);
-    ok(weft_fn_compute(kept, 0, feeds, &loss));
-    ok(weft_fn_finish(kept));
-    for (int i = 0; i < 3; i++) {
-        size_t bytes = (size_t)weft_tensor_bytes(&feeds[i]);
-        void *mine = malloc(bytes);
-
-        assert_non_null(mine);
-        feeds[i].data = memcpy(mine, feeds[i].data, bytes);
-    }
-    ok(weft_fn_compute(lent, 0, feeds, &loss));
-    for (int i = 0; i < 3; i++) {
-        memset(feeds[i].data, 0x7f, (size_t)weft_tensor_bytes(&feeds[i]));
-        free(feeds[i].data);
-    }
-    ok(weft_fn_finish(lent));
-    a = keep(lent);
-    b = keep(kept);
-    assert_true(equal(&a, &b));
-    free(a.bytes);
-    free(b.bytes);
-    weft_fn_free(lent);
-    weft_fn_free(kept);
-    drop(&n);
-    drop(&m);
-}
-
-/* A larger plan replaces the slab in which the step lies. */
-static void a_new_slab_ends_what_was_computed(void **state)
-{
-    struct net n = make(&kinds[0]);
-    weft_fn *fn = train_fn(&n, WEFT_OPTS(weft_fn_opts, .flat_gradients = true));
-    weft_tensor feeds[3], large[3], loss = {.data = NULL};
-
-    (void)state;
-    feeds_of(feeds);
-    feeds_of(large);
-    large[0].dim[0] = large[1].dim[0] = 100 * BATCH;
-    large[0].data = large[1].data = NULL;
-    ok(weft_fn_compute(fn, 0, feeds, &loss));
-    ok(weft_fn_prepare(fn, large));
-    assert_int_equal(weft_fn_update(fn), WEFT_ESTATE);
-    weft_fn_free(fn);
-    drop(&n);
-}
-
 static void looking_does_not_train(void **state)
 {
     struct net n = make(&kinds[3]);
@@ -580,9 +444,6 @@ int main(void)
         cmocka_unit_test(products_still_update_their_weights),
         cmocka_unit_test(a_kernel_that_must_not_fail_is_a_bug),
         cmocka_unit_test(bad_ids_and_labels_change_nothing),
-        cmocka_unit_test(a_failing_strategy_changes_nothing),
-        cmocka_unit_test(updates_do_not_read_feeds_of_an_earlier_call),
-        cmocka_unit_test(a_new_slab_ends_what_was_computed),
         cmocka_unit_test(looking_does_not_train),
         cmocka_unit_test(a_segment_that_does_not_exist_is_named),
     };

@@ -334,8 +334,8 @@ static const struct shape empties[] = {
 static const struct wf_gemm_fns *levels[3];
 static int n_levels;
 
-/* Threads meet in the same ways at every level and with every type: the thread sanitizer sees a quarter of the cases, another one
- * at each level. All of them run in the other builds. */
+/* Threads meet in the same ways at every level and with every type: the thread sanitizer sees a
+ * quarter of the cases, another one at each level. All of them run in the other builds. */
 #ifdef __SANITIZE_THREAD__
 enum { EVERY = 4 };
 #else

@@ -51,7 +51,6 @@ static const struct function {
     {WF_EW_floor, floor, floorf, 0},
     {WF_EW_ceil, ceil, ceilf, 0},
     {WF_EW_round, nearbyint, nearbyintf, 0},
-    {WF_EW_trunc, trunc, truncf, 0},
 };
 #define N_FUNCTIONS (int)(sizeof functions / sizeof functions[0])
 

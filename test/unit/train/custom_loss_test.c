@@ -1,4 +1,5 @@
-/* custom_loss_test.c - custom losses and metrics: trained with, saved, loaded, and named when they are missing. */
+/* custom_loss_test.c - custom losses and metrics: trained with, saved, loaded, and named when they
+ * are missing. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "train/train.h"
+#include "support/store_bytes.h"
 #include "weft/weft.h"
 
 enum { B = 6, T = 4, WORDS = 11, CLASSES = 3 };
@@ -100,20 +101,10 @@ struct kept {
 
 static struct kept keep(const struct world *w)
 {
-    const struct wf_store *s = w->t->bound->fit->store;
-    size_t flat = (size_t)s->n_params * sizeof(float);
-    struct kept k = {.bytes = malloc((1 + WF_OPTIM_MAX_SLOTS) * flat + (size_t)s->n_state + 1),
-                     .step = weft_trainer_step(w->t)};
+    struct kept k = {.step = weft_trainer_step(w->t)};
 
+    k.bytes = store_bytes(w->t->bound->fit->store, &k.n);
     assert_non_null(k.bytes);
-    memcpy(k.bytes, s->params, flat);
-    memcpy(k.bytes + flat, s->state, (size_t)s->n_state);
-    k.n = flat + (size_t)s->n_state;
-    for (int i = 0; i < WF_OPTIM_MAX_SLOTS; i++)
-        if (s->slot[i]) {
-            memcpy(k.bytes + k.n, s->slot[i], flat);
-            k.n += flat;
-        }
     return k;
 }
 

@@ -178,7 +178,7 @@ static void validation_split_is_refused_where_the_order_changes(void **state)
     (void)state;
     for (int i = 0; i < 4; i++) {
         assert_int_equal(weft_fit(j.t, j.d, changing[i], split, NULL), WEFT_EINVAL);
-        assert_non_null(strstr(weft_error(), "another order in each epoch"));
+        assert_non_null(strstr(weft_error(), "reordered in each epoch"));
     }
     for (int i = 0; i < 2; i++)
         ok(weft_fit(j.t, j.d, fixed[i], split, NULL));

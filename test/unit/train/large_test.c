@@ -1,7 +1,9 @@
-/* large_test.c - very many layers, columns, keys: the work grows with their number, not with its square.
+/* large_test.c - very many layers, columns, keys: the work grows with their number, not with its
+ * square.
  *
- * Four times the layers may take eight times the time of this thread (linear: 4, quadratic: 16), and what is too short to be
- * measured is not. Time of the thread: a loaded machine does not count. With numbers as arguments it prints the times instead. */
+ * Four times the layers may take eight times the time of this thread (linear: 4, quadratic: 16),
+ * and what is too short to be measured is not. Time of the thread: a loaded machine does not count.
+ * With numbers as arguments it prints the times instead. */
 #define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,7 +68,8 @@ static void deep(weft_model *m, int n)
     weft_model_output(m, x);
 }
 
-/* Beside each other, all of one value, with averages whose updates wait for the loss's look at the labels; their sum. */
+/* Beside each other, all of one value, with averages whose updates wait for the loss's look at the
+ * labels; their sum. */
 static void wide(weft_model *m, int n)
 {
     weft_sym x = weft_input(m, "x", WEFT_F32, 1, (int64_t[]){WIDTH}), sum;

@@ -258,7 +258,7 @@ static void evaluating_no_data_is_an_error(void **state)
     assert_int_equal(logs.n, 0);
     assert_int_equal(weft_fit(j.t, j.d, j.s, WEFT_OPTS(weft_fit_opts, .validation = none), NULL),
                      WEFT_EDATA);
-    assert_non_null(strstr(weft_error(), "validation: the dataset gave no batch"));
+    assert_non_null(strstr(weft_error(), "validation: the dataset has no batches"));
     close_job(&j);
 }
 

@@ -1,4 +1,5 @@
-/* progress_test.c - lines of the progress bar: they fit the terminal, and a bar can be read without colors. */
+/* progress_test.c - lines of the progress bar: they fit the terminal, and a bar can be read without
+ * colors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

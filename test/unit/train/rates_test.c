@@ -227,10 +227,10 @@ static void wrong_rates_are_refused(void **state)
     static const char *const wrong[][2] = {
         {"LearningRateScheduler", "rates"},
         {"LearningRateScheduler epochs=[3] rates=[0.1]", "need 2 rates"},
-        {"LearningRateScheduler epochs=[3,3] rates=[1,1,1]", "must grow"},
-        {"LearningRateScheduler epochs=[0] rates=[1,1]", "must grow"},
+        {"LearningRateScheduler epochs=[3,3] rates=[1,1,1]", "must be increasing"},
+        {"LearningRateScheduler epochs=[0] rates=[1,1]", "must be increasing"},
         {"LearningRateScheduler rates=[-1]", "rate -1"},
-        {"LearningRateScheduler rates=[1] factor=0.5", "exclude"},
+        {"LearningRateScheduler rates=[1] factor=0.5", "either rates or a factor"},
         {"LearningRateScheduler factor=0", "factor 0"},
         {"LearningRateScheduler factor=0.1 every=0", "every 0"},
         {"LearningRateSchedular factor=0.1", "did you mean 'LearningRateScheduler'"},

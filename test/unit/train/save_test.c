@@ -456,7 +456,7 @@ static void mistakes_in_the_path_are_named(void **state)
     weft_callback_free(&cb);
     callback(&cb, "ModelCheckpoint filepath=\"%s\"", dir);
     assert_int_equal(cb.epoch_end(cb.arg, a.t, 0, &logs), WEFT_EINVAL);
-    assert_non_null(strstr(weft_error(), "is a folder"));
+    assert_non_null(strstr(weft_error(), "is a directory"));
     weft_callback_free(&cb);
     assert_int_equal(weft_callback_new(ctx, "ModelCheckpoint filepath=a save_freq=often", &cb),
                      WEFT_EINVAL);

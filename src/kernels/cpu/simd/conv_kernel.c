@@ -1,20 +1,6 @@
 /* conv_kernel.c - pieces of convolution at one SIMD level. */
 #include "kernels/cpu/conv_kernel.h"
-#include "kernels/cpu/simd.h"
-
-#if defined(WF_LEVEL_AVX512)
-#define MR 14
-#elif defined(WF_LEVEL_AVX2)
-#define MR 6
-#else
-#define MR 4
-#endif
-
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+#include "kernels/cpu/simd/block_inl.h"
 
 /* ---- rows of pixels -------------------------------------------------------------------------- */
 
@@ -63,17 +49,6 @@ typedef void pixels_fn(const struct wf_conv_row *r, const float *x, const float 
         pixels(mr, 2, r, x, w, y, n_last);                                                   \
     }
 #define PIXELS_ROW(mr) {pixels_##mr##_1, pixels_##mr##_2},
-
-#define UP_TO_4(f) f(1) f(2) f(3) f(4)
-#define UP_TO_6(f) UP_TO_4(f) f(5) f(6)
-#define UP_TO_14(f) UP_TO_6(f) f(7) f(8) f(9) f(10) f(11) f(12) f(13) f(14)
-#if MR == 14
-#define FOR_EACH_MR(f) UP_TO_14(f)
-#elif MR == 6
-#define FOR_EACH_MR(f) UP_TO_6(f)
-#else
-#define FOR_EACH_MR(f) UP_TO_4(f)
-#endif
 
 FOR_EACH_MR(PIXELS)
 
@@ -148,19 +123,6 @@ static void gather(float *dst, const struct wf_conv_image *src, const struct wf_
     }
 }
 
-WF_SIMD_INLINE vf load(const float *p, int64_t w)
-{
-    return w == VF_N ? vf_load(p) : vf_loadn(p, w);
-}
-
-WF_SIMD_INLINE void store(float *p, vf x, int64_t w)
-{
-    if (w == VF_N)
-        vf_store(p, x);
-    else
-        vf_storen(p, x, w);
-}
-
 /* ---- narrow products ------------------------------------------------------------------------- */
 
 /* mi rows by nj columns of C. */
@@ -174,10 +136,10 @@ WF_SIMD_INLINE void dots_block(const int mi, const int nj, float *c, int64_t ldc
         int64_t w = k - p < VF_N ? k - p : VF_N;
         vf bv[2];
 
-        UNROLL for (int j = 0; j < nj; j++) bv[j] = load(b + j * ldb + p, w);
+        UNROLL for (int j = 0; j < nj; j++) bv[j] = vf_load_part(b + j * ldb + p, w);
         UNROLL for (int i = 0; i < mi; i++)
         {
-            vf av = load(a + i * lda + p, w);
+            vf av = vf_load_part(a + i * lda + p, w);
 
             UNROLL for (int j = 0; j < nj; j++) acc[i][j] = vf_fma(av, bv[j], acc[i][j]);
         }
@@ -224,11 +186,12 @@ WF_SIMD_INLINE void depth_pixels(const struct wf_depth_row *r, int64_t i, const 
     UNROLL for (int j = 0; j < m; j++) acc[j] = vf_zero();
     for (int64_t t = 0; t < r->n_taps; t++) {
         const float *x = r->x + i * r->x_step + r->offset[t] + c;
-        vf f = load(r->w + r->tap[t] + c, w);
+        vf f = vf_load_part(r->w + r->tap[t] + c, w);
 
-        UNROLL for (int j = 0; j < m; j++) acc[j] = vf_fma(load(x + j * r->x_step, w), f, acc[j]);
+        UNROLL for (int j = 0; j < m; j++) acc[j] =
+            vf_fma(vf_load_part(x + j * r->x_step, w), f, acc[j]);
     }
-    UNROLL for (int j = 0; j < m; j++) store(r->y + (i + j) * r->y_step + c, acc[j], w);
+    UNROLL for (int j = 0; j < m; j++) vf_store_part(r->y + (i + j) * r->y_step + c, acc[j], w);
 }
 
 WF_SIMD_INLINE void depth_channels(const struct wf_depth_row *r, int64_t c, int64_t w)
@@ -257,14 +220,14 @@ WF_SIMD_INLINE void depth_filter_taps(const struct wf_depth_row *r, float *dw, i
 {
     vf acc[TAPS];
 
-    UNROLL for (int j = 0; j < m; j++) acc[j] = load(dw + r->tap[t + j] + c, w);
+    UNROLL for (int j = 0; j < m; j++) acc[j] = vf_load_part(dw + r->tap[t + j] + c, w);
     for (int64_t i = 0; i < r->n; i++) {
-        vf y = load(r->y + i * r->y_step + c, w);
+        vf y = vf_load_part(r->y + i * r->y_step + c, w);
 
         UNROLL for (int j = 0; j < m; j++) acc[j] =
-            vf_fma(load(r->x + i * r->x_step + r->offset[t + j] + c, w), y, acc[j]);
+            vf_fma(vf_load_part(r->x + i * r->x_step + r->offset[t + j] + c, w), y, acc[j]);
     }
-    UNROLL for (int j = 0; j < m; j++) store(dw + r->tap[t + j] + c, acc[j], w);
+    UNROLL for (int j = 0; j < m; j++) vf_store_part(dw + r->tap[t + j] + c, acc[j], w);
 }
 
 WF_SIMD_INLINE void depth_filter_channels(const struct wf_depth_row *r, float *dw, int64_t c,

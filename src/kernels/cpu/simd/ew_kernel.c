@@ -23,30 +23,19 @@
                       ew_##name(LOADN(a, 0, n_in), LOADN(b, 1, n_in), LOADN(c, 2, n_in), p, q),   \
                       n - i);                                                                     \
     }
-WF_EW_LIST(X)
+#define OP(name, ...)
+#define OP_EW(n_param, name, n_in_min, n_in, ...) X(name, n_in, n_param)
+#include "op/ops_ew.def"
+WF_EW_MORE(X)
 #undef X
 
-/* Powers that are products: the same value without the logarithm. */
-static void pow_or_product(float *dst, const float *a, const float *b, const float *c, int64_t n,
-                           const float *param)
-{
-    if (param[0] == 2.0f) {
-        run_square(dst, a, b, c, n, param);
-    } else if (param[0] == 1.0f) {
-        run_copy(dst, a, b, c, n, param);
-    } else if (param[0] == -1.0f) {
-        run_reciprocal(dst, a, b, c, n, param);
-    } else {
-        run_pow_scalar(dst, a, b, c, n, param);
-    }
-}
-
-#define run_pow_scalar pow_or_product
 const struct wf_ew_fns WF_LEVELED(wf_ew_fns) = {
     .fn =
         {
 #define X(name, n_in, n_param) run_##name,
-            WF_EW_LIST(X)
+#define OP_EW(n_param, name, n_in_min, n_in, ...) X(name, n_in, n_param)
+#include "op/ops_ew.def"
+            WF_EW_MORE(X)
 #undef X
         },
 };

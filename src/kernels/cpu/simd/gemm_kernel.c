@@ -4,22 +4,9 @@
  * walks over K once, with a broadcast element of A against two vectors of B, so each element of C
  * is one chain of multiply-adds in the order of k, whichever block it is in. */
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/simd/block_inl.h"
 
-#if defined(WF_LEVEL_AVX512)
-#define MR 14
-#elif defined(WF_LEVEL_AVX2)
-#define MR 6
-#else
-#define MR 4
-#endif
 #define NR (2 * VF_N)
-
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 /* ---- register blocks ------------------------------------------------------------------------- */
 
@@ -160,17 +147,6 @@ WF_SIMD_INLINE void micro(const int mr, const enum shape shape, const enum walk 
      {micro_##mr##_packed, micro_##mr##_tail, micro_##mr##_narrow}},
 
 /* clang-format on */
-
-#define UP_TO_4(f) f(1) f(2) f(3) f(4)
-#define UP_TO_6(f) UP_TO_4(f) f(5) f(6)
-#define UP_TO_14(f) UP_TO_6(f) f(7) f(8) f(9) f(10) f(11) f(12) f(13) f(14)
-#if MR == 14
-#define FOR_EACH_MR(f) UP_TO_14(f)
-#elif MR == 6
-#define FOR_EACH_MR(f) UP_TO_6(f)
-#else
-#define FOR_EACH_MR(f) UP_TO_4(f)
-#endif
 
 FOR_EACH_MR(MICRO)
 

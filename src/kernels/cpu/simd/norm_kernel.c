@@ -66,15 +66,16 @@ static void layer(const struct wf_layer_norm *p, int64_t begin, int64_t end)
 {
     enum { ROWS = 4 };
     int64_t n = p->width;
+    float count = n ? (float)n : 1.0f; /* rows without elements have mean and variance 0 */
 
     for (int64_t r = begin; r < end; r += ROWS) {
         int n_rows = end - r < ROWS ? (int)(end - r) : ROWS;
         float mean[ROWS], rstd[ROWS];
 
         for (int j = 0; j < n_rows; j++)
-            mean[j] = p->rms ? 0.0f : row_sum(p->x + (r + j) * n, n) / (float)n;
+            mean[j] = p->rms ? 0.0f : row_sum(p->x + (r + j) * n, n) / count;
         for (int j = 0; j < n_rows; j++)
-            rstd[j] = row_square_sum(p->x + (r + j) * n, n, mean[j]) / (float)n + p->eps;
+            rstd[j] = row_square_sum(p->x + (r + j) * n, n, mean[j]) / count + p->eps;
         for (int j = 0; j < n_rows; j++) {
             const float *x = p->x + (r + j) * n;
             float *y = p->y + (r + j) * n;

@@ -409,6 +409,40 @@ static void sum_chain(int64_t width, const float *g, int64_t stride, int32_t fir
         vf_storen(out + c, chain_loadn(g, stride, first, next, c, width - c), width - c);
 }
 
+static void add(int64_t n, float *to, const float *from)
+{
+    for (int64_t i = 0; i < n; i += VF_N)
+        vf_store_to(to + i, vf_load_to(to + i, n - i) + vf_load_to(from + i, n - i), n - i);
+}
+
+static void scale(int64_t n, float *to, float factor)
+{
+    vf f = vf_set1(factor);
+
+    for (int64_t i = 0; i < n; i += VF_N)
+        vf_store_to(to + i, vf_load_to(to + i, n - i) * f, n - i);
+}
+
+static void add_scaled(int64_t n, float *to, const float *from, float factor)
+{
+    vf f = vf_set1(factor);
+
+    for (int64_t i = 0; i < n; i += VF_N)
+        vf_store_to(to + i, vf_load_to(to + i, n - i) + vf_load_to(from + i, n - i) * f, n - i);
+}
+
+static void add_penalty(int64_t n, float l1, float l2, const float *w, float *g)
+{
+    vf a = vf_set1(l1), b = vf_set1(l2);
+
+    for (int64_t i = 0; i < n; i += VF_N) {
+        vf x = vf_load_to(w + i, n - i);
+        vf sign = vf_select(vm_eq(x, vf_zero()), vf_zero(), vf_copysign(vf_set1(1.0f), x));
+
+        vf_store_to(g + i, vf_load_to(g + i, n - i) + (sign * a + x * b), n - i);
+    }
+}
+
 static void add_chain(int64_t width, const float *g, int64_t stride, int32_t first,
                       const int32_t *next, float *out)
 {
@@ -532,5 +566,9 @@ const struct wf_optim_fns WF_LEVELED(wf_optim_fns) = {
     .lamb_apply = lamb_apply,
     .sumsq = sumsq,
     .sum_chain = sum_chain,
+    .add = add,
+    .scale = scale,
+    .add_scaled = add_scaled,
+    .add_penalty = add_penalty,
     .add_chain = add_chain,
 };

@@ -1,6 +1,6 @@
 /* pool_kernel.c - pooling and resizing at one SIMD level. */
 #include "kernels/cpu/pool_kernel.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/simd/block_inl.h"
 
 /* ---- bytes in lanes -------------------------------------------------------------------------- */
 
@@ -38,19 +38,6 @@ WF_SIMD_INLINE void store_u8(uint8_t *p, vi x, int64_t n)
 #endif
 }
 
-WF_SIMD_INLINE vf load(const float *p, int64_t n)
-{
-    return n == VF_N ? vf_load(p) : vf_loadn(p, n);
-}
-
-WF_SIMD_INLINE void store(float *p, vf x, int64_t n)
-{
-    if (n == VF_N)
-        vf_store(p, x);
-    else
-        vf_storen(p, x, n);
-}
-
 /* ---- maxima ---------------------------------------------------------------------------------- */
 
 /* The next candidate wins if it is larger, or the first NaN. */
@@ -67,7 +54,8 @@ WF_SIMD_INLINE void max_window(const struct wf_max_row *r, const int64_t from[3]
                                const int64_t to[3], int64_t at, float *y, uint8_t *arg, int64_t w)
 {
     int32_t first = (int32_t)((from[0] * r->k[1] + from[1]) * r->k[2] + from[2]);
-    vf best = load(r->x + at + from[0] * r->plane + from[1] * r->line + from[2] * r->channels, w);
+    vf best =
+        vf_load_part(r->x + at + from[0] * r->plane + from[1] * r->line + from[2] * r->channels, w);
     vi where = vi_set1(first);
 
     for (int64_t d = from[0]; d < to[0]; d++)
@@ -76,11 +64,12 @@ WF_SIMD_INLINE void max_window(const struct wf_max_row *r, const int64_t from[3]
                 int32_t tap = (int32_t)((d * r->k[1] + h) * r->k[2] + k);
 
                 if (tap != first)
-                    consider(&best, &where,
-                             load(r->x + at + d * r->plane + h * r->line + k * r->channels, w),
-                             tap);
+                    consider(
+                        &best, &where,
+                        vf_load_part(r->x + at + d * r->plane + h * r->line + k * r->channels, w),
+                        tap);
             }
-    store(y, best, w);
+    vf_store_part(y, best, w);
     if (arg)
         store_u8(arg, where, w);
 }
@@ -89,13 +78,13 @@ WF_SIMD_INLINE void max_window(const struct wf_max_row *r, const int64_t from[3]
 WF_SIMD_INLINE void max_2x2(const struct wf_max_row *r, const float *x, float *y, uint8_t *arg,
                             int64_t w)
 {
-    vf best = load(x, w);
+    vf best = vf_load_part(x, w);
     vi where = vi_zero();
 
-    consider(&best, &where, load(x + r->channels, w), 1);
-    consider(&best, &where, load(x + r->line, w), 2);
-    consider(&best, &where, load(x + r->line + r->channels, w), 3);
-    store(y, best, w);
+    consider(&best, &where, vf_load_part(x + r->channels, w), 1);
+    consider(&best, &where, vf_load_part(x + r->line, w), 2);
+    consider(&best, &where, vf_load_part(x + r->line + r->channels, w), 3);
+    vf_store_part(y, best, w);
     if (arg)
         store_u8(arg, where, w);
 }
@@ -122,7 +111,7 @@ static void max(const struct wf_max_row *r)
 
 WF_SIMD_INLINE void spread_tap(float *dx, vf dy, vi arg, int32_t tap, int64_t w)
 {
-    store(dx, vf_keep(vm_eqi(arg, vi_set1(tap)), dy), w);
+    vf_store_part(dx, vf_keep(vm_eqi(arg, vi_set1(tap)), dy), w);
 }
 
 WF_SIMD_INLINE void spread_window(const struct wf_max_spread *r, float *dx, vf dy, vi arg,
@@ -160,7 +149,7 @@ static void max_spread(const struct wf_max_spread *r)
         for (; c < r->channels; c += VF_N) {
             int64_t w = r->channels - c < VF_N ? r->channels - c : VF_N;
 
-            spread_window(r, dx + c, load(dy + c, w), load_u8(arg + c, w), w);
+            spread_window(r, dx + c, vf_load_part(dy + c, w), load_u8(arg + c, w), w);
         }
     }
 }
@@ -175,10 +164,10 @@ static void max_collect(float *dst, const float *dy, const uint8_t *arg, int64_t
         for (int64_t j = 0; j < n; j++) {
             int64_t at = offset[j] + c;
 
-            sum = vf_add(sum,
-                         vf_keep(vm_eqi(load_u8(arg + at, w), vi_set1(tap[j])), load(dy + at, w)));
+            sum = vf_add(sum, vf_keep(vm_eqi(load_u8(arg + at, w), vi_set1(tap[j])),
+                                      vf_load_part(dy + at, w)));
         }
-        store(dst + c, sum, w);
+        vf_store_part(dst + c, sum, w);
     }
 }
 

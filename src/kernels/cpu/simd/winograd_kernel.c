@@ -4,13 +4,7 @@
  * along its rows. The matrices are defined in winograd.h; the one-dimensional functions write them
  * out. */
 #include "kernels/cpu/winograd.h"
-#include "kernels/cpu/simd.h"
-
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+#include "kernels/cpu/simd/block_inl.h"
 
 /* The points, their squares and cubes. */
 #define A1 0.70710678118654752f
@@ -109,19 +103,6 @@ WF_SIMD_INLINE void grad_filter_1d(vf r[3], const vf u[6])
 
 /* ---- two dimensions -------------------------------------------------------------------------- */
 
-WF_SIMD_INLINE vf load(const float *p, int64_t w)
-{
-    return w == VF_N ? vf_load(p) : vf_loadn(p, w);
-}
-
-WF_SIMD_INLINE void store(float *p, vf x, int64_t w)
-{
-    if (w == VF_N)
-        vf_store(p, x);
-    else
-        vf_storen(p, x, w);
-}
-
 typedef void one_d(vf *r, const vf *d);
 
 /* Where element (i, j) of a square of vectors lies: at p + i * rs + j * cs. */
@@ -129,8 +110,8 @@ struct square {
     int64_t rs, cs;
 };
 
-/* One vector of channels, w of whose lanes count: n_in x n_in from `from` become n_out x n_out at `to`,
- * or are added to the old contents. */
+/* One vector of channels, w of whose lanes count: n_in x n_in from `from` become n_out x n_out at
+ * `to`, or are added to the old contents. */
 WF_SIMD_INLINE void tile(one_d *transform, const int n_in, const int n_out, const bool add,
                          float *to, struct square t, const float *from, struct square f, int64_t w)
 {
@@ -140,7 +121,7 @@ WF_SIMD_INLINE void tile(one_d *transform, const int n_in, const int n_out, cons
     {
         vf d[6], r[6];
 
-        UNROLL for (int i = 0; i < n_in; i++) d[i] = load(from + i * f.rs + j * f.cs, w);
+        UNROLL for (int i = 0; i < n_in; i++) d[i] = vf_load_part(from + i * f.rs + j * f.cs, w);
         transform(r, d);
         UNROLL for (int i = 0; i < n_out; i++) half[i * n_in + j] = r[i];
     }
@@ -153,7 +134,7 @@ WF_SIMD_INLINE void tile(one_d *transform, const int n_in, const int n_out, cons
         {
             float *p = to + i * t.rs + j * t.cs;
 
-            store(p, add ? vf_add(load(p, w), r[j]) : r[j], w);
+            vf_store_part(p, add ? vf_add(vf_load_part(p, w), r[j]) : r[j], w);
         }
     }
 }

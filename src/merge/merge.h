@@ -1,0 +1,207 @@
+/* merge.h - the door of the merge layer: how contributions become parameters.
+ *
+ * A step is computed in shards. What one shard gives is a contribution: gradients of the sums of
+ * its losses, the rows of looked-up tables, and sums of everything else. Contributions are added
+ * along one binary tree over shard numbers, divided once, penalties are added, and then come
+ * clipping, the optimizer and constraints. This is the only place where gradients become
+ * parameters, whoever calls it: this process, a server, the owner of a range in an all-reduce.
+ *
+ * Everything works by ranges, cut at blocks of 4096 elements from the start of each variable: any
+ * cut, any number of threads and any order of arrival give the same bits. Nothing here knows of
+ * graphs or models. */
+#ifndef WF_MERGE_H
+#define WF_MERGE_H
+
+#include "kernels/cpu/optim.h"
+#include "op/schedule.h"
+#include "op/weight.h"
+#include "tensor/tensor.h"
+
+/* ---- rules ----------------------------------------------------------------------------------- */
+
+/* A trained variable. */
+struct wf_var {
+    const char *name;
+    int rank;
+    int64_t dim[WEFT_MAX_RANK], count;
+    bool table;     /* [rows, width]: its gradient is the rows that were looked up */
+    int64_t offset; /* others: in the flat vectors */
+    struct wf_penalty penalty;
+    struct wf_constraint constraint;
+};
+
+/* What a job does with its contributions. */
+struct wf_rules {
+    const struct wf_optim_row *optim;
+    double attrs[WF_OPTIM_MAX_ATTRS];
+    const struct wf_schedule_row *schedule; /* NULL: the rate is given, or an attribute */
+    const double *schedule_attrs;
+    int n_schedule;
+    int n_vars;
+    struct wf_var *var;
+    int64_t n_dense; /* elements of the flat vectors */
+    int n_groups;    /* losses with different denominators */
+    bool whole;      /* one shard a step, one group: the gradient of the mean, undivided */
+    int64_t n_sums;  /* f64: the groups' denominators, the number of samples, then anything */
+};
+
+static inline int64_t wf_rules_samples(const struct wf_rules *r)
+{
+    return r->n_groups;
+}
+
+/* ---- contributions --------------------------------------------------------------------------- */
+
+/* Rows of one table: distinct ids, in the order of their first sample. */
+struct wf_rows {
+    int64_t n, cap_ids, cap_rows;
+    int64_t *id;
+    float *row; /* [n][width] */
+};
+
+struct wf_contribution {
+    weft_ctx *ctx;
+    const struct wf_rules *rules;
+    bool finite;
+    float *dense;         /* [n_groups][n_dense] */
+    struct wf_rows *rows; /* [n_groups][n_vars], empty for those that are not tables */
+    double *sums;         /* [n_sums] */
+};
+
+/* The rules are borrowed. Contents are those of a shard without samples. */
+weft_status wf_contribution_new(weft_ctx *ctx, const struct wf_rules *rules,
+                                struct wf_contribution **out);
+void wf_contribution_free(struct wf_contribution *c);
+/* Without samples, rows and sums. The dense gradients stay as they are: whoever fills a
+ * contribution writes those of every variable. */
+void wf_contribution_clear(struct wf_contribution *c);
+/* Room for n rows in all. */
+weft_status wf_rows_reserve(weft_ctx *ctx, struct wf_rows *r, int64_t n, int64_t width);
+/* Fills r with looked-up rows: ids i32 or i64 of any shape, rows [ids…, width]. Those of one id are
+ * added in sample order. An id outside of [0, n_rows) is WEFT_EDATA. */
+weft_status wf_rows_collect(weft_ctx *ctx, struct wf_pool *pool, const weft_tensor *ids,
+                            const weft_tensor *rows, int64_t n_rows, struct wf_rows *r);
+/* to = from; to += from. On failure `to` is as before, or is to be cleared. */
+weft_status wf_contribution_copy(struct wf_contribution *to, const struct wf_contribution *from);
+weft_status wf_contribution_add(struct wf_pool *pool, struct wf_contribution *to,
+                                const struct wf_contribution *from);
+/* to[i] += factor · from[i] for rows; a row that `to` lacks is appended. */
+weft_status wf_rows_add(weft_ctx *ctx, struct wf_rows *to, const struct wf_rows *from,
+                        int64_t width, float factor);
+
+/* ---- the tree -------------------------------------------------------------------------------- */
+
+/* The sum over shard numbers: node (level, index) covers the numbers [index 2^level, (index + 1)
+ * 2^level) and is its left half plus its right half. An absent shard keeps its number: absent + x =
+ * x. Halves are added as soon as both are there, whatever the order of arrival. One thread at a
+ * time. */
+struct wf_tree {
+    weft_ctx *ctx;
+    struct wf_pool *pool;
+    const struct wf_rules *rules;
+    struct wf_tree_node {
+        int level;
+        int64_t index;
+        struct wf_contribution *sum; /* NULL: absent */
+    } * node;
+    int64_t n_nodes, cap_nodes;
+    struct wf_contribution **spare;
+    int64_t n_spare, cap_spare;
+};
+
+void wf_tree_init(struct wf_tree *t, weft_ctx *ctx, struct wf_pool *pool,
+                  const struct wf_rules *rules);
+void wf_tree_free(struct wf_tree *t);
+/* A cleared contribution to fill; it goes back by wf_tree_put or wf_tree_give. */
+weft_status wf_tree_take(struct wf_tree *t, struct wf_contribution **out);
+void wf_tree_give(struct wf_tree *t, struct wf_contribution *c);
+/* One shard (level 0) or the sum of a complete subtree; NULL: absent. c belongs to the tree
+ * afterwards, even after a failure. WEFT_EEXIST if a part of it was already put: nothing
+ * changes. */
+weft_status wf_tree_put(struct wf_tree *t, int level, int64_t index, struct wf_contribution *c);
+/* The sum of all; those that were not put are absent. *out: NULL if all are, otherwise the
+ * caller's, to be given back. The tree is empty afterwards. */
+weft_status wf_tree_sum(struct wf_tree *t, struct wf_contribution **out);
+void wf_tree_clear(struct wf_tree *t);
+
+/* ---- updates --------------------------------------------------------------------------------- */
+
+/* Elements [first, first + n) of a variable, at `at` in the vectors of whoever holds them. It
+ * begins at a multiple of 4096 and ends at one, or at the variable's end; of tables, whole rows. */
+struct wf_piece {
+    int var;
+    int64_t first, n, at;
+};
+
+/* The parameters that are updated. */
+struct wf_version {
+    float *params, *slot[WF_OPTIM_MAX_SLOTS];
+    struct wf_table_data { /* by variable: of tables */
+        float *w, *slot[WF_OPTIM_MAX_SLOTS];
+    } * table;
+};
+
+/* Sums over one block, for norms that whoever holds the other blocks needs, too. */
+struct wf_partial {
+    int64_t block; /* numbered over all variables */
+    double a, b;
+};
+
+/* One step. */
+struct wf_step {
+    int64_t iteration; /* 1 in the first step */
+    bool has_rate;
+    float rate;         /* given, in place of the schedule's or the attribute's */
+    const bool *chosen; /* by variable: only these; NULL: all */
+};
+
+struct wf_merge {
+    weft_ctx *ctx;
+    struct wf_pool *pool;
+    const struct wf_rules *rules;
+    const struct wf_optim_fns *fns;
+    int n_pieces;
+    struct wf_piece *piece;
+    int64_t n_blocks;
+    struct wf_merge_block *block; /* of all dense pieces */
+    int64_t *first_block;         /* by variable, and the end */
+    struct wf_partial *partial;
+    int64_t n_partials, cap_partials;
+    float *scale, *scratch;
+    int32_t *pick;
+    int64_t cap_pick;
+    int64_t *order;
+    int64_t cap_order;
+};
+
+/* pieces: what this updater holds; NULL: everything, at the variables' offsets. */
+weft_status wf_merge_new(weft_ctx *ctx, struct wf_pool *pool, const struct wf_rules *rules,
+                         int n_pieces, const struct wf_piece *pieces, struct wf_merge **out);
+void wf_merge_free(struct wf_merge *m);
+
+/* A sum becomes the mean, with penalties, in place (group 0). params: those that the gradients
+ * belong to. */
+weft_status wf_merge_mean(struct wf_merge *m, struct wf_contribution *sum, const float *params);
+/* The rounds of an update. With more than one updater, each round's partials of all are put
+ * together before the next; wf_merge_norms gives none where no norm is needed. */
+weft_status wf_merge_norms(struct wf_merge *m, const struct wf_contribution *mean,
+                           const struct wf_step *step);
+/* Factors by variable, from the partials of all; they are sorted in place. */
+void wf_merge_scales(const struct wf_rules *rules, const int64_t *first_block, int64_t n,
+                     struct wf_partial *partial, float *scale);
+weft_status wf_merge_update(struct wf_merge *m, const struct wf_contribution *mean,
+                            const struct wf_step *step, const float *scale, struct wf_version *v);
+/* LAMB's second half, from the partials of all that wf_merge_update gave, and constraints. */
+void wf_merge_finish(struct wf_merge *m, const struct wf_step *step, int64_t n,
+                     struct wf_partial *partial, const float *scale, struct wf_version *v);
+/* All rounds, for one updater that holds everything. */
+weft_status wf_merge_step(struct wf_merge *m, const struct wf_contribution *mean,
+                          const struct wf_step *step, struct wf_version *v);
+/* Only the constraints: for updates that were made elsewhere by the same kernels. */
+void wf_merge_constrain(struct wf_merge *m, const struct wf_step *step, struct wf_version *v);
+
+/* The clipping mode of the rules. */
+enum wf_clip { WF_CLIP_NONE, WF_CLIP_EACH, WF_CLIP_GLOBAL };
+enum wf_clip wf_rules_clip(const struct wf_rules *r);
+
+#endif

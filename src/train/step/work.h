@@ -1,0 +1,90 @@
+/* work.h - a trainer's steps as contributions: the rules that merge them, and how one shard becomes
+ * a contribution.
+ *
+ * A trainer whose steps are not split, with one group of losses, gives the gradient of the mean; all
+ * others give gradients of sums, one for each group of losses with the same denominator. */
+#ifndef WF_TRAIN_STEP_WORK_H
+#define WF_TRAIN_STEP_WORK_H
+
+#include "merge/merge.h"
+#include "train/train.h"
+#include "weft/sys/strategy.h"
+
+/* What computes shards: a function with memory of its own. */
+struct wf_replica {
+    weft_fn *fn;
+    weft_tensor *fetch, *feeds;
+    char *state;   /* its own copy of all state; NULL: it works on the trainer's */
+    float *params; /* that it reads, borrowed; NULL: the trainer's */
+    float scale;   /* of the loss */
+};
+
+/* State that is merged: a weighted mean over the shards. */
+struct wf_merged {
+    int64_t offset, count; /* bytes into the state vector, elements */
+};
+
+struct wf_work {
+    weft_ctx *ctx;
+    weft_trainer *t;
+    struct wf_bound *b;
+    struct wf_arena arena;
+    struct wf_rules rules;
+    int *weight;           /* by variable of the rules: its number in the model */
+    int32_t *segment;      /* and its segment */
+    int *var_of;           /* by segment: the variable, -1: none */
+    bool constrained;      /* any variable is */
+    struct wf_version now; /* the trainer's parameters */
+    struct wf_merge *merge;
+    struct wf_tree tree;
+    /* The gradient function: fetches, and what it leaves where. */
+    bool made;
+    weft_val scale; /* fed after the others: of the loss; nil: it is not scaled */
+    int at_metrics, at_loss, at_weight, at_penalty, n_fetches; /* fetches; -1: none */
+    int *at_rows;  /* [n_groups][n_vars]: of ids, rows follow; -1: none */
+    bool *reached; /* [n_groups][n_vars]: the gradient is written */
+    weft_gradient *gradient;
+    int n_gradients;
+    weft_val *fetch;
+    /* Sums besides gradients: the groups' denominators and the samples, then state; and those that
+     * are logged, which are added for each batch: the same, then means, the groups' losses,
+     * metrics. */
+    int64_t sum_state, log_means, log_losses, log_metrics;
+    struct wf_rules log_rules;
+    struct wf_tree log_tree;
+    pthread_mutex_t lock; /* of both trees */
+    int n_merged;
+    struct wf_merged *merged;
+    struct wf_replica *replica;
+    int n_replicas;
+    struct wf_snapshot *start; /* all state that shards write, from before the step */
+    bool began;                /* the step has begun: start is filled */
+    /* The batch whose shards are computed. */
+    const weft_tensor *feeds;
+    int64_t n, first, key; /* samples; numbers of its first shard, in the tree and for random
+                            * numbers */
+};
+
+/* The work of the trainer's graph; created on first use. */
+weft_status wf_work_get(weft_trainer *t, struct wf_work **out);
+void wf_work_free(struct wf_work *w);
+/* Shards of this batch may be computed: `first` is the number of its first one. */
+weft_status wf_work_batch(struct wf_work *w, const weft_tensor *feeds, int64_t n, int64_t first,
+                          int64_t key);
+/* All shards of the batch were put: its logs are added to those of the pass. */
+weft_status wf_work_end_batch(struct wf_work *w);
+/* The step is abandoned: state is as before it. */
+void wf_work_drop(struct wf_work *w);
+/* What was put into the tree as the mean, with penalties. Given back with wf_tree_give. */
+weft_status wf_work_mean(struct wf_work *w, struct wf_contribution **out);
+/* The merged state, unless the step is skipped: then it is as before. */
+void wf_work_take_state(struct wf_work *w, const struct wf_contribution *c);
+/* One step of the optimizer over the chosen variables, NULL: all. Skipped if the loss is scaled and
+ * a gradient is not finite. */
+weft_status wf_work_step(struct wf_work *w, const struct wf_contribution *mean, const bool *chosen);
+/* The parameters are at the next version: the step counts. */
+void wf_work_done(struct wf_work *w);
+/* The constraints alone, after an update by the trainer's own function. */
+void wf_work_constrain(struct wf_work *w);
+
+#endif

@@ -1,0 +1,407 @@
+/* strategy_test.c - what every strategy promises: the bits of `local` with the same number of
+ * shards, wherever and in whatever order shards are computed and ranges are updated.
+ *
+ * Cases are drawn: model, optimizer, clipping, shards, accumulation, batch size, precision; each is
+ * trained by `local`, by `local` without fused updates, and by `scramble` (support/scramble.h).
+ * WEFT_STRATEGY_CASES=FIRST:END tries other ones. ctest-timeout: 400 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/scramble.h"
+#include "support/store_bytes.h"
+#include "train/step/dist.h"
+#include "weft/weft.h"
+
+enum { N = 61, T = 5, F = 7, WORDS = 12, MANY = 9000 };
+
+static float x[N][F], target[N], weight[N];
+static int32_t ids[N][T], large[N][T], next_id[N][T], class_of[N];
+
+static void fill_data(void)
+{
+    uint32_t s = 1;
+
+    for (int i = 0; i < N; i++) {
+        for (int k = 0; k < F; k++) {
+            s = s * 1664525 + 1013904223;
+            x[i][k] = (float)(s >> 8) / (1 << 23) - 1;
+        }
+        for (int k = 0; k < T; k++) {
+            s = s * 1664525 + 1013904223;
+            ids[i][k] = (int32_t)(s >> 10) % WORDS;
+            large[i][k] = (int32_t)(s >> 5) % MANY;
+            next_id[i][k] = (ids[i][k] * 5 + 1) % WORDS;
+        }
+        class_of[i] = ids[i][0] % 3;
+        target[i] = x[i][0] * x[i][1] - x[i][2];
+        weight[i] = (float)(i % 4) / 2;
+    }
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+struct model {
+    const char *name;
+    void (*build)(weft_model *m, weft_sym x, weft_sym ids, weft_sym large);
+    const char *loss;
+    int n_labels; /* classes, tokens, value: the first of them */
+    int first_label;
+};
+
+/* Dropout, BatchNorm, penalties of each kind, constraints of each kind. */
+static void build_dense(weft_model *m, weft_sym in, weft_sym words, weft_sym many)
+{
+    weft_sym h;
+
+    (void)words;
+    (void)many;
+    h = weft_apply(m, "Dense",
+                   "units=65 activation=relu kernel_regularizer=l2(0.01) bias_regularizer=l1(0.02) "
+                   "kernel_constraint=max_norm(0.9)",
+                   in);
+    h = weft_apply(m, "BatchNormalization", "momentum=0.9", h);
+    h = weft_apply(m, "Dropout", "rate=0.3", h);
+    h = weft_apply(m, "Dense",
+                   "units=70 activation=tanh kernel_regularizer=l1_l2(0.001,0.002) "
+                   "bias_constraint=non_neg",
+                   h);
+    h = weft_apply(m, "Dense",
+                   "units=9 kernel_regularizer=orthogonal(0.1) kernel_constraint=unit_norm", h);
+    weft_model_output(m, weft_apply(m, "Dense", "units=3 name=classes", h));
+}
+
+/* Tables: one with a mask, one of many rows, one that two inputs share. */
+static void build_tables(weft_model *m, weft_sym in, weft_sym words, weft_sym many)
+{
+    weft_layer shared = weft_layer_new(m, "Embedding", "input_dim=9000 output_dim=3");
+    weft_sym a = weft_apply(m, "Embedding", "input_dim=12 output_dim=6", words);
+    weft_sym b = weft_call(m, shared, many), c = weft_call(m, shared, words);
+    weft_sym all[4];
+
+    all[0] = weft_apply(m, "Flatten", NULL, a);
+    all[1] = weft_apply(m, "Flatten", NULL, b);
+    all[2] = weft_apply(m, "Flatten", NULL, c);
+    all[3] = in;
+    all[0] = weft_apply_n(m, "Concatenate", NULL, 4, all);
+    weft_model_output(m, weft_apply(m, "Dense", "units=3 name=classes", all[0]));
+}
+
+/* Two masked outputs and one without a mask: three denominators. */
+static void build_masked(weft_model *m, weft_sym in, weft_sym words, weft_sym many)
+{
+    weft_sym e, h, one, two;
+
+    (void)in;
+    (void)many;
+    e = weft_apply(m, "Embedding", "input_dim=12 output_dim=6 mask_zero=true", words);
+    h = weft_apply(m, "LSTM", "units=7 return_sequences=true dropout=0.2", e);
+    one = weft_apply(m, "Dense", "units=12 name=tokens", h);
+    two = weft_apply(m, "LSTM", "units=5", h);
+    weft_model_output(m, one);
+    weft_model_output(m, weft_apply(m, "Dense", "units=3 name=classes", two));
+}
+
+/* Parameters of more than one block. */
+static void build_wide(weft_model *m, weft_sym in, weft_sym words, weft_sym many)
+{
+    weft_sym h;
+
+    (void)words;
+    (void)many;
+    h = weft_apply(m, "Dense", "units=1500 activation=relu", in);
+    h = weft_apply(m, "LayerNormalization", NULL, h);
+    weft_model_output(m, weft_apply(m, "Dense", "units=3 name=classes", h));
+}
+
+static const struct model models[] = {
+    {"dense", build_dense, "sparse_categorical_crossentropy from_logits=true", 1, 0},
+    {"tables", build_tables, "sparse_categorical_crossentropy from_logits=true", 1, 0},
+    {"masked", build_masked,
+     "sparse_categorical_crossentropy from_logits=true; "
+     "sparse_categorical_crossentropy from_logits=true",
+     2, 0},
+    {"wide", build_wide, "sparse_categorical_crossentropy from_logits=true", 1, 0},
+};
+
+/* ---- cases ----------------------------------------------------------------------------------- */
+
+struct setting {
+    const struct model *model;
+    char optimizer[160];
+    const char *precision;
+    int shards, accumulate, threads;
+    int64_t batch;
+    bool weighted, dense;
+};
+
+static uint64_t draw(uint64_t *s, uint64_t n)
+{
+    *s += 0x9e3779b97f4a7c15u;
+    return wf_hash64(s, sizeof *s, 11) % n;
+}
+
+static struct setting draw_setting(uint64_t seed)
+{
+    static const char *const optimizers[] = {"sgd learning_rate=0.05",
+                                             "sgd learning_rate=0.05 momentum=0.9",
+                                             "sgd learning_rate=0.05 momentum=0.9 nesterov=1",
+                                             "rmsprop learning_rate=0.01",
+                                             "rmsprop learning_rate=0.01 momentum=0.5 centered=1",
+                                             "adam learning_rate=0.01",
+                                             "adam learning_rate=0.01 amsgrad=1",
+                                             "adamw learning_rate=0.01",
+                                             "adamax",
+                                             "nadam",
+                                             "adagrad learning_rate=0.05",
+                                             "adadelta learning_rate=0.5",
+                                             "ftrl learning_rate=0.05",
+                                             "lion learning_rate=0.002",
+                                             "lamb learning_rate=0.01"};
+    static const char *const clips[] = {"", "", " clipvalue=0.02", " clipnorm=0.1",
+                                        " global_clipnorm=0.2"};
+    static const int shards[] = {1, 1, 2, 3, 4, 7, 8};
+    static const int threads[] = {1, 2, 3, 7};
+    static const int64_t batches[] = {1, 3, 5, 8, 16, 20, 61, 64};
+    uint64_t s = seed;
+    struct setting c = {.model = &models[draw(&s, WF_COUNT(models))]};
+
+    snprintf(c.optimizer, sizeof c.optimizer, "%s%s", optimizers[draw(&s, WF_COUNT(optimizers))],
+             clips[draw(&s, WF_COUNT(clips))]);
+    c.precision = draw(&s, 6) == 0 ? "f16" : draw(&s, 6) == 0 ? "bf16" : "f32";
+    c.shards = shards[draw(&s, WF_COUNT(shards))];
+    c.accumulate = draw(&s, 3) == 0 ? (int)draw(&s, 3) + 1 : 1;
+    c.threads = threads[draw(&s, WF_COUNT(threads))];
+    c.batch = batches[draw(&s, WF_COUNT(batches))];
+    c.weighted = draw(&s, 4) == 0;
+    c.dense = draw(&s, 5) == 0;
+    return c;
+}
+
+static const char *text_of(const struct setting *c, uint64_t seed)
+{
+    static char text[400];
+
+    snprintf(text, sizeof text,
+             "case %llu: %s, %s, %s, shards %d, accumulate %d, batch %lld, threads %d%s%s",
+             (unsigned long long)seed, c->model->name, c->optimizer, c->precision, c->shards,
+             c->accumulate, (long long)c->batch, c->threads, c->weighted ? ", weighted" : "",
+             c->dense ? ", dense" : "");
+    return text;
+}
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+struct result {
+    char *bytes;
+    size_t n;
+    double log[40];
+    int n_logs;
+    int64_t step;
+    weft_status st;
+};
+
+static weft_ds dataset(weft_data *d, const struct setting *c)
+{
+    weft_column col[8];
+    weft_tensor rows[8];
+    int n = 0;
+
+    col[n] = (weft_column){.name = "x"};
+    rows[n++] = weft_view(WEFT_F32, x, 2, (int64_t[]){N, F});
+    col[n] = (weft_column){.name = "ids"};
+    rows[n++] = weft_view(WEFT_I32, ids, 2, (int64_t[]){N, T});
+    col[n] = (weft_column){.name = "large"};
+    rows[n++] = weft_view(WEFT_I32, large, 2, (int64_t[]){N, T});
+    if (c->model->n_labels == 2) {
+        col[n] = (weft_column){.name = "tokens", .role = WEFT_LABEL};
+        rows[n++] = weft_view(WEFT_I32, next_id, 2, (int64_t[]){N, T});
+    }
+    col[n] = (weft_column){.name = "classes", .role = WEFT_LABEL};
+    rows[n++] = weft_view(WEFT_I32, class_of, 1, (int64_t[]){N});
+    if (c->weighted) {
+        col[n] = (weft_column){.name = "w", .role = WEFT_WEIGHT};
+        rows[n++] = weft_view(WEFT_F32, weight, 1, (int64_t[]){N});
+    }
+    return weft_ds_tensors(d, n, col, rows);
+}
+
+static void keep(weft_trainer *t, const weft_history *h, struct result *r)
+{
+    const weft_fn *fit = t->bound->fit;
+
+    r->bytes = store_bytes(fit->store, &r->n);
+    r->step = weft_trainer_step(t);
+    for (int i = 0; h && i < h->n_epochs * h->n_names && i < WF_COUNT(r->log); i++)
+        r->log[r->n_logs++] = h->value[i];
+}
+
+/* strategy NULL: by name. */
+static struct result train_on(const struct setting *c, const weft_strategy *strategy, void *arg,
+                              const char *name, const char *devices)
+{
+    struct result r = {.st = WEFT_OK};
+    weft_ctx *ctx;
+    weft_dist *dist = NULL;
+    weft_model *m;
+    weft_trainer *t = NULL;
+    weft_data *d;
+    weft_history *h = NULL;
+
+    assert_int_equal(
+        weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = c->threads, .seed = 3, .devices = devices),
+                     &ctx),
+        0);
+    assert_int_equal(weft_model_new(ctx, NULL, &m), 0);
+    c->model->build(m, weft_input(m, "x", WEFT_F32, 1, (int64_t[]){F}),
+                    weft_input(m, "ids", WEFT_I32, 1, (int64_t[]){T}),
+                    weft_input(m, "large", WEFT_I32, 1, (int64_t[]){T}));
+    if (strategy) {
+        assert_int_equal(weft_dist_open_with(ctx, strategy, arg, &dist), 0);
+        assert_int_equal(weft_dist_scope(dist, m), 0);
+    }
+    if (weft_compile(m,
+                     WEFT_OPTS(weft_compile_opts, .optimizer = c->optimizer, .loss = c->model->loss,
+                               .metrics = c->model->n_labels == 1 ? "accuracy" : NULL,
+                               .precision = c->precision, .shards = c->shards,
+                               .accumulate = c->accumulate, .no_sparse = c->dense,
+                               .strategy = name),
+                     &t))
+        fail_msg("%s: %s", c->model->name, weft_error());
+    assert_int_equal(weft_data_new(ctx, &d), 0);
+    r.st =
+        weft_fit(t, d, dataset(d, c), WEFT_OPTS(weft_fit_opts, .epochs = 2, .batch = c->batch), &h);
+    keep(t, h, &r);
+    weft_history_free(h);
+    weft_trainer_free(t);
+    weft_data_free(d);
+    weft_model_free(m);
+    weft_dist_free(dist);
+    weft_ctx_free(ctx);
+    return r;
+}
+
+static struct result train(const struct setting *c, const weft_strategy *strategy, void *arg)
+{
+    return train_on(c, strategy, arg, NULL, NULL);
+}
+
+static void compare(const struct result *a, const struct result *b, const char *who,
+                    const char *text)
+{
+    if (a->st || b->st)
+        fail_msg("%s, %s: %s", text, who, weft_error());
+    assert_int_equal(a->n, b->n);
+    assert_int_equal(a->step, b->step);
+    for (size_t i = 0; i < a->n; i++)
+        if (a->bytes[i] != b->bytes[i])
+            fail_msg("%s: %s differs from local at byte %zu of %zu", text, who, i, a->n);
+    for (int i = 0; i < a->n_logs; i++)
+        if (memcmp(&a->log[i], &b->log[i], sizeof a->log[i]))
+            fail_msg("%s: %s logs %.17g, local %.17g", text, who, b->log[i], a->log[i]);
+}
+
+static void one_case(uint64_t seed)
+{
+    struct setting c = draw_setting(seed);
+    const char *text = text_of(&c, seed);
+    struct scramble s = {
+        .seed = seed, .n_stores = (int)(1 + seed % 8), .n_updaters = (int)(1 + seed / 8 % 5)};
+    struct result local = train(&c, NULL, NULL), unfused = train(&c, &unfused_strategy, NULL);
+    struct result scrambled = train(&c, &scramble_strategy, &s);
+    struct result mirrored =
+        train_on(&c, NULL, NULL, "mirrored", seed % 3 ? "cpu:0,cpu:1" : "cpu:0, cpu:1, cpu:2");
+
+    compare(&local, &mirrored, "mirrored", text);
+    free(mirrored.bytes);
+    compare(&local, &unfused, "local without fused updates", text);
+    compare(&local, &scrambled, "scramble", text);
+    if (s.bad || s.n_ready == 0)
+        fail_msg("%s: a range was not told as promised", text);
+    free(local.bytes);
+    free(unfused.bytes);
+    free(scrambled.bytes);
+}
+
+static void strategies_give_the_same_bits(void **state)
+{
+    const char *asked = getenv("WEFT_STRATEGY_CASES");
+    unsigned long long first = 0, end = getenv("WEFT_TEST_QUICK") ? 12 : 80;
+
+    (void)state;
+    if (asked && sscanf(asked, "%llu:%llu", &first, &end) != 2)
+        fail_msg("WEFT_STRATEGY_CASES is not FIRST:END");
+    for (uint64_t i = first; i < end; i++)
+        one_case(i);
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+/* A strategy that fails at its k-th call: the step leaves nothing behind, and can be tried again. */
+static void a_failing_strategy_changes_nothing(void **state)
+{
+    struct setting c = {.model = &models[0],
+                        .optimizer = "adam learning_rate=0.01",
+                        .precision = "f32",
+                        .shards = 3,
+                        .accumulate = 1,
+                        .threads = 2,
+                        .batch = N};
+    struct scramble calm = {.seed = 1, .n_stores = 2, .n_updaters = 2};
+    struct result whole, none = {.bytes = NULL};
+
+    (void)state;
+    whole = train(&c, &scramble_strategy, &calm);
+    assert_int_equal(whole.st, 0);
+    assert_true(calm.n_calls > 20);
+    for (int k = 1; k <= calm.n_calls / 3; k += 2) { /* within the first step */
+        struct scramble s = {.seed = 1, .n_stores = 2, .n_updaters = 2, .fail_at = k};
+        struct result r = train(&c, &scramble_strategy, &s);
+
+        assert_int_equal(r.st, WEFT_EPEER);
+        assert_int_equal(r.step, 0);
+        if (none.bytes) {
+            assert_int_equal(r.n, none.n);
+            assert_memory_equal(r.bytes, none.bytes, r.n);
+            free(r.bytes);
+        } else {
+            none = r;
+        }
+    }
+    free(none.bytes);
+    free(whole.bytes);
+}
+
+static void what_is_missing_is_refused(void **state)
+{
+    weft_strategy none = {.size = sizeof none, .name = "none"};
+    weft_dist *d = NULL;
+    weft_ctx *ctx;
+
+    (void)state;
+    assert_int_equal(weft_ctx_new(NULL, &ctx), 0);
+    assert_int_equal(weft_dist_open_with(ctx, &none, NULL, &d), WEFT_EINVAL);
+    none.size = 3;
+    assert_int_equal(weft_dist_open_with(ctx, &none, NULL, &d), WEFT_EINVAL);
+    assert_null(d);
+    weft_ctx_free(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strategies_give_the_same_bits),
+        cmocka_unit_test(a_failing_strategy_changes_nothing),
+        cmocka_unit_test(what_is_missing_is_refused),
+    };
+
+    fill_data();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
