@@ -85,7 +85,7 @@ struct wf_base {
     char *state;
 };
 
-/* What a run tells while it goes on. Called by the thread that runs. */
+/* What a run reports as it proceeds. Called by the thread that runs. */
 struct wf_hooks {
     void *arg;
     /* Parameter `segment` is about to be read for the first time. */
@@ -176,7 +176,8 @@ struct wf_lifetime {
     int64_t first, last; /* positions in the order */
     int64_t bytes, offset;
 };
-/* Sets the offsets: those of two that live at the same time do not overlap. Sorts the lives; *end: the end of the last. */
+/* Sets the offsets: those of two that live at the same time do not overlap. Sorts the lives; *end:
+ * the end of the last. */
 weft_status wf_place(weft_ctx *ctx, struct wf_lifetime *l, int64_t n, int64_t *end);
 
 /* Does the node update a parameter with an optimizer? */

@@ -14,7 +14,8 @@ static const struct wf_type *in_type(const weft_graph *g, const struct wf_node *
     return &g->values[i < n->n_in ? n->in[i] : 0].type;
 }
 
-/* ---- the rules, by the names that ops.def uses ------------------------------------------------ */
+/* ---- the rules, by the names that ops.def uses ------------------------------------------------
+ */
 
 typedef double flop_fn(const weft_graph *g, const struct wf_node *n);
 

@@ -1,7 +1,8 @@
 /* memory.c - where every value of a plan lies.
  *
- * Constants and feeds where they are, variables in the store, the rest in one slab, where two values share bytes when they are
- * never alive together. Everything is decided before the first run. */
+ * Constants and feeds where they are, variables in the store, the rest in one slab, where two
+ * values share bytes when they are never alive together. Everything is decided before the first
+ * run. */
 #include "exec/exec.h"
 
 static int32_t root_of(const struct wf_plan *p, int32_t v)
@@ -11,7 +12,8 @@ static int32_t root_of(const struct wf_plan *p, int32_t v)
     return v;
 }
 
-/* May the output of node n live where its input i does? Only if nothing reads that memory afterwards. */
+/* May the output of node n live where its input i does? Only if nothing reads that memory
+ * afterwards. */
 static bool can_overwrite(const struct wf_plan *p, const struct wf_node *n, int i, int64_t at,
                           const int64_t *last)
 {
@@ -63,8 +65,8 @@ static weft_status place_leaves(struct wf_plan *p, weft_fn *fn)
     return WEFT_OK;
 }
 
-/* A gradient of opts.gradients lives at its variable's offset; wf_pass_own has given each a value of
- * its own. */
+/* A gradient of opts.gradients lives at its variable's offset; wf_pass_own has given each a value
+ * of its own. */
 static weft_status place_gradients(struct wf_plan *p, const weft_fn *fn)
 {
     const int32_t *grad = p->roots + fn->n_fetches + fn->n_updates;

@@ -1,7 +1,8 @@
 /* order.c - the order in which the nodes of a plan run.
  *
- * Nodes run in the order they were built, except that an update of a variable waits until everything that reads the
- * old value, and everything that may fail, has run. No reader of the old value depends on the update (uncross.c). */
+ * Nodes run in the order they were built, except that an update of a variable waits until
+ * everything that reads the old value, and everything that may fail, has run. No reader of the old
+ * value depends on the update (uncross.c). */
 #include "exec/exec.h"
 
 /* Node numbers, the lowest first. */
@@ -19,7 +20,8 @@ struct order {
     int64_t n_fail; /* nodes that may fail and have not run */
     int32_t *list;
     int64_t n;
-    /* Nodes that were looked at and had to wait: for how many things each, and who waits for what. */
+    /* Nodes that were looked at and had to wait: for how many things each, and who waits for what.
+     */
     int32_t *n_unmet;
     int32_t *after_node, *after_readers, held; /* lists of waits: number + 1, 0 is none */
     struct wait {
@@ -90,8 +92,8 @@ static bool must_wait(struct order *o, int64_t k)
     return o->n_unmet[k] > 0;
 }
 
-/* What a list waits for has happened. A round goes through those that wait in the order they were built: one that lies before
- * the round's place is left to the next. */
+/* What a list waits for has happened. A round goes through those that wait in the order they were
+ * built: one that lies before the round's place is left to the next. */
 static void release(struct order *o, int32_t *list)
 {
     for (int32_t w = *list; w; w = o->waits[w - 1].next) {
@@ -217,7 +219,8 @@ weft_status wf_plan_order(struct wf_plan *p, bool all_fail, int32_t **order, int
             emit(&o, k);
             emit_waiting(&o);
         }
-    /* What is left is a cycle that no order satisfies (by control dependencies); the first that waits goes first. */
+    /* What is left is a cycle that no order satisfies (by control dependencies); the first that
+     * waits goes first. */
     for (int64_t k = 0; k < o.g->n_nodes; k++) {
         while (emit_waiting(&o))
             ;

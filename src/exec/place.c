@@ -1,8 +1,9 @@
 /* place.c - offsets in one slab for values whose times of life are known.
  *
- * First fit, the largest first: each value gets the lowest offset that is free while it lives. A tree over time says what is free:
- * the node of a stretch of time holds the bytes in use at some moment of it (some) and during all of it (all), as few spans
- * that do not touch. A life is noted in, and a question asked of, a number of nodes that grows with the logarithm of the time. */
+ * First fit, the largest first: each value gets the lowest offset that is free while it lives. A
+ * tree over time says what is free: the node of a stretch of time holds the bytes in use at some
+ * moment of it (some) and during all of it (all), as few spans that do not touch. A life is noted
+ * in, and a question asked of, a number of nodes that grows with the logarithm of the time. */
 #include <stdlib.h>
 
 #include "exec/exec.h"
@@ -17,8 +18,8 @@ struct spans {
 
 struct place {
     weft_ctx *ctx;
-    int64_t
-        size; /* leaves: a power of two; leaf of time t is node size + t, the parent of node i is i / 2 */
+    int64_t size; /* leaves: a power of two; leaf of time t is node size + t, the parent of node i
+                     is i / 2 */
     struct spans *some, *all; /* per node */
 };
 

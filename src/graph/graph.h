@@ -210,8 +210,8 @@ struct wf_rewrite {
     const weft_graph *from;
     weft_graph *to;
     int32_t *map;
-    int32_t *in; /* scratch for the mapped inputs of one node */
-    bool *live;  /* per old node: needed by the roots */
+    int32_t *in;   /* scratch for the mapped inputs of one node */
+    bool *live;    /* per old node: needed by the roots */
     int32_t *root; /* per root: the new value if it is not the mapped one, or 0; NULL: all are */
 };
 /* Starts a rewrite of what `roots` (value ids) need: data, control dependencies and updates of
@@ -234,7 +234,8 @@ weft_status wf_rewrite_end(struct wf_rewrite *rw, weft_status st, int n_roots, i
 /* ---- who reads what (uses.c) ----------------------------------------------------------------- */
 
 /* live[node]: whether the roots need it. In a graph made by a pass that is also every node with an
- * effect: the pass copied it because the roots needed it, perhaps by way of a node that it replaced. */
+ * effect: the pass copied it because the roots needed it, perhaps by way of a node that it
+ * replaced. */
 void wf_live_nodes(const weft_graph *g, int n_roots, const int32_t *roots, bool *live);
 
 /* The value whose bytes v shows, following views. */
@@ -248,12 +249,11 @@ int32_t wf_value_updated(const weft_graph *g, const struct wf_node *n);
 
 /* The uses of every value by live nodes. */
 struct wf_uses {
-    int32_t *first,
-        *reader;        /* reader[first[v] .. first[v + 1]): node numbers, ascending, one for each
-                         * operand */
-    int32_t *n_fetched; /* per value: how often it is a root */
-    bool *awaited;      /* per node: another one waits for it (control dependency) */
-    int32_t *first_update; /* per value: the first node that overwrites its bytes, or INT32_MAX */
+    int32_t *first, *reader; /* reader[first[v] .. first[v + 1]): node numbers, ascending, one for
+                              * each operand */
+    int32_t *n_fetched;      /* per value: how often it is a root */
+    bool *awaited;           /* per node: another one waits for it (control dependency) */
+    int32_t *first_update;   /* per value: the first node that overwrites its bytes, or INT32_MAX */
 };
 weft_status wf_uses_find(struct wf_uses *u, const weft_graph *g, int n_roots, const int32_t *roots);
 void wf_uses_free(struct wf_uses *u, weft_ctx *ctx);

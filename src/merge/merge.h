@@ -126,7 +126,7 @@ void wf_tree_clear(struct wf_tree *t);
 
 /* ---- updates --------------------------------------------------------------------------------- */
 
-/* Elements [first, first + n) of a variable, at `at` in the vectors of whoever holds them. It
+/* Elements [first, first + n) of a variable, at `at` in the vectors of their owner. It
  * begins at a multiple of 4096 and ends at one, or at the variable's end; of tables, whole rows. */
 struct wf_piece {
     int var;
@@ -141,7 +141,7 @@ struct wf_version {
     } * table;
 };
 
-/* Sums over one block, for norms that whoever holds the other blocks needs, too. */
+/* Sums over one block, for norms that the owners of other blocks need, too. */
 struct wf_partial {
     int64_t block; /* numbered over all variables */
     double a, b;

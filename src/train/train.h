@@ -36,10 +36,10 @@ struct wf_bound {
     struct wf_type *label_type; /* one for each output that has a loss or a metric */
     weft_val *label, weight, rate;
     weft_fn *fit, *predict;
-    weft_fn *test[2];         /* for data without and with weights; NULL: not needed yet */
-    struct wf_work *work;     /* steps as contributions; NULL: not needed yet */
-    int n_trained, *trained;  /* weights that are trained: their numbers in the model */
-    weft_val *gradient;       /* of each: that of `data`, nil: none */
+    weft_fn *test[2];        /* for data without and with weights; NULL: not needed yet */
+    struct wf_work *work;    /* steps as contributions; NULL: not needed yet */
+    int n_trained, *trained; /* weights that are trained: their numbers in the model */
+    weft_val *gradient;      /* of each: that of `data`, nil: none */
     /* The loss of training: all of it, without penalties on weights, by groups with the same
      * denominator, and the penalties (nil: none). */
     weft_val total, data, penalty;
@@ -96,10 +96,10 @@ struct weft_trainer {
     int n_class_weights, class_output; /* and the output they apply to */
     float *class_weights;
     int shards, accumulate;
-    int pending;            /* batches accumulated since the last update */
-    const char *stateful;   /* a layer whose states carry over from batch to batch; NULL: none */
-    int64_t state_batch;    /* the samples of each batch in this case */
-    int drawn;              /* shards since the last update: random numbers depend on it */
+    int pending;          /* batches accumulated since the last update */
+    const char *stateful; /* a layer whose states carry over from batch to batch; NULL: none */
+    int64_t state_batch;  /* the samples of each batch in this case */
+    int drawn;            /* shards since the last update: random numbers depend on it */
     weft_dtype precision;
     bool trap, dense; /* dense: all rows of all tables are updated */
     struct {

@@ -296,8 +296,9 @@ static void shake_slot(struct plain *p, float *v, int64_t n)
         v[i] *= (float)(1 + draw_real(&p->draw, -p->noise, p->noise) * 0x1p-24);
 }
 
-/* Centered rmsprop divides by sqrt(v - a^2 + eps), the mean square less the squared mean: the error of the difference is relative to
- * v. w: the weights before the step, new: after it; m: the momentum before it, or NULL. */
+/* Centered rmsprop divides by sqrt(v - a^2 + eps), the mean square less the squared mean: the error
+ * of the difference is relative to v. w: the weights before the step, new: after it; m: the
+ * momentum before it, or NULL. */
 static void shake_rmsprop(struct plain *p, const struct wf_node *n, const struct wf_tensor *w,
                           const float *m, const struct wf_tensor *op, int kept, float *new)
 {
@@ -319,8 +320,9 @@ static void shake_rmsprop(struct plain *p, const struct wf_node *n, const struct
     }
 }
 
-/* The slot z of ftrl after a step from weights w: z contains (n^p - n_before^p) w / lr, a difference of powers that may be close
- * to each other, so that its error is relative to n^p w / lr. op: the operands and slots of the step. */
+/* The slot z of ftrl after a step from weights w: z contains (n^p - n_before^p) w / lr, a
+ * difference of powers that may be close to each other, so that its error is relative to n^p w /
+ * lr. op: the operands and slots of the step. */
 static void shake_ftrl(struct plain *p, const struct wf_node *n, const struct wf_tensor *w,
                        const struct wf_tensor *op)
 {
@@ -335,7 +337,8 @@ static void shake_ftrl(struct plain *p, const struct wf_node *n, const struct wf
                         pow((double)sum[i], power) * wf_get(w->data, w->type.dtype, i) / lr);
 }
 
-/* Of the finite elements: the log-sum-exp of a row without keys is infinite, and no error comes of it. */
+/* Of the finite elements: the log-sum-exp of a row without keys is infinite, and no error comes of
+ * it. */
 static double largest(const struct wf_tensor *t)
 {
     double most = 0;
@@ -609,8 +612,8 @@ static void spoil_result(const struct fault *f, struct wf_tensor *out)
         wf_set(x->data, x->type.dtype, e, wf_get(x->data, x->type.dtype, e) * (1 + f->by));
 }
 
-/* A product of two f32 matrices with its sums in f32, in order: what a long sum of numbers of one sign loses is not like noise on
- * its operands, but always on the same side. */
+/* A product of two f32 matrices with its sums in f32, in order: what a long sum of numbers of one
+ * sign loses is not like noise on its operands, but always on the same side. */
 static void product_in_order(const struct wf_node *n, const struct wf_tensor *in,
                              struct wf_tensor *out)
 {

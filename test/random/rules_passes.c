@@ -154,7 +154,8 @@ bool draw_column_sums(struct gen *g, const char *op)
     return true;
 }
 
-/* One of some nodes that differ in their op, an attribute of each kind, or the number of operands. */
+/* One of some nodes that differ in their op, an attribute of each kind, or the number of operands.
+ */
 static weft_val one_alike(struct gen *g, int kind, weft_val x)
 {
     weft_val many[16];
@@ -238,7 +239,8 @@ bool draw_random_twins(struct gen *g, const char *op)
     return gen_op(g, "sub", 2, in, "%s", "").id;
 }
 
-/* A node whose second result a factor may be taken for: the gradient of a cross-entropy, or what attention says about its rows. */
+/* A node whose second result a factor may be taken for: the gradient of a cross-entropy, or what
+ * attention says about its rows. */
 static weft_val two_results(struct gen *g)
 {
     weft_val in[3] = {gen_any(g, FLOATS, 1, 4)};
@@ -259,7 +261,8 @@ static weft_val two_results(struct gen *g)
                     : WEFT_NIL;
 }
 
-/* What it is multiplied by: a scalar, perhaps of a higher rank, or a constant of as many elements. */
+/* What it is multiplied by: a scalar, perhaps of a higher rank, or a constant of as many elements.
+ */
 static weft_val factor_of(struct gen *g, weft_val x)
 {
     struct wf_type t = *gen_type(g, x);
@@ -312,7 +315,8 @@ bool draw_neutral(struct gen *g, const char *op)
     return one.id && gen_op(g, product ? "mul" : "add", 2, in, "%s", "").id;
 }
 
-/* ---- variables that change ---------------------------------------------------------------------- */
+/* ---- variables that change ----------------------------------------------------------------------
+ */
 
 static bool has_update(const struct gen *g, weft_val var)
 {

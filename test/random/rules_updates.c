@@ -1,5 +1,5 @@
-/* rules_updates.c - updates that passes and the order of execution must get right: updates that run only because another node
- * waits for them, and several updates of one variable. */
+/* rules_updates.c - updates that passes and the order of execution must get right: updates that run
+ * only because another node waits for them, and several updates of one variable. */
 #include "random/rules.h"
 #include "weft/optim.h"
 
@@ -27,7 +27,8 @@ static void fetch(struct gen *g, weft_val v)
         g->c->fetch[g->c->n_fetches++] = v;
 }
 
-/* ---- updates that another node waits for -------------------------------------------------------- */
+/* ---- updates that another node waits for --------------------------------------------------------
+ */
 
 /* An update of a variable of its own, or a value computed from it that nothing else reads. */
 static weft_val unasked_update(struct gen *g)
@@ -51,7 +52,8 @@ static weft_val unasked_update(struct gen *g)
     return unseen(g, draw_word(&g->d, "neg|tanh|sum|identity", word), 1, in);
 }
 
-/* What passes replace by another value: a neutral operand, a view, a value that is spread or reduced, constants. */
+/* What passes replace by another value: a neutral operand, a view, a value that is spread or
+ * reduced, constants. */
 static weft_val replaced(struct gen *g, weft_val x)
 {
     struct wf_type t = *gen_type(g, x);
@@ -82,7 +84,8 @@ static weft_val replaced(struct gen *g, weft_val x)
     }
 }
 
-/* What passes join with others: element-wise steps, products, sums over all axes but the last, scaled gradients. */
+/* What passes join with others: element-wise steps, products, sums over all axes but the last,
+ * scaled gradients. */
 static weft_val joined(struct gen *g, weft_val x)
 {
     struct wf_type t = *gen_type(g, x);
@@ -132,9 +135,11 @@ bool draw_awaited(struct gen *g, const char *op)
     return in[0].id;
 }
 
-/* ---- several updates of one variable ------------------------------------------------------------ */
+/* ---- several updates of one variable ------------------------------------------------------------
+ */
 
-/* What an update writes: a value of the pool, the variable itself, or something computed from an earlier update. */
+/* What an update writes: a value of the pool, the variable itself, or something computed from an
+ * earlier update. */
 static weft_val written(struct gen *g, weft_val v, weft_val before)
 {
     int64_t pick = draw_int(&g->d, 0, 5);
@@ -150,7 +155,8 @@ static weft_val written(struct gen *g, weft_val v, weft_val before)
     return gen_like(g, v);
 }
 
-/* A value that equals what an update left, or is computed from it (and from `slow`, which comes late), fetched. */
+/* A value that equals what an update left, or is computed from it (and from `slow`, which comes
+ * late), fetched. */
 static void look_at(struct gen *g, weft_val u, weft_val slow)
 {
     weft_val in[2] = {u, rule_scalar(g, gen_type(g, u)->dtype, draw_one_in(&g->d, 2))};
@@ -211,7 +217,8 @@ bool draw_twice(struct gen *g, const char *op)
     return true;
 }
 
-/* ---- updates by products ------------------------------------------------------------------------ */
+/* ---- updates by products ------------------------------------------------------------------------
+ */
 
 /* A learning rate that is computed here, or none. */
 static weft_val new_rate(struct gen *g)
@@ -226,7 +233,8 @@ static weft_val new_rate(struct gen *g)
     return in[0].id && in[1].id ? unseen(g, "mul", 2, in) : WEFT_NIL;
 }
 
-/* Reads the variable after its gradient was built: by itself, or with the sums of columns, which the product may compute. */
+/* Reads the variable after its gradient was built: by itself, or with the sums of columns, which
+ * the product may compute. */
 static void read_weights(struct gen *g, weft_val w, weft_val sums)
 {
     weft_val in[2] = {w, sums};
@@ -238,8 +246,8 @@ static void read_weights(struct gen *g, weft_val w, weft_val sums)
         fetch(g, unseen(g, draw_word(&g->d, "neg|tanh", word), 1, in));
 }
 
-/* The weights of a layer, stepped by a product: with the sums of its columns, readers of the old weights and of the product,
- * updates of what the product reads, another update of the weights. */
+/* The weights of a layer, stepped by a product: with the sums of its columns, readers of the old
+ * weights and of the product, updates of what the product reads, another update of the weights. */
 bool draw_trained_product(struct gen *g, const char *op)
 {
     weft_val dy = gen_any(g, FLOATS, 2, 2), in[2], w, product, sums = WEFT_NIL, up, other;

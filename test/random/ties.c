@@ -113,8 +113,9 @@ static double turn(const struct tie *t, const double *at, int n_at, double x, do
     }
 }
 
-/* Which side run p takes: -1, 0 (exactly there) or 1. Three runs take one for all elements, the others one by chance: whatever is
- * regular, elements that are summed with weights which cancel may have in common. */
+/* Which side run p takes: -1, 0 (exactly there) or 1. Three runs take one for all elements, the
+ * others one by chance: whatever is regular, elements that are summed with weights which cancel may
+ * have in common. */
 static int side(struct plain *p)
 {
     if (p->number < 3)
@@ -198,8 +199,8 @@ static struct wf_tensor spread_out(struct plain *p, const struct wf_tensor *x,
     return t;
 }
 
-/* argmin and argmax: an element whose difference from the best one, which is that of the first run, is no larger than the
- * difference's error may be the best as well. */
+/* argmin and argmax: an element whose difference from the best one, which is that of the first run,
+ * is no larger than the difference's error may be the best as well. */
 static void arg_ties(struct plain *p, int64_t k, struct wf_tensor *in)
 {
     const struct wf_node *n = &p->g->nodes[k];

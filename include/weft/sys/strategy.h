@@ -40,11 +40,11 @@ typedef struct weft_given {
 typedef struct weft_strategy {
     size_t size;
     const char *name, *doc;
-    /* Steps that are not split, and of which nobody needs the whole gradient, may be updated by the
+    /* Steps that are not split, and whose whole gradient nothing else needs, may be updated by the
      * function that computes them: none of the calls below is made for them. */
     bool fused;
-    /* Opens the strategy: *replicas in all processes, *local of them in this one, which are numbered
-     * from *first on. arg: as given to weft_dist_open_with. */
+    /* Opens the strategy: *replicas in all processes, *local of them in this one, which are
+     * numbered from *first on. arg: as given to weft_dist_open_with. */
     weft_status (*open)(weft_ctx *ctx, void *arg, void **self, int *replicas, int *local,
                         int *first);
     void (*close)(void *self); /* may be NULL */

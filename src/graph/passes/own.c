@@ -1,7 +1,7 @@
 /* own.c - gives every gradient a value of its own.
  *
- * A gradient that a function leaves in a flat vector, at the offset of its variable, must be a value
- * that an instruction computes, and can be the gradient of only one variable. One that two
+ * A gradient that a function leaves in a flat vector, at the offset of its variable, must be a
+ * value that an instruction computes, and can be the gradient of only one variable. One that two
  * variables share (two biases added to the same sum), or that is a constant, is copied. */
 #include "graph/graph.h"
 

@@ -5,8 +5,8 @@
  * a copy, made before any update.
  *
  * Updates of one variable run in the order in which they were built. The next one waits, by control
- * dependencies, for the previous one and for readers of its result that were built in between; those
- * that were built later get a copy. */
+ * dependencies, for the previous one and for readers of its result that were built in between;
+ * those that were built later get a copy. */
 #include "graph/graph.h"
 
 struct uncross {

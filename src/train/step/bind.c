@@ -88,8 +88,8 @@ static int add_term(struct wf_bound *b, weft_val mean, weft_val valid)
     return at;
 }
 
-/* Losses added by layers count per sample; penalties on weights once per step. Group 0 is removed if
- * it is empty. */
+/* Losses added by layers count per sample; penalties on weights once per step. Group 0 is removed
+ * if it is empty. */
 static void finish_groups(struct wf_bound *b)
 {
     weft_graph *g = b->graph;
@@ -242,8 +242,8 @@ bool wf_weight_dense(const weft_trainer *t, int weight)
     return t->dense || wf_model_weight(t->model, weight)->dense;
 }
 
-/* The weights that are trained, and the gradients of their mean loss: what reaches them of the data,
- * and their penalty. */
+/* The weights that are trained, and the gradients of their mean loss: what reaches them of the
+ * data, and their penalty. */
 static weft_status find_gradients(weft_trainer *t, struct wf_bound *b)
 {
     size_t cap = (size_t)b->train.n_weights + 1;

@@ -45,7 +45,7 @@ void wf_step_clear(weft_trainer *t)
         t->fetch[i] = (weft_tensor){.data = NULL};
 }
 
-/* Whether the trainer's own function computes and updates in one run: nobody needs the whole
+/* Whether the trainer's own function computes and updates in one run: nothing else needs the whole
  * gradient. */
 static bool is_fused(const weft_trainer *t)
 {

@@ -1,8 +1,8 @@
 /* work.h - a trainer's steps as contributions: the rules that merge them, and how one shard becomes
  * a contribution.
  *
- * A trainer whose steps are not split, with one group of losses, gives the gradient of the mean; all
- * others give gradients of sums, one for each group of losses with the same denominator. */
+ * A trainer whose steps are not split, with one group of losses, gives the gradient of the mean;
+ * all others give gradients of sums, one for each group of losses with the same denominator. */
 #ifndef WF_TRAIN_STEP_WORK_H
 #define WF_TRAIN_STEP_WORK_H
 

@@ -97,7 +97,8 @@ static void check(build_fn *build)
             run(build, off, i & 1, i & 2);
 }
 
-/* ---- updates that run because something needs their node ---------------------------------------- */
+/* ---- updates that run because something needs their node ----------------------------------------
+ */
 
 /* A constant expression waits; what reads it is constant, too. */
 static void awaited_by_constants(struct net *n)
@@ -151,7 +152,8 @@ static void an_update_that_a_node_needs_or_waits_for_is_never_removed(void **sta
     check(needed_for_a_broadcast);
 }
 
-/* ---- several updates of one variable ------------------------------------------------------------ */
+/* ---- several updates of one variable ------------------------------------------------------------
+ */
 
 /* The second update reads the variable, that is its value before the run. */
 static void back_to_the_old_value(struct net *n)
@@ -239,10 +241,11 @@ static void updates_of_one_variable_run_in_the_order_they_were_built(void **stat
     check(first_is_awaited);
 }
 
-/* ---- updates inside products -------------------------------------------------------------------- */
+/* ---- updates inside products --------------------------------------------------------------------
+ */
 
-/* The product for t reads the old v. As part of an update it would wait for the cross-entropy, which
- * may fail and needs the new v. */
+/* The product for t reads the old v. As part of an update it would wait for the cross-entropy,
+ * which may fail and needs the new v. */
 static void product_of_an_old_value(struct net *n)
 {
     weft_val row, u, loss, old, product, up,

@@ -1,5 +1,5 @@
-/* tree_test.c - contributions along the tree over shard numbers: the order of arrival, absent shards, sums of
- * subtrees and duplicates change no bit. */
+/* tree_test.c - contributions along the tree over shard numbers: the order of arrival, absent
+ * shards, sums of subtrees and duplicates change no bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

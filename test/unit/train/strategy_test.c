@@ -344,7 +344,8 @@ static void strategies_give_the_same_bits(void **state)
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-/* A strategy that fails at its k-th call: the step leaves nothing behind, and can be tried again. */
+/* A strategy that fails at its k-th call: the step leaves nothing behind, and can be tried again.
+ */
 static void a_failing_strategy_changes_nothing(void **state)
 {
     struct setting c = {.model = &models[0],
