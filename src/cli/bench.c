@@ -25,11 +25,13 @@ static uint64_t hash_params(weft_fn *fn)
         weft_segment seg;
         weft_tensor t;
         const unsigned char *p;
+        int64_t n;
 
         if (weft_fn_segment(fn, k, &seg) || weft_fn_view(fn, seg.name, &t))
             return 0;
         p = t.data;
-        for (int64_t i = 0; i < weft_tensor_bytes(&t); i++)
+        n = weft_tensor_bytes(&t);
+        for (int64_t i = 0; i < n; i++)
             h = (h ^ p[i]) * 1099511628211u;
     }
     return h;

@@ -3,7 +3,7 @@
  *
  * Cases are drawn: model, optimizer, clipping, shards, accumulation, batch size, precision; each is
  * trained by `local`, by `local` without fused updates, and by `scramble` (support/scramble.h).
- * WEFT_STRATEGY_CASES=FIRST:END tries other ones. ctest-timeout: 400 */
+ * WEFT_STRATEGY_CASES=FIRST:END tries other ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
