@@ -16,6 +16,7 @@ struct join {
     int32_t *sum_of;   /* per product: the node that sums its second factor's columns, or -1 */
     int32_t *apply_of; /* per product: the update that takes it, or -1 */
     bool *gone;        /* per node: joined into a product */
+    bool *late;        /* per node: depends on one that overwrites a variable */
     bool *fails;       /* per node: may refuse the data */
     int64_t last_fail; /* the last node that may fail; a variable is not updated before it */
 };
@@ -63,6 +64,24 @@ static void find_readers(struct join *j)
         }
 }
 
+/* late[k]: whether node k depends on a node that overwrites a variable. A sum that joins such a
+ * product makes its readers as late, and they may want the old value. */
+static void find_late(struct join *j)
+{
+    const weft_graph *g = j->g;
+
+    for (int64_t k = 0; k < g->n_nodes; k++) {
+        const struct wf_node *n = &g->nodes[k];
+        bool late = n->op->flags & WF_STATE_IN0;
+
+        for (int i = 0; i < n->n_in && !late; i++)
+            late = n->in[i] && j->late[g->values[n->in[i]].node];
+        for (int i = 0; i < n->n_ctrl && !late; i++)
+            late = j->late[n->ctrl[i]];
+        j->late[k] = late;
+    }
+}
+
 /* Pairs each sum with a product over the same matrix that comes before the sum's readers. */
 static void pair_sums(struct join *j)
 {
@@ -80,7 +99,7 @@ static void pair_sums(struct join *j)
             bool later =
                 j->uses.first[v] == j->uses.first[v + 1] || j->uses.reader[j->uses.first[v]] > k;
 
-            if (j->sum_of[k] >= 0 || !later ||
+            if (j->sum_of[k] >= 0 || !later || j->late[k] ||
                 g->values[g->nodes[k].in[1]].type.dim[1] != t->dim[t->rank - 1])
                 continue;
             j->sum_of[k] = (int32_t)s;
@@ -180,9 +199,10 @@ static weft_status alloc_tables(struct join *j)
     j->sum_of = wf_alloc_n(ctx, n, sizeof *j->sum_of);
     j->apply_of = wf_alloc_n(ctx, n, sizeof *j->apply_of);
     j->gone = wf_alloc_n(ctx, n, sizeof *j->gone);
+    j->late = wf_alloc_n(ctx, n, sizeof *j->late);
     j->fails = wf_alloc_n(ctx, n, sizeof *j->fails);
     if (!j->last_read || !j->product || !j->next || !j->sum_of || !j->apply_of || !j->gone ||
-        !j->fails)
+        !j->late || !j->fails)
         return wf_err_nomem(ctx, (size_t)n * 4, "joining products");
     for (int64_t k = 0; k < n; k++)
         j->sum_of[k] = j->apply_of[k] = -1;
@@ -200,6 +220,7 @@ static void free_tables(struct join *j)
     wf_free(ctx, j->sum_of);
     wf_free(ctx, j->apply_of);
     wf_free(ctx, j->gone);
+    wf_free(ctx, j->late);
     wf_free(ctx, j->fails);
 }
 
@@ -227,6 +248,7 @@ weft_status wf_pass_join(const weft_graph *g, bool all_fail, int n_roots, int32_
         st = wf_uses_find(&j.uses, g, n_roots, roots);
     if (!st) {
         find_readers(&j);
+        find_late(&j);
         pair_sums(&j);
         pair_updates(&j);
     }

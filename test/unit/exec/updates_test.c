@@ -143,6 +143,19 @@ static void needed_for_a_broadcast(struct net *n)
     fetch(n, n->v, 5);
 }
 
+/* A product of the new value and the sum of its other factor, whose reader wants the old value. */
+static void sum_beside_a_late_product(struct net *n)
+{
+    weft_val ones = weft_reshape(n->g, n->w, 2, (int64_t[]){1, 3});
+    weft_val u = weft_assign(n->g, n->v, threes(n, 5));
+    weft_val x = weft_reshape(n->g, u, 2, (int64_t[]){1, 3});
+    weft_val sum = weft_op(n->g, "sum", 1, &ones, "axes=[0]");
+
+    fetch(n, weft_matmul(n->g, x, ones, WEFT_OPTS(weft_matmul_opts, .trans_a = true)), 10);
+    fetch(n, weft_add(n->g, sum, n->v), 3);
+    fetch(n, n->v, 5);
+}
+
 static void an_update_that_a_node_needs_or_waits_for_is_never_removed(void **state)
 {
     (void)state;
@@ -150,6 +163,7 @@ static void an_update_that_a_node_needs_or_waits_for_is_never_removed(void **sta
     check(awaited_by_a_broadcast);
     check(needed_for_its_shape);
     check(needed_for_a_broadcast);
+    check(sum_beside_a_late_product);
 }
 
 /* ---- several updates of one variable ------------------------------------------------------------
