@@ -171,7 +171,7 @@ weft_status weft_grad_check(weft_graph *g, weft_val loss, int n_feeds, const wef
                             const weft_tensor *data, int n_vars, const weft_val *vars,
                             const weft_grad_check_opts *opts, weft_grad_check_result *out)
 {
-    weft_grad_check_opts o;
+    weft_grad_check_opts o = {.size = 0};
     struct check c = {
         .ctx = g->ctx, .n_feeds = n_feeds, .n_vars = n_vars ? n_vars : weft_trainable(g, 0, NULL)};
     double tolerance = 0;
