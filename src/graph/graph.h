@@ -238,6 +238,9 @@ weft_status wf_rewrite_end(struct wf_rewrite *rw, weft_status st, int n_roots, i
  * replaced. */
 void wf_live_nodes(const weft_graph *g, int n_roots, const int32_t *roots, bool *live);
 
+/* late[node]: whether it depends on a node that overwrites a variable, or is one. */
+void wf_find_late(const weft_graph *g, bool *late);
+
 /* The value whose bytes v shows, following views. */
 int32_t wf_view_root(const weft_graph *g, int32_t v);
 

@@ -25,6 +25,20 @@ void wf_live_nodes(const weft_graph *g, int n_roots, const int32_t *roots, bool 
     }
 }
 
+void wf_find_late(const weft_graph *g, bool *late)
+{
+    for (int64_t k = 0; k < g->n_nodes; k++) {
+        const struct wf_node *n = &g->nodes[k];
+        bool after = n->op->flags & WF_STATE_IN0;
+
+        for (int i = 0; i < n->n_in && !after; i++)
+            after = n->in[i] && late[g->values[n->in[i]].node];
+        for (int i = 0; i < n->n_ctrl && !after; i++)
+            after = late[n->ctrl[i]];
+        late[k] = after;
+    }
+}
+
 int32_t wf_view_root(const weft_graph *g, int32_t v)
 {
     const struct wf_node *n = &g->nodes[g->values[v].node];

@@ -71,23 +71,6 @@ static struct cluster *cluster_of(struct fuse *f, int64_t node)
     return f->of[node] >= 0 ? &f->clusters[f->of[node]] : NULL;
 }
 
-/* after_update[k]: whether node k depends on a node that overwrites a variable. */
-static void follow_updates(struct fuse *f)
-{
-    const weft_graph *g = f->g;
-
-    for (int64_t k = 0; k < g->n_nodes; k++) {
-        const struct wf_node *n = &g->nodes[k];
-        bool after = n->op->flags & WF_STATE_IN0;
-
-        for (int i = 0; i < n->n_in && !after; i++)
-            after = n->in[i] && f->after_update[g->values[n->in[i]].node];
-        for (int i = 0; i < n->n_ctrl && !after; i++)
-            after = f->after_update[n->ctrl[i]];
-        f->after_update[k] = after;
-    }
-}
-
 /* An update waits for the readers of the old value. If it would wait for `c` at node k, and c for
  * an update, there may be no valid order. */
 static bool waits_both_ways(const struct fuse *f, const struct cluster *c, int64_t k)
@@ -384,7 +367,7 @@ weft_status wf_pass_fuse(const weft_graph *g, const struct wf_fusing *can, int n
     for (int64_t k = 0; k < g->n_nodes && !st; k++)
         f.of[k] = -1;
     if (!st) {
-        follow_updates(&f);
+        wf_find_late(g, f.after_update);
         st = collect(&f);
     }
     for (int64_t k = 0; k < g->n_nodes && !st; k++)

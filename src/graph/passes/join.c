@@ -64,25 +64,8 @@ static void find_readers(struct join *j)
         }
 }
 
-/* late[k]: whether node k depends on a node that overwrites a variable. A sum that joins such a
- * product makes its readers as late, and they may want the old value. */
-static void find_late(struct join *j)
-{
-    const weft_graph *g = j->g;
-
-    for (int64_t k = 0; k < g->n_nodes; k++) {
-        const struct wf_node *n = &g->nodes[k];
-        bool late = n->op->flags & WF_STATE_IN0;
-
-        for (int i = 0; i < n->n_in && !late; i++)
-            late = n->in[i] && j->late[g->values[n->in[i]].node];
-        for (int i = 0; i < n->n_ctrl && !late; i++)
-            late = j->late[n->ctrl[i]];
-        j->late[k] = late;
-    }
-}
-
-/* Pairs each sum with a product over the same matrix that comes before the sum's readers. */
+/* Pairs each sum with a product over the same matrix that comes before the sum's readers. Not one
+ * that waits for an update: the readers would wait, too, and they may want the old value. */
 static void pair_sums(struct join *j)
 {
     const weft_graph *g = j->g;
@@ -248,7 +231,7 @@ weft_status wf_pass_join(const weft_graph *g, bool all_fail, int n_roots, int32_
         st = wf_uses_find(&j.uses, g, n_roots, roots);
     if (!st) {
         find_readers(&j);
-        find_late(&j);
+        wf_find_late(g, j.late);
         pair_sums(&j);
         pair_updates(&j);
     }
