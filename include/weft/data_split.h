@@ -73,47 +73,65 @@ WEFT_API weft_status weft_ds_holdout(weft_data *d, weft_ds s, double fraction,
 /* ---- the dealer: samples of training steps --------------------------------------------------- */
 
 /* Returns the samples of shard (t, l). Step t is the global batch t of n samples, counted from 0
- * over all epochs; logical shard l of L has its samples [floor(l n / L), floor((l + 1) n / L)). A
- * shard may be empty (n = 0).
+ * over all epochs; logical shard l of L has its samples [floor(l n / L), floor((l + 1) n / L)),
+ * stacked (and padded) by themselves. A shard may be empty (n = 0). weft_fit trains on the shards
+ * of a dealer.
  *
- * For an addressable dataset a shard is computed from the seeds alone: in any order, any number of
- * times, by any number of threads at the same time, in any process, with the same result. For a
- * stream one reader deals the steps in order and keeps them until they are committed; any shard of
- * an uncommitted step may be requested again. */
+ * If the samples can be read by number (weft_ds_addressable), a shard is computed from the seeds
+ * alone: in any order, any number of times, by any number of threads at the same time, in any
+ * process, with the same result; and only its own samples are read. Otherwise one reader deals the
+ * steps in order and keeps them until they are committed; any shard of an uncommitted step may be
+ * requested again. The same holds if stages after the batches work on whole batches (a map, a
+ * shuffle of batches): then a shard is rows of what they give. */
 typedef struct weft_dealer weft_dealer;
 
 typedef struct weft_dealer_opts {
     size_t size;
-    int64_t batch;       /* n: samples per step; required */
+    int64_t batch;       /* n: samples per step; 0: the dataset yields batches */
     int64_t shards;      /* L; 0: 1 */
     bool drop_remainder; /* an epoch ends with its last full batch; otherwise with a short one */
     int64_t epoch;       /* the epoch of step 0 */
     int threads;         /* threads that work ahead; as in weft_iter_opts */
     int64_t memory;      /* likewise */
-    int64_t max_open;    /* streams: maximum number of dealt but uncommitted steps; 0: 16 */
+    int64_t max_open;    /* a reader: maximum number of dealt but uncommitted steps; 0: 16 */
+    int64_t steps_per_epoch; /* an epoch ends after so many steps, if the data has so many; ignored
+                              * if the data is endless; 0: with the data */
+    bool follow; /* a request for shard l of a step also announces shard l of the next steps */
 } weft_dealer_opts;
 
-/* s yields samples (not batches); if it is addressable, its length must not change between epochs.
- * A shard's samples are stacked as weft_ds_batch does with .ragged. */
+/* With .batch, s yields samples, which are stacked as weft_ds_batch does with .ragged. Without, s
+ * yields batches: if its last stage is weft_ds_batch or weft_ds_padded_batch (besides prefetch, and
+ * stages that change columns row by row), the shard's samples are stacked and padded as that stage
+ * does. If samples are read by number, their count must not change between epochs. */
 WEFT_API weft_status weft_dealer_new(weft_data *d, weft_ds s, const weft_dealer_opts *opts,
                                      weft_dealer **out);
 WEFT_API void weft_dealer_free(weft_dealer *dealer); /* its batches may outlive it */
-/* Steps per epoch, or WEFT_UNKNOWN (a stream: use weft_dealer_step), or WEFT_ENDLESS. */
+/* Steps per epoch, or WEFT_UNKNOWN (a stream: use weft_dealer_has), or WEFT_ENDLESS. */
 WEFT_API int64_t weft_dealer_steps(const weft_dealer *dealer);
-/* Shard (t, l). May be called by several threads at the same time. For a stream: WEFT_ESTATE for a
+/* Shard (t, l). May be called by several threads at the same time. With a reader: WEFT_ESTATE for a
  * committed step, or one more than max_open beyond the committed ones. */
 WEFT_API weft_status weft_dealer_get(weft_dealer *dealer, int64_t t, int64_t l, weft_batch **out);
-/* The epoch of step t, its number within the epoch and its samples. For a stream, t must have been
+/* The epoch of step t, its number within the epoch and its samples. With a reader, t must have been
  * dealt. */
 WEFT_API weft_status weft_dealer_step(weft_dealer *dealer, int64_t t, int64_t *epoch,
                                       int64_t *number, int64_t *n_samples);
+/* Whether step t belongs to this epoch; if the data is endless, all steps do. A reader reads up to step t to find out, but never begins
+ * another epoch for it. */
+WEFT_API weft_status weft_dealer_has(weft_dealer *dealer, int64_t epoch, int64_t t, bool *has);
+/* The first step that is not committed is the first of this epoch, whichever would come next. Not
+ * while other threads request shards. */
+WEFT_API weft_status weft_dealer_begin(weft_dealer *dealer, int64_t epoch);
 /* Shard (t, l) will be requested soon: start on it in a thread of the dealer. Never required, and
  * changes no result. */
 WEFT_API weft_status weft_dealer_ahead(weft_dealer *dealer, int64_t t, int64_t l);
 /* Steps up to and including t are done: their data is released. Steps are committed in order. */
 WEFT_API weft_status weft_dealer_commit(weft_dealer *dealer, int64_t t);
-/* The position after the last committed step, with what has been dealt beyond it; freed with
- * weft_text_free. A restored dealer deals every uncommitted step with identical samples. */
+/* The first step that is not committed. */
+WEFT_API int64_t weft_dealer_committed(weft_dealer *dealer);
+/* The position: the first step that is not committed, with its epoch and its number there. For a
+ * stream also the reader's position and what has been dealt beyond the step. Freed with
+ * weft_text_free. A restored dealer, with any number of shards and threads, deals every uncommitted
+ * step with identical samples. */
 WEFT_API weft_status weft_dealer_save(weft_dealer *dealer, char **state, int64_t *n);
 WEFT_API weft_status weft_dealer_restore(weft_dealer *dealer, const char *state, int64_t n);
 

@@ -23,6 +23,7 @@
 #include "tensor/tensor.h"
 #include "weft/data.h"
 #include "weft/data_learned.h"
+#include "weft/data_split.h"
 
 struct wf_ds;
 struct wf_stage;
@@ -153,6 +154,12 @@ weft_status wf_block_load(struct wf_env *env, const struct wf_ds *ds, struct wf_
 
 /* ---- nodes (ds.c) ---------------------------------------------------------------------------- */
 
+struct wf_batching {
+    int64_t n;           /* samples; the last batch of a pass may have fewer ... */
+    bool drop_remainder; /* ... unless it is dropped */
+    bool ragged;         /* samples of different shapes: values end to end, and offsets */
+};
+
 struct wf_ds_kind {
     const char *name;
     /* Addressable: a block of the n elements with these numbers (0 <= id < count) in these epochs.
@@ -181,6 +188,13 @@ struct wf_ds_kind {
     void (*scratch_free)(struct wf_ds *ds, void *scratch);
     /* Frees the node's own resources (open files, maps). Parameters are in the pipeline's arena. */
     void (*free)(struct wf_ds *ds);
+    /* Kinds that make batches of consecutive samples of in[0]: how many samples each has, and one
+     * batch of these samples, however many they are (consumed, also on failure). */
+    struct wf_batching (*batching)(const struct wf_ds *ds);
+    weft_status (*stack)(struct wf_ds *ds, struct wf_block *samples, struct wf_block **out);
+    /* Of a batch, each row is changed by itself: a part of a batch becomes that part of the
+     * result. */
+    bool row_wise;
     /* How many ids (0 to n - 1) column `col` may hold: 0 when that is not known, WF_IDS_AS_INPUT
      * for as many as column *from of in[0]. NULL: as the column of the same name of its only
      * input. */
@@ -292,6 +306,8 @@ struct wf_env {
     int64_t free_bytes;
     struct wf_worker *workers; /* idle ones */
     _Atomic bool stopping;     /* the iterator is being freed: a waiting pull gives up */
+    bool no_pool;              /* threads besides the consumer's get elements: the context's pool
+                                * is not for them */
 };
 /* For the nodes of `data`. An inner iterator (a dataset created by flat_map) shares the crew of the
  * outer one. */
@@ -411,9 +427,52 @@ int wf_crew_size(const struct wf_crew *crew); /* threads; 0: consumers do all wo
 /* For a queue: how many elements it may work ahead; 0: adaptive. */
 void wf_queue_set_ahead(struct wf_stage *s, int64_t n);
 
+/* One element of an iterator as a block, NULL at the end of the pass; of samples up to n. */
+weft_status wf_iter_block(weft_iter *it, int64_t n, struct wf_block **out);
+/* Over an addressable node: to element `number` of a pass. */
+weft_status wf_iter_seek(weft_iter *it, int64_t epoch, int64_t number);
+/* And where it is: the pass and the number of the next element. */
+weft_status wf_iter_place(const weft_iter *it, int64_t *epoch, int64_t *number);
+/* Its position without the description of its pipeline, which the caller saves. */
+weft_status wf_iter_save_stages(weft_iter *it, struct wf_buf *out);
+weft_status wf_iter_restore_stages(weft_iter *it, struct wf_reader *r);
+/* WEFT_EINVAL that names the first line in which a saved pipeline's text (n bytes) differs from
+ * that of this one. */
+weft_status wf_err_other_pipeline(const char *saved, int64_t n, const char *here);
+/* Whether a saved position is that of an iterator; *r is then after the first line. */
+bool wf_iter_is_position(struct wf_reader *r);
+/* A warning, once (*warned), when a reader waits for the pipeline of ds for a large share of the
+ * time since first_ns. */
+void wf_warn_starved(const struct wf_env *env, const struct wf_ds *ds, int64_t first_ns,
+                     int64_t now_ns, int64_t waited_ns, _Atomic bool *warned);
+/* Records that the nodes of ds have skipped. */
+int64_t wf_env_skipped(const struct wf_env *env, const struct wf_ds *ds);
+
+/* A stage over an addressable node: the pass, and the number of the next element. */
+weft_status wf_stage_seek(struct wf_stage *s, int64_t epoch, int64_t number);
+bool wf_stage_place(const struct wf_stage *s, int64_t *epoch, int64_t *number);
+/* The same for the queue after it: what it holds is dropped. */
+weft_status wf_queue_seek(struct wf_stage *s, int64_t epoch, int64_t number);
+
+/* A node that only changes content, applied to a block (consumed, also on failure). */
+weft_status wf_ds_apply(struct wf_ds *ds, struct wf_worker *w, struct wf_block *in,
+                        struct wf_block **out);
 /* The elements of an addressable node. */
 weft_status wf_ds_get_block(struct wf_ds *ds, struct wf_worker *w, const struct wf_at *at,
                             int64_t n, struct wf_block **out);
+
+/* ---- the dealer, for fit (split/dealer.c) ---------------------------------------------------- */
+
+/* Steps from `end` on will not be requested: they are not prepared. */
+void wf_dealer_set_end(weft_dealer *a, int64_t end);
+/* Several threads request shards: none of them may use the context's pool. */
+void wf_dealer_share(weft_dealer *a);
+/* The time that callers have spent in requests. */
+double wf_dealer_waited_s(const weft_dealer *a);
+int64_t wf_dealer_skipped(const weft_dealer *a); /* records */
+/* A position that an iterator over the same batches saved, after `number` batches of the epoch. */
+weft_status wf_dealer_restore_iter(weft_dealer *a, const char *state, int64_t n, int64_t epoch,
+                                   int64_t number);
 
 /* ---- orders (permute.c) ---------------------------------------------------------------------- */
 

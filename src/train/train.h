@@ -11,6 +11,8 @@
 #include "weft/optim.h"
 #include "weft/train.h"
 
+struct wf_deal;
+
 /* One value that is logged: the loss, a loss of an output, a metric. */
 struct wf_log_slot {
     const char *name;
@@ -117,10 +119,8 @@ struct weft_trainer {
         double *mean_sum, mean_weight, *sums, *log_value, skipped;
     } aside;
     weft_tensor *fetch;
-    /* for callbacks: the batch that was trained on, in feed order, while batch_end runs; the times
-     * at epoch_end */
-    const weft_tensor *feeds;
-    int64_t n_fed;
+    /* for callbacks: the batch that was trained on, while batch_end runs; the times at epoch_end */
+    const struct wf_deal *deal;
     const weft_history *history; /* of the current fit, the epochs of its checkpoint first */
     weft_times times, all_times;
     char nonfinite[384]; /* of the last fit: since when its loss is not finite, and why; "": it is
@@ -167,6 +167,8 @@ void wf_pass_swap(weft_trainer *t);
 /* One batch of n samples. feeds: inputs, labels, [weight], and room for the rate, which is added
  * here. */
 weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n);
+/* The same for the batch under way of a deal: each shard reads its own samples. */
+weft_status wf_step_dealt(weft_trainer *t, struct wf_deal *d);
 weft_status wf_step_test(weft_trainer *t, weft_tensor *feeds, int64_t n, bool weighted);
 /* Runs a function that may change state (constraints, states of stateful layers) but is not a
  * training step. */

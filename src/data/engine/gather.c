@@ -33,7 +33,8 @@ void wf_rows_gather(const struct wf_env *env, const struct wf_gather *g)
 {
     struct tiles t = {g, wf_max_i64(TILE / wf_max_i64(g->row, 1), 1)};
 
-    /* If consumers do all work, the pool's threads have nothing else to do than this batch. */
-    wf_pool_for(wf_crew_size(env->crew) ? NULL : env->ctx->pool, (g->n + t.rows - 1) / t.rows,
-                gather_tile, &t);
+    bool alone = !wf_crew_size(env->crew) && !env->no_pool;
+
+    /* If the consumer does all work, the pool's threads have nothing else to do than this batch. */
+    wf_pool_for(alone ? env->ctx->pool : NULL, (g->n + t.rows - 1) / t.rows, gather_tile, &t);
 }

@@ -15,7 +15,7 @@ struct weft_iter {
     struct wf_stage *root;
     int n_stages, *stage; /* node ids, sources first */
     int64_t first_ns, waited_ns;
-    bool warned;
+    _Atomic bool warned;
     bool fresh;    /* nothing has been requested since the pass began */
     int64_t epoch; /* of that pass */
     weft_status st;
@@ -223,35 +223,48 @@ void weft_batch_free(weft_batch *b)
         wf_block_free((void *)b->inside);
 }
 
-static const char *busiest(const weft_iter *it)
+static const char *busiest(const struct wf_env *env, const struct wf_ds *ds, int64_t *most)
 {
-    const char *name = "?";
-    int64_t most = -1;
+    int64_t busy = atomic_load_explicit(&env->stats[ds->id].busy_ns, memory_order_relaxed);
+    const char *name = busy > *most ? ds->name : NULL;
 
-    for (int i = 0; i < it->n_stages; i++) {
-        int64_t busy =
-            atomic_load_explicit(&it->env->stats[it->stage[i]].busy_ns, memory_order_relaxed);
+    *most = busy > *most ? busy : *most;
+    for (int i = 0; i < ds->n_in; i++) {
+        const char *in = busiest(env, ds->in[i], most);
 
-        if (busy > most) {
-            most = busy;
-            name = it->ds->data->ds[it->stage[i]]->name;
-        }
+        name = in ? in : name;
     }
     return name;
 }
 
-static void count_wait(weft_iter *it, int64_t start, int64_t end)
+void wf_warn_starved(const struct wf_env *env, const struct wf_ds *ds, int64_t first_ns,
+                     int64_t now_ns, int64_t waited_ns, _Atomic bool *warned)
 {
-    double total = (double)(end - it->first_ns) * 1e-9;
-    double waited = (double)(it->waited_ns += end - start) * 1e-9;
+    double total = (double)(now_ns - first_ns) * 1e-9, waited = (double)waited_ns * 1e-9;
+    int64_t most = -1;
 
-    if (it->warned || total < STARVED_AFTER || waited < STARVED_SHARE * total)
+    if (total < STARVED_AFTER || waited < STARVED_SHARE * total ||
+        atomic_exchange_explicit(warned, true, memory_order_relaxed))
         return;
-    it->warned = true;
-    wf_log(it->env->ctx, WEFT_LOG_WARN,
+    wf_log(env->ctx, WEFT_LOG_WARN,
            "data: the reader waited %.0f %% of the last %.1f s for the pipeline; the busiest stage "
            "is '%s'",
-           100 * waited / total, total, busiest(it));
+           100 * waited / total, total, busiest(env, ds, &most));
+}
+
+int64_t wf_env_skipped(const struct wf_env *env, const struct wf_ds *ds)
+{
+    int64_t n = atomic_load_explicit(&env->stats[ds->id].n_skipped, memory_order_relaxed);
+
+    for (int i = 0; i < ds->n_in; i++)
+        n += wf_env_skipped(env, ds->in[i]);
+    return n;
+}
+
+static void count_wait(weft_iter *it, int64_t start, int64_t end)
+{
+    it->waited_ns += end - start;
+    wf_warn_starved(it->env, it->ds, it->first_ns, end, it->waited_ns, &it->warned);
 }
 
 static weft_status fail(weft_iter *it, weft_status st)
@@ -262,12 +275,12 @@ static weft_status fail(weft_iter *it, weft_status st)
     return st;
 }
 
-weft_status weft_iter_next(weft_iter *it, weft_batch **out)
+weft_status wf_iter_block(weft_iter *it, int64_t n, struct wf_block **out)
 {
-    struct wf_block *b = NULL;
     int64_t start = wf_now(it->env->ctx);
     weft_status st;
 
+    *out = NULL;
     if (it->st) {
         wf_err_set(it->error ? it->error : "out of memory");
         return it->st;
@@ -275,10 +288,20 @@ weft_status weft_iter_next(weft_iter *it, weft_batch **out)
     it->fresh = false;
     if (!it->first_ns)
         it->first_ns = start;
-    st = wf_stage_next(it->root, 1, &b);
+    st = wf_stage_next(it->root, n, out);
     if (st)
         return fail(it, st);
     count_wait(it, start, wf_now(it->env->ctx));
+    return WEFT_OK;
+}
+
+weft_status weft_iter_next(weft_iter *it, weft_batch **out)
+{
+    struct wf_block *b = NULL;
+    weft_status st = wf_iter_block(it, 1, &b);
+
+    if (st)
+        return st;
     if (!b) {
         *out = NULL;
         return WEFT_OK;
@@ -313,6 +336,24 @@ weft_status weft_iter_reset(weft_iter *it, int64_t epoch)
     return WEFT_OK;
 }
 
+weft_status wf_iter_seek(weft_iter *it, int64_t epoch, int64_t number)
+{
+    weft_status st = wf_queue_seek(it->root, epoch, number);
+
+    it->fresh = false;
+    if (st)
+        return fail(it, st);
+    forget_error(it);
+    return WEFT_OK;
+}
+
+weft_status wf_iter_place(const weft_iter *it, int64_t *epoch, int64_t *number)
+{
+    return wf_stage_place(it->root->in[0], epoch, number)
+               ? WEFT_OK
+               : wf_err(WEFT_EBUG, "%s is not addressable", it->ds->name);
+}
+
 const weft_tensor *weft_batch_find(const weft_batch *b, const char *name)
 {
     for (int i = 0; i < b->n_cols; i++)
@@ -343,26 +384,31 @@ weft_status weft_batch_feeds(const weft_batch *b, int n, const char *const *name
 
 static const char magic[] = "weft data position 1\n";
 
-weft_status weft_iter_save(weft_iter *it, char **state, int64_t *n)
+weft_status wf_iter_save_stages(weft_iter *it, struct wf_buf *out)
 {
-    struct wf_buf buf;
-    char *text = NULL;
     weft_status st;
 
     if (it->st) {
         wf_err_set(it->error ? it->error : "out of memory");
         return it->st;
     }
-    st = weft_ds_text(it->ds->data, wf_ds_handle(it->ds), &text);
+    st = wf_stage_save(it->root, out);
+    return st ? st : out->st;
+}
+
+weft_status weft_iter_save(weft_iter *it, char **state, int64_t *n)
+{
+    struct wf_buf buf;
+    char *text = NULL;
+    weft_status st = weft_ds_text(it->ds->data, wf_ds_handle(it->ds), &text);
+
     if (st)
         return st;
     wf_buf_init(&buf, it->env->ctx, MAX_STATE);
     wf_buf_add(&buf, magic, sizeof magic - 1);
     wf_put_bytes(&buf, text, (int64_t)strlen(text));
     wf_free(it->env->ctx, text);
-    st = wf_stage_save(it->root, &buf);
-    if (!st)
-        st = buf.st;
+    st = wf_iter_save_stages(it, &buf);
     if (!st) {
         *state = buf.data;
         *n = buf.len;
@@ -372,8 +418,7 @@ weft_status weft_iter_save(weft_iter *it, char **state, int64_t *n)
     return st;
 }
 
-/* The first line in which the pipelines differ. */
-static weft_status err_differs(const char *saved, int64_t n, const char *here)
+weft_status wf_err_other_pipeline(const char *saved, int64_t n, const char *here)
 {
     const char *end = saved + n;
 
@@ -393,6 +438,25 @@ static weft_status err_differs(const char *saved, int64_t n, const char *here)
                   saved < end ? "longer" : "shorter");
 }
 
+bool wf_iter_is_position(struct wf_reader *r)
+{
+    if (r->end - r->p < (int64_t)sizeof magic - 1 || memcmp(r->p, magic, sizeof magic - 1) != 0)
+        return false;
+    r->p += sizeof magic - 1;
+    return true;
+}
+
+weft_status wf_iter_restore_stages(weft_iter *it, struct wf_reader *r)
+{
+    weft_status st = wf_stage_restore(it->root, r);
+
+    it->fresh = false;
+    if (st)
+        return fail(it, st); /* the iterator may be anywhere now */
+    forget_error(it);
+    return WEFT_OK;
+}
+
 weft_status weft_iter_restore(weft_iter *it, const char *state, int64_t n)
 {
     struct wf_reader r = {state, state + n, WEFT_OK};
@@ -402,9 +466,8 @@ weft_status weft_iter_restore(weft_iter *it, const char *state, int64_t n)
     weft_status st;
 
     it->fresh = false;
-    if (n < (int64_t)sizeof magic - 1 || memcmp(state, magic, sizeof magic - 1) != 0)
+    if (!wf_iter_is_position(&r))
         return wf_err(WEFT_EPARSE, "not a saved position of a data pipeline");
-    r.p += sizeof magic - 1;
     saved = wf_get_bytes(&r, &n_saved);
     if (r.st)
         return r.st;
@@ -412,18 +475,16 @@ weft_status weft_iter_restore(weft_iter *it, const char *state, int64_t n)
     if (st)
         return st;
     if (n_saved != (int64_t)strlen(text) || memcmp(saved, text, (size_t)n_saved) != 0) {
-        st = err_differs(saved, n_saved, text);
+        st = wf_err_other_pipeline(saved, n_saved, text);
         wf_free(it->env->ctx, text);
         return st;
     }
     wf_free(it->env->ctx, text);
-    st = wf_stage_restore(it->root, &r);
+    st = wf_iter_restore_stages(it, &r);
     if (!st && r.p != r.end)
-        st = wf_err(WEFT_EPARSE, "saved position: %lld bytes too many", (long long)(r.end - r.p));
-    if (st)
-        return fail(it, st); /* the iterator may be anywhere now */
-    forget_error(it);
-    return WEFT_OK;
+        st = fail(it, wf_err(WEFT_EPARSE, "saved position: %lld bytes too many",
+                             (long long)(r.end - r.p)));
+    return st;
 }
 
 /* ---- counters -------------------------------------------------------------------------------- */

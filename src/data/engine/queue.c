@@ -355,7 +355,9 @@ static void queue_close(struct wf_stage *s)
     s->state = NULL;
 }
 
-static weft_status queue_reset(struct wf_stage *s, int64_t epoch)
+/* Moves the input with `move`; what the queue holds is dropped. */
+static weft_status go_to(struct wf_stage *s, int64_t epoch, int64_t number,
+                         weft_status (*move)(struct wf_stage *in, int64_t epoch, int64_t number))
 {
     struct queue *q = s->state;
     struct wf_crew *crew = s->env->crew;
@@ -365,12 +367,28 @@ static weft_status queue_reset(struct wf_stage *s, int64_t epoch)
     hold(crew, q);
     pthread_mutex_unlock(&crew->lock);
     clear(q);
-    st = wf_stage_reset(s->in[0], epoch);
+    st = move(s->in[0], epoch, number);
     pthread_mutex_lock(&crew->lock);
     q->ended = st != WEFT_OK;
     let_go(crew, q);
     pthread_mutex_unlock(&crew->lock);
     return st;
+}
+
+static weft_status to_start(struct wf_stage *in, int64_t epoch, int64_t number)
+{
+    (void)number;
+    return wf_stage_reset(in, epoch);
+}
+
+static weft_status queue_reset(struct wf_stage *s, int64_t epoch)
+{
+    return go_to(s, epoch, 0, to_start);
+}
+
+weft_status wf_queue_seek(struct wf_stage *s, int64_t epoch, int64_t number)
+{
+    return go_to(s, epoch, number, wf_stage_seek);
 }
 
 /* The slot to deliver next: the oldest, or with an unordered input any that is done. */

@@ -10,11 +10,10 @@ static bool now_fixed(struct wf_col *col, int64_t n)
     for (int64_t i = 1; i < n; i++)
         if (rank && memcmp(col->shape, col->shape + i * rank, (size_t)rank * 8) != 0)
             return false;
-    if (n == 0)
-        return false;
     for (int k = 0; k < rank; k++)
-        col->type.dim[k] = col->shape[k];
-    col->data = (char *)col->data + col->offset[0] * wf_item_bytes(col->type.dtype);
+        col->type.dim[k] = n ? col->shape[k] : wf_max_i64(col->type.dim[k], 0);
+    if (n)
+        col->data = (char *)col->data + col->offset[0] * wf_item_bytes(col->type.dtype);
     col->offset = col->shape = NULL;
     return true;
 }

@@ -72,8 +72,8 @@ static void time_end(struct wf_worker *w, struct timing t, const struct wf_ds *d
     w->nested_ns = t.outer_nested + spent;
 }
 
-static weft_status apply(struct wf_ds *ds, struct wf_worker *w, struct wf_block *in,
-                         struct wf_block **out)
+weft_status wf_ds_apply(struct wf_ds *ds, struct wf_worker *w, struct wf_block *in,
+                        struct wf_block **out)
 {
     struct timing t = time_begin(w);
     weft_status st = ds->kind->apply(ds, w, in, out);
@@ -91,7 +91,7 @@ weft_status wf_ds_get_block(struct wf_ds *ds, struct wf_worker *w, const struct 
 
     if (!ds->kind->get) {
         st = wf_ds_get_block(ds->in[0], w, at, n, &in);
-        return st ? st : apply(ds, w, in, out);
+        return st ? st : wf_ds_apply(ds, w, in, out);
     }
     t = time_begin(w);
     st = ds->kind->get(ds, w, at, n, out);
@@ -384,6 +384,25 @@ static const struct wf_ds_kind index_kind = {
     .restore = index_restore,
 };
 
+weft_status wf_stage_seek(struct wf_stage *s, int64_t epoch, int64_t number)
+{
+    if (s->kind != &index_kind)
+        return wf_err(WEFT_EBUG, "%s is not addressable", s->ds->name);
+    *(struct index_state *)s->state = (struct index_state){epoch, wf_min_i64(number, s->ds->count)};
+    return WEFT_OK;
+}
+
+bool wf_stage_place(const struct wf_stage *s, int64_t *epoch, int64_t *number)
+{
+    const struct index_state *at = s->state;
+
+    if (s->kind != &index_kind)
+        return false;
+    *epoch = at->epoch;
+    *number = at->at;
+    return true;
+}
+
 /* ---- apply: content only --------------------------------------------------------------------- */
 
 static weft_status apply_open(struct wf_stage *s)
@@ -417,7 +436,7 @@ static weft_status apply_make(struct wf_promise *p, struct wf_worker *w, struct 
 
     p->n_in = 0;
     st = wf_promise_make(first, w, &in);
-    return st ? st : apply(p->stage->ds, w, in, out);
+    return st ? st : wf_ds_apply(p->stage->ds, w, in, out);
 }
 
 static const struct wf_ds_kind apply_kind = {

@@ -149,6 +149,7 @@ static const struct wf_ds_kind rescale_kind = {
     .apply = rescale_apply,
     .ids = rescale_ids,
     .text = rescale_text,
+    .row_wise = true,
 };
 
 weft_ds weft_ds_rescale(weft_data *d, weft_ds s, const char *columns, double scale, double offset,

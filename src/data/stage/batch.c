@@ -87,6 +87,20 @@ static weft_status batch_make(struct wf_promise *p, struct wf_worker *w, struct 
     return st ? st : wf_block_stack(samples, b->n, b->ragged, p->stage->ds, out);
 }
 
+static struct wf_batching batch_batching(const struct wf_ds *ds)
+{
+    const struct batch *p = ds->param;
+
+    return (struct wf_batching){p->n, p->drop_remainder, p->ragged};
+}
+
+static weft_status batch_stack(struct wf_ds *ds, struct wf_block *samples, struct wf_block **out)
+{
+    const struct batch *p = ds->param;
+
+    return wf_block_stack(samples, wf_max_i64(samples->n, 1), p->ragged, ds, out);
+}
+
 static void batch_text(const struct wf_ds *ds, struct wf_buf *out)
 {
     const struct batch *p = ds->param;
@@ -102,6 +116,8 @@ static const struct wf_ds_kind batch_kind = {
     .reset = batch_reset,
     .pull = batch_pull,
     .make = batch_make,
+    .batching = batch_batching,
+    .stack = batch_stack,
     .text = batch_text,
 };
 

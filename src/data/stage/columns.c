@@ -58,6 +58,7 @@ static const struct wf_ds_kind select_kind = {
     .apply = columns_apply,
     .ids = columns_ids,
     .text = columns_text,
+    .row_wise = true,
 };
 
 /* A select node over all columns of s, to be changed. */

@@ -122,7 +122,7 @@ static weft_status padded_shape(const struct wf_block *b, int c, const struct wf
 
     *out = col->type;
     for (int k = 0; k < out->rank; k++)
-        out->dim[k] = pad->length[k];
+        out->dim[k] = wf_max_i64(pad->length[k], b->n ? 0 : col->type.dim[k]);
     for (int64_t i = 0; i < b->n; i++) {
         const int64_t *dim = col->offset ? col->shape + i * out->rank : col->type.dim;
 
@@ -250,10 +250,12 @@ weft_status wf_block_pad(struct wf_ds *ds, const struct wf_padding *p, struct wf
     if (!st)
         st = wf_block_alloc(v, b->n * (int64_t)sizeof *v->sample, &samples);
     if (!st) {
-        v->at[0] = b->at[0];
+        if (b->n)
+            v->at[0] = b->at[0];
         v->sample = samples;
         v->n_samples = b->n;
-        memcpy(v->sample, b->at, (size_t)b->n * sizeof *v->sample);
+        if (b->n)
+            memcpy(v->sample, b->at, (size_t)b->n * sizeof *v->sample);
         *out = v;
         v = NULL;
     }
@@ -342,6 +344,20 @@ static weft_status padded_make(struct wf_promise *p, struct wf_worker *w, struct
     return st ? st : wf_block_pad(p->stage->ds, &o->pad, b, out);
 }
 
+static struct wf_batching padded_batching(const struct wf_ds *ds)
+{
+    const struct padded *o = ds->param;
+
+    return (struct wf_batching){.n = o->n, .drop_remainder = o->drop_remainder};
+}
+
+static weft_status padded_stack(struct wf_ds *ds, struct wf_block *samples, struct wf_block **out)
+{
+    const struct padded *o = ds->param;
+
+    return wf_block_pad(ds, &o->pad, samples, out);
+}
+
 static void padded_text(const struct wf_ds *ds, struct wf_buf *out)
 {
     const struct padded *o = ds->param;
@@ -357,6 +373,8 @@ static const struct wf_ds_kind padded_kind = {
     .reset = padded_reset,
     .pull = padded_pull,
     .make = padded_make,
+    .batching = padded_batching,
+    .stack = padded_stack,
     .text = padded_text,
 };
 

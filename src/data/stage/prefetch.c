@@ -37,6 +37,7 @@ static const struct wf_ds_kind prefetch_kind = {
     .open = prefetch_open,
     .reset = prefetch_reset,
     .pull = prefetch_pull,
+    .row_wise = true,
 };
 
 weft_ds weft_ds_prefetch(weft_data *d, weft_ds s, int64_t n)

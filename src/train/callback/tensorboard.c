@@ -18,10 +18,12 @@
 #include "ckpt/ckpt.h"
 #include "train/callback/events.h"
 #include "train/callback/tensorboard.h"
+#include "train/step/deal.h"
 
 #define FLUSH_NS 10000000000 /* while batches are logged */
 #define BASE_TEXT 192
 #define MAX_TAG 512
+#define MAX_INPUTS 64 /* pictures of an input */
 
 enum { ROOT, TRAIN, VALIDATION, N_RUNS };
 static const char *const run_dir[N_RUNS] = {"", "train/", "validation/"};
@@ -311,25 +313,75 @@ static weft_status put_weights(struct board *b, weft_trainer *t, int64_t epoch)
     return st;
 }
 
-static weft_status put_inputs(struct board *b, weft_trainer *t)
+/* The first samples of the batch, as many as are wanted: of its first shards. */
+struct inputs {
+    int n_shards;
+    weft_batch *held[MAX_INPUTS];
+    weft_tensor *feeds; /* n_feeds for each shard */
+    int n_feeds;
+};
+
+static void inputs_free(weft_trainer *t, struct inputs *in)
 {
-    const void *sample[64];
-    int n = (int)wf_min_i64(b->input_images, wf_min_i64(t->n_fed, WF_COUNT(sample)));
+    for (int i = 0; i < in->n_shards; i++)
+        weft_batch_free(in->held[i]);
+    wf_free(t->ctx, in->feeds);
+}
+
+static weft_status inputs_read(weft_trainer *t, int n, struct inputs *in)
+{
+    const struct wf_deal *d = t->deal;
+    int64_t have = 0;
     weft_status st = WEFT_OK;
 
-    for (int i = 0; i < weft_model_n_inputs(t->model) && t->feeds && !st; i++) {
-        const weft_tensor *x = &t->feeds[i];
-        struct wf_picture p;
-        char tag[MAX_TAG];
-
-        if (x->rank < 2 || !wf_picture_of(x->dtype, x->rank - 1, x->dim + 1, &p))
-            continue;
-        for (int k = 0; k < n; k++)
-            sample[k] = (const char *)x->data + k * (p.h * p.w * p.c) * weft_dtype_size(x->dtype);
-        snprintf(tag, sizeof tag, "input/%s",
-                 weft_sym_name(t->model, weft_model_input_at(t->model, i)));
-        st = wf_events_images(&b->run[TRAIN], b->epoch, tag, &p, x->dtype, n, sample);
+    in->n_feeds = t->bound->n_feeds_fit + 2;
+    in->feeds = wf_alloc_n(t->ctx, (int64_t)n * in->n_feeds, sizeof *in->feeds);
+    if (!in->feeds)
+        return wf_err_nomem(t->ctx, 0, "pictures of inputs");
+    for (int64_t l = 0; have < n && l < t->shards && !st; l++) {
+        if (l * d->n / t->shards == (l + 1) * d->n / t->shards)
+            continue; /* empty */
+        st = wf_deal_feeds(d, l, in->feeds + in->n_shards * in->n_feeds, &in->held[in->n_shards]);
+        if (!st)
+            have += in->held[in->n_shards++]->n;
     }
+    return st;
+}
+
+/* Pictures of one input; shards that were padded to another size are left out. */
+static weft_status put_input(struct board *b, weft_trainer *t, const struct inputs *in, int input,
+                             int n)
+{
+    const weft_tensor *first = &in->feeds[input];
+    const void *sample[MAX_INPUTS];
+    struct wf_picture p;
+    char tag[MAX_TAG];
+    int have = 0;
+
+    if (first->rank < 2 || !wf_picture_of(first->dtype, first->rank - 1, first->dim + 1, &p))
+        return WEFT_OK;
+    for (int s = 0; s < in->n_shards; s++) {
+        const weft_tensor *x = &in->feeds[s * in->n_feeds + input];
+        int64_t row = p.h * p.w * p.c * weft_dtype_size(x->dtype);
+        bool same = memcmp(x->dim + 1, first->dim + 1, (size_t)(x->rank - 1) * 8) == 0;
+
+        for (int64_t k = 0; k < x->dim[0] && have < n && same; k++)
+            sample[have++] = (const char *)x->data + k * row;
+    }
+    snprintf(tag, sizeof tag, "input/%s",
+             weft_sym_name(t->model, weft_model_input_at(t->model, input)));
+    return wf_events_images(&b->run[TRAIN], b->epoch, tag, &p, first->dtype, have, sample);
+}
+
+static weft_status put_inputs(struct board *b, weft_trainer *t)
+{
+    int n = t->deal ? (int)wf_min_i64(b->input_images, wf_min_i64(t->deal->n, MAX_INPUTS)) : 0;
+    struct inputs in = {.n_shards = 0};
+    weft_status st = n > 0 ? inputs_read(t, n, &in) : WEFT_OK;
+
+    for (int i = 0; i < weft_model_n_inputs(t->model) && in.n_shards && !st; i++)
+        st = put_input(b, t, &in, i, n);
+    inputs_free(t, &in);
     return st;
 }
 

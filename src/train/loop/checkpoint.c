@@ -173,7 +173,7 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
     if (!st)
         st = save_fit(r, state, &fit);
     if (!st)
-        st = weft_iter_save(state->it, &position, &n_position);
+        st = weft_dealer_save(state->deal->dealer, &position, &n_position);
     for (int i = 0; i < logs->n && !st; i++)
         metric[i] = (weft_ckpt_metric){logs->name[i], logs->value[i]};
     if (!st) {
@@ -564,7 +564,7 @@ static weft_status check(struct wf_resume *r, struct checked *k, struct wf_fit_s
     if (!st && !k->complete)
         st = weft_ckpt_blob_read(k->c, WEFT_CKPT_POSITION, &k->position, &n);
     if (!st && !k->complete) {
-        st = weft_iter_restore(s->it, k->position, n);
+        st = wf_deal_restore(s->deal, k->position, n, s->epoch, s->batch);
         if (st == WEFT_EINVAL && s->batch == 0 && r->t->data_changed)
             st = WEFT_OK; /* the next epoch starts with the data as it is now */
     }

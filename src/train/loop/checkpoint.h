@@ -2,7 +2,7 @@
 #ifndef WF_TRAIN_LOOP_CHECKPOINT_H
 #define WF_TRAIN_LOOP_CHECKPOINT_H
 
-#include "train/train.h"
+#include "train/step/deal.h"
 #include "weft/ckpt.h"
 
 #define WF_MAX_EPOCH ((int64_t)1 << 60) /* a larger value in a file means damage */
@@ -29,7 +29,7 @@ struct wf_resume {
 struct wf_fit_state {
     int64_t epoch, batch; /* completed batches of this epoch; 0: it has not started */
     int64_t ended; /* 0, or the requested number of epochs when a callback ended the run for good */
-    weft_iter *it;
+    struct wf_deal *deal; /* the data: its position is a step */
     weft_history *history;
 };
 

@@ -13,8 +13,9 @@ struct fit {
     const weft_fit_opts *o;
     struct wf_feeding train, val;
     bool has_val;
-    weft_iter *it, *val_it;
-    weft_tensor *feeds;
+    struct wf_deal deal; /* the training data */
+    weft_iter *val_it;
+    weft_tensor *feeds; /* of a batch of validation data */
     int n_logs, n_train; /* of an epoch: the training ones, then the validation ones */
     const char **name;
     double *value;
@@ -169,17 +170,21 @@ static weft_status checkpoint_between(struct fit *f, int64_t next_epoch, int64_t
 static weft_status after_step(struct fit *f, bool seen)
 {
     bool paint = wf_progress_due(&f->progress);
-    weft_status st = WEFT_OK;
+    weft_status st = WEFT_OK, done;
 
     f->done++;
     if (seen || paint) {
         weft_logs logs = wf_train_logs(f->t);
 
+        f->t->deal = &f->deal;
         if (seen)
             st = call(f, BATCH_END, f->at.batch - 1, &logs);
+        f->t->deal = NULL;
         if (!st && paint)
             wf_progress_step(&f->progress, f->at.batch, &logs);
     }
+    done = wf_deal_done(&f->deal);
+    st = st ? st : done;
     if (st || f->t->pending || f->at.batch == f->progress.batches ||
         !wf_resume_due(&f->resume, false)) /* after the last batch, validation comes first */
         return st;
@@ -190,8 +195,7 @@ static weft_status train_batches(struct fit *f)
 {
     weft_trainer *t = f->t;
     int64_t steps = f->o->steps_per_epoch;
-    bool seen = any_batch_callback(f);
-    weft_batch *b = NULL;
+    bool seen = any_batch_callback(f), any;
     weft_status st = WEFT_OK;
 
     /* Accumulated batches belong to one step, and a started step is always finished. An epoch
@@ -199,25 +203,17 @@ static weft_status train_batches(struct fit *f)
      * it again. */
     while (!st && (!wf_asked(t, WF_ASK_STOP) || t->pending || f->at.batch == 0) &&
            (!steps || f->at.batch < steps)) {
-        st = weft_iter_next(f->it, &b);
-        if (st || !b)
+        st = wf_deal_next(&f->deal, f->at.epoch, &any);
+        if (st || !any)
             break;
-        st = wf_feeding_batch(t, &f->train, b, f->feeds);
-        if (!st)
-            st = wf_step_fit(t, f->feeds, b->n);
-        if (st) {
-            weft_batch_free(b);
+        st = wf_step_dealt(t, &f->deal);
+        if (st)
             return wf_err_wrap(st, "epoch %lld, batch %lld", (long long)f->at.epoch + 1,
                                (long long)f->at.batch);
-        }
         f->at.batch++;
         if (!isfinite(t->mean_sum[0]) && !f->nonfinite.looked)
-            wf_nonfinite_find(&f->nonfinite, t, &f->at, f->d, &f->train, b);
-        t->feeds = f->feeds;
-        t->n_fed = b->n;
+            wf_nonfinite_find(&f->nonfinite, t, &f->at, f->d);
         st = after_step(f, seen);
-        t->feeds = NULL;
-        weft_batch_free(b);
     }
     if (!st && steps && f->at.batch < steps && !wf_asked(t, WF_ASK_STOP))
         wf_log(t->ctx, WEFT_LOG_WARN,
@@ -243,16 +239,13 @@ static weft_status timed_batches(struct fit *f)
 {
     weft_times *times = &f->t->times;
     int64_t start = wf_now(f->t->ctx), batch = f->at.batch;
-    double before, after, share;
-    weft_status st;
+    double waited = wf_deal_waited_s(&f->deal);
+    weft_status st = train_batches(f);
 
-    weft_iter_waited(f->it, &before, &share);
-    st = train_batches(f);
-    weft_iter_waited(f->it, &after, &share);
     *times = (weft_times){.steps = f->at.batch - batch,
                           .train_s = (double)(wf_now(f->t->ctx) - start) * 1e-9,
-                          .wait_s = after - before,
-                          .skipped = skipped(f->it) - f->t->all_times.skipped};
+                          .wait_s = wf_deal_waited_s(&f->deal) - waited,
+                          .skipped = wf_deal_skipped(&f->deal) - f->t->all_times.skipped};
     return st;
 }
 
@@ -346,7 +339,7 @@ static weft_status one_epoch(struct fit *f, bool resumed)
     }
     if (!resumed) {
         if (!endless || f->at.epoch == f->o->initial_epoch)
-            st = weft_iter_reset(f->it, f->at.epoch);
+            st = wf_deal_begin(&f->deal, f->at.epoch);
         f->at.batch = 0;
         wf_pass_begin(t);
         if (!st)
@@ -355,11 +348,13 @@ static weft_status one_epoch(struct fit *f, bool resumed)
     if (st)
         return st;
     if (resumed || !endless || f->at.epoch == f->o->initial_epoch) /* position known */
-        wf_nonfinite_keep(&f->nonfinite, t, &f->at, resumed ? f->it : NULL);
+        wf_nonfinite_keep(&f->nonfinite, t, &f->at, resumed);
     wf_progress_epoch(&f->progress, f->at.epoch);
     st = timed_batches(f);
     if (!st)
         st = wf_step_flush(t);
+    if (!st)
+        st = wf_deal_commit(&f->deal);
     if (st)
         return st;
     if (f->at.batch == 0)
@@ -454,11 +449,10 @@ static weft_status open_rest(struct fit *f)
         f->name[f->n_train + i] = t->bound->val_name[i];
     st = history_new(f);
     if (!st)
-        st = weft_iter_new(
-            f->d, f->train.ds,
-            WEFT_OPTS(weft_iter_opts, .epoch = f->o->initial_epoch,
-                      .threads = wf_feeding_threads(f->d, f->train.ds, f->o->threads)),
-            &f->it);
+        st = wf_deal_open(&f->deal, t, f->d, &f->train,
+                          &(struct wf_deal_opts){.epoch = f->o->initial_epoch,
+                                                 .steps_per_epoch = f->o->steps_per_epoch,
+                                                 .threads = f->o->threads});
     if (!st && f->has_val)
         st = weft_iter_new(f->d, f->val.ds,
                            WEFT_OPTS(weft_iter_opts,
@@ -520,13 +514,15 @@ static weft_status run(struct fit *f)
     if (!o->steps_per_epoch && wf_ds_node(f->d, f->train.ds)->count == WEFT_ENDLESS)
         return wf_err(WEFT_EINVAL, "fit: the dataset is endless: steps_per_epoch is needed");
     wf_progress_init(&f->progress, f->t->ctx, o, batches_of_epoch(f));
-    f->at = (struct wf_fit_state){.epoch = o->initial_epoch, .it = f->it, .history = f->history};
+    f->at = (struct wf_fit_state){.epoch = o->initial_epoch, .deal = &f->deal, .history = f->history};
     st = call(f, TRAIN_BEGIN, 0, NULL);
     if (!st)
         st = wf_resume_begin(&f->resume, f->t, o, &f->at, history_add, f);
     if (!st && f->history->n_epochs)
         memcpy(f->value, f->history->value + (f->history->n_epochs - 1) * f->n_logs,
                (size_t)f->n_logs * sizeof *f->value);
+    if (!st && batches_of_epoch(f) > 0 && f->at.epoch < epochs)
+        wf_deal_limit(&f->deal, (epochs - f->at.epoch) * batches_of_epoch(f) - f->at.batch);
     if (f->at.ended >= epochs) /* a callback ended an earlier run */
         f->end = WF_LIFE_COMPLETE;
     for (bool resumed = f->at.batch > 0; f->at.epoch < epochs && !st && f->end == WF_LIFE_TRAINING;
@@ -597,7 +593,7 @@ weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_op
     wf_ask_end(t);
     t->history = NULL;
     wf_nonfinite_free(&f.nonfinite);
-    weft_iter_free(f.it);
+    wf_deal_close(&f.deal);
     weft_iter_free(f.val_it);
     wf_free(t->ctx, f.feeds);
     wf_free(t->ctx, f.name);

@@ -27,7 +27,7 @@ static weft_status compute(weft_trainer *t, const weft_tensor *feeds, int64_t n,
         st = wf_grads_new(t->ctx, &w->rules, &to);
     }
     if (!st)
-        st = wf_dist_batch(t, w, feeds, n, 0);
+        st = wf_dist_batch(t, w, &(struct wf_samples){.n = n, .feeds = feeds}, 0);
     if (st)
         goto out;
     st = wf_work_mean(w, &mean);

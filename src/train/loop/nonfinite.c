@@ -48,7 +48,7 @@ static void copy_state(const struct wf_resume *all, char *copy, bool out)
 }
 
 void wf_nonfinite_keep(struct wf_nonfinite *n, weft_trainer *t, const struct wf_fit_state *at,
-                       weft_iter *it)
+                       bool position)
 {
     if (n->looked || t->trap) /* a trainer that traps reports it itself */
         return;
@@ -56,7 +56,8 @@ void wf_nonfinite_keep(struct wf_nonfinite *n, weft_trainer *t, const struct wf_
         list_state(n, t);
     weft_text_free(t->ctx, n->position);
     n->position = NULL;
-    n->kept = n->copy && (!it || !weft_iter_save(it, &n->position, &n->n_position));
+    n->kept = n->copy && (!position ||
+                          !weft_dealer_save(at->deal->dealer, &n->position, &n->n_position));
     if (!n->kept)
         return;
     copy_state(&n->all, n->copy, true);
@@ -97,9 +98,10 @@ static int64_t find_value(const weft_tensor *x, double *v)
     return -1;
 }
 
-/* Which of the batch's fed columns has such a value. */
+/* Which of the fed columns has such a value; b: a shard whose samples begin with row `first` of the
+ * batch. */
 static bool find_column(const weft_trainer *t, const struct wf_feeding *f, const weft_batch *b,
-                        char *text, size_t size)
+                        int64_t first, char *text, size_t size)
 {
     for (int i = 0; i <= f->n_in + t->n_out; i++) {
         int c = f->column[i];
@@ -114,10 +116,27 @@ static bool find_column(const weft_trainer *t, const struct wf_feeding *f, const
                         b->column[c].name, plain(v), (long long)b->id[row]);
         else
             wf_snprintf(text, size, "column '%s' of the data is %g in row %lld of the batch",
-                        b->column[c].name, plain(v), (long long)row);
+                        b->column[c].name, plain(v), (long long)(first + row));
         return true;
     }
     return false;
+}
+
+/* The same in all shards of the batch under way. */
+static bool find_in_batch(const struct wf_deal *d, char *text, size_t size)
+{
+    bool found = false;
+
+    for (int64_t l = 0; l < d->t->shards && !found; l++) {
+        int64_t first = l * d->n / d->t->shards;
+        weft_batch *b = NULL;
+
+        if (first == (l + 1) * d->n / d->t->shards || weft_dealer_get(d->dealer, d->at, l, &b))
+            continue;
+        found = find_column(d->t, d->f, b, first, text, size);
+        weft_batch_free(b);
+    }
+    return found;
 }
 
 /* ---- once more ------------------------------------------------------------------------------- */
@@ -186,54 +205,47 @@ static weft_status trap_all(weft_trainer *s)
 }
 
 /* One batch; WEFT_ENUMERIC with the error text that names what was found. */
-static weft_status again(weft_trainer *s, const struct wf_feeding *f, const weft_batch *b,
-                         weft_tensor *feeds, bool trap)
+static weft_status again(weft_trainer *s, struct wf_deal *deal, int64_t epoch, bool trap)
 {
     char text[256];
-    weft_status st = wf_feeding_batch(s, f, b, feeds);
+    bool any = false;
+    weft_status st = wf_deal_next(deal, epoch, &any);
 
+    if (!st && !any)
+        st = wf_err(WEFT_EDATA, "the data ended");
     if (st)
         return st;
-    if (find_column(s, f, b, text, sizeof text))
+    if (find_in_batch(deal, text, sizeof text))
         return wf_err(WEFT_ENUMERIC, "%s", text);
     if (trap)
         st = trap_all(s);
-    return st ? st : wf_step_fit(s, feeds, b->n);
+    if (!st)
+        st = wf_step_dealt(s, deal);
+    return st ? st : wf_deal_done(deal);
 }
 
 static weft_status repeat(const struct wf_nonfinite *n, weft_trainer *s, int64_t end, weft_data *d,
                           const struct wf_feeding *f, int64_t *at)
 {
     int64_t start = wf_now(s->ctx), trapped = end - (s->precision == WEFT_F16 ? 1 : TRAPPED);
-    weft_tensor *feeds = wf_alloc_n(s->ctx, s->bound->n_feeds_fit + 2, sizeof *feeds);
-    weft_iter *it = NULL;
-    weft_batch *b = NULL;
-    weft_status st = feeds ? WEFT_OK : wf_err_nomem(s->ctx, 0, "a batch");
+    struct wf_deal deal;
+    weft_status st = wf_deal_open(&deal, s, d, f, &(struct wf_deal_opts){.epoch = n->epoch});
 
-    if (!st)
-        st = weft_iter_new(d, f->ds, WEFT_OPTS(weft_iter_opts, .epoch = n->epoch), &it);
     if (!st && n->position)
-        st = weft_iter_restore(it, n->position, n->n_position);
+        st = wf_deal_restore(&deal, n->position, n->n_position, n->epoch, n->batch);
     for (*at = n->batch; *at < end && !st; ++*at) {
-        st = weft_iter_next(it, &b);
-        if (!st && !b)
-            st = wf_err(WEFT_EDATA, "the data ended");
-        if (!st)
-            st = again(s, f, b, feeds, *at >= trapped);
-        weft_batch_free(b);
-        b = NULL;
+        st = again(s, &deal, n->epoch, *at >= trapped);
         if (!st && wf_now(s->ctx) - start > MAX_NS)
             st = wf_err(WEFT_ETIME, "it took too long");
         if (st)
             break;
     }
-    weft_iter_free(it);
-    wf_free(s->ctx, feeds);
+    wf_deal_close(&deal);
     return st;
 }
 
 void wf_nonfinite_find(struct wf_nonfinite *n, weft_trainer *t, const struct wf_fit_state *at,
-                       weft_data *d, const struct wf_feeding *f, const weft_batch *b)
+                       weft_data *d)
 {
     char why[256] = "";
     weft_trainer *second = NULL;
@@ -242,11 +254,11 @@ void wf_nonfinite_find(struct wf_nonfinite *n, weft_trainer *t, const struct wf_
     weft_status st = WEFT_ENOENT;
 
     n->looked = true;
-    column = find_column(t, f, b, why, sizeof why);
+    column = find_in_batch(at->deal, why, sizeof why);
     if (!column && n->kept && n->epoch == at->epoch) {
         st = make_second(n, t, &second);
         if (!st)
-            st = repeat(n, second, at->batch, d, f, &batch);
+            st = repeat(n, second, at->batch, d, at->deal->f, &batch);
         free_second(second);
         snprintf(why, sizeof why, "%s", weft_error());
     }

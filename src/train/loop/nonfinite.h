@@ -16,16 +16,16 @@ struct wf_nonfinite {
     int64_t n_position;
 };
 
-/* Saves the state of fit. `it` gives its position if the epoch's number is not enough; otherwise
- * NULL. Out of memory is not an error: then less can be reported later. */
+/* Saves the state of fit; position: also that of the data, because the epoch's number is not
+ * enough. Out of memory is not an error: then less can be reported later. */
 void wf_nonfinite_keep(struct wf_nonfinite *n, weft_trainer *t, const struct wf_fit_state *at,
-                       weft_iter *it);
+                       bool position);
 /* After a step whose loss is not finite: finds the cause and reports it in t->nonfinite and in the
  * log, once per fit. at->batch includes it. Columns of the batch are checked first. Then the
  * batches since wf_nonfinite_keep are computed again by another trainer from the saved state, up to
  * the op that produces a value that is not finite. */
 void wf_nonfinite_find(struct wf_nonfinite *n, weft_trainer *t, const struct wf_fit_state *at,
-                       weft_data *d, const struct wf_feeding *f, const weft_batch *b);
+                       weft_data *d);
 void wf_nonfinite_free(struct wf_nonfinite *n);
 
 #endif

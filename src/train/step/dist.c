@@ -57,11 +57,11 @@ static const weft_strategy kinds[] = {
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-weft_status wf_dist_batch(weft_trainer *t, struct wf_work *w, const weft_tensor *feeds, int64_t n,
+weft_status wf_dist_batch(weft_trainer *t, struct wf_work *w, const struct wf_samples *batch,
                           int64_t first)
 {
     weft_dist *d = t->dist;
-    weft_status st = wf_work_batch(w, feeds, n, first, t->drawn);
+    weft_status st = wf_work_batch(w, batch, first, t->drawn);
 
     if (!st)
         st = d->kind.compute(d->self, w, weft_trainer_step(t), first, t->shards);

@@ -26,7 +26,7 @@ weft_status wf_dist_find(const char *name, const weft_strategy **out);
 
 /* One batch of the trainer's current step; `first`: the number of its first shard. If it fails, the
  * step is dropped. */
-weft_status wf_dist_batch(weft_trainer *t, struct wf_work *w, const weft_tensor *feeds, int64_t n,
+weft_status wf_dist_batch(weft_trainer *t, struct wf_work *w, const struct wf_samples *batch,
                           int64_t first);
 /* The end of the step: apply and commit. */
 weft_status wf_dist_apply(weft_trainer *t, struct wf_work *w);

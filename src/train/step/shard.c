@@ -3,7 +3,7 @@
 
 /* ---- one shard ------------------------------------------------------------------------------- */
 
-weft_status wf_work_batch(struct wf_work *w, const weft_tensor *feeds, int64_t n, int64_t first,
+weft_status wf_work_batch(struct wf_work *w, const struct wf_samples *batch, int64_t first,
                           int64_t key)
 {
     weft_status st = weft_work_replicas(w, 1);
@@ -13,8 +13,7 @@ weft_status wf_work_batch(struct wf_work *w, const weft_tensor *feeds, int64_t n
     if (!w->began)
         wf_snapshot_save(w->start);
     w->began = true;
-    w->feeds = feeds;
-    w->n = n;
+    w->batch = *batch;
     w->first = first;
     w->key = key;
     return WEFT_OK;
@@ -29,24 +28,13 @@ void wf_work_drop(struct wf_work *w)
     wf_tree_clear(&w->log_tree);
 }
 
-/* Rows [first, first + n) of the batch. */
-static void cut(const struct wf_work *w, struct wf_replica *r, int64_t first, int64_t n)
+/* The loss scale is fed after the samples. */
+static void feed_scale(const struct wf_work *w, struct wf_replica *r)
 {
-    int n_feeds = w->b->n_feeds_test;
-
-    for (int i = 0; i < n_feeds; i++) {
-        weft_tensor *f = &r->feeds[i];
-        int64_t row;
-
-        *f = w->feeds[i];
-        row = f->dim[0] ? weft_tensor_bytes(f) / f->dim[0] : 0;
-        f->dim[0] = n;
-        f->data = (char *)f->data + first * row;
-    }
     if (!w->scale.id)
         return;
     r->scale = wf_scale_now(w->t);
-    r->feeds[n_feeds] = (weft_tensor){.dtype = WEFT_F32, .data = &r->scale};
+    r->feeds[w->b->n_feeds_test] = (weft_tensor){.dtype = WEFT_F32, .data = &r->scale};
 }
 
 /* State begins each shard with its value from before the step. A replica that works on the
@@ -237,7 +225,8 @@ weft_status weft_work_compute(weft_work *w, int replica, int64_t number, weft_gi
 {
     struct wf_replica *r = &w->replica[replica];
     int64_t l = number - w->first, shards = w->t->shards;
-    int64_t from = l * w->n / shards, n = (l + 1) * w->n / shards - from;
+    int64_t from = l * w->batch.n / shards, n = (l + 1) * w->batch.n / shards - from;
+    weft_batch *held = NULL;
     weft_status st;
 
     *out = (weft_given){.gradients = NULL};
@@ -245,11 +234,14 @@ weft_status weft_work_compute(weft_work *w, int replica, int64_t number, weft_gi
         return wf_err(WEFT_ERANGE, "shard %lld of this batch, replica %d", (long long)l, replica);
     if (n == 0)
         return WEFT_OK;
-    st = take_room(w, out);
+    st = wf_work_feeds(w, r, l, from, n, &held);
+    if (!st)
+        st = take_room(w, out);
     if (!st) {
-        cut(w, r, from, n);
+        feed_scale(w, r);
         st = run(w, r, number, n, out);
     }
+    weft_batch_free(held);
     if (st)
         weft_work_give(w, out);
     return st;

@@ -55,7 +55,7 @@ static bool is_fused(const weft_trainer *t)
            number[WF_OPTIM_ATTR_CLIPNORM] == 0 && number[WF_OPTIM_ATTR_GLOBAL_CLIPNORM] == 0;
 }
 
-static weft_status step_in_shards(weft_trainer *t, const weft_tensor *feeds, int64_t n)
+static weft_status step_in_shards(weft_trainer *t, const struct wf_samples *batch)
 {
     struct wf_work *w;
     weft_status st = wf_work_get(t, &w);
@@ -64,7 +64,7 @@ static weft_status step_in_shards(weft_trainer *t, const weft_tensor *feeds, int
         t->drawn = 0; /* a step draws the same numbers, whatever gradients were computed before
                        * it */
     if (!st)
-        st = wf_dist_batch(t, w, feeds, n, (int64_t)t->pending * t->shards);
+        st = wf_dist_batch(t, w, batch, (int64_t)t->pending * t->shards);
     if (st) {
         t->pending = 0;
         return st;
@@ -101,7 +101,7 @@ weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n)
         return st;
     t->used_rate = t->rate;
     if (!is_fused(t))
-        return step_in_shards(t, feeds, n);
+        return step_in_shards(t, &(struct wf_samples){.n = n, .feeds = feeds});
     if (b->rate.id)
         feeds[b->n_feeds_fit - 1] = (weft_tensor){.dtype = WEFT_F32, .data = &t->rate};
     wf_step_clear(t);
@@ -115,6 +115,21 @@ weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n)
         wf_step_add_up(t, n);
     }
     return st;
+}
+
+weft_status wf_step_dealt(weft_trainer *t, struct wf_deal *d)
+{
+    weft_status st;
+
+    if (is_fused(t)) {
+        st = wf_deal_whole(d);
+        return st ? st : wf_step_fit(t, d->feeds, d->n);
+    }
+    st = wf_states_check(t, d->n);
+    if (st)
+        return st;
+    t->used_rate = t->rate;
+    return step_in_shards(t, &(struct wf_samples){.n = d->n, .deal = d});
 }
 
 weft_status wf_run_aside(weft_fn *fn, const weft_tensor *feeds, weft_tensor *out)

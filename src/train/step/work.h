@@ -7,8 +7,15 @@
 #define WF_TRAIN_STEP_WORK_H
 
 #include "merge/merge.h"
-#include "train/train.h"
+#include "train/step/deal.h"
 #include "weft/sys/strategy.h"
+
+/* The samples of a batch: tensors of all of them, or dealt shard by shard. */
+struct wf_samples {
+    int64_t n;
+    const weft_tensor *feeds; /* NULL: they are dealt */
+    const struct wf_deal *deal;
+};
 
 /* What computes shards: a function with memory of its own. */
 struct wf_replica {
@@ -60,17 +67,20 @@ struct wf_work {
     struct wf_snapshot *start; /* all state that shards write, from before the step */
     bool began;                /* the step has begun: start is filled */
     /* The batch whose shards are computed. */
-    const weft_tensor *feeds;
-    int64_t n, first, key; /* samples; numbers of its first shard, in the tree and for random
-                            * numbers */
+    struct wf_samples batch;
+    int64_t first, key; /* numbers of its first shard, in the tree and for random numbers */
 };
 
 /* The work of the trainer's graph; created on first use. */
 weft_status wf_work_get(weft_trainer *t, struct wf_work **out);
 void wf_work_free(struct wf_work *w);
 /* Shards of this batch may be computed: `first` is the number of its first one. */
-weft_status wf_work_batch(struct wf_work *w, const weft_tensor *feeds, int64_t n, int64_t first,
+weft_status wf_work_batch(struct wf_work *w, const struct wf_samples *batch, int64_t first,
                           int64_t key);
+/* What shard l of the batch, its samples [first, first + n), feeds: into r->feeds. *held: what they
+ * are borrowed from, freed afterwards; or NULL (deal.c). */
+weft_status wf_work_feeds(const struct wf_work *w, struct wf_replica *r, int64_t l, int64_t first,
+                          int64_t n, weft_batch **held);
 /* All shards of the batch were put: its logs are added to those of the pass. */
 weft_status wf_work_end_batch(struct wf_work *w);
 /* The step is abandoned: state is as before it. */

@@ -1,0 +1,151 @@
+/* deal.c - the samples of a shard as feeds: from a dealer, or cut out of the caller's tensors. */
+#include "train/step/dist.h"
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+weft_status wf_deal_open(struct wf_deal *d, weft_trainer *t, weft_data *data,
+                         const struct wf_feeding *f, const struct wf_deal_opts *opts)
+{
+    weft_status st;
+
+    *d = (struct wf_deal){.t = t, .f = f};
+    d->feeds = wf_alloc_n(t->ctx, t->bound->n_feeds_fit + 2, sizeof *d->feeds);
+    if (!d->feeds)
+        return wf_err_nomem(t->ctx, 0, "a batch");
+    st = weft_dealer_new(data, f->ds,
+                         WEFT_OPTS(weft_dealer_opts, .shards = t->shards, .epoch = opts->epoch,
+                                   .steps_per_epoch = opts->steps_per_epoch, .follow = true,
+                                   .max_open = t->accumulate + 2,
+                                   .threads = wf_feeding_threads(data, f->ds, opts->threads)),
+                         &d->dealer);
+    if (!st && t->dist->n_local > 1)
+        wf_dealer_share(d->dealer);
+    return st;
+}
+
+void wf_deal_close(struct wf_deal *d)
+{
+    if (!d->t)
+        return;
+    weft_batch_free(d->whole);
+    weft_dealer_free(d->dealer);
+    wf_free(d->t->ctx, d->feeds);
+    *d = (struct wf_deal){.t = NULL};
+}
+
+/* ---- batch by batch -------------------------------------------------------------------------- */
+
+weft_status wf_deal_begin(struct wf_deal *d, int64_t epoch)
+{
+    return weft_dealer_begin(d->dealer, epoch);
+}
+
+weft_status wf_deal_next(struct wf_deal *d, int64_t epoch, bool *any)
+{
+    int64_t number;
+    weft_status st = weft_dealer_has(d->dealer, epoch, d->at, any);
+
+    return st || !*any ? st : weft_dealer_step(d->dealer, d->at, &epoch, &number, &d->n);
+}
+
+weft_status wf_deal_commit(struct wf_deal *d)
+{
+    return d->at > 0 ? weft_dealer_commit(d->dealer, d->at - 1) : WEFT_OK;
+}
+
+weft_status wf_deal_done(struct wf_deal *d)
+{
+    weft_batch_free(d->whole);
+    d->whole = NULL;
+    d->at++;
+    return d->t->pending ? WEFT_OK : wf_deal_commit(d);
+}
+
+void wf_deal_limit(struct wf_deal *d, int64_t n)
+{
+    wf_dealer_set_end(d->dealer, n < INT64_MAX - d->at ? d->at + n : INT64_MAX);
+}
+
+weft_status wf_deal_restore(struct wf_deal *d, const char *state, int64_t n, int64_t epoch,
+                            int64_t batch)
+{
+    struct wf_reader r = {state, state + n, WEFT_OK};
+    weft_status st = wf_iter_is_position(&r)
+                         ? wf_dealer_restore_iter(d->dealer, state, n, epoch, batch)
+                         : weft_dealer_restore(d->dealer, state, n);
+
+    d->at = weft_dealer_committed(d->dealer);
+    return st;
+}
+
+double wf_deal_waited_s(const struct wf_deal *d)
+{
+    return wf_dealer_waited_s(d->dealer) / d->t->dist->n_local;
+}
+
+int64_t wf_deal_skipped(const struct wf_deal *d)
+{
+    return wf_dealer_skipped(d->dealer);
+}
+
+/* ---- feeds ----------------------------------------------------------------------------------- */
+
+/* Stages after the batches may have given columns that have no row for each sample. */
+static weft_status check_rows(const struct wf_deal *d, const weft_batch *b,
+                              const weft_tensor *feeds)
+{
+    for (int i = 0; i < d->t->bound->n_feeds_test; i++)
+        if (feeds[i].rank < 1 || feeds[i].dim[0] != b->n)
+            return wf_err(WEFT_ESHAPE,
+                          "a shard of %lld samples, but what is fed as tensor %d has %lld rows: it "
+                          "cannot be divided into %d shards",
+                          (long long)b->n, i, feeds[i].rank < 1 ? 0LL : (long long)feeds[i].dim[0],
+                          d->t->shards);
+    return WEFT_OK;
+}
+
+weft_status wf_deal_feeds(const struct wf_deal *d, int64_t l, weft_tensor *feeds, weft_batch **held)
+{
+    weft_batch *b = NULL;
+    weft_status st = weft_dealer_get(d->dealer, d->at, l, &b);
+
+    if (!st)
+        st = wf_feeding_batch(d->t, d->f, b, feeds);
+    if (!st && d->t->shards > 1)
+        st = check_rows(d, b, feeds);
+    if (st) {
+        weft_batch_free(b);
+        return st;
+    }
+    *held = b;
+    return WEFT_OK;
+}
+
+weft_status wf_deal_whole(struct wf_deal *d)
+{
+    return d->whole ? WEFT_OK : wf_deal_feeds(d, 0, d->feeds, &d->whole);
+}
+
+/* Rows [first, first + n) of the caller's tensors. */
+static void cut(const struct wf_work *w, struct wf_replica *r, int64_t first, int64_t n)
+{
+    for (int i = 0; i < w->b->n_feeds_test; i++) {
+        weft_tensor *f = &r->feeds[i];
+        int64_t row;
+
+        *f = w->batch.feeds[i];
+        row = f->dim[0] ? weft_tensor_bytes(f) / f->dim[0] : 0;
+        f->dim[0] = n;
+        f->data = (char *)f->data + first * row;
+    }
+}
+
+weft_status wf_work_feeds(const struct wf_work *w, struct wf_replica *r, int64_t l, int64_t first,
+                          int64_t n, weft_batch **held)
+{
+    *held = NULL;
+    if (!w->batch.feeds)
+        return wf_deal_feeds(w->batch.deal, l, r->feeds, held);
+    cut(w, r, first, n);
+    return WEFT_OK;
+}
