@@ -121,8 +121,7 @@ static void follow(weft_dealer *a, int64_t t, int64_t l)
 /* Somebody waits: work further ahead. */
 static void deepen(weft_dealer *a)
 {
-    a->depth =
-        wf_max_i64(a->depth, wf_min_i64(2 * a->depth, WF_DEALER_PREPARED / 2 / a->n_shards));
+    a->depth = wf_max_i64(a->depth, wf_min_i64(2 * a->depth, WF_DEALER_PREPARED / 2 / a->n_shards));
 }
 
 weft_status wf_ahead_take(weft_dealer *a, int64_t t, int64_t l, bool *found, weft_batch **out)

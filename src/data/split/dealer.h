@@ -56,7 +56,7 @@ struct weft_dealer {
     bool grouped; /* it reads samples, which get stacks per shard */
     int64_t next; /* the step that the reader deals next; those from `committed` on are kept */
     int64_t next_epoch, next_number;
-    bool at_end; /* of next_epoch */
+    bool at_end;           /* of next_epoch */
     struct wf_dealt *kept; /* step t is at t % max_open */
 };
 

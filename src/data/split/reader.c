@@ -213,14 +213,17 @@ static weft_status cut_batch(weft_dealer *a, const weft_batch *whole, int64_t fi
 
     if (!st)
         st = wf_block_keep_all(v, 1, &b);
-    for (int c = 0; c < b->n_cols && !st; c++)
-        v->col[c] = b->col[c];
+    for (int c = 0; c < b->n_cols && !st; c++) {
+        weft_tensor t = wf_col_element(&b->col[c], 0);
+
+        v->col[c] = (struct wf_col){.type = wf_type_of(t.dtype, t.rank, t.dim), .data = t.data};
+    }
     for (int c = 0; c < b->n_cols && !st; c++) {
         struct wf_col *col = &v->col[c];
 
         if (is_ragged(a, c) && v->col[c + 1].type.dim[0] == whole->n + 1)
             st = cut_ragged(v, col, &v->col[++c], first, m);
-        else if (!col->offset && col->type.rank > 0 && col->type.dim[0] == whole->n)
+        else if (col->type.rank > 0 && col->type.dim[0] == whole->n)
             cut_rows(col, first, m);
     }
     if (!st) {
@@ -291,8 +294,8 @@ weft_status wf_reader_start(weft_dealer *a, const weft_dealer_opts *o)
     st = weft_data_status(a->data);
     return st ? st
               : weft_iter_new(a->data, s,
-                              WEFT_OPTS(weft_iter_opts, .threads = o->threads,
-                                        .memory = o->memory, .epoch = o->epoch),
+                              WEFT_OPTS(weft_iter_opts, .threads = o->threads, .memory = o->memory,
+                                        .epoch = o->epoch),
                               &a->it);
 }
 

@@ -15,7 +15,7 @@ struct fit {
     bool has_val;
     struct wf_deal deal; /* the training data */
     weft_iter *val_it;
-    weft_tensor *feeds; /* of a batch of validation data */
+    weft_tensor *feeds;  /* of a batch of validation data */
     int n_logs, n_train; /* of an epoch: the training ones, then the validation ones */
     const char **name;
     double *value;
@@ -514,7 +514,8 @@ static weft_status run(struct fit *f)
     if (!o->steps_per_epoch && wf_ds_node(f->d, f->train.ds)->count == WEFT_ENDLESS)
         return wf_err(WEFT_EINVAL, "fit: the dataset is endless: steps_per_epoch is needed");
     wf_progress_init(&f->progress, f->t->ctx, o, batches_of_epoch(f));
-    f->at = (struct wf_fit_state){.epoch = o->initial_epoch, .deal = &f->deal, .history = f->history};
+    f->at =
+        (struct wf_fit_state){.epoch = o->initial_epoch, .deal = &f->deal, .history = f->history};
     st = call(f, TRAIN_BEGIN, 0, NULL);
     if (!st)
         st = wf_resume_begin(&f->resume, f->t, o, &f->at, history_add, f);

@@ -56,8 +56,8 @@ void wf_nonfinite_keep(struct wf_nonfinite *n, weft_trainer *t, const struct wf_
         list_state(n, t);
     weft_text_free(t->ctx, n->position);
     n->position = NULL;
-    n->kept = n->copy && (!position ||
-                          !weft_dealer_save(at->deal->dealer, &n->position, &n->n_position));
+    n->kept =
+        n->copy && (!position || !weft_dealer_save(at->deal->dealer, &n->position, &n->n_position));
     if (!n->kept)
         return;
     copy_state(&n->all, n->copy, true);

@@ -1,8 +1,10 @@
 /* strategy_test.c - what every strategy promises: the bits of `local` with the same number of
  * shards, wherever and in whatever order shards are computed and ranges are updated.
  *
- * Cases are drawn: model, optimizer, clipping, shards, accumulation, batch size, precision; each is
- * trained by `local`, by `local` without fused updates, and by `scramble` (support/scramble.h).
+ * Cases are drawn: model, optimizer, clipping, shards, accumulation, batch size, precision, source of
+ * the data; each is trained by `local`, by `local` without fused updates, by `scramble`
+ * (support/scramble.h) and by `mirrored`. Each is also trained from other sources of the same
+ * samples, and with batches by hand, which are cut into shards.
  * WEFT_STRATEGY_CASES=FIRST:END tries other ones. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -133,8 +135,16 @@ static const struct model models[] = {
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
+/* Where samples come from. Padded: sequences of different lengths. */
+enum source { MEMORY, STREAM, BATCHED, MAPPED, PADDED, PADDED_STREAM, N_SOURCES };
+static const char *const source_name[N_SOURCES] = {"memory",         "stream", "batched",
+                                                   "mapped batches", "padded", "padded stream"};
+
 struct setting {
     const struct model *model;
+    enum source source;
+    bool in_order;    /* not shuffled */
+    int data_threads; /* of fit */
     char optimizer[160];
     const char *precision;
     int shards, accumulate, threads;
@@ -182,6 +192,8 @@ static struct setting draw_setting(uint64_t seed)
     c.batch = batches[draw(&s, WF_COUNT(batches))];
     c.weighted = draw(&s, 4) == 0;
     c.dense = draw(&s, 5) == 0;
+    c.source = (enum source)draw(&s, c.model->build == build_masked ? N_SOURCES : PADDED);
+    c.data_threads = draw(&s, 3) == 0 ? WEFT_ZERO : (int)draw(&s, 4);
     return c;
 }
 
@@ -189,11 +201,13 @@ static const char *text_of(const struct setting *c, uint64_t seed)
 {
     static char text[400];
 
-    snprintf(text, sizeof text,
-             "case %llu: %s, %s, %s, shards %d, accumulate %d, batch %lld, threads %d%s%s",
-             (unsigned long long)seed, c->model->name, c->optimizer, c->precision, c->shards,
-             c->accumulate, (long long)c->batch, c->threads, c->weighted ? ", weighted" : "",
-             c->dense ? ", dense" : "");
+    snprintf(
+        text, sizeof text,
+        "case %llu: %s, %s, %s, shards %d, accumulate %d, batch %lld, threads %d%s%s, %s, %d data "
+        "threads",
+        (unsigned long long)seed, c->model->name, c->optimizer, c->precision, c->shards,
+        c->accumulate, (long long)c->batch, c->threads, c->weighted ? ", weighted" : "",
+        c->dense ? ", dense" : "", source_name[c->source], c->data_threads);
     return text;
 }
 
@@ -208,10 +222,8 @@ struct result {
     weft_status st;
 };
 
-static weft_ds dataset(weft_data *d, const struct setting *c)
+static int list_columns(const struct setting *c, weft_column *col, weft_tensor *rows)
 {
-    weft_column col[8];
-    weft_tensor rows[8];
     int n = 0;
 
     col[n] = (weft_column){.name = "x"};
@@ -230,7 +242,90 @@ static weft_ds dataset(weft_data *d, const struct setting *c)
         col[n] = (weft_column){.name = "w", .role = WEFT_WEIGHT};
         rows[n++] = weft_view(WEFT_F32, weight, 1, (int64_t[]){N});
     }
-    return weft_ds_tensors(d, n, col, rows);
+    return n;
+}
+
+static bool is_padded(const struct setting *c)
+{
+    return c->source == PADDED || c->source == PADDED_STREAM;
+}
+
+static bool is_sequence(const char *column)
+{
+    return strcmp(column, "ids") == 0 || strcmp(column, "tokens") == 0;
+}
+
+/* Sample id; of sequences the first 1 to T items, if they are padded. */
+static weft_status get_sample(void *arg, int64_t id, weft_sample *s)
+{
+    const struct setting *c = arg;
+    weft_column col[8];
+    weft_tensor rows[8];
+    int n = list_columns(c, col, rows);
+    int64_t length = 1 + id * 7 % T;
+
+    for (int i = 0; i < n; i++) {
+        size_t row = (size_t)(weft_tensor_bytes(&rows[i]) / N);
+        bool cut = is_padded(c) && is_sequence(col[i].name);
+
+        if (cut && weft_sample_shape(s, i, 1, &length))
+            return WEFT_ENOMEM;
+        memcpy(s->col[i].data, (char *)rows[i].data + (size_t)id * row,
+               cut ? (size_t)length * 4 : row);
+    }
+    return WEFT_OK;
+}
+
+static weft_status next_sample(void *arg, int64_t id, weft_sample *s, bool *end)
+{
+    *end = id == N;
+    return *end ? WEFT_OK : get_sample(arg, id, s);
+}
+
+static weft_status same_batch(void *arg, const weft_sample *in, weft_sample *out)
+{
+    (void)arg;
+    for (int i = 0; i < in->n_cols; i++) {
+        if (weft_sample_shape(out, i, in->col[i].rank, in->col[i].dim))
+            return WEFT_ENOMEM;
+        memcpy(out->col[i].data, in->col[i].data, (size_t)weft_tensor_bytes(&in->col[i]));
+    }
+    return WEFT_OK;
+}
+
+static weft_ds dataset(weft_data *d, const struct setting *c)
+{
+    weft_column col[8];
+    weft_tensor rows[8];
+    int n = list_columns(c, col, rows);
+    weft_ds s = weft_ds_tensors(d, n, col, rows);
+
+    for (int i = 0; i < n; i++) { /* as samples have them */
+        weft_role role = col[i].role;
+        int64_t any = WEFT_ANY;
+        bool varies = is_padded(c) && is_sequence(col[i].name);
+
+        col[i].dtype = rows[i].dtype;
+        col[i].rank = rows[i].rank - 1;
+        memcpy(col[i].dim, varies ? &any : rows[i].dim + 1, (size_t)col[i].rank * 8);
+        col[i].role = role;
+    }
+    switch (c->source) {
+    case STREAM: return weft_ds_stream(d, n, col, next_sample, (void *)c);
+    case BATCHED: /* with stages after it that change rows alone */
+        s = weft_ds_batch(d, s, c->batch, NULL);
+        s = weft_ds_role(d, weft_ds_prefetch(d, s, 1), "classes", WEFT_LABEL);
+        return weft_ds_prefetch(d, s, 2);
+    case MAPPED:
+        return weft_ds_map(d, weft_ds_batch(d, s, c->batch, NULL), 0, NULL, same_batch, NULL, NULL);
+    case PADDED:
+        return weft_ds_padded_batch(d, weft_ds_get(d, n, col, N, get_sample, (void *)c), c->batch,
+                                    NULL);
+    case PADDED_STREAM:
+        return weft_ds_padded_batch(d, weft_ds_stream(d, n, col, next_sample, (void *)c), c->batch,
+                                    NULL);
+    default: return s;
+    }
 }
 
 static void keep(weft_trainer *t, const weft_history *h, struct result *r)
@@ -243,9 +338,39 @@ static void keep(weft_trainer *t, const weft_history *h, struct result *r)
         r->log[r->n_logs++] = h->value[i];
 }
 
+/* Two epochs of whole batches, in order: the trainer cuts them into shards. */
+static weft_status train_by_hand(weft_trainer *t, const struct setting *c)
+{
+    weft_column col[8];
+    weft_tensor rows[8];
+    int n = list_columns(c, col, rows);
+    weft_status st = WEFT_OK;
+
+    for (int64_t i = 0; i < 2 * N && !st; i += c->batch) {
+        int64_t first = i % N, m = wf_min_i64(c->batch, N - first);
+        weft_tensor part[8], in[3];
+
+        if (i < N && i + m == N) /* the next epoch begins with the next batch */
+            i = N - c->batch;
+        for (int k = 0; k < n; k++) {
+            int64_t row = weft_tensor_bytes(&rows[k]) / N;
+
+            part[k] = rows[k];
+            part[k].dim[0] = m;
+            part[k].data = (char *)rows[k].data + first * row;
+        }
+        for (int k = 0; k < 3; k++) /* the model's inputs, in its order */
+            for (int j = 0; j < 3; j++)
+                if (!strcmp(col[j].name, weft_sym_name(t->model, weft_model_input_at(t->model, k))))
+                    in[k] = part[j];
+        st = weft_train_on_batch(t, in, part + 3, c->weighted ? part + n - 1 : NULL, NULL);
+    }
+    return st;
+}
+
 /* strategy NULL: by name. */
-static struct result train_on(const struct setting *c, const weft_strategy *strategy, void *arg,
-                              const char *name, const char *devices)
+static struct result train_with(const struct setting *c, const weft_strategy *strategy, void *arg,
+                                const char *name, const char *devices, bool by_hand)
 {
     struct result r = {.st = WEFT_OK};
     weft_ctx *ctx;
@@ -261,7 +386,7 @@ static struct result train_on(const struct setting *c, const weft_strategy *stra
         0);
     assert_int_equal(weft_model_new(ctx, NULL, &m), 0);
     c->model->build(m, weft_input(m, "x", WEFT_F32, 1, (int64_t[]){F}),
-                    weft_input(m, "ids", WEFT_I32, 1, (int64_t[]){T}),
+                    weft_input(m, "ids", WEFT_I32, 1, (int64_t[]){is_padded(c) ? WEFT_ANY : T}),
                     weft_input(m, "large", WEFT_I32, 1, (int64_t[]){T}));
     if (strategy) {
         assert_int_equal(weft_dist_open_with(ctx, strategy, arg, &dist), 0);
@@ -276,8 +401,11 @@ static struct result train_on(const struct setting *c, const weft_strategy *stra
                      &t))
         fail_msg("%s: %s", c->model->name, weft_error());
     assert_int_equal(weft_data_new(ctx, &d), 0);
-    r.st =
-        weft_fit(t, d, dataset(d, c), WEFT_OPTS(weft_fit_opts, .epochs = 2, .batch = c->batch), &h);
+    r.st = by_hand ? train_by_hand(t, c)
+                   : weft_fit(t, d, dataset(d, c),
+                              WEFT_OPTS(weft_fit_opts, .epochs = 2, .batch = c->batch,
+                                        .no_shuffle = c->in_order, .threads = c->data_threads),
+                              &h);
     keep(t, h, &r);
     weft_history_free(h);
     weft_trainer_free(t);
@@ -286,6 +414,12 @@ static struct result train_on(const struct setting *c, const weft_strategy *stra
     weft_dist_free(dist);
     weft_ctx_free(ctx);
     return r;
+}
+
+static struct result train_on(const struct setting *c, const weft_strategy *strategy, void *arg,
+                              const char *name, const char *devices)
+{
+    return train_with(c, strategy, arg, name, devices, false);
 }
 
 static struct result train(const struct setting *c, const weft_strategy *strategy, void *arg)
@@ -308,6 +442,32 @@ static void compare(const struct result *a, const struct result *b, const char *
             fail_msg("%s: %s logs %.17g, local %.17g", text, who, b->log[i], a->log[i]);
 }
 
+/* The same samples from other sources, with another number of threads; and batches by hand. */
+static void other_sources(const struct setting *drawn, const char *text)
+{
+    struct setting c = *drawn;
+    enum source first = is_padded(drawn) ? PADDED : MEMORY;
+    struct result want, got;
+
+    c.in_order = true;
+    c.source = first;
+    want = train(&c, NULL, NULL);
+    for (int k = first; k < (first == PADDED ? N_SOURCES : PADDED); k++) {
+        c.source = (enum source)k;
+        c.data_threads = k % 3 ? k % 3 : WEFT_ZERO;
+        got = train(&c, NULL, NULL);
+        compare(&want, &got, source_name[k], text);
+        free(got.bytes);
+    }
+    if (first == MEMORY && (N + c.batch - 1) / c.batch % c.accumulate == 0) {
+        got = train_with(&c, NULL, NULL, NULL, NULL, true);
+        want.n_logs = 0; /* its logs are those of single batches */
+        compare(&want, &got, "batches by hand", text);
+        free(got.bytes);
+    }
+    free(want.bytes);
+}
+
 static void one_case(uint64_t seed)
 {
     struct setting c = draw_setting(seed);
@@ -319,6 +479,7 @@ static void one_case(uint64_t seed)
     struct result mirrored =
         train_on(&c, NULL, NULL, "mirrored", seed % 3 ? "cpu:0,cpu:1" : "cpu:0, cpu:1, cpu:2");
 
+    other_sources(&c, text);
     compare(&local, &mirrored, "mirrored", text);
     free(mirrored.bytes);
     compare(&local, &unfused, "local without fused updates", text);
