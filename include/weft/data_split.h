@@ -94,8 +94,9 @@ typedef struct weft_dealer_opts {
     int threads;         /* threads that work ahead; as in weft_iter_opts */
     int64_t memory;      /* likewise */
     int64_t max_open;    /* a reader: maximum number of dealt but uncommitted steps; 0: 16 */
-    int64_t steps_per_epoch; /* an epoch ends after so many steps, if the data has so many; ignored
-                              * if the data is endless; 0: with the data */
+    /* An epoch ends after so many steps, if the data has so many; 0: with the data. Ignored if the
+     * data is endless. */
+    int64_t steps_per_epoch;
     bool follow; /* a request for shard l of a step also announces shard l of the next steps */
 } weft_dealer_opts;
 
@@ -115,8 +116,8 @@ WEFT_API weft_status weft_dealer_get(weft_dealer *dealer, int64_t t, int64_t l, 
  * dealt. */
 WEFT_API weft_status weft_dealer_step(weft_dealer *dealer, int64_t t, int64_t *epoch,
                                       int64_t *number, int64_t *n_samples);
-/* Whether step t belongs to this epoch; if the data is endless, all steps do. A reader reads up to step t to find out, but never begins
- * another epoch for it. */
+/* Whether step t belongs to this epoch; if the data is endless, all steps do. A reader reads up to
+ * step t to find out, but never begins another epoch for it. */
 WEFT_API weft_status weft_dealer_has(weft_dealer *dealer, int64_t epoch, int64_t t, bool *has);
 /* The first step that is not committed is the first of this epoch, whichever would come next. Not
  * while other threads request shards. */

@@ -93,6 +93,8 @@ weft_status wf_col_renew(struct wf_block *b, struct wf_col *c, weft_dtype dtype,
 /* A block of n elements with n_cols empty columns and `at` zero. */
 weft_status wf_block_new(struct wf_env *env, int n_cols, int64_t n, struct wf_block **out);
 void wf_block_free(struct wf_block *b);
+/* One more owner, who frees it, too; from now on it is only read. false: it cannot be shared. */
+bool wf_block_share(struct wf_block *b);
 /* Memory that lives as long as the block; contents undefined. */
 weft_status wf_block_alloc(struct wf_block *b, int64_t bytes, void **out);
 /* Creates column c of a fixed type, or of a type with WEFT_ANY sizes: then with offset and shape

@@ -164,6 +164,16 @@ void wf_block_free(struct wf_block *b)
     wf_chunk_unref(self);
 }
 
+/* An owner more is a reference more to each chunk, the block's own included. */
+bool wf_block_share(struct wf_block *b)
+{
+    if (b->cap_keep > KEEP_INSIDE)
+        return false;
+    for (int64_t i = 0; i < b->n_keep; i++)
+        wf_chunk_ref(b->keep[i]);
+    return true;
+}
+
 /* Room for one more chunk. */
 static weft_status keep_room(struct wf_block *b)
 {

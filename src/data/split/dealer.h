@@ -80,7 +80,8 @@ weft_status wf_dealer_stack(weft_dealer *a, struct wf_block *b, int64_t m, weft_
 
 weft_status wf_ahead_start(weft_dealer *a, int threads, bool follow);
 void wf_ahead_stop(weft_dealer *a);
-/* What was prepared for a shard, if anything: *found. Announces later ones, if the dealer follows. */
+/* What was prepared for a shard, if anything: *found. Announces later ones, if the dealer
+ * follows. */
 weft_status wf_ahead_take(weft_dealer *a, int64_t t, int64_t l, bool *found, weft_batch **out);
 /* Steps up to t are done. The lock is held. */
 void wf_ahead_commit(weft_dealer *a, int64_t t);

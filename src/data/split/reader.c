@@ -1,4 +1,4 @@
-/* reader.c - a dealer whose batches come from an iterator, in order: streams, and pipelines in which
+/* reader.c - a dealer whose batches come from an iterator, in order: streams, and pipelines whose
  * stages work on whole batches. What was dealt is kept until it is committed, and cut on request.
  *
  * Where every sample of a batch has the same shape, rows of the batch are the shard. Otherwise the
@@ -259,6 +259,10 @@ weft_status wf_reader_get(weft_dealer *a, int64_t t, int64_t l, weft_batch **out
     if (st)
         return st;
     k = wf_kept_at(a, t);
+    if (a->n_shards == 1 && k->batch && wf_block_share((void *)k->batch->inside)) {
+        *out = k->batch;
+        return WEFT_OK;
+    }
     wf_dealer_cut(a, k->n, l, &first, &m);
     return k->samples ? cut_samples(a, k->samples, first, m, out)
                       : cut_batch(a, k->batch, first, m, out);

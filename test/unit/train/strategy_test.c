@@ -1,10 +1,10 @@
 /* strategy_test.c - what every strategy promises: the bits of `local` with the same number of
  * shards, wherever and in whatever order shards are computed and ranges are updated.
  *
- * Cases are drawn: model, optimizer, clipping, shards, accumulation, batch size, precision, source of
- * the data; each is trained by `local`, by `local` without fused updates, by `scramble`
+ * Cases are drawn: model, optimizer, clipping, shards, accumulation, batch size, precision, source
+ * of the data; each is trained by `local`, by `local` without fused updates, by `scramble`
  * (support/scramble.h) and by `mirrored`. Each is also trained from other sources of the same
- * samples, and with batches by hand, which are cut into shards.
+ * samples, and with batches by hand, which the trainer divides into shards.
  * WEFT_STRATEGY_CASES=FIRST:END tries other ones. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -338,7 +338,7 @@ static void keep(weft_trainer *t, const weft_history *h, struct result *r)
         r->log[r->n_logs++] = h->value[i];
 }
 
-/* Two epochs of whole batches, in order: the trainer cuts them into shards. */
+/* Two epochs of whole batches, in order: the trainer divides them into shards. */
 static weft_status train_by_hand(weft_trainer *t, const struct setting *c)
 {
     weft_column col[8];
