@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/data.h"
 #include "weft/weft.h"
 
 #define N 101
@@ -342,6 +343,185 @@ static void a_position_of_another_job_is_refused(void **state)
     stop(e, c);
 }
 
+/* ---- batches of the dataset ------------------------------------------------------------------ */
+
+static weft_ds padded(weft_data *d, uint64_t seed)
+{
+    (void)seed;
+    return weft_ds_padded_batch(d, weft_ds_get(d, 2, columns, N, get, NULL), BATCH,
+                                WEFT_OPTS(weft_padded_batch_opts, .lengths = true));
+}
+
+static weft_ds padded_stream(weft_data *d, uint64_t seed)
+{
+    (void)seed;
+    return weft_ds_prefetch(
+        d,
+        weft_ds_padded_batch(d, weft_ds_stream(d, 2, columns, next, NULL), BATCH,
+                             WEFT_OPTS(weft_padded_batch_opts, .lengths = true)),
+        1);
+}
+
+/* Samples [first, first + b->n), padded to the longest of them. */
+static void check_padded(const weft_batch *b, int64_t first)
+{
+    const int64_t *k = weft_batch_find(b, "k")->data, *length;
+    const weft_tensor *v = weft_batch_find(b, "v");
+    int64_t longest = 0;
+
+    for (int64_t i = first; i < first + b->n; i++)
+        longest = i % 4 > longest ? i % 4 : longest;
+    assert_int_equal(v->rank, 2);
+    assert_int_equal(v->dim[0], b->n);
+    assert_int_equal(v->dim[1], longest);
+    length = weft_batch_find(b, "v:length")->data;
+    for (int64_t i = 0; i < b->n; i++) {
+        assert_int_equal(b->id[i], first + i);
+        assert_int_equal(k[i], first + i);
+        assert_int_equal(length[i], k[i] % 4);
+        for (int64_t j = 0; j < longest; j++)
+            assert_true(((const float *)v->data)[i * longest + j] ==
+                        (j < k[i] % 4 ? (float)(10 * k[i] + j) : 0));
+    }
+}
+
+static void a_shard_is_padded_by_itself(void **state)
+{
+    static make_fn *const make[] = {padded, padded_stream};
+    static const int64_t shards[] = {1, 2, 3, 4, 7, 8, 40};
+
+    (void)state;
+    for (int i = 0; i < 14; i++) {
+        int64_t n_shards = shards[i / 2], seen = 0;
+        weft_data *d;
+        weft_dealer *a;
+
+        assert_int_equal(weft_data_new(ctx, &d), 0);
+        assert_int_equal(
+            weft_dealer_new(d, make[i % 2](d, 0),
+                            WEFT_OPTS(weft_dealer_opts, .shards = n_shards,
+                                      .threads = i % 3 ? i % 3 : WEFT_ZERO, .follow = i % 4 < 2),
+                            &a),
+            0);
+        for (int64_t t = 0; t < 14; t++) {
+            int64_t n = t % 7 < 6 ? BATCH : N % BATCH;
+
+            for (int64_t l = 0; l < n_shards; l++) {
+                weft_batch *b;
+
+                if (weft_dealer_get(a, t, l, &b))
+                    fail_msg("%lld shards: %s", (long long)n_shards, weft_error());
+                assert_int_equal(b->n, (l + 1) * n / n_shards - l * n / n_shards);
+                if (b->n)
+                    check_padded(b, t % 7 * BATCH + l * n / n_shards);
+                assert_int_equal(b->epoch, t / 7);
+                seen += b->n;
+                weft_batch_free(b);
+            }
+            assert_int_equal(weft_dealer_commit(a, t), 0);
+        }
+        assert_int_equal(seen, 2 * N);
+        stop(d, a);
+    }
+}
+
+/* An epoch may end before the data does, and may be begun at will. */
+static void epochs_end_and_begin(make_fn *make)
+{
+    weft_data *d;
+    weft_dealer *a;
+    int64_t epoch, number, n, k[2 * BATCH], again[2 * BATCH];
+    bool has;
+
+    assert_int_equal(weft_data_new(ctx, &d), 0);
+    assert_int_equal(weft_dealer_new(d, make(d, 7),
+                                     WEFT_OPTS(weft_dealer_opts, .batch = BATCH, .threads = 2,
+                                               .steps_per_epoch = 3, .epoch = 4, .follow = true),
+                                     &a),
+                     0);
+    for (int64_t t = 0; t < 7; t++) {
+        assert_int_equal(weft_dealer_has(a, 4 + t / 3, t, &has), 0);
+        if (!has) { /* the reader is still at the epoch before */
+            assert_int_equal(weft_dealer_has(a, 3 + t / 3, t, &has), 0);
+            assert_false(has);
+        }
+        take(a, t, 0, k, 0);
+        assert_int_equal(weft_dealer_step(a, t, &epoch, &number, &n), 0);
+        assert_int_equal(epoch, 4 + t / 3);
+        assert_int_equal(number, t % 3);
+        assert_int_equal(n, BATCH);
+        assert_int_equal(weft_dealer_commit(a, t), 0);
+        assert_int_equal(weft_dealer_committed(a), t + 1);
+    }
+    take(a, 7, 0, k, 0); /* step 1 of epoch 6; begun again, it is step 0 of epoch 9 */
+    assert_int_equal(weft_dealer_begin(a, 9), 0);
+    assert_int_equal(weft_dealer_has(a, 9, 7, &has), 0);
+    assert_true(has);
+    assert_int_equal(weft_dealer_step(a, 7, &epoch, &number, &n), 0);
+    assert_int_equal(epoch, 9);
+    assert_int_equal(number, 0);
+    take(a, 7, 0, again, 0);
+    assert_true(memcmp(k, again, BATCH * 8) != 0);
+    assert_int_equal(weft_dealer_has(a, 9, 9, &has), 0);
+    assert_true(has);
+    assert_int_equal(weft_dealer_has(a, 9, 10, &has), 0);
+    assert_false(has);
+    stop(d, a);
+}
+
+static void epochs_end_and_begin_as_asked(void **state)
+{
+    (void)state;
+    epochs_end_and_begin(shuffled);
+    epochs_end_and_begin(streamed);
+}
+
+static weft_ds without_end(weft_data *d, uint64_t seed)
+{
+    return weft_ds_repeat(d, shuffled(d, seed), 0);
+}
+
+/* What an iterator over the same batches saved, a dealer continues, with any number of shards. */
+static void a_position_of_an_iterator_is_continued(void **state)
+{
+    static make_fn *const make[] = {shuffled, streamed, without_end};
+
+    (void)state;
+    for (int i = 0; i < 3 * 3 * 4; i++) {
+        int64_t done = i / 9 * 2, shards = 1 + i / 3 % 3, want[BATCH], got[BATCH], n = 0, m = 0;
+        weft_data *d;
+        weft_dealer *a;
+        weft_iter *it;
+        weft_batch *b;
+        weft_ds s;
+        char *text;
+
+        assert_int_equal(weft_data_new(ctx, &d), 0);
+        s = weft_ds_batch(d, make[i % 3](d, 3), BATCH, WEFT_OPTS(weft_batch_opts, .ragged = true));
+        assert_int_equal(weft_iter_new(d, s, WEFT_OPTS(weft_iter_opts, .epoch = 2), &it), 0);
+        for (int64_t k = 0; k < done; k++) {
+            assert_int_equal(weft_iter_next(it, &b), 0);
+            weft_batch_free(b);
+        }
+        assert_int_equal(weft_iter_save(it, &text, &m), 0);
+        assert_int_equal(weft_dealer_new(d, s, WEFT_OPTS(weft_dealer_opts, .shards = shards), &a),
+                         0);
+        if (wf_dealer_restore_iter(a, text, m, 2, done))
+            fail_msg("%s", weft_error());
+        assert_int_equal(weft_iter_next(it, &b), 0);
+        for (; n < b->n; n++)
+            want[n] = ((const int64_t *)weft_batch_find(b, "k")->data)[n];
+        weft_batch_free(b);
+        for (m = 0; shards; shards--)
+            m = take(a, done, (1 + i / 3 % 3) - shards, got, m);
+        assert_int_equal(m, n);
+        assert_memory_equal(got, want, (size_t)n * 8);
+        weft_text_free(ctx, text);
+        weft_iter_free(it);
+        stop(d, a);
+    }
+}
+
 static void a_dataset_without_samples_has_no_steps(void **state)
 {
     weft_data *d;
@@ -376,6 +556,9 @@ int main(void)
         cmocka_unit_test(a_restored_reader_of_a_stream_loses_and_repeats_nothing),
         cmocka_unit_test(a_stream_gives_uncommitted_steps_again_and_no_others),
         cmocka_unit_test(a_position_of_another_job_is_refused),
+        cmocka_unit_test(a_shard_is_padded_by_itself),
+        cmocka_unit_test(epochs_end_and_begin_as_asked),
+        cmocka_unit_test(a_position_of_an_iterator_is_continued),
         cmocka_unit_test(a_dataset_without_samples_has_no_steps),
     };
     int failed;
