@@ -476,6 +476,22 @@ int64_t wf_dealer_skipped(const weft_dealer *a); /* records */
 weft_status wf_dealer_restore_iter(weft_dealer *a, const char *state, int64_t n, int64_t epoch,
                                    int64_t number);
 
+/* ---- the plan of a data set (split/plan.c) --------------------------------------------------- */
+
+/* The share of the samples that is held out: the last ones, or chosen at random. */
+struct wf_hold {
+    double share;
+    bool random;
+    uint64_t seed;
+};
+/* *s keeps the rest. WEFT_EINVAL if the order changes from epoch to epoch already. */
+weft_status wf_plan_hold_out(weft_data *d, const struct wf_hold *h, weft_ds *s, weft_ds *held);
+/* Samples that can be read by number: all of them in a random order. Others are drawn from a
+ * buffer; buffer 0: they stay in order. */
+weft_status wf_plan_shuffle(weft_data *d, uint64_t seed, int64_t buffer, weft_ds *s);
+/* Batches of n samples, unless there are batches already. */
+weft_status wf_plan_batch(weft_data *d, int64_t n, weft_ds *s);
+
 /* ---- orders (permute.c) ---------------------------------------------------------------------- */
 
 /* A uniform permutation of 0..n-1 chosen by (seed, epoch): maps position i. O(1) memory. */

@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 #include "train/job/data.h"
-#include "weft/data_split.h"
 
 #define TEST_SALT 0x9e3779b97f4a7c15u /* seed of the test part's selection */
 
@@ -306,10 +305,8 @@ static weft_status hold_out(weft_job_run *run, const char *key, double share, ui
     const weft_job *job = run->job;
     const struct wf_yaml_node *data = wf_yaml_get(job->yaml.root, "data");
     bool random = strcmp(job->validation_by, "random") == 0;
-    weft_status st = weft_ds_holdout(run->data, *from, share,
-                                     WEFT_OPTS(weft_holdout_opts, .hashed = random,
-                                               .seed = random ? (uint64_t)job->seed + salt : 0),
-                                     from, out);
+    weft_status st = wf_plan_hold_out(
+        run->data, &(struct wf_hold){share, random, (uint64_t)job->seed + salt}, from, out);
 
     if (st == WEFT_EINVAL)
         st = wf_err_wrap(st,
@@ -497,11 +494,8 @@ weft_status wf_job_open_data(weft_job_run *run)
     if (st || (run->trained && run->known))
         return st;
     st = build(run, all);
-    if (!st && !run->trained && job->shuffle && !weft_ds_addressable(run->data, run->train)) {
-        run->train = weft_ds_shuffle(run->data, run->train, job->shuffle_buffer,
-                                     WEFT_OPTS(weft_shuffle_opts, .seed = (uint64_t)job->seed));
-        st = weft_data_status(run->data);
-    }
+    if (!st && !run->trained && job->shuffle && !weft_ds_addressable(run->data, run->train))
+        st = wf_plan_shuffle(run->data, (uint64_t)job->seed, job->shuffle_buffer, &run->train);
     return st;
 }
 

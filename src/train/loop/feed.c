@@ -116,15 +116,12 @@ static weft_status cast_columns(weft_trainer *t, weft_data *d, struct wf_feeding
 static weft_status into_batches(const weft_trainer *t, weft_data *d,
                                 const struct wf_feeding_opts *o, struct wf_feeding *f)
 {
-    const struct wf_ds *ds = wf_ds_node(d, f->ds);
-    int64_t standard = t->stateful ? t->state_batch : 32;
+    int64_t usual = t->stateful ? t->state_batch : 32;
+    weft_status st = WEFT_OK;
 
-    if (ds->batched)
-        return WEFT_OK;
-    if (o->shuffle && wf_ds_addressable(ds) && ds->count != WEFT_ENDLESS)
-        f->ds = weft_ds_shuffle_all(d, f->ds, WEFT_OPTS(weft_shuffle_opts, .seed = o->seed));
-    f->ds = weft_ds_batch(d, f->ds, o->batch ? o->batch : standard, NULL);
-    return weft_data_status(d);
+    if (o->shuffle && !wf_ds_node(d, f->ds)->batched)
+        st = wf_plan_shuffle(d, o->seed, 0, &f->ds);
+    return st ? st : wf_plan_batch(d, o->batch ? o->batch : usual, &f->ds);
 }
 
 weft_status wf_feeding_find(weft_trainer *t, weft_data *d, weft_ds s,

@@ -5,7 +5,6 @@
 #include "train/loop/progress.h"
 #include "train/loop/checkpoint.h"
 #include "train/train.h"
-#include "weft/data_split.h"
 
 struct fit {
     weft_trainer *t;
@@ -402,15 +401,13 @@ static weft_status open_data(struct fit *f, weft_ds s)
         .batch = o->batch, .shuffle = !o->no_shuffle, .with_labels = true, .seed = o->seed};
     struct wf_feeding_opts test = {.batch = o->validation_batch ? o->validation_batch : o->batch,
                                    .with_labels = true};
-    const struct wf_ds *ds = wf_ds_node(f->d, s);
     weft_status st = WEFT_OK;
 
-    if (o->validation_split != 0 && !val.id && ds && ds->reordered)
-        st = wf_err(WEFT_EINVAL, "validation_split: the dataset is reordered in each epoch, so "
-                                 "samples held out in one epoch would be trained on in another; "
-                                 "hold out first (weft_ds_holdout), or let fit shuffle");
-    else if (o->validation_split != 0 && !val.id)
-        st = weft_ds_holdout(f->d, s, o->validation_split, NULL, &s, &val);
+    if (o->validation_split != 0 && !val.id) {
+        st = wf_plan_hold_out(f->d, &(struct wf_hold){.share = o->validation_split}, &s, &val);
+        if (st)
+            wf_err_wrap(st, "validation_split");
+    }
     if (!st)
         st = wf_feeding_find(f->t, f->d, s, &train, &f->train);
     if (!st && val.id) {

@@ -116,6 +116,7 @@ struct setting {
     int shards, accumulate, threads;
     int stop_after; /* batches; 0: not at all */
     const char *dir;
+    double validation_split; /* validated once, at the end */
     const weft_strategy *strategy;
     void *arg;
 };
@@ -168,6 +169,7 @@ static struct result train(const struct setting *c)
     if (weft_fit(t, d, dataset(d, c->source),
                  WEFT_OPTS(weft_fit_opts, .epochs = 3, .batch = BATCH, .threads = c->threads,
                            .steps_per_epoch = c->source == ENDLESS ? 5 : 0, .checkpoint = c->dir,
+                           .validation_split = c->validation_split, .validation_freq = 3,
                            .n_callbacks = 1, .callbacks = &stop),
                  &h))
         fail_msg("source %d: %s", c->source, weft_error());
@@ -305,6 +307,25 @@ static void a_process_reads_only_the_samples_of_its_shards(void **state)
             }
 }
 
+/* The last samples are held out before fit shuffles: training never reads them. */
+static void held_out_samples_are_not_trained_on(void **state)
+{
+    static const double split[] = {0.1, 0.3, 0.77};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct setting c = {.shards = 1 + i, .validation_split = split[i], .threads = i};
+        int rest = (int)(N * (1.0 - split[i]));
+        struct result r;
+
+        memset((void *)n_read, 0, sizeof n_read);
+        r = train(&c);
+        free(r.bytes);
+        for (int k = 0; k < N; k++) /* three epochs, one validation */
+            assert_int_equal(n_read[k], k < rest ? 3 : 1);
+    }
+}
+
 /* ---- positions ------------------------------------------------------------------------------- */
 
 /* The step that the newest checkpoint's position names, read by a dealer with other shards. */
@@ -375,6 +396,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_process_reads_only_the_samples_of_its_shards),
+        cmocka_unit_test(held_out_samples_are_not_trained_on),
         cmocka_unit_test(a_run_resumes_in_the_middle_of_an_epoch_with_other_threads),
     };
     int failed;
