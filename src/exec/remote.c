@@ -1,7 +1,7 @@
 /* remote.c - lookups in tables that are not in this process's memory.
  *
- * Before such an instruction runs, the rows of its distinct ids are asked for. They form a small
- * table in scratch memory, in which the kernel looks up the same rows by their positions. */
+ * Before such an instruction runs, it requests the rows of its distinct ids. They form a small table
+ * in scratch memory, in which the kernel looks up the same rows by their positions. */
 #include "exec/exec.h"
 #include "kernels/cpu/index.h"
 #include "kernels/cpu/optim.h"
@@ -113,7 +113,7 @@ static weft_status wrap(struct wf_plan *p, weft_fn *fn, struct wf_instr *in, int
     *l = (struct lookup){in->run, in->call.state, fn, seg, tin, n, scratch};
     in->run = run_lookup;
     in->call.state = l;
-    in->fails = true; /* whoever holds the table may */
+    in->fails = true; /* the owner of the table may */
     p->scratch_bytes =
         wf_max_i64(p->scratch_bytes, scratch + room_at(NULL, n, seg->type.dim[1]).bytes);
     return WEFT_OK;

@@ -1,4 +1,4 @@
-/* remote.c - tables that the trainer's strategy holds: how rows are asked for and updated. */
+/* remote.c - tables that the trainer's strategy holds: how rows are requested and updated. */
 #include "train/step/dist.h"
 
 _Static_assert(WEFT_MAX_SLOTS >= WF_OPTIM_MAX_SLOTS, "slots of a table");

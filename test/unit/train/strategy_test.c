@@ -627,7 +627,7 @@ static weft_status refused(const char *attrs, bool trained)
     return st;
 }
 
-/* What needs a whole table that is not there says so. */
+/* What needs a whole table that is held elsewhere says so. */
 static void whole_tables_are_refused(void **state)
 {
     (void)state;
