@@ -1,7 +1,7 @@
 /* remote.c - lookups in tables that are not in this process's memory.
  *
- * Before such an instruction runs, it requests the rows of its distinct ids. They form a small table
- * in scratch memory, in which the kernel looks up the same rows by their positions. */
+ * Before such an instruction runs, it requests the rows of its distinct ids. They form a small
+ * table in scratch memory, in which the kernel looks up the same rows by their positions. */
 #include "exec/exec.h"
 #include "kernels/cpu/index.h"
 #include "kernels/cpu/optim.h"
