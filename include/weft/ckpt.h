@@ -72,7 +72,7 @@ typedef struct weft_ckpt_blob {
     int64_t bytes;
 } weft_ckpt_blob;
 /* Names in common use. */
-#define WEFT_CKPT_POSITION "position.bin" /* of the data iterator */
+#define WEFT_CKPT_POSITION "position.bin" /* in the data: of a dealer (weft/data_split.h) */
 #define WEFT_CKPT_GRAPH "graph.txt"
 #define WEFT_CKPT_MODEL "model.json"
 #define WEFT_CKPT_LEARNED "learned.json" /* vocabularies and statistics: weft/data_learned.h */
