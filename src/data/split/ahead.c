@@ -109,12 +109,24 @@ weft_status weft_dealer_ahead(weft_dealer *a, int64_t t, int64_t l)
     return WEFT_OK;
 }
 
+/* An empty shard need not be prepared: a sample would be read for its columns. */
+static bool is_empty(const weft_dealer *a, int64_t t, int64_t l)
+{
+    struct wf_step_at at;
+    int64_t first, m;
+
+    if (wf_dealer_locate(a, t, &at))
+        return true;
+    wf_dealer_cut(a, at.n, l, &first, &m);
+    return m == 0;
+}
+
 /* Whoever requested shard l of step t will request that of the next steps. The lock is held. */
 static void follow(weft_dealer *a, int64_t t, int64_t l)
 {
     int64_t from = wf_max_i64(a->followed[l], t) + 1, to = wf_min_i64(t + a->depth, a->end - 1);
 
-    for (int64_t s = from; s <= to && announce(a, s, l); s++)
+    for (int64_t s = from; s <= to && (is_empty(a, s, l) || announce(a, s, l)); s++)
         a->followed[l] = s;
 }
 
