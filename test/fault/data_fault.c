@@ -315,7 +315,58 @@ static weft_status learned_by_name(weft_ctx *ctx, weft_data *d)
     return st;
 }
 
-/* which: a pipeline, or -1 or -2. */
+/* Two steps of a dealer in three shards, its position, and another epoch. */
+static weft_status deal_steps(weft_ctx *ctx, weft_data *d, weft_ds s, int threads, int64_t *got)
+{
+    weft_dealer *a = NULL;
+    char *state = NULL;
+    int64_t n = 0;
+    bool has = false;
+    weft_status st = weft_dealer_new(d, s,
+                                     WEFT_OPTS(weft_dealer_opts, .shards = 3, .follow = true,
+                                               .threads = threads ? threads : WEFT_ZERO),
+                                     &a);
+
+    for (int64_t t = 0; t < 3 && !st; t++) {
+        st = weft_dealer_has(a, t / 2, t, &has);
+        for (int64_t l = 0; l < 3 && !st; l++) {
+            weft_batch *b;
+
+            st = weft_dealer_get(a, t, l, &b);
+            if (!st) {
+                *got += b->n;
+                weft_batch_free(b);
+            }
+        }
+        if (!st && t < 2)
+            st = weft_dealer_commit(a, t);
+        if (!st && t == 1)
+            st = weft_dealer_begin(a, 1);
+    }
+    if (!st)
+        st = weft_dealer_save(a, &state, &n);
+    if (!st)
+        st = weft_dealer_restore(a, state, n);
+    weft_text_free(ctx, state);
+    weft_dealer_free(a);
+    return st;
+}
+
+/* By number, from a stream, and with a stage over whole batches. */
+static weft_status deal_all(weft_ctx *ctx, weft_data *d, int threads, int64_t *got)
+{
+    weft_ds s = weft_ds_padded_batch(d, by_number(d), 7, NULL);
+    weft_status st = deal_steps(ctx, d, weft_ds_select(d, s, "v, k"), threads, got);
+
+    if (!st)
+        st = deal_steps(ctx, d, weft_ds_padded_batch(d, stream(d), 7, NULL), threads, got);
+    s = weft_ds_batch(d, weft_ds_select(d, by_number(d), "k, t"), 7, NULL);
+    if (!st)
+        st = deal_steps(ctx, d, weft_ds_shuffle(d, s, 2, NULL), threads, got);
+    return st;
+}
+
+/* which: a pipeline, or -1, -2 or -3. */
 static weft_status whole_life(const weft_allocator *mem, int which, int threads, int64_t *got)
 {
     weft_ctx *ctx = NULL;
@@ -328,6 +379,7 @@ static weft_status whole_life(const weft_allocator *mem, int which, int threads,
     if (!st)
         st = which == -1   ? features_of_data(ctx, d)
              : which == -2 ? learned_by_name(ctx, d)
+             : which == -3 ? deal_all(ctx, d, threads, got)
                            : run(ctx, d, which, threads, got);
     weft_data_free(d);
     weft_ctx_free(ctx);
@@ -383,20 +435,22 @@ static void fail_each(int which, int threads, bool sticky)
 static void each_allocation_may_fail_once(void **state)
 {
     (void)state;
-    for (int i = -2; i < (int)(sizeof pipelines / sizeof *pipelines); i++)
+    for (int i = -3; i < (int)(sizeof pipelines / sizeof *pipelines); i++)
         fail_each(i, 0, false);
 }
 
 static void each_allocation_may_be_the_last(void **state)
 {
     (void)state;
-    for (int i = -2; i < (int)(sizeof pipelines / sizeof *pipelines); i++)
+    for (int i = -3; i < (int)(sizeof pipelines / sizeof *pipelines); i++)
         fail_each(i, 0, true);
 }
 
 static void allocations_of_threads_may_fail(void **state)
 {
     (void)state;
+    fail_each(-3, 2, false);
+    fail_each(-3, 2, true);
     for (int i = 0; i < (int)(sizeof pipelines / sizeof *pipelines); i++) {
         fail_each(i, 2, false);
         fail_each(i, 2, true);
