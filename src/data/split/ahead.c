@@ -3,7 +3,7 @@
 
 static struct wf_task *find_task(weft_dealer *a, int64_t t, int64_t l)
 {
-    for (int i = 0; i < WF_DEALER_PREPARED && a->n_tasks; i++)
+    for (int i = 0; i < a->n_tasks; i++)
         if (a->task[i].state != WF_TASK_FREE && a->task[i].t == t && a->task[i].l == l)
             return &a->task[i];
     return NULL;
@@ -13,7 +13,7 @@ static struct wf_task *next_task(weft_dealer *a)
 {
     struct wf_task *best = NULL;
 
-    for (int i = 0; i < WF_DEALER_PREPARED && a->n_tasks; i++) {
+    for (int i = 0; i < a->n_tasks; i++) {
         struct wf_task *k = &a->task[i];
 
         if (k->state == WF_TASK_WANTED &&
@@ -50,7 +50,6 @@ static void *prepare_main(void *arg)
 
 static void task_clear(weft_dealer *a, struct wf_task *k)
 {
-    a->n_tasks -= k->state != WF_TASK_FREE;
     weft_batch_free(k->batch);
     wf_free(a->ctx, k->error);
     *k = (struct wf_task){.state = WF_TASK_FREE};
@@ -62,7 +61,7 @@ static struct wf_task *room_for(weft_dealer *a, int64_t t)
 {
     struct wf_task *oldest = NULL;
 
-    for (int i = 0; i < WF_DEALER_PREPARED; i++) {
+    for (int i = 0; i < a->n_tasks; i++) {
         struct wf_task *k = &a->task[i];
 
         if (k->state == WF_TASK_FREE)
@@ -70,6 +69,8 @@ static struct wf_task *room_for(weft_dealer *a, int64_t t)
         if (k->state == WF_TASK_DONE && k->t < t && (!oldest || k->t < oldest->t))
             oldest = k;
     }
+    if (a->n_tasks < WF_DEALER_PREPARED)
+        return &a->task[a->n_tasks++];
     if (oldest)
         task_clear(a, oldest);
     return oldest;
@@ -91,7 +92,6 @@ static bool announce(weft_dealer *a, int64_t t, int64_t l)
     if (!k)
         return false;
     *k = (struct wf_task){.state = WF_TASK_WANTED, .t = t, .l = l};
-    a->n_tasks++;
     pthread_cond_signal(&a->work);
     return true;
 }
@@ -168,7 +168,7 @@ weft_status wf_ahead_take(weft_dealer *a, int64_t t, int64_t l, bool *found, wef
 
 void wf_ahead_commit(weft_dealer *a, int64_t t)
 {
-    for (int i = 0; i < WF_DEALER_PREPARED && a->n_tasks; i++) {
+    for (int i = 0; i < a->n_tasks; i++) {
         struct wf_task *k = &a->task[i];
 
         if ((k->state == WF_TASK_DONE || k->state == WF_TASK_WANTED) && k->t <= t)

@@ -44,7 +44,7 @@ struct weft_dealer {
     /* by number */
     pthread_cond_t work, done;
     struct wf_task task[WF_DEALER_PREPARED];
-    int n_tasks; /* not free */
+    int n_tasks; /* of them may be in use: the others were never needed */
     bool stop;
     int n_threads;
     pthread_t *thread;
