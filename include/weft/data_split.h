@@ -81,8 +81,8 @@ WEFT_API weft_status weft_ds_holdout(weft_data *d, weft_ds s, double fraction,
  * alone: in any order, any number of times, by any number of threads at the same time, in any
  * process, with the same result; and only its own samples are read. Otherwise one reader deals the
  * steps in order and keeps them until they are committed; any shard of an uncommitted step may be
- * requested again. The same holds if stages after the batches work on whole batches (a map, a
- * shuffle of batches): then a shard is rows of what they give. */
+ * requested again. The same holds if batches are made in another way (buckets by length), or if
+ * stages work on whole batches (a map, a shuffle of batches): then a shard is rows of the batch. */
 typedef struct weft_dealer weft_dealer;
 
 typedef struct weft_dealer_opts {
