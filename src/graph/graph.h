@@ -273,6 +273,15 @@ bool wf_grad_rows(weft_graph *g, weft_val table, weft_val grad, weft_val *ids, w
  * data of a step after those before it in the order have passed. All types must be known. */
 weft_status wf_find_fails(const weft_graph *g, int64_t n_order, const int32_t *order, bool *fails);
 
+/* ---- fingerprints (describe.c) --------------------------------------------------------------- */
+
+struct wf_fprint;
+/* Adds the nodes of g to the graph part of a fingerprint, and the values that are its feeds,
+ * fetches, … (what: "feed"). */
+void wf_graph_describe(const weft_graph *g, struct wf_fprint *f);
+void wf_values_describe(const weft_graph *g, const char *what, int64_t n, const int32_t *values,
+                        struct wf_fprint *f);
+
 /* ---- passes ---------------------------------------------------------------------------------- */
 
 /* A copy of what the roots need. */

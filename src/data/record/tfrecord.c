@@ -254,6 +254,7 @@ static const struct wf_ds_kind tf_stream_kind = {
     .save = wf_records_save,
     .restore = wf_records_restore,
     .text = tf_text,
+    .file = wf_files_at,
 };
 
 static const struct wf_ds_kind tf_index_kind = {
@@ -261,6 +262,7 @@ static const struct wf_ds_kind tf_index_kind = {
     .get = tf_get,
     .free = tf_free,
     .text = tf_text,
+    .file = wf_files_at,
 };
 
 /* ---- building -------------------------------------------------------------------------------- */

@@ -123,7 +123,8 @@ static weft_status into_batches(const weft_trainer *t, weft_data *d,
         return WEFT_OK;
     if (o->shuffle && wf_ds_addressable(ds) && ds->count != WEFT_ENDLESS)
         f->ds = weft_ds_shuffle_all(d, f->ds, WEFT_OPTS(weft_shuffle_opts, .seed = o->seed));
-    f->ds = weft_ds_batch(d, f->ds, o->batch ? o->batch : standard, NULL);
+    f->batch = o->batch ? o->batch : standard;
+    f->ds = weft_ds_batch(d, f->ds, f->batch, NULL);
     return weft_data_status(d);
 }
 
