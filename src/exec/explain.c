@@ -5,7 +5,8 @@
 
 static void print_loc(struct wf_buf *b, const struct wf_plan *p, int32_t v)
 {
-    static const char *const names[] = {"?", "slab", "feed", "const", "param", "state", "grad"};
+    static const char *const names[] = {"?",     "slab",  "feed",  "const",
+                                        "param", "table", "state", "grad"};
     struct wf_loc l = p->loc[p->root[v]];
 
     wf_buf_printf(b, "%s+%lld", names[l.place], (long long)l.offset);
