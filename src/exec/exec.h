@@ -102,6 +102,7 @@ struct wf_instr {
     double flop;
     int64_t time_ns; /* filled by timed runs */
     int32_t node;    /* in plan->graph */
+    int device;      /* WF_DEVICE_DEFAULT, or the number of the one whose pool is call.pool */
     bool is_update;  /* of a parameter, by an optimizer */
     bool fails;      /* may refuse the data of a step; all others cannot fail */
     int first_undo,
@@ -169,6 +170,12 @@ void wf_plan_feed(struct wf_plan *p, const weft_tensor *feeds);
 /* Order of execution (node numbers) and memory. */
 weft_status wf_plan_order(struct wf_plan *p, bool all_fail, int32_t **order, int64_t *n);
 weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order, int64_t n);
+
+/* device.c: refuses a node on a device that does not exist (or says where it runs instead); and the
+ * pool and device of an instruction. */
+weft_status wf_check_devices(const weft_graph *g);
+weft_status wf_place_node(const struct wf_plan *p, const struct wf_node *n, struct wf_pool **pool,
+                          int *device);
 
 /* A value of the slab: when it lives, and where. */
 struct wf_lifetime {

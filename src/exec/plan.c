@@ -114,11 +114,15 @@ static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct
                           .op = n->op,
                           .attr = n->attr,
                           .n_in = n_in,
-                          .n_out = n->n_out,
-                          .n_threads = wf_pool_size(p->pool)};
+                          .n_out = n->n_out};
     const struct wf_kernel *kernel;
-    weft_status st;
+    struct wf_pool *pool;
+    int device;
+    weft_status st = wf_place_node(p, n, &pool, &device);
 
+    if (st)
+        return wf_err_wrap(st, "'%s' (%s)", n->name, n->op->name);
+    kp.n_threads = wf_pool_size(pool);
     if (!in || !tin)
         return wf_err_nomem(p->ctx, sizeof *tin * (size_t)n_in, "plan");
     kp.in = in;
@@ -141,10 +145,11 @@ static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct
                              .name = n->name,
                              .impl = kp.impl,
                              .node = k,
+                             .device = device,
                              .flop = wf_flop(g, n),
                              .is_update = wf_is_update(n)};
     out->call = (struct wf_call){.ctx = p->ctx,
-                                 .pool = p->pool,
+                                 .pool = pool,
                                  .op = n->op,
                                  .attr = n->attr,
                                  .n_in = n_in,

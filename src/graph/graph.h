@@ -224,7 +224,7 @@ weft_status wf_rewrite_copy(struct wf_rewrite *rw, int64_t k);
 weft_status wf_rewrite_copy_as(struct wf_rewrite *rw, const struct wf_node *n, bool infer);
 /* Maps the inputs of node k into rw->in. */
 void wf_rewrite_inputs(struct wf_rewrite *rw, int64_t k);
-/* Gives a node made by the pass the name of the node it replaces, for messages. */
+/* Gives a node made by the pass the name, for messages, and the device of the node it replaces. */
 void wf_rewrite_name(struct wf_rewrite *rw, int32_t made, const struct wf_node *replaced);
 /* Carries over control dependencies and drops what the roots no longer need; on success *out is the
  * new graph and roots[] are mapped. Frees the rest. */

@@ -1,0 +1,275 @@
+/* Device scopes: nodes run on the pool of their device, unknown devices are refused or replaced, and
+ * results do not depend on any of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/device.h"
+#include "exec/exec.h"
+#include "weft/weft.h"
+
+#define N 64
+#define D 48
+
+static float x[N][D];
+static char log_text[4096];
+
+static int set_up(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N * D; i++)
+        ((float *)x)[i] = (float)(i * 7919 % 1000) / 500 - 1;
+    return 0;
+}
+
+static void note(void *arg, int level, const char *line)
+{
+    (void)arg;
+    if (level >= WEFT_LOG_WARN)
+        strcat(strcat(log_text, line), "\n");
+}
+
+static void ok(weft_status st)
+{
+    if (st)
+        print_error("%s\n", weft_error());
+    assert_int_equal(st, WEFT_OK);
+}
+
+static weft_ctx *open_ctx(const char *devices, int threads, bool soft)
+{
+    weft_ctx *ctx;
+
+    log_text[0] = 0;
+    ok(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = threads, .devices = devices, .seed = 3,
+                              .soft_placement = soft, .log = note),
+                    &ctx));
+    return ctx;
+}
+
+/* Layer after layer on the devices in turn; NULL: none is named. */
+static weft_status build(weft_ctx *ctx, int n, const char *const *device, weft_graph **graph,
+                         weft_fn **fn)
+{
+    weft_val h, in, w, loss, updates[16];
+    weft_optim o;
+    weft_graph *g;
+    int n_updates;
+
+    ok(weft_graph_new(ctx, &g));
+    in = h = weft_placeholder(g, "x", WEFT_F32, 2, (int64_t[]){WEFT_ANY, D});
+    for (int i = 0; i < 4; i++) {
+        char name[8];
+
+        if (n && device[i % n])
+            weft_device_push(g, device[i % n]);
+        snprintf(name, sizeof name, "w%d", i);
+        w = weft_variable(g, name, 2, (int64_t[]){D, D}, NULL);
+        h = weft_tanh(g, weft_matmul(g, h, w, NULL));
+        h = weft_dropout(g, h, 0.1, NULL);
+        h = weft_add(g, h, weft_exp(g, in)); /* exp(in) is computed once */
+        h = weft_softmax(g, h, -1);
+        if (n && device[i % n])
+            weft_device_pop(g);
+    }
+    loss = weft_mean(g, weft_square(g, h), NULL);
+    ok(weft_optim_init(&o, "adam", NULL));
+    ok(weft_minimize(g, loss, &o, 0, NULL, 16, updates, &n_updates));
+    *graph = g;
+    return weft_fn_new(g,
+                       WEFT_OPTS(weft_fn_opts, .n_feeds = 1, .feeds = &in, .n_fetches = 2,
+                                 .fetches = (weft_val[]){loss, h}, .n_updates = n_updates,
+                                 .updates = updates),
+                       fn);
+}
+
+/* Three steps; the loss and the parameters after them. */
+static void train(weft_ctx *ctx, int n, const char *const *device, float *out)
+{
+    weft_tensor feed = weft_view(WEFT_F32, x, 2, (int64_t[]){N, D}), fetch[2] = {{0}};
+    weft_graph *g;
+    weft_fn *fn;
+    int64_t count;
+    const float *params;
+
+    ok(build(ctx, n, device, &g, &fn));
+    for (int step = 0; step < 3; step++) {
+        fetch[0] = fetch[1] = (weft_tensor){0};
+        ok(weft_fn_run(fn, &feed, fetch));
+    }
+    params = weft_fn_params(fn, &count);
+    assert_int_equal(count, 4 * D * D);
+    memcpy(out, params, (size_t)count * sizeof *out);
+    memcpy(out + count, fetch[0].data, sizeof *out);
+    weft_fn_free(fn);
+    weft_graph_free(g);
+}
+
+static void results_do_not_depend_on_placement(void **state)
+{
+    static const char *const turns[] = {"cpu:0", "/device:CPU:1", NULL};
+    static float a[4 * D * D + 1], b[4 * D * D + 1];
+
+    (void)state;
+    for (int threads = 1; threads <= 5; threads += 2) {
+        weft_ctx *one = open_ctx(NULL, threads, false);
+        weft_ctx *two = open_ctx("cpu:0, cpu:1", threads, false);
+
+        train(one, 0, NULL, a);
+        train(two, 0, NULL, b);
+        assert_memory_equal(a, b, sizeof a);
+        train(two, 2, turns, b);
+        assert_memory_equal(a, b, sizeof a);
+        train(two, 3, turns, b);
+        assert_memory_equal(a, b, sizeof a);
+        train(one, 1, turns, b); /* cpu:0 is all there is */
+        assert_memory_equal(a, b, sizeof a);
+        weft_ctx_free(one);
+        weft_ctx_free(two);
+    }
+}
+
+static void instructions_have_the_pool_of_their_device(void **state)
+{
+    static const char *const turns[] = {"cpu:0", "cpu:1"};
+    weft_ctx *ctx = open_ctx("cpu:0, cpu:1", 4, false);
+    weft_tensor feed = weft_view(WEFT_F32, NULL, 2, (int64_t[]){N, D});
+    struct wf_pool *pool[2];
+    struct wf_plan *p;
+    weft_graph *g;
+    weft_fn *fn;
+    char *text;
+    int n[2] = {0}, n_default = 0;
+
+    (void)state;
+    ok(build(ctx, 2, turns, &g, &fn));
+    ok(wf_fn_plan(fn, &feed, &p));
+    for (int i = 0; i < 2; i++) {
+        ok(wf_device_pool(ctx, i, &pool[i]));
+        assert_int_equal(wf_pool_size(pool[i]), 2);
+        assert_true(pool[i] != ctx->pool);
+    }
+    assert_true(pool[0] != pool[1]);
+    for (int64_t i = 0; i < p->n_instr; i++) {
+        const struct wf_instr *in = &p->instr[i];
+
+        if (in->device == WF_DEVICE_DEFAULT) {
+            n_default++;
+            assert_ptr_equal(in->call.pool, ctx->pool);
+        } else {
+            n[in->device]++;
+            assert_ptr_equal(in->call.pool, pool[in->device]);
+        }
+    }
+    assert_true(n[0] >= 2 && n[1] >= 2 && n_default > 0);
+    ok(weft_fn_explain(fn, &feed, NULL, &text));
+    assert_non_null(strstr(text, "  on cpu:0\n"));
+    assert_non_null(strstr(text, "  on cpu:1\n"));
+    weft_text_free(ctx, text);
+    weft_fn_free(fn);
+    weft_graph_free(g);
+    weft_ctx_free(ctx);
+}
+
+static void unknown_devices_are_refused_by_name(void **state)
+{
+    static const struct {
+        const char *devices, *name, *text;
+    } rows[] = {
+        {NULL, "/gpu:0", "no device '/gpu:0' here; available: cpu:0"},
+        {NULL, "cpu:1", "no device 'cpu:1' here; available: cpu:0"},
+        {"cpu:0,cpu:1", "/device:GPU:0", "no device '/device:GPU:0' here; available: cpu:0, cpu:1"},
+        {"cpu:0,cpu:1", "/cpu:2", "available: cpu:0, cpu:1"},
+        {NULL, "/job:ps/task:0/cpu:0", "no device '/job:ps/task:0/cpu:0' here"},
+        {NULL, "/task:1/cpu:0", "no device"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        weft_ctx *ctx = open_ctx(rows[i].devices, 1, false);
+        weft_graph *g;
+        weft_fn *fn = NULL;
+
+        assert_int_equal(build(ctx, 1, &rows[i].name, &g, &fn), WEFT_ENOENT);
+        if (!strstr(weft_error(), rows[i].text) || !strstr(weft_error(), "'w0' (variable): "))
+            print_error("%s\n", weft_error());
+        assert_non_null(strstr(weft_error(), rows[i].text));
+        assert_non_null(strstr(weft_error(), "'w0' (variable): "));
+        weft_graph_free(g);
+        weft_ctx_free(ctx);
+    }
+}
+
+static void names_of_this_process_are_known(void **state)
+{
+    static const char *const names[] = {"cpu:0",
+                                        "/cpu:0",
+                                        "/device:CPU:0",
+                                        "/device:cpu:0",
+                                        "/job:localhost/replica:0/task:0/device:CPU:0",
+                                        "/task:0"};
+    weft_ctx *ctx = open_ctx(NULL, 1, false);
+    int device;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        ok(wf_device_find(ctx, names[i], &device));
+        assert_int_equal(device, WF_DEVICE_DEFAULT);
+    }
+    weft_ctx_free(ctx);
+}
+
+static void soft_placement_falls_back_and_says_so_once(void **state)
+{
+    static const char *const turns[] = {"/gpu:0", "cpu:1", "/gpu:1"};
+    static float a[4 * D * D + 1], b[4 * D * D + 1];
+    weft_ctx *ctx = open_ctx("cpu:0,cpu:1", 2, true);
+
+    (void)state;
+    train(ctx, 0, NULL, a);
+    assert_string_equal(log_text, "");
+    train(ctx, 3, turns, b);
+    train(ctx, 3, turns, b);
+    assert_memory_equal(a, b, sizeof a);
+    assert_string_equal(log_text,
+                        "'w0' (variable): no device '/gpu:0' here; available: cpu:0, cpu:1: it "
+                        "runs on the default device, and so does whatever else asks for a device "
+                        "that does not exist\n");
+    weft_ctx_free(ctx);
+}
+
+static void devices_are_listed(void **state)
+{
+    weft_ctx *ctx = open_ctx("cpu:0,cpu:1,cpu:2", 6, false);
+    weft_device d = {.size = sizeof d};
+
+    (void)state;
+    assert_int_equal(weft_ctx_n_devices(ctx), 3);
+    ok(weft_ctx_device(ctx, 2, &d));
+    assert_string_equal(d.name, "cpu:2");
+    assert_string_equal(d.kind, "cpu");
+    assert_true(d.cores >= 1);
+    assert_int_equal(d.threads, 2);
+    assert_int_equal(weft_ctx_device(ctx, 3, &d), WEFT_ERANGE);
+    weft_ctx_free(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_do_not_depend_on_placement),
+        cmocka_unit_test(instructions_have_the_pool_of_their_device),
+        cmocka_unit_test(unknown_devices_are_refused_by_name),
+        cmocka_unit_test(names_of_this_process_are_known),
+        cmocka_unit_test(soft_placement_falls_back_and_says_so_once),
+        cmocka_unit_test(devices_are_listed),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
