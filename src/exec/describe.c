@@ -48,5 +48,5 @@ void wf_kernels_describe(const weft_ctx *ctx, struct wf_fprint *f)
     wf_fp_add(f, WF_FP_KERNELS, "the list of kernels", NULL, "%016llx",
               (unsigned long long)wf_kernels_hash());
     wf_fp_add(f, WF_FP_KERNELS, "the tiling of products", NULL, "%016llx",
-              (unsigned long long)wf_tilings_hash(ctx->simd));
+              (unsigned long long)wf_tilings_hash());
 }

@@ -29,17 +29,16 @@ static uint64_t hash_plan(const struct wf_gemm_fns *fns, int64_t m, int64_t n, i
     return wf_hash64(cut, sizeof cut, h);
 }
 
-/* Few rows and many, few columns and many, short and long K: about 50 µs each. */
-uint64_t wf_tilings_hash(weft_simd level)
+/* Few rows and many, few columns and many, short and long K, at all levels: about 50 µs each. */
+uint64_t wf_tilings_hash(void)
 {
-    static const int64_t shape[][3] = {{1, 1000, 4096}, {32, 10, 784},    {128, 128, 784},
-                                       {784, 128, 128}, {1024, 10, 64},   {64, 9216, 128},
-                                       {28, 512, 1792}, {2048, 512, 429}, {256, 1024, 1024},
-                                       {512, 2048, 32}};
-    const struct wf_gemm_fns *fns = wf_gemm_fns_of(level);
+    static const int64_t shape[][3] = {{32, 10, 784},    {784, 128, 128},   {64, 9216, 128},
+                                       {2048, 512, 429}, {256, 1024, 1024}, {512, 2048, 32}};
     uint64_t h = WF_NORM_BLOCK;
 
-    for (int i = 0; i < WF_COUNT(shape); i++)
-        h = hash_plan(fns, shape[i][0], shape[i][1], shape[i][2], i % 3, h);
+    for (int level = WEFT_SIMD_PORTABLE; level <= WEFT_SIMD_AVX512; level++)
+        for (int i = 0; i < WF_COUNT(shape); i++)
+            h = hash_plan(wf_gemm_fns_of((weft_simd)level), shape[i][0], shape[i][1], shape[i][2],
+                          i % 3, h);
     return h;
 }

@@ -52,5 +52,6 @@ silent
 if "$WEFT" doctor | grep -q "simd level *avx"; then
     again --set resources.simd=auto
     says "the SIMD level is avx.* here and portable in .*ckpt.*: the last bits of results may differ"
+    check "one difference, one line" [ "$(grep -c " in ckpt" out.txt)" -eq 1 ]
 fi
 [ "$bad" -eq 0 ]

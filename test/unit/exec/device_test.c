@@ -244,6 +244,34 @@ static void soft_placement_falls_back_and_says_so_once(void **state)
     weft_ctx_free(ctx);
 }
 
+/* resources.soft_placement of a job. */
+static void jobs_may_ask_for_soft_placement(void **state)
+{
+    static const char *const gpu[] = {"/gpu:0"};
+    static const char text[] = "data: {train: {path: x.csv, label: y}}\n"
+                               "model: [Dense: {units: 1}]\n"
+                               "train: {loss: mse}\n";
+    static const char *const sets[] = {"resources.soft_placement=true"};
+
+    (void)state;
+    for (int soft = 0; soft < 2; soft++) {
+        weft_ctx *boot = open_ctx(NULL, 1, false), *ctx;
+        weft_job *job;
+        weft_graph *g;
+        weft_fn *fn = NULL;
+
+        ok(weft_job_parse(boot, "job.yaml", text, sizeof text - 1, soft, sets, &job));
+        ok(weft_job_context(job, note, NULL, &ctx));
+        assert_int_equal(build(ctx, 1, gpu, &g, &fn), soft ? WEFT_OK : WEFT_ENOENT);
+        assert_true(soft == (strstr(log_text, "runs on the default device") != NULL));
+        weft_fn_free(fn);
+        weft_graph_free(g);
+        weft_ctx_free(ctx);
+        weft_job_free(job);
+        weft_ctx_free(boot);
+    }
+}
+
 static void devices_are_listed(void **state)
 {
     weft_ctx *ctx = open_ctx("cpu:0,cpu:1,cpu:2", 6, false);
@@ -268,6 +296,7 @@ int main(void)
         cmocka_unit_test(unknown_devices_are_refused_by_name),
         cmocka_unit_test(names_of_this_process_are_known),
         cmocka_unit_test(soft_placement_falls_back_and_says_so_once),
+        cmocka_unit_test(jobs_may_ask_for_soft_placement),
         cmocka_unit_test(devices_are_listed),
     };
 
