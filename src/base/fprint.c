@@ -322,7 +322,7 @@ static weft_status map_items(weft_ctx *ctx, const struct wf_fp_part *p, struct w
     return st;
 }
 
-/* Whether a key that is not among the items is not there at all. */
+/* Whether a key that is not among the items does not exist at all. */
 static bool is_complete(const struct wf_fp_part *p)
 {
     return p->whole && p->n == p->n_items;
