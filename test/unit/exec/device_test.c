@@ -78,6 +78,7 @@ static weft_status build(weft_ctx *ctx, int n, const char *const *device, weft_g
         if (n && device[i % n])
             weft_device_pop(g);
     }
+    h = weft_named(g, h, "out");
     loss = weft_mean(g, weft_square(g, h), NULL);
     ok(weft_optim_init(&o, "adam", NULL));
     ok(weft_minimize(g, loss, &o, 0, NULL, 16, updates, &n_updates));
@@ -174,6 +175,55 @@ static void instructions_have_the_pool_of_their_device(void **state)
     weft_text_free(ctx, text);
     weft_fn_free(fn);
     weft_graph_free(g);
+    weft_ctx_free(ctx);
+}
+
+/* The plan of one function over the graph's output, without updates. */
+static weft_fn *forward(weft_ctx *ctx, int n, const char *const *device, weft_graph **g,
+                        struct wf_plan **p)
+{
+    weft_tensor feed = weft_view(WEFT_F32, NULL, 2, (int64_t[]){N, D});
+    weft_fn *all, *fn;
+    weft_val in, out;
+
+    ok(build(ctx, n, device, g, &all));
+    weft_fn_free(all);
+    ok(weft_find(*g, "x", &in));
+    ok(weft_find(*g, "out", &out));
+    ok(weft_fn_new(
+        *g, WEFT_OPTS(weft_fn_opts, .n_feeds = 1, .feeds = &in, .n_fetches = 1, .fetches = &out),
+        &fn));
+    ok(wf_fn_plan(fn, &feed, p));
+    return fn;
+}
+
+/* Passes make the same of the graph whatever its devices, and what they make is placed too. */
+static void plans_do_not_depend_on_placement(void **state)
+{
+    static const char *const turns[] = {"cpu:0", "cpu:1"};
+    weft_ctx *ctx = open_ctx("cpu:0, cpu:1", 2, false);
+    struct wf_plan *plain, *placed;
+    weft_graph *g[2];
+    weft_fn *fn[2];
+    int n_made = 0;
+
+    (void)state;
+    fn[0] = forward(ctx, 0, NULL, &g[0], &plain);
+    fn[1] = forward(ctx, 2, turns, &g[1], &placed);
+    assert_int_equal(plain->n_instr, placed->n_instr);
+    assert_true(plain->fingerprint == placed->fingerprint);
+    for (int64_t i = 0; i < placed->n_instr; i++) {
+        const struct wf_instr *in = &placed->instr[i];
+
+        n_made += in->call.op->flags & WF_PLANNER ? 1 : 0;
+        assert_int_equal(plain->instr[i].device, WF_DEVICE_DEFAULT);
+        assert_int_not_equal(in->device, WF_DEVICE_DEFAULT);
+    }
+    assert_true(n_made >= 4);
+    for (int i = 0; i < 2; i++) {
+        weft_fn_free(fn[i]);
+        weft_graph_free(g[i]);
+    }
     weft_ctx_free(ctx);
 }
 
@@ -293,6 +343,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_do_not_depend_on_placement),
         cmocka_unit_test(instructions_have_the_pool_of_their_device),
+        cmocka_unit_test(plans_do_not_depend_on_placement),
         cmocka_unit_test(unknown_devices_are_refused_by_name),
         cmocka_unit_test(names_of_this_process_are_known),
         cmocka_unit_test(soft_placement_falls_back_and_says_so_once),
