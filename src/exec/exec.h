@@ -21,11 +21,23 @@ struct wf_segment {
     int64_t count;
     bool flat;                  /* trainable f32: a parameter; otherwise in state */
     bool table;                 /* a parameter that is only looked up: not in params */
+    bool remote;                /* a table whose rows and slots are not in this process's memory */
     int32_t number;             /* flat: its number among those, by first use */
     const struct wf_node *node; /* in the store's graph: initializer */
     int n_slots;                /* slot vectors it uses, and their initial values */
     float slot_init[WF_OPTIM_MAX_SLOTS];
     float *data, *slot[WF_OPTIM_MAX_SLOTS]; /* tables: their own memory */
+};
+
+/* Who holds the tables that are not in this process's memory. */
+struct wf_remote {
+    void *arg;
+    /* Whether it holds the table of this name. */
+    bool (*holds)(void *arg, const char *name);
+    /* Row i of `rows` becomes row ids[i] of the table; the ids are distinct. For runs without
+     * hooks. */
+    weft_status (*need_rows)(void *arg, const struct wf_segment *seg, int64_t n, const int64_t *ids,
+                             float *rows);
 };
 
 struct wf_store {
@@ -43,9 +55,12 @@ struct wf_store {
     char *state;
     int64_t n_state; /* bytes */
     int64_t step;    /* runs with updates so far */
+    struct wf_remote remote;
 };
 
-weft_status wf_store_new(const weft_graph *g, struct wf_store **out);
+/* remote: NULL if all tables are in memory. */
+weft_status wf_store_new(const weft_graph *g, const struct wf_remote *remote,
+                         struct wf_store **out);
 struct wf_store *wf_store_ref(struct wf_store *s);
 void wf_store_free(struct wf_store *s); /* drops one reference */
 weft_status wf_store_reset(struct wf_store *s);
@@ -54,17 +69,21 @@ struct wf_segment *wf_store_find(const struct wf_store *s, const char *name);
 /* The segment of a variable's node in a function's graph or plan, by its id; NULL for any other
  * node. */
 struct wf_segment *wf_store_segment(const struct wf_store *s, const struct wf_node *n);
+/* NULL for a remote table. */
 void *wf_store_data(const struct wf_store *s, const struct wf_segment *seg);
 /* Makes sure that the segment has `n` slots; new ones start at init[k], existing ones keep their
  * contents. */
 weft_status wf_store_slots(struct wf_store *s, struct wf_segment *seg, int n, const float *init);
 int64_t wf_store_bytes(const struct wf_store *s); /* of all parameters */
-/* The k-th slot of a parameter, NULL if it has none. */
+/* The k-th slot of a parameter, NULL if it has none, or of a remote table. */
 float *wf_store_slot(const struct wf_store *s, const struct wf_segment *seg, int k);
 
 /* Initial values of one variable: a function of seed, name and initializer only. */
 weft_status wf_init_variable(weft_ctx *ctx, const struct wf_node *n, const struct wf_type *t,
                              void *data);
+/* The same for rows of a table. WEFT_ENOSUP for initializers whose values depend on each other. */
+weft_status wf_init_rows(weft_ctx *ctx, const struct wf_node *n, const struct wf_type *t,
+                         int64_t n_rows, const int64_t *ids, float *rows);
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
@@ -92,6 +111,9 @@ struct wf_hooks {
     weft_status (*need)(void *arg, int32_t segment);
     /* The gradient of `segment` in `group` is complete. */
     weft_status (*ready)(void *arg, int32_t segment, int32_t group);
+    /* As that of struct wf_remote; NULL: that one is called. */
+    weft_status (*need_rows)(void *arg, const struct wf_segment *seg, int64_t n, const int64_t *ids,
+                             float *rows);
 };
 
 struct wf_instr {
@@ -160,6 +182,11 @@ struct weft_fn {
     pthread_mutex_t lock; /* for callers whose threads take turns; a run itself takes no lock */
 };
 
+/* weft_fn_new, with tables that are held elsewhere (NULL: none). Functions that share its
+ * parameters share them, too. */
+weft_status wf_fn_new(weft_graph *g, const weft_fn_opts *opts, const struct wf_remote *remote,
+                      weft_fn **out);
+
 weft_status wf_plan_new(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **out);
 void wf_plan_free(struct wf_plan *p);
 /* Points all tensors into the function's slab and its bases. */
@@ -176,6 +203,9 @@ weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order,
 weft_status wf_check_devices(const weft_graph *g);
 weft_status wf_place_node(const struct wf_plan *p, const struct wf_node *n, struct wf_pool **pool,
                           int *device);
+
+/* Lookups in remote tables: their instructions ask for the rows first. */
+weft_status wf_plan_remote(struct wf_plan *p, weft_fn *fn);
 
 /* A value of the slab: when it lives, and where. */
 struct wf_lifetime {

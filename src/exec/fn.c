@@ -155,7 +155,8 @@ static bool changes_state(const weft_graph *g)
     return false;
 }
 
-weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *opts, weft_fn **out)
+weft_status wf_fn_new(weft_graph *g, const weft_fn_opts *opts, const struct wf_remote *remote,
+                      weft_fn **out)
 {
     weft_fn_opts copy;
     const weft_fn_opts *o = &copy;
@@ -188,7 +189,7 @@ weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *opts, weft_fn **out)
     if (!st && o->share)
         fn->store = wf_store_ref(o->share->store);
     else if (!st)
-        st = wf_store_new(g, &fn->store);
+        st = wf_store_new(g, remote, &fn->store);
     if (!st && o->share)
         st = number_variables(fn);
     if (!st)
@@ -200,6 +201,11 @@ weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *opts, weft_fn **out)
     fn->updates = changes_state(fn->graph);
     *out = fn;
     return WEFT_OK;
+}
+
+weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *opts, weft_fn **out)
+{
+    return wf_fn_new(g, opts, NULL, out);
 }
 
 void weft_fn_free(weft_fn *fn)
@@ -571,6 +577,8 @@ void weft_fn_set_shard(weft_fn *fn, int shard)
 static weft_status find_var(weft_fn *fn, const char *name, const struct wf_segment **out)
 {
     *out = wf_store_find(fn->store, name);
+    if (*out && (*out)->remote)
+        return wf_err(WEFT_ENOSUP, "table '%s' is not in this process's memory", name);
     return *out ? WEFT_OK : wf_err(WEFT_ENOENT, "no variable '%s'", name);
 }
 

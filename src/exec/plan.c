@@ -318,6 +318,8 @@ static weft_status plan_all(struct wf_plan *p, weft_fn *fn, const weft_tensor *f
         st = wf_plan_undo(p, fn->opts.trap_numerics);
     if (!st)
         st = find_points(p, fn);
+    if (!st)
+        st = wf_plan_remote(p, fn);
     p->undo_at = wf_round_up(wf_round_up(p->slab_bytes, 64) + p->scratch_bytes, 64);
     p->bytes = p->undo_at + p->undo_bytes;
     return st;

@@ -2,7 +2,7 @@
  *
  * Variable number i of the graph is segment i. In the vectors, parameters are ordered by first use
  * and start at multiples of 64 bytes; the gaps between them stay zero under every optimizer. A
- * parameter that is only looked up is a table, with memory of its own. */
+ * parameter that is only looked up is a table, with memory of its own, or held by somebody else. */
 #include "exec/exec.h"
 
 #define ALIGN_ELEMS 16
@@ -74,6 +74,7 @@ static weft_status layout(struct wf_store *s, const weft_graph *g, const struct 
         seg->count = wf_type_count(&seg->type);
         seg->flat = wf_node_int(n, "trainable") && seg->type.dtype == WEFT_F32;
         seg->table = seg->flat && seg->type.rank == 2 && use[i].looked_up && !use[i].otherwise;
+        seg->remote = seg->table && s->remote.holds && s->remote.holds(s->remote.arg, seg->name);
         bytes = wf_type_bytes(&seg->type);
         if (bytes < 0 || !wf_add_i64(total, wf_round_up(bytes, 64), &total))
             return wf_err(WEFT_ESHAPE, "variable '%s': its size overflows", n->name);
@@ -94,21 +95,23 @@ static weft_status layout(struct wf_store *s, const weft_graph *g, const struct 
 
 static weft_status alloc_values(struct wf_store *s)
 {
-    bool all = true;
-
     s->params = wf_alloc_n(s->ctx, s->n_params + 1, sizeof *s->params);
     s->state = wf_alloc(s->ctx, (size_t)s->n_state + 1);
     for (int64_t i = 0; i < s->n_seg; i++)
-        if (s->seg[i].table) {
-            s->seg[i].data = wf_alloc_raw(s->ctx, (size_t)(s->seg[i].count + 1) * sizeof(float));
-            all &= s->seg[i].data != NULL;
+        if (s->seg[i].table && !s->seg[i].remote) {
+            size_t bytes = (size_t)(s->seg[i].count + 1) * sizeof(float);
+
+            s->seg[i].data = wf_alloc_raw(s->ctx, bytes);
+            if (!s->seg[i].data)
+                return wf_err_wrap(wf_err_nomem(s->ctx, bytes, "a table"), "variable '%s'",
+                                   s->seg[i].name);
         }
-    return s->params && s->state && all
+    return s->params && s->state
                ? WEFT_OK
                : wf_err_nomem(s->ctx, (size_t)s->n_params * sizeof *s->params, "variables");
 }
 
-weft_status wf_store_new(const weft_graph *g, struct wf_store **out)
+weft_status wf_store_new(const weft_graph *g, const struct wf_remote *remote, struct wf_store **out)
 {
     weft_ctx *ctx = g->ctx;
     struct wf_store *s = wf_alloc(ctx, sizeof *s);
@@ -119,6 +122,8 @@ weft_status wf_store_new(const weft_graph *g, struct wf_store **out)
     if (s) {
         s->ctx = ctx;
         s->n_refs = 1;
+        if (remote)
+            s->remote = *remote;
         wf_map_init(&s->by_name, ctx);
     }
     if (!s || !roots || !use) {
@@ -189,7 +194,7 @@ static void fill_slot(struct wf_store *s, const struct wf_segment *seg, int k)
 
 float *wf_store_slot(const struct wf_store *s, const struct wf_segment *seg, int k)
 {
-    if (!seg->flat || k < 0 || k >= seg->n_slots)
+    if (!seg->flat || seg->remote || k < 0 || k >= seg->n_slots)
         return NULL;
     return seg->table ? seg->slot[k] : s->slot[k] + seg->offset;
 }
@@ -197,9 +202,12 @@ float *wf_store_slot(const struct wf_store *s, const struct wf_segment *seg, int
 weft_status wf_store_reset(struct wf_store *s)
 {
     for (int64_t i = 0; i < s->n_seg; i++) {
-        weft_status st =
-            wf_init_variable(s->ctx, s->seg[i].node, &s->seg[i].type, wf_store_data(s, &s->seg[i]));
+        weft_status st;
 
+        if (s->seg[i].remote)
+            continue;
+        st =
+            wf_init_variable(s->ctx, s->seg[i].node, &s->seg[i].type, wf_store_data(s, &s->seg[i]));
         if (st)
             return wf_err_wrap(st, "variable '%s'", s->seg[i].name);
         for (int k = 0; k < s->seg[i].n_slots; k++)
@@ -243,13 +251,14 @@ weft_status wf_store_slots(struct wf_store *s, struct wf_segment *seg, int n, co
         float **slot = seg->table ? &seg->slot[k] : &s->slot[k];
         int64_t count = seg->table ? seg->count : s->n_params;
 
-        if (!*slot)
+        if (!*slot && !seg->remote)
             *slot = wf_alloc_n(s->ctx, count + 1, sizeof **slot);
-        if (!*slot)
+        if (!*slot && !seg->remote)
             return wf_err_nomem(s->ctx, (size_t)count * sizeof **slot, "optimizer slots");
         seg->slot_init[k] = init[k];
         seg->n_slots = k + 1;
-        fill_slot(s, seg, k);
+        if (!seg->remote)
+            fill_slot(s, seg, k);
     }
     return WEFT_OK;
 }

@@ -163,7 +163,8 @@ static void note_writes(struct wf_snapshot *s, const weft_fn *fn, bool params)
             continue;
         seg = wf_store_segment(fn->store, &g->nodes[g->values[wf_value_updated(g, n)].node]);
         for (int slot = -1; seg && slot < (wf_is_update(n) ? seg->n_slots : 0); slot++)
-            note_segment(s, seg, slot);
+            if (!seg->remote)
+                note_segment(s, seg, slot);
     }
 }
 

@@ -109,7 +109,7 @@ weft_status weft_scan(weft_graph *g, int n_steps, int n_state, const weft_val *i
                       const weft_val *xs, int n_ys, weft_scan_fn *body, void *arg,
                       const weft_scan_opts *opts, weft_val *final, weft_val *ys)
 {
-    weft_scan_opts o;
+    weft_scan_opts o = {.size = 0};
     struct scan s = {n_steps, n_state, n_xs, n_ys, 0, false, body, arg, NULL, NULL, NULL};
     weft_val *mem = NULL;
     weft_status st = weft_graph_status(g);

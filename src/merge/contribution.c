@@ -41,6 +41,7 @@ void wf_contribution_free(struct wf_contribution *c)
     wf_free(c->ctx, c->rows);
     wf_free(c->ctx, c->dense);
     wf_free(c->ctx, c->sums);
+    wf_free(c->ctx, c->scratch.mem);
     wf_free(c->ctx, c);
 }
 
@@ -93,15 +94,19 @@ struct places {
     int shift;
 };
 
-static weft_status places_new(weft_ctx *ctx, int64_t n, struct places *p)
+static weft_status places_new(weft_ctx *ctx, struct wf_scratch *scratch, int64_t n,
+                              struct places *p)
 {
+    weft_status st;
+
     p->size = 16;
     while (p->size < 4 * n)
         p->size *= 2;
     p->shift = 64 - __builtin_ctzll((unsigned long long)p->size);
-    p->at = wf_alloc_raw(ctx, (size_t)p->size * sizeof *p->at);
-    if (!p->at)
-        return wf_err_nomem(ctx, (size_t)p->size * sizeof *p->at, "rows of gradients");
+    st = wf_grow(ctx, &scratch->mem, &scratch->cap, p->size * (int64_t)sizeof *p->at, 1);
+    if (st)
+        return st;
+    p->at = (int32_t *)(void *)scratch->mem;
     memset(p->at, 0xff, (size_t)p->size * sizeof *p->at);
     return WEFT_OK;
 }
@@ -116,8 +121,8 @@ static int32_t *place(struct places *p, const struct wf_rows *r, int64_t id)
     return &p->at[h];
 }
 
-weft_status wf_rows_add(weft_ctx *ctx, struct wf_rows *to, const struct wf_rows *from,
-                        int64_t width, float factor)
+weft_status wf_rows_add(weft_ctx *ctx, struct wf_scratch *scratch, struct wf_rows *to,
+                        const struct wf_rows *from, int64_t width, float factor)
 {
     struct places p;
     weft_status st;
@@ -126,7 +131,7 @@ weft_status wf_rows_add(weft_ctx *ctx, struct wf_rows *to, const struct wf_rows 
         return WEFT_OK;
     st = wf_rows_reserve(ctx, to, to->n + from->n, width);
     if (!st)
-        st = places_new(ctx, to->n + from->n, &p);
+        st = places_new(ctx, scratch, to->n + from->n, &p);
     if (st)
         return st;
     for (int64_t i = 0; i < to->n; i++)
@@ -148,12 +153,12 @@ weft_status wf_rows_add(weft_ctx *ctx, struct wf_rows *to, const struct wf_rows 
         for (int64_t k = 0; k < width; k++)
             y[k] += factor * x[k];
     }
-    wf_free(ctx, p.at);
     return WEFT_OK;
 }
 
-weft_status wf_rows_collect(weft_ctx *ctx, struct wf_pool *pool, const weft_tensor *ids,
-                            const weft_tensor *rows, int64_t n_rows, struct wf_rows *r)
+weft_status wf_rows_collect(weft_ctx *ctx, struct wf_scratch *scratch, struct wf_pool *pool,
+                            const weft_tensor *ids, const weft_tensor *rows, int64_t n_rows,
+                            struct wf_rows *r)
 {
     int64_t n = weft_tensor_count(ids), width = rows->rank ? rows->dim[rows->rank - 1] : 0;
     struct wf_dedupe d = {
@@ -162,11 +167,11 @@ weft_status wf_rows_collect(weft_ctx *ctx, struct wf_pool *pool, const weft_tens
     char *mem;
     weft_status st = wf_rows_reserve(ctx, r, n + 1, width);
 
+    if (!st)
+        st = wf_grow(ctx, &scratch->mem, &scratch->cap, 2 * links + wf_dedupe_scratch(n) + 64, 1);
     if (st)
         return st;
-    mem = wf_alloc_raw(ctx, (size_t)(2 * links + wf_dedupe_scratch(n)) + 64);
-    if (!mem)
-        return wf_err_nomem(ctx, (size_t)(2 * links), "rows of gradients");
+    mem = scratch->mem;
     d.rows = r->id;
     d.first = (int32_t *)(void *)mem;
     d.next = (int32_t *)(void *)(mem + links);
@@ -179,7 +184,6 @@ weft_status wf_rows_collect(weft_ctx *ctx, struct wf_pool *pool, const weft_tens
         r->n = d.n_distinct;
         wf_dedupe_sum(wf_optim_fns_at(ctx->simd), pool, &d, width, rows->data, width, r->row);
     }
-    wf_free(ctx, mem);
     return st;
 }
 
@@ -209,8 +213,8 @@ weft_status wf_contribution_add(struct wf_pool *pool, struct wf_contribution *to
                         r->n_groups * r->n_dense};
 
     for (int64_t i = 0; i < n_lists(r); i++) { /* first what may fail */
-        weft_status st =
-            wf_rows_add(to->ctx, &to->rows[i], &from->rows[i], r->var[i % r->n_vars].dim[1], 1);
+        weft_status st = wf_rows_add(to->ctx, &to->scratch, &to->rows[i], &from->rows[i],
+                                     r->var[i % r->n_vars].dim[1], 1);
 
         if (st)
             return st;

@@ -59,6 +59,12 @@ struct wf_rows {
     float *row; /* [n][width] */
 };
 
+/* Memory that is used again. */
+struct wf_scratch {
+    char *mem;
+    int64_t cap;
+};
+
 struct wf_contribution {
     weft_ctx *ctx;
     const struct wf_rules *rules;
@@ -66,6 +72,7 @@ struct wf_contribution {
     float *dense;         /* [n_groups][n_dense] */
     struct wf_rows *rows; /* [n_groups][n_vars], empty for those that are not tables */
     double *sums;         /* [n_sums] */
+    struct wf_scratch scratch;
 };
 
 /* The rules are borrowed. Contents are those of a shard without samples. */
@@ -79,15 +86,16 @@ void wf_contribution_clear(struct wf_contribution *c);
 weft_status wf_rows_reserve(weft_ctx *ctx, struct wf_rows *r, int64_t n, int64_t width);
 /* Fills r with looked-up rows: ids i32 or i64 of any shape, rows [ids…, width]. Those of one id are
  * added in sample order. An id outside of [0, n_rows) is WEFT_EDATA. */
-weft_status wf_rows_collect(weft_ctx *ctx, struct wf_pool *pool, const weft_tensor *ids,
-                            const weft_tensor *rows, int64_t n_rows, struct wf_rows *r);
+weft_status wf_rows_collect(weft_ctx *ctx, struct wf_scratch *scratch, struct wf_pool *pool,
+                            const weft_tensor *ids, const weft_tensor *rows, int64_t n_rows,
+                            struct wf_rows *r);
 /* to = from; to += from. On failure `to` is as before, or is to be cleared. */
 weft_status wf_contribution_copy(struct wf_contribution *to, const struct wf_contribution *from);
 weft_status wf_contribution_add(struct wf_pool *pool, struct wf_contribution *to,
                                 const struct wf_contribution *from);
 /* to[i] += factor · from[i] for rows; a row that `to` lacks is appended. */
-weft_status wf_rows_add(weft_ctx *ctx, struct wf_rows *to, const struct wf_rows *from,
-                        int64_t width, float factor);
+weft_status wf_rows_add(weft_ctx *ctx, struct wf_scratch *scratch, struct wf_rows *to,
+                        const struct wf_rows *from, int64_t width, float factor);
 
 /* ---- the tree -------------------------------------------------------------------------------- */
 
@@ -167,7 +175,7 @@ struct wf_merge {
     int64_t *first_block;         /* by variable, and the end */
     struct wf_partial *partial;
     int64_t n_partials, cap_partials;
-    float *scale, *scratch;
+    float *scale, *clip, *scratch; /* by variable: LAMB's ratio; factor of clipping */
     int32_t *pick;
     int64_t cap_pick;
     int64_t *order;

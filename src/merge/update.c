@@ -55,7 +55,8 @@ static weft_status list_blocks(struct wf_merge *m)
     m->block = wf_alloc_n(m->ctx, n + 1, sizeof *m->block);
     m->first_block = wf_alloc_n(m->ctx, r->n_vars + 1, sizeof *m->first_block);
     m->scale = wf_alloc_n(m->ctx, r->n_vars + 1, sizeof *m->scale);
-    if (!m->block || !m->first_block || !m->scale)
+    m->clip = wf_alloc_n(m->ctx, r->n_vars + 1, sizeof *m->clip);
+    if (!m->block || !m->first_block || !m->scale || !m->clip)
         return wf_err_nomem(m->ctx, (size_t)n * sizeof *m->block, "updates");
     for (int i = 0; i < r->n_vars; i++) {
         m->first_block[i] = at;
@@ -134,6 +135,7 @@ void wf_merge_free(struct wf_merge *m)
     wf_free(m->ctx, m->first_block);
     wf_free(m->ctx, m->partial);
     wf_free(m->ctx, m->scale);
+    wf_free(m->ctx, m->clip);
     wf_free(m->ctx, m->scratch);
     wf_free(m->ctx, m->pick);
     wf_free(m->ctx, m->order);
@@ -193,8 +195,8 @@ static weft_status mean_rows(struct wf_merge *m, struct wf_contribution *sum, co
             sum->rows[v].row[i] *= factor[0];
         for (int k = 1; k < r->n_groups && !st; k++)
             if (factor[k] != 0)
-                st = wf_rows_add(m->ctx, &sum->rows[v], &sum->rows[k * r->n_vars + v], width,
-                                 factor[k]);
+                st = wf_rows_add(m->ctx, &sum->scratch, &sum->rows[v],
+                                 &sum->rows[k * r->n_vars + v], width, factor[k]);
     }
     return st;
 }
@@ -584,17 +586,12 @@ weft_status wf_merge_step(struct wf_merge *m, const struct wf_contribution *mean
                           const struct wf_step *step, struct wf_version *v)
 {
     weft_status st = wf_merge_norms(m, mean, step);
-    float *scale;
 
     if (st)
         return st;
-    scale = wf_alloc_n(m->ctx, m->rules->n_vars + 1, sizeof *scale);
-    if (!scale)
-        return wf_err_nomem(m->ctx, 0, "updates");
-    wf_merge_scales(m->rules, m->first_block, m->n_partials, m->partial, scale);
-    st = wf_merge_update(m, mean, step, scale, v);
+    wf_merge_scales(m->rules, m->first_block, m->n_partials, m->partial, m->clip);
+    st = wf_merge_update(m, mean, step, m->clip, v);
     if (!st)
-        wf_merge_finish(m, step, m->n_partials, m->partial, scale, v);
-    wf_free(m->ctx, scale);
+        wf_merge_finish(m, step, m->n_partials, m->partial, m->clip, v);
     return st;
 }

@@ -203,7 +203,7 @@ static weft_status copy(struct cut *c, int n_ends, const weft_sym *end)
 
 weft_status weft_model_cut(const weft_model *m, const weft_cut_opts *opts, weft_model **out)
 {
-    weft_cut_opts o;
+    weft_cut_opts o = {.size = 0};
     struct cut c = {.from = m};
     weft_sym end[MAX_ENDS];
     int n_ends = 1;

@@ -12,6 +12,10 @@
  * need and ready are called by the thread that computes the shard. If any call fails, the step is
  * abandoned: parameters, state and step number are as before it, and its contributions are dropped.
  *
+ * Tables of embeddings are not in the flat vectors. A strategy with need_rows holds them itself,
+ * wherever it likes: this process then has no memory for them, and asks for the rows that it looks
+ * up.
+ *
  * weft/dist.h is what users of strategies see. */
 #ifndef WEFT_SYS_STRATEGY_H
 #define WEFT_SYS_STRATEGY_H
@@ -31,6 +35,28 @@ typedef struct weft_range {
     int64_t offset, count;
     int group; /* of gradients: losses with different denominators have vectors of their own */
 } weft_range;
+
+#define WEFT_MAX_SLOTS 4 /* of a parameter: what optimizers keep */
+
+/* A table: a trained variable [n_rows, width] that is only looked up. */
+typedef struct weft_table {
+    const char *name; /* of the variable */
+    int64_t n_rows, width;
+    int n_slots; /* of the optimizer, and their initial values; 0 before training */
+    float slot_init[WEFT_MAX_SLOTS];
+    const void *inside[2]; /* weft's own */
+} weft_table;
+
+/* Rows of a table and of its slots: row `at[i]` of each of these arrays [.., width]. */
+typedef struct weft_table_memory {
+    float *rows, *slot[WEFT_MAX_SLOTS];
+} weft_table_memory;
+
+/* The initial values of rows: functions of the seed, the table's name and the row, so that a row
+ * need not exist before it is updated. WEFT_ENOSUP for initializers whose values depend on each
+ * other. */
+WEFT_API weft_status weft_table_init(const weft_table *table, int64_t n, const int64_t *ids,
+                                     float *rows);
 
 /* What one shard gives; absent (both NULL) if the shard has no samples. */
 typedef struct weft_given {
@@ -60,6 +86,22 @@ typedef struct weft_strategy {
      * is put or given back. event: when the bytes are really there; NULL: now. */
     weft_status (*ready)(void *self, const weft_range *range, int64_t t, int64_t number,
                          const float *gradients, void *event);
+    /* May be NULL: tables are in this process's memory. Otherwise the strategy holds them, except
+     * those that are updated as a whole (no_sparse, or with a regularizer); it is not fused. Row i
+     * of `rows` becomes row ids[i] of the table at version t; the ids are distinct and valid.
+     * number: the shard that looks them up, -1 for evaluation and predictions. */
+    weft_status (*need_rows)(void *self, const weft_table *table, int64_t t, int64_t number,
+                             int64_t n, const int64_t *ids, float *rows);
+    /* May be NULL. The gradients of looked-up rows (of this group of losses) are complete, those of
+     * one row added up; as for ready. */
+    weft_status (*ready_rows)(void *self, const weft_table *table, int group, int64_t t,
+                              int64_t number, int64_t n, const int64_t *ids, const float *rows,
+                              void *event);
+    /* For weft_work_update, together with need_rows: rows `ids` are about to be updated in *memory,
+     * where row ids[i] and its slots are at position at[i]. It stays valid until apply returns, or
+     * the step is abandoned. */
+    weft_status (*rows_at)(void *self, const weft_table *table, int64_t t, int64_t n,
+                           const int64_t *ids, weft_table_memory *memory, int64_t *at);
     /* All shards of step t are computed: brings the parameters to version t + 1 (weft_work_update),
      * or promises it. */
     weft_status (*apply)(void *self, weft_work *w, int64_t t);

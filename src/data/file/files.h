@@ -204,9 +204,42 @@ struct wf_record {
 typedef weft_status wf_record_fn(const void *param, const struct wf_records *t,
                                  struct wf_record *out);
 /* Fills b with up to `want` records as `next` finds them, from one file after the other. What came
- * before an error is returned first; the next call meets it again. */
-weft_status wf_records_fill(struct wf_stage *stage, struct wf_block *b, int64_t want,
-                            weft_on_error on_error, wf_record_fn *next);
+ * before an error is returned first; the next call meets it again. Inline, and so is `next`: this
+ * is all that happens to a small record. */
+static inline weft_status wf_records_fill(struct wf_stage *stage, struct wf_block *b, int64_t want,
+                                          weft_on_error on_error, wf_record_fn *next)
+{
+    struct wf_records *t = stage->state;
+    struct wf_stream *s = t->s;
+    struct wf_chunk *kept = NULL;
+    weft_str *text = b->col[0].data;
+    struct wf_record r;
+    bool more = true;
+    weft_status st = WEFT_OK;
+
+    for (b->n = 0; b->n < want && more && !st;) {
+        st = next(stage->ds->param, t, &r);
+        if (!st && r.n < 0) {
+            st = wf_stream_next_file(s, &more);
+            t->record = 0;
+        } else if (!st) {
+            if (s->chunk != kept)
+                st = wf_block_keep(b, kept = s->chunk);
+            text[b->n] = (weft_str){s->p + r.head, r.n};
+            b->at[b->n] = (struct wf_at){t->epoch, t->id++};
+            b->from[b->n++] = (struct wf_origin){s->path, t->record++, s->offset};
+            wf_stream_take(s, r.head + r.n + r.tail);
+            continue;
+        }
+        if (st && b->n)
+            return WEFT_OK;
+        if (wf_may_skip(on_error, st)) {
+            wf_stream_give_up(stage, s);
+            st = WEFT_OK;
+        }
+    }
+    return st;
+}
 /* Which of n files holds record id, by the number of the first record of each. */
 int64_t wf_records_file(const int64_t *first, int64_t n, int64_t id);
 weft_status wf_records_save(struct wf_stage *stage, struct wf_buf *out);

@@ -364,41 +364,6 @@ weft_status wf_records_pull(struct wf_stage *stage, int64_t want, wf_fill_fn *fi
     return wf_env_nomem(stage->env, sizeof **out, stage->ds->name);
 }
 
-weft_status wf_records_fill(struct wf_stage *stage, struct wf_block *b, int64_t want,
-                            weft_on_error on_error, wf_record_fn *next)
-{
-    struct wf_records *t = stage->state;
-    struct wf_stream *s = t->s;
-    struct wf_chunk *kept = NULL;
-    weft_str *text = b->col[0].data;
-    struct wf_record r;
-    bool more = true;
-    weft_status st = WEFT_OK;
-
-    for (b->n = 0; b->n < want && more && !st;) {
-        st = next(stage->ds->param, t, &r);
-        if (!st && r.n < 0) {
-            st = wf_stream_next_file(s, &more);
-            t->record = 0;
-        } else if (!st) {
-            if (s->chunk != kept)
-                st = wf_block_keep(b, kept = s->chunk);
-            text[b->n] = (weft_str){s->p + r.head, r.n};
-            b->at[b->n] = (struct wf_at){t->epoch, t->id++};
-            b->from[b->n++] = (struct wf_origin){s->path, t->record++, s->offset};
-            wf_stream_take(s, r.head + r.n + r.tail);
-            continue;
-        }
-        if (st && b->n)
-            return WEFT_OK;
-        if (wf_may_skip(on_error, st)) {
-            wf_stream_give_up(stage, s);
-            st = WEFT_OK;
-        }
-    }
-    return st;
-}
-
 void wf_records_drop(struct wf_promise *promise)
 {
     wf_block_free(promise->data);

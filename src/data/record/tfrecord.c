@@ -86,8 +86,11 @@ static weft_status bad_record(const struct wf_records *t, const char *what)
                   (long long)t->s->offset, what);
 }
 
-/* Brings the next record, complete, to the front of the window. */
-static weft_status next_record(const void *param, const struct wf_records *t, struct wf_record *out)
+/* Brings the next record, complete, to the front of the window. Inline: of small records, a call
+ * would be a third of the work. */
+static inline __attribute__((always_inline)) weft_status next_record(const void *param,
+                                                                     const struct wf_records *t,
+                                                                     struct wf_record *out)
 {
     const struct param *p = param;
     int64_t *n = &out->n;

@@ -424,7 +424,7 @@ static int64_t count_rest(int64_t n, double fraction)
 weft_status weft_ds_holdout(weft_data *d, weft_ds s, double fraction, const weft_holdout_opts *opts,
                             weft_ds *rest, weft_ds *held)
 {
-    weft_holdout_opts o;
+    weft_holdout_opts o = {.size = 0};
     struct holdout h = {0};
     weft_ds a, b;
     int64_t count, n_held;

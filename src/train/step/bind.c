@@ -366,6 +366,7 @@ static weft_status make_fit(weft_trainer *t, struct wf_bound *b)
     size_t cap = (size_t)(b->infer.n_in + 3 * t->n_out + 8);
     weft_val *feeds = wf_arena_alloc(&b->arena, cap * sizeof *feeds);
     weft_val *fit = wf_arena_alloc(&b->arena, cap * sizeof *fit), *updates = NULL;
+    struct wf_remote remote;
     int n_updates = 0;
     weft_status st;
 
@@ -387,12 +388,12 @@ static weft_status make_fit(weft_trainer *t, struct wf_bound *b)
     b->n_feeds_fit = wf_list_feeds(t, b, feeds, true);
     b->n_feeds_test = wf_list_feeds(t, b, feeds, false);
     wf_list_feeds(t, b, feeds, true);
-    return weft_fn_new(b->graph,
-                       WEFT_OPTS(weft_fn_opts, .n_feeds = b->n_feeds_fit, .feeds = feeds,
-                                 .n_fetches = b->n_means + (b->n_sums > 0), .fetches = fit,
-                                 .n_updates = n_updates, .updates = updates,
-                                 .trap_numerics = t->trap),
-                       &b->fit);
+    return wf_fn_new(b->graph,
+                     WEFT_OPTS(weft_fn_opts, .n_feeds = b->n_feeds_fit, .feeds = feeds,
+                               .n_fetches = b->n_means + (b->n_sums > 0), .fetches = fit,
+                               .n_updates = n_updates, .updates = updates,
+                               .trap_numerics = t->trap),
+                     wf_trainer_remote(t, &remote), &b->fit);
 }
 
 static weft_status make_functions(weft_trainer *t, struct wf_bound *b)
@@ -410,14 +411,16 @@ static weft_status make_functions(weft_trainer *t, struct wf_bound *b)
     return st ? st : weft_graph_status(b->graph);
 }
 
-static weft_status make_predict(struct wf_bound *b)
+static weft_status make_predict(weft_trainer *t, struct wf_bound *b)
 {
-    return weft_fn_new(b->graph,
-                       WEFT_OPTS(weft_fn_opts, .n_feeds = b->infer.n_in, .feeds = b->infer.in,
-                                 .n_fetches = b->infer.n_out, .fetches = b->infer.out,
-                                 .n_updates = b->infer.n_carries, .updates = b->infer.carry,
-                                 .share = b->fit),
-                       &b->predict);
+    struct wf_remote remote;
+
+    return wf_fn_new(b->graph,
+                     WEFT_OPTS(weft_fn_opts, .n_feeds = b->infer.n_in, .feeds = b->infer.in,
+                               .n_fetches = b->infer.n_out, .fetches = b->infer.out,
+                               .n_updates = b->infer.n_carries, .updates = b->infer.carry,
+                               .share = b->fit),
+                     wf_trainer_remote(t, &remote), &b->predict);
 }
 
 static bool make_pass(struct wf_bound *b, size_t n, struct wf_sums *p)
@@ -458,11 +461,17 @@ static weft_status keep_weights(weft_trainer *t, struct wf_bound *to)
     weft_status st = WEFT_OK;
 
     for (int i = 0; i < to->infer.n_weights && !st && t->bound; i++) {
+        const char *name = wf_model_weight(t->model, i)->name;
+        weft_fn *from = any_fn(t->bound), *fn = any_fn(to);
+        const struct wf_segment *a = wf_store_find(from->store, name);
+        const struct wf_segment *b = wf_store_find(fn->store, name);
         weft_tensor value;
 
-        st = weft_fn_view(any_fn(t->bound), wf_model_weight(t->model, i)->name, &value);
+        if ((a && a->remote) || (b && b->remote))
+            continue;
+        st = weft_fn_view(from, name, &value);
         if (!st)
-            st = weft_fn_set(any_fn(to), wf_model_weight(t->model, i)->name, &value);
+            st = weft_fn_set(fn, name, &value);
     }
     return st;
 }
@@ -498,7 +507,7 @@ static weft_status bind(weft_trainer *t, const struct wf_type *labels, bool weig
         st = make_functions(t, b);
     pop_precision(t, b->graph);
     if (!st)
-        st = make_predict(b);
+        st = make_predict(t, b);
     if (!st)
         st = keep_weights(t, b);
     if (!st)

@@ -135,6 +135,11 @@ weft_status weft_dist_open_with(weft_ctx *ctx, const weft_strategy *s, void *arg
 
     if (!st && (!kind.name || !kind.open || !kind.compute || !kind.apply))
         st = wf_err(WEFT_EINVAL, "weft_strategy: needs a name, open, compute and apply");
+    if (!st && kind.fused && kind.need_rows)
+        st = wf_err(WEFT_EINVAL,
+                    "strategy '%s': holds tables (need_rows) and is fused, but a "
+                    "function can only update what is in its memory",
+                    kind.name);
     if (st)
         return st;
     d = wf_alloc(ctx, sizeof *d);

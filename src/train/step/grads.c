@@ -174,8 +174,8 @@ static weft_status add_scaled(weft_grads *to, const weft_grads *from, float fact
             return st;
     }
     for (int i = 0; i < r->n_vars; i++) {
-        weft_status st =
-            wf_rows_add(to->ctx, &to->c->rows[i], &from->c->rows[i], r->var[i].dim[1], factor);
+        weft_status st = wf_rows_add(to->ctx, &to->c->scratch, &to->c->rows[i], &from->c->rows[i],
+                                     r->var[i].dim[1], factor);
 
         if (st)
             return st;

@@ -129,8 +129,8 @@ static weft_status take_rows(const struct wf_work *w, const struct wf_replica *r
         int at = w->at_rows[i];
 
         if (at >= 0)
-            st = wf_rows_collect(w->ctx, w->ctx->pool, &r->fetch[at], &r->fetch[at + 1], v->dim[0],
-                                 &c->rows[i]);
+            st = wf_rows_collect(w->ctx, &c->scratch, w->ctx->pool, &r->fetch[at],
+                                 &r->fetch[at + 1], v->dim[0], &c->rows[i]);
         if (st)
             wf_err_wrap(st, "'%s'", v->name);
     }
@@ -203,6 +203,37 @@ static weft_status on_ready(void *arg, int32_t segment, int32_t group)
     return d->kind.ready(d->self, &range, t->step, t->number, t->to->dense, NULL);
 }
 
+static weft_status on_need_rows(void *arg, const struct wf_segment *seg, int64_t n,
+                                const int64_t *ids, float *rows)
+{
+    const struct told *t = arg;
+    const weft_dist *d = t->w->t->dist;
+    weft_table table = wf_table_of(t->w->ctx, seg);
+
+    return d->kind.need_rows(d->self, &table, t->step, t->number, n, ids, rows);
+}
+
+/* The rows of all tables are complete. */
+static weft_status tell_rows(const struct told *t)
+{
+    const weft_dist *d = t->w->t->dist;
+    const struct wf_store *s = t->w->b->fit->store;
+    int n_vars = t->w->rules.n_vars;
+    weft_status st = WEFT_OK;
+
+    for (int i = 0; i < t->w->rules.n_groups * n_vars && !st; i++) {
+        const struct wf_rows *r = &t->to->rows[i];
+        weft_table table;
+
+        if (!r->n)
+            continue;
+        table = wf_table_of(t->w->ctx, &s->seg[s->by_number[t->w->segment[i % n_vars]]]);
+        st = d->kind.ready_rows(d->self, &table, i / n_vars, t->step, t->number, r->n, r->id,
+                                r->row, NULL);
+    }
+    return st;
+}
+
 static weft_status run(struct wf_work *w, struct wf_replica *r, int64_t number, int64_t n,
                        weft_given *out)
 {
@@ -210,11 +241,12 @@ static weft_status run(struct wf_work *w, struct wf_replica *r, int64_t number, 
     struct told told = {w, weft_trainer_step(w->t), number, w->scale.id ? r->scale : 0,
                         out->gradients};
     struct wf_hooks hooks = {&told, s->need ? on_need : NULL,
-                             s->ready || w->scale.id ? on_ready : NULL};
+                             s->ready || w->scale.id ? on_ready : NULL,
+                             s->need_rows ? on_need_rows : NULL};
     struct wf_run at = {.step = told.step,
                         .shard = (int)(w->key + number - w->first),
                         .base = {r->params, out->gradients->dense, r->state},
-                        .hooks = hooks.need || hooks.ready ? &hooks : NULL};
+                        .hooks = hooks.need || hooks.ready || hooks.need_rows ? &hooks : NULL};
     weft_status st;
 
     begin_state(w, r);
@@ -228,6 +260,10 @@ static weft_status run(struct wf_work *w, struct wf_replica *r, int64_t number, 
         return st;
     if (w->scale.id)
         unscale_rows(w, r->scale, out->gradients);
+    if (s->ready_rows)
+        st = tell_rows(&told);
+    if (st)
+        return st;
     take_sums(w, r, n, out->gradients->sums);
     take_logs(w, r, n, out->logs->sums);
     return WEFT_OK;
@@ -371,6 +407,8 @@ static weft_status check_finite(const struct wf_work *w, const struct wf_contrib
                                       : w->now.params + var->offset;
         int64_t n = var->count;
 
+        if (!mean && !x) /* the strategy has its rows */
+            continue;
         if (mean && var->table) {
             x = mean->rows[v].row;
             n = mean->rows[v].n * var->dim[1];
@@ -382,6 +420,12 @@ static weft_status check_finite(const struct wf_work *w, const struct wf_contrib
                               (double)x[i], (long long)i);
     }
     return WEFT_OK;
+}
+
+static weft_status update(struct wf_work *w, const struct wf_contribution *mean,
+                          const struct wf_step *step)
+{
+    return w->remote ? wf_remote_step(w, mean, step) : wf_merge_step(w->merge, mean, step, &w->now);
 }
 
 /* An update of which nothing stays if it gives a value that is not finite. */
@@ -396,11 +440,15 @@ static weft_status trapped_step(struct wf_work *w, const struct wf_contribution 
     if (st)
         return st;
     wf_snapshot_save(before);
-    st = wf_merge_step(w->merge, mean, step, &w->now);
+    st = update(w, mean, step);
     if (!st)
         st = check_finite(w, NULL);
-    if (st)
+    if (!st)
+        st = wf_remote_check(w);
+    if (st) {
         wf_snapshot_restore(before);
+        wf_remote_restore(w);
+    }
     wf_snapshot_free(before);
     return st;
 }
@@ -418,7 +466,7 @@ weft_status wf_work_step(struct wf_work *w, const struct wf_contribution *mean, 
         return w->b->scaled ? wf_scale_skip(t)
                             : wf_err(WEFT_ENUMERIC, "apply: a gradient is not finite");
     mode = wf_fpmode_enter(t->ctx->flush_denormals);
-    st = t->trap ? trapped_step(w, mean, &step) : wf_merge_step(w->merge, mean, &step, &w->now);
+    st = t->trap ? trapped_step(w, mean, &step) : update(w, mean, &step);
     wf_fpmode_leave(mode);
     if (st)
         return st;

@@ -12,6 +12,7 @@ void wf_work_free(struct wf_work *w)
         wf_free(w->ctx, w->replica[i].feeds);
     }
     wf_free(w->ctx, w->replica);
+    wf_remote_free(w);
     wf_tree_free(&w->tree);
     wf_tree_free(&w->log_tree);
     pthread_mutex_destroy(&w->lock);
@@ -208,6 +209,8 @@ weft_status wf_work_get(weft_trainer *t, struct wf_work **out)
     st = make_rules(w);
     if (!st)
         st = find_version(w);
+    if (!st)
+        st = wf_remote_new(w);
     if (!st)
         st = wf_merge_new(t->ctx, t->ctx->pool, &w->rules, 0, NULL, &w->merge);
     if (st) {

@@ -30,11 +30,13 @@ struct wf_work {
     struct wf_bound *b;
     struct wf_arena arena;
     struct wf_rules rules;
-    int *weight;           /* by variable of the rules: its number in the model */
-    int32_t *segment;      /* and its segment */
-    int *var_of;           /* by segment: the variable, -1: none */
-    bool constrained;      /* any variable is */
-    struct wf_version now; /* the trainer's parameters */
+    int *weight;                   /* by variable of the rules: its number in the model */
+    int32_t *segment;              /* and its segment */
+    int *var_of;                   /* by segment: the variable, -1: none */
+    bool constrained;              /* any variable is */
+    struct wf_remote_rows *remote; /* by variable: of tables that the strategy holds; NULL: none */
+    struct wf_rows *moved;         /* rows by position in its memory */
+    struct wf_version now;         /* the trainer's parameters */
     struct wf_merge *merge;
     struct wf_tree tree;
     /* The gradient function: fetches, and what it leaves where. */
@@ -84,6 +86,17 @@ void wf_work_take_state(struct wf_work *w, const struct wf_contribution *c);
 weft_status wf_work_step(struct wf_work *w, const struct wf_contribution *mean, const bool *chosen);
 /* The parameters are at the next version: the step counts. */
 void wf_work_done(struct wf_work *w);
+/* remote.c: tables that the trainer's strategy holds; NULL if it holds none. */
+const struct wf_remote *wf_trainer_remote(weft_trainer *t, struct wf_remote *r);
+weft_table wf_table_of(weft_ctx *ctx, const struct wf_segment *seg);
+weft_status wf_remote_new(struct wf_work *w);
+void wf_remote_free(struct wf_work *w);
+/* wf_merge_step, with rows where the strategy has them. While numerics are trapped they are copied
+ * before; check finds the first value that is not finite, restore copies the rows back. */
+weft_status wf_remote_step(struct wf_work *w, const struct wf_contribution *mean,
+                           const struct wf_step *step);
+weft_status wf_remote_check(const struct wf_work *w);
+void wf_remote_restore(struct wf_work *w);
 /* The constraints alone, after an update by the trainer's own function. */
 void wf_work_constrain(struct wf_work *w);
 

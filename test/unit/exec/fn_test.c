@@ -453,7 +453,7 @@ static weft_status on_ready(void *arg, int32_t segment, int32_t group)
 /* One run with bases of the caller's. */
 static weft_status run_shard(weft_fn *fn, struct seen *s, float *params, float *grads)
 {
-    struct wf_hooks hooks = {s, on_need, on_ready};
+    struct wf_hooks hooks = {.arg = s, .need = on_need, .ready = on_ready};
     struct wf_run at = {.step = 5, .shard = 1, .base = {params, grads, NULL}, .hooks = &hooks};
     weft_tensor feeds[2] = {weft_view(WEFT_F32, data, 2, (int64_t[]){16, IN}),
                             weft_view(WEFT_F32, target, 2, (int64_t[]){16, OUT})};

@@ -706,7 +706,7 @@ static weft_status note_ready(void *arg, int32_t segment, int32_t group)
 static void hooks_are_told_the_number_of_the_segment(void **state)
 {
     int64_t told[3] = {-1, -1, -1};
-    struct wf_hooks hooks = {told, note_need, note_ready};
+    struct wf_hooks hooks = {.arg = told, .need = note_need, .ready = note_ready};
     struct wf_run at = {.hooks = &hooks};
     struct net n = {.n_feeds = 0};
     weft_ctx *ctx = NULL;

@@ -228,23 +228,25 @@ static void rows_of_one_id_are_added_in_sample_order(void **state)
                             {-1e8f, 0, 0}, {1, 1, 1e-8f}, {9, 9, 9}};
     weft_tensor id = weft_view(WEFT_I32, ids, 2, (int64_t[]){2, 3});
     weft_tensor row = weft_view(WEFT_F32, rows, 3, (int64_t[]){2, 3, WIDTH});
+    struct wf_scratch scratch = {NULL, 0};
     struct wf_rows r = {0};
     weft_ctx *ctx;
 
     (void)state;
     assert_int_equal(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 2), &ctx), 0);
-    assert_int_equal(wf_rows_collect(ctx, ctx->pool, &id, &row, ROWS, &r), 0);
+    assert_int_equal(wf_rows_collect(ctx, &scratch, ctx->pool, &id, &row, ROWS, &r), 0);
     assert_int_equal(r.n, 3);
     assert_int_equal(r.id[0], 7);
     assert_true(r.row[0] == (1e8f + 1) + -1e8f && r.row[1] == 2 && r.row[2] == 3);
     assert_int_equal(r.id[1], 2);
     assert_int_equal(r.id[2], 49);
     ids[3] = ROWS;
-    assert_int_equal(wf_rows_collect(ctx, ctx->pool, &id, &row, ROWS, &r), WEFT_EDATA);
+    assert_int_equal(wf_rows_collect(ctx, &scratch, ctx->pool, &id, &row, ROWS, &r), WEFT_EDATA);
     ids[3] = -1;
-    assert_int_equal(wf_rows_collect(ctx, ctx->pool, &id, &row, ROWS, &r), WEFT_EDATA);
+    assert_int_equal(wf_rows_collect(ctx, &scratch, ctx->pool, &id, &row, ROWS, &r), WEFT_EDATA);
     wf_free(ctx, r.id);
     wf_free(ctx, r.row);
+    wf_free(ctx, scratch.mem);
     weft_ctx_free(ctx);
 }
 

@@ -2,7 +2,8 @@
  * shards, wherever and in whatever order shards are computed and ranges are updated.
  *
  * Cases are drawn: model, optimizer, clipping, shards, accumulation, batch size, precision; each is
- * trained by `local`, by `local` without fused updates, and by `scramble` (support/scramble.h).
+ * trained by `local`, by `local` without fused updates, by `scramble` (support/scramble.h), by
+ * `holder` (support/holder.h), which has the tables, and by `mirrored`.
  * WEFT_STRATEGY_CASES=FIRST:END tries other ones. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/counting.h"
+#include "support/holder.h"
 #include "support/scramble.h"
 #include "support/store_bytes.h"
 #include "train/step/dist.h"
@@ -233,14 +236,25 @@ static weft_ds dataset(weft_data *d, const struct setting *c)
     return weft_ds_tensors(d, n, col, rows);
 }
 
-static void keep(weft_trainer *t, const weft_history *h, struct result *r)
+static void keep(weft_trainer *t, const weft_history *h, struct holder *holder, struct result *r)
 {
     const weft_fn *fit = t->bound->fit;
 
-    r->bytes = store_bytes(fit->store, &r->n);
+    r->bytes = holder ? holder_bytes(holder, fit->store, &r->n) : store_bytes(fit->store, &r->n);
     r->step = weft_trainer_step(t);
     for (int i = 0; h && i < h->n_epochs * h->n_names && i < WF_COUNT(r->log); i++)
         r->log[r->n_logs++] = h->value[i];
+}
+
+/* What the trained model says of the same data. */
+static void judge(weft_trainer *t, weft_data *d, weft_ds s, struct result *r)
+{
+    weft_logs logs;
+
+    if (!r->st)
+        r->st = weft_evaluate(t, d, s, WEFT_OPTS(weft_eval_opts, .batch = 16), &logs);
+    for (int i = 0; !r->st && i < logs.n && r->n_logs < WF_COUNT(r->log); i++)
+        r->log[r->n_logs++] = logs.value[i];
 }
 
 /* strategy NULL: by name. */
@@ -278,7 +292,8 @@ static struct result train_on(const struct setting *c, const weft_strategy *stra
     assert_int_equal(weft_data_new(ctx, &d), 0);
     r.st =
         weft_fit(t, d, dataset(d, c), WEFT_OPTS(weft_fit_opts, .epochs = 2, .batch = c->batch), &h);
-    keep(t, h, &r);
+    keep(t, h, strategy == &holder_strategy ? arg : NULL, &r);
+    judge(t, d, dataset(d, c), &r);
     weft_history_free(h);
     weft_trainer_free(t);
     weft_data_free(d);
@@ -315,10 +330,18 @@ static void one_case(uint64_t seed)
     struct scramble s = {
         .seed = seed, .n_stores = (int)(1 + seed % 8), .n_updaters = (int)(1 + seed / 8 % 5)};
     struct result local = train(&c, NULL, NULL), unfused = train(&c, &unfused_strategy, NULL);
-    struct result scrambled = train(&c, &scramble_strategy, &s);
+    struct result scrambled = train(&c, &scramble_strategy, &s), held;
+    struct holder h;
     struct result mirrored =
         train_on(&c, NULL, NULL, "mirrored", seed % 3 ? "cpu:0,cpu:1" : "cpu:0, cpu:1, cpu:2");
 
+    holder_init(&h, seed, s.n_stores);
+    held = train(&c, &holder_strategy, &h);
+    compare(&local, &held, "holder", text);
+    if (h.scramble.bad || (h.n_tables && (!h.n_asked || !h.n_told || !h.n_evaluated)))
+        fail_msg("%s: rows were not asked for or told as promised", text);
+    holder_free(&h);
+    free(held.bytes);
     compare(&local, &mirrored, "mirrored", text);
     free(mirrored.bytes);
     compare(&local, &unfused, "local without fused updates", text);
@@ -380,6 +403,247 @@ static void a_failing_strategy_changes_nothing(void **state)
     free(whole.bytes);
 }
 
+/* The same, of a strategy that holds the tables. */
+static void a_failing_holder_changes_nothing(void **state)
+{
+    struct setting c = {.model = &models[1],
+                        .optimizer = "adam learning_rate=0.01",
+                        .precision = "f32",
+                        .shards = 3,
+                        .accumulate = 1,
+                        .threads = 2,
+                        .batch = N};
+    struct result none = {.bytes = NULL};
+    int k;
+
+    (void)state;
+    for (k = 1;; k++) {
+        struct holder h;
+        struct result r;
+
+        holder_init(&h, 1, 2);
+        h.scramble.fail_at = k;
+        r = train(&c, &holder_strategy, &h);
+        holder_free(&h);
+        if (r.step > 0) { /* not in the first step */
+            free(r.bytes);
+            break;
+        }
+        assert_int_equal(r.st, WEFT_EPEER);
+        if (none.bytes) {
+            assert_int_equal(r.n, none.n);
+            assert_memory_equal(r.bytes, none.bytes, r.n);
+            free(r.bytes);
+        } else {
+            none = r;
+        }
+    }
+    assert_true(k > 16); /* lookups, gradients, and where rows are */
+    free(none.bytes);
+}
+
+/* ---- a table larger than the memory ---------------------------------------------------------- */
+
+enum { WIDTH = 16, USERS = 200, LIMIT = 48 << 20 };
+
+/* ids: which rows; n_rows: of the table. */
+static weft_status train_table(const weft_strategy *strategy, void *arg, int64_t n_rows,
+                               const int64_t *row_of, struct result *r)
+{
+    static int64_t row[256];
+    static float y[256];
+    char attrs[160];
+    weft_dist *dist = NULL;
+    weft_ctx *ctx;
+    weft_model *m;
+    weft_trainer *t = NULL;
+    weft_data *d;
+    weft_history *h = NULL;
+    weft_ds s;
+    weft_sym e;
+    weft_status st;
+
+    *r = (struct result){.st = WEFT_OK};
+    for (int i = 0; i < 256; i++) {
+        row[i] = row_of[i * 7 % USERS];
+        y[i] = (float)(i * 7 % USERS % 5);
+    }
+    assert_int_equal(
+        weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 2, .seed = 9, .memory_limit = LIMIT),
+                     &ctx),
+        0);
+    assert_int_equal(weft_model_new(ctx, NULL, &m), 0);
+    snprintf(attrs, sizeof attrs,
+             "input_dim=%lld output_dim=%d embeddings_initializer=constant(0.1)", (long long)n_rows,
+             WIDTH);
+    e = weft_apply(m, "Embedding", attrs, weft_input(m, "user", WEFT_I64, 1, (int64_t[]){1}));
+    e = weft_apply(m, "Dense", "units=8 activation=relu", weft_apply(m, "Flatten", NULL, e));
+    weft_model_output(m, weft_apply(m, "Dense", "units=1", e));
+    if (strategy) {
+        assert_int_equal(weft_dist_open_with(ctx, strategy, arg, &dist), 0);
+        assert_int_equal(weft_dist_scope(dist, m), 0);
+    }
+    assert_int_equal(
+        weft_compile(
+            m, WEFT_OPTS(weft_compile_opts, .optimizer = "adam", .loss = "mse", .shards = 2), &t),
+        0);
+    assert_int_equal(weft_data_new(ctx, &d), 0);
+    s = weft_ds_tensors(d, 2, (weft_column[]){{.name = "user"}, {.name = "y", .role = WEFT_LABEL}},
+                        (weft_tensor[]){weft_view(WEFT_I64, row, 2, (int64_t[]){256, 1}),
+                                        weft_view(WEFT_F32, y, 2, (int64_t[]){256, 1})});
+    st = weft_fit(t, d, s, WEFT_OPTS(weft_fit_opts, .epochs = 5, .batch = 32), &h);
+    for (int i = 0; !st && i < h->n_epochs * h->n_names; i++)
+        r->log[r->n_logs++] = h->value[i];
+    if (!st)
+        judge(t, d, s, r);
+    st = st ? st : r->st;
+    weft_history_free(h);
+    weft_trainer_free(t);
+    weft_data_free(d);
+    weft_model_free(m);
+    weft_dist_free(dist);
+    weft_ctx_free(ctx);
+    return st;
+}
+
+/* A table of 64 GB in a process that may use 48 MB: the same losses as with a small table of the
+ * rows that occur. */
+static void a_table_larger_than_memory_trains(void **state)
+{
+    int64_t few[USERS], many[USERS], n_rows = 1000000007;
+    struct result small, huge;
+    struct holder h;
+
+    (void)state;
+    for (int i = 0; i < USERS; i++) {
+        few[i] = i;
+        many[i] = (int64_t)i * 99999989 % n_rows;
+    }
+    assert_int_equal(train_table(NULL, NULL, n_rows, many, &huge), WEFT_ELIMIT);
+    assert_int_equal(train_table(NULL, NULL, USERS, few, &small), 0);
+    holder_init(&h, 5, 3);
+    if (train_table(&holder_strategy, &h, n_rows, many, &huge))
+        fail_msg("%s", weft_error());
+    assert_int_equal(h.table[0].n, USERS);
+    assert_int_equal(small.n_logs, huge.n_logs);
+    assert_true(small.n_logs >= 6);
+    assert_true(small.log[4] < small.log[0]);
+    for (int i = 0; i < small.n_logs; i++)
+        assert_memory_equal(&small.log[i], &huge.log[i], sizeof small.log[i]);
+    holder_free(&h);
+}
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+/* A step in shards, with tables: after the first ones, its memory is used again. */
+static void steps_in_shards_do_not_allocate(void **state)
+{
+    const weft_strategy *strategies[] = {NULL, &unfused_strategy, &holder_strategy};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct counting count = {0};
+        weft_allocator allocator = counting_allocator(&count);
+        weft_dist *dist = NULL;
+        struct holder h;
+        weft_ctx *ctx;
+        weft_model *m;
+        weft_trainer *t = NULL;
+        weft_sym in[3];
+        int64_t before = 0;
+
+        holder_init(&h, 3, 1);
+        assert_int_equal(
+            weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 2, .allocator = &allocator), &ctx), 0);
+        assert_int_equal(weft_model_new(ctx, NULL, &m), 0);
+        in[0] = weft_input(m, "x", WEFT_F32, 1, (int64_t[]){F});
+        in[1] = weft_input(m, "ids", WEFT_I32, 1, (int64_t[]){T});
+        in[2] = weft_input(m, "large", WEFT_I32, 1, (int64_t[]){T});
+        build_tables(m, in[0], in[1], in[2]);
+        if (strategies[i]) {
+            assert_int_equal(weft_dist_open_with(ctx, strategies[i], &h, &dist), 0);
+            assert_int_equal(weft_dist_scope(dist, m), 0);
+        }
+        assert_int_equal(
+            weft_compile(m,
+                         WEFT_OPTS(weft_compile_opts, .optimizer = "adam global_clipnorm=0.5",
+                                   .loss = models[1].loss, .shards = 3),
+                         &t),
+            0);
+        for (int k = 0; k < 12; k++) {
+            weft_tensor rows[] = {weft_view(WEFT_F32, x, 2, (int64_t[]){N, F}),
+                                  weft_view(WEFT_I32, ids, 2, (int64_t[]){N, T}),
+                                  weft_view(WEFT_I32, large, 2, (int64_t[]){N, T})};
+            weft_tensor y = weft_view(WEFT_I32, class_of, 1, (int64_t[]){N});
+            int64_t now = count.n_allocs;
+
+            if (weft_train_on_batch(t, rows, &y, NULL, NULL))
+                fail_msg("%s", weft_error());
+            if (k > 4) /* the lists of feeds and labels */
+                assert_int_equal(count.n_allocs - now, 2);
+            before = now;
+        }
+        assert_true(before > 0);
+        weft_trainer_free(t);
+        weft_model_free(m);
+        weft_dist_free(dist);
+        weft_ctx_free(ctx);
+        holder_free(&h);
+    }
+}
+
+static weft_status refused(const char *attrs, bool trained)
+{
+    weft_dist *dist = NULL;
+    struct holder h;
+    weft_ctx *ctx;
+    weft_model *m;
+    weft_trainer *t = NULL;
+    weft_tensor in = weft_view(WEFT_I32, ids, 2, (int64_t[]){N, T}), value;
+    weft_tensor y = weft_view(WEFT_I32, class_of, 1, (int64_t[]){N});
+    weft_sym e;
+    weft_status st;
+
+    holder_init(&h, 3, 1);
+    assert_int_equal(weft_ctx_new(NULL, &ctx), 0);
+    assert_int_equal(weft_model_new(ctx, NULL, &m), 0);
+    e = weft_apply(m, "Embedding", attrs, weft_input(m, "ids", WEFT_I32, 1, (int64_t[]){T}));
+    e = weft_apply(m, "Flatten", NULL, e);
+    weft_model_output(m, weft_apply(m, "Dense", "units=3", e));
+    assert_int_equal(weft_dist_open_with(ctx, &holder_strategy, &h, &dist), 0);
+    assert_int_equal(weft_dist_scope(dist, m), 0);
+    assert_int_equal(
+        weft_compile(m, WEFT_OPTS(weft_compile_opts, .optimizer = "sgd", .loss = models[1].loss),
+                     &t),
+        0);
+    st = weft_train_on_batch(t, &in, &y, NULL, NULL);
+    if (!st && trained)
+        st = weft_trainer_weight(t, "embedding/embeddings", &value);
+    weft_trainer_free(t);
+    weft_model_free(m);
+    weft_dist_free(dist);
+    weft_ctx_free(ctx);
+    holder_free(&h);
+    return st;
+}
+
+/* What needs a whole table that is held elsewhere says so. */
+static void whole_tables_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(refused("input_dim=12 output_dim=4", false), 0);
+    assert_int_equal(refused("input_dim=12 output_dim=4", true), WEFT_ENOSUP);
+    assert_non_null(strstr(weft_error(), "is not in this process's memory"));
+    assert_int_equal(refused("input_dim=12 output_dim=4 embeddings_constraint=max_norm(1)", false),
+                     WEFT_ENOSUP);
+    assert_non_null(strstr(weft_error(), "remove the constraint"));
+    assert_int_equal(
+        refused("input_dim=12 output_dim=4 embeddings_initializer=orthogonal(1)", false),
+        WEFT_ENOSUP);
+    assert_non_null(strstr(weft_error(), "row by row"));
+    assert_int_equal(refused("input_dim=5 output_dim=4", false), WEFT_EDATA); /* a bad id */
+}
+
 static void what_is_missing_is_refused(void **state)
 {
     weft_strategy none = {.size = sizeof none, .name = "none"};
@@ -388,6 +652,9 @@ static void what_is_missing_is_refused(void **state)
 
     (void)state;
     assert_int_equal(weft_ctx_new(NULL, &ctx), 0);
+    assert_int_equal(weft_dist_open_with(ctx, &none, NULL, &d), WEFT_EINVAL);
+    none = holder_strategy;
+    none.fused = true;
     assert_int_equal(weft_dist_open_with(ctx, &none, NULL, &d), WEFT_EINVAL);
     none.size = 3;
     assert_int_equal(weft_dist_open_with(ctx, &none, NULL, &d), WEFT_EINVAL);
@@ -400,6 +667,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strategies_give_the_same_bits),
         cmocka_unit_test(a_failing_strategy_changes_nothing),
+        cmocka_unit_test(a_failing_holder_changes_nothing),
+        cmocka_unit_test(a_table_larger_than_memory_trains),
+        cmocka_unit_test(steps_in_shards_do_not_allocate),
+        cmocka_unit_test(whole_tables_are_refused),
         cmocka_unit_test(what_is_missing_is_refused),
     };
 

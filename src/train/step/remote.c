@@ -1,0 +1,208 @@
+/* remote.c - tables that the trainer's strategy holds: how rows are requested and updated. */
+#include "train/step/dist.h"
+
+_Static_assert(WEFT_MAX_SLOTS >= WF_OPTIM_MAX_SLOTS, "slots of a table");
+
+/* Rows of one table in the strategy's memory. */
+struct wf_remote_rows {
+    bool held;
+    weft_table table;
+    weft_table_memory memory;
+    int64_t n, cap;
+    int64_t *at;   /* their positions */
+    float *before; /* rows and slots from before the step, while numerics are trapped */
+    int64_t cap_before;
+};
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* Those that are updated as a whole are in memory. */
+static bool holds(void *arg, const char *name)
+{
+    const weft_trainer *t = arg;
+
+    for (int i = 0; i < wf_model_n_weights(t->model); i++) {
+        const struct wf_weight *w = wf_model_weight(t->model, i);
+
+        if (strcmp(w->name, name) == 0)
+            return !w->regularizer && !wf_weight_dense(t, i);
+    }
+    return false;
+}
+
+weft_table wf_table_of(weft_ctx *ctx, const struct wf_segment *seg)
+{
+    weft_table t = {.name = seg->name,
+                    .n_rows = seg->type.dim[0],
+                    .width = seg->type.dim[1],
+                    .n_slots = seg->n_slots,
+                    .inside = {ctx, seg}};
+
+    memcpy(t.slot_init, seg->slot_init, sizeof seg->slot_init);
+    return t;
+}
+
+/* For evaluation and predictions. */
+static weft_status need_rows(void *arg, const struct wf_segment *seg, int64_t n, const int64_t *ids,
+                             float *rows)
+{
+    weft_trainer *t = arg;
+    weft_table table = wf_table_of(t->ctx, seg);
+
+    return t->dist->kind.need_rows(t->dist->self, &table, weft_trainer_step(t), -1, n, ids, rows);
+}
+
+const struct wf_remote *wf_trainer_remote(weft_trainer *t, struct wf_remote *r)
+{
+    *r = (struct wf_remote){t, holds, need_rows};
+    return t->dist->kind.need_rows ? r : NULL;
+}
+
+weft_status weft_table_init(const weft_table *table, int64_t n, const int64_t *ids, float *rows)
+{
+    weft_ctx *ctx = (weft_ctx *)(uintptr_t)table->inside[0];
+    const struct wf_segment *seg = table->inside[1];
+    weft_status st = WEFT_OK;
+
+    for (int64_t i = 0; i < n && !st; i++)
+        if (ids[i] < 0 || ids[i] >= table->n_rows)
+            st = wf_err(WEFT_ERANGE, "table '%s' has no row %lld: it has %lld", table->name,
+                        (long long)ids[i], (long long)table->n_rows);
+    if (!st)
+        st = wf_init_rows(ctx, seg->node, &seg->type, n, ids, rows);
+    return st ? wf_err_wrap(st, "variable '%s'", table->name) : WEFT_OK;
+}
+
+/* ---- updating -------------------------------------------------------------------------------- */
+
+weft_status wf_remote_new(struct wf_work *w)
+{
+    const struct wf_store *s = w->b->fit->store;
+    int n = w->rules.n_vars;
+    bool any = false;
+
+    for (int v = 0; v < n; v++)
+        any |= s->seg[s->by_number[w->segment[v]]].remote;
+    if (!any)
+        return WEFT_OK;
+    w->remote = wf_alloc_n(w->ctx, n + 1, sizeof *w->remote);
+    w->moved = wf_alloc_n(w->ctx, n + 1, sizeof *w->moved);
+    if (!w->remote || !w->moved)
+        return wf_err_nomem(w->ctx, (size_t)n * sizeof *w->remote, "tables");
+    for (int v = 0; v < n; v++) {
+        const struct wf_segment *seg = &s->seg[s->by_number[w->segment[v]]];
+
+        w->remote[v].held = seg->remote;
+        w->remote[v].table = wf_table_of(w->ctx, seg);
+        if (seg->remote && w->rules.var[v].constraint.kind != WF_CONSTRAINT_NONE)
+            return wf_err(WEFT_ENOSUP,
+                          "weight '%s' has a constraint, which needs the whole table, but strategy "
+                          "'%s' holds it elsewhere: remove the constraint",
+                          seg->name, w->t->dist->kind.name);
+    }
+    return WEFT_OK;
+}
+
+void wf_remote_free(struct wf_work *w)
+{
+    for (int v = 0; w->remote && v < w->rules.n_vars; v++) {
+        wf_free(w->ctx, w->remote[v].at);
+        wf_free(w->ctx, w->remote[v].before);
+    }
+    wf_free(w->ctx, w->remote);
+    wf_free(w->ctx, w->moved);
+}
+
+/* Copies rows and slots, or copies them back. */
+static void copy_rows(const struct wf_remote_rows *r, bool back)
+{
+    int64_t width = r->table.width;
+    float *copy = r->before;
+
+    for (int k = -1; k < r->table.n_slots; k++) {
+        float *base = k < 0 ? r->memory.rows : r->memory.slot[k];
+
+        for (int64_t i = 0; i < r->n; i++, copy += width) {
+            float *row = base + r->at[i] * width;
+
+            memcpy(back ? row : copy, back ? copy : row, (size_t)width * sizeof *row);
+        }
+    }
+}
+
+static weft_status find_rows(struct wf_work *w, int v, const struct wf_rows *rows, int64_t t)
+{
+    struct wf_remote_rows *r = &w->remote[v];
+    const weft_dist *d = w->t->dist;
+    int64_t copied = rows->n * r->table.width * (1 + r->table.n_slots);
+    weft_status st = wf_grow(w->ctx, &r->at, &r->cap, rows->n, sizeof *r->at);
+
+    r->n = 0;
+    if (!st && w->t->trap)
+        st = wf_grow(w->ctx, &r->before, &r->cap_before, copied, sizeof *r->before);
+    if (!st && rows->n)
+        st = d->kind.rows_at(d->self, &r->table, t, rows->n, rows->id, &r->memory, r->at);
+    if (st)
+        return wf_err_wrap(st, "rows of '%s'", r->table.name);
+    r->n = rows->n;
+    if (w->t->trap)
+        copy_rows(r, false);
+    w->now.table[v].w = r->memory.rows;
+    memcpy(w->now.table[v].slot, r->memory.slot, sizeof w->now.table[v].slot);
+    w->moved[v] = *rows;
+    w->moved[v].id = r->at;
+    return WEFT_OK;
+}
+
+/* Norms are taken by the rows' numbers, updates are made at their positions. */
+weft_status wf_remote_step(struct wf_work *w, const struct wf_contribution *mean,
+                           const struct wf_step *step)
+{
+    struct wf_merge *m = w->merge;
+    struct wf_contribution by_position = *mean;
+    weft_status st = WEFT_OK;
+
+    if (!w->t->dist->kind.rows_at)
+        return wf_err(WEFT_EINVAL,
+                      "strategy '%s' holds tables and does not say where their rows are (rows_at)",
+                      w->t->dist->kind.name);
+    st = wf_merge_norms(m, mean, step);
+    if (st)
+        return st;
+    wf_merge_scales(m->rules, m->first_block, m->n_partials, m->partial, m->clip);
+    by_position.rows = w->moved;
+    for (int v = 0; v < w->rules.n_vars && !st; v++) {
+        w->moved[v] = mean->rows[v];
+        w->remote[v].n = 0;
+        if (w->remote[v].held && (!step->chosen || step->chosen[v]))
+            st = find_rows(w, v, &mean->rows[v], step->iteration - 1);
+    }
+    if (!st)
+        st = wf_merge_update(m, &by_position, step, m->clip, &w->now);
+    if (!st)
+        wf_merge_finish(m, step, m->n_partials, m->partial, m->clip, &w->now);
+    return st;
+}
+
+weft_status wf_remote_check(const struct wf_work *w)
+{
+    for (int v = 0; w->remote && v < w->rules.n_vars; v++) {
+        const struct wf_remote_rows *r = &w->remote[v];
+
+        for (int64_t i = 0; i < r->n; i++)
+            for (int64_t k = 0; k < r->table.width; k++) {
+                float x = r->memory.rows[r->at[i] * r->table.width + k];
+
+                if (!(x - x == 0))
+                    return wf_err(WEFT_ENUMERIC, "after the update, '%s' is %g in a row",
+                                  r->table.name, (double)x);
+            }
+    }
+    return WEFT_OK;
+}
+
+void wf_remote_restore(struct wf_work *w)
+{
+    for (int v = 0; w->remote && v < w->rules.n_vars; v++)
+        copy_rows(&w->remote[v], true);
+}
