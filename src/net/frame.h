@@ -17,7 +17,7 @@ enum wf_frame_type {
     WF_FRAME_REQUEST,
     WF_FRAME_RESPONSE,
     WF_FRAME_CANCEL, /* the sender no longer waits for a response */
-    WF_FRAME_REGION, /* shared memory, named by the head; what it needs travels beside the frame */
+    WF_FRAME_REGION, /* shared memory, named by the head */
     WF_FRAME_PING,
     WF_FRAME_PONG,
     WF_FRAME_BYE, /* nothing follows: the link is closed in order */

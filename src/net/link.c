@@ -24,7 +24,7 @@ weft_status wf_link_new(struct wf_net *net, struct wf_link **out)
     l->net = net;
     l->name = l->address;
     l->fd = -1;
-    l->last = &l->first;
+    wf_out_init(l);
     l->next_id = 1;
     l->heard_ns = l->moved_ns = wf_now(net->ctx);
     pthread_mutex_init(&l->out, NULL);
@@ -132,15 +132,14 @@ static weft_status take_hello(struct wf_link *l, const struct wf_frame *f, const
     struct wf_identity p = {.incarnation = 0};
     int n_role = f->n_head > 8 ? head[8] : 0, n_name = f->n_head - 9 - n_role;
 
-    if (f->n_head < 9 || n_name < 0 || n_role >= (int)sizeof p.role ||
-        n_name >= (int)sizeof p.name || memchr(head + 9, 0, (size_t)(f->n_head - 9)))
+    if (f->n_head < 9 || n_name < 0 || n_role >= (int)sizeof p.role || n_name >= (int)sizeof p.name)
         return wf_err(WEFT_EPEER, "a hello that names nobody");
     for (int i = 0; i < 8; i++)
         p.incarnation |= (uint64_t)head[i] << 8 * i;
     memcpy(p.role, head + 9, (size_t)n_role);
     memcpy(p.name, head + 9 + n_role, (size_t)n_name);
-    for (char *c = p.name; *c; c++)
-        if ((unsigned char)*c < 32 || (unsigned char)*c > 126)
+    for (int i = 9; i < f->n_head; i++)
+        if (head[i] < 32 || head[i] > 126)
             return wf_err(WEFT_EPEER, "a hello with a name that cannot be printed");
     l->peer = p;
     wf_snprintf(l->full_name, sizeof l->full_name, "%s (%.160s)", p.name, l->address);

@@ -27,6 +27,7 @@ struct wf_outgoing {
     uint32_t crc;
     wf_sent_fn *sent;
     void *arg;
+    weft_status st; /* that `sent` is told */
 };
 
 /* A request that waits for its response. */
@@ -69,9 +70,11 @@ struct wf_link {
     pthread_mutex_t out; /* of all below, and of writing to fd */
     _Atomic int state;
     struct wf_outgoing *first, **last;
-    int64_t n_queued, moved_ns; /* when bytes were last taken, or the queue was empty */
-    bool blocked;               /* the socket takes no more */
-    _Atomic bool closing;       /* after what is queued */
+    int64_t n_queued, moved_ns;           /* when bytes were last taken, or the queue was empty */
+    struct wf_outgoing *done, **done_end; /* whose `sent` is to be called */
+    bool finishing;                       /* a thread is doing that */
+    bool blocked;                         /* the socket takes no more */
+    _Atomic bool closing;                 /* after what is queued */
     bool resume;
     struct wf_pending *pending;
     uint64_t next_id;
@@ -138,6 +141,7 @@ weft_status wf_out_control(struct wf_link *l, const struct wf_frame *f, const vo
 weft_status wf_out_write(struct wf_link *l);
 /* Gives back everything that waits, with this status. */
 void wf_out_clear(struct wf_link *l, weft_status st);
+void wf_out_init(struct wf_link *l);
 
 /* socket.c: connections. The node's thread. */
 void wf_socket_connect(struct wf_link *l);

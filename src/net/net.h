@@ -17,8 +17,9 @@
  *
  * Threads: a node has one thread, which owns its loop and makes all calls of struct wf_net_calls,
  * and those of replies; they must not block, and may call everything here but wf_net_wait and
- * wf_net_free. `sent` is called by it, or by wf_link_send itself before it returns. All other
- * functions may be called by any thread.
+ * wf_net_free. `sent` is called by it or by a thread that sends, perhaps before wf_link_send
+ * returns, for one message of a link at a time and in their order; it may send. All other functions
+ * may be called by any thread.
  *
  * This layer knows nothing of parameters, roles or jobs: kinds and heads belong to the layers
  * above. */
@@ -83,7 +84,7 @@ typedef void wf_reply_fn(void *arg, weft_status st, const struct wf_msg *m);
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
 weft_status wf_net_new(weft_ctx *ctx, const struct wf_net_opts *opts, struct wf_net **out);
-/* All links go down; after the calls for that, nothing is called any more. */
+/* All links go down, and are gone; after the calls for that, nothing is called any more. */
 void wf_net_free(struct wf_net *net);
 /* bound (may be NULL): the address as it can be connected to, with the port that was chosen for
  * port 0. */

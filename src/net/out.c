@@ -12,18 +12,48 @@ enum {
                        * when they are written */
 };
 
-static void finish_all(struct wf_link *l, struct wf_outgoing *done, weft_status st)
+void wf_out_init(struct wf_link *l)
 {
-    bool any = done != NULL;
+    l->last = &l->first;
+    l->done_end = &l->done;
+}
 
-    while (done) {
-        struct wf_outgoing *o = done;
+/* The link's mutex is held. */
+static void set_done(struct wf_link *l, struct wf_outgoing *o, weft_status st)
+{
+    o->st = st;
+    o->next = NULL;
+    *l->done_end = o;
+    l->done_end = &o->next;
+}
 
-        done = o->next;
-        if (o->sent)
-            o->sent(o->arg, st);
-        wf_free(l->net->ctx, o);
+/* Calls `sent` of all that are done, in their order, by one thread at a time: one of them may send
+ * the next message. */
+static void finish(struct wf_link *l)
+{
+    bool any = false;
+
+    pthread_mutex_lock(&l->out);
+    if (l->finishing) {
+        pthread_mutex_unlock(&l->out);
+        return;
     }
+    l->finishing = true;
+    while (l->done) {
+        struct wf_outgoing *o = l->done;
+
+        l->done = o->next;
+        if (!l->done)
+            l->done_end = &l->done;
+        pthread_mutex_unlock(&l->out);
+        if (o->sent)
+            o->sent(o->arg, o->st);
+        wf_free(l->net->ctx, o);
+        any = true;
+        pthread_mutex_lock(&l->out);
+    }
+    l->finishing = false;
+    pthread_mutex_unlock(&l->out);
     if (any)
         wf_net_happened(l->net);
 }
@@ -203,8 +233,8 @@ static bool add_frame(struct filling *f, struct wf_outgoing *o)
     return f->n < f->max;
 }
 
-/* n bytes were taken: frames that are complete go to *done. */
-static void advance(struct wf_link *l, int64_t n, struct wf_outgoing ***done)
+/* n bytes were taken. */
+static void advance(struct wf_link *l, int64_t n)
 {
     l->moved_ns = wf_now(l->net->ctx);
     while (l->first) {
@@ -220,13 +250,11 @@ static void advance(struct wf_link *l, int64_t n, struct wf_outgoing ***done)
         if (!l->first)
             l->last = &l->first;
         l->n_queued--;
-        o->next = NULL;
-        **done = o;
-        *done = &o->next;
+        set_done(l, o, WEFT_OK);
     }
 }
 
-static weft_status write_some(struct wf_link *l, struct wf_outgoing ***done)
+static weft_status write_some(struct wf_link *l)
 {
     while (l->first) {
         struct iovec v[MAX_IOV];
@@ -246,20 +274,19 @@ static weft_status write_some(struct wf_link *l, struct wf_outgoing ***done)
         }
         if (n < 0)
             return wf_err(WEFT_EPEER, "writing: %s", strerror(errno));
-        advance(l, n, done);
+        advance(l, n);
     }
     return WEFT_OK;
 }
 
 weft_status wf_out_write(struct wf_link *l)
 {
-    struct wf_outgoing *done = NULL, **end = &done;
     bool wake = false;
     weft_status st = WEFT_OK;
 
     pthread_mutex_lock(&l->out);
     if ((l->state == WF_LINK_HELLO || l->state == WF_LINK_UP) && !l->blocked && !l->broken) {
-        st = write_some(l, &end);
+        st = write_some(l);
         wake = l->blocked || st || l->closing;
         if (st && !l->broken) {
             l->broken = st;
@@ -269,19 +296,21 @@ weft_status wf_out_write(struct wf_link *l)
     pthread_mutex_unlock(&l->out);
     if (wake)
         wf_net_wake(l->net);
-    finish_all(l, done, WEFT_OK);
+    finish(l);
     return st;
 }
 
 void wf_out_clear(struct wf_link *l, weft_status st)
 {
-    struct wf_outgoing *all;
-
     pthread_mutex_lock(&l->out);
-    all = l->first;
-    l->first = NULL;
+    while (l->first) {
+        struct wf_outgoing *o = l->first;
+
+        l->first = o->next;
+        set_done(l, o, st ? st : WEFT_EPEER);
+    }
     l->last = &l->first;
     l->n_queued = 0;
     pthread_mutex_unlock(&l->out);
-    finish_all(l, all, st ? st : WEFT_EPEER);
+    finish(l);
 }

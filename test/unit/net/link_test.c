@@ -372,6 +372,42 @@ static void several_threads_may_send(void **state)
     close_node(&a);
 }
 
+struct chain {
+    struct node *n;
+    _Atomic int left;
+    int depth, deepest;
+};
+
+/* Sends the next one when the one before is sent. */
+static void send_next(void *arg, weft_status st)
+{
+    struct chain *c = arg;
+    struct wf_msg m = {.kind = 1};
+
+    if (st)
+        return;
+    c->depth++;
+    c->deepest = c->depth > c->deepest ? c->depth : c->deepest;
+    if (--c->left > 0)
+        while (wf_link_send(c->n->link, &m, send_next, c) == WEFT_ELIMIT)
+            ;
+    c->depth--;
+}
+
+static void sending_from_sent_does_not_nest(void **state)
+{
+    struct node a, b;
+    struct chain c = {&b, 20000, 0, 0};
+
+    (void)state;
+    open_pair("uds", &a, &b, (struct wf_net_opts){.spin_us = 0});
+    assert_int_equal(wf_link_send(b.link, &(struct wf_msg){.kind = 1}, send_next, &c), 0);
+    AWAIT(&a, n_received, 20000);
+    assert_int_equal(c.deepest, 1);
+    close_node(&b);
+    close_node(&a);
+}
+
 /* ---- requests -------------------------------------------------------------------------------- */
 
 struct answers {
@@ -791,6 +827,7 @@ int main(void)
         cmocka_unit_test(messages_arrive_in_order),
         cmocka_unit_test(large_messages_arrive),
         cmocka_unit_test(several_threads_may_send),
+        cmocka_unit_test(sending_from_sent_does_not_nest),
         cmocka_unit_test(requests_are_answered),
         cmocka_unit_test(a_receiver_that_waits_stops_its_peer),
         cmocka_unit_test(closing_delivers_what_was_sent),
