@@ -201,8 +201,8 @@ struct wf_record {
 typedef weft_status wf_record_fn(const void *param, const struct wf_records *t,
                                  struct wf_record *out);
 /* Fills b with up to `want` records as `next` finds them, from one file after the other. What came
- * before an error is returned first; the next call meets it again. Inline, and so is `next`: this
- * is all that happens to a small record. */
+ * before an error is returned first; the next call meets it again. Inline: this is all that happens
+ * to a small record. */
 static inline weft_status wf_records_fill(struct wf_stage *stage, struct wf_block *b, int64_t want,
                                           weft_on_error on_error, wf_record_fn *next)
 {

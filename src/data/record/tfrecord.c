@@ -86,11 +86,8 @@ static weft_status bad_record(const struct wf_records *t, const char *what)
                   (long long)t->s->offset, what);
 }
 
-/* Brings the next record, complete, to the front of the window. Inline: of small records, a call
- * would be a third of the work. */
-static inline __attribute__((always_inline)) weft_status next_record(const void *param,
-                                                                     const struct wf_records *t,
-                                                                     struct wf_record *out)
+/* Brings the next record, complete, to the front of the window. */
+static weft_status next_record(const void *param, const struct wf_records *t, struct wf_record *out)
 {
     const struct param *p = param;
     int64_t *n = &out->n;
@@ -114,7 +111,9 @@ static inline __attribute__((always_inline)) weft_status next_record(const void 
     return s->n < *n + WF_RECORD_FRAME ? bad_record(t, "truncated") : WEFT_OK;
 }
 
-static weft_status pull_into(struct wf_stage *stage, struct wf_block *b, int64_t want)
+/* All in one function: of small records, calls would be a third of the work. */
+__attribute__((flatten)) static weft_status pull_into(struct wf_stage *stage, struct wf_block *b,
+                                                      int64_t want)
 {
     const struct param *p = stage->ds->param;
 
