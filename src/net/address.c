@@ -30,7 +30,7 @@ static weft_status parse_tcp(const char *text, const char *host, struct wf_addre
                           "address '%s': write an IPv6 address in brackets, tcp:[::1]:4711", text);
     }
     if (!colon || end == host)
-        return wf_err(WEFT_EINVAL, "address '%s': expected tcp:HOST:PORT", text);
+        return wf_err(WEFT_EINVAL, "address '%s': expected %.3s:HOST:PORT", text, text);
     n = (size_t)(end - host);
     if (n >= sizeof out->host)
         return wf_err(WEFT_EINVAL, "address '%s': the name of the host is too long", text);
@@ -44,8 +44,8 @@ weft_status wf_address_parse(const char *text, struct wf_address *out)
     struct sockaddr_un un;
 
     *out = (struct wf_address){.port = 0};
-    if (strncmp(text, "tcp:", 4) == 0) {
-        out->kind = WF_ADDRESS_TCP;
+    if (strncmp(text, "tcp:", 4) == 0 || strncmp(text, "tls:", 4) == 0) {
+        out->kind = text[1] == 'c' ? WF_ADDRESS_TCP : WF_ADDRESS_TLS;
         return parse_tcp(text, text + 4, out);
     }
     if (strncmp(text, "uds:", 4) == 0) {
@@ -56,15 +56,18 @@ weft_status wf_address_parse(const char *text, struct wf_address *out)
         wf_snprintf(out->host, sizeof out->host, "%s", text + 4);
         return WEFT_OK;
     }
-    return wf_err(WEFT_EINVAL, "address '%s': expected tcp:HOST:PORT or uds:PATH", text);
+    return wf_err(WEFT_EINVAL, "address '%s': expected tls:HOST:PORT, tcp:HOST:PORT or uds:PATH",
+                  text);
 }
 
 void wf_address_format(const struct wf_address *a, char *out, size_t size)
 {
+    const char *word = a->kind == WF_ADDRESS_TLS ? "tls" : "tcp";
+
     if (a->kind == WF_ADDRESS_UDS)
         wf_snprintf(out, size, "uds:%s", a->host);
     else if (strchr(a->host, ':'))
-        wf_snprintf(out, size, "tcp:[%s]:%d", a->host, a->port);
+        wf_snprintf(out, size, "%s:[%s]:%d", word, a->host, a->port);
     else
-        wf_snprintf(out, size, "tcp:%s:%d", a->host, a->port);
+        wf_snprintf(out, size, "%s:%s:%d", word, a->host, a->port);
 }

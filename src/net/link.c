@@ -42,6 +42,7 @@ weft_status wf_link_new(struct wf_net *net, struct wf_link **out)
 void wf_link_free(struct wf_link *l)
 {
     wf_unframe_free(&l->in);
+    wf_secure_free(l);
     wf_free(l->net->ctx, l->staging);
     pthread_mutex_destroy(&l->out);
     wf_free(l->net->ctx, l);
@@ -106,7 +107,7 @@ void wf_link_down(struct wf_link *l, weft_status st, const char *why)
 
 /* ---- hello ----------------------------------------------------------------------------------- */
 
-void wf_link_start(struct wf_link *l)
+static void say_hello(struct wf_link *l)
 {
     const struct wf_identity *self = &l->net->opts.self;
     struct wf_frame f = {.type = WF_FRAME_HELLO};
@@ -126,6 +127,41 @@ void wf_link_start(struct wf_link *l)
         wf_link_down(l, WEFT_ENOMEM, "out of memory");
 }
 
+/* One step of the handshake of TLS. */
+static void secure(struct wf_link *l)
+{
+    int events;
+    weft_status st = wf_secure_step(l, &events);
+
+    if (st)
+        wf_link_down(l, st, weft_error());
+    else if (events)
+        wf_socket_watch(l, events);
+    else
+        say_hello(l);
+}
+
+void wf_link_start(struct wf_link *l)
+{
+    weft_status st;
+
+    if (strncmp(l->address, "tls:", 4) != 0) {
+        l->wire = &wf_wire_plain;
+        say_hello(l);
+        return;
+    }
+    st = l->net->opts.tls ? wf_secure_new(l, l->net->opts.tls)
+                          : wf_err(WEFT_ESTATE, "this node has no certificate, which tls needs");
+    if (st) {
+        wf_link_down(l, st, weft_error());
+        return;
+    }
+    l->wire = &wf_wire_tls;
+    l->heard_ns = wf_now(l->net->ctx);
+    l->state = WF_LINK_SECURING;
+    secure(l);
+}
+
 static weft_status take_hello(struct wf_link *l, const struct wf_frame *f, const uint8_t *head)
 {
     const struct wf_net_calls *calls = &l->net->opts.calls;
@@ -141,7 +177,17 @@ static weft_status take_hello(struct wf_link *l, const struct wf_frame *f, const
     for (int i = 9; i < f->n_head; i++)
         if (head[i] < 32 || head[i] > 126)
             return wf_err(WEFT_EPEER, "a hello with a name that cannot be printed");
+    if (l->secure &&
+        (strcmp(p.name, l->certified.name) != 0 || strcmp(p.role, l->certified.role) != 0))
+        return wf_err(WEFT_EPEER, "says that it is %s (%s), but its certificate is that of %s (%s)",
+                      p.name, p.role, l->certified.name, l->certified.role);
     l->peer = p;
+    if (calls->admit) {
+        weft_status st = calls->admit(calls->arg, l);
+
+        if (st)
+            return st;
+    }
     wf_snprintf(l->full_name, sizeof l->full_name, "%s (%.160s)", p.name, l->address);
     l->name = l->full_name;
     l->told_up = true;
@@ -287,7 +333,7 @@ static bool read_once(struct wf_link *l, int64_t *budget)
     }
     v[n_room] = (struct iovec){l->staging, WF_STAGING};
     /* More parts than fit in one call: what follows them is not for the staging memory. */
-    n = readv(l->fd, v, n_room == MAX_ROOM ? n_room : n_room + 1);
+    n = l->wire->read(l, v, n_room == MAX_ROOM ? n_room : n_room + 1);
     if (n < 0 && errno == EINTR)
         return true;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -295,7 +341,8 @@ static bool read_once(struct wf_link *l, int64_t *budget)
     if (n < 0 && !(l->said_bye && errno == ECONNRESET)) {
         char text[128];
 
-        wf_snprintf(text, sizeof text, "reading: %s", strerror(errno));
+        wf_snprintf(text, sizeof text, "reading: %s",
+                    errno == EPROTO ? l->wire_error : strerror(errno));
         wf_link_down(l, WEFT_EPEER, text);
         return false;
     }
@@ -334,13 +381,16 @@ static void read_some(struct wf_link *l)
         if (!read_once(l, &budget))
             break;
     }
+    l->more = budget <= 0 && l->state != WF_LINK_DOWN && l->wire->pending && l->wire->pending(l);
+    if (l->more)
+        wf_net_wake(l->net);
 }
 
 static void watch(struct wf_link *l)
 {
     bool blocked;
 
-    if (l->state == WF_LINK_DOWN || l->state == WF_LINK_OPENING)
+    if (l->state != WF_LINK_HELLO && l->state != WF_LINK_UP)
         return;
     pthread_mutex_lock(&l->out);
     blocked = l->blocked;
@@ -354,7 +404,12 @@ void wf_link_ready(struct wf_link *l, int events)
         wf_socket_connected(l);
         return;
     }
-    if (events & UV_WRITABLE) {
+    if (l->state == WF_LINK_SECURING) {
+        secure(l);
+        return;
+    }
+    if (events & UV_WRITABLE) { /* the peer has taken bytes: it is alive */
+        l->heard_ns = wf_now(l->net->ctx);
         pthread_mutex_lock(&l->out);
         l->blocked = false;
         pthread_mutex_unlock(&l->out);
@@ -381,14 +436,17 @@ static bool is_cancelled(const struct wf_pending *p, int64_t now)
 
 static void check_silence(struct wf_link *l, int64_t now)
 {
-    int64_t silence = l->net->opts.silence_ns, quiet = now - l->heard_ns;
+    int64_t silence = l->net->opts.silence_ns, quiet;
     char text[128];
 
+    pthread_mutex_lock(&l->out);
+    quiet = now - wf_max_i64(l->heard_ns, l->proved_ns);
+    pthread_mutex_unlock(&l->out);
     if (silence < 0 || l->paused)
         return;
     if (quiet >= silence) {
         wf_snprintf(text, sizeof text, "%s for %.1f s",
-                    l->state == WF_LINK_HELLO ? "no hello from the peer" : "nothing was heard",
+                    l->state == WF_LINK_UP ? "nothing was heard" : "no hello from the peer",
                     (double)quiet * 1e-9);
         wf_link_down(l, WEFT_ETIME, text);
     } else if (quiet >= silence / 3 && now - l->pinged_ns >= silence / 3 &&
@@ -456,8 +514,8 @@ void wf_link_serve(struct wf_link *l, int64_t now)
     end_requests(l, is_late, now, WEFT_ETIME);
     end_requests(l, is_cancelled, now, WEFT_ECANCEL);
     if (l->state != WF_LINK_OPENING) {
-        if (resume && l->paused) {
-            l->paused = false;
+        if ((resume && l->paused) || l->more) {
+            l->paused = l->more = false;
             l->heard_ns = now;
             read_some(l);
         }

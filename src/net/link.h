@@ -7,6 +7,7 @@
 #define WF_NET_LINK_H
 
 #include <pthread.h>
+#include <sys/uio.h>
 #include <uv.h>
 
 #include "net/address.h"
@@ -40,7 +41,17 @@ struct wf_pending {
     bool cancelled;
 };
 
-enum wf_link_state { WF_LINK_OPENING, WF_LINK_HELLO, WF_LINK_UP, WF_LINK_DOWN };
+/* How bytes go over a socket: as readv and writev, with errno. EPROTO: the link's wire_error says
+ * why. */
+struct wf_wire {
+    ssize_t (*read)(struct wf_link *l, const struct iovec *v, int n);
+    ssize_t (*write)(struct wf_link *l, const struct iovec *v, int n); /* with the link's mutex */
+    /* May be NULL. Whether bytes are here that the socket no longer announces. */
+    bool (*pending)(struct wf_link *l);
+};
+extern const struct wf_wire wf_wire_plain, wf_wire_tls;
+
+enum wf_link_state { WF_LINK_OPENING, WF_LINK_SECURING, WF_LINK_HELLO, WF_LINK_UP, WF_LINK_DOWN };
 
 struct wf_link {
     struct wf_link *next; /* of the node */
@@ -53,6 +64,11 @@ struct wf_link {
     _Atomic bool dropped;
     /* the connection */
     int fd; /* -1: none yet */
+    const struct wf_wire *wire;
+    struct wf_secure *secure;     /* of tls */
+    struct wf_identity certified; /* by the peer's certificate */
+    char wire_error[128];
+    bool more; /* bytes are left to read, and no event says so */
     uv_poll_t *poll;
     int events; /* that the loop waits for */
     uv_getaddrinfo_t *resolving;
@@ -73,8 +89,11 @@ struct wf_link {
     int64_t n_queued, moved_ns;           /* when bytes were last taken, or the queue was empty */
     struct wf_outgoing *done, **done_end; /* whose `sent` is to be called */
     bool finishing;                       /* a thread is doing that */
-    bool blocked;                         /* the socket takes no more */
-    _Atomic bool closing;                 /* after what is queued */
+    int64_t unproved,
+        proved_ns;        /* bytes sent since the peer has proved that it takes them, and when
+                                  * it did */
+    bool blocked;         /* the socket takes no more */
+    _Atomic bool closing; /* after what is queued */
     bool resume;
     struct wf_pending *pending;
     uint64_t next_id;
@@ -87,6 +106,7 @@ struct wf_listener {
     struct wf_net *net;
     int fd;
     uv_poll_t *poll;
+    enum wf_address_kind kind;
     char path[WF_MAX_ADDRESS]; /* of a Unix socket: removed at the end */
 };
 
@@ -119,7 +139,7 @@ struct wf_net {
 /* link.c */
 weft_status wf_link_new(struct wf_net *net, struct wf_link **out);
 void wf_link_free(struct wf_link *l);
-/* The connection is there: says hello, and reads. */
+/* The connection is there: makes it secure, says hello, and reads. */
 void wf_link_start(struct wf_link *l);
 void wf_link_down(struct wf_link *l, weft_status st, const char *why);
 /* Once a turn: what other threads asked for; what time has come. */
@@ -142,6 +162,13 @@ weft_status wf_out_write(struct wf_link *l);
 /* Gives back everything that waits, with this status. */
 void wf_out_clear(struct wf_link *l, weft_status st);
 void wf_out_init(struct wf_link *l);
+
+/* tls.c */
+struct wf_tls;
+weft_status wf_secure_new(struct wf_link *l, struct wf_tls *t);
+weft_status wf_secure_step(struct wf_link *l, int *events);
+bool wf_secure_resumed(const struct wf_link *l);
+void wf_secure_free(struct wf_link *l);
 
 /* socket.c: connections. The node's thread. */
 void wf_socket_connect(struct wf_link *l);

@@ -2,7 +2,8 @@
  *
  * A node is this process's end. It has links to peers; a link is one established connection, over
  * any transport:
- *   tcp:HOST:PORT    plain TCP (IPv4, IPv6, names), with checksums of payloads
+ *   tls:HOST:PORT    TLS 1.3 over TCP (IPv4, IPv6, names), with certificates on both sides
+ *   tcp:HOST:PORT    plain TCP, with checksums of payloads
  *   uds:PATH         a Unix socket, for processes of one host
  *
  * What every transport promises (test/conform/net_conform.c):
@@ -27,11 +28,12 @@
 #define WF_NET_H
 
 #include "net/frame.h"
+#include "net/tls.h"
 
 struct wf_net;
 struct wf_link;
 
-/* Who is at the other end, as it says of itself. */
+/* Who is at the other end: over tls as its certificate says, otherwise as it says of itself. */
 struct wf_identity {
     char name[64];        /* of the task, "worker/3" */
     char role[16];        /* "worker" */
@@ -53,7 +55,9 @@ struct wf_msg {
 
 struct wf_net_calls {
     void *arg;
-    /* May be NULL. The peer has said who it is. */
+    /* May be NULL. The peer has said who it is: a status refuses it. */
+    weft_status (*admit)(void *arg, struct wf_link *l);
+    /* May be NULL. The link is up. */
     void (*up)(void *arg, struct wf_link *l);
     /* Once for each link that was up or was promised by wf_net_connect. WEFT_OK: closed in order, by
      * either side. The link is dropped by wf_link_drop, here or later. */
@@ -73,6 +77,7 @@ struct wf_net_opts {
     int64_t max_queued;           /* messages of a link that wait to be sent; 0: 1024 */
     int64_t silence_ns, stall_ns; /* 0: 3 s; below 0: never */
     int spin_us;                  /* how long the thread looks for work before it sleeps */
+    struct wf_tls *tls;           /* for tls; borrowed */
     bool no_checksums;            /* of payloads over tcp */
 };
 

@@ -8,6 +8,7 @@
 
 enum {
     MAX_IOV = 64,
+    PROOF = 32 << 20, /* more than the system keeps between two processes: the peer has read some */
     PORTION = 1 << 18 /* bytes of a payload that are summed at once: they are still in the cache
                        * when they are written */
 };
@@ -237,6 +238,11 @@ static bool add_frame(struct filling *f, struct wf_outgoing *o)
 static void advance(struct wf_link *l, int64_t n)
 {
     l->moved_ns = wf_now(l->net->ctx);
+    l->unproved += n;
+    if (l->unproved > PROOF) {
+        l->unproved = 0;
+        l->proved_ns = l->moved_ns;
+    }
     while (l->first) {
         struct wf_outgoing *o = l->first;
         int64_t k = wf_min_i64(n, o->n - o->at);
@@ -259,13 +265,11 @@ static weft_status write_some(struct wf_link *l)
     while (l->first) {
         struct iovec v[MAX_IOV];
         struct filling f = {v, 0, MAX_IOV, 0};
-        struct msghdr m = {.msg_iov = v};
         ssize_t n;
 
         for (struct wf_outgoing *o = l->first; o && add_frame(&f, o); o = o->next)
             ;
-        m.msg_iovlen = (size_t)f.n;
-        n = sendmsg(l->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+        n = l->wire->write(l, v, f.n);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
@@ -273,7 +277,8 @@ static weft_status write_some(struct wf_link *l)
             return WEFT_OK;
         }
         if (n < 0)
-            return wf_err(WEFT_EPEER, "writing: %s", strerror(errno));
+            return wf_err(WEFT_EPEER, "writing: %s",
+                          errno == EPROTO ? l->wire_error : strerror(errno));
         advance(l, n);
     }
     return WEFT_OK;

@@ -18,6 +18,22 @@ static void fail(struct wf_link *l, const char *what, const char *reason)
     wf_link_down(l, WEFT_EPEER, text);
 }
 
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static ssize_t read_plain(struct wf_link *l, const struct iovec *v, int n)
+{
+    return readv(l->fd, v, n);
+}
+
+static ssize_t write_plain(struct wf_link *l, const struct iovec *v, int n)
+{
+    struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)v, .msg_iovlen = (size_t)n};
+
+    return sendmsg(l->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+const struct wf_wire wf_wire_plain = {read_plain, write_plain, NULL};
+
 /* ---- the loop -------------------------------------------------------------------------------- */
 
 static void free_handle(uv_handle_t *h)
@@ -78,7 +94,7 @@ static weft_status adopt(struct wf_link *l, int fd)
 {
     int on = 1;
 
-    if (strncmp(l->address, "tcp:", 4) == 0) /* small messages leave at once */
+    if (strncmp(l->address, "uds:", 4) != 0) /* small messages leave at once */
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     l->fd = fd;
     l->poll = new_poll(l->net, fd, l);
@@ -233,6 +249,7 @@ weft_status wf_socket_listen(struct wf_net *net, const struct wf_address *a, cha
     if (!s)
         return wf_err_nomem(net->ctx, sizeof *s, "a listener");
     s->net = net;
+    s->kind = a->kind;
     s->fd = -1;
     st = a->kind == WF_ADDRESS_UDS ? bind_unix(a, &s->fd) : bind_tcp(a, &s->fd);
     if (!st && a->kind == WF_ADDRESS_UDS)
@@ -258,7 +275,7 @@ weft_status wf_socket_listen(struct wf_net *net, const struct wf_address *a, cha
 static void name_accepted(struct wf_link *l, const struct wf_listener *s,
                           const struct sockaddr_storage *from, socklen_t n)
 {
-    struct wf_address a = {.kind = *s->path ? WF_ADDRESS_UDS : WF_ADDRESS_TCP};
+    struct wf_address a = {.kind = s->kind};
     char port[16];
 
     if (*s->path)
