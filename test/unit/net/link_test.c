@@ -17,6 +17,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "net/link.h"
 #include "net/net.h"
 #include "support/counting.h"
 
@@ -35,6 +36,7 @@ struct record {
 struct node {
     weft_ctx *ctx;
     struct wf_net *net;
+    struct wf_tls *tls;
     struct counting count;
     struct wf_link *link; /* the newest that is up */
     _Atomic int n_up, n_down, n_received, n_later;
@@ -47,8 +49,16 @@ struct node {
     int64_t room;
     _Atomic bool later;   /* payloads are not placed */
     _Atomic bool answers; /* requests are answered with their own head and payload */
+    _Atomic bool refuses; /* nobody is admitted */
     bool drops;           /* links that go down are dropped at once */
 };
+
+static weft_status on_admit(void *arg, struct wf_link *l)
+{
+    const struct node *n = arg;
+
+    return n->refuses ? wf_err(WEFT_EPEER, "%s is not wanted", wf_link_peer(l)->name) : WEFT_OK;
+}
 
 static void on_up(void *arg, struct wf_link *l)
 {
@@ -129,6 +139,37 @@ static void on_received(void *arg, struct wf_link *l, const struct wf_msg *m)
     }
 }
 
+/* ---- certificates ---------------------------------------------------------------------------- */
+
+static weft_ctx *pem_ctx;
+static struct wf_pem authority;
+
+static void make_authority(void)
+{
+    assert_int_equal(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &pem_ctx), 0);
+    assert_int_equal(wf_cert_authority(pem_ctx, 2, &authority), 0);
+}
+
+static void free_authority(void)
+{
+    wf_pem_free(pem_ctx, &authority);
+    weft_ctx_free(pem_ctx);
+}
+
+static weft_status credentials(weft_ctx *ctx, const struct wf_pem *by, const char *role,
+                               const char *name, int days, struct wf_tls **out)
+{
+    struct wf_pem pem;
+    weft_status st = wf_cert_issue(pem_ctx, by, role, name, days, &pem);
+
+    if (st)
+        return st;
+    st = wf_tls_new(ctx, &(struct wf_credentials){authority.certificate, pem.certificate, pem.key},
+                    out);
+    wf_pem_free(pem_ctx, &pem);
+    return st;
+}
+
 static void open_node(struct node *n, const char *name, struct wf_net_opts opts)
 {
     weft_allocator allocator;
@@ -141,13 +182,19 @@ static void open_node(struct node *n, const char *name, struct wf_net_opts opts)
     snprintf(opts.self.name, sizeof opts.self.name, "%s", name);
     snprintf(opts.self.role, sizeof opts.self.role, "test");
     opts.self.incarnation = 7;
-    opts.calls = (struct wf_net_calls){n, NULL, on_up, on_down, on_place, on_received};
+    opts.calls = (struct wf_net_calls){n, on_admit, on_up, on_down, on_place, on_received};
+    if (!opts.tls) {
+        if (credentials(n->ctx, &authority, "test", name, 1, &n->tls))
+            fail_msg("%s", weft_error());
+        opts.tls = n->tls;
+    }
     assert_int_equal(wf_net_new(n->ctx, &opts, &n->net), 0);
 }
 
 static void close_node(struct node *n)
 {
     wf_net_free(n->net);
+    wf_tls_free(n->tls);
     weft_ctx_free(n->ctx);
     assert_int_equal(n->count.n_live, 0);
     free(n->record);
@@ -187,7 +234,9 @@ static const char *listen_address(const char *transport)
         snprintf(text, sizeof text, "uds:/tmp/weft-link-%d-%d.sock", (int)getpid(), number++);
     else
         snprintf(text, sizeof text, "%s",
-                 strcmp(transport, "tcp6") == 0 ? "tcp:[::1]:0" : "tcp:127.0.0.1:0");
+                 strcmp(transport, "tcp6") == 0  ? "tcp:[::1]:0"
+                 : strcmp(transport, "tls") == 0 ? "tls:127.0.0.1:0"
+                                                 : "tcp:127.0.0.1:0");
     return text;
 }
 
@@ -211,7 +260,7 @@ static void open_pair(const char *transport, struct node *a, struct node *b,
     assert_int_equal(wf_link_peer(a->link)->incarnation, 7);
 }
 
-static const char *const transports[] = {"tcp", "tcp6", "uds"};
+static const char *const transports[] = {"tcp", "tcp6", "uds", "tls"};
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
@@ -603,7 +652,7 @@ static void nothing_is_kept_at_the_end(void **state)
         struct answers got = {0};
         struct node a, b;
 
-        open_pair(transports[k % 3], &a, &b, (struct wf_net_opts){.stall_ns = -1});
+        open_pair(transports[k % 4], &a, &b, (struct wf_net_opts){.stall_ns = -1});
         a.later = true;
         for (int i = 0; i < 100; i++)
             send_one(&b, b.link, 6, sent);
@@ -821,8 +870,176 @@ static void quiet_links_stay_up(void **state)
     close_node(&b);
 }
 
+/* ---- tls ------------------------------------------------------------------------------------- */
+
+/* b connects to a with these credentials (NULL: its own), and is refused; who says why. */
+static void expect_refused(struct wf_tls *tls, const char *name, const char *why, bool by_us)
+{
+    struct wf_link *l;
+    struct node a, b;
+
+    open_node(&a, "server/0", (struct wf_net_opts){.spin_us = 0});
+    open_node(&b, name, (struct wf_net_opts){.tls = tls});
+    assert_int_equal(wf_net_listen(a.net, "tls:127.0.0.1:0", a.address, sizeof a.address), 0);
+    assert_int_equal(wf_net_connect(b.net, a.address, WAIT, &l), 0);
+    AWAIT(&b, n_down, 1);
+    assert_int_equal(a.n_up, 0);
+    assert_true(b.down_status < 0);
+    if (by_us && !strstr(b.why, why))
+        fail_msg("'%s' does not say '%s'", b.why, why);
+    close_node(&b);
+    close_node(&a);
+}
+
+static void strangers_are_refused(void **state)
+{
+    struct wf_pem other, self, expired;
+    struct wf_tls *tls;
+
+    (void)state;
+    assert_int_equal(wf_cert_authority(pem_ctx, 2, &other), 0);
+    /* the certificate of another authority */
+    assert_int_equal(credentials(pem_ctx, &other, "test", "worker/1", 1, &tls), 0);
+    expect_refused(tls, "worker/1", "", false);
+    wf_tls_free(tls);
+    /* it trusts another authority than ours */
+    assert_int_equal(wf_cert_issue(pem_ctx, &authority, "test", "worker/1", 1, &self), 0);
+    assert_int_equal(
+        wf_tls_new(pem_ctx, &(struct wf_credentials){other.certificate, self.certificate, self.key},
+                   &tls),
+        0);
+    expect_refused(tls, "worker/1", "the peer's certificate", true);
+    wf_tls_free(tls);
+    wf_pem_free(pem_ctx, &self);
+    /* an expired one */
+    assert_int_equal(wf_cert_issue(pem_ctx, &authority, "test", "worker/1", -1, &expired), 0);
+    assert_int_equal(wf_tls_new(pem_ctx,
+                                &(struct wf_credentials){authority.certificate, expired.certificate,
+                                                         expired.key},
+                                &tls),
+                     0);
+    expect_refused(tls, "worker/1", "", false);
+    wf_tls_free(tls);
+    wf_pem_free(pem_ctx, &expired);
+    /* a name that is not in the certificate; a role that is not */
+    assert_int_equal(credentials(pem_ctx, &authority, "test", "worker/2", 1, &tls), 0);
+    expect_refused(tls, "worker/1", "", false);
+    wf_tls_free(tls);
+    assert_int_equal(credentials(pem_ctx, &authority, "chief", "worker/1", 1, &tls), 0);
+    expect_refused(tls, "worker/1", "", false);
+    wf_tls_free(tls);
+    /* what it is made of is damaged, or does not belong together */
+    assert_int_equal(wf_cert_issue(pem_ctx, &authority, "test", "worker/1", 1, &self), 0);
+    assert_int_equal(
+        wf_tls_new(pem_ctx,
+                   &(struct wf_credentials){authority.certificate, self.certificate, other.key},
+                   &tls),
+        WEFT_EPEER);
+    self.certificate[40] ^= 4;
+    assert_int_equal(
+        wf_tls_new(pem_ctx,
+                   &(struct wf_credentials){authority.certificate, self.certificate, self.key},
+                   &tls),
+        WEFT_EPEER);
+    assert_int_equal(wf_cert_issue(pem_ctx, &authority, "a b", "worker/1", 1, &expired),
+                     WEFT_EINVAL);
+    assert_int_equal(wf_cert_issue(pem_ctx, &authority, "test", "x,DNS:evil", 1, &expired),
+                     WEFT_EINVAL);
+    wf_pem_free(pem_ctx, &self);
+    wf_pem_free(pem_ctx, &other);
+}
+
+static void those_who_are_not_admitted_are_not_up(void **state)
+{
+    struct wf_link *l;
+    struct node a, b;
+
+    (void)state;
+    for (int t = 0; t < WF_COUNT(transports); t++) {
+        open_node(&a, "server/0", (struct wf_net_opts){.spin_us = 0});
+        open_node(&b, "worker/1", (struct wf_net_opts){.spin_us = 0});
+        a.refuses = true;
+        assert_int_equal(
+            wf_net_listen(a.net, listen_address(transports[t]), a.address, sizeof a.address), 0);
+        assert_int_equal(wf_net_connect(b.net, a.address, WAIT, &l), 0);
+        AWAIT(&b, n_down, 1);
+        assert_int_equal(a.n_up, 0);
+        assert_int_equal(a.n_down, 0);
+        close_node(&a);
+        close_node(&b);
+    }
+}
+
+/* A plain client at a port of TLS, and the other way round. */
+static void mixed_up_transports_end(void **state)
+{
+    struct wf_net_opts opts = {.silence_ns = SECOND / 2};
+    struct wf_link *l;
+    struct node a, b;
+    char address[600];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        open_node(&a, "server/0", opts);
+        open_node(&b, "worker/1", opts);
+        assert_int_equal(wf_net_listen(a.net, i ? "tcp:127.0.0.1:0" : "tls:127.0.0.1:0", a.address,
+                                       sizeof a.address),
+                         0);
+        snprintf(address, sizeof address, "%s%s", i ? "tls" : "tcp", a.address + 3);
+        assert_int_equal(wf_net_connect(b.net, address, WAIT, &l), 0);
+        AWAIT(&b, n_down, 1);
+        assert_true(b.down_status < 0);
+        assert_int_equal(a.n_up + b.n_up, 0);
+        close_node(&a);
+        close_node(&b);
+    }
+}
+
+static bool is_resumed(const struct wf_link *l)
+{
+    return wf_secure_resumed(l);
+}
+
+/* The second connection goes on with the first one's session; new credentials are used from the
+ * next connection on, and the present one is kept. */
+static void sessions_and_renewal(void **state)
+{
+    _Atomic int sent[2] = {0, 0};
+    struct wf_link *first, *l;
+    struct wf_pem pem;
+    struct node a, b;
+
+    (void)state;
+    open_pair("tls", &a, &b, (struct wf_net_opts){.spin_us = 0});
+    first = b.link;
+    assert_false(is_resumed(first));
+    send_one(&a, a.link, 1, sent); /* tickets come with what is read */
+    AWAIT(&b, n_received, 1);
+    assert_int_equal(wf_net_connect(b.net, a.address, WAIT, &l), 0);
+    AWAIT(&b, n_up, 2);
+    AWAIT(&a, n_up, 2);
+    assert_true(is_resumed(l));
+    assert_string_equal(wf_link_peer(a.link)->name, "worker/1");
+    assert_int_equal(wf_cert_issue(pem_ctx, &authority, "test", "worker/1", 1, &pem), 0);
+    assert_int_equal(wf_tls_renew(b.tls, &(struct wf_credentials){authority.certificate,
+                                                                  pem.certificate, pem.key}),
+                     0);
+    wf_pem_free(pem_ctx, &pem);
+    send_one(&b, first, 2, sent);
+    AWAIT(&a, n_received, 1);
+    check_message(&a.record[0], 2);
+    assert_int_equal(wf_net_connect(b.net, a.address, WAIT, &l), 0);
+    AWAIT(&b, n_up, 3);
+    assert_false(is_resumed(l));
+    assert_int_equal(a.n_down + b.n_down, 0);
+    close_node(&b);
+    close_node(&a);
+}
+
 int main(void)
 {
+    int rc;
+
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_arrive_in_order),
         cmocka_unit_test(large_messages_arrive),
@@ -838,8 +1055,15 @@ int main(void)
         cmocka_unit_test(garbage_ends_only_its_link),
         cmocka_unit_test(waiting_for_a_peer_ends),
         cmocka_unit_test(quiet_links_stay_up),
+        cmocka_unit_test(strangers_are_refused),
+        cmocka_unit_test(those_who_are_not_admitted_are_not_up),
+        cmocka_unit_test(mixed_up_transports_end),
+        cmocka_unit_test(sessions_and_renewal),
     };
 
     fill_bytes();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    make_authority();
+    rc = cmocka_run_group_tests(tests, NULL, NULL);
+    free_authority();
+    return rc;
 }
