@@ -24,7 +24,7 @@ weft_status wf_link_new(struct wf_net *net, struct wf_link **out)
     l->net = net;
     l->name = l->address;
     l->fd = -1;
-    wf_out_init(l);
+    wf_sendq_init(l);
     l->next_id = 1;
     l->heard_ns = l->moved_ns = wf_now(net->ctx);
     pthread_mutex_init(&l->out, NULL);
@@ -74,8 +74,8 @@ static void end_requests(struct wf_link *l, bool (*due)(const struct wf_pending 
         if (st == WEFT_ETIME)
             wf_err(st, "%s: no answer to request %llu in time", l->name, (unsigned long long)p->id);
         if (l->state == WF_LINK_UP)
-            wf_out_control(l, &(struct wf_frame){.type = WF_FRAME_CANCEL, .id = p->id}, NULL,
-                           false);
+            wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_CANCEL, .id = p->id}, NULL,
+                             false);
         p->reply(p->arg, st, NULL);
         wf_free(l->net->ctx, p);
     }
@@ -95,7 +95,7 @@ void wf_link_down(struct wf_link *l, weft_status st, const char *why)
     wf_snprintf(l->why, sizeof l->why, "%s", why);
     pthread_mutex_unlock(&l->out);
     wf_socket_close(l);
-    wf_out_clear(l, st);
+    wf_sendq_clear(l, st);
     wf_err_set(text);
     end_requests(l, NULL, 0, st ? st : WEFT_EPEER);
     if (tell)
@@ -123,7 +123,7 @@ static void say_hello(struct wf_link *l)
     l->heard_ns = wf_now(l->net->ctx);
     l->state = WF_LINK_HELLO;
     wf_socket_watch(l, UV_READABLE);
-    if (wf_out_control(l, &f, head, true))
+    if (wf_sendq_control(l, &f, head, true))
         wf_link_down(l, WEFT_ENOMEM, "out of memory");
 }
 
@@ -267,8 +267,8 @@ static weft_status answer_ping(struct wf_link *l, const struct wf_frame *f)
     full = l->n_queued >= l->net->opts.max_queued;
     pthread_mutex_unlock(&l->out);
     return full ? WEFT_OK
-                : wf_out_control(l, &(struct wf_frame){.type = WF_FRAME_PONG, .id = f->id}, NULL,
-                                 false);
+                : wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_PONG, .id = f->id}, NULL,
+                                   false);
 }
 
 static weft_status on_frame(void *arg, const struct wf_frame *f, const void *head)
@@ -413,7 +413,7 @@ void wf_link_ready(struct wf_link *l, int events)
         pthread_mutex_lock(&l->out);
         l->blocked = false;
         pthread_mutex_unlock(&l->out);
-        wf_out_write(l);
+        wf_sendq_write(l);
     }
     if (events & UV_READABLE && !l->paused)
         read_some(l);
@@ -452,7 +452,7 @@ static void check_silence(struct wf_link *l, int64_t now)
     } else if (quiet >= silence / 3 && now - l->pinged_ns >= silence / 3 &&
                l->state == WF_LINK_UP) {
         l->pinged_ns = now;
-        wf_out_control(l, &(struct wf_frame){.type = WF_FRAME_PING, .id = 1}, NULL, false);
+        wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_PING, .id = 1}, NULL, false);
     }
 }
 
@@ -481,7 +481,7 @@ static void check_closing(struct wf_link *l)
     say = l->closing && !l->first && !l->said_bye && l->state == WF_LINK_UP;
     pthread_mutex_unlock(&l->out);
     if (say)
-        wf_out_control(l, &(struct wf_frame){.type = WF_FRAME_BYE}, NULL, false);
+        wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_BYE}, NULL, false);
     if (l->closing && l->state == WF_LINK_OPENING)
         wf_link_down(l, WEFT_OK, "closed before it was connected");
 }
@@ -530,7 +530,7 @@ void wf_link_serve(struct wf_link *l, int64_t now)
 
 weft_status wf_link_send(struct wf_link *l, const struct wf_msg *m, wf_sent_fn *sent, void *arg)
 {
-    return wf_out_add(l, &(struct wf_frame){.type = WF_FRAME_MESSAGE}, m, sent, arg, NULL);
+    return wf_sendq_add(l, &(struct wf_frame){.type = WF_FRAME_MESSAGE}, m, sent, arg, NULL);
 }
 
 weft_status wf_link_call(struct wf_link *l, const struct wf_msg *m, int64_t timeout_ns,
@@ -551,7 +551,7 @@ weft_status wf_link_call(struct wf_link *l, const struct wf_msg *m, int64_t time
                              .arg = arg};
     if (id)
         *id = f.id;
-    st = wf_out_add(l, &f, m, sent, arg, p);
+    st = wf_sendq_add(l, &f, m, sent, arg, p);
     if (st)
         wf_free(l->net->ctx, p);
     else if (timeout_ns)
@@ -567,7 +567,7 @@ weft_status wf_link_reply(struct wf_link *l, uint64_t id, weft_status st, const 
 
     if (st > 0 || (st && m && m->n_parts))
         return wf_err(WEFT_EINVAL, "%s: an answer with status %d and a payload", l->name, st);
-    return wf_out_add(l, &f, m ? m : &none, sent, arg, NULL);
+    return wf_sendq_add(l, &f, m ? m : &none, sent, arg, NULL);
 }
 
 void wf_link_cancel(struct wf_link *l, uint64_t id)

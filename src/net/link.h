@@ -151,17 +151,17 @@ void wf_net_wake(struct wf_net *net);
 void wf_net_tick(struct wf_net *net);
 void wf_net_happened(struct wf_net *net);
 
-/* out.c: what is sent. Any thread, without the link's mutex. */
-weft_status wf_out_add(struct wf_link *l, const struct wf_frame *f, const struct wf_msg *m,
-                       wf_sent_fn *sent, void *arg, struct wf_pending *pending);
+/* sendq.c: what is sent. Any thread, without the link's mutex. */
+weft_status wf_sendq_add(struct wf_link *l, const struct wf_frame *f, const struct wf_msg *m,
+                         wf_sent_fn *sent, void *arg, struct wf_pending *pending);
 /* A frame of weft's own, which the limit of the queue does not concern; front: before all others. */
-weft_status wf_out_control(struct wf_link *l, const struct wf_frame *f, const void *head,
-                           bool front);
+weft_status wf_sendq_control(struct wf_link *l, const struct wf_frame *f, const void *head,
+                             bool front);
 /* Writes as much as the socket takes. */
-weft_status wf_out_write(struct wf_link *l);
+weft_status wf_sendq_write(struct wf_link *l);
 /* Gives back everything that waits, with this status. */
-void wf_out_clear(struct wf_link *l, weft_status st);
-void wf_out_init(struct wf_link *l);
+void wf_sendq_clear(struct wf_link *l, weft_status st);
+void wf_sendq_init(struct wf_link *l);
 
 /* tls.c */
 struct wf_tls;

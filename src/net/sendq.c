@@ -1,4 +1,4 @@
-/* out.c - what a link sends: a queue of frames, written from where their bytes are. */
+/* sendq.c - what a link sends: a queue of frames, written from where their bytes are. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sys/socket.h>
@@ -13,7 +13,7 @@ enum {
                        * when they are written */
 };
 
-void wf_out_init(struct wf_link *l)
+void wf_sendq_init(struct wf_link *l)
 {
     l->last = &l->first;
     l->done_end = &l->done;
@@ -119,8 +119,8 @@ static weft_status measure(const struct wf_link *l, const struct wf_msg *m, int6
     return WEFT_OK;
 }
 
-weft_status wf_out_add(struct wf_link *l, const struct wf_frame *f, const struct wf_msg *m,
-                       wf_sent_fn *sent, void *arg, struct wf_pending *pending)
+weft_status wf_sendq_add(struct wf_link *l, const struct wf_frame *f, const struct wf_msg *m,
+                         wf_sent_fn *sent, void *arg, struct wf_pending *pending)
 {
     const struct wf_net_opts *opts = &l->net->opts;
     struct wf_frame frame = *f;
@@ -155,12 +155,12 @@ weft_status wf_out_add(struct wf_link *l, const struct wf_frame *f, const struct
         wf_free(l->net->ctx, o);
         return st;
     }
-    st = wf_out_write(l);
+    st = wf_sendq_write(l);
     return st == WEFT_EPEER ? WEFT_OK : st; /* it was accepted; the link goes down */
 }
 
-weft_status wf_out_control(struct wf_link *l, const struct wf_frame *f, const void *head,
-                           bool front)
+weft_status wf_sendq_control(struct wf_link *l, const struct wf_frame *f, const void *head,
+                             bool front)
 {
     struct wf_outgoing *o = new_outgoing(l, f, head, NULL, 0);
 
@@ -169,7 +169,7 @@ weft_status wf_out_control(struct wf_link *l, const struct wf_frame *f, const vo
     pthread_mutex_lock(&l->out);
     append(l, o, front);
     pthread_mutex_unlock(&l->out);
-    wf_out_write(l);
+    wf_sendq_write(l);
     return WEFT_OK;
 }
 
@@ -284,7 +284,7 @@ static weft_status write_some(struct wf_link *l)
     return WEFT_OK;
 }
 
-weft_status wf_out_write(struct wf_link *l)
+weft_status wf_sendq_write(struct wf_link *l)
 {
     bool wake = false;
     weft_status st = WEFT_OK;
@@ -305,7 +305,7 @@ weft_status wf_out_write(struct wf_link *l)
     return st;
 }
 
-void wf_out_clear(struct wf_link *l, weft_status st)
+void wf_sendq_clear(struct wf_link *l, weft_status st)
 {
     pthread_mutex_lock(&l->out);
     while (l->first) {
