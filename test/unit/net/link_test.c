@@ -859,12 +859,12 @@ static void waiting_for_a_peer_ends(void **state)
 /* Links that are quiet but alive stay up. */
 static void quiet_links_stay_up(void **state)
 {
-    struct wf_net_opts opts = {.silence_ns = SECOND / 4, .stall_ns = SECOND / 4};
+    struct wf_net_opts opts = {.silence_ns = SECOND, .stall_ns = SECOND};
     struct node a, b;
 
     (void)state;
     open_pair("tcp", &a, &b, opts);
-    usleep(1500000);
+    usleep(2500000);
     assert_int_equal(a.n_down + b.n_down, 0);
     close_node(&a);
     close_node(&b);
