@@ -33,7 +33,8 @@ struct wf_frame {
     int32_t n_head;
     int64_t n_payload;
     uint64_t id; /* of a request: its response and its cancel carry it, too */
-    /* Requests: microseconds that the sender waits, 0: as long as it takes. Responses: the status. */
+    /* Requests: microseconds that the sender waits, 0: as long as it takes. Responses: the
+     * status. */
     int64_t wait;
 };
 

@@ -1,7 +1,7 @@
 /* link.h - inside of the net layer: nodes, links, and what is queued.
  *
  * The node's thread owns everything but what a mutex names. Two mutexes: the node's (what other
- * threads ask of its thread, and waiting), and each link's (what is to be sent). None of them is held
+ * threads ask of its thread, and waiting), and each link's (what is to be sent). Neither is held
  * while the caller's functions run. */
 #ifndef WF_NET_LINK_H
 #define WF_NET_LINK_H
@@ -154,7 +154,8 @@ void wf_net_happened(struct wf_net *net);
 /* sendq.c: what is sent. Any thread, without the link's mutex. */
 weft_status wf_sendq_add(struct wf_link *l, const struct wf_frame *f, const struct wf_msg *m,
                          wf_sent_fn *sent, void *arg, struct wf_pending *pending);
-/* A frame of weft's own, which the limit of the queue does not concern; front: before all others. */
+/* A frame of weft's own, to which the limit of the queue does not apply; front: before all
+ * others. */
 weft_status wf_sendq_control(struct wf_link *l, const struct wf_frame *f, const void *head,
                              bool front);
 /* Writes as much as the socket takes. */

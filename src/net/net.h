@@ -10,7 +10,8 @@
  * - Messages of a link arrive in the order they were sent, each whole and once, or the link goes
  *   down. Nothing arrives on a link after it is down; a new link is a new beginning.
  * - The bytes of a payload are read from where the sender has them, and arrive where the receiver
- *   wants them. A sender's memory is borrowed until `sent` is called, exactly once for each message.
+ *   wants them. A sender's memory is borrowed until `sent` is called, exactly once for each
+ *   message.
  * - Memory is bounded: a receiver that places nothing stops its peer, whose messages are then
  *   refused with WEFT_ELIMIT once max_queued of them wait.
  * - Every wait ends: a peer that says nothing for `silence_ns`, or takes no byte for `stall_ns`, is
@@ -59,8 +60,8 @@ struct wf_net_calls {
     weft_status (*admit)(void *arg, struct wf_link *l);
     /* May be NULL. The link is up. */
     void (*up)(void *arg, struct wf_link *l);
-    /* Once for each link that was up or was promised by wf_net_connect. WEFT_OK: closed in order, by
-     * either side. The link is dropped by wf_link_drop, here or later. */
+    /* Once for each link that was up or was promised by wf_net_connect. WEFT_OK: closed in order,
+     * by either side. The link is dropped by wf_link_drop, here or later. */
     void (*down)(void *arg, struct wf_link *l, weft_status st, const char *why);
     /* Where the payload of a message or response goes: as in struct wf_frame_calls. After
      * WF_PLACE_LATER nothing is read from the link until wf_link_resume. May be NULL: payloads

@@ -20,7 +20,7 @@ struct wf_tls {
     weft_ctx *ctx;
     pthread_mutex_t lock; /* of all below */
     SSL_CTX *now;
-    struct session session[MAX_SESSIONS]; /* to go on with, by address */
+    struct session session[MAX_SESSIONS]; /* to be resumed, by address */
     int n_sessions;
 };
 
@@ -164,7 +164,7 @@ static struct session *find_session(struct wf_tls *t, const char *address)
     return NULL;
 }
 
-/* A ticket has come: the next connection to this address goes on with it. Returns 1 if it was
+/* A ticket has come: the next connection to this address resumes it. Returns 1 if it was
  * kept. */
 static int keep_session(SSL *ssl, SSL_SESSION *s)
 {

@@ -22,7 +22,7 @@ weft_status wf_tls_renew(struct wf_tls *t, const struct wf_credentials *c);
 
 /* ---- certificates (cert.c) ------------------------------------------------------------------- */
 
-/* An authority of one's own, and what it issues, as PEM texts that weft_text_free frees. */
+/* An authority, and what it issues, as PEM texts that weft_text_free frees. */
 struct wf_pem {
     char *certificate, *key;
 };

@@ -1,5 +1,5 @@
-/* link_test.c - what every transport promises: order, whole messages, backpressure, deadlines, and
- * an end that names the peer; with real sockets, and with peers that do not keep to the protocol. */
+/* link_test.c - what every transport promises: order, whole messages, backpressure, deadlines, an
+ * end that names the peer; with real sockets, and with peers that do not keep to the protocol. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -427,7 +427,7 @@ struct chain {
     int depth, deepest;
 };
 
-/* Sends the next one when the one before is sent. */
+/* Each is sent when the previous one is sent. */
 static void send_next(void *arg, weft_status st)
 {
     struct chain *c = arg;
@@ -1000,7 +1000,7 @@ static bool is_resumed(const struct wf_link *l)
     return wf_secure_resumed(l);
 }
 
-/* The second connection goes on with the first one's session; new credentials are used from the
+/* The second connection resumes the first one's session; new credentials are used from the
  * next connection on, and the present one is kept. */
 static void sessions_and_renewal(void **state)
 {
