@@ -338,6 +338,44 @@ static void devices_are_listed(void **state)
     weft_ctx_free(ctx);
 }
 
+static int count(const char *text, const char *word)
+{
+    int n = 0;
+
+    for (; (text = strstr(text, word)); text++)
+        n++;
+    return n;
+}
+
+static void gradients_run_where_their_nodes_do(void **state)
+{
+    weft_ctx *ctx = open_ctx("cpu:0,cpu:1", 4, false);
+    weft_val a, b, loss, grads[2];
+    weft_graph *g;
+    char *before, *after;
+
+    (void)state;
+    ok(weft_graph_new(ctx, &g));
+    a = weft_variable(g, "a", 2, (int64_t[]){D, D}, NULL);
+    b = weft_variable(g, "b", 2, (int64_t[]){D, D}, NULL);
+    weft_device_push(g, "cpu:1");
+    loss = weft_tanh(g, weft_matmul(g, a, b, NULL));
+    weft_device_pop(g);
+    loss = weft_sum(g, loss, NULL);
+    ok(weft_graph_text(g, &before));
+    weft_device_push(g, "cpu:0");
+    ok(weft_grad(g, loss, 2, (weft_val[]){a, b}, grads));
+    weft_device_pop(g);
+    ok(weft_graph_text(g, &after));
+    assert_int_equal(count(before, "@cpu:1"), 2);
+    assert_int_equal(count(after, "@cpu:1"), 2 + 1 + 2); /* of tanh, and two of the product */
+    assert_true(count(after, "@cpu:0") > 0);             /* of the sum, which was not placed */
+    weft_text_free(ctx, before);
+    weft_text_free(ctx, after);
+    weft_graph_free(g);
+    weft_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -349,6 +387,7 @@ int main(void)
         cmocka_unit_test(soft_placement_falls_back_and_says_so_once),
         cmocka_unit_test(jobs_may_ask_for_soft_placement),
         cmocka_unit_test(devices_are_listed),
+        cmocka_unit_test(gradients_run_where_their_nodes_do),
     };
 
     return cmocka_run_group_tests(tests, set_up, NULL);
