@@ -5,12 +5,14 @@ find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(yaml REQUIRED IMPORTED_TARGET yaml-0.1)
+pkg_check_modules(uv REQUIRED IMPORTED_TARGET libuv)
+pkg_check_modules(openssl REQUIRED IMPORTED_TARGET openssl)
 find_package(ZLIB)
 
-set(WEFT_LINK_LIBRARIES PkgConfig::jansson PkgConfig::yaml Threads::Threads m ${CMAKE_DL_LIBS})
-set(WEFT_PC_REQUIRES jansson yaml-0.1)
-set(WEFT_PC_TARGETS jansson yaml) # PkgConfig:: names, in the order of their modules in WEFT_PC_MODULES
-set(WEFT_PC_MODULES jansson yaml-0.1)
+set(WEFT_LINK_LIBRARIES PkgConfig::jansson PkgConfig::yaml PkgConfig::uv PkgConfig::openssl Threads::Threads m ${CMAKE_DL_LIBS})
+set(WEFT_PC_REQUIRES jansson yaml-0.1 libuv openssl)
+set(WEFT_PC_TARGETS jansson yaml uv openssl) # PkgConfig:: names, in the order of their modules in WEFT_PC_MODULES
+set(WEFT_PC_MODULES jansson yaml-0.1 libuv openssl)
 set(WEFT_PC_LIBS "-pthread -lm")
 
 set(WEFT_ZLIB "")

@@ -139,6 +139,9 @@ typedef struct weft_ctx_opts {
     int spin_us; /* how long an idle thread of the pool, or a caller that waits for one, looks for
                   * work before it sleeps, in microseconds. 0: 2000. WEFT_ZERO: it sleeps at once,
                   * which is right where several processes share the cores */
+    bool soft_placement; /* ops in the scope of a device that does not exist (weft_device_push) run
+                          * on the default device, and the log says so once; otherwise weft_fn_new
+                          * refuses them */
 } weft_ctx_opts;
 
 /* A context owns a thread pool and the seams. Several threads may use it at the same time. Free
@@ -150,6 +153,18 @@ WEFT_API int weft_ctx_threads(const weft_ctx *ctx);
 WEFT_API weft_simd weft_ctx_simd(const weft_ctx *ctx); /* the level in use, never AUTO */
 WEFT_API int64_t weft_ctx_memory(const weft_ctx *ctx); /* bytes in use now */
 WEFT_API int64_t weft_ctx_memory_peak(const weft_ctx *ctx);
+
+/* The devices that ops can be placed on. What is not placed runs on the default device: the pool of
+ * the context, over all cores. */
+typedef struct weft_device {
+    size_t size;
+    char name[24];    /* "cpu:0": for weft_device_push */
+    const char *kind; /* "cpu": a group of cores */
+    int cores;
+    int threads; /* that compute there, the caller's included */
+} weft_device;
+WEFT_API int weft_ctx_n_devices(const weft_ctx *ctx);
+WEFT_API weft_status weft_ctx_device(const weft_ctx *ctx, int i, weft_device *out);
 
 /* Frees text or bytes returned by a call of this library. NULL is fine. */
 WEFT_API void weft_text_free(weft_ctx *ctx, char *text);

@@ -47,14 +47,19 @@ weft_status wf_opts_give(void *out, size_t size, const void *full, size_t today,
 struct wf_pool;
 struct wf_fs;
 
+#define WF_MAX_GROUPS 64 /* of cores */
+
 struct weft_ctx {
     weft_allocator mem;
     _Atomic int64_t mem_used, mem_peak;
     _Atomic int64_t mem_refused; /* bytes of the last allocation that failed */
     int64_t mem_limit;
     struct wf_pool *pool;
-    int n_groups; /* of cores: the devices cpu:0, cpu:1, … */
-    int spin_us;  /* of pools, as for wf_pool_new */
+    int n_groups; /* of cores: the devices cpu:0, cpu:1, … (device.c) */
+    struct wf_pool *_Atomic group_pool[WF_MAX_GROUPS]; /* NULL: not needed yet */
+    bool soft_placement;
+    _Atomic bool soft_told; /* that something was placed elsewhere */
+    int spin_us;            /* of pools, as for wf_pool_new */
     weft_simd simd;
     weft_kernels kernels;
     uint64_t seed;
@@ -73,7 +78,6 @@ int wf_usable_cpus(void);            /* number of CPUs this thread may run on; a
 /* Keeps this thread, and pools that it creates, on the k-th of n groups of the CPUs it may run on.
  * Does nothing if there are fewer CPUs than groups. */
 void wf_use_group(int k, int n);
-#define WF_MAX_GROUPS 64
 
 /* Instruction sets: what this CPU (and its system) supports, what a level is compiled for, and the
  * highest level that needs nothing else. */

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "base/base.h"
+#include "base/device.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -157,6 +157,7 @@ weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
     ctx->mem_limit = o.memory_limit;
     ctx->simd = simd;
     ctx->n_groups = n_groups;
+    ctx->soft_placement = o.soft_placement;
     ctx->spin_us = o.spin_us == WEFT_ZERO ? 0 : o.spin_us ? o.spin_us : -1;
     ctx->kernels = o.kernels;
     ctx->seed = o.seed;
@@ -183,6 +184,7 @@ void weft_ctx_free(weft_ctx *ctx)
     if (!ctx)
         return;
     ops_free = atomic_load(&ctx->ops_free);
+    wf_devices_free(ctx);
     wf_pool_free(ctx->pool);
     if (ops_free)
         ops_free(ctx);

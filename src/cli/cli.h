@@ -141,7 +141,8 @@ void workload_free(struct workload *w);
 /* Flags that several commands share: --threads, --kernels, --simd, --memory. */
 struct machine_flags {
     int threads, memory_mb;
-    const char *kernels, *simd;
+    const char *kernels, *simd, *devices;
+    bool soft_placement;
 };
 weft_status open_context(const struct machine_flags *m, weft_ctx **out);
 

@@ -137,7 +137,13 @@ static int run_doctor(int argc, char **argv)
     printf("  %-22s %d\n  %-22s %s\n", "threads", weft_ctx_threads(ctx), "simd level",
            weft_simd_name(weft_ctx_simd(ctx)));
     printf("  %-22s %.1f GFLOP/s\n", "multiply-add peak", weft_fma_peak(ctx, 0.2) / 1e9);
-    printf("  %-22s cpu:0\n", "devices");
+    for (int i = 0; i < weft_ctx_n_devices(ctx); i++) {
+        weft_device d = {.size = sizeof d};
+
+        if (!weft_ctx_device(ctx, i, &d))
+            printf("  %-22s %s: %d core%s, %d thread%s\n", i ? "" : "devices", d.name, d.cores,
+                   d.cores == 1 ? "" : "s", d.threads, d.threads == 1 ? "" : "s");
+    }
     check_readers();
     printf("\ndata\n");
     check_file("Fashion-MNIST", "/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz",

@@ -232,11 +232,22 @@ int parse_flags(const struct command *c, const struct flag *flags, int argc, cha
     return n;
 }
 
+static void warn(void *arg, int level, const char *line)
+{
+    (void)arg;
+    if (level >= WEFT_LOG_WARN)
+        fail(0, "%s", line);
+}
+
 weft_status open_context(const struct machine_flags *m, weft_ctx **out)
 {
     static const char *const levels[] = {"auto", "portable", "avx2", "avx512"};
-    weft_ctx_opts o = {
-        .size = sizeof o, .threads = m->threads, .memory_limit = (int64_t)m->memory_mb << 20};
+    weft_ctx_opts o = {.size = sizeof o,
+                       .threads = m->threads,
+                       .memory_limit = (int64_t)m->memory_mb << 20,
+                       .devices = m->devices,
+                       .soft_placement = m->soft_placement,
+                       .log = m->soft_placement ? warn : NULL};
 
     for (int i = 0; m->simd && i < 4; i++)
         if (!strcmp(m->simd, levels[i]))

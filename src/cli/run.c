@@ -171,6 +171,10 @@ static int run(int argc, char **argv)
         {"memory", FLAG_INT, "MB", "memory limit", &m.memory_mb},
         {"kernels", FLAG_TEXT, "best|portable",
          "portable kernels give identical results on every machine", &m.kernels},
+        {"devices", FLAG_TEXT, "LIST", "groups of cores that nodes may be placed on: cpu:0,cpu:1",
+         &m.devices},
+        {"soft-placement", FLAG_BOOL, NULL,
+         "run nodes of devices that do not exist on the default device", &m.soft_placement},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     struct job j = {0};
@@ -248,6 +252,10 @@ static int explain(int argc, char **argv)
         {"kernels", FLAG_TEXT, "best|portable",
          "portable kernels give identical results on every machine", &m.kernels},
         {"simd", FLAG_TEXT, "LEVEL", "auto, portable, avx2 or avx512", &m.simd},
+        {"devices", FLAG_TEXT, "LIST", "groups of cores that nodes may be placed on: cpu:0,cpu:1",
+         &m.devices},
+        {"soft-placement", FLAG_BOOL, NULL,
+         "run nodes of devices that do not exist on the default device", &m.soft_placement},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
     struct job j = {0};

@@ -203,6 +203,9 @@ struct wf_ds_kind {
     int64_t (*ids)(const struct wf_ds *ds, int col, int *from);
     /* Its parameters as text, for printing and for telling whether a saved state belongs here. */
     void (*text)(const struct wf_ds *ds, struct wf_buf *out);
+    /* The i-th of the files that a source reads; NULL past the end. NULL: it reads none, or a whole
+     * directory. */
+    const char *(*file)(const struct wf_ds *ds, int64_t i);
 };
 
 struct wf_ds {
@@ -285,6 +288,13 @@ weft_status wf_learned_from(weft_learned *l, weft_data *d, weft_ds s, int n, con
 /* A number that tells whether files are the same as before: from their names without directories,
  * sizes and content (for large files samples of it). 0 for a directory. */
 weft_status wf_files_fingerprint(weft_ctx *ctx, const char *patterns, uint64_t *out);
+/* The same of the files that a source reads; 0: none. */
+weft_status wf_ds_fingerprint(const struct wf_ds *ds, uint64_t *out);
+/* Adds a dataset to the data part of a fingerprint (describe.c): its stages, columns, and the
+ * contents of its files. Functions of the user are known by the names of their stages, and data in
+ * memory by its shape. */
+struct wf_fprint;
+weft_status wf_ds_describe(const weft_data *d, weft_ds s, struct wf_fprint *f);
 
 /* ---- running (stage.c, queue.c, iter.c) ------------------------------------------------------ */
 

@@ -124,6 +124,7 @@ struct wf_instr {
     double flop;
     int64_t time_ns; /* filled by timed runs */
     int32_t node;    /* in plan->graph */
+    int device;      /* WF_DEVICE_DEFAULT, or the number of the one whose pool is call.pool */
     bool is_update;  /* of a parameter, by an optimizer */
     bool fails;      /* may refuse the data of a step; all others cannot fail */
     int first_undo,
@@ -197,6 +198,12 @@ void wf_plan_feed(struct wf_plan *p, const weft_tensor *feeds);
 weft_status wf_plan_order(struct wf_plan *p, bool all_fail, int32_t **order, int64_t *n);
 weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order, int64_t n);
 
+/* device.c: refuses a node on a device that does not exist (or says where it runs instead); and the
+ * pool and device of an instruction. */
+weft_status wf_check_devices(const weft_graph *g);
+weft_status wf_place_node(const struct wf_plan *p, const struct wf_node *n, struct wf_pool **pool,
+                          int *device);
+
 /* Lookups in remote tables: their instructions ask for the rows first. */
 weft_status wf_plan_remote(struct wf_plan *p, weft_fn *fn);
 
@@ -238,6 +245,12 @@ void wf_fn_trap(weft_fn *fn, bool on);
 
 /* Creates the optimizer's slots now; otherwise the first plan does. */
 weft_status wf_fn_slots(weft_fn *fn);
+
+/* Adds the graph and the segment table of a function to a fingerprint; the slots must exist. And
+ * what the last bits of results depend on: not the number of threads (describe.c). */
+struct wf_fprint;
+void wf_fn_describe(const weft_fn *fn, struct wf_fprint *f);
+void wf_kernels_describe(const weft_ctx *ctx, struct wf_fprint *f);
 
 /* The plan for these feeds, cached or new. */
 weft_status wf_fn_plan(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **out);

@@ -1,11 +1,13 @@
 /* explain.c - a plan as text, and a run as a trace. */
+#include "base/device.h"
 #include "exec/exec.h"
 
 #define MAX_TEXT ((int64_t)64 << 20)
 
 static void print_loc(struct wf_buf *b, const struct wf_plan *p, int32_t v)
 {
-    static const char *const names[] = {"?", "slab", "feed", "const", "param", "state", "grad"};
+    static const char *const names[] = {"?",     "slab",  "feed",  "const",
+                                        "param", "table", "state", "grad"};
     struct wf_loc l = p->loc[p->root[v]];
 
     wf_buf_printf(b, "%s+%lld", names[l.place], (long long)l.offset);
@@ -34,7 +36,10 @@ static void print_instr(struct wf_buf *b, const struct wf_plan *p, int64_t i, in
     }
     if (n->op->user && n->op->flags == 0)
         wf_buf_printf(b, "  (user op)");
-    wf_buf_printf(b, "  %s\n", in->name);
+    wf_buf_printf(b, "  %s", in->name);
+    if (in->device != WF_DEVICE_DEFAULT)
+        wf_buf_printf(b, "  on cpu:%d", in->device);
+    wf_buf_printf(b, "\n");
 }
 
 /* Memory for feeds without data, so that a timed run has something to read. */

@@ -184,6 +184,8 @@ weft_status wf_fn_new(weft_graph *g, const weft_fn_opts *opts, const struct wf_r
     st = fn->plans ? copy_graph(fn, g, o) : wf_err_nomem(g->ctx, sizeof *fn->plans, "function");
     if (!st)
         st = check_feeds_complete(fn);
+    if (!st)
+        st = wf_check_devices(fn->graph);
     if (!st && o->share)
         fn->store = wf_store_ref(o->share->store);
     else if (!st)

@@ -1,7 +1,8 @@
 /* plan.c - from a graph and feed shapes to an instruction array.
  *
  * Everything is decided here: types, passes, order, memory, kernels, scratch. The choices depend
- * only on the graph, the shapes and the SIMD level; the plan has their fingerprint. */
+ * only on the graph, the shapes and the SIMD level; the plan has a fingerprint of the chosen
+ * kernels, their types, and the context's settings that affect results. */
 #include "exec/exec.h"
 
 /* ---- passes ---------------------------------------------------------------------------------- */
@@ -94,6 +95,12 @@ static int n_operands(const struct wf_node *n)
     return wf_is_update(n) ? n->op->n_in_max + WF_OPTIM_MAX_SLOTS : n->n_in;
 }
 
+static uint64_t hash_type(const struct wf_type *t, uint64_t h)
+{
+    return wf_hash64(t->dim, sizeof *t->dim * (size_t)t->rank,
+                     h ^ ((uint64_t)t->dtype << 8 | (uint64_t)t->rank));
+}
+
 static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct wf_instr *out)
 {
     const weft_graph *g = p->graph;
@@ -107,11 +114,15 @@ static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct
                           .op = n->op,
                           .attr = n->attr,
                           .n_in = n_in,
-                          .n_out = n->n_out,
-                          .n_threads = wf_pool_size(p->pool)};
+                          .n_out = n->n_out};
     const struct wf_kernel *kernel;
-    weft_status st;
+    struct wf_pool *pool;
+    int device;
+    weft_status st = wf_place_node(p, n, &pool, &device);
 
+    if (st)
+        return wf_err_wrap(st, "'%s' (%s)", n->name, n->op->name);
+    kp.n_threads = wf_pool_size(pool);
     if (!in || !tin)
         return wf_err_nomem(p->ctx, sizeof *tin * (size_t)n_in, "plan");
     kp.in = in;
@@ -134,10 +145,11 @@ static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct
                              .name = n->name,
                              .impl = kp.impl,
                              .node = k,
+                             .device = device,
                              .flop = wf_flop(g, n),
                              .is_update = wf_is_update(n)};
     out->call = (struct wf_call){.ctx = p->ctx,
-                                 .pool = p->pool,
+                                 .pool = pool,
                                  .op = n->op,
                                  .attr = n->attr,
                                  .n_in = n_in,
@@ -150,6 +162,8 @@ static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct
     p->flop += out->flop;
     p->has_random |= (n->op->flags & WF_RANDOM) != 0;
     p->fingerprint = wf_hash64(kp.impl, strlen(kp.impl), p->fingerprint ^ (uint64_t)n->op->id);
+    for (int i = 0; i < n_in + n->n_out; i++)
+        p->fingerprint = hash_type(&in[i], p->fingerprint);
     return WEFT_OK;
 }
 
@@ -323,7 +337,9 @@ weft_status wf_plan_new(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **
     p->ctx = ctx;
     p->pool = fn->pool;
     wf_arena_init(&p->arena, ctx);
-    p->fingerprint = wf_hash64("weft plan 1", 11, (uint64_t)ctx->simd);
+    p->fingerprint = wf_hash64(weft_version(), strlen(weft_version()),
+                               (uint64_t)ctx->simd << 2 | (uint64_t)(ctx->kernels != 0) << 1 |
+                                   (uint64_t)ctx->flush_denormals);
     st = plan_all(p, fn, feeds);
     if (st) {
         wf_plan_free(p);

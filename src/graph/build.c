@@ -657,10 +657,12 @@ static bool device_part_ok(const char *p, size_t n)
 
 static bool device_ok(const char *d)
 {
-    while (*d) {
+    for (bool first = true; *d; first = false) {
         size_t n;
 
-        if (*d++ != '/')
+        if (*d == '/')
+            d++;
+        else if (!first)
             return false;
         n = strcspn(d, "/");
         if (!device_part_ok(d, n))
@@ -677,7 +679,8 @@ void weft_device_push(weft_graph *g, const char *device)
 
     if (!device || !device_ok(device)) {
         fail(g, wf_err(WEFT_EINVAL,
-                       "device '%.64s': expected parts like /job:ps/task:0/cpu:0 or /device:GPU:0",
+                       "device '%.64s': expected a name like cpu:0, /device:GPU:0 or "
+                       "/job:ps/task:0/cpu:0",
                        device ? device : "(null)"));
         return;
     }

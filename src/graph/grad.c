@@ -63,6 +63,7 @@ static weft_status step_back(struct sweep *s, int64_t k, const bool *wanted, str
     const struct wf_node node = s->g->nodes[k]; /* a copy: rules build nodes */
     struct wf_grad r = {s->g,   node.op, node.attr, node.n_in, node.n_out,   b->in,
                         b->out, b->dout, b->need,   b->din,    s->g->n_nodes};
+    const char *device = s->g->device;
     bool any = false;
     weft_status st;
 
@@ -78,11 +79,14 @@ static weft_status step_back(struct sweep *s, int64_t k, const bool *wanted, str
         b->need[i] = node.in[i] && wanted[node.in[i]];
         b->din[i] = WEFT_NIL;
     }
+    if (*node.device) /* its gradient runs where it does */
+        s->g->device = node.device;
     if (node.op->user)
         st = node.op->user->grad ? node.op->user->grad(s->g, b->in, b->out, b->dout, b->din)
                                  : wf_err(WEFT_ENOSUP, "this user op has no gradient");
     else
         st = wf_grad_rule(node.op->id)(&r);
+    s->g->device = device;
     if (!st)
         st = s->g->st;
     if (st)

@@ -224,7 +224,7 @@ weft_status wf_rewrite_copy(struct wf_rewrite *rw, int64_t k);
 weft_status wf_rewrite_copy_as(struct wf_rewrite *rw, const struct wf_node *n, bool infer);
 /* Maps the inputs of node k into rw->in. */
 void wf_rewrite_inputs(struct wf_rewrite *rw, int64_t k);
-/* Gives a node made by the pass the name of the node it replaces, for messages. */
+/* Gives a node made by the pass the name, for messages, and the device of the node it replaces. */
 void wf_rewrite_name(struct wf_rewrite *rw, int32_t made, const struct wf_node *replaced);
 /* Carries over control dependencies and drops what the roots no longer need; on success *out is the
  * new graph and roots[] are mapped. Frees the rest. */
@@ -272,6 +272,15 @@ bool wf_grad_rows(weft_graph *g, weft_val table, weft_val grad, weft_val *ids, w
 /* fails[node] for the nodes of `order` (NULL: all, as built): whether its kernel may refuse the
  * data of a step after those before it in the order have passed. All types must be known. */
 weft_status wf_find_fails(const weft_graph *g, int64_t n_order, const int32_t *order, bool *fails);
+
+/* ---- fingerprints (describe.c) --------------------------------------------------------------- */
+
+struct wf_fprint;
+/* Adds the nodes of g to the graph part of a fingerprint, and the values that are its feeds,
+ * fetches, … (what: "feed"). */
+void wf_graph_describe(const weft_graph *g, struct wf_fprint *f);
+void wf_values_describe(const weft_graph *g, const char *what, int64_t n, const int32_t *values,
+                        struct wf_fprint *f);
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 

@@ -60,10 +60,15 @@ weft_status wf_rewrite_copy(struct wf_rewrite *rw, int64_t k)
 
 void wf_rewrite_name(struct wf_rewrite *rw, int32_t made, const struct wf_node *replaced)
 {
-    const char *name = made ? wf_arena_strdup(&rw->to->arena, replaced->name) : NULL;
+    struct wf_node *n = &rw->to->nodes[rw->to->values[made].node];
+    const char *name, *device;
 
-    if (name)
-        rw->to->nodes[rw->to->values[made].node].name = name;
+    if (!made)
+        return;
+    name = wf_arena_strdup(&rw->to->arena, replaced->name);
+    device = *replaced->device ? wf_arena_strdup(&rw->to->arena, replaced->device) : NULL;
+    n->name = name ? name : n->name;
+    n->device = device ? device : n->device;
 }
 
 /* ---- finishing ------------------------------------------------------------------------------- */

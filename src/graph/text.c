@@ -21,22 +21,6 @@
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static bool is_default(const struct wf_attr *a, const struct wf_attr *d)
-{
-    if (!d->given)
-        return false;
-    switch (a->kind) {
-    case WF_STR: return !strcmp(a->s ? a->s : "", d->s ? d->s : "");
-    case WF_FLOAT: return !memcmp(&a->f, &d->f, sizeof a->f);
-    case WF_INTS:
-        return a->n == d->n && (!a->n || !memcmp(a->ints, d->ints, (size_t)a->n * sizeof *a->ints));
-    case WF_FLOATS:
-        return a->n == d->n &&
-               (!a->n || !memcmp(a->floats, d->floats, (size_t)a->n * sizeof *a->floats));
-    default: return a->i == d->i;
-    }
-}
-
 static void write_value(struct wf_buf *b, const weft_graph *g, int32_t v)
 {
     if (!v)
@@ -59,7 +43,7 @@ static void write_node(struct wf_buf *b, const weft_graph *g, int64_t k)
     }
     wf_buf_add(b, ")", 1);
     for (int i = 0; i < n->op->n_attrs; i++)
-        if (!is_default(&n->attr[i], &n->op->attr[i].value))
+        if (!wf_attr_is_default(&n->attr[i], &n->op->attr[i].value))
             wf_attr_write(b, n->op->attr[i].name, &n->attr[i], true);
     wf_buf_printf(b, " \"%s\" #%d", n->name, n->uid);
     if (*n->device)

@@ -30,6 +30,15 @@ const struct wf_kernel *wf_kernel_ref(const struct wf_op *op)
     return op->user ? &user_kernel : &reference[op->id];
 }
 
+uint64_t wf_kernels_hash(void)
+{
+    uint64_t h = WF_N_OPS;
+
+    for (int i = 0; fast[i].op_id >= 0; i++)
+        h = wf_hash64(fast[i].impl, strlen(fast[i].impl), h ^ (uint64_t)fast[i].op_id);
+    return h;
+}
+
 bool wf_kplan_all(const struct wf_kplan *p, weft_dtype t)
 {
     for (int i = 0; i < p->n_in; i++)

@@ -49,6 +49,11 @@ bool wf_kernel_can_step(const struct wf_op *op, int n_in, const struct wf_type *
 bool wf_kernel_can_anchor(const struct wf_op *op, const struct wf_attr *attr,
                           const struct wf_type *in, const struct wf_type *product, weft_dtype last);
 
+/* For fingerprints. The rows of the table, whose order decides which kernel a call gets; and how
+ * products are divided (tilings.c). Both are the same in every process of a build. */
+uint64_t wf_kernels_hash(void);
+uint64_t wf_tilings_hash(void);
+
 /* Whether all operands have dtype t (except absent ones). */
 bool wf_kplan_all(const struct wf_kplan *p, weft_dtype t);
 /* The kernel's state in the plan's arena, zeroed; NULL: out of memory, and wf_kplan_nomem is the

@@ -412,6 +412,22 @@ static void write_float(struct wf_buf *b, double v)
     wf_buf_printf(b, "%s", wf_g_text(v, text));
 }
 
+bool wf_attr_is_default(const struct wf_attr *a, const struct wf_attr *d)
+{
+    if (!d->given)
+        return false;
+    switch (a->kind) {
+    case WF_STR: return !strcmp(a->s ? a->s : "", d->s ? d->s : "");
+    case WF_FLOAT: return !memcmp(&a->f, &d->f, sizeof a->f);
+    case WF_INTS:
+        return a->n == d->n && (!a->n || !memcmp(a->ints, d->ints, (size_t)a->n * sizeof *a->ints));
+    case WF_FLOATS:
+        return a->n == d->n &&
+               (!a->n || !memcmp(a->floats, d->floats, (size_t)a->n * sizeof *a->floats));
+    default: return a->i == d->i;
+    }
+}
+
 void wf_attr_write(struct wf_buf *b, const char *name, const struct wf_attr *a, bool quote)
 {
     const char *s = a->s ? a->s : "";

@@ -48,6 +48,8 @@ weft_status wf_attr_parse(struct wf_arena *arena, const char *what, const struct
 weft_status wf_attr_values(struct wf_arena *arena, const char *what,
                            const struct wf_attr_spec *spec, int n_specs, const char *text,
                            struct wf_attr values[WF_MAX_ATTRS]);
+/* Whether a value is the default of its spec, which has one. */
+bool wf_attr_is_default(const struct wf_attr *a, const struct wf_attr *by_default);
 /* " name=value" that reads back; words that need no quotes get some only with `quote`. */
 void wf_attr_write(struct wf_buf *b, const char *name, const struct wf_attr *a, bool quote);
 /* Any text as a quoted string that reads back as it is. */

@@ -218,7 +218,8 @@ struct wf_feeding {
     int n_in, n_labels;
     int *column; /* inputs, labels (-1: none), weight (-1: none) */
     bool weighted;
-    weft_ds ds; /* with casts if dtypes differ, and batched */
+    weft_ds ds;    /* with casts if dtypes differ, and batched */
+    int64_t batch; /* samples of a batch; 0: the dataset was batched before */
 };
 /* Finds the columns, casts and batches (and shuffles, if requested and possible) what is not
  * batched. with_labels: an error if one is missing. */

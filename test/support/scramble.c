@@ -1,8 +1,10 @@
 /* scramble.c - a strategy for tests that does everything in another order. */
+#define _GNU_SOURCE
 #include "support/scramble.h"
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "train/step/dist.h"
 
@@ -63,14 +65,32 @@ static weft_status compute_one(struct member *m, int64_t number)
     return st;
 }
 
+/* The parameters of a member: a mapping that can only be read. */
+static size_t params_bytes(const struct member *m)
+{
+    return (size_t)(m->p->w->rules.n_dense + 1) * sizeof *m->params;
+}
+
+static void map_params(struct member *m)
+{
+    struct wf_store *store = m->p->w->b->fit->store;
+
+    m->params =
+        mmap(NULL, params_bytes(m), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (m->params == MAP_FAILED)
+        abort();
+    memcpy(m->params, store->params, (size_t)store->n_params * sizeof *m->params);
+    if (mprotect(m->params, params_bytes(m), PROT_READ))
+        abort();
+}
+
 static void *work(void *arg)
 {
     struct member *m = arg;
-    struct wf_store *store = m->p->w->b->fit->store;
     int64_t number;
     bool twice;
 
-    memcpy(m->params, store->params, (size_t)store->n_params * sizeof *m->params);
+    map_params(m);
     m->p->w->replica[m->replica].params = m->params;
     while (take(m->p, &number, &twice)) {
         weft_status st = compute_one(m, number);
@@ -83,6 +103,7 @@ static void *work(void *arg)
             m->p->s->bad = true; /* it would count twice */
     }
     m->p->w->replica[m->replica].params = NULL;
+    munmap(m->params, params_bytes(m));
     return NULL;
 }
 
@@ -105,14 +126,12 @@ static weft_status compute(void *self, weft_work *w, int64_t t, int64_t first, i
         p.todo[k] = first + i;
     }
     for (int i = 0; i < s->n_stores; i++) {
-        member[i] = (struct member){&p, i, malloc((size_t)(w->rules.n_dense + 1) * sizeof(float))};
+        member[i] = (struct member){&p, i, NULL};
         if (pthread_create(&thread[i], NULL, work, &member[i]))
             abort();
     }
-    for (int i = 0; i < s->n_stores; i++) {
+    for (int i = 0; i < s->n_stores; i++)
         pthread_join(thread[i], NULL);
-        free(member[i].params);
-    }
     free(p.todo);
     pthread_mutex_destroy(&p.lock);
     if (p.st)

@@ -499,11 +499,19 @@ static void arrays_text(const struct wf_ds *ds, struct wf_buf *out)
                       wf_type_text(&p->a[i].head.type, type));
 }
 
+static const char *arrays_file(const struct wf_ds *ds, int64_t i)
+{
+    const struct arrays *p = ds->param;
+
+    return i < p->n ? p->a[i].path : NULL;
+}
+
 static const struct wf_ds_kind arrays_kind = {
     .name = "arrays",
     .get = arrays_get,
     .free = arrays_free,
     .text = arrays_text,
+    .file = arrays_file,
 };
 
 bool wf_arrays_in_memory(const struct wf_ds *ds)

@@ -173,6 +173,13 @@ static const char *base_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
+const char *wf_files_at(const struct wf_ds *ds, int64_t i)
+{
+    const struct wf_files *f = ds->param;
+
+    return i < f->n ? f->path[i] : NULL;
+}
+
 void wf_files_text(const struct wf_files *f, struct wf_buf *out)
 {
     uint64_t h = 0;

@@ -48,6 +48,9 @@ weft_status wf_file_check_plain(const char *path, const struct wf_file_info *inf
 /* The list as text, for wf_ds_kind.text: the names, and the options that affect the order. */
 void wf_files_text(const struct wf_files *f, struct wf_buf *out);
 
+/* For wf_ds_kind.file of a node whose parameters begin with a list. */
+const char *wf_files_at(const struct wf_ds *ds, int64_t i);
+
 /* ---- one file, unpacked ---------------------------------------------------------------------- */
 
 struct wf_unpack {

@@ -53,6 +53,20 @@ static weft_status hash_file(weft_ctx *ctx, const char *path, int64_t size, int6
     return st;
 }
 
+/* Name, size and content of one of n files. */
+static weft_status add_file(weft_ctx *ctx, const char *path, int64_t n, char *room, uint64_t *h)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    struct wf_file_info info;
+    int rc = ctx->fs->stat(ctx->fs->arg, path, &info);
+
+    if (rc)
+        return wf_file_err(rc, path, "cannot stat");
+    *h = wf_hash64(name, strlen(name), *h);
+    *h = wf_hash_int(info.size, *h);
+    return hash_file(ctx, path, info.size, wf_min_i64(N_PIECES, ALL_PIECES / n), room, h);
+}
+
 weft_status wf_files_fingerprint(weft_ctx *ctx, const char *patterns, uint64_t *out)
 {
     weft_data *d = NULL;
@@ -70,22 +84,34 @@ weft_status wf_files_fingerprint(weft_ctx *ctx, const char *patterns, uint64_t *
         st = wf_files_find(d, patterns, NULL, &files);
     if (!st && !(room = wf_alloc(ctx, PIECE)))
         st = wf_err_nomem(ctx, PIECE, "fingerprint");
-    for (int64_t i = 0; !st && i < files.n; i++) {
-        const char *path = files.path[i], *slash = strrchr(path, '/');
-        int rc = ctx->fs->stat(ctx->fs->arg, path, &info);
-
-        if (rc)
-            st = wf_file_err(rc, path, "cannot stat");
-        if (!st) {
-            path = slash ? slash + 1 : path;
-            h = wf_hash64(path, strlen(path), h);
-            h = wf_hash_int(info.size, h);
-            st = hash_file(ctx, files.path[i], info.size,
-                           wf_min_i64(N_PIECES, ALL_PIECES / files.n), room, &h);
-        }
-    }
+    for (int64_t i = 0; !st && i < files.n; i++)
+        st = add_file(ctx, files.path[i], files.n, room, &h);
     wf_free(ctx, room);
     weft_data_free(d);
+    if (!st)
+        *out = h ? h : 1;
+    return st;
+}
+
+weft_status wf_ds_fingerprint(const struct wf_ds *ds, uint64_t *out)
+{
+    weft_ctx *ctx = ds->data->ctx;
+    char *room;
+    uint64_t h = 0;
+    int64_t n = 0;
+    weft_status st = WEFT_OK;
+
+    *out = 0;
+    while (ds->kind->file && ds->kind->file(ds, n))
+        n++;
+    if (!n)
+        return WEFT_OK;
+    room = wf_alloc(ctx, PIECE);
+    if (!room)
+        return wf_err_nomem(ctx, PIECE, "fingerprint");
+    for (int64_t i = 0; !st && i < n; i++)
+        st = add_file(ctx, ds->kind->file(ds, i), n, room, &h);
+    wf_free(ctx, room);
     if (!st)
         *out = h ? h : 1;
     return st;

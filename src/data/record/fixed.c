@@ -223,6 +223,7 @@ static const struct wf_ds_kind fixed_stream_kind = {
     .save = wf_records_save,
     .restore = wf_records_restore,
     .text = fixed_text,
+    .file = wf_files_at,
 };
 
 static const struct wf_ds_kind fixed_get_kind = {
@@ -230,6 +231,7 @@ static const struct wf_ds_kind fixed_get_kind = {
     .get = fixed_get,
     .free = fixed_free,
     .text = fixed_text,
+    .file = wf_files_at,
 };
 
 /* ---- building -------------------------------------------------------------------------------- */

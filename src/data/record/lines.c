@@ -192,6 +192,7 @@ static const struct wf_ds_kind lines_kind = {
     .save = wf_records_save,
     .restore = wf_records_restore,
     .text = lines_text,
+    .file = wf_files_at,
 };
 
 weft_ds weft_ds_lines(weft_data *d, const char *files, const weft_lines_opts *opts)

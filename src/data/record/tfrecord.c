@@ -256,6 +256,7 @@ static const struct wf_ds_kind tf_stream_kind = {
     .save = wf_records_save,
     .restore = wf_records_restore,
     .text = tf_text,
+    .file = wf_files_at,
 };
 
 static const struct wf_ds_kind tf_index_kind = {
@@ -263,6 +264,7 @@ static const struct wf_ds_kind tf_index_kind = {
     .get = tf_get,
     .free = tf_free,
     .text = tf_text,
+    .file = wf_files_at,
 };
 
 /* ---- building -------------------------------------------------------------------------------- */

@@ -128,6 +128,7 @@ static const struct wf_ds_kind csv_kind = {
     .restore = wf_rows_restore,
     .free = csv_free,
     .text = csv_text,
+    .file = wf_files_at,
 };
 
 static const struct wf_ds_kind csv_index_kind = {
@@ -135,6 +136,7 @@ static const struct wf_ds_kind csv_index_kind = {
     .get = wf_csv_get,
     .free = csv_free,
     .text = csv_text,
+    .file = wf_files_at,
 };
 
 /* ---- building -------------------------------------------------------------------------------- */

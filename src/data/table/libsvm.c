@@ -168,6 +168,7 @@ static const struct wf_ds_kind libsvm_kind = {
     .save = wf_rows_save,
     .restore = wf_rows_restore,
     .text = libsvm_text,
+    .file = wf_files_at,
 };
 
 /* ---- building -------------------------------------------------------------------------------- */

@@ -264,6 +264,11 @@ static void lite_text(const struct wf_ds *ds, struct wf_buf *out)
     wf_buf_printf(out, "%s: %s", src->path, src->sql.query);
 }
 
+static const char *lite_file(const struct wf_ds *ds, int64_t i)
+{
+    return i ? NULL : ((const struct source *)ds->param)->path;
+}
+
 static const struct wf_ds_kind lite_kind = {
     .name = "sqlite",
     .open = wf_sql_open,
@@ -273,6 +278,7 @@ static const struct wf_ds_kind lite_kind = {
     .save = wf_sql_save,
     .restore = lite_restore,
     .text = lite_text,
+    .file = lite_file,
 };
 
 /* ---- building -------------------------------------------------------------------------------- */

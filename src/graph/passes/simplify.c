@@ -228,7 +228,7 @@ static bool mergeable(const struct wf_node *n)
 static bool same_node(const struct simplify *s, const struct wf_node *a, const struct wf_node *n,
                       const int32_t *in)
 {
-    if (a->op != n->op || a->n_in != n->n_in || strcmp(a->device, n->device))
+    if (a->op != n->op || a->n_in != n->n_in)
         return false;
     for (int i = 0; i < n->n_in; i++)
         if (a->in[i] != in[i])

@@ -6,43 +6,7 @@
 #include "train/saved/learned.h"
 #include "train/job/settings.h"
 
-/* What is compared when a run resumes: a difference is not an error, but is reported, because
- * results depend on it. */
-void wf_resume_describe(const weft_trainer *t, char (*text)[256], weft_ckpt_pair *pair)
-{
-    static const char *const key[WF_N_DESCRIBED] = {"optimizer", "loss", "shards", "accumulate",
-                                                    "precision"};
-    size_t at = 0;
-
-    text[1][0] = 0;
-    snprintf(text[0], sizeof text[0], "%s", t->optim.name);
-    for (int i = 0; i < t->n_out && at < sizeof text[1]; i++)
-        at += (size_t)snprintf(text[1] + at, sizeof text[1] - at, "%s%s", i ? "; " : "",
-                               t->loss[i] ? t->loss[i] : "");
-    snprintf(text[2], sizeof text[2], "%d", t->shards);
-    snprintf(text[3], sizeof text[3], "%d", t->accumulate);
-    snprintf(text[4], sizeof text[4], "%s", weft_dtype_name(t->precision));
-    for (int i = 0; i < WF_N_DESCRIBED; i++)
-        pair[i] = (weft_ckpt_pair){key[i], text[i]};
-}
-
 /* ---- what has changed ------------------------------------------------------------------------ */
-
-/* A trainer without a job: what a checkpoint says about it. */
-static void warn_of_described(weft_trainer *t, weft_ckpt *c)
-{
-    const weft_ckpt_data *info = weft_ckpt_info(c);
-    char described[WF_N_DESCRIBED][256];
-    weft_ckpt_pair here[WF_N_DESCRIBED];
-
-    wf_resume_describe(t, described, here);
-    for (int64_t i = 0; i < info->n_meta; i++)
-        for (int k = 0; k < WF_N_DESCRIBED; k++)
-            if (strcmp(info->meta[i].key, here[k].key) == 0 &&
-                strcmp(info->meta[i].value, here[k].value) != 0)
-                wf_log(t->ctx, WEFT_LOG_WARN, "%s was written with %s '%s', this run has '%s'",
-                       weft_ckpt_path(c), here[k].key, info->meta[i].value, here[k].value);
-}
 
 struct changes {
     weft_trainer *t;
@@ -140,20 +104,33 @@ static weft_status warn_of_settings(weft_trainer *t, weft_ckpt *c, const char *t
     return st;
 }
 
-weft_status wf_resume_changes(weft_trainer *t, weft_ckpt *c, bool complete)
+/* The fingerprint says what the settings of a job do not: a changed key was reported, and what
+ * follows from it need not be; nor that the files of a job have changed. */
+static unsigned parts_to_compare(const weft_trainer *t, bool job, bool any)
+{
+    unsigned parts = 1u << WF_FP_KERNELS;
+
+    if (any)
+        return parts;
+    parts |= 1u << WF_FP_GRAPH | 1u << WF_FP_SEGMENTS;
+    if (!t->data_changed)
+        parts |= 1u << WF_FP_DATA;
+    return job ? parts : parts | 1u << WF_FP_TRAINING;
+}
+
+weft_status wf_resume_changes(weft_trainer *t, weft_ckpt *c, const struct wf_fprint *here,
+                              bool complete)
 {
     weft_ctx *ctx = t->ctx;
     char *settings = NULL, *then = NULL, *now = NULL;
-    bool any = false;
-    weft_status st = WEFT_OK;
+    bool job = t->settings && !weft_ckpt_blob_read(c, WF_CKPT_SETTINGS, &settings, NULL);
+    unsigned found = 0, model = 1u << WF_FP_GRAPH | 1u << WF_FP_SEGMENTS;
+    weft_status st = job ? warn_of_settings(t, c, settings, complete) : WEFT_OK;
+    bool any = job && t->n_changed > 0;
 
-    if (t->settings && !weft_ckpt_blob_read(c, WF_CKPT_SETTINGS, &settings, NULL)) {
-        st = warn_of_settings(t, c, settings, complete);
-        any = t->n_changed > 0;
-    } else {
-        warn_of_described(t, c);
-    }
-    if (!st && !any && !weft_ckpt_blob_read(c, WEFT_CKPT_MODEL, &then, NULL) &&
+    if (!st)
+        st = wf_fingerprint_warn(ctx, c, here, parts_to_compare(t, job, any), &found);
+    if (!st && !any && !(found & model) && !weft_ckpt_blob_read(c, WEFT_CKPT_MODEL, &then, NULL) &&
         !weft_model_json(t->model, &now) && strcmp(then, now) != 0)
         wf_log(ctx, WEFT_LOG_WARN, "%s was written by a different model than this run's",
                weft_ckpt_path(c));

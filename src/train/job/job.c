@@ -817,7 +817,8 @@ weft_status weft_job_context(const weft_job *job, weft_log_fn *log, void *log_ar
                        .seed = (uint64_t)job->seed,
                        .log = log,
                        .log_arg = log_arg,
-                       .devices = job->devices};
+                       .devices = job->devices,
+                       .soft_placement = job->soft_placement};
     const struct wf_yaml_node *section = wf_yaml_get(job->yaml.root, "resources");
     weft_status st;
 

@@ -58,6 +58,7 @@ struct weft_job {
     int64_t log_steps, log_histograms, log_images;
     double log_seconds;
     const char *kernels, *simd, *devices;
+    bool soft_placement;
     int64_t threads, data_threads, spin_us, memory_mb;
 };
 

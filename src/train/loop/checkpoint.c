@@ -152,8 +152,8 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
                            const weft_logs *logs)
 {
     weft_trainer *t = r->t;
-    char described[WF_N_DESCRIBED][256];
-    weft_ckpt_pair meta[WF_N_DESCRIBED];
+    char hashes[WF_N_FP][WF_META_TEXT];
+    weft_ckpt_pair meta[WF_N_META];
     weft_ckpt_metric *metric = wf_alloc_n(t->ctx, logs->n + 1, sizeof *metric);
     struct wf_buf fit;
     char *position = NULL;
@@ -169,7 +169,7 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
         r->warned = true;
         goto out;
     }
-    wf_resume_describe(t, described, meta);
+    wf_fingerprint_meta(&r->print, hashes, meta);
     if (!st)
         st = save_fit(r, state, &fit);
     if (!st)
@@ -185,6 +185,7 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
             text_blob(WF_CKPT_SETTINGS, t->settings),
             text_blob(WF_CKPT_JOB, t->recorded ? t->recorded : t->job_text),
             {WEFT_CKPT_LEARNED, t->learned, t->n_learned},
+            text_blob(WF_CKPT_FINGERPRINT, r->print_text),
         };
         int n_blobs = 0;
 
@@ -194,9 +195,10 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
         st = weft_ckpt_save(r->writer,
                             WEFT_OPTS(weft_ckpt_data, .step = weft_trainer_step(t),
                                       .epoch = state->epoch, .seed = t->ctx->seed,
+                                      .fingerprint = r->print.part[WF_FP_KERNELS].hash,
                                       .n_tensors = r->n_tensors, .tensors = r->tensor,
                                       .n_blobs = n_blobs, .blobs = blobs, .n_metrics = logs->n,
-                                      .metrics = metric, .n_meta = WF_N_DESCRIBED, .meta = meta));
+                                      .metrics = metric, .n_meta = WF_N_META, .meta = meta));
     }
 out:
     r->last_step = weft_trainer_step(t);
@@ -556,7 +558,7 @@ static weft_status check(struct wf_resume *r, struct checked *k, struct wf_fit_s
     weft_history_free(saved);
     k->complete = !st && is_complete(r, k->fit, n);
     if (!st)
-        st = wf_resume_changes(r->t, k->c, k->complete);
+        st = wf_resume_changes(r->t, k->c, &r->print, k->complete);
     if (!st)
         st = stage_tensors(r, k);
     if (!st)
@@ -679,6 +681,10 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
         return WEFT_OK;
     st = wf_resume_list(r);
     if (!st)
+        st = wf_fit_fingerprint(t, state->data, state->fed, &r->print);
+    if (!st)
+        st = wf_fp_text(&r->print, &r->print_text);
+    if (!st)
         st = find_monitor(r, state->history, &highest);
     if (!st)
         st = weft_model_json(t->model, &r->model);
@@ -741,6 +747,8 @@ weft_status wf_resume_end(struct wf_resume *r, weft_ckpt_stats *stats)
     closed = weft_ckpt_writer_close(r->writer);
     st = st ? st : closed;
     weft_text_free(r->t->ctx, r->model);
+    weft_text_free(r->t->ctx, r->print_text);
+    wf_fp_free(&r->print);
     wf_free(r->t->ctx, r->tensor);
     wf_arena_free(&r->arena);
     return st ? wf_err_wrap(st, "checkpoint") : WEFT_OK;

@@ -2,8 +2,8 @@
 #ifndef WF_TRAIN_LOOP_CHECKPOINT_H
 #define WF_TRAIN_LOOP_CHECKPOINT_H
 
+#include "train/loop/fingerprint.h"
 #include "train/step/deal.h"
-#include "weft/ckpt.h"
 
 #define WF_MAX_EPOCH ((int64_t)1 << 60) /* a larger value in a file means damage */
 #define WF_CKPT_BASE "base.json" /* the architecture of the file that a job's model started from */
@@ -22,6 +22,8 @@ struct wf_resume {
     int64_t n_tensors;
     weft_ckpt_tensor *tensor;
     char *model; /* its JSON */
+    struct wf_fprint print;
+    char *print_text;
     struct wf_arena arena;
 };
 
@@ -31,6 +33,8 @@ struct wf_fit_state {
     int64_t ended; /* 0, or the requested number of epochs when a callback ended the run for good */
     struct wf_deal *deal; /* the data: its position is a step */
     weft_history *history;
+    const weft_data *data; /* what is trained on */
+    const struct wf_feeding *fed;
 };
 
 /* The addresses of all tensors of r->t: they do not move while the trainer is bound to its
@@ -41,13 +45,11 @@ weft_status wf_resume_list(struct wf_resume *r);
 weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit_opts *o,
                             struct wf_fit_state *state,
                             weft_status (*add_epoch)(void *arg, const double *row), void *arg);
-/* changes.c: what a checkpoint says about its trainer, besides tensors. */
-#define WF_N_DESCRIBED 5
-void wf_resume_describe(const weft_trainer *t, char (*text)[256], weft_ckpt_pair *pair);
-/* Reports what has changed since c was written; complete: nothing is left to train. An error if the
- * weights of a complete run would get another meaning. t->recorded becomes the run's file with all
- * changes so far. */
-weft_status wf_resume_changes(weft_trainer *t, weft_ckpt *c, bool complete);
+/* changes.c: reports what has changed since c was written; complete: nothing is left to train. An
+ * error if the weights of a complete run would get another meaning. t->recorded becomes the run's
+ * file with all changes so far. */
+weft_status wf_resume_changes(weft_trainer *t, weft_ckpt *c, const struct wf_fprint *here,
+                              bool complete);
 /* The same for commands that use a trained run: only what affects the meaning of the weights,
  * t->n_changed of them. */
 weft_status wf_changes_seen(weft_trainer *t, weft_ckpt *c);

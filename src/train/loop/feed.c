@@ -119,9 +119,12 @@ static weft_status into_batches(const weft_trainer *t, weft_data *d,
     int64_t usual = t->stateful ? t->state_batch : 32;
     weft_status st = WEFT_OK;
 
-    if (o->shuffle && !wf_ds_node(d, f->ds)->batched)
+    if (wf_ds_node(d, f->ds)->batched)
+        return WEFT_OK;
+    if (o->shuffle)
         st = wf_plan_shuffle(d, o->seed, 0, &f->ds);
-    return st ? st : wf_plan_batch(d, o->batch ? o->batch : usual, &f->ds);
+    f->batch = o->batch ? o->batch : usual;
+    return st ? st : wf_plan_batch(d, f->batch, &f->ds);
 }
 
 weft_status wf_feeding_find(weft_trainer *t, weft_data *d, weft_ds s,

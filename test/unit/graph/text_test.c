@@ -80,7 +80,7 @@ static void a_loaded_graph_computes_the_same(void **state)
     char path[64];
 
     (void)state;
-    ok(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .seed = 5), &ctx));
+    ok(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .seed = 5, .soft_placement = true), &ctx));
     snprintf(path, sizeof path, "text_test.%d.graph", (int)getpid());
     g[0] = example(ctx, &loss);
     ok(weft_graph_save(g[0], path));

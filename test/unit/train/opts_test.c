@@ -17,7 +17,7 @@
 #include "unit/train/opts_calls.h"
 
 /* Structs that calls fill; the tests at the end. */
-static const char *const results[] = {"weft_plan_info", "weft_job_output"};
+static const char *const results[] = {"weft_plan_info", "weft_job_output", "weft_device"};
 
 /* The first `size` bytes of what the call needs, saying that they are `says` bytes; nothing can be
  * read after them. */
@@ -269,6 +269,30 @@ static void outputs_of_jobs_fit_the_callers_struct(void **state)
     weft_job_free(job);
 }
 
+static void devices_fit_the_callers_struct(void **state)
+{
+    weft_device all = {.size = sizeof all};
+
+    (void)state;
+    ok(weft_ctx_device(ctx, 0, &all));
+    assert_string_equal(all.name, "cpu:0");
+    for (size_t size = sizeof size; size < sizeof all; size += 8) {
+        struct guarded g = guarded_new(size);
+
+        memcpy(g.p, &size, sizeof size);
+        ok(weft_ctx_device(ctx, 0, g.p));
+        assert_memory_equal(g.p, &size, sizeof size);
+        assert_memory_equal((char *)g.p + 8, (char *)&all + 8, size - 8);
+        guarded_free(&g);
+    }
+    for (int i = 0; i < 2; i++) {
+        weft_device wrong = {.size = i ? sizeof wrong + 8 : 0, .cores = 99};
+
+        assert_int_equal(weft_ctx_device(ctx, 0, &wrong), WEFT_EINVAL);
+        assert_int_equal(wrong.cores, 99);
+    }
+}
+
 /* ---- the headers ----------------------------------------------------------------------------- */
 
 static bool in_table(const char *type)
@@ -366,6 +390,7 @@ int main(void)
         cmocka_unit_test(callbacks_fit_the_callers_struct),
         cmocka_unit_test(plan_info_fits_the_callers_struct),
         cmocka_unit_test(outputs_of_jobs_fit_the_callers_struct),
+        cmocka_unit_test(devices_fit_the_callers_struct),
         cmocka_unit_test(every_struct_with_a_size_is_in_the_table),
     };
 

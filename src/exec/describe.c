@@ -1,0 +1,52 @@
+/* describe.c - a function's parts of a fingerprint: its graph, the segment table, the kernels. */
+#include "base/fprint.h"
+#include "exec/exec.h"
+
+static void describe_segment(const struct wf_segment *s, struct wf_fprint *f)
+{
+    char key[300], slots[160] = "", type[WF_TYPE_TEXT];
+    int n = 0;
+
+    for (int k = 0; k < s->n_slots; k++)
+        n += wf_snprintf(slots + n, sizeof slots - (size_t)n, "%s%.9g", k ? "," : ", slots from ",
+                         (double)s->slot_init[k]);
+    wf_snprintf(key, sizeof key, "variable '%.256s'", s->name);
+    wf_type_text(&s->type, type);
+    if (s->table)
+        wf_fp_add(f, WF_FP_SEGMENTS, key, NULL, "%s (table%s)", type, slots);
+    else
+        wf_fp_add(f, WF_FP_SEGMENTS, key, NULL, "%s (%s at %lld%s)", type,
+                  s->flat ? "parameter" : "state", (long long)s->offset, slots);
+}
+
+void wf_fn_describe(const weft_fn *fn, struct wf_fprint *f)
+{
+    const struct wf_store *s = fn->store;
+    const int32_t *root = fn->roots;
+
+    wf_graph_describe(fn->graph, f);
+    wf_values_describe(fn->graph, "feed", fn->n_feeds, fn->feeds, f);
+    wf_values_describe(fn->graph, "fetch", fn->n_fetches, root, f);
+    wf_values_describe(fn->graph, "update", fn->n_updates, root + fn->n_fetches, f);
+    wf_values_describe(fn->graph, "gradient", fn->n_gradients, root + fn->n_fetches + fn->n_updates,
+                       f);
+    for (int32_t k = 0; k < s->n_flat; k++)
+        describe_segment(&s->seg[s->by_number[k]], f);
+    for (int64_t i = 0; i < s->n_seg; i++)
+        if (!s->seg[i].flat)
+            describe_segment(&s->seg[i], f);
+}
+
+void wf_kernels_describe(const weft_ctx *ctx, struct wf_fprint *f)
+{
+    wf_fp_add(f, WF_FP_KERNELS, "the SIMD level", NULL, "%s", weft_simd_name(ctx->simd));
+    wf_fp_add(f, WF_FP_KERNELS, "the choice of kernels", NULL, "%s",
+              ctx->kernels == WEFT_KERNELS_PORTABLE ? "portable" : "best");
+    wf_fp_add(f, WF_FP_KERNELS, "the treatment of denormals", NULL, "%s",
+              ctx->flush_denormals ? "flushed" : "kept");
+    wf_fp_add(f, WF_FP_KERNELS, "the version of weft", NULL, "%s", weft_version());
+    wf_fp_add(f, WF_FP_KERNELS, "the list of kernels", NULL, "%016llx",
+              (unsigned long long)wf_kernels_hash());
+    wf_fp_add(f, WF_FP_KERNELS, "the tiling of products", NULL, "%016llx",
+              (unsigned long long)wf_tilings_hash());
+}

@@ -1,0 +1,337 @@
+/* frame.c - the header of a frame, and the machine that reads frames. */
+#include "net/frame.h"
+
+static const char magic[4] = {'w', 'e', 'f', 't'};
+
+/* What a frame of each type may have. */
+static const struct kind {
+    const char *name;
+    bool head, payload, id, wait;
+} kinds[WF_FRAME_TYPES] = {
+    [WF_FRAME_HELLO] = {"hello", .head = true},
+    [WF_FRAME_MESSAGE] = {"message", .head = true, .payload = true},
+    [WF_FRAME_REQUEST] = {"request", .head = true, .payload = true, .id = true, .wait = true},
+    [WF_FRAME_RESPONSE] = {"response", .head = true, .payload = true, .id = true, .wait = true},
+    [WF_FRAME_CANCEL] = {"cancel", .id = true},
+    [WF_FRAME_REGION] = {"region", .head = true, .id = true},
+    [WF_FRAME_PING] = {"ping", .id = true},
+    [WF_FRAME_PONG] = {"pong", .id = true},
+    [WF_FRAME_BYE] = {"bye"},
+};
+
+const char *wf_frame_name(enum wf_frame_type type)
+{
+    return type > 0 && type < WF_FRAME_TYPES ? kinds[type].name : "?";
+}
+
+/* ---- the header ------------------------------------------------------------------------------ */
+
+static void put(uint8_t *p, int n, uint64_t v)
+{
+    for (int i = 0; i < n; i++)
+        p[i] = (uint8_t)(v >> 8 * i);
+}
+
+static uint64_t get(const uint8_t *p, int n)
+{
+    uint64_t v = 0;
+
+    for (int i = 0; i < n; i++)
+        v |= (uint64_t)p[i] << 8 * i;
+    return v;
+}
+
+void wf_frame_encode(const struct wf_frame *f, const void *head, uint8_t out[WF_FRAME_HEADER])
+{
+    memcpy(out, magic, sizeof magic);
+    put(out + 4, 1, WF_FRAME_VERSION);
+    put(out + 5, 1, (uint64_t)f->type);
+    put(out + 6, 2, f->flags);
+    put(out + 8, 4, f->kind);
+    put(out + 12, 4, (uint64_t)f->n_head);
+    put(out + 16, 8, (uint64_t)f->n_payload);
+    put(out + 24, 8, f->id);
+    put(out + 32, 8, (uint64_t)f->wait);
+    put(out + 40, 4, wf_crc32c(0, head, f->n_head));
+    put(out + 44, 4, wf_crc32c(0, out, 44));
+}
+
+/* A frame of this type has nothing that it may not have. */
+static weft_status check_kind(const struct wf_frame *f)
+{
+    const struct kind *k = &kinds[f->type];
+    const char *what = f->n_head && !k->head                               ? "a head"
+                       : f->n_payload && !k->payload                       ? "a payload"
+                       : f->id && !k->id                                   ? "a number"
+                       : f->wait && !k->wait                               ? "a time"
+                       : f->wait < 0 && f->type == WF_FRAME_REQUEST        ? "a negative time"
+                       : (f->flags & WF_FRAME_SUMMED) && f->n_payload == 0 ? "a sum of nothing"
+                       : f->wait != (int32_t)f->wait && f->type == WF_FRAME_RESPONSE ? "no status"
+                                                                                     : NULL;
+
+    return what ? wf_err(WEFT_EPEER, "a %s frame with %s", k->name, what) : WEFT_OK;
+}
+
+weft_status wf_frame_decode(const uint8_t bytes[WF_FRAME_HEADER], int64_t max_payload,
+                            struct wf_frame *out)
+{
+    uint64_t type = get(bytes + 5, 1), n_head = get(bytes + 12, 4), n = get(bytes + 16, 8);
+
+    if (memcmp(bytes, magic, sizeof magic) != 0)
+        return wf_err(WEFT_EPEER, "this is not weft's protocol: it begins with %02x %02x %02x %02x",
+                      bytes[0], bytes[1], bytes[2], bytes[3]);
+    if (bytes[4] != WF_FRAME_VERSION)
+        return wf_err(WEFT_EPEER, "version %d of the protocol; this is version %d", bytes[4],
+                      WF_FRAME_VERSION);
+    if (get(bytes + 44, 4) != wf_crc32c(0, bytes, 44))
+        return wf_err(WEFT_EPEER, "a damaged header: its checksum is wrong");
+    if (type == 0 || type >= WF_FRAME_TYPES)
+        return wf_err(WEFT_EPEER, "no frame has type %d", (int)type);
+    if (get(bytes + 6, 2) & ~(uint64_t)WF_FRAME_SUMMED)
+        return wf_err(WEFT_EPEER, "unknown flags 0x%x", (unsigned)get(bytes + 6, 2));
+    if (n_head > WF_FRAME_MAX_HEAD)
+        return wf_err(WEFT_EPEER, "a head of %llu bytes; at most %d are allowed",
+                      (unsigned long long)n_head, WF_FRAME_MAX_HEAD);
+    if (n > (uint64_t)max_payload)
+        return wf_err(WEFT_EPEER, "a payload of %llu bytes; at most %lld are accepted",
+                      (unsigned long long)n, (long long)max_payload);
+    *out = (struct wf_frame){.type = (enum wf_frame_type)type,
+                             .flags = (unsigned)get(bytes + 6, 2),
+                             .kind = (uint32_t)get(bytes + 8, 4),
+                             .n_head = (int32_t)n_head,
+                             .n_payload = (int64_t)n,
+                             .id = get(bytes + 24, 8),
+                             .wait = (int64_t)get(bytes + 32, 8)};
+    return check_kind(out);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+weft_status wf_unframe_init(struct wf_unframe *u, weft_ctx *ctx, int64_t max_payload,
+                            const struct wf_frame_calls *calls)
+{
+    *u = (struct wf_unframe){.ctx = ctx, .calls = *calls, .max_payload = max_payload};
+    u->head = wf_alloc_raw(ctx, WF_FRAME_MAX_HEAD);
+    return u->head ? WEFT_OK : wf_err_nomem(ctx, WF_FRAME_MAX_HEAD, "a link");
+}
+
+void wf_unframe_free(struct wf_unframe *u)
+{
+    if (u->head)
+        wf_free(u->ctx, u->head);
+    u->head = NULL;
+}
+
+bool wf_unframe_between(const struct wf_unframe *u)
+{
+    return u->state == WF_UNFRAME_HEADER && u->at == 0;
+}
+
+bool wf_unframe_waits(const struct wf_unframe *u)
+{
+    return u->state == WF_UNFRAME_PLACE;
+}
+
+static weft_status finish(struct wf_unframe *u)
+{
+    u->state = WF_UNFRAME_HEADER;
+    u->at = 0;
+    u->part = NULL;
+    u->n_parts = 0;
+    u->n_frames++;
+    return u->calls.complete(u->calls.arg, &u->frame, u->head);
+}
+
+/* Memory for the payload; its parts have exactly its size. */
+static weft_status place(struct wf_unframe *u)
+{
+    int64_t total = 0;
+    weft_status st = u->calls.place(u->calls.arg, &u->frame, u->head, &u->part, &u->n_parts);
+
+    if (st || u->n_parts == WF_PLACE_LATER)
+        return st;
+    for (int i = 0; i < u->n_parts; i++)
+        total += u->part[i].n;
+    if (u->n_parts && total != u->frame.n_payload)
+        return wf_err(WEFT_EBUG, "memory of %lld bytes for a payload of %lld", (long long)total,
+                      (long long)u->frame.n_payload);
+    u->state = WF_UNFRAME_PAYLOAD;
+    u->at = u->in_part = 0;
+    u->now = 0;
+    u->crc = 0;
+    return WEFT_OK;
+}
+
+/* Header and head are complete. */
+static weft_status after_head(struct wf_unframe *u)
+{
+    if (u->head_crc != wf_crc32c(0, u->head, u->frame.n_head))
+        return wf_err(WEFT_EPEER, "a damaged head of a %s frame: its checksum is wrong",
+                      wf_frame_name(u->frame.type));
+    u->at = 0;
+    if (u->frame.n_payload == 0)
+        return finish(u);
+    u->state = WF_UNFRAME_PLACE;
+    return WEFT_OK;
+}
+
+static weft_status after_header(struct wf_unframe *u)
+{
+    weft_status st = wf_frame_decode(u->small, u->max_payload, &u->frame);
+
+    if (st)
+        return st;
+    u->head_crc = (uint32_t)get(u->small + 40, 4);
+    u->state = WF_UNFRAME_HEAD;
+    u->at = 0;
+    return u->frame.n_head == 0 ? after_head(u) : WEFT_OK;
+}
+
+static weft_status after_payload(struct wf_unframe *u)
+{
+    if (!(u->frame.flags & WF_FRAME_SUMMED))
+        return finish(u);
+    u->state = WF_UNFRAME_TAIL;
+    u->at = 0;
+    return WEFT_OK;
+}
+
+static weft_status after_tail(struct wf_unframe *u)
+{
+    if (get(u->small, WF_FRAME_TAIL) != u->crc)
+        return wf_err(WEFT_EPEER, "a damaged payload of a %s frame: its checksum is wrong",
+                      wf_frame_name(u->frame.type));
+    return finish(u);
+}
+
+/* n bytes of the payload are where they belong. */
+static void advance(struct wf_unframe *u, int64_t n)
+{
+    u->at += n;
+    while (n > 0 && u->now < u->n_parts) {
+        const struct wf_part *p = &u->part[u->now];
+        int64_t k = wf_min_i64(n, p->n - u->in_part);
+
+        if (u->frame.flags & WF_FRAME_SUMMED)
+            u->crc = wf_crc32c(u->crc, (const char *)p->p + u->in_part, k);
+        u->in_part += k;
+        n -= k;
+        if (u->in_part == p->n) {
+            u->now++;
+            u->in_part = 0;
+        }
+    }
+}
+
+/* Copies as many bytes as the present part of the frame takes. */
+static int64_t take(struct wf_unframe *u, uint8_t *to, int64_t size, const uint8_t *from, int64_t n)
+{
+    int64_t k = wf_min_i64(n, size - u->at);
+
+    if (k > 0)
+        memcpy(to + u->at, from, (size_t)k);
+    u->at += k;
+    return k;
+}
+
+static int64_t take_payload(struct wf_unframe *u, const uint8_t *from, int64_t n)
+{
+    int64_t k = wf_min_i64(n, u->frame.n_payload - u->at), left = k;
+
+    if (!u->n_parts) { /* skipped */
+        if (u->frame.flags & WF_FRAME_SUMMED)
+            u->crc = wf_crc32c(u->crc, from, k);
+        u->at += k;
+        return k;
+    }
+    while (left > 0) {
+        const struct wf_part *p = &u->part[u->now];
+        int64_t m = wf_min_i64(left, p->n - u->in_part);
+
+        if (m > 0)
+            memcpy((char *)p->p + u->in_part, from, (size_t)m);
+        from += m;
+        left -= m;
+        if (m == 0) /* an empty part */
+            u->now++;
+        else
+            advance(u, m);
+    }
+    return k;
+}
+
+static weft_status step(struct wf_unframe *u, const uint8_t *p, int64_t n, int64_t *k)
+{
+    const struct wf_frame *f = &u->frame;
+
+    *k = 0;
+    switch (u->state) {
+    case WF_UNFRAME_HEADER:
+        *k = take(u, u->small, WF_FRAME_HEADER, p, n);
+        return u->at == WF_FRAME_HEADER ? after_header(u) : WEFT_OK;
+    case WF_UNFRAME_HEAD:
+        *k = take(u, u->head, f->n_head, p, n);
+        return u->at == f->n_head ? after_head(u) : WEFT_OK;
+    case WF_UNFRAME_PLACE: return place(u);
+    case WF_UNFRAME_PAYLOAD:
+        *k = take_payload(u, p, n);
+        return u->at == f->n_payload ? after_payload(u) : WEFT_OK;
+    case WF_UNFRAME_TAIL:
+        *k = take(u, u->small, WF_FRAME_TAIL, p, n);
+        return u->at == WF_FRAME_TAIL ? after_tail(u) : WEFT_OK;
+    case WF_UNFRAME_FAILED: break;
+    }
+    return wf_err(WEFT_ESTATE, "the link has failed before");
+}
+
+weft_status wf_unframe_push(struct wf_unframe *u, const void *bytes, int64_t n, int64_t *used)
+{
+    const uint8_t *p = bytes;
+    weft_status st = WEFT_OK;
+
+    *used = 0;
+    while (!st && (*used < n || u->state == WF_UNFRAME_PLACE)) {
+        bool waited = u->state == WF_UNFRAME_PLACE;
+        int64_t k;
+
+        st = step(u, p ? p + *used : NULL, n - *used, &k);
+        *used += k;
+        u->n_bytes += k;
+        if (waited && u->state == WF_UNFRAME_PLACE)
+            break; /* not now */
+    }
+    if (st)
+        u->state = WF_UNFRAME_FAILED;
+    return st;
+}
+
+int wf_unframe_room(const struct wf_unframe *u, struct wf_part *part, int max)
+{
+    int n = 0;
+
+    if (u->state != WF_UNFRAME_PAYLOAD)
+        return 0;
+    for (int i = u->now; i < u->n_parts && n < max; i++) {
+        int64_t from = i == u->now ? u->in_part : 0;
+
+        if (u->part[i].n > from)
+            part[n++] = (struct wf_part){(char *)u->part[i].p + from, u->part[i].n - from};
+    }
+    return n;
+}
+
+weft_status wf_unframe_got(struct wf_unframe *u, int64_t n)
+{
+    weft_status st;
+
+    if (u->state != WF_UNFRAME_PAYLOAD || n < 0 || n > u->frame.n_payload - u->at)
+        return wf_err(WEFT_EBUG, "%lld bytes that no payload takes", (long long)n);
+    u->n_bytes += n;
+    advance(u, n);
+    if (u->at < u->frame.n_payload)
+        return WEFT_OK;
+    st = after_payload(u);
+    if (st)
+        u->state = WF_UNFRAME_FAILED;
+    return st;
+}

@@ -1,0 +1,614 @@
+/* link.c - one link: hello, messages, requests, silence, and the end. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sys/uio.h>
+
+#include "net/link.h"
+
+enum { BUDGET = 4 << 20, MAX_ROOM = 8 }; /* bytes read in a turn, so that links take turns */
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static weft_status on_place(void *arg, const struct wf_frame *f, const void *head,
+                            const struct wf_part **parts, int *n_parts);
+static weft_status on_frame(void *arg, const struct wf_frame *f, const void *head);
+
+weft_status wf_link_new(struct wf_net *net, struct wf_link **out)
+{
+    struct wf_link *l = wf_alloc(net->ctx, sizeof *l);
+    struct wf_frame_calls calls = {l, on_place, on_frame};
+    weft_status st = l ? WEFT_OK : wf_err_nomem(net->ctx, sizeof *l, "a link");
+
+    if (st)
+        return st;
+    l->net = net;
+    l->name = l->address;
+    l->fd = -1;
+    wf_sendq_init(l);
+    l->next_id = 1;
+    l->heard_ns = l->moved_ns = wf_now(net->ctx);
+    pthread_mutex_init(&l->out, NULL);
+    l->staging = wf_alloc_raw(net->ctx, WF_STAGING);
+    st = l->staging ? wf_unframe_init(&l->in, net->ctx, net->opts.max_payload, &calls)
+                    : wf_err_nomem(net->ctx, WF_STAGING, "a link");
+    if (st) {
+        wf_link_free(l);
+        return st;
+    }
+    *out = l;
+    return WEFT_OK;
+}
+
+void wf_link_free(struct wf_link *l)
+{
+    wf_unframe_free(&l->in);
+    wf_secure_free(l);
+    wf_free(l->net->ctx, l->staging);
+    pthread_mutex_destroy(&l->out);
+    wf_free(l->net->ctx, l);
+}
+
+/* All requests that wait, or only those that `due` is true for, answered with a status. */
+static void end_requests(struct wf_link *l, bool (*due)(const struct wf_pending *p, int64_t now),
+                         int64_t now, weft_status st)
+{
+    struct wf_pending *ended = NULL, **at;
+
+    pthread_mutex_lock(&l->out);
+    for (at = &l->pending; *at;) {
+        struct wf_pending *p = *at;
+
+        if (due && !due(p, now)) {
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
+        p->next = ended;
+        ended = p;
+    }
+    pthread_mutex_unlock(&l->out);
+    while (ended) {
+        struct wf_pending *p = ended;
+
+        ended = p->next;
+        if (st == WEFT_ETIME)
+            wf_err(st, "%s: no answer to request %llu in time", l->name, (unsigned long long)p->id);
+        if (l->state == WF_LINK_UP)
+            wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_CANCEL, .id = p->id}, NULL,
+                             false);
+        p->reply(p->arg, st, NULL);
+        wf_free(l->net->ctx, p);
+    }
+}
+
+void wf_link_down(struct wf_link *l, weft_status st, const char *why)
+{
+    const struct wf_net_calls *calls = &l->net->opts.calls;
+    bool tell = l->promised || l->told_up;
+    char text[sizeof l->why + WF_MAX_LINK_NAME];
+
+    if (l->state == WF_LINK_DOWN)
+        return;
+    wf_snprintf(text, sizeof text, "%s: %s", l->name, why);
+    pthread_mutex_lock(&l->out);
+    l->state = WF_LINK_DOWN;
+    wf_snprintf(l->why, sizeof l->why, "%s", why);
+    pthread_mutex_unlock(&l->out);
+    wf_socket_close(l);
+    wf_sendq_clear(l, st);
+    wf_err_set(text);
+    end_requests(l, NULL, 0, st ? st : WEFT_EPEER);
+    if (tell)
+        calls->down(calls->arg, l, st, text);
+    else
+        l->dropped = true;
+    wf_net_happened(l->net);
+}
+
+/* ---- hello ----------------------------------------------------------------------------------- */
+
+static void say_hello(struct wf_link *l)
+{
+    const struct wf_identity *self = &l->net->opts.self;
+    struct wf_frame f = {.type = WF_FRAME_HELLO};
+    uint8_t head[8 + 1 + sizeof self->role + sizeof self->name];
+    size_t n_role = strlen(self->role), n_name = strlen(self->name);
+
+    for (int i = 0; i < 8; i++)
+        head[i] = (uint8_t)(self->incarnation >> 8 * i);
+    head[8] = (uint8_t)n_role;
+    memcpy(head + 9, self->role, n_role);
+    memcpy(head + 9 + n_role, self->name, n_name);
+    f.n_head = (int32_t)(9 + n_role + n_name);
+    l->heard_ns = wf_now(l->net->ctx);
+    l->state = WF_LINK_HELLO;
+    wf_socket_watch(l, UV_READABLE);
+    if (wf_sendq_control(l, &f, head, true))
+        wf_link_down(l, WEFT_ENOMEM, "out of memory");
+}
+
+/* One step of the handshake of TLS. */
+static void secure(struct wf_link *l)
+{
+    int events;
+    weft_status st = wf_secure_step(l, &events);
+
+    if (st)
+        wf_link_down(l, st, weft_error());
+    else if (events)
+        wf_socket_watch(l, events);
+    else
+        say_hello(l);
+}
+
+void wf_link_start(struct wf_link *l)
+{
+    weft_status st;
+
+    if (strncmp(l->address, "tls:", 4) != 0) {
+        l->wire = &wf_wire_plain;
+        say_hello(l);
+        return;
+    }
+    st = l->net->opts.tls ? wf_secure_new(l, l->net->opts.tls)
+                          : wf_err(WEFT_ESTATE, "this node has no certificate, which tls needs");
+    if (st) {
+        wf_link_down(l, st, weft_error());
+        return;
+    }
+    l->wire = &wf_wire_tls;
+    l->heard_ns = wf_now(l->net->ctx);
+    l->state = WF_LINK_SECURING;
+    secure(l);
+}
+
+static weft_status take_hello(struct wf_link *l, const struct wf_frame *f, const uint8_t *head)
+{
+    const struct wf_net_calls *calls = &l->net->opts.calls;
+    struct wf_identity p = {.incarnation = 0};
+    int n_role = f->n_head > 8 ? head[8] : 0, n_name = f->n_head - 9 - n_role;
+
+    if (f->n_head < 9 || n_name < 0 || n_role >= (int)sizeof p.role || n_name >= (int)sizeof p.name)
+        return wf_err(WEFT_EPEER, "a hello that names nobody");
+    for (int i = 0; i < 8; i++)
+        p.incarnation |= (uint64_t)head[i] << 8 * i;
+    memcpy(p.role, head + 9, (size_t)n_role);
+    memcpy(p.name, head + 9 + n_role, (size_t)n_name);
+    for (int i = 9; i < f->n_head; i++)
+        if (head[i] < 32 || head[i] > 126)
+            return wf_err(WEFT_EPEER, "a hello with a name that cannot be printed");
+    if (l->secure &&
+        (strcmp(p.name, l->certified.name) != 0 || strcmp(p.role, l->certified.role) != 0))
+        return wf_err(WEFT_EPEER, "says that it is %s (%s), but its certificate is that of %s (%s)",
+                      p.name, p.role, l->certified.name, l->certified.role);
+    l->peer = p;
+    if (calls->admit) {
+        weft_status st = calls->admit(calls->arg, l);
+
+        if (st)
+            return st;
+    }
+    wf_snprintf(l->full_name, sizeof l->full_name, "%s (%.160s)", p.name, l->address);
+    l->name = l->full_name;
+    l->told_up = true;
+    l->state = WF_LINK_UP;
+    if (calls->up)
+        calls->up(calls->arg, l);
+    return WEFT_OK;
+}
+
+/* ---- frames ---------------------------------------------------------------------------------- */
+
+static struct wf_msg message_of(const struct wf_link *l, const struct wf_frame *f, const void *head)
+{
+    bool placed = f->n_payload > 0;
+
+    return (struct wf_msg){.kind = f->kind,
+                           .head = head,
+                           .n_head = f->n_head,
+                           .part = placed ? l->placed.part : NULL,
+                           .n_parts = placed ? l->placed.n_parts : 0,
+                           .n_payload = f->n_payload,
+                           .id = f->id,
+                           .response = f->type == WF_FRAME_RESPONSE};
+}
+
+static weft_status on_place(void *arg, const struct wf_frame *f, const void *head,
+                            const struct wf_part **parts, int *n_parts)
+{
+    struct wf_link *l = arg;
+    const struct wf_net_calls *calls = &l->net->opts.calls;
+    weft_status st = WEFT_OK;
+
+    l->placed = (struct wf_msg){.n_parts = 0};
+    *n_parts = 0;
+    if (l->state != WF_LINK_UP)
+        return wf_err(WEFT_EPEER, "a %s before its hello", wf_frame_name(f->type));
+    if (calls->place) {
+        struct wf_msg m = message_of(l, f, head);
+
+        st = calls->place(calls->arg, l, &m, parts, n_parts);
+    }
+    if (*n_parts > 0) {
+        l->placed.part = *parts;
+        l->placed.n_parts = *n_parts;
+    }
+    return st;
+}
+
+static weft_status take_response(struct wf_link *l, const struct wf_frame *f,
+                                 const struct wf_msg *m)
+{
+    struct wf_pending **at, *p = NULL;
+
+    pthread_mutex_lock(&l->out);
+    for (at = &l->pending; *at && (*at)->id != f->id; at = &(*at)->next)
+        ;
+    if (*at) {
+        p = *at;
+        *at = p->next;
+    }
+    pthread_mutex_unlock(&l->out);
+    if (!p) /* too late, or cancelled */
+        return WEFT_OK;
+    if (f->wait)
+        wf_err((weft_status)f->wait, "%s: %.*s", l->name, m->n_head, (const char *)m->head);
+    p->reply(p->arg, (weft_status)f->wait, f->wait ? NULL : m);
+    wf_free(l->net->ctx, p);
+    return WEFT_OK;
+}
+
+/* A peer that asks and takes no answer gets none. */
+static weft_status answer_ping(struct wf_link *l, const struct wf_frame *f)
+{
+    bool full;
+
+    pthread_mutex_lock(&l->out);
+    full = l->n_queued >= l->net->opts.max_queued;
+    pthread_mutex_unlock(&l->out);
+    return full ? WEFT_OK
+                : wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_PONG, .id = f->id}, NULL,
+                                   false);
+}
+
+static weft_status on_frame(void *arg, const struct wf_frame *f, const void *head)
+{
+    struct wf_link *l = arg;
+    const struct wf_net_calls *calls = &l->net->opts.calls;
+    struct wf_msg m = message_of(l, f, head);
+
+    if ((f->type == WF_FRAME_HELLO) != (l->state == WF_LINK_HELLO))
+        return wf_err(WEFT_EPEER, "%s",
+                      f->type == WF_FRAME_HELLO ? "a second hello" : "no hello at first");
+    switch (f->type) {
+    case WF_FRAME_HELLO: return take_hello(l, f, head);
+    case WF_FRAME_MESSAGE:
+    case WF_FRAME_REQUEST: calls->received(calls->arg, l, &m); return WEFT_OK;
+    case WF_FRAME_RESPONSE: return take_response(l, f, &m);
+    case WF_FRAME_PING: return answer_ping(l, f);
+    case WF_FRAME_BYE: l->bye = true; return WEFT_OK;
+    default: return WEFT_OK; /* pong: it was heard; cancel: the answer will be ignored */
+    }
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* What is in the staging memory; false if the link has to wait, or is down. */
+static bool take_staged(struct wf_link *l)
+{
+    int64_t used;
+    weft_status st = wf_unframe_push(&l->in, l->staging + l->taken, l->staged - l->taken, &used);
+
+    l->taken += used;
+    if (st) {
+        wf_link_down(l, st, weft_error());
+        return false;
+    }
+    l->paused = wf_unframe_waits(&l->in);
+    return !l->paused;
+}
+
+static void ended(struct wf_link *l)
+{
+    if (l->bye || l->said_bye)
+        wf_link_down(l, WEFT_OK, "closed");
+    else
+        wf_link_down(l, WEFT_EPEER,
+                     wf_unframe_between(&l->in) ? "the peer closed the connection"
+                                                : "the connection ended within a message");
+}
+
+/* One read, directly to where a payload goes, and beyond that to the staging memory. */
+static bool read_once(struct wf_link *l, int64_t *budget)
+{
+    struct wf_part room[MAX_ROOM];
+    struct iovec v[MAX_ROOM + 1];
+    int n_room = wf_unframe_room(&l->in, room, MAX_ROOM);
+    int64_t direct = 0;
+    ssize_t n;
+
+    for (int i = 0; i < n_room; i++) {
+        v[i] = (struct iovec){room[i].p, (size_t)room[i].n};
+        direct += room[i].n;
+    }
+    v[n_room] = (struct iovec){l->staging, WF_STAGING};
+    /* More parts than fit in one call: what follows them is not for the staging memory. */
+    n = l->wire->read(l, v, n_room == MAX_ROOM ? n_room : n_room + 1);
+    if (n < 0 && errno == EINTR)
+        return true;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return false;
+    if (n < 0 && !(l->said_bye && errno == ECONNRESET)) {
+        char text[128];
+
+        wf_snprintf(text, sizeof text, "reading: %s",
+                    errno == EPROTO ? l->wire_error : strerror(errno));
+        wf_link_down(l, WEFT_EPEER, text);
+        return false;
+    }
+    if (n <= 0) {
+        ended(l);
+        return false;
+    }
+    l->heard_ns = wf_now(l->net->ctx);
+    *budget -= n;
+    direct = wf_min_i64(direct, n);
+    l->staged = n - direct;
+    l->taken = 0;
+    if (direct) {
+        weft_status st = wf_unframe_got(&l->in, direct);
+
+        if (st) {
+            wf_link_down(l, st, weft_error());
+            return false;
+        }
+    }
+    return true;
+}
+
+static void read_some(struct wf_link *l)
+{
+    int64_t budget = BUDGET;
+
+    while (l->state != WF_LINK_DOWN && budget > 0) {
+        if ((l->staged > l->taken || wf_unframe_waits(&l->in)) && !take_staged(l))
+            break;
+        l->staged = l->taken = 0;
+        if (l->bye) { /* nothing follows */
+            wf_link_down(l, WEFT_OK, "closed by the peer");
+            break;
+        }
+        if (!read_once(l, &budget))
+            break;
+    }
+    l->more = budget <= 0 && l->state != WF_LINK_DOWN && l->wire->pending && l->wire->pending(l);
+    if (l->more)
+        wf_net_wake(l->net);
+}
+
+static void watch(struct wf_link *l)
+{
+    bool blocked;
+
+    if (l->state != WF_LINK_HELLO && l->state != WF_LINK_UP)
+        return;
+    pthread_mutex_lock(&l->out);
+    blocked = l->blocked;
+    pthread_mutex_unlock(&l->out);
+    wf_socket_watch(l, (l->paused ? 0 : UV_READABLE) | (blocked ? UV_WRITABLE : 0));
+}
+
+void wf_link_ready(struct wf_link *l, int events)
+{
+    if (l->state == WF_LINK_OPENING) {
+        wf_socket_connected(l);
+        return;
+    }
+    if (l->state == WF_LINK_SECURING) {
+        secure(l);
+        return;
+    }
+    if (events & UV_WRITABLE) { /* the peer has taken bytes: it is alive */
+        l->heard_ns = wf_now(l->net->ctx);
+        pthread_mutex_lock(&l->out);
+        l->blocked = false;
+        pthread_mutex_unlock(&l->out);
+        wf_sendq_write(l);
+    }
+    if (events & UV_READABLE && !l->paused)
+        read_some(l);
+    watch(l);
+    wf_net_happened(l->net);
+}
+
+/* ---- once a turn ----------------------------------------------------------------------------- */
+
+static bool is_late(const struct wf_pending *p, int64_t now)
+{
+    return p->deadline && now >= p->deadline;
+}
+
+static bool is_cancelled(const struct wf_pending *p, int64_t now)
+{
+    (void)now;
+    return p->cancelled;
+}
+
+static void check_silence(struct wf_link *l, int64_t now)
+{
+    int64_t silence = l->net->opts.silence_ns, quiet;
+    char text[128];
+
+    pthread_mutex_lock(&l->out);
+    quiet = now - wf_max_i64(l->heard_ns, l->proved_ns);
+    pthread_mutex_unlock(&l->out);
+    if (silence < 0 || l->paused)
+        return;
+    if (quiet >= silence) {
+        wf_snprintf(text, sizeof text, "%s for %.1f s",
+                    l->state == WF_LINK_UP ? "nothing was heard" : "no hello from the peer",
+                    (double)quiet * 1e-9);
+        wf_link_down(l, WEFT_ETIME, text);
+    } else if (quiet >= silence / 3 && now - l->pinged_ns >= silence / 3 &&
+               l->state == WF_LINK_UP) {
+        l->pinged_ns = now;
+        wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_PING, .id = 1}, NULL, false);
+    }
+}
+
+static void check_stall(struct wf_link *l, int64_t now)
+{
+    int64_t stall = l->net->opts.stall_ns, n, moved;
+    char text[128];
+
+    pthread_mutex_lock(&l->out);
+    n = l->n_queued;
+    moved = l->moved_ns;
+    pthread_mutex_unlock(&l->out);
+    if (stall < 0 || n == 0 || now - moved < stall)
+        return;
+    wf_snprintf(text, sizeof text, "the peer took no byte of %lld messages for %.1f s",
+                (long long)n, (double)(now - moved) * 1e-9);
+    wf_link_down(l, WEFT_ETIME, text);
+}
+
+/* All that was queued is sent: says goodbye, once. */
+static void check_closing(struct wf_link *l)
+{
+    bool say;
+
+    pthread_mutex_lock(&l->out);
+    say = l->closing && !l->first && !l->said_bye && l->state == WF_LINK_UP;
+    pthread_mutex_unlock(&l->out);
+    if (say)
+        wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_BYE}, NULL, false);
+    if (l->closing && l->state == WF_LINK_OPENING)
+        wf_link_down(l, WEFT_OK, "closed before it was connected");
+}
+
+void wf_link_serve(struct wf_link *l, int64_t now)
+{
+    char why[sizeof l->why];
+    bool resume;
+    weft_status broken;
+
+    if (l->state == WF_LINK_DOWN)
+        return;
+    pthread_mutex_lock(&l->out);
+    broken = l->broken;
+    wf_snprintf(why, sizeof why, "%s", l->why);
+    resume = l->resume;
+    l->resume = false;
+    pthread_mutex_unlock(&l->out);
+    if (broken) {
+        if (l->said_bye)
+            wf_link_down(l, WEFT_OK, "closed");
+        else
+            wf_link_down(l, broken, why);
+        return;
+    }
+    if (l->state == WF_LINK_OPENING && l->connect_by && now >= l->connect_by) {
+        wf_link_down(l, WEFT_ETIME, "connecting took too long");
+        return;
+    }
+    end_requests(l, is_late, now, WEFT_ETIME);
+    end_requests(l, is_cancelled, now, WEFT_ECANCEL);
+    if (l->state != WF_LINK_OPENING) {
+        if ((resume && l->paused) || l->more) {
+            l->paused = l->more = false;
+            l->heard_ns = now;
+            read_some(l);
+        }
+        check_silence(l, now);
+        check_stall(l, now);
+    }
+    check_closing(l);
+    watch(l);
+}
+
+/* ---- what any thread calls ------------------------------------------------------------------- */
+
+weft_status wf_link_send(struct wf_link *l, const struct wf_msg *m, wf_sent_fn *sent, void *arg)
+{
+    return wf_sendq_add(l, &(struct wf_frame){.type = WF_FRAME_MESSAGE}, m, sent, arg, NULL);
+}
+
+weft_status wf_link_call(struct wf_link *l, const struct wf_msg *m, int64_t timeout_ns,
+                         wf_sent_fn *sent, wf_reply_fn *reply, void *arg, uint64_t *id)
+{
+    struct wf_pending *p = wf_alloc(l->net->ctx, sizeof *p);
+    struct wf_frame f = {.type = WF_FRAME_REQUEST, .wait = timeout_ns / 1000};
+    weft_status st;
+
+    if (!p)
+        return wf_err_nomem(l->net->ctx, sizeof *p, "a request");
+    pthread_mutex_lock(&l->out);
+    f.id = l->next_id++;
+    pthread_mutex_unlock(&l->out);
+    *p = (struct wf_pending){.id = f.id,
+                             .deadline = timeout_ns ? wf_now(l->net->ctx) + timeout_ns : 0,
+                             .reply = reply,
+                             .arg = arg};
+    if (id)
+        *id = f.id;
+    st = wf_sendq_add(l, &f, m, sent, arg, p);
+    if (st)
+        wf_free(l->net->ctx, p);
+    else if (timeout_ns)
+        wf_net_tick(l->net);
+    return st;
+}
+
+weft_status wf_link_reply(struct wf_link *l, uint64_t id, weft_status st, const struct wf_msg *m,
+                          wf_sent_fn *sent, void *arg)
+{
+    struct wf_frame f = {.type = WF_FRAME_RESPONSE, .id = id, .wait = st};
+    struct wf_msg none = {.kind = 0};
+
+    if (st > 0 || (st && m && m->n_parts))
+        return wf_err(WEFT_EINVAL, "%s: an answer with status %d and a payload", l->name, st);
+    return wf_sendq_add(l, &f, m ? m : &none, sent, arg, NULL);
+}
+
+void wf_link_cancel(struct wf_link *l, uint64_t id)
+{
+    pthread_mutex_lock(&l->out);
+    for (struct wf_pending *p = l->pending; p; p = p->next)
+        p->cancelled |= p->id == id;
+    pthread_mutex_unlock(&l->out);
+    wf_net_wake(l->net);
+}
+
+void wf_link_resume(struct wf_link *l)
+{
+    pthread_mutex_lock(&l->out);
+    l->resume = true;
+    pthread_mutex_unlock(&l->out);
+    wf_net_wake(l->net);
+}
+
+void wf_link_close(struct wf_link *l)
+{
+    pthread_mutex_lock(&l->out);
+    l->closing = true;
+    pthread_mutex_unlock(&l->out);
+    wf_net_wake(l->net);
+}
+
+void wf_link_drop(struct wf_link *l)
+{
+    struct wf_net *net = l->net;
+
+    l->dropped = true;
+    wf_net_wake(net);
+}
+
+const struct wf_identity *wf_link_peer(const struct wf_link *l)
+{
+    return &l->peer;
+}
+
+const char *wf_link_name(const struct wf_link *l)
+{
+    return l->name;
+}

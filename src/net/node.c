@@ -1,0 +1,319 @@
+/* node.c - a node: its thread and loop, and how others wait for what happens there. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <time.h>
+
+#include "net/link.h"
+
+#define FAST_MS 5
+#define MAX_WAIT_NS 100000000 /* of one sleep in wf_net_wait: the clock may be a test's */
+
+/* ---- waking and waiting ---------------------------------------------------------------------- */
+
+void wf_net_wake(struct wf_net *net)
+{
+    uv_async_send(&net->wake);
+}
+
+void wf_net_happened(struct wf_net *net)
+{
+    bool waiting;
+
+    net->n_turns++;
+    pthread_mutex_lock(&net->lock);
+    waiting = net->n_waiting > 0;
+    if (waiting)
+        pthread_cond_broadcast(&net->changed);
+    pthread_mutex_unlock(&net->lock);
+}
+
+void wf_net_tick(struct wf_net *net)
+{
+    if (!atomic_exchange(&net->fast, true))
+        wf_net_wake(net);
+}
+
+/* Sleeps until something has happened since turn `seen`, or a while. */
+static void sleep_once(struct wf_net *net, int64_t seen, int64_t left)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)wf_min_i64(left, MAX_WAIT_NS);
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&net->lock);
+    net->n_waiting++;
+    if (net->n_turns == seen)
+        pthread_cond_timedwait(&net->changed, &net->lock, &until);
+    net->n_waiting--;
+    pthread_mutex_unlock(&net->lock);
+}
+
+weft_status wf_net_wait(struct wf_net *net, bool (*done)(void *arg), void *arg, int64_t timeout_ns,
+                        const char *what)
+{
+    int64_t start = wf_now(net->ctx), now = start, spin = (int64_t)net->opts.spin_us * 1000;
+
+    for (;;) {
+        int64_t seen = net->n_turns;
+
+        if (done(arg))
+            return WEFT_OK;
+        now = wf_now(net->ctx);
+        if (now - start >= timeout_ns)
+            return wf_err(WEFT_ETIME, "%s: not within %.3g s", what, (double)timeout_ns * 1e-9);
+        if (now - start >= spin)
+            sleep_once(net, seen, timeout_ns - (now - start));
+    }
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+static void take_orders(struct wf_net *net)
+{
+    struct wf_order *all, *next;
+
+    pthread_mutex_lock(&net->lock);
+    all = net->orders;
+    net->orders = NULL;
+    pthread_mutex_unlock(&net->lock);
+    for (; all; all = next) {
+        next = all->next;
+        if (all->listener) {
+            all->listener->next = net->listeners;
+            net->listeners = all->listener;
+            wf_socket_watch_listener(all->listener);
+        } else {
+            all->link->next = net->links;
+            net->links = all->link;
+            wf_socket_connect(all->link);
+        }
+        wf_free(net->ctx, all);
+    }
+}
+
+/* Frees links that are down and that nobody uses any more. */
+static void sweep(struct wf_net *net, bool all)
+{
+    for (struct wf_link **at = &net->links; *at;) {
+        struct wf_link *l = *at;
+
+        if (l->state == WF_LINK_DOWN && !l->resolving && (l->dropped || all)) {
+            *at = l->next;
+            wf_link_free(l);
+        } else {
+            at = &l->next;
+        }
+    }
+}
+
+static void on_timer(uv_timer_t *h);
+
+/* Ticks often while something has a deadline, otherwise for silence alone. */
+static void set_timer(struct wf_net *net)
+{
+    int64_t silence = net->opts.silence_ns;
+    uint64_t slow = silence > 0 ? (uint64_t)wf_max_i64(silence / 12000000, 1) : 1000;
+    uint64_t every = net->fast && slow > FAST_MS ? FAST_MS : slow;
+
+    if (uv_timer_get_repeat(&net->timer) != every || !uv_is_active((uv_handle_t *)&net->timer))
+        uv_timer_start(&net->timer, on_timer, every, every);
+}
+
+static void serve_all(struct wf_net *net)
+{
+    int64_t now = wf_now(net->ctx);
+    bool fast = false;
+
+    take_orders(net);
+    for (struct wf_link *l = net->links, *next; l; l = next) {
+        next = l->next;
+        wf_link_serve(l, now);
+        pthread_mutex_lock(&l->out);
+        fast |= l->state != WF_LINK_DOWN &&
+                (l->pending || l->first || l->state != WF_LINK_UP || l->closing);
+        pthread_mutex_unlock(&l->out);
+    }
+    sweep(net, false);
+    net->fast = fast;
+    set_timer(net);
+}
+
+static void on_timer(uv_timer_t *h)
+{
+    serve_all(h->data);
+}
+
+static void on_wake(uv_async_t *h)
+{
+    serve_all(h->data);
+}
+
+/* Everything goes down, and the loop ends when its handles are closed. */
+static void close_all(struct wf_net *net)
+{
+    take_orders(net);
+    for (struct wf_link *l = net->links; l; l = l->next)
+        wf_link_down(l, WEFT_ECANCEL, "the node is closing");
+    for (struct wf_listener *s = net->listeners, *next; s; s = next) {
+        next = s->next;
+        wf_socket_close_listener(s);
+    }
+    net->listeners = NULL;
+    uv_close((uv_handle_t *)&net->timer, NULL);
+    uv_close((uv_handle_t *)&net->wake, NULL);
+    while (uv_run(&net->loop, UV_RUN_DEFAULT))
+        ;
+    sweep(net, true);
+}
+
+static bool is_stopping(struct wf_net *net)
+{
+    bool stop;
+
+    pthread_mutex_lock(&net->lock);
+    stop = net->stop;
+    pthread_mutex_unlock(&net->lock);
+    return stop;
+}
+
+static void *node_main(void *arg)
+{
+    struct wf_net *net = arg;
+    int64_t spin = (int64_t)net->opts.spin_us * 1000, until = 0, seen = -1;
+
+    while (!is_stopping(net)) {
+        if (net->n_turns != seen) {
+            seen = net->n_turns;
+            until = wf_now(net->ctx) + spin;
+        }
+        uv_run(&net->loop, spin && wf_now(net->ctx) < until ? UV_RUN_NOWAIT : UV_RUN_ONCE);
+    }
+    close_all(net);
+    return NULL;
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+static void set_defaults(struct wf_net_opts *o)
+{
+    o->max_payload = o->max_payload ? o->max_payload : (int64_t)1 << 40;
+    o->max_queued = o->max_queued ? o->max_queued : 1024;
+    o->silence_ns = o->silence_ns ? o->silence_ns : 3000000000;
+    o->stall_ns = o->stall_ns ? o->stall_ns : 3000000000;
+}
+
+static weft_status open_loop(struct wf_net *net)
+{
+    int rc = uv_loop_init(&net->loop);
+
+    if (rc)
+        return wf_err(WEFT_EIO, "an event loop: %s", uv_strerror(rc));
+    net->loop.data = net->ctx; /* for handles that free themselves */
+    uv_async_init(&net->loop, &net->wake, on_wake);
+    uv_timer_init(&net->loop, &net->timer);
+    net->wake.data = net->timer.data = net;
+    set_timer(net);
+    return WEFT_OK;
+}
+
+weft_status wf_net_new(weft_ctx *ctx, const struct wf_net_opts *opts, struct wf_net **out)
+{
+    struct wf_net *net = wf_alloc(ctx, sizeof *net);
+    pthread_condattr_t attr;
+    weft_status st;
+
+    if (!net)
+        return wf_err_nomem(ctx, sizeof *net, "a node");
+    net->ctx = ctx;
+    net->opts = *opts;
+    set_defaults(&net->opts);
+    pthread_mutex_init(&net->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&net->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    st = open_loop(net);
+    if (!st && pthread_create(&net->thread, NULL, node_main, net)) {
+        st = wf_err(WEFT_ENOMEM, "a node: no thread can be started");
+        close_all(net);
+        uv_loop_close(&net->loop);
+    }
+    if (st) {
+        pthread_cond_destroy(&net->changed);
+        pthread_mutex_destroy(&net->lock);
+        wf_free(ctx, net);
+        return st;
+    }
+    *out = net;
+    return WEFT_OK;
+}
+
+void wf_net_free(struct wf_net *net)
+{
+    if (!net)
+        return;
+    pthread_mutex_lock(&net->lock);
+    net->stop = true;
+    pthread_mutex_unlock(&net->lock);
+    wf_net_wake(net);
+    pthread_join(net->thread, NULL);
+    uv_loop_close(&net->loop);
+    pthread_cond_destroy(&net->changed);
+    pthread_mutex_destroy(&net->lock);
+    wf_free(net->ctx, net);
+}
+
+static void add_order(struct wf_net *net, struct wf_order *o)
+{
+    pthread_mutex_lock(&net->lock);
+    o->next = net->orders;
+    net->orders = o;
+    pthread_mutex_unlock(&net->lock);
+    wf_net_wake(net);
+}
+
+weft_status wf_net_listen(struct wf_net *net, const char *address, char *bound, size_t size)
+{
+    struct wf_order *o = wf_alloc(net->ctx, sizeof *o);
+    struct wf_address a;
+    weft_status st =
+        o ? wf_address_parse(address, &a) : wf_err_nomem(net->ctx, sizeof *o, "a listener");
+
+    if (!st) {
+        st = wf_socket_listen(net, &a, bound, size, &o->listener);
+        if (st)
+            wf_err_wrap(st, "address '%s'", address);
+    }
+    if (st) {
+        wf_free(net->ctx, o);
+        return st;
+    }
+    add_order(net, o);
+    return WEFT_OK;
+}
+
+weft_status wf_net_connect(struct wf_net *net, const char *address, int64_t timeout_ns,
+                           struct wf_link **out)
+{
+    struct wf_order *o = wf_alloc(net->ctx, sizeof *o);
+    struct wf_address a;
+    struct wf_link *l;
+    weft_status st =
+        o ? wf_address_parse(address, &a) : wf_err_nomem(net->ctx, sizeof *o, "a link");
+
+    if (!st)
+        st = wf_link_new(net, &l);
+    if (st) {
+        wf_free(net->ctx, o);
+        return st;
+    }
+    wf_address_format(&a, l->address, sizeof l->address);
+    l->promised = true;
+    l->connect_by = timeout_ns ? wf_now(net->ctx) + timeout_ns : 0;
+    o->link = l;
+    *out = l;
+    add_order(net, o);
+    return WEFT_OK;
+}

@@ -1,0 +1,365 @@
+/* tls.c - TLS 1.3 over the socket of a link. */
+#define _GNU_SOURCE
+#include "net/tls.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include "net/link.h"
+
+enum { GATHERED = 16384, MAX_SESSIONS = 64 }; /* a record of TLS; peers that are remembered */
+
+struct session {
+    char address[WF_MAX_ADDRESS];
+    SSL_SESSION *session;
+};
+
+struct wf_tls {
+    weft_ctx *ctx;
+    pthread_mutex_t lock; /* of all below */
+    SSL_CTX *now;
+    struct session session[MAX_SESSIONS]; /* to be resumed, by address */
+    int n_sessions;
+};
+
+/* A link's. */
+struct wf_secure {
+    SSL *ssl;
+    struct wf_tls *tls;
+    uint8_t gathered[GATHERED]; /* small parts, sent as one record */
+};
+
+static weft_status err_openssl(const char *what)
+{
+    unsigned long e = ERR_get_error();
+    const char *reason = e ? ERR_reason_error_string(e) : NULL;
+
+    ERR_clear_error();
+    return wf_err(WEFT_EPEER, "%s: %s", what, reason ? reason : "OpenSSL has failed");
+}
+
+/* ---- credentials ----------------------------------------------------------------------------- */
+
+static weft_status use_chain(SSL_CTX *c, const char *pem)
+{
+    BIO *b = BIO_new_mem_buf(pem, -1);
+    X509 *x = b ? PEM_read_bio_X509(b, NULL, NULL, NULL) : NULL;
+    bool ok = x && SSL_CTX_use_certificate(c, x) == 1;
+
+    X509_free(x);
+    while (ok && (x = PEM_read_bio_X509(b, NULL, NULL, NULL)))
+        ok = SSL_CTX_add0_chain_cert(c, x) == 1;
+    BIO_free(b);
+    if (!ok)
+        return err_openssl("the certificate");
+    ERR_clear_error(); /* of the end of the text */
+    return WEFT_OK;
+}
+
+static weft_status use_key(SSL_CTX *c, const char *pem)
+{
+    BIO *b = BIO_new_mem_buf(pem, -1);
+    EVP_PKEY *k = b ? PEM_read_bio_PrivateKey(b, NULL, NULL, NULL) : NULL;
+    bool ok = k && SSL_CTX_use_PrivateKey(c, k) == 1 && SSL_CTX_check_private_key(c) == 1;
+
+    EVP_PKEY_free(k);
+    BIO_free(b);
+    return ok ? WEFT_OK : err_openssl("the key of the certificate");
+}
+
+static weft_status use_authority(SSL_CTX *c, const char *pem)
+{
+    BIO *b = BIO_new_mem_buf(pem, -1);
+    X509 *x = b ? PEM_read_bio_X509(b, NULL, NULL, NULL) : NULL;
+    bool ok = x && X509_STORE_add_cert(SSL_CTX_get_cert_store(c), x) == 1;
+
+    X509_free(x);
+    BIO_free(b);
+    return ok ? WEFT_OK : err_openssl("the authority's certificate");
+}
+
+static int keep_session(SSL *ssl, SSL_SESSION *s);
+
+static weft_status new_context(const struct wf_credentials *c, SSL_CTX **out)
+{
+    SSL_CTX *x = SSL_CTX_new(TLS_method());
+    weft_status st = WEFT_OK;
+
+    if (!x || !SSL_CTX_set_min_proto_version(x, TLS1_3_VERSION) ||
+        !SSL_CTX_set_session_id_context(x, (const unsigned char *)"weft", 4))
+        st = err_openssl("TLS 1.3");
+    if (!st)
+        st = use_authority(x, c->authority);
+    if (!st)
+        st = use_chain(x, c->certificate);
+    if (!st)
+        st = use_key(x, c->key);
+    if (st) {
+        SSL_CTX_free(x);
+        return st;
+    }
+    SSL_CTX_set_verify(x, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    SSL_CTX_set_mode(x, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                            SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_session_cache_mode(x, SSL_SESS_CACHE_BOTH | SSL_SESS_CACHE_NO_INTERNAL_STORE);
+    SSL_CTX_sess_set_new_cb(x, keep_session);
+    SSL_CTX_set_options(x, SSL_OP_IGNORE_UNEXPECTED_EOF);
+    *out = x;
+    return WEFT_OK;
+}
+
+weft_status wf_tls_new(weft_ctx *ctx, const struct wf_credentials *c, struct wf_tls **out)
+{
+    struct wf_tls *t = wf_alloc(ctx, sizeof *t);
+    weft_status st =
+        t ? new_context(c, &t->now) : wf_err_nomem(ctx, sizeof *t, "the credentials of a node");
+
+    if (st) {
+        wf_free(ctx, t);
+        return st;
+    }
+    t->ctx = ctx;
+    pthread_mutex_init(&t->lock, NULL);
+    *out = t;
+    return WEFT_OK;
+}
+
+void wf_tls_free(struct wf_tls *t)
+{
+    if (!t)
+        return;
+    for (int i = 0; i < t->n_sessions; i++)
+        SSL_SESSION_free(t->session[i].session);
+    SSL_CTX_free(t->now);
+    pthread_mutex_destroy(&t->lock);
+    wf_free(t->ctx, t);
+}
+
+weft_status wf_tls_renew(struct wf_tls *t, const struct wf_credentials *c)
+{
+    SSL_CTX *next = NULL;
+    weft_status st = new_context(c, &next);
+
+    if (st)
+        return st;
+    pthread_mutex_lock(&t->lock);
+    SSL_CTX_free(t->now); /* links hold theirs */
+    t->now = next;
+    for (int i = 0; i < t->n_sessions; i++) /* they were made with the old ones */
+        SSL_SESSION_free(t->session[i].session);
+    t->n_sessions = 0;
+    pthread_mutex_unlock(&t->lock);
+    return WEFT_OK;
+}
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+static struct session *find_session(struct wf_tls *t, const char *address)
+{
+    for (int i = 0; i < t->n_sessions; i++)
+        if (strcmp(t->session[i].address, address) == 0)
+            return &t->session[i];
+    return NULL;
+}
+
+/* A ticket has come: the next connection to this address resumes it. Returns 1 if it was
+ * kept. */
+static int keep_session(SSL *ssl, SSL_SESSION *s)
+{
+    struct wf_link *l = SSL_get_app_data(ssl);
+    struct wf_tls *t = l->secure->tls;
+    struct session *at;
+
+    if (SSL_is_server(ssl))
+        return 0;
+    pthread_mutex_lock(&t->lock);
+    at = find_session(t, l->address);
+    if (at) {
+        SSL_SESSION_free(at->session);
+    } else if (t->n_sessions < MAX_SESSIONS) {
+        at = &t->session[t->n_sessions++];
+        wf_snprintf(at->address, sizeof at->address, "%s", l->address);
+    }
+    if (at)
+        at->session = s;
+    pthread_mutex_unlock(&t->lock);
+    return at != NULL;
+}
+
+/* ---- the handshake --------------------------------------------------------------------------- */
+
+weft_status wf_secure_new(struct wf_link *l, struct wf_tls *t)
+{
+    struct wf_secure *s = wf_alloc(l->net->ctx, sizeof *s);
+    struct session *known;
+
+    if (!s)
+        return wf_err_nomem(l->net->ctx, sizeof *s, "a link");
+    pthread_mutex_lock(&t->lock);
+    s->ssl = SSL_new(t->now);
+    known = l->promised ? find_session(t, l->address) : NULL;
+    if (s->ssl && known)
+        SSL_set_session(s->ssl, known->session);
+    pthread_mutex_unlock(&t->lock);
+    s->tls = t;
+    if (!s->ssl || !SSL_set_fd(s->ssl, l->fd)) {
+        SSL_free(s->ssl);
+        wf_free(l->net->ctx, s);
+        return err_openssl("TLS");
+    }
+    l->secure = s;
+    SSL_set_app_data(s->ssl, l);
+    if (l->promised)
+        SSL_set_connect_state(s->ssl);
+    else
+        SSL_set_accept_state(s->ssl);
+    return WEFT_OK;
+}
+
+void wf_secure_free(struct wf_link *l)
+{
+    if (!l->secure)
+        return;
+    SSL_free(l->secure->ssl);
+    wf_free(l->net->ctx, l->secure);
+    l->secure = NULL;
+}
+
+bool wf_secure_resumed(const struct wf_link *l)
+{
+    return l->secure && SSL_session_reused(l->secure->ssl);
+}
+
+/* What the peer's certificate says: "weft:ROLE/NAME". */
+static weft_status read_identity(const struct wf_link *l, struct wf_identity *out)
+{
+    X509 *x = SSL_get1_peer_certificate(l->secure->ssl);
+    GENERAL_NAMES *names = x ? X509_get_ext_d2i(x, NID_subject_alt_name, NULL, NULL) : NULL;
+    bool found = false;
+
+    for (int i = 0; i < sk_GENERAL_NAME_num(names) && !found; i++) {
+        const GENERAL_NAME *g = sk_GENERAL_NAME_value(names, i);
+        const char *uri, *slash;
+        int n;
+
+        if (g->type != GEN_URI)
+            continue;
+        uri = (const char *)ASN1_STRING_get0_data(g->d.uniformResourceIdentifier);
+        n = ASN1_STRING_length(g->d.uniformResourceIdentifier);
+        slash = n > 5 && memcmp(uri, "weft:", 5) == 0 ? memchr(uri + 5, '/', (size_t)n - 5) : NULL;
+        if (!slash || slash - uri - 5 >= (int)sizeof out->role ||
+            uri + n - slash - 1 >= (int)sizeof out->name || memchr(uri, 0, (size_t)n))
+            continue;
+        *out = (struct wf_identity){.incarnation = 0};
+        memcpy(out->role, uri + 5, (size_t)(slash - uri - 5));
+        memcpy(out->name, slash + 1, (size_t)(uri + n - slash - 1));
+        found = true;
+    }
+    GENERAL_NAMES_free(names);
+    X509_free(x);
+    return found ? WEFT_OK : wf_err(WEFT_EPEER, "the peer's certificate names no task of weft");
+}
+
+/* Events to wait for; 0: it is complete. */
+weft_status wf_secure_step(struct wf_link *l, int *events)
+{
+    SSL *ssl = l->secure->ssl;
+    int rc;
+    long bad;
+
+    ERR_clear_error();
+    rc = SSL_do_handshake(ssl);
+    *events = 0;
+    if (rc == 1)
+        return read_identity(l, &l->certified);
+    switch (SSL_get_error(ssl, rc)) {
+    case SSL_ERROR_WANT_READ: *events = UV_READABLE; return WEFT_OK;
+    case SSL_ERROR_WANT_WRITE: *events = UV_WRITABLE; return WEFT_OK;
+    case SSL_ERROR_SYSCALL:
+        return wf_err(WEFT_EPEER, "TLS: %s",
+                      errno ? strerror(errno) : "the peer closed the connection");
+    default: break;
+    }
+    bad = SSL_get_verify_result(ssl);
+    return bad != X509_V_OK ? wf_err(WEFT_EPEER, "TLS: the peer's certificate: %s",
+                                     X509_verify_cert_error_string(bad))
+                            : err_openssl("TLS");
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+/* The result of reading or writing as that of a system call. */
+static ssize_t result(struct wf_link *l, int rc)
+{
+    if (rc > 0)
+        return rc;
+    switch (SSL_get_error(l->secure->ssl, rc)) {
+    case SSL_ERROR_WANT_READ:
+    case SSL_ERROR_WANT_WRITE: errno = EAGAIN; return -1;
+    case SSL_ERROR_ZERO_RETURN: return 0;
+    case SSL_ERROR_SYSCALL:
+        if (errno == 0)
+            return 0;
+        return -1;
+    default: {
+        unsigned long e = ERR_get_error();
+
+        wf_snprintf(l->wire_error, sizeof l->wire_error, "TLS: %s",
+                    e ? ERR_reason_error_string(e) : "failed");
+        ERR_clear_error();
+        errno = EPROTO;
+        return -1;
+    }
+    }
+}
+
+static ssize_t read_tls(struct wf_link *l, const struct iovec *v, int n)
+{
+    ssize_t got;
+
+    (void)n;
+    pthread_mutex_lock(&l->out); /* an SSL is not for two threads at once */
+    ERR_clear_error();
+    errno = 0;
+    got = result(l, SSL_read(l->secure->ssl, v[0].iov_base,
+                             (int)wf_min_i64((int64_t)v[0].iov_len, 1 << 30)));
+    pthread_mutex_unlock(&l->out);
+    return got;
+}
+
+/* Large parts from where they are, small ones together. What is offered after a short write begins
+ * with the same bytes, as OpenSSL wants it. */
+static ssize_t write_tls(struct wf_link *l, const struct iovec *v, int n)
+{
+    struct wf_secure *s = l->secure;
+    const void *from = v[0].iov_base;
+    int64_t bytes = (int64_t)v[0].iov_len;
+
+    if (bytes < GATHERED) {
+        bytes = 0;
+        for (int i = 0; i < n && bytes < GATHERED; i++) {
+            int64_t k = wf_min_i64((int64_t)v[i].iov_len, GATHERED - bytes);
+
+            memcpy(s->gathered + bytes, v[i].iov_base, (size_t)k);
+            bytes += k;
+        }
+        from = s->gathered;
+    }
+    ERR_clear_error();
+    errno = 0;
+    return result(l, SSL_write(s->ssl, from, (int)wf_min_i64(bytes, 1 << 30)));
+}
+
+static bool pending_tls(struct wf_link *l)
+{
+    bool any;
+
+    pthread_mutex_lock(&l->out);
+    any = SSL_pending(l->secure->ssl) > 0;
+    pthread_mutex_unlock(&l->out);
+    return any;
+}
+
+const struct wf_wire wf_wire_tls = {read_tls, write_tls, pending_tls};
