@@ -1,5 +1,5 @@
-/* device.c - the devices of a context: groups of cores, cpu:0, cpu:1, …, each with a pool of threads
- * of its own that is made when something is placed there. The default device is the context's pool,
+/* device.c - the devices of a context: groups of cores, cpu:0, cpu:1, …, each with its own pool of
+ * threads, made when something is placed there. The default device is the context's pool,
  * over all cores; if there is one group, it is cpu:0. */
 #define _GNU_SOURCE
 #include <pthread.h>

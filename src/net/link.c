@@ -342,7 +342,7 @@ static bool read_once(struct wf_link *l, int64_t *budget)
         char text[128];
 
         wf_snprintf(text, sizeof text, "reading: %s",
-                    errno == EPROTO ? l->wire_error : strerror(errno));
+                    errno == EPROTO ? l->wire_error : wf_errno_text(errno));
         wf_link_down(l, WEFT_EPEER, text);
         return false;
     }

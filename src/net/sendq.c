@@ -278,7 +278,7 @@ static weft_status write_some(struct wf_link *l)
         }
         if (n < 0)
             return wf_err(WEFT_EPEER, "writing: %s",
-                          errno == EPROTO ? l->wire_error : strerror(errno));
+                          errno == EPROTO ? l->wire_error : wf_errno_text(errno));
         advance(l, n);
     }
     return WEFT_OK;

@@ -108,7 +108,7 @@ static void open_socket(struct wf_link *l, const struct sockaddr *to, socklen_t 
     int fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
     if (fd < 0) {
-        fail(l, "socket", strerror(errno));
+        fail(l, "socket", wf_errno_text(errno));
         return;
     }
     if (adopt(l, fd)) {
@@ -120,7 +120,7 @@ static void open_socket(struct wf_link *l, const struct sockaddr *to, socklen_t 
     else if (errno == EINPROGRESS)
         wf_socket_watch(l, UV_WRITABLE);
     else
-        fail(l, "connecting", strerror(errno));
+        fail(l, "connecting", wf_errno_text(errno));
 }
 
 void wf_socket_connected(struct wf_link *l)
@@ -131,7 +131,7 @@ void wf_socket_connected(struct wf_link *l)
     if (getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &n))
         error = errno;
     if (error)
-        fail(l, "connecting", strerror(error));
+        fail(l, "connecting", wf_errno_text(error));
     else
         wf_link_start(l);
 }
@@ -211,7 +211,7 @@ static weft_status bind_tcp(const struct wf_address *a, int *fd)
         setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     rc = *fd < 0 ? -1 : bind(*fd, found->ai_addr, found->ai_addrlen);
     freeaddrinfo(found);
-    return rc ? wf_err(WEFT_EIO, "cannot be bound: %s", strerror(errno)) : WEFT_OK;
+    return rc ? wf_err(WEFT_EIO, "cannot be bound: %s", wf_errno_text(errno)) : WEFT_OK;
 }
 
 static weft_status bind_unix(const struct wf_address *a, int *fd)
@@ -221,7 +221,7 @@ static weft_status bind_unix(const struct wf_address *a, int *fd)
     unix_address(a->host, &un);
     *fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (*fd < 0 || bind(*fd, (const struct sockaddr *)&un, sizeof un))
-        return wf_err(WEFT_EIO, "cannot be bound: %s", strerror(errno));
+        return wf_err(WEFT_EIO, "cannot be bound: %s", wf_errno_text(errno));
     return WEFT_OK;
 }
 
@@ -255,7 +255,7 @@ weft_status wf_socket_listen(struct wf_net *net, const struct wf_address *a, cha
     if (!st && a->kind == WF_ADDRESS_UDS)
         wf_snprintf(s->path, sizeof s->path, "%s", a->host);
     if (!st && listen(s->fd, 512))
-        st = wf_err(WEFT_EIO, "cannot listen: %s", strerror(errno));
+        st = wf_err(WEFT_EIO, "cannot listen: %s", wf_errno_text(errno));
     if (st) {
         if (s->fd >= 0)
             close(s->fd);

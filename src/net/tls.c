@@ -279,7 +279,7 @@ weft_status wf_secure_step(struct wf_link *l, int *events)
     case SSL_ERROR_WANT_WRITE: *events = UV_WRITABLE; return WEFT_OK;
     case SSL_ERROR_SYSCALL:
         return wf_err(WEFT_EPEER, "TLS: %s",
-                      errno ? strerror(errno) : "the peer closed the connection");
+                      errno ? wf_errno_text(errno) : "the peer closed the connection");
     default: break;
     }
     bad = SSL_get_verify_result(ssl);

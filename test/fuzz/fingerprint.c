@@ -1,4 +1,4 @@
-/* fingerprint.c - the reader of fingerprints, on anything, with the right checksum added: what reads
+/* fingerprint.c - the reader of fingerprints, on anything, with a right checksum added: what it reads
  * is written and reads back as itself, and does not differ from itself. */
 #include <stdint.h>
 #include <stdio.h>

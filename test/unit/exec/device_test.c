@@ -1,5 +1,5 @@
-/* Device scopes: nodes run on the pool of their device, unknown devices are refused or replaced, and
- * results do not depend on any of it. */
+/* device_test.c - device scopes: nodes run on the pool of their device, unknown devices are refused
+ * or replaced, and results do not depend on any of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
