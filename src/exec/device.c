@@ -1,6 +1,6 @@
 /* device.c - placement: the device scopes of a graph, checked when a function is created, and used
- * when a plan is made. An instruction has the pool of its device; all run one after the other in the
- * same memory. Passes do not look at devices, and kernels do not depend on the pool, so results
+ * when a plan is made. An instruction has the pool of its device; all run one after the other in
+ * the same memory. Passes do not look at devices, and kernels do not depend on the pool, so results
  * do not depend on the placement. */
 #include "base/device.h"
 #include "exec/exec.h"

@@ -1,5 +1,5 @@
-/* fingerprint.c - the reader of fingerprints, on anything, with a right checksum added: what it reads
- * is written and reads back as itself, and does not differ from itself. */
+/* fingerprint.c - the reader of fingerprints, on anything, with a right checksum added: what
+ * it reads is written and reads back as itself, and does not differ from itself. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
