@@ -260,6 +260,8 @@ bool draw_trained_product(struct gen *g, const char *op)
         g->c->n_updates + 4 > MAX_UPDATES)
         return false;
     dim[1] = gen_type(g, dy)->dim[1];
+    if (dim[1] <= 8 && draw_one_in(&g->d, 3))
+        dim[0] = dim[1];
     w = gen_variable(g, WEFT_F32, 2, dim, false);
     in[0] = w.id && gen_settle(g)
                 ? gen_typed(g, WEFT_F32, 2, (int64_t[]){gen_type(g, dy)->dim[0], dim[0]})
@@ -287,7 +289,7 @@ bool draw_trained_product(struct gen *g, const char *op)
     product = gen_op(g, "matmul", 2, in, "trans_a=%s", "true");
     if (!product.id)
         return false;
-    if (again.id) {
+    if (again.id && !draw_one_in(&g->d, 3)) {
         other = unseen(g, "assign_add", 2, (weft_val[]){again, again});
         if (other.id)
             g->c->update[g->c->n_updates++] = other;
@@ -298,6 +300,8 @@ bool draw_trained_product(struct gen *g, const char *op)
         sums = gen_op(g, "sum", 1, &dy, "axes=%s", "[0]");
     if (draw_one_in(&g->d, 3))
         read_weights(g, w, sums);
+    if (again.id && dim[0] == dim[1]) /* the old value of what the product waits for */
+        read_weights(g, again, sums);
     if (weft_optim_init(&o, "sgd", "learning_rate=0.125"))
         return false;
     o.learning_rate = new_rate(g);
