@@ -249,6 +249,7 @@ char *config_text(const struct config *c, char buf[128]);
 
 struct report {
     bool failed;
+    bool excused; /* outside of the noisy runs, but an undecided decision explains it */
     char text[1024];
 };
 
