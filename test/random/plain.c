@@ -342,8 +342,9 @@ static void shake_ftrl(struct plain *p, const struct wf_node *n, const struct wf
 static double largest(const struct wf_tensor *t)
 {
     double most = 0;
+    int64_t n = t->data && wf_is_float(t->type.dtype) ? wf_count(t) : 0;
 
-    for (int64_t i = 0; t->data && wf_is_float(t->type.dtype) && i < wf_count(t); i++) {
+    for (int64_t i = 0; i < n; i++) {
         double v = fabs(wf_get(t->data, t->type.dtype, i));
 
         most = isfinite(v) ? fmax(most, v) : most;
@@ -354,8 +355,9 @@ static double largest(const struct wf_tensor *t)
 static double least(const struct wf_tensor *t)
 {
     double v = INFINITY;
+    int64_t n = wf_count(t);
 
-    for (int64_t i = 0; i < wf_count(t); i++)
+    for (int64_t i = 0; i < n; i++)
         v = fmin(v, wf_get(t->data, t->type.dtype, i));
     return v;
 }
@@ -736,8 +738,9 @@ static void mark_needed(const weft_graph *g, int n_roots, const weft_val *roots,
 static double sum_of(const struct wf_tensor *t)
 {
     double sum = 0;
+    int64_t n = wf_count(t);
 
-    for (int64_t i = 0; i < wf_count(t); i++)
+    for (int64_t i = 0; i < n; i++)
         sum += 0 * wf_get(t->data, t->type.dtype, i);
     return sum;
 }

@@ -253,10 +253,13 @@ bool sums_may_be_narrow(const struct plain *p, const struct wf_node *n, const st
         return false;
     if (n->op->id == WF_OP_prod || n->op->id == WF_OP_prod_grad)
         return true;
-    for (int i = 0; i < n->n_in; i++)
-        for (int64_t e = 0; in[i].type.dtype == WEFT_F64 && e < wf_count(&in[i]); e++)
+    for (int i = 0; i < n->n_in; i++) {
+        int64_t count = in[i].type.dtype == WEFT_F64 ? wf_count(&in[i]) : 0;
+
+        for (int64_t e = 0; e < count; e++)
             if (!(fabs(((double *)in[i].data)[e]) < 0x1p40)) /* products of so many are in range */
                 return true;
+    }
     return false;
 }
 

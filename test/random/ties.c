@@ -263,6 +263,7 @@ bool plain_ties(struct plain *p, int64_t k, const struct wf_type *out, struct wf
     struct wf_tensor x = {.data = NULL};
     struct decision d;
     struct wf_type shape;
+    int64_t count;
 
     if (!p->peers)
         return false;
@@ -273,7 +274,8 @@ bool plain_ties(struct plain *p, int64_t k, const struct wf_type *out, struct wf
     if (in[d.tie->operand].type.dtype != WEFT_F64)
         return false;
     shape = d.spread ? *out : in[d.tie->operand].type;
-    for (int64_t e = 0; e < wf_type_count(&shape); e++) {
+    count = wf_type_count(&shape);
+    for (int64_t e = 0; e < count; e++) {
         int64_t a = d.spread ? tie_index(&in[0].type, &shape, e) : e;
         int64_t b = d.spread ? tie_index(&in[1].type, &shape, e) : 0;
         double width, v, at;
