@@ -117,7 +117,7 @@ void *plain_room(struct plain *p, const struct wf_type *t);
 /* The value whose memory v shows. */
 int32_t plain_root(const weft_graph *g, int32_t v);
 
-/* ---- sums.c: what long sums and products lose ------------------------------------------------- */
+/* ---- sums.c: what long sums and products lose ------------------------------------------------ */
 
 /* Replaces the results of sums and products of f32 by those of sums in f32, in order. */
 void sums_in_order(const struct plain *p, const struct wf_node *n, const struct wf_tensor *in,
@@ -136,7 +136,7 @@ bool plain_ties(struct plain *p, int64_t k, const struct wf_type *out, struct wf
 /* The element of t that broadcasts to element e of the shape `to`. */
 int64_t tie_index(const struct wf_type *t, const struct wf_type *to, int64_t e);
 
-/* ---- undecided.c: what depends on such decisions ---------------------------------------------- */
+/* ---- undecided.c: what depends on such decisions --------------------------------------------- */
 
 /* Computes node k in one of the peers, with decisions as this run takes them. */
 weft_status plain_decide(struct plain *p, int64_t k, const struct wf_attr *attr,

@@ -76,8 +76,8 @@ bool draw_chain(struct gen *g, const char *op)
     return in[0].id && gen_take(g, in[0]);
 }
 
-/* An element-wise result of a narrower type than an operand that has as many bytes, but is read once
- * for each row; long enough for several blocks of a program. */
+/* An element-wise result of a narrower type than an operand that has as many bytes, but is read
+ * once for each row; long enough for several blocks of a program. */
 bool draw_narrowed(struct gen *g, const char *op)
 {
     static const struct {

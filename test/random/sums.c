@@ -5,7 +5,7 @@
 
 #include "random/random.h"
 
-/* ---- sums in order ----------------------------------------------------------------------------- */
+/* ---- sums in order --------------------------------------------------------------------------- */
 
 /* A product of two f32 matrices with its sums in f32, in order: what a long sum of numbers of one
  * sign loses is not like noise on its operands, but always on the same side. */
@@ -125,7 +125,7 @@ void sums_in_order(const struct plain *p, const struct wf_node *n, const struct 
         means_in_order(&in[0], &out[1], &out[2]);
 }
 
-/* ---- numbers out of range ----------------------------------------------------------------------- */
+/* ---- numbers out of range -------------------------------------------------------------------- */
 
 /* Sums of products: none of their terms, in any order, is larger than the result for absolute
  * values. */
@@ -150,7 +150,8 @@ static bool is_among(const char *word, const char *const *words, int n)
     return false;
 }
 
-/* The largest absolute value that each element of operand i has in any of the runs, or the least. */
+/* The largest absolute value that each element of operand i has in any of the runs, or the
+ * least. */
 static struct wf_tensor bound(struct plain *p, const struct wf_node *n, int i,
                               const struct wf_tensor *x, bool least)
 {

@@ -3,9 +3,9 @@
  * A dozen noisy runs do not show all that an undecided decision may lead to: ten in a row that must
  * all go one way, or one of sixteen equal numbers that is picked. When a result is outside of what
  * the noisy runs explain, each of these is repeated several times, with the same noise: only
- * decisions vary that the noisy runs have found undecided. Some take each by chance. Some go for the
- * extremes: wherever a result depends on an undecided condition, it becomes as far from 0 as it may
- * be, as large, or as small. Where nothing is undecided, they are equal to the noisy runs. */
+ * decisions vary that the noisy runs have found undecided. Some take each by chance. Some go for
+ * the extremes: wherever a result depends on an undecided condition, it becomes as far from 0 as it
+ * may be, as large, or as small. Where nothing is undecided, they are equal to the noisy runs. */
 #include <math.h>
 
 #include "kernels/ref/window.h"
