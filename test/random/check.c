@@ -14,6 +14,7 @@ const char *const direction_names[N_DIRECTIONS] = {"plain definition", "same bit
 struct item {
     char what; /* f(etch), v(ariable), s(lot), g(radient) */
     int run, index, slot;
+    bool open; /* depends on an undecided step of an optimizer */
     struct wf_tensor t;
 };
 
@@ -42,7 +43,7 @@ static void add_item(struct results *r, char what, int run, int index, int slot,
     struct item *it = &r->item[r->n++];
     int64_t bytes = wf_type_bytes(type);
 
-    *it = (struct item){what, run, index, slot, {*type, NULL}};
+    *it = (struct item){what, run, index, slot, false, {*type, NULL}};
     it->t.data = wf_arena_alloc(r->arena, (size_t)bytes + 1);
     if (bytes)
         memcpy(it->t.data, data, (size_t)bytes);
@@ -68,13 +69,17 @@ static void item_text(const struct graph_case *c, const struct item *it, char bu
 static void add_state(const struct graph_case *c, const struct plain *p, struct results *r)
 {
     for (int64_t i = 0; i < c->g->n_vars; i++) {
+        bool open = p->peers && p->peers->open_var[i];
+
         add_item(r, 'v', 0, (int)i, 0, &p->var[i].type, p->var[i].data);
+        r->item[r->n - 1].open = open;
         for (int k = 0; k < WF_OPTIM_MAX_SLOTS; k++)
             if (p->slot[i][k]) {
                 struct wf_type f32 = p->var[i].type;
 
                 f32.dtype = WEFT_F32;
                 add_item(r, 's', 0, (int)i, k, &f32, p->slot[i][k]);
+                r->item[r->n - 1].open = open;
             }
     }
 }
@@ -98,8 +103,10 @@ static void add_gradients(const struct graph_case *c, const struct plain *p, str
     for (int64_t i = 0; c->flat && i < c->g->n_vars; i++) {
         const struct wf_node *n = first_step(c, i);
 
-        if (n)
+        if (n) {
             add_item(r, 'g', 0, (int)i, 0, &p->val[n->in[1]].type, p->val[n->in[1]].data);
+            r->item[r->n - 1].open = plain_is_open(p, (weft_val){n->in[1]});
+        }
     }
 }
 
@@ -122,6 +129,7 @@ static weft_status run_plain(const struct graph_case *c, struct plain *p, int n,
                 struct wf_tensor t = plain_fetch(&p[j], c->fetch[i]);
 
                 add_item(&r[j], 'f', run, i, 0, &t.type, t.data);
+                r[j].item[r[j].n - 1].open = plain_is_open(&p[j], c->fetch[i]);
             }
     }
     for (int j = 0; j < n && !st; j++) {
@@ -330,11 +338,21 @@ static bool is_wrong(const struct spread *s, double want, double got, weft_dtype
     return !(got >= fmin(s->lo, want) - slack && got <= fmax(s->hi, want) + slack);
 }
 
-enum { N_NOISY = 12 };
+enum { N_NOISY = 12, N_ROUNDS = 10, N_ALL = N_ROUNDS * N_NOISY, MOST_BYTES = 1 << 29 };
+
+/* An element that depends on an undecided step, and of which the runs have no digit in common: a
+ * step as large as the learning rate went one way or the other, and all that followed is by chance.
+ * A number as small as the noise of 0 has no digits to begin with. */
+static bool is_arbitrary(const struct item *it, const struct spread *s)
+{
+    double size = fmax(fabs(s->lo), fabs(s->hi));
+
+    return it->open && size > 0x1p-100 && s->hi - s->lo >= size / 2;
+}
 
 static void compare_noisy(const struct graph_case *c, const struct results *want,
-                          const struct results *got, const struct results *noisy, bool odd,
-                          struct report *r)
+                          const struct results *got, const struct results *noisy, int n_noisy,
+                          bool odd, struct report *r)
 {
     char what[256];
 
@@ -348,13 +366,14 @@ static void compare_noisy(const struct graph_case *c, const struct results *want
 
             if (x == y)
                 continue;
-            s = spread_of(noisy, N_NOISY, i, e);
+            s = spread_of(noisy, n_noisy, i, e);
             if (isfinite(x)) {
                 s.settled &= isfinite(s.lo) && isfinite(s.hi); /* else all runs were NaN */
                 s.lo = fmin(s.lo, x);
                 s.hi = fmax(s.hi, x);
             }
-            if (is_wrong(&s, x, y, a->type.dtype, odd)) {
+            if (is_wrong(&s, x, y, a->type.dtype, odd) &&
+                !(n_noisy > N_NOISY && is_arbitrary(&noisy[0].item[i], &s))) {
                 item_text(c, &want->item[i], what);
                 report_fail(r, "%s, element %lld: got %.9g, expected %.9g (between %.9g and %.9g)",
                             what, (long long)e, y, x, s.lo, s.hi);
@@ -363,25 +382,83 @@ static void compare_noisy(const struct graph_case *c, const struct results *want
     }
 }
 
-static void noisy_init(const struct graph_case *c, struct plain *q, struct results *noisy)
+/* What run k does with undecided decisions. Some of each come first: large graphs have few runs. */
+static enum choice choice_of(int k)
 {
-    for (int k = 0; k < N_NOISY; k++) {
+    static const enum choice first[2][N_NOISY] = {
+        {BELOW, EXACTLY, ABOVE},
+        {FARTHEST, LARGEST, SMALLEST, NARROW, AS_IT_IS, CAUTIOUS, BELOW, EXACTLY, ABOVE}};
+    static const enum choice rounds[N_ROUNDS] = {[2] = FARTHEST, AS_IT_IS, CAUTIOUS, LARGEST,
+                                                 SMALLEST,       CAUTIOUS, CAUTIOUS};
+
+    return k < 2 * N_NOISY ? first[k / N_NOISY][k % N_NOISY] : rounds[k / N_NOISY];
+}
+
+/* n of the runs that rounding and undecided decisions lead to. */
+static void noisy_init(const struct graph_case *c, struct plain *q, int n, struct peers *peers,
+                       struct results *noisy)
+{
+    for (int k = 0; k < n; k++) {
+        int number = k % N_NOISY;
+
         plain_init(&q[k], c->ctx, c->g);
         q[k].wide = true;
         q[k].noise = 4;
-        q[k].unbounded = k % 2; /* programs keep halves in f32: only some of them overflow */
-        q[k].draw = draw_from(c->seed, 100 + (uint64_t)k);
-        q[k].peers = q;
-        q[k].n_peers = N_NOISY;
+        q[k].unbounded = number % 2; /* programs keep halves in f32: only some of them overflow */
+        q[k].seed = c->seed * N_NOISY + (uint64_t)number;
+        q[k].chance = draw_from(c->seed, 100 + (uint64_t)k);
+        q[k].peers = peers;
         q[k].number = k;
+        q[k].choice = choice_of(k);
         results_init(&noisy[k], c, &q[k].arena);
     }
+    *peers = (struct peers){.run = q,
+                            .n_noisy = N_NOISY,
+                            .n = n,
+                            .open_var = wf_arena_alloc(&q->arena, (size_t)c->g->n_vars + 1),
+                            .open_val = wf_arena_alloc(&q->arena, (size_t)c->g->n_values + 1)};
+}
+
+static weft_status compare_with(const struct graph_case *c, const struct results *want,
+                                const struct results *got, int n, bool odd, int *n_more,
+                                struct report *r)
+{
+    struct plain q[N_ALL];
+    struct results noisy[N_ALL];
+    struct peers peers;
+    weft_status st;
+
+    noisy_init(c, q, n, &peers, noisy);
+    st = run_plain(c, q, n, noisy);
+    if (!st)
+        compare_noisy(c, want, got, noisy, n, odd, r);
+    *n_more = 0;
+    if (peers.varies)
+        *n_more = (int)wf_max_i64(2 * N_NOISY, wf_min_i64(N_ALL, MOST_BYTES / (q->bytes + 1)));
+    for (int k = 0; k < n; k++)
+        plain_free(&q[k]);
+    return st;
+}
+
+/* Compares with the noisy runs; what these do not explain, with as many more as fit. */
+static weft_status compare_far(const struct graph_case *c, const struct results *want,
+                               const struct results *got, bool odd, struct report *r)
+{
+    struct report again = {.failed = false};
+    int n, unused;
+    weft_status st = compare_with(c, want, got, N_NOISY, odd, &n, r);
+
+    if (!st && r->failed && n > 0 && !compare_with(c, want, got, n, odd, &unused, &again)) {
+        *r = again;
+        r->excused = !again.failed;
+    }
+    return st;
 }
 
 static weft_status against_plain(struct graph_case *c, const struct config *f, struct report *r)
 {
-    struct plain p, q[N_NOISY];
-    struct results want, got, noisy[N_NOISY];
+    struct plain p;
+    struct results want, got;
     weft_status st;
 
     plain_init(&p, c->ctx, c->g);
@@ -395,16 +472,9 @@ static weft_status against_plain(struct graph_case *c, const struct config *f, s
     st = run_fn(c, f, &got);
     if (st)
         report_fail(r, "%s: %s", weft_status_name(st), weft_error());
-    else if (same_layout(c, &want, &got, r) && any_far(&want, &got)) {
-        noisy_init(c, q, noisy);
-        st = run_plain(c, q, N_NOISY, noisy);
-        if (st)
-            report_fail(r, "the noisy run failed: %s", weft_error());
-        else
-            compare_noisy(c, &want, &got, noisy, p.saw_odd, r);
-        for (int k = 0; k < N_NOISY; k++)
-            plain_free(&q[k]);
-    }
+    else if (same_layout(c, &want, &got, r) && any_far(&want, &got) &&
+             compare_far(c, &want, &got, p.saw_odd, r))
+        report_fail(r, "the noisy run failed: %s", weft_error());
     plain_free(&p);
     return WEFT_OK;
 }
@@ -412,8 +482,8 @@ static weft_status against_plain(struct graph_case *c, const struct config *f, s
 weft_status check_fault(struct graph_case *c, const struct fault *fault, bool *changed,
                         struct report *r)
 {
-    struct plain p, faulty, q[N_NOISY];
-    struct results want, got, noisy[N_NOISY];
+    struct plain p, faulty;
+    struct results want, got;
     weft_status st;
 
     *r = (struct report){.failed = false};
@@ -426,14 +496,8 @@ weft_status check_fault(struct graph_case *c, const struct fault *fault, bool *c
     if (!st)
         st = run_plain(c, &faulty, 1, &got);
     *changed = !st && same_layout(c, &want, &got, r) && any_far(&want, &got);
-    if (*changed) {
-        noisy_init(c, q, noisy);
-        st = run_plain(c, q, N_NOISY, noisy);
-        if (!st)
-            compare_noisy(c, &want, &got, noisy, p.saw_odd, r);
-        for (int k = 0; k < N_NOISY; k++)
-            plain_free(&q[k]);
-    }
+    if (*changed)
+        st = compare_far(c, &want, &got, p.saw_odd, r);
     plain_free(&p);
     plain_free(&faulty);
     return st;
@@ -461,20 +525,21 @@ static int64_t farthest(const struct wf_tensor *a, const struct wf_tensor *b)
 
 static void show_value(struct graph_case *c, const struct config *f, int32_t v)
 {
-    struct plain p, q[N_NOISY];
-    struct results want, got, noisy[N_NOISY];
+    struct plain p, q[N_ALL];
+    struct results want, got, noisy[N_ALL];
+    struct peers peers;
     const struct wf_node *n = wf_val_node(c->g, (weft_val){v});
 
     c->fetch[c->n_fetches - 1].id = v;
     plain_init(&p, c->ctx, c->g);
     results_init(&want, c, &p.arena);
     results_init(&got, c, &p.arena);
-    noisy_init(c, q, noisy);
-    if (!run_plain(c, &p, 1, &want) && !run_fn(c, f, &got) && !run_plain(c, q, N_NOISY, noisy))
+    noisy_init(c, q, N_ALL, &peers, noisy);
+    if (!run_plain(c, &p, 1, &want) && !run_fn(c, f, &got) && !run_plain(c, q, N_ALL, noisy))
         for (int i = c->n_fetches - 1; i < runs_of(c) * c->n_fetches; i += c->n_fetches) {
             const struct wf_tensor *a = &want.item[i].t, *b = &got.item[i].t;
             int64_t e = farthest(a, b);
-            struct spread s = spread_of(noisy, N_NOISY, i, e < 0 ? 0 : e);
+            struct spread s = spread_of(noisy, N_ALL, i, e < 0 ? 0 : e);
 
             if (e >= 0)
                 printf("  run %d, %%%d %s, element %lld: %.9g, plain %.9g, noisy %.9g to %.9g\n",
@@ -482,7 +547,7 @@ static void show_value(struct graph_case *c, const struct config *f, int32_t v)
                        wf_get(b->data, b->type.dtype, e), wf_get(a->data, a->type.dtype, e), s.lo,
                        s.hi);
         }
-    for (int k = 0; k < N_NOISY; k++)
+    for (int k = 0; k < N_ALL; k++)
         plain_free(&q[k]);
     plain_free(&p);
 }

@@ -24,7 +24,7 @@ static const struct {
 static const struct config plain_config = {.name = "plain", .threads = 1};
 
 struct count {
-    int64_t n, noticed;
+    int64_t n, noticed, excused;
 };
 
 static bool can_spoil(const struct wf_tensor *t)
@@ -86,14 +86,15 @@ static void one_seed(int64_t seed, struct count *by_kind, struct count *by_op)
             continue;
         by_kind[kind].n++;
         by_kind[kind].noticed += r.failed;
+        by_kind[kind].excused += r.excused;
         if (c.g->nodes[f.node].op->id < WF_N_OPS) {
             by_op[c.g->nodes[f.node].op->id].n++;
             by_op[c.g->nodes[f.node].op->id].noticed += r.failed;
         }
         if (!r.failed && getenv("WEFT_TEST_MISSED"))
-            printf("missed: seed %lld, %s in '%s' (%s), element %lld\n", (long long)seed,
+            printf("missed: seed %lld, %s in '%s' (%s), element %lld%s\n", (long long)seed,
                    kinds[kind].name, c.g->nodes[f.node].name, c.g->nodes[f.node].op->name,
-                   (long long)f.element);
+                   (long long)f.element, r.excused ? ", excused" : "");
     }
     case_free(&c);
 }
@@ -109,8 +110,9 @@ bool faults_noticed(int64_t from, int64_t to)
             printf("  %5lld of %5lld in %s\n", (long long)by_op[i].noticed, (long long)by_op[i].n,
                    wf_op_row(config_ctx(&plain_config), i)->name);
     for (int i = 0; i < WF_COUNT(kinds); i++) {
-        printf("noticed: %lld of %lld, %s\n", (long long)by_kind[i].noticed,
-               (long long)by_kind[i].n, kinds[i].name);
+        printf("noticed: %lld of %lld, %s; excused by undecided decisions: %lld\n",
+               (long long)by_kind[i].noticed, (long long)by_kind[i].n, kinds[i].name,
+               (long long)by_kind[i].excused);
         all.n += by_kind[i].n;
         all.noticed += by_kind[i].noticed;
     }

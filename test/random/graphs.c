@@ -5,7 +5,8 @@
  *   graphs --seed N --verbose        one seed: graph as text, configuration, first difference
  *   graphs --seed N --shrink         the smallest part of it that still fails
  *   graphs --faults FROM:TO          which share of known faults the check notices
- *   graphs --all FROM:TO             each graph of these seeds through every configuration */
+ *   graphs --all FROM:TO             each graph of these seeds through every configuration
+ * --stop: not past the first seed that fails */
 #define _DEFAULT_SOURCE
 #include <signal.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@
 struct options {
     int64_t from, to, all_from, all_to, faults_from, faults_to;
     int jobs;
-    bool verbose, shrink, cover;
+    bool verbose, shrink, cover, stop;
     const char *program;
 };
 
@@ -78,7 +79,7 @@ static bool run_seed(const struct options *o, int64_t seed, int config)
 
 static void work(const struct options *o, struct worker *w)
 {
-    for (; w->seed < w->end; w->seed++) {
+    for (; w->seed < w->end && !(o->stop && w->n_failed); w->seed++) {
         time_limit(60);
         w->n_failed += run_seed(o, w->seed, -1);
     }
@@ -130,6 +131,8 @@ static int64_t run_seeds(const struct options *o)
                        (long long)w[i].seed);
                 w[i].n_failed++;
                 w[i].seed++;
+                if (o->stop)
+                    continue;
                 start(o, &w[i]);
                 running++;
             }
@@ -151,6 +154,8 @@ static bool parse(int argc, char **argv, struct options *o, int64_t *seed, int *
             o->verbose = true;
         } else if (!strcmp(a, "--shrink")) {
             o->shrink = true;
+        } else if (!strcmp(a, "--stop")) {
+            o->stop = true;
         } else if (!strcmp(a, "--seeds") && sscanf(v, "%lld:%lld", &from, &to) == 2) {
             o->from = from;
             o->to = to;
@@ -180,7 +185,7 @@ static bool parse(int argc, char **argv, struct options *o, int64_t *seed, int *
             fprintf(stderr,
                     "usage: %s [--seeds FROM:TO] [--all FROM:TO] [--faults FROM:TO] [--jobs N] "
                     "[--seed N [--config "
-                    "K]] [--verbose] [--shrink]\n",
+                    "K]] [--verbose] [--shrink] [--stop]\n",
                     argv[0]);
             return false;
         }

@@ -69,11 +69,11 @@ static weft_dtype type_here(const struct plain *p, weft_dtype t)
     return p->wide && wf_is_float(t) ? WEFT_F64 : t;
 }
 
-/* Memory for a value of the type, aligned as kernels need it. */
-static void *room_for(struct plain *p, const struct wf_type *t)
+void *plain_room(struct plain *p, const struct wf_type *t)
 {
     char *m = wf_arena_alloc(&p->arena, (size_t)wf_type_bytes(t) + 128);
 
+    p->bytes += wf_type_bytes(t) + 128;
     return m + (64 - (uintptr_t)m % 64) % 64;
 }
 
@@ -84,7 +84,7 @@ static struct wf_tensor adopt(struct plain *p, const struct wf_type *type, const
     int64_t n = wf_type_count(type);
 
     t.type.dtype = type_here(p, type->dtype);
-    t.data = room_for(p, &t.type);
+    t.data = plain_room(p, &t.type);
     if (t.type.dtype == type->dtype) {
         if (n)
             memcpy(t.data, data, (size_t)wf_type_bytes(type));
@@ -342,8 +342,9 @@ static void shake_ftrl(struct plain *p, const struct wf_node *n, const struct wf
 static double largest(const struct wf_tensor *t)
 {
     double most = 0;
+    int64_t n = t->data && wf_is_float(t->type.dtype) ? wf_count(t) : 0;
 
-    for (int64_t i = 0; t->data && wf_is_float(t->type.dtype) && i < wf_count(t); i++) {
+    for (int64_t i = 0; i < n; i++) {
         double v = fabs(wf_get(t->data, t->type.dtype, i));
 
         most = isfinite(v) ? fmax(most, v) : most;
@@ -354,8 +355,9 @@ static double largest(const struct wf_tensor *t)
 static double least(const struct wf_tensor *t)
 {
     double v = INFINITY;
+    int64_t n = wf_count(t);
 
-    for (int64_t i = 0; i < wf_count(t); i++)
+    for (int64_t i = 0; i < n; i++)
         v = fmin(v, wf_get(t->data, t->type.dtype, i));
     return v;
 }
@@ -464,8 +466,8 @@ static bool is_apply(const struct wf_node *n)
     return n->op->id == WF_OP_apply || n->op->id == WF_OP_apply_rows;
 }
 
-static weft_status call_ref(struct plain *p, const struct wf_node *n, const struct wf_attr *attr,
-                            int n_in, struct wf_tensor *in, struct wf_tensor *out)
+weft_status plain_call(struct plain *p, const struct wf_node *n, const struct wf_attr *attr,
+                       int n_in, struct wf_tensor *in, struct wf_tensor *out)
 {
     struct wf_type in_type[WF_MAX_IN + 8], out_type[WF_MAX_OUT];
     struct wf_kplan kp = {.ctx = p->ctx,
@@ -521,7 +523,7 @@ static weft_status run_apply(struct plain *p, const struct wf_node *n, struct wf
         if (in[i].type.dtype != WEFT_F64)
             continue;
         op[i].type.dtype = WEFT_F32;
-        op[i].data = room_for(p, &op[i].type);
+        op[i].data = plain_room(p, &op[i].type);
         for (int64_t e = 0; e < wf_count(&op[i]); e++)
             ((float *)op[i].data)[e] = (float)((double *)in[i].data)[e];
     }
@@ -532,7 +534,7 @@ static weft_status run_apply(struct plain *p, const struct wf_node *n, struct wf
 
         s->type = op[0].type;
         if (!p->slot[var][k]) {
-            p->slot[var][k] = room_for(p, &s->type);
+            p->slot[var][k] = plain_room(p, &s->type);
             for (int64_t e = 0; e < wf_count(s); e++)
                 p->slot[var][k][e] = init[k];
         }
@@ -542,8 +544,8 @@ static weft_status run_apply(struct plain *p, const struct wf_node *n, struct wf
     centered = p->noise > 0 && n->op->id == WF_OP_apply && !strcmp(row->name, "rmsprop") &&
                wf_attr(n->op, n->attr, "params")->floats[WF_OPTIM_ATTR_OWN + 3] != 0;
     if (centered && kept == 3)
-        m = memcpy(room_for(p, &op[0].type), p->slot[var][1], (size_t)wf_type_bytes(&op[0].type));
-    st = call_ref(p, n, n->attr, n->op->n_in_max + WF_OPTIM_MAX_SLOTS, op, &out);
+        m = memcpy(plain_room(p, &op[0].type), p->slot[var][1], (size_t)wf_type_bytes(&op[0].type));
+    st = plain_call(p, n, n->attr, n->op->n_in_max + WF_OPTIM_MAX_SLOTS, op, &out);
     if (!st && centered)
         shake_rmsprop(p, n, &in[0], m, op, kept, out.data);
     if (!st)
@@ -553,6 +555,20 @@ static weft_status run_apply(struct plain *p, const struct wf_node *n, struct wf
     if (!st && p->noise > 0 && n->op->id == WF_OP_apply && !strcmp(row->name, "ftrl"))
         shake_ftrl(p, n, &in[0], op);
     return st;
+}
+
+/* Whether the step of an optimizer may be large however small the gradient is. Those that divide by
+ * a sum of squares which begins with a number do not. */
+static bool amplifies(const struct wf_node *n)
+{
+    const char *name = is_apply(n) ? wf_attr_str(n->op, n->attr, "optimizer") : "sgd";
+    const double *params = is_apply(n) ? wf_attr(n->op, n->attr, "params")->floats : NULL;
+    float init[WF_OPTIM_MAX_SLOTS] = {0};
+
+    if (!strcmp(name, "sgd"))
+        return false;
+    wf_optim_slots(wf_optim_find(name), params, NULL, init);
+    return (strcmp(name, "ftrl") && strcmp(name, "adagrad")) || init[0] < 1e-3F;
 }
 
 static weft_status run_update(struct plain *p, const struct wf_node *n, const struct wf_attr *attr,
@@ -565,7 +581,8 @@ static weft_status run_update(struct plain *p, const struct wf_node *n, const st
     if (leaf->var < 0)
         return wf_err(WEFT_EBUG, "'%s' updates '%s', which is not a variable", n->name, leaf->name);
     in[0] = p->var[leaf->var];
-    plain_ties(p, n - p->g->nodes, &in[1].type, in);
+    if (plain_ties(p, n - p->g->nodes, &in[1].type, in) && amplifies(n))
+        p->peers->open_var[leaf->var] = true;
     if (n->op->id == WF_OP_apply && !wf_type_same_shape(&in[0].type, &in[1].type)) {
         return wf_err(WEFT_ESHAPE, "'%s': a gradient of another shape", n->name);
     } else if (is_apply(n)) {
@@ -583,7 +600,7 @@ static weft_status run_update(struct plain *p, const struct wf_node *n, const st
         if (st)
             return st;
         in[0] = out = adopt(p, &in[0].type, in[0].data);
-        st = call_ref(p, n, attr, n->n_in, in, &out);
+        st = plain_call(p, n, attr, n->n_in, in, &out);
         p->val[n->first_out] = p->var[leaf->var] = out;
     }
     if (!st && p->noise > 0 && rounding_of(n->op) != EXACT)
@@ -612,82 +629,6 @@ static void spoil_result(const struct fault *f, struct wf_tensor *out)
         wf_set(x->data, x->type.dtype, e, wf_get(x->data, x->type.dtype, e) * (1 + f->by));
 }
 
-/* A product of two f32 matrices with its sums in f32, in order: what a long sum of numbers of one
- * sign loses is not like noise on its operands, but always on the same side. */
-static void product_in_order(const struct wf_node *n, const struct wf_tensor *in,
-                             struct wf_tensor *out)
-{
-    bool ta = wf_node_int(n, "trans_a"), tb = wf_node_int(n, "trans_b");
-    int64_t m = out->type.dim[0], cols = out->type.dim[1], inner = in[0].type.dim[ta ? 0 : 1];
-    const double *a = in[0].data, *b = in[1].data;
-
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < cols; j++) {
-            float sum = 0;
-
-            for (int64_t k = 0; k < inner; k++)
-                sum = fmaf((float)a[ta ? k * m + i : i * inner + k],
-                           (float)b[tb ? j * inner + k : k * cols + j], sum);
-            ((double *)out->data)[i * cols + j] = (double)sum;
-        }
-}
-
-/* Whether a sum reduces axis i of its operand. */
-static bool reduces(const struct wf_node *n, const struct wf_type *t, const struct wf_type *to,
-                    int i)
-{
-    const struct wf_attr *axes = n->op->id == WF_OP_sum ? wf_attr(n->op, n->attr, "axes") : NULL;
-    int lead = t->rank - to->rank;
-
-    if (!axes) /* reduce_to_like */
-        return i < lead || (to->dim[i - lead] == 1 && t->dim[i] != 1);
-    for (int k = 0; k < axes->n; k++)
-        if (axes->ints[k] == i || axes->ints[k] == i - t->rank)
-            return true;
-    return axes->n == 0;
-}
-
-/* A sum of f32 in f32, in order, for the same reason. */
-static void sum_in_order(const struct wf_node *n, const struct wf_tensor *in, struct wf_tensor *out)
-{
-    const struct wf_type *t = &in->type;
-    const double *x = in->data;
-    double *sum = out->data;
-
-    memset(sum, 0, sizeof *sum * (size_t)wf_count(out));
-    for (int64_t e = 0; e < wf_count(in); e++) {
-        int64_t rest = e, at = 0, stride = 1;
-
-        for (int i = t->rank - 1; i >= 0; rest /= t->dim[i--])
-            if (!reduces(n, t, &out->type, i)) {
-                at += rest % t->dim[i] * stride;
-                stride *= t->dim[i];
-            }
-        sum[at] = (double)((float)sum[at] + (float)x[e]);
-    }
-}
-
-/* The means of columns in the same way, and the variances around them. */
-static void means_in_order(const struct wf_tensor *in, struct wf_tensor *mean,
-                           struct wf_tensor *var)
-{
-    int64_t cols = wf_count(mean), n = cols ? wf_count(in) / cols : 0;
-    const double *x = in->data;
-
-    for (int64_t c = 0; c < cols && n > 0; c++) {
-        float sum = 0;
-        double square = 0;
-
-        for (int64_t i = 0; i < n; i++)
-            sum += (float)x[i * cols + c];
-        sum /= (float)n;
-        for (int64_t i = 0; i < n; i++)
-            square += (x[i * cols + c] - (double)sum) * (x[i * cols + c] - (double)sum);
-        ((double *)mean->data)[c] = (double)sum;
-        ((double *)var->data)[c] = square / (double)n;
-    }
-}
-
 static weft_status run_op(struct plain *p, const struct wf_node *n, const struct wf_attr *attr,
                           struct wf_tensor *in)
 {
@@ -713,29 +654,25 @@ static weft_status run_op(struct plain *p, const struct wf_node *n, const struct
         if (wf_type_bytes(&out[i].type) < 0 ||
             wf_type_bytes(&out[i].type) > (p->wide ? 1 << 26 : 1 << 22))
             return wf_err(WEFT_ELIMIT, "too large for a random test");
-        out[i].data = room_for(p, &out[i].type);
+        out[i].data = plain_room(p, &out[i].type);
     }
     if (is_faulty && p->fault->kind == DROPPED)
         drop_operand(p, p->fault, in);
-    st = call_ref(p, n, attr, n->n_in, in, out);
+    if (p->peers && n->op->id == WF_OP_check_numerics) { /* the program did not refuse it */
+        out[0] = in[0];
+        return WEFT_OK;
+    }
+    st = plain_call(p, n, attr, n->n_in, in, out);
     if (!st && is_faulty && p->fault->kind != DROPPED)
         spoil_result(p->fault, out);
-    if (st || !(p->noise > 0))
+    if (st || !p->peers)
         return st;
     moves = rounds(p, n, in);
     if (moves)
         shake_operands(p, n, in);
-    plain_ties(p, n - p->g->nodes, out_type, in);
-    st = call_ref(p, n, attr, n->n_in, in, out);
-    if (!st && n->op->id == WF_OP_matmul && p->number == 0 && in[0].type.rank == 2 &&
-        in[1].type.rank == 2 && p->g->values[n->first_out].type.dtype == WEFT_F32)
-        product_in_order(n, in, out);
-    if (!st && (n->op->id == WF_OP_sum || n->op->id == WF_OP_reduce_to_like) && p->number == 0 &&
-        p->g->values[n->first_out].type.dtype == WEFT_F32)
-        sum_in_order(n, in, out);
-    if (!st && n->op->id == WF_OP_batch_norm && p->number == 0 &&
-        p->g->values[n->first_out].type.dtype == WEFT_F32)
-        means_in_order(&in[0], &out[1], &out[2]);
+    st = plain_decide(p, n - p->g->nodes, attr, in, out);
+    if (!st && p->number % p->peers->n_noisy == 0)
+        sums_in_order(p, n, in, out);
     for (int i = 0; i < n->n_out && moves && !st; i++)
         if (out[i].type.dtype == WEFT_F64)
             shake(p, &out[i], p->g->values[n->first_out + i].type.dtype, inner_size(n, in, out, i));
@@ -750,6 +687,8 @@ weft_status plain_node(struct plain *p, int64_t k, const weft_tensor *feed)
     struct wf_type t;
 
     grow(p);
+    if (p->peers)
+        p->draw = draw_from(p->seed, (uint64_t)(k + p->n_runs * p->g->n_nodes));
     for (int i = 0; i < n->op->n_attrs; i++) {
         attr[i] = n->attr[i];
         if (attr[i].kind == WF_DTYPE)
@@ -799,10 +738,25 @@ static void mark_needed(const weft_graph *g, int n_roots, const weft_val *roots,
 static double sum_of(const struct wf_tensor *t)
 {
     double sum = 0;
+    int64_t n = wf_count(t);
 
-    for (int64_t i = 0; i < wf_count(t); i++)
+    for (int64_t i = 0; i < n; i++)
         sum += 0 * wf_get(t->data, t->type.dtype, i);
     return sum;
+}
+
+/* What depends on an undecided step: by operands, and from run to run by variables. */
+static void spread_open(const struct plain *p, const struct wf_node *n)
+{
+    bool *var = p->peers->open_var, *val = p->peers->open_val;
+    bool open = n->op->id == WF_OP_variable && var[n->var];
+
+    for (int i = 0; i < n->n_in; i++)
+        open |= n->in[i] && val[n->in[i]];
+    for (int i = 0; i < n->n_out; i++)
+        val[n->first_out + i] = open;
+    if (n->op->flags & WF_STATE_IN0)
+        var[p->g->nodes[p->g->values[plain_root(p->g, n->in[0])].node].var] |= open;
 }
 
 weft_status plain_run_all(struct plain *p, int n, int n_feeds, const weft_val *feed,
@@ -824,6 +778,8 @@ weft_status plain_run_all(struct plain *p, int n, int n_feeds, const weft_val *f
                 f = &feeds[i];
         for (int j = 0; j < n && live[k] && !st; j++)
             st = plain_node(&p[j], k, f);
+        if (p->peers && live[k] && !st)
+            spread_open(p, &g->nodes[k]);
         updates |= live[k] && (g->nodes[k].op->flags & WF_STATE_IN0);
     }
     for (int j = 0; j < n && !st; j++) {
@@ -831,6 +787,7 @@ weft_status plain_run_all(struct plain *p, int n, int n_feeds, const weft_val *f
             p[j].saw_odd = p[j].val[v].data && wf_is_float(p[j].val[v].type.dtype) &&
                            !isfinite(sum_of(&p[j].val[v]));
         p[j].step += updates;
+        p[j].n_runs++;
     }
     return st;
 }
@@ -851,4 +808,15 @@ struct wf_tensor plain_fetch(const struct plain *p, weft_val v)
     if (n->var >= 0)
         t.data = p->var[n->var].data;
     return t;
+}
+
+bool plain_is_open(const struct plain *p, weft_val v)
+{
+    const struct wf_node *n = &p->g->nodes[p->g->values[plain_root(p->g, v.id)].node];
+
+    if (!p->peers)
+        return false;
+    while (n->op->flags & WF_STATE_IN0)
+        n = &p->g->nodes[p->g->values[plain_root(p->g, n->in[0])].node];
+    return p->peers->open_val[v.id] || (n->var >= 0 && p->peers->open_var[n->var]);
 }

@@ -43,17 +43,44 @@ struct fault {
     double by; /* relative */
 };
 
+/* What a run does where a decision is undecided (ties.c, undecided.c). */
+enum choice {
+    BY_CHANCE,
+    CAUTIOUS, /* by chance, but only where noisy runs are on both sides of the threshold */
+    AS_IT_IS,
+    BELOW, /* the number is on this side of the threshold, or exactly there */
+    EXACTLY,
+    ABOVE,
+    FARTHEST, /* the result is as far from 0 as it may be, as large, or as small */
+    LARGEST,
+    SMALLEST,
+    NARROW, /* by chance, and sums and products that may leave the range of their type do */
+};
+
+/* The runs of one graph that are made in lockstep. */
+struct peers {
+    const struct plain *run; /* the noisy runs, then the deciding runs */
+    int n_noisy, n;
+    bool *open_var, *open_val; /* per variable and value: depends on an undecided step of an
+                                * optimizer */
+    bool varies;               /* the deciding runs may differ from the noisy ones */
+};
+
 /* The state of a run of a graph. The arena owns values, variables and slots. */
 struct plain {
     weft_ctx *ctx;
     const weft_graph *g;
     struct wf_arena arena;
-    bool wide;        /* floats are computed as f64 */
-    double noise;     /* > 0: every rounding moves by up to this many units of the value's type */
-    bool unbounded;   /* values out of the type's range do not become infinite */
-    struct draw draw; /* of the noise */
-    const struct plain *peers;          /* the noisy runs, including this one */
-    int n_peers, number;                /* number: index of this run */
+    int64_t bytes;      /* of the values in it */
+    bool wide;          /* floats are computed as f64 */
+    double noise;       /* > 0: every rounding moves by up to this many units of the value's type */
+    bool unbounded;     /* values out of the type's range do not become infinite */
+    uint64_t seed;      /* of the noise: */
+    struct draw draw;   /* the same in two runs of this seed, whatever they decide */
+    struct draw chance; /* of decisions */
+    struct peers *peers; /* NULL: none */
+    int number;          /* index of this one among them */
+    enum choice choice;
     int64_t n_values;                   /* room in val */
     struct wf_tensor *val;              /* per value; data NULL: not computed */
     struct wf_tensor *var;              /* per variable of the graph: its current value */
@@ -62,7 +89,7 @@ struct plain {
     const struct wf_tensor *frozen; /* per value: what stop_gradient passes on; NULL: its operand */
     const struct fault *fault;      /* NULL: none */
     bool saw_odd;                   /* a value was NaN or infinite */
-    int64_t step;
+    int64_t step, n_runs;
     int shard;
 };
 
@@ -80,14 +107,40 @@ weft_status plain_run_all(struct plain *p, int n, int n_feeds, const weft_val *f
                           const weft_tensor *feeds, int n_roots, const weft_val *roots);
 /* What a fetch returns: variables (and views of them) after the updates. */
 struct wf_tensor plain_fetch(const struct plain *p, weft_val v);
+/* Whether a fetch or a variable depends on an undecided step. */
+bool plain_is_open(const struct plain *p, weft_val v);
+/* Calls the reference kernel. */
+weft_status plain_call(struct plain *p, const struct wf_node *n, const struct wf_attr *attr,
+                       int n_in, struct wf_tensor *in, struct wf_tensor *out);
+/* Memory for a value of the type, aligned as kernels need it. */
+void *plain_room(struct plain *p, const struct wf_type *t);
 /* The value whose memory v shows. */
 int32_t plain_root(const weft_graph *g, int32_t v);
+
+/* ---- sums.c: what long sums and products lose ------------------------------------------------ */
+
+/* Replaces the results of sums and products of f32 by those of sums in f32, in order. */
+void sums_in_order(const struct plain *p, const struct wf_node *n, const struct wf_tensor *in,
+                   struct wf_tensor *out);
+/* Whether a sum or product may leave the range of its type on the way; if so, results become NaN
+ * where it does. */
+bool sums_may_be_narrow(const struct plain *p, const struct wf_node *n, const struct wf_tensor *in);
+weft_status sums_narrow(struct plain *p, const struct wf_node *n, const struct wf_attr *attr,
+                        const struct wf_tensor *in, struct wf_tensor *out);
 
 /* ---- ties.c: decisions that rounding may turn ------------------------------------------------ */
 
 /* Moves operands of node k, whose result has the shape of `out`, to one side or the other where the
- * peers disagree. */
-void plain_ties(struct plain *p, int64_t k, const struct wf_type *out, struct wf_tensor *in);
+ * peers disagree. Returns whether there was such an element. */
+bool plain_ties(struct plain *p, int64_t k, const struct wf_type *out, struct wf_tensor *in);
+/* The element of t that broadcasts to element e of the shape `to`. */
+int64_t tie_index(const struct wf_type *t, const struct wf_type *to, int64_t e);
+
+/* ---- undecided.c: what depends on such decisions --------------------------------------------- */
+
+/* Computes node k in one of the peers, with decisions as this run takes them. */
+weft_status plain_decide(struct plain *p, int64_t k, const struct wf_attr *attr,
+                         struct wf_tensor *in, struct wf_tensor *out);
 
 /* ---- gen.c: one graph ------------------------------------------------------------------------ */
 
@@ -196,6 +249,7 @@ char *config_text(const struct config *c, char buf[128]);
 
 struct report {
     bool failed;
+    bool excused; /* outside of the noisy runs, but an undecided decision explains it */
     char text[1024];
 };
 

@@ -8,7 +8,7 @@ const struct rule rules[] = {
     {"conv_transpose", draw_conv_transpose, 5, NULL},
     {"max_pool", draw_pool, 4, NULL},
     {"avg_pool", draw_pool, 4, NULL},
-    {"resize", draw_resize, 3, NULL},
+    {"resize", draw_resize, 5, NULL},
     {"identity", draw_view, 4, NULL},
     {"stop_gradient", draw_view, 2, NULL},
 
@@ -171,6 +171,7 @@ const struct rule rules[] = {
     {"", draw_dense, 16, NULL},
     {"", draw_splat, 4, NULL},
     {"", draw_chain, 3, NULL},
+    {"", draw_narrowed, 1, NULL},
     {"", draw_alike, 6, NULL},
     {"", draw_residual, 3, NULL},
     {"", draw_column_sums, 4, NULL},

@@ -28,9 +28,9 @@ rule_fn draw_gather, draw_gather_nd, draw_scatter_nd, draw_scatter, draw_take_al
 rule_fn draw_random, draw_dropout, draw_look, draw_assign, draw_derivative;
 
 /* rules_passes.c */
-rule_fn draw_splat, draw_chain, draw_alike, draw_residual, draw_column_sums, draw_random_twins,
-    draw_scaled_backprop, draw_exchange, draw_shown, draw_many_constants, draw_neutral, draw_einsum,
-    draw_scan, draw_user;
+rule_fn draw_splat, draw_chain, draw_narrowed, draw_alike, draw_residual, draw_column_sums,
+    draw_random_twins, draw_scaled_backprop, draw_exchange, draw_shown, draw_many_constants,
+    draw_neutral, draw_einsum, draw_scan, draw_user;
 
 /* rules_updates.c */
 rule_fn draw_awaited, draw_twice, draw_trained_product;

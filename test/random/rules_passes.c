@@ -76,6 +76,36 @@ bool draw_chain(struct gen *g, const char *op)
     return in[0].id && gen_take(g, in[0]);
 }
 
+/* An element-wise result of a narrower type than an operand that has as many bytes, but is read
+ * once for each row; long enough for several blocks of a program. */
+bool draw_narrowed(struct gen *g, const char *op)
+{
+    static const struct {
+        const char *last, *set;
+        int64_t rows;
+    } kinds[] = {{"lt", "", 4}, {"ge", "", 4}, {"cast", "dtype=bf16", 2}, {"cast", "dtype=f16", 2}};
+    int kind = (int)draw_int(&g->d, 0, WF_COUNT(kinds) - 1), n_pool = g->n_pool;
+    int64_t dim[2] = {kinds[kind].rows, draw_int(&g->d, 600, 900)};
+    weft_val in[2] = {gen_leaf(g, WEFT_F32, 1, dim + 1), gen_leaf(g, WEFT_F32, 2, dim)}, out;
+    char word[32];
+
+    (void)op;
+    if (!in[0].id || !in[1].id || g->smooth || !gen_settle(g))
+        return false;
+    in[0] = gen_op(g, draw_word(&g->d, "cumsum|reverse", word), 1, in, "%s",
+                   *word == 'c' ? "axis=0" : "axes=[0]");
+    if (!in[0].id)
+        return false;
+    if (dim[0] == 2)
+        in[0] = gen_op(g, draw_word(&g->d, "add|sub|max", word), 2, in, "%s", "");
+    out = in[0].id ? gen_op(g, kinds[kind].last, dim[0] == 2 ? 1 : 2, in, "%s", kinds[kind].set)
+                   : WEFT_NIL;
+    g->n_pool = n_pool; /* nothing else reads them */
+    if (out.id && g->c->n_fetches < MAX_FETCHES)
+        g->c->fetch[g->c->n_fetches++] = out;
+    return out.id;
+}
+
 /* A product whose operand is added to it: f(x) w + f(x), w square. */
 bool draw_residual(struct gen *g, const char *op)
 {
@@ -542,14 +572,33 @@ static int64_t einsum_index(const struct einsum *e, int which, const int64_t *in
 
 /* The sum written out, to compare with: einsum is not an op, so the plain definition does not know
  * it. */
+/* What a sum of a few products may be off by, relative to their size. */
+static double unit_of_sum(weft_dtype t)
+{
+    return t == WEFT_F32 ? 0x1p-20 : t == WEFT_BF16 ? 0x1p-6 : t == WEFT_F16 ? 0x1p-8 : 0x1p-50;
+}
+
+/* The same for the narrowest type that nodes from number k on compute in: under a policy the
+ * products may be halves and their sum an f32. */
+static double coarsest_unit(const weft_graph *g, int64_t k)
+{
+    double unit = 0;
+
+    for (; k < g->n_nodes; k++)
+        unit = fmax(unit, unit_of_sum(g->values[g->nodes[k].first_out].type.dtype));
+    return unit;
+}
+
+/* Nodes from number `first` on are the einsum's. */
 static bool einsum_is_right(const struct gen *g, const struct einsum *e, const weft_val *in,
-                            weft_val out)
+                            weft_val out, int64_t first)
 {
     const struct wf_tensor *t = &g->c->first.val[out.id];
     int64_t n = wf_count(t), index[MAX_LETTERS] = {0}, total = 1;
     double *size = calloc((size_t)n + 1, sizeof *size);
     long double *sum =
         calloc((size_t)n + 1, sizeof *sum); /* more exact than the f64 it is compared with */
+    double unit = fmax(coarsest_unit(g->g, first), unit_of_sum(t->type.dtype));
     bool ok = true;
 
     for (int l = 0; l < MAX_LETTERS; l++)
@@ -569,10 +618,6 @@ static bool einsum_is_right(const struct gen *g, const struct einsum *e, const w
             index[l] = 0;
     }
     for (int64_t k = 0; k < n; k++) {
-        double unit = t->type.dtype == WEFT_F64    ? 0x1p-50
-                      : t->type.dtype == WEFT_F32  ? 0x1p-20
-                      : t->type.dtype == WEFT_BF16 ? 0x1p-6
-                                                   : 0x1p-8;
         double got = wf_get(t->data, t->type.dtype, k);
 
         ok &= !isfinite(got) || !isfinite((double)sum[k]) ||
@@ -591,6 +636,7 @@ bool draw_einsum(struct gen *g, const char *op)
     char text[3][16] = {"", "", ""}, equation[64];
     weft_dtype t = gen_float(g);
     weft_val in[2] = {WEFT_NIL, WEFT_NIL}, out;
+    int64_t first;
 
     (void)op;
     a &= (unsigned)draw_bits(&g->d) | (unsigned)draw_bits(&g->d);
@@ -618,12 +664,13 @@ bool draw_einsum(struct gen *g, const char *op)
     }
     snprintf(equation, sizeof equation, single ? "%s%s->%s" : "%s,%s->%s", text[0], text[1],
              text[2]);
+    first = g->g->n_nodes;
     out = weft_einsum(g->g, equation, in[0], in[1]);
     if (!out.id)
         return gen_fail(g, "einsum \"%s\": %s", equation, g->g->error);
     if (!gen_take(g, out))
         return false;
-    if (!einsum_is_right(g, &e, in, out))
+    if (!einsum_is_right(g, &e, in, out, first))
         return gen_fail(g, "einsum \"%s\" differs from its sum written out", equation);
     return true;
 }

@@ -246,6 +246,16 @@ static void read_weights(struct gen *g, weft_val w, weft_val sums)
         fetch(g, unseen(g, draw_word(&g->d, "neg|tanh", word), 1, in));
 }
 
+/* Doubles a variable; nil if that could not be built. */
+static weft_val doubled(struct gen *g, weft_val v)
+{
+    weft_val u = unseen(g, "assign_add", 2, (weft_val[]){v, v});
+
+    if (u.id)
+        g->c->update[g->c->n_updates++] = u;
+    return u;
+}
+
 /* The weights of a layer, stepped by a product: with the sums of its columns, readers of the old
  * weights and of the product, updates of what the product reads, another update of the weights. */
 bool draw_trained_product(struct gen *g, const char *op)
@@ -260,6 +270,8 @@ bool draw_trained_product(struct gen *g, const char *op)
         g->c->n_updates + 4 > MAX_UPDATES)
         return false;
     dim[1] = gen_type(g, dy)->dim[1];
+    if (dim[1] <= 8 && draw_one_in(&g->d, 3))
+        dim[0] = dim[1];
     w = gen_variable(g, WEFT_F32, 2, dim, false);
     in[0] = w.id && gen_settle(g)
                 ? gen_typed(g, WEFT_F32, 2, (int64_t[]){gen_type(g, dy)->dim[0], dim[0]})
@@ -273,9 +285,7 @@ bool draw_trained_product(struct gen *g, const char *op)
         in[0] = new_state(g, &t);
         if (!in[0].id)
             return false;
-        other = unseen(g, "assign_add", 2, (weft_val[]){in[0], in[0]});
-        if (other.id)
-            g->c->update[g->c->n_updates++] = other;
+        other = doubled(g, in[0]);
         if (other.id && draw_one_in(&g->d, 2)) /* something that may fail waits for it */
             fetch(g, unseen(g, "check_numerics", 1, &other));
         if (other.id &&
@@ -287,25 +297,21 @@ bool draw_trained_product(struct gen *g, const char *op)
     product = gen_op(g, "matmul", 2, in, "trans_a=%s", "true");
     if (!product.id)
         return false;
-    if (again.id) {
-        other = unseen(g, "assign_add", 2, (weft_val[]){again, again});
-        if (other.id)
-            g->c->update[g->c->n_updates++] = other;
-    }
+    if (again.id && !draw_one_in(&g->d, 3))
+        doubled(g, again);
     if (!draw_one_in(&g->d, 4)) /* nothing else reads it */
         g->n_pool -= g->n_pool && g->pool[g->n_pool - 1].id == product.id;
     if (!draw_one_in(&g->d, 3))
         sums = gen_op(g, "sum", 1, &dy, "axes=%s", "[0]");
     if (draw_one_in(&g->d, 3))
         read_weights(g, w, sums);
+    if (again.id && dim[0] == dim[1]) /* the old value of what the product waits for */
+        read_weights(g, again, sums);
     if (weft_optim_init(&o, "sgd", "learning_rate=0.125"))
         return false;
     o.learning_rate = new_rate(g);
-    if (draw_one_in(&g->d, 8)) {
-        other = unseen(g, "assign_add", 2, (weft_val[]){w, w});
-        if (other.id)
-            g->c->update[g->c->n_updates++] = other;
-    }
+    if (draw_one_in(&g->d, 8))
+        doubled(g, w);
     if (weft_apply_gradients(g->g, &o, 1, &w, &product, &up))
         return gen_take(g, WEFT_NIL);
     if (!gen_settle(g))

@@ -72,8 +72,7 @@ static const struct tie *tie_of(const struct wf_op *op)
     return known[op->id] > 0 ? &ties[known[op->id] - 1] : NULL;
 }
 
-/* The element of t that broadcasts to element e of the shape `to`. */
-static int64_t spread_index(const struct wf_type *t, const struct wf_type *to, int64_t e)
+int64_t tie_index(const struct wf_type *t, const struct wf_type *to, int64_t e)
 {
     int64_t at = 0, stride = 1;
 
@@ -113,14 +112,17 @@ static double turn(const struct tie *t, const double *at, int n_at, double x, do
     }
 }
 
-/* Which side run p takes: -1, 0 (exactly there) or 1. Three runs take one for all elements, the
+/* Which side run p takes: -1, 0 (exactly there) or 1. Some runs take one for all elements, the
  * others one by chance: whatever is regular, elements that are summed with weights which cancel may
  * have in common. */
 static int side(struct plain *p)
 {
-    if (p->number < 3)
-        return p->number - 1;
-    return (int)draw_int(&p->draw, -1, 1);
+    switch (p->choice) {
+    case BELOW: return -1;
+    case EXACTLY: return 0;
+    case ABOVE: return 1;
+    default: return (int)draw_int(&p->chance, -1, 1);
+    }
 }
 
 struct decision {
@@ -128,7 +130,8 @@ struct decision {
     struct tie as; /* TO_TYPE and LIMITS as one of the others */
     double at[2];
     int n_at;
-    bool spread; /* the second operand broadcasts with the first */
+    bool spread;   /* the second operand broadcasts with the first */
+    bool is_float; /* the result */
 };
 
 static bool find_decision(const struct wf_node *n, weft_dtype out, struct decision *d)
@@ -151,6 +154,7 @@ static bool find_decision(const struct wf_node *n, weft_dtype out, struct decisi
         d->n_at = 2;
     }
     d->spread = t->kind == PAIR || t->kind == QUOTIENT;
+    d->is_float = wf_is_float(out);
     return true;
 }
 
@@ -164,23 +168,33 @@ static double distance(const struct plain *p, const struct wf_node *n, const str
     return x - turn(d->tie, d->at, d->n_at, x, other);
 }
 
-/* Whether the element is undecided; if so, *width is the spread of the runs around the
- * threshold. */
+/* Whether the element is undecided; if so, *width is the spread of the runs around the threshold.
+ * Where some runs are infinite, those are on their side of it. NaN is on both sides if the result
+ * cannot be NaN; otherwise it is not a decision. */
 static bool undecided(const struct plain *p, const struct wf_node *n, const struct decision *d,
                       int64_t e, int64_t e_other, double *width)
 {
-    double lo = INFINITY, hi = -INFINITY;
+    double lo = INFINITY, hi = -INFINITY, beyond = p->choice == CAUTIOUS ? 0 : 3;
+    bool nan = false, below = false, above = false;
 
-    for (int k = 0; k < p->n_peers; k++) {
-        double x = distance(&p->peers[k], n, d, e, e_other);
+    for (int k = 0; k < p->peers->n_noisy; k++) {
+        double x = distance(&p->peers->run[k], n, d, e, e_other);
 
-        if (!isfinite(x))
-            return false;
-        lo = fmin(lo, x);
-        hi = fmax(hi, x);
+        nan |= isnan(x) && !d->is_float;
+        below |= isinf(x) && x < 0;
+        above |= isinf(x) && x > 0;
+        if (isfinite(x)) {
+            lo = fmin(lo, x);
+            hi = fmax(hi, x);
+        }
     }
+    if (lo > hi && nan) /* the noisy runs have lost the number; perhaps this one has not */
+        lo = hi = distance(p, n, d, e, e_other);
+    if (!isfinite(lo)) /* nothing was rounded */
+        return false;
     *width = fmax(fabs(lo), fabs(hi));
-    return lo < hi && lo - 3 * (hi - lo) <= 0 && hi + 3 * (hi - lo) >= 0;
+    return nan || (below && hi >= 0) || (above && lo <= 0) ||
+           (lo < hi && lo - beyond * (hi - lo) <= 0 && hi + beyond * (hi - lo) >= 0);
 }
 
 /* Operands of different shapes: the first is broadcast, so that each element of the result can be
@@ -195,7 +209,7 @@ static struct wf_tensor spread_out(struct plain *p, const struct wf_tensor *x,
     n = wf_count(&t);
     t.data = wf_arena_alloc(&p->arena, (size_t)n * sizeof(double) + 8);
     for (int64_t e = 0; e < n; e++)
-        ((double *)t.data)[e] = element(x, spread_index(&x->type, to, e));
+        ((double *)t.data)[e] = element(x, tie_index(&x->type, to, e));
     return t;
 }
 
@@ -204,7 +218,7 @@ static struct wf_tensor spread_out(struct plain *p, const struct wf_tensor *x,
 static void arg_ties(struct plain *p, int64_t k, struct wf_tensor *in)
 {
     const struct wf_node *n = &p->g->nodes[k];
-    const struct wf_tensor *first = &p->peers[0].val[n->in[0]];
+    const struct wf_tensor *first = &p->peers->run[0].val[n->in[0]];
     int axis = (int)wf_node_int(n, "axis");
     int64_t inner = 1, size;
     bool min = !strcmp(n->op->name, "argmin");
@@ -223,13 +237,16 @@ static void arg_ties(struct plain *p, int64_t k, struct wf_tensor *in)
 
             best = (min ? a < b : a > b) ? row + i * inner : best;
         }
-        for (int j = 0; j < p->n_peers; j++) {
-            const struct wf_tensor *t = &p->peers[j].val[n->in[0]];
+        for (int j = 0; j < p->peers->n_noisy; j++) {
+            const struct wf_tensor *t = &p->peers->run[j].val[n->in[0]];
 
             lo = fmin(lo, element(t, e) - element(t, best));
             hi = fmax(hi, element(t, e) - element(t, best));
         }
         if (e == best || !(lo < hi && lo - 3 * (hi - lo) <= 0 && hi + 3 * (hi - lo) >= 0))
+            continue;
+        p->peers->varies = true;
+        if (p->choice == AS_IT_IS)
             continue;
         if (!x.data)
             x = spread_out(p, &in[0], &in[0].type);
@@ -240,35 +257,40 @@ static void arg_ties(struct plain *p, int64_t k, struct wf_tensor *in)
         in[0] = x;
 }
 
-void plain_ties(struct plain *p, int64_t k, const struct wf_type *out, struct wf_tensor *in)
+bool plain_ties(struct plain *p, int64_t k, const struct wf_type *out, struct wf_tensor *in)
 {
     const struct wf_node *n = &p->g->nodes[k];
     struct wf_tensor x = {.data = NULL};
     struct decision d;
     struct wf_type shape;
+    int64_t count;
 
-    if (p->n_peers > 1 && (n->op->id == WF_OP_argmin || n->op->id == WF_OP_argmax) &&
-        in[0].type.dtype == WEFT_F64)
+    if (!p->peers)
+        return false;
+    if ((n->op->id == WF_OP_argmin || n->op->id == WF_OP_argmax) && in[0].type.dtype == WEFT_F64)
         arg_ties(p, k, in);
-    if (p->n_peers < 2 || !find_decision(n, p->g->values[n->first_out].type.dtype, &d))
-        return;
+    if (!find_decision(n, p->g->values[n->first_out].type.dtype, &d))
+        return false;
     if (in[d.tie->operand].type.dtype != WEFT_F64)
-        return;
+        return false;
     shape = d.spread ? *out : in[d.tie->operand].type;
-    for (int64_t e = 0; e < wf_type_count(&shape); e++) {
-        int64_t a = d.spread ? spread_index(&in[0].type, &shape, e) : e;
-        int64_t b = d.spread ? spread_index(&in[1].type, &shape, e) : 0;
-        double width, v, other;
+    count = wf_type_count(&shape);
+    for (int64_t e = 0; e < count; e++) {
+        int64_t a = d.spread ? tie_index(&in[0].type, &shape, e) : e;
+        int64_t b = d.spread ? tie_index(&in[1].type, &shape, e) : 0;
+        double width, v, at;
 
         if (!undecided(p, n, &d, a, b, &width))
             continue;
         if (!x.data)
             x = spread_out(p, &in[d.tie->operand], &shape);
         v = ((double *)x.data)[e];
-        other = d.spread ? element(&in[1], b) : 0;
-        ((double *)x.data)[e] =
-            turn(d.tie, d.at, d.n_at, v, other) + side(p) * fmax(width, DBL_MIN);
+        p->peers->varies = true;
+        at = turn(d.tie, d.at, d.n_at, v, d.spread ? element(&in[1], b) : 0);
+        if (p->choice != AS_IT_IS && isfinite(at) && !isinf(v) && !(isnan(v) && d.is_float))
+            ((double *)x.data)[e] = at + side(p) * fmax(width, DBL_MIN);
     }
     if (x.data)
         in[d.tie->operand] = x;
+    return x.data;
 }

@@ -356,6 +356,36 @@ static void products_still_update_their_weights(void **state)
     drop(&user);
 }
 
+/* An op that may fail reads the new value of b: b is overwritten before it and has to be copied. a
+ * can wait. */
+static void only_what_a_fallible_op_reads_is_overwritten_before_it(void **state)
+{
+    int64_t many = 100, few = 3;
+    weft_ctx *ctx;
+    weft_graph *g;
+    weft_fn *fn;
+    weft_val a, b, update[2];
+    weft_tensor out = {.data = NULL};
+
+    (void)state;
+    ok(weft_ctx_new(NULL, &ctx));
+    ok(weft_graph_new(ctx, &g));
+    a = weft_variable(g, "a", 1, &many, NULL);
+    b = weft_variable(g, "b", 1, &few, NULL);
+    update[0] = weft_assign_add(g, a, weft_ones_like(g, a));
+    update[1] = weft_assign_add(g, b, weft_ones_like(g, b));
+    b = weft_check_numerics(g, update[1], "b");
+    ok(weft_fn_new(
+        g,
+        WEFT_OPTS(weft_fn_opts, .n_fetches = 1, .fetches = &b, .n_updates = 2, .updates = update),
+        &fn));
+    ok(weft_fn_run(fn, NULL, &out));
+    assert_int_equal(fn->plans[0]->undo_bytes, 64); /* b, rounded up */
+    weft_fn_free(fn);
+    weft_graph_free(g);
+    weft_ctx_free(ctx);
+}
+
 static void a_kernel_that_must_not_fail_is_a_bug(void **state)
 {
     struct net n = make(&kinds[0]);
@@ -442,6 +472,7 @@ int main(void)
         cmocka_unit_test(a_failed_instruction_changes_nothing),
         cmocka_unit_test(a_trapped_number_changes_nothing),
         cmocka_unit_test(products_still_update_their_weights),
+        cmocka_unit_test(only_what_a_fallible_op_reads_is_overwritten_before_it),
         cmocka_unit_test(a_kernel_that_must_not_fail_is_a_bug),
         cmocka_unit_test(bad_ids_and_labels_change_nothing),
         cmocka_unit_test(looking_does_not_train),
