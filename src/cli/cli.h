@@ -55,6 +55,11 @@ int parse_flags(const struct command *c, const struct flag *flags, int argc, cha
 
 /* Prints "weft: " and the text to stderr, and returns the exit code. */
 int fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* ", did you mean 'near'?", or `otherwise` if nothing is near (NULL). */
+struct meant {
+    char text[160];
+};
+struct meant did_you_mean(const char *near, const char *otherwise);
 /* The same, followed by the library's last error. The status decides the code. */
 int fail_status(weft_status st, const char *what);
 

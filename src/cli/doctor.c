@@ -21,25 +21,6 @@ static int run_version(int argc, char **argv)
 const struct command command_version = {
     .name = "version", .args = "", .summary = "print the version", .run = run_version};
 
-static void cpu_name(char *out, size_t n)
-{
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    char line[256];
-
-    snprintf(out, n, "unknown");
-    while (f && fgets(line, sizeof line, f)) {
-        char *colon = strchr(line, ':');
-
-        if (strncmp(line, "model name", 10) || !colon)
-            continue;
-        line[strcspn(line, "\n")] = '\0';
-        snprintf(out, n, "%s", colon + 2);
-        break;
-    }
-    if (f)
-        fclose(f);
-}
-
 static void check_file(const char *what, const char *path, const char *package)
 {
     struct stat s;
@@ -130,7 +111,7 @@ static int run_doctor(int argc, char **argv)
     printf("weft %s\n\nbuilt in\n", weft_version());
     for (int i = 0; weft_build_feature(i); i++)
         printf("  %s\n", weft_build_feature(i));
-    cpu_name(name, sizeof name);
+    weft_cpu_name(ctx, name, sizeof name);
     printf("\nmachine\n  %-22s %s\n", "cpu", name);
     if (uname(&u) == 0)
         printf("  %-22s %s %s, %s\n", "system", u.sysname, u.release, u.machine);

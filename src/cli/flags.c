@@ -81,6 +81,17 @@ static int unknown_flag(const struct command *c, const struct flag *flags, const
     return -1;
 }
 
+struct meant did_you_mean(const char *near, const char *otherwise)
+{
+    struct meant m;
+
+    if (near)
+        snprintf(m.text, sizeof m.text, ", did you mean '%s'?", near);
+    else
+        snprintf(m.text, sizeof m.text, "%s", otherwise);
+    return m;
+}
+
 bool check_word(const char *command, const char *flag, const char *word, const char *const *words,
                 int n)
 {
@@ -94,8 +105,8 @@ bool check_word(const char *command, const char *flag, const char *word, const c
         if (at < sizeof list)
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? " " : "", words[i]);
     }
-    fail(EXIT_USAGE, "%s: --%s takes one of %s, not '%s'%s%s%s", command, flag, list, word,
-         near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+    fail(EXIT_USAGE, "%s: --%s takes one of %s, not '%s'%s", command, flag, list, word,
+         did_you_mean(near, "").text);
     return false;
 }
 

@@ -356,8 +356,7 @@ static int find_label(struct look *k, const char *name)
         }
     if (name) {
         near = weft_nearest(name, names, k->n);
-        return fail(EXIT_USAGE, "init: no column '%s'%s%s%s", name, near ? ", did you mean '" : "",
-                    near ? near : "", near ? "'?" : "");
+        return fail(EXIT_USAGE, "init: no column '%s'%s", name, did_you_mean(near, "").text);
     }
     for (int i = 0; i < k->n; i++)
         if (k->col[i].role == WEFT_LABEL) {

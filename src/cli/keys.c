@@ -356,9 +356,8 @@ static int find_word(const char *word)
     if (found)
         return EXIT_DONE;
     near = weft_nearest(word, names, n);
-    return fail(EXIT_USAGE, "keys: no entry named '%s'%s%s%s", word,
-                near ? ", did you mean '" : "; `weft keys` lists all words", near ? near : "",
-                near ? "'?" : "");
+    return fail(EXIT_USAGE, "keys: no entry named '%s'%s", word,
+                did_you_mean(near, "; `weft keys` lists all words").text);
 }
 
 static int keys(int argc, char **argv)

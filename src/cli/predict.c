@@ -148,8 +148,8 @@ static int open_ids(struct predict *p, struct job *j, const char *part)
             names[s->col] = col[s->col].name;
     if (s->col == n) {
         near = weft_nearest(s->column, names, n < 256 ? n : 256);
-        return fail(EXIT_USAGE, "predict: --id: the data has no column '%s'%s%s%s", s->column,
-                    near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+        return fail(EXIT_USAGE, "predict: --id: the data has no column '%s'%s", s->column,
+                    did_you_mean(near, "").text);
     }
     if (col[s->col].rank)
         return fail(EXIT_USAGE, "predict: --id: column '%s' has more than one value per sample",

@@ -1,6 +1,8 @@
 /* machine.c - what this machine and this build can do. */
 #include "weft/sys/machine.h"
 
+#include <fcntl.h>
+
 #include "kernels/cpu/gemm.h"
 
 #define ROUNDS 20000
@@ -42,4 +44,21 @@ const char *weft_build_feature(int i)
     };
 
     return i >= 0 && i < WF_COUNT(features) ? features[i] : NULL;
+}
+
+void weft_cpu_name(weft_ctx *ctx, char *out, size_t size)
+{
+    const struct wf_fs *fs = ctx->fs;
+    int fd = fs->open(fs->arg, "/proc/cpuinfo", O_RDONLY, 0);
+    char text[1024], *name = NULL;
+    int64_t n = fd < 0 ? -1 : fs->read(fs->arg, fd, text, sizeof text - 1);
+
+    if (fd >= 0)
+        fs->close(fs->arg, fd);
+    text[n > 0 ? n : 0] = 0;
+    name = strstr(text, "model name");
+    name = name ? strchr(name, ':') : NULL;
+    if (name)
+        name += 1 + (name[1] == ' ');
+    wf_snprintf(out, size, "%.*s", name ? (int)strcspn(name, "\n") : 7, name ? name : "unknown");
 }

@@ -71,8 +71,8 @@ check "a line a sample" test "$(wc -l <p.json)" = 39
 want 0 ', "prediction": ' cat p.json
 want 0 "npy, 39 records" bash -c "$WEFT predict price.yaml --part validation --out p.npy && $WEFT data inspect p.npy"
 want 2 "npy needs a file" "$WEFT" predict price.yaml --part validation --format npy
-want 2 "--format takes one of csv json npy, not 'cvs': did you mean 'csv'?" "$WEFT" predict price.yaml --part train --format cvs
-want 2 "--part takes one of train validation test, not 'tset': did you mean 'test'?" "$WEFT" predict price.yaml --part tset
+want 2 "--format takes one of csv json npy, not 'cvs', did you mean 'csv'?" "$WEFT" predict price.yaml --part train --format cvs
+want 2 "--part takes one of train validation test, not 'tset', did you mean 'test'?" "$WEFT" predict price.yaml --part tset
 want 2 "the job has no data.test; give a data file" "$WEFT" eval price.yaml --set data.test_split=0
 want 1 "No space left on device" "$WEFT" predict price.yaml --part train --out /dev/full
 want 3 "No such file or directory" "$WEFT" predict price.yaml --part train --out none/p.csv

@@ -13,6 +13,9 @@ extern "C" {
  * now. */
 WEFT_API double weft_fma_peak(weft_ctx *ctx, double seconds);
 
+/* The name of the processor as the system gives it, otherwise "unknown". */
+WEFT_API void weft_cpu_name(weft_ctx *ctx, char *out, size_t size);
+
 /* What is built in, one "name version" per index, NULL after the last: "compiler gcc 12.2.0". */
 WEFT_API const char *weft_build_feature(int i);
 

@@ -10,6 +10,7 @@
 #include "train/callback/callback.h"
 #include "train/report/report.h"
 #include "weft/data_image.h"
+#include "weft/sys/machine.h"
 
 #define MAX_PAGE ((int64_t)64 << 20)
 #define MAX_ROWS 12 /* table rows before the rest is folded away */
@@ -441,19 +442,12 @@ static void put_times(struct page *p)
 
 /* ---- configuration --------------------------------------------------------------------------- */
 
-/* "model name : ..." of the first processor, if the system provides it. */
 static void put_cpu(struct page *p)
 {
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    char line[256], name[128] = "";
+    char name[128];
 
-    while (f && !*name && fgets(line, sizeof line, f))
-        if (strncmp(line, "model name", 10) == 0 && strchr(line, ':'))
-            snprintf(name, sizeof name, "%.120s", strchr(line, ':') + 2);
-    if (f)
-        fclose(f);
-    name[strcspn(name, "\n")] = 0;
-    text(p, *name ? name : "unknown");
+    weft_cpu_name(p->run->ctx, name, sizeof name);
+    text(p, name);
 }
 
 static weft_status put_configuration(struct page *p)
