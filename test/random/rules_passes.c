@@ -589,6 +589,15 @@ static double coarsest_unit(const weft_graph *g, int64_t k)
     return unit;
 }
 
+/* Whether they compute in f16, whose smallest numbers are far apart: a step of 2^-24. */
+static double smallest_step(const weft_graph *g, int64_t k)
+{
+    for (; k < g->n_nodes; k++)
+        if (g->values[g->nodes[k].first_out].type.dtype == WEFT_F16)
+            return 0x1p-24;
+    return 0;
+}
+
 /* Nodes from number `first` on are the einsum's. */
 static bool einsum_is_right(const struct gen *g, const struct einsum *e, const weft_val *in,
                             weft_val out, int64_t first)
@@ -599,6 +608,7 @@ static bool einsum_is_right(const struct gen *g, const struct einsum *e, const w
     long double *sum =
         calloc((size_t)n + 1, sizeof *sum); /* more exact than the f64 it is compared with */
     double unit = fmax(coarsest_unit(g->g, first), unit_of_sum(t->type.dtype));
+    double step = smallest_step(g->g, first);
     bool ok = true;
 
     for (int l = 0; l < MAX_LETTERS; l++)
@@ -621,7 +631,7 @@ static bool einsum_is_right(const struct gen *g, const struct einsum *e, const w
         double got = wf_get(t->data, t->type.dtype, k);
 
         ok &= !isfinite(got) || !isfinite((double)sum[k]) ||
-              fabsl(got - sum[k]) <= unit * (size[k] + 1e-6);
+              fabsl(got - sum[k]) <= unit * (size[k] + 1e-6) + step;
     }
     free(sum);
     free(size);

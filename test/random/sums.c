@@ -89,6 +89,24 @@ static void cumsum_in_order(const struct wf_node *n, const struct wf_tensor *in,
     }
 }
 
+/* Rows [n, …] added up by their segments. */
+static void segments_in_order(const struct wf_tensor *in, struct wf_tensor *out)
+{
+    int64_t rows = in[0].type.dim[0], width = rows ? wf_count(&in[0]) / rows : 0;
+    int64_t n = out->type.dim[0];
+    const double *x = in[0].data, *id = in[1].data;
+    double *sum = out->data;
+
+    memset(sum, 0, sizeof *sum * (size_t)wf_count(out));
+    for (int64_t e = 0; e < rows * width; e++) {
+        int64_t at = (int64_t)id[e / width];
+
+        if (at >= 0 && at < n)
+            sum[at * width + e % width] =
+                (double)((float)sum[at * width + e % width] + (float)x[e]);
+    }
+}
+
 /* The means of columns in the same way, and the variances around them. */
 static void means_in_order(const struct wf_tensor *in, struct wf_tensor *mean,
                            struct wf_tensor *var)
@@ -121,6 +139,8 @@ void sums_in_order(const struct plain *p, const struct wf_node *n, const struct 
         sum_in_order(n, in, out);
     else if (n->op->id == WF_OP_cumsum)
         cumsum_in_order(n, in, out);
+    else if (n->op->id == WF_OP_segment_sum)
+        segments_in_order(in, out);
     else if (n->op->id == WF_OP_batch_norm)
         means_in_order(&in[0], &out[1], &out[2]);
 }
