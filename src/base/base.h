@@ -252,6 +252,9 @@ weft_status wf_pool_new(weft_ctx *ctx, int n_threads, int spin_us, struct wf_poo
 void wf_pool_free(struct wf_pool *pool);
 void wf_pool_for(struct wf_pool *pool, int64_t n_tiles, wf_tile_fn *fn, void *arg);
 int wf_pool_size(const struct wf_pool *pool);
+/* While other threads compute on the same cores: idle threads of the pool sleep at once instead of
+ * looking for work. */
+void wf_pool_rest(struct wf_pool *pool, bool on);
 
 /* The floating-point mode that kernels run in: round to nearest, denormals kept or flushed as the
  * context says, no traps. enter returns the caller's mode for leave. */

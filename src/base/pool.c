@@ -55,6 +55,7 @@ struct wf_pool {
     _Alignas(64) _Atomic int n_asleep;
     _Atomic uint32_t wake; /* futex word */
     _Atomic bool stop, busy;
+    _Atomic bool rests; /* idle threads sleep at once */
 };
 
 /* Waits for about 60 ns. A hypervisor takes a core away from a guest that does nothing but pause,
@@ -189,7 +190,8 @@ static void *work(void *arg)
     for (;;) {
         struct spin spin = {0};
 
-        while (!has_work(p, seen) && spin_once(p, &spin, false))
+        while (!has_work(p, seen) && !atomic_load_explicit(&p->rests, memory_order_relaxed) &&
+               spin_once(p, &spin, false))
             ;
         if (!has_work(p, seen)) {
             uint32_t wake = atomic_load(&p->wake);
@@ -318,6 +320,11 @@ void wf_pool_for(struct wf_pool *p, int64_t n_tiles, wf_tile_fn *fn, void *arg)
     take_tiles(p, 0);
     wait_for_tiles(p, n_tiles);
     atomic_store_explicit(&p->busy, false, memory_order_release);
+}
+
+void wf_pool_rest(struct wf_pool *p, bool on)
+{
+    atomic_store_explicit(&p->rests, on, memory_order_relaxed);
 }
 
 /* ---- floating-point mode --------------------------------------------------------------------- */

@@ -1,9 +1,10 @@
 /* mirrored.c - several replicas in one process, each on a group of cores.
  *
  * Each replica has a thread that lives as long as the strategy, pinned to its group, with a pool
- * and a gradient function of its own. All read the trainer's parameters; a batch's shards are taken
- * by whoever is free, and the tree over shard numbers makes the result independent of that. The
- * update is the trainer's, over all cores. */
+ * and a gradient function of its own. Where a group has one thread, the threads of the context's
+ * pool are the replicas: they are awake already. All read the trainer's parameters; a batch's shards
+ * are taken by the replica that is free, and the tree over shard numbers makes the result
+ * independent of that. The update is the trainer's, over all cores. */
 #include <pthread.h>
 
 #include "train/step/dist.h"
@@ -99,13 +100,29 @@ static void *live(void *arg)
     return NULL;
 }
 
+static void compute_tile(void *arg, int64_t tile, int thread)
+{
+    struct mirrored *m = arg;
+
+    (void)thread;
+    compute_shards(&m->replica[tile]);
+}
+
 /* All replicas do the job that is set in m. */
 static weft_status run_all(struct mirrored *m)
 {
     weft_status st;
 
-    pthread_mutex_lock(&m->lock);
     m->st = WEFT_OK;
+    if (wf_pool_size(m->ctx->pool) == m->n) {
+        wf_pool_for(m->ctx->pool, m->n, compute_tile, m);
+        if (m->st)
+            wf_err_set(m->text);
+        return m->st;
+    }
+
+    wf_pool_rest(m->ctx->pool, true); /* the cores are the replicas' now */
+    pthread_mutex_lock(&m->lock);
     m->n_working = m->n;
     m->job++;
     pthread_cond_broadcast(&m->start);
@@ -113,6 +130,7 @@ static weft_status run_all(struct mirrored *m)
         pthread_cond_wait(&m->done, &m->lock);
     st = m->st;
     pthread_mutex_unlock(&m->lock);
+    wf_pool_rest(m->ctx->pool, false);
     if (st)
         wf_err_set(m->text);
     return st;

@@ -117,8 +117,8 @@ static weft_status take_rows(const struct wf_work *w, const struct wf_replica *r
         int at = w->at_rows[i];
 
         if (at >= 0)
-            st = wf_rows_collect(w->ctx, &c->scratch, w->ctx->pool, &r->fetch[at],
-                                 &r->fetch[at + 1], v->dim[0], &c->rows[i]);
+            st = wf_rows_collect(w->ctx, &c->scratch, r->fn->pool, &r->fetch[at], &r->fetch[at + 1],
+                                 v->dim[0], &c->rows[i]);
         if (st)
             wf_err_wrap(st, "'%s'", v->name);
     }
