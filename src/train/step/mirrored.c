@@ -2,8 +2,8 @@
  *
  * Each replica has a thread that lives as long as the strategy, pinned to its group, with a pool
  * and a gradient function of its own. Where a group has one thread, the threads of the context's
- * pool are the replicas: they are awake already. All read the trainer's parameters; a batch's shards
- * are taken by the replica that is free, and the tree over shard numbers makes the result
+ * pool are the replicas: they are awake already. All read the trainer's parameters; a batch's
+ * shards are taken by the replica that is free, and the tree over shard numbers makes the result
  * independent of that. The update is the trainer's, over all cores. */
 #include <pthread.h>
 
