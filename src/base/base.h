@@ -69,6 +69,7 @@ struct weft_ctx {
     int64_t (*now_ns)(void *arg);
     void *now_arg;
     const struct wf_fs *fs;
+    const struct wf_sys *sys; /* of the network: base/sys.h */
     void *_Atomic ops; /* the op layer's table, created on first use; freed through ops_free */
     void (*_Atomic ops_free)(weft_ctx *ctx);
 };

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/device.h"
+#include "base/sys.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -167,6 +168,7 @@ weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
     ctx->now_ns = o.now_ns ? o.now_ns : system_now;
     ctx->now_arg = o.now_arg;
     ctx->fs = &wf_fs_posix;
+    ctx->sys = &wf_sys_posix;
     st = wf_pool_new(ctx, o.threads ? o.threads : wf_usable_cpus(), ctx->spin_us, &ctx->pool);
     if (st) {
         weft_ctx_free(ctx);
