@@ -12,6 +12,8 @@
 
 #include "base/base.h"
 
+struct addrinfo; /* of netdb.h, which not all feature levels declare */
+
 struct wf_sys {
     /* sockets */
     int (*socket)(void *arg, int family, int type, int protocol);

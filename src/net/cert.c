@@ -2,9 +2,9 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
-#include <openssl/rand.h>
 #include <openssl/x509v3.h>
 
+#include "base/sys.h"
 #include "net/tls.h"
 
 static weft_status err_openssl(const char *what)
@@ -103,19 +103,20 @@ static bool describe(X509 *cert, X509 *issuer, const char *name, const char *uri
            add_extension(cert, issuer, NID_subject_alt_name, uri);
 }
 
-static bool set_serial(X509 *cert)
+static weft_status set_serial(weft_ctx *ctx, X509 *cert)
 {
     unsigned char bytes[16];
     BIGNUM *n;
-    bool ok;
+    weft_status st = wf_entropy(ctx, bytes, sizeof bytes);
 
-    if (RAND_bytes(bytes, sizeof bytes) != 1)
-        return false;
+    if (st)
+        return st;
     bytes[0] &= 0x7f;
     n = BN_bin2bn(bytes, sizeof bytes, NULL);
-    ok = n && BN_to_ASN1_INTEGER(n, X509_get_serialNumber(cert));
+    if (!n || !BN_to_ASN1_INTEGER(n, X509_get_serialNumber(cert)))
+        st = err_openssl("a certificate");
     BN_free(n);
-    return ok;
+    return st;
 }
 
 /* issuer NULL: it signs itself. */
@@ -124,13 +125,13 @@ static weft_status make(weft_ctx *ctx, X509 *issuer, EVP_PKEY *issuer_key, const
 {
     EVP_PKEY *key = EVP_EC_gen("P-256");
     X509 *cert = X509_new();
-    weft_status st = WEFT_OK;
+    weft_status st = cert ? set_serial(ctx, cert) : err_openssl("a certificate");
 
-    if (!key || !cert || !X509_set_version(cert, 2) || !set_serial(cert) ||
-        !X509_gmtime_adj(X509_getm_notBefore(cert), -300) ||
-        !X509_gmtime_adj(X509_getm_notAfter(cert), (long)days * 86400) ||
-        !X509_set_pubkey(cert, key) || !describe(cert, issuer ? issuer : cert, name, uri) ||
-        !X509_sign(cert, issuer ? issuer_key : key, EVP_sha256()))
+    if (!st &&
+        (!key || !X509_set_version(cert, 2) || !X509_gmtime_adj(X509_getm_notBefore(cert), -300) ||
+         !X509_gmtime_adj(X509_getm_notAfter(cert), (long)days * 86400) ||
+         !X509_set_pubkey(cert, key) || !describe(cert, issuer ? issuer : cert, name, uri) ||
+         !X509_sign(cert, issuer ? issuer_key : key, EVP_sha256())))
         st = err_openssl("a certificate");
     if (!st)
         st = write_pem(ctx, cert, key, out);

@@ -324,8 +324,7 @@ static bool read_once(struct wf_link *l, int64_t *budget)
     struct wf_part room[MAX_ROOM];
     struct iovec v[MAX_ROOM + 1];
     int n_room = wf_unframe_room(&l->in, room, MAX_ROOM);
-    int64_t direct = 0;
-    ssize_t n;
+    int64_t direct = 0, n;
 
     for (int i = 0; i < n_room; i++) {
         v[i] = (struct iovec){room[i].p, (size_t)room[i].n};
@@ -334,15 +333,15 @@ static bool read_once(struct wf_link *l, int64_t *budget)
     v[n_room] = (struct iovec){l->staging, WF_STAGING};
     /* More parts than fit in one call: what follows them is not for the staging memory. */
     n = l->wire->read(l, v, n_room == MAX_ROOM ? n_room : n_room + 1);
-    if (n < 0 && errno == EINTR)
+    if (n == -EINTR)
         return true;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+    if (n == -EAGAIN || n == -EWOULDBLOCK)
         return false;
-    if (n < 0 && !(l->said_bye && errno == ECONNRESET)) {
+    if (n < 0 && !(l->said_bye && n == -ECONNRESET)) {
         char text[128];
 
         wf_snprintf(text, sizeof text, "reading: %s",
-                    errno == EPROTO ? l->wire_error : wf_errno_text(errno));
+                    n == -EPROTO ? l->wire_error : wf_errno_text((int)-n));
         wf_link_down(l, WEFT_EPEER, text);
         return false;
     }

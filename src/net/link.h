@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 #include <uv.h>
 
+#include "base/sys.h"
 #include "net/address.h"
 #include "net/net.h"
 
@@ -41,15 +42,24 @@ struct wf_pending {
     bool cancelled;
 };
 
-/* How bytes go over a socket: as readv and writev, with errno. EPROTO: the link's wire_error says
- * why. */
+/* How bytes go over a socket: as readv and writev, or a negative errno. -EPROTO: the link's
+ * wire_error says why. */
 struct wf_wire {
-    ssize_t (*read)(struct wf_link *l, const struct iovec *v, int n);
-    ssize_t (*write)(struct wf_link *l, const struct iovec *v, int n); /* with the link's mutex */
+    int64_t (*read)(struct wf_link *l, const struct iovec *v, int n);
+    int64_t (*write)(struct wf_link *l, const struct iovec *v, int n); /* with the link's mutex */
     /* May be NULL. Whether bytes are here that the socket no longer announces. */
     bool (*pending)(struct wf_link *l);
 };
 extern const struct wf_wire wf_wire_plain, wf_wire_tls;
+
+/* A host's name that is being looked up, in a thread of libuv's. */
+struct wf_resolving {
+    uv_work_t work;
+    struct wf_link *link;
+    char host[256], port[8];
+    int rc;
+    struct addrinfo *found;
+};
 
 enum wf_link_state { WF_LINK_OPENING, WF_LINK_SECURING, WF_LINK_HELLO, WF_LINK_UP, WF_LINK_DOWN };
 
@@ -71,9 +81,10 @@ struct wf_link {
     bool more; /* bytes are left to read, and no event says so */
     uv_poll_t *poll;
     int events; /* that the loop waits for */
-    uv_getaddrinfo_t *resolving;
-    int64_t connect_by; /* 0: no limit */
-    bool bye;           /* the peer has said it */
+    struct wf_resolving *resolving;
+    struct addrinfo *found, *next_found; /* addresses of the host, and the next to be tried */
+    int64_t connect_by;                  /* 0: no limit */
+    bool bye;                            /* the peer has said it */
     _Atomic bool said_bye;
     /* arriving */
     struct wf_unframe in;
@@ -107,6 +118,7 @@ struct wf_listener {
     int fd;
     uv_poll_t *poll;
     enum wf_address_kind kind;
+    bool resting;              /* nothing more could be accepted: until the next turn */
     char path[WF_MAX_ADDRESS]; /* of a Unix socket: removed at the end */
 };
 
@@ -179,7 +191,7 @@ void wf_socket_close(struct wf_link *l);
 weft_status wf_socket_listen(struct wf_net *net, const struct wf_address *a, char *bound,
                              size_t size, struct wf_listener **out);
 void wf_socket_accept(struct wf_listener *s);
-void wf_socket_watch_listener(struct wf_listener *s);
+weft_status wf_socket_watch_listener(struct wf_listener *s);
 void wf_socket_close_listener(struct wf_listener *s);
 
 #endif

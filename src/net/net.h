@@ -6,7 +6,7 @@
  *   tcp:HOST:PORT    plain TCP, with checksums of payloads
  *   uds:PATH         a Unix socket, for processes of one host
  *
- * What every transport promises (test/conform/net_conform.c):
+ * What every transport promises (test/unit/net/link_test.c):
  * - Messages of a link arrive in the order they were sent, each whole and once, or the link goes
  *   down. Nothing arrives on a link after it is down; a new link is a new beginning.
  * - The bytes of a payload are read from where the sender has them, and arrive where the receiver
@@ -38,7 +38,8 @@ struct wf_link;
 struct wf_identity {
     char name[64];        /* of the task, "worker/3" */
     char role[16];        /* "worker" */
-    uint64_t incarnation; /* of its process: a restarted one has another */
+    uint64_t incarnation; /* of its process: a restarted one has another. Of wf_net_opts, 0: drawn
+                           * at random */
 };
 
 /* A message: one to be sent, or one that arrives. */

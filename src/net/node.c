@@ -83,7 +83,7 @@ static void take_orders(struct wf_net *net)
         if (all->listener) {
             all->listener->next = net->listeners;
             net->listeners = all->listener;
-            wf_socket_watch_listener(all->listener);
+            all->listener->resting = true; /* watched at the end of this turn */
         } else {
             all->link->next = net->links;
             net->links = all->link;
@@ -106,6 +106,16 @@ static void sweep(struct wf_net *net, bool all)
             at = &l->next;
         }
     }
+}
+
+/* Listeners that are new, or could not accept a connection, are watched. */
+static void watch_listeners(struct wf_net *net)
+{
+    for (struct wf_listener *s = net->listeners; s; s = s->next)
+        if (s->resting && wf_socket_watch_listener(s)) {
+            wf_log(net->ctx, WEFT_LOG_WARN, "a listener: %s", weft_error());
+            s->resting = true; /* again in the next turn */
+        }
 }
 
 static void on_timer(uv_timer_t *h);
@@ -136,6 +146,7 @@ static void serve_all(struct wf_net *net)
         pthread_mutex_unlock(&l->out);
     }
     sweep(net, false);
+    watch_listeners(net);
     net->fast = fast;
     set_timer(net);
 }
@@ -196,12 +207,14 @@ static void *node_main(void *arg)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-static void set_defaults(struct wf_net_opts *o)
+static weft_status set_defaults(weft_ctx *ctx, struct wf_net_opts *o)
 {
     o->max_payload = o->max_payload ? o->max_payload : (int64_t)1 << 40;
     o->max_queued = o->max_queued ? o->max_queued : 1024;
     o->silence_ns = o->silence_ns ? o->silence_ns : 3000000000;
     o->stall_ns = o->stall_ns ? o->stall_ns : 3000000000;
+    return o->self.incarnation ? WEFT_OK
+                               : wf_entropy(ctx, &o->self.incarnation, sizeof o->self.incarnation);
 }
 
 static weft_status open_loop(struct wf_net *net)
@@ -228,7 +241,11 @@ weft_status wf_net_new(weft_ctx *ctx, const struct wf_net_opts *opts, struct wf_
         return wf_err_nomem(ctx, sizeof *net, "a node");
     net->ctx = ctx;
     net->opts = *opts;
-    set_defaults(&net->opts);
+    st = set_defaults(ctx, &net->opts);
+    if (st) {
+        wf_free(ctx, net);
+        return st;
+    }
     pthread_mutex_init(&net->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -265,20 +265,20 @@ static weft_status write_some(struct wf_link *l)
     while (l->first) {
         struct iovec v[MAX_IOV];
         struct filling f = {v, 0, MAX_IOV, 0};
-        ssize_t n;
+        int64_t n;
 
         for (struct wf_outgoing *o = l->first; o && add_frame(&f, o); o = o->next)
             ;
         n = l->wire->write(l, v, f.n);
-        if (n < 0 && errno == EINTR)
+        if (n == -EINTR)
             continue;
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+        if (n == -EAGAIN || n == -EWOULDBLOCK) {
             l->blocked = true;
             return WEFT_OK;
         }
         if (n < 0)
             return wf_err(WEFT_EPEER, "writing: %s",
-                          errno == EPROTO ? l->wire_error : wf_errno_text(errno));
+                          n == -EPROTO ? l->wire_error : wf_errno_text((int)-n));
         advance(l, n);
     }
     return WEFT_OK;

@@ -20,16 +20,20 @@ static void fail(struct wf_link *l, const char *what, const char *reason)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-static ssize_t read_plain(struct wf_link *l, const struct iovec *v, int n)
+static int64_t read_plain(struct wf_link *l, const struct iovec *v, int n)
 {
-    return readv(l->fd, v, n);
-}
-
-static ssize_t write_plain(struct wf_link *l, const struct iovec *v, int n)
-{
+    const struct wf_sys *sys = l->net->ctx->sys;
     struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)v, .msg_iovlen = (size_t)n};
 
-    return sendmsg(l->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return sys->recvmsg(sys->arg, l->fd, &m, MSG_DONTWAIT);
+}
+
+static int64_t write_plain(struct wf_link *l, const struct iovec *v, int n)
+{
+    const struct wf_sys *sys = l->net->ctx->sys;
+    struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)v, .msg_iovlen = (size_t)n};
+
+    return sys->sendmsg(sys->arg, l->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 const struct wf_wire wf_wire_plain = {read_plain, write_plain, NULL};
@@ -78,24 +82,38 @@ void wf_socket_watch(struct wf_link *l, int events)
         uv_poll_stop(l->poll);
 }
 
-void wf_socket_close(struct wf_link *l)
+static void close_connection(struct wf_link *l)
 {
-    if (l->resolving)
-        uv_cancel((uv_req_t *)l->resolving);
+    const struct wf_sys *sys = l->net->ctx->sys;
+
     if (l->poll)
         uv_close((uv_handle_t *)l->poll, free_handle);
     if (l->fd >= 0)
-        close(l->fd);
+        sys->close(sys->arg, l->fd);
     l->poll = NULL;
+    l->events = 0;
     l->fd = -1;
+}
+
+void wf_socket_close(struct wf_link *l)
+{
+    const struct wf_sys *sys = l->net->ctx->sys;
+
+    if (l->resolving)
+        uv_cancel((uv_req_t *)&l->resolving->work);
+    close_connection(l);
+    if (l->found)
+        sys->freeaddrinfo(sys->arg, l->found);
+    l->found = l->next_found = NULL;
 }
 
 static weft_status adopt(struct wf_link *l, int fd)
 {
+    const struct wf_sys *sys = l->net->ctx->sys;
     int on = 1;
 
-    if (strncmp(l->address, "uds:", 4) != 0) /* small messages leave at once */
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (strncmp(l->address, "uds:", 4) != 0) /* small messages leave at once; a hint */
+        sys->setsockopt(sys->arg, fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     l->fd = fd;
     l->poll = new_poll(l->net, fd, l);
     return l->poll ? WEFT_OK : wf_err(WEFT_ENOMEM, "the loop takes no more connections");
@@ -103,67 +121,104 @@ static weft_status adopt(struct wf_link *l, int fd)
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-static void open_socket(struct wf_link *l, const struct sockaddr *to, socklen_t n)
+/* One address: 0 if it is connected or will be, otherwise a negative errno. */
+static int open_socket(struct wf_link *l, const struct sockaddr *to, socklen_t n)
 {
-    int fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const struct wf_sys *sys = l->net->ctx->sys;
+    int fd = sys->socket(sys->arg, to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int rc;
 
-    if (fd < 0) {
-        fail(l, "socket", wf_errno_text(errno));
-        return;
-    }
+    if (fd < 0)
+        return fd;
     if (adopt(l, fd)) {
         wf_link_down(l, WEFT_ENOMEM, weft_error());
-        return;
+        return 0;
     }
-    if (connect(fd, to, n) == 0)
+    rc = sys->connect(sys->arg, fd, to, n);
+    if (rc == 0)
         wf_link_start(l);
-    else if (errno == EINPROGRESS)
+    else if (rc == -EINPROGRESS || rc == -EINTR) /* then it goes on by itself */
         wf_socket_watch(l, UV_WRITABLE);
     else
-        fail(l, "connecting", wf_errno_text(errno));
+        return rc;
+    return 0;
+}
+
+/* The next address that the host's name has; the error of the last one counts. */
+static void try_next(struct wf_link *l, int error)
+{
+    while (l->next_found) {
+        const struct addrinfo *a = l->next_found;
+
+        l->next_found = a->ai_next;
+        close_connection(l);
+        error = -open_socket(l, a->ai_addr, a->ai_addrlen);
+        if (error == 0)
+            return;
+    }
+    fail(l, "connecting", wf_errno_text(error));
 }
 
 void wf_socket_connected(struct wf_link *l)
 {
-    int error = 0;
+    const struct wf_sys *sys = l->net->ctx->sys;
+    int error = 0, rc;
     socklen_t n = sizeof error;
 
-    if (getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &n))
-        error = errno;
+    rc = sys->getsockopt(sys->arg, l->fd, SOL_SOCKET, SO_ERROR, &error, &n);
+    if (rc < 0)
+        error = -rc;
     if (error)
-        fail(l, "connecting", wf_errno_text(error));
+        try_next(l, error);
     else
         wf_link_start(l);
 }
 
-static void on_resolved(uv_getaddrinfo_t *r, int status, struct addrinfo *found)
+/* A thread of libuv's. */
+static void do_resolve(uv_work_t *w)
 {
-    struct wf_link *l = r->data;
+    struct wf_resolving *r = w->data;
+    const struct wf_sys *sys = r->link->net->ctx->sys;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+
+    r->rc = sys->getaddrinfo(sys->arg, r->host, r->port, &hints, &r->found);
+}
+
+static void on_resolved(uv_work_t *w, int status)
+{
+    struct wf_resolving *r = w->data;
+    struct wf_link *l = r->link;
+    const struct wf_sys *sys = l->net->ctx->sys;
 
     l->resolving = NULL;
-    if (l->state == WF_LINK_OPENING && status)
+    if (l->state != WF_LINK_OPENING) {
+        if (status == 0 && r->rc == 0)
+            sys->freeaddrinfo(sys->arg, r->found);
+    } else if (status) {
         fail(l, "finding the host", uv_strerror(status));
-    else if (l->state == WF_LINK_OPENING)
-        open_socket(l, found->ai_addr, found->ai_addrlen);
-    if (found)
-        uv_freeaddrinfo(found);
+    } else if (r->rc) {
+        fail(l, "finding the host", gai_strerror(r->rc));
+    } else {
+        l->found = l->next_found = r->found;
+        try_next(l, EADDRNOTAVAIL);
+    }
     wf_free(l->net->ctx, r);
 }
 
 static void resolve(struct wf_link *l, const struct wf_address *a)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    uv_getaddrinfo_t *r = wf_alloc(l->net->ctx, sizeof *r);
-    char port[8];
+    struct wf_resolving *r = wf_alloc(l->net->ctx, sizeof *r);
     int rc;
 
-    wf_snprintf(port, sizeof port, "%d", a->port);
     if (!r) {
         wf_link_down(l, WEFT_ENOMEM, "out of memory");
         return;
     }
-    r->data = l;
-    rc = uv_getaddrinfo(&l->net->loop, r, on_resolved, a->host, port, &hints);
+    r->link = l;
+    r->work.data = r;
+    wf_snprintf(r->host, sizeof r->host, "%s", a->host);
+    wf_snprintf(r->port, sizeof r->port, "%d", a->port);
+    rc = uv_queue_work(&l->net->loop, &r->work, do_resolve, on_resolved);
     if (rc) {
         wf_free(l->net->ctx, r);
         fail(l, "finding the host", uv_strerror(rc));
@@ -182,12 +237,15 @@ void wf_socket_connect(struct wf_link *l)
 {
     struct wf_address a;
     struct sockaddr_un un;
+    int rc;
 
     if (wf_address_parse(l->address, &a)) {
         wf_link_down(l, WEFT_EINVAL, weft_error());
     } else if (a.kind == WF_ADDRESS_UDS) {
         unix_address(a.host, &un);
-        open_socket(l, (const struct sockaddr *)&un, sizeof un);
+        rc = open_socket(l, (const struct sockaddr *)&un, sizeof un);
+        if (rc)
+            fail(l, "connecting", wf_errno_text(-rc));
     } else {
         resolve(l, &a);
     }
@@ -195,7 +253,7 @@ void wf_socket_connect(struct wf_link *l)
 
 /* ---- listening ------------------------------------------------------------------------------- */
 
-static weft_status bind_tcp(const struct wf_address *a, int *fd)
+static weft_status bind_tcp(const struct wf_sys *sys, const struct wf_address *a, int *fd)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | AI_PASSIVE};
     struct addrinfo *found = NULL;
@@ -203,68 +261,73 @@ static weft_status bind_tcp(const struct wf_address *a, int *fd)
     int on = 1, rc;
 
     wf_snprintf(port, sizeof port, "%d", a->port);
-    rc = getaddrinfo(a->host, port, &hints, &found);
+    rc = sys->getaddrinfo(sys->arg, a->host, port, &hints, &found);
     if (rc)
         return wf_err(WEFT_EINVAL, "'%s': %s", a->host, gai_strerror(rc));
-    *fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    rc = *fd =
+        sys->socket(sys->arg, found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (*fd >= 0)
-        setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    rc = *fd < 0 ? -1 : bind(*fd, found->ai_addr, found->ai_addrlen);
-    freeaddrinfo(found);
-    return rc ? wf_err(WEFT_EIO, "cannot be bound: %s", wf_errno_text(errno)) : WEFT_OK;
+        rc = sys->setsockopt(sys->arg, *fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (rc >= 0)
+        rc = sys->bind(sys->arg, *fd, found->ai_addr, found->ai_addrlen);
+    sys->freeaddrinfo(sys->arg, found);
+    return rc < 0 ? wf_err(WEFT_EIO, "cannot be bound: %s", wf_errno_text(-rc)) : WEFT_OK;
 }
 
-static weft_status bind_unix(const struct wf_address *a, int *fd)
+static weft_status bind_unix(const struct wf_sys *sys, const struct wf_address *a, int *fd)
 {
     struct sockaddr_un un;
+    int rc;
 
     unix_address(a->host, &un);
-    *fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (*fd < 0 || bind(*fd, (const struct sockaddr *)&un, sizeof un))
-        return wf_err(WEFT_EIO, "cannot be bound: %s", wf_errno_text(errno));
-    return WEFT_OK;
+    rc = *fd = sys->socket(sys->arg, AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (rc >= 0)
+        rc = sys->bind(sys->arg, *fd, (const struct sockaddr *)&un, sizeof un);
+    return rc < 0 ? wf_err(WEFT_EIO, "cannot be bound: %s", wf_errno_text(-rc)) : WEFT_OK;
 }
 
 /* The port that was chosen for port 0. */
-static void find_port(int fd, struct wf_address *a)
+static weft_status find_port(const struct wf_sys *sys, int fd, struct wf_address *a)
 {
     struct sockaddr_storage s;
     socklen_t n = sizeof s;
+    int rc = sys->getsockname(sys->arg, fd, (struct sockaddr *)&s, &n);
 
-    if (getsockname(fd, (struct sockaddr *)&s, &n))
-        return;
+    if (rc < 0)
+        return wf_err(WEFT_EIO, "its port cannot be found: %s", wf_errno_text(-rc));
     if (s.ss_family == AF_INET)
         a->port = ntohs(((const struct sockaddr_in *)(const void *)&s)->sin_port);
     else if (s.ss_family == AF_INET6)
         a->port = ntohs(((const struct sockaddr_in6 *)(const void *)&s)->sin6_port);
+    return WEFT_OK;
 }
 
 weft_status wf_socket_listen(struct wf_net *net, const struct wf_address *a, char *bound,
                              size_t size, struct wf_listener **out)
 {
+    const struct wf_sys *sys = net->ctx->sys;
     struct wf_listener *s = wf_alloc(net->ctx, sizeof *s);
     struct wf_address at = *a;
     weft_status st;
+    int rc;
 
     if (!s)
         return wf_err_nomem(net->ctx, sizeof *s, "a listener");
     s->net = net;
     s->kind = a->kind;
     s->fd = -1;
-    st = a->kind == WF_ADDRESS_UDS ? bind_unix(a, &s->fd) : bind_tcp(a, &s->fd);
+    st = a->kind == WF_ADDRESS_UDS ? bind_unix(sys, a, &s->fd) : bind_tcp(sys, a, &s->fd);
     if (!st && a->kind == WF_ADDRESS_UDS)
         wf_snprintf(s->path, sizeof s->path, "%s", a->host);
-    if (!st && listen(s->fd, 512))
-        st = wf_err(WEFT_EIO, "cannot listen: %s", wf_errno_text(errno));
+    rc = st ? 0 : sys->listen(sys->arg, s->fd, 512);
+    if (rc < 0)
+        st = wf_err(WEFT_EIO, "cannot listen: %s", wf_errno_text(-rc));
+    if (!st)
+        st = find_port(sys, s->fd, &at);
     if (st) {
-        if (s->fd >= 0)
-            close(s->fd);
-        if (*s->path)
-            unlink(s->path);
-        wf_free(net->ctx, s);
+        wf_socket_close_listener(s);
         return st;
     }
-    find_port(s->fd, &at);
     if (bound)
         wf_address_format(&at, bound, size);
     *out = s;
@@ -287,20 +350,42 @@ static void name_accepted(struct wf_link *l, const struct wf_listener *s,
     wf_address_format(&a, l->address, sizeof l->address);
 }
 
+/* What a connection that could not be accepted says of the listener: wait for another (true), or
+ * look again at once. */
+static bool wait_after(struct wf_listener *s, int rc)
+{
+    if (rc == -EINTR || rc == -ECONNABORTED)
+        return false;
+    if (rc != -EAGAIN && rc != -EWOULDBLOCK) {
+        /* Out of descriptors or memory: the connection stays, and the loop would turn for it
+         * without a pause. */
+        wf_log(s->net->ctx, WEFT_LOG_WARN, "a connection cannot be accepted: %s",
+               wf_errno_text(-rc));
+        if (s->poll)
+            uv_poll_stop(s->poll);
+        s->resting = true;
+    }
+    return true;
+}
+
 void wf_socket_accept(struct wf_listener *s)
 {
+    const struct wf_sys *sys = s->net->ctx->sys;
+
     for (;;) {
         struct sockaddr_storage from;
         socklen_t n = sizeof from;
-        int fd = accept4(s->fd, (struct sockaddr *)&from, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
         struct wf_link *l;
+        int fd = sys->accept4(sys->arg, s->fd, (struct sockaddr *)&from, &n,
+                              SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+        if (fd < 0 && !wait_after(s, fd))
             continue;
         if (fd < 0)
             return;
         if (wf_link_new(s->net, &l)) {
-            close(fd);
+            wf_log(s->net->ctx, WEFT_LOG_WARN, "a connection is refused: %s", weft_error());
+            sys->close(sys->arg, fd);
             return;
         }
         name_accepted(l, s, &from, n);
@@ -313,19 +398,25 @@ void wf_socket_accept(struct wf_listener *s)
     }
 }
 
-void wf_socket_watch_listener(struct wf_listener *s)
+weft_status wf_socket_watch_listener(struct wf_listener *s)
 {
-    s->poll = new_poll(s->net, s->fd, s);
-    if (s->poll)
-        uv_poll_start(s->poll, UV_READABLE, on_listener);
+    s->resting = false;
+    if (!s->poll)
+        s->poll = new_poll(s->net, s->fd, s);
+    if (!s->poll || uv_poll_start(s->poll, UV_READABLE, on_listener))
+        return wf_err(WEFT_ENOMEM, "the loop takes no more connections");
+    return WEFT_OK;
 }
 
 void wf_socket_close_listener(struct wf_listener *s)
 {
+    const struct wf_sys *sys = s->net->ctx->sys;
+
     if (s->poll)
         uv_close((uv_handle_t *)s->poll, free_handle);
-    close(s->fd);
+    if (s->fd >= 0)
+        sys->close(sys->arg, s->fd);
     if (*s->path)
-        unlink(s->path);
+        sys->unlink(sys->arg, s->path);
     wf_free(s->net->ctx, s);
 }

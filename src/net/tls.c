@@ -18,6 +18,7 @@ struct session {
 
 struct wf_tls {
     weft_ctx *ctx;
+    BIO_METHOD *socket;   /* how OpenSSL reads and writes: through the context's seam */
     pthread_mutex_t lock; /* of all below */
     SSL_CTX *now;
     struct session session[MAX_SESSIONS]; /* to be resumed, by address */
@@ -28,6 +29,8 @@ struct wf_tls {
 struct wf_secure {
     SSL *ssl;
     struct wf_tls *tls;
+    int error; /* errno of the last read or write, if it failed; 0: the connection ended */
+    bool ended;
     uint8_t gathered[GATHERED]; /* small parts, sent as one record */
 };
 
@@ -38,6 +41,78 @@ static weft_status err_openssl(const char *what)
 
     ERR_clear_error();
     return wf_err(WEFT_EPEER, "%s: %s", what, reason ? reason : "OpenSSL has failed");
+}
+
+/* ---- the socket ------------------------------------------------------------------------------ */
+
+/* What OpenSSL is told of a read or write that moved n bytes, or failed with a negative errno. */
+static int moved(BIO *b, struct wf_secure *s, int64_t n, void (*retry)(BIO *b))
+{
+    BIO_clear_retry_flags(b);
+    s->error = n < 0 ? (int)-n : 0;
+    if (n == -EAGAIN || n == -EWOULDBLOCK || n == -EINTR)
+        retry(b);
+    return n < 0 ? -1 : (int)n;
+}
+
+static void retry_read(BIO *b)
+{
+    BIO_set_retry_read(b);
+}
+
+static void retry_write(BIO *b)
+{
+    BIO_set_retry_write(b);
+}
+
+static int bio_read(BIO *b, char *to, int n)
+{
+    struct wf_link *l = BIO_get_data(b);
+    const struct iovec v = {to, (size_t)n};
+    int64_t got = wf_wire_plain.read(l, &v, 1);
+
+    l->secure->ended = got == 0;
+    return moved(b, l->secure, got, retry_read);
+}
+
+static int bio_write(BIO *b, const char *from, int n)
+{
+    struct wf_link *l = BIO_get_data(b);
+    const struct iovec v = {(void *)(uintptr_t)from, (size_t)n};
+
+    return moved(b, l->secure, wf_wire_plain.write(l, &v, 1), retry_write);
+}
+
+static long bio_ctrl(BIO *b, int what, long number, void *p)
+{
+    const struct wf_link *l = BIO_get_data(b);
+
+    (void)number;
+    (void)p;
+    return what == BIO_CTRL_FLUSH || (what == BIO_CTRL_EOF && l->secure->ended);
+}
+
+static BIO_METHOD *new_socket_method(void)
+{
+    BIO_METHOD *m = BIO_meth_new(BIO_TYPE_SOURCE_SINK | BIO_get_new_index(), "weft socket");
+
+    if (m && BIO_meth_set_read(m, bio_read) && BIO_meth_set_write(m, bio_write) &&
+        BIO_meth_set_ctrl(m, bio_ctrl))
+        return m;
+    BIO_meth_free(m);
+    return NULL;
+}
+
+static bool use_socket(struct wf_link *l)
+{
+    BIO *b = BIO_new(l->secure->tls->socket);
+
+    if (!b)
+        return false;
+    BIO_set_data(b, l);
+    BIO_set_init(b, 1);
+    SSL_set_bio(l->secure->ssl, b, b);
+    return true;
 }
 
 /* ---- credentials ----------------------------------------------------------------------------- */
@@ -122,6 +197,11 @@ weft_status wf_tls_new(weft_ctx *ctx, const struct wf_credentials *c, struct wf_
     }
     t->ctx = ctx;
     pthread_mutex_init(&t->lock, NULL);
+    t->socket = new_socket_method();
+    if (!t->socket) {
+        wf_tls_free(t);
+        return err_openssl("TLS");
+    }
     *out = t;
     return WEFT_OK;
 }
@@ -133,6 +213,7 @@ void wf_tls_free(struct wf_tls *t)
     for (int i = 0; i < t->n_sessions; i++)
         SSL_SESSION_free(t->session[i].session);
     SSL_CTX_free(t->now);
+    BIO_meth_free(t->socket);
     pthread_mutex_destroy(&t->lock);
     wf_free(t->ctx, t);
 }
@@ -204,12 +285,11 @@ weft_status wf_secure_new(struct wf_link *l, struct wf_tls *t)
         SSL_set_session(s->ssl, known->session);
     pthread_mutex_unlock(&t->lock);
     s->tls = t;
-    if (!s->ssl || !SSL_set_fd(s->ssl, l->fd)) {
-        SSL_free(s->ssl);
-        wf_free(l->net->ctx, s);
+    l->secure = s;
+    if (!s->ssl || !use_socket(l)) {
+        wf_secure_free(l);
         return err_openssl("TLS");
     }
-    l->secure = s;
     SSL_set_app_data(s->ssl, l);
     if (l->promised)
         SSL_set_connect_state(s->ssl);
@@ -279,7 +359,8 @@ weft_status wf_secure_step(struct wf_link *l, int *events)
     case SSL_ERROR_WANT_WRITE: *events = UV_WRITABLE; return WEFT_OK;
     case SSL_ERROR_SYSCALL:
         return wf_err(WEFT_EPEER, "TLS: %s",
-                      errno ? wf_errno_text(errno) : "the peer closed the connection");
+                      l->secure->error ? wf_errno_text(l->secure->error)
+                                       : "the peer closed the connection");
     default: break;
     }
     bad = SSL_get_verify_result(ssl);
@@ -291,38 +372,33 @@ weft_status wf_secure_step(struct wf_link *l, int *events)
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* The result of reading or writing as that of a system call. */
-static ssize_t result(struct wf_link *l, int rc)
+static int64_t result(struct wf_link *l, int rc)
 {
     if (rc > 0)
         return rc;
     switch (SSL_get_error(l->secure->ssl, rc)) {
     case SSL_ERROR_WANT_READ:
-    case SSL_ERROR_WANT_WRITE: errno = EAGAIN; return -1;
+    case SSL_ERROR_WANT_WRITE: return l->secure->error == EINTR ? -EINTR : -EAGAIN;
     case SSL_ERROR_ZERO_RETURN: return 0;
-    case SSL_ERROR_SYSCALL:
-        if (errno == 0)
-            return 0;
-        return -1;
+    case SSL_ERROR_SYSCALL: return -l->secure->error;
     default: {
         unsigned long e = ERR_get_error();
 
         wf_snprintf(l->wire_error, sizeof l->wire_error, "TLS: %s",
                     e ? ERR_reason_error_string(e) : "failed");
         ERR_clear_error();
-        errno = EPROTO;
-        return -1;
+        return -EPROTO;
     }
     }
 }
 
-static ssize_t read_tls(struct wf_link *l, const struct iovec *v, int n)
+static int64_t read_tls(struct wf_link *l, const struct iovec *v, int n)
 {
-    ssize_t got;
+    int64_t got;
 
     (void)n;
     pthread_mutex_lock(&l->out); /* an SSL is not for two threads at once */
     ERR_clear_error();
-    errno = 0;
     got = result(l, SSL_read(l->secure->ssl, v[0].iov_base,
                              (int)wf_min_i64((int64_t)v[0].iov_len, 1 << 30)));
     pthread_mutex_unlock(&l->out);
@@ -331,7 +407,7 @@ static ssize_t read_tls(struct wf_link *l, const struct iovec *v, int n)
 
 /* Large parts from where they are, small ones together. What is offered after a short write begins
  * with the same bytes, as OpenSSL wants it. */
-static ssize_t write_tls(struct wf_link *l, const struct iovec *v, int n)
+static int64_t write_tls(struct wf_link *l, const struct iovec *v, int n)
 {
     struct wf_secure *s = l->secure;
     const void *from = v[0].iov_base;
@@ -348,7 +424,6 @@ static ssize_t write_tls(struct wf_link *l, const struct iovec *v, int n)
         from = s->gathered;
     }
     ERR_clear_error();
-    errno = 0;
     return result(l, SSL_write(s->ssl, from, (int)wf_min_i64(bytes, 1 << 30)));
 }
 
