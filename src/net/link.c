@@ -74,8 +74,7 @@ static void end_requests(struct wf_link *l, bool (*due)(const struct wf_pending 
         if (st == WEFT_ETIME)
             wf_err(st, "%s: no answer to request %llu in time", l->name, (unsigned long long)p->id);
         if (l->state == WF_LINK_UP)
-            wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_CANCEL, .id = p->id}, NULL,
-                             false);
+            wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_CANCEL, .id = p->id}, NULL);
         p->reply(p->arg, st, NULL);
         wf_free(l->net->ctx, p);
     }
@@ -121,9 +120,8 @@ static void say_hello(struct wf_link *l)
     memcpy(head + 9 + n_role, self->name, n_name);
     f.n_head = (int32_t)(9 + n_role + n_name);
     l->heard_ns = wf_now(l->net->ctx);
-    l->state = WF_LINK_HELLO;
     wf_socket_watch(l, UV_READABLE);
-    if (wf_sendq_control(l, &f, head, true))
+    if (wf_sendq_hello(l, &f, head))
         wf_link_down(l, WEFT_ENOMEM, "out of memory");
 }
 
@@ -267,8 +265,7 @@ static weft_status answer_ping(struct wf_link *l, const struct wf_frame *f)
     full = l->n_queued >= l->net->opts.max_queued;
     pthread_mutex_unlock(&l->out);
     return full ? WEFT_OK
-                : wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_PONG, .id = f->id}, NULL,
-                                   false);
+                : wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_PONG, .id = f->id}, NULL);
 }
 
 static weft_status on_frame(void *arg, const struct wf_frame *f, const void *head)
@@ -451,7 +448,7 @@ static void check_silence(struct wf_link *l, int64_t now)
     } else if (quiet >= silence / 3 && now - l->pinged_ns >= silence / 3 &&
                l->state == WF_LINK_UP) {
         l->pinged_ns = now;
-        wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_PING, .id = 1}, NULL, false);
+        wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_PING, .id = 1}, NULL);
     }
 }
 
@@ -480,7 +477,7 @@ static void check_closing(struct wf_link *l)
     say = l->closing && !l->first && !l->said_bye && l->state == WF_LINK_UP;
     pthread_mutex_unlock(&l->out);
     if (say)
-        wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_BYE}, NULL, false);
+        wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_BYE}, NULL);
     if (l->closing && l->state == WF_LINK_OPENING)
         wf_link_down(l, WEFT_OK, "closed before it was connected");
 }

@@ -159,8 +159,9 @@ weft_status wf_sendq_add(struct wf_link *l, const struct wf_frame *f, const stru
     return st == WEFT_EPEER ? WEFT_OK : st; /* it was accepted; the link goes down */
 }
 
-weft_status wf_sendq_control(struct wf_link *l, const struct wf_frame *f, const void *head,
-                             bool front)
+/* state: that the link is in from here on, if it is not 0. */
+static weft_status add_own(struct wf_link *l, const struct wf_frame *f, const void *head,
+                           bool front, int state)
 {
     struct wf_outgoing *o = new_outgoing(l, f, head, NULL, 0);
 
@@ -168,9 +169,22 @@ weft_status wf_sendq_control(struct wf_link *l, const struct wf_frame *f, const 
         return wf_err_nomem(l->net->ctx, sizeof *o, "a message");
     pthread_mutex_lock(&l->out);
     append(l, o, front);
+    if (state)
+        l->state = state;
     pthread_mutex_unlock(&l->out);
     wf_sendq_write(l);
     return WEFT_OK;
+}
+
+weft_status wf_sendq_control(struct wf_link *l, const struct wf_frame *f, const void *head)
+{
+    return add_own(l, f, head, false, 0);
+}
+
+/* In one step: a thread that sends must not come between the state and the hello. */
+weft_status wf_sendq_hello(struct wf_link *l, const struct wf_frame *f, const void *head)
+{
+    return add_own(l, f, head, true, WF_LINK_HELLO);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
