@@ -16,6 +16,7 @@ enum { MAX_BLOCKS = 1000, MIN_ROUNDS = 200, STREAMS = 2 };
 /* ---- what is measured ------------------------------------------------------------------------ */
 
 enum kind { ONE_WAY, ROUND_TRIP, PEERS, IDLE, CACHE_LINE };
+static const char *const names[] = {"one way", "round trip", "64 peers", "idle", "cache line"};
 
 static const struct measure {
     const char *transport, *mode;
@@ -181,11 +182,11 @@ static double median(double *v, int n)
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-static void report(struct driver *d, const struct measure *m, const char *name, const char *unit,
-                   int64_t bytes, double weft, double raw)
+static void report(struct driver *d, const struct measure *m, const char *unit, int64_t bytes,
+                   double weft, double raw)
 {
     weft_net_row row = {.size = sizeof row,
-                        .measure = name,
+                        .measure = names[m->kind],
                         .transport = d->open.transport,
                         .mode = m->mode,
                         .unit = unit,
@@ -212,7 +213,7 @@ static weft_status one_way(struct driver *d, const struct measure *m)
             st = wf_bench_ours_stream(&d->ours, d->bytes, STREAMS, &ours[i]);
     }
     if (!st)
-        report(d, m, "one way", "GB/s", d->bytes, gb / median(ours + 1, d->blocks),
+        report(d, m, "GB/s", d->bytes, gb / median(ours + 1, d->blocks),
                gb / median(raw + 1, d->blocks));
     return st;
 }
@@ -233,8 +234,7 @@ static weft_status round_trip(struct driver *d, const struct measure *m)
         }
     }
     if (!st)
-        report(d, m, "round trip", "us", WF_BENCH_SMALL,
-               1e6 * median(ours + 1, d->blocks) / (double)rounds,
+        report(d, m, "us", WF_BENCH_SMALL, 1e6 * median(ours + 1, d->blocks) / (double)rounds,
                1e6 * median(raw + 1, d->blocks) / (double)rounds);
     return st;
 }
@@ -254,7 +254,7 @@ static weft_status peers(struct driver *d, const struct measure *m)
                                     rounds, &all[i]);
     }
     if (!st)
-        report(d, m, "64 peers", "GB/s", WF_BENCH_BLOCK, gb / median(all + 1, d->blocks),
+        report(d, m, "GB/s", WF_BENCH_BLOCK, gb / median(all + 1, d->blocks),
                gb / median(one + 1, d->blocks));
     return st;
 }
@@ -277,7 +277,7 @@ static weft_status idle(struct driver *d, const struct measure *m)
     if (st)
         return st;
     nanosleep(&nap, NULL);
-    report(d, m, "idle", "%", 0, 100 * (cpu_seconds() - before) / IDLE_S, -1);
+    report(d, m, "%", 0, 100 * (cpu_seconds() - before) / IDLE_S, -1);
     return WEFT_OK;
 }
 
@@ -343,15 +343,20 @@ static weft_status make_pems(struct driver *d)
 /* Shared memory is as fast as cache lines move. */
 static weft_status cache_line(struct driver *d)
 {
-    static const struct measure m = {.mode = "between two threads"};
+    static const struct measure m = {.mode = "between two threads", .kind = CACHE_LINE};
     double times[MAX_BLOCKS];
     weft_status st = WEFT_OK;
 
     for (int i = 0; i < d->blocks && !st; i++)
         st = wf_bench_cache_line(&times[i]);
     if (!st)
-        report(d, &m, "cache line", "us", 64, -1, 1e6 * median(times, d->blocks));
+        report(d, &m, "us", 64, -1, 1e6 * median(times, d->blocks));
     return st;
+}
+
+static bool is_wanted(const struct driver *d, enum kind kind)
+{
+    return !d->opts->measure || strcmp(d->opts->measure, names[kind]) == 0;
 }
 
 static weft_status run_all(struct driver *d)
@@ -359,12 +364,12 @@ static weft_status run_all(struct driver *d)
     bool known = false;
     weft_status st = strcmp(d->open.transport, "tls") == 0 ? make_pems(d) : WEFT_OK;
 
-    if (!st)
+    if (!st && is_wanted(d, CACHE_LINE))
         st = cache_line(d);
     for (int i = 0; i < WF_COUNT(measures) && !st; i++)
         if (strcmp(measures[i].transport, d->open.transport) == 0) {
             known = true;
-            st = run_measure(d, &measures[i]);
+            st = is_wanted(d, measures[i].kind) ? run_measure(d, &measures[i]) : WEFT_OK;
         }
     return st || known
                ? st

@@ -180,7 +180,11 @@ static void on_row(void *arg, const weft_net_row *r)
 static const char *const transports[] = {"uds", "tcp", "tls"};
 #define N_TRANSPORTS ((int)(sizeof transports / sizeof *transports))
 
-static weft_status run_all(struct bench *b, const char *only, int64_t bytes, int blocks)
+static const char *const measures[] = {"one way", "round trip", "64 peers", "idle", "cache line"};
+#define N_MEASURES ((int)(sizeof measures / sizeof *measures))
+
+static weft_status run_all(struct bench *b, const char *only, const char *measure, int64_t bytes,
+                           int blocks)
 {
     weft_ctx *ctx;
     weft_status st = weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx);
@@ -191,8 +195,9 @@ static weft_status run_all(struct bench *b, const char *only, int64_t bytes, int
         if (strcmp(only, "all") != 0 && strcmp(only, transports[i]) != 0)
             continue;
         st = weft_net_bench(ctx, WEFT_OPTS(weft_net_bench_opts, .transport = transports[i],
-                                           .bytes = bytes, .blocks = blocks, .folder = b->folder,
-                                           .start = start_peer, .row = on_row, .arg = b));
+                                           .bytes = bytes, .blocks = blocks, .measure = measure,
+                                           .folder = b->folder, .start = start_peer, .row = on_row,
+                                           .arg = b));
         if (b->peer > 0) { /* its socket is closed: it ends by itself */
             if (st)
                 kill(b->peer, SIGKILL);
@@ -204,7 +209,7 @@ static weft_status run_all(struct bench *b, const char *only, int64_t bytes, int
     return st;
 }
 
-static int measure(const char *only, int64_t bytes, int blocks, const char *json)
+static int bench(const char *only, const char *measure, int64_t bytes, int blocks, const char *json)
 {
     struct bench b = {.folder = "/tmp/weft-bench-XXXXXX", .to = stdout, .json = json != NULL};
     pthread_t thread;
@@ -221,7 +226,7 @@ static int measure(const char *only, int64_t bytes, int blocks, const char *json
         clean_up(&b);
         return fail(EXIT_FAILED, "bench net: no thread can be started");
     }
-    st = run_all(&b, only, bytes, blocks);
+    st = run_all(&b, only, measure, bytes, blocks);
     if (st)
         fail_status(st, "bench net");
     clean_up(&b);
@@ -232,10 +237,11 @@ static int measure(const char *only, int64_t bytes, int blocks, const char *json
 
 static int run(int argc, char **argv)
 {
-    const char *transport = "all", *json = NULL;
+    const char *transport = "all", *json = NULL, *only = NULL;
     int bytes = 64 << 20, blocks = 9, peer = -1, n;
     const struct flag flags[] = {
         {"transport", FLAG_TEXT, "NAME|all", "uds, tcp or tls; default: all", &transport},
+        {"measure", FLAG_TEXT, "NAME", "only this one of those above; default: all", &only},
         {"bytes", FLAG_INT, "N", "bytes of a message one way; default 67108864", &bytes},
         {"blocks", FLAG_INT, "N", "measured blocks; reports the median; default 9", &blocks},
         {"json", FLAG_TEXT, "FILE|-", "write JSON, one object per line", &json},
@@ -253,10 +259,12 @@ static int run(int argc, char **argv)
     if (strcmp(transport, "all") &&
         !check_word("bench net", "transport", transport, transports, N_TRANSPORTS))
         return EXIT_USAGE;
+    if (only && !check_word("bench net", "measure", only, measures, N_MEASURES))
+        return EXIT_USAGE;
     if (blocks < 1 || blocks > MAX_BLOCKS || bytes < 1)
         return fail(EXIT_USAGE, "bench net: --blocks takes 1 to %d, --bytes 1 to 2147483647",
                     MAX_BLOCKS);
-    return measure(transport, bytes, blocks, json);
+    return bench(transport, only, bytes, blocks, json);
 }
 
 const struct command command_bench_net = {

@@ -5,7 +5,11 @@
 
 #include "net/link.h"
 
-enum { BUDGET = 4 << 20, MAX_ROOM = 8 }; /* bytes read in a turn, so that links take turns */
+enum {
+    BUDGET = 4 << 20, /* bytes read in a turn, so that links take turns */
+    SUMMED = 1 << 18, /* of a payload with a checksum: what is summed is still in the cache */
+    MAX_ROOM = 8
+};
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -320,16 +324,19 @@ static bool read_once(struct wf_link *l, int64_t *budget)
 {
     struct wf_part room[MAX_ROOM];
     struct iovec v[MAX_ROOM + 1];
-    int n_room = wf_unframe_room(&l->in, room, MAX_ROOM);
-    int64_t direct = 0, n;
+    int n_room = wf_unframe_room(&l->in, room, MAX_ROOM), n_v = 0;
+    int64_t direct = 0, limit = wf_unframe_summed(&l->in) ? SUMMED : INT64_MAX, n;
 
-    for (int i = 0; i < n_room; i++) {
-        v[i] = (struct iovec){room[i].p, (size_t)room[i].n};
-        direct += room[i].n;
+    for (; n_v < n_room && direct < limit; n_v++) {
+        int64_t k = wf_min_i64(room[n_v].n, limit - direct);
+
+        v[n_v] = (struct iovec){room[n_v].p, (size_t)k};
+        direct += k;
     }
-    v[n_room] = (struct iovec){l->staging, WF_STAGING};
-    /* More parts than fit in one call: what follows them is not for the staging memory. */
-    n = l->wire->read(l, v, n_room == MAX_ROOM ? n_room : n_room + 1);
+    /* More than is read in one call: what follows is not for the staging memory. */
+    if (n_room < MAX_ROOM && direct < limit)
+        v[n_v++] = (struct iovec){l->staging, WF_STAGING};
+    n = l->wire->read(l, v, n_v);
     if (n == -EINTR)
         return true;
     if (n == -EAGAIN || n == -EWOULDBLOCK)

@@ -248,6 +248,15 @@ static bool add_frame(struct filling *f, struct wf_outgoing *o)
     return f->n < f->max;
 }
 
+/* The socket is full: time to sum what is written next. */
+static void sum_ahead(struct wf_outgoing *o)
+{
+    int64_t before = WF_FRAME_HEADER + o->frame.n_head;
+
+    if (o->frame.flags & WF_FRAME_SUMMED)
+        sum_up_to(o, wf_min_i64(o->frame.n_payload, wf_max_i64(o->at - before, 0) + 2 * PORTION));
+}
+
 /* n bytes were taken. */
 static void advance(struct wf_link *l, int64_t n)
 {
@@ -288,6 +297,7 @@ static weft_status write_some(struct wf_link *l)
             continue;
         if (n == -EAGAIN || n == -EWOULDBLOCK) {
             l->blocked = true;
+            sum_ahead(l->first);
             return WEFT_OK;
         }
         if (n < 0)

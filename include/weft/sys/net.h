@@ -40,6 +40,7 @@ typedef struct weft_net_bench_opts {
     const char *transport; /* "shm", "uds", "tcp" or "tls" */
     int64_t bytes;         /* of a message one way; 0: 64 MiB */
     int blocks;            /* 0: 9 */
+    const char *measure;   /* only this one: "one way", …; NULL: all */
     const char *folder;    /* for Unix sockets: a directory that exists */
     /* Starts a process that calls weft_net_bench_peer with this descriptor. Returns 0 or a negative
      * status. */
