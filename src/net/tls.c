@@ -9,7 +9,11 @@
 
 #include "net/link.h"
 
-enum { GATHERED = 16384, MAX_SESSIONS = 64 }; /* a record of TLS; peers that are remembered */
+enum {
+    GATHERED = 16384,      /* a record of TLS */
+    READ_BUFFER = 1 << 16, /* several of them, as they arrive */
+    MAX_SESSIONS = 64      /* peers that are remembered */
+};
 
 struct session {
     char address[WF_MAX_ADDRESS];
@@ -159,7 +163,8 @@ static int keep_session(SSL *ssl, SSL_SESSION *s);
 
 void wf_tls_tune(struct ssl_ctx_st *c)
 {
-    SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_read_ahead(c, 1); /* a record's header and body, and more records, in one read */
+    SSL_CTX_set_default_read_buffer_len(c, READ_BUFFER);
 }
 
 static weft_status new_context(const struct wf_credentials *c, SSL_CTX **out)
@@ -437,7 +442,7 @@ static bool pending_tls(struct wf_link *l)
     bool any;
 
     pthread_mutex_lock(&l->out);
-    any = SSL_pending(l->secure->ssl) > 0;
+    any = SSL_has_pending(l->secure->ssl);
     pthread_mutex_unlock(&l->out);
     return any;
 }
