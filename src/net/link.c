@@ -141,6 +141,10 @@ static void secure(struct wf_link *l)
         wf_socket_watch(l, events);
     else
         say_hello(l);
+    if (!st && !events && l->state == WF_LINK_HELLO && l->wire->pending(l)) {
+        l->more = true; /* the peer's hello has come with the end of the handshake */
+        wf_net_wake(l->net);
+    }
 }
 
 void wf_link_start(struct wf_link *l)
