@@ -248,6 +248,7 @@ weft_status wf_shm_accept(struct wf_link *l, int *events); /* who accepts maps i
 void wf_shm_woken(struct wf_link *l, int events);          /* the socket says something */
 int wf_shm_events(struct wf_link *l, bool blocked);        /* what the loop waits for */
 bool wf_shm_waiting(const struct wf_link *l);              /* something can be read */
+bool wf_shm_room(const struct wf_link *l, int64_t bytes);  /* all of them can be written now */
 bool wf_shm_arm(struct wf_link *l);
 void wf_shm_disarm(struct wf_link *l);
 int wf_shm_take_fd(struct wf_link *l); /* -1: none has come */

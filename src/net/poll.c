@@ -101,50 +101,64 @@ static void sleep_once(struct wf_net *net, int64_t seen, int64_t left)
     pthread_mutex_unlock(&net->lock);
 }
 
-/* done, or the time is over: of spinning (*now - start >= spin), or of all. */
-static bool spin(struct wf_net *net, bool (*done)(void *arg), void *arg, int64_t until,
-                 int64_t *now)
+/* Reads rings until done, for as long as nobody else wants the turn, and for a while only. */
+static bool look(struct wf_net *net, bool (*done)(void *arg), void *arg)
 {
-    for (int i = 1;; i++) {
-        if (net->n_rings)
-            wf_net_poll(net);
-        if (done(arg))
-            return true;
-        if (i % LOOKS)
-            continue;
-        *now = wf_now(net->ctx);
-        if (*now >= until)
-            return false;
+    bool found = false;
+
+    if (net->wanted || net->n_rings == 0 || pthread_mutex_trylock(&net->turn)) {
+        if (net->wanted)
+            sched_yield();
+        return done(arg);
     }
+    for (int i = 0; i < LOOKS && !found && !net->wanted; i++)
+        found = wf_net_poll_rings(net, true) ? done(arg) : false;
+    pthread_mutex_unlock(&net->turn);
+    return found || done(arg);
+}
+
+/* timeout_ns from the first look at the clock on, which costs as much as a message. */
+static bool spin(struct wf_net *net, bool (*done)(void *arg), void *arg, int64_t timeout_ns,
+                 int64_t *start)
+{
+    if (look(net, done, arg))
+        return true;
+    for (*start = wf_now(net->ctx); !look(net, done, arg);)
+        if (wf_now(net->ctx) - *start >= timeout_ns)
+            return false;
+    return true;
 }
 
 weft_status wf_net_wait(struct wf_net *net, bool (*done)(void *arg), void *arg, int64_t timeout_ns,
                         const char *what)
 {
-    int64_t start, now, end, spin_ns = (int64_t)net->opts.spin_us * 1000;
+    int64_t start = 0, spin_ns = (int64_t)net->opts.spin_us * 1000;
     bool attended = net->n_attending > 0, found;
 
     if (done(arg))
         return WEFT_OK;
-    start = now = wf_now(net->ctx);
-    end = wf_add_i64(start, timeout_ns, &end) ? end : INT64_MAX;
     if (attended || spin_ns) {
-        if (!attended && net->n_rings)
+        bool attend = !attended && net->n_rings;
+
+        if (attend)
             wf_net_attend(net);
-        found = spin(net, done, arg, attended ? end : wf_min_i64(end, start + spin_ns), &now);
-        if (!attended && net->n_attending)
+        found =
+            spin(net, done, arg, attended ? timeout_ns : wf_min_i64(timeout_ns, spin_ns), &start);
+        if (attend)
             wf_net_leave(net);
         if (found)
             return WEFT_OK;
+    } else {
+        start = wf_now(net->ctx);
     }
     for (;;) {
-        int64_t seen = net->n_turns;
+        int64_t seen = net->n_turns, left;
 
         if (done(arg))
             return WEFT_OK;
-        now = wf_now(net->ctx);
-        if (now >= end)
+        left = timeout_ns - (wf_now(net->ctx) - start);
+        if (left <= 0)
             return wf_err(WEFT_ETIME, "%s: not within %.3g s", what, (double)timeout_ns * 1e-9);
-        sleep_once(net, seen, end - now);
+        sleep_once(net, seen, left);
     }
 }

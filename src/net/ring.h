@@ -56,6 +56,11 @@ void wf_ring_open(void *memory, uint64_t n_cells, int side, struct wf_ring_reade
  * *wake: the other end is to be woken up. */
 int64_t wf_ring_read(struct wf_ring_reader *r, const struct iovec *v, int n, bool *wake);
 int64_t wf_ring_write(struct wf_ring_writer *w, const struct iovec *v, int n, bool *wake);
+/* Bytes that can be written for sure, as far as the writer knows without looking. */
+static inline int64_t wf_ring_room(const struct wf_ring_writer *w)
+{
+    return (int64_t)(w->n_cells - (w->at - w->taken)) * WF_CELL_BYTES;
+}
 /* Whether reading gives something other than -EAGAIN. */
 bool wf_ring_waiting(const struct wf_ring_reader *r);
 /* The writer is to wake the reader up when it writes; false, and no longer so: there is something

@@ -10,6 +10,8 @@ enum {
     MAX_IOV = 64,
     PROOF = 32 << 20, /* more than the system keeps between two processes: the peer has read some */
     PULL = 1 << 20,   /* bytes that a peer takes at a time: others want the mutex, too */
+    PASSED = 4096,    /* bytes of a payload, or of a head, that need not be queued */
+    PASSED_PARTS = 8,
     STAGED = 4096,    /* smaller payloads are read together with what follows */
     PORTION = 1 << 18 /* bytes of a payload that are summed at once: they are still in the cache
                        * when they are written */
@@ -141,6 +143,53 @@ static int find_refs(struct wf_link *l, const struct wf_msg *m, uint8_t *refs)
     return m->n_head + n <= WF_FRAME_MAX_HEAD ? n : 0;
 }
 
+/* ---- without a queue ------------------------------------------------------------------------- */
+
+/* Whether nothing is between a message and a ring that has space for all of it. With the mutex. */
+static bool can_pass(const struct wf_link *l, const struct wf_frame *f)
+{
+    return l->state == WF_LINK_UP && !l->first && !l->done && !l->finishing && !l->blocked &&
+           !l->broken && !l->closing && wf_shm_room(l, WF_FRAME_HEADER + f->n_head + f->n_payload);
+}
+
+/* A small message goes into the ring from where it is: that is faster than keeping a copy of its
+ * head and a note about it. False: it takes the usual way. */
+static bool pass(struct wf_link *l, const struct wf_frame *f, const struct wf_msg *m,
+                 wf_sent_fn *sent, void *arg, struct wf_pending *pending)
+{
+    uint8_t header[WF_FRAME_HEADER];
+    struct iovec v[2 + PASSED_PARTS] = {{header, sizeof header},
+                                        {(void *)(uintptr_t)m->head, (size_t)m->n_head}};
+    int64_t n = -1;
+
+    if (!l->shm || f->n_payload > PASSED || m->n_head > PASSED || m->n_parts > PASSED_PARTS)
+        return false;
+    wf_frame_encode(f, m->head, header);
+    for (int i = 0; i < m->n_parts; i++)
+        v[2 + i] = (struct iovec){m->part[i].p, (size_t)m->part[i].n};
+    pthread_mutex_lock(&l->out);
+    if (can_pass(l, f)) {
+        if (pending) {
+            pending->next = l->pending;
+            l->pending = pending;
+        }
+        n = l->wire->write(l, v, 2 + m->n_parts);
+        l->finishing = n > 0 && sent;
+        if (n < 0 && pending)
+            l->pending = pending->next;
+    }
+    pthread_mutex_unlock(&l->out);
+    if (n > 0 && sent) {
+        sent(arg, WEFT_OK);
+        pthread_mutex_lock(&l->out);
+        l->finishing = false;
+        pthread_mutex_unlock(&l->out);
+        finish(l);
+        wf_net_happened(l->net);
+    }
+    return n > 0;
+}
+
 weft_status wf_sendq_add(struct wf_link *l, const struct wf_frame *f, const struct wf_msg *m,
                          wf_sent_fn *sent, void *arg, struct wf_pending *pending)
 {
@@ -163,6 +212,8 @@ weft_status wf_sendq_add(struct wf_link *l, const struct wf_frame *f, const stru
         frame.n_payload = 0;
     if (frame.n_payload && l->kind == WF_ADDRESS_TCP && !opts->no_checksums)
         frame.flags |= WF_FRAME_SUMMED;
+    if (!n_refs && pass(l, &frame, m, sent, arg, pending))
+        return WEFT_OK;
     o = new_outgoing(l, &frame, m->head, refs, n_refs, m->part, n_refs && shares ? 0 : m->n_parts);
     if (!o)
         return wf_err_nomem(l->net->ctx, sizeof *o, "a message");

@@ -382,6 +382,11 @@ bool wf_shm_waiting(const struct wf_link *l)
     return wf_ring_waiting(&l->shm->in);
 }
 
+bool wf_shm_room(const struct wf_link *l, int64_t bytes)
+{
+    return wf_ring_room(&l->shm->out) >= bytes;
+}
+
 bool wf_shm_arm(struct wf_link *l)
 {
     return wf_ring_arm(&l->shm->in);
