@@ -115,8 +115,8 @@ bool check_word(const char *command, const char *flag, const char *word, const c
 
 extern const struct command command_train, command_eval, command_predict, command_summary,
     command_keys, command_init, command_history, command_report, command_compare;
-extern const struct command command_bench_data, command_data_inspect, command_data_convert,
-    command_data_stats;
+extern const struct command command_bench_data, command_bench_net, command_data_inspect,
+    command_data_convert, command_data_stats;
 extern const struct command command_ckpt_ls, command_ckpt_show, command_ckpt_verify,
     command_ckpt_diff, command_ckpt_prune;
 extern const struct command command_version, command_doctor, command_bench_train, command_explain,

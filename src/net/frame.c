@@ -337,3 +337,8 @@ weft_status wf_unframe_got(struct wf_unframe *u, int64_t n)
         u->state = WF_UNFRAME_FAILED;
     return st;
 }
+
+bool wf_unframe_summed(const struct wf_unframe *u)
+{
+    return u->state == WF_UNFRAME_PAYLOAD && u->frame.flags & WF_FRAME_SUMMED;
+}

@@ -107,6 +107,8 @@ weft_status wf_unframe_push(struct wf_unframe *u, const void *bytes, int64_t n, 
  * bytes were written into them, in order. 0 parts: no payload is being read. */
 int wf_unframe_room(const struct wf_unframe *u, struct wf_part *part, int max);
 weft_status wf_unframe_got(struct wf_unframe *u, int64_t n);
+/* Whether the payload that is being read has a checksum. */
+bool wf_unframe_summed(const struct wf_unframe *u);
 /* Whether the stream may end here, between two frames; whether memory for a payload is missing. */
 bool wf_unframe_between(const struct wf_unframe *u);
 bool wf_unframe_waits(const struct wf_unframe *u);

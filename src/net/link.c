@@ -5,7 +5,11 @@
 
 #include "net/link.h"
 
-enum { BUDGET = 4 << 20, MAX_ROOM = 8 }; /* bytes read in a turn, so that links take turns */
+enum {
+    BUDGET = 4 << 20, /* bytes read in a turn, so that links take turns */
+    SUMMED = 1 << 18, /* of a payload with a checksum: what is summed is still in the cache */
+    MAX_ROOM = 8
+};
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -78,8 +82,7 @@ static void end_requests(struct wf_link *l, bool (*due)(const struct wf_pending 
         if (st == WEFT_ETIME)
             wf_err(st, "%s: no answer to request %llu in time", l->name, (unsigned long long)p->id);
         if (l->state == WF_LINK_UP)
-            wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_CANCEL, .id = p->id}, NULL,
-                             false);
+            wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_CANCEL, .id = p->id}, NULL);
         p->reply(p->arg, st, NULL);
         wf_free(l->net->ctx, p);
     }
@@ -125,9 +128,8 @@ static void say_hello(struct wf_link *l)
     memcpy(head + 9 + n_role, self->name, n_name);
     f.n_head = (int32_t)(9 + n_role + n_name);
     l->heard_ns = wf_now(l->net->ctx);
-    l->state = WF_LINK_HELLO;
     wf_socket_watch(l, UV_READABLE);
-    if (wf_sendq_control(l, &f, head, true))
+    if (wf_sendq_hello(l, &f, head))
         wf_link_down(l, WEFT_ENOMEM, "out of memory");
 }
 
@@ -301,8 +303,7 @@ static weft_status answer_ping(struct wf_link *l, const struct wf_frame *f)
     full = l->n_queued >= l->net->opts.max_queued;
     pthread_mutex_unlock(&l->out);
     return full ? WEFT_OK
-                : wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_PONG, .id = f->id}, NULL,
-                                   false);
+                : wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_PONG, .id = f->id}, NULL);
 }
 
 static weft_status on_frame(void *arg, const struct wf_frame *f, const void *head)
@@ -382,16 +383,19 @@ static bool read_once(struct wf_link *l, int64_t *budget)
 {
     struct wf_part room[MAX_ROOM];
     struct iovec v[MAX_ROOM + 1];
-    int n_room = wf_unframe_room(&l->in, room, MAX_ROOM);
-    int64_t direct = 0, n;
+    int n_room = wf_unframe_room(&l->in, room, MAX_ROOM), n_v = 0;
+    int64_t direct = 0, limit = wf_unframe_summed(&l->in) ? SUMMED : INT64_MAX, n;
 
-    for (int i = 0; i < n_room; i++) {
-        v[i] = (struct iovec){room[i].p, (size_t)room[i].n};
-        direct += room[i].n;
+    for (; n_v < n_room && direct < limit; n_v++) {
+        int64_t k = wf_min_i64(room[n_v].n, limit - direct);
+
+        v[n_v] = (struct iovec){room[n_v].p, (size_t)k};
+        direct += k;
     }
-    v[n_room] = (struct iovec){l->staging, WF_STAGING};
-    /* More parts than fit in one call: what follows them is not for the staging memory. */
-    n = l->wire->read(l, v, n_room == MAX_ROOM ? n_room : n_room + 1);
+    /* More than is read in one call: what follows is not for the staging memory. */
+    if (n_room < MAX_ROOM && direct < limit)
+        v[n_v++] = (struct iovec){l->staging, WF_STAGING};
+    n = l->wire->read(l, v, n_v);
     if (n == -EINTR)
         return true;
     if (n == -EAGAIN || n == -EWOULDBLOCK)
@@ -541,7 +545,7 @@ static void check_silence(struct wf_link *l, int64_t now)
     } else if (quiet >= silence / 3 && now - l->pinged_ns >= silence / 3 &&
                l->state == WF_LINK_UP) {
         l->pinged_ns = now;
-        wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_PING, .id = 1}, NULL, false);
+        wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_PING, .id = 1}, NULL);
     }
 }
 
@@ -570,7 +574,7 @@ static void check_closing(struct wf_link *l)
     say = l->closing && !l->first && !l->said_bye && l->state == WF_LINK_UP;
     pthread_mutex_unlock(&l->out);
     if (say)
-        wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_BYE}, NULL, false);
+        wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_BYE}, NULL);
     if (l->closing && l->state == WF_LINK_OPENING)
         wf_link_down(l, WEFT_OK, "closed before it was connected");
 }
@@ -692,7 +696,7 @@ void wf_link_release(struct wf_link *l, uint64_t slot)
     up = l->state == WF_LINK_UP && !l->broken;
     pthread_mutex_unlock(&l->out);
     if (up)
-        wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_RELEASE, .id = slot}, NULL, false);
+        wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_RELEASE, .id = slot}, NULL);
 }
 
 void wf_link_close(struct wf_link *l)

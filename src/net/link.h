@@ -205,10 +205,11 @@ void wf_net_order(struct wf_net *net, struct wf_order *o);
 /* sendq.c: what is sent. Any thread, without the link's mutex. */
 weft_status wf_sendq_add(struct wf_link *l, const struct wf_frame *f, const struct wf_msg *m,
                          wf_sent_fn *sent, void *arg, struct wf_pending *pending);
-/* A frame of weft's own, to which the limit of the queue does not apply; front: before all
- * others. */
-weft_status wf_sendq_control(struct wf_link *l, const struct wf_frame *f, const void *head,
-                             bool front);
+/* A frame of weft's own, to which the limit of the queue does not apply. */
+weft_status wf_sendq_control(struct wf_link *l, const struct wf_frame *f, const void *head);
+/* The first frame, before all that was queued while the link was opening; from here on it is
+ * WF_LINK_HELLO. */
+weft_status wf_sendq_hello(struct wf_link *l, const struct wf_frame *f, const void *head);
 /* Writes as much as the socket takes. */
 weft_status wf_sendq_write(struct wf_link *l);
 /* Gives back everything that waits, with this status. */

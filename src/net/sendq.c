@@ -243,8 +243,9 @@ weft_status wf_sendq_add(struct wf_link *l, const struct wf_frame *f, const stru
     return st == WEFT_EPEER ? WEFT_OK : st; /* it was accepted; the link goes down */
 }
 
-static weft_status add_control(struct wf_link *l, const struct wf_frame *f, const void *head,
-                               bool front, struct wf_region *r)
+/* state: that the link is in from here on, if it is not 0. r: a region to be handed over. */
+static weft_status add_own(struct wf_link *l, const struct wf_frame *f, const void *head,
+                           bool front, int state, struct wf_region *r)
 {
     struct wf_outgoing *o = new_outgoing(l, f, head, NULL, 0, NULL, 0);
 
@@ -255,15 +256,22 @@ static weft_status add_control(struct wf_link *l, const struct wf_frame *f, cons
     o->region = r;
     pthread_mutex_lock(&l->out);
     append(l, o, front);
+    if (state)
+        l->state = state;
     pthread_mutex_unlock(&l->out);
     wf_sendq_write(l);
     return WEFT_OK;
 }
 
-weft_status wf_sendq_control(struct wf_link *l, const struct wf_frame *f, const void *head,
-                             bool front)
+weft_status wf_sendq_control(struct wf_link *l, const struct wf_frame *f, const void *head)
 {
-    return add_control(l, f, head, front, NULL);
+    return add_own(l, f, head, false, 0, NULL);
+}
+
+/* In one step: a thread that sends must not come between the state and the hello. */
+weft_status wf_sendq_hello(struct wf_link *l, const struct wf_frame *f, const void *head)
+{
+    return add_own(l, f, head, true, WF_LINK_HELLO, NULL);
 }
 
 weft_status wf_sendq_region(struct wf_link *l, const struct wf_frame *f, const void *head,
@@ -274,7 +282,7 @@ weft_status wf_sendq_region(struct wf_link *l, const struct wf_frame *f, const v
     pthread_mutex_lock(&l->out);
     st = check_open(l);
     pthread_mutex_unlock(&l->out);
-    return st ? st : add_control(l, f, head, false, l->kind == WF_ADDRESS_SHM ? r : NULL);
+    return st ? st : add_own(l, f, head, false, 0, l->kind == WF_ADDRESS_SHM ? r : NULL);
 }
 
 weft_status wf_sendq_released(struct wf_link *l, uint64_t slot)
@@ -358,6 +366,15 @@ static bool add_frame(struct filling *f, struct wf_outgoing *o)
     return f->n < f->max;
 }
 
+/* The socket is full: time to sum what is written next. */
+static void sum_ahead(struct wf_outgoing *o)
+{
+    int64_t before = WF_FRAME_HEADER + o->frame.n_head;
+
+    if (o->frame.flags & WF_FRAME_SUMMED)
+        sum_up_to(o, wf_min_i64(o->frame.n_payload, wf_max_i64(o->at - before, 0) + 2 * PORTION));
+}
+
 /* n bytes were taken. */
 static void advance(struct wf_link *l, int64_t n)
 {
@@ -422,6 +439,7 @@ static weft_status write_some(struct wf_link *l)
             continue;
         if (n == -EAGAIN || n == -EWOULDBLOCK) {
             l->blocked = true;
+            sum_ahead(l->first);
             return WEFT_OK;
         }
         if (n < 0)

@@ -157,6 +157,11 @@ static weft_status use_authority(SSL_CTX *c, const char *pem)
 
 static int keep_session(SSL *ssl, SSL_SESSION *s);
 
+void wf_tls_tune(struct ssl_ctx_st *c)
+{
+    SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS);
+}
+
 static weft_status new_context(const struct wf_credentials *c, SSL_CTX **out)
 {
     SSL_CTX *x = SSL_CTX_new(TLS_method());
@@ -176,8 +181,8 @@ static weft_status new_context(const struct wf_credentials *c, SSL_CTX **out)
         return st;
     }
     SSL_CTX_set_verify(x, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-    SSL_CTX_set_mode(x, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                            SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_mode(x, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    wf_tls_tune(x);
     SSL_CTX_set_session_cache_mode(x, SSL_SESS_CACHE_BOTH | SSL_SESS_CACHE_NO_INTERNAL_STORE);
     SSL_CTX_sess_set_new_cb(x, keep_session);
     SSL_CTX_set_options(x, SSL_OP_IGNORE_UNEXPECTED_EOF);

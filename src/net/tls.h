@@ -20,6 +20,10 @@ void wf_tls_free(struct wf_tls *t); /* after the nodes that use it */
 /* New connections use these from now on; those that exist are kept. Any thread. */
 weft_status wf_tls_renew(struct wf_tls *t, const struct wf_credentials *c);
 
+/* Options of OpenSSL that decide the speed, for a context of the benchmark, too. */
+struct ssl_ctx_st;
+void wf_tls_tune(struct ssl_ctx_st *c);
+
 /* ---- certificates (cert.c) ------------------------------------------------------------------- */
 
 /* An authority, and what it issues, as PEM texts that weft_text_free frees. */

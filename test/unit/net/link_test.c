@@ -417,6 +417,42 @@ static void large_messages_arrive(void **state)
     free(large);
 }
 
+/* What a thread sends while the link is being opened follows the hello, whatever the moment. */
+static void what_is_sent_at_once_follows_the_hello(void **state)
+{
+    struct node a, b;
+    _Atomic int sent[2] = {0, 0};
+    int n = 400, each = 8;
+
+    (void)state;
+    for (int t = 0; t < WF_COUNT(transports); t++) {
+        const char *address = listen_address(transports[t]);
+
+        if (strcmp(transports[t], "tls") == 0)
+            n = 50;
+        open_node(&a, "server/0", (struct wf_net_opts){.spin_us = 0});
+        open_node(&b, "worker/1", (struct wf_net_opts){.spin_us = 50});
+        if (wf_net_listen(a.net, address, a.address, sizeof a.address))
+            fail_msg("%s", weft_error());
+        for (int i = 0; i < n; i++) {
+            struct wf_link *l;
+
+            assert_int_equal(wf_net_connect(b.net, a.address, WAIT, &l), 0);
+            for (int k = 0; k < each; k++) {
+                send_one(&b, l, 0, sent);
+                for (int w = 0; w < i * 20; w++) /* another moment each time */
+                    __asm__ volatile("");
+            }
+            AWAIT(&b, n_up, i + 1);
+            AWAIT(&a, n_received, (i + 1) * each);
+            wf_link_close(l);
+        }
+        assert_int_equal(a.down_status, 0);
+        close_node(&b);
+        close_node(&a);
+    }
+}
+
 struct sender {
     struct node *n;
     int64_t first, count;
@@ -1104,6 +1140,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_arrive_in_order),
         cmocka_unit_test(large_messages_arrive),
+        cmocka_unit_test(what_is_sent_at_once_follows_the_hello),
         cmocka_unit_test(several_threads_may_send),
         cmocka_unit_test(sending_from_sent_does_not_nest),
         cmocka_unit_test(requests_are_answered),

@@ -1,0 +1,61 @@
+/* weft/sys/net.h - the transports of this machine, and how fast they are. */
+#ifndef WEFT_SYS_NET_H
+#define WEFT_SYS_NET_H
+
+#include "weft/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Something the transports between processes need, by trying it: "tcp over IPv6". */
+typedef struct weft_net_part {
+    size_t size;
+    const char *name;
+    bool works;
+    char text[160]; /* what was found, or why it does not work and what to do */
+} weft_net_part;
+
+/* The i-th of them; WEFT_ERANGE past the end. Binds and connects for a moment, on this machine
+ * alone. */
+WEFT_API weft_status weft_net_part_at(weft_ctx *ctx, int i, weft_net_part *out);
+
+/* One result of weft_net_bench: weft, and the same thing done without it in the same run. */
+typedef struct weft_net_row {
+    size_t size;
+    const char *measure;   /* "one way", "round trip", "64 peers", "idle", "cache line" */
+    const char *transport; /* "shm", "uds", "tcp" or "tls" */
+    const char *mode;      /* "checksums", "spinning", …; "" */
+    const char *unit;      /* of weft and raw: "GB/s", "us", "%" */
+    int64_t bytes;         /* of a message */
+    int blocks;            /* weft and raw are medians of so many */
+    double weft, raw;      /* below 0: was not measured */
+    double ratio;          /* weft / raw */
+    double target;         /* of the ratio, or of weft if there is no raw; 0: none */
+    bool at_most;          /* the target is an upper limit */
+} weft_net_row;
+
+typedef struct weft_net_bench_opts {
+    size_t size;
+    const char *transport; /* "shm", "uds", "tcp" or "tls" */
+    int64_t bytes;         /* of a message one way; 0: 64 MiB */
+    int blocks;            /* 0: 9 */
+    const char *measure;   /* only this one: "one way", …; NULL: all */
+    const char *folder;    /* for Unix sockets: a directory that exists */
+    /* Starts a process that calls weft_net_bench_peer with this descriptor. Returns 0 or a negative
+     * status. */
+    weft_status (*start)(void *arg, int fd);
+    void (*row)(void *arg, const weft_net_row *row);
+    void *arg; /* of both */
+} weft_net_bench_opts;
+
+/* Measures a transport between this process and one that opts->start starts, and calls opts->row
+ * for each result. */
+WEFT_API weft_status weft_net_bench(weft_ctx *ctx, const weft_net_bench_opts *opts);
+/* The other process: returns when the first one is done, or gone. */
+WEFT_API weft_status weft_net_bench_peer(weft_ctx *ctx, int fd);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,110 @@
+/* bench.h - inside of the bench: two processes that exchange bytes over weft's links, and without
+ * them, in turns.
+ *
+ * The driver measures; the peer does what the driver's orders say. Orders go over a socket pair
+ * that the driver has made. */
+#ifndef WF_BENCH_H
+#define WF_BENCH_H
+
+#include <semaphore.h>
+
+#include "net/net.h"
+
+enum {
+    WF_BENCH_PEERS = 64,
+    WF_BENCH_TEXT = 2048,
+    WF_BENCH_WINDOW = 4,      /* messages of a link that are on their way in "64 peers" */
+    WF_BENCH_SMALL = 64,      /* bytes of a round trip */
+    WF_BENCH_BLOCK = 4096,    /* bytes each way in "64 peers" */
+    WF_BENCH_SPIN_US = 100000 /* "spinning" */
+};
+
+/* ---- orders ---------------------------------------------------------------------------------- */
+
+enum wf_bench_op {
+    WF_BENCH_OPEN = 1,   /* connect to the driver, with and without weft; answered */
+    WF_BENCH_CLOSE,      /* answered */
+    WF_BENCH_RAW_STREAM, /* take `bytes` without weft, and say so there */
+    WF_BENCH_RAW_PING,   /* send back what comes, `rounds` times */
+};
+
+struct wf_bench_pem {
+    char authority[WF_BENCH_TEXT], certificate[WF_BENCH_TEXT], key[WF_BENCH_TEXT];
+};
+
+struct wf_bench_order {
+    int op, n_links, spin_us;
+    bool no_checksums, raw;
+    int64_t bytes, rounds;
+    char transport[8], address[320];
+    int raw_port;      /* of tcp and tls */
+    char raw_name[64]; /* of a Unix socket without a file */
+    struct wf_bench_pem pem;
+};
+
+struct wf_bench_answer {
+    weft_status st;
+    char text[256];
+};
+
+weft_status wf_bench_put(int fd, const void *p, size_t n);
+weft_status wf_bench_get(int fd, void *p, size_t n);
+
+/* ---- weft's side ----------------------------------------------------------------------------- */
+
+struct wf_bench_ours {
+    weft_ctx *ctx;
+    struct wf_net *net;
+    struct wf_tls *tls;
+    struct wf_link *link[WF_BENCH_PEERS];
+    _Atomic int n_links;
+    bool driver;
+    uint8_t *memory; /* that is sent and received */
+    int64_t room;
+    struct wf_part part;
+    _Atomic int64_t left;   /* messages that are still to be sent, */
+    _Atomic int64_t coming; /* and to come */
+    _Atomic int64_t n_seen; /* that have come */
+    int64_t end_ns;
+    sem_t done;
+    _Atomic int failed;
+    char why[256];
+};
+
+weft_status wf_bench_ours_open(struct wf_bench_ours *o, weft_ctx *ctx,
+                               const struct wf_bench_order *as, const struct wf_bench_pem *pem,
+                               bool driver);
+/* The driver's: `bound` is what the peer connects to. */
+weft_status wf_bench_ours_listen(struct wf_bench_ours *o, const char *address, char *bound,
+                                 size_t size);
+weft_status wf_bench_ours_connect(struct wf_bench_ours *o, const char *address, int n_links);
+weft_status wf_bench_ours_await(struct wf_bench_ours *o, int n_links);
+void wf_bench_ours_close(struct wf_bench_ours *o);
+/* Seconds. */
+weft_status wf_bench_ours_stream(struct wf_bench_ours *o, int64_t bytes, int times, double *out);
+weft_status wf_bench_ours_ping(struct wf_bench_ours *o, int n_links, int64_t bytes, int window,
+                               int64_t rounds, double *out);
+
+/* ---- without weft ---------------------------------------------------------------------------- */
+
+struct wf_bench_raw {
+    int fd;
+    bool spins;
+    void *ssl, *ssl_ctx; /* of OpenSSL */
+    uint8_t *memory;
+};
+
+weft_status wf_bench_raw_listen(struct wf_bench_order *as, int *fd); /* fills in where */
+weft_status wf_bench_raw_accept(struct wf_bench_raw *r, int listener,
+                                const struct wf_bench_order *as);
+weft_status wf_bench_raw_connect(struct wf_bench_raw *r, const struct wf_bench_order *as);
+void wf_bench_raw_close(struct wf_bench_raw *r);
+weft_status wf_bench_raw_read(struct wf_bench_raw *r, void *p, int64_t n);
+weft_status wf_bench_raw_write(struct wf_bench_raw *r, const void *p, int64_t n);
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Seconds that a cache line takes from one core to another. */
+weft_status wf_bench_cache_line(double *out);
+
+#endif

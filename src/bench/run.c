@@ -1,0 +1,410 @@
+/* run.c - the process that measures: weft and the raw thing in turns, medians of blocks. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+#include "weft/sys/net.h"
+
+enum { MAX_BLOCKS = 1000, MIN_ROUNDS = 200, STREAMS = 2 };
+#define BLOCK_S 0.05 /* of round trips */
+#define IDLE_S 2
+
+/* ---- what is measured ------------------------------------------------------------------------ */
+
+enum kind { ONE_WAY, ROUND_TRIP, PEERS, IDLE, CACHE_LINE };
+static const char *const names[] = {"one way", "round trip", "64 peers", "idle", "cache line"};
+
+static const struct measure {
+    const char *transport, *mode;
+    enum kind kind;
+    bool no_checksums;
+    int spin_us;
+    double target;
+    bool at_most;
+} measures[] = {
+    {"tcp", "no checksums", ONE_WAY, true, 0, 0.95, false},
+    {"tcp", "checksums", ONE_WAY, false, 0, 0.85, false},
+    {"uds", "", ONE_WAY, false, 0, 0, false},
+    {"tls", "", ONE_WAY, false, 0, 0.95, false},
+    {"tcp", "spinning", ROUND_TRIP, false, WF_BENCH_SPIN_US, 1.2, true},
+    {"tcp", "sleeping", ROUND_TRIP, false, 0, 1.2, true},
+    {"uds", "spinning", ROUND_TRIP, false, WF_BENCH_SPIN_US, 0, true},
+    {"uds", "sleeping", ROUND_TRIP, false, 0, 0, true},
+    {"tls", "sleeping", ROUND_TRIP, false, 0, 0, true},
+    {"tcp", "", PEERS, false, 0, 0.8, false},
+    {"uds", "", PEERS, false, 0, 0.8, false},
+    {"tls", "", PEERS, false, 0, 0.8, false},
+    {"tcp", "64 links", IDLE, false, 0, 1, true},
+    {"uds", "64 links", IDLE, false, 0, 1, true},
+    {"tls", "64 links", IDLE, false, 0, 1, true},
+};
+
+struct driver {
+    weft_ctx *ctx;
+    const weft_net_bench_opts *opts;
+    int64_t bytes;
+    int blocks, fd; /* to the peer */
+    struct wf_bench_order open;
+    struct wf_bench_pem own; /* the peer's is in `open` */
+    struct wf_bench_ours ours;
+    struct wf_bench_raw raw;
+    int n_sockets; /* for names */
+};
+
+/* ---- connections ----------------------------------------------------------------------------- */
+
+static weft_status get_answer(struct driver *d)
+{
+    struct wf_bench_answer a;
+    weft_status st = wf_bench_get(d->fd, &a, sizeof a);
+
+    return st ? st : a.st ? wf_err(a.st, "the other process: %.200s", a.text) : WEFT_OK;
+}
+
+static weft_status order(struct driver *d, int op, int64_t bytes, int64_t rounds)
+{
+    struct wf_bench_order o = {.op = op, .bytes = bytes, .rounds = rounds};
+
+    return wf_bench_put(d->fd, &o, sizeof o);
+}
+
+static weft_status listen_ours(struct driver *d)
+{
+    char address[sizeof d->open.address];
+    const char *t = d->open.transport;
+
+    if (strcmp(t, "tcp") == 0 || strcmp(t, "tls") == 0)
+        wf_snprintf(address, sizeof address, "%s:127.0.0.1:0", t);
+    else
+        wf_snprintf(address, sizeof address, "%s:%s/%d", t, d->opts->folder, d->n_sockets++);
+    return wf_bench_ours_listen(&d->ours, address, d->open.address, sizeof d->open.address);
+}
+
+static void close_links(struct driver *d)
+{
+    wf_bench_ours_close(&d->ours);
+    wf_free(d->ctx, d->raw.memory);
+    wf_bench_raw_close(&d->raw);
+}
+
+/* Links between the two processes, and a raw connection if it is wanted. */
+static weft_status open_links(struct driver *d, const struct measure *m, int n_links, bool raw)
+{
+    int listener = -1;
+    weft_status st;
+
+    d->open.op = WF_BENCH_OPEN;
+    d->open.n_links = n_links;
+    d->open.spin_us = m->spin_us;
+    d->open.no_checksums = m->no_checksums;
+    d->open.raw = raw;
+    d->open.bytes = m->kind == ONE_WAY ? d->bytes : WF_BENCH_BLOCK;
+    st = wf_bench_ours_open(&d->ours, d->ctx, &d->open, &d->own, true);
+    if (!st)
+        st = listen_ours(d);
+    if (!st && raw)
+        st = wf_bench_raw_listen(&d->open, &listener);
+    if (!st)
+        st = wf_bench_put(d->fd, &d->open, sizeof d->open);
+    if (!st && raw)
+        st = wf_bench_raw_accept(&d->raw, listener, &d->open);
+    if (!st)
+        st = get_answer(d);
+    if (!st)
+        st = wf_bench_ours_await(&d->ours, n_links);
+    if (listener >= 0)
+        close(listener);
+    if (!st && raw) {
+        d->raw.memory = wf_alloc(d->ctx, (size_t)d->open.bytes);
+        st = d->raw.memory ? WEFT_OK : wf_err_nomem(d->ctx, (size_t)d->open.bytes, "a message");
+    }
+    return st;
+}
+
+static weft_status close_both(struct driver *d)
+{
+    weft_status st = order(d, WF_BENCH_CLOSE, 0, 0);
+
+    if (!st)
+        st = get_answer(d);
+    close_links(d);
+    return st;
+}
+
+/* ---- one block ------------------------------------------------------------------------------- */
+
+static weft_status raw_stream(struct driver *d, double *out)
+{
+    uint8_t back[WF_BENCH_SMALL];
+    weft_status st = order(d, WF_BENCH_RAW_STREAM, d->bytes, STREAMS);
+    int64_t start = wf_now(d->ctx);
+
+    for (int i = 0; i < STREAMS && !st; i++) {
+        st = wf_bench_raw_write(&d->raw, d->raw.memory, d->bytes);
+        if (!st)
+            st = wf_bench_raw_read(&d->raw, back, sizeof back);
+    }
+    *out = (double)(wf_now(d->ctx) - start) * 1e-9;
+    return st;
+}
+
+static weft_status raw_ping(struct driver *d, int64_t rounds, double *out)
+{
+    uint8_t *p = d->raw.memory;
+    weft_status st = order(d, WF_BENCH_RAW_PING, WF_BENCH_SMALL, rounds);
+    int64_t start = wf_now(d->ctx);
+
+    for (int64_t i = 0; i < rounds && !st; i++) {
+        st = wf_bench_raw_write(&d->raw, p, WF_BENCH_SMALL);
+        if (!st)
+            st = wf_bench_raw_read(&d->raw, p, WF_BENCH_SMALL);
+    }
+    *out = (double)(wf_now(d->ctx) - start) * 1e-9;
+    return st;
+}
+
+/* ---- one measure ----------------------------------------------------------------------------- */
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, ascending);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+static void report(struct driver *d, const struct measure *m, const char *unit, int64_t bytes,
+                   double weft, double raw)
+{
+    weft_net_row row = {.size = sizeof row,
+                        .measure = names[m->kind],
+                        .transport = d->open.transport,
+                        .mode = m->mode,
+                        .unit = unit,
+                        .bytes = bytes,
+                        .blocks = d->blocks,
+                        .weft = weft,
+                        .raw = raw,
+                        .ratio = raw > 0 ? weft / raw : -1,
+                        .target = m->target,
+                        .at_most = m->at_most};
+
+    d->opts->row(d->opts->arg, &row);
+}
+
+static weft_status one_way(struct driver *d, const struct measure *m)
+{
+    double ours[MAX_BLOCKS + 1], raw[MAX_BLOCKS + 1];
+    double gb = 1e-9 * (double)d->bytes * STREAMS;
+    weft_status st = open_links(d, m, 1, true);
+
+    for (int i = 0; i <= d->blocks && !st; i++) { /* the first is the warm-up */
+        st = raw_stream(d, &raw[i]);
+        if (!st)
+            st = wf_bench_ours_stream(&d->ours, d->bytes, STREAMS, &ours[i]);
+    }
+    if (!st)
+        report(d, m, "GB/s", d->bytes, gb / median(ours + 1, d->blocks),
+               gb / median(raw + 1, d->blocks));
+    return st;
+}
+
+static weft_status round_trip(struct driver *d, const struct measure *m)
+{
+    double ours[MAX_BLOCKS + 1], raw[MAX_BLOCKS + 1];
+    int64_t rounds = MIN_ROUNDS;
+    weft_status st = open_links(d, m, 1, true);
+
+    for (int i = 0; i <= d->blocks && !st; i++) {
+        st = raw_ping(d, rounds, &raw[i]);
+        if (!st)
+            st = wf_bench_ours_ping(&d->ours, 1, WF_BENCH_SMALL, 1, rounds, &ours[i]);
+        if (i == 0 && !st) {
+            rounds = (int64_t)(BLOCK_S / raw[0] * MIN_ROUNDS);
+            rounds = wf_max_i64(rounds, MIN_ROUNDS);
+        }
+    }
+    if (!st)
+        report(d, m, "us", WF_BENCH_SMALL, 1e6 * median(ours + 1, d->blocks) / (double)rounds,
+               1e6 * median(raw + 1, d->blocks) / (double)rounds);
+    return st;
+}
+
+/* All peers against one of them, as throughput in sum: what is "raw" in the row is the one peer. */
+static weft_status peers(struct driver *d, const struct measure *m)
+{
+    double one[MAX_BLOCKS + 1], all[MAX_BLOCKS + 1];
+    int64_t rounds = 20 * WF_BENCH_PEERS * WF_BENCH_WINDOW;
+    double gb = 2e-9 * WF_BENCH_BLOCK * (double)rounds;
+    weft_status st = open_links(d, m, WF_BENCH_PEERS, false);
+
+    for (int i = 0; i <= d->blocks && !st; i++) {
+        st = wf_bench_ours_ping(&d->ours, 1, WF_BENCH_BLOCK, WF_BENCH_WINDOW, rounds, &one[i]);
+        if (!st)
+            st = wf_bench_ours_ping(&d->ours, WF_BENCH_PEERS, WF_BENCH_BLOCK, WF_BENCH_WINDOW,
+                                    rounds, &all[i]);
+    }
+    if (!st)
+        report(d, m, "GB/s", WF_BENCH_BLOCK, gb / median(all + 1, d->blocks),
+               gb / median(one + 1, d->blocks));
+    return st;
+}
+
+static double cpu_seconds(void)
+{
+    struct rusage u;
+
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+static weft_status idle(struct driver *d, const struct measure *m)
+{
+    struct timespec nap = {.tv_sec = IDLE_S};
+    weft_status st = open_links(d, m, WF_BENCH_PEERS, false);
+    double before = cpu_seconds();
+
+    if (st)
+        return st;
+    nanosleep(&nap, NULL);
+    report(d, m, "%", 0, 100 * (cpu_seconds() - before) / IDLE_S, -1);
+    return WEFT_OK;
+}
+
+static weft_status run_measure(struct driver *d, const struct measure *m)
+{
+    weft_status st, closed;
+
+    switch (m->kind) {
+    case ONE_WAY: st = one_way(d, m); break;
+    case ROUND_TRIP: st = round_trip(d, m); break;
+    case PEERS: st = peers(d, m); break;
+    default: st = idle(d, m); break;
+    }
+    if (st) {
+        close_links(d);
+        return st;
+    }
+    closed = close_both(d);
+    return st ? st : closed;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+static weft_status copy_pem(const char *from, char to[WF_BENCH_TEXT])
+{
+    if (strlen(from) >= WF_BENCH_TEXT)
+        return wf_err(WEFT_EBUG, "a certificate of %lld bytes", (long long)strlen(from));
+    memcpy(to, from, strlen(from) + 1);
+    return WEFT_OK;
+}
+
+static weft_status issue(weft_ctx *ctx, const struct wf_pem *by, const char *name,
+                         struct wf_bench_pem *out)
+{
+    struct wf_pem issued;
+    weft_status st = wf_cert_issue(ctx, by, "bench", name, 1, &issued);
+
+    if (st)
+        return st;
+    st = copy_pem(by->certificate, out->authority);
+    if (!st)
+        st = copy_pem(issued.certificate, out->certificate);
+    if (!st)
+        st = copy_pem(issued.key, out->key);
+    wf_pem_free(ctx, &issued);
+    return st;
+}
+
+static weft_status make_pems(struct driver *d)
+{
+    struct wf_pem authority;
+    weft_status st = wf_cert_authority(d->ctx, 1, &authority);
+
+    if (st)
+        return st;
+    st = issue(d->ctx, &authority, "driver", &d->own);
+    if (!st)
+        st = issue(d->ctx, &authority, "peer", &d->open.pem);
+    wf_pem_free(d->ctx, &authority);
+    return st;
+}
+
+/* Shared memory is as fast as cache lines move. */
+static weft_status cache_line(struct driver *d)
+{
+    static const struct measure m = {.mode = "between two threads", .kind = CACHE_LINE};
+    double times[MAX_BLOCKS];
+    weft_status st = WEFT_OK;
+
+    for (int i = 0; i < d->blocks && !st; i++)
+        st = wf_bench_cache_line(&times[i]);
+    if (!st)
+        report(d, &m, "us", 64, -1, 1e6 * median(times, d->blocks));
+    return st;
+}
+
+static bool is_wanted(const struct driver *d, enum kind kind)
+{
+    return !d->opts->measure || strcmp(d->opts->measure, names[kind]) == 0;
+}
+
+static weft_status run_all(struct driver *d)
+{
+    bool known = false;
+    weft_status st = strcmp(d->open.transport, "tls") == 0 ? make_pems(d) : WEFT_OK;
+
+    if (!st && is_wanted(d, CACHE_LINE))
+        st = cache_line(d);
+    for (int i = 0; i < WF_COUNT(measures) && !st; i++)
+        if (strcmp(measures[i].transport, d->open.transport) == 0) {
+            known = true;
+            st = is_wanted(d, measures[i].kind) ? run_measure(d, &measures[i]) : WEFT_OK;
+        }
+    return st || known
+               ? st
+               : wf_err(WEFT_EINVAL, "transport '%s': expected uds, tcp or tls", d->open.transport);
+}
+
+weft_status weft_net_bench(weft_ctx *ctx, const weft_net_bench_opts *opts)
+{
+    weft_net_bench_opts o;
+    struct driver *d = wf_alloc(ctx, sizeof *d);
+    int pair[2];
+    weft_status st = d ? wf_opts_take(&o, sizeof o, opts, "weft_net_bench_opts")
+                       : wf_err_nomem(ctx, sizeof *d, "a benchmark");
+
+    if (!st && (!o.transport || !o.start || !o.row || !o.folder || strlen(o.transport) > 3 ||
+                o.bytes < 0 || o.blocks < 0 || o.blocks > MAX_BLOCKS))
+        st = wf_err(WEFT_EINVAL,
+                    "bench of transports: it needs transport, folder, start and row, "
+                    "and at most %d blocks",
+                    MAX_BLOCKS);
+    if (!st && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+        st = wf_err(WEFT_EIO, "a pair of sockets cannot be made");
+    if (st) {
+        wf_free(ctx, d);
+        return st;
+    }
+    *d = (struct driver){.ctx = ctx, .opts = &o, .fd = pair[0], .raw = {.fd = -1}};
+    d->bytes = o.bytes ? o.bytes : (int64_t)64 << 20;
+    d->blocks = o.blocks ? o.blocks : 9;
+    wf_snprintf(d->open.transport, sizeof d->open.transport, "%s", o.transport);
+    st = o.start(o.arg, pair[1]);
+    close(pair[1]);
+    if (!st)
+        st = run_all(d);
+    close(d->fd);
+    wf_free(ctx, d);
+    return st;
+}
