@@ -138,7 +138,7 @@ static void secure(struct wf_link *l)
 {
     int events;
     weft_status st =
-        l->kind == WF_ADDRESS_SHM ? wf_shm_accept(l, &events) : wf_secure_step(l, &events);
+        l->kind == WF_ADDRESS_SHM ? wf_shm_step(l, &events) : wf_secure_step(l, &events);
 
     if (st)
         wf_link_down(l, st, weft_error());
@@ -160,13 +160,13 @@ void wf_link_start(struct wf_link *l)
         st = l->net->opts.tls
                  ? wf_secure_new(l, l->net->opts.tls)
                  : wf_err(WEFT_ESTATE, "this node has no certificate, which tls needs");
-    else if (l->kind == WF_ADDRESS_SHM && l->promised)
-        st = wf_shm_offer(l);
+    else if (l->kind == WF_ADDRESS_SHM)
+        st = wf_shm_new(l);
     if (st) {
         wf_link_down(l, st, weft_error());
         return;
     }
-    if (l->kind != WF_ADDRESS_TLS && !(l->kind == WF_ADDRESS_SHM && !l->promised)) {
+    if (l->kind != WF_ADDRESS_TLS && l->kind != WF_ADDRESS_SHM) {
         say_hello(l);
         return;
     }

@@ -244,12 +244,14 @@ struct wf_region *wf_inproc_region(struct wf_link *l, uint64_t id); /* of the pe
 int64_t wf_inproc_transit_ns(weft_ctx *ctx, const struct wf_transit *t);
 
 /* shm.c */
-weft_status wf_shm_offer(struct wf_link *l);               /* who connects makes the memory, */
-weft_status wf_shm_accept(struct wf_link *l, int *events); /* who accepts maps it */
-void wf_shm_woken(struct wf_link *l, int events);          /* the socket says something */
-int wf_shm_events(struct wf_link *l, bool blocked);        /* what the loop waits for */
-bool wf_shm_waiting(const struct wf_link *l);              /* something can be read */
-bool wf_shm_room(const struct wf_link *l, int64_t bytes);  /* all of them can be written now */
+/* Who connects makes the memory, who accepts maps it; as wf_secure_step. */
+weft_status wf_shm_new(struct wf_link *l);
+weft_status wf_shm_step(struct wf_link *l, int *events);
+void wf_shm_woken(struct wf_link *l, int events);         /* the socket says something */
+int wf_shm_events(struct wf_link *l, bool blocked);       /* what the loop waits for */
+bool wf_shm_waiting(const struct wf_link *l);             /* something can be read */
+bool wf_shm_room(const struct wf_link *l, int64_t bytes); /* all of them can be written now */
+bool wf_shm_owes(struct wf_link *l); /* tries again what could not be said to the peer */
 bool wf_shm_arm(struct wf_link *l);
 void wf_shm_disarm(struct wf_link *l);
 int wf_shm_take_fd(struct wf_link *l); /* -1: none has come */

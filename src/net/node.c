@@ -108,6 +108,7 @@ static void serve_all(struct wf_net *net)
     for (struct wf_link *l = net->links, *next; l; l = next) {
         next = l->next;
         wf_link_serve(l, now);
+        fast |= l->state != WF_LINK_DOWN && wf_shm_owes(l);
         pthread_mutex_lock(&l->out);
         fast |= l->state != WF_LINK_DOWN &&
                 (l->pending || l->first || l->state != WF_LINK_UP || l->closing || l->held);

@@ -17,12 +17,15 @@ enum { SETUP = 16, VERSION = 1, MAX_FDS = 16, FDS_AT_ONCE = 4 };
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
 struct wf_shm {
+    uint8_t setup[SETUP];
+    int n_setup; /* bytes of it that are sent or received */
     void *memory;
     int64_t bytes;
     struct wf_ring_reader in;
     struct wf_ring_writer out; /* with the link's mutex */
     int fd[MAX_FDS], n_fds;    /* of regions, that frames will tell about */
     bool eof;
+    _Atomic bool owes; /* the peer is to be woken up, which failed */
     _Atomic bool full; /* the socket takes no descriptor now */
 };
 
@@ -177,15 +180,15 @@ static void put_setup(uint8_t out[SETUP], uint32_t n_cells)
         out[12 + i] = (uint8_t)(crc >> 8 * i);
 }
 
-static weft_status take_setup(const uint8_t *in, int64_t n, uint32_t *n_cells)
+static weft_status take_setup(const uint8_t *in, uint32_t *n_cells)
 {
     uint8_t good[SETUP];
 
     *n_cells = 0;
-    for (int i = 0; i < 4 && n == SETUP; i++)
+    for (int i = 0; i < 4; i++)
         *n_cells |= (uint32_t)in[8 + i] << 8 * i;
     put_setup(good, *n_cells);
-    if (n != SETUP || memcmp(in, good, SETUP) != 0)
+    if (memcmp(in, good, SETUP) != 0)
         return wf_err(WEFT_EPEER, "this is not weft's protocol of shared memory, or not version %d",
                       VERSION);
     if (wf_ring_bytes(*n_cells) == 0)
@@ -195,76 +198,104 @@ static weft_status take_setup(const uint8_t *in, int64_t n, uint32_t *n_cells)
 
 static weft_status open_rings(struct wf_link *l, int fd, uint32_t n_cells, int side)
 {
-    struct wf_shm *s = wf_alloc(l->net->ctx, sizeof *s);
+    struct wf_shm *s = l->shm;
     weft_status st;
 
-    if (!s)
-        return wf_err_nomem(l->net->ctx, sizeof *s, "a link");
     s->bytes = wf_ring_bytes(n_cells);
     st = wf_shm_map(l->net->ctx, fd, s->bytes, true, &s->memory);
-    if (st) {
-        wf_free(l->net->ctx, s);
+    if (st)
         return st;
-    }
     wf_ring_open(s->memory, n_cells, side, &s->in, &s->out);
-    l->shm = s;
     l->net->n_rings++;
     return WEFT_OK;
 }
 
-weft_status wf_shm_offer(struct wf_link *l)
+weft_status wf_shm_new(struct wf_link *l)
 {
-    const struct wf_sys *sys = l->net->ctx->sys;
-    uint8_t setup[SETUP];
+    struct wf_shm *s = wf_alloc(l->net->ctx, sizeof *s);
     int fd = -1;
-    int64_t rc;
-    weft_status st = check_user(l);
+    weft_status st;
 
-    if (!st)
-        st = wf_shm_make(l->net->ctx, wf_ring_bytes(WF_RING_CELLS), &fd);
-    if (!st)
-        st = wf_shm_seal(l->net->ctx, fd, false);
-    if (!st)
-        st = open_rings(l, fd, WF_RING_CELLS, 0);
-    if (!st) {
-        put_setup(setup, WF_RING_CELLS);
-        do
-            rc = send_fd(l, setup, sizeof setup, fd);
-        while (rc == -EINTR);
-        if (rc != SETUP)
-            st = wf_err(WEFT_EPEER, "sharing memory: %s", wf_errno_text(rc < 0 ? (int)-rc : EIO));
+    if (!s)
+        return wf_err_nomem(l->net->ctx, sizeof *s, "a link");
+    l->shm = s;
+    st = check_user(l);
+    if (st || !l->promised)
+        return st;
+    st = wf_shm_make(l->net->ctx, wf_ring_bytes(WF_RING_CELLS), &fd);
+    if (st)
+        return st;
+    s->fd[s->n_fds++] = fd;
+    st = wf_shm_seal(l->net->ctx, fd, false);
+    put_setup(s->setup, WF_RING_CELLS);
+    return st ? st : open_rings(l, fd, WF_RING_CELLS, 0);
+}
+
+/* The memory goes with the first byte of the setup. */
+static weft_status offer(struct wf_link *l, int *events)
+{
+    struct wf_shm *s = l->shm;
+
+    while (s->n_setup < SETUP) {
+        int64_t n = send_fd(l, s->setup + s->n_setup, (size_t)(SETUP - s->n_setup),
+                            s->n_setup ? -1 : s->fd[0]);
+
+        *events = UV_WRITABLE;
+        if (n == -EAGAIN)
+            return WEFT_OK;
+        if (n < 0 && n != -EINTR)
+            return wf_err(WEFT_EPEER, "sharing memory: %s", wf_errno_text((int)-n));
+        s->n_setup += n > 0 ? (int)n : 0;
     }
-    if (fd >= 0)
-        sys->close(sys->arg, fd);
+    *events = 0;
+    close_fds(l, s->fd, s->n_fds);
+    s->n_fds = 0;
+    return WEFT_OK;
+}
+
+/* All of the setup is here. */
+static weft_status take(struct wf_link *l)
+{
+    struct wf_shm *s = l->shm;
+    uint32_t n_cells;
+    weft_status st = take_setup(s->setup, &n_cells);
+
+    if (!st && s->n_fds != 1)
+        st = wf_err(WEFT_EPEER, "the peer shares %d memories, not one", s->n_fds);
+    if (!st)
+        st = wf_shm_check(l->net->ctx, s->fd[0], wf_ring_bytes(n_cells), false);
+    if (!st)
+        st = open_rings(l, s->fd[0], n_cells, 1);
+    close_fds(l, s->fd, s->n_fds);
+    s->n_fds = 0;
     return st;
 }
 
-weft_status wf_shm_accept(struct wf_link *l, int *events)
+weft_status wf_shm_step(struct wf_link *l, int *events)
 {
-    uint8_t setup[SETUP];
-    int fd[FDS_AT_ONCE], n_fds;
-    uint32_t n_cells;
-    int64_t n = receive(l, setup, sizeof setup, fd, &n_fds);
-    weft_status st;
+    struct wf_shm *s = l->shm;
 
-    *events = UV_READABLE;
-    if (n == -EAGAIN || n == -EINTR)
-        return WEFT_OK;
+    if (l->promised)
+        return offer(l, events);
+    while (s->n_setup < SETUP) {
+        int fd[FDS_AT_ONCE], n_fds;
+        int64_t n = receive(l, s->setup + s->n_setup, (size_t)(SETUP - s->n_setup), fd, &n_fds);
+
+        *events = UV_READABLE;
+        if (n == -EAGAIN)
+            return WEFT_OK;
+        if (n <= 0 && n != -EINTR)
+            return wf_err(WEFT_EPEER, "waiting for shared memory: %s",
+                          n ? wf_errno_text((int)-n) : "the peer closed the connection");
+        for (int i = 0; i < n_fds; i++)
+            if (s->n_fds < MAX_FDS)
+                s->fd[s->n_fds++] = fd[i];
+            else
+                close_fds(l, &fd[i], 1);
+        s->n_setup += n > 0 ? (int)n : 0;
+    }
     *events = 0;
-    if (n <= 0)
-        return wf_err(WEFT_EPEER, "waiting for shared memory: %s",
-                      n ? wf_errno_text((int)-n) : "the peer closed the connection");
-    st = check_user(l);
-    if (!st)
-        st = take_setup(setup, n, &n_cells);
-    if (!st && n_fds != 1)
-        st = wf_err(WEFT_EPEER, "the peer shares %d memories, not one", n_fds);
-    if (!st)
-        st = wf_shm_check(l->net->ctx, fd[0], wf_ring_bytes(n_cells), false);
-    if (!st)
-        st = open_rings(l, fd[0], n_cells, 1);
-    close_fds(l, fd, n_fds);
-    return st;
+    return take(l);
 }
 
 void wf_shm_free(struct wf_link *l)
@@ -275,19 +306,35 @@ void wf_shm_free(struct wf_link *l)
     if (!s)
         return;
     close_fds(l, s->fd, s->n_fds);
-    sys->munmap(sys->arg, s->memory, s->bytes);
+    if (s->memory) {
+        sys->munmap(sys->arg, s->memory, s->bytes);
+        l->net->n_rings--;
+    }
     wf_free(l->net->ctx, s);
-    l->net->n_rings--;
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* The peer's socket may be full of such bytes: then it will wake up. If it is gone, the loop
- * finds out. */
+/* A byte that cannot be sent now is sent later: nobody else would wake the peer up. If the peer is
+ * gone, the loop finds out. */
 static void wake(struct wf_link *l)
 {
-    if (l->fd >= 0)
-        send_fd(l, "w", 1, -1);
+    int64_t rc;
+
+    do
+        rc = l->fd >= 0 ? send_fd(l, "w", 1, -1) : 1;
+    while (rc == -EINTR);
+    if (rc < 0 && rc != -EPIPE && rc != -ECONNRESET) {
+        l->shm->owes = true;
+        wf_net_tick(l->net);
+    }
+}
+
+bool wf_shm_owes(struct wf_link *l)
+{
+    if (l->shm && atomic_exchange(&l->shm->owes, false))
+        wake(l);
+    return l->shm && l->shm->owes;
 }
 
 static int64_t read_shm(struct wf_link *l, const struct iovec *v, int n)
@@ -379,7 +426,7 @@ int wf_shm_take_fd(struct wf_link *l)
 
 bool wf_shm_waiting(const struct wf_link *l)
 {
-    return wf_ring_waiting(&l->shm->in);
+    return l->shm->memory && wf_ring_waiting(&l->shm->in);
 }
 
 bool wf_shm_room(const struct wf_link *l, int64_t bytes)
@@ -394,5 +441,6 @@ bool wf_shm_arm(struct wf_link *l)
 
 void wf_shm_disarm(struct wf_link *l)
 {
-    atomic_store(&l->shm->in.control->asleep, 0);
+    if (l->shm->memory)
+        atomic_store(&l->shm->in.control->asleep, 0);
 }

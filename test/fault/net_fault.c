@@ -24,7 +24,7 @@
 #define WAIT (20 * SECOND)
 enum { PAYLOAD = 100000, MAX_LINKS = 4 };
 
-static const char *const transports[] = {"tcp", "uds", "tls"};
+static const char *const transports[] = {"tcp", "uds", "tls", "shm"};
 
 /* ---- credentials ----------------------------------------------------------------------------- */
 
