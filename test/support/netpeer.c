@@ -2,14 +2,9 @@
 #define _GNU_SOURCE
 #include "support/netpeer.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static void on_up(void *arg, struct wf_link *l)
 {
@@ -109,8 +104,10 @@ void netpeer_open(struct netpeer *p, weft_ctx *ctx, const char *name, struct wf_
                                        .place = on_place,
                                        .received = on_received,
                                        .region = on_region};
-    if (wf_net_new(ctx, &opts, &p->net))
-        fail_msg("%s", weft_error());
+    if (wf_net_new(ctx, &opts, &p->net)) {
+        fprintf(stderr, "%s: %s\n", name, weft_error());
+        abort();
+    }
 }
 
 void netpeer_close(struct netpeer *p)
@@ -137,8 +134,11 @@ void netpeer_await(struct netpeer *p, _Atomic int *value, int n, const char *wha
 {
     struct until u = {value, n};
 
-    if (wf_net_wait(p->net, reached, &u, 20000000000, what))
-        fail_msg("line %d: %s is %d, not %d: %s; %s", line, what, *value, n, weft_error(), p->why);
+    if (wf_net_wait(p->net, reached, &u, 20000000000, what)) {
+        fprintf(stderr, "line %d: %s is %d, not %d: %s; %s\n", line, what, *value, n, weft_error(),
+                p->why);
+        abort();
+    }
 }
 
 const char *netpeer_address(const char *transport, char out[128])

@@ -24,7 +24,7 @@ struct netpeer {
     bool keeps;  /* slots: otherwise they are released when they arrive */
 };
 
-/* ctx is borrowed. Exits the test with cmocka's fail if something is wrong. */
+/* ctx is borrowed. Aborts if something is wrong, as waiting does when it takes too long. */
 void netpeer_open(struct netpeer *p, weft_ctx *ctx, const char *name, struct wf_net_opts opts);
 void netpeer_close(struct netpeer *p); /* and drops regions */
 /* For wf_link_send: counts. */
