@@ -72,6 +72,8 @@ struct weft_ctx {
     const struct wf_sys *sys; /* of the network: base/sys.h */
     void *_Atomic ops; /* the op layer's table, created on first use; freed through ops_free */
     void (*_Atomic ops_free)(weft_ctx *ctx);
+    void *_Atomic inproc; /* the net layer's nodes of this process, in the same way */
+    void (*_Atomic inproc_free)(weft_ctx *ctx);
 };
 
 int64_t wf_now(const weft_ctx *ctx); /* ns, monotonic */

@@ -181,15 +181,18 @@ weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
 void weft_ctx_free(weft_ctx *ctx)
 {
     weft_allocator mem;
-    void (*ops_free)(weft_ctx * ctx);
+    void (*ops_free)(weft_ctx * ctx), (*inproc_free)(weft_ctx * ctx);
 
     if (!ctx)
         return;
     ops_free = atomic_load(&ctx->ops_free);
+    inproc_free = atomic_load(&ctx->inproc_free);
     wf_devices_free(ctx);
     wf_pool_free(ctx->pool);
     if (ops_free)
         ops_free(ctx);
+    if (inproc_free)
+        inproc_free(ctx);
     mem = ctx->mem;
     mem.free(mem.arg, ctx, sizeof *ctx);
 }

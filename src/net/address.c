@@ -39,35 +39,51 @@ static weft_status parse_tcp(const char *text, const char *host, struct wf_addre
     return parse_port(text, colon + 1, &out->port);
 }
 
+/* What is before the colon. */
+static const struct word {
+    const char *text;
+    bool port;
+} words[] = {
+    [WF_ADDRESS_TCP] = {"tcp", true},        [WF_ADDRESS_TLS] = {"tls", true},
+    [WF_ADDRESS_UDS] = {"uds", false},       [WF_ADDRESS_SHM] = {"shm", false},
+    [WF_ADDRESS_INPROC] = {"inproc", false},
+};
+
 weft_status wf_address_parse(const char *text, struct wf_address *out)
 {
     struct sockaddr_un un;
 
     *out = (struct wf_address){.port = 0};
-    if (strncmp(text, "tcp:", 4) == 0 || strncmp(text, "tls:", 4) == 0) {
-        out->kind = text[1] == 'c' ? WF_ADDRESS_TCP : WF_ADDRESS_TLS;
-        return parse_tcp(text, text + 4, out);
-    }
-    if (strncmp(text, "uds:", 4) == 0) {
-        out->kind = WF_ADDRESS_UDS;
-        if (!text[4] || strlen(text + 4) >= sizeof un.sun_path)
-            return wf_err(WEFT_EINVAL, "address '%s': a path of 1 to %d bytes is expected", text,
-                          (int)sizeof un.sun_path - 1);
-        wf_snprintf(out->host, sizeof out->host, "%s", text + 4);
+    for (int k = 0; k < WF_COUNT(words); k++) {
+        size_t n = strlen(words[k].text);
+        size_t max = k == WF_ADDRESS_INPROC ? 63 : sizeof un.sun_path - 1;
+        const char *rest = text + n + 1;
+
+        if (strncmp(text, words[k].text, n) != 0 || text[n] != ':')
+            continue;
+        out->kind = (enum wf_address_kind)k;
+        if (words[k].port)
+            return parse_tcp(text, rest, out);
+        if (!*rest || strlen(rest) > max)
+            return wf_err(WEFT_EINVAL, "address '%s': a %s of 1 to %d bytes is expected", text,
+                          k == WF_ADDRESS_INPROC ? "name" : "path", (int)max);
+        wf_snprintf(out->host, sizeof out->host, "%s", rest);
         return WEFT_OK;
     }
-    return wf_err(WEFT_EINVAL, "address '%s': expected tls:HOST:PORT, tcp:HOST:PORT or uds:PATH",
-                  text);
+    return wf_err(
+        WEFT_EINVAL,
+        "address '%s': expected tls:HOST:PORT, tcp:HOST:PORT, uds:PATH, shm:PATH or inproc:NAME",
+        text);
 }
 
 void wf_address_format(const struct wf_address *a, char *out, size_t size)
 {
-    const char *word = a->kind == WF_ADDRESS_TLS ? "tls" : "tcp";
+    const struct word *w = &words[a->kind];
 
-    if (a->kind == WF_ADDRESS_UDS)
-        wf_snprintf(out, size, "uds:%s", a->host);
+    if (!w->port)
+        wf_snprintf(out, size, "%s:%s", w->text, a->host);
     else if (strchr(a->host, ':'))
-        wf_snprintf(out, size, "%s:[%s]:%d", word, a->host, a->port);
+        wf_snprintf(out, size, "%s:[%s]:%d", w->text, a->host, a->port);
     else
-        wf_snprintf(out, size, "%s:%s:%d", word, a->host, a->port);
+        wf_snprintf(out, size, "%s:%s:%d", w->text, a->host, a->port);
 }

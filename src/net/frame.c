@@ -17,6 +17,7 @@ static const struct kind {
     [WF_FRAME_PING] = {"ping", .id = true},
     [WF_FRAME_PONG] = {"pong", .id = true},
     [WF_FRAME_BYE] = {"bye"},
+    [WF_FRAME_RELEASE] = {"release", .id = true},
 };
 
 const char *wf_frame_name(enum wf_frame_type type)
@@ -66,6 +67,7 @@ static weft_status check_kind(const struct wf_frame *f)
                        : f->wait && !k->wait                               ? "a time"
                        : f->wait < 0 && f->type == WF_FRAME_REQUEST        ? "a negative time"
                        : (f->flags & WF_FRAME_SUMMED) && f->n_payload == 0 ? "a sum of nothing"
+                       : (f->flags & WF_FRAME_REGIONAL) && !k->payload     ? "regions"
                        : f->wait != (int32_t)f->wait && f->type == WF_FRAME_RESPONSE ? "no status"
                                                                                      : NULL;
 
@@ -87,7 +89,7 @@ weft_status wf_frame_decode(const uint8_t bytes[WF_FRAME_HEADER], int64_t max_pa
         return wf_err(WEFT_EPEER, "a damaged header: its checksum is wrong");
     if (type == 0 || type >= WF_FRAME_TYPES)
         return wf_err(WEFT_EPEER, "no frame has type %d", (int)type);
-    if (get(bytes + 6, 2) & ~(uint64_t)WF_FRAME_SUMMED)
+    if (get(bytes + 6, 2) & ~(uint64_t)(WF_FRAME_SUMMED | WF_FRAME_REGIONAL))
         return wf_err(WEFT_EPEER, "unknown flags 0x%x", (unsigned)get(bytes + 6, 2));
     if (n_head > WF_FRAME_MAX_HEAD)
         return wf_err(WEFT_EPEER, "a head of %llu bytes; at most %d are allowed",

@@ -20,11 +20,15 @@ enum wf_frame_type {
     WF_FRAME_REGION, /* shared memory, named by the head */
     WF_FRAME_PING,
     WF_FRAME_PONG,
-    WF_FRAME_BYE, /* nothing follows: the link is closed in order */
+    WF_FRAME_BYE,     /* nothing follows: the link is closed in order */
+    WF_FRAME_RELEASE, /* the payload of a message in regions is no longer read */
     WF_FRAME_TYPES
 };
 
-enum { WF_FRAME_SUMMED = 1 }; /* flag: the payload is followed by its CRC32C */
+enum {
+    WF_FRAME_SUMMED = 1,  /* flag: the payload is followed by its CRC32C */
+    WF_FRAME_REGIONAL = 2 /* flag: the head ends with references to regions */
+};
 
 struct wf_frame {
     enum wf_frame_type type;

@@ -26,6 +26,7 @@ weft_status wf_link_new(struct wf_net *net, struct wf_link **out)
     if (st)
         return st;
     l->net = net;
+    l->number = ++net->n_links;
     l->name = l->address;
     l->fd = -1;
     wf_sendq_init(l);
@@ -45,6 +46,9 @@ weft_status wf_link_new(struct wf_net *net, struct wf_link **out)
 
 void wf_link_free(struct wf_link *l)
 {
+    wf_inproc_free(l);
+    wf_regions_free(l);
+    wf_shm_free(l);
     wf_unframe_free(&l->in);
     wf_secure_free(l);
     wf_free(l->net->ctx, l->staging);
@@ -129,11 +133,12 @@ static void say_hello(struct wf_link *l)
         wf_link_down(l, WEFT_ENOMEM, "out of memory");
 }
 
-/* One step of the handshake of TLS. */
+/* One step of the handshake of TLS, or waiting for shared memory. */
 static void secure(struct wf_link *l)
 {
     int events;
-    weft_status st = wf_secure_step(l, &events);
+    weft_status st =
+        l->kind == WF_ADDRESS_SHM ? wf_shm_step(l, &events) : wf_secure_step(l, &events);
 
     if (st)
         wf_link_down(l, st, weft_error());
@@ -149,20 +154,26 @@ static void secure(struct wf_link *l)
 
 void wf_link_start(struct wf_link *l)
 {
-    weft_status st;
+    weft_status st = WEFT_OK;
 
-    if (strncmp(l->address, "tls:", 4) != 0) {
-        l->wire = &wf_wire_plain;
-        say_hello(l);
-        return;
-    }
-    st = l->net->opts.tls ? wf_secure_new(l, l->net->opts.tls)
-                          : wf_err(WEFT_ESTATE, "this node has no certificate, which tls needs");
+    l->wire = l->kind == WF_ADDRESS_TLS      ? &wf_wire_tls
+              : l->kind == WF_ADDRESS_SHM    ? &wf_wire_shm
+              : l->kind == WF_ADDRESS_INPROC ? &wf_wire_inproc
+                                             : &wf_wire_plain;
+    if (l->kind == WF_ADDRESS_TLS)
+        st = l->net->opts.tls
+                 ? wf_secure_new(l, l->net->opts.tls)
+                 : wf_err(WEFT_ESTATE, "this node has no certificate, which tls needs");
+    else if (l->kind == WF_ADDRESS_SHM)
+        st = wf_shm_new(l);
     if (st) {
         wf_link_down(l, st, weft_error());
         return;
     }
-    l->wire = &wf_wire_tls;
+    if (l->kind != WF_ADDRESS_TLS && l->kind != WF_ADDRESS_SHM) {
+        say_hello(l);
+        return;
+    }
     l->heard_ns = wf_now(l->net->ctx);
     l->state = WF_LINK_SECURING;
     secure(l);
@@ -205,6 +216,19 @@ static weft_status take_hello(struct wf_link *l, const struct wf_frame *f, const
 
 /* ---- frames ---------------------------------------------------------------------------------- */
 
+/* A message whose payload lies in regions: `ref` of the link says where. */
+static weft_status locate(struct wf_link *l, const struct wf_frame *f, const void *head,
+                          struct wf_msg *m)
+{
+    weft_status st = wf_region_parts(l, f, head, &m->n_parts, &m->n_payload, &m->n_head);
+
+    if (st)
+        return st;
+    m->part = l->ref;
+    m->slot = ++l->n_slots_in;
+    return WEFT_OK;
+}
+
 static struct wf_msg message_of(const struct wf_link *l, const struct wf_frame *f, const void *head)
 {
     bool placed = f->n_payload > 0;
@@ -230,6 +254,14 @@ static weft_status on_place(void *arg, const struct wf_frame *f, const void *hea
     *n_parts = 0;
     if (l->state != WF_LINK_UP)
         return wf_err(WEFT_EPEER, "a %s before its hello", wf_frame_name(f->type));
+    if (f->flags & WF_FRAME_REGIONAL) { /* copied to where it lies at the other end */
+        int64_t n_payload;
+        int32_t n_head;
+
+        st = wf_region_parts(l, f, head, n_parts, &n_payload, &n_head);
+        *parts = l->ref;
+        return st;
+    }
     if (calls->place) {
         struct wf_msg m = message_of(l, f, head);
 
@@ -255,6 +287,8 @@ static weft_status take_response(struct wf_link *l, const struct wf_frame *f,
         *at = p->next;
     }
     pthread_mutex_unlock(&l->out);
+    if (m->slot && (!p || f->wait)) /* nobody will read it */
+        wf_link_release(l, m->slot);
     if (!p) /* too late, or cancelled */
         return WEFT_OK;
     if (f->wait)
@@ -281,15 +315,22 @@ static weft_status on_frame(void *arg, const struct wf_frame *f, const void *hea
     struct wf_link *l = arg;
     const struct wf_net_calls *calls = &l->net->opts.calls;
     struct wf_msg m = message_of(l, f, head);
+    weft_status st = WEFT_OK;
 
     if ((f->type == WF_FRAME_HELLO) != (l->state == WF_LINK_HELLO))
         return wf_err(WEFT_EPEER, "%s",
                       f->type == WF_FRAME_HELLO ? "a second hello" : "no hello at first");
+    if (f->flags & WF_FRAME_REGIONAL)
+        st = locate(l, f, head, &m);
+    if (st)
+        return st;
     switch (f->type) {
     case WF_FRAME_HELLO: return take_hello(l, f, head);
     case WF_FRAME_MESSAGE:
     case WF_FRAME_REQUEST: calls->received(calls->arg, l, &m); return WEFT_OK;
     case WF_FRAME_RESPONSE: return take_response(l, f, &m);
+    case WF_FRAME_REGION: return wf_region_take(l, f, head);
+    case WF_FRAME_RELEASE: return wf_sendq_released(l, f->id);
     case WF_FRAME_PING: return answer_ping(l, f);
     case WF_FRAME_BYE: l->bye = true; return WEFT_OK;
     default: return WEFT_OK; /* pong: it was heard; cancel: the answer will be ignored */
@@ -297,6 +338,24 @@ static weft_status on_frame(void *arg, const struct wf_frame *f, const void *hea
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
+
+/* A thread that polls leaves it to the node's, to which the loop belongs. */
+static void go_down(struct wf_link *l, weft_status st, const char *why)
+{
+    if (!l->polling) {
+        wf_link_down(l, st, why);
+        return;
+    }
+    l->over = true;
+    l->over_st = st;
+    wf_snprintf(l->over_why, sizeof l->over_why, "%s", why);
+    wf_net_wake(l->net);
+}
+
+static bool is_over(const struct wf_link *l)
+{
+    return l->over || l->state == WF_LINK_DOWN;
+}
 
 /* What is in the staging memory; false if the link has to wait, or is down. */
 static bool take_staged(struct wf_link *l)
@@ -306,7 +365,7 @@ static bool take_staged(struct wf_link *l)
 
     l->taken += used;
     if (st) {
-        wf_link_down(l, st, weft_error());
+        go_down(l, st, weft_error());
         return false;
     }
     l->paused = wf_unframe_waits(&l->in);
@@ -316,11 +375,11 @@ static bool take_staged(struct wf_link *l)
 static void ended(struct wf_link *l)
 {
     if (l->bye || l->said_bye)
-        wf_link_down(l, WEFT_OK, "closed");
+        go_down(l, WEFT_OK, "closed");
     else
-        wf_link_down(l, WEFT_EPEER,
-                     wf_unframe_between(&l->in) ? "the peer closed the connection"
-                                                : "the connection ended within a message");
+        go_down(l, WEFT_EPEER,
+                wf_unframe_between(&l->in) ? "the peer closed the connection"
+                                           : "the connection ended within a message");
 }
 
 /* One read, directly to where a payload goes, and beyond that to the staging memory. *drained: it
@@ -355,14 +414,17 @@ static bool read_once(struct wf_link *l, int64_t *budget, bool *drained)
 
         wf_snprintf(text, sizeof text, "reading: %s",
                     n == -EPROTO ? l->wire_error : wf_errno_text((int)-n));
-        wf_link_down(l, WEFT_EPEER, text);
+        go_down(l, WEFT_EPEER, text);
         return false;
     }
     if (n <= 0) {
         ended(l);
         return false;
     }
-    l->heard_ns = wf_now(l->net->ctx);
+    if (l->wire->polled)
+        l->heard = true;
+    else
+        l->heard_ns = wf_now(l->net->ctx);
     *budget -= n;
     *drained = l->wire->pending ? !l->wire->pending(l) : n < wanted;
     direct = wf_min_i64(direct, n);
@@ -372,32 +434,51 @@ static bool read_once(struct wf_link *l, int64_t *budget, bool *drained)
         weft_status st = wf_unframe_got(&l->in, direct);
 
         if (st) {
-            wf_link_down(l, st, weft_error());
+            go_down(l, st, weft_error());
             return false;
         }
     }
     return true;
 }
 
-static void read_some(struct wf_link *l)
+/* Whether anything was read. */
+static bool read_some(struct wf_link *l)
 {
     int64_t budget = BUDGET;
     bool drained = false;
 
-    while (l->state != WF_LINK_DOWN && budget > 0) {
+    while (!is_over(l) && budget > 0) {
         if ((l->staged > l->taken || wf_unframe_waits(&l->in)) && !take_staged(l))
             break;
         l->staged = l->taken = 0;
         if (l->bye) { /* nothing follows */
-            wf_link_down(l, WEFT_OK, "closed by the peer");
+            go_down(l, WEFT_OK, "closed by the peer");
             break;
         }
         if (drained || !read_once(l, &budget, &drained))
             break;
     }
-    l->more = budget <= 0 && l->state != WF_LINK_DOWN && l->wire->pending && l->wire->pending(l);
+    l->more = budget <= 0 && !is_over(l) &&
+              (l->wire->pulled || (l->wire->pending && l->wire->pending(l)));
     if (l->more)
         wf_net_wake(l->net);
+    return budget < BUDGET || is_over(l);
+}
+
+bool wf_link_read(struct wf_link *l, bool poll)
+{
+    bool any;
+
+    if (l->paused || l->over || (l->state != WF_LINK_HELLO && l->state != WF_LINK_UP))
+        return false;
+    l->polling = poll;
+    any = read_some(l);
+    l->polling = false;
+    if (l->paused && l->more)
+        l->more = false;
+    if (any)
+        wf_net_happened(l->net);
+    return any;
 }
 
 static void watch(struct wf_link *l)
@@ -409,7 +490,8 @@ static void watch(struct wf_link *l)
     pthread_mutex_lock(&l->out);
     blocked = l->blocked;
     pthread_mutex_unlock(&l->out);
-    wf_socket_watch(l, (l->paused ? 0 : UV_READABLE) | (blocked ? UV_WRITABLE : 0));
+    wf_socket_watch(l, l->shm ? wf_shm_events(l, blocked)
+                              : (l->paused ? 0 : UV_READABLE) | (blocked ? UV_WRITABLE : 0));
 }
 
 void wf_link_ready(struct wf_link *l, int events)
@@ -421,6 +503,10 @@ void wf_link_ready(struct wf_link *l, int events)
     if (l->state == WF_LINK_SECURING) {
         secure(l);
         return;
+    }
+    if (l->shm) { /* somebody is there; perhaps there is space in the ring */
+        wf_shm_woken(l, events);
+        events |= UV_READABLE | UV_WRITABLE;
     }
     if (events & UV_WRITABLE) { /* the peer has taken bytes: it is alive */
         l->heard_ns = wf_now(l->net->ctx);
@@ -453,6 +539,10 @@ static void check_silence(struct wf_link *l, int64_t now)
     int64_t silence = l->net->opts.silence_ns, quiet;
     char text[128];
 
+    if (l->heard) {
+        l->heard = false;
+        l->heard_ns = now;
+    }
     pthread_mutex_lock(&l->out);
     quiet = now - wf_max_i64(l->heard_ns, l->proved_ns);
     pthread_mutex_unlock(&l->out);
@@ -514,6 +604,10 @@ void wf_link_serve(struct wf_link *l, int64_t now)
     resume = l->resume;
     l->resume = false;
     pthread_mutex_unlock(&l->out);
+    if (l->over) {
+        wf_link_down(l, l->over_st, l->over_why);
+        return;
+    }
     if (broken) {
         if (l->said_bye)
             wf_link_down(l, WEFT_OK, "closed");
@@ -528,10 +622,14 @@ void wf_link_serve(struct wf_link *l, int64_t now)
     end_requests(l, is_late, now, WEFT_ETIME);
     end_requests(l, is_cancelled, now, WEFT_ECANCEL);
     if (l->state != WF_LINK_OPENING) {
-        if ((resume && l->paused) || l->more) {
-            l->paused = l->more = false;
+        if (resume && l->paused) {
+            l->paused = false;
+            l->more = true;
             l->heard_ns = now;
-            read_some(l);
+        }
+        if (l->more || l->pipe || (l->shm && wf_shm_waiting(l))) {
+            l->more = false;
+            wf_link_read(l, false);
         }
         check_silence(l, now);
         check_stall(l, now);
@@ -599,6 +697,17 @@ void wf_link_resume(struct wf_link *l)
     l->resume = true;
     pthread_mutex_unlock(&l->out);
     wf_net_wake(l->net);
+}
+
+void wf_link_release(struct wf_link *l, uint64_t slot)
+{
+    bool up;
+
+    pthread_mutex_lock(&l->out);
+    up = l->state == WF_LINK_UP && !l->broken;
+    pthread_mutex_unlock(&l->out);
+    if (up)
+        wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_RELEASE, .id = slot}, NULL);
 }
 
 void wf_link_close(struct wf_link *l)

@@ -1,8 +1,9 @@
 /* link.h - inside of the net layer: nodes, links, and what is queued.
  *
- * The node's thread owns everything but what a mutex names. Two mutexes: the node's (what other
- * threads ask of its thread, and waiting), and each link's (what is to be sent). Neither is held
- * while the caller's functions run. */
+ * Whoever holds the node's turn owns everything but what another mutex names: its thread while it
+ * works, or a thread that polls rings (poll.c); libuv's handles belong to the node's thread alone.
+ * Two more mutexes: the node's (what other threads ask of its thread, and waiting), and each link's
+ * (what is to be sent). Neither is held while the caller's functions run; the turn is. */
 #ifndef WF_NET_LINK_H
 #define WF_NET_LINK_H
 
@@ -29,7 +30,11 @@ struct wf_outgoing {
     uint32_t crc;
     wf_sent_fn *sent;
     void *arg;
-    weft_status st; /* that `sent` is told */
+    weft_status st;           /* that `sent` is told */
+    int64_t queued_ns;        /* over inproc */
+    bool lent;                /* `sent` waits until the peer has released its slot */
+    uint64_t slot;            /* of one that is lent */
+    struct wf_region *region; /* whose descriptor goes along, over shm */
 };
 
 /* A request that waits for its response. */
@@ -49,8 +54,12 @@ struct wf_wire {
     int64_t (*write)(struct wf_link *l, const struct iovec *v, int n); /* with the link's mutex */
     /* May be NULL. Whether bytes are here that the socket no longer announces. */
     bool (*pending)(struct wf_link *l);
+    bool shares; /* payloads in regions are not copied */
+    bool pulled; /* the peer reads from this end's queue, and is told that there is something */
+    bool polled; /* bytes arrive in a ring, and the socket only says so to who sleeps */
+    int64_t (*give)(struct wf_link *l, int fd); /* hands over a descriptor; with the mutex */
 };
-extern const struct wf_wire wf_wire_plain, wf_wire_tls;
+extern const struct wf_wire wf_wire_plain, wf_wire_tls, wf_wire_shm, wf_wire_inproc;
 
 /* A host's name that is being looked up, in a thread of libuv's. */
 struct wf_resolving {
@@ -66,7 +75,9 @@ enum wf_link_state { WF_LINK_OPENING, WF_LINK_SECURING, WF_LINK_HELLO, WF_LINK_U
 struct wf_link {
     struct wf_link *next; /* of the node */
     struct wf_net *net;
+    int64_t number; /* no other link of the node has it */
     char address[WF_MAX_ADDRESS];
+    enum wf_address_kind kind;
     const char *_Atomic name; /* for errors: the address, then full_name */
     char full_name[WF_MAX_LINK_NAME];
     struct wf_identity peer;
@@ -79,6 +90,17 @@ struct wf_link {
     struct wf_identity certified; /* by the peer's certificate */
     char wire_error[128];
     bool more; /* bytes are left to read, and no event says so */
+    struct wf_shm *shm;
+    struct wf_pipe *pipe; /* of inproc, */
+    int side;             /* and which end of it this is */
+    bool held;            /* the peer's next frame may not pass yet */
+    bool heard;           /* since heard_ns: clocks cost more than messages over shm */
+    bool over;            /* found by a thread that polls: the link is to go down, */
+    weft_status over_st;  /* with this */
+    char over_why[256];
+    bool polling;
+    uint64_t n_slots_in; /* messages with their payload in regions */
+    struct wf_part ref[WF_MAX_REFS];
     uv_poll_t *poll;
     int events; /* that the loop waits for */
     struct wf_resolving *resolving;
@@ -106,6 +128,11 @@ struct wf_link {
     bool blocked;         /* the socket takes no more */
     _Atomic bool closing; /* after what is queued */
     bool resume;
+    struct wf_outgoing *lent; /* by slot, the newest first */
+    int64_t n_lent;
+    uint64_t n_slots_out;
+    struct wf_shared *_Atomic regions;
+    uint64_t next_region;
     struct wf_pending *pending;
     uint64_t next_id;
     weft_status broken; /* found by a thread that sent */
@@ -120,12 +147,15 @@ struct wf_listener {
     enum wf_address_kind kind;
     bool resting;              /* nothing more could be accepted: until the next turn */
     char path[WF_MAX_ADDRESS]; /* of a Unix socket: removed at the end */
+    char name[64];             /* of inproc */
+    struct wf_listener *next_named;
 };
 
 /* What another thread asks of the node's. */
 struct wf_order {
     struct wf_order *next;
     struct wf_link *link;         /* to be opened */
+    bool accepted;                /* it is connected already */
     struct wf_listener *listener; /* to be watched */
 };
 
@@ -137,13 +167,18 @@ struct wf_net {
     uv_timer_t timer;
     pthread_t thread;
     bool started;
+    pthread_mutex_t turn; /* of links and listeners, and of what is done with them */
+    _Atomic int wanted;   /* the node's thread waits for the turn */
+    _Atomic int n_rings;  /* links over shm */
+    _Atomic int64_t n_links;
+    _Atomic int n_attending;
     struct wf_link *links;
     struct wf_listener *listeners;
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t changed;
     struct wf_order *orders;
     bool stop, stopped;
-    int n_waiting;
+    _Atomic int n_waiting;
     _Atomic int64_t n_turns; /* how often something has happened */
     _Atomic bool fast;       /* something has a deadline: the timer ticks often */
 };
@@ -157,11 +192,15 @@ void wf_link_down(struct wf_link *l, weft_status st, const char *why);
 /* Once a turn: what other threads asked for; what time has come. */
 void wf_link_serve(struct wf_link *l, int64_t now);
 void wf_link_ready(struct wf_link *l, int events);
+/* Reads what is there, but for links that wait; whether there was anything. poll: by a thread that
+ * may not touch the loop. */
+bool wf_link_read(struct wf_link *l, bool poll);
 /* Any thread: the node's thread looks at all links; something that is waited for may have
  * happened. */
 void wf_net_wake(struct wf_net *net);
 void wf_net_tick(struct wf_net *net);
 void wf_net_happened(struct wf_net *net);
+void wf_net_order(struct wf_net *net, struct wf_order *o);
 
 /* sendq.c: what is sent. Any thread, without the link's mutex. */
 weft_status wf_sendq_add(struct wf_link *l, const struct wf_frame *f, const struct wf_msg *m,
@@ -176,6 +215,66 @@ weft_status wf_sendq_write(struct wf_link *l);
 /* Gives back everything that waits, with this status. */
 void wf_sendq_clear(struct wf_link *l, weft_status st);
 void wf_sendq_init(struct wf_link *l);
+/* The peer's end of inproc takes bytes from the queue; -EAGAIN: there are none, or (*held) not
+ * yet. */
+int64_t wf_sendq_pull(struct wf_link *l, const struct wf_identity *to, const struct iovec *v, int n,
+                      bool *held);
+/* Says that a region is shared, and hands it over where the wire does that. */
+weft_status wf_sendq_region(struct wf_link *l, const struct wf_frame *f, const void *head,
+                            struct wf_region *r);
+/* The peer has released a slot. */
+weft_status wf_sendq_released(struct wf_link *l, uint64_t slot);
+
+/* poll.c: the turn; threads that wait and read rings. */
+void wf_net_enter(struct wf_net *net);
+void wf_net_exit(struct wf_net *net);
+bool wf_net_poll_rings(struct wf_net *net, bool poll); /* with the turn */
+/* Peers are to wake this process up; false: there is something to read first. With the turn. */
+bool wf_net_arm(struct wf_net *net);
+
+/* inproc.c */
+void wf_inproc_connect(struct wf_link *l);
+weft_status wf_inproc_listen(struct wf_listener *s, const char *name);
+void wf_inproc_unlisten(struct wf_listener *s);
+void wf_inproc_close(struct wf_link *l); /* this end is down */
+void wf_inproc_free(struct wf_link *l);  /* waits for the peer's thread, which may be reading */
+bool wf_inproc_visited(struct wf_link *l);
+void wf_inproc_wake_peer(struct wf_link *l);                        /* without the link's mutex */
+struct wf_region *wf_inproc_region(struct wf_link *l, uint64_t id); /* of the peer, or NULL */
+int64_t wf_inproc_transit_ns(weft_ctx *ctx, const struct wf_transit *t);
+
+/* shm.c */
+/* Who connects makes the memory, who accepts maps it; as wf_secure_step. */
+weft_status wf_shm_new(struct wf_link *l);
+weft_status wf_shm_step(struct wf_link *l, int *events);
+void wf_shm_woken(struct wf_link *l, int events);         /* the socket says something */
+int wf_shm_events(struct wf_link *l, bool blocked);       /* what the loop waits for */
+bool wf_shm_waiting(const struct wf_link *l);             /* something can be read */
+bool wf_shm_room(const struct wf_link *l, int64_t bytes); /* all of them can be written now */
+bool wf_shm_owes(struct wf_link *l); /* tries again what could not be said to the peer */
+bool wf_shm_arm(struct wf_link *l);
+void wf_shm_disarm(struct wf_link *l);
+int wf_shm_take_fd(struct wf_link *l); /* -1: none has come */
+void wf_shm_free(struct wf_link *l);
+/* Memory that can be given to another process, of a size that is sealed before that; published: the
+ * other one can only read it. What was given is checked before it is mapped. */
+weft_status wf_shm_make(weft_ctx *ctx, int64_t bytes, int *fd);
+weft_status wf_shm_seal(weft_ctx *ctx, int fd, bool published);
+weft_status wf_shm_check(weft_ctx *ctx, int fd, int64_t bytes, bool published);
+weft_status wf_shm_map(weft_ctx *ctx, int fd, int64_t bytes, bool writable, void **out);
+
+/* region.c */
+/* The payload as references, in the bytes that follow a head; 0: it is copied as ever. With the
+ * link's mutex. */
+int wf_region_refs(const struct wf_link *l, const struct wf_msg *m, uint8_t *out);
+/* The other way: *f and *parts become what the receiver sees. */
+weft_status wf_region_parts(struct wf_link *l, const struct wf_frame *f, const uint8_t *head,
+                            int *n_parts, int64_t *n_payload, int32_t *n_head);
+weft_status wf_region_take(struct wf_link *l, const struct wf_frame *f, const uint8_t *head);
+struct wf_region *wf_region_of(struct wf_link *l, uint64_t id, bool mine); /* borrowed, or NULL */
+int wf_region_fd(const struct wf_region *r);
+void wf_region_ref(struct wf_region *r);
+void wf_regions_free(struct wf_link *l);
 
 /* tls.c */
 struct wf_tls;

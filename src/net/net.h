@@ -5,6 +5,9 @@
  *   tls:HOST:PORT    TLS 1.3 over TCP (IPv4, IPv6, names), with certificates on both sides
  *   tcp:HOST:PORT    plain TCP, with checksums of payloads
  *   uds:PATH         a Unix socket, for processes of one host
+ *   shm:PATH         shared memory, for processes of one user on one host, who meet at the Unix
+ *                    socket PATH
+ *   inproc:NAME      queues, for nodes of one context; also the network of simulations
  *
  * What every transport promises (test/unit/net/link_test.c):
  * - Messages of a link arrive in the order they were sent, each whole and once, or the link goes
@@ -18,10 +21,12 @@
  *   down with WEFT_ETIME; requests have deadlines of their own. The error names peer and operation.
  *
  * Threads: a node has one thread, which owns its loop and makes all calls of struct wf_net_calls,
- * and those of replies; they must not block, and may call everything here but wf_net_wait and
- * wf_net_free. `sent` is called by it or by a thread that sends, perhaps before wf_link_send
- * returns, for one message of a link at a time and in their order; it may send. All other functions
- * may be called by any thread.
+ * and those of replies; they must not block, and may call everything here but wf_net_wait,
+ * wf_net_poll, wf_net_attend, wf_net_leave and wf_net_free. Where a node has links over shm, a
+ * thread within one of those four makes these calls, too, while the node's thread makes none: one
+ * thread at a time. `sent` is called by the node's thread, by a thread that sends, perhaps before
+ * wf_link_send returns, or over inproc by the peer's thread; for one message of a link at a time
+ * and in their order; it may send. All other functions may be called by any thread.
  *
  * This layer knows nothing of parameters, roles or jobs: kinds and heads belong to the layers
  * above. */
@@ -33,6 +38,7 @@
 
 struct wf_net;
 struct wf_link;
+struct wf_region;
 
 /* Who is at the other end: over tls as its certificate says, otherwise as it says of itself. */
 struct wf_identity {
@@ -53,6 +59,7 @@ struct wf_msg {
     uint64_t id;       /* of a request that arrives: to be answered with it. Of a response: that of
                         * the request */
     bool response;
+    uint64_t slot; /* of one that arrives with its payload in regions: until wf_link_release */
 };
 
 struct wf_net_calls {
@@ -70,6 +77,9 @@ struct wf_net_calls {
     weft_status (*place)(void *arg, struct wf_link *l, const struct wf_msg *m,
                          const struct wf_part **parts, int *n_parts);
     void (*received)(void *arg, struct wf_link *l, const struct wf_msg *m);
+    /* May be NULL. The peer shares a region; it is dropped by wf_region_drop, here or later, also
+     * after the link is gone. Without this call, regions last as long as the link. */
+    void (*region)(void *arg, struct wf_link *l, struct wf_region *r);
 };
 
 struct wf_net_opts {
@@ -81,6 +91,9 @@ struct wf_net_opts {
     int spin_us;                  /* how long the thread looks for work before it sleeps */
     struct wf_tls *tls;           /* for tls; borrowed */
     bool no_checksums;            /* of payloads over tcp */
+    int64_t max_regions;          /* bytes of all regions that a peer shares; 0: 4 GiB */
+    bool manual; /* no thread: the caller's wf_net_turn does all, over inproc alone. For tests and
+                  * simulations, which own the clock, too */
 };
 
 typedef void wf_sent_fn(void *arg, weft_status st);
@@ -104,6 +117,19 @@ weft_status wf_net_connect(struct wf_net *net, const char *address, int64_t time
 weft_status wf_net_wait(struct wf_net *net, bool (*done)(void *arg), void *arg, int64_t timeout_ns,
                         const char *what);
 
+/* A round trip over shm takes less than a thread needs to wake another one up. So a thread that
+ * waits reads shared memory itself: wf_net_wait does so for spin_us, and wf_net_poll does it once
+ * and says whether anything has arrived. A thread that is going to wait again and again says
+ * wf_net_attend before and wf_net_leave afterwards: peers then need not be told after each message
+ * that somebody sleeps or wakes up. In between, wf_net_wait spins for as long as it takes, and what
+ * nobody polls for is read at the next tick, of at most silence_ns / 12. */
+void wf_net_attend(struct wf_net *net);
+void wf_net_leave(struct wf_net *net);
+bool wf_net_poll(struct wf_net *net);
+
+/* A node without a thread does what there is to do now; whether that was anything. */
+bool wf_net_turn(struct wf_net *net);
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 /* sent may be NULL. A message that is refused is not sent at all, and `sent` is not called. */
@@ -121,6 +147,55 @@ void wf_link_resume(struct wf_link *l);
 void wf_link_close(struct wf_link *l);
 /* The caller no longer uses the link, which is down. */
 void wf_link_drop(struct wf_link *l);
+
+/* ---- regions ---------------------------------------------------------------------------------
+ *
+ * Memory that both ends of a link have. A message whose parts (at most WF_MAX_REFS that are not
+ * empty) all lie in regions of its link is not copied over shm and inproc: the receiver gets parts
+ * that point into its own mapping, without being asked for a place. They stay as they are until it
+ * calls wf_link_release with the message's slot, once; the sender learns that as `sent`. Over other
+ * transports the same calls copy: a region is plain memory at each end, and bytes that are sent
+ * arrive at the same offset.
+ *
+ * A region belongs to one link, so to this pair of processes, and is not given to anybody else
+ * later. After the link is down, both ends keep what they have until they drop it: what a peer had
+ * handed over before it died stays readable. */
+
+enum { WF_MAX_REFS = 16, WF_MAX_REGIONS = 64 /* of a link and direction */ };
+
+struct wf_region {
+    uint64_t id; /* given by the end that made it */
+    void *p;
+    int64_t n;
+    bool
+        writable; /* by the peer of the end that made it, too; otherwise its mapping is read-only */
+    bool mine;    /* made by this end */
+};
+
+/* Zeros; for a link that is up. */
+weft_status wf_region_new(struct wf_link *l, int64_t n, bool writable, struct wf_region **out);
+/* The peer gets it before all that is sent afterwards. */
+weft_status wf_region_share(struct wf_link *l, struct wf_region *r);
+void wf_region_drop(struct wf_region *r);
+/* The payload of a message with a slot is no longer read. Does nothing after the link is down. */
+void wf_link_release(struct wf_link *l, uint64_t slot);
+
+/* ---- simulations -----------------------------------------------------------------------------
+ *
+ * Links over inproc pass each frame by a function, where one is set: it delays, partitions, pauses
+ * and cuts. */
+
+/* The frame that is the next of a link. */
+struct wf_transit {
+    const struct wf_identity *from, *to;
+    const struct wf_frame *frame;
+    int64_t queued_ns, now_ns; /* when it was sent, and now, by the context's clock */
+};
+#define WF_TRANSIT_CUT (-1) /* the link goes down at both ends */
+/* When the frame may arrive: asked each time its receiver looks. Must not call anything here. */
+typedef int64_t wf_transit_fn(void *arg, const struct wf_transit *t);
+/* Before the first link. */
+weft_status wf_inproc_transit(weft_ctx *ctx, wf_transit_fn *fn, void *arg);
 
 /* Valid once the link is up. */
 const struct wf_identity *wf_link_peer(const struct wf_link *l);

@@ -6,24 +6,23 @@
 #include "net/link.h"
 
 #define FAST_MS 5
-#define MAX_WAIT_NS 100000000 /* of one sleep in wf_net_wait: the clock may be a test's */
 
-/* ---- waking and waiting ---------------------------------------------------------------------- */
+/* ---- waking ---------------------------------------------------------------------------------- */
 
 void wf_net_wake(struct wf_net *net)
 {
-    uv_async_send(&net->wake);
+    if (!net->opts.manual)
+        uv_async_send(&net->wake);
 }
 
 void wf_net_happened(struct wf_net *net)
 {
-    bool waiting;
-
     net->n_turns++;
+    /* Who waits counts itself first, and then looks at n_turns: one of the two sees the other. */
+    if (net->n_waiting == 0)
+        return;
     pthread_mutex_lock(&net->lock);
-    waiting = net->n_waiting > 0;
-    if (waiting)
-        pthread_cond_broadcast(&net->changed);
+    pthread_cond_broadcast(&net->changed);
     pthread_mutex_unlock(&net->lock);
 }
 
@@ -31,41 +30,6 @@ void wf_net_tick(struct wf_net *net)
 {
     if (!atomic_exchange(&net->fast, true))
         wf_net_wake(net);
-}
-
-/* Sleeps until something has happened since turn `seen`, or a while. */
-static void sleep_once(struct wf_net *net, int64_t seen, int64_t left)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)wf_min_i64(left, MAX_WAIT_NS);
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_mutex_lock(&net->lock);
-    net->n_waiting++;
-    if (net->n_turns == seen)
-        pthread_cond_timedwait(&net->changed, &net->lock, &until);
-    net->n_waiting--;
-    pthread_mutex_unlock(&net->lock);
-}
-
-weft_status wf_net_wait(struct wf_net *net, bool (*done)(void *arg), void *arg, int64_t timeout_ns,
-                        const char *what)
-{
-    int64_t start = wf_now(net->ctx), now = start, spin = (int64_t)net->opts.spin_us * 1000;
-
-    for (;;) {
-        int64_t seen = net->n_turns;
-
-        if (done(arg))
-            return WEFT_OK;
-        now = wf_now(net->ctx);
-        if (now - start >= timeout_ns)
-            return wf_err(WEFT_ETIME, "%s: not within %.3g s", what, (double)timeout_ns * 1e-9);
-        if (now - start >= spin)
-            sleep_once(net, seen, timeout_ns - (now - start));
-    }
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
@@ -87,7 +51,10 @@ static void take_orders(struct wf_net *net)
         } else {
             all->link->next = net->links;
             net->links = all->link;
-            wf_socket_connect(all->link);
+            if (all->accepted)
+                wf_link_start(all->link);
+            else
+                wf_socket_connect(all->link);
         }
         wf_free(net->ctx, all);
     }
@@ -99,7 +66,8 @@ static void sweep(struct wf_net *net, bool all)
     for (struct wf_link **at = &net->links; *at;) {
         struct wf_link *l = *at;
 
-        if (l->state == WF_LINK_DOWN && !l->resolving && (l->dropped || all)) {
+        if (l->state == WF_LINK_DOWN && !l->resolving && (l->dropped || all) &&
+            (all || !wf_inproc_visited(l))) {
             *at = l->next;
             wf_link_free(l);
         } else {
@@ -112,7 +80,7 @@ static void sweep(struct wf_net *net, bool all)
 static void watch_listeners(struct wf_net *net)
 {
     for (struct wf_listener *s = net->listeners; s; s = s->next)
-        if (s->resting && wf_socket_watch_listener(s)) {
+        if (s->resting && s->kind != WF_ADDRESS_INPROC && wf_socket_watch_listener(s)) {
             wf_log(net->ctx, WEFT_LOG_WARN, "a listener: %s", weft_error());
             s->resting = true; /* again in the next turn */
         }
@@ -140,42 +108,67 @@ static void serve_all(struct wf_net *net)
     for (struct wf_link *l = net->links, *next; l; l = next) {
         next = l->next;
         wf_link_serve(l, now);
+        fast |= l->state != WF_LINK_DOWN && wf_shm_owes(l);
         pthread_mutex_lock(&l->out);
         fast |= l->state != WF_LINK_DOWN &&
-                (l->pending || l->first || l->state != WF_LINK_UP || l->closing);
+                (l->pending || l->first || l->state != WF_LINK_UP || l->closing || l->held);
         pthread_mutex_unlock(&l->out);
     }
     sweep(net, false);
     watch_listeners(net);
     net->fast = fast;
-    set_timer(net);
+    if (!net->opts.manual)
+        set_timer(net);
+}
+
+static void turn(struct wf_net *net)
+{
+    wf_net_enter(net);
+    serve_all(net);
+    wf_net_exit(net);
 }
 
 static void on_timer(uv_timer_t *h)
 {
-    serve_all(h->data);
+    turn(h->data);
 }
 
 static void on_wake(uv_async_t *h)
 {
-    serve_all(h->data);
+    turn(h->data);
+}
+
+bool wf_net_turn(struct wf_net *net)
+{
+    int64_t before = net->n_turns;
+
+    turn(net);
+    return net->n_turns != before;
 }
 
 /* Everything goes down, and the loop ends when its handles are closed. */
 static void close_all(struct wf_net *net)
 {
+    wf_net_enter(net);
+    take_orders(net);
+    for (struct wf_listener *s = net->listeners; s; s = s->next)
+        wf_inproc_unlisten(s); /* nobody connects any more, */
+    /* and who has connected is among the links. */
     take_orders(net);
     for (struct wf_link *l = net->links; l; l = l->next)
         wf_link_down(l, WEFT_ECANCEL, "the node is closing");
+    wf_net_exit(net);
     for (struct wf_listener *s = net->listeners, *next; s; s = next) {
         next = s->next;
         wf_socket_close_listener(s);
     }
     net->listeners = NULL;
-    uv_close((uv_handle_t *)&net->timer, NULL);
-    uv_close((uv_handle_t *)&net->wake, NULL);
-    while (uv_run(&net->loop, UV_RUN_DEFAULT))
-        ;
+    if (!net->opts.manual) {
+        uv_close((uv_handle_t *)&net->timer, NULL);
+        uv_close((uv_handle_t *)&net->wake, NULL);
+        while (uv_run(&net->loop, UV_RUN_DEFAULT))
+            ;
+    }
     sweep(net, true);
 }
 
@@ -189,17 +182,35 @@ static bool is_stopping(struct wf_net *net)
     return stop;
 }
 
+/* Reads rings; whether the thread may sleep now. */
+static bool may_sleep(struct wf_net *net, bool spinning)
+{
+    bool idle;
+
+    if (net->n_rings == 0)
+        return !spinning;
+    wf_net_enter(net);
+    idle = !wf_net_poll_rings(net, false) && !spinning;
+    if (idle)
+        idle = wf_net_arm(net);
+    wf_net_exit(net);
+    return idle;
+}
+
 static void *node_main(void *arg)
 {
     struct wf_net *net = arg;
     int64_t spin = (int64_t)net->opts.spin_us * 1000, until = 0, seen = -1;
 
     while (!is_stopping(net)) {
+        bool spinning;
+
         if (net->n_turns != seen) {
             seen = net->n_turns;
             until = wf_now(net->ctx) + spin;
         }
-        uv_run(&net->loop, spin && wf_now(net->ctx) < until ? UV_RUN_NOWAIT : UV_RUN_ONCE);
+        spinning = spin && !net->n_attending && wf_now(net->ctx) < until;
+        uv_run(&net->loop, may_sleep(net, spinning) ? UV_RUN_ONCE : UV_RUN_NOWAIT);
     }
     close_all(net);
     return NULL;
@@ -212,6 +223,7 @@ static weft_status set_defaults(weft_ctx *ctx, struct wf_net_opts *o)
     o->max_payload = o->max_payload ? o->max_payload : (int64_t)1 << 40;
     o->max_queued = o->max_queued ? o->max_queued : 1024;
     o->silence_ns = o->silence_ns ? o->silence_ns : 3000000000;
+    o->max_regions = o->max_regions ? o->max_regions : (int64_t)4 << 30;
     o->stall_ns = o->stall_ns ? o->stall_ns : 3000000000;
     return o->self.incarnation ? WEFT_OK
                                : wf_entropy(ctx, &o->self.incarnation, sizeof o->self.incarnation);
@@ -219,8 +231,10 @@ static weft_status set_defaults(weft_ctx *ctx, struct wf_net_opts *o)
 
 static weft_status open_loop(struct wf_net *net)
 {
-    int rc = uv_loop_init(&net->loop);
+    int rc = net->opts.manual ? 0 : uv_loop_init(&net->loop);
 
+    if (net->opts.manual)
+        return WEFT_OK;
     if (rc)
         return wf_err(WEFT_EIO, "an event loop: %s", uv_strerror(rc));
     net->loop.data = net->ctx; /* for handles that free themselves */
@@ -247,18 +261,20 @@ weft_status wf_net_new(weft_ctx *ctx, const struct wf_net_opts *opts, struct wf_
         return st;
     }
     pthread_mutex_init(&net->lock, NULL);
+    pthread_mutex_init(&net->turn, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&net->changed, &attr);
     pthread_condattr_destroy(&attr);
     st = open_loop(net);
-    if (!st && pthread_create(&net->thread, NULL, node_main, net)) {
+    if (!st && !opts->manual && pthread_create(&net->thread, NULL, node_main, net)) {
         st = wf_err(WEFT_ENOMEM, "a node: no thread can be started");
         close_all(net);
         uv_loop_close(&net->loop);
     }
     if (st) {
         pthread_cond_destroy(&net->changed);
+        pthread_mutex_destroy(&net->turn);
         pthread_mutex_destroy(&net->lock);
         wf_free(ctx, net);
         return st;
@@ -274,15 +290,20 @@ void wf_net_free(struct wf_net *net)
     pthread_mutex_lock(&net->lock);
     net->stop = true;
     pthread_mutex_unlock(&net->lock);
-    wf_net_wake(net);
-    pthread_join(net->thread, NULL);
-    uv_loop_close(&net->loop);
+    if (net->opts.manual) {
+        close_all(net);
+    } else {
+        wf_net_wake(net);
+        pthread_join(net->thread, NULL);
+        uv_loop_close(&net->loop);
+    }
     pthread_cond_destroy(&net->changed);
+    pthread_mutex_destroy(&net->turn);
     pthread_mutex_destroy(&net->lock);
     wf_free(net->ctx, net);
 }
 
-static void add_order(struct wf_net *net, struct wf_order *o)
+void wf_net_order(struct wf_net *net, struct wf_order *o)
 {
     pthread_mutex_lock(&net->lock);
     o->next = net->orders;
@@ -291,12 +312,20 @@ static void add_order(struct wf_net *net, struct wf_order *o)
     wf_net_wake(net);
 }
 
+static weft_status parse(const struct wf_net *net, const char *address, struct wf_address *out)
+{
+    weft_status st = wf_address_parse(address, out);
+
+    if (!st && net->opts.manual && out->kind != WF_ADDRESS_INPROC)
+        st = wf_err(WEFT_EINVAL, "address '%s': a node without a thread has inproc alone", address);
+    return st;
+}
+
 weft_status wf_net_listen(struct wf_net *net, const char *address, char *bound, size_t size)
 {
     struct wf_order *o = wf_alloc(net->ctx, sizeof *o);
     struct wf_address a;
-    weft_status st =
-        o ? wf_address_parse(address, &a) : wf_err_nomem(net->ctx, sizeof *o, "a listener");
+    weft_status st = o ? parse(net, address, &a) : wf_err_nomem(net->ctx, sizeof *o, "a listener");
 
     if (!st) {
         st = wf_socket_listen(net, &a, bound, size, &o->listener);
@@ -307,7 +336,7 @@ weft_status wf_net_listen(struct wf_net *net, const char *address, char *bound, 
         wf_free(net->ctx, o);
         return st;
     }
-    add_order(net, o);
+    wf_net_order(net, o);
     return WEFT_OK;
 }
 
@@ -317,8 +346,7 @@ weft_status wf_net_connect(struct wf_net *net, const char *address, int64_t time
     struct wf_order *o = wf_alloc(net->ctx, sizeof *o);
     struct wf_address a;
     struct wf_link *l;
-    weft_status st =
-        o ? wf_address_parse(address, &a) : wf_err_nomem(net->ctx, sizeof *o, "a link");
+    weft_status st = o ? parse(net, address, &a) : wf_err_nomem(net->ctx, sizeof *o, "a link");
 
     if (!st)
         st = wf_link_new(net, &l);
@@ -327,10 +355,11 @@ weft_status wf_net_connect(struct wf_net *net, const char *address, int64_t time
         return st;
     }
     wf_address_format(&a, l->address, sizeof l->address);
+    l->kind = a.kind;
     l->promised = true;
     l->connect_by = timeout_ns ? wf_now(net->ctx) + timeout_ns : 0;
     o->link = l;
     *out = l;
-    add_order(net, o);
+    wf_net_order(net, o);
     return WEFT_OK;
 }

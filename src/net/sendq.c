@@ -9,6 +9,10 @@
 enum {
     MAX_IOV = 64,
     PROOF = 32 << 20, /* more than the system keeps between two processes: the peer has read some */
+    PULL = 1 << 20,   /* bytes that a peer takes at a time: others want the mutex, too */
+    PASSED = 4096,    /* bytes of a payload, or of a head, that need not be queued */
+    PASSED_PARTS = 8,
+    STAGED = 4096,    /* smaller payloads are read together with what follows */
     PORTION = 1 << 18 /* bytes of a payload that are summed at once: they are still in the cache
                        * when they are written */
 };
@@ -49,6 +53,7 @@ static void finish(struct wf_link *l)
         pthread_mutex_unlock(&l->out);
         if (o->sent)
             o->sent(o->arg, o->st);
+        wf_region_drop(o->region);
         wf_free(l->net->ctx, o);
         any = true;
         pthread_mutex_lock(&l->out);
@@ -61,10 +66,12 @@ static void finish(struct wf_link *l)
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
+/* f->n_head bytes of heads: `head`, and then the n_refs of `refs`. */
 static struct wf_outgoing *new_outgoing(struct wf_link *l, const struct wf_frame *f,
-                                        const void *head, const struct wf_part *part, int n_parts)
+                                        const void *head, const uint8_t *refs, int n_refs,
+                                        const struct wf_part *part, int n_parts)
 {
-    size_t parts = (size_t)n_parts * sizeof *part;
+    size_t parts = (size_t)n_parts * sizeof *part, n_head = (size_t)(f->n_head - n_refs);
     struct wf_outgoing *o = wf_alloc_raw(l->net->ctx, sizeof *o + parts + (size_t)f->n_head);
 
     if (!o)
@@ -74,9 +81,11 @@ static struct wf_outgoing *new_outgoing(struct wf_link *l, const struct wf_frame
     o->head = (uint8_t *)o->part + parts;
     if (n_parts)
         memcpy(o->part, part, parts);
-    if (f->n_head)
-        memcpy(o->head, head, (size_t)f->n_head);
-    wf_frame_encode(f, head, o->header);
+    if (n_head)
+        memcpy(o->head, head, n_head);
+    if (n_refs)
+        memcpy(o->head + n_head, refs, (size_t)n_refs);
+    wf_frame_encode(f, o->head, o->header);
     o->n = WF_FRAME_HEADER + f->n_head + f->n_payload +
            (f->flags & WF_FRAME_SUMMED ? WF_FRAME_TAIL : 0);
     return o;
@@ -86,6 +95,8 @@ static void append(struct wf_link *l, struct wf_outgoing *o, bool front)
 {
     if (!l->first)
         l->moved_ns = wf_now(l->net->ctx);
+    if (l->kind == WF_ADDRESS_INPROC)
+        o->queued_ns = wf_now(l->net->ctx);
     if (front) {
         o->next = l->first;
         l->first = o;
@@ -119,31 +130,104 @@ static weft_status measure(const struct wf_link *l, const struct wf_msg *m, int6
     return WEFT_OK;
 }
 
+/* The payload as references to regions, if it lies in such. */
+static int find_refs(struct wf_link *l, const struct wf_msg *m, uint8_t *refs)
+{
+    int n = 0;
+
+    if (!l->regions || m->n_parts == 0)
+        return 0;
+    pthread_mutex_lock(&l->out);
+    n = wf_region_refs(l, m, refs);
+    pthread_mutex_unlock(&l->out);
+    return m->n_head + n <= WF_FRAME_MAX_HEAD ? n : 0;
+}
+
+/* ---- without a queue ------------------------------------------------------------------------- */
+
+/* Whether nothing is between a message and a ring that has space for all of it. With the mutex. */
+static bool can_pass(const struct wf_link *l, const struct wf_frame *f)
+{
+    return l->state == WF_LINK_UP && !l->first && !l->done && !l->finishing && !l->blocked &&
+           !l->broken && !l->closing && wf_shm_room(l, WF_FRAME_HEADER + f->n_head + f->n_payload);
+}
+
+/* A small message goes into the ring from where it is: that is faster than keeping a copy of its
+ * head and a note about it. False: it takes the usual way. */
+static bool pass(struct wf_link *l, const struct wf_frame *f, const struct wf_msg *m,
+                 wf_sent_fn *sent, void *arg, struct wf_pending *pending)
+{
+    uint8_t header[WF_FRAME_HEADER];
+    struct iovec v[2 + PASSED_PARTS] = {{header, sizeof header},
+                                        {(void *)(uintptr_t)m->head, (size_t)m->n_head}};
+    int64_t n = -1;
+
+    if (!l->shm || f->n_payload > PASSED || m->n_head > PASSED || m->n_parts > PASSED_PARTS)
+        return false;
+    wf_frame_encode(f, m->head, header);
+    for (int i = 0; i < m->n_parts; i++)
+        v[2 + i] = (struct iovec){m->part[i].p, (size_t)m->part[i].n};
+    pthread_mutex_lock(&l->out);
+    if (can_pass(l, f)) {
+        if (pending) {
+            pending->next = l->pending;
+            l->pending = pending;
+        }
+        n = l->wire->write(l, v, 2 + m->n_parts);
+        l->finishing = n > 0 && sent;
+        if (n < 0 && pending)
+            l->pending = pending->next;
+    }
+    pthread_mutex_unlock(&l->out);
+    if (n > 0 && sent) {
+        sent(arg, WEFT_OK);
+        pthread_mutex_lock(&l->out);
+        l->finishing = false;
+        pthread_mutex_unlock(&l->out);
+        finish(l);
+        wf_net_happened(l->net);
+    }
+    return n > 0;
+}
+
 weft_status wf_sendq_add(struct wf_link *l, const struct wf_frame *f, const struct wf_msg *m,
                          wf_sent_fn *sent, void *arg, struct wf_pending *pending)
 {
     const struct wf_net_opts *opts = &l->net->opts;
     struct wf_frame frame = *f;
     struct wf_outgoing *o;
+    uint8_t refs[WF_MAX_REFS * 24 + 1];
+    bool shares = l->kind == WF_ADDRESS_SHM || l->kind == WF_ADDRESS_INPROC;
     weft_status st = measure(l, m, &frame.n_payload);
+    int n_refs;
 
     if (st)
         return st;
+    n_refs = find_refs(l, m, refs);
     frame.kind = m->kind;
-    frame.n_head = m->n_head;
-    if (frame.n_payload && strncmp(l->address, "tcp:", 4) == 0 && !opts->no_checksums)
+    frame.n_head = m->n_head + n_refs;
+    if (n_refs)
+        frame.flags |= WF_FRAME_REGIONAL;
+    if (n_refs && shares)
+        frame.n_payload = 0;
+    if (frame.n_payload && l->kind == WF_ADDRESS_TCP && !opts->no_checksums)
         frame.flags |= WF_FRAME_SUMMED;
-    o = new_outgoing(l, &frame, m->head, m->part, m->n_parts);
+    if (!n_refs && pass(l, &frame, m, sent, arg, pending))
+        return WEFT_OK;
+    o = new_outgoing(l, &frame, m->head, refs, n_refs, m->part, n_refs && shares ? 0 : m->n_parts);
     if (!o)
         return wf_err_nomem(l->net->ctx, sizeof *o, "a message");
     o->sent = sent;
     o->arg = arg;
+    o->lent = n_refs > 0;
     pthread_mutex_lock(&l->out);
     st = check_open(l);
-    if (!st && l->n_queued >= opts->max_queued)
-        st = wf_err(WEFT_ELIMIT, "%s: %lld messages are waiting to be sent", l->name,
-                    (long long)l->n_queued);
+    if (!st && l->n_queued + l->n_lent >= opts->max_queued)
+        st = wf_err(WEFT_ELIMIT, "%s: %lld messages are waiting to be sent, %lld to be released",
+                    l->name, (long long)l->n_queued, (long long)l->n_lent);
     if (!st) {
+        if (o->lent)
+            o->slot = ++l->n_slots_out;
         append(l, o, false);
         if (pending) {
             pending->next = l->pending;
@@ -159,14 +243,17 @@ weft_status wf_sendq_add(struct wf_link *l, const struct wf_frame *f, const stru
     return st == WEFT_EPEER ? WEFT_OK : st; /* it was accepted; the link goes down */
 }
 
-/* state: that the link is in from here on, if it is not 0. */
+/* state: that the link is in from here on, if it is not 0. r: a region to be handed over. */
 static weft_status add_own(struct wf_link *l, const struct wf_frame *f, const void *head,
-                           bool front, int state)
+                           bool front, int state, struct wf_region *r)
 {
-    struct wf_outgoing *o = new_outgoing(l, f, head, NULL, 0);
+    struct wf_outgoing *o = new_outgoing(l, f, head, NULL, 0, NULL, 0);
 
     if (!o)
         return wf_err_nomem(l->net->ctx, sizeof *o, "a message");
+    if (r)
+        wf_region_ref(r);
+    o->region = r;
     pthread_mutex_lock(&l->out);
     append(l, o, front);
     if (state)
@@ -178,13 +265,44 @@ static weft_status add_own(struct wf_link *l, const struct wf_frame *f, const vo
 
 weft_status wf_sendq_control(struct wf_link *l, const struct wf_frame *f, const void *head)
 {
-    return add_own(l, f, head, false, 0);
+    return add_own(l, f, head, false, 0, NULL);
 }
 
 /* In one step: a thread that sends must not come between the state and the hello. */
 weft_status wf_sendq_hello(struct wf_link *l, const struct wf_frame *f, const void *head)
 {
-    return add_own(l, f, head, true, WF_LINK_HELLO);
+    return add_own(l, f, head, true, WF_LINK_HELLO, NULL);
+}
+
+weft_status wf_sendq_region(struct wf_link *l, const struct wf_frame *f, const void *head,
+                            struct wf_region *r)
+{
+    weft_status st;
+
+    pthread_mutex_lock(&l->out);
+    st = check_open(l);
+    pthread_mutex_unlock(&l->out);
+    return st ? st : add_own(l, f, head, false, 0, l->kind == WF_ADDRESS_SHM ? r : NULL);
+}
+
+weft_status wf_sendq_released(struct wf_link *l, uint64_t slot)
+{
+    struct wf_outgoing **at, *o;
+
+    pthread_mutex_lock(&l->out);
+    for (at = &l->lent; *at && (*at)->slot != slot; at = &(*at)->next)
+        ;
+    o = *at;
+    if (o) {
+        *at = o->next;
+        l->n_lent--;
+        set_done(l, o, WEFT_OK);
+    }
+    pthread_mutex_unlock(&l->out);
+    finish(l);
+    return o ? WEFT_OK
+             : wf_err(WEFT_EPEER, "the peer releases slot %llu, which it does not have",
+                      (unsigned long long)slot);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -279,8 +397,29 @@ static void advance(struct wf_link *l, int64_t n)
         if (!l->first)
             l->last = &l->first;
         l->n_queued--;
-        set_done(l, o, WEFT_OK);
+        if (o->lent) {
+            o->next = l->lent;
+            l->lent = o;
+            l->n_lent++;
+        } else {
+            set_done(l, o, WEFT_OK);
+        }
     }
+}
+
+/* The descriptor of a region goes before the frame that tells about it. */
+static int64_t give_region(struct wf_link *l)
+{
+    struct wf_outgoing *o = l->first;
+    int64_t rc = 0;
+
+    if (o->region)
+        rc = l->wire->give(l, wf_region_fd(o->region));
+    if (o->region && rc >= 0) {
+        wf_region_drop(o->region);
+        o->region = NULL;
+    }
+    return rc;
 }
 
 static weft_status write_some(struct wf_link *l)
@@ -288,11 +427,14 @@ static weft_status write_some(struct wf_link *l)
     while (l->first) {
         struct iovec v[MAX_IOV];
         struct filling f = {v, 0, MAX_IOV, 0};
-        int64_t n;
+        int64_t n = give_region(l);
 
-        for (struct wf_outgoing *o = l->first; o && add_frame(&f, o); o = o->next)
-            ;
-        n = l->wire->write(l, v, f.n);
+        if (n >= 0) {
+            /* The descriptor of a later frame is given when that is the first. */
+            for (struct wf_outgoing *o = l->first; o && !o->region && add_frame(&f, o); o = o->next)
+                ;
+            n = l->wire->write(l, v, f.n);
+        }
         if (n == -EINTR)
             continue;
         if (n == -EAGAIN || n == -EWOULDBLOCK) {
@@ -310,11 +452,13 @@ static weft_status write_some(struct wf_link *l)
 
 weft_status wf_sendq_write(struct wf_link *l)
 {
-    bool wake = false;
+    bool wake = false, pulled = false;
     weft_status st = WEFT_OK;
 
     pthread_mutex_lock(&l->out);
-    if ((l->state == WF_LINK_HELLO || l->state == WF_LINK_UP) && !l->blocked && !l->broken) {
+    if ((l->state == WF_LINK_HELLO || l->state == WF_LINK_UP) && l->wire->pulled)
+        pulled = l->first != NULL;
+    else if ((l->state == WF_LINK_HELLO || l->state == WF_LINK_UP) && !l->blocked && !l->broken) {
         st = write_some(l);
         wake = l->blocked || st || l->closing;
         if (st && !l->broken) {
@@ -323,10 +467,102 @@ weft_status wf_sendq_write(struct wf_link *l)
         }
     }
     pthread_mutex_unlock(&l->out);
+    if (pulled)
+        wf_inproc_wake_peer(l);
     if (wake)
         wf_net_wake(l->net);
     finish(l);
     return st;
+}
+
+/* ---- being pulled ---------------------------------------------------------------------------- */
+
+/* Room that is being filled. */
+struct target {
+    const struct iovec *v;
+    int n;
+    size_t off;
+};
+
+/* Up to max bytes, as many as there is room for. */
+static int64_t copy_to(struct target *t, const struct iovec *from, int n, int64_t max)
+{
+    int64_t total = 0;
+
+    for (int i = 0; i < n; i++)
+        for (size_t at = 0; at < from[i].iov_len && t->n > 0 && total < max;) {
+            size_t k = t->v->iov_len - t->off, left = from[i].iov_len - at;
+
+            k = k < left ? k : left;
+            k = (int64_t)k < max - total ? k : (size_t)(max - total);
+            if (k)
+                memcpy((char *)t->v->iov_base + t->off, (const char *)from[i].iov_base + at, k);
+            at += k;
+            t->off += k;
+            total += (int64_t)k;
+            if (t->off == t->v->iov_len) {
+                t->v++;
+                t->n--;
+                t->off = 0;
+            }
+        }
+    return total;
+}
+
+/* 0: the first frame may pass; otherwise -EAGAIN or -ECONNRESET. */
+static int64_t ask_transit(struct wf_link *l, const struct wf_identity *to)
+{
+    struct wf_transit t = {.from = &l->net->opts.self,
+                           .to = to,
+                           .frame = &l->first->frame,
+                           .queued_ns = l->first->queued_ns,
+                           .now_ns = wf_now(l->net->ctx)};
+    int64_t at = l->first->at ? t.now_ns : wf_inproc_transit_ns(l->net->ctx, &t);
+
+    return at == WF_TRANSIT_CUT ? -ECONNRESET : at > t.now_ns ? -EAGAIN : 0;
+}
+
+/* A large payload is copied to its place directly: the reader sees its head first. */
+static int64_t pull_limit(const struct wf_outgoing *o, int64_t moved)
+{
+    int64_t before = WF_FRAME_HEADER + o->frame.n_head;
+
+    return o->at < before && o->frame.n_payload >= STAGED ? before - o->at : PULL - moved;
+}
+
+int64_t wf_sendq_pull(struct wf_link *l, const struct wf_identity *to, const struct iovec *v, int n,
+                      bool *held)
+{
+    struct target t = {v, n, 0};
+    int64_t moved = 0, rc = -EAGAIN;
+    bool wake;
+
+    *held = false;
+    pthread_mutex_lock(&l->out);
+    while (l->first && moved < PULL && (l->state == WF_LINK_HELLO || l->state == WF_LINK_UP)) {
+        struct iovec from[MAX_IOV];
+        struct filling f = {from, 0, MAX_IOV, 0};
+        int64_t max = pull_limit(l->first, moved), k;
+
+        rc = ask_transit(l, to);
+        *held = rc == -EAGAIN;
+        if (rc)
+            break;
+        add_frame(&f, l->first);
+        k = copy_to(&t, from, f.n, max);
+        if (k == 0)
+            break;
+        moved += k;
+        advance(l, k);
+        if (k == max)
+            break;
+    }
+    wake = l->closing && !l->first;
+    pthread_mutex_unlock(&l->out);
+    if (wake)
+        wf_net_wake(l->net);
+    finish(l);
+    return moved ? moved : rc;
 }
 
 void wf_sendq_clear(struct wf_link *l, weft_status st)
@@ -340,6 +576,13 @@ void wf_sendq_clear(struct wf_link *l, weft_status st)
     }
     l->last = &l->first;
     l->n_queued = 0;
+    while (l->lent) {
+        struct wf_outgoing *o = l->lent;
+
+        l->lent = o->next;
+        set_done(l, o, st ? st : WEFT_EPEER);
+    }
+    l->n_lent = 0;
     pthread_mutex_unlock(&l->out);
     finish(l);
 }

@@ -36,7 +36,7 @@ static int64_t write_plain(struct wf_link *l, const struct iovec *v, int n)
     return sys->sendmsg(sys->arg, l->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-const struct wf_wire wf_wire_plain = {read_plain, write_plain, NULL};
+const struct wf_wire wf_wire_plain = {.read = read_plain, .write = write_plain};
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
@@ -47,15 +47,24 @@ static void free_handle(uv_handle_t *h)
 
 static void on_link(uv_poll_t *h, int status, int events)
 {
+    struct wf_link *l = h->data;
+    struct wf_net *net = l->net;
+
+    wf_net_enter(net);
     /* An error of the socket is found by reading or writing it. */
-    wf_link_ready(h->data, status < 0 ? UV_READABLE | UV_WRITABLE : events);
+    wf_link_ready(l, status < 0 ? UV_READABLE | UV_WRITABLE : events);
+    wf_net_exit(net);
 }
 
 static void on_listener(uv_poll_t *h, int status, int events)
 {
+    struct wf_listener *s = h->data;
+
     (void)events;
+    wf_net_enter(s->net);
     if (status >= 0)
-        wf_socket_accept(h->data);
+        wf_socket_accept(s);
+    wf_net_exit(s->net);
 }
 
 static uv_poll_t *new_poll(struct wf_net *net, int fd, void *data)
@@ -102,6 +111,8 @@ void wf_socket_close(struct wf_link *l)
     if (l->resolving)
         uv_cancel((uv_req_t *)&l->resolving->work);
     close_connection(l);
+    if (l->pipe)
+        wf_inproc_close(l);
     if (l->found)
         sys->freeaddrinfo(sys->arg, l->found);
     l->found = l->next_found = NULL;
@@ -112,7 +123,8 @@ static weft_status adopt(struct wf_link *l, int fd)
     const struct wf_sys *sys = l->net->ctx->sys;
     int on = 1;
 
-    if (strncmp(l->address, "uds:", 4) != 0) /* small messages leave at once; a hint */
+    if (l->kind == WF_ADDRESS_TCP ||
+        l->kind == WF_ADDRESS_TLS) /* small messages leave at once; a hint */
         sys->setsockopt(sys->arg, fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     l->fd = fd;
     l->poll = new_poll(l->net, fd, l);
@@ -188,8 +200,10 @@ static void on_resolved(uv_work_t *w, int status)
 {
     struct wf_resolving *r = w->data;
     struct wf_link *l = r->link;
-    const struct wf_sys *sys = l->net->ctx->sys;
+    struct wf_net *net = l->net;
+    const struct wf_sys *sys = net->ctx->sys;
 
+    wf_net_enter(net);
     l->resolving = NULL;
     if (l->state != WF_LINK_OPENING) {
         if (status == 0 && r->rc == 0)
@@ -202,7 +216,8 @@ static void on_resolved(uv_work_t *w, int status)
         l->found = l->next_found = r->found;
         try_next(l, EADDRNOTAVAIL);
     }
-    wf_free(l->net->ctx, r);
+    wf_free(net->ctx, r);
+    wf_net_exit(net);
 }
 
 static void resolve(struct wf_link *l, const struct wf_address *a)
@@ -241,7 +256,9 @@ void wf_socket_connect(struct wf_link *l)
 
     if (wf_address_parse(l->address, &a)) {
         wf_link_down(l, WEFT_EINVAL, weft_error());
-    } else if (a.kind == WF_ADDRESS_UDS) {
+    } else if (a.kind == WF_ADDRESS_INPROC) {
+        wf_inproc_connect(l);
+    } else if (a.kind == WF_ADDRESS_UDS || a.kind == WF_ADDRESS_SHM) {
         unix_address(a.host, &un);
         rc = open_socket(l, (const struct sockaddr *)&un, sizeof un);
         if (rc)
@@ -309,21 +326,26 @@ weft_status wf_socket_listen(struct wf_net *net, const struct wf_address *a, cha
     struct wf_listener *s = wf_alloc(net->ctx, sizeof *s);
     struct wf_address at = *a;
     weft_status st;
-    int rc;
+    int rc = 0;
 
     if (!s)
         return wf_err_nomem(net->ctx, sizeof *s, "a listener");
     s->net = net;
     s->kind = a->kind;
     s->fd = -1;
-    st = a->kind == WF_ADDRESS_UDS ? bind_unix(sys, a, &s->fd) : bind_tcp(sys, a, &s->fd);
-    if (!st && a->kind == WF_ADDRESS_UDS)
+    if (a->kind == WF_ADDRESS_INPROC)
+        st = wf_inproc_listen(s, a->host);
+    else if (a->kind == WF_ADDRESS_UDS || a->kind == WF_ADDRESS_SHM)
+        st = bind_unix(sys, a, &s->fd);
+    else
+        st = bind_tcp(sys, a, &s->fd);
+    if (!st && (a->kind == WF_ADDRESS_UDS || a->kind == WF_ADDRESS_SHM))
         wf_snprintf(s->path, sizeof s->path, "%s", a->host);
-    rc = st ? 0 : sys->listen(sys->arg, s->fd, 512);
-    if (rc < 0)
-        st = wf_err(WEFT_EIO, "cannot listen: %s", wf_errno_text(-rc));
-    if (!st)
-        st = find_port(sys, s->fd, &at);
+    if (!st && s->fd >= 0) {
+        rc = sys->listen(sys->arg, s->fd, 512);
+        st = rc < 0 ? wf_err(WEFT_EIO, "cannot listen: %s", wf_errno_text(-rc))
+                    : find_port(sys, s->fd, &at);
+    }
     if (st) {
         wf_socket_close_listener(s);
         return st;
@@ -347,6 +369,7 @@ static void name_accepted(struct wf_link *l, const struct wf_listener *s,
                          NI_NUMERICHOST | NI_NUMERICSERV) == 0)
         for (const char *c = port; *c; c++)
             a.port = 10 * a.port + (*c - '0');
+    l->kind = s->kind;
     wf_address_format(&a, l->address, sizeof l->address);
 }
 
@@ -416,6 +439,7 @@ void wf_socket_close_listener(struct wf_listener *s)
         uv_close((uv_handle_t *)s->poll, free_handle);
     if (s->fd >= 0)
         sys->close(sys->arg, s->fd);
+    wf_inproc_unlisten(s);
     if (*s->path)
         sys->unlink(sys->arg, s->path);
     wf_free(s->net->ctx, s);

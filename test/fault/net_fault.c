@@ -24,7 +24,7 @@
 #define WAIT (20 * SECOND)
 enum { PAYLOAD = 100000, MAX_LINKS = 4 };
 
-static const char *const transports[] = {"tcp", "uds", "tls"};
+static const char *const transports[] = {"tcp", "uds", "tls", "shm"};
 
 /* ---- credentials ----------------------------------------------------------------------------- */
 
@@ -393,7 +393,8 @@ static void deadlines_follow_the_clock_of_the_context(void **state)
     (void)state;
     memset(&n, 0, sizeof n);
     the_time = 1000 * SECOND;
-    opts.calls = (struct wf_net_calls){&n, NULL, on_up, on_down, NULL, nothing_received};
+    opts.calls = (struct wf_net_calls){
+        .arg = &n, .up = on_up, .down = on_down, .received = nothing_received};
     opts.silence_ns = opts.stall_ns = 100000 * SECOND;
     assert_int_equal(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .now_ns = my_clock), &ctx),
                      0);
@@ -436,7 +437,8 @@ static void randomness_is_the_context_s(void **state)
 
     (void)state;
     memset(&n, 0, sizeof n);
-    opts.calls = (struct wf_net_calls){&n, NULL, on_up, on_down, NULL, nothing_received};
+    opts.calls = (struct wf_net_calls){
+        .arg = &n, .up = on_up, .down = on_down, .received = nothing_received};
     sys.entropy = my_entropy;
     sys.arg = &byte;
     assert_int_equal(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx), 0);

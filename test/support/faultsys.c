@@ -160,6 +160,14 @@ static int64_t f_sendmsg(void *arg, int fd, const struct msghdr *m, int flags)
     return rc ? rc : wf_sys_posix.sendmsg(NULL, fd, &part, flags);
 }
 
+/* Descriptors that come with a message are open, too. */
+static void count_fds(struct faultsys *f, struct msghdr *m)
+{
+    for (struct cmsghdr *h = CMSG_FIRSTHDR(m); h; h = CMSG_NXTHDR(m, h))
+        if (h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS)
+            f->n_open += (int64_t)((h->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+}
+
 static int64_t f_recvmsg(void *arg, int fd, struct msghdr *m, int flags)
 {
     struct iovec v[MAX_CUT], *whole = m->msg_iov;
@@ -175,6 +183,8 @@ static int64_t f_recvmsg(void *arg, int fd, struct msghdr *m, int flags)
     got = wf_sys_posix.recvmsg(NULL, fd, m, flags);
     m->msg_iov = whole;
     m->msg_iovlen = n_whole;
+    if (got >= 0)
+        count_fds(arg, m);
     return got;
 }
 

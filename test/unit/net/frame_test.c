@@ -328,7 +328,10 @@ static void what_a_type_does_not_have_is_refused(void **state)
                    "status");
     expect_refused((struct wf_frame){.type = WF_FRAME_MESSAGE, .flags = WF_FRAME_SUMMED},
                    "nothing");
-    expect_refused((struct wf_frame){.type = WF_FRAME_MESSAGE, .flags = 2}, "unknown flags 0x2");
+    expect_refused((struct wf_frame){.type = WF_FRAME_MESSAGE, .flags = 4}, "unknown flags 0x4");
+    expect_refused((struct wf_frame){.type = WF_FRAME_PING, .flags = WF_FRAME_REGIONAL},
+                   "with regions");
+    expect_refused((struct wf_frame){.type = WF_FRAME_RELEASE, .n_head = 1}, "with a head");
     expect_refused((struct wf_frame){.type = WF_FRAME_MESSAGE, .n_payload = LIMIT + 1},
                    "at most 262144 are accepted");
     expect_refused((struct wf_frame){.type = WF_FRAME_MESSAGE, .n_payload = -1}, "at most");
