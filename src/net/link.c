@@ -146,7 +146,7 @@ static void secure(struct wf_link *l)
         wf_socket_watch(l, events);
     else
         say_hello(l);
-    if (!st && !events && l->state == WF_LINK_HELLO && l->wire->pending(l)) {
+    if (!st && !events && l->state == WF_LINK_HELLO && l->wire->pending && l->wire->pending(l)) {
         l->more = true; /* the peer's hello has come with the end of the handshake */
         wf_net_wake(l->net);
     }
@@ -426,7 +426,7 @@ static bool read_once(struct wf_link *l, int64_t *budget, bool *drained)
     else
         l->heard_ns = wf_now(l->net->ctx);
     *budget -= n;
-    *drained = l->wire->pending ? !l->wire->pending(l) : n < wanted;
+    *drained = l->wire->announces && (l->wire->pending ? !l->wire->pending(l) : n < wanted);
     direct = wf_min_i64(direct, n);
     l->staged = n - direct;
     l->taken = 0;

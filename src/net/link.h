@@ -54,9 +54,10 @@ struct wf_wire {
     int64_t (*write)(struct wf_link *l, const struct iovec *v, int n); /* with the link's mutex */
     /* May be NULL. Whether bytes are here that the socket no longer announces. */
     bool (*pending)(struct wf_link *l);
-    bool shares; /* payloads in regions are not copied */
-    bool pulled; /* the peer reads from this end's queue, and is told that there is something */
-    bool polled; /* bytes arrive in a ring, and the socket only says so to who sleeps */
+    bool announces; /* after a short read the socket announces what comes next */
+    bool shares;    /* payloads in regions are not copied */
+    bool pulled;    /* the peer reads from this end's queue, and is told that there is something */
+    bool polled;    /* bytes arrive in a ring, and the socket only says so to who sleeps */
     int64_t (*give)(struct wf_link *l, int fd); /* hands over a descriptor; with the mutex */
 };
 extern const struct wf_wire wf_wire_plain, wf_wire_tls, wf_wire_shm, wf_wire_inproc;

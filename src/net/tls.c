@@ -475,4 +475,5 @@ static bool pending_tls(struct wf_link *l)
     return any;
 }
 
-const struct wf_wire wf_wire_tls = {.read = read_tls, .write = write_tls, .pending = pending_tls};
+const struct wf_wire wf_wire_tls = {
+    .read = read_tls, .write = write_tls, .pending = pending_tls, .announces = true};
