@@ -1,9 +1,12 @@
 /* doctor.c - weft version, weft doctor: what is built in, what the machine has, what is missing. */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <weft/sys/machine.h>
+#include <weft/sys/net.h>
 
 #include "cli.h"
 
@@ -94,6 +97,22 @@ static void check_readers(void)
     }
 }
 
+/* Each is tried. */
+static void check_transports(weft_ctx *ctx)
+{
+    char folder[] = "/tmp/weft-doctor-XXXXXX";
+    weft_net_part p = {.size = sizeof p};
+
+    printf("\ntransports between processes\n");
+    if (!mkdtemp(folder)) {
+        printf("  cannot be tried: no directory can be made in /tmp\n");
+        return;
+    }
+    for (int i = 0; weft_net_part_at(ctx, folder, i, &p) == WEFT_OK; i++)
+        printf("  %-22s %s%s\n", p.name, p.works ? "" : "does not work: ", p.text);
+    rmdir(folder);
+}
+
 static int run_doctor(int argc, char **argv)
 {
     static const struct flag none[] = {{NULL, FLAG_BOOL, NULL, NULL, NULL}};
@@ -126,6 +145,7 @@ static int run_doctor(int argc, char **argv)
                    d.cores == 1 ? "" : "s", d.threads, d.threads == 1 ? "" : "s");
     }
     check_readers();
+    check_transports(ctx);
     printf("\ndata\n");
     check_file("Fashion-MNIST", "/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz",
                "dataset-fashion-mnist");

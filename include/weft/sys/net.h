@@ -8,17 +8,17 @@
 extern "C" {
 #endif
 
-/* Something the transports between processes need, by trying it: "tcp over IPv6". */
+/* A transport between processes, and whether it works here. */
 typedef struct weft_net_part {
     size_t size;
-    const char *name;
+    const char *name; /* "tcp, IPv6" */
     bool works;
     char text[160]; /* what was found, or why it does not work and what to do */
 } weft_net_part;
 
-/* The i-th of them; WEFT_ERANGE past the end. Binds and connects for a moment, on this machine
- * alone. */
-WEFT_API weft_status weft_net_part_at(weft_ctx *ctx, int i, weft_net_part *out);
+/* Tries the i-th of them, by connecting to itself on this machine; WEFT_ERANGE past the last.
+ * folder: where Unix sockets may be made. */
+WEFT_API weft_status weft_net_part_at(weft_ctx *ctx, const char *folder, int i, weft_net_part *out);
 
 /* One result of weft_net_bench: weft, and the same thing done without it in the same run. */
 typedef struct weft_net_row {
