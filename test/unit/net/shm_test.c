@@ -23,6 +23,7 @@
 #include "net/link.h"
 #include "net/ring.h"
 #include "support/netpeer.h"
+#include "support/wirepage.h"
 
 #define SECOND 1000000000ll
 
@@ -712,6 +713,106 @@ static void descriptors_do_not_pile_up(void **state)
     close_scene(&s);
 }
 
+/* ---- the documented bytes -------------------------------------------------------------------- */
+
+/* Accepts a connection as a node would. */
+static int raw_accept(int listener, struct raw *r, uint8_t setup[16])
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } c;
+    struct iovec v = {setup, 16};
+    struct msghdr m = {
+        .msg_iov = &v, .msg_iovlen = 1, .msg_control = c.bytes, .msg_controllen = sizeof c.bytes};
+    int fd;
+
+    r->fd = accept(listener, NULL, NULL);
+    assert_int_equal(recvmsg(r->fd, &m, MSG_WAITALL), 16);
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof fd);
+    r->bytes = wf_ring_bytes(WF_RING_CELLS);
+    r->memory = mmap(NULL, (size_t)r->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(r->memory, MAP_FAILED);
+    assert_int_equal(fcntl(fd, F_GET_SEALS), ALL_SEALS);
+    close(fd);
+    wf_ring_open(r->memory, WF_RING_CELLS, 1, &r->in, &r->out);
+    return r->fd;
+}
+
+/* The next bytes of the ring are those of the page. */
+static void expect_bytes(struct raw *r, int example)
+{
+    uint8_t want[256], got[256];
+    int n = wirepage_bytes(WIREPAGE, example, want, sizeof want), at = 0;
+    bool wake;
+
+    assert_true(n > 0);
+    for (int i = 0; at < n && i < 20000; i++) {
+        struct iovec v = {got + at, (size_t)(n - at)};
+        int64_t k = wf_ring_read(&r->in, &v, 1, &wake);
+
+        at += k > 0 ? (int)k : 0;
+        if (k == -EAGAIN)
+            usleep(1000);
+    }
+    assert_int_equal(at, n);
+    assert_memory_equal(got, want, (size_t)n);
+}
+
+static void the_documented_bytes_are_sent(void **state)
+{
+    const uint8_t hello[] = {7, 0, 0, 0, 0, 0, 0, 0, 1, 'r', 'r', 'a', 'w'};
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    static struct netpeer p;
+    uint8_t setup[16], want[256], release[256];
+    weft_ctx *ctx = new_ctx();
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), n;
+    struct wf_region *region;
+    struct wf_link *l;
+    struct wf_part part;
+    struct raw r;
+    struct iovec v;
+    char address[128];
+    bool wake;
+
+    (void)state;
+    netpeer_address("shm", address);
+    snprintf(at.sun_path, sizeof at.sun_path, "%s", address + 4);
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    netpeer_open(&p, ctx, "n", (struct wf_net_opts){.self.incarnation = 1, .silence_ns = -1});
+    assert_int_equal(wf_net_connect(p.net, address, 5 * SECOND, &l), 0);
+    raw_accept(listener, &r, setup);
+    assert_int_equal(wirepage_bytes(WIREPAGE, WIREPAGE_SETUP, want, sizeof want), 16);
+    assert_memory_equal(setup, want, 16);
+    raw_write(&r, (struct wf_frame){.type = WF_FRAME_HELLO, .n_head = sizeof hello}, hello);
+    NETPEER_AWAIT(&p, n_up, 1);
+    v = (struct iovec){want, WF_FRAME_HEADER + 8 + 1 + 4 + 1}; /* its hello, as a test and as n */
+    assert_int_equal(wf_ring_read(&r.in, &v, 1, &wake), v.iov_len);
+    assert_int_equal(wf_region_new(l, 1000, true, &region), 0);
+    assert_int_equal(wf_region_share(l, region), 0);
+    expect_bytes(&r, WIREPAGE_REGION);
+    part = (struct wf_part){(char *)region->p + 256, 5};
+    assert_int_equal(
+        wf_link_send(
+            l, &(struct wf_msg){.kind = 7, .head = "hi", .n_head = 2, .part = &part, .n_parts = 1},
+            netpeer_sent, &p),
+        0);
+    expect_bytes(&r, WIREPAGE_MESSAGE);
+    assert_int_equal(p.n_sent, 0);
+    n = wirepage_bytes(WIREPAGE, WIREPAGE_RELEASE, release, sizeof release);
+    v = (struct iovec){release, (size_t)n};
+    assert_int_equal(wf_ring_write(&r.out, &v, 1, &wake), n);
+    send(r.fd, "w", 1, MSG_NOSIGNAL);
+    NETPEER_AWAIT(&p, n_sent, 1);
+    wf_region_drop(region);
+    netpeer_close(&p);
+    weft_ctx_free(ctx);
+    raw_close(&r);
+    close(listener);
+    unlink(at.sun_path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -724,6 +825,7 @@ int main(void)
         cmocka_unit_test(broken_rules_are_named),
         cmocka_unit_test(strange_regions_are_refused),
         cmocka_unit_test(descriptors_do_not_pile_up),
+        cmocka_unit_test(the_documented_bytes_are_sent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
