@@ -27,34 +27,55 @@ const char *wf_frame_name(enum wf_frame_type type)
 
 /* ---- the header ------------------------------------------------------------------------------ */
 
-static void put(uint8_t *p, int n, uint64_t v)
+/* Written out: compilers make one load or store of each, which a loop does not become. */
+static void put32(uint8_t *p, uint32_t v)
 {
-    for (int i = 0; i < n; i++)
-        p[i] = (uint8_t)(v >> 8 * i);
+    p[0] = (uint8_t)v;
+    p[1] = (uint8_t)(v >> 8);
+    p[2] = (uint8_t)(v >> 16);
+    p[3] = (uint8_t)(v >> 24);
 }
 
-static uint64_t get(const uint8_t *p, int n)
+static void put64(uint8_t *p, uint64_t v)
 {
-    uint64_t v = 0;
+    put32(p, (uint32_t)v);
+    put32(p + 4, (uint32_t)(v >> 32));
+}
 
-    for (int i = 0; i < n; i++)
-        v |= (uint64_t)p[i] << 8 * i;
-    return v;
+static uint32_t get32(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static uint64_t get64(const uint8_t *p)
+{
+    return get32(p) | (uint64_t)get32(p + 4) << 32;
+}
+
+static unsigned get16(const uint8_t *p)
+{
+    return (unsigned)p[0] | (unsigned)p[1] << 8;
+}
+
+static uint32_t sum_head(const void *head, int64_t n)
+{
+    return n ? wf_crc32c(0, head, n) : 0;
 }
 
 void wf_frame_encode(const struct wf_frame *f, const void *head, uint8_t out[WF_FRAME_HEADER])
 {
     memcpy(out, magic, sizeof magic);
-    put(out + 4, 1, WF_FRAME_VERSION);
-    put(out + 5, 1, (uint64_t)f->type);
-    put(out + 6, 2, f->flags);
-    put(out + 8, 4, f->kind);
-    put(out + 12, 4, (uint64_t)f->n_head);
-    put(out + 16, 8, (uint64_t)f->n_payload);
-    put(out + 24, 8, f->id);
-    put(out + 32, 8, (uint64_t)f->wait);
-    put(out + 40, 4, wf_crc32c(0, head, f->n_head));
-    put(out + 44, 4, wf_crc32c(0, out, 44));
+    out[4] = WF_FRAME_VERSION;
+    out[5] = (uint8_t)f->type;
+    out[6] = (uint8_t)f->flags;
+    out[7] = (uint8_t)(f->flags >> 8);
+    put32(out + 8, f->kind);
+    put32(out + 12, (uint32_t)f->n_head);
+    put64(out + 16, (uint64_t)f->n_payload);
+    put64(out + 24, f->id);
+    put64(out + 32, (uint64_t)f->wait);
+    put32(out + 40, sum_head(head, f->n_head));
+    put32(out + 44, wf_crc32c(0, out, 44));
 }
 
 /* A frame of this type has nothing that it may not have. */
@@ -77,7 +98,7 @@ static weft_status check_kind(const struct wf_frame *f)
 weft_status wf_frame_decode(const uint8_t bytes[WF_FRAME_HEADER], int64_t max_payload,
                             struct wf_frame *out)
 {
-    uint64_t type = get(bytes + 5, 1), n_head = get(bytes + 12, 4), n = get(bytes + 16, 8);
+    uint64_t type = bytes[5], n_head = get32(bytes + 12), n = get64(bytes + 16);
 
     if (memcmp(bytes, magic, sizeof magic) != 0)
         return wf_err(WEFT_EPEER, "this is not weft's protocol: it begins with %02x %02x %02x %02x",
@@ -85,12 +106,12 @@ weft_status wf_frame_decode(const uint8_t bytes[WF_FRAME_HEADER], int64_t max_pa
     if (bytes[4] != WF_FRAME_VERSION)
         return wf_err(WEFT_EPEER, "version %d of the protocol; this is version %d", bytes[4],
                       WF_FRAME_VERSION);
-    if (get(bytes + 44, 4) != wf_crc32c(0, bytes, 44))
+    if (get32(bytes + 44) != wf_crc32c(0, bytes, 44))
         return wf_err(WEFT_EPEER, "a damaged header: its checksum is wrong");
     if (type == 0 || type >= WF_FRAME_TYPES)
         return wf_err(WEFT_EPEER, "no frame has type %d", (int)type);
-    if (get(bytes + 6, 2) & ~(uint64_t)(WF_FRAME_SUMMED | WF_FRAME_REGIONAL))
-        return wf_err(WEFT_EPEER, "unknown flags 0x%x", (unsigned)get(bytes + 6, 2));
+    if (get16(bytes + 6) & ~(unsigned)(WF_FRAME_SUMMED | WF_FRAME_REGIONAL))
+        return wf_err(WEFT_EPEER, "unknown flags 0x%x", get16(bytes + 6));
     if (n_head > WF_FRAME_MAX_HEAD)
         return wf_err(WEFT_EPEER, "a head of %llu bytes; at most %d are allowed",
                       (unsigned long long)n_head, WF_FRAME_MAX_HEAD);
@@ -98,12 +119,12 @@ weft_status wf_frame_decode(const uint8_t bytes[WF_FRAME_HEADER], int64_t max_pa
         return wf_err(WEFT_EPEER, "a payload of %llu bytes; at most %lld are accepted",
                       (unsigned long long)n, (long long)max_payload);
     *out = (struct wf_frame){.type = (enum wf_frame_type)type,
-                             .flags = (unsigned)get(bytes + 6, 2),
-                             .kind = (uint32_t)get(bytes + 8, 4),
+                             .flags = get16(bytes + 6),
+                             .kind = get32(bytes + 8),
                              .n_head = (int32_t)n_head,
                              .n_payload = (int64_t)n,
-                             .id = get(bytes + 24, 8),
-                             .wait = (int64_t)get(bytes + 32, 8)};
+                             .id = get64(bytes + 24),
+                             .wait = (int64_t)get64(bytes + 32)};
     return check_kind(out);
 }
 
@@ -167,7 +188,7 @@ static weft_status place(struct wf_unframe *u)
 /* Header and head are complete. */
 static weft_status after_head(struct wf_unframe *u)
 {
-    if (u->head_crc != wf_crc32c(0, u->head, u->frame.n_head))
+    if (u->head_crc != sum_head(u->head, u->frame.n_head))
         return wf_err(WEFT_EPEER, "a damaged head of a %s frame: its checksum is wrong",
                       wf_frame_name(u->frame.type));
     u->at = 0;
@@ -183,7 +204,7 @@ static weft_status after_header(struct wf_unframe *u)
 
     if (st)
         return st;
-    u->head_crc = (uint32_t)get(u->small + 40, 4);
+    u->head_crc = get32(u->small + 40);
     u->state = WF_UNFRAME_HEAD;
     u->at = 0;
     return u->frame.n_head == 0 ? after_head(u) : WEFT_OK;
@@ -200,7 +221,7 @@ static weft_status after_payload(struct wf_unframe *u)
 
 static weft_status after_tail(struct wf_unframe *u)
 {
-    if (get(u->small, WF_FRAME_TAIL) != u->crc)
+    if (get32(u->small) != u->crc)
         return wf_err(WEFT_EPEER, "a damaged payload of a %s frame: its checksum is wrong",
                       wf_frame_name(u->frame.type));
     return finish(u);

@@ -14,6 +14,8 @@ struct wf_pipe {
     struct wf_link *end[2]; /* NULL: down */
     int n_visits[2];        /* the other end's thread is using this end */
     int n_links;            /* that are not freed yet */
+    struct wf_identity self[2];
+    int64_t closed_ns[2]; /* when an end went down: the other learns it as it learns the rest */
 };
 
 struct registry {
@@ -136,6 +138,8 @@ static struct wf_pipe *join(weft_ctx *ctx, struct wf_link *a, struct wf_link *b)
     p->end[0] = a;
     p->end[1] = b;
     p->n_links = 2;
+    p->self[0] = a->net->opts.self;
+    p->self[1] = b->net->opts.self;
     a->pipe = b->pipe = p;
     b->side = 1;
     return p;
@@ -201,6 +205,7 @@ void wf_inproc_close(struct wf_link *l)
 
     pthread_mutex_lock(&p->lock);
     p->end[l->side] = NULL;
+    p->closed_ns[l->side] = wf_now(l->net->ctx);
     pthread_mutex_unlock(&p->lock);
     wf_inproc_wake_peer(l);
 }
@@ -262,13 +267,30 @@ static void end_visit(struct wf_link *l)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* 0: the other end is down, which is passed on like a bye; -EAGAIN: not yet. */
+static int64_t read_end(struct wf_link *l)
+{
+    struct wf_pipe *p = l->pipe;
+    const struct wf_frame bye = {.type = WF_FRAME_BYE};
+    struct wf_transit t = {.from = &p->self[!l->side],
+                           .to = &p->self[l->side],
+                           .frame = &bye,
+                           .now_ns = wf_now(l->net->ctx)};
+
+    pthread_mutex_lock(&p->lock);
+    t.queued_ns = p->closed_ns[!l->side];
+    pthread_mutex_unlock(&p->lock);
+    l->held = wf_inproc_transit_ns(l->net->ctx, &t) > t.now_ns;
+    return l->held ? -EAGAIN : 0;
+}
+
 static int64_t read_inproc(struct wf_link *l, const struct iovec *v, int n)
 {
     struct wf_link *peer = visit(l);
     int64_t k;
 
     if (!peer)
-        return 0;
+        return read_end(l);
     k = wf_sendq_pull(peer, &l->net->opts.self, v, n, &l->held);
     end_visit(l);
     return k;

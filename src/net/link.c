@@ -455,6 +455,8 @@ static bool read_some(struct wf_link *l)
             go_down(l, WEFT_OK, "closed by the peer");
             break;
         }
+        if (l->shm && budget < BUDGET && wf_shm_idle(l))
+            break;
         if (drained || !read_once(l, &budget, &drained))
             break;
     }

@@ -252,6 +252,7 @@ void wf_shm_woken(struct wf_link *l, int events);         /* the socket says som
 int wf_shm_events(struct wf_link *l, bool blocked);       /* what the loop waits for */
 bool wf_shm_waiting(const struct wf_link *l);             /* something can be read */
 bool wf_shm_room(const struct wf_link *l, int64_t bytes); /* all of them can be written now */
+bool wf_shm_idle(const struct wf_link *l);                /* reading gives -EAGAIN */
 bool wf_shm_owes(struct wf_link *l); /* tries again what could not be said to the peer */
 bool wf_shm_arm(struct wf_link *l);
 void wf_shm_disarm(struct wf_link *l);

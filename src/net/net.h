@@ -185,7 +185,8 @@ void wf_link_release(struct wf_link *l, uint64_t slot);
  * Links over inproc pass each frame by a function, where one is set: it delays, partitions, pauses
  * and cuts. */
 
-/* The frame that is the next of a link. */
+/* The frame that is the next of a link; the end of a link that was not closed in order is a bye,
+ * too. */
 struct wf_transit {
     const struct wf_identity *from, *to;
     const struct wf_frame *frame;

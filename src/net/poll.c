@@ -137,6 +137,8 @@ weft_status wf_net_wait(struct wf_net *net, bool (*done)(void *arg), void *arg, 
 
     if (done(arg))
         return WEFT_OK;
+    if (net->opts.manual)
+        return wf_err(WEFT_ESTATE, "%s: a node without a thread waits for nothing", what);
     if (attended || spin_ns) {
         bool attend = !attended && net->n_rings;
 

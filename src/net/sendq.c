@@ -10,8 +10,7 @@ enum {
     MAX_IOV = 64,
     PROOF = 32 << 20, /* more than the system keeps between two processes: the peer has read some */
     PULL = 1 << 20,   /* bytes that a peer takes at a time: others want the mutex, too */
-    PASSED = 4096,    /* bytes of a payload, or of a head, that need not be queued */
-    PASSED_PARTS = 8,
+    PASSED = 1024,    /* bytes of a frame that need not be queued */
     STAGED = 4096,    /* smaller payloads are read together with what follows */
     PORTION = 1 << 18 /* bytes of a payload that are summed at once: they are still in the cache
                        * when they are written */
@@ -157,23 +156,27 @@ static bool can_pass(const struct wf_link *l, const struct wf_frame *f)
 static bool pass(struct wf_link *l, const struct wf_frame *f, const struct wf_msg *m,
                  wf_sent_fn *sent, void *arg, struct wf_pending *pending)
 {
-    uint8_t header[WF_FRAME_HEADER];
-    struct iovec v[2 + PASSED_PARTS] = {{header, sizeof header},
-                                        {(void *)(uintptr_t)m->head, (size_t)m->n_head}};
+    uint8_t bytes[PASSED];
+    struct iovec v = {bytes, WF_FRAME_HEADER + (size_t)f->n_head};
     int64_t n = -1;
 
-    if (!l->shm || f->n_payload > PASSED || m->n_head > PASSED || m->n_parts > PASSED_PARTS)
+    if (!l->shm || f->n_payload > PASSED - WF_FRAME_HEADER - f->n_head)
         return false;
-    wf_frame_encode(f, m->head, header);
-    for (int i = 0; i < m->n_parts; i++)
-        v[2 + i] = (struct iovec){m->part[i].p, (size_t)m->part[i].n};
+    wf_frame_encode(f, m->head, bytes);
+    if (f->n_head)
+        memcpy(bytes + WF_FRAME_HEADER, m->head, (size_t)f->n_head);
+    for (int i = 0; i < m->n_parts; i++) {
+        if (m->part[i].n)
+            memcpy(bytes + v.iov_len, m->part[i].p, (size_t)m->part[i].n);
+        v.iov_len += (size_t)m->part[i].n;
+    }
     pthread_mutex_lock(&l->out);
     if (can_pass(l, f)) {
         if (pending) {
             pending->next = l->pending;
             l->pending = pending;
         }
-        n = l->wire->write(l, v, 2 + m->n_parts);
+        n = l->wire->write(l, &v, 1);
         l->finishing = n > 0 && sent;
         if (n < 0 && pending)
             l->pending = pending->next;

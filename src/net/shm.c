@@ -429,6 +429,11 @@ bool wf_shm_waiting(const struct wf_link *l)
     return l->shm->memory && wf_ring_waiting(&l->shm->in);
 }
 
+bool wf_shm_idle(const struct wf_link *l)
+{
+    return !l->shm->eof && !wf_ring_waiting(&l->shm->in);
+}
+
 bool wf_shm_room(const struct wf_link *l, int64_t bytes)
 {
     return wf_ring_room(&l->shm->out) >= bytes;
