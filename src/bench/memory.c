@@ -92,6 +92,14 @@ uint64_t wf_bench_sum(const void *p, int64_t n)
     return sum;
 }
 
+/* The reader may be on the other thread of the same core. */
+static void pause_core(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
 static weft_status map(struct wf_bench_mapped *m, int64_t n)
 {
     void *p = m->fd < 0
@@ -138,7 +146,7 @@ void wf_bench_map_write(struct wf_bench_mapped *m)
     wf_bench_fill(m->data, m->n, (uint64_t)k);
     atomic_store_explicit(&m->lines->filled, k, memory_order_release);
     while (atomic_load_explicit(&m->lines->taken, memory_order_acquire) != k)
-        ;
+        pause_core();
 }
 
 void wf_bench_map_read(struct wf_bench_mapped *m)
@@ -146,7 +154,7 @@ void wf_bench_map_read(struct wf_bench_mapped *m)
     int64_t k = ++m->n_handed;
 
     while (atomic_load_explicit(&m->lines->filled, memory_order_acquire) != k)
-        ;
+        pause_core();
     m->lines->sum += wf_bench_sum(m->data, m->n);
     atomic_store_explicit(&m->lines->taken, k, memory_order_release);
 }

@@ -113,6 +113,7 @@ weft_status weft_net_bench_peer(weft_ctx *ctx, int fd)
     struct wf_bench_order o;
     weft_status st = WEFT_OK;
 
+    wf_use_group(1, 2);
     while (!st && wf_bench_get(fd, &o, sizeof o) == WEFT_OK) /* the driver ends: so does this */
         st = obey(&p, &o);
     close_all(&p);

@@ -1,5 +1,6 @@
 /* run.c - the process that measures: weft and the raw thing in turns, medians of blocks. */
 #define _GNU_SOURCE
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -422,6 +423,7 @@ static weft_status run_all(struct driver *d)
 
     if (!st && (is_shm(d) || is_wanted(d, CACHE_LINE)))
         st = cache_line(d);
+    wf_use_group(0, 2); /* the peer has the other cores: both ways are placed in the same way */
     for (int i = 0; i < WF_COUNT(measures) && !st; i++)
         if (strcmp(measures[i].transport, d->open.transport) == 0) {
             known = true;
@@ -436,6 +438,7 @@ weft_status weft_net_bench(weft_ctx *ctx, const weft_net_bench_opts *opts)
 {
     weft_net_bench_opts o;
     struct driver *d = wf_alloc(ctx, sizeof *d);
+    cpu_set_t cores;
     int pair[2];
     weft_status st = d ? wf_opts_take(&o, sizeof o, opts, "weft_net_bench_opts")
                        : wf_err_nomem(ctx, sizeof *d, "a benchmark");
@@ -462,6 +465,7 @@ weft_status weft_net_bench(weft_ctx *ctx, const weft_net_bench_opts *opts)
     if (!st)
         st = run_all(d);
     close(d->fd);
+    sched_setaffinity(0, sizeof cores, &cores);
     wf_free(ctx, d);
     return st;
 }

@@ -7,6 +7,8 @@
 
 #define FAST_MS 5
 
+enum { MAX_POLLED = 4, LOOKS = 16 }; /* sockets that are polled; between two looks at the loop */
+
 /* ---- waking ---------------------------------------------------------------------------------- */
 
 void wf_net_wake(struct wf_net *net)
@@ -197,10 +199,28 @@ static bool may_sleep(struct wf_net *net, bool spinning)
     return idle;
 }
 
+/* While the thread spins, a few sockets are read without asking the loop first, which takes longer
+ * than that. */
+static bool poll_sockets(struct wf_net *net)
+{
+    int n = 0;
+    bool any = false;
+
+    wf_net_enter(net);
+    for (struct wf_link *l = net->links; l && n < MAX_POLLED; l = l->next)
+        if (l->wire && l->wire->announces && l->state == WF_LINK_UP) {
+            any |= wf_link_read(l, false);
+            n++;
+        }
+    wf_net_exit(net);
+    return any;
+}
+
 static void *node_main(void *arg)
 {
     struct wf_net *net = arg;
     int64_t spin = (int64_t)net->opts.spin_us * 1000, until = 0, seen = -1;
+    int looks = 0;
 
     while (!is_stopping(net)) {
         bool spinning;
@@ -210,6 +230,8 @@ static void *node_main(void *arg)
             until = wf_now(net->ctx) + spin;
         }
         spinning = spin && !net->n_attending && wf_now(net->ctx) < until;
+        if (spinning && ++looks % LOOKS && poll_sockets(net))
+            continue;
         uv_run(&net->loop, may_sleep(net, spinning) ? UV_RUN_ONCE : UV_RUN_NOWAIT);
     }
     close_all(net);
