@@ -26,6 +26,9 @@ enum wf_bench_op {
     WF_BENCH_CLOSE,      /* answered */
     WF_BENCH_RAW_STREAM, /* take `bytes` without weft, and say so there */
     WF_BENCH_RAW_PING,   /* send back what comes, `rounds` times */
+    WF_BENCH_RAW_REGION, /* read a mapped region, `rounds` times */
+    WF_BENCH_ATTEND,     /* poll weft's rings until `rounds` messages have come in all; answered at
+                          * the beginning */
 };
 
 struct wf_bench_pem {
@@ -38,7 +41,7 @@ struct wf_bench_order {
     int64_t bytes, rounds;
     char transport[8], address[320];
     int raw_port;      /* of tcp and tls */
-    char raw_name[64]; /* of a Unix socket without a file */
+    char raw_name[64]; /* of a Unix socket without a file, or of a region */
     struct wf_bench_pem pem;
 };
 
@@ -61,10 +64,13 @@ struct wf_bench_ours {
     bool driver;
     uint8_t *memory; /* that is sent and received */
     int64_t room;
+    struct wf_region *region; /* over shm: of link[0] */
     struct wf_part part;
     _Atomic int64_t left;   /* messages that are still to be sent, */
     _Atomic int64_t coming; /* and to come */
-    _Atomic int64_t n_seen; /* that have come */
+    _Atomic int64_t n_seen; /* that have come, ever */
+    int64_t n_pings;        /* that were sent, ever */
+    uint64_t sum;           /* of regions: so that reading is not left out */
     int64_t end_ns;
     sem_t done;
     _Atomic int failed;
@@ -85,6 +91,12 @@ weft_status wf_bench_ours_stream(struct wf_bench_ours *o, int64_t bytes, int tim
 weft_status wf_bench_ours_ping(struct wf_bench_ours *o, int n_links, int64_t bytes, int window,
                                int64_t rounds, double *out);
 
+/* The same over shared memory: every byte is written there, and read there. */
+weft_status wf_bench_ours_region(struct wf_bench_ours *o, int64_t bytes, int times, double *out);
+/* Round trips over shared memory: both threads poll. The peer's attends first. */
+weft_status wf_bench_ours_poll(struct wf_bench_ours *o, int64_t bytes, int64_t rounds, double *out);
+weft_status wf_bench_ours_attend(struct wf_bench_ours *o, int64_t n_seen);
+
 /* ---- without weft ---------------------------------------------------------------------------- */
 
 struct wf_bench_raw {
@@ -103,6 +115,23 @@ weft_status wf_bench_raw_read(struct wf_bench_raw *r, void *p, int64_t n);
 weft_status wf_bench_raw_write(struct wf_bench_raw *r, const void *p, int64_t n);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Writes every byte, and reads every byte. */
+void wf_bench_fill(void *p, int64_t n, uint64_t seed);
+uint64_t wf_bench_sum(const void *p, int64_t n);
+
+/* A mapped region, with one line each way that says that it is filled, or read. */
+struct wf_bench_mapped {
+    struct wf_bench_lines *lines;
+    uint8_t *data;
+    int64_t n, n_handed;
+    int fd;
+};
+weft_status wf_bench_map_new(struct wf_bench_mapped *m, int64_t n, char *name, size_t size);
+weft_status wf_bench_map_open(struct wf_bench_mapped *m, int64_t n, const char *name);
+void wf_bench_map_close(struct wf_bench_mapped *m);
+void wf_bench_map_write(struct wf_bench_mapped *m); /* fills it, and waits until it was read */
+void wf_bench_map_read(struct wf_bench_mapped *m);
 
 /* Seconds that a cache line takes from one core to another. */
 weft_status wf_bench_cache_line(double *out);

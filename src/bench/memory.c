@@ -1,9 +1,13 @@
-/* memory.c - how long a cache line takes from one core to another. */
+/* memory.c - how long a cache line takes from one core to another, and a mapped region from one
+ * process to another. */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "bench/bench.h"
 
@@ -55,4 +59,94 @@ weft_status wf_bench_cache_line(double *out)
     p.stop = true;
     pthread_join(thread, NULL);
     return WEFT_OK;
+}
+
+/* ---- a mapped region ------------------------------------------------------------------------- */
+
+enum { LINES = 4096 };
+
+struct wf_bench_lines {
+    _Alignas(128) _Atomic int64_t filled;
+    _Alignas(128) _Atomic int64_t taken;
+    _Alignas(128) uint64_t sum; /* so that reading is not left out */
+};
+
+void wf_bench_fill(void *p, int64_t n, uint64_t seed)
+{
+    uint64_t *v = p;
+
+    for (int64_t i = 0; i < n / 8; i++)
+        v[i] = seed + (uint64_t)i;
+    memset((char *)p + (n & ~7ll), (int)seed, (size_t)(n & 7));
+}
+
+uint64_t wf_bench_sum(const void *p, int64_t n)
+{
+    const uint64_t *v = p;
+    uint64_t sum = 0;
+
+    for (int64_t i = 0; i < n / 8; i++)
+        sum += v[i];
+    for (int64_t i = n & ~7ll; i < n; i++)
+        sum += ((const uint8_t *)p)[i];
+    return sum;
+}
+
+static weft_status map(struct wf_bench_mapped *m, int64_t n)
+{
+    void *p = m->fd < 0
+                  ? MAP_FAILED
+                  : mmap(NULL, (size_t)(LINES + n), PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
+
+    if (p == MAP_FAILED)
+        return wf_err(WEFT_EIO, "a raw region: %s", wf_errno_text(errno));
+    m->lines = p;
+    m->data = (uint8_t *)p + LINES;
+    m->n = n;
+    m->n_handed = 0;
+    return WEFT_OK;
+}
+
+weft_status wf_bench_map_new(struct wf_bench_mapped *m, int64_t n, char *name, size_t size)
+{
+    m->fd = memfd_create("weft-bench", MFD_CLOEXEC);
+    if (m->fd < 0 || ftruncate(m->fd, LINES + n))
+        return wf_err(WEFT_EIO, "a raw region: %s", wf_errno_text(errno));
+    wf_snprintf(name, size, "/proc/%d/fd/%d", (int)getpid(), m->fd);
+    return map(m, n);
+}
+
+weft_status wf_bench_map_open(struct wf_bench_mapped *m, int64_t n, const char *name)
+{
+    m->fd = open(name, O_RDWR | O_CLOEXEC);
+    return map(m, n);
+}
+
+void wf_bench_map_close(struct wf_bench_mapped *m)
+{
+    if (m->lines)
+        munmap(m->lines, (size_t)(LINES + m->n));
+    if (m->fd >= 0)
+        close(m->fd);
+    *m = (struct wf_bench_mapped){.fd = -1};
+}
+
+void wf_bench_map_write(struct wf_bench_mapped *m)
+{
+    int64_t k = ++m->n_handed;
+
+    wf_bench_fill(m->data, m->n, (uint64_t)k);
+    atomic_store_explicit(&m->lines->filled, k, memory_order_release);
+    while (atomic_load_explicit(&m->lines->taken, memory_order_acquire) != k)
+        ;
+}
+
+void wf_bench_map_read(struct wf_bench_mapped *m)
+{
+    int64_t k = ++m->n_handed;
+
+    while (atomic_load_explicit(&m->lines->filled, memory_order_acquire) != k)
+        ;
+    m->lines->sum += wf_bench_sum(m->data, m->n);
+    atomic_store_explicit(&m->lines->taken, k, memory_order_release);
 }

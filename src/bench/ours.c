@@ -5,7 +5,7 @@
 
 #include "bench/bench.h"
 
-enum { STREAM = 1, TAKEN, PING, PONG }; /* kinds of messages */
+enum { STREAM = 1, REGION, TAKEN, PING, PONG }; /* kinds of messages */
 #define TIMEOUT_NS 30000000000
 
 /* ---- what happens ---------------------------------------------------------------------------- */
@@ -67,6 +67,13 @@ static void on_received(void *arg, struct wf_link *l, const struct wf_msg *m)
     o->n_seen++;
     switch (m->kind) {
     case STREAM: send_small(o, l, TAKEN, 0); break;
+    case REGION:
+        for (int i = 0; i < m->n_parts; i++)
+            o->sum += wf_bench_sum(m->part[i].p, m->part[i].n);
+        if (m->slot)
+            wf_link_release(l, m->slot);
+        send_small(o, l, TAKEN, 0);
+        break;
     case PING: send_small(o, l, PONG, m->n_payload); break;
     case PONG:
         if (o->left-- > 0)
@@ -158,6 +165,8 @@ void wf_bench_ours_close(struct wf_bench_ours *o)
 {
     if (!o->ctx)
         return;
+    if (o->region)
+        wf_region_drop(o->region);
     wf_net_free(o->net);
     wf_tls_free(o->tls);
     wf_free(o->ctx, o->memory);
@@ -206,9 +215,78 @@ weft_status wf_bench_ours_ping(struct wf_bench_ours *o, int n_links, int64_t byt
 
     o->coming = rounds;
     o->left = rounds - first;
+    o->n_pings += rounds;
     for (int64_t i = 0; i < first; i++)
         send_small(o, o->link[i % n_links], PING, bytes);
     st = wait_done(o);
     *out = (double)(o->end_ns - start) * 1e-9;
     return st;
+}
+
+/* ---- over shared memory ---------------------------------------------------------------------- */
+
+weft_status wf_bench_ours_region(struct wf_bench_ours *o, int64_t bytes, int times, double *out)
+{
+    struct wf_part part;
+    weft_status st = WEFT_OK;
+    int64_t start;
+
+    if (!o->region) {
+        st = wf_region_new(o->link[0], bytes, false, &o->region);
+        if (!st)
+            st = wf_region_share(o->link[0], o->region);
+        if (st)
+            return st;
+    }
+    part = (struct wf_part){o->region->p, bytes};
+    start = wf_now(o->ctx);
+    for (int i = 0; i < times && !st; i++) {
+        wf_bench_fill(part.p, bytes, (uint64_t)i);
+        o->coming = 1;
+        st = wf_link_send(o->link[0], &(struct wf_msg){.kind = REGION, .part = &part, .n_parts = 1},
+                          NULL, NULL);
+        if (!st)
+            st = wait_done(o);
+    }
+    *out = (double)(o->end_ns - start) * 1e-9;
+    return st;
+}
+
+static bool all_came(void *arg)
+{
+    const struct wf_bench_ours *o = arg;
+
+    return o->coming == 0 || o->failed;
+}
+
+weft_status wf_bench_ours_poll(struct wf_bench_ours *o, int64_t bytes, int64_t rounds, double *out)
+{
+    int64_t start;
+    weft_status st;
+
+    wf_net_attend(o->net);
+    o->coming = rounds;
+    o->left = rounds - 1;
+    o->n_pings += rounds;
+    start = wf_now(o->ctx);
+    send_small(o, o->link[0], PING, bytes);
+    st = wf_net_wait(o->net, all_came, o, TIMEOUT_NS, "round trips");
+    wf_net_leave(o->net);
+    *out = (double)(o->end_ns - start) * 1e-9;
+    while (sem_trywait(&o->done) == 0)
+        ;
+    return st ? st : check(o);
+}
+
+static bool all_seen(void *arg)
+{
+    const struct wf_bench_ours *o = arg;
+
+    return o->n_seen >= o->left || o->failed;
+}
+
+weft_status wf_bench_ours_attend(struct wf_bench_ours *o, int64_t n_seen)
+{
+    o->left = n_seen;
+    return wf_net_wait(o->net, all_seen, o, TIMEOUT_NS, "round trips");
 }

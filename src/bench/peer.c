@@ -10,6 +10,7 @@ struct peer {
     int fd;
     struct wf_bench_ours ours;
     struct wf_bench_raw raw;
+    struct wf_bench_mapped mapped;
 };
 
 static void close_all(struct peer *p)
@@ -17,6 +18,7 @@ static void close_all(struct peer *p)
     wf_bench_ours_close(&p->ours);
     wf_free(p->ctx, p->raw.memory);
     wf_bench_raw_close(&p->raw);
+    wf_bench_map_close(&p->mapped);
 }
 
 static weft_status open_all(struct peer *p, const struct wf_bench_order *as)
@@ -28,6 +30,8 @@ static weft_status open_all(struct peer *p, const struct wf_bench_order *as)
         st = wf_bench_ours_connect(&p->ours, as->address, as->n_links);
     if (!st)
         st = wf_bench_ours_await(&p->ours, as->n_links);
+    if (!st && as->raw && strcmp(as->transport, "shm") == 0)
+        return wf_bench_map_open(&p->mapped, as->bytes, as->raw_name);
     if (!st && as->raw) {
         p->raw.memory = wf_alloc(p->ctx, (size_t)room);
         st = p->raw.memory ? wf_bench_raw_connect(&p->raw, as)
@@ -69,6 +73,18 @@ static weft_status answer(struct peer *p, weft_status st)
     return wf_bench_put(p->fd, &a, sizeof a);
 }
 
+static weft_status attend(struct peer *p, const struct wf_bench_order *o)
+{
+    weft_status st;
+
+    wf_net_attend(p->ours.net);
+    st = answer(p, WEFT_OK);
+    if (!st)
+        st = wf_bench_ours_attend(&p->ours, o->rounds);
+    wf_net_leave(p->ours.net);
+    return st;
+}
+
 static weft_status obey(struct peer *p, const struct wf_bench_order *o)
 {
     switch (o->op) {
@@ -82,13 +98,18 @@ static weft_status obey(struct peer *p, const struct wf_bench_order *o)
     case WF_BENCH_CLOSE: close_all(p); return answer(p, WEFT_OK);
     case WF_BENCH_RAW_STREAM: return raw_stream(p, o);
     case WF_BENCH_RAW_PING: return raw_ping(p, o);
+    case WF_BENCH_RAW_REGION:
+        for (int64_t i = 0; i < o->rounds; i++)
+            wf_bench_map_read(&p->mapped);
+        return WEFT_OK;
+    case WF_BENCH_ATTEND: return attend(p, o);
     default: return wf_err(WEFT_EPEER, "order %d does not exist", o->op);
     }
 }
 
 weft_status weft_net_bench_peer(weft_ctx *ctx, int fd)
 {
-    struct peer p = {.ctx = ctx, .fd = fd, .raw = {.fd = -1}};
+    struct peer p = {.ctx = ctx, .fd = fd, .raw = {.fd = -1}, .mapped = {.fd = -1}};
     struct wf_bench_order o;
     weft_status st = WEFT_OK;
 

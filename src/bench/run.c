@@ -26,6 +26,11 @@ static const struct measure {
     double target;
     bool at_most;
 } measures[] = {
+    {"shm", "every byte touched", ONE_WAY, false, WF_BENCH_SPIN_US, 0.9, false},
+    {"shm", "spinning", ROUND_TRIP, false, WF_BENCH_SPIN_US, 0, true}, /* from the cache line */
+    {"shm", "sleeping", ROUND_TRIP, false, 0, 0, true},
+    {"shm", "", PEERS, false, 0, 0.8, false},
+    {"shm", "64 links", IDLE, false, 0, 1, true},
     {"tcp", "no checksums", ONE_WAY, true, 0, 0.95, false},
     {"tcp", "checksums", ONE_WAY, false, 0, 0.85, false},
     {"uds", "", ONE_WAY, false, 0, 0, false},
@@ -52,7 +57,9 @@ struct driver {
     struct wf_bench_pem own; /* the peer's is in `open` */
     struct wf_bench_ours ours;
     struct wf_bench_raw raw;
-    int n_sockets; /* for names */
+    struct wf_bench_mapped mapped;
+    double line_us; /* that a cache line takes */
+    int n_sockets;  /* for names */
 };
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -89,11 +96,18 @@ static void close_links(struct driver *d)
     wf_bench_ours_close(&d->ours);
     wf_free(d->ctx, d->raw.memory);
     wf_bench_raw_close(&d->raw);
+    wf_bench_map_close(&d->mapped);
+}
+
+static bool is_shm(const struct driver *d)
+{
+    return strcmp(d->open.transport, "shm") == 0;
 }
 
 /* Links between the two processes, and a raw connection if it is wanted. */
 static weft_status open_links(struct driver *d, const struct measure *m, int n_links, bool raw)
 {
+    bool mapped = raw && is_shm(d), sockets = raw && !mapped;
     int listener = -1;
     weft_status st;
 
@@ -106,11 +120,13 @@ static weft_status open_links(struct driver *d, const struct measure *m, int n_l
     st = wf_bench_ours_open(&d->ours, d->ctx, &d->open, &d->own, true);
     if (!st)
         st = listen_ours(d);
-    if (!st && raw)
+    if (!st && mapped)
+        st = wf_bench_map_new(&d->mapped, d->open.bytes, d->open.raw_name, sizeof d->open.raw_name);
+    if (!st && sockets)
         st = wf_bench_raw_listen(&d->open, &listener);
     if (!st)
         st = wf_bench_put(d->fd, &d->open, sizeof d->open);
-    if (!st && raw)
+    if (!st && sockets)
         st = wf_bench_raw_accept(&d->raw, listener, &d->open);
     if (!st)
         st = get_answer(d);
@@ -118,7 +134,7 @@ static weft_status open_links(struct driver *d, const struct measure *m, int n_l
         st = wf_bench_ours_await(&d->ours, n_links);
     if (listener >= 0)
         close(listener);
-    if (!st && raw) {
+    if (!st && sockets) {
         d->raw.memory = wf_alloc(d->ctx, (size_t)d->open.bytes);
         st = d->raw.memory ? WEFT_OK : wf_err_nomem(d->ctx, (size_t)d->open.bytes, "a message");
     }
@@ -148,6 +164,17 @@ static weft_status raw_stream(struct driver *d, double *out)
         if (!st)
             st = wf_bench_raw_read(&d->raw, back, sizeof back);
     }
+    *out = (double)(wf_now(d->ctx) - start) * 1e-9;
+    return st;
+}
+
+static weft_status raw_region(struct driver *d, double *out)
+{
+    weft_status st = order(d, WF_BENCH_RAW_REGION, d->bytes, STREAMS);
+    int64_t start = wf_now(d->ctx);
+
+    for (int i = 0; i < STREAMS && !st; i++)
+        wf_bench_map_write(&d->mapped);
     *out = (double)(wf_now(d->ctx) - start) * 1e-9;
     return st;
 }
@@ -208,9 +235,10 @@ static weft_status one_way(struct driver *d, const struct measure *m)
     weft_status st = open_links(d, m, 1, true);
 
     for (int i = 0; i <= d->blocks && !st; i++) { /* the first is the warm-up */
-        st = raw_stream(d, &raw[i]);
+        st = is_shm(d) ? raw_region(d, &raw[i]) : raw_stream(d, &raw[i]);
         if (!st)
-            st = wf_bench_ours_stream(&d->ours, d->bytes, STREAMS, &ours[i]);
+            st = is_shm(d) ? wf_bench_ours_region(&d->ours, d->bytes, STREAMS, &ours[i])
+                           : wf_bench_ours_stream(&d->ours, d->bytes, STREAMS, &ours[i]);
     }
     if (!st)
         report(d, m, "GB/s", d->bytes, gb / median(ours + 1, d->blocks),
@@ -236,6 +264,33 @@ static weft_status round_trip(struct driver *d, const struct measure *m)
     if (!st)
         report(d, m, "us", WF_BENCH_SMALL, 1e6 * median(ours + 1, d->blocks) / (double)rounds,
                1e6 * median(raw + 1, d->blocks) / (double)rounds);
+    return st;
+}
+
+/* Shared memory against what a cache line takes: two go each way, and 0.3 us for the rest. */
+static weft_status poll_trip(struct driver *d, const struct measure *m)
+{
+    struct measure with = *m;
+    double times[MAX_BLOCKS + 1];
+    int64_t rounds = 20000;
+    weft_status st = open_links(d, m, 1, false);
+
+    for (int i = 0; i <= d->blocks && !st; i++) {
+        if (m->spin_us) {
+            st = order(d, WF_BENCH_ATTEND, 0, d->ours.n_pings + rounds);
+            if (!st)
+                st = get_answer(d);
+            if (!st)
+                st = wf_bench_ours_poll(&d->ours, WF_BENCH_SMALL, rounds, &times[i]);
+        } else {
+            rounds = 2000;
+            st = wf_bench_ours_ping(&d->ours, 1, WF_BENCH_SMALL, 1, rounds, &times[i]);
+        }
+    }
+    with.target = m->spin_us ? 0.3 + 4 * d->line_us : 0;
+    if (!st)
+        report(d, &with, "us", WF_BENCH_SMALL, 1e6 * median(times + 1, d->blocks) / (double)rounds,
+               -1);
     return st;
 }
 
@@ -287,7 +342,7 @@ static weft_status run_measure(struct driver *d, const struct measure *m)
 
     switch (m->kind) {
     case ONE_WAY: st = one_way(d, m); break;
-    case ROUND_TRIP: st = round_trip(d, m); break;
+    case ROUND_TRIP: st = is_shm(d) ? poll_trip(d, m) : round_trip(d, m); break;
     case PEERS: st = peers(d, m); break;
     default: st = idle(d, m); break;
     }
@@ -340,6 +395,11 @@ static weft_status make_pems(struct driver *d)
     return st;
 }
 
+static bool is_wanted(const struct driver *d, enum kind kind)
+{
+    return !d->opts->measure || strcmp(d->opts->measure, names[kind]) == 0;
+}
+
 /* Shared memory is as fast as cache lines move. */
 static weft_status cache_line(struct driver *d)
 {
@@ -349,14 +409,10 @@ static weft_status cache_line(struct driver *d)
 
     for (int i = 0; i < d->blocks && !st; i++)
         st = wf_bench_cache_line(&times[i]);
-    if (!st)
-        report(d, &m, "us", 64, -1, 1e6 * median(times, d->blocks));
+    d->line_us = st ? 0 : 1e6 * median(times, d->blocks);
+    if (!st && is_wanted(d, CACHE_LINE))
+        report(d, &m, "us", 64, -1, d->line_us);
     return st;
-}
-
-static bool is_wanted(const struct driver *d, enum kind kind)
-{
-    return !d->opts->measure || strcmp(d->opts->measure, names[kind]) == 0;
 }
 
 static weft_status run_all(struct driver *d)
@@ -364,16 +420,16 @@ static weft_status run_all(struct driver *d)
     bool known = false;
     weft_status st = strcmp(d->open.transport, "tls") == 0 ? make_pems(d) : WEFT_OK;
 
-    if (!st && is_wanted(d, CACHE_LINE))
+    if (!st && (is_shm(d) || is_wanted(d, CACHE_LINE)))
         st = cache_line(d);
     for (int i = 0; i < WF_COUNT(measures) && !st; i++)
         if (strcmp(measures[i].transport, d->open.transport) == 0) {
             known = true;
             st = is_wanted(d, measures[i].kind) ? run_measure(d, &measures[i]) : WEFT_OK;
         }
-    return st || known
-               ? st
-               : wf_err(WEFT_EINVAL, "transport '%s': expected uds, tcp or tls", d->open.transport);
+    return st || known ? st
+                       : wf_err(WEFT_EINVAL, "transport '%s': expected shm, uds, tcp or tls",
+                                d->open.transport);
 }
 
 weft_status weft_net_bench(weft_ctx *ctx, const weft_net_bench_opts *opts)
@@ -396,7 +452,8 @@ weft_status weft_net_bench(weft_ctx *ctx, const weft_net_bench_opts *opts)
         wf_free(ctx, d);
         return st;
     }
-    *d = (struct driver){.ctx = ctx, .opts = &o, .fd = pair[0], .raw = {.fd = -1}};
+    *d = (struct driver){
+        .ctx = ctx, .opts = &o, .fd = pair[0], .raw = {.fd = -1}, .mapped = {.fd = -1}};
     d->bytes = o.bytes ? o.bytes : (int64_t)64 << 20;
     d->blocks = o.blocks ? o.blocks : 9;
     wf_snprintf(d->open.transport, sizeof d->open.transport, "%s", o.transport);

@@ -177,7 +177,7 @@ static void on_row(void *arg, const weft_net_row *r)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-static const char *const transports[] = {"uds", "tcp", "tls"};
+static const char *const transports[] = {"shm", "uds", "tcp", "tls"};
 #define N_TRANSPORTS ((int)(sizeof transports / sizeof *transports))
 
 static const char *const measures[] = {"one way", "round trip", "64 peers", "idle", "cache line"};
@@ -240,7 +240,7 @@ static int run(int argc, char **argv)
     const char *transport = "all", *json = NULL, *only = NULL;
     int bytes = 64 << 20, blocks = 9, peer = -1, n;
     const struct flag flags[] = {
-        {"transport", FLAG_TEXT, "NAME|all", "uds, tcp or tls; default: all", &transport},
+        {"transport", FLAG_TEXT, "NAME|all", "shm, uds, tcp or tls; default: all", &transport},
         {"measure", FLAG_TEXT, "NAME", "only this one of those above; default: all", &only},
         {"bytes", FLAG_INT, "N", "bytes of a message one way; default 67108864", &bytes},
         {"blocks", FLAG_INT, "N", "measured blocks; reports the median; default 9", &blocks},

@@ -146,6 +146,10 @@ static void secure(struct wf_link *l)
         wf_socket_watch(l, events);
     else
         say_hello(l);
+    if (!st && !events && l->state == WF_LINK_HELLO && l->wire->pending && l->wire->pending(l)) {
+        l->more = true; /* the peer's hello has come with the end of the handshake */
+        wf_net_wake(l->net);
+    }
 }
 
 void wf_link_start(struct wf_link *l)
@@ -378,13 +382,15 @@ static void ended(struct wf_link *l)
                                            : "the connection ended within a message");
 }
 
-/* One read, directly to where a payload goes, and beyond that to the staging memory. */
-static bool read_once(struct wf_link *l, int64_t *budget)
+/* One read, directly to where a payload goes, and beyond that to the staging memory. *drained: it
+ * took all that the socket has; what comes later is announced. */
+static bool read_once(struct wf_link *l, int64_t *budget, bool *drained)
 {
     struct wf_part room[MAX_ROOM];
     struct iovec v[MAX_ROOM + 1];
     int n_room = wf_unframe_room(&l->in, room, MAX_ROOM), n_v = 0;
     int64_t direct = 0, limit = wf_unframe_summed(&l->in) ? SUMMED : INT64_MAX, n;
+    int64_t wanted;
 
     for (; n_v < n_room && direct < limit; n_v++) {
         int64_t k = wf_min_i64(room[n_v].n, limit - direct);
@@ -392,9 +398,12 @@ static bool read_once(struct wf_link *l, int64_t *budget)
         v[n_v] = (struct iovec){room[n_v].p, (size_t)k};
         direct += k;
     }
+    wanted = direct;
     /* More than is read in one call: what follows is not for the staging memory. */
-    if (n_room < MAX_ROOM && direct < limit)
+    if (n_room < MAX_ROOM && direct < limit) {
         v[n_v++] = (struct iovec){l->staging, WF_STAGING};
+        wanted += WF_STAGING;
+    }
     n = l->wire->read(l, v, n_v);
     if (n == -EINTR)
         return true;
@@ -417,6 +426,7 @@ static bool read_once(struct wf_link *l, int64_t *budget)
     else
         l->heard_ns = wf_now(l->net->ctx);
     *budget -= n;
+    *drained = l->wire->announces && (l->wire->pending ? !l->wire->pending(l) : n < wanted);
     direct = wf_min_i64(direct, n);
     l->staged = n - direct;
     l->taken = 0;
@@ -435,6 +445,7 @@ static bool read_once(struct wf_link *l, int64_t *budget)
 static bool read_some(struct wf_link *l)
 {
     int64_t budget = BUDGET;
+    bool drained = false;
 
     while (!is_over(l) && budget > 0) {
         if ((l->staged > l->taken || wf_unframe_waits(&l->in)) && !take_staged(l))
@@ -446,7 +457,7 @@ static bool read_some(struct wf_link *l)
         }
         if (l->shm && budget < BUDGET && wf_shm_idle(l))
             break;
-        if (!read_once(l, &budget))
+        if (drained || !read_once(l, &budget, &drained))
             break;
     }
     l->more = budget <= 0 && !is_over(l) &&

@@ -54,9 +54,10 @@ struct wf_wire {
     int64_t (*write)(struct wf_link *l, const struct iovec *v, int n); /* with the link's mutex */
     /* May be NULL. Whether bytes are here that the socket no longer announces. */
     bool (*pending)(struct wf_link *l);
-    bool shares; /* payloads in regions are not copied */
-    bool pulled; /* the peer reads from this end's queue, and is told that there is something */
-    bool polled; /* bytes arrive in a ring, and the socket only says so to who sleeps */
+    bool announces; /* after a short read the socket announces what comes next */
+    bool shares;    /* payloads in regions are not copied */
+    bool pulled;    /* the peer reads from this end's queue, and is told that there is something */
+    bool polled;    /* bytes arrive in a ring, and the socket only says so to who sleeps */
     int64_t (*give)(struct wf_link *l, int fd); /* hands over a descriptor; with the mutex */
 };
 extern const struct wf_wire wf_wire_plain, wf_wire_tls, wf_wire_shm, wf_wire_inproc;
@@ -192,7 +193,7 @@ void wf_link_down(struct wf_link *l, weft_status st, const char *why);
 /* Once a turn: what other threads asked for; what time has come. */
 void wf_link_serve(struct wf_link *l, int64_t now);
 void wf_link_ready(struct wf_link *l, int events);
-/* Reads what is there, but for links that wait; whether there was anything. poll: by a thread that
+/* Reads all that has arrived, but for links that wait; whether there was anything. poll: by a thread that
  * may not touch the loop. */
 bool wf_link_read(struct wf_link *l, bool poll);
 /* Any thread: the node's thread looks at all links; something that is waited for may have

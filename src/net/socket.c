@@ -36,7 +36,7 @@ static int64_t write_plain(struct wf_link *l, const struct iovec *v, int n)
     return sys->sendmsg(sys->arg, l->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-const struct wf_wire wf_wire_plain = {.read = read_plain, .write = write_plain};
+const struct wf_wire wf_wire_plain = {.read = read_plain, .write = write_plain, .announces = true};
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 

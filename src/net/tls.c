@@ -9,7 +9,12 @@
 
 #include "net/link.h"
 
-enum { GATHERED = 16384, MAX_SESSIONS = 64 }; /* a record of TLS; peers that are remembered */
+enum {
+    GATHERED = 16384,      /* a record of TLS */
+    READ_BUFFER = 1 << 16, /* several of them, as they arrive */
+    AT_ONCE = 1 << 19,     /* bytes that one call reads or writes */
+    MAX_SESSIONS = 64      /* peers that are remembered */
+};
 
 struct session {
     char address[WF_MAX_ADDRESS];
@@ -31,6 +36,8 @@ struct wf_secure {
     struct wf_tls *tls;
     int error; /* errno of the last read or write, if it failed; 0: the connection ended */
     bool ended;
+    bool told_later; /* what reading ended with after bytes that it yielded: */
+    int64_t late;
     uint8_t gathered[GATHERED]; /* small parts, sent as one record */
 };
 
@@ -159,7 +166,8 @@ static int keep_session(SSL *ssl, SSL_SESSION *s);
 
 void wf_tls_tune(struct ssl_ctx_st *c)
 {
-    SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_read_ahead(c, 1); /* a record's header and body, and more records, in one read */
+    SSL_CTX_set_default_read_buffer_len(c, READ_BUFFER);
 }
 
 static weft_status new_context(const struct wf_credentials *c, SSL_CTX **out)
@@ -397,17 +405,37 @@ static int64_t result(struct wf_link *l, int rc)
     }
 }
 
+/* As many records as have arrived and fit. The end or an error after them is told next time. */
 static int64_t read_tls(struct wf_link *l, const struct iovec *v, int n)
 {
-    int64_t got;
+    struct wf_secure *s = l->secure;
+    int64_t got = 0, k = 1, at = 0;
 
-    (void)n;
     pthread_mutex_lock(&l->out); /* an SSL is not for two threads at once */
+    if (s->told_later) {
+        k = s->late;
+        s->told_later = false;
+        n = 0;
+    }
     ERR_clear_error();
-    got = result(l, SSL_read(l->secure->ssl, v[0].iov_base,
-                             (int)wf_min_i64((int64_t)v[0].iov_len, 1 << 30)));
+    for (int i = 0; i < n && k > 0 && got < AT_ONCE && (got == 0 || SSL_has_pending(s->ssl));) {
+        k = result(l, SSL_read(s->ssl, (char *)v[i].iov_base + at,
+                               (int)wf_min_i64((int64_t)v[i].iov_len - at, 1 << 30)));
+        if (k <= 0)
+            break;
+        got += k;
+        at += k;
+        if (at == (int64_t)v[i].iov_len) {
+            i++;
+            at = 0;
+        }
+    }
+    if (got > 0 && k <= 0 && k != -EAGAIN && k != -EINTR) {
+        s->told_later = true;
+        s->late = k;
+    }
     pthread_mutex_unlock(&l->out);
-    return got;
+    return got > 0 ? got : k;
 }
 
 /* Large parts from where they are, small ones together. What is offered after a short write begins
@@ -415,21 +443,26 @@ static int64_t read_tls(struct wf_link *l, const struct iovec *v, int n)
 static int64_t write_tls(struct wf_link *l, const struct iovec *v, int n)
 {
     struct wf_secure *s = l->secure;
-    const void *from = v[0].iov_base;
-    int64_t bytes = (int64_t)v[0].iov_len;
+    const char *from = v[0].iov_base;
+    int64_t bytes = (int64_t)v[0].iov_len, put = 0, k = 0;
 
     if (bytes < GATHERED) {
         bytes = 0;
         for (int i = 0; i < n && bytes < GATHERED; i++) {
-            int64_t k = wf_min_i64((int64_t)v[i].iov_len, GATHERED - bytes);
-
+            k = wf_min_i64((int64_t)v[i].iov_len, GATHERED - bytes);
             memcpy(s->gathered + bytes, v[i].iov_base, (size_t)k);
             bytes += k;
         }
-        from = s->gathered;
+        from = (const char *)s->gathered;
     }
     ERR_clear_error();
-    return result(l, SSL_write(s->ssl, from, (int)wf_min_i64(bytes, 1 << 30)));
+    while (put < bytes && put < AT_ONCE) {
+        k = result(l, SSL_write(s->ssl, from + put, (int)wf_min_i64(bytes - put, 1 << 30)));
+        if (k <= 0)
+            break;
+        put += k;
+    }
+    return put > 0 ? put : k;
 }
 
 static bool pending_tls(struct wf_link *l)
@@ -437,9 +470,10 @@ static bool pending_tls(struct wf_link *l)
     bool any;
 
     pthread_mutex_lock(&l->out);
-    any = SSL_pending(l->secure->ssl) > 0;
+    any = SSL_has_pending(l->secure->ssl) || l->secure->told_later;
     pthread_mutex_unlock(&l->out);
     return any;
 }
 
-const struct wf_wire wf_wire_tls = {.read = read_tls, .write = write_tls, .pending = pending_tls};
+const struct wf_wire wf_wire_tls = {
+    .read = read_tls, .write = write_tls, .pending = pending_tls, .announces = true};

@@ -453,6 +453,84 @@ static void what_is_sent_at_once_follows_the_hello(void **state)
     }
 }
 
+/* A seam that holds back what is sent until something is read, or for a while: several frames, or
+ * the end of a handshake and what follows it, arrive in one piece. */
+static struct held {
+    pthread_mutex_t lock;
+    struct wf_sys sys;
+    uint8_t bytes[1 << 20];
+    size_t n;
+    int fd;
+} held = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static int64_t hold(void *arg, int fd, const struct msghdr *m, int flags)
+{
+    struct held *h = arg;
+    int64_t n = 0;
+
+    (void)flags;
+    pthread_mutex_lock(&h->lock);
+    h->fd = fd;
+    for (size_t i = 0; i < m->msg_iovlen; i++) {
+        if (h->n + m->msg_iov[i].iov_len > sizeof h->bytes)
+            abort();
+        memcpy(h->bytes + h->n, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len);
+        h->n += m->msg_iov[i].iov_len;
+        n += (int64_t)m->msg_iov[i].iov_len;
+    }
+    pthread_mutex_unlock(&h->lock);
+    return n;
+}
+
+static void release(struct held *h)
+{
+    pthread_mutex_lock(&h->lock);
+    if (h->n && send(h->fd, h->bytes, h->n, MSG_NOSIGNAL) != (ssize_t)h->n)
+        abort();
+    h->n = 0;
+    pthread_mutex_unlock(&h->lock);
+}
+
+static int64_t release_and_read(void *arg, int fd, struct msghdr *m, int flags)
+{
+    release(arg);
+    return wf_sys_posix.recvmsg(NULL, fd, m, flags);
+}
+
+static void several_frames_may_arrive_together(void **state)
+{
+    (void)state;
+    for (int t = 0; t < WF_COUNT(transports); t++) {
+        _Atomic int sent[2] = {0, 0};
+        struct wf_link *l;
+        struct node a, b;
+
+        if (strcmp(transports[t], "shm") == 0 || strcmp(transports[t], "inproc") == 0)
+            continue; /* their bytes do not go through a socket */
+        open_node(&a, "server/0", (struct wf_net_opts){.silence_ns = -1});
+        open_node(&b, "worker/1", (struct wf_net_opts){.silence_ns = -1});
+        held.sys = wf_sys_posix;
+        held.sys.sendmsg = hold;
+        held.sys.recvmsg = release_and_read;
+        held.sys.arg = &held;
+        b.ctx->sys = &held.sys;
+        if (wf_net_listen(a.net, listen_address(transports[t]), a.address, sizeof a.address))
+            fail_msg("%s", weft_error());
+        assert_int_equal(wf_net_connect(b.net, a.address, WAIT, &l), 0);
+        send_one(&b, l, 3, sent);
+        send_one(&b, l, 4, sent);
+        for (int i = 0; i < 500 && a.n_received < 2; i++) {
+            usleep(20000);
+            release(&held);
+        }
+        AWAIT(&a, n_received, 2);
+        check_message(&a.record[0], 3);
+        check_message(&a.record[1], 4);
+        close_node(&b);
+        close_node(&a);
+    }
+}
+
 struct sender {
     struct node *n;
     int64_t first, count;
@@ -1141,6 +1219,7 @@ int main(void)
         cmocka_unit_test(messages_arrive_in_order),
         cmocka_unit_test(large_messages_arrive),
         cmocka_unit_test(what_is_sent_at_once_follows_the_hello),
+        cmocka_unit_test(several_frames_may_arrive_together),
         cmocka_unit_test(several_threads_may_send),
         cmocka_unit_test(sending_from_sent_does_not_nest),
         cmocka_unit_test(requests_are_answered),
