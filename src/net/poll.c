@@ -101,7 +101,7 @@ static void sleep_once(struct wf_net *net, int64_t seen, int64_t left)
     pthread_mutex_unlock(&net->lock);
 }
 
-/* Reads rings until done, for as long as nobody else wants the turn, and for a while only. */
+/* Reads rings until done, for as long as no other thread wants the turn, and for a while only. */
 static bool look(struct wf_net *net, bool (*done)(void *arg), void *arg)
 {
     bool found = false;

@@ -160,7 +160,7 @@ static bool pass(struct wf_link *l, const struct wf_frame *f, const struct wf_ms
     struct iovec v = {bytes, WF_FRAME_HEADER + (size_t)f->n_head};
     int64_t n = -1;
 
-    if (!l->shm || f->n_payload > PASSED - WF_FRAME_HEADER - f->n_head)
+    if (l->kind != WF_ADDRESS_SHM || f->n_payload > PASSED - WF_FRAME_HEADER - f->n_head)
         return false;
     wf_frame_encode(f, m->head, bytes);
     if (f->n_head)

@@ -315,7 +315,7 @@ void wf_shm_free(struct wf_link *l)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* A byte that cannot be sent now is sent later: nobody else would wake the peer up. If the peer is
+/* A byte that cannot be sent now is sent later: nothing else would wake the peer up. If the peer is
  * gone, the loop finds out. */
 static void wake(struct wf_link *l)
 {

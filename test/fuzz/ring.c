@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { CELLS = 16 };
 
-/* Nothing but what was asked for is written. */
+/* Nothing but the portion is written. */
 static int64_t read_portion(struct wf_ring_reader *r, uint8_t n)
 {
     uint8_t to[300];

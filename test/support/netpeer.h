@@ -34,7 +34,7 @@ void netpeer_replied(void *arg, weft_status st, const struct wf_msg *m);
 void netpeer_await(struct netpeer *p, _Atomic int *value, int n, const char *what, int line);
 #define NETPEER_AWAIT(p, field, n) netpeer_await(p, &(p)->field, n, #field, __LINE__)
 
-/* "tcp", "uds", "tls", "shm" and "inproc": an address that nobody else has. */
+/* "tcp", "uds", "tls", "shm" and "inproc": an address of its own. */
 const char *netpeer_address(const char *transport, char out[128]);
 
 #endif

@@ -103,7 +103,7 @@ static void close_world(struct world *w)
     assert_int_equal(w->count.n_live, 0);
 }
 
-/* Until nobody has anything to do, then the clock goes on. */
+/* Until no node has anything to do; then the clock advances. */
 static void run_for(struct world *w, int64_t ns, int64_t step)
 {
     for (int64_t end = w->now + ns; w->now < end; w->now += step) {
