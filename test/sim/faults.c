@@ -22,11 +22,22 @@ static bool chance(struct draw *d, int of_100)
     return between(d, 0, 99) < of_100;
 }
 
-static void draw_fault(struct draw *d, const struct sim_case *c, struct fault *f)
+/* About how long the job takes if nothing happens. */
+static int64_t duration(const struct sim_case *c)
+{
+    int64_t shards = (c->plan.n_shards + c->n_workers - 1) / c->n_workers;
+
+    return 3 * c->store_delay + 100 * MS +
+           c->plan.n_steps * (c->compute * shards + (6 + 4 * c->plan.n_rounds) * c->delay);
+}
+
+static void draw_fault(struct draw *d, const struct sim_case *c, bool servers, struct fault *f)
 {
     f->kind = (enum fault_kind)(chance(d, 50) ? KILL : between(d, 0, N_FAULT_KINDS - 1));
-    f->at = between(d, 0, 4000) * MS;
+    f->at = between(d, 0, 2 * duration(c) / MS) * MS;
     f->node = (int)between(d, 0, c->n_nodes - 1);
+    if (servers)
+        f->node = c->n_chiefs + (int)between(d, 0, c->n_servers - 1);
     f->lasts = between(d, 1, 2500) * MS;
     f->told = chance(d, 60);
     f->other = (unsigned)next(d) & ((1u << c->n_nodes) - 1) & ~(1u << f->node);
@@ -43,7 +54,7 @@ static void draw_fault(struct draw *d, const struct sim_case *c, struct fault *f
 void sim_draw(struct sim_case *c, uint64_t seed)
 {
     struct draw d = {sim_mix(seed, 0xfeed)};
-    bool calm;
+    bool calm, servers;
 
     *c = (struct sim_case){.seed = seed};
     c->n_chiefs = (int)between(&d, 1, 2);
@@ -69,6 +80,7 @@ void sim_draw(struct sim_case *c, uint64_t seed)
     c->store_delay = between(&d, 1, 300) * MS;
     c->compute = between(&d, 1, 120) * MS;
     c->n_faults = (int)between(&d, 0, 12);
+    servers = chance(&d, 40);
     for (int i = 0; i < c->n_faults; i++)
-        draw_fault(&d, c, &c->fault[i]);
+        draw_fault(&d, c, servers, &c->fault[i]);
 }
