@@ -310,6 +310,10 @@ weft_status wf_assign(struct wf_chief *c, struct wf_epoch **out, bool *changed)
     }
     for (int i = 0; i < e->n_pieces && !lost; i++)
         lost = !keep_piece(old, e, i, c->filled[i], &e->holders[i]);
+    if (lost && idlest(c, e, WF_NOBODY, WF_NOBODY, false) == WF_NOBODY) { /* nobody could hold it */
+        wf_epoch_free(c->ctx, e);
+        return WEFT_OK;
+    }
     if (lost)
         restore(c, old, e);
     for (int i = 0; i < e->n_pieces; i++)

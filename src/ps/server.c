@@ -114,6 +114,15 @@ static void announce(struct wf_server *s, struct wf_actions *out, int piece)
     serve(s, out, piece);
 }
 
+/* The backup is known to have this version. */
+static void open_piece(struct wf_server *s, struct wf_actions *out, int piece)
+{
+    if (s->piece[piece].open)
+        return;
+    s->piece[piece].open = true;
+    announce(s, out, piece);
+}
+
 static void save(struct wf_server *s, struct wf_actions *out, int piece)
 {
     struct wf_server_piece *p = &s->piece[piece];
@@ -246,7 +255,7 @@ static bool holds_primary(const struct wf_epoch *e, int node)
     return false;
 }
 
-static void share_partial(struct wf_server *s, struct wf_actions *out, int piece)
+static weft_status share_partial(struct wf_server *s, struct wf_actions *out, int piece)
 {
     const struct wf_epoch *e = s->view.epoch;
     struct wf_server_piece *p = &s->piece[piece];
@@ -260,10 +269,11 @@ static void share_partial(struct wf_server *s, struct wf_actions *out, int piece
         if (m)
             m->round = p->round;
     }
-    if (!has_bit(s->got[p->round], piece)) {
-        set_bit(s->got[p->round], piece);
-        s->n_got[p->round]++;
-    }
+    if (has_bit(s->got[p->round], piece)) /* a former primary has sent it */
+        return WEFT_OK;
+    set_bit(s->got[p->round], piece);
+    s->n_got[p->round]++;
+    return s->data.own_partial(s->data.arg, piece, p->version, p->round);
 }
 
 /* Pieces whose round is decided proceed: to the next one, or to their record. */
@@ -284,7 +294,7 @@ static weft_status after_decision(struct wf_server *s, struct wf_actions *out)
         p->round++;
         st = s->data.half(s->data.arg, i, p->version);
         if (!st)
-            share_partial(s, out, i);
+            st = share_partial(s, out, i);
     }
     return st;
 }
@@ -362,8 +372,7 @@ static weft_status collect(struct wf_server *s, struct wf_actions *out, int piec
     struct wf_server_piece *p = &s->piece[piece];
     weft_status st;
 
-    /* until it is open, the last record may be asked for, whose place the mean takes */
-    if (p->phase != WF_PHASE_COLLECT || p->n_arrived < s->plan.n_shards || !p->open)
+    if (p->phase != WF_PHASE_COLLECT || p->n_arrived < s->plan.n_shards)
         return WEFT_OK;
     p->moved_ns = s->now;
     st = s->data.reduce(s->data.arg, piece, p->version);
@@ -373,19 +382,10 @@ static weft_status collect(struct wf_server *s, struct wf_actions *out, int piec
     p->round = 0;
     begin_norms(s, p->version);
     if (s->n_decided < s->plan.n_rounds)
-        share_partial(s, out, piece);
-    st = after_decision(s, out); /* of rounds in which a former primary took part */
+        st = share_partial(s, out, piece);
+    if (!st)
+        st = after_decision(s, out); /* of rounds in which a former primary took part */
     return st ? st : try_decide(s, out);
-}
-
-/* The backup is known to have this version. */
-static weft_status open_piece(struct wf_server *s, struct wf_actions *out, int piece)
-{
-    if (s->piece[piece].open)
-        return WEFT_OK;
-    s->piece[piece].open = true;
-    announce(s, out, piece);
-    return collect(s, out, piece);
 }
 
 static weft_status take_push(struct wf_server *s, const struct wf_message *m,
@@ -561,31 +561,29 @@ static weft_status take_recorded(struct wf_server *s, const struct wf_message *m
         check_lockstep(s, out, m->piece);
     }
     st = try_apply(s, out, m->piece);
-    if (!st &&
-        m->from == h->backup) /* in this epoch it was sent this version's record, or later ones */
-        st = open_piece(s, out, m->piece);
+    if (!st && m->from == h->backup) /* it was sent no record before the last in this epoch */
+        open_piece(s, out, m->piece);
     return st;
 }
 
-/* A copy says what version it is at. If it lacks the last record, which is kept until the next one
- * is made, it gets it. */
-static weft_status take_synced(struct wf_server *s, const struct wf_message *m,
-                               struct wf_actions *out)
+/* A copy says what version it is at. If it lacks the last record, it gets it: the record is kept
+ * until the next one is made, and that cannot be before all copies have this one. */
+static void take_synced(struct wf_server *s, const struct wf_message *m, struct wf_actions *out)
 {
     struct wf_server_piece *p = &s->piece[m->piece];
     const struct wf_holders *h = holders(s, m->piece);
 
     if (p->holding != WF_HOLDS_PRIMARY || (m->from != h->backup && m->from != h->target))
-        return WEFT_OK;
+        return;
     if (m->t < p->version && p->phase == WF_PHASE_COLLECT)
         send(s, out, WF_MSG_RECORD, m->from, m->piece, p->version - 1);
     if (m->from == h->target) {
         p->target_at = m->t;
         p->sent = s->plan.n_blocks;
         check_lockstep(s, out, m->piece);
-        return WEFT_OK;
+    } else if (m->t >= p->version) {
+        open_piece(s, out, m->piece);
     }
-    return m->t >= p->version ? open_piece(s, out, m->piece) : WEFT_OK;
 }
 
 static void take_fill_next(struct wf_server *s, const struct wf_message *m, struct wf_actions *out)
@@ -675,7 +673,7 @@ static weft_status enter(struct wf_server *s, bool fresh, struct wf_actions *out
             save(s, out, i);
         st = try_apply(s, out, i);
         if (!st && holders(s, i)->backup == WF_NOBODY)
-            st = open_piece(s, out, i);
+            open_piece(s, out, i);
     }
     return st;
 }
@@ -722,7 +720,7 @@ static weft_status take_piece(struct wf_server *s, const struct wf_message *m,
         else if (p->holding == WF_HOLDS_BACKUP)
             send(s, out, WF_MSG_SYNCED, m->from, m->piece, p->version);
         return WEFT_OK;
-    case WF_MSG_SYNCED: return take_synced(s, m, out);
+    case WF_MSG_SYNCED: take_synced(s, m, out); return WEFT_OK;
     case WF_MSG_FILL: return take_fill(s, m, out);
     case WF_MSG_FILL_NEXT: take_fill_next(s, m, out); return WEFT_OK;
     default: return WEFT_OK;

@@ -1,14 +1,14 @@
 /* sim.h - a whole job in one process: virtual time, seeded faults, invariants after every event.
  *
  * world.c carries out what the machines want; values.c is the arithmetic, with hashes in place of
- * floats; faults.c draws a case from a seed; sim.c runs seeds, shrinks and explains failures. */
+ * floats, real.c that of a server; faults.c draws a case from a seed; sim.c runs seeds, shrinks and explains failures. */
 #ifndef WF_SIM_H
 #define WF_SIM_H
 
 #include <stdio.h>
 
 #include "cluster/chief.h"
-#include "ps/ps.h"
+#include "ps/store.h"
 
 enum {
     MAX_NODES = 16,
@@ -45,59 +45,49 @@ struct sim_case {
     int n_faults;
     struct fault fault[MAX_FAULTS];
     unsigned without; /* faults that are left out, as bits */
+    bool real;        /* parameters and optimizers, not hashes */
 };
 
 void sim_draw(struct sim_case *c, uint64_t seed);
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-uint64_t sim_mix(uint64_t a, uint64_t b);
-/* What the case gives if nothing ever fails: by version, piece, block. */
-struct truth {
-    uint64_t value[MAX_STEPS + 1][MAX_PIECES][MAX_BLOCKS];
-    uint64_t given[MAX_STEPS][MAX_PIECES][MAX_SHARDS];
-    uint64_t decision[MAX_STEPS][2];
-};
-void sim_truth(const struct sim_case *c, struct truth *out);
-bool sim_needs(const struct sim_case *c, int shard, int64_t t, int piece);
-uint64_t sim_contribution(const struct sim_case *c, int64_t t, int shard, int piece, uint64_t seen);
+struct world;
 
+/* What a message carries. */
 struct payload {
-    uint64_t v[4];
+    int n_refs;
+    uint64_t v[4];             /* of hashes */
+    struct wf_ps_payload real; /* of real values, in mem */
+    char mem[];
 };
 
-/* The bytes of a server. */
-struct sim_piece {
-    uint64_t now[MAX_BLOCKS], before[MAX_BLOCKS], given[MAX_SHARDS];
-    uint64_t mean, last[2]; /* the record of a step: of this one, or of the last until it is made */
-    bool has[MAX_SHARDS];
+/* What is added up: hashes (values.c), or real parameters (real.c). */
+struct sim_kind {
+    /* What the case gives if nothing ever fails. */
+    void *(*new_truth)(weft_ctx *ctx, const struct sim_case *c);
+    void (*free_truth)(void *truth);
+    void *(*new_server)(struct world *w, const void *truth, int node, struct wf_ps_data *data);
+    void (*free_server)(void *server);
+    void *(*new_worker)(struct world *w, const void *truth, int node, struct wf_client_data *data);
+    void (*free_worker)(void *worker);
+    void (*server_payload)(void *server, const struct wf_server *m, const struct wf_message *msg,
+                           struct payload **out);
+    void (*worker_payload)(void *worker, const struct wf_message *msg, struct payload **out);
+    /* Whether a server has version t of a piece: the present one, or the one before. */
+    bool (*is_true)(void *server, int piece, int64_t t, bool present);
+    /* The contribution of a shard, from the versions that are here now. */
+    void (*compute)(void *worker, int64_t t, int shard);
 };
+extern const struct sim_kind sim_hashes, sim_real;
 
-struct sim_server {
-    struct world *w;
-    int node;
-    struct sim_piece piece[MAX_PIECES];
-    int64_t norm_t;
-    uint64_t partial[2][MAX_PIECES], decision[2];
-};
-
-struct sim_worker {
-    struct world *w;
-    int node;
-    uint64_t seen[MAX_PIECES];
-    uint64_t given[MAX_SHARDS][MAX_PIECES];
-};
-
-struct wf_ps_data sim_server_data(struct sim_server *s);
-struct wf_client_data sim_worker_data(struct sim_worker *s);
-/* What a message of this server or worker carries. */
-void sim_server_payload(const struct sim_server *s, const struct wf_server *m,
-                        const struct wf_message *msg, struct payload *out);
-uint64_t sim_blocks(const struct sim_case *c, const uint64_t *v);
+uint64_t sim_mix(uint64_t a, uint64_t b);
+bool sim_needs(const struct sim_case *c, int shard, int64_t t, int piece);
+struct payload *sim_payload(int64_t bytes);
+/* Real values: as many pieces and rounds as the parameters and the optimizer need. */
+void sim_adapt(weft_ctx *ctx, struct sim_case *c);
 
 /* ---- the world ------------------------------------------------------------------------------- */
-
-struct world;
 
 struct sim_result {
     bool failed;
@@ -109,6 +99,5 @@ struct sim_result {
 void sim_run(weft_ctx *ctx, const struct sim_case *c, FILE *trace, struct sim_result *out);
 void sim_fail(struct world *w, const char *fmt, ...) WEFT_PRINTF(2, 3);
 const struct sim_case *sim_case_of(const struct world *w);
-const struct truth *sim_truth_of(const struct world *w);
 
 #endif

@@ -3,6 +3,40 @@
  * version, the value is another one. */
 #include "sim.h"
 
+#include <stdlib.h>
+
+/* By version, piece and block. */
+struct truth {
+    const struct sim_case *c;
+    uint64_t value[MAX_STEPS + 1][MAX_PIECES][MAX_BLOCKS];
+    uint64_t given[MAX_STEPS][MAX_PIECES][MAX_SHARDS];
+    uint64_t decision[MAX_STEPS][2];
+};
+
+struct piece {
+    uint64_t now[MAX_BLOCKS], before[MAX_BLOCKS], given[MAX_SHARDS];
+    uint64_t mean, last[2]; /* the record of a step: of this one, or of the last until it is made */
+    bool has[MAX_SHARDS];
+};
+
+struct server {
+    struct world *w;
+    const struct sim_case *c;
+    const struct truth *truth;
+    int node;
+    struct piece piece[MAX_PIECES];
+    int64_t norm_t;
+    uint64_t partial[2][MAX_PIECES], decision[2];
+};
+
+struct worker {
+    struct world *w;
+    const struct sim_case *c;
+    const struct truth *truth;
+    int node;
+    uint64_t seen[MAX_PIECES], given[MAX_SHARDS][MAX_PIECES];
+};
+
 uint64_t sim_mix(uint64_t a, uint64_t b)
 {
     uint64_t x = a * 0x9e3779b97f4a7c15u ^ (b + 0x632be59bd9b4e019u + (a << 6) + (a >> 2));
@@ -17,13 +51,12 @@ bool sim_needs(const struct sim_case *c, int shard, int64_t t, int piece)
     return sim_mix(sim_mix(c->seed, (uint64_t)t), (uint64_t)(shard * 64 + piece)) % 4 != 0;
 }
 
-uint64_t sim_contribution(const struct sim_case *c, int64_t t, int shard, int piece, uint64_t seen)
+static uint64_t contribution(int64_t t, int shard, int piece, uint64_t seen)
 {
-    (void)c;
     return sim_mix(sim_mix((uint64_t)t, (uint64_t)shard), sim_mix((uint64_t)piece, seen));
 }
 
-uint64_t sim_blocks(const struct sim_case *c, const uint64_t *v)
+static uint64_t blocks_of(const struct sim_case *c, const uint64_t *v)
 {
     uint64_t h = 1;
 
@@ -82,9 +115,13 @@ static uint64_t initial(int piece, int block)
 
 /* ---- the truth ------------------------------------------------------------------------------- */
 
-void sim_truth(const struct sim_case *c, struct truth *out)
+static void *new_truth(weft_ctx *ctx, const struct sim_case *c)
 {
+    struct truth *out = calloc(1, sizeof *out);
     int n_p = c->plan.n_pieces, n_l = c->plan.n_shards;
+
+    (void)ctx;
+    out->c = c;
 
     for (int p = 0; p < n_p; p++)
         for (int b = 0; b < c->plan.n_blocks; b++)
@@ -100,8 +137,8 @@ void sim_truth(const struct sim_case *c, struct truth *out)
 
                 for (int q = 0; q < n_p; q++)
                     if (sim_needs(c, l, t, q))
-                        seen = sim_mix(seen, sim_blocks(c, out->value[t][q]));
-                given[l] = sim_contribution(c, t, l, p, seen);
+                        seen = sim_mix(seen, blocks_of(c, out->value[t][q]));
+                given[l] = contribution(t, l, p, seen);
             }
             mean[p] = mean_of(c, given);
         }
@@ -114,19 +151,20 @@ void sim_truth(const struct sim_case *c, struct truth *out)
             for (int b = 0; b < c->plan.n_blocks; b++)
                 out->value[t + 1][p][b] = updated(c, out->value[t][p][b], mean[p], d);
     }
+    return out;
 }
 
 /* ---- a server's bytes ------------------------------------------------------------------------ */
 
 static weft_status add(void *arg, int piece, int64_t t, int shard, const void *payload)
 {
-    struct sim_server *s = arg;
-    struct sim_piece *p = &s->piece[piece];
+    struct server *s = arg;
+    struct piece *p = &s->piece[piece];
 
     if (p->has[shard])
         sim_fail(s->w, "server %d: shard %d of step %lld was added twice to piece %d", s->node,
                  shard, (long long)t, piece);
-    if (((const struct payload *)payload)->v[0] != sim_truth_of(s->w)->given[t][piece][shard])
+    if (((const struct payload *)payload)->v[0] != s->truth->given[t][piece][shard])
         sim_fail(s->w, "server %d: a wrong contribution of shard %d to step %lld of piece %d",
                  s->node, shard, (long long)t, piece);
     p->has[shard] = true;
@@ -136,12 +174,12 @@ static weft_status add(void *arg, int piece, int64_t t, int shard, const void *p
 
 static void clear(void *arg, int piece)
 {
-    struct sim_piece *p = &((struct sim_server *)arg)->piece[piece];
+    struct piece *p = &((struct server *)arg)->piece[piece];
 
     memset(p->has, 0, sizeof p->has);
 }
 
-static void at_norms(struct sim_server *s, int64_t t)
+static void at_norms(struct server *s, int64_t t)
 {
     if (s->norm_t == t)
         return;
@@ -152,11 +190,11 @@ static void at_norms(struct sim_server *s, int64_t t)
 
 static weft_status reduce(void *arg, int piece, int64_t t)
 {
-    struct sim_server *s = arg;
-    struct sim_piece *p = &s->piece[piece];
+    struct server *s = arg;
+    struct piece *p = &s->piece[piece];
 
-    p->mean = mean_of(sim_case_of(s->w), p->given);
-    if (sim_case_of(s->w)->plan.n_rounds) {
+    p->mean = mean_of(s->c, p->given);
+    if (s->c->plan.n_rounds) {
         at_norms(s, t);
         s->partial[0][piece] = partial_of(0, piece, p->mean, 0);
     }
@@ -165,16 +203,25 @@ static weft_status reduce(void *arg, int piece, int64_t t)
 
 static weft_status half(void *arg, int piece, int64_t t)
 {
-    struct sim_server *s = arg;
+    struct server *s = arg;
 
     (void)t;
     s->partial[1][piece] = partial_of(1, piece, s->piece[piece].mean, s->decision[0]);
     return WEFT_OK;
 }
 
+static weft_status own_partial(void *arg, int piece, int64_t t, int round)
+{
+    (void)arg;
+    (void)piece;
+    (void)t;
+    (void)round;
+    return WEFT_OK;
+}
+
 static weft_status partial(void *arg, int piece, int64_t t, int round, const void *payload)
 {
-    struct sim_server *s = arg;
+    struct server *s = arg;
 
     at_norms(s, t);
     s->partial[round][piece] = ((const struct payload *)payload)->v[0];
@@ -183,11 +230,11 @@ static weft_status partial(void *arg, int piece, int64_t t, int round, const voi
 
 static weft_status decide_round(void *arg, int64_t t, int round)
 {
-    struct sim_server *s = arg;
+    struct server *s = arg;
 
     at_norms(s, t);
-    s->decision[round] = decide(sim_case_of(s->w), s->partial[round]);
-    if (s->decision[round] != sim_truth_of(s->w)->decision[t][round])
+    s->decision[round] = decide(s->c, s->partial[round]);
+    if (s->decision[round] != s->truth->decision[t][round])
         sim_fail(s->w, "server %d: a wrong decision in round %d of step %lld", s->node, round,
                  (long long)t);
     return WEFT_OK;
@@ -195,21 +242,21 @@ static weft_status decide_round(void *arg, int64_t t, int round)
 
 static weft_status decision(void *arg, int64_t t, const void *payload)
 {
-    struct sim_server *s = arg;
+    struct server *s = arg;
     const struct payload *p = payload;
 
     at_norms(s, t);
     s->decision[0] = p->v[1];
     s->decision[1] = p->v[2];
-    for (int r = 0; r < sim_case_of(s->w)->plan.n_rounds; r++)
-        if (s->decision[r] != sim_truth_of(s->w)->decision[t][r])
+    for (int r = 0; r < s->c->plan.n_rounds; r++)
+        if (s->decision[r] != s->truth->decision[t][r])
             sim_fail(s->w, "server %d: a wrong decision of step %lld", s->node, (long long)t);
     return WEFT_OK;
 }
 
 static weft_status record(void *arg, int piece, int64_t t, const void *payload)
 {
-    struct sim_server *s = arg;
+    struct server *s = arg;
     const struct payload *p = payload;
 
     (void)t;
@@ -221,9 +268,9 @@ static weft_status record(void *arg, int piece, int64_t t, const void *payload)
 
 static weft_status apply(void *arg, int piece, int block, int64_t t)
 {
-    struct sim_server *s = arg;
-    const struct sim_case *c = sim_case_of(s->w);
-    struct sim_piece *p = &s->piece[piece];
+    struct server *s = arg;
+    const struct sim_case *c = s->c;
+    struct piece *p = &s->piece[piece];
     /* A primary has decided itself; a copy has the record's decision. */
     bool own = p->has[0];
     const uint64_t *d = own ? s->decision : p->last;
@@ -242,7 +289,7 @@ static weft_status apply(void *arg, int piece, int block, int64_t t)
 
 static weft_status fill(void *arg, int piece, int block, int64_t t, const void *payload)
 {
-    struct sim_server *s = arg;
+    struct server *s = arg;
     const struct payload *p = payload;
 
     (void)t;
@@ -253,53 +300,61 @@ static weft_status fill(void *arg, int piece, int block, int64_t t, const void *
 
 static weft_status load(void *arg, int piece, int64_t t)
 {
-    struct sim_server *s = arg;
-    const struct sim_case *c = sim_case_of(s->w);
+    struct server *s = arg;
+    const struct sim_case *c = s->c;
 
     memset(&s->piece[piece], 0, sizeof s->piece[piece]);
     for (int b = 0; b < c->plan.n_blocks; b++)
-        s->piece[piece].now[b] = sim_truth_of(s->w)->value[t][piece][b];
+        s->piece[piece].now[b] = s->truth->value[t][piece][b];
     return WEFT_OK;
 }
 
 static void drop(void *arg, int piece)
 {
-    struct sim_server *s = arg;
+    struct server *s = arg;
 
     memset(&s->piece[piece], 0x5a, sizeof s->piece[piece]);
     memset(s->piece[piece].has, 0, sizeof s->piece[piece].has);
 }
 
-struct wf_ps_data sim_server_data(struct sim_server *s)
+static void *new_server(struct world *w, const void *truth, int node, struct wf_ps_data *data)
 {
-    return (struct wf_ps_data){.arg = s,
-                               .add = add,
-                               .clear = clear,
-                               .reduce = reduce,
-                               .partial = partial,
-                               .decide = decide_round,
-                               .half = half,
-                               .decision = decision,
-                               .record = record,
-                               .apply = apply,
-                               .fill = fill,
-                               .load = load,
-                               .drop = drop};
+    struct server *s = calloc(1, sizeof *s);
+
+    s->w = w;
+    s->c = sim_case_of(w);
+    s->truth = truth;
+    s->node = node;
+    s->norm_t = -1;
+    *data = (struct wf_ps_data){.arg = s,
+                                .add = add,
+                                .clear = clear,
+                                .reduce = reduce,
+                                .partial = partial,
+                                .own_partial = own_partial,
+                                .decide = decide_round,
+                                .half = half,
+                                .decision = decision,
+                                .record = record,
+                                .apply = apply,
+                                .fill = fill,
+                                .load = load,
+                                .drop = drop};
+    return s;
 }
 
-void sim_server_payload(const struct sim_server *s, const struct wf_server *m,
-                        const struct wf_message *msg, struct payload *out)
+static void server_payload(void *server, const struct wf_server *m, const struct wf_message *msg,
+                           struct payload **to)
 {
-    const struct sim_piece *p = &s->piece[msg->piece];
+    const struct server *s = server;
+    struct payload *out = *to = sim_payload(0);
+    const struct piece *p = &s->piece[msg->piece];
     int64_t version = m->piece[msg->piece].version;
     /* The record of the present step, or of the last one. */
     const uint64_t *d = msg->t == version ? s->decision : p->last;
 
-    *out = (struct payload){{0}};
     switch (msg->type) {
-    case WF_MSG_VERSION:
-        out->v[0] = sim_blocks(sim_case_of(s->w), msg->t == version ? p->now : p->before);
-        break;
+    case WF_MSG_VERSION: out->v[0] = blocks_of(s->c, msg->t == version ? p->now : p->before); break;
     case WF_MSG_PARTIAL: out->v[0] = s->partial[msg->round][msg->piece]; break;
     case WF_MSG_DECISION:
         out->v[1] = s->decision[0];
@@ -324,10 +379,10 @@ void sim_server_payload(const struct sim_server *s, const struct wf_server *m,
 
 static weft_status take(void *arg, int piece, int64_t t, const void *payload)
 {
-    struct sim_worker *s = arg;
+    struct worker *s = arg;
     uint64_t v = ((const struct payload *)payload)->v[0];
 
-    if (v != sim_blocks(sim_case_of(s->w), sim_truth_of(s->w)->value[t][piece]))
+    if (v != blocks_of(s->c, s->truth->value[t][piece]))
         sim_fail(s->w, "worker %d: version %lld of piece %d is not that of a serial run", s->node,
                  (long long)t, piece);
     s->seen[piece] = v;
@@ -336,7 +391,7 @@ static weft_status take(void *arg, int piece, int64_t t, const void *payload)
 
 static bool needs(void *arg, int shard, int64_t t, int piece)
 {
-    return sim_needs(sim_case_of(((struct sim_worker *)arg)->w), shard, t, piece);
+    return sim_needs(((struct worker *)arg)->c, shard, t, piece);
 }
 
 static void forget(void *arg, int64_t t)
@@ -345,7 +400,54 @@ static void forget(void *arg, int64_t t)
     (void)t;
 }
 
-struct wf_client_data sim_worker_data(struct sim_worker *s)
+static void *new_worker(struct world *w, const void *truth, int node, struct wf_client_data *data)
 {
-    return (struct wf_client_data){s, take, needs, forget};
+    struct worker *s = calloc(1, sizeof *s);
+
+    s->w = w;
+    s->c = sim_case_of(w);
+    s->truth = truth;
+    s->node = node;
+    *data = (struct wf_client_data){s, take, needs, forget};
+    return s;
 }
+
+static void worker_payload(void *worker, const struct wf_message *msg, struct payload **out)
+{
+    const struct worker *s = worker;
+
+    *out = sim_payload(0);
+    if (msg->type == WF_MSG_PUSH)
+        (*out)->v[0] = s->given[msg->shard][msg->piece];
+}
+
+static bool is_true(void *server, int piece, int64_t t, bool present)
+{
+    const struct server *s = server;
+    const uint64_t *v = present ? s->piece[piece].now : s->piece[piece].before;
+
+    return memcmp(v, s->truth->value[t][piece], (size_t)s->c->plan.n_blocks * sizeof *v) == 0;
+}
+
+static void compute(void *worker, int64_t t, int shard)
+{
+    struct worker *s = worker;
+    uint64_t seen = 3;
+
+    for (int q = 0; q < s->c->plan.n_pieces; q++)
+        if (sim_needs(s->c, shard, t, q))
+            seen = sim_mix(seen, s->seen[q]);
+    for (int p = 0; p < s->c->plan.n_pieces; p++)
+        s->given[shard][p] = contribution(t, shard, p, seen);
+}
+
+struct payload *sim_payload(int64_t bytes)
+{
+    struct payload *p = calloc(1, sizeof *p + (size_t)bytes + 64);
+
+    p->n_refs = 1;
+    return p;
+}
+
+const struct sim_kind sim_hashes = {new_truth, free,           new_server,     free,    new_worker,
+                                    free,      server_payload, worker_payload, is_true, compute};

@@ -26,7 +26,7 @@ struct event {
     int node;
     uint64_t incarnation; /* of the process that it is for; 0: any */
     struct wf_message msg;
-    struct payload payload;
+    struct payload *payload; /* shared with other copies of the message */
     uint64_t bits;
     struct wf_epoch *record; /* owned */
     struct wf_store_answer answer;
@@ -48,15 +48,15 @@ struct node {
         struct wf_server server;
         struct wf_client client;
     } m;
-    struct sim_server bytes;
-    struct sim_worker work;
+    void *values; /* of a server or a worker */
     uint64_t seen_term, seen_epoch;
 };
 
 struct world {
     weft_ctx *ctx;
     const struct sim_case *c;
-    struct truth truth;
+    const struct sim_kind *kind;
+    void *truth;
     FILE *trace;
     struct sim_result *result;
     int64_t now;
@@ -84,11 +84,6 @@ struct world {
 const struct sim_case *sim_case_of(const struct world *w)
 {
     return w->c;
-}
-
-const struct truth *sim_truth_of(const struct world *w)
-{
-    return &w->truth;
 }
 
 void sim_fail(struct world *w, const char *fmt, ...)
@@ -179,6 +174,8 @@ static struct event *next_event(struct world *w)
 static void free_event(struct world *w, struct event *e)
 {
     wf_epoch_free(w->ctx, e->record);
+    if (e->payload && --e->payload->n_refs == 0)
+        free(e->payload);
     e->next = w->spare;
     w->spare = e;
 }
@@ -191,10 +188,8 @@ static void check_announced(struct world *w, const struct node *n, const struct 
 {
     const struct wf_epoch *e = n->m.server.view.epoch;
     const struct wf_holders *h = &e->holders[m->piece];
-    const struct sim_piece *piece = &n->bytes.piece[m->piece];
-    const uint64_t *v = m->t == n->m.server.piece[m->piece].version ? piece->now : piece->before;
 
-    if (memcmp(v, w->truth.value[m->t][m->piece], (size_t)w->c->plan.n_blocks * sizeof *v) != 0)
+    if (!w->kind->is_true(n->values, m->piece, m->t, m->t == n->m.server.piece[m->piece].version))
         sim_fail(w,
                  "server %d announces version %lld of piece %d, which is not that of a serial run",
                  m->from, (long long)m->t, m->piece);
@@ -224,9 +219,7 @@ static void check_copy(struct world *w, const struct node *n, const struct wf_me
 {
     const struct wf_server_piece *p = &n->m.server.piece[m->piece];
 
-    if (p->version >= 0 &&
-        memcmp(n->bytes.piece[m->piece].now, w->truth.value[p->version][m->piece],
-               (size_t)w->c->plan.n_blocks * sizeof(uint64_t)) != 0)
+    if (p->version >= 0 && !w->kind->is_true(n->values, m->piece, p->version, true))
         sim_fail(w, "server %d: its copy of piece %d at version %lld is not that of a serial run",
                  m->from, m->piece, (long long)p->version);
 }
@@ -274,7 +267,7 @@ static void check_node(struct world *w, int i)
 
 /* ---- carrying out ---------------------------------------------------------------------------- */
 
-static void deliver(struct world *w, const struct wf_message *m, const struct payload *p)
+static void deliver(struct world *w, const struct wf_message *m, struct payload *p)
 {
     int64_t delay = draw(w, w->c->delay / 2, w->c->delay * 3 / 2);
     bool calm = w->now >= w->calm_at;
@@ -284,7 +277,8 @@ static void deliver(struct world *w, const struct wf_message *m, const struct pa
         delay += draw(w, 0, w->c->late);
     e = add_event(w, w->now + delay, E_MESSAGE, m->to);
     e->msg = *m;
-    e->payload = *p;
+    e->payload = p;
+    p->n_refs++;
     e->bits = m->bits ? m->bits[0] : 0;
     if (m->record && wf_epoch_copy(w->ctx, m->record, &e->record))
         abort();
@@ -306,10 +300,15 @@ static uint64_t epoch_hash(const struct wf_epoch *e)
 
 static void send_message(struct world *w, struct node *n, const struct wf_message *m)
 {
-    struct payload p = {{0}};
+    struct payload *p = NULL;
     bool calm = w->now >= w->calm_at;
 
     w->result->messages++;
+    if (m->to < 0 || m->to >= w->c->n_nodes) {
+        sim_fail(w, "node %d sends a message (%s) to node %d", m->from, wf_message_name(m->type),
+                 m->to);
+        return;
+    }
     if (n->role == WF_ROLE_SERVER && m->type == WF_MSG_AT)
         check_announced(w, n, m);
     if (m->type == WF_MSG_EPOCH &&
@@ -319,16 +318,20 @@ static void send_message(struct world *w, struct node *n, const struct wf_messag
                  (unsigned long long)m->record->number);
     if (m->type == WF_MSG_RECORDED || m->type == WF_MSG_SYNCED)
         check_copy(w, n, m);
-    if (n->role == WF_ROLE_SERVER)
-        sim_server_payload(&n->bytes, &n->m.server, m, &p);
-    else if (m->type == WF_MSG_PUSH)
-        p.v[0] = n->work.given[m->shard][m->piece];
     if (n->cut >> m->to & 1 || w->node[m->to].cut >> m->from & 1 ||
         (!calm && draw(w, 0, 999) < w->c->drop))
         return;
-    deliver(w, m, &p);
+    if (n->role == WF_ROLE_SERVER)
+        w->kind->server_payload(n->values, &n->m.server, m, &p);
+    else if (n->role == WF_ROLE_WORKER)
+        w->kind->worker_payload(n->values, m, &p);
+    else
+        p = sim_payload(0);
+    deliver(w, m, p);
     if (!calm && draw(w, 0, 999) < w->c->twice)
-        deliver(w, m, &p);
+        deliver(w, m, p);
+    if (--p->n_refs == 0)
+        free(p);
 }
 
 static void store_answer(struct world *w, const struct event *r, const struct wf_store_answer *a,
@@ -449,18 +452,6 @@ static void compute(struct world *w, int node, const struct wf_action *act)
     e->t = act->t;
 }
 
-/* From what is here when it ends: nothing of it may have changed meanwhile. */
-static void give(struct world *w, struct node *n, int64_t t, int shard)
-{
-    uint64_t seen = 3;
-
-    for (int q = 0; q < w->c->plan.n_pieces; q++)
-        if (sim_needs(w->c, shard, t, q))
-            seen = sim_mix(seen, n->work.seen[q]);
-    for (int p = 0; p < w->c->plan.n_pieces; p++)
-        n->work.given[shard][p] = sim_contribution(w->c, t, shard, p, seen);
-}
-
 static void start_node(struct world *w, int i);
 
 static void carry_out(struct world *w, int node)
@@ -506,12 +497,15 @@ static void stop_node(struct world *w, int i)
 
     if (n->incarnation == 0)
         return;
-    if (n->role == WF_ROLE_CHIEF)
+    if (n->role == WF_ROLE_CHIEF) {
         wf_chief_free(&n->m.chief);
-    else if (n->role == WF_ROLE_SERVER)
+    } else if (n->role == WF_ROLE_SERVER) {
         wf_server_free(&n->m.server);
-    else
+        w->kind->free_server(n->values);
+    } else {
         wf_client_free(&n->m.client);
+        w->kind->free_worker(n->values);
+    }
     n->alive = false;
     n->incarnation = 0;
 }
@@ -536,8 +530,6 @@ static void start_node(struct world *w, int i)
     n->incarnation = ++w->incarnations;
     n->alive = true;
     n->seen_term = n->seen_epoch = 0;
-    n->bytes = (struct sim_server){.w = w, .node = i, .norm_t = -1};
-    n->work = (struct sim_worker){.w = w, .node = i};
     tell(w, "node %d (%s) starts as %llu", i,
          n->role == WF_ROLE_CHIEF    ? "chief"
          : n->role == WF_ROLE_SERVER ? "server"
@@ -546,12 +538,14 @@ static void start_node(struct world *w, int i)
     if (n->role == WF_ROLE_CHIEF) {
         st = wf_chief_init(&n->m.chief, w->ctx, &chief, i);
     } else if (n->role == WF_ROLE_SERVER) {
-        struct wf_ps_data d = sim_server_data(&n->bytes);
+        struct wf_ps_data d;
 
+        n->values = w->kind->new_server(w, w->truth, i, &d);
         st = wf_server_init(&n->m.server, w->ctx, &c->plan, &d, i, n->incarnation, w->term_owner);
     } else {
-        struct wf_client_data d = sim_worker_data(&n->work);
+        struct wf_client_data d;
 
+        n->values = w->kind->new_worker(w, w->truth, i, &d);
         st = wf_client_init(&n->m.client, w->ctx, &c->plan, &d, i, n->incarnation, w->term_owner);
     }
     if (st)
@@ -563,7 +557,7 @@ static weft_status step_message(struct world *w, struct node *n, struct event *e
 {
     struct wf_message *m = &e->msg;
 
-    m->payload = &e->payload;
+    m->payload = w->c->real && e->payload ? (const void *)&e->payload->real : e->payload;
     m->bits = m->bits ? &e->bits : NULL;
     m->record = e->record;
     if (w->trace && m->type != WF_MSG_BEAT && m->type != WF_MSG_TERM)
@@ -671,7 +665,8 @@ static weft_status handle(struct world *w, struct event *e)
     case E_MESSAGE: return step_message(w, n, e);
     case E_TICK: return tick(w, e->node);
     case E_COMPUTED:
-        give(w, n, e->t, e->shard);
+        /* from what is here when it ends: nothing of it may have changed meanwhile */
+        w->kind->compute(n->values, e->t, e->shard);
         return wf_client_computed(&n->m.client, w->now, e->t, e->shard, &w->acts);
     case E_STORE:
         e->answer.epoch = e->record;
@@ -786,6 +781,7 @@ static void run(struct world *w)
                                                                     .piece = e->piece,
                                                                     .t = e->t};
             e->record = NULL;
+            e->payload = NULL;
             free_event(w, e);
             continue;
         }
@@ -812,7 +808,8 @@ void sim_run(weft_ctx *ctx, const struct sim_case *c, FILE *trace, struct sim_re
     *out = (struct sim_result){0};
     *w = (struct world){.ctx = ctx, .c = c, .trace = trace, .result = out, .random = c->seed};
     wf_actions_init(&w->acts, ctx);
-    sim_truth(c, &w->truth);
+    w->kind = c->real ? &sim_real : &sim_hashes;
+    w->truth = w->kind->new_truth(ctx, c);
     for (int i = 0; i < c->n_nodes; i++) {
         w->node[i].role = i < c->n_chiefs                  ? WF_ROLE_CHIEF
                           : i < c->n_chiefs + c->n_servers ? WF_ROLE_SERVER
@@ -836,6 +833,7 @@ void sim_run(weft_ctx *ctx, const struct sim_case *c, FILE *trace, struct sim_re
         w->spare = e->next;
         free(e);
     }
+    w->kind->free_truth(w->truth);
     wf_epoch_free(ctx, w->epoch);
     wf_actions_free(&w->acts);
     wf_free(ctx, w->heap);
