@@ -179,6 +179,7 @@ if(TARGET weft_static AND (NOT WEFT_TEST_ONLY OR "test/sim" MATCHES "${WEFT_TEST
     target_compile_options(test-sim PRIVATE -UNDEBUG)
     target_link_libraries(test-sim PRIVATE weft_common weft_static)
     weft_add_test(sim/seeds sim ${WEFT_TEST_TIMEOUT} test-sim --seeds 0:3000)
+    weft_add_test(sim/real sim ${WEFT_TEST_TIMEOUT} test-sim --real --seeds 0:300)
     if(NOT WEFT_SANITIZE)
         weft_add_test(sim/guards "sim;slow" 900 python3 ${PROJECT_SOURCE_DIR}/tools/mutate-sim $<TARGET_FILE:weft_static>)
         set_tests_properties(sim/guards PROPERTIES PROCESSORS 2)

@@ -41,6 +41,8 @@ struct wf_ps_data {
     void (*clear)(void *arg, int piece);
     /* All are here: their mean, and what round 0 of the norms needs. */
     weft_status (*reduce)(void *arg, int piece, int64_t t);
+    /* The norms of step t begin: partials of another step, or of another history, are dropped. */
+    void (*begin)(void *arg, int64_t t);
     /* What round `round` needs of another piece, and of this server's own: each once. All of them
      * are here: the decision. half: what comes between rounds 0 and 1, for this server's piece. */
     weft_status (*partial)(void *arg, int piece, int64_t t, int round, const void *payload);

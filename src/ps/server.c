@@ -245,6 +245,7 @@ static void begin_norms(struct wf_server *s, int64_t t)
         memset(s->got[r], 0, (size_t)((s->plan.n_pieces + 63) / 64) * sizeof *s->got[r]);
         s->n_got[r] = 0;
     }
+    s->data.begin(s->data.arg, t);
 }
 
 static bool holds_primary(const struct wf_epoch *e, int node)
@@ -375,12 +376,13 @@ static weft_status collect(struct wf_server *s, struct wf_actions *out, int piec
     if (p->phase != WF_PHASE_COLLECT || p->n_arrived < s->plan.n_shards)
         return WEFT_OK;
     p->moved_ns = s->now;
+    if (s->plan.n_rounds)
+        begin_norms(s, p->version);
     st = s->data.reduce(s->data.arg, piece, p->version);
     if (st || s->plan.n_rounds == 0)
         return st ? st : begin_record(s, out, piece);
     p->phase = WF_PHASE_NORMS;
     p->round = 0;
-    begin_norms(s, p->version);
     if (s->n_decided < s->plan.n_rounds)
         st = share_partial(s, out, piece);
     if (!st)
@@ -471,9 +473,13 @@ static weft_status record_at_target(struct wf_server *s, const struct wf_message
                                     struct wf_actions *out)
 {
     struct wf_server_piece *p = &s->piece[m->piece];
-    weft_status st = s->data.record(s->data.arg, m->piece, m->t, m->payload);
-    bool gap = false;
+    weft_status st = WEFT_OK;
+    bool any = false, gap = false;
 
+    for (int b = 0; b < s->plan.n_blocks; b++)
+        any |= p->block_at[b] == m->t;
+    if (any)
+        st = s->data.record(s->data.arg, m->piece, m->t, m->payload);
     for (int b = 0; b < s->plan.n_blocks && !st; b++) {
         if (p->block_at[b] == m->t) {
             st = s->data.apply(s->data.arg, m->piece, b, m->t);

@@ -44,9 +44,8 @@ struct wf_ps_store {
     int n_slots, n_rounds;
     float slot_init[WF_OPTIM_MAX_SLOTS];
     struct held *held;
-    int64_t norm_t;
     struct round round[2];
-    struct decision decision; /* of step norm_t */
+    struct decision decision; /* of the present step, or the last */
     int64_t *first_block;     /* by variable */
     bool has_rate;
     float rate;
@@ -174,7 +173,7 @@ weft_status wf_ps_store_new(weft_ctx *ctx, const struct wf_ps_store_opts *o,
 
     if (!s)
         return wf_err_nomem(ctx, sizeof *s, "server");
-    *s = (struct wf_ps_store){.ctx = ctx, .opts = *o, .rules = o->rules, .norm_t = -1};
+    *s = (struct wf_ps_store){.ctx = ctx, .opts = *o, .rules = o->rules};
     s->n_slots = wf_optim_slots(o->rules->optim, o->rules->attrs, NULL, s->slot_init);
     s->n_rounds = wf_ps_rounds(o->rules);
     s->held = wf_alloc_n(ctx, o->cut->n_pieces + 1, sizeof *s->held);
@@ -302,11 +301,11 @@ static struct wf_step step_of(const struct wf_ps_store *s, int64_t t)
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-static void begin_norms(struct wf_ps_store *s, int64_t t)
+static void begin(void *arg, int64_t t)
 {
-    if (s->norm_t == t)
-        return;
-    s->norm_t = t;
+    struct wf_ps_store *s = arg;
+
+    (void)t;
     s->round[0].n = s->round[1].n = 0;
 }
 
@@ -357,7 +356,6 @@ static weft_status reduce(void *arg, int piece, int64_t t)
         st = wf_merge_mean(h->merge, h->mean, h->params[h->now]);
     if (st || s->n_rounds == 0)
         return st;
-    begin_norms(s, t);
     st = wf_merge_norms(h->merge, h->mean, &step);
     return st ? st : keep_partials(s, piece, 0);
 }
@@ -367,9 +365,9 @@ static weft_status partial(void *arg, int piece, int64_t t, int round, const voi
     struct wf_ps_store *s = arg;
     const struct wf_blob *b = &((const struct wf_ps_payload *)payload)->body;
 
+    (void)t;
     if (b->n % (int64_t)sizeof(struct wf_partial) != 0)
         return wrong_size(piece, b->n, (int64_t)sizeof(struct wf_partial));
-    begin_norms(s, t);
     return add_partials(s, round, b->p, b->n / (int64_t)sizeof(struct wf_partial));
 }
 
@@ -378,7 +376,7 @@ static weft_status own_partial(void *arg, int piece, int64_t t, int round)
     struct wf_ps_store *s = arg;
     struct held *h = &s->held[piece];
 
-    begin_norms(s, t);
+    (void)t;
     return add_partials(s, round, h->partial[round], h->n_partial[round]);
 }
 
@@ -427,7 +425,7 @@ static weft_status take_decision(void *arg, int64_t t, const void *payload)
     struct wf_ps_store *s = arg;
     const struct wf_blob *b = &((const struct wf_ps_payload *)payload)->decision;
 
-    begin_norms(s, t);
+    (void)t;
     return copy_decision(s, &s->decision, b->p, b->n);
 }
 
@@ -562,6 +560,7 @@ struct wf_ps_data wf_ps_store_data(struct wf_ps_store *s)
                                .add = add,
                                .clear = clear,
                                .reduce = reduce,
+                               .begin = begin,
                                .partial = partial,
                                .own_partial = own_partial,
                                .decide = decide,

@@ -1,4 +1,5 @@
-/* sim.c - runs simulated jobs: `sim --seeds FROM:TO --jobs N`, `sim --seed N --trace`.
+/* sim.c - runs simulated jobs: `sim --seeds FROM:TO --jobs N`, `sim --seed N --trace`;
+ * --real: with parameters and optimizers in place of hashes.
  * A seed that fails is shrunk: faults and disturbances that are not needed are left out. */
 #include "sim.h"
 
@@ -13,7 +14,15 @@ struct total {
 struct range {
     uint64_t from, to, jobs;
     bool stop; /* at the first failure */
+    bool real;
 };
+
+static void draw(weft_ctx *ctx, struct sim_case *c, uint64_t seed, bool real)
+{
+    sim_draw(c, seed);
+    if (real)
+        sim_adapt(ctx, c);
+}
 
 static bool fails(weft_ctx *ctx, const struct sim_case *c)
 {
@@ -62,21 +71,21 @@ static void shrink(weft_ctx *ctx, struct sim_case *c)
     }
 }
 
-static void explain(weft_ctx *ctx, uint64_t seed, const char *program)
+static void explain(weft_ctx *ctx, uint64_t seed, bool real, const char *program)
 {
     struct sim_case c;
     struct sim_result r;
 
-    sim_draw(&c, seed);
+    draw(ctx, &c, seed, real);
     shrink(ctx, &c);
     sim_run(ctx, &c, NULL, &r);
     printf("seed %llu: %s\n", (unsigned long long)seed, r.what);
     printf("  %d chiefs, %d servers, %d workers, %d pieces, %d shards, %lld steps; replay with\n",
            c.n_chiefs, c.n_servers, c.n_workers, c.plan.n_pieces, c.plan.n_shards,
            (long long)c.plan.n_steps);
-    printf("  %s --seed %llu --trace --without %u --drop %d --twice %d --hold %d --steps %lld\n",
-           program, (unsigned long long)seed, c.without, c.drop, c.twice, c.hold,
-           (long long)c.plan.n_steps);
+    printf("  %s --seed %llu%s --trace --without %u --drop %d --twice %d --hold %d --steps %lld\n",
+           program, (unsigned long long)seed, real ? " --real" : "", c.without, c.drop, c.twice,
+           c.hold, (long long)c.plan.n_steps);
 }
 
 static void add_total(struct total *all, const struct total *more)
@@ -96,13 +105,13 @@ static void run_some(weft_ctx *ctx, const struct range *r, uint64_t from, const 
         struct sim_case c;
         struct sim_result s;
 
-        sim_draw(&c, seed);
+        draw(ctx, &c, seed, r->real);
         sim_run(ctx, &c, NULL, &s);
         add_total(all, &(struct total){1, s.events, s.messages, s.faults, s.kills, s.epochs,
                                        s.histories > 1 ? s.histories - 1 : 0,
                                        s.terms > 1 ? s.terms - 1 : 0, s.failed});
         if (s.failed)
-            explain(ctx, seed, program);
+            explain(ctx, seed, r->real, program);
     }
 }
 
@@ -182,7 +191,7 @@ static bool run_one(weft_ctx *ctx, int argc, char **argv, uint64_t seed)
     struct sim_case c;
     struct sim_result r;
 
-    sim_draw(&c, seed);
+    draw(ctx, &c, seed, has(argc, argv, "--real"));
     c.without = (unsigned)number(argc, argv, "--without", 0);
     c.drop = (int)number(argc, argv, "--drop", c.drop);
     c.twice = (int)number(argc, argv, "--twice", c.twice);
@@ -214,6 +223,7 @@ int main(int argc, char **argv)
     bool ok;
 
     r.stop = has(argc, argv, "--stop");
+    r.real = has(argc, argv, "--real");
     for (int i = 1; i + 1 < argc; i++)
         if (strcmp(argv[i], "--seeds") == 0 && !read_range(argv[i + 1], &r)) {
             fprintf(stderr, "sim: --seeds %s: expected N or FROM:TO\n", argv[i + 1]);

@@ -179,13 +179,21 @@ static void clear(void *arg, int piece)
     memset(p->has, 0, sizeof p->has);
 }
 
-static void at_norms(struct server *s, int64_t t)
+static void begin(void *arg, int64_t t)
 {
-    if (s->norm_t == t)
-        return;
+    struct server *s = arg;
+
     s->norm_t = t;
     memset(s->partial, 0, sizeof s->partial);
     memset(s->decision, 0, sizeof s->decision);
+}
+
+/* The machine says when the norms of a step begin. */
+static void at_norms(struct server *s, int64_t t)
+{
+    if (s->norm_t != t)
+        sim_fail(s->w, "server %d: norms of step %lld while those of %lld are under way", s->node,
+                 (long long)t, (long long)s->norm_t);
 }
 
 static weft_status reduce(void *arg, int piece, int64_t t)
@@ -330,6 +338,7 @@ static void *new_server(struct world *w, const void *truth, int node, struct wf_
                                 .add = add,
                                 .clear = clear,
                                 .reduce = reduce,
+                                .begin = begin,
                                 .partial = partial,
                                 .own_partial = own_partial,
                                 .decide = decide_round,

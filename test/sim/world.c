@@ -694,8 +694,10 @@ static void happen(struct world *w, struct event *e)
     }
     if (!n->alive || (e->incarnation && e->incarnation != n->incarnation))
         return;
-    if (handle(w, e))
-        abort();
+    if (handle(w, e)) {
+        sim_fail(w, "node %d: %s", e->node, weft_error());
+        return;
+    }
     carry_out(w, e->node);
 }
 

@@ -1,2 +1,0 @@
-#include "sim.h"
-const struct sim_kind sim_real = {0};
