@@ -18,7 +18,7 @@ test_preset = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
 # The thread sanitizer of older compilers cannot live with wide address randomisation.
 no_aslr = $$(setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: all setup demo test bench lint install clean debug asan tsan fuzz random check-aarch64 \
+.PHONY: all setup demo test bench lint install clean debug asan tsan fuzz random sim check-aarch64 \
 	check-formats docs help
 
 all:
@@ -72,6 +72,10 @@ random:
 	@set -e; $(call build_preset,build,release); cd build/test; \
 	./bin/test-random-graphs --seeds $(SEEDS) --jobs $(JOBS); ./bin/test-random-models --seeds $(SEEDS)
 
+# Simulated jobs with faults: make sim SEEDS=1000000
+sim:
+	@set -e; $(call build_preset,build,release); build/test/bin/test-sim --seeds $(SEEDS) --jobs $(JOBS)
+
 check-formats: all
 	@cmake --build --preset release -j $(JOBS) --target format-programs
 	@tools/check-formats $(CHECK_FLAGS)
@@ -98,6 +102,7 @@ help:
 	@echo "make install         into PREFIX (default /usr/local), below DESTDIR if set"
 	@echo "make asan tsan debug build that preset and run its tests"
 	@echo "make random          random graphs and models, SEEDS=FROM:TO JOBS=N"
+	@echo "make sim             simulated jobs with faults, SEEDS=N or FROM:TO JOBS=N"
 	@echo "make fuzz            search for new failing inputs with libFuzzer (clang)"
 	@echo "make check-aarch64   compile the library for aarch64"
 	@echo "make check-formats   files of weft read by TensorFlow and NumPy, and theirs by weft"

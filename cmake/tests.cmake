@@ -171,6 +171,21 @@ if(TARGET weft_static AND (NOT WEFT_TEST_ONLY OR "test/random" MATCHES "${WEFT_T
     endforeach()
 endif()
 
+# test/sim: whole jobs in one process with virtual time and faults, and each of their guards taken away.
+file(GLOB sim_parts CONFIGURE_DEPENDS test/sim/*.c)
+if(TARGET weft_static AND (NOT WEFT_TEST_ONLY OR "test/sim" MATCHES "${WEFT_TEST_ONLY}"))
+    add_executable(test-sim ${sim_parts})
+    set_target_properties(test-sim PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test/bin)
+    target_compile_options(test-sim PRIVATE -UNDEBUG)
+    target_link_libraries(test-sim PRIVATE weft_common weft_static)
+    weft_add_test(sim/seeds sim ${WEFT_TEST_TIMEOUT} test-sim --seeds 0:3000)
+    weft_add_test(sim/real sim ${WEFT_TEST_TIMEOUT} test-sim --real --seeds 0:300)
+    if(NOT WEFT_SANITIZE)
+        weft_add_test(sim/guards "sim;slow" 900 python3 ${PROJECT_SOURCE_DIR}/tools/mutate-sim $<TARGET_FILE:weft_static>)
+        set_tests_properties(sim/guards PROPERTIES PROCESSORS 2)
+    endif()
+endif()
+
 # test/formats/*.c: weft's side of tools/check-formats; not in the default build.
 file(GLOB formats CONFIGURE_DEPENDS test/formats/*.c)
 if(NOT TARGET weft_static)

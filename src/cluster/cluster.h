@@ -1,0 +1,165 @@
+/* cluster.h - the door of the cluster layer: who belongs to a job, who holds what, and the machines
+ * that decide it.
+ *
+ * A machine is pure: step(state, event) → actions. It has no socket, clock, lock or log; whoever
+ * drives it carries the actions out, over real links or in a simulation. Events carry the time.
+ *
+ * Four numbers keep old messages from doing harm. The term rises with every chief, the history with
+ * every restore, the epoch with every change of who belongs to the job and holds what, and each start
+ * of a process is an incarnation of its node. A message counts only at a node of the same epoch, and
+ * only if its sender belongs to that epoch. */
+#ifndef WF_CLUSTER_H
+#define WF_CLUSTER_H
+
+#include "base/base.h"
+
+enum { WF_NOBODY = -1 };
+
+/* ---- epochs ---------------------------------------------------------------------------------- */
+
+enum wf_role { WF_ROLE_CHIEF, WF_ROLE_SERVER, WF_ROLE_WORKER };
+
+struct wf_member {
+    int node;
+    enum wf_role role;
+    uint64_t incarnation;
+};
+
+/* Who holds a piece of the parameters: nodes, or WF_NOBODY. */
+struct wf_holders {
+    int primary, backup;
+    int target; /* is being filled, to become the backup, or the primary if it moves */
+    bool moves;
+};
+
+/* The record of an epoch. It is in the store before anybody acts on it. */
+struct wf_epoch {
+    uint64_t term, history, number;
+    int64_t start; /* the version that the history begins with */
+    int chief;
+    int n_members, n_pieces, n_shards;
+    struct wf_member *member;
+    struct wf_holders *holders; /* by piece */
+    int *worker;                /* by shard: who computes it; WF_NOBODY: nobody yet */
+};
+
+weft_status wf_epoch_copy(weft_ctx *ctx, const struct wf_epoch *e, struct wf_epoch **out);
+weft_status wf_epoch_new(weft_ctx *ctx, int n_members, int n_pieces, int n_shards,
+                         struct wf_epoch **out);
+void wf_epoch_free(weft_ctx *ctx, struct wf_epoch *e);
+/* NULL: the node does not belong to it. */
+const struct wf_member *wf_epoch_member(const struct wf_epoch *e, int node);
+bool wf_epoch_has(const struct wf_epoch *e, int node, uint64_t incarnation);
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+enum wf_message_type {
+    /* to the chief */
+    WF_MSG_BEAT = 1, /* I am here, at this epoch; a node that does not belong to it wants to join */
+    WF_MSG_LEAVE,    /* I want to go */
+    WF_MSG_FILLED,   /* piece: the target has everything, and keeps up */
+    WF_MSG_SAVED,    /* piece at version t is in the checkpoint store */
+    WF_MSG_DONE,     /* the last step is complete */
+    /* from the chief */
+    WF_MSG_EPOCH, /* the record */
+    WF_MSG_TERM,  /* who is chief; also between chiefs */
+    WF_MSG_STOP,  /* the job has ended */
+    /* between workers and servers, for a piece */
+    WF_MSG_PULL,    /* send me version t as soon as there is one */
+    WF_MSG_VERSION, /* here it is */
+    WF_MSG_PUSH,    /* the contribution of a shard to step t */
+    WF_MSG_AT,      /* the piece is at version t, and has the contributions `bits` of step t: others
+                     * are to be sent again. Contributions to earlier steps are in it */
+    WF_MSG_ASK,     /* what version are you at? */
+    /* between servers, for a piece */
+    WF_MSG_PARTIAL,  /* what a norm over all pieces needs of this one, for step t */
+    WF_MSG_DECISION, /* what came out of it */
+    WF_MSG_WANT,     /* send me your partial of step t again, or the decision */
+    WF_MSG_RECORD,   /* to a copy: what step t does to the piece */
+    WF_MSG_RECORDED, /* the copy has it */
+    WF_MSG_SYNC,     /* to a copy: what version are you at? */
+    WF_MSG_SYNCED,
+    WF_MSG_FILL, /* to a target: block `block` of version t; decided: and the decision of step t - 1 */
+    WF_MSG_FILL_NEXT, /* the target has the blocks before `block` */
+    WF_MSG_TYPES
+};
+
+struct wf_message {
+    enum wf_message_type type;
+    int from, to;
+    uint64_t incarnation, term, epoch, history; /* of the sender */
+    enum wf_role role;
+    int piece, shard, round, block;
+    bool decided;
+    int64_t t;
+    const uint64_t *bits; /* AT: by shard */
+    int n_words;
+    const struct wf_epoch *record; /* EPOCH */
+    const void *payload;           /* of one that arrives: as the driver keeps it */
+};
+
+const char *wf_message_name(enum wf_message_type type);
+
+/* ---- actions --------------------------------------------------------------------------------- */
+
+enum wf_action_type {
+    WF_ACT_SEND,
+    /* a chief's, answered by an event of the store */
+    WF_ACT_CREATE_TERM,     /* number */
+    WF_ACT_CREATE_EPOCH,    /* record */
+    WF_ACT_READ,            /* the highest term, the last epoch, the last manifest */
+    WF_ACT_CREATE_MANIFEST, /* history, t */
+    WF_ACT_EXIT,            /* another one is chief, or the job has ended */
+    /* a worker's */
+    WF_ACT_COMPUTE, /* shard, t: answered by wf_client_computed */
+    WF_ACT_REJOIN,  /* forget everything, and start again with a new incarnation */
+    /* a server's */
+    WF_ACT_SAVE, /* piece, t: answered by wf_server_saved */
+};
+
+struct wf_action {
+    enum wf_action_type type;
+    struct wf_message msg; /* SEND */
+    uint64_t number, history;
+    int piece, shard;
+    int64_t t;
+    const struct wf_epoch *record; /* borrowed until the next step of the machine */
+};
+
+struct wf_actions {
+    weft_ctx *ctx;
+    struct wf_action *act;
+    int64_t n, cap;
+    weft_status st; /* the first failure: memory */
+};
+
+void wf_actions_init(struct wf_actions *a, weft_ctx *ctx);
+void wf_actions_free(struct wf_actions *a);
+/* NULL if there is no memory: then the whole step of the machine has failed. */
+struct wf_action *wf_actions_add(struct wf_actions *a, enum wf_action_type type);
+
+/* ---- what every member of a job has ----------------------------------------------------------- */
+
+/* A node's view of the job. */
+struct wf_view {
+    weft_ctx *ctx;
+    int node;
+    enum wf_role role;
+    uint64_t incarnation, term;
+    int chief;              /* to whom beats go */
+    struct wf_epoch *epoch; /* NULL: none yet */
+    bool belongs;           /* to the epoch */
+};
+
+void wf_view_init(struct wf_view *v, weft_ctx *ctx, int node, enum wf_role role,
+                  uint64_t incarnation, int chief);
+void wf_view_free(struct wf_view *v);
+/* Takes a message of a chief. *changed: a new epoch has begun. */
+weft_status wf_view_take(struct wf_view *v, const struct wf_message *m, bool *changed);
+/* Whether a message between members counts. */
+bool wf_view_counts(const struct wf_view *v, const struct wf_message *m);
+/* A message of this node, stamped; to be completed. NULL if there is no memory. */
+struct wf_message *wf_view_send(const struct wf_view *v, struct wf_actions *a,
+                                enum wf_message_type type, int to);
+
+#endif

@@ -1,0 +1,86 @@
+/* faults.c - draws a case from a seed: how many nodes, what they do, and what happens to them. */
+#include "sim.h"
+
+struct draw {
+    uint64_t state;
+};
+
+static uint64_t next(struct draw *d)
+{
+    d->state = sim_mix(d->state, 0x51ed270b);
+    return d->state;
+}
+
+/* In [lo, hi]. */
+static int64_t between(struct draw *d, int64_t lo, int64_t hi)
+{
+    return lo + (int64_t)(next(d) % (uint64_t)(hi - lo + 1));
+}
+
+static bool chance(struct draw *d, int of_100)
+{
+    return between(d, 0, 99) < of_100;
+}
+
+/* About how long the job takes if nothing happens. */
+static int64_t duration(const struct sim_case *c)
+{
+    int64_t shards = (c->plan.n_shards + c->n_workers - 1) / c->n_workers;
+
+    return 3 * c->store_delay + 100 * MS +
+           c->plan.n_steps * (c->compute * shards + (6 + 4 * c->plan.n_rounds) * c->delay);
+}
+
+static void draw_fault(struct draw *d, const struct sim_case *c, bool servers, struct fault *f)
+{
+    f->kind = (enum fault_kind)(chance(d, 50) ? KILL : between(d, 0, N_FAULT_KINDS - 1));
+    f->at = between(d, 0, 2 * duration(c) / MS) * MS;
+    f->node = (int)between(d, 0, c->n_nodes - 1);
+    if (servers)
+        f->node = c->n_chiefs + (int)between(d, 0, c->n_servers - 1);
+    f->lasts = between(d, 1, 2500) * MS;
+    f->told = chance(d, 60);
+    f->other = (unsigned)next(d) & ((1u << c->n_nodes) - 1) & ~(1u << f->node);
+    if (f->kind == KILL && chance(d, 30))
+        f->lasts = between(d, 1, 30) * MS;
+    if (f->kind == LEAVE && f->node < c->n_chiefs)
+        f->kind = PAUSE;
+    /* one node of each kind is started again, whatever happens */
+    if (f->kind == KILL && chance(d, 30) && f->node != 0 && f->node != c->n_chiefs &&
+        f->node != c->n_chiefs + c->n_servers)
+        f->lasts = 0;
+}
+
+void sim_draw(struct sim_case *c, uint64_t seed)
+{
+    struct draw d = {sim_mix(seed, 0xfeed)};
+    bool calm, servers;
+
+    *c = (struct sim_case){.seed = seed};
+    c->n_chiefs = (int)between(&d, 1, 2);
+    c->n_servers = (int)between(&d, 1, 4);
+    c->n_workers = (int)between(&d, 1, 4);
+    c->n_nodes = c->n_chiefs + c->n_servers + c->n_workers;
+    c->copies = chance(&d, 80);
+    c->plan = (struct wf_ps_plan){.n_pieces = (int)between(&d, 1, MAX_PIECES - 1),
+                                  .n_shards = (int)between(&d, 1, MAX_SHARDS - 2),
+                                  .n_rounds = (int)between(&d, 0, 2),
+                                  .n_blocks = (int)between(&d, 1, MAX_BLOCKS),
+                                  .save_every = between(&d, 0, 3),
+                                  .retry_ns = 100 * MS,
+                                  .n_steps = between(&d, 2, MAX_STEPS - 4)};
+    for (int i = 0; i < c->n_nodes; i++)
+        c->starts[i] = chance(&d, 25) ? between(&d, 0, 3000) * MS : 0;
+    calm = chance(&d, 20);
+    c->delay = between(&d, 1, 4) * MS;
+    c->late = between(&d, 10, chance(&d, 30) ? 2500 : 600) * MS;
+    c->drop = calm ? 0 : (int)between(&d, 0, 60);
+    c->twice = calm ? 0 : (int)between(&d, 0, 60);
+    c->hold = calm ? 0 : (int)between(&d, 0, 100);
+    c->store_delay = between(&d, 1, 300) * MS;
+    c->compute = between(&d, 1, 120) * MS;
+    c->n_faults = (int)between(&d, 0, 12);
+    servers = chance(&d, 40);
+    for (int i = 0; i < c->n_faults; i++)
+        draw_fault(&d, c, servers, &c->fault[i]);
+}

@@ -1,0 +1,245 @@
+/* sim.c - runs simulated jobs: `sim --seeds FROM:TO --jobs N`, `sim --seed N --trace`;
+ * --real: with parameters and optimizers in place of hashes.
+ * A seed that fails is shrunk: faults and disturbances that are not needed are left out. */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct total {
+    int64_t seeds, events, messages, faults, kills, epochs, restores, takeovers, failed;
+};
+
+struct range {
+    uint64_t from, to, jobs;
+    bool stop; /* at the first failure */
+    bool real;
+};
+
+static void draw(weft_ctx *ctx, struct sim_case *c, uint64_t seed, bool real)
+{
+    sim_draw(c, seed);
+    if (real)
+        sim_adapt(ctx, c);
+}
+
+static bool fails(weft_ctx *ctx, const struct sim_case *c)
+{
+    struct sim_result r;
+
+    sim_run(ctx, c, NULL, &r);
+    return r.failed;
+}
+
+static void try_zero(weft_ctx *ctx, struct sim_case *c, int *field)
+{
+    int was = *field;
+
+    *field = 0;
+    if (was && !fails(ctx, c))
+        *field = was;
+}
+
+/* Leaves out what is not needed for the failure. */
+static void shrink(weft_ctx *ctx, struct sim_case *c)
+{
+    bool again = true;
+
+    while (again) {
+        again = false;
+        for (int i = 0; i < c->n_faults; i++) {
+            if (c->without >> i & 1)
+                continue;
+            c->without |= 1u << i;
+            if (fails(ctx, c))
+                again = true;
+            else
+                c->without &= ~(1u << i);
+        }
+    }
+    try_zero(ctx, c, &c->drop);
+    try_zero(ctx, c, &c->twice);
+    try_zero(ctx, c, &c->hold);
+    for (int64_t n = 1; n < c->plan.n_steps; n++) {
+        int64_t was = c->plan.n_steps;
+
+        c->plan.n_steps = n;
+        if (fails(ctx, c))
+            break;
+        c->plan.n_steps = was;
+    }
+}
+
+static void explain(weft_ctx *ctx, uint64_t seed, bool real, const char *program)
+{
+    struct sim_case c;
+    struct sim_result r;
+
+    draw(ctx, &c, seed, real);
+    shrink(ctx, &c);
+    sim_run(ctx, &c, NULL, &r);
+    printf("seed %llu: %s\n", (unsigned long long)seed, r.what);
+    printf("  %d chiefs, %d servers, %d workers, %d pieces, %d shards, %lld steps; replay with\n",
+           c.n_chiefs, c.n_servers, c.n_workers, c.plan.n_pieces, c.plan.n_shards,
+           (long long)c.plan.n_steps);
+    printf("  %s --seed %llu%s --trace --without %u --drop %d --twice %d --hold %d --steps %lld\n",
+           program, (unsigned long long)seed, real ? " --real" : "", c.without, c.drop, c.twice,
+           c.hold, (long long)c.plan.n_steps);
+}
+
+static void add_total(struct total *all, const struct total *more)
+{
+    const int64_t *from = &more->seeds;
+    int64_t *to = &all->seeds;
+
+    for (size_t i = 0; i < sizeof *all / sizeof *to; i++)
+        to[i] += from[i];
+}
+
+/* Every `jobs`-th seed from `from` on. */
+static void run_some(weft_ctx *ctx, const struct range *r, uint64_t from, const char *program,
+                     struct total *all)
+{
+    for (uint64_t seed = from; seed < r->to && (all->failed == 0 || !r->stop); seed += r->jobs) {
+        struct sim_case c;
+        struct sim_result s;
+
+        draw(ctx, &c, seed, r->real);
+        sim_run(ctx, &c, NULL, &s);
+        add_total(all, &(struct total){1, s.events, s.messages, s.faults, s.kills, s.epochs,
+                                       s.histories > 1 ? s.histories - 1 : 0,
+                                       s.terms > 1 ? s.terms - 1 : 0, s.failed});
+        if (s.failed)
+            explain(ctx, seed, r->real, program);
+    }
+}
+
+static weft_ctx *new_ctx(void)
+{
+    weft_ctx *ctx;
+
+    if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx)) {
+        fprintf(stderr, "sim: %s\n", weft_error());
+        exit(2);
+    }
+    return ctx;
+}
+
+static void run_job(const struct range *r, uint64_t from, const char *program, int to)
+{
+    struct total all = {0};
+    weft_ctx *ctx = new_ctx();
+
+    run_some(ctx, r, from, program, &all);
+    weft_ctx_free(ctx);
+    fflush(stdout);
+    _exit(write(to, &all, sizeof all) == sizeof all ? 0 : 2);
+}
+
+/* All seeds, in `jobs` processes. */
+static bool run_seeds(const struct range *r, const char *program)
+{
+    struct total all = {0};
+    int pipes[2], n_lost = 0;
+
+    fflush(stdout);
+    if (pipe(pipes))
+        return false;
+    for (uint64_t i = 0; i < r->jobs; i++)
+        if (fork() == 0)
+            run_job(r, r->from + i, program, pipes[1]);
+    close(pipes[1]);
+    for (uint64_t i = 0; i < r->jobs; i++) {
+        struct total more;
+        int status;
+
+        if (wait(&status) < 0 || status != 0)
+            n_lost++;
+        else if (read(pipes[0], &more, sizeof more) == sizeof more)
+            add_total(&all, &more);
+    }
+    close(pipes[0]);
+    printf("%lld seeds: %lld events, %lld messages, %lld faults, %lld kills, %lld epochs, "
+           "%lld restores, %lld takeovers; %lld failed\n",
+           (long long)all.seeds, (long long)all.events, (long long)all.messages,
+           (long long)all.faults, (long long)all.kills, (long long)all.epochs,
+           (long long)all.restores, (long long)all.takeovers, (long long)all.failed);
+    if (n_lost)
+        printf("%d of %llu processes crashed\n", n_lost, (unsigned long long)r->jobs);
+    return all.failed == 0 && n_lost == 0;
+}
+
+static long long number(int argc, char **argv, const char *flag, long long missing)
+{
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], flag) == 0)
+            return strtoll(argv[i + 1], NULL, 10);
+    return missing;
+}
+
+static bool has(int argc, char **argv, const char *flag)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], flag) == 0)
+            return true;
+    return false;
+}
+
+static bool run_one(weft_ctx *ctx, int argc, char **argv, uint64_t seed)
+{
+    struct sim_case c;
+    struct sim_result r;
+
+    draw(ctx, &c, seed, has(argc, argv, "--real"));
+    c.without = (unsigned)number(argc, argv, "--without", 0);
+    c.drop = (int)number(argc, argv, "--drop", c.drop);
+    c.twice = (int)number(argc, argv, "--twice", c.twice);
+    c.hold = (int)number(argc, argv, "--hold", c.hold);
+    c.plan.n_steps = number(argc, argv, "--steps", c.plan.n_steps);
+    sim_run(ctx, &c, has(argc, argv, "--trace") ? stdout : NULL, &r);
+    printf("seed %llu: %s (%lld events, %lld epochs, ended at %lld ms)\n", (unsigned long long)seed,
+           r.failed ? r.what : "ok", (long long)r.events, (long long)r.epochs,
+           (long long)(r.ended / MS));
+    return !r.failed;
+}
+
+/* "1000": the seeds below it; "1000:2000": those in between. */
+static bool read_range(const char *text, struct range *r)
+{
+    char *end;
+
+    r->to = strtoull(text, &end, 10);
+    if (*end == ':') {
+        r->from = r->to;
+        r->to = strtoull(end + 1, &end, 10);
+    }
+    return end != text && *end == '\0' && r->to > r->from;
+}
+
+int main(int argc, char **argv)
+{
+    struct range r = {.to = 1000, .jobs = (uint64_t)number(argc, argv, "--jobs", 1)};
+    bool ok;
+
+    r.stop = has(argc, argv, "--stop");
+    r.real = has(argc, argv, "--real");
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], "--seeds") == 0 && !read_range(argv[i + 1], &r)) {
+            fprintf(stderr, "sim: --seeds %s: expected N or FROM:TO\n", argv[i + 1]);
+            return 2;
+        }
+    if (r.jobs < 1 || r.jobs > 1024) {
+        fprintf(stderr, "sim: --jobs: expected 1 to 1024\n");
+        return 2;
+    }
+    if (has(argc, argv, "--seed")) {
+        weft_ctx *ctx = new_ctx();
+
+        ok = run_one(ctx, argc, argv, (uint64_t)number(argc, argv, "--seed", 0));
+        weft_ctx_free(ctx);
+    } else {
+        ok = run_seeds(&r, argv[0]);
+    }
+    return ok ? 0 : 1;
+}
