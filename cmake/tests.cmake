@@ -110,7 +110,7 @@ endforeach()
 # of cores: their names of kernels, bits or numbers of allocations.
 set(WEFT_DEVICE_TESTS
     "^(ops/|golden/|unit/exec/(autocast|batch_norm|cast|clip_norm|explain|fn|gradcheck|passes|two_updates|updates)_test|\
-unit/train/(custom_loss|deal|dist|failed_step|fingerprint|fit|large|life|lives|map_graph|parts|rates|save|scale|shards|\
+unit/train/(custom_loss|deal|dist|failed_step|fingerprint|fit|life|lives|loop|map_graph|parts|rates|save|scale|shards|\
 states|strategy)_test)")
 string(REPLACE "\n" "" WEFT_DEVICE_TESTS "${WEFT_DEVICE_TESTS}")
 foreach(file IN LISTS programs)
