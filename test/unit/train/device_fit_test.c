@@ -188,7 +188,7 @@ static void a_resumed_run_has_the_bits_of_one_run(void **state)
             close_job(&j);
         }
         assert_memory_equal(whole, resumed, n * sizeof *whole);
-        open_job(&j, false, &variants[i]); /* and the cpu goes on from it */
+        open_job(&j, false, &variants[i]); /* and the cpu resumes from it */
         fit(&j, 5, dir);
         close_job(&j);
         temp_remove(dir);
