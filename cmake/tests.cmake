@@ -61,6 +61,7 @@ function(weft_test_program file out_name out_target)
     target_compile_options(${target} PRIVATE -UNDEBUG)
     target_compile_definitions(${target} PRIVATE WF_TEST_DIR="${PROJECT_SOURCE_DIR}/test")
     target_link_libraries(${target} PRIVATE weft_common weft_static)
+    target_link_options(${target} PRIVATE -Wl,--wrap=weft_ctx_new)
     set(${out_name} ${name} PARENT_SCOPE)
     set(${out_target} ${target} PARENT_SCOPE)
 endfunction()
@@ -101,6 +102,26 @@ foreach(file IN LISTS programs)
     # Spinning threads of two programs on the same cores slow both down many times.
     if(NOT labels MATCHES "^unit;(tensor|op|graph)$")
         set_tests_properties(${name} PROPERTIES PROCESSORS 2)
+    endif()
+endforeach()
+
+# The op table, golden numbers and training run once more on a device with memory of its own, which
+# the host cannot touch (test/support/fake.c). Not those whose subject is the CPU's kernels or groups
+# of cores: their names of kernels, bits or numbers of allocations.
+set(WEFT_DEVICE_TESTS
+    "^(ops/|golden/|unit/exec/(autocast|batch_norm|cast|clip_norm|explain|fn|gradcheck|passes|two_updates|updates)_test|\
+unit/train/(custom_loss|deal|dist|failed_step|fingerprint|fit|life|lives|loop|map_graph|parts|rates|save|scale|shards|\
+states|strategy)_test)")
+string(REPLACE "\n" "" WEFT_DEVICE_TESTS "${WEFT_DEVICE_TESTS}")
+foreach(file IN LISTS programs)
+    cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/test OUTPUT_VARIABLE name)
+    cmake_path(REMOVE_EXTENSION name)
+    string(REPLACE "/" "-" target "test-${name}")
+    if(NOT WEFT_SANITIZE AND name MATCHES "${WEFT_DEVICE_TESTS}")
+        weft_timeout(${file} timeout)
+        weft_add_test(device/${name} device ${timeout} ${target})
+        set_property(TEST device/${name} APPEND PROPERTY ENVIRONMENT WEFT_TEST_DEVICE=fake:0)
+        set_tests_properties(device/${name} PROPERTIES PROCESSORS 2)
     endif()
 endforeach()
 

@@ -118,6 +118,7 @@ typedef enum weft_simd {
 } weft_simd;
 
 typedef struct weft_ctx weft_ctx;
+struct weft_device_driver; /* weft/sys/device.h */
 
 typedef struct weft_ctx_opts {
     size_t size;
@@ -134,14 +135,23 @@ typedef struct weft_ctx_opts {
     void *now_arg;
     bool flush_denormals; /* treat denormals as zero in all kernels, on every thread */
     const char *devices; /* to compute on, with commas: "cpu", or groups of its cores for strategies
-                           * that use several devices: "cpu:0, cpu:1". NULL: the cpu. WEFT_ENOENT
-                           * names one that does not exist */
+                           * that use several devices: "cpu:0, cpu:1"; or a device with memory of
+                           * its own: "gpu:0". Then functions keep their variables there and
+                           * compute there; ops that the device has no kernel for run on the cpu,
+                           * unless the word strict is in the list: "gpu:0, strict". NULL: the
+                           * cpu. WEFT_ENOENT names one that does not exist */
     int spin_us; /* how long an idle thread of the pool, or a caller that waits for one, looks for
                   * work before it sleeps, in microseconds. 0: 2000. WEFT_ZERO: it sleeps at once,
                   * which is right where several processes share the cores */
     bool soft_placement; /* ops in the scope of a device that does not exist (weft_device_push) run
                           * on the default device, and the log says so once; otherwise weft_fn_new
                           * refuses them */
+    int64_t device_memory; /* bytes that may be used of each device with memory of its own; 0: all.
+                            * Calls beyond it fail with WEFT_ELIMIT */
+    bool device_preallocate; /* take that memory now; otherwise as it is needed */
+    int n_drivers;
+    const struct weft_device_driver *const *drivers; /* of devices besides those built in
+                                               * (weft/sys/device.h); borrowed */
 } weft_ctx_opts;
 
 /* A context owns a thread pool and the seams. Several threads may use it at the same time. Free
@@ -154,14 +164,18 @@ WEFT_API weft_simd weft_ctx_simd(const weft_ctx *ctx); /* the level in use, neve
 WEFT_API int64_t weft_ctx_memory(const weft_ctx *ctx); /* bytes in use now */
 WEFT_API int64_t weft_ctx_memory_peak(const weft_ctx *ctx);
 
-/* The devices that ops can be placed on. What is not placed runs on the default device: the pool of
- * the context, over all cores. */
+/* The devices that ops can be placed on. What is not placed runs on the default device: the first
+ * with memory of its own in the list of devices, otherwise the pool of the context, over all
+ * cores. */
 typedef struct weft_device {
     size_t size;
     char name[24];    /* "cpu:0": for weft_device_push */
-    const char *kind; /* "cpu": a group of cores */
+    const char *kind; /* "cpu": a group of cores; or a driver's: "gpu" */
     int cores;
-    int threads; /* that compute there, the caller's included */
+    int threads;                      /* of cpus: that compute there, the caller's included */
+    char model[96];                   /* "" for cpus */
+    int64_t memory_bytes;             /* of devices with memory of their own; 0: unknown */
+    int64_t memory_used, memory_peak; /* by this context */
 } weft_device;
 WEFT_API int weft_ctx_n_devices(const weft_ctx *ctx);
 WEFT_API weft_status weft_ctx_device(const weft_ctx *ctx, int i, weft_device *out);

@@ -47,7 +47,10 @@ weft_status wf_opts_give(void *out, size_t size, const void *full, size_t today,
 struct wf_pool;
 struct wf_fs;
 
+struct wf_device;
+
 #define WF_MAX_GROUPS 64 /* of cores */
+#define WF_MAX_OWN 64    /* devices with memory of their own */
 
 struct weft_ctx {
     weft_allocator mem;
@@ -57,6 +60,11 @@ struct weft_ctx {
     struct wf_pool *pool;
     int n_groups; /* of cores: the devices cpu:0, cpu:1, … (device.c) */
     struct wf_pool *_Atomic group_pool[WF_MAX_GROUPS]; /* NULL: not needed yet */
+    int n_own, n_drivers;
+    struct wf_device *own[WF_MAX_OWN]; /* devices with memory of their own (devlist.c) */
+    struct wf_device *home;            /* where functions live: own[0], NULL: the host's memory */
+    const struct weft_device_driver *const *drivers; /* the caller's */
+    bool strict_devices; /* an op without a kernel for its device is an error */
     bool soft_placement;
     _Atomic bool soft_told; /* that something was placed elsewhere */
     int spin_us;            /* of pools, as for wf_pool_new */

@@ -1,7 +1,6 @@
 /* ctx.c - the context: seams, limits and the pool. */
 #define _GNU_SOURCE
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -82,59 +81,12 @@ static weft_status choose_simd(const weft_ctx_opts *o, weft_simd *out)
     return WEFT_OK;
 }
 
-/* One device of a list: "cpu" or "cpu:N", N below WF_MAX_GROUPS; -1: another. */
-static int device_number(const char *name)
-{
-    int n = 0;
-
-    if (strcmp(name, "cpu") == 0)
-        return 0;
-    if (strncmp(name, "cpu:", 4) != 0 || !wf_is_digit(name[4]))
-        return -1;
-    for (const char *p = name + 4; *p; p++) {
-        if (!wf_is_digit(*p) || n >= WF_MAX_GROUPS)
-            return -1;
-        n = n * 10 + (*p - '0');
-    }
-    return n < WF_MAX_GROUPS ? n : -1;
-}
-
-/* Devices are groups of cores: "cpu" is all of them, "cpu:0, cpu:1" two halves. */
-static weft_status check_devices(const char *list, int *n_groups)
-{
-    uint64_t seen = 0;
-
-    *n_groups = 0;
-    while (list && *list) {
-        size_t n = strcspn(list, ","), skip = strspn(list, " ");
-        char name[64];
-        int k;
-
-        snprintf(name, sizeof name, "%.*s", (int)(n - (skip < n ? skip : n)), list + skip);
-        name[strcspn(name, " ")] = 0;
-        k = device_number(name);
-        if (k < 0)
-            return wf_err(WEFT_ENOENT, "devices: no device '%s' here; available: cpu", name);
-        if (seen >> k & 1)
-            return wf_err(WEFT_EINVAL, "devices: '%s' is listed twice", name);
-        seen |= (uint64_t)1 << k;
-        ++*n_groups;
-        list += n + (list[n] == ',');
-    }
-    *n_groups = *n_groups ? *n_groups : 1;
-    if (seen >> *n_groups)
-        return wf_err(WEFT_EINVAL, "devices: %d groups of cores are cpu:0 to cpu:%d", *n_groups,
-                      *n_groups - 1);
-    return WEFT_OK;
-}
-
 weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
 {
     weft_ctx_opts o;
     weft_allocator mem = {libc_alloc, libc_free, NULL};
     weft_ctx *ctx;
     weft_simd simd = WEFT_SIMD_PORTABLE;
-    int n_groups = 1;
     weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_ctx_opts");
 
     if (st)
@@ -144,8 +96,6 @@ weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
     if (o.spin_us != WEFT_ZERO && (o.spin_us < 0 || o.spin_us > 1000000))
         return wf_err(WEFT_EINVAL, "context: spin_us %d is not in 0..1000000", o.spin_us);
     st = choose_simd(&o, &simd);
-    if (!st)
-        st = check_devices(o.devices, &n_groups);
     if (st)
         return st;
     if (o.allocator)
@@ -157,7 +107,7 @@ weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
     ctx->mem = mem;
     ctx->mem_limit = o.memory_limit;
     ctx->simd = simd;
-    ctx->n_groups = n_groups;
+    ctx->n_groups = 1;
     ctx->soft_placement = o.soft_placement;
     ctx->spin_us = o.spin_us == WEFT_ZERO ? 0 : o.spin_us ? o.spin_us : -1;
     ctx->kernels = o.kernels;
@@ -169,7 +119,9 @@ weft_status weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
     ctx->now_arg = o.now_arg;
     ctx->fs = &wf_fs_posix;
     ctx->sys = &wf_sys_posix;
-    st = wf_pool_new(ctx, o.threads ? o.threads : wf_usable_cpus(), ctx->spin_us, &ctx->pool);
+    st = wf_devices_open(ctx, &o);
+    if (!st)
+        st = wf_pool_new(ctx, o.threads ? o.threads : wf_usable_cpus(), ctx->spin_us, &ctx->pool);
     if (st) {
         weft_ctx_free(ctx);
         return st;

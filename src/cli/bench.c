@@ -159,6 +159,7 @@ static int run(int argc, char **argv)
         {"kernels", FLAG_TEXT, "best|portable",
          "portable kernels give identical results on every machine", &m.kernels},
         {"simd", FLAG_TEXT, "LEVEL", "auto, portable, avx2 or avx512", &m.simd},
+        {"device", FLAG_TEXT, "LIST", "device to train on: cpu (default), gpu:0", &m.devices},
         {"json", FLAG_TEXT, "FILE|-", "write JSON, one object per line", &json},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };

@@ -17,10 +17,17 @@ struct wf_kplan {
     int n_in, n_out;
     const struct wf_type *in, *out; /* an absent optional input has dtype WEFT_NONE */
     int n_threads;                  /* may affect scratch_bytes, never the tiling */
+    void *device;                   /* of devices with memory of their own: the driver's pointer */
     /* answers */
     const void *state;
     size_t scratch_bytes;
     const char *impl; /* the implementation's name for explain; preset to the row's */
+    /* Of devices with memory of their own. If step_bytes > 0, step_fill writes that many bytes
+     * before each run, on the host: values that depend on c->iteration and c->rng (a learning rate
+     * from a schedule). The kernel finds them at c->own; c's tensors are not readable. */
+    size_t step_bytes;
+    void (*step_fill)(const struct wf_call *c, void *to);
+    bool not_captured; /* cannot be part of a recording: the run is enqueued piece by piece */
 };
 
 /* A row with the name "ref" gives a reference kernel a plan function: it is the last of its op's

@@ -10,6 +10,7 @@
 #define WF_OP_H
 
 #include "base/random.h"
+#include "op/step.h"
 #include "tensor/attr.h"
 #include "tensor/tensor.h"
 
@@ -138,6 +139,14 @@ struct wf_call {
     int64_t iteration; /* of updates: 1 in the first step */
     const void *state; /* what the kernel's plan function created */
     void *scratch; /* 64-byte aligned, as many bytes as the plan asked for; contents undefined */
+    /* Of devices with memory of their own (weft/sys/device.h), otherwise NULL. There all tensors
+     * and scratch are in device memory, `rng` and `iteration` are not valid when the work is done,
+     * and step, own and trouble are device memory, too. */
+    void *device, *stream;
+    const struct wf_step_block *step;
+    const void *own;   /* the step_bytes of wf_kplan, filled for each run */
+    uint32_t *trouble; /* [WF_TROUBLE_WORDS] */
+    uint32_t instr;    /* for WF_TROUBLE_INSTR */
 };
 typedef weft_status wf_kernel_fn(const struct wf_call *);
 
