@@ -1,0 +1,278 @@
+/* bind_seq.c - attention and recurrent nets. */
+#include "kernels/cuda/config.h"
+#if WF_HAVE_CUDA
+
+#include <math.h>
+
+#include "kernels/cuda/dev.h"
+#include "op/rnn.h"
+
+weft_status wfc_plan_attention(struct wf_kplan *p);
+weft_status wfc_plan_rnn(struct wf_kplan *p);
+weft_status wfc_plan_rnn_grad(struct wf_kplan *p);
+wf_kernel_fn wfc_run_attention, wfc_run_attention_grad, wfc_run_rnn, wfc_run_rnn_grad;
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+static bool is_packed(const struct wf_op *op)
+{
+    return op->id == WF_OP_attention_packed || op->id == WF_OP_attention_packed_grad;
+}
+
+static bool is_grad(const struct wf_op *op)
+{
+    return op->id == WF_OP_attention_grad || op->id == WF_OP_attention_packed_grad;
+}
+
+static bool heads_first(const struct wf_op *op, const struct wf_attr *attr)
+{
+    return !strcmp(wf_attr_str(op, attr, "layout"), "bhtd");
+}
+
+/* Sizes of a call, from the operands' types. */
+static struct wfc_att att_sizes(const struct wf_op *op, const struct wf_attr *attr,
+                                const struct wf_type *first, const struct wf_type *second,
+                                const struct wf_type *third)
+{
+    const int64_t *d = first->dim;
+    struct wfc_att a = {.dtype = (int32_t)first->dtype};
+
+    if (is_packed(op)) {
+        a.n_b = (uint32_t)d[0];
+        a.n_h = (uint32_t)d[3];
+        a.n_q = a.n_k = (uint32_t)d[1];
+        a.d = a.dv = (uint32_t)d[4];
+    } else {
+        int h = heads_first(op, attr) ? 1 : 2;
+
+        a.n_b = (uint32_t)d[0];
+        a.n_h = (uint32_t)d[h];
+        a.n_q = (uint32_t)d[3 - h];
+        a.n_k = (uint32_t)second->dim[3 - h];
+        a.d = (uint32_t)d[3];
+        a.dv = (uint32_t)third->dim[3];
+    }
+    return a;
+}
+
+weft_status wfc_plan_attention(struct wf_kplan *p)
+{
+    int first = is_grad(p->op) ? 1 : 0;
+    bool packed = is_packed(p->op);
+    struct wfc_att a = att_sizes(p->op, p->attr, &p->in[first], packed ? NULL : &p->in[first + 1],
+                                 packed ? NULL : &p->in[first + 2]);
+
+    if (a.n_q > WFC_ATT_MAX || a.n_k > WFC_ATT_MAX || !wf_is_float(p->in[0].dtype))
+        return WEFT_ENOSUP;
+    return wfc_plan_any(p);
+}
+
+static struct wfc_att_view plain_view(const struct wf_call *c, const struct wf_tensor *t)
+{
+    const int64_t *d = t->type.dim;
+    bool head = heads_first(c->op, c->attr);
+
+    return (struct wfc_att_view){t->data, 0, d[1] * d[2] * d[3], d[3] * (head ? d[2] : 1),
+                                 d[3] * (head ? 1 : d[2])};
+}
+
+/* part: 0 q, 1 k, 2 v of [b, t, 3, h, d]. */
+static struct wfc_att_view packed_view(const struct wf_tensor *t, int part)
+{
+    const int64_t *d = t->type.dim;
+    int64_t row = d[3] * d[4];
+
+    return (struct wfc_att_view){t->data, part * row, d[1] * 3 * row, d[4], 3 * row};
+}
+
+static struct wfc_att_view rows_view(const struct wf_tensor *t)
+{
+    const int64_t *d = t->type.dim;
+
+    return (struct wfc_att_view){t->data, 0, d[1] * d[2] * d[3], d[3], d[2] * d[3]};
+}
+
+static struct wfc_att att_args(const struct wf_call *c, int first, int mask)
+{
+    bool packed = is_packed(c->op);
+    struct wfc_att a =
+        att_sizes(c->op, c->attr, &c->in[first].type, packed ? NULL : &c->in[first + 1].type,
+                  packed ? NULL : &c->in[first + 2].type);
+
+    a.causal = (int32_t)wf_call_int(c, "causal");
+    a.scale = wf_call_float(c, "scale");
+    if (a.scale == 0)
+        a.scale = 1 / sqrt((double)a.d);
+    a.q = packed ? packed_view(&c->in[first], 0) : plain_view(c, &c->in[first]);
+    a.k = packed ? packed_view(&c->in[first], 1) : plain_view(c, &c->in[first + 1]);
+    a.v = packed ? packed_view(&c->in[first], 2) : plain_view(c, &c->in[first + 2]);
+    if (mask < c->n_in && c->in[mask].data) {
+        const struct wf_type *t = &c->in[mask].type;
+        int64_t stride = 1;
+
+        a.mask = c->in[mask].data;
+        a.mask_dtype = (int32_t)t->dtype;
+        for (int i = t->rank - 1, k = 3; i >= 0; i--, k--) {
+            a.mask_step[k] = t->dim[i] == 1 ? 0 : (uint32_t)stride;
+            stride *= t->dim[i];
+        }
+    }
+    return a;
+}
+
+weft_status wfc_run_attention(const struct wf_call *c)
+{
+    bool packed = is_packed(c->op);
+    struct wfc_att a = att_args(c, 0, packed ? 1 : 3);
+
+    a.y = packed ? rows_view(&c->out[0]) : plain_view(c, &c->out[0]);
+    a.lse = c->out[1].data;
+    a.lse_dtype = (int32_t)c->out[1].type.dtype;
+    return wfc_launch(c, WFC_K_wfc_att + wfc_wide(c), (int64_t)a.n_b * a.n_h * a.n_q, 1,
+                      WFC_THREADS, &a);
+}
+
+weft_status wfc_run_attention_grad(const struct wf_call *c)
+{
+    bool packed = is_packed(c->op);
+    struct wfc_att a = att_args(c, 1, packed ? 4 : 6);
+    int y = packed ? 2 : 4;
+    weft_status st;
+
+    a.dy = packed ? rows_view(&c->in[0]) : plain_view(c, &c->in[0]);
+    a.y = packed ? rows_view(&c->in[y]) : plain_view(c, &c->in[y]);
+    a.lse = c->in[y + 1].data;
+    a.lse_dtype = (int32_t)c->in[y + 1].type.dtype;
+    a.dq = packed ? packed_view(&c->out[0], 0) : plain_view(c, &c->out[0]);
+    a.dk = packed ? packed_view(&c->out[0], 1) : plain_view(c, &c->out[1]);
+    a.dv_out = packed ? packed_view(&c->out[0], 2) : plain_view(c, &c->out[2]);
+    st = wfc_launch(c, WFC_K_wfc_att_dq + wfc_wide(c), (int64_t)a.n_b * a.n_h * a.n_q, 1,
+                    WFC_THREADS, &a);
+    return st ? st
+              : wfc_launch(c, WFC_K_wfc_att_dkv + wfc_wide(c), (int64_t)a.n_b * a.n_h * a.n_k, 1,
+                           WFC_THREADS, &a);
+}
+
+/* ---- recurrent nets -------------------------------------------------------------------------- */
+
+static bool same_floats(const struct wf_kplan *p)
+{
+    for (int i = 0; i < p->n_in; i++)
+        if (i != WF_RNN_STEPS && p->in[i].dtype && p->in[i].dtype != p->in[0].dtype)
+            return false;
+    return wf_is_float(p->in[0].dtype);
+}
+
+weft_status wfc_plan_rnn(struct wf_kplan *p)
+{
+    if (p->in[WF_RNN_R].dim[0] > WFC_RNN_UNITS || !same_floats(p))
+        return WEFT_ENOSUP;
+    return wfc_plan_any(p);
+}
+
+static int da_parts(enum wf_rnn_kind kind, bool reset_after)
+{
+    return kind == WF_RNN_LSTM ? 4 : kind == WF_RNN_SIMPLE ? 1 : reset_after ? 4 : 3;
+}
+
+static const void *operand(const struct wf_call *c, int i)
+{
+    return i < c->n_in && c->in[i].type.dtype ? c->in[i].data : NULL;
+}
+
+static struct wfc_rnn rnn_args(const struct wf_call *c)
+{
+    enum wf_rnn_kind kind = wf_rnn_kind(c->op);
+    struct wfc_rnn a = {.n_batch = (uint32_t)c->in[WF_RNN_X].type.dim[0],
+                        .n_time = (uint32_t)c->in[WF_RNN_X].type.dim[1],
+                        .n_in = (uint32_t)c->in[WF_RNN_X].type.dim[2],
+                        .n_units = (uint32_t)c->in[WF_RNN_R].type.dim[0],
+                        .n_cols = (uint32_t)c->in[WF_RNN_R].type.dim[1],
+                        .kind = (int32_t)kind,
+                        .reverse = (int32_t)wf_call_int(c, "reverse"),
+                        .dtype = (int32_t)c->in[WF_RNN_X].type.dtype,
+                        .x = c->in[WF_RNN_X].data,
+                        .w = c->in[WF_RNN_W].data,
+                        .r = c->in[WF_RNN_R].data,
+                        .bias = operand(c, WF_RNN_BIAS),
+                        .h0 = operand(c, WF_RNN_H0),
+                        .steps = operand(c, WF_RNN_STEPS),
+                        .c0 = kind == WF_RNN_LSTM ? operand(c, WF_RNN_C0) : NULL,
+                        .fault = wfc_fault(c)};
+
+    a.reset_after = kind == WF_RNN_GRU && wf_call_int(c, "reset_after");
+    a.relu = kind == WF_RNN_SIMPLE && !strcmp(wf_attr_str(c->op, c->attr, "activation"), "relu");
+    a.n_saved = kind == WF_RNN_LSTM ? 4 : kind == WF_RNN_SIMPLE ? 0 : a.reset_after ? 4 : 3;
+    a.n_da = da_parts(kind, a.reset_after);
+    if (a.steps) {
+        a.steps_dtype = (int32_t)c->in[WF_RNN_STEPS].type.dtype;
+        a.steps_rank = c->in[WF_RNN_STEPS].type.rank;
+    }
+    return a;
+}
+
+weft_status wfc_run_rnn(const struct wf_call *c)
+{
+    struct wfc_rnn a = rnn_args(c);
+
+    a.y = c->out[WF_RNN_OUT_Y].data;
+    a.h = c->out[WF_RNN_OUT_H].data;
+    if (a.kind == WF_RNN_LSTM) {
+        a.c = c->out[WF_LSTM_OUT_C].data;
+        a.gates = c->out[WF_LSTM_OUT_GATES].data;
+        a.cells = c->out[WF_LSTM_OUT_CELLS].data;
+    } else if (a.kind == WF_RNN_GRU) {
+        a.gates = c->out[WF_GRU_OUT_GATES].data;
+    }
+    return wfc_launch(c, WFC_K_wfc_rnn + wfc_wide(c), a.n_batch, 1, WFC_THREADS, &a);
+}
+
+weft_status wfc_plan_rnn_grad(struct wf_kplan *p)
+{
+    enum wf_rnn_kind kind = wf_rnn_kind(p->op);
+    bool reset_after = kind == WF_RNN_GRU && wf_kplan_int(p, "reset_after");
+    weft_status st = wfc_plan_rnn(p);
+
+    if (!st)
+        p->scratch_bytes = (size_t)p->in[WF_RNN_X].dim[0] * (size_t)p->in[WF_RNN_X].dim[1] *
+                           (size_t)p->in[WF_RNN_R].dim[0] * (size_t)da_parts(kind, reset_after) *
+                           sizeof(double);
+    return st;
+}
+
+static void *wanted(const struct wf_call *c, int i)
+{
+    return i < c->n_out && wf_count(&c->out[i]) ? c->out[i].data : NULL;
+}
+
+weft_status wfc_run_rnn_grad(const struct wf_call *c)
+{
+    struct wfc_rnn a = rnn_args(c);
+    int wide = wfc_wide(c);
+    int64_t most = (int64_t)wf_max_i64(a.n_in, a.n_units) * a.n_cols;
+    weft_status st;
+
+    a.y = c->in[WF_RNN_Y].data;
+    a.gates = a.kind == WF_RNN_SIMPLE ? NULL : c->in[WF_RNN_GATES].data;
+    a.cells = a.kind == WF_RNN_LSTM ? c->in[WF_RNN_CELLS].data : NULL;
+    a.dy = operand(c, WF_RNN_DY);
+    a.dh = operand(c, WF_RNN_DH);
+    a.dc = a.kind == WF_RNN_LSTM ? operand(c, WF_RNN_DC) : NULL;
+    a.da = c->scratch;
+    a.dx = wanted(c, WF_RNN_DX);
+    a.dw = wanted(c, WF_RNN_DW);
+    a.dr = wanted(c, WF_RNN_DR);
+    a.dbias = wanted(c, WF_RNN_DBIAS);
+    a.dh0 = wanted(c, WF_RNN_DH0);
+    a.dc0 = a.kind == WF_RNN_LSTM ? wanted(c, WF_RNN_DC0) : NULL;
+    st = wfc_launch(c, WFC_K_wfc_rnn_back + wide, a.n_batch, 1, WFC_THREADS, &a);
+    if (!st && a.dx)
+        st = wfc_launch_each(c, WFC_K_wfc_rnn_dx + wide, wf_count(&c->out[WF_RNN_DX]), &a);
+    if (!st && (a.dw || a.dr || a.dbias))
+        st = wfc_launch(c, WFC_K_wfc_rnn_weights + wide,
+                        wf_min_i64((most + WFC_THREADS - 1) / WFC_THREADS, 4096), 3, WFC_THREADS,
+                        &a);
+    return st;
+}
+
+#endif
