@@ -48,6 +48,9 @@ typedef struct weft_fn_opts {
     int max_plans; /* number of plans kept, the least recently used is dropped first; 0: 8 */
     int n_gradients;
     const weft_gradient *gradients; /* one for each variable and group, at most */
+    const char *device; /* where variables are kept and ops run if no scope says otherwise: a device
+                         * of the context with memory of its own, or "cpu:0" for the host's. NULL:
+                         * that of `share`, otherwise the context's default */
 } weft_fn_opts;
 
 WEFT_API weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *opts, weft_fn **out);
@@ -69,7 +72,11 @@ WEFT_API int64_t weft_fn_step(const weft_fn *fn);
 WEFT_API void weft_fn_set_step(weft_fn *fn, int64_t step);
 WEFT_API void weft_fn_set_shard(weft_fn *fn, int shard);
 
-/* Variables by name. get copies out, set copies in (dtype and shape must match), view borrows. */
+/* Variables by name. get copies out, set copies in (dtype and shape must match), view borrows: it
+ * may be read and written. If the variables are kept on a device with memory of its own, a view
+ * (also those of weft_fn_params, weft_fn_slot and weft_fn_gradients) is a copy in the host's memory:
+ * it is valid until the next run of a function that shares the variables, which sees what was
+ * written; after it, ask again. */
 WEFT_API weft_status weft_fn_get(weft_fn *fn, const char *name, weft_tensor *out);
 WEFT_API weft_status weft_fn_set(weft_fn *fn, const char *name, const weft_tensor *value);
 WEFT_API weft_status weft_fn_view(weft_fn *fn, const char *name, weft_tensor *out);

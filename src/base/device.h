@@ -58,5 +58,10 @@ void wf_dev_host_free(struct wf_device *d, void *p, int64_t bytes);
 weft_status wf_dev_get(struct wf_device *d, void *host, const void *from, int64_t bytes);
 weft_status wf_dev_set(struct wf_device *d, void *to, const void *host, int64_t bytes);
 weft_status wf_dev_zero(struct wf_device *d, void *to, int64_t bytes);
+/* Several copies, of which the last call waits for all; st: of what was enqueued. */
+void wf_dev_begin(struct wf_device *d);
+weft_status wf_dev_copy(struct wf_device *d, weft_copy_way way, void *to, const void *from,
+                        int64_t bytes);
+weft_status wf_dev_end(struct wf_device *d, weft_status st);
 
 #endif

@@ -62,19 +62,33 @@ void wf_dev_host_free(struct wf_device *d, void *p, int64_t bytes)
         wf_free(d->ctx, p);
 }
 
+void wf_dev_begin(struct wf_device *d)
+{
+    pthread_mutex_lock(&d->lock);
+}
+
+weft_status wf_dev_copy(struct wf_device *d, weft_copy_way way, void *to, const void *from,
+                        int64_t bytes)
+{
+    return bytes > 0 ? d->ops.copy(d->dev, d->stream, way, to, from, (size_t)bytes) : WEFT_OK;
+}
+
+weft_status wf_dev_end(struct wf_device *d, weft_status st)
+{
+    weft_status late = d->ops.stream_sync(d->dev, d->stream);
+
+    pthread_mutex_unlock(&d->lock);
+    st = st ? st : late;
+    return st ? wf_err_wrap(st, "%s", d->name) : WEFT_OK;
+}
+
 static weft_status copy(struct wf_device *d, weft_copy_way way, void *to, const void *from,
                         int64_t bytes)
 {
-    weft_status st;
-
     if (bytes <= 0)
         return WEFT_OK;
-    pthread_mutex_lock(&d->lock);
-    st = d->ops.copy(d->dev, d->stream, way, to, from, (size_t)bytes);
-    if (!st)
-        st = d->ops.stream_sync(d->dev, d->stream);
-    pthread_mutex_unlock(&d->lock);
-    return st ? wf_err_wrap(st, "%s", d->name) : WEFT_OK;
+    wf_dev_begin(d);
+    return wf_dev_end(d, wf_dev_copy(d, way, to, from, bytes));
 }
 
 weft_status wf_dev_get(struct wf_device *d, void *host, const void *from, int64_t bytes)
@@ -89,14 +103,8 @@ weft_status wf_dev_set(struct wf_device *d, void *to, const void *host, int64_t 
 
 weft_status wf_dev_zero(struct wf_device *d, void *to, int64_t bytes)
 {
-    weft_status st;
-
     if (bytes <= 0)
         return WEFT_OK;
-    pthread_mutex_lock(&d->lock);
-    st = d->ops.fill(d->dev, d->stream, to, 0, (size_t)bytes);
-    if (!st)
-        st = d->ops.stream_sync(d->dev, d->stream);
-    pthread_mutex_unlock(&d->lock);
-    return st ? wf_err_wrap(st, "%s", d->name) : WEFT_OK;
+    wf_dev_begin(d);
+    return wf_dev_end(d, d->ops.fill(d->dev, d->stream, to, 0, (size_t)bytes));
 }

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "base/device.h"
 #include "graph/graph.h"
 #include "kernels/kernels.h"
 #include "op/optim.h"
@@ -26,7 +27,29 @@ struct wf_segment {
     const struct wf_node *node; /* in the store's graph: initializer */
     int n_slots;                /* slot vectors it uses, and their initial values */
     float slot_init[WF_OPTIM_MAX_SLOTS];
-    float *data, *slot[WF_OPTIM_MAX_SLOTS]; /* tables: their own memory */
+    float *data, *slot[WF_OPTIM_MAX_SLOTS];     /* tables: their own memory */
+    void *home, *home_slot[WF_OPTIM_MAX_SLOTS]; /* tables: in the memory of the store's device */
+};
+
+/* Parts of a store. */
+enum wf_store_part {
+    WF_PART_PARAMS = 1,
+    WF_PART_SLOTS = 2, /* of tables, too */
+    WF_PART_STATE = 4,
+    WF_PART_TABLES = 8,
+    WF_PART_ALL = 15
+};
+
+/* The copy of a store in the memory of a device. A part is valid here, in the host's vectors, or in
+ * both: runs on the device bring theirs up to date, whoever reads or writes the host's calls
+ * wf_store_pull and wf_store_touch. */
+struct wf_home {
+    struct wf_device *dev;
+    pthread_mutex_t lock;
+    unsigned old_here, old_host; /* enum wf_store_part: parts that are out of date */
+    void *params, *slot[WF_OPTIM_MAX_SLOTS], *state;
+    weft_status st; /* of a copy whose caller could not report it: the next run does */
+    char text[256];
 };
 
 /* Who holds the tables that are not in this process's memory. */
@@ -56,10 +79,11 @@ struct wf_store {
     int64_t n_state; /* bytes */
     int64_t step;    /* runs with updates so far */
     struct wf_remote remote;
+    struct wf_home *home; /* NULL: functions compute in these vectors */
 };
 
-/* remote: NULL if all tables are in memory. */
-weft_status wf_store_new(const weft_graph *g, const struct wf_remote *remote,
+/* remote: NULL if all tables are in memory. dev: NULL for the host. */
+weft_status wf_store_new(const weft_graph *g, const struct wf_remote *remote, struct wf_device *dev,
                          struct wf_store **out);
 struct wf_store *wf_store_ref(struct wf_store *s);
 void wf_store_free(struct wf_store *s); /* drops one reference */
@@ -78,6 +102,23 @@ int64_t wf_store_bytes(const struct wf_store *s); /* of all parameters */
 /* The k-th slot of a parameter, NULL if it has none, or of a remote table. */
 float *wf_store_slot(const struct wf_store *s, const struct wf_segment *seg, int k);
 
+/* home.c: before the host's vectors are read: they become valid. For a store without a device it
+ * does nothing. Those that cannot report a failure leave it to the next run. */
+weft_status wf_store_pull(struct wf_store *s, unsigned parts);
+/* Before the host's vectors are written, wholly or after wf_store_pull: the device's are out of
+ * date. */
+void wf_store_touch(struct wf_store *s, unsigned parts);
+weft_status wf_home_new(struct wf_store *s, struct wf_device *dev);
+void wf_home_free(struct wf_store *s);
+weft_status wf_home_slot_new(struct wf_store *s, struct wf_segment *seg, int k);
+/* The device's vectors become valid; and a run has written them. */
+weft_status wf_home_push(struct wf_store *s, unsigned parts);
+void wf_home_wrote(struct wf_store *s, unsigned parts);
+/* Addresses in the device's memory. */
+void *wf_home_data(const struct wf_store *s, const struct wf_segment *seg);
+void *wf_home_slot(const struct wf_store *s, const struct wf_segment *seg, int k);
+enum wf_store_part wf_segment_part(const struct wf_segment *seg);
+
 /* Initial values of one variable: a function of seed, name and initializer only. */
 weft_status wf_init_variable(weft_ctx *ctx, const struct wf_node *n, const struct wf_type *t,
                              void *data);
@@ -87,12 +128,25 @@ weft_status wf_init_rows(weft_ctx *ctx, const struct wf_node *n, const struct wf
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-enum wf_place { WF_NOWHERE, WF_SLAB, WF_FEED, WF_CONST, WF_PARAM, WF_TABLE, WF_STATE, WF_GRAD };
+/* WF_HOST: the host's slab of a function on a device; there WF_FEED and WF_CONST are host memory,
+ * WF_COPIED is a constant in device memory, and the others are the device's. */
+enum wf_place {
+    WF_NOWHERE,
+    WF_SLAB,
+    WF_FEED,
+    WF_CONST,
+    WF_PARAM,
+    WF_TABLE,
+    WF_STATE,
+    WF_GRAD,
+    WF_HOST,
+    WF_COPIED
+};
 
 struct wf_loc {
     enum wf_place place;
     int64_t offset;   /* bytes into slab, params, state, gradients of a group; FEED: its number */
-    const void *data; /* CONST */
+    const void *data; /* CONST, COPIED */
     int32_t segment;  /* PARAM, TABLE, GRAD: number among the flat ones */
     int32_t group;    /* GRAD */
 };
@@ -127,6 +181,12 @@ struct wf_instr {
     int device;      /* WF_DEVICE_DEFAULT, or the number of the one whose pool is call.pool */
     bool is_update;  /* of a parameter, by an optimizer */
     bool fails;      /* may refuse the data of a step; all others cannot fail */
+    /* Of functions on a device with memory of its own. */
+    bool on_host;   /* runs here, not there */
+    bool feeds;     /* copies a feed: before all others */
+    int64_t own_at; /* of its bytes in the step block, -1: none */
+    void (*step_fill)(const struct wf_call *c, void *to);
+    size_t step_bytes;
     int first_undo,
         n_undo; /* what it overwrites and a later failure restores: a range of plan->undo */
     /* Points for hooks: the first instruction that reads these segments, or that completes their
@@ -155,6 +215,31 @@ struct wf_plan {
     double flop, plan_ms;
     uint64_t fingerprint, last_used;
     bool has_random;
+    /* Of functions on a device with memory of its own. */
+    struct wf_device *dev;
+    struct wf_choice **choice; /* by uid of the node: the kernel that spaces.c has chosen */
+    weft_graph *chosen;        /* the graph for which it did */
+    bool *on_host;             /* by value: in the host's memory */
+    int64_t n_choices;
+    int64_t host_bytes, host_scratch, host_total; /* of the host's slab: values, scratch, all */
+    int64_t bounce_at, bounce_bytes;              /* there: variables that the host updates */
+    int64_t own_bytes;                            /* of all instructions in the step block */
+    int64_t fetch_bytes;                          /* of copies of the fetches */
+    void *consts;                                 /* device memory: constants */
+    int64_t const_bytes;
+    int64_t n_feeds;  /* instructions that copy feeds: the first */
+    bool reads_feeds; /* others read them, too */
+    bool may_fail;    /* an instruction on the device may refuse the data */
+    bool can_capture;
+    int n_same; /* runs with the present binding */
+    void *recorded;
+    uint64_t bound_away; /* the function's memory has changed so often */
+};
+
+/* A kernel, and what its plan function answered. */
+struct wf_choice {
+    struct wf_kplan plan;
+    const struct wf_kernel *kernel;
 };
 
 struct weft_fn {
@@ -179,6 +264,8 @@ struct weft_fn {
     char *slab;
     int64_t slab_bytes;
     bool updates;         /* a run counts as a step */
+    struct wf_away *away; /* of a function on a device with memory of its own (away.c) */
+    unsigned writes;      /* enum wf_store_part: what a run changes */
     pthread_mutex_t lock; /* for callers whose threads take turns; a run itself takes no lock */
 };
 
@@ -189,6 +276,8 @@ weft_status wf_fn_new(weft_graph *g, const weft_fn_opts *opts, const struct wf_r
 
 weft_status wf_plan_new(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **out);
 void wf_plan_free(struct wf_plan *p);
+/* How many operands an instruction's call has, and those of updates that are slots. */
+int wf_n_operands(const struct wf_node *n);
 /* Points all tensors into the function's slab and its bases. */
 void wf_plan_bind(struct wf_plan *p, weft_fn *fn);
 /* Where a value is; NULL: it is fed. */
@@ -197,6 +286,34 @@ void wf_plan_feed(struct wf_plan *p, const weft_tensor *feeds);
 /* Order of execution (node numbers) and memory. */
 weft_status wf_plan_order(struct wf_plan *p, bool all_fail, int32_t **order, int64_t *n);
 weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order, int64_t n);
+
+/* spaces.c, for functions on a device with memory of its own: where each node runs, and copies
+ * between the memories. */
+weft_status wf_plan_spaces(struct wf_plan *p, weft_fn *fn, int n_roots);
+/* The types of a node's call, and its kernel: the device's, or on_host the CPU's. */
+weft_status wf_plan_choose(struct wf_plan *p, const struct wf_node *n, bool on_host, int n_threads,
+                           bool ref_only, struct wf_choice *c);
+bool wf_runs_on_host(const struct wf_plan *p, const struct wf_node *n);
+wf_kernel_fn wf_run_transfer;
+
+/* away.c: a function on a device with memory of its own. */
+struct wf_away;
+weft_status wf_away_new(weft_fn *fn, struct wf_device *dev);
+void wf_away_free(weft_fn *fn);
+struct wf_device *wf_away_device(const weft_fn *fn);
+weft_status wf_away_plan(weft_fn *fn, struct wf_plan *p); /* memory for a new plan */
+void wf_away_plan_free(struct wf_plan *p);
+/* Addresses of an instruction besides its values; and of a value in the host's slab. */
+void wf_away_bind(const weft_fn *fn, const struct wf_plan *p, struct wf_instr *in);
+void *wf_away_host(const weft_fn *fn, int64_t offset);
+weft_status wf_away_run(weft_fn *fn, struct wf_plan *p, const struct wf_base *base,
+                        const weft_tensor *feeds, bool timed);
+/* Where fetch i of the run just done is, on the host. */
+void *wf_away_fetch(const weft_fn *fn, const struct wf_plan *p, int i, const weft_tensor *feeds);
+weft_status wf_away_slab(weft_fn *fn, int64_t bytes);
+/* Within the device's memory, in the order of the function's stream. */
+weft_status wf_away_copy(const weft_fn *fn, void *to, const void *from, int64_t bytes);
+weft_status wf_away_gradients(weft_fn *fn, float *to);
 
 /* device.c: refuses a node on a device that does not exist (or says where it runs instead); and the
  * pool and device of an instruction. */
@@ -222,8 +339,8 @@ bool wf_is_update(const struct wf_node *n);
 
 /* Which instructions may fail (all_fail: all), and what must be copied before it is overwritten. */
 weft_status wf_plan_undo(struct wf_plan *p, bool all_fail);
-void wf_undo_save(const weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in);
-void wf_undo_restore(const weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in);
+weft_status wf_undo_save(const weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in);
+weft_status wf_undo_restore(const weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in);
 
 /* A copy of what functions of one store write, for steps of several runs: with `params` parameters
  * and slots too, otherwise only the other state. restore also resets the step number. */
@@ -237,6 +354,9 @@ void wf_snapshot_free(struct wf_snapshot *s);
 
 /* Floating-point operations of a node's products, by the direct algorithm. */
 double wf_flop(const weft_graph *g, const struct wf_node *n);
+
+/* An error if output k, in the host's memory, has a NaN or an infinity. */
+weft_status wf_check_finite(const struct wf_tensor *t, int k);
 
 /* Sets trap_numerics from the next run on, with existing plans: they were not made for a failing
  * step, so a failure leaves variables half updated. For functions whose variables are not needed

@@ -6,8 +6,8 @@
 
 static void print_loc(struct wf_buf *b, const struct wf_plan *p, int32_t v)
 {
-    static const char *const names[] = {"?",     "slab",  "feed",  "const",
-                                        "param", "table", "state", "grad"};
+    static const char *const names[] = {"?",     "slab",  "feed", "const", "param",
+                                        "table", "state", "grad", "host",  "const"};
     struct wf_loc l = p->loc[p->root[v]];
 
     wf_buf_printf(b, "%s+%lld", names[l.place], (long long)l.offset);
@@ -17,7 +17,7 @@ static void print_instr(struct wf_buf *b, const struct wf_plan *p, int64_t i, in
 {
     const struct wf_instr *in = &p->instr[i];
     const struct wf_node *n = &p->graph->nodes[in->node];
-    char text[WF_TYPE_TEXT];
+    char text[WF_TYPE_TEXT], name[24];
 
     wf_buf_printf(b, "%4lld  ", (long long)i);
     if (runs)
@@ -37,9 +37,33 @@ static void print_instr(struct wf_buf *b, const struct wf_plan *p, int64_t i, in
     if (n->op->user && n->op->flags == 0)
         wf_buf_printf(b, "  (user op)");
     wf_buf_printf(b, "  %s", in->name);
-    if (in->device != WF_DEVICE_DEFAULT)
-        wf_buf_printf(b, "  on cpu:%d", in->device);
+    if (p->dev && n->op->id == WF_OP_transfer)
+        wf_buf_printf(b, "  to %s", wf_node_int(n, "host") ? "the host" : p->dev->name);
+    else if (in->device != WF_DEVICE_DEFAULT)
+        wf_buf_printf(b, "  on %s", wf_device_name(p->ctx, in->device, name));
     wf_buf_printf(b, "\n");
+}
+
+/* Where the plan computes, and what it copies. */
+static void print_device(struct wf_buf *b, const struct wf_plan *p)
+{
+    int64_t in_bytes = 0, out_bytes = 0, n_host = 0;
+
+    for (int64_t i = 0; i < p->n_instr; i++) {
+        const struct wf_instr *in = &p->instr[i];
+        const struct wf_node *n = &p->graph->nodes[in->node];
+        int64_t bytes = wf_type_bytes(&p->graph->values[n->first_out].type);
+
+        n_host += in->on_host;
+        if (n->op->id == WF_OP_transfer)
+            *(wf_node_int(n, "host") ? &out_bytes : &in_bytes) += bytes;
+    }
+    wf_buf_printf(b,
+                  "device: on %s (%s), %lld instructions on the host; a run copies %lld bytes to "
+                  "it and %lld back, fetches %lld%s\n",
+                  p->dev->name, p->dev->info.model, (long long)n_host, (long long)in_bytes,
+                  (long long)out_bytes, (long long)p->fetch_bytes,
+                  p->can_capture && p->dev->ops.capture_begin ? "; it becomes one launch" : "");
 }
 
 /* Memory for feeds without data, so that a timed run has something to read. */
@@ -121,6 +145,8 @@ weft_status weft_fn_explain(weft_fn *fn, const weft_tensor *feeds, const weft_ex
     wf_buf_printf(&b, "plan: %lld instructions, simd %s, %d threads, fingerprint %016llx\n",
                   (long long)p->n_instr, weft_simd_name(fn->ctx->simd), wf_pool_size(fn->ctx->pool),
                   (unsigned long long)p->fingerprint);
+    if (p->dev)
+        print_device(&b, p);
     for (int64_t i = 0; i < p->n_instr; i++) {
         print_instr(&b, p, i, runs);
         total += p->instr[i].time_ns;

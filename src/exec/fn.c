@@ -147,12 +147,42 @@ static weft_status place_gradients(weft_fn *fn, const weft_graph *g, const weft_
                                  : wf_err_nomem(fn->ctx, sizeof *fn->grad_out, "function");
 }
 
-static bool changes_state(const weft_graph *g)
+/* Whether a run changes variables; and which parts of the store. */
+static bool changes_state(weft_fn *fn)
 {
-    for (int64_t k = 0; k < g->n_nodes; k++)
-        if (g->nodes[k].op->flags & WF_STATE_IN0)
-            return true;
-    return false;
+    const weft_graph *g = fn->graph;
+    bool any = false;
+
+    for (int64_t k = 0; k < g->n_nodes; k++) {
+        const struct wf_node *n = &g->nodes[k];
+        const struct wf_segment *seg;
+
+        if (!(n->op->flags & WF_STATE_IN0))
+            continue;
+        any = true;
+        seg = wf_store_segment(fn->store, &g->nodes[g->values[wf_value_updated(g, n)].node]);
+        fn->writes |= seg ? wf_segment_part(seg) : WF_PART_ALL;
+        fn->writes |= wf_is_update(n) ? WF_PART_SLOTS : 0;
+    }
+    return any;
+}
+
+/* Where the function lives: the named device, that of the function whose parameters it shares, or
+ * the context's. NULL: the host. */
+static weft_status find_home(weft_ctx *ctx, const weft_fn_opts *o, struct wf_device **out)
+{
+    const struct wf_home *shared = o->share ? o->share->store->home : NULL;
+    int device = WF_DEVICE_DEFAULT;
+    weft_status st = o->device ? wf_device_find(ctx, o->device, &device) : WEFT_OK;
+
+    *out = st || (o->share && !o->device) ? NULL : wf_device_own(ctx, device);
+    if (o->share && !o->device && shared)
+        *out = shared->dev;
+    if (!st && o->share && *out && (!shared || shared->dev != *out))
+        st = wf_err(
+            WEFT_ENOSUP, "the function is to run on %s, but the parameters it shares are %s%s",
+            (*out)->name, shared ? "on " : "in the host's memory", shared ? shared->dev->name : "");
+    return st;
 }
 
 weft_status wf_fn_new(weft_graph *g, const weft_fn_opts *opts, const struct wf_remote *remote,
@@ -160,6 +190,7 @@ weft_status wf_fn_new(weft_graph *g, const weft_fn_opts *opts, const struct wf_r
 {
     weft_fn_opts copy;
     const weft_fn_opts *o = &copy;
+    struct wf_device *home = NULL;
     weft_status st = opts ? wf_opts_take(&copy, sizeof copy, opts, "weft_fn_opts")
                           : wf_err(WEFT_EINVAL, "weft_fn_opts: must be given");
     weft_fn *fn;
@@ -186,10 +217,14 @@ weft_status wf_fn_new(weft_graph *g, const weft_fn_opts *opts, const struct wf_r
         st = check_feeds_complete(fn);
     if (!st)
         st = wf_check_devices(fn->graph);
+    if (!st)
+        st = find_home(g->ctx, o, &home);
     if (!st && o->share)
         fn->store = wf_store_ref(o->share->store);
     else if (!st)
-        st = wf_store_new(g, remote, &fn->store);
+        st = wf_store_new(g, remote, home, &fn->store);
+    if (!st && home)
+        st = wf_away_new(fn, home);
     if (!st && o->share)
         st = number_variables(fn);
     if (!st)
@@ -198,7 +233,7 @@ weft_status wf_fn_new(weft_graph *g, const weft_fn_opts *opts, const struct wf_r
         weft_fn_free(fn);
         return st;
     }
-    fn->updates = changes_state(fn->graph);
+    fn->updates = changes_state(fn);
     *out = fn;
     return WEFT_OK;
 }
@@ -214,6 +249,7 @@ void weft_fn_free(weft_fn *fn)
         return;
     for (int i = 0; i < fn->n_plans; i++)
         wf_plan_free(fn->plans[i]);
+    wf_away_free(fn);
     wf_free(fn->ctx, fn->plans);
     weft_graph_free(fn->graph);
     wf_store_free(fn->store);
@@ -257,30 +293,35 @@ static bool plan_fits(const weft_fn *fn, const struct wf_plan *p, const weft_ten
     return true;
 }
 
-static weft_status ensure_slab(weft_fn *fn, const struct wf_plan *p)
+static weft_status new_slab(weft_fn *fn, int64_t bytes)
 {
-    int64_t bytes = p->bytes;
     char *slab;
 
-    if (bytes <= fn->slab_bytes && fn->slab)
-        return WEFT_OK;
+    if (fn->away)
+        return wf_away_slab(fn, bytes);
     slab = wf_alloc(fn->ctx, (size_t)bytes + 64);
-    if (!slab) {
-        int64_t most = 0;
-        const char *name = "";
-
-        for (int32_t v = 1; v < p->graph->n_values; v++)
-            if (p->loc[v].place == WF_SLAB && wf_type_bytes(&p->graph->values[v].type) > most) {
-                most = wf_type_bytes(&p->graph->values[v].type);
-                name = p->graph->nodes[p->graph->values[v].node].name;
-            }
-        return wf_err_wrap(wf_err_nomem(fn->ctx, (size_t)bytes, "plan's memory"),
-                           "largest tensor '%s' (%lld bytes)", name, (long long)most);
-    }
+    if (!slab)
+        return wf_err_nomem(fn->ctx, (size_t)bytes, "plan's memory");
     wf_free(fn->ctx, fn->slab);
     fn->slab = slab;
     fn->slab_bytes = bytes;
     return WEFT_OK;
+}
+
+static weft_status ensure_slab(weft_fn *fn, const struct wf_plan *p)
+{
+    weft_status st = p->bytes <= fn->slab_bytes && fn->slab ? WEFT_OK : new_slab(fn, p->bytes);
+    int64_t most = 0;
+    const char *name = "";
+
+    if (!st)
+        return WEFT_OK;
+    for (int32_t v = 1; v < p->graph->n_values; v++)
+        if (p->loc[v].place == WF_SLAB && wf_type_bytes(&p->graph->values[v].type) > most) {
+            most = wf_type_bytes(&p->graph->values[v].type);
+            name = p->graph->nodes[p->graph->values[v].node].name;
+        }
+    return wf_err_wrap(st, "largest tensor '%s' (%lld bytes)", name, (long long)most);
 }
 
 /* A free slot in the cache, or that of the least recently used plan. */
@@ -345,7 +386,7 @@ weft_status wf_fn_plan(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **o
         fn->plans[at] = p;
     }
     p->last_used = ++fn->clock;
-    st = set_base(fn, NULL);
+    st = fn->away ? WEFT_OK : set_base(fn, NULL);
     *out = p;
     return st;
 }
@@ -365,22 +406,28 @@ weft_status weft_fn_prepare(weft_fn *fn, const weft_tensor *feeds)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static weft_status trap(const struct wf_instr *in)
+weft_status wf_check_finite(const struct wf_tensor *t, int k)
 {
-    for (int k = 0; k < in->call.n_out; k++) {
-        const struct wf_tensor *t = &in->call.out[k];
-        int64_t n = wf_is_float(t->type.dtype) ? wf_count(t) : 0;
+    int64_t n = wf_is_float(t->type.dtype) ? wf_count(t) : 0;
 
-        for (int64_t i = 0; i < n; i++) {
-            double v = wf_get(t->data, t->type.dtype, i);
-            char text[WF_TYPE_TEXT];
+    for (int64_t i = 0; i < n; i++) {
+        double v = wf_get(t->data, t->type.dtype, i);
+        char text[WF_TYPE_TEXT];
 
-            if (!isfinite(v))
-                return wf_err(WEFT_ENUMERIC, "produced %g at element %lld of output %d, %s", v,
-                              (long long)i, k, wf_type_text(&t->type, text));
-        }
+        if (!isfinite(v))
+            return wf_err(WEFT_ENUMERIC, "produced %g at element %lld of output %d, %s", v,
+                          (long long)i, k, wf_type_text(&t->type, text));
     }
     return WEFT_OK;
+}
+
+static weft_status trap(const struct wf_instr *in)
+{
+    weft_status st = WEFT_OK;
+
+    for (int k = 0; k < in->call.n_out && !st; k++)
+        st = wf_check_finite(&in->call.out[k], k);
+    return st;
 }
 
 void wf_fn_trap(weft_fn *fn, bool on)
@@ -452,7 +499,7 @@ static weft_status run_instrs(weft_fn *fn, struct wf_plan *p, const weft_tensor 
         int64_t start = timed ? wf_now(fn->ctx) : 0;
 
         if (in->n_undo)
-            wf_undo_save(fn, p, in);
+            wf_undo_save(fn, p, in); /* in memory: it cannot fail */
         st = run_instr(fn, p, in);
         if (timed)
             in->time_ns += wf_now(fn->ctx) - start;
@@ -463,13 +510,36 @@ static weft_status run_instrs(weft_fn *fn, struct wf_plan *p, const weft_tensor 
     return st;
 }
 
+/* A run in the host's memory on variables whose home is a device: they are brought here, and marked
+ * as changed. */
+static weft_status borrow(weft_fn *fn)
+{
+    weft_status st = wf_store_pull(fn->store, WF_PART_ALL);
+
+    if (!st)
+        wf_store_touch(fn->store, fn->writes);
+    return st;
+}
+
+static weft_status run_where_it_lives(weft_fn *fn, struct wf_plan *p, const struct wf_base *base,
+                                      const weft_tensor *feeds, bool timed)
+{
+    weft_status st = WEFT_OK;
+
+    if (fn->away)
+        return wf_away_run(fn, p, base, feeds, timed);
+    if (fn->store->home)
+        st = borrow(fn);
+    return st ? st : run_instrs(fn, p, feeds, timed);
+}
+
 weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, bool timed)
 {
     weft_status st;
 
     fn->step = fn->store->step;
     fn->hooks = NULL;
-    st = run_instrs(fn, p, feeds, timed);
+    st = run_where_it_lives(fn, p, NULL, feeds, timed);
     if (!st && fn->updates)
         fn->store->step++;
     return st;
@@ -481,8 +551,9 @@ static weft_status hand_out(weft_fn *fn, struct wf_plan *p, const weft_tensor *f
     for (int i = 0; i < fn->n_fetches; i++) {
         const struct wf_type *t = &p->graph->values[p->roots[i]].type;
         const struct wf_loc *l = &p->loc[p->root[p->roots[i]]];
-        void *data =
-            l->place == WF_FEED ? feeds[l->offset].data : wf_plan_address(p, fn, p->roots[i]);
+        void *data = fn->away              ? wf_away_fetch(fn, p, i, feeds)
+                     : l->place == WF_FEED ? feeds[l->offset].data
+                                           : wf_plan_address(p, fn, p->roots[i]);
         weft_tensor v = weft_view(t->dtype, data, t->rank, t->dim);
 
         if (fetches[i].data)
@@ -537,14 +608,14 @@ weft_status wf_fn_run_at(weft_fn *fn, const struct wf_run *at, const weft_tensor
     struct wf_plan *p;
     weft_status st = prepare_run(fn, feeds, fetches, &p);
 
-    if (!st)
+    if (!st && !fn->away)
         st = set_base(fn, &at->base);
     if (st)
         return st;
     fn->step = at->step;
     fn->shard = at->shard;
     fn->hooks = at->hooks;
-    st = run_instrs(fn, p, feeds, false);
+    st = run_where_it_lives(fn, p, &at->base, feeds, false);
     if (!st)
         st = hand_out(fn, p, feeds, fetches);
     fn->shard = shard;
@@ -594,11 +665,23 @@ static weft_status same_type(const struct wf_segment *s, const weft_tensor *t)
                   t->data ? "" : " without data");
 }
 
+/* The host's vectors may be read and written until the next run. */
+static weft_status open_part(weft_fn *fn, unsigned part)
+{
+    weft_status st = wf_store_pull(fn->store, part);
+
+    if (!st)
+        wf_store_touch(fn->store, part);
+    return st;
+}
+
 weft_status weft_fn_view(weft_fn *fn, const char *name, weft_tensor *out)
 {
     const struct wf_segment *s;
     weft_status st = find_var(fn, name, &s);
 
+    if (!st)
+        st = open_part(fn, wf_segment_part(s));
     if (!st)
         *out = weft_view(s->type.dtype, wf_store_data(fn->store, s), s->type.rank, s->type.dim);
     return st;
@@ -612,6 +695,8 @@ weft_status weft_fn_get(weft_fn *fn, const char *name, weft_tensor *out)
     if (!st)
         st = same_type(s, out);
     if (!st)
+        st = wf_store_pull(fn->store, wf_segment_part(s));
+    if (!st)
         memcpy(out->data, wf_store_data(fn->store, s), (size_t)wf_type_bytes(&s->type));
     return st;
 }
@@ -623,6 +708,8 @@ weft_status weft_fn_set(weft_fn *fn, const char *name, const weft_tensor *value)
 
     if (!st)
         st = same_type(s, value);
+    if (!st)
+        st = open_part(fn, wf_segment_part(s));
     if (!st)
         memcpy(wf_store_data(fn->store, s), value->data, (size_t)wf_type_bytes(&s->type));
     return st;
@@ -663,7 +750,7 @@ weft_status weft_fn_segment(const weft_fn *fn, int64_t i, weft_segment *out)
 float *weft_fn_params(weft_fn *fn, int64_t *count)
 {
     *count = fn->store->n_params;
-    return fn->store->params;
+    return open_part(fn, WF_PART_PARAMS) ? NULL : fn->store->params;
 }
 
 weft_status weft_fn_slot(weft_fn *fn, int64_t i, int k, weft_tensor *out)
@@ -676,6 +763,9 @@ weft_status weft_fn_slot(weft_fn *fn, int64_t i, int k, weft_tensor *out)
         return st;
     if (!slot)
         return wf_err(WEFT_ENOENT, "'%s' has no slot %d", g->name, k);
+    st = open_part(fn, WF_PART_SLOTS);
+    if (st)
+        return st;
     *out = weft_view(WEFT_F32, slot, g->type.rank, g->type.dim);
     return WEFT_OK;
 }
@@ -683,5 +773,7 @@ weft_status weft_fn_slot(weft_fn *fn, int64_t i, int k, weft_tensor *out)
 float *weft_fn_gradients(weft_fn *fn, int64_t *count)
 {
     *count = fn->n_groups * fn->store->n_params;
-    return set_base(fn, NULL) ? NULL : fn->grads;
+    if (set_base(fn, NULL))
+        return NULL;
+    return fn->away && wf_away_gradients(fn, fn->grads) ? NULL : fn->grads;
 }

@@ -1,7 +1,8 @@
 /* memory.c - where every value of a plan lies.
  *
  * Constants and feeds where they are, variables in the store, the rest in one slab, where two
- * values share bytes when they are never alive together. Everything is decided before the first
+ * values share bytes when they are never alive together. A function on a device with memory of its
+ * own has a second slab, for values in the host's memory. Everything is decided before the first
  * run. */
 #include "exec/exec.h"
 
@@ -58,6 +59,10 @@ static weft_status place_leaves(struct wf_plan *p, weft_fn *fn)
                 *l = (struct wf_loc){WF_STATE, seg->offset, NULL, -1, 0};
         } else if (n->feed >= 0) {
             *l = (struct wf_loc){WF_FEED, n->feed, NULL, -1, 0};
+        } else if (n->op->id == WF_OP_transfer && !wf_node_int(n, "host") &&
+                   wf_val_node(g, (weft_val){n->in[0]})->op->id == WF_OP_constant) {
+            *l = (struct wf_loc){WF_COPIED, p->const_bytes, NULL, -1, 0};
+            p->const_bytes += wf_round_up(wf_type_bytes(&g->values[n->in[0]].type), 64);
         } else if ((n->op->flags & (WF_VIEW | WF_STATE_IN0)) && n->in[0]) {
             p->root[n->first_out] = root_of(p, n->in[0]);
         }
@@ -132,13 +137,36 @@ static void share_in_place(struct wf_plan *p, const int32_t *order, int64_t n, i
     }
 }
 
+/* Offsets of the values in one of the slabs; *end: its bytes. */
+static weft_status place_slab(struct wf_plan *p, enum wf_place place, const int64_t *first,
+                              const int64_t *last, struct wf_lifetime *lives, int64_t *end)
+{
+    const weft_graph *g = p->graph;
+    int64_t n_lives = 0, total = 0;
+    weft_status st;
+
+    for (int32_t v = 1; v < g->n_values; v++)
+        if (p->root[v] == v && p->loc[v].place == place && first[v] >= 0) {
+            int64_t bytes = wf_type_bytes(&g->values[v].type);
+
+            if (bytes < 0 || !wf_add_i64(total, wf_round_up(bytes, 64), &total))
+                return wf_err(WEFT_ESHAPE, "'%s': its size overflows",
+                              g->nodes[g->values[v].node].name);
+            lives[n_lives++] = (struct wf_lifetime){
+                .value = v, .first = first[v], .last = last[v], .bytes = wf_round_up(bytes, 64)};
+        }
+    st = wf_place(p->ctx, lives, n_lives, end);
+    for (int64_t i = 0; i < n_lives && !st; i++)
+        p->loc[lives[i].value].offset = lives[i].offset;
+    return st;
+}
+
 weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order, int64_t n)
 {
     const weft_graph *g = p->graph;
     int64_t *first = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *first);
     int64_t *last = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *last);
     struct wf_lifetime *lives = wf_arena_alloc(&p->arena, (size_t)g->n_values * sizeof *lives);
-    int64_t n_lives = 0, total = 0;
     weft_status st;
 
     if (!first || !last || !lives)
@@ -151,23 +179,11 @@ weft_status wf_plan_memory(struct wf_plan *p, weft_fn *fn, const int32_t *order,
         return st;
     for (int32_t v = 1; v < g->n_values; v++)
         if (p->root[v] == v && p->loc[v].place == WF_NOWHERE)
-            p->loc[v].place = WF_SLAB;
+            p->loc[v].place = p->on_host && p->on_host[v] ? WF_HOST : WF_SLAB;
     find_lives(p, order, n, first, last, fn->n_fetches + fn->n_updates + fn->n_gradients);
     share_in_place(p, order, n, first, last);
-    for (int32_t v = 1; v < g->n_values; v++)
-        if (p->root[v] == v && p->loc[v].place == WF_SLAB && first[v] >= 0) {
-            int64_t bytes = wf_type_bytes(&g->values[v].type);
-
-            if (bytes < 0 || !wf_add_i64(total, wf_round_up(bytes, 64), &total))
-                return wf_err(WEFT_ESHAPE, "'%s': its size overflows",
-                              g->nodes[g->values[v].node].name);
-            lives[n_lives++] = (struct wf_lifetime){
-                .value = v, .first = first[v], .last = last[v], .bytes = wf_round_up(bytes, 64)};
-        }
-    st = wf_place(p->ctx, lives, n_lives, &p->slab_bytes);
-    if (st)
-        return st;
-    for (int64_t i = 0; i < n_lives; i++)
-        p->loc[lives[i].value].offset = lives[i].offset;
-    return WEFT_OK;
+    st = place_slab(p, WF_SLAB, first, last, lives, &p->slab_bytes);
+    if (!st && p->dev)
+        st = place_slab(p, WF_HOST, first, last, lives, &p->host_bytes);
+    return st;
 }

@@ -35,21 +35,28 @@ static weft_status next_graph(weft_graph **g, weft_status st, weft_graph *to)
 
 static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
 {
-    static const struct wf_fusing can = {wf_kernel_can_step, wf_kernel_can_anchor};
+    static const struct wf_fusing cpu = {wf_kernel_can_step, wf_kernel_can_anchor};
+    struct wf_fusing can = cpu;
     unsigned mask = WF_PASS_ALL & ~fn->opts.passes_off;
+    bool join = true;
     weft_graph *to = NULL;
     weft_status st = wf_pass_resolve(fn->graph, fn->n_feeds, fn->feeds, p->feed_types, n_roots,
                                      p->roots, &p->graph);
 
     if (st)
         return st;
+    if (p->dev) {
+        can = (struct wf_fusing){p->dev->ops.can_step, p->dev->ops.can_anchor};
+        join = p->dev->info.joins;
+        mask &= can.step ? ~0u : ~(unsigned)WF_PASS_FUSE;
+    }
     st = wf_pass_simplify(p->graph, mask, eval_ref, p->ctx, n_roots, p->roots, &to);
     st = next_graph(&p->graph, st, to);
     if (!st)
         st = wf_pass_uncross(p->graph, n_roots, p->roots, &to);
     if (!st && to)
         st = next_graph(&p->graph, st, to);
-    if (!st && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels) {
+    if (!st && join && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels) {
         st = wf_pass_join(p->graph, fn->opts.trap_numerics, n_roots, p->roots, &to);
         st = next_graph(&p->graph, st, to);
     }
@@ -61,6 +68,8 @@ static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
         st = wf_pass_own(p->graph, n_roots, p->roots, n_roots - fn->n_gradients, &to);
         st = next_graph(&p->graph, st, to);
     }
+    if (!st && p->dev)
+        st = wf_plan_spaces(p, fn, n_roots);
     return st;
 }
 
@@ -90,7 +99,7 @@ bool wf_is_update(const struct wf_node *n)
 }
 
 /* Operands of the call: the node's, or for an update its fixed positions and the slots. */
-static int n_operands(const struct wf_node *n)
+int wf_n_operands(const struct wf_node *n)
 {
     return wf_is_update(n) ? n->op->n_in_max + WF_OPTIM_MAX_SLOTS : n->n_in;
 }
@@ -101,53 +110,101 @@ static uint64_t hash_type(const struct wf_type *t, uint64_t h)
                      h ^ ((uint64_t)t->dtype << 8 | (uint64_t)t->rank));
 }
 
-static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct wf_instr *out)
+weft_status wf_plan_choose(struct wf_plan *p, const struct wf_node *n, bool on_host, int n_threads,
+                           bool ref_only, struct wf_choice *c)
 {
+    static const struct wf_kernel transfer = {WF_OP_transfer, "copy", NULL, wf_run_transfer};
     const weft_graph *g = p->graph;
-    const struct wf_node *n = &g->nodes[k];
-    int n_in = n_operands(n);
+    int n_in = wf_n_operands(n);
     struct wf_type *in = wf_arena_alloc(&p->arena, sizeof *in * (size_t)(n_in + n->n_out + 1)), *to;
-    struct wf_tensor *tin = wf_arena_alloc(&p->arena, sizeof *tin * (size_t)(n_in + n->n_out + 1)),
-                     *tout;
-    struct wf_kplan kp = {.ctx = p->ctx,
-                          .arena = &p->arena,
-                          .op = n->op,
-                          .attr = n->attr,
-                          .n_in = n_in,
-                          .n_out = n->n_out};
-    const struct wf_kernel *kernel;
-    struct wf_pool *pool;
-    int device;
-    weft_status st = wf_place_node(p, n, &pool, &device);
 
-    if (st)
-        return wf_err_wrap(st, "'%s' (%s)", n->name, n->op->name);
-    kp.n_threads = wf_pool_size(pool);
-    if (!in || !tin)
-        return wf_err_nomem(p->ctx, sizeof *tin * (size_t)n_in, "plan");
-    kp.in = in;
-    kp.out = to = in + n_in;
-    tout = tin + n_in;
+    if (!in)
+        return wf_err_nomem(p->ctx, sizeof *in * (size_t)n_in, "plan");
+    to = in + n_in;
     for (int i = 0; i < n->n_in; i++)
         in[i] = g->values[n->in[i]].type;
     for (int i = 0; i < n->n_out; i++)
         to[i] = g->values[n->first_out + i].type;
     if (wf_is_update(n))
         add_slots(n, in);
-    st = wf_kernel_choose(&kp, ref_only, &kernel);
+    *c = (struct wf_choice){.plan = {.ctx = p->ctx,
+                                     .arena = &p->arena,
+                                     .op = n->op,
+                                     .attr = n->attr,
+                                     .n_in = n_in,
+                                     .n_out = n->n_out,
+                                     .in = in,
+                                     .out = to,
+                                     .n_threads = n_threads}};
+    if (p->dev && n->op->id == WF_OP_transfer) {
+        c->kernel = &transfer;
+        c->plan.impl = transfer.impl;
+        c->plan.state = p->dev;
+        return WEFT_OK;
+    }
+    if (on_host)
+        return wf_kernel_choose(&c->plan, ref_only, &c->kernel);
+    c->plan.device = p->dev->dev;
+    return p->dev->ops.choose(p->dev->dev, &c->plan, &c->kernel);
+}
+
+/* The kernel of a node, chosen before or now. */
+static weft_status find_choice(struct wf_plan *p, const struct wf_node *n, bool on_host,
+                               int n_threads, bool ref_only, struct wf_choice *c)
+{
+    if (!on_host && n->uid >= 0 && n->uid < p->n_choices && p->choice[n->uid]) {
+        *c = *p->choice[n->uid];
+        return WEFT_OK;
+    }
+    return wf_plan_choose(p, n, on_host, n_threads, ref_only, c);
+}
+
+/* What an instruction needs of the scratch memory and of the step block. */
+static void note_needs(struct wf_plan *p, const struct wf_kplan *kp, struct wf_instr *in)
+{
+    int64_t *scratch = p->dev && in->on_host ? &p->host_scratch : &p->scratch_bytes;
+
+    *scratch = wf_max_i64(*scratch, (int64_t)kp->scratch_bytes);
+    in->own_at = -1;
+    if (!kp->step_bytes || in->on_host)
+        return;
+    in->own_at = p->own_bytes;
+    in->step_fill = kp->step_fill;
+    in->step_bytes = kp->step_bytes;
+    p->own_bytes += wf_round_up((int64_t)kp->step_bytes, 16);
+}
+
+static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct wf_instr *out)
+{
+    const struct wf_node *n = &p->graph->nodes[k];
+    int n_in = wf_n_operands(n);
+    struct wf_tensor *tin = wf_arena_alloc(&p->arena, sizeof *tin * (size_t)(n_in + n->n_out + 1)),
+                     *tout;
+    bool on_host = wf_runs_on_host(p, n) && !(p->dev && n->op->id == WF_OP_transfer);
+    struct wf_choice c;
+    struct wf_pool *pool;
+    int device;
+    weft_status st = wf_place_node(p, n, &pool, &device);
+
+    if (!st && !tin)
+        st = wf_err_nomem(p->ctx, sizeof *tin * (size_t)n_in, "plan");
+    if (!st)
+        st = find_choice(p, n, on_host, wf_pool_size(pool), ref_only, &c);
     if (st)
         return wf_err_wrap(st, "'%s' (%s)", n->name, n->op->name);
+    tout = tin + n_in;
     for (int i = 0; i < n_in; i++)
-        tin[i].type = in[i];
+        tin[i].type = c.plan.in[i];
     for (int i = 0; i < n->n_out; i++)
-        tout[i].type = to[i];
-    *out = (struct wf_instr){.run = kernel->run,
+        tout[i].type = c.plan.out[i];
+    *out = (struct wf_instr){.run = c.kernel->run,
                              .name = n->name,
-                             .impl = kp.impl,
+                             .impl = c.plan.impl,
                              .node = k,
                              .device = device,
-                             .flop = wf_flop(g, n),
-                             .is_update = wf_is_update(n)};
+                             .flop = wf_flop(p->graph, n),
+                             .is_update = wf_is_update(n),
+                             .on_host = on_host};
     out->call = (struct wf_call){.ctx = p->ctx,
                                  .pool = pool,
                                  .op = n->op,
@@ -156,21 +213,24 @@ static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct
                                  .n_out = n->n_out,
                                  .in = tin,
                                  .out = tout,
-                                 .state = kp.state,
+                                 .state = c.plan.state,
                                  .rng = {.seed = p->ctx->seed, .node = (uint32_t)n->uid}};
-    p->scratch_bytes = wf_max_i64(p->scratch_bytes, (int64_t)kp.scratch_bytes);
+    note_needs(p, &c.plan, out);
+    p->can_capture &= !on_host && !c.plan.not_captured;
     p->flop += out->flop;
     p->has_random |= (n->op->flags & WF_RANDOM) != 0;
-    p->fingerprint = wf_hash64(kp.impl, strlen(kp.impl), p->fingerprint ^ (uint64_t)n->op->id);
+    p->fingerprint =
+        wf_hash64(c.plan.impl, strlen(c.plan.impl), p->fingerprint ^ (uint64_t)n->op->id);
     for (int i = 0; i < n_in + n->n_out; i++)
-        p->fingerprint = hash_type(&in[i], p->fingerprint);
+        p->fingerprint = hash_type(&c.plan.in[i], p->fingerprint);
     return WEFT_OK;
 }
 
-/* A view that is already in the right place needs no instruction. */
-static bool is_free(const struct wf_node *n)
+/* A view that is already in the right place needs no instruction, nor does a constant that is
+ * copied once. */
+static bool is_free(const struct wf_plan *p, const struct wf_node *n)
 {
-    return n->op->flags & WF_VIEW;
+    return (n->op->flags & WF_VIEW) || p->loc[n->first_out].place == WF_COPIED;
 }
 
 /* No output has elements, so there is nothing to compute. Kernels are not made for doing nothing
@@ -192,7 +252,7 @@ static weft_status new_instrs(struct wf_plan *p, weft_fn *fn, const int32_t *ord
     for (int64_t i = 0; i < n; i++) {
         weft_status st;
 
-        if (is_free(&p->graph->nodes[order[i]]) || is_empty(p, &p->graph->nodes[order[i]]))
+        if (is_free(p, &p->graph->nodes[order[i]]) || is_empty(p, &p->graph->nodes[order[i]]))
             continue;
         st = new_instr(p, order[i], fn->opts.reference_kernels, &p->instr[p->n_instr]);
         if (st)
@@ -282,6 +342,27 @@ static void flatten_roots(struct wf_plan *p)
             p->root[v] = p->root[p->root[v]];
 }
 
+static bool copies_feed(const struct wf_plan *p, const struct wf_node *n)
+{
+    return n->op->id == WF_OP_transfer && wf_val_node(p->graph, (weft_val){n->in[0]})->feed >= 0;
+}
+
+/* Feeds are copied to the device before everything else. */
+static weft_status feeds_first(struct wf_plan *p, int32_t *order, int64_t n)
+{
+    int32_t *was = wf_arena_alloc(&p->arena, (size_t)(n + 1) * sizeof *was);
+    int64_t at = 0;
+
+    if (!was)
+        return wf_err_nomem(p->ctx, (size_t)n * sizeof *was, "plan");
+    memcpy(was, order, (size_t)n * sizeof *was);
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t i = 0; i < n; i++)
+            if (copies_feed(p, &p->graph->nodes[was[i]]) == (pass == 0))
+                order[at++] = was[i];
+    return WEFT_OK;
+}
+
 static weft_status plan_all(struct wf_plan *p, weft_fn *fn, const weft_tensor *feeds)
 {
     int n_roots = fn->n_fetches + fn->n_updates + fn->n_gradients;
@@ -306,6 +387,8 @@ static weft_status plan_all(struct wf_plan *p, weft_fn *fn, const weft_tensor *f
     for (int32_t v = 0; v < p->graph->n_values; v++)
         p->root[v] = v;
     st = wf_plan_order(p, fn->opts.trap_numerics, &order, &n);
+    if (!st && p->dev)
+        st = feeds_first(p, order, n);
     if (!st)
         st = wf_plan_memory(p, fn, order, n);
     if (!st) {
@@ -322,6 +405,8 @@ static weft_status plan_all(struct wf_plan *p, weft_fn *fn, const weft_tensor *f
         st = wf_plan_remote(p, fn);
     p->undo_at = wf_round_up(wf_round_up(p->slab_bytes, 64) + p->scratch_bytes, 64);
     p->bytes = p->undo_at + p->undo_bytes;
+    if (!st && p->dev)
+        st = wf_away_plan(fn, p);
     return st;
 }
 
@@ -336,6 +421,8 @@ weft_status wf_plan_new(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **
         return wf_err_nomem(ctx, sizeof *p, "plan");
     p->ctx = ctx;
     p->pool = fn->pool;
+    p->dev = wf_away_device(fn);
+    p->can_capture = p->dev != NULL;
     wf_arena_init(&p->arena, ctx);
     p->fingerprint = wf_hash64(weft_version(), strlen(weft_version()),
                                (uint64_t)ctx->simd << 2 | (uint64_t)(ctx->kernels != 0) << 1 |
@@ -354,12 +441,19 @@ void wf_plan_free(struct wf_plan *p)
 {
     if (!p)
         return;
+    wf_away_plan_free(p);
+    weft_graph_free(p->chosen);
     weft_graph_free(p->graph);
     wf_arena_free(&p->arena);
     wf_free(p->ctx, p);
 }
 
 /* ---- binding --------------------------------------------------------------------------------- */
+
+static void *table_at(const struct wf_plan *p, const struct wf_segment *seg)
+{
+    return p->dev ? seg->home : seg->data;
+}
 
 void *wf_plan_address(const struct wf_plan *p, const weft_fn *fn, int32_t v)
 {
@@ -368,10 +462,12 @@ void *wf_plan_address(const struct wf_plan *p, const weft_fn *fn, int32_t v)
     switch (l.place) {
     case WF_SLAB: return fn->slab + l.offset;
     case WF_PARAM: return (char *)fn->base.params + l.offset;
-    case WF_TABLE: return fn->store->seg[fn->store->by_number[l.segment]].data;
+    case WF_TABLE: return table_at(p, &fn->store->seg[fn->store->by_number[l.segment]]);
     case WF_STATE: return fn->base.state + l.offset;
     case WF_GRAD: return (char *)(fn->base.grads + l.group * fn->store->n_params) + l.offset;
     case WF_CONST: return (void *)(uintptr_t)l.data;
+    case WF_HOST: return wf_away_host(fn, l.offset);
+    case WF_COPIED: return (char *)p->consts + l.offset;
     default: return NULL; /* feeds come with each run */
     }
 }
@@ -385,7 +481,9 @@ static void bind_slots(const struct wf_plan *p, weft_fn *fn, const struct wf_nod
     for (int k = 0; k < WF_OPTIM_MAX_SLOTS; k++) {
         struct wf_tensor *t = &in[n->op->n_in_max + k];
 
-        t->data = t->type.dtype == WEFT_NONE ? NULL : wf_store_slot(s, seg, k);
+        t->data = t->type.dtype == WEFT_NONE ? NULL
+                  : p->dev                   ? wf_home_slot(s, seg, k)
+                                             : wf_store_slot(s, seg, k);
     }
 }
 
@@ -403,6 +501,8 @@ void wf_plan_bind(struct wf_plan *p, weft_fn *fn)
         if (wf_is_update(n))
             bind_slots(p, fn, n, tin);
         in->call.scratch = fn->slab + wf_round_up(p->slab_bytes, 64);
+        if (p->dev)
+            wf_away_bind(fn, p, in);
     }
     p->bound_slab = fn->slab;
     p->bound = fn->base;

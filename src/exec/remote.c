@@ -101,6 +101,7 @@ static weft_status run_lookup(const struct wf_call *c)
 static weft_status wrap(struct wf_plan *p, weft_fn *fn, struct wf_instr *in, int64_t scratch,
                         const struct wf_segment *seg)
 {
+    int64_t *total = p->dev ? &p->host_scratch : &p->scratch_bytes;
     struct lookup *l = wf_arena_alloc(&p->arena, sizeof *l);
     struct wf_tensor *tin = wf_arena_alloc(&p->arena, (size_t)(in->call.n_in + 1) * sizeof *tin);
     int64_t n = wf_count(&in->call.in[1]);
@@ -114,14 +115,13 @@ static weft_status wrap(struct wf_plan *p, weft_fn *fn, struct wf_instr *in, int
     in->run = run_lookup;
     in->call.state = l;
     in->fails = true; /* the owner of the table may */
-    p->scratch_bytes =
-        wf_max_i64(p->scratch_bytes, scratch + room_at(NULL, n, seg->type.dim[1]).bytes);
+    *total = wf_max_i64(*total, scratch + room_at(NULL, n, seg->type.dim[1]).bytes);
     return WEFT_OK;
 }
 
 weft_status wf_plan_remote(struct wf_plan *p, weft_fn *fn)
 {
-    int64_t scratch = wf_round_up(p->scratch_bytes, 64);
+    int64_t scratch = wf_round_up(p->dev ? p->host_scratch : p->scratch_bytes, 64);
     weft_status st = WEFT_OK;
 
     for (int64_t i = 0; i < p->n_instr && fn->store->remote.holds && !st; i++) {

@@ -111,7 +111,8 @@ static weft_status alloc_values(struct wf_store *s)
                : wf_err_nomem(s->ctx, (size_t)s->n_params * sizeof *s->params, "variables");
 }
 
-weft_status wf_store_new(const weft_graph *g, const struct wf_remote *remote, struct wf_store **out)
+weft_status wf_store_new(const weft_graph *g, const struct wf_remote *remote, struct wf_device *dev,
+                         struct wf_store **out)
 {
     weft_ctx *ctx = g->ctx;
     struct wf_store *s = wf_alloc(ctx, sizeof *s);
@@ -145,6 +146,8 @@ weft_status wf_store_new(const weft_graph *g, const struct wf_remote *remote, st
     st = layout(s, s->graph, use);
     if (!st)
         st = alloc_values(s);
+    if (!st && dev)
+        st = wf_home_new(s, dev);
     if (!st)
         st = wf_store_reset(s);
     if (st)
@@ -168,6 +171,7 @@ void wf_store_free(struct wf_store *s)
 {
     if (!s || --s->n_refs > 0)
         return;
+    wf_home_free(s);
     wf_map_free(&s->by_name);
     weft_graph_free(s->graph);
     for (int64_t i = 0; s->seg && i < s->n_seg; i++) {
@@ -201,6 +205,7 @@ float *wf_store_slot(const struct wf_store *s, const struct wf_segment *seg, int
 
 weft_status wf_store_reset(struct wf_store *s)
 {
+    wf_store_touch(s, WF_PART_ALL);
     for (int64_t i = 0; i < s->n_seg; i++) {
         weft_status st;
 
@@ -247,7 +252,9 @@ void *wf_store_data(const struct wf_store *s, const struct wf_segment *seg)
 
 weft_status wf_store_slots(struct wf_store *s, struct wf_segment *seg, int n, const float *init)
 {
-    for (int k = seg->n_slots; k < n; k++) {
+    weft_status st = seg->n_slots < n ? wf_store_pull(s, WF_PART_SLOTS) : WEFT_OK;
+
+    for (int k = seg->n_slots; k < n && !st; k++) {
         float **slot = seg->table ? &seg->slot[k] : &s->slot[k];
         int64_t count = seg->table ? seg->count : s->n_params;
 
@@ -255,10 +262,15 @@ weft_status wf_store_slots(struct wf_store *s, struct wf_segment *seg, int n, co
             *slot = wf_alloc_n(s->ctx, count + 1, sizeof **slot);
         if (!*slot && !seg->remote)
             return wf_err_nomem(s->ctx, (size_t)count * sizeof **slot, "optimizer slots");
+        if (s->home)
+            st = wf_home_slot_new(s, seg, k);
+        if (st)
+            return st;
         seg->slot_init[k] = init[k];
         seg->n_slots = k + 1;
+        wf_store_touch(s, WF_PART_SLOTS);
         if (!seg->remote)
             fill_slot(s, seg, k);
     }
-    return WEFT_OK;
+    return st;
 }

@@ -15,7 +15,9 @@ struct wf_range {
     int64_t at; /* of their copy */
 };
 
-static char *range_data(const struct wf_store *s, const struct wf_base *b, const struct wf_range *r)
+/* In the memory that the base is in: `home` is that of the store's device. */
+static char *range_data(const struct wf_store *s, const struct wf_base *b, const struct wf_range *r,
+                        bool home)
 {
     const struct wf_segment *seg;
 
@@ -24,19 +26,21 @@ static char *range_data(const struct wf_store *s, const struct wf_base *b, const
     if (r->place == WF_PARAM && r->slot < 0)
         return (char *)b->params + r->offset;
     seg = &s->seg[s->by_number[r->segment]];
+    if (home)
+        return r->slot < 0 ? seg->home : wf_home_slot(s, seg, r->slot);
     return r->slot < 0 ? (char *)seg->data : (char *)wf_store_slot(s, seg, r->slot);
 }
 
 static void save(const struct wf_store *s, const struct wf_base *b, const struct wf_range *r,
                  char *copy)
 {
-    memcpy(copy + r->at, range_data(s, b, r), (size_t)r->bytes);
+    memcpy(copy + r->at, range_data(s, b, r, false), (size_t)r->bytes);
 }
 
 static void restore(const struct wf_store *s, const struct wf_base *b, const struct wf_range *r,
                     const char *copy)
 {
-    memcpy(range_data(s, b, r), copy + r->at, (size_t)r->bytes);
+    memcpy(range_data(s, b, r, false), copy + r->at, (size_t)r->bytes);
 }
 
 /* ---- one run --------------------------------------------------------------------------------- */
@@ -113,16 +117,43 @@ weft_status wf_plan_undo(struct wf_plan *p, bool all_fail)
     return WEFT_OK;
 }
 
-void wf_undo_save(const weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in)
+/* Functions on a device copy within its memory, in the order of its stream. */
+static weft_status copy_away(const weft_fn *fn, const struct wf_plan *p, const struct wf_range *r,
+                             bool back)
 {
-    for (int u = 0; u < in->n_undo; u++)
-        save(fn->store, &fn->base, &p->undo[in->first_undo + u], fn->slab + p->undo_at);
+    char *data = range_data(fn->store, &fn->base, r, true), *copy = fn->slab + p->undo_at + r->at;
+
+    return wf_away_copy(fn, back ? data : copy, back ? copy : data, r->bytes);
 }
 
-void wf_undo_restore(const weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in)
+weft_status wf_undo_save(const weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in)
 {
-    for (int u = in->n_undo - 1; u >= 0; u--)
-        restore(fn->store, &fn->base, &p->undo[in->first_undo + u], fn->slab + p->undo_at);
+    weft_status st = WEFT_OK;
+
+    for (int u = 0; u < in->n_undo && !st; u++) {
+        const struct wf_range *r = &p->undo[in->first_undo + u];
+
+        if (p->dev)
+            st = copy_away(fn, p, r, false);
+        else
+            save(fn->store, &fn->base, r, fn->slab + p->undo_at);
+    }
+    return st;
+}
+
+weft_status wf_undo_restore(const weft_fn *fn, const struct wf_plan *p, const struct wf_instr *in)
+{
+    weft_status st = WEFT_OK;
+
+    for (int u = in->n_undo - 1; u >= 0 && !st; u--) {
+        const struct wf_range *r = &p->undo[in->first_undo + u];
+
+        if (p->dev)
+            st = copy_away(fn, p, r, true);
+        else
+            restore(fn->store, &fn->base, r, fn->slab + p->undo_at);
+    }
+    return st;
 }
 
 /* ---- several runs ---------------------------------------------------------------------------- */
@@ -132,6 +163,7 @@ struct wf_snapshot {
     struct wf_range *range;
     bool *noted; /* per segment, the variable itself and each slot: it has a range */
     int64_t n, bytes, step;
+    unsigned parts; /* of the store that the ranges are in */
     char *copy;
 };
 
@@ -145,6 +177,7 @@ static void note_segment(struct wf_snapshot *s, const struct wf_segment *seg, in
     if (*noted)
         return;
     *noted = true;
+    s->parts |= slot < 0 ? wf_segment_part(seg) : WF_PART_SLOTS;
     s->range[s->n++] =
         (struct wf_range){place, slot, seg->number, offset, wf_type_bytes(&seg->type), s->bytes};
     s->bytes += wf_round_up(wf_type_bytes(&seg->type), 64);
@@ -220,6 +253,7 @@ void wf_snapshot_save(struct wf_snapshot *s)
 {
     struct wf_base base = own_base(s->store);
 
+    wf_store_pull(s->store, s->parts);
     for (int64_t i = 0; i < s->n; i++)
         save(s->store, &base, &s->range[i], s->copy);
     s->step = s->store->step;
@@ -229,6 +263,8 @@ void wf_snapshot_restore(const struct wf_snapshot *s)
 {
     struct wf_base base = own_base(s->store);
 
+    wf_store_pull(s->store, s->parts);
+    wf_store_touch(s->store, s->parts);
     for (int64_t i = 0; i < s->n; i++)
         restore(s->store, &base, &s->range[i], s->copy);
     s->store->step = s->step;
@@ -238,6 +274,8 @@ void wf_snapshot_load(const struct wf_snapshot *s, int64_t offset)
 {
     struct wf_base base = own_base(s->store);
 
+    wf_store_pull(s->store, WF_PART_STATE);
+    wf_store_touch(s->store, WF_PART_STATE);
     for (int64_t i = 0; i < s->n; i++)
         if (s->range[i].place == WF_STATE && s->range[i].offset == offset)
             restore(s->store, &base, &s->range[i], s->copy);

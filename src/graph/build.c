@@ -630,29 +630,30 @@ void weft_scope_pop(weft_graph *g)
     g->scopes = g->scopes->below;
 }
 
-/* One part of a device: job:NAME, replica:N, task:N, device:KIND:N, cpu:N, gpu:N. */
+/* One part of a device: job:NAME, replica:N, task:N, KIND:N, device:KIND:N. Whether there is such a
+ * kind of devices is checked when a function is created. */
 static bool device_part_ok(const char *p, size_t n)
 {
-    static const char *const heads[] = {
-        "job:",        "replica:",    "task:", "device:CPU:", "device:GPU:",
-        "device:cpu:", "device:gpu:", "cpu:",  "gpu:"};
+    static const char job[] = "job:", device[] = "device:";
+    bool is_job = n > sizeof job - 1 && strncmp(p, job, sizeof job - 1) == 0;
+    size_t at = 0, digits = 0;
 
-    for (int i = 0; i < WF_COUNT(heads); i++) {
-        size_t h = strlen(heads[i]);
-
-        if (n <= h || strncmp(p, heads[i], h))
-            continue;
-        for (size_t k = h; k < n; k++) {
-            bool digit = p[k] >= '0' && p[k] <= '9';
-            bool letter =
-                (p[k] >= 'a' && p[k] <= 'z') || p[k] == '_' || (p[k] >= 'A' && p[k] <= 'Z');
-
-            if (!digit && !(i == 0 && letter))
+    if (n > sizeof device - 1 && strncmp(p, device, sizeof device - 1) == 0)
+        at = sizeof device - 1;
+    if (is_job) {
+        for (at = sizeof job - 1; at < n; at++)
+            if (!wf_is_alpha(p[at]) && !wf_is_digit(p[at]) && p[at] != '_')
                 return false;
-        }
-        return n - h < 10 || i == 0;
+        return true;
     }
-    return false;
+    for (digits = at; digits < n && wf_is_alpha(p[digits]);)
+        digits++;
+    if (digits == at || digits >= n || p[digits] != ':' || n - digits - 1 > 9)
+        return false;
+    for (size_t k = digits + 1; k < n; k++)
+        if (!wf_is_digit(p[k]))
+            return false;
+    return n > digits + 1;
 }
 
 static bool device_ok(const char *d)

@@ -192,13 +192,15 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
         for (int i = 0; i < WF_COUNT(blobs); i++)
             if (blobs[i].data)
                 blobs[n_blobs++] = blobs[i];
-        st = weft_ckpt_save(r->writer,
-                            WEFT_OPTS(weft_ckpt_data, .step = weft_trainer_step(t),
-                                      .epoch = state->epoch, .seed = t->ctx->seed,
-                                      .fingerprint = r->print.part[WF_FP_KERNELS].hash,
-                                      .n_tensors = r->n_tensors, .tensors = r->tensor,
-                                      .n_blobs = n_blobs, .blobs = blobs, .n_metrics = logs->n,
-                                      .metrics = metric, .n_meta = WF_N_META, .meta = meta));
+        st = wf_store_pull(t->bound->fit->store, WF_PART_ALL);
+        if (!st)
+            st = weft_ckpt_save(r->writer,
+                                WEFT_OPTS(weft_ckpt_data, .step = weft_trainer_step(t),
+                                          .epoch = state->epoch, .seed = t->ctx->seed,
+                                          .fingerprint = r->print.part[WF_FP_KERNELS].hash,
+                                          .n_tensors = r->n_tensors, .tensors = r->tensor,
+                                          .n_blobs = n_blobs, .blobs = blobs, .n_metrics = logs->n,
+                                          .metrics = metric, .n_meta = WF_N_META, .meta = meta));
     }
 out:
     r->last_step = weft_trainer_step(t);
@@ -365,7 +367,7 @@ static weft_status load_one(const struct wf_resume *r, const struct checked *k, 
 static weft_status stage_tensors(const struct wf_resume *r, struct checked *k)
 {
     int64_t bytes = 0;
-    weft_status st = WEFT_OK;
+    weft_status st = wf_store_pull(r->t->bound->fit->store, WF_PART_ALL);
 
     for (int64_t i = 0; i < r->n_tensors; i++)
         bytes += wf_round_up(weft_tensor_bytes(&r->tensor[i].tensor), 64);
@@ -389,8 +391,10 @@ static weft_status commit(const struct wf_resume *r, struct checked *k)
     const struct wf_bound *b = t->bound;
     struct wf_reader in = k->sums;
     int64_t at = 0;
-    weft_status st = WEFT_OK;
+    weft_status st = wf_store_pull(b->fit->store, WF_PART_ALL);
 
+    if (!st)
+        wf_store_touch(b->fit->store, WF_PART_ALL);
     for (int64_t i = 0; i < r->n_tensors && !st; i++) {
         const weft_tensor *to = &r->tensor[i].tensor;
         int64_t n = weft_tensor_bytes(to);

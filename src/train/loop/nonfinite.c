@@ -33,8 +33,15 @@ static void list_state(struct wf_nonfinite *n, weft_trainer *t)
 }
 
 /* Copies the tensors of `all` to or from the copy. */
-static void copy_state(const struct wf_resume *all, char *copy, bool out)
+static weft_status copy_state(const struct wf_resume *all, char *copy, bool out)
 {
+    struct wf_store *store = all->t->bound->fit->store;
+    weft_status st = wf_store_pull(store, WF_PART_ALL);
+
+    if (st)
+        return st;
+    if (!out)
+        wf_store_touch(store, WF_PART_ALL);
     for (int64_t i = 0; i < all->n_tensors; i++) {
         const weft_tensor *w = &all->tensor[i].tensor;
         size_t bytes = (size_t)weft_tensor_bytes(w);
@@ -45,6 +52,7 @@ static void copy_state(const struct wf_resume *all, char *copy, bool out)
             memcpy(w->data, copy, bytes);
         copy += bytes;
     }
+    return WEFT_OK;
 }
 
 void wf_nonfinite_keep(struct wf_nonfinite *n, weft_trainer *t, const struct wf_fit_state *at,
@@ -58,9 +66,9 @@ void wf_nonfinite_keep(struct wf_nonfinite *n, weft_trainer *t, const struct wf_
     n->position = NULL;
     n->kept =
         n->copy && (!position || !weft_dealer_save(at->deal->dealer, &n->position, &n->n_position));
+    n->kept = n->kept && !copy_state(&n->all, n->copy, true);
     if (!n->kept)
         return;
-    copy_state(&n->all, n->copy, true);
     n->epoch = at->epoch;
     n->batch = at->batch;
     n->step = weft_trainer_step(t);
@@ -175,8 +183,9 @@ static weft_status make_second(const struct wf_nonfinite *n, const weft_trainer 
     if (!st && all.n_tensors != n->all.n_tensors)
         st = wf_err(WEFT_EBUG, "%lld tensors of %lld", (long long)all.n_tensors,
                     (long long)n->all.n_tensors);
+    if (!st)
+        st = copy_state(&all, n->copy, false);
     if (!st) {
-        copy_state(&all, n->copy, false);
         weft_fn_set_step(s->bound->fit, n->step);
         wf_pass_begin(s);
         *out = s;

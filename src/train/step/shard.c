@@ -39,16 +39,20 @@ static void feed_scale(const struct wf_work *w, struct wf_replica *r)
 
 /* State begins each shard with its value from before the step. A replica that works on the
  * trainer's has its copy in the snapshot. */
-static void begin_state(struct wf_work *w, struct wf_replica *r)
+static weft_status begin_state(struct wf_work *w, struct wf_replica *r)
 {
-    const struct wf_store *s = w->b->fit->store;
+    struct wf_store *s = w->b->fit->store;
+    weft_status st;
 
     if (!r->state) {
         for (int i = 0; i < w->n_merged; i++)
             wf_snapshot_load(w->start, w->merged[i].offset);
-        return;
+        return WEFT_OK;
     }
-    memcpy(r->state, s->state, (size_t)s->n_state);
+    st = wf_store_pull(s, WF_PART_STATE);
+    if (!st)
+        memcpy(r->state, s->state, (size_t)s->n_state);
+    return st;
 }
 
 static double scalar(const struct wf_replica *r, int fetch)
@@ -235,9 +239,10 @@ static weft_status run(struct wf_work *w, struct wf_replica *r, int64_t number, 
                         .shard = (int)(w->key + number - w->first),
                         .base = {r->params, out->gradients->dense, r->state},
                         .hooks = hooks.need || hooks.ready || hooks.need_rows ? &hooks : NULL};
-    weft_status st;
+    weft_status st = begin_state(w, r);
 
-    begin_state(w, r);
+    if (st)
+        return st;
     clear_unreached(w, out->gradients);
     for (int i = 0; i < w->n_fetches; i++)
         r->fetch[i] = (weft_tensor){.data = NULL};
@@ -250,6 +255,8 @@ static weft_status run(struct wf_work *w, struct wf_replica *r, int64_t number, 
         unscale_rows(w, r->scale, out->gradients);
     if (s->ready_rows)
         st = tell_rows(&told);
+    if (!st && !r->state)
+        st = wf_store_pull(w->b->fit->store, WF_PART_STATE);
     if (st)
         return st;
     take_sums(w, r, n, out->gradients->sums);
@@ -309,6 +316,17 @@ weft_status weft_work_put(struct wf_work *w, int64_t number, weft_given *given)
     return st;
 }
 
+/* The trainer's vectors are about to be read and written here. */
+weft_status wf_work_open(struct wf_work *w, unsigned parts)
+{
+    struct wf_store *s = w->b->fit->store;
+    weft_status st = wf_store_pull(s, parts);
+
+    if (!st)
+        wf_store_touch(s, parts);
+    return st;
+}
+
 /* ---- the sum of all -------------------------------------------------------------------------- */
 
 weft_status wf_work_mean(struct wf_work *w, struct wf_contribution **out)
@@ -322,6 +340,8 @@ weft_status wf_work_mean(struct wf_work *w, struct wf_contribution **out)
         if (!st)
             memset(sum->dense, 0, (size_t)(w->rules.n_groups * w->rules.n_dense) * sizeof(float));
     }
+    if (!st)
+        st = wf_store_pull(w->b->fit->store, WF_PART_PARAMS);
     if (!st)
         st = wf_merge_mean(w->merge, sum, w->now.params);
     wf_fpmode_leave(mode);
@@ -381,6 +401,8 @@ void wf_work_take_state(struct wf_work *w, const struct wf_contribution *c)
         return;
     }
     w->began = false;
+    if (w->n_merged && n > 0)
+        wf_work_open(w, WF_PART_STATE);
     for (int i = 0; i < w->n_merged && n > 0; i++) {
         float *v = (float *)(void *)(w->b->fit->store->state + w->merged[i].offset);
 
@@ -457,6 +479,9 @@ weft_status wf_work_step(struct wf_work *w, const struct wf_contribution *mean, 
     if (!mean->finite)
         return w->b->scaled ? wf_scale_skip(t)
                             : wf_err(WEFT_ENUMERIC, "apply: a gradient is not finite");
+    st = wf_work_open(w, WF_PART_PARAMS | WF_PART_SLOTS | WF_PART_TABLES);
+    if (st)
+        return st;
     mode = wf_fpmode_enter(t->ctx->flush_denormals);
     st = t->trap ? trapped_step(w, mean, &step) : update(w, mean, &step);
     wf_fpmode_leave(mode);
@@ -487,9 +512,12 @@ weft_status weft_work_update(weft_work *w)
     return st;
 }
 
-void wf_work_constrain(struct wf_work *w)
+weft_status wf_work_constrain(struct wf_work *w)
 {
     struct wf_step all = {.chosen = NULL};
+    weft_status st = wf_work_open(w, WF_PART_PARAMS | WF_PART_TABLES);
 
-    wf_merge_constrain(w->merge, &all, &w->now);
+    if (!st)
+        wf_merge_constrain(w->merge, &all, &w->now);
+    return st;
 }

@@ -109,7 +109,7 @@ weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n)
     if (!st)
         st = weft_fn_run(b->fit, feeds, t->fetch);
     if (!st && w->constrained)
-        wf_work_constrain(w);
+        st = wf_work_constrain(w);
     if (!st) {
         t->drawn = 0;
         wf_step_add_up(t, n);

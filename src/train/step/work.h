@@ -108,6 +108,9 @@ weft_status wf_remote_step(struct wf_work *w, const struct wf_contribution *mean
 weft_status wf_remote_check(const struct wf_work *w);
 void wf_remote_restore(struct wf_work *w);
 /* The constraints alone, after an update by the trainer's own function. */
-void wf_work_constrain(struct wf_work *w);
+weft_status wf_work_constrain(struct wf_work *w);
+/* Before parts of the trainer's store (enum wf_store_part) are read and written here: brings them
+ * from the device that it trains on, if it is another memory. */
+weft_status wf_work_open(struct wf_work *w, unsigned parts);
 
 #endif
