@@ -12,6 +12,7 @@ static const double BLOCK_SECONDS = 0.3;
 
 struct result {
     double us_step, loss, peak;
+    const char *device;
     uint64_t params; /* hash of the parameters' bits at the end */
     weft_plan_info plan;
 };
@@ -114,14 +115,14 @@ static void print_result(FILE *to, bool json, const char *name, int threads, int
     getrusage(RUSAGE_SELF, &u);
     if (json)
         fprintf(to,
-                "{\"workload\": \"%s\", \"peer\": \"weft\", \"version\": \"%s\", \"threads\": %d, "
-                "\"us_step\": %.1f, "
+                "{\"workload\": \"%s\", \"peer\": \"weft\", \"version\": \"%s\", "
+                "\"device\": \"%s\", \"threads\": %d, \"us_step\": %.1f, "
                 "\"samples_s\": %.0f, \"rss_mb\": %ld, \"flop\": %.0f, \"peak_fraction\": %s, "
                 "\"plan_ms\": %.3f, "
                 "\"loss\": %.9g, \"params_hash\": \"%016llx\"}\n",
-                name, weft_version(), threads, r->us_step, (double)batch / (r->us_step * 1e-6),
-                u.ru_maxrss / 1024, r->plan.flop, peak, r->plan.plan_ms, r->loss,
-                (unsigned long long)r->params);
+                name, weft_version(), r->device, threads, r->us_step,
+                (double)batch / (r->us_step * 1e-6), u.ru_maxrss / 1024, r->plan.flop, peak,
+                r->plan.plan_ms, r->loss, (unsigned long long)r->params);
     else
         fprintf(
             to,
@@ -150,6 +151,7 @@ static int run(int argc, char **argv)
     const struct flag flags[] = {
         {"workload", FLAG_TEXT, "NAME|all",
          "softmax64 mlp-s mlp-l cnn lstm widedeep gpt-s, or all (default)", &workload},
+        {"device", FLAG_TEXT, "NAME", "where to compute: gpu:0; default: the cpu", &m.devices},
         {"threads", FLAG_INT, "N", "number of threads; default: all cores", &m.threads},
         {"blocks", FLAG_INT, "N", "measured blocks of about 0.3 s; reports the median; default 9",
          &blocks},
@@ -183,14 +185,13 @@ static int run(int argc, char **argv)
         weft_ctx_free(ctx);
         return fail(EXIT_INPUT, "cannot write %s", json);
     }
-    peak =
-        n_steps ? 0 : weft_fma_peak(ctx, 0.3); /* a fixed number of steps is for comparing bits and
-                                           * start-up */
+    /* of the cpu; a fixed number of steps is for comparing bits and start-up */
+    peak = n_steps || m.devices ? 0 : weft_fma_peak(ctx, 0.3);
     if (!json && peak > 0)
         printf("%d threads, %s, multiply-add peak %.1f GFLOP/s\n", weft_ctx_threads(ctx),
                weft_simd_name(weft_ctx_simd(ctx)), peak / 1e9);
     for (int i = 0; i < n_workloads() && !st; i++) {
-        struct result r = {.peak = peak};
+        struct result r = {.peak = peak, .device = m.devices ? m.devices : "cpu"};
         int64_t batch = 0;
 
         if (strcmp(workload, "all") && strcmp(workload, workload_name(i)))
