@@ -118,7 +118,7 @@ typedef enum weft_simd {
 } weft_simd;
 
 typedef struct weft_ctx weft_ctx;
-typedef struct weft_device_driver weft_device_driver; /* weft/sys/device.h */
+struct weft_device_driver; /* weft/sys/device.h */
 
 typedef struct weft_ctx_opts {
     size_t size;
@@ -150,7 +150,7 @@ typedef struct weft_ctx_opts {
                             * Calls beyond it fail with WEFT_ELIMIT */
     bool device_preallocate; /* take that memory now; otherwise as it is needed */
     int n_drivers;
-    const weft_device_driver *const *drivers; /* of devices besides those built in
+    const struct weft_device_driver *const *drivers; /* of devices besides those built in
                                                * (weft/sys/device.h); borrowed */
 } weft_ctx_opts;
 

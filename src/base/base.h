@@ -63,7 +63,7 @@ struct weft_ctx {
     int n_own, n_drivers;
     struct wf_device *own[WF_MAX_OWN]; /* devices with memory of their own (devlist.c) */
     struct wf_device *home;            /* where functions live: own[0], NULL: the host's memory */
-    const weft_device_driver *const *drivers; /* the caller's */
+    const struct weft_device_driver *const *drivers; /* the caller's */
     bool strict_devices; /* an op without a kernel for its device is an error */
     bool soft_placement;
     _Atomic bool soft_told; /* that something was placed elsewhere */

@@ -87,13 +87,13 @@ static weft_status prepare(struct check *c, weft_graph *g, weft_val loss, const 
         st = weft_fn_new(c->g,
                          WEFT_OPTS(weft_fn_opts, .n_feeds = c->n_feeds, .feeds = c->feed_vals,
                                    .n_fetches = 1 + c->n_vars, .fetches = c->grads,
-                                   .reference_kernels = true),
+                                   .reference_kernels = true, .device = "cpu:0"),
                          &c->fn);
     if (!st)
         st = weft_fn_new(c->g,
                          WEFT_OPTS(weft_fn_opts, .n_feeds = c->n_feeds, .feeds = c->feed_vals,
                                    .n_fetches = 1, .fetches = &c->loss, .reference_kernels = true,
-                                   .share = c->fn),
+                                   .share = c->fn, .device = "cpu:0"),
                          &c->loss_only);
     return st;
 }

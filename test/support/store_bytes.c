@@ -29,6 +29,10 @@ char *store_bytes(const struct wf_store *s, size_t *n)
 {
     char *bytes = malloc(put_all(s, NULL) + 1);
 
+    if (wf_store_pull((struct wf_store *)(uintptr_t)s, WF_PART_ALL)) { /* a copy of the device's */
+        free(bytes);
+        return NULL;
+    }
     *n = bytes ? put_all(s, bytes) : 0;
     return bytes;
 }

@@ -119,7 +119,7 @@ typedef struct weft_device_ops {
 } weft_device_ops;
 
 /* Finds and opens devices of one kind. */
-struct weft_device_driver {
+typedef struct weft_device_driver {
     size_t size;
     const char *kind; /* lower-case letters, not "cpu" */
     void *arg;
@@ -128,7 +128,7 @@ struct weft_device_driver {
     /* Opens device `number`, below count's. Called once for a context. */
     weft_status (*open)(void *arg, weft_ctx *ctx, int number, const weft_device_opts *opts,
                         const weft_device_ops **ops, void **dev);
-};
+} weft_device_driver;
 
 /* Driver i of a context (the caller's first, then those built in), and how many devices it finds
  * here; its error says what is missing. WEFT_ERANGE after the last; kind is then unchanged. */

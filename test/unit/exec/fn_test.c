@@ -223,7 +223,8 @@ static void the_plan_cache_is_bounded(void **state)
 
 static void a_memory_limit_names_the_tensor(void **state)
 {
-    struct net n = make(WEFT_OPTS(weft_ctx_opts, .threads = 1, .memory_limit = 2 << 20));
+    struct net n =
+        make(WEFT_OPTS(weft_ctx_opts, .threads = 1, .memory_limit = 2 << 20, .devices = "cpu:0"));
     weft_fn *fn = train_fn(&n, 0, false);
     static float big[200000 * IN];
     weft_tensor feeds[2] = {weft_view(WEFT_F32, big, 2, (int64_t[]){200000, IN}),
@@ -350,6 +351,7 @@ static void functions_share_parameters(void **state)
     ok(weft_fn_view(other, "b/w", &w));
     memcpy(copy, w.data, sizeof copy);
     step(fn, 16);
+    ok(weft_fn_view(other, "b/w", &w));
     assert_memory_not_equal(copy, w.data, sizeof copy);
     assert_int_equal(weft_fn_step(fn), 5);
     weft_fn_free(fn); /* the store lives on */
