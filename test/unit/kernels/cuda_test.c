@@ -168,6 +168,31 @@ static void trainings_are_the_cpus(void **state)
     same_training("lstm", 3, 1e-3);
 }
 
+/* A repeated run is as many single ones, to the bit. */
+static void repeated_runs_are_single_ones(void **state)
+{
+    struct run a = {0}, b = {0};
+    weft_tensor out = {.data = NULL};
+    float loss = 0;
+
+    (void)state;
+    needs_kernels();
+    ok(open_gpu(&a.ctx));
+    ok(open_gpu(&b.ctx));
+    ok(begin(&a, "mlp-s"));
+    ok(begin(&b, "mlp-s"));
+    for (int i = 0; i < 7; i++)
+        ok(one_step(&a, &loss));
+    ok(weft_fn_repeat(b.fn, 3, b.w.data, &out));
+    ok(weft_fn_repeat(b.fn, 4, b.w.data, &out));
+    assert_true(*(const float *)out.data == loss);
+    assert_true(farthest(&a, &b) == 0);
+    assert_int_equal(weft_fn_step(a.fn), weft_fn_step(b.fn));
+    assert_int_equal(weft_fn_repeat(b.fn, 0, b.w.data, &out), WEFT_EINVAL);
+    finish(&a);
+    finish(&b);
+}
+
 /* ---- every call fails once ------------------------------------------------------------------- */
 
 /* Two steps; *n: calls that were made. */
@@ -217,6 +242,7 @@ int main(void)
         cmocka_unit_test(missing_function_is_named),
         cmocka_unit_test(system_driver_counts_or_says_why_not),
         cmocka_unit_test(trainings_are_the_cpus),
+        cmocka_unit_test(repeated_runs_are_single_ones),
         cmocka_unit_test(every_failing_call_is_reported_and_leaks_nothing),
     };
 
