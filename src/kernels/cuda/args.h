@@ -408,12 +408,12 @@ struct wfc_resize {
     void *y;
 };
 
-enum wfc_conv_code { WFC_CONV, WFC_CONV_INPUT, WFC_CONV_FILTER, WFC_IM2COL, WFC_COL2IM };
+enum wfc_conv_code { WFC_CONV, WFC_CONV_INPUT, WFC_CONV_FILTER };
 
 struct wfc_conv {
     struct wfc_window w;
     uint32_t batch, n_in, n_out, n_k, c_in, c_out, groups;
-    int32_t code, x_dtype, y_dtype;
+    int32_t code, x_dtype, y_dtype, size;
     const void *x, *f;
     void *y;
 };

@@ -21,7 +21,7 @@ wf_kernel_fn wfc_run_matmul, wfc_run_plain_matmul, wfc_run_matmul_fused, wfc_run
 enum { MAX_WORKSPACE = 32 << 20, ALIGN = 256 };
 
 /* A planned product. */
-struct product {
+struct wfc_mm {
     bool blas; /* otherwise our own kernel */
     cublasLtMatmulDescOpaque_t desc;
     cublasLtMatrixLayoutOpaque_t b, a, y; /* in cuBLASLt's order */
@@ -97,7 +97,7 @@ static cublasStatus_t set_batch(struct wf_cuda *d, cublasLtMatrixLayoutOpaque_t 
     return r;
 }
 
-static cublasStatus_t set_layouts(struct wf_cuda *d, struct product *p, const struct sizes *s,
+static cublasStatus_t set_layouts(struct wf_cuda *d, struct wfc_mm *p, const struct sizes *s,
                                   weft_dtype in, weft_dtype out)
 {
     cudaDataType_t t = cuda_type(in);
@@ -121,7 +121,7 @@ static cublasStatus_t set_layouts(struct wf_cuda *d, struct product *p, const st
     return r;
 }
 
-static cublasStatus_t set_desc(struct wf_cuda *d, struct product *p, const struct sizes *s,
+static cublasStatus_t set_desc(struct wf_cuda *d, struct wfc_mm *p, const struct sizes *s,
                                weft_dtype in)
 {
     cublasComputeType_t compute = in == WEFT_F64              ? CUBLAS_COMPUTE_64F
@@ -144,7 +144,7 @@ static cublasStatus_t set_desc(struct wf_cuda *d, struct product *p, const struc
     return r;
 }
 
-static cublasStatus_t set_algorithm(struct wf_cuda *d, struct product *p, int *found)
+static cublasStatus_t set_algorithm(struct wf_cuda *d, struct wfc_mm *p, int *found)
 {
     cublasLtMatmulPreferenceOpaque_t pref;
     cublasLtMatmulHeuristicResult_t best;
@@ -172,7 +172,7 @@ static cublasStatus_t set_algorithm(struct wf_cuda *d, struct product *p, int *f
 }
 
 /* Whether cuBLASLt computes it; false: our own kernel does. */
-static bool plan_blas(struct wf_cuda *d, struct product *p, const struct sizes *s, weft_dtype a,
+static bool plan_blas(struct wf_cuda *d, struct wfc_mm *p, const struct sizes *s, weft_dtype a,
                       weft_dtype b, weft_dtype y)
 {
     int found = 0;
@@ -193,7 +193,7 @@ static struct wf_type batch_of(const struct wf_type *t)
     return b;
 }
 
-static void plan_plain(struct product *p, const struct wf_type *a, const struct wf_type *b,
+static void plan_plain(struct wfc_mm *p, const struct wf_type *a, const struct wf_type *b,
                        const struct wf_type *y, bool ta, bool tb)
 {
     struct wf_type by = batch_of(y), ba = batch_of(a), bb = batch_of(b);
@@ -212,12 +212,12 @@ static void plan_plain(struct product *p, const struct wf_type *a, const struct 
 
 /* The product of operands `first` and the next, of p's state; y: its type. */
 static weft_status plan_product(struct wf_kplan *kp, int first, const struct wf_type *y,
-                                cublasLtEpilogue_t epilogue, struct product **out)
+                                cublasLtEpilogue_t epilogue, struct wfc_mm **out)
 {
     const struct wf_type *a = &kp->in[first], *b = &kp->in[first + 1];
     bool ta = wf_kplan_int(kp, "trans_a"), tb = wf_kplan_int(kp, "trans_b");
     struct sizes s = sizes_of(a, b, y, ta, tb);
-    struct product *p = wf_kplan_state(kp, sizeof *p);
+    struct wfc_mm *p = wf_kplan_state(kp, sizeof *p);
 
     if (!p)
         return wf_kplan_nomem(kp);
@@ -237,7 +237,7 @@ static weft_status plan_product(struct wf_kplan *kp, int first, const struct wf_
     return WEFT_OK;
 }
 
-static weft_status run_plain(const struct wf_call *c, const struct product *p, const void *a,
+static weft_status run_plain(const struct wf_call *c, const struct wfc_mm *p, const void *a,
                              const void *b, void *y)
 {
     struct wfc_gemm g = p->plain;
@@ -250,11 +250,11 @@ static weft_status run_plain(const struct wf_call *c, const struct product *p, c
     return wfc_launch_each(c, WFC_K_wfc_gemm + wide, (int64_t)g.batch * g.m * g.n, &g);
 }
 
-static weft_status run_product(const struct wf_call *c, const struct product *p, const void *a,
+static weft_status run_product(const struct wf_call *c, const struct wfc_mm *p, const void *a,
                                const void *b, void *y, const void *bias)
 {
     struct wf_cuda *d = wfc_dev(c);
-    struct product q = *p; /* the library takes no pointers to constant descriptions */
+    struct wfc_mm q = *p; /* the library takes no pointers to constant descriptions */
     float one = 1, zero = 0;
     double one64 = 1, zero64 = 0;
     bool wide = p->y_dtype == WEFT_F64;
@@ -274,11 +274,46 @@ static weft_status run_product(const struct wf_call *c, const struct product *p,
     return r == CUBLAS_STATUS_SUCCESS ? WEFT_OK : blas_error(d, r, c->op->name);
 }
 
+weft_status wfc_plan_mm(struct wf_kplan *kp, const struct wfc_mm_sizes *z, weft_dtype in,
+                        weft_dtype out, const struct wfc_mm **mm)
+{
+    struct sizes s = {.batch = z->batch > 1 ? z->batch : 1,
+                      .m = z->m,
+                      .n = z->n,
+                      .k = z->k,
+                      .a_step = z->a_step,
+                      .b_step = z->b_step,
+                      .ta = z->ta,
+                      .tb = z->tb};
+    struct wfc_mm *p = wf_arena_alloc(kp->arena, sizeof *p);
+
+    if (!p)
+        return wf_kplan_nomem(kp);
+    p->y_dtype = out;
+    p->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    p->blas = plan_blas(kp->device, p, &s, in, in, out);
+    if (!p->blas)
+        return WEFT_ENOSUP;
+    p->y_at = kp->scratch_bytes; /* where its workspace is */
+    kp->scratch_bytes += (size_t)wf_round_up((int64_t)p->workspace, ALIGN);
+    *mm = p;
+    return WEFT_OK;
+}
+
+weft_status wfc_run_mm(const struct wf_call *c, const struct wfc_mm *p, const void *a,
+                       const void *b, void *y)
+{
+    struct wf_call own = *c;
+
+    own.scratch = (char *)c->scratch + p->y_at;
+    return run_product(&own, p, a, b, y, NULL);
+}
+
 /* ---- the ops --------------------------------------------------------------------------------- */
 
 weft_status wfc_plan_matmul(struct wf_kplan *p)
 {
-    struct product *m;
+    struct wfc_mm *m;
 
     return plan_product(p, 0, &p->out[0], CUBLASLT_EPILOGUE_DEFAULT, &m);
 }
@@ -311,7 +346,7 @@ static cublasLtEpilogue_t epilogue_of(const struct wf_kplan *p)
 
 weft_status wfc_plan_matmul_fused(struct wf_kplan *p)
 {
-    struct product *m = NULL;
+    struct wfc_mm *m = NULL;
     struct wf_type y = p->out[0];
     cublasLtEpilogue_t e = epilogue_of(p);
     weft_status st = wfc_plan_fused(p);
@@ -336,7 +371,7 @@ weft_status wfc_plan_matmul_fused(struct wf_kplan *p)
 
 weft_status wfc_run_matmul_fused(const struct wf_call *c)
 {
-    const struct product *m = c->state;
+    const struct wfc_mm *m = c->state;
     struct wf_tensor y = c->out[0];
     bool whole = m->blas && m->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
     weft_status st;
@@ -351,7 +386,7 @@ weft_status wfc_run_matmul_fused(const struct wf_call *c)
 
 /* ---- with the sums of b's columns ------------------------------------------------------------ */
 
-static void plan_sums(struct wf_kplan *p, struct product *m, const struct wf_type *b)
+static void plan_sums(struct wf_kplan *p, struct wfc_mm *m, const struct wf_type *b)
 {
     int64_t cols = b->dim[b->rank - 1];
 
@@ -359,7 +394,7 @@ static void plan_sums(struct wf_kplan *p, struct product *m, const struct wf_typ
     p->scratch_bytes += cols ? wfc_column_sums_scratch(wf_type_count(b) / cols, cols) : 0;
 }
 
-static weft_status run_sums(const struct wf_call *c, const struct product *m,
+static weft_status run_sums(const struct wf_call *c, const struct wfc_mm *m,
                             const struct wf_tensor *b, const struct wf_tensor *sums)
 {
     int64_t cols = b->type.dim[b->type.rank - 1];
@@ -371,7 +406,7 @@ static weft_status run_sums(const struct wf_call *c, const struct product *m,
 
 weft_status wfc_plan_matmul_sums(struct wf_kplan *p)
 {
-    struct product *m = NULL;
+    struct wfc_mm *m = NULL;
     weft_status st = plan_product(p, 0, &p->out[0], CUBLASLT_EPILOGUE_DEFAULT, &m);
 
     if (!st)
@@ -381,7 +416,7 @@ weft_status wfc_plan_matmul_sums(struct wf_kplan *p)
 
 weft_status wfc_run_matmul_sums(const struct wf_call *c)
 {
-    const struct product *m = c->state;
+    const struct wfc_mm *m = c->state;
     weft_status st = run_product(c, m, c->in[0].data, c->in[1].data, c->out[0].data, NULL);
 
     return st ? st : run_sums(c, m, &c->in[1], &c->out[1]);
@@ -389,7 +424,7 @@ weft_status wfc_run_matmul_sums(const struct wf_call *c)
 
 weft_status wfc_plan_matmul_apply(struct wf_kplan *p)
 {
-    struct product *m = NULL;
+    struct wfc_mm *m = NULL;
     weft_status st = plan_product(p, 1, &p->in[0], CUBLASLT_EPILOGUE_DEFAULT, &m);
 
     if (st)
@@ -404,7 +439,7 @@ weft_status wfc_plan_matmul_apply(struct wf_kplan *p)
 
 weft_status wfc_run_matmul_apply(const struct wf_call *c)
 {
-    const struct product *m = c->state;
+    const struct wfc_mm *m = c->state;
     void *gradient = (char *)c->scratch + m->y_at;
     weft_status st = run_product(c, m, c->in[1].data, c->in[2].data, gradient, NULL);
 
@@ -416,7 +451,7 @@ weft_status wfc_run_matmul_apply(const struct wf_call *c)
 /* Of any type and any broadcast; also what cuBLASLt refuses. */
 weft_status wfc_run_plain_matmul(const struct wf_call *c)
 {
-    struct product p = {.y_dtype = c->out[0].type.dtype};
+    struct wfc_mm p = {.y_dtype = c->out[0].type.dtype};
 
     plan_plain(&p, &c->in[0].type, &c->in[1].type, &c->out[0].type, wf_call_int(c, "trans_a"),
                wf_call_int(c, "trans_b"));

@@ -5,7 +5,8 @@
 #include "kernels/cuda/dev.h"
 #include "op/conv.h"
 
-wf_kernel_fn wfc_run_conv, wfc_run_pool, wfc_run_resize;
+weft_status wfc_plan_conv_mm(struct wf_kplan *p);
+wf_kernel_fn wfc_run_conv, wfc_run_conv_mm, wfc_run_pool, wfc_run_resize;
 
 static int64_t volume(const int64_t n[3])
 {
@@ -27,28 +28,28 @@ static struct wfc_window window_of(const struct wf_window *w)
     return o;
 }
 
-weft_status wfc_run_conv(const struct wf_call *c)
+/* The convolution that a call refers to; second: the filter, or (of its gradient) dy. */
+static struct wfc_conv conv_args(const struct wf_op *op, const struct wf_attr *attr,
+                                 const struct wf_type *first, const struct wf_type *second,
+                                 const struct wf_type *y)
 {
-    const struct wf_tensor *first = &c->in[0], *second = &c->in[1], *y = &c->out[0];
     struct wf_conv_geom g;
-    struct wfc_conv a = {.x_dtype = (int32_t)first->type.dtype,
-                         .y_dtype = (int32_t)y->type.dtype,
-                         .x = first->data,
-                         .f = second->data,
-                         .y = y->data};
+    struct wfc_conv a = {.x_dtype = (int32_t)first->dtype,
+                         .y_dtype = (int32_t)y->dtype,
+                         .size = (int32_t)weft_dtype_size(first->dtype)};
 
-    switch (c->op->id) {
+    switch (op->id) {
     case WF_OP_conv:
         a.code = WFC_CONV;
-        wf_conv_geom_of(c->op, c->attr, &first->type, &second->type, &y->type, &g);
+        wf_conv_geom_of(op, attr, first, second, y, &g);
         break;
     case WF_OP_conv_grad_filter:
         a.code = WFC_CONV_FILTER;
-        wf_conv_geom_of(c->op, c->attr, &first->type, &y->type, &second->type, &g);
+        wf_conv_geom_of(op, attr, first, y, second, &g);
         break;
     default: /* conv_grad_input, conv_transpose */
         a.code = WFC_CONV_INPUT;
-        wf_conv_geom_of(c->op, c->attr, &y->type, &second->type, &first->type, &g);
+        wf_conv_geom_of(op, attr, y, second, first, &g);
     }
     a.w = window_of(&g.w);
     a.batch = (uint32_t)g.batch;
@@ -58,7 +59,93 @@ weft_status wfc_run_conv(const struct wf_call *c)
     a.c_in = (uint32_t)g.c_in;
     a.c_out = (uint32_t)g.c_out;
     a.groups = (uint32_t)g.groups;
-    return wfc_launch_each(c, WFC_K_wfc_conv + wfc_wide(c), wf_count(y), &a);
+    return a;
+}
+
+static struct wfc_conv call_args(const struct wf_call *c)
+{
+    struct wfc_conv a = conv_args(c->op, c->attr, &c->in[0].type, &c->in[1].type, &c->out[0].type);
+
+    a.x = c->in[0].data;
+    a.f = c->in[1].data;
+    a.y = c->out[0].data;
+    return a;
+}
+
+weft_status wfc_run_conv(const struct wf_call *c)
+{
+    struct wfc_conv a = call_args(c);
+
+    return wfc_launch_each(c, WFC_K_wfc_conv + wfc_wide(c), wf_count(&c->out[0]), &a);
+}
+
+/* ---- as a product: with the matrix of what each window reads ---------------------------------- */
+
+struct conv_mm {
+    const struct wfc_mm *mm;
+    size_t col_at; /* the matrix, in scratch */
+    bool plain;    /* x is that matrix: one tap, no border, no stride */
+};
+
+static bool is_plain(const struct wfc_conv *a)
+{
+    for (int i = 0; i < 3; i++)
+        if (a->w.k[i] != 1 || a->w.stride[i] != 1 || a->w.lo[i] != 0 || a->w.in[i] != a->w.out[i])
+            return false;
+    return true;
+}
+
+weft_status wfc_plan_conv_mm(struct wf_kplan *p)
+{
+    struct wfc_conv a = conv_args(p->op, p->attr, &p->in[0], &p->in[1], &p->out[0]);
+    int64_t rows = (int64_t)a.batch * a.n_out, width = (int64_t)a.n_k * a.c_in;
+    struct wfc_mm_sizes z = {.m = rows, .n = a.c_out, .k = width};
+    struct conv_mm *s = wf_arena_alloc(p->arena, sizeof *s);
+    weft_status st = wfc_plan_floats(p);
+
+    if (!s)
+        return wf_kplan_nomem(p);
+    if (st || a.groups != 1 || p->in[0].dtype != p->in[1].dtype || rows * width >= UINT32_MAX ||
+        p->out[0].dtype != p->in[0].dtype)
+        return WEFT_ENOSUP;
+    if (a.code == WFC_CONV_FILTER)
+        z = (struct wfc_mm_sizes){.m = width, .n = a.c_out, .k = rows, .ta = true};
+    else if (a.code == WFC_CONV_INPUT)
+        z = (struct wfc_mm_sizes){.m = rows, .n = width, .k = a.c_out, .tb = true};
+    st = wfc_plan_mm(p, &z, p->in[0].dtype, p->out[0].dtype, &s->mm);
+    if (st)
+        return st;
+    s->plain = is_plain(&a);
+    s->col_at = p->scratch_bytes;
+    if (!s->plain)
+        p->scratch_bytes += (size_t)(rows * width * a.size);
+    p->state = s;
+    return WEFT_OK;
+}
+
+weft_status wfc_run_conv_mm(const struct wf_call *c)
+{
+    const struct conv_mm *s = c->state;
+    struct wfc_conv a = call_args(c);
+    int64_t n = (int64_t)a.batch * a.n_out * a.n_k * a.c_in;
+    void *col = (char *)c->scratch + s->col_at;
+    weft_status st = WEFT_OK;
+
+    if (a.code == WFC_CONV_INPUT) { /* in[0] is dy, in[1] the filter */
+        st = wfc_run_mm(c, s->mm, a.x, a.f, s->plain ? a.y : col);
+        a.x = col;
+        return st || s->plain
+                   ? st
+                   : wfc_launch_each(c, WFC_K_wfc_col2im + wfc_wide(c), wf_count(&c->out[0]), &a);
+    }
+    if (!s->plain) {
+        struct wfc_conv m = a;
+
+        m.y = col;
+        m.y_dtype = a.x_dtype;
+        st = wfc_launch_each(c, WFC_K_wfc_im2col, n, &m);
+    }
+    return st ? st : wfc_run_mm(c, s->mm, s->plain ? a.x : col, a.f, a.y);
 }
 
 weft_status wfc_run_pool(const struct wf_call *c)

@@ -88,6 +88,18 @@ weft_status wfc_column_sums(const struct wf_call *c, const struct wf_tensor *x, 
                             int64_t n_cols, const struct wf_tensor *y, void *scratch);
 size_t wfc_column_sums_scratch(int64_t n_rows, int64_t n_cols);
 
+/* A product that a kernel is made of, through cuBLASLt; WEFT_ENOSUP: it does not do it. Its workspace
+ * is added to the plan's scratch. */
+struct wfc_mm_sizes {
+    int64_t m, n, k, batch, a_step, b_step; /* batch 0: one */
+    bool ta, tb;
+};
+struct wfc_mm;
+weft_status wfc_plan_mm(struct wf_kplan *kp, const struct wfc_mm_sizes *z, weft_dtype in,
+                        weft_dtype out, const struct wfc_mm **mm);
+weft_status wfc_run_mm(const struct wf_call *c, const struct wfc_mm *p, const void *a,
+                       const void *b, void *y);
+
 /* An update of a variable: operand `rate` and the one after it are the optional rate and scale. */
 weft_status wfc_plan_update(struct wf_kplan *p, int rate);
 weft_status wfc_run_update(const struct wf_call *c, int rate, const void *gradient, void *scratch);

@@ -1010,3 +1010,28 @@ KERNEL(R(wfc_conv), wfc_conv)
         }
     }
 }
+
+/* The gradient of the input from that of wfc_im2col's matrix: the sum over the windows that read an
+ * element, in the order of their taps. */
+KERNEL(R(wfc_col2im), wfc_conv)
+{
+    int64_t width = (int64_t)A->n_k * A->c_in;
+
+    EACH_THREAD(t)
+    {
+        for (int64_t j = BX * NT + t; j < (int64_t)A->batch * A->n_in * A->c_in; j += GX * NT) {
+            uint32_t pixel = (uint32_t)(j / A->c_in), ci = (uint32_t)(j - (int64_t)pixel * A->c_in);
+            uint32_t n = pixel / A->n_in, i = pixel - n * A->n_in;
+            REAL sum = 0;
+
+            for (uint32_t k = 0; k < A->n_k; k++) {
+                int64_t o = met_by(&A->w, i, k);
+
+                if (o >= 0)
+                    sum += R(get)(A->x, A->x_dtype,
+                                  ((int64_t)n * A->n_out + o) * width + (int64_t)k * A->c_in + ci);
+            }
+            R(put)(A->y, A->y_dtype, j, sum);
+        }
+    }
+}

@@ -366,6 +366,27 @@ KERNEL(wfc_pad_grad, wfc_pad)
     }
 }
 
+/* Row (image, output) of a matrix: what the window of that output reads, tap by tap. */
+KERNEL(wfc_im2col, wfc_conv)
+{
+    uint32_t width = A->n_k * A->c_in;
+    int64_t total = (int64_t)A->batch * A->n_out * width;
+
+    EACH_THREAD(t)
+    {
+        for (int64_t at = BX * NT + t; at < total; at += GX * NT) {
+            uint32_t row = (uint32_t)(at / width), j = (uint32_t)(at - (int64_t)row * width);
+            uint32_t k = j / A->c_in, ci = j - k * A->c_in, n = row / A->n_out;
+            int64_t i = meets(&A->w, row - n * A->n_out, k);
+
+            if (i < 0)
+                put_f64(A->y, A->y_dtype, at, 0);
+            else
+                move_elem(A->y, at, A->x, ((int64_t)n * A->n_in + i) * A->c_in + ci, A->size);
+        }
+    }
+}
+
 /* ---- indices --------------------------------------------------------------------------------- */
 
 KERNEL(wfc_gather, wfc_gather)
