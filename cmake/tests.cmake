@@ -113,6 +113,26 @@ foreach(file IN LISTS programs)
     endif()
 endforeach()
 
+# The op table, golden numbers and training run once more on a device with memory of its own, which
+# the host cannot touch (test/support/fake.c). Not those whose subject is the CPU's kernels or groups
+# of cores: their names of kernels, bits or numbers of allocations.
+set(WEFT_DEVICE_TESTS
+    "^(ops/|golden/|unit/exec/(autocast|batch_norm|cast|clip_norm|explain|fn|gradcheck|passes|two_updates|updates)_test|\
+unit/train/(custom_loss|deal|dist|failed_step|fingerprint|fit|life|lives|loop|map_graph|parts|rates|save|scale|shards|\
+states|strategy)_test)")
+string(REPLACE "\n" "" WEFT_DEVICE_TESTS "${WEFT_DEVICE_TESTS}")
+foreach(file IN LISTS programs)
+    cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/test OUTPUT_VARIABLE name)
+    cmake_path(REMOVE_EXTENSION name)
+    string(REPLACE "/" "-" target "test-${name}")
+    if(NOT WEFT_SANITIZE AND name MATCHES "${WEFT_DEVICE_TESTS}")
+        weft_timeout(${file} timeout)
+        weft_add_test(device/${name} device ${timeout} ${target})
+        set_property(TEST device/${name} APPEND PROPERTY ENVIRONMENT WEFT_TEST_DEVICE=fake:0)
+        set_tests_properties(device/${name} PROPERTIES PROCESSORS 2)
+    endif()
+endforeach()
+
 # Tests of text formats run once more in a program that called setlocale for a decimal comma
 # (test/support/locale.c); test/support/locales.sh makes the locales, and all are skipped where it cannot.
 set(WEFT_TEXT_TESTS

@@ -81,7 +81,8 @@ static weft_status check_ops(const struct wf_device *d)
     if (!o->info || !o->close || !o->alloc || !o->free || !o->stream_new || !o->stream_free ||
         !o->stream_sync || !o->copy || !o->fill || !o->event_new || !o->event_free ||
         !o->event_record || !o->event_query || !o->event_sync || !o->stream_wait || !o->choose ||
-        !o->host_alloc != !o->host_free)
+        !o->host_alloc != !o->host_free || !o->capture_begin != !o->capture_end ||
+        !o->capture_begin != !o->replay || !o->capture_begin != !o->recorded_free)
         return wf_err(WEFT_EINVAL, "%s: its driver lacks a function that is not optional", d->name);
     return WEFT_OK;
 }
@@ -106,8 +107,11 @@ static weft_status open_device(weft_ctx *ctx, const weft_device_driver *driver, 
     st = wf_opts_take(&d->ops, sizeof d->ops, ops, "weft_device_ops");
     if (!st)
         st = check_ops(d);
-    if (st)
+    if (st) {
+        if (d->ops.close)
+            d->ops.close(d->dev);
         return st;
+    }
     pthread_mutex_init(&d->lock, NULL);
     d->info.size = sizeof d->info;
     st = d->ops.info(d->dev, &d->info);

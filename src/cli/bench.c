@@ -147,7 +147,6 @@ static int run(int argc, char **argv)
     const struct flag flags[] = {
         {"workload", FLAG_TEXT, "NAME|all",
          "softmax64 mlp-s mlp-l cnn lstm widedeep gpt-s, or all (default)", &workload},
-        {"device", FLAG_TEXT, "NAME", "where to compute: gpu:0; default: the cpu", &m.devices},
         {"threads", FLAG_INT, "N", "number of threads; default: all cores", &m.threads},
         {"blocks", FLAG_INT, "N", "measured blocks of about 0.3 s; reports the median; default 9",
          &blocks},
@@ -157,6 +156,7 @@ static int run(int argc, char **argv)
         {"kernels", FLAG_TEXT, "best|portable",
          "portable kernels give identical results on every machine", &m.kernels},
         {"simd", FLAG_TEXT, "LEVEL", "auto, portable, avx2 or avx512", &m.simd},
+        {"device", FLAG_TEXT, "LIST", "device to train on: cpu (default), gpu:0", &m.devices},
         {"json", FLAG_TEXT, "FILE|-", "write JSON, one object per line", &json},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };

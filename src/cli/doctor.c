@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
+#include <weft/sys/device.h>
 #include <weft/sys/machine.h>
 
 #include "cli.h"
@@ -94,6 +95,23 @@ static void check_readers(void)
     }
 }
 
+/* Devices with memory of their own: how many there are, or what is missing. */
+static void check_drivers(weft_ctx *ctx)
+{
+    for (int i = 0;; i++) {
+        const char *kind = NULL;
+        int n = 0;
+        weft_status st = weft_ctx_driver(ctx, i, &kind, &n);
+
+        if (!kind)
+            return;
+        if (st)
+            printf("  %-22s none: %s\n", kind, weft_error());
+        else
+            printf("  %-22s %d\n", kind, n);
+    }
+}
+
 static int run_doctor(int argc, char **argv)
 {
     static const struct flag none[] = {{NULL, FLAG_BOOL, NULL, NULL, NULL}};
@@ -125,6 +143,7 @@ static int run_doctor(int argc, char **argv)
             printf("  %-22s %s: %d core%s, %d thread%s\n", i ? "" : "devices", d.name, d.cores,
                    d.cores == 1 ? "" : "s", d.threads, d.threads == 1 ? "" : "s");
     }
+    check_drivers(ctx);
     check_readers();
     printf("\ndata\n");
     check_file("Fashion-MNIST", "/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz",

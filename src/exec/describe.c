@@ -37,6 +37,19 @@ void wf_fn_describe(const weft_fn *fn, struct wf_fprint *f)
             describe_segment(&s->seg[i], f);
 }
 
+static void add_item(void *arg, const char *key, const char *value)
+{
+    wf_fp_add(arg, WF_FP_KERNELS, key, NULL, "%s", value);
+}
+
+/* The device that functions are on, where it is not the CPU. */
+static void describe_device(const struct wf_device *d, struct wf_fprint *f)
+{
+    wf_fp_add(f, WF_FP_KERNELS, "the kind of device", NULL, "%s", d->kind);
+    if (d->ops.describe)
+        d->ops.describe(d->dev, add_item, f);
+}
+
 void wf_kernels_describe(const weft_ctx *ctx, struct wf_fprint *f)
 {
     wf_fp_add(f, WF_FP_KERNELS, "the SIMD level", NULL, "%s", weft_simd_name(ctx->simd));
@@ -49,4 +62,6 @@ void wf_kernels_describe(const weft_ctx *ctx, struct wf_fprint *f)
               (unsigned long long)wf_kernels_hash());
     wf_fp_add(f, WF_FP_KERNELS, "the tiling of products", NULL, "%016llx",
               (unsigned long long)wf_tilings_hash());
+    if (ctx->home)
+        describe_device(ctx->home, f);
 }

@@ -548,7 +548,8 @@ static weft_status choose(void *dev, struct wf_kplan *p, const struct wf_kernel 
     if ((d->f->no_kernel && strstr(d->f->no_kernel, name)) ||
         ((p->op->flags & WF_EFFECT) && !(p->op->flags & WF_STATE_IN0)))
         return WEFT_ENOSUP;
-    st = wf_kernel_choose(p, true, &ref);
+    /* a penalty's gradient as the merge layer computes it: steps in shards give the same bits */
+    st = wf_kernel_choose(p, p->op->id != WF_OP_penalty_grad, &ref);
     if (st)
         return st;
     k = wf_arena_alloc(p->arena, sizeof *k);

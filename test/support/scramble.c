@@ -79,6 +79,8 @@ static void map_params(struct member *m)
         mmap(NULL, params_bytes(m), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (m->params == MAP_FAILED)
         abort();
+    if (wf_store_pull(store, WF_PART_PARAMS))
+        abort();
     memcpy(m->params, store->params, (size_t)store->n_params * sizeof *m->params);
     if (mprotect(m->params, params_bytes(m), PROT_READ))
         abort();
@@ -270,7 +272,9 @@ static weft_status apply(void *self, weft_work *w, int64_t t)
     } else if (!st) {
         uint64_t mode = wf_fpmode_enter(w->ctx->flush_denormals);
 
-        st = prepare(s, w, sum, u);
+        st = wf_work_open(w, WF_PART_PARAMS | WF_PART_SLOTS | WF_PART_TABLES);
+        if (!st)
+            st = prepare(s, w, sum, u);
         if (!st)
             st = update(s, w, u, &step);
         wf_fpmode_leave(mode);

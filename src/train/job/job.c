@@ -818,6 +818,8 @@ weft_status weft_job_context(const weft_job *job, weft_log_fn *log, void *log_ar
                        .log = log,
                        .log_arg = log_arg,
                        .devices = job->devices,
+                       .device_memory = job->device_memory_mb << 20,
+                       .device_preallocate = job->device_preallocate,
                        .soft_placement = job->soft_placement};
     const struct wf_yaml_node *section = wf_yaml_get(job->yaml.root, "resources");
     weft_status st;

@@ -58,8 +58,8 @@ struct weft_job {
     int64_t log_steps, log_histograms, log_images;
     double log_seconds;
     const char *kernels, *simd, *devices;
-    bool soft_placement;
-    int64_t threads, data_threads, spin_us, memory_mb;
+    bool soft_placement, device_preallocate;
+    int64_t threads, data_threads, spin_us, memory_mb, device_memory_mb;
 };
 
 struct weft_job_run {

@@ -20,6 +20,8 @@ static const struct use {
     {"resources.data_threads", WF_SET_FREE},
     {"resources.spin_us", WF_SET_FREE},
     {"resources.memory", WF_SET_FREE},
+    {"resources.device_memory", WF_SET_FREE},
+    {"resources.device_preallocate", WF_SET_FREE},
     {"resources.soft_placement", WF_SET_FREE},
     {"model.file", WF_SET_START},
     {"model.weights", WF_SET_START},

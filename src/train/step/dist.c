@@ -117,12 +117,16 @@ weft_status wf_dist_find(const char *name, const weft_strategy **out)
 
 int wf_dist_count(const char *strategy, const char *devices)
 {
-    int n = 1;
+    int n = 0;
 
-    if (strategy && strcmp(strategy, "mirrored") == 0)
-        for (; devices && *devices; devices++)
-            n += *devices == ',';
-    return n;
+    if (!strategy || strcmp(strategy, "mirrored") != 0)
+        return 1;
+    while (devices && *devices) { /* groups of cores: other devices hold the replicas' memory */
+        devices += strspn(devices, " ,");
+        n += strncmp(devices, "cpu", 3) == 0;
+        devices += strcspn(devices, ",");
+    }
+    return n ? n : 1;
 }
 
 /* ---- the handle ------------------------------------------------------------------------------ */
