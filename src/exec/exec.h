@@ -280,6 +280,11 @@ void wf_plan_free(struct wf_plan *p);
 int wf_n_operands(const struct wf_node *n);
 /* Points all tensors into the function's slab and its bases. */
 void wf_plan_bind(struct wf_plan *p, weft_fn *fn);
+/* Where scratch memory begins in the slab: libraries of devices want a multiple of 256. */
+static inline int64_t wf_scratch_at(const struct wf_plan *p)
+{
+    return wf_round_up(p->slab_bytes, 256);
+}
 /* Where a value is; NULL: it is fed. */
 void *wf_plan_address(const struct wf_plan *p, const weft_fn *fn, int32_t v);
 void wf_plan_feed(struct wf_plan *p, const weft_tensor *feeds);

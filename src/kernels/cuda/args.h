@@ -445,8 +445,10 @@ struct wfc_rnn {
     void *y, *h, *c, *gates, *cells;
     /* gradients */
     const void *dy, *dh, *dc;
-    void *da; /* f32 or f64 [batch][time][n_da * units] */
-    void *xw; /* x w + bias, in the precision of the sums */
+    void *da;       /* f32 or f64 [batch][time][n_da * units] */
+    void *states;   /* the same [batch][time][units] */
+    const void *xw; /* x w in f32, or NULL */
+    const void *rt; /* r with its axes exchanged */
     void *dx, *dw, *dr, *dbias, *dh0, *dc0;
     struct wfc_fault fault;
 };

@@ -294,6 +294,7 @@ weft_status wfc_plan_mm(struct wf_kplan *kp, const struct wfc_mm_sizes *z, weft_
     p->blas = plan_blas(kp->device, p, &s, in, in, out);
     if (!p->blas)
         return WEFT_ENOSUP;
+    kp->scratch_bytes = (size_t)wf_round_up((int64_t)kp->scratch_bytes, ALIGN);
     p->y_at = kp->scratch_bytes; /* where its workspace is */
     kp->scratch_bytes += (size_t)wf_round_up((int64_t)p->workspace, ALIGN);
     *mm = p;

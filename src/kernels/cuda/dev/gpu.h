@@ -24,6 +24,7 @@
     }                                                                      \
     DEV void name##_body(const struct args *A)
 #define SHARED __shared__
+#define UNROLL _Pragma("unroll 8")
 #define EACH_THREAD(t) for (int t = (int)threadIdx.x, once_ = 1; once_; once_ = 0)
 #define SYNC() __syncthreads()
 #define BX ((int64_t)blockIdx.x)
@@ -85,6 +86,7 @@ static _Thread_local struct gpu_place gpu_at;
     }                                                 \
     static void name##_body(const struct args *A)
 #define SHARED static _Thread_local
+#define UNROLL
 #define EACH_THREAD(t) for (int t = 0; t < gpu_at.nt; t++)
 #define SYNC() ((void)0)
 #define BX gpu_at.bx

@@ -220,6 +220,8 @@ DEV REAL R(rnn_x_dot)(const struct wfc_rnn *A, int64_t b, int64_t time, int64_t 
 {
     REAL sum = R(rnn_in)(A, A->bias, j);
 
+    if (A->xw) /* from a product before */
+        return sum + (REAL)((const float *)A->xw)[(b * A->n_time + time) * A->n_cols + j];
     for (int64_t i = 0; i < A->n_in; i++)
         sum += R(get)(A->x, A->dtype, (b * A->n_time + time) * A->n_in + i) *
                R(get)(A->w, A->dtype, i * A->n_cols + j);
@@ -230,6 +232,14 @@ DEV REAL R(rnn_h_dot)(const struct wfc_rnn *A, const REAL *h, int64_t j)
 {
     REAL sum = 0;
 
+    if (A->dtype == WFC_F32) {
+        const float *r = (const float *)A->r + j;
+
+        UNROLL
+        for (uint32_t u = 0; u < A->n_units; u++)
+            sum += h[u] * (REAL)r[u * A->n_cols];
+        return sum;
+    }
     for (int64_t u = 0; u < A->n_units; u++)
         sum += h[u] * R(get)(A->r, A->dtype, u * A->n_cols + j);
     return sum;
@@ -407,24 +417,37 @@ DEV void R(lstm_back)(const struct wfc_rnn *A, REAL *da, REAL *dh, REAL *dc, int
     dh[u] = 0;
 }
 
-/* dh += da r^T over the gates whose recurrent sum is h r. */
-DEV void R(rnn_through_r)(const struct wfc_rnn *A, const REAL *da, REAL *dh, int64_t u)
+/* A share of da r^T for unit u, over the gates whose recurrent sum is h r: columns `share`, share +
+ * n_shares, …; rt is r with its axes exchanged, so that neighboring units are neighbors. */
+DEV REAL R(rnn_through_r)(const struct wfc_rnn *A, const REAL *da, int64_t u, int64_t share,
+                          int64_t n_shares)
 {
     int64_t n = A->n_units, n_gates = A->kind == 0 ? 4 : A->kind == 1 ? 3 : 1;
-    REAL sum = dh[u];
+    REAL sum = 0;
 
-    for (int64_t g = 0; g < n_gates; g++)
-        for (int64_t j = 0; R(rnn_part)(A, g) >= 0 && j < n; j++)
-            sum +=
-                da[R(rnn_part)(A, g) * n + j] * R(get)(A->r, A->dtype, u * A->n_cols + g * n + j);
-    dh[u] = sum;
+    for (int64_t g = 0; g < n_gates; g++) {
+        int64_t part = R(rnn_part)(A, g);
+
+        if (part >= 0 && A->dtype == WFC_F32) {
+            const float *rt = (const float *)A->rt + g * n * n + u;
+
+            UNROLL
+            for (int64_t j = share; j < n; j += n_shares)
+                sum += da[part * n + j] * (REAL)rt[j * n];
+        } else if (part >= 0) {
+            for (int64_t j = share; j < n; j += n_shares)
+                sum += da[part * n + j] * R(get)(A->rt, A->dtype, (g * n + j) * n + u);
+        }
+    }
+    return sum;
 }
 
 /* The gradients of the sums before the activations, of row b, back through time. */
 KERNEL(R(wfc_rnn_back), wfc_rnn)
 {
     SHARED REAL da[4 * WFC_RNN_UNITS], dh[WFC_RNN_UNITS], dc[WFC_RNN_UNITS], dq[WFC_RNN_UNITS];
-    int64_t b = BX, n = A->n_units, first;
+    SHARED REAL through[1024];
+    int64_t b = BX, n = A->n_units, first, n_shares = NT / n > 0 ? NT / n : 1;
 
     if (R(rnn_bad_length)(A, b))
         return;
@@ -497,9 +520,15 @@ KERNEL(R(wfc_rnn_back), wfc_rnn)
         SYNC();
         EACH_THREAD(t)
         {
+            for (int64_t p = t; counted && p < n * n_shares; p += NT)
+                through[p] = R(rnn_through_r)(A, da, p % n, p / n, n_shares);
+        }
+        SYNC();
+        EACH_THREAD(t)
+        {
             for (int64_t u = t; u < n; u += NT) {
-                if (counted)
-                    R(rnn_through_r)(A, da, dh, u);
+                for (int64_t k2 = 0; counted && k2 < n_shares; k2++)
+                    dh[u] += through[k2 * n + u];
                 for (int64_t g = 0; g < A->n_da; g++)
                     ((REAL *)A->da)[at * A->n_da + g * n + u] = da[g * n + u];
             }
@@ -580,5 +609,22 @@ KERNEL(R(wfc_rnn_weights), wfc_rnn)
             R(put)
             (to, A->dtype, p,
              R(rnn_weight)(A, (int)BY, BY == 1 || (BY == 2 && p >= n), p / n, p % n));
+    }
+}
+
+/* The state before each step, [batch][time][units]: what the recurrent weights were multiplied
+ * with. */
+KERNEL(R(wfc_rnn_states), wfc_rnn)
+{
+    int64_t n = A->n_units;
+
+    EACH_THREAD(t)
+    {
+        for (int64_t at = BX * NT + t; at < (int64_t)A->n_batch * A->n_time * n; at += GX * NT) {
+            int64_t b = at / n / A->n_time, time = at / n % A->n_time;
+            int64_t k = A->reverse ? A->n_time - 1 - time : time;
+
+            ((REAL *)A->states)[at] = R(rnn_h)(A, R(rnn_first)(A, b), b, k, at % n);
+        }
     }
 }
