@@ -271,18 +271,16 @@ DEV void R(xent_write)(const struct wfc_rows_args *A, int64_t row, int t, REAL m
         }
         if (t % A->lanes == 0)
             R(put)
-            (A->loss, A->loss_dtype, row,
-             skip ? 0 : max + sum - R(get)(A->x, A->x_dtype, at + label));
+        (A->loss, A->loss_dtype, row, skip ? 0 : max + sum - R(get)(A->x, A->x_dtype, at + label));
     }
     for (uint32_t j = (uint32_t)(t % A->lanes); j < A->n; j += (uint32_t)A->lanes) {
         REAL p = R(exp)(R(get)(A->x, A->x_dtype, at + j) - max - sum);
 
         if (A->code == WFC_SPARSE_XENT)
             R(put)
-            (A->y, A->y_dtype, at + j,
-             skip ? 0 : (REAL)A->scale * (p - (j == label ? (REAL)1 : (REAL)0)));
-        else
-            R(put)(A->y, A->y_dtype, at + j, p * total - R(get)(A->b, A->b_dtype, at + j));
+        (A->y, A->y_dtype, at + j,
+         skip ? 0 : (REAL)A->scale * (p - (j == label ? (REAL)1 : (REAL)0)));
+        else R(put)(A->y, A->y_dtype, at + j, p * total - R(get)(A->b, A->b_dtype, at + j));
     }
 }
 
@@ -813,10 +811,9 @@ KERNEL(R(wfc_bag), wfc_bag)
                 }
                 if (A->what)
                     R(put)
-                    (A->y, A->dtype, j * A->width + i,
-                     w * scale * R(get)(A->x, A->dtype, b * A->width + i));
-                else
-                    sum += w * R(get)(A->x, A->dtype, row * A->width + i);
+                (A->y, A->dtype, j * A->width + i,
+                 w * scale * R(get)(A->x, A->dtype, b * A->width + i));
+                else sum += w * R(get)(A->x, A->dtype, row * A->width + i);
             }
             if (!A->what)
                 R(put)(A->y, A->dtype, at, sum * scale);

@@ -347,9 +347,9 @@ KERNEL(R(wfc_rnn), wfc_rnn)
         {
             for (int64_t j = t; A->kind == 1 && j < 2 * n; j += NT)
                 R(put)
-                (A->gates, A->dtype, at + j,
-                 R(rnn_sigmoid)(ax[j] + ah[j] +
-                                (A->reset_after ? R(rnn_in)(A, A->bias, A->n_cols + j) : 0)));
+            (A->gates, A->dtype, at + j,
+             R(rnn_sigmoid)(ax[j] + ah[j] +
+                            (A->reset_after ? R(rnn_in)(A, A->bias, A->n_cols + j) : 0)));
         }
         SYNC();
         EACH_THREAD(t)
@@ -447,7 +447,7 @@ KERNEL(R(wfc_rnn_back), wfc_rnn)
 {
     SHARED REAL da[4 * WFC_RNN_UNITS], dh[WFC_RNN_UNITS], dc[WFC_RNN_UNITS], dq[WFC_RNN_UNITS];
     SHARED REAL through[1024];
-    int64_t b = BX, n = A->n_units, first, n_shares = NT / n > 0 ? NT / n : 1;
+    int64_t b = BX, n = A->n_units, first, n_shares = n && NT / n ? NT / n : 1;
 
     if (R(rnn_bad_length)(A, b))
         return;
@@ -607,8 +607,7 @@ KERNEL(R(wfc_rnn_weights), wfc_rnn)
     {
         for (int64_t p = BX * NT + t; p < total && to; p += GX * NT)
             R(put)
-            (to, A->dtype, p,
-             R(rnn_weight)(A, (int)BY, BY == 1 || (BY == 2 && p >= n), p / n, p % n));
+        (to, A->dtype, p, R(rnn_weight)(A, (int)BY, BY == 1 || (BY == 2 && p >= n), p / n, p % n));
     }
 }
 
