@@ -1,6 +1,7 @@
 /* fmath_scalar.h - the operations of fmath_inl.h on one float, as simd.h has them for vectors.
  *
- * Included before it by the .c files of base that instantiate it. Without FMA: results depend only
+ * Included before it by the .c files of base that instantiate it, and by code for GPUs, which defines
+ * FM_INLINE, and FM_SMALL_ANGLES because it cannot call wf_rem_pio2f. Without FMA: results depend only
  * on IEEE 754. */
 #ifndef WF_BASE_FMATH_SCALAR_H
 #define WF_BASE_FMATH_SCALAR_H
@@ -15,7 +16,9 @@ typedef int vm;
 typedef double vd;
 typedef int64_t vl;
 
+#ifndef FM_INLINE
 #define FM_INLINE static inline __attribute__((unused))
+#endif
 #define FM_FMA(a, b, c) ((a) * (b) + (c))
 #define FM_FUSED 0
 
@@ -201,8 +204,14 @@ FM_INLINE vf fm_scale_neg(vf p, vf t, vf n)
 FM_INLINE vf fm_reduce_big(vf x, vm big, vf r, vi *q)
 {
     (void)big;
+#ifdef FM_SMALL_ANGLES
+    (void)x;
+    (void)q;
+    return r;
+#else
     (void)r;
     return wf_rem_pio2f(x, q);
+#endif
 }
 
 FM_INLINE vf fm_pow_pos(vf m, vf k, vf y);

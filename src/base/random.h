@@ -37,9 +37,9 @@ void wf_random_fill(enum wf_random_kind kind, float *dst, int64_t first, int64_t
                     const struct wf_rng_key *key, const float *params);
 
 /* For the fast versions: the stream of a key (w above), and the standard normal number of element i
- * within [-2, 2], with tries counted from `try`. */
+ * within [-2, 2], with tries counted from `from`. */
 void wf_random_stream(const struct wf_rng_key *key, uint32_t stream[4]);
-float wf_random_truncated(const uint32_t stream[4], int64_t i, uint32_t try);
+float wf_random_truncated(const uint32_t stream[4], int64_t i, uint32_t from);
 /* The largest float below hi, or lo if they are equal. */
 float wf_random_below(float hi, float lo);
 

@@ -12,6 +12,7 @@ static const double BLOCK_SECONDS = 0.3;
 
 struct result {
     double us_step, loss, peak;
+    const char *device;
     uint64_t params; /* hash of the parameters' bits at the end */
     weft_plan_info plan;
 };
@@ -39,15 +40,11 @@ static uint64_t hash_params(weft_fn *fn)
 
 static weft_status steps(weft_fn *fn, const struct workload *w, int n, float *loss)
 {
-    weft_status st = WEFT_OK;
+    weft_tensor out = {.data = NULL};
+    weft_status st = weft_fn_repeat(fn, n, w->data, &out);
 
-    for (int i = 0; i < n && !st; i++) {
-        weft_tensor out = {.data = NULL};
-
-        st = weft_fn_run(fn, w->data, &out);
-        if (!st)
-            *loss = *(const float *)out.data;
-    }
+    if (!st)
+        *loss = *(const float *)out.data;
     return st;
 }
 
@@ -114,14 +111,14 @@ static void print_result(FILE *to, bool json, const char *name, int threads, int
     getrusage(RUSAGE_SELF, &u);
     if (json)
         fprintf(to,
-                "{\"workload\": \"%s\", \"peer\": \"weft\", \"version\": \"%s\", \"threads\": %d, "
-                "\"us_step\": %.1f, "
+                "{\"workload\": \"%s\", \"peer\": \"weft\", \"version\": \"%s\", "
+                "\"device\": \"%s\", \"threads\": %d, \"us_step\": %.1f, "
                 "\"samples_s\": %.0f, \"rss_mb\": %ld, \"flop\": %.0f, \"peak_fraction\": %s, "
                 "\"plan_ms\": %.3f, "
                 "\"loss\": %.9g, \"params_hash\": \"%016llx\"}\n",
-                name, weft_version(), threads, r->us_step, (double)batch / (r->us_step * 1e-6),
-                u.ru_maxrss / 1024, r->plan.flop, peak, r->plan.plan_ms, r->loss,
-                (unsigned long long)r->params);
+                name, weft_version(), r->device, threads, r->us_step,
+                (double)batch / (r->us_step * 1e-6), u.ru_maxrss / 1024, r->plan.flop, peak,
+                r->plan.plan_ms, r->loss, (unsigned long long)r->params);
     else
         fprintf(
             to,
@@ -184,14 +181,13 @@ static int run(int argc, char **argv)
         weft_ctx_free(ctx);
         return fail(EXIT_INPUT, "cannot write %s", json);
     }
-    peak =
-        n_steps ? 0 : weft_fma_peak(ctx, 0.3); /* a fixed number of steps is for comparing bits and
-                                           * start-up */
+    /* of the cpu; a fixed number of steps is for comparing bits and start-up */
+    peak = n_steps || m.devices ? 0 : weft_fma_peak(ctx, 0.3);
     if (!json && peak > 0)
         printf("%d threads, %s, multiply-add peak %.1f GFLOP/s\n", weft_ctx_threads(ctx),
                weft_simd_name(weft_ctx_simd(ctx)), peak / 1e9);
     for (int i = 0; i < n_workloads() && !st; i++) {
-        struct result r = {.peak = peak};
+        struct result r = {.peak = peak, .device = m.devices ? m.devices : "cpu"};
         int64_t batch = 0;
 
         if (strcmp(workload, "all") && strcmp(workload, workload_name(i)))

@@ -6,7 +6,19 @@
  * instructions are all the device's is recorded the second time and replayed from then on. */
 #include "exec/away.h"
 
-#define OWN_AT 128 /* of the step block: the block, the words of trouble, then kernels' own bytes */
+/* Of the step block's memory: the block, kernels' own bytes, the words of trouble. */
+enum { OWN_AT = 64, RING = 64 };
+_Static_assert(sizeof(struct wf_step_block) <= OWN_AT, "kernels' own bytes follow the step block");
+
+static int64_t words_at(const struct wf_plan *p)
+{
+    return OWN_AT + wf_round_up(p->own_bytes, 64);
+}
+
+static int64_t whole_block(const struct wf_plan *p)
+{
+    return words_at(p) + (int64_t)sizeof(uint32_t) * WF_TROUBLE_WORDS;
+}
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -46,6 +58,7 @@ void wf_away_free(weft_fn *fn)
     fn->slab = NULL;
     wf_dev_free(a->dev, a->block, a->block_bytes);
     wf_dev_host_free(a->dev, a->block_host, a->block_bytes);
+    wf_dev_host_free(a->dev, a->ring, a->ring_bytes);
     wf_dev_host_free(a->dev, a->words, sizeof *a->words * WF_TROUBLE_WORDS);
     wf_dev_host_free(a->dev, a->host, a->host_bytes);
     wf_dev_host_free(a->dev, a->out, a->out_bytes);
@@ -193,7 +206,7 @@ weft_status wf_away_plan(weft_fn *fn, struct wf_plan *p)
         p->fetch_bytes += wf_round_up(wf_type_bytes(&p->graph->values[p->roots[i]].type), 64);
     p->bounce_at = wf_round_up(wf_round_up(p->host_bytes, 64) + p->host_scratch, 64);
     p->host_total = p->bounce_at + p->bounce_bytes;
-    st = grow_block(a, OWN_AT + p->own_bytes);
+    st = grow_block(a, whole_block(p));
     if (!st)
         st = grow_host(a, &a->host, &a->host_bytes, p->host_total + 64);
     if (!st)
@@ -227,7 +240,7 @@ void wf_away_bind(const weft_fn *fn, const struct wf_plan *p, struct wf_instr *i
         c->device = a->dev->dev;
         c->stream = a->stream;
         c->step = (const void *)a->block;
-        c->trouble = (void *)(a->block + sizeof *c->step);
+        c->trouble = (void *)(a->block + words_at(p));
         c->own = in->own_at < 0 ? NULL : a->block + OWN_AT + in->own_at;
         c->instr = (uint32_t)(in - p->instr);
         return;
@@ -295,23 +308,22 @@ static weft_status trouble(const struct wf_plan *p, const uint32_t *w)
     return in ? wf_err_wrap(st, "'%s' (%s)", in->name, in->call.op->name) : st;
 }
 
-static weft_status read_trouble(struct wf_away *a)
+static weft_status read_trouble(struct wf_away *a, const struct wf_plan *p)
 {
-    return enqueue_copy(a, WEFT_COPY_OUT, a->words, a->block + sizeof(struct wf_step_block),
+    return enqueue_copy(a, WEFT_COPY_OUT, a->words, a->block + words_at(p),
                         sizeof *a->words * WF_TROUBLE_WORDS);
 }
 
-/* The values that change from run to run, and no trouble. */
-static weft_status send_block(weft_fn *fn, struct wf_plan *p)
+/* The values that change from run to run, into host memory. */
+static void fill_block(weft_fn *fn, struct wf_plan *p, char *to)
 {
-    struct wf_away *a = fn->away;
     struct wf_step_block block = {.seed = fn->ctx->seed,
                                   .step = (uint64_t)fn->step,
                                   .iteration = fn->step + 1,
                                   .shard = (uint32_t)fn->shard};
 
-    memset(a->block_host, 0, OWN_AT);
-    memcpy(a->block_host, &block, sizeof block);
+    memset(to, 0, OWN_AT);
+    memcpy(to, &block, sizeof block);
     for (int64_t i = 0; p->own_bytes && i < p->n_instr; i++) {
         struct wf_instr *in = &p->instr[i];
 
@@ -320,9 +332,18 @@ static weft_status send_block(weft_fn *fn, struct wf_plan *p)
         in->call.rng.step = block.step;
         in->call.rng.shard = block.shard;
         in->call.iteration = block.iteration;
-        in->step_fill(&in->call, a->block_host + OWN_AT + in->own_at);
+        in->step_fill(&in->call, to + OWN_AT + in->own_at);
     }
-    return enqueue_copy(a, WEFT_COPY_IN, a->block, a->block_host, OWN_AT + p->own_bytes);
+}
+
+/* They, and no trouble. */
+static weft_status send_block(weft_fn *fn, struct wf_plan *p)
+{
+    struct wf_away *a = fn->away;
+
+    fill_block(fn, p, a->block_host);
+    memset(a->block_host + words_at(p), 0, sizeof *a->words * WF_TROUBLE_WORDS);
+    return enqueue_copy(a, WEFT_COPY_IN, a->block, a->block_host, whole_block(p));
 }
 
 /* ---- where a run reads and writes ------------------------------------------------------------ */
@@ -452,7 +473,7 @@ static weft_status run_here(weft_fn *fn, struct wf_plan *p, struct wf_instr *in)
     weft_status st = writes ? bounce(fn, p, in, false) : WEFT_OK;
 
     if (!st && writes && p->may_fail)
-        st = read_trouble(a);
+        st = read_trouble(a, p);
     if (!st)
         st = wait(a);
     if (!st && writes && p->may_fail)
@@ -560,7 +581,7 @@ static weft_status run_all(weft_fn *fn, struct wf_plan *p, bool timed, int64_t *
 static weft_status finish(weft_fn *fn, struct wf_plan *p)
 {
     struct wf_away *a = fn->away;
-    weft_status st = p->may_fail ? read_trouble(a) : WEFT_OK;
+    weft_status st = p->may_fail ? read_trouble(a, p) : WEFT_OK;
     int64_t at = 0;
 
     for (int i = 0; i < fn->n_fetches && !st; i++) {
@@ -672,5 +693,38 @@ weft_status wf_away_run(weft_fn *fn, struct wf_plan *p, const struct wf_base *ba
     if (!st)
         st = tell(fn, p, true);
     wf_fpmode_leave(mode);
+    return st;
+}
+
+bool wf_away_repeats(const weft_fn *fn, const struct wf_plan *p)
+{
+    return fn->away && p->recorded;
+}
+
+weft_status wf_away_repeat(weft_fn *fn, struct wf_plan *p, int64_t n)
+{
+    struct wf_away *a = fn->away;
+    int64_t bytes = words_at(p);
+    weft_status st = grow_host(a, &a->ring, &a->ring_bytes, bytes * RING);
+
+    /* Blocks wait in a ring until they are copied; words of trouble stay as they are. */
+    for (int64_t k = 0; k < n && !st; k++) {
+        char *slot = a->ring + k % RING * bytes;
+
+        if (k % RING == 0)
+            st = wait(a);
+        fill_block(fn, p, slot);
+        if (!st)
+            st = enqueue_copy(a, WEFT_COPY_IN, a->block, slot, bytes);
+        a->pending = true;
+        if (!st)
+            st = a->dev->ops.replay(a->dev->dev, a->stream, p->recorded);
+        fn->step += !st && fn->updates;
+    }
+    if (!st)
+        st = finish(fn, p);
+    else
+        wait(a);
+    wf_home_wrote(fn->store, fn->writes);
     return st;
 }

@@ -16,8 +16,9 @@ struct wf_away {
     /* Host memory: what the block becomes, the words as read, values of host instructions, fetches,
      * outputs that are checked. */
     char *block_host, *host, *out, *check;
+    char *ring; /* step blocks of runs that follow each other without the host */
     uint32_t *words;
-    int64_t block_bytes, host_bytes, out_bytes, check_bytes;
+    int64_t block_bytes, host_bytes, out_bytes, check_bytes, ring_bytes;
 };
 
 /* Whether a value is in the device's memory. */

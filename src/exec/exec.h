@@ -280,6 +280,11 @@ void wf_plan_free(struct wf_plan *p);
 int wf_n_operands(const struct wf_node *n);
 /* Points all tensors into the function's slab and its bases. */
 void wf_plan_bind(struct wf_plan *p, weft_fn *fn);
+/* Where scratch memory begins in the slab: libraries of devices want a multiple of 256. */
+static inline int64_t wf_scratch_at(const struct wf_plan *p)
+{
+    return wf_round_up(p->slab_bytes, 256);
+}
 /* Where a value is; NULL: it is fed. */
 void *wf_plan_address(const struct wf_plan *p, const weft_fn *fn, int32_t v);
 void wf_plan_feed(struct wf_plan *p, const weft_tensor *feeds);
@@ -306,6 +311,9 @@ void wf_away_plan_free(struct wf_plan *p);
 /* Addresses of an instruction besides its values; and of a value in the host's slab. */
 void wf_away_bind(const weft_fn *fn, const struct wf_plan *p, struct wf_instr *in);
 void *wf_away_host(const weft_fn *fn, int64_t offset);
+/* Whether runs can follow each other without the host; n of them, with the feeds of the last run. */
+bool wf_away_repeats(const weft_fn *fn, const struct wf_plan *p);
+weft_status wf_away_repeat(weft_fn *fn, struct wf_plan *p, int64_t n);
 weft_status wf_away_run(weft_fn *fn, struct wf_plan *p, const struct wf_base *base,
                         const weft_tensor *feeds, bool timed);
 /* Where fetch i of the run just done is, on the host. */

@@ -601,6 +601,27 @@ weft_status weft_fn_run(weft_fn *fn, const weft_tensor *feeds, weft_tensor *fetc
     return st ? st : hand_out(fn, p, feeds, fetches);
 }
 
+weft_status weft_fn_repeat(weft_fn *fn, int64_t n, const weft_tensor *feeds, weft_tensor *fetches)
+{
+    struct wf_plan *p;
+    weft_status st = prepare_run(fn, feeds, fetches, &p);
+
+    if (!st && n < 1)
+        st = wf_err(WEFT_EINVAL, "%lld runs: at least one is needed", (long long)n);
+    for (int64_t i = 0; i < n && !st;) {
+        if (i > 0 && wf_away_repeats(fn, p)) {
+            fn->step = fn->store->step;
+            st = wf_away_repeat(fn, p, n - i);
+            fn->store->step = fn->step;
+            i = n;
+        } else {
+            st = wf_fn_run_plan(fn, p, feeds, false);
+            i++;
+        }
+    }
+    return st ? st : hand_out(fn, p, feeds, fetches);
+}
+
 weft_status wf_fn_run_at(weft_fn *fn, const struct wf_run *at, const weft_tensor *feeds,
                          weft_tensor *fetches)
 {

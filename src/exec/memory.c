@@ -113,6 +113,16 @@ static void find_lives(struct wf_plan *p, const int32_t *order, int64_t n, int64
     for (int i = 0; i < n_roots; i++)
         if (p->roots[i])
             last[root_of(p, p->roots[i])] = n;
+    /* Feeds in a device's memory stay for the next run (weft_fn_repeat). */
+    for (int64_t at = 0; at < n; at++) {
+        const struct wf_node *k = &g->nodes[order[at]];
+
+        if (k->op->id == WF_OP_transfer && !wf_node_int(k, "host") &&
+            p->loc[p->root[k->in[0]]].place == WF_FEED) {
+            first[k->first_out] = 0;
+            last[k->first_out] = n;
+        }
+    }
 }
 
 /* Let outputs take over the memory of operands that die with the instruction. */

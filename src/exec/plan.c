@@ -403,7 +403,7 @@ static weft_status plan_all(struct wf_plan *p, weft_fn *fn, const weft_tensor *f
         st = find_points(p, fn);
     if (!st)
         st = wf_plan_remote(p, fn);
-    p->undo_at = wf_round_up(wf_round_up(p->slab_bytes, 64) + p->scratch_bytes, 64);
+    p->undo_at = wf_round_up(wf_scratch_at(p) + p->scratch_bytes, 64);
     p->bytes = p->undo_at + p->undo_bytes;
     if (!st && p->dev)
         st = wf_away_plan(fn, p);
@@ -500,7 +500,7 @@ void wf_plan_bind(struct wf_plan *p, weft_fn *fn)
             in->call.out[k].data = wf_plan_address(p, fn, n->first_out + k);
         if (wf_is_update(n))
             bind_slots(p, fn, n, tin);
-        in->call.scratch = fn->slab + wf_round_up(p->slab_bytes, 64);
+        in->call.scratch = fn->slab + wf_scratch_at(p);
         if (p->dev)
             wf_away_bind(fn, p, in);
     }

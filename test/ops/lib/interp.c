@@ -2,6 +2,7 @@
  * No plan, no reuse, no passes: slow and hard to get wrong. */
 #include "kernels/kernels.h"
 #include "ops/harness.h"
+#include "ops/lib/row.h"
 
 #define GUARD 64
 #define GUARD_BYTE 0xa5
@@ -80,6 +81,17 @@ static weft_status call_kernel(struct op_run *run, const struct wf_node *n,
     weft_status st;
 
     wf_arena_init(&arena, run->ctx);
+    if (o->device) {
+        bool fell_back;
+
+        c->iteration = 1;
+        st = op_call_on(o->device->device, &p, c, &fell_back);
+        device_run_note(o->device, n->op->name, n->n_in ? in[0].dtype : out[0].dtype, fell_back);
+        if (!fell_back) {
+            wf_arena_free(&arena);
+            return st;
+        }
+    }
     st = wf_kernel_choose(&p, !o->fast, &k);
     if (!st && o->impl && in[0].dtype == WEFT_F32 && !strcmp(n->op->name, o->op) &&
         strcmp(p.impl, o->impl))

@@ -8,13 +8,27 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
+#include "base/device.h"
 #include "ops/lib/row.h"
+#include "support/fake_cuda.h"
 
 static const int thread_counts[N_THREAD_COUNTS] = {1, 2, 3, 7};
 
 static void check_row(void **state)
 {
     row_check(*state);
+}
+
+struct on_device {
+    struct row *row;
+    struct device_run *run;
+};
+
+static void check_row_on(void **state)
+{
+    struct on_device *s = *state;
+
+    row_check_on(s->row, s->run);
 }
 
 static char *row_line(const struct op_case *c)
@@ -55,6 +69,47 @@ static bool contexts_new(struct contexts *b)
     return true;
 }
 
+/* A context with the device; NULL: there is none, and the test is skipped. */
+static weft_ctx *device_context(const char *name)
+{
+    const weft_device_driver *fake = fake_cuda_driver(), *drivers[] = {fake, NULL};
+    bool emulated = !strcmp(name, "emulated");
+    weft_ctx *ctx = NULL;
+
+    if (emulated && !fake)
+        return NULL;
+    if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .simd = WEFT_SIMD_PORTABLE,
+                               .devices = emulated ? "gpu:0" : name, .n_drivers = emulated,
+                               .drivers = drivers),
+                     &ctx))
+        print_error("%s: %s\n", name, weft_error());
+    return ctx;
+}
+
+static int run_on_device(const char *name, const char *group, struct row *rows, int m)
+{
+    struct device_run *d = calloc(1, sizeof *d);
+    struct on_device *states = calloc((size_t)m + 1, sizeof *states);
+    struct CMUnitTest *tests = calloc((size_t)m + 1, sizeof *tests);
+    weft_ctx *ctx = device_context(name);
+    int failed = 77;
+
+    if (ctx) {
+        d->device = ctx->home;
+        for (int i = 0; i < m; i++) {
+            states[i] = (struct on_device){&rows[i], d};
+            tests[i] = (struct CMUnitTest){rows[i].line, check_row_on, NULL, NULL, &states[i]};
+        }
+        failed = _cmocka_run_group_tests(group, tests, (size_t)m, NULL, NULL);
+        device_run_print(d, group);
+    }
+    weft_ctx_free(ctx);
+    free(tests);
+    free(states);
+    free(d);
+    return failed;
+}
+
 /* Fill rows with those whose line contains `word`; returns how many. */
 static int pick(const struct contexts *b, const struct op_case *cases, int n, const char *word,
                 char **lines, struct row *rows)
@@ -73,6 +128,8 @@ int op_main(int argc, char **argv, const char *group, const struct op_case *case
 {
     bool bench = argc > 1 && !strcmp(argv[1], "--bench");
     bool save = argc > 2 && !strcmp(argv[1], "--save");
+    const char *device = argc > 2 && !strcmp(argv[1], "--device") ? argv[2] : NULL;
+    int word = 1 + bench + 2 * (device != NULL);
     struct contexts b;
     struct row *rows = calloc((size_t)n + 1, sizeof *rows);
     struct CMUnitTest *tests = calloc((size_t)n + 1, sizeof *tests);
@@ -87,7 +144,11 @@ int op_main(int argc, char **argv, const char *group, const struct op_case *case
         failed = 1;
         goto out;
     }
-    m = pick(&b, cases, n, !save && argc > 1 + bench ? argv[1 + bench] : NULL, lines, rows);
+    m = pick(&b, cases, n, !save && argc > word ? argv[word] : NULL, lines, rows);
+    if (device) {
+        failed = run_on_device(device, group, rows, m);
+        goto out;
+    }
     for (int i = 0; i < m; i++) {
         tests[i] = (struct CMUnitTest){rows[i].line, check_row, NULL, NULL, &rows[i]};
         if (bench)

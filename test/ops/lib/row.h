@@ -3,6 +3,7 @@
 #ifndef OPS_LIB_ROW_H
 #define OPS_LIB_ROW_H
 
+#include "kernels/kernels.h"
 #include "ops/harness.h"
 
 #define N_THREAD_COUNTS 4
@@ -58,6 +59,21 @@ void row_check_executor(const struct row *r, weft_ctx *ctx, const struct wf_tens
                         const struct wf_type *out_types);
 /* Everything that harness.h promises; fails the running test of cmocka. */
 void row_check(struct row *r);
+/* A device under test, and what ran on the host instead. */
+enum { DEVICE_LINES = 200 };
+struct device_run {
+    struct wf_device *device;
+    int calls[2]; /* on the device, on the host */
+    int n_lines;
+    char line[DEVICE_LINES][80]; /* "op dtype" of the latter */
+};
+void row_check_on(struct row *r, struct device_run *d);
+void device_run_note(struct device_run *d, const char *op, weft_dtype t, bool fell_back);
+void device_run_print(const struct device_run *d, const char *group);
+/* A planned call on the device: c has tensors of the host. WEFT_ENOSUP and fell_back: the device has
+ * no kernel for it. */
+weft_status op_call_on(struct wf_device *d, struct wf_kplan *p, struct wf_call *c, bool *fell_back);
+
 /* Time the row's op and print a line per level. */
 void row_bench(struct row *r);
 /* Write the row's graph with its gradients into the folder, where it is small: a corpus for

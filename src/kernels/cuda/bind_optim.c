@@ -1,0 +1,205 @@
+/* bind_optim.c - updates of variables, and norms of many tensors. */
+#include "kernels/cuda/config.h"
+#if WF_HAVE_CUDA
+
+#include "kernels/cuda/dev.h"
+#include "op/optim.h"
+#include "op/schedule.h"
+
+weft_status wfc_plan_apply(struct wf_kplan *p);
+weft_status wfc_plan_apply_rows(struct wf_kplan *p);
+weft_status wfc_plan_global_norm(struct wf_kplan *p);
+weft_status wfc_plan_penalty(struct wf_kplan *p);
+wf_kernel_fn wfc_run_apply, wfc_run_apply_rows, wfc_run_assign_add, wfc_run_global_norm,
+    wfc_run_penalty;
+
+enum { NORM_BLOCK = 4096, SPANS = 64 };
+
+/* ---- the scalars of a step ------------------------------------------------------------------- */
+
+/* Where the optional rate stands among a call's operands. */
+static int rate_of(const struct wf_op *op)
+{
+    return op->id == WF_OP_apply ? 2 : 3;
+}
+
+static double scheduled_rate(const struct wf_call *c, const double *attrs)
+{
+    const struct wf_schedule_row *s = wf_schedule_find(wf_attr_str(c->op, c->attr, "schedule"));
+    const struct wf_attr *p = wf_call_attr(c, "schedule_params");
+
+    return s ? wf_schedule_rate(s, p->floats, p->floats + s->n_attrs, p->n - s->n_attrs,
+                                c->iteration - 1)
+             : attrs[WF_OPTIM_ATTR_LR];
+}
+
+/* On the host, before each run. With a rate among the operands: the scalars of rate 1, and FTRL's
+ * l2 as a constant and a part over the rate. */
+static void fill_scalars(const struct wf_call *c, void *to)
+{
+    const struct wf_optim_row *row = wf_optim_find(wf_attr_str(c->op, c->attr, "optimizer"));
+    const double *attrs = wf_call_attr(c, "params")->floats;
+    bool given = c->in[rate_of(c->op)].type.dtype != WEFT_NONE;
+    struct wfc_scalars s = {0};
+    struct wf_optim_scalars twice;
+
+    wf_optim_prepare(row, attrs, given ? 1 : scheduled_rate(c, attrs), c->iteration, 1, &s.k);
+    if (given) {
+        wf_optim_prepare(row, attrs, 2, c->iteration, 1, &twice);
+        s.beta = 2 * (s.k.l2 - twice.l2);
+        s.two_l2 = s.k.l2 - s.beta;
+    }
+    memcpy(to, &s, sizeof s);
+}
+
+weft_status wfc_plan_update(struct wf_kplan *p, int rate)
+{
+    const struct wf_optim_row *row = wf_optim_find(wf_attr_str(p->op, p->attr, "optimizer"));
+
+    (void)rate;
+    if (!row || !wfc_fits(p))
+        return WEFT_ENOSUP;
+    if (!strcmp(row->name, "lamb") && p->op->id != WF_OP_apply)
+        return WEFT_ENOSUP;
+    p->step_bytes = sizeof(struct wfc_scalars);
+    p->step_fill = fill_scalars;
+    return WEFT_OK;
+}
+
+static struct wfc_apply apply_args(const struct wf_call *c, int rate, const void *gradient)
+{
+    struct wfc_apply a = {.n = (uint32_t)wf_count(&c->in[0]),
+                          .own = c->own,
+                          .rate = c->in[rate].data,
+                          .scale = c->in[rate + 1].data,
+                          .w = c->in[0].data,
+                          .g = gradient,
+                          .fault = wfc_fault(c)};
+
+    for (int i = 0; i < 3; i++)
+        a.slot[i] = c->in[c->n_in - 3 + i].data;
+    return a;
+}
+
+/* ---- updates --------------------------------------------------------------------------------- */
+
+weft_status wfc_run_update(const struct wf_call *c, int rate, const void *gradient, void *scratch)
+{
+    struct wfc_apply a = apply_args(c, rate, gradient);
+    weft_status st;
+
+    if (strcmp(wf_attr_str(c->op, c->attr, "optimizer"), "lamb") != 0)
+        return wfc_launch_each(c, WFC_K_wfc_apply, a.n, &a);
+    a.sums = scratch;
+    a.n_blocks = (a.n + NORM_BLOCK - 1) / NORM_BLOCK;
+    st = wfc_launch(c, WFC_K_wfc_lamb_slots, a.n_blocks, 1, WFC_THREADS, &a);
+    return st ? st : wfc_launch_each(c, WFC_K_wfc_lamb_apply, a.n, &a);
+}
+
+weft_status wfc_plan_apply(struct wf_kplan *p)
+{
+    p->scratch_bytes =
+        (size_t)((wf_type_count(&p->in[0]) + NORM_BLOCK - 1) / NORM_BLOCK) * 2 * sizeof(double);
+    return wfc_plan_update(p, 2);
+}
+
+weft_status wfc_run_apply(const struct wf_call *c)
+{
+    return wfc_run_update(c, 2, c->in[1].data, c->scratch);
+}
+
+weft_status wfc_plan_apply_rows(struct wf_kplan *p)
+{
+    return wfc_plan_update(p, 3);
+}
+
+weft_status wfc_run_apply_rows(const struct wf_call *c)
+{
+    struct wfc_apply a = apply_args(c, 3, c->in[2].data);
+    weft_status st;
+
+    a.ids = c->in[1].data;
+    a.id_dtype = (int32_t)c->in[1].type.dtype;
+    a.n_ids = (uint32_t)wf_count(&c->in[1]);
+    a.width = (uint32_t)c->in[0].type.dim[1];
+    a.n_rows = (uint32_t)c->in[0].type.dim[0];
+    st = wfc_launch_each(c, WFC_K_wfc_check_ids, a.n_ids, &a);
+    return st ? st : wfc_launch(c, WFC_K_wfc_apply_rows, a.n_ids, 1, 64, &a);
+}
+
+weft_status wfc_run_assign_add(const struct wf_call *c)
+{
+    weft_dtype t = c->out[0].type.dtype;
+    struct wfc_assign a = {.fault = wfc_fault(c),
+                           .n = (uint32_t)wf_count(&c->out[0]),
+                           .dtype = (int32_t)t,
+                           .ema = c->op->id == WF_OP_assign_ema,
+                           .var = c->in[0].data,
+                           .value = c->in[1].data,
+                           .out = c->out[0].data};
+
+    if (a.ema)
+        a.momentum = wf_call_float(c, "momentum");
+    return wfc_launch_each(
+        c, wf_is_float(t) ? WFC_K_wfc_assign + wfc_wide(c) : WFC_K_wfc_assign_int, a.n, &a);
+}
+
+/* ---- norms ----------------------------------------------------------------------------------- */
+
+weft_status wfc_plan_global_norm(struct wf_kplan *p)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < p->n_in; i++) {
+        if (p->in[i].dtype != p->in[0].dtype)
+            return WEFT_ENOSUP;
+        n += (wf_type_count(&p->in[i]) + NORM_BLOCK - 1) / NORM_BLOCK;
+    }
+    p->scratch_bytes = (size_t)(n + 1) * sizeof(double);
+    return wfc_plan_floats(p);
+}
+
+weft_status wfc_run_global_norm(const struct wf_call *c)
+{
+    struct wfc_norm_end end = {.dtype = (int32_t)c->out[0].type.dtype,
+                               .clip = c->op->id == WF_OP_clip_factor,
+                               .blocks = c->scratch,
+                               .out = c->out[0].data};
+    weft_status st = WEFT_OK;
+
+    for (int from = 0; from < c->n_in && !st; from += SPANS) {
+        struct wfc_sumsq a = {.dtype = (int32_t)c->in[0].type.dtype,
+                              .blocks = (double *)c->scratch + end.n_blocks};
+
+        for (int i = from; i < c->n_in && a.n < SPANS; i++, a.n++) {
+            a.in[a.n] = c->in[i].data;
+            a.count[a.n] = wf_count(&c->in[i]);
+            a.first[a.n + 1] =
+                a.first[a.n] + (uint32_t)((a.count[a.n] + NORM_BLOCK - 1) / NORM_BLOCK);
+        }
+        st = wfc_launch(c, WFC_K_wfc_sumsq, a.first[a.n], 1, WFC_THREADS, &a);
+        end.n_blocks += a.first[a.n];
+    }
+    if (end.clip)
+        end.limit = wf_call_float(c, "limit");
+    return st ? st : wfc_launch(c, WFC_K_wfc_norm_end, 1, 1, WFC_THREADS, &end);
+}
+
+weft_status wfc_plan_penalty(struct wf_kplan *p)
+{
+    return wf_kplan_float(p, "orthogonal") == 0 ? wfc_plan_floats(p) : WEFT_ENOSUP;
+}
+
+weft_status wfc_run_penalty(const struct wf_call *c)
+{
+    struct wfc_penalty a = {.n = (uint32_t)wf_count(&c->in[0]),
+                            .dtype = (int32_t)c->in[0].type.dtype,
+                            .l1 = wf_call_float(c, "l1"),
+                            .l2 = wf_call_float(c, "l2"),
+                            .w = c->in[0].data,
+                            .out = c->out[0].data};
+
+    return wfc_launch_each(c, WFC_K_wfc_penalty + wfc_wide(c), a.n, &a);
+}
+
+#endif

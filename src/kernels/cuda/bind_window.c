@@ -1,0 +1,208 @@
+/* bind_window.c - convolution, pooling, resizing. */
+#include "kernels/cuda/config.h"
+#if WF_HAVE_CUDA
+
+#include "kernels/cuda/dev.h"
+#include "op/conv.h"
+
+weft_status wfc_plan_conv_mm(struct wf_kplan *p);
+wf_kernel_fn wfc_run_conv, wfc_run_conv_mm, wfc_run_pool, wfc_run_resize;
+
+static int64_t volume(const int64_t n[3])
+{
+    return n[0] * n[1] * n[2];
+}
+
+static struct wfc_window window_of(const struct wf_window *w)
+{
+    struct wfc_window o;
+
+    for (int a = 0; a < 3; a++) {
+        o.in[a] = (int32_t)w->in[a];
+        o.out[a] = (int32_t)w->out[a];
+        o.k[a] = (int32_t)w->k[a];
+        o.stride[a] = (int32_t)w->stride[a];
+        o.dilation[a] = (int32_t)w->dilation[a];
+        o.lo[a] = (int32_t)w->lo[a];
+    }
+    return o;
+}
+
+/* The convolution that a call refers to; second: the filter, or (of its gradient) dy. */
+static struct wfc_conv conv_args(const struct wf_op *op, const struct wf_attr *attr,
+                                 const struct wf_type *first, const struct wf_type *second,
+                                 const struct wf_type *y)
+{
+    struct wf_conv_geom g;
+    struct wfc_conv a = {.x_dtype = (int32_t)first->dtype,
+                         .y_dtype = (int32_t)y->dtype,
+                         .size = (int32_t)weft_dtype_size(first->dtype)};
+
+    switch (op->id) {
+    case WF_OP_conv:
+        a.code = WFC_CONV;
+        wf_conv_geom_of(op, attr, first, second, y, &g);
+        break;
+    case WF_OP_conv_grad_filter:
+        a.code = WFC_CONV_FILTER;
+        wf_conv_geom_of(op, attr, first, y, second, &g);
+        break;
+    default: /* conv_grad_input, conv_transpose */
+        a.code = WFC_CONV_INPUT;
+        wf_conv_geom_of(op, attr, y, second, first, &g);
+    }
+    a.w = window_of(&g.w);
+    a.batch = (uint32_t)g.batch;
+    a.n_in = (uint32_t)volume(g.w.in);
+    a.n_out = (uint32_t)volume(g.w.out);
+    a.n_k = (uint32_t)volume(g.w.k);
+    a.c_in = (uint32_t)g.c_in;
+    a.c_out = (uint32_t)g.c_out;
+    a.groups = (uint32_t)g.groups;
+    return a;
+}
+
+static struct wfc_conv call_args(const struct wf_call *c)
+{
+    struct wfc_conv a = conv_args(c->op, c->attr, &c->in[0].type, &c->in[1].type, &c->out[0].type);
+
+    a.x = c->in[0].data;
+    a.f = c->in[1].data;
+    a.y = c->out[0].data;
+    return a;
+}
+
+weft_status wfc_run_conv(const struct wf_call *c)
+{
+    struct wfc_conv a = call_args(c);
+
+    return wfc_launch_each(c, WFC_K_wfc_conv + wfc_wide(c), wf_count(&c->out[0]), &a);
+}
+
+/* ---- as a product: with the matrix of what each window reads ---------------------------------- */
+
+struct conv_mm {
+    const struct wfc_mm *mm;
+    size_t col_at; /* the matrix, in scratch */
+    bool plain;    /* x is that matrix: one tap, no border, no stride */
+};
+
+static bool is_plain(const struct wfc_conv *a)
+{
+    for (int i = 0; i < 3; i++)
+        if (a->w.k[i] != 1 || a->w.stride[i] != 1 || a->w.lo[i] != 0 || a->w.in[i] != a->w.out[i])
+            return false;
+    return true;
+}
+
+weft_status wfc_plan_conv_mm(struct wf_kplan *p)
+{
+    struct wfc_conv a = conv_args(p->op, p->attr, &p->in[0], &p->in[1], &p->out[0]);
+    int64_t rows = (int64_t)a.batch * a.n_out, width = (int64_t)a.n_k * a.c_in;
+    struct wfc_mm_sizes z = {.m = rows, .n = a.c_out, .k = width};
+    struct conv_mm *s = wf_arena_alloc(p->arena, sizeof *s);
+    weft_status st = wfc_plan_floats(p);
+
+    if (!s)
+        return wf_kplan_nomem(p);
+    if (st || a.groups != 1 || p->in[0].dtype != p->in[1].dtype || rows * width >= UINT32_MAX ||
+        p->out[0].dtype != p->in[0].dtype)
+        return WEFT_ENOSUP;
+    if (a.code == WFC_CONV_FILTER)
+        z = (struct wfc_mm_sizes){.m = width, .n = a.c_out, .k = rows, .ta = true};
+    else if (a.code == WFC_CONV_INPUT)
+        z = (struct wfc_mm_sizes){.m = rows, .n = width, .k = a.c_out, .tb = true};
+    st = wfc_plan_mm(p, &z, p->in[0].dtype, p->out[0].dtype, &s->mm);
+    if (st)
+        return st;
+    s->plain = is_plain(&a);
+    s->col_at = p->scratch_bytes;
+    if (!s->plain)
+        p->scratch_bytes += (size_t)(rows * width * a.size);
+    p->state = s;
+    return WEFT_OK;
+}
+
+weft_status wfc_run_conv_mm(const struct wf_call *c)
+{
+    const struct conv_mm *s = c->state;
+    struct wfc_conv a = call_args(c);
+    int64_t n = (int64_t)a.batch * a.n_out * a.n_k * a.c_in;
+    void *col = (char *)c->scratch + s->col_at;
+    weft_status st = WEFT_OK;
+
+    if (a.code == WFC_CONV_INPUT) { /* in[0] is dy, in[1] the filter */
+        st = wfc_run_mm(c, s->mm, a.x, a.f, s->plain ? a.y : col);
+        a.x = col;
+        return st || s->plain
+                   ? st
+                   : wfc_launch_each(c, WFC_K_wfc_col2im + wfc_wide(c), wf_count(&c->out[0]), &a);
+    }
+    if (!s->plain) {
+        struct wfc_conv m = a;
+
+        m.y = col;
+        m.y_dtype = a.x_dtype;
+        st = wfc_launch_each(c, WFC_K_wfc_im2col, n, &m);
+    }
+    return st ? st : wfc_run_mm(c, s->mm, s->plain ? a.x : col, a.f, a.y);
+}
+
+weft_status wfc_run_pool(const struct wf_call *c)
+{
+    bool back = c->op->id == WF_OP_max_pool_grad || c->op->id == WF_OP_avg_pool_grad;
+    bool forward_max = c->op->id == WF_OP_max_pool;
+    bool uses_arg = c->op->id == WF_OP_max_pool_grad || c->op->id == WF_OP_max_pool_pick;
+    const struct wf_tensor *x = back ? &c->out[0] : &c->in[0];
+    struct wf_window w;
+    struct wfc_pool a = {.batch = (uint32_t)x->type.dim[0],
+                         .channels = (uint32_t)x->type.dim[x->type.rank - 1],
+                         .dtype = (int32_t)c->in[0].type.dtype,
+                         .x = c->in[0].data,
+                         .y = c->out[0].data,
+                         .fault = wfc_fault(c)};
+
+    switch (c->op->id) {
+    case WF_OP_max_pool: a.code = WFC_MAX_POOL; break;
+    case WF_OP_max_pool_grad: a.code = WFC_MAX_POOL_GRAD; break;
+    case WF_OP_max_pool_pick: a.code = WFC_MAX_POOL_PICK; break;
+    case WF_OP_avg_pool: a.code = WFC_AVG_POOL; break;
+    default: a.code = WFC_AVG_POOL_GRAD;
+    }
+    if (forward_max || uses_arg) {
+        const struct wf_tensor *arg = forward_max ? &c->out[1] : &c->in[1];
+
+        a.arg = arg->data;
+        a.arg_dtype = (int32_t)arg->type.dtype;
+    }
+    wf_pool_window(c->op, c->attr, &x->type, &w);
+    a.w = window_of(&w);
+    a.n_in = (uint32_t)volume(w.in);
+    a.n_out = (uint32_t)volume(w.out);
+    a.n_k = (uint32_t)volume(w.k);
+    return wfc_launch_each(c, WFC_K_wfc_pool + wfc_wide(c), wf_count(&c->out[0]), &a);
+}
+
+weft_status wfc_run_resize(const struct wf_call *c)
+{
+    bool back = c->op->id == WF_OP_resize_grad;
+    const struct wf_type *x = &c->in[0].type, *y = &c->out[0].type, *in = back ? y : x,
+                         *out = back ? x : y;
+    struct wfc_resize a = {.batch = (uint32_t)x->dim[0],
+                           .in = {1, 1, 1},
+                           .out = {1, 1, 1},
+                           .channels = (uint32_t)x->dim[x->rank - 1],
+                           .dtype = (int32_t)x->dtype,
+                           .x = c->in[0].data,
+                           .y = c->out[0].data};
+
+    a.bilinear = !strcmp(wf_attr_str(c->op, c->attr, "method"), "bilinear");
+    for (int i = 1; i < x->rank - 1; i++) {
+        a.in[3 - (x->rank - 1) + i] = (uint32_t)in->dim[i];
+        a.out[3 - (x->rank - 1) + i] = (uint32_t)out->dim[i];
+    }
+    return wfc_launch_each(c, (back ? WFC_K_wfc_resize_grad : WFC_K_wfc_resize) + wfc_wide(c),
+                           wf_count(&c->out[0]), &a);
+}
+
+#endif
