@@ -1,8 +1,8 @@
 /* fmath_scalar.h - the operations of fmath_inl.h on one float, as simd.h has them for vectors.
  *
- * Included before it by the .c files of base that instantiate it, and by code for GPUs, which defines
- * FM_INLINE, and FM_SMALL_ANGLES because it cannot call wf_rem_pio2f. Without FMA: results depend only
- * on IEEE 754. */
+ * Included before it by the .c files of base that instantiate it, and by code for GPUs, which
+ * defines FM_INLINE, and FM_SMALL_ANGLES because it cannot call wf_rem_pio2f. Without FMA:
+ * results depend only on IEEE 754. */
 #ifndef WF_BASE_FMATH_SCALAR_H
 #define WF_BASE_FMATH_SCALAR_H
 

@@ -405,7 +405,7 @@ static bool is_wanted(const struct driver *d, enum kind kind)
 static weft_status cache_line(struct driver *d)
 {
     static const struct measure m = {.mode = "between two threads", .kind = CACHE_LINE};
-    double times[MAX_BLOCKS];
+    double times[MAX_BLOCKS] = {0};
     weft_status st = WEFT_OK;
 
     for (int i = 0; i < d->blocks && !st; i++)

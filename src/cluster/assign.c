@@ -1,8 +1,8 @@
 /* assign.c - who belongs to the next epoch, who holds each piece, who computes each shard.
  *
- * Kept true: a piece's primary is one that was primary, backup, or a target in lockstep; only what no
- * living node holds is restored, and then everything is. Few things change at a time: what a living
- * node has stays there, unless it leaves or has much more than another. */
+ * Kept true: a piece's primary is one that was primary, backup, or a target in lockstep; only
+ * what no living node holds is restored, and then everything is. Few things change at a time:
+ * what a living node has stays there, unless it leaves or has much more than another. */
 #include "cluster/chief.h"
 
 static bool is_alive(const struct wf_chief *c, const struct wf_member *m)
@@ -97,7 +97,7 @@ static int idlest(const struct wf_chief *c, const struct wf_epoch *e, int not_a,
     return best;
 }
 
-/* Everything begins with one version: nobody has anything yet. */
+/* Everything begins with one version: there is nothing anywhere yet. */
 static void deal_pieces(const struct wf_chief *c, struct wf_epoch *e)
 {
     for (int i = 0; i < e->n_pieces; i++)
@@ -116,7 +116,7 @@ static bool survives(const struct wf_epoch *old, const struct wf_epoch *e, int n
     return m && wf_epoch_has(e, node, m->incarnation);
 }
 
-/* What became of a piece: deaths, and a target that is complete. False: nobody has it. */
+/* What became of a piece: deaths, and a target that is complete. False: it is lost. */
 static bool keep_piece(const struct wf_epoch *old, const struct wf_epoch *e, int piece, bool filled,
                        struct wf_holders *h)
 {

@@ -4,7 +4,7 @@
  * creating it in the store, which only one can do; so is an epoch. A chief that sees a higher term
  * stops acting.
  *
- * The chief takes no part in steps: while it is away, training goes on until somebody else dies. */
+ * The chief takes no part in steps: while it is away, training continues until a node dies. */
 #ifndef WF_CLUSTER_CHIEF_H
 #define WF_CLUSTER_CHIEF_H
 

@@ -5,9 +5,9 @@
  * drives it carries the actions out, over real links or in a simulation. Events carry the time.
  *
  * Four numbers keep old messages from doing harm. The term rises with every chief, the history with
- * every restore, the epoch with every change of who belongs to the job and holds what, and each start
- * of a process is an incarnation of its node. A message counts only at a node of the same epoch, and
- * only if its sender belongs to that epoch. */
+ * every restore, the epoch with every change of who belongs to the job and holds what, and each
+ * start of a process is an incarnation of its node. A message counts only at a node of the same
+ * epoch, and only if its sender belongs to that epoch. */
 #ifndef WF_CLUSTER_H
 #define WF_CLUSTER_H
 
@@ -79,7 +79,7 @@ enum wf_message_type {
     WF_MSG_RECORDED, /* the copy has it */
     WF_MSG_SYNC,     /* to a copy: what version are you at? */
     WF_MSG_SYNCED,
-    WF_MSG_FILL, /* to a target: block `block` of version t; decided: and the decision of step t - 1 */
+    WF_MSG_FILL,      /* to a target: block `block` of version t; decided: the last decision, too */
     WF_MSG_FILL_NEXT, /* the target has the blocks before `block` */
     WF_MSG_TYPES
 };
@@ -138,7 +138,7 @@ void wf_actions_free(struct wf_actions *a);
 /* NULL if there is no memory: then the whole step of the machine has failed. */
 struct wf_action *wf_actions_add(struct wf_actions *a, enum wf_action_type type);
 
-/* ---- what every member of a job has ----------------------------------------------------------- */
+/* ---- what every member of a job has ---------------------------------------------------------- */
 
 /* A node's view of the job. */
 struct wf_view {

@@ -311,7 +311,7 @@ void wf_away_plan_free(struct wf_plan *p);
 /* Addresses of an instruction besides its values; and of a value in the host's slab. */
 void wf_away_bind(const weft_fn *fn, const struct wf_plan *p, struct wf_instr *in);
 void *wf_away_host(const weft_fn *fn, int64_t offset);
-/* Whether runs can follow each other without the host; n of them, with the feeds of the last run. */
+/* Whether runs can follow each other without the host; n of them, with the last run's feeds. */
 bool wf_away_repeats(const weft_fn *fn, const struct wf_plan *p);
 weft_status wf_away_repeat(weft_fn *fn, struct wf_plan *p, int64_t n);
 weft_status wf_away_run(weft_fn *fn, struct wf_plan *p, const struct wf_base *base,

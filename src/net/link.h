@@ -193,8 +193,8 @@ void wf_link_down(struct wf_link *l, weft_status st, const char *why);
 /* Once a turn: what other threads asked for; what time has come. */
 void wf_link_serve(struct wf_link *l, int64_t now);
 void wf_link_ready(struct wf_link *l, int events);
-/* Reads all that has arrived, but for links that wait; whether there was anything. poll: by a thread that
- * may not touch the loop. */
+/* Reads all that has arrived, but for links that wait; whether there was anything. poll: by a
+ * thread that may not touch the loop. */
 bool wf_link_read(struct wf_link *l, bool poll);
 /* Any thread: the node's thread looks at all links; something that is waited for may have
  * happened. */

@@ -149,7 +149,7 @@ static int open_socket(struct wf_link *l, const struct sockaddr *to, socklen_t n
     rc = sys->connect(sys->arg, fd, to, n);
     if (rc == 0)
         wf_link_start(l);
-    else if (rc == -EINPROGRESS || rc == -EINTR) /* then it goes on by itself */
+    else if (rc == -EINPROGRESS || rc == -EINTR) /* then it continues by itself */
         wf_socket_watch(l, UV_WRITABLE);
     else
         return rc;

@@ -1,8 +1,8 @@
 /* client.c - a worker of parameter servers as a machine.
  *
  * Kept true: a step is complete when every piece is at the next version; until then its
- * contributions are kept, and sent again to whoever lacks them; a shard is computed from one version
- * of all pieces. */
+ * contributions are kept, and sent again to whoever lacks them; a shard is computed from one
+ * version of all pieces. */
 #include "ps/ps.h"
 
 weft_status wf_client_init(struct wf_client *c, weft_ctx *ctx, const struct wf_ps_plan *plan,

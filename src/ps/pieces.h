@@ -1,9 +1,9 @@
 /* pieces.h - how the parameters are cut: once, before the first step, for as long as the job lives.
  *
  * A piece is a list of runs: whole blocks of 4096 elements of a variable, from its start; small
- * variables are in one piece together. Its vectors have the runs one after the other. Norms are sums
- * over blocks, so that any cut gives the same bits. The last piece is what else a step adds up:
- * state besides the parameters, and logs. */
+ * variables are in one piece together. Its vectors have the runs one after the other. Norms are
+ * sums over blocks, so that any cut gives the same bits. The last piece is what else a step adds
+ * up: state besides the parameters, and logs. */
 #ifndef WF_PS_PIECES_H
 #define WF_PS_PIECES_H
 

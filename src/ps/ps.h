@@ -1,7 +1,7 @@
 /* ps.h - the door of the ps layer: parameter servers, and the workers that use them.
  *
- * The parameters are cut once into pieces. A piece lives on its primary and, usually, on one backup;
- * it has a version. Step t takes every piece from version t to version t + 1:
+ * The parameters are cut once into pieces. A piece lives on its primary and, usually, on one
+ * backup; it has a version. Step t takes every piece from version t to version t + 1:
  *
  *   worker    pulls version t of the pieces it needs, computes shards, pushes their contributions
  *   primary   has the contributions of all shards: adds them along the tree; exchanges what norms
@@ -10,9 +10,9 @@
  *   backup    does the same to its copy
  *
  * An announcement of version t + 1 acknowledges all contributions to step t: until then a worker
- * keeps what it sent. A worker begins step t + 1 when all pieces are at t + 1, and a server keeps one
- * version before the present one; so a shard of a step that is not complete can always be computed
- * again. A contribution that comes twice is dropped.
+ * keeps what it sent. A worker begins step t + 1 when all pieces are at t + 1, and a server keeps
+ * one version before the present one; so a shard of a step that is not complete can always be
+ * computed again. A contribution that comes twice is dropped.
  *
  * Server and client are machines as in cluster/cluster.h; what is done with bytes is a table of
  * functions, struct wf_ps_data. */
@@ -37,7 +37,7 @@ struct wf_ps_data {
     void *arg;
     /* A contribution to step t of this piece; each shard's once. */
     weft_status (*add)(void *arg, int piece, int64_t t, int shard, const void *payload);
-    /* Contributions to the present step are dropped. */
+    /* Contributions to the current step are dropped. */
     void (*clear)(void *arg, int piece);
     /* All are here: their mean, and what round 0 of the norms needs. */
     weft_status (*reduce)(void *arg, int piece, int64_t t);
@@ -81,10 +81,10 @@ struct wf_server_piece {
     int64_t version; /* -1: a target that is not complete */
     enum wf_phase phase;
     int round;         /* of the norms */
-    uint64_t *arrived; /* by shard: contributions to the present step */
+    uint64_t *arrived; /* by shard: contributions to the current step */
     int n_arrived;
     bool open; /* a primary: the backup is known to have this version: it may be announced */
-    bool backup_has, target_has; /* the record of the present step */
+    bool backup_has, target_has; /* the record of the current step */
     bool lockstep;               /* the target is complete: its acknowledgment counts, too */
     int64_t target_at;           /* its version; -1: not complete */
     int sent;                    /* blocks that the target has */
@@ -159,7 +159,7 @@ void wf_client_free(struct wf_client *c);
 weft_status wf_client_step(struct wf_client *c, int64_t now, const struct wf_message *m,
                            struct wf_actions *out);
 weft_status wf_client_tick(struct wf_client *c, int64_t now, struct wf_actions *out);
-/* A contribution that was asked for is there. */
+/* A contribution that was requested is there. */
 weft_status wf_client_computed(struct wf_client *c, int64_t now, int64_t t, int shard,
                                struct wf_actions *out);
 

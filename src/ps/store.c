@@ -1,8 +1,8 @@
 /* store.c - the vectors of a server's pieces.
  *
- * A piece has two versions of its parameters, the present one and the one before; one of each
- * optimizer slot; the tree of contributions; and the record of a step: the mean of the gradients and
- * the decision of the norms, kept until the next step makes its own. */
+ * A piece has two versions of its parameters, the present one and the previous one; one of each
+ * optimizer slot; the tree of contributions; and the record of a step: the mean of the gradients
+ * and the decision of the norms, kept until the next step makes its own. */
 #include "ps/store.h"
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ struct wf_ps_store {
     float slot_init[WF_OPTIM_MAX_SLOTS];
     struct held *held;
     struct round round[2];
-    struct decision decision; /* of the present step, or the last */
+    struct decision decision; /* of the current step, or the last */
     int64_t *first_block;     /* by variable */
     bool has_rate;
     float rate;

@@ -1,9 +1,9 @@
 /* store.h - what a parameter server holds: the vectors of its pieces, and what steps do to them.
  *
  * The functions of struct wf_ps_data on real vectors, through the merge layer; and the bytes that
- * messages carry. What is sent is read where it is (wf_ps_parts); what arrives is one block of bytes
- * (struct wf_blob). All numbers on the wire are those of the machine: peers of one job have the same
- * byte order, which their handshake checks. */
+ * messages carry. What is sent is read where it is (wf_ps_parts); what arrives is one block of
+ * bytes (struct wf_blob). All numbers on the wire are those of the machine: peers of one job have
+ * the same byte order, which their handshake checks. */
 #ifndef WF_PS_STORE_H
 #define WF_PS_STORE_H
 

@@ -5,7 +5,7 @@
 
 left_behind() { find /tmp -maxdepth 1 -name 'weft-bench-*' -newer "$dir/start" | wc -l; }
 
-# A process that nobody has waited for yet (Z) has ended, too.
+# A process that no process has waited for yet (Z) has ended, too.
 gone() { [ ! -d "/proc/$1" ] || grep -q '^State:[[:space:]]*Z' "/proc/$1/status"; }
 
 want 0 "usage: weft bench net" "$WEFT" bench net --help

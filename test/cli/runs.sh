@@ -147,7 +147,7 @@ wait $! 2>/dev/null || :
 
 # words and resources
 want 2 "--log takes one of auto bar lines json none, not 'jsno', did you mean 'json'?" "$WEFT" train job.yaml --log jsno
-want 3 "no device 'gpu:0' here; available: cpu" "$WEFT" train job.yaml --devices gpu:0
+want 3 "no device 'npu:0' here; available: cpu" "$WEFT" train job.yaml --devices npu:0
 want 3 "no device 'tpu' here" "$WEFT" train job.yaml --set resources.devices=cpu,tpu
 want 1 "exceed the context's memory limit" "$WEFT" train job.yaml --memory 4 --set model.0.Dense.units=100000 --set checkpoint.dir=
 want 3 "has a dot with no word next to it" "$WEFT" train job.yaml --set train..epochs=3

@@ -1,6 +1,6 @@
 /* net_fault.c - every system call that a node makes fails in turn, with each error it can end with,
  * and every allocation: nothing leaks or hangs, the error names the link, at most one link ends,
- * and the node goes on with the others. Reads and writes that are short, interrupted or not ready
+ * and the node continues with the others. Reads and writes that are short, interrupted or not ready
  * change nothing at all.
  * ctest-timeout: 300 */
 #define _GNU_SOURCE

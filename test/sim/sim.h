@@ -1,7 +1,8 @@
 /* sim.h - a whole job in one process: virtual time, seeded faults, invariants after every event.
  *
  * world.c carries out what the machines want; values.c is the arithmetic, with hashes in place of
- * floats, real.c that of a server; faults.c draws a case from a seed; sim.c runs seeds, shrinks and explains failures. */
+ * floats, real.c that of a server; faults.c draws a case from a seed; sim.c runs seeds, shrinks
+ * and explains failures. */
 #ifndef WF_SIM_H
 #define WF_SIM_H
 
@@ -74,7 +75,7 @@ struct sim_kind {
     void (*server_payload)(void *server, const struct wf_server *m, const struct wf_message *msg,
                            struct payload **out);
     void (*worker_payload)(void *worker, const struct wf_message *msg, struct payload **out);
-    /* Whether a server has version t of a piece: the present one, or the one before. */
+    /* Whether a server has version t of a piece: the present one, or the previous one. */
     bool (*is_true)(void *server, int piece, int64_t t, bool present);
     /* The contribution of a shard, from the versions that are here now. */
     void (*compute)(void *worker, int64_t t, int shard);

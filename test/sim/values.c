@@ -359,7 +359,7 @@ static void server_payload(void *server, const struct wf_server *m, const struct
     struct payload *out = *to = sim_payload(0);
     const struct piece *p = &s->piece[msg->piece];
     int64_t version = m->piece[msg->piece].version;
-    /* The record of the present step, or of the last one. */
+    /* The record of the current step, or of the last one. */
     const uint64_t *d = msg->t == version ? s->decision : p->last;
 
     switch (msg->type) {

@@ -182,8 +182,8 @@ static void free_event(struct world *w, struct event *e)
 
 /* ---- what must always be true ---------------------------------------------------------------- */
 
-/* A version is announced: it is that of a serial run; nothing that was announced is lost; the backup
- * has it. */
+/* A version is announced: it is that of a serial run; nothing that was announced is lost; the
+ * backup has it. */
 static void check_announced(struct world *w, const struct node *n, const struct wf_message *m)
 {
     const struct wf_epoch *e = n->m.server.view.epoch;
@@ -766,7 +766,7 @@ static void run(struct world *w)
 
         if (!e)
             break;
-        /* a process that is stopped finds everything that came meanwhile when it goes on */
+        /* a process that is stopped finds everything that came meanwhile when it continues */
         if (n->alive && n->paused_until > e->at && e->kind < E_START) {
             e->at = n->paused_until;
             *add_event(w, e->at, e->kind, e->node) = (struct event){.at = e->at,

@@ -104,7 +104,7 @@ static int f_connect(void *arg, int fd, const struct sockaddr *to, socklen_t n)
 {
     int rc = fate(arg, &connect_fate);
 
-    if (rc == -EINTR) /* it goes on */
+    if (rc == -EINTR) /* it continues */
         wf_sys_posix.connect(NULL, fd, to, n);
     return rc ? rc : wf_sys_posix.connect(NULL, fd, to, n);
 }

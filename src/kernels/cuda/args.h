@@ -249,8 +249,8 @@ struct wfc_dropout {
 
 /* ---- updates --------------------------------------------------------------------------------- */
 
-/* The scalars of a step, filled on the host. Where the rate is an operand, they are those of rate 1,
- * and the kernel applies the rate. */
+/* The scalars of a step, filled on the host. Where the rate is an operand, they are those of rate
+ * 1, and the kernel applies the rate. */
 struct wfc_scalars {
     struct wf_optim_scalars k;
     float beta, two_l2; /* FTRL: l2 is two_l2 + beta / rate */

@@ -79,7 +79,7 @@ weft_status wfc_run_conv(const struct wf_call *c)
     return wfc_launch_each(c, WFC_K_wfc_conv + wfc_wide(c), wf_count(&c->out[0]), &a);
 }
 
-/* ---- as a product: with the matrix of what each window reads ---------------------------------- */
+/* ---- as a product: with the matrix of what each window reads --------------------------------- */
 
 struct conv_mm {
     const struct wfc_mm *mm;

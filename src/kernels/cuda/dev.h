@@ -88,8 +88,8 @@ weft_status wfc_column_sums(const struct wf_call *c, const struct wf_tensor *x, 
                             int64_t n_cols, const struct wf_tensor *y, void *scratch);
 size_t wfc_column_sums_scratch(int64_t n_rows, int64_t n_cols);
 
-/* A product that a kernel is made of, through cuBLASLt; WEFT_ENOSUP: it does not do it. Its workspace
- * is added to the plan's scratch. */
+/* A product that a kernel is made of, through cuBLASLt; WEFT_ENOSUP: it does not do it. Its
+ * workspace is added to the plan's scratch. */
 struct wfc_mm_sizes {
     int64_t m, n, k, batch, a_step, b_step; /* batch 0: one */
     bool ta, tb;
