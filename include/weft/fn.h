@@ -81,9 +81,9 @@ WEFT_API void weft_fn_set_shard(weft_fn *fn, int shard);
 
 /* Variables by name. get copies out, set copies in (dtype and shape must match), view borrows: it
  * may be read and written. If the variables are kept on a device with memory of its own, a view
- * (also those of weft_fn_params, weft_fn_slot and weft_fn_gradients) is a copy in the host's memory:
- * it is valid until the next run of a function that shares the variables, which sees what was
- * written; after it, ask again. */
+ * (also those of weft_fn_params, weft_fn_slot and weft_fn_gradients) is a copy in the host's
+ * memory: it is valid until the next run of a function that shares the variables, which sees what
+ * was written; after it, ask again. */
 WEFT_API weft_status weft_fn_get(weft_fn *fn, const char *name, weft_tensor *out);
 WEFT_API weft_status weft_fn_set(weft_fn *fn, const char *name, const weft_tensor *value);
 WEFT_API weft_status weft_fn_view(weft_fn *fn, const char *name, weft_tensor *out);

@@ -240,8 +240,8 @@ static void set_weights(struct net *n, weft_fn *fn, const json_t *vars)
     }
 }
 
-/* With the fast kernels of the CPU the small cnn must go through Winograd's, or the test would prove
- * less than it says. */
+/* With the fast kernels of the CPU the small cnn must go through Winograd's, or the test would
+ * prove less than it says. */
 static void check_winograd(struct net *n)
 {
     char *text = NULL;

@@ -153,7 +153,7 @@ static void complain(struct stream *s, weft_status st, const char *text)
     snprintf(s->text, sizeof s->text, "%s", text);
 }
 
-/* The device's view of a tensor; false: it is not there. */
+/* The device's view of a tensor; false: it is somewhere else. */
 static bool see(struct stream *s, const struct wf_call *c, struct wf_tensor *t, const char *what,
                 int k)
 {

@@ -29,7 +29,7 @@ static void ok(weft_status st)
     assert_int_equal(st, WEFT_OK);
 }
 
-/* ---- a model: a table, a dense layer, a moving mean, dropout ---------------------------------- */
+/* ---- a model: a table, a dense layer, a moving mean, dropout --------------------------------- */
 
 struct net {
     weft_ctx *ctx;
@@ -461,7 +461,7 @@ static void the_host_shares_variables_with_the_device(void **state)
     ok(get(n.fn, "w", r.slot[0], 2, (int64_t[]){D, D}));
     for (int i = 0; i < D * D; i++)
         assert_true(r.slot[0][i] == 2 * r.w[i]);
-    ok(train(&n, &r)); /* goes on with them */
+    ok(train(&n, &r)); /* continues with them */
     close_net(&n);
 }
 
