@@ -67,8 +67,8 @@ WEFT_API weft_status weft_fn_prepare(weft_fn *fn, const weft_tensor *feeds);
 WEFT_API weft_status weft_fn_run(weft_fn *fn, const weft_tensor *feeds, weft_tensor *fetches);
 
 /* n runs (at least 1) with the same feeds, as n calls of weft_fn_run; the fetches are those of the
- * last. On a device with memory of its own the feeds are copied once, and a run begins when the one
- * before it ends, without the host in between. There a fault in the data of a run is reported after
+ * last. On a device with memory of its own the feeds are copied once, and a run begins when the
+ * previous one ends, without the host in between. There a fault in the data of a run is reported after
  * the last one: the runs after it have changed nothing. */
 WEFT_API weft_status weft_fn_repeat(weft_fn *fn, int64_t n, const weft_tensor *feeds,
                                     weft_tensor *fetches);

@@ -135,8 +135,8 @@ struct op_run_opts {
     bool fast;     /* the kernels of the context's SIMD level instead of the reference */
     bool in_place; /* the first output in the memory of (a copy of) the first input where the row
                     * allows it */
-    struct wf_rng_key rng; /* .node is set by the run */
-    const char *op, *impl; /* f32 calls of this op must choose this kernel; NULL: any */
+    struct wf_rng_key rng;     /* .node is set by the run */
+    const char *op, *impl;     /* f32 calls of this op must choose this kernel; NULL: any */
     struct device_run *device; /* a device with memory of its own, or NULL; lib/row.h */
 };
 

@@ -70,8 +70,8 @@ struct device_run {
 void row_check_on(struct row *r, struct device_run *d);
 void device_run_note(struct device_run *d, const char *op, weft_dtype t, bool fell_back);
 void device_run_print(const struct device_run *d, const char *group);
-/* A planned call on the device: c has tensors of the host. WEFT_ENOSUP and fell_back: the device has
- * no kernel for it. */
+/* A planned call on the device: c has tensors of the host. WEFT_ENOSUP and fell_back: the device
+ * has no kernel for it. */
 weft_status op_call_on(struct wf_device *d, struct wf_kplan *p, struct wf_call *c, bool *fell_back);
 
 /* Time the row's op and print a line per level. */
