@@ -21,7 +21,8 @@
  * An argument of the program runs only the rows whose line contains it; "--bench [WORD]" times them
  * instead, one JSON line for each SIMD level with 1 and 2 threads; "--save FOLDER" writes their
  * graphs; "--device NAME [WORD]" compares values and gradients on a device ("gpu:0", or "emulated":
- * the kernels for GPUs run by the host) with the reference, in f32, f64, f16 and bf16. What is checked for each row:
+ * the kernels for GPUs run by the host) with the reference, in f32, f64, f16 and bf16.
+ * What is checked for each row:
  *   1. the shape rule, with the given sizes and with every size symbolic; the reference kernel
  *      runs; inputs are not changed; nothing is written beyond the outputs; running in place gives
  *      the same bits if the row allows it; the results are .want, if it is given (first output)
