@@ -21,12 +21,13 @@
  * An argument of the program runs only the rows whose line contains it; "--bench [WORD]" times them
  * instead, one JSON line for each SIMD level with 1 and 2 threads; "--save FOLDER" writes their
  * graphs; "--device NAME [WORD]" compares values and gradients on a device ("gpu:0", or "emulated":
- * the kernels for GPUs run by the host) with the reference, in f32, f64, f16 and bf16. What is
- * checked for each row:   1. the shape rule, with the given sizes and with every size symbolic;
- * the reference kernel      runs; inputs are not changed; nothing is written beyond the outputs;
- * running in place gives      the same bits if the row allows it; the results are .want, if it is
- * given (first output)   2. every SIMD level of this CPU against the reference (.tol, relative to
- * 1 + |value|), values      and gradients
+ * the kernels for GPUs run by the host) with the reference, in f32, f64, f16 and bf16.
+ * What is checked for each row:
+ *   1. the shape rule, with the given sizes and with every size symbolic; the reference kernel
+ *      runs; inputs are not changed; nothing is written beyond the outputs; running in place gives
+ *      the same bits if the row allows it; the results are .want, if it is given (first output)
+ *   2. every SIMD level of this CPU against the reference (.tol, relative to 1 + |value|), values
+ *      and gradients
  *   3. 1, 2, 3 and 7 threads: the same bits
  *   4. gradients of a weighted sum of the float outputs against central differences in f64, with
  *      reference kernels, on symbolic sizes; static sizes agree

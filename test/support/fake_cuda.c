@@ -676,6 +676,26 @@ const weft_device_driver *fake_cuda_driver(void)
 
 #else
 
+void fake_cuda_fail(int n)
+{
+    (void)n;
+}
+
+int fake_cuda_calls(void)
+{
+    return 0;
+}
+
+void fake_cuda_missing(const char *name)
+{
+    (void)name;
+}
+
+int fake_cuda_allocations(void)
+{
+    return 0;
+}
+
 const weft_device_driver *fake_cuda_driver(void)
 {
     return NULL;

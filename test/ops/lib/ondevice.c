@@ -1,5 +1,5 @@
-/* ondevice.c - rows on a device with memory of its own, against the reference kernels: one call
- * at a time, every tensor in memory of its own with a guard after it. */
+/* ondevice.c - rows on a device with memory of its own, against the reference kernels: one call at
+ * a time, every tensor in memory of its own with a guard after it. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* cuda_test.c - the device "gpu" on the fake libraries (test/support/fake_cuda.c): what the loader
- * says is missing, every call of a library failing in turn, and trainings next to the cpu's. */
+ * says is missing, every call of a library failing in turn, and trainings compared with the cpu's. */
 /* The workloads of the benchmark are the models here; cmocka has a macro of a name they use. */
 #include "cli/workloads.c"
 
