@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Names of the static library that a program could clash with: all begin with weft_ or wf_, and the shared library shows weft_ alone.
+# Names of the static library that a program could clash with: all begin with weft_ or wf_ (wfc_: code for GPUs), and the shared library shows weft_ alone.
 set -u
 bad=0
 if [ -f "$BUILD/lib/libweft.a" ]; then
-    others=$(nm -g --defined-only "$BUILD/lib/libweft.a" 2>/dev/null | awk 'NF == 3 && $3 !~ /^(weft_|wf_|__)/ { print $3 }' | sort -u)
+    others=$(nm -g --defined-only "$BUILD/lib/libweft.a" 2>/dev/null | awk 'NF == 3 && $3 !~ /^(weft_|wf_|wfc_|__)/ { print $3 }' | sort -u)
     n=$(nm -g --defined-only "$BUILD/lib/libweft.a" 2>/dev/null | grep -c ' T weft_')
     [ "$n" -gt 300 ] || { echo "only $n functions found: does nm read it?"; bad=1; }
     [ -z "$others" ] || { echo "without a prefix: ${others//$'\n'/ }"; bad=1; }
