@@ -9,6 +9,7 @@
 #include "support/ckpt_sample.h"
 #include "weft/sys/layer.h"
 #include "weft/sys/loss.h"
+#include "weft/sys/net.h"
 #include "weft/sys/op.h"
 #include "weft/sys/strategy.h"
 #include "weft/weft.h"
@@ -410,6 +411,11 @@ static weft_status call_dealer(const void *p)
     weft_dealer_free(dealer);
     weft_data_free(d);
     return st;
+}
+
+static weft_status call_net_bench(const void *p)
+{
+    return weft_net_bench(ctx, p); /* refused: nothing says how to start the other process */
 }
 
 static weft_status call_holdout(const void *p)
@@ -884,6 +890,7 @@ static const struct call calls[] = {
     ROW(ctx, weft_ctx_opts),
     NEEDS(strategy, weft_strategy, strategy_proto, commit),
     ROW(explain, weft_explain_opts),
+    ROW(net_bench, weft_net_bench_opts),
     ROW(grad_check, weft_grad_check_opts),
     NEEDS(fn, weft_fn_opts, fn_proto, n_updates),
     NEEDS(user_op, weft_user_op, op_proto, grad),

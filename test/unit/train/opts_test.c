@@ -17,9 +17,9 @@
 #include "unit/train/opts_calls.h"
 
 /* Structs that calls fill; the tests at the end. */
-static const char *const results[] = {"weft_plan_info",    "weft_job_output",  "weft_device",
-                                      "weft_device_opts",  "weft_device_info", "weft_device_ops",
-                                      "weft_device_driver"};
+static const char *const results[] = {"weft_plan_info",     "weft_job_output",  "weft_device",
+                                      "weft_device_opts",   "weft_device_info", "weft_device_ops",
+                                      "weft_device_driver", "weft_net_part",    "weft_net_row"};
 
 /* The first `size` bytes of what the call needs, saying that they are `says` bytes; nothing can be
  * read after them. */
