@@ -227,6 +227,8 @@ const struct rule rules[] = {
     {"conv_fused", NULL, 0, "plans"},
     {"matmul_sums", NULL, 0, "plans"},
     {"matmul_apply", NULL, 0, "plans"},
+    {"transfer", NULL, 0,
+     "devices"}, /* with memory of their own: test/unit/exec/device_away_test */
 };
 const int n_rules = WF_COUNT(rules);
 
