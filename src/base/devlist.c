@@ -179,14 +179,27 @@ static weft_status add_name(struct list *l, const char *name)
     return no_device(l->ctx, name);
 }
 
+/* The caller's list may be gone after weft_ctx_new; the drivers themselves are not. */
+static weft_status keep_drivers(weft_ctx *ctx, const weft_ctx_opts *o)
+{
+    const weft_device_driver **copy = wf_alloc_n(ctx, o->n_drivers + 1, sizeof *copy);
+
+    if (!copy)
+        return wf_err_nomem(ctx, sizeof *copy, "list of drivers");
+    for (int i = 0; i < o->n_drivers; i++)
+        copy[i] = o->drivers[i];
+    ctx->drivers = copy;
+    ctx->n_drivers = o->n_drivers;
+    return WEFT_OK;
+}
+
 weft_status wf_devices_open(weft_ctx *ctx, const weft_ctx_opts *o)
 {
     struct list l = {.ctx = ctx, .opts = o};
     const char *at = o->devices;
     weft_status st = WEFT_OK;
 
-    ctx->n_drivers = o->n_drivers;
-    ctx->drivers = o->drivers;
+    st = keep_drivers(ctx, o);
     while (at && *at && !st) {
         size_t n = strcspn(at, ","), skip = strspn(at, " ");
         char name[64];
@@ -221,4 +234,5 @@ void wf_devices_free(weft_ctx *ctx)
         wf_pool_free(atomic_load(&ctx->group_pool[i]));
     while (ctx->n_own)
         close_device(ctx->own[--ctx->n_own]);
+    wf_free(ctx, (void *)(uintptr_t)ctx->drivers);
 }
