@@ -312,11 +312,12 @@ static void begin(void *arg, int64_t t)
 static weft_status add_partials(struct wf_ps_store *s, int round, const void *p, int64_t n)
 {
     struct round *r = &s->round[round];
-    weft_status st = wf_grow(s->ctx, &r->partial, &r->cap, r->n + n, sizeof *r->partial);
+    weft_status st = wf_grow(s->ctx, &r->partial, &r->cap, r->n + n + 1, sizeof *r->partial);
 
     if (st)
         return st;
-    memcpy(r->partial + r->n, p, (size_t)n * sizeof *r->partial);
+    if (n > 0)
+        memcpy(r->partial + r->n, p, (size_t)n * sizeof *r->partial);
     r->n += n;
     return WEFT_OK;
 }
@@ -332,7 +333,8 @@ static weft_status keep_partials(struct wf_ps_store *s, int piece, int round)
 
     if (st)
         return st;
-    memcpy(h->partial[round], h->merge->partial, (size_t)n * sizeof *h->partial[round]);
+    if (n > 0)
+        memcpy(h->partial[round], h->merge->partial, (size_t)n * sizeof *h->partial[round]);
     h->n_partial[round] = n;
     return WEFT_OK;
 }
