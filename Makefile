@@ -18,7 +18,7 @@ test_preset = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
 # The thread sanitizer of older compilers cannot live with wide address randomisation.
 no_aslr = $$(setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: all setup demo test bench lint install clean debug asan tsan fuzz random sim check-aarch64 \
+.PHONY: all setup demo test bench lint install clean debug asan tsan fuzz random sim torture check-aarch64 \
 	check-formats docs help
 
 all:
@@ -29,11 +29,17 @@ all:
 setup:
 	@tools/setup
 
-# The demo needs the command alone, not the tests.
+# The demo needs the command alone, not the tests. A run that was stopped resumes; one that is complete starts over.
 demo: setup
 	@set -e; test -f build/build.ninja || cmake --preset release $(CMAKE_FLAGS); \
 	cmake --build --preset release -j $(JOBS) --target weft_cli
-	build/bin/weft train examples/fashion_mnist.yaml --set log.dir=$(CURDIR)/build/demo
+	@test ! -f build/demo/complete || rm -rf build/demo
+	@printf '%s\n' '' 'weft launch examples/fashion_mnist.yaml --ps 2 --workers 2' '' \
+		'A chief, two parameter servers and two workers train a convolutional net.' \
+		'Kill one of them from another terminal, and see what happens:' \
+		"    pkill -9 -f -- '--task ps/1 '    (or worker/0, worker/1, ps/0, chief/0)" ''
+	@build/bin/weft launch examples/fashion_mnist.yaml --ps 2 --workers 2 --set log.dir=$(CURDIR)/build/demo \
+		--set checkpoint.dir=$(CURDIR)/build/demo/checkpoints && touch build/demo/complete
 
 test: setup
 	@$(MAKE) --no-print-directory all
@@ -76,6 +82,10 @@ random:
 sim:
 	@set -e; $(call build_preset,build,release); build/test/bin/test-sim --seeds $(SEEDS) --jobs $(JOBS)
 
+# Launched jobs whose processes are killed and stopped: make torture N=1000, SEED=1
+torture: all
+	@N=$(or $(N),100) $(if $(SEED),SEED=$(SEED)) SRC="$(CURDIR)" BUILD="$(CURDIR)/build" WEFT="$(CURDIR)/build/bin/weft" test/cli/torture.sh
+
 check-formats: all
 	@cmake --build --preset release -j $(JOBS) --target format-programs
 	@tools/check-formats $(CHECK_FLAGS)
@@ -95,13 +105,14 @@ clean:
 help:
 	@echo "make                 build the release into build/ (bin/weft, lib/libweft.{so,a})"
 	@echo "make setup           install the Debian packages that are missing"
-	@echo "make demo            setup, build, train a convolutional net on Fashion-MNIST"
+	@echo "make demo            setup, build, train a convolutional net on a small cluster of processes"
 	@echo "make test            setup, build, run every test"
 	@echo "make bench           run the benchmarks and compare with other frameworks"
 	@echo "make lint            formatting, static checks, layers, headers"
 	@echo "make install         into PREFIX (default /usr/local), below DESTDIR if set"
 	@echo "make asan tsan debug build that preset and run its tests"
 	@echo "make random          random graphs and models, SEEDS=FROM:TO JOBS=N"
+	@echo "make torture         launched jobs whose processes are killed and stopped, N=kills SEED=N"
 	@echo "make sim             simulated jobs with faults, SEEDS=N or FROM:TO JOBS=N"
 	@echo "make fuzz            search for new failing inputs with libFuzzer (clang)"
 	@echo "make check-aarch64   compile the library for aarch64"

@@ -43,7 +43,7 @@ set(WEFT_HAVE_CUDA ON)
 set(cuda_fatbin ${PROJECT_BINARY_DIR}/kernels.fatbin)
 add_custom_command(
     OUTPUT ${cuda_fatbin}
-    COMMAND ${WEFT_NVCC} -fatbin -std=c++17 -O3 -fmad=false -Xfatbin -compress-all ${gencode}
+    COMMAND ${WEFT_NVCC} -fatbin -std=c++17 -O3 -fmad=false -diag-suppress 177 -Xfatbin -compress-all ${gencode}
             -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include
             -MD -MT ${cuda_fatbin} -MF ${cuda_fatbin}.d
             -o ${cuda_fatbin} ${PROJECT_SOURCE_DIR}/src/kernels/cuda/kernels.cu
@@ -52,8 +52,19 @@ add_custom_command(
     COMMENT "Compiling kernels for GPUs (${archs})" VERBATIM)
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS src/kernels/cuda/*.c)
-set(WEFT_CUDA_OPTIONS -DWF_HAVE_CUDA=1 -isystem ${WEFT_CUDA_INCLUDE})
+set(cuda_dev ${PROJECT_SOURCE_DIR}/src/kernels/cuda/dev)
+# Kernels for 9.0 and later wait inside for the previous one (dev/gpu.h), so that launches can overlap.
+set(overlap 0)
+if(90 IN_LIST archs)
+    set(overlap 1)
+endif()
+set(WEFT_CUDA_OPTIONS -DWF_HAVE_CUDA=1 -DWF_CUDA_OVERLAP=${overlap} -isystem ${WEFT_CUDA_INCLUDE})
 set_source_files_properties(${cuda_sources} PROPERTIES COMPILE_OPTIONS "${WEFT_CUDA_OPTIONS}")
-set_source_files_properties(${PROJECT_SOURCE_DIR}/src/kernels/cuda/bin.c PROPERTIES
-    OBJECT_DEPENDS ${cuda_fatbin}
-    COMPILE_OPTIONS "${WEFT_CUDA_OPTIONS};-DWF_CUDA_FATBIN=\"${cuda_fatbin}\"")
+# The one file that includes the compiled kernels is a target of its own (CMakeLists.txt): every other
+# file is compiled while nvcc works.
+set(WEFT_CUDA_BIN ${PROJECT_SOURCE_DIR}/src/kernels/cuda/bin.c)
+set_source_files_properties(${WEFT_CUDA_BIN} PROPERTIES
+    OBJECT_DEPENDS
+    "${cuda_fatbin};${cuda_dev}/rtc.inl;${cuda_dev}/math.inl;${cuda_dev}/ew_fn.inl"
+    COMPILE_OPTIONS
+    "${WEFT_CUDA_OPTIONS};-DWF_CUDA_FATBIN=\"${cuda_fatbin}\";-DWF_CUDA_SOURCES=\"${cuda_dev}\"")

@@ -26,7 +26,7 @@ else()
 endif()
 
 # Optional readers. Each found library defines WF_HAVE_X for the data layer and is linked; SQLite and libpq bring much
-# with them, so only their headers are used and the library is loaded when a query needs it (src/data/file/library.c).
+# with them, so only their headers are used and the library is loaded when a query needs it (src/base/library.c).
 function(weft_optional name module linked what)
     pkg_check_modules(${name} IMPORTED_TARGET ${module})
     string(TOUPPER ${name} upper)
@@ -52,3 +52,5 @@ weft_optional(jpeg libjpeg ON "JPEG images will not be read")
 weft_optional(png libpng ON "PNG images will not be read")
 weft_optional(sqlite sqlite3 OFF "SQLite files will not be read")
 weft_optional(pq libpq OFF "PostgreSQL tables will not be read")
+weft_optional(microhttpd libmicrohttpd OFF "weft launch --metrics will not work")
+weft_optional(curl libcurl OFF "a job's store cannot be in etcd")

@@ -1,12 +1,13 @@
 /* weft/autocast.h - mixed precision: matrix products in half precision, everything that needs care
  * in f32.
  *
- * While a policy is open, builders insert casts. Products and convolutions take their f32 operands
- * in half precision (that of another operand if it is a half already) and return half precision;
- * losses, softmax, normalizations, reductions and powers take halves as f32; other ops with mixed
- * operands take all of them as f32. Variables stay f32 (the masters), and so do their gradients,
- * statistics and all sums inside kernels. Where the CPU lacks the type, operands are converted
- * while they are packed. */
+ * While a policy is open, builders insert casts. Products and convolutions take their f32
+ * operands in half precision (that of another operand if it is a half already) and return half
+ * precision; losses, softmax, normalizations, reductions and powers take halves as f32; other
+ * ops with mixed operands take all of them as f32, unless what is f32 are variables, as the bias
+ * that is added to a product: those are taken as halves. Variables stay f32 (the masters), and
+ * so do their gradients, statistics and all sums inside kernels. Where the CPU lacks the type,
+ * operands are converted while they are packed. */
 #ifndef WEFT_AUTOCAST_H
 #define WEFT_AUTOCAST_H
 

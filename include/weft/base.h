@@ -152,6 +152,8 @@ typedef struct weft_ctx_opts {
     int n_drivers;
     const struct weft_device_driver *const *drivers; /* of devices besides those built in
                                                * (weft/sys/device.h); borrowed */
+    const char *device_cache; /* an existing directory for kernels that devices compile, so that the
+                               * next process need not compile them; NULL: they are not kept */
 } weft_ctx_opts;
 
 /* A context owns a thread pool and the seams. Several threads may use it at the same time. Free

@@ -280,7 +280,10 @@ typedef struct weft_ckpt_piece {
     const char *section;  /* as in weft_ckpt_tensor */
     weft_tensor whole;    /* dtype and shape of the tensor they are of; its data is not looked at */
     int64_t first, count; /* which elements */
-    const void *data;     /* of these alone */
+    const void *data;     /* of these alone; NULL: `read` gives them */
+    /* The bytes [at, at + n) of the piece; once each, in order, at most 1 MiB at a time. */
+    weft_status (*read)(void *arg, int64_t at, int64_t n, void *to);
+    void *arg;
 } weft_ckpt_piece;
 
 typedef struct weft_ckpt_part {

@@ -37,6 +37,122 @@ WEFT_API const char *weft_dist_name(const weft_dist *d);
 WEFT_API int weft_dist_replicas(const weft_dist *d);       /* in sync, in all processes */
 WEFT_API int weft_dist_local_replicas(const weft_dist *d); /* in this process */
 
+/* What a strategy of several processes has moved, since it was opened. */
+typedef struct weft_dist_counts {
+    size_t size;
+    int64_t sent, received; /* bytes */
+    int64_t messages;       /* that arrived */
+    double waited_s; /* for parameters, or for other workers; of a server: for messages, since
+                             * it knows what is trained */
+    int64_t shards;  /* that this worker has computed */
+    double busy_s;   /* of a server: with what arrived */
+    /* Queues, as they are now. Messages that wait to be sent: the network, or a slow task, has not
+     * taken them whole. Bytes that have arrived, and were not read yet; and how many other tasks
+     * they are from, with those of which a part of a message is there: their next messages. */
+    int64_t send_queue_messages, send_queue_bytes;
+    int64_t receive_queue_messages, receive_queue_bytes;
+} weft_dist_counts;
+
+/* Where variables are that no device scope places on a server ("/job:ps/task:1":
+ * weft_device_push, weft_model_device), as with TensorFlow's replica_device_setter. A variable
+ * that is placed is whole on its server. While that server is missing, others hold it; then it
+ * comes back. */
+typedef enum weft_placement {
+    WEFT_PLACE_EVEN,        /* in pieces over all servers, so that each has as many bytes */
+    WEFT_PLACE_ROUND_ROBIN, /* one server after the other */
+    WEFT_PLACE_GREEDY       /* the server that has the fewest bytes so far */
+} weft_placement;
+/* The server of a variable, below n_servers; -1: any. The same answer in every worker. */
+typedef int weft_place_fn(void *arg, const char *variable, int64_t bytes, int n_servers);
+
+/* CHECKPOINT: write one after this step. STOP: end the training after this step, as if it was
+ * interrupted; all workers are asked. DRAINED: others compute the shards of this worker, whose
+ * weft_fit is about to fail with WEFT_EPEER. */
+typedef enum weft_ps_asked {
+    WEFT_PS_CHECKPOINT = 'c',
+    WEFT_PS_STOP = 's',
+    WEFT_PS_DRAINED = 'd'
+} weft_ps_asked;
+
+/* Parameter servers. They hold the parameters in pieces, add up the gradients that workers compute,
+ * and update them; this process computes. */
+typedef struct weft_ps_opts {
+    size_t size;
+    /* All tasks of the job, "chief=ADDRESS;ps=ADDRESS,ADDRESS;worker=2", with addresses as tcp:
+     * HOST:PORT, tls:HOST:PORT, shm:PATH or uds:PATH; and which of them this process is,
+     * "worker/0". NULL: chief and servers are in this process. */
+    const char *cluster, *task;
+    int servers;         /* without a cluster; 0: 1 */
+    int replicas;        /* of each piece, on different servers: 1 or 2; 0: 2, if possible */
+    int64_t piece_bytes; /* about; 0: 4 MiB */
+    double timeout_s;    /* of silence, after which a task is taken for dead; 0: 3 */
+    /* A chief's store, where it writes who belongs to the job: a chief that is started again, or
+     * another one, continues with it. A directory, or "etcd://HOST:PORT,HOST:PORT/PREFIX" (etcds:
+     * with TLS; see the end). NULL: in memory. */
+    const char *folder;
+    /* PEM files, for tls: the authority's certificate, this task's, and its key. They are read
+     * again when they have changed: new links use the new ones, those that exist are kept. */
+    const char *authority, *certificate, *key;
+    /* For chiefs and servers; each may be NULL. report: a few times a second, by the thread that
+     * called weft_ps_serve. event: of a chief, who joined, died, was promoted, …, as one line about
+     * a task ("ps/1"), by a thread of the library, which must not be blocked. stopped: asked where
+     * report is called; true ends the task. */
+    void (*report)(void *arg, const weft_dist_counts *counts);
+    void (*event)(void *arg, const char *task, const char *what);
+    bool (*stopped)(void *arg);
+    void *call_arg; /* of these three, and of add and asked */
+    /* Of a worker. place: instead of `placement`, if not NULL. A scope of a server that does not
+     * exist is WEFT_ENOENT; with weft_ctx_opts.soft_placement it is ignored, with a warning. */
+    weft_placement placement;
+    weft_place_fn *place;
+    void *place_arg;
+    /* Slow workers; the result does not change by a bit. balance_s: how often shards may move from
+     * slow workers to fast ones; 0: never. */
+    double balance_s;
+    /* Backup computation: a worker that has waited as long as this many shards take it computes one
+     * that is missing, whoever it belongs to; the first to arrive counts, and no sample is lost.
+     * 0: never. */
+    int backup;
+    /* The words of TensorFlow's SyncReplicasOptimizer. replicas_to_aggregate: gradients that make
+     * a step, which is the number of shards (weft_compile_opts.shards must be 0 or the same).
+     * total_num_replicas: workers; it must be how many there are. Those beyond
+     * replicas_to_aggregate turn backup computation on. 0: not said. */
+    int replicas_to_aggregate, total_num_replicas;
+    /* What people want of a running job (weft/sys/ctl.h); each may be NULL, by a thread of the
+     * library, which must not be blocked. add: of a chief, n further tasks of a role ("ps",
+     * "worker") are to be started; false: that is not possible. asked: of a worker. */
+    bool (*add)(void *arg, const char *role, int n);
+    void (*asked)(void *arg, weft_ps_asked what);
+    /* Of a store in etcd. PEM files for etcds: the authority of its certificate (NULL: those of
+     * this system), and this client's certificate and key (NULL: none). insecure_store: etcd,
+     * without TLS, may be on another machine. */
+    const char *store_authority, *store_certificate, *store_key;
+    bool insecure_store;
+    /* A worker that is alive, but whose program does nothing new for this many seconds while other
+     * workers wait for it, is left out: others compute its shards. If its program continues, it
+     * joins again. Ten times as long for callbacks, validation and checkpoints of the one that
+     * decides. 0: 60; below 0: never. */
+    double stall_timeout_s;
+} weft_ps_opts;
+/* A worker. Every worker runs the same program: the same model, data, seed and calls. In
+ * weft_fit the one with the lowest number decides: callbacks are called and files written by it
+ * alone, except train_begin, which is called in each of them, and again in one that takes over. */
+WEFT_API weft_status weft_dist_open_ps(weft_ctx *ctx, const weft_ps_opts *opts, weft_dist **out);
+/* A chief or a server of a cluster: returns when the job has ended. */
+WEFT_API weft_status weft_ps_serve(weft_ctx *ctx, const weft_ps_opts *opts);
+/* Whether opts->folder can be a chief's store, and answers: WEFT_EPEER if it does not,
+ * WEFT_ENOSUP if this build, or the etcd, is not able to. And removes from etcd what a job that
+ * has ended has written there; a directory is left as it is. */
+WEFT_API weft_status weft_ps_store_check(weft_ctx *ctx, const weft_ps_opts *opts);
+WEFT_API weft_status weft_ps_store_drop(weft_ctx *ctx, const weft_ps_opts *opts);
+
+/* Which server will hold which variables of a model, and how many bytes, as text, freed with
+ * weft_text_free. opts: as those of a worker; `task` is not needed. */
+WEFT_API weft_status weft_ps_explain(const weft_model *m, const weft_ps_opts *opts, char **out);
+
+/* Of this process. */
+WEFT_API weft_status weft_dist_count(const weft_dist *d, weft_dist_counts *out);
+
 /* Puts a model into the strategy's scope: trainers compiled from it belong to the strategy (one
  * named in weft_compile_opts must be the same), and by default compute a step in as many logical
  * shards as there are replicas. */

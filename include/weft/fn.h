@@ -51,6 +51,10 @@ typedef struct weft_fn_opts {
     const char *device; /* where variables are kept and ops run if no scope says otherwise: a device
                          * of the context with memory of its own, or "cpu:0" for the host's. NULL:
                          * that of `share`, otherwise the context's default */
+    bool tf32; /* matrix products of f32 may round their operands to TF32 (10 bits of mantissa)
+                * where the device has faster units for it; sums stay f32. CPUs have none */
+    const char *without; /* for measurements: what plans for a device leave out, words of "mixed
+                          * norms epilogues overlap" (docs/internals/cuda.md); NULL: nothing */
 } weft_fn_opts;
 
 WEFT_API weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *opts, weft_fn **out);
@@ -68,8 +72,8 @@ WEFT_API weft_status weft_fn_run(weft_fn *fn, const weft_tensor *feeds, weft_ten
 
 /* n runs (at least 1) with the same feeds, as n calls of weft_fn_run; the fetches are those of the
  * last. On a device with memory of its own the feeds are copied once, and a run begins when the
- * previous one ends, without the host in between. There a fault in the data of a run is reported after
- * the last one: the runs after it have changed nothing. */
+ * previous one ends, without the host in between. There a fault in the data of a run is reported
+ * after the last one: the runs after it have changed nothing. */
 WEFT_API weft_status weft_fn_repeat(weft_fn *fn, int64_t n, const weft_tensor *feeds,
                                     weft_tensor *fetches);
 

@@ -76,10 +76,12 @@ WEFT_API weft_val weft_variable(weft_graph *g, const char *name, int rank, const
 WEFT_API void weft_scope_push(weft_graph *g, const char *name);
 WEFT_API void weft_scope_pop(weft_graph *g);
 /* The nodes built while a device is open run there: "cpu:1", "/cpu:1", "/device:CPU:1",
- * "/job:localhost/task:0/cpu:1". Here the name's form is checked; weft_fn_new refuses a device that
- * the context does not have (weft_ctx_device lists them; weft_ctx_opts.soft_placement). A node that
- * planning makes of several runs where the last of them should, the gradient of a placed node where
- * the node does; results do not depend on placement. */
+ * "/job:localhost/task:0/cpu:1". Variables built in "/job:ps/task:1" are kept by that parameter
+ * server, if there are servers; their ops run here. Here the name's form is checked; weft_fn_new
+ * refuses a device that the context does not have (weft_ctx_device lists them;
+ * weft_ctx_opts.soft_placement). A node that planning makes of several runs where the last of
+ * them should, the gradient of a placed node where the node does; results do not depend on
+ * placement. */
 WEFT_API void weft_device_push(weft_graph *g, const char *device);
 WEFT_API void weft_device_pop(weft_graph *g);
 /* `v`'s node runs after `before`'s node. It still reads the same values: a variable has its value

@@ -11,6 +11,7 @@
 #ifndef WEFT_JOB_H
 #define WEFT_JOB_H
 
+#include "weft/dist.h"
 #include "weft/train.h"
 
 #ifdef __cplusplus
@@ -36,6 +37,12 @@ WEFT_API void weft_job_free(weft_job *job);
  * is not given. Borrowed. */
 WEFT_API const char *weft_job_text(const weft_job *job, const char *key);
 
+/* The value of a key that is a number, or true (1) or false (0); WEFT_ENOENT: there is no such
+ * key. */
+WEFT_API weft_status weft_job_number(const weft_job *job, const char *key, double *out);
+/* Whether the file, or one of the sets, has the key. */
+WEFT_API bool weft_job_given(const weft_job *job, const char *key);
+
 /* A context with the job's threads, memory limit, kernels and seed. */
 WEFT_API weft_status weft_job_context(const weft_job *job, weft_log_fn *log, void *log_arg,
                                       weft_ctx **out);
@@ -46,6 +53,16 @@ typedef struct weft_job_run weft_job_run;
  * statistics are learned from the rest of the training data, unless the run resumes from a
  * checkpoint, which contains them. */
 WEFT_API weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out);
+/* The same as a task of a cluster. */
+typedef struct weft_job_open_opts {
+    size_t size;
+    /* This process is a worker of parameter servers (weft/dist.h); NULL: as the job says. */
+    const weft_ps_opts *ps;
+} weft_job_open_opts;
+WEFT_API weft_status weft_job_open_with(const weft_job *job, weft_ctx *ctx,
+                                        const weft_job_open_opts *opts, weft_job_run **out);
+/* The strategy of such a task, or of a job with `train.strategy: ps`; otherwise NULL. */
+WEFT_API weft_dist *weft_job_dist(const weft_job_run *run);
 /* For evaluation and prediction: what the pipeline has learned is read from where
  * weft_job_load_weights takes the weights, and no data is opened before weft_job_open_part: the
  * training data may have changed or be gone. In the test part, labels may then be missing. If the
@@ -74,11 +91,16 @@ typedef struct weft_job_fit_opts {
     int n_callbacks; /* in addition to the job's own */
     const weft_callback *callbacks;
     int (*columns)(void *arg); /* as weft_fit_opts */
+    void (*watch)(void *arg, const weft_trainer *t, int64_t epoch, const weft_logs *logs);
+    void *watch_arg;
 } weft_job_fit_opts;
 /* Trains, and writes the files that the job asks for. WEFT_ENUMERIC: the loss of the last epoch is
  * not finite; the text says why, and no model was written. */
 WEFT_API weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts,
                                   weft_history **history);
+/* After weft_job_fit: whether this process wrote the files of the run. Of several workers one does:
+ * the first that lives. */
+WEFT_API bool weft_job_decides(const weft_job_run *run);
 WEFT_API bool weft_job_has_checkpoints(const weft_job_run *run); /* whether the job has written
                                                                   * any */
 /* Loads the weights of the job's newest checkpoint; if it has none, those of the file named by
@@ -121,6 +143,29 @@ WEFT_API weft_status weft_job_open_source(weft_job_run *run, const char *part, w
 /* Writes the page about a run (curves, mistakes, timings, configuration) that weft_job_fit leaves
  * in log.dir, from the current state: the epochs of h, the current weights. */
 WEFT_API weft_status weft_job_report(weft_job_run *run, const weft_history *h, const char *path);
+
+/* ---- evaluators ------------------------------------------------------------------------------ */
+
+/* Measures loss and metrics of the checkpoints of a run, while other processes train it. */
+typedef struct weft_follow weft_follow;
+/* part: "validation" or "test"; NULL: the first of them that the job has. job and ctx must outlive
+ * it. */
+WEFT_API weft_status weft_follow_open(const weft_job *job, weft_ctx *ctx, const char *part,
+                                      weft_follow **out);
+typedef struct weft_follow_result {
+    size_t size;
+    bool measured; /* there was a new checkpoint: the rest but `complete` is about it */
+    int64_t step, epoch;
+    const char *part;
+    weft_logs logs; /* borrowed until the next call */
+    bool complete;  /* the newest checkpoint is the last one of the run */
+} weft_follow_result;
+/* Measures the newest checkpoint, if there is one that was not measured before; does not wait. If
+ * the job has log.dir, a row of evaluations.csv there and event files in evaluator/ have the
+ * result; one that is started again continues after the last row. A checkpoint that cannot be read
+ * is skipped with a warning. */
+WEFT_API weft_status weft_follow_next(weft_follow *f, weft_follow_result *out);
+WEFT_API void weft_follow_free(weft_follow *f);
 
 /* ---- runs that have been --------------------------------------------------------------------- */
 

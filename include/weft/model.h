@@ -90,6 +90,9 @@ WEFT_API int weft_model_n_layers(const weft_model *m);
 WEFT_API weft_layer weft_model_layer_at(const weft_model *m, int i);
 WEFT_API const char *weft_layer_name(const weft_model *m, weft_layer l);
 WEFT_API const char *weft_layer_kind_name(const weft_model *m, weft_layer l);
+/* Layers made from now on have their variables there, as with weft_device_push: a parameter server,
+ * "/job:ps/task:1". NULL: wherever. */
+WEFT_API void weft_model_device(weft_model *m, const char *device);
 /* A frozen layer is not trained, and a frozen BatchNormalization uses its moving averages and does
  * not update them. Takes effect with the next compile. Layers inside wrappers follow. "name",
  * "prefix*" or "*"; returns the number of layers changed, or a status. */

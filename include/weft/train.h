@@ -47,8 +47,10 @@ typedef struct weft_compile_opts {
     int shards;     /* logical shards of a step, 0: 1; results depend on it bit for bit, but not on
                      * where the shards are computed */
     int accumulate; /* batches whose gradients are accumulated before an update; 0: 1 */
-    const char *precision; /* "f32" (NULL), "bf16" or "f16": the type that layers compute in;
-                            * masters stay f32 */
+    const char
+        *precision;       /* "f32" (NULL), "tf32", "bf16" or "f16": the type that layers compute in;
+                            * masters stay f32. tf32: f32, but matrix products on devices that have
+                            * units for TF32 use them (weft_fn_opts.tf32) */
     const char *strategy; /* a name from weft/dist.h; NULL: that of the model's scope, or "local" */
     bool trap_numerics;   /* fail at the op that produces a NaN or an infinity */
     const char *class_weights_output; /* NULL: the only one with class labels */
@@ -180,6 +182,16 @@ typedef struct weft_times {
 /* Of the last epoch, and of the whole fit; either may be NULL. */
 WEFT_API void weft_trainer_times(const weft_trainer *t, weft_times *epoch, weft_times *run);
 
+/* ---- values of your own in TensorBoard ------------------------------------------------------ */
+
+/* A new event file in a directory, which is created: a run of TensorBoard. From the first step that
+ * is put here on, TensorBoard ignores earlier files of the directory. One thread at a time. */
+typedef struct weft_scalars weft_scalars;
+WEFT_API weft_status weft_scalars_open(weft_ctx *ctx, const char *dir, weft_scalars **out);
+WEFT_API weft_status weft_scalars_put(weft_scalars *s, int64_t step, const char *tag, double value);
+WEFT_API weft_status weft_scalars_flush(weft_scalars *s);
+WEFT_API void weft_scalars_close(weft_scalars *s);
+
 /* ---- fit, evaluate, predict ------------------------------------------------------------------ */
 
 /* What fit recorded: one row per epoch. */
@@ -233,6 +245,11 @@ typedef struct weft_fit_opts {
      * passed): metrics and the bar are shortened until the line fits. NULL, or 0: lines of any
      * length. */
     int (*columns)(void *arg);
+    /* May be NULL: called a few times a second after a batch, and with the last of an epoch, in
+     * every worker of parameter servers (callbacks: in the one that decides). It must change
+     * nothing. */
+    void (*watch)(void *arg, const weft_trainer *t, int64_t epoch, const weft_logs *logs);
+    void *watch_arg;
 } weft_fit_opts;
 
 /* s: batches, or samples, which are shuffled (if addressable) and batched here. *history may be

@@ -13,6 +13,10 @@
  *   train.h   compile, fit, evaluate, predict, callbacks
  *   loop.h    custom training loops
  *   dist.h    strategies: who computes what
+ *   params.h  parameter calls: push and pull for loops of your own
+ *   program.h a program of your own as the tasks of a job
+ *   session.h custom training loops, step by step, with hooks
+ *   cluster.h the tasks of a job
  *   ckpt.h    safetensors files and checkpoints
  *   data.h    datasets: pipelines that feed a trainer
  *   data_array.h, data_image.h arrays and images in files
@@ -31,6 +35,7 @@
 #include "weft/base.h"
 #include "weft/check.h"
 #include "weft/ckpt.h"
+#include "weft/cluster.h"
 #include "weft/data.h"
 #include "weft/data_array.h"
 #include "weft/data_feature.h"
@@ -50,6 +55,9 @@
 #include "weft/model.h"
 #include "weft/ops.h"
 #include "weft/optim.h"
+#include "weft/params.h"
+#include "weft/program.h"
+#include "weft/session.h"
 #include "weft/tensor.h"
 #include "weft/train.h"
 

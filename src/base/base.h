@@ -115,6 +115,9 @@ void wf_log(const weft_ctx *ctx, int level, const char *fmt, ...) WEFT_PRINTF(3,
 void *wf_alloc(weft_ctx *ctx, size_t bytes);
 /* The same with undefined contents, for memory that is overwritten at once. */
 void *wf_alloc_raw(weft_ctx *ctx, size_t bytes);
+/* Memory that does not come from the allocator counts, too; false: beyond the limit. */
+bool wf_mem_charge(weft_ctx *ctx, int64_t bytes);
+void wf_mem_release(weft_ctx *ctx, int64_t bytes);
 void wf_free(weft_ctx *ctx, void *p);
 /* n * size with an overflow check; NULL on overflow. */
 void *wf_alloc_n(weft_ctx *ctx, int64_t n, size_t size);
@@ -311,6 +314,8 @@ struct wf_fs {
      * followed. */
     int (*open_at)(void *arg, int dir, const char *name, int flags, int mode);
     int (*rename_at)(void *arg, int dir, const char *from, const char *to);
+    int (*link_at)(void *arg, int dir, const char *from,
+                   const char *to); /* -EEXIST if `to` is there */
     int (*unlink_at)(void *arg, int dir, const char *name, bool folder);
     int (*stat_at)(void *arg, int dir, const char *name, struct wf_file_info *out);
     int (*mkdir_at)(void *arg, int dir, const char *name, int mode);
@@ -342,6 +347,9 @@ weft_status wf_newfile_open(struct wf_newfile *f, weft_ctx *ctx, const char *pat
 /* Syncs, closes and puts the file in place, or removes it after an error st. With `keep` the
  * descriptor stays open, for the caller to close. */
 weft_status wf_newfile_close(struct wf_newfile *f, weft_status st, bool keep);
+/* The same, but the file appears as `name` in its directory, and only if there is none of this
+ * name: of several writers, exactly one gets *created. The directory is synced. */
+weft_status wf_newfile_link(struct wf_newfile *f, weft_status st, const char *name, bool *created);
 
 /* Opens for writing the path that the user gave, in place: a symbolic link is -ELOOP, unless it
  * leads to something that is not a file (/dev/stdout). */

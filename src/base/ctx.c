@@ -201,7 +201,7 @@ struct head {
 };
 #define HEAD 64
 
-static bool charge(weft_ctx *ctx, int64_t bytes)
+bool wf_mem_charge(weft_ctx *ctx, int64_t bytes)
 {
     int64_t used = atomic_fetch_add_explicit(&ctx->mem_used, bytes, memory_order_relaxed) + bytes;
     int64_t peak = atomic_load_explicit(&ctx->mem_peak, memory_order_relaxed);
@@ -215,6 +215,11 @@ static bool charge(weft_ctx *ctx, int64_t bytes)
                                                   memory_order_relaxed))
         ;
     return true;
+}
+
+void wf_mem_release(weft_ctx *ctx, int64_t bytes)
+{
+    atomic_fetch_sub_explicit(&ctx->mem_used, bytes, memory_order_relaxed);
 }
 
 static void *refuse(weft_ctx *ctx, size_t bytes)
@@ -232,7 +237,7 @@ void *wf_alloc_raw(weft_ctx *ctx, size_t bytes)
     size_t total = bytes + HEAD;
     char *p;
 
-    if (bytes > (size_t)PTRDIFF_MAX - HUGE_PAGE || !charge(ctx, (int64_t)total))
+    if (bytes > (size_t)PTRDIFF_MAX - HUGE_PAGE || !wf_mem_charge(ctx, (int64_t)total))
         return refuse(ctx, bytes);
     p = ctx->mem.alloc(ctx->mem.arg, total, align);
     if (!p) {

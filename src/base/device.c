@@ -116,6 +116,29 @@ static int cpu_number(const weft_ctx *ctx, int64_t number)
     return ctx->n_groups > 1 || ctx->home ? (int)number : WF_DEVICE_DEFAULT;
 }
 
+bool wf_device_server(const char *name, int *server)
+{
+    static const char job[] = "job:ps";
+    bool is_ps = false, has_task = false;
+
+    for (const char *p = name + (*name == '/'); *p;) {
+        size_t n = strcspn(p, "/");
+        int64_t number;
+
+        if (n == sizeof job - 1 && memcmp(p, job, n) == 0)
+            is_ps = true;
+        else if (numbered(p, n, "task:", &number)) {
+            has_task = true;
+            *server = (int)number;
+        } else if (!((numbered(p, n, "replica:", &number) || numbered(p, n, "cpu:", &number) ||
+                      numbered(p, n, "device:cpu:", &number)) &&
+                     number == 0))
+            return false;
+        p += n + (p[n] == '/');
+    }
+    return is_ps && has_task;
+}
+
 /* "/job:localhost/replica:0/task:0/device:CPU:1": this process is the only one there is. */
 weft_status wf_device_find(const weft_ctx *ctx, const char *name, int *out)
 {
@@ -123,8 +146,11 @@ weft_status wf_device_find(const weft_ctx *ctx, const char *name, int *out)
     char list[1024];
     int64_t number;
     bool ok = true;
+    int server;
 
     *out = WF_DEVICE_DEFAULT;
+    if (wf_device_server(name, &server))
+        return WEFT_OK;
     for (const char *p = name + (*name == '/'); *p && ok;) {
         size_t n = strcspn(p, "/");
 

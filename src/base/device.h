@@ -38,6 +38,9 @@ void wf_devices_free(weft_ctx *ctx);
  * without a device is the default; so is cpu:0 if the default is a single group of cores.
  * WEFT_ENOENT lists those that exist. */
 weft_status wf_device_find(const weft_ctx *ctx, const char *name, int *out);
+/* "/job:ps/task:1": a parameter server. What is placed there are variables; ops of such a scope run
+ * on the default device of this process. */
+bool wf_device_server(const char *name, int *server);
 /* The pool of a group of cores, which belongs to the context; made on first use. */
 weft_status wf_device_pool(weft_ctx *ctx, int device, struct wf_pool **out);
 /* The device of this number if it has memory of its own, otherwise NULL. The default device's is

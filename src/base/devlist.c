@@ -132,7 +132,8 @@ static weft_status add_device(struct list *l, const weft_device_driver *driver, 
     weft_ctx *ctx = l->ctx;
     weft_device_opts opts = {.size = sizeof opts,
                              .memory_limit = l->opts->device_memory,
-                             .preallocate = l->opts->device_preallocate};
+                             .preallocate = l->opts->device_preallocate,
+                             .cache = l->opts->device_cache};
     struct wf_device *d;
     weft_status st;
 

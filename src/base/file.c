@@ -199,6 +199,12 @@ static int posix_rename_at(void *arg, int dir, const char *from, const char *to)
     return renameat(dir, from, dir, to) ? -errno : 0;
 }
 
+static int posix_link_at(void *arg, int dir, const char *from, const char *to)
+{
+    (void)arg;
+    return linkat(dir, from, dir, to, 0) ? -errno : 0;
+}
+
 static int posix_unlink_at(void *arg, int dir, const char *name, bool folder)
 {
     (void)arg;
@@ -271,6 +277,7 @@ const struct wf_fs wf_fs_posix = {
     .lock = posix_lock,
     .open_at = posix_open_at,
     .rename_at = posix_rename_at,
+    .link_at = posix_link_at,
     .unlink_at = posix_unlink_at,
     .stat_at = posix_stat_at,
     .mkdir_at = posix_mkdir_at,

@@ -198,6 +198,34 @@ weft_status wf_newfile_close(struct wf_newfile *f, weft_status st, bool keep)
     return st;
 }
 
+weft_status wf_newfile_link(struct wf_newfile *f, weft_status st, const char *name, bool *created)
+{
+    const struct wf_fs *fs = f->ctx->fs;
+    int rc;
+
+    *created = false;
+    if (f->fd < 0)
+        return st;
+    rc = st ? 0 : fs->sync(fs->arg, f->fd);
+    if (rc)
+        st = wf_file_err(rc, f->path, "cannot sync");
+    rc = st ? 0 : fs->link_at(fs->arg, f->dir, f->tmp, name);
+    *created = !st && !rc;
+    if (rc == -EPERM || rc == -EOPNOTSUPP || rc == -ENOSYS || rc == -EMLINK)
+        st = wf_err(WEFT_ENOSUP, "%s: its file system has no hard links; use another directory",
+                    f->path);
+    else if (rc && rc != -EEXIST)
+        st = wf_file_err(rc, f->path, "cannot link into place");
+    fs->unlink_at(fs->arg, f->dir, f->tmp, false);
+    rc = st ? 0 : fs->sync(fs->arg, f->dir); /* also if another one's file is there: it stays */
+    if (rc)
+        st = wf_file_err(rc, f->path, "cannot sync its directory");
+    fs->close(fs->arg, f->fd); /* its contents are synced */
+    f->fd = -1;
+    forget(f);
+    return st;
+}
+
 weft_status wf_file_write(weft_ctx *ctx, const char *path, const void *data, int64_t n)
 {
     const struct wf_fs *fs = ctx->fs;

@@ -48,19 +48,20 @@ const char *weft_status_name(weft_status st)
     return "unknown status";
 }
 
-/* The text may quote names and values from files. */
-static void make_printable(void)
+/* Sets the text. It may quote names and values from files. */
+static void set_text(const char *raw)
 {
-    char raw[sizeof error_text];
-
-    memcpy(raw, error_text, sizeof raw);
     weft_printable(raw, -1, error_text, sizeof error_text);
 }
 
+/* An argument may be the text of the error before: the new one has memory of its own until it is
+ * whole. */
 weft_status wf_errv(weft_status st, const char *fmt, va_list args)
 {
-    wf_vsnprintf(error_text, sizeof error_text, fmt, args);
-    make_printable();
+    char raw[sizeof error_text];
+
+    wf_vsnprintf(raw, sizeof raw, fmt, args);
+    set_text(raw);
     return st;
 }
 
@@ -76,24 +77,25 @@ weft_status wf_err(weft_status st, const char *fmt, ...)
 
 weft_status wf_err_wrap(weft_status st, const char *fmt, ...)
 {
-    char old[sizeof error_text];
+    char raw[sizeof error_text];
     va_list args;
     int n;
 
     if (!st)
         return st;
-    memcpy(old, error_text, sizeof old);
     va_start(args, fmt);
-    n = wf_vsnprintf(error_text, sizeof error_text, fmt, args);
+    n = wf_vsnprintf(raw, sizeof raw, fmt, args);
     va_end(args);
-    if (n >= 0 && n < (int)sizeof error_text - 3)
-        wf_snprintf(error_text + n, sizeof error_text - (size_t)n, ": %s", old);
-    make_printable();
+    if (n >= 0 && n < (int)sizeof raw - 3)
+        wf_snprintf(raw + n, sizeof raw - (size_t)n, ": %s", error_text);
+    set_text(raw);
     return st;
 }
 
 void wf_err_set(const char *text)
 {
-    wf_snprintf(error_text, sizeof error_text, "%s", text);
-    make_printable();
+    char raw[sizeof error_text];
+
+    wf_snprintf(raw, sizeof raw, "%s", text);
+    set_text(raw);
 }

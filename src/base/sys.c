@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 /* ---- sockets --------------------------------------------------------------------------------- */
@@ -94,6 +95,28 @@ static int sys_poll(void *arg, struct pollfd *fds, int n, int timeout_ms)
     return rc < 0 ? -errno : rc;
 }
 
+static int sys_epoll_create(void *arg)
+{
+    int fd = epoll_create1(EPOLL_CLOEXEC);
+
+    (void)arg;
+    return fd < 0 ? -errno : fd;
+}
+
+static int sys_epoll_ctl(void *arg, int set, int op, int fd, struct epoll_event *e)
+{
+    (void)arg;
+    return epoll_ctl(set, op, fd, e) ? -errno : 0;
+}
+
+static int sys_epoll_wait(void *arg, int set, struct epoll_event *e, int max, int timeout_ms)
+{
+    int n = epoll_wait(set, e, max, timeout_ms);
+
+    (void)arg;
+    return n < 0 ? -errno : n;
+}
+
 static int sys_getaddrinfo(void *arg, const char *host, const char *port,
                            const struct addrinfo *hints, struct addrinfo **out)
 {
@@ -115,6 +138,20 @@ static int sys_eventfd(void *arg, unsigned value, int flags)
 
     (void)arg;
     return fd < 0 ? -errno : fd;
+}
+
+static int sys_timerfd_create(void *arg, int clock, int flags)
+{
+    int fd = timerfd_create(clock, flags);
+
+    (void)arg;
+    return fd < 0 ? -errno : fd;
+}
+
+static int sys_timerfd_settime(void *arg, int fd, const struct itimerspec *when)
+{
+    (void)arg;
+    return timerfd_settime(fd, 0, when, NULL) ? -errno : 0;
 }
 
 static int64_t sys_read(void *arg, int fd, void *buf, int64_t n)
@@ -230,9 +267,14 @@ const struct wf_sys wf_sys_posix = {
     .recvmsg = sys_recvmsg,
     .shutdown = sys_shutdown,
     .poll = sys_poll,
+    .epoll_create = sys_epoll_create,
+    .epoll_ctl = sys_epoll_ctl,
+    .epoll_wait = sys_epoll_wait,
     .getaddrinfo = sys_getaddrinfo,
     .freeaddrinfo = sys_freeaddrinfo,
     .eventfd = sys_eventfd,
+    .timerfd_create = sys_timerfd_create,
+    .timerfd_settime = sys_timerfd_settime,
     .read = sys_read,
     .write = sys_write,
     .fcntl = sys_fcntl,

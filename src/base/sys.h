@@ -1,18 +1,21 @@
 /* sys.h - the seam of the network: sockets, shared memory, and entropy.
  *
  * Everything that src/net asks of the system goes through ctx->sys, so that a test can fail each
- * call in turn. Functions return what the call of the same name returns, or a negative errno. Any
- * thread may call them. Time is the context's clock (wf_now); the loop itself is libuv's. */
+ * call in turn. Functions return what the call of the same name returns, or a negative errno.
+ * Any thread may call them. Time is the context's clock (wf_now); ticks are real. The loop is
+ * libuv's. */
 #ifndef WF_BASE_SYS_H
 #define WF_BASE_SYS_H
 
 #include <netdb.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include "base/base.h"
 
-struct addrinfo; /* of netdb.h, which not all feature levels declare */
+struct addrinfo;   /* of netdb.h, which not all feature levels declare */
+struct itimerspec; /* of time.h, likewise */
 
 struct wf_sys {
     /* sockets */
@@ -28,12 +31,17 @@ struct wf_sys {
     int64_t (*recvmsg)(void *arg, int fd, struct msghdr *m, int flags);
     int (*shutdown)(void *arg, int fd, int how);
     int (*poll)(void *arg, struct pollfd *fds, int n, int timeout_ms);
+    int (*epoll_create)(void *arg);
+    int (*epoll_ctl)(void *arg, int set, int op, int fd, struct epoll_event *e);
+    int (*epoll_wait)(void *arg, int set, struct epoll_event *e, int max, int timeout_ms);
     /* 0 or a code of gai_strerror; freed with freeaddrinfo. */
     int (*getaddrinfo)(void *arg, const char *host, const char *port, const struct addrinfo *hints,
                        struct addrinfo **out);
     void (*freeaddrinfo)(void *arg, struct addrinfo *found);
     /* descriptors */
     int (*eventfd)(void *arg, unsigned value, int flags);
+    int (*timerfd_create)(void *arg, int clock, int flags);
+    int (*timerfd_settime)(void *arg, int fd, const struct itimerspec *when);
     int64_t (*read)(void *arg, int fd, void *buf, int64_t n);
     int64_t (*write)(void *arg, int fd, const void *buf, int64_t n);
     int (*fcntl)(void *arg, int fd, int command, int value);

@@ -1,8 +1,8 @@
-/* bench.h - inside of the bench: two processes that exchange bytes over weft's links, and without
- * them, in turns.
+/* bench.h - inside of the bench: processes that exchange bytes over weft's links, and without them,
+ * in turns.
  *
- * The driver measures; the peer does what the driver's orders say. Orders go over a socket pair
- * that the driver has made. */
+ * The driver measures; a peer does what the driver's orders say. There is one of them, and with "64
+ * peers" there are as many. Orders go over a socket pair that the driver has made for each. */
 #ifndef WF_BENCH_H
 #define WF_BENCH_H
 
@@ -27,6 +27,7 @@ enum wf_bench_op {
     WF_BENCH_RAW_STREAM, /* take `bytes` without weft, and say so there */
     WF_BENCH_RAW_PING,   /* send back what comes, `rounds` times */
     WF_BENCH_RAW_REGION, /* read a mapped region, `rounds` times */
+    WF_BENCH_RAW_LINE,   /* send a cache line of it back, `rounds` times */
     WF_BENCH_ATTEND,     /* poll weft's rings until `rounds` messages have come in all; answered at
                           * the beginning */
 };
@@ -36,8 +37,8 @@ struct wf_bench_pem {
 };
 
 struct wf_bench_order {
-    int op, n_links, spin_us;
-    bool no_checksums, raw;
+    int op, spin_us, connections;
+    bool no_checksums, raw, trips;
     int64_t bytes, rounds;
     char transport[8], address[320];
     int raw_port;      /* of tcp and tls */
@@ -60,6 +61,7 @@ struct wf_bench_ours {
     struct wf_net *net;
     struct wf_tls *tls;
     struct wf_link *link[WF_BENCH_PEERS];
+    bool sockets; /* of tcp and tls: a pair may have several connections */
     _Atomic int n_links;
     bool driver;
     uint8_t *memory; /* that is sent and received */
@@ -83,8 +85,10 @@ weft_status wf_bench_ours_open(struct wf_bench_ours *o, weft_ctx *ctx,
 /* The driver's: `bound` is what the peer connects to. */
 weft_status wf_bench_ours_listen(struct wf_bench_ours *o, const char *address, char *bound,
                                  size_t size);
-weft_status wf_bench_ours_connect(struct wf_bench_ours *o, const char *address, int n_links);
+weft_status wf_bench_ours_connect(struct wf_bench_ours *o, const char *address);
+/* n_links links, with all their connections. */
 weft_status wf_bench_ours_await(struct wf_bench_ours *o, int n_links);
+int wf_bench_ours_connections(const struct wf_bench_ours *o); /* of a link */
 void wf_bench_ours_close(struct wf_bench_ours *o);
 /* Seconds. */
 weft_status wf_bench_ours_stream(struct wf_bench_ours *o, int64_t bytes, int times, double *out);
@@ -95,6 +99,8 @@ weft_status wf_bench_ours_ping(struct wf_bench_ours *o, int n_links, int64_t byt
 weft_status wf_bench_ours_region(struct wf_bench_ours *o, int64_t bytes, int times, double *out);
 /* Round trips over shared memory: both threads poll. The peer's attends first. */
 weft_status wf_bench_ours_poll(struct wf_bench_ours *o, int64_t bytes, int64_t rounds, double *out);
+weft_status wf_bench_ours_trips(struct wf_bench_ours *o, int64_t bytes, int64_t rounds, bool attend,
+                                double *out);
 weft_status wf_bench_ours_attend(struct wf_bench_ours *o, int64_t n_seen);
 
 /* ---- without weft ---------------------------------------------------------------------------- */
@@ -102,6 +108,7 @@ weft_status wf_bench_ours_attend(struct wf_bench_ours *o, int64_t n_seen);
 struct wf_bench_raw {
     int fd;
     bool spins;
+    int set;             /* of epoll, where a thread sleeps that does not spin; 0: none */
     void *ssl, *ssl_ctx; /* of OpenSSL */
     uint8_t *memory;
 };
@@ -130,8 +137,12 @@ struct wf_bench_mapped {
 weft_status wf_bench_map_new(struct wf_bench_mapped *m, int64_t n, char *name, size_t size);
 weft_status wf_bench_map_open(struct wf_bench_mapped *m, int64_t n, const char *name);
 void wf_bench_map_close(struct wf_bench_mapped *m);
-void wf_bench_map_write(struct wf_bench_mapped *m); /* fills it, and waits until it was read */
-void wf_bench_map_read(struct wf_bench_mapped *m);
+/* Fills it, and waits until it was read. WEFT_ETIME: the other process does not answer. */
+weft_status wf_bench_map_write(struct wf_bench_mapped *m);
+weft_status wf_bench_map_read(struct wf_bench_mapped *m);
+/* A cache line that goes to the other process and back, again and again. */
+weft_status wf_bench_line_send(struct wf_bench_mapped *m, int64_t rounds);
+weft_status wf_bench_line_return(struct wf_bench_mapped *m, int64_t rounds);
 
 /* Seconds that a cache line takes from one core to another. */
 weft_status wf_bench_cache_line(double *out);

@@ -1,5 +1,5 @@
-/* memory.c - how long a cache line takes from one core to another, and a mapped region from one
- * process to another. */
+/* memory.c - how long a cache line takes from one core to another, and a mapped
+ * region from one process to another. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 #include "bench/bench.h"
 
-enum { ROUNDS = 20000 };
+enum { ROUNDS = 20000, LOOKS = 1 << 16, TIMEOUT_S = 20 };
 
 struct pair {
     _Alignas(128) _Atomic int64_t there;
@@ -139,22 +139,67 @@ void wf_bench_map_close(struct wf_bench_mapped *m)
     *m = (struct wf_bench_mapped){.fd = -1};
 }
 
-void wf_bench_map_write(struct wf_bench_mapped *m)
+/* Until the other process has written k; it may have ended. */
+static weft_status await(const _Atomic int64_t *line, int64_t k, bool pauses)
+{
+    double start = 0;
+
+    for (int64_t n = 1; atomic_load_explicit(line, memory_order_acquire) != k; n++) {
+        if (pauses)
+            pause_core();
+        if (n % LOOKS)
+            continue;
+        start = start > 0 ? start : seconds();
+        if (seconds() - start > TIMEOUT_S)
+            return wf_err(WEFT_ETIME, "the other process has not answered for %d s", TIMEOUT_S);
+    }
+    return WEFT_OK;
+}
+
+weft_status wf_bench_map_write(struct wf_bench_mapped *m)
 {
     int64_t k = ++m->n_handed;
 
     wf_bench_fill(m->data, m->n, (uint64_t)k);
     atomic_store_explicit(&m->lines->filled, k, memory_order_release);
-    while (atomic_load_explicit(&m->lines->taken, memory_order_acquire) != k)
-        pause_core();
+    return await(&m->lines->taken, k, true);
 }
 
-void wf_bench_map_read(struct wf_bench_mapped *m)
+weft_status wf_bench_map_read(struct wf_bench_mapped *m)
 {
     int64_t k = ++m->n_handed;
+    weft_status st = await(&m->lines->filled, k, true);
 
-    while (atomic_load_explicit(&m->lines->filled, memory_order_acquire) != k)
-        pause_core();
+    if (st)
+        return st;
     m->lines->sum += wf_bench_sum(m->data, m->n);
     atomic_store_explicit(&m->lines->taken, k, memory_order_release);
+    return WEFT_OK;
+}
+
+weft_status wf_bench_line_send(struct wf_bench_mapped *m, int64_t rounds)
+{
+    weft_status st = WEFT_OK;
+
+    for (int64_t i = 0; i < rounds && !st; i++) {
+        int64_t k = ++m->n_handed;
+
+        atomic_store_explicit(&m->lines->filled, k, memory_order_release);
+        st = await(&m->lines->taken, k, false);
+    }
+    return st;
+}
+
+weft_status wf_bench_line_return(struct wf_bench_mapped *m, int64_t rounds)
+{
+    weft_status st = WEFT_OK;
+
+    for (int64_t i = 0; i < rounds && !st; i++) {
+        int64_t k = ++m->n_handed;
+
+        st = await(&m->lines->filled, k, false);
+        if (!st)
+            atomic_store_explicit(&m->lines->taken, k, memory_order_release);
+    }
+    return st;
 }

@@ -104,12 +104,14 @@ weft_status wf_bench_ours_open(struct wf_bench_ours *o, weft_ctx *ctx,
         .calls = {o, NULL, on_up, on_down, on_place, on_received},
         .spin_us = as->spin_us,
         .no_checksums = as->no_checksums,
+        .connections = as->connections,
     };
     weft_status st = WEFT_OK;
 
     memset(o, 0, sizeof *o);
     o->ctx = ctx;
     o->driver = driver;
+    o->sockets = strcmp(as->transport, "tcp") == 0 || strcmp(as->transport, "tls") == 0;
     sem_init(&o->done, 0, 0);
     o->room = wf_max_i64(as->bytes, WF_BENCH_BLOCK);
     o->memory = wf_alloc_raw(ctx, (size_t)o->room);
@@ -129,14 +131,11 @@ weft_status wf_bench_ours_listen(struct wf_bench_ours *o, const char *address, c
     return wf_net_listen(o->net, address, bound, size);
 }
 
-weft_status wf_bench_ours_connect(struct wf_bench_ours *o, const char *address, int n_links)
+weft_status wf_bench_ours_connect(struct wf_bench_ours *o, const char *address)
 {
     struct wf_link *l;
-    weft_status st = WEFT_OK;
 
-    for (int i = 0; i < n_links && !st; i++)
-        st = wf_net_connect(o->net, address, TIMEOUT_NS, &l);
-    return st;
+    return wf_net_connect(o->net, address, TIMEOUT_NS, &l);
 }
 
 static bool all_up(void *arg)
@@ -152,13 +151,30 @@ static weft_status check(const struct wf_bench_ours *o)
                      : WEFT_OK;
 }
 
+static bool all_connected(const struct wf_bench_ours *o, int n_links)
+{
+    bool all = true;
+
+    for (int i = 0; i < n_links && o->sockets; i++)
+        all &= wf_link_connections(o->link[i]) >= wf_net_connections(o->net);
+    return all;
+}
+
 weft_status wf_bench_ours_await(struct wf_bench_ours *o, int n_links)
 {
     weft_status st;
 
     o->left = n_links;
     st = wf_net_wait(o->net, all_up, o, TIMEOUT_NS, "links to the other process");
+    /* The other connections of the pairs come after the links are up; nothing tells when. */
+    for (int i = 0; i < 10000 && !st && !o->failed && !all_connected(o, n_links); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     return st ? st : check(o);
+}
+
+int wf_bench_ours_connections(const struct wf_bench_ours *o)
+{
+    return o->n_links > 0 && o->link[0] ? wf_link_connections(o->link[0]) : 1;
 }
 
 void wf_bench_ours_close(struct wf_bench_ours *o)
@@ -225,6 +241,14 @@ weft_status wf_bench_ours_ping(struct wf_bench_ours *o, int n_links, int64_t byt
 
 /* ---- over shared memory ---------------------------------------------------------------------- */
 
+static bool all_came(void *arg)
+{
+    const struct wf_bench_ours *o = arg;
+
+    return o->coming == 0 || o->failed;
+}
+
+/* As with the raw region, one thread of each process writes or reads, and polls for the other. */
 weft_status wf_bench_ours_region(struct wf_bench_ours *o, int64_t bytes, int times, double *out)
 {
     struct wf_part part;
@@ -239,6 +263,8 @@ weft_status wf_bench_ours_region(struct wf_bench_ours *o, int64_t bytes, int tim
             return st;
     }
     part = (struct wf_part){o->region->p, bytes};
+    o->n_pings += times;
+    wf_net_attend(o->net);
     start = wf_now(o->ctx);
     for (int i = 0; i < times && !st; i++) {
         wf_bench_fill(part.p, bytes, (uint64_t)i);
@@ -246,17 +272,13 @@ weft_status wf_bench_ours_region(struct wf_bench_ours *o, int64_t bytes, int tim
         st = wf_link_send(o->link[0], &(struct wf_msg){.kind = REGION, .part = &part, .n_parts = 1},
                           NULL, NULL);
         if (!st)
-            st = wait_done(o);
+            st = wf_net_wait(o->net, all_came, o, TIMEOUT_NS, "the reader");
     }
-    *out = (double)(o->end_ns - start) * 1e-9;
-    return st;
-}
-
-static bool all_came(void *arg)
-{
-    const struct wf_bench_ours *o = arg;
-
-    return o->coming == 0 || o->failed;
+    *out = (double)(wf_now(o->ctx) - start) * 1e-9;
+    wf_net_leave(o->net);
+    while (sem_trywait(&o->done) == 0)
+        ;
+    return st ? st : check(o);
 }
 
 weft_status wf_bench_ours_poll(struct wf_bench_ours *o, int64_t bytes, int64_t rounds, double *out)
@@ -273,6 +295,31 @@ weft_status wf_bench_ours_poll(struct wf_bench_ours *o, int64_t bytes, int64_t r
     st = wf_net_wait(o->net, all_came, o, TIMEOUT_NS, "round trips");
     wf_net_leave(o->net);
     *out = (double)(o->end_ns - start) * 1e-9;
+    while (sem_trywait(&o->done) == 0)
+        ;
+    return st ? st : check(o);
+}
+
+/* One after the other: a thread sends 64 bytes, and waits for what comes back. */
+weft_status wf_bench_ours_trips(struct wf_bench_ours *o, int64_t bytes, int64_t rounds, bool attend,
+                                double *out)
+{
+    weft_status st = WEFT_OK;
+    int64_t start;
+
+    if (attend)
+        wf_net_attend(o->net);
+    o->n_pings += rounds;
+    o->left = 0;
+    start = wf_now(o->ctx);
+    for (int64_t i = 0; i < rounds && !st; i++) {
+        o->coming = 1;
+        send_small(o, o->link[0], PING, bytes);
+        st = wf_net_wait(o->net, all_came, o, TIMEOUT_NS, "a round trip");
+    }
+    *out = (double)(wf_now(o->ctx) - start) * 1e-9;
+    if (attend)
+        wf_net_leave(o->net);
     while (sem_trywait(&o->done) == 0)
         ;
     return st ? st : check(o);

@@ -27,9 +27,9 @@ static weft_status open_all(struct peer *p, const struct wf_bench_order *as)
     int64_t room = wf_max_i64(as->bytes, WF_BENCH_BLOCK);
 
     if (!st)
-        st = wf_bench_ours_connect(&p->ours, as->address, as->n_links);
+        st = wf_bench_ours_connect(&p->ours, as->address);
     if (!st)
-        st = wf_bench_ours_await(&p->ours, as->n_links);
+        st = wf_bench_ours_await(&p->ours, 1);
     if (!st && as->raw && strcmp(as->transport, "shm") == 0)
         return wf_bench_map_open(&p->mapped, as->bytes, as->raw_name);
     if (!st && as->raw) {
@@ -98,10 +98,14 @@ static weft_status obey(struct peer *p, const struct wf_bench_order *o)
     case WF_BENCH_CLOSE: close_all(p); return answer(p, WEFT_OK);
     case WF_BENCH_RAW_STREAM: return raw_stream(p, o);
     case WF_BENCH_RAW_PING: return raw_ping(p, o);
-    case WF_BENCH_RAW_REGION:
-        for (int64_t i = 0; i < o->rounds; i++)
-            wf_bench_map_read(&p->mapped);
-        return WEFT_OK;
+    case WF_BENCH_RAW_REGION: {
+        weft_status st = WEFT_OK;
+
+        for (int64_t i = 0; i < o->rounds && !st; i++)
+            st = wf_bench_map_read(&p->mapped);
+        return st;
+    }
+    case WF_BENCH_RAW_LINE: return wf_bench_line_return(&p->mapped, o->rounds);
     case WF_BENCH_ATTEND: return attend(p, o);
     default: return wf_err(WEFT_EPEER, "order %d does not exist", o->op);
     }

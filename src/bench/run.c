@@ -1,5 +1,7 @@
-/* run.c - the process that measures: weft and the raw thing in turns, medians of blocks. */
+/* run.c - the process that measures: weft and the raw thing in turns, medians
+ * of blocks. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -10,7 +12,7 @@
 #include "bench/bench.h"
 #include "weft/sys/net.h"
 
-enum { MAX_BLOCKS = 1000, MIN_ROUNDS = 200, STREAMS = 2 };
+enum { MAX_BLOCKS = 1000, MIN_ROUNDS = 200, STREAMS = 2, LINE_ROUNDS = 20000 };
 #define BLOCK_S 0.05 /* of round trips */
 #define IDLE_S 2
 
@@ -31,7 +33,7 @@ static const struct measure {
     {"shm", "spinning", ROUND_TRIP, false, WF_BENCH_SPIN_US, 0, true}, /* from the cache line */
     {"shm", "sleeping", ROUND_TRIP, false, 0, 0, true},
     {"shm", "", PEERS, false, 0, 0.8, false},
-    {"shm", "64 links", IDLE, false, 0, 1, true},
+    {"shm", "64 peers", IDLE, false, 0, 1, true},
     {"tcp", "no checksums", ONE_WAY, true, 0, 0.95, false},
     {"tcp", "checksums", ONE_WAY, false, 0, 0.85, false},
     {"uds", "", ONE_WAY, false, 0, 0, false},
@@ -44,40 +46,94 @@ static const struct measure {
     {"tcp", "", PEERS, false, 0, 0.8, false},
     {"uds", "", PEERS, false, 0, 0.8, false},
     {"tls", "", PEERS, false, 0, 0.8, false},
-    {"tcp", "64 links", IDLE, false, 0, 1, true},
-    {"uds", "64 links", IDLE, false, 0, 1, true},
-    {"tls", "64 links", IDLE, false, 0, 1, true},
+    {"tcp", "64 peers", IDLE, false, 0, 1, true},
+    {"uds", "64 peers", IDLE, false, 0, 1, true},
+    {"tls", "64 peers", IDLE, false, 0, 1, true},
 };
 
 struct driver {
     weft_ctx *ctx;
     const weft_net_bench_opts *opts;
     int64_t bytes;
-    int blocks, fd; /* to the peer */
+    int blocks;
+    int fd[WF_BENCH_PEERS], n_peers; /* to the peers: processes that were started */
+    int n_open;                      /* peers that have links now */
     struct wf_bench_order open;
     struct wf_bench_pem own; /* the peer's is in `open` */
     struct wf_bench_ours ours;
     struct wf_bench_raw raw;
     struct wf_bench_mapped mapped;
-    double line_us; /* that a cache line takes */
-    int n_sockets;  /* for names */
+    int n_sockets;   /* for names */
+    cpu_set_t cores; /* that this process may use, before it chose some */
+    bool has_cores;
 };
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-static weft_status get_answer(struct driver *d)
+/* A new process inherits the cores of this one, and chooses the other half of
+ * them: so it must see them all. */
+static weft_status start_on_all_cores(struct driver *d, int fd)
+{
+    cpu_set_t own;
+    bool moved = d->has_cores && sched_getaffinity(0, sizeof own, &own) == 0 &&
+                 sched_setaffinity(0, sizeof d->cores, &d->cores) == 0;
+    weft_status st = d->opts->start(d->opts->arg, fd);
+
+    if (moved)
+        sched_setaffinity(0, sizeof own, &own);
+    return st;
+}
+
+static weft_status start_peer(struct driver *d)
+{
+    int pair[2];
+    weft_status st;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+        return wf_err(WEFT_EIO, "a pair of sockets cannot be made: %s", wf_errno_text(errno));
+    st = start_on_all_cores(d, pair[1]);
+    close(pair[1]);
+    if (st) {
+        close(pair[0]);
+        return wf_err(st, "process %d cannot be started", d->n_peers + 1);
+    }
+    d->fd[d->n_peers++] = pair[0];
+    return WEFT_OK;
+}
+
+static weft_status answer_of(struct driver *d, int i)
 {
     struct wf_bench_answer a;
-    weft_status st = wf_bench_get(d->fd, &a, sizeof a);
+    weft_status st = wf_bench_get(d->fd[i], &a, sizeof a);
 
     return st ? st : a.st ? wf_err(a.st, "the other process: %.200s", a.text) : WEFT_OK;
+}
+
+/* Of the first peer, which is the only one but with "64 peers". */
+static weft_status get_answer(struct driver *d)
+{
+    return answer_of(d, 0);
 }
 
 static weft_status order(struct driver *d, int op, int64_t bytes, int64_t rounds)
 {
     struct wf_bench_order o = {.op = op, .bytes = bytes, .rounds = rounds};
 
-    return wf_bench_put(d->fd, &o, sizeof o);
+    return wf_bench_put(d->fd[0], &o, sizeof o);
+}
+
+/* Each of the first n peers obeys, and says so: one after the other, so that
+ * not all of them are greeted in the same moment. */
+static weft_status order_all(struct driver *d, const struct wf_bench_order *o, int n)
+{
+    weft_status st = WEFT_OK;
+
+    for (int i = 0; i < n && !st; i++) {
+        st = wf_bench_put(d->fd[i], o, sizeof *o);
+        if (!st)
+            st = answer_of(d, i);
+    }
+    return st;
 }
 
 static weft_status listen_ours(struct driver *d)
@@ -105,18 +161,31 @@ static bool is_shm(const struct driver *d)
     return strcmp(d->open.transport, "shm") == 0;
 }
 
-/* Links between the two processes, and a raw connection if it is wanted. */
-static weft_status open_links(struct driver *d, const struct measure *m, int n_links, bool raw)
+/* Each of n_peers processes has a link to this one. */
+static weft_status open_peers(struct driver *d, int n_peers)
+{
+    weft_status st = WEFT_OK;
+
+    while (d->n_peers < n_peers && !st)
+        st = start_peer(d);
+    d->n_open = n_peers;
+    return st ? st : order_all(d, &d->open, n_peers);
+}
+
+/* Links between processes, and a raw connection to the first if it is wanted.
+ */
+static weft_status open_links(struct driver *d, const struct measure *m, int n_peers, bool raw)
 {
     bool mapped = raw && is_shm(d), sockets = raw && !mapped;
     int listener = -1;
     weft_status st;
 
     d->open.op = WF_BENCH_OPEN;
-    d->open.n_links = n_links;
     d->open.spin_us = m->spin_us;
+    d->open.connections = d->opts->connections;
     d->open.no_checksums = m->no_checksums;
     d->open.raw = raw;
+    d->open.trips = m->kind == ROUND_TRIP;
     d->open.bytes = m->kind == ONE_WAY ? d->bytes : WF_BENCH_BLOCK;
     st = wf_bench_ours_open(&d->ours, d->ctx, &d->open, &d->own, true);
     if (!st)
@@ -125,14 +194,18 @@ static weft_status open_links(struct driver *d, const struct measure *m, int n_l
         st = wf_bench_map_new(&d->mapped, d->open.bytes, d->open.raw_name, sizeof d->open.raw_name);
     if (!st && sockets)
         st = wf_bench_raw_listen(&d->open, &listener);
+    if (!st && sockets) { /* it answers after its raw connection was accepted */
+        d->n_open = 1;
+        st = wf_bench_put(d->fd[0], &d->open, sizeof d->open);
+        if (!st)
+            st = wf_bench_raw_accept(&d->raw, listener, &d->open);
+        if (!st)
+            st = get_answer(d);
+    } else if (!st) {
+        st = open_peers(d, n_peers);
+    }
     if (!st)
-        st = wf_bench_put(d->fd, &d->open, sizeof d->open);
-    if (!st && sockets)
-        st = wf_bench_raw_accept(&d->raw, listener, &d->open);
-    if (!st)
-        st = get_answer(d);
-    if (!st)
-        st = wf_bench_ours_await(&d->ours, n_links);
+        st = wf_bench_ours_await(&d->ours, n_peers);
     if (listener >= 0)
         close(listener);
     if (!st && sockets) {
@@ -144,10 +217,9 @@ static weft_status open_links(struct driver *d, const struct measure *m, int n_l
 
 static weft_status close_both(struct driver *d)
 {
-    weft_status st = order(d, WF_BENCH_CLOSE, 0, 0);
+    struct wf_bench_order o = {.op = WF_BENCH_CLOSE};
+    weft_status st = order_all(d, &o, d->n_open);
 
-    if (!st)
-        st = get_answer(d);
     close_links(d);
     return st;
 }
@@ -175,7 +247,7 @@ static weft_status raw_region(struct driver *d, double *out)
     int64_t start = wf_now(d->ctx);
 
     for (int i = 0; i < STREAMS && !st; i++)
-        wf_bench_map_write(&d->mapped);
+        st = wf_bench_map_write(&d->mapped);
     *out = (double)(wf_now(d->ctx) - start) * 1e-9;
     return st;
 }
@@ -224,7 +296,8 @@ static void report(struct driver *d, const struct measure *m, const char *unit, 
                         .raw = raw,
                         .ratio = raw > 0 ? weft / raw : -1,
                         .target = m->target,
-                        .at_most = m->at_most};
+                        .at_most = m->at_most,
+                        .connections = wf_bench_ours_connections(&d->ours)};
 
     d->opts->row(d->opts->arg, &row);
 }
@@ -237,6 +310,10 @@ static weft_status one_way(struct driver *d, const struct measure *m)
 
     for (int i = 0; i <= d->blocks && !st; i++) { /* the first is the warm-up */
         st = is_shm(d) ? raw_region(d, &raw[i]) : raw_stream(d, &raw[i]);
+        if (!st && is_shm(d))
+            st = order(d, WF_BENCH_ATTEND, 0, d->ours.n_pings + STREAMS);
+        if (!st && is_shm(d))
+            st = get_answer(d);
         if (!st)
             st = is_shm(d) ? wf_bench_ours_region(&d->ours, d->bytes, STREAMS, &ours[i])
                            : wf_bench_ours_stream(&d->ours, d->bytes, STREAMS, &ours[i]);
@@ -255,8 +332,13 @@ static weft_status round_trip(struct driver *d, const struct measure *m)
 
     for (int i = 0; i <= d->blocks && !st; i++) {
         st = raw_ping(d, rounds, &raw[i]);
+        if (!st && m->spin_us) {
+            st = order(d, WF_BENCH_ATTEND, 0, d->ours.n_pings + rounds);
+            if (!st)
+                st = get_answer(d);
+        }
         if (!st)
-            st = wf_bench_ours_ping(&d->ours, 1, WF_BENCH_SMALL, 1, rounds, &ours[i]);
+            st = wf_bench_ours_trips(&d->ours, WF_BENCH_SMALL, rounds, m->spin_us > 0, &ours[i]);
         if (i == 0 && !st) {
             rounds = (int64_t)(BLOCK_S / raw[0] * MIN_ROUNDS);
             rounds = wf_max_i64(rounds, MIN_ROUNDS);
@@ -268,34 +350,67 @@ static weft_status round_trip(struct driver *d, const struct measure *m)
     return st;
 }
 
-/* Shared memory against what a cache line takes: two go each way, and 0.3 us for the rest. */
-static weft_status poll_trip(struct driver *d, const struct measure *m)
+/* The one-way time of a cache line between the same two processes, in us. */
+static weft_status line_time(struct driver *d, double *out)
 {
-    struct measure with = *m;
-    double times[MAX_BLOCKS + 1];
-    int64_t rounds = 20000;
-    weft_status st = open_links(d, m, 1, false);
+    int64_t start;
+    weft_status st = order(d, WF_BENCH_RAW_LINE, 0, LINE_ROUNDS);
 
-    for (int i = 0; i <= d->blocks && !st; i++) {
-        if (m->spin_us) {
-            st = order(d, WF_BENCH_ATTEND, 0, d->ours.n_pings + rounds);
-            if (!st)
-                st = get_answer(d);
-            if (!st)
-                st = wf_bench_ours_poll(&d->ours, WF_BENCH_SMALL, rounds, &times[i]);
-        } else {
-            rounds = 2000;
-            st = wf_bench_ours_ping(&d->ours, 1, WF_BENCH_SMALL, 1, rounds, &times[i]);
-        }
-    }
-    with.target = m->spin_us ? 0.3 + 4 * d->line_us : 0;
     if (!st)
-        report(d, &with, "us", WF_BENCH_SMALL, 1e6 * median(times + 1, d->blocks) / (double)rounds,
-               -1);
+        st = wf_bench_line_send(&d->mapped, LINE_ROUNDS / 10); /* the peer has begun */
+    start = wf_now(d->ctx);
+    if (!st)
+        st = wf_bench_line_send(&d->mapped, LINE_ROUNDS - LINE_ROUNDS / 10);
+    *out = 1e-3 * (double)(wf_now(d->ctx) - start) / (2 * (LINE_ROUNDS - LINE_ROUNDS / 10));
     return st;
 }
 
-/* All peers against one of them, as throughput in sum: what is "raw" in the row is the one peer. */
+static weft_status spinning_trip(struct driver *d, int64_t rounds, double *out)
+{
+    weft_status st = order(d, WF_BENCH_ATTEND, 0, d->ours.n_pings + rounds);
+
+    if (!st)
+        st = get_answer(d);
+    return st ? st : wf_bench_ours_poll(&d->ours, WF_BENCH_SMALL, rounds, out);
+}
+
+/* Shared memory against what a cache line takes: two go each way, and 0.3 us
+ * for the rest. How near the two cores are changes from one moment to the next:
+ * each block has its own limit, from the lines before and after it, and the
+ * median of the ratios decides. */
+static weft_status poll_trip(struct driver *d, const struct measure *m)
+{
+    struct measure with = *m;
+    static const struct measure lines = {.mode = "between the processes", .kind = CACHE_LINE};
+    double times[MAX_BLOCKS + 1], ratio[MAX_BLOCKS + 1], mean[MAX_BLOCKS + 1], line[2] = {0, 0};
+    int64_t rounds = m->spin_us ? 20000 : 2000;
+    weft_status st = open_links(d, m, 1, true);
+
+    for (int i = 0; i <= d->blocks && !st; i++) {
+        if (m->spin_us)
+            st = line_time(d, &line[0]);
+        if (!st)
+            st = m->spin_us ? spinning_trip(d, rounds, &times[i])
+                            : wf_bench_ours_ping(&d->ours, 1, WF_BENCH_SMALL, 1, rounds, &times[i]);
+        if (!st && m->spin_us)
+            st = line_time(d, &line[1]);
+        times[i] *= 1e6 / (double)rounds;
+        mean[i] = (line[0] + line[1]) / 2;
+        ratio[i] = times[i] / (0.3 + 4 * mean[i]);
+    }
+    if (st)
+        return st;
+    if (m->spin_us)
+        report(d, &lines, "us", 64, -1, median(mean + 1, d->blocks));
+    times[0] = median(times + 1, d->blocks);
+    with.target = m->spin_us ? times[0] / median(ratio + 1, d->blocks) : 0;
+    report(d, &with, "us", WF_BENCH_SMALL, times[0], -1);
+    return WEFT_OK;
+}
+
+/* All peers against one of them, as throughput in sum: what is "raw" in the row
+ * is the one peer. Each is a process of its own; those that come after the
+ * first start here, when all but "idle" is measured. */
 static weft_status peers(struct driver *d, const struct measure *m)
 {
     double one[MAX_BLOCKS + 1], all[MAX_BLOCKS + 1];
@@ -401,7 +516,6 @@ static bool is_wanted(const struct driver *d, enum kind kind)
     return !d->opts->measure || strcmp(d->opts->measure, names[kind]) == 0;
 }
 
-/* Shared memory is as fast as cache lines move. */
 static weft_status cache_line(struct driver *d)
 {
     static const struct measure m = {.mode = "between two threads", .kind = CACHE_LINE};
@@ -410,9 +524,8 @@ static weft_status cache_line(struct driver *d)
 
     for (int i = 0; i < d->blocks && !st; i++)
         st = wf_bench_cache_line(&times[i]);
-    d->line_us = st ? 0 : 1e6 * median(times, d->blocks);
-    if (!st && is_wanted(d, CACHE_LINE))
-        report(d, &m, "us", 64, -1, d->line_us);
+    if (!st)
+        report(d, &m, "us", 64, -1, 1e6 * median(times, d->blocks));
     return st;
 }
 
@@ -421,9 +534,10 @@ static weft_status run_all(struct driver *d)
     bool known = false;
     weft_status st = strcmp(d->open.transport, "tls") == 0 ? make_pems(d) : WEFT_OK;
 
-    if (!st && (is_shm(d) || is_wanted(d, CACHE_LINE)))
+    if (!st && is_wanted(d, CACHE_LINE) && (!is_shm(d) || d->opts->measure))
         st = cache_line(d);
-    wf_use_group(0, 2); /* the peer has the other cores: both ways are placed in the same way */
+    wf_use_group(0, 2); /* the peer has the other cores: both ways are placed in
+                         the same way */
     for (int i = 0; i < WF_COUNT(measures) && !st; i++)
         if (strcmp(measures[i].transport, d->open.transport) == 0) {
             known = true;
@@ -438,34 +552,32 @@ weft_status weft_net_bench(weft_ctx *ctx, const weft_net_bench_opts *opts)
 {
     weft_net_bench_opts o;
     struct driver *d = wf_alloc(ctx, sizeof *d);
-    cpu_set_t cores;
-    int pair[2];
     weft_status st = d ? wf_opts_take(&o, sizeof o, opts, "weft_net_bench_opts")
                        : wf_err_nomem(ctx, sizeof *d, "a benchmark");
 
     if (!st && (!o.transport || !o.start || !o.row || !o.folder || strlen(o.transport) > 3 ||
-                o.bytes < 0 || o.blocks < 0 || o.blocks > MAX_BLOCKS))
+                o.bytes < 0 || o.blocks < 0 || o.blocks > MAX_BLOCKS || o.connections < 0 ||
+                o.connections > WF_MAX_CONNECTIONS))
         st = wf_err(WEFT_EINVAL,
                     "bench of transports: it needs transport, folder, start and row, "
-                    "and at most %d blocks",
-                    MAX_BLOCKS);
-    if (!st && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
-        st = wf_err(WEFT_EIO, "a pair of sockets cannot be made");
+                    "and at most %d blocks and %d connections",
+                    MAX_BLOCKS, WF_MAX_CONNECTIONS);
     if (st) {
         wf_free(ctx, d);
         return st;
     }
-    *d = (struct driver){
-        .ctx = ctx, .opts = &o, .fd = pair[0], .raw = {.fd = -1}, .mapped = {.fd = -1}};
+    *d = (struct driver){.ctx = ctx, .opts = &o, .raw = {.fd = -1}, .mapped = {.fd = -1}};
+    d->has_cores = sched_getaffinity(0, sizeof d->cores, &d->cores) == 0;
     d->bytes = o.bytes ? o.bytes : (int64_t)64 << 20;
     d->blocks = o.blocks ? o.blocks : 9;
     wf_snprintf(d->open.transport, sizeof d->open.transport, "%s", o.transport);
-    st = o.start(o.arg, pair[1]);
-    close(pair[1]);
+    st = start_peer(d);
     if (!st)
         st = run_all(d);
-    close(d->fd);
-    sched_setaffinity(0, sizeof cores, &cores);
+    for (int i = 0; i < d->n_peers; i++)
+        close(d->fd[i]);
+    if (d->has_cores) /* as they were */
+        sched_setaffinity(0, sizeof d->cores, &d->cores);
     wf_free(ctx, d);
     return st;
 }

@@ -119,7 +119,9 @@ int64_t wf_st_size(const weft_st *st);
 struct wf_st_item {
     const char *name;
     struct wf_type type;
-    const void *data;
+    const void *data; /* NULL: `read` gives it, as that of weft_ckpt_piece */
+    weft_status (*read)(void *arg, int64_t at, int64_t n, void *to);
+    void *arg;
     int64_t n_parts, part_bytes; /* hashed in so many parts, all but the last of this size */
     struct wf_part *part;        /* set by wf_st_stream, as is the offset in the file */
     int64_t offset;
@@ -232,6 +234,32 @@ weft_status wf_ckpt_write_manifest(weft_ctx *ctx, int fd, const char *dir,
 weft_status wf_ckpt_choose_name(weft_ctx *ctx, const char *dir, int64_t step,
                                 char name[WF_CKPT_NAME]);
 
+/* ---- parts.c --------------------------------------------------------------------------------- */
+
+/* weft_ckpt_begin; locked: the caller has the lock. */
+weft_status wf_ckpt_begin(weft_ctx *ctx, const char *dir, int64_t step, bool locked,
+                          weft_ckpt_build **out);
+/* What was committed: bytes of all files. */
+int64_t wf_ckpt_build_bytes(const weft_ckpt_build *b);
+
+/* Others that write parts of a checkpoint. */
+struct wf_ckpt_source {
+    /* Their tensors; data is not looked at. Copied by a save. */
+    int64_t n_tensors;
+    const weft_ckpt_tensor *tensors;
+    int64_t max_parts;
+    /* Has the parts written, by the thread that writes checkpoints: *n texts as those of
+     * weft_ckpt_part_write, freed with weft_text_free. dir: as the writer was given it. */
+    weft_status (*write)(void *arg, const char *dir, const char *name, char **text, int64_t *n);
+    /* The checkpoint is there, or was given up; also after a save that failed or was skipped. */
+    void (*end)(void *arg);
+    void *arg;
+};
+/* weft_ckpt_save of a checkpoint of which others write a part: those tensors of data and the blobs
+ * are this process's own. */
+weft_status wf_ckpt_save_with(weft_ckpt_writer *w, const weft_ckpt_data *data,
+                              const struct wf_ckpt_source *source);
+
 struct wf_ckpt_sizes {
     int64_t shard, piece; /* bytes; 0: the defaults */
 };
@@ -251,9 +279,13 @@ weft_status wf_ckpt_list_again(weft_ctx *ctx, const char *dir, const char *monit
 /* weft_ckpt_prune for a caller that has the lock. */
 weft_status wf_ckpt_prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *o,
                           weft_ckpt_list **deleted);
-/* The same after writing `verified`, which need not be read again. *known is the list from the last
- * call, or NULL, and becomes the current one. */
+/* The same after writing `verified`, which need not be read again. *known is the list from the
+ * last call, or NULL, and becomes the current one. held: the last checkpoint of each step from
+ * this one on is kept, too; -1: none. */
 weft_status wf_ckpt_prune_after(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *o,
-                                const char *verified, weft_ckpt_list **known);
+                                int64_t held, const char *verified, weft_ckpt_list **known);
+/* From now on a writer deletes nothing from this step on, but what was written again; -1: as its
+ * options say. */
+void wf_ckpt_writer_hold(weft_ckpt_writer *w, int64_t step);
 
 #endif

@@ -21,6 +21,7 @@ struct weft_ckpt_build {
     char name[WF_CKPT_NAME], tmp[WF_CKPT_NAME + 8], tmp_path[WF_CKPT_PATH];
     int lock_fd, dir_fd, fd; /* the lock; the folder; the temporary one */
     bool committed;
+    int64_t bytes; /* of its files */
 };
 
 /* ---- beginning ------------------------------------------------------------------------------- */
@@ -45,7 +46,8 @@ static weft_status make_folder(weft_ckpt_build *b)
     return b->fd < 0 ? wf_file_err(b->fd, b->tmp_path, "cannot open") : WEFT_OK;
 }
 
-weft_status weft_ckpt_begin(weft_ctx *ctx, const char *dir, int64_t step, weft_ckpt_build **out)
+weft_status wf_ckpt_begin(weft_ctx *ctx, const char *dir, int64_t step, bool locked,
+                          weft_ckpt_build **out)
 {
     weft_ckpt_build *b;
     weft_status st;
@@ -61,7 +63,7 @@ weft_status weft_ckpt_begin(weft_ctx *ctx, const char *dir, int64_t step, weft_c
     b->lock_fd = b->dir_fd = b->fd = -1;
     b->dir = wf_strdup(ctx, dir);
     st = b->dir ? wf_ckpt_make_dir(ctx, dir) : wf_err_nomem(ctx, strlen(dir) + 1, "checkpoint");
-    if (!st)
+    if (!st && !locked)
         st = wf_ckpt_lock(ctx, dir, &b->lock_fd);
     if (!st)
         st = wf_ckpt_sweep(ctx, dir);
@@ -73,6 +75,16 @@ weft_status weft_ckpt_begin(weft_ctx *ctx, const char *dir, int64_t step, weft_c
     }
     *out = b;
     return WEFT_OK;
+}
+
+weft_status weft_ckpt_begin(weft_ctx *ctx, const char *dir, int64_t step, weft_ckpt_build **out)
+{
+    return wf_ckpt_begin(ctx, dir, step, false, out);
+}
+
+int64_t wf_ckpt_build_bytes(const weft_ckpt_build *b)
+{
+    return b->bytes;
 }
 
 const char *weft_ckpt_build_name(const weft_ckpt_build *b)
@@ -134,7 +146,7 @@ static weft_status check_piece(const weft_ckpt_piece *p)
         return wf_err(WEFT_ERANGE,
                       "tensor '%.80s' has %lld elements: no piece of %lld from %lld on", p->name,
                       (long long)count, (long long)p->count, (long long)p->first);
-    if (p->count && !p->data)
+    if (p->count && !p->data && !p->read)
         return wf_err(WEFT_EINVAL, "tensor '%.80s': a piece has no data", p->name);
     return WEFT_OK;
 }
@@ -211,6 +223,8 @@ static weft_status add_items(struct wf_shards *s, const weft_ckpt_part *part, st
                           ? wf_type_of(p->whole.dtype, p->whole.rank, p->whole.dim)
                           : wf_type_of(p->whole.dtype, 1, &p->count);
         it->st.data = p->data;
+        it->st.read = p->read;
+        it->st.arg = p->arg;
     }
     for (int64_t i = 0; i < part->n_blobs; i++) {
         struct wf_shard_item *it = &s->item[s->n++];
@@ -607,6 +621,7 @@ static weft_status put_in_place(struct joining *j)
     if (rc)
         return wf_file_err(rc, b->tmp_path, "cannot rename into place");
     b->committed = true;
+    b->bytes = j->m.bytes + manifest.bytes;
     return wf_ckpt_sync_fd(b->ctx, b->dir_fd, b->dir);
 }
 

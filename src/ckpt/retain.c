@@ -202,7 +202,7 @@ static weft_status is_intact(weft_ctx *ctx, const weft_ckpt_entry *e, bool *inta
 
 /* Deletes what is not kept; the list then has what is kept, or what was deleted. */
 static weft_status prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *o,
-                         const char *verified, weft_ckpt_list *l, bool stays)
+                         int64_t held, const char *verified, weft_ckpt_list *l, bool stays)
 {
     bool *keep = NULL;
     int64_t n = 0;
@@ -217,6 +217,9 @@ static weft_status prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_o
             st = is_intact(ctx, &l->entry[i], &keep[i]);
         /* The one just written is kept, even if there are others of later steps. */
         if (verified && !strcmp(verified, l->entry[i].path))
+            keep[i] = true;
+        if (held >= 0 && l->entry[i].step >= held &&
+            (i + 1 == l->n || l->entry[i + 1].step != l->entry[i].step))
             keep[i] = true;
     }
     if (!st && !o->dry_run)
@@ -236,7 +239,7 @@ weft_status wf_ckpt_prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_
     weft_status st = weft_ckpt_list_new(ctx, dir, o->monitor, &l);
 
     if (!st)
-        st = prune(ctx, dir, o, NULL, l, false);
+        st = prune(ctx, dir, o, -1, NULL, l, false);
     if (!st && deleted) {
         *deleted = l;
         l = NULL;
@@ -246,14 +249,14 @@ weft_status wf_ckpt_prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_
 }
 
 weft_status wf_ckpt_prune_after(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *o,
-                                const char *verified, weft_ckpt_list **known)
+                                int64_t held, const char *verified, weft_ckpt_list **known)
 {
     weft_ckpt_list *l = NULL;
     weft_status st = wf_ckpt_list_again(ctx, dir, o->monitor, *known, &l);
 
     weft_ckpt_list_free(ctx, *known);
     *known = l;
-    return st ? st : prune(ctx, dir, o, verified, l, true);
+    return st ? st : prune(ctx, dir, o, held, verified, l, true);
 }
 
 weft_status weft_ckpt_prune(weft_ctx *ctx, const char *dir, const weft_ckpt_prune_opts *opts,

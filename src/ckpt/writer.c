@@ -24,6 +24,7 @@ struct weft_ckpt_writer {
     pthread_cond_t changed;
     bool has_thread, has_mutex;
     bool busy, quit;
+    int64_t held; /* nothing is deleted from this step on; -1: as the options say */
     weft_ckpt_stats stats;
     weft_status failed; /* not reported yet */
     char why[1024];
@@ -32,6 +33,7 @@ struct weft_ckpt_writer {
     /* the snapshot */
     struct wf_arena mem;
     weft_ckpt_data snap;
+    struct wf_ckpt_source source; /* its write NULL: no one else writes a part */
     char *copy;
     int64_t copy_cap;
 };
@@ -44,6 +46,93 @@ static bool is_first(const char *path)
     int64_t step, attempt;
 
     return wf_ckpt_name_parse(strrchr(path, '/') + 1, &step, &attempt) && attempt == 1;
+}
+
+/* The tensors of a checkpoint in one list. */
+static weft_status list_all(weft_ckpt_writer *w, const weft_ckpt_data *d, weft_ckpt_tensor **all)
+{
+    const struct wf_ckpt_source *s = &w->source;
+
+    *all = wf_alloc_n(w->ctx, d->n_tensors + s->n_tensors + 1, sizeof **all);
+    if (!*all)
+        return wf_err_nomem(w->ctx, sizeof **all, "checkpoint");
+    for (int64_t i = 0; i < d->n_tensors; i++)
+        (*all)[i] = d->tensors[i];
+    for (int64_t i = 0; i < s->n_tensors; i++)
+        (*all)[d->n_tensors + i] = s->tensors[i];
+    return WEFT_OK;
+}
+
+/* This process's part. */
+static weft_status write_own(weft_ckpt_writer *w, const weft_ckpt_data *d, const char *name,
+                             char **text)
+{
+    weft_ckpt_piece *piece = wf_alloc_n(w->ctx, d->n_tensors + 1, sizeof *piece);
+    weft_status st = piece ? WEFT_OK : wf_err_nomem(w->ctx, sizeof *piece, "checkpoint");
+
+    for (int64_t i = 0; i < d->n_tensors && !st; i++)
+        piece[i] = (weft_ckpt_piece){.name = d->tensors[i].name,
+                                     .section = d->tensors[i].section,
+                                     .whole = d->tensors[i].tensor,
+                                     .count = weft_tensor_count(&d->tensors[i].tensor),
+                                     .data = d->tensors[i].tensor.data};
+    if (!st)
+        st = weft_ckpt_part_write(
+            w->ctx, w->dir, name,
+            WEFT_OPTS(weft_ckpt_part, .writer = "writer", .n_pieces = d->n_tensors, .pieces = piece,
+                      .n_blobs = d->n_blobs, .blobs = d->blobs, .shard_bytes = w->o.shard_bytes,
+                      .piece_bytes = w->o.piece_bytes),
+            text);
+    wf_free(w->ctx, piece);
+    return st;
+}
+
+/* A checkpoint of which others write parts. */
+static weft_status write_parts(weft_ckpt_writer *w, const weft_ckpt_data *d,
+                               char path[WF_CKPT_PATH], int64_t *bytes)
+{
+    const struct wf_ckpt_source *s = &w->source;
+    char **text = wf_alloc_n(w->ctx, s->max_parts + 1, sizeof *text);
+    weft_ckpt_tensor *all = NULL;
+    weft_ckpt_build *b = NULL;
+    weft_ckpt_data whole = *d;
+    int64_t n = 0;
+    weft_status st = text ? list_all(w, d, &all) : wf_err_nomem(w->ctx, sizeof *text, "checkpoint");
+
+    if (!st)
+        st = wf_ckpt_begin(w->ctx, w->dir, d->step, true, &b);
+    if (!st)
+        st = wf_ckpt_join(path, w->dir, weft_ckpt_build_name(b));
+    if (!st)
+        st = s->write(s->arg, w->dir, weft_ckpt_build_name(b), text + 1, &n);
+    if (!st)
+        st = write_own(w, d, weft_ckpt_build_name(b), &text[0]);
+    whole.tensors = all;
+    whole.n_tensors = d->n_tensors + s->n_tensors;
+    whole.n_blobs = 0;
+    whole.blobs = NULL;
+    if (!st)
+        st = weft_ckpt_commit(b, n + 1, (const char *const *)text, &whole);
+    else
+        wf_err_wrap(st, "checkpoint of step %lld", (long long)d->step);
+    if (!st)
+        *bytes = wf_ckpt_build_bytes(b);
+    for (int64_t i = 0; text && i <= s->max_parts; i++)
+        weft_text_free(w->ctx, text[i]);
+    weft_ckpt_build_free(b);
+    wf_free(w->ctx, text);
+    wf_free(w->ctx, all);
+    return st;
+}
+
+static weft_status write_one(weft_ckpt_writer *w, const weft_ckpt_data *d, char path[WF_CKPT_PATH],
+                             int64_t *bytes)
+{
+    if (w->source.write)
+        return write_parts(w, d, path, bytes);
+    return wf_ckpt_write(w->ctx, w->dir, d,
+                         (struct wf_ckpt_sizes){w->o.shard_bytes, w->o.piece_bytes}, w->chunk, path,
+                         bytes);
 }
 
 static weft_status write_and_prune(weft_ckpt_writer *w, const weft_ckpt_data *d, int64_t *bytes,
@@ -59,16 +148,36 @@ static weft_status write_and_prune(weft_ckpt_writer *w, const weft_ckpt_data *d,
         .monitor = w->monitor,
     };
     char path[WF_CKPT_PATH];
-    weft_status st =
-        wf_ckpt_write(w->ctx, w->dir, d, (struct wf_ckpt_sizes){w->o.shard_bytes, w->o.piece_bytes},
-                      w->chunk, path, bytes);
+    int64_t held;
+    weft_status st = write_one(w, d, path, bytes);
 
+    pthread_mutex_lock(&w->mutex);
+    held = w->held;
+    pthread_mutex_unlock(&w->mutex);
     *written = !st;
     if (st || (w->o.keep_last == WEFT_CKPT_ALL && is_first(path)))
         return st;
-    return wf_err_wrap(wf_ckpt_prune_after(w->ctx, w->dir, &prune, path, &w->known),
+    return wf_err_wrap(wf_ckpt_prune_after(w->ctx, w->dir, &prune, held, path, &w->known),
                        "checkpoint of step %lld was written, but old ones cannot be deleted",
                        (long long)d->step);
+}
+
+/* Whoever writes parts need not keep anything. The error's text stays. */
+static void end(const struct wf_ckpt_source *s, weft_status st)
+{
+    char why[1024];
+
+    snprintf(why, sizeof why, "%s", st ? weft_error() : "");
+    s->end(s->arg);
+    if (st)
+        wf_err_set(why);
+}
+
+static void end_source(weft_ckpt_writer *w, weft_status st)
+{
+    if (w->source.write)
+        end(&w->source, st);
+    w->source = (struct wf_ckpt_source){.write = NULL};
 }
 
 /* Writes, and records the result. Called without the mutex. */
@@ -79,6 +188,7 @@ static void carry_out(weft_ckpt_writer *w, const weft_ckpt_data *d)
     weft_status st = write_and_prune(w, d, &bytes, &written);
 
     took = wf_now(w->ctx) - begin;
+    end_source(w, st);
     pthread_mutex_lock(&w->mutex);
     w->stats.n_saved += written;
     w->stats.n_failed += !written;
@@ -239,9 +349,28 @@ static weft_status copy_lists(weft_ckpt_writer *w, const weft_ckpt_data *d,
     return WEFT_OK;
 }
 
+/* Names of what others write. */
+static weft_status copy_source(weft_ckpt_writer *w, const struct wf_ckpt_source *s)
+{
+    weft_ckpt_tensor *list = wf_arena_alloc(&w->mem, (size_t)(s->n_tensors + 1) * sizeof *list);
+    bool bad = !list;
+
+    for (int64_t i = 0; i < s->n_tensors && !bad; i++) {
+        list[i] = s->tensors[i];
+        list[i].name = copy_text(w, s->tensors[i].name, &bad);
+        list[i].section = copy_text(w, s->tensors[i].section, &bad);
+    }
+    if (bad)
+        return wf_err_nomem(w->ctx, 0, "names of a checkpoint");
+    w->source = *s;
+    w->source.tensors = list;
+    return WEFT_OK;
+}
+
 /* Copies all of d into the writer. ELIMIT: over the limit of copies; the caller writes it without a
  * copy. */
-static weft_status take_snapshot(weft_ckpt_writer *w, const weft_ckpt_data *d)
+static weft_status take_snapshot(weft_ckpt_writer *w, const weft_ckpt_data *d,
+                                 const struct wf_ckpt_source *source)
 {
     struct piece *piece;
     int64_t bytes, n = d->n_tensors + d->n_blobs;
@@ -259,12 +388,21 @@ static weft_status take_snapshot(weft_ckpt_writer *w, const weft_ckpt_data *d)
     st = reserve(w, bytes);
     if (!st)
         st = copy_lists(w, d, piece);
+    if (!st && source)
+        st = copy_source(w, source);
     if (st)
         return st;
     j = (struct copy_job){.to = w->copy, .piece = piece, .n = n};
     if (bytes)
         wf_pool_for(w->ctx->pool, (bytes + COPY_TILE - 1) / COPY_TILE, copy_tile, &j);
     return WEFT_OK;
+}
+
+void wf_ckpt_writer_hold(weft_ckpt_writer *w, int64_t step)
+{
+    pthread_mutex_lock(&w->mutex);
+    w->held = step;
+    pthread_mutex_unlock(&w->mutex);
 }
 
 /* ---- the public side ------------------------------------------------------------------------- */
@@ -329,7 +467,7 @@ weft_status weft_ckpt_writer_new(weft_ctx *ctx, const char *dir, const weft_ckpt
     w->ctx = ctx;
     w->o = o;
     w->lock_fd = -1;
-    w->stats.last_step = -1;
+    w->stats.last_step = w->held = -1;
     wf_arena_init(&w->mem, ctx);
     w->dir = wf_strdup(ctx, dir);
     w->monitor = o.monitor ? wf_strdup(ctx, o.monitor) : NULL;
@@ -387,12 +525,13 @@ static weft_status report(weft_ckpt_writer *w)
 
 /* Out of memory for a copy, or over its limit, is not a reason to lose a checkpoint: it is written
  * immediately. */
-static weft_status save_idle(weft_ckpt_writer *w, const weft_ckpt_data *d)
+static weft_status save_idle(weft_ckpt_writer *w, const weft_ckpt_data *d,
+                             const struct wf_ckpt_source *source)
 {
     weft_status st = WEFT_OK;
 
     if (!w->o.foreground) {
-        st = take_snapshot(w, d);
+        st = take_snapshot(w, d, source);
         if (!st) {
             pthread_mutex_lock(&w->mutex);
             w->busy = true;
@@ -405,12 +544,23 @@ static weft_status save_idle(weft_ckpt_writer *w, const weft_ckpt_data *d)
                "checkpoint of step %lld is written synchronously while training waits: %s",
                (long long)d->step, weft_error());
     }
+    if (source)
+        w->source = *source;
     carry_out(w, d);
     st = report(w);
     return w->o.stop_on_error ? st : WEFT_OK;
 }
 
-weft_status weft_ckpt_save(weft_ckpt_writer *w, const weft_ckpt_data *data)
+/* Nothing is written. The writer's own source may be that of the thread. */
+static weft_status drop_source(const struct wf_ckpt_source *source, weft_status st)
+{
+    if (source)
+        end(source, st);
+    return st;
+}
+
+static weft_status save(weft_ckpt_writer *w, const weft_ckpt_data *data,
+                        const struct wf_ckpt_source *source)
 {
     int64_t begin = wf_now(w->ctx), waited = 0, took;
     weft_ckpt_data d;
@@ -420,7 +570,7 @@ weft_status weft_ckpt_save(weft_ckpt_writer *w, const weft_ckpt_data *data)
     if (!st)
         st = wf_ckpt_check(w->ctx, &d);
     if (st)
-        return st;
+        return drop_source(source, st);
     if (!d.time_ns)
         d.time_ns = wf_ckpt_wall_time();
     pthread_mutex_lock(&w->mutex);
@@ -433,9 +583,9 @@ weft_status weft_ckpt_save(weft_ckpt_writer *w, const weft_ckpt_data *data)
     }
     pthread_mutex_unlock(&w->mutex);
     if (skip)
-        return WEFT_OK;
+        return drop_source(source, WEFT_OK);
     st = report(w);
-    st = st && w->o.stop_on_error ? st : save_idle(w, &d);
+    st = st && w->o.stop_on_error ? drop_source(source, st) : save_idle(w, &d, source);
     took = wf_now(w->ctx) - begin;
     pthread_mutex_lock(&w->mutex);
     w->stats.stall_ns += took;
@@ -443,6 +593,17 @@ weft_status weft_ckpt_save(weft_ckpt_writer *w, const weft_ckpt_data *data)
     w->stats.wait_ns += waited;
     pthread_mutex_unlock(&w->mutex);
     return st;
+}
+
+weft_status weft_ckpt_save(weft_ckpt_writer *w, const weft_ckpt_data *data)
+{
+    return save(w, data, NULL);
+}
+
+weft_status wf_ckpt_save_with(weft_ckpt_writer *w, const weft_ckpt_data *data,
+                              const struct wf_ckpt_source *source)
+{
+    return save(w, data, source);
 }
 
 weft_status weft_ckpt_writer_flush(weft_ckpt_writer *w)

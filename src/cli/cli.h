@@ -115,30 +115,37 @@ bool check_word(const char *command, const char *flag, const char *word, const c
 
 extern const struct command command_train, command_eval, command_predict, command_summary,
     command_keys, command_init, command_history, command_report, command_compare;
-extern const struct command command_bench_data, command_bench_net, command_data_inspect,
-    command_data_convert, command_data_stats;
+extern const struct command command_bench_data, command_bench_net, command_bench_ps,
+    command_data_inspect, command_data_convert, command_data_stats;
 extern const struct command command_ckpt_ls, command_ckpt_show, command_ckpt_verify,
     command_ckpt_diff, command_ckpt_prune;
 extern const struct command command_version, command_doctor, command_bench_train, command_explain,
-    command_run;
+    command_run, command_node, command_launch, command_cert, command_ctl;
 
 /* ---- workloads ------------------------------------------------------------------------------- */
 
 #define MAX_FEEDS 4
+#define MAX_UPDATES 512
 
 /* A benchmark workload, built: the graph with its loss, and synthetic data. */
 struct workload {
     const char *name;
     int64_t batch;
     weft_graph *graph;
-    weft_val loss, feed[MAX_FEEDS], updates[256];
+    weft_val loss, feed[MAX_FEEDS], updates[MAX_UPDATES];
     weft_tensor data[MAX_FEEDS];
     int n_feeds, n_updates;
+    weft_dtype compute; /* the half that layers compute in; WEFT_NONE: f32 */
+    bool plain_grads;   /* gradients have the types of their values, whatever layers compute in */
 };
 int n_workloads(void);
 const char *workload_name(int i);
 bool is_workload(const char *name);
+bool workload_is_large(int i); /* made for GPUs */
 weft_status workload_build(weft_ctx *ctx, const char *name, struct workload *w);
+/* compute: what layers compute in; WEFT_NONE: as the workload says. */
+weft_status workload_build_in(weft_ctx *ctx, const char *name, weft_dtype compute,
+                              struct workload *w);
 void workload_free(struct workload *w);
 
 /* ---- contexts -------------------------------------------------------------------------------- */
@@ -146,7 +153,7 @@ void workload_free(struct workload *w);
 /* Flags that several commands share: --threads, --kernels, --simd, --memory. */
 struct machine_flags {
     int threads, memory_mb;
-    const char *kernels, *simd, *devices;
+    const char *kernels, *simd, *devices, *device_cache;
     bool soft_placement;
 };
 weft_status open_context(const struct machine_flags *m, weft_ctx **out);

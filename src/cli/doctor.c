@@ -65,14 +65,44 @@ static void check_file(const char *what, const char *path, const char *package)
 #else
 #define HAS_PQ false
 #endif
+#ifdef WF_HAVE_CURL
+#define HAS_CURL true
+#else
+#define HAS_CURL false
+#endif
+
+struct part {
+    const char *what, *package, *file; /* file: loaded when something needs it; NULL: linked */
+    bool built;
+};
+
+static void check_part(const struct part *p)
+{
+    void *lib = p->file ? dlopen(p->file, RTLD_LAZY) : NULL;
+
+    if (!p->built)
+        printf("  %-22s not built in: apt install %s and build again\n", p->what, p->package);
+    else if (p->file && !lib)
+        printf("  %-22s missing: apt install %s (%s)\n", p->what, p->package, p->file);
+    else
+        printf("  %-22s %s\n", p->what, p->file ? p->file : "built in");
+    if (lib)
+        dlclose(lib);
+}
+
+/* Where chiefs write. */
+static void check_stores(void)
+{
+    static const struct part etcd = {"etcd", "libcurl4-openssl-dev", "libcurl.so.4", HAS_CURL};
+
+    printf("\nstores of a job's chiefs\n  %-22s built in\n", "directory");
+    check_part(&etcd);
+}
 
 /* File readers that a build may lack, and the libraries that some of them load. */
 static void check_readers(void)
 {
-    static const struct {
-        const char *what, *package, *file; /* file: loaded when a query needs it; NULL: linked */
-        bool built;
-    } readers[] = {
+    static const struct part readers[] = {
         {"gzip, zlib", "zlib1g-dev", NULL, HAS_ZLIB},
         {"zstd", "libzstd-dev", NULL, HAS_ZSTD},
         {"JPEG", "libjpeg-dev", NULL, HAS_JPEG},
@@ -82,20 +112,8 @@ static void check_readers(void)
     };
 
     printf("\ndata readers\n");
-    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
-        void *lib = readers[i].file ? dlopen(readers[i].file, RTLD_LAZY) : NULL;
-
-        if (!readers[i].built)
-            printf("  %-22s not built in: apt install %s and build again\n", readers[i].what,
-                   readers[i].package);
-        else if (readers[i].file && !lib)
-            printf("  %-22s missing: apt install %s (%s)\n", readers[i].what, readers[i].package,
-                   readers[i].file);
-        else
-            printf("  %-22s %s\n", readers[i].what, readers[i].file ? readers[i].file : "built in");
-        if (lib)
-            dlclose(lib);
-    }
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++)
+        check_part(&readers[i]);
 }
 
 /* Each is tried. */
@@ -165,6 +183,7 @@ static int run_doctor(int argc, char **argv)
     check_drivers(ctx);
     check_readers();
     check_transports(ctx);
+    check_stores();
     printf("\ndata\n");
     check_file("Fashion-MNIST", "/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz",
                "dataset-fashion-mnist");

@@ -257,6 +257,7 @@ weft_status open_context(const struct machine_flags *m, weft_ctx **out)
                        .threads = m->threads,
                        .memory_limit = (int64_t)m->memory_mb << 20,
                        .devices = m->devices,
+                       .device_cache = m->device_cache,
                        .soft_placement = m->soft_placement,
                        .log = m->soft_placement ? warn : NULL};
 

@@ -16,8 +16,9 @@
 #include "job.h"
 
 static const char *const of_checkpoints[] = {"ckpt-[0-9]*", ".tmp-ckpt-*", ".lock", NULL};
-static const char *const of_logs[] = {"history.csv", "report.html", "events.out.tfevents.*",
-                                      "train/",      "validation/", NULL};
+static const char *const of_logs[] = {
+    "history.csv", "report.html", "events.out.tfevents.*", "train/",     "validation/",
+    "evaluator/",  "tasks/",      "evaluations.csv",       "events.log", NULL};
 static const char *const of_events[] = {"events.out.tfevents.*", NULL};
 
 static int count_files(const char *dir, const char *const *ours, int *n_others);

@@ -14,7 +14,7 @@ static void say(void *arg, int level, const char *line)
     const struct job *j = arg;
     char said[4096];
 
-    if (level == WEFT_LOG_DEBUG || (j->quiet && level < WEFT_LOG_WARN))
+    if (level == WEFT_LOG_DEBUG || ((j->quiet || j->hush) && level < WEFT_LOG_WARN))
         return;
     screen_finish_line();
     fprintf(stderr, "%s%s\n", level >= WEFT_LOG_WARN ? "weft: warning: " : "",
@@ -24,6 +24,7 @@ static void say(void *arg, int level, const char *line)
 int close_job(struct job *j, int rc)
 {
     weft_job_close(j->run);
+    weft_borrow_close(j->borrower);
     weft_ctx_free(j->ctx);
     weft_job_free(j->job);
     weft_ctx_free(j->boot);
@@ -153,14 +154,19 @@ int open_job(struct job *j)
     if (j->devices)
         sets[n++] = devices;
     if (!st)
-        st = alone ? weft_job_of_model(j->boot, j->path, n, sets, &j->job)
-                   : weft_job_load(j->boot, j->path, n, sets, &j->job);
+        st = alone     ? weft_job_of_model(j->boot, j->path, n, sets, &j->job)
+             : j->text ? weft_job_parse(j->boot, j->path, j->text, (int64_t)strlen(j->text), n,
+                                        sets, &j->job)
+                       : weft_job_load(j->boot, j->path, n, sets, &j->job);
     if (!st && j->fresh && move_old_run(j->job))
         return EXIT_FAILED;
     if (!st)
         st = weft_job_context(j->job, say, j, &j->ctx);
-    if (!st)
+    if (!st && j->borrow)
+        st = weft_borrow_open(j->ctx, j->job, j->borrow, &j->borrower);
+    if (!st && !j->only_context)
         st = j->trained ? weft_job_open_trained(j->job, j->ctx, &j->run)
+             : j->with  ? weft_job_open_with(j->job, j->ctx, j->with, &j->run)
                         : weft_job_open(j->job, j->ctx, &j->run);
     return st ? fail_job(st) : EXIT_DONE;
 }

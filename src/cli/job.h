@@ -2,10 +2,13 @@
 #ifndef WEFT_CLI_JOB_H
 #define WEFT_CLI_JOB_H
 
+#include <weft/sys/lend.h>
+
 #include "cli.h"
 
 struct job {
     const char *path, *model, *data;
+    const char *text; /* of the file, if it is not read from path */
     struct text_list sets;
     int threads, memory;
     const char *devices;
@@ -13,10 +16,20 @@ struct job {
     weft_ctx *boot, *ctx; /* one to read the file with, one with the file's settings */
     weft_job *job;
     weft_job_run *run;
-    bool trained; /* uses a trained model */
-    bool fresh;   /* move the files of the previous run aside */
-    bool asks;    /* the second argument may be data */
-    int input;    /* standard input, copied to a file; 0: not used */
+    bool trained;                   /* uses a trained model */
+    bool fresh;                     /* move the files of the previous run aside */
+    bool asks;                      /* the second argument may be data */
+    int input;                      /* standard input, copied to a file; 0: not used */
+    const weft_job_open_opts *with; /* as a task of a cluster; NULL: alone */
+    weft_status fitted;             /* what training ended with */
+    bool only_context;              /* the job is not opened: no data, no model */
+    const weft_lend_opts *borrow;   /* data files that are missing here are read from others */
+    weft_borrower *borrower;
+    bool hush;                   /* only warnings: another worker says the rest */
+    volatile bool drained;       /* `weft ctl` has given its shards to other workers, */
+    volatile bool asked_to_stop; /* or stopped the job */
+    void (*watch)(void *arg, const weft_trainer *t, int64_t epoch, const weft_logs *logs);
+    void *watch_arg;
 };
 
 #define JOB_FLAGS(j)                                                                       \
@@ -42,6 +55,13 @@ int parse_job(const struct command *c, const struct flag *flags, struct job *j, 
               char **argv);
 /* The second half: j->path and the flags are set. */
 int open_job(struct job *j);
+/* train.c: trains the job of j->path, with progress as --log says. The job stays open. Ctrl-C
+ * stops it in order after catch_signals. */
+void catch_signals(void);
+/* As the signals that ask for it, if training runs. */
+void interrupt_training(void);
+void checkpoint_training(void);
+int run_training(struct job *j, const char *command, const char *log);
 /* Closes the job and returns the command's exit code: rc, which parse_job may have left at -1. */
 int close_job(struct job *j, int rc);
 /* Prints the library's error. The exit code tells whether the file is at fault. */

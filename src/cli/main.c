@@ -7,12 +7,14 @@
 #include "cli.h"
 
 static const struct command *const commands[] = {
-    &command_init,       &command_train,        &command_eval,         &command_predict,
+    &command_init,       &command_train,        &command_launch,       &command_node,
+    &command_ctl,        &command_cert,         &command_eval,         &command_predict,
     &command_report,     &command_compare,      &command_history,      &command_summary,
     &command_keys,       &command_data_inspect, &command_data_convert, &command_data_stats,
     &command_ckpt_ls,    &command_ckpt_show,    &command_ckpt_verify,  &command_ckpt_diff,
     &command_ckpt_prune, &command_doctor,       &command_version,      &command_bench_train,
-    &command_bench_data, &command_bench_net,    &command_explain,      &command_run,
+    &command_bench_data, &command_bench_net,    &command_bench_ps,     &command_explain,
+    &command_run,
 };
 #define N_COMMANDS ((int)(sizeof commands / sizeof *commands))
 

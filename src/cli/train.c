@@ -42,8 +42,23 @@ static void on_ask(int sig)
         weft_trainer_checkpoint(t);
 }
 
+void interrupt_training(void)
+{
+    weft_trainer *t = running;
+
+    if (!t || interrupted)
+        return;
+    interrupted = 1;
+    weft_trainer_interrupt(t);
+}
+
+void checkpoint_training(void)
+{
+    on_ask(0);
+}
+
 /* Ctrl-C, a closed terminal, SIGTERM; SIGUSR1 requests a checkpoint. nohup is respected. */
-static void catch_signals(void)
+void catch_signals(void)
 {
     signal(SIGINT, on_signal);
     signal(SIGTERM, on_signal);
@@ -125,15 +140,17 @@ static int finish(struct job *j)
     weft_logs logs;
     weft_status st;
 
-    if (!j->quiet && !j->json)
+    if (!j->quiet && !j->json && weft_job_decides(j->run))
         print_times(t);
+    if (interrupted && j->hush && !weft_job_decides(j->run))
+        return EXIT_STOPPED; /* another worker says so */
     if (interrupted || unread)
         return fail(unread ? EXIT_FAILED : EXIT_STOPPED, "%sstopped after step %lld%s",
                     unread ? "standard output was closed: " : "", (long long)weft_trainer_step(t),
                     weft_job_has_checkpoints(j->run)
                         ? "; the same command resumes from here"
                         : "; without checkpoint.dir in the job, the next run starts over");
-    if (!test.id)
+    if (!test.id || !weft_job_decides(j->run))
         return EXIT_DONE;
     st = weft_evaluate(weft_job_trainer(j->run), weft_job_data(j->run), test, NULL, &logs);
     if (st)
@@ -146,9 +163,40 @@ static int finish(struct job *j)
     return EXIT_DONE;
 }
 
-static int train(int argc, char **argv)
+int run_training(struct job *j, const char *command, const char *log)
 {
     static const char *const logs[] = {"auto", "bar", "lines", "json", "none"};
+    const weft_callback json = {.size = sizeof json, .name = "json", .epoch_end = json_epoch};
+    weft_status st;
+    int rc, verbose;
+
+    if (!check_word(command, "log", log, logs, sizeof logs / sizeof *logs))
+        return EXIT_USAGE;
+    j->json = strcmp(log, "json") == 0;
+    j->quiet = strcmp(log, "none") == 0;
+    rc = open_job(j);
+    if (rc)
+        return rc;
+    verbose = strcmp(log, "bar") == 0 || (strcmp(log, "auto") == 0 && screen_has_bar()) ? 1
+              : j->json || j->quiet                                                     ? 0
+                                                                                        : 2;
+    running = weft_job_trainer(j->run);
+    st = weft_job_fit(j->run,
+                      WEFT_OPTS(weft_job_fit_opts, .verbose = verbose, .print = print_progress,
+                                .columns = columns, .n_callbacks = j->json, .callbacks = &json,
+                                .watch = j->watch, .watch_arg = j->watch_arg),
+                      NULL);
+    running = NULL;
+    j->fitted = st;
+    if (st && j->drained) { /* by `weft ctl`: the others compute its shards */
+        fprintf(stderr, "drained: the job continues without this worker\n");
+        return EXIT_DONE;
+    }
+    return st ? fail_job(st) : finish(j);
+}
+
+static int train(int argc, char **argv)
+{
     struct job j = {0};
     const char *log = "auto";
     const struct flag flags[] = {
@@ -160,9 +208,7 @@ static int train(int argc, char **argv)
          "start over; the old checkpoints, log and model are kept as ckpt.1, logs.1, …", &j.fresh},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
     };
-    weft_callback json = {.size = sizeof json, .name = "json", .epoch_end = json_epoch};
-    weft_status st;
-    int rc, verbose, n;
+    int n;
 
     catch_signals(); /* before the data is read, which may take long */
     n = parse_flags(&command_train, flags, argc, argv);
@@ -170,26 +216,8 @@ static int train(int argc, char **argv)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (n != 1)
         return fail(EXIT_USAGE, "train: needs a job file; see `weft train --help`");
-    if (!check_word("train", "log", log, logs, sizeof logs / sizeof *logs))
-        return EXIT_USAGE;
     j.path = argv[0];
-    j.json = strcmp(log, "json") == 0;
-    j.quiet = strcmp(log, "none") == 0;
-    rc = open_job(&j);
-    if (rc)
-        goto out;
-    verbose = strcmp(log, "bar") == 0 || (strcmp(log, "auto") == 0 && screen_has_bar()) ? 1
-              : j.json || j.quiet                                                       ? 0
-                                                                                        : 2;
-    running = weft_job_trainer(j.run);
-    st = weft_job_fit(j.run,
-                      WEFT_OPTS(weft_job_fit_opts, .verbose = verbose, .print = print_progress,
-                                .columns = columns, .n_callbacks = j.json, .callbacks = &json),
-                      NULL);
-    running = NULL;
-    rc = st ? fail_job(st) : finish(&j);
-out:
-    return close_job(&j, rc);
+    return close_job(&j, run_training(&j, "train", log));
 }
 
 const struct command command_train = {

@@ -17,12 +17,13 @@ enum { WF_NOBODY = -1 };
 
 /* ---- epochs ---------------------------------------------------------------------------------- */
 
-enum wf_role { WF_ROLE_CHIEF, WF_ROLE_SERVER, WF_ROLE_WORKER };
+enum wf_role { WF_ROLE_CHIEF, WF_ROLE_SERVER, WF_ROLE_WORKER, WF_ROLE_EVALUATOR };
 
 struct wf_member {
     int node;
     enum wf_role role;
     uint64_t incarnation;
+    bool leaves; /* it was asked to go: it gets nothing new, and ends when it holds nothing */
 };
 
 /* Who holds a piece of the parameters: nodes, or WF_NOBODY. */
@@ -41,6 +42,7 @@ struct wf_epoch {
     struct wf_member *member;
     struct wf_holders *holders; /* by piece */
     int *worker;                /* by shard: who computes it; WF_NOBODY: nobody yet */
+    char *list;                 /* tasks that were added to the job, as text; NULL: none */
 };
 
 weft_status wf_epoch_copy(weft_ctx *ctx, const struct wf_epoch *e, struct wf_epoch **out);
@@ -50,6 +52,9 @@ void wf_epoch_free(weft_ctx *ctx, struct wf_epoch *e);
 /* NULL: the node does not belong to it. */
 const struct wf_member *wf_epoch_member(const struct wf_epoch *e, int node);
 bool wf_epoch_has(const struct wf_epoch *e, int node, uint64_t incarnation);
+/* The worker that decides for all: of those that stay, the one with the lowest number; WF_NOBODY:
+ * there is none. */
+int wf_epoch_decider(const struct wf_epoch *e);
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
@@ -58,15 +63,17 @@ enum wf_message_type {
     WF_MSG_BEAT = 1, /* I am here, at this epoch; a node that does not belong to it wants to join */
     WF_MSG_LEAVE,    /* I want to go */
     WF_MSG_FILLED,   /* piece: the target has everything, and keeps up */
-    WF_MSG_SAVED,    /* piece at version t is in the checkpoint store */
-    WF_MSG_DONE,     /* the last step is complete */
+    WF_MSG_SAVED, /* piece at version t is in the checkpoint store; of a worker: all pieces are, in
+                      * a checkpoint that is restored as version t */
+    WF_MSG_DONE,  /* the last step is complete */
     /* from the chief */
     WF_MSG_EPOCH, /* the record */
     WF_MSG_TERM,  /* who is chief; also between chiefs */
     WF_MSG_STOP,  /* the job has ended */
     /* between workers and servers, for a piece */
-    WF_MSG_PULL,    /* send me version t as soon as there is one */
-    WF_MSG_VERSION, /* here it is */
+    WF_MSG_PULL,    /* send me version t as soon as there is one; follow: and all that come after it
+                     * in this epoch */
+    WF_MSG_VERSION, /* here it is; it also says that the piece has come to version t */
     WF_MSG_PUSH,    /* the contribution of a shard to step t */
     WF_MSG_AT,      /* the piece is at version t, and has the contributions `bits` of step t: others
                      * are to be sent again. Contributions to earlier steps are in it */
@@ -81,7 +88,43 @@ enum wf_message_type {
     WF_MSG_SYNCED,
     WF_MSG_FILL,      /* to a target: block `block` of version t; decided: the last decision, too */
     WF_MSG_FILL_NEXT, /* the target has the blocks before `block` */
+    /* between workers and the chief */
+    WF_MSG_CONTROL,     /* the control record of step t: as the deciding worker wants it; from the
+                     * chief: as it is in the store */
+    WF_MSG_CONTROL_ASK, /* send me the last one */
+    /* between workers and servers, for a piece of tables */
+    WF_MSG_READ, /* send me these rows of version t */
+    WF_MSG_ROWS, /* here they are */
+    /* with leases in place of steps (cluster/ledger.h); PULL, VERSION, PUSH, RECORD and FILL,
+     * too */
+    WF_MSG_CLOSE,   /* to a server: what a lease does to the piece; whole: with its gradient */
+    WF_MSG_APPLIED, /* the piece has it, and so have its copies; t: its version then, or -1 */
+    WF_MSG_CLOCK,   /* to a server: this worker is at clock t; block: enum wf_clock_state */
+    WF_MSG_CLOCKED, /* it is known, as t; shard: number of the CLOCK */
+    WF_MSG_GRANT,   /* from the chief: compute these; block: number of the grant */
+    WF_MSG_LEASES,  /* to the chief: what this worker holds after grant `block`; the others of its
+                     * leases are done */
+    WF_MSG_LEDGER,  /* to the chief: what is applied on a piece */
+    WF_MSG_REPORT,  /* from the chief: send me LEASES, or LEDGER of all your pieces */
+    WF_MSG_DRAINED, /* from the chief: all leases of steps before t are done, and no other began */
     WF_MSG_TYPES
+};
+
+/* How a worker counts in the bound on clocks. */
+enum wf_clock_state {
+    WF_CLOCK_PARKED, /* not: it holds no lease */
+    WF_CLOCK_JOINS,  /* from the minimum of the others on */
+    WF_CLOCK_GOES_ON /* at the clock that it has */
+};
+
+/* What the program of a worker does, as far as steps wait for it. Beats say it. */
+enum wf_doing {
+    WF_DOES_WAIT,    /* it waits for others */
+    WF_DOES_COMPUTE, /* a shard */
+    WF_DOES_READ,    /* it is between two steps: reads data, or what it has trained */
+    WF_DOES_DECIDE,  /* what comes next: callbacks, validation, checkpoints */
+    WF_DOES_PREPARE, /* it begins, or goes back to a checkpoint */
+    WF_N_DOINGS
 };
 
 struct wf_message {
@@ -89,16 +132,25 @@ struct wf_message {
     int from, to;
     uint64_t incarnation, term, epoch, history; /* of the sender */
     enum wf_role role;
-    int piece, shard, round, block;
-    bool decided;
-    int64_t t;
-    const uint64_t *bits; /* AT: by shard */
+    int piece, shard;
+    int round; /* of norms; BEAT of a worker: enum wf_doing, with `shard` and `t` the step */
+    int block; /* READ, ROWS: the number of the request; BEAT of a worker: how often its program
+                * has done something, modulo 2^31 */
+    int level; /* PUSH: the sum of the shards [shard, shard + 2^level), those that exist */
+    bool decided, follow;
+    bool whole;           /* CLOSE */
+    int64_t lease;        /* of messages about one; FILL: the first one of bits */
+    int64_t t;            /* EPOCH, TERM: of the last control record; -1: none in this history */
+    int64_t pace_ns;      /* BEAT of a worker, LEASES: what a shard takes it; 0: not known */
+    const uint64_t *bits; /* AT: by shard; of sets of leases: from t on */
     int n_words;
     const struct wf_epoch *record; /* EPOCH */
     const void *payload;           /* of one that arrives: as the driver keeps it */
 };
 
 const char *wf_message_name(enum wf_message_type type);
+/* Whether a task of one role sends such a message to one of another. */
+bool wf_message_may(enum wf_message_type type, enum wf_role from, enum wf_role to);
 
 /* ---- actions --------------------------------------------------------------------------------- */
 
@@ -109,12 +161,14 @@ enum wf_action_type {
     WF_ACT_CREATE_EPOCH,    /* record */
     WF_ACT_READ,            /* the highest term, the last epoch, the last manifest */
     WF_ACT_CREATE_MANIFEST, /* history, t */
+    WF_ACT_CREATE_CONTROL,  /* history, t, payload */
     WF_ACT_EXIT,            /* another one is chief, or the job has ended */
     /* a worker's */
     WF_ACT_COMPUTE, /* shard, t: answered by wf_client_computed */
+    WF_ACT_DECIDE,  /* t: answered by wf_client_decided */
     WF_ACT_REJOIN,  /* forget everything, and start again with a new incarnation */
     /* a server's */
-    WF_ACT_SAVE, /* piece, t: answered by wf_server_saved */
+    WF_ACT_SAVE, /* piece, t, history: answered by wf_server_saved */
 };
 
 struct wf_action {
@@ -124,6 +178,7 @@ struct wf_action {
     int piece, shard;
     int64_t t;
     const struct wf_epoch *record; /* borrowed until the next step of the machine */
+    const void *payload;           /* CREATE_CONTROL: of the message that brought it */
 };
 
 struct wf_actions {

@@ -38,6 +38,11 @@ weft_status wf_epoch_copy(weft_ctx *ctx, const struct wf_epoch *e, struct wf_epo
     memcpy(c->member, e->member, (size_t)e->n_members * sizeof *e->member);
     memcpy(c->holders, e->holders, (size_t)e->n_pieces * sizeof *e->holders);
     memcpy(c->worker, e->worker, (size_t)e->n_shards * sizeof *e->worker);
+    c->list = e->list ? wf_strdup(ctx, e->list) : NULL;
+    if (e->list && !c->list) {
+        wf_epoch_free(ctx, c);
+        return wf_err_nomem(ctx, strlen(e->list), "epoch record");
+    }
     *out = c;
     return WEFT_OK;
 }
@@ -49,6 +54,7 @@ void wf_epoch_free(weft_ctx *ctx, struct wf_epoch *e)
     wf_free(ctx, e->member);
     wf_free(ctx, e->holders);
     wf_free(ctx, e->worker);
+    wf_free(ctx, e->list);
     wf_free(ctx, e);
 }
 
@@ -65,6 +71,17 @@ bool wf_epoch_has(const struct wf_epoch *e, int node, uint64_t incarnation)
     const struct wf_member *m = wf_epoch_member(e, node);
 
     return m && m->incarnation == incarnation;
+}
+
+int wf_epoch_decider(const struct wf_epoch *e)
+{
+    int least = WF_NOBODY;
+
+    for (int i = 0; i < e->n_members; i++)
+        if (e->member[i].role == WF_ROLE_WORKER && !e->member[i].leaves &&
+            (least == WF_NOBODY || e->member[i].node < least))
+            least = e->member[i].node;
+    return least;
 }
 
 /* ---- views ----------------------------------------------------------------------------------- */
@@ -168,6 +185,13 @@ const char *wf_message_name(enum wf_message_type type)
         [WF_MSG_RECORD] = "record",     [WF_MSG_RECORDED] = "recorded",
         [WF_MSG_SYNC] = "sync",         [WF_MSG_SYNCED] = "synced",
         [WF_MSG_FILL] = "fill",         [WF_MSG_FILL_NEXT] = "fill next",
+        [WF_MSG_CONTROL] = "control",   [WF_MSG_CONTROL_ASK] = "control ask",
+        [WF_MSG_READ] = "read",         [WF_MSG_ROWS] = "rows",
+        [WF_MSG_CLOSE] = "close",       [WF_MSG_APPLIED] = "applied",
+        [WF_MSG_CLOCK] = "clock",       [WF_MSG_CLOCKED] = "clocked",
+        [WF_MSG_GRANT] = "grant",       [WF_MSG_LEASES] = "leases",
+        [WF_MSG_LEDGER] = "ledger",     [WF_MSG_REPORT] = "report",
+        [WF_MSG_DRAINED] = "drained",
     };
 
     return type > 0 && type < WF_MSG_TYPES && name[type] ? name[type] : "unknown";

@@ -482,6 +482,8 @@ void wf_dealer_share(weft_dealer *a);
 /* The time that callers have spent in requests. */
 double wf_dealer_waited_s(const weft_dealer *a);
 int64_t wf_dealer_skipped(const weft_dealer *a); /* records */
+/* The next step is batch `number` of the epoch. A stream is read up to there. */
+weft_status wf_dealer_seek(weft_dealer *a, int64_t epoch, int64_t number);
 /* A position that an iterator over the same batches saved, after `number` batches of the epoch. */
 weft_status wf_dealer_restore_iter(weft_dealer *a, const char *state, int64_t n, int64_t epoch,
                                    int64_t number);

@@ -6,13 +6,13 @@
  * instructions are all the device's is recorded the second time and replayed from then on. */
 #include "exec/away.h"
 
-/* Of the step block's memory: the block, kernels' own bytes, the words of trouble. */
-enum { OWN_AT = 64, RING = 64 };
-_Static_assert(sizeof(struct wf_step_block) <= OWN_AT, "kernels' own bytes follow the step block");
+_Static_assert(sizeof(struct wf_step_block) <= WF_OWN_AT,
+               "kernels' own bytes follow the step block");
 
+/* Of the step block's memory: the block, kernels' own bytes, the words of trouble. */
 static int64_t words_at(const struct wf_plan *p)
 {
-    return OWN_AT + wf_round_up(p->own_bytes, 64);
+    return wf_away_block_bytes(p);
 }
 
 static int64_t whole_block(const struct wf_plan *p)
@@ -74,8 +74,7 @@ void wf_away_free(weft_fn *fn)
     fn->away = NULL;
 }
 
-/* Host memory that grows; *have: its bytes. */
-static weft_status grow_host(struct wf_away *a, char **p, int64_t *have, int64_t bytes)
+weft_status wf_away_grow_host(struct wf_away *a, char **p, int64_t *have, int64_t bytes)
 {
     void *more;
     weft_status st;
@@ -88,7 +87,7 @@ static weft_status grow_host(struct wf_away *a, char **p, int64_t *have, int64_t
     wf_dev_host_free(a->dev, *p, *have);
     *p = more;
     *have = bytes;
-    a->version++;
+    a->version += p != &a->ring; /* which no instruction points into */
     return WEFT_OK;
 }
 
@@ -103,7 +102,7 @@ static weft_status grow_block(struct wf_away *a, int64_t bytes)
     st = wf_dev_alloc(a->dev, bytes, "step block", &more);
     if (st)
         return st;
-    st = grow_host(a, &a->block_host, &a->block_bytes, bytes);
+    st = wf_away_grow_host(a, &a->block_host, &a->block_bytes, bytes);
     if (st) {
         wf_dev_free(a->dev, more, bytes);
         return st;
@@ -206,11 +205,13 @@ weft_status wf_away_plan(weft_fn *fn, struct wf_plan *p)
         p->fetch_bytes += wf_round_up(wf_type_bytes(&p->graph->values[p->roots[i]].type), 64);
     p->bounce_at = wf_round_up(wf_round_up(p->host_bytes, 64) + p->host_scratch, 64);
     p->host_total = p->bounce_at + p->bounce_bytes;
-    st = grow_block(a, whole_block(p));
+    st = wf_plan_calls(p);
     if (!st)
-        st = grow_host(a, &a->host, &a->host_bytes, p->host_total + 64);
+        st = grow_block(a, whole_block(p));
     if (!st)
-        st = grow_host(a, &a->out, &a->out_bytes, p->fetch_bytes + 64);
+        st = wf_away_grow_host(a, &a->host, &a->host_bytes, p->host_total + 64);
+    if (!st)
+        st = wf_away_grow_host(a, &a->out, &a->out_bytes, p->fetch_bytes + 64);
     return st ? st : copy_constants(p);
 }
 
@@ -220,6 +221,7 @@ static void forget_recording(struct wf_plan *p)
         p->dev->ops.recorded_free(p->dev->dev, p->recorded);
     p->recorded = NULL;
     p->n_same = 0;
+    wf_repeat_forget(p);
 }
 
 void wf_away_plan_free(struct wf_plan *p)
@@ -227,6 +229,7 @@ void wf_away_plan_free(struct wf_plan *p)
     if (!p->dev)
         return;
     forget_recording(p);
+    wf_dev_free(p->dev, p->blocks, p->blocks_bytes);
     wf_dev_free(p->dev, p->consts, p->const_bytes);
 }
 
@@ -241,7 +244,7 @@ void wf_away_bind(const weft_fn *fn, const struct wf_plan *p, struct wf_instr *i
         c->stream = a->stream;
         c->step = (const void *)a->block;
         c->trouble = (void *)(a->block + words_at(p));
-        c->own = in->own_at < 0 ? NULL : a->block + OWN_AT + in->own_at;
+        c->own = in->own_at < 0 ? NULL : a->block + WF_OWN_AT + in->own_at;
         c->instr = (uint32_t)(in - p->instr);
         return;
     }
@@ -257,8 +260,8 @@ void wf_away_bind(const weft_fn *fn, const struct wf_plan *p, struct wf_instr *i
 
 /* ---- work on the stream ---------------------------------------------------------------------- */
 
-static weft_status enqueue_copy(struct wf_away *a, weft_copy_way way, void *to, const void *from,
-                                int64_t bytes)
+weft_status wf_away_enqueue_copy(struct wf_away *a, weft_copy_way way, void *to, const void *from,
+                                 int64_t bytes)
 {
     if (bytes <= 0)
         return WEFT_OK;
@@ -268,10 +271,10 @@ static weft_status enqueue_copy(struct wf_away *a, weft_copy_way way, void *to, 
 
 weft_status wf_away_copy(const weft_fn *fn, void *to, const void *from, int64_t bytes)
 {
-    return enqueue_copy(fn->away, WEFT_COPY_WITHIN, to, from, bytes);
+    return wf_away_enqueue_copy(fn->away, WEFT_COPY_WITHIN, to, from, bytes);
 }
 
-static weft_status wait(struct wf_away *a)
+weft_status wf_away_wait(struct wf_away *a)
 {
     bool pending = a->pending;
 
@@ -310,19 +313,18 @@ static weft_status trouble(const struct wf_plan *p, const uint32_t *w)
 
 static weft_status read_trouble(struct wf_away *a, const struct wf_plan *p)
 {
-    return enqueue_copy(a, WEFT_COPY_OUT, a->words, a->block + words_at(p),
-                        sizeof *a->words * WF_TROUBLE_WORDS);
+    return wf_away_enqueue_copy(a, WEFT_COPY_OUT, a->words, a->block + words_at(p),
+                                sizeof *a->words * WF_TROUBLE_WORDS);
 }
 
-/* The values that change from run to run, into host memory. */
-static void fill_block(weft_fn *fn, struct wf_plan *p, char *to)
+void wf_away_fill_block(weft_fn *fn, struct wf_plan *p, char *to)
 {
     struct wf_step_block block = {.seed = fn->ctx->seed,
                                   .step = (uint64_t)fn->step,
                                   .iteration = fn->step + 1,
                                   .shard = (uint32_t)fn->shard};
 
-    memset(to, 0, OWN_AT);
+    memset(to, 0, WF_OWN_AT);
     memcpy(to, &block, sizeof block);
     for (int64_t i = 0; p->own_bytes && i < p->n_instr; i++) {
         struct wf_instr *in = &p->instr[i];
@@ -332,7 +334,7 @@ static void fill_block(weft_fn *fn, struct wf_plan *p, char *to)
         in->call.rng.step = block.step;
         in->call.rng.shard = block.shard;
         in->call.iteration = block.iteration;
-        in->step_fill(&in->call, to + OWN_AT + in->own_at);
+        in->step_fill(&in->call, to + WF_OWN_AT + in->own_at);
     }
 }
 
@@ -341,9 +343,9 @@ static weft_status send_block(weft_fn *fn, struct wf_plan *p)
 {
     struct wf_away *a = fn->away;
 
-    fill_block(fn, p, a->block_host);
+    wf_away_fill_block(fn, p, a->block_host);
     memset(a->block_host + words_at(p), 0, sizeof *a->words * WF_TROUBLE_WORDS);
-    return enqueue_copy(a, WEFT_COPY_IN, a->block, a->block_host, whole_block(p));
+    return wf_away_enqueue_copy(a, WEFT_COPY_IN, a->block, a->block_host, whole_block(p));
 }
 
 /* ---- where a run reads and writes ------------------------------------------------------------ */
@@ -392,6 +394,7 @@ static void bind(weft_fn *fn, struct wf_plan *p)
         return;
     forget_recording(p);
     wf_plan_bind(p, fn);
+    wf_plan_together(p);
     p->bound_away = fn->away->version;
 }
 
@@ -406,10 +409,10 @@ weft_status wf_away_gradients(weft_fn *fn, float *to)
         const struct wf_segment *seg = &fn->store->seg[fn->store->by_number[o->segment]];
         int64_t at = o->group * n_params + seg->offset;
 
-        st = enqueue_copy(a, WEFT_COPY_OUT, to + at, (float *)a->grads + at,
-                          seg->count * (int64_t)sizeof *to);
+        st = wf_away_enqueue_copy(a, WEFT_COPY_OUT, to + at, (float *)a->grads + at,
+                                  seg->count * (int64_t)sizeof *to);
     }
-    return st ? st : wait(a);
+    return st ? st : wf_away_wait(a);
 }
 
 /* ---- one run --------------------------------------------------------------------------------- */
@@ -432,9 +435,9 @@ static weft_status check_outputs(weft_fn *fn, const struct wf_instr *in)
                 if (!a->check)
                     return wf_err_nomem(fn->ctx, (size_t)bytes, "a check of numerics");
             }
-            st = enqueue_copy(a, WEFT_COPY_OUT, a->check, t.data, bytes);
+            st = wf_away_enqueue_copy(a, WEFT_COPY_OUT, a->check, t.data, bytes);
             if (!st)
-                st = wait(a);
+                st = wf_away_wait(a);
             t.data = a->check;
         }
         if (!st)
@@ -460,8 +463,8 @@ static weft_status bounce(weft_fn *fn, const struct wf_plan *p, const struct wf_
         away = k == 0 ? wf_plan_address(p, fn, n->in[0])
                       : wf_home_slot(fn->store, &fn->store->seg[fn->store->by_number[l->segment]],
                                      slot);
-        st = enqueue_copy(fn->away, back ? WEFT_COPY_IN : WEFT_COPY_OUT, back ? away : here,
-                          back ? here : away, wf_type_bytes(&in->call.in[k].type));
+        st = wf_away_enqueue_copy(fn->away, back ? WEFT_COPY_IN : WEFT_COPY_OUT, back ? away : here,
+                                  back ? here : away, wf_type_bytes(&in->call.in[k].type));
     }
     return st;
 }
@@ -475,7 +478,7 @@ static weft_status run_here(weft_fn *fn, struct wf_plan *p, struct wf_instr *in)
     if (!st && writes && p->may_fail)
         st = read_trouble(a, p);
     if (!st)
-        st = wait(a);
+        st = wf_away_wait(a);
     if (!st && writes && p->may_fail)
         st = trouble(p, a->words);
     if (st)
@@ -511,7 +514,7 @@ static weft_status run_one(weft_fn *fn, struct wf_plan *p, struct wf_instr *in, 
             wf_err_wrap(st, "'%s' (%s)", in->name, in->call.op->name);
     }
     if (timed) {
-        weft_status late = wait(a);
+        weft_status late = wf_away_wait(a);
 
         st = st ? st : late;
         in->time_ns += wf_now(fn->ctx) - start;
@@ -519,33 +522,57 @@ static weft_status run_one(weft_fn *fn, struct wf_plan *p, struct wf_instr *in, 
     return st;
 }
 
-/* Instructions from `first` on; *done: how many were begun. */
-static weft_status run_from(weft_fn *fn, struct wf_plan *p, int64_t first, bool timed,
-                            int64_t *done)
+weft_status wf_away_run_from(weft_fn *fn, struct wf_plan *p, int64_t first, bool timed, bool last,
+                             int64_t *done)
 {
     weft_status st = WEFT_OK;
 
-    for (*done = first; *done < p->n_instr && !st; ++*done)
-        st = run_one(fn, p, &p->instr[*done], timed);
+    for (*done = first; *done < p->n_instr && !st; ++*done) {
+        struct wf_instr *in = &p->instr[*done];
+
+        if (!last && in->for_fetch) {
+            *done += wf_max_i64(in->n_together, 1) - 1;
+            continue;
+        }
+        if (in->n_together > 1 && !timed && !fn->opts.trap_numerics) {
+            fn->away->pending = true;
+            st = in->run_many(p->calls + *done, in->n_together);
+            *done += in->n_together - 1;
+            if (st)
+                wf_err_wrap(st, "'%s' (%s)", in->name, in->call.op->name);
+        } else {
+            st = run_one(fn, p, in, timed);
+        }
+    }
     return st;
 }
 
-/* Records the instructions after the feeds; without success they are enqueued from now on. */
-static weft_status record(weft_fn *fn, struct wf_plan *p)
+static weft_status record_once(weft_fn *fn, struct wf_plan *p, void **recorded)
 {
     struct wf_away *a = fn->away;
     const weft_device_ops *ops = &a->dev->ops;
-    void *recorded = NULL;
     int64_t done;
     weft_status st = ops->capture_begin(a->dev->dev, a->stream), ended;
 
-    if (!st) {
-        st = run_from(fn, p, p->n_feeds, false, &done);
-        ended = ops->capture_end(a->dev->dev, a->stream, &recorded);
-        if (!ended && st)
-            ops->recorded_free(a->dev->dev, recorded);
-        st = st ? st : ended;
-    }
+    if (st)
+        return st;
+    st = wf_away_run_from(fn, p, p->n_feeds, false, true, &done);
+    ended = ops->capture_end(a->dev->dev, a->stream, recorded);
+    if (!ended && st)
+        ops->recorded_free(a->dev->dev, *recorded);
+    return st ? st : ended;
+}
+
+/* Records the instructions after the feeds; without success they are enqueued from now on. A device
+ * may do without something in a second attempt. */
+static weft_status record(weft_fn *fn, struct wf_plan *p)
+{
+    struct wf_away *a = fn->away;
+    void *recorded = NULL;
+    weft_status st = record_once(fn, p, &recorded);
+
+    if (st)
+        st = record_once(fn, p, &recorded);
     if (st) {
         wf_log(fn->ctx, WEFT_LOG_WARN, "%s: a run cannot be recorded: %s", a->dev->name,
                weft_error());
@@ -571,14 +598,13 @@ static weft_status run_all(weft_fn *fn, struct wf_plan *p, bool timed, int64_t *
     if (st)
         return st;
     if (!capture || !p->recorded)
-        return run_from(fn, p, p->n_feeds, timed, done);
+        return wf_away_run_from(fn, p, p->n_feeds, timed, true, done);
     *done = p->n_instr;
     a->pending = true;
     return ops->replay(a->dev->dev, a->stream, p->recorded);
 }
 
-/* Fetches that are there, and trouble; then everything is done. */
-static weft_status finish(weft_fn *fn, struct wf_plan *p)
+weft_status wf_away_finish(weft_fn *fn, struct wf_plan *p)
 {
     struct wf_away *a = fn->away;
     weft_status st = p->may_fail ? read_trouble(a, p) : WEFT_OK;
@@ -588,12 +614,12 @@ static weft_status finish(weft_fn *fn, struct wf_plan *p)
         int64_t bytes = wf_type_bytes(&p->graph->values[p->roots[i]].type);
 
         if (wf_is_away(p, p->roots[i]))
-            st = enqueue_copy(a, WEFT_COPY_OUT, a->out + at, wf_plan_address(p, fn, p->roots[i]),
-                              bytes);
+            st = wf_away_enqueue_copy(a, WEFT_COPY_OUT, a->out + at,
+                                      wf_plan_address(p, fn, p->roots[i]), bytes);
         at += wf_round_up(bytes, 64);
     }
     if (!st)
-        st = wait(a);
+        st = wf_away_wait(a);
     return !st && p->may_fail ? trouble(p, a->words) : st;
 }
 
@@ -624,11 +650,11 @@ static void roll_back(weft_fn *fn, struct wf_plan *p, int64_t done)
     char text[512];
 
     wf_snprintf(text, sizeof text, "%s", weft_error());
-    wait(fn->away);
+    wf_away_wait(fn->away);
     for (int64_t i = done - 1; i >= 0; i--)
         if (p->instr[i].n_undo)
             wf_undo_restore(fn, p, &p->instr[i]);
-    wait(fn->away);
+    wf_away_wait(fn->away);
     wf_err_set(text);
 }
 
@@ -685,7 +711,7 @@ weft_status wf_away_run(weft_fn *fn, struct wf_plan *p, const struct wf_base *ba
     if (!st)
         st = run_all(fn, p, timed, &done);
     if (!st)
-        st = finish(fn, p);
+        st = wf_away_finish(fn, p);
     if (st)
         roll_back(fn, p, done);
     else
@@ -693,38 +719,5 @@ weft_status wf_away_run(weft_fn *fn, struct wf_plan *p, const struct wf_base *ba
     if (!st)
         st = tell(fn, p, true);
     wf_fpmode_leave(mode);
-    return st;
-}
-
-bool wf_away_repeats(const weft_fn *fn, const struct wf_plan *p)
-{
-    return fn->away && p->recorded;
-}
-
-weft_status wf_away_repeat(weft_fn *fn, struct wf_plan *p, int64_t n)
-{
-    struct wf_away *a = fn->away;
-    int64_t bytes = words_at(p);
-    weft_status st = grow_host(a, &a->ring, &a->ring_bytes, bytes * RING);
-
-    /* Blocks wait in a ring until they are copied; words of trouble stay as they are. */
-    for (int64_t k = 0; k < n && !st; k++) {
-        char *slot = a->ring + k % RING * bytes;
-
-        if (k % RING == 0)
-            st = wait(a);
-        fill_block(fn, p, slot);
-        if (!st)
-            st = enqueue_copy(a, WEFT_COPY_IN, a->block, slot, bytes);
-        a->pending = true;
-        if (!st)
-            st = a->dev->ops.replay(a->dev->dev, a->stream, p->recorded);
-        fn->step += !st && fn->updates;
-    }
-    if (!st)
-        st = finish(fn, p);
-    else
-        wait(a);
-    wf_home_wrote(fn->store, fn->writes);
     return st;
 }

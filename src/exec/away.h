@@ -21,6 +21,30 @@ struct wf_away {
     int64_t block_bytes, host_bytes, out_bytes, check_bytes, ring_bytes;
 };
 
+enum { WF_OWN_AT = 64 }; /* of kernels' own bytes in a step block */
+
+/* Of a step block without the words of trouble. */
+static inline int64_t wf_away_block_bytes(const struct wf_plan *p)
+{
+    return WF_OWN_AT + wf_round_up(p->own_bytes, 64);
+}
+/* The values that change from run to run, into host memory of so many bytes. */
+void wf_away_fill_block(weft_fn *fn, struct wf_plan *p, char *to);
+weft_status wf_away_enqueue_copy(struct wf_away *a, weft_copy_way way, void *to, const void *from,
+                                 int64_t bytes);
+weft_status wf_away_wait(struct wf_away *a);
+/* Host memory that grows; *have: its bytes. */
+weft_status wf_away_grow_host(struct wf_away *a, char **p, int64_t *have, int64_t bytes);
+/* Enqueues instructions from `first` on; *done: how many were begun. Without `last` those are left
+ * out that only fetches need. */
+weft_status wf_away_run_from(weft_fn *fn, struct wf_plan *p, int64_t first, bool timed, bool last,
+                             int64_t *done);
+/* Fetches that are there, and trouble; then everything is done. */
+weft_status wf_away_finish(weft_fn *fn, struct wf_plan *p);
+
+/* repeat.c */
+void wf_repeat_forget(struct wf_plan *p);
+
 /* Whether a value is in the device's memory. */
 bool wf_is_away(const struct wf_plan *p, int32_t v);
 

@@ -9,6 +9,7 @@
 
 #include "base/device.h"
 #include "graph/graph.h"
+#include "kernels/cpu/initial.h"
 #include "kernels/kernels.h"
 #include "op/optim.h"
 #include "weft/fn.h"
@@ -80,6 +81,12 @@ struct wf_store {
     int64_t step;    /* runs with updates so far */
     struct wf_remote remote;
     struct wf_home *home; /* NULL: functions compute in these vectors */
+    /* Called before parts of it may be changed by somebody else than a step; NULL: none. */
+    void (*watch)(void *arg, unsigned parts);
+    /* Called before the host's vectors are read or written by somebody else than a step: brings
+     * parts of them here that are elsewhere. NULL: none are. */
+    weft_status (*bring)(void *arg, unsigned parts);
+    void *watch_arg; /* of both */
 };
 
 /* remote: NULL if all tables are in memory. dev: NULL for the host. */
@@ -119,6 +126,8 @@ void *wf_home_data(const struct wf_store *s, const struct wf_segment *seg);
 void *wf_home_slot(const struct wf_store *s, const struct wf_segment *seg, int k);
 enum wf_store_part wf_segment_part(const struct wf_segment *seg);
 
+/* The initializer of a variable. */
+struct wf_initial wf_initial_of(weft_ctx *ctx, const struct wf_node *n);
 /* Initial values of one variable: a function of seed, name and initializer only. */
 weft_status wf_init_variable(weft_ctx *ctx, const struct wf_node *n, const struct wf_type *t,
                              void *data);
@@ -154,7 +163,11 @@ struct wf_loc {
 /* Where a run finds and leaves what outlives it. */
 struct wf_base {
     float *params; /* only read, unless the function updates parameters */
-    float *grads;  /* [n_groups][n_params]: what weft_fn_opts.gradients names */
+    /* NULL, or by segment number: parameters are read there, not in params. Not by functions that
+     * update them, and not on devices with memory of their own. */
+    const float *const *at;
+    uint64_t binding; /* another one if what `at` says has changed */
+    float *grads;     /* [n_groups][n_params]: what weft_fn_opts.gradients names */
     char *state;
 };
 
@@ -168,6 +181,9 @@ struct wf_hooks {
     /* As that of struct wf_remote; NULL: that one is called. */
     weft_status (*need_rows)(void *arg, const struct wf_segment *seg, int64_t n, const int64_t *ids,
                              float *rows);
+    /* May be NULL. These rows will be needed in this run; ids may repeat, and may not be valid. */
+    weft_status (*want_rows)(void *arg, const struct wf_segment *seg, int64_t n,
+                             const int64_t *ids);
 };
 
 struct wf_instr {
@@ -182,7 +198,11 @@ struct wf_instr {
     bool is_update;  /* of a parameter, by an optimizer */
     bool fails;      /* may refuse the data of a step; all others cannot fail */
     /* Of functions on a device with memory of its own. */
-    bool on_host;   /* runs here, not there */
+    bool on_host;                /* runs here, not there */
+    wf_kernel_many_fn *run_many; /* runs it with its neighbors; NULL: alone */
+    bool for_fetch;              /* only fetches need it */
+    int n_together;              /* it and so many after it run together; 0 and 1: alone */
+    int64_t scratch_at, scratch_bytes;
     bool feeds;     /* copies a feed: before all others */
     int64_t own_at; /* of its bytes in the step block, -1: none */
     void (*step_fill)(const struct wf_call *c, void *to);
@@ -217,9 +237,12 @@ struct wf_plan {
     bool has_random;
     /* Of functions on a device with memory of its own. */
     struct wf_device *dev;
-    struct wf_choice **choice; /* by uid of the node: the kernel that spaces.c has chosen */
-    weft_graph *chosen;        /* the graph for which it did */
-    bool *on_host;             /* by value: in the host's memory */
+    bool tf32;                    /* products of f32 may be in TF32 */
+    unsigned without;             /* enum wf_without */
+    const struct wf_call **calls; /* of all instructions, for run_many */
+    struct wf_choice **choice;    /* by uid of the node: the kernel that spaces.c has chosen */
+    weft_graph *chosen;           /* the graph for which it did */
+    bool *on_host;                /* by value: in the host's memory */
     int64_t n_choices;
     int64_t host_bytes, host_scratch, host_total; /* of the host's slab: values, scratch, all */
     int64_t bounce_at, bounce_bytes;              /* there: variables that the host updates */
@@ -231,6 +254,10 @@ struct wf_plan {
     bool reads_feeds; /* others read them, too */
     bool may_fail;    /* an instruction on the device may refuse the data */
     bool can_capture;
+    void *recorded_many; /* several runs after each other as one launch */
+    char *blocks;        /* device memory: their step blocks */
+    int64_t blocks_bytes;
+    int n_many; /* so many; 0: not tried, -1: cannot be recorded */
     int n_same; /* runs with the present binding */
     void *recorded;
     uint64_t bound_away; /* the function's memory has changed so often */
@@ -254,11 +281,14 @@ struct weft_fn {
         int32_t segment, group;
     } * grad_out;
     weft_fn_opts opts;
+    unsigned without; /* enum wf_without */
     struct wf_plan **plans;
     uint64_t clock;
     struct wf_base base;
     float *grads; /* the function's own, where the caller gives none */
     const struct wf_hooks *hooks;
+    const struct wf_plan *running; /* of a run with hooks: its plan, and the instruction */
+    int64_t ran;
     int64_t step; /* of the run under way: random numbers and optimizers depend on it */
     int shard;
     char *slab;
@@ -300,6 +330,10 @@ weft_status wf_plan_choose(struct wf_plan *p, const struct wf_node *n, bool on_h
                            bool ref_only, struct wf_choice *c);
 bool wf_runs_on_host(const struct wf_plan *p, const struct wf_node *n);
 wf_kernel_fn wf_run_transfer;
+
+/* together.c: which instructions run together; after binding. */
+weft_status wf_plan_calls(struct wf_plan *p);
+void wf_plan_together(struct wf_plan *p);
 
 /* away.c: a function on a device with memory of its own. */
 struct wf_away;
@@ -344,6 +378,8 @@ weft_status wf_place(weft_ctx *ctx, struct wf_lifetime *l, int64_t n, int64_t *e
 
 /* Does the node update a parameter with an optimizer? */
 bool wf_is_update(const struct wf_node *n);
+/* The words of weft_fn_opts.without, as bits of enum wf_without. */
+weft_status wf_without_parse(const char *text, unsigned *out);
 
 /* Which instructions may fail (all_fail: all), and what must be copied before it is overwritten. */
 weft_status wf_plan_undo(struct wf_plan *p, bool all_fail);
@@ -395,6 +431,9 @@ struct wf_run {
 };
 weft_status wf_fn_run_at(weft_fn *fn, const struct wf_run *at, const weft_tensor *feeds,
                          weft_tensor *fetches);
+/* For hooks: the value of a fetch that is a scalar, if it is computed already; NULL otherwise, and
+ * on devices with memory of their own. */
+const void *wf_fn_fetched(const weft_fn *fn, int fetch);
 /* Runs on this pool from the next plan on; the context's otherwise. */
 void wf_fn_set_pool(weft_fn *fn, struct wf_pool *pool);
 

@@ -191,12 +191,15 @@ weft_status wf_fn_new(weft_graph *g, const weft_fn_opts *opts, const struct wf_r
     weft_fn_opts copy;
     const weft_fn_opts *o = &copy;
     struct wf_device *home = NULL;
+    unsigned without;
     weft_status st = opts ? wf_opts_take(&copy, sizeof copy, opts, "weft_fn_opts")
                           : wf_err(WEFT_EINVAL, "weft_fn_opts: must be given");
     weft_fn *fn;
 
     if (!st)
         st = check_opts(g, o);
+    if (!st)
+        st = wf_without_parse(o->without, &without);
     if (st)
         return st;
     fn = wf_alloc(g->ctx, sizeof *fn);
@@ -205,6 +208,8 @@ weft_status wf_fn_new(weft_graph *g, const weft_fn_opts *opts, const struct wf_r
     pthread_mutex_init(&fn->lock, NULL);
     fn->ctx = g->ctx;
     fn->opts = *o;
+    fn->opts.without = NULL; /* the caller's text */
+    fn->without = without;
     fn->n_feeds = o->n_feeds;
     fn->n_fetches = o->n_fetches;
     fn->n_updates = o->n_updates;
@@ -341,6 +346,8 @@ static int cache_place(weft_fn *fn)
 static weft_status set_base(weft_fn *fn, const struct wf_base *b)
 {
     struct wf_base base = {.params = b && b->params ? b->params : fn->store->params,
+                           .at = b ? b->at : NULL,
+                           .binding = b ? b->binding : 0,
                            .grads = b && b->grads ? b->grads : fn->grads,
                            .state = b && b->state ? b->state : fn->store->state};
 
@@ -493,6 +500,7 @@ static weft_status run_instrs(weft_fn *fn, struct wf_plan *p, const weft_tensor 
     int64_t i;
 
     bind(fn, p);
+    fn->running = p;
     wf_plan_feed(p, feeds);
     for (i = 0; i < p->n_instr && !st; i++) {
         struct wf_instr *in = &p->instr[i];
@@ -500,14 +508,31 @@ static weft_status run_instrs(weft_fn *fn, struct wf_plan *p, const weft_tensor 
 
         if (in->n_undo)
             wf_undo_save(fn, p, in); /* in memory: it cannot fail */
+        fn->ran = i;
         st = run_instr(fn, p, in);
         if (timed)
             in->time_ns += wf_now(fn->ctx) - start;
     }
     if (st)
         roll_back(fn, p, i - 1);
+    fn->running = NULL;
     wf_fpmode_leave(mode);
     return st;
+}
+
+const void *wf_fn_fetched(const weft_fn *fn, int fetch)
+{
+    const struct wf_plan *p = fn->running;
+    int32_t v = p ? p->roots[fetch] : 0;
+    bool computed = false;
+
+    if (!p || wf_type_count(&p->graph->values[v].type) != 1)
+        return NULL;
+    if (p->loc[p->root[v]].place == WF_CONST)
+        return wf_plan_address(p, fn, v);
+    for (int64_t i = 0; i <= fn->ran && !computed; i++)
+        computed = p->instr[i].node == p->graph->values[v].node;
+    return computed && p->loc[p->root[v]].place == WF_SLAB ? wf_plan_address(p, fn, v) : NULL;
 }
 
 /* A run in the host's memory on variables whose home is a device: they are brought here, and marked
@@ -530,6 +555,8 @@ static weft_status run_where_it_lives(weft_fn *fn, struct wf_plan *p, const stru
         return wf_away_run(fn, p, base, feeds, timed);
     if (fn->store->home)
         st = borrow(fn);
+    else if (fn->store->bring && !(base && base->at))
+        st = fn->store->bring(fn->store->watch_arg, WF_PART_PARAMS);
     return st ? st : run_instrs(fn, p, feeds, timed);
 }
 

@@ -77,10 +77,10 @@ static weft_status copy_parts(struct wf_store *s, bool pull, unsigned parts)
 weft_status wf_store_pull(struct wf_store *s, unsigned parts)
 {
     struct wf_home *h = s->home;
-    weft_status st = WEFT_OK;
+    weft_status st = s->bring ? s->bring(s->watch_arg, parts) : WEFT_OK;
 
-    if (!h)
-        return WEFT_OK;
+    if (st || !h)
+        return st;
     pthread_mutex_lock(&h->lock);
     parts &= h->old_host;
     if (parts)
@@ -99,6 +99,8 @@ void wf_store_touch(struct wf_store *s, unsigned parts)
 {
     struct wf_home *h = s->home;
 
+    if (s->watch)
+        s->watch(s->watch_arg, parts);
     if (!h)
         return;
     pthread_mutex_lock(&h->lock);

@@ -33,12 +33,29 @@ static weft_status next_graph(weft_graph **g, weft_status st, weft_graph *to)
     return WEFT_OK;
 }
 
+/* What a device's kernels do besides the work of their op. */
+static weft_status take_passes(struct wf_plan *p, const struct wf_fusing *can, int n_roots)
+{
+    weft_graph *to = NULL;
+    weft_status st = WEFT_OK;
+
+    if (!(p->without & WF_WITHOUT_MIXED)) {
+        st = wf_pass_mixed(p->graph, can, n_roots, p->roots, &to);
+        st = next_graph(&p->graph, st, to);
+    }
+    if (!st && !(p->without & WF_WITHOUT_NORMS)) {
+        st = wf_pass_norms(p->graph, can, n_roots, p->roots, &to);
+        st = next_graph(&p->graph, st, to);
+    }
+    return st;
+}
+
 static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
 {
-    static const struct wf_fusing cpu = {wf_kernel_can_step, wf_kernel_can_anchor};
+    static const struct wf_fusing cpu = {wf_kernel_can_step, wf_kernel_can_anchor, NULL};
     struct wf_fusing can = cpu;
     unsigned mask = WF_PASS_ALL & ~fn->opts.passes_off;
-    bool join = true;
+    bool join = true, updates = true;
     weft_graph *to = NULL;
     weft_status st = wf_pass_resolve(fn->graph, fn->n_feeds, fn->feeds, p->feed_types, n_roots,
                                      p->roots, &p->graph);
@@ -46,8 +63,10 @@ static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
     if (st)
         return st;
     if (p->dev) {
-        can = (struct wf_fusing){p->dev->ops.can_step, p->dev->ops.can_anchor};
+        can =
+            (struct wf_fusing){p->dev->ops.can_step, p->dev->ops.can_anchor, p->dev->ops.can_take};
         join = p->dev->info.joins;
+        updates = !p->dev->info.groups_updates;
         mask &= can.step ? ~0u : ~(unsigned)WF_PASS_FUSE;
     }
     st = wf_pass_simplify(p->graph, mask, eval_ref, p->ctx, n_roots, p->roots, &to);
@@ -57,9 +76,11 @@ static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
     if (!st && to)
         st = next_graph(&p->graph, st, to);
     if (!st && join && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels) {
-        st = wf_pass_join(p->graph, fn->opts.trap_numerics, n_roots, p->roots, &to);
+        st = wf_pass_join(p->graph, updates, fn->opts.trap_numerics, n_roots, p->roots, &to);
         st = next_graph(&p->graph, st, to);
     }
+    if (!st && can.take && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels)
+        st = take_passes(p, &can, n_roots);
     if (!st && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels) {
         st = wf_pass_fuse(p->graph, &can, n_roots, p->roots, &to);
         st = next_graph(&p->graph, st, to);
@@ -135,7 +156,9 @@ weft_status wf_plan_choose(struct wf_plan *p, const struct wf_node *n, bool on_h
                                      .n_out = n->n_out,
                                      .in = in,
                                      .out = to,
-                                     .n_threads = n_threads}};
+                                     .n_threads = n_threads,
+                                     .tf32 = p->tf32,
+                                     .without = p->without}};
     if (p->dev && n->op->id == WF_OP_transfer) {
         c->kernel = &transfer;
         c->plan.impl = transfer.impl;
@@ -159,12 +182,17 @@ static weft_status find_choice(struct wf_plan *p, const struct wf_node *n, bool 
     return wf_plan_choose(p, n, on_host, n_threads, ref_only, c);
 }
 
-/* What an instruction needs of the scratch memory and of the step block. */
+/* What an instruction needs of the scratch memory and of the step block. Those that may run
+ * together (in a row, with the same run_many) each have scratch memory of their own. */
 static void note_needs(struct wf_plan *p, const struct wf_kplan *kp, struct wf_instr *in)
 {
     int64_t *scratch = p->dev && in->on_host ? &p->host_scratch : &p->scratch_bytes;
+    const struct wf_instr *before = p->n_instr > 0 ? in - 1 : NULL;
 
-    *scratch = wf_max_i64(*scratch, (int64_t)kp->scratch_bytes);
+    if (in->run_many && before && before->run_many == in->run_many)
+        in->scratch_at = wf_round_up(before->scratch_at + before->scratch_bytes, 256);
+    in->scratch_bytes = (int64_t)kp->scratch_bytes;
+    *scratch = wf_max_i64(*scratch, in->scratch_at + in->scratch_bytes);
     in->own_at = -1;
     if (!kp->step_bytes || in->on_host)
         return;
@@ -198,6 +226,7 @@ static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct
     for (int i = 0; i < n->n_out; i++)
         tout[i].type = c.plan.out[i];
     *out = (struct wf_instr){.run = c.kernel->run,
+                             .run_many = on_host ? NULL : c.plan.run_many,
                              .name = n->name,
                              .impl = c.plan.impl,
                              .node = k,
@@ -214,6 +243,7 @@ static weft_status new_instr(struct wf_plan *p, int32_t k, bool ref_only, struct
                                  .in = tin,
                                  .out = tout,
                                  .state = c.plan.state,
+                                 .overlap = !(p->without & WF_WITHOUT_OVERLAP),
                                  .rng = {.seed = p->ctx->seed, .node = (uint32_t)n->uid}};
     note_needs(p, &c.plan, out);
     p->can_capture &= !on_host && !c.plan.not_captured;
@@ -422,11 +452,14 @@ weft_status wf_plan_new(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **
     p->ctx = ctx;
     p->pool = fn->pool;
     p->dev = wf_away_device(fn);
+    p->tf32 = fn->opts.tf32;
+    p->without = fn->without;
     p->can_capture = p->dev != NULL;
     wf_arena_init(&p->arena, ctx);
-    p->fingerprint = wf_hash64(weft_version(), strlen(weft_version()),
-                               (uint64_t)ctx->simd << 2 | (uint64_t)(ctx->kernels != 0) << 1 |
-                                   (uint64_t)ctx->flush_denormals);
+    p->fingerprint =
+        wf_hash64(weft_version(), strlen(weft_version()),
+                  (uint64_t)ctx->simd << 2 | (uint64_t)(ctx->kernels != 0) << 1 |
+                      (uint64_t)ctx->flush_denormals | (uint64_t)(p->dev && p->tf32) << 8);
     st = plan_all(p, fn, feeds);
     if (st) {
         wf_plan_free(p);
@@ -461,7 +494,9 @@ void *wf_plan_address(const struct wf_plan *p, const weft_fn *fn, int32_t v)
 
     switch (l.place) {
     case WF_SLAB: return fn->slab + l.offset;
-    case WF_PARAM: return (char *)fn->base.params + l.offset;
+    case WF_PARAM:
+        return fn->base.at ? (char *)(uintptr_t)fn->base.at[l.segment]
+                           : (char *)fn->base.params + l.offset;
     case WF_TABLE: return table_at(p, &fn->store->seg[fn->store->by_number[l.segment]]);
     case WF_STATE: return fn->base.state + l.offset;
     case WF_GRAD: return (char *)(fn->base.grads + l.group * fn->store->n_params) + l.offset;
@@ -500,7 +535,7 @@ void wf_plan_bind(struct wf_plan *p, weft_fn *fn)
             in->call.out[k].data = wf_plan_address(p, fn, n->first_out + k);
         if (wf_is_update(n))
             bind_slots(p, fn, n, tin);
-        in->call.scratch = fn->slab + wf_scratch_at(p);
+        in->call.scratch = fn->slab + wf_scratch_at(p) + in->scratch_at;
         if (p->dev)
             wf_away_bind(fn, p, in);
     }

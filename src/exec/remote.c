@@ -1,7 +1,9 @@
 /* remote.c - lookups in tables that are not in this process's memory.
  *
  * Before such an instruction runs, it requests the rows of its distinct ids. They form a small
- * table in scratch memory, in which the kernel looks up the same rows by their positions. */
+ * table in scratch memory, in which the kernel looks up the same rows by their positions. The first
+ * one also says what later ones will request, as far as their ids are there already: so that one
+ * answer can bring all of them. */
 #include "exec/exec.h"
 #include "kernels/cpu/index.h"
 #include "kernels/cpu/optim.h"
@@ -12,9 +14,11 @@ struct lookup {
     const void *state;
     weft_fn *fn;
     const struct wf_segment *seg;
-    struct wf_tensor *in; /* its operands */
-    int64_t n;            /* ids */
-    int64_t scratch;      /* bytes of the plan's scratch memory that belong to kernels */
+    struct wf_tensor *in;          /* its operands */
+    int64_t n;                     /* ids */
+    int64_t scratch;               /* bytes of the plan's scratch memory that belong to kernels */
+    const struct wf_instr **ahead; /* later lookups whose ids are there when this one runs */
+    int n_ahead;
 };
 
 /* What a lookup keeps in scratch memory. */
@@ -62,6 +66,24 @@ static weft_status ask(const struct lookup *l, int64_t n, const int64_t *ids, fl
                              : r->need_rows(r->arg, l->seg, n, ids, rows);
 }
 
+/* The ids of later lookups. */
+static weft_status announce(const struct wf_call *c, const struct lookup *l)
+{
+    const struct wf_hooks *h = l->fn->hooks;
+    weft_status st = WEFT_OK;
+
+    for (int i = 0; i < l->n_ahead && h && h->want_rows && !st; i++) {
+        const struct lookup *other = l->ahead[i]->call.state;
+        const struct wf_tensor *ids = &l->ahead[i]->call.in[1];
+        struct room r = room_at((char *)c->scratch + l->scratch, other->n, other->seg->type.dim[1]);
+
+        for (int64_t k = 0; k < other->n; k++)
+            r.wide[k] = wf_get_int(ids->data, ids->type.dtype, k);
+        st = h->want_rows(h->arg, other->seg, other->n, r.wide);
+    }
+    return st;
+}
+
 static weft_status run_lookup(const struct wf_call *c)
 {
     const struct lookup *l = c->state;
@@ -78,8 +100,10 @@ static weft_status run_lookup(const struct wf_call *c)
                           .first = r.first,
                           .next = r.next};
     struct wf_call own = *c;
-    weft_status st;
+    weft_status st = announce(c, l);
 
+    if (st)
+        return wf_err_wrap(st, "rows of '%s'", l->seg->name);
     for (int64_t i = 0; i < l->n && !is_fast; i++)
         r.wide[i] = wf_get_int(ids->data, ids->type.dtype, i);
     if (wf_dedupe_run(c->pool, &d, 1) >= 0)
@@ -111,11 +135,46 @@ static weft_status wrap(struct wf_plan *p, weft_fn *fn, struct wf_instr *in, int
     if (n >= (int64_t)1 << 30)
         return wf_err(WEFT_ELIMIT, "'%s': %lld ids in one lookup of a remote table; at most 2^30",
                       in->name, (long long)n);
-    *l = (struct lookup){in->run, in->call.state, fn, seg, tin, n, scratch};
+    *l = (struct lookup){in->run, in->call.state, fn, seg, tin, n, scratch, NULL, 0};
     in->run = run_lookup;
     in->call.state = l;
     in->fails = true; /* the owner of the table may */
     *total = wf_max_i64(*total, scratch + room_at(NULL, n, seg->type.dim[1]).bytes);
+    return WEFT_OK;
+}
+
+/* The instruction that makes the ids of a lookup; -1: they are fed, or constant. */
+static int64_t made_by(const struct wf_plan *p, const struct wf_instr *in)
+{
+    int32_t value = p->root[p->graph->nodes[in->node].in[1]];
+
+    for (int64_t i = 0; i < p->n_instr; i++)
+        if (p->instr[i].node == p->graph->values[value].node)
+            return i;
+    return -1;
+}
+
+/* Each lookup is announced by the first one that runs once its ids are there. */
+static weft_status list_ahead(struct wf_plan *p)
+{
+    for (int64_t j = 0; j < p->n_instr; j++) {
+        int64_t made, i;
+        struct lookup *l;
+
+        if (p->instr[j].run != run_lookup)
+            continue;
+        made = made_by(p, &p->instr[j]);
+        for (i = made + 1; i < j && p->instr[i].run != run_lookup;)
+            i++;
+        if (i >= j)
+            continue;
+        l = (struct lookup *)(uintptr_t)p->instr[i].call.state;
+        if (!l->ahead)
+            l->ahead = wf_arena_alloc(&p->arena, (size_t)p->n_instr * sizeof *l->ahead);
+        if (!l->ahead)
+            return wf_err_nomem(p->ctx, 0, "plan");
+        l->ahead[l->n_ahead++] = &p->instr[j];
+    }
     return WEFT_OK;
 }
 
@@ -146,5 +205,6 @@ weft_status wf_plan_remote(struct wf_plan *p, weft_fn *fn)
                 st = wrap(p, fn, in, scratch, seg);
         }
     }
-    return st;
+    /* on a device, ids may be there before they are here */
+    return st || p->dev || !fn->store->remote.holds ? st : list_ahead(p);
 }

@@ -314,10 +314,10 @@ weft_status wf_pass_simplify(const weft_graph *g, unsigned mask, wf_eval_fn *eva
  * gradient. */
 weft_status wf_pass_absorb(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
 /* Products that do a second job as well: the sums of their operand's columns, or the update of the
- * variable whose gradient they are, if nothing after them may fail (all_fail: everything may). All
- * types must be known. */
-weft_status wf_pass_join(const weft_graph *g, bool all_fail, int n_roots, int32_t *roots,
-                         weft_graph **out);
+ * variable whose gradient they are (with `updates`), if nothing after them may fail (all_fail:
+ * everything may). All types must be known. */
+weft_status wf_pass_join(const weft_graph *g, bool updates, bool all_fail, int n_roots,
+                         int32_t *roots, weft_graph **out);
 /* If updates read each other's variables, the later one reads a copy. *out is NULL if none do. */
 weft_status wf_pass_uncross(const weft_graph *g, int n_roots, int32_t *roots, weft_graph **out);
 /* Roots from `first` on are gradients that go into flat vectors: each gets a value of its own that
@@ -333,7 +333,19 @@ struct wf_fusing {
      * operands. */
     bool (*anchor)(const struct wf_op *op, const struct wf_attr *attr, const struct wf_type *in,
                    const struct wf_type *product, weft_dtype last);
+    /* Whether there is a kernel for operands and results of these types, which need not be those of
+     * the op's rule: a result rounded as it is written, an operand widened as it is read. NULL:
+     * there are only those of the rules. */
+    bool (*take)(const struct wf_op *op, const struct wf_attr *attr, int n_in,
+                 const struct wf_type *in, int n_out, const struct wf_type *out);
 };
+/* Casts between halves and f32 become part of the nodes next to them. */
+weft_status wf_pass_mixed(const weft_graph *g, const struct wf_fusing *can, int n_roots,
+                          int32_t *roots, weft_graph **out);
+/* Batch normalization does the addition and the ReLU that follow it, and its gradient the
+ * ReLU's. */
+weft_status wf_pass_norms(const weft_graph *g, const struct wf_fusing *can, int n_roots,
+                          int32_t *roots, weft_graph **out);
 /* All types must be known. */
 weft_status wf_pass_fuse(const weft_graph *g, const struct wf_fusing *can, int n_roots,
                          int32_t *roots, weft_graph **out);

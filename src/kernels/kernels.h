@@ -8,7 +8,17 @@
 
 #include "op/op.h"
 
+/* What a plan for a device leaves out, to measure what it gains (weft_fn_opts.without). */
+enum wf_without {
+    WF_WITHOUT_MIXED = 1,     /* "mixed": casts as part of their neighbors */
+    WF_WITHOUT_NORMS = 2,     /* "norms": batch normalization with addition and ReLU */
+    WF_WITHOUT_EPILOGUES = 4, /* "epilogues": GELU and its gradient in the product's kernel */
+    WF_WITHOUT_OVERLAP = 8,   /* "overlap": a kernel's launch while the previous one still runs */
+};
+
 /* What a kernel gets when a plan is made. All sizes are known. */
+typedef weft_status wf_kernel_many_fn(const struct wf_call *const *calls, int n);
+
 struct wf_kplan {
     weft_ctx *ctx;
     struct wf_arena *arena; /* lives as long as the plan: for `state` */
@@ -18,6 +28,8 @@ struct wf_kplan {
     const struct wf_type *in, *out; /* an absent optional input has dtype WEFT_NONE */
     int n_threads;                  /* may affect scratch_bytes, never the tiling */
     void *device;                   /* of devices with memory of their own: the driver's pointer */
+    bool tf32;                      /* there: products of f32 may be in TF32 */
+    unsigned without;               /* there: enum wf_without */
     /* answers */
     const void *state;
     size_t scratch_bytes;
@@ -27,6 +39,9 @@ struct wf_kplan {
      * from a schedule). The kernel finds them at c->own; c's tensors are not readable. */
     size_t step_bytes;
     void (*step_fill)(const struct wf_call *c, void *to);
+    /* Optional: runs n calls that answered with this function and follow each other, none of which
+     * reads or writes what another writes. Each has scratch memory of its own. */
+    wf_kernel_many_fn *run_many;
     bool not_captured; /* cannot be part of a recording: the run is enqueued piece by piece */
 };
 

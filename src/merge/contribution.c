@@ -6,28 +6,64 @@ static int64_t n_lists(const struct wf_rules *r)
     return (int64_t)r->n_groups * r->n_vars;
 }
 
-weft_status wf_contribution_new(weft_ctx *ctx, const struct wf_rules *rules,
-                                struct wf_contribution **out)
+/* Memory for the dense gradients, if there is none. */
+static weft_status get_dense(struct wf_contribution *c)
+{
+    int64_t n = c->rules->n_groups * c->rules->n_dense;
+
+    if (!c->dense)
+        c->dense = wf_alloc_n(c->ctx, n + 1, sizeof *c->dense);
+    return c->dense ? WEFT_OK : wf_err_nomem(c->ctx, (size_t)n * sizeof *c->dense, "gradients");
+}
+
+weft_status wf_contribution_own(struct wf_contribution *c)
+{
+    int64_t n = c->rules->n_dense;
+    weft_status st = get_dense(c);
+
+    for (int k = 0; k < c->rules->n_groups && c->lent && !st; k++)
+        memcpy(c->dense + k * n, wf_contribution_group(c, k), (size_t)n * sizeof *c->dense);
+    if (!st)
+        c->lent = NULL;
+    return st;
+}
+
+static weft_status make(weft_ctx *ctx, const struct wf_rules *rules, bool lent,
+                        struct wf_contribution **out)
 {
     struct wf_contribution *c = wf_alloc(ctx, sizeof *c);
-    int64_t n = rules->n_groups * rules->n_dense;
+    weft_status st;
 
     if (!c)
         return wf_err_nomem(ctx, sizeof *c, "gradients");
     c->ctx = ctx;
     c->rules = rules;
     c->finite = true;
-    c->dense = wf_alloc_n(ctx, n + 1, sizeof *c->dense);
     c->rows = wf_alloc_n(ctx, n_lists(rules) + 1, sizeof *c->rows);
     c->sums = wf_alloc_n(ctx, rules->n_sums + 1, sizeof *c->sums);
-    if (!c->dense || !c->rows || !c->sums) {
-        weft_status st = wf_err_nomem(ctx, (size_t)n * sizeof *c->dense, "gradients");
-
+    st = c->rows && c->sums
+             ? WEFT_OK
+             : wf_err_nomem(ctx, (size_t)rules->n_sums * sizeof *c->sums, "gradients");
+    if (!st && !lent)
+        st = wf_contribution_own(c);
+    if (st) {
         wf_contribution_free(c);
         return st;
     }
     *out = c;
     return WEFT_OK;
+}
+
+weft_status wf_contribution_new(weft_ctx *ctx, const struct wf_rules *rules,
+                                struct wf_contribution **out)
+{
+    return make(ctx, rules, false, out);
+}
+
+weft_status wf_contribution_new_lent(weft_ctx *ctx, const struct wf_rules *rules,
+                                     struct wf_contribution **out)
+{
+    return make(ctx, rules, true, out);
 }
 
 void wf_contribution_free(struct wf_contribution *c)
@@ -39,7 +75,10 @@ void wf_contribution_free(struct wf_contribution *c)
         wf_free(c->ctx, c->rows[i].row);
     }
     wf_free(c->ctx, c->rows);
-    wf_free(c->ctx, c->dense);
+    if (c->memory)
+        c->memory->put(c->memory->arg, c->dense);
+    else
+        wf_free(c->ctx, c->dense);
     wf_free(c->ctx, c->sums);
     wf_free(c->ctx, c->scratch.mem);
     wf_free(c->ctx, c);
@@ -48,6 +87,8 @@ void wf_contribution_free(struct wf_contribution *c)
 void wf_contribution_clear(struct wf_contribution *c)
 {
     const struct wf_rules *r = c->rules;
+
+    c->lent = NULL;
 
     memset(c->sums, 0, (size_t)r->n_sums * sizeof *c->sums);
     for (int64_t i = 0; i < n_lists(r); i++)
@@ -79,7 +120,9 @@ weft_status wf_contribution_copy(struct wf_contribution *to, const struct wf_con
         memcpy(to->rows[i].id, x->id, (size_t)x->n * sizeof *x->id);
         memcpy(to->rows[i].row, x->row, (size_t)(x->n * width) * sizeof *x->row);
     }
-    memcpy(to->dense, from->dense, (size_t)(r->n_groups * r->n_dense) * sizeof *to->dense);
+    for (int k = 0; k < r->n_groups; k++)
+        memcpy(to->dense + k * r->n_dense, wf_contribution_group(from, k),
+               (size_t)r->n_dense * sizeof *to->dense);
     memcpy(to->sums, from->sums, (size_t)r->n_sums * sizeof *to->sums);
     to->finite = from->finite;
     return WEFT_OK;
@@ -205,6 +248,11 @@ static void add_tile(void *arg, int64_t tile, int thread)
     j->f->add(wf_min_i64(TILE, j->n - at), j->to + at, j->from + at);
 }
 
+static void add_dense(struct wf_pool *pool, struct add_job *j)
+{
+    wf_pool_for(pool, (j->n + TILE - 1) / TILE, add_tile, j);
+}
+
 weft_status wf_contribution_add(struct wf_pool *pool, struct wf_contribution *to,
                                 const struct wf_contribution *from)
 {
@@ -219,7 +267,14 @@ weft_status wf_contribution_add(struct wf_pool *pool, struct wf_contribution *to
         if (st)
             return st;
     }
-    wf_pool_for(pool, (j.n + TILE - 1) / TILE, add_tile, &j);
+    if (!from->lent)
+        add_dense(pool, &j);
+    for (int k = 0; k < r->n_groups && from->lent; k++) {
+        j.to = to->dense + k * r->n_dense;
+        j.from = wf_contribution_group(from, k);
+        j.n = r->n_dense;
+        add_dense(pool, &j);
+    }
     for (int64_t i = 0; i < r->n_sums; i++)
         to->sums[i] += from->sums[i];
     to->finite &= from->finite;

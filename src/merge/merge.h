@@ -12,6 +12,7 @@
 #ifndef WF_MERGE_H
 #define WF_MERGE_H
 
+#include "kernels/cpu/initial.h"
 #include "kernels/cpu/optim.h"
 #include "op/schedule.h"
 #include "op/weight.h"
@@ -24,10 +25,12 @@ struct wf_var {
     const char *name;
     int rank;
     int64_t dim[WEFT_MAX_RANK], count;
-    bool table;     /* [rows, width]: its gradient is the rows that were looked up */
-    int64_t offset; /* others: in the flat vectors */
+    bool table;             /* [rows, width]: its gradient is the rows that were looked up */
+    struct wf_initial init; /* of a table: what its rows are before they are updated */
+    int64_t offset;         /* others: in the flat vectors */
     struct wf_penalty penalty;
     struct wf_constraint constraint;
+    int server; /* 1 + k: it is placed on parameter server k; 0: anywhere */
 };
 
 /* What a job does with its contributions. */
@@ -65,11 +68,21 @@ struct wf_scratch {
     int64_t cap;
 };
 
+/* Where contributions have their dense gradients, if not in memory of the context. */
+struct wf_dense_memory {
+    void *arg;
+    float *(*get)(void *arg, int64_t n); /* zeros at first; NULL: there is none left */
+    void (*put)(void *arg, float *dense);
+};
+
 struct wf_contribution {
     weft_ctx *ctx;
     const struct wf_rules *rules;
     bool finite;
-    float *dense;         /* [n_groups][n_dense] */
+    float *dense;                         /* [n_groups][n_dense] */
+    const struct wf_dense_memory *memory; /* that dense is from; NULL: the context's */
+    const float *lent;    /* NULL, or the dense gradients are there, and not in dense: only read */
+    int64_t lent_stride;  /* from one group to the next */
     struct wf_rows *rows; /* [n_groups][n_vars], empty for those that are not tables */
     double *sums;         /* [n_sums] */
     struct wf_scratch scratch;
@@ -78,7 +91,17 @@ struct wf_contribution {
 /* The rules are borrowed. Contents are those of a shard without samples. */
 weft_status wf_contribution_new(weft_ctx *ctx, const struct wf_rules *rules,
                                 struct wf_contribution **out);
+/* Without memory for dense gradients: they are lent. */
+weft_status wf_contribution_new_lent(weft_ctx *ctx, const struct wf_rules *rules,
+                                     struct wf_contribution **out);
 void wf_contribution_free(struct wf_contribution *c);
+/* The dense gradients of a group. */
+static inline const float *wf_contribution_group(const struct wf_contribution *c, int k)
+{
+    return c->lent ? c->lent + k * c->lent_stride : c->dense + k * c->rules->n_dense;
+}
+/* What is lent is copied, so that it can be changed. */
+weft_status wf_contribution_own(struct wf_contribution *c);
 /* Without samples, rows and sums. The dense gradients stay as they are: whoever fills a
  * contribution writes those of every variable. */
 void wf_contribution_clear(struct wf_contribution *c);
@@ -97,12 +120,55 @@ weft_status wf_contribution_add(struct wf_pool *pool, struct wf_contribution *to
 weft_status wf_rows_add(weft_ctx *ctx, struct wf_scratch *scratch, struct wf_rows *to,
                         const struct wf_rows *from, int64_t width, float factor);
 
+/* ---- logs ------------------------------------------------------------------------------------ */
+
+/* What a batch logs, as sums: the groups' denominators, the number of samples, means, the groups'
+ * losses, metrics. */
+struct wf_log_rules {
+    int n_batches; /* of a step, each with its own sums */
+    int n_means;
+    const int *mean_group; /* by mean: its group; not of the first, the loss */
+    int64_t n_metrics;
+    int n_slots; /* batches of validation data in a step of servers, each with its own totals */
+};
+
+/* The totals of an epoch. */
+struct wf_log_totals {
+    double *mean, *weight, *metric;
+};
+
+int64_t wf_logs_sums(const struct wf_rules *r, const struct wf_log_rules *l);
+/* How many numbers the totals are. */
+int64_t wf_logs_totals(const struct wf_log_rules *l);
+/* How many numbers a step logs. */
+int64_t wf_logs_step(const struct wf_rules *r, const struct wf_log_rules *l);
+/* Adds a batch that has samples. */
+void wf_logs_add(const struct wf_rules *r, const struct wf_log_rules *l, const double *sums,
+                 struct wf_log_totals *to);
+
+/* ---- the loss scale of f16 (scale.c) --------------------------------------------------------- */
+
+/* The state of the loss scale. */
+enum {
+    WF_SCALE,             /* what the loss is multiplied by */
+    WF_SCALE_GOOD,        /* steps since it changed */
+    WF_SCALE_SKIPPED,     /* steps skipped so far */
+    WF_SCALE_SKIPPED_NOW, /* in the current pass */
+    WF_SCALE_STATE
+};
+#define WF_SCALE_LEAST 0x1p-24
+#define WF_SCALE_MOST 0x1p40
+
+/* After a step: a number of good ones in a row doubles the scale, one that was skipped halves it.
+ * Below WF_SCALE_LEAST training has failed. */
+void wf_scale_next(double *state, double growth, bool good);
+
 /* ---- the tree -------------------------------------------------------------------------------- */
 
 /* The sum over shard numbers: node (level, index) covers the numbers [index 2^level, (index + 1)
  * 2^level) and is its left half plus its right half. An absent shard keeps its number: absent + x =
- * x. Halves are added as soon as both are there, whatever the order of arrival. One thread at a
- * time. */
+ * x. Halves are added as soon as both are there, whatever the order of arrival; a lazy tree keeps
+ * them for wf_merge_pass, or until their sum is requested. One thread at a time. */
 struct wf_tree {
     weft_ctx *ctx;
     struct wf_pool *pool;
@@ -115,14 +181,22 @@ struct wf_tree {
     int64_t n_nodes, cap_nodes;
     struct wf_contribution **spare;
     int64_t n_spare, cap_spare;
+    bool lazy;
+    const struct wf_dense_memory *memory; /* borrowed; NULL: the context's */
 };
 
 void wf_tree_init(struct wf_tree *t, weft_ctx *ctx, struct wf_pool *pool,
                   const struct wf_rules *rules);
 void wf_tree_free(struct wf_tree *t);
+/* Frees what is not used. */
+void wf_tree_trim(struct wf_tree *t);
 /* A cleared contribution to fill; it goes back by wf_tree_put or wf_tree_give. */
 weft_status wf_tree_take(struct wf_tree *t, struct wf_contribution **out);
 void wf_tree_give(struct wf_tree *t, struct wf_contribution *c);
+/* The same for dense gradients that are elsewhere: [n_groups], `stride` elements apart. They stay
+ * as they are until the tree is empty. */
+weft_status wf_tree_lend(struct wf_tree *t, const float *dense, int64_t stride,
+                         struct wf_contribution **out);
 /* One shard (level 0) or the sum of a complete subtree; NULL: absent. c belongs to the tree
  * afterwards, even after a failure. WEFT_EEXIST if a part of it was already put: nothing
  * changes. */
@@ -131,6 +205,9 @@ weft_status wf_tree_put(struct wf_tree *t, int level, int64_t index, struct wf_c
  * caller's, to be given back. The tree is empty afterwards. */
 weft_status wf_tree_sum(struct wf_tree *t, struct wf_contribution **out);
 void wf_tree_clear(struct wf_tree *t);
+/* The sums (n_sums, finite) of all, in those of a contribution that the tree keeps; the dense
+ * gradients are not added. Once. NULL: none has samples. */
+struct wf_contribution *wf_tree_total(struct wf_tree *t);
 
 /* ---- updates --------------------------------------------------------------------------------- */
 
@@ -141,12 +218,14 @@ struct wf_piece {
     int64_t first, n, at;
 };
 
-/* The parameters that are updated. */
+/* The parameters that are updated. from: NULL, or they are there before the update, and stay. */
 struct wf_version {
+    const float *from;
     float *params, *slot[WF_OPTIM_MAX_SLOTS];
     struct wf_table_data { /* by variable: of tables */
         float *w, *slot[WF_OPTIM_MAX_SLOTS];
     } * table;
+    bool streams; /* params, made from `from`, are larger than the caches */
 };
 
 /* Sums over one block, for norms that the owners of other blocks need, too. */
@@ -202,6 +281,16 @@ weft_status wf_merge_update(struct wf_merge *m, const struct wf_contribution *me
 /* LAMB's second half, from the partials of all that wf_merge_update gave, and constraints. */
 void wf_merge_finish(struct wf_merge *m, const struct wf_step *step, int64_t n,
                      struct wf_partial *partial, const float *scale, struct wf_version *v);
+/* The contributions of a lazy tree (sums: wf_tree_total) as the mean with penalties, and the update
+ * by it, in one pass over blocks. mean: [n_dense], NULL: it is not kept. v: NULL: no update; not
+ * for LAMB and not where norms decide. Then wf_merge_finish. */
+weft_status wf_merge_pass(struct wf_merge *m, const struct wf_tree *tree,
+                          const struct wf_contribution *sums, const float *params, float *mean,
+                          const struct wf_step *step, const struct wf_version *v);
+/* Whether it can be used: with few shards, without tables and penalties on whole variables. */
+enum { WF_PASS_SHARDS = 8 };
+bool wf_merge_passes(const struct wf_rules *rules, int n_pieces, const struct wf_piece *pieces,
+                     int n_shards);
 /* All rounds, for one updater that holds everything. */
 weft_status wf_merge_step(struct wf_merge *m, const struct wf_contribution *mean,
                           const struct wf_step *step, struct wf_version *v);

@@ -14,24 +14,74 @@ void wf_tree_clear(struct wf_tree *t)
     t->n_nodes = 0;
 }
 
+void wf_tree_trim(struct wf_tree *t)
+{
+    for (int64_t i = 0; i < t->n_spare; i++)
+        wf_contribution_free(t->spare[i]);
+    t->n_spare = 0;
+}
+
 void wf_tree_free(struct wf_tree *t)
 {
     if (!t->ctx)
         return;
     wf_tree_clear(t);
-    for (int64_t i = 0; i < t->n_spare; i++)
-        wf_contribution_free(t->spare[i]);
+    wf_tree_trim(t);
     wf_free(t->ctx, t->spare);
     wf_free(t->ctx, t->node);
     *t = (struct wf_tree){.ctx = NULL};
 }
 
+/* One that is not used, with memory for dense gradients or without; NULL if there is none. */
+static struct wf_contribution *find_spare(struct wf_tree *t, bool lent)
+{
+    for (int64_t i = t->n_spare - 1; i >= 0; i--) {
+        struct wf_contribution *c = t->spare[i];
+
+        if (!c->dense != lent)
+            continue;
+        t->spare[i] = t->spare[--t->n_spare];
+        wf_contribution_clear(c);
+        return c;
+    }
+    return NULL;
+}
+
 weft_status wf_tree_take(struct wf_tree *t, struct wf_contribution **out)
 {
-    if (t->n_spare == 0)
+    const struct wf_dense_memory *memory = t->memory;
+    struct wf_contribution *c = find_spare(t, false);
+    weft_status st;
+
+    if (!c && !memory)
         return wf_contribution_new(t->ctx, t->rules, out);
-    *out = t->spare[--t->n_spare];
-    wf_contribution_clear(*out);
+    if (!c) {
+        st = wf_contribution_new_lent(t->ctx, t->rules, &c);
+        if (st)
+            return st;
+        c->dense = memory->get(memory->arg, t->rules->n_groups * t->rules->n_dense);
+        c->memory = c->dense ? memory : NULL;
+        st = wf_contribution_own(c); /* of the context, if there is no other */
+        if (st) {
+            wf_contribution_free(c);
+            return st;
+        }
+    }
+    *out = c;
+    return WEFT_OK;
+}
+
+weft_status wf_tree_lend(struct wf_tree *t, const float *dense, int64_t stride,
+                         struct wf_contribution **out)
+{
+    struct wf_contribution *c = find_spare(t, true);
+    weft_status st = c ? WEFT_OK : wf_contribution_new_lent(t->ctx, t->rules, &c);
+
+    if (st)
+        return st;
+    c->lent = dense;
+    c->lent_stride = stride;
+    *out = c;
     return WEFT_OK;
 }
 
@@ -69,7 +119,9 @@ static weft_status join(struct wf_tree *t, struct wf_contribution *left,
     weft_status st = WEFT_OK;
 
     if (left && right) {
-        st = wf_contribution_add(t->pool, left, right);
+        st = wf_contribution_own(left);
+        if (!st)
+            st = wf_contribution_add(t->pool, left, right);
         wf_tree_give(t, right);
     }
     *out = left ? left : right;
@@ -87,7 +139,7 @@ weft_status wf_tree_put(struct wf_tree *t, int level, int64_t index, struct wf_c
                           (long long)(index << level));
         }
     st = wf_grow(t->ctx, &t->node, &t->cap_nodes, t->n_nodes + 1, sizeof *t->node);
-    while (!st && level < 62) {
+    while (!st && level < 62 && !t->lazy) {
         int64_t other = find(t, level, index ^ 1);
         struct wf_contribution *half;
 
@@ -153,6 +205,12 @@ weft_status wf_tree_sum(struct wf_tree *t, struct wf_contribution **out)
         while (level < 62 && (level < t->node[i].level || !covers(&t->node[i], level, 0)))
             level++;
     st = take_sum(t, level, 0, out);
+    if (!st && *out)
+        st = wf_contribution_own(*out);
+    if (st) {
+        wf_tree_give(t, *out);
+        *out = NULL;
+    }
     wf_tree_clear(t);
     return st;
 }

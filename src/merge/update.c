@@ -6,11 +6,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/weight.h"
-
-struct wf_merge_block {
-    int32_t piece, n;
-    int64_t first; /* element of the variable */
-};
+#include "merge/block.h"
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
@@ -142,13 +138,6 @@ void wf_merge_free(struct wf_merge *m)
     wf_free(m->ctx, m);
 }
 
-static int64_t block_place(const struct wf_merge *m, const struct wf_merge_block *b)
-{
-    const struct wf_piece *p = &m->piece[b->piece];
-
-    return p->at + (b->first - p->first);
-}
-
 static bool is_chosen(const struct wf_step *step, int var)
 {
     return !step->chosen || step->chosen[var];
@@ -168,7 +157,7 @@ static void mean_block(void *arg, int64_t i, int thread)
     const struct wf_merge *m = j->m;
     const struct wf_rules *r = m->rules;
     const struct wf_merge_block *b = &m->block[i];
-    int64_t at = block_place(m, b);
+    int64_t at = wf_block_place(m, b);
     float *g = j->sum->dense + at;
 
     (void)thread;
@@ -201,19 +190,25 @@ static weft_status mean_rows(struct wf_merge *m, struct wf_contribution *sum, co
     return st;
 }
 
+weft_status wf_merge_factors(const struct wf_rules *r, const double *sums, int room, float *factor)
+{
+    if (r->n_groups > room)
+        return wf_err(WEFT_ELIMIT, "%d outputs with masks; at most %d are supported", r->n_groups,
+                      room);
+    for (int k = 0; k < r->n_groups; k++)
+        factor[k] = sums[k] > 0 ? (float)(1 / sums[k]) : 0;
+    return WEFT_OK;
+}
+
 weft_status wf_merge_mean(struct wf_merge *m, struct wf_contribution *sum, const float *params)
 {
     const struct wf_rules *r = m->rules;
     float factor[64];
     struct mean_job j = {m, sum, params, factor};
-    weft_status st;
+    weft_status st = wf_merge_factors(r, sum->sums, WF_COUNT(factor), factor);
 
-    if (r->n_groups > WF_COUNT(factor))
-        return wf_err(WEFT_ELIMIT, "%d outputs with masks; at most %d are supported", r->n_groups,
-                      WF_COUNT(factor));
-    for (int k = 0; k < r->n_groups; k++)
-        factor[k] = sum->sums[k] > 0 ? (float)(1 / sum->sums[k]) : 0;
-    st = mean_rows(m, sum, factor);
+    if (!st)
+        st = mean_rows(m, sum, factor);
     if (st)
         return st;
     wf_pool_for(m->pool, m->n_blocks, mean_block, &j);
@@ -244,7 +239,7 @@ static void norm_block(void *arg, int64_t i, int thread)
     (void)thread;
     m->partial[i] = (struct wf_partial){
         .block = m->first_block[m->piece[b->piece].var] + b->first / WF_NORM_BLOCK,
-        .a = m->fns->sumsq(b->n, j->mean->dense + block_place(m, b))};
+        .a = m->fns->sumsq(b->n, j->mean->dense + wf_block_place(m, b))};
 }
 
 struct by_id {
@@ -379,8 +374,8 @@ void wf_merge_scales(const struct wf_rules *r, const int64_t *first_block, int64
 
 /* ---- the optimizer --------------------------------------------------------------------------- */
 
-static void scalars(const struct wf_rules *r, const struct wf_step *step, float scale,
-                    struct wf_optim_scalars *out)
+void wf_step_scalars(const struct wf_rules *r, const struct wf_step *step, float scale,
+                     struct wf_optim_scalars *out)
 {
     double rate = r->attrs[WF_OPTIM_ATTR_LR];
 
@@ -407,30 +402,75 @@ static float *moved(float *p, int64_t n)
     return p ? p + n : NULL;
 }
 
+/* n elements of variable `var`, at `at` of the vectors, from w to w. */
+static void update_run(struct wf_merge *m, int var, const struct wf_optim_scalars *k, int64_t n,
+                       float *w, const float *g, int64_t at, float *const *slot)
+{
+    m->fns->update[k->form](k, n, w, g, moved(slot[0], at), moved(slot[1], at), moved(slot[2], at));
+    wf_constrain_each(&m->rules->var[var].constraint, n, w);
+}
+
+enum { STREAMED = 128 }; /* elements */
+
+/* Few elements at a time: memory is read from all vectors at once, and nothing is written twice. */
+static void stream_block(struct wf_merge *m, const struct wf_merge_block *b, bool chosen,
+                         const struct wf_optim_scalars *k, const float *g,
+                         const struct wf_version *v)
+{
+    int64_t at = wf_block_place(m, b);
+    float near[STREAMED];
+
+    for (int64_t i = 0; i < b->n; i += STREAMED) {
+        int64_t n = wf_min_i64(STREAMED, b->n - i);
+
+        memcpy(near, v->from + at + i, (size_t)n * sizeof *near);
+        if (chosen)
+            update_run(m, m->piece[b->piece].var, k, n, near, g + i, at + i, v->slot);
+        wf_stream(v->params + at + i, near, n);
+    }
+    wf_stream_end();
+}
+
+void wf_block_update(struct wf_merge *m, const struct wf_merge_block *b, const struct wf_step *step,
+                     const struct wf_optim_scalars *k, const float *g, const struct wf_version *v)
+{
+    int var = m->piece[b->piece].var;
+    int64_t at = wf_block_place(m, b);
+    float *w = v->params + at;
+
+    if (v->from && v->streams) {
+        stream_block(m, b, is_chosen(step, var), k, g, v);
+        return;
+    }
+    if (v->from)
+        memcpy(w, v->from + at, (size_t)b->n * sizeof *w);
+    if (is_chosen(step, var))
+        update_run(m, var, k, b->n, w, g, at, v->slot);
+}
+
 static void update_block(void *arg, int64_t i, int thread)
 {
     const struct update_job *j = arg;
     struct wf_merge *m = j->m;
     const struct wf_merge_block *b = &m->block[i];
     int var = m->piece[b->piece].var;
-    int64_t at = block_place(m, b);
+    int64_t at = wf_block_place(m, b);
     float *w = j->v->params + at, *const *slot = j->v->slot;
     struct wf_optim_scalars k = j->one;
 
     (void)thread;
     m->partial[i] = (struct wf_partial){.block = m->first_block[var] + b->first / WF_NORM_BLOCK};
-    if (!is_chosen(j->step, var))
-        return;
     if (j->scale[var] != 1)
-        scalars(m->rules, j->step, j->scale[var], &k);
-    if (k.form == WF_OPTIM_LAMB) {
-        m->fns->lamb_slots(&k, b->n, w, j->mean->dense + at, slot[0] + at, slot[1] + at,
-                           &m->partial[i].a, &m->partial[i].b);
+        wf_step_scalars(m->rules, j->step, j->scale[var], &k);
+    if (k.form != WF_OPTIM_LAMB) {
+        wf_block_update(m, b, j->step, &k, j->mean->dense + at, j->v);
         return;
     }
-    m->fns->update[k.form](&k, b->n, w, j->mean->dense + at, moved(slot[0], at), moved(slot[1], at),
-                           moved(slot[2], at));
-    wf_constrain_each(&m->rules->var[var].constraint, b->n, w);
+    if (j->v->from)
+        memcpy(w, j->v->from + at, (size_t)b->n * sizeof *w);
+    if (is_chosen(j->step, var))
+        m->fns->lamb_slots(&k, b->n, w, j->mean->dense + at, slot[0] + at, slot[1] + at,
+                           &m->partial[i].a, &m->partial[i].b);
 }
 
 /* Room for choosing rows of tables. */
@@ -490,10 +530,10 @@ weft_status wf_merge_update(struct wf_merge *m, const struct wf_contribution *me
 
         if (!m->rules->var[p->var].table || !is_chosen(step, p->var))
             continue;
-        scalars(m->rules, step, scale[p->var], &k);
+        wf_step_scalars(m->rules, step, scale[p->var], &k);
         update_rows(m, p, &mean->rows[p->var], &k, v);
     }
-    scalars(m->rules, step, 1, &j.one);
+    wf_step_scalars(m->rules, step, 1, &j.one);
     wf_pool_for(m->pool, m->n_blocks, update_block, &j);
     m->n_partials = j.one.form == WF_OPTIM_LAMB ? m->n_blocks : 0;
     return WEFT_OK;
@@ -512,13 +552,13 @@ static void lamb_block(void *arg, int64_t i, int thread)
     struct wf_merge *m = j->m;
     const struct wf_merge_block *b = &m->block[i];
     int var = m->piece[b->piece].var;
-    int64_t at = block_place(m, b);
+    int64_t at = wf_block_place(m, b);
     struct wf_optim_scalars k;
 
     (void)thread;
     if (!is_chosen(j->step, var))
         return;
-    scalars(m->rules, j->step, j->scale[var], &k);
+    wf_step_scalars(m->rules, j->step, j->scale[var], &k);
     m->fns->lamb_apply(&k, j->ratio[var], b->n, j->v->params + at, j->v->slot[0] + at,
                        j->v->slot[1] + at);
     wf_constrain_each(&m->rules->var[var].constraint, b->n, j->v->params + at);
@@ -537,7 +577,7 @@ static void lamb_finish(struct wf_merge *m, const struct wf_step *step, int64_t 
         double w, q;
 
         sum_blocks(partial, n, m->first_block[i + 1], &at, &w, &q);
-        scalars(r, step, scale[i], &k);
+        wf_step_scalars(r, step, scale[i], &k);
         m->scale[i] = (float)((double)k.lr * (w > 0 && q > 0 ? sqrt(w / q) : 1));
     }
     wf_pool_for(m->pool, m->n_blocks, lamb_block, &j);
@@ -566,7 +606,8 @@ void wf_merge_constrain(struct wf_merge *m, const struct wf_step *step, struct w
         int var = m->piece[b->piece].var;
 
         if (is_chosen(step, var))
-            wf_constrain_each(&m->rules->var[var].constraint, b->n, v->params + block_place(m, b));
+            wf_constrain_each(&m->rules->var[var].constraint, b->n,
+                              v->params + wf_block_place(m, b));
     }
     constrain_whole(m, step, v);
 }
@@ -576,7 +617,7 @@ void wf_merge_finish(struct wf_merge *m, const struct wf_step *step, int64_t n,
 {
     struct wf_optim_scalars k;
 
-    scalars(m->rules, step, 1, &k);
+    wf_step_scalars(m->rules, step, 1, &k);
     if (k.form == WF_OPTIM_LAMB)
         lamb_finish(m, step, n, partial, scale, v);
     constrain_whole(m, step, v);

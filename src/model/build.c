@@ -278,7 +278,7 @@ static weft_status variable_of(struct wf_builder *b, int64_t i, weft_val *out)
 {
     const struct wf_model_weight *w = b->m->weights[i];
     weft_variable_opts o = w->init;
-    const char *scope = b->g->scope;
+    const char *scope = b->g->scope, *device = b->g->device, *own;
     weft_status st = wf_grow(b->m->ctx, &b->weights, &b->cap_weights, i + 1, sizeof *b->weights);
     int64_t node;
 
@@ -289,9 +289,13 @@ static weft_status variable_of(struct wf_builder *b, int64_t i, weft_val *out)
     if (!b->weights[i].id) {
         o.size = sizeof o;
         o.not_trainable = w->is.state || wf_layer_at(b->m, w->is.layer)->frozen;
+        own = wf_layer_at(b->m, w->is.layer)->device;
+        own = own ? wf_arena_strdup(&b->g->arena, own) : NULL;
         b->g->scope = ""; /* its name is the weight's, wherever it is first used */
+        b->g->device = own ? own : device;
         b->weights[i] = weft_variable(b->g, w->is.name, w->is.rank, w->is.dim, &o);
         b->g->scope = scope;
+        b->g->device = device;
     }
     *out = b->weights[i];
     return weft_graph_status(b->g);
@@ -476,6 +480,16 @@ int wf_model_n_weights(const weft_model *m)
 const struct wf_weight *wf_model_weight(const weft_model *m, int i)
 {
     return i >= 0 && i < m->n_weights ? &m->weights[i]->is : NULL;
+}
+
+const char *wf_model_weight_device(const weft_model *m, int i)
+{
+    const struct wf_weight *w = wf_model_weight(m, i);
+    int64_t node;
+
+    return w && m->design.g && wf_map_get(&m->design.g->names, w->name, &node)
+               ? m->design.g->nodes[node].device
+               : "";
 }
 
 void wf_builder_free(struct wf_builder *b)

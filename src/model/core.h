@@ -40,6 +40,7 @@ struct wf_layer {
     struct wf_attr *attr; /* one per spec */
     weft_layer inner;     /* what it wraps, or none */
     bool frozen;
+    const char *device; /* of its variables; NULL: none */
 };
 
 struct wf_model_node {
@@ -101,8 +102,9 @@ struct weft_model {
     struct wf_map weight_names; /* position */
     weft_sym last;              /* what weft_model_add continues from */
     struct wf_builder design;
-    void *scope;    /* of a strategy; the train layer's */
-    weft_status st; /* sticky */
+    const char *device; /* of the variables of new layers; NULL: none */
+    void *scope;        /* of a strategy; the train layer's */
+    weft_status st;     /* sticky */
     char error[512];
 };
 

@@ -203,6 +203,7 @@ static weft_status make_layer(weft_model *m, const char *kind, const char *attrs
     if (st)
         return st;
     l.row = row;
+    l.device = m->device;
     l.frozen = !values[WF_SPEC_TRAINABLE].i;
     l.attr = wf_arena_alloc(&m->arena, sizeof *l.attr * (size_t)row->n_specs);
     if (!l.attr)
@@ -243,6 +244,24 @@ weft_layer weft_layer_wrap(weft_model *m, const char *kind, const char *attrs, w
     if (!m->st && !inner.id)
         wf_model_fail(m, wf_err(WEFT_EINVAL, "%s: there is no layer to wrap", kind));
     return wf_layer_make(m, kind, attrs, inner);
+}
+
+void weft_model_device(weft_model *m, const char *device)
+{
+    weft_graph *g = m->design.g;
+
+    if (m->st)
+        return;
+    m->device = NULL;
+    if (!device || !*device)
+        return;
+    weft_device_push(g, device); /* looks at its form */
+    if (wf_model_fail(m, weft_graph_status(g)))
+        return;
+    weft_device_pop(g);
+    m->device = wf_arena_strdup(&m->arena, device);
+    if (!m->device)
+        wf_model_fail(m, wf_err_nomem(m->ctx, strlen(device), "device"));
 }
 
 /* ---- inputs and calls ------------------------------------------------------------------------ */

@@ -26,6 +26,8 @@ void *wf_model_scope(const weft_model *m);
 void wf_model_set_scope(weft_model *m, void *scope);
 int wf_model_n_weights(const weft_model *m);
 const struct wf_weight *wf_model_weight(const weft_model *m, int i);
+/* The scope in which its variable was built; "" for none. */
+const char *wf_model_weight_device(const weft_model *m, int i);
 
 /* What one graph got from a model. Arrays are in the caller's arena. */
 struct wf_built {

@@ -18,6 +18,9 @@ static const struct kind {
     [WF_FRAME_PONG] = {"pong", .id = true},
     [WF_FRAME_BYE] = {"bye"},
     [WF_FRAME_RELEASE] = {"release", .id = true},
+    [WF_FRAME_SIDES] = {"sides", .head = true},
+    [WF_FRAME_ATTACH] = {"attach", .head = true},
+    [WF_FRAME_STRIPE] = {"stripe", .payload = true, .id = true, .wait = true},
 };
 
 const char *wf_frame_name(enum wf_frame_type type)
@@ -78,6 +81,21 @@ void wf_frame_encode(const struct wf_frame *f, const void *head, uint8_t out[WF_
     put32(out + 44, wf_crc32c(0, out, 44));
 }
 
+/* What is wrong with stripes: a payload of them has its checksums there, and a stripe is one. */
+static const char *check_stripes(const struct wf_frame *f, const struct kind *k)
+{
+    bool stripe = f->type == WF_FRAME_STRIPE;
+
+    if (stripe && (f->n_payload == 0 || f->id == 0 || f->wait < 0))
+        return "no place in a payload";
+    if (stripe && f->flags & WF_FRAME_REGIONAL)
+        return "regions";
+    if (f->flags & WF_FRAME_STRIPED &&
+        (stripe || !k->payload || f->n_payload == 0 || f->flags & WF_FRAME_SUMMED))
+        return "stripes";
+    return NULL;
+}
+
 /* A frame of this type has nothing that it may not have. */
 static weft_status check_kind(const struct wf_frame *f)
 {
@@ -89,8 +107,9 @@ static weft_status check_kind(const struct wf_frame *f)
                        : f->wait < 0 && f->type == WF_FRAME_REQUEST        ? "a negative time"
                        : (f->flags & WF_FRAME_SUMMED) && f->n_payload == 0 ? "a sum of nothing"
                        : (f->flags & WF_FRAME_REGIONAL) && !k->payload     ? "regions"
-                       : f->wait != (int32_t)f->wait && f->type == WF_FRAME_RESPONSE ? "no status"
-                                                                                     : NULL;
+                       : f->wait != (int32_t)f->wait && f->type == WF_FRAME_RESPONSE
+                           ? "no status"
+                           : check_stripes(f, k);
 
     return what ? wf_err(WEFT_EPEER, "a %s frame with %s", k->name, what) : WEFT_OK;
 }
@@ -110,7 +129,7 @@ weft_status wf_frame_decode(const uint8_t bytes[WF_FRAME_HEADER], int64_t max_pa
         return wf_err(WEFT_EPEER, "a damaged header: its checksum is wrong");
     if (type == 0 || type >= WF_FRAME_TYPES)
         return wf_err(WEFT_EPEER, "no frame has type %d", (int)type);
-    if (get16(bytes + 6) & ~(unsigned)(WF_FRAME_SUMMED | WF_FRAME_REGIONAL))
+    if (get16(bytes + 6) & ~(unsigned)(WF_FRAME_SUMMED | WF_FRAME_REGIONAL | WF_FRAME_STRIPED))
         return wf_err(WEFT_EPEER, "unknown flags 0x%x", get16(bytes + 6));
     if (n_head > WF_FRAME_MAX_HEAD)
         return wf_err(WEFT_EPEER, "a head of %llu bytes; at most %d are allowed",
@@ -178,7 +197,7 @@ static weft_status place(struct wf_unframe *u)
     if (u->n_parts && total != u->frame.n_payload)
         return wf_err(WEFT_EBUG, "memory of %lld bytes for a payload of %lld", (long long)total,
                       (long long)u->frame.n_payload);
-    u->state = WF_UNFRAME_PAYLOAD;
+    u->state = u->frame.flags & WF_FRAME_STRIPED ? WF_UNFRAME_ELSEWHERE : WF_UNFRAME_PAYLOAD;
     u->at = u->in_part = 0;
     u->now = 0;
     u->crc = 0;
@@ -302,9 +321,39 @@ static weft_status step(struct wf_unframe *u, const uint8_t *p, int64_t n, int64
     case WF_UNFRAME_TAIL:
         *k = take(u, u->small, WF_FRAME_TAIL, p, n);
         return u->at == WF_FRAME_TAIL ? after_tail(u) : WEFT_OK;
+    case WF_UNFRAME_ELSEWHERE: return WEFT_OK;
     case WF_UNFRAME_FAILED: break;
     }
     return wf_err(WEFT_ESTATE, "the link has failed before");
+}
+
+/* A small frame that is all there, without a stop at each of its parts: messages over shared memory
+ * cost little more than this. How many bytes it had; 0: it takes the usual way. */
+static int64_t take_whole(struct wf_unframe *u, const uint8_t *p, int64_t n, weft_status *st)
+{
+    struct wf_frame *f = &u->frame;
+    int64_t size = WF_FRAME_HEADER;
+
+    if (n < WF_FRAME_HEADER)
+        return 0;
+    *st = wf_frame_decode(p, u->max_payload, f);
+    if (*st)
+        return WF_FRAME_HEADER;
+    if (f->n_head || f->flags || f->n_payload > n - size || get32(p + 40))
+        return 0;
+    if (f->n_payload) {
+        *st = place(u);
+        if (*st)
+            return size;
+        if (u->n_parts == WF_PLACE_LATER) {
+            u->state = WF_UNFRAME_PLACE;
+            return size;
+        }
+        take_payload(u, p + size, f->n_payload);
+        size += f->n_payload;
+    }
+    *st = finish(u);
+    return size;
 }
 
 weft_status wf_unframe_push(struct wf_unframe *u, const void *bytes, int64_t n, int64_t *used)
@@ -313,7 +362,14 @@ weft_status wf_unframe_push(struct wf_unframe *u, const void *bytes, int64_t n, 
     weft_status st = WEFT_OK;
 
     *used = 0;
-    while (!st && (*used < n || u->state == WF_UNFRAME_PLACE)) {
+    if (wf_unframe_between(u) && !u->stop && n > 0) {
+        *used = take_whole(u, p, n, &st);
+        u->n_bytes += *used;
+        if (wf_unframe_waits(u))
+            return WEFT_OK; /* not now */
+    }
+    while (!st && !u->stop && u->state != WF_UNFRAME_ELSEWHERE &&
+           (*used < n || u->state == WF_UNFRAME_PLACE)) {
         bool waited = u->state == WF_UNFRAME_PLACE;
         int64_t k;
 
@@ -362,4 +418,20 @@ weft_status wf_unframe_got(struct wf_unframe *u, int64_t n)
 bool wf_unframe_summed(const struct wf_unframe *u)
 {
     return u->state == WF_UNFRAME_PAYLOAD && u->frame.flags & WF_FRAME_SUMMED;
+}
+
+bool wf_unframe_elsewhere(const struct wf_unframe *u)
+{
+    return u->state == WF_UNFRAME_ELSEWHERE;
+}
+
+weft_status wf_unframe_arrived(struct wf_unframe *u)
+{
+    weft_status st = u->state == WF_UNFRAME_ELSEWHERE
+                         ? finish(u)
+                         : wf_err(WEFT_EBUG, "stripes of no message have arrived");
+
+    if (st)
+        u->state = WF_UNFRAME_FAILED;
+    return st;
 }

@@ -22,12 +22,17 @@ enum wf_frame_type {
     WF_FRAME_PONG,
     WF_FRAME_BYE,     /* nothing follows: the link is closed in order */
     WF_FRAME_RELEASE, /* the payload of a message in regions is no longer read */
+    WF_FRAME_SIDES,   /* further connections of this pair may be made, with the token in the head */
+    WF_FRAME_ATTACH,  /* the first of such a connection: the pair it belongs to */
+    WF_FRAME_STRIPE,  /* of such a connection: a stripe of a payload. id: number of the message;
+                       * wait: where the stripe begins in the payload */
     WF_FRAME_TYPES
 };
 
 enum {
-    WF_FRAME_SUMMED = 1,  /* flag: the payload is followed by its CRC32C */
-    WF_FRAME_REGIONAL = 2 /* flag: the head ends with references to regions */
+    WF_FRAME_SUMMED = 1,   /* flag: the payload is followed by its CRC32C */
+    WF_FRAME_REGIONAL = 2, /* flag: the head ends with references to regions */
+    WF_FRAME_STRIPED = 4   /* flag: the payload comes in stripes, over further connections */
 };
 
 struct wf_frame {
@@ -82,8 +87,10 @@ struct wf_unframe {
         WF_UNFRAME_PLACE, /* the payload needs memory */
         WF_UNFRAME_PAYLOAD,
         WF_UNFRAME_TAIL,
+        WF_UNFRAME_ELSEWHERE, /* the payload comes in stripes */
         WF_UNFRAME_FAILED
     } state;
+    bool stop; /* set by `complete`: the bytes that follow are not taken */
     struct wf_frame frame;
     uint8_t small[WF_FRAME_HEADER]; /* a header, or the checksum of a payload */
     uint8_t *head;
@@ -112,5 +119,8 @@ bool wf_unframe_summed(const struct wf_unframe *u);
 /* Whether the stream may end here, between two frames; whether memory for a payload is missing. */
 bool wf_unframe_between(const struct wf_unframe *u);
 bool wf_unframe_waits(const struct wf_unframe *u);
+/* Whether the payload comes in stripes, which are read elsewhere; all of them are there. */
+bool wf_unframe_elsewhere(const struct wf_unframe *u);
+weft_status wf_unframe_arrived(struct wf_unframe *u);
 
 #endif

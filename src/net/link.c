@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <sys/uio.h>
 
-#include "net/link.h"
+#include "net/side.h"
 
 enum {
     BUDGET = 4 << 20, /* bytes read in a turn, so that links take turns */
@@ -47,6 +47,7 @@ weft_status wf_link_new(struct wf_net *net, struct wf_link **out)
 void wf_link_free(struct wf_link *l)
 {
     wf_inproc_free(l);
+    wf_sides_free(l);
     wf_regions_free(l);
     wf_shm_free(l);
     wf_unframe_free(&l->in);
@@ -88,10 +89,16 @@ static void end_requests(struct wf_link *l, bool (*due)(const struct wf_pending 
     }
 }
 
+void wf_link_known(struct wf_link *l)
+{
+    l->net->n_unknown -= l->unknown;
+    l->unknown = false;
+}
+
 void wf_link_down(struct wf_link *l, weft_status st, const char *why)
 {
     const struct wf_net_calls *calls = &l->net->opts.calls;
-    bool tell = l->promised || l->told_up;
+    bool tell = (l->promised || l->told_up) && !l->belongs;
     char text[sizeof l->why + WF_MAX_LINK_NAME];
 
     if (l->state == WF_LINK_DOWN)
@@ -101,6 +108,8 @@ void wf_link_down(struct wf_link *l, weft_status st, const char *why)
     l->state = WF_LINK_DOWN;
     wf_snprintf(l->why, sizeof l->why, "%s", why);
     pthread_mutex_unlock(&l->out);
+    wf_link_known(l);
+    wf_sides_close(l);
     wf_socket_close(l);
     wf_sendq_clear(l, st);
     wf_err_set(text);
@@ -109,16 +118,19 @@ void wf_link_down(struct wf_link *l, weft_status st, const char *why)
         calls->down(calls->arg, l, st, text);
     else
         l->dropped = true;
+    if (l->belongs)
+        wf_sides_missed(l, text);
+    if (l->belongs && l->belongs->state == WF_LINK_UP)
+        wf_log(l->net->ctx, WEFT_LOG_INFO, "a further connection is not used: %s", text);
     wf_net_happened(l->net);
 }
 
 /* ---- hello ----------------------------------------------------------------------------------- */
 
-static void say_hello(struct wf_link *l)
+enum { MAX_HELLO = 8 + 1 + sizeof((struct wf_identity *)0)->role + 64 };
+
+static int32_t encode_hello(const struct wf_identity *self, uint8_t head[MAX_HELLO])
 {
-    const struct wf_identity *self = &l->net->opts.self;
-    struct wf_frame f = {.type = WF_FRAME_HELLO};
-    uint8_t head[8 + 1 + sizeof self->role + sizeof self->name];
     size_t n_role = strlen(self->role), n_name = strlen(self->name);
 
     for (int i = 0; i < 8; i++)
@@ -126,10 +138,23 @@ static void say_hello(struct wf_link *l)
     head[8] = (uint8_t)n_role;
     memcpy(head + 9, self->role, n_role);
     memcpy(head + 9 + n_role, self->name, n_name);
-    f.n_head = (int32_t)(9 + n_role + n_name);
+    return (int32_t)(9 + n_role + n_name);
+}
+
+static void say_hello(struct wf_link *l)
+{
+    struct wf_frame f = {.type = l->belongs ? WF_FRAME_ATTACH : WF_FRAME_HELLO};
+    uint8_t head[MAX_HELLO];
+
+    if (l->belongs) {
+        f.n_head = wf_sides_attach_head(l, head);
+    } else {
+        f.n_head = encode_hello(&l->net->opts.self, head);
+        f.kind = (uint32_t)l->net->opts.connections;
+    }
     l->heard_ns = wf_now(l->net->ctx);
-    wf_socket_watch(l, UV_READABLE);
-    if (wf_sendq_hello(l, &f, head))
+    wf_socket_watch(l, WF_READABLE, true);
+    if (l->state != WF_LINK_DOWN && wf_sendq_hello(l, &f, head))
         wf_link_down(l, WEFT_ENOMEM, "out of memory");
 }
 
@@ -143,7 +168,7 @@ static void secure(struct wf_link *l)
     if (st)
         wf_link_down(l, st, weft_error());
     else if (events)
-        wf_socket_watch(l, events);
+        wf_socket_watch(l, events, true);
     else
         say_hello(l);
     if (!st && !events && l->state == WF_LINK_HELLO && l->wire->pending && l->wire->pending(l)) {
@@ -166,6 +191,8 @@ void wf_link_start(struct wf_link *l)
                  : wf_err(WEFT_ESTATE, "this node has no certificate, which tls needs");
     else if (l->kind == WF_ADDRESS_SHM)
         st = wf_shm_new(l);
+    else if (l->kind == WF_ADDRESS_UDS)
+        st = wf_link_check_user(l);
     if (st) {
         wf_link_down(l, st, weft_error());
         return;
@@ -179,9 +206,9 @@ void wf_link_start(struct wf_link *l)
     secure(l);
 }
 
-static weft_status take_hello(struct wf_link *l, const struct wf_frame *f, const uint8_t *head)
+weft_status wf_hello_decode(const struct wf_link *l, const struct wf_frame *f, const uint8_t *head,
+                            struct wf_identity *out)
 {
-    const struct wf_net_calls *calls = &l->net->opts.calls;
     struct wf_identity p = {.incarnation = 0};
     int n_role = f->n_head > 8 ? head[8] : 0, n_name = f->n_head - 9 - n_role;
 
@@ -198,16 +225,25 @@ static weft_status take_hello(struct wf_link *l, const struct wf_frame *f, const
         (strcmp(p.name, l->certified.name) != 0 || strcmp(p.role, l->certified.role) != 0))
         return wf_err(WEFT_EPEER, "says that it is %s (%s), but its certificate is that of %s (%s)",
                       p.name, p.role, l->certified.name, l->certified.role);
-    l->peer = p;
-    if (calls->admit) {
-        weft_status st = calls->admit(calls->arg, l);
+    *out = p;
+    return WEFT_OK;
+}
 
-        if (st)
-            return st;
-    }
-    wf_snprintf(l->full_name, sizeof l->full_name, "%s (%.160s)", p.name, l->address);
+static weft_status take_hello(struct wf_link *l, const struct wf_frame *f, const uint8_t *head)
+{
+    const struct wf_net_calls *calls = &l->net->opts.calls;
+    weft_status st = wf_hello_decode(l, f, head, &l->peer);
+
+    if (!st && calls->admit)
+        st = calls->admit(calls->arg, l);
+    if (!st && !l->promised)
+        st = wf_sides_offer(l, f->kind);
+    if (st)
+        return st;
+    wf_snprintf(l->full_name, sizeof l->full_name, "%s (%.160s)", l->peer.name, l->address);
     l->name = l->full_name;
     l->told_up = true;
+    wf_link_known(l);
     l->state = WF_LINK_UP;
     if (calls->up)
         calls->up(calls->arg, l);
@@ -216,12 +252,29 @@ static weft_status take_hello(struct wf_link *l, const struct wf_frame *f, const
 
 /* ---- frames ---------------------------------------------------------------------------------- */
 
+/* Each message with a slot is answered with its release: a peer has to take them. */
+static weft_status check_owed(struct wf_link *l)
+{
+    int64_t n;
+
+    pthread_mutex_lock(&l->out);
+    n = l->n_queued;
+    pthread_mutex_unlock(&l->out);
+    return n > l->net->opts.max_queued + WF_MAX_OWED
+               ? wf_err(WEFT_EPEER,
+                        "it sends messages in regions, but takes nothing: %lld frames are waiting",
+                        (long long)n)
+               : WEFT_OK;
+}
+
 /* A message whose payload lies in regions: `ref` of the link says where. */
 static weft_status locate(struct wf_link *l, const struct wf_frame *f, const void *head,
                           struct wf_msg *m)
 {
     weft_status st = wf_region_parts(l, f, head, &m->n_parts, &m->n_payload, &m->n_head);
 
+    if (!st)
+        st = check_owed(l);
     if (st)
         return st;
     m->part = l->ref;
@@ -236,8 +289,8 @@ static struct wf_msg message_of(const struct wf_link *l, const struct wf_frame *
     return (struct wf_msg){.kind = f->kind,
                            .head = head,
                            .n_head = f->n_head,
-                           .part = placed ? l->placed.part : NULL,
-                           .n_parts = placed ? l->placed.n_parts : 0,
+                           .part = placed ? l->placed : NULL,
+                           .n_parts = placed ? l->n_placed : 0,
                            .n_payload = f->n_payload,
                            .id = f->id,
                            .response = f->type == WF_FRAME_RESPONSE};
@@ -250,27 +303,32 @@ static weft_status on_place(void *arg, const struct wf_frame *f, const void *hea
     const struct wf_net_calls *calls = &l->net->opts.calls;
     weft_status st = WEFT_OK;
 
-    l->placed = (struct wf_msg){.n_parts = 0};
+    if (l->carried)
+        return wf_side_place(l->carried, f, parts, n_parts);
+    l->placed = NULL;
+    l->n_placed = 0;
     *n_parts = 0;
     if (l->state != WF_LINK_UP)
         return wf_err(WEFT_EPEER, "a %s before its hello", wf_frame_name(f->type));
+    if (f->type == WF_FRAME_STRIPE || (f->flags & WF_FRAME_STRIPED && !wf_sides_confirmed(l)))
+        return wf_err(WEFT_EPEER, "stripes, without a connection for them");
     if (f->flags & WF_FRAME_REGIONAL) { /* copied to where it lies at the other end */
         int64_t n_payload;
         int32_t n_head;
 
         st = wf_region_parts(l, f, head, n_parts, &n_payload, &n_head);
         *parts = l->ref;
-        return st;
-    }
-    if (calls->place) {
+    } else if (calls->place) {
         struct wf_msg m = message_of(l, f, head);
 
         st = calls->place(calls->arg, l, &m, parts, n_parts);
     }
-    if (*n_parts > 0) {
-        l->placed.part = *parts;
-        l->placed.n_parts = *n_parts;
+    if (*n_parts > 0 && !(f->flags & WF_FRAME_REGIONAL)) {
+        l->placed = *parts;
+        l->n_placed = *n_parts;
     }
+    if (!st && f->flags & WF_FRAME_STRIPED && *n_parts != WF_PLACE_LATER)
+        st = wf_sides_expect(l, f, *parts, *n_parts);
     return st;
 }
 
@@ -317,6 +375,12 @@ static weft_status on_frame(void *arg, const struct wf_frame *f, const void *hea
     struct wf_msg m = message_of(l, f, head);
     weft_status st = WEFT_OK;
 
+    if (l->carried)
+        return wf_side_complete(l->carried, f);
+    if (l->belongs)
+        return wf_sides_greeted(l, f, head);
+    if (f->type == WF_FRAME_ATTACH && l->state == WF_LINK_HELLO)
+        return wf_sides_attach(l, f, head);
     if ((f->type == WF_FRAME_HELLO) != (l->state == WF_LINK_HELLO))
         return wf_err(WEFT_EPEER, "%s",
                       f->type == WF_FRAME_HELLO ? "a second hello" : "no hello at first");
@@ -332,30 +396,17 @@ static weft_status on_frame(void *arg, const struct wf_frame *f, const void *hea
     case WF_FRAME_REGION: return wf_region_take(l, f, head);
     case WF_FRAME_RELEASE: return wf_sendq_released(l, f->id);
     case WF_FRAME_PING: return answer_ping(l, f);
+    case WF_FRAME_SIDES: return wf_sides_take(l, f, head);
+    case WF_FRAME_ATTACH:
+    case WF_FRAME_STRIPE:
+        return wf_err(WEFT_EPEER, "a frame of type %s on the first connection",
+                      wf_frame_name(f->type));
     case WF_FRAME_BYE: l->bye = true; return WEFT_OK;
     default: return WEFT_OK; /* pong: it was heard; cancel: the answer will be ignored */
     }
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
-
-/* A thread that polls leaves it to the node's, to which the loop belongs. */
-static void go_down(struct wf_link *l, weft_status st, const char *why)
-{
-    if (!l->polling) {
-        wf_link_down(l, st, why);
-        return;
-    }
-    l->over = true;
-    l->over_st = st;
-    wf_snprintf(l->over_why, sizeof l->over_why, "%s", why);
-    wf_net_wake(l->net);
-}
-
-static bool is_over(const struct wf_link *l)
-{
-    return l->over || l->state == WF_LINK_DOWN;
-}
 
 /* What is in the staging memory; false if the link has to wait, or is down. */
 static bool take_staged(struct wf_link *l)
@@ -365,21 +416,22 @@ static bool take_staged(struct wf_link *l)
 
     l->taken += used;
     if (st) {
-        go_down(l, st, weft_error());
+        wf_link_down(l, st, weft_error());
         return false;
     }
     l->paused = wf_unframe_waits(&l->in);
-    return !l->paused;
+    l->elsewhere = wf_unframe_elsewhere(&l->in);
+    return !l->paused && !l->elsewhere && !l->handing;
 }
 
 static void ended(struct wf_link *l)
 {
     if (l->bye || l->said_bye)
-        go_down(l, WEFT_OK, "closed");
+        wf_link_down(l, WEFT_OK, "closed");
     else
-        go_down(l, WEFT_EPEER,
-                wf_unframe_between(&l->in) ? "the peer closed the connection"
-                                           : "the connection ended within a message");
+        wf_link_down(l, WEFT_EPEER,
+                     wf_unframe_between(&l->in) ? "the peer closed the connection"
+                                                : "the connection ended within a message");
 }
 
 /* One read, directly to where a payload goes, and beyond that to the staging memory. *drained: it
@@ -414,19 +466,17 @@ static bool read_once(struct wf_link *l, int64_t *budget, bool *drained)
 
         wf_snprintf(text, sizeof text, "reading: %s",
                     n == -EPROTO ? l->wire_error : wf_errno_text((int)-n));
-        go_down(l, WEFT_EPEER, text);
+        wf_link_down(l, WEFT_EPEER, text);
         return false;
     }
     if (n <= 0) {
         ended(l);
         return false;
     }
-    if (l->wire->polled)
-        l->heard = true;
-    else
-        l->heard_ns = wf_now(l->net->ctx);
+    l->heard = true;
     *budget -= n;
-    *drained = l->wire->announces && (l->wire->pending ? !l->wire->pending(l) : n < wanted);
+    *drained =
+        l->wire->announces && !l->ends && (l->wire->pending ? !l->wire->pending(l) : n < wanted);
     direct = wf_min_i64(direct, n);
     l->staged = n - direct;
     l->taken = 0;
@@ -434,7 +484,7 @@ static bool read_once(struct wf_link *l, int64_t *budget, bool *drained)
         weft_status st = wf_unframe_got(&l->in, direct);
 
         if (st) {
-            go_down(l, st, weft_error());
+            wf_link_down(l, st, weft_error());
             return false;
         }
     }
@@ -447,12 +497,12 @@ static bool read_some(struct wf_link *l)
     int64_t budget = BUDGET;
     bool drained = false;
 
-    while (!is_over(l) && budget > 0) {
+    while (l->state != WF_LINK_DOWN && budget > 0) {
         if ((l->staged > l->taken || wf_unframe_waits(&l->in)) && !take_staged(l))
             break;
         l->staged = l->taken = 0;
         if (l->bye) { /* nothing follows */
-            go_down(l, WEFT_OK, "closed by the peer");
+            wf_link_down(l, WEFT_OK, "closed by the peer");
             break;
         }
         if (l->shm && budget < BUDGET && wf_shm_idle(l))
@@ -460,22 +510,20 @@ static bool read_some(struct wf_link *l)
         if (drained || !read_once(l, &budget, &drained))
             break;
     }
-    l->more = budget <= 0 && !is_over(l) &&
-              (l->wire->pulled || (l->wire->pending && l->wire->pending(l)));
+    l->more = budget <= 0 && l->state != WF_LINK_DOWN;
     if (l->more)
         wf_net_wake(l->net);
-    return budget < BUDGET || is_over(l);
+    return budget < BUDGET || l->state == WF_LINK_DOWN;
 }
 
-bool wf_link_read(struct wf_link *l, bool poll)
+bool wf_link_read(struct wf_link *l)
 {
     bool any;
 
-    if (l->paused || l->over || (l->state != WF_LINK_HELLO && l->state != WF_LINK_UP))
+    if (l->paused || l->elsewhere || l->handing ||
+        (l->state != WF_LINK_HELLO && l->state != WF_LINK_UP))
         return false;
-    l->polling = poll;
     any = read_some(l);
-    l->polling = false;
     if (l->paused && l->more)
         l->more = false;
     if (any)
@@ -492,12 +540,36 @@ static void watch(struct wf_link *l)
     pthread_mutex_lock(&l->out);
     blocked = l->blocked;
     pthread_mutex_unlock(&l->out);
-    wf_socket_watch(l, l->shm ? wf_shm_events(l, blocked)
-                              : (l->paused ? 0 : UV_READABLE) | (blocked ? UV_WRITABLE : 0));
+    wf_socket_watch(l,
+                    l->shm ? wf_shm_events(l, blocked)
+                           : (l->paused ? 0 : WF_READABLE) | (blocked ? WF_WRITABLE : 0),
+                    false);
+}
+
+void wf_link_arrived(struct wf_link *l)
+{
+    bool arrived;
+
+    pthread_mutex_lock(&l->out);
+    arrived = l->state == WF_LINK_UP && l->elsewhere && l->sides->arrived;
+    if (arrived)
+        l->sides->arrived = false;
+    pthread_mutex_unlock(&l->out);
+    if (!arrived)
+        return;
+    l->elsewhere = false;
+    l->heard = true;
+    if (wf_unframe_arrived(&l->in))
+        wf_link_down(l, WEFT_EPEER, weft_error());
+    else
+        read_some(l); /* what followed was not read, and not announced again */
+    watch(l);
+    wf_net_happened(l->net);
 }
 
 void wf_link_ready(struct wf_link *l, int events)
 {
+    l->ends |= events & WF_ENDED;
     if (l->state == WF_LINK_OPENING) {
         wf_socket_connected(l);
         return;
@@ -508,16 +580,16 @@ void wf_link_ready(struct wf_link *l, int events)
     }
     if (l->shm) { /* somebody is there; perhaps there is space in the ring */
         wf_shm_woken(l, events);
-        events |= UV_READABLE | UV_WRITABLE;
+        events |= WF_READABLE | WF_WRITABLE;
     }
-    if (events & UV_WRITABLE) { /* the peer has taken bytes: it is alive */
+    if (events & WF_WRITABLE) { /* the peer has taken bytes: it is alive */
         l->heard_ns = wf_now(l->net->ctx);
         pthread_mutex_lock(&l->out);
         l->blocked = false;
         pthread_mutex_unlock(&l->out);
         wf_sendq_write(l);
     }
-    if (events & UV_READABLE && !l->paused)
+    if (events & WF_READABLE && !l->paused && !l->elsewhere && !l->handing)
         read_some(l);
     watch(l);
     wf_net_happened(l->net);
@@ -548,7 +620,7 @@ static void check_silence(struct wf_link *l, int64_t now)
     pthread_mutex_lock(&l->out);
     quiet = now - wf_max_i64(l->heard_ns, l->proved_ns);
     pthread_mutex_unlock(&l->out);
-    if (silence < 0 || l->paused)
+    if (silence < 0 || l->paused || l->handing)
         return;
     if (quiet >= silence) {
         wf_snprintf(text, sizeof text, "%s for %.1f s",
@@ -606,10 +678,6 @@ void wf_link_serve(struct wf_link *l, int64_t now)
     resume = l->resume;
     l->resume = false;
     pthread_mutex_unlock(&l->out);
-    if (l->over) {
-        wf_link_down(l, l->over_st, l->over_why);
-        return;
-    }
     if (broken) {
         if (l->said_bye)
             wf_link_down(l, WEFT_OK, "closed");
@@ -619,6 +687,11 @@ void wf_link_serve(struct wf_link *l, int64_t now)
     }
     if (l->state == WF_LINK_OPENING && l->connect_by && now >= l->connect_by) {
         wf_link_down(l, WEFT_ETIME, "connecting took too long");
+        return;
+    }
+    broken = wf_sides_check(l, now);
+    if (broken) {
+        wf_link_down(l, l->said_bye ? WEFT_OK : broken, l->said_bye ? "closed" : weft_error());
         return;
     }
     end_requests(l, is_late, now, WEFT_ETIME);
@@ -631,7 +704,7 @@ void wf_link_serve(struct wf_link *l, int64_t now)
         }
         if (l->more || l->pipe || (l->shm && wf_shm_waiting(l))) {
             l->more = false;
-            wf_link_read(l, false);
+            wf_link_read(l);
         }
         check_silence(l, now);
         check_stall(l, now);
@@ -651,16 +724,20 @@ weft_status wf_link_call(struct wf_link *l, const struct wf_msg *m, int64_t time
                          wf_sent_fn *sent, wf_reply_fn *reply, void *arg, uint64_t *id)
 {
     struct wf_pending *p = wf_alloc(l->net->ctx, sizeof *p);
-    struct wf_frame f = {.type = WF_FRAME_REQUEST, .wait = timeout_ns / 1000};
+    struct wf_frame f = {.type = WF_FRAME_REQUEST};
     weft_status st;
 
     if (!p)
         return wf_err_nomem(l->net->ctx, sizeof *p, "a request");
+    if (timeout_ns < 0) /* its time is over: it is told so as any other */
+        timeout_ns = 1;
+    f.wait = timeout_ns / 1000;
     pthread_mutex_lock(&l->out);
     f.id = l->next_id++;
     pthread_mutex_unlock(&l->out);
     *p = (struct wf_pending){.id = f.id,
-                             .deadline = timeout_ns ? wf_now(l->net->ctx) + timeout_ns : 0,
+                             .deadline =
+                                 timeout_ns ? wf_net_after(wf_now(l->net->ctx), timeout_ns) : 0,
                              .reply = reply,
                              .arg = arg};
     if (id)

@@ -9,7 +9,8 @@
  *                    socket PATH
  *   inproc:NAME      queues, for nodes of one context; also the network of simulations
  *
- * What every transport promises (test/unit/net/link_test.c):
+ * What every transport promises (test/unit/net: message_test.c, request_test.c, link_test.c,
+ * conform_test.c, hostile_test.c):
  * - Messages of a link arrive in the order they were sent, each whole and once, or the link goes
  *   down. Nothing arrives on a link after it is down; a new link is a new beginning.
  * - The bytes of a payload are read from where the sender has them, and arrive where the receiver
@@ -20,13 +21,16 @@
  * - Every wait ends: a peer that says nothing for `silence_ns`, or takes no byte for `stall_ns`, is
  *   down with WEFT_ETIME; requests have deadlines of their own. The error names peer and operation.
  *
- * Threads: a node has one thread, which owns its loop and makes all calls of struct wf_net_calls,
- * and those of replies; they must not block, and may call everything here but wf_net_wait,
- * wf_net_poll, wf_net_attend, wf_net_leave and wf_net_free. Where a node has links over shm, a
- * thread within one of those four makes these calls, too, while the node's thread makes none: one
- * thread at a time. `sent` is called by the node's thread, by a thread that sends, perhaps before
- * wf_link_send returns, or over inproc by the peer's thread; for one message of a link at a time
- * and in their order; it may send. All other functions may be called by any thread.
+ * Threads: a node has one thread, which makes the calls of struct wf_net_calls, and those of
+ * replies. A thread within wf_net_wait, wf_net_poll, wf_net_attend or wf_net_leave makes them in
+ * its place: it sees to all that arrives at the node, not only to what it waits for. One thread at
+ * a time makes such calls; it may be another one for each, also of one link, so that nothing may
+ * depend on the thread: do not wait with a lock that these calls take, and do not give `place`
+ * memory of a thread. They must not block, and may call everything here but those four functions
+ * and wf_net_free. `sent` is called by a thread that makes these calls, by a thread that sends,
+ * perhaps before wf_link_send returns, or over inproc by the peer's thread; for one message of a
+ * link at a time and in their order; it may send. The threads of further connections of a pair make
+ * both kinds of calls, too. All other functions may be called by any thread.
  *
  * This layer knows nothing of parameters, roles or jobs: kinds and heads belong to the layers
  * above. */
@@ -92,6 +96,12 @@ struct wf_net_opts {
     struct wf_tls *tls;           /* for tls; borrowed */
     bool no_checksums;            /* of payloads over tcp */
     int64_t max_regions;          /* bytes of all regions that a peer shares; 0: 4 GiB */
+    /* Over tcp and tls: connections of a pair, 1 to WF_MAX_CONNECTIONS; 0: automatic. The smaller
+     * number of the two ends counts. With more than one, the others carry payloads of at least
+     * striped_min bytes (0: 1 MiB), in stripes of stripe_bytes (0: 256 KiB), each read and written
+     * by a thread that all links of the node share. */
+    int connections;
+    int64_t striped_min, stripe_bytes;
     bool manual; /* no thread: the caller's wf_net_turn does all, over inproc alone. For tests and
                   * simulations, which own the clock, too */
 };
@@ -117,15 +127,27 @@ weft_status wf_net_connect(struct wf_net *net, const char *address, int64_t time
 weft_status wf_net_wait(struct wf_net *net, bool (*done)(void *arg), void *arg, int64_t timeout_ns,
                         const char *what);
 
-/* A round trip over shm takes less than a thread needs to wake another one up. So a thread that
- * waits reads shared memory itself: wf_net_wait does so for spin_us, and wf_net_poll does it once
- * and says whether anything has arrived. A thread that is going to wait again and again says
- * wf_net_attend before and wf_net_leave afterwards: peers then need not be told after each message
- * that somebody sleeps or wakes up. In between, wf_net_wait spins for as long as it takes, and what
- * nobody polls for is read at the next tick, of at most silence_ns / 12. */
+/* A round trip takes less than a thread needs to wake another one up. So a thread that waits sees
+ * to what arrives itself: wf_net_wait spins for spin_us, and then sleeps where the node's thread
+ * does; wf_net_poll looks once and says whether anything has arrived. A thread that is going to
+ * wait again and again says wf_net_attend before and wf_net_leave afterwards: the node's thread
+ * then keeps out of its way, and peers over shm need not be told after each message that somebody
+ * sleeps or wakes up. In between, wf_net_wait spins for as long as it takes, and what nobody polls
+ * for is read at the next tick, of at most silence_ns / 12. */
 void wf_net_attend(struct wf_net *net);
 void wf_net_leave(struct wf_net *net);
 bool wf_net_poll(struct wf_net *net);
+
+/* What waits at all links that are up. To be sent: messages that the system, or a peer over
+ * inproc, has not taken whole, and their bytes. Received, and not passed on yet: bytes that have
+ * arrived here and were not read (but for those of stripes), and messages, of which only the
+ * first of a link is known: links that have such bytes or a part of a message. Any thread, also
+ * in a call; it never waits for one: while the node is at work, this is how it was a moment
+ * before. */
+struct wf_queues {
+    int64_t send_messages, send_bytes, receive_messages, receive_bytes;
+};
+void wf_net_queues(struct wf_net *net, struct wf_queues *out);
 
 /* A node without a thread does what there is to do now; whether that was anything. */
 bool wf_net_turn(struct wf_net *net);
@@ -134,7 +156,8 @@ bool wf_net_turn(struct wf_net *net);
 
 /* sent may be NULL. A message that is refused is not sent at all, and `sent` is not called. */
 weft_status wf_link_send(struct wf_link *l, const struct wf_msg *m, wf_sent_fn *sent, void *arg);
-/* A request; *id (may be NULL) to cancel it. timeout_ns 0: as long as the link is up. reply is
+/* A request; *id (may be NULL) to cancel it. timeout_ns 0: as long as the link is up; below 0: its
+ * time is over already. reply is
  * called exactly once, unless the call itself fails; sent may be NULL. */
 weft_status wf_link_call(struct wf_link *l, const struct wf_msg *m, int64_t timeout_ns,
                          wf_sent_fn *sent, wf_reply_fn *reply, void *arg, uint64_t *id);
@@ -161,6 +184,7 @@ void wf_link_drop(struct wf_link *l);
  * later. After the link is down, both ends keep what they have until they drop it: what a peer had
  * handed over before it died stays readable. */
 
+enum { WF_MAX_CONNECTIONS = 8 };
 enum { WF_MAX_REFS = 16, WF_MAX_REGIONS = 64 /* of a link and direction */ };
 
 struct wf_region {
@@ -172,8 +196,16 @@ struct wf_region {
     bool mine;    /* made by this end */
 };
 
-/* Zeros; for a link that is up. */
+/* Zeros; for a link that is up. Its bytes count in the context's memory limit. */
 weft_status wf_region_new(struct wf_link *l, int64_t n, bool writable, struct wf_region **out);
+/* Memory that belongs to no link, for several of them: sealed, and written only through this
+ * mapping. charged: it counts in the context's memory limit as a whole; otherwise whoever uses
+ * parts of it charges them. */
+weft_status wf_region_memory(weft_ctx *ctx, int64_t n, bool charged, struct wf_region **out);
+/* Another region of a link on such memory, to be shared; the peer only reads it. */
+weft_status wf_region_alias(struct wf_link *l, struct wf_region *memory, struct wf_region **out);
+/* Whether what is in regions is not copied: over shm and inproc. */
+bool wf_link_maps(const struct wf_link *l);
 /* The peer gets it before all that is sent afterwards. */
 weft_status wf_region_share(struct wf_link *l, struct wf_region *r);
 void wf_region_drop(struct wf_region *r);
@@ -198,6 +230,10 @@ typedef int64_t wf_transit_fn(void *arg, const struct wf_transit *t);
 /* Before the first link. */
 weft_status wf_inproc_transit(weft_ctx *ctx, wf_transit_fn *fn, void *arg);
 
+/* Connections that messages travel over now: those of a pair are made after the link is up. */
+int wf_link_connections(const struct wf_link *l);
+/* How many this node wants of a pair: as its options say, or chosen by the number of cores. */
+int wf_net_connections(const struct wf_net *net);
 /* Valid once the link is up. */
 const struct wf_identity *wf_link_peer(const struct wf_link *l);
 /* "worker/3 (tcp:10.0.0.7:4711)", for errors. */

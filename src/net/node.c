@@ -1,26 +1,44 @@
 /* node.c - a node: its thread and loop, and how others wait for what happens there. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <sched.h>
 #include <time.h>
 
 #include "net/link.h"
 
-#define FAST_MS 5
+#define FAST_MS 5   /* between ticks while something has a deadline, */
+#define SLOW_MS 250 /* and otherwise at most */
+#define SLEEP_MS (4 * SLOW_MS)
 
-enum { MAX_POLLED = 4, LOOKS = 16 }; /* sockets that are polled; between two looks at the loop */
+enum {
+    LOOKS = 64, /* between two looks at the clock while spinning */
+    MANY_CORES = 8,
+    STRIPED_MIN = 1 << 20 /* bytes of a payload that is worth waking other threads up */
+};
 
 /* ---- waking ---------------------------------------------------------------------------------- */
 
 void wf_net_wake(struct wf_net *net)
 {
-    if (!net->opts.manual)
-        uv_async_send(&net->wake);
+    if (net->opts.manual)
+        return;
+    net->n_wakes++;
+    uv_async_send(&net->wake);
+    if (net->parked) { /* then perhaps no thread is at the set */
+        pthread_mutex_lock(&net->lock);
+        pthread_cond_signal(&net->unparked);
+        pthread_mutex_unlock(&net->lock);
+    }
 }
 
 void wf_net_happened(struct wf_net *net)
 {
     net->n_turns++;
-    /* Who waits counts itself first, and then looks at n_turns: one of the two sees the other. */
+    /* Who waits says so first, and then looks at n_turns: one of the two sees the other. */
+    if (net->asleep && atomic_exchange(&net->asleep, false)) {
+        net->nudged = true;
+        uv_async_send(&net->wake);
+    }
     if (net->n_waiting == 0)
         return;
     pthread_mutex_lock(&net->lock);
@@ -69,7 +87,7 @@ static void sweep(struct wf_net *net, bool all)
         struct wf_link *l = *at;
 
         if (l->state == WF_LINK_DOWN && !l->resolving && (l->dropped || all) &&
-            (all || !wf_inproc_visited(l))) {
+            (all || (!wf_inproc_visited(l) && !wf_sides_kept(l)))) {
             *at = l->next;
             wf_link_free(l);
         } else {
@@ -78,73 +96,77 @@ static void sweep(struct wf_net *net, bool all)
     }
 }
 
-/* Listeners that are new, or could not accept a connection, are watched. */
-static void watch_listeners(struct wf_net *net)
+/* Listeners that are new, or could not accept a connection, are watched. Whether all are. */
+static bool watch_listeners(struct wf_net *net)
 {
+    bool all = true;
+
     for (struct wf_listener *s = net->listeners; s; s = s->next)
         if (s->resting && s->kind != WF_ADDRESS_INPROC && wf_socket_watch_listener(s)) {
             wf_log(net->ctx, WEFT_LOG_WARN, "a listener: %s", weft_error());
-            s->resting = true; /* again in the next turn */
+            s->resting = true; /* again with the next tick */
+            all = false;
         }
+    return all;
 }
 
-static void on_timer(uv_timer_t *h);
-
-/* Ticks often while something has a deadline, otherwise for silence alone. */
-static void set_timer(struct wf_net *net)
+/* Often while something has a deadline, otherwise for silence alone. */
+static int tick_ms(const struct wf_net *net)
 {
     int64_t silence = net->opts.silence_ns;
-    uint64_t slow = silence > 0 ? (uint64_t)wf_max_i64(silence / 12000000, 1) : 1000;
-    uint64_t every = net->fast && slow > FAST_MS ? FAST_MS : slow;
+    int64_t slow = silence > 0 ? wf_max_i64(silence / 12000000, 1) : SLOW_MS;
 
-    if (uv_timer_get_repeat(&net->timer) != every || !uv_is_active((uv_handle_t *)&net->timer))
-        uv_timer_start(&net->timer, on_timer, every, every);
+    return (int)wf_min_i64(slow, net->fast ? FAST_MS : SLOW_MS);
 }
 
-static void serve_all(struct wf_net *net)
+void wf_net_soon(struct wf_net *net)
+{
+    net->fast = true;
+    wf_watch_tick(net, tick_ms(net));
+}
+
+void wf_net_serve(struct wf_net *net)
 {
     int64_t now = wf_now(net->ctx);
     bool fast = false;
 
+    net->fast = false; /* who asks for fast ticks from here on is heard, or wakes this thread up */
     take_orders(net);
     for (struct wf_link *l = net->links, *next; l; l = next) {
         next = l->next;
         wf_link_serve(l, now);
-        fast |= l->state != WF_LINK_DOWN && wf_shm_owes(l);
+        fast |= l->state != WF_LINK_DOWN && (wf_shm_owes(l) || wf_sides_ending(l));
         pthread_mutex_lock(&l->out);
         fast |= l->state != WF_LINK_DOWN &&
                 (l->pending || l->first || l->state != WF_LINK_UP || l->closing || l->held);
         pthread_mutex_unlock(&l->out);
     }
+    wf_sides_hand_over(net);
     sweep(net, false);
-    watch_listeners(net);
-    net->fast = fast;
+    fast |= !watch_listeners(net);
+    if (fast)
+        net->fast = true;
     if (!net->opts.manual)
-        set_timer(net);
-}
-
-static void turn(struct wf_net *net)
-{
-    wf_net_enter(net);
-    serve_all(net);
-    wf_net_exit(net);
-}
-
-static void on_timer(uv_timer_t *h)
-{
-    turn(h->data);
+        wf_watch_tick(net, tick_ms(net));
 }
 
 static void on_wake(uv_async_t *h)
 {
-    turn(h->data);
+    wf_net_serve(h->data);
+}
+
+void wf_net_run_loop(struct wf_net *net)
+{
+    uv_run(&net->loop, UV_RUN_NOWAIT);
 }
 
 bool wf_net_turn(struct wf_net *net)
 {
     int64_t before = net->n_turns;
 
-    turn(net);
+    wf_net_enter(net);
+    wf_net_serve(net);
+    wf_net_exit(net);
     return net->n_turns != before;
 }
 
@@ -165,8 +187,8 @@ static void close_all(struct wf_net *net)
         wf_socket_close_listener(s);
     }
     net->listeners = NULL;
-    if (!net->opts.manual) {
-        uv_close((uv_handle_t *)&net->timer, NULL);
+    wf_carriers_stop(net);
+    if (net->opened) {
         uv_close((uv_handle_t *)&net->wake, NULL);
         while (uv_run(&net->loop, UV_RUN_DEFAULT))
             ;
@@ -184,55 +206,72 @@ static bool is_stopping(struct wf_net *net)
     return stop;
 }
 
-/* Reads rings; whether the thread may sleep now. */
-static bool may_sleep(struct wf_net *net, bool spinning)
+/* Whether the thread may sleep at the set, which tells of all that happens. With the turn. */
+static bool may_sleep(struct wf_net *net)
 {
-    bool idle;
+    bool idle = uv_backend_timeout(&net->loop) != 0;
 
-    if (net->n_rings == 0)
-        return !spinning;
-    wf_net_enter(net);
-    idle = !wf_net_poll_rings(net, false) && !spinning;
-    if (idle)
-        idle = wf_net_arm(net);
-    wf_net_exit(net);
-    return idle;
+    if (!idle)
+        wf_net_run_loop(net);
+    wf_net_poll_rings(net);
+    return wf_net_arm(net) && idle;
 }
 
-/* While the thread spins, a few sockets are read without asking the loop first, which takes longer
- * than that. */
-static bool poll_sockets(struct wf_net *net)
+/* Looks without sleeping, for as long as no other thread wants the turn. With the turn. */
+static bool look_often(struct wf_net *net)
 {
-    int n = 0;
-    bool any = false;
+    for (int i = 0; i < LOOKS && !net->wanted; i++)
+        if (wf_net_look(net))
+            return true;
+    return false;
+}
 
-    wf_net_enter(net);
-    for (struct wf_link *l = net->links; l && n < MAX_POLLED; l = l->next)
-        if (l->wire && l->wire->announces && l->state == WF_LINK_UP) {
-            any |= wf_link_read(l, false);
-            n++;
-        }
-    wf_net_exit(net);
-    return any;
+/* Whether the thread spins: for spin_us after something has happened. */
+struct spin {
+    int64_t seen, until;
+};
+
+static bool is_spinning(struct wf_net *net, struct spin *s)
+{
+    if (net->opts.spin_us <= 0)
+        return false;
+    if (net->n_turns != s->seen) {
+        s->seen = net->n_turns;
+        s->until = wf_now(net->ctx) + (int64_t)net->opts.spin_us * 1000;
+        return true;
+    }
+    return wf_now(net->ctx) < s->until;
 }
 
 static void *node_main(void *arg)
 {
     struct wf_net *net = arg;
-    int64_t spin = (int64_t)net->opts.spin_us * 1000, until = 0, seen = -1;
-    int looks = 0;
+    struct spin spin = {.seen = -1};
+    struct wf_events ev = {.n = 0};
+    int64_t woken = 0;
 
-    while (!is_stopping(net)) {
-        bool spinning;
+    for (;;) {
+        bool kept, spinning, sleeps;
+        int ms;
 
-        if (net->n_turns != seen) {
-            seen = net->n_turns;
-            until = wf_now(net->ctx) + spin;
-        }
-        spinning = spin && !net->n_attending && wf_now(net->ctx) < until;
-        if (spinning && ++looks % LOOKS && poll_sockets(net))
+        wf_net_enter(net);
+        wf_watch_handle(net, &ev);
+        ev.n = 0;
+        kept = net->n_keepers > 0;
+        spinning = !kept && is_spinning(net, &spin);
+        if (spinning)
+            look_often(net);
+        sleeps = !spinning && may_sleep(net);
+        ms = tick_ms(net);
+        wf_net_exit(net);
+        if (is_stopping(net)) /* its wake-up may have been taken just now, with others */
+            break;
+        if (spinning)
             continue;
-        uv_run(&net->loop, may_sleep(net, spinning) ? UV_RUN_ONCE : UV_RUN_NOWAIT);
+        if (kept && sleeps)
+            wf_net_park(net, woken, ms);
+        woken = net->n_wakes;
+        wf_watch_wait(net, &ev, kept || !sleeps ? 0 : SLEEP_MS);
     }
     close_all(net);
     return NULL;
@@ -240,8 +279,27 @@ static void *node_main(void *arg)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
+/* Further connections pay where cores are idle: their threads copy, sum and encrypt. */
+static int choose_connections(void)
+{
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+
+    return n >= MANY_CORES ? 3 : 1;
+}
+
 static weft_status set_defaults(weft_ctx *ctx, struct wf_net_opts *o)
 {
+    if (o->connections < 0 || o->connections > WF_MAX_CONNECTIONS ||
+        (o->stripe_bytes && (o->stripe_bytes < WF_STRIPE_MIN || o->stripe_bytes > WF_STRIPE_MAX)))
+        return wf_err(WEFT_EINVAL,
+                      "a node with %d connections of a pair and stripes of %lld bytes: at most %d, "
+                      "and %d to %d, are allowed",
+                      o->connections, (long long)o->stripe_bytes, WF_MAX_CONNECTIONS, WF_STRIPE_MIN,
+                      WF_STRIPE_MAX);
+    o->connections = o->connections ? o->connections : choose_connections();
+    o->stripe_bytes = o->stripe_bytes ? o->stripe_bytes : WF_STRIPE;
+    o->striped_min = o->striped_min ? wf_max_i64(o->striped_min, WF_STRIPE_MIN) : STRIPED_MIN;
     o->max_payload = o->max_payload ? o->max_payload : (int64_t)1 << 40;
     o->max_queued = o->max_queued ? o->max_queued : 1024;
     o->silence_ns = o->silence_ns ? o->silence_ns : 3000000000;
@@ -251,20 +309,37 @@ static weft_status set_defaults(weft_ctx *ctx, struct wf_net_opts *o)
                                : wf_entropy(ctx, &o->self.incarnation, sizeof o->self.incarnation);
 }
 
+int wf_net_connections(const struct wf_net *net)
+{
+    return net->opts.connections;
+}
+
 static weft_status open_loop(struct wf_net *net)
 {
-    int rc = net->opts.manual ? 0 : uv_loop_init(&net->loop);
+    int rc = uv_loop_init(&net->loop);
+    weft_status st;
 
-    if (net->opts.manual)
-        return WEFT_OK;
     if (rc)
         return wf_err(WEFT_EIO, "an event loop: %s", uv_strerror(rc));
-    net->loop.data = net->ctx; /* for handles that free themselves */
     uv_async_init(&net->loop, &net->wake, on_wake);
-    uv_timer_init(&net->loop, &net->timer);
-    net->wake.data = net->timer.data = net;
-    set_timer(net);
-    return WEFT_OK;
+    net->wake.data = net;
+    net->opened = true;
+    st = wf_watch_open(net);
+    if (!st)
+        wf_watch_tick(net, tick_ms(net));
+    return st;
+}
+
+static weft_status start(struct wf_net *net)
+{
+    weft_status st = set_defaults(net->ctx, &net->opts);
+
+    if (!st && !net->opts.manual)
+        st = open_loop(net);
+    if (st || net->opts.manual)
+        return st;
+    net->started = pthread_create(&net->thread, NULL, node_main, net) == 0;
+    return net->started ? WEFT_OK : wf_err(WEFT_ENOMEM, "a node: no thread can be started");
 }
 
 weft_status wf_net_new(weft_ctx *ctx, const struct wf_net_opts *opts, struct wf_net **out)
@@ -276,29 +351,18 @@ weft_status wf_net_new(weft_ctx *ctx, const struct wf_net_opts *opts, struct wf_
     if (!net)
         return wf_err_nomem(ctx, sizeof *net, "a node");
     net->ctx = ctx;
+    net->set = net->timer = -1;
     net->opts = *opts;
-    st = set_defaults(ctx, &net->opts);
-    if (st) {
-        wf_free(ctx, net);
-        return st;
-    }
     pthread_mutex_init(&net->lock, NULL);
     pthread_mutex_init(&net->turn, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&net->changed, &attr);
+    pthread_cond_init(&net->unparked, &attr);
     pthread_condattr_destroy(&attr);
-    st = open_loop(net);
-    if (!st && !opts->manual && pthread_create(&net->thread, NULL, node_main, net)) {
-        st = wf_err(WEFT_ENOMEM, "a node: no thread can be started");
-        close_all(net);
-        uv_loop_close(&net->loop);
-    }
+    st = start(net);
     if (st) {
-        pthread_cond_destroy(&net->changed);
-        pthread_mutex_destroy(&net->turn);
-        pthread_mutex_destroy(&net->lock);
-        wf_free(ctx, net);
+        wf_net_free(net);
         return st;
     }
     *out = net;
@@ -312,13 +376,16 @@ void wf_net_free(struct wf_net *net)
     pthread_mutex_lock(&net->lock);
     net->stop = true;
     pthread_mutex_unlock(&net->lock);
-    if (net->opts.manual) {
-        close_all(net);
-    } else {
+    if (net->started) {
         wf_net_wake(net);
         pthread_join(net->thread, NULL);
-        uv_loop_close(&net->loop);
+    } else {
+        close_all(net);
     }
+    if (net->opened)
+        uv_loop_close(&net->loop);
+    wf_watch_close(net);
+    pthread_cond_destroy(&net->unparked);
     pthread_cond_destroy(&net->changed);
     pthread_mutex_destroy(&net->turn);
     pthread_mutex_destroy(&net->lock);
@@ -379,7 +446,7 @@ weft_status wf_net_connect(struct wf_net *net, const char *address, int64_t time
     wf_address_format(&a, l->address, sizeof l->address);
     l->kind = a.kind;
     l->promised = true;
-    l->connect_by = timeout_ns ? wf_now(net->ctx) + timeout_ns : 0;
+    l->connect_by = timeout_ns ? wf_net_after(wf_now(net->ctx), timeout_ns) : 0;
     o->link = l;
     *out = l;
     wf_net_order(net, o);

@@ -5,6 +5,7 @@
  * these bytes. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 
 #include "net/link.h"
 
@@ -15,10 +16,10 @@ struct region {
     struct wf_region r; /* first */
     weft_ctx *ctx;
     _Atomic int n_refs;
-    struct region *memory;    /* whose memory this is: the peer's, over inproc */
+    struct region *memory;    /* whose memory this is: the peer's, over inproc; wf_region_alias */
     const struct wf_net *net; /* of the link */
     int64_t link;             /* its number */
-    bool mapped, shared;
+    bool mapped, shared, charged;
     int fd; /* -1: none */
 };
 
@@ -58,6 +59,8 @@ void wf_region_drop(struct wf_region *r)
         wf_free(g->ctx, r->p);
     if (g->fd >= 0)
         sys->close(sys->arg, g->fd);
+    if (g->charged)
+        wf_mem_release(g->ctx, r->n);
     wf_free(g->ctx, g);
 }
 
@@ -155,7 +158,9 @@ weft_status wf_region_new(struct wf_link *l, int64_t n, bool writable, struct wf
         return wf_err_nomem(ctx, sizeof *g, "a region");
     if (l->kind == WF_ADDRESS_SHM) {
         g->mapped = true;
-        st = wf_shm_make(ctx, n, &g->fd);
+        /* Counted where it is made; the peer's limit is max_regions. */
+        g->charged = wf_mem_charge(ctx, n);
+        st = g->charged ? wf_shm_make(ctx, n, &g->fd) : wf_err_nomem(ctx, (size_t)n, "a region");
         if (!st)
             st = wf_shm_map(ctx, g->fd, n, true, &g->r.p);
     } else {
@@ -168,6 +173,71 @@ weft_status wf_region_new(struct wf_link *l, int64_t n, bool writable, struct wf
     }
     *out = &g->r;
     return WEFT_OK;
+}
+
+weft_status wf_region_memory(weft_ctx *ctx, int64_t n, bool charged, struct wf_region **out)
+{
+    struct region *g = wf_alloc(ctx, sizeof *g);
+    weft_status st;
+
+    if (!g || n < 1) {
+        wf_free(ctx, g);
+        return n < 1 ? wf_err(WEFT_EINVAL, "shared memory of %lld bytes", (long long)n)
+                     : wf_err_nomem(ctx, sizeof *g, "shared memory");
+    }
+    *g = (struct region){
+        .r = {.n = n, .mine = true}, .ctx = ctx, .n_refs = 1, .mapped = true, .fd = -1};
+    g->charged = charged && wf_mem_charge(ctx, n);
+    st = charged && !g->charged ? wf_err_nomem(ctx, (size_t)n, "shared memory")
+                                : wf_shm_make(ctx, n, &g->fd);
+    if (!st)
+        st = wf_shm_map(ctx, g->fd, n, true, &g->r.p);
+    if (!st)
+        st = wf_shm_seal(ctx, g->fd, true);
+    if (st) {
+        wf_region_drop(&g->r);
+        return st;
+    }
+    *out = &g->r;
+    return WEFT_OK;
+}
+
+weft_status wf_region_alias(struct wf_link *l, struct wf_region *memory, struct wf_region **out)
+{
+    const struct wf_sys *sys = l->net->ctx->sys;
+    struct region *g;
+    uint64_t id;
+
+    if (of(memory)->net || l->state != WF_LINK_UP)
+        return wf_err(WEFT_EINVAL, "%s: %s", l->name,
+                      of(memory)->net ? "the memory belongs to a link" : "the link is not up");
+    pthread_mutex_lock(&l->out);
+    id = ++l->next_region;
+    pthread_mutex_unlock(&l->out);
+    g = new_region(l, id, memory->n, false, true);
+    if (!g)
+        return wf_err_nomem(l->net->ctx, sizeof *g, "a region");
+    wf_region_ref(memory);
+    g->memory = of(memory);
+    g->r.p = memory->p;
+    if (l->kind == WF_ADDRESS_SHM) {
+        g->fd = sys->fcntl(sys->arg, of(memory)->fd, F_DUPFD_CLOEXEC, 0);
+        if (g->fd < 0) {
+            int rc = g->fd;
+
+            g->fd = -1;
+            wf_region_drop(&g->r);
+            return wf_err(WEFT_EIO, "%s: a descriptor of shared memory: %s", l->name,
+                          wf_errno_text(-rc));
+        }
+    }
+    *out = &g->r;
+    return WEFT_OK;
+}
+
+bool wf_link_maps(const struct wf_link *l)
+{
+    return l->kind == WF_ADDRESS_SHM || l->kind == WF_ADDRESS_INPROC;
 }
 
 /* A region that could not be shared. */
@@ -204,7 +274,7 @@ weft_status wf_region_share(struct wf_link *l, struct wf_region *r)
     total(l, true, &n);
     if (!st && n >= WF_MAX_REGIONS)
         st = wf_err(WEFT_ELIMIT, "%s: %d regions are shared; more are not allowed", l->name, n);
-    if (!st && g->fd >= 0)
+    if (!st && g->fd >= 0 && !g->memory) /* otherwise it is sealed already */
         st = wf_shm_seal(g->ctx, g->fd, !r->writable);
     if (!st)
         st = add(l, g);

@@ -33,17 +33,34 @@ void wf_ring_open(void *memory, uint64_t n_cells, int side, struct wf_ring_reade
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* The word of the next cell: 0 if it is not written yet, otherwise whatever is there. */
-static uint64_t next_word(const struct wf_ring_reader *r)
+static inline uint64_t next_word(const struct wf_ring_reader *r)
 {
     uint64_t word = atomic_load(&r->cell[r->at & (r->n_cells - 1)].word);
-    uint64_t old = r->at < r->n_cells ? 0 : r->at + 1 - r->n_cells;
+    uint64_t number = word >> 8;
 
-    return word >> 8 == old ? 0 : word;
+    if (number == r->at + 1) /* as it should be */
+        return word;
+    return number == (r->at < r->n_cells ? 0 : r->at + 1 - r->n_cells) ? 0 : word;
 }
 
 bool wf_ring_waiting(const struct wf_ring_reader *r)
 {
     return r->used || next_word(r);
+}
+
+int64_t wf_ring_unread(const struct wf_ring_reader *r)
+{
+    int64_t n = r->used ? r->used - r->off : 0;
+    uint64_t first = r->at + (r->used > 0);
+
+    for (uint64_t at = first; at < r->at + r->n_cells; at++) {
+        uint64_t word = atomic_load(&r->cell[at & (r->n_cells - 1)].word), used = word & 0xff;
+
+        if (word >> 8 != at + 1 || used > WF_CELL_BYTES) /* what is wrong is said when it is read */
+            break;
+        n += (int64_t)used;
+    }
+    return n;
 }
 
 bool wf_ring_arm(struct wf_ring_reader *r)

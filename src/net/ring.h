@@ -63,6 +63,8 @@ static inline int64_t wf_ring_room(const struct wf_ring_writer *w)
 }
 /* Whether reading gives something other than -EAGAIN. */
 bool wf_ring_waiting(const struct wf_ring_reader *r);
+/* Bytes that are written and not read. */
+int64_t wf_ring_unread(const struct wf_ring_reader *r);
 /* The writer is to wake the reader up when it writes; false, and no longer so: there is something
  * to read. */
 bool wf_ring_arm(struct wf_ring_reader *r);

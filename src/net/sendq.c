@@ -63,6 +63,22 @@ static void finish(struct wf_link *l)
         wf_net_happened(l->net);
 }
 
+/* n bytes were taken by the system. */
+static void prove(struct wf_link *l, int64_t n)
+{
+    l->unproved += n;
+    if (l->unproved > PROOF) {
+        l->unproved = 0;
+        l->proved_ns = wf_now(l->net->ctx);
+    }
+}
+
+static void put_crc(uint8_t out[WF_FRAME_TAIL], uint32_t crc)
+{
+    for (int i = 0; i < WF_FRAME_TAIL; i++)
+        out[i] = (uint8_t)(crc >> 8 * i);
+}
+
 /* ---- adding ---------------------------------------------------------------------------------- */
 
 /* f->n_head bytes of heads: `head`, and then the n_refs of `refs`. */
@@ -85,7 +101,8 @@ static struct wf_outgoing *new_outgoing(struct wf_link *l, const struct wf_frame
     if (n_refs)
         memcpy(o->head + n_head, refs, (size_t)n_refs);
     wf_frame_encode(f, o->head, o->header);
-    o->n = WF_FRAME_HEADER + f->n_head + f->n_payload +
+    o->striped = f->flags & WF_FRAME_STRIPED;
+    o->n = WF_FRAME_HEADER + f->n_head + (o->striped ? 0 : f->n_payload) +
            (f->flags & WF_FRAME_SUMMED ? WF_FRAME_TAIL : 0);
     return o;
 }
@@ -144,53 +161,96 @@ static int find_refs(struct wf_link *l, const struct wf_msg *m, uint8_t *refs)
 
 /* ---- without a queue ------------------------------------------------------------------------- */
 
-/* Whether nothing is between a message and a ring that has space for all of it. With the mutex. */
-static bool can_pass(const struct wf_link *l, const struct wf_frame *f)
+/* Whether nothing is before a message, and a ring has space for all of it. With the mutex. */
+static bool can_pass(const struct wf_link *l, int64_t bytes)
 {
     return l->state == WF_LINK_UP && !l->first && !l->done && !l->finishing && !l->blocked &&
-           !l->broken && !l->closing && wf_shm_room(l, WF_FRAME_HEADER + f->n_head + f->n_payload);
+           !l->broken && !l->closing && (!l->shm || wf_shm_room(l, bytes));
 }
 
-/* A small message goes into the ring from where it is: that is faster than keeping a copy of its
- * head and a note about it. False: it takes the usual way. */
+/* The bytes of a frame, one after the other. */
+static void flatten(const struct wf_frame *f, const struct wf_msg *m, uint8_t *out)
+{
+    uint8_t *payload = out + WF_FRAME_HEADER + f->n_head, *p = payload;
+
+    wf_frame_encode(f, m->head, out);
+    if (f->n_head)
+        memcpy(out + WF_FRAME_HEADER, m->head, (size_t)f->n_head);
+    for (int i = 0; i < m->n_parts; p += m->part[i++].n)
+        if (m->part[i].n)
+            memcpy(p, m->part[i].p, (size_t)m->part[i].n);
+    if (f->flags & WF_FRAME_SUMMED)
+        put_crc(p, wf_crc32c(0, payload, f->n_payload));
+}
+
+/* What was not written of a message is queued. With the mutex. */
+static weft_status queue_rest(struct wf_link *l, const struct wf_frame *f, const struct wf_msg *m,
+                              wf_sent_fn *sent, void *arg, int64_t at)
+{
+    struct wf_outgoing *o = new_outgoing(l, f, m->head, NULL, 0, m->part, m->n_parts);
+
+    if (!o) { /* half of it is sent: nothing can follow */
+        l->broken = wf_err_nomem(l->net->ctx, sizeof *o, "a message");
+        wf_snprintf(l->why, sizeof l->why, "%s", weft_error());
+        return l->broken;
+    }
+    o->sent = sent;
+    o->arg = arg;
+    append(l, o, false);
+    o->at = at;
+    return WEFT_OK;
+}
+
+/* The end of a message that is in nobody's queue. */
+static void passed(struct wf_link *l, wf_sent_fn *sent, void *arg, weft_status st)
+{
+    if (!sent)
+        return;
+    sent(arg, st);
+    pthread_mutex_lock(&l->out);
+    l->finishing = false;
+    pthread_mutex_unlock(&l->out);
+    finish(l);
+    wf_net_happened(l->net);
+}
+
+/* A small message is written from where the caller is, with one call of the system at most: that is
+ * faster than keeping a copy of its head and a note about it. False: it takes the usual way. */
 static bool pass(struct wf_link *l, const struct wf_frame *f, const struct wf_msg *m,
                  wf_sent_fn *sent, void *arg, struct wf_pending *pending)
 {
     uint8_t bytes[PASSED];
-    struct iovec v = {bytes, WF_FRAME_HEADER + (size_t)f->n_head};
-    int64_t n = -1;
+    int64_t size = WF_FRAME_HEADER + f->n_head + f->n_payload +
+                   (f->flags & WF_FRAME_SUMMED ? WF_FRAME_TAIL : 0);
+    struct iovec v = {bytes, (size_t)size};
+    weft_status st = WEFT_OK;
+    int64_t n = -EPIPE;
 
-    if (l->kind != WF_ADDRESS_SHM || f->n_payload > PASSED - WF_FRAME_HEADER - f->n_head)
+    if (l->kind == WF_ADDRESS_INPROC || size > PASSED)
         return false;
-    wf_frame_encode(f, m->head, bytes);
-    if (f->n_head)
-        memcpy(bytes + WF_FRAME_HEADER, m->head, (size_t)f->n_head);
-    for (int i = 0; i < m->n_parts; i++) {
-        if (m->part[i].n)
-            memcpy(bytes + v.iov_len, m->part[i].p, (size_t)m->part[i].n);
-        v.iov_len += (size_t)m->part[i].n;
-    }
+    flatten(f, m, bytes);
     pthread_mutex_lock(&l->out);
-    if (can_pass(l, f)) {
-        if (pending) {
-            pending->next = l->pending;
-            l->pending = pending;
-        }
+    if (can_pass(l, size)) {
         n = l->wire->write(l, &v, 1);
-        l->finishing = n > 0 && sent;
-        if (n < 0 && pending)
-            l->pending = pending->next;
+        n = n == -EAGAIN || n == -EINTR ? 0 : n;
     }
+    if (n >= 0 && n < size)
+        st = queue_rest(l, f, m, sent, arg, n);
+    if (n >= 0 && pending) {
+        pending->next = l->pending;
+        l->pending = pending;
+    }
+    if (n >= 0)
+        prove(l, n);
+    l->finishing |= (n == size || st) && sent;
     pthread_mutex_unlock(&l->out);
-    if (n > 0 && sent) {
-        sent(arg, WEFT_OK);
-        pthread_mutex_lock(&l->out);
-        l->finishing = false;
-        pthread_mutex_unlock(&l->out);
-        finish(l);
-        wf_net_happened(l->net);
-    }
-    return n > 0;
+    if (n == size || st)
+        passed(l, sent, arg, st);
+    else if (n >= 0)
+        wf_sendq_write(l);
+    if (st)
+        wf_net_wake(l->net);
+    return n >= 0;
 }
 
 weft_status wf_sendq_add(struct wf_link *l, const struct wf_frame *f, const struct wf_msg *m,
@@ -213,7 +273,9 @@ weft_status wf_sendq_add(struct wf_link *l, const struct wf_frame *f, const stru
         frame.flags |= WF_FRAME_REGIONAL;
     if (n_refs && shares)
         frame.n_payload = 0;
-    if (frame.n_payload && l->kind == WF_ADDRESS_TCP && !opts->no_checksums)
+    if (wf_sides_carry(l, frame.n_payload)) /* stripes have their own checksums */
+        frame.flags |= WF_FRAME_STRIPED;
+    else if (frame.n_payload && l->kind == WF_ADDRESS_TCP && !opts->no_checksums)
         frame.flags |= WF_FRAME_SUMMED;
     if (!n_refs && pass(l, &frame, m, sent, arg, pending))
         return WEFT_OK;
@@ -288,14 +350,28 @@ weft_status wf_sendq_region(struct wf_link *l, const struct wf_frame *f, const v
     return st ? st : add_own(l, f, head, false, 0, l->kind == WF_ADDRESS_SHM ? r : NULL);
 }
 
+/* Stripes arrive before the thread that wrote the last of them has said so: then the message is
+ * still the first of its queue. */
+static bool release_early(struct wf_link *l, uint64_t slot)
+{
+    struct wf_outgoing *o = l->first;
+    bool early = o && o->striped && o->lent && o->at == o->n && o->slot == slot && !o->released;
+
+    if (early)
+        o->released = true;
+    return early;
+}
+
 weft_status wf_sendq_released(struct wf_link *l, uint64_t slot)
 {
     struct wf_outgoing **at, *o;
+    bool early;
 
     pthread_mutex_lock(&l->out);
     for (at = &l->lent; *at && (*at)->slot != slot; at = &(*at)->next)
         ;
     o = *at;
+    early = !o && release_early(l, slot);
     if (o) {
         *at = o->next;
         l->n_lent--;
@@ -303,9 +379,9 @@ weft_status wf_sendq_released(struct wf_link *l, uint64_t slot)
     }
     pthread_mutex_unlock(&l->out);
     finish(l);
-    return o ? WEFT_OK
-             : wf_err(WEFT_EPEER, "the peer releases slot %llu, which it does not have",
-                      (unsigned long long)slot);
+    return o || early ? WEFT_OK
+                      : wf_err(WEFT_EPEER, "the peer releases slot %llu, which it does not have",
+                               (unsigned long long)slot);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -340,8 +416,7 @@ static void sum_up_to(struct wf_outgoing *o, int64_t end)
         }
         at += o->part[i].n;
     }
-    for (int i = 0; i < WF_FRAME_TAIL; i++)
-        o->tail[i] = (uint8_t)(o->crc >> 8 * i);
+    put_crc(o->tail, o->crc);
 }
 
 /* Adds what can be sent of a frame; false if more of it must be summed first, or there is no more
@@ -351,6 +426,8 @@ static bool add_frame(struct filling *f, struct wf_outgoing *o)
     bool summed = o->frame.flags & WF_FRAME_SUMMED;
     int64_t before = WF_FRAME_HEADER + o->frame.n_head, end = o->frame.n_payload, at = 0;
 
+    if (o->striped)
+        end = 0;
     f->skip = o->at;
     fill(f, o->header, WF_FRAME_HEADER);
     fill(f, o->head, o->frame.n_head);
@@ -382,11 +459,7 @@ static void sum_ahead(struct wf_outgoing *o)
 static void advance(struct wf_link *l, int64_t n)
 {
     l->moved_ns = wf_now(l->net->ctx);
-    l->unproved += n;
-    if (l->unproved > PROOF) {
-        l->unproved = 0;
-        l->proved_ns = l->moved_ns;
-    }
+    prove(l, n);
     while (l->first) {
         struct wf_outgoing *o = l->first;
         int64_t k = wf_min_i64(n, o->n - o->at);
@@ -395,12 +468,16 @@ static void advance(struct wf_link *l, int64_t n)
         n -= k;
         if (o->at < o->n)
             return;
+        if (o->striped && !o->striped_done) {
+            wf_sides_begin(l, o);
+            return;
+        }
         l->said_bye |= o->frame.type == WF_FRAME_BYE;
         l->first = o->next;
         if (!l->first)
             l->last = &l->first;
         l->n_queued--;
-        if (o->lent) {
+        if (o->lent && !o->released) {
             o->next = l->lent;
             l->lent = o;
             l->n_lent++;
@@ -432,6 +509,12 @@ static weft_status write_some(struct wf_link *l)
         struct filling f = {v, 0, MAX_IOV, 0};
         int64_t n = give_region(l);
 
+        if (l->first->striped && l->first->at == l->first->n) {
+            if (!l->first->striped_done)
+                return WEFT_OK; /* its stripes are being written */
+            advance(l, 0);
+            continue;
+        }
         if (n >= 0) {
             /* The descriptor of a later frame is given when that is the first. */
             for (struct wf_outgoing *o = l->first; o && !o->region && add_frame(&f, o); o = o->next)
@@ -474,6 +557,7 @@ weft_status wf_sendq_write(struct wf_link *l)
         wf_inproc_wake_peer(l);
     if (wake)
         wf_net_wake(l->net);
+    wf_sides_wake(l);
     finish(l);
     return st;
 }

@@ -149,21 +149,6 @@ weft_status wf_shm_map(weft_ctx *ctx, int fd, int64_t bytes, bool writable, void
 
 /* ---- how a link begins ----------------------------------------------------------------------- */
 
-static weft_status check_user(struct wf_link *l)
-{
-    const struct wf_sys *sys = l->net->ctx->sys;
-    struct ucred who = {.uid = 0};
-    socklen_t n = sizeof who;
-    int rc = sys->getsockopt(sys->arg, l->fd, SOL_SOCKET, SO_PEERCRED, &who, &n);
-
-    if (rc < 0)
-        return wf_err(WEFT_EPEER, "asking for the peer's user: %s", wf_errno_text(-rc));
-    if (who.uid != geteuid())
-        return wf_err(WEFT_EPEER, "the peer belongs to user %u, this process to user %u",
-                      (unsigned)who.uid, (unsigned)geteuid());
-    return WEFT_OK;
-}
-
 /* "wefr", version, three zeros, number of cells, and the CRC of all that. */
 static void put_setup(uint8_t out[SETUP], uint32_t n_cells)
 {
@@ -219,7 +204,7 @@ weft_status wf_shm_new(struct wf_link *l)
     if (!s)
         return wf_err_nomem(l->net->ctx, sizeof *s, "a link");
     l->shm = s;
-    st = check_user(l);
+    st = wf_link_check_user(l);
     if (st || !l->promised)
         return st;
     st = wf_shm_make(l->net->ctx, wf_ring_bytes(WF_RING_CELLS), &fd);
@@ -240,7 +225,7 @@ static weft_status offer(struct wf_link *l, int *events)
         int64_t n = send_fd(l, s->setup + s->n_setup, (size_t)(SETUP - s->n_setup),
                             s->n_setup ? -1 : s->fd[0]);
 
-        *events = UV_WRITABLE;
+        *events = WF_WRITABLE;
         if (n == -EAGAIN)
             return WEFT_OK;
         if (n < 0 && n != -EINTR)
@@ -281,7 +266,7 @@ weft_status wf_shm_step(struct wf_link *l, int *events)
         int fd[FDS_AT_ONCE], n_fds;
         int64_t n = receive(l, s->setup + s->n_setup, (size_t)(SETUP - s->n_setup), fd, &n_fds);
 
-        *events = UV_READABLE;
+        *events = WF_READABLE;
         if (n == -EAGAIN)
             return WEFT_OK;
         if (n <= 0 && n != -EINTR)
@@ -383,7 +368,7 @@ void wf_shm_woken(struct wf_link *l, int events)
 {
     struct wf_shm *s = l->shm;
 
-    if (events & UV_WRITABLE)
+    if (events & WF_WRITABLE)
         s->full = false;
     while (!s->eof && s->n_fds <= MAX_FDS - FDS_AT_ONCE) {
         char text[64];
@@ -405,8 +390,8 @@ int wf_shm_events(struct wf_link *l, bool blocked)
 {
     struct wf_shm *s = l->shm;
 
-    return (s->eof || s->n_fds > MAX_FDS - FDS_AT_ONCE ? 0 : UV_READABLE) |
-           (blocked && s->full ? UV_WRITABLE : 0);
+    return (s->eof || s->n_fds > MAX_FDS - FDS_AT_ONCE ? 0 : WF_READABLE) |
+           (blocked && s->full ? WF_WRITABLE : 0);
 }
 
 int wf_shm_take_fd(struct wf_link *l)
@@ -432,6 +417,11 @@ bool wf_shm_waiting(const struct wf_link *l)
 bool wf_shm_idle(const struct wf_link *l)
 {
     return !l->shm->eof && !wf_ring_waiting(&l->shm->in);
+}
+
+int64_t wf_shm_unread(const struct wf_link *l)
+{
+    return l->shm->memory ? wf_ring_unread(&l->shm->in) : 0;
 }
 
 bool wf_shm_room(const struct wf_link *l, int64_t bytes)

@@ -10,6 +10,8 @@
 
 #include "net/link.h"
 
+enum { AT_ONCE = 64 }; /* connections that are accepted in a turn */
+
 static void fail(struct wf_link *l, const char *what, const char *reason)
 {
     char text[256];
@@ -38,69 +40,21 @@ static int64_t write_plain(struct wf_link *l, const struct iovec *v, int n)
 
 const struct wf_wire wf_wire_plain = {.read = read_plain, .write = write_plain, .announces = true};
 
-/* ---- the loop -------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
-static void free_handle(uv_handle_t *h)
+void wf_socket_watch(struct wf_link *l, int events, bool again)
 {
-    wf_free(h->loop->data, h);
-}
-
-static void on_link(uv_poll_t *h, int status, int events)
-{
-    struct wf_link *l = h->data;
-    struct wf_net *net = l->net;
-
-    wf_net_enter(net);
-    /* An error of the socket is found by reading or writing it. */
-    wf_link_ready(l, status < 0 ? UV_READABLE | UV_WRITABLE : events);
-    wf_net_exit(net);
-}
-
-static void on_listener(uv_poll_t *h, int status, int events)
-{
-    struct wf_listener *s = h->data;
-
-    (void)events;
-    wf_net_enter(s->net);
-    if (status >= 0)
-        wf_socket_accept(s);
-    wf_net_exit(s->net);
-}
-
-static uv_poll_t *new_poll(struct wf_net *net, int fd, void *data)
-{
-    uv_poll_t *h = wf_alloc(net->ctx, sizeof *h);
-
-    if (h && uv_poll_init(&net->loop, h, fd)) {
-        wf_free(net->ctx, h);
-        return NULL;
-    }
-    if (h)
-        h->data = data;
-    return h;
-}
-
-void wf_socket_watch(struct wf_link *l, int events)
-{
-    if (!l->poll || l->events == events)
-        return;
-    l->events = events;
-    if (events)
-        uv_poll_start(l->poll, events, on_link);
-    else
-        uv_poll_stop(l->poll);
+    if (l->fd >= 0 && wf_watch(l->net, &l->watched, l->fd, events, again))
+        wf_link_down(l, WEFT_EIO, weft_error());
 }
 
 static void close_connection(struct wf_link *l)
 {
     const struct wf_sys *sys = l->net->ctx->sys;
 
-    if (l->poll)
-        uv_close((uv_handle_t *)l->poll, free_handle);
+    wf_unwatch(l->net, &l->watched);
     if (l->fd >= 0)
         sys->close(sys->arg, l->fd);
-    l->poll = NULL;
-    l->events = 0;
     l->fd = -1;
 }
 
@@ -118,7 +72,7 @@ void wf_socket_close(struct wf_link *l)
     l->found = l->next_found = NULL;
 }
 
-static weft_status adopt(struct wf_link *l, int fd)
+static void adopt(struct wf_link *l, int fd)
 {
     const struct wf_sys *sys = l->net->ctx->sys;
     int on = 1;
@@ -127,8 +81,7 @@ static weft_status adopt(struct wf_link *l, int fd)
         l->kind == WF_ADDRESS_TLS) /* small messages leave at once; a hint */
         sys->setsockopt(sys->arg, fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     l->fd = fd;
-    l->poll = new_poll(l->net, fd, l);
-    return l->poll ? WEFT_OK : wf_err(WEFT_ENOMEM, "the loop takes no more connections");
+    l->watched.link = l;
 }
 
 /* ---- connecting ------------------------------------------------------------------------------ */
@@ -142,15 +95,14 @@ static int open_socket(struct wf_link *l, const struct sockaddr *to, socklen_t n
 
     if (fd < 0)
         return fd;
-    if (adopt(l, fd)) {
-        wf_link_down(l, WEFT_ENOMEM, weft_error());
-        return 0;
-    }
+    adopt(l, fd);
+    memcpy(&l->to, to, n);
+    l->n_to = n;
     rc = sys->connect(sys->arg, fd, to, n);
     if (rc == 0)
         wf_link_start(l);
     else if (rc == -EINPROGRESS || rc == -EINTR) /* then it continues by itself */
-        wf_socket_watch(l, UV_WRITABLE);
+        wf_socket_watch(l, WF_WRITABLE, false);
     else
         return rc;
     return 0;
@@ -203,7 +155,6 @@ static void on_resolved(uv_work_t *w, int status)
     struct wf_net *net = l->net;
     const struct wf_sys *sys = net->ctx->sys;
 
-    wf_net_enter(net);
     l->resolving = NULL;
     if (l->state != WF_LINK_OPENING) {
         if (status == 0 && r->rc == 0)
@@ -217,7 +168,6 @@ static void on_resolved(uv_work_t *w, int status)
         try_next(l, EADDRNOTAVAIL);
     }
     wf_free(net->ctx, r);
-    wf_net_exit(net);
 }
 
 static void resolve(struct wf_link *l, const struct wf_address *a)
@@ -266,6 +216,15 @@ void wf_socket_connect(struct wf_link *l)
     } else {
         resolve(l, &a);
     }
+}
+
+void wf_socket_connect_as(struct wf_link *l, const struct wf_link *other)
+{
+    struct sockaddr_storage to = other->to;
+    int rc = open_socket(l, (const struct sockaddr *)&to, other->n_to);
+
+    if (rc)
+        fail(l, "connecting", wf_errno_text(-rc));
 }
 
 /* ---- listening ------------------------------------------------------------------------------- */
@@ -382,20 +341,39 @@ static bool wait_after(struct wf_listener *s, int rc)
     if (rc != -EAGAIN && rc != -EWOULDBLOCK) {
         /* Out of descriptors or memory: the connection stays, and the loop would turn for it
          * without a pause. */
-        wf_log(s->net->ctx, WEFT_LOG_WARN, "a connection cannot be accepted: %s",
-               wf_errno_text(-rc));
-        if (s->poll)
-            uv_poll_stop(s->poll);
+        if (!s->failing)
+            wf_log(s->net->ctx, WEFT_LOG_WARN, "a connection cannot be accepted: %s",
+                   wf_errno_text(-rc));
+        s->failing = true;
+        wf_watch(s->net, &s->watched, s->fd, 0, false);
         s->resting = true;
+        wf_net_soon(s->net);
     }
     return true;
+}
+
+/* Those who connect and say nothing cost memory: of too many, the oldest one has to go. */
+static void limit_unknown(struct wf_net *net)
+{
+    struct wf_link *oldest = NULL;
+
+    if (net->n_unknown < WF_MAX_UNKNOWN)
+        return;
+    for (struct wf_link *l = net->links; l; l = l->next)
+        if (l->unknown && (!oldest || l->number < oldest->number))
+            oldest = l;
+    if (oldest) {
+        wf_link_down(oldest, WEFT_ELIMIT, "too many connections that have not said who they are");
+        wf_net_wake(net); /* it is freed */
+    }
 }
 
 void wf_socket_accept(struct wf_listener *s)
 {
     const struct wf_sys *sys = s->net->ctx->sys;
 
-    for (;;) {
+    /* The listener is announced again if there are more. */
+    for (int i = 0; i < AT_ONCE; i++) {
         struct sockaddr_storage from;
         socklen_t n = sizeof from;
         struct wf_link *l;
@@ -406,41 +384,56 @@ void wf_socket_accept(struct wf_listener *s)
             continue;
         if (fd < 0)
             return;
+        s->failing = false;
         if (wf_link_new(s->net, &l)) {
             wf_log(s->net->ctx, WEFT_LOG_WARN, "a connection is refused: %s", weft_error());
             sys->close(sys->arg, fd);
             return;
         }
+        limit_unknown(s->net);
+        l->unknown = true;
+        s->net->n_unknown++;
         name_accepted(l, s, &from, n);
         l->next = s->net->links;
         s->net->links = l;
-        if (adopt(l, fd))
-            wf_link_down(l, WEFT_ENOMEM, weft_error());
-        else
-            wf_link_start(l);
+        adopt(l, fd);
+        wf_link_start(l);
     }
 }
 
 weft_status wf_socket_watch_listener(struct wf_listener *s)
 {
     s->resting = false;
-    if (!s->poll)
-        s->poll = new_poll(s->net, s->fd, s);
-    if (!s->poll || uv_poll_start(s->poll, UV_READABLE, on_listener))
-        return wf_err(WEFT_ENOMEM, "the loop takes no more connections");
-    return WEFT_OK;
+    s->watched.listener = s;
+    return wf_watch(s->net, &s->watched, s->fd, WF_READABLE, false);
 }
 
 void wf_socket_close_listener(struct wf_listener *s)
 {
     const struct wf_sys *sys = s->net->ctx->sys;
 
-    if (s->poll)
-        uv_close((uv_handle_t *)s->poll, free_handle);
+    wf_unwatch(s->net, &s->watched);
     if (s->fd >= 0)
         sys->close(sys->arg, s->fd);
     wf_inproc_unlisten(s);
     if (*s->path)
         sys->unlink(sys->arg, s->path);
     wf_free(s->net->ctx, s);
+}
+
+/* ---- who is at the other end ----------------------------------------------------------------- */
+
+weft_status wf_link_check_user(const struct wf_link *l)
+{
+    const struct wf_sys *sys = l->net->ctx->sys;
+    struct ucred who = {.uid = 0};
+    socklen_t n = sizeof who;
+    int rc = sys->getsockopt(sys->arg, l->fd, SOL_SOCKET, SO_PEERCRED, &who, &n);
+
+    if (rc < 0)
+        return wf_err(WEFT_EPEER, "asking for the peer's user: %s", wf_errno_text(-rc));
+    if (who.uid != geteuid())
+        return wf_err(WEFT_EPEER, "the peer belongs to user %u, this process to user %u",
+                      (unsigned)who.uid, (unsigned)geteuid());
+    return WEFT_OK;
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <openssl/err.h>
+#include <openssl/crypto.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
@@ -23,8 +24,10 @@ struct session {
 
 struct wf_tls {
     weft_ctx *ctx;
-    BIO_METHOD *socket;   /* how OpenSSL reads and writes: through the context's seam */
-    pthread_mutex_t lock; /* of all below */
+    BIO_METHOD *socket; /* how OpenSSL reads and writes: through the context's seam */
+    bool open;          /* peers need no certificate */
+    unsigned char pin[WF_FINGERPRINT]; /* of the authority that a guest accepts */
+    pthread_mutex_t lock;              /* of all below */
     SSL_CTX *now;
     struct session session[MAX_SESSIONS]; /* to be resumed, by address */
     int n_sessions;
@@ -36,6 +39,7 @@ struct wf_secure {
     struct wf_tls *tls;
     int error; /* errno of the last read or write, if it failed; 0: the connection ended */
     bool ended;
+    bool dry;        /* this time the socket was read, and had less than there was room for */
     bool told_later; /* what reading ended with after bytes that it yielded: */
     int64_t late;
     uint8_t gathered[GATHERED]; /* small parts, sent as one record */
@@ -79,6 +83,7 @@ static int bio_read(BIO *b, char *to, int n)
     int64_t got = wf_wire_plain.read(l, &v, 1);
 
     l->secure->ended = got == 0;
+    l->secure->dry = got < n;
     return moved(b, l->secure, got, retry_read);
 }
 
@@ -162,6 +167,31 @@ static weft_status use_authority(SSL_CTX *c, const char *pem)
     return ok ? WEFT_OK : err_openssl("the authority's certificate");
 }
 
+/* The peer's chain must lead to a certificate with the fingerprint that was agreed on by other
+ * means. Returns 1 if it does. */
+static int check_pin(X509_STORE_CTX *c, void *arg)
+{
+    STACK_OF(X509) *sent = X509_STORE_CTX_get0_untrusted(c), *trusted = sk_X509_new_null();
+    int rc = 0;
+
+    for (int i = 0; trusted && i < sk_X509_num(sent) && sk_X509_num(trusted) == 0; i++) {
+        unsigned char hash[EVP_MAX_MD_SIZE];
+        unsigned n = 0;
+
+        if (X509_digest(sk_X509_value(sent, i), EVP_sha256(), hash, &n) && n == WF_FINGERPRINT &&
+            CRYPTO_memcmp(hash, arg, WF_FINGERPRINT) == 0)
+            sk_X509_push(trusted, sk_X509_value(sent, i));
+    }
+    if (trusted && sk_X509_num(trusted) == 1) {
+        X509_STORE_CTX_set0_trusted_stack(c, trusted);
+        rc = X509_verify_cert(c) == 1;
+    } else {
+        X509_STORE_CTX_set_error(c, X509_V_ERR_CERT_UNTRUSTED);
+    }
+    sk_X509_free(trusted);
+    return rc;
+}
+
 static int keep_session(SSL *ssl, SSL_SESSION *s);
 
 void wf_tls_tune(struct ssl_ctx_st *c)
@@ -170,7 +200,8 @@ void wf_tls_tune(struct ssl_ctx_st *c)
     SSL_CTX_set_default_read_buffer_len(c, READ_BUFFER);
 }
 
-static weft_status new_context(const struct wf_credentials *c, SSL_CTX **out)
+/* c NULL: of a guest. */
+static weft_status new_context(struct wf_tls *t, const struct wf_credentials *c, SSL_CTX **out)
 {
     SSL_CTX *x = SSL_CTX_new(TLS_method());
     weft_status st = WEFT_OK;
@@ -178,17 +209,19 @@ static weft_status new_context(const struct wf_credentials *c, SSL_CTX **out)
     if (!x || !SSL_CTX_set_min_proto_version(x, TLS1_3_VERSION) ||
         !SSL_CTX_set_session_id_context(x, (const unsigned char *)"weft", 4))
         st = err_openssl("TLS 1.3");
-    if (!st)
+    if (!st && !c)
+        SSL_CTX_set_cert_verify_callback(x, check_pin, t->pin);
+    if (!st && c)
         st = use_authority(x, c->authority);
-    if (!st)
+    if (!st && c)
         st = use_chain(x, c->certificate);
-    if (!st)
+    if (!st && c)
         st = use_key(x, c->key);
     if (st) {
         SSL_CTX_free(x);
         return st;
     }
-    SSL_CTX_set_verify(x, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    SSL_CTX_set_verify(x, SSL_VERIFY_PEER | (t->open ? 0 : SSL_VERIFY_FAIL_IF_NO_PEER_CERT), NULL);
     SSL_CTX_set_mode(x, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     wf_tls_tune(x);
     SSL_CTX_set_session_cache_mode(x, SSL_SESS_CACHE_BOTH | SSL_SESS_CACHE_NO_INTERNAL_STORE);
@@ -198,12 +231,19 @@ static weft_status new_context(const struct wf_credentials *c, SSL_CTX **out)
     return WEFT_OK;
 }
 
-weft_status wf_tls_new(weft_ctx *ctx, const struct wf_credentials *c, struct wf_tls **out)
+/* c NULL: of a guest, who knows the pin. */
+static weft_status new_tls(weft_ctx *ctx, const struct wf_credentials *c, bool open,
+                           const unsigned char *pin, struct wf_tls **out)
 {
     struct wf_tls *t = wf_alloc(ctx, sizeof *t);
-    weft_status st =
-        t ? new_context(c, &t->now) : wf_err_nomem(ctx, sizeof *t, "the credentials of a node");
+    weft_status st;
 
+    if (!t)
+        return wf_err_nomem(ctx, sizeof *t, "the credentials of a node");
+    t->open = open;
+    if (pin)
+        memcpy(t->pin, pin, sizeof t->pin);
+    st = new_context(t, c, &t->now);
     if (st) {
         wf_free(ctx, t);
         return st;
@@ -217,6 +257,21 @@ weft_status wf_tls_new(weft_ctx *ctx, const struct wf_credentials *c, struct wf_
     }
     *out = t;
     return WEFT_OK;
+}
+
+weft_status wf_tls_new(weft_ctx *ctx, const struct wf_credentials *c, struct wf_tls **out)
+{
+    return new_tls(ctx, c, false, NULL, out);
+}
+
+weft_status wf_tls_new_open(weft_ctx *ctx, const struct wf_credentials *c, struct wf_tls **out)
+{
+    return new_tls(ctx, c, true, NULL, out);
+}
+
+weft_status wf_tls_new_guest(weft_ctx *ctx, const unsigned char *pin, struct wf_tls **out)
+{
+    return new_tls(ctx, NULL, false, pin, out);
 }
 
 void wf_tls_free(struct wf_tls *t)
@@ -234,7 +289,7 @@ void wf_tls_free(struct wf_tls *t)
 weft_status wf_tls_renew(struct wf_tls *t, const struct wf_credentials *c)
 {
     SSL_CTX *next = NULL;
-    weft_status st = new_context(c, &next);
+    weft_status st = new_context(t, c, &next);
 
     if (st)
         return st;
@@ -329,9 +384,14 @@ bool wf_secure_resumed(const struct wf_link *l)
 static weft_status read_identity(const struct wf_link *l, struct wf_identity *out)
 {
     X509 *x = SSL_get1_peer_certificate(l->secure->ssl);
+    int verify = SSL_get_verify_mode(l->secure->ssl);
     GENERAL_NAMES *names = x ? X509_get_ext_d2i(x, NID_subject_alt_name, NULL, NULL) : NULL;
     bool found = false;
 
+    if (!x && !(verify & SSL_VERIFY_FAIL_IF_NO_PEER_CERT)) {
+        *out = (struct wf_identity){.name = WF_GUEST, .role = WF_GUEST};
+        return WEFT_OK;
+    }
     for (int i = 0; i < sk_GENERAL_NAME_num(names) && !found; i++) {
         const GENERAL_NAME *g = sk_GENERAL_NAME_value(names, i);
         const char *uri, *slash;
@@ -368,8 +428,8 @@ weft_status wf_secure_step(struct wf_link *l, int *events)
     if (rc == 1)
         return read_identity(l, &l->certified);
     switch (SSL_get_error(ssl, rc)) {
-    case SSL_ERROR_WANT_READ: *events = UV_READABLE; return WEFT_OK;
-    case SSL_ERROR_WANT_WRITE: *events = UV_WRITABLE; return WEFT_OK;
+    case SSL_ERROR_WANT_READ: *events = WF_READABLE; return WEFT_OK;
+    case SSL_ERROR_WANT_WRITE: *events = WF_WRITABLE; return WEFT_OK;
     case SSL_ERROR_SYSCALL:
         return wf_err(WEFT_EPEER, "TLS: %s",
                       l->secure->error ? wf_errno_text(l->secure->error)
@@ -412,6 +472,7 @@ static int64_t read_tls(struct wf_link *l, const struct iovec *v, int n)
     int64_t got = 0, k = 1, at = 0;
 
     pthread_mutex_lock(&l->out); /* an SSL is not for two threads at once */
+    s->dry = false;
     if (s->told_later) {
         k = s->late;
         s->told_later = false;
@@ -470,7 +531,7 @@ static bool pending_tls(struct wf_link *l)
     bool any;
 
     pthread_mutex_lock(&l->out);
-    any = SSL_has_pending(l->secure->ssl) || l->secure->told_later;
+    any = SSL_has_pending(l->secure->ssl) || l->secure->told_later || !l->secure->dry;
     pthread_mutex_unlock(&l->out);
     return any;
 }

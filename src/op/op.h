@@ -147,6 +147,7 @@ struct wf_call {
     const void *own;   /* the step_bytes of wf_kplan, filled for each run */
     uint32_t *trouble; /* [WF_TROUBLE_WORDS] */
     uint32_t instr;    /* for WF_TROUBLE_INSTR */
+    bool overlap;      /* the kernel may be launched while the previous one still runs */
 };
 typedef weft_status wf_kernel_fn(const struct wf_call *);
 

@@ -1,9 +1,16 @@
 /* pieces.h - how the parameters are cut: once, before the first step, for as long as the job lives.
  *
- * A piece is a list of runs: whole blocks of 4096 elements of a variable, from its start; small
- * variables are in one piece together. Its vectors have the runs one after the other. Norms are
- * sums over blocks, so that any cut gives the same bits. The last piece is what else a step adds
- * up: state besides the parameters, and logs. */
+ * A piece is a range of the flat vectors, and a list of runs in it: whole blocks of 4096 elements
+ * of a variable, from its start. Small variables that follow each other are in one piece together,
+ * unless they are placed on different servers; a large one begins a piece. So a piece is read and
+ * written where it is in a flat vector, and its own vectors are that range. Norms are sums over
+ * blocks, so that any cut gives the same bits. The last piece is what else a step adds up: state
+ * besides the parameters, and logs.
+ *
+ * Before it come the pieces of tables. A table is divided into groups of rows that end on
+ * blocks; the groups of all tables are dealt out to these pieces, one after the other and again
+ * from the first. So a few pieces share even the largest table, and small tables cost no piece
+ * each. */
 #ifndef WF_PS_PIECES_H
 #define WF_PS_PIECES_H
 
@@ -12,23 +19,37 @@
 struct wf_cut_piece {
     int n_runs;
     struct wf_piece *run; /* at: in the piece's vectors */
-    int64_t count;        /* elements of its vectors */
+    int64_t first, count; /* the range of the flat vectors; elements of the piece's own */
     bool state;           /* the last piece: sums only */
+    bool tables;          /* rows of tables, no runs */
+    int server;           /* of its variables: struct wf_var */
 };
+
+enum { WF_MAX_TABLE_PIECES = 16, WF_MAX_TABLE_BLOCKS = 32 };
 
 struct wf_cut {
     weft_ctx *ctx;
     int n_pieces;
     struct wf_cut_piece *piece;
+    int first_table, n_table_pieces;
+    int64_t *unit; /* by variable: rows of a table that end on a block together */
 };
 
-/* Pieces of about `bytes` bytes; a variable that cannot be cut (its penalty or constraint looks at
- * all of it) may make one larger. WEFT_ENOSUP for tables. */
+/* Pieces of about `bytes` bytes; a variable that cannot be cut (its penalty or constraint looks
+ * at all of it) may make one larger. WEFT_ENOSUP for tables whose initializer does not give rows
+ * one by one. */
 weft_status wf_cut_new(weft_ctx *ctx, const struct wf_rules *rules, int64_t bytes,
                        struct wf_cut **out);
 void wf_cut_free(struct wf_cut *c);
 
-/* From the flat vector to a piece's, and back. */
+/* The piece of a table's row, and the block of that piece: one of n_blocks, which are sent to a new
+ * copy one by one. */
+int wf_cut_piece_of(const struct wf_cut *c, int var, int64_t id);
+int wf_cut_block_of(const struct wf_cut *c, int var, int64_t id, int n_blocks);
+/* How many blocks a piece has in jobs with these rules: of 8 MB or less, if all rows exist. */
+int wf_cut_blocks(const struct wf_rules *rules);
+
+/* From the flat vector to a piece's, and back; what is between the runs stays as it is. */
 void wf_cut_gather(const struct wf_rules *rules, const struct wf_cut_piece *p, const float *flat,
                    float *piece);
 void wf_cut_scatter(const struct wf_rules *rules, const struct wf_cut_piece *p, const float *piece,

@@ -4,6 +4,7 @@
 
 #include "data/data.h"
 #include "exec/exec.h"
+#include "merge/merge.h"
 #include "model/model.h"
 #include "train/loop/life.h"
 #include "weft/autocast.h"
@@ -48,6 +49,7 @@ struct wf_bound {
     int n_groups;
     struct wf_group {
         weft_val loss, weight; /* the mean, and the weight of the batch */
+        bool samples;          /* that is how many samples it has */
     } * group;
     int *mean_group;     /* by mean: the group of that output */
     weft_val *fetch_fit; /* means and sums of training */
@@ -58,15 +60,6 @@ struct wf_bound {
     int n_logs, n_extra;      /* of each pass; in training also: names after the others */
     struct wf_log_slot *log;
     const char **log_name, **val_name;
-};
-
-/* The state of the loss scale. */
-enum {
-    WF_SCALE,             /* what the loss is multiplied by */
-    WF_SCALE_GOOD,        /* steps since it changed */
-    WF_SCALE_SKIPPED,     /* steps skipped so far */
-    WF_SCALE_SKIPPED_NOW, /* in the current pass */
-    WF_SCALE_STATE
 };
 
 /* Settings of weft_compile that saved models keep, as text. */
@@ -85,6 +78,7 @@ struct weft_trainer {
     weft_model *model;
     struct weft_dist *dist; /* the strategy: of the model's scope, or the trainer's own */
     bool owns_dist;
+    bool decided; /* the last fit's decisions and files were made here, not in another worker */
     struct wf_arena arena;
     weft_optim optim;
     bool scheduled;
@@ -103,6 +97,8 @@ struct weft_trainer {
     int64_t state_batch;  /* the samples of each batch in this case */
     int drawn;            /* shards since the last update: random numbers depend on it */
     weft_dtype precision;
+    bool tf32;        /* products of f32 may be in TF32, with precision f32 */
+    bool validates;   /* a fit has validation data */
     bool trap, dense; /* dense: all rows of all tables are updated */
     struct {
         bool off;
@@ -121,6 +117,8 @@ struct weft_trainer {
     weft_tensor *fetch;
     /* for callbacks: the batch that was trained on, while batch_end runs; the times at epoch_end */
     const struct wf_deal *deal;
+    int64_t began_at;            /* the batch of the epoch that the fit began with */
+    bool stored;                 /* the fit began with a checkpoint, which is in its directory */
     const weft_history *history; /* of the current fit, the epochs of its checkpoint first */
     weft_times times, all_times;
     char nonfinite[384]; /* of the last fit: since when its loss is not finite, and why; "": it is

@@ -70,6 +70,15 @@ same_run char.job char.program
 run char.again "$program/char_model" small.txt 2 50
 diff <(sed -n '/|/,$p' char.program) <(sed -n '/|/,$p' char.again) || failed "char_model wrote another text"
 
+# ---- gpt, resnet: they learn ---------------------------------------------------------------------
+run gpt.job "$WEFT" train "$ex/gpt.yaml" --log lines --set "data.train.path=$dir/small.txt" --set "data.validation.path=$dir/small.txt" \
+    --set data.train.take=16000 --set data.validation.skip=36000 --set train.epochs=1
+is "$(last gpt.job val_perplexity)" "<" "$frequencies" "perplexity of gpt"
+if [ -d /usr/share/datasets/fashion-mnist ]; then
+    run resnet.job "$WEFT" train "$ex/resnet.yaml" --log lines --set data.train.take=2500 --set train.epochs=1
+    is "$(last resnet.job accuracy)" ">" 0.2 "accuracy of resnet"
+fi
+
 # killed, and gone on with the same bits
 small+=(--set checkpoint.steps=3)
 run whole.out "$WEFT" train "$ex/char_model.yaml" --log none "${small[@]}" --set "checkpoint.dir=$dir/whole"

@@ -5,7 +5,7 @@
 
 # every name of C in a message of these layers is in the table, or only a C program can see it
 only_c='weft_sample_shape|weft_sample_text|weft_dealer_opts|weft_grads_rows|weft_grads_view|weft_learned|weft_stats|weft_ds_shuffle_all|weft_[a-z_]*_opts'
-only_c="$only_c|weft_callback|weft_strategy|weft_job_output|weft_layer_kind|weft_loss_kind|weft_metric_kind|weft_ckpt_policy|weft_ckpt_data|weft_labels|weft_format"
+only_c="$only_c|weft_callback|weft_strategy|weft_job_output|weft_layer_kind|weft_loss_kind|weft_metric_kind|weft_ckpt_policy|weft_ckpt_data|weft_labels|weft_format|weft_dist_counts|weft_ps_serve|weft_follow_result|weft_hook|weft_param|weft_params_[a-z_]*|weft_worker_config"
 find "$SRC/src/train" "$SRC/src/data" "$SRC/src/model" -name '*.c' -print0 | xargs -0 sed "s/'\"'//g; /^#include/d" |
     grep -oE '"([^"\\]|\\.)*"' | grep -oE 'weft_[a-z_]+' | sort -u | grep -vxE "$only_c" >names.txt
 check "there are such names" test -s names.txt

@@ -51,14 +51,14 @@ static weft_status save_in_parts(weft_ctx *ctx, const char *dir, const weft_ckpt
 
             if (!cut && i / 2 % 2 != part)
                 continue;
-            piece[n++] = (weft_ckpt_piece){t->name,
-                                           t->section,
-                                           t->tensor,
-                                           first,
-                                           !cut   ? count
-                                           : part ? count - half
-                                                  : half,
-                                           (const char *)t->tensor.data + first * size};
+            piece[n++] = (weft_ckpt_piece){.name = t->name,
+                                           .section = t->section,
+                                           .whole = t->tensor,
+                                           .first = first,
+                                           .count = !cut   ? count
+                                                    : part ? count - half
+                                                           : half,
+                                           .data = (const char *)t->tensor.data + first * size};
         }
         st = weft_ckpt_part_write(
             ctx, dir, weft_ckpt_build_name(b),

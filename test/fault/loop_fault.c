@@ -1,7 +1,7 @@
 /* loop_fault.c - every allocation of a custom loop fails in turn: a strategy, gradients
  * (whole and in shards, dense and as rows), their sums and averages, updates of all and of chosen
- * weights, schedulers of the rate, states. A clear status, nothing leaked, and what was there
- * before is there afterwards. */
+ * weights, schedulers of the rate, states, parameter calls. A clear status, nothing leaked, and
+ * what was there before is there afterwards. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -176,9 +176,47 @@ static weft_status stateful_fit(weft_ctx *ctx)
     return st;
 }
 
+/* Parameter calls: a variable and a table, pushed before the wait. A push that fails changes
+ * nothing that was pushed before. */
+static weft_status params(weft_ctx *ctx)
+{
+    const weft_param vars[] = {
+        {.size = sizeof vars[0], .name = "w", .rank = 1, .dim = (int64_t[]){3}},
+        {.size = sizeof vars[0], .name = "e", .rank = 2, .dim = (int64_t[]){5, 2}, .table = true}};
+    weft_tensor g = weft_view(WEFT_F32, (float[]){1, 2, 3}, 1, (int64_t[]){3}), w = {.data = NULL};
+    weft_tensor id = weft_view(WEFT_I32, (int32_t[]){4, 1, 4}, 1, (int64_t[]){3});
+    weft_tensor row = weft_view(WEFT_F32, (float[6]){1}, 2, (int64_t[]){3, 2});
+    float rows[4];
+    weft_params *p = NULL;
+    weft_status st = weft_params_open(
+        ctx, NULL,
+        WEFT_OPTS(weft_params_opts, .n_vars = 2, .vars = vars, .optimizer = "adam", .shards = 2),
+        &p);
+
+    for (int step = 0; step < 2 && !st; step++) {
+        for (int shard = 0; shard < 2 && !st; shard++) {
+            st = weft_params_push(p, shard, "w", &g);
+            if (!st)
+                st = weft_params_push_rows(p, shard, "e", &id, &row);
+        }
+        if (!st)
+            st = weft_params_wait(p);
+        if (st)
+            assert_int_equal(weft_params_step(p), step);
+    }
+    if (!st)
+        st = weft_params_get(p, "w", &w);
+    if (!st)
+        st = weft_params_rows(p, "e", 2, (int64_t[]){4, 4}, rows);
+    weft_params_free(p);
+    return st;
+}
+
 static weft_status life(weft_ctx *ctx, int which)
 {
-    return which < 2 ? loop_of(ctx, which == 0 ? 1 : 3) : stateful_fit(ctx);
+    return which < 2    ? loop_of(ctx, which == 0 ? 1 : 3)
+           : which == 2 ? stateful_fit(ctx)
+                        : params(ctx);
 }
 
 static void every_allocation_fails_in_turn(void **state)
@@ -186,7 +224,7 @@ static void every_allocation_fails_in_turn(void **state)
     bool quick = getenv("WEFT_TEST_QUICK") != NULL;
 
     (void)state;
-    for (int which = 0; which < 3; which++) {
+    for (int which = 0; which < 4; which++) {
         bool done = false;
 
         for (int64_t n = 1; !done; n += quick ? 7 : 1) {

@@ -14,7 +14,7 @@
 
 #include "../support/counting.h"
 #include "base/base.h"
-#include "data/file/library.h"
+#include "base/library.h"
 #include "weft/weft.h"
 
 static char dir[] = "table-XXXXXX", csv_path[64], svm_path[64], out_path[64], db_path[64];

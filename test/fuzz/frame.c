@@ -60,6 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (wf_unframe_push(&u, data + at, wf_min_i64(portion, n - at), &used))
             break;
         at += used;
+        if (wf_unframe_elsewhere(&u) && wf_unframe_arrived(&u))
+            abort();
     }
     wf_unframe_free(&u);
     weft_ctx_free(ctx);

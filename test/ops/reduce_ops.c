@@ -156,6 +156,10 @@ static weft_val build_broadcast(weft_graph *g, const weft_val *in)
 
 static const struct op_case cases[] = {
     REDUCE("sum", F32, -2, 2),
+    /* columns in pieces of 8: one chunk of rows, several, and a piece past the end */
+    {.op = "sum", .attrs = "axes=[0]", .n_in = 1, .in = {F32(-2, 2, 70, 24)}},
+    {.op = "sum", .attrs = "axes=[0]", .n_in = 1, .in = {F32(-2, 2, 3000, 8)}, .tol = 5e-6},
+    {.op = "mean", .attrs = "axes=[0,1]", .n_in = 1, .in = {F32(-2, 2, 5, 40, 272)}},
     LARGE("sum", F32, 0, 1),
     REDUCE("mean", F32, -2, 2),
     LARGE("mean", F32, -2, 2),

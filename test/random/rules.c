@@ -227,6 +227,8 @@ const struct rule rules[] = {
     {"conv_fused", NULL, 0, "plans"},
     {"matmul_sums", NULL, 0, "plans"},
     {"matmul_apply", NULL, 0, "plans"},
+    {"batch_norm_act", NULL, 0, "devices"},
+    {"batch_norm_act_grad", NULL, 0, "devices"},
     {"transfer", NULL, 0,
      "devices"}, /* with memory of their own: test/unit/exec/device_away_test */
 };

@@ -51,6 +51,43 @@ static void draw_fault(struct draw *d, const struct sim_case *c, bool servers, s
         f->lasts = 0;
 }
 
+/* In some cases programs of workers hang. They have a stream of their own, so that other cases stay
+ * what they were. The first worker goes on some day. */
+static void draw_hangs(struct sim_case *c, uint64_t seed)
+{
+    struct draw d = {sim_mix(seed, 0x57a11)};
+    int n = (int)between(&d, 1, 3);
+
+    if (!chance(&d, 25))
+        return;
+    c->stall_ns = between(&d, 3000, 6000) * MS;
+    while (n--) {
+        int worker = (int)between(&d, 0, c->n_workers - 1);
+        int64_t lasts = between(&d, 1, 20000) * MS;
+
+        c->fault[c->n_faults++] = (struct fault){.kind = HANG,
+                                                 .at = between(&d, 0, 2 * duration(c) / MS) * MS,
+                                                 .node = c->n_chiefs + c->n_servers + worker,
+                                                 .lasts = worker && chance(&d, 40) ? 0 : lasts};
+    }
+}
+
+/* In others, nodes are drained. */
+static void draw_drains(struct sim_case *c, uint64_t seed)
+{
+    struct draw d = {sim_mix(seed, 0xd4a1)};
+    int n = (int)between(&d, 1, 3);
+
+    if (!chance(&d, 25))
+        return;
+    while (n--)
+        c->fault[c->n_faults++] = (struct fault){
+            .kind = DRAIN,
+            .at = between(&d, 0, 2 * duration(c) / MS) * MS,
+            .node = c->n_chiefs + (int)between(&d, 0, c->n_servers + c->n_workers - 1),
+            .lasts = between(&d, 500, 6000) * MS};
+}
+
 void sim_draw(struct sim_case *c, uint64_t seed)
 {
     struct draw d = {sim_mix(seed, 0xfeed)};
@@ -62,13 +99,14 @@ void sim_draw(struct sim_case *c, uint64_t seed)
     c->n_workers = (int)between(&d, 1, 4);
     c->n_nodes = c->n_chiefs + c->n_servers + c->n_workers;
     c->copies = chance(&d, 80);
-    c->plan = (struct wf_ps_plan){.n_pieces = (int)between(&d, 1, MAX_PIECES - 1),
-                                  .n_shards = (int)between(&d, 1, MAX_SHARDS - 2),
-                                  .n_rounds = (int)between(&d, 0, 2),
-                                  .n_blocks = (int)between(&d, 1, MAX_BLOCKS),
-                                  .save_every = between(&d, 0, 3),
-                                  .retry_ns = 100 * MS,
-                                  .n_steps = between(&d, 2, MAX_STEPS - 4)};
+    c->plan =
+        (struct wf_ps_plan){.n_pieces = (int)between(&d, 1, MAX_PIECES - 1),
+                            .n_shards = (int)between(&d, 1, chance(&d, 30) ? MAX_SHARDS - 2 : 6),
+                            .n_rounds = (int)between(&d, 0, 2),
+                            .n_blocks = (int)between(&d, 1, MAX_BLOCKS),
+                            .save_every = between(&d, 0, 3),
+                            .retry_ns = 100 * MS,
+                            .n_steps = between(&d, 2, MAX_STEPS - 4)};
     for (int i = 0; i < c->n_nodes; i++)
         c->starts[i] = chance(&d, 25) ? between(&d, 0, 3000) * MS : 0;
     calm = chance(&d, 20);
@@ -83,4 +121,45 @@ void sim_draw(struct sim_case *c, uint64_t seed)
     servers = chance(&d, 40);
     for (int i = 0; i < c->n_faults; i++)
         draw_fault(&d, c, servers, &c->fault[i]);
+    for (int i = 0; i < c->n_nodes; i++)
+        c->slow[i] = chance(&d, 20) ? (int)between(&d, 2, 8) : 1;
+    c->balance_ns = chance(&d, 50) ? between(&d, 100, 1000) * MS : 0;
+    c->backup = chance(&d, 50) ? (int)between(&d, 1, 4) : 0;
+    c->gate_every = chance(&d, 50) ? between(&d, 1, 5) : 0;
+    c->surprise = chance(&d, 50) ? (int)between(&d, 1, 50) : 0;
+    /* rows of the last pieces are read while a shard is computed */
+    c->n_table_pieces = sim_mix(seed, 0x7ab) % 4 ? 0 : 1 + c->plan.n_pieces / 3;
+    c->first_table = c->plan.n_pieces - c->n_table_pieces;
+    c->placed = chance(&d, 40);
+    for (int i = 0; i < MAX_PIECES; i++)
+        c->home[i] =
+            chance(&d, 60) ? c->n_chiefs + (int)between(&d, 0, c->n_servers - 1) : WF_NOBODY;
+    for (int i = 0; i < c->n_faults; i++)
+        c->fault[i].one_way = chance(&d, 30);
+    c->store_late = !calm && chance(&d, 25) ? between(&d, 100, 4000) * MS : 0;
+    c->holds = c->gate_every && chance(&d, 50) ? (int)between(&d, 1, 30) : 0;
+    draw_hangs(c, seed);
+    draw_drains(c, seed);
+}
+
+void sim_lease(struct sim_case *c, bool bound)
+{
+    struct draw d = {sim_mix(c->seed, bound ? 0x57a1e : 0xa57c)};
+    int n = 0;
+
+    c->leased = true;
+    c->plan.n_rounds = 0;
+    c->plan.inflight = bound ? 1 : 2;
+    c->plan.stale = bound ? (int)between(&d, 1, 3) : -1;
+    c->plan.window = (int)between(&d, 1, chance(&d, 30) ? 100 : 3 * c->plan.n_shards + 4);
+    c->plan.gate_every = c->gate_every;
+    c->ahead = (int)between(&d, 1, chance(&d, 50) ? 4 : 16);
+    c->ahead_ns = chance(&d, 50) ? between(&d, 1, 500) * MS : 0;
+    c->holds = c->backup = c->surprise = 0;
+    for (int i = 0; i < c->n_faults; i++) /* who hangs is not evicted */
+        if (c->fault[i].kind != HANG)
+            c->fault[n++] = c->fault[i];
+    c->n_faults = n;
+    c->stall_ns = 0;
+    c->balance_ns = 0;
 }

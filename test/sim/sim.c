@@ -1,5 +1,6 @@
 /* sim.c - runs simulated jobs: `sim --seeds FROM:TO --jobs N`, `sim --seed N --trace`;
- * --real: with parameters and optimizers in place of hashes.
+ * --real: with parameters and optimizers in place of hashes; --calm: nothing fails; --no-balance,
+ * --no-backup: what slow workers have stays theirs; --mode async|stale: leases in place of steps.
  * A seed that fails is shrunk: faults and disturbances that are not needed are left out. */
 #include "sim.h"
 
@@ -8,20 +9,37 @@
 #include <unistd.h>
 
 struct total {
-    int64_t seeds, events, messages, faults, kills, epochs, restores, takeovers, failed;
+    int64_t seeds, failed, ended;
+    struct sim_counts n;
+};
+
+/* What all seeds of a run have in common. */
+struct choice {
+    bool real, calm, no_balance, no_backup;
+    const char *mode; /* sync, stale or async */
 };
 
 struct range {
     uint64_t from, to, jobs;
     bool stop; /* at the first failure */
-    bool real;
+    struct choice choice;
 };
 
-static void draw(weft_ctx *ctx, struct sim_case *c, uint64_t seed, bool real)
+static void draw(weft_ctx *ctx, struct sim_case *c, uint64_t seed, const struct choice *k)
 {
     sim_draw(c, seed);
-    if (real)
+    if (k->real)
         sim_adapt(ctx, c);
+    if (strcmp(k->mode, "sync") != 0)
+        sim_lease(c, strcmp(k->mode, "stale") == 0);
+    if (k->calm) {
+        c->n_faults = c->drop = c->twice = c->hold = 0;
+        memset(c->starts, 0, sizeof c->starts);
+    }
+    if (k->no_balance)
+        c->balance_ns = 0;
+    if (k->no_backup)
+        c->backup = 0;
 }
 
 static bool fails(weft_ctx *ctx, const struct sim_case *c)
@@ -71,21 +89,25 @@ static void shrink(weft_ctx *ctx, struct sim_case *c)
     }
 }
 
-static void explain(weft_ctx *ctx, uint64_t seed, bool real, const char *program)
+static void explain(weft_ctx *ctx, uint64_t seed, const struct choice *k, const char *program)
 {
     struct sim_case c;
     struct sim_result r;
 
-    draw(ctx, &c, seed, real);
+    draw(ctx, &c, seed, k);
     shrink(ctx, &c);
     sim_run(ctx, &c, NULL, &r);
     printf("seed %llu: %s\n", (unsigned long long)seed, r.what);
     printf("  %d chiefs, %d servers, %d workers, %d pieces, %d shards, %lld steps; replay with\n",
            c.n_chiefs, c.n_servers, c.n_workers, c.plan.n_pieces, c.plan.n_shards,
            (long long)c.plan.n_steps);
-    printf("  %s --seed %llu%s --trace --without %u --drop %d --twice %d --hold %d --steps %lld\n",
-           program, (unsigned long long)seed, real ? " --real" : "", c.without, c.drop, c.twice,
-           c.hold, (long long)c.plan.n_steps);
+    printf("  %s --mode %s --seed %llu%s%s%s%s --trace --without %u --drop %d --twice %d --hold %d "
+           "--steps "
+           "%lld\n",
+           program, k->mode, (unsigned long long)seed, k->real ? " --real" : "",
+           k->calm ? " --calm" : "", k->no_balance ? " --no-balance" : "",
+           k->no_backup ? " --no-backup" : "", c.without, c.drop, c.twice, c.hold,
+           (long long)c.plan.n_steps);
 }
 
 static void add_total(struct total *all, const struct total *more)
@@ -105,13 +127,11 @@ static void run_some(weft_ctx *ctx, const struct range *r, uint64_t from, const 
         struct sim_case c;
         struct sim_result s;
 
-        draw(ctx, &c, seed, r->real);
+        draw(ctx, &c, seed, &r->choice);
         sim_run(ctx, &c, NULL, &s);
-        add_total(all, &(struct total){1, s.events, s.messages, s.faults, s.kills, s.epochs,
-                                       s.histories > 1 ? s.histories - 1 : 0,
-                                       s.terms > 1 ? s.terms - 1 : 0, s.failed});
+        add_total(all, &(struct total){1, s.failed, s.ended, s.n});
         if (s.failed)
-            explain(ctx, seed, r->real, program);
+            explain(ctx, seed, &r->choice, program);
     }
 }
 
@@ -137,6 +157,40 @@ static void run_job(const struct range *r, uint64_t from, const char *program, i
     _exit(write(to, &all, sizeof all) == sizeof all ? 0 : 2);
 }
 
+static void print_total(const struct total *all)
+{
+    const struct sim_counts *n = &all->n;
+
+    printf(
+        "%lld seeds, %lld virtual seconds: %lld events, %lld messages, %lld epochs, %lld restores, "
+        "%lld takeovers\n",
+        (long long)all->seeds, (long long)(all->ended / (1000 * MS)), (long long)n->events,
+        (long long)n->messages, (long long)n->epochs, (long long)n->restores,
+        (long long)n->takeovers);
+    printf("  %lld programs of workers hung, %lld times one was left out; %lld times a node was "
+           "drained, %lld went\n",
+           (long long)n->hangs, (long long)n->evictions, (long long)n->drains,
+           (long long)n->drained);
+    printf("  faults: %lld kills, %lld pauses, %lld partitions, %lld departures; messages: %lld "
+           "lost, %lld cut off, %lld doubled, %lld late; the store: %lld late\n",
+           (long long)n->kills, (long long)n->pauses, (long long)n->cuts, (long long)n->leaves,
+           (long long)n->lost, (long long)n->cut_off, (long long)n->twice, (long long)n->late,
+           (long long)n->store_late);
+    printf(
+        "  %lld pushes of several shards, %lld more with some that were there already; %lld epochs "
+        "only moved shards, %lld shards were computed for others\n",
+        (long long)n->sums, (long long)n->overlaps, (long long)n->balances, (long long)n->backups);
+    printf("  %lld control records, %lld that somebody else had created; %lld times a worker read "
+           "its memory\n",
+           (long long)n->controls, (long long)n->repeated, (long long)n->holds);
+    if (n->leases)
+        printf(
+            "  %lld leases applied to pieces, %lld closed once more, %lld pulls that waited; %lld "
+            "pieces of which a new chief learned\n",
+            (long long)n->leases, (long long)n->again, (long long)n->waits, (long long)n->learned);
+    printf("  %lld failed\n", (long long)all->failed);
+}
+
 /* All seeds, in `jobs` processes. */
 static bool run_seeds(const struct range *r, const char *program)
 {
@@ -160,11 +214,7 @@ static bool run_seeds(const struct range *r, const char *program)
             add_total(&all, &more);
     }
     close(pipes[0]);
-    printf("%lld seeds: %lld events, %lld messages, %lld faults, %lld kills, %lld epochs, "
-           "%lld restores, %lld takeovers; %lld failed\n",
-           (long long)all.seeds, (long long)all.events, (long long)all.messages,
-           (long long)all.faults, (long long)all.kills, (long long)all.epochs,
-           (long long)all.restores, (long long)all.takeovers, (long long)all.failed);
+    print_total(&all);
     if (n_lost)
         printf("%d of %llu processes crashed\n", n_lost, (unsigned long long)r->jobs);
     return all.failed == 0 && n_lost == 0;
@@ -186,12 +236,12 @@ static bool has(int argc, char **argv, const char *flag)
     return false;
 }
 
-static bool run_one(weft_ctx *ctx, int argc, char **argv, uint64_t seed)
+static bool run_one(weft_ctx *ctx, int argc, char **argv, uint64_t seed, const struct choice *k)
 {
     struct sim_case c;
     struct sim_result r;
 
-    draw(ctx, &c, seed, has(argc, argv, "--real"));
+    draw(ctx, &c, seed, k);
     c.without = (unsigned)number(argc, argv, "--without", 0);
     c.drop = (int)number(argc, argv, "--drop", c.drop);
     c.twice = (int)number(argc, argv, "--twice", c.twice);
@@ -199,7 +249,7 @@ static bool run_one(weft_ctx *ctx, int argc, char **argv, uint64_t seed)
     c.plan.n_steps = number(argc, argv, "--steps", c.plan.n_steps);
     sim_run(ctx, &c, has(argc, argv, "--trace") ? stdout : NULL, &r);
     printf("seed %llu: %s (%lld events, %lld epochs, ended at %lld ms)\n", (unsigned long long)seed,
-           r.failed ? r.what : "ok", (long long)r.events, (long long)r.epochs,
+           r.failed ? r.what : "ok", (long long)r.n.events, (long long)r.n.epochs,
            (long long)(r.ended / MS));
     return !r.failed;
 }
@@ -223,7 +273,18 @@ int main(int argc, char **argv)
     bool ok;
 
     r.stop = has(argc, argv, "--stop");
-    r.real = has(argc, argv, "--real");
+    r.choice =
+        (struct choice){has(argc, argv, "--real"), has(argc, argv, "--calm"),
+                        has(argc, argv, "--no-balance"), has(argc, argv, "--no-backup"), "sync"};
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], "--mode") == 0)
+            r.choice.mode = argv[i + 1];
+    if ((strcmp(r.choice.mode, "sync") != 0 && strcmp(r.choice.mode, "stale") != 0 &&
+         strcmp(r.choice.mode, "async") != 0) ||
+        (r.choice.real && strcmp(r.choice.mode, "sync") != 0)) {
+        fprintf(stderr, "sim: --mode: expected sync, stale or async; --real only with sync\n");
+        return 2;
+    }
     for (int i = 1; i + 1 < argc; i++)
         if (strcmp(argv[i], "--seeds") == 0 && !read_range(argv[i + 1], &r)) {
             fprintf(stderr, "sim: --seeds %s: expected N or FROM:TO\n", argv[i + 1]);
@@ -236,7 +297,7 @@ int main(int argc, char **argv)
     if (has(argc, argv, "--seed")) {
         weft_ctx *ctx = new_ctx();
 
-        ok = run_one(ctx, argc, argv, (uint64_t)number(argc, argv, "--seed", 0));
+        ok = run_one(ctx, argc, argv, (uint64_t)number(argc, argv, "--seed", 0), &r.choice);
         weft_ctx_free(ctx);
     } else {
         ok = run_seeds(&r, argv[0]);

@@ -14,7 +14,11 @@ struct truth {
 };
 
 struct piece {
-    uint64_t now[MAX_BLOCKS], before[MAX_BLOCKS], given[MAX_SHARDS];
+    uint64_t now[MAX_BLOCKS], before[MAX_BLOCKS];
+    uint64_t given[MAX_LEVELS][MAX_SHARDS]; /* sums of subtrees, by level and number */
+    bool is_given[MAX_LEVELS][MAX_SHARDS];
+    struct slot *slot[MAX_SHARDS]; /* of single shards: where a worker has what it gave */
+    uint64_t stamp[MAX_SHARDS];
     uint64_t mean, last[2]; /* the record of a step: of this one, or of the last until it is made */
     bool has[MAX_SHARDS];
 };
@@ -27,6 +31,7 @@ struct server {
     struct piece piece[MAX_PIECES];
     int64_t norm_t;
     uint64_t partial[2][MAX_PIECES], decision[2];
+    uint64_t asked; /* what the last request for rows was about */
 };
 
 struct worker {
@@ -34,7 +39,11 @@ struct worker {
     const struct sim_case *c;
     const struct truth *truth;
     int node;
-    uint64_t seen[MAX_PIECES], given[MAX_SHARDS][MAX_PIECES];
+    uint64_t seen[2][MAX_PIECES]; /* even and odd versions */
+    uint64_t asked[MAX_PIECES];   /* what the last request for rows of a piece was about */
+    int64_t asked_t;
+    struct slot *given[MAX_SHARDS], *spare[MAX_SHARDS]; /* spare: the last one is used first */
+    int n_spare;
 };
 
 uint64_t sim_mix(uint64_t a, uint64_t b)
@@ -49,6 +58,33 @@ uint64_t sim_mix(uint64_t a, uint64_t b)
 bool sim_needs(const struct sim_case *c, int shard, int64_t t, int piece)
 {
     return sim_mix(sim_mix(c->seed, (uint64_t)t), (uint64_t)(shard * 64 + piece)) % 4 != 0;
+}
+
+bool sim_sums(const struct sim_case *c, int node, int piece)
+{
+    uint64_t draw = sim_mix(sim_mix(c->seed, 0x50f), (uint64_t)node);
+
+    return draw % 8 != 0 && sim_mix(draw, (uint64_t)piece) % 8 != 0;
+}
+
+bool sim_follows(const struct sim_case *c, int node)
+{
+    return sim_mix(sim_mix(c->seed, 0xf0110), (uint64_t)node) % 4 != 0;
+}
+
+bool sim_shares(const struct sim_case *c, int node)
+{
+    return sim_mix(sim_mix(c->seed, 0x54a4e), (uint64_t)node) % 4 != 0;
+}
+
+bool sim_early(const struct sim_case *c, int shard, int64_t t, int piece)
+{
+    return sim_mix(sim_mix(c->seed, (uint64_t)t + 3), (uint64_t)(shard * 64 + piece)) % 3 == 0;
+}
+
+bool sim_is_table(const struct sim_case *c, int piece)
+{
+    return piece >= c->first_table && piece < c->first_table + c->n_table_pieces;
 }
 
 static uint64_t contribution(int64_t t, int shard, int piece, uint64_t seen)
@@ -76,13 +112,18 @@ static uint64_t tree(const uint64_t *v, int first, int n, int count)
                   : sim_mix(tree(v, first, half, count), tree(v, first + half, half, count));
 }
 
+static int top_level(const struct sim_case *c)
+{
+    int level = 0;
+
+    while (1 << level < c->plan.n_shards)
+        level++;
+    return level;
+}
+
 static uint64_t mean_of(const struct sim_case *c, const uint64_t *given)
 {
-    int n = 1;
-
-    while (n < c->plan.n_shards)
-        n *= 2;
-    return tree(given, 0, n, c->plan.n_shards);
+    return tree(given, 0, 1 << top_level(c), c->plan.n_shards);
 }
 
 static uint64_t partial_of(int round, int piece, uint64_t mean, uint64_t first)
@@ -156,19 +197,29 @@ static void *new_truth(weft_ctx *ctx, const struct sim_case *c)
 
 /* ---- a server's bytes ------------------------------------------------------------------------ */
 
-static weft_status add(void *arg, int piece, int64_t t, int shard, const void *payload)
+static weft_status add(void *arg, int piece, int64_t t, int level, int shard, const void *payload)
 {
     struct server *s = arg;
     struct piece *p = &s->piece[piece];
+    const uint64_t *given = s->truth->given[t][piece];
+    struct slot *slot = ((const struct payload *)payload)->slot;
+    uint64_t v = ((const struct payload *)payload)->v[0];
 
-    if (p->has[shard])
-        sim_fail(s->w, "server %d: shard %d of step %lld was added twice to piece %d", s->node,
-                 shard, (long long)t, piece);
-    if (((const struct payload *)payload)->v[0] != s->truth->given[t][piece][shard])
+    for (int l = shard; l < shard + (1 << level) && l < s->c->plan.n_shards; l++) {
+        if (p->has[l])
+            sim_fail(s->w, "server %d: shard %d of step %lld was added twice to piece %d", s->node,
+                     l, (long long)t, piece);
+        p->has[l] = true;
+    }
+    if (slot) { /* it is read when all are there */
+        slot->n_refs++;
+        p->slot[shard] = slot;
+        p->stamp[shard] = ((const struct payload *)payload)->v[1];
+    } else if (v != tree(given, shard, 1 << level, s->c->plan.n_shards))
         sim_fail(s->w, "server %d: a wrong contribution of shard %d to step %lld of piece %d",
                  s->node, shard, (long long)t, piece);
-    p->has[shard] = true;
-    p->given[shard] = ((const struct payload *)payload)->v[0];
+    p->given[level][shard >> level] = v;
+    p->is_given[level][shard >> level] = true;
     return WEFT_OK;
 }
 
@@ -176,7 +227,24 @@ static void clear(void *arg, int piece)
 {
     struct piece *p = &((struct server *)arg)->piece[piece];
 
+    for (int l = 0; l < MAX_SHARDS; l++) {
+        sim_slot_drop(p->slot[l]);
+        p->slot[l] = NULL;
+    }
     memset(p->has, 0, sizeof p->has);
+    memset(p->is_given, 0, sizeof p->is_given);
+}
+
+/* Along the tree, from the subtrees that were sent. */
+static uint64_t sum_of(const struct sim_case *c, const struct piece *p, int level, int number)
+{
+    if (number << level >= c->plan.n_shards)
+        return 0;
+    if (p->is_given[level][number])
+        return p->given[level][number];
+    return level == 0 ? 1 /* it is missing */
+                      : sim_mix(sum_of(c, p, level - 1, 2 * number),
+                                sum_of(c, p, level - 1, 2 * number + 1));
 }
 
 static void begin(void *arg, int64_t t)
@@ -196,12 +264,17 @@ static void at_norms(struct server *s, int64_t t)
                  (long long)t, (long long)s->norm_t);
 }
 
-static weft_status reduce(void *arg, int piece, int64_t t)
+static weft_status reduce(void *arg, int piece, int64_t t, bool *gone)
 {
     struct server *s = arg;
     struct piece *p = &s->piece[piece];
 
-    p->mean = mean_of(s->c, p->given);
+    for (int l = 0; l < s->c->plan.n_shards; l++)
+        if (p->slot[l]) {
+            p->given[0][l] = p->slot[l]->v[piece];
+            *gone |= p->slot[l]->stamp != p->stamp[l];
+        }
+    p->mean = sum_of(s->c, p, top_level(s->c), 0);
     if (s->c->plan.n_rounds) {
         at_norms(s, t);
         s->partial[0][piece] = partial_of(0, piece, p->mean, 0);
@@ -311,6 +384,7 @@ static weft_status load(void *arg, int piece, int64_t t)
     struct server *s = arg;
     const struct sim_case *c = s->c;
 
+    clear(s, piece);
     memset(&s->piece[piece], 0, sizeof s->piece[piece]);
     for (int b = 0; b < c->plan.n_blocks; b++)
         s->piece[piece].now[b] = s->truth->value[t][piece][b];
@@ -321,8 +395,18 @@ static void drop(void *arg, int piece)
 {
     struct server *s = arg;
 
+    clear(s, piece);
     memset(&s->piece[piece], 0x5a, sizeof s->piece[piece]);
-    memset(s->piece[piece].has, 0, sizeof s->piece[piece].has);
+    memset(s->piece[piece].slot, 0, sizeof s->piece[piece].slot);
+    clear(s, piece);
+}
+
+static weft_status read(void *arg, int piece, int64_t t, const void *payload)
+{
+    (void)piece;
+    (void)t;
+    ((struct server *)arg)->asked = ((const struct payload *)payload)->v[0];
+    return WEFT_OK;
 }
 
 static void *new_server(struct world *w, const void *truth, int node, struct wf_ps_data *data)
@@ -348,8 +432,18 @@ static void *new_server(struct world *w, const void *truth, int node, struct wf_
                                 .apply = apply,
                                 .fill = fill,
                                 .load = load,
+                                .read = read,
                                 .drop = drop};
     return s;
+}
+
+static void free_server(void *server)
+{
+    struct server *s = server;
+
+    for (int p = 0; p < MAX_PIECES; p++)
+        clear(s, p);
+    free(s);
 }
 
 static void server_payload(void *server, const struct wf_server *m, const struct wf_message *msg,
@@ -364,6 +458,9 @@ static void server_payload(void *server, const struct wf_server *m, const struct
 
     switch (msg->type) {
     case WF_MSG_VERSION: out->v[0] = blocks_of(s->c, msg->t == version ? p->now : p->before); break;
+    case WF_MSG_ROWS:
+        out->v[0] = sim_mix(blocks_of(s->c, msg->t == version ? p->now : p->before), s->asked);
+        break;
     case WF_MSG_PARTIAL: out->v[0] = s->partial[msg->round][msg->piece]; break;
     case WF_MSG_DECISION:
         out->v[1] = s->decision[0];
@@ -394,19 +491,112 @@ static weft_status take(void *arg, int piece, int64_t t, const void *payload)
     if (v != blocks_of(s->c, s->truth->value[t][piece]))
         sim_fail(s->w, "worker %d: version %lld of piece %d is not that of a serial run", s->node,
                  (long long)t, piece);
-    s->seen[piece] = v;
+    s->seen[t & 1][piece] = v;
     return WEFT_OK;
 }
 
 static bool needs(void *arg, int shard, int64_t t, int piece)
 {
-    return sim_needs(((struct worker *)arg)->c, shard, t, piece);
+    const struct sim_case *c = ((struct worker *)arg)->c;
+
+    return sim_needs(c, shard, t, piece) && !sim_is_table(c, piece);
 }
 
+/* A request is about rows that this shard alone wants. */
+static unsigned reads(void *worker, int64_t t, int shard)
+{
+    struct worker *s = worker;
+    unsigned pieces = 0;
+
+    s->asked_t = t;
+    for (int q = 0; q < s->c->plan.n_pieces; q++)
+        if (sim_is_table(s->c, q) && sim_needs(s->c, shard, t, q)) {
+            s->asked[q] = sim_mix((uint64_t)t, (uint64_t)(shard * 64 + q));
+            pieces |= 1u << q;
+        }
+    return pieces;
+}
+
+static weft_status rows(void *arg, int piece, int64_t t, const void *payload)
+{
+    struct worker *s = arg;
+    uint64_t v = blocks_of(s->c, s->truth->value[t][piece]);
+
+    if (t != s->asked_t || ((const struct payload *)payload)->v[0] != sim_mix(v, s->asked[piece]))
+        sim_fail(s->w, "worker %d: rows of version %lld of piece %d are not those it asked for",
+                 s->node, (long long)t, piece);
+    s->seen[t & 1][piece] = v;
+    return WEFT_OK;
+}
+
+/* Slots of steps that are complete are used again. */
 static void forget(void *arg, int64_t t)
 {
-    (void)arg;
-    (void)t;
+    struct worker *s = arg;
+
+    for (int l = 0; l < MAX_SHARDS; l++)
+        if (s->given[l] && s->given[l]->t < t) {
+            s->given[l]->t = -1;
+            s->spare[s->n_spare++] = s->given[l];
+            s->given[l] = NULL;
+        }
+}
+
+static struct slot *slot_of(struct worker *s, int64_t t, int shard)
+{
+    struct slot *slot = s->given[shard];
+
+    if (slot && slot->t != t) { /* of an earlier history */
+        s->spare[s->n_spare++] = slot;
+        slot = NULL;
+    }
+    if (!slot) {
+        slot = s->n_spare ? s->spare[--s->n_spare] : calloc(1, sizeof *slot);
+        slot->n_refs += slot->n_refs == 0;
+        slot->stamp++;
+        s->given[shard] = slot;
+    }
+    slot->t = t;
+    return slot;
+}
+
+static void free_worker(void *worker)
+{
+    struct worker *s = worker;
+
+    for (int l = 0; l < MAX_SHARDS; l++)
+        sim_slot_drop(s->given[l]);
+    for (int i = 0; i < s->n_spare; i++)
+        sim_slot_drop(s->spare[i]);
+    free(s);
+}
+
+static enum wf_gate gate(void *arg, int64_t t, bool decides)
+{
+    struct worker *s = arg;
+
+    return sim_gate(s->w, s->node, t, decides);
+}
+
+static enum wf_doing doing(void *arg)
+{
+    const struct worker *s = arg;
+
+    return sim_doing(s->w, s->node);
+}
+
+static weft_status control(void *arg, int64_t t, const void *payload)
+{
+    struct worker *s = arg;
+
+    return sim_control(s->w, s->node, t, payload);
+}
+
+static bool sums(void *arg, int piece)
+{
+    const struct worker *s = arg;
+
+    return sim_sums(s->c, s->node, piece);
 }
 
 static void *new_worker(struct world *w, const void *truth, int node, struct wf_client_data *data)
@@ -417,17 +607,38 @@ static void *new_worker(struct world *w, const void *truth, int node, struct wf_
     s->c = sim_case_of(w);
     s->truth = truth;
     s->node = node;
-    *data = (struct wf_client_data){s, take, needs, forget};
+    *data = (struct wf_client_data){.arg = s,
+                                    .backup = s->c->backup,
+                                    .sums = sums,
+                                    .follow = sim_follows(s->c, node),
+                                    .take = take,
+                                    .needs = needs,
+                                    .rows = rows,
+                                    .forget = forget,
+                                    .gate = s->c->gate_every ? gate : NULL,
+                                    .control = control,
+                                    .doing = doing};
     return s;
 }
 
 static void worker_payload(void *worker, const struct wf_message *msg, struct payload **out)
 {
     const struct worker *s = worker;
+    uint64_t given[MAX_SHARDS] = {0};
 
     *out = sim_payload(0);
-    if (msg->type == WF_MSG_PUSH)
-        (*out)->v[0] = s->given[msg->shard][msg->piece];
+    if (msg->type == WF_MSG_READ)
+        (*out)->v[0] = s->asked[msg->piece];
+    if (msg->type != WF_MSG_PUSH)
+        return;
+    for (int l = 0; l < s->c->plan.n_shards; l++)
+        given[l] = s->given[l] ? s->given[l]->v[msg->piece] : 0;
+    (*out)->v[0] = tree(given, msg->shard, 1 << msg->level, s->c->plan.n_shards);
+    if (msg->level == 0 && sim_shares(s->c, s->node)) {
+        (*out)->slot = s->given[msg->shard];
+        (*out)->slot->n_refs++;
+        (*out)->v[1] = (*out)->slot->stamp;
+    }
 }
 
 static bool is_true(void *server, int piece, int64_t t, bool present)
@@ -441,13 +652,28 @@ static bool is_true(void *server, int piece, int64_t t, bool present)
 static void compute(void *worker, int64_t t, int shard)
 {
     struct worker *s = worker;
+    struct slot *slot = slot_of(s, t, shard);
     uint64_t seen = 3;
 
     for (int q = 0; q < s->c->plan.n_pieces; q++)
         if (sim_needs(s->c, shard, t, q))
-            seen = sim_mix(seen, s->seen[q]);
+            seen = sim_mix(seen, s->seen[t & 1][q]);
     for (int p = 0; p < s->c->plan.n_pieces; p++)
-        s->given[shard][p] = contribution(t, shard, p, seen);
+        slot->v[p] = contribution(t, shard, p, seen);
+}
+
+void sim_slot_drop(struct slot *s)
+{
+    if (s && --s->n_refs == 0)
+        free(s);
+}
+
+void sim_payload_drop(struct payload *p)
+{
+    if (!p || --p->n_refs > 0)
+        return;
+    sim_slot_drop(p->slot);
+    free(p);
 }
 
 struct payload *sim_payload(int64_t bytes)
@@ -458,5 +684,14 @@ struct payload *sim_payload(int64_t bytes)
     return p;
 }
 
-const struct sim_kind sim_hashes = {new_truth, free,           new_server,     free,    new_worker,
-                                    free,      server_payload, worker_payload, is_true, compute};
+const struct sim_kind sim_hashes = {.new_truth = new_truth,
+                                    .free_truth = free,
+                                    .new_server = new_server,
+                                    .free_server = free_server,
+                                    .new_worker = new_worker,
+                                    .free_worker = free_worker,
+                                    .server_payload = server_payload,
+                                    .worker_payload = worker_payload,
+                                    .is_true = is_true,
+                                    .reads = reads,
+                                    .compute = compute};

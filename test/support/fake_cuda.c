@@ -1,18 +1,68 @@
 /* fake_cuda.c - see fake_cuda.h. */
+#define _GNU_SOURCE
 #include "support/fake_cuda.h"
 
 #ifdef WF_HAVE_CUDA
 
+#include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "kernels/cuda/api.h"
+#include "kernels/cuda/dev.h"
 #include "kernels/cuda/driver.h"
 
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "kernels/cuda/dev/all.inl"
 
-static int n_calls, fail_in, n_allocations;
+static int n_calls, fail_in, n_allocations, n_descriptors;
 static const char *missing;
+static bool compiles, keeps, plain_products, no_overlap;
+static int n_compiled, n_overlapped, n_launches;
+static void (*watcher)(void *, const char *);
+static void *watcher_arg;
+
+void fake_cuda_watch(void (*seen)(void *arg, const char *work), void *arg)
+{
+    watcher = seen;
+    watcher_arg = arg;
+}
+
+void fake_cuda_compile(bool on)
+{
+    compiles = on;
+}
+
+int fake_cuda_compiled(void)
+{
+    return n_compiled;
+}
+
+int fake_cuda_overlapped(void)
+{
+    return n_overlapped;
+}
+
+int fake_cuda_launches(void)
+{
+    return n_launches;
+}
+
+void fake_cuda_keep(bool on)
+{
+    keeps = on;
+}
+
+void fake_cuda_plain_products(bool on)
+{
+    plain_products = on;
+}
+
+void fake_cuda_no_overlap(bool on)
+{
+    no_overlap = on;
+}
 
 void fake_cuda_fail(int n)
 {
@@ -31,7 +81,7 @@ void fake_cuda_missing(const char *name)
 
 int fake_cuda_allocations(void)
 {
-    return n_allocations;
+    return n_allocations + n_descriptors;
 }
 
 static bool fails(void)
@@ -42,7 +92,7 @@ static bool fails(void)
 
 /* ---- work: done at once, or recorded --------------------------------------------------------- */
 
-enum what { LAUNCH, COPY, FILL, PRODUCT };
+enum what { LAUNCH, COPY, FILL, PRODUCT, CONVOLUTION };
 
 struct matrix { /* what cublasLtMatrixLayoutOpaque_t holds here */
     int32_t type, batch;
@@ -53,13 +103,17 @@ struct matrix { /* what cublasLtMatrixLayoutOpaque_t holds here */
 struct product { /* and cublasLtMatmulDescOpaque_t */
     int32_t compute, scale, trans_a, trans_b, epilogue;
     const void *bias;
+    void *aux;
+    int64_t aux_ld;
 };
 
 struct work {
     struct work *next;
     enum what what;
+    const char *name;
     void (*kernel)(const void *);
     unsigned gx, gy, nt;
+    bool whole; /* a generated kernel: one call does the work of all blocks */
     void *to;
     const void *from, *other;
     size_t bytes;
@@ -67,11 +121,11 @@ struct work {
     double alpha, beta;
     struct matrix a, b, d;
     struct product p;
-    char args[4096];
+    _Alignas(16) char args[4096];
 };
 
 struct stream {
-    bool recording;
+    bool recording, after_kernel; /* its last work is a kernel */
     struct work *first, **last;
 };
 
@@ -98,6 +152,35 @@ static void write_at(void *p, const struct matrix *m, int64_t i, double v)
            i, v);
 }
 
+static double gelu(double x)
+{
+    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
+
+static double gelu_slope(double x)
+{
+    double t = tanh(0.7978845608028654 * (x + 0.044715 * x * x * x));
+
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
+}
+
+/* What the epilogue makes of element i, j. */
+static double finish_sum(const struct work *w, int64_t i, int64_t j, double sum)
+{
+    switch (w->p.epilogue) {
+    case CUBLASLT_EPILOGUE_BIAS: return sum + read_at(w->p.bias, &w->d, i);
+    case CUBLASLT_EPILOGUE_RELU_BIAS: return fmax(sum + read_at(w->p.bias, &w->d, i), 0);
+    case CUBLASLT_EPILOGUE_GELU_BIAS: return gelu(sum + read_at(w->p.bias, &w->d, i));
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+        sum += read_at(w->p.bias, &w->d, i);
+        write_at(w->p.aux, &w->d, i + j * w->p.aux_ld, sum);
+        return gelu(sum);
+    case CUBLASLT_EPILOGUE_DGELU:
+        return sum * gelu_slope(read_at(w->p.aux, &w->d, i + j * w->p.aux_ld));
+    default: return sum;
+    }
+}
+
 /* Columns first: d[i + j ld] = op(a) op(b). */
 static void multiply(const struct work *w)
 {
@@ -105,6 +188,14 @@ static void multiply(const struct work *w)
     int64_t k = (int64_t)(w->p.trans_a ? w->a.rows : w->a.cols);
     int64_t batch = w->d.batch > 1 ? w->d.batch : 1;
 
+    /* the gradient of a bias: a's sums along k, a result of the rows of d */
+    for (int64_t i = 0; i < m && w->p.epilogue == CUBLASLT_EPILOGUE_BGRADA; i++) {
+        double sum = 0;
+
+        for (int64_t p = 0; p < k; p++)
+            sum += read_at(w->from, &w->a, w->p.trans_a ? p + i * w->a.ld : i + p * w->a.ld);
+        write_at((void *)(uintptr_t)w->p.bias, &w->d, i, sum);
+    }
     for (int64_t s = 0; s < batch; s++)
         for (int64_t j = 0; j < n; j++)
             for (int64_t i = 0; i < m; i++) {
@@ -119,19 +210,25 @@ static void multiply(const struct work *w)
                         read_at(w->other, &w->b,
                                 s * w->b.step + (w->p.trans_b ? j + p * w->b.ld : p + j * w->b.ld));
                 sum *= w->alpha;
-                if (w->p.epilogue == CUBLASLT_EPILOGUE_BIAS ||
-                    w->p.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS)
-                    sum += read_at(w->p.bias, &w->d, i);
-                if (w->p.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS && sum < 0)
-                    sum = 0;
-                write_at(w->to, &w->d, at, sum);
+                write_at(w->to, &w->d, at, finish_sum(w, i, j, sum));
             }
 }
 
+struct dnn_conv;
+static void convolve(const struct dnn_conv *c); /* fake_cudnn.inl */
+
 static void perform(const struct work *w)
 {
+    static const char *const names[] = {NULL, "copy", "fill", "product"};
+
+    if (watcher)
+        watcher(watcher_arg, w->what == LAUNCH ? w->name : names[w->what]);
     switch (w->what) {
     case LAUNCH:
+        if (w->whole) {
+            w->kernel(w->args);
+            break;
+        }
         gpu_at = (struct gpu_place){0, 0, w->gx, w->gy, (int)w->nt};
         for (gpu_at.by = 0; gpu_at.by < w->gy; gpu_at.by++)
             for (gpu_at.bx = 0; gpu_at.bx < w->gx; gpu_at.bx++)
@@ -140,6 +237,7 @@ static void perform(const struct work *w)
     case COPY: memmove(w->to, w->from, w->bytes); break;
     case FILL: memset(w->to, w->byte, w->bytes); break;
     case PRODUCT: multiply(w); break;
+    case CONVOLUTION: convolve((const struct dnn_conv *)(const void *)w->args); break;
     }
 }
 
@@ -147,6 +245,7 @@ static CUresult enqueue(CUstream stream, const struct work *w)
 {
     struct stream *s = (struct stream *)stream;
 
+    s->after_kernel = w->what == LAUNCH;
     if (!s->recording) {
         perform(w);
         return CUDA_SUCCESS;
@@ -329,6 +428,7 @@ static CUresult fake_cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMod
     (void)mode;
     MAY_FAIL(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     s->recording = true;
+    s->after_kernel = false;
     s->first = NULL;
     s->last = &s->first;
     return CUDA_SUCCESS;
@@ -374,6 +474,7 @@ static CUresult fake_cuGraphLaunch(CUgraphExec e, CUstream s)
 {
     (void)s;
     MAY_FAIL(CUDA_ERROR_LAUNCH_FAILED);
+    n_launches++;
     for (const struct work *w = (const struct work *)e; w; w = w->next)
         perform(w);
     return CUDA_SUCCESS;
@@ -438,33 +539,70 @@ struct kernel {
     const char *name;
     void (*run)(const void *);
     size_t bytes;
+    void *lib; /* of generated ones: what dlopen returned */
 };
 
 static const struct kernel kernels[] = {
-#define K(name) {#name, name, name##_bytes},
+#define K(name) {#name, name, name##_bytes, NULL},
 #define K2(name) K(name##_f) K(name##_d)
 #include "kernels/cuda/names.def"
 #undef K
 #undef K2
 };
 
+static CUmodule own_kernels;
+
+/* What "NVRTC" makes: the path of a shared library. */
+static const char made_by[] = "generated:";
+
+static CUresult load_generated(CUmodule *m, const char *path)
+{
+    struct kernel *k = calloc(1, sizeof *k);
+    void *fn;
+
+    k->name = "generated";
+    k->bytes = sizeof(struct wfc_made_args);
+    k->lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!keeps)
+        unlink(path);
+    fn = k->lib ? dlsym(k->lib, "wf_program") : NULL;
+    if (!fn) {
+        free(k);
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    memcpy(&k->run, &fn, sizeof fn);
+    memcpy(m, &k, sizeof k);
+    return CUDA_SUCCESS;
+}
+
 static CUresult fake_cuModuleLoadData(CUmodule *m, const void *image)
 {
     MAY_FAIL(CUDA_ERROR_INVALID_IMAGE);
+    if (!memcmp(image, made_by, sizeof made_by - 1))
+        return load_generated(m, (const char *)image + sizeof made_by - 1);
     memcpy(m, &image, sizeof image);
+    own_kernels = *m;
     return CUDA_SUCCESS;
 }
 
 static CUresult fake_cuModuleUnload(CUmodule m)
 {
-    (void)m;
+    struct kernel *k = (struct kernel *)m;
+
+    if (m != own_kernels) {
+        dlclose(k->lib);
+        free(k);
+    }
     return CUDA_SUCCESS;
 }
 
 static CUresult fake_cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name)
 {
-    (void)m;
     MAY_FAIL(CUDA_ERROR_NOT_FOUND);
+    if (m != own_kernels) {
+        memcpy(f, &m, sizeof m);
+        return CUDA_SUCCESS;
+    }
     for (int i = 0; i < WF_COUNT(kernels); i++)
         if (!strcmp(kernels[i].name, name)) {
             const struct kernel *k = &kernels[i];
@@ -475,19 +613,31 @@ static CUresult fake_cuModuleGetFunction(CUfunction *f, CUmodule m, const char *
     return CUDA_ERROR_NOT_FOUND;
 }
 
-static CUresult fake_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
-                                    unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                                    CUstream s, void **params, void **extra)
+static CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *l, CUfunction f, void **params,
+                                      void **extra)
 {
     const struct kernel *k = (const struct kernel *)f;
-    struct work w = {.what = LAUNCH, .kernel = k->run, .gx = gx, .gy = gy, .nt = bx};
+    struct stream *s = (struct stream *)l->hStream;
+    struct work w = {.what = LAUNCH,
+                     .name = k->name,
+                     .kernel = k->run,
+                     .whole = k->lib != NULL,
+                     .gx = l->gridDimX,
+                     .gy = l->gridDimY,
+                     .nt = l->blockDimX};
 
-    (void)by, (void)bz, (void)shared, (void)extra;
+    (void)extra;
     MAY_FAIL(CUDA_ERROR_LAUNCH_FAILED);
-    if (!gx || !gy || gy > 65535 || gz != 1 || !bx || bx > 1024)
+    if (!w.gx || !w.gy || w.gy > 65535 || l->gridDimZ != 1 || !w.nt || w.nt > 1024)
         return CUDA_ERROR_INVALID_VALUE;
+    /* only after a kernel, which the next one waits for inside */
+    if (l->numAttrs > 0 && !s->after_kernel)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (l->numAttrs > 0 && no_overlap && s->recording)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    n_overlapped += l->numAttrs > 0;
     memcpy(w.args, params[0], k->bytes);
-    return enqueue(s, &w);
+    return enqueue(l->hStream, &w);
 }
 
 static CUresult fake_cuGetErrorString(CUresult r, const char **text)
@@ -498,146 +648,142 @@ static CUresult fake_cuGetErrorString(CUresult r, const char **text)
 
 /* ---- cuBLASLt -------------------------------------------------------------------------------- */
 
-static cublasStatus_t fake_cublasLtCreate(cublasLtHandle_t *h)
+#include "support/fake_cublaslt.inl"
+
+/* ---- cuDNN ----------------------------------------------------------------------------------- */
+
+#include "support/fake_cudnn.inl"
+
+/* ---- NVRTC: the host's compiler -------------------------------------------------------------- */
+
+struct fake_program {
+    char *source;
+    char path[64];
+};
+
+static nvrtcResult fake_nvrtcVersion(int *major, int *minor)
 {
-    MAY_FAIL(CUBLAS_STATUS_NOT_INITIALIZED);
-    *h = (cublasLtHandle_t)(void *)&n_calls;
-    return CUBLAS_STATUS_SUCCESS;
+    *major = 13;
+    *minor = 0;
+    return NVRTC_SUCCESS;
 }
 
-static cublasStatus_t fake_cublasLtDestroy(cublasLtHandle_t h)
+static nvrtcResult fake_nvrtcCreateProgram(nvrtcProgram *p, const char *source, const char *name,
+                                           int n, const char *const *headers,
+                                           const char *const *names)
 {
-    (void)h;
-    return CUBLAS_STATUS_SUCCESS;
+    struct fake_program *f = calloc(1, sizeof *f);
+
+    (void)name, (void)n, (void)headers, (void)names;
+    f->source = strdup(source);
+    *p = (nvrtcProgram)f;
+    return NVRTC_SUCCESS;
 }
 
-static size_t fake_cublasLtGetVersion(void)
+/* Where the real NVRTC is installed, which needs no GPU: it must accept the source, too. */
+static bool real_accepts(const char *source, int n, const char *const *options)
 {
-    return 130100;
+    static const char *const names[] = {"libnvrtc.so.13", "/usr/local/cuda/lib64/libnvrtc.so"};
+    __typeof__(nvrtcCreateProgram) *create;
+    __typeof__(nvrtcCompileProgram) *compile;
+    __typeof__(nvrtcGetProgramLog) *get_log;
+    __typeof__(nvrtcDestroyProgram) *destroy;
+    static char log[65536];
+    void *lib = NULL, *fn[4];
+    nvrtcProgram p = NULL;
+    bool good;
+
+    for (int i = 0; i < WF_COUNT(names) && !lib; i++)
+        lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    if (!lib)
+        return true;
+    fn[0] = dlsym(lib, "nvrtcCreateProgram");
+    fn[1] = dlsym(lib, "nvrtcCompileProgram");
+    fn[2] = dlsym(lib, "nvrtcGetProgramLog");
+    fn[3] = dlsym(lib, "nvrtcDestroyProgram");
+    memcpy(&create, &fn[0], sizeof create);
+    memcpy(&compile, &fn[1], sizeof compile);
+    memcpy(&get_log, &fn[2], sizeof get_log);
+    memcpy(&destroy, &fn[3], sizeof destroy);
+    good = !create(&p, source, "program.cu", 0, NULL, NULL) && !compile(p, n, options);
+    if (!good && !get_log(p, log))
+        fprintf(stderr, "NVRTC: %s\n", log);
+    destroy(&p);
+    return good;
 }
 
-static const char *fake_cublasLtGetStatusString(cublasStatus_t r)
+static nvrtcResult fake_nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options)
 {
-    (void)r;
-    return "a fault of the test";
+    struct fake_program *f = (struct fake_program *)p;
+    char command[256];
+    FILE *to;
+
+    MAY_FAIL(NVRTC_ERROR_COMPILATION);
+    if (n < 1 || strncmp(options[0], "--gpu-architecture=sm_", 22) != 0)
+        return NVRTC_ERROR_INVALID_OPTION;
+    if (!real_accepts(f->source, 2, (const char *[]){"--gpu-architecture=sm_90", "--fmad=false"}))
+        return NVRTC_ERROR_COMPILATION;
+    snprintf(f->path, sizeof f->path, "./generated-%d-%d.so", (int)getpid(), n_compiled++);
+    snprintf(command, sizeof command,
+             "cc -x c -std=c11 -O1 -ffp-contract=off -fPIC -shared -w -o %s - -lm", f->path);
+    to = popen(command, "w");
+    if (!to)
+        return NVRTC_ERROR_COMPILATION;
+    fputs(f->source, to);
+    return pclose(to) ? NVRTC_ERROR_COMPILATION : NVRTC_SUCCESS;
 }
 
-static cublasStatus_t fake_cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t l, size_t size,
-                                                             cudaDataType t, uint64_t rows,
-                                                             uint64_t cols, int64_t ld)
+static nvrtcResult fake_nvrtcGetCUBINSize(nvrtcProgram p, size_t *n)
 {
-    struct matrix m = {(int32_t)t, 1, rows, cols, ld, 0};
-
-    MAY_FAIL(CUBLAS_STATUS_INVALID_VALUE);
-    if (size < sizeof m)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    memcpy(l, &m, sizeof m);
-    return CUBLAS_STATUS_SUCCESS;
+    MAY_FAIL(NVRTC_ERROR_INTERNAL_ERROR);
+    *n = sizeof made_by + strlen(((struct fake_program *)p)->path);
+    return NVRTC_SUCCESS;
 }
 
-static cublasStatus_t fake_cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
-                                                            cublasLtMatrixLayoutAttribute_t a,
-                                                            const void *v, size_t size)
+static nvrtcResult fake_nvrtcGetCUBIN(nvrtcProgram p, char *to)
 {
-    struct matrix *m = (struct matrix *)l;
-
-    MAY_FAIL(CUBLAS_STATUS_INVALID_VALUE);
-    memcpy(a == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT ? (void *)&m->batch : (void *)&m->step, v, size);
-    return CUBLAS_STATUS_SUCCESS;
+    MAY_FAIL(NVRTC_ERROR_INTERNAL_ERROR);
+    memcpy(to, made_by, sizeof made_by);
+    strcpy(to + sizeof made_by - 1, ((struct fake_program *)p)->path);
+    return NVRTC_SUCCESS;
 }
 
-static cublasStatus_t fake_cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t d, size_t size,
-                                                           cublasComputeType_t compute,
-                                                           cudaDataType_t scale)
+static nvrtcResult fake_nvrtcGetProgramLogSize(nvrtcProgram p, size_t *n)
 {
-    struct product p = {.compute = (int32_t)compute,
-                        .scale = (int32_t)scale,
-                        .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
-
-    MAY_FAIL(CUBLAS_STATUS_INVALID_VALUE);
-    if (size < sizeof p)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    memcpy(d, &p, sizeof p);
-    return CUBLAS_STATUS_SUCCESS;
+    (void)p;
+    *n = 1;
+    return NVRTC_SUCCESS;
 }
 
-static cublasStatus_t fake_cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
-                                                          cublasLtMatmulDescAttributes_t a,
-                                                          const void *v, size_t size)
+static nvrtcResult fake_nvrtcGetProgramLog(nvrtcProgram p, char *to)
 {
-    struct product *p = (struct product *)d;
-
-    MAY_FAIL(CUBLAS_STATUS_INVALID_VALUE);
-    switch (a) {
-    case CUBLASLT_MATMUL_DESC_TRANSA: memcpy(&p->trans_a, v, size); break;
-    case CUBLASLT_MATMUL_DESC_TRANSB: memcpy(&p->trans_b, v, size); break;
-    case CUBLASLT_MATMUL_DESC_EPILOGUE: memcpy(&p->epilogue, v, size); break;
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: memcpy(&p->bias, v, size); break;
-    default: return CUBLAS_STATUS_INVALID_VALUE;
-    }
-    return CUBLAS_STATUS_SUCCESS;
+    (void)p;
+    *to = 0;
+    return NVRTC_SUCCESS;
 }
 
-static cublasStatus_t fake_cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t p,
-                                                                 size_t size)
+static nvrtcResult fake_nvrtcDestroyProgram(nvrtcProgram *p)
 {
-    MAY_FAIL(CUBLAS_STATUS_INVALID_VALUE);
-    memset(p, 0, size);
-    return CUBLAS_STATUS_SUCCESS;
-}
+    struct fake_program *f = (struct fake_program *)*p;
 
-static cublasStatus_t fake_cublasLtMatmulPreferenceSetAttribute(
-    cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t a, const void *v,
-    size_t size)
-{
-    (void)p, (void)a, (void)v, (void)size;
-    MAY_FAIL(CUBLAS_STATUS_INVALID_VALUE);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-static cublasStatus_t fake_cublasLtMatmulAlgoGetHeuristic(
-    cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-    cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y, cublasLtMatmulPreference_t p, int n,
-    cublasLtMatmulHeuristicResult_t out[], int *found)
-{
-    (void)h, (void)d, (void)a, (void)b, (void)c, (void)y, (void)p, (void)n;
-    MAY_FAIL(CUBLAS_STATUS_NOT_SUPPORTED);
-    memset(out, 0, sizeof *out);
-    out->workspaceSize = 1000;
-    *found = 1;
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-static cublasStatus_t fake_cublasLtMatmul(
-    cublasLtHandle_t h, cublasLtMatmulDesc_t desc, const void *alpha, const void *A,
-    cublasLtMatrixLayout_t Adesc, const void *B, cublasLtMatrixLayout_t Bdesc, const void *beta,
-    const void *C, cublasLtMatrixLayout_t Cdesc, void *D, cublasLtMatrixLayout_t Ddesc,
-    const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_bytes, cudaStream_t s)
-{
-    struct work w = {.what = PRODUCT, .from = A, .other = B, .to = D};
-
-    (void)h, (void)beta, (void)C, (void)Cdesc, (void)algo;
-    MAY_FAIL(CUBLAS_STATUS_EXECUTION_FAILED);
-    if (workspace_bytes) /* whoever asked for it may write it */
-        memset(workspace, 0x5a, workspace_bytes);
-    memcpy(&w.p, desc, sizeof w.p);
-    memcpy(&w.a, Adesc, sizeof w.a);
-    memcpy(&w.b, Bdesc, sizeof w.b);
-    memcpy(&w.d, Ddesc, sizeof w.d);
-    w.alpha = w.p.scale == CUDA_R_64F ? *(const double *)alpha : *(const float *)alpha;
-    enqueue((CUstream)s, &w);
-    return CUBLAS_STATUS_SUCCESS;
+    free(f->source);
+    free(f);
+    return NVRTC_SUCCESS;
 }
 
 /* ---- the libraries --------------------------------------------------------------------------- */
 
-static char libraries[2];
+static char libraries[4];
 
 static void *fake_open(const char *name)
 {
     if (missing && !strncmp(name, missing, strlen(missing)))
         return NULL;
-    return strstr(name, "cublas") ? &libraries[1] : &libraries[0];
+    if (strstr(name, "nvrtc"))
+        return compiles ? &libraries[2] : NULL;
+    return strstr(name, "cudnn")    ? &libraries[3]
+           : strstr(name, "cublas") ? &libraries[1]
+                                    : &libraries[0];
 }
 
 static void fake_close(void *lib)
@@ -659,6 +805,8 @@ static void *fake_find(void *lib, const char *name)
     }
     WF_CUDA_FNS(X)
     WF_CUBLASLT_FNS(X)
+    WF_CUDNN_FNS(X)
+    WF_NVRTC_FNS(X)
 #undef X
     return fn;
 }
@@ -675,6 +823,46 @@ const weft_device_driver *fake_cuda_driver(void)
 }
 
 #else
+
+void fake_cuda_watch(void (*seen)(void *arg, const char *work), void *arg)
+{
+    (void)seen, (void)arg;
+}
+
+void fake_cuda_compile(bool on)
+{
+    (void)on;
+}
+
+int fake_cuda_compiled(void)
+{
+    return 0;
+}
+
+int fake_cuda_overlapped(void)
+{
+    return 0;
+}
+
+int fake_cuda_launches(void)
+{
+    return 0;
+}
+
+void fake_cuda_keep(bool on)
+{
+    (void)on;
+}
+
+void fake_cuda_plain_products(bool on)
+{
+    (void)on;
+}
+
+void fake_cuda_no_overlap(bool on)
+{
+    (void)on;
+}
 
 void fake_cuda_fail(int n)
 {

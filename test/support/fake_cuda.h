@@ -15,7 +15,25 @@ void fake_cuda_fail(int n);
 int fake_cuda_calls(void);
 /* Libraries or functions that are not found, up to NULL; NULL: all are. */
 void fake_cuda_missing(const char *name);
-/* Allocations of device memory that have not been freed. */
+/* Allocations of device memory, and descriptors of cuDNN, that have not been freed. */
 int fake_cuda_allocations(void);
+/* Whether there is an NVRTC: generated kernels are compiled by the host's compiler. At first there
+ * is none, and programs are interpreted. */
+void fake_cuda_compile(bool on);
+int fake_cuda_compiled(void); /* sources compiled so far */
+/* Kernels launched so far while the previous one may still run. */
+int fake_cuda_overlapped(void);
+/* Recordings launched so far. */
+int fake_cuda_launches(void);
+/* Whether what was compiled stays after it was loaded, for caches. The files are generated-*.so in
+ * the working directory. */
+void fake_cuda_keep(bool on);
+/* Whether cuBLASLt refuses products with an epilogue. */
+void fake_cuda_plain_products(bool on);
+/* Whether a recording refuses launches that overlap. */
+void fake_cuda_no_overlap(bool on);
+/* seen is told of each piece of work as it is done: the kernel's name, "copy", "fill" or "product";
+ * NULL: nobody is. */
+void fake_cuda_watch(void (*seen)(void *arg, const char *work), void *arg);
 
 #endif

@@ -313,6 +313,26 @@ static int f_rename_at(void *arg, int dir, const char *from, const char *to)
     return rc;
 }
 
+/* The new name holds what the old one does: also what is not synced. */
+static int f_link_at(void *arg, int dir, const char *from, const char *to)
+{
+    struct faultfs *f = arg;
+    char a[FAULTFS_PATH], b[FAULTFS_PATH];
+    int rc = fate(f, false, true), n = f->n_events;
+
+    path_at(f, dir, from, a);
+    path_at(f, dir, to, b);
+    if (!rc)
+        rc = wf_fs_posix.link_at(NULL, dir, from, to);
+    if (rc)
+        return rc;
+    note(f, FAULTFS_CREATE, b, "");
+    for (int i = 0; i < n; i++)
+        if (f->event[i].kind == FAULTFS_DIRTY && !f->event[i].done && !strcmp(f->event[i].path, a))
+            note(f, FAULTFS_DIRTY, b, "");
+    return 0;
+}
+
 static int f_unlink_at(void *arg, int dir, const char *name, bool folder)
 {
     int rc = fate(arg, false, true);
@@ -369,6 +389,7 @@ void faultfs_init(struct faultfs *f)
     f->fs.lock = f_lock;
     f->fs.open_at = f_open_at;
     f->fs.rename_at = f_rename_at;
+    f->fs.link_at = f_link_at;
     f->fs.unlink_at = f_unlink_at;
     f->fs.stat_at = f_stat_at;
     f->fs.mkdir_at = f_mkdir_at;

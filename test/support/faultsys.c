@@ -23,10 +23,13 @@ static const struct fate
     send_fate = {"sendmsg", {EPIPE, ECONNRESET, ENOBUFS, EINTR, EAGAIN, ETIMEDOUT}},
     recv_fate = {"recvmsg", {ECONNRESET, ETIMEDOUT, ENOMEM, EINTR, EAGAIN}},
     shutdown_fate = {"shutdown", {ENOTCONN}}, poll_fate = {"poll", {EINTR, ENOMEM}},
+    epoll_fate = {"epoll_create", {EMFILE, ENOMEM}}, ctl_fate = {"epoll_ctl", {ENOMEM, ENOSPC}},
+
     host_fate = {"getaddrinfo", {EAI_NONAME, EAI_AGAIN, EAI_MEMORY}},
-    eventfd_fate = {"eventfd", {EMFILE, ENOMEM}}, read_fate = {"read", {EINTR, EAGAIN, EIO}},
-    write_fate = {"write", {EINTR, EAGAIN, EIO}}, fcntl_fate = {"fcntl", {EPERM, EBUSY}},
-    close_fate = {"close", {EIO, EINTR}}, unlink_fate = {"unlink", {EACCES, EROFS}},
+    eventfd_fate = {"eventfd", {EMFILE, ENOMEM}}, timer_fate = {"timerfd_create", {EMFILE, ENOMEM}},
+    read_fate = {"read", {EINTR, EAGAIN, EIO}}, write_fate = {"write", {EINTR, EAGAIN, EIO}},
+    fcntl_fate = {"fcntl", {EPERM, EBUSY}}, close_fate = {"close", {EIO, EINTR}},
+    unlink_fate = {"unlink", {EACCES, EROFS}},
     memfd_fate = {"memfd_create", {EMFILE, ENOMEM, ENOSYS}},
     truncate_fate = {"ftruncate", {ENOSPC, EINTR, EPERM}}, size_fate = {"fstat", {EIO}},
     mmap_fate = {"mmap", {ENOMEM, EACCES}}, munmap_fate = {"munmap", {EINVAL}},
@@ -62,6 +65,17 @@ static int disturb(struct faultsys *f)
     if (!n || n % f->every)
         return 0;
     return n / f->every % 2 ? -EINTR : -EAGAIN;
+}
+
+/* A socket that has given or taken less than it could is announced again, as a real one would be
+ * when the rest becomes possible. */
+static void announce(struct faultsys *f, int fd)
+{
+    if (fd < FAULTSYS_FDS && f->watched[fd].set) {
+        struct epoll_event e = f->watched[fd].e;
+
+        wf_sys_posix.epoll_ctl(NULL, f->watched[fd].set, EPOLL_CTL_MOD, fd, &e);
+    }
 }
 
 static int opened(struct faultsys *f, int fd)
@@ -157,6 +171,8 @@ static int64_t f_sendmsg(void *arg, int fd, const struct msghdr *m, int flags)
     if (!rc)
         rc = disturb(arg);
     cut(arg, &part, v);
+    if (rc == -EAGAIN)
+        announce(arg, fd);
     return rc ? rc : wf_sys_posix.sendmsg(NULL, fd, &part, flags);
 }
 
@@ -177,12 +193,16 @@ static int64_t f_recvmsg(void *arg, int fd, struct msghdr *m, int flags)
 
     if (!rc)
         rc = disturb(arg);
+    if (rc == -EAGAIN)
+        announce(arg, fd);
     if (rc)
         return rc;
     cut(arg, m, v);
     got = wf_sys_posix.recvmsg(NULL, fd, m, flags);
     m->msg_iov = whole;
     m->msg_iovlen = n_whole;
+    if (((struct faultsys *)arg)->max_io)
+        announce(arg, fd);
     if (got >= 0)
         count_fds(arg, m);
     return got;
@@ -202,6 +222,34 @@ static int f_poll(void *arg, struct pollfd *fds, int n, int timeout_ms)
     return rc ? rc : wf_sys_posix.poll(NULL, fds, n, timeout_ms);
 }
 
+static int f_epoll_create(void *arg)
+{
+    int rc = fate(arg, &epoll_fate);
+
+    return rc ? rc : opened(arg, wf_sys_posix.epoll_create(NULL));
+}
+
+static int f_epoll_ctl(void *arg, int set, int op, int fd, struct epoll_event *e)
+{
+    struct faultsys *f = arg;
+    int rc = op == EPOLL_CTL_DEL ? 0 : fate(arg, &ctl_fate);
+
+    if (!rc && fd < FAULTSYS_FDS && e && e->events & EPOLLET) {
+        f->watched[fd].e = *e;
+        f->watched[fd].set = set;
+    }
+    return rc ? rc : wf_sys_posix.epoll_ctl(NULL, set, op, fd, e);
+}
+
+static int f_epoll_wait(void *arg, int set, struct epoll_event *e, int max, int timeout_ms)
+{
+    /* Not counted: how often a node waits is not the same in every run. */
+    struct faultsys *f = arg;
+    int rc = f->every && atomic_fetch_add(&f->n_waits, 1) % f->every == 0 ? -EINTR : 0;
+
+    return rc ? rc : wf_sys_posix.epoll_wait(NULL, set, e, max, timeout_ms);
+}
+
 static int f_getaddrinfo(void *arg, const char *host, const char *port,
                          const struct addrinfo *hints, struct addrinfo **out)
 {
@@ -217,6 +265,14 @@ static int f_eventfd(void *arg, unsigned value, int flags)
     int rc = fate(arg, &eventfd_fate);
 
     return rc ? rc : opened(arg, wf_sys_posix.eventfd(NULL, value, flags));
+}
+
+/* Setting a valid timer does not fail. */
+static int f_timerfd_create(void *arg, int clock, int flags)
+{
+    int rc = fate(arg, &timer_fate);
+
+    return rc ? rc : opened(arg, wf_sys_posix.timerfd_create(NULL, clock, flags));
 }
 
 static int64_t f_read(void *arg, int fd, void *buf, int64_t n)
@@ -244,7 +300,11 @@ static int f_fcntl(void *arg, int fd, int command, int value)
 static int f_close(void *arg, int fd)
 {
     struct faultsys *f = arg;
-    int rc = fate(f, &close_fate), real = wf_sys_posix.close(NULL, fd);
+    int rc = fate(f, &close_fate), real;
+
+    if (fd < FAULTSYS_FDS)
+        f->watched[fd].set = 0;
+    real = wf_sys_posix.close(NULL, fd);
 
     f->n_open--;
     return rc ? rc : real;
@@ -315,8 +375,12 @@ void faultsys_init(struct faultsys *f)
     f->sys.recvmsg = f_recvmsg;
     f->sys.shutdown = f_shutdown;
     f->sys.poll = f_poll;
+    f->sys.epoll_create = f_epoll_create;
+    f->sys.epoll_ctl = f_epoll_ctl;
+    f->sys.epoll_wait = f_epoll_wait;
     f->sys.getaddrinfo = f_getaddrinfo;
     f->sys.eventfd = f_eventfd;
+    f->sys.timerfd_create = f_timerfd_create;
     f->sys.read = f_read;
     f->sys.write = f_write;
     f->sys.fcntl = f_fcntl;

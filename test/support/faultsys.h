@@ -5,6 +5,8 @@
 
 #include "base/sys.h"
 
+enum { FAULTSYS_FDS = 256 };
+
 struct faultsys {
     struct wf_sys sys;
     _Atomic int64_t n_calls;
@@ -15,8 +17,12 @@ struct faultsys {
     _Atomic int error;
     int64_t max_io; /* bytes that a read or write moves at most; 0: all */
     int every;      /* each so many-th read or write is interrupted or not ready; 0: none */
-    _Atomic int64_t n_io;
-    _Atomic int64_t n_open; /* descriptors that are open */
+    _Atomic int64_t n_io, n_waits; /* waits are counted by themselves */
+    _Atomic int64_t n_open;        /* descriptors that are open */
+    struct {
+        _Atomic int set; /* of epoll, or 0 */
+        struct epoll_event e;
+    } watched[FAULTSYS_FDS]; /* by descriptor */
 };
 
 void faultsys_init(struct faultsys *f); /* f->sys is then a seam; the options may be set */

@@ -1,4 +1,5 @@
-/* wirepage.c - reads the examples of docs/formats/wire.md: blocks of hexadecimal numbers. */
+/* wirepage.c - reads the examples of docs/formats/wire.md and ps.md: blocks of hexadecimal
+ * numbers. */
 #include "support/wirepage.h"
 
 #include <stdbool.h>

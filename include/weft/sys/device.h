@@ -36,6 +36,7 @@ typedef struct weft_device_opts {
     int64_t memory_limit; /* bytes that weft may use there; 0: all. alloc need not check it */
     bool preallocate;     /* take the memory now (all of it, or the limit) and divide it later;
                            * otherwise it is taken when needed */
+    const char *cache;    /* a directory for compiled kernels; NULL: none. Copied by open */
 } weft_device_opts;
 
 /* What a device is. */
@@ -46,6 +47,8 @@ typedef struct weft_device_info {
     size_t align;         /* of every allocation: a power of two, at least 64 */
     int cores;            /* multiprocessors */
     bool joins; /* has kernels for products that do a second job (matmul_sums, matmul_apply) */
+    bool groups_updates; /* runs many updates as one kernel (wf_kplan.run_many): they stay apart
+                          * from products, and matmul_apply is not asked for */
 } weft_device_info;
 
 typedef enum weft_copy_way { WEFT_COPY_IN, WEFT_COPY_OUT, WEFT_COPY_WITHIN } weft_copy_way;
@@ -107,6 +110,12 @@ typedef struct weft_device_ops {
                      const struct wf_type *out);
     bool (*can_anchor)(const struct wf_op *op, const struct wf_attr *attr, const struct wf_type *in,
                        const struct wf_type *product, weft_dtype last);
+    /* Optional: whether there is a kernel for operands and results of these types, which need
+     * not be those that the op's rule gives: a half written where the rule says f32, read where
+     * it says f32. Casts are then left out. It also answers for batch_norm_act, which only plans
+     * contain. */
+    bool (*can_take)(const struct wf_op *op, const struct wf_attr *attr, int n_in,
+                     const struct wf_type *in, int n_out, const struct wf_type *out);
 
     /* ---- optional: a whole run as one launch ---- */
     /* Between the two, work enqueued on the stream is recorded and not done. The recording keeps

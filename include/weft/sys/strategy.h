@@ -108,6 +108,24 @@ typedef struct weft_strategy {
     /* May be NULL. Step t is done: its samples and the state besides the parameters are final. It
      * counts even if this fails; the status is passed on. */
     weft_status (*commit)(void *self, weft_work *w, int64_t t);
+    /* May be NULL. A checkpoint of version t is about to be written: the slots of the optimizer are
+     * brought into this process's memory, if they are elsewhere. */
+    weft_status (*bring)(void *self, weft_work *w, int64_t t);
+    /* May be NULL. need_rows will be called for these rows in the same shard, if their ids are
+     * valid; they may repeat. */
+    weft_status (*want_rows)(void *self, const weft_table *table, int64_t t, int64_t number,
+                             int64_t n, const int64_t *ids);
+    /* Both may be NULL, for strategies with need_rows: without them there are no checkpoints of
+     * tables. After bring: calls fn for every row of the table that was ever updated, with its
+     * slots after it. Before the first step: rows of a checkpoint of version t; those that are
+     * not given are initial ones. slot: by slot, [n][width]. */
+    weft_status (*each_row)(void *self, const weft_table *table,
+                            void (*fn)(void *arg, int64_t id, const float *row), void *arg);
+    weft_status (*set_rows)(void *self, weft_work *w, const weft_table *table, int64_t t, int64_t n,
+                            const int64_t *ids, const float *rows, const float *const *slot);
+    /* May be NULL. The trainer is about to be freed: contributions are given back, and nothing of w
+     * is used any more. */
+    void (*leave)(void *self, weft_work *w);
 } weft_strategy;
 
 /* Opens a strategy that is not in the table; it is copied. */

@@ -222,6 +222,37 @@ weft_status weft_dealer_restore(weft_dealer *a, const char *state, int64_t n)
     return st;
 }
 
+/* Reads up to a batch of an epoch. */
+static weft_status read_up_to(weft_dealer *a, int64_t epoch, int64_t number)
+{
+    weft_status st = weft_dealer_begin(a, epoch);
+    bool has = true;
+
+    for (int64_t i = 0; i < number && !st && has; i++) {
+        int64_t t = weft_dealer_committed(a);
+
+        st = weft_dealer_has(a, epoch, t, &has);
+        if (!st && has)
+            st = weft_dealer_commit(a, t);
+    }
+    return st || has ? st
+                     : wf_err(WEFT_EDATA, "epoch %lld has fewer than %lld batches",
+                              (long long)epoch + 1, (long long)number);
+}
+
+weft_status wf_dealer_seek(weft_dealer *a, int64_t epoch, int64_t number)
+{
+    struct wf_step_at at = {.epoch = epoch, .number = number};
+    weft_status st;
+
+    if (!can_seek(a))
+        return read_up_to(a, epoch, number);
+    pthread_mutex_lock(&a->lock);
+    st = go_to(a, wf_max_i64(a->committed, number), &at);
+    pthread_mutex_unlock(&a->lock);
+    return st;
+}
+
 /* Where a position of an iterator over the same batches is. */
 static weft_status place_of_iter(weft_dealer *a, const char *state, int64_t n,
                                  struct wf_step_at *at)

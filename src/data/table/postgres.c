@@ -5,7 +5,7 @@
  * closed. Error texts never contain the password. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/number.h"
-#include "data/file/library.h"
+#include "base/library.h"
 #include "data/table/sql.h"
 
 #ifdef WF_HAVE_PQ

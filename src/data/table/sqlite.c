@@ -1,6 +1,6 @@
 /* sqlite.c - rows of a SQLite query, stepped through one by one.
  * A statement belongs to its stage; stepping happens in pull, by one thread at a time. */
-#include "data/file/library.h"
+#include "base/library.h"
 #include "data/table/sql.h"
 
 #ifdef WF_HAVE_SQLITE

@@ -217,8 +217,8 @@ static weft_status find_last_fail(struct join *j, bool all_fail)
     return st;
 }
 
-weft_status wf_pass_join(const weft_graph *g, bool all_fail, int n_roots, int32_t *roots,
-                         weft_graph **out)
+weft_status wf_pass_join(const weft_graph *g, bool updates, bool all_fail, int n_roots,
+                         int32_t *roots, weft_graph **out)
 {
     struct join j = {.g = g, .last_fail = -1};
     weft_status st = wf_rewrite_begin(&j.rw, g, n_roots, roots);
@@ -233,7 +233,8 @@ weft_status wf_pass_join(const weft_graph *g, bool all_fail, int n_roots, int32_
         find_readers(&j);
         wf_find_late(g, j.late);
         pair_sums(&j);
-        pair_updates(&j);
+        if (updates)
+            pair_updates(&j);
     }
     for (int64_t k = 0; k < g->n_nodes && !st; k++) {
         if (!j.rw.live[k] || j.gone[k])

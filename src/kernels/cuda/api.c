@@ -35,6 +35,10 @@ static const struct library driver = {{"libcuda.so.1", "libcuda.so"},
                                       "NVIDIA's driver (Debian: nvidia-driver, libcuda1)"};
 static const struct library blas = {{"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
                                     "cuBLAS (Debian: libcublaslt13; NVIDIA: libcublas-13-0)"};
+static const struct library dnn = {{"libcudnn.so.9"}, "cuDNN 9 (NVIDIA: libcudnn9-cuda-13)"};
+
+static const struct library compiler = {{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
+                                        "NVRTC (Debian: libnvrtc13; NVIDIA: cuda-nvrtc-13-0)"};
 
 struct wanted {
     const char *name;
@@ -67,7 +71,8 @@ static weft_status find_all(const struct wf_cuda_api *api, void *lib, const stru
 weft_status wf_cuda_api_open(struct wf_cuda_api *api, bool *have_blas)
 {
 #define X(name) {#name, &api->name},
-    const struct wanted of_driver[] = {WF_CUDA_FNS(X)}, of_blas[] = {WF_CUBLASLT_FNS(X)};
+    const struct wanted of_driver[] = {WF_CUDA_FNS(X)}, of_blas[] = {WF_CUBLASLT_FNS(X)},
+                        of_rtc[] = {WF_NVRTC_FNS(X)}, of_dnn[] = {WF_CUDNN_FNS(X)};
 #undef X
     weft_status st;
 
@@ -81,6 +86,13 @@ weft_status wf_cuda_api_open(struct wf_cuda_api *api, bool *have_blas)
         return st;
     api->lib[1] = open_first(api, &blas);
     *have_blas = api->lib[1] && !find_all(api, api->lib[1], &blas, of_blas, WF_COUNT(of_blas));
+    api->lib[2] = open_first(api, &dnn);
+    api->have_dnn = api->lib[2] && !find_all(api, api->lib[2], &dnn, of_dnn, WF_COUNT(of_dnn));
+    api->rtc = open_first(api, &compiler);
+    if (api->rtc && find_all(api, api->rtc, &compiler, of_rtc, WF_COUNT(of_rtc))) {
+        api->lib_close(api->rtc);
+        api->rtc = NULL;
+    }
     return WEFT_OK;
 }
 
@@ -91,6 +103,9 @@ void wf_cuda_api_close(struct wf_cuda_api *api)
             api->lib_close(api->lib[i]);
         api->lib[i] = NULL;
     }
+    if (api->rtc)
+        api->lib_close(api->rtc);
+    api->rtc = NULL;
 }
 
 weft_status wf_cuda_check(const struct wf_cuda_api *api, CUresult r, const char *what)

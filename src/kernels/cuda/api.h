@@ -7,7 +7,9 @@
 
 #include <cublasLt.h>
 #include <cuda.h>
+#include <nvrtc.h>
 
+#include "kernels/cuda/cudnn.h"
 #include "weft/base.h"
 
 /* clang-format off */
@@ -21,7 +23,7 @@
     X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuGraphDestroy) \
     X(cuEventCreate) X(cuEventDestroy_v2) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) \
     X(cuStreamWaitEvent) X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) \
-    X(cuLaunchKernel) X(cuGetErrorString)
+    X(cuLaunchKernelEx) X(cuGetErrorString)
 
 #define WF_CUBLASLT_FNS(X) \
     X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtGetVersion) X(cublasLtMatmul) \
@@ -29,22 +31,35 @@
     X(cublasLtMatrixLayoutInit_internal) X(cublasLtMatrixLayoutSetAttribute) \
     X(cublasLtMatmulPreferenceInit_internal) X(cublasLtMatmulPreferenceSetAttribute) \
     X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtGetStatusString)
+
+#define WF_CUDNN_FNS(X) \
+    X(cudnnGetVersion) X(cudnnGetErrorString) X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream) \
+    X(cudnnBackendCreateDescriptor) X(cudnnBackendDestroyDescriptor) X(cudnnBackendFinalize) \
+    X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendExecute)
+
+#define WF_NVRTC_FNS(X) \
+    X(nvrtcVersion) X(nvrtcCreateProgram) X(nvrtcCompileProgram) X(nvrtcDestroyProgram) \
+    X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
 /* clang-format on */
 
 struct wf_cuda_api {
 #define X(name) __typeof__(name) *name;
     WF_CUDA_FNS(X)
     WF_CUBLASLT_FNS(X)
+    WF_CUDNN_FNS(X)
+    WF_NVRTC_FNS(X)
 #undef X
+    bool have_dnn; /* cuDNN was found */
     /* How the libraries are opened and searched: dlopen, dlsym, dlclose, or a test's. */
     void *(*lib_open)(const char *name);
     void *(*lib_find)(void *lib, const char *name);
     void (*lib_close)(void *lib);
-    void *lib[2];
+    void *lib[3], *rtc; /* rtc: NULL without NVRTC */
 };
 
 /* Opens the libraries and finds the functions. The error names what is missing and the package that
- * has it; without cuBLASLt everything but its products works, and `have_blas` is false. */
+ * has it; without cuBLASLt everything but its products works, and `have_blas` is false; without
+ * cuDNN convolutions are products. */
 weft_status wf_cuda_api_open(struct wf_cuda_api *api, bool *have_blas);
 void wf_cuda_api_close(struct wf_cuda_api *api);
 /* dlopen and its neighbors. */

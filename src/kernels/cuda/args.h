@@ -16,7 +16,9 @@ enum {
     WFC_OUTS = 16,
     WFC_MANY = 128,     /* pointers in one launch */
     WFC_ATT_MAX = 2048, /* keys (and queries) of an attention */
-    WFC_RNN_UNITS = 512
+    WFC_RNN_UNITS = 512,
+    WFC_LN_WIDTH = 1024, /* of rows that a warp normalizes */
+    WFC_LSTM_UNITS = 128 /* of the kernel that holds the weights of an LSTM */
 };
 
 /* The values of weft_dtype; table.c checks that they agree. */
@@ -111,6 +113,14 @@ struct wfc_copy {
     struct wfc_box from_box, to_box; /* rank 0: in order */
 };
 
+/* to [n_cols][n_rows] = from [n_rows][n_cols] with its axes exchanged. */
+struct wfc_turn {
+    uint32_t n_rows, n_cols;
+    int32_t size; /* of an element: 1, 2, 4 or 8 */
+    const void *from;
+    void *to;
+};
+
 /* Parts of one axis: part k is [outer][n[k]][inner] of a whole [outer][total][inner]. */
 struct wfc_parts {
     uint32_t outer, total, inner; /* inner in elements */
@@ -202,6 +212,8 @@ struct wfc_rows_args {
     struct wfc_box mask;
 };
 
+enum { WFC_SHORT_ROW = 16 }; /* of wfc_xent_small */
+
 struct wfc_norm {
     /* element (o, s, g, i) of [n_outer][n_space][n_groups][n_in_group] */
     uint32_t n_outer, n_space, n_groups, n_in_group, n_channels;
@@ -214,6 +226,38 @@ struct wfc_norm {
     void *dgamma, *dbeta, *part;
 };
 
+/* Batch normalization of x [n_rows][channels], channels a multiple of 8: dev/wide.inl. */
+struct wfc_bn {
+    uint32_t n_rows, channels, chunk, n_chunks;
+    int32_t cols, dtype, param_dtype;
+    double epsilon;
+    int32_t relu; /* the result is ReLU(normalized + skip), the gradient that of ReLU(normalized) */
+    const void *x, *dy, *gamma, *beta; /* dy: of the gradient */
+    const void *skip;                  /* NULL: none */
+    float *mean, *var, *part, *coef;
+    void *y, *dgamma, *dbeta;
+};
+
+/* Sums (or means) of the columns of x [n_rows][n_cols], 8 columns a thread. */
+struct wfc_cols {
+    uint32_t n_rows, n_cols, chunk, n_chunks;
+    int32_t cols, dtype, y_dtype, mean;
+    const void *x;
+    float *part; /* [n_chunks][n_cols] */
+    void *y;
+};
+
+/* Layer and RMS normalization of rows of at most WFC_LN_WIDTH values, a multiple of 8. */
+struct wfc_ln {
+    uint32_t n_rows, width, chunk, n_chunks;
+    int32_t centered, dtype, param_dtype;
+    int32_t y_dtype, dy_dtype; /* of the result; of the gradient that comes in */
+    double epsilon;
+    const void *x, *dy, *gamma, *beta;
+    float *mean, *rate, *part;
+    void *y, *dgamma, *dbeta;
+};
+
 /* ---- products -------------------------------------------------------------------------------- */
 
 struct wfc_gemm {
@@ -222,6 +266,15 @@ struct wfc_gemm {
     const void *a, *b;
     void *y;
     struct wfc_box a_batch, b_batch; /* offsets in matrices */
+};
+
+/* Weight gradients with few columns. The shared memory is 32 KB. */
+enum { WFC_NARROW = 16, WFC_NARROW_M = 8, WFC_NARROW_ROWS = 64 };
+
+struct wfc_narrow {
+    uint32_t m, n, k;
+    const float *a, *b;
+    float *y, *sums;
 };
 
 /* ---- random ---------------------------------------------------------------------------------- */
@@ -270,6 +323,56 @@ struct wfc_apply {
     int32_t id_dtype;
     uint32_t n_ids, width, n_rows;
     struct wfc_fault fault;
+};
+
+/* Many updates as one kernel: block b belongs to the last update whose `first` is at most b. All
+ * addresses are multiples of 16. */
+enum { WFC_UPDATES = 50 };
+
+struct wfc_update_one {
+    const struct wfc_scalars *own;
+    const float *rate, *scale;
+    float *w;
+    const float *g;
+    float *slot[3];
+    uint32_t n, first;
+};
+
+struct wfc_update {
+    struct wfc_fault fault;
+    uint32_t n, each; /* updates; elements of a block, a multiple of 4 threads */
+    struct wfc_update_one one[WFC_UPDATES];
+};
+
+/* Looked-up rows of several tables. The ids become keys, id << 32 | position, sorted: by chunks of
+ * WFC_SORTED, then all of a table if it has more. */
+enum { WFC_SORTED = 2048, WFC_TABLES = 32 };
+
+struct wfc_table {
+    const struct wfc_scalars *own;
+    const float *rate, *scale;
+    float *w; /* or the sums */
+    const float *g;
+    float *slot[3];
+    const void *ids;
+    uint64_t *chunks, *keys; /* sorted by chunks; sorted. The same if there is one chunk */
+    uint32_t n_ids, width, n_rows, instr;
+    int32_t id_dtype, id_input;
+};
+
+struct wfc_tables {
+    uint32_t *words;   /* of faults */
+    uint32_t n, lanes; /* tables; threads that share a row */
+    struct wfc_table one[WFC_TABLES];
+};
+
+/* Sums of rows with the same id into y, of any float type. */
+struct wfc_sum_rows {
+    uint32_t n_ids, width, lanes;
+    int32_t dtype;
+    const uint64_t *keys;
+    const void *x;
+    void *y;
 };
 
 struct wfc_assign {
@@ -321,6 +424,20 @@ struct wfc_gather {
     const void *x, *ids;
     void *y;
     struct wfc_fault fault;
+};
+
+/* Several tables of rows of the same width, the same number of ids for each. */
+enum { WFC_LOOKUPS = 100 };
+
+struct wfc_lookups {
+    uint32_t *words; /* of faults */
+    uint32_t n, k, inner;
+    int32_t size, id_dtype;
+    struct {
+        const void *x, *ids;
+        void *y;
+        uint32_t n_rows, instr;
+    } one[WFC_LOOKUPS];
 };
 
 /* ids [k][depth] into sizes dim. */
@@ -433,6 +550,8 @@ struct wfc_att {
     uint32_t mask_step[4];
     struct wfc_att_view q, k, v, y, dy, dq, dk, dv_out;
     void *lse;
+    int32_t wide; /* of tiles of halves: all rows are at multiples of 16 bytes */
+    float *delta; /* dy y of each query, between the kernels of the gradient */
 };
 
 /* ---- recurrent nets -------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* bin.c - the device code that nvcc compiled, as bytes. */
+/* bin.c - the device code that nvcc compiled, as bytes; and what generated kernels begin with, as
+ * text. */
 #include "kernels/cuda/config.h"
 #if WF_HAVE_CUDA
 
@@ -10,5 +11,17 @@ __asm__(".section .rodata\n"
         ".incbin \"" WF_CUDA_FATBIN "\"\n"
         ".balign 8\n"
         ".previous\n");
+
+#define TEXT(name, file)                             \
+    __asm__(".section .rodata\n"                     \
+            ".globl " #name "\n"                     \
+            ".hidden " #name "\n" #name ":\n"        \
+            ".incbin \"" WF_CUDA_SOURCES file "\"\n" \
+            ".byte 0\n"                              \
+            ".balign 8\n"                            \
+            ".previous\n")
+TEXT(wf_cuda_text_rtc, "/rtc.inl");
+TEXT(wf_cuda_text_math, "/math.inl");
+TEXT(wf_cuda_text_ew, "/ew_fn.inl");
 
 #endif

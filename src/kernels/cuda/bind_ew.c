@@ -8,7 +8,7 @@ weft_status wfc_plan_ew(struct wf_kplan *p);
 weft_status wfc_plan_fused(struct wf_kplan *p);
 wf_kernel_fn wfc_run_ew, wfc_run_fused, wfc_run_cast, wfc_run_add_n, wfc_run_fill, wfc_run_finite;
 
-static int code_of(int op_id)
+int wfc_code_of(int op_id)
 {
     static const int16_t codes[WF_N_OPS] = {
 #define OP(name, ...)
@@ -40,7 +40,7 @@ bool wf_cuda_can_step(const struct wf_op *op, int n_in, const struct wf_type *in
         return types;
     if (op->id == WF_OP_cast)
         return types && wf_is_float(in[0].dtype) && wf_is_float(out->dtype);
-    return types && (op->flags & WF_EW) && op->id != WF_OP_sigmoid_xent && code_of(op->id) >= 0;
+    return types && (op->flags & WF_EW) && op->id != WF_OP_sigmoid_xent && wfc_code_of(op->id) >= 0;
 }
 
 bool wf_cuda_can_anchor(const struct wf_op *op, const struct wf_attr *attr,
@@ -83,7 +83,7 @@ weft_status wfc_run_ew(const struct wf_call *c)
     const struct wf_type *shape = &c->out[0].type;
     struct wfc_one a = {.count = (uint32_t)wf_type_count(shape),
                         .n_operands = (int16_t)c->n_in,
-                        .code = (int16_t)code_of(c->op->id),
+                        .code = (int16_t)wfc_code_of(c->op->id),
                         .fault = wfc_fault(c),
                         .out = c->out[0].data,
                         .out_dtype = (int32_t)shape->dtype};
@@ -111,9 +111,13 @@ weft_status wfc_plan_fused(struct wf_kplan *p)
     for (int s = 0; s < prog->n / 5; s++) {
         const struct wf_op *op = wf_op_row(p->ctx, (int)prog->ints[5 * s]);
 
-        if (!op || code_of(op->id) < 0)
+        if (!op || wfc_code_of(op->id) < 0)
             return WEFT_ENOSUP;
     }
+    if (!anchored)
+        p->state = wfc_make_program(p, 0, NULL);
+    if (p->state)
+        p->impl = "gpu-compiled";
     return WEFT_OK;
 }
 
@@ -126,7 +130,7 @@ static void set_steps(const struct wf_call *c, struct wfc_prog *a)
         const int64_t *i = &prog->ints[5 * s];
         struct wfc_ew_step *st = &a->step[s];
 
-        st->code = (int16_t)code_of((int)i[0]);
+        st->code = (int16_t)wfc_code_of((int)i[0]);
         st->a = (uint8_t)(i[1] < 0 ? 0 : i[1]);
         st->b = (uint8_t)(i[2] < 0 ? 0 : i[2]);
         st->c = (uint8_t)(i[3] < 0 ? 0 : i[3]);
@@ -135,14 +139,48 @@ static void set_steps(const struct wf_call *c, struct wfc_prog *a)
     }
 }
 
+/* Whether a compiled kernel can have these addresses: it reads and writes 16 bytes at a time. */
+static bool is_aligned(const struct wfc_made *m, const struct wfc_made_args *a, int n_outs)
+{
+    uintptr_t bits = 0;
+
+    for (int i = 0; i < WFC_OPERANDS; i++)
+        bits |= m->full >> i & 1 ? (uintptr_t)a->in[i] : 0;
+    for (int i = 0; i < n_outs; i++)
+        bits |= (uintptr_t)a->out[i];
+    return bits % 16 == 0;
+}
+
+static bool run_made(const struct wf_call *c, int first_in, const struct wf_tensor *anchor,
+                     const struct wfc_made *m, weft_status *st)
+{
+    struct wfc_made_args a = {{NULL}, {NULL}};
+    int n = 0;
+
+    if (anchor)
+        a.in[n++] = anchor->data;
+    for (int i = first_in; i < c->n_in; i++)
+        a.in[n++] = c->in[i].data;
+    for (int i = 0; i < c->n_out; i++)
+        a.out[i] = c->out[i].data;
+    if (!is_aligned(m, &a, c->n_out))
+        return false;
+    *st = wfc_launch_made(c, m, &a);
+    return true;
+}
+
 /* Operands from `first_in` on are registers from `to` on; registers below are the caller's. */
-weft_status wfc_run_program(const struct wf_call *c, int first_in, const struct wf_tensor *anchor)
+weft_status wfc_run_program(const struct wf_call *c, int first_in, const struct wf_tensor *anchor,
+                            const struct wfc_made *made)
 {
     const struct wf_attr *outs = wf_call_attr(c, "outs");
     const struct wf_type *shape = &c->out[0].type;
     struct wfc_prog a = {.count = (uint32_t)wf_type_count(shape)};
     int64_t per_block = (int64_t)WFC_THREADS * 4, most = (int64_t)wfc_dev(c)->cores * 64;
+    weft_status st;
 
+    if (made && run_made(c, first_in, anchor, made, &st))
+        return st;
     if (anchor)
         a.operand[a.n_operands++] = wfc_operand_of(anchor, shape);
     for (int i = first_in; i < c->n_in; i++)
@@ -160,7 +198,7 @@ weft_status wfc_run_program(const struct wf_call *c, int first_in, const struct 
 
 weft_status wfc_run_fused(const struct wf_call *c)
 {
-    return wfc_run_program(c, 0, NULL);
+    return wfc_run_program(c, 0, NULL, c->state);
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */

@@ -6,12 +6,32 @@
 #include "op/shape.h"
 
 weft_status wfc_plan_bag(struct wf_kplan *p);
+static wf_kernel_many_fn run_gathers;
+weft_status wfc_plan_gather(struct wf_kplan *p);
 wf_kernel_fn wfc_run_gather, wfc_run_gather_nd, wfc_run_take, wfc_run_take_grad, wfc_run_one_hot,
     wfc_run_scatter, wfc_run_sort, wfc_run_bag;
 
 static int size_of(const struct wf_tensor *t)
 {
     return (int)weft_dtype_size(t->type.dtype);
+}
+
+/* Rows of a table, one after the other: what wfc_lookups does. */
+static bool is_lookup(const struct wf_call *c)
+{
+    struct wf_gather_dims d;
+
+    if (c->op->id == WF_OP_embedding)
+        return true;
+    d = wf_gather_dims(&c->in[0].type, &c->in[1].type, wf_call_int(c, "axis"),
+                       wf_call_int(c, "batch_dims"));
+    return d.batch == 1 && d.outer == 1;
+}
+
+weft_status wfc_plan_gather(struct wf_kplan *p)
+{
+    p->run_many = run_gathers;
+    return wfc_plan_any(p);
 }
 
 weft_status wfc_run_gather(const struct wf_call *c)
@@ -25,6 +45,8 @@ weft_status wfc_run_gather(const struct wf_call *c)
                            .y = c->out[0].data,
                            .fault = wfc_fault(c)};
 
+    if (is_lookup(c))
+        return run_gathers(&c, 1);
     if (c->op->id == WF_OP_gather)
         d = wf_gather_dims(x, ids, wf_call_int(c, "axis"), wf_call_int(c, "batch_dims"));
     else
@@ -35,6 +57,51 @@ weft_status wfc_run_gather(const struct wf_call *c)
     a.k = (uint32_t)d.k;
     a.inner = (uint32_t)d.inner;
     return wfc_launch_each(c, WFC_K_wfc_gather, wf_count(&c->out[0]), &a);
+}
+
+/* Sizes in units of 16 bytes where rows allow it. */
+static void set_units(const struct wf_call *c, struct wfc_lookups *a)
+{
+    int64_t row = wf_type_part(&c->in[0].type, 1, c->in[0].type.rank) * size_of(&c->in[0]);
+    uintptr_t bits = (uintptr_t)c->in[0].data | (uintptr_t)c->out[0].data;
+
+    a->k = (uint32_t)wf_count(&c->in[1]);
+    a->id_dtype = (int32_t)c->in[1].type.dtype;
+    a->size = row % 16 == 0 && bits % 16 == 0 ? 16 : size_of(&c->in[0]);
+    a->inner = (uint32_t)(row / a->size);
+}
+
+static weft_status run_gathers(const struct wf_call *const *calls, int n)
+{
+    struct wfc_lookups a = {.n = 0}, next = {.n = 0};
+    weft_status st = WEFT_OK;
+
+    for (int i = 0; i < n && !st; i++) {
+        const struct wf_call *c = calls[i];
+        bool last = i + 1 == n || !is_lookup(calls[i + 1]);
+
+        if (!is_lookup(c)) {
+            st = wfc_run_gather(c);
+            continue;
+        }
+        set_units(c, &a);
+        a.words = c->trouble;
+        a.one[a.n].x = c->in[0].data;
+        a.one[a.n].ids = c->in[1].data;
+        a.one[a.n].y = c->out[0].data;
+        a.one[a.n].n_rows = (uint32_t)c->in[0].type.dim[0];
+        a.one[a.n++].instr = c->instr;
+        if (!last)
+            set_units(calls[i + 1], &next);
+        if (!last && a.n < WFC_LOOKUPS && next.k == a.k && next.inner == a.inner &&
+            next.size == a.size && next.id_dtype == a.id_dtype)
+            continue;
+        st = wfc_launch(c, WFC_K_wfc_lookups,
+                        wf_min_i64(4096, ((int64_t)a.k * a.inner + WFC_THREADS - 1) / WFC_THREADS),
+                        a.n, WFC_THREADS, &a);
+        a.n = 0;
+    }
+    return st;
 }
 
 weft_status wfc_run_gather_nd(const struct wf_call *c)

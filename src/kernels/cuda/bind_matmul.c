@@ -15,8 +15,9 @@ weft_status wfc_plan_matmul_fused(struct wf_kplan *p);
 weft_status wfc_plan_matmul_sums(struct wf_kplan *p);
 weft_status wfc_plan_matmul_apply(struct wf_kplan *p);
 weft_status wfc_plan_fused(struct wf_kplan *p);
-wf_kernel_fn wfc_run_matmul, wfc_run_plain_matmul, wfc_run_matmul_fused, wfc_run_matmul_sums,
-    wfc_run_matmul_apply;
+weft_status wfc_plan_narrow(struct wf_kplan *p);
+wf_kernel_fn wfc_run_narrow, wfc_run_matmul, wfc_run_plain_matmul, wfc_run_matmul_fused,
+    wfc_run_matmul_sums, wfc_run_matmul_apply;
 
 enum { MAX_WORKSPACE = 32 << 20, ALIGN = 256 };
 
@@ -32,12 +33,13 @@ struct wfc_mm {
     weft_dtype y_dtype;
     /* of the ops built on a product */
     size_t y_at, sums_at; /* in scratch: the product, if it is not output 0; room of the sums */
-    bool own_y;
+    const struct wfc_made *made; /* the program that follows, compiled */
 };
 
 struct sizes {
     int64_t batch, m, n, k, a_step, b_step;
     bool ta, tb;
+    bool tf32;
 };
 
 static cudaDataType_t cuda_type(weft_dtype t)
@@ -121,11 +123,17 @@ static cublasStatus_t set_layouts(struct wf_cuda *d, struct wfc_mm *p, const str
     return r;
 }
 
+/* Whether the epilogue reads or writes a second matrix, of the result's sizes. */
+static bool has_aux(cublasLtEpilogue_t e)
+{
+    return e == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || e == CUBLASLT_EPILOGUE_DGELU;
+}
+
 static cublasStatus_t set_desc(struct wf_cuda *d, struct wfc_mm *p, const struct sizes *s,
                                weft_dtype in)
 {
     cublasComputeType_t compute = in == WEFT_F64              ? CUBLAS_COMPUTE_64F
-                                  : in == WEFT_F32 && d->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                  : in == WEFT_F32 && s->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                               : CUBLAS_COMPUTE_32F;
     int32_t op_b = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N, op_a = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
     const struct wf_cuda_api *api = &d->api;
@@ -141,6 +149,16 @@ static cublasStatus_t set_desc(struct wf_cuda *d, struct wfc_mm *p, const struct
     if (r == CUBLAS_STATUS_SUCCESS && p->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
         r = api->cublasLtMatmulDescSetAttribute(&p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE,
                                                 &p->epilogue, sizeof p->epilogue);
+    if (r == CUBLAS_STATUS_SUCCESS && has_aux(p->epilogue)) {
+        int64_t ld = s->n;
+        const void *aligned = (const void *)256; /* of which the heuristic sees the alignment */
+
+        r = api->cublasLtMatmulDescSetAttribute(&p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld,
+                                                sizeof ld);
+        if (r == CUBLAS_STATUS_SUCCESS)
+            r = api->cublasLtMatmulDescSetAttribute(
+                &p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aligned, sizeof aligned);
+    }
     return r;
 }
 
@@ -180,6 +198,8 @@ static bool plan_blas(struct wf_cuda *d, struct wfc_mm *p, const struct sizes *s
     if (!d->blas || a != b || !wf_is_float(a) || (y != a && y != WEFT_F32) || s->a_step < 0 ||
         s->b_step < 0 || !s->k || !s->m || !s->n || !s->batch || s->batch > INT32_MAX)
         return false;
+    if (has_aux(p->epilogue) && (s->batch > 1 || s->n % 8))
+        return false;
     return set_desc(d, p, s, a) == CUBLAS_STATUS_SUCCESS &&
            set_layouts(d, p, s, a, y) == CUBLAS_STATUS_SUCCESS &&
            set_algorithm(d, p, &found) == CUBLAS_STATUS_SUCCESS && found > 0;
@@ -217,12 +237,14 @@ static weft_status plan_product(struct wf_kplan *kp, int first, const struct wf_
     const struct wf_type *a = &kp->in[first], *b = &kp->in[first + 1];
     bool ta = wf_kplan_int(kp, "trans_a"), tb = wf_kplan_int(kp, "trans_b");
     struct sizes s = sizes_of(a, b, y, ta, tb);
+    bool tf32 = kp->tf32 && a->dtype == WEFT_F32;
     struct wfc_mm *p = wf_kplan_state(kp, sizeof *p);
 
     if (!p)
         return wf_kplan_nomem(kp);
     if (!wfc_fits(kp))
         return WEFT_ENOSUP;
+    s.tf32 = tf32;
     p->epilogue = epilogue;
     p->y_dtype = y->dtype;
     p->blas = plan_blas(kp->device, p, &s, a->dtype, b->dtype, y->dtype);
@@ -251,7 +273,7 @@ static weft_status run_plain(const struct wf_call *c, const struct wfc_mm *p, co
 }
 
 static weft_status run_product(const struct wf_call *c, const struct wfc_mm *p, const void *a,
-                               const void *b, void *y, const void *bias)
+                               const void *b, void *y, const void *bias, const void *aux)
 {
     struct wf_cuda *d = wfc_dev(c);
     struct wfc_mm q = *p; /* the library takes no pointers to constant descriptions */
@@ -264,9 +286,13 @@ static weft_status run_product(const struct wf_call *c, const struct wfc_mm *p, 
         return run_plain(c, p, a, b, y);
     if (d->api.cuCtxSetCurrent(d->context))
         return wf_err(WEFT_EIO, "%s: cuCtxSetCurrent failed", c->op->name);
+    wfc_other_work(d);
     if (bias)
         r = d->api.cublasLtMatmulDescSetAttribute(&q.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
                                                   sizeof bias);
+    if (r == CUBLAS_STATUS_SUCCESS && aux)
+        r = d->api.cublasLtMatmulDescSetAttribute(
+            &q.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
     if (r == CUBLAS_STATUS_SUCCESS)
         r = d->api.cublasLtMatmul(d->blas, &q.desc, wide ? (void *)&one64 : (void *)&one, b, &q.b,
                                   a, &q.a, wide ? (void *)&zero64 : (void *)&zero, y, &q.y, y, &q.y,
@@ -284,7 +310,8 @@ weft_status wfc_plan_mm(struct wf_kplan *kp, const struct wfc_mm_sizes *z, weft_
                       .a_step = z->a_step,
                       .b_step = z->b_step,
                       .ta = z->ta,
-                      .tb = z->tb};
+                      .tb = z->tb,
+                      .tf32 = kp->tf32 && in == WEFT_F32};
     struct wfc_mm *p = wf_arena_alloc(kp->arena, sizeof *p);
 
     if (!p)
@@ -307,7 +334,7 @@ weft_status wfc_run_mm(const struct wf_call *c, const struct wfc_mm *p, const vo
     struct wf_call own = *c;
 
     own.scratch = (char *)c->scratch + p->y_at;
-    return run_product(&own, p, a, b, y, NULL);
+    return run_product(&own, p, a, b, y, NULL, NULL);
 }
 
 /* ---- the ops --------------------------------------------------------------------------------- */
@@ -321,23 +348,51 @@ weft_status wfc_plan_matmul(struct wf_kplan *p)
 
 weft_status wfc_run_matmul(const struct wf_call *c)
 {
-    return run_product(c, c->state, c->in[0].data, c->in[1].data, c->out[0].data, NULL);
+    return run_product(c, c->state, c->in[0].data, c->in[1].data, c->out[0].data, NULL, NULL);
 }
 
-/* bias, or bias and ReLU, of a row: what cuBLASLt does itself. */
+/* Whether operand `i` is a row of the result's type that is added to every row of it. */
+static bool is_bias(const struct wf_kplan *p, int i)
+{
+    const struct wf_type *y = &p->out[0], *b = &p->in[i];
+
+    return wf_type_count(b) == y->dim[y->rank - 1] && b->dtype == y->dtype && b->rank >= 1 &&
+           b->dim[b->rank - 1] == y->dim[y->rank - 1];
+}
+
+/* The gradient of GELU: times that of operand 2, the values before it. */
+static bool is_gelu_grad(const struct wf_kplan *p, const int64_t *i, int n, const int64_t *outs)
+{
+    const struct wf_type *y = &p->out[0];
+
+    return n == 1 && i[0] == WF_OP_gelu_tanh_grad && i[1] == 0 && i[2] == 1 && p->n_out == 1 &&
+           outs[0] == 2 && p->in[2].dtype == y->dtype &&
+           wf_type_count(&p->in[2]) == wf_type_count(y);
+}
+
+/* bias, bias and ReLU, bias and GELU (with the values before it as a second result), or the
+ * gradient of GELU: what cuBLASLt does itself. */
 static cublasLtEpilogue_t epilogue_of(const struct wf_kplan *p)
 {
     const struct wf_attr *prog = wf_attr(p->op, p->attr, "prog"),
                          *outs = wf_attr(p->op, p->attr, "outs");
-    const struct wf_type *y = &p->out[0];
     const int64_t *i = prog->ints;
     int n = prog->n / 5;
+    bool half = weft_dtype_size(p->out[0].dtype) == 2 && !(p->without & WF_WITHOUT_EPILOGUES);
 
-    if (p->n_in != 3 || p->n_out != 1 || n < 1 || n > 2 || i[0] != WF_OP_add || i[1] + i[2] != 1 ||
-        i[1] * i[2] != 0 || outs->ints[0] != 1 + n)
+    if (p->n_in != 3 || n < 1 || n > 2)
         return CUBLASLT_EPILOGUE_DEFAULT;
-    if (wf_type_count(&p->in[2]) != y->dim[y->rank - 1] || p->in[2].dtype != y->dtype ||
-        p->in[2].rank < 1 || p->in[2].dim[p->in[2].rank - 1] != y->dim[y->rank - 1])
+    if (half && is_gelu_grad(p, i, n, outs->ints))
+        return CUBLASLT_EPILOGUE_DGELU;
+    if (i[0] != WF_OP_add || i[1] + i[2] != 1 || i[1] * i[2] != 0 || outs->ints[0] != 1 + n ||
+        !is_bias(p, 2))
+        return CUBLASLT_EPILOGUE_DEFAULT;
+    if (half && n == 2 && i[5] == WF_OP_gelu_tanh && i[6] == 2)
+        return p->n_out == 1 ? CUBLASLT_EPILOGUE_GELU_BIAS
+               : p->n_out == 2 && outs->ints[1] == 2 && p->out[1].dtype == p->out[0].dtype
+                   ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+                   : CUBLASLT_EPILOGUE_DEFAULT;
+    if (p->n_out != 1)
         return CUBLASLT_EPILOGUE_DEFAULT;
     if (n == 1)
         return CUBLASLT_EPILOGUE_BIAS;
@@ -345,44 +400,44 @@ static cublasLtEpilogue_t epilogue_of(const struct wf_kplan *p)
                                            : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
+static const char *epilogue_name(cublasLtEpilogue_t e)
+{
+    return e == CUBLASLT_EPILOGUE_DGELU ? "cublasLt+dgelu"
+           : e == CUBLASLT_EPILOGUE_GELU_BIAS || e == CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+               ? "cublasLt+gelu"
+               : "cublasLt+bias";
+}
+
+/* Other programs read the product from output 0, in its type, and write it there. */
 weft_status wfc_plan_matmul_fused(struct wf_kplan *p)
 {
     struct wfc_mm *m = NULL;
-    struct wf_type y = p->out[0];
     cublasLtEpilogue_t e = epilogue_of(p);
     weft_status st = wfc_plan_fused(p);
 
+    if (!st)
+        st = plan_product(p, 0, &p->out[0], e, &m);
     if (st)
         return st;
-    if (e == CUBLASLT_EPILOGUE_DEFAULT) /* the program reads the sums before they are rounded */
-        y.dtype = WEFT_F32;
-    st = plan_product(p, 0, &y, e, &m);
-    if (st)
-        return st;
-    if (m->epilogue == CUBLASLT_EPILOGUE_DEFAULT && p->out[0].dtype != WEFT_F32) {
-        m->own_y = true;
-        m->y_at = p->scratch_bytes;
-        m->y_dtype = WEFT_F32;
-        p->scratch_bytes += (size_t)wf_type_count(&y) * sizeof(float);
-    }
     if (m->blas && m->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
-        p->impl = "cublasLt+bias";
+        p->impl = epilogue_name(m->epilogue);
+    else
+        m->made = wfc_make_program(p, 2, &p->out[0]);
     return WEFT_OK;
 }
 
 weft_status wfc_run_matmul_fused(const struct wf_call *c)
 {
     const struct wfc_mm *m = c->state;
-    struct wf_tensor y = c->out[0];
-    bool whole = m->blas && m->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
-    weft_status st;
+    bool whole = m->blas && m->epilogue != CUBLASLT_EPILOGUE_DEFAULT,
+         back = m->epilogue == CUBLASLT_EPILOGUE_DGELU;
+    const void *aux = !whole || !has_aux(m->epilogue) ? NULL
+                      : back                          ? c->in[2].data
+                                                      : c->out[1].data;
+    weft_status st = run_product(c, m, c->in[0].data, c->in[1].data, c->out[0].data,
+                                 whole && !back ? c->in[2].data : NULL, aux);
 
-    if (m->own_y) {
-        y.data = (char *)c->scratch + m->y_at;
-        y.type.dtype = WEFT_F32;
-    }
-    st = run_product(c, m, c->in[0].data, c->in[1].data, y.data, whole ? c->in[2].data : NULL);
-    return st || whole ? st : wfc_run_program(c, 2, &y);
+    return st || whole ? st : wfc_run_program(c, 2, &c->out[0], m->made);
 }
 
 /* ---- with the sums of b's columns ------------------------------------------------------------ */
@@ -405,22 +460,62 @@ static weft_status run_sums(const struct wf_call *c, const struct wfc_mm *m,
                 : WEFT_OK;
 }
 
+/* Small weight gradients with few columns: cuBLASLt needs three kernels for them. */
+static bool is_narrow(const struct wf_kplan *p)
+{
+    const struct wf_type *a = &p->in[0], *b = &p->in[1];
+
+    return wf_kplan_int(p, "trans_a") && !wf_kplan_int(p, "trans_b") && a->rank == 2 &&
+           b->rank == 2 && a->dtype == WEFT_F32 && b->dtype == WEFT_F32 &&
+           p->out[0].dtype == WEFT_F32 && p->out[1].dtype == WEFT_F32 && b->dim[1] <= WFC_NARROW &&
+           a->dim[0] <= 4096 && a->dim[1] <= 4096;
+}
+
+weft_status wfc_plan_narrow(struct wf_kplan *p)
+{
+    return is_narrow(p) ? wfc_plan_any(p) : WEFT_ENOSUP;
+}
+
+weft_status wfc_run_narrow(const struct wf_call *c)
+{
+    struct wfc_narrow a = {.m = (uint32_t)c->in[0].type.dim[1],
+                           .n = (uint32_t)c->in[1].type.dim[1],
+                           .k = (uint32_t)c->in[0].type.dim[0],
+                           .a = c->in[0].data,
+                           .b = c->in[1].data,
+                           .y = c->out[0].data,
+                           .sums = c->out[1].data};
+
+    return wfc_launch(c, WFC_K_wfc_narrow, a.m / WFC_NARROW_M + 1, 1,
+                      WFC_NARROW_M * WFC_NARROW_ROWS, &a);
+}
+
+/* cuBLASLt sums our second operand, its first, along k as it reads it: for products of one type
+ * whose sums have the type of the result. */
 weft_status wfc_plan_matmul_sums(struct wf_kplan *p)
 {
     struct wfc_mm *m = NULL;
-    weft_status st = plan_product(p, 0, &p->out[0], CUBLASLT_EPILOGUE_DEFAULT, &m);
+    bool whole = p->out[1].dtype == p->out[0].dtype && p->in[1].dtype != WEFT_F64;
+    weft_status st = plan_product(p, 0, &p->out[0],
+                                  whole ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_DEFAULT, &m);
 
-    if (!st)
+    if (st)
+        return st;
+    if (m->blas && m->epilogue == CUBLASLT_EPILOGUE_BGRADA)
+        p->impl = "cublasLt+bgrad";
+    else
         plan_sums(p, m, &p->in[1]);
-    return st;
+    return WEFT_OK;
 }
 
 weft_status wfc_run_matmul_sums(const struct wf_call *c)
 {
     const struct wfc_mm *m = c->state;
-    weft_status st = run_product(c, m, c->in[0].data, c->in[1].data, c->out[0].data, NULL);
+    bool whole = m->blas && m->epilogue == CUBLASLT_EPILOGUE_BGRADA;
+    weft_status st = run_product(c, m, c->in[0].data, c->in[1].data, c->out[0].data,
+                                 whole ? c->out[1].data : NULL, NULL);
 
-    return st ? st : run_sums(c, m, &c->in[1], &c->out[1]);
+    return st || whole ? st : run_sums(c, m, &c->in[1], &c->out[1]);
 }
 
 weft_status wfc_plan_matmul_apply(struct wf_kplan *p)
@@ -442,7 +537,7 @@ weft_status wfc_run_matmul_apply(const struct wf_call *c)
 {
     const struct wfc_mm *m = c->state;
     void *gradient = (char *)c->scratch + m->y_at;
-    weft_status st = run_product(c, m, c->in[1].data, c->in[2].data, gradient, NULL);
+    weft_status st = run_product(c, m, c->in[1].data, c->in[2].data, gradient, NULL, NULL);
 
     if (!st && c->n_out > 1)
         st = run_sums(c, m, &c->in[2], &c->out[1]);

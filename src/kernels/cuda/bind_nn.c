@@ -6,8 +6,10 @@
 #include "op/shape.h"
 
 weft_status wfc_plan_norm_grad(struct wf_kplan *p);
+weft_status wfc_plan_bn(struct wf_kplan *p);
+weft_status wfc_plan_ln(struct wf_kplan *p);
 wf_kernel_fn wfc_run_softmax, wfc_run_softmax_grad, wfc_run_xent, wfc_run_masked_softmax,
-    wfc_run_norm, wfc_run_norm_grad;
+    wfc_run_norm, wfc_run_norm_grad, wfc_run_bn, wfc_run_ln;
 
 /* Threads that share n elements: a power of two, each with at least a few of them. */
 static int lanes_for(int64_t n)
@@ -64,6 +66,8 @@ weft_status wfc_run_softmax_grad(const struct wf_call *c)
     return launch_rows(c, WFC_K_wfc_softmax_grad, &a);
 }
 
+enum { XENT_WIDE = 512 }; /* classes from which on a block has one row */
+
 weft_status wfc_run_xent(const struct wf_call *c)
 {
     const struct wf_type *x = &c->in[0].type;
@@ -85,6 +89,15 @@ weft_status wfc_run_xent(const struct wf_call *c)
         a.ignore = (int32_t)wf_call_int(c, "ignore");
         a.ignored = wf_call_int(c, "ignore_index");
         a.scale = wf_call_float(c, "scale");
+    }
+    if (sparse && a.n >= XENT_WIDE && a.n % 8 == 0 && !wfc_wide(c)) {
+        a.fault = wfc_fault(c);
+        return wfc_launch(c, WFC_K_wfc_xent_wide, a.n_rows, 1, WFC_THREADS, &a);
+    }
+    if (sparse && a.n <= WFC_SHORT_ROW && a.x_dtype == WFC_F32 && a.y_dtype == WFC_F32 &&
+        a.loss_dtype == WFC_F32) {
+        a.fault = wfc_fault(c);
+        return wfc_launch(c, WFC_K_wfc_xent_small, (a.n_rows + 31) / 32, 1, 32, &a);
     }
     return launch_rows(c, WFC_K_wfc_softmax, &a);
 }
@@ -238,6 +251,189 @@ weft_status wfc_run_norm_grad(const struct wf_call *c)
     if (!st)
         st = wfc_launch_each(c, WFC_K_wfc_norm_params_end + wide, a.n_channels, &a);
     return st;
+}
+
+static bool in_pieces(weft_dtype t)
+{
+    return t == WEFT_F32 || t == WEFT_BF16 || t == WEFT_F16;
+}
+
+/* ---- batch normalization in pieces of 8 channels: dev/wide.inl ------------------------------- */
+
+enum { BN_BLOCKS = 792, BN_ROWS = 16 }; /* about as many blocks; rows of a thread at least */
+
+/* x is operand 0, of the gradient 1. */
+static struct wfc_bn bn_sizes(const struct wf_type *x)
+{
+    struct wfc_bn a = {.channels = (uint32_t)x->dim[x->rank - 1],
+                       .n_rows = (uint32_t)wf_type_part(x, 0, x->rank - 1),
+                       .cols = 1,
+                       .dtype = (int32_t)x->dtype};
+    int64_t pieces = a.channels / 8, most, least;
+
+    while (a.cols < 32 && a.cols * 2 <= pieces)
+        a.cols *= 2;
+    most = wf_max_i64(1, BN_BLOCKS / ((pieces + a.cols - 1) / a.cols));
+    least = (int64_t)WFC_THREADS / a.cols * BN_ROWS;
+    a.chunk = (uint32_t)wf_max_i64(least, (a.n_rows + most - 1) / most);
+    a.n_chunks = (a.n_rows + a.chunk - 1) / a.chunk;
+    return a;
+}
+
+static bool is_bn_grad(const struct wf_op *op)
+{
+    return op->id == WF_OP_batch_norm_grad || op->id == WF_OP_batch_norm_act_grad;
+}
+
+bool wfc_takes_bn(const struct wf_type *x, const struct wf_type *gamma, const struct wf_type *beta)
+{
+    return in_pieces(x->dtype) && x->dim[x->rank - 1] % 8 == 0 && wf_type_count(x) &&
+           (!gamma || !beta || !gamma->dtype || !beta->dtype || gamma->dtype == beta->dtype) &&
+           bn_sizes(x).n_chunks <= 65535;
+}
+
+weft_status wfc_plan_bn(struct wf_kplan *p)
+{
+    bool grad = is_bn_grad(p->op);
+    const struct wf_type *x = &p->in[grad ? 1 : 0];
+    const struct wf_type *gamma = p->n_in > 1 ? &p->in[1] : NULL,
+                         *beta = p->n_in > 2 ? &p->in[2] : NULL;
+    struct wfc_bn a;
+    weft_status st = wfc_plan_floats(p);
+
+    if (st || !wfc_takes_bn(x, grad ? NULL : gamma, grad ? NULL : beta))
+        return WEFT_ENOSUP;
+    a = bn_sizes(x);
+    p->scratch_bytes = (size_t)(a.n_chunks + 1) * 2 * a.channels * sizeof(float);
+    return WEFT_OK;
+}
+
+weft_status wfc_run_bn(const struct wf_call *c)
+{
+    bool grad = is_bn_grad(c->op);
+    struct wfc_bn a = bn_sizes(&c->in[grad ? 1 : 0].type);
+    int64_t gx = (a.channels / 8 + a.cols - 1) / a.cols;
+    int gamma = grad ? 4 : 1;
+    weft_status st;
+
+    a.epsilon = wf_call_float(c, "epsilon");
+    a.part = c->scratch;
+    a.coef = a.part + (size_t)a.n_chunks * 2 * a.channels;
+    a.x = c->in[grad ? 1 : 0].data;
+    a.gamma = optional(c, gamma);
+    a.y = c->out[0].data;
+    a.relu = c->op->id == WF_OP_batch_norm_act || c->op->id == WF_OP_batch_norm_act_grad;
+    if (grad) {
+        a.beta = a.relu ? c->in[5].data : NULL;
+        a.dy = c->in[0].data;
+        a.mean = c->in[2].data;
+        a.var = c->in[3].data;
+        a.param_dtype = (int32_t)c->out[1].type.dtype;
+        a.dgamma = c->out[1].data;
+        a.dbeta = c->out[2].data;
+    } else {
+        a.beta = optional(c, 2);
+        a.skip = a.relu ? optional(c, 3) : NULL;
+        a.mean = c->out[1].data;
+        a.var = c->out[2].data;
+        a.param_dtype = (int32_t)(a.gamma  ? c->in[1].type.dtype
+                                  : a.beta ? c->in[2].type.dtype
+                                           : c->in[0].type.dtype);
+    }
+    st = wfc_launch(c, WFC_K_wfc_bn_sums, gx, a.n_chunks, WFC_THREADS, &a);
+    if (!st)
+        st = wfc_launch(c, WFC_K_wfc_bn_end, a.channels / 8, 1, WFC_THREADS, &a);
+    return st ? st : wfc_launch(c, WFC_K_wfc_bn_apply, gx, a.n_chunks, WFC_THREADS, &a);
+}
+
+/* ---- layer normalization, a warp for each row: dev/wide.inl ---------------------------------- */
+
+enum { LN_BLOCKS = 528, LN_ROWS = WFC_THREADS / 32 };
+
+static bool of_rows(const struct wf_op *op, bool *grad)
+{
+    *grad = op->id == WF_OP_layer_norm_grad || op->id == WF_OP_rms_norm_grad;
+    return op->id == WF_OP_layer_norm || op->id == WF_OP_layer_norm_grad;
+}
+
+static struct wfc_ln ln_sizes(const struct wf_op *op, const struct wf_attr *attr,
+                              const struct wf_type *x)
+{
+    int cut = x->rank - (int)wf_attr_int(op, attr, "n_axes");
+    struct wfc_ln a = {.n_rows = (uint32_t)wf_type_part(x, 0, cut),
+                       .width = (uint32_t)wf_type_part(x, cut, x->rank),
+                       .dtype = (int32_t)x->dtype};
+    int64_t rows = (a.n_rows + LN_BLOCKS - 1) / LN_BLOCKS;
+
+    a.chunk = (uint32_t)wf_round_up(wf_max_i64(rows, 1), LN_ROWS);
+    a.n_chunks = (a.n_rows + a.chunk - 1) / a.chunk;
+    return a;
+}
+
+bool wfc_takes_ln(const struct wf_op *op, const struct wf_attr *attr, const struct wf_type *x)
+{
+    struct wfc_ln a = ln_sizes(op, attr, x);
+
+    return in_pieces(x->dtype) && a.n_rows && a.width && a.width % 8 == 0 &&
+           a.width <= WFC_LN_WIDTH;
+}
+
+weft_status wfc_plan_ln(struct wf_kplan *p)
+{
+    bool grad, centered = of_rows(p->op, &grad);
+    const struct wf_type *x = &p->in[grad ? 1 : 0];
+    struct wfc_ln a = ln_sizes(p->op, p->attr, x);
+    weft_status st = wfc_plan_floats(p);
+
+    if (st || !wfc_takes_ln(p->op, p->attr, x))
+        return WEFT_ENOSUP;
+    if (!grad && centered && p->n_in > 2 && p->in[1].dtype && p->in[2].dtype &&
+        p->in[1].dtype != p->in[2].dtype)
+        return WEFT_ENOSUP;
+    if (grad)
+        p->scratch_bytes = (size_t)a.n_chunks * 2 * a.width * sizeof(float);
+    return WEFT_OK;
+}
+
+static weft_status run_ln_grad(const struct wf_call *c, struct wfc_ln *a)
+{
+    weft_status st;
+
+    a->dy = c->in[0].data;
+    a->x = c->in[1].data;
+    a->mean = a->centered ? c->in[2].data : NULL;
+    a->rate = c->in[a->centered ? 3 : 2].data;
+    a->gamma = optional(c, a->centered ? 4 : 3);
+    a->param_dtype = (int32_t)c->out[1].type.dtype;
+    a->dy_dtype = (int32_t)c->in[0].type.dtype;
+    a->y = c->out[0].data;
+    a->dgamma = c->out[1].data;
+    a->dbeta = c->n_out > 2 ? c->out[2].data : NULL;
+    a->part = c->scratch;
+    st = wfc_launch(c, WFC_K_wfc_ln_back, a->n_chunks, 1, WFC_THREADS, a);
+    return st ? st : wfc_launch(c, WFC_K_wfc_ln_end, a->width / 8, 1, WFC_THREADS, a);
+}
+
+weft_status wfc_run_ln(const struct wf_call *c)
+{
+    bool grad, centered = of_rows(c->op, &grad);
+    struct wfc_ln a = ln_sizes(c->op, c->attr, &c->in[grad ? 1 : 0].type);
+
+    a.centered = centered;
+    if (grad)
+        return run_ln_grad(c, &a);
+    a.epsilon = wf_call_float(c, "epsilon");
+    a.x = c->in[0].data;
+    a.gamma = optional(c, 1);
+    a.beta = centered ? optional(c, 2) : NULL;
+    a.param_dtype = (int32_t)(a.gamma  ? c->in[1].type.dtype
+                              : a.beta ? c->in[2].type.dtype
+                                       : c->in[0].type.dtype);
+    a.y = c->out[0].data;
+    a.y_dtype = (int32_t)c->out[0].type.dtype;
+    a.mean = centered ? c->out[1].data : NULL;
+    a.rate = c->out[centered ? 2 : 1].data;
+    return wfc_launch(c, WFC_K_wfc_ln, (a.n_rows + LN_ROWS - 1) / LN_ROWS, 1, WFC_THREADS, &a);
 }
 
 #endif

@@ -5,13 +5,16 @@
 #include "kernels/cuda/dev.h"
 #include "op/optim.h"
 #include "op/schedule.h"
+#include "op/shape.h"
 
 weft_status wfc_plan_apply(struct wf_kplan *p);
 weft_status wfc_plan_apply_rows(struct wf_kplan *p);
 weft_status wfc_plan_global_norm(struct wf_kplan *p);
 weft_status wfc_plan_penalty(struct wf_kplan *p);
-wf_kernel_fn wfc_run_apply, wfc_run_apply_rows, wfc_run_assign_add, wfc_run_global_norm,
-    wfc_run_penalty;
+weft_status wfc_plan_scatter_rows(struct wf_kplan *p);
+static wf_kernel_many_fn run_applies, run_apply_rows;
+wf_kernel_fn wfc_run_scatter_rows, wfc_run_apply, wfc_run_apply_rows, wfc_run_assign_add,
+    wfc_run_global_norm, wfc_run_penalty;
 
 enum { NORM_BLOCK = 4096, SPANS = 64 };
 
@@ -52,6 +55,11 @@ static void fill_scalars(const struct wf_call *c, void *to)
     memcpy(to, &s, sizeof s);
 }
 
+static bool is_lamb(const struct wf_op *op, const struct wf_attr *attr)
+{
+    return strcmp(wf_attr_str(op, attr, "optimizer"), "lamb") == 0;
+}
+
 weft_status wfc_plan_update(struct wf_kplan *p, int rate)
 {
     const struct wf_optim_row *row = wf_optim_find(wf_attr_str(p->op, p->attr, "optimizer"));
@@ -88,7 +96,7 @@ weft_status wfc_run_update(const struct wf_call *c, int rate, const void *gradie
     struct wfc_apply a = apply_args(c, rate, gradient);
     weft_status st;
 
-    if (strcmp(wf_attr_str(c->op, c->attr, "optimizer"), "lamb") != 0)
+    if (!is_lamb(c->op, c->attr))
         return wfc_launch_each(c, WFC_K_wfc_apply, a.n, &a);
     a.sums = scratch;
     a.n_blocks = (a.n + NORM_BLOCK - 1) / NORM_BLOCK;
@@ -98,8 +106,10 @@ weft_status wfc_run_update(const struct wf_call *c, int rate, const void *gradie
 
 weft_status wfc_plan_apply(struct wf_kplan *p)
 {
-    p->scratch_bytes =
-        (size_t)((wf_type_count(&p->in[0]) + NORM_BLOCK - 1) / NORM_BLOCK) * 2 * sizeof(double);
+    if (is_lamb(p->op, p->attr))
+        p->scratch_bytes =
+            (size_t)((wf_type_count(&p->in[0]) + NORM_BLOCK - 1) / NORM_BLOCK) * 2 * sizeof(double);
+    p->run_many = run_applies;
     return wfc_plan_update(p, 2);
 }
 
@@ -108,23 +118,182 @@ weft_status wfc_run_apply(const struct wf_call *c)
     return wfc_run_update(c, 2, c->in[1].data, c->scratch);
 }
 
+/* Whether an update can be part of a kernel of many. */
+static bool can_group(const struct wf_call *c)
+{
+    uintptr_t bits = (uintptr_t)c->in[0].data | (uintptr_t)c->in[1].data;
+
+    for (int i = 0; i < 3; i++)
+        bits |= (uintptr_t)c->in[c->n_in - 3 + i].data;
+    return bits % 16 == 0 && !is_lamb(c->op, c->attr);
+}
+
+/* Elements of a block: a few for each thread, more where there are many. Depends
+ * on the sizes only. */
+static uint32_t update_each(const struct wf_call *const *calls, int n)
+{
+    int64_t total = 0, least = (int64_t)WFC_THREADS * 4;
+
+    for (int i = 0; i < n; i++)
+        total += wf_count(&calls[i]->in[0]);
+    return (uint32_t)(least * wf_max_i64(1, wf_min_i64(8, total / (least * 512))));
+}
+
+static weft_status run_applies(const struct wf_call *const *calls, int n)
+{
+    struct wfc_update u = {.each = update_each(calls, n)};
+    uint32_t n_blocks = 0;
+    weft_status st = WEFT_OK;
+
+    for (int i = 0; i < n && !st; i++) {
+        const struct wf_call *c = calls[i];
+        struct wfc_apply a = apply_args(c, 2, c->in[1].data);
+
+        if (can_group(c)) {
+            u.fault = a.fault;
+            u.one[u.n++] = (struct wfc_update_one){.own = a.own,
+                                                   .rate = a.rate,
+                                                   .scale = a.scale,
+                                                   .w = a.w,
+                                                   .g = a.g,
+                                                   .slot = {a.slot[0], a.slot[1], a.slot[2]},
+                                                   .n = a.n,
+                                                   .first = n_blocks};
+            n_blocks += (a.n + u.each - 1) / u.each;
+        } else {
+            st = wfc_run_apply(c);
+        }
+        if (!st && u.n > 0 && (u.n == WFC_UPDATES || i + 1 == n)) {
+            st = wfc_launch(c, WFC_K_wfc_update, n_blocks, 1, WFC_THREADS, &u);
+            u.n = n_blocks = 0;
+        }
+    }
+    return st;
+}
+
+/* ---- looked-up rows -------------------------------------------------------------------------- */
+
+/* Two lists of keys, or one if it is a single chunk. */
+static size_t keys_bytes(int64_t n_ids)
+{
+    return (size_t)n_ids * sizeof(uint64_t) * (n_ids > WFC_SORTED ? 2 : 1);
+}
+
+static void set_keys(struct wfc_table *r, const struct wf_tensor *ids, int input, void *scratch)
+{
+    r->ids = ids->data;
+    r->id_dtype = (int32_t)ids->type.dtype;
+    r->id_input = input;
+    r->n_ids = (uint32_t)wf_count(ids);
+    r->chunks = scratch;
+    r->keys = r->chunks + (r->n_ids > WFC_SORTED ? r->n_ids : 0);
+}
+
+/* Threads that share a row: a power of two. */
+static uint32_t lanes_of(int64_t width)
+{
+    uint32_t lanes = 1;
+
+    while (lanes < WFC_THREADS && lanes < width)
+        lanes *= 2;
+    return lanes;
+}
+
+/* Sorts the keys of all tables; *most: the largest number of ids. */
+static weft_status sort_keys(const struct wf_call *c, struct wfc_tables *a, int64_t *most)
+{
+    weft_status st;
+
+    *most = 0;
+    a->words = c->trouble;
+    for (uint32_t i = 0; i < a->n; i++)
+        *most = wf_max_i64(*most, a->one[i].n_ids);
+    st = wfc_launch(c, WFC_K_wfc_sort_ids, (*most + WFC_SORTED - 1) / WFC_SORTED, a->n, 1024, a);
+    if (!st && *most > WFC_SORTED)
+        st = wfc_launch(c, WFC_K_wfc_merge_ids, (*most + WFC_THREADS - 1) / WFC_THREADS, a->n,
+                        WFC_THREADS, a);
+    return st;
+}
+
 weft_status wfc_plan_apply_rows(struct wf_kplan *p)
 {
+    p->scratch_bytes = keys_bytes(wf_type_count(&p->in[1]));
+    p->run_many = run_apply_rows;
     return wfc_plan_update(p, 3);
+}
+
+static weft_status run_apply_rows(const struct wf_call *const *calls, int n)
+{
+    struct wfc_tables a = {.n = 0};
+    weft_status st = WEFT_OK;
+    int64_t most, width = 1;
+
+    for (int i = 0; i < n && !st; i++) {
+        const struct wf_call *c = calls[i];
+        struct wfc_apply one = apply_args(c, 3, c->in[2].data);
+        struct wfc_table *r = &a.one[a.n++];
+
+        *r = (struct wfc_table){.own = one.own,
+                                .rate = one.rate,
+                                .scale = one.scale,
+                                .w = one.w,
+                                .g = one.g,
+                                .slot = {one.slot[0], one.slot[1], one.slot[2]},
+                                .width = (uint32_t)c->in[0].type.dim[1],
+                                .n_rows = (uint32_t)c->in[0].type.dim[0],
+                                .instr = c->instr};
+        set_keys(r, &c->in[1], 1, c->scratch);
+        width = wf_max_i64(width, r->width);
+        if (a.n < WFC_TABLES && i + 1 < n)
+            continue;
+        a.lanes = lanes_of(width);
+        st = sort_keys(c, &a, &most);
+        if (!st)
+            st = wfc_launch(c, WFC_K_wfc_apply_rows,
+                            (most * a.lanes + WFC_THREADS - 1) / WFC_THREADS, a.n, WFC_THREADS, &a);
+        a.n = 0;
+        width = 1;
+    }
+    return st;
 }
 
 weft_status wfc_run_apply_rows(const struct wf_call *c)
 {
-    struct wfc_apply a = apply_args(c, 3, c->in[2].data);
-    weft_status st;
+    return run_apply_rows(&c, 1);
+}
 
-    a.ids = c->in[1].data;
-    a.id_dtype = (int32_t)c->in[1].type.dtype;
-    a.n_ids = (uint32_t)wf_count(&c->in[1]);
-    a.width = (uint32_t)c->in[0].type.dim[1];
-    a.n_rows = (uint32_t)c->in[0].type.dim[0];
-    st = wfc_launch_each(c, WFC_K_wfc_check_ids, a.n_ids, &a);
-    return st ? st : wfc_launch(c, WFC_K_wfc_apply_rows, a.n_ids, 1, 64, &a);
+/* ---- sums of looked-up rows: the gradient of a table ----------------------------------------- */
+
+weft_status wfc_plan_scatter_rows(struct wf_kplan *p)
+{
+    if (!wf_is_float(p->out[0].dtype))
+        return WEFT_ENOSUP;
+    p->scratch_bytes = keys_bytes(wf_type_count(&p->in[0]));
+    return wfc_plan_any(p);
+}
+
+weft_status wfc_run_scatter_rows(const struct wf_call *c)
+{
+    const struct wf_type *y = &c->out[0].type;
+    struct wfc_tables a = {.n = 1};
+    struct wfc_sum_rows s = {.width = (uint32_t)wf_type_part(y, 1, y->rank),
+                             .dtype = (int32_t)y->dtype,
+                             .x = c->in[1].data,
+                             .y = c->out[0].data};
+    int64_t n;
+    weft_status st = wfc_zero(c, &c->out[0]);
+
+    a.one[0].n_rows = (uint32_t)y->dim[0];
+    a.one[0].instr = c->instr;
+    set_keys(&a.one[0], &c->in[0], 0, c->scratch);
+    s.lanes = lanes_of(s.width);
+    s.n_ids = a.one[0].n_ids;
+    s.keys = a.one[0].keys;
+    if (!st)
+        st = sort_keys(c, &a, &n);
+    return st ? st
+              : wfc_launch(c, WFC_K_wfc_sum_rows + wfc_wide(c),
+                           (n * s.lanes + WFC_THREADS - 1) / WFC_THREADS, 1, WFC_THREADS, &s);
 }
 
 weft_status wfc_run_assign_add(const struct wf_call *c)

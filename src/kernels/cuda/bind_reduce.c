@@ -92,8 +92,9 @@ static struct shape shape_of(const struct split *s)
         while (h.n_x < WFC_THREADS && (int64_t)(WFC_THREADS / h.n_x) * 2 > s->n_each)
             h.n_x *= 2;
     blocks = (s->n_out + h.n_x - 1) / h.n_x;
-    if (s->n_each > 2048 && blocks < 264) {
-        int64_t rows = wf_min_i64(MAX_ROWS, wf_min_i64(528 / blocks, s->n_each / 1024));
+    if (s->n_each >= (inner_kept ? 256 : 4096) && blocks < 528) {
+        int64_t rows =
+            wf_min_i64(MAX_ROWS, wf_min_i64(1056 / blocks, s->n_each / (inner_kept ? 64 : 2048)));
 
         h.n_rows = (uint32_t)wf_max_i64(rows, 1);
         h.chunk = (uint32_t)((s->n_each + h.n_rows - 1) / h.n_rows);
@@ -102,11 +103,67 @@ static struct shape shape_of(const struct split *s)
     return h;
 }
 
+/* ---- sums over the rows of a matrix, 8 columns a thread: dev/wide.inl ------------------------ */
+
+enum {
+    COLS_BLOCKS = 1056,
+    COLS_ROWS = 4,
+    COLS_LEAST = 32
+}; /* about as many blocks; rows of a
+                                                               * thread; of the matrix, at least */
+
+static bool is_cols(const struct split *s)
+{
+    return s->kept.rank == 1 && s->kept.stride[0] == 1 && s->gone.rank == 1 &&
+           s->gone.stride[0] == (int64_t)s->kept.dim[0] && s->n_out % 8 == 0 &&
+           s->n_each >= COLS_LEAST;
+}
+
+static struct wfc_cols cols_of(const struct split *s)
+{
+    struct wfc_cols a = {.n_rows = (uint32_t)s->n_each, .n_cols = (uint32_t)s->n_out, .cols = 1};
+    int64_t pieces = a.n_cols / 8, most, least;
+
+    while (a.cols < 32 && a.cols * 2 <= pieces)
+        a.cols *= 2;
+    most = wf_max_i64(1, COLS_BLOCKS / ((pieces + a.cols - 1) / a.cols));
+    least = (int64_t)WFC_THREADS / a.cols * COLS_ROWS;
+    a.chunk = (uint32_t)wf_max_i64(least, (a.n_rows + most - 1) / most);
+    a.n_chunks = (a.n_rows + a.chunk - 1) / a.chunk;
+    return a;
+}
+
+static bool in_pieces(weft_dtype t)
+{
+    return t == WEFT_F32 || t == WEFT_BF16 || t == WEFT_F16;
+}
+
+static weft_status run_cols(const struct wf_call *c, const struct split *s, int code,
+                            const struct wf_tensor *x, const struct wf_tensor *y, void *scratch)
+{
+    struct wfc_cols a = cols_of(s);
+    weft_status st;
+
+    a.dtype = (int32_t)x->type.dtype;
+    a.y_dtype = (int32_t)y->type.dtype;
+    a.mean = code == WFC_MEAN;
+    a.x = x->data;
+    a.y = y->data;
+    a.part = scratch;
+    st = wfc_launch(c, WFC_K_wfc_cols, (a.n_cols / 8 + a.cols - 1) / a.cols, a.n_chunks,
+                    WFC_THREADS, &a);
+    return st ? st : wfc_launch(c, WFC_K_wfc_cols_end, a.n_cols / 8, 1, WFC_THREADS, &a);
+}
+
+/* ---- all others ------------------------------------------------------------------------------ */
+
 static size_t scratch_of(const struct split *s)
 {
     struct shape h = shape_of(s);
+    size_t rows = h.n_rows > 1 ? (size_t)h.n_rows * (size_t)s->n_out * sizeof(double) : 0;
+    size_t cols = is_cols(s) ? (size_t)cols_of(s).n_chunks * (size_t)s->n_out * sizeof(float) : 0;
 
-    return h.n_rows > 1 ? (size_t)h.n_rows * (size_t)s->n_out * sizeof(double) : 0;
+    return rows > cols ? rows : cols;
 }
 
 static weft_status run_split(const struct wf_call *c, const struct split *s, int code,
@@ -128,8 +185,13 @@ static weft_status run_split(const struct wf_call *c, const struct split *s, int
                                 .part = scratch,
                                 .kept = s->kept,
                                 .gone = s->gone};
-    weft_status st = wfc_launch(c, WFC_K_wfc_reduce + wide, (s->n_out + h.n_x - 1) / h.n_x,
-                                h.n_rows, WFC_THREADS, &a);
+    weft_status st;
+
+    if (is_cols(s) && (code == WFC_SUM || code == WFC_MEAN) && in_pieces(x->type.dtype) &&
+        in_pieces(y->type.dtype) && (uintptr_t)x->data % 16 == 0)
+        return run_cols(c, s, code, x, y, scratch);
+    st = wfc_launch(c, WFC_K_wfc_reduce + wide, (s->n_out + h.n_x - 1) / h.n_x, h.n_rows,
+                    WFC_THREADS, &a);
 
     if (st || h.n_rows == 1)
         return st;

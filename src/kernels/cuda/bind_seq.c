@@ -8,9 +8,11 @@
 #include "op/rnn.h"
 
 weft_status wfc_plan_attention(struct wf_kplan *p);
+weft_status wfc_plan_flash(struct wf_kplan *p);
 weft_status wfc_plan_rnn(struct wf_kplan *p);
 weft_status wfc_plan_rnn_grad(struct wf_kplan *p);
-wf_kernel_fn wfc_run_attention, wfc_run_attention_grad, wfc_run_rnn, wfc_run_rnn_grad;
+wf_kernel_fn wfc_run_attention, wfc_run_attention_grad, wfc_run_flash, wfc_run_flash_grad,
+    wfc_run_rnn, wfc_run_rnn_grad;
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
@@ -120,7 +122,7 @@ static struct wfc_att att_args(const struct wf_call *c, int first, int mask)
     return a;
 }
 
-weft_status wfc_run_attention(const struct wf_call *c)
+static struct wfc_att forward_args(const struct wf_call *c)
 {
     bool packed = is_packed(c->op);
     struct wfc_att a = att_args(c, 0, packed ? 1 : 3);
@@ -128,16 +130,22 @@ weft_status wfc_run_attention(const struct wf_call *c)
     a.y = packed ? rows_view(&c->out[0]) : plain_view(c, &c->out[0]);
     a.lse = c->out[1].data;
     a.lse_dtype = (int32_t)c->out[1].type.dtype;
+    return a;
+}
+
+weft_status wfc_run_attention(const struct wf_call *c)
+{
+    struct wfc_att a = forward_args(c);
+
     return wfc_launch(c, WFC_K_wfc_att + wfc_wide(c), (int64_t)a.n_b * a.n_h * a.n_q, 1,
                       WFC_THREADS, &a);
 }
 
-weft_status wfc_run_attention_grad(const struct wf_call *c)
+static struct wfc_att grad_args(const struct wf_call *c)
 {
     bool packed = is_packed(c->op);
     struct wfc_att a = att_args(c, 1, packed ? 4 : 6);
     int y = packed ? 2 : 4;
-    weft_status st;
 
     a.dy = packed ? rows_view(&c->in[0]) : plain_view(c, &c->in[0]);
     a.y = packed ? rows_view(&c->in[y]) : plain_view(c, &c->in[y]);
@@ -146,11 +154,94 @@ weft_status wfc_run_attention_grad(const struct wf_call *c)
     a.dq = packed ? packed_view(&c->out[0], 0) : plain_view(c, &c->out[0]);
     a.dk = packed ? packed_view(&c->out[0], 1) : plain_view(c, &c->out[1]);
     a.dv_out = packed ? packed_view(&c->out[0], 2) : plain_view(c, &c->out[2]);
+    return a;
+}
+
+weft_status wfc_run_attention_grad(const struct wf_call *c)
+{
+    struct wfc_att a = grad_args(c);
+    weft_status st;
+
     st = wfc_launch(c, WFC_K_wfc_att_dq + wfc_wide(c), (int64_t)a.n_b * a.n_h * a.n_q, 1,
                     WFC_THREADS, &a);
     return st ? st
               : wfc_launch(c, WFC_K_wfc_att_dkv + wfc_wide(c), (int64_t)a.n_b * a.n_h * a.n_k, 1,
                            WFC_THREADS, &a);
+}
+
+/* ---- attention in tiles: dev/flash.inl, of f32 dev/att32.inl --------------------------------- */
+
+enum { FLASH_D = 64, FLASH_QUERIES = 128, FLASH_ROWS = 64 };
+
+weft_status wfc_plan_flash(struct wf_kplan *p)
+{
+    bool packed = is_packed(p->op), grad = is_grad(p->op);
+    int first = grad ? 1 : 0, mask = packed ? 1 : 3;
+    struct wfc_att a = att_sizes(p->op, p->attr, &p->in[first], packed ? NULL : &p->in[first + 1],
+                                 packed ? NULL : &p->in[first + 2]);
+    weft_dtype t = p->in[0].dtype;
+
+    mask = grad ? mask + 3 : mask; /* after dy; y and lse come before it */
+    if (t == WEFT_F64 || !wf_is_float(t) || a.d > FLASH_D || a.dv > FLASH_D || !a.n_k || !a.n_q ||
+        !a.d || !a.dv || (mask < p->n_in && p->in[mask].dtype))
+        return WEFT_ENOSUP;
+    for (int i = 0; i < p->n_in; i++)
+        if (p->in[i].dtype && p->in[i].dtype != t && i != (packed ? 3 : 5))
+            return WEFT_ENOSUP;
+    if (grad)
+        p->scratch_bytes = (size_t)a.n_b * a.n_h * a.n_q * sizeof(float);
+    return wfc_plan_any(p);
+}
+
+static bool is_wide(const struct wfc_att_view *v)
+{
+    return !v->data || ((v->at | v->sb | v->sh | v->st) % 8 == 0 && (uintptr_t)v->data % 16 == 0);
+}
+
+/* Kernels of bf16, f16 and f32. */
+struct flash {
+    int bf16, f16, f32;
+};
+
+static weft_status launch_flash(const struct wf_call *c, struct flash k, struct wfc_att *a,
+                                int64_t n, int64_t rows)
+{
+    bool full = a->dtype == WFC_F32;
+
+    if (full)
+        rows = FLASH_ROWS;
+    a->wide = is_wide(&a->q) && is_wide(&a->k) && is_wide(&a->v) && is_wide(&a->y) &&
+              is_wide(&a->dy) && a->d % 8 == 0 && a->dv % 8 == 0;
+    return wfc_launch(c,
+                      full                   ? k.f32
+                      : a->dtype == WFC_BF16 ? k.bf16
+                                             : k.f16,
+                      (int64_t)a->n_b * a->n_h * ((n + rows - 1) / rows), 1, full ? 256 : 128, a);
+}
+
+weft_status wfc_run_flash(const struct wf_call *c)
+{
+    struct wfc_att a = forward_args(c);
+
+    return launch_flash(c,
+                        (struct flash){WFC_K_wfc_flash_bf16, WFC_K_wfc_flash_f16, WFC_K_wfc_att32},
+                        &a, a.n_q, FLASH_QUERIES);
+}
+
+weft_status wfc_run_flash_grad(const struct wf_call *c)
+{
+    struct wfc_att a = grad_args(c);
+    weft_status st;
+
+    a.delta = c->scratch;
+    st = launch_flash(
+        c, (struct flash){WFC_K_wfc_flash_dq_bf16, WFC_K_wfc_flash_dq_f16, WFC_K_wfc_att32_dq}, &a,
+        a.n_q, FLASH_ROWS);
+    return st ? st
+              : launch_flash(c,
+                             (struct flash){WFC_K_wfc_flash_dkv_bf16, WFC_K_wfc_flash_dkv_f16,
+                                            WFC_K_wfc_att32_dkv},
+                             &a, a.n_k, FLASH_ROWS);
 }
 
 enum { RNN_THREADS = 512 };
@@ -251,6 +342,12 @@ static struct wfc_rnn rnn_args(const struct wf_call *c)
     return a;
 }
 
+/* dev/lstm.inl: all weights of a row of the batch are on one multiprocessor. */
+static bool is_small_lstm(const struct wfc_rnn *a)
+{
+    return a->kind == WF_RNN_LSTM && a->dtype == WFC_F32 && a->n_units <= WFC_LSTM_UNITS;
+}
+
 weft_status wfc_run_rnn(const struct wf_call *c)
 {
     const struct rnn_plan *s = c->state;
@@ -273,6 +370,8 @@ weft_status wfc_run_rnn(const struct wf_call *c)
             return st;
         a.xw = xw;
     }
+    if (a.xw && is_small_lstm(&a))
+        return wfc_launch(c, WFC_K_wfc_lstm, a.n_batch, 1, 4 * WFC_LSTM_UNITS, &a);
     return wfc_launch(c, WFC_K_wfc_rnn + wfc_wide(c), a.n_batch, 1, RNN_THREADS, &a);
 }
 
@@ -367,7 +466,9 @@ weft_status wfc_run_rnn_grad(const struct wf_call *c)
     a.dh0 = wanted(c, WF_RNN_DH0);
     a.dc0 = a.kind == WF_RNN_LSTM ? wanted(c, WF_RNN_DC0) : NULL;
     if (!st)
-        st = wfc_launch(c, WFC_K_wfc_rnn_back + wide, a.n_batch, 1, RNN_THREADS, &a);
+        st = is_small_lstm(&a)
+                 ? wfc_launch(c, WFC_K_wfc_lstm_back, a.n_batch, 1, 4 * WFC_LSTM_UNITS, &a)
+                 : wfc_launch(c, WFC_K_wfc_rnn_back + wide, a.n_batch, 1, RNN_THREADS, &a);
     if (!st && a.dx)
         st = s->dx ? wfc_run_mm(c, s->dx, a.da, a.w, a.dx)
                    : wfc_launch_each(c, WFC_K_wfc_rnn_dx + wide, wf_count(&c->out[WF_RNN_DX]), &a);

@@ -2,11 +2,12 @@
 #include "kernels/cuda/config.h"
 #if WF_HAVE_CUDA
 
-#include "kernels/cuda/dev.h"
+#include "kernels/cuda/dnn.h"
 #include "op/conv.h"
 
+weft_status wfc_plan_conv_dnn(struct wf_kplan *p);
 weft_status wfc_plan_conv_mm(struct wf_kplan *p);
-wf_kernel_fn wfc_run_conv, wfc_run_conv_mm, wfc_run_pool, wfc_run_resize;
+wf_kernel_fn wfc_run_conv, wfc_run_conv_dnn, wfc_run_conv_mm, wfc_run_pool, wfc_run_resize;
 
 static int64_t volume(const int64_t n[3])
 {
@@ -148,6 +149,116 @@ weft_status wfc_run_conv_mm(const struct wf_call *c)
     return st ? st : wfc_run_mm(c, s->mm, s->plain ? a.x : col, a.f, a.y);
 }
 
+/* ---- through cuDNN --------------------------------------------------------------------------- */
+
+/* cuDNN's filters are [c_out][taps][c_in], ours [taps][c_in][c_out]: the filter is turned before
+ * the convolution, its gradient after it. */
+struct conv_dnn {
+    const struct wfc_dnn_plan *plan;
+    size_t filter_at; /* in scratch, after the workspace */
+};
+
+/* Whether the same padding on both sides gives the sizes. cuDNN 9.14 accepts others and computes
+ * some of them wrongly. */
+static bool pads_agree(const struct wfc_window *w, int a)
+{
+    int64_t reach = (int64_t)w->dilation[a] * (w->k[a] - 1) + 1;
+    int64_t need = (int64_t)(w->out[a] - 1) * w->stride[a] + reach - w->in[a] - w->lo[a];
+
+    return w->lo[a] >= 0 && need <= w->lo[a] && w->lo[a] < need + w->stride[a];
+}
+
+static bool describe(bool tf32, const struct wfc_conv *a, struct wfc_dnn_conv *o)
+{
+    static const enum wfc_dnn_what what[] = {
+        [WFC_CONV] = WFD_FORWARD, [WFC_CONV_INPUT] = WFD_DATA, [WFC_CONV_FILTER] = WFD_FILTER};
+
+    memset(o, 0, sizeof *o);
+    o->what = what[a->code];
+    o->dtype = a->x_dtype;
+    o->tf32 = a->x_dtype == WFC_F32 && tf32;
+    o->n_axes = a->w.in[0] == 1 && a->w.k[0] == 1 && a->w.out[0] == 1 ? 2 : 3;
+    o->batch = a->batch;
+    o->c_in = a->c_in;
+    o->c_out = a->c_out;
+    o->groups = a->groups;
+    for (int i = 0; i < 3; i++) {
+        o->in[i] = a->w.in[i];
+        o->out[i] = a->w.out[i];
+        o->k[i] = a->w.k[i];
+        o->stride[i] = a->w.stride[i];
+        o->dilation[i] = a->w.dilation[i];
+        o->pad[i] = a->w.lo[i];
+        if (!pads_agree(&a->w, i))
+            return false;
+    }
+    return true;
+}
+
+weft_status wfc_plan_conv_dnn(struct wf_kplan *p)
+{
+    struct wfc_conv a = conv_args(p->op, p->attr, &p->in[0], &p->in[1], &p->out[0]);
+    struct conv_dnn *s = wf_kplan_state(p, sizeof *s);
+    struct wfc_dnn_conv key;
+    weft_status st = wfc_plan_floats(p);
+
+    if (!s)
+        return wf_kplan_nomem(p);
+    if (st || p->in[0].dtype != p->in[1].dtype || p->out[0].dtype != p->in[0].dtype ||
+        p->in[0].dtype == WEFT_F64 || (a.groups == 1 && is_plain(&a)))
+        return WEFT_ENOSUP;
+    if (a.code == WFC_CONV_FILTER && a.c_in == 1) /* it takes this for a depthwise one: slow */
+        return WEFT_ENOSUP;
+    if (!a.batch || !a.n_in || !a.n_out || !a.n_k || !a.c_in || !a.c_out ||
+        (int64_t)a.n_k * a.c_in / a.groups > 32 * 65535 || a.c_out > 32 * 65535)
+        return WEFT_ENOSUP;
+    if (!describe(p->tf32, &a, &key))
+        return WEFT_ENOSUP;
+    st = wfc_dnn_find(p->device, &key, &s->plan);
+    if (st)
+        return st;
+    p->impl = s->plan->name;
+    s->filter_at = (size_t)wf_round_up((int64_t)s->plan->workspace, 256);
+    p->scratch_bytes = s->filter_at + (size_t)a.n_k * a.c_in / a.groups * a.c_out * (size_t)a.size;
+    return WEFT_OK;
+}
+
+static weft_status turn(const struct wf_call *c, int64_t n_rows, int64_t n_cols, int32_t size,
+                        const void *from, void *to)
+{
+    struct wfc_turn t = {(uint32_t)n_rows, (uint32_t)n_cols, size, from, to};
+
+    return wfc_launch(c, WFC_K_wfc_turn, (n_cols + 31) / 32, (n_rows + 31) / 32, WFC_THREADS, &t);
+}
+
+weft_status wfc_run_conv_dnn(const struct wf_call *c)
+{
+    const struct conv_dnn *s = c->state;
+    struct wfc_conv a = call_args(c);
+    int64_t taps = (int64_t)a.n_k * a.c_in / a.groups;
+    void *filter = (char *)c->scratch + s->filter_at;
+    weft_status st;
+
+    if (a.code == WFC_CONV_FILTER) { /* in[0] is x, in[1] dy */
+        st = wfc_dnn_run(c, s->plan, a.x, filter, a.f, c->scratch);
+        return st ? st : turn(c, a.c_out, taps, a.size, filter, a.y);
+    }
+    st = turn(c, taps, a.c_out, a.size, a.f, filter);
+    if (st)
+        return st;
+    return a.code == WFC_CONV ? wfc_dnn_run(c, s->plan, a.x, filter, a.y, c->scratch)
+                              : wfc_dnn_run(c, s->plan, a.y, filter, a.x, c->scratch);
+}
+
+/* Whether 8 channels are computed together: dev/wide.inl. */
+static bool in_pieces(const struct wfc_pool *a)
+{
+    bool of_max = a->code == WFC_MAX_POOL || a->code == WFC_MAX_POOL_GRAD;
+
+    return a->channels % 8 == 0 && a->dtype != WFC_F64 && a->code != WFC_MAX_POOL_PICK &&
+           (!of_max || a->arg_dtype == WFC_U8);
+}
+
 weft_status wfc_run_pool(const struct wf_call *c)
 {
     bool back = c->op->id == WF_OP_max_pool_grad || c->op->id == WF_OP_avg_pool_grad;
@@ -180,6 +291,16 @@ weft_status wfc_run_pool(const struct wf_call *c)
     a.n_in = (uint32_t)volume(w.in);
     a.n_out = (uint32_t)volume(w.out);
     a.n_k = (uint32_t)volume(w.k);
+    if (a.code == WFC_MAX_POOL_GRAD) {
+        weft_status st = wfc_launch_each(
+            c, WFC_K_wfc_pool_check,
+            wf_count(&c->in[1]) / (a.arg_dtype == WFC_U8 && a.channels % 8 == 0 ? 8 : 1), &a);
+
+        if (st)
+            return st;
+    }
+    if (in_pieces(&a))
+        return wfc_launch_each(c, WFC_K_wfc_pool8, wf_count(&c->out[0]) / 8, &a);
     return wfc_launch_each(c, WFC_K_wfc_pool + wfc_wide(c), wf_count(&c->out[0]), &a);
 }
 

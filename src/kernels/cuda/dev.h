@@ -2,6 +2,9 @@
 #ifndef WF_CUDA_DEV_H
 #define WF_CUDA_DEV_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "base/device.h"
 #include "kernels/cuda/api.h"
 #include "kernels/cuda/args.h"
@@ -25,9 +28,15 @@ struct wf_cuda {
     CUmodule module;
     CUfunction fn[WFC_N_KERNELS];
     cublasLtHandle_t blas; /* NULL: without cuBLASLt */
-    int cores, capability; /* 90 */
-    bool tf32;             /* products of f32 in TF32 */
+    struct wfd *dnn;       /* cuDNN, opened when it is first needed (dnn.c) */
+    pthread_mutex_t dnn_lock;
+    int cores, capability;       /* 90 */
+    _Atomic bool no_overlap;     /* launches do not overlap: the driver refused */
+    _Atomic(void *) last_kernel; /* the stream whose last work is a kernel of ours; NULL: none */
     char model[96];
+    struct wfc_rtc *rtc; /* generated kernels (rtc.c); NULL: none yet */
+    pthread_mutex_t rtc_lock;
+    char *cache; /* directory for them; NULL: none */
 };
 
 /* table.c */
@@ -36,6 +45,9 @@ bool wf_cuda_can_step(const struct wf_op *op, int n_in, const struct wf_type *in
                       const struct wf_type *out);
 bool wf_cuda_can_anchor(const struct wf_op *op, const struct wf_attr *attr,
                         const struct wf_type *in, const struct wf_type *product, weft_dtype last);
+/* take.c */
+bool wf_cuda_can_take(const struct wf_op *op, const struct wf_attr *attr, int n_in,
+                      const struct wf_type *in, int n_out, const struct wf_type *out);
 
 /* ---- for the bind_*.c files ------------------------------------------------------------------ */
 
@@ -44,9 +56,19 @@ static inline struct wf_cuda *wfc_dev(const struct wf_call *c)
     return c->device;
 }
 
+/* Before a library enqueues work on a stream. */
+static inline void wfc_other_work(struct wf_cuda *d)
+{
+    atomic_store(&d->last_kernel, NULL);
+}
+
 /* Enqueues a kernel; nothing if the grid is empty. args is copied. */
 weft_status wfc_launch(const struct wf_call *c, int kernel, int64_t gx, int64_t gy, int threads,
                        const void *args);
+struct wfc_made;
+struct wfc_made_args;
+weft_status wfc_launch_made(const struct wf_call *c, const struct wfc_made *made,
+                            const struct wfc_made_args *args);
 /* A thread for each of n elements, or more elements a thread. */
 weft_status wfc_launch_each(const struct wf_call *c, int kernel, int64_t n, const void *args);
 weft_status wfc_zero(const struct wf_call *c, const struct wf_tensor *t);
@@ -70,6 +92,10 @@ static inline struct wfc_fault wfc_fault(const struct wf_call *c)
 
 /* Sizes that fit the 32-bit indices of device code: all operands and results. */
 bool wfc_fits(const struct wf_kplan *p);
+bool wfc_type_fits(const struct wf_type *t);
+/* Normalizations that kernels of dev/wide.inl compute; gamma, beta: NULL: unknown. */
+bool wfc_takes_bn(const struct wf_type *x, const struct wf_type *gamma, const struct wf_type *beta);
+bool wfc_takes_ln(const struct wf_op *op, const struct wf_attr *attr, const struct wf_type *x);
 weft_status wfc_plan_any(struct wf_kplan *p);
 /* All operands and results are floats (or absent). */
 weft_status wfc_plan_floats(struct wf_kplan *p);
@@ -80,8 +106,31 @@ struct wfc_box wfc_broadcast_box(const struct wf_type *t, const struct wf_type *
 struct wfc_box wfc_box_of(int rank, const int64_t *dim, const int64_t *stride);
 struct wfc_operand wfc_operand_of(const struct wf_tensor *t, const struct wf_type *shape);
 
+/* A generated kernel for a program (gen.c). */
+struct wfc_made {
+    CUfunction fn;
+    int64_t n_blocks;
+    uint32_t full; /* operands that are read several at a time: their addresses must allow it */
+};
+enum { WFC_MADE_THREADS = 256 };
+struct wfc_made_args {
+    const void *in[WFC_OPERANDS];
+    void *out[WFC_OUTS];
+};
+
+/* A kernel for the program of a fused op, compiled now or found among those compiled before; NULL:
+ * there is none, and the program is interpreted. anchor: as for wfc_run_program. */
+const struct wfc_made *wfc_make_program(struct wf_kplan *p, int first_in,
+                                        const struct wf_type *anchor);
+/* The kernel "wf_program" of a source text; NULL without NVRTC, or if it does not compile. */
+CUfunction wfc_compile(struct wf_cuda *d, const char *source);
+void wfc_rtc_free(struct wf_cuda *d);
+/* The code of an element-wise op in device code, -1: none. */
+int wfc_code_of(int op_id);
+
 /* The program of a fused op: its operands are those from `first_in` on, after `anchor` if given. */
-weft_status wfc_run_program(const struct wf_call *c, int first_in, const struct wf_tensor *anchor);
+weft_status wfc_run_program(const struct wf_call *c, int first_in, const struct wf_tensor *anchor,
+                            const struct wfc_made *made);
 
 /* The sums of the columns of x [n_rows, n_cols]; scratch: as many bytes as the second says. */
 weft_status wfc_column_sums(const struct wf_call *c, const struct wf_tensor *x, int64_t n_rows,

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "kernels/cuda/dev.h"
+#include "kernels/cuda/dnn.h"
 
 extern const unsigned char wf_cuda_fatbin[]; /* bin.c */
 
@@ -14,6 +14,13 @@ extern const unsigned char wf_cuda_fatbin[]; /* bin.c */
 static weft_status enter(struct wf_cuda *d)
 {
     return wf_cuda_check(&d->api, d->api.cuCtxSetCurrent(d->context), "cuCtxSetCurrent");
+}
+
+/* The same, before work on a stream that is not a kernel of ours. */
+static weft_status enter_other(struct wf_cuda *d)
+{
+    atomic_store(&d->last_kernel, NULL);
+    return enter(d);
 }
 
 static CUdeviceptr address(const void *p)
@@ -72,6 +79,8 @@ static void cuda_close(void *dev)
         return;
     if (d->context) {
         d->api.cuCtxSetCurrent(d->context);
+        wfc_dnn_free(d);
+        wfc_rtc_free(d);
         if (d->blas)
             d->api.cublasLtDestroy(d->blas);
         if (d->module)
@@ -79,6 +88,9 @@ static void cuda_close(void *dev)
         d->api.cuDevicePrimaryCtxRelease_v2(d->device);
     }
     wf_cuda_api_close(&d->api);
+    pthread_mutex_destroy(&d->dnn_lock);
+    pthread_mutex_destroy(&d->rtc_lock);
+    wf_free(d->ctx, d->cache);
     wf_free(d->ctx, d);
 }
 
@@ -120,6 +132,7 @@ static weft_status cuda_info(void *dev, weft_device_info *out)
     out->align = 256;
     out->cores = d->cores;
     out->joins = true;
+    out->groups_updates = true;
     return st;
 }
 
@@ -134,7 +147,17 @@ static weft_status cuda_describe(void *dev, void (*add)(void *, const char *, co
         snprintf(text, sizeof text, "%zu", d->api.cublasLtGetVersion());
         add(arg, "the version of cuBLASLt", text);
     }
-    add(arg, "products of f32", d->tf32 ? "tf32" : "f32");
+    if (d->api.have_dnn) {
+        snprintf(text, sizeof text, "%zu", d->api.cudnnGetVersion());
+        add(arg, "the version of cuDNN", text);
+    }
+    if (d->api.rtc) {
+        int major = 0, minor = 0;
+
+        d->api.nvrtcVersion(&major, &minor);
+        snprintf(text, sizeof text, "%d.%d", major, minor);
+        add(arg, "the version of NVRTC", text);
+    }
     return WEFT_OK;
 }
 
@@ -198,14 +221,14 @@ static void cuda_stream_free(void *dev, void *stream)
 {
     struct wf_cuda *d = dev;
 
-    if (!enter(d))
+    if (!enter_other(d))
         d->api.cuStreamDestroy_v2(stream);
 }
 
 static weft_status cuda_stream_sync(void *dev, void *stream)
 {
     struct wf_cuda *d = dev;
-    weft_status st = enter(d);
+    weft_status st = enter_other(d);
 
     return st ? st : CHECK(d, cuStreamSynchronize(stream));
 }
@@ -214,7 +237,7 @@ static weft_status cuda_copy(void *dev, void *stream, weft_copy_way way, void *t
                              size_t bytes)
 {
     struct wf_cuda *d = dev;
-    weft_status st = enter(d);
+    weft_status st = enter_other(d);
 
     if (st)
         return st;
@@ -228,7 +251,7 @@ static weft_status cuda_copy(void *dev, void *stream, weft_copy_way way, void *t
 static weft_status cuda_fill(void *dev, void *stream, void *to, int byte, size_t bytes)
 {
     struct wf_cuda *d = dev;
-    weft_status st = enter(d);
+    weft_status st = enter_other(d);
 
     return st ? st : CHECK(d, cuMemsetD8Async(address(to), (unsigned char)byte, bytes, stream));
 }
@@ -259,7 +282,7 @@ static void cuda_event_free(void *dev, void *event)
 static weft_status cuda_event_record(void *dev, void *event, void *stream)
 {
     struct wf_cuda *d = dev;
-    weft_status st = enter(d);
+    weft_status st = enter_other(d);
 
     return st ? st : CHECK(d, cuEventRecord(event, stream));
 }
@@ -288,7 +311,7 @@ static weft_status cuda_event_sync(void *dev, void *event)
 static weft_status cuda_stream_wait(void *dev, void *stream, void *event)
 {
     struct wf_cuda *d = dev;
-    weft_status st = enter(d);
+    weft_status st = enter_other(d);
 
     return st ? st : CHECK(d, cuStreamWaitEvent(stream, event, 0));
 }
@@ -298,7 +321,7 @@ static weft_status cuda_stream_wait(void *dev, void *stream, void *event)
 static weft_status cuda_capture_begin(void *dev, void *stream)
 {
     struct wf_cuda *d = dev;
-    weft_status st = enter(d);
+    weft_status st = enter_other(d);
 
     return st ? st : CHECK(d, cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 }
@@ -308,7 +331,7 @@ static weft_status cuda_capture_end(void *dev, void *stream, void **recorded)
     struct wf_cuda *d = dev;
     CUgraph graph = NULL;
     CUgraphExec exec = NULL;
-    weft_status st = enter(d);
+    weft_status st = enter_other(d);
 
     if (!st)
         st = CHECK(d, cuStreamEndCapture(stream, &graph));
@@ -318,13 +341,15 @@ static weft_status cuda_capture_end(void *dev, void *stream, void **recorded)
         d->api.cuGraphDestroy(graph);
     if (!st)
         *recorded = exec;
+    else /* a driver that cannot record overlapping launches: the next attempt has none */
+        atomic_store(&d->no_overlap, true);
     return st;
 }
 
 static weft_status cuda_replay(void *dev, void *stream, void *recorded)
 {
     struct wf_cuda *d = dev;
-    weft_status st = enter(d);
+    weft_status st = enter_other(d);
 
     return st ? st : CHECK(d, cuGraphLaunch(recorded, stream));
 }
@@ -339,23 +364,50 @@ static void cuda_recorded_free(void *dev, void *recorded)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
+/* Launches may overlap: where the last work on the stream is a kernel of ours, the next is launched
+ * while it still runs, and waits inside (gpu_begin in dev/gpu.h). */
+static weft_status launch(const struct wf_call *c, CUfunction fn, unsigned gx, unsigned gy,
+                          unsigned threads, const void *args)
+{
+    struct wf_cuda *d = wfc_dev(c);
+    CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+    CUlaunchConfig config = {.gridDimX = gx,
+                             .gridDimY = gy,
+                             .gridDimZ = 1,
+                             .blockDimX = threads,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = c->stream,
+                             .attrs = &early};
+    void *params[1];
+    weft_status st = enter(d);
+
+    early.value.programmaticStreamSerializationAllowed = 1;
+    if (c->overlap && WF_CUDA_OVERLAP && d->capability >= 90 && !atomic_load(&d->no_overlap) &&
+        atomic_load(&d->last_kernel) == c->stream)
+        config.numAttrs = 1;
+    memcpy(params, &args, sizeof args);
+    if (!st)
+        st =
+            wf_cuda_check(&d->api, d->api.cuLaunchKernelEx(&config, fn, params, NULL), c->op->name);
+    atomic_store(&d->last_kernel, st ? NULL : c->stream);
+    if (st && config.numAttrs)
+        atomic_store(&d->no_overlap, true);
+    return st;
+}
+
 weft_status wfc_launch(const struct wf_call *c, int kernel, int64_t gx, int64_t gy, int threads,
                        const void *args)
 {
-    struct wf_cuda *d = wfc_dev(c);
-    void *params[1];
-    weft_status st;
-
     if (gx <= 0 || gy <= 0)
         return WEFT_OK;
-    memcpy(params, &args, sizeof args);
-    st = enter(d);
-    return st ? st
-              : wf_cuda_check(&d->api,
-                              d->api.cuLaunchKernel(d->fn[kernel], (unsigned)gx, (unsigned)gy, 1,
-                                                    (unsigned)threads, 1, 1, 0, c->stream, params,
-                                                    NULL),
-                              c->op->name);
+    return launch(c, wfc_dev(c)->fn[kernel], (unsigned)gx, (unsigned)gy, (unsigned)threads, args);
+}
+
+weft_status wfc_launch_made(const struct wf_call *c, const struct wfc_made *made,
+                            const struct wfc_made_args *args)
+{
+    return launch(c, made->fn, (unsigned)made->n_blocks, 1, WFC_MADE_THREADS, args);
 }
 
 weft_status wfc_launch_each(const struct wf_call *c, int kernel, int64_t n, const void *args)
@@ -398,6 +450,7 @@ static const weft_device_ops cuda_ops = {
     .choose = wf_cuda_choose,
     .can_step = wf_cuda_can_step,
     .can_anchor = wf_cuda_can_anchor,
+    .can_take = wf_cuda_can_take,
     .capture_begin = cuda_capture_begin,
     .capture_end = cuda_capture_end,
     .replay = cuda_replay,
@@ -410,12 +463,17 @@ weft_status wf_cuda_open(void *arg, weft_ctx *ctx, int number, const weft_device
     struct wf_cuda *d = wf_alloc(ctx, sizeof *d);
     weft_status st;
 
-    (void)opts;
     if (!d)
         return wf_err_nomem(ctx, sizeof *d, "GPU");
     d->ctx = ctx;
+    pthread_mutex_init(&d->dnn_lock, NULL);
+    pthread_mutex_init(&d->rtc_lock, NULL);
     d->api = arg ? *(const struct wf_cuda_api *)arg : wf_cuda_system;
     st = open_device(d, number);
+    if (!st && opts->cache) {
+        d->cache = wf_strdup(ctx, opts->cache);
+        st = d->cache ? WEFT_OK : wf_err_nomem(ctx, 0, "GPU");
+    }
     if (st) {
         cuda_close(d);
         return st;

@@ -10,7 +10,9 @@ _Static_assert(WFC_F32 == (int)WEFT_F32 && WFC_F64 == (int)WEFT_F64 && WFC_F16 =
                    WFC_BOOL == (int)WEFT_BOOL && (int)WFC_RANK == WEFT_MAX_RANK,
                "args.h repeats weft's dtypes");
 _Static_assert(sizeof(struct wfc_prog) <= 4096 && sizeof(struct wfc_parts) <= 4096 &&
-                   sizeof(struct wfc_sumsq) <= 4096 && sizeof(struct wfc_add_n) <= 4096,
+                   sizeof(struct wfc_sumsq) <= 4096 && sizeof(struct wfc_add_n) <= 4096 &&
+                   sizeof(struct wfc_update) <= 4096 && sizeof(struct wfc_tables) <= 4096 &&
+                   sizeof(struct wfc_lookups) <= 4096,
                "a kernel's arguments fit 4 KB");
 
 #define KERNEL(op, impl, plan_fn, run_fn)    \
@@ -38,6 +40,7 @@ weft_status wf_cuda_choose(void *dev, struct wf_kplan *p, const struct wf_kernel
         p->scratch_bytes = 0;
         p->step_bytes = 0;
         p->step_fill = NULL;
+        p->run_many = NULL;
         p->impl = rows[i].impl;
         st = rows[i].plan(p);
         if (st == WEFT_ENOSUP)
@@ -50,7 +53,7 @@ weft_status wf_cuda_choose(void *dev, struct wf_kplan *p, const struct wf_kernel
 
 /* ---- checks that plans share ----------------------------------------------------------------- */
 
-static bool type_fits(const struct wf_type *t)
+bool wfc_type_fits(const struct wf_type *t)
 {
     int64_t n = t->dtype ? wf_type_count(t) : 0;
 
@@ -63,10 +66,10 @@ static bool type_fits(const struct wf_type *t)
 bool wfc_fits(const struct wf_kplan *p)
 {
     for (int i = 0; i < p->n_in; i++)
-        if (!type_fits(&p->in[i]))
+        if (!wfc_type_fits(&p->in[i]))
             return false;
     for (int i = 0; i < p->n_out; i++)
-        if (!type_fits(&p->out[i]))
+        if (!wfc_type_fits(&p->out[i]))
             return false;
     return true;
 }

@@ -128,3 +128,13 @@ weft_status wf_ref_matmul_apply(const struct wf_call *c)
 {
     return wf_ref_fused(c);
 }
+
+weft_status wf_ref_batch_norm_act(const struct wf_call *c)
+{
+    return wf_ref_fused(c);
+}
+
+weft_status wf_ref_batch_norm_act_grad(const struct wf_call *c)
+{
+    return wf_ref_fused(c);
+}

@@ -45,6 +45,14 @@ bool weft_callback_at(int i, const char **name, const char **attrs, const char *
     return true;
 }
 
+bool wf_callback_is_own(const weft_callback *cb)
+{
+    for (int i = 0; i < WF_COUNT(kinds); i++)
+        if (cb->name == kinds[i].name) /* the same text, not only an equal one */
+            return true;
+    return false;
+}
+
 static weft_status find_kind(const char *name, const struct wf_callback_kind **out)
 {
     const char *names[WF_COUNT(kinds)];

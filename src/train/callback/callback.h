@@ -32,6 +32,10 @@ weft_status wf_model_checkpoint_make(const struct wf_callback_args *a, weft_call
 weft_status wf_tensorboard_make(const struct wf_callback_args *a, weft_callback *out);
 weft_status wf_nan_make(const struct wf_callback_args *a, weft_callback *out);
 
+/* Whether it is one of the table: after a batch they write, or end training, and change nothing
+ * else. */
+bool wf_callback_is_own(const weft_callback *cb);
+
 /* ---- monitoring a value ---------------------------------------------------------------------- */
 
 /* Tracks whether a value improves. The direction is "min", "max", or derived from the value's

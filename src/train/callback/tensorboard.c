@@ -530,11 +530,13 @@ static weft_status board_restore(void *arg, const char *state, int64_t n)
         return wf_err(WEFT_EPARSE, "the saved state of TensorBoard is invalid");
     strcpy(b->base, base);
     b->epoch = epoch;
-    b->resumed = true;
-    for (int i = 0; i < N_RUNS && !st; i++)
+    b->resumed = false; /* if nothing had been written, the run is described again */
+    for (int i = 0; i < N_RUNS && !st; i++) {
+        b->resumed |= number[i] > 0 || bytes[i] > 0;
         st = number[i] < 0 || bytes[i] < 0
                  ? wf_err(WEFT_EPARSE, "the saved state of TensorBoard is invalid")
                  : settle(b, i, number[i], bytes[i]);
+    }
     return st;
 }
 

@@ -747,6 +747,60 @@ const char *weft_job_text(const weft_job *job, const char *key)
     return text && *text ? text : NULL;
 }
 
+weft_status weft_job_number(const weft_job *job, const char *key, double *out)
+{
+    const struct key *k = find_key(key);
+    const char *at = k ? (const char *)job + k->offset : NULL;
+
+    if (k && k->kind == K_int)
+        *out = (double)*(const int64_t *)(const void *)at;
+    else if (k && k->kind == K_num)
+        *out = *(const double *)(const void *)at;
+    else if (k && k->kind == K_bool)
+        *out = *(const bool *)(const void *)at;
+    else
+        return wf_err(WEFT_ENOENT, "no key '%s' with a number", key);
+    return WEFT_OK;
+}
+
+bool weft_job_given(const weft_job *job, const char *key)
+{
+    return node_at(job, key) != NULL;
+}
+
+/* TensorFlow's words for shards and workers. */
+static weft_status read_classic(weft_job *job)
+{
+    const struct wf_yaml_node *train = wf_yaml_get(job->yaml.root, "train");
+    const struct wf_yaml_node *node = wf_yaml_get(train, "total_num_replicas");
+    int64_t workers = job->cluster_workers, shards;
+    bool backup;
+    weft_status st;
+
+    if (!job->aggregate && !job->total_replicas)
+        return WEFT_OK;
+    node = node ? node : wf_yaml_get(train, "replicas_to_aggregate");
+    if (strcmp(job->strategy, "ps") != 0)
+        return wf_yaml_err(&job->yaml, node, WEFT_EINVAL,
+                           "replicas_to_aggregate and total_num_replicas need strategy: ps, not %s",
+                           job->strategy);
+    if (job->total_replicas && !wf_yaml_get(wf_yaml_get(job->yaml.root, "cluster"), "workers"))
+        workers = job->total_replicas;
+    st = wf_classic_words(job->aggregate, job->total_replicas, workers, &shards, &backup);
+    if (!st && shards && job->shards && shards != job->shards)
+        st = wf_err(WEFT_EINVAL,
+                    "replicas_to_aggregate is %lld, but train.shards is %lld: they are the same "
+                    "number; leave one of them out",
+                    (long long)shards, (long long)job->shards);
+    if (st)
+        return wf_yaml_wrap(&job->yaml, node, st);
+    job->cluster_workers = workers;
+    job->shards = shards ? shards : job->shards;
+    if (backup && !job->cluster_backup)
+        job->cluster_backup = 1;
+    return WEFT_OK;
+}
+
 weft_status weft_job_parse(weft_ctx *ctx, const char *name, const char *text, int64_t n, int n_sets,
                            const char *const *sets, weft_job **out)
 {
@@ -776,12 +830,15 @@ weft_status weft_job_parse(weft_ctx *ctx, const char *name, const char *text, in
         st = read_section(job, "", job->yaml.root);
     if (!st)
         st = check_job(job);
+    if (!st)
+        st = read_classic(job);
     if (st) {
         weft_job_free(job);
         return st;
     }
     if (job->shards == 0) /* recorded as what it means, so that a change of devices is noticed */
-        job->shards = wf_dist_count(job->strategy, job->devices);
+        job->shards = strcmp(job->strategy, "ps") == 0 ? job->cluster_workers
+                                                       : wf_dist_count(job->strategy, job->devices);
     *out = job;
     return WEFT_OK;
 }
@@ -820,6 +877,8 @@ weft_status weft_job_context(const weft_job *job, weft_log_fn *log, void *log_ar
                        .devices = job->devices,
                        .device_memory = job->device_memory_mb << 20,
                        .device_preallocate = job->device_preallocate,
+                       .device_cache =
+                           job->device_cache && *job->device_cache ? job->device_cache : NULL,
                        .soft_placement = job->soft_placement};
     const struct wf_yaml_node *section = wf_yaml_get(job->yaml.root, "resources");
     weft_status st;

@@ -4,8 +4,9 @@
 
 #include "train/loop/checkpoint.h"
 #include "train/train.h"
-#include "train/job/yaml.h"
+#include "base/yaml.h"
 #include "weft/data_open.h"
+#include "weft/dist.h"
 #include "weft/job.h"
 
 #define WF_JOB_MAX_CALLBACKS 32
@@ -50,6 +51,13 @@ struct weft_job {
     double loss_scale;
     int64_t loss_scale_steps;
     bool trap_numerics, sparse;
+    int64_t cluster_evaluators, cluster_servers, cluster_workers, cluster_replicas, cluster_standby,
+        cluster_restarts;
+    double cluster_timeout, cluster_balance, cluster_stall;
+    const char *cluster_placement;
+    int64_t cluster_backup, aggregate, total_replicas;
+    const char *cluster_transport;
+    const char *cluster_store, *store_ca, *store_cert, *store_key;
     const char *checkpoint_dir, *monitor;
     int64_t checkpoint_steps, keep_last, keep_best;
     double checkpoint_seconds, keep_hours;
@@ -57,7 +65,7 @@ struct weft_job {
     bool log_report, log_csv, log_tensorboard;
     int64_t log_steps, log_histograms, log_images;
     double log_seconds;
-    const char *kernels, *simd, *devices;
+    const char *kernels, *simd, *devices, *device_cache;
     bool soft_placement, device_preallocate;
     int64_t threads, data_threads, spin_us, memory_mb, device_memory_mb;
 };
@@ -73,6 +81,7 @@ struct weft_job_run {
     int n_base_layers; /* the model's first layers, which come from it */
     char *settings;    /* as lines, for checkpoints: settings.h */
     bool resumes;      /* from a checkpoint of its own */
+    weft_dist *dist;   /* of strategy ps; otherwise NULL */
     int n_callbacks;
     weft_callback callback[WF_JOB_MAX_CALLBACKS + 4]; /* the job's, then those of log.dir */
     const weft_callback *times;                       /* the one that collects for the report */
@@ -106,6 +115,9 @@ weft_status wf_job_unknown_key(const weft_job *job, const struct wf_yaml_node *k
                                const char *section, const char *const *names, int n);
 /* A path of the file, relative to the process. */
 const char *wf_job_path(const weft_job *job, const char *path);
+
+/* run.c: the weights of an open checkpoint of the job. */
+weft_status wf_job_load_from(weft_job_run *run, weft_ckpt *c);
 
 /* data.c: the sources with their pipeline. */
 weft_status wf_job_open_data(weft_job_run *run);

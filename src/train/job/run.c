@@ -5,6 +5,7 @@
 #include "ckpt/ckpt.h"
 #include "train/job/job.h"
 #include "train/saved/learned.h"
+#include "train/step/dist.h"
 #include "train/job/settings.h"
 
 /* A path with placeholders for numbers, {epoch:02d}: braces in the job's directory are not
@@ -115,7 +116,33 @@ static weft_status at_train_key(const weft_job *job, weft_status st)
     return node ? wf_yaml_wrap(&job->yaml, node, st) : st;
 }
 
-static weft_status open_run(const weft_job *job, weft_ctx *ctx, bool trained, weft_job_run **out)
+/* Parameter servers: those of a cluster, or in this process. */
+static weft_status open_dist(weft_job_run *run, const weft_ps_opts *ps)
+{
+    const weft_job *job = run->job;
+    weft_ps_opts here = {.size = sizeof here,
+                         .servers = (int)job->cluster_servers,
+                         .replicas = (int)job->cluster_replicas,
+                         .timeout_s = job->cluster_timeout,
+                         .balance_s = job->cluster_balance,
+                         .stall_timeout_s = job->cluster_stall > 0 ? job->cluster_stall : -1};
+    weft_status st = ps ? wf_opts_take(&here, sizeof here, ps, "weft_ps_opts") : WEFT_OK;
+
+    if (st)
+        return st;
+    here.placement = strcmp(job->cluster_placement, "greedy") == 0        ? WEFT_PLACE_GREEDY
+                     : strcmp(job->cluster_placement, "round_robin") == 0 ? WEFT_PLACE_ROUND_ROBIN
+                                                                          : WEFT_PLACE_EVEN;
+    here.backup = (int)job->cluster_backup;
+
+    if (!ps && (run->trained || strcmp(job->strategy, "ps") != 0))
+        return WEFT_OK;
+    st = weft_dist_open_ps(run->ctx, &here, &run->dist);
+    return st ? st : weft_dist_scope(run->dist, run->model);
+}
+
+static weft_status open_run(const weft_job *job, weft_ctx *ctx, bool trained,
+                            const weft_job_open_opts *o, weft_job_run **out)
 {
     weft_job_run *run = wf_alloc(ctx, sizeof *run);
     weft_status st;
@@ -128,6 +155,8 @@ static weft_status open_run(const weft_job *job, weft_ctx *ctx, bool trained, we
     st = wf_job_open_data(run);
     if (!st)
         st = wf_job_open_model(run);
+    if (!st)
+        st = open_dist(run, o->ps);
     if (!st) {
         st = weft_compile(
             run->model,
@@ -138,7 +167,8 @@ static weft_status open_run(const weft_job *job, weft_ctx *ctx, bool trained, we
                 .n_class_weights = (int)job->n_class_weights, .class_weights = job->class_weights,
                 .class_weights_output = given(job->class_weights_output),
                 .shards = (int)job->shards, .accumulate = (int)job->accumulate,
-                .precision = job->precision, .strategy = job->strategy,
+                .precision = job->precision,
+                .strategy = strcmp(job->strategy, "ps") == 0 || run->dist ? NULL : job->strategy,
                 .trap_numerics = job->trap_numerics,
                 .loss_scale = job->loss_scale > 0 ? job->loss_scale : WEFT_ZERO,
                 .no_sparse = !job->sparse, .loss_scale_steps = job->loss_scale_steps),
@@ -170,12 +200,21 @@ static weft_status open_run(const weft_job *job, weft_ctx *ctx, bool trained, we
 
 weft_status weft_job_open(const weft_job *job, weft_ctx *ctx, weft_job_run **out)
 {
-    return open_run(job, ctx, false, out);
+    return open_run(job, ctx, false, &(weft_job_open_opts){.size = 0}, out);
+}
+
+weft_status weft_job_open_with(const weft_job *job, weft_ctx *ctx, const weft_job_open_opts *opts,
+                               weft_job_run **out)
+{
+    weft_job_open_opts o;
+    weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_job_open_opts");
+
+    return st ? st : open_run(job, ctx, false, &o, out);
 }
 
 weft_status weft_job_open_trained(const weft_job *job, weft_ctx *ctx, weft_job_run **out)
 {
-    return open_run(job, ctx, true, out);
+    return open_run(job, ctx, true, &(weft_job_open_opts){.size = 0}, out);
 }
 
 void weft_job_close(weft_job_run *run)
@@ -186,6 +225,7 @@ void weft_job_close(weft_job_run *run)
         weft_callback_free(&run->callback[i]);
     weft_trainer_free(run->trainer);
     weft_model_free(run->model);
+    weft_dist_free(run->dist);
     weft_text_free(run->ctx, run->base_json);
     weft_text_free(run->ctx, run->settings);
     weft_data_free(run->data);
@@ -196,6 +236,11 @@ void weft_job_close(weft_job_run *run)
 weft_model *weft_job_model(const weft_job_run *run)
 {
     return run->model;
+}
+
+weft_dist *weft_job_dist(const weft_job_run *run)
+{
+    return run->dist;
 }
 
 weft_trainer *weft_job_trainer(const weft_job_run *run)
@@ -243,7 +288,7 @@ static weft_status save_model(weft_job_run *run)
     const char *path = given(run->job->save);
     weft_status st;
 
-    if (!path || !wf_life_in_order(run->trainer))
+    if (!path || !weft_job_decides(run) || !wf_life_in_order(run->trainer))
         return WEFT_OK;
     st = make_save_folder(run);
     if (st)
@@ -276,7 +321,7 @@ static weft_status check_loss(const weft_job_run *run, const weft_history *h)
  * model is saved anyway. */
 static weft_status save_anyway(weft_job_run *run, weft_status st)
 {
-    const char *path = given(run->job->save);
+    const char *path = weft_job_decides(run) ? given(run->job->save) : NULL;
     char why[512];
 
     snprintf(why, sizeof why, "%s", weft_error());
@@ -286,6 +331,18 @@ static weft_status save_anyway(weft_job_run *run, weft_status st)
         snprintf(why + strlen(why), sizeof why - strlen(why), "; the trained model is in %s", path);
     wf_err_set(why);
     return st;
+}
+
+bool weft_job_decides(const weft_job_run *run)
+{
+    return run->trainer->decided;
+}
+
+/* The worker that writes the files of a run, as long as it lives: its directories are checked
+ * before training. */
+static bool is_first(const weft_job_run *run)
+{
+    return !run->dist || run->dist->first == 0;
 }
 
 weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_history **history)
@@ -301,9 +358,9 @@ weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_
         st = wf_err(WEFT_EINVAL, "%d callbacks", o.n_callbacks);
     if (!st)
         st = wf_job_check_trained(run);
-    if (!st)
+    if (!st && is_first(run))
         st = make_save_folder(run);
-    if (!st)
+    if (!st && is_first(run))
         st = wf_job_begin_log(run);
     if (st)
         return st;
@@ -324,13 +381,13 @@ weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_
             .checkpoint = given(job->checkpoint_dir), .checkpoint_steps = job->checkpoint_steps,
             .checkpoint_seconds = job->checkpoint_seconds, .keep_last = (int)job->keep_last,
             .keep_best = (int)job->keep_best, .checkpoint_monitor = given(job->monitor),
-            .keep_hours = job->keep_hours),
+            .keep_hours = job->keep_hours, .watch = o.watch, .watch_arg = o.watch_arg),
         &h);
     if (st && strncmp(weft_error(), "compile", 7) == 0)
         st = at_train_key(job, st);
     if (st && wf_life_in_order(run->trainer))
         return save_anyway(run, st);
-    if (!st)
+    if (!st && weft_job_decides(run))
         st = wf_job_end_log(run, h);
     if (!st)
         st = check_loss(run, h);
@@ -372,16 +429,12 @@ static weft_status load_saved(weft_job_run *run)
     return wf_err(WEFT_EINVAL, "the job has neither checkpoint.dir nor save to read weights from");
 }
 
-weft_status weft_job_load_weights(weft_job_run *run)
+weft_status wf_job_load_from(weft_job_run *run, weft_ckpt *c)
 {
-    const char *dir = given(run->job->checkpoint_dir);
-    weft_ckpt *c = NULL;
-    weft_status st = dir ? weft_ckpt_open_latest(run->ctx, dir, &c) : WEFT_ENOENT;
+    const char *dir = run->job->checkpoint_dir;
+    weft_status st =
+        wf_learned_check(run->trainer, &(struct wf_saved){.ctx = run->ctx, .ckpt = c}, dir);
 
-    if (st == WEFT_ENOENT)
-        return load_saved(run);
-    if (!st)
-        st = wf_learned_check(run->trainer, &(struct wf_saved){.ctx = run->ctx, .ckpt = c}, dir);
     if (!st)
         st = wf_changes_seen(run->trainer, c);
     for (int i = 0; i < weft_trainer_n_weights(run->trainer) && !st; i++) {
@@ -390,8 +443,22 @@ weft_status weft_job_load_weights(weft_job_run *run)
 
         st = weft_trainer_weight(run->trainer, name, &w);
         if (!st)
-            st = weft_ckpt_load(c, name, &w);
+            st = wf_stored_weight(run->trainer, c, name, &w);
     }
-    weft_ckpt_close(c);
     return st ? wf_err_wrap(st, "%s", dir) : WEFT_OK;
+}
+
+weft_status weft_job_load_weights(weft_job_run *run)
+{
+    const char *dir = given(run->job->checkpoint_dir);
+    weft_ckpt *c = NULL;
+    weft_status st = dir ? weft_ckpt_open_latest(run->ctx, dir, &c) : WEFT_ENOENT;
+
+    if (st == WEFT_ENOENT)
+        return load_saved(run);
+    if (st)
+        return wf_err_wrap(st, "%s", dir);
+    st = wf_job_load_from(run, c);
+    weft_ckpt_close(c);
+    return st;
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "train/step/dist.h"
 #include "train/callback/callback.h"
 #include "train/saved/learned.h"
 #include "train/loop/checkpoint.h"
@@ -15,8 +16,8 @@
 
 /* ---- what is saved --------------------------------------------------------------------------- */
 
-static weft_status add_tensor(struct wf_resume *r, int64_t *cap, const char *name,
-                              const char *section, const weft_tensor *tensor)
+weft_status wf_resume_add(struct wf_resume *r, int64_t *cap, const char *name, const char *section,
+                          const weft_tensor *tensor)
 {
     weft_status st = wf_grow(r->t->ctx, &r->tensor, cap, r->n_tensors + 1, sizeof *r->tensor);
 
@@ -47,7 +48,7 @@ static weft_status add_slots(struct wf_resume *r, int64_t *cap)
             if (!name)
                 return wf_err_nomem(r->t->ctx, 0, "checkpoint");
             snprintf(name, strlen(seg.name) + 16, "%s:slot%d", seg.name, k);
-            st = add_tensor(r, cap, name, "slot", &t);
+            st = wf_resume_add(r, cap, name, "slot", &t);
         }
     return st;
 }
@@ -59,18 +60,24 @@ weft_status wf_resume_list(struct wf_resume *r)
 
     for (int i = 0; i < wf_model_n_weights(r->t->model) && !st; i++) {
         const struct wf_weight *w = wf_model_weight(r->t->model, i);
+        const struct wf_segment *seg = wf_store_find(r->t->bound->fit->store, w->name);
         weft_tensor value;
 
+        if (seg && seg->remote && r->o) { /* of a whole checkpoint */
+            if (!wf_dist_together(r->t))
+                st = wf_whole_add(r, &cap, seg);
+            continue;
+        }
         st = weft_fn_view(r->t->bound->fit, w->name, &value);
         if (!st)
-            st = add_tensor(r, &cap, w->name, w->state ? "state" : "param", &value);
+            st = wf_resume_add(r, &cap, w->name, w->state ? "state" : "param", &value);
     }
     if (!st)
         st = add_slots(r, &cap);
     if (!st && r->t->bound->scaled) {
         weft_tensor scale = weft_view(WEFT_F64, r->t->scale.state, 1, (int64_t[]){WF_SCALE_STATE});
 
-        st = add_tensor(r, &cap, "loss_scale", "slot", &scale);
+        st = wf_resume_add(r, &cap, "loss_scale", "slot", &scale);
     }
     return st;
 }
@@ -143,9 +150,31 @@ static weft_status save_fit(const struct wf_resume *r, const struct wf_fit_state
     return save_callbacks(r, b);
 }
 
+weft_status wf_resume_put(const struct wf_resume *r, const struct wf_fit_state *s,
+                          struct wf_buf *out)
+{
+    return save_fit(r, s, out);
+}
+
 static weft_ckpt_blob text_blob(const char *name, const char *text)
 {
     return (weft_ckpt_blob){name, text, text ? (int64_t)strlen(text) : 0};
+}
+
+/* All of it is here, or servers write their part. What a callback has just set is here alone:
+ * servers get it after the control record. */
+static weft_status save_tensors(struct wf_resume *r, const weft_ckpt_data *data)
+{
+    weft_status st;
+
+    if (wf_dist_together(r->t) && !wf_dist_changed(r->t))
+        return wf_served_save(r, data);
+    st = wf_dist_bring(r->t);
+    if (!st)
+        st = wf_whole_bring(r);
+    if (!st)
+        st = wf_store_pull(r->t->bound->fit->store, WF_PART_ALL);
+    return st ? st : weft_ckpt_save(r->writer, data);
 }
 
 weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state,
@@ -192,15 +221,12 @@ weft_status wf_resume_save(struct wf_resume *r, const struct wf_fit_state *state
         for (int i = 0; i < WF_COUNT(blobs); i++)
             if (blobs[i].data)
                 blobs[n_blobs++] = blobs[i];
-        st = wf_store_pull(t->bound->fit->store, WF_PART_ALL);
-        if (!st)
-            st = weft_ckpt_save(r->writer,
-                                WEFT_OPTS(weft_ckpt_data, .step = weft_trainer_step(t),
-                                          .epoch = state->epoch, .seed = t->ctx->seed,
-                                          .fingerprint = r->print.part[WF_FP_KERNELS].hash,
-                                          .n_tensors = r->n_tensors, .tensors = r->tensor,
-                                          .n_blobs = n_blobs, .blobs = blobs, .n_metrics = logs->n,
-                                          .metrics = metric, .n_meta = WF_N_META, .meta = meta));
+        st = save_tensors(r, WEFT_OPTS(weft_ckpt_data, .step = weft_trainer_step(t),
+                                       .epoch = state->epoch, .seed = t->ctx->seed,
+                                       .fingerprint = r->print.part[WF_FP_KERNELS].hash,
+                                       .n_tensors = r->n_tensors, .tensors = r->tensor,
+                                       .n_blobs = n_blobs, .blobs = blobs, .n_metrics = logs->n,
+                                       .metrics = metric, .n_meta = WF_N_META, .meta = meta));
     }
 out:
     r->last_step = weft_trainer_step(t);
@@ -353,7 +379,7 @@ static weft_status load_one(const struct wf_resume *r, const struct checked *k, 
                             const weft_tensor *to)
 {
     const weft_ckpt_tensor *t = &r->tensor[i];
-    weft_status st = weft_ckpt_load(k->c, t->name, to);
+    weft_status st = wf_stored_load(r->t->ctx, r->t->bound->fit->store, k->c, t->name, to);
 
     if ((st != WEFT_ENOENT && st != WEFT_ESHAPE) || !k->complete || strcmp(t->section, "slot") != 0)
         return st;
@@ -421,7 +447,8 @@ static weft_status commit(const struct wf_resume *r, struct checked *k)
         wf_log(t->ctx, WEFT_LOG_INFO, "the learning rate is %g now; it was %g",
                (double)r->given_rate, (double)k->rate);
     weft_fn_set_step(b->fit, weft_ckpt_info(k->c)->step);
-    return WEFT_OK;
+    st = wf_whole_give(r);
+    return st ? st : wf_stored_give(r, k->c);
 }
 
 /* The names and rows after the sums. */
@@ -534,17 +561,83 @@ weft_status wf_resume_history(weft_ctx *ctx, weft_ckpt *c, int64_t *batch, weft_
     return st ? wf_err_wrap(st, "%s", weft_ckpt_path(c)) : WEFT_OK;
 }
 
+/* *callbacks: where their states begin. */
+static weft_status take(const struct wf_resume *r, struct wf_fit_state *s, const char *p, int64_t n,
+                        weft_status (*add_epoch)(void *arg, const double *row), void *arg,
+                        struct wf_reader *callbacks)
+{
+    weft_trainer *t = r->t;
+    weft_history *saved = NULL;
+    struct checked k = {.rate = 0};
+    int64_t batch;
+    weft_status st = wf_resume_parse(t->ctx, p, n, &batch, &saved);
+
+    if (!st)
+        st = check_names(s->history, saved);
+    weft_history_free(saved);
+    if (!st) {
+        s->history->n_epochs = 0; /* all rows are in it */
+        st = read_fit(r, s, &(struct wf_reader){p, p + n, WEFT_OK}, &k, add_epoch, arg);
+    }
+    if (!st)
+        t->rate = k.rate;
+    *callbacks = k.callbacks;
+    return st;
+}
+
+weft_status wf_resume_take(const struct wf_resume *r, struct wf_fit_state *s, const char *p,
+                           int64_t n, bool callbacks,
+                           weft_status (*add_epoch)(void *arg, const double *row), void *arg)
+{
+    struct wf_reader states;
+    weft_status st = take(r, s, p, n, add_epoch, arg, &states);
+
+    return st || !callbacks ? st : restore_callbacks(r, &states);
+}
+
 /* Whether a fit state (of this version) leaves anything to train. */
-static bool is_complete(const struct wf_resume *r, const char *fit, int64_t n)
+static bool is_complete(int64_t epochs, const char *fit, int64_t n)
 {
     struct wf_reader in = {fit, fit + n, WEFT_OK};
-    int64_t epochs = r->o->epochs ? r->o->epochs : 1, epoch, ended;
+    int64_t epoch, ended;
 
     (void)wf_get_i64(&in); /* version */
     epoch = wf_get_i64(&in);
     (void)wf_get_i64(&in); /* batch */
     ended = wf_get_i64(&in);
     return !in.st && (epoch >= epochs || ended >= epochs);
+}
+
+bool wf_resume_complete(weft_ctx *ctx, weft_ckpt *c, int64_t epochs)
+{
+    char *fit = NULL;
+    int64_t n = 0;
+    bool complete = !weft_ckpt_blob_read(c, FIT_BLOB, &fit, &n) && is_complete(epochs, fit, n);
+
+    weft_text_free(ctx, fit);
+    return complete;
+}
+
+/* Another worker may decide, and be writing the files of its callbacks. */
+static weft_status keep_callbacks(struct wf_resume *r, const struct wf_reader *in)
+{
+    wf_free(r->t->ctx, r->kept);
+    r->n_kept = in->end - in->p;
+    r->kept = wf_alloc(r->t->ctx, (size_t)r->n_kept + 1);
+    if (!r->kept)
+        return wf_err_nomem(r->t->ctx, (size_t)r->n_kept, "checkpoint");
+    memcpy(r->kept, in->p, (size_t)r->n_kept);
+    return WEFT_OK;
+}
+
+weft_status wf_resume_callbacks(struct wf_resume *r)
+{
+    struct wf_reader in = {r->kept, r->kept + r->n_kept, WEFT_OK};
+    weft_status st = r->kept ? restore_callbacks(r, &in) : WEFT_OK;
+
+    wf_free(r->t->ctx, r->kept);
+    r->kept = NULL;
+    return st;
 }
 
 /* First everything that may fail; the callbacks last, because they may truncate files. */
@@ -560,20 +653,24 @@ static weft_status check(struct wf_resume *r, struct checked *k, struct wf_fit_s
     if (!st)
         st = check_names(s->history, saved);
     weft_history_free(saved);
-    k->complete = !st && is_complete(r, k->fit, n);
-    if (!st)
+    k->complete = !st && is_complete(r->o->epochs ? r->o->epochs : 1, k->fit, n);
+    if (!st && !r->back)
         st = wf_resume_changes(r->t, k->c, &r->print, k->complete);
     if (!st)
         st = stage_tensors(r, k);
+    if (!st && !k->complete)
+        st = wf_stored_check(r, k->c);
     if (!st)
         st = read_fit(r, s, &(struct wf_reader){k->fit, k->fit + n, WEFT_OK}, k, add_epoch, arg);
-    if (!st && !k->complete)
+    if (!st && !k->complete && !r->back)
         st = weft_ckpt_blob_read(k->c, WEFT_CKPT_POSITION, &k->position, &n);
-    if (!st && !k->complete) {
+    if (!st && !k->complete && !r->back) {
         st = wf_deal_restore(s->deal, k->position, n, s->epoch, s->batch);
         if (st == WEFT_EINVAL && s->batch == 0 && r->t->data_changed)
             st = WEFT_OK; /* the next epoch starts with the data as it is now */
     }
+    if (!st && r->late)
+        return keep_callbacks(r, &k->callbacks);
     return st ? st : restore_callbacks(r, &k->callbacks);
 }
 
@@ -591,6 +688,54 @@ static weft_status restore(struct wf_resume *r, weft_ckpt *c, struct wf_fit_stat
     if (!st)
         st = commit(r, &k);
     free_checked(r, &k);
+    return st;
+}
+
+weft_status wf_resume_back_to(struct wf_resume *r, struct wf_fit_state *s, const char *p, int64_t n,
+                              weft_status (*add_epoch)(void *arg, const double *row), void *arg)
+{
+    struct wf_reader states;
+    weft_status st = take(r, s, p, n, add_epoch, arg, &states);
+
+    return st ? st : keep_callbacks(r, &states);
+}
+
+/* The last one of this step. */
+static weft_status open_step(const struct wf_resume *r, int64_t step, weft_ckpt **out)
+{
+    weft_ckpt_list *l = NULL;
+    const char *path = NULL;
+    weft_status st = WEFT_ENOENT;
+
+    if (r->o->checkpoint)
+        st = weft_ckpt_list_new(r->t->ctx, r->o->checkpoint, NULL, &l);
+    for (int64_t i = 0; !st && i < l->n; i++)
+        if (l->entry[i].step == step && !l->entry[i].error)
+            path = l->entry[i].path;
+    if (path)
+        st = weft_ckpt_open(r->t->ctx, path, out);
+    else if (!st || st == WEFT_ENOENT)
+        st = wf_err(WEFT_ENOENT, "there is no checkpoint of step %lld%s%s", (long long)step,
+                    r->o->checkpoint ? " in " : "", r->o->checkpoint ? r->o->checkpoint : "");
+    weft_ckpt_list_free(r->t->ctx, l);
+    return st;
+}
+
+weft_status wf_resume_back(struct wf_resume *r, int64_t step, struct wf_fit_state *s,
+                           weft_status (*add_epoch)(void *arg, const double *row), void *arg)
+{
+    weft_ckpt *c = NULL;
+    weft_status st = open_step(r, step, &c);
+
+    if (!st) {
+        s->history->n_epochs = 0; /* all rows are in it */
+        r->back = true;
+        st = restore(r, c, s, add_epoch, arg);
+        r->back = false;
+        if (st)
+            wf_err_wrap(st, "%s", weft_ckpt_path(c));
+    }
+    weft_ckpt_close(c);
     return st;
 }
 
@@ -650,16 +795,16 @@ static weft_status find_monitor(struct wf_resume *r, const weft_history *h, bool
 }
 
 /* Without memory for a copy, checkpoints are written synchronously. */
-static weft_status open_writer(struct wf_resume *r, bool highest)
+static weft_status open_writer(struct wf_resume *r)
 {
     const weft_fit_opts *o = r->o;
     weft_ckpt_writer_opts w = {.size = sizeof w,
                                .keep_last = o->keep_last,
                                .keep_best = o->keep_best,
                                .keep_hours = o->keep_hours,
-                               .keep_highest = highest,
+                               .keep_highest = r->highest,
                                .monitor = r->monitor,
-                               .reserve_bytes = tensor_bytes(r)};
+                               .reserve_bytes = wf_dist_together(r->t) ? 0 : tensor_bytes(r)};
     weft_status st = weft_ckpt_writer_new(r->t->ctx, o->checkpoint, &w, &r->writer);
 
     if (st != WEFT_ELIMIT)
@@ -676,10 +821,10 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
                             weft_status (*add_epoch)(void *arg, const double *row), void *arg)
 {
     weft_ckpt *c = NULL;
-    bool highest = false;
+    bool late = r->late;
     weft_status st;
 
-    *r = (struct wf_resume){.t = t, .o = o, .given_rate = t->rate};
+    *r = (struct wf_resume){.t = t, .o = o, .given_rate = t->rate, .late = late};
     wf_arena_init(&r->arena, t->ctx);
     if (!o->checkpoint)
         return WEFT_OK;
@@ -689,7 +834,7 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
     if (!st)
         st = wf_fp_text(&r->print, &r->print_text);
     if (!st)
-        st = find_monitor(r, state->history, &highest);
+        st = find_monitor(r, state->history, &r->highest);
     if (!st)
         st = weft_model_json(t->model, &r->model);
     if (st)
@@ -709,12 +854,32 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
         st = WEFT_OK; /* the first start */
     }
     weft_ckpt_close(c);
-    if (!st)
-        st = open_writer(r, highest);
+    if (!st && !late)
+        st = open_writer(r);
     r->last_step = weft_trainer_step(t);
     r->last_skipped = weft_trainer_skipped(t);
     r->last_ns = wf_now(t->ctx);
     return st ? wf_err_wrap(st, "checkpoint") : WEFT_OK;
+}
+
+weft_status wf_resume_open(struct wf_resume *r)
+{
+    weft_status st;
+
+    if (r->writer || !r->o->checkpoint)
+        return WEFT_OK;
+    st = open_writer(r);
+    return st ? wf_err_wrap(st, "checkpoint") : WEFT_OK;
+}
+
+weft_status wf_resume_shut(struct wf_resume *r)
+{
+    weft_ckpt_writer *w = r->writer;
+    weft_status st = w ? weft_ckpt_writer_flush(w) : WEFT_OK, closed;
+
+    r->writer = NULL;
+    closed = weft_ckpt_writer_close(w);
+    return st ? st : closed;
 }
 
 bool wf_resume_due(struct wf_resume *r, bool epoch_done)
@@ -752,8 +917,10 @@ weft_status wf_resume_end(struct wf_resume *r, weft_ckpt_stats *stats)
     st = st ? st : closed;
     weft_text_free(r->t->ctx, r->model);
     weft_text_free(r->t->ctx, r->print_text);
+    wf_free(r->t->ctx, r->kept);
     wf_fp_free(&r->print);
     wf_free(r->t->ctx, r->tensor);
+    wf_whole_free(r);
     wf_arena_free(&r->arena);
     return st ? wf_err_wrap(st, "checkpoint") : WEFT_OK;
 }

@@ -27,7 +27,8 @@ static void describe_training(const weft_trainer *t, struct wf_fprint *f)
         wf_fp_add(f, WF_FP_TRAINING, told[1].key, NULL, "%s", loss.data);
         wf_fp_add(f, WF_FP_TRAINING, told[2].key, NULL, "%d", t->shards);
         wf_fp_add(f, WF_FP_TRAINING, told[3].key, NULL, "%d", t->accumulate);
-        wf_fp_add(f, WF_FP_TRAINING, told[4].key, NULL, "%s", weft_dtype_name(t->precision));
+        wf_fp_add(f, WF_FP_TRAINING, told[4].key, NULL, "%s",
+                  t->tf32 ? "tf32" : weft_dtype_name(t->precision));
         wf_fp_add(f, WF_FP_TRAINING, "the seed", NULL, "%llu", (unsigned long long)t->ctx->seed);
     }
     wf_buf_free(&loss);

@@ -1,38 +1,14 @@
 /* fit.c - the training loop: epochs, batches, validation, callbacks, history. */
 #include <math.h>
 
-#include "train/loop/nonfinite.h"
-#include "train/loop/progress.h"
-#include "train/loop/checkpoint.h"
-#include "train/train.h"
+#include "train/loop/fit.h"
+#include "train/step/dist.h"
 
-struct fit {
-    weft_trainer *t;
-    weft_data *d;
-    const weft_fit_opts *o;
-    struct wf_feeding train, val;
-    bool has_val;
-    struct wf_deal deal; /* the training data */
-    weft_iter *val_it;
-    weft_tensor *feeds;  /* of a batch of validation data */
-    int n_logs, n_train; /* of an epoch: the training ones, then the validation ones */
-    const char **name;
-    double *value;
-    weft_history *history;
-    int64_t cap_epochs;
-    struct wf_progress progress;
-    struct wf_resume resume;
-    struct wf_nonfinite nonfinite;
-    struct wf_fit_state at;
-    int64_t done;     /* steps and epochs of this run; 0: the newest checkpoint is current */
-    enum wf_life end; /* how the run ended; WF_LIFE_TRAINING: it is still running */
-};
+#define WATCH_NS 250000000
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
 
-enum when { TRAIN_BEGIN, TRAIN_END, EPOCH_BEGIN, EPOCH_END, BATCH_END };
-
-static weft_status call(struct fit *f, enum when when, int64_t number, const weft_logs *logs)
+weft_status wf_fit_call(struct fit *f, enum wf_when when, int64_t number, const weft_logs *logs)
 {
     const weft_trainer *outer = wf_calling;
     weft_status st = WEFT_OK;
@@ -42,11 +18,11 @@ static weft_status call(struct fit *f, enum when when, int64_t number, const wef
         const weft_callback *c = &f->o->callbacks[i];
 
         switch (when) {
-        case TRAIN_BEGIN: st = c->train_begin ? c->train_begin(c->arg, f->t) : 0; break;
-        case TRAIN_END: st = c->train_end ? c->train_end(c->arg, f->t, logs) : 0; break;
-        case EPOCH_BEGIN: st = c->epoch_begin ? c->epoch_begin(c->arg, f->t, number) : 0; break;
-        case EPOCH_END: st = c->epoch_end ? c->epoch_end(c->arg, f->t, number, logs) : 0; break;
-        case BATCH_END: st = c->batch_end ? c->batch_end(c->arg, f->t, number, logs) : 0; break;
+        case WF_TRAIN_BEGIN: st = c->train_begin ? c->train_begin(c->arg, f->t) : 0; break;
+        case WF_TRAIN_END: st = c->train_end ? c->train_end(c->arg, f->t, logs) : 0; break;
+        case WF_EPOCH_BEGIN: st = c->epoch_begin ? c->epoch_begin(c->arg, f->t, number) : 0; break;
+        case WF_EPOCH_END: st = c->epoch_end ? c->epoch_end(c->arg, f->t, number, logs) : 0; break;
+        case WF_BATCH_END: st = c->batch_end ? c->batch_end(c->arg, f->t, number, logs) : 0; break;
         }
         if (st)
             wf_err_wrap(st, "callback '%s'", c->name ? c->name : "?");
@@ -101,7 +77,7 @@ static weft_status history_new(struct fit *f)
     return WEFT_OK;
 }
 
-static weft_status history_add(void *arg, const double *row)
+weft_status wf_fit_add_epoch(void *arg, const double *row)
 {
     struct fit *f = arg;
     weft_history *h = f->history;
@@ -116,34 +92,6 @@ static weft_status history_add(void *arg, const double *row)
 }
 
 /* ---- an epoch -------------------------------------------------------------------------------- */
-
-static weft_status validate(struct fit *f)
-{
-    weft_trainer *t = f->t;
-    int64_t steps = 0;
-    weft_batch *b = NULL;
-    weft_logs logs;
-    weft_status st = weft_iter_reset(f->val_it, 0);
-
-    wf_pass_begin(t);
-    while (!st && (!f->o->validation_steps || steps < f->o->validation_steps)) {
-        st = weft_iter_next(f->val_it, &b);
-        if (st || !b)
-            break;
-        st = wf_feeding_batch(t, &f->val, b, f->feeds);
-        if (!st)
-            st = wf_step_test(t, f->feeds, b->n, f->val.weighted);
-        weft_batch_free(b);
-        steps++;
-    }
-    if (!st && steps == 0)
-        st = wf_err(WEFT_EDATA, "the dataset has no batches");
-    if (st)
-        return wf_err_wrap(st, "validation");
-    logs = wf_pass_logs(t);
-    memcpy(f->value + f->n_train, logs.value, (size_t)logs.n * sizeof *f->value);
-    return WEFT_OK;
-}
 
 static weft_status checkpoint(struct fit *f)
 {
@@ -164,30 +112,71 @@ static weft_status checkpoint_between(struct fit *f, int64_t next_epoch, int64_t
     return wf_resume_save(&f->resume, &next, &logs);
 }
 
+/* For who watches, whichever worker decides. */
+static void show(struct fit *f)
+{
+    int64_t now = wf_now(f->t->ctx);
+    weft_logs logs;
+
+    if (!f->o->watch || (now - f->watched < WATCH_NS && f->at.batch != f->progress.batches))
+        return;
+    f->watched = now;
+    logs = wf_train_logs(f->t);
+    f->o->watch(f->o->watch_arg, f->t, f->at.epoch, &logs);
+}
+
+/* After the last batch of an epoch, validation comes first. */
+static weft_status checkpoint_due(struct fit *f, bool decides)
+{
+    if (!decides || f->t->pending || f->at.batch == f->progress.batches ||
+        !wf_resume_due(&f->resume, false))
+        return WEFT_OK;
+    return checkpoint(f);
+}
+
+weft_status wf_fit_between(struct fit *f, const weft_logs *logs, bool decides)
+{
+    weft_status st;
+
+    if (!f->steps)
+        return WEFT_OK;
+    f->t->deal = &f->deal;
+    st = f->steps->between(f->steps->arg, logs, decides);
+    f->t->deal = NULL;
+    return st;
+}
+
 /* Everything that follows a step: callbacks (which may request a checkpoint), progress,
  * checkpoints. */
 static weft_status after_step(struct fit *f, bool seen)
 {
-    bool paint = wf_progress_due(&f->progress);
-    weft_status st = WEFT_OK, done;
+    bool paint = wf_progress_due(&f->progress), decides = true;
+    weft_logs logs;
+    weft_status st = f->together ? wf_fit_decides(f, &decides) : WEFT_OK, done;
 
     f->done++;
-    if (seen || paint) {
-        weft_logs logs = wf_train_logs(f->t);
-
+    show(f);
+    seen &= decides;
+    if (seen && f->together)
+        f->called = wf_dist_trained(f->t);
+    if (!st && (seen || (paint && decides))) {
+        logs = wf_train_logs(f->t);
         f->t->deal = &f->deal;
         if (seen)
-            st = call(f, BATCH_END, f->at.batch - 1, &logs);
+            st = wf_fit_call(f, WF_BATCH_END, f->at.batch - 1, &logs);
         f->t->deal = NULL;
         if (!st && paint)
             wf_progress_step(&f->progress, f->at.batch, &logs);
     }
     done = wf_deal_done(&f->deal);
     st = st ? st : done;
-    if (st || f->t->pending || f->at.batch == f->progress.batches ||
-        !wf_resume_due(&f->resume, false)) /* after the last batch, validation comes first */
+    if (!st)
+        st = checkpoint_due(f, decides);
+    if (st || !f->steps)
         return st;
-    return checkpoint(f);
+    logs = wf_train_logs(f->t);
+    st = wf_fit_between(f, &logs, decides);
+    return !st && wf_asked(f->t, WF_ASK_SAVE) ? checkpoint_due(f, decides) : st;
 }
 
 static weft_status train_batches(struct fit *f)
@@ -200,12 +189,24 @@ static weft_status train_batches(struct fit *f)
     /* Accumulated batches belong to one step, and a started step is always finished. An epoch
      * whose epoch_begin was called trains at least one batch, so that a resumed run does not call
      * it again. */
-    while (!st && (!wf_asked(t, WF_ASK_STOP) || t->pending || f->at.batch == 0) &&
+    while (!st && (!wf_asked(t, WF_ASK_STOP) || f->together || t->pending || f->at.batch == 0) &&
            (!steps || f->at.batch < steps)) {
+        bool go = true, again;
+
         st = wf_deal_next(&f->deal, f->at.epoch, &any);
-        if (st || !any)
+        if (!st && any && f->together && !t->pending) {
+            st = wf_fit_gate(f, &go);
+            if (!st && go) /* it may have gone elsewhere */
+                st = wf_deal_next(&f->deal, f->at.epoch, &any);
+        }
+        if (st || !go || !any)
             break;
         st = wf_step_dealt(t, &f->deal);
+        if (st && f->together) {
+            st = wf_fit_turn(f, st, &again);
+            if (!st && again)
+                continue;
+        }
         if (st)
             return wf_err_wrap(st, "epoch %lld, batch %lld", (long long)f->at.epoch + 1,
                                (long long)f->at.batch);
@@ -214,7 +215,7 @@ static weft_status train_batches(struct fit *f)
             wf_nonfinite_find(&f->nonfinite, t, &f->at, f->d);
         st = after_step(f, seen);
     }
-    if (!st && steps && f->at.batch < steps && !wf_asked(t, WF_ASK_STOP))
+    if (!st && steps && f->at.batch < steps && !wf_asked(t, WF_ASK_STOP) && !f->left)
         wf_log(t->ctx, WEFT_LOG_WARN,
                "fit: the data ended after %lld of %lld batches of epoch %lld; add weft_ds_repeat",
                (long long)f->at.batch, (long long)steps, (long long)f->at.epoch + 1);
@@ -234,14 +235,14 @@ static int64_t skipped(const weft_iter *it)
 }
 
 /* train_batches, and how long it took. */
-static weft_status timed_batches(struct fit *f)
+weft_status wf_fit_batches(struct fit *f)
 {
     weft_times *times = &f->t->times;
     int64_t start = wf_now(f->t->ctx), batch = f->at.batch;
     double waited = wf_deal_waited_s(&f->deal);
     weft_status st = train_batches(f);
 
-    *times = (weft_times){.steps = f->at.batch - batch,
+    *times = (weft_times){.steps = wf_max_i64(f->at.batch - batch, 0),
                           .train_s = (double)(wf_now(f->t->ctx) - start) * 1e-9,
                           .wait_s = wf_deal_waited_s(&f->deal) - waited,
                           .skipped = wf_deal_skipped(&f->deal) - f->t->all_times.skipped};
@@ -273,8 +274,7 @@ static void sum_times(struct fit *f)
 /* The logs of the epoch: training, then validation if this epoch is validated. */
 static weft_status epoch_logs(struct fit *f, weft_logs *out)
 {
-    int64_t every = f->o->validation_freq ? f->o->validation_freq : 1;
-    bool turn = f->has_val && (f->at.epoch + 1) % every == 0;
+    bool turn = wf_validation_due(f);
     weft_logs logs = wf_train_logs(f->t);
     weft_status st = WEFT_OK;
 
@@ -283,8 +283,9 @@ static weft_status epoch_logs(struct fit *f, weft_logs *out)
     if (turn) {
         int64_t start = wf_now(f->t->ctx);
 
-        st = validate(f);
-        f->t->times.validate_s = (double)(wf_now(f->t->ctx) - start) * 1e-9;
+        st = wf_validate(f);
+        f->t->times.validate_s = f->validate_s + (double)(wf_now(f->t->ctx) - start) * 1e-9;
+        f->validate_s = 0;
         f->t->times.val_skipped = skipped(f->val_it) - f->t->all_times.val_skipped;
     }
     *out = (weft_logs){turn || !f->has_val ? f->n_logs : f->n_train, f->name, f->value};
@@ -293,7 +294,7 @@ static weft_status epoch_logs(struct fit *f, weft_logs *out)
 
 /* The run was stopped before the epoch began, or interrupted in the middle of it: the resumed run
  * trains the rest. */
-static weft_status leave(struct fit *f)
+weft_status wf_fit_leave(struct fit *f)
 {
     const weft_trainer *t = f->t;
 
@@ -322,19 +323,36 @@ static void warn_skipped(const struct fit *f)
                (long long)f->at.epoch + 1, (long long)e->skipped, (long long)e->val_skipped);
 }
 
+weft_status wf_fit_end_epoch(struct fit *f)
+{
+    weft_trainer *t = f->t;
+    weft_logs logs;
+    weft_status st = epoch_logs(f, &logs);
+
+    sum_times(f);
+    if (st)
+        return st;
+    warn_skipped(f);
+    f->progress.skipped = t->times.skipped;
+    f->progress.val_skipped = t->times.val_skipped;
+    wf_progress_epoch_end(&f->progress, f->at.batch, &logs);
+    f->done++;
+    st = wf_fit_add_epoch(f, f->value);
+    return st ? st : wf_fit_call(f, WF_EPOCH_END, f->at.epoch, &logs);
+}
+
 /* Trains from the current batch to the end of the epoch. A stopped run leaves the state in the
  * middle of the epoch. */
 static weft_status one_epoch(struct fit *f, bool resumed)
 {
     weft_trainer *t = f->t;
     bool endless = wf_ds_node(f->d, f->train.ds)->count == WEFT_ENDLESS;
-    weft_logs logs;
     weft_status st = WEFT_OK;
 
     if (!resumed && wf_asked(t, WF_ASK_STOP)) {
         f->at.batch = 0;
         t->times = (weft_times){0};
-        return leave(f);
+        return wf_fit_leave(f);
     }
     if (!resumed) {
         if (!endless || f->at.epoch == f->o->initial_epoch)
@@ -342,14 +360,14 @@ static weft_status one_epoch(struct fit *f, bool resumed)
         f->at.batch = 0;
         wf_pass_begin(t);
         if (!st)
-            st = call(f, EPOCH_BEGIN, f->at.epoch, NULL);
+            st = wf_fit_call(f, WF_EPOCH_BEGIN, f->at.epoch, NULL);
     }
     if (st)
         return st;
     if (resumed || !endless || f->at.epoch == f->o->initial_epoch) /* position known */
         wf_nonfinite_keep(&f->nonfinite, t, &f->at, resumed);
     wf_progress_epoch(&f->progress, f->at.epoch);
-    st = timed_batches(f);
+    st = wf_fit_batches(f);
     if (!st)
         st = wf_step_flush(t);
     if (!st)
@@ -359,22 +377,12 @@ static weft_status one_epoch(struct fit *f, bool resumed)
     if (f->at.batch == 0)
         return wf_err(WEFT_EDATA, "fit: the dataset has no batches");
     if (wf_interrupted(t) && f->resume.writer)
-        return leave(f);
-    st = epoch_logs(f, &logs);
-    sum_times(f);
-    if (st)
-        return st;
-    warn_skipped(f);
-    f->progress.skipped = t->times.skipped;
-    f->progress.val_skipped = t->times.val_skipped;
-    wf_progress_epoch_end(&f->progress, f->at.batch, &logs);
-    f->done++;
-    st = history_add(f, f->value);
-    return st ? st : call(f, EPOCH_END, f->at.epoch, &logs);
+        return wf_fit_leave(f);
+    return wf_fit_end_epoch(f);
 }
 
 /* Decides whether the run ends here; if not, saves a checkpoint between the epochs when due. */
-static weft_status after_epoch(struct fit *f, int64_t epochs)
+weft_status wf_fit_after_epoch(struct fit *f, int64_t epochs)
 {
     const weft_trainer *t = f->t;
     bool last = f->at.epoch + 1 >= epochs;
@@ -410,6 +418,7 @@ static weft_status open_data(struct fit *f, weft_ds s)
     }
     if (!st)
         st = wf_feeding_find(f->t, f->d, s, &train, &f->train);
+    f->t->validates = val.id != 0;
     if (!st && val.id) {
         f->has_val = true;
         st = wf_feeding_find(f->t, f->d, val, &test, &f->val);
@@ -468,7 +477,7 @@ static int64_t batches_of_epoch(const struct fit *f)
 }
 
 /* After the last epoch: train_end, the last checkpoint, and the state the trainer ends in. */
-static weft_status close_fit(struct fit *f, int64_t epochs)
+weft_status wf_fit_close(struct fit *f, int64_t epochs)
 {
     weft_trainer *t = f->t;
     weft_logs last = {0, NULL, NULL};
@@ -482,7 +491,7 @@ static weft_status close_fit(struct fit *f, int64_t epochs)
         !isfinite(f->value[0]))
         f->end = WF_LIFE_DIVERGED;
     if (!st)
-        st = call(f, TRAIN_END, 0, &last);
+        st = wf_fit_call(f, WF_TRAIN_END, 0, &last);
     /* after train_end, which may have changed the weights */
     if (!st && f->resume.writer && f->done && f->end != WF_LIFE_PAUSED)
         st = checkpoint_between(f, f->at.epoch, wf_asked(t, WF_ASK_END) ? epochs : 0);
@@ -516,9 +525,11 @@ static weft_status run(struct fit *f)
                                   .history = f->history,
                                   .data = f->d,
                                   .fed = &f->train};
-    st = call(f, TRAIN_BEGIN, 0, NULL);
+    f->together = wf_dist_together(f->t);
+    f->resume.late = f->together; /* whoever decides opens the directory for writing */
+    st = wf_fit_call(f, WF_TRAIN_BEGIN, 0, NULL);
     if (!st)
-        st = wf_resume_begin(&f->resume, f->t, o, &f->at, history_add, f);
+        st = wf_resume_begin(&f->resume, f->t, o, &f->at, wf_fit_add_epoch, f);
     if (!st && f->history->n_epochs)
         memcpy(f->value, f->history->value + (f->history->n_epochs - 1) * f->n_logs,
                (size_t)f->n_logs * sizeof *f->value);
@@ -526,14 +537,24 @@ static weft_status run(struct fit *f)
         wf_deal_limit(&f->deal, (epochs - f->at.epoch) * batches_of_epoch(f) - f->at.batch);
     if (f->at.ended >= epochs) /* a callback ended an earlier run */
         f->end = WF_LIFE_COMPLETE;
-    for (bool resumed = f->at.batch > 0; f->at.epoch < epochs && !st && f->end == WF_LIFE_TRAINING;
+    f->t->began_at = f->at.batch;
+    f->t->stored = f->resume.resumed;
+    f->together = f->together && f->at.epoch < epochs && f->end == WF_LIFE_TRAINING;
+    if (!f->together && !st)
+        st = wf_resume_callbacks(&f->resume);
+    if (!f->together && !st && f->at.epoch < epochs && f->end == WF_LIFE_TRAINING)
+        st = wf_fit_between(f, NULL, true);
+    if (f->together && !st)
+        st = wf_fit_together(f, epochs);
+    for (bool resumed = f->at.batch > 0;
+         f->at.epoch < epochs && !st && f->end == WF_LIFE_TRAINING && !f->together;
          f->at.epoch++, resumed = false) {
         st = one_epoch(f, resumed);
         if (!st)
-            st = after_epoch(f, epochs);
+            st = wf_fit_after_epoch(f, epochs);
     }
-    if (!st)
-        st = close_fit(f, epochs);
+    if (!st && !f->together)
+        st = wf_fit_close(f, epochs);
     if (f->resume.t) {
         weft_ckpt_stats s;
         weft_status closed = wf_resume_end(&f->resume, &s);
@@ -566,8 +587,21 @@ static weft_status take_opts(weft_ctx *ctx, const weft_fit_opts *opts, weft_fit_
 weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_opts *opts,
                      weft_history **history)
 {
+    return wf_fit_stepped(t, d, s, opts, NULL, history);
+}
+
+weft_status wf_fit_stepped(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_opts *opts,
+                           const struct wf_fit_steps *steps, weft_history **history)
+{
     weft_fit_opts o;
-    struct fit f = {.t = t, .d = d, .o = &o, .end = WF_LIFE_TRAINING};
+    struct fit f = {.t = t,
+                    .d = d,
+                    .o = &o,
+                    .steps = steps,
+                    .end = WF_LIFE_TRAINING,
+                    .gated = -1,
+                    .told = -1,
+                    .val_at = -1};
     weft_status st = wf_life_allows(t, WF_CALL_FIT);
 
     if (!st)
@@ -587,6 +621,7 @@ weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_op
         st = wf_life_move(t, WF_LIFE_TRAINING);
     if (!st) {
         st = run(&f);
+        t->decided = f.together ? f.decides : t->dist->first == 0;
         if (st)
             wf_step_drop(t);
     }
@@ -599,6 +634,8 @@ weft_status weft_fit(weft_trainer *t, weft_data *d, weft_ds s, const weft_fit_op
     wf_free(t->ctx, f.feeds);
     wf_free(t->ctx, f.name);
     wf_free(t->ctx, f.value);
+    wf_free(t->ctx, f.record);
+    wf_free(t->ctx, f.origin);
     wf_free(t->ctx, o.callbacks);
     if (!st && history)
         *history = f.history;

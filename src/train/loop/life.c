@@ -14,7 +14,7 @@ static const struct {
 } lives[WF_N_LIVES] = {
     [WF_LIFE_NEW] = {"new", 0},
     [WF_LIFE_OPENING] = {"opening", BETWEEN},
-    [WF_LIFE_TRAINING] = {"training", BIT(WF_LIFE_OPENING)},
+    [WF_LIFE_TRAINING] = {"training", BIT(WF_LIFE_OPENING) | BIT(WF_LIFE_CLOSING)},
     [WF_LIFE_CLOSING] = {"closing", BIT(WF_LIFE_TRAINING)},
     [WF_LIFE_COMPLETE] = {"complete", BIT(WF_LIFE_CLOSING)},
     [WF_LIFE_ENDED] = {"ended", BIT(WF_LIFE_CLOSING)},

@@ -62,15 +62,20 @@ void wf_progress_init(struct wf_progress *p, const weft_ctx *ctx, const weft_fit
                               .batches = batches};
 }
 
+void wf_progress_clock(struct wf_progress *p)
+{
+    p->start = p->painted = wf_now(p->ctx);
+    p->second = 0;
+    p->done = 0;
+}
+
 void wf_progress_epoch(struct wf_progress *p, int64_t epoch)
 {
     char text[64];
 
     if (!p->verbose)
         return;
-    p->start = p->painted = wf_now(p->ctx);
-    p->second = 0;
-    p->done = 0;
+    wf_progress_clock(p);
     if (p->epochs > 1) {
         snprintf(text, sizeof text, "Epoch %lld/%lld\n", (long long)epoch + 1,
                  (long long)p->epochs);

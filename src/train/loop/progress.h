@@ -19,6 +19,8 @@ struct wf_progress {
 
 void wf_progress_init(struct wf_progress *p, const weft_ctx *ctx, const weft_fit_opts *o,
                       int64_t batches);
+/* The same without a line: another worker prints. */
+void wf_progress_clock(struct wf_progress *p);
 void wf_progress_epoch(struct wf_progress *p, int64_t epoch);
 /* Whether it is time to repaint. Cheap. */
 bool wf_progress_due(struct wf_progress *p);

@@ -113,18 +113,3 @@ weft_status wf_png_encode(const struct wf_picture *p, const uint8_t *pixels, str
     return wf_err(WEFT_ENOSUP, "images need libpng, which this build does not have");
 }
 #endif
-
-void wf_base64(struct wf_buf *b, const void *bytes, int64_t n)
-{
-    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *p = bytes;
-
-    for (int64_t i = 0; i < n; i += 3) {
-        unsigned v = (unsigned)p[i] << 16 | (i + 1 < n ? (unsigned)p[i + 1] << 8 : 0) |
-                     (i + 2 < n ? p[i + 2] : 0);
-        char four[4] = {digit[v >> 18], digit[v >> 12 & 63], i + 1 < n ? digit[v >> 6 & 63] : '=',
-                        i + 2 < n ? digit[v & 63] : '='};
-
-        wf_buf_add(b, four, 4);
-    }
-}

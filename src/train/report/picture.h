@@ -20,6 +20,5 @@ void wf_picture_shrink(struct wf_picture *p, uint8_t *pixels, int64_t max);
 bool wf_png_there(void); /* whether the library was built with libpng */
 /* Appends an image to b as PNG. WEFT_ENOSUP if the library was built without libpng. */
 weft_status wf_png_encode(const struct wf_picture *p, const uint8_t *pixels, struct wf_buf *b);
-void wf_base64(struct wf_buf *b, const void *bytes, int64_t n);
 
 #endif

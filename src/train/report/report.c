@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 #include <time.h>
 
+#include "base/base64.h"
 #include "train/callback/callback.h"
 #include "train/report/report.h"
 #include "weft/data_image.h"

@@ -2,6 +2,7 @@
  * Nothing in a trainer is changed before every weight was checked. */
 #include <stdio.h>
 
+#include "train/loop/checkpoint.h"
 #include "train/saved/save.h"
 #include "train/saved/load.h"
 
@@ -89,6 +90,13 @@ static int64_t n_tensors(const struct wf_saved *s)
 }
 
 /* The name of tensor i; "" for what is not a weight: the optimizer's slots, what was learned. */
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
 static const char *name_of(const struct wf_saved *s, int64_t i)
 {
     const weft_ckpt_tensor *c = s->ckpt ? &weft_ckpt_info(s->ckpt)->tensors[i] : NULL;
@@ -96,7 +104,9 @@ static const char *name_of(const struct wf_saved *s, int64_t i)
     weft_tensor type;
 
     if (c)
-        return c->section && strcmp(c->section, "slot") == 0 ? "" : c->name;
+        return (c->section && strcmp(c->section, "slot") == 0) || ends_with(c->name, ":ids")
+                   ? ""
+                   : c->name;
     if (s->trainer)
         return weft_trainer_weight_name(s->trainer, (int)i);
     (void)weft_st_type(s->file, i, &name, &type); /* the name is set for any dtype */
@@ -107,6 +117,12 @@ static int64_t find(const struct wf_saved *s, const char *name)
 {
     int64_t i = s->file ? weft_st_find(s->file, name) : s->ckpt ? weft_ckpt_find(s->ckpt, name) : 0;
 
+    if (s->ckpt && i < 0) { /* of a table that servers held there are rows */
+        char rows[600];
+
+        snprintf(rows, sizeof rows, "%s:rows", name);
+        i = weft_ckpt_find(s->ckpt, rows);
+    }
     if (!s->trainer)
         return i >= 0 && *name_of(s, i) ? i : -1;
     while (i < n_tensors(s) && strcmp(name_of(s, i), name))
@@ -122,6 +138,12 @@ static weft_status type_of(const struct wf_saved *s, int64_t i, weft_tensor *out
         return weft_trainer_weight(s->trainer, name_of(s, i), out);
     *out = weft_ckpt_info(s->ckpt)->tensors[i].tensor;
     return WEFT_OK;
+}
+
+/* Whether tensor i is not the weight itself, but those rows of it that exist. */
+static bool is_rows(const struct wf_saved *s, int64_t i, const char *name)
+{
+    return s->ckpt && strcmp(weft_ckpt_info(s->ckpt)->tensors[i].name, name) != 0;
 }
 
 static weft_status read_into(const struct wf_saved *s, int64_t i, const weft_tensor *to)
@@ -192,6 +214,8 @@ static weft_status check(struct loading *l, int i, const char *name)
         st = type_of(l->s, l->from[i], &its);
     if (st)
         return wf_err_wrap(st, "weight '%s'", name);
+    if (is_rows(l->s, l->from[i], name))
+        its.dim[0] = mine.dim[0]; /* how many there are is not known, nor needed */
     a = wf_type_of(mine.dtype, mine.rank, mine.dim);
     b = wf_type_of(its.dtype, its.rank, its.dim);
     if (a.dtype == b.dtype && a.rank == b.rank &&
@@ -251,7 +275,9 @@ static weft_status copy(const struct loading *l, int *n_loaded)
         if (l->from[i] < 0)
             continue;
         st = weft_trainer_weight(l->t, weft_trainer_weight_name(l->t, i), &w);
-        if (!st)
+        if (!st && is_rows(l->s, l->from[i], weft_trainer_weight_name(l->t, i)))
+            st = wf_stored_weight(l->t, l->s->ckpt, weft_trainer_weight_name(l->t, i), &w);
+        else if (!st)
             st = read_into(l->s, l->from[i], &w);
         *n_loaded += !st;
     }

@@ -109,6 +109,7 @@ static void finish_groups(struct wf_bound *b)
         b->group[0].loss = weft_scalar(g, 0);
     b->group[0].weight = weft_sum(
         g, weft_ones_like(g, weft_cast(g, first_of_each(g, b->train.in[0]), WEFT_F32)), NULL);
+    b->group[0].samples = true;
 }
 
 /* The total of one mode, followed by the outputs' means. */
@@ -354,7 +355,7 @@ static weft_status make_test(weft_trainer *t, struct wf_bound *b, bool weighted)
                          WEFT_OPTS(weft_fn_opts, .n_feeds = n_feeds, .feeds = feeds,
                                    .n_fetches = b->n_means + (b->n_sums > 0), .fetches = fetch,
                                    .n_updates = b->infer.n_carries, .updates = b->infer.carry,
-                                   .share = b->fit),
+                                   .share = b->fit, .tf32 = t->tf32),
                          &b->test[weighted]);
     }
     wf_free(t->ctx, mem);
@@ -391,8 +392,8 @@ static weft_status make_fit(weft_trainer *t, struct wf_bound *b)
     return wf_fn_new(b->graph,
                      WEFT_OPTS(weft_fn_opts, .n_feeds = b->n_feeds_fit, .feeds = feeds,
                                .n_fetches = b->n_means + (b->n_sums > 0), .fetches = fit,
-                               .n_updates = n_updates, .updates = updates,
-                               .trap_numerics = t->trap),
+                               .n_updates = n_updates, .updates = updates, .trap_numerics = t->trap,
+                               .tf32 = t->tf32),
                      wf_trainer_remote(t, &remote), &b->fit);
 }
 
@@ -419,7 +420,7 @@ static weft_status make_predict(weft_trainer *t, struct wf_bound *b)
                      WEFT_OPTS(weft_fn_opts, .n_feeds = b->infer.n_in, .feeds = b->infer.in,
                                .n_fetches = b->infer.n_out, .fetches = b->infer.out,
                                .n_updates = b->infer.n_carries, .updates = b->infer.carry,
-                               .share = b->fit),
+                               .share = b->fit, .tf32 = t->tf32),
                      wf_trainer_remote(t, &remote), &b->predict);
 }
 

@@ -246,10 +246,18 @@ static weft_status set_rest(weft_trainer *t, const weft_compile_opts *o)
 
     if (o->shards < 0 || o->accumulate < 0 || o->shards > 65536 || o->accumulate > 65536)
         return wf_err(WEFT_EINVAL, "compile: shards %d, accumulate %d", o->shards, o->accumulate);
-    if (weft_dtype_parse(p, &t->precision) ||
+    t->tf32 = strcmp(p, "tf32") == 0;
+    if (weft_dtype_parse(t->tf32 ? "f32" : p, &t->precision) ||
         (t->precision != WEFT_F32 && t->precision != WEFT_BF16 && t->precision != WEFT_F16))
-        return wf_err(WEFT_EINVAL, "compile: precision '%s' is not f32, bf16 or f16", p);
-    t->shards = o->shards ? o->shards : weft_dist_replicas(t->dist);
+        return wf_err(WEFT_EINVAL, "compile: precision '%s' is not f32, tf32, bf16 or f16", p);
+    if (o->shards && t->dist->shards && o->shards != t->dist->shards)
+        return wf_err(WEFT_EINVAL,
+                      "compile: shards is %d, but replicas_to_aggregate is %d: they are the same "
+                      "number; leave one of them out",
+                      o->shards, t->dist->shards);
+    t->shards = o->shards         ? o->shards
+                : t->dist->shards ? t->dist->shards
+                                  : weft_dist_replicas(t->dist);
     t->accumulate = o->accumulate ? o->accumulate : 1;
     t->trap = o->trap_numerics;
     t->dense = o->no_sparse;

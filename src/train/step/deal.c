@@ -78,6 +78,26 @@ weft_status wf_deal_restore(struct wf_deal *d, const char *state, int64_t n, int
     return st;
 }
 
+weft_status wf_deal_seek(struct wf_deal *d, int64_t epoch, int64_t batch)
+{
+    weft_status st = wf_dealer_seek(d->dealer, epoch, batch);
+
+    weft_batch_free(d->whole);
+    d->whole = NULL;
+    d->at = weft_dealer_committed(d->dealer);
+    return st;
+}
+
+weft_status wf_deal_earlier(const struct wf_deal *d, int64_t back, struct wf_deal *out)
+{
+    int64_t epoch, number;
+
+    *out = *d;
+    out->whole = NULL;
+    out->at -= back;
+    return weft_dealer_step(d->dealer, out->at, &epoch, &number, &out->n);
+}
+
 double wf_deal_waited_s(const struct wf_deal *d)
 {
     return wf_dealer_waited_s(d->dealer) / d->t->dist->n_local;

@@ -36,6 +36,11 @@ void wf_deal_limit(struct wf_deal *d, int64_t n);
 weft_status wf_deal_restore(struct wf_deal *d, const char *state, int64_t n, int64_t epoch,
                             int64_t batch);
 
+/* The next batch is the one with this number in the epoch. */
+weft_status wf_deal_seek(struct wf_deal *d, int64_t epoch, int64_t batch);
+/* Batch `back` before the current one, which belongs to the same step. */
+weft_status wf_deal_earlier(const struct wf_deal *d, int64_t back, struct wf_deal *out);
+
 /* All of a batch that is one shard, into d->feeds. */
 weft_status wf_deal_whole(struct wf_deal *d);
 /* What shard l of the batch feeds; *held is freed afterwards. Any thread. */

@@ -53,6 +53,20 @@ static const weft_strategy kinds[] = {
      .close = wf_mirrored_close,
      .compute = wf_mirrored_compute,
      .apply = apply_local},
+    {.size = sizeof kinds[0],
+     .name = "ps",
+     .doc = "parameter servers: in this process, or as a cluster says (weft_ps_opts)",
+     .open = wf_servers_open,
+     .close = wf_servers_close,
+     .compute = wf_servers_compute,
+     .ready = wf_servers_ready,
+     .need_rows = wf_servers_need_rows,
+     .want_rows = wf_servers_want_rows,
+     .apply = wf_servers_apply,
+     .bring = wf_servers_bring,
+     .each_row = wf_servers_each_row,
+     .set_rows = wf_servers_set_rows,
+     .leave = wf_servers_leave},
 };
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -87,6 +101,18 @@ weft_status wf_dist_apply(weft_trainer *t, struct wf_work *w)
     }
     t->drawn = 0;
     return d->kind.commit ? d->kind.commit(d->self, w, step) : WEFT_OK;
+}
+
+weft_status wf_dist_bring(weft_trainer *t)
+{
+    weft_dist *d = t->dist;
+    struct wf_work *w;
+    weft_status st;
+
+    if (!d || !d->kind.bring)
+        return WEFT_OK;
+    st = wf_work_get(t, &w);
+    return st ? st : d->kind.bring(d->self, w, weft_trainer_step(t));
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */

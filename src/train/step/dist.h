@@ -2,6 +2,7 @@
 #ifndef WF_TRAIN_STEP_DIST_H
 #define WF_TRAIN_STEP_DIST_H
 
+#include "ps/place.h"
 #include "train/step/work.h"
 #include "weft/dist.h"
 
@@ -10,6 +11,7 @@ struct weft_dist {
     weft_strategy kind;
     void *self;
     int n_replicas, n_local, first; /* all, those of this process, and the number of its first */
+    int shards;                     /* of a step, if the caller does not say; 0: n_replicas */
 };
 
 /* mirrored.c: replicas on groups of cores. */
@@ -17,6 +19,115 @@ weft_status wf_mirrored_open(weft_ctx *ctx, void *arg, void **self, int *replica
                              int *first);
 void wf_mirrored_close(void *self);
 weft_status wf_mirrored_compute(void *self, weft_work *w, int64_t t, int64_t first, int64_t n);
+
+/* servers.c, servers_tasks.c: parameter servers. arg: weft_ps_opts. */
+weft_status wf_servers_open(weft_ctx *ctx, void *arg, void **self, int *replicas, int *local,
+                            int *first);
+void wf_servers_close(void *self);
+weft_status wf_servers_compute(void *self, weft_work *w, int64_t t, int64_t first, int64_t n);
+weft_status wf_servers_ready(void *self, const weft_range *range, int64_t t, int64_t number,
+                             const float *gradients, void *event);
+weft_status wf_servers_apply(void *self, weft_work *w, int64_t t);
+weft_status wf_servers_bring(void *self, weft_work *w, int64_t t);
+void wf_servers_leave(void *self, weft_work *w);
+weft_status wf_servers_need_rows(void *self, const weft_table *table, int64_t t, int64_t number,
+                                 int64_t n, const int64_t *ids, float *rows);
+weft_status wf_servers_want_rows(void *self, const weft_table *table, int64_t t, int64_t number,
+                                 int64_t n, const int64_t *ids);
+weft_status wf_servers_each_row(void *self, const weft_table *table,
+                                void (*fn)(void *arg, int64_t id, const float *row), void *arg);
+weft_status wf_servers_set_rows(void *self, weft_work *w, const weft_table *table, int64_t t,
+                                int64_t n, const int64_t *ids, const float *rows,
+                                const float *const *slot);
+
+enum { WF_PIECE_BYTES = 4 << 20 }; /* by default, about */
+/* How many copies of each piece there are besides the primary. */
+weft_status wf_servers_copies(const weft_ps_opts *o, int n_servers, int *n_copies);
+/* classic.c: replicas_to_aggregate and total_num_replicas as what they mean here: *shards of a step
+ * (0: not said) and whether backup computation is needed. WEFT_EINVAL if they cannot be meant. */
+weft_status wf_classic_words(int64_t aggregate, int64_t total, int64_t n_workers, int64_t *shards,
+                             bool *backup);
+/* placed.c: where variables are to be, and the servers of those of a step. */
+struct wf_place_rule wf_servers_rule(const weft_ctx *ctx, const weft_ps_opts *o);
+weft_status wf_servers_place(weft_work *w, int n_servers, const struct wf_place_rule *rule);
+
+/* ---- workers that train together, and follow control records (servers_turns.c) --------------- */
+
+enum wf_turn {
+    WF_TURN_GO,     /* the step may be computed */
+    WF_TURN_DECIDE, /* this process decides what comes at this step, for all: wf_dist_decide */
+    WF_TURN_FOLLOW, /* another one has decided: wf_dist_record */
+    WF_TURN_MOVED   /* the job is at another step: wf_dist_record, wf_dist_seek */
+};
+/* Whether the trainer's strategy has control records. */
+bool wf_dist_together(const weft_trainer *t);
+/* Before the current step. expects: every worker waits for a record here; wants: this one would
+ * like to make one. */
+weft_status wf_dist_turn(weft_trainer *t, bool expects, bool wants, enum wf_turn *turn);
+/* Returns when the record is in the chief's store: WF_TURN_GO, or whatever came in between. */
+weft_status wf_dist_decide(weft_trainer *t, const char *p, int64_t n, enum wf_turn *turn);
+/* The last record, and the step that it is for; freed by wf_free. */
+weft_status wf_dist_record(weft_trainer *t, char **p, int64_t *n, int64_t *at);
+/* The trainer gets the version that the job is at; *batch: of the epoch so far. */
+weft_status wf_dist_seek(weft_trainer *t, int64_t *batch);
+bool wf_dist_decides(weft_trainer *t);
+/* ---- going back (servers_back.c) ------------------------------------------------------------- */
+
+/* Whether parameters were lost, and the job goes back to step *step, which the trainer has to get:
+ * wf_dist_back_begin, then a checkpoint is read into it, or wf_dist_back_origin; then
+ * wf_dist_back_end. */
+bool wf_dist_goes_back(weft_trainer *t, int64_t *step);
+void wf_dist_back_begin(weft_trainer *t);
+/* As training began, if that was at this step. False: it is not known any more. */
+bool wf_dist_back_origin(weft_trainer *t, int64_t step);
+/* The trainer is at this step. *again: meanwhile the job has gone back to another one. */
+weft_status wf_dist_back_end(weft_trainer *t, int64_t step, bool *again);
+/* The checkpoint of this step is complete: the job can go back to it. */
+void wf_dist_saved(weft_trainer *t, int64_t step);
+/* The one that the job would go back to now; -1: none, or not known. */
+int64_t wf_dist_kept(const weft_trainer *t);
+
+/* ---- steps of all workers that update nothing (servers_aside.c) ------------------------------ */
+
+/* Where the job is: the version of the parameters that the trainer has. Versions count all
+ * steps. */
+int64_t wf_dist_at(const weft_trainer *t);
+/* The version that the last update led to: without the steps of a validation after it. */
+int64_t wf_dist_trained(const weft_trainer *t);
+
+/* A validation by all workers. */
+struct wf_dist_validation {
+    int n_slots;          /* batches of a step; 0: there are no such steps */
+    bool begun;           /* no update has been made since */
+    int64_t rounds;       /* steps of it so far, */
+    int64_t batches;      /* and batches */
+    const double *totals; /* what they add up to: as wf_logs_totals counts them */
+};
+struct wf_dist_validation wf_dist_validation(const weft_trainer *t);
+/* Batch `number` of the validation data: what it adds to the totals. *end: there is none. */
+typedef weft_status wf_evaluate_fn(void *arg, int64_t number, double *sums, bool *end);
+/* The next step of a validation. As a step it may be given up: wf_dist_turned. */
+weft_status wf_dist_evaluate(weft_trainer *t, wf_evaluate_fn *fn, void *arg);
+
+/* Whether somebody has changed the trainer's parameters or state since the last step. */
+bool wf_dist_changed(weft_trainer *t);
+/* Appends parameters and state, for a control record. */
+weft_status wf_dist_put_values(weft_trainer *t, struct wf_buf *out);
+/* After such a record, on every worker: a step that replaces them on the servers, and here. It may
+ * be given up: wf_dist_turned. fresh: an epoch begins after it. */
+weft_status wf_dist_set(weft_trainer *t, const char *p, int64_t n, bool fresh);
+/* Whether the last step was such a one: the next has no control record of its own. */
+bool wf_dist_was_set(const weft_trainer *t);
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* Copies of the current version on all servers, for a checkpoint (ps/saving.h). */
+struct wf_ps_save;
+weft_status wf_dist_save(weft_trainer *t, struct wf_ps_save **out);
+/* The fit is over. quit: this worker goes, and others compute its shards. */
+void wf_dist_led(weft_trainer *t, bool quit);
+/* After a step that failed: whether it was given up, because of what *turn says. */
+bool wf_dist_turned(weft_trainer *t, enum wf_turn *turn);
 
 /* How many replicas a strategy of the table has with these devices (weft_ctx_opts). */
 int wf_dist_count(const char *strategy, const char *devices);
@@ -28,6 +139,8 @@ weft_status wf_dist_find(const char *name, const weft_strategy **out);
  * step is dropped. */
 weft_status wf_dist_batch(weft_trainer *t, struct wf_work *w, const struct wf_samples *batch,
                           int64_t first);
+/* Before a checkpoint: what the strategy holds elsewhere comes here. */
+weft_status wf_dist_bring(weft_trainer *t);
 /* The end of the step: apply and commit. */
 weft_status wf_dist_apply(weft_trainer *t, struct wf_work *w);
 

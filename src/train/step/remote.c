@@ -73,6 +73,84 @@ weft_status weft_table_init(const weft_table *table, int64_t n, const int64_t *i
     return st ? wf_err_wrap(st, "variable '%s'", table->name) : WEFT_OK;
 }
 
+/* ---- whole tables ---------------------------------------------------------------------------- */
+
+struct dense {
+    int64_t width;
+    int n_slots;
+    float *rows, *const *slot;
+};
+
+static void put_row(void *arg, int64_t id, const float *row)
+{
+    const struct dense *d = arg;
+    size_t bytes = (size_t)d->width * sizeof *row;
+
+    memcpy(d->rows + id * d->width, row, bytes);
+    for (int k = 0; k < d->n_slots; k++)
+        memcpy(d->slot[k] + id * d->width, row + (k + 1) * d->width, bytes);
+}
+
+weft_status wf_table_dense(weft_trainer *t, const struct wf_segment *seg, float *rows,
+                           float *const *slot)
+{
+    const weft_dist *dist = t->dist;
+    weft_table table = wf_table_of(t->ctx, seg);
+    struct dense d = {table.width, table.n_slots, rows, slot};
+    weft_status st;
+
+    if (!dist->kind.each_row)
+        return wf_err(WEFT_ENOSUP, "table '%s' is held by strategy '%s', which does not give it",
+                      seg->name, dist->kind.name);
+    st = wf_init_variable(t->ctx, seg->node, &seg->type, rows);
+    for (int k = 0; k < table.n_slots; k++)
+        for (int64_t i = 0; i < seg->count; i++)
+            slot[k][i] = table.slot_init[k];
+    return st ? st : dist->kind.each_row(dist->self, &table, put_row, &d);
+}
+
+/* Whether a row is not as it was before its first update. */
+static bool is_changed(const weft_table *t, int64_t id, const float *initial, const float *rows,
+                       const float *const *slot)
+{
+    int64_t at = id * t->width;
+
+    if (memcmp(initial, rows + at, (size_t)t->width * sizeof *rows) != 0)
+        return true;
+    for (int k = 0; k < t->n_slots; k++)
+        for (int64_t i = 0; i < t->width; i++)
+            if (memcmp(&slot[k][at + i], &t->slot_init[k], sizeof(float)) != 0)
+                return true;
+    return false;
+}
+
+weft_status wf_table_store(weft_trainer *t, const struct wf_segment *seg, const float *rows,
+                           const float *const *slot)
+{
+    const weft_dist *dist = t->dist;
+    weft_table table = wf_table_of(t->ctx, seg);
+    float *initial = wf_alloc_n(t->ctx, table.width + 1, sizeof *initial);
+    struct wf_work *w;
+    weft_status st = initial ? wf_work_get(t, &w) : wf_err_nomem(t->ctx, 0, "a table");
+
+    if (!st && !dist->kind.set_rows)
+        st = wf_err(WEFT_ENOSUP, "table '%s' is held by strategy '%s', which does not take values",
+                    seg->name, dist->kind.name);
+    for (int64_t id = 0; id < table.n_rows && !st; id++) {
+        const float *at[WF_OPTIM_MAX_SLOTS] = {NULL};
+
+        st = weft_table_init(&table, 1, &id, initial);
+        if (st || !is_changed(&table, id, initial, rows, slot))
+            continue;
+        for (int k = 0; k < table.n_slots; k++)
+            at[k] = slot[k] + id * table.width;
+        st = dist->kind.set_rows(dist->self, w, &table, weft_trainer_step(t), 1, &id,
+                                 rows + id * table.width, at);
+    }
+    wf_free(t->ctx, initial);
+    return st;
+}
+
 /* ---- updating -------------------------------------------------------------------------------- */
 
 weft_status wf_remote_new(struct wf_work *w)

@@ -11,8 +11,6 @@
 
 #define START 0x1p15
 #define GROWTH 2000
-#define LEAST 0x1p-24
-#define MOST 0x1p40
 
 weft_status wf_scale_init(weft_trainer *t, const weft_compile_opts *o)
 {
@@ -22,7 +20,7 @@ weft_status wf_scale_init(weft_trainer *t, const weft_compile_opts *o)
     t->scale.off = o->loss_scale == WEFT_ZERO;
     if (t->scale.off)
         return WEFT_OK;
-    if (!(start >= LEAST && start <= MOST) || frexp(start, &exponent) != 0.5)
+    if (!(start >= WF_SCALE_LEAST && start <= WF_SCALE_MOST) || frexp(start, &exponent) != 0.5)
         return wf_err(WEFT_EINVAL, "compile: loss_scale %g is not a power of 2 in 2^-24..2^40",
                       start);
     if (o->loss_scale_steps < 0)
@@ -55,25 +53,17 @@ float wf_scale_now(const weft_trainer *t)
 
 void wf_scale_good(weft_trainer *t)
 {
-    double *s = t->scale.state;
-
-    if (++s[WF_SCALE_GOOD] < (double)t->scale.growth)
-        return;
-    s[WF_SCALE_GOOD] = 0;
-    s[WF_SCALE] = fmin(2 * s[WF_SCALE], MOST);
+    wf_scale_next(t->scale.state, (double)t->scale.growth, true);
 }
 
 weft_status wf_scale_skip(weft_trainer *t)
 {
     double *s = t->scale.state;
 
-    s[WF_SCALE_GOOD] = 0;
-    s[WF_SCALE_SKIPPED]++;
-    s[WF_SCALE_SKIPPED_NOW]++;
-    s[WF_SCALE] /= 2;
-    if (s[WF_SCALE] >= LEAST)
+    wf_scale_next(s, (double)t->scale.growth, false);
+    if (s[WF_SCALE] >= WF_SCALE_LEAST)
         return WEFT_OK;
-    s[WF_SCALE] = LEAST;
+    s[WF_SCALE] = WF_SCALE_LEAST;
     return wf_err(WEFT_ENUMERIC,
                   "step %lld: gradients are not finite at any loss scale, down to 2^-24 (%.0f "
                   "steps were skipped): the model produces a NaN or an infinity; precision bf16 or "

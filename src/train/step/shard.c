@@ -14,6 +14,10 @@ weft_status wf_work_batch(struct wf_work *w, const struct wf_samples *batch, int
         wf_snapshot_save(w->start);
     w->began = true;
     w->batch = *batch;
+    if (batch->deal) { /* the last step of an epoch is applied after the deal has gone on */
+        w->dealt = *batch->deal;
+        w->batch.deal = &w->dealt;
+    }
     w->first = first;
     w->key = key;
     return WEFT_OK;
@@ -77,6 +81,19 @@ static void take_sums(const struct wf_work *w, const struct wf_replica *r, int64
     }
 }
 
+bool wf_work_denominators(const struct wf_work *w, const struct wf_replica *r, double *sums)
+{
+    for (int k = 0; k < w->rules.n_groups; k++) {
+        const float *x = wf_fn_fetched(r->fn, w->at_weight + k);
+
+        if (!x && !w->b->group[k].samples)
+            return false;
+        sums[k] = x ? (double)*x : (double)r->n;
+    }
+    sums[wf_rules_samples(&w->rules)] = (double)r->n;
+    return true;
+}
+
 /* Losses and metrics, as sums. */
 static void take_logs(const struct wf_work *w, const struct wf_replica *r, int64_t n, double *sums)
 {
@@ -129,8 +146,7 @@ static weft_status take_rows(const struct wf_work *w, const struct wf_replica *r
     return st;
 }
 
-/* Room for what a shard gives. */
-static weft_status take_room(struct wf_work *w, weft_given *out)
+weft_status wf_work_room(struct wf_work *w, weft_given *out)
 {
     weft_status st;
 
@@ -205,6 +221,16 @@ static weft_status on_need_rows(void *arg, const struct wf_segment *seg, int64_t
     return d->kind.need_rows(d->self, &table, t->step, t->number, n, ids, rows);
 }
 
+static weft_status on_want_rows(void *arg, const struct wf_segment *seg, int64_t n,
+                                const int64_t *ids)
+{
+    const struct told *t = arg;
+    const weft_dist *d = t->w->t->dist;
+    weft_table table = wf_table_of(t->w->ctx, seg);
+
+    return d->kind.want_rows(d->self, &table, t->step, t->number, n, ids);
+}
+
 /* The rows of all tables are complete. */
 static weft_status tell_rows(const struct told *t)
 {
@@ -232,17 +258,22 @@ static weft_status run(struct wf_work *w, struct wf_replica *r, int64_t number, 
     const weft_strategy *s = &w->t->dist->kind;
     struct told told = {w, weft_trainer_step(w->t), number, w->scale.id ? r->scale : 0,
                         out->gradients};
-    struct wf_hooks hooks = {&told, s->need ? on_need : NULL,
-                             s->ready || w->scale.id ? on_ready : NULL,
-                             s->need_rows ? on_need_rows : NULL};
+    struct wf_hooks hooks = {
+        &told, s->need ? on_need : NULL, s->ready || w->scale.id ? on_ready : NULL,
+        s->need_rows ? on_need_rows : NULL, s->want_rows ? on_want_rows : NULL};
     struct wf_run at = {.step = told.step,
                         .shard = (int)(w->key + number - w->first),
-                        .base = {r->params, out->gradients->dense, r->state},
+                        .base = {.params = r->params,
+                                 .at = r->at,
+                                 .binding = r->binding,
+                                 .grads = out->gradients->dense,
+                                 .state = r->state},
                         .hooks = hooks.need || hooks.ready || hooks.need_rows ? &hooks : NULL};
     weft_status st = begin_state(w, r);
 
     if (st)
         return st;
+    r->n = n;
     clear_unreached(w, out->gradients);
     for (int i = 0; i < w->n_fetches; i++)
         r->fetch[i] = (weft_tensor){.data = NULL};
@@ -273,13 +304,15 @@ weft_status weft_work_compute(weft_work *w, int replica, int64_t number, weft_gi
     weft_status st;
 
     *out = (weft_given){.gradients = NULL};
+    if (w->by_hand.give)
+        return w->by_hand.give(w->by_hand.arg, number, out);
     if (replica < 0 || replica >= w->n_replicas || l < 0 || l >= shards)
         return wf_err(WEFT_ERANGE, "shard %lld of this batch, replica %d", (long long)l, replica);
     if (n == 0)
         return WEFT_OK;
     st = wf_work_feeds(w, r, l, from, n, &held);
     if (!st)
-        st = take_room(w, out);
+        st = wf_work_room(w, out);
     if (!st) {
         feed_scale(w, r);
         st = run(w, r, number, n, out);
@@ -309,7 +342,7 @@ weft_status weft_work_put(struct wf_work *w, int64_t number, weft_given *given)
     if (st)
         wf_tree_give(&w->log_tree, given->logs);
     else
-        st = wf_tree_put(&w->log_tree, 0, number - w->first, given->logs);
+        st = wf_tree_put(&w->log_tree, 0, number, given->logs);
     pthread_mutex_unlock(&w->lock);
     wf_fpmode_leave(mode);
     *given = (weft_given){.gradients = NULL};
@@ -357,27 +390,9 @@ weft_status wf_work_mean(struct wf_work *w, struct wf_contribution **out)
 static void add_logs(struct wf_work *w, const double *sums)
 {
     weft_trainer *t = w->t;
-    const struct wf_bound *b = w->b;
-    const struct wf_rules *r = &w->rules;
-    double n = sums[wf_rules_samples(r)], total = 0;
 
-    if (r->whole) {
-        for (int i = 0; i < b->n_means; i++)
-            t->mean_sum[i] += sums[w->log_means + i];
-    } else {
-        total = sums[w->log_means] / n;
-        for (int k = 0; k < r->n_groups; k++)
-            total += sums[k] > 0 ? sums[w->log_losses + k] / sums[k] : 0;
-        t->mean_sum[0] += total * n;
-        for (int i = 1; i < b->n_means; i++) {
-            double d = sums[b->mean_group[i]];
-
-            t->mean_sum[i] += d > 0 ? sums[w->log_means + i] / d * n : 0;
-        }
-    }
-    t->mean_weight += n;
-    for (int64_t i = 0; i < b->n_sums; i++)
-        t->sums[i] += sums[w->log_metrics + i];
+    wf_logs_add(&w->rules, &w->logged, sums,
+                &(struct wf_log_totals){t->mean_sum, &t->mean_weight, t->sums});
 }
 
 weft_status wf_work_end_batch(struct wf_work *w)
@@ -510,6 +525,44 @@ weft_status weft_work_update(weft_work *w)
         wf_work_take_state(w, mean);
     wf_tree_give(&w->tree, mean);
     return st;
+}
+
+weft_status wf_work_took(struct wf_work *w, double *sums, const double *totals, bool updated)
+{
+    struct wf_contribution c = {.rules = &w->rules, .finite = updated, .sums = sums};
+    weft_trainer *t = w->t;
+    int n_means = w->logged.n_means;
+
+    memcpy(t->mean_sum, totals, (size_t)n_means * sizeof *totals);
+    t->mean_weight = totals[n_means];
+    if (w->logged.n_metrics)
+        memcpy(t->sums, totals + n_means + 1, (size_t)w->logged.n_metrics * sizeof *totals);
+    wf_work_take_state(w, &c);
+    if (!updated)
+        return wf_scale_skip(t);
+    wf_work_done(w);
+    return WEFT_OK;
+}
+
+void wf_work_put_sums(const struct wf_work *w, double *sums, double *totals)
+{
+    const weft_trainer *t = w->t;
+    double *to = sums + w->sum_state;
+    int n_means = w->logged.n_means;
+
+    memset(sums, 0, (size_t)w->rules.n_sums * sizeof *sums);
+    sums[wf_rules_samples(&w->rules)] = 1;
+    for (int i = 0; i < w->n_merged; i++) {
+        const float *v =
+            (const float *)(const void *)(w->b->fit->store->state + w->merged[i].offset);
+
+        for (int64_t k = 0; k < w->merged[i].count; k++)
+            *to++ = (double)v[k];
+    }
+    memcpy(totals, t->mean_sum, (size_t)n_means * sizeof *totals);
+    totals[n_means] = t->mean_weight;
+    if (w->logged.n_metrics)
+        memcpy(totals + n_means + 1, t->sums, (size_t)w->logged.n_metrics * sizeof *totals);
 }
 
 weft_status wf_work_constrain(struct wf_work *w)

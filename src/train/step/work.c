@@ -1,10 +1,12 @@
 /* work.c - a trainer's steps as contributions: rules, layout, and the gradient function. */
-#include "train/step/work.h"
+#include "train/step/dist.h"
 
 void wf_work_free(struct wf_work *w)
 {
     if (!w)
         return;
+    if (w->t->dist && w->t->dist->kind.leave)
+        w->t->dist->kind.leave(w->t->dist->self, w);
     for (int i = 0; i < w->n_replicas; i++) {
         weft_fn_free(w->replica[i].fn);
         wf_free(w->ctx, w->replica[i].state);
@@ -64,6 +66,8 @@ static weft_status set_var(struct wf_work *w, int k, struct wf_var *v)
                          .table = is_table(w, k),
                          .offset = seg->offset};
     memcpy(v->dim, weight->dim, sizeof v->dim);
+    if (v->table)
+        v->init = wf_initial_of(w->ctx, seg->node);
     if (weight->regularizer)
         st = wf_regularizer_parse(&w->arena, weight->regularizer, &v->penalty);
     if (!st && weight->constraint && *weight->constraint)
@@ -160,6 +164,10 @@ static weft_status make_rules(struct wf_work *w)
     w->log_metrics = w->log_losses + r->n_groups;
     w->log_rules = (struct wf_rules){
         .n_groups = r->n_groups, .whole = r->whole, .n_sums = w->log_metrics + b->n_sums};
+    w->logged = (struct wf_log_rules){.n_batches = w->t->accumulate,
+                                      .n_means = b->n_means,
+                                      .mean_group = b->mean_group,
+                                      .n_metrics = b->n_sums};
     st = list_vars(w);
     if (!st)
         st = list_merged(w);
@@ -331,7 +339,8 @@ static weft_status new_replica(struct wf_work *w, struct wf_replica *r)
                                  .feeds = feeds, .n_fetches = w->n_fetches, .fetches = w->fetch,
                                  .n_updates = b->train.n_updates, .updates = b->train.update,
                                  .share = b->fit, .trap_numerics = w->t->trap && !b->scaled,
-                                 .n_gradients = w->n_gradients, .gradients = w->gradient),
+                                 .n_gradients = w->n_gradients, .gradients = w->gradient,
+                                 .tf32 = w->t->tf32),
                        &r->fn);
 }
 

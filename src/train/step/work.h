@@ -21,14 +21,23 @@ struct wf_samples {
 struct wf_replica {
     weft_fn *fn;
     weft_tensor *fetch, *feeds;
-    char *state;   /* its own copy of all state; NULL: it works on the trainer's */
-    float *params; /* that it reads, borrowed; NULL: the trainer's */
-    float scale;   /* of the loss */
+    char *state;            /* its own copy of all state; NULL: it works on the trainer's */
+    float *params;          /* that it reads, borrowed; NULL: the trainer's */
+    const float *const *at; /* as in struct wf_base; NULL: they are in params */
+    uint64_t binding;
+    int64_t n;   /* samples of the shard that is computed */
+    float scale; /* of the loss */
 };
 
 /* State that is merged: a weighted mean over the shards. */
 struct wf_merged {
     int64_t offset, count; /* bytes into the state vector, elements */
+};
+
+/* Shards that nobody computes from samples: what a program gives. */
+struct wf_by_hand {
+    weft_status (*give)(void *arg, int64_t number, weft_given *out); /* as weft_work_compute */
+    void *arg;
 };
 
 struct wf_work {
@@ -60,6 +69,7 @@ struct wf_work {
      * metrics. */
     int64_t sum_state, log_means, log_losses, log_metrics;
     struct wf_rules log_rules;
+    struct wf_log_rules logged;
     struct wf_tree log_tree;
     pthread_mutex_t lock; /* of both trees */
     int n_merged;
@@ -68,9 +78,11 @@ struct wf_work {
     int n_replicas;
     struct wf_snapshot *start; /* all state that shards write, from before the step */
     bool began;                /* the step has begun: start is filled */
+    struct wf_by_hand by_hand; /* give NULL: shards are computed */
     /* The batch whose shards are computed. */
     struct wf_samples batch;
-    int64_t first, key; /* numbers of its first shard, in the tree and for random numbers */
+    struct wf_deal dealt; /* where it is, if it is dealt */
+    int64_t first, key;   /* numbers of its first shard, in the tree and for random numbers */
 };
 
 /* The work of the trainer's graph; created on first use. */
@@ -83,6 +95,8 @@ weft_status wf_work_batch(struct wf_work *w, const struct wf_samples *batch, int
  * are borrowed from, freed afterwards; or NULL (deal.c). */
 weft_status wf_work_feeds(const struct wf_work *w, struct wf_replica *r, int64_t l, int64_t first,
                           int64_t n, weft_batch **held);
+/* Room for what a shard gives, given back with weft_work_give. */
+weft_status wf_work_room(struct wf_work *w, weft_given *out);
 /* All shards of the batch were put: its logs are added to those of the pass. */
 weft_status wf_work_end_batch(struct wf_work *w);
 /* The step is abandoned: state is as before it. */
@@ -96,9 +110,25 @@ void wf_work_take_state(struct wf_work *w, const struct wf_contribution *c);
 weft_status wf_work_step(struct wf_work *w, const struct wf_contribution *mean, const bool *chosen);
 /* The parameters are at the next version: the step counts. */
 void wf_work_done(struct wf_work *w);
+/* The step was made elsewhere: the parameters are at the next version, or it was skipped there,
+ * as a step of a scaled loss may be. sums: those of the rules; totals: those of the pass
+ * (wf_logs_totals). */
+weft_status wf_work_took(struct wf_work *w, double *sums, const double *totals, bool updated);
+/* The same for the version that the trainer has, so that wf_work_took gives it back: its state as
+ * that of one sample, and the totals of the pass so far. The state is in this memory. */
+void wf_work_put_sums(const struct wf_work *w, double *sums, double *totals);
+/* For `ready`: the denominators and the samples of the shard that a replica computes, the first
+ * n_groups + 1 sums of its contribution. False: they are not known yet. */
+bool wf_work_denominators(const struct wf_work *w, const struct wf_replica *r, double *sums);
 /* remote.c: tables that the trainer's strategy holds; NULL if it holds none. */
 const struct wf_remote *wf_trainer_remote(weft_trainer *t, struct wf_remote *r);
 weft_table wf_table_of(weft_ctx *ctx, const struct wf_segment *seg);
+/* A table that the strategy holds, as a whole: after wf_dist_bring, its rows and slots [n_rows,
+ * width]; and back, before the first step, those that are not initial ones. */
+weft_status wf_table_dense(weft_trainer *t, const struct wf_segment *seg, float *rows,
+                           float *const *slot);
+weft_status wf_table_store(weft_trainer *t, const struct wf_segment *seg, const float *rows,
+                           const float *const *slot);
 weft_status wf_remote_new(struct wf_work *w);
 void wf_remote_free(struct wf_work *w);
 /* wf_merge_step, with rows where the strategy has them. While numerics are trapped they are copied

@@ -79,6 +79,21 @@ static void errors_are_one_printable_line(void **state)
     assert_string_equal(weft_error(), "x\\x1b");
 }
 
+static void an_error_may_quote_the_one_before(void **state)
+{
+    (void)state;
+    wf_err(WEFT_EDATA, "the disk is full");
+    wf_err(WEFT_EIO, "no checkpoint, and then: %s (%s)", weft_error(), weft_error());
+    assert_string_equal(weft_error(),
+                        "no checkpoint, and then: the disk is full (the disk is full)");
+    wf_err_wrap(WEFT_EIO, "again '%s'", weft_error());
+    assert_string_equal(weft_error(),
+                        "again 'no checkpoint, and then: the disk is full (the disk is full)': "
+                        "no checkpoint, and then: the disk is full (the disk is full)");
+    wf_err_set(weft_error() + 6);
+    assert_int_equal(weft_error()[0], '\'');
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -86,6 +101,7 @@ int main(void)
         cmocka_unit_test(what_speaks_to_a_terminal_is_escaped),
         cmocka_unit_test(what_does_not_fit_is_cut_between_characters),
         cmocka_unit_test(errors_are_one_printable_line),
+        cmocka_unit_test(an_error_may_quote_the_one_before),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "data/file/library.h"
+#include "base/library.h"
 #include "weft/weft.h"
 
 static weft_ctx *ctx;

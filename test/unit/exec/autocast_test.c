@@ -113,6 +113,40 @@ static void f16_trains_near_f32(void **state)
     near_f32(WEFT_F16, "f16[", 0.01f);
 }
 
+static weft_dtype dtype_of(const weft_graph *g, weft_val v)
+{
+    weft_tensor t = {.data = NULL};
+
+    ok(weft_val_type(g, v, &t));
+    return t.dtype;
+}
+
+/* A bias follows the product, so that what a layer computes stays a half; an f32 value does not. */
+static void biases_follow_products(void **state)
+{
+    weft_ctx *ctx;
+    weft_graph *g;
+    weft_val x, w, b, product, other;
+
+    (void)state;
+    ok(weft_ctx_new(NULL, &ctx));
+    ok(weft_graph_new(ctx, &g));
+    x = weft_placeholder(g, "x", WEFT_F32, 2, (int64_t[]){2, 4});
+    w = weft_variable(g, "w", 2, (int64_t[]){4, 3}, NULL);
+    b = weft_variable(g, "b", 1, (int64_t[]){3}, NULL);
+    other = weft_placeholder(g, "other", WEFT_F32, 1, (int64_t[]){3});
+    weft_autocast_push(g, WEFT_BF16);
+    product = weft_matmul(g, x, w, NULL);
+    assert_int_equal(dtype_of(g, weft_add(g, product, b)), WEFT_BF16);
+    assert_int_equal(dtype_of(g, weft_add(g, product, weft_reshape(g, b, 2, (int64_t[]){1, 3}))),
+                     WEFT_BF16);
+    assert_int_equal(dtype_of(g, weft_add(g, product, other)), WEFT_F32);
+    assert_int_equal(dtype_of(g, weft_mul(g, b, other)), WEFT_F32);
+    weft_autocast_pop(g);
+    weft_graph_free(g);
+    weft_ctx_free(ctx);
+}
+
 /* A convolution in half precision runs on the f32 kernel between conversions. */
 static void convolutions_are_widened(void **state)
 {
@@ -181,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bf16_trains_near_f32),
         cmocka_unit_test(f16_trains_near_f32),
+        cmocka_unit_test(biases_follow_products),
         cmocka_unit_test(convolutions_are_widened),
         cmocka_unit_test(halves_of_another_type_keep_theirs),
     };

@@ -236,7 +236,8 @@ static void unknown_devices_are_refused_by_name(void **state)
         {NULL, "cpu:1", "no device 'cpu:1' here; available: cpu:0"},
         {"cpu:0,cpu:1", "/device:GPU:0", "no device '/device:GPU:0' here; available: cpu:0, cpu:1"},
         {"cpu:0,cpu:1", "/cpu:2", "available: cpu:0, cpu:1"},
-        {NULL, "/job:ps/task:0/cpu:0", "no device '/job:ps/task:0/cpu:0' here"},
+        {NULL, "/job:worker/task:0/cpu:0", "no device '/job:worker/task:0/cpu:0' here"},
+        {NULL, "/job:ps/cpu:0", "no device '/job:ps/cpu:0' here"},
         {NULL, "/task:1/cpu:0", "no device"},
     };
 
@@ -258,12 +259,11 @@ static void unknown_devices_are_refused_by_name(void **state)
 
 static void names_of_this_process_are_known(void **state)
 {
-    static const char *const names[] = {"cpu:0",
-                                        "/cpu:0",
-                                        "/device:CPU:0",
-                                        "/device:cpu:0",
-                                        "/job:localhost/replica:0/task:0/device:CPU:0",
-                                        "/task:0"};
+    static const char *const names[] = {
+        "cpu:0",         "/job:ps/task:3/cpu:0", /* its variables are there */
+        "/cpu:0",        "/device:CPU:0",
+        "/device:cpu:0", "/job:localhost/replica:0/task:0/device:CPU:0",
+        "/task:0"};
     weft_ctx *ctx = open_ctx(NULL, 1, false);
     int device;
 

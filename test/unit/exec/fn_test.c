@@ -456,7 +456,8 @@ static weft_status on_ready(void *arg, int32_t segment, int32_t group)
 static weft_status run_shard(weft_fn *fn, struct seen *s, float *params, float *grads)
 {
     struct wf_hooks hooks = {.arg = s, .need = on_need, .ready = on_ready};
-    struct wf_run at = {.step = 5, .shard = 1, .base = {params, grads, NULL}, .hooks = &hooks};
+    struct wf_run at = {
+        .step = 5, .shard = 1, .base = {.params = params, .grads = grads}, .hooks = &hooks};
     weft_tensor feeds[2] = {weft_view(WEFT_F32, data, 2, (int64_t[]){16, IN}),
                             weft_view(WEFT_F32, target, 2, (int64_t[]){16, OUT})};
     weft_tensor loss = {.data = NULL};

@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/conv.h"
 #include "support/guarded.h"
+#include "support/levels.h"
 
 static weft_ctx *ctx;
 static struct wf_pool *pools[8];
@@ -267,7 +268,7 @@ static void check_case(const struct shape *s, int algo, int dir, double tol)
     operands_new(&o, s, dir);
     first = malloc((size_t)o.n_out * sizeof *first + 1);
     assert_non_null(first);
-    for (int level = WEFT_SIMD_PORTABLE; level <= (int)weft_simd_best(); level++) {
+    for (int level = (int)first_level(); level <= (int)weft_simd_best(); level++) {
         for (int t = 0; t < WF_COUNT(thread_counts); t++) {
             run(&o, (weft_simd)level, algo, thread_counts[t], NULL);
             if (t == 0) {

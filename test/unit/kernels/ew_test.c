@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "kernels/cpu/ew.h"
+#include "support/levels.h"
 
 /* ---- the formulas -------------------------------------------------------------------------- */
 
@@ -238,7 +239,7 @@ static void every_code_follows_its_formula_at_every_level(void **state)
     static float y[N];
 
     (void)state;
-    for (weft_simd level = WEFT_SIMD_PORTABLE; level <= weft_simd_best(); level++) {
+    for (weft_simd level = first_level(); level <= weft_simd_best(); level++) {
         for (int code = 0; code < WF_EW_COUNT; code++) {
             run(level, code, y, A, B, C, N);
             for (int i = 0; i < N; i++) {
@@ -269,7 +270,7 @@ static void truth_values_are_one_or_zero(void **state)
     float y[] = {NAN, INFINITY, INFINITY, -0.0f, 0.0f, NAN, 2.0f, 0.0f};
 
     (void)state;
-    for (weft_simd level = WEFT_SIMD_PORTABLE; level <= weft_simd_best(); level++) {
+    for (weft_simd level = first_level(); level <= weft_simd_best(); level++) {
         for (int k = 0; k < WF_COUNT(codes); k++) {
             float z[8];
 
@@ -289,7 +290,7 @@ static void nan_goes_through_whatever_computes(void **state)
                                 WF_EW_eq_scalar};
 
     (void)state;
-    for (weft_simd level = WEFT_SIMD_PORTABLE; level <= weft_simd_best(); level++) {
+    for (weft_simd level = first_level(); level <= weft_simd_best(); level++) {
         for (int code = 0; code < WF_EW_COUNT; code++) {
             float nan[5] = {NAN, NAN, NAN, NAN, NAN}, one[5] = {1, 1, 1, 1, 1}, y[5];
             bool skip = code >= WF_EW_eq && code <= WF_EW_logical_xor;
@@ -354,7 +355,7 @@ static void nothing_beyond_the_block_is_touched_and_any_cut_gives_the_same_bits(
         map[k] = (float *)(void *)m;
         end[k] = (float *)(void *)(m + 2 * page);
     }
-    for (weft_simd level = WEFT_SIMD_PORTABLE; level <= weft_simd_best(); level++) {
+    for (weft_simd level = first_level(); level <= weft_simd_best(); level++) {
         for (int code = 0; code < WF_EW_COUNT; code++) {
             run(level, code, want, A, B, C, 64);
             for (int n = 0; n <= 40; n++) {
@@ -382,7 +383,7 @@ static void in_place_gives_the_same_bits(void **state)
     static float want[N], a[N], b[N], c[N];
 
     (void)state;
-    for (weft_simd level = WEFT_SIMD_PORTABLE; level <= weft_simd_best(); level++) {
+    for (weft_simd level = first_level(); level <= weft_simd_best(); level++) {
         for (int code = 0; code < WF_EW_COUNT; code++) {
             float *dst[] = {a, b, c};
 
@@ -437,7 +438,7 @@ static void every_half_widens_as_the_scalar_and_comes_back(void **state)
     (void)state;
     for (int i = 0; i < 65536; i++)
         h[i] = (uint16_t)i;
-    for (weft_simd level = WEFT_SIMD_PORTABLE; level <= weft_simd_best(); level++) {
+    for (weft_simd level = first_level(); level <= weft_simd_best(); level++) {
         const struct wf_cvt_fns *cvt = wf_cvt_fns_of(level);
 
         cvt->to_f32[WEFT_F16](f, h, 65536);
@@ -479,7 +480,7 @@ static void floats_become_each_dtype_as_the_scalar_says(void **state)
             if (i % 4 == 0)
                 x[i] = (float)(int32_t)b / 0x1p22f;
         }
-        for (weft_simd level = WEFT_SIMD_PORTABLE; level <= weft_simd_best(); level++) {
+        for (weft_simd level = first_level(); level <= weft_simd_best(); level++) {
             for (int t = WEFT_F32; t < WEFT_N_DTYPES; t++) {
                 int64_t size = weft_dtype_size((weft_dtype)t);
                 char got[M * 8], want[M * 8];
@@ -513,7 +514,7 @@ static void each_dtype_becomes_floats_as_the_scalar_says(void **state)
         s = s * 1664525u + 1013904223u;
         raw[i] = (uint64_t)s << 32 | (s * 2654435761u);
     }
-    for (weft_simd level = WEFT_SIMD_PORTABLE; level <= weft_simd_best(); level++) {
+    for (weft_simd level = first_level(); level <= weft_simd_best(); level++) {
         for (int t = WEFT_F32; t < WEFT_N_DTYPES; t++) {
             float got[M + 1], want;
 
@@ -537,7 +538,7 @@ static void each_dtype_becomes_floats_as_the_scalar_says(void **state)
 static void conversions_touch_only_their_elements(void **state)
 {
     (void)state;
-    for (weft_simd level = WEFT_SIMD_PORTABLE; level <= weft_simd_best(); level++) {
+    for (weft_simd level = first_level(); level <= weft_simd_best(); level++) {
         for (int t = WEFT_F32; t < WEFT_N_DTYPES; t++) {
             for (int n = 0; n <= 40; n++) {
                 unsigned char got[41 * 8 + 8];

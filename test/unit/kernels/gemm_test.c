@@ -11,6 +11,7 @@
 
 #include "kernels/cpu/gemm.h"
 #include "support/guarded.h"
+#include "support/levels.h"
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
@@ -527,7 +528,7 @@ static int set_up(void **state)
     for (int i = 0; i < WF_COUNT(thread_counts); i++)
         if (wf_pool_new(ctx, thread_counts[i], -1, &pools[thread_counts[i]]))
             return -1;
-    for (int level = WEFT_SIMD_PORTABLE; level <= (int)weft_simd_best(); level++)
+    for (int level = (int)first_level(); level <= (int)weft_simd_best(); level++)
         levels[n_levels++] = wf_gemm_fns_of((weft_simd)level);
     return 0;
 }

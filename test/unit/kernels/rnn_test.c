@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "kernels/cpu/rnn.h"
+#include "support/levels.h"
 
 enum { N_POOLS = 4, GUARD = 64, MAX_TENSORS = 32 };
 static const int thread_counts[N_POOLS] = {1, 2, 3, 7};
@@ -429,7 +430,7 @@ static void check_layer(const struct layer *l, bool gradients)
     set_up_case(l, &m);
     plain_new(&p, l, &m);
     plain_forward(&p);
-    for (int level = WEFT_SIMD_PORTABLE; level <= (int)weft_simd_best(); level++) {
+    for (int level = (int)first_level(); level <= (int)weft_simd_best(); level++) {
         float *bits[N_TENSORS] = {NULL};
 
         for (int pool = 0; pool < N_POOLS; pool++) {

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
+#include "support/levels.h"
 
 static const int thread_counts[] = {1, 2, 3, 7};
 enum { N_COUNTS = 4 };
@@ -36,9 +37,9 @@ static inline int contexts_close(void **state)
 }
 
 /* for (EACH_LEVEL(level)): portable and what else this CPU has. */
-#define EACH_LEVEL(level)                 \
-    weft_simd level = WEFT_SIMD_PORTABLE; \
-    level <= weft_simd_best();            \
+#define EACH_LEVEL(level)            \
+    weft_simd level = first_level(); \
+    level <= weft_simd_best();       \
     level = (weft_simd)(level + 1)
 
 static uint64_t random_state = 1;

@@ -64,13 +64,17 @@ static struct wf_frame draw_frame(uint64_t *s)
     bool full =
         f.type == WF_FRAME_MESSAGE || f.type == WF_FRAME_REQUEST || f.type == WF_FRAME_RESPONSE;
 
-    if (full || f.type == WF_FRAME_HELLO || f.type == WF_FRAME_REGION)
+    if (full || f.type == WF_FRAME_HELLO || f.type == WF_FRAME_REGION || f.type == WF_FRAME_SIDES ||
+        f.type == WF_FRAME_ATTACH)
         f.n_head = (int32_t)(draw(s, 9) == 0 ? WF_FRAME_MAX_HEAD : draw(s, 60));
     if (full)
         f.n_payload = sizes[draw(s, WF_COUNT(sizes))];
-    if (f.type != WF_FRAME_HELLO && f.type != WF_FRAME_MESSAGE && f.type != WF_FRAME_BYE)
-        f.id = draw(s, UINT64_MAX);
-    if (f.type == WF_FRAME_REQUEST)
+    if (f.type == WF_FRAME_STRIPE)
+        f.n_payload = sizes[1 + draw(s, WF_COUNT(sizes) - 1)];
+    if (f.type != WF_FRAME_HELLO && f.type != WF_FRAME_MESSAGE && f.type != WF_FRAME_BYE &&
+        f.type != WF_FRAME_SIDES && f.type != WF_FRAME_ATTACH)
+        f.id = 1 + draw(s, UINT64_MAX);
+    if (f.type == WF_FRAME_REQUEST || f.type == WF_FRAME_STRIPE)
         f.wait = (int64_t)draw(s, INT64_MAX);
     if (f.type == WF_FRAME_RESPONSE)
         f.wait = -(int64_t)draw(s, 503);
@@ -329,7 +333,25 @@ static void what_a_type_does_not_have_is_refused(void **state)
                    "status");
     expect_refused((struct wf_frame){.type = WF_FRAME_MESSAGE, .flags = WF_FRAME_SUMMED},
                    "nothing");
-    expect_refused((struct wf_frame){.type = WF_FRAME_MESSAGE, .flags = 4}, "unknown flags 0x4");
+    expect_refused((struct wf_frame){.type = WF_FRAME_MESSAGE, .flags = 8}, "unknown flags 0x8");
+    for (int type = 1; type < WF_FRAME_TYPES; type++)
+        expect_refused((struct wf_frame){.type = (enum wf_frame_type)type,
+                                         .flags = WF_FRAME_STRIPED,
+                                         .id = type == WF_FRAME_STRIPE,
+                                         .n_payload = type == WF_FRAME_STRIPE},
+                       "with stripes");
+    expect_refused((struct wf_frame){.type = WF_FRAME_MESSAGE,
+                                     .flags = WF_FRAME_STRIPED | WF_FRAME_SUMMED,
+                                     .n_payload = 5},
+                   "with stripes");
+    expect_refused((struct wf_frame){.type = WF_FRAME_STRIPE, .id = 1}, "no place in a payload");
+    expect_refused((struct wf_frame){.type = WF_FRAME_STRIPE, .n_payload = 1}, "no place");
+    expect_refused((struct wf_frame){.type = WF_FRAME_STRIPE, .id = 1, .n_payload = 1, .wait = -1},
+                   "no place");
+    expect_refused(
+        (struct wf_frame){
+            .type = WF_FRAME_STRIPE, .id = 1, .n_payload = 1, .flags = WF_FRAME_REGIONAL},
+        "with regions");
     expect_refused((struct wf_frame){.type = WF_FRAME_PING, .flags = WF_FRAME_REGIONAL},
                    "with regions");
     expect_refused((struct wf_frame){.type = WF_FRAME_RELEASE, .n_head = 1}, "with a head");
@@ -344,6 +366,89 @@ static void what_a_type_does_not_have_is_refused(void **state)
     memcpy(bytes, "GET ", 4);
     assert_int_equal(wf_frame_decode(bytes, LIMIT, &back), WEFT_EPEER);
     assert_non_null(strstr(weft_error(), "not weft's protocol"));
+}
+
+/* ---- stripes --------------------------------------------------------------------------------- */
+
+struct elsewhere {
+    struct wf_unframe u;
+    struct wf_part part;
+    int n_placed, n_complete;
+    bool stops, later;
+};
+
+static weft_status place_elsewhere(void *arg, const struct wf_frame *f, const void *head,
+                                   const struct wf_part **parts, int *n_parts)
+{
+    struct elsewhere *e = arg;
+
+    (void)f;
+    (void)head;
+    e->n_placed++;
+    *parts = &e->part;
+    *n_parts = e->later ? WF_PLACE_LATER : 1;
+    e->later = false;
+    return WEFT_OK;
+}
+
+static weft_status complete_elsewhere(void *arg, const struct wf_frame *f, const void *head)
+{
+    struct elsewhere *e = arg;
+
+    (void)f;
+    (void)head;
+    e->n_complete++;
+    e->u.stop = e->stops;
+    return WEFT_OK;
+}
+
+/* Nothing that follows is taken before its stripes are there; nor after `stop`. */
+static void a_payload_in_stripes_is_awaited(void **state)
+{
+    struct elsewhere e = {.part = {NULL, 1000}, .later = true};
+    struct wf_frame_calls calls = {&e, place_elsewhere, complete_elsewhere};
+    struct wf_frame striped = {
+        .type = WF_FRAME_MESSAGE, .flags = WF_FRAME_STRIPED, .n_payload = 1000};
+    struct wf_frame ping = {.type = WF_FRAME_PING, .id = 1};
+    struct wf_part room[4];
+    uint8_t bytes[3 * WF_FRAME_HEADER];
+    int64_t used;
+    weft_ctx *ctx;
+
+    (void)state;
+    assert_int_equal(weft_ctx_new(NULL, &ctx), 0);
+    assert_int_equal(wf_unframe_init(&e.u, ctx, LIMIT, &calls), 0);
+    wf_frame_encode(&striped, NULL, bytes);
+    wf_frame_encode(&ping, NULL, bytes + WF_FRAME_HEADER);
+    wf_frame_encode(&ping, NULL, bytes + 2 * WF_FRAME_HEADER);
+    assert_int_equal(wf_unframe_push(&e.u, bytes, sizeof bytes, &used), 0);
+    assert_int_equal(used, WF_FRAME_HEADER);
+    assert_true(wf_unframe_waits(&e.u));
+    assert_int_equal(wf_unframe_arrived(&e.u), WEFT_EBUG);
+    wf_unframe_free(&e.u);
+    e.n_placed = 0;
+    e.later = true;
+    assert_int_equal(wf_unframe_init(&e.u, ctx, LIMIT, &calls), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(wf_unframe_push(&e.u, bytes + (i ? WF_FRAME_HEADER : 0),
+                                         (i ? 2 : 3) * WF_FRAME_HEADER, &used),
+                         0);
+        assert_int_equal(used, i ? 0 : WF_FRAME_HEADER);
+        assert_int_equal(wf_unframe_elsewhere(&e.u), i > 0);
+        assert_int_equal(wf_unframe_room(&e.u, room, 4), 0);
+        assert_false(wf_unframe_between(&e.u));
+        assert_int_equal(e.n_placed, wf_min_i64(i + 1, 2));
+    }
+    assert_int_equal(e.n_complete, 0);
+    assert_int_equal(wf_unframe_arrived(&e.u), 0);
+    assert_int_equal(e.n_complete, 1);
+    e.stops = true;
+    assert_int_equal(wf_unframe_push(&e.u, bytes + WF_FRAME_HEADER, 2 * WF_FRAME_HEADER, &used), 0);
+    assert_int_equal(used, WF_FRAME_HEADER);
+    assert_int_equal(e.n_complete, 2);
+    assert_true(wf_unframe_between(&e.u));
+    wf_unframe_free(&e.u);
+    weft_ctx_free(ctx);
 }
 
 /* A head of more bytes than allowed is refused before any of it is read. */
@@ -391,6 +496,7 @@ int main(void)
         cmocka_unit_test(every_flipped_bit_is_found),
         cmocka_unit_test(an_end_within_a_frame_is_seen),
         cmocka_unit_test(what_a_type_does_not_have_is_refused),
+        cmocka_unit_test(a_payload_in_stripes_is_awaited),
         cmocka_unit_test(a_long_head_is_refused),
         cmocka_unit_test(the_documented_bytes_are_these),
     };

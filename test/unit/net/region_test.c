@@ -15,10 +15,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/sys.h"
 #include "support/counting.h"
 #include "support/netpeer.h"
-
-static const char *const transports[] = {"tcp", "uds", "shm", "inproc"};
 
 struct pair {
     const char *transport;
@@ -28,6 +27,8 @@ struct pair {
     struct netpeer a, b;
     char address[128];
 };
+
+static const struct wf_sys *pair_sys = &wf_sys_posix; /* of nodes that are opened */
 
 /* a listens, b has connected. */
 static void open_pair(struct pair *p, const char *transport, struct wf_net_opts opts)
@@ -42,8 +43,9 @@ static void open_pair(struct pair *p, const char *transport, struct wf_net_opts 
     allocator = counting_allocator(&p->count);
     assert_int_equal(
         weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .allocator = &allocator), &p->ctx), 0);
-    netpeer_open(&p->a, p->ctx, "server/0", opts);
-    netpeer_open(&p->b, p->ctx, "worker/1", opts);
+    p->ctx->sys = pair_sys;
+    netpeer_open_over(&p->a, transport, p->ctx, "server/0", opts);
+    netpeer_open_over(&p->b, transport, p->ctx, "worker/1", opts);
     if (wf_net_listen(p->a.net, netpeer_address(transport, p->address), bound, sizeof bound))
         fail_msg("%s", weft_error());
     assert_int_equal(wf_net_connect(p->b.net, bound, 5000000000, &l), 0);
@@ -98,12 +100,12 @@ static void send_part(struct netpeer *from, void *p, int64_t n)
 static void a_payload_in_a_region_is_read_there(void **state)
 {
     (void)state;
-    for (int t = 0; t < WF_COUNT(transports); t++) {
+    for (int t = 0; t < NETPEER_MEMBERS; t++) {
         struct pair p;
         struct wf_region *r;
         const struct wf_msg *m;
 
-        open_pair(&p, transports[t], (struct wf_net_opts){.spin_us = 0});
+        open_pair(&p, netpeer_members[t], (struct wf_net_opts){.spin_us = 0});
         p.b.keeps = true;
         r = share(&p.a, &p.b, 100000, false);
         for (int k = 0; k < 5; k++) {
@@ -140,14 +142,14 @@ static void a_payload_in_a_region_is_read_there(void **state)
 static void parts_and_places(void **state)
 {
     (void)state;
-    for (int t = 0; t < WF_COUNT(transports); t++) {
+    for (int t = 0; t < NETPEER_MEMBERS; t++) {
         uint8_t outside[100];
         struct wf_region *r, *q;
         struct wf_part part[WF_MAX_REFS + 1];
         struct wf_msg m = {.part = part};
         struct pair p;
 
-        open_pair(&p, transports[t], (struct wf_net_opts){.spin_us = 0});
+        open_pair(&p, netpeer_members[t], (struct wf_net_opts){.spin_us = 0});
         r = share(&p.a, &p.b, 4096, false);
         q = share(&p.a, &p.b, 5000, true);
         fill(r->p, 4096, 1);
@@ -195,11 +197,11 @@ static void parts_and_places(void **state)
 static void a_writable_region_is_sent_back(void **state)
 {
     (void)state;
-    for (int t = 0; t < WF_COUNT(transports); t++) {
+    for (int t = 0; t < NETPEER_MEMBERS; t++) {
         struct wf_region *r;
         struct pair p;
 
-        open_pair(&p, transports[t], (struct wf_net_opts){.spin_us = 100});
+        open_pair(&p, netpeer_members[t], (struct wf_net_opts){.spin_us = 100});
         r = share(&p.a, &p.b, 50000, true);
         fill((char *)p.b.region[0]->p + 100, 3000, 9);
         send_part(&p.b, (char *)p.b.region[0]->p + 100, 3000);
@@ -223,12 +225,12 @@ static void a_writable_region_is_sent_back(void **state)
 static void requests_and_answers_use_regions(void **state)
 {
     (void)state;
-    for (int t = 0; t < WF_COUNT(transports); t++) {
+    for (int t = 0; t < NETPEER_MEMBERS; t++) {
         struct wf_region *r;
         struct wf_part part;
         struct pair p;
 
-        open_pair(&p, transports[t], (struct wf_net_opts){.spin_us = 0});
+        open_pair(&p, netpeer_members[t], (struct wf_net_opts){.spin_us = 0});
         p.b.echoes = true;
         r = share(&p.a, &p.b, 8192, true);
         for (int k = 0; k < 20; k++) {
@@ -249,19 +251,61 @@ static void requests_and_answers_use_regions(void **state)
     }
 }
 
+static atomic_bool sleeps;
+
+static int64_t send_and_sleep(void *arg, int fd, const struct msghdr *m, int flags)
+{
+    int64_t n = wf_sys_posix.sendmsg(NULL, fd, m, flags);
+
+    (void)arg;
+    if (sleeps)
+        usleep(2000);
+    return n;
+}
+
+/* The peer has the message and has released it before the call that wrote the end of it returns. */
+static void slots_may_be_released_at_once(void **state)
+{
+    struct wf_sys sys = wf_sys_posix;
+
+    (void)state;
+    sys.sendmsg = send_and_sleep;
+    pair_sys = &sys;
+    for (int t = 0; t < NETPEER_MEMBERS; t++) {
+        struct wf_region *r;
+        struct pair p;
+
+        open_pair(&p, netpeer_members[t], (struct wf_net_opts){.spin_us = 0});
+        for (int i = 0; i < 20000 && wf_link_connections(p.a.link) < wf_net_connections(p.a.net);
+             i++)
+            usleep(1000);
+        r = share(&p.a, &p.b, 20000, false);
+        sleeps = true;
+        for (int k = 0; k < 20; k++) {
+            send_part(&p.a, r->p, 20000);
+            NETPEER_AWAIT(&p.a, n_sent, k + 1);
+        }
+        assert_int_equal(p.a.n_down + p.b.n_down, 0);
+        sleeps = false;
+        wf_region_drop(r);
+        close_pair(&p);
+    }
+    pair_sys = &wf_sys_posix;
+}
+
 /* ---- limits ---------------------------------------------------------------------------------- */
 
 /* Slots that nobody releases are bounded; released in any order. */
 static void slots_are_bounded(void **state)
 {
     (void)state;
-    for (int t = 0; t < WF_COUNT(transports); t++) {
+    for (int t = 0; t < NETPEER_MEMBERS; t++) {
         struct wf_region *r;
         struct wf_part part;
         struct wf_msg m = {.part = &part, .n_parts = 1};
         struct pair p;
 
-        open_pair(&p, transports[t], (struct wf_net_opts){.max_queued = 8});
+        open_pair(&p, netpeer_members[t], (struct wf_net_opts){.max_queued = 8});
         p.b.keeps = true;
         r = share(&p.a, &p.b, 4096, false);
         part = (struct wf_part){r->p, 4096};
@@ -289,11 +333,11 @@ static void slots_are_bounded(void **state)
 static void what_is_not_allowed_is_refused(void **state)
 {
     (void)state;
-    for (int t = 0; t < WF_COUNT(transports); t++) {
+    for (int t = 0; t < NETPEER_MEMBERS; t++) {
         struct wf_region *r = NULL, *more[WF_MAX_REGIONS];
         struct pair p;
 
-        open_pair(&p, transports[t], (struct wf_net_opts){.max_regions = 1 << 20});
+        open_pair(&p, netpeer_members[t], (struct wf_net_opts){.max_regions = 1 << 20});
         assert_int_equal(wf_region_new(p.a.link, 0, false, &r), WEFT_EINVAL);
         assert_int_equal(wf_region_new(p.a.link, -5, false, &r), WEFT_EINVAL);
         r = share(&p.a, &p.b, 100, false);
@@ -317,7 +361,7 @@ static void what_is_not_allowed_is_refused(void **state)
         NETPEER_AWAIT(&p.a, n_down, 1);
         assert_int_equal(wf_region_new(p.a.link, 10, false, &r), WEFT_ESTATE);
         close_pair(&p);
-        open_pair(&p, transports[t], (struct wf_net_opts){.max_regions = 1 << 20});
+        open_pair(&p, netpeer_members[t], (struct wf_net_opts){.max_regions = 1 << 20});
         assert_int_equal(wf_region_new(p.a.link, (1 << 20) + 1, false, &r), 0);
         assert_int_equal(wf_region_share(p.a.link, r), 0);
         NETPEER_AWAIT(&p.b, n_down, 1);
@@ -328,17 +372,42 @@ static void what_is_not_allowed_is_refused(void **state)
     }
 }
 
+static void regions_count_in_the_memory_limit(void **state)
+{
+    (void)state;
+    for (int t = 0; t < NETPEER_MEMBERS; t++) {
+        struct wf_region *r = NULL;
+        struct pair p;
+        int64_t before;
+
+        if (strchr(netpeer_members[t],
+                   '-')) /* further connections are made meanwhile, and need memory */
+            continue;
+        open_pair(&p, netpeer_members[t], (struct wf_net_opts){.spin_us = 0});
+        before = weft_ctx_memory(p.ctx);
+        assert_int_equal(wf_region_new(p.a.link, 1 << 20, false, &r), 0);
+        assert_true(weft_ctx_memory(p.ctx) >= before + (1 << 20));
+        wf_region_drop(r);
+        assert_true(weft_ctx_memory(p.ctx) < before + (1 << 20));
+        p.ctx->mem_limit = weft_ctx_memory(p.ctx) + (1 << 20);
+        assert_int_equal(wf_region_new(p.a.link, 2 << 20, false, &r), WEFT_ELIMIT);
+        assert_non_null(strstr(weft_error(), "memory limit"));
+        p.ctx->mem_limit = 0;
+        close_pair(&p);
+    }
+}
+
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /* Both ends keep what they have. */
 static void regions_outlive_their_link(void **state)
 {
     (void)state;
-    for (int t = 0; t < WF_COUNT(transports); t++) {
+    for (int t = 0; t < NETPEER_MEMBERS; t++) {
         struct wf_region *r, *theirs;
         struct pair p;
 
-        open_pair(&p, transports[t], (struct wf_net_opts){.spin_us = 0});
+        open_pair(&p, netpeer_members[t], (struct wf_net_opts){.spin_us = 0});
         r = share(&p.a, &p.b, 70000, t % 2);
         fill(r->p, 70000, 4);
         send_part(&p.a, r->p, 70000);
@@ -490,8 +559,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_payload_in_a_region_is_read_there),
         cmocka_unit_test(parts_and_places),
+        cmocka_unit_test(regions_count_in_the_memory_limit),
         cmocka_unit_test(a_writable_region_is_sent_back),
         cmocka_unit_test(requests_and_answers_use_regions),
+        cmocka_unit_test(slots_may_be_released_at_once),
         cmocka_unit_test(slots_are_bounded),
         cmocka_unit_test(what_is_not_allowed_is_refused),
         cmocka_unit_test(regions_outlive_their_link),

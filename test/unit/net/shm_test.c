@@ -502,7 +502,8 @@ static void another_user_is_refused(void **state)
 
     (void)state;
     sys.getsockopt = other_user;
-    for (int who = 0; who < 2; who++) { /* at which end */
+    for (int i = 0; i < 4; i++) {
+        int who = i % 2; /* at which end */
         static struct netpeer a, b;
         weft_ctx *ctx[2] = {new_ctx(), new_ctx()};
         struct wf_link *l;
@@ -511,7 +512,8 @@ static void another_user_is_refused(void **state)
         ctx[who]->sys = &sys;
         netpeer_open(&a, ctx[0], "a", (struct wf_net_opts){.spin_us = 0});
         netpeer_open(&b, ctx[1], "b", (struct wf_net_opts){.spin_us = 0});
-        assert_int_equal(wf_net_listen(a.net, netpeer_address("shm", address), NULL, 0), 0);
+        netpeer_address(i < 2 ? "shm" : "uds", address);
+        assert_int_equal(wf_net_listen(a.net, address, NULL, 0), 0);
         assert_int_equal(wf_net_connect(b.net, address, 5 * SECOND, &l), 0);
         NETPEER_AWAIT(&b, n_down, 1);
         assert_int_equal(b.down_status, WEFT_EPEER);
@@ -609,6 +611,69 @@ static void garbage_in_the_rings_ends_the_link(void **state)
         assert_int_equal(s.node.down_status, WEFT_EPEER);
         raw_close(&r);
     }
+    close_scene(&s);
+}
+
+struct changer {
+    struct wf_cell *cell; /* another mapping of the ring that the stranger writes */
+    atomic_bool ends;
+};
+
+static void *change_bytes(void *arg)
+{
+    struct changer *c = arg;
+    uint64_t seed = 5;
+
+    while (!c->ends) {
+        seed = wf_hash64(&seed, sizeof seed, 11);
+        c->cell[seed % 64].byte[(seed >> 8) % WF_CELL_BYTES] ^= (uint8_t)(1 << (seed >> 20) % 8);
+    }
+    return NULL;
+}
+
+/* Frames whose headers change between two looks: what was checked is what is used, so that the link
+ * ends with an error, and nothing else happens. */
+static void headers_that_change_while_they_are_read_end_the_link(void **state)
+{
+    int rounds = getenv("WEFT_TEST_QUICK") ? 10 : 40;
+    static struct scene s;
+    struct raw r;
+
+    (void)state;
+    open_scene(&s);
+    for (int i = 0; i < rounds; i++) {
+        int before = s.node.n_down;
+        struct changer c = {.ends = false};
+        uint8_t *again, head[8] = {1};
+        pthread_t thread;
+        bool wake;
+
+        raw_open(&s, &r);
+        again = mremap(r.memory, 0, (size_t)r.bytes, MREMAP_MAYMOVE);
+        assert_ptr_not_equal(again, MAP_FAILED);
+        c.cell = (struct wf_cell *)(void *)(again + ((uint8_t *)r.out.cell - r.memory));
+        assert_int_equal(pthread_create(&thread, NULL, change_bytes, &c), 0);
+        for (int k = 0; k < 20000 && s.node.n_down == before; k++) {
+            struct wf_frame f = {.type = WF_FRAME_MESSAGE, .kind = 1, .n_head = sizeof head};
+            uint8_t header[WF_FRAME_HEADER];
+            struct iovec v[2] = {{header, sizeof header}, {head, sizeof head}};
+
+            wf_frame_encode(&f, head, header);
+            wf_ring_write(&r.out, v, 2, &wake); /* as much as there is room for */
+            if (k % 16 == 0)
+                send(r.fd, "w", 1, MSG_NOSIGNAL);
+        }
+        atomic_store(&r.out.cell[r.out.at % 64].word, ~0ull); /* at the latest */
+        send(r.fd, "w", 1, MSG_NOSIGNAL);
+        NETPEER_AWAIT(&s.node, n_down, before + 1);
+        assert_int_equal(s.node.down_status, WEFT_EPEER);
+        c.ends = true;
+        pthread_join(thread, NULL);
+        munmap(again, (size_t)r.bytes);
+        raw_close(&r);
+    }
+    raw_open(&s, &r); /* others are served */
+    raw_close(&r);
     close_scene(&s);
 }
 
@@ -822,6 +887,7 @@ int main(void)
         cmocka_unit_test(strange_memory_is_refused),
         cmocka_unit_test(another_user_is_refused),
         cmocka_unit_test(garbage_in_the_rings_ends_the_link),
+        cmocka_unit_test(headers_that_change_while_they_are_read_end_the_link),
         cmocka_unit_test(broken_rules_are_named),
         cmocka_unit_test(strange_regions_are_refused),
         cmocka_unit_test(descriptors_do_not_pile_up),

@@ -138,18 +138,34 @@ static void live(weft_ctx *ctx, void (*layers)(weft_model *, int), int n, double
     unlink(path);
 }
 
+/* The stage that takes too long with four times as many layers; -1: none. */
+static int too_long(const double *few, const double *many)
+{
+    for (int i = 0; i < N_STAGES; i++)
+        if (many[i] > SHORT_S && many[i] > MOST_TIMES * few[i])
+            return i;
+    return -1;
+}
+
+/* The shortest time of each stage counts: other work on the machine takes caches away. */
 static void grows_with(void (*layers)(weft_model *, int), int n)
 {
-    double few[N_STAGES], many[N_STAGES];
+    double few[N_STAGES], many[N_STAGES], again[N_STAGES];
     weft_ctx *ctx;
+    int i;
 
     ok(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx));
     live(ctx, layers, n, few);
     live(ctx, layers, 4 * n, many);
-    for (int i = 0; i < N_STAGES; i++)
-        if (many[i] > SHORT_S && many[i] > MOST_TIMES * few[i])
-            fail_msg("%s: %.3f s for %d layers, %.3f s for %d", stage_names[i], few[i], n, many[i],
-                     4 * n);
+    for (int tries = 0; too_long(few, many) >= 0 && tries < 4; tries++) {
+        live(ctx, layers, 4 * n, again);
+        for (i = 0; i < N_STAGES; i++)
+            many[i] = many[i] < again[i] ? many[i] : again[i];
+    }
+    i = too_long(few, many);
+    if (i >= 0)
+        fail_msg("%s: %.3f s for %d layers, %.3f s for %d", stage_names[i], few[i], n, many[i],
+                 4 * n);
     weft_ctx_free(ctx);
 }
 
@@ -222,7 +238,8 @@ static void check_growth(double (*took)(weft_ctx *, int), int n)
 
     ok(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &ctx));
     few = many = INFINITY;
-    for (int i = 0; i < 3; i++) { /* the fastest of three: a cold cache is not what is measured */
+    /* The fastest of three, or of ten: a cache that others use, too, is not what is measured. */
+    for (int i = 0; i < 3 || (i < 10 && many > MOST_TIMES * few); i++) {
         few = fmin(few, took(ctx, n));
         many = fmin(many, took(ctx, 4 * n));
     }

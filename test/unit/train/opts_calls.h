@@ -9,8 +9,12 @@
 #include "support/ckpt_sample.h"
 #include "weft/sys/layer.h"
 #include "weft/sys/loss.h"
+#include "weft/sys/ctl.h"
+#include "weft/sys/join.h"
+#include "weft/sys/lend.h"
 #include "weft/sys/net.h"
 #include "weft/sys/op.h"
+#include "weft/sys/predict.h"
 #include "weft/sys/strategy.h"
 #include "weft/weft.h"
 
@@ -413,9 +417,90 @@ static weft_status call_dealer(const void *p)
     return st;
 }
 
+static const weft_ps_costs costs_proto = {.servers = 1, .workers = 2, .bytes = 1 << 20};
+
+static weft_status call_costs(const void *p)
+{
+    weft_ps_prediction out = {.size = sizeof out};
+
+    return weft_ps_predict(ctx, p, &out);
+}
+
 static weft_status call_net_bench(const void *p)
 {
     return weft_net_bench(ctx, p); /* refused: nothing says how to start the other process */
+}
+
+static weft_status call_job_open(const void *p)
+{
+    static const char text[] = "data: {train: {path: nothing.csv, label: y}}\n"
+                               "model: [Dense: {units: 1}]\ntrain: {loss: mse}\n";
+    weft_job *job = NULL;
+    weft_job_run *run = NULL;
+    weft_status st = weft_job_parse(ctx, "job.yaml", text, sizeof text - 1, 0, NULL, &job);
+
+    if (!st)
+        st = weft_job_open_with(job, ctx, p, &run);
+    weft_job_close(run);
+    weft_job_free(job);
+    return st;
+}
+
+static weft_status call_ps(const void *p)
+{
+    weft_dist *d = NULL;
+    weft_status st = weft_dist_open_ps(ctx, p, &d);
+
+    weft_dist_free(d);
+    return st;
+}
+
+static bool take_nobody(void *arg, const char *role, char task[WEFT_TASK_NAME], const char **told)
+{
+    (void)arg;
+    (void)role;
+    (void)task;
+    *told = "nobody";
+    return false;
+}
+
+static const weft_door_opts door_proto = {
+    .address = "tls:127.0.0.1:0", .seconds = 60, .take = take_nobody};
+
+static weft_status call_door(const void *p)
+{
+    weft_authority *a = NULL;
+    weft_door *d = NULL;
+    weft_status st;
+
+    ok(weft_authority_new(ctx, 1, &a));
+    st = weft_door_open(ctx, a, p, NULL, 0, &d);
+    weft_door_close(d);
+    weft_authority_free(a);
+    return st;
+}
+
+/* Nobody is there. */
+static const weft_ctl_opts ctl_proto = {.chiefs = "uds:/nowhere/chief"};
+
+static weft_status call_ctl(const void *p)
+{
+    char *answer = NULL;
+    weft_status st = weft_ctl(ctx, p, "status", &answer);
+
+    weft_text_free(ctx, answer);
+    return st;
+}
+
+static const weft_cluster_opts cluster_proto = {.tasks = "chief=a:1;ps=b:1;worker=2"};
+
+static weft_status call_cluster(const void *p)
+{
+    weft_cluster *c = NULL;
+    weft_status st = weft_cluster_find(ctx, p, &c);
+
+    weft_cluster_free(c);
+    return st;
 }
 
 static weft_status call_holdout(const void *p)
@@ -731,6 +816,60 @@ static weft_status call_callback(const void *p)
     return call_fit(WEFT_OPTS(weft_fit_opts, .n_callbacks = p != NULL, .callbacks = list.p));
 }
 
+static weft_status call_session(const void *p)
+{
+    struct training w;
+    weft_session *session = NULL;
+    weft_status st, closed;
+
+    training_open(&w);
+    st = weft_session_open(w.t, w.d, w.s, p, &session);
+    closed = weft_session_close(session);
+    training_close(&w);
+    return st ? st : closed;
+}
+
+static weft_status call_hook(const void *p)
+{
+    return call_session(WEFT_OPTS(weft_session_opts, .n_hooks = p != NULL, .hooks = p));
+}
+
+static const int64_t param_dim[] = {3};
+static const weft_param param_proto = {
+    .size = sizeof param_proto, .name = "v", .rank = 1, .dim = param_dim};
+static const weft_params_opts params_proto = {.n_vars = 1, .vars = &param_proto};
+
+static weft_status call_params(const void *p)
+{
+    weft_params *x = NULL;
+    weft_status st = weft_params_open(ctx, NULL, p, &x);
+
+    weft_params_free(x);
+    return st;
+}
+
+static weft_status call_param(const void *p)
+{
+    return call_params(WEFT_OPTS(weft_params_opts, .n_vars = p != NULL, .vars = p));
+}
+
+static weft_status do_nothing(void *arg, weft_worker *w)
+{
+    (void)arg, (void)w;
+    return WEFT_OK;
+}
+
+static const weft_program_opts program_proto = {.workers = 1, .ps = 1, .work = do_nothing};
+
+static weft_status call_program(const void *p)
+{
+    weft_program *x = NULL;
+    weft_status st = weft_program_open(ctx, p, &x);
+
+    weft_program_free(x);
+    return st;
+}
+
 static weft_status call_evaluate(const void *p)
 {
     struct training w;
@@ -859,6 +998,24 @@ static weft_status call_job_fit(const void *p)
     return st;
 }
 
+static const weft_lend_opts lend_proto = {.address = "inproc:lender", .task = "worker/0"};
+
+static weft_status call_lend(const void *p)
+{
+    static const char text[] = "data:\n  train: {path: rows.csv, label: y}\n"
+                               "model:\n  - Dense: {units: 1}\n"
+                               "train: {loss: mean_squared_error}\n";
+    weft_job *job = NULL;
+    weft_borrower *b = NULL;
+    weft_status st;
+
+    ok(weft_job_parse(ctx, in_dir("job.yaml"), text, sizeof text - 1, 0, NULL, &job));
+    st = weft_borrow_open(ctx, job, p, &b);
+    weft_borrow_close(b);
+    weft_job_free(job);
+    return st;
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 struct call {
@@ -891,6 +1048,13 @@ static const struct call calls[] = {
     NEEDS(strategy, weft_strategy, strategy_proto, commit),
     ROW(explain, weft_explain_opts),
     ROW(net_bench, weft_net_bench_opts),
+    ROW(ps, weft_ps_opts),
+    NEEDS(costs, weft_ps_costs, costs_proto, piece_bytes),
+    ROW(job_open, weft_job_open_opts),
+    NEEDS(cluster, weft_cluster_opts, cluster_proto, file),
+    NEEDS(door, weft_door_opts, door_proto, said),
+    NEEDS(lend, weft_lend_opts, lend_proto, authority),
+    NEEDS(ctl, weft_ctl_opts, ctl_proto, authority),
     ROW(grad_check, weft_grad_check_opts),
     NEEDS(fn, weft_fn_opts, fn_proto, n_updates),
     NEEDS(user_op, weft_user_op, op_proto, grad),
@@ -920,6 +1084,11 @@ static const struct call calls[] = {
     ROW(compile, weft_compile_opts),
     ROW(fit, weft_fit_opts),
     ROW(callback, weft_callback),
+    ROW(session, weft_session_opts),
+    ROW(hook, weft_hook),
+    NEEDS(params, weft_params_opts, params_proto, optimizer),
+    NEEDS(param, weft_param, param_proto, table),
+    NEEDS(program, weft_program_opts, program_proto, work_arg),
     ROW(evaluate, weft_eval_opts),
     ROW(predict, weft_eval_opts),
     ROW(apply, weft_apply_opts),

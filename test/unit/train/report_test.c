@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/base64.h"
 #include "train/report/report.h"
 #include "weft/weft.h"
 

@@ -3,10 +3,11 @@
  *
  * Cases are drawn: model, optimizer, clipping, shards, accumulation, batch size, precision, source
  * of the data; each is trained by `local`, by `local` without fused updates, by `scramble`
- * (support/scramble.h), by `holder` (support/holder.h), which has the tables, and by `mirrored`.
+ * (support/scramble.h), by `holder` (support/holder.h), which has the tables, by `mirrored`, and
+ * through parameter servers.
  * Each is also trained from other sources of the same samples, and with batches by hand, which the
  * trainer divides into shards.
- * WEFT_STRATEGY_CASES=FIRST:END tries other ones. */
+ * WEFT_STRATEGY_CASES=FIRST:END tries other ones. ctest-timeout: 400 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -335,7 +336,7 @@ static void keep(weft_trainer *t, const weft_history *h, struct holder *holder, 
 {
     const weft_fn *fit = t->bound->fit;
 
-    r->bytes = holder ? holder_bytes(holder, fit->store, &r->n) : store_bytes(fit->store, &r->n);
+    r->bytes = holder ? holder_bytes(holder, fit->store, &r->n) : trainer_bytes(t, &r->n);
     r->step = weft_trainer_step(t);
     for (int i = 0; h && i < h->n_epochs * h->n_names && i < WF_COUNT(r->log); i++)
         r->log[r->n_logs++] = h->value[i];
@@ -420,6 +421,8 @@ static struct result train_with(const struct setting *c, const weft_strategy *st
                               WEFT_OPTS(weft_fit_opts, .epochs = 2, .batch = c->batch,
                                         .no_shuffle = c->in_order, .threads = c->data_threads),
                               &h);
+    if (!r.st)
+        r.st = wf_dist_bring(t);
     keep(t, h, strategy == &holder_strategy ? arg : NULL, &r);
     if (!c->in_order) /* other sources have other batches */
         judge(t, d, dataset(d, c), &r);
@@ -484,6 +487,28 @@ static void other_sources(const struct setting *drawn, const char *text)
     free(want.bytes);
 }
 
+/* A worker, a chief and servers over queues. */
+static void with_servers(const struct setting *c, uint64_t seed, const struct result *local,
+                         const char *text)
+{
+    weft_ps_opts o = {.size = sizeof o,
+                      .servers = (int)(1 + seed % 3),
+                      .replicas = (int)(1 + seed / 3 % 2),
+                      .piece_bytes = 1 + (int64_t)(seed % 5) * 7000};
+    const weft_strategy *ps;
+    struct result got;
+
+    o.replicas = o.servers == 1 ? 1 : o.replicas;
+    assert_int_equal(wf_dist_find("ps", &ps), 0);
+    got = train(c, ps, &o);
+    if (got.st == WEFT_ENOSUP && strcmp(c->precision, "f16") == 0) {
+        free(got.bytes);
+        return;
+    }
+    compare(local, &got, "ps", text);
+    free(got.bytes);
+}
+
 static void one_case(uint64_t seed)
 {
     struct setting c = draw_setting(seed);
@@ -506,6 +531,8 @@ static void one_case(uint64_t seed)
     free(held.bytes);
     compare(&local, &mirrored, "mirrored", text);
     free(mirrored.bytes);
+    if (seed % 2 == 0) /* procs_test has more */
+        with_servers(&c, seed, &local, text);
     compare(&local, &unfused, "local without fused updates", text);
     compare(&local, &scrambled, "scramble", text);
     if (s.bad || s.n_ready == 0)
@@ -518,7 +545,8 @@ static void one_case(uint64_t seed)
 static void strategies_give_the_same_bits(void **state)
 {
     const char *asked = getenv("WEFT_STRATEGY_CASES");
-    unsigned long long first = 0, end = getenv("WEFT_TEST_QUICK") ? 12 : 80;
+    unsigned long long first = 0,
+                       end = getenv("WEFT_TEST_QUICK") || getenv("WEFT_TEST_DEVICE") ? 12 : 60;
 
     (void)state;
     if (asked && sscanf(asked, "%llu:%llu", &first, &end) != 2)
@@ -673,7 +701,9 @@ static weft_status train_table(const weft_strategy *strategy, void *arg, int64_t
 static void a_table_larger_than_memory_trains(void **state)
 {
     int64_t few[USERS], many[USERS], n_rows = 1000000007;
-    struct result small, huge;
+    struct result small, huge, served;
+    weft_ps_opts o = {.size = sizeof o, .servers = 2};
+    const weft_strategy *ps;
     struct holder h;
 
     (void)state;
@@ -687,11 +717,17 @@ static void a_table_larger_than_memory_trains(void **state)
     if (train_table(&holder_strategy, &h, n_rows, many, &huge))
         fail_msg("%s", weft_error());
     assert_int_equal(h.table[0].n, USERS);
+    assert_int_equal(wf_dist_find("ps", &ps), 0);
+    if (train_table(ps, &o, n_rows, many, &served)) /* with its servers, in the same memory */
+        fail_msg("%s", weft_error());
     assert_int_equal(small.n_logs, huge.n_logs);
+    assert_int_equal(small.n_logs, served.n_logs);
     assert_true(small.n_logs >= 6);
     assert_true(small.log[4] < small.log[0]);
-    for (int i = 0; i < small.n_logs; i++)
+    for (int i = 0; i < small.n_logs; i++) {
         assert_memory_equal(&small.log[i], &huge.log[i], sizeof small.log[i]);
+        assert_memory_equal(&small.log[i], &served.log[i], sizeof small.log[i]);
+    }
     holder_free(&h);
 }
 

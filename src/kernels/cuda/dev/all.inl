@@ -36,3 +36,21 @@ DEV vf vf_sqrt(vf x)
 #undef R
 
 #include "kernels/cuda/dev/common.inl"
+#include "kernels/cuda/dev/lstm.inl"
+
+#include "kernels/cuda/dev/tile.inl"
+#include "kernels/cuda/dev/att32.inl"
+#define H(name) name##_bf16
+#define H_BF16 1
+#include "kernels/cuda/dev/mma.inl"
+#include "kernels/cuda/dev/flash.inl"
+#undef H
+#undef H_BF16
+#define H(name) name##_f16
+#define H_BF16 0
+#include "kernels/cuda/dev/mma.inl"
+#include "kernels/cuda/dev/flash.inl"
+#undef H
+#undef H_BF16
+
+#include "kernels/cuda/dev/wide.inl"

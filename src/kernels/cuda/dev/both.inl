@@ -86,8 +86,21 @@ KERNEL(R(wfc_reduce), wfc_reduce_args)
 
         if (i < A->n_out) {
             int64_t at = box_at(&A->kept, i);
+            uint32_t k = from + (uint32_t)t / n_x;
 
-            for (uint32_t k = from + (uint32_t)t / n_x; k < to; k += n_y)
+            /* four at a time, so that loads do not wait for each other; added in their order */
+            for (; A->gone.rank == 1 && k + 3 * n_y < to; k += 4 * n_y) {
+                REAL v[4];
+
+                UNROLL
+                for (uint32_t j = 0; j < 4; j++)
+                    v[j] =
+                        R(get)(A->in, A->in_dtype, at + (int64_t)(k + j * n_y) * A->gone.stride[0]);
+                UNROLL
+                for (uint32_t j = 0; j < 4; j++)
+                    sum = R(reduce_two)(A->code, sum, R(reduce_of)(A->code, v[j]));
+            }
+            for (; k < to; k += n_y)
                 sum = R(reduce_two)(
                     A->code, sum,
                     R(reduce_of)(A->code, R(get)(A->in, A->in_dtype, at + box_at(&A->gone, k))));
@@ -123,6 +136,7 @@ KERNEL(R(wfc_reduce_parts), wfc_reduce_args)
         for (int64_t i = BX * NT + t; i < A->n_out; i += GX * NT) {
             REAL v = ((const REAL *)A->part)[i];
 
+            UNROLL
             for (uint32_t k = 1; k < A->n_each; k++)
                 v = R(reduce_two)(A->code, v, ((const REAL *)A->part)[k * (int64_t)A->n_out + i]);
             if (A->code == WFC_MEAN)
@@ -253,7 +267,11 @@ DEV int64_t R(row_of)(const struct wfc_rows_args *A, int t)
 
 DEV int64_t R(row_at)(const struct wfc_rows_args *A, int64_t row)
 {
-    return row / A->stride * A->n * A->stride + row % A->stride;
+    uint32_t r = (uint32_t)row;
+
+    if (A->stride == 1)
+        return row * A->n;
+    return (int64_t)(r / A->stride) * A->n * A->stride + r % A->stride;
 }
 
 DEV void R(xent_write)(const struct wfc_rows_args *A, int64_t row, int t, REAL max, REAL sum,
@@ -742,6 +760,27 @@ KERNEL(R(wfc_scatter), wfc_scatter)
                         sum += R(get)(A->x, A->dtype, (table * A->k + j) * A->inner + i);
                 R(put)(A->y, A->dtype, (table * A->n + place) * A->inner + i, sum);
             }
+    }
+}
+
+/* The sums of rows with the same id, of sorted keys: as wfc_apply_rows. */
+KERNEL(R(wfc_sum_rows), wfc_sum_rows)
+{
+    EACH_THREAD(t)
+    {
+        uint32_t p = (uint32_t)BX * ((uint32_t)NT / A->lanes) + (uint32_t)t / A->lanes;
+
+        if (p < A->n_ids && (p == 0 || A->keys[p - 1] >> 32 != A->keys[p] >> 32)) {
+            uint64_t id = A->keys[p] >> 32;
+
+            for (uint32_t i = (uint32_t)t % A->lanes; i < A->width; i += A->lanes) {
+                REAL sum = 0;
+
+                for (uint32_t q = p; q < A->n_ids && A->keys[q] >> 32 == id; q++)
+                    sum += R(get)(A->x, A->dtype, (int64_t)(uint32_t)A->keys[q] * A->width + i);
+                R(put)(A->y, A->dtype, (int64_t)id * A->width + i, sum);
+            }
+        }
     }
 }
 

@@ -204,6 +204,109 @@ KERNEL(wfc_prog, wfc_prog)
 }
 
 /* x in another type. */
+/* Cross-entropies of short rows of f32: a thread for each row, which it reads once. */
+KERNEL(wfc_xent_small, wfc_rows_args)
+{
+    EACH_THREAD(t)
+    {
+        int64_t row = BX * NT + t;
+
+        if (row < A->n_rows) {
+            const float *x = (const float *)A->x + row * A->n;
+            float *y = (float *)A->y + row * A->n;
+            int64_t label = get_int(A->b, A->b_dtype, row);
+            float v[WFC_SHORT_ROW], most = -huge_f(), sum = 0, at_label = 0, log_sum;
+            bool skip = A->ignore && label == A->ignored;
+
+            UNROLL_ALL
+            for (uint32_t j = 0; j < WFC_SHORT_ROW; j++) {
+                v[j] = j < A->n ? x[j] : -huge_f();
+                most = v[j] > most || v[j] != v[j] ? v[j] : most;
+            }
+            if (!skip && (label < 0 || label >= A->n)) {
+                set_trouble(&A->fault, WF_TROUBLE_INDEX, 1, label, A->n);
+                label = 0;
+            }
+            UNROLL_ALL
+            for (uint32_t j = 0; j < WFC_SHORT_ROW; j++)
+                if (j < A->n) {
+                    sum += exp_f(v[j] - most);
+                    at_label = j == label ? v[j] : at_label;
+                }
+            log_sum = log_f(sum);
+            ((float *)A->loss)[row] = skip ? 0 : most + log_sum - at_label;
+            UNROLL_ALL
+            for (uint32_t j = 0; j < WFC_SHORT_ROW; j++)
+                if (j < A->n)
+                    y[j] = skip ? 0
+                                : (float)A->scale *
+                                      (exp_f(v[j] - most - log_sum) - (j == label ? 1.0f : 0.0f));
+        }
+    }
+}
+
+/* y = a' b [m, n] and the sums of b's columns [n], for a [k, m] and b [k, n] of f32, n at most
+ * WFC_NARROW: block BX has WFC_NARROW_M columns of a, and its threads share the rows. The column
+ * after a's last is all ones: its products are the sums. */
+KERNEL(wfc_narrow, wfc_narrow)
+{
+    SHARED float s[WFC_NARROW_ROWS * WFC_NARROW_M * WFC_NARROW];
+
+    EACH_THREAD(t)
+    {
+        uint32_t c = (uint32_t)t % WFC_NARROW_M, i = (uint32_t)BX * WFC_NARROW_M + c;
+        uint32_t first = (uint32_t)t / WFC_NARROW_M;
+        float sum[WFC_NARROW];
+
+        UNROLL_ALL
+        for (uint32_t j = 0; j < WFC_NARROW; j++)
+            sum[j] = 0;
+        /* four rows at a time, so that loads do not wait for each other; added in their order */
+        for (uint32_t r = first; r < A->k; r += 4 * WFC_NARROW_ROWS) {
+            float x[4], v[4][WFC_NARROW];
+
+            UNROLL_ALL
+            for (uint32_t q = 0; q < 4; q++) {
+                uint32_t row = r + q * WFC_NARROW_ROWS;
+                bool in = row < A->k;
+
+                x[q] = in && i < A->m ? A->a[row * A->m + i] : in && i == A->m ? 1.0f : 0.0f;
+                UNROLL_ALL
+                for (uint32_t j = 0; j < WFC_NARROW; j++)
+                    v[q][j] = in && j < A->n ? A->b[row * A->n + j] : 0;
+            }
+            UNROLL_ALL
+            for (uint32_t q = 0; q < 4; q++) {
+                UNROLL_ALL
+                for (uint32_t j = 0; j < WFC_NARROW; j++)
+                    sum[j] += x[q] * v[q][j];
+            }
+        }
+        UNROLL_ALL
+        for (uint32_t j = 0; j < WFC_NARROW; j++)
+            s[t * WFC_NARROW + (int)j] = sum[j];
+    }
+    SYNC();
+    for (int half = WFC_NARROW_ROWS / 2; half > 0; half /= 2) {
+        EACH_THREAD(t)
+        {
+            for (int e = t; e < half * WFC_NARROW_M * WFC_NARROW; e += NT)
+                s[e] += s[half * WFC_NARROW_M * WFC_NARROW + e];
+        }
+        SYNC();
+    }
+    EACH_THREAD(t)
+    {
+        uint32_t i = (uint32_t)BX * WFC_NARROW_M + (uint32_t)t / WFC_NARROW;
+        uint32_t j = (uint32_t)t % WFC_NARROW;
+
+        if (t < WFC_NARROW_M * WFC_NARROW && i < A->m && j < A->n)
+            A->y[i * A->n + j] = s[t];
+        if (t < WFC_NARROW_M * WFC_NARROW && i == A->m && j < A->n)
+            A->sums[j] = s[t];
+    }
+}
+
 KERNEL(wfc_cast, wfc_one)
 {
     int from = A->operand[0].dtype;
@@ -255,6 +358,31 @@ KERNEL(wfc_copy, wfc_copy)
             move_elem(
                 A->to, A->to_at + (A->to_box.rank ? box_at(&A->to_box, (uint32_t)i) : i), A->from,
                 A->from_at + (A->from_box.rank ? box_at(&A->from_box, (uint32_t)i) : i), A->size);
+    }
+}
+
+/* A block moves a square of 32 x 32 elements, row by row on both sides. */
+KERNEL(wfc_turn, wfc_turn)
+{
+    SHARED uint64_t square[32][33];
+    int64_t c0 = BX * 32, r0 = BY * 32;
+
+    EACH_THREAD(t)
+    {
+        int64_t c = c0 + t % 32;
+
+        for (int64_t i = t / 32; i < 32; i += NT / 32)
+            if (r0 + i < A->n_rows && c < A->n_cols)
+                move_elem(&square[i][t % 32], 0, A->from, (r0 + i) * A->n_cols + c, A->size);
+    }
+    SYNC();
+    EACH_THREAD(t)
+    {
+        int64_t r = r0 + t % 32;
+
+        for (int64_t i = t / 32; i < 32; i += NT / 32)
+            if (r < A->n_rows && c0 + i < A->n_cols)
+                move_elem(A->to, (c0 + i) * A->n_rows + r, &square[t % 32][i], 0, A->size);
     }
 }
 
@@ -404,6 +532,27 @@ KERNEL(wfc_gather, wfc_gather)
                 continue;
             }
             move_elem(A->y, at, A->x, (bo * A->n + id) * A->inner + i, A->size);
+        }
+    }
+}
+
+KERNEL(wfc_lookups, wfc_lookups)
+{
+    int64_t total = (int64_t)A->k * A->inner;
+
+    EACH_THREAD(t)
+    {
+        for (int64_t at = BX * NT + t; at < total; at += GX * NT) {
+            uint32_t k = (uint32_t)at / A->inner, i = (uint32_t)at % A->inner;
+            int64_t id = get_int(A->one[BY].ids, A->id_dtype, k);
+
+            if (id < 0 || id >= A->one[BY].n_rows) {
+                struct wfc_fault f = {A->words, A->one[BY].instr};
+
+                set_trouble(&f, WF_TROUBLE_INDEX, 1, id, A->one[BY].n_rows);
+                continue;
+            }
+            move_elem(A->one[BY].y, at, A->one[BY].x, id * A->inner + i, A->size);
         }
     }
 }
@@ -794,40 +943,44 @@ DEV void opt_step(const struct wf_optim_scalars *k, float g, struct opt_elem *e)
 }
 
 /* The scalars with the operands' rate and scale applied. */
-DEV struct wf_optim_scalars opt_scalars(const struct wfc_apply *A)
+DEV struct wf_optim_scalars opt_scalars_of(const struct wfc_scalars *own, const float *rate,
+                                           const float *scale)
 {
-    struct wf_optim_scalars k = A->own->k;
+    struct wf_optim_scalars k = own->k;
 
-    if (A->rate) {
-        float rate = *A->rate;
-
-        k.lr *= rate;
-        k.decay *= rate;
-        k.inv_lr = 1 / rate;
-        k.l2 = A->own->two_l2 + A->own->beta / rate;
+    if (rate) {
+        k.lr *= *rate;
+        k.decay *= *rate;
+        k.inv_lr = 1 / *rate;
+        k.l2 = own->two_l2 + own->beta / *rate;
     }
-    if (A->scale)
-        k.grad_scale *= *A->scale;
+    if (scale)
+        k.grad_scale *= *scale;
     return k;
 }
 
-DEV void opt_at(const struct wfc_apply *A, const struct wf_optim_scalars *k, int64_t i, float g)
+DEV struct wf_optim_scalars opt_scalars(const struct wfc_apply *A)
+{
+    return opt_scalars_of(A->own, A->rate, A->scale);
+}
+
+DEV void opt_at(float *w, float *const *slot, const struct wf_optim_scalars *k, int64_t i, float g)
 {
     struct opt_elem e;
 
-    e.w = A->w[i];
-    e.s0 = A->slot[0] ? A->slot[0][i] : 0;
-    e.s1 = A->slot[1] ? A->slot[1][i] : 0;
-    e.s2 = A->slot[2] ? A->slot[2][i] : 0;
+    e.w = w[i];
+    e.s0 = slot[0] ? slot[0][i] : 0;
+    e.s1 = slot[1] ? slot[1][i] : 0;
+    e.s2 = slot[2] ? slot[2][i] : 0;
     g = opt_before(k, g, &e);
     opt_step(k, g, &e);
-    A->w[i] = e.w;
-    if (A->slot[0])
-        A->slot[0][i] = e.s0;
-    if (A->slot[1])
-        A->slot[1][i] = e.s1;
-    if (A->slot[2])
-        A->slot[2][i] = e.s2;
+    w[i] = e.w;
+    if (slot[0])
+        slot[0][i] = e.s0;
+    if (slot[1])
+        slot[1][i] = e.s1;
+    if (slot[2])
+        slot[2][i] = e.s2;
 }
 
 KERNEL(wfc_apply, wfc_apply)
@@ -835,61 +988,210 @@ KERNEL(wfc_apply, wfc_apply)
     EACH_THREAD(t)
     {
         struct wf_optim_scalars k = opt_scalars(A);
+        bool off = troubled(&A->fault);
 
-        for (int64_t i = BX * NT + t; i < A->n && !troubled(&A->fault); i += GX * NT)
-            opt_at(A, &k, i, A->g[i]);
+        for (int64_t i = BX * NT + t; i < A->n && !off; i += GX * NT)
+            opt_at(A->w, A->slot, &k, i, A->g[i]);
     }
 }
 
-/* Block k: looked-up row ids[k], if it is the first of its id; the gradients of all samples with
- * this id are added in their order. */
-KERNEL(wfc_apply_rows, wfc_apply)
+/* Elements from `from` to `to` of an update, four at a time. form, n_slots: constants of the
+ * caller, so that only one optimizer's code is in the loop. */
+DEV void opt_range(const struct wfc_update_one *u, const struct wf_optim_scalars *given, int form,
+                   int n_slots, int64_t from, int64_t to, int t)
 {
-    SHARED int earlier[WFC_THREADS];
-    int64_t id = get_int(A->ids, A->id_dtype, BX);
+    struct wf_optim_scalars k = *given;
+    float *pw = u->w, *p0 = u->slot[0], *p1 = u->slot[1], *p2 = u->slot[2];
+    const float *pg = u->g;
 
+    k.form = (enum wf_optim_form)form;
+    for (int64_t i = from + 4 * t; i < to; i += 4 * NT) {
+        float w[4], g[4], s0[4] = {0, 0, 0, 0}, s1[4] = {0, 0, 0, 0}, s2[4] = {0, 0, 0, 0};
+
+        if (i + 4 > to) {
+            for (int64_t j = i; j < to; j++)
+                opt_at(pw, u->slot, &k, j, pg[j]);
+            continue;
+        }
+        load4(g, pg + i);
+        load4(w, pw + i);
+        if (n_slots > 0)
+            load4(s0, p0 + i);
+        if (n_slots > 1)
+            load4(s1, p1 + i);
+        if (n_slots > 2)
+            load4(s2, p2 + i);
+        UNROLL_ALL
+        for (int j = 0; j < 4; j++) {
+            struct opt_elem e;
+            float d;
+
+            e.w = w[j];
+            e.s0 = s0[j];
+            e.s1 = s1[j];
+            e.s2 = s2[j];
+            d = opt_before(&k, g[j], &e);
+            opt_step(&k, d, &e);
+            w[j] = e.w;
+            s0[j] = e.s0;
+            s1[j] = e.s1;
+            s2[j] = e.s2;
+        }
+        store4(pw + i, w);
+        if (n_slots > 0)
+            store4(p0 + i, s0);
+        if (n_slots > 1)
+            store4(p1 + i, s1);
+        if (n_slots > 2)
+            store4(p2 + i, s2);
+    }
+}
+
+KERNEL(wfc_update, wfc_update)
+{
+    uint32_t lo = 0, hi = A->n;
+
+    while (hi - lo > 1) {
+        uint32_t mid = (lo + hi) / 2;
+
+        if (A->one[mid].first <= BX)
+            lo = mid;
+        else
+            hi = mid;
+    }
     EACH_THREAD(t)
     {
-        int found = id < 0 || id >= A->n_rows || troubled(&A->fault);
+        const struct wfc_update_one *u = &A->one[lo];
+        bool off = troubled(&A->fault);
+        struct wf_optim_scalars k = opt_scalars_of(u->own, u->rate, u->scale);
+        int64_t from = (BX - u->first) * (int64_t)A->each, to = from + A->each;
+        int n_slots = u->slot[2] ? 3 : u->slot[1] ? 2 : u->slot[0] ? 1 : 0;
 
-        for (int64_t j = t; j < BX && !found; j += NT)
-            found = get_int(A->ids, A->id_dtype, j) == id;
-        earlier[t] = found;
+        to = off ? from : to < u->n ? to : u->n;
+        if (k.form == WF_OPTIM_SGD && n_slots == 0)
+            opt_range(u, &k, WF_OPTIM_SGD, 0, from, to, t);
+        else if (k.form == WF_OPTIM_MOMENTUM && n_slots == 1)
+            opt_range(u, &k, WF_OPTIM_MOMENTUM, 1, from, to, t);
+        else if (k.form == WF_OPTIM_ADAM && n_slots == 2)
+            opt_range(u, &k, WF_OPTIM_ADAM, 2, from, to, t);
+        else if (k.form == WF_OPTIM_ADAGRAD && n_slots == 1)
+            opt_range(u, &k, WF_OPTIM_ADAGRAD, 1, from, to, t);
+        else
+            opt_range(u, &k, (int)k.form, n_slots, from, to, t);
+    }
+}
+
+/* ---- rows with equal ids --------------------------------------------------------------------- */
+
+/* The key of position i: its id, then the position, so that sorting is stable. A bad id is noted,
+ * and the keys are not used. */
+DEV uint64_t row_key(const struct wfc_tables *A, const struct wfc_table *r, uint32_t i)
+{
+    int64_t id = get_int(r->ids, r->id_dtype, i);
+
+    if (id < 0 || id >= r->n_rows) {
+        struct wfc_fault f = {A->words, r->instr};
+
+        set_trouble(&f, WF_TROUBLE_INDEX, r->id_input, id, r->n_rows);
+        id = 0;
+    }
+    return (uint64_t)id << 32 | i;
+}
+
+/* Chunk BX of table BY, by a bitonic network. */
+KERNEL(wfc_sort_ids, wfc_tables)
+{
+    SHARED uint64_t s[WFC_SORTED];
+    const struct wfc_table *r = &A->one[BY];
+    uint32_t from = (uint32_t)BX * WFC_SORTED, n = 1;
+
+    while (n < WFC_SORTED && from + n < r->n_ids)
+        n *= 2;
+    EACH_THREAD(t)
+    {
+        for (uint32_t i = (uint32_t)t; i < n; i += (uint32_t)NT)
+            s[i] = from + i < r->n_ids ? row_key(A, r, from + i) : ~(uint64_t)0;
     }
     SYNC();
-    for (int half = NT / 2; half > 0; half /= 2) {
-        EACH_THREAD(t)
-        {
-            if (t < half)
-                earlier[t] |= earlier[t + half];
+    for (uint32_t size = 2; size <= n; size *= 2)
+        for (uint32_t half = size / 2; half > 0; half /= 2) {
+            EACH_THREAD(t)
+            {
+                for (uint32_t p = (uint32_t)t; p < n / 2; p += (uint32_t)NT) {
+                    uint32_t i = 2 * p - (p & (half - 1)), j = i + half;
+                    bool up = (i & size) == 0;
+
+                    if ((s[i] > s[j]) == up) {
+                        uint64_t was = s[i];
+
+                        s[i] = s[j];
+                        s[j] = was;
+                    }
+                }
+            }
+            SYNC();
         }
-        SYNC();
-    }
     EACH_THREAD(t)
     {
-        struct wf_optim_scalars k = opt_scalars(A);
+        for (uint32_t i = (uint32_t)t; i < n && from + i < r->n_ids; i += (uint32_t)NT)
+            r->chunks[from + i] = s[i];
+    }
+}
 
-        for (uint32_t i = (uint32_t)t; i < A->width && !earlier[0]; i += (uint32_t)NT) {
-            float g = A->g[BX * A->width + i];
+/* Each key's place: its place in its chunk, and how many of each other chunk are less. */
+KERNEL(wfc_merge_ids, wfc_tables)
+{
+    const struct wfc_table *r = &A->one[BY];
 
-            for (int64_t j = BX + 1; j < A->n_ids; j++)
-                if (get_int(A->ids, A->id_dtype, j) == id)
-                    g += A->g[j * A->width + i];
-            opt_at(A, &k, id * A->width + i, g);
+    EACH_THREAD(t)
+    {
+        for (int64_t i = BX * NT + t; i < r->n_ids && r->keys != r->chunks; i += GX * NT) {
+            uint64_t key = r->chunks[i];
+            uint32_t place = (uint32_t)i % WFC_SORTED;
+
+            for (uint32_t from = 0; from < r->n_ids; from += WFC_SORTED) {
+                uint32_t lo = from,
+                         hi = from + WFC_SORTED < r->n_ids ? from + WFC_SORTED : r->n_ids;
+
+                if (from == (uint32_t)i / WFC_SORTED * WFC_SORTED)
+                    continue;
+                while (lo < hi) {
+                    uint32_t mid = lo + (hi - lo) / 2;
+
+                    if (r->chunks[mid] < key)
+                        lo = mid + 1;
+                    else
+                        hi = mid;
+                }
+                place += lo - from;
+            }
+            r->keys[place] = key;
         }
     }
 }
 
-/* Before apply_rows: no row may change if an id is wrong. */
-KERNEL(wfc_check_ids, wfc_apply)
+/* Each id's first key takes the sum of the gradients of all of its keys, in the order of their
+ * positions. */
+KERNEL(wfc_apply_rows, wfc_tables)
 {
+    const struct wfc_table *r = &A->one[BY];
+
     EACH_THREAD(t)
     {
-        for (int64_t i = BX * NT + t; i < A->n_ids; i += GX * NT) {
-            int64_t id = get_int(A->ids, A->id_dtype, i);
+        uint32_t p = (uint32_t)BX * ((uint32_t)NT / A->lanes) + (uint32_t)t / A->lanes;
+        bool off = A->words && A->words[WF_TROUBLE_CODE] != 0;
 
-            if (id < 0 || id >= A->n_rows)
-                set_trouble(&A->fault, WF_TROUBLE_INDEX, 1, id, A->n_rows);
+        if (p < r->n_ids && !off && (p == 0 || r->keys[p - 1] >> 32 != r->keys[p] >> 32)) {
+            struct wf_optim_scalars k = opt_scalars_of(r->own, r->rate, r->scale);
+            uint64_t id = r->keys[p] >> 32;
+
+            for (uint32_t i = (uint32_t)t % A->lanes; i < r->width; i += A->lanes) {
+                float g = r->g[(int64_t)(uint32_t)r->keys[p] * r->width + i];
+
+                for (uint32_t q = p + 1; q < r->n_ids && r->keys[q] >> 32 == id; q++)
+                    g += r->g[(int64_t)(uint32_t)r->keys[q] * r->width + i];
+                opt_at(r->w, r->slot, &k, (int64_t)id * r->width + i, g);
+            }
         }
     }
 }

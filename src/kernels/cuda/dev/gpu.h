@@ -4,8 +4,9 @@
  * A kernel takes one struct of arguments, `A`. Its body is a row of phases: what follows
  * EACH_THREAD(t) runs once for each thread t of the block, and a SYNC() stands between two phases
  * that share memory. Nothing that a thread keeps in a variable outlives its phase, except in
- * SHARED arrays. Sums have a fixed order and nothing is added atomically, so that a run repeats to
- * the bit. Compiled without contraction of a * b + c; where an FMA is wanted, it is written. */
+ * SHARED arrays and in what is declared by KEEP. Sums have a fixed order and nothing is added
+ * atomically, so that a run repeats to the bit. Compiled without contraction of a * b + c; where
+ * an FMA is wanted, it is written. */
 #ifndef WF_CUDA_DEV_GPU_H
 #define WF_CUDA_DEV_GPU_H
 
@@ -15,16 +16,46 @@
 #include <cuda_fp16.h>
 
 #define DEV static __device__ __forceinline__
+/* The first thing in every kernel: a kernel may be launched while the previous one on the stream
+ * still runs (device.c), and waits here until that is done and its writes are visible. From here on
+ * the next one may be launched. */
+DEV void gpu_begin(void)
+{
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 #define KERNEL(name, args) KERNEL_(name, args)
 #define KERNEL_(name, args)                                                \
     DEV void name##_body(const struct args *A);                            \
     extern "C" __global__ void name(const __grid_constant__ struct args a) \
     {                                                                      \
+        gpu_begin();                                                       \
         name##_body(&a);                                                   \
     }                                                                      \
     DEV void name##_body(const struct args *A)
+/* With at most `threads` threads a block, so that the compiler may use more registers; and few
+ * enough of them for `blocks` blocks on a multiprocessor. */
+#define KERNEL_OF(name, args, threads) KERNEL_OF_(name, args, threads, 1)
+#define KERNEL_ON(name, args, threads, blocks) KERNEL_OF_(name, args, threads, blocks)
+#define KERNEL_OF_(name, args, threads, blocks)                   \
+    DEV void name##_body(const struct args *A);                   \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) \
+        name(const __grid_constant__ struct args a)               \
+    {                                                             \
+        gpu_begin();                                              \
+        name##_body(&a);                                          \
+    }                                                             \
+    DEV void name##_body(const struct args *A)
 #define SHARED __shared__
 #define UNROLL _Pragma("unroll 8")
+#define UNROLL_ALL _Pragma("unroll") /* a constant number: arrays by its variable are registers */
+#define UNROLL4 _Pragma("unroll 4")
+/* n values of each thread that outlive a phase; KEPT(name, t) are those of thread t. */
+#define KEEP(type, name, n) type name[n]
+#define KEPT(name, t) (name)
+#define ALIGN16 __align__(16)
 #define EACH_THREAD(t) for (int t = (int)threadIdx.x, once_ = 1; once_; once_ = 0)
 #define SYNC() __syncthreads()
 #define BX ((int64_t)blockIdx.x)
@@ -60,6 +91,22 @@ DEV bool claim(uint32_t *word, uint32_t value)
     return atomicCAS(word, 0, value) == 0;
 }
 
+/* Four floats at a multiple of 16 bytes. */
+DEV void load4(float *v, const float *p)
+{
+    float4 x = *(const float4 *)p;
+
+    v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
+}
+DEV void store4(float *p, const float *v)
+{
+    *(float4 *)p = make_float4(v[0], v[1], v[2], v[3]);
+}
+DEV void move16(void *to, int64_t i, const void *from, int64_t j)
+{
+    ((uint4 *)to)[i] = ((const uint4 *)from)[j];
+}
+
 #else /* on the host: test/support/fake_cuda.c */
 
 #include <math.h>
@@ -85,8 +132,15 @@ static _Thread_local struct gpu_place gpu_at;
         name##_body((const struct args *)a);          \
     }                                                 \
     static void name##_body(const struct args *A)
+#define KERNEL_OF(name, args, threads) KERNEL_(name, args)
+#define KERNEL_ON(name, args, threads, blocks) KERNEL_(name, args)
 #define SHARED static _Thread_local
 #define UNROLL
+#define UNROLL_ALL
+#define UNROLL4
+#define KEEP(type, name, n) static _Thread_local type name[1024][n]
+#define KEPT(name, t) (name[t])
+#define ALIGN16 _Alignas(16)
 #define EACH_THREAD(t) for (int t = 0; t < gpu_at.nt; t++)
 #define SYNC() ((void)0)
 #define BX gpu_at.bx
@@ -121,6 +175,18 @@ DEV bool claim(uint32_t *word, uint32_t value)
         return false;
     *word = value;
     return true;
+}
+DEV void load4(float *v, const float *p)
+{
+    memcpy(v, p, 16);
+}
+DEV void store4(float *p, const float *v)
+{
+    memcpy(p, v, 16);
+}
+DEV void move16(void *to, int64_t i, const void *from, int64_t j)
+{
+    memcpy((char *)to + 16 * i, (const char *)from + 16 * j, 16);
 }
 
 #endif
@@ -225,13 +291,14 @@ DEV bool is_float(int dtype)
     return dtype == WFC_F32 || dtype == WFC_F64 || dtype == WFC_F16 || dtype == WFC_BF16;
 }
 
-/* n bytes, 1, 2, 4 or 8. */
+/* n bytes, 1, 2, 4, 8 or 16. */
 DEV void move_elem(void *to, int64_t i, const void *from, int64_t j, int size)
 {
     switch (size) {
     case 1: ((uint8_t *)to)[i] = ((const uint8_t *)from)[j]; break;
     case 2: ((uint16_t *)to)[i] = ((const uint16_t *)from)[j]; break;
     case 4: ((uint32_t *)to)[i] = ((const uint32_t *)from)[j]; break;
+    case 16: move16(to, i, from, j); break;
     default: ((uint64_t *)to)[i] = ((const uint64_t *)from)[j]; break;
     }
 }

@@ -1,6 +1,7 @@
 /* seq.inl - attention and recurrent nets in one precision (REAL, R()), after both.inl. */
 
-/* ---- attention: a block for each query, or key; scores of at most ATT_MAX keys in shared memory */
+/* ---- attention: a block for each query, or key; scores of at most ATT_MAX keys in shared
+ * memory */
 
 DEV int64_t R(att_at)(const struct wfc_att_view *v, int64_t b, int64_t h, int64_t t, int64_t i)
 {

@@ -1,0 +1,65 @@
+#!/bin/bash
+# The example programs on parameter servers: they learn, ten workers give the bits of one process, and
+# a worker or a server that is killed changes no bit.
+# ctest-timeout: 300
+set -eu
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir"
+bin=$BUILD/bin/examples
+fail() { echo "programs: $*" >&2; exit 1; }
+[ -x "$bin/slices" ] || { echo "programs: no examples were built"; exit 0; }
+
+# task PARENT NAME: the process of a task.
+task() {
+    local pid
+    for pid in $(pgrep -P "$1"); do
+        if tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "WEFT_TASK=$2"; then
+            echo "$pid"
+            return
+        fi
+    done
+}
+# kill_task PARENT NAME LOG TEXT: kill -9, once the log has the text.
+kill_task() {
+    local pid i
+    for ((i = 0; i < 3000; i++)); do
+        grep -qs "$4" "$3" && break
+        sleep 0.02
+    done
+    pid=$(task "$1" "$2")
+    [ -n "$pid" ] || fail "no process of $2"
+    kill -9 "$pid"
+}
+
+"$bin/push_pull" 400 >push || fail "push_pull"
+grep -Eq '^accuracy 0\.[7-9]' push || fail "push_pull did not learn: $(cat push)"
+
+"$bin/slices" 16000 10 local >one || fail "slices in one process"
+"$bin/slices" 16000 10 >many || fail "slices"
+grep -Eq 'accuracy 0\.[89]' one || fail "slices did not learn: $(cat one)"
+cmp one many || fail "ten workers have other bits than one process"
+
+"$bin/slices" 640000 10 local >one || fail "slices in one process"
+stdbuf -oL "$bin/slices" 640000 10 >killed &
+parent=$!
+kill_task $parent worker/3 killed 'merge 50:'
+kill_task $parent worker/7 killed 'merge 100:'
+wait $parent || fail "slices with killed workers"
+cmp one killed || fail "killed workers have changed bits"
+
+# A session: parameters and slots of the last step are the same, whoever was killed.
+"$bin/mlp" 3000 plain >plain.log || fail "mlp"
+grep -q '^step 3000: .*accuracy 0\.9' plain.log || fail "mlp did not learn: $(cat plain.log)"
+[ "$(grep -c '^training begins$' plain.log)" = 2 ] || fail "mlp: the hook begin is called in each worker: $(cat plain.log)"
+for victim in worker/1 worker/0 ps/0 chief/0; do
+    name=${victim%/*}${victim#*/}
+    stdbuf -oL "$bin/mlp" 3000 "$name" >"$name.log" 2>&1 &
+    parent=$!
+    kill_task $parent "$victim" "$name.log" 'step 300:'
+    wait $parent || { cat "$name.log"; fail "mlp: $victim was killed"; }
+    grep -q '^step 3000:' "$name.log" || fail "mlp: $victim was killed, and no worker has called the hook at the last step"
+    for f in plain/ckpt/*3000/part-ps*.safetensors; do
+        cmp "$f" "$name/${f#plain/}" || fail "mlp: $victim was killed, and $f differs"
+    done
+done
