@@ -54,7 +54,8 @@ typedef struct weft_param {
 
 /* Computes a shard of the step weft_params_step(p) from the values that weft_params_get gives, and
  * pushes what comes of it. The same shard gives the same, whoever computes it. One that pushes
- * nothing has no samples. */
+ * nothing has no samples. It returns the errors of the calls it makes: if the others complete the
+ * step first, get and rows fail with WEFT_ESTATE, the shard is dropped and the job continues. */
 typedef weft_status weft_shard_fn(void *arg, weft_params *p, int64_t shard);
 
 typedef enum weft_params_mode {

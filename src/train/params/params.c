@@ -157,6 +157,7 @@ weft_status weft_params_open(weft_ctx *ctx, weft_dist *d, const weft_params_opts
     p->ctx = ctx;
     p->shard = o.shard;
     p->shard_arg = o.shard_arg;
+    p->computes = -1;
     p->adds = !o.optimizer;
     p->sum = o.sum;
     if (!d)
@@ -315,7 +316,7 @@ static weft_status held_rows(weft_params *p, const struct wf_segment *seg, int64
     weft_status st = distinct(p, n, ids, width);
 
     if (!st)
-        st = d->kind.need_rows(d->self, &table, weft_trainer_step(p->t), -1, p->asked.n,
+        st = d->kind.need_rows(d->self, &table, weft_trainer_step(p->t), p->computes, p->asked.n,
                                p->asked.id, p->asked.row);
     for (int64_t i = 0; i < n && !st; i++) {
         const int64_t *at = bsearch(&ids[i], p->asked.id, (size_t)p->asked.n, sizeof *ids, by_id);

@@ -21,6 +21,7 @@ struct weft_params {
     struct wf_work *w;
     weft_shard_fn *shard;
     void *shard_arg;
+    int64_t computes; /* the shard that `shard` computes now; -1: none */
     bool adds; /* increments: their negatives are gradients of sgd with the rate 1 */
     bool sum;
     bool begun; /* the variables are the strategy's */

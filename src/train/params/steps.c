@@ -206,8 +206,12 @@ weft_status wf_params_give(void *arg, int64_t shard, weft_given *out)
                       "gone: give the function weft_params_opts.shard, which can do so",
                       (long long)shard, (long long)weft_params_step(p));
     if (!x) {
+        p->computes = shard;
         st = p->shard(p->shard_arg, p, shard);
-        x = st ? NULL : find(p, shard);
+        p->computes = -1;
+        x = find(p, shard);
+        if (st && x) /* half of it */
+            x->shard = -1;
     }
     if (!st && !x && p->sum && shard == 0) /* it has the denominator */
         st = room(p, shard, &x);

@@ -374,7 +374,9 @@ static weft_status compute_one(struct wf_servers *s, weft_work *w, int64_t t, in
     s->dropped = false;
     st = compute_at(s, w, t, shard, &what, &g->given);
     if (st) {
-        bool dropped = s->dropped;
+        /* A program read parameters too late: all shards of this step are there. */
+        bool late = st == WEFT_ESTATE && w->by_hand.give && wf_ps_worker_version(s->worker) > t,
+             dropped = s->dropped || late;
 
         s->dropped = false;
         if (!dropped)
@@ -521,12 +523,13 @@ weft_status wf_servers_need_rows(void *self, const weft_table *table, int64_t t,
     if (!s->worker || var < 0)
         return wf_served_rows(s->tables, var, table, n, ids, rows);
     st = wf_ps_worker_rows(s->worker, s->version, var, n, ids, rows, &all);
-    s->dropped = st == WEFT_ESTATE && number >= 0; /* the shard; the worker rejoins */
-    if (!st && !all && number < 0)
+    /* What a model computes from missing rows does not count; a program is told instead. */
+    if (!st && !all && (number < 0 || s->w->by_hand.give))
         st = wf_err(WEFT_ESTATE,
                     "the parameters of step %lld are gone: the job has continued "
                     "without this worker",
                     (long long)t);
+    s->dropped = st == WEFT_ESTATE && number >= 0; /* the shard; or the worker rejoins */
     return st;
 }
 

@@ -62,7 +62,7 @@ static const weft_param vars[] = {
 struct program {
     int shards;
     bool nothing_in_2; /* shard 2 has no samples */
-    int64_t die_at;    /* this process dies when it computes this step; 0: never */
+    int64_t die_at;    /* this process dies when it computes this step or a later one; 0: never */
     int64_t kill_at;   /* ends another process then */
     pid_t victim;
 };
@@ -83,9 +83,9 @@ static weft_status compute(void *arg, weft_params *p, int64_t shard)
     weft_tensor w = {.data = NULL}, b = {.data = NULL}, id, gr;
     weft_status st;
 
-    if (k->die_at && step == k->die_at)
+    if (k->die_at && step >= k->die_at)
         raise(SIGKILL);
-    if (k->kill_at && step == k->kill_at && k->victim) {
+    if (k->kill_at && step >= k->kill_at && k->victim) {
         kill(k->victim, SIGKILL);
         k->victim = 0;
     }
@@ -726,7 +726,8 @@ static int run_job(struct job *j, const char *name)
         while (i < n && t[i].pid != pid)
             i++;
         assert_true(i < n);
-        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM && t[i].again) {
+        if (t[i].again && t[0].pid == 0 &&
+            !(WIFSIGNALED(status) && WTERMSIG(status) != SIGTERM)) { /* it found nobody */
             t[i].pid = 0;
             left--;
             continue;
